@@ -1,0 +1,42 @@
+# A bare machine needs `apt-get install make git` first; everything else is installed from here.
+
+DEMO_TRACE := traces/h200/examples/realtime-resnet50-beside-resnet152.json
+
+.PHONY: demo test bench asan tsan ubsan clang format tidy clean
+.DEFAULT_GOAL := test
+
+demo: build/build.ninja
+	cmake --build --preset release --target sim
+	build/bin/sim compare --policies fcfs,timeslice,greedy $(DEMO_TRACE)
+	build/bin/sim --policy=greedy $(DEMO_TRACE) --out build/demo
+
+test: build/build.ninja
+	cmake --build --preset release
+	ctest --preset release -j $$(nproc)
+
+bench: build/build.ninja
+	cmake --build --preset release
+	set -e; for bench in build/bin/*_bench; do $$bench; done
+
+asan tsan ubsan clang: build/packages
+	cmake --preset $@
+	cmake --build --preset $@
+	ctest --preset $@ -j $$(nproc)
+
+format:
+	git ls-files '*.h' '*.cpp' | xargs clang-format-19 -i
+
+tidy: build/packages
+	cmake --preset clang
+	run-clang-tidy-19 -quiet -p build/clang '$(CURDIR)/(policies|sim|tests|traces)/'
+
+clean:
+	rm -rf build
+
+build/build.ninja: CMakePresets.json build/packages
+	cmake --preset release
+
+# Installs what packaging/apt.txt names and this machine lacks.
+build/packages: packaging/apt.txt
+	@packaging/install.sh
+	@mkdir -p build && touch $@

@@ -1,0 +1,39 @@
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+
+# Fused multiply-adds round differently: without this, gcc and clang would not write the same bytes.
+add_compile_options(-ffp-contract=off)
+add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wconversion
+                    -Wno-sign-conversion)
+
+set(CORUN_SANITIZE "" CACHE STRING "Sanitizer to build with: address, thread or undefined")
+if(CORUN_SANITIZE)
+  set(CMAKE_CXX_FLAGS_SANITIZED "-O1 -g -fno-omit-frame-pointer")
+  add_compile_options(-fsanitize=${CORUN_SANITIZE} -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${CORUN_SANITIZE})
+endif()
+
+option(CORUN_CHECKED_STDLIB "Check preconditions of the standard library" OFF)
+if(CORUN_CHECKED_STDLIB)
+  add_compile_definitions(_GLIBCXX_ASSERTIONS)
+endif()
+
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+  set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
+  if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE Release)
+  endif()
+
+  find_program(CORUN_CCACHE ccache)
+  if(CORUN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${CORUN_CCACHE}")
+  endif()
+
+  include(CheckLinkerFlag)
+  check_linker_flag(CXX -fuse-ld=mold CORUN_HAS_MOLD)
+  if(CORUN_HAS_MOLD)
+    add_link_options(-fuse-ld=mold)
+  endif()
+endif()

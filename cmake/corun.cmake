@@ -1,0 +1,73 @@
+# Sources of a module: everything below the current folder except tests and benchmarks.
+# corun_sources(<variable> [<excluded folder>...])
+function(corun_sources variable)
+  file(GLOB_RECURSE sources RELATIVE "${CMAKE_CURRENT_SOURCE_DIR}" CONFIGURE_DEPENDS *.cpp)
+  list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cpp$")
+  foreach(folder IN LISTS ARGN)
+    list(FILTER sources EXCLUDE REGEX "^${folder}/")
+  endforeach()
+  set(${variable} "${sources}" PARENT_SCOPE)
+endfunction()
+
+# Compiles the files into the target as `std::span<const corun::EmbeddedFile> corun::<function>()`
+# (traces/embedded.h), so that a program finds its data wherever it runs.
+# corun_embed(<target> <function> <file>...)
+function(corun_embed target function)
+  set(entries "")
+  foreach(file IN LISTS ARGN)
+    cmake_path(GET file FILENAME name)
+    string(REGEX REPLACE "\\.json$" "" name "${name}")
+    file(READ "${file}" text)
+    string(APPEND entries "    {\"${name}\"sv, R\"CORUN(${text})CORUN\"sv},\n")
+  endforeach()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ARGN})
+
+  list(LENGTH ARGN count)
+  set(output "${CMAKE_CURRENT_BINARY_DIR}/${function}.cpp")
+  # Not file(GENERATE) or configure_file: they would expand $<...> and @...@ in the data.
+  file(WRITE "${output}.new" "#include <array>
+
+#include \"traces/embedded.h\"
+
+using namespace std::string_view_literals;
+
+std::span<const corun::EmbeddedFile> corun::${function}() {
+  static constexpr std::array<EmbeddedFile, ${count}> files = {{
+${entries}  }};
+  return files;
+}
+")
+  file(COPY_FILE "${output}.new" "${output}" ONLY_IF_DIFFERENT)
+  set_source_files_properties("${output}" PROPERTIES COMPILE_OPTIONS "-Wno-overlength-strings")
+  target_sources(${target} PRIVATE "${output}")
+endfunction()
+
+# One GoogleTest executable. Tests run in the repository root, check the simulator's invariants while it
+# runs (CORUN_AUDIT) and find the command under test in CORUN_SIM.
+# corun_add_test(<name> <source>...)
+function(corun_add_test name)
+  add_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE corun::sim GTest::gmock_main rapidcheck rapidcheck_gtest)
+  if(TARGET corun_test_support)
+    target_link_libraries(${name} PRIVATE corun_test_support)
+  endif()
+  if(TARGET sim)
+    add_dependencies(${name} sim)
+  endif()
+  gtest_discover_tests(
+    ${name}
+    DISCOVERY_MODE PRE_TEST
+    DISCOVERY_TIMEOUT 60
+    WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
+    PROPERTIES
+      TIMEOUT 300
+      ENVIRONMENT CORUN_AUDIT=1
+      ENVIRONMENT_MODIFICATION CORUN_SIM=set:${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/sim)
+endfunction()
+
+# One Google Benchmark executable; `make bench` runs them all.
+# corun_add_benchmark(<name> <source>...)
+function(corun_add_benchmark name)
+  add_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE corun::sim benchmark::benchmark_main)
+endfunction()

@@ -1,0 +1,47 @@
+// Facts that reach the host, past tense.  All notices of one instant are folded into the Snapshot before the policy is
+// asked once.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+
+#include "traces/model/ids.h"
+#include "traces/model/time.h"
+
+namespace corun {
+
+struct RequestArrived {
+  ClientId client;
+  std::uint64_t request = 0;
+};
+/// The client's host code has called the launch; it waits for a Launch decision.
+struct LaunchReady {
+  LaunchId launch;
+};
+/// The last block has started: from here on a change of its size has no effect.
+struct LastBlockStarted {
+  LaunchId launch;
+};
+struct KernelFinished {
+  LaunchId launch;
+};
+struct CopyFinished {
+  LaunchId launch;
+};
+/// The answer to a Query: blocks done at `as_of`, which is earlier than the notice by what the read costs.
+struct ProgressReported {
+  LaunchId launch;
+  std::uint64_t blocks_done = 0;
+  Time as_of{};
+};
+struct RequestFinished {
+  ClientId client;
+  std::uint64_t request = 0;
+};
+/// The time asked for by WakeAt has come.
+struct WokeUp {};
+
+using Notice = std::variant<RequestArrived, LaunchReady, LastBlockStarted, KernelFinished, CopyFinished,
+                            ProgressReported, RequestFinished, WokeUp>;
+
+}  // namespace corun

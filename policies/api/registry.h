@@ -1,0 +1,55 @@
+// How a policy makes itself known: its file defines one `const Registered`, which `--policy=help` lists and
+// `--policy=NAME:key=value,...` finds.  There is no other place to register it.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "policies/api/policy.h"
+
+namespace corun {
+
+struct Parameter {
+  std::string name, meaning, default_value;
+};
+
+/// The parameters of one policy as given, defaults filled in.
+class Parameters {
+ public:
+  /// `text` is "key=value,key=value" or empty.  Throws InputError for a key that `known` does not have.
+  Parameters(std::string_view policy, const std::vector<Parameter>& known, std::string_view text);
+
+  const std::string& text(std::string_view key) const;
+  /// Throws InputError if the value is not a number within [least, most].
+  double number(std::string_view key, double least, double most) const;
+  /// One of `choices`; throws InputError otherwise.
+  const std::string& choice(std::string_view key, const std::vector<std::string>& choices) const;
+
+ private:
+  [[noreturn]] void refuse(std::string_view key, const std::string& expected) const;
+
+  std::string policy_;
+  std::vector<std::pair<std::string, std::string>> values_;
+};
+
+struct PolicyInfo {
+  std::string name;
+  std::string summary;  // one line
+  std::string source;   // paper and section
+  std::vector<Parameter> parameters;
+};
+
+struct Registered {
+  using Make = std::unique_ptr<Policy> (*)(const Parameters&);
+  Registered(PolicyInfo info, Make make);
+};
+
+/// Every registered policy, by name.
+std::vector<PolicyInfo> policies();
+
+/// Makes a policy from "name" or "name:key=value,key=value".  Throws InputError, listing the names there are.
+std::unique_ptr<Policy> make_policy(std::string_view spec);
+
+}  // namespace corun

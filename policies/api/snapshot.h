@@ -1,0 +1,63 @@
+// What a real host can see at one instant: a const view of arrivals, launches, reported progress, profiles, time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "policies/api/notice.h"
+#include "traces/model/kernel.h"
+#include "traces/model/trace.h"
+
+namespace corun {
+
+enum class LaunchState : std::uint8_t { pending, submitted, draining, finished };
+
+/// One launch, from the client's call to its end.
+struct LaunchView {
+  LaunchId id;
+  ClientId client;
+  StreamId stream;
+  OpId op;
+  std::uint64_t request = 0;
+  KernelId kernel_id;
+  const Kernel* kernel = nullptr;  // null: a copy, which no policy sees
+  const Op* operation = nullptr;
+  Time solo_time{};                // of this launch alone on the whole GPU
+  LaunchState state = LaunchState::pending;  // draining: its last block has started
+  std::uint32_t waits_for = 0;     // unfinished operations that it follows directly (stream order, events)
+  Time ready_at{};
+  Time submitted_at{};
+  std::uint32_t ctas = 0;          // granted by Launch or Resize; 0: a plain launch
+  std::uint64_t blocks_done = 0;   // as last reported
+  Time reported_at{};
+};
+
+struct ClientView {
+  ClientId id;
+  const Client* client = nullptr;
+  std::uint64_t requests_waiting = 0;  // arrived, none of their operations issued
+  bool busy = false;                   // a request is being served
+};
+
+/// Solo time of a kernel as a persistent kernel of so many CTAs, fewest first.
+struct ProfilePoint {
+  std::uint32_t ctas = 0;
+  Time time{};
+};
+using Profile = std::vector<ProfilePoint>;
+
+struct Snapshot {
+  Time now{};
+  std::span<const Notice> notices;        // what happened since the policy was last asked
+  std::span<const ClientView> clients;    // by ClientId
+  std::span<const LaunchView> launches;   // by LaunchId::slot; finished ones are free slots
+  std::span<const LaunchId> pending;      // ready, not yet launched; in order of readiness
+  std::span<const LaunchId> running;      // launched, not finished; in order of launching
+  std::span<const Profile> profiles;      // by KernelId; empty unless the policy needs profiles
+
+  const LaunchView& launch(LaunchId id) const { return launches[id.slot]; }
+  const Client& client_of(const LaunchView& l) const { return *clients[l.client.value].client; }
+};
+
+}  // namespace corun

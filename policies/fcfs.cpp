@@ -1,0 +1,22 @@
+// First come, first served: the hardware's own policy.  Every launch goes to the GPU as soon as its client calls it, in
+// the order of the calls, all clients in one context (streams of one process, or MPS without percentages).
+#include "policies/api/registry.h"
+
+namespace corun {
+namespace {
+
+class Fcfs final : public Policy {
+ public:
+  std::string_view name() const override { return "fcfs"; }
+  Requirements requirements() const override { return {{Capability::order}, Contexts::one, false}; }
+  void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
+    for (LaunchId launch : now.pending) decisions.push_back(decide::Launch{launch, 0, {}, 0});
+  }
+};
+
+const Registered registered{{"fcfs", "in order of arrival, one context: plain streams, or MPS without percentages",
+                             "Chen 2020, section 2.6", {}},
+                            [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Fcfs>(); }};
+
+}  // namespace
+}  // namespace corun

@@ -1,0 +1,97 @@
+#include "policies/api/registry.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+
+#include "traces/model/error.h"
+
+namespace corun {
+namespace {
+
+struct Entry {
+  PolicyInfo info;
+  Registered::Make make;
+};
+
+std::map<std::string, Entry, std::less<>>& entries() {
+  static std::map<std::string, Entry, std::less<>> all;  // made on first use: the order of static constructors is open
+  return all;
+}
+
+}  // namespace
+
+Registered::Registered(PolicyInfo info, Make make) {
+  const std::string name = info.name;
+  entries().emplace(name, Entry{std::move(info), make});
+}
+
+std::vector<PolicyInfo> policies() {
+  std::vector<PolicyInfo> all;
+  for (const auto& [name, entry] : entries()) all.push_back(entry.info);
+  return all;
+}
+
+std::unique_ptr<Policy> make_policy(std::string_view spec) {
+  const std::size_t colon = spec.find(':');
+  const std::string_view name = spec.substr(0, colon);
+  const auto found = entries().find(name);
+  if (found == entries().end()) {
+    std::vector<std::string> names;
+    for (const auto& [known, entry] : entries()) names.push_back(known);
+    throw InputError("", "--policy", fmt::format("there is no policy '{}'", name),
+                     fmt::format("use one of {}; --policy=help describes them", fmt::join(names, ", ")));
+  }
+  const std::string_view parameters = colon == std::string_view::npos ? std::string_view{} : spec.substr(colon + 1);
+  return found->second.make(Parameters(name, found->second.info.parameters, parameters));
+}
+
+Parameters::Parameters(std::string_view policy, const std::vector<Parameter>& known, std::string_view text)
+    : policy_(policy) {
+  for (const Parameter& p : known) values_.emplace_back(p.name, p.default_value);
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const std::string_view one = text.substr(0, comma);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+    const std::size_t equals = one.find('=');
+    const std::string_view key = one.substr(0, equals);
+    const auto found = std::find_if(values_.begin(), values_.end(), [&](const auto& v) { return v.first == key; });
+    if (found == values_.end() || equals == std::string_view::npos) {
+      std::vector<std::string> names;
+      for (const Parameter& p : known) names.push_back(p.name);
+      throw InputError("", "--policy", fmt::format("policy {} has no parameter '{}'", policy, one),
+                       names.empty() ? "it has no parameters" : fmt::format("write key=value with one of {}", fmt::join(names, ", ")));
+    }
+    found->second = std::string(one.substr(equals + 1));
+  }
+}
+
+const std::string& Parameters::text(std::string_view key) const {
+  return std::find_if(values_.begin(), values_.end(), [&](const auto& v) { return v.first == key; })->second;
+}
+
+double Parameters::number(std::string_view key, double least, double most) const {
+  const std::string& value = text(key);
+  double number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc{} || end != value.data() + value.size() || !(number >= least && number <= most))
+    refuse(key, fmt::format("a number from {} to {}", least, most));
+  return number;
+}
+
+const std::string& Parameters::choice(std::string_view key, const std::vector<std::string>& choices) const {
+  const std::string& value = text(key);
+  if (std::find(choices.begin(), choices.end(), value) == choices.end())
+    refuse(key, fmt::format("one of {}", fmt::join(choices, ", ")));
+  return value;
+}
+
+void Parameters::refuse(std::string_view key, const std::string& expected) const {
+  throw InputError("", "--policy", fmt::format("{}:{}={} is not {}", policy_, key, text(key), expected),
+                   "--policy=help describes the parameters");
+}
+
+}  // namespace corun

@@ -1,0 +1,80 @@
+// The only loop: asks the backend for notices, folds them, asks the policy once an instant, and carries its decisions
+// to the backend.  It enforces what holds in every world: a stream's order, events recorded before they are waited for,
+// capabilities declared before they are used.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "policies/api/backend.h"
+#include "policies/api/policy.h"
+#include "policies/session/workload.h"
+#include "traces/model/trace.h"
+#include "traces/timeline/timeline.h"
+
+namespace corun {
+
+/// Solo times of a kernel as a persistent kernel, by number of CTAs; asked for once per kernel, when first launched.
+using ProfileSource = std::function<Profile(KernelId)>;
+
+struct SessionOutcome {
+  Time end{};
+  std::uint64_t decisions = 0, refusals = 0;
+  std::string stuck;  // not empty: the run could not go on, and why
+};
+
+class Session {
+ public:
+  /// Throws InputError if the backend lacks what the policy requires.
+  Session(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline, ProfileSource profiles);
+
+  /// `progress` is told the time now and then (about once per thousand instants).
+  SessionOutcome run(const std::function<void(Time)>& progress = {});
+
+ private:
+  struct StreamState {
+    std::deque<LaunchId> unsubmitted;
+  };
+  struct ClientState {
+    std::vector<StreamState> streams;
+    std::vector<LaunchId> launch_of_op;   // of the current request
+    std::vector<bool> called, ended;      // by op
+  };
+
+  void call(const HostCall& call, Time now);
+  void fold(Time now);
+  void end(LaunchId id, Time now);
+  void ask(Time now);
+  Outcome apply(const Decision& decision, Time now);
+  Outcome submit(const decide::Launch& launch, Time now);
+  void submit_copies(ClientId client, StreamId stream, Time now);
+  std::vector<LaunchId> unfinished_follows(const LaunchView& launch) const;
+  bool follows_submitted(const LaunchView& launch) const;
+  LaunchView& view(LaunchId id) { return launches_[id.slot]; }
+  bool over(Time now) const;
+  std::string why_stuck() const;
+
+  const Trace& trace_;
+  Policy& policy_;
+  Backend& backend_;
+  Timeline& timeline_;
+  ProfileSource profile_source_;
+  Requirements requires_;
+  Workload workload_;
+
+  std::vector<ClientState> clients_;
+  std::vector<ClientView> client_views_;
+  std::vector<LaunchView> launches_;      // by slot
+  std::vector<std::uint32_t> free_slots_, retired_;  // retired: ended at this instant, still named by its notices
+  std::uint32_t next_serial_ = 0;
+  std::vector<LaunchId> pending_, running_;
+  std::vector<Profile> profiles_;
+  std::vector<Notice> notices_;           // of this instant
+  std::vector<Decision> decisions_;
+  Time wake_at_ = kNever;
+  SessionOutcome outcome_;
+};
+
+}  // namespace corun

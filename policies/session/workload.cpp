@@ -1,0 +1,153 @@
+#include "policies/session/workload.h"
+
+#include <algorithm>
+
+namespace corun {
+
+Workload::Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline)
+    : trace_(trace), gpu_(gpu), timeline_(timeline) {
+  for (const Program& program : trace.programs) graphs_.emplace_back(program);
+  for (const Client& client : trace.clients) {
+    clients_.push_back({ArrivalProcess(client, trace.run.seed), {}, {}, 0, 0, kNever, 0, 0});
+    if (std::holds_alternative<ClosedLoop>(client.arrivals)) {
+      clients_.back().queue.push_back({0, Time{}});
+      clients_.back().next_request = 1;
+    }
+  }
+  next_event_ = Time{};
+}
+
+Issue Workload::issue(ClientId id) const {
+  const Client& client = trace_.clients[id.value];
+  return client.issue.value_or(trace_.programs[client.program.value].issue);
+}
+
+Time Workload::next_event(ClientId id) const {
+  const State& c = clients_[id.value];
+  Time at = c.arrivals.next();
+  if (c.serving) return std::min(at, c.host_free);
+  return c.queue.empty() ? at : std::min(at, c.queue.front().arrival);
+}
+
+void Workload::advance(Time now, std::vector<RequestArrived>& arrived, std::vector<HostCall>& calls) {
+  if (now < next_event_) return;
+  next_event_ = kNever;
+  for (std::uint32_t i = 0; i < clients_.size(); ++i) {
+    const ClientId id{i};
+    while (step(id, now, arrived, calls)) {
+    }
+    next_event_ = std::min(next_event_, next_event(id));
+  }
+}
+
+bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived, std::vector<HostCall>& calls) {
+  State& c = clients_[id.value];
+  if (c.arrivals.next() <= now) {
+    arrived.push_back({id, c.next_request});
+    arrive(id, c.arrivals.next());
+    c.arrivals.advance();
+    return true;
+  }
+  if (!c.serving) {
+    if (c.queue.empty() || c.queue.front().arrival > now) return false;
+    if (std::holds_alternative<ClosedLoop>(trace_.clients[id.value].arrivals)) arrived.push_back({id, c.queue.front().request});
+    serve_next(id, now);
+    return true;
+  }
+  if (c.host_free > now) return false;
+  const std::span<const OpId> order = graph(id).issue_order();
+  if (c.next_op == order.size()) {  // an empty program, or one that ends in a sync
+    c.host_free = kNever;
+    return try_finish(id, now);
+  }
+  const OpId op = order[c.next_op];
+  if (std::holds_alternative<Sync>(trace_.programs[trace_.clients[id.value].program.value].ops[op.value].what)) {
+    if (c.outstanding != 0) {
+      c.host_free = kNever;  // finished() wakes it
+      return false;
+    }
+    ++c.next_op;
+    prepare_next_call(id, now);
+    return true;
+  }
+  ++c.next_op;
+  ++c.outstanding;
+  calls.push_back({id, op, c.serving->request});
+  // A graph's operations are all handed over by one call.
+  prepare_next_call(id, issue(id) == Issue::graph ? now : now + gpu_.launch_call);
+  return true;
+}
+
+void Workload::prepare_next_call(ClientId id, Time from) {
+  State& c = clients_[id.value];
+  const std::span<const OpId> order = graph(id).issue_order();
+  if (c.next_op == order.size()) {
+    c.host_free = c.outstanding == 0 ? from : kNever;
+    return;
+  }
+  const Program& program = trace_.programs[trace_.clients[id.value].program.value];
+  const Time gap = issue(id) == Issue::graph ? Time{} : program.ops[order[c.next_op].value].host_gap;
+  c.host_free = from + gap;
+}
+
+void Workload::arrive(ClientId id, Time intended) {
+  State& c = clients_[id.value];
+  if (trace_.clients[id.value].stale == Stale::keep_newest) {
+    for (const Waiting& stale : c.queue) {
+      RequestRecord record{id, stale.request, stale.arrival, kNever, kNever, true, Time{}};
+      timeline_.record(record);
+    }
+    c.queue.clear();
+  }
+  c.queue.push_back({c.next_request++, intended});
+}
+
+void Workload::serve_next(ClientId id, Time now) {
+  State& c = clients_[id.value];
+  const Waiting next = c.queue.front();
+  c.queue.pop_front();
+  c.serving = RequestRecord{id, next.request, next.arrival, now, kNever, false, Time{}};
+  c.next_op = 0;
+  prepare_next_call(id, now);
+}
+
+bool Workload::finished(ClientId id, Time now, Time solo) {
+  State& c = clients_[id.value];
+  c.serving->work_done += solo;
+  if (--c.outstanding != 0) return false;
+  if (c.host_free == kNever && c.next_op < graph(id).issue_order().size()) {  // it waited in a sync
+    c.host_free = now;
+    next_event_ = std::min(next_event_, now);
+    return false;
+  }
+  return try_finish(id, now);
+}
+
+bool Workload::try_finish(ClientId id, Time now) {
+  State& c = clients_[id.value];
+  if (c.outstanding != 0 || c.next_op < graph(id).issue_order().size()) return false;
+  c.serving->finished = now;
+  timeline_.record(*c.serving);
+  c.serving.reset();
+  ++c.finished;
+  if (const auto* loop = std::get_if<ClosedLoop>(&trace_.clients[id.value].arrivals))
+    c.queue.push_back({c.next_request++, now + loop->think_time});
+  next_event_ = std::min(next_event_, next_event(id));
+  return true;
+}
+
+bool Workload::every_client_finished_once() const {
+  return std::all_of(clients_.begin(), clients_.end(), [](const State& c) { return c.finished > 0; });
+}
+
+void Workload::close() {
+  for (std::uint32_t i = 0; i < clients_.size(); ++i) {
+    State& c = clients_[i];
+    if (c.serving) timeline_.record(*c.serving);
+    for (const Waiting& w : c.queue)
+      if (!std::holds_alternative<ClosedLoop>(trace_.clients[i].arrivals))
+        timeline_.record(RequestRecord{ClientId{i}, w.request, w.arrival, kNever, kNever, false, Time{}});
+  }
+}
+
+}  // namespace corun

@@ -1,0 +1,85 @@
+// The clients' host side: requests arrive, one is served at a time, and its operations are called in order with the
+// recorded host gaps.  The same code plays the clients before the simulator and before a GPU.
+//
+// Leaves out: host threads competing for cores and for the driver's lock.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <vector>
+
+#include "policies/api/notice.h"
+#include "policies/session/arrivals.h"
+#include "traces/model/gpu.h"
+#include "traces/model/launch_graph.h"
+#include "traces/model/trace.h"
+#include "traces/timeline/timeline.h"
+
+namespace corun {
+
+/// A host call that happens now.
+struct HostCall {
+  ClientId client;
+  OpId op;
+  std::uint64_t request = 0;
+};
+
+class Workload {
+ public:
+  Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline);
+
+  /// The next instant at which a client does something by itself; kNever when all wait for the GPU or are done.
+  Time next_event() const { return next_event_; }
+
+  /// Lets every client act up to `now`: appends the requests that arrived and the calls made, in a fixed order.
+  void advance(Time now, std::vector<RequestArrived>& arrived, std::vector<HostCall>& calls);
+
+  /// An operation of the client's current request has ended; `solo` is the work it was worth.  Tells whether that was
+  /// the request's last one.
+  bool finished(ClientId client, Time now, Time solo);
+
+  /// Ends the run: writes what is unfinished to the timeline.
+  void close();
+
+  bool every_client_finished_once() const;
+  /// Nothing will ever happen again without a notice from the GPU.
+  bool idle() const { return next_event_ == kNever; }
+
+  std::uint64_t waiting(ClientId client) const { return clients_[client.value].queue.size(); }
+  bool busy(ClientId client) const { return clients_[client.value].serving.has_value(); }
+  const LaunchGraph& graph(ClientId client) const { return graphs_[trace_.clients[client.value].program.value]; }
+
+ private:
+  struct Waiting {
+    std::uint64_t request;
+    Time arrival;
+  };
+  struct State {
+    ArrivalProcess arrivals;
+    std::deque<Waiting> queue;
+    std::optional<RequestRecord> serving;
+    std::size_t next_op = 0;       // index into the issue order
+    std::uint32_t outstanding = 0; // calls made whose operations have not ended
+    Time host_free{};              // when the host thread can go on; kNever: it waits for the GPU
+    std::uint64_t next_request = 0;
+    std::uint64_t finished = 0;
+  };
+
+  Time next_event(ClientId id) const;
+  bool step(ClientId id, Time now, std::vector<RequestArrived>& arrived, std::vector<HostCall>& calls);
+  void arrive(ClientId id, Time intended);
+  void serve_next(ClientId id, Time now);
+  bool try_finish(ClientId id, Time now);
+  void prepare_next_call(ClientId id, Time from);
+  Issue issue(ClientId id) const;
+
+  const Trace& trace_;
+  const Gpu& gpu_;
+  Timeline& timeline_;
+  std::vector<LaunchGraph> graphs_;  // by ProgramId
+  std::vector<State> clients_;
+  Time next_event_ = kNever;
+};
+
+}  // namespace corun

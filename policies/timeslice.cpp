@@ -1,0 +1,24 @@
+// Time-slicing: what separate processes get without MPS.  Each process has its own context, and the GPU gives contexts
+// turns of one time slice; within a context, order of arrival.
+#include "policies/api/registry.h"
+
+namespace corun {
+namespace {
+
+class Timeslice final : public Policy {
+ public:
+  std::string_view name() const override { return "timeslice"; }
+  Requirements requirements() const override {
+    return {{Capability::order, Capability::time_slice}, Contexts::per_process, false};
+  }
+  void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
+    for (LaunchId launch : now.pending) decisions.push_back(decide::Launch{launch, 0, {}, 0});
+  }
+};
+
+const Registered registered{{"timeslice", "a context per process, taking turns on the whole GPU: CUDA without MPS",
+                             "measured on an H200: 2.08 ms slices", {}},
+                            [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Timeslice>(); }};
+
+}  // namespace
+}  // namespace corun

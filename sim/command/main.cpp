@@ -1,0 +1,191 @@
+// The `sim` command: one run, a comparison of policies, imports, schemas.  Exit code 0: done; 2: bad input, told on
+// standard error; 1: a defect of corun itself.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <fstream>
+#include <iostream>
+
+#include "policies/api/registry.h"
+#include "sim/backend/run.h"
+#include "sim/command/duration.h"
+#include "sim/command/outputs.h"
+#include "sim/command/progress.h"
+#include "traces/import/kineto.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+#include "traces/timeline/report.h"
+
+namespace corun::sim {
+namespace {
+
+struct Arguments {
+  std::string trace;
+  std::string policy = "fcfs";
+  std::vector<std::string> compared{"fcfs", "timeslice", "greedy"};
+  std::string gpu, duration, issue;
+  std::optional<std::uint64_t> seed;
+  bool json = false, audit = false, plain = false;
+  OutputOptions outputs;
+  std::string schema, format, input, output;
+};
+
+Trace load(const Arguments& a) {
+  Trace trace = looks_like_kineto(a.trace) ? import_kineto(a.trace, a.gpu) : read_trace(a.trace);
+  if (!a.duration.empty()) {
+    trace.run.duration = parse_duration(a.duration, "--duration");
+    if (*trace.run.duration <= trace.run.warm_up)
+      throw InputError("", "--duration", "the run would end within its warm-up", "make it longer");
+  }
+  if (a.seed) trace.run.seed = *a.seed;
+  if (!a.gpu.empty()) trace.gpu = a.gpu;
+  if (!a.issue.empty())
+    for (Client& client : trace.clients) client.issue = a.issue == "graph" ? Issue::graph : Issue::eager;
+  if (trace.gpu.empty())
+    throw InputError(a.trace, "/gpu", "the trace names no GPU", "pass --gpu=NAME; `sim gpus` lists the names");
+  if (trace.clients.empty())
+    throw InputError(a.trace, "/clients", "the trace has no clients, so there is nothing to run",
+                     "add a client, or include this trace in one that has clients");
+  return trace;
+}
+
+int simulate(const Arguments& a, const std::vector<std::string>& policies, bool comparing) {
+  for (const std::string& policy : policies) make_policy(policy);  // a misspelt one must not cost the runs before it
+  const Trace trace = load(a);
+  const Gpu gpu = read_gpu(trace.gpu, std::filesystem::path(a.trace).parent_path());
+  const EngineOptions engine{!a.plain, a.audit || std::getenv("CORUN_AUDIT") != nullptr};
+  std::vector<RunResult> results;
+  {
+    ProgressBar bar;
+    for (const std::string& policy : policies) {
+      RunOptions options{policy, engine, {}, [&](const char* stage, double done) { bar.show(stage, done); }};
+      if (comparing) {
+        results.push_back(run(trace, gpu, options));
+        continue;
+      }
+      Outputs outputs(a.outputs, trace, gpu);
+      options.sinks = outputs.sinks();
+      results.push_back(run(trace, gpu, options));
+      outputs.finish(results.back());
+    }
+  }
+  if (a.json && comparing)
+    write_summary(results, std::cout);
+  else if (a.json)
+    write_summary(results.front(), std::cout);
+  else
+    std::cout << (comparing ? format_comparison(results) : format_report(results.front()));
+  return 0;
+}
+
+int list_policies() {
+  for (const PolicyInfo& p : policies()) {
+    fmt::print("{:<12}{}\n{:12}after {}\n", p.name, p.summary, "", p.source);
+    for (const Parameter& q : p.parameters) fmt::print("{:14}{}={}  {}\n", "", q.name, q.default_value, q.meaning);
+  }
+  return 0;
+}
+
+int list_gpus() {
+  for (const std::string& name : gpu_names()) {
+    const Gpu gpu = read_gpu(name);
+    fmt::print("{:<14}{}, {} SMs, {} task slots\n", name, gpu.product, gpu.sms, gpu.task_slots);
+  }
+  return 0;
+}
+
+int import(const Arguments& a) {
+  if (a.format != "kineto")
+    throw InputError("", "import", fmt::format("there is no importer for '{}'", a.format), "use kineto");
+  const Trace trace = import_kineto(a.input, a.gpu);
+  for (const std::string& note : trace.notes) fmt::print(stderr, "note: {}\n", note);
+  if (a.output.empty()) {
+    write_trace(trace, std::cout);
+    return 0;
+  }
+  std::ofstream out(a.output, std::ios::binary);
+  write_trace(trace, out);
+  out.flush();
+  if (!out) throw InputError(a.output, "", "cannot be written", "choose another place with -o");
+  fmt::print(stderr, "{}: {} kernels, {} operations; run it with `sim {}`\n", a.output, trace.kernels.size(),
+             trace.programs.empty() ? 0 : trace.programs.front().ops.size(), a.output);
+  return 0;
+}
+
+void add_run_options(CLI::App& app, Arguments& a) {
+  app.add_option("--gpu", a.gpu, "GPU to simulate: a name of `sim gpus` or a description's path (default: the trace's)");
+  app.add_option("--duration", a.duration, "length of the run, as 200ms (default: the trace's)");
+  app.add_option("--seed", a.seed, "seed of the arrivals (default: the trace's)");
+  app.add_option("--issue", a.issue, "hand every request over by single calls (eager) or at once (graph)")
+      ->check(CLI::IsMember({"eager", "graph"}));
+  app.add_flag("--json", a.json, "print the result as JSON");
+  app.add_flag("--audit", a.audit, "check the invariants after every event (slow)");
+  app.add_flag("--no-shortcuts", a.plain, "simulate block by block throughout (slow, same result)");
+}
+
+int command(int argc, char** argv) {
+  Arguments a;
+  CLI::App app{"Simulates how programs share a GPU, block by block.\n"
+               "  sim --policy=greedy trace.json        one run\n"
+               "  sim compare --policies=fcfs,greedy trace.json\n"
+               "A PyTorch profiler trace can take the place of trace.json."};
+  app.set_version_flag("--version", CORUN_VERSION);
+  app.get_formatter()->column_width(34);
+  app.add_option("trace", a.trace, "trace to run (JSON, may be gzip-compressed)");
+  app.add_option("--policy", a.policy, "name[:key=value,...]; `help` lists the policies")->capture_default_str();
+  add_run_options(app, a);
+  app.add_option("--out", a.outputs.directory, "write summary.json, requests.csv, kernels.csv, timeline.pftrace, occupancy.svg here");
+  app.add_option("--trace-level", a.outputs.level, "what the timeline shows: request, kernel or cta")
+      ->check(CLI::IsMember({"request", "kernel", "cta"}))->capture_default_str();
+  app.add_option("--trace-window", a.outputs.window, "part of the run that the timeline shows, as 0ms-20ms (default: all)");
+  app.add_option("--block-log", a.outputs.block_log, "write PREFIX1.json, PREFIX2.json, ...: a block log per stream, as cuda_scheduling_examiner does");
+
+  CLI::App* compare = app.add_subcommand("compare", "run policies side by side");
+  compare->add_option("--policies", a.compared, "policies to compare")->delimiter(',')->capture_default_str();
+  compare->add_option("trace", a.trace, "trace to run")->required();
+  add_run_options(*compare, a);
+  CLI::App* importer = app.add_subcommand("import", "make a trace of another tool's recording");
+  importer->add_option("format", a.format, "kineto: a PyTorch profiler trace")->required();
+  importer->add_option("input", a.input, "file to import")->required();
+  importer->add_option("-o,--output", a.output, "trace to write (default: standard output)");
+  importer->add_option("--gpu", a.gpu, "GPU on which it was recorded (default: as the recording says)");
+  CLI::App* schemas = app.add_subcommand("schema", "print the JSON Schema of a file format");
+  schemas->add_option("name", a.schema, "trace or gpu")->required();
+  CLI::App* gpus = app.add_subcommand("gpus", "list the GPU descriptions");
+  app.require_subcommand(0, 1);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    return app.exit(success);
+  } catch (const CLI::ParseError& error) {
+    fmt::print(stderr, "sim: {}\n  remedy: `sim --help` shows the options\n", error.what());
+    return 2;
+  }
+  if (*schemas) return (std::cout << schema(a.schema)), 0;
+  if (*gpus) return list_gpus();
+  if (*importer) return import(a);
+  if (*compare) return simulate(a, a.compared, true);
+  if (a.policy == "help") return list_policies();
+  if (a.trace.empty()) throw InputError("", "", "no trace given", "`sim --help` shows how to call it");
+  a.outputs.command_line = fmt::format("sim --policy={} {}", a.policy, a.trace);
+  return simulate(a, {a.policy}, false);
+}
+
+}  // namespace
+}  // namespace corun::sim
+
+int main(int argc, char** argv) {
+  try {
+    return corun::sim::command(argc, argv);
+  } catch (const corun::InputError& error) {
+    fmt::print(stderr, "sim: {}\n", error.what());
+    return 2;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "sim: out of memory\n  remedy: run a shorter --duration or a --trace-window\n");
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "sim: this is a defect of corun: {}\n", error.what());
+    return 1;
+  }
+}

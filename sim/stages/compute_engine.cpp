@@ -1,0 +1,580 @@
+#include "sim/stages/compute_engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+namespace corun::sim {
+namespace {
+
+constexpr std::uint32_t kNoBlock = ~std::uint32_t{0};  // a worker that finds no block to take and leaves
+constexpr std::uint32_t kNoWork = ~std::uint32_t{0};
+constexpr std::uint64_t kJournal = 64;
+
+[[noreturn]] void broken(const std::string& what) { throw std::logic_error("audit: " + what); }
+
+}  // namespace
+
+void ComputeEngine::Row::grow() {
+  std::vector<Resident> larger(std::max<std::size_t>(64, 2 * ring_.size()));
+  const std::uint32_t n = size();
+  for (std::uint32_t i = 0; i < n; ++i) larger[i] = at(i);
+  ring_ = std::move(larger);
+  head_ = 0;
+  tail_ = n;
+  mask_ = static_cast<std::uint32_t>(ring_.size() - 1);
+}
+
+ComputeEngine::ComputeEngine(const Gpu& gpu, Timeline& timeline, EngineOptions options)
+    : gpu_(gpu),
+      timeline_(timeline),
+      options_(options),
+      record_blocks_(timeline.wants_blocks()),
+      record_gauges_(timeline.wants_gauges()),
+      shortcuts_(options.shortcuts && !options.audit && !record_blocks_ && !record_gauges_),
+      tmu_(gpu.priority_levels),
+      wdu_(gpu.task_slots, tasks_),
+      free_(gpu.sms, capacity_of(gpu.sm)),
+      issue_(gpu.sms),
+      places_(gpu.sms),
+      rank_of_sm_(gpu.sms),
+      journal_(kJournal),
+      journal_end_(2 * kJournal) {
+  for (std::uint32_t rank = 0; rank < gpu.sms; ++rank) rank_of_sm_[gpu.placement_order[rank].value] = rank;
+}
+
+SmMask ComputeEngine::mask_of(const TpcMask& tpcs) const {
+  SmMask mask;
+  for (std::uint32_t sm = 0; sm < gpu_.sms; ++sm)
+    if (tpcs.allows(TpcId{sm / gpu_.sms_per_tpc})) mask.set(rank_of_sm_[sm]);
+  return mask;
+}
+
+// ---- arrival -------------------------------------------------------------------------------------------------------
+
+void ComputeEngine::accept(Work work, std::uint32_t level, const SmMask& allowed, const SmResources& demand) {
+  end_solo_early();
+  const LaunchId launch = work.record.launch;
+  WorkId id{static_cast<std::uint32_t>(works_.size())};
+  if (free_works_.empty()) {
+    works_.emplace_back();
+  } else {
+    id.value = free_works_.back();
+    free_works_.pop_back();
+  }
+  if (launch.slot >= work_of_slot_.size()) work_of_slot_.resize(launch.slot + 1, kNoWork);
+  work_of_slot_[launch.slot] = id.value;
+  if (options_.audit) work.ran.assign(work.blocks(), false);
+  if (record_blocks_) work.starts.resize(work.blocks());
+  const std::uint64_t ctas = work.persistent() ? std::min<std::uint64_t>(work.ctas, work.blocks()) : work.blocks();
+  works_[id.value] = std::move(work);
+
+  const bool empty = unfinished_++ == 0;
+  const TaskId task = add_task(id, level, allowed, demand, ctas);
+  if (empty && shortcuts_) try_solo(task);
+}
+
+TaskId ComputeEngine::add_task(WorkId work, std::uint32_t level, const SmMask& allowed, const SmResources& demand,
+                               std::uint64_t ctas) {
+  TaskId id{static_cast<std::uint32_t>(tasks_.size())};
+  if (free_tasks_.empty()) {
+    tasks_.emplace_back();
+    rows_.emplace_back();
+    placements_.emplace_back();
+    row_queued_.push_back(false);
+  } else {
+    id.value = free_tasks_.back();
+    free_tasks_.pop_back();
+  }
+  tasks_[id.value] = Task{work, level, arrivals_++, allowed, demand, ctas, 0, Time{}, 0};
+  Work& w = works_[work.value];
+  ++w.instances;
+  if (w.persistent()) w.workers += static_cast<std::uint32_t>(ctas);
+  placements_[id.value].reset(allowed, gpu_.sms);
+  tmu_.accept(id, level);
+  refill();
+  return id;
+}
+
+void ComputeEngine::refill() {
+  refill_ = false;
+  entered_.clear();
+  evicted_.clear();
+  wdu_.refill(tmu_, entered_, evicted_);
+  for (TaskId id : evicted_) ++works_[tasks_[id.value].work.value].record.evictions;
+  for (TaskId id : entered_) works_[tasks_[id.value].work.value].record.slotted = now_ + offset;
+  if (!entered_.empty()) wake_dispatcher();
+  gauge(Gauge::tmu_queue, static_cast<double>(tmu_.size()));
+  gauge(Gauge::task_slots, wdu_.used());
+}
+
+void ComputeEngine::resize(LaunchId launch, std::uint32_t ctas) {
+  Work* work = find(launch);
+  if (work == nullptr || work->next == work->blocks()) return;
+  end_solo_early();
+  work = find(launch);
+  work->ctas = ctas;
+  if (work->workers >= ctas) return;
+  const auto instance = std::find_if(tasks_.begin(), tasks_.end(), [&](const Task& t) {
+    return (t.pending != 0 || t.resident != 0) && &works_[t.work.value] == work;
+  });
+  const Task like = *instance;
+  const std::uint64_t more = std::min<std::uint64_t>(ctas - work->workers, work->blocks() - work->next);
+  add_task(like.work, like.level, like.allowed, like.demand, more);
+}
+
+std::uint64_t ComputeEngine::blocks_done(LaunchId launch) {
+  end_solo_early();
+  const Work* work = find(launch);
+  return work == nullptr ? 0 : work->done;
+}
+
+Work* ComputeEngine::find(LaunchId launch) {
+  if (launch.slot >= work_of_slot_.size() || work_of_slot_[launch.slot] == kNoWork) return nullptr;
+  Work& work = works_[work_of_slot_[launch.slot]];
+  return work.record.launch == launch ? &work : nullptr;
+}
+
+// ---- time ----------------------------------------------------------------------------------------------------------
+
+Time ComputeEngine::next_time() {
+  if (solo_ != nullptr) {
+    const Work& work = works_[tasks_[alone_->value].work.value];
+    return alone_since_ + (work.record.last_block < Time{} ? solo_->last_block : solo_->end);
+  }
+  Time t = dispatch_at_;
+  if (!queue_.empty()) t = std::min(t, queue_.next_time());
+  if (hot_ && !rows_[hot_->value].empty()) t = std::min(t, Time{rows_[hot_->value].front().end});
+  return t;
+}
+
+void ComputeEngine::advance(Time limit, std::vector<EngineNotice>& notices) {
+  notices_ = &notices;
+  solo_advanced_ = true;
+  while (notices.empty()) {
+    if (solo_ != nullptr) {
+      if (next_time() > limit) break;
+      advance_solo(limit);
+      continue;
+    }
+    if (hot_ && shortcuts_) skip_waves(limit);
+    const Time t = next_time();
+    if (t > limit) break;
+    step(t);
+  }
+  if (notices.empty() && limit != kNever) pass_time(limit);
+  notices_ = nullptr;
+}
+
+void ComputeEngine::pass_time(Time to) {
+  const std::int64_t span = (to - now_).count();
+  sm_ps_ += span * busy_sms_;
+  warp_ps_ += span * resident_warps_;
+  now_ = to;
+}
+
+/// One instant: first all that ends, then the slots, then the dispatcher.
+void ComputeEngine::step(Time t) {
+  pass_time(t);
+  ++events_;
+  if (hot_ && !rows_[hot_->value].empty() && rows_[hot_->value].front().end == t.count()) end_row(*hot_);
+  while (!queue_.empty() && queue_.next_time() == t) {
+    const Event event = queue_.pop().payload;
+    if (event.kind == Event::Kind::stray) {
+      const Resident resident = strays_[event.stray];
+      free_strays_.push_back(event.stray);
+      end_block(event.task, resident);
+      continue;
+    }
+    row_queued_[event.task.value] = false;
+    end_row(event.task);
+    // The row looked at last is likely to be next: keep it out of the queue.
+    if (hot_ && *hot_ != event.task && !rows_[hot_->value].empty() && !row_queued_[hot_->value]) {
+      queue_.schedule(Time{rows_[hot_->value].front().end}, 0, {Event::Kind::row_head, *hot_, 0});
+      row_queued_[hot_->value] = true;
+    }
+    hot_ = event.task;
+  }
+  if (refill_) refill();
+  if (dispatch_at_ <= now_) dispatch();
+  if (options_.audit) audit_work_conserved();
+}
+
+void ComputeEngine::end_row(TaskId id) {
+  while (!rows_[id.value].empty() && rows_[id.value].front().end == now_.count()) {
+    const Resident resident = rows_[id.value].front();
+    rows_[id.value].pop();
+    end_block(id, resident);
+  }
+}
+
+// ---- dispatch ------------------------------------------------------------------------------------------------------
+
+void ComputeEngine::wake_dispatcher() { dispatch_at_ = std::min(dispatch_at_, std::max(now_, dispatcher_free_)); }
+
+void ComputeEngine::dispatch() {
+  TaskId task;
+  std::uint32_t rank = kMaxSms;
+  bool found = choose(task, rank);
+  while (found && dispatcher_free_ <= now_) {
+    start_block(task, rank);
+    dispatcher_free_ = now_ + gpu_.dispatch_interval;
+    found = choose(task, rank);
+  }
+  dispatch_at_ = found ? dispatcher_free_ : kNever;
+}
+
+/// The first task of the table that may use an SM which no task before it may use, and that SM.
+bool ComputeEngine::choose(TaskId& task, std::uint32_t& rank) {
+  SmMask claimed;
+  for (TaskId id : wdu_.table()) {
+    bring_up_to_date(id);
+    const SmMask open = tasks_[id.value].allowed.minus(claimed);
+    rank = placements_[id.value].select(open);
+    if (rank != kMaxSms) {
+      task = id;
+      return true;
+    }
+    claimed |= tasks_[id.value].allowed;
+    if (claimed.count() == gpu_.sms) return false;
+  }
+  return false;
+}
+
+void ComputeEngine::bring_up_to_date(TaskId id) {
+  Placement& placement = placements_[id.value];
+  if (placement.seen == journal_end_) return;
+  const SmResources& demand = tasks_[id.value].demand;
+  if (journal_end_ - placement.seen > kJournal) {
+    for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank) placement.set_room(rank, room(free_[rank], demand));
+  } else {
+    for (std::uint64_t i = placement.seen; i < journal_end_; ++i) {
+      const std::uint32_t rank = journal_[i % kJournal];
+      placement.set_room(rank, room(free_[rank], demand));
+    }
+  }
+  placement.seen = journal_end_;
+}
+
+/// An SM has gained or lost one block of task `by`: that task knows what this means for its own room.
+void ComputeEngine::changed(std::uint32_t rank, TaskId by, int difference) {
+  Placement& placement = placements_[by.value];
+  const bool current = placement.seen == journal_end_;
+  journal_[journal_end_++ % kJournal] = static_cast<std::uint16_t>(rank);
+  if (!current) return;
+  placement.set_room(rank, placement.room_at(rank) + static_cast<std::uint32_t>(difference));
+  placement.seen = journal_end_;
+}
+
+void ComputeEngine::start_block(TaskId id, std::uint32_t rank) {
+  Task& task = tasks_[id.value];
+  Work& work = works_[task.work.value];
+  busy_sms_ += free_[rank].blocks == gpu_.sm.max_blocks;
+  free_[rank] -= task.demand;
+  resident_warps_ += task.demand.warps;
+  ++resident_blocks_;
+  issue_[rank] += work.demand.issue;
+  dram_ += work.demand.dram;
+  changed(rank, id, -1);
+  if (options_.audit) audit_sm(rank);
+  --task.pending;
+  ++task.resident;
+  std::uint16_t place = 0;
+  if (record_blocks_) {
+    place = static_cast<std::uint16_t>(std::countr_one(places_[rank]));
+    places_[rank] |= std::uint64_t{1} << place;
+  }
+  if (task.pending == 0) wdu_.dispatched(id);
+  gauge(Gauge::resident_blocks, resident_blocks_);
+  gauge(Gauge::resident_warps, resident_warps_);
+  gauge(Gauge::dram_bandwidth_pct, 100.0 * static_cast<double>(dram_) / static_cast<double>(kFullDram));
+  occupy(id, rank, place);
+}
+
+/// A CTA that has its place on an SM runs the next block there.
+void ComputeEngine::occupy(TaskId id, std::uint32_t rank, std::uint16_t place) {
+  Task& task = tasks_[id.value];
+  Work& work = works_[task.work.value];
+  Time duration = work.per_task;
+  std::uint32_t block = kNoBlock;
+  if (work.next < work.blocks() && (!work.persistent() || work.workers <= work.ctas)) {
+    if (work.next == 0) work.record.started = now_ + offset;
+    block = static_cast<std::uint32_t>(work.next++);
+    const Time alone = work.block_times != nullptr ? (*work.block_times)[block] : work.block_alone;
+    duration += block_time(alone, issue_[rank], dram_);
+    if (options_.audit) audit_block(work, block);
+    if (record_blocks_) work.starts[block] = now_ + offset;
+    if (work.next == work.blocks()) {
+      work.record.last_block = now_ + offset;
+      tell(EngineNotice::Kind::last_block_started, work.record.launch);
+    }
+  }
+  task.uniform = duration == task.duration ? task.uniform + 1 : 1;
+  task.duration = duration;
+
+  const Time end = now_ + duration;
+  const Resident resident{end.count(), block, static_cast<std::uint16_t>(rank), place};
+  Row& row = rows_[id.value];
+  if (row.empty() || row.back().end <= resident.end) {
+    row.push(resident);
+    if (row.size() == 1 && !row_queued_[id.value] && hot_ != id) {
+      queue_.schedule(end, 0, {Event::Kind::row_head, id, 0});
+      row_queued_[id.value] = true;
+    }
+    return;
+  }
+  std::uint32_t stray = static_cast<std::uint32_t>(strays_.size());
+  if (free_strays_.empty()) {
+    strays_.push_back(resident);
+  } else {
+    stray = free_strays_.back();
+    free_strays_.pop_back();
+    strays_[stray] = resident;
+  }
+  queue_.schedule(end, 0, {Event::Kind::stray, id, stray});
+}
+
+void ComputeEngine::end_block(TaskId id, Resident resident) {
+  Task& task = tasks_[id.value];
+  Work& work = works_[task.work.value];
+  if (resident.block != kNoBlock) {
+    ++work.done;
+    ++blocks_run_;
+    if (record_blocks_)
+      timeline_.record(BlockRecord{work.record.launch, work.record.client, work.record.kernel, resident.block,
+                                   gpu_.placement_order[resident.rank], resident.place, work.starts[resident.block],
+                                   now_ + offset});
+  }
+  if (work.persistent()) {
+    if (work.next < work.blocks() && work.workers <= work.ctas) return occupy(id, resident.rank, resident.place);
+    --work.workers;
+  }
+  free_[resident.rank] += task.demand;
+  busy_sms_ -= free_[resident.rank].blocks == gpu_.sm.max_blocks;
+  resident_warps_ -= task.demand.warps;
+  --resident_blocks_;
+  issue_[resident.rank] -= work.demand.issue;
+  dram_ -= work.demand.dram;
+  if (record_blocks_) places_[resident.rank] &= ~(std::uint64_t{1} << resident.place);
+  changed(resident.rank, id, +1);
+  if (options_.audit) audit_sm(resident.rank);
+  gauge(Gauge::resident_blocks, resident_blocks_);
+  gauge(Gauge::resident_warps, resident_warps_);
+  --task.resident;
+  if (task.pending == 0 && task.resident == 0) retire(id);
+  if (!wdu_.table().empty()) wake_dispatcher();
+}
+
+void ComputeEngine::retire(TaskId id) {
+  wdu_.release(id);
+  refill_ = true;
+  const WorkId work = tasks_[id.value].work;
+  if (hot_ == id) hot_.reset();
+  rows_[id.value].clear();
+  free_tasks_.push_back(id.value);
+  if (--works_[work.value].instances == 0) finish(work);
+}
+
+void ComputeEngine::finish(WorkId id) {
+  Work& work = works_[id.value];
+  work.record.finished = now_ + offset;
+  if (options_.audit) {
+    if (work.done != work.blocks()) broken(fmt::format("launch {} ended with blocks not run", work.record.launch.serial));
+    audit_all();
+  }
+  if (alone_) learn_solo(work);
+  timeline_.record(work.record);
+  tell(EngineNotice::Kind::kernel_finished, work.record.launch);
+  work_of_slot_[work.record.launch.slot] = kNoWork;
+  work = Work{};
+  free_works_.push_back(id.value);
+  --unfinished_;
+}
+
+void ComputeEngine::tell(EngineNotice::Kind kind, LaunchId launch) {
+  if (notices_ != nullptr) notices_->push_back({kind, launch});
+}
+
+void ComputeEngine::gauge(Gauge what, double value) {
+  if (record_gauges_) timeline_.record(GaugeRecord{what, now_ + offset, value});
+}
+
+void ComputeEngine::pause() { end_solo_early(); }
+
+void ComputeEngine::close() {
+  end_solo_early();
+  for (Work& work : works_) {
+    if (work.instances == 0) continue;
+    if (work.next != work.blocks()) work.record.last_block = kNever;
+    if (work.next == 0) work.record.started = kNever;
+    work.record.finished = kNever;
+    timeline_.record(work.record);
+  }
+}
+
+// ---- shortcuts -----------------------------------------------------------------------------------------------------
+
+/// While each block of the hot row that ends is replaced at once, on the same SM, by the next one of the same length,
+/// one wave is like the one before: skip as many as fit before anything else is due.
+void ComputeEngine::skip_waves(Time limit) {
+  Task& task = tasks_[hot_->value];
+  Row& row = rows_[hot_->value];
+  const std::uint32_t n = row.size();
+  if (n == 0 || n != task.resident || task.uniform < n) return;
+  Work& work = works_[task.work.value];
+  if (work.block_times != nullptr || dispatch_at_ != kNever) return;
+  std::uint64_t left = work.blocks() - work.next;
+  if (left <= n) return;
+  if (work.persistent()) {
+    if (work.workers > work.ctas || work.instances != 1 || task.pending != 0) return;
+  } else {
+    if (wdu_.table().empty() || wdu_.table().front() != *hot_) return;
+    if (dispatcher_free_.count() > row.front().end) return;
+  }
+  const std::int64_t due = std::min(queue_.empty() ? kNever : queue_.next_time(), limit < kNever ? limit + Time{1} : limit).count();
+  const std::int64_t last = row.back().end, d = task.duration.count();
+  if (due <= last || d == 0) return;
+  const std::int64_t waves = std::min<std::int64_t>((due - 1 - last) / d + 1, static_cast<std::int64_t>((left - 1) / n));
+  if (waves <= 0) return;
+  const std::uint64_t blocks = static_cast<std::uint64_t>(waves) * n;
+  for (std::uint32_t i = 0; i < n; ++i) {
+    Resident& r = row.at(i);
+    r.end += waves * d;
+    r.block = static_cast<std::uint32_t>(work.next + blocks - n + i);
+  }
+  work.next += blocks;
+  work.done += blocks;
+  blocks_run_ += blocks;
+  const Time ended{last + (waves - 1) * d};
+  if (!work.persistent()) {
+    task.pending -= blocks;
+    dispatcher_free_ = ended + gpu_.dispatch_interval;
+  }
+  pass_time(ended);
+}
+
+std::size_t ComputeEngine::SoloHash::operator()(const SoloKey& key) const {
+  std::uint64_t h = static_cast<std::uint64_t>(key.block_alone) * 0x9e3779b97f4a7c15u;
+  h ^= (std::uint64_t{key.kernel} << 32 | key.ctas) * 0xff51afd7ed558ccdu;
+  return static_cast<std::size_t>(h ^ h >> 29);
+}
+
+void ComputeEngine::try_solo(TaskId id) {
+  const Work& work = works_[tasks_[id.value].work.value];
+  if (work.block_times != nullptr || dispatcher_free_ > now_) return;
+  alone_ = id;
+  solo_advanced_ = false;
+  alone_since_ = now_;
+  alone_sm_ps_ = sm_ps_;
+  alone_warp_ps_ = warp_ps_;
+  const auto found = solo_memo_.find({work.record.kernel.value, work.ctas, work.block_alone.count(), tasks_[id.value].allowed});
+  if (found == solo_memo_.end()) return;
+  solo_ = &found->second;
+  works_[tasks_[id.value].work.value].record.last_block = Time{-1};  // not yet told
+}
+
+void ComputeEngine::learn_solo(const Work& work) {
+  if (solo_ == nullptr) {
+    const SoloKey key{work.record.kernel.value, work.ctas, work.block_alone.count(), tasks_[alone_->value].allowed};
+    const Time since = alone_since_ + offset;
+    solo_memo_[key] = Solo{work.record.started - since, work.record.last_block - since, work.record.finished - since,
+                           dispatcher_free_ - alone_since_, sm_ps_ - alone_sm_ps_, warp_ps_ - alone_warp_ps_};
+  }
+  alone_.reset();
+}
+
+void ComputeEngine::advance_solo(Time) {
+  const Solo solo = *solo_;
+  const TaskId id = *alone_;
+  Work& work = works_[tasks_[id.value].work.value];
+  const Time t = next_time();
+  ++events_;
+  if (work.record.last_block < Time{}) {
+    work.record.started = alone_since_ + solo.started + offset;
+    work.record.last_block = t + offset;
+    now_ = t;
+    tell(EngineNotice::Kind::last_block_started, work.record.launch);
+    if (solo.end != solo.last_block) return;
+  }
+  now_ = t;
+  sm_ps_ = alone_sm_ps_ + solo.sm_ps;
+  warp_ps_ = alone_warp_ps_ + solo.warp_ps;
+  dispatcher_free_ = alone_since_ + solo.dispatcher_free;
+  dispatch_at_ = kNever;
+  blocks_run_ += work.blocks();
+  work.next = work.done = work.blocks();
+  work.workers = 0;
+  tasks_[id.value].pending = 0;
+  retire(id);  // finish() clears alone_
+  solo_ = nullptr;
+  refill();
+}
+
+/// Somebody looks or comes: what has not been simulated so far is simulated now, up to this instant.
+void ComputeEngine::end_solo_early() {
+  if (solo_ != nullptr) {
+    const Time until = now_;
+    const bool advanced = solo_advanced_;  // else others may still arrive at this very instant, before the first block
+    solo_ = nullptr;
+    alone_.reset();
+    now_ = alone_since_;
+    sm_ps_ = alone_sm_ps_;
+    warp_ps_ = alone_warp_ps_;
+    std::vector<EngineNotice> known;  // told already
+    std::vector<EngineNotice>* const outer = notices_;
+    while (advanced && next_time() <= until) {
+      known.clear();
+      advance(until, known);
+    }
+    pass_time(until);
+    notices_ = outer;
+  }
+  alone_.reset();
+}
+
+// ---- audit ---------------------------------------------------------------------------------------------------------
+
+void ComputeEngine::audit_block(Work& work, std::uint64_t block) const {
+  if (work.ran[block]) broken(fmt::format("block {} of launch {} ran twice", block, work.record.launch.serial));
+  work.ran[block] = true;
+}
+
+void ComputeEngine::audit_sm(std::uint32_t rank) const {
+  const SmResources most = capacity_of(gpu_.sm);
+  const SmResources& f = free_[rank];
+  // Unsigned: more taken than there is shows as a huge rest.
+  if (f.blocks > most.blocks || f.warps > most.warps || f.threads > most.threads || f.registers > most.registers ||
+      f.shared_memory > most.shared_memory)
+    broken(fmt::format("SM {} is oversubscribed", gpu_.placement_order[rank].value));
+}
+
+void ComputeEngine::audit_all() const {
+  std::vector<SmResources> expected(gpu_.sms, capacity_of(gpu_.sm));
+  std::uint32_t slots = 0;
+  for (std::uint32_t i = 0; i < tasks_.size(); ++i) {
+    if (std::find(free_tasks_.begin(), free_tasks_.end(), i) != free_tasks_.end()) continue;
+    const Task& task = tasks_[i];
+    slots += task.pending == 0;
+    Row row = rows_[i];
+    if (row.size() > task.resident) broken("a task has more residents than it counts");
+    for (std::uint32_t k = 0; k < row.size(); ++k) expected[row.at(k).rank] -= task.demand;
+  }
+  if (strays_.size() == free_strays_.size() && expected != free_) broken("the SMs' free resources do not add up");
+  if (wdu_.used() > gpu_.task_slots || slots > gpu_.task_slots) broken("more tasks than task slots");
+}
+
+/// After each instant: if the dispatcher rests, then no task of the table may start a block anywhere.
+void ComputeEngine::audit_work_conserved() {
+  if (dispatch_at_ != kNever) return;
+  SmMask claimed;
+  for (TaskId id : wdu_.table()) {
+    const Task& task = tasks_[id.value];
+    for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank)
+      if (task.allowed.test(rank) && !claimed.test(rank) && room(free_[rank], task.demand) > 0)
+        broken(fmt::format("SM {} has room, and the dispatcher rests", gpu_.placement_order[rank].value));
+    claimed |= task.allowed;
+  }
+}
+
+}  // namespace corun::sim

@@ -1,0 +1,204 @@
+// One context's compute pipeline: TMU -> WDU -> SMs, in the context's own time (which stands still while another context
+// has the GPU).
+//
+// Blocks whose ends come in the order of their starts, which is the rule, form one first-in-first-out row per task; only
+// the row's head is an event.  A pending block is a number, a resident one 16 bytes.
+//
+// Two shortcuts, both exact to the tick and both off under audit or when blocks are recorded:
+//   waves: while a task refills exactly the places its own blocks leave and nothing else is due, whole waves are skipped;
+//   solo:  a task that starts on an empty GPU and ends undisturbed ends as it did the last time (`SoloMemo`).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "sim/engine/event_queue.h"
+#include "sim/stages/placement.h"
+#include "sim/stages/task.h"
+#include "sim/stages/tmu.h"
+#include "sim/stages/wdu.h"
+#include "traces/model/gpu.h"
+#include "traces/model/tpc_mask.h"
+#include "traces/timeline/timeline.h"
+
+namespace corun::sim {
+
+struct EngineOptions {
+  bool shortcuts = true;
+  bool audit = false;
+};
+
+/// What the engine tells the backend: at now(), in order.
+struct EngineNotice {
+  enum class Kind : std::uint8_t { last_block_started, kernel_finished } kind;
+  LaunchId launch;
+};
+
+class ComputeEngine {
+ public:
+  ComputeEngine(const Gpu& gpu, Timeline& timeline, EngineOptions options);
+  ComputeEngine(const ComputeEngine&) = delete;
+
+  /// A launch reaches the TMU now.  `work.record` has all but what happens from here on.  For a persistent launch,
+  /// work.ctas workers are dispatched.
+  void accept(Work work, std::uint32_t level, const SmMask& allowed, const SmResources& demand);
+  /// Gives a persistent launch another number of CTAs: fewer retreat at their next block; for more, a further instance
+  /// reaches the TMU now.  Ignored once the launch has ended.
+  void resize(LaunchId launch, std::uint32_t ctas);
+  std::uint64_t blocks_done(LaunchId launch);
+
+  /// When something happens next (kNever: nothing unless told).
+  Time next_time();
+  /// Runs up to `limit`, or the first instant with notices, whichever is earlier; now() is then that instant.
+  void advance(Time limit, std::vector<EngineNotice>& notices);
+  Time now() const { return now_; }
+
+  /// Another context is about to take the GPU.
+  void pause();
+  /// Ends the run: writes the launches still under way to the timeline.
+  void close();
+
+  /// Global time minus this context's time; changes while another context runs.
+  Time offset{};
+
+  bool busy() const { return unfinished_ != 0; }
+  std::uint64_t blocks_run() const { return blocks_run_; }
+  std::uint64_t events() const { return events_; }
+  /// Integrals over context time, for utilisation: SMs with a block x ps, and resident warps x ps.
+  std::int64_t sm_ps() const { return sm_ps_; }
+  std::int64_t warp_ps() const { return warp_ps_; }
+  std::size_t tmu_queue() const { return tmu_.size(); }
+
+  SmMask mask_of(const TpcMask& tpcs) const;
+
+ private:
+  struct Resident {
+    std::int64_t end;     // context time
+    std::uint32_t block;
+    std::uint16_t rank;   // SM
+    std::uint16_t place;  // which of the SM's block places, when blocks are recorded
+  };
+  /// Residents of one task in the order of their ends.
+  class Row {
+   public:
+    bool empty() const { return head_ == tail_; }
+    std::uint32_t size() const { return tail_ - head_; }
+    const Resident& front() const { return ring_[head_ & mask_]; }
+    const Resident& back() const { return ring_[(tail_ - 1) & mask_]; }
+    Resident& at(std::uint32_t i) { return ring_[(head_ + i) & mask_]; }
+    void pop() { ++head_; }
+    void push(const Resident& r) {
+      if (size() == ring_.size()) grow();
+      ring_[tail_++ & mask_] = r;
+    }
+    void clear() { head_ = tail_ = 0; }
+
+   private:
+    void grow();
+    std::vector<Resident> ring_;
+    std::uint32_t head_ = 0, tail_ = 0, mask_ = 0;
+  };
+  struct Event {
+    enum class Kind : std::uint32_t { row_head, stray } kind;
+    TaskId task;
+    std::uint32_t stray;
+  };
+  /// How a task alone on an empty GPU goes, counted from its arrival.
+  struct Solo {
+    Time started{}, last_block{}, end{}, dispatcher_free{};
+    std::int64_t sm_ps = 0, warp_ps = 0;
+  };
+  struct SoloKey {
+    std::uint32_t kernel, ctas;
+    std::int64_t block_alone;
+    SmMask allowed;
+    bool operator==(const SoloKey&) const = default;
+  };
+  struct SoloHash {
+    std::size_t operator()(const SoloKey& key) const;
+  };
+
+  void dispatch();
+  bool choose(TaskId& task, std::uint32_t& rank);
+  void start_block(TaskId id, std::uint32_t rank);
+  void occupy(TaskId id, std::uint32_t rank, std::uint16_t place);
+  void end_block(TaskId id, Resident resident);
+  void retire(TaskId id);
+  void finish(WorkId id);
+  void step(Time t);
+  void end_row(TaskId id);
+  void skip_waves(Time limit);
+  TaskId add_task(WorkId work, std::uint32_t level, const SmMask& allowed, const SmResources& demand, std::uint64_t ctas);
+  void refill();
+  void bring_up_to_date(TaskId id);
+  void changed(std::uint32_t rank, TaskId by, int difference);
+  void wake_dispatcher();
+  void pass_time(Time to);
+  void tell(EngineNotice::Kind kind, LaunchId launch);
+  void gauge(Gauge what, double value);
+  Work* find(LaunchId launch);
+
+  void try_solo(TaskId task);
+  void learn_solo(const Work& work);
+  void advance_solo(Time limit);
+  void end_solo_early();
+
+  void audit_block(Work& work, std::uint64_t block) const;
+  void audit_sm(std::uint32_t rank) const;
+  void audit_all() const;
+  void audit_work_conserved();
+
+  const Gpu& gpu_;
+  Timeline& timeline_;
+  EngineOptions options_;
+  bool record_blocks_, record_gauges_, shortcuts_;
+  Time now_{};
+  bool refill_ = false;                // a slot became free at this instant
+
+  std::vector<Task> tasks_;            // by TaskId
+  std::vector<std::uint32_t> free_tasks_;
+  std::vector<Row> rows_;              // by TaskId
+  std::vector<Placement> placements_;  // by TaskId
+  std::vector<bool> row_queued_;       // by TaskId: its head is an event in the queue
+  std::optional<TaskId> hot_;          // the row whose head is not in the queue because it is looked at first
+  std::vector<Work> works_;            // by WorkId
+  std::vector<std::uint32_t> free_works_;
+  std::vector<std::uint32_t> work_of_slot_;  // by LaunchId::slot
+
+  Tmu tmu_;
+  Wdu wdu_;
+  std::uint64_t arrivals_ = 0;
+  std::vector<TaskId> entered_, evicted_;
+
+  std::vector<SmResources> free_;      // by rank
+  std::vector<std::uint32_t> issue_;   // demand on the issue slots, by rank
+  std::vector<std::uint64_t> places_;  // used block places as bits, by rank, when blocks are recorded
+  std::vector<std::uint32_t> rank_of_sm_;
+  std::uint64_t dram_ = 0;
+  std::uint32_t busy_sms_ = 0, resident_warps_ = 0, resident_blocks_ = 0;
+  std::vector<std::uint16_t> journal_; // ring of ranks whose residents changed
+  std::uint64_t journal_end_ = 0;
+
+  EventQueue<Event> queue_;
+  std::vector<Resident> strays_;       // residents that end before one that started earlier
+  std::vector<std::uint32_t> free_strays_;
+  Time dispatch_at_ = kNever;          // when the dispatcher looks again
+  Time dispatcher_free_{};
+  std::vector<EngineNotice>* notices_ = nullptr;
+
+  std::uint32_t unfinished_ = 0;       // works
+  std::uint64_t blocks_run_ = 0, events_ = 0;
+  std::int64_t sm_ps_ = 0, warp_ps_ = 0;
+
+  std::unordered_map<SoloKey, Solo, SoloHash> solo_memo_;
+  std::optional<TaskId> alone_;        // a task that has had the GPU to itself since it arrived
+  const Solo* solo_ = nullptr;         // it is not simulated: this is how it goes
+  Time alone_since_{};
+  bool solo_advanced_ = false;         // time has been asked to pass since it arrived
+  std::int64_t alone_sm_ps_ = 0, alone_warp_ps_ = 0;
+};
+
+}  // namespace corun::sim

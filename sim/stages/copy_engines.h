@@ -1,0 +1,40 @@
+// The copy engines: one queue to the device, one from it, one within it (which costs a pass of reading and writing), each
+// first in, first out, one copy at a time.
+//
+// Leaves out: pageable memory, copies sharing PCIe or DRAM bandwidth with each other and with kernels.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "traces/model/gpu.h"
+#include "traces/model/trace.h"
+
+namespace corun::sim {
+
+class CopyEngines {
+ public:
+  explicit CopyEngines(const Gpu& gpu) : gpu_(gpu) {}
+
+  struct Slot {
+    std::uint32_t engine;
+    Time start, end;
+  };
+  /// Books the next free time of the engine of this direction.
+  Slot accept(const Copy& copy, Time now) {
+    const auto wanted = static_cast<std::uint32_t>(copy.direction);
+    const std::uint32_t engine = std::min(wanted, std::max(gpu_.copy_engines, 1u) - 1);
+    const bool inside = copy.direction == CopyDirection::device_to_device;
+    const double rate = inside ? gpu_.dram_bytes_per_second / 2 : gpu_.copy_bytes_per_second;
+    const Time start = std::max(now, free_at_[engine]);
+    free_at_[engine] = start + from_ns(static_cast<double>(copy.bytes) / rate * 1e9);
+    return {engine, start, free_at_[engine]};
+  }
+
+ private:
+  const Gpu& gpu_;
+  std::array<Time, 3> free_at_{};
+};
+
+}  // namespace corun::sim

@@ -1,0 +1,46 @@
+// A set of SMs as bits.  Bit i is the SM of rank i in the device's placement order, so that "the first set bit" is the
+// hardware's tie-break.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+
+namespace corun::sim {
+
+inline constexpr std::uint32_t kMaxSms = 256;
+
+class SmMask {
+ public:
+  void set(std::uint32_t rank) { words_[rank / 64] |= std::uint64_t{1} << rank % 64; }
+  void reset(std::uint32_t rank) { words_[rank / 64] &= ~(std::uint64_t{1} << rank % 64); }
+  bool test(std::uint32_t rank) const { return (words_[rank / 64] >> rank % 64 & 1) != 0; }
+  bool none() const { return (words_[0] | words_[1] | words_[2] | words_[3]) == 0; }
+  std::uint32_t count() const {
+    std::uint32_t n = 0;
+    for (std::uint64_t w : words_) n += static_cast<std::uint32_t>(std::popcount(w));
+    return n;
+  }
+  /// First bit of both, kMaxSms if none.
+  std::uint32_t first_common(const SmMask& o) const {
+    for (std::uint32_t i = 0; i < words_.size(); ++i)
+      if (const std::uint64_t w = words_[i] & o.words_[i]; w != 0)
+        return i * 64 + static_cast<std::uint32_t>(std::countr_zero(w));
+    return kMaxSms;
+  }
+  SmMask minus(const SmMask& o) const {
+    SmMask m;
+    for (std::uint32_t i = 0; i < words_.size(); ++i) m.words_[i] = words_[i] & ~o.words_[i];
+    return m;
+  }
+  SmMask& operator|=(const SmMask& o) {
+    for (std::uint32_t i = 0; i < words_.size(); ++i) words_[i] |= o.words_[i];
+    return *this;
+  }
+  bool operator==(const SmMask&) const = default;
+
+ private:
+  std::array<std::uint64_t, kMaxSms / 64> words_{};
+};
+
+}  // namespace corun::sim

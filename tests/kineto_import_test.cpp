@@ -1,0 +1,479 @@
+// What an import of a Kineto trace keeps, what it assumes and says, and what it refuses.  The committed
+// traces of the six networks are checked against their sources; CORUN_UPDATE=1 writes them instead.
+#include "traces/import/kineto.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "traces/json/input_file.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+
+namespace corun {
+namespace {
+
+using std::filesystem::path;
+using testing::Contains;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+const path kSmall = "tests/data/kineto_small.json";
+
+struct Network {
+  const char* name;
+  std::size_t kernels;
+};
+constexpr std::array<Network, 6> kNetworks = {{{"resnet50_b1", 218},
+                                               {"vgg19_b1", 98},
+                                               {"densenet201_b1", 977},
+                                               {"inception3_b1", 447},
+                                               {"resnet152_b8", 674},
+                                               {"distilbert_b1s128", 136}}};
+
+path source_of(const Network& network) {
+  return path("experiments/reference/dnn") / (std::string(network.name) + ".kernels.json.gz");
+}
+
+std::string text_of(const path& file) {
+  const auto in = open_input(file);
+  return {std::istreambuf_iterator<char>(*in), {}};
+}
+
+std::string written(const Trace& trace) {
+  std::ostringstream out;
+  write_trace(trace, out);
+  return out.str();
+}
+
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  std::size_t times = 0;
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size(), ++times)
+    text.replace(at, from.size(), to);
+  EXPECT_GT(times, 0u) << from;
+  return text;
+}
+
+/// A file for one test.
+class TestFile {
+ public:
+  explicit TestFile(const std::string& text, const std::string& name = "trace.json") {
+    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
+    folder_ =
+        path(testing::TempDir()) / (std::string("corun_kineto_") + test->name() + std::to_string(next_++));
+    std::filesystem::create_directories(folder_);
+    file_ = folder_ / name;
+    std::ofstream(file_, std::ios::binary) << text;
+  }
+  ~TestFile() { std::filesystem::remove_all(folder_); }
+  TestFile(const TestFile&) = delete;
+  TestFile& operator=(const TestFile&) = delete;
+  operator const path&() const { return file_; }
+
+ private:
+  static inline int next_ = 0;
+  path folder_, file_;
+};
+
+Trace import_text(const std::string& text, const std::string& gpu = {}) {
+  const TestFile file(text);
+  return import_kineto(file, gpu);
+}
+
+InputError refusal(const std::string& text) {
+  try {
+    import_text(text);
+  } catch (const InputError& error) {
+    return error;
+  }
+  ADD_FAILURE() << "imported what should be refused";
+  return {"", "", "", ""};
+}
+
+std::string kernel_name(const Trace& trace, const Op& op) {
+  return trace.kernels[std::get<Launch>(op.what).kernel.value].name;
+}
+
+Time solo_time(const Trace& trace, const Launch& launch) {
+  return launch.solo_time.value_or(trace.kernels[launch.kernel.value].solo_time.value());
+}
+
+/// "sgemm@7", "copy@7", "sync"
+std::vector<std::string> outline(const Trace& trace) {
+  std::vector<std::string> all;
+  const Program& program = trace.programs.at(0);
+  for (const Op& op : program.ops) {
+    const std::string stream = "@" + program.streams.at(op.stream.value).name;
+    if (std::holds_alternative<Launch>(op.what)) {
+      all.push_back(kernel_name(trace, op) + stream);
+    } else {
+      all.push_back(std::holds_alternative<Copy>(op.what) ? "copy" + stream : "sync");
+    }
+  }
+  return all;
+}
+
+/// A bare kernel record.
+std::string record(const std::string& name, double ts, double dur, int stream = 7) {
+  std::ostringstream out;
+  out.precision(17);
+  out << R"({"name": ")" << name << R"(", "ts": )" << ts << R"(, "dur": )" << dur
+      << R"(, "grid": [1, 1, 1], "block": [32, 1, 1], "registers per thread": 32, "shared memory": 0, "stream": )"
+      << stream << "}";
+  return out.str();
+}
+
+/// When kernels start as the host and one stream play them: an independent, minimal model.
+std::vector<Time> replayed_starts(const Trace& trace, const Gpu& gpu) {
+  std::vector<Time> starts;
+  Time host{};
+  std::vector<Time> free(trace.programs[0].streams.size(), -gpu.stream_gap);
+  for (const Op& op : trace.programs[0].ops) {
+    const Time call = host + op.host_gap;
+    host = call + gpu.launch_call;
+    Time& stream = free[op.stream.value];
+    starts.push_back(std::max(call + gpu.launch_latency, stream + gpu.stream_gap));
+    stream = starts.back() + solo_time(trace, std::get<Launch>(op.what));
+  }
+  return starts;
+}
+
+TEST(KinetoImport, StreamsAndOrderAreKept) {
+  const Trace trace = import_kineto(kSmall);
+  EXPECT_EQ(trace.name, "kineto_small");
+  EXPECT_EQ(trace.gpu, "h200");
+  EXPECT_THAT(outline(trace),
+              ElementsAre("copy@7", "sgemm_128x64_tn@7", "void relu<float, 4>(int, float*)@20",
+                          "sgemm_128x64_tn@7", "copy@20", "sgemm_128x64_tn@7", "sync", "copy@7", "sync"));
+  const auto& ops = trace.programs[0].ops;
+  EXPECT_EQ(std::get<Copy>(ops[0].what).direction, CopyDirection::host_to_device);
+  EXPECT_EQ(std::get<Copy>(ops[0].what).bytes, 602112u);
+  EXPECT_EQ(std::get<Copy>(ops[4].what).direction, CopyDirection::device_to_device);
+  EXPECT_EQ(std::get<Copy>(ops[7].what).direction, CopyDirection::device_to_host);
+  ASSERT_EQ(trace.clients.size(), 1u);
+  EXPECT_EQ(trace.clients[0].name, "main");
+  EXPECT_TRUE(std::holds_alternative<ClosedLoop>(trace.clients[0].arrivals));
+  EXPECT_FALSE(trace.run.duration);
+}
+
+TEST(KinetoImport, SameLaunchesAreOneKernel) {
+  const Trace trace = import_kineto(kSmall);
+  ASSERT_EQ(trace.kernels.size(), 2u);
+  EXPECT_EQ(trace.kernels[0].solo_time, from_ns(20500));  // median of 20, 20.5 and 21 us
+  EXPECT_EQ(trace.kernels[0].grid, (Dim3{196, 1, 1}));
+  EXPECT_EQ(trace.kernels[0].block, (Dim3{128, 1, 1}));
+  EXPECT_EQ(trace.kernels[0].registers_per_thread, 122u);
+  const auto& ops = trace.programs[0].ops;
+  EXPECT_EQ(std::get<Launch>(ops[1].what).solo_time, from_ns(20000));
+  EXPECT_EQ(std::get<Launch>(ops[3].what).solo_time, from_ns(21000));
+  EXPECT_EQ(std::get<Launch>(ops[5].what).solo_time, std::nullopt);
+}
+
+TEST(KinetoImport, OneNameInTwoShapesIsTwoKernels) {
+  const Trace trace =
+      import_text("[" + record("k", 100, 5) + "," + replaced(record("k", 200, 5), "[32,", "[64,") + "]");
+  ASSERT_EQ(trace.kernels.size(), 2u);
+  EXPECT_NE(trace.kernels[0].name, trace.kernels[1].name);
+}
+
+TEST(KinetoImport, HostGapsComeFromLaunchCalls) {
+  std::vector<Time> gaps;
+  const Trace trace = import_kineto(kSmall);
+  for (const Op& op : trace.programs[0].ops) gaps.push_back(op.host_gap);
+  EXPECT_THAT(gaps, ElementsAre(from_ns(0), from_ns(6000), from_ns(10000), from_ns(2250), from_ns(3000),
+                                from_ns(7000), from_ns(5000), from_ns(6000), from_ns(1000)));
+}
+
+TEST(KinetoImport, WithoutLaunchCallsStartsAreReproduced) {
+  const Gpu gpu = read_gpu("h200");
+  // 10 us apart; the third starts 1 us (the stream gap) after the second's end, for which the host must have
+  // run ahead.
+  const Trace trace = import_text(
+      "[" + record("a", 1000, 4) + "," + record("b", 1010, 0.5) + "," + record("c", 1011.5, 4) + "]", "h200");
+  EXPECT_THAT(replayed_starts(trace, gpu), ElementsAre(gpu.launch_latency, gpu.launch_latency + from_ns(8300),
+                                                       gpu.launch_latency + from_ns(11500)));
+
+  for (const Network& network : kNetworks) {
+    const Trace whole = import_kineto(source_of(network), "h200");
+    ASSERT_EQ(whole.programs[0].ops.size(), network.kernels);
+    std::vector<Time> recorded;
+    const std::string text = text_of(source_of(network));
+    for (std::size_t at = 0; (at = text.find("\"ts\": ", at)) != std::string::npos; ++at) {
+      const std::string digits = text.substr(at + 6, text.find(',', at) - at - 6);
+      const std::size_t point = digits.find('.');
+      const std::string fraction = point == std::string::npos ? "" : digits.substr(point + 1);
+      recorded.push_back(std::chrono::microseconds{std::stoll(digits.substr(0, point))} %
+                             std::chrono::hours{1} +
+                         std::chrono::nanoseconds{std::stoll((fraction + "000").substr(0, 3))});
+    }
+    const std::vector<Time> starts = replayed_starts(whole, gpu);
+    ASSERT_EQ(recorded.size(), starts.size());
+    const Time most = from_ns(1000);
+    std::size_t exact = 0;
+    for (std::size_t i = 0; i < starts.size(); ++i) {
+      const Time off = (starts[i] - starts.back()) - (recorded[i] - recorded.back());
+      EXPECT_LE(std::chrono::abs(off), most) << network.name << " " << i;
+      exact += off == Time{} ? 1 : 0;
+    }
+    EXPECT_GE(exact * 20, starts.size() * 19) << network.name;
+  }
+}
+
+TEST(KinetoImport, EventWaitBecomesAnAfterEdge) {
+  const Trace trace = import_kineto(kSmall);
+  const auto& ops = trace.programs[0].ops;
+  for (std::size_t i = 0; i < ops.size(); ++i) {
+    if (i == 2) {
+      EXPECT_THAT(ops[i].after, ElementsAre(OpId{1}));
+      EXPECT_FALSE(ops[1].name.empty());
+    } else {
+      EXPECT_THAT(ops[i].after, IsEmpty()) << i;
+    }
+  }
+}
+
+TEST(KinetoImport, EventWaitWithoutItsStreamIsSaid) {
+  const std::string text = replaced(text_of(kSmall), R"("cat": "cuda_sync", "name": "Stream Wait Event")",
+                                    R"("cat": "other", "name": "Stream Wait Event")");
+  const Trace trace = import_text(text);
+  EXPECT_THAT(trace.notes, Contains(HasSubstr("1 event wait does not say for which stream")));
+  EXPECT_THAT(trace.programs[0].ops[2].after, IsEmpty());
+}
+
+TEST(KinetoImport, ProfilerStepsBecomeRequests) {
+  const auto step = [](int n, double start, double duration) {
+    std::ostringstream out;
+    out.precision(17);
+    out << R"({"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#)" << n
+        << R"(", "pid": 1, "tid": 1, "ts": )" << start << R"(, "dur": )" << duration << "},";
+    return out.str();
+  };
+  const auto traced = [](double start) {
+    return replaced(record("k", start, 4), R"("name")", R"("ph": "X", "cat": "kernel", "name")");
+  };
+  const Trace trace = import_text(R"({"traceEvents": [)" + step(1, 1000, 50) + step(2, 1050, 20) +
+                                  step(3, 1070, 30) + step(4, 2000, 1) + traced(1010) + "," + traced(1055) +
+                                  "," + traced(1080) + "," + traced(1090) + "]}");
+  // Step 4 has no kernels; of 20, 30 and 50 us the median is step 3.
+  EXPECT_THAT(trace.notes,
+              Contains(HasSubstr("ProfilerStep#3 (0.030 ms), the median of 3 steps (0.020 to 0.050 ms)")));
+  ASSERT_EQ(trace.programs[0].ops.size(), 2u);
+  // 10 us into the step, less the assumed latency of 5 us.
+  EXPECT_EQ(trace.programs[0].ops[0].host_gap, from_ns(5000));
+}
+
+TEST(KinetoImport, OneGraphLaunchIsOneRequestInOneCall) {
+  std::string text = text_of(kSmall);
+  for (const char* id : {"11", "14", "15", "16", "17", "19"})
+    text = replaced(text, std::string("\"correlation\": ") + id, "\"correlation\": 10");
+  text = replaced(text, "cudaMemcpyAsync", "cudaGraphLaunch");
+  text = replaced(text, R"("name": "cudaStreamSynchronize")", R"("name": "cudaMalloc")");
+  text = replaced(text, R"("cat": "cuda_sync")", R"("cat": "other")");
+  EXPECT_EQ(import_text(text).programs[0].issue, Issue::graph);
+  EXPECT_EQ(import_kineto(kSmall).programs[0].issue, Issue::eager);
+}
+
+TEST(KinetoImport, SharedMemoryIsKept) {
+  const Trace trace = import_kineto(kSmall);
+  EXPECT_EQ(trace.kernels[0].shared_memory_bytes(), 12544u);
+  EXPECT_EQ(trace.kernels[1].shared_memory_bytes(), 0u);
+  EXPECT_THAT(trace.notes, Contains(HasSubstr("one sum")));
+}
+
+TEST(KinetoImport, WhatWasMissingIsSaid) {
+  const Trace full = import_kineto(kSmall);
+  EXPECT_THAT(full.notes, Contains(HasSubstr("hardware counters")));
+  EXPECT_THAT(full.notes, Contains(HasSubstr("cluster")));
+  EXPECT_THAT(full.notes, Contains(HasSubstr("single blocks")));
+  EXPECT_THAT(full.notes, Contains(HasSubstr("1 copy uses pageable memory")));
+  EXPECT_THAT(full.notes, Contains(HasSubstr("1 memset is")));
+  EXPECT_THAT(full.notes, Contains(HasSubstr("beside another stream's")));
+  EXPECT_THAT(full.notes, Each(Not(HasSubstr("No copies"))));
+  EXPECT_THAT(full.notes, Each(Not(HasSubstr("No launch calls"))));
+
+  const Trace bare = import_text(
+      "[" + replaced(record("k", 100, 5), R"("registers per thread")", R"("other")") + "]", "h200");
+  EXPECT_THAT(bare.notes, Contains(HasSubstr("No launch calls")));
+  EXPECT_THAT(bare.notes, Contains(HasSubstr("No copies")));
+  EXPECT_THAT(bare.notes, Contains(HasSubstr("without a register count")));
+  EXPECT_THAT(bare.notes, Contains(HasSubstr("No ProfilerStep")));
+}
+
+TEST(KinetoImport, OneDeviceIsImportedAndTheOthersAreSaid) {
+  const std::string kernel =
+      R"({"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 1, "args": {"grid": [1, 1, 1],
+      "block": [32, 1, 1], "registers per thread": 32, "shared memory": 0, "stream": 7, "device": )";
+  const Trace trace =
+      import_text(R"({"traceEvents": [)" + kernel + "0}}," + kernel + "1}}," + kernel + "1}}]}");
+  EXPECT_EQ(trace.programs[0].ops.size(), 2u);
+  EXPECT_THAT(trace.notes, Contains(HasSubstr("Only device 1 is imported; the other 1 device")));
+}
+
+TEST(KinetoImport, TimesSince1970KeepTheirNanoseconds) {
+  const Trace trace = import_text(R"([
+    {"name": "a", "ts": 1759276800000000.123, "dur": 1.001, "grid": [1, 1, 1], "block": [32, 1, 1]},
+    {"name": "b", "ts": 1759276800000100.456, "dur": 1, "grid": [1, 1, 1], "block": [32, 1, 1]}])",
+                                  "h200");
+  const Gpu gpu = read_gpu("h200");
+  EXPECT_EQ(trace.kernels[0].solo_time, from_ns(1001));
+  EXPECT_EQ(trace.programs[0].ops[1].host_gap + gpu.launch_call, from_ns(100333));
+}
+
+TEST(KinetoImport, GzipImportsTheSame) {
+  const path compressed = source_of(kNetworks[0]);
+  const TestFile plain(text_of(compressed), "resnet50_b1.kernels.json");
+  Trace from_plain = import_kineto(plain, "h200"), from_gzip = import_kineto(compressed, "h200");
+  EXPECT_NE(from_plain.about, from_gzip.about);  // names the file
+  from_plain.about = from_gzip.about;
+  EXPECT_EQ(written(from_plain), written(from_gzip));
+  EXPECT_TRUE(looks_like_kineto(plain));
+  EXPECT_TRUE(looks_like_kineto(compressed));
+}
+
+TEST(KinetoImport, UnknownGpuIsSaid) {
+  const Trace unknown = import_text(replaced(text_of(kSmall), "NVIDIA H200", "NVIDIA H9000"));
+  EXPECT_EQ(unknown.gpu, "");
+  EXPECT_THAT(unknown.notes,
+              Contains(testing::AllOf(HasSubstr("H9000"), HasSubstr("132 SMs"), HasSubstr("--gpu"))));
+
+  const Trace part = import_text(replaced(text_of(kSmall), R"("numSms": 132)", R"("numSms": 16)"));
+  EXPECT_EQ(part.gpu, "") << "a slice of an H200 is not an H200";
+
+  const Trace other = import_kineto(kSmall, "v100");
+  EXPECT_EQ(other.gpu, "v100");
+  EXPECT_THAT(other.notes, Contains(HasSubstr("Recorded on a GPU of 132 SMs")));
+}
+
+TEST(KinetoImport, GpuIsFoundByItsName) {
+  const std::string text = text_of(kSmall);
+  const auto gpu = [&](const char* name, const char* sms) {
+    return import_text(replaced(replaced(text, "NVIDIA H200", name), R"("numSms": 132)",
+                                std::string(R"("numSms": )") + sms));
+  };
+  EXPECT_EQ(gpu("Tesla V100-SXM2-32GB", "80").gpu, "v100");
+  EXPECT_EQ(gpu("NVIDIA A100-SXM4-80GB", "108").gpu, "a100");
+  EXPECT_EQ(gpu("NVIDIA TITAN V", "80").gpu, "titan-v");
+  EXPECT_THAT(gpu("NVIDIA A100-SXM4-80GB", "108").notes, Contains(HasSubstr("is simulated as")));
+}
+
+TEST(KinetoImport, TruncatedTraceNamesThePlace) {
+  const std::string text = text_of(kSmall);
+  for (const std::size_t cut : {text.size() / 3, text.size() / 2, text.size() - 3}) {
+    const InputError error = refusal(text.substr(0, cut));
+    const auto lines = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(cut), '\n');
+    EXPECT_THAT(error.place(),
+                HasSubstr("line " + std::to_string(lines + 1) + " (byte " + std::to_string(cut)));
+    EXPECT_THAT(error.problem(), HasSubstr("ends in the middle"));
+    EXPECT_THAT(error.file(), HasSubstr("trace.json"));
+    EXPECT_THAT(error.remedy(), Not(IsEmpty()));
+  }
+}
+
+TEST(KinetoImport, CutGzipNamesThePlace) {
+  std::ifstream in(source_of(kNetworks[0]), std::ios::binary);
+  const std::string bytes(std::istreambuf_iterator<char>(in), {});
+  const InputError error = refusal(bytes.substr(0, bytes.size() / 2));
+  EXPECT_THAT(error.problem(), HasSubstr("cut short"));
+  EXPECT_THAT(error.place(), HasSubstr("line 1 (byte "));
+}
+
+TEST(KinetoImport, NestingBombIsRefused) {
+  const std::string bomb(1000000, '[');
+  for (const std::string& text : {bomb, R"({"traceEvents": [{"args": {"x": )" + bomb})
+    EXPECT_THAT(refusal(text).problem(), HasSubstr("nested more than 64 levels"));
+  EXPECT_FALSE(looks_like_kineto(TestFile(bomb)));
+}
+
+TEST(KinetoImport, BrokenRecordsAreRefused) {
+  const std::string good = record("k", 100, 5);
+  const auto problem = [&](std::string_view from, std::string_view to) {
+    return refusal("[\n" + good + ",\n" + replaced(good, from, to) + "]");
+  };
+  EXPECT_THAT(problem("[1, 1, 1]", "[1, 1]").problem(), HasSubstr("`grid`"));
+  EXPECT_THAT(problem("[1, 1, 1]", "[0, 1, 1]").problem(), HasSubstr("`grid`"));
+  EXPECT_THAT(problem("[32, 1, 1]", "[32, 1, -1]").problem(), HasSubstr("`block`"));
+  EXPECT_THAT(problem("\"dur\": 5", "\"dur\": -5").problem(), HasSubstr("negative"));
+  EXPECT_THAT(problem("\"dur\": 5", "\"dur\": \"5\"").problem(), HasSubstr("`dur`"));
+  EXPECT_THAT(problem("\"ts\": 100", "\"ts\": 1e300").problem(), HasSubstr("`ts`"));
+  EXPECT_THAT(problem("\"ts\": 100", "\"ts\": 1e14").problem(), HasSubstr("30 days"));
+  EXPECT_THAT(problem("\"shared memory\": 0", "\"shared memory\": -1").problem(), HasSubstr("shared memory"));
+  EXPECT_THAT(problem("[1, 1, 1]", "[1, 1]").place(), HasSubstr("line 3"));
+  EXPECT_THAT(problem("\"k\"", "\"\xff\"").problem(), HasSubstr("UTF-8"));
+  EXPECT_THAT(problem("\"k\"", "\"a \"k\" b\"").problem(), HasSubstr("not JSON"));
+}
+
+TEST(KinetoImport, WithoutKernelsThereIsNothingToImport) {
+  for (const char* text : {"[]", "{}", R"({"traceEvents": []})", "7"})
+    EXPECT_THAT(refusal(text).problem(), HasSubstr("no GPU kernels")) << text;
+}
+
+TEST(KinetoImport, IsRecognisedByContent) {
+  EXPECT_TRUE(looks_like_kineto(kSmall));
+  EXPECT_TRUE(looks_like_kineto(TestFile(R"([{"ph": "X", "ts": 1}])", "any.name")));
+  for (const char* other :
+       {"", "[]", "{}", R"({"corun_trace": 1})", R"({"time": 60, "tasks": []})", "[1, 2]", "[[{\"ts\"",
+        R"([{"a": 1}, {"ph": "X", "ts": 1}])", "ID,\"Kernel Name\"\n1,\"k\"\n"})
+    EXPECT_FALSE(looks_like_kineto(TestFile(other))) << other;
+  EXPECT_FALSE(looks_like_kineto("tests/data/no such file"));
+  EXPECT_FALSE(looks_like_kineto("tests/data"));
+}
+
+TEST(H200Traces, EqualAFreshImportOfTheirSources) {
+  for (const Network& network : kNetworks) {
+    const std::string fresh = written(import_kineto(source_of(network), "h200"));
+    const path committed = path("traces/h200") / (std::string(network.name) + ".json");
+    if (std::getenv("CORUN_UPDATE") != nullptr) std::ofstream(committed, std::ios::binary) << fresh;
+    // Not EXPECT_EQ: a difference of two long texts takes gtest minutes to print.
+    EXPECT_TRUE(text_of(committed) == fresh) << committed << " is not what its source imports to";
+  }
+}
+
+TEST(H200Traces, RunAlone) {
+  for (const Network& network : kNetworks) {
+    const Trace trace = read_trace(path("traces/h200") / (std::string(network.name) + ".json"));
+    EXPECT_EQ(trace.name, network.name);
+    EXPECT_EQ(trace.gpu, "h200");
+    EXPECT_THAT(trace.about, HasSubstr(std::to_string(network.kernels) + " launches"));
+    ASSERT_EQ(trace.programs.size(), 1u);
+    EXPECT_EQ(trace.programs[0].name, network.name);
+    EXPECT_EQ(trace.programs[0].ops.size(), network.kernels);
+    EXPECT_EQ(trace.clients.size(), 1u);
+  }
+}
+
+TEST(H200Traces, EveryExampleReads) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("traces/h200/examples")) {
+    SCOPED_TRACE(entry.path());
+    const Trace trace = read_trace(entry.path());
+    names.insert(entry.path().stem());
+    EXPECT_EQ(trace.gpu, "h200");
+    EXPECT_GE(trace.clients.size(), 2u);
+    for (const Client& client : trace.clients) {
+      EXPECT_EQ(client.issue, Issue::graph);
+      EXPECT_EQ(client.priority, client.service_class == ServiceClass::real_time ? -5 : 0);
+    }
+  }
+  EXPECT_THAT(names, testing::IsSupersetOf({"realtime-resnet50-beside-resnet152", "three-best-effort",
+                                            "six-clients", "disb-2024-a", "disb-2024-b", "disb-2024-c",
+                                            "disb-2024-d", "disb-2024-e"}));
+}
+
+}  // namespace
+}  // namespace corun

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace corun {
+
+// A data file compiled into the library, so that programs run from any folder.
+struct EmbeddedFile {
+  std::string_view name;  // file name without ".json", e.g. "h200"
+  std::string_view text;
+};
+
+std::span<const EmbeddedFile> embedded_gpus();     // traces/gpus/*.json, sorted by name
+std::span<const EmbeddedFile> embedded_schemas();  // traces/schema/*.json, sorted by name
+
+}  // namespace corun

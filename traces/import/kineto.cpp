@@ -1,0 +1,674 @@
+#include "traces/import/kineto.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "traces/import/kineto_records.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+
+namespace corun {
+namespace {
+
+using kineto::Call;
+using kineto::GpuOp;
+using kineto::Nanoseconds;
+using kineto::Records;
+using kineto::Shape;
+using kineto::Step;
+using kineto::StreamKey;
+using kineto::SyncEvent;
+
+// Where the GPU is not known: between what an H200 and a V100 take.
+constexpr Time kAssumedLaunchCall = std::chrono::microseconds{3};
+constexpr Time kAssumedLaunchLatency = std::chrono::microseconds{5};
+constexpr Nanoseconds kLongestRecording = std::chrono::hours{24 * 30};
+
+/// One call of the host on the way to an Op.  `op` is null for a synchronization.
+struct Item {
+  const GpuOp* op = nullptr;
+  std::optional<std::uint64_t> call;  // correlation of the recorded call; several operations share a graph's
+  std::uint32_t stream = 0;
+  Time call_start{}, call_end{};
+  Time gpu_start{};
+  std::vector<std::uint32_t> after;  // items
+};
+
+std::string trace_name(const std::filesystem::path& file) {
+  std::string name = file.filename().string();
+  for (bool cut = true; cut;) {
+    cut = false;
+    for (const std::string_view suffix : {".gz", ".json", ".trace", ".pt", ".kernels"}) {
+      if (!name.ends_with(suffix) || name.size() == suffix.size()) continue;
+      name.resize(name.size() - suffix.size());
+      cut = true;
+    }
+  }
+  return name;
+}
+
+/// "NVIDIA A100-SXM4-80GB" -> A100, SXM4, 80GB
+std::vector<std::string> product_words(std::string_view product) {
+  std::vector<std::string> words(1);
+  for (const char c : product) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      words.back() += static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    } else {
+      words.emplace_back();
+    }
+  }
+  std::erase_if(words, [](const std::string& w) {
+    return w.empty() || w == "NVIDIA" || w == "TESLA" || w == "GEFORCE";
+  });
+  return words;
+}
+
+/// The description of the same model and number of SMs; empty if there is none.  Memory size and board may
+/// differ.
+std::string find_gpu(const kineto::Device& device) {
+  const std::vector<std::string> words = product_words(device.name);
+  std::string best;
+  std::ptrdiff_t most_common = 0;
+  for (const std::string& name : gpu_names()) {
+    const Gpu gpu = read_gpu(name);
+    const std::vector<std::string> wanted = product_words(gpu.product);
+    const auto has = [&](const std::string& w) {
+      return std::find(words.begin(), words.end(), w) != words.end();
+    };
+    if (device.sms != gpu.sms || wanted.empty() || !has(wanted.front())) continue;
+    const std::ptrdiff_t common = std::count_if(wanted.begin(), wanted.end(), has);
+    if (common <= most_common) continue;
+    best = name;
+    most_common = common;
+  }
+  return best;
+}
+
+std::string count(std::size_t n, std::string_view one, std::string_view many) {
+  return fmt::format("{} {}", n, n == 1 ? one : many);
+}
+
+class Import {
+ public:
+  Import(const std::filesystem::path& file, const std::string& gpu)
+      : file_(file), records_(kineto::read_records(file)) {
+    choose_device();
+    choose_origin();
+    choose_gpu(gpu);
+    join_calls();
+  }
+
+  Trace run() {
+    trace_.name = trace_name(file_);
+    choose_window();
+    collect_items();
+    if (any_call_) {
+      order_items();
+    } else {
+      note(
+          fmt::format("No launch calls: host gaps are chosen so that kernels start as recorded (which holds "
+                      "the profiler's own cost), "
+                      "with calls of {:.1f} us and a latency of {:.1f} us; how far the host ran ahead of a "
+                      "busy GPU is not known.",
+                      to_ns(launch_call_) / 1e3, to_ns(launch_latency_) / 1e3));
+      order_items();
+      delay_calls();
+    }
+    add_event_waits();
+    write_program();
+    note_gaps();
+    return std::move(trace_);
+  }
+
+ private:
+  void note(std::string text) { trace_.notes.push_back(std::move(text)); }
+
+  Time at(Nanoseconds absolute) const { return absolute - origin_; }
+
+  bool kept(const GpuOp& op) const { return op.stream.device == device_; }
+
+  // --- what is imported ---
+
+  void choose_device() {
+    std::map<std::int64_t, std::size_t> kernels;
+    for (const GpuOp& op : records_.ops)
+      if (op.kind == GpuOp::Kind::kernel) ++kernels[op.stream.device];
+    if (kernels.empty())
+      throw InputError(
+          file_.string(), "", "there are no GPU kernels in it",
+          "record with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])");
+    const auto most = std::max_element(kernels.begin(), kernels.end(),
+                                       [](const auto& a, const auto& b) { return a.second < b.second; });
+    device_ = most->first;
+    if (kernels.size() > 1)
+      note(fmt::format("Only device {} is imported; the other {} and their traffic are missing.", device_,
+                       count(kernels.size() - 1, "device", "devices")));
+    std::erase_if(records_.ops, [&](const GpuOp& op) { return !kept(op); });
+  }
+
+  void choose_origin() {
+    Nanoseconds first = Nanoseconds::max(), last = Nanoseconds::min();
+    const auto cover = [&](Nanoseconds start, Nanoseconds duration) {
+      first = std::min(first, start);
+      last = std::max(last, std::max(start, start + std::min(duration, kLongestRecording)));
+      if (duration > kLongestRecording) last = Nanoseconds::max();
+    };
+    for (const GpuOp& op : records_.ops) cover(op.start, op.duration);
+    for (const Call& call : records_.calls) cover(call.start, call.duration);
+    for (const SyncEvent& sync : records_.syncs) cover(sync.start, sync.duration);
+    for (const Step& step : records_.steps) cover(step.start, step.duration);
+    if (static_cast<double>(last.count()) - static_cast<double>(first.count()) >
+        static_cast<double>(kLongestRecording.count()))
+      throw InputError(file_.string(), "", "its events are more than 30 days apart",
+                       "`ts` and `dur` are microseconds: check the tool that wrote the file");
+    origin_ = first;
+  }
+
+  void choose_gpu(const std::string& gpu) {
+    const auto recorded = std::find_if(records_.devices.begin(), records_.devices.end(),
+                                       [&](const kineto::Device& d) { return d.id == device_; });
+    const bool known = recorded != records_.devices.end();
+    const std::uint32_t sms = known && recorded->sms != 0 ? recorded->sms : records_.implied_sms;
+    trace_.gpu = !gpu.empty() ? gpu : known ? find_gpu(*recorded) : "";
+    if (trace_.gpu.empty()) {
+      std::string had = "no device properties";
+      if (known) had = fmt::format("\"{}\" without a description here", recorded->name);
+      if (sms != 0) had += fmt::format(", {} SMs", sms);
+      note(fmt::format(
+          "The GPU is not known ({}): pass --gpu with a name from `sim gpus` or a description's path; launch "
+          "calls of {:.0f} us and a latency of {:.0f} us are assumed.",
+          had, to_ns(kAssumedLaunchCall) / 1e3, to_ns(kAssumedLaunchLatency) / 1e3));
+      return;
+    }
+    const Gpu description = read_gpu(trace_.gpu);
+    if (gpu.empty() && product_words(recorded->name) != product_words(description.product))
+      note(fmt::format("\"{}\" is simulated as {}: its clocks and memory may differ.", recorded->name,
+                       description.product));
+    launch_call_ = description.launch_call;
+    launch_latency_ = description.launch_latency;
+    if (sms != 0 && sms != description.sms)
+      note(fmt::format("Recorded on a GPU of {} SMs, {} has {}: times stay those of the recording GPU.", sms,
+                       trace_.gpu, description.sms));
+  }
+
+  void join_calls() {
+    for (std::uint32_t i = 0; i < records_.calls.size(); ++i) {
+      const auto [it, added] = call_of_.try_emplace(records_.calls[i].correlation, i);
+      // A runtime call and the driver call inside it may share the number: the outer one counts.
+      if (!added && records_.calls[i].start < records_.calls[it->second].start) it->second = i;
+    }
+  }
+
+  const Call* call_of(const std::optional<std::uint64_t>& correlation) const {
+    if (!correlation) return nullptr;
+    const auto it = call_of_.find(*correlation);
+    return it == call_of_.end() ? nullptr : &records_.calls[it->second];
+  }
+
+  Nanoseconds issued(const GpuOp& op) const {
+    const Call* call = call_of(op.correlation);
+    return call != nullptr ? call->start : op.start;
+  }
+
+  /// One step is one request; without steps everything is.
+  void choose_window() {
+    struct Candidate {
+      const Step* step;
+      std::size_t kernels = 0;
+    };
+    std::vector<Candidate> candidates;
+    for (const Step& step : records_.steps) candidates.push_back({&step, 0});
+    std::sort(candidates.begin(), candidates.end(),
+              [](const Candidate& a, const Candidate& b) { return a.step->start < b.step->start; });
+    for (const GpuOp& op : records_.ops) {
+      if (op.kind != GpuOp::Kind::kernel) continue;
+      auto it = std::upper_bound(candidates.begin(), candidates.end(), issued(op),
+                                 [](Nanoseconds t, const Candidate& c) { return t < c.step->start; });
+      if (it == candidates.begin()) continue;
+      --it;
+      if (issued(op) < it->step->start + it->step->duration) ++it->kernels;
+    }
+    std::erase_if(candidates, [](const Candidate& c) { return c.kernels == 0; });
+    if (candidates.empty()) {
+      note(records_.steps.empty()
+               ? "No ProfilerStep marks: the whole recording is one request."
+               : "No kernel was issued within a ProfilerStep: the whole recording is one request.");
+      return;
+    }
+    std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+      return a.step->duration < b.step->duration;
+    });
+    window_ = candidates[(candidates.size() - 1) / 2].step;
+    const auto ms = [](const Candidate& c) { return static_cast<double>(c.step->duration.count()) / 1e6; };
+    note(fmt::format(
+        "The request is {} ({:.3f} ms), the median of {} ({:.3f} to {:.3f} ms); what is outside of it is "
+        "dropped.",
+        window_->name, static_cast<double>(window_->duration.count()) / 1e6,
+        count(candidates.size(), "step", "steps"), ms(candidates.front()), ms(candidates.back())));
+  }
+
+  bool in_window(Nanoseconds t) const {
+    return window_ == nullptr || (window_->start <= t && t < window_->start + window_->duration);
+  }
+
+  // --- the order of the host's calls ---
+
+  void collect_items() {
+    std::vector<const GpuOp*> ops;
+    for (const GpuOp& op : records_.ops)
+      if (in_window(issued(op))) ops.push_back(&op);
+    std::stable_sort(ops.begin(), ops.end(),
+                     [](const GpuOp* a, const GpuOp* b) { return a->start < b->start; });
+
+    std::map<StreamKey, Time> last_call;
+    for (const GpuOp* op : ops) {
+      Item item;
+      item.op = op;
+      item.gpu_start = at(op->start);
+      if (const Call* call = call_of(op->correlation)) {
+        any_call_ = true;
+        item.call = call->correlation;
+        item.call_start = at(call->start);
+        item.call_end = at(call->start + call->duration);
+      } else {
+        ++ops_without_call_;
+        item.call_start = item.gpu_start - launch_latency_;
+        item.call_end = item.call_start + launch_call_;
+      }
+      // A stream runs in order, so it was also fed in order, whatever the clocks of host and GPU say.
+      const auto [last, first] = last_call.try_emplace(op->stream, item.call_start);
+      if (!first) item.call_start = last->second = std::max(last->second, item.call_start);
+      item.call_end = std::max(item.call_end, item.call_start);
+      items_.push_back(item);
+    }
+    collect_synchronizations();
+  }
+
+  void collect_synchronizations() {
+    const auto add = [&](Time start, Time end) {
+      Item item;
+      item.call_start = item.gpu_start = start;
+      item.call_end = end;
+      items_.push_back(item);
+    };
+    for (const Call& call : records_.calls) {
+      if (!in_window(call.start)) continue;
+      if (call.kind == Call::Kind::synchronize) add(at(call.start), at(call.start + call.duration));
+    }
+    std::set<std::uint64_t> waited;
+    for (std::size_t i = 0, n = items_.size(); i < n; ++i) {
+      const Call* call = items_[i].op == nullptr ? nullptr : call_of(items_[i].op->correlation);
+      if (call == nullptr || call->kind != Call::Kind::copy_and_wait ||
+          !waited.insert(call->correlation).second)
+        continue;
+      add(items_[i].call_start, items_[i].call_end);
+      items_[i].call_end = items_[i].call_start;
+    }
+    for (const SyncEvent& sync : records_.syncs)
+      if (!sync.event_wait && call_of(sync.correlation) == nullptr && in_window(sync.start))
+        add(at(sync.start), at(sync.start + sync.duration));
+  }
+
+  void order_items() {
+    std::stable_sort(items_.begin(), items_.end(), [](const Item& a, const Item& b) {
+      if (a.call_start != b.call_start) return a.call_start < b.call_start;
+      if ((a.op == nullptr) != (b.op == nullptr)) return b.op == nullptr;
+      return a.gpu_start < b.gpu_start;
+    });
+    // A synchronization with nothing to wait for only takes host time, which is in the gaps anyway.
+    bool outstanding = false;
+    std::erase_if(items_, [&](const Item& item) {
+      const bool idle = item.op == nullptr && !outstanding;
+      outstanding = item.op != nullptr;
+      return idle;
+    });
+
+    std::map<StreamKey, std::uint32_t> indices;
+    for (Item& item : items_) {
+      if (item.op == nullptr) continue;
+      const auto [it, added] =
+          indices.try_emplace(item.op->stream, static_cast<std::uint32_t>(streams_.size()));
+      if (added) streams_.push_back(item.op->stream);
+      item.stream = it->second;
+    }
+  }
+
+  /// Without recorded calls: the latest ones that let every operation start when it did.  Two starts closer
+  /// than a call takes mean that the host had run ahead, so the calls before them move to earlier times.
+  void delay_calls() {
+    for (std::size_t i = items_.size(); i-- > 0;) {
+      Item& item = items_[i];
+      if (item.op == nullptr) continue;
+      if (i + 1 < items_.size())
+        item.call_start = std::min(item.call_start, items_[i + 1].call_start - launch_call_);
+      item.call_end = item.call_start + launch_call_;
+    }
+  }
+
+  /// cudaStreamWaitEvent: the next operation of the waiting stream comes after the last one that the other
+  /// stream had been given when the event was recorded.
+  void add_event_waits() {
+    std::vector<std::vector<std::uint32_t>> of_stream(streams_.size());
+    for (std::uint32_t i = 0; i < items_.size(); ++i)
+      if (items_[i].op != nullptr) of_stream[items_[i].stream].push_back(i);
+    const auto stream_index = [&](std::int64_t context, std::int64_t stream) -> std::optional<std::uint32_t> {
+      const auto it = std::find(streams_.begin(), streams_.end(), StreamKey{device_, context, stream});
+      if (it == streams_.end()) return std::nullopt;
+      return static_cast<std::uint32_t>(it - streams_.begin());
+    };
+
+    std::vector<const SyncEvent*> waits;
+    std::set<std::uint64_t> explained;
+    for (const SyncEvent& sync : records_.syncs) {
+      if (!sync.event_wait) continue;
+      if (sync.correlation) explained.insert(*sync.correlation);
+      waits.push_back(&sync);
+    }
+    std::size_t unknown = 0;
+    for (const Call& call : records_.calls)
+      if (call.kind == Call::Kind::event_wait && in_window(call.start) &&
+          !explained.contains(call.correlation))
+        ++unknown;
+
+    const auto wait_time = [&](const SyncEvent& wait) {
+      const Call* call = call_of(wait.correlation);
+      return at(call != nullptr ? call->start : wait.start);
+    };
+    std::stable_sort(waits.begin(), waits.end(),
+                     [&](const SyncEvent* a, const SyncEvent* b) { return wait_time(*a) < wait_time(*b); });
+
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t>
+        waited;  // (from, to) -> latest item waited for
+    for (const SyncEvent* wait : waits) {
+      if (!wait->wait_on_stream) {
+        if (in_window(origin_ + std::chrono::duration_cast<Nanoseconds>(wait_time(*wait)))) ++unknown;
+        continue;
+      }
+      const auto from = stream_index(wait->stream.context, *wait->wait_on_stream);
+      const auto to = stream_index(wait->stream.context, wait->stream.stream);
+      if (!from || !to || from == to) continue;
+      const Call* record = call_of(wait->record_correlation);
+      const Time recorded = record != nullptr ? at(record->start) : wait_time(*wait);
+      const auto& sources = of_stream[*from];
+      const auto& targets = of_stream[*to];
+      const auto source = std::upper_bound(sources.begin(), sources.end(), recorded,
+                                           [&](Time t, std::uint32_t i) { return t < items_[i].call_start; });
+      const auto target = std::lower_bound(targets.begin(), targets.end(), wait_time(*wait),
+                                           [&](std::uint32_t i, Time t) { return items_[i].call_start < t; });
+      if (source == sources.begin() || target == targets.end() || *std::prev(source) > *target) continue;
+      const auto [latest, first] = waited.try_emplace({*from, *to}, *std::prev(source));
+      if (!first) {
+        if (*std::prev(source) <= latest->second) continue;  // an earlier wait of this stream covers it
+        latest->second = *std::prev(source);
+      }
+      items_[*target].after.push_back(*std::prev(source));
+    }
+    if (unknown != 0)
+      note(
+          fmt::format("{} not say for which stream: these orders between streams are missing; record with "
+                      "_ExperimentalConfig(enable_cuda_sync_events=True).",
+                      count(unknown, "event wait does", "event waits do")));
+  }
+
+  // --- the trace ---
+
+  std::string stream_name(const StreamKey& key) const {
+    const bool one_context = std::all_of(streams_.begin(), streams_.end(), [&](const StreamKey& other) {
+      return other.context == streams_[0].context;
+    });
+    return one_context ? fmt::format("{}", key.stream) : fmt::format("{}/{}", key.context, key.stream);
+  }
+
+  void write_program() {
+    Program program;
+    program.name = trace_.name;
+    for (const StreamKey& key : streams_) program.streams.push_back({stream_name(key)});
+    write_kernels();
+
+    std::set<std::uint32_t> named;
+    for (const Item& item : items_) named.insert(item.after.begin(), item.after.end());
+    std::optional<std::uint64_t> last_call;
+    Time free = window_ != nullptr ? at(window_->start) : items_.front().call_start;
+    for (std::uint32_t i = 0; i < items_.size(); ++i) {
+      const Item& item = items_[i];
+      Op op;
+      if (item.op == nullptr) {
+        op.what = Sync{};
+      } else if (item.op->kind == GpuOp::Kind::kernel) {
+        op.what = write_launch(*item.op);
+      } else {
+        op.what = Copy{item.op->direction, item.op->bytes};
+      }
+      op.stream = StreamId{item.stream};
+      if (!item.call || item.call != last_call) op.host_gap = std::max(Time{}, item.call_start - free);
+      last_call = item.call;
+      free = std::max(free, item.call_end);
+      for (const std::uint32_t source : item.after) op.after.push_back(OpId{source});
+      if (named.contains(i)) op.name = fmt::format("op{}", i);
+      program.ops.push_back(std::move(op));
+    }
+    if (one_graph()) program.issue = Issue::graph;
+
+    Client client;
+    client.name = "main";
+    client.process = "main";
+    client.program = ProgramId{0};
+    client.streams.resize(program.streams.size());
+    client.arrivals = ClosedLoop{};
+    trace_.clients.push_back(std::move(client));
+    trace_.programs.push_back(std::move(program));
+  }
+
+  static Time solo_time(const GpuOp& op) { return std::max(op.duration, Nanoseconds{1}); }
+
+  void write_kernels() {
+    std::vector<std::vector<Time>> times(records_.shapes.size());
+    std::vector<std::uint32_t> order;
+    for (const Item& item : items_) {
+      if (item.op == nullptr || item.op->kind != GpuOp::Kind::kernel) continue;
+      std::vector<Time>& of_shape = times[item.op->shape];
+      if (of_shape.empty()) order.push_back(item.op->shape);
+      of_shape.push_back(solo_time(*item.op));
+    }
+    std::set<std::string> names;
+    for (const std::uint32_t index : order) {
+      const Shape& shape = records_.shapes[index];
+      Kernel kernel;
+      kernel.name = shape.name;
+      for (int n = 2; !names.insert(kernel.name).second; ++n)
+        kernel.name = fmt::format("{} #{}", shape.name, n);
+      kernel.grid = shape.grid;
+      kernel.block = shape.block;
+      if (!shape.registers_per_thread) ++kernels_without_registers_;
+      kernel.registers_per_thread = shape.registers_per_thread.value_or(32);
+      kernel.dynamic_shared_memory_bytes = shape.shared_memory_bytes;
+      any_shared_memory_ |= shape.shared_memory_bytes != 0;
+      std::vector<Time>& of_shape = times[index];
+      const auto median = of_shape.begin() + static_cast<std::ptrdiff_t>((of_shape.size() - 1) / 2);
+      std::nth_element(of_shape.begin(), median, of_shape.end());
+      kernel.solo_time = *median;
+      kernel_of_shape_[index] = KernelId{static_cast<std::uint32_t>(trace_.kernels.size())};
+      trace_.kernels.push_back(std::move(kernel));
+    }
+  }
+
+  Launch write_launch(const GpuOp& op) {
+    Launch launch;
+    launch.kernel = kernel_of_shape_.at(op.shape);
+    if (trace_.kernels[launch.kernel.value].solo_time != solo_time(op)) launch.solo_time = solo_time(op);
+    ++launches_;
+    kernel_time_ += solo_time(op);
+    return launch;
+  }
+
+  bool one_graph() const {
+    const Call* call = call_of(items_.front().call);
+    return call != nullptr && call->kind == Call::Kind::graph_launch &&
+           std::all_of(items_.begin(), items_.end(),
+                       [&](const Item& i) { return i.op == nullptr || i.call == call->correlation; }) &&
+           std::all_of(items_.begin(), std::prev(items_.end()),
+                       [](const Item& i) { return i.op != nullptr; });
+  }
+
+  // --- what was missing and what it costs ---
+
+  void note_gaps() {
+    Time first = kNever, last{};
+    for (const Item& item : items_) {
+      if (item.op == nullptr) continue;
+      first = std::min(first, item.gpu_start);
+      last = std::max(last, item.gpu_start + item.op->duration);
+    }
+    trace_.about = fmt::format("Imported from {} (Kineto): {} of {}, {:.3f} ms of kernels within {:.3f} ms.",
+                               file_.filename().string(), count(launches_, "launch", "launches"),
+                               count(trace_.kernels.size(), "kernel", "kernels"), to_ms(kernel_time_),
+                               to_ms(last - first));
+    note_host();
+    note_copies();
+    note_concurrency();
+    if (any_shared_memory_)
+      note(
+          "Static and dynamic shared memory are recorded as one sum and stored as dynamic: no effect on the "
+          "simulation.");
+    if (kernels_without_registers_ != 0)
+      note(fmt::format(
+          "{} without a register count: 32 a thread are assumed, so more blocks may fit an SM than in truth.",
+          count(kernels_without_registers_, "kernel", "kernels")));
+    note(
+        "No hardware counters: what kernels take from each other's memory and issue slots is guessed from "
+        "their shape.");
+    note("No cluster dimensions: every block is placed by itself, which flatters kernels that use clusters.");
+    note("No times of single blocks: all blocks of a kernel are taken as equal, which flatters uneven ones.");
+  }
+
+  void note_host() {
+    if (!any_call_) return;
+    std::vector<Nanoseconds> durations;
+    std::set<std::uint32_t> threads;
+    bool graphs = false;
+    std::set<std::uint64_t> seen;
+    for (const Item& item : items_) {
+      const Call* call = call_of(item.call);
+      if (call == nullptr || !seen.insert(call->correlation).second) continue;
+      graphs |= call->kind == Call::Kind::graph_launch;
+      threads.insert(call->thread);
+      if (call->kind == Call::Kind::launch) durations.push_back(call->duration);
+    }
+    if (!durations.empty()) {
+      const auto median = durations.begin() + static_cast<std::ptrdiff_t>((durations.size() - 1) / 2);
+      std::nth_element(durations.begin(), median, durations.end());
+      note(fmt::format(
+          "Host gaps hold the profiler's own cost; a launch call was recorded with {:.1f} us (median) and is "
+          "replayed with {:.1f} us, so the host is a little off.",
+          static_cast<double>(median->count()) / 1e3, to_ns(launch_call_) / 1e3));
+    }
+    if (threads.size() > 1)
+      note(fmt::format("{} host threads issued work: their calls are replayed by one, in the same order.",
+                       threads.size()));
+    if (graphs && !one_graph())
+      note(
+          "CUDA graphs mixed with single launches: a graph's kernels are issued one call each, which slows "
+          "the host.");
+    if (ops_without_call_ != 0)
+      note(fmt::format("{} without a launch call: {:.1f} us before the start is assumed.",
+                       count(ops_without_call_, "GPU operation", "GPU operations"),
+                       to_ns(launch_latency_) / 1e3));
+  }
+
+  void note_copies() {
+    std::size_t copies = 0, memsets = 0, pageable = 0, peer = 0;
+    for (const Item& item : items_) {
+      if (item.op == nullptr) continue;
+      copies += item.op->kind == GpuOp::Kind::copy ? 1 : 0;
+      memsets += item.op->kind == GpuOp::Kind::memset ? 1 : 0;
+      pageable += item.op->pageable ? 1 : 0;
+      peer += item.op->peer ? 1 : 0;
+    }
+    if (copies == 0) note("No copies recorded: if the inputs are copied to the GPU, that time is missing.");
+    if (pageable != 0)
+      note(fmt::format("{} pageable memory: replayed at the rate of pinned memory, so too fast.",
+                       count(pageable, "copy uses", "copies use")));
+    if (peer != 0)
+      note(fmt::format("{} between devices: replayed within one device, so too fast.",
+                       count(peer, "copy was", "copies were")));
+    if (memsets != 0)
+      note(fmt::format("{} replayed as device-to-device copies: a little too slow.",
+                       count(memsets, "memset is", "memsets are")));
+    if (records_.skipped_copies != 0)
+      note(fmt::format("{} of no bytes or within the host left out.",
+                       count(records_.skipped_copies, "copy", "copies")));
+  }
+
+  void note_concurrency() {
+    std::size_t syncs = 0, beside = 0, within = 0;
+    std::vector<const Item*> kernels;
+    for (const Item& item : items_) {
+      syncs += item.op == nullptr ? 1 : 0;
+      if (item.op != nullptr && item.op->kind == GpuOp::Kind::kernel) kernels.push_back(&item);
+    }
+    std::stable_sort(kernels.begin(), kernels.end(),
+                     [](const Item* a, const Item* b) { return a->gpu_start < b->gpu_start; });
+    std::vector<Time> busy(streams_.size(), Time::min());
+    for (const Item* item : kernels) {
+      for (std::uint32_t s = 0; s < busy.size(); ++s) {
+        if (busy[s] <= item->gpu_start) continue;
+        ++(s == item->stream ? within : beside);
+        break;
+      }
+      busy[item->stream] = std::max(busy[item->stream], item->gpu_start + item->op->duration);
+    }
+    if (syncs != 0 && streams_.size() > 1)
+      note(
+          "A synchronization waits for all streams, also where it was with one stream or event: the host may "
+          "be late.");
+    if (beside != 0)
+      note(fmt::format("{} beside another stream's: that time is taken as its time alone, so too long.",
+                       count(beside, "kernel launch ran", "kernel launches ran")));
+    if (within != 0)
+      note(fmt::format(
+          "{} before its stream's previous one had ended (graph branches or dependent launches): they are "
+          "replayed one after the other, so too slowly.",
+          count(within, "kernel launch started", "kernel launches started")));
+    std::set<std::int64_t> contexts;
+    for (const StreamKey& key : streams_) contexts.insert(key.context);
+    if (contexts.size() > 1)
+      note(fmt::format("{} contexts are replayed as one: time slices between them are missing.",
+                       contexts.size()));
+  }
+
+  std::filesystem::path file_;
+  Records records_;
+  Trace trace_;
+  std::int64_t device_ = 0;
+  Nanoseconds origin_{};
+  Time launch_call_ = kAssumedLaunchCall, launch_latency_ = kAssumedLaunchLatency;
+  std::unordered_map<std::uint64_t, std::uint32_t> call_of_;  // by correlation; index into Records::calls
+  const Step* window_ = nullptr;
+  std::vector<Item> items_;
+  std::vector<StreamKey> streams_;
+  std::map<std::uint32_t, KernelId> kernel_of_shape_;
+  bool any_call_ = false, any_shared_memory_ = false;
+  std::size_t ops_without_call_ = 0, kernels_without_registers_ = 0, launches_ = 0;
+  Time kernel_time_{};
+};
+
+}  // namespace
+
+Trace import_kineto(const std::filesystem::path& file, const std::string& gpu) {
+  return Import(file, gpu).run();
+}
+
+bool looks_like_kineto(const std::filesystem::path& file) { return kineto::looks_like_records(file); }
+
+}  // namespace corun

@@ -1,0 +1,26 @@
+// Importer of PyTorch profiler traces (Kineto, Chrome trace JSON), plain or gzip, and of bare arrays of
+// kernel records. The file is streamed: memory grows with the kernels, copies and launch calls in it, not
+// with its size.
+//
+// Takes over kernels, copies, streams, launch calls, event waits and synchronizations of one device.  Leaves
+// out what the host computes between calls (only its time is kept), collectives across devices, and
+// everything that Kineto does not record: hardware counters, times of single blocks, cluster dimensions.
+// Trace::notes names each such gap.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "traces/model/trace.h"
+
+namespace corun {
+
+/// One program (one ProfilerStep, the median one, or else the whole recording) and one closed-loop client,
+/// "main". `gpu`: a name of `sim gpus` or a path; empty: found by the recorded device's name, and if that is
+/// not known Trace::gpu stays empty.  Throws InputError.
+Trace import_kineto(const std::filesystem::path& file, const std::string& gpu = {});
+
+/// By content, not by name; reads the start of the file only.  False also where the file cannot be read.
+bool looks_like_kineto(const std::filesystem::path& file);
+
+}  // namespace corun

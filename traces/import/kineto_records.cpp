@@ -1,0 +1,637 @@
+#include "traces/import/kineto_records.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <istream>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <streambuf>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "traces/json/input_file.h"
+#include "traces/json/spelling.h"
+#include "traces/model/error.h"
+
+namespace corun::kineto {
+namespace {
+
+constexpr std::size_t kMaxDepth = 64;
+constexpr std::size_t kPeekBytes = 64 * 1024;
+
+/// The bytes of a file, knowing where in it they are.
+class ByteSource {
+ public:
+  ByteSource(const std::filesystem::path& file, std::size_t limit)
+      : input_(open_input(file)), left_(limit), buffer_(kBufferBytes) {}
+
+  bool at_end() { return next_ == size_ && !refill(); }
+  char peek() const { return buffer_[next_]; }
+  void advance() { ++next_; }
+
+  std::string place() const {
+    const auto begin = buffer_.begin(), here = begin + static_cast<std::ptrdiff_t>(next_);
+    const auto lines = static_cast<std::uint64_t>(std::count(begin, here, '\n'));
+    return fmt::format("line {} (byte {})", 1 + lines_before_ + lines, bytes_before_ + next_);
+  }
+
+ private:
+  static constexpr std::size_t kBufferBytes = 1 << 16;
+
+  bool refill() {
+    lines_before_ += static_cast<std::uint64_t>(
+        std::count(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(size_), '\n'));
+    bytes_before_ += size_;
+    next_ = size_ = 0;
+    std::streambuf& bytes = *input_->rdbuf();
+    try {
+      if (bytes.sgetc() == std::streambuf::traits_type::eof()) return false;
+    } catch (const InputError& error) {  // cut short or corrupt: say where
+      throw InputError(error.file(), place(), error.problem(), error.remedy());
+    }
+    const std::size_t most = std::min({left_, buffer_.size(), static_cast<std::size_t>(bytes.in_avail())});
+    size_ = static_cast<std::size_t>(bytes.sgetn(buffer_.data(), static_cast<std::streamsize>(most)));
+    left_ -= size_;
+    return size_ != 0;
+  }
+
+  std::unique_ptr<std::istream> input_;
+  std::size_t left_;
+  std::vector<char> buffer_;
+  std::size_t next_ = 0, size_ = 0;
+  std::uint64_t bytes_before_ = 0, lines_before_ = 0;
+};
+
+/// An input iterator over a ByteSource; the default one is the end.
+class Cursor {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = char;
+
+  Cursor() = default;
+  explicit Cursor(ByteSource& source) : source_(&source) {}
+  char operator*() const { return source_->peek(); }
+  Cursor& operator++() {
+    source_->advance();
+    return *this;
+  }
+  bool operator==(const Cursor& other) const { return ended() == other.ended(); }
+
+ private:
+  bool ended() const { return source_ == nullptr || source_->at_end(); }
+  ByteSource* source_ = nullptr;
+};
+
+struct Number {
+  double value = 0;
+  std::optional<std::int64_t> integer;
+  std::optional<Nanoseconds> microseconds;  // the number taken as microseconds; absent: beyond 64 bits
+};
+
+constexpr std::int64_t kMaxMicroseconds = std::numeric_limits<std::int64_t>::max() / 1000 - 1;
+
+Number integer_number(std::int64_t value) {
+  Number number{static_cast<double>(value), value, {}};
+  if (value <= kMaxMicroseconds && value >= -kMaxMicroseconds)
+    number.microseconds = Nanoseconds{value * 1000};
+  return number;
+}
+
+/// Digits as written: a double has no room for the nanoseconds of a time that counts from 1970.
+Number decimal_number(double value, std::string_view digits) {
+  Number number{value, {}, {}};
+  if (!(std::abs(value) < static_cast<double>(kMaxMicroseconds))) return number;
+  number.microseconds = Nanoseconds{std::llround(value * 1000)};
+  const std::size_t point = digits.find('.');
+  if (point == std::string_view::npos || digits.find_first_of("eE") != std::string_view::npos) return number;
+  std::int64_t whole = 0;
+  if (std::from_chars(digits.data(), digits.data() + point, whole).ec != std::errc{}) return number;
+  std::int64_t thousandths = 0;
+  for (std::size_t i = 1; i <= 3; ++i)
+    thousandths = thousandths * 10 + (point + i < digits.size() ? digits[point + i] - '0' : 0);
+  if (point + 4 < digits.size() && digits[point + 4] >= '5') ++thousandths;
+  number.microseconds = Nanoseconds{whole * 1000 + (digits.front() == '-' ? -thousandths : thousandths)};
+  return number;
+}
+
+enum class Field : std::uint8_t {
+  none,
+  name,
+  cat,
+  ph,
+  ts,
+  dur,
+  tid,
+  args,
+  device,
+  context,
+  stream,
+  correlation,
+  registers,
+  shared_memory,
+  grid,
+  block,
+  bytes,
+  blocks_per_sm,
+  sync_kind,
+  wait_on_stream,
+  record_correlation,
+  id,
+  sms
+};
+
+Field event_field(std::string_view key) {
+  static const std::unordered_map<std::string_view, Field> fields = {
+      {"name", Field::name}, {"cat", Field::cat}, {"ph", Field::ph},    {"ts", Field::ts},
+      {"dur", Field::dur},   {"tid", Field::tid}, {"args", Field::args}};
+  const auto it = fields.find(key);
+  return it == fields.end() ? Field::none : it->second;
+}
+
+Field argument_field(std::string_view key) {
+  static const std::unordered_map<std::string_view, Field> fields = {
+      {"device", Field::device},
+      {"context", Field::context},
+      {"stream", Field::stream},
+      {"correlation", Field::correlation},
+      {"registers per thread", Field::registers},
+      {"shared memory", Field::shared_memory},
+      {"grid", Field::grid},
+      {"block", Field::block},
+      {"bytes", Field::bytes},
+      {"blocks per SM", Field::blocks_per_sm},
+      {"cuda_sync_kind", Field::sync_kind},
+      {"wait_on_stream", Field::wait_on_stream},
+      {"wait_on_cuda_event_record_corr_id", Field::record_correlation}};
+  const auto it = fields.find(key);
+  return it == fields.end() ? Field::none : it->second;
+}
+
+Field device_field(std::string_view key) {
+  return key == "id" ? Field::id : key == "name" ? Field::name : key == "numSms" ? Field::sms : Field::none;
+}
+
+std::optional<Call::Kind> call_kind(std::string_view name) {
+  const auto starts = [&](std::string_view prefix) { return name.starts_with(prefix); };
+  const bool waits = name.find("Async") == std::string_view::npos;
+  // Prefixes, because versions and per-thread variants are suffixes: cudaLaunchKernelExC_v11060, ..._ptsz.
+  if (starts("cudaLaunch") || starts("cuLaunch")) return Call::Kind::launch;
+  if (starts("cudaGraphLaunch") || starts("cuGraphLaunch")) return Call::Kind::graph_launch;
+  if (starts("cudaMemcpy") || starts("cuMemcpy")) return waits ? Call::Kind::copy_and_wait : Call::Kind::copy;
+  if (starts("cudaMemset") || starts("cuMemset")) return Call::Kind::copy;
+  if (starts("cudaEventRecord") || starts("cuEventRecord")) return Call::Kind::event_record;
+  if (starts("cudaStreamWaitEvent") || starts("cuStreamWaitEvent")) return Call::Kind::event_wait;
+  if (starts("cudaStreamSynchronize") || starts("cuStreamSynchronize") || starts("cudaDeviceSynchronize") ||
+      starts("cuCtxSynchronize") || starts("cudaEventSynchronize") || starts("cuEventSynchronize"))
+    return Call::Kind::synchronize;
+  return std::nullopt;
+}
+
+/// Where the reader is in the document, and the record it is filling.
+class RecordSax {
+ public:
+  RecordSax(std::string file, const ByteSource& source) : file_(std::move(file)), source_(source) {}
+
+  Records take() { return std::move(records_); }
+
+  bool null() {
+    return value([](Field) {});
+  }
+  bool boolean(bool) { return null(); }
+  bool number_integer(std::int64_t v) { return number(integer_number(v)); }
+  bool number_unsigned(std::uint64_t v) {
+    constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+    return number(v <= most ? integer_number(static_cast<std::int64_t>(v))
+                            : Number{static_cast<double>(v), {}, {}});
+  }
+  bool number_float(double v, const std::string& digits) { return number(decimal_number(v, digits)); }
+  bool string(std::string& text) {
+    return value([&](Field field) { set_text(field, text); });
+  }
+  bool binary(std::vector<std::uint8_t>&) { return null(); }
+
+  bool start_object(std::size_t) {
+    open();
+    if (depth_ == record_depth_ && in_events()) event_ = {};
+    if (depth_ == record_depth_ && section_ == Section::devices) device_ = {};
+    if (depth_ == record_depth_ + 1 && in_events() && field_ == Field::args) in_args_ = true;
+    field_ = Field::none;
+    return true;
+  }
+  bool key(std::string& name) {
+    if (depth_ == 1 && !array_) {
+      section_ = name == "traceEvents"        ? Section::events
+                 : name == "deviceProperties" ? Section::devices
+                                              : Section::other;
+    } else if (in_events() && depth_ == record_depth_) {
+      field_ = event_field(name);
+      if (field_ == Field::none) field_ = argument_field(name);  // bare kernel records have no `args`
+    } else if (in_args_ && depth_ == record_depth_ + 1) {
+      field_ = argument_field(name);
+    } else if (section_ == Section::devices && depth_ == record_depth_) {
+      field_ = device_field(name);
+    }
+    return true;
+  }
+  bool end_object() {
+    if (depth_ == record_depth_ + 1) in_args_ = false;
+    if (depth_ == record_depth_ && in_events()) end_event();
+    if (depth_ == record_depth_ && section_ == Section::devices)
+      records_.devices.push_back(std::move(device_));
+    --depth_;
+    return true;
+  }
+  bool start_array(std::size_t) {
+    open();
+    if (depth_ == 1) {
+      array_ = true;
+      record_depth_ = 2;
+    }
+    if (field_ == Field::grid || field_ == Field::block) {
+      dims_ = field_ == Field::grid ? &event_.grid : &event_.block;
+      dims_->emplace();
+      dims_depth_ = depth_;
+    }
+    field_ = Field::none;
+    return true;
+  }
+  bool end_array() {
+    if (depth_ == dims_depth_) dims_depth_ = 0;
+    --depth_;
+    return true;
+  }
+
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception& error) {
+    const std::string_view what = error.what();
+    const std::size_t colon = what.find(": ");
+    const std::string_view detail = colon == std::string_view::npos ? what : what.substr(colon + 2);
+    if (what.find("unexpected end of input") != std::string_view::npos ||
+        what.find("missing closing quote") != std::string_view::npos)
+      throw InputError(file_, source_.place(), "the file ends in the middle of the JSON",
+                       "the recording or the copy was cut short: export the trace again");
+    if (what.find("UTF-8") != std::string_view::npos)
+      throw InputError(file_, source_.place(), fmt::format("a string is not UTF-8 ({})", detail),
+                       "drop the bad bytes: iconv -c -f utf-8 -t utf-8 old.json > new.json");
+    throw InputError(file_, source_.place(), fmt::format("not JSON from here on ({})", detail),
+                     "export the trace again; profilers before 2023 could write names with bare quotes");
+  }
+
+ private:
+  enum class Section : std::uint8_t { other, events, devices };
+
+  struct Dims {
+    std::array<std::int64_t, 3> size{};
+    std::size_t count = 0;
+  };
+  struct Event {
+    std::string name, cat, ph, tid, sync_kind;
+    std::optional<Nanoseconds> ts, dur;
+    std::optional<std::int64_t> device, context, stream, correlation, registers, shared_memory, bytes;
+    std::optional<std::int64_t> wait_on_stream, record_correlation;
+    std::optional<Dims> grid, block;
+    double blocks_per_sm = 0;
+  };
+
+  bool in_events() const { return array_ || section_ == Section::events; }
+
+  void open() {
+    if (++depth_ > kMaxDepth)
+      throw InputError(file_, source_.place(), fmt::format("nested more than {} levels deep", kMaxDepth),
+                       "this is no profiler trace: check the file");
+  }
+
+  template <class Set>
+  bool value(Set set) {
+    if (field_ != Field::none) set(std::exchange(field_, Field::none));
+    return true;
+  }
+
+  bool number(const Number& n) {
+    if (dims_depth_ != 0 && depth_ == dims_depth_) {
+      if ((*dims_)->count < 3) (*dims_)->size[(*dims_)->count] = n.integer.value_or(0);
+      ++(*dims_)->count;
+      return true;
+    }
+    return value([&](Field field) { set_number(field, n); });
+  }
+
+  void set_text(Field field, std::string& text) {
+    switch (field) {
+      case Field::name:
+        (section_ == Section::devices ? device_.name : event_.name) = std::move(text);
+        break;
+      case Field::cat:
+        event_.cat = std::move(text);
+        break;
+      case Field::ph:
+        event_.ph = std::move(text);
+        break;
+      case Field::tid:
+        event_.tid = std::move(text);
+        break;
+      case Field::sync_kind:
+        event_.sync_kind = std::move(text);
+        break;
+      default:
+        break;
+    }
+  }
+
+  void set_number(Field field, const Number& n) {
+    switch (field) {
+      case Field::ts:
+        event_.ts = n.microseconds;
+        break;
+      case Field::dur:
+        event_.dur = n.microseconds;
+        break;
+      case Field::tid:
+        event_.tid = fmt::format("{}", n.value);
+        break;
+      case Field::device:
+        event_.device = n.integer;
+        break;
+      case Field::context:
+        event_.context = n.integer;
+        break;
+      case Field::stream:
+        event_.stream = n.integer;
+        break;
+      case Field::correlation:
+        event_.correlation = n.integer;
+        break;
+      case Field::registers:
+        event_.registers = n.integer;
+        break;
+      case Field::shared_memory:
+        event_.shared_memory = n.integer;
+        break;
+      case Field::bytes:
+        event_.bytes = n.integer;
+        break;
+      case Field::wait_on_stream:
+        event_.wait_on_stream = n.integer;
+        break;
+      case Field::record_correlation:
+        event_.record_correlation = n.integer;
+        break;
+      case Field::blocks_per_sm:
+        event_.blocks_per_sm = n.value;
+        break;
+      case Field::id:
+        device_.id = n.integer.value_or(0);
+        break;
+      case Field::sms:
+        device_.sms = static_cast<std::uint32_t>(n.integer.value_or(0));
+        break;
+      default:
+        break;
+    }
+  }
+
+  [[noreturn]] void refuse(const std::string& problem) const {
+    throw InputError(
+        file_, source_.place(),
+        fmt::format("the {} record that ends here, {}, {}", event_.cat.empty() ? "kernel" : event_.cat,
+                    corun::quoted(event_.name), problem),
+        "export the trace again with the PyTorch profiler and CUDA activities");
+  }
+
+  Nanoseconds require_time(const std::optional<Nanoseconds>& time, const char* key) const {
+    if (!time) refuse(fmt::format("has no number `{}` (microseconds)", key));
+    return *time;
+  }
+
+  Nanoseconds duration() const {
+    const Nanoseconds dur = require_time(event_.dur, "dur");
+    if (dur < Nanoseconds{}) refuse("has a negative `dur`");
+    return dur;
+  }
+
+  Dim3 require_dims(const std::optional<Dims>& dims, const char* key) const {
+    const auto valid = [](std::int64_t n) { return n >= 1 && n <= std::numeric_limits<std::int32_t>::max(); };
+    if (!dims || dims->count != 3 || !std::all_of(dims->size.begin(), dims->size.end(), valid))
+      refuse(fmt::format("has no `{}` of three positive integers", key));
+    const auto at = [&](std::size_t i) { return static_cast<std::uint32_t>(dims->size[i]); };
+    return {at(0), at(1), at(2)};
+  }
+
+  std::uint32_t require_count(std::int64_t n, const char* key) const {
+    if (n < 0 || n > std::numeric_limits<std::int32_t>::max())
+      refuse(fmt::format("has an impossible `{}`, {}", key, n));
+    return static_cast<std::uint32_t>(n);
+  }
+
+  static std::optional<std::uint64_t> correlation(const std::optional<std::int64_t>& id) {
+    return id && *id > 0 ? std::optional(static_cast<std::uint64_t>(*id)) : std::nullopt;
+  }
+
+  StreamKey stream() const {
+    return {event_.device.value_or(0), event_.context.value_or(0), event_.stream.value_or(0)};
+  }
+
+  void end_event() {
+    const std::string& cat = event_.cat;
+    const bool bare_kernel = cat.empty() && event_.ph.empty() && event_.grid;
+    if (!event_.ph.empty() && event_.ph != "X") return;
+    // The capitalised names are those of 2021.
+    if (bare_kernel || cat == "kernel" || cat == "Kernel") {
+      end_kernel();
+    } else if (cat == "gpu_memcpy" || cat == "Memcpy") {
+      end_copy();
+    } else if (cat == "gpu_memset" || cat == "Memset") {
+      end_memset();
+    } else if (cat == "cuda_runtime" || cat == "cuda_driver" || cat == "Runtime") {
+      end_call();
+    } else if (cat == "cuda_sync") {
+      end_sync();
+    } else if (cat == "user_annotation" && event_.name.starts_with("ProfilerStep#")) {
+      records_.steps.push_back({std::move(event_.name), require_time(event_.ts, "ts"), duration()});
+    }
+  }
+
+  GpuOp gpu_op(GpuOp::Kind kind) const {
+    GpuOp op;
+    op.kind = kind;
+    op.start = require_time(event_.ts, "ts");
+    op.duration = duration();
+    op.stream = stream();
+    op.correlation = correlation(event_.correlation);
+    if (event_.bytes && *event_.bytes > 0) op.bytes = static_cast<std::uint64_t>(*event_.bytes);
+    return op;
+  }
+
+  void end_kernel() {
+    if (event_.name.empty()) refuse("has no `name`");
+    GpuOp op = gpu_op(GpuOp::Kind::kernel);
+    Shape shape;
+    shape.grid = require_dims(event_.grid, "grid");
+    shape.block = require_dims(event_.block, "block");
+    if (event_.registers && *event_.registers != 0)
+      shape.registers_per_thread = require_count(*event_.registers, "registers per thread");
+    shape.shared_memory_bytes = require_count(event_.shared_memory.value_or(0), "shared memory");
+    if (event_.blocks_per_sm > 0) {
+      // The value is rounded, so the more blocks the surer.
+      const double sms = static_cast<double>(shape.grid.count()) / event_.blocks_per_sm;
+      if (event_.blocks_per_sm > most_blocks_per_sm_ && sms < 100000) {
+        most_blocks_per_sm_ = event_.blocks_per_sm;
+        records_.implied_sms = static_cast<std::uint32_t>(std::lround(sms));
+      }
+    }
+    shape.name = std::move(event_.name);
+    op.shape = shape_index(std::move(shape));
+    records_.ops.push_back(op);
+  }
+
+  std::uint32_t shape_index(Shape shape) {
+    const auto dims = [](Dim3 d) { return std::tuple(d.x, d.y, d.z); };
+    ShapeKey key{shape.name, dims(shape.grid), dims(shape.block), shape.registers_per_thread.value_or(0),
+                 shape.shared_memory_bytes};
+    const auto next = static_cast<std::uint32_t>(records_.shapes.size());
+    const auto [it, added] = shape_indices_.try_emplace(std::move(key), next);
+    if (added) records_.shapes.push_back(std::move(shape));
+    return it->second;
+  }
+
+  void end_copy() {
+    GpuOp op = gpu_op(GpuOp::Kind::copy);
+    const std::string_view name = event_.name;  // "Memcpy HtoD (Pageable -> Device)"
+    const auto has = [&](std::string_view text) { return name.find(text) != std::string_view::npos; };
+    if (op.bytes == 0 || has("HtoH")) {
+      ++records_.skipped_copies;
+      return;
+    }
+    op.direction = has("HtoD") || has("HtoA")   ? CopyDirection::host_to_device
+                   : has("DtoH") || has("AtoH") ? CopyDirection::device_to_host
+                                                : CopyDirection::device_to_device;
+    op.pageable = has("Pageable");
+    op.peer = has("PtoP");
+    records_.ops.push_back(op);
+  }
+
+  void end_memset() {
+    const GpuOp op = gpu_op(GpuOp::Kind::memset);
+    if (op.bytes == 0) {
+      ++records_.skipped_copies;
+      return;
+    }
+    records_.ops.push_back(op);
+  }
+
+  void end_call() {
+    const std::optional<Call::Kind> kind = call_kind(event_.name);
+    const auto id = correlation(event_.correlation);
+    if (!kind || !id) return;
+    const auto [it, added] = threads_.try_emplace(event_.tid, records_.threads);
+    if (added) ++records_.threads;
+    records_.calls.push_back({*kind, it->second, *id, require_time(event_.ts, "ts"), duration()});
+  }
+
+  void end_sync() {
+    SyncEvent sync;
+    const std::string& kind = event_.sync_kind.empty() ? event_.name : event_.sync_kind;
+    sync.event_wait = kind == "Stream Wait Event";
+    if (!sync.event_wait && kind.find("Sync") == std::string::npos) return;
+    sync.stream = stream();
+    if (event_.wait_on_stream && *event_.wait_on_stream >= 0) sync.wait_on_stream = event_.wait_on_stream;
+    sync.correlation = correlation(event_.correlation);
+    sync.record_correlation = correlation(event_.record_correlation);
+    sync.start = require_time(event_.ts, "ts");
+    sync.duration = event_.dur.value_or(Nanoseconds{});
+    records_.syncs.push_back(sync);
+  }
+
+  std::string file_;
+  const ByteSource& source_;
+  Records records_;
+
+  std::size_t depth_ = 0;
+  std::size_t record_depth_ = 3;  // of what is inside a record; 2 where the document is an array
+  std::size_t dims_depth_ = 0;
+  bool array_ = false, in_args_ = false;
+  Section section_ = Section::other;
+  Field field_ = Field::none;
+  std::optional<Dims>* dims_ = nullptr;
+  Event event_;
+  Device device_;
+
+  using Dims3 = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
+  using ShapeKey = std::tuple<std::string, Dims3, Dims3, std::uint32_t, std::uint32_t>;
+  std::map<ShapeKey, std::uint32_t> shape_indices_;
+  std::map<std::string, std::uint32_t> threads_;
+  double most_blocks_per_sm_ = 0;
+};
+
+/// Stops at the first key that tells.
+class PeekSax {
+ public:
+  bool found() const { return found_; }
+
+  bool null() { return true; }
+  bool boolean(bool) { return true; }
+  bool number_integer(std::int64_t) { return true; }
+  bool number_unsigned(std::uint64_t) { return true; }
+  bool number_float(double, const std::string&) { return true; }
+  bool string(std::string&) { return true; }
+  bool binary(std::vector<std::uint8_t>&) { return true; }
+  bool start_object(std::size_t) { return ++depth_ <= kMaxDepth; }
+  bool key(std::string& name) {
+    if (array_ && depth_ == 2) {
+      has_time_ |= name == "ts";
+      has_kind_ |= name == "ph" || name == "grid";
+      found_ = has_time_ && has_kind_;
+    } else if (!array_ && depth_ == 1) {
+      found_ = name == "traceEvents" || name == "schemaVersion" || name == "deviceProperties";
+    }
+    return !found_;
+  }
+  bool end_object() { return --depth_ != 1 || !array_; }
+  bool start_array(std::size_t) {
+    array_ |= depth_ == 0;
+    return ++depth_ <= kMaxDepth;
+  }
+  bool end_array() {
+    --depth_;
+    return true;
+  }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) { return false; }
+
+ private:
+  std::size_t depth_ = 0;
+  bool array_ = false, has_time_ = false, has_kind_ = false, found_ = false;
+};
+
+}  // namespace
+
+Records read_records(const std::filesystem::path& file) {
+  ByteSource source(file, std::numeric_limits<std::size_t>::max());
+  RecordSax sax(file.string(), source);
+  nlohmann::json::sax_parse(Cursor(source), Cursor(), &sax);
+  return sax.take();
+}
+
+bool looks_like_records(const std::filesystem::path& file) {
+  PeekSax sax;
+  try {
+    ByteSource source(file, kPeekBytes);
+    nlohmann::json::sax_parse(Cursor(source), Cursor(), &sax);
+  } catch (const InputError&) {
+    return false;
+  }
+  return sax.found();
+}
+
+}  // namespace corun::kineto

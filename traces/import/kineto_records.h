@@ -1,0 +1,99 @@
+// What the importer keeps of a Kineto trace: GPU operations, the host calls that concern them,
+// synchronizations and step marks, as recorded and in the order of the file.  Leaves out all else as it
+// streams by.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "traces/model/kernel.h"
+#include "traces/model/trace.h"
+
+namespace corun::kineto {
+
+/// Absolute times may count from 1970, which Time cannot hold.
+using Nanoseconds = std::chrono::nanoseconds;
+
+/// Launches with all of this in common are launches of one kernel.
+struct Shape {
+  std::string name;
+  Dim3 grid, block;
+  std::optional<std::uint32_t> registers_per_thread;
+  std::uint32_t shared_memory_bytes = 0;  // static + dynamic
+};
+
+struct StreamKey {
+  std::int64_t device = 0, context = 0, stream = 0;
+  auto operator<=>(const StreamKey&) const = default;
+};
+
+struct GpuOp {
+  enum class Kind : std::uint8_t { kernel, copy, memset };
+  Kind kind = Kind::kernel;
+  CopyDirection direction = CopyDirection::device_to_device;
+  bool pageable = false, peer = false;
+  std::uint32_t shape = 0;  // index into Records::shapes
+  std::uint64_t bytes = 0;
+  Nanoseconds start{}, duration{};
+  StreamKey stream;
+  std::optional<std::uint64_t> correlation;
+};
+
+struct Call {
+  enum class Kind : std::uint8_t {
+    launch,
+    copy,
+    copy_and_wait,
+    graph_launch,
+    event_record,
+    event_wait,
+    synchronize
+  };
+  Kind kind = Kind::launch;
+  std::uint32_t thread = 0;  // numbered in order of appearance
+  std::uint64_t correlation = 0;
+  Nanoseconds start{}, duration{};
+};
+
+/// A `cuda_sync` event.
+struct SyncEvent {
+  bool event_wait = false;  // a stream waits for an event; otherwise the host waits
+  StreamKey stream;
+  std::optional<std::int64_t> wait_on_stream;
+  std::optional<std::uint64_t> correlation, record_correlation;
+  Nanoseconds start{}, duration{};
+};
+
+struct Step {
+  std::string name;  // "ProfilerStep#7"
+  Nanoseconds start{}, duration{};
+};
+
+struct Device {
+  std::int64_t id = 0;
+  std::string name;
+  std::uint32_t sms = 0;
+};
+
+struct Records {
+  std::vector<Shape> shapes;
+  std::vector<GpuOp> ops;
+  std::vector<Call> calls;
+  std::vector<SyncEvent> syncs;
+  std::vector<Step> steps;
+  std::vector<Device> devices;
+  std::uint32_t threads = 0;
+  std::uint64_t skipped_copies = 0;  // host to host, or of no bytes
+  std::uint32_t implied_sms = 0;     // from a kernel's "blocks per SM"; 0: unknown
+};
+
+/// Throws InputError naming the line.
+Records read_records(const std::filesystem::path& file);
+
+bool looks_like_records(const std::filesystem::path& file);
+
+}  // namespace corun::kineto

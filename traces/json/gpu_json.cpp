@@ -1,0 +1,170 @@
+// GPU descriptions: every value with its source.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <sstream>
+
+#include "traces/embedded.h"
+#include "traces/json/input_file.h"
+#include "traces/json/parse.h"
+#include "traces/json/schema.h"
+#include "traces/json/spelling.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+#include "traces/model/tpc_mask.h"
+
+namespace corun {
+namespace {
+
+using nlohmann::json;
+
+/// The values of one group of the description, without their sources.
+class Group {
+ public:
+  Group(const json& document, const char* name) : members_(document.at(name)) {}
+
+  template <class Value>
+  void get(const char* key, Value& to) const {
+    if (const auto leaf = members_.find(key); leaf != members_.end()) leaf->at("value").get_to(to);
+  }
+  void get(const char* key, Time& to) const { to = from_ns(members_.at(key).at("value").get<double>()); }
+
+ private:
+  const json& members_;
+};
+
+SmLimits read_sm(const json& document) {
+  const Group from(document, "sm");
+  SmLimits sm;
+  from.get("max_threads", sm.max_threads);
+  from.get("max_warps", sm.max_warps);
+  from.get("max_blocks", sm.max_blocks);
+  from.get("warp_size", sm.warp_size);
+  from.get("warp_allocation_granularity", sm.warp_allocation_granularity);
+  from.get("sub_partitions", sm.sub_partitions);
+  from.get("registers", sm.registers);
+  from.get("registers_per_block", sm.registers_per_block);
+  from.get("register_allocation_unit", sm.register_allocation_unit);
+  from.get("registers_per_thread", sm.registers_per_thread);
+  from.get("threads_per_block", sm.threads_per_block);
+  from.get("shared_memory_bytes", sm.shared_memory_bytes);
+  from.get("shared_memory_per_block_bytes", sm.shared_memory_per_block_bytes);
+  from.get("shared_memory_allocation_unit", sm.shared_memory_allocation_unit);
+  from.get("shared_memory_reserved_bytes", sm.shared_memory_reserved_bytes);
+  return sm;
+}
+
+Gpu read_document(const json& document) {
+  Gpu gpu;
+  document.at("name").get_to(gpu.name);
+  document.at("product").get_to(gpu.product);
+  document.at("architecture").get_to(gpu.architecture);
+
+  const Group chip(document, "chip");
+  chip.get("compute_capability_major", gpu.compute_capability_major);
+  chip.get("compute_capability_minor", gpu.compute_capability_minor);
+  chip.get("sms", gpu.sms);
+  chip.get("sms_per_tpc", gpu.sms_per_tpc);
+  chip.get("gpc_of_tpc", gpu.gpc_of_tpc);
+  std::vector<std::uint32_t> order(gpu.sms);
+  std::iota(order.begin(), order.end(), 0u);
+  chip.get("placement_order", order);
+  for (std::uint32_t sm : order) gpu.placement_order.push_back(SmId{sm});
+  chip.get("clock_hz", gpu.clock_hz);
+
+  gpu.sm = read_sm(document);
+
+  const Group scheduling(document, "scheduling");
+  scheduling.get("task_slots", gpu.task_slots);
+  scheduling.get("priority_levels", gpu.priority_levels);
+  scheduling.get("host_channels", gpu.host_channels);
+  scheduling.get("channel_depth", gpu.channel_depth);
+  scheduling.get("copy_engines", gpu.copy_engines);
+
+  const Group latencies(document, "latencies");
+  latencies.get("dispatch_interval_ns", gpu.dispatch_interval);
+  latencies.get("launch_call_ns", gpu.launch_call);
+  latencies.get("launch_latency_ns", gpu.launch_latency);
+  latencies.get("stream_gap_ns", gpu.stream_gap);
+  latencies.get("time_slice_ns", gpu.time_slice);
+  latencies.get("context_switch_ns", gpu.context_switch);
+  latencies.get("completion_notice_ns", gpu.completion_notice);
+  latencies.get("progress_read_ns", gpu.progress_read);
+  latencies.get("persistent_task_ns", gpu.persistent_task);
+  latencies.get("stop_flag_ns", gpu.stop_flag);
+
+  const Group memory(document, "memory");
+  memory.get("memory_bytes", gpu.memory_bytes);
+  memory.get("l2_bytes", gpu.l2_bytes);
+  memory.get("dram_bytes_per_second", gpu.dram_bytes_per_second);
+  memory.get("copy_bytes_per_second", gpu.copy_bytes_per_second);
+  return gpu;
+}
+
+void check(const Gpu& gpu, const std::string& file) {
+  const auto fail = [&](const char* place, std::string problem, const char* remedy) {
+    throw InputError(file, fmt::format("{}/value", place), std::move(problem), remedy);
+  };
+  if (gpu.sms % gpu.sms_per_tpc != 0)
+    fail("/chip/sms_per_tpc", fmt::format("{} SMs are not made of whole TPCs of {}", gpu.sms, gpu.sms_per_tpc),
+         "sms must be a multiple of sms_per_tpc");
+  if (gpu.tpcs() > kMaxTpcs)
+    fail("/chip/sms", fmt::format("expected at most {} TPCs, got {}", kMaxTpcs, gpu.tpcs()), "a TPC mask holds no more");
+  if (!gpu.gpc_of_tpc.empty() && gpu.gpc_of_tpc.size() != gpu.tpcs())
+    fail("/chip/gpc_of_tpc", fmt::format("expected one GPC for each of {} TPCs, got {}", gpu.tpcs(), gpu.gpc_of_tpc.size()),
+         "list the GPC of TPC 0, 1, 2, ..., or leave the key out");
+  std::vector<bool> seen(gpu.sms);
+  for (SmId sm : gpu.placement_order) {
+    if (sm.value >= gpu.sms || seen[sm.value])
+      fail("/chip/placement_order", fmt::format("SM {} {}", sm.value, sm.value >= gpu.sms ? "does not exist" : "stands there twice"),
+           "list every SM once");
+    seen[sm.value] = true;
+  }
+  if (gpu.placement_order.size() != gpu.sms)
+    fail("/chip/placement_order", fmt::format("expected all {} SMs, got {}", gpu.sms, gpu.placement_order.size()), "list every SM once");
+  const SmLimits& sm = gpu.sm;
+  const auto at_most = [&](const char* place, std::uint32_t value, std::uint32_t limit, const char* of) {
+    if (value > limit) fail(place, fmt::format("expected at most {} ({}), got {}", limit, of, value), "one of the two is wrong");
+  };
+  at_most("/sm/registers_per_block", sm.registers_per_block, sm.registers, "registers");
+  at_most("/sm/shared_memory_per_block_bytes", sm.shared_memory_per_block_bytes, sm.shared_memory_bytes, "shared_memory_bytes");
+  at_most("/sm/threads_per_block", sm.threads_per_block, sm.max_threads, "max_threads");
+  at_most("/sm/max_threads", sm.max_threads, sm.max_warps * sm.warp_size, "max_warps * warp_size");
+}
+
+Gpu read_gpu_text(std::istream& text, const std::string& file) {
+  const json document = parse_json(text, file);
+  check_schema(document, "gpu", file);
+  Gpu gpu = read_document(document);
+  check(gpu, file);
+  return gpu;
+}
+
+}  // namespace
+
+Gpu read_gpu(const std::string& name_or_path, const std::filesystem::path& beside) {
+  for (const EmbeddedFile& file : embedded_gpus())
+    if (file.name == name_or_path) {
+      std::istringstream text{std::string(file.text)};
+      return read_gpu_text(text, name_or_path);
+    }
+  const std::filesystem::path path = beside / name_or_path;
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    const std::vector<std::string> names = gpu_names();
+    throw InputError(path.string(), "",
+                     fmt::format("no such file, and no GPU is called {}{}", in_quotes(name_or_path), did_you_mean(name_or_path, names)),
+                     fmt::format("use one of {}, or the path of a GPU description", list_names(names)));
+  }
+  return read_gpu_text(*open_input(path), path.string());
+}
+
+std::vector<std::string> gpu_names() {
+  std::vector<std::string> names;
+  for (const EmbeddedFile& file : embedded_gpus()) names.emplace_back(file.name);
+  return names;
+}
+
+}  // namespace corun

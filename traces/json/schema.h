@@ -1,0 +1,14 @@
+// Checks a document against a built-in JSON Schema.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+
+namespace corun {
+
+/// Throws one InputError for the first thing in `document` that the schema ("trace", "gpu") does not allow: the JSON
+/// pointer of the deepest value at fault, what was expected there and what was found.
+void check_schema(const nlohmann::json& document, std::string_view schema_name, const std::string& file);
+
+}  // namespace corun

@@ -1,0 +1,32 @@
+// Reading and writing the trace format (traces/FORMAT.md), GPU descriptions, and their JSON Schemas.
+#pragma once
+
+#include <filesystem>
+#include <iosfwd>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "traces/model/gpu.h"
+#include "traces/model/trace.h"
+
+namespace corun {
+
+/// Reads a trace, plain or gzip, with its includes.  Throws InputError (file, JSON pointer or line, what was expected,
+/// what to do).  Warnings (assumed registers, ...) are appended to Trace::notes.
+Trace read_trace(const std::filesystem::path& file);
+
+/// The document as version 1 writes it: keys in the order of FORMAT.md, two spaces, same bytes for the same trace.
+void write_trace(const Trace& trace, std::ostream& out);
+
+/// A GPU by name (built in) or by the path of a description; relative paths start at `beside`.
+Gpu read_gpu(const std::string& name_or_path, const std::filesystem::path& beside = {});
+/// Names of the built-in descriptions, sorted.
+std::vector<std::string> gpu_names();
+
+/// Text of a built-in JSON Schema: "trace", "gpu".  Throws InputError listing the names.
+std::string_view schema(std::string_view name);
+
+
+}  // namespace corun

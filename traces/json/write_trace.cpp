@@ -1,0 +1,253 @@
+// Traces to documents.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <set>
+
+#include "traces/json/print.h"
+#include "traces/json/trace_json.h"
+
+namespace corun {
+namespace {
+
+using json = nlohmann::ordered_json;  // keys stay in the order in which they are written here
+
+json ns(Time t) {
+  if (t.count() % 1000 == 0) return t.count() / 1000;
+  return to_ns(t);
+}
+
+json dim3(Dim3 size) { return json::array({size.x, size.y, size.z}); }
+
+std::string mask_text(const TpcMask& mask) {
+  std::string text;
+  for (std::uint32_t first = 0; first < kMaxTpcs; ++first) {
+    if (!mask.allows(TpcId{first})) continue;
+    std::uint32_t last = first;
+    while (last + 1 < kMaxTpcs && mask.allows(TpcId{last + 1})) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", first);
+    if (last > first) text += fmt::format("-{}", last);
+    first = last;
+  }
+  return text;
+}
+
+template <class Value>
+void put(json& object, const char* key, const Value& value, const Value& otherwise) {
+  if (value != otherwise) object[key] = value;
+}
+
+void put(json& object, const char* key, const std::optional<double>& value) {
+  if (value) object[key] = *value;
+}
+
+void put(json& object, const char* key, const std::optional<Time>& value) {
+  if (value) object[key] = ns(*value);
+}
+
+void put(json& object, const char* key, Time value, Time otherwise) {
+  if (value != otherwise) object[key] = ns(value);
+}
+
+void put(json& object, const char* key, const std::optional<TpcMask>& value) {
+  if (value) object[key] = mask_text(*value);
+}
+
+/// Names as the document needs them: not empty, none twice.  A trace that was read has such names; importers may not.
+class DistinctNames {
+ public:
+  explicit DistinctNames(const char* kind) : kind_(kind) {}
+  std::string add(const std::string& name) {
+    std::string distinct = name.empty() ? fmt::format("{}{}", kind_, used_.size()) : name;
+    for (unsigned copy = 2; !used_.insert(distinct).second; ++copy) distinct = fmt::format("{}#{}", name, copy);
+    return distinct;
+  }
+
+ private:
+  const char* kind_;
+  std::set<std::string> used_;
+};
+
+template <class Item>
+std::vector<std::string> distinct_names(const std::vector<Item>& items, const char* kind) {
+  DistinctNames names(kind);
+  std::vector<std::string> all;
+  for (const Item& item : items) all.push_back(names.add(item.name));
+  return all;
+}
+
+json counters(const Counters& from) {
+  json to = json::object();
+  put(to, "dram_read_bytes", from.dram_read_bytes);
+  put(to, "dram_write_bytes", from.dram_write_bytes);
+  put(to, "l2_bytes", from.l2_bytes);
+  put(to, "l1_bytes", from.l1_bytes);
+  put(to, "warp_instructions", from.warp_instructions);
+  put(to, "tensor_instructions", from.tensor_instructions);
+  put(to, "issue_active_pct", from.issue_active_pct);
+  put(to, "warps_active_pct", from.warps_active_pct);
+  put(to, "duration_ns", from.duration_ns);
+  return to;
+}
+
+json kernel(const Kernel& from, const std::string& name) {
+  json to;
+  to["name"] = name;
+  to["grid"] = dim3(from.grid);
+  to["block"] = dim3(from.block);
+  if (from.cluster != Dim3{}) to["cluster"] = dim3(from.cluster);
+  to["registers_per_thread"] = from.registers_per_thread;  // its default comes with a warning
+  put(to, "static_shared_memory_bytes", from.static_shared_memory_bytes, 0u);
+  put(to, "dynamic_shared_memory_bytes", from.dynamic_shared_memory_bytes, 0u);
+  put(to, "idempotent", from.idempotent, false);
+  put(to, "solo_time_ns", from.solo_time);
+  for (const auto& [sms, time] : from.solo_time_by_sms) to["solo_time_by_sms_ns"][std::to_string(sms)] = ns(time);
+  for (Time time : from.block_times) to["block_times_ns"].push_back(ns(time));
+  if (json counted = counters(from.counters); !counted.empty()) to["counters"] = std::move(counted);
+  return to;
+}
+
+const char* text(CopyDirection direction) {
+  switch (direction) {
+    case CopyDirection::host_to_device: return "host_to_device";
+    case CopyDirection::device_to_host: return "device_to_host";
+    case CopyDirection::device_to_device: return "device_to_device";
+  }
+  return "";
+}
+
+/// Ops need a name only where another one waits for them.
+std::vector<std::string> op_names(const Program& program) {
+  std::vector<bool> needed(program.ops.size());
+  for (const Op& op : program.ops)
+    for (OpId after : op.after) needed[after.value] = true;
+  DistinctNames names("op");
+  std::vector<std::string> all(program.ops.size());
+  for (std::size_t i = 0; i < program.ops.size(); ++i)
+    if (!program.ops[i].name.empty()) all[i] = names.add(program.ops[i].name);
+  for (std::size_t i = 0; i < program.ops.size(); ++i)
+    if (needed[i] && all[i].empty()) all[i] = names.add(fmt::format("op{}", i));
+  return all;
+}
+
+json program(const Program& from, const std::string& name, const std::vector<std::string>& kernels) {
+  json to;
+  to["name"] = name;
+  if (from.issue == Issue::graph) to["issue"] = "graph";
+  const std::vector<std::string> streams = distinct_names(from.streams, "stream");
+  put(to, "streams", streams, {"main"});
+  const std::vector<std::string> names = op_names(from);
+  to["ops"] = json::array();
+  for (std::size_t i = 0; i < from.ops.size(); ++i) {
+    const Op& op = from.ops[i];
+    json item;
+    const auto* launch = std::get_if<Launch>(&op.what);
+    const bool is_sync = std::holds_alternative<Sync>(op.what);
+    if (launch != nullptr) item["launch"] = kernels[launch->kernel.value];
+    if (const auto* copy = std::get_if<Copy>(&op.what)) {
+      item["copy"] = text(copy->direction);
+      item["bytes"] = copy->bytes;
+    }
+    if (is_sync) item["sync"] = true;
+    if (!is_sync && op.stream.value != 0) item["stream"] = streams[op.stream.value];
+    if (!names[i].empty()) item["name"] = names[i];
+    if (!is_sync)
+      for (OpId after : op.after) item["after"].push_back(names[after.value]);
+    put(item, "host_gap_ns", op.host_gap, Time{});
+    if (launch != nullptr) {
+      put(item, "solo_time_ns", launch->solo_time);
+      put(item, "tpc_mask", launch->tpc_mask);
+    }
+    to["ops"].push_back(std::move(item));
+  }
+  return to;
+}
+
+struct ArrivalsWriter {
+  json operator()(const ClosedLoop& from) const {
+    json to = {{"type", "closed_loop"}};
+    put(to, "think_time_ns", from.think_time, Time{});
+    return to;
+  }
+  json operator()(const Periodic& from) const {
+    json to = {{"type", "periodic"}, {"period_ns", ns(from.period)}};
+    put(to, "offset_ns", from.offset, Time{});
+    return with_stale(std::move(to));
+  }
+  json operator()(const Poisson& from) const {
+    json to = {{"type", "poisson"}, {"rate_per_s", from.rate_per_s}};
+    put(to, "seed", from.seed, std::uint64_t{0});
+    return with_stale(std::move(to));
+  }
+  json operator()(const ExplicitTimes& from) const {
+    json to = {{"type", "explicit"}, {"times_ns", json::array()}};
+    for (Time time : from.times) to["times_ns"].push_back(ns(time));
+    return with_stale(std::move(to));
+  }
+  json operator()(const Once& from) const {
+    json to = {{"type", "once"}};
+    put(to, "at_ns", from.at, Time{});
+    return to;
+  }
+  json with_stale(json to) const {
+    if (stale == Stale::queue) to["stale"] = "queue";
+    return to;
+  }
+  Stale stale;
+};
+
+json client(const Client& from, const std::string& name, const Program& its_program, const std::string& program_name) {
+  json to;
+  to["name"] = name;
+  to["program"] = program_name;
+  if (from.issue) to["issue"] = *from.issue == Issue::graph ? "graph" : "eager";
+  put(to, "process", from.process, from.name);
+  if (from.service_class == ServiceClass::real_time) to["class"] = "real_time";
+  put(to, "priority", from.priority, 0);
+  put(to, "deadline_ns", from.deadline);
+  put(to, "memory_bytes", from.memory_bytes, std::uint64_t{0});
+  put(to, "quota", from.quota);
+  put(to, "reservation", from.reservation);
+  put(to, "tpc_mask", from.tpc_mask);
+  const std::vector<std::string> streams = distinct_names(its_program.streams, "stream");
+  for (std::size_t i = 0; i < from.streams.size() && i < streams.size(); ++i) {
+    json settings = json::object();
+    if (from.streams[i].priority) settings["priority"] = *from.streams[i].priority;
+    put(settings, "tpc_mask", from.streams[i].tpc_mask);
+    if (!settings.empty()) to["streams"][streams[i]] = std::move(settings);
+  }
+  const json arrivals = std::visit(ArrivalsWriter{from.stale}, from.arrivals);
+  if (arrivals != json{{"type", "closed_loop"}}) to["arrivals"] = arrivals;
+  return to;
+}
+
+}  // namespace
+
+void write_trace(const Trace& trace, std::ostream& out) {
+  json to;
+  to["$schema"] = "trace.schema.json";
+  to["corun_trace"] = 1;
+  to["name"] = trace.name;
+  put(to, "about", trace.about, std::string());
+  for (const std::string& note : trace.notes) to["notes"].push_back(note);
+  put(to, "gpu", trace.gpu, std::string());
+  const std::vector<std::string> kernels = distinct_names(trace.kernels, "kernel");
+  const std::vector<std::string> programs = distinct_names(trace.programs, "program");
+  const std::vector<std::string> clients = distinct_names(trace.clients, "client");
+  for (std::size_t i = 0; i < kernels.size(); ++i) to["kernels"].push_back(kernel(trace.kernels[i], kernels[i]));
+  for (std::size_t i = 0; i < programs.size(); ++i)
+    to["programs"].push_back(program(trace.programs[i], programs[i], kernels));
+  for (std::size_t i = 0; i < clients.size(); ++i) {
+    const auto program = trace.clients[i].program.value;
+    to["clients"].push_back(client(trace.clients[i], clients[i], trace.programs[program], programs[program]));
+  }
+  json run = json::object();
+  put(run, "duration_ns", trace.run.duration);
+  put(run, "warm_up_ns", trace.run.warm_up, Time{});
+  put(run, "seed", trace.run.seed, std::uint64_t{1});
+  if (!run.empty()) to["run"] = std::move(run);
+  print_json(to, out);
+}
+
+}  // namespace corun

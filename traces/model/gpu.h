@@ -1,0 +1,71 @@
+// A GPU as data: the limits and latencies of its scheduling hardware.  Filled from a GPU description file, in which
+// every value names its source.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "traces/model/ids.h"
+#include "traces/model/time.h"
+
+namespace corun {
+
+/// What one SM holds, and in which steps it hands it out.
+struct SmLimits {
+  std::uint32_t max_threads = 0;
+  std::uint32_t max_warps = 0;
+  std::uint32_t max_blocks = 0;
+  std::uint32_t warp_size = 32;
+  std::uint32_t warp_allocation_granularity = 4;  // warps of a block are rounded up to this for registers
+  std::uint32_t sub_partitions = 4;               // each with its own register file and issue slot
+  std::uint32_t registers = 0;
+  std::uint32_t registers_per_block = 0;          // most that one block may use
+  std::uint32_t register_allocation_unit = 256;   // registers, per warp
+  std::uint32_t registers_per_thread = 255;
+  std::uint32_t threads_per_block = 1024;
+  std::uint32_t shared_memory_bytes = 0;
+  std::uint32_t shared_memory_per_block_bytes = 0;  // most that one block may ask for (opt-in)
+  std::uint32_t shared_memory_allocation_unit = 0;  // bytes
+  std::uint32_t shared_memory_reserved_bytes = 0;   // per block, taken by the system
+};
+
+struct Gpu {
+  std::string name;          // "h200": the name of its file
+  std::string product;       // "NVIDIA H200"
+  std::string architecture;  // "hopper"
+  std::uint32_t compute_capability_major = 0, compute_capability_minor = 0;
+
+  std::uint32_t sms = 0;
+  std::uint32_t sms_per_tpc = 1;
+  std::vector<std::uint32_t> gpc_of_tpc;   // empty: unknown (floorsweeping makes it differ by card)
+  std::vector<SmId> placement_order;       // which of two equally free SMs is taken first; a permutation of all SMs
+  SmLimits sm;
+
+  std::uint32_t task_slots = 0;       // grids that the WDU holds at once
+  std::uint32_t priority_levels = 1;  // stream priorities 0 (lowest) .. -(levels - 1)
+  std::uint32_t host_channels = 0;    // hardware queues of one context; streams beyond that share (default setting)
+  std::uint32_t channel_depth = 1024; // launches that one channel holds before it refuses more
+  std::uint32_t copy_engines = 0;
+
+  Time dispatch_interval{};       // between two blocks leaving the WDU, whole GPU
+  Time launch_call{};             // host thread time of one launch call
+  Time launch_latency{};          // from the call to the task reaching the TMU, idle channel
+  Time stream_gap{};              // end of a kernel to the start of the next in its stream, already queued
+  Time time_slice{};              // between contexts that do not share through MPS
+  Time context_switch{};
+  Time completion_notice{};       // end of a kernel until its host knows
+  Time progress_read{};           // host asking how many blocks are done, until the answer
+  Time persistent_task{};         // a persistent worker taking its next task block
+  Time stop_flag{};               // host write until persistent workers see it
+
+  std::uint64_t memory_bytes = 0;
+  std::uint64_t l2_bytes = 0;
+  double clock_hz = 0;
+  double dram_bytes_per_second = 0;
+  double copy_bytes_per_second = 0;  // host <-> device, pinned, each way
+
+  std::uint32_t tpcs() const { return sms / sms_per_tpc; }
+};
+
+}  // namespace corun

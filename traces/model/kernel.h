@@ -1,0 +1,46 @@
+// A kernel as a launch sees it (the fields of CUPTI's activity record) and what is known of it alone on the GPU.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "traces/model/time.h"
+
+namespace corun {
+
+struct Dim3 {
+  std::uint32_t x = 1, y = 1, z = 1;
+  constexpr std::uint64_t count() const { return std::uint64_t{x} * y * z; }
+  constexpr bool operator==(const Dim3&) const = default;
+};
+
+/// Hardware counters of one launch alone on the GPU, in Nsight Compute's units.
+struct Counters {
+  std::optional<double> dram_read_bytes, dram_write_bytes, l2_bytes, l1_bytes;
+  std::optional<double> warp_instructions, tensor_instructions;
+  std::optional<double> issue_active_pct, warps_active_pct;
+  std::optional<double> duration_ns;  // as the profiler saw it, at the clocks it had set
+};
+
+struct Kernel {
+  std::string name;
+  Dim3 grid, block, cluster;
+  std::uint32_t registers_per_thread = 0;
+  std::uint32_t static_shared_memory_bytes = 0;
+  std::uint32_t dynamic_shared_memory_bytes = 0;
+  bool idempotent = false;  // may be killed and run again from its inputs
+
+  std::optional<Time> solo_time;                    // first block's start to last block's end, alone on the whole GPU
+  std::map<std::uint32_t, Time> solo_time_by_sms;   // the same, confined to so many SMs
+  std::vector<Time> block_times;                    // empty: unknown; one: every block's; else one per block, in order
+  Counters counters;
+
+  std::uint64_t blocks() const { return grid.count(); }
+  std::uint32_t threads_per_block() const { return static_cast<std::uint32_t>(block.count()); }
+  std::uint32_t shared_memory_bytes() const { return static_shared_memory_bytes + dynamic_shared_memory_bytes; }
+};
+
+}  // namespace corun

@@ -1,0 +1,37 @@
+// The order that a program's operations must keep: each follows its predecessor in its stream, those named by `after`,
+// and, where the host waits (sync), all that was issued before.  Boost.Graph behind a handful of functions.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "traces/model/ids.h"
+#include "traces/model/trace.h"
+
+namespace corun {
+
+class LaunchGraph {
+ public:
+  explicit LaunchGraph(const Program& program);
+
+  /// What the GPU itself must wait for beyond the stream's order (cudaStreamWaitEvent), ascending.
+  std::span<const OpId> follows(OpId op) const { return follows_[op.value]; }
+  /// The same and its predecessor in its stream.
+  std::span<const OpId> predecessors(OpId op) const { return predecessors_[op.value]; }
+  std::span<const OpId> successors(OpId op) const { return successors_[op.value]; }
+  /// The order in which the host calls: the program's, but never before what `after` names.
+  std::span<const OpId> issue_order() const { return issue_order_; }
+  /// Operations on a cycle, each waiting for the next one and the last for the first; empty if there is none.
+  std::span<const OpId> cycle() const { return cycle_; }
+
+ private:
+  std::vector<std::vector<OpId>> follows_, predecessors_, successors_;  // by op
+  std::vector<OpId> issue_order_;
+  std::vector<OpId> cycle_;
+};
+
+/// Solo time of the longest chain of launches: no schedule finishes a request sooner.  The graph must have no cycle.
+Time critical_path(const Program& program, std::span<const Kernel> kernels);
+
+}  // namespace corun

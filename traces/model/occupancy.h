@@ -1,0 +1,54 @@
+// What a block takes from its SM, with the allocation granularity of the architecture, and how many fit.
+//
+// Leaves out: barriers, cluster scheduling, the shared-memory carve-out (an SM is taken to reconfigure at no cost), and
+// fragmentation of the register file between its four partitions (a block's warps are taken to spread evenly, as the
+// vendor's occupancy rules assume).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "traces/model/gpu.h"
+#include "traces/model/kernel.h"
+
+namespace corun {
+
+/// Resources of one SM, or a block's share of them, in allocation units.
+struct SmResources {
+  std::uint32_t blocks = 0;
+  std::uint32_t warps = 0;
+  std::uint32_t threads = 0;
+  std::uint32_t registers = 0;
+  std::uint32_t shared_memory = 0;  // bytes
+
+  SmResources& operator+=(const SmResources& o) {
+    blocks += o.blocks, warps += o.warps, threads += o.threads, registers += o.registers, shared_memory += o.shared_memory;
+    return *this;
+  }
+  SmResources& operator-=(const SmResources& o) {
+    blocks -= o.blocks, warps -= o.warps, threads -= o.threads, registers -= o.registers, shared_memory -= o.shared_memory;
+    return *this;
+  }
+  bool operator==(const SmResources&) const = default;
+};
+
+SmResources capacity_of(const SmLimits& sm);
+SmResources demand_of(const Kernel& kernel, const SmLimits& sm);
+
+/// How many blocks of `demand` fit into `free`.
+inline std::uint32_t room(const SmResources& free, const SmResources& demand) {
+  std::uint32_t n = free.blocks / demand.blocks;
+  const auto limit = [&n](std::uint32_t have, std::uint32_t need) {
+    if (need != 0 && have / need < n) n = have / need;
+  };
+  limit(free.warps, demand.warps);
+  limit(free.threads, demand.threads);
+  limit(free.registers, demand.registers);
+  limit(free.shared_memory, demand.shared_memory);
+  return n;
+}
+
+/// Why no block of the kernel fits an empty SM ("needs 300000 bytes of shared memory, an SM gives 232448"), or empty.
+std::string misfit(const Kernel& kernel, const SmLimits& sm);
+
+}  // namespace corun

@@ -1,0 +1,115 @@
+// A workload: kernels, programs (what one request does), clients (who sends requests, when, with which rights) and how
+// long to run.  Version 1 of the trace format is this, as JSON.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "traces/model/ids.h"
+#include "traces/model/kernel.h"
+#include "traces/model/time.h"
+#include "traces/model/tpc_mask.h"
+
+namespace corun {
+
+struct Launch {
+  KernelId kernel;
+  std::optional<Time> solo_time;     // of this launch, where it differs from the kernel's
+  std::optional<TpcMask> tpc_mask;   // finest of the three levels
+};
+enum class CopyDirection : std::uint8_t { host_to_device, device_to_host, device_to_device };
+struct Copy {
+  CopyDirection direction = CopyDirection::host_to_device;
+  std::uint64_t bytes = 0;
+};
+struct Sync {};  // the host thread waits for all that its request has issued
+
+struct Op {
+  std::variant<Launch, Copy, Sync> what;
+  StreamId stream;
+  Time host_gap{};          // host work between the previous call's return and this call
+  std::vector<OpId> after;  // beside the stream's order: an event recorded after each of these, waited for here
+  std::string name;         // only where another op's `after` names it
+};
+
+/// How the host hands a request over: one call per operation, or all of it in one call (a CUDA graph).
+enum class Issue : std::uint8_t { eager, graph };
+
+struct Stream {
+  std::string name;
+};
+
+struct Program {
+  std::string name;
+  Issue issue = Issue::eager;
+  std::vector<Stream> streams;
+  std::vector<Op> ops;  // in the order the host issues them
+};
+
+struct ClosedLoop {
+  Time think_time{};
+};
+struct Periodic {
+  Time period{};
+  Time offset{};
+};
+struct Poisson {
+  double rate_per_s = 0;
+  std::uint64_t seed = 0;  // combined with the run's seed
+};
+struct ExplicitTimes {
+  std::vector<Time> times;
+};
+struct Once {
+  Time at{};
+};
+using Arrivals = std::variant<ClosedLoop, Periodic, Poisson, ExplicitTimes, Once>;
+
+/// What becomes of an open-loop request that is still waiting when the next one arrives.  DISB keeps the newest only.
+enum class Stale : std::uint8_t { keep_newest, queue };
+
+enum class ServiceClass : std::uint8_t { real_time, best_effort };
+
+struct ClientStream {
+  std::optional<std::int32_t> priority;  // CUDA's: 0 lowest, -5 highest; absent: the client's
+  std::optional<TpcMask> tpc_mask;
+};
+
+struct Client {
+  std::string name;
+  ProgramId program;
+  std::string process;                     // clients of one process share a context
+  std::optional<Issue> issue;              // absent: the program's; under `graph` host gaps do not apply
+  ServiceClass service_class = ServiceClass::best_effort;
+  std::int32_t priority = 0;
+  std::optional<TpcMask> tpc_mask;         // coarsest of the three levels
+  std::vector<ClientStream> streams;       // one per stream of the program
+  std::uint64_t memory_bytes = 0;
+  std::optional<double> quota;             // most of the GPU it may hold, as a fraction
+  std::optional<double> reservation;       // least of the GPU it is promised, as a fraction
+  std::optional<Time> deadline;            // relative to the intended arrival
+  Arrivals arrivals;
+  Stale stale = Stale::keep_newest;
+};
+
+struct RunControl {
+  std::optional<Time> duration;  // absent: until every client has finished once, all restarting until then
+  Time warm_up{};
+  std::uint64_t seed = 1;
+};
+
+struct Trace {
+  std::string name;
+  std::string about;
+  std::string gpu;  // a name of `sim gpus` or a path
+  std::vector<Kernel> kernels;
+  std::vector<Program> programs;
+  std::vector<Client> clients;
+  RunControl run;
+  std::vector<std::string> notes;  // what an import assumed; printed with the results
+};
+
+}  // namespace corun

@@ -1,0 +1,222 @@
+// Latencies, slowdown and progress of each client in the window that counts, and what they add up to.
+#include "traces/timeline/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <variant>
+
+namespace corun {
+namespace {
+
+constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
+
+double ratio(double numerator, double denominator) {
+  return denominator > 0 ? numerator / denominator : kUndefined;
+}
+
+bool has_started(const RequestRecord& r) { return !r.dropped && r.started != kNever; }
+bool has_finished(const RequestRecord& r) { return !r.dropped && r.finished != kNever; }
+
+Time last_end(std::span<const RequestRecord> requests) {
+  Time last{};
+  for (const RequestRecord& r : requests)
+    if (has_finished(r)) last = std::max(last, r.finished);
+  return last;
+}
+
+/// Latest instant that the records know of.
+Time last_known(std::span<const RequestRecord> requests) {
+  Time last = last_end(requests);
+  for (const RequestRecord& r : requests) {
+    last = std::max(last, r.arrival);
+    if (has_started(r)) last = std::max(last, r.started);
+  }
+  return last;
+}
+
+bool sends_one_request(const Client& client) {
+  if (std::holds_alternative<Once>(client.arrivals)) return true;
+  const auto* times = std::get_if<ExplicitTimes>(&client.arrivals);
+  return times != nullptr && times->times.size() == 1;
+}
+
+bool finished_in(const RequestRecord& r, const Window& w) {
+  return has_finished(r) && r.finished >= w.begin && r.finished <= w.end;
+}
+
+/// What one client's requests amount to in a window.
+struct Tally {
+  std::uint64_t finished = 0, dropped = 0, unfinished = 0, deadline_misses = 0;
+  std::vector<Time> latencies;  // of requests that arrived in the window too; ascending
+  double work_ps = 0;
+
+  double mean_ms() const {
+    if (latencies.empty()) return kUndefined;
+    const Time sum = std::accumulate(latencies.begin(), latencies.end(), Time{});
+    return to_ms(sum) / static_cast<double>(latencies.size());
+  }
+  double percentile_ms(std::size_t percent) const {
+    if (latencies.empty()) return kUndefined;
+    const std::size_t rank = (percent * latencies.size() + 99) / 100;
+    return to_ms(latencies[rank - 1]);
+  }
+};
+
+/// Work of the request that falls into the window, taking its rate as constant.
+double work_in(const RequestRecord& r, const Window& w) {
+  if (!has_started(r)) return 0;
+  const Time end = has_finished(r) ? r.finished : std::max(w.end, r.started);
+  const double work = static_cast<double>(r.work_done.count());
+  if (r.started >= w.begin && end <= w.end) return work;
+  const Time inside = std::min(end, w.end) - std::max(r.started, w.begin);
+  if (inside <= Time{}) return 0;
+  return work * (static_cast<double>(inside.count()) / static_cast<double>((end - r.started).count()));
+}
+
+void count(Tally& t, const RequestRecord& r, const Window& w, std::optional<Time> deadline) {
+  if (r.arrival > w.end) return;
+  t.work_ps += work_in(r, w);
+  const bool arrived_inside = r.arrival >= w.begin;
+  bool missed = false;
+  if (r.dropped) {
+    if (!arrived_inside) return;
+    ++t.dropped;
+    missed = true;
+  } else if (finished_in(r, w)) {
+    ++t.finished;
+    if (arrived_inside) t.latencies.push_back(r.finished - r.arrival);
+    missed = deadline && r.finished - r.arrival > *deadline;
+  } else if (r.finished > w.end) {
+    ++t.unfinished;
+    missed = deadline && w.end - r.arrival > *deadline;
+  }
+  if (missed && deadline && arrived_inside) ++t.deadline_misses;
+}
+
+double per_second(std::uint64_t count, Time length) {
+  return length > Time{} ? static_cast<double>(count) / to_seconds(length) : 0;
+}
+
+ClientResult client_result(const Client& client, const Window& w, const Tally& together, const Tally& alone) {
+  const Time length = w.end - w.begin;
+  ClientResult result;
+  result.name = client.name;
+  result.service_class = client.service_class;
+  result.finished = together.finished;
+  result.dropped = together.dropped;
+  result.unfinished = together.unfinished;
+  result.throughput_per_s = per_second(together.finished, length);
+  result.mean_ms = together.mean_ms();
+  result.p50_ms = together.percentile_ms(50);
+  result.p95_ms = together.percentile_ms(95);
+  result.p99_ms = together.percentile_ms(99);
+  result.max_ms = together.percentile_ms(100);
+  result.deadline_misses = together.deadline_misses;
+  result.alone_mean_ms = alone.mean_ms();
+  result.alone_throughput_per_s = per_second(alone.finished, length);
+
+  const bool sent_any = together.finished + together.dropped + together.unfinished > 0;
+  result.slowdown = ratio(result.mean_ms, result.alone_mean_ms);
+  if (together.latencies.empty() && sent_any) result.slowdown = std::numeric_limits<double>::infinity();
+  if (w.fixed_work) {
+    result.progress = together.latencies.empty() && sent_any ? 0 : ratio(result.alone_mean_ms, result.mean_ms);
+  } else {
+    result.progress = ratio(together.work_ps, alone.work_ps);
+  }
+  return result;
+}
+
+/// Fills in what is said of all clients together.  A client for which a number is undefined does not count in it.
+void summarise(RunResult& result) {
+  double slowdowns = 0, progress = 0, squares = 0;
+  double least = std::numeric_limits<double>::infinity(), most = 0;
+  int with_slowdown = 0, with_progress = 0;
+  for (const ClientResult& c : result.clients) {
+    if (!std::isnan(c.slowdown)) {
+      slowdowns += c.slowdown;
+      ++with_slowdown;
+    }
+    if (!std::isnan(c.progress)) {
+      progress += c.progress;
+      squares += c.progress * c.progress;
+      least = std::min(least, c.progress);
+      most = std::max(most, c.progress);
+      ++with_progress;
+    }
+  }
+  result.stp = with_progress > 0 ? progress : kUndefined;
+  result.antt = ratio(slowdowns, with_slowdown);
+  result.fairness = ratio(least, most);
+  result.jain = ratio(progress * progress, with_progress * squares);
+}
+
+std::string in_words(const Trace& trace, const Window& w) {
+  if (w.fixed_work)
+    return fmt::format(
+        "the whole run, {:.6g} ms; fixed work, one request a client (running the shorter first raises STP)",
+        to_ms(w.end));
+  if (!trace.run.duration)
+    return fmt::format("{:.6g} ms, until the last client finished its first request; steady state", to_ms(w.end));
+  return fmt::format("{:.6g} ms to {:.6g} ms; steady state", to_ms(w.begin), to_ms(w.end));
+}
+
+}  // namespace
+
+Window window_of(const Trace& trace, std::span<const RequestRecord> together) {
+  if (trace.run.duration) return {trace.run.warm_up, std::max(*trace.run.duration, trace.run.warm_up), false};
+
+  std::vector<std::uint64_t> sent(trace.clients.size());
+  std::vector<Time> first_end(trace.clients.size(), kNever);
+  for (const RequestRecord& r : together) {
+    ++sent[r.client.value];
+    if (has_finished(r)) first_end[r.client.value] = std::min(first_end[r.client.value], r.finished);
+  }
+  Window window;
+  window.fixed_work = !trace.clients.empty() && std::ranges::all_of(trace.clients, sends_one_request) &&
+                      std::ranges::all_of(sent, [](std::uint64_t n) { return n <= 1; });
+  for (std::size_t i = 0; i < sent.size(); ++i)
+    if (sent[i] > 0) window.end = std::max(window.end, first_end[i]);
+  if (window.end == kNever) window.end = last_known(together);
+  return window;
+}
+
+RunResult measure(const Trace& trace, Window window, std::span<const RequestRecord> together,
+                  std::span<const std::vector<RequestRecord>> alone) {
+  RunResult result;
+  result.trace = trace.name;
+  result.gpu = trace.gpu;
+  result.seed = trace.run.seed;
+  result.window = in_words(trace, window);
+  result.alone = "each client by itself under the same arrivals";
+  result.duration = window.end - window.begin;
+  result.makespan = last_end(together);
+  result.notes = trace.notes;
+
+  std::vector<Tally> shared(trace.clients.size());
+  for (const RequestRecord& r : together)
+    count(shared[r.client.value], r, window, trace.clients[r.client.value].deadline);
+
+  std::size_t without_end = 0;
+  for (std::size_t i = 0; i < trace.clients.size(); ++i) {
+    const Client& client = trace.clients[i];
+    Tally solo;
+    if (i < alone.size())
+      for (const RequestRecord& r : alone[i]) count(solo, r, window, client.deadline);
+    std::ranges::sort(shared[i].latencies);
+    std::ranges::sort(solo.latencies);
+    result.clients.push_back(client_result(client, window, shared[i], solo));
+    if (std::isinf(result.clients.back().slowdown)) ++without_end;
+  }
+  if (without_end > 0)
+    result.notes.push_back(fmt::format("{} of {} clients finished no request in the window: their slowdown is infinite",
+                                       without_end, trace.clients.size()));
+  summarise(result);
+  return result;
+}
+
+}  // namespace corun

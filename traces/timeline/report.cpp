@@ -1,0 +1,276 @@
+// Text tables and summary.json of results.
+#include "traces/timeline/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <string_view>
+#include <vector>
+
+namespace corun {
+namespace {
+
+constexpr std::size_t kNameWidth = 28;
+constexpr std::size_t kLabelWidth = 9;
+constexpr std::size_t kNoteLines = 5;
+constexpr std::size_t kNotes = 3;
+
+/// Terminal columns of UTF-8 text, one a code point.
+std::size_t columns(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+std::string shortened(std::string_view text, std::size_t width) {
+  if (columns(text) <= width) return std::string(text);
+  std::size_t end = 0;
+  for (std::size_t kept = 0; end < text.size(); ++end) {
+    if ((text[end] & 0xC0) == 0x80) continue;
+    if (kept++ == width - 1) break;
+  }
+  return std::string(text.substr(0, end)) + "…";
+}
+
+/// Four significant digits, but no more than five decimals.
+std::string number(double value) {
+  if (std::isnan(value)) return "-";
+  if (std::isinf(value)) return "inf";
+  const double size = std::abs(value);
+  if (size >= 1e8) return fmt::format("{:.3g}", value);
+  if (size == 0) return "0";
+  const int decimals = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 1 ? 3 : size >= 0.1 ? 4 : 5;
+  return fmt::format("{:.{}f}", value, decimals);
+}
+
+std::string fixed(double value, int decimals) {
+  if (!std::isfinite(value)) return number(value);
+  return fmt::format("{:.{}f}", value, decimals);
+}
+
+std::string percent(double share) { return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : "-"; }
+
+/// 12.3 M
+std::string many(std::uint64_t count) {
+  const double value = static_cast<double>(count);
+  if (value >= 1e9) return number(value / 1e9) + " G";
+  if (value >= 1e6) return number(value / 1e6) + " M";
+  return std::to_string(count);
+}
+
+std::string time_ms(Time t) { return number(to_ms(t)) + " ms"; }
+
+/// A table whose first column is text and whose others are numbers, as wide as their contents.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header) { rows_.push_back(std::move(header)); }
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+
+  /// Names in the first column are cut where the table would get too wide.
+  std::string text() const {
+    std::vector<std::size_t> widths(rows_.front().size());
+    for (const auto& row : rows_)
+      for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns(row[i]));
+    std::size_t others = 0;
+    for (std::size_t i = 1; i < widths.size(); ++i) others += kGap + widths[i];
+    widths[0] = std::min(widths[0], std::max<std::size_t>(8, kReportWidth - std::min(kReportWidth, others)));
+
+    std::string out;
+    for (const auto& row : rows_) {
+      std::string line = shortened(row[0], widths[0]);
+      line.append(widths[0] - columns(line), ' ');
+      for (std::size_t i = 1; i < row.size(); ++i)
+        line += std::string(kGap + widths[i] - columns(row[i]), ' ') + row[i];
+      line.erase(line.find_last_not_of(' ') + 1);
+      out += line + '\n';
+    }
+    return out;
+  }
+
+ private:
+  static constexpr std::size_t kGap = 2;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// A label, then text broken at spaces and indented to the label's column.
+std::string labelled(std::string_view label, std::string_view text) {
+  std::string out = fmt::format("{:<{}}", label, kLabelWidth);
+  std::size_t used = kLabelWidth;
+  bool at_start = true;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find_first_of(" \n"), text.size());
+    const std::string word = shortened(text.substr(0, end), kReportWidth - kLabelWidth);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (word.empty()) continue;
+    if (!at_start && used + 1 + columns(word) > kReportWidth) {
+      out += '\n' + std::string(kLabelWidth, ' ');
+      used = kLabelWidth;
+      at_start = true;
+    }
+    if (!at_start) out += ' ';
+    used += columns(word) + (at_start ? 0 : 1);
+    out += word;
+    at_start = false;
+  }
+  return out + '\n';
+}
+
+std::string notes_text(const std::vector<std::string>& notes) {
+  std::string out;
+  std::size_t shown = 0, lines = 0;
+  for (; shown < std::min(notes.size(), kNotes); ++shown) {
+    const std::string note = labelled("note", notes[shown]);
+    lines += static_cast<std::size_t>(std::ranges::count(note, '\n'));
+    if (shown > 0 && lines > kNoteLines) break;
+    out += note;
+  }
+  if (shown < notes.size()) out += labelled("", fmt::format("+{} more", notes.size() - shown));
+  return out;
+}
+
+std::string totals(const RunResult& r) {
+  return fmt::format("STP {}  ANTT {}  fairness {}  Jain {}  SM busy {}  occupancy {}  makespan {}\n",
+                     fixed(r.stp, 3), fixed(r.antt, 3), fixed(r.fairness, 3), fixed(r.jain, 3), percent(r.sm_busy),
+                     percent(r.occupancy), time_ms(r.makespan));
+}
+
+const char* short_class(ServiceClass c) { return c == ServiceClass::real_time ? "RT" : "BE"; }
+
+double worst_real_time_p99(const RunResult& r) {
+  double worst = std::numeric_limits<double>::quiet_NaN();
+  for (const ClientResult& c : r.clients)
+    if (c.service_class == ServiceClass::real_time) worst = std::fmax(worst, c.p99_ms);
+  return worst;
+}
+
+std::uint64_t misses(const RunResult& r) {
+  std::uint64_t sum = 0;
+  for (const ClientResult& c : r.clients) sum += c.deadline_misses;
+  return sum;
+}
+
+std::string took(double seconds) { return seconds > 0 ? number(seconds) + " s" : "-"; }
+
+nlohmann::ordered_json json_of(const ClientResult& c) {
+  return {{"name", c.name},
+          {"class", c.service_class == ServiceClass::real_time ? "real_time" : "best_effort"},
+          {"finished", c.finished},
+          {"dropped", c.dropped},
+          {"unfinished", c.unfinished},
+          {"throughput_per_s", c.throughput_per_s},
+          {"mean_ms", c.mean_ms},
+          {"p50_ms", c.p50_ms},
+          {"p95_ms", c.p95_ms},
+          {"p99_ms", c.p99_ms},
+          {"max_ms", c.max_ms},
+          {"deadline_misses", c.deadline_misses},
+          {"alone_mean_ms", c.alone_mean_ms},
+          {"alone_throughput_per_s", c.alone_throughput_per_s},
+          {"slowdown", c.slowdown},
+          {"progress", c.progress}};
+}
+
+/// Appends the keys to `document`, which may hold others.
+void put(const RunResult& r, nlohmann::ordered_json& document) {
+  document["trace"] = r.trace;
+  document["gpu"] = r.gpu;
+  document["policy"] = r.policy;
+  document["seed"] = r.seed;
+  document["window"] = r.window;
+  document["alone"] = r.alone;
+  document["duration_ns"] = to_ns(r.duration);
+  document["makespan_ns"] = to_ns(r.makespan);
+  document["stp"] = r.stp;
+  document["antt"] = r.antt;
+  document["fairness"] = r.fairness;
+  document["jain"] = r.jain;
+  document["sm_busy"] = r.sm_busy;
+  document["occupancy"] = r.occupancy;
+  document["blocks"] = r.blocks;
+  document["clients"] = nlohmann::ordered_json::array();
+  for (const ClientResult& c : r.clients) document["clients"].push_back(json_of(c));
+  document["notes"] = r.notes;
+}
+
+/// Bytes that are not UTF-8 (a kernel's name in a note) are replaced, not refused.
+void write(const nlohmann::ordered_json& document, std::ostream& out) {
+  out << document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+}
+
+}  // namespace
+
+std::string format_report(const RunResult& r) {
+  std::string out = labelled("trace", fmt::format("{} on {} under {}, seed {}; latencies in ms", r.trace, r.gpu, r.policy, r.seed));
+  Table table({"client", "class", "done", "dropped", "/s", "mean", "p50", "p95", "p99", "max", "misses", "slowdown",
+               "progress"});
+  for (const ClientResult& c : r.clients)
+    table.add({shortened(c.name, kNameWidth), short_class(c.service_class), std::to_string(c.finished),
+               std::to_string(c.dropped), number(c.throughput_per_s), number(c.mean_ms), number(c.p50_ms),
+               number(c.p95_ms), number(c.p99_ms), number(c.max_ms), std::to_string(c.deadline_misses),
+               fixed(c.slowdown, 3), fixed(c.progress, 3)});
+  out += table.text() + '\n' + totals(r) + labelled("window", r.window) + labelled("alone", r.alone);
+  if (r.wall_s > 0)
+    out += labelled("took", fmt::format("{} ({} blocks, {} events)", took(r.wall_s), many(r.blocks), many(r.events)));
+  return out + notes_text(r.notes);
+}
+
+std::string format_comparison(std::span<const RunResult> results) {
+  if (results.empty()) return {};
+  const RunResult& first = results.front();
+  std::string out = labelled("trace", fmt::format("{} on {}, seed {}; times in ms", first.trace, first.gpu, first.seed));
+  Table runs({"policy", "STP", "ANTT", "fairness", "Jain", "worst RT p99", "misses", "SM busy", "makespan", "took"});
+  for (const RunResult& r : results)
+    runs.add({shortened(r.policy, kNameWidth), fixed(r.stp, 3), fixed(r.antt, 3), fixed(r.fairness, 3),
+              fixed(r.jain, 3), number(worst_real_time_p99(r)), std::to_string(misses(r)), percent(r.sm_busy),
+              number(to_ms(r.makespan)), took(r.wall_s)});
+  out += runs.text();
+
+  // As many runs side by side as fit.
+  constexpr std::size_t kCell = 18;
+  constexpr std::size_t kSideBySide = (kReportWidth - kNameWidth - 5) / kCell;
+  for (std::size_t begin = 0; begin < results.size(); begin += kSideBySide) {
+    const auto part = results.subspan(begin, std::min(kSideBySide, results.size() - begin));
+    std::vector<std::string> header{"p99, slowdown", "class"};
+    for (const RunResult& r : part) header.push_back(shortened(r.policy, kCell - 2));
+    Table clients(std::move(header));
+    for (std::size_t i = 0; i < first.clients.size(); ++i) {
+      std::vector<std::string> row{shortened(first.clients[i].name, kNameWidth), short_class(first.clients[i].service_class)};
+      for (const RunResult& r : part) {
+        if (i < r.clients.size()) {
+          row.push_back(fmt::format("{} {:>6}", number(r.clients[i].p99_ms), "×" + fixed(r.clients[i].slowdown, 2)));
+        } else {
+          row.emplace_back("-");
+        }
+      }
+      clients.add(std::move(row));
+    }
+    out += '\n' + clients.text();
+  }
+
+  out += '\n' + labelled("window", first.window) + labelled("alone", first.alone);
+  std::vector<std::string> notes;
+  for (const RunResult& r : results)
+    for (const std::string& note : r.notes)
+      if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+  return out + notes_text(notes);
+}
+
+void write_summary(const RunResult& result, std::ostream& out) {
+  nlohmann::ordered_json document{{"version", 1}};
+  put(result, document);
+  write(document, out);
+}
+
+void write_summary(std::span<const RunResult> results, std::ostream& out) {
+  nlohmann::ordered_json document{{"version", 1}, {"results", nlohmann::ordered_json::array()}};
+  for (const RunResult& r : results) {
+    nlohmann::ordered_json entry = nlohmann::ordered_json::object();
+    put(r, entry);
+    document["results"].push_back(std::move(entry));
+  }
+  write(document, out);
+}
+
+}  // namespace corun

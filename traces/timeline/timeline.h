@@ -1,0 +1,134 @@
+// The append-only record of what happened, in the order it happened.  Stages and the session write it, sinks and
+// metrics read it.  It holds what only a simulator knows; a policy never sees it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "traces/model/ids.h"
+#include "traces/model/time.h"
+
+namespace corun {
+
+/// One request of a client.  Latency counts from the intended arrival.
+struct RequestRecord {
+  ClientId client;
+  std::uint64_t request = 0;
+  Time arrival{};        // intended
+  Time started{};        // its first operation issued by the host
+  Time finished{};       // kNever: unfinished at the end of the run
+  bool dropped = false;  // a newer one replaced it before it started; started and finished are then meaningless
+  Time work_done{};      // solo time of its finished kernels (for one still unfinished: so far)
+};
+
+/// One kernel launch.
+struct KernelRecord {
+  LaunchId launch;
+  ClientId client;
+  StreamId stream;
+  OpId op;
+  KernelId kernel;
+  std::uint64_t request = 0;
+  std::int32_t priority = 0;
+  std::uint32_t ctas = 0;  // 0: plain
+  Time ready{};            // the host's call
+  Time submitted{};        // decided
+  Time queued{};           // reached the TMU: its stream predecessor has ended, its channel has let it through
+  Time slotted{};          // entered a task slot of the WDU (the last time, if it was evicted)
+  Time started{};          // first block started
+  Time last_block{};       // last block started
+  Time finished{};         // last block finished; kNever: unfinished at the end of the run
+  std::uint64_t blocks = 0;
+  std::uint32_t evictions = 0;  // times a task of higher priority took its slot
+};
+
+/// One block (of a persistent kernel: one task block of a worker).
+struct BlockRecord {
+  LaunchId launch;
+  ClientId client;
+  KernelId kernel;
+  std::uint32_t block = 0;
+  SmId sm;
+  std::uint32_t lane = 0;  // which of the SM's block places it took
+  Time start{}, end{};
+};
+
+struct CopyRecord {
+  LaunchId launch;
+  ClientId client;
+  StreamId stream;
+  OpId op;
+  std::uint64_t request = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t engine = 0;
+  Time started{}, finished{};
+};
+
+/// The GPU gave this context the SMs for [start, end).
+struct TurnRecord {
+  std::uint32_t context = 0;
+  Time start{}, end{};
+};
+
+enum class Gauge : std::uint8_t {
+  pending_launches,   // called by clients, not yet decided
+  tmu_queue,          // tasks waiting for a slot
+  task_slots,         // grids in the WDU
+  resident_blocks,
+  resident_warps,
+  dram_bandwidth_pct, // of the peak, as the model has it
+};
+inline constexpr std::uint32_t kGauges = 6;
+const char* to_string(Gauge gauge);
+
+struct GaugeRecord {
+  Gauge gauge = Gauge::pending_launches;
+  Time at{};
+  double value = 0;
+};
+
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual void record(const RequestRecord&) {}
+  virtual void record(const KernelRecord&) {}
+  virtual void record(std::span<const BlockRecord>) {}
+  virtual void record(const CopyRecord&) {}
+  virtual void record(const TurnRecord&) {}
+  virtual void record(const GaugeRecord&) {}
+  virtual bool wants_blocks() const { return false; }
+  virtual bool wants_gauges() const { return false; }
+};
+
+/// Fans each record out to the sinks.  Blocks are handed over in batches, those of a kernel before its KernelRecord;
+/// nothing is built for a level nobody wants.
+class Timeline {
+ public:
+  void attach(Sink& sink);
+  bool wants_blocks() const { return wants_blocks_; }
+  bool wants_gauges() const { return wants_gauges_; }
+
+  void record(const RequestRecord& r) { for (Sink* s : sinks_) s->record(r); }
+  void record(const KernelRecord& r) {
+    flush();
+    for (Sink* s : sinks_) s->record(r);
+  }
+  void record(const CopyRecord& r) { for (Sink* s : sinks_) s->record(r); }
+  void record(const TurnRecord& r) { for (Sink* s : sinks_) s->record(r); }
+  void record(const GaugeRecord& r) { for (Sink* s : sinks_) s->record(r); }
+  void record(const BlockRecord& b) {
+    blocks_.push_back(b);
+    if (blocks_.size() == kBatch) flush();
+  }
+  void flush();
+
+ private:
+  static constexpr std::size_t kBatch = 4096;
+  std::vector<Sink*> sinks_;
+  std::vector<BlockRecord> blocks_;
+  bool wants_blocks_ = false, wants_gauges_ = false;
+};
+
+}  // namespace corun
