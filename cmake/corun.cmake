@@ -54,13 +54,16 @@ function(corun_add_test name)
   if(TARGET sim)
     add_dependencies(${name} sim)
   endif()
+  if(name MATCHES "_speed_test$")
+    set(alone RUN_SERIAL ON)
+  endif()
   gtest_discover_tests(
     ${name}
     DISCOVERY_MODE PRE_TEST
     DISCOVERY_TIMEOUT 60
     WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
     PROPERTIES
-      TIMEOUT 300
+      TIMEOUT 300 ${alone}
       ENVIRONMENT CORUN_AUDIT=1
       ENVIRONMENT_MODIFICATION CORUN_SIM=set:${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/sim)
 endfunction()

@@ -1,5 +1,5 @@
-// Bad input is refused with the file, the place in it, what is wrong and what to do; and what is just inside a bound is
-// accepted.
+// Bad input is refused with the file, the place in it, what is wrong and what to do; and what is just inside
+// a bound is accepted.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -21,11 +21,12 @@
 namespace corun {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using nlohmann::json;
 using std::filesystem::path;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr const char* kValid = R"({
   "corun_trace": 1,
@@ -58,7 +59,8 @@ class BadInput : public ::testing::Test {
     return folder_ / name;
   }
   static std::string gzip(const std::string& text) {
-    const path file = std::filesystem::temp_directory_path() / ("corun_gzip" + std::to_string(std::random_device{}()));
+    const path file =
+        std::filesystem::temp_directory_path() / ("corun_gzip" + std::to_string(std::random_device{}()));
     const gzFile out = gzopen(file.c_str(), "wb6");
     gzwrite(out, text.data(), static_cast<unsigned>(text.size()));
     gzclose(out);
@@ -69,7 +71,8 @@ class BadInput : public ::testing::Test {
   }
 
   template <class Read>
-  static void expect_error(Read&& read, const std::string& file, const std::string& place, const std::string& word) {
+  static void expect_error(Read&& read, const std::string& file, const std::string& place,
+                           const std::string& word) {
     try {
       read();
       ADD_FAILURE() << "accepted; expected an error about " << word;
@@ -103,7 +106,9 @@ class BadInput : public ::testing::Test {
   static std::string without(const std::string& place) {
     return json::parse(kValid).patch({{{"op", "remove"}, {"path", place}}}).dump();
   }
-  void expect_accepted(const std::string& text) const { EXPECT_NO_THROW(read_trace(write("good.json", text))) << text; }
+  void expect_accepted(const std::string& text) const {
+    EXPECT_NO_THROW(read_trace(write("good.json", text))) << text;
+  }
 
   path folder_;
 };
@@ -121,7 +126,9 @@ TEST_F(BadInput, EmptyFileIsRefused) {
   expect_refused(write("empty.gz", gzip("")), "", "the file is empty");
 }
 
-TEST_F(BadInput, BlankFileIsRefused) { expect_refused(std::string(" \n \n"), "line 3, column 0", "unexpected end of input"); }
+TEST_F(BadInput, BlankFileIsRefused) {
+  expect_refused(std::string(" \n \n"), "line 3, column 0", "unexpected end of input");
+}
 
 TEST_F(BadInput, GzipCutShortAnywhereIsRefused) {
   const std::string zipped = gzip(kValid);
@@ -180,8 +187,10 @@ TEST_F(BadInput, SyntaxErrorIsRefusedWithLineAndColumn) {
 }
 
 TEST_F(BadInput, DuplicateKeyIsRefused) {
-  expect_refused(std::string(R"({"corun_trace": 1, "kernels": [{"name": "a"}, {"name": "b", "grid": [1], "name": "c"}]})"),
-                 "/kernels/1/name", "duplicate key 'name'");
+  expect_refused(
+      std::string(
+          R"({"corun_trace": 1, "kernels": [{"name": "a"}, {"name": "b", "grid": [1], "name": "c"}]})"),
+      "/kernels/1/name", "duplicate key 'name'");
   expect_refused(std::string(R"({"corun_trace": 1, "corun_trace": 1})"), "/corun_trace", "duplicate key");
   expect_refused(std::string(R"({"a/b": {"~": 1, "~": 2}})"), "/a~1b/~0", "duplicate key");
 }
@@ -198,9 +207,9 @@ TEST_F(BadInput, TextThatIsNotUtf8IsRefused) {
 }
 
 TEST_F(BadInput, NotANumberIsRefused) {
-  for (const char* text : {"NaN", "nan", "Infinity", "-Infinity"})
-    try {
-      read_trace(write("nan.json", std::string("{\"corun_trace\": 1, \"run\": {\"duration_ns\": ") + text + "}}"));
+  for (const char* text : {"NaN", "nan", "Infinity", "-Infinity"}) try {
+      read_trace(
+          write("nan.json", std::string("{\"corun_trace\": 1, \"run\": {\"duration_ns\": ") + text + "}}"));
       FAIL() << text;
     } catch (const InputError& error) {
       EXPECT_THAT(error.place(), HasSubstr("line 1, column 4")) << error.what();
@@ -210,7 +219,8 @@ TEST_F(BadInput, NotANumberIsRefused) {
 }
 
 TEST_F(BadInput, NumberBeyondAnyRangeIsRefused) {
-  expect_refused(std::string(R"({"corun_trace": 1, "run": {"duration_ns": 1e400}})"), "line 1, column 48", "number overflow");
+  expect_refused(std::string(R"({"corun_trace": 1, "run": {"duration_ns": 1e400}})"), "line 1, column 48",
+                 "number overflow");
 }
 
 // Text without end: what refuses it has not read it all.
@@ -234,10 +244,12 @@ class EndlessText : public std::streambuf {
 };
 
 TEST_F(BadInput, NestingWithoutEndIsRefusedAtOnce) {
-  for (const auto& [unit, column] : std::map<std::string, std::string>{{"[", "65"}, {"{\"a\":", "321"}, {"[{\"a\":", "193"}}) {
+  for (const auto& [unit, column] :
+       std::map<std::string, std::string>{{"[", "65"}, {"{\"a\":", "321"}, {"[{\"a\":", "193"}}) {
     EndlessText text(unit);
     std::istream stream(&text);
-    expect_error([&] { parse_json(stream, "endless"); }, "endless", "line 1, column " + column, "nested deeper than 64 levels");
+    expect_error([&] { parse_json(stream, "endless"); }, "endless", "line 1, column " + column,
+                 "nested deeper than 64 levels");
     EXPECT_LE(text.given(), 8192u);
   }
 }
@@ -268,8 +280,10 @@ TEST_F(BadInput, NestingIsAcceptedUpToTheLimit) {
 }
 
 TEST_F(BadInput, LongTokenIsNotRepeatedInTheMessage) {
-  expect_refused("{\"corun_trace\": 1, \"name\": \"" + std::string(1'000'000, 'x'), "line 1, column 1000028", "missing closing quote");
-  expect_refused("{\"" + std::string(1'000'000, 'y') + "\": 1}", "/" + std::string(299, 'y') + "...", "unknown key");
+  expect_refused("{\"corun_trace\": 1, \"name\": \"" + std::string(1'000'000, 'x'), "line 1, column 1000028",
+                 "missing closing quote");
+  expect_refused("{\"" + std::string(1'000'000, 'y') + "\": 1}", "/" + std::string(299, 'y') + "...",
+                 "unknown key");
 }
 
 // --- Structure
@@ -277,12 +291,17 @@ TEST_F(BadInput, LongTokenIsNotRepeatedInTheMessage) {
 TEST_F(BadInput, UnknownKeyIsRefusedWithTheOneMeant) {
   expect_refused(with("/kernels/0/gird", 1), "/kernels/0/gird", "unknown key 'gird'; did you mean 'grid'?");
   expect_refused(with("/clinets", json::array()), "/clinets", "did you mean 'clients'?");
-  expect_refused(with("/programs/0/ops/0/afer", json::array()), "/programs/0/ops/0/afer", "did you mean 'after'?");
-  expect_refused(with("/clients/0/arrivals/periode_ns", 3), "/clients/0/arrivals/periode_ns", "did you mean 'period_ns'?");
+  expect_refused(with("/programs/0/ops/0/afer", json::array()), "/programs/0/ops/0/afer",
+                 "did you mean 'after'?");
+  expect_refused(with("/clients/0/arrivals/periode_ns", 3), "/clients/0/arrivals/periode_ns",
+                 "did you mean 'period_ns'?");
   expect_refused(with("/zzzzzz", 1), "/zzzzzz", "known are '$schema'");
-  expect_refused(with("/programs/0/ops/3/stream", "main"), "/programs/0/ops/3/stream", "unknown key 'stream'");
-  expect_refused(with("/clients/0/streams/side/priorty", 0), "/clients/0/streams/side/priorty", "did you mean 'priority'?");
-  expect_refused(with("/kernels/0/solo_time_by_sms_ns", {{"eight", 1}}), "/kernels/0/solo_time_by_sms_ns/eight", "unknown key");
+  expect_refused(with("/programs/0/ops/3/stream", "main"), "/programs/0/ops/3/stream",
+                 "unknown key 'stream'");
+  expect_refused(with("/clients/0/streams/side/priorty", 0), "/clients/0/streams/side/priorty",
+                 "did you mean 'priority'?");
+  expect_refused(with("/kernels/0/solo_time_by_sms_ns", {{"eight", 1}}),
+                 "/kernels/0/solo_time_by_sms_ns/eight", "unknown key");
 }
 
 TEST_F(BadInput, MissingKeyIsRefused) {
@@ -295,8 +314,11 @@ TEST_F(BadInput, MissingKeyIsRefused) {
 }
 
 TEST_F(BadInput, MisspeltRequiredKeyIsNamedRatherThanTheMissingOne) {
-  expect_refused(std::string(R"({"corun_trace": 1, "kernels": [{"name": "k", "grid": [1,1,1], "blok": [1,1,1]}]})"), "/kernels/0/blok", "did you mean 'block'?");
-  expect_refused(std::string(R"({"corun_trace": 1, "programs": [{"name": "p", "ops": [{"lunch": "k"}]}]})"), "/programs/0/ops/0/lunch", "did you mean 'launch'?");
+  expect_refused(
+      std::string(R"({"corun_trace": 1, "kernels": [{"name": "k", "grid": [1,1,1], "blok": [1,1,1]}]})"),
+      "/kernels/0/blok", "did you mean 'block'?");
+  expect_refused(std::string(R"({"corun_trace": 1, "programs": [{"name": "p", "ops": [{"lunch": "k"}]}]})"),
+                 "/programs/0/ops/0/lunch", "did you mean 'launch'?");
 }
 
 TEST_F(BadInput, WrongTypeIsRefused) {
@@ -304,12 +326,15 @@ TEST_F(BadInput, WrongTypeIsRefused) {
   expect_refused(std::string("7"), "", "expected an object, got 7");
   expect_refused(with_replaced("/kernels", "gemm"), "/kernels", "expected an array, got \"gemm\"");
   expect_refused(with_replaced("/kernels/0/grid", 8), "/kernels/0/grid", "expected an array, got 8");
-  expect_refused(with_replaced("/kernels/0/grid/1", "7"), "/kernels/0/grid/1", "expected an integer >= 1 and <= 65535, got \"7\"");
+  expect_refused(with_replaced("/kernels/0/grid/1", "7"), "/kernels/0/grid/1",
+                 "expected an integer >= 1 and <= 65535, got \"7\"");
   expect_refused(with_replaced("/kernels/0/grid/1", 7.5), "/kernels/0/grid/1", "got 7.5");
   expect_refused(with_replaced("/kernels/0/grid/1", nullptr), "/kernels/0/grid/1", "got null");
   expect_refused(with("/kernels/0/idempotent", 1), "/kernels/0/idempotent", "expected a boolean, got 1");
-  expect_refused(with_replaced("/programs/0/ops/3/sync", false), "/programs/0/ops/3/sync", "expected true, got false");
-  expect_refused(with_replaced("/programs/0/ops/3", "sync"), "/programs/0/ops/3", "expected an object, got \"sync\"");
+  expect_refused(with_replaced("/programs/0/ops/3/sync", false), "/programs/0/ops/3/sync",
+                 "expected true, got false");
+  expect_refused(with_replaced("/programs/0/ops/3", "sync"), "/programs/0/ops/3",
+                 "expected an object, got \"sync\"");
   expect_refused(with_replaced("/gpu", ""), "/gpu", "expected a text");
 }
 
@@ -319,22 +344,29 @@ TEST_F(BadInput, WrongVersionIsRefused) {
 }
 
 TEST_F(BadInput, ArrayOfTheWrongLengthIsRefused) {
-  expect_refused(with_replaced("/kernels/0/grid", {8, 7}), "/kernels/0/grid", "expected an array of 3, got an array of 2");
+  expect_refused(with_replaced("/kernels/0/grid", {8, 7}), "/kernels/0/grid",
+                 "expected an array of 3, got an array of 2");
   expect_refused(with_replaced("/kernels/0/grid", {8, 7, 1, 1}), "/kernels/0/grid", "expected an array of 3");
   expect_refused(with_replaced("/programs/0/streams", json::array()), "/programs/0/streams", "at least 1");
 }
 
 TEST_F(BadInput, WordThatIsNoChoiceIsRefused) {
-  expect_refused(with("/programs/0/issue", "egaer"), "/programs/0/issue", "expected one of 'eager', 'graph', got \"egaer\"; did you mean 'eager'?");
+  expect_refused(with("/programs/0/issue", "egaer"), "/programs/0/issue",
+                 "expected one of 'eager', 'graph', got \"egaer\"; did you mean 'eager'?");
   expect_refused(with("/clients/0/class", "realtime"), "/clients/0/class", "did you mean 'real_time'?");
-  expect_refused(with_replaced("/clients/0/arrivals/type", "perodic"), "/clients/0/arrivals/type", "did you mean 'periodic'?");
-  expect_refused(with_replaced("/clients/0/arrivals/type", 3), "/clients/0/arrivals/type", "expected one of 'closed_loop'");
-  expect_refused(with_replaced("/programs/0/ops/2/copy", "up"), "/programs/0/ops/2/copy", "expected one of 'host_to_device'");
+  expect_refused(with_replaced("/clients/0/arrivals/type", "perodic"), "/clients/0/arrivals/type",
+                 "did you mean 'periodic'?");
+  expect_refused(with_replaced("/clients/0/arrivals/type", 3), "/clients/0/arrivals/type",
+                 "expected one of 'closed_loop'");
+  expect_refused(with_replaced("/programs/0/ops/2/copy", "up"), "/programs/0/ops/2/copy",
+                 "expected one of 'host_to_device'");
 }
 
 TEST_F(BadInput, OpThatIsNotExactlyOneThingIsRefused) {
-  expect_refused(with_replaced("/programs/0/ops/0", json::object()), "/programs/0/ops/0", "exactly one of the keys 'launch', 'copy', 'sync'; got none");
-  expect_refused(with("/programs/0/ops/0/sync", true), "/programs/0/ops/0", "exactly one of the keys 'launch', 'copy', 'sync'; got 2");
+  expect_refused(with_replaced("/programs/0/ops/0", json::object()), "/programs/0/ops/0",
+                 "exactly one of the keys 'launch', 'copy', 'sync'; got none");
+  expect_refused(with("/programs/0/ops/0/sync", true), "/programs/0/ops/0",
+                 "exactly one of the keys 'launch', 'copy', 'sync'; got 2");
 }
 
 TEST_F(BadInput, MessageIsForPeople) {
@@ -342,9 +374,71 @@ TEST_F(BadInput, MessageIsForPeople) {
     read_trace(write("bad.json", with_replaced("/kernels/0/grid/0", -3)));
     FAIL();
   } catch (const InputError& error) {
-    EXPECT_EQ(std::string(error.what()), (folder_ / "bad.json").string() +
-                                             ": at /kernels/0/grid/0: expected an integer >= 1 and <= 2147483647, got -3\n"
-                                             "  remedy: `sim schema trace` prints what is allowed, key by key");
+    EXPECT_EQ(std::string(error.what()),
+              (folder_ / "bad.json").string() +
+                  ": at /kernels/0/grid/0: expected an integer >= 1 and <= 2147483647, got -3\n"
+                  "  remedy: `sim schema trace` prints what is allowed, key by key");
+  }
+}
+
+// --- Whatever comes
+
+TEST_F(BadInput, SpoiltTraceIsAcceptedOrRefusedInOurWords) {
+  std::mt19937 random(1);
+  const auto below = [&](std::size_t end) {
+    return std::uniform_int_distribution<std::size_t>(0, end - 1)(random);
+  };
+  const json flat = json::parse(kValid).flatten();
+  const std::vector<json> values = {nullptr,
+                                    true,
+                                    -1,
+                                    0,
+                                    7,
+                                    2.5,
+                                    1e300,
+                                    "",
+                                    "gemm",
+                                    "x",
+                                    json::array(),
+                                    {1, 2},
+                                    json::object(),
+                                    {{"launch", "gemm"}},
+                                    {{"type", "once"}},
+                                    {{"name", "x"}}};
+  for (int i = 0; i < 1000; ++i) {
+    json document = json::parse(kValid);
+    auto place =
+        json::json_pointer(std::next(flat.begin(), static_cast<std::ptrdiff_t>(below(flat.size()))).key());
+    for (std::size_t up = below(4); up > 0 && !place.empty(); --up) place.pop_back();
+    const bool removes = below(3) == 0 && !place.empty();
+    if (removes)
+      document = document.patch({{{"op", "remove"}, {"path", place.to_string()}}});
+    else
+      document[place] = values[below(values.size())];
+    try {
+      read_trace(write("spoilt.json", document.dump()));
+    } catch (const InputError& error) {
+      EXPECT_NE(error.remedy(), "") << error.what();
+      EXPECT_THAT(error.problem(),
+                  AllOf(Not(HasSubstr("constraint")), Not(HasSubstr("Failed to")), Not(HasSubstr("Value "))))
+          << document.dump();
+      EXPECT_THAT(error.place(), AnyOf("", ::testing::StartsWith("/")));
+    }
+  }
+}
+
+TEST_F(BadInput, SpoiltBytesAreAcceptedOrRefused) {
+  std::mt19937 random(2);
+  const std::string plain = kValid, zipped = gzip(kValid);
+  for (int i = 0; i < 1000; ++i) {
+    std::string bytes = i % 2 == 0 ? plain : zipped;
+    for (auto spoilt = 1 + random() % 3; spoilt > 0; --spoilt)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    try {
+      read_trace(write("spoilt.json", bytes));
+    } catch (const InputError& error) {
+      EXPECT_NE(error.remedy(), "") << error.what();
+    }
   }
 }
 
@@ -364,27 +458,33 @@ TEST_P(Bounds, InsideIsAcceptedAndOutsideRefused) {
 
 INSTANTIATE_TEST_SUITE_P(
     Trace, Bounds,
-    ::testing::Values(Bound{"/kernels/0/grid/0", 1, 0}, Bound{"/kernels/0/grid/0", 1, -3}, Bound{"/kernels/0/grid/0", 2147483, 2147483648},
-                      Bound{"/kernels/0/grid/1", 65535, 65536}, Bound{"/kernels/0/block/0", 1, 0}, Bound{"/kernels/0/block/0", 1024, 1025},
-                      Bound{"/kernels/0/block/2", 8, 65}, Bound{"/kernels/0/registers_per_thread", 256, 257},
-                      Bound{"/kernels/0/registers_per_thread", 0, -1}, Bound{"/kernels/0/registers_per_thread", 32, 32.0},
-                      Bound{"/kernels/0/static_shared_memory_bytes", 16777216, 16777217},
-                      Bound{"/kernels/0/solo_time_ns", 0.001, 0}, Bound{"/kernels/0/solo_time_ns", 0.001, 0.0009},
-                      Bound{"/kernels/0/solo_time_ns", 8639999999999999, 8640000000000000}, Bound{"/kernels/0/solo_time_ns", 1e15, 1e300},
-                      Bound{"/kernels/0/solo_time_ns", 1, 18446744073709551615u}, Bound{"/kernels/0/solo_time_ns", 1, -1},
-                      Bound{"/programs/0/ops/0/host_gap_ns", 0, -0.001}, Bound{"/programs/0/ops/2/bytes", 1, 0},
-                      Bound{"/programs/0/ops/2/bytes", 9007199254740991, 9007199254740992},
-                      Bound{"/programs/0/ops/2/bytes", 1, 18446744073709551615u}, Bound{"/programs/0/ops/2/bytes", 1, 1.8446744073709552e19},
-                      Bound{"/clients/0/priority", 0, 1}, Bound{"/clients/0/priority", -99, -100},
-                      Bound{"/clients/0/priority", -1, 18446744073709551615u}, Bound{"/clients/0/quota", 1, 1.01},
-                      Bound{"/clients/0/quota", 0.001, 0}, Bound{"/clients/0/reservation", 1, 1.5}, Bound{"/clients/0/deadline_ns", 0.001, 0},
-                      Bound{"/clients/0/memory_bytes", 0, -1}, Bound{"/clients/0/arrivals/period_ns", 0.001, 0},
-                      Bound{"/clients/0/arrivals/offset_ns", 0, -1}, Bound{"/run/duration_ns", 0.001, 0},
-                      Bound{"/run/warm_up_ns", 0, -1}, Bound{"/run/seed", 0, -1},
-                      Bound{"/run/seed", 9223372036854775807, 9223372036854775808u}));
+    ::testing::Values(
+        Bound{"/kernels/0/grid/0", 1, 0}, Bound{"/kernels/0/grid/0", 1, -3},
+        Bound{"/kernels/0/grid/0", 2147483, 2147483648}, Bound{"/kernels/0/grid/1", 65535, 65536},
+        Bound{"/kernels/0/block/0", 1, 0}, Bound{"/kernels/0/block/0", 1024, 1025},
+        Bound{"/kernels/0/block/2", 8, 65}, Bound{"/kernels/0/registers_per_thread", 256, 257},
+        Bound{"/kernels/0/registers_per_thread", 0, -1}, Bound{"/kernels/0/registers_per_thread", 32, 32.0},
+        Bound{"/kernels/0/static_shared_memory_bytes", 16777216, 16777217},
+        Bound{"/kernels/0/solo_time_ns", 0.001, 0}, Bound{"/kernels/0/solo_time_ns", 0.001, 0.0009},
+        Bound{"/kernels/0/solo_time_ns", 8639999999999999, 8640000000000000},
+        Bound{"/kernels/0/solo_time_ns", 1e15, 1e300},
+        Bound{"/kernels/0/solo_time_ns", 1, 18446744073709551615u}, Bound{"/kernels/0/solo_time_ns", 1, -1},
+        Bound{"/programs/0/ops/0/host_gap_ns", 0, -0.001}, Bound{"/programs/0/ops/2/bytes", 1, 0},
+        Bound{"/programs/0/ops/2/bytes", 9007199254740991, 9007199254740992},
+        Bound{"/programs/0/ops/2/bytes", 1, 18446744073709551615u},
+        Bound{"/programs/0/ops/2/bytes", 1, 1.8446744073709552e19}, Bound{"/clients/0/priority", 0, 1},
+        Bound{"/clients/0/priority", -99, -100}, Bound{"/clients/0/priority", -1, 18446744073709551615u},
+        Bound{"/clients/0/quota", 1, 1.01}, Bound{"/clients/0/quota", 0.001, 0},
+        Bound{"/clients/0/reservation", 1, 1.5}, Bound{"/clients/0/deadline_ns", 0.001, 0},
+        Bound{"/clients/0/memory_bytes", 0, -1}, Bound{"/clients/0/arrivals/period_ns", 0.001, 0},
+        Bound{"/clients/0/arrivals/offset_ns", 0, -1}, Bound{"/run/duration_ns", 0.001, 0},
+        Bound{"/run/warm_up_ns", 0, -1}, Bound{"/run/seed", 0, -1},
+        Bound{"/run/seed", 9223372036854775807, 9223372036854775808u}));
 
 TEST_F(BadInput, PoissonRateHasBounds) {
-  const auto rate = [](double value) { return with_replaced("/clients/0/arrivals", {{"type", "poisson"}, {"rate_per_s", value}}); };
+  const auto rate = [](double value) {
+    return with_replaced("/clients/0/arrivals", {{"type", "poisson"}, {"rate_per_s", value}});
+  };
   expect_accepted(rate(1e-6));
   expect_refused(rate(1e-7), "/clients/0/arrivals/rate_per_s", "expected a number >= 1e-06");
   expect_accepted(rate(1e9));
@@ -393,13 +493,15 @@ TEST_F(BadInput, PoissonRateHasBounds) {
 
 TEST_F(BadInput, BlockOfTooManyThreadsIsRefused) {
   expect_accepted(with_replaced("/kernels/0/block", {16, 16, 4}));
-  expect_refused(with_replaced("/kernels/0/block", {16, 16, 5}), "/kernels/0/block", "at most 1024 threads in all, got 1280");
+  expect_refused(with_replaced("/kernels/0/block", {16, 16, 5}), "/kernels/0/block",
+                 "at most 1024 threads in all, got 1280");
 }
 
 TEST_F(BadInput, GridOfTooManyBlocksIsRefused) {
   expect_accepted(with_replaced("/kernels/0/grid", {65537, 65535, 1}));
   expect_refused(with_replaced("/kernels/0/grid", {65538, 65535, 1}), "/kernels/0/grid", "2^32 - 1 blocks");
-  expect_refused(with_replaced("/kernels/0/grid", {2147483647, 65535, 65535}), "/kernels/0/grid", "2^32 - 1 blocks");
+  expect_refused(with_replaced("/kernels/0/grid", {2147483647, 65535, 65535}), "/kernels/0/grid",
+                 "2^32 - 1 blocks");
 }
 
 TEST_F(BadInput, GridThatIsNotWholeClustersIsRefused) {
@@ -410,7 +512,8 @@ TEST_F(BadInput, GridThatIsNotWholeClustersIsRefused) {
 TEST_F(BadInput, BlockTimesOfTheWrongNumberAreRefused) {
   expect_accepted(with("/kernels/0/block_times_ns", {1}));
   expect_accepted(with("/kernels/0/block_times_ns", std::vector<int>(56, 1)));
-  expect_refused(with("/kernels/0/block_times_ns", std::vector<int>(55, 1)), "/kernels/0/block_times_ns", "expected 1 time or 56");
+  expect_refused(with("/kernels/0/block_times_ns", std::vector<int>(55, 1)), "/kernels/0/block_times_ns",
+                 "expected 1 time or 56");
   expect_refused(with("/kernels/0/block_times_ns", json::array()), "/kernels/0/block_times_ns", "at least 1");
 }
 
@@ -423,31 +526,43 @@ TEST_F(BadInput, TpcMaskMustBeAscendingRangesWithinTheLimit) {
     expect_refused(with_replaced(place, text), place, "expected something like \"0-32,40\"");
   expect_refused(with_replaced(place, ""), place, "expected a text, got an empty one");
   expect_refused(with("/clients/0/tpc_mask", "300"), "/clients/0/tpc_mask", "got 300");
-  expect_refused(with("/clients/0/streams/side/tpc_mask", "300"), "/clients/0/streams/side/tpc_mask", "got 300");
+  expect_refused(with("/clients/0/streams/side/tpc_mask", "300"), "/clients/0/streams/side/tpc_mask",
+                 "got 300");
 }
 
 // --- Meaning
 
 TEST_F(BadInput, UnknownNameIsRefusedWithTheOneMeant) {
-  expect_refused(with_replaced("/programs/0/ops/0/launch", "gem"), "/programs/0/ops/0/launch", "unknown kernel 'gem'; did you mean 'gemm'?");
-  expect_refused(with_replaced("/programs/0/ops/1/stream", "sid"), "/programs/0/ops/1/stream", "unknown stream 'sid'; did you mean 'side'?");
-  expect_refused(with_replaced("/programs/0/ops/1/after/0", "frist"), "/programs/0/ops/1/after/0", "unknown op 'frist'; did you mean 'first'?");
-  expect_refused(with_replaced("/clients/0/program", "inferr"), "/clients/0/program", "unknown program 'inferr'; did you mean 'infer'?");
-  expect_refused(with_replaced("/clients/0/streams", {{"s/de", json::object()}}), "/clients/0/streams/s~1de", "unknown stream 's/de'; did you mean 'side'?");
+  expect_refused(with_replaced("/programs/0/ops/0/launch", "gem"), "/programs/0/ops/0/launch",
+                 "unknown kernel 'gem'; did you mean 'gemm'?");
+  expect_refused(with_replaced("/programs/0/ops/1/stream", "sid"), "/programs/0/ops/1/stream",
+                 "unknown stream 'sid'; did you mean 'side'?");
+  expect_refused(with_replaced("/programs/0/ops/1/after/0", "frist"), "/programs/0/ops/1/after/0",
+                 "unknown op 'frist'; did you mean 'first'?");
+  expect_refused(with_replaced("/clients/0/program", "inferr"), "/clients/0/program",
+                 "unknown program 'inferr'; did you mean 'infer'?");
+  expect_refused(with_replaced("/clients/0/streams", {{"s/de", json::object()}}), "/clients/0/streams/s~1de",
+                 "unknown stream 's/de'; did you mean 'side'?");
   expect_refused(with_replaced("/gpu", "h20"), "/gpu", "unknown GPU 'h20'; did you mean 'h200'?");
 }
 
 TEST_F(BadInput, NameWithoutAnyCandidateIsRefused) {
-  expect_refused(std::string(R"({"corun_trace": 1, "programs": [{"name": "p", "ops": [{"launch": "k"}]}]})"), "/programs/0/ops/0/launch", "unknown kernel 'k'");
+  expect_refused(std::string(R"({"corun_trace": 1, "programs": [{"name": "p", "ops": [{"launch": "k"}]}]})"),
+                 "/programs/0/ops/0/launch", "unknown kernel 'k'");
 }
 
 TEST_F(BadInput, NameThatExistsTwiceIsRefused) {
   const json document = json::parse(kValid);
-  expect_refused(with("/kernels/-", document["kernels"][0]), "/kernels/1/name", "a kernel called 'gemm' exists already");
-  expect_refused(with("/programs/-", document["programs"][0]), "/programs/1/name", "a program called 'infer' exists already");
-  expect_refused(with("/clients/-", document["clients"][0]), "/clients/1/name", "a client called 'camera' exists already");
-  expect_refused(with("/programs/0/ops/1/name", "first"), "/programs/0/ops/1/name", "an op called 'first' exists already");
-  expect_refused(with_replaced("/programs/0/streams", {"side", "side"}), "/programs/0/streams/1", "\"side\" stands there twice");
+  expect_refused(with("/kernels/-", document["kernels"][0]), "/kernels/1/name",
+                 "a kernel called 'gemm' exists already");
+  expect_refused(with("/programs/-", document["programs"][0]), "/programs/1/name",
+                 "a program called 'infer' exists already");
+  expect_refused(with("/clients/-", document["clients"][0]), "/clients/1/name",
+                 "a client called 'camera' exists already");
+  expect_refused(with("/programs/0/ops/1/name", "first"), "/programs/0/ops/1/name",
+                 "an op called 'first' exists already");
+  expect_refused(with_replaced("/programs/0/streams", {"side", "side"}), "/programs/0/streams/1",
+                 "\"side\" stands there twice");
 }
 
 TEST_F(BadInput, LaunchOfUnknownDurationIsRefused) {
@@ -462,53 +577,67 @@ TEST_F(BadInput, ProgramWithoutWorkIsRefused) {
 TEST_F(BadInput, OpsThatWaitForEachOtherAreRefusedWithTheCycle) {
   const auto ops = [](const char* text) {
     return R"({"corun_trace": 1, "kernels": [{"name": "k", "grid": [1,1,1], "block": [1,1,1], "solo_time_ns": 1}],
-      "programs": [{"name": "p", "streams": ["main", "side"], "ops": )" + std::string(text) + "}]}";
+      "programs": [{"name": "p", "streams": ["main", "side"], "ops": )" +
+           std::string(text) + "}]}";
   };
-  expect_accepted(ops(R"([{"launch": "k", "name": "a"}, {"launch": "k", "name": "b", "after": ["a"], "stream": "side"}])"));
-  expect_refused(ops(R"([{"launch": "k", "name": "a", "after": ["b"]}, {"launch": "k", "name": "b", "after": ["a"], "stream": "side"}])"),
-                 "/programs/0/ops/0", "a -> b -> a");
+  expect_accepted(ops(
+      R"([{"launch": "k", "name": "a"}, {"launch": "k", "name": "b", "after": ["a"], "stream": "side"}])"));
+  expect_refused(
+      ops(R"([{"launch": "k", "name": "a", "after": ["b"]}, {"launch": "k", "name": "b", "after": ["a"], "stream": "side"}])"),
+      "/programs/0/ops/0", "a -> b -> a");
   expect_refused(ops(R"([{"launch": "k", "name": "a", "after": ["a"]}])"), "/programs/0/ops/0", "a -> a");
-  expect_refused(ops(R"([{"launch": "k", "after": ["b"]}, {"launch": "k", "name": "b"}])"), "/programs/0/ops/0", "ops/0 -> b -> ops/0");
-  expect_refused(ops(R"([{"launch": "k", "after": ["b"]}, {"sync": true}, {"launch": "k", "name": "b", "stream": "side"}])"),
-                 "/programs/0/ops/0", "ops/0 -> b -> ops/1 -> ops/0");
+  expect_refused(ops(R"([{"launch": "k", "after": ["b"]}, {"launch": "k", "name": "b"}])"),
+                 "/programs/0/ops/0", "ops/0 -> b -> ops/0");
+  expect_refused(
+      ops(R"([{"launch": "k", "after": ["b"]}, {"sync": true}, {"launch": "k", "name": "b", "stream": "side"}])"),
+      "/programs/0/ops/0", "ops/0 -> b -> ops/1 -> ops/0");
 }
 
 TEST_F(BadInput, IncludeThatDoesNotExistIsRefusedInTheFileThatIncludes) {
   expect_refused(with("/include", {"none.json"}), "/include/0", "no file");
   const path inner = write("inner.json", R"({"corun_trace": 1, "include": ["x.json"]})");
-  expect_error([&] { read_trace(write("outer.json", R"({"corun_trace": 1, "include": ["inner.json"]})")); }, inner.string(), "/include/0", "no file");
+  expect_error([&] { read_trace(write("outer.json", R"({"corun_trace": 1, "include": ["inner.json"]})")); },
+               inner.string(), "/include/0", "no file");
 }
 
 TEST_F(BadInput, ErrorInAnIncludedFileNamesThatFile) {
   const path inner = write("inner.json", R"({"corun_trace": 1, "kernel": []})");
-  expect_error([&] { read_trace(write("outer.json", R"({"corun_trace": 1, "include": ["inner.json"]})")); }, inner.string(), "/kernel", "did you mean 'kernels'?");
-  expect_error([&] { read_trace(write("outer.json", R"({"corun_trace": 1, "include": ["."]})")); }, (folder_ / ".").string(), "", "is a directory");
+  expect_error([&] { read_trace(write("outer.json", R"({"corun_trace": 1, "include": ["inner.json"]})")); },
+               inner.string(), "/kernel", "did you mean 'kernels'?");
+  expect_error([&] { read_trace(write("outer.json", R"({"corun_trace": 1, "include": ["."]})")); },
+               (folder_ / ".").string(), "", "is a directory");
 }
 
 TEST_F(BadInput, FilesThatIncludeEachOtherAreRefusedWithTheCycle) {
   write("b.json", R"({"corun_trace": 1, "include": ["a.json"]})");
   const path a = write("a.json", R"({"corun_trace": 1, "include": ["b.json"]})"), b = folder_ / "b.json";
-  expect_error([&] { read_trace(a); }, b.string(), "/include/0", a.string() + " -> " + b.string() + " -> " + a.string());
+  expect_error([&] { read_trace(a); }, b.string(), "/include/0",
+               a.string() + " -> " + b.string() + " -> " + a.string());
   const path self = write("self.json", R"({"corun_trace": 1, "include": ["self.json"]})");
   expect_refused(self, "/include/0", "the files include each other");
 }
 
 TEST_F(BadInput, ProgramNameOfAnIncludedFileIsTaken) {
   write("inner.json", kValid);
-  expect_error([&] { read_trace(write("outer.json", with("/include", {"inner.json"}))); }, (folder_ / "inner.json").string(),
-               "/programs/0/name", "a program called 'infer' exists already (included files count)");
+  expect_error([&] { read_trace(write("outer.json", with("/include", {"inner.json"}))); },
+               (folder_ / "inner.json").string(), "/programs/0/name",
+               "a program called 'infer' exists already (included files count)");
 }
 
 TEST_F(BadInput, KernelNameThatTwoIncludedFilesHaveIsAmbiguous) {
-  const char* kernels = R"({"corun_trace": 1, "kernels": [{"name": "k", "grid": [1,1,1], "block": [1,1,1], "solo_time_ns": 1}]})";
+  const char* kernels =
+      R"({"corun_trace": 1, "kernels": [{"name": "k", "grid": [1,1,1], "block": [1,1,1], "solo_time_ns": 1}]})";
   write("a.json", kernels);
   write("b.json", kernels);
-  expect_refused(std::string(R"({"corun_trace": 1, "include": ["a.json", "b.json"], "programs": [{"name": "p", "ops": [{"launch": "k"}]}]})"),
-                 "/programs/0/ops/0/launch", "ambiguous");
+  expect_refused(
+      std::string(
+          R"({"corun_trace": 1, "include": ["a.json", "b.json"], "programs": [{"name": "p", "ops": [{"launch": "k"}]}]})"),
+      "/programs/0/ops/0/launch", "ambiguous");
 }
 
 TEST_F(BadInput, TimesOfArrivalMustAscend) {
-  expect_refused(with_replaced("/clients/0/arrivals", {{"type", "explicit"}, {"times_ns", {1, 3, 2}}}), "/clients/0/arrivals/times_ns/2", "expected ascending times, got 2 after 3");
+  expect_refused(with_replaced("/clients/0/arrivals", {{"type", "explicit"}, {"times_ns", {1, 3, 2}}}),
+                 "/clients/0/arrivals/times_ns/2", "expected ascending times, got 2 after 3");
 }
 
 TEST_F(BadInput, ReservationBeyondTheQuotaIsRefused) {
@@ -569,15 +698,21 @@ TEST_F(BadGpu, InconsistentValuesAreRefused) {
     document[group][key] = {{"value", value}, {"source", "made up for this test"}};
     return document;
   };
-  expect_gpu_refused(with_value("chip", "placement_order", {0, 1, 2, 3}), "/chip/placement_order/value", "expected all 5 SMs, got 4");
-  expect_gpu_refused(with_value("chip", "placement_order", {0, 1, 2, 3, 3}), "/chip/placement_order/value", "SM 3 stands there twice");
-  expect_gpu_refused(with_value("chip", "placement_order", {0, 1, 2, 3, 5}), "/chip/placement_order/value", "SM 5 does not exist");
+  expect_gpu_refused(with_value("chip", "placement_order", {0, 1, 2, 3}), "/chip/placement_order/value",
+                     "expected all 5 SMs, got 4");
+  expect_gpu_refused(with_value("chip", "placement_order", {0, 1, 2, 3, 3}), "/chip/placement_order/value",
+                     "SM 3 stands there twice");
+  expect_gpu_refused(with_value("chip", "placement_order", {0, 1, 2, 3, 5}), "/chip/placement_order/value",
+                     "SM 5 does not exist");
   expect_gpu_refused(with_value("chip", "sms_per_tpc", 2), "/chip/sms_per_tpc/value", "whole TPCs");
-  expect_gpu_refused(with_value("chip", "gpc_of_tpc", {0, 0}), "/chip/gpc_of_tpc/value", "expected one GPC for each of 5 TPCs, got 2");
+  expect_gpu_refused(with_value("chip", "gpc_of_tpc", {0, 0}), "/chip/gpc_of_tpc/value",
+                     "expected one GPC for each of 5 TPCs, got 2");
   expect_gpu_refused(with_value("chip", "sms", 0), "/chip/sms/value", "expected an integer >= 1");
-  expect_gpu_refused(with_value("sm", "registers_per_block", 70000), "/sm/registers_per_block/value", "at most 65536");
+  expect_gpu_refused(with_value("sm", "registers_per_block", 70000), "/sm/registers_per_block/value",
+                     "at most 65536");
   expect_gpu_refused(with_value("sm", "max_threads", 2080), "/sm/max_threads/value", "at most 2048");
-  expect_gpu_refused(with_value("latencies", "dispatch_interval_ns", 0), "/latencies/dispatch_interval_ns/value", "expected a number >= 0.001");
+  expect_gpu_refused(with_value("latencies", "dispatch_interval_ns", 0),
+                     "/latencies/dispatch_interval_ns/value", "expected a number >= 0.001");
 }
 
 TEST_F(BadGpu, BrokenFileIsRefused) {
@@ -590,10 +725,23 @@ TEST_F(BadInput, UnknownSchemaIsRefused) {
   expect_error([] { schema("traces"); }, "", "", "no schema 'traces'; did you mean 'trace'?");
 }
 
+TEST_F(BadInput, OnlyCloseNamesAreOffered) {
+  const std::vector<std::string> names = {"grid", "block", "k"};
+  EXPECT_EQ(did_you_mean("gird", names), "; did you mean 'grid'?");
+  EXPECT_EQ(did_you_mean("Block", names), "; did you mean 'block'?");
+  EXPECT_EQ(did_you_mean("blcko", names), "; did you mean 'block'?");
+  EXPECT_EQ(did_you_mean("grand", names), "; did you mean 'grid'?");
+  EXPECT_EQ(did_you_mean("brand", names), "");
+  EXPECT_EQ(did_you_mean("x", names), "");
+  EXPECT_EQ(did_you_mean("", names), "");
+  EXPECT_EQ(did_you_mean(std::string(10'000'000, 'g'), names), "");
+}
+
 TEST_F(BadInput, MessagesNeverCarryControlCharacters) {
   EXPECT_EQ(printable("a\x1B[31m\xFF\xC3\xA4"), "a\\x1b[31m\\xff\xC3\xA4");
   EXPECT_EQ(printable(std::string(100, 'x')), std::string(60, 'x') + "...");
-  expect_refused(std::string("{\"corun_trace\": 1, \"\\u001b[31m\": 1}"), "/\\x1b[31m", "unknown key '\\x1b[31m'");
+  expect_refused(std::string("{\"corun_trace\": 1, \"\\u001b[31m\": 1}"), "/\\x1b[31m",
+                 "unknown key '\\x1b[31m'");
 }
 
 }  // namespace

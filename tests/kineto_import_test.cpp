@@ -202,12 +202,13 @@ TEST(KinetoImport, HostGapsComeFromLaunchCalls) {
 
 TEST(KinetoImport, WithoutLaunchCallsStartsAreReproduced) {
   const Gpu gpu = read_gpu("h200");
-  // 10 us apart; the third starts 1 us (the stream gap) after the second's end, for which the host must have
-  // run ahead.
+  // 10 us apart; the third starts 1 us (about the stream gap) after the second's end, for which the host must
+  // have run ahead.
   const Trace trace = import_text(
       "[" + record("a", 1000, 4) + "," + record("b", 1010, 0.5) + "," + record("c", 1011.5, 4) + "]", "h200");
-  EXPECT_THAT(replayed_starts(trace, gpu), ElementsAre(gpu.launch_latency, gpu.launch_latency + from_ns(8300),
-                                                       gpu.launch_latency + from_ns(11500)));
+  EXPECT_THAT(replayed_starts(trace, gpu),
+              ElementsAre(gpu.launch_latency, gpu.launch_latency + from_ns(11500) - gpu.launch_call,
+                          gpu.launch_latency + from_ns(11500)));
 
   for (const Network& network : kNetworks) {
     const Trace whole = import_kineto(source_of(network), "h200");
@@ -407,7 +408,9 @@ TEST(KinetoImport, BrokenRecordsAreRefused) {
   };
   EXPECT_THAT(problem("[1, 1, 1]", "[1, 1]").problem(), HasSubstr("`grid`"));
   EXPECT_THAT(problem("[1, 1, 1]", "[0, 1, 1]").problem(), HasSubstr("`grid`"));
+  EXPECT_THAT(problem("[1, 1, 1]", "[65536, 65535, 2]").problem(), HasSubstr("`grid`"));
   EXPECT_THAT(problem("[32, 1, 1]", "[32, 1, -1]").problem(), HasSubstr("`block`"));
+  EXPECT_THAT(problem("[32, 1, 1]", "[32, 33, 1]").problem(), HasSubstr("1056 in all"));
   EXPECT_THAT(problem("\"dur\": 5", "\"dur\": -5").problem(), HasSubstr("negative"));
   EXPECT_THAT(problem("\"dur\": 5", "\"dur\": \"5\"").problem(), HasSubstr("`dur`"));
   EXPECT_THAT(problem("\"ts\": 100", "\"ts\": 1e300").problem(), HasSubstr("`ts`"));

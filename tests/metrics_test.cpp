@@ -94,8 +94,7 @@ TEST(Window, EndsWhenTheLastClientFinishedOnce) {
 
 TEST(Window, IsTheWholeRunWhenEveryClientSendsOneRequest) {
   const Trace trace = trace_of({client("a", Once{}), client("b", ExplicitTimes{{ms(1)}})});
-  const Requests records{request(0, ms(0), ms(0), ms(3), ms(2)),
-                                           request(1, ms(1), ms(1), ms(7), ms(2))};
+  const Requests records{request(0, ms(0), ms(0), ms(3), ms(2)), request(1, ms(1), ms(1), ms(7), ms(2))};
   const Window w = window_of(trace, records);
   EXPECT_EQ(w.end, ms(7));
   EXPECT_TRUE(w.fixed_work);
@@ -166,10 +165,9 @@ TEST(Metrics, JainAndFairnessFollowTheirFormulas) {
 
 TEST(Metrics, FixedWorkTakesLatencyRatios) {
   const Trace trace = trace_of({client("a", Once{}), client("b", Once{})});
-  const Requests together{request(0, ms(0), ms(0), ms(5), ms(5)),
-                                            request(1, ms(0), ms(5), ms(10), ms(5))};
+  const Requests together{request(0, ms(0), ms(0), ms(5), ms(5)), request(1, ms(0), ms(5), ms(10), ms(5))};
   const std::vector<Requests> alone{{request(0, ms(0), ms(0), ms(5), ms(5))},
-                                                      {request(1, ms(0), ms(0), ms(5), ms(5))}};
+                                    {request(1, ms(0), ms(0), ms(5), ms(5))}};
   const RunResult r = measure(trace, window_of(trace, together), together, alone);
   EXPECT_DOUBLE_EQ(r.stp, 1.5);
   EXPECT_DOUBLE_EQ(r.antt, 1.5);
@@ -180,7 +178,7 @@ TEST(Metrics, StpCountsOnlyTheWindow) {
   // In the warm-up the client got nothing done; in the window it ran as if alone.
   const Trace trace = trace_of({client("a")}, ms(20), ms(10));
   const Requests together{request(0, ms(0), ms(10), ms(15), ms(5)),
-                                            request(0, ms(15), ms(15), ms(20), ms(5))};
+                          request(0, ms(15), ms(15), ms(20), ms(5))};
   const std::vector<Requests> alone{back_to_back(0, 4, ms(5), ms(5))};
   const RunResult r = measure(trace, window_of(trace, together), together, alone);
   EXPECT_DOUBLE_EQ(r.stp, 1);
@@ -195,14 +193,14 @@ TEST(Metrics, ARequestAcrossTheBorderCountsByItsShare) {
     const std::vector together{request(0, started, started, finished, ms(8))};
     return measure(trace, {ms(10), ms(20), false}, together, alone).clients[0].progress;
   };
-  EXPECT_DOUBLE_EQ(progress(ms(8), ms(12)), 0.4);    // the half inside
-  EXPECT_DOUBLE_EQ(progress(ms(18), ms(26)), 0.2);   // a quarter inside
-  EXPECT_DOUBLE_EQ(progress(ms(5), ms(25)), 0.4);    // the window is half of it
-  EXPECT_DOUBLE_EQ(progress(ms(10), ms(20)), 0.8);   // exactly the window
-  EXPECT_DOUBLE_EQ(progress(ms(2), ms(10)), 0);      // ends where the window begins
-  EXPECT_DOUBLE_EQ(progress(ms(20), ms(30)), 0);     // starts where it ends
-  EXPECT_DOUBLE_EQ(progress(ms(16), kNever), 0.8);   // unfinished: all that it did, up to the end
-  EXPECT_DOUBLE_EQ(progress(ms(0), kNever), 0.4);    // unfinished and from before
+  EXPECT_DOUBLE_EQ(progress(ms(8), ms(12)), 0.4);   // the half inside
+  EXPECT_DOUBLE_EQ(progress(ms(18), ms(26)), 0.2);  // a quarter inside
+  EXPECT_DOUBLE_EQ(progress(ms(5), ms(25)), 0.4);   // the window is half of it
+  EXPECT_DOUBLE_EQ(progress(ms(10), ms(20)), 0.8);  // exactly the window
+  EXPECT_DOUBLE_EQ(progress(ms(2), ms(10)), 0);     // ends where the window begins
+  EXPECT_DOUBLE_EQ(progress(ms(20), ms(30)), 0);    // starts where it ends
+  EXPECT_DOUBLE_EQ(progress(ms(16), kNever), 0.8);  // unfinished: all that it did, up to the end
+  EXPECT_DOUBLE_EQ(progress(ms(0), kNever), 0.4);   // unfinished and from before
 }
 
 TEST(Metrics, ARequestThatNeverStartedDidNoWork) {
@@ -392,8 +390,8 @@ TEST(Summary, HasItsKeysAndNullForWhatIsUndefined) {
   std::vector<std::string> keys;
   for (const auto& [key, value] : document.items()) keys.push_back(key);
   EXPECT_THAT(keys, ElementsAre("version", "trace", "gpu", "policy", "seed", "window", "alone", "duration_ns",
-                                "makespan_ns", "stp", "antt", "fairness", "jain", "sm_busy", "occupancy", "blocks",
-                                "clients", "notes"));
+                                "makespan_ns", "stp", "antt", "fairness", "jain", "sm_busy", "occupancy",
+                                "blocks", "clients", "notes"));
   EXPECT_EQ(document["version"], 1);
   EXPECT_TRUE(document["antt"].is_null());
   EXPECT_TRUE(document["jain"].is_null());

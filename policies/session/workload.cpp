@@ -19,7 +19,7 @@ Workload::Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline)
 
 Issue Workload::issue(ClientId id) const {
   const Client& client = trace_.clients[id.value];
-  return client.issue.value_or(trace_.programs[client.program.value].issue);
+  return issue_of(client, trace_.programs[client.program.value]);
 }
 
 Time Workload::next_event(ClientId id) const {

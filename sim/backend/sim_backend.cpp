@@ -53,8 +53,8 @@ void SimBackend::check_trace(const Trace& trace) const {
   const Gpu& gpu = topology_.gpu;
   const auto check_priority = [&](const Client& client, std::int32_t priority) {
     if (priority > 0 || priority <= -static_cast<std::int32_t>(gpu.priority_levels))
-      throw InputError(trace.name, "client " + client.name,
-                       fmt::format("priority {} does not exist on {}", priority, gpu.name),
+      throw InputError(client.origin.file, client.origin.place + "/priority",
+                       fmt::format("priority {} of client {} does not exist on {}", priority, client.name, gpu.name),
                        fmt::format("use 0 (lowest) to {} (highest)", 1 - static_cast<std::int32_t>(gpu.priority_levels)));
   };
   for (const Client& client : trace.clients) {
@@ -65,8 +65,8 @@ void SimBackend::check_trace(const Trace& trace) const {
       if (const auto* launch = std::get_if<corun::Launch>(&op.what)) {
         const Kernel& kernel = trace.kernels[launch->kernel.value];
         if (const std::string problem = misfit(kernel, gpu.sm); !problem.empty())
-          throw InputError(trace.name, "kernel " + kernel.name,
-                           fmt::format("fits no SM of {}: it {}", gpu.name, problem),
+          throw InputError(kernel.origin.file, kernel.origin.place,
+                           fmt::format("kernel {} fits no SM of {}: it {}", kernel.name, gpu.name, problem),
                            "choose another GPU with --gpu, or correct the kernel's launch shape");
       }
   }
@@ -119,25 +119,30 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l, 
   r.priority = decision.priority, r.ctas = decision.ctas, r.ready = l.ready_at, r.submitted = now_;
   r.blocks = l.kernel->blocks();
 
-  context.host->accept({l.id, at.stream, now_ + gpu.launch_latency, {follows.begin(), follows.end()}, std::move(kernel)});
-  if (l.id.slot >= fates_.size()) fates_.resize(l.id.slot + 1);
-  fates_[l.id.slot] = {l.id, at.context, at.stream, l.kernel->blocks(), kNever};
-  queue_.schedule(now_ + gpu.launch_latency, 1, {Event::Kind::channel, at.context, context.host->channel_of(at.stream)});
+  submit(l, follows, std::move(kernel));
   return Applied{};
 }
 
 Outcome SimBackend::copy(const LaunchView& l, std::span<const LaunchId> follows) {
-  const StreamPlace at = place(l);
-  Host& host = *contexts_[at.context].host;
   Submission::CopyJob job{{}, std::get<Copy>(l.operation->what)};
   CopyRecord& r = job.record;
   r.launch = l.id, r.client = l.client, r.stream = l.stream, r.op = l.op, r.request = l.request, r.bytes = job.copy.bytes;
-  const Time reaches = now_ + topology_.gpu.launch_latency;
-  host.accept({l.id, at.stream, reaches, {follows.begin(), follows.end()}, std::move(job)});
-  if (l.id.slot >= fates_.size()) fates_.resize(l.id.slot + 1);
-  fates_[l.id.slot] = {l.id, at.context, at.stream, 0, kNever};
-  queue_.schedule(reaches, 1, {Event::Kind::channel, at.context, host.channel_of(at.stream)});
+  submit(l, follows, std::move(job));
   return Applied{};
+}
+
+template <class What>
+void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, What what) {
+  const Gpu& gpu = topology_.gpu;
+  const StreamPlace at = place(l);
+  const Client& client = trace_.clients[l.client.value];
+  const bool graph = issue_of(client, trace_.programs[client.program.value]) == Issue::graph;
+  const Time reaches = now_ + (graph ? gpu.graph_launch_latency : gpu.launch_latency);
+  const std::uint32_t channel = contexts_[at.context].host->accept(
+      {l.id, at.stream, reaches, graph ? gpu.graph_gap : gpu.stream_gap, {follows.begin(), follows.end()}, std::move(what)});
+  if (l.id.slot >= fates_.size()) fates_.resize(l.id.slot + 1);
+  fates_[l.id.slot] = {l.id, at.context, at.stream, l.kernel != nullptr ? l.kernel->blocks() : 0, kNever};
+  queue_.schedule(reaches, 1, {Event::Kind::channel, at.context, channel});
 }
 
 SimBackend::Shape SimBackend::shape_of(const LaunchView& l) {

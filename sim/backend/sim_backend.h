@@ -91,6 +91,8 @@ class SimBackend final : public Backend {
   StreamPlace place(const LaunchView& l) const { return places_[l.client.value][l.stream.value]; }
   Shape shape_of(const LaunchView& launch);
   Outcome launch(const decide::Launch& decision, const LaunchView& launch, std::span<const LaunchId> follows);
+  template <class What>
+  void submit(const LaunchView& launch, std::span<const LaunchId> follows, What what);
   std::uint32_t errand(Errand e);
   void check_trace(const Trace& trace) const;
 

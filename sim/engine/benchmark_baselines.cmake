@@ -7,8 +7,8 @@ include_guard(GLOBAL)
 # Not find_package(ns3): its targets name the Python and GTK packages of all of ns-3, and fail without them.
 find_path(CORUN_NS3_INCLUDE_DIR ns3/calendar-scheduler.h)
 find_library(CORUN_NS3_CORE_LIBRARY
-             NAMES ns3-core ns3.46-core ns3.45-core ns3.44-core ns3.43-core ns3.42-core ns3.41-core ns3.40-core
-                   ns3.39-core ns3.38-core ns3.37-core ns3.36-core ns3.35-core)
+             NAMES ns3-core ns3.46-core ns3.45-core ns3.44-core ns3.43-core ns3.42-core ns3.41-core
+                   ns3.40-core ns3.39-core ns3.38-core ns3.37-core ns3.36-core ns3.35-core)
 find_path(CORUN_SIMGRID_INCLUDE_DIR simgrid/kernel/Timer.hpp)
 find_library(CORUN_SIMGRID_LIBRARY simgrid)
 mark_as_advanced(CORUN_NS3_INCLUDE_DIR CORUN_NS3_CORE_LIBRARY CORUN_SIMGRID_INCLUDE_DIR CORUN_SIMGRID_LIBRARY)

@@ -2,7 +2,7 @@
 //
 // What it is: a priority queue for monotone use, where nothing is scheduled before the last popped event. At
 // one instant lower phases come first, and within a phase the order of insertion holds, so a run is the same
-// on every machine. Nothing is allocated once the queue has reached its largest size.
+// on every machine. In a steady state nothing is allocated: freed chunks are used again.
 //
 // How it works: a small 8-ary heap, the front, holds all events up to `limit_`; later ones lie unsorted in a
 // wheel of 64 slots per level (a radix heap with digits of 6 bits: an event's level is the highest digit in
@@ -60,8 +60,9 @@ class EventQueue {
     }
     front_.push(key, payload);
     ++sequence_;
-    if (front_.size() > kLongFront && limit_ > std::max(now_, base_)) [[unlikely]]
+    if (front_.size() > kLongFront && limit_ > std::max(now_, base_)) [[unlikely]] {
       shorten_front();
+    }
   }
 
   bool empty() const { return size() == 0; }

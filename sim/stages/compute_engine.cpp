@@ -11,6 +11,7 @@ namespace {
 constexpr std::uint32_t kNoBlock = ~std::uint32_t{0};  // a worker that finds no block to take and leaves
 constexpr std::uint32_t kNoWork = ~std::uint32_t{0};
 constexpr std::uint64_t kJournal = 64;
+constexpr TaskId kNoTask{~std::uint32_t{0}};
 
 [[noreturn]] void broken(const std::string& what) { throw std::logic_error("audit: " + what); }
 
@@ -92,6 +93,7 @@ TaskId ComputeEngine::add_task(WorkId work, std::uint32_t level, const SmMask& a
   ++w.instances;
   if (w.persistent()) w.workers += static_cast<std::uint32_t>(ctas);
   placements_[id.value].reset(allowed, gpu_.sms);
+  if (sole_ == id) sole_ = kNoTask;  // another task had this number
   tmu_.accept(id, level);
   refill();
   return id;
@@ -259,6 +261,11 @@ void ComputeEngine::bring_up_to_date(TaskId id) {
 
 /// An SM has gained or lost one block of task `by`: that task knows what this means for its own room.
 void ComputeEngine::changed(std::uint32_t rank, TaskId by, int difference) {
+  if (sole_ != by) {
+    sole_ = by;
+    sole_since_ = now_;
+  }
+  last_change_ = now_;
   Placement& placement = placements_[by.value];
   const bool current = placement.seen == journal_end_;
   journal_[journal_end_++ % kJournal] = static_cast<std::uint16_t>(rank);
@@ -310,14 +317,13 @@ void ComputeEngine::occupy(TaskId id, std::uint32_t rank, std::uint16_t place) {
       tell(EngineNotice::Kind::last_block_started, work.record.launch);
     }
   }
-  task.uniform = duration == task.duration ? task.uniform + 1 : 1;
-  task.duration = duration;
-
   const Time end = now_ + duration;
   const Resident resident{end.count(), block, static_cast<std::uint16_t>(rank), place};
   Row& row = rows_[id.value];
   if (row.empty() || row.back().end <= resident.end) {
     row.push(resident);
+    task.uniform = duration == task.duration ? task.uniform + 1 : 1;
+    task.duration = duration;
     if (row.size() == 1 && !row_queued_[id.value] && hot_ != id) {
       queue_.schedule(end, 0, {Event::Kind::row_head, id, 0});
       row_queued_[id.value] = true;
@@ -361,14 +367,14 @@ void ComputeEngine::end_block(TaskId id, Resident resident) {
   if (options_.audit) audit_sm(resident.rank);
   gauge(Gauge::resident_blocks, resident_blocks_);
   gauge(Gauge::resident_warps, resident_warps_);
-  --task.resident;
-  if (task.pending == 0 && task.resident == 0) retire(id);
+  if (--task.resident == 0) {
+    refill_ = wdu_.release(id) || refill_;
+    if (task.pending == 0) retire(id);
+  }
   if (!wdu_.table().empty()) wake_dispatcher();
 }
 
 void ComputeEngine::retire(TaskId id) {
-  wdu_.release(id);
-  refill_ = true;
   const WorkId work = tasks_[id.value].work;
   if (hot_ == id) hot_.reset();
   rows_[id.value].clear();
@@ -415,8 +421,8 @@ void ComputeEngine::close() {
 
 // ---- shortcuts -----------------------------------------------------------------------------------------------------
 
-/// While each block of the hot row that ends is replaced at once, on the same SM, by the next one of the same length,
-/// one wave is like the one before: skip as many as fit before anything else is due.
+/// While each block of the hot row that ends is replaced at once, on the same SM, by the next one of the same length, and
+/// no other task comes or goes, one wave is like the one before: skip as many as fit before anything else is due.
 void ComputeEngine::skip_waves(Time limit) {
   Task& task = tasks_[hot_->value];
   Row& row = rows_[hot_->value];
@@ -432,6 +438,9 @@ void ComputeEngine::skip_waves(Time limit) {
     if (wdu_.table().empty() || wdu_.table().front() != *hot_) return;
     if (dispatcher_free_.count() > row.front().end) return;
   }
+  // The blocks now resident must have met the neighbours that their successors will meet.
+  const Time oldest = Time{row.front().end} - task.duration;
+  if (sole_ == *hot_ ? sole_since_ > oldest : last_change_ >= oldest) return;
   const std::int64_t due = std::min(queue_.empty() ? kNever : queue_.next_time(), limit < kNever ? limit + Time{1} : limit).count();
   const std::int64_t last = row.back().end, d = task.duration.count();
   if (due <= last || d == 0) return;
@@ -506,6 +515,7 @@ void ComputeEngine::advance_solo(Time) {
   work.next = work.done = work.blocks();
   work.workers = 0;
   tasks_[id.value].pending = 0;
+  wdu_.release(id);
   retire(id);  // finish() clears alone_
   solo_ = nullptr;
   refill();

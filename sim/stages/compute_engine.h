@@ -179,6 +179,8 @@ class ComputeEngine {
   std::vector<std::uint32_t> rank_of_sm_;
   std::uint64_t dram_ = 0;
   std::uint32_t busy_sms_ = 0, resident_warps_ = 0, resident_blocks_ = 0;
+  TaskId sole_;                        // whose block came or went last
+  Time sole_since_{}, last_change_{};  // since when only its blocks did; when one did at all
   std::vector<std::uint16_t> journal_; // ring of ranks whose residents changed
   std::uint64_t journal_end_ = 0;
 

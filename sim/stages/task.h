@@ -41,8 +41,8 @@ struct Task {
   SmResources demand;          // of one block
   std::uint64_t pending = 0;   // CTAs not dispatched
   std::uint32_t resident = 0;  // CTAs on SMs
-  Time duration{};             // of the block started last
-  std::uint32_t uniform = 0;   // how many in a row, up to now, took that long
+  Time duration{};             // of the block that joined the row of residents last
+  std::uint32_t uniform = 0;   // how many of the row's, back from that one, last as long
 };
 
 }  // namespace corun::sim

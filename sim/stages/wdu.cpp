@@ -9,24 +9,45 @@ bool Wdu::before(TaskId a, TaskId b) const {
   return x.level != y.level ? x.level < y.level : x.arrival < y.arrival;
 }
 
+/// The newest task of the lowest priority, if that is lower than `level`.
+std::optional<TaskId> Wdu::victim(std::uint32_t level) const {
+  const auto last = std::max_element(held_.begin(), held_.end(), [this](TaskId a, TaskId b) { return before(a, b); });
+  return tasks_[last->value].level > level ? std::optional(*last) : std::nullopt;
+}
+
 void Wdu::refill(Tmu& tmu, std::vector<TaskId>& entered, std::vector<TaskId>& evicted) {
   while (const auto level = tmu.highest()) {
-    if (used_ == slots_) {
-      // The table is sorted: its last task has the lowest priority and came last.
-      if (table_.empty() || tasks_[table_.back().value].level <= *level) return;
-      const TaskId victim = table_.back();
-      table_.pop_back();
-      tmu.take_back(victim, tasks_[victim.value].level);
-      evicted.push_back(victim);
-      --used_;
+    if (draining_) return;
+    if (used() == slots_) {
+      const auto out = victim(*level);
+      if (!out) return;
+      const Task& task = tasks_[out->value];
+      if (task.pending != 0) {
+        std::erase(table_, *out);
+        tmu.take_back(*out, task.level);
+        evicted.push_back(*out);
+      }
+      if (task.resident != 0) {
+        draining_ = out;
+        return;
+      }
+      std::erase(held_, *out);
     }
     const TaskId task = tmu.give(*level);
-    ++used_;
+    held_.push_back(task);
     table_.insert(std::upper_bound(table_.begin(), table_.end(), task,
                                    [this](TaskId a, TaskId b) { return before(a, b); }),
                   task);
     entered.push_back(task);
   }
+}
+
+bool Wdu::release(TaskId task) {
+  if (tasks_[task.value].pending != 0 && draining_ != task) return false;
+  if (draining_ == task) draining_.reset();
+  std::erase(table_, task);
+  std::erase(held_, task);
+  return true;
 }
 
 }  // namespace corun::sim

@@ -1,12 +1,14 @@
 // Work Distribution Unit: a limited number of task slots and a table of the tasks that still have blocks to dispatch,
 // sorted by priority, then arrival.  The head dispatches; a task further back gets only SMs that no task before it may
-// use (TPC masks); a waiting task of higher priority evicts the last one of the lowest priority from a full table.
-// After Bakita and Anderson, RTAS 2023, section V.
+// use (TPC masks).  After Bakita and Anderson, RTAS 2023, section V.
 //
-// Leaves out: eviction of tasks whose blocks are all dispatched (they keep their slot until the last block ends).
+// When all slots are taken and a task of higher priority waits, the newest task of the lowest priority is forced out: it
+// stops dispatching, its slot is free once its running blocks have ended, and it goes back to the head of its TMU list.
+// Until then the table takes in nothing else.  As measured in experiments/h200/launch_path, question 9.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "sim/stages/tmu.h"
@@ -17,28 +19,27 @@ class Wdu {
  public:
   Wdu(std::uint32_t task_slots, std::vector<Task>& tasks) : slots_(task_slots), tasks_(tasks) {}
 
-  /// Fills free slots from the TMU and lets higher priorities evict.  `entered` gets the tasks that took a slot,
-  /// `evicted` those that lost one.
+  /// Fills free slots from the TMU and forces tasks out for higher priorities.  `entered` gets the tasks that took a
+  /// slot, `evicted` those that stopped dispatching.
   void refill(Tmu& tmu, std::vector<TaskId>& entered, std::vector<TaskId>& evicted);
 
   /// Tasks with blocks to dispatch, first to be served first.
   const std::vector<TaskId>& table() const { return table_; }
   /// All its blocks are dispatched: it leaves the table, not its slot.
   void dispatched(TaskId task) { std::erase(table_, task); }
-  /// Its last block has ended.
-  void release(TaskId task) {
-    std::erase(table_, task);
-    --used_;
-  }
-  std::uint32_t used() const { return used_; }
+  /// Its last running block has ended, and it has none to dispatch or was forced out: its slot is free.  True if so.
+  bool release(TaskId task);
+  std::uint32_t used() const { return static_cast<std::uint32_t>(held_.size()); }
 
  private:
   bool before(TaskId a, TaskId b) const;
+  std::optional<TaskId> victim(std::uint32_t level) const;
 
   std::uint32_t slots_;
-  std::uint32_t used_ = 0;
   std::vector<Task>& tasks_;
+  std::vector<TaskId> held_;        // tasks in slots
   std::vector<TaskId> table_;
+  std::optional<TaskId> draining_;  // forced out, its blocks still run
 };
 
 }  // namespace corun::sim

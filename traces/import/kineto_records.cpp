@@ -28,6 +28,8 @@ namespace {
 
 constexpr std::size_t kMaxDepth = 64;
 constexpr std::size_t kPeekBytes = 64 * 1024;
+constexpr std::int64_t kMaxGridX = std::numeric_limits<std::int32_t>::max();
+constexpr std::uint64_t kMaxBlocks = std::numeric_limits<std::uint32_t>::max();
 
 /// The bytes of a file, knowing where in it they are.
 class ByteSource {
@@ -285,8 +287,10 @@ class RecordSax {
     if (what.find("UTF-8") != std::string_view::npos)
       throw InputError(file_, source_.place(), fmt::format("a string is not UTF-8 ({})", detail),
                        "drop the bad bytes: iconv -c -f utf-8 -t utf-8 old.json > new.json");
-    throw InputError(file_, source_.place(), fmt::format("not JSON from here on ({})", detail),
-                     "export the trace again; profilers before 2023 could write names with bare quotes");
+    throw InputError(
+        file_, source_.place(), fmt::format("not JSON from here on ({})", detail),
+        depth_ == 0 ? "give a trace that the PyTorch profiler exported (export_chrome_trace)"
+                    : "export the trace again; profilers before 2023 could write names with bare quotes");
   }
 
  private:
@@ -421,17 +425,21 @@ class RecordSax {
     return dur;
   }
 
-  Dim3 require_dims(const std::optional<Dims>& dims, const char* key) const {
-    const auto valid = [](std::int64_t n) { return n >= 1 && n <= std::numeric_limits<std::int32_t>::max(); };
-    if (!dims || dims->count != 3 || !std::all_of(dims->size.begin(), dims->size.end(), valid))
-      refuse(fmt::format("has no `{}` of three positive integers", key));
+  /// `most` in each direction and `in_all`, as CUDA allows.
+  Dim3 require_dims(const std::optional<Dims>& dims, const char* key, std::array<std::int64_t, 3> most,
+                    std::uint64_t in_all) const {
+    bool valid = dims && dims->count == 3;
+    for (std::size_t i = 0; valid && i < 3; ++i) valid = dims->size[i] >= 1 && dims->size[i] <= most[i];
+    if (!valid) refuse(fmt::format("has no `{}` of three integers that a launch can have", key));
     const auto at = [&](std::size_t i) { return static_cast<std::uint32_t>(dims->size[i]); };
-    return {at(0), at(1), at(2)};
+    const Dim3 size{at(0), at(1), at(2)};
+    if (size.count() > in_all)
+      refuse(fmt::format("has a `{}` of {} in all, more than {}", key, size.count(), in_all));
+    return size;
   }
 
-  std::uint32_t require_count(std::int64_t n, const char* key) const {
-    if (n < 0 || n > std::numeric_limits<std::int32_t>::max())
-      refuse(fmt::format("has an impossible `{}`, {}", key, n));
+  std::uint32_t require_count(std::int64_t n, const char* key, std::int64_t most) const {
+    if (n < 0 || n > most) refuse(fmt::format("has an impossible `{}`, {}", key, n));
     return static_cast<std::uint32_t>(n);
   }
 
@@ -478,11 +486,11 @@ class RecordSax {
     if (event_.name.empty()) refuse("has no `name`");
     GpuOp op = gpu_op(GpuOp::Kind::kernel);
     Shape shape;
-    shape.grid = require_dims(event_.grid, "grid");
-    shape.block = require_dims(event_.block, "block");
+    shape.grid = require_dims(event_.grid, "grid", {kMaxGridX, 65535, 65535}, kMaxBlocks);
+    shape.block = require_dims(event_.block, "block", {1024, 1024, 64}, 1024);
     if (event_.registers && *event_.registers != 0)
-      shape.registers_per_thread = require_count(*event_.registers, "registers per thread");
-    shape.shared_memory_bytes = require_count(event_.shared_memory.value_or(0), "shared memory");
+      shape.registers_per_thread = require_count(*event_.registers, "registers per thread", 256);
+    shape.shared_memory_bytes = require_count(event_.shared_memory.value_or(0), "shared memory", 1 << 24);
     if (event_.blocks_per_sm > 0) {
       // The value is rounded, so the more blocks the surer.
       const double sms = static_cast<double>(shape.grid.count()) / event_.blocks_per_sm;

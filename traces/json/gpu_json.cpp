@@ -88,6 +88,9 @@ Gpu read_document(const json& document) {
   latencies.get("launch_call_ns", gpu.launch_call);
   latencies.get("launch_latency_ns", gpu.launch_latency);
   latencies.get("stream_gap_ns", gpu.stream_gap);
+  latencies.get("graph_launch_call_ns", gpu.graph_launch_call);
+  latencies.get("graph_launch_latency_ns", gpu.graph_launch_latency);
+  latencies.get("graph_gap_ns", gpu.graph_gap);
   latencies.get("time_slice_ns", gpu.time_slice);
   latencies.get("context_switch_ns", gpu.context_switch);
   latencies.get("completion_notice_ns", gpu.completion_notice);
@@ -108,28 +111,37 @@ void check(const Gpu& gpu, const std::string& file) {
     throw InputError(file, fmt::format("{}/value", place), std::move(problem), remedy);
   };
   if (gpu.sms % gpu.sms_per_tpc != 0)
-    fail("/chip/sms_per_tpc", fmt::format("{} SMs are not made of whole TPCs of {}", gpu.sms, gpu.sms_per_tpc),
+    fail("/chip/sms_per_tpc",
+         fmt::format("{} SMs are not made of whole TPCs of {}", gpu.sms, gpu.sms_per_tpc),
          "sms must be a multiple of sms_per_tpc");
   if (gpu.tpcs() > kMaxTpcs)
-    fail("/chip/sms", fmt::format("expected at most {} TPCs, got {}", kMaxTpcs, gpu.tpcs()), "a TPC mask holds no more");
+    fail("/chip/sms", fmt::format("expected at most {} TPCs, got {}", kMaxTpcs, gpu.tpcs()),
+         "a TPC mask holds no more");
   if (!gpu.gpc_of_tpc.empty() && gpu.gpc_of_tpc.size() != gpu.tpcs())
-    fail("/chip/gpc_of_tpc", fmt::format("expected one GPC for each of {} TPCs, got {}", gpu.tpcs(), gpu.gpc_of_tpc.size()),
+    fail("/chip/gpc_of_tpc",
+         fmt::format("expected one GPC for each of {} TPCs, got {}", gpu.tpcs(), gpu.gpc_of_tpc.size()),
          "list the GPC of TPC 0, 1, 2, ..., or leave the key out");
   std::vector<bool> seen(gpu.sms);
   for (SmId sm : gpu.placement_order) {
     if (sm.value >= gpu.sms || seen[sm.value])
-      fail("/chip/placement_order", fmt::format("SM {} {}", sm.value, sm.value >= gpu.sms ? "does not exist" : "stands there twice"),
+      fail("/chip/placement_order",
+           fmt::format("SM {} {}", sm.value, sm.value >= gpu.sms ? "does not exist" : "stands there twice"),
            "list every SM once");
     seen[sm.value] = true;
   }
   if (gpu.placement_order.size() != gpu.sms)
-    fail("/chip/placement_order", fmt::format("expected all {} SMs, got {}", gpu.sms, gpu.placement_order.size()), "list every SM once");
+    fail("/chip/placement_order",
+         fmt::format("expected all {} SMs, got {}", gpu.sms, gpu.placement_order.size()),
+         "list every SM once");
   const SmLimits& sm = gpu.sm;
   const auto at_most = [&](const char* place, std::uint32_t value, std::uint32_t limit, const char* of) {
-    if (value > limit) fail(place, fmt::format("expected at most {} ({}), got {}", limit, of, value), "one of the two is wrong");
+    if (value > limit)
+      fail(place, fmt::format("expected at most {} ({}), got {}", limit, of, value),
+           "one of the two is wrong");
   };
   at_most("/sm/registers_per_block", sm.registers_per_block, sm.registers, "registers");
-  at_most("/sm/shared_memory_per_block_bytes", sm.shared_memory_per_block_bytes, sm.shared_memory_bytes, "shared_memory_bytes");
+  at_most("/sm/shared_memory_per_block_bytes", sm.shared_memory_per_block_bytes, sm.shared_memory_bytes,
+          "shared_memory_bytes");
   at_most("/sm/threads_per_block", sm.threads_per_block, sm.max_threads, "max_threads");
   at_most("/sm/max_threads", sm.max_threads, sm.max_warps * sm.warp_size, "max_warps * warp_size");
 }
@@ -155,7 +167,8 @@ Gpu read_gpu(const std::string& name_or_path, const std::filesystem::path& besid
   if (!std::filesystem::exists(path, error)) {
     const std::vector<std::string> names = gpu_names();
     throw InputError(path.string(), "",
-                     fmt::format("no such file, and no GPU is called {}{}", in_quotes(name_or_path), did_you_mean(name_or_path, names)),
+                     fmt::format("no such file, and no GPU is called {}{}", in_quotes(name_or_path),
+                                 did_you_mean(name_or_path, names)),
                      fmt::format("use one of {}, or the path of a GPU description", list_names(names)));
   }
   return read_gpu_text(*open_input(path), path.string());

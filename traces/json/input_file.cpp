@@ -36,7 +36,8 @@ class GzipBuffer : public std::streambuf {
   explicit GzipBuffer(const std::filesystem::path& file)
       : name_(file.string()), file_(gzopen(file.c_str(), "rb")), buffer_(kBufferBytes) {
     if (!file_)
-      throw InputError(name_, "", fmt::format("cannot be opened: {}", std::strerror(errno)), "check the path and its permissions");
+      throw InputError(name_, "", fmt::format("cannot be opened: {}", std::strerror(errno)),
+                       "check the path and its permissions");
     gzbuffer(file_.get(), kBufferBytes);
     underflow();
     const std::string_view start(gptr(), static_cast<std::size_t>(egptr() - gptr()));
@@ -63,9 +64,11 @@ class GzipBuffer : public std::streambuf {
 
   [[noreturn]] void fail(int error, const char* message) const {
     if (error == Z_BUF_ERROR)
-      throw InputError(name_, "", "the gzip file is cut short", "copy or write it again: `gzip -t` checks it");
+      throw InputError(name_, "", "the gzip file is cut short",
+                       "copy or write it again: `gzip -t` checks it");
     if (error == Z_ERRNO)
-      throw InputError(name_, "", fmt::format("cannot be read: {}", std::strerror(errno)), "check that the device or share is still there");
+      throw InputError(name_, "", fmt::format("cannot be read: {}", std::strerror(errno)),
+                       "check that the device or share is still there");
     throw InputError(name_, "", fmt::format("the gzip file is corrupt ({})", message),
                      "copy or write it again: `gzip -t` checks it");
   }

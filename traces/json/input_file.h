@@ -7,8 +7,9 @@
 
 namespace corun {
 
-/// Throws InputError if there is no such file, it is a directory, or it is compressed in another way.  Reading from the
-/// stream throws InputError if a gzip file is cut short or corrupt, so that half a file is never taken for all of it.
+/// Throws InputError if there is no such file, it is a directory, or it is compressed in another way. Reading
+/// from the stream throws InputError if a gzip file is cut short or corrupt, so that half a file is never
+/// taken for all of it.
 std::unique_ptr<std::istream> open_input(const std::filesystem::path& file);
 
 }  // namespace corun

@@ -25,7 +25,8 @@ class Cursor {
   void advance() {
     const auto c = text_.sbumpc();
     if (++bytes_ > kMaxDocumentBytes)
-      throw InputError(file_, place(), "the document is larger than 4 GiB", "split it, or leave out what is not needed");
+      throw InputError(file_, place(), "the document is larger than 4 GiB",
+                       "split it, or leave out what is not needed");
     if (c == '\n') {
       ++line_;
       column_ = 0;
@@ -108,13 +109,15 @@ class DocumentBuilder {
     slot_ = &member->second;
     keys_.back() = &member->first;
     if (!is_new)
-      throw InputError(file_, pointer(), fmt::format("duplicate key {} ({})", in_quotes(member->first), cursor_.place()),
+      throw InputError(file_, pointer(),
+                       fmt::format("duplicate key {} ({})", in_quotes(member->first), cursor_.place()),
                        "keep one of the two");
     return true;
   }
 
   bool parse_error(std::size_t, const std::string& token, const json::exception& error) {
-    if (cursor_.bytes() == 0) throw InputError(file_, "", "the file is empty; expected a JSON document", "write or copy it again");
+    if (cursor_.bytes() == 0)
+      throw InputError(file_, "", "the file is empty; expected a JSON document", "write or copy it again");
     throw InputError(file_, cursor_.place(), problem(error.what(), token), remedy(error.what(), token));
   }
 
@@ -166,7 +169,8 @@ class DocumentBuilder {
   }
 
   static std::string problem(std::string_view what, const std::string& token) {
-    // "[json.exception.N] parse error at line 1, column 2: syntax error while ... - ...; last read: '...'; expected ..."
+    // "[json.exception.N] parse error at line 1, column 2: syntax error while ... - ...; last read: '...';
+    // expected ..."
     const auto after = [&](std::string_view mark) {
       if (const auto at = what.find(mark); at != what.npos) what.remove_prefix(at + mark.size());
     };
@@ -174,7 +178,8 @@ class DocumentBuilder {
     if (what.starts_with("parse error at")) after(": ");
     std::string text(what);
     const std::string last_read = "'" + token + "'";  // as long as the token, which may be the whole file
-    if (const auto at = text.find(last_read); at != text.npos) text.replace(at, last_read.size(), in_quotes(token));
+    if (const auto at = text.find(last_read); at != text.npos)
+      text.replace(at, last_read.size(), in_quotes(token));
     return "not valid JSON: " + printable(text, 300);
   }
 
@@ -184,11 +189,13 @@ class DocumentBuilder {
     const std::string_view word = read.substr(read.find_last_of(" \t\r\n:,[{\"") + 1);
     if (has("number overflow")) return "write a number below 1.8e308; times end at 8.64e15 ns (100 days)";
     if (has("ill-formed UTF-8") || has("invalid BOM")) return "save the file as UTF-8";
-    if (cursor_.has_met_end()) return "the text ends too early: the file may be cut short; write or copy it again";
+    if (cursor_.has_met_end())
+      return "the text ends too early: the file may be cut short; write or copy it again";
     for (std::string_view not_a_number : {"NaN", "nan", "Infinity", "-Infinity", "infinity", "-infinity"})
       if (!word.empty() && not_a_number.starts_with(word))
         return "JSON has no NaN or Infinity: write a number, or leave the key out";
-    if (word.starts_with("/") || word.starts_with("#")) return "JSON has no comments: remove them (`about` takes free text)";
+    if (word.starts_with("/") || word.starts_with("#"))
+      return "JSON has no comments: remove them (`about` takes free text)";
     if (word.starts_with("'")) return "JSON strings stand in double quotes";
     return "correct the text there (`python3 -m json.tool FILE` checks it, too)";
   }

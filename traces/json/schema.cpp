@@ -56,7 +56,9 @@ const CompiledSchema& compiled(std::string_view name) {
   return schemas->find(name)->second;
 }
 
-std::string number(const json& value) { return value.is_number_float() ? fmt::format("{}", value.get<double>()) : value.dump(); }
+std::string number(const json& value) {
+  return value.is_number_float() ? fmt::format("{}", value.get<double>()) : value.dump();
+}
 
 std::string shown(const json& value) {
   if (value.is_string()) return "\"" + printable(value.get_ref<const std::string&>()) + "\"";
@@ -80,7 +82,8 @@ class Explanation {
 
   std::optional<Violation> find(const json& value, const json& given_rule, const Pointer& place) const {
     const json& rule = resolve(given_rule);
-    if (const auto branches = rule.find("oneOf"); branches != rule.end()) return in_branches(value, *branches, place);
+    if (const auto branches = rule.find("oneOf"); branches != rule.end())
+      return in_branches(value, *branches, place);
     if (const json* fixed = get(rule, "const"); fixed != nullptr && value != *fixed)
       return Violation{place, fmt::format("expected {}, got {}", fixed->dump(), shown(value))};
     if (const json* choices = get(rule, "enum"); choices != nullptr && !contains(*choices, value))
@@ -131,14 +134,16 @@ class Explanation {
   }
 
   static std::string not_among(const json& value, const std::vector<std::string>& choices) {
-    const std::string hint = value.is_string() ? did_you_mean(value.get_ref<const std::string&>(), choices) : "";
+    const std::string hint =
+        value.is_string() ? did_you_mean(value.get_ref<const std::string&>(), choices) : "";
     return fmt::format("expected one of {}, got {}{}", list_names(choices), shown(value), hint);
   }
 
   static std::string bounds(const json& rule) {
     std::string text;
     const auto add = [&](const char* key, const char* sign) {
-      if (const json* bound = get(rule, key)) text += fmt::format("{} {} {}", text.empty() ? "" : " and", sign, number(*bound));
+      if (const json* bound = get(rule, key))
+        text += fmt::format("{} {} {}", text.empty() ? "" : " and", sign, number(*bound));
     };
     add("minimum", ">=");
     add("exclusiveMinimum", ">");
@@ -173,8 +178,9 @@ class Explanation {
     if (const json* pattern = get(rule, "pattern");
         pattern != nullptr && !std::regex_search(text, std::regex(pattern->get<std::string>()))) {
       const json* examples = get(rule, "examples");
-      return Violation{place, fmt::format("expected something like {}, got {}",
-                                          examples == nullptr ? pattern->dump() : examples->front().dump(), shown(value))};
+      return Violation{
+          place, fmt::format("expected something like {}, got {}",
+                             examples == nullptr ? pattern->dump() : examples->front().dump(), shown(value))};
     }
     return std::nullopt;
   }
@@ -182,7 +188,7 @@ class Explanation {
   std::optional<Violation> in_array(const json& value, const json& rule, const Pointer& place) const {
     const auto least = rule.value("minItems", std::size_t{0}), most = rule.value("maxItems", value.size());
     if (value.size() < least || value.size() > most) {
-      const std::string count = least == most          ? std::to_string(least)
+      const std::string count = least == most         ? std::to_string(least)
                                 : value.size() > most ? fmt::format("at most {}", most)
                                                       : fmt::format("at least {}", least);
       return Violation{place, fmt::format("expected an array of {}, got {}", count, shown(value))};
@@ -207,11 +213,13 @@ class Explanation {
     // Unknown keys first: a misspelt key is also a missing one, and the spelling is the real cause.
     for (const auto& [key, member] : value.items())
       if (const json* member_rule = rule_of(key, rule, properties); member_rule == nullptr)
-        return Violation{place / key, fmt::format("unknown key {}{}", in_quotes(key), hint(key, rule, properties))};
+        return Violation{place / key,
+                         fmt::format("unknown key {}{}", in_quotes(key), hint(key, rule, properties))};
     if (const json* required = get(rule, "required"))
       for (const json& key : *required)
         if (!value.contains(key.get_ref<const std::string&>()))
-          return Violation{place, fmt::format("missing key {}", in_quotes(key.get_ref<const std::string&>()))};
+          return Violation{place,
+                           fmt::format("missing key {}", in_quotes(key.get_ref<const std::string&>()))};
     for (const auto& [key, member] : value.items())
       if (auto found = find(member, *rule_of(key, rule, properties), place / key)) return found;
     return std::nullopt;
@@ -238,8 +246,8 @@ class Explanation {
     return others;
   }
 
-  /// All branches are objects.  Either one key (`type`) has another constant in each, or each requires a key that the
-  /// others do not have: that tells which branch was meant.
+  /// All branches are objects.  Either one key (`type`) has another constant in each, or each requires a key
+  /// that the others do not have: that tells which branch was meant.
   std::optional<Violation> in_branches(const json& value, const json& branches, const Pointer& place) const {
     if (!value.is_object()) return Violation{place, fmt::format("expected an object, got {}", shown(value))};
     std::string tag;
@@ -248,7 +256,8 @@ class Explanation {
       const json& branch = resolve(given_branch);
       const auto& first = branch.at("required").front().get_ref<const std::string&>();
       tag_keys.push_back(first);
-      if (const json* fixed = get(branch.at("properties").at(first), "const"); fixed != nullptr && fixed->is_string()) {
+      if (const json* fixed = get(branch.at("properties").at(first), "const");
+          fixed != nullptr && fixed->is_string()) {
         tag = first;
         tag_values.push_back(fixed->get<std::string>());
       }
@@ -259,7 +268,8 @@ class Explanation {
         for (const auto& [key, member] : value.items())
           if (const auto meant = did_you_mean(key, std::vector{tag}); !meant.empty())
             return Violation{place / key, fmt::format("unknown key {}{}", in_quotes(key), meant)};
-        return Violation{place, fmt::format("missing key {} (one of {})", in_quotes(tag), list_names(tag_values))};
+        return Violation{place,
+                         fmt::format("missing key {} (one of {})", in_quotes(tag), list_names(tag_values))};
       }
       for (std::size_t i = 0; i < branches.size(); ++i)
         if (*given == tag_values[i]) return find(value, branches[i], place);
@@ -273,8 +283,9 @@ class Explanation {
       for (const auto& [key, member] : value.items())
         if (const auto meant = did_you_mean(key, tag_keys); !meant.empty())
           return Violation{place / key, fmt::format("unknown key {}{}", in_quotes(key), meant)};
-    return Violation{place, fmt::format("expected exactly one of the keys {}; got {}", list_names(tag_keys),
-                                        present.empty() ? "none" : fmt::format("{} of them", present.size()))};
+    return Violation{place,
+                     fmt::format("expected exactly one of the keys {}; got {}", list_names(tag_keys),
+                                 present.empty() ? "none" : fmt::format("{} of them", present.size()))};
   }
 
   const json& root_;

@@ -18,7 +18,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     for (std::size_t j = 1; j <= b.size(); ++j) {
       const std::size_t replaced = last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
       row[j] = std::min({last[j] + 1, row[j - 1] + 1, replaced});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        row[j] = std::min(row[j], before[j - 2] + 1);
     }
     std::swap(before, last);
     std::swap(last, row);
@@ -43,10 +44,11 @@ std::size_t character_length(std::string_view text) {
 }  // namespace
 
 std::string did_you_mean(std::string_view wrong, std::span<const std::string> candidates) {
-  constexpr std::size_t kLongest = 200;  // beyond that it is not a misspelt name, and the distance is quadratic
+  constexpr std::size_t kLongest =
+      200;  // beyond that it is not a misspelt name, and the distance is quadratic
   if (wrong.empty() || wrong.size() > kLongest) return "";
   const std::string* best = nullptr;
-  std::size_t best_distance = std::max<std::size_t>(1, wrong.size() / 3) + 1;
+  std::size_t best_distance = (wrong.size() + 1) / 3 + 1;  // more than this apart is another word
   for (const std::string& candidate : candidates) {
     const std::size_t apart =
         std::max(candidate.size(), wrong.size()) - std::min(candidate.size(), wrong.size());
@@ -62,7 +64,8 @@ std::string did_you_mean(std::string_view wrong, std::span<const std::string> ca
 
 std::string list_names(std::span<const std::string> names, std::size_t most) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(most, names.size()); ++i) text += (i == 0 ? "" : ", ") + in_quotes(names[i]);
+  for (std::size_t i = 0; i < std::min(most, names.size()); ++i)
+    text += (i == 0 ? "" : ", ") + in_quotes(names[i]);
   return text + (names.size() > most ? ", ..." : "");
 }
 

@@ -7,14 +7,15 @@
 
 namespace corun {
 
-/// "; did you mean 'grid'?" if one of the candidates is close enough to `wrong`, else "".
+/// "; did you mean 'grid'?" if one of the candidates is close to `wrong` (one edit in three characters), else
+/// "".
 std::string did_you_mean(std::string_view wrong, std::span<const std::string> candidates);
 
 /// "'a', 'b', 'c', ..." (at most `most`).
 std::string list_names(std::span<const std::string> names, std::size_t most = 12);
 
-/// At most `most` bytes of the text, cut between characters and marked with "..."; control characters and bytes that
-/// are not UTF-8 are escaped, so that a message never breaks the terminal that shows it.
+/// At most `most` bytes of the text, cut between characters and marked with "..."; control characters and
+/// bytes that are not UTF-8 are escaped, so that a message never breaks the terminal that shows it.
 std::string printable(std::string_view text, std::size_t most = 60);
 
 /// printable() in single quotes.

@@ -1,4 +1,5 @@
-// Documents to traces: what the schema cannot say (names that must exist, times that must ascend, ...) is checked here.
+// Documents to traces: what the schema cannot say (names that must exist, times that must ascend, ...) is
+// checked here.
 #include "traces/json/trace_json.h"
 
 #include <fmt/format.h>
@@ -87,10 +88,11 @@ struct TraceFile {
   throw InputError(file.name, std::move(place), std::move(problem), std::move(remedy));
 }
 
-[[noreturn]] void fail_unknown(const TraceFile& file, std::string place, const char* what, const std::string& name,
-                               const Names& known) {
+[[noreturn]] void fail_unknown(const TraceFile& file, std::string place, const char* what,
+                               const std::string& name, const Names& known) {
   const std::vector<std::string> names = spellings(known);
-  fail(file, std::move(place), fmt::format("unknown {} {}{}", what, in_quotes(name), did_you_mean(name, names)),
+  fail(file, std::move(place),
+       fmt::format("unknown {} {}{}", what, in_quotes(name), did_you_mean(name, names)),
        names.empty() ? fmt::format("define a {} of that name", what)
                      : fmt::format("use one of {}, or define a {} of that name", list_names(names), what));
 }
@@ -104,9 +106,11 @@ TpcMask tpc_mask(const TraceFile& file, const std::string& text, const std::stri
     unsigned long last = first;
     if (*end == '-') last = std::strtoul(end + 1, &end, 10);
     if (last >= kMaxTpcs)
-      fail(file, place, fmt::format("expected TPCs from 0 to {}, got {}", kMaxTpcs - 1, last), "name TPCs of this GPU: SMs divided by SMs per TPC");
+      fail(file, place, fmt::format("expected TPCs from 0 to {}, got {}", kMaxTpcs - 1, last),
+           "name TPCs of this GPU: SMs divided by SMs per TPC");
     if (last < first)
-      fail(file, place, fmt::format("the range {}-{} runs backwards", first, last), "write the smaller number first");
+      fail(file, place, fmt::format("the range {}-{} runs backwards", first, last),
+           "write the smaller number first");
     for (unsigned long tpc = first; tpc <= last; ++tpc) mask.enable(TpcId{static_cast<std::uint32_t>(tpc)});
     at = *end == ',' ? end + 1 : end;
   }
@@ -135,6 +139,13 @@ bool is_known_gpu(const std::string& name_or_path, const path& beside) {
          std::filesystem::exists(beside / name_or_path, error);
 }
 
+/// One spelling of each file, however it was reached; a pipe has none and stays as it is.
+path one_spelling(const path& file) {
+  std::error_code error;
+  const path spelling = std::filesystem::weakly_canonical(file, error);
+  return error ? file : spelling;
+}
+
 class TraceReader {
  public:
   Trace read(const path& name) {
@@ -149,8 +160,10 @@ class TraceReader {
       trace_.gpu = gpu->get<std::string>();
       if (!is_known_gpu(trace_.gpu, name.parent_path())) {
         const auto names = gpu_names();
-        fail(root, "/gpu", fmt::format("unknown GPU {}{}", in_quotes(trace_.gpu), did_you_mean(trace_.gpu, names)),
-             fmt::format("use one of {}, or the path of a GPU description beside the trace", list_names(names)));
+        fail(root, "/gpu",
+             fmt::format("unknown GPU {}{}", in_quotes(trace_.gpu), did_you_mean(trace_.gpu, names)),
+             fmt::format("use one of {}, or the path of a GPU description beside the trace",
+                         list_names(names)));
       }
     }
     return std::move(trace_);
@@ -160,18 +173,19 @@ class TraceReader {
   /// Loads a file and all it includes, each once.
   const TraceFile& load(const path& location, const std::string& shown) {
     auto text = open_input(location);
-    const path canonical = std::filesystem::weakly_canonical(location);
+    const path spelling = one_spelling(location);
     files_.push_back(std::make_unique<TraceFile>());
     TraceFile& file = *files_.back();
-    by_location_[canonical] = &file;
-    loading_.push_back({canonical, shown});
+    by_location_[spelling] = &file;
+    loading_.push_back({spelling, shown});
     file.name = shown;
     file.location = location;
     file.document = parse_json(*text, shown);
     check_schema(file.document, "trace", shown);
     const json& includes = members(file.document, "include");
     for (std::size_t i = 0; i < includes.size(); ++i)
-      file.includes.push_back(&include(file, includes[i].get_ref<const std::string&>(), fmt::format("/include/{}", i)));
+      file.includes.push_back(
+          &include(file, includes[i].get_ref<const std::string&>(), fmt::format("/include/{}", i)));
     loading_.pop_back();
     if (const json* notes = find(file.document, "notes"))
       for (const json& note : *notes)  // files made in one way share most of theirs
@@ -184,16 +198,17 @@ class TraceReader {
     const path location = from.location.parent_path() / name;
     std::error_code error;
     if (!std::filesystem::exists(location, error))
-      fail(from, place, fmt::format("no file {}", in_quotes(location.string())), "paths are relative to the file that includes");
-    const path canonical = std::filesystem::weakly_canonical(location);
+      fail(from, place, fmt::format("no file {}", in_quotes(location.string())),
+           "paths are relative to the file that includes");
+    const path spelling = one_spelling(location);
     for (std::size_t i = 0; i < loading_.size(); ++i)
-      if (loading_[i].first == canonical) {
+      if (loading_[i].first == spelling) {
         std::string cycle;
         for (std::size_t j = i; j < loading_.size(); ++j) cycle += loading_[j].second + " -> ";
         fail(from, place, fmt::format("the files include each other: {}{}", cycle, loading_[i].second),
              "move what they share to a file of its own");
       }
-    if (const auto known = by_location_.find(canonical); known != by_location_.end()) return *known->second;
+    if (const auto known = by_location_.find(spelling); known != by_location_.end()) return *known->second;
     return load(location, location.string());
   }
 
@@ -205,7 +220,8 @@ class TraceReader {
       Kernel kernel = read_kernel(file, kernels[i], place);
       if (!kernels[i].contains("registers_per_thread")) assumed.push_back(kernel.name);
       if (!file.kernels.try_emplace(kernel.name, static_cast<std::uint32_t>(trace_.kernels.size())).second)
-        fail(file, place + "/name", fmt::format("a kernel called {} exists already", in_quotes(kernel.name)), "give each kernel of a file a name of its own");
+        fail(file, place + "/name", fmt::format("a kernel called {} exists already", in_quotes(kernel.name)),
+             "give each kernel of a file a name of its own");
       // Files are apart, but reports list the kernels of all of them.
       for (unsigned copy = 1; !kernel_names_.insert(kernel.name).second; ++copy)
         kernel.name = fmt::format("{}/{}{}", stem(file.location), kernels[i]["name"].get<std::string>(),
@@ -213,24 +229,32 @@ class TraceReader {
       trace_.kernels.push_back(std::move(kernel));
     }
     if (!assumed.empty())
-      trace_.notes.push_back(fmt::format("{}: no registers_per_thread for {} kernel{} ({}): {} assumed", file.name,
-                                         assumed.size(), assumed.size() == 1 ? "" : "s", list_names(assumed, 3),
-                                         kAssumedRegisters));
+      trace_.notes.push_back(fmt::format("{}: no registers_per_thread for {} kernel{} ({}): {} assumed",
+                                         file.name, assumed.size(), assumed.size() == 1 ? "" : "s",
+                                         list_names(assumed, 3), kAssumedRegisters));
   }
 
   Kernel read_kernel(const TraceFile& file, const json& from, const std::string& place) const {
     Kernel kernel;
     kernel.name = from["name"].get<std::string>();
+    kernel.origin = {file.name, place};
     kernel.grid = dim3(from, "grid");
     kernel.block = dim3(from, "block");
     kernel.cluster = dim3(from, "cluster");
     if (kernel.grid.count() > std::numeric_limits<std::uint32_t>::max())
-      fail(file, place + "/grid", fmt::format("expected at most 2^32 - 1 blocks in all, got {}", kernel.grid.count()), "split the kernel's work over several launches");
+      fail(file, place + "/grid",
+           fmt::format("expected at most 2^32 - 1 blocks in all, got {}", kernel.grid.count()),
+           "split the kernel's work over several launches");
     if (kernel.block.count() > 1024)
-      fail(file, place + "/block", fmt::format("expected at most 1024 threads in all, got {}", kernel.block.count()), "x * y * z must not exceed 1024");
+      fail(file, place + "/block",
+           fmt::format("expected at most 1024 threads in all, got {}", kernel.block.count()),
+           "x * y * z must not exceed 1024");
     const Dim3 &g = kernel.grid, &c = kernel.cluster;
     if (g.x % c.x != 0 || g.y % c.y != 0 || g.z % c.z != 0)
-      fail(file, place + "/cluster", fmt::format("the grid {}x{}x{} is not made of whole clusters of {}x{}x{}", g.x, g.y, g.z, c.x, c.y, c.z), "each extent of the cluster must divide the grid's");
+      fail(file, place + "/cluster",
+           fmt::format("the grid {}x{}x{} is not made of whole clusters of {}x{}x{}", g.x, g.y, g.z, c.x, c.y,
+                       c.z),
+           "each extent of the cluster must divide the grid's");
     kernel.registers_per_thread = from.value("registers_per_thread", kAssumedRegisters);
     kernel.static_shared_memory_bytes = from.value("static_shared_memory_bytes", 0u);
     kernel.dynamic_shared_memory_bytes = from.value("dynamic_shared_memory_bytes", 0u);
@@ -241,7 +265,10 @@ class TraceReader {
         kernel.solo_time_by_sms[static_cast<std::uint32_t>(std::stoul(sms))] = time(ns);
     for (const json& ns : members(from, "block_times_ns")) kernel.block_times.push_back(time(ns));
     if (kernel.block_times.size() > 1 && kernel.block_times.size() != kernel.blocks())
-      fail(file, place + "/block_times_ns", fmt::format("expected 1 time or {} (one per block of the grid), got {}", kernel.blocks(), kernel.block_times.size()), "give one time for all blocks, or one for each");
+      fail(file, place + "/block_times_ns",
+           fmt::format("expected 1 time or {} (one per block of the grid), got {}", kernel.blocks(),
+                       kernel.block_times.size()),
+           "give one time for all blocks, or one for each");
     if (const json* counters = find(from, "counters")) {
       Counters& to = kernel.counters;
       to.dram_read_bytes = optional_number(*counters, "dram_read_bytes");
@@ -268,7 +295,10 @@ class TraceReader {
         if (!seen.insert(each).second) continue;
         if (each->kernels.contains(name)) {
           if (found != nullptr)
-            fail(file, place, fmt::format("the kernel name {} is ambiguous: {} and {} both have one", in_quotes(name), found->name, each->name), "rename one of them");
+            fail(file, place,
+                 fmt::format("the kernel name {} is ambiguous: {} and {} both have one", in_quotes(name),
+                             found->name, each->name),
+                 "rename one of them");
           found = each;
         }
         visible.insert(each->kernels.begin(), each->kernels.end());
@@ -286,7 +316,10 @@ class TraceReader {
       const std::string place = fmt::format("/programs/{}", i);
       Program program = read_program(file, programs[i], place);
       if (!programs_.try_emplace(program.name, static_cast<std::uint32_t>(trace_.programs.size())).second)
-        fail(file, place + "/name", fmt::format("a program called {} exists already{}", in_quotes(program.name), files_.size() > 1 ? " (included files count)" : ""), "give each program a name of its own");
+        fail(file, place + "/name",
+             fmt::format("a program called {} exists already{}", in_quotes(program.name),
+                         files_.size() > 1 ? " (included files count)" : ""),
+             "give each program a name of its own");
       trace_.programs.push_back(std::move(program));
     }
   }
@@ -298,14 +331,18 @@ class TraceReader {
     for (const json& name : members(from, "streams")) program.streams.push_back({name.get<std::string>()});
     if (program.streams.empty()) program.streams.push_back({"main"});
     Names streams;
-    for (const Stream& stream : program.streams) streams.try_emplace(stream.name, static_cast<std::uint32_t>(streams.size()));
+    for (const Stream& stream : program.streams)
+      streams.try_emplace(stream.name, static_cast<std::uint32_t>(streams.size()));
 
     const json& ops = from["ops"];
     Names op_names;
     for (std::uint32_t i = 0; i < ops.size(); ++i)
       if (const json* name = find(ops[i], "name"))
         if (!op_names.try_emplace(name->get<std::string>(), i).second)
-          fail(file, fmt::format("{}/ops/{}/name", place, i), fmt::format("an op called {} exists already in this program", in_quotes(name->get_ref<const std::string&>())), "give each named op a name of its own");
+          fail(file, fmt::format("{}/ops/{}/name", place, i),
+               fmt::format("an op called {} exists already in this program",
+                           in_quotes(name->get_ref<const std::string&>())),
+               "give each named op a name of its own");
     std::unordered_map<std::string, KernelId> kernels;  // a network launches few kernels many times
     bool does_work = false;
     for (std::uint32_t i = 0; i < ops.size(); ++i) {
@@ -315,14 +352,16 @@ class TraceReader {
       op.host_gap = time(ops[i], "host_gap_ns");
       if (const json* name = find(ops[i], "stream")) {
         const auto known = streams.find(name->get_ref<const std::string&>());
-        if (known == streams.end()) fail_unknown(file, op_place + "/stream", "stream", name->get<std::string>(), streams);
+        if (known == streams.end())
+          fail_unknown(file, op_place + "/stream", "stream", name->get<std::string>(), streams);
         op.stream = StreamId{known->second};
       }
       const json& after = members(ops[i], "after");
       for (std::size_t j = 0; j < after.size(); ++j) {
         const auto known = op_names.find(after[j].get_ref<const std::string&>());
         if (known == op_names.end())
-          fail_unknown(file, fmt::format("{}/after/{}", op_place, j), "op", after[j].get<std::string>(), op_names);
+          fail_unknown(file, fmt::format("{}/after/{}", op_place, j), "op", after[j].get<std::string>(),
+                       op_names);
         op.after.push_back(OpId{known->second});
       }
       if (const json* name = find(ops[i], "launch")) {
@@ -344,7 +383,8 @@ class TraceReader {
       program.ops.push_back(std::move(op));
     }
     if (!does_work)
-      fail(file, place + "/ops", "nothing to do: expected at least one launch or copy", "add what a request does, or leave the program out");
+      fail(file, place + "/ops", "nothing to do: expected at least one launch or copy",
+           "add what a request does, or leave the program out");
     check_order(file, program, place);
     return program;
   }
@@ -356,7 +396,11 @@ class TraceReader {
     launch.tpc_mask = optional_mask(file, op, place);
     const Kernel& kernel = trace_.kernels[id.value];
     if (!launch.solo_time && !kernel.solo_time && kernel.block_times.empty())
-      fail(file, place, fmt::format("how long it takes is unknown: neither this launch has solo_time_ns, nor the kernel {} solo_time_ns or block_times_ns", in_quotes(kernel.name)), "measure the kernel alone on the GPU and add solo_time_ns");
+      fail(file, place,
+           fmt::format("how long it takes is unknown: neither this launch has solo_time_ns, nor the kernel "
+                       "{} solo_time_ns or block_times_ns",
+                       in_quotes(kernel.name)),
+           "measure the kernel alone on the GPU and add solo_time_ns");
     return launch;
   }
 
@@ -368,9 +412,13 @@ class TraceReader {
     std::string shown;
     for (OpId id : cycle) {
       const std::string& name = program.ops[id.value].name;
-      shown += (shown.empty() ? "" : " -> ") + (name.empty() ? fmt::format("ops/{}", id.value) : printable(name));
+      shown +=
+          (shown.empty() ? "" : " -> ") + (name.empty() ? fmt::format("ops/{}", id.value) : printable(name));
     }
-    fail(file, fmt::format("{}/ops/{}", place, cycle.front().value), "these ops wait for each other (a -> b: a waits for b): " + shown, "remove one of the `after`; an op also waits for those before it in its stream, and for all before a sync");
+    fail(file, fmt::format("{}/ops/{}", place, cycle.front().value),
+         "these ops wait for each other (a -> b: a waits for b): " + shown,
+         "remove one of the `after`; an op also waits for those before it in its stream, and for all before "
+         "a sync");
   }
 
   void read_clients(const TraceFile& file) {
@@ -381,27 +429,33 @@ class TraceReader {
       trace_.clients.push_back(read_client(file, clients[i], place));
       const std::string& name = trace_.clients.back().name;
       if (!names.try_emplace(name, i).second)
-        fail(file, place + "/name", fmt::format("a client called {} exists already", in_quotes(name)), "give each client a name of its own");
+        fail(file, place + "/name", fmt::format("a client called {} exists already", in_quotes(name)),
+             "give each client a name of its own");
     }
   }
 
   Client read_client(const TraceFile& file, const json& from, const std::string& place) const {
     Client client;
     client.name = from["name"].get<std::string>();
+    client.origin = {file.name, place};
     const auto& program_name = from["program"].get_ref<const std::string&>();
     const auto known = programs_.find(program_name);
     if (known == programs_.end()) fail_unknown(file, place + "/program", "program", program_name, programs_);
     client.program = ProgramId{known->second};
-    if (const json* issue = find(from, "issue")) client.issue = *issue == "graph" ? Issue::graph : Issue::eager;
+    if (const json* issue = find(from, "issue"))
+      client.issue = *issue == "graph" ? Issue::graph : Issue::eager;
     client.process = from.value("process", client.name);
-    client.service_class = from.value("class", "best_effort") == "real_time" ? ServiceClass::real_time : ServiceClass::best_effort;
+    client.service_class = from.value("class", "best_effort") == "real_time" ? ServiceClass::real_time
+                                                                             : ServiceClass::best_effort;
     client.priority = from.value("priority", 0);
     client.tpc_mask = optional_mask(file, from, place);
     client.memory_bytes = from.value("memory_bytes", std::uint64_t{0});
     client.quota = optional_number(from, "quota");
     client.reservation = optional_number(from, "reservation");
     if (client.quota && client.reservation && *client.reservation > *client.quota)
-      fail(file, place + "/reservation", fmt::format("the reservation {} exceeds the quota {}", *client.reservation, *client.quota), "promise at most what the client may hold");
+      fail(file, place + "/reservation",
+           fmt::format("the reservation {} exceeds the quota {}", *client.reservation, *client.quota),
+           "promise at most what the client may hold");
     client.deadline = optional_time(from, "deadline_ns");
 
     const Program& program = trace_.programs[client.program.value];
@@ -429,13 +483,17 @@ class TraceReader {
     const auto& type = from["type"].get_ref<const std::string&>();
     if (type == "closed_loop") return ClosedLoop{time(from, "think_time_ns")};
     if (type == "periodic") return Periodic{time(from["period_ns"]), time(from, "offset_ns")};
-    if (type == "poisson") return Poisson{from["rate_per_s"].get<double>(), from.value("seed", std::uint64_t{0})};
+    if (type == "poisson")
+      return Poisson{from["rate_per_s"].get<double>(), from.value("seed", std::uint64_t{0})};
     if (type == "once") return Once{time(from, "at_ns")};
     ExplicitTimes explicit_times;
     for (const json& ns : from["times_ns"]) {
       const Time at = time(ns);
       if (!explicit_times.times.empty() && at < explicit_times.times.back())
-        fail(file, fmt::format("{}/times_ns/{}", place, explicit_times.times.size()), fmt::format("expected ascending times, got {} after {}", to_ns(at), to_ns(explicit_times.times.back())), "sort the times");
+        fail(file, fmt::format("{}/times_ns/{}", place, explicit_times.times.size()),
+             fmt::format("expected ascending times, got {} after {}", to_ns(at),
+                         to_ns(explicit_times.times.back())),
+             "sort the times");
       explicit_times.times.push_back(at);
     }
     return explicit_times;
@@ -448,7 +506,10 @@ class TraceReader {
     trace_.run.warm_up = time(*run, "warm_up_ns");
     trace_.run.seed = run->value("seed", trace_.run.seed);
     if (trace_.run.duration && trace_.run.warm_up >= *trace_.run.duration)
-      fail(file, "/run/warm_up_ns", fmt::format("the warm-up of {} ns leaves nothing of the run's {} ns", to_ns(trace_.run.warm_up), to_ns(*trace_.run.duration)), "make duration_ns longer than warm_up_ns");
+      fail(file, "/run/warm_up_ns",
+           fmt::format("the warm-up of {} ns leaves nothing of the run's {} ns", to_ns(trace_.run.warm_up),
+                       to_ns(*trace_.run.duration)),
+           "make duration_ns longer than warm_up_ns");
   }
 
   Trace trace_;
@@ -466,7 +527,8 @@ Trace read_trace(const path& file) { return TraceReader().read(file); }
 std::string_view schema(std::string_view name) {
   std::vector<std::string> names;
   for (const EmbeddedFile& file : embedded_schemas()) {
-    const std::string_view short_name = file.name.substr(0, file.name.find('.'));  // "trace" of "trace.schema"
+    const std::string_view short_name =
+        file.name.substr(0, file.name.find('.'));  // "trace" of "trace.schema"
     if (short_name == name) return file.text;
     names.emplace_back(short_name);
   }

@@ -54,13 +54,15 @@ void put(json& object, const char* key, const std::optional<TpcMask>& value) {
   if (value) object[key] = mask_text(*value);
 }
 
-/// Names as the document needs them: not empty, none twice.  A trace that was read has such names; importers may not.
+/// Names as the document needs them: not empty, none twice.  A trace that was read has such names; importers
+/// may not.
 class DistinctNames {
  public:
   explicit DistinctNames(const char* kind) : kind_(kind) {}
   std::string add(const std::string& name) {
     std::string distinct = name.empty() ? fmt::format("{}{}", kind_, used_.size()) : name;
-    for (unsigned copy = 2; !used_.insert(distinct).second; ++copy) distinct = fmt::format("{}#{}", name, copy);
+    for (unsigned copy = 2; !used_.insert(distinct).second; ++copy)
+      distinct = fmt::format("{}#{}", name, copy);
     return distinct;
   }
 
@@ -102,7 +104,8 @@ json kernel(const Kernel& from, const std::string& name) {
   put(to, "dynamic_shared_memory_bytes", from.dynamic_shared_memory_bytes, 0u);
   put(to, "idempotent", from.idempotent, false);
   put(to, "solo_time_ns", from.solo_time);
-  for (const auto& [sms, time] : from.solo_time_by_sms) to["solo_time_by_sms_ns"][std::to_string(sms)] = ns(time);
+  for (const auto& [sms, time] : from.solo_time_by_sms)
+    to["solo_time_by_sms_ns"][std::to_string(sms)] = ns(time);
   for (Time time : from.block_times) to["block_times_ns"].push_back(ns(time));
   if (json counted = counters(from.counters); !counted.empty()) to["counters"] = std::move(counted);
   return to;
@@ -110,9 +113,12 @@ json kernel(const Kernel& from, const std::string& name) {
 
 const char* text(CopyDirection direction) {
   switch (direction) {
-    case CopyDirection::host_to_device: return "host_to_device";
-    case CopyDirection::device_to_host: return "device_to_host";
-    case CopyDirection::device_to_device: return "device_to_device";
+    case CopyDirection::host_to_device:
+      return "host_to_device";
+    case CopyDirection::device_to_host:
+      return "device_to_host";
+    case CopyDirection::device_to_device:
+      return "device_to_device";
   }
   return "";
 }
@@ -197,7 +203,8 @@ struct ArrivalsWriter {
   Stale stale;
 };
 
-json client(const Client& from, const std::string& name, const Program& its_program, const std::string& program_name) {
+json client(const Client& from, const std::string& name, const Program& its_program,
+            const std::string& program_name) {
   json to;
   to["name"] = name;
   to["program"] = program_name;
@@ -235,7 +242,8 @@ void write_trace(const Trace& trace, std::ostream& out) {
   const std::vector<std::string> kernels = distinct_names(trace.kernels, "kernel");
   const std::vector<std::string> programs = distinct_names(trace.programs, "program");
   const std::vector<std::string> clients = distinct_names(trace.clients, "client");
-  for (std::size_t i = 0; i < kernels.size(); ++i) to["kernels"].push_back(kernel(trace.kernels[i], kernels[i]));
+  for (std::size_t i = 0; i < kernels.size(); ++i)
+    to["kernels"].push_back(kernel(trace.kernels[i], kernels[i]));
   for (std::size_t i = 0; i < programs.size(); ++i)
     to["programs"].push_back(program(trace.programs[i], programs[i], kernels));
   for (std::size_t i = 0; i < clients.size(); ++i) {

@@ -52,6 +52,9 @@ struct Gpu {
   Time launch_call{};             // host thread time of one launch call
   Time launch_latency{};          // from the call to the task reaching the TMU, idle channel
   Time stream_gap{};              // end of a kernel to the start of the next in its stream, already queued
+  Time graph_launch_call{};       // the same three for a CUDA graph
+  Time graph_launch_latency{};
+  Time graph_gap{};
   Time time_slice{};              // between contexts that do not share through MPS
   Time context_switch{};
   Time completion_notice{};       // end of a kernel until its host knows

@@ -25,8 +25,15 @@ struct Counters {
   std::optional<double> duration_ns;  // as the profiler saw it, at the clocks it had set
 };
 
+/// Where something was read, for messages about it.
+struct Origin {
+  std::string file, place;  // a path and a JSON pointer
+  bool operator==(const Origin&) const { return true; }  // no part of what a trace says
+};
+
 struct Kernel {
   std::string name;
+  Origin origin;
   Dim3 grid, block, cluster;
   std::uint32_t registers_per_thread = 0;
   std::uint32_t static_shared_memory_bytes = 0;

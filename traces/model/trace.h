@@ -80,6 +80,7 @@ struct ClientStream {
 
 struct Client {
   std::string name;
+  Origin origin;
   ProgramId program;
   std::string process;                     // clients of one process share a context
   std::optional<Issue> issue;              // absent: the program's; under `graph` host gaps do not apply
@@ -94,6 +95,9 @@ struct Client {
   Arrivals arrivals;
   Stale stale = Stale::keep_newest;
 };
+
+/// How this client hands its requests over.
+inline Issue issue_of(const Client& client, const Program& program) { return client.issue.value_or(program.issue); }
 
 struct RunControl {
   std::optional<Time> duration;  // absent: until every client has finished once, all restarting until then

@@ -80,18 +80,21 @@ struct StreamLog {
 
 void check(const StreamLog& log) {
   if (!log.out)
-    throw InputError(log.path.string(), "", "cannot be written", "name a prefix in a folder that exists and has room");
+    throw InputError(log.path.string(), "", "cannot be written",
+                     "name a prefix in a folder that exists and has room");
 }
 
 }  // namespace
 
 class BlockLogSink::Log {
  public:
-  std::vector<StreamLog> streams;           // by client, then stream
-  std::vector<std::size_t> first_of_client;  // index of its first stream
+  std::vector<StreamLog> streams;                                      // by client, then stream
+  std::vector<std::size_t> first_of_client;                            // index of its first stream
   std::unordered_map<std::uint32_t, std::vector<BlockRecord>> blocks;  // by serial of launches still running
 
-  StreamLog& at(ClientId client, StreamId stream) { return streams[first_of_client[client.value] + stream.value]; }
+  StreamLog& at(ClientId client, StreamId stream) {
+    return streams[first_of_client[client.value] + stream.value];
+  }
 };
 
 BlockLogSink::BlockLogSink(const Trace& trace, const Gpu& gpu, std::string prefix)
@@ -146,7 +149,8 @@ void BlockLogSink::record(const KernelRecord& r) {
         "{{\n\"scenario_name\": {},\n\"benchmark_name\": {},\n\"label\": {},\n\"max_resident_threads\": {},\n"
         "\"data_size\": {},\n\"release_time\": {},\n\"PID\": {},\n\"TID\": {},\n\"times\": [{{}},\n",
         quoted(trace_.name), quoted(program.name), quoted(label), std::uint64_t{gpu_.sms} * kThreadsPerSm,
-        client.memory_bytes, seconds(first_arrival(client.arrivals)), process_number(trace_, r.client), number);
+        client.memory_bytes, seconds(first_arrival(client.arrivals)), process_number(trace_, r.client),
+        number);
     log.summary_at = log.out.tellp();
     log.out << log.summary.text();
   }
@@ -162,9 +166,9 @@ void BlockLogSink::record(const KernelRecord& r) {
   log.out << fmt::format(
       ",\n{{\"kernel_name\": {}, \"block_count\": {}, \"thread_count\": {}, \"shared_memory\": {}, "
       "\"cuda_launch_times\": [{}, {}, {}], \"block_times\": [{}], \"block_smids\": [{}], \"cpu_core\": 0}}",
-      quoted(kernel.name), blocks.size(), kernel.threads_per_block(), kernel.shared_memory_bytes(), seconds(r.ready),
-      seconds(r.submitted), r.finished == kNever ? "0.0" : seconds(r.finished), fmt::to_string(times),
-      fmt::to_string(sms));
+      quoted(kernel.name), blocks.size(), kernel.threads_per_block(), kernel.shared_memory_bytes(),
+      seconds(r.ready), seconds(r.submitted), r.finished == kNever ? "0.0" : seconds(r.finished),
+      fmt::to_string(times), fmt::to_string(sms));
   check(log);
   log.summary.execute.add(r.ready, r.finished == kNever ? last_end : r.finished);
   log.summary.copy_out = {};

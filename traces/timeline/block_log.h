@@ -1,5 +1,6 @@
-// Block times in the JSON log of UNC's cuda_scheduling_examiner (github.com/yalue/cuda_scheduling_examiner_mirror), so
-// that its plotters (view_blocksbysm.py, view_timelines.py) and rule checkers read simulated runs.
+// Block times in the JSON log of UNC's cuda_scheduling_examiner
+// (github.com/yalue/cuda_scheduling_examiner_mirror), so that its plotters (view_blocksbysm.py,
+// view_timelines.py) and rule checkers read simulated runs.
 #pragma once
 
 #include <filesystem>
@@ -13,13 +14,13 @@
 
 namespace corun {
 
-/// Writes PREFIX1.json, PREFIX2.json, ...: one for each stream of a client that ran a block, in the order of clients
-/// and their streams.  Times are seconds with twelve decimals, from the start of the run.
+/// Writes PREFIX1.json, PREFIX2.json, ...: one for each stream of a client that ran a block, in the order of
+/// clients and their streams.  Times are seconds with twelve decimals, from the start of the run.
 ///
-/// Where the format has no exact place for what happened: `max_resident_threads` is 2048 an SM whatever the GPU holds,
-/// because the plotters divide by 2048 to get the number of SMs; the first object of `times` spans the whole run, with
-/// the copies before the first and after the last kernel; of a kernel that is unfinished at the end, those blocks
-/// count that have finished, and its third launch time is 0.
+/// Where the format has no exact place for what happened: `max_resident_threads` is 2048 an SM whatever the
+/// GPU holds, because the plotters divide by 2048 to get the number of SMs; the first object of `times` spans
+/// the whole run, with the copies before the first and after the last kernel; of a kernel that is unfinished
+/// at the end, those blocks count that have finished, and its third launch time is 0.
 class BlockLogSink : public Sink {
  public:
   /// `prefix` is a path.  `trace` and `gpu` must outlive the sink.

@@ -8,8 +8,8 @@
 
 namespace corun {
 
-/// Writes rows as records come.  Times are nanoseconds with exactly three decimals, empty where there is none; names
-/// are quoted by RFC 4180; lines end in a newline.
+/// Writes rows as records come.  Times are nanoseconds with exactly three decimals, empty where there is
+/// none; names are quoted by RFC 4180; lines end in a newline.
 class CsvSink : public Sink {
  public:
   /// Writes the header rows.  `trace` gives the names; all three must outlive the sink.

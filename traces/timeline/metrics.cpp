@@ -124,14 +124,16 @@ ClientResult client_result(const Client& client, const Window& w, const Tally& t
   result.slowdown = ratio(result.mean_ms, result.alone_mean_ms);
   if (together.latencies.empty() && sent_any) result.slowdown = std::numeric_limits<double>::infinity();
   if (w.fixed_work) {
-    result.progress = together.latencies.empty() && sent_any ? 0 : ratio(result.alone_mean_ms, result.mean_ms);
+    result.progress =
+        together.latencies.empty() && sent_any ? 0 : ratio(result.alone_mean_ms, result.mean_ms);
   } else {
     result.progress = ratio(together.work_ps, alone.work_ps);
   }
   return result;
 }
 
-/// Fills in what is said of all clients together.  A client for which a number is undefined does not count in it.
+/// Fills in what is said of all clients together.  A client for which a number is undefined does not count in
+/// it.
 void summarise(RunResult& result) {
   double slowdowns = 0, progress = 0, squares = 0;
   double least = std::numeric_limits<double>::infinity(), most = 0;
@@ -161,7 +163,8 @@ std::string in_words(const Trace& trace, const Window& w) {
         "the whole run, {:.6g} ms; fixed work, one request a client (running the shorter first raises STP)",
         to_ms(w.end));
   if (!trace.run.duration)
-    return fmt::format("{:.6g} ms, until the last client finished its first request; steady state", to_ms(w.end));
+    return fmt::format("{:.6g} ms, until the last client finished its first request; steady state",
+                       to_ms(w.end));
   return fmt::format("{:.6g} ms to {:.6g} ms; steady state", to_ms(w.begin), to_ms(w.end));
 }
 
@@ -213,8 +216,9 @@ RunResult measure(const Trace& trace, Window window, std::span<const RequestReco
     if (std::isinf(result.clients.back().slowdown)) ++without_end;
   }
   if (without_end > 0)
-    result.notes.push_back(fmt::format("{} of {} clients finished no request in the window: their slowdown is infinite",
-                                       without_end, trace.clients.size()));
+    result.notes.push_back(
+        fmt::format("{} of {} clients finished no request in the window: their slowdown is infinite",
+                    without_end, trace.clients.size()));
   summarise(result);
   return result;
 }

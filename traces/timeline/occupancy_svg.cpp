@@ -23,8 +23,9 @@ constexpr std::size_t kLegendClients = 24;
 constexpr std::size_t kUnitsOfHighRow = 8;
 
 // Distinguishable with the common forms of colour blindness for as long as there are few.
-constexpr std::array<const char*, 12> kColours = {"#1f77b4", "#e8710a", "#2a9d5c", "#c2185b", "#7b4fc9", "#8c6d1f",
-                                                  "#0097a7", "#d43d2a", "#5c6bc0", "#7cb342", "#ad1457", "#546e7a"};
+constexpr std::array<const char*, 12> kColours = {"#1f77b4", "#e8710a", "#2a9d5c", "#c2185b",
+                                                  "#7b4fc9", "#8c6d1f", "#0097a7", "#d43d2a",
+                                                  "#5c6bc0", "#7cb342", "#ad1457", "#546e7a"};
 constexpr std::array<const char*, 6> kOpacity = {"0", ".3", ".47", ".64", ".82", "1"};
 constexpr std::size_t kLevels = kOpacity.size() - 1;
 
@@ -34,10 +35,18 @@ std::string escaped(std::string_view text) {
   std::string out;
   for (char c : text) {
     switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
       default:
         if (static_cast<unsigned char>(c) >= 0x20) out += c;
     }
@@ -84,9 +93,10 @@ struct Rectangle {
   std::size_t x = 0, width = 0, y = 0, height = 0;
 };
 
-/// Divides a row of `units` among the clients by their warp-time (largest remainder), in the order of clients; in low
-/// rows every other one the other way round, so that the same colours meet and do not blur.
-std::vector<Band> bands_of(const Grid& grid, std::size_t sm, std::size_t bucket, double room_ps, std::size_t units) {
+/// Divides a row of `units` among the clients by their warp-time (largest remainder), in the order of
+/// clients; in low rows every other one the other way round, so that the same colours meet and do not blur.
+std::vector<Band> bands_of(const Grid& grid, std::size_t sm, std::size_t bucket, double room_ps,
+                           std::size_t units) {
   std::vector<Band> bands;
   std::vector<std::uint64_t> rest;
   std::uint64_t sum = 0;
@@ -169,8 +179,8 @@ std::string path_of(const std::vector<Rectangle>& rectangles) {
   for (const Rectangle& r : rectangles) {
     const auto to_x = static_cast<std::int64_t>(r.x), to_y = static_cast<std::int64_t>(r.y);
     const std::int64_t dy = to_y - y;
-    fmt::format_to(std::back_inserter(d), "m{}{}{}h{}v{}h-{}z", to_x - x, dy < 0 ? "" : " ", dy, r.width, r.height,
-                   r.width);
+    fmt::format_to(std::back_inserter(d), "m{}{}{}h{}v{}h-{}z", to_x - x, dy < 0 ? "" : " ", dy, r.width,
+                   r.height, r.width);
     x = to_x;
     y = to_y;
   }
@@ -183,8 +193,8 @@ struct Unit {
 };
 
 Unit unit_for(Time length) {
-  constexpr std::array<Unit, 4> units = {
-      Unit{"s", 1'000'000'000'000}, Unit{"ms", 1'000'000'000}, Unit{"µs", 1'000'000}, Unit{"ns", 1'000}};
+  constexpr std::array<Unit, 4> units = {Unit{"s", 1'000'000'000'000}, Unit{"ms", 1'000'000'000},
+                                         Unit{"µs", 1'000'000}, Unit{"ns", 1'000}};
   for (const Unit& u : units)
     if (length.count() >= 2 * u.ps) return u;
   return units.back();
@@ -206,7 +216,8 @@ struct RowHeight {
 };
 RowHeight row_height(std::size_t sms) {
   for (int pixels : {24, 16, 8, 6, 5, 4})
-    if (static_cast<std::size_t>(pixels) * sms <= 576) return {pixels, std::min<std::size_t>(static_cast<std::size_t>(pixels), kUnitsOfHighRow)};
+    if (static_cast<std::size_t>(pixels) * sms <= 576)
+      return {pixels, std::min<std::size_t>(static_cast<std::size_t>(pixels), kUnitsOfHighRow)};
   return {3, 3};
 }
 
@@ -221,7 +232,8 @@ OccupancySink::OccupancySink(const Trace& trace, const Gpu& gpu, OccupancyOption
 void OccupancySink::halve() {
   for (auto& cells : warp_ps_) {
     for (std::size_t row = 0; row < cells.size(); row += kBuckets) {
-      for (std::size_t b = 0; b < kBuckets / 2; ++b) cells[row + b] = cells[row + 2 * b] + cells[row + 2 * b + 1];
+      for (std::size_t b = 0; b < kBuckets / 2; ++b)
+        cells[row + b] = cells[row + 2 * b] + cells[row + 2 * b + 1];
       std::fill_n(cells.begin() + static_cast<std::ptrdiff_t>(row + kBuckets / 2), kBuckets / 2, 0);
     }
   }
@@ -262,8 +274,8 @@ void OccupancySink::write(std::ostream& out) const {
     std::size_t bytes = 0;
     for (const auto& [key, rectangles] : shapes_of(grid, row.units, gpu_.sm.max_warps, length)) {
       std::string& shapes = clients[key.first];
-      fmt::format_to(std::back_inserter(shapes), "<path fill-opacity=\"{}\" d=\"{}\"/>\n", kOpacity[key.second],
-                     path_of(rectangles));
+      fmt::format_to(std::back_inserter(shapes), "<path fill-opacity=\"{}\" d=\"{}\"/>\n",
+                     kOpacity[key.second], path_of(rectangles));
     }
     for (const std::string& shapes : clients) bytes += shapes.size();
     if (bytes <= kMostBytes || grid.buckets <= kFewestBuckets) break;
@@ -280,10 +292,10 @@ void OccupancySink::write(std::ostream& out) const {
       legend_y += 20;
     }
     if (colour != nullptr)
-      legend += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{}\"/>\n", legend_x,
-                            legend_y - 10, colour);
-    legend += fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", legend_x + (colour != nullptr ? 18 : 0), legend_y,
-                          escaped(name));
+      legend += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"12\" height=\"12\" rx=\"2\" fill=\"{}\"/>\n",
+                            legend_x, legend_y - 10, colour);
+    legend += fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", legend_x + (colour != nullptr ? 18 : 0),
+                          legend_y, escaped(name));
     legend_x += width;
   };
   for (std::size_t c = 0; c < std::min(kLegendClients, trace_.clients.size()); ++c)
@@ -295,12 +307,14 @@ void OccupancySink::write(std::ostream& out) const {
   const int plot_height = row.pixels * static_cast<int>(gpu_.sms);
   const int bottom = top + plot_height;
   const std::string title = escaped(shortened(options_.title.empty() ? trace_.name : options_.title, 90));
-  const std::string subtitle = escaped(
-      shortened(options_.subtitle.empty() ? (gpu_.product.empty() ? gpu_.name : gpu_.product) : options_.subtitle, 90));
+  const std::string subtitle = escaped(shortened(
+      options_.subtitle.empty() ? (gpu_.product.empty() ? gpu_.name : gpu_.product) : options_.subtitle, 90));
 
   out << fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" role=\"img\" "
-      "font-family=\"system-ui, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif\" font-size=\"12\" fill=\"#3c4250\">\n"
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0} {1}\" width=\"{0}\" height=\"{1}\" "
+      "role=\"img\" "
+      "font-family=\"system-ui, 'Segoe UI', 'Helvetica Neue', Arial, sans-serif\" font-size=\"12\" "
+      "fill=\"#3c4250\">\n"
       "<title>{2}: which client's blocks ran on which SM</title>\n"
       "<rect width=\"{0}\" height=\"{1}\" fill=\"#fff\"/>\n"
       "<text x=\"{3}\" y=\"30\" font-size=\"18\" font-weight=\"600\" fill=\"#1b1f2a\">{2}</text>\n"
@@ -309,17 +323,21 @@ void OccupancySink::write(std::ostream& out) const {
 
   // Key of the depth of colour
   int key_x = kWidth - kRight - 148;
-  out << fmt::format("<text x=\"{}\" y=\"30\" text-anchor=\"end\" fill=\"#6b7280\">warp places in use</text>\n", key_x - 8);
+  out << fmt::format(
+      "<text x=\"{}\" y=\"30\" text-anchor=\"end\" fill=\"#6b7280\">warp places in use</text>\n", key_x - 8);
   for (std::size_t level = 1; level <= kLevels; ++level, key_x += 20)
-    out << fmt::format("<rect x=\"{}\" y=\"20\" width=\"20\" height=\"12\" fill=\"#3c4250\" fill-opacity=\"{}\"/>\n",
-                       key_x, kOpacity[level]);
-  out << fmt::format("<text x=\"{}\" y=\"30\" text-anchor=\"end\" fill=\"#6b7280\">100 %</text>\n", kWidth - kRight);
+    out << fmt::format(
+        "<rect x=\"{}\" y=\"20\" width=\"20\" height=\"12\" fill=\"#3c4250\" fill-opacity=\"{}\"/>\n", key_x,
+        kOpacity[level]);
+  out << fmt::format("<text x=\"{}\" y=\"30\" text-anchor=\"end\" fill=\"#6b7280\">100 %</text>\n",
+                     kWidth - kRight);
 
-  out << fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"#f4f5f7\"/>\n", kLeft, top, kPlotWidth,
-                     plot_height);
-  out << fmt::format("<g transform=\"translate({} {}) scale({:.6f} {:.6f})\" shape-rendering=\"crispEdges\">\n", kLeft,
-                     top, kPlotWidth * (static_cast<double>(grid.bucket.count()) / static_cast<double>(length.count())),
-                     row.pixels / static_cast<double>(row.units));
+  out << fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"#f4f5f7\"/>\n", kLeft, top,
+                     kPlotWidth, plot_height);
+  out << fmt::format(
+      "<g transform=\"translate({} {}) scale({:.6f} {:.6f})\" shape-rendering=\"crispEdges\">\n", kLeft, top,
+      kPlotWidth * (static_cast<double>(grid.bucket.count()) / static_cast<double>(length.count())),
+      row.pixels / static_cast<double>(row.units));
   // The last bucket may reach past the end.
   out << fmt::format("<clipPath id=\"plot\"><rect width=\"{:.6f}\" height=\"{}\"/></clipPath>\n",
                      static_cast<double>(length.count()) / static_cast<double>(grid.bucket.count()),
@@ -343,27 +361,32 @@ void OccupancySink::write(std::ostream& out) const {
   out << "<g stroke=\"#1b1f2a\" stroke-opacity=\".13\">\n";
   std::string labels;
   for (std::int64_t at = (begin + step - 1) / step * step; at <= begin + length.count(); at += step) {
-    const double x = kLeft + kPlotWidth * (static_cast<double>(at - begin) / static_cast<double>(length.count()));
+    const double x =
+        kLeft + kPlotWidth * (static_cast<double>(at - begin) / static_cast<double>(length.count()));
     out << fmt::format("<path d=\"M{:.1f} {}v{}\"/>\n", x, top, plot_height + 5);
     labels += fmt::format("<text x=\"{:.1f}\" y=\"{}\">{:.6g}</text>\n", x, bottom + 18,
                           static_cast<double>(at) / static_cast<double>(unit.ps));
   }
-  out << fmt::format("</g>\n<g text-anchor=\"middle\">\n{}<text x=\"{}\" y=\"{}\" fill=\"#6b7280\">time ({})</text>\n</g>\n",
-                     labels, kLeft + kPlotWidth / 2, bottom + 40, unit.name);
+  out << fmt::format(
+      "</g>\n<g text-anchor=\"middle\">\n{}<text x=\"{}\" y=\"{}\" fill=\"#6b7280\">time ({})</text>\n</g>\n",
+      labels, kLeft + kPlotWidth / 2, bottom + 40, unit.name);
   std::uint32_t every = 1;
   while (static_cast<int>(every) * row.pixels < 16) every *= 2;
   out << "<g text-anchor=\"end\" font-size=\"11\">\n";
   for (std::uint32_t sm = 0; sm < gpu_.sms; sm += every)
     out << fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", kLeft - 7,
                        top + static_cast<int>(sm) * row.pixels + row.pixels / 2 + 4, sm);
-  out << fmt::format("</g>\n<text transform=\"translate(17 {}) rotate(-90)\" text-anchor=\"middle\" fill=\"#6b7280\">SM"
-                     "</text>\n",
-                     top + plot_height / 2);
+  out << fmt::format(
+      "</g>\n<text transform=\"translate(17 {}) rotate(-90)\" text-anchor=\"middle\" fill=\"#6b7280\">SM"
+      "</text>\n",
+      top + plot_height / 2);
   if (last_ == Time{})
-    out << fmt::format("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" font-size=\"14\">no block ran</text>\n",
-                       kLeft + kPlotWidth / 2, top + plot_height / 2);
-  out << fmt::format("<rect x=\"{}.5\" y=\"{}.5\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#c4c9d4\"/>\n</svg>\n",
-                     kLeft - 1, top - 1, kPlotWidth + 1, plot_height + 1);
+    out << fmt::format(
+        "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" font-size=\"14\">no block ran</text>\n",
+        kLeft + kPlotWidth / 2, top + plot_height / 2);
+  out << fmt::format(
+      "<rect x=\"{}.5\" y=\"{}.5\" width=\"{}\" height=\"{}\" fill=\"none\" stroke=\"#c4c9d4\"/>\n</svg>\n",
+      kLeft - 1, top - 1, kPlotWidth + 1, plot_height + 1);
 }
 
 }  // namespace corun

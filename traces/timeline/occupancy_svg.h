@@ -1,7 +1,7 @@
 // Which client's blocks sat on which SM over time, as one self-contained picture (SVG, below 300 kB).
 //
-// Across: time.  Down: SMs.  Colour: client; where several share an SM, its row is divided by their shares of the
-// resident warps.  Depth of colour: how much of the SM's room for warps is taken.
+// Across: time.  Down: SMs.  Colour: client; where several share an SM, its row is divided by their shares of
+// the resident warps.  Depth of colour: how much of the SM's room for warps is taken.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ struct OccupancyOptions {
   std::string subtitle;        // e.g. GPU and policy; empty: the GPU
 };
 
-/// Adds up warp-time per client, SM and time bucket as records come; a run of any length takes the same memory.
+/// Adds up warp-time per client, SM and time bucket as records come; a run of any length takes the same
+/// memory.
 class OccupancySink : public Sink {
  public:
   /// `trace` and `gpu` must outlive the sink.

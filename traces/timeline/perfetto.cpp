@@ -22,17 +22,17 @@ constexpr protozero::pbf_tag_type kPacket = 1;
 constexpr protozero::pbf_tag_type kTimestamp = 8, kSequence = 10, kTrackEvent = 11, kInternedData = 12,
                                   kSequenceFlags = 13, kTrackDescriptor = 60;
 namespace descriptor {
-constexpr protozero::pbf_tag_type kUuid = 1, kName = 2, kProcess = 3, kParent = 5, kCounter = 8, kChildOrdering = 11,
-                                  kRank = 12;
+constexpr protozero::pbf_tag_type kUuid = 1, kName = 2, kProcess = 3, kParent = 5, kCounter = 8,
+                                  kChildOrdering = 11, kRank = 12;
 constexpr protozero::pbf_tag_type kPid = 1, kProcessName = 6;
 constexpr protozero::pbf_tag_type kUnitName = 6;
 }  // namespace descriptor
 namespace event {
-constexpr protozero::pbf_tag_type kCategory = 3, kAnnotation = 4, kType = 9, kName = 10, kTrack = 11, kCounter = 44,
-                                  kFlow = 47;
+constexpr protozero::pbf_tag_type kCategory = 3, kAnnotation = 4, kType = 9, kName = 10, kTrack = 11,
+                                  kCounter = 44, kFlow = 47;
 }  // namespace event
 namespace annotation {
-constexpr protozero::pbf_tag_type kName = 1, kBool = 2, kInt = 4, kString = 6;
+constexpr protozero::pbf_tag_type kName = 1, kInt = 4, kString = 6;
 }  // namespace annotation
 namespace interned {
 constexpr protozero::pbf_tag_type kCategories = 1, kEventNames = 2, kAnnotationNames = 3;
@@ -110,11 +110,13 @@ class PerfettoSink::Writer {
     seen(r.finished);
     const std::uint64_t track = described(
         uuid(Kind::copies, r.client.value, r.engine), client_process(r.client),
-        [&] { return fmt::format("copies, engine {}", r.engine); }, 1000 + static_cast<std::int32_t>(r.engine));
+        [&] { return fmt::format("copies, engine {}", r.engine); },
+        1000 + static_cast<std::int32_t>(r.engine));
     const std::optional<Slice> slice = placed(track, r.started, r.finished);
     if (!slice) return;
-    begin(*slice, event_name("copy"), "copy",
-          {{"bytes", r.bytes}, {"request", r.request}, {"stream", r.stream.value}, {"operation", r.op.value}});
+    begin(
+        *slice, event_name("copy"), "copy",
+        {{"bytes", r.bytes}, {"request", r.request}, {"stream", r.stream.value}, {"operation", r.op.value}});
     end(*slice);
   }
 
@@ -144,9 +146,10 @@ class PerfettoSink::Writer {
   void finish() {
     for (const KernelRecord& r : open_kernels_) write(r, last_);
     for (const RequestRecord& r : open_requests_) write(r, last_);
-    for (std::uint32_t i = 0; i < kGauges; ++i)
-      if (gauges_[i].before && last_ >= options_.begin)
-        counter(static_cast<Gauge>(i), options_.begin, *gauges_[i].before);
+    for (std::uint32_t i = 0; i < kGauges; ++i) {
+      const std::optional<double> before = gauges_[i].before;
+      if (before && last_ >= options_.begin) counter(static_cast<Gauge>(i), options_.begin, *before);
+    }
     open_kernels_.clear();
     open_requests_.clear();
     out_.write(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
@@ -230,7 +233,8 @@ class PerfettoSink::Writer {
   }
 
   std::uint64_t gpu_process() {
-    return process(uuid(Kind::gpu), 1, [&] { return "GPU " + (gpu_.product.empty() ? gpu_.name : gpu_.product); });
+    return process(uuid(Kind::gpu), 1,
+                   [&] { return "GPU " + (gpu_.product.empty() ? gpu_.name : gpu_.product); });
   }
   std::uint64_t client_process(ClientId client) {
     return process(uuid(Kind::client, client.value), static_cast<std::int32_t>(client.value) + 2, [&] {
@@ -241,11 +245,13 @@ class PerfettoSink::Writer {
   }
   std::uint64_t arrivals(ClientId client) {
     return described(
-        uuid(Kind::arrivals, client.value), client_process(client), [] { return std::string("arrivals"); }, 0);
+        uuid(Kind::arrivals, client.value), client_process(client), [] { return std::string("arrivals"); },
+        0);
   }
   std::uint64_t requests(ClientId client) {
     return described(
-        uuid(Kind::requests, client.value), client_process(client), [] { return std::string("requests"); }, 1);
+        uuid(Kind::requests, client.value), client_process(client), [] { return std::string("requests"); },
+        1);
   }
   std::uint64_t stream(ClientId client, StreamId stream) {
     return described(
@@ -253,12 +259,13 @@ class PerfettoSink::Writer {
         [&] {
           const Program& program = trace_.programs[trace_.clients[client.value].program.value];
           const std::string& name = program.streams[stream.value].name;
-          return name.empty() ? fmt::format("stream {}", stream.value) : fmt::format("stream {}: {}", stream.value, name);
+          return name.empty() ? fmt::format("stream {}", stream.value)
+                              : fmt::format("stream {}: {}", stream.value, name);
         },
         2 + static_cast<std::int32_t>(stream.value));
   }
-  /// Blocks on one SM overlap, so each place is a row of its own.  The rows lie in groups, because the order of tracks
-  /// right below a process is not ours to choose.
+  /// Blocks on one SM overlap, so each place is a row of its own.  The rows lie in groups, because the order
+  /// of tracks right below a process is not ours to choose.
   std::uint64_t lane(SmId sm, std::uint32_t lane) {
     const std::uint64_t track = uuid(Kind::lane, sm.value, lane);
     if (described_.contains(track)) return track;
@@ -284,16 +291,20 @@ class PerfettoSink::Writer {
     }
     return entry->second;
   }
-  std::uint64_t event_name(const std::string& text) { return iid(event_names_, field::interned::kEventNames, text); }
+  std::uint64_t event_name(const std::string& text) {
+    return iid(event_names_, field::interned::kEventNames, text);
+  }
 
   // ---- events ----
 
-  /// Where a slice goes: cut to the window and, so that slices of one track never overlap, to the end of the track's
-  /// last slice.  None if nothing of it is left.
+  /// Where a slice goes: cut to the window and, so that slices of one track never overlap, to the end of the
+  /// track's last slice.  None if nothing of it is left.
   std::optional<Slice> placed(std::uint64_t track, Time start, Time finish) {
-    if (start >= options_.end || finish < options_.begin || (finish == options_.begin && start < finish)) return {};
+    if (start >= options_.end || finish < options_.begin || (finish == options_.begin && start < finish))
+      return {};
     std::uint64_t& free_ns = free_ns_[track];
-    Slice slice{track, std::max(ns(std::max(start, options_.begin)), free_ns), ns(std::min(finish, options_.end))};
+    Slice slice{track, std::max(ns(std::max(start, options_.begin)), free_ns),
+                ns(std::min(finish, options_.end))};
     if (slice.end_ns < slice.begin_ns) return {};
     free_ns = slice.end_ns;
     return slice;
@@ -331,7 +342,8 @@ class PerfettoSink::Writer {
         if (annotations[i].text.empty()) {
           annotation.add_int64(field::annotation::kInt, static_cast<std::int64_t>(annotations[i].number));
         } else {
-          annotation.add_string(field::annotation::kString, annotations[i].text.data(), annotations[i].text.size());
+          annotation.add_string(field::annotation::kString, annotations[i].text.data(),
+                                annotations[i].text.size());
         }
       }
       for (std::uint64_t flow : flows) e.add_fixed64(field::event::kFlow, flow);
@@ -353,9 +365,9 @@ class PerfettoSink::Writer {
     if (state.written == value) return;
     state.written = value;
     const auto number = static_cast<std::uint32_t>(gauge);
-    const std::uint64_t track =
-        described(uuid(Kind::counter, number), gpu_process(), [&] { return std::string(to_string(gauge)); },
-                  10 + static_cast<std::int32_t>(number), gauge == Gauge::dram_bandwidth_pct ? "%" : "");
+    const std::uint64_t track = described(
+        uuid(Kind::counter, number), gpu_process(), [&] { return std::string(to_string(gauge)); },
+        10 + static_cast<std::int32_t>(number), gauge == Gauge::dram_bandwidth_pct ? "%" : "");
     event(track, ns(at), EventType::counter,
           [&](protozero::pbf_writer& e) { e.add_double(field::event::kCounter, value); });
   }
@@ -377,9 +389,8 @@ class PerfettoSink::Writer {
     if (!reached(r.started, r.arrival)) return;
     const std::optional<Slice> slice = placed(requests(r.client), r.started, finish);
     if (!slice) return;
-    Annotations annotations{{"request", r.request},
-                            {"waited_ns", ns(r.started - r.arrival)},
-                            {"work_done_ns", ns(r.work_done)}};
+    Annotations annotations{
+        {"request", r.request}, {"waited_ns", ns(r.started - r.arrival)}, {"work_done_ns", ns(r.work_done)}};
     const Client& client = trace_.clients[r.client.value];
     if (r.finished != kNever) annotations.push_back({"latency_ns", ns(r.finished - r.arrival)});
     if (client.deadline)
@@ -447,7 +458,7 @@ class PerfettoSink::Writer {
   std::unordered_set<std::uint64_t> described_;
   std::unordered_map<std::uint64_t, std::uint64_t> free_ns_;  // by track: end of its last slice
   Interned event_names_, annotation_names_, categories_;
-  std::unordered_map<std::uint64_t, std::uint64_t> block_names_;          // by client and kernel
+  std::unordered_map<std::uint64_t, std::uint64_t> block_names_;         // by client and kernel
   std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> flows_;  // by open request: to its kernels
   std::vector<RequestRecord> open_requests_;
   std::vector<KernelRecord> open_kernels_;

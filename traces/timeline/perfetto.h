@@ -1,8 +1,8 @@
 // The timeline of a run as a Perfetto trace (protobuf, TrackEvent), for ui.perfetto.dev and trace_processor.
 //
-// One process holds the GPU: its context turns, its counters, and for each SM a row per block place.  One process per
-// client holds its arrivals, requests, copies, and the kernels of each stream with their waits nested inside.  Flows
-// lead from a request to its kernels.
+// One process holds the GPU: its context turns, its counters, and for each SM a row per block place.  One
+// process per client holds its arrivals, requests, copies, and the kernels of each stream with their waits
+// nested inside.  Flows lead from a request to its kernels.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct PerfettoOptions {
   Time begin{}, end = kNever;  // what lies outside [begin, end) is left out, what crosses its borders is cut
 };
 
-/// Writes records as they come; holds only what is unfinished.  The same records give the same bytes.  Timestamps are
-/// nanoseconds, rounded down.
+/// Writes records as they come; holds only what is unfinished.  The same records give the same bytes.
+/// Timestamps are nanoseconds, rounded down.
 class PerfettoSink : public Sink {
  public:
   /// All three must outlive the sink.  `out` must be binary.
@@ -44,7 +44,8 @@ class PerfettoSink : public Sink {
   bool wants_blocks() const override { return options_.level == TraceLevel::cta; }
   bool wants_gauges() const override { return options_.level != TraceLevel::request; }
 
-  /// To be called once, after the last record: ends what is unfinished at the latest instant seen, and writes the rest.
+  /// To be called once, after the last record: ends what is unfinished at the latest instant seen, and writes
+  /// the rest.
   void finish();
 
  private:

@@ -41,7 +41,12 @@ std::string number(double value) {
   const double size = std::abs(value);
   if (size >= 1e8) return fmt::format("{:.3g}", value);
   if (size == 0) return "0";
-  const int decimals = size >= 1000 ? 0 : size >= 100 ? 1 : size >= 10 ? 2 : size >= 1 ? 3 : size >= 0.1 ? 4 : 5;
+  const int decimals = size >= 1000  ? 0
+                       : size >= 100 ? 1
+                       : size >= 10  ? 2
+                       : size >= 1   ? 3
+                       : size >= 0.1 ? 4
+                                     : 5;
   return fmt::format("{:.{}f}", value, decimals);
 }
 
@@ -50,7 +55,9 @@ std::string fixed(double value, int decimals) {
   return fmt::format("{:.{}f}", value, decimals);
 }
 
-std::string percent(double share) { return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : "-"; }
+std::string percent(double share) {
+  return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : "-";
+}
 
 /// 12.3 M
 std::string many(std::uint64_t count) {
@@ -132,8 +139,8 @@ std::string notes_text(const std::vector<std::string>& notes) {
 
 std::string totals(const RunResult& r) {
   return fmt::format("STP {}  ANTT {}  fairness {}  Jain {}  SM busy {}  occupancy {}  makespan {}\n",
-                     fixed(r.stp, 3), fixed(r.antt, 3), fixed(r.fairness, 3), fixed(r.jain, 3), percent(r.sm_busy),
-                     percent(r.occupancy), time_ms(r.makespan));
+                     fixed(r.stp, 3), fixed(r.antt, 3), fixed(r.fairness, 3), fixed(r.jain, 3),
+                     percent(r.sm_busy), percent(r.occupancy), time_ms(r.makespan));
 }
 
 const char* short_class(ServiceClass c) { return c == ServiceClass::real_time ? "RT" : "BE"; }
@@ -202,9 +209,10 @@ void write(const nlohmann::ordered_json& document, std::ostream& out) {
 }  // namespace
 
 std::string format_report(const RunResult& r) {
-  std::string out = labelled("trace", fmt::format("{} on {} under {}, seed {}; latencies in ms", r.trace, r.gpu, r.policy, r.seed));
-  Table table({"client", "class", "done", "dropped", "/s", "mean", "p50", "p95", "p99", "max", "misses", "slowdown",
-               "progress"});
+  std::string out = labelled(
+      "trace", fmt::format("{} on {} under {}, seed {}; latencies in ms", r.trace, r.gpu, r.policy, r.seed));
+  Table table({"client", "class", "done", "dropped", "/s", "mean", "p50", "p95", "p99", "max", "misses",
+               "slowdown", "progress"});
   for (const ClientResult& c : r.clients)
     table.add({shortened(c.name, kNameWidth), short_class(c.service_class), std::to_string(c.finished),
                std::to_string(c.dropped), number(c.throughput_per_s), number(c.mean_ms), number(c.p50_ms),
@@ -212,15 +220,18 @@ std::string format_report(const RunResult& r) {
                fixed(c.slowdown, 3), fixed(c.progress, 3)});
   out += table.text() + '\n' + totals(r) + labelled("window", r.window) + labelled("alone", r.alone);
   if (r.wall_s > 0)
-    out += labelled("took", fmt::format("{} ({} blocks, {} events)", took(r.wall_s), many(r.blocks), many(r.events)));
+    out += labelled("took",
+                    fmt::format("{} ({} blocks, {} events)", took(r.wall_s), many(r.blocks), many(r.events)));
   return out + notes_text(r.notes);
 }
 
 std::string format_comparison(std::span<const RunResult> results) {
   if (results.empty()) return {};
   const RunResult& first = results.front();
-  std::string out = labelled("trace", fmt::format("{} on {}, seed {}; times in ms", first.trace, first.gpu, first.seed));
-  Table runs({"policy", "STP", "ANTT", "fairness", "Jain", "worst RT p99", "misses", "SM busy", "makespan", "took"});
+  std::string out =
+      labelled("trace", fmt::format("{} on {}, seed {}; times in ms", first.trace, first.gpu, first.seed));
+  Table runs(
+      {"policy", "STP", "ANTT", "fairness", "Jain", "worst RT p99", "misses", "SM busy", "makespan", "took"});
   for (const RunResult& r : results)
     runs.add({shortened(r.policy, kNameWidth), fixed(r.stp, 3), fixed(r.antt, 3), fixed(r.fairness, 3),
               fixed(r.jain, 3), number(worst_real_time_p99(r)), std::to_string(misses(r)), percent(r.sm_busy),
@@ -236,10 +247,12 @@ std::string format_comparison(std::span<const RunResult> results) {
     for (const RunResult& r : part) header.push_back(shortened(r.policy, kCell - 2));
     Table clients(std::move(header));
     for (std::size_t i = 0; i < first.clients.size(); ++i) {
-      std::vector<std::string> row{shortened(first.clients[i].name, kNameWidth), short_class(first.clients[i].service_class)};
+      std::vector<std::string> row{shortened(first.clients[i].name, kNameWidth),
+                                   short_class(first.clients[i].service_class)};
       for (const RunResult& r : part) {
         if (i < r.clients.size()) {
-          row.push_back(fmt::format("{} {:>6}", number(r.clients[i].p99_ms), "×" + fixed(r.clients[i].slowdown, 2)));
+          row.push_back(
+              fmt::format("{} {:>6}", number(r.clients[i].p99_ms), "×" + fixed(r.clients[i].slowdown, 2)));
         } else {
           row.emplace_back("-");
         }

@@ -12,16 +12,17 @@ namespace corun {
 /// Columns of text that no line exceeds.
 inline constexpr std::size_t kReportWidth = 110;
 
-/// One run as a table: a line per client (latencies in milliseconds from the intended arrival), then what they add up
-/// to, the window, how "alone" was got, and the first notes.  Ends with a newline; "-" where a number is undefined.
+/// One run as a table: a line per client (latencies in milliseconds from the intended arrival), then what
+/// they add up to, the window, how "alone" was got, and the first notes.  Ends with a newline; "-" where a
+/// number is undefined.
 std::string format_report(const RunResult& result);
 
-/// Runs of one trace side by side: a line per run with what it adds up to, then per client p99 in milliseconds and
-/// slowdown under each.
+/// Runs of one trace side by side: a line per run with what it adds up to, then per client p99 in
+/// milliseconds and slowdown under each.
 std::string format_comparison(std::span<const RunResult> results);
 
-/// summary.json, the same bytes for the same result: two spaces, keys in this order, numbers as the shortest decimal
-/// that reads back the same, null where undefined or infinite.
+/// summary.json, the same bytes for the same result: two spaces, keys in this order, numbers as the shortest
+/// decimal that reads back the same, null where undefined or infinite.
 ///
 ///   version           1
 ///   trace, gpu, policy, seed
@@ -32,7 +33,8 @@ std::string format_comparison(std::span<const RunResult> results);
 ///   sm_busy           mean share of SMs with a resident block, 0..1
 ///   occupancy         mean share of warp places in use, 0..1
 ///   blocks            thread blocks run
-///   clients[]         name, class ("real_time" or "best_effort"), finished, dropped, unfinished, throughput_per_s,
+///   clients[]         name, class ("real_time" or "best_effort"), finished, dropped, unfinished,
+///   throughput_per_s,
 ///                     mean_ms, p50_ms, p95_ms, p99_ms, max_ms, deadline_misses, alone_mean_ms,
 ///                     alone_throughput_per_s, slowdown, progress
 ///   notes[]           assumptions and warnings

@@ -5,12 +5,18 @@ namespace corun {
 
 const char* to_string(Gauge gauge) {
   switch (gauge) {
-    case Gauge::pending_launches: return "pending launches";
-    case Gauge::tmu_queue: return "TMU queue";
-    case Gauge::task_slots: return "task slots";
-    case Gauge::resident_blocks: return "resident blocks";
-    case Gauge::resident_warps: return "resident warps";
-    case Gauge::dram_bandwidth_pct: return "DRAM bandwidth";
+    case Gauge::pending_launches:
+      return "pending launches";
+    case Gauge::tmu_queue:
+      return "TMU queue";
+    case Gauge::task_slots:
+      return "task slots";
+    case Gauge::resident_blocks:
+      return "resident blocks";
+    case Gauge::resident_warps:
+      return "resident warps";
+    case Gauge::dram_bandwidth_pct:
+      return "DRAM bandwidth";
   }
   return "?";
 }

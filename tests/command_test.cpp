@@ -1,0 +1,153 @@
+// Does the command tell what is wrong, where, and what to do, with exit code 2?  And the same bytes for the same input?
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace corun {
+namespace {
+
+struct Ran {
+  int code;
+  std::string out;
+};
+
+Ran sim(const std::string& arguments) {
+  const std::string command = fmt::format("{} {} 2>&1 </dev/null", std::getenv("CORUN_SIM"), arguments);
+  FILE* pipe = popen(command.c_str(), "r");
+  std::string out;
+  std::array<char, 4096> buffer{};
+  while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) out.append(buffer.data(), n);
+  const int status = pclose(pipe);
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, out};
+}
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (std::filesystem::temp_directory_path() / "corun-XXXXXX").string();
+    path_ = mkdtemp(name.data());
+  }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ / name, std::ios::binary) << text;
+    return (path_ / name).string();
+  }
+  std::string path(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string read(const std::string& file) {
+  std::ostringstream text;
+  text << std::ifstream(file, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+std::string trace(const std::string& kernel, const std::string& ops, const std::string& client = R"("priority": 0)") {
+  return fmt::format(
+      R"({{"corun_trace": 1, "name": "t", "gpu": "h200", "kernels": [{{"name": "k", "grid": [8,1,1], "block": [128,1,1],
+      "registers_per_thread": 32, "solo_time_ns": 1000{}}}], "programs": [{{"name": "p", "streams": ["a", "b"],
+      "ops": [{}]}}], "clients": [{{"name": "c", "program": "p", {}, "arrivals": {{"type": "once"}}}}]}})",
+      kernel, ops, client);
+}
+const std::string kLaunch = R"({"launch": "k"})";
+
+void expect_refused(const std::string& arguments, const std::vector<std::string>& said) {
+  const Ran ran = sim(arguments);
+  EXPECT_EQ(ran.code, 2) << arguments << "\n" << ran.out;
+  for (const std::string& word : said) EXPECT_NE(ran.out.find(word), std::string::npos) << word << " not in: " << ran.out;
+  EXPECT_NE(ran.out.find("remedy: "), std::string::npos) << ran.out;
+}
+
+TEST(Command, AGoodTraceRuns) {
+  const Folder folder;
+  const Ran ran = sim(folder.write("t.json", trace("", kLaunch)));
+  EXPECT_EQ(ran.code, 0) << ran.out;
+  EXPECT_NE(ran.out.find("STP"), std::string::npos);
+}
+
+TEST(Command, BadInputNamesFilePlaceAndRemedyWithExitCode2) {
+  const Folder folder;
+  const auto bad = [&](const std::string& text, const std::vector<std::string>& said) {
+    std::vector<std::string> all = said;
+    all.push_back("t.json");
+    expect_refused(folder.write("t.json", text), all);
+  };
+  bad(trace("", kLaunch).substr(0, 100), {"line"});
+  bad(trace(R"(, "gird": 1)", kLaunch), {"/kernels/0", "gird"});
+  std::string negative = trace("", kLaunch);
+  negative.replace(negative.find("[8,1,1]"), 7, "[-8,1,1]");
+  bad(negative, {"/kernels/0/grid"});
+  bad(trace("", R"({"launch": "k", "stream": "a", "name": "x", "after": ["y"]},
+                   {"launch": "k", "stream": "b", "name": "y", "after": ["x"]})"),
+      {"/programs/0/ops/0", "wait for each other", "x -> y -> x"});
+  bad(trace(R"(, "dynamic_shared_memory_bytes": 300000)", kLaunch), {"/kernels/0", "fits no SM", "shared memory"});
+  bad(trace("", kLaunch, R"("priority": -6)"), {"/clients/0/priority"});
+  expect_refused(folder.path("absent.json"), {"absent.json"});
+  const std::string whole = folder.write("whole.json", trace("", kLaunch));
+  ASSERT_EQ(std::system(fmt::format("gzip -c {0} | head -c 150 > {0}.gz", whole).c_str()), 0);
+  expect_refused(whole + ".gz", {"whole.json.gz"});
+  ASSERT_EQ(std::system(fmt::format("head -c 1000000000 /dev/zero | tr '\\0' '[' | gzip -1 > {}",
+                                    folder.path("deep.json.gz")).c_str()), 0);
+  expect_refused(folder.path("deep.json.gz"), {"deep.json.gz", "nest"});
+}
+
+TEST(Command, BadArgumentsAreRefusedWithExitCode2) {
+  const Folder folder;
+  const std::string good = folder.write("t.json", trace("", kLaunch));
+  expect_refused("", {"no trace"});
+  expect_refused("--policy=gredy " + good, {"gredy", "greedy"});
+  expect_refused("--policy=tpc-mask:split=odd " + good, {"split", "even"});
+  expect_refused("--policy=fcfs:x=1 " + good, {"fcfs", "x=1"});
+  expect_refused("--gpu=h300 " + good, {"h300"});
+  expect_refused("--duration=5parsec " + good, {"--duration"});
+  expect_refused("--trace-window=5ms --out " + folder.path("o") + " " + good, {"--trace-window"});
+  expect_refused("--out /proc/nowhere " + good, {"/proc/nowhere"});
+  expect_refused("--nonsense " + good, {"--nonsense"});
+  expect_refused("compare --policies=fcfs,nope " + good, {"nope"});
+  expect_refused("schema nothing", {"nothing"});
+  expect_refused("import vtune x", {"vtune"});
+}
+
+TEST(Command, TheSameInputGivesTheSameBytesTwice) {
+  const Folder folder;
+  const std::string example = "traces/h200/examples/realtime-resnet50-beside-resnet152.json";
+  for (const char* policy : {"fcfs", "priority", "timeslice", "tpc-mask:split=even", "greedy"}) {
+    for (const char* out : {"a", "b"})
+      ASSERT_EQ(sim(fmt::format("--policy={} --duration=3ms --trace-level=cta --out {} {}", policy, folder.path(out), example)).code, 0);
+    for (const char* file : {"summary.json", "requests.csv", "kernels.csv", "timeline.pftrace", "occupancy.svg"}) {
+      const std::string a = read(folder.path("a") + "/" + file);
+      EXPECT_FALSE(a.empty()) << file;
+      EXPECT_EQ(a, read(folder.path("b") + "/" + file)) << policy << " " << file;
+    }
+  }
+}
+
+// The golden files were written by a gcc build; the clang preset runs this test too.  tests/golden/regenerate.sh
+TEST(Command, EveryCompilerGivesTheCommittedBytes) {
+  const std::string example = "traces/h200/examples/six-clients.json";
+  for (const char* policy : {"fcfs", "priority", "timeslice", "tpc-mask", "greedy"})
+    EXPECT_EQ(sim(fmt::format("--json --duration=5ms --policy={}{} {}", policy, std::string(policy) == "tpc-mask" ? ":split=even" : "", example)).out,
+              read(fmt::format("tests/golden/six-clients.{}.json", policy)));
+}
+
+TEST(Command, EveryOptionOfHelpExists) {
+  EXPECT_EQ(sim("--help").code, 0);
+  EXPECT_EQ(sim("--version").code, 0);
+  const Ran help = sim("--policy=help");
+  for (const char* policy : {"fcfs", "priority", "timeslice", "tpc-mask", "greedy"})
+    EXPECT_NE(help.out.find(policy), std::string::npos);
+  EXPECT_NE(sim("gpus").out.find("gtx-1060-3gb"), std::string::npos);
+  for (const char* name : {"trace", "gpu"}) EXPECT_EQ(sim(std::string("schema ") + name).out.substr(0, 1), "{");
+}
+
+}  // namespace
+}  // namespace corun

@@ -1,0 +1,92 @@
+// Is the engine fast and lean enough?  Bounds with room for a noisy machine; the benchmark beside the code prints the
+// figures.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <chrono>
+#include <fstream>
+
+#include "sim/stages/compute_engine.h"
+#include "traces/json/trace_json.h"
+
+namespace corun::sim {
+namespace {
+
+Kernel kernel_of(std::uint32_t threads, std::uint32_t registers, std::uint32_t blocks) {
+  Kernel kernel;
+  kernel.grid = {blocks, 1, 1};
+  kernel.block = {threads, 1, 1};
+  kernel.registers_per_thread = registers;
+  return kernel;
+}
+
+void accept(ComputeEngine& engine, const Gpu& gpu, std::uint32_t id, const Kernel& kernel, Time block) {
+  Work work;
+  work.record.launch = {id, id};
+  work.record.kernel = KernelId{id};
+  work.record.blocks = kernel.blocks();
+  work.block_alone = block;
+  engine.accept(std::move(work), 0, engine.mask_of(TpcMask::all()), demand_of(kernel, gpu.sm));
+}
+
+void run_out(ComputeEngine& engine) {
+  std::vector<EngineNotice> notices;
+  while (engine.busy()) {
+    notices.clear();
+    engine.advance(kNever, notices);
+  }
+}
+
+double resident_mb() {
+  std::ifstream statm("/proc/self/statm");
+  double total = 0, resident = 0;
+  statm >> total >> resident;
+  return resident * 4096 / 1e6;
+}
+
+bool slowed_down() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
+  return true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(undefined_behavior_sanitizer)
+  return true;
+#else
+  return false;
+#endif
+#else
+  return false;
+#endif
+}
+
+TEST(EngineSpeed, FiveMillionBlocksASecondBlockByBlock) {
+  if (slowed_down()) GTEST_SKIP() << "not an optimised build";
+  const Gpu gpu = read_gpu("h200");
+  double best = 0;
+  for (int round = 0; round < 5; ++round) {
+    Timeline nobody;
+    ComputeEngine engine(gpu, nobody, {false, false});
+    accept(engine, gpu, 0, kernel_of(256, 32, 1 << 19), from_ns(5000));
+    accept(engine, gpu, 1, kernel_of(128, 64, 1 << 19), from_ns(5700));
+    const auto began = std::chrono::steady_clock::now();
+    run_out(engine);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    best = std::max(best, static_cast<double>(engine.blocks_run()) / took.count());
+  }
+  RecordProperty("blocks_per_second", std::to_string(best));
+  EXPECT_GE(best, 5e6);
+}
+
+TEST(EngineSpeed, TenMillionPendingBlocksTakeLessThan200MB) {
+  const Gpu gpu = read_gpu("h200");
+  const double before = resident_mb();
+  Timeline nobody;
+  ComputeEngine engine(gpu, nobody, {false, false});
+  for (std::uint32_t i = 0; i < 100; ++i) accept(engine, gpu, i, kernel_of(256, 32, 100'000), from_ns(5000));
+  std::vector<EngineNotice> notices;
+  engine.advance(from_ns(20'000), notices);  // SMs are full, nearly all blocks still pending
+  EXPECT_GT(engine.blocks_run(), 0u);
+  EXPECT_LT(resident_mb() - before, 200);
+}
+
+}  // namespace
+}  // namespace corun::sim

@@ -1,0 +1,134 @@
+#include "tests/support/build.h"
+
+#include <algorithm>
+
+namespace corun::sim {
+
+Gpu small_gpu(std::uint32_t sms) {
+  Gpu gpu;
+  gpu.name = "small";
+  gpu.sms = sms;
+  for (std::uint32_t i = 0; i < sms; ++i) gpu.placement_order.push_back(SmId{i});
+  gpu.sm.max_threads = 2048;
+  gpu.sm.max_warps = 64;
+  gpu.sm.max_blocks = 32;
+  gpu.sm.registers = 65536;
+  gpu.sm.registers_per_block = 65536;
+  gpu.sm.shared_memory_bytes = 65536;
+  gpu.sm.shared_memory_per_block_bytes = 65536;
+  gpu.sm.shared_memory_allocation_unit = 256;
+  gpu.task_slots = 8;
+  gpu.priority_levels = 3;
+  gpu.host_channels = 8;
+  gpu.copy_engines = 3;
+  gpu.dispatch_interval = ns(1);
+  gpu.time_slice = ms(1);
+  gpu.memory_bytes = std::uint64_t{1} << 30;
+  gpu.clock_hz = 1e9;
+  gpu.dram_bytes_per_second = 1e12;
+  gpu.copy_bytes_per_second = 1e10;
+  return gpu;
+}
+
+Gpu slow_host_gpu(std::uint32_t sms) {
+  Gpu gpu = small_gpu(sms);
+  gpu.launch_call = us(3);
+  gpu.launch_latency = us(5);
+  gpu.stream_gap = us(1);
+  gpu.completion_notice = ns(700);
+  gpu.time_slice = us(100);
+  gpu.context_switch = us(10);
+  gpu.progress_read = us(8);
+  gpu.stop_flag = us(4);
+  gpu.persistent_task = ns(500);
+  return gpu;
+}
+
+Kernel kernel(std::uint32_t blocks, std::uint32_t threads, Time block_time) {
+  Kernel k;
+  k.name = "kernel";
+  k.grid = {blocks, 1, 1};
+  k.block = {threads, 1, 1};
+  k.block_times = {block_time};
+  k.solo_time = block_time;
+  k.counters.issue_active_pct = 0;
+  return k;
+}
+
+Kernel uneven_kernel(std::uint32_t threads, std::vector<Time> block_times) {
+  Kernel k = kernel(static_cast<std::uint32_t>(block_times.size()), threads, block_times.front());
+  k.solo_time = *std::max_element(block_times.begin(), block_times.end());
+  k.block_times = std::move(block_times);
+  return k;
+}
+
+Kernel whole_sm_kernel(std::uint32_t blocks, Time block_time) {
+  Kernel k = kernel(blocks, 1024, block_time);
+  k.static_shared_memory_bytes = 65536;
+  return k;
+}
+
+Op launch(KernelId kernel, std::uint32_t stream) {
+  Op op;
+  op.what = corun::Launch{kernel, {}, {}};
+  op.stream = StreamId{stream};
+  return op;
+}
+
+Op copy(CopyDirection direction, std::uint64_t bytes, std::uint32_t stream) {
+  Op op;
+  op.what = Copy{direction, bytes};
+  op.stream = StreamId{stream};
+  return op;
+}
+
+Op sync() {
+  Op op;
+  op.what = Sync{};
+  return op;
+}
+
+Op after(Op op, std::vector<std::uint32_t> ops) {
+  for (std::uint32_t o : ops) op.after.push_back(OpId{o});
+  return op;
+}
+
+Op host_gap(Op op, Time gap) {
+  op.host_gap = gap;
+  return op;
+}
+
+KernelId TraceBuilder::kernel(Kernel k) {
+  const KernelId id{static_cast<std::uint32_t>(trace.kernels.size())};
+  k.name += std::to_string(id.value);
+  trace.kernels.push_back(std::move(k));
+  return id;
+}
+
+ProgramId TraceBuilder::program(std::vector<Op> ops, Issue issue) {
+  Program program;
+  program.name = "program" + std::to_string(trace.programs.size());
+  program.issue = issue;
+  program.streams.resize(1);
+  for (const Op& op : ops)
+    program.streams.resize(std::max<std::size_t>(program.streams.size(), op.stream.value + 1));
+  program.ops = std::move(ops);
+  trace.programs.push_back(std::move(program));
+  return ProgramId{static_cast<std::uint32_t>(trace.programs.size() - 1)};
+}
+
+Client& TraceBuilder::client(const std::string& name, ProgramId program, Arrivals arrivals) {
+  Client c;
+  c.name = c.process = name;
+  c.program = program;
+  c.arrivals = std::move(arrivals);
+  c.streams.resize(trace.programs[program.value].streams.size());
+  trace.clients.push_back(std::move(c));
+  return trace.clients.back();
+}
+
+Client& TraceBuilder::one_kernel(const std::string& name, Kernel k, Time at) {
+  return client(name, program({launch(kernel(std::move(k)))}), Once{at});
+}
+
+}  // namespace corun::sim

@@ -1,0 +1,24 @@
+#include "tests/support/run_trace.h"
+
+#include "policies/api/registry.h"
+#include "sim/backend/profile.h"
+#include "sim/backend/sim_backend.h"
+
+namespace corun::sim {
+
+Ran run_trace(const Trace& trace, const Gpu& gpu, const std::string& policy_spec, Record what, EngineOptions options) {
+  Ran ran(what == Record::blocks);
+  Timeline timeline;
+  timeline.attach(ran);
+  const std::unique_ptr<Policy> policy = make_policy(policy_spec);
+  SimBackend backend(trace, gpu, policy->requirements().contexts, timeline, options);
+  Session session(trace, *policy, backend, timeline,
+                  [&](KernelId kernel) { return profile_kernel(trace.kernels[kernel.value], gpu); });
+  ran.outcome = session.run();
+  backend.close();
+  timeline.flush();
+  ran.blocks_run = backend.blocks_run();
+  return ran;
+}
+
+}  // namespace corun::sim
