@@ -104,10 +104,11 @@ bool same(const Counters& a, const Counters& b) {
 
 bool same(const Kernel& a, const Kernel& b) {
   const auto all = [](const Kernel& kernel) {
-    const auto& [name, grid, block, cluster, registers, fixed, dynamic, idempotent, solo, by_sms, blocks,
-                 counters] = kernel;
+    const auto& [name, origin, grid, block, cluster, registers, fixed, dynamic, idempotent, solo, by_sms,
+                 blocks, counters] = kernel;
     static_cast<void>(counters);
-    return std::tie(name, grid, block, cluster, registers, fixed, dynamic, idempotent, solo, by_sms, blocks);
+    return std::tie(name, origin, grid, block, cluster, registers, fixed, dynamic, idempotent, solo, by_sms,
+                    blocks);
   };
   return all(a) == all(b) && same(a.counters, b.counters);
 }
@@ -178,12 +179,12 @@ bool same(const ClientStream& a, const ClientStream& b) {
 
 bool same(const Client& a, const Client& b) {
   const auto all = [](const Client& client) {
-    const auto& [name, program, process, issue, service, priority, mask, streams, memory, quota, reservation,
-                 deadline, arrivals, stale] = client;
+    const auto& [name, origin, program, process, issue, service, priority, mask, streams, memory, quota,
+                 reservation, deadline, arrivals, stale] = client;
     static_cast<void>(streams);
     static_cast<void>(arrivals);
-    return std::tie(name, program, process, issue, service, priority, mask, memory, quota, reservation,
-                    deadline, stale);
+    return std::tie(name, origin, program, process, issue, service, priority, mask, memory, quota,
+                    reservation, deadline, stale);
   };
   return all(a) == all(b) && all_same(a.streams, b.streams) && same(a.arrivals, b.arrivals);
 }
@@ -565,6 +566,13 @@ TEST_F(TraceFormat, EveryKindOfArrivalIsRead) {
       std::get<ExplicitTimes>(arrivals(R"({"type": "explicit", "times_ns": [1, 1, 2]})").arrivals).times,
       ElementsAre(from_ns(1), from_ns(1), from_ns(2)));
   EXPECT_EQ(std::get<Once>(arrivals(R"({"type": "once", "at_ns": 9})").arrivals).at, from_ns(9));
+}
+
+TEST_F(TraceFormat, KernelsAndClientsKnowWhereTheyStand) {
+  const Trace trace = read(minimal());
+  EXPECT_EQ(trace.kernels[0].origin.file, (folder_ / "trace.json").string());
+  EXPECT_EQ(trace.kernels[0].origin.place, "/kernels/0");
+  EXPECT_EQ(trace.clients[0].origin.place, "/clients/0");
 }
 
 TEST_F(TraceFormat, SoloTimeMayBeGivenAtEveryLaunchInsteadOfTheKernel) {

@@ -93,7 +93,8 @@ TEST(Table, AHigherPriorityOvertakesAHeadThatHasBlocksLeft) {
   EXPECT_EQ(rig.record(low).evictions, 0u);  // there was a slot for both
 }
 
-/// Low-priority blocks hold every place; the high-priority kernel comes at any time within them.
+/// Low-priority blocks hold every place; the high-priority kernel comes at any time within them.  A place that becomes
+/// free at the instant of its arrival has been given away.
 class PriorityInversion : public testing::TestWithParam<std::int64_t> {};
 
 TEST_P(PriorityInversion, EndsAsSoonAsOneBlockEndsAndNotBefore) {
@@ -104,7 +105,7 @@ TEST_P(PriorityInversion, EndsAsSoonAsOneBlockEndsAndNotBefore) {
   rig.run();
   Time first_end = kNever;
   for (const BlockRecord& block : rig.blocks(low))
-    if (block.end >= arrival && block.start < arrival) first_end = std::min(first_end, block.end);
+    if (block.end > arrival && block.start <= arrival) first_end = std::min(first_end, block.end);
   const Time started = rig.record(high).started;
   EXPECT_EQ(started, first_end);
   EXPECT_LE(started - arrival, us(7));
@@ -121,15 +122,40 @@ Gpu one_slot() {
   return gpu;
 }
 
-TEST(Eviction, AHigherPriorityTakesTheSlotOfALowerOneFromAFullTable) {
+TEST(Eviction, AHigherPriorityTakesTheSlotOfALowerOneOnceItsRunningBlocksHaveEnded) {
   EngineRig rig(one_slot());
   const LaunchId low = rig.accept(whole_sm_kernel(3, us(10)));
   const LaunchId high = rig.accept(whole_sm_kernel(1, us(10)), {.at = us(5), .priority = -1});
   rig.run();
-  EXPECT_EQ(rig.record(high).slotted, us(5));
+  EXPECT_EQ(rig.record(high).slotted, us(10));
   EXPECT_EQ(rig.record(high).started, us(10));
   EXPECT_EQ(rig.record(low).evictions, 1u);
   EXPECT_EQ(rig.record(low).slotted, rig.record(high).finished);
+}
+
+TEST(Eviction, HasNothingToWaitForIfNoBlockOfTheTaskRuns) {
+  Gpu gpu = small_gpu(1);
+  gpu.task_slots = 2;
+  EngineRig rig(gpu);
+  rig.accept(whole_sm_kernel(1, us(10)), {.priority = -2});
+  const LaunchId low = rig.accept(whole_sm_kernel(1, us(10)));
+  const LaunchId high = rig.accept(whole_sm_kernel(1, us(10)), {.at = us(5), .priority = -1});
+  rig.run();
+  EXPECT_EQ(rig.record(high).slotted, us(5));
+  EXPECT_EQ(rig.record(low).evictions, 1u);
+  EXPECT_EQ(rig.record(low).slotted, us(10));  // the first kernel's slot
+}
+
+TEST(Eviction, UntilTheTaskHasDrainedTheTableTakesInNothingElse) {
+  Gpu gpu = small_gpu(3);
+  gpu.task_slots = 2;
+  EngineRig rig(gpu);
+  const LaunchId other = rig.accept(whole_sm_kernel(1, us(8)));
+  const LaunchId victim = rig.accept(uneven_kernel(1024, {us(20), us(20), us(20), us(20), us(20), us(20), us(20)}));
+  const LaunchId high = rig.accept(whole_sm_kernel(1, us(1)), {.at = us(5), .priority = -1});
+  rig.run();
+  EXPECT_EQ(rig.record(victim).evictions, 1u);
+  EXPECT_GT(rig.record(high).slotted, us(20)) << "though a slot is free from " << rig.record(other).finished.count() << " ps on";
 }
 
 TEST(Eviction, RunningBlocksOfTheEvictedTaskGoOn) {
@@ -203,7 +229,7 @@ TEST(Eviction, DoesNotHappenWhileASlotIsFree) {
   EXPECT_EQ(rig.record(low).evictions, 0u);
 }
 
-TEST(Eviction, SparesATaskWhoseBlocksAreAllDispatched) {
+TEST(Eviction, ATaskWhoseBlocksAreAllDispatchedKeepsItsSlotUntilTheyEnd) {
   EngineRig rig(one_slot());
   const LaunchId low = rig.accept(whole_sm_kernel(1, us(10)));
   const LaunchId high = rig.accept(kernel(1, 32, us(10)), {.at = us(5), .priority = -1});

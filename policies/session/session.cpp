@@ -109,7 +109,7 @@ void Session::call(const HostCall& call, Time now) {
     pending_.push_back(id);
     notices_.push_back(LaunchReady{id});
   } else {
-    submit_copies(call.client, op.stream, now);
+    submit_copies(call.client, now);
   }
 }
 
@@ -201,20 +201,26 @@ Outcome Session::submit(const decide::Launch& launch, Time now) {
   l.submitted_at = now;
   running_.push_back(l.id);
   unsubmitted.pop_front();
-  submit_copies(l.client, l.stream, now);
+  submit_copies(l.client, now);
   return outcome;
 }
 
-void Session::submit_copies(ClientId client, StreamId stream, Time now) {
-  auto& unsubmitted = clients_[client.value].streams[stream.value].unsubmitted;
-  while (!unsubmitted.empty() && !view(unsubmitted.front()).kernel) {
-    LaunchView& l = view(unsubmitted.front());
-    if (!follows_submitted(l)) return;
-    if (std::holds_alternative<Refused>(backend_.copy(l, unfinished_follows(l)))) return;
-    l.state = LaunchState::submitted;
-    l.submitted_at = now;
-    running_.push_back(l.id);
-    unsubmitted.pop_front();
+/// Copies wait for no decision: each goes as soon as its place in its stream and the launches that it follows allow.
+void Session::submit_copies(ClientId client, Time now) {
+  for (bool more = true; more;) {
+    more = false;
+    for (StreamState& stream : clients_[client.value].streams) {
+      auto& unsubmitted = stream.unsubmitted;
+      while (!unsubmitted.empty() && !view(unsubmitted.front()).kernel) {
+        LaunchView& l = view(unsubmitted.front());
+        if (!follows_submitted(l) || std::holds_alternative<Refused>(backend_.copy(l, unfinished_follows(l)))) break;
+        l.state = LaunchState::submitted;
+        l.submitted_at = now;
+        running_.push_back(l.id);
+        unsubmitted.pop_front();
+        more = true;  // another stream's copy may follow this one
+      }
+    }
   }
 }
 

@@ -49,7 +49,7 @@ class Session {
   void ask(Time now);
   Outcome apply(const Decision& decision, Time now);
   Outcome submit(const decide::Launch& launch, Time now);
-  void submit_copies(ClientId client, StreamId stream, Time now);
+  void submit_copies(ClientId client, Time now);
   std::vector<LaunchId> unfinished_follows(const LaunchView& launch) const;
   bool follows_submitted(const LaunchView& launch) const;
   LaunchView& view(LaunchId id) { return launches_[id.slot]; }

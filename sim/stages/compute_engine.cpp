@@ -11,6 +11,7 @@ namespace {
 constexpr std::uint32_t kNoBlock = ~std::uint32_t{0};  // a worker that finds no block to take and leaves
 constexpr std::uint32_t kNoWork = ~std::uint32_t{0};
 constexpr std::uint64_t kJournal = 64;
+constexpr Time kGaugeInterval{1'000'000};
 constexpr TaskId kNoTask{~std::uint32_t{0}};
 
 [[noreturn]] void broken(const std::string& what) { throw std::logic_error("audit: " + what); }
@@ -107,8 +108,6 @@ void ComputeEngine::refill() {
   for (TaskId id : evicted_) ++works_[tasks_[id.value].work.value].record.evictions;
   for (TaskId id : entered_) works_[tasks_[id.value].work.value].record.slotted = now_ + offset;
   if (!entered_.empty()) wake_dispatcher();
-  gauge(Gauge::tmu_queue, static_cast<double>(tmu_.size()));
-  gauge(Gauge::task_slots, wdu_.used());
 }
 
 void ComputeEngine::resize(LaunchId launch, std::uint32_t ctas) {
@@ -200,6 +199,7 @@ void ComputeEngine::step(Time t) {
   }
   if (refill_) refill();
   if (dispatch_at_ <= now_) dispatch();
+  if (record_gauges_) gauge();
   if (options_.audit) audit_work_conserved();
 }
 
@@ -293,9 +293,6 @@ void ComputeEngine::start_block(TaskId id, std::uint32_t rank) {
     places_[rank] |= std::uint64_t{1} << place;
   }
   if (task.pending == 0) wdu_.dispatched(id);
-  gauge(Gauge::resident_blocks, resident_blocks_);
-  gauge(Gauge::resident_warps, resident_warps_);
-  gauge(Gauge::dram_bandwidth_pct, 100.0 * static_cast<double>(dram_) / static_cast<double>(kFullDram));
   occupy(id, rank, place);
 }
 
@@ -365,8 +362,6 @@ void ComputeEngine::end_block(TaskId id, Resident resident) {
   if (record_blocks_) places_[resident.rank] &= ~(std::uint64_t{1} << resident.place);
   changed(resident.rank, id, +1);
   if (options_.audit) audit_sm(resident.rank);
-  gauge(Gauge::resident_blocks, resident_blocks_);
-  gauge(Gauge::resident_warps, resident_warps_);
   if (--task.resident == 0) {
     refill_ = wdu_.release(id) || refill_;
     if (task.pending == 0) retire(id);
@@ -402,8 +397,21 @@ void ComputeEngine::tell(EngineNotice::Kind kind, LaunchId launch) {
   if (notices_ != nullptr) notices_->push_back({kind, launch});
 }
 
-void ComputeEngine::gauge(Gauge what, double value) {
-  if (record_gauges_) timeline_.record(GaugeRecord{what, now_ + offset, value});
+/// What has changed since the last time, once a microsecond at most and when the SMs fall empty.
+void ComputeEngine::gauge() {
+  if (now_ - gauged_at_ < kGaugeInterval && resident_blocks_ != 0) return;
+  gauged_at_ = now_;
+  const std::array<std::pair<Gauge, double>, 5> values{
+      {{Gauge::tmu_queue, static_cast<double>(tmu_.size())},
+       {Gauge::task_slots, wdu_.used()},
+       {Gauge::resident_blocks, resident_blocks_},
+       {Gauge::resident_warps, resident_warps_},
+       {Gauge::dram_bandwidth_pct, std::min(100.0, 100.0 * static_cast<double>(dram_) / static_cast<double>(kFullDram))}}};
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    if (values[i].second == gauged_[i]) continue;
+    gauged_[i] = values[i].second;
+    timeline_.record(GaugeRecord{values[i].first, now_ + offset, values[i].second});
+  }
 }
 
 void ComputeEngine::pause() { end_solo_early(); }

@@ -9,6 +9,7 @@
 //   solo:  a task that starts on an empty GPU and ends undisturbed ends as it did the last time (`SoloMemo`).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -138,7 +139,7 @@ class ComputeEngine {
   void wake_dispatcher();
   void pass_time(Time to);
   void tell(EngineNotice::Kind kind, LaunchId launch);
-  void gauge(Gauge what, double value);
+  void gauge();
   Work* find(LaunchId launch);
 
   void try_solo(TaskId task);
@@ -191,6 +192,8 @@ class ComputeEngine {
   Time dispatcher_free_{};
   std::vector<EngineNotice>* notices_ = nullptr;
 
+  Time gauged_at_{};
+  std::array<double, 5> gauged_{};
   std::uint32_t unfinished_ = 0;       // works
   std::uint64_t blocks_run_ = 0, events_ = 0;
   std::int64_t sm_ps_ = 0, warp_ps_ = 0;

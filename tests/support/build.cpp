@@ -35,6 +35,9 @@ Gpu slow_host_gpu(std::uint32_t sms) {
   gpu.launch_call = us(3);
   gpu.launch_latency = us(5);
   gpu.stream_gap = us(1);
+  gpu.graph_launch_call = us(4);
+  gpu.graph_launch_latency = us(6);
+  gpu.graph_gap = ns(600);
   gpu.completion_notice = ns(700);
   gpu.time_slice = us(100);
   gpu.context_switch = us(10);

@@ -1,5 +1,7 @@
 #include "tests/support/collect.h"
 
+#include <fmt/format.h>
+
 #include <stdexcept>
 #include <tuple>
 
@@ -30,6 +32,32 @@ std::vector<BlockRecord> Collector::blocks_of(LaunchId launch) const {
     return std::tuple(a.start, a.block) < std::tuple(b.start, b.block);
   });
   return mine;
+}
+
+std::vector<std::string> lines(std::vector<KernelRecord> kernels) {
+  std::sort(kernels.begin(), kernels.end(),
+            [](const KernelRecord& a, const KernelRecord& b) { return a.launch.serial < b.launch.serial; });
+  std::vector<std::string> text;
+  for (const KernelRecord& k : kernels)
+    text.push_back(fmt::format("launch {} slot {} client {} stream {} op {} kernel {} request {} priority {} ctas {}: ready {} "
+                               "submitted {} queued {} slotted {} started {} last {} finished {} blocks {} evictions {}",
+                               k.launch.serial, k.launch.slot, k.client.value, k.stream.value, k.op.value, k.kernel.value,
+                               k.request, k.priority, k.ctas, k.ready.count(), k.submitted.count(), k.queued.count(),
+                               k.slotted.count(), k.started.count(), k.last_block.count(), k.finished.count(), k.blocks,
+                               k.evictions));
+  return text;
+}
+
+std::vector<std::string> lines(std::vector<RequestRecord> requests) {
+  std::sort(requests.begin(), requests.end(), [](const RequestRecord& a, const RequestRecord& b) {
+    return std::tuple(a.client, a.request) < std::tuple(b.client, b.request);
+  });
+  std::vector<std::string> text;
+  for (const RequestRecord& r : requests)
+    text.push_back(fmt::format("client {} request {}: arrival {} started {} finished {} dropped {} work {}", r.client.value,
+                               r.request, r.arrival.count(), r.started.count(), r.finished.count(), r.dropped,
+                               r.work_done.count()));
+  return text;
 }
 
 std::vector<std::uint32_t> sms_of(const std::vector<BlockRecord>& blocks) {

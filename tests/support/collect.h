@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "traces/timeline/timeline.h"
@@ -12,7 +13,7 @@ namespace corun::sim {
 class Collector : public Sink {
  public:
   using Sink::record;
-  explicit Collector(bool blocks = false) : wants_blocks_(blocks) {}
+  explicit Collector(bool with_blocks = false) : wants_blocks_(with_blocks) {}
 
   void record(const RequestRecord& r) override { requests.push_back(r); }
   void record(const KernelRecord& r) override { kernels.push_back(r); }
@@ -37,6 +38,10 @@ class Collector : public Sink {
  private:
   bool wants_blocks_;
 };
+
+/// A line for each, every field of it, in an order that does not depend on how the run was simulated.
+std::vector<std::string> lines(std::vector<KernelRecord> kernels);
+std::vector<std::string> lines(std::vector<RequestRecord> requests);
 
 /// %smid of each.
 std::vector<std::uint32_t> sms_of(const std::vector<BlockRecord>& blocks);

@@ -30,7 +30,7 @@ LaunchId EngineRig::accept(const Kernel& k, const Arriving& how) {
   work.ctas = how.ctas;
   if (how.ctas != 0) work.per_task = gpu.persistent_task;
   work.record.launch = LaunchId{n, n};
-  work.record.kernel = KernelId{n};
+  work.record.kernel = how.kernel;
   work.record.blocks = kept.blocks();
   work.record.priority = how.priority;
   work.record.queued = engine.now();

@@ -18,6 +18,9 @@ Ran run_trace(const Trace& trace, const Gpu& gpu, const std::string& policy_spec
   backend.close();
   timeline.flush();
   ran.blocks_run = backend.blocks_run();
+  ran.events = backend.events();
+  ran.sm_ps = backend.sm_ps();
+  ran.warp_ps = backend.warp_ps();
   return ran;
 }
 

@@ -1,0 +1,197 @@
+// Are the engine's shortcuts exact?  The same runs with and without them, and audited block by block.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "tests/support/engine_rig.h"
+#include "tests/support/random_trace.h"
+#include "tests/support/run_trace.h"
+
+namespace corun::sim {
+namespace {
+
+constexpr EngineOptions kShortcuts{true, false}, kPlain{false, false}, kAudited{false, true};
+
+class RandomTraces : public testing::TestWithParam<const char*> {};
+
+TEST_P(RandomTraces, GiveTheSameRecordsWithShortcutsAndWithout) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const auto [gpu, trace] = random_scenario(seed, Requests::repeated);
+    const Ran quick = run_trace(trace, gpu, GetParam(), Record::kernels, kShortcuts);
+    const Ran plain = run_trace(trace, gpu, GetParam(), Record::kernels, kPlain);
+    ASSERT_EQ(lines(quick.kernels), lines(plain.kernels));
+    ASSERT_EQ(lines(quick.requests), lines(plain.requests));
+    ASSERT_EQ(quick.blocks_run, plain.blocks_run);
+    ASSERT_EQ(quick.outcome.end, plain.outcome.end);
+    ASSERT_EQ(quick.sm_ps, plain.sm_ps);
+    ASSERT_EQ(quick.warp_ps, plain.warp_ps);
+  }
+}
+
+TEST_P(RandomTraces, PassTheAuditWithTheSameRecordsAndEveryBlockOnce) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    const auto [gpu, trace] = random_scenario(seed, Requests::repeated);
+    const Ran audited = run_trace(trace, gpu, GetParam(), Record::blocks, kAudited);
+    ASSERT_EQ(lines(audited.kernels), lines(run_trace(trace, gpu, GetParam(), Record::kernels, kShortcuts).kernels));
+    std::map<LaunchId, std::set<std::uint32_t>> ran;
+    for (const BlockRecord& b : audited.blocks) {
+      ASSERT_TRUE(ran[b.launch].insert(b.block).second) << "block " << b.block << " ran twice";
+      ASSERT_LT(b.start, b.end);
+    }
+    for (const KernelRecord& k : audited.kernels) {
+      if (k.finished == kNever) continue;
+      ASSERT_EQ(ran[k.launch].size(), k.blocks);
+      Time first = kNever, last_start{}, last_end{};
+      for (const BlockRecord& b : audited.blocks)
+        if (b.launch == k.launch) {
+          first = std::min(first, b.start);
+          last_start = std::max(last_start, b.start);
+          last_end = std::max(last_end, b.end);
+        }
+      ASSERT_EQ(k.started, first);
+      ASSERT_EQ(k.last_block, last_start);
+      ASSERT_GE(k.finished, last_end);
+      if (k.ctas == 0) {
+        ASSERT_EQ(k.finished, last_end);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, RandomTraces, testing::Values("fcfs", "priority", "tpc-mask", "timeslice", "greedy"),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+/// Without host or policy: launches of all shapes reach the TMU at random times, progress is read, sizes change.
+std::vector<std::string> random_engine_run(std::uint64_t seed, EngineOptions options) {
+  Dice dice(seed);
+  const Scenario s = random_scenario(seed, Requests::one);
+  EngineRig rig(s.gpu, options, options.audit);
+  std::vector<std::string> seen;
+  std::vector<LaunchId> persistent;
+  Time at{};
+  for (int i = 0; i < 20; ++i) {
+    if (!dice.one_in(3)) at += ns(dice.any(0, dice.one_in(3) ? 400'000 : 8'000));
+    if (!persistent.empty() && dice.one_in(3)) {
+      rig.run_to(at);
+      const LaunchId launch = dice.one_of(persistent);
+      seen.push_back(std::to_string(rig.engine.blocks_done(launch)));
+      rig.engine.resize(launch, dice.any(1, 40));
+      continue;
+    }
+    const KernelId kernel{dice.any(0, static_cast<std::uint32_t>(s.trace.kernels.size()) - 1)};
+    const std::uint32_t first = dice.one_in(3) ? dice.any(0, s.gpu.tpcs() - 1) : 0;
+    const Arriving how{at, -static_cast<std::int32_t>(dice.any(0, s.gpu.priority_levels - 1)),
+                       first == 0 ? TpcMask::all() : TpcMask::range(first, s.gpu.tpcs()),
+                       dice.one_in(3) ? dice.any(1, 30) : 0, kernel};
+    const LaunchId launch = rig.accept(s.trace.kernels[kernel.value], how);
+    if (how.ctas != 0) persistent.push_back(launch);
+  }
+  rig.run();
+  for (std::string& line : lines(rig.collected.kernels)) seen.push_back(std::move(line));
+  seen.push_back(std::to_string(rig.engine.sm_ps()) + " " + std::to_string(rig.engine.warp_ps()));
+  return seen;
+}
+
+TEST(RandomLaunches, GiveTheSameRecordsWithShortcutsAndWithout) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed)
+    ASSERT_EQ(random_engine_run(seed, kShortcuts), random_engine_run(seed, kPlain)) << "seed " << seed;
+}
+
+TEST(RandomLaunches, PassTheAudit) {
+  for (std::uint64_t seed = 1; seed <= 100; ++seed)
+    ASSERT_EQ(random_engine_run(seed, kAudited), random_engine_run(seed, kPlain)) << "seed " << seed;
+}
+
+// ---- the cases that a shortcut is likely to miss -------------------------------------------------------------------
+
+/// The record of a kernel of many waves, beside others that come and go.
+template <class Scene>
+void expect_exact(Scene scene) {
+  std::vector<std::vector<std::string>> records;
+  for (const EngineOptions options : {kShortcuts, kPlain}) {
+    EngineRig rig(small_gpu(2), options, false);
+    scene(rig);
+    rig.run();
+    records.push_back(lines(rig.collected.kernels));
+  }
+  EXPECT_EQ(records[0], records[1]);
+}
+
+/// It keeps so much of the issue slots busy.
+Kernel busy(Kernel k, double pct) {
+  k.counters.issue_active_pct = pct;
+  return k;
+}
+
+TEST(Waves, StopWhenANeighbourOnOneSmEndsWithoutMakingRoom) {
+  // Both SMs: one wide block of the long kernel beside a small one; that on SM 0 ends early, that on SM 1 late.
+  expect_exact([](EngineRig& rig) {
+    rig.accept(busy(uneven_kernel(32, {us(5), us(300)}), 60));
+    rig.accept(busy(whole_sm_kernel(100, us(3)), 80), {.at = us(1), .kernel = KernelId{1}});
+  });
+}
+
+TEST(Waves, StopWhenANeighbourComesToOneSm) {
+  expect_exact([](EngineRig& rig) {
+    rig.accept(busy(whole_sm_kernel(100, us(3)), 80));
+    rig.accept(busy(kernel(1, 32, us(200)), 60), {.at = us(31), .priority = -1, .kernel = KernelId{1}});
+  });
+}
+
+TEST(Waves, StopWhenANeighbourOfAPersistentKernelEnds) {
+  expect_exact([](EngineRig& rig) {
+    rig.accept(busy(uneven_kernel(32, {us(5), us(300)}), 60));
+    rig.accept(busy(whole_sm_kernel(100, us(3)), 80), {.at = us(1), .ctas = 2, .kernel = KernelId{1}});
+  });
+}
+
+TEST(Waves, OfAPersistentKernelStopAtAResize) {
+  expect_exact([](EngineRig& rig) {
+    const LaunchId launch = rig.accept(kernel(500, 512, us(3)), {.ctas = 8});
+    rig.run_to(us(40));
+    rig.engine.resize(launch, 3);
+    rig.run_to(us(80) + ns(100));
+    rig.engine.resize(launch, 6);
+  });
+}
+
+TEST(Waves, OfAKernelOfManyWavesAreSkipped) {
+  EngineRig quick(small_gpu(2), kShortcuts, false), plain(small_gpu(2), kPlain, false);
+  for (EngineRig* rig : {&quick, &plain}) {
+    rig->accept(kernel(100'000, 256, us(1)));
+    rig->run();
+  }
+  EXPECT_LT(quick.engine.events() * 100, plain.engine.events());
+  EXPECT_EQ(lines(quick.collected.kernels), lines(plain.collected.kernels));
+}
+
+TEST(Solo, ASecondRunAloneTakesTwoEvents) {
+  TraceBuilder b;
+  b.client("client", b.program({launch(b.kernel(kernel(1000, 256, us(1))))}), ClosedLoop{});
+  b.trace.run.duration = ms(100);
+  const Ran quick = run_trace(b.trace, small_gpu(2), "fcfs", Record::kernels, kShortcuts);
+  const Ran plain = run_trace(b.trace, small_gpu(2), "fcfs", Record::kernels, kPlain);
+  EXPECT_EQ(lines(quick.kernels), lines(plain.kernels));
+  EXPECT_LT(quick.events, quick.kernels.size() * 3);
+}
+
+TEST(Solo, IsGivenUpWhenAnotherKernelComesAtAnyTime) {
+  for (const Time at : {ps(0), ps(1), ns(1), us(3), us(3) + ps(1), us(48), us(49), us(50)})
+    expect_exact([&](EngineRig& rig) {
+      const Kernel k = whole_sm_kernel(32, us(3));
+      rig.accept(k);
+      rig.accept(k, {.at = us(500)});
+      rig.accept(kernel(3, 32, us(1)), {.at = us(500) + at, .kernel = KernelId{1}});
+    });
+}
+
+}  // namespace
+}  // namespace corun::sim

@@ -1,0 +1,55 @@
+#include "tests/support/scripted_backend.h"
+
+#include <fmt/format.h>
+
+namespace corun::sim {
+
+std::string to_string(const Decided& d) {
+  std::string text = d.refused ? "refused: " : "";
+  if (const auto* launch = std::get_if<decide::Launch>(&d.decision))
+    return text + fmt::format("launch {} ctas {}", d.serial, launch->ctas);
+  if (const auto* resize = std::get_if<decide::Resize>(&d.decision))
+    return text + fmt::format("resize {} ctas {}", d.serial, resize->ctas);
+  return text + fmt::format("query {}", d.serial);
+}
+
+void ScriptedBackend::last_block(Time at, std::uint32_t serial) {
+  add(at, serial, [](LaunchId id) { return LastBlockStarted{id}; });
+}
+void ScriptedBackend::finish(Time at, std::uint32_t serial) {
+  add(at, serial, [](LaunchId id) { return KernelFinished{id}; });
+}
+void ScriptedBackend::progress(Time at, std::uint32_t serial, std::uint64_t blocks_done) {
+  add(at, serial, [=](LaunchId id) { return ProgressReported{id, blocks_done, at}; });
+}
+
+std::vector<std::string> ScriptedBackend::at(Time time) const {
+  std::vector<std::string> lines;
+  for (const Decided& d : decided)
+    if (d.at == time) lines.push_back(to_string(d));
+  return lines;
+}
+
+void ScriptedBackend::wait(Time until, std::vector<Notice>& notices) {
+  const Time next = script_.empty() ? kNever : script_.begin()->first;
+  if (std::min(next, until) == kNever) return;
+  now_ = std::min(next, until);
+  for (; !script_.empty() && script_.begin()->first == now_; script_.erase(script_.begin())) {
+    const auto& [serial, line] = script_.begin()->second;
+    notices.push_back(line(launches_.at(serial)));
+  }
+}
+
+Outcome ScriptedBackend::apply(const Decision& decision, const LaunchView& launch, std::span<const LaunchId>) {
+  decided.push_back({now_, decision, launch.id.serial, refuse(decision)});
+  if (decided.back().refused) return Refused{"the script says so"};
+  launches_[launch.id.serial] = launch.id;
+  return Applied{};
+}
+
+Outcome ScriptedBackend::copy(const LaunchView& copy, std::span<const LaunchId>) {
+  launches_[copy.id.serial] = copy.id;
+  return Applied{};
+}
+
+}  // namespace corun::sim
