@@ -18,7 +18,8 @@ using testing::ElementsAreArray;
 
 using Sms = std::vector<std::uint32_t>;
 
-// ---- systems.md, section 1: Gilman et al., "Demystifying the Placement Policies ..." (2020) ------------------------
+// ---- systems.md, section 1: Gilman et al., "Demystifying the Placement Policies ..." (2020)
+// ------------------------
 
 /// Pascal with 5 SMs: one block X on each of SM 1 to 4, then three blocks of Y.
 Sms placed_on_pascal(std::uint32_t x_threads, std::uint32_t y_threads) {
@@ -48,7 +49,9 @@ TEST(PublishedPlacement, PascalX256Y160) { EXPECT_THAT(placed_on_pascal(256, 160
 TEST(PublishedPlacement, PascalX1024Y32) { EXPECT_THAT(placed_on_pascal(1024, 32), ElementsAre(0, 0, 1)); }
 TEST(PublishedPlacement, PascalX1024Y33) { EXPECT_THAT(placed_on_pascal(1024, 33), ElementsAre(0, 0, 0)); }
 TEST(PublishedPlacement, TuringB33) { EXPECT_THAT(placed_on_turing(33), Each(67u)); }
-TEST(PublishedPlacement, TuringB32) { EXPECT_THAT(placed_on_turing(32), ElementsAre(67, 0, 2, 4, 6, 8, 10, 12)); }
+TEST(PublishedPlacement, TuringB32) {
+  EXPECT_THAT(placed_on_turing(32), ElementsAre(67, 0, 2, 4, 6, 8, 10, 12));
+}
 
 TEST(PublishedPlacement, TuringTakesEvenSmsBeforeOddOnes) {
   EngineRig rig(read_gpu("turing-68sm"));
@@ -60,7 +63,8 @@ TEST(PublishedPlacement, TuringTakesEvenSmsBeforeOddOnes) {
   EXPECT_EQ(rig.sms(a), order);
 }
 
-// ---- measured on an H200 -------------------------------------------------------------------------------------------
+// ---- measured on an H200
+// -------------------------------------------------------------------------------------------
 
 /// %smid by block, as measured for one of the shapes in the reference file.
 Sms measured(const std::string& shape) {
@@ -87,8 +91,8 @@ Sms part(const Sms& sms, std::size_t first, std::size_t end) {
   return {sms.begin() + static_cast<std::ptrdiff_t>(first), sms.begin() + static_cast<std::ptrdiff_t>(end)};
 }
 
-/// The card starts its second lap over this group of TPCs before the first lap is complete, and then goes on with the
-/// first.  Our model completes the lap (placement.h, DESIGN.md).
+/// The card starts its second lap over this group of TPCs before the first lap is complete, and then goes on
+/// with the first.  Our model completes the lap (placement.h, DESIGN.md).
 const Sms kEarlyGroup{128, 129, 130, 131, 124, 125, 126, 127};
 constexpr std::size_t kEarlyFrom = 84;  // and the first lap goes on at 92
 
@@ -101,7 +105,8 @@ TEST(H200Placement, KnownGapSecondLapOverOneGroupStartsEarlyOnTheCard) {
   const Sms card = measured("small"), model = simulated(32, 0);
   ASSERT_EQ(card.size(), 264u);
   EXPECT_EQ(part(card, kEarlyFrom, kEarlyFrom + 8), kEarlyGroup);
-  EXPECT_NE(part(model, kEarlyFrom, kEarlyFrom + 8), kEarlyGroup) << "the gap is closed: make this a test of equality";
+  EXPECT_NE(part(model, kEarlyFrom, kEarlyFrom + 8), kEarlyGroup)
+      << "the gap is closed: make this a test of equality";
   // But for these eight the card's first two laps are ours.
   Sms card_without = card, model_without = model;
   card_without.erase(card_without.begin() + kEarlyFrom, card_without.begin() + kEarlyFrom + 8);
@@ -117,13 +122,15 @@ TEST(H200Placement, KnownGapBlocksOf1024ThreadsSwapTheFirstTwoGroupsOnTheCard) {
 }
 
 TEST(H200Placement, TwoLapsFillEverySmTwice) {
-  for (Sms sms : {measured("small"), measured("1024thr"), simulated(32, 0), simulated(1024, 0), simulated(128, 102400)}) {
+  for (Sms sms : {measured("small"), measured("1024thr"), simulated(32, 0), simulated(1024, 0),
+                  simulated(128, 102400)}) {
     std::sort(sms.begin(), sms.end());
     for (std::uint32_t i = 0; i < 264; ++i) ASSERT_EQ(sms[i], i / 2);
   }
 }
 
-// ---- the rule ------------------------------------------------------------------------------------------------------
+// ---- the rule
+// ------------------------------------------------------------------------------------------------------
 
 TEST(LeftoverPlacement, SecondKernelGetsOnlyWhatTheFirstLeaves) {
   EngineRig rig(small_gpu(3));

@@ -24,8 +24,9 @@ Time engine_length(const Kernel& k, const Gpu& gpu, EngineOptions options) {
 void expect_length(const Kernel& k, const Gpu& gpu) {
   const std::uint64_t places = places_of(k, gpu);
   const Time expected = solo_length(k.blocks(), places, k.block_times.front(), gpu.dispatch_interval);
-  SCOPED_TRACE(testing::Message() << k.blocks() << " blocks of " << k.block_times.front().count() << " ps in " << places
-                                  << " places, one every " << gpu.dispatch_interval.count() << " ps");
+  SCOPED_TRACE(testing::Message() << k.blocks() << " blocks of " << k.block_times.front().count() << " ps in "
+                                  << places << " places, one every " << gpu.dispatch_interval.count()
+                                  << " ps");
   EXPECT_EQ(engine_length(k, gpu, {false, true}), expected);
   EXPECT_EQ(engine_length(k, gpu, {true, false}), expected);
 }
@@ -40,10 +41,12 @@ TEST(SoloLength, IsTheEnginesForEveryNumberOfBlocksAroundTheWaves) {
 
 TEST(SoloLength, IsTheEnginesAroundTheDispatchBound) {
   const Gpu gpu = small_gpu(3);
-  const Time bound = gpu.dispatch_interval * 12;  // the first place is free again when the last one has been filled
+  const Time bound =
+      gpu.dispatch_interval * 12;  // the first place is free again when the last one has been filled
   for (const std::uint32_t blocks : {12u, 13u, 24u, 25u, 30u, 61u})
-    for (const Time block : {ps(1), gpu.dispatch_interval - ps(1), gpu.dispatch_interval, gpu.dispatch_interval + ps(1),
-                             bound - gpu.dispatch_interval, bound - ps(1), bound, bound + ps(1), bound + ns(7)})
+    for (const Time block :
+         {ps(1), gpu.dispatch_interval - ps(1), gpu.dispatch_interval, gpu.dispatch_interval + ps(1),
+          bound - gpu.dispatch_interval, bound - ps(1), bound, bound + ps(1), bound + ns(7)})
       expect_length(kernel(blocks, 512, block), gpu);
 }
 
@@ -52,7 +55,8 @@ TEST(SoloLength, IsTheEnginesForRandomShapes) {
   for (int i = 0; i < 300; ++i) {
     Gpu gpu = small_gpu(dice.any(1, 6));
     gpu.dispatch_interval = ps(dice.any(1, 1500));
-    Kernel k = kernel(dice.any(1, dice.one_in(2) ? 40 : 1500), 32 * dice.any(1, 32), ps(dice.any(1, dice.one_in(2) ? 20'000 : 5'000'000)));
+    Kernel k = kernel(dice.any(1, dice.one_in(2) ? 40 : 1500), 32 * dice.any(1, 32),
+                      ps(dice.any(1, dice.one_in(2) ? 20'000 : 5'000'000)));
     k.static_shared_memory_bytes = 1024 * dice.any(0, 40);
     expect_length(k, gpu);
   }
@@ -66,7 +70,9 @@ TEST(SoloBlockTime, IsTheLeastThatFillsTheSoloTime) {
     const Kernel k = kernel(dice.any(1, dice.one_in(2) ? 40 : 500'000), 32 * dice.any(1, 32), us(1));
     const Time solo = ps(dice.any(0, dice.one_in(2) ? 1'000'000 : 2'000'000'000));
     const Time block = solo_block_time(k, solo, gpu);
-    const auto length = [&](Time b) { return solo_length(k.blocks(), places_of(k, gpu), b, gpu.dispatch_interval); };
+    const auto length = [&](Time b) {
+      return solo_length(k.blocks(), places_of(k, gpu), b, gpu.dispatch_interval);
+    };
     ASSERT_GE(block, ps(1));
     ASSERT_GE(length(block), solo) << i;
     if (block > ps(1)) {
@@ -113,7 +119,8 @@ TEST(SoloTime, HoldsWhateverTheKernelDemands) {
   const Gpu gpu = read_gpu("h200");
   for (const std::uint32_t blocks : {1u, 100u, 132u, 200u, 1000u}) {
     Kernel k = kernel(blocks, 256, us(1));
-    for (const std::optional<double> issue : {std::optional<double>{}, std::optional(40.0), std::optional(100.0)})
+    for (const std::optional<double> issue :
+         {std::optional<double>{}, std::optional(40.0), std::optional(100.0)})
       for (const double bytes : {0.0, 1e6, 1e9}) {  // up to far above what the DRAM can do in that time
         k.counters.issue_active_pct = issue;
         k.counters.dram_read_bytes = bytes;

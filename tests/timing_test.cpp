@@ -1,5 +1,5 @@
-// When does each thing happen?  Every latency of the model by itself, to the picosecond, from the host's call to the
-// host's knowledge of the end.
+// When does each thing happen?  Every latency of the model by itself, to the picosecond, from the host's call
+// to the host's knowledge of the end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,8 @@ struct Scene : TraceBuilder {
   }
 };
 
-// ---- dispatcher ----------------------------------------------------------------------------------------------------
+// ---- dispatcher
+// ----------------------------------------------------------------------------------------------------
 
 TEST(Dispatch, BlocksLeaveOneIntervalApart) {
   EngineRig rig(small_gpu(2));
@@ -56,7 +57,8 @@ TEST(Dispatch, AFreedPlaceIsTakenAtThatInstantIfTheDispatcherRests) {
   EXPECT_EQ(rig.record(launch).finished, us(6));
 }
 
-// ---- host ----------------------------------------------------------------------------------------------------------
+// ---- host
+// ----------------------------------------------------------------------------------------------------------
 
 TEST(Host, AKernelReachesTheGpuOneLatencyAfterTheCall) {
   Scene s;
@@ -149,7 +151,8 @@ TEST(Host, SyncOfNothingCostsNothing) {
   EXPECT_EQ(ran.only(kFirst).ready, us(0));
 }
 
-// ---- graphs --------------------------------------------------------------------------------------------------------
+// ---- graphs
+// --------------------------------------------------------------------------------------------------------
 
 TEST(GraphIssue, HandsAllOperationsOverAtOnceWithoutHostGaps) {
   Scene s;
@@ -173,8 +176,9 @@ TEST(GraphIssue, TheClientsChoiceOverridesTheProgramsOwn) {
 
 TEST(GraphIssue, ACopyBehindAKernelOfAnotherStreamIsNotLost) {
   Scene s;
-  const Ran ran = s.run({launch(s.k, 0), after(copy(CopyDirection::device_to_host, 1'000'000, 1), {0}), launch(s.k, 1)},
-                        Issue::graph);
+  const Ran ran =
+      s.run({launch(s.k, 0), after(copy(CopyDirection::device_to_host, 1'000'000, 1), {0}), launch(s.k, 1)},
+            Issue::graph);
   ASSERT_EQ(ran.outcome.stuck, "");
   ASSERT_EQ(ran.copies.size(), 1u);
   EXPECT_EQ(ran.copies[0].started, us(56) + ns(600));
@@ -182,7 +186,8 @@ TEST(GraphIssue, ACopyBehindAKernelOfAnotherStreamIsNotLost) {
   EXPECT_NE(ran.requests[0].finished, kNever);
 }
 
-// ---- copies --------------------------------------------------------------------------------------------------------
+// ---- copies
+// --------------------------------------------------------------------------------------------------------
 
 std::vector<std::pair<Time, Time>> spans(const Ran& ran) {
   std::vector<CopyRecord> copies = ran.copies;
@@ -194,7 +199,8 @@ std::vector<std::pair<Time, Time>> spans(const Ran& ran) {
 
 constexpr CopyDirection kUp = CopyDirection::host_to_device, kDown = CopyDirection::device_to_host,
                         kInside = CopyDirection::device_to_device;
-constexpr std::uint64_t kMegabyte = 1'000'000;  // 100 us at 10 GB/s; inside the GPU 2 us: read and written at 1 TB/s
+constexpr std::uint64_t kMegabyte =
+    1'000'000;  // 100 us at 10 GB/s; inside the GPU 2 us: read and written at 1 TB/s
 
 TEST(Copies, LastAsLongAsTheirBytesNeed) {
   Scene s;
@@ -206,13 +212,15 @@ TEST(Copies, LastAsLongAsTheirBytesNeed) {
 TEST(Copies, OfOneDirectionGoOneAtATimeFirstInFirstOut) {
   Scene s;
   const Ran ran = s.run({copy(kUp, kMegabyte, 0), copy(kUp, 2 * kMegabyte, 1), copy(kUp, kMegabyte, 2)});
-  EXPECT_THAT(spans(ran), ElementsAre(std::pair(us(5), us(105)), std::pair(us(105), us(305)), std::pair(us(305), us(405))));
+  EXPECT_THAT(spans(ran), ElementsAre(std::pair(us(5), us(105)), std::pair(us(105), us(305)),
+                                      std::pair(us(305), us(405))));
 }
 
 TEST(Copies, OfDifferentDirectionsOverlap) {
   Scene s;
   const Ran ran = s.run({copy(kUp, kMegabyte, 0), copy(kDown, kMegabyte, 1), copy(kInside, kMegabyte, 2)});
-  EXPECT_THAT(spans(ran), ElementsAre(std::pair(us(5), us(105)), std::pair(us(8), us(108)), std::pair(us(11), us(13))));
+  EXPECT_THAT(spans(ran),
+              ElementsAre(std::pair(us(5), us(105)), std::pair(us(8), us(108)), std::pair(us(11), us(13))));
 }
 
 TEST(Copies, ShareTheEngineIfThereIsOnlyOne) {
@@ -235,9 +243,11 @@ TEST(Copies, KeepTheirPlaceInTheStream) {
   EXPECT_EQ(ran.of(kFirst)[1].started, us(157));
 }
 
-// ---- hardware channels ---------------------------------------------------------------------------------------------
+// ---- hardware channels
+// ---------------------------------------------------------------------------------------------
 
-/// `streams` streams of two long kernels each, called stream by stream; which streams start before any kernel ends.
+/// `streams` streams of two long kernels each, called stream by stream; which streams start before any kernel
+/// ends.
 std::vector<std::uint32_t> streams_at_once(std::uint32_t streams) {
   TraceBuilder b;
   const KernelId k = b.kernel(kernel(1, 32, ms(1)));
@@ -275,7 +285,8 @@ TEST(Channels, AFullOneRefusesAndTheLaunchIsMadeLater) {
   EXPECT_GT(kernels[5].submitted, kernels[5].ready);
 }
 
-// ---- time slices ---------------------------------------------------------------------------------------------------
+// ---- time slices
+// ---------------------------------------------------------------------------------------------------
 
 /// Two processes, each with one kernel whose blocks take turns on the only SM.
 struct Sliced : TraceBuilder {
@@ -296,23 +307,23 @@ TEST(TimeSlices, ContextsTakeTurnsOfOneSliceWithASwitchBetween) {
   s.one_kernel("b", whole_sm_kernel(12, us(20)));
   const auto all = turns(s.run());
   ASSERT_GE(all.size(), 4u);
-  EXPECT_EQ(all[0], std::tuple(0u, us(0), us(100)));
-  EXPECT_EQ(all[1], std::tuple(1u, us(110), us(210)));
-  EXPECT_EQ(all[2], std::tuple(0u, us(220), us(320)));
-  EXPECT_EQ(all[3], std::tuple(1u, us(330), us(430)));
+  EXPECT_EQ(all[0], std::tuple(0u, us(0), us(105)));  // its slice counts from its first work on, at 5 us
+  EXPECT_EQ(all[1], std::tuple(1u, us(115), us(215)));
+  EXPECT_EQ(all[2], std::tuple(0u, us(225), us(325)));
+  EXPECT_EQ(all[3], std::tuple(1u, us(335), us(435)));
 }
 
 TEST(TimeSlices, AnInterruptedBlockGoesOnWithWhatItHasLeft) {
   Sliced s;
-  s.one_kernel("a", whole_sm_kernel(12, us(20)));
-  s.one_kernel("b", whole_sm_kernel(12, us(20)));
+  s.one_kernel("a", whole_sm_kernel(12, us(30)));
+  s.one_kernel("b", whole_sm_kernel(12, us(30)));
   const Ran ran = s.run();
   const auto blocks = ran.blocks_of(ran.only(kFirst).launch);
   ASSERT_EQ(blocks.size(), 12u);
-  EXPECT_EQ(blocks[3].end, us(85));
-  EXPECT_EQ(blocks[4].start, us(85));
-  EXPECT_EQ(blocks[4].end, us(225));  // 15 us before the switch at 100, 5 us from 220 on
-  EXPECT_EQ(blocks[5].end, us(245));
+  EXPECT_EQ(blocks[2].end, us(95));
+  EXPECT_EQ(blocks[3].start, us(95));
+  EXPECT_EQ(blocks[3].end, us(245));  // 10 us before the switch at 105, 20 us from 225 on
+  EXPECT_EQ(blocks[4].end, us(275));
 }
 
 TEST(TimeSlices, NothingIsLostOrDoneTwice) {
@@ -350,10 +361,10 @@ TEST(TimeSlices, OnlyOneContextRunsAtATime) {
 TEST(TimeSlices, WorkThatEndsWithTheSliceIsNotInterrupted) {
   for (const Time more : {ps(0), ps(1)}) {
     Sliced s;
-    s.one_kernel("a", whole_sm_kernel(1, us(95) + more));
+    s.one_kernel("a", whole_sm_kernel(1, us(100) + more));
     s.one_kernel("b", whole_sm_kernel(12, us(20)));
     const Time away = us(10 + 100 + 10);
-    EXPECT_EQ(s.run().only(kFirst).finished, us(100) + (more == ps(0) ? ps(0) : away + more));
+    EXPECT_EQ(s.run().only(kFirst).finished, us(105) + (more == ps(0) ? ps(0) : away + more));
   }
 }
 
@@ -375,12 +386,12 @@ TEST(TimeSlices, OneContextAloneKeepsTheGpu) {
   EXPECT_EQ(ran.turns.front().end, us(905));
 }
 
-TEST(TimeSlices, ALateComerNeedNotWaitIfTheSliceIsOverLongAgo) {
+TEST(TimeSlices, ALateComerWaitsForTheEndOfTheSliceUnderWay) {
   Sliced s;
   s.one_kernel("a", whole_sm_kernel(40, us(20)));
   s.one_kernel("b", whole_sm_kernel(1, us(20)), us(350));
   const Ran ran = s.run();
-  EXPECT_EQ(ran.only(kSecond).started, us(355) + s.gpu.context_switch);
+  EXPECT_EQ(ran.only(kSecond).started, us(5 + 4 * 100) + s.gpu.context_switch);
 }
 
 TEST(TimeSlices, ClientsOfOneProcessShareAContext) {
@@ -392,7 +403,8 @@ TEST(TimeSlices, ClientsOfOneProcessShareAContext) {
   EXPECT_EQ(most_at_once(ran.kernels), 2u);
 }
 
-// ---- arrivals ------------------------------------------------------------------------------------------------------
+// ---- arrivals
+// ------------------------------------------------------------------------------------------------------
 
 std::vector<Time> first_arrivals(const Client& client, std::uint64_t seed, std::size_t n) {
   ArrivalProcess process(client, seed);
@@ -409,7 +421,8 @@ Client client_with(Arrivals arrivals, const std::string& name = "client") {
 }
 
 TEST(Arrivals, PeriodicOnesStartAtTheOffset) {
-  EXPECT_THAT(first_arrivals(client_with(Periodic{us(10), us(3)}), 1, 4), ElementsAre(us(3), us(13), us(23), us(33)));
+  EXPECT_THAT(first_arrivals(client_with(Periodic{us(10), us(3)}), 1, 4),
+              ElementsAre(us(3), us(13), us(23), us(33)));
 }
 
 TEST(Arrivals, ExplicitOnesEndWithTheList) {
@@ -502,10 +515,12 @@ std::vector<RequestRecord> overrun(Stale stale) {
 TEST(Stale, KeepNewestDropsWhatANewerRequestFindsWaiting) {
   std::vector<std::uint64_t> dropped, served;
   for (const RequestRecord& r : overrun(Stale::keep_newest)) {
-    if (r.dropped) dropped.push_back(r.request);
-    else if (r.finished != kNever) served.push_back(r.request);
+    if (r.dropped)
+      dropped.push_back(r.request);
+    else if (r.finished != kNever)
+      served.push_back(r.request);
   }
-  EXPECT_THAT(served, ElementsAre(0, 2));    // at 55.7 us the one of 40 us waits
+  EXPECT_THAT(served, ElementsAre(0, 2));  // at 55.7 us the one of 40 us waits
   EXPECT_THAT(dropped, ElementsAre(1, 3, 4 /* by that of 100 us; that one is served from 111.4 us on */));
 }
 

@@ -2,12 +2,19 @@
 
 #include <algorithm>
 
+#include "traces/model/error.h"
+
 namespace corun {
 
 Workload::Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline)
     : trace_(trace), gpu_(gpu), timeline_(timeline) {
   for (const Program& program : trace.programs) graphs_.emplace_back(program);
   for (const Client& client : trace.clients) {
+    const std::vector<Op>& ops = trace.programs[client.program.value].ops;
+    if (std::all_of(ops.begin(), ops.end(), [](const Op& op) { return std::holds_alternative<Sync>(op.what); }))
+      throw InputError(client.origin.file, client.origin.place + "/program",
+                       "a request of client " + client.name + " takes no time: its program launches and copies nothing",
+                       "give the program a launch or a copy");
     clients_.push_back({ArrivalProcess(client, trace.run.seed), {}, {}, 0, 0, kNever, 0, 0});
     if (std::holds_alternative<ClosedLoop>(client.arrivals)) {
       clients_.back().queue.push_back({0, Time{}});

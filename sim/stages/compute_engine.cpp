@@ -67,6 +67,7 @@ void ComputeEngine::accept(Work work, std::uint32_t level, const SmMask& allowed
   }
   if (launch.slot >= work_of_slot_.size()) work_of_slot_.resize(launch.slot + 1, kNoWork);
   work_of_slot_[launch.slot] = id.value;
+  work.record.slotted = kNever;
   if (options_.audit) work.ran.assign(work.blocks(), false);
   if (record_blocks_) work.starts.resize(work.blocks());
   const std::uint64_t ctas = work.persistent() ? std::min<std::uint64_t>(work.ctas, work.blocks()) : work.blocks();
@@ -105,8 +106,15 @@ void ComputeEngine::refill() {
   entered_.clear();
   evicted_.clear();
   wdu_.refill(tmu_, entered_, evicted_);
-  for (TaskId id : evicted_) ++works_[tasks_[id.value].work.value].record.evictions;
-  for (TaskId id : entered_) works_[tasks_[id.value].work.value].record.slotted = now_ + offset;
+  for (TaskId id : evicted_) {
+    KernelRecord& record = works_[tasks_[id.value].work.value].record;
+    ++record.evictions;
+    record.slotted = kNever;
+  }
+  for (TaskId id : entered_) {
+    KernelRecord& record = works_[tasks_[id.value].work.value].record;
+    if (record.slotted == kNever) record.slotted = now_ + offset;
+  }
   if (!entered_.empty()) wake_dispatcher();
 }
 
@@ -319,7 +327,8 @@ void ComputeEngine::occupy(TaskId id, std::uint32_t rank, std::uint16_t place) {
   Row& row = rows_[id.value];
   if (row.empty() || row.back().end <= resident.end) {
     row.push(resident);
-    task.uniform = duration == task.duration ? task.uniform + 1 : 1;
+    // A worker that leaves is followed by none like it.
+    task.uniform = block == kNoBlock ? 0 : duration == task.duration ? task.uniform + 1 : 1;
     task.duration = duration;
     if (row.size() == 1 && !row_queued_[id.value] && hot_ != id) {
       queue_.schedule(end, 0, {Event::Kind::row_head, id, 0});

@@ -15,11 +15,11 @@ constexpr Time ns(std::int64_t n) { return std::chrono::nanoseconds(n); }
 constexpr Time us(std::int64_t n) { return std::chrono::microseconds(n); }
 constexpr Time ms(std::int64_t n) { return std::chrono::milliseconds(n); }
 
-/// SMs of 2,048 threads, 64 warps, 32 blocks, ties in the order of the SMs; one SM a TPC; 8 task slots, 3 priorities, 8
-/// channels; a block every nanosecond and no other latency.
+/// SMs of 2,048 threads, 64 warps, 32 blocks, ties in the order of the SMs; one SM a TPC; 8 task slots, 3
+/// priorities, 8 channels; a block every nanosecond and no other latency.
 Gpu small_gpu(std::uint32_t sms);
-/// The same with host latencies, all different: call 3 us, launch 5 us, gap 1 us (as a graph 4 us, 6 us, 600 ns), notice
-/// 700 ns, slice 100 us, switch 10 us, read 8 us, stop flag 4 us, persistent task 500 ns.
+/// The same with host latencies, all different: call 3 us, launch 5 us, gap 1 us (as a graph 4 us, 6 us, 600
+/// ns), notice 700 ns, slice 100 us, switch 10 us, read 8 us, stop flag 4 us, persistent task 500 ns.
 Gpu slow_host_gpu(std::uint32_t sms);
 
 /// Every block takes `block_time`; no demand on issue slots or DRAM, so that nothing else changes that.

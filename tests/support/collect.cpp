@@ -39,12 +39,12 @@ std::vector<std::string> lines(std::vector<KernelRecord> kernels) {
             [](const KernelRecord& a, const KernelRecord& b) { return a.launch.serial < b.launch.serial; });
   std::vector<std::string> text;
   for (const KernelRecord& k : kernels)
-    text.push_back(fmt::format("launch {} slot {} client {} stream {} op {} kernel {} request {} priority {} ctas {}: ready {} "
-                               "submitted {} queued {} slotted {} started {} last {} finished {} blocks {} evictions {}",
-                               k.launch.serial, k.launch.slot, k.client.value, k.stream.value, k.op.value, k.kernel.value,
-                               k.request, k.priority, k.ctas, k.ready.count(), k.submitted.count(), k.queued.count(),
-                               k.slotted.count(), k.started.count(), k.last_block.count(), k.finished.count(), k.blocks,
-                               k.evictions));
+    text.push_back(fmt::format(
+        "launch {} slot {} client {} stream {} op {} kernel {} request {} priority {} ctas {}: ready {} "
+        "submitted {} queued {} slotted {} started {} last {} finished {} blocks {} evictions {}",
+        k.launch.serial, k.launch.slot, k.client.value, k.stream.value, k.op.value, k.kernel.value, k.request,
+        k.priority, k.ctas, k.ready.count(), k.submitted.count(), k.queued.count(), k.slotted.count(),
+        k.started.count(), k.last_block.count(), k.finished.count(), k.blocks, k.evictions));
   return text;
 }
 
@@ -54,9 +54,9 @@ std::vector<std::string> lines(std::vector<RequestRecord> requests) {
   });
   std::vector<std::string> text;
   for (const RequestRecord& r : requests)
-    text.push_back(fmt::format("client {} request {}: arrival {} started {} finished {} dropped {} work {}", r.client.value,
-                               r.request, r.arrival.count(), r.started.count(), r.finished.count(), r.dropped,
-                               r.work_done.count()));
+    text.push_back(fmt::format("client {} request {}: arrival {} started {} finished {} dropped {} work {}",
+                               r.client.value, r.request, r.arrival.count(), r.started.count(),
+                               r.finished.count(), r.dropped, r.work_done.count()));
   return text;
 }
 

@@ -24,7 +24,8 @@ LaunchId EngineRig::accept(const Kernel& k, const Arriving& how) {
   const auto n = static_cast<std::uint32_t>(kernels_.size());
   const Kernel& kept = kernels_.emplace_back(k);
   Work work;
-  work.block_alone = kept.block_times.empty() ? solo_block_time(kept, *kept.solo_time, gpu) : kept.block_times.front();
+  work.block_alone =
+      kept.block_times.empty() ? solo_block_time(kept, *kept.solo_time, gpu) : kept.block_times.front();
   if (kept.block_times.size() > 1) work.block_times = &kept.block_times;
   work.demand = demand_of_block(kept, kept.solo_time.value_or(Time{}), gpu);
   work.ctas = how.ctas;
@@ -34,7 +35,8 @@ LaunchId EngineRig::accept(const Kernel& k, const Arriving& how) {
   work.record.blocks = kept.blocks();
   work.record.priority = how.priority;
   work.record.queued = engine.now();
-  engine.accept(std::move(work), static_cast<std::uint32_t>(static_cast<std::int32_t>(gpu.priority_levels) - 1 + how.priority),
+  engine.accept(std::move(work),
+                static_cast<std::uint32_t>(static_cast<std::int32_t>(gpu.priority_levels) - 1 + how.priority),
                 engine.mask_of(how.mask), demand_of(kept, gpu.sm));
   return {n, n};
 }

@@ -9,7 +9,8 @@ namespace {
 
 Gpu random_gpu(Dice& dice) {
   const std::uint32_t sms_per_tpc = dice.one_in(3) ? 2 : 1;
-  Gpu gpu = dice.one_in(2) ? slow_host_gpu(sms_per_tpc * dice.any(1, 6 / sms_per_tpc)) : small_gpu(sms_per_tpc * dice.any(1, 6 / sms_per_tpc));
+  const std::uint32_t sms = sms_per_tpc * dice.any(1, 6 / sms_per_tpc);
+  Gpu gpu = dice.one_in(2) ? slow_host_gpu(sms) : small_gpu(sms);
   gpu.sms_per_tpc = sms_per_tpc;
   std::reverse(gpu.placement_order.begin(), gpu.placement_order.begin() + dice.any(1, gpu.sms));
   gpu.dispatch_interval = dice.one_in(8) ? ps(0) : ps(dice.any(1, 2000));
@@ -24,8 +25,11 @@ Gpu random_gpu(Dice& dice) {
 }
 
 Kernel random_kernel(Dice& dice) {
-  const std::uint32_t blocks = dice.one_in(3) ? dice.any(1, 6) : dice.one_in(2) ? dice.any(1, 60) : dice.any(60, 600);
-  Kernel k = kernel(blocks, dice.one_in(4) ? 1024 : 32 * dice.any(1, 32), ps(dice.any(1, dice.one_in(4) ? 5'000 : 9'000'000)));
+  const std::uint32_t blocks = dice.one_in(3)   ? dice.any(1, 6)
+                               : dice.one_in(2) ? dice.any(1, 60)
+                                                : dice.any(60, 600);
+  Kernel k = kernel(blocks, dice.one_in(4) ? 1024 : 32 * dice.any(1, 32),
+                    ps(dice.any(1, dice.one_in(4) ? 5'000 : 9'000'000)));
   if (dice.one_in(3)) k.registers_per_thread = dice.any(16, 64);
   if (dice.one_in(3)) k.static_shared_memory_bytes = 1024 * dice.any(1, 64);
   switch (dice.any(0, 3)) {
@@ -38,7 +42,8 @@ Kernel random_kernel(Dice& dice) {
       for (std::uint32_t i = 1; i < blocks; ++i) k.block_times.push_back(ps(dice.any(1, 5'000'000)));
       if (dice.one_in(2)) std::fill_n(k.block_times.begin(), blocks / 2, k.block_times.back());
       break;
-    default: break;
+    default:
+      break;
   }
   if (dice.one_in(2)) k.counters.issue_active_pct.reset();  // as its warps suggest
   if (dice.one_in(4)) k.counters.issue_active_pct = dice.any(1, 100);
@@ -55,7 +60,7 @@ std::optional<TpcMask> random_mask(Dice& dice, const Gpu& gpu) {
 Op random_op(Dice& dice, const TraceBuilder& b, const Gpu& gpu, std::uint32_t index, std::uint32_t streams) {
   const std::uint32_t stream = dice.any(0, streams - 1);
   Op op = launch(KernelId{dice.any(0, static_cast<std::uint32_t>(b.trace.kernels.size()) - 1)}, stream);
-  if (dice.one_in(8)) return sync();
+  if (index != 0 && dice.one_in(8)) return sync();  // a request must do something
   if (dice.one_in(6)) {
     op = copy(static_cast<CopyDirection>(dice.any(0, 2)), dice.any(1, 200'000), stream);
   } else {
@@ -71,10 +76,14 @@ Op random_op(Dice& dice, const TraceBuilder& b, const Gpu& gpu, std::uint32_t in
 Arrivals random_arrivals(Dice& dice, Requests requests) {
   if (requests == Requests::one) return Once{us(dice.any(0, 50))};
   switch (dice.any(0, 4)) {
-    case 0: return Periodic{us(dice.any(10, 200)), us(dice.any(0, 50))};
-    case 1: return Poisson{static_cast<double>(dice.any(5'000, 50'000)), dice.any(0, 9)};
-    case 2: return ExplicitTimes{{us(3), us(dice.any(3, 100)), us(dice.any(100, 200))}};
-    default: return ClosedLoop{dice.one_in(2) ? Time{} : us(dice.any(1, 30))};
+    case 0:
+      return Periodic{us(dice.any(10, 200)), us(dice.any(0, 50))};
+    case 1:
+      return Poisson{static_cast<double>(dice.any(5'000, 50'000)), dice.any(0, 9)};
+    case 2:
+      return ExplicitTimes{{us(3), us(dice.any(3, 100)), us(dice.any(100, 200))}};
+    default:
+      return ClosedLoop{dice.one_in(2) ? Time{} : us(dice.any(1, 30))};
   }
 }
 
@@ -94,9 +103,11 @@ Scenario random_scenario(std::uint64_t seed, Requests requests) {
   for (std::uint32_t i = dice.any(1, 3); i > 0; --i) {
     const std::uint32_t streams = dice.any(1, 3);
     std::vector<Op> ops;
-    for (std::uint32_t n = dice.any(1, 6), o = 0; o < n; ++o) ops.push_back(random_op(dice, b, s.gpu, o, streams));
+    for (std::uint32_t n = dice.any(1, 6), o = 0; o < n; ++o)
+      ops.push_back(random_op(dice, b, s.gpu, o, streams));
     for (Op& op : ops)  // nothing waits for an event of a sync
-      std::erase_if(op.after, [&](OpId other) { return std::holds_alternative<Sync>(ops[other.value].what); });
+      std::erase_if(op.after,
+                    [&](OpId other) { return std::holds_alternative<Sync>(ops[other.value].what); });
     b.program(ops, dice.one_in(3) ? Issue::graph : Issue::eager);
   }
   for (std::uint32_t n = dice.any(1, 4), i = 0; i < n; ++i) {
@@ -108,12 +119,13 @@ Scenario random_scenario(std::uint64_t seed, Requests requests) {
     c.tpc_mask = random_mask(dice, s.gpu);
     c.stale = dice.one_in(2) ? Stale::queue : Stale::keep_newest;
     for (ClientStream& stream : c.streams) {
-      if (dice.one_in(4)) stream.priority = -static_cast<std::int32_t>(dice.any(0, s.gpu.priority_levels - 1));
+      if (dice.one_in(4))
+        stream.priority = -static_cast<std::int32_t>(dice.any(0, s.gpu.priority_levels - 1));
       if (dice.one_in(4)) stream.tpc_mask = random_mask(dice, s.gpu);
     }
   }
   b.trace.run.seed = seed;
-  if (requests == Requests::repeated) b.trace.run.duration = us(dice.any(200, 800));
+  if (requests == Requests::repeated) b.trace.run.duration = us(dice.any(100, 400));
   s.trace = std::move(b.trace);
   return s;
 }

@@ -34,9 +34,9 @@ enum class Requests {
   repeated,  // all kinds of arrivals, for a time
 };
 
-/// 1 to 6 SMs, few slots and channels, up to 4 clients with programs of up to 6 operations: kernels of all shapes, from
-/// one block to dozens of waves, with equal and unequal blocks, with and without contention; copies, syncs, events, masks,
-/// priorities, graphs.
+/// 1 to 6 SMs, few slots and channels, up to 4 clients with programs of up to 6 operations: kernels of all
+/// shapes, from one block to dozens of waves, with equal and unequal blocks, with and without contention;
+/// copies, syncs, events, masks, priorities, graphs.
 Scenario random_scenario(std::uint64_t seed, Requests requests);
 
 }  // namespace corun::sim

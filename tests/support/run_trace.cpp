@@ -6,7 +6,8 @@
 
 namespace corun::sim {
 
-Ran run_trace(const Trace& trace, const Gpu& gpu, const std::string& policy_spec, Record what, EngineOptions options) {
+Ran run_trace(const Trace& trace, const Gpu& gpu, const std::string& policy_spec, Record what,
+              EngineOptions options) {
   Ran ran(what == Record::blocks);
   Timeline timeline;
   timeline.attach(ran);

@@ -20,7 +20,7 @@ struct Ran : Collector {
 enum class Record { kernels, blocks };
 
 /// Audited unless told otherwise.
-Ran run_trace(const Trace& trace, const Gpu& gpu, const std::string& policy = "fcfs", Record what = Record::kernels,
-              EngineOptions options = {true, true});
+Ran run_trace(const Trace& trace, const Gpu& gpu, const std::string& policy = "fcfs",
+              Record what = Record::kernels, EngineOptions options = {true, true});
 
 }  // namespace corun::sim

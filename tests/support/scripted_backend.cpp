@@ -40,7 +40,8 @@ void ScriptedBackend::wait(Time until, std::vector<Notice>& notices) {
   }
 }
 
-Outcome ScriptedBackend::apply(const Decision& decision, const LaunchView& launch, std::span<const LaunchId>) {
+Outcome ScriptedBackend::apply(const Decision& decision, const LaunchView& launch,
+                               std::span<const LaunchId>) {
   decided.push_back({now_, decision, launch.id.serial, refuse(decision)});
   if (decided.back().refused) return Refused{"the script says so"};
   launches_[launch.id.serial] = launch.id;

@@ -39,12 +39,15 @@ class ScriptedBackend final : public Backend {
   const Topology& topology() const override { return topology_; }
   Time now() const override { return now_; }
   void wait(Time until, std::vector<Notice>& notices) override;
-  Outcome apply(const Decision& decision, const LaunchView& launch, std::span<const LaunchId> follows) override;
+  Outcome apply(const Decision& decision, const LaunchView& launch,
+                std::span<const LaunchId> follows) override;
   Outcome copy(const LaunchView& copy, std::span<const LaunchId> follows) override;
 
  private:
   using Line = std::function<Notice(LaunchId)>;
-  void add(Time at, std::uint32_t serial, Line line) { script_.emplace(at, std::pair(serial, std::move(line))); }
+  void add(Time at, std::uint32_t serial, Line line) {
+    script_.emplace(at, std::pair(serial, std::move(line)));
+  }
 
   Topology topology_;
   Time now_{};

@@ -410,7 +410,7 @@ class RecordSax {
     throw InputError(
         file_, source_.place(),
         fmt::format("the {} record that ends here, {}, {}", event_.cat.empty() ? "kernel" : event_.cat,
-                    corun::quoted(event_.name), problem),
+                    in_quotes(event_.name), problem),
         "export the trace again with the PyTorch profiler and CUDA activities");
   }
 

@@ -20,6 +20,6 @@ std::string printable(std::string_view text, std::size_t most = 60);
 
 /// printable() in single quotes.
 std::string in_quotes(std::string_view text);
-inline std::string quoted(std::string_view text) { return in_quotes(text); }
+
 
 }  // namespace corun

@@ -65,26 +65,32 @@ std::string shortened(std::string_view text, std::size_t most) {
   return std::string(text.substr(0, end)) + "…";
 }
 
-/// Warp-time of each client on each SM in each bucket.
+/// Warp-time of each client in each row and bucket.
 struct Grid {
-  std::size_t sms = 0, buckets = 0;
+  std::size_t sms = 0, sms_a_row = 1, buckets = 0;
   Time bucket{};
-  std::vector<std::vector<std::uint64_t>> warp_ps;  // by client (may be empty), then SM * buckets + bucket
+  std::vector<std::vector<std::uint64_t>> warp_ps;  // by client (may be empty), then row * buckets + bucket
 
-  Grid halved() const {
-    Grid half{sms, (buckets + 1) / 2, 2 * bucket, std::vector<std::vector<std::uint64_t>>(warp_ps.size())};
+  std::size_t rows() const { return (sms + sms_a_row - 1) / sms_a_row; }
+  std::size_t sms_in(std::size_t row) const { return std::min(sms_a_row, sms - row * sms_a_row); }
+
+  /// Rows and buckets, so many of them taken together.
+  Grid coarser(std::size_t by_rows, std::size_t by_buckets) const {
+    Grid out{sms, sms_a_row * by_rows, (buckets + by_buckets - 1) / by_buckets,
+             bucket * static_cast<std::int64_t>(by_buckets),
+             std::vector<std::vector<std::uint64_t>>(warp_ps.size())};
     for (std::size_t c = 0; c < warp_ps.size(); ++c) {
       if (warp_ps[c].empty()) continue;
-      half.warp_ps[c].resize(sms * half.buckets);
-      for (std::size_t sm = 0; sm < sms; ++sm)
+      out.warp_ps[c].resize(out.rows() * out.buckets);
+      for (std::size_t row = 0; row < rows(); ++row)
         for (std::size_t b = 0; b < buckets; ++b)
-          half.warp_ps[c][sm * half.buckets + b / 2] += warp_ps[c][sm * buckets + b];
+          out.warp_ps[c][row / by_rows * out.buckets + b / by_buckets] += warp_ps[c][row * buckets + b];
     }
-    return half;
+    return out;
   }
 };
 
-/// A client's part of an SM's row: `height` units from `top`.
+/// A client's part of a row: `height` units from `top`.
 struct Band {
   std::size_t client = 0, level = 0, top = 0, height = 0;
   auto operator<=>(const Band&) const = default;
@@ -95,12 +101,13 @@ struct Rectangle {
 
 /// Divides a row of `units` among the clients by their warp-time (largest remainder), in the order of
 /// clients; in low rows every other one the other way round, so that the same colours meet and do not blur.
-std::vector<Band> bands_of(const Grid& grid, std::size_t sm, std::size_t bucket, double room_ps,
+/// `room_ps`: the warp-time that there was room for.
+std::vector<Band> bands_of(const Grid& grid, std::size_t row, std::size_t bucket, double room_ps,
                            std::size_t units) {
   std::vector<Band> bands;
   std::vector<std::uint64_t> rest;
   std::uint64_t sum = 0;
-  const std::size_t at = sm * grid.buckets + bucket;
+  const std::size_t at = row * grid.buckets + bucket;
   for (const auto& client : grid.warp_ps)
     if (!client.empty()) sum += client[at];
   if (sum == 0) return bands;
@@ -121,7 +128,7 @@ std::vector<Band> bands_of(const Grid& grid, std::size_t sm, std::size_t bucket,
     rest[static_cast<std::size_t>(most)] = 0;
   }
   std::erase_if(bands, [](const Band& b) { return b.height == 0; });
-  if (units < kUnitsOfHighRow && sm % 2 == 1) std::ranges::reverse(bands);
+  if (units < kUnitsOfHighRow && row % 2 == 1) std::ranges::reverse(bands);
   std::size_t top = 0;
   for (Band& b : bands) {
     b.top = top;
@@ -132,12 +139,14 @@ std::vector<Band> bands_of(const Grid& grid, std::size_t sm, std::size_t bucket,
 
 using Shapes = std::map<std::pair<std::size_t, std::size_t>, std::vector<Rectangle>>;  // by client and level
 
-/// Rectangles in units of a bucket and a row's unit; what looks the same is one.
-Shapes shapes_of(const Grid& grid, std::size_t units, std::uint32_t max_warps, Time length) {
+/// Rectangles in units of a bucket and of an SM's height; what looks the same is one.
+Shapes shapes_of(const Grid& grid, std::size_t units_an_sm, std::uint32_t max_warps, Time length) {
   Shapes shapes;
   using Run = std::tuple<std::size_t, std::size_t, std::size_t, std::size_t>;  // x, width, client, level
   std::map<Run, std::size_t> above;  // runs of the row above: their index in shapes
-  for (std::size_t sm = 0; sm < grid.sms; ++sm) {
+  for (std::size_t row = 0; row < grid.rows(); ++row) {
+    const std::size_t units = grid.sms_in(row) * units_an_sm;
+    const double warps = static_cast<double>(grid.sms_in(row)) * max_warps;
     std::map<Run, std::size_t> here;
     std::map<Band, std::size_t> open;  // to the bucket in which it began
     for (std::size_t bucket = 0; bucket <= grid.buckets; ++bucket) {
@@ -145,7 +154,7 @@ Shapes shapes_of(const Grid& grid, std::size_t units, std::uint32_t max_warps, T
       if (bucket < grid.buckets) {
         const Time start = grid.bucket * static_cast<std::int64_t>(bucket);
         const Time span = std::min(grid.bucket, length - start);
-        bands = bands_of(grid, sm, bucket, static_cast<double>(span.count()) * max_warps, units);
+        bands = bands_of(grid, row, bucket, static_cast<double>(span.count()) * warps, units);
       }
       for (auto run = open.begin(); run != open.end();) {
         const Band& band = run->first;
@@ -153,7 +162,8 @@ Shapes shapes_of(const Grid& grid, std::size_t units, std::uint32_t max_warps, T
           ++run;
           continue;
         }
-        const std::size_t x = run->second, width = bucket - x, y = sm * units + band.top;
+        const std::size_t x = run->second, width = bucket - x,
+                          y = row * grid.sms_a_row * units_an_sm + band.top;
         auto& rectangles = shapes[{band.client, band.level}];
         const Run key{x, width, band.client, band.level};
         const auto same = above.find(key);
@@ -173,18 +183,43 @@ Shapes shapes_of(const Grid& grid, std::size_t units, std::uint32_t max_warps, T
   return shapes;
 }
 
-std::string path_of(const std::vector<Rectangle>& rectangles) {
-  std::string d;
-  std::int64_t x = 0, y = 0;
-  for (const Rectangle& r : rectangles) {
-    const auto to_x = static_cast<std::int64_t>(r.x), to_y = static_cast<std::int64_t>(r.y);
-    const std::int64_t dy = to_y - y;
-    fmt::format_to(std::back_inserter(d), "m{}{}{}h{}v{}h-{}z", to_x - x, dy < 0 ? "" : " ", dy, r.width,
-                   r.height, r.width);
-    x = to_x;
-    y = to_y;
+/// Paths of the rectangles, vertical coordinates doubled.  Where many have one height they are strokes of
+/// that width, which takes half the bytes.
+std::string paths_of(const std::vector<Rectangle>& rectangles, const char* opacity) {
+  constexpr std::size_t kMany = 6;
+  std::map<std::size_t, std::vector<Rectangle>> by_height;
+  for (const Rectangle& r : rectangles) by_height[r.height].push_back(r);
+
+  std::string out, rest;
+  std::int64_t rest_x = 0, rest_y = 0;
+  const auto move = [](std::string& d, std::int64_t dx, std::int64_t dy) {
+    fmt::format_to(std::back_inserter(d), "m{}{}{}", dx, dy < 0 ? "" : " ", dy);
+  };
+  for (const auto& [height, same] : by_height) {
+    if (same.size() < kMany) {
+      for (const Rectangle& r : same) {
+        const auto x = static_cast<std::int64_t>(r.x), y = static_cast<std::int64_t>(2 * r.y);
+        move(rest, x - rest_x, y - rest_y);
+        fmt::format_to(std::back_inserter(rest), "h{}v{}h-{}z", r.width, 2 * height, r.width);
+        rest_x = x;
+        rest_y = y;
+      }
+      continue;
+    }
+    std::string d;
+    std::int64_t x = 0, y = 0;
+    for (const Rectangle& r : same) {
+      const auto to_x = static_cast<std::int64_t>(r.x), to_y = static_cast<std::int64_t>(2 * r.y + height);
+      move(d, to_x - x, to_y - y);
+      fmt::format_to(std::back_inserter(d), "h{}", r.width);
+      x = to_x + static_cast<std::int64_t>(r.width);
+      y = to_y;
+    }
+    out +=
+        fmt::format("<path stroke-width=\"{}\" stroke-opacity=\"{}\" d=\"{}\"/>\n", 2 * height, opacity, d);
   }
-  return d;
+  if (!rest.empty()) out += fmt::format("<path fill-opacity=\"{}\" d=\"{}\"/>\n", opacity, rest);
+  return out;
 }
 
 struct Unit {
@@ -261,7 +296,7 @@ void OccupancySink::write(std::ostream& out) const {
   const RowHeight row = row_height(gpu_.sms);
   const Time length = std::max(last_, Time{1});
 
-  Grid grid{gpu_.sms, static_cast<std::size_t>((length + bucket_ - Time{1}) / bucket_), bucket_, {}};
+  Grid grid{gpu_.sms, 1, static_cast<std::size_t>((length + bucket_ - Time{1}) / bucket_), bucket_, {}};
   for (const auto& cells : warp_ps_) {
     auto& used = grid.warp_ps.emplace_back();
     for (std::size_t first = 0; first < cells.size(); first += kBuckets)
@@ -272,14 +307,12 @@ void OccupancySink::write(std::ostream& out) const {
   while (true) {
     clients.assign(trace_.clients.size(), {});
     std::size_t bytes = 0;
-    for (const auto& [key, rectangles] : shapes_of(grid, row.units, gpu_.sm.max_warps, length)) {
-      std::string& shapes = clients[key.first];
-      fmt::format_to(std::back_inserter(shapes), "<path fill-opacity=\"{}\" d=\"{}\"/>\n",
-                     kOpacity[key.second], path_of(rectangles));
-    }
+    for (const auto& [key, rectangles] : shapes_of(grid, row.units, gpu_.sm.max_warps, length))
+      clients[key.first] += paths_of(rectangles, kOpacity[key.second]);
     for (const std::string& shapes : clients) bytes += shapes.size();
     if (bytes <= kMostBytes || grid.buckets <= kFewestBuckets) break;
-    grid = grid.halved();
+    const bool low_rows = grid.sms_a_row * row.units < kUnitsOfHighRow;
+    grid = low_rows ? grid.coarser(2, 1) : grid.coarser(1, 2);
   }
 
   // The legend's rows come first: they say where the plot starts.
@@ -337,15 +370,17 @@ void OccupancySink::write(std::ostream& out) const {
   out << fmt::format(
       "<g transform=\"translate({} {}) scale({:.6f} {:.6f})\" shape-rendering=\"crispEdges\">\n", kLeft, top,
       kPlotWidth * (static_cast<double>(grid.bucket.count()) / static_cast<double>(length.count())),
-      row.pixels / static_cast<double>(row.units));
+      row.pixels / (2.0 * static_cast<double>(row.units)));
   // The last bucket may reach past the end.
   out << fmt::format("<clipPath id=\"plot\"><rect width=\"{:.6f}\" height=\"{}\"/></clipPath>\n",
                      static_cast<double>(length.count()) / static_cast<double>(grid.bucket.count()),
-                     row.units * gpu_.sms);
+                     2 * row.units * gpu_.sms);
   for (std::size_t c = 0; c < clients.size(); ++c)
     if (!clients[c].empty())
-      out << fmt::format("<g clip-path=\"url(#plot)\" fill=\"{}\"><title>{}</title>\n{}</g>\n", colour_of(c),
-                         escaped(trace_.clients[c].name), clients[c]);
+      out << fmt::format(
+          "<g clip-path=\"url(#plot)\" fill=\"{0}\" stroke=\"{0}\" "
+          "stroke-width=\"0\"><title>{1}</title>\n{2}</g>\n",
+          colour_of(c), escaped(trace_.clients[c].name), clients[c]);
   out << "</g>\n";
 
   if (row.pixels >= 8) {
@@ -377,9 +412,9 @@ void OccupancySink::write(std::ostream& out) const {
     out << fmt::format("<text x=\"{}\" y=\"{}\">{}</text>\n", kLeft - 7,
                        top + static_cast<int>(sm) * row.pixels + row.pixels / 2 + 4, sm);
   out << fmt::format(
-      "</g>\n<text transform=\"translate(17 {}) rotate(-90)\" text-anchor=\"middle\" fill=\"#6b7280\">SM"
+      "</g>\n<text transform=\"translate(17 {}) rotate(-90)\" text-anchor=\"middle\" fill=\"#6b7280\">SM{}"
       "</text>\n",
-      top + plot_height / 2);
+      top + plot_height / 2, grid.sms_a_row > 1 ? fmt::format(" ({} a row)", grid.sms_a_row) : "");
   if (last_ == Time{})
     out << fmt::format(
         "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\" font-size=\"14\">no block ran</text>\n",

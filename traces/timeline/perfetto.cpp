@@ -11,7 +11,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 namespace corun {
@@ -43,6 +42,7 @@ constexpr protozero::pbf_tag_type kIid = 1, kText = 2;
 constexpr std::uint32_t kSequence = 1;
 constexpr std::uint32_t kIncrementalStateCleared = 1;
 constexpr std::int32_t kExplicitOrder = 3;
+constexpr Time kCounterStep = std::chrono::nanoseconds(100);
 enum class EventType : std::int32_t { slice_begin = 1, slice_end = 2, instant = 3, counter = 4 };
 
 std::uint64_t ns(Time t) { return static_cast<std::uint64_t>(t.count() / 1000); }
@@ -109,7 +109,7 @@ class PerfettoSink::Writer {
   void copy(const CopyRecord& r) {
     seen(r.finished);
     const std::uint64_t track = described(
-        uuid(Kind::copies, r.client.value, r.engine), client_process(r.client),
+        key(Kind::copies, r.client.value, r.engine), client_process(r.client),
         [&] { return fmt::format("copies, engine {}", r.engine); },
         1000 + static_cast<std::int32_t>(r.engine));
     const std::optional<Slice> slice = placed(track, r.started, r.finished);
@@ -123,32 +123,39 @@ class PerfettoSink::Writer {
   void turn(const TurnRecord& r) {
     seen(r.end);
     const std::uint64_t track =
-        described(uuid(Kind::turns), gpu_process(), [] { return std::string("context turns"); }, 0);
+        described(key(Kind::turns), gpu_process(), [] { return std::string("context turns"); }, 0);
     const std::optional<Slice> slice = placed(track, r.start, r.end);
     if (!slice) return;
     begin(*slice, event_name(fmt::format("context {}", r.context)), "turn", {});
     end(*slice);
   }
 
+  /// Writes a value at once if the last written one is old enough, else holds it until a later one replaces
+  /// it or comes after a pause.
   void gauge(const GaugeRecord& r) {
     seen(r.at);
     if (r.at >= options_.end) return;
+    const Time at =
+        std::max(r.at, options_.begin);  // from before the window: what it stands at when that opens
     GaugeState& state = gauges_[static_cast<std::size_t>(r.gauge)];
-    if (r.at < options_.begin) {  // what it stands at when the window opens
-      state.before = r.value;
-      return;
+    if (state.held && at > state.held->at && at >= state.written_at + kCounterStep) {
+      const Held held = *state.held;
+      state.held.reset();
+      counter(r.gauge, held.at, held.value);
     }
-    if (state.before && r.at > options_.begin) counter(r.gauge, options_.begin, *state.before);
-    state.before.reset();
-    counter(r.gauge, r.at, r.value);
+    if (at == options_.begin || at < state.written_at + kCounterStep) {
+      state.held = Held{at, r.value};
+    } else {
+      counter(r.gauge, at, r.value);
+    }
   }
 
   void finish() {
     for (const KernelRecord& r : open_kernels_) write(r, last_);
     for (const RequestRecord& r : open_requests_) write(r, last_);
     for (std::uint32_t i = 0; i < kGauges; ++i) {
-      const std::optional<double> before = gauges_[i].before;
-      if (before && last_ >= options_.begin) counter(static_cast<Gauge>(i), options_.begin, *before);
+      const std::optional<Held> held = gauges_[i].held;
+      if (held && last_ >= options_.begin) counter(static_cast<Gauge>(i), held->at, held->value);
     }
     open_kernels_.clear();
     open_requests_.clear();
@@ -181,12 +188,18 @@ class PerfettoSink::Writer {
   struct Slice {
     std::uint64_t track = 0, begin_ns = 0, end_ns = 0;
   };
+  struct Held {
+    Time at{};
+    double value = 0;
+  };
   struct GaugeState {
-    std::optional<double> before, written;
+    std::optional<double> written;
+    Time written_at = -kCounterStep;
+    std::optional<Held> held;
   };
 
-  /// Track ids need only be distinct.
-  static std::uint64_t uuid(Kind kind, std::uint32_t a = 0, std::uint32_t b = 0) {
+  /// What a track is, as one number.
+  static std::uint64_t key(Kind kind, std::uint32_t a = 0, std::uint32_t b = 0) {
     return std::uint64_t{static_cast<std::uint8_t>(kind)} << 56 | std::uint64_t{a} << 28 | b;
   }
 
@@ -197,9 +210,11 @@ class PerfettoSink::Writer {
   // ---- tracks ----
 
   template <class Name>
-  std::uint64_t described(std::uint64_t track, std::uint64_t parent, Name name, std::int32_t rank,
+  std::uint64_t described(std::uint64_t what, std::uint64_t parent, Name name, std::int32_t rank,
                           const char* unit = nullptr) {
-    if (!described_.insert(track).second) return track;
+    const auto [entry, is_new] = tracks_.try_emplace(what, tracks_.size() + 1);
+    const std::uint64_t track = entry->second;
+    if (!is_new) return track;
     protozero::pbf_writer packet(packets_, field::kPacket);
     packet.add_uint32(field::kSequence, kSequence);
     protozero::pbf_writer descriptor(packet, field::kTrackDescriptor);
@@ -216,28 +231,30 @@ class PerfettoSink::Writer {
   }
 
   template <class Name>
-  std::uint64_t process(std::uint64_t track, std::int32_t pid, Name name) {
-    if (!described_.insert(track).second) return track;
+  std::uint64_t process(std::uint64_t what, std::int32_t pid, Name name) {
+    const auto [entry, is_new] = tracks_.try_emplace(what, tracks_.size() + 1);
+    const std::uint64_t track = entry->second;
+    if (!is_new) return track;
     const std::string text = name();
     protozero::pbf_writer packet(packets_, field::kPacket);
     packet.add_uint32(field::kSequence, kSequence);
     protozero::pbf_writer descriptor(packet, field::kTrackDescriptor);
     descriptor.add_uint64(field::descriptor::kUuid, track);
     {
-      protozero::pbf_writer what(descriptor, field::descriptor::kProcess);
-      what.add_int32(field::descriptor::kPid, pid);
-      what.add_string(field::descriptor::kProcessName, text);
+      protozero::pbf_writer named(descriptor, field::descriptor::kProcess);
+      named.add_int32(field::descriptor::kPid, pid);
+      named.add_string(field::descriptor::kProcessName, text);
     }
     descriptor.add_int32(field::descriptor::kChildOrdering, kExplicitOrder);
     return track;
   }
 
   std::uint64_t gpu_process() {
-    return process(uuid(Kind::gpu), 1,
+    return process(key(Kind::gpu), 1,
                    [&] { return "GPU " + (gpu_.product.empty() ? gpu_.name : gpu_.product); });
   }
   std::uint64_t client_process(ClientId client) {
-    return process(uuid(Kind::client, client.value), static_cast<std::int32_t>(client.value) + 2, [&] {
+    return process(key(Kind::client, client.value), static_cast<std::int32_t>(client.value) + 2, [&] {
       const Client& c = trace_.clients[client.value];
       return fmt::format("{} ({})", c.name,
                          c.service_class == ServiceClass::real_time ? "real time" : "best effort");
@@ -245,17 +262,15 @@ class PerfettoSink::Writer {
   }
   std::uint64_t arrivals(ClientId client) {
     return described(
-        uuid(Kind::arrivals, client.value), client_process(client), [] { return std::string("arrivals"); },
-        0);
+        key(Kind::arrivals, client.value), client_process(client), [] { return std::string("arrivals"); }, 0);
   }
   std::uint64_t requests(ClientId client) {
     return described(
-        uuid(Kind::requests, client.value), client_process(client), [] { return std::string("requests"); },
-        1);
+        key(Kind::requests, client.value), client_process(client), [] { return std::string("requests"); }, 1);
   }
   std::uint64_t stream(ClientId client, StreamId stream) {
     return described(
-        uuid(Kind::stream, client.value, stream.value), client_process(client),
+        key(Kind::stream, client.value, stream.value), client_process(client),
         [&] {
           const Program& program = trace_.programs[trace_.clients[client.value].program.value];
           const std::string& name = program.streams[stream.value].name;
@@ -267,13 +282,14 @@ class PerfettoSink::Writer {
   /// Blocks on one SM overlap, so each place is a row of its own.  The rows lie in groups, because the order
   /// of tracks right below a process is not ours to choose.
   std::uint64_t lane(SmId sm, std::uint32_t lane) {
-    const std::uint64_t track = uuid(Kind::lane, sm.value, lane);
-    if (described_.contains(track)) return track;
-    const std::uint64_t sms = described(uuid(Kind::sms), gpu_process(), [] { return std::string("SMs"); }, 2);
-    const auto rank = static_cast<std::int32_t>(sm.value);
-    described(uuid(Kind::sm, sm.value), sms, [&] { return fmt::format("SM {}", sm.value); }, rank);
+    const std::uint64_t what = key(Kind::lane, sm.value, lane);
+    if (const auto known = tracks_.find(what); known != tracks_.end()) return known->second;
+    const std::uint64_t sms = described(key(Kind::sms), gpu_process(), [] { return std::string("SMs"); }, 2);
+    const std::uint64_t group = described(
+        key(Kind::sm, sm.value), sms, [&] { return fmt::format("SM {}", sm.value); },
+        static_cast<std::int32_t>(sm.value));
     return described(
-        track, uuid(Kind::sm, sm.value), [&] { return fmt::format("SM {}, place {}", sm.value, lane); },
+        what, group, [&] { return fmt::format("SM {}, place {}", sm.value, lane); },
         static_cast<std::int32_t>(lane));
   }
 
@@ -302,6 +318,7 @@ class PerfettoSink::Writer {
   std::optional<Slice> placed(std::uint64_t track, Time start, Time finish) {
     if (start >= options_.end || finish < options_.begin || (finish == options_.begin && start < finish))
       return {};
+    if (track >= free_ns_.size()) free_ns_.resize(track + 1);
     std::uint64_t& free_ns = free_ns_[track];
     Slice slice{track, std::max(ns(std::max(start, options_.begin)), free_ns),
                 ns(std::min(finish, options_.end))};
@@ -364,9 +381,10 @@ class PerfettoSink::Writer {
     GaugeState& state = gauges_[static_cast<std::size_t>(gauge)];
     if (state.written == value) return;
     state.written = value;
+    state.written_at = at;
     const auto number = static_cast<std::uint32_t>(gauge);
     const std::uint64_t track = described(
-        uuid(Kind::counter, number), gpu_process(), [&] { return std::string(to_string(gauge)); },
+        key(Kind::counter, number), gpu_process(), [&] { return std::string(to_string(gauge)); },
         10 + static_cast<std::int32_t>(number), gauge == Gauge::dram_bandwidth_pct ? "%" : "");
     event(track, ns(at), EventType::counter,
           [&](protozero::pbf_writer& e) { e.add_double(field::event::kCounter, value); });
@@ -409,7 +427,6 @@ class PerfettoSink::Writer {
 
     const Kernel& kernel = trace_.kernels[r.kernel.value];
     const Time started = reached(r.started, r.queued) ? r.started : finish;
-    // An evicted task gets its last slot only after its first blocks ran.
     const Time slotted = reached(r.slotted, r.queued) ? std::min(r.slotted, started) : finish;
     const std::string grid = shape(kernel.grid), block = shape(kernel.block), cluster = shape(kernel.cluster);
     std::string buffer;
@@ -455,8 +472,8 @@ class PerfettoSink::Writer {
   std::ostream& out_;
   std::string buffer_;
   protozero::pbf_writer packets_{buffer_};
-  std::unordered_set<std::uint64_t> described_;
-  std::unordered_map<std::uint64_t, std::uint64_t> free_ns_;  // by track: end of its last slice
+  std::unordered_map<std::uint64_t, std::uint64_t> tracks_;  // by what it is: its number, from 1
+  std::vector<std::uint64_t> free_ns_;                       // by track: end of its last slice
   Interned event_names_, annotation_names_, categories_;
   std::unordered_map<std::uint64_t, std::uint64_t> block_names_;         // by client and kernel
   std::unordered_map<std::uint64_t, std::vector<std::uint64_t>> flows_;  // by open request: to its kernels
