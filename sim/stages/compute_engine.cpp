@@ -106,11 +106,7 @@ void ComputeEngine::refill() {
   entered_.clear();
   evicted_.clear();
   wdu_.refill(tmu_, entered_, evicted_);
-  for (TaskId id : evicted_) {
-    KernelRecord& record = works_[tasks_[id.value].work.value].record;
-    ++record.evictions;
-    record.slotted = kNever;
-  }
+  for (TaskId id : evicted_) ++works_[tasks_[id.value].work.value].record.evictions;
   for (TaskId id : entered_) {
     KernelRecord& record = works_[tasks_[id.value].work.value].record;
     if (record.slotted == kNever) record.slotted = now_ + offset;

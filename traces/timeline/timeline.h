@@ -36,7 +36,7 @@ struct KernelRecord {
   Time ready{};            // the host's call
   Time submitted{};        // decided
   Time queued{};           // reached the TMU: its stream predecessor has ended, its channel has let it through
-  Time slotted{};          // entered a task slot of the WDU (again, if it was evicted)
+  Time slotted{};          // first entered a task slot of the WDU
   Time started{};          // first block started
   Time last_block{};       // last block started
   Time finished{};         // last block finished; kNever: unfinished at the end of the run
