@@ -1,5 +1,6 @@
-// First come, first served: the hardware's own policy.  Every launch goes to the GPU as soon as its client calls it, in
-// the order of the calls, all clients in one context (streams of one process, or MPS without percentages).
+// First come, first served: the hardware's own policy.  Every launch goes to the GPU as soon as its client
+// calls it, in the order of the calls, all clients in one context (streams of one process, or MPS without
+// percentages).
 #include "policies/api/registry.h"
 
 namespace corun {
@@ -14,9 +15,12 @@ class Fcfs final : public Policy {
   }
 };
 
-const Registered registered{{"fcfs", "in order of arrival, one context: plain streams, or MPS without percentages",
-                             "Chen 2020, section 2.6", {}},
-                            [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Fcfs>(); }};
+const Registered registered{
+    {"fcfs",
+     "in order of arrival, one context: plain streams, or MPS without percentages",
+     "Chen 2020, section 2.6",
+     {}},
+    [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Fcfs>(); }};
 
 }  // namespace
 }  // namespace corun

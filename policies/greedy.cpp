@@ -1,11 +1,12 @@
-// Greedy CTA allocation: "Adaptive Simultaneous Multi-Tenancy for GPUs", Bashizade, Li and Lebeck, JSSPP 2018, sections
-// 3.2 to 3.6.  Every kernel runs as a persistent kernel; when a kernel arrives or starts its last block, all running
-// kernels are asked how many blocks they have done, and Algorithm 1 gives each its number of CTAs.
+// Greedy CTA allocation: "Adaptive Simultaneous Multi-Tenancy for GPUs", Bashizade, Li and Lebeck, JSSPP
+// 2018, sections 3.2 to 3.6.  Every kernel runs as a persistent kernel; when a kernel arrives or starts its
+// last block, all running kernels are asked how many blocks they have done, and Algorithm 1 gives each its
+// number of CTAs.
 //
-// What the paper leaves open: "fits the device" is judged by the sums of warps, block places, registers and shared memory
-// over the whole device, not SM by SM; kernels that have started their last block keep what they hold and are not counted;
-// if not even one CTA of each kernel fits, the kernels that arrived last wait; a kernel arrives when all that it must
-// follow (its stream, its events) has ended.
+// What the paper leaves open: "fits the device" is judged by the sums of warps, block places, registers and
+// shared memory over the whole device, not SM by SM; kernels that have started their last block keep what
+// they hold and are not counted; if not even one CTA of each kernel fits, the kernels that arrived last wait;
+// a kernel arrives when all that it must follow (its stream, its events) has ended.
 #include <algorithm>
 
 #include "policies/api/registry.h"
@@ -44,7 +45,8 @@ class Greedy final : public Policy {
       if (const auto* p = std::get_if<ProgressReported>(&notice)) std::erase(asked_, p->launch);
     }
     std::erase_if(asked_, [&](LaunchId id) { return !adjustable(now, id); });
-    // Beside arrivals: a launch that was held because it did not fit, or whose predecessor has ended, is one too.
+    // Beside arrivals: a launch that was held because it did not fit, or whose predecessor has ended, is one
+    // too.
     const bool arrival = std::any_of(now.pending.begin(), now.pending.end(), [&](LaunchId id) {
       return now.launch(id).waits_for == 0 && std::find(held_.begin(), held_.end(), id) == held_.end();
     });
@@ -102,7 +104,8 @@ class Greedy final : public Policy {
       const Profile& profile = pruned(now, l.kernel_id);
       const double blocks = static_cast<double>(l.kernel->blocks());
       const double left = (blocks - static_cast<double>(l.blocks_done)) / blocks;
-      const double length = static_cast<double>(l.solo_time.count()) / static_cast<double>(profile.back().time.count());
+      const double length =
+          static_cast<double>(l.solo_time.count()) / static_cast<double>(profile.back().time.count());
       Kernel_ k{id, pending, &profile, demand_of(*l.kernel, sm_), left * length};
       used.add(k.demand, k.ctas());
       if (pending && !used.fits(device_)) {
@@ -148,16 +151,18 @@ class Greedy final : public Policy {
 
   SmLimits sm_;
   DeviceUse device_;
-  std::vector<Profile> pruned_;   // by KernelId
-  std::vector<LaunchId> asked_;   // queries not answered yet
-  std::vector<LaunchId> held_;    // pending, did not fit at the last allocation
-  bool round_ = false;            // queries are out
-  bool due_ = false;              // something happened that calls for a new allocation
+  std::vector<Profile> pruned_;  // by KernelId
+  std::vector<LaunchId> asked_;  // queries not answered yet
+  std::vector<LaunchId> held_;   // pending, did not fit at the last allocation
+  bool round_ = false;           // queries are out
+  bool due_ = false;             // something happened that calls for a new allocation
 };
 
 const Registered registered{
-    {"greedy", "persistent kernels; the kernel with the longest remaining time gets more CTAs while all fit",
-     "Bashizade, Li and Lebeck 2018, Algorithm 1", {}},
+    {"greedy",
+     "persistent kernels; the kernel with the longest remaining time gets more CTAs while all fit",
+     "Bashizade, Li and Lebeck 2018, Algorithm 1",
+     {}},
     [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Greedy>(); }};
 
 }  // namespace

@@ -1,5 +1,6 @@
-// Stream priorities: every launch goes to the GPU at once, on a stream of the priority that the trace gives its stream or
-// client.  The hardware serves higher priorities first and never takes an SM away from a running block.
+// Stream priorities: every launch goes to the GPU at once, on a stream of the priority that the trace gives
+// its stream or client.  The hardware serves higher priorities first and never takes an SM away from a
+// running block.
 #include "policies/api/registry.h"
 
 namespace corun {
@@ -21,9 +22,12 @@ class Priority final : public Policy {
   }
 };
 
-const Registered registered{{"priority", "streams of the priorities in the trace, one context",
-                             "Bakita and Anderson 2023, section V", {}},
-                            [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Priority>(); }};
+const Registered registered{
+    {"priority",
+     "streams of the priorities in the trace, one context",
+     "Bakita and Anderson 2023, section V",
+     {}},
+    [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Priority>(); }};
 
 }  // namespace
 }  // namespace corun

@@ -1,5 +1,5 @@
-// Time-slicing: what separate processes get without MPS.  Each process has its own context, and the GPU gives contexts
-// turns of one time slice; within a context, order of arrival.
+// Time-slicing: what separate processes get without MPS.  Each process has its own context, and the GPU gives
+// contexts turns of one time slice; within a context, order of arrival.
 #include "policies/api/registry.h"
 
 namespace corun {
@@ -16,9 +16,12 @@ class Timeslice final : public Policy {
   }
 };
 
-const Registered registered{{"timeslice", "a context per process, taking turns on the whole GPU: CUDA without MPS",
-                             "measured on an H200: 2.08 ms slices", {}},
-                            [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Timeslice>(); }};
+const Registered registered{
+    {"timeslice",
+     "a context per process, taking turns on the whole GPU: CUDA without MPS",
+     "measured on an H200: 2.08 ms slices",
+     {}},
+    [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Timeslice>(); }};
 
 }  // namespace
 }  // namespace corun

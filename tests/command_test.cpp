@@ -1,4 +1,5 @@
-// Does the command tell what is wrong, where, and what to do, with exit code 2?  And the same bytes for the same input?
+// Does the command tell what is wrong, where, and what to do, with exit code 2?  And the same bytes for the
+// same input?
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -51,7 +52,8 @@ std::string read(const std::string& file) {
   return text.str();
 }
 
-std::string trace(const std::string& kernel, const std::string& ops, const std::string& client = R"("priority": 0)") {
+std::string trace(const std::string& kernel, const std::string& ops,
+                  const std::string& client = R"("priority": 0)") {
   return fmt::format(
       R"({{"corun_trace": 1, "name": "t", "gpu": "h200", "kernels": [{{"name": "k", "grid": [8,1,1], "block": [128,1,1],
       "registers_per_thread": 32, "solo_time_ns": 1000{}}}], "programs": [{{"name": "p", "streams": ["a", "b"],
@@ -63,7 +65,8 @@ const std::string kLaunch = R"({"launch": "k"})";
 void expect_refused(const std::string& arguments, const std::vector<std::string>& said) {
   const Ran ran = sim(arguments);
   EXPECT_EQ(ran.code, 2) << arguments << "\n" << ran.out;
-  for (const std::string& word : said) EXPECT_NE(ran.out.find(word), std::string::npos) << word << " not in: " << ran.out;
+  for (const std::string& word : said)
+    EXPECT_NE(ran.out.find(word), std::string::npos) << word << " not in: " << ran.out;
   EXPECT_NE(ran.out.find("remedy: "), std::string::npos) << ran.out;
 }
 
@@ -89,14 +92,17 @@ TEST(Command, BadInputNamesFilePlaceAndRemedyWithExitCode2) {
   bad(trace("", R"({"launch": "k", "stream": "a", "name": "x", "after": ["y"]},
                    {"launch": "k", "stream": "b", "name": "y", "after": ["x"]})"),
       {"/programs/0/ops/0", "wait for each other", "x -> y -> x"});
-  bad(trace(R"(, "dynamic_shared_memory_bytes": 300000)", kLaunch), {"/kernels/0", "fits no SM", "shared memory"});
+  bad(trace(R"(, "dynamic_shared_memory_bytes": 300000)", kLaunch),
+      {"/kernels/0", "fits no SM", "shared memory"});
   bad(trace("", kLaunch, R"("priority": -6)"), {"/clients/0/priority"});
   expect_refused(folder.path("absent.json"), {"absent.json"});
   const std::string whole = folder.write("whole.json", trace("", kLaunch));
   ASSERT_EQ(std::system(fmt::format("gzip -c {0} | head -c 150 > {0}.gz", whole).c_str()), 0);
   expect_refused(whole + ".gz", {"whole.json.gz"});
   ASSERT_EQ(std::system(fmt::format("head -c 1000000000 /dev/zero | tr '\\0' '[' | gzip -1 > {}",
-                                    folder.path("deep.json.gz")).c_str()), 0);
+                                    folder.path("deep.json.gz"))
+                            .c_str()),
+            0);
   expect_refused(folder.path("deep.json.gz"), {"deep.json.gz", "nest"});
 }
 
@@ -122,8 +128,12 @@ TEST(Command, TheSameInputGivesTheSameBytesTwice) {
   const std::string example = "traces/h200/examples/realtime-resnet50-beside-resnet152.json";
   for (const char* policy : {"fcfs", "priority", "timeslice", "tpc-mask:split=even", "greedy"}) {
     for (const char* out : {"a", "b"})
-      ASSERT_EQ(sim(fmt::format("--policy={} --duration=3ms --trace-level=cta --out {} {}", policy, folder.path(out), example)).code, 0);
-    for (const char* file : {"summary.json", "requests.csv", "kernels.csv", "timeline.pftrace", "occupancy.svg"}) {
+      ASSERT_EQ(sim(fmt::format("--policy={} --duration=3ms --trace-level=cta --out {} {}", policy,
+                                folder.path(out), example))
+                    .code,
+                0);
+    for (const char* file :
+         {"summary.json", "requests.csv", "kernels.csv", "timeline.pftrace", "occupancy.svg"}) {
       const std::string a = read(folder.path("a") + "/" + file);
       EXPECT_FALSE(a.empty()) << file;
       EXPECT_EQ(a, read(folder.path("b") + "/" + file)) << policy << " " << file;
@@ -131,11 +141,14 @@ TEST(Command, TheSameInputGivesTheSameBytesTwice) {
   }
 }
 
-// The golden files were written by a gcc build; the clang preset runs this test too.  tests/golden/regenerate.sh
+// The golden files were written by a gcc build; the clang preset runs this test too.
+// tests/golden/regenerate.sh
 TEST(Command, EveryCompilerGivesTheCommittedBytes) {
   const std::string example = "traces/h200/examples/six-clients.json";
   for (const char* policy : {"fcfs", "priority", "timeslice", "tpc-mask", "greedy"})
-    EXPECT_EQ(sim(fmt::format("--json --duration=5ms --policy={}{} {}", policy, std::string(policy) == "tpc-mask" ? ":split=even" : "", example)).out,
+    EXPECT_EQ(sim(fmt::format("--json --duration=5ms --policy={}{} {}", policy,
+                              std::string(policy) == "tpc-mask" ? ":split=even" : "", example))
+                  .out,
               read(fmt::format("tests/golden/six-clients.{}.json", policy)));
 }
 
@@ -146,7 +159,8 @@ TEST(Command, EveryOptionOfHelpExists) {
   for (const char* policy : {"fcfs", "priority", "timeslice", "tpc-mask", "greedy"})
     EXPECT_NE(help.out.find(policy), std::string::npos);
   EXPECT_NE(sim("gpus").out.find("gtx-1060-3gb"), std::string::npos);
-  for (const char* name : {"trace", "gpu"}) EXPECT_EQ(sim(std::string("schema ") + name).out.substr(0, 1), "{");
+  for (const char* name : {"trace", "gpu"})
+    EXPECT_EQ(sim(std::string("schema ") + name).out.substr(0, 1), "{");
 }
 
 }  // namespace

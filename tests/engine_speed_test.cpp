@@ -1,5 +1,5 @@
-// Is the engine fast and lean enough?  Bounds with room for a noisy machine; the benchmark beside the code prints the
-// figures.
+// Is the engine fast and lean enough?  Bounds with room for a noisy machine; the benchmark beside the code
+// prints the figures.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
@@ -48,7 +48,8 @@ bool slowed_down() {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
   return true;
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(undefined_behavior_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+    __has_feature(undefined_behavior_sanitizer)
   return true;
 #else
   return false;

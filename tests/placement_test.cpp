@@ -129,8 +129,7 @@ TEST(H200Placement, TwoLapsFillEverySmTwice) {
   }
 }
 
-// ---- the rule
-// ------------------------------------------------------------------------------------------------------
+// ---- the rule ---------------------------------------------------------------------------------------------
 
 TEST(LeftoverPlacement, SecondKernelGetsOnlyWhatTheFirstLeaves) {
   EngineRig rig(small_gpu(3));

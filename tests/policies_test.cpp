@@ -27,8 +27,7 @@ std::vector<std::string> every_policy() {
   return names;
 }
 
-// ---- every policy
-// --------------------------------------------------------------------------------------------------
+// ---- every policy -----------------------------------------------------------------------------------------
 
 class EveryPolicy : public testing::TestWithParam<std::string> {};
 
@@ -189,8 +188,7 @@ INSTANTIATE_TEST_SUITE_P(Registered, EveryPolicy, testing::ValuesIn(every_policy
   return name;
 });
 
-// ---- names and parameters
-// ------------------------------------------------------------------------------------------
+// ---- names and parameters ---------------------------------------------------------------------------------
 
 TEST(Registry, AnUnknownPolicyIsAnInputErrorThatListsTheNames) {
   EXPECT_THAT(problem_of([] { make_policy("greedi"); }),
@@ -466,8 +464,7 @@ TEST(Greedy, ARefusedQueryDoesNotStopTheRound) {
   EXPECT_EQ(s.outcome.stuck, "");
 }
 
-// ---- profiles
-// ------------------------------------------------------------------------------------------------------
+// ---- profiles ---------------------------------------------------------------------------------------------
 
 TEST(ProfileKernel, HasPowersOfTwoBelowOneCtaPerSmAndThenWholeNumbersPerSm) {
   Gpu gpu = slow_host_gpu(6);

@@ -119,8 +119,7 @@ TEST(RandomLaunches, PassTheAudit) {
     ASSERT_EQ(random_engine_run(seed, kAudited), random_engine_run(seed, kPlain)) << "seed " << seed;
 }
 
-// ---- the cases that a shortcut is likely to miss
-// -------------------------------------------------------------------
+// ---- the cases that a shortcut is likely to miss ----------------------------------------------------------
 
 /// The record of a kernel of many waves, beside others that come and go.
 template <class Scene>
@@ -211,6 +210,16 @@ TEST(Solo, IsGivenUpWhenAnotherKernelComesAtAnyTime) {
       rig.accept(k, {.at = us(500)});
       rig.accept(kernel(3, 32, us(1)), {.at = us(500) + at, .kernel = KernelId{1}});
     });
+}
+
+TEST(Solo, AResizeAfterTheLastBlockHasStartedDoesNothing) {
+  expect_exact([](EngineRig& rig) {
+    const Kernel k = whole_sm_kernel(3, us(3));
+    rig.accept(k, {.ctas = 2});
+    const LaunchId again = rig.accept(k, {.at = us(500), .ctas = 2});
+    rig.run_to(us(504));
+    rig.engine.resize(again, 3);
+  });
 }
 
 }  // namespace

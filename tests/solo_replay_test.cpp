@@ -1,4 +1,5 @@
-// Does one client alone run as it was recorded?  Six networks on an H200, as PyTorch's profiler saw every kernel.
+// Does one client alone run as it was recorded?  Six networks on an H200, as PyTorch's profiler saw every
+// kernel.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,14 +34,19 @@ std::vector<KernelRecord> replay(const std::string& name, Issue issue) {
   return kernels.all;
 }
 
-Time length(const std::vector<KernelRecord>& kernels) { return kernels.back().finished - kernels.front().started; }
+Time length(const std::vector<KernelRecord>& kernels) {
+  return kernels.back().finished - kernels.front().started;
+}
 
 class SoloReplay : public testing::TestWithParam<Network> {};
 
 TEST_P(SoloReplay, EveryKernelStartsAndEndsWhereItWasRecordedWithinOnePercentOfTheInference) {
-  const auto in = open_input(std::string("experiments/reference/dnn/") + GetParam().name + ".kernels.json.gz");
+  const auto in =
+      open_input(std::string("experiments/reference/dnn/") + GetParam().name + ".kernels.json.gz");
   const auto recorded = nlohmann::json::parse(*in);
-  const auto start_ns = [&](std::size_t i) { return (recorded[i]["ts"].get<double>() - recorded[0]["ts"].get<double>()) * 1e3; };
+  const auto start_ns = [&](std::size_t i) {
+    return (recorded[i]["ts"].get<double>() - recorded[0]["ts"].get<double>()) * 1e3;
+  };
   const auto end_ns = [&](std::size_t i) { return start_ns(i) + recorded[i]["dur"].get<double>() * 1e3; };
   const std::vector<KernelRecord> simulated = replay(GetParam().name, Issue::eager);
   ASSERT_EQ(simulated.size(), recorded.size());
@@ -69,10 +75,10 @@ TEST_P(SoloReplay, BackToBackTheTotalIsTheSumOfDurationsAndGapsWithinTwoPercent)
   EXPECT_NEAR(to_ns(length(replay(GetParam().name, Issue::graph))), expected, expected / 50);
 }
 
-// Recorded durations hold a kernel's fixed cost already (experiments/h200/launch_path, question 4), so that a graph takes
-// their sum.  Where the measured graph took longer: DistilBERT's has 30 memsets and 31 further nodes that the kernel
-// records lack; of Inception and ResNet-152 it is not known whether they were measured after a profiled run, which slows
-// graphs by 5 to 10 % (ibid.).  Closing a gap shows here.
+// Recorded durations hold a kernel's fixed cost already (experiments/h200/launch_path, question 4), so that a
+// graph takes their sum.  Where the measured graph took longer: DistilBERT's has 30 memsets and 31 further
+// nodes that the kernel records lack; of Inception and ResNet-152 it is not known whether they were measured
+// after a profiled run, which slows graphs by 5 to 10 % (ibid.).  Closing a gap shows here.
 TEST_P(SoloReplay, TheMeasuredGraphIsReproducedOrTheKnownGapStands) {
   const std::map<std::string, double> known_gap{
       {"distilbert_b1s128", 0.15}, {"inception3_b1", 0.105}, {"resnet152_b8", 0.035}};

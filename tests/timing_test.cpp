@@ -26,8 +26,7 @@ struct Scene : TraceBuilder {
   }
 };
 
-// ---- dispatcher
-// ----------------------------------------------------------------------------------------------------
+// ---- dispatcher -------------------------------------------------------------------------------------------
 
 TEST(Dispatch, BlocksLeaveOneIntervalApart) {
   EngineRig rig(small_gpu(2));
@@ -57,8 +56,7 @@ TEST(Dispatch, AFreedPlaceIsTakenAtThatInstantIfTheDispatcherRests) {
   EXPECT_EQ(rig.record(launch).finished, us(6));
 }
 
-// ---- host
-// ----------------------------------------------------------------------------------------------------------
+// ---- host -------------------------------------------------------------------------------------------------
 
 TEST(Host, AKernelReachesTheGpuOneLatencyAfterTheCall) {
   Scene s;
@@ -151,8 +149,7 @@ TEST(Host, SyncOfNothingCostsNothing) {
   EXPECT_EQ(ran.only(kFirst).ready, us(0));
 }
 
-// ---- graphs
-// --------------------------------------------------------------------------------------------------------
+// ---- graphs -----------------------------------------------------------------------------------------------
 
 TEST(GraphIssue, HandsAllOperationsOverAtOnceWithoutHostGaps) {
   Scene s;
@@ -186,8 +183,7 @@ TEST(GraphIssue, ACopyBehindAKernelOfAnotherStreamIsNotLost) {
   EXPECT_NE(ran.requests[0].finished, kNever);
 }
 
-// ---- copies
-// --------------------------------------------------------------------------------------------------------
+// ---- copies -----------------------------------------------------------------------------------------------
 
 std::vector<std::pair<Time, Time>> spans(const Ran& ran) {
   std::vector<CopyRecord> copies = ran.copies;
@@ -243,8 +239,7 @@ TEST(Copies, KeepTheirPlaceInTheStream) {
   EXPECT_EQ(ran.of(kFirst)[1].started, us(157));
 }
 
-// ---- hardware channels
-// ---------------------------------------------------------------------------------------------
+// ---- hardware channels ------------------------------------------------------------------------------------
 
 /// `streams` streams of two long kernels each, called stream by stream; which streams start before any kernel
 /// ends.
@@ -285,8 +280,7 @@ TEST(Channels, AFullOneRefusesAndTheLaunchIsMadeLater) {
   EXPECT_GT(kernels[5].submitted, kernels[5].ready);
 }
 
-// ---- time slices
-// ---------------------------------------------------------------------------------------------------
+// ---- time slices ------------------------------------------------------------------------------------------
 
 /// Two processes, each with one kernel whose blocks take turns on the only SM.
 struct Sliced : TraceBuilder {
@@ -403,8 +397,7 @@ TEST(TimeSlices, ClientsOfOneProcessShareAContext) {
   EXPECT_EQ(most_at_once(ran.kernels), 2u);
 }
 
-// ---- arrivals
-// ------------------------------------------------------------------------------------------------------
+// ---- arrivals ---------------------------------------------------------------------------------------------
 
 std::vector<Time> first_arrivals(const Client& client, std::uint64_t seed, std::size_t n) {
   ArrivalProcess process(client, seed);

@@ -15,8 +15,7 @@ using testing::ElementsAre;
 
 TpcMask tpcs(std::uint32_t first, std::uint32_t end) { return TpcMask::range(first, end); }
 
-// ---- task slots
-// ----------------------------------------------------------------------------------------------------
+// ---- task slots -------------------------------------------------------------------------------------------
 
 struct SlotCase {
   const char* gpu;
@@ -56,8 +55,7 @@ TEST(TaskSlot, IsKeptUntilTheLastBlockEndsNotOnlyUntilItStarts) {
   EXPECT_EQ(rig.record(second).started, rig.record(first).finished);
 }
 
-// ---- order of the table
-// --------------------------------------------------------------------------------------------
+// ---- order of the table -----------------------------------------------------------------------------------
 
 TEST(Table, HeadDispatchesAllItsBlocksBeforeTheNextKernelStartsOne) {
   EngineRig rig(small_gpu(2));
@@ -117,8 +115,7 @@ TEST_P(PriorityInversion, EndsAsSoonAsOneBlockEndsAndNotBefore) {
 INSTANTIATE_TEST_SUITE_P(Arrivals, PriorityInversion,
                          testing::Values(100, 3500, 6999, 7000, 7001, 7003, 9999, 34567));
 
-// ---- eviction
-// ------------------------------------------------------------------------------------------------------
+// ---- eviction ---------------------------------------------------------------------------------------------
 
 /// One SM, one slot: every task in the WDU is the only one there.
 Gpu one_slot() {

@@ -18,14 +18,16 @@ class Backend {
   virtual const Topology& topology() const = 0;
   virtual Time now() const = 0;
 
-  /// Runs until `until`, or until the first instant with something to tell, whichever is earlier, and appends all
-  /// notices of that instant.  Afterwards now() is that instant.  `until` == kNever and nothing under way: returns
-  /// without notices and now() unchanged.
+  /// Runs until `until`, or until the first instant with something to tell, whichever is earlier, and appends
+  /// all notices of that instant.  Afterwards now() is that instant.  `until` == kNever and nothing under
+  /// way: returns without notices and now() unchanged.
   virtual void wait(Time until, std::vector<Notice>& notices) = 0;
 
-  /// Carries out a decision on a launch whose stream and identity `launch` describes, now.  WakeAt never gets here.
-  /// `follows` are the unfinished launches of other streams that must end first.  Refused: nothing has changed.
-  virtual Outcome apply(const Decision& decision, const LaunchView& launch, std::span<const LaunchId> follows) = 0;
+  /// Carries out a decision on a launch whose stream and identity `launch` describes, now.  WakeAt never gets
+  /// here. `follows` are the unfinished launches of other streams that must end first.  Refused: nothing has
+  /// changed.
+  virtual Outcome apply(const Decision& decision, const LaunchView& launch,
+                        std::span<const LaunchId> follows) = 0;
 
   /// Hands a copy to the copy engines, in its stream's order.  The same contract.
   virtual Outcome copy(const LaunchView& copy, std::span<const LaunchId> follows) = 0;

@@ -1,4 +1,5 @@
-// What a policy orders, imperative.  A backend may refuse any of them; the policy is asked again at the next notice.
+// What a policy orders, imperative.  A backend may refuse any of them; the policy is asked again at the next
+// notice.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ struct Launch {
   std::optional<TpcMask> tpc_mask;  // absent: all TPCs
   std::uint32_t ctas = 0;           // 0: as a plain kernel; else as a persistent kernel of so many CTAs
 };
-/// Give a persistent launch another number of CTAs.  Fewer: the surplus exits at its next block.  More: a further
-/// instance joins on a stream of its own.
+/// Give a persistent launch another number of CTAs.  Fewer: the surplus exits at its next block.  More: a
+/// further instance joins on a stream of its own.
 struct Resize {
   LaunchId launch;
   std::uint32_t ctas = 0;

@@ -1,5 +1,5 @@
-// Facts that reach the host, past tense.  All notices of one instant are folded into the Snapshot before the policy is
-// asked once.
+// Facts that reach the host, past tense.  All notices of one instant are folded into the Snapshot before the
+// policy is asked once.
 #pragma once
 
 #include <cstdint>

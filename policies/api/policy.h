@@ -1,5 +1,6 @@
-// The policy interface: a pure decider.  It owns no clock, stream, event queue or CUDA type, and its decisions depend
-// on nothing but the Snapshots it has been shown, so that the same object drives the simulator and a GPU.
+// The policy interface: a pure decider.  It owns no clock, stream, event queue or CUDA type, and its
+// decisions depend on nothing but the Snapshots it has been shown, so that the same object drives the
+// simulator and a GPU.
 #pragma once
 
 #include <string_view>
@@ -11,8 +12,8 @@
 
 namespace corun {
 
-/// Which clients share a hardware context.  one: all of them, as under MPS or as streams of one process.  per_process:
-/// each process has its own, and the GPU gives contexts turns.
+/// Which clients share a hardware context.  one: all of them, as under MPS or as streams of one process.
+/// per_process: each process has its own, and the GPU gives contexts turns.
 enum class Contexts : std::uint8_t { one, per_process };
 
 struct Requirements {
@@ -31,8 +32,8 @@ class Policy {
   /// Called once, before the first decide.  Throws InputError when a parameter does not fit these clients.
   virtual void start(const Topology&, std::span<const ClientView>) {}
 
-  /// Appends decisions, in the order in which they are to be applied.  A pending launch that is not launched now stays
-  /// pending.  Must not assume that an earlier decision was applied: the Snapshot tells.
+  /// Appends decisions, in the order in which they are to be applied.  A pending launch that is not launched
+  /// now stays pending.  Must not assume that an earlier decision was applied: the Snapshot tells.
   virtual void decide(const Snapshot&, std::vector<Decision>&) = 0;
 };
 

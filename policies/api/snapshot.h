@@ -1,4 +1,5 @@
-// What a real host can see at one instant: a const view of arrivals, launches, reported progress, profiles, time.
+// What a real host can see at one instant: a const view of arrivals, launches, reported progress, profiles,
+// time.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +24,13 @@ struct LaunchView {
   KernelId kernel_id;
   const Kernel* kernel = nullptr;  // null: a copy, which no policy sees
   const Op* operation = nullptr;
-  Time solo_time{};                // of this launch alone on the whole GPU
+  Time solo_time{};                          // of this launch alone on the whole GPU
   LaunchState state = LaunchState::pending;  // draining: its last block has started
-  std::uint32_t waits_for = 0;     // unfinished operations that it follows directly (stream order, events)
+  std::uint32_t waits_for = 0;  // unfinished operations that it follows directly (stream order, events)
   Time ready_at{};
   Time submitted_at{};
-  std::uint32_t ctas = 0;          // granted by Launch or Resize; 0: a plain launch
-  std::uint64_t blocks_done = 0;   // as last reported
+  std::uint32_t ctas = 0;         // granted by Launch or Resize; 0: a plain launch
+  std::uint64_t blocks_done = 0;  // as last reported
   Time reported_at{};
 };
 
@@ -49,12 +50,12 @@ using Profile = std::vector<ProfilePoint>;
 
 struct Snapshot {
   Time now{};
-  std::span<const Notice> notices;        // what happened since the policy was last asked
-  std::span<const ClientView> clients;    // by ClientId
-  std::span<const LaunchView> launches;   // by LaunchId::slot; finished ones are free slots
-  std::span<const LaunchId> pending;      // ready, not yet launched; in order of readiness
-  std::span<const LaunchId> running;      // launched, not finished; in order of launching
-  std::span<const Profile> profiles;      // by KernelId; empty unless the policy needs profiles
+  std::span<const Notice> notices;       // what happened since the policy was last asked
+  std::span<const ClientView> clients;   // by ClientId
+  std::span<const LaunchView> launches;  // by LaunchId::slot; finished ones are free slots
+  std::span<const LaunchId> pending;     // ready, not yet launched; in order of readiness
+  std::span<const LaunchId> running;     // launched, not finished; in order of launching
+  std::span<const Profile> profiles;     // by KernelId; empty unless the policy needs profiles
 
   const LaunchView& launch(LaunchId id) const { return launches[id.slot]; }
   const Client& client_of(const LaunchView& l) const { return *clients[l.client.value].client; }

@@ -1,5 +1,5 @@
-// What a backend can do, told to a policy before the run starts, so that a policy that needs more is refused then and
-// never mid-run.
+// What a backend can do, told to a policy before the run starts, so that a policy that needs more is refused
+// then and never mid-run.
 #pragma once
 
 #include <cstdint>

@@ -18,7 +18,8 @@ struct Entry {
 };
 
 std::map<std::string, Entry, std::less<>>& entries() {
-  static std::map<std::string, Entry, std::less<>> all;  // made on first use: the order of static constructors is open
+  static std::map<std::string, Entry, std::less<>>
+      all;  // made on first use: the order of static constructors is open
   return all;
 }
 
@@ -45,7 +46,8 @@ std::unique_ptr<Policy> make_policy(std::string_view spec) {
     throw InputError("", "--policy", fmt::format("there is no policy '{}'", name),
                      fmt::format("use one of {}; --policy=help describes them", fmt::join(names, ", ")));
   }
-  const std::string_view parameters = colon == std::string_view::npos ? std::string_view{} : spec.substr(colon + 1);
+  const std::string_view parameters =
+      colon == std::string_view::npos ? std::string_view{} : spec.substr(colon + 1);
   return found->second.make(Parameters(name, found->second.info.parameters, parameters));
 }
 
@@ -58,12 +60,14 @@ Parameters::Parameters(std::string_view policy, const std::vector<Parameter>& kn
     text.remove_prefix(std::min(comma + 1, text.size()));
     const std::size_t equals = one.find('=');
     const std::string_view key = one.substr(0, equals);
-    const auto found = std::find_if(values_.begin(), values_.end(), [&](const auto& v) { return v.first == key; });
+    const auto found =
+        std::find_if(values_.begin(), values_.end(), [&](const auto& v) { return v.first == key; });
     if (found == values_.end() || equals == std::string_view::npos) {
       std::vector<std::string> names;
       for (const Parameter& p : known) names.push_back(p.name);
       throw InputError("", "--policy", fmt::format("policy {} has no parameter '{}'", policy, one),
-                       names.empty() ? "it has no parameters" : fmt::format("write key=value with one of {}", fmt::join(names, ", ")));
+                       names.empty() ? "it has no parameters"
+                                     : fmt::format("write key=value with one of {}", fmt::join(names, ", ")));
     }
     found->second = std::string(one.substr(equals + 1));
   }

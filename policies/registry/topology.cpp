@@ -4,17 +4,28 @@ namespace corun {
 
 const char* to_string(Capability capability) {
   switch (capability) {
-    case Capability::order: return "order";
-    case Capability::priority: return "priority";
-    case Capability::tpc_mask: return "tpc_mask";
-    case Capability::cta_quota: return "cta_quota";
-    case Capability::sm_quota: return "sm_quota";
-    case Capability::progress: return "progress";
-    case Capability::preempt_at_block: return "preempt_at_block";
-    case Capability::preempt_reset: return "preempt_reset";
-    case Capability::padding: return "padding";
-    case Capability::time_slice: return "time_slice";
-    case Capability::memory_swap: return "memory_swap";
+    case Capability::order:
+      return "order";
+    case Capability::priority:
+      return "priority";
+    case Capability::tpc_mask:
+      return "tpc_mask";
+    case Capability::cta_quota:
+      return "cta_quota";
+    case Capability::sm_quota:
+      return "sm_quota";
+    case Capability::progress:
+      return "progress";
+    case Capability::preempt_at_block:
+      return "preempt_at_block";
+    case Capability::preempt_reset:
+      return "preempt_reset";
+    case Capability::padding:
+      return "padding";
+    case Capability::time_slice:
+      return "time_slice";
+    case Capability::memory_swap:
+      return "memory_swap";
   }
   return "";
 }

@@ -1,5 +1,5 @@
-// When requests arrive: one open-loop generator per client.  Closed loops have none; their next request follows the
-// previous one's end.
+// When requests arrive: one open-loop generator per client.  Closed loops have none; their next request
+// follows the previous one's end.
 #pragma once
 
 #include <boost/random/exponential_distribution.hpp>
@@ -12,8 +12,8 @@ namespace corun {
 
 class ArrivalProcess {
  public:
-  /// The run's seed and the client's name pick the random numbers, so that a client sees the same arrivals whoever runs
-  /// beside it.  Boost's distributions give the same numbers everywhere.
+  /// The run's seed and the client's name pick the random numbers, so that a client sees the same arrivals
+  /// whoever runs beside it.  Boost's distributions give the same numbers everywhere.
   ArrivalProcess(const Client& client, std::uint64_t seed);
 
   /// Intended time of the next arrival, kNever when there are no more.

@@ -8,7 +8,8 @@
 
 namespace corun {
 
-Session::Session(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline, ProfileSource profiles)
+Session::Session(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline,
+                 ProfileSource profiles)
     : trace_(trace),
       policy_(policy),
       backend_(backend),
@@ -18,12 +19,15 @@ Session::Session(const Trace& trace, Policy& policy, Backend& backend, Timeline&
       workload_(trace, backend.topology().gpu, timeline) {
   const CapabilitySet missing = requires_.capabilities.without(backend.topology().capabilities);
   if (!missing.empty())
-    throw InputError("", "", fmt::format("policy {} needs {}, which this backend cannot do", policy.name(), missing.names()),
-                     "choose another policy or backend");
+    throw InputError(
+        "", "",
+        fmt::format("policy {} needs {}, which this backend cannot do", policy.name(), missing.names()),
+        "choose another policy or backend");
   for (std::uint32_t i = 0; i < trace.clients.size(); ++i) {
     const Program& program = trace.programs[trace.clients[i].program.value];
-    clients_.push_back({std::vector<StreamState>(program.streams.size()), std::vector<LaunchId>(program.ops.size()),
-                        std::vector<bool>(program.ops.size()), std::vector<bool>(program.ops.size())});
+    clients_.push_back({std::vector<StreamState>(program.streams.size()),
+                        std::vector<LaunchId>(program.ops.size()), std::vector<bool>(program.ops.size()),
+                        std::vector<bool>(program.ops.size())});
     client_views_.push_back({ClientId{i}, &trace.clients[i], 0, false});
   }
   profiles_.resize(trace.kernels.size());
@@ -95,7 +99,8 @@ void Session::call(const HostCall& call, Time now) {
   l.request = call.request;
   l.operation = &op;
   l.ready_at = now;
-  for (OpId before : workload_.graph(call.client).predecessors(call.op)) l.waits_for += !state.ended[before.value];
+  for (OpId before : workload_.graph(call.client).predecessors(call.op))
+    l.waits_for += !state.ended[before.value];
   state.streams[op.stream.value].unsubmitted.push_back(id);
   state.launch_of_op[call.op.value] = id;
   state.called[call.op.value] = true;
@@ -155,7 +160,8 @@ void Session::ask(Time now) {
     c.busy = workload_.busy(c.id);
   }
   decisions_.clear();
-  policy_.decide(Snapshot{now, notices_, client_views_, launches_, pending_, running_, profiles_}, decisions_);
+  policy_.decide(Snapshot{now, notices_, client_views_, launches_, pending_, running_, profiles_},
+                 decisions_);
   for (const Decision& decision : decisions_) {
     ++outcome_.decisions;
     if (std::holds_alternative<Refused>(apply(decision, now))) ++outcome_.refusals;
@@ -170,21 +176,28 @@ Outcome Session::apply(const Decision& decision, Time now) {
     return Applied{};
   }
   if (const auto* launch = std::get_if<decide::Launch>(&decision)) return submit(*launch, now);
-  const LaunchId id = std::visit([](const auto& d) -> LaunchId {
-    if constexpr (requires { d.launch; }) return d.launch;
-    else return {};
-  }, decision);
+  const LaunchId id = std::visit(
+      [](const auto& d) -> LaunchId {
+        if constexpr (requires { d.launch; })
+          return d.launch;
+        else
+          return {};
+      },
+      decision);
   if (id.slot >= launches_.size() || view(id).id != id) return Refused{"no such launch"};
   LaunchView& l = view(id);
-  if (l.state == LaunchState::pending || l.state == LaunchState::finished) return Refused{"the launch is not running"};
+  if (l.state == LaunchState::pending || l.state == LaunchState::finished)
+    return Refused{"the launch is not running"};
   const Outcome outcome = backend_.apply(decision, l, {});
-  if (const auto* resize = std::get_if<decide::Resize>(&decision); resize && std::holds_alternative<Applied>(outcome))
+  if (const auto* resize = std::get_if<decide::Resize>(&decision);
+      resize && std::holds_alternative<Applied>(outcome))
     l.ctas = resize->ctas;
   return outcome;
 }
 
 Outcome Session::submit(const decide::Launch& launch, Time now) {
-  if (launch.launch.slot >= launches_.size() || view(launch.launch).id != launch.launch || !view(launch.launch).kernel)
+  if (launch.launch.slot >= launches_.size() || view(launch.launch).id != launch.launch ||
+      !view(launch.launch).kernel)
     return Refused{"no such launch"};
   LaunchView& l = view(launch.launch);
   if (l.state != LaunchState::pending) return Refused{"already launched"};
@@ -205,7 +218,8 @@ Outcome Session::submit(const decide::Launch& launch, Time now) {
   return outcome;
 }
 
-/// Copies wait for no decision: each goes as soon as its place in its stream and the launches that it follows allow.
+/// Copies wait for no decision: each goes as soon as its place in its stream and the launches that it follows
+/// allow.
 void Session::submit_copies(ClientId client, Time now) {
   for (bool more = true; more;) {
     more = false;
@@ -213,7 +227,8 @@ void Session::submit_copies(ClientId client, Time now) {
       auto& unsubmitted = stream.unsubmitted;
       while (!unsubmitted.empty() && !view(unsubmitted.front()).kernel) {
         LaunchView& l = view(unsubmitted.front());
-        if (!follows_submitted(l) || std::holds_alternative<Refused>(backend_.copy(l, unfinished_follows(l)))) break;
+        if (!follows_submitted(l) || std::holds_alternative<Refused>(backend_.copy(l, unfinished_follows(l))))
+          break;
         l.state = LaunchState::submitted;
         l.submitted_at = now;
         running_.push_back(l.id);
@@ -228,7 +243,8 @@ std::vector<LaunchId> Session::unfinished_follows(const LaunchView& launch) cons
   std::vector<LaunchId> unfinished;
   const ClientState& client = clients_[launch.client.value];
   for (OpId op : workload_.graph(launch.client).follows(launch.op))
-    if (client.called[op.value] && !client.ended[op.value]) unfinished.push_back(client.launch_of_op[op.value]);
+    if (client.called[op.value] && !client.ended[op.value])
+      unfinished.push_back(client.launch_of_op[op.value]);
   return unfinished;
 }
 
@@ -247,8 +263,8 @@ std::string Session::why_stuck() const {
   }
   for (LaunchId id : running_) {
     const LaunchView& l = launches_[id.slot];
-    text += fmt::format("{}client {} waits for {} to end", text.empty() ? "" : "; ", trace_.clients[l.client.value].name,
-                        l.kernel ? l.kernel->name : "a copy");
+    text += fmt::format("{}client {} waits for {} to end", text.empty() ? "" : "; ",
+                        trace_.clients[l.client.value].name, l.kernel ? l.kernel->name : "a copy");
   }
   return text;
 }

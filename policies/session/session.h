@@ -1,6 +1,6 @@
-// The only loop: asks the backend for notices, folds them, asks the policy once an instant, and carries its decisions
-// to the backend.  It enforces what holds in every world: a stream's order, events recorded before they are waited for,
-// capabilities declared before they are used.
+// The only loop: asks the backend for notices, folds them, asks the policy once an instant, and carries its
+// decisions to the backend.  It enforces what holds in every world: a stream's order, events recorded before
+// they are waited for, capabilities declared before they are used.
 #pragma once
 
 #include <deque>
@@ -16,7 +16,8 @@
 
 namespace corun {
 
-/// Solo times of a kernel as a persistent kernel, by number of CTAs; asked for once per kernel, when first launched.
+/// Solo times of a kernel as a persistent kernel, by number of CTAs; asked for once per kernel, when first
+/// launched.
 using ProfileSource = std::function<Profile(KernelId)>;
 
 struct SessionOutcome {
@@ -39,8 +40,8 @@ class Session {
   };
   struct ClientState {
     std::vector<StreamState> streams;
-    std::vector<LaunchId> launch_of_op;   // of the current request
-    std::vector<bool> called, ended;      // by op
+    std::vector<LaunchId> launch_of_op;  // of the current request
+    std::vector<bool> called, ended;     // by op
   };
 
   void call(const HostCall& call, Time now);
@@ -66,12 +67,13 @@ class Session {
 
   std::vector<ClientState> clients_;
   std::vector<ClientView> client_views_;
-  std::vector<LaunchView> launches_;      // by slot
-  std::vector<std::uint32_t> free_slots_, retired_;  // retired: ended at this instant, still named by its notices
+  std::vector<LaunchView> launches_;  // by slot
+  std::vector<std::uint32_t> free_slots_,
+      retired_;  // retired: ended at this instant, still named by its notices
   std::uint32_t next_serial_ = 0;
   std::vector<LaunchId> pending_, running_;
   std::vector<Profile> profiles_;
-  std::vector<Notice> notices_;           // of this instant
+  std::vector<Notice> notices_;  // of this instant
   std::vector<Decision> decisions_;
   Time wake_at_ = kNever;
   SessionOutcome outcome_;

@@ -11,10 +11,12 @@ Workload::Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline)
   for (const Program& program : trace.programs) graphs_.emplace_back(program);
   for (const Client& client : trace.clients) {
     const std::vector<Op>& ops = trace.programs[client.program.value].ops;
-    if (std::all_of(ops.begin(), ops.end(), [](const Op& op) { return std::holds_alternative<Sync>(op.what); }))
-      throw InputError(client.origin.file, client.origin.place + "/program",
-                       "a request of client " + client.name + " takes no time: its program launches and copies nothing",
-                       "give the program a launch or a copy");
+    if (std::all_of(ops.begin(), ops.end(),
+                    [](const Op& op) { return std::holds_alternative<Sync>(op.what); }))
+      throw InputError(
+          client.origin.file, client.origin.place + "/program",
+          "a request of client " + client.name + " takes no time: its program launches and copies nothing",
+          "give the program a launch or a copy");
     clients_.push_back({ArrivalProcess(client, trace.run.seed), {}, {}, 0, 0, kNever, 0, 0});
     if (std::holds_alternative<ClosedLoop>(client.arrivals)) {
       clients_.back().queue.push_back({0, Time{}});
@@ -47,7 +49,8 @@ void Workload::advance(Time now, std::vector<RequestArrived>& arrived, std::vect
   }
 }
 
-bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived, std::vector<HostCall>& calls) {
+bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
+                    std::vector<HostCall>& calls) {
   State& c = clients_[id.value];
   if (c.arrivals.next() <= now) {
     arrived.push_back({id, c.next_request});
@@ -57,7 +60,8 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
   }
   if (!c.serving) {
     if (c.queue.empty() || c.queue.front().arrival > now) return false;
-    if (std::holds_alternative<ClosedLoop>(trace_.clients[id.value].arrivals)) arrived.push_back({id, c.queue.front().request});
+    if (std::holds_alternative<ClosedLoop>(trace_.clients[id.value].arrivals))
+      arrived.push_back({id, c.queue.front().request});
     serve_next(id, now);
     return true;
   }
@@ -68,7 +72,8 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
     return try_finish(id, now);
   }
   const OpId op = order[c.next_op];
-  if (std::holds_alternative<Sync>(trace_.programs[trace_.clients[id.value].program.value].ops[op.value].what)) {
+  if (std::holds_alternative<Sync>(
+          trace_.programs[trace_.clients[id.value].program.value].ops[op.value].what)) {
     if (c.outstanding != 0) {
       c.host_free = kNever;  // finished() wakes it
       return false;

@@ -1,5 +1,5 @@
-// The clients' host side: requests arrive, one is served at a time, and its operations are called in order with the
-// recorded host gaps.  The same code plays the clients before the simulator and before a GPU.
+// The clients' host side: requests arrive, one is served at a time, and its operations are called in order
+// with the recorded host gaps.  The same code plays the clients before the simulator and before a GPU.
 //
 // Leaves out: host threads competing for cores and for the driver's lock.
 #pragma once
@@ -29,14 +29,16 @@ class Workload {
  public:
   Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline);
 
-  /// The next instant at which a client does something by itself; kNever when all wait for the GPU or are done.
+  /// The next instant at which a client does something by itself; kNever when all wait for the GPU or are
+  /// done.
   Time next_event() const { return next_event_; }
 
-  /// Lets every client act up to `now`: appends the requests that arrived and the calls made, in a fixed order.
+  /// Lets every client act up to `now`: appends the requests that arrived and the calls made, in a fixed
+  /// order.
   void advance(Time now, std::vector<RequestArrived>& arrived, std::vector<HostCall>& calls);
 
-  /// An operation of the client's current request has ended; `solo` is the work it was worth.  Tells whether that was
-  /// the request's last one.
+  /// An operation of the client's current request has ended; `solo` is the work it was worth.  Tells whether
+  /// that was the request's last one.
   bool finished(ClientId client, Time now, Time solo);
 
   /// Ends the run: writes what is unfinished to the timeline.
@@ -48,7 +50,9 @@ class Workload {
 
   std::uint64_t waiting(ClientId client) const { return clients_[client.value].queue.size(); }
   bool busy(ClientId client) const { return clients_[client.value].serving.has_value(); }
-  const LaunchGraph& graph(ClientId client) const { return graphs_[trace_.clients[client.value].program.value]; }
+  const LaunchGraph& graph(ClientId client) const {
+    return graphs_[trace_.clients[client.value].program.value];
+  }
 
  private:
   struct Waiting {
@@ -59,9 +63,9 @@ class Workload {
     ArrivalProcess arrivals;
     std::deque<Waiting> queue;
     std::optional<RequestRecord> serving;
-    std::size_t next_op = 0;       // index into the issue order
-    std::uint32_t outstanding = 0; // calls made whose operations have not ended
-    Time host_free{};              // when the host thread can go on; kNever: it waits for the GPU
+    std::size_t next_op = 0;        // index into the issue order
+    std::uint32_t outstanding = 0;  // calls made whose operations have not ended
+    Time host_free{};               // when the host thread can go on; kNever: it waits for the GPU
     std::uint64_t next_request = 0;
     std::uint64_t finished = 0;
   };

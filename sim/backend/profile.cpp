@@ -9,14 +9,16 @@ namespace corun::sim {
 
 Profile profile_kernel(const Kernel& kernel, const Gpu& gpu) {
   const SmResources demand = demand_of(kernel, gpu.sm);
-  const std::uint64_t most = std::min<std::uint64_t>(kernel.blocks(), std::uint64_t{gpu.sms} * room(capacity_of(gpu.sm), demand));
+  const std::uint64_t most =
+      std::min<std::uint64_t>(kernel.blocks(), std::uint64_t{gpu.sms} * room(capacity_of(gpu.sm), demand));
   std::set<std::uint64_t> counts{most};
   for (std::uint64_t c = 1; c < std::min<std::uint64_t>(gpu.sms, most); c *= 2) counts.insert(c);
   for (std::uint64_t c = gpu.sms; c < most; c += gpu.sms) counts.insert(c);
 
   Work work;
-  work.block_alone = kernel.block_times.size() == 1 ? kernel.block_times.front()
-                                                    : solo_block_time(kernel, kernel.solo_time.value_or(Time{}), gpu);
+  work.block_alone = kernel.block_times.size() == 1
+                         ? kernel.block_times.front()
+                         : solo_block_time(kernel, kernel.solo_time.value_or(Time{}), gpu);
   if (kernel.block_times.size() > 1) work.block_times = &kernel.block_times;
   work.demand = demand_of_block(kernel, kernel.solo_time.value_or(Time{}), gpu);
   work.per_task = gpu.persistent_task;

@@ -41,11 +41,15 @@ Once_ run_once(const Trace& trace, const Gpu& gpu, const std::string& policy_spe
   backend.close();
   timeline.flush();
   if (!outcome.stuck.empty())
-    throw InputError(trace.name, "", fmt::format("the run cannot go on under {}: {}", policy_spec, outcome.stuck),
+    throw InputError(trace.name, "",
+                     fmt::format("the run cannot go on under {}: {}", policy_spec, outcome.stuck),
                      "a reservation or mask may leave a client without SMs; check the trace and the policy");
-  return {std::move(requests.all), outcome.end,
-          backend.blocks_run(),    backend.events(),
-          static_cast<double>(backend.sm_ps()), static_cast<double>(backend.warp_ps())};
+  return {std::move(requests.all),
+          outcome.end,
+          backend.blocks_run(),
+          backend.events(),
+          static_cast<double>(backend.sm_ps()),
+          static_cast<double>(backend.warp_ps())};
 }
 
 }  // namespace
@@ -69,7 +73,8 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
     if (!window.fixed_work) one.run.duration = window.end;
     const std::string alone_stage = client.name + " alone";
     stage = &alone_stage;
-    alone.push_back(run_once(one, gpu, "fcfs", {options.engine.shortcuts, options.engine.audit}, {}, tell).requests);
+    alone.push_back(
+        run_once(one, gpu, "fcfs", {options.engine.shortcuts, options.engine.audit}, {}, tell).requests);
   }
 
   RunResult result = measure(trace, window, together.requests, alone);

@@ -1,4 +1,5 @@
-// One simulated run from trace to result: the clients together under a policy, then each alone for what "alone" means.
+// One simulated run from trace to result: the clients together under a policy, then each alone for what
+// "alone" means.
 #pragma once
 
 #include <functional>
@@ -14,9 +15,9 @@
 namespace corun::sim {
 
 struct RunOptions {
-  std::string policy;             // "name" or "name:key=value"
+  std::string policy;  // "name" or "name:key=value"
   EngineOptions engine;
-  std::vector<Sink*> sinks;       // of the run together
+  std::vector<Sink*> sinks;                                          // of the run together
   std::function<void(const char* stage, double fraction)> progress;  // may be empty
 };
 

@@ -13,26 +13,30 @@ namespace {
 constexpr CapabilitySet kCapabilities{Capability::order,     Capability::priority, Capability::tpc_mask,
                                       Capability::cta_quota, Capability::progress, Capability::time_slice};
 
-std::uint32_t contexts_of(const Trace& trace, Contexts contexts, std::vector<std::uint32_t>& context_of_client) {
+std::uint32_t contexts_of(const Trace& trace, Contexts contexts,
+                          std::vector<std::uint32_t>& context_of_client) {
   std::map<std::string, std::uint32_t> of_process;
   for (const Client& client : trace.clients)
     context_of_client.push_back(
         contexts == Contexts::one
             ? 0
-            : of_process.emplace(client.process, static_cast<std::uint32_t>(of_process.size())).first->second);
+            : of_process.emplace(client.process, static_cast<std::uint32_t>(of_process.size()))
+                  .first->second);
   return contexts == Contexts::one ? 1 : static_cast<std::uint32_t>(of_process.size());
 }
 
 }  // namespace
 
-SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, Contexts contexts, Timeline& timeline, EngineOptions options)
+SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, Contexts contexts, Timeline& timeline,
+                       EngineOptions options)
     : trace_(trace),
       topology_{gpu, kCapabilities},
       timeline_(timeline),
-      slicer_(topology_.gpu, [&] {
-        std::vector<std::uint32_t> ignored;
-        return std::max(1u, contexts_of(trace, contexts, ignored));
-      }()),
+      slicer_(topology_.gpu,
+              [&] {
+                std::vector<std::uint32_t> ignored;
+                return std::max(1u, contexts_of(trace, contexts, ignored));
+              }()),
       copy_engines_(topology_.gpu) {
   check_trace(trace);
   std::vector<std::uint32_t> context_of_client;
@@ -53,9 +57,10 @@ void SimBackend::check_trace(const Trace& trace) const {
   const Gpu& gpu = topology_.gpu;
   const auto check_priority = [&](const Client& client, std::int32_t priority) {
     if (priority > 0 || priority <= -static_cast<std::int32_t>(gpu.priority_levels))
-      throw InputError(client.origin.file, client.origin.place + "/priority",
-                       fmt::format("priority {} of client {} does not exist on {}", priority, client.name, gpu.name),
-                       fmt::format("use 0 (lowest) to {} (highest)", 1 - static_cast<std::int32_t>(gpu.priority_levels)));
+      throw InputError(
+          client.origin.file, client.origin.place + "/priority",
+          fmt::format("priority {} of client {} does not exist on {}", priority, client.name, gpu.name),
+          fmt::format("use 0 (lowest) to {} (highest)", 1 - static_cast<std::int32_t>(gpu.priority_levels)));
   };
   for (const Client& client : trace.clients) {
     check_priority(client, client.priority);
@@ -72,9 +77,10 @@ void SimBackend::check_trace(const Trace& trace) const {
   }
 }
 
-// ---- decisions -----------------------------------------------------------------------------------------------------
+// ---- decisions --------------------------------------------------------------------------------------------
 
-Outcome SimBackend::apply(const Decision& decision, const LaunchView& view, std::span<const LaunchId> follows) {
+Outcome SimBackend::apply(const Decision& decision, const LaunchView& view,
+                          std::span<const LaunchId> follows) {
   if (const auto* l = std::get_if<decide::Launch>(&decision)) return launch(*l, view, follows);
   const Gpu& gpu = topology_.gpu;
   const std::uint32_t context = place(view).context;
@@ -94,7 +100,8 @@ Outcome SimBackend::apply(const Decision& decision, const LaunchView& view, std:
   return Applied{};
 }
 
-Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l, std::span<const LaunchId> follows) {
+Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
+                           std::span<const LaunchId> follows) {
   const Gpu& gpu = topology_.gpu;
   const auto levels = static_cast<std::int32_t>(gpu.priority_levels);
   if (decision.priority > 0 || decision.priority <= -levels) return Refused{"no such priority"};
@@ -115,7 +122,8 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l, 
   if (decision.ctas != 0) work.per_task = gpu.persistent_task;
   if (l.kernel->block_times.size() > 1) work.block_times = &l.kernel->block_times;
   KernelRecord& r = work.record;
-  r.launch = l.id, r.client = l.client, r.stream = l.stream, r.op = l.op, r.kernel = l.kernel_id, r.request = l.request;
+  r.launch = l.id, r.client = l.client, r.stream = l.stream, r.op = l.op, r.kernel = l.kernel_id,
+  r.request = l.request;
   r.priority = decision.priority, r.ctas = decision.ctas, r.ready = l.ready_at, r.submitted = now_;
   r.blocks = l.kernel->blocks();
 
@@ -126,7 +134,8 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l, 
 Outcome SimBackend::copy(const LaunchView& l, std::span<const LaunchId> follows) {
   Submission::CopyJob job{{}, std::get<Copy>(l.operation->what)};
   CopyRecord& r = job.record;
-  r.launch = l.id, r.client = l.client, r.stream = l.stream, r.op = l.op, r.request = l.request, r.bytes = job.copy.bytes;
+  r.launch = l.id, r.client = l.client, r.stream = l.stream, r.op = l.op, r.request = l.request,
+  r.bytes = job.copy.bytes;
   submit(l, follows, std::move(job));
   return Applied{};
 }
@@ -138,8 +147,12 @@ void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, 
   const Client& client = trace_.clients[l.client.value];
   const bool graph = issue_of(client, trace_.programs[client.program.value]) == Issue::graph;
   const Time reaches = now_ + (graph ? gpu.graph_launch_latency : gpu.launch_latency);
-  const std::uint32_t channel = contexts_[at.context].host->accept(
-      {l.id, at.stream, reaches, graph ? gpu.graph_gap : gpu.stream_gap, {follows.begin(), follows.end()}, std::move(what)});
+  const std::uint32_t channel = contexts_[at.context].host->accept({l.id,
+                                                                    at.stream,
+                                                                    reaches,
+                                                                    graph ? gpu.graph_gap : gpu.stream_gap,
+                                                                    {follows.begin(), follows.end()},
+                                                                    std::move(what)});
   if (l.id.slot >= fates_.size()) fates_.resize(l.id.slot + 1);
   fates_[l.id.slot] = {l.id, at.context, at.stream, l.kernel != nullptr ? l.kernel->blocks() : 0, kNever};
   queue_.schedule(reaches, 1, {Event::Kind::channel, at.context, channel});
@@ -150,8 +163,11 @@ SimBackend::Shape SimBackend::shape_of(const LaunchView& l) {
   if (const auto found = shapes_.find(key); found != shapes_.end()) return found->second;
   const Gpu& gpu = topology_.gpu;
   const Kernel& kernel = *l.kernel;
-  const Time block = kernel.block_times.size() == 1 ? kernel.block_times.front() : solo_block_time(kernel, l.solo_time, gpu);
-  return shapes_.emplace(key, Shape{block, demand_of(kernel, gpu.sm), demand_of_block(kernel, l.solo_time, gpu)}).first->second;
+  const Time block =
+      kernel.block_times.size() == 1 ? kernel.block_times.front() : solo_block_time(kernel, l.solo_time, gpu);
+  return shapes_
+      .emplace(key, Shape{block, demand_of(kernel, gpu.sm), demand_of_block(kernel, l.solo_time, gpu)})
+      .first->second;
 }
 
 std::uint32_t SimBackend::errand(Errand e) {
@@ -165,7 +181,7 @@ std::uint32_t SimBackend::errand(Errand e) {
   return i;
 }
 
-// ---- time ----------------------------------------------------------------------------------------------------------
+// ---- time -------------------------------------------------------------------------------------------------
 
 void SimBackend::wait(Time until, std::vector<Notice>& notices) {
   for (;;) {
@@ -258,7 +274,8 @@ void SimBackend::handle(const Event& event) {
   }
 }
 
-/// Lets the head of a channel go on as far as it can now.  A channel of a context without its turn stands still.
+/// Lets the head of a channel go on as far as it can now.  A channel of a context without its turn stands
+/// still.
 void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
   if (slicer_.active() != context) return;
   Context& c = contexts_[context];

@@ -21,12 +21,14 @@ namespace corun::sim {
 class SimBackend final : public Backend {
  public:
   /// Throws InputError for a kernel that fits no SM, a priority or mask that the GPU does not have.
-  SimBackend(const Trace& trace, const Gpu& gpu, Contexts contexts, Timeline& timeline, EngineOptions options);
+  SimBackend(const Trace& trace, const Gpu& gpu, Contexts contexts, Timeline& timeline,
+             EngineOptions options);
 
   const Topology& topology() const override { return topology_; }
   Time now() const override { return now_; }
   void wait(Time until, std::vector<Notice>& notices) override;
-  Outcome apply(const Decision& decision, const LaunchView& launch, std::span<const LaunchId> follows) override;
+  Outcome apply(const Decision& decision, const LaunchView& launch,
+                std::span<const LaunchId> follows) override;
   Outcome copy(const LaunchView& copy, std::span<const LaunchId> follows) override;
 
   /// Writes what is still under way to the timeline.
@@ -105,7 +107,7 @@ class SimBackend final : public Backend {
   TimeSlicer slicer_;
   CopyEngines copy_engines_;
   EventQueue<Event> queue_;
-  std::deque<Told> told_;                         // facts on their way to the host, in order
+  std::deque<Told> told_;  // facts on their way to the host, in order
   std::vector<Errand> errands_;
   std::vector<std::uint32_t> free_errands_;
   struct Fate {
@@ -114,7 +116,7 @@ class SimBackend final : public Backend {
     std::uint64_t blocks = 0;
     Time end = kNever;
   };
-  std::vector<Fate> fates_;                       // by LaunchId::slot
+  std::vector<Fate> fates_;  // by LaunchId::slot
   std::vector<EngineNotice> engine_notices_;
   std::unordered_map<ShapeKey, Shape, ShapeHash> shapes_;
 };

@@ -1,5 +1,5 @@
-// The `sim` command: one run, a comparison of policies, imports, schemas.  Exit code 0: done; 2: bad input, told on
-// standard error; 1: a defect of corun itself.
+// The `sim` command: one run, a comparison of policies, imports, schemas.  Exit code 0: done; 2: bad input,
+// told on standard error; 1: a defect of corun itself.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -42,7 +42,8 @@ Trace load(const Arguments& a) {
   if (!a.issue.empty())
     for (Client& client : trace.clients) client.issue = a.issue == "graph" ? Issue::graph : Issue::eager;
   if (trace.gpu.empty())
-    throw InputError(a.trace, "/gpu", "the trace names no GPU", "pass --gpu=NAME; `sim gpus` lists the names");
+    throw InputError(a.trace, "/gpu", "the trace names no GPU",
+                     "pass --gpu=NAME; `sim gpus` lists the names");
   if (trace.clients.empty())
     throw InputError(a.trace, "/clients", "the trace has no clients, so there is nothing to run",
                      "add a client, or include this trace in one that has clients");
@@ -50,9 +51,15 @@ Trace load(const Arguments& a) {
 }
 
 int simulate(const Arguments& a, const std::vector<std::string>& policies, bool comparing) {
-  for (const std::string& policy : policies) make_policy(policy);  // a misspelt one must not cost the runs before it
+  for (const std::string& policy : policies)
+    make_policy(policy);  // a misspelt one must not cost the runs before it
   const Trace trace = load(a);
   const Gpu gpu = read_gpu(trace.gpu, std::filesystem::path(a.trace).parent_path());
+  if (a.outputs.level == "cta" && a.outputs.window.empty() &&
+      trace.run.duration.value_or(Time{}) > from_ns(1e8))
+    fmt::print(
+        stderr,
+        "note: at level cta a second of a busy GPU makes gigabytes; --trace-window=0ms-20ms keeps a part\n");
   const EngineOptions engine{!a.plain, a.audit || std::getenv("CORUN_AUDIT") != nullptr};
   std::vector<RunResult> results;
   {
@@ -75,13 +82,19 @@ int simulate(const Arguments& a, const std::vector<std::string>& policies, bool 
     write_summary(results.front(), std::cout);
   else
     std::cout << (comparing ? format_comparison(results) : format_report(results.front()));
+  if (!a.json && !a.outputs.directory.empty())
+    fmt::print(
+        "wrote    {}/ summary.json, requests.csv, kernels.csv, timeline.pftrace (ui.perfetto.dev), "
+        "occupancy.svg\n",
+        a.outputs.directory);
   return 0;
 }
 
 int list_policies() {
   for (const PolicyInfo& p : policies()) {
     fmt::print("{:<12}{}\n{:12}after {}\n", p.name, p.summary, "", p.source);
-    for (const Parameter& q : p.parameters) fmt::print("{:14}{}={}  {}\n", "", q.name, q.default_value, q.meaning);
+    for (const Parameter& q : p.parameters)
+      fmt::print("{:14}{}={}  {}\n", "", q.name, q.default_value, q.meaning);
   }
   return 0;
 }
@@ -113,7 +126,8 @@ int import(const Arguments& a) {
 }
 
 void add_run_options(CLI::App& app, Arguments& a) {
-  app.add_option("--gpu", a.gpu, "GPU to simulate: a name of `sim gpus` or a description's path (default: the trace's)");
+  app.add_option("--gpu", a.gpu,
+                 "GPU to simulate: a name of `sim gpus` or a description's path (default: the trace's)");
   app.add_option("--duration", a.duration, "length of the run, as 200ms (default: the trace's)");
   app.add_option("--seed", a.seed, "seed of the arrivals (default: the trace's)");
   app.add_option("--issue", a.issue, "hand every request over by single calls (eager) or at once (graph)")
@@ -125,20 +139,27 @@ void add_run_options(CLI::App& app, Arguments& a) {
 
 int command(int argc, char** argv) {
   Arguments a;
-  CLI::App app{"Simulates how programs share a GPU, block by block.\n"
-               "  sim --policy=greedy trace.json        one run\n"
-               "  sim compare --policies=fcfs,greedy trace.json\n"
-               "A PyTorch profiler trace can take the place of trace.json."};
+  CLI::App app{
+      "Simulates how programs share a GPU, block by block.\n"
+      "  sim --policy=greedy trace.json        one run\n"
+      "  sim compare --policies=fcfs,greedy trace.json\n"
+      "A PyTorch profiler trace can take the place of trace.json."};
   app.set_version_flag("--version", CORUN_VERSION);
   app.get_formatter()->column_width(34);
   app.add_option("trace", a.trace, "trace to run (JSON, may be gzip-compressed)");
-  app.add_option("--policy", a.policy, "name[:key=value,...]; `help` lists the policies")->capture_default_str();
+  app.add_option("--policy", a.policy, "name[:key=value,...]; `help` lists the policies")
+      ->capture_default_str();
   add_run_options(app, a);
-  app.add_option("--out", a.outputs.directory, "write summary.json, requests.csv, kernels.csv, timeline.pftrace, occupancy.svg here");
+  app.add_option("--out", a.outputs.directory,
+                 "write summary.json, requests.csv, kernels.csv, timeline.pftrace, occupancy.svg here");
   app.add_option("--trace-level", a.outputs.level, "what the timeline shows: request, kernel or cta")
-      ->check(CLI::IsMember({"request", "kernel", "cta"}))->capture_default_str();
-  app.add_option("--trace-window", a.outputs.window, "part of the run that the timeline shows, as 0ms-20ms (default: all)");
-  app.add_option("--block-log", a.outputs.block_log, "write PREFIX1.json, PREFIX2.json, ...: a block log per stream, as cuda_scheduling_examiner does");
+      ->check(CLI::IsMember({"request", "kernel", "cta"}))
+      ->capture_default_str();
+  app.add_option("--trace-window", a.outputs.window,
+                 "part of the run that the timeline shows, as 0ms-20ms (default: all)");
+  app.add_option(
+      "--block-log", a.outputs.block_log,
+      "write PREFIX1.json, PREFIX2.json, ...: a block log per stream, as cuda_scheduling_examiner does");
 
   CLI::App* compare = app.add_subcommand("compare", "run policies side by side");
   compare->add_option("--policies", a.compared, "policies to compare")->delimiter(',')->capture_default_str();

@@ -25,15 +25,19 @@ std::ofstream open(const std::filesystem::path& path) {
 
 PerfettoOptions perfetto_options(const OutputOptions& options) {
   PerfettoOptions p;
-  p.level = options.level == "request" ? TraceLevel::request : options.level == "cta" ? TraceLevel::cta : TraceLevel::kernel;
+  p.level = options.level == "request" ? TraceLevel::request
+            : options.level == "cta"   ? TraceLevel::cta
+                                       : TraceLevel::kernel;
   if (options.window.empty()) return p;
   const std::size_t dash = options.window.find('-');
   if (dash == std::string::npos)
-    throw InputError("", "--trace-window", fmt::format("'{}' is not a window", options.window), "write it as 0ms-20ms");
+    throw InputError("", "--trace-window", fmt::format("'{}' is not a window", options.window),
+                     "write it as 0ms-20ms");
   p.begin = parse_duration(options.window.substr(0, dash), "--trace-window");
   p.end = parse_duration(options.window.substr(dash + 1), "--trace-window");
   if (p.end <= p.begin)
-    throw InputError("", "--trace-window", fmt::format("'{}' ends before it begins", options.window), "write it as 0ms-20ms");
+    throw InputError("", "--trace-window", fmt::format("'{}' ends before it begins", options.window),
+                     "write it as 0ms-20ms");
   return p;
 }
 
@@ -48,7 +52,8 @@ struct Outputs::Files {
   std::optional<BlockLogSink> block_log;
 };
 
-Outputs::Outputs(const OutputOptions& options, const Trace& trace, const Gpu& gpu) : files_(std::make_unique<Files>()) {
+Outputs::Outputs(const OutputOptions& options, const Trace& trace, const Gpu& gpu)
+    : files_(std::make_unique<Files>()) {
   Files& f = *files_;
   if (!options.block_log.empty()) f.block_log.emplace(trace, gpu, options.block_log);
   const PerfettoOptions perfetto = perfetto_options(options);
@@ -56,7 +61,9 @@ Outputs::Outputs(const OutputOptions& options, const Trace& trace, const Gpu& gp
   f.directory = options.directory;
   std::error_code error;
   std::filesystem::create_directories(f.directory, error);
-  if (error) throw InputError(options.directory, "", "cannot be made: " + error.message(), "choose another place with --out");
+  if (error)
+    throw InputError(options.directory, "", "cannot be made: " + error.message(),
+                     "choose another place with --out");
   f.requests = open(f.directory / "requests.csv");
   f.kernels = open(f.directory / "kernels.csv");
   f.timeline = open(f.directory / "timeline.pftrace");
@@ -64,7 +71,8 @@ Outputs::Outputs(const OutputOptions& options, const Trace& trace, const Gpu& gp
   f.summary = open(f.directory / "summary.json");
   f.csv.emplace(trace, f.requests, f.kernels);
   f.perfetto.emplace(trace, gpu, perfetto, f.timeline);
-  f.occupancy.emplace(trace, gpu, OccupancyOptions{perfetto.begin, perfetto.end, trace.name, options.command_line});
+  f.occupancy.emplace(trace, gpu,
+                      OccupancyOptions{perfetto.begin, perfetto.end, trace.name, options.command_line});
 }
 
 Outputs::~Outputs() = default;
@@ -87,7 +95,8 @@ void Outputs::finish(const RunResult& result) {
   write_summary(result, f.summary);
   for (std::ofstream* out : {&f.requests, &f.kernels, &f.timeline, &f.picture, &f.summary}) {
     out->flush();
-    if (!*out) throw InputError(f.directory.string(), "", "could not be written to the end", "is the disk full?");
+    if (!*out)
+      throw InputError(f.directory.string(), "", "could not be written to the end", "is the disk full?");
   }
 }
 

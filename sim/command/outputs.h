@@ -13,10 +13,10 @@
 namespace corun::sim {
 
 struct OutputOptions {
-  std::string directory;      // empty: none
+  std::string directory;  // empty: none
   std::string level = "kernel";
-  std::string window;         // "0ms-20ms"; empty: all
-  std::string block_log;      // prefix; empty: none
+  std::string window;     // "0ms-20ms"; empty: all
+  std::string block_log;  // prefix; empty: none
   std::string command_line;
 };
 

@@ -11,7 +11,8 @@ namespace corun::sim {
 
 using namespace std::chrono_literals;
 
-ProgressBar::ProgressBar() : terminal_(isatty(STDERR_FILENO) != 0), began_(std::chrono::steady_clock::now()) {}
+ProgressBar::ProgressBar()
+    : terminal_(isatty(STDERR_FILENO) != 0), began_(std::chrono::steady_clock::now()) {}
 
 ProgressBar::~ProgressBar() {
   if (drawn_) fmt::print(stderr, "\r\033[K");

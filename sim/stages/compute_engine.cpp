@@ -53,7 +53,7 @@ SmMask ComputeEngine::mask_of(const TpcMask& tpcs) const {
   return mask;
 }
 
-// ---- arrival -------------------------------------------------------------------------------------------------------
+// ---- arrival ----------------------------------------------------------------------------------------------
 
 void ComputeEngine::accept(Work work, std::uint32_t level, const SmMask& allowed, const SmResources& demand) {
   end_solo_early();
@@ -70,7 +70,8 @@ void ComputeEngine::accept(Work work, std::uint32_t level, const SmMask& allowed
   work.record.slotted = kNever;
   if (options_.audit) work.ran.assign(work.blocks(), false);
   if (record_blocks_) work.starts.resize(work.blocks());
-  const std::uint64_t ctas = work.persistent() ? std::min<std::uint64_t>(work.ctas, work.blocks()) : work.blocks();
+  const std::uint64_t ctas =
+      work.persistent() ? std::min<std::uint64_t>(work.ctas, work.blocks()) : work.blocks();
   works_[id.value] = std::move(work);
 
   const bool empty = unfinished_++ == 0;
@@ -78,8 +79,8 @@ void ComputeEngine::accept(Work work, std::uint32_t level, const SmMask& allowed
   if (empty && shortcuts_) try_solo(task);
 }
 
-TaskId ComputeEngine::add_task(WorkId work, std::uint32_t level, const SmMask& allowed, const SmResources& demand,
-                               std::uint64_t ctas) {
+TaskId ComputeEngine::add_task(WorkId work, std::uint32_t level, const SmMask& allowed,
+                               const SmResources& demand, std::uint64_t ctas) {
   TaskId id{static_cast<std::uint32_t>(tasks_.size())};
   if (free_tasks_.empty()) {
     tasks_.emplace_back();
@@ -115,10 +116,9 @@ void ComputeEngine::refill() {
 }
 
 void ComputeEngine::resize(LaunchId launch, std::uint32_t ctas) {
+  end_solo_early();  // only then is known how far it is
   Work* work = find(launch);
   if (work == nullptr || work->next == work->blocks()) return;
-  end_solo_early();
-  work = find(launch);
   work->ctas = ctas;
   if (work->workers >= ctas) return;
   const auto instance = std::find_if(tasks_.begin(), tasks_.end(), [&](const Task& t) {
@@ -141,7 +141,7 @@ Work* ComputeEngine::find(LaunchId launch) {
   return work.record.launch == launch ? &work : nullptr;
 }
 
-// ---- time ----------------------------------------------------------------------------------------------------------
+// ---- time -------------------------------------------------------------------------------------------------
 
 Time ComputeEngine::next_time() {
   if (solo_ != nullptr) {
@@ -215,9 +215,11 @@ void ComputeEngine::end_row(TaskId id) {
   }
 }
 
-// ---- dispatch ------------------------------------------------------------------------------------------------------
+// ---- dispatch ---------------------------------------------------------------------------------------------
 
-void ComputeEngine::wake_dispatcher() { dispatch_at_ = std::min(dispatch_at_, std::max(now_, dispatcher_free_)); }
+void ComputeEngine::wake_dispatcher() {
+  dispatch_at_ = std::min(dispatch_at_, std::max(now_, dispatcher_free_));
+}
 
 void ComputeEngine::dispatch() {
   TaskId task;
@@ -351,11 +353,12 @@ void ComputeEngine::end_block(TaskId id, Resident resident) {
     ++blocks_run_;
     if (record_blocks_)
       timeline_.record(BlockRecord{work.record.launch, work.record.client, work.record.kernel, resident.block,
-                                   gpu_.placement_order[resident.rank], resident.place, work.starts[resident.block],
-                                   now_ + offset});
+                                   gpu_.placement_order[resident.rank], resident.place,
+                                   work.starts[resident.block], now_ + offset});
   }
   if (work.persistent()) {
-    if (work.next < work.blocks() && work.workers <= work.ctas) return occupy(id, resident.rank, resident.place);
+    if (work.next < work.blocks() && work.workers <= work.ctas)
+      return occupy(id, resident.rank, resident.place);
     --work.workers;
   }
   free_[resident.rank] += task.demand;
@@ -386,7 +389,8 @@ void ComputeEngine::finish(WorkId id) {
   Work& work = works_[id.value];
   work.record.finished = now_ + offset;
   if (options_.audit) {
-    if (work.done != work.blocks()) broken(fmt::format("launch {} ended with blocks not run", work.record.launch.serial));
+    if (work.done != work.blocks())
+      broken(fmt::format("launch {} ended with blocks not run", work.record.launch.serial));
     audit_all();
   }
   if (alone_) learn_solo(work);
@@ -411,7 +415,8 @@ void ComputeEngine::gauge() {
        {Gauge::task_slots, wdu_.used()},
        {Gauge::resident_blocks, resident_blocks_},
        {Gauge::resident_warps, resident_warps_},
-       {Gauge::dram_bandwidth_pct, std::min(100.0, 100.0 * static_cast<double>(dram_) / static_cast<double>(kFullDram))}}};
+       {Gauge::dram_bandwidth_pct,
+        std::min(100.0, 100.0 * static_cast<double>(dram_) / static_cast<double>(kFullDram))}}};
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i].second == gauged_[i]) continue;
     gauged_[i] = values[i].second;
@@ -432,10 +437,11 @@ void ComputeEngine::close() {
   }
 }
 
-// ---- shortcuts -----------------------------------------------------------------------------------------------------
+// ---- shortcuts --------------------------------------------------------------------------------------------
 
-/// While each block of the hot row that ends is replaced at once, on the same SM, by the next one of the same length, and
-/// no other task comes or goes, one wave is like the one before: skip as many as fit before anything else is due.
+/// While each block of the hot row that ends is replaced at once, on the same SM, by the next one of the same
+/// length, and no other task comes or goes, one wave is like the one before: skip as many as fit before
+/// anything else is due.
 void ComputeEngine::skip_waves(Time limit) {
   Task& task = tasks_[hot_->value];
   Row& row = rows_[hot_->value];
@@ -454,10 +460,13 @@ void ComputeEngine::skip_waves(Time limit) {
   // The blocks now resident must have met the neighbours that their successors will meet.
   const Time oldest = Time{row.front().end} - task.duration;
   if (sole_ == *hot_ ? sole_since_ > oldest : last_change_ >= oldest) return;
-  const std::int64_t due = std::min(queue_.empty() ? kNever : queue_.next_time(), limit < kNever ? limit + Time{1} : limit).count();
+  const std::int64_t due =
+      std::min(queue_.empty() ? kNever : queue_.next_time(), limit < kNever ? limit + Time{1} : limit)
+          .count();
   const std::int64_t last = row.back().end, d = task.duration.count();
   if (due <= last || d == 0) return;
-  const std::int64_t waves = std::min<std::int64_t>((due - 1 - last) / d + 1, static_cast<std::int64_t>((left - 1) / n));
+  const std::int64_t waves =
+      std::min<std::int64_t>((due - 1 - last) / d + 1, static_cast<std::int64_t>((left - 1) / n));
   if (waves <= 0) return;
   const std::uint64_t blocks = static_cast<std::uint64_t>(waves) * n;
   for (std::uint32_t i = 0; i < n; ++i) {
@@ -490,7 +499,8 @@ void ComputeEngine::try_solo(TaskId id) {
   alone_since_ = now_;
   alone_sm_ps_ = sm_ps_;
   alone_warp_ps_ = warp_ps_;
-  const auto found = solo_memo_.find({work.record.kernel.value, work.ctas, work.block_alone.count(), tasks_[id.value].allowed});
+  const auto found = solo_memo_.find(
+      {work.record.kernel.value, work.ctas, work.block_alone.count(), tasks_[id.value].allowed});
   if (found == solo_memo_.end()) return;
   solo_ = &found->second;
   works_[tasks_[id.value].work.value].record.last_block = Time{-1};  // not yet told
@@ -498,10 +508,12 @@ void ComputeEngine::try_solo(TaskId id) {
 
 void ComputeEngine::learn_solo(const Work& work) {
   if (solo_ == nullptr) {
-    const SoloKey key{work.record.kernel.value, work.ctas, work.block_alone.count(), tasks_[alone_->value].allowed};
+    const SoloKey key{work.record.kernel.value, work.ctas, work.block_alone.count(),
+                      tasks_[alone_->value].allowed};
     const Time since = alone_since_ + offset;
-    solo_memo_[key] = Solo{work.record.started - since, work.record.last_block - since, work.record.finished - since,
-                           dispatcher_free_ - alone_since_, sm_ps_ - alone_sm_ps_, warp_ps_ - alone_warp_ps_};
+    solo_memo_[key] =
+        Solo{work.record.started - since,     work.record.last_block - since, work.record.finished - since,
+             dispatcher_free_ - alone_since_, sm_ps_ - alone_sm_ps_,          warp_ps_ - alone_warp_ps_};
   }
   alone_.reset();
 }
@@ -538,7 +550,8 @@ void ComputeEngine::advance_solo(Time) {
 void ComputeEngine::end_solo_early() {
   if (solo_ != nullptr) {
     const Time until = now_;
-    const bool advanced = solo_advanced_;  // else others may still arrive at this very instant, before the first block
+    const bool advanced =
+        solo_advanced_;  // else others may still arrive at this very instant, before the first block
     solo_ = nullptr;
     alone_.reset();
     now_ = alone_since_;
@@ -556,10 +569,11 @@ void ComputeEngine::end_solo_early() {
   alone_.reset();
 }
 
-// ---- audit ---------------------------------------------------------------------------------------------------------
+// ---- audit ------------------------------------------------------------------------------------------------
 
 void ComputeEngine::audit_block(Work& work, std::uint64_t block) const {
-  if (work.ran[block]) broken(fmt::format("block {} of launch {} ran twice", block, work.record.launch.serial));
+  if (work.ran[block])
+    broken(fmt::format("block {} of launch {} ran twice", block, work.record.launch.serial));
   work.ran[block] = true;
 }
 
@@ -567,8 +581,8 @@ void ComputeEngine::audit_sm(std::uint32_t rank) const {
   const SmResources most = capacity_of(gpu_.sm);
   const SmResources& f = free_[rank];
   // Unsigned: more taken than there is shows as a huge rest.
-  if (f.blocks > most.blocks || f.warps > most.warps || f.threads > most.threads || f.registers > most.registers ||
-      f.shared_memory > most.shared_memory)
+  if (f.blocks > most.blocks || f.warps > most.warps || f.threads > most.threads ||
+      f.registers > most.registers || f.shared_memory > most.shared_memory)
     broken(fmt::format("SM {} is oversubscribed", gpu_.placement_order[rank].value));
 }
 
@@ -583,7 +597,8 @@ void ComputeEngine::audit_all() const {
     if (row.size() > task.resident) broken("a task has more residents than it counts");
     for (std::uint32_t k = 0; k < row.size(); ++k) expected[row.at(k).rank] -= task.demand;
   }
-  if (strays_.size() == free_strays_.size() && expected != free_) broken("the SMs' free resources do not add up");
+  if (strays_.size() == free_strays_.size() && expected != free_)
+    broken("the SMs' free resources do not add up");
   if (wdu_.used() > gpu_.task_slots || slots > gpu_.task_slots) broken("more tasks than task slots");
 }
 

@@ -1,12 +1,13 @@
-// One context's compute pipeline: TMU -> WDU -> SMs, in the context's own time (which stands still while another context
-// has the GPU).
+// One context's compute pipeline: TMU -> WDU -> SMs, in the context's own time (which stands still while
+// another context has the GPU).
 //
-// Blocks whose ends come in the order of their starts, which is the rule, form one first-in-first-out row per task; only
-// the row's head is an event.  A pending block is a number, a resident one 16 bytes.
+// Blocks whose ends come in the order of their starts, which is the rule, form one first-in-first-out row per
+// task; only the row's head is an event.  A pending block is a number, a resident one 16 bytes.
 //
 // Two shortcuts, both exact to the tick and both off under audit or when blocks are recorded:
-//   waves: while a task refills exactly the places its own blocks leave and nothing else is due, whole waves are skipped;
-//   solo:  a task that starts on an empty GPU and ends undisturbed ends as it did the last time (`SoloMemo`).
+//   waves: while a task refills exactly the places its own blocks leave and nothing else is due, whole waves
+//   are skipped; solo:  a task that starts on an empty GPU and ends undisturbed ends as it did the last time
+//   (`SoloMemo`).
 #pragma once
 
 #include <array>
@@ -43,11 +44,11 @@ class ComputeEngine {
   ComputeEngine(const Gpu& gpu, Timeline& timeline, EngineOptions options);
   ComputeEngine(const ComputeEngine&) = delete;
 
-  /// A launch reaches the TMU now.  `work.record` has all but what happens from here on.  For a persistent launch,
-  /// work.ctas workers are dispatched.
+  /// A launch reaches the TMU now.  `work.record` has all but what happens from here on.  For a persistent
+  /// launch, work.ctas workers are dispatched.
   void accept(Work work, std::uint32_t level, const SmMask& allowed, const SmResources& demand);
-  /// Gives a persistent launch another number of CTAs: fewer retreat at their next block; for more, a further instance
-  /// reaches the TMU now.  Ignored once the launch has ended.
+  /// Gives a persistent launch another number of CTAs: fewer retreat at their next block; for more, a further
+  /// instance reaches the TMU now.  Ignored once the launch has ended.
   void resize(LaunchId launch, std::uint32_t ctas);
   std::uint64_t blocks_done(LaunchId launch);
 
@@ -77,7 +78,7 @@ class ComputeEngine {
 
  private:
   struct Resident {
-    std::int64_t end;     // context time
+    std::int64_t end;  // context time
     std::uint32_t block;
     std::uint16_t rank;   // SM
     std::uint16_t place;  // which of the SM's block places, when blocks are recorded
@@ -132,7 +133,8 @@ class ComputeEngine {
   void step(Time t);
   void end_row(TaskId id);
   void skip_waves(Time limit);
-  TaskId add_task(WorkId work, std::uint32_t level, const SmMask& allowed, const SmResources& demand, std::uint64_t ctas);
+  TaskId add_task(WorkId work, std::uint32_t level, const SmMask& allowed, const SmResources& demand,
+                  std::uint64_t ctas);
   void refill();
   void bring_up_to_date(TaskId id);
   void changed(std::uint32_t rank, TaskId by, int difference);
@@ -157,9 +159,9 @@ class ComputeEngine {
   EngineOptions options_;
   bool record_blocks_, record_gauges_, shortcuts_;
   Time now_{};
-  bool refill_ = false;                // a slot became free at this instant
+  bool refill_ = false;  // a slot became free at this instant
 
-  std::vector<Task> tasks_;            // by TaskId
+  std::vector<Task> tasks_;  // by TaskId
   std::vector<std::uint32_t> free_tasks_;
   std::vector<Row> rows_;              // by TaskId
   std::vector<Placement> placements_;  // by TaskId
@@ -180,29 +182,29 @@ class ComputeEngine {
   std::vector<std::uint32_t> rank_of_sm_;
   std::uint64_t dram_ = 0;
   std::uint32_t busy_sms_ = 0, resident_warps_ = 0, resident_blocks_ = 0;
-  TaskId sole_;                        // whose block came or went last
-  Time sole_since_{}, last_change_{};  // since when only its blocks did; when one did at all
-  std::vector<std::uint16_t> journal_; // ring of ranks whose residents changed
+  TaskId sole_;                         // whose block came or went last
+  Time sole_since_{}, last_change_{};   // since when only its blocks did; when one did at all
+  std::vector<std::uint16_t> journal_;  // ring of ranks whose residents changed
   std::uint64_t journal_end_ = 0;
 
   EventQueue<Event> queue_;
-  std::vector<Resident> strays_;       // residents that end before one that started earlier
+  std::vector<Resident> strays_;  // residents that end before one that started earlier
   std::vector<std::uint32_t> free_strays_;
-  Time dispatch_at_ = kNever;          // when the dispatcher looks again
+  Time dispatch_at_ = kNever;  // when the dispatcher looks again
   Time dispatcher_free_{};
   std::vector<EngineNotice>* notices_ = nullptr;
 
   Time gauged_at_{};
   std::array<double, 5> gauged_{};
-  std::uint32_t unfinished_ = 0;       // works
+  std::uint32_t unfinished_ = 0;  // works
   std::uint64_t blocks_run_ = 0, events_ = 0;
   std::int64_t sm_ps_ = 0, warp_ps_ = 0;
 
   std::unordered_map<SoloKey, Solo, SoloHash> solo_memo_;
-  std::optional<TaskId> alone_;        // a task that has had the GPU to itself since it arrived
-  const Solo* solo_ = nullptr;         // it is not simulated: this is how it goes
+  std::optional<TaskId> alone_;  // a task that has had the GPU to itself since it arrived
+  const Solo* solo_ = nullptr;   // it is not simulated: this is how it goes
   Time alone_since_{};
-  bool solo_advanced_ = false;         // time has been asked to pass since it arrived
+  bool solo_advanced_ = false;  // time has been asked to pass since it arrived
   std::int64_t alone_sm_ps_ = 0, alone_warp_ps_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// Blocks simulated per second, one core.  `BlockByBlock` has the shortcuts off; a mix of four kernels of different
-// shapes, as many blocks each, keeps the SMs of an H200 full.
+// Blocks simulated per second, one core.  `BlockByBlock` has the shortcuts off; a mix of four kernels of
+// different shapes, as many blocks each, keeps the SMs of an H200 full.
 #include <benchmark/benchmark.h>
 
 #include "sim/stages/compute_engine.h"

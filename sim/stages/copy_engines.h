@@ -1,5 +1,5 @@
-// The copy engines: one queue to the device, one from it, one within it (which costs a pass of reading and writing), each
-// first in, first out, one copy at a time.
+// The copy engines: one queue to the device, one from it, one within it (which costs a pass of reading and
+// writing), each first in, first out, one copy at a time.
 //
 // Leaves out: pageable memory, copies sharing PCIe or DRAM bandwidth with each other and with kernels.
 #pragma once

@@ -1,7 +1,8 @@
-// The host interface of one context: hardware channels, each a queue in the order of submission.  An empty stream gets a
-// channel with its first submission: an idle one if there is any, else the next in turn.  What waits for its stream or
-// for an event holds up whatever is behind it in its channel, other streams' tasks too: the false dependencies of
-// CUDA_DEVICE_MAX_CONNECTIONS.  As measured in experiments/h200/launch_path, questions 5 and 6.
+// The host interface of one context: hardware channels, each a queue in the order of submission.  An empty
+// stream gets a channel with its first submission: an idle one if there is any, else the next in turn.  What
+// waits for its stream or for an event holds up whatever is behind it in its channel, other streams' tasks
+// too: the false dependencies of CUDA_DEVICE_MAX_CONNECTIONS.  As measured in experiments/h200/launch_path,
+// questions 5 and 6.
 //
 // Leaves out: launches with many parameters, which fill a channel sooner.
 #pragma once
@@ -20,7 +21,7 @@ namespace corun::sim {
 /// A kernel or a copy on its way to the GPU.
 struct Submission {
   LaunchId launch;
-  std::uint32_t stream = 0;       // number of the stream within the context
+  std::uint32_t stream = 0;  // number of the stream within the context
   Time reaches_gpu{};
   Time gap{};                     // at least this long after what it waits for has ended
   std::vector<LaunchId> follows;  // events it waits for
@@ -42,7 +43,9 @@ class Host {
   Host(const Gpu& gpu, std::uint32_t streams)
       : gpu_(gpu), channels_(gpu.host_channels), users_(gpu.host_channels), streams_(streams) {}
 
-  bool full(std::uint32_t stream) const { return channels_[channel_for(stream)].size() >= gpu_.channel_depth; }
+  bool full(std::uint32_t stream) const {
+    return channels_[channel_for(stream)].size() >= gpu_.channel_depth;
+  }
   /// Returns the channel.
   std::uint32_t accept(Submission submission) {
     Stream& stream = streams_[submission.stream];
@@ -56,8 +59,8 @@ class Host {
     return channel;
   }
 
-  /// When the head of the channel can go on to the GPU; kNever: it waits for something unfinished, or there is none.
-  /// `ended(launch)`: when that launch ended, kNever if it has not.
+  /// When the head of the channel can go on to the GPU; kNever: it waits for something unfinished, or there
+  /// is none. `ended(launch)`: when that launch ended, kNever if it has not.
   template <class Ended>
   Time ready_at(std::uint32_t channel, Ended ended) const {
     if (channels_[channel].empty()) return kNever;
@@ -90,7 +93,8 @@ class Host {
   bool waits(std::uint32_t channel, LaunchId launch, std::uint32_t stream) const {
     if (channels_[channel].empty()) return false;
     const Submission& head = channels_[channel].front();
-    return head.stream == stream || std::find(head.follows.begin(), head.follows.end(), launch) != head.follows.end();
+    return head.stream == stream ||
+           std::find(head.follows.begin(), head.follows.end(), launch) != head.follows.end();
   }
 
   std::uint32_t channels() const { return static_cast<std::uint32_t>(channels_.size()); }
@@ -103,9 +107,9 @@ class Host {
 
  private:
   struct Stream {
-    bool in_flight = false;        // its head is past the channel
-    std::uint32_t unfinished = 0;  // submitted, not ended
-    std::uint32_t channel = 0;     // while there is anything unfinished
+    bool in_flight = false;          // its head is past the channel
+    std::uint32_t unfinished = 0;    // submitted, not ended
+    std::uint32_t channel = 0;       // while there is anything unfinished
     Time ended{-1'000'000'000'000};  // long before the run
   };
   std::uint32_t channel_for(std::uint32_t number) const {

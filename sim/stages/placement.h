@@ -1,19 +1,22 @@
-// Which SM takes the next block: "leftover, then most room".  A block goes to the SM that could take the most blocks of
-// its kernel now, judged anew for each block; equally free SMs are taken in the device's fixed order.
+// Which SM takes the next block: "leftover, then most room".  A block goes to the SM that could take the most
+// blocks of its kernel now, judged anew for each block; equally free SMs are taken in the device's fixed
+// order.
 //
-// Known deviation: an H200 starts its second lap over one group of TPCs before the first lap is complete (DESIGN.md).
+// Known deviation: an H200 starts its second lap over one group of TPCs before the first lap is complete
+// (DESIGN.md).
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <vector>
 
-#include "traces/model/occupancy.h"
 #include "sim/stages/sm_mask.h"
+#include "traces/model/occupancy.h"
 
 namespace corun::sim {
 
-/// For one task: how many of its blocks each SM could take, kept up to date by the journal of changes to the SMs.
+/// For one task: how many of its blocks each SM could take, kept up to date by the journal of changes to the
+/// SMs.
 class Placement {
  public:
   static constexpr std::uint32_t kMostRoom = 64;  // counts are capped here: no GPU holds more blocks an SM

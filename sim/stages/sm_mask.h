@@ -1,5 +1,5 @@
-// A set of SMs as bits.  Bit i is the SM of rank i in the device's placement order, so that "the first set bit" is the
-// hardware's tie-break.
+// A set of SMs as bits.  Bit i is the SM of rank i in the device's placement order, so that "the first set
+// bit" is the hardware's tie-break.
 #pragma once
 
 #include <array>

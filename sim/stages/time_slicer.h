@@ -1,6 +1,6 @@
-// Turns of contexts that do not share the GPU: one has all SMs for a time slice, which runs to its end whatever arrives
-// meanwhile; a switch costs time; a context without work gives its turn up at once; one alone gets turn after turn.  As
-// measured in experiments/h200/launch_path, question 10.
+// Turns of contexts that do not share the GPU: one has all SMs for a time slice, which runs to its end
+// whatever arrives meanwhile; a switch costs time; a context without work gives its turn up at once; one
+// alone gets turn after turn.  As measured in experiments/h200/launch_path, question 10.
 //
 // Leaves out: slices of different lengths by priority.
 #pragma once
@@ -14,7 +14,8 @@ namespace corun::sim {
 
 class TimeSlicer {
  public:
-  TimeSlicer(const Gpu& gpu, std::uint32_t contexts) : gpu_(gpu), contexts_(contexts), turn_ends_(gpu.time_slice) {}
+  TimeSlicer(const Gpu& gpu, std::uint32_t contexts)
+      : gpu_(gpu), contexts_(contexts), turn_ends_(gpu.time_slice) {}
 
   /// The context that has the SMs, none during a switch.
   std::optional<std::uint32_t> active() const { return switching_ ? std::nullopt : std::optional(current_); }

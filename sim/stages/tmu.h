@@ -1,5 +1,6 @@
-// Task Management Unit: keeps tasks that wait for a slot of the WDU, one first-in-first-out list a priority level, and
-// gives out the head of the highest list that is not empty (Bakita and Anderson, RTAS 2023, section V).
+// Task Management Unit: keeps tasks that wait for a slot of the WDU, one first-in-first-out list a priority
+// level, and gives out the head of the highest list that is not empty (Bakita and Anderson, RTAS 2023,
+// section V).
 #pragma once
 
 #include <cstdint>

@@ -11,7 +11,8 @@ bool Wdu::before(TaskId a, TaskId b) const {
 
 /// The newest task of the lowest priority, if that is lower than `level`.
 std::optional<TaskId> Wdu::victim(std::uint32_t level) const {
-  const auto last = std::max_element(held_.begin(), held_.end(), [this](TaskId a, TaskId b) { return before(a, b); });
+  const auto last =
+      std::max_element(held_.begin(), held_.end(), [this](TaskId a, TaskId b) { return before(a, b); });
   return tasks_[last->value].level > level ? std::optional(*last) : std::nullopt;
 }
 

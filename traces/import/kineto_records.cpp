@@ -407,11 +407,10 @@ class RecordSax {
   }
 
   [[noreturn]] void refuse(const std::string& problem) const {
-    throw InputError(
-        file_, source_.place(),
-        fmt::format("the {} record that ends here, {}, {}", event_.cat.empty() ? "kernel" : event_.cat,
-                    in_quotes(event_.name), problem),
-        "export the trace again with the PyTorch profiler and CUDA activities");
+    throw InputError(file_, source_.place(),
+                     fmt::format("the {} record that ends here, {}, {}",
+                                 event_.cat.empty() ? "kernel" : event_.cat, in_quotes(event_.name), problem),
+                     "export the trace again with the PyTorch profiler and CUDA activities");
   }
 
   Nanoseconds require_time(const std::optional<Nanoseconds>& time, const char* key) const {

@@ -21,5 +21,4 @@ std::string printable(std::string_view text, std::size_t most = 60);
 /// printable() in single quotes.
 std::string in_quotes(std::string_view text);
 
-
 }  // namespace corun

@@ -13,11 +13,12 @@
 
 namespace corun {
 
-/// Reads a trace, plain or gzip, with its includes.  Throws InputError (file, JSON pointer or line, what was expected,
-/// what to do).  Warnings (assumed registers, ...) are appended to Trace::notes.
+/// Reads a trace, plain or gzip, with its includes.  Throws InputError (file, JSON pointer or line, what was
+/// expected, what to do).  Warnings (assumed registers, ...) are appended to Trace::notes.
 Trace read_trace(const std::filesystem::path& file);
 
-/// The document as version 1 writes it: keys in the order of FORMAT.md, two spaces, same bytes for the same trace.
+/// The document as version 1 writes it: keys in the order of FORMAT.md, two spaces, same bytes for the same
+/// trace.
 void write_trace(const Trace& trace, std::ostream& out);
 
 /// A GPU by name (built in) or by the path of a description; relative paths start at `beside`.
@@ -27,6 +28,5 @@ std::vector<std::string> gpu_names();
 
 /// Text of a built-in JSON Schema: "trace", "gpu".  Throws InputError listing the names.
 std::string_view schema(std::string_view name);
-
 
 }  // namespace corun

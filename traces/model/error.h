@@ -1,5 +1,5 @@
-// The one error for bad input: which file, where in it, what was expected, what to do.  The command prints it and exits
-// with code 2.
+// The one error for bad input: which file, where in it, what was expected, what to do.  The command prints it
+// and exits with code 2.
 #pragma once
 
 #include <stdexcept>
@@ -9,7 +9,8 @@ namespace corun {
 
 class InputError : public std::runtime_error {
  public:
-  /// `file` may be empty (command line).  `place`: a JSON pointer ("/kernels/3/grid"), a "line 7, column 2", or empty.
+  /// `file` may be empty (command line).  `place`: a JSON pointer ("/kernels/3/grid"), a "line 7, column 2",
+  /// or empty.
   InputError(std::string file, std::string place, std::string problem, std::string remedy);
 
   const std::string& file() const { return file_; }

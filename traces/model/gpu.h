@@ -1,5 +1,5 @@
-// A GPU as data: the limits and latencies of its scheduling hardware.  Filled from a GPU description file, in which
-// every value names its source.
+// A GPU as data: the limits and latencies of its scheduling hardware.  Filled from a GPU description file, in
+// which every value names its source.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ struct SmLimits {
   std::uint32_t max_warps = 0;
   std::uint32_t max_blocks = 0;
   std::uint32_t warp_size = 32;
-  std::uint32_t warp_allocation_granularity = 4;  // warps of a block are rounded up to this for registers
+  std::uint32_t warp_allocation_granularity = 4;  // a block is admitted as if it had whole multiples of this
   std::uint32_t sub_partitions = 4;               // each with its own register file and issue slot
   std::uint32_t registers = 0;
-  std::uint32_t registers_per_block = 0;          // most that one block may use
-  std::uint32_t register_allocation_unit = 256;   // registers, per warp
+  std::uint32_t registers_per_block = 0;         // most that one block may use
+  std::uint32_t register_allocation_unit = 256;  // registers, per warp
   std::uint32_t registers_per_thread = 255;
   std::uint32_t threads_per_block = 1024;
   std::uint32_t shared_memory_bytes = 0;
@@ -38,29 +38,31 @@ struct Gpu {
 
   std::uint32_t sms = 0;
   std::uint32_t sms_per_tpc = 1;
-  std::vector<std::uint32_t> gpc_of_tpc;   // empty: unknown (floorsweeping makes it differ by card)
-  std::vector<SmId> placement_order;       // which of two equally free SMs is taken first; a permutation of all SMs
+  std::vector<std::uint32_t> gpc_of_tpc;  // empty: unknown (floorsweeping makes it differ by card)
+  std::vector<SmId>
+      placement_order;  // which of two equally free SMs is taken first; a permutation of all SMs
   SmLimits sm;
 
   std::uint32_t task_slots = 0;       // grids that the WDU holds at once
   std::uint32_t priority_levels = 1;  // stream priorities 0 (lowest) .. -(levels - 1)
-  std::uint32_t host_channels = 0;    // hardware queues of one context; streams beyond that share (default setting)
-  std::uint32_t channel_depth = 1024; // launches that one channel holds before it refuses more
+  std::uint32_t host_channels =
+      0;  // hardware queues of one context; streams beyond that share (default setting)
+  std::uint32_t channel_depth = 1024;  // launches that one channel holds before it refuses more
   std::uint32_t copy_engines = 0;
 
-  Time dispatch_interval{};       // between two blocks leaving the WDU, whole GPU
-  Time launch_call{};             // host thread time of one launch call
-  Time launch_latency{};          // from the call to the task reaching the TMU, idle channel
-  Time stream_gap{};              // end of a kernel to the start of the next in its stream, already queued
-  Time graph_launch_call{};       // the same three for a CUDA graph
+  Time dispatch_interval{};  // between two blocks leaving the WDU, whole GPU
+  Time launch_call{};        // host thread time of one launch call
+  Time launch_latency{};     // from the call to the task reaching the TMU, idle channel
+  Time stream_gap{};         // end of a kernel to the start of the next in its stream, already queued
+  Time graph_launch_call{};  // the same three for a CUDA graph
   Time graph_launch_latency{};
   Time graph_gap{};
-  Time time_slice{};              // between contexts that do not share through MPS
+  Time time_slice{};  // between contexts that do not share through MPS
   Time context_switch{};
-  Time completion_notice{};       // end of a kernel until its host knows
-  Time progress_read{};           // host asking how many blocks are done, until the answer
-  Time persistent_task{};         // a persistent worker taking its next task block
-  Time stop_flag{};               // host write until persistent workers see it
+  Time completion_notice{};  // end of a kernel until its host knows
+  Time progress_read{};      // host asking how many blocks are done, until the answer
+  Time persistent_task{};    // a persistent worker taking its next task block
+  Time stop_flag{};          // host write until persistent workers see it
 
   std::uint64_t memory_bytes = 0;
   std::uint64_t l2_bytes = 0;

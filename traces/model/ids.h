@@ -20,8 +20,8 @@ using OpId = Id<struct OpTag>;            // index of an operation within its pr
 using SmId = Id<struct SmTag>;            // %smid
 using TpcId = Id<struct TpcTag>;          // %smid / sms_per_tpc
 
-/// One execution of one operation: `serial` counts every one ever issued (unique in a run), `slot` is where its
-/// bookkeeping lives while it is unfinished (reused afterwards).
+/// One execution of one operation: `serial` counts every one ever issued (unique in a run), `slot` is where
+/// its bookkeeping lives while it is unfinished (reused afterwards).
 struct LaunchId {
   std::uint32_t slot = 0;
   std::uint32_t serial = 0;

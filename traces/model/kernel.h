@@ -1,4 +1,5 @@
-// A kernel as a launch sees it (the fields of CUPTI's activity record) and what is known of it alone on the GPU.
+// A kernel as a launch sees it (the fields of CUPTI's activity record) and what is known of it alone on the
+// GPU.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ struct Counters {
 
 /// Where something was read, for messages about it.
 struct Origin {
-  std::string file, place;  // a path and a JSON pointer
+  std::string file, place;                               // a path and a JSON pointer
   bool operator==(const Origin&) const { return true; }  // no part of what a trace says
 };
 
@@ -40,14 +41,16 @@ struct Kernel {
   std::uint32_t dynamic_shared_memory_bytes = 0;
   bool idempotent = false;  // may be killed and run again from its inputs
 
-  std::optional<Time> solo_time;                    // first block's start to last block's end, alone on the whole GPU
-  std::map<std::uint32_t, Time> solo_time_by_sms;   // the same, confined to so many SMs
-  std::vector<Time> block_times;                    // empty: unknown; one: every block's; else one per block, in order
+  std::optional<Time> solo_time;  // first block's start to last block's end, alone on the whole GPU
+  std::map<std::uint32_t, Time> solo_time_by_sms;  // the same, confined to so many SMs
+  std::vector<Time> block_times;  // empty: unknown; one: every block's; else one per block, in order
   Counters counters;
 
   std::uint64_t blocks() const { return grid.count(); }
   std::uint32_t threads_per_block() const { return static_cast<std::uint32_t>(block.count()); }
-  std::uint32_t shared_memory_bytes() const { return static_shared_memory_bytes + dynamic_shared_memory_bytes; }
+  std::uint32_t shared_memory_bytes() const {
+    return static_shared_memory_bytes + dynamic_shared_memory_bytes;
+  }
 };
 
 }  // namespace corun

@@ -10,7 +10,8 @@
 namespace corun {
 namespace {
 
-using Graph = boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS>;  // edge: op -> what it waits for
+using Graph =
+    boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS>;  // edge: op -> what it waits for
 using Vertex = boost::graph_traits<Graph>::vertex_descriptor;
 
 Graph dependencies(const Program& program) {
@@ -64,7 +65,8 @@ LaunchGraph::LaunchGraph(const Program& program)
   for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
     if (std::holds_alternative<Sync>(op.what)) continue;
-    for (OpId other : std::set<OpId>(op.after.begin(), op.after.end()))  // an earlier one of its stream it follows anyway
+    for (OpId other :
+         std::set<OpId>(op.after.begin(), op.after.end()))  // an earlier one of its stream it follows anyway
       if (program.ops[other.value].stream != op.stream || other.value >= i) follows_[i].push_back(other);
     predecessors_[i] = follows_[i];
     auto& before = last_in_stream[op.stream.value];

@@ -1,5 +1,6 @@
-// The order that a program's operations must keep: each follows its predecessor in its stream, those named by `after`,
-// and, where the host waits (sync), all that was issued before.  Boost.Graph behind a handful of functions.
+// The order that a program's operations must keep: each follows its predecessor in its stream, those named by
+// `after`, and, where the host waits (sync), all that was issued before.  Boost.Graph behind a handful of
+// functions.
 #pragma once
 
 #include <optional>
@@ -31,7 +32,8 @@ class LaunchGraph {
   std::vector<OpId> cycle_;
 };
 
-/// Solo time of the longest chain of launches: no schedule finishes a request sooner.  The graph must have no cycle.
+/// Solo time of the longest chain of launches: no schedule finishes a request sooner.  The graph must have no
+/// cycle.
 Time critical_path(const Program& program, std::span<const Kernel> kernels);
 
 }  // namespace corun

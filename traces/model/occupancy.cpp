@@ -2,21 +2,34 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace corun {
 namespace {
 
-constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) { return unit == 0 ? n : (n + unit - 1) / unit * unit; }
+constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) {
+  return unit == 0 ? n : (n + unit - 1) / unit * unit;
+}
 
 std::uint64_t warps_of(const Kernel& kernel, const SmLimits& sm) {
   return (kernel.block.count() + sm.warp_size - 1) / sm.warp_size;
 }
+std::uint64_t registers_per_warp(const Kernel& kernel, const SmLimits& sm) {
+  return round_up(std::uint64_t{kernel.registers_per_thread} * sm.warp_size, sm.register_allocation_unit);
+}
+/// A partition of the register file holds whole warps: what is left over in it is charged to them.
 std::uint64_t registers_of(const Kernel& kernel, const SmLimits& sm) {
-  const std::uint64_t per_warp =
-      round_up(std::uint64_t{kernel.registers_per_thread} * sm.warp_size, sm.register_allocation_unit);
-  return per_warp * round_up(warps_of(kernel, sm), sm.warp_allocation_granularity);
+  const std::uint64_t partition = sm.registers / sm.sub_partitions;
+  const std::uint64_t warps_there = partition / std::max<std::uint64_t>(1, registers_per_warp(kernel, sm));
+  return warps_of(kernel, sm) * (warps_there == 0 ? partition : partition / warps_there);
+}
+/// The hardware admits a block as if its warps filled up all partitions.
+std::uint64_t registers_checked(const Kernel& kernel, const SmLimits& sm) {
+  return registers_per_warp(kernel, sm) * round_up(warps_of(kernel, sm), sm.warp_allocation_granularity);
 }
 std::uint64_t shared_memory_of(const Kernel& kernel, const SmLimits& sm) {
-  const std::uint64_t asked = std::uint64_t{kernel.static_shared_memory_bytes} + kernel.dynamic_shared_memory_bytes;
+  const std::uint64_t asked =
+      std::uint64_t{kernel.static_shared_memory_bytes} + kernel.dynamic_shared_memory_bytes;
   return round_up(asked + sm.shared_memory_reserved_bytes, sm.shared_memory_allocation_unit);
 }
 
@@ -27,20 +40,23 @@ SmResources capacity_of(const SmLimits& sm) {
 }
 
 SmResources demand_of(const Kernel& kernel, const SmLimits& sm) {
-  return {1, static_cast<std::uint32_t>(warps_of(kernel, sm)), static_cast<std::uint32_t>(kernel.block.count()),
-          static_cast<std::uint32_t>(registers_of(kernel, sm)), static_cast<std::uint32_t>(shared_memory_of(kernel, sm))};
+  return {1, static_cast<std::uint32_t>(warps_of(kernel, sm)),
+          static_cast<std::uint32_t>(kernel.block.count()),
+          static_cast<std::uint32_t>(registers_of(kernel, sm)),
+          static_cast<std::uint32_t>(shared_memory_of(kernel, sm))};
 }
 
 std::string misfit(const Kernel& kernel, const SmLimits& sm) {
   const auto check = [](std::uint64_t need, std::uint64_t have, const char* what) {
     return need > have ? fmt::format("needs {} {}, an SM gives a block {}", need, what, have) : std::string{};
   };
-  const std::uint64_t shared = std::uint64_t{kernel.static_shared_memory_bytes} + kernel.dynamic_shared_memory_bytes;
+  const std::uint64_t shared =
+      std::uint64_t{kernel.static_shared_memory_bytes} + kernel.dynamic_shared_memory_bytes;
   for (const std::string& problem :
        {check(kernel.block.count(), sm.threads_per_block, "threads"),
         check(warps_of(kernel, sm), sm.max_warps, "warps"),
         check(kernel.registers_per_thread, sm.registers_per_thread, "registers per thread"),
-        check(registers_of(kernel, sm), sm.registers_per_block, "registers"),
+        check(registers_checked(kernel, sm), sm.registers_per_block, "registers"),
         check(shared, sm.shared_memory_per_block_bytes, "bytes of shared memory")})
     if (!problem.empty()) return problem;
   return {};

@@ -1,8 +1,10 @@
 // What a block takes from its SM, with the allocation granularity of the architecture, and how many fit.
 //
-// Leaves out: barriers, cluster scheduling, the shared-memory carve-out (an SM is taken to reconfigure at no cost), and
-// fragmentation of the register file between its four partitions (a block's warps are taken to spread evenly, as the
-// vendor's occupancy rules assume).
+// The rules of the vendor's occupancy calculator (cuda_occupancy.h, CUDA 13.0), which is the oracle of a
+// test.
+//
+// Leaves out: barriers, cluster scheduling, the shared-memory carve-out (an SM is taken to reconfigure at no
+// cost), and which partition of the register file a warp is in: different kernels share it as if it were one.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +24,13 @@ struct SmResources {
   std::uint32_t shared_memory = 0;  // bytes
 
   SmResources& operator+=(const SmResources& o) {
-    blocks += o.blocks, warps += o.warps, threads += o.threads, registers += o.registers, shared_memory += o.shared_memory;
+    blocks += o.blocks, warps += o.warps, threads += o.threads, registers += o.registers,
+        shared_memory += o.shared_memory;
     return *this;
   }
   SmResources& operator-=(const SmResources& o) {
-    blocks -= o.blocks, warps -= o.warps, threads -= o.threads, registers -= o.registers, shared_memory -= o.shared_memory;
+    blocks -= o.blocks, warps -= o.warps, threads -= o.threads, registers -= o.registers,
+        shared_memory -= o.shared_memory;
     return *this;
   }
   bool operator==(const SmResources&) const = default;
@@ -48,7 +52,8 @@ inline std::uint32_t room(const SmResources& free, const SmResources& demand) {
   return n;
 }
 
-/// Why no block of the kernel fits an empty SM ("needs 300000 bytes of shared memory, an SM gives 232448"), or empty.
+/// Why no block of the kernel fits an empty SM ("needs 300000 bytes of shared memory, an SM gives 232448"),
+/// or empty.
 std::string misfit(const Kernel& kernel, const SmLimits& sm);
 
 }  // namespace corun

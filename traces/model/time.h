@@ -1,5 +1,5 @@
-// The one clock unit of the project: integer picoseconds.  1 ps resolves the 602 ps between two blocks that an H200
-// dispatches (1.66 G blocks/s), and a signed 64-bit count of them covers 106 days.
+// The one clock unit of the project: integer picoseconds.  1 ps resolves the 602 ps between two blocks that
+// an H200 dispatches (1.66 G blocks/s), and a signed 64-bit count of them covers 106 days.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,6 @@
-// The set of TPCs a task may run on, as the task descriptor's SM_DISABLE_MASK fields hold it (Bakita and Anderson, RTAS
-// 2023, section IV), but with a set bit meaning "enabled" and without that field's limit of 64 or 128 bits.
+// The set of TPCs a task may run on, as the task descriptor's SM_DISABLE_MASK fields hold it (Bakita and
+// Anderson, RTAS 2023, section IV), but with a set bit meaning "enabled" and without that field's limit of 64
+// or 128 bits.
 #pragma once
 
 #include <bitset>
@@ -13,7 +14,11 @@ inline constexpr std::uint32_t kMaxTpcs = 256;
 
 class TpcMask {
  public:
-  static TpcMask all() { TpcMask m; m.bits_.set(); return m; }
+  static TpcMask all() {
+    TpcMask m;
+    m.bits_.set();
+    return m;
+  }
   static TpcMask range(std::uint32_t first, std::uint32_t end) {
     TpcMask m;
     for (std::uint32_t i = first; i < end; ++i) m.enable(TpcId{i});

@@ -1,5 +1,5 @@
-// A workload: kernels, programs (what one request does), clients (who sends requests, when, with which rights) and how
-// long to run.  Version 1 of the trace format is this, as JSON.
+// A workload: kernels, programs (what one request does), clients (who sends requests, when, with which
+// rights) and how long to run.  Version 1 of the trace format is this, as JSON.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ namespace corun {
 
 struct Launch {
   KernelId kernel;
-  std::optional<Time> solo_time;     // of this launch, where it differs from the kernel's
-  std::optional<TpcMask> tpc_mask;   // finest of the three levels
+  std::optional<Time> solo_time;    // of this launch, where it differs from the kernel's
+  std::optional<TpcMask> tpc_mask;  // finest of the three levels
 };
 enum class CopyDirection : std::uint8_t { host_to_device, device_to_host, device_to_device };
 struct Copy {
@@ -30,9 +30,10 @@ struct Sync {};  // the host thread waits for all that its request has issued
 struct Op {
   std::variant<Launch, Copy, Sync> what;
   StreamId stream;
-  Time host_gap{};          // host work between the previous call's return and this call
-  std::vector<OpId> after;  // beside the stream's order: an event recorded after each of these, waited for here
-  std::string name;         // only where another op's `after` names it
+  Time host_gap{};  // host work between the previous call's return and this call
+  std::vector<OpId>
+      after;         // beside the stream's order: an event recorded after each of these, waited for here
+  std::string name;  // only where another op's `after` names it
 };
 
 /// How the host hands a request over: one call per operation, or all of it in one call (a CUDA graph).
@@ -68,7 +69,8 @@ struct Once {
 };
 using Arrivals = std::variant<ClosedLoop, Periodic, Poisson, ExplicitTimes, Once>;
 
-/// What becomes of an open-loop request that is still waiting when the next one arrives.  DISB keeps the newest only.
+/// What becomes of an open-loop request that is still waiting when the next one arrives.  DISB keeps the
+/// newest only.
 enum class Stale : std::uint8_t { keep_newest, queue };
 
 enum class ServiceClass : std::uint8_t { real_time, best_effort };
@@ -82,22 +84,24 @@ struct Client {
   std::string name;
   Origin origin;
   ProgramId program;
-  std::string process;                     // clients of one process share a context
-  std::optional<Issue> issue;              // absent: the program's; under `graph` host gaps do not apply
+  std::string process;         // clients of one process share a context
+  std::optional<Issue> issue;  // absent: the program's; under `graph` host gaps do not apply
   ServiceClass service_class = ServiceClass::best_effort;
   std::int32_t priority = 0;
-  std::optional<TpcMask> tpc_mask;         // coarsest of the three levels
-  std::vector<ClientStream> streams;       // one per stream of the program
+  std::optional<TpcMask> tpc_mask;    // coarsest of the three levels
+  std::vector<ClientStream> streams;  // one per stream of the program
   std::uint64_t memory_bytes = 0;
-  std::optional<double> quota;             // most of the GPU it may hold, as a fraction
-  std::optional<double> reservation;       // least of the GPU it is promised, as a fraction
-  std::optional<Time> deadline;            // relative to the intended arrival
+  std::optional<double> quota;        // most of the GPU it may hold, as a fraction
+  std::optional<double> reservation;  // least of the GPU it is promised, as a fraction
+  std::optional<Time> deadline;       // relative to the intended arrival
   Arrivals arrivals;
   Stale stale = Stale::keep_newest;
 };
 
 /// How this client hands its requests over.
-inline Issue issue_of(const Client& client, const Program& program) { return client.issue.value_or(program.issue); }
+inline Issue issue_of(const Client& client, const Program& program) {
+  return client.issue.value_or(program.issue);
+}
 
 struct RunControl {
   std::optional<Time> duration;  // absent: until every client has finished once, all restarting until then

@@ -20,33 +20,36 @@ struct ClientResult {
   ServiceClass service_class = ServiceClass::best_effort;
   std::uint64_t finished = 0, dropped = 0, unfinished = 0;
   double throughput_per_s = 0;
-  double mean_ms = 0, p50_ms = 0, p95_ms = 0, p99_ms = 0, max_ms = 0;  // intended arrival to end, NaN if none finished
+  double mean_ms = 0, p50_ms = 0, p95_ms = 0, p99_ms = 0,
+         max_ms = 0;                  // intended arrival to end, NaN if none finished
   std::uint64_t deadline_misses = 0;  // finished late, dropped, or overdue at the end of the run
   double alone_mean_ms = 0, alone_throughput_per_s = 0;
-  double slowdown = 0;   // NTT: mean latency over mean latency alone under the same arrivals
-  double progress = 0;   // NP: work done in the window over work done alone in the same window
+  double slowdown = 0;  // NTT: mean latency over mean latency alone under the same arrivals
+  double progress = 0;  // NP: work done in the window over work done alone in the same window
 };
 
 struct RunResult {
   std::string trace, gpu, policy;
   std::uint64_t seed = 0;
-  std::string window;     // in words: which span of the run counts, and whether STP is steady-state or fixed-work
-  std::string alone;      // in words: how "alone" was got
-  Time duration{};        // length of the window
-  Time makespan{};        // last end of any request
+  std::string
+      window;         // in words: which span of the run counts, and whether STP is steady-state or fixed-work
+  std::string alone;  // in words: how "alone" was got
+  Time duration{};    // length of the window
+  Time makespan{};    // last end of any request
   double stp = 0, antt = 0;
-  double fairness = 0;    // min over max of progress
-  double jain = 0;        // of progress
-  double sm_busy = 0;     // mean share of SMs with a resident block over the window
-  double occupancy = 0;   // mean share of warp places in use over the window
+  double fairness = 0;   // min over max of progress
+  double jain = 0;       // of progress
+  double sm_busy = 0;    // mean share of SMs with a resident block over the window
+  double occupancy = 0;  // mean share of warp places in use over the window
   std::vector<ClientResult> clients;
   std::vector<std::string> notes;  // assumptions and warnings, printed with the result
   double wall_s = 0;               // time the simulation took; never in files that must be the same bytes
   std::uint64_t blocks = 0, events = 0;
 };
 
-/// The span that counts.  With RunControl::duration: [warm_up, duration).  Without: [0, the instant at which the last
-/// client finished its first request), or, when every client sends one request only, the whole run (fixed work).
+/// The span that counts.  With RunControl::duration: [warm_up, duration).  Without: [0, the instant at which
+/// the last client finished its first request), or, when every client sends one request only, the whole run
+/// (fixed work).
 struct Window {
   Time begin{}, end{};
   bool fixed_work = false;
@@ -56,10 +59,10 @@ Window window_of(const Trace& trace, std::span<const RequestRecord> together);
 /// `alone[i]`: the requests of client i, alone under the same arrivals, up to the end of the window at least.
 /// Quantiles are order statistics (rank ceil(q n)), no interpolation.
 ///
-/// A request's latency counts if it arrived and finished in the window; its work counts by the share of its time that
-/// lies in the window.  A number that cannot be given is NaN and left out of the sums over clients; a client that
-/// finished no request that counts has an infinite slowdown.  policy, sm_busy, occupancy, wall_s, blocks and events are
-/// left for the caller to fill in.
+/// A request's latency counts if it arrived and finished in the window; its work counts by the share of its
+/// time that lies in the window.  A number that cannot be given is NaN and left out of the sums over clients;
+/// a client that finished no request that counts has an infinite slowdown.  policy, sm_busy, occupancy,
+/// wall_s, blocks and events are left for the caller to fill in.
 RunResult measure(const Trace& trace, Window window, std::span<const RequestRecord> together,
                   std::span<const std::vector<RequestRecord>> alone);
 

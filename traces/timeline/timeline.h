@@ -1,5 +1,5 @@
-// The append-only record of what happened, in the order it happened.  Stages and the session write it, sinks and
-// metrics read it.  It holds what only a simulator knows; a policy never sees it.
+// The append-only record of what happened, in the order it happened.  Stages and the session write it, sinks
+// and metrics read it.  It holds what only a simulator knows; a policy never sees it.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,12 @@ namespace corun {
 struct RequestRecord {
   ClientId client;
   std::uint64_t request = 0;
-  Time arrival{};        // intended
-  Time started{};        // its first operation issued by the host
-  Time finished{};       // kNever: unfinished at the end of the run
-  bool dropped = false;  // a newer one replaced it before it started; started and finished are then meaningless
-  Time work_done{};      // solo time of its finished kernels (for one still unfinished: so far)
+  Time arrival{};   // intended
+  Time started{};   // its first operation issued by the host
+  Time finished{};  // kNever: unfinished at the end of the run
+  bool dropped =
+      false;         // a newer one replaced it before it started; started and finished are then meaningless
+  Time work_done{};  // solo time of its finished kernels (for one still unfinished: so far)
 };
 
 /// One kernel launch.
@@ -35,11 +36,11 @@ struct KernelRecord {
   std::uint32_t ctas = 0;  // 0: plain
   Time ready{};            // the host's call
   Time submitted{};        // decided
-  Time queued{};           // reached the TMU: its stream predecessor has ended, its channel has let it through
-  Time slotted{};          // first entered a task slot of the WDU
-  Time started{};          // first block started
-  Time last_block{};       // last block started
-  Time finished{};         // last block finished; kNever: unfinished at the end of the run
+  Time queued{};      // reached the TMU: its stream predecessor has ended, its channel has let it through
+  Time slotted{};     // first entered a task slot of the WDU
+  Time started{};     // first block started
+  Time last_block{};  // last block started
+  Time finished{};    // last block finished; kNever: unfinished at the end of the run
   std::uint64_t blocks = 0;
   std::uint32_t evictions = 0;  // times a task of higher priority took its slot
 };
@@ -73,12 +74,12 @@ struct TurnRecord {
 };
 
 enum class Gauge : std::uint8_t {
-  pending_launches,   // called by clients, not yet decided
-  tmu_queue,          // tasks waiting for a slot
-  task_slots,         // grids in the WDU
+  pending_launches,  // called by clients, not yet decided
+  tmu_queue,         // tasks waiting for a slot
+  task_slots,        // grids in the WDU
   resident_blocks,
   resident_warps,
-  dram_bandwidth_pct, // of the peak, as the model has it
+  dram_bandwidth_pct,  // of the peak, as the model has it
 };
 inline constexpr std::uint32_t kGauges = 6;
 const char* to_string(Gauge gauge);
@@ -102,22 +103,30 @@ class Sink {
   virtual bool wants_gauges() const { return false; }
 };
 
-/// Fans each record out to the sinks.  Blocks are handed over in batches, those of a kernel before its KernelRecord;
-/// nothing is built for a level nobody wants.
+/// Fans each record out to the sinks.  Blocks are handed over in batches, those of a kernel before its
+/// KernelRecord; nothing is built for a level nobody wants.
 class Timeline {
  public:
   void attach(Sink& sink);
   bool wants_blocks() const { return wants_blocks_; }
   bool wants_gauges() const { return wants_gauges_; }
 
-  void record(const RequestRecord& r) { for (Sink* s : sinks_) s->record(r); }
+  void record(const RequestRecord& r) {
+    for (Sink* s : sinks_) s->record(r);
+  }
   void record(const KernelRecord& r) {
     flush();
     for (Sink* s : sinks_) s->record(r);
   }
-  void record(const CopyRecord& r) { for (Sink* s : sinks_) s->record(r); }
-  void record(const TurnRecord& r) { for (Sink* s : sinks_) s->record(r); }
-  void record(const GaugeRecord& r) { for (Sink* s : sinks_) s->record(r); }
+  void record(const CopyRecord& r) {
+    for (Sink* s : sinks_) s->record(r);
+  }
+  void record(const TurnRecord& r) {
+    for (Sink* s : sinks_) s->record(r);
+  }
+  void record(const GaugeRecord& r) {
+    for (Sink* s : sinks_) s->record(r);
+  }
   void record(const BlockRecord& b) {
     blocks_.push_back(b);
     if (blocks_.size() == kBatch) flush();
