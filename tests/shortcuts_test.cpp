@@ -172,6 +172,25 @@ TEST(Waves, OfAPersistentKernelDoNotCountWorkersThatLeave) {
   });
 }
 
+TEST(Waves, OfAPersistentKernelGetFasterWhenSomeOfItsWorkersLeave) {
+  expect_exact([](EngineRig& rig) {
+    // Alone it fills the issue slots with 4 workers an SM; on one SM alone it has 8.
+    const LaunchId launch =
+        rig.accept(busy(kernel(400, 256, us(3)), 100), {.mask = TpcMask::range(0, 1), .ctas = 8});
+    rig.run_to(us(50));
+    rig.engine.resize(launch, 5);
+  });
+}
+
+TEST(Waves, EndsOfOneInstantComeInTheOrderOfArrival) {
+  expect_exact([](EngineRig& rig) {
+    // Both end at 60 us, with and without skipped waves.
+    rig.accept(whole_sm_kernel(20, us(3)), {.mask = TpcMask::range(0, 1)});
+    rig.accept(whole_sm_kernel(3, us(20) - ps(333)),
+               {.at = ns(1), .mask = TpcMask::range(1, 2), .kernel = KernelId{1}});
+  });
+}
+
 TEST(Waves, OfAPersistentKernelStopAtAResize) {
   expect_exact([](EngineRig& rig) {
     const LaunchId launch = rig.accept(kernel(500, 512, us(3)), {.ctas = 8});

@@ -183,16 +183,43 @@ void ComputeEngine::pass_time(Time to) {
 void ComputeEngine::step(Time t) {
   pass_time(t);
   ++events_;
-  if (hot_ && !rows_[hot_->value].empty() && rows_[hot_->value].front().end == t.count()) end_row(*hot_);
-  while (!queue_.empty() && queue_.next_time() == t) {
-    const Event event = queue_.pop().payload;
+  const bool hot = hot_ && !rows_[hot_->value].empty() && rows_[hot_->value].front().end == t.count();
+  if (!queue_.empty() && queue_.next_time() == t) {
+    end_several(t, hot);
+  } else if (hot) {
+    end_row(*hot_);
+  }
+  if (refill_) refill();
+  if (dispatch_at_ <= now_) dispatch();
+  if (record_gauges_) gauge();
+  if (options_.audit) audit_work_conserved();
+}
+
+/// What ends at one instant does so in the order in which the tasks arrived, however their rows are kept:
+/// kernels that end together are told in that order, and a persistent worker meets the neighbours that have
+/// not ended yet.
+void ComputeEngine::end_several(Time t, bool hot) {
+  due_.clear();
+  if (hot) {
+    due_.push_back({Event::Kind::hot_head, *hot_, 0});
+    hot_.reset();
+  }
+  while (!queue_.empty() && queue_.next_time() == t) due_.push_back(queue_.pop().payload);
+  if (due_.size() > 1) {
+    const auto key = [this](const Event& e) {
+      return std::pair(tasks_[e.task.value].arrival, e.kind == Event::Kind::stray);
+    };
+    std::stable_sort(due_.begin(), due_.end(),
+                     [&](const Event& a, const Event& b) { return key(a) < key(b); });
+  }
+  for (const Event& event : due_) {
     if (event.kind == Event::Kind::stray) {
       const Resident resident = strays_[event.stray];
       free_strays_.push_back(event.stray);
       end_block(event.task, resident);
       continue;
     }
-    row_queued_[event.task.value] = false;
+    if (event.kind == Event::Kind::row_head) row_queued_[event.task.value] = false;
     end_row(event.task);
     // The row looked at last is likely to be next: keep it out of the queue.
     if (hot_ && *hot_ != event.task && !rows_[hot_->value].empty() && !row_queued_[hot_->value]) {
@@ -201,10 +228,6 @@ void ComputeEngine::step(Time t) {
     }
     hot_ = event.task;
   }
-  if (refill_) refill();
-  if (dispatch_at_ <= now_) dispatch();
-  if (record_gauges_) gauge();
-  if (options_.audit) audit_work_conserved();
 }
 
 void ComputeEngine::end_row(TaskId id) {
@@ -459,7 +482,9 @@ void ComputeEngine::skip_waves(Time limit) {
   }
   // The blocks now resident must have met the neighbours that their successors will meet.
   const Time oldest = Time{row.front().end} - task.duration;
-  if (sole_ == *hot_ ? sole_since_ > oldest : last_change_ >= oldest) return;
+  // A plain task's own blocks come and go in step; a persistent one's workers do not.
+  const bool only_own = sole_ == *hot_ && !work.persistent();
+  if (only_own ? sole_since_ > oldest : last_change_ >= oldest) return;
   const std::int64_t due =
       std::min(queue_.empty() ? kNever : queue_.next_time(), limit < kNever ? limit + Time{1} : limit)
           .count();

@@ -104,7 +104,7 @@ class ComputeEngine {
     std::uint32_t head_ = 0, tail_ = 0, mask_ = 0;
   };
   struct Event {
-    enum class Kind : std::uint32_t { row_head, stray } kind;
+    enum class Kind : std::uint32_t { hot_head, row_head, stray } kind;
     TaskId task;
     std::uint32_t stray;
   };
@@ -131,6 +131,7 @@ class ComputeEngine {
   void retire(TaskId id);
   void finish(WorkId id);
   void step(Time t);
+  void end_several(Time t, bool hot);
   void end_row(TaskId id);
   void skip_waves(Time limit);
   TaskId add_task(WorkId work, std::uint32_t level, const SmMask& allowed, const SmResources& demand,
@@ -188,6 +189,7 @@ class ComputeEngine {
   std::uint64_t journal_end_ = 0;
 
   EventQueue<Event> queue_;
+  std::vector<Event> due_;        // what ends at this instant
   std::vector<Resident> strays_;  // residents that end before one that started earlier
   std::vector<std::uint32_t> free_strays_;
   Time dispatch_at_ = kNever;  // when the dispatcher looks again

@@ -105,8 +105,9 @@ Scenario random_scenario(std::uint64_t seed, Requests requests) {
     std::vector<Op> ops;
     for (std::uint32_t n = dice.any(1, 6), o = 0; o < n; ++o)
       ops.push_back(random_op(dice, b, s.gpu, o, streams));
-    if (std::holds_alternative<Sync>(ops.back().what)) ops.push_back(launch(KernelId{0}));  // a request does something
-    for (Op& op : ops)  // nothing waits for an event of a sync
+    if (std::holds_alternative<Sync>(ops.back().what))
+      ops.push_back(launch(KernelId{0}));  // a request does something
+    for (Op& op : ops)                     // nothing waits for an event of a sync
       std::erase_if(op.after,
                     [&](OpId other) { return std::holds_alternative<Sync>(ops[other.value].what); });
     b.program(ops, dice.one_in(3) ? Issue::graph : Issue::eager);

@@ -202,6 +202,11 @@ std::optional<Call::Kind> call_kind(std::string_view name) {
   return std::nullopt;
 }
 
+struct Dims {
+  std::array<std::int64_t, 3> size{};
+  std::size_t count = 0;
+};
+
 /// Where the reader is in the document, and the record it is filling.
 class RecordSax {
  public:
@@ -296,10 +301,6 @@ class RecordSax {
  private:
   enum class Section : std::uint8_t { other, events, devices };
 
-  struct Dims {
-    std::array<std::int64_t, 3> size{};
-    std::size_t count = 0;
-  };
   struct Event {
     std::string name, cat, ph, tid, sync_kind;
     std::optional<Nanoseconds> ts, dur;
