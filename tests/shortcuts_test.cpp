@@ -146,7 +146,7 @@ TEST(Waves, StopWhenANeighbourOnOneSmEndsWithoutMakingRoom) {
   // Both SMs: one wide block of the long kernel beside a small one; that on SM 0 ends early, that on SM 1
   // late.
   expect_exact([](EngineRig& rig) {
-    rig.accept(busy(uneven_kernel(32, {us(5), us(300)}), 60));
+    rig.accept(busy(uneven_kernel(32, {us(300), us(5)}), 60));
     rig.accept(busy(whole_sm_kernel(100, us(3)), 80), {.at = us(1), .kernel = KernelId{1}});
   });
 }
@@ -160,7 +160,7 @@ TEST(Waves, StopWhenANeighbourComesToOneSm) {
 
 TEST(Waves, StopWhenANeighbourOfAPersistentKernelEnds) {
   expect_exact([](EngineRig& rig) {
-    rig.accept(busy(uneven_kernel(32, {us(5), us(300)}), 60));
+    rig.accept(busy(uneven_kernel(32, {us(300), us(5)}), 60));
     rig.accept(busy(whole_sm_kernel(100, us(3)), 80), {.at = us(1), .ctas = 2, .kernel = KernelId{1}});
   });
 }
@@ -172,23 +172,33 @@ TEST(Waves, OfAPersistentKernelDoNotCountWorkersThatLeave) {
   });
 }
 
-TEST(Waves, OfAPersistentKernelGetFasterWhenSomeOfItsWorkersLeave) {
+TEST(Waves, OfAPersistentKernelGetShorterWhenSomeOfItsWorkersLeave) {
   expect_exact([](EngineRig& rig) {
-    // Alone it fills the issue slots with 4 workers an SM; on one SM alone it has 8.
+    const TpcMask one = TpcMask::range(0, 1);
+    rig.accept(busy(kernel(1, 32, ms(5)), 80), {.mask = one});
     const LaunchId launch =
-        rig.accept(busy(kernel(400, 256, us(3)), 100), {.mask = TpcMask::range(0, 1), .ctas = 8});
+        rig.accept(busy(kernel(400, 256, us(3)), 100), {.mask = one, .ctas = 7, .kernel = KernelId{1}});
     rig.run_to(us(50));
     rig.engine.resize(launch, 5);
   });
 }
 
-TEST(Waves, EndsOfOneInstantComeInTheOrderOfArrival) {
-  expect_exact([](EngineRig& rig) {
-    // Both end at 60 us, with and without skipped waves.
-    rig.accept(whole_sm_kernel(20, us(3)), {.mask = TpcMask::range(0, 1)});
-    rig.accept(whole_sm_kernel(3, us(20) - ps(333)),
-               {.at = ns(1), .mask = TpcMask::range(1, 2), .kernel = KernelId{1}});
-  });
+TEST(Instant, WhatEndsTogetherIsToldInTheOrderOfArrival) {
+  const auto order = [](const Kernel& first, const Kernel& second, Time second_at, EngineOptions options) {
+    EngineRig rig(small_gpu(2), options, false);
+    rig.accept(first, {.mask = TpcMask::range(0, 1)});
+    rig.accept(second, {.at = second_at, .mask = TpcMask::range(1, 2), .kernel = KernelId{1}});
+    rig.run();
+    EXPECT_EQ(rig.collected.kernels[0].finished, us(60));
+    EXPECT_EQ(rig.collected.kernels[1].finished, us(60));
+    return std::pair(rig.collected.kernels[0].launch.serial, rig.collected.kernels[1].launch.serial);
+  };
+  for (const EngineOptions options : {kShortcuts, kPlain}) {
+    EXPECT_EQ(order(whole_sm_kernel(20, us(3)), whole_sm_kernel(3, us(20) - ns(1)), ns(3), options),
+              std::pair(0u, 1u));
+    EXPECT_EQ(order(whole_sm_kernel(3, us(20)), whole_sm_kernel(20, us(3) - ns(1)), ns(20), options),
+              std::pair(0u, 1u));
+  }
 }
 
 TEST(Waves, OfAPersistentKernelStopAtAResize) {

@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <charconv>
 #include <map>
+#include <range/v3/range/conversion.hpp>
+#include <range/v3/view/map.hpp>
+#include <range/v3/view/transform.hpp>
 
 #include "traces/model/error.h"
 
@@ -31,9 +34,8 @@ Registered::Registered(PolicyInfo info, Make make) {
 }
 
 std::vector<PolicyInfo> policies() {
-  std::vector<PolicyInfo> all;
-  for (const auto& [name, entry] : entries()) all.push_back(entry.info);
-  return all;
+  return entries() | ranges::views::values | ranges::views::transform(&Entry::info) |
+         ranges::to<std::vector>();
 }
 
 std::unique_ptr<Policy> make_policy(std::string_view spec) {
@@ -41,10 +43,8 @@ std::unique_ptr<Policy> make_policy(std::string_view spec) {
   const std::string_view name = spec.substr(0, colon);
   const auto found = entries().find(name);
   if (found == entries().end()) {
-    std::vector<std::string> names;
-    for (const auto& [known, entry] : entries()) names.push_back(known);
     throw InputError("", "--policy", fmt::format("there is no policy '{}'", name),
-                     fmt::format("use one of {}; --policy=help describes them", fmt::join(names, ", ")));
+                     fmt::format("use one of {}; --policy=help describes them", fmt::join(entries() | ranges::views::keys, ", ")));
   }
   const std::string_view parameters =
       colon == std::string_view::npos ? std::string_view{} : spec.substr(colon + 1);
@@ -63,10 +63,9 @@ Parameters::Parameters(std::string_view policy, const std::vector<Parameter>& kn
     const auto found =
         std::find_if(values_.begin(), values_.end(), [&](const auto& v) { return v.first == key; });
     if (found == values_.end() || equals == std::string_view::npos) {
-      std::vector<std::string> names;
-      for (const Parameter& p : known) names.push_back(p.name);
+      const auto names = known | ranges::views::transform(&Parameter::name);
       throw InputError("", "--policy", fmt::format("policy {} has no parameter '{}'", policy, one),
-                       names.empty() ? "it has no parameters"
+                       known.empty() ? "it has no parameters"
                                      : fmt::format("write key=value with one of {}", fmt::join(names, ", ")));
     }
     found->second = std::string(one.substr(equals + 1));
