@@ -19,7 +19,7 @@ class Timeslice final : public Policy {
 const Registered registered{
     {"timeslice",
      "a context per process, taking turns on the whole GPU: CUDA without MPS",
-     "measured on an H200: 2.08 ms slices",
+     "experiments/h200/launch_path, question 10",
      {}},
     [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Timeslice>(); }};
 

@@ -123,6 +123,15 @@ TEST(Command, BadArgumentsAreRefusedWithExitCode2) {
   expect_refused("import vtune x", {"vtune"});
 }
 
+TEST(Command, ComparesPoliciesWithParameters) {
+  const Folder folder;
+  const std::string good = folder.write("t.json", trace("", kLaunch));
+  const Ran ran = sim("compare --policies=fcfs,tpc-mask:split=even,greedy " + good);
+  EXPECT_EQ(ran.code, 0) << ran.out;
+  EXPECT_NE(ran.out.find("split=even"), std::string::npos) << ran.out;
+  expect_refused("compare --policies=fcfs,tpc-mask:split=even,x=1 " + good, {"tpc-mask", "x=1"});
+}
+
 TEST(Command, TheSameInputGivesTheSameBytesTwice) {
   const Folder folder;
   const std::string example = "traces/h200/examples/realtime-resnet50-beside-resnet152.json";

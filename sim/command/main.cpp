@@ -90,9 +90,22 @@ int simulate(const Arguments& a, const std::vector<std::string>& policies, bool 
   return 0;
 }
 
+/// Commas separate policies and a policy's parameters: "a:x=1", "y=2" belong together.
+std::vector<std::string> join_parameters(const std::vector<std::string>& pieces) {
+  std::vector<std::string> policies;
+  for (const std::string& piece : pieces) {
+    const bool parameter = piece.find('=') != std::string::npos && piece.find(':') == std::string::npos;
+    if (parameter && !policies.empty())
+      policies.back() += "," + piece;
+    else
+      policies.push_back(piece);
+  }
+  return policies;
+}
+
 int list_policies() {
   for (const PolicyInfo& p : policies()) {
-    fmt::print("{:<12}{}\n{:12}after {}\n", p.name, p.summary, "", p.source);
+    fmt::print("{:<12}{}\n{:12}source: {}\n", p.name, p.summary, "", p.source);
     for (const Parameter& q : p.parameters)
       fmt::print("{:14}{}={}  {}\n", "", q.name, q.default_value, q.meaning);
   }
@@ -186,7 +199,7 @@ int command(int argc, char** argv) {
   if (*schemas) return (std::cout << schema(a.schema)), 0;
   if (*gpus) return list_gpus();
   if (*importer) return import(a);
-  if (*compare) return simulate(a, a.compared, true);
+  if (*compare) return simulate(a, join_parameters(a.compared), true);
   if (a.policy == "help") return list_policies();
   if (a.trace.empty()) throw InputError("", "", "no trace given", "`sim --help` shows how to call it");
   a.outputs.command_line = fmt::format("sim --policy={} {}", a.policy, a.trace);
