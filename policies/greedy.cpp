@@ -66,7 +66,7 @@ class Greedy final : public Policy {
   }
 
  private:
-  struct Kernel_ {
+  struct Candidate {
     LaunchId launch;
     bool pending;
     const Profile* profile;
@@ -96,7 +96,7 @@ class Greedy final : public Policy {
 
   void allocate(const Snapshot& now, std::vector<Decision>& decisions) {
     due_ = false;
-    std::vector<Kernel_> kernels;
+    std::vector<Candidate> kernels;
     DeviceUse used;
     held_.clear();
     const auto consider = [&](LaunchId id, bool pending) {
@@ -106,7 +106,7 @@ class Greedy final : public Policy {
       const double left = (blocks - static_cast<double>(l.blocks_done)) / blocks;
       const double length =
           static_cast<double>(l.solo_time.count()) / static_cast<double>(profile.back().time.count());
-      Kernel_ k{id, pending, &profile, demand_of(*l.kernel, sm_), left * length};
+      Candidate k{id, pending, &profile, demand_of(*l.kernel, sm_), left * length};
       used.add(k.demand, k.ctas());
       if (pending && !used.fits(device_)) {
         used.add(k.demand, -k.ctas());
@@ -122,8 +122,8 @@ class Greedy final : public Policy {
 
     // Algorithm 1.  The longest unmarked kernel is found anew instead of sorting again: the same order.
     for (;;) {
-      Kernel_* longest = nullptr;
-      for (Kernel_& k : kernels)
+      Candidate* longest = nullptr;
+      for (Candidate& k : kernels)
         if (!k.marked && (longest == nullptr || k.remaining() > longest->remaining())) longest = &k;
       if (longest == nullptr) break;
       if (longest->point + 1 == longest->profile->size()) {
@@ -139,7 +139,7 @@ class Greedy final : public Policy {
       longest->marked = true;
     }
 
-    for (const Kernel_& k : kernels) {
+    for (const Candidate& k : kernels) {
       const auto ctas = static_cast<std::uint32_t>(k.ctas());
       if (k.pending) {
         decisions.push_back(decide::Launch{k.launch, 0, {}, ctas});

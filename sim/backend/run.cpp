@@ -20,14 +20,14 @@ class Requests final : public Sink {
   std::vector<RequestRecord> all;
 };
 
-struct Once_ {
+struct OneRun {
   std::vector<RequestRecord> requests;
   Time end{};
   std::uint64_t blocks = 0, events = 0;
   double sm_ps = 0, warp_ps = 0;
 };
 
-Once_ run_once(const Trace& trace, const Gpu& gpu, const std::string& policy_spec, EngineOptions engine,
+OneRun run_once(const Trace& trace, const Gpu& gpu, const std::string& policy_spec, EngineOptions engine,
                std::span<Sink* const> sinks, const std::function<void(Time)>& progress) {
   Timeline timeline;
   Requests requests;
@@ -63,7 +63,7 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
       options.progress(stage->c_str(), to_seconds(now) / to_seconds(*trace.run.duration));
   };
   stage = &together_stage;
-  const Once_ together = run_once(trace, gpu, options.policy, options.engine, options.sinks, tell);
+  const OneRun together = run_once(trace, gpu, options.policy, options.engine, options.sinks, tell);
   const Window window = window_of(trace, together.requests);
 
   std::vector<std::vector<RequestRecord>> alone;

@@ -1,9 +1,6 @@
 #include "sim/stages/compute_engine.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <stdexcept>
 
 namespace corun::sim {
 namespace {
@@ -13,8 +10,6 @@ constexpr std::uint32_t kNoWork = ~std::uint32_t{0};
 constexpr std::uint64_t kJournal = 64;
 constexpr Time kGaugeInterval{1'000'000};
 constexpr TaskId kNoTask{~std::uint32_t{0}};
-
-[[noreturn]] void broken(const std::string& what) { throw std::logic_error("audit: " + what); }
 
 }  // namespace
 
@@ -160,7 +155,7 @@ void ComputeEngine::advance(Time limit, std::vector<EngineNotice>& notices) {
   while (notices.empty()) {
     if (solo_ != nullptr) {
       if (next_time() > limit) break;
-      advance_solo(limit);
+      advance_solo();
       continue;
     }
     if (hot_ && shortcuts_) skip_waves(limit);
@@ -411,11 +406,7 @@ void ComputeEngine::retire(TaskId id) {
 void ComputeEngine::finish(WorkId id) {
   Work& work = works_[id.value];
   work.record.finished = now_ + offset;
-  if (options_.audit) {
-    if (work.done != work.blocks())
-      broken(fmt::format("launch {} ended with blocks not run", work.record.launch.serial));
-    audit_all();
-  }
+  if (options_.audit) audit_end(work);
   if (alone_) learn_solo(work);
   timeline_.record(work.record);
   tell(EngineNotice::Kind::kernel_finished, work.record.launch);
@@ -457,186 +448,6 @@ void ComputeEngine::close() {
     if (work.next == 0) work.record.started = kNever;
     work.record.finished = kNever;
     timeline_.record(work.record);
-  }
-}
-
-// ---- shortcuts --------------------------------------------------------------------------------------------
-
-/// While each block of the hot row that ends is replaced at once, on the same SM, by the next one of the same
-/// length, and no other task comes or goes, one wave is like the one before: skip as many as fit before
-/// anything else is due.
-void ComputeEngine::skip_waves(Time limit) {
-  Task& task = tasks_[hot_->value];
-  Row& row = rows_[hot_->value];
-  const std::uint32_t n = row.size();
-  if (n == 0 || n != task.resident || task.uniform < n) return;
-  Work& work = works_[task.work.value];
-  if (work.block_times != nullptr || dispatch_at_ != kNever) return;
-  std::uint64_t left = work.blocks() - work.next;
-  if (left <= n) return;
-  if (work.persistent()) {
-    if (work.workers > work.ctas || work.instances != 1 || task.pending != 0) return;
-  } else {
-    if (wdu_.table().empty() || wdu_.table().front() != *hot_) return;
-    if (dispatcher_free_.count() > row.front().end) return;
-  }
-  // The blocks now resident must have met the neighbours that their successors will meet.
-  const Time oldest = Time{row.front().end} - task.duration;
-  // A plain task's own blocks come and go in step; a persistent one's workers do not.
-  const bool only_own = sole_ == *hot_ && !work.persistent();
-  if (only_own ? sole_since_ > oldest : last_change_ >= oldest) return;
-  const std::int64_t due =
-      std::min(queue_.empty() ? kNever : queue_.next_time(), limit < kNever ? limit + Time{1} : limit)
-          .count();
-  const std::int64_t last = row.back().end, d = task.duration.count();
-  if (due <= last || d == 0) return;
-  const std::int64_t waves =
-      std::min<std::int64_t>((due - 1 - last) / d + 1, static_cast<std::int64_t>((left - 1) / n));
-  if (waves <= 0) return;
-  const std::uint64_t blocks = static_cast<std::uint64_t>(waves) * n;
-  for (std::uint32_t i = 0; i < n; ++i) {
-    Resident& r = row.at(i);
-    r.end += waves * d;
-    r.block = static_cast<std::uint32_t>(work.next + blocks - n + i);
-  }
-  work.next += blocks;
-  work.done += blocks;
-  blocks_run_ += blocks;
-  const Time ended{last + (waves - 1) * d};
-  if (!work.persistent()) {
-    task.pending -= blocks;
-    dispatcher_free_ = ended + gpu_.dispatch_interval;
-  }
-  pass_time(ended);
-}
-
-std::size_t ComputeEngine::SoloHash::operator()(const SoloKey& key) const {
-  std::uint64_t h = static_cast<std::uint64_t>(key.block_alone) * 0x9e3779b97f4a7c15u;
-  h ^= (std::uint64_t{key.kernel} << 32 | key.ctas) * 0xff51afd7ed558ccdu;
-  return static_cast<std::size_t>(h ^ h >> 29);
-}
-
-void ComputeEngine::try_solo(TaskId id) {
-  const Work& work = works_[tasks_[id.value].work.value];
-  if (work.block_times != nullptr || dispatcher_free_ > now_) return;
-  alone_ = id;
-  solo_advanced_ = false;
-  alone_since_ = now_;
-  alone_sm_ps_ = sm_ps_;
-  alone_warp_ps_ = warp_ps_;
-  const auto found = solo_memo_.find(
-      {work.record.kernel.value, work.ctas, work.block_alone.count(), tasks_[id.value].allowed});
-  if (found == solo_memo_.end()) return;
-  solo_ = &found->second;
-  works_[tasks_[id.value].work.value].record.last_block = Time{-1};  // not yet told
-}
-
-void ComputeEngine::learn_solo(const Work& work) {
-  if (solo_ == nullptr) {
-    const SoloKey key{work.record.kernel.value, work.ctas, work.block_alone.count(),
-                      tasks_[alone_->value].allowed};
-    const Time since = alone_since_ + offset;
-    solo_memo_[key] =
-        Solo{work.record.started - since,     work.record.last_block - since, work.record.finished - since,
-             dispatcher_free_ - alone_since_, sm_ps_ - alone_sm_ps_,          warp_ps_ - alone_warp_ps_};
-  }
-  alone_.reset();
-}
-
-void ComputeEngine::advance_solo(Time) {
-  const Solo solo = *solo_;
-  const TaskId id = *alone_;
-  Work& work = works_[tasks_[id.value].work.value];
-  const Time t = next_time();
-  ++events_;
-  if (work.record.last_block < Time{}) {
-    work.record.started = alone_since_ + solo.started + offset;
-    work.record.last_block = t + offset;
-    now_ = t;
-    tell(EngineNotice::Kind::last_block_started, work.record.launch);
-    if (solo.end != solo.last_block) return;
-  }
-  now_ = t;
-  sm_ps_ = alone_sm_ps_ + solo.sm_ps;
-  warp_ps_ = alone_warp_ps_ + solo.warp_ps;
-  dispatcher_free_ = alone_since_ + solo.dispatcher_free;
-  dispatch_at_ = kNever;
-  blocks_run_ += work.blocks();
-  work.next = work.done = work.blocks();
-  work.workers = 0;
-  tasks_[id.value].pending = 0;
-  wdu_.release(id);
-  retire(id);  // finish() clears alone_
-  solo_ = nullptr;
-  refill();
-}
-
-/// Somebody looks or comes: what has not been simulated so far is simulated now, up to this instant.
-void ComputeEngine::end_solo_early() {
-  if (solo_ != nullptr) {
-    const Time until = now_;
-    const bool advanced =
-        solo_advanced_;  // else others may still arrive at this very instant, before the first block
-    solo_ = nullptr;
-    alone_.reset();
-    now_ = alone_since_;
-    sm_ps_ = alone_sm_ps_;
-    warp_ps_ = alone_warp_ps_;
-    std::vector<EngineNotice> known;  // told already
-    std::vector<EngineNotice>* const outer = notices_;
-    while (advanced && next_time() <= until) {
-      known.clear();
-      advance(until, known);
-    }
-    pass_time(until);
-    notices_ = outer;
-  }
-  alone_.reset();
-}
-
-// ---- audit ------------------------------------------------------------------------------------------------
-
-void ComputeEngine::audit_block(Work& work, std::uint64_t block) const {
-  if (work.ran[block])
-    broken(fmt::format("block {} of launch {} ran twice", block, work.record.launch.serial));
-  work.ran[block] = true;
-}
-
-void ComputeEngine::audit_sm(std::uint32_t rank) const {
-  const SmResources most = capacity_of(gpu_.sm);
-  const SmResources& f = free_[rank];
-  // Unsigned: more taken than there is shows as a huge rest.
-  if (f.blocks > most.blocks || f.warps > most.warps || f.threads > most.threads ||
-      f.registers > most.registers || f.shared_memory > most.shared_memory)
-    broken(fmt::format("SM {} is oversubscribed", gpu_.placement_order[rank].value));
-}
-
-void ComputeEngine::audit_all() const {
-  std::vector<SmResources> expected(gpu_.sms, capacity_of(gpu_.sm));
-  std::uint32_t slots = 0;
-  for (std::uint32_t i = 0; i < tasks_.size(); ++i) {
-    if (std::find(free_tasks_.begin(), free_tasks_.end(), i) != free_tasks_.end()) continue;
-    const Task& task = tasks_[i];
-    slots += task.pending == 0;
-    Row row = rows_[i];
-    if (row.size() > task.resident) broken("a task has more residents than it counts");
-    for (std::uint32_t k = 0; k < row.size(); ++k) expected[row.at(k).rank] -= task.demand;
-  }
-  if (strays_.size() == free_strays_.size() && expected != free_)
-    broken("the SMs' free resources do not add up");
-  if (wdu_.used() > gpu_.task_slots || slots > gpu_.task_slots) broken("more tasks than task slots");
-}
-
-/// After each instant: if the dispatcher rests, then no task of the table may start a block anywhere.
-void ComputeEngine::audit_work_conserved() {
-  if (dispatch_at_ != kNever) return;
-  SmMask claimed;
-  for (TaskId id : wdu_.table()) {
-    const Task& task = tasks_[id.value];
-    for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank)
-      if (task.allowed.test(rank) && !claimed.test(rank) && room(free_[rank], task.demand) > 0)
-        broken(fmt::format("SM {} has room, and the dispatcher rests", gpu_.placement_order[rank].value));
-    claimed |= task.allowed;
   }
 }
 

@@ -147,12 +147,12 @@ class ComputeEngine {
 
   void try_solo(TaskId task);
   void learn_solo(const Work& work);
-  void advance_solo(Time limit);
+  void advance_solo();
   void end_solo_early();
 
   void audit_block(Work& work, std::uint64_t block) const;
   void audit_sm(std::uint32_t rank) const;
-  void audit_all() const;
+  void audit_end(const Work& work) const;
   void audit_work_conserved();
 
   const Gpu& gpu_;
