@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "policies/session/arrivals.h"
+#include "sim/backend/sim_backend.h"
 #include "tests/support/engine_rig.h"
 #include "tests/support/run_trace.h"
 
@@ -395,6 +396,18 @@ TEST(TimeSlices, ClientsOfOneProcessShareAContext) {
   const Ran ran = s.run();
   EXPECT_THAT(ran.turns, IsEmpty());
   EXPECT_EQ(most_at_once(ran.kernels), 2u);
+}
+
+TEST(TimeSlices, NoTimePassesOnAnIdleGpu) {
+  Sliced s;
+  s.one_kernel("a", kernel(1, 256, us(1)));
+  s.one_kernel("b", kernel(1, 256, us(1)));
+  Timeline nobody;
+  SimBackend backend(s.trace, s.gpu, Contexts::per_process, nobody, {});
+  std::vector<Notice> notices;
+  backend.wait(kNever, notices);
+  EXPECT_THAT(notices, IsEmpty());
+  EXPECT_EQ(backend.now(), us(0));
 }
 
 // ---- arrivals ---------------------------------------------------------------------------------------------

@@ -188,10 +188,12 @@ void SimBackend::wait(Time until, std::vector<Notice>& notices) {
     turn();
     const auto active = slicer_.active();
     ComputeEngine* engine = active ? contexts_[*active].engine.get() : nullptr;
-    Time limit = std::min(until, slicer_.next_time(now_));
+    Time limit = until;
     if (!queue_.empty()) limit = std::min(limit, queue_.next_time());
     if (!told_.empty()) limit = std::min(limit, told_.front().at);
-    if (limit == kNever && (engine == nullptr || engine->next_time() == kNever)) return;
+    // The end of a slice is nothing under way.
+    if (limit == kNever && engine != nullptr && engine->next_time() == kNever) return;
+    limit = std::min(limit, slicer_.next_time(now_));
 
     engine_notices_.clear();
     if (engine != nullptr) {
