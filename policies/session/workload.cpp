@@ -97,9 +97,12 @@ void Workload::prepare_next_call(ClientId id, Time from) {
     c.host_free = c.outstanding == 0 ? from : kNever;
     return;
   }
-  const Program& program = trace_.programs[trace_.clients[id.value].program.value];
-  const Time gap = issue(id) == Issue::graph ? Time{} : program.ops[order[c.next_op].value].host_gap;
-  c.host_free = from + gap;
+  const Op& next = trace_.programs[trace_.clients[id.value].program.value].ops[order[c.next_op].value];
+  if (issue(id) == Issue::graph) {  // one call for all up to the next sync
+    c.host_free = from + (std::holds_alternative<Sync>(next.what) ? gpu_.graph_launch_call : Time{});
+    return;
+  }
+  c.host_free = from + next.host_gap;
 }
 
 void Workload::arrive(ClientId id, Time intended) {
