@@ -167,6 +167,10 @@ void Session::ask(Time now) {
     if (std::holds_alternative<Refused>(apply(decision, now))) ++outcome_.refusals;
   }
   std::erase_if(pending_, [&](LaunchId id) { return view(id).state != LaunchState::pending; });
+  if (timeline_.wants_gauges() && pending_.size() != gauged_pending_) {
+    gauged_pending_ = pending_.size();
+    timeline_.record(GaugeRecord{Gauge::pending_launches, now, static_cast<double>(gauged_pending_)});
+  }
 }
 
 Outcome Session::apply(const Decision& decision, Time now) {

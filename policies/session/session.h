@@ -76,6 +76,7 @@ class Session {
   std::vector<Notice> notices_;  // of this instant
   std::vector<Decision> decisions_;
   Time wake_at_ = kNever;
+  std::size_t gauged_pending_ = 0;  // as last recorded
   SessionOutcome outcome_;
 };
 

@@ -45,8 +45,6 @@ class Workload {
   void close();
 
   bool every_client_finished_once() const;
-  /// Nothing will ever happen again without a notice from the GPU.
-  bool idle() const { return next_event_ == kNever; }
 
   std::uint64_t waiting(ClientId client) const { return clients_[client.value].queue.size(); }
   bool busy(ClientId client) const { return clients_[client.value].serving.has_value(); }

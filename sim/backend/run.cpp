@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "policies/api/registry.h"
@@ -28,7 +29,7 @@ struct OneRun {
 };
 
 OneRun run_once(const Trace& trace, const Gpu& gpu, const std::string& policy_spec, EngineOptions engine,
-               std::span<Sink* const> sinks, const std::function<void(Time)>& progress) {
+                std::span<Sink* const> sinks, const std::function<void(Time)>& progress) {
   Timeline timeline;
   Requests requests;
   timeline.attach(requests);
@@ -50,6 +51,21 @@ OneRun run_once(const Trace& trace, const Gpu& gpu, const std::string& policy_sp
           backend.events(),
           static_cast<double>(backend.sm_ps()),
           static_cast<double>(backend.warp_ps())};
+}
+
+/// What a reader must know before believing how much the clients slow each other.
+std::string contention_warning(const Trace& trace) {
+  if (trace.clients.size() < 2) return {};
+  const auto bare =
+      static_cast<std::size_t>(std::count_if(trace.kernels.begin(), trace.kernels.end(),
+                                             [](const Kernel& k) { return !k.counters.issue_active_pct; }));
+  return fmt::format(
+      "How much clients slow each other comes from a first contention model, not validated yet{}.",
+      bare == 0
+          ? ""
+          : fmt::format("; {} of {} kernels have no counters and are taken to fill the issue slots by their "
+                        "warps: STP may be far off",
+                        bare, trace.kernels.size()));
 }
 
 }  // namespace
@@ -86,6 +102,8 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
     result.sm_busy = together.sm_ps / span;
     result.occupancy = together.warp_ps / span / gpu.sm.max_warps;
   }
+  if (const std::string warning = contention_warning(trace); !warning.empty())
+    result.notes.insert(result.notes.begin(), warning);
   result.blocks = together.blocks;
   result.events = together.events;
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();

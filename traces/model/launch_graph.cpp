@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/depth_first_search.hpp>
-#include <boost/graph/topological_sort.hpp>
 #include <optional>
 #include <set>
 
@@ -96,24 +95,6 @@ LaunchGraph::LaunchGraph(const Program& program)
     for (auto [next, last] = adjacent_vertices(op, dependents); next != last; ++next)
       if (--waits_for[*next] == 0) ready.insert(*next);
   }
-}
-
-Time critical_path(const Program& program, std::span<const Kernel> kernels) {
-  const Graph graph = dependencies(program);
-  std::vector<Vertex> order;  // what is waited for comes first
-  boost::topological_sort(graph, std::back_inserter(order));
-  std::vector<Time> end(program.ops.size());
-  Time longest{};
-  for (Vertex op : order) {
-    Time start{};
-    for (auto [edge, last] = out_edges(op, graph); edge != last; ++edge)
-      start = std::max(start, end[target(*edge, graph)]);
-    end[op] = start;
-    if (const auto* launch = std::get_if<Launch>(&program.ops[op].what))
-      end[op] += launch->solo_time.value_or(kernels[launch->kernel.value].solo_time.value_or(Time{}));
-    longest = std::max(longest, end[op]);
-  }
-  return longest;
 }
 
 }  // namespace corun

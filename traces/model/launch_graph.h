@@ -32,8 +32,4 @@ class LaunchGraph {
   std::vector<OpId> cycle_;
 };
 
-/// Solo time of the longest chain of launches: no schedule finishes a request sooner.  The graph must have no
-/// cycle.
-Time critical_path(const Program& program, std::span<const Kernel> kernels);
-
 }  // namespace corun
