@@ -168,7 +168,7 @@ TEST(Command, EveryOptionOfHelpExists) {
   for (const char* policy : {"fcfs", "priority", "timeslice", "tpc-mask", "greedy"})
     EXPECT_NE(help.out.find(policy), std::string::npos);
   EXPECT_NE(sim("gpus").out.find("gtx-1060-3gb"), std::string::npos);
-  for (const char* name : {"trace", "gpu"})
+  for (const char* name : {"trace", "gpu", "reference"})
     EXPECT_EQ(sim(std::string("schema ") + name).out.substr(0, 1), "{");
 }
 

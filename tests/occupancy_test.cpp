@@ -19,7 +19,9 @@ Kernel kernel_of(std::uint32_t threads, std::uint32_t registers, std::uint32_t s
   return kernel;
 }
 
-std::uint32_t fit(const Kernel& kernel, const Gpu& gpu) { return room(capacity_of(gpu.sm), demand_of(kernel, gpu.sm)); }
+std::uint32_t fit(const Kernel& kernel, const Gpu& gpu) {
+  return room(capacity_of(gpu.sm), demand_of(kernel, gpu.sm));
+}
 
 TEST(Occupancy, RegistersAreTakenInStepsOf256PerWarp) {
   const Gpu gpu = read_gpu("h200");
@@ -74,8 +76,8 @@ TEST(Occupancy, AgreesWithTheVendorsCalculator) {
           attributes.numBlockBarriers = 1;
           const cudaOccDeviceState state;
           cudaOccResult result;
-          if (cudaOccMaxActiveBlocksPerMultiprocessor(&result, &prop, &attributes, &state, static_cast<int>(threads),
-                                                      shared) != CUDA_OCC_SUCCESS)
+          if (cudaOccMaxActiveBlocksPerMultiprocessor(&result, &prop, &attributes, &state,
+                                                      static_cast<int>(threads), shared) != CUDA_OCC_SUCCESS)
             continue;
           ASSERT_EQ(misfit(kernel, gpu.sm).empty() ? fit(kernel, gpu) : 0u,
                     static_cast<std::uint32_t>(result.activeBlocksPerMultiprocessor))

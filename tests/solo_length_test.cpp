@@ -1,7 +1,7 @@
 // Does a kernel alone last exactly its solo time?  The formula, its inverse, and the engine, for many shapes.
 #include <gtest/gtest.h>
 
-#include "sim/model/contention.h"
+#include "sim/model/kernel_model.h"
 #include "tests/support/engine_rig.h"
 #include "tests/support/random_trace.h"
 #include "tests/support/run_trace.h"
@@ -69,7 +69,7 @@ TEST(SoloBlockTime, IsTheLeastThatFillsTheSoloTime) {
     gpu.dispatch_interval = ps(dice.any(0, 1500));
     const Kernel k = kernel(dice.any(1, dice.one_in(2) ? 40 : 500'000), 32 * dice.any(1, 32), us(1));
     const Time solo = ps(dice.any(0, dice.one_in(2) ? 1'000'000 : 2'000'000'000));
-    const Time block = solo_block_time(k, solo, gpu);
+    const Time block = solo_block_time(k, solo, gpu, gpu.sms);
     const auto length = [&](Time b) {
       return solo_length(k.blocks(), places_of(k, gpu), b, gpu.dispatch_interval);
     };
@@ -87,7 +87,7 @@ TEST(SoloBlockTime, InvertsSoloLength) {
     for (const Time block : {ps(1), ns(3), ns(12), us(1), ms(3)}) {
       const Kernel k = kernel(blocks, 512, block);
       const Time solo = solo_length(blocks, places_of(k, gpu), block, gpu.dispatch_interval);
-      EXPECT_EQ(solo_block_time(k, solo, gpu), block) << blocks << " blocks";
+      EXPECT_EQ(solo_block_time(k, solo, gpu, gpu.sms), block) << blocks << " blocks";
     }
 }
 

@@ -433,7 +433,7 @@ TEST_F(TraceFormat, SchemasDescribeEveryKey) {
       check(value, place + "/" + key);
     }
   };
-  for (const char* name : {"trace", "gpu"}) check(json::parse(schema(name)), name);
+  for (const char* name : {"trace", "gpu", "reference"}) check(json::parse(schema(name)), name);
 }
 
 TEST_F(TraceFormat, DefaultsAreAsDocumented) {

@@ -44,7 +44,8 @@ std::unique_ptr<Policy> make_policy(std::string_view spec) {
   const auto found = entries().find(name);
   if (found == entries().end()) {
     throw InputError("", "--policy", fmt::format("there is no policy '{}'", name),
-                     fmt::format("use one of {}; --policy=help describes them", fmt::join(entries() | ranges::views::keys, ", ")));
+                     fmt::format("use one of {}; --policy=help describes them",
+                                 fmt::join(entries() | ranges::views::keys, ", ")));
   }
   const std::string_view parameters =
       colon == std::string_view::npos ? std::string_view{} : spec.substr(colon + 1);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "sim/model/kernel_model.h"
 #include "sim/stages/compute_engine.h"
 
 namespace corun::sim {
@@ -16,11 +17,10 @@ Profile profile_kernel(const Kernel& kernel, const Gpu& gpu) {
   for (std::uint64_t c = gpu.sms; c < most; c += gpu.sms) counts.insert(c);
 
   Work work;
-  work.block_alone = kernel.block_times.size() == 1
-                         ? kernel.block_times.front()
-                         : solo_block_time(kernel, kernel.solo_time.value_or(Time{}), gpu);
+  const KernelModel model(kernel, kernel.solo_time.value_or(Time{}), gpu);
+  work.block_alone = model.block_alone(gpu.sms);
   if (kernel.block_times.size() > 1) work.block_times = &kernel.block_times;
-  work.demand = demand_of_block(kernel, kernel.solo_time.value_or(Time{}), gpu);
+  work.load = model.load(gpu.sms);
   work.per_task = gpu.persistent_task;
   work.record.blocks = kernel.blocks();
 

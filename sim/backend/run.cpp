@@ -28,14 +28,15 @@ struct OneRun {
   double sm_ps = 0, warp_ps = 0;
 };
 
-OneRun run_once(const Trace& trace, const Gpu& gpu, const std::string& policy_spec, EngineOptions engine,
-                std::span<Sink* const> sinks, const std::function<void(Time)>& progress) {
+OneRun run_once(const Trace& trace, const Gpu& gpu, Shapes& shapes, const std::string& policy_spec,
+                EngineOptions engine, std::span<Sink* const> sinks,
+                const std::function<void(Time)>& progress) {
   Timeline timeline;
   Requests requests;
   timeline.attach(requests);
   for (Sink* sink : sinks) timeline.attach(*sink);
   const std::unique_ptr<Policy> policy = make_policy(policy_spec);
-  SimBackend backend(trace, gpu, policy->requirements().contexts, timeline, engine);
+  SimBackend backend(trace, gpu, policy->requirements().contexts, timeline, engine, &shapes);
   Session session(trace, *policy, backend, timeline,
                   [&](KernelId kernel) { return profile_kernel(trace.kernels[kernel.value], gpu); });
   const SessionOutcome outcome = session.run(progress);
@@ -79,7 +80,8 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
       options.progress(stage->c_str(), to_seconds(now) / to_seconds(*trace.run.duration));
   };
   stage = &together_stage;
-  const OneRun together = run_once(trace, gpu, options.policy, options.engine, options.sinks, tell);
+  Shapes shapes(gpu);
+  const OneRun together = run_once(trace, gpu, shapes, options.policy, options.engine, options.sinks, tell);
   const Window window = window_of(trace, together.requests);
 
   std::vector<std::vector<RequestRecord>> alone;
@@ -90,7 +92,8 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
     const std::string alone_stage = client.name + " alone";
     stage = &alone_stage;
     alone.push_back(
-        run_once(one, gpu, "fcfs", {options.engine.shortcuts, options.engine.audit}, {}, tell).requests);
+        run_once(one, gpu, shapes, "fcfs", {options.engine.shortcuts, options.engine.audit}, {}, tell)
+            .requests);
   }
 
   RunResult result = measure(trace, window, together.requests, alone);

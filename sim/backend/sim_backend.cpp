@@ -28,7 +28,7 @@ std::uint32_t contexts_of(const Trace& trace, Contexts contexts,
 }  // namespace
 
 SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, Contexts contexts, Timeline& timeline,
-                       EngineOptions options)
+                       EngineOptions options, Shapes* shapes)
     : trace_(trace),
       topology_{gpu, kCapabilities},
       timeline_(timeline),
@@ -37,7 +37,9 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, Contexts contexts, Ti
                 std::vector<std::uint32_t> ignored;
                 return std::max(1u, contexts_of(trace, contexts, ignored));
               }()),
-      copy_engines_(topology_.gpu) {
+      copy_engines_(topology_.gpu),
+      own_shapes_(shapes == nullptr ? std::make_unique<Shapes>(gpu) : nullptr),
+      all_shapes_(shapes == nullptr ? *own_shapes_ : *shapes) {
   check_trace(trace);
   std::vector<std::uint32_t> context_of_client;
   const std::uint32_t n = std::max(1u, contexts_of(trace, contexts, context_of_client));
@@ -112,12 +114,12 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
   kernel.allowed = context.engine->mask_of(decision.tpc_mask.value_or(TpcMask::all()));
   if (kernel.allowed.count() == 0) return Refused{"the mask has no TPC of this GPU"};
 
-  const Shape shape = shape_of(l);
+  const Shape shape = shape_of(l, kernel.allowed.count());
   kernel.level = static_cast<std::uint32_t>(levels - 1 + decision.priority);
   kernel.demand = shape.demand;
   Work& work = kernel.work;
   work.block_alone = shape.block_alone;
-  work.demand = shape.share;
+  work.load = shape.load;
   work.ctas = decision.ctas;
   if (decision.ctas != 0) work.per_task = gpu.persistent_task;
   if (l.kernel->block_times.size() > 1) work.block_times = &l.kernel->block_times;
@@ -158,16 +160,10 @@ void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, 
   queue_.schedule(reaches, 1, {Event::Kind::channel, at.context, channel});
 }
 
-SimBackend::Shape SimBackend::shape_of(const LaunchView& l) {
-  const ShapeKey key{l.kernel_id.value, l.solo_time.count()};
+Shape SimBackend::shape_of(const LaunchView& l, std::uint32_t sms) {
+  const ShapeKey key{l.kernel_id.value, l.solo_time.count(), sms};
   if (const auto found = shapes_.find(key); found != shapes_.end()) return found->second;
-  const Gpu& gpu = topology_.gpu;
-  const Kernel& kernel = *l.kernel;
-  const Time block =
-      kernel.block_times.size() == 1 ? kernel.block_times.front() : solo_block_time(kernel, l.solo_time, gpu);
-  return shapes_
-      .emplace(key, Shape{block, demand_of(kernel, gpu.sm), demand_of_block(kernel, l.solo_time, gpu)})
-      .first->second;
+  return shapes_.emplace(key, all_shapes_.of(*l.kernel, l.solo_time, sms)).first->second;
 }
 
 std::uint32_t SimBackend::errand(Errand e) {
@@ -303,7 +299,7 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
 void SimBackend::ended(LaunchId launch, std::uint32_t context, std::uint32_t stream) {
   fates_[launch.slot].end = now_;
   Host& host = *contexts_[context].host;
-  host.ended(stream, now_);
+  host.ended(stream, now_, contexts_[context].engine->launch_delay());
   for (std::uint32_t c = 0; c < host.channels(); ++c)
     if (host.waits(c, launch, stream)) pump(context, c);
 }

@@ -9,6 +9,7 @@
 
 #include "policies/api/backend.h"
 #include "policies/api/policy.h"
+#include "sim/backend/shapes.h"
 #include "sim/engine/event_queue.h"
 #include "sim/stages/compute_engine.h"
 #include "sim/stages/copy_engines.h"
@@ -21,8 +22,8 @@ namespace corun::sim {
 class SimBackend final : public Backend {
  public:
   /// Throws InputError for a kernel that fits no SM, a priority or mask that the GPU does not have.
-  SimBackend(const Trace& trace, const Gpu& gpu, Contexts contexts, Timeline& timeline,
-             EngineOptions options);
+  SimBackend(const Trace& trace, const Gpu& gpu, Contexts contexts, Timeline& timeline, EngineOptions options,
+             Shapes* shapes = nullptr);
 
   const Topology& topology() const override { return topology_; }
   Time now() const override { return now_; }
@@ -50,21 +51,17 @@ class SimBackend final : public Backend {
   struct StreamPlace {  // of a client's stream
     std::uint32_t context, stream;
   };
-  /// What a launch of a kernel is like; the same for all its launches of one solo time.
-  struct Shape {
-    Time block_alone;
-    SmResources demand;
-    BlockDemand share;
-  };
   struct ShapeKey {
     std::uint32_t kernel;
     std::int64_t solo;
+    std::uint32_t sms;  // that it may use
     bool operator==(const ShapeKey&) const = default;
   };
   struct ShapeHash {
     std::size_t operator()(const ShapeKey& k) const {
-      return static_cast<std::size_t>((static_cast<std::uint64_t>(k.solo) ^ std::uint64_t{k.kernel} << 40) *
-                                      0x9e3779b97f4a7c15u);
+      return static_cast<std::size_t>(
+          (static_cast<std::uint64_t>(k.solo) ^ std::uint64_t{k.kernel} << 40 ^ std::uint64_t{k.sms} << 56) *
+          0x9e3779b97f4a7c15u);
     }
   };
   struct Event {
@@ -91,7 +88,7 @@ class SimBackend final : public Backend {
   bool has_work(std::uint32_t context) const;
   Time ended_at(LaunchId launch) const;
   StreamPlace place(const LaunchView& l) const { return places_[l.client.value][l.stream.value]; }
-  Shape shape_of(const LaunchView& launch);
+  Shape shape_of(const LaunchView& launch, std::uint32_t sms);
   Outcome launch(const decide::Launch& decision, const LaunchView& launch, std::span<const LaunchId> follows);
   template <class What>
   void submit(const LaunchView& launch, std::span<const LaunchId> follows, What what);
@@ -118,7 +115,9 @@ class SimBackend final : public Backend {
   };
   std::vector<Fate> fates_;  // by LaunchId::slot
   std::vector<EngineNotice> engine_notices_;
-  std::unordered_map<ShapeKey, Shape, ShapeHash> shapes_;
+  std::unordered_map<ShapeKey, Shape, ShapeHash> shapes_;  // as all_shapes_ gave them
+  std::unique_ptr<Shapes> own_shapes_;
+  Shapes& all_shapes_;
 };
 
 }  // namespace corun::sim

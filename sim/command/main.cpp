@@ -1,5 +1,5 @@
-// The `sim` command: one run, a comparison of policies, imports, schemas.  Exit code 0: done; 2: bad input,
-// told on standard error; 1: a defect of corun itself.
+// The `sim` command: one run, a comparison of policies, validation, imports, schemas.  Exit code 0: done; 2:
+// bad input, told on standard error; 1: a defect of corun itself.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +11,7 @@
 #include "sim/command/duration.h"
 #include "sim/command/outputs.h"
 #include "sim/command/progress.h"
+#include "sim/command/validate.h"
 #include "traces/import/kineto.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -178,13 +179,15 @@ int command(int argc, char** argv) {
   compare->add_option("--policies", a.compared, "policies to compare")->delimiter(',')->capture_default_str();
   compare->add_option("trace", a.trace, "trace to run")->required();
   add_run_options(*compare, a);
+  ValidateArguments validation;
+  CLI::App* validates = add_validate(app, validation);
   CLI::App* importer = app.add_subcommand("import", "make a trace of another tool's recording");
   importer->add_option("format", a.format, "kineto: a PyTorch profiler trace")->required();
   importer->add_option("input", a.input, "file to import")->required();
   importer->add_option("-o,--output", a.output, "trace to write (default: standard output)");
   importer->add_option("--gpu", a.gpu, "GPU on which it was recorded (default: as the recording says)");
   CLI::App* schemas = app.add_subcommand("schema", "print the JSON Schema of a file format");
-  schemas->add_option("name", a.schema, "trace or gpu")->required();
+  schemas->add_option("name", a.schema, "trace, gpu or reference")->required();
   CLI::App* gpus = app.add_subcommand("gpus", "list the GPU descriptions");
   app.require_subcommand(0, 1);
 
@@ -199,6 +202,7 @@ int command(int argc, char** argv) {
   if (*schemas) return (std::cout << schema(a.schema)), 0;
   if (*gpus) return list_gpus();
   if (*importer) return import(a);
+  if (*validates) return validate(validation);
   if (*compare) return simulate(a, join_parameters(a.compared), true);
   if (a.policy == "help") return list_policies();
   if (a.trace.empty()) throw InputError("", "", "no trace given", "`sim --help` shows how to call it");

@@ -1,59 +1,236 @@
 #include "sim/model/contention.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace corun::sim {
 namespace {
 
-/// Blocks of the kernel that the GPU holds at once, alone.
-std::uint64_t places(const Kernel& kernel, const Gpu& gpu) {
-  return std::uint64_t{gpu.sms} * room(capacity_of(gpu.sm), demand_of(kernel, gpu.sm));
+constexpr double kMostUse = 0.99999;
+constexpr int kBisections = 20;
+constexpr int kRounds = 5;
+
+// How long a launch's own traffic, and the others', is between two uses of what it re-reads, as a share of
+// what its resident blocks, and the others in a block's time, move.
+constexpr double kOwnTurnover = 0.4, kOthersTurnover = 0.6;
+/// The smallest footprint that loses private re-reads.
+constexpr double kFirstLoss = 20e6;
+
+/// Of the issue slots, in either order of service: half of each.
+constexpr double kByAge = 0.5;
+constexpr double kLeastShare = 0.002;
+/// An instruction of a younger block that is under way when an older one is ready.
+constexpr double kUnderWay = 0.5;
+
+/// A tensor kernel anywhere slows the SM clock: 1,980 to 1,815 MHz (experiments/h200/contention, `clocks`).
+constexpr double kTensorClock = 1.09;
+
+double queue(double issue, double blocks, double delay) {
+  const double b = blocks * issue - delay;
+  return std::max((b + std::sqrt(b * b + 4 * issue * delay)) / 2, blocks * issue - delay);
+}
+
+/// What a contender asks of the memory under a given company.
+struct Asked {
+  double read, write;  // ps of DRAM a block, at the rate of streaming
+  double missing;      // share of its waits that is for DRAM
+  double issue, fixed;
+  double delay(const BlockLoad& load, const MemoryLimits& m, double f, double g) const {
+    const double stretch = load.staged ? g + missing * m.dram_over_l2 * (f - 1)
+                                       : (1 - missing) * g + missing * m.dram_over_l2 * f;
+    return fixed + load.wait * stretch;
+  }
+};
+
+double bytes_read(const BlockLoad& load, double survives) {
+  return (load.read + load.reread * (1 - survives)) * load.cold;
+}
+
+Asked ask(const BlockLoad& load, const MemoryLimits& m, double survives, bool slow_clock) {
+  Asked a;
+  const double read = bytes_read(load, survives);
+  a.read = read / m.read_bytes_per_ps;
+  a.write = load.write * load.cold / m.write_bytes_per_ps;
+  a.missing = load.l2_read <= 0 ? 0 : load.staged ? load.cold : std::min(1.0, read / load.l2_read);
+  const double clock = slow_clock && !load.tensor ? kTensorClock : 1;
+  a.issue = load.issue * clock;
+  a.fixed = load.fixed * clock;
+  return a;
+}
+
+struct Solution {
+  double f = 1, g = 1, use = 0;
+};
+
+/// F and G at which what the residents ask for, waiting that long, is what F and G belong to.
+Solution solve(std::span<const Contender> contenders, std::span<const Asked> asked, const MemoryLimits& m) {
+  const std::size_t n = contenders.size();
+  const auto rate = [&](std::size_t i, double f, double g) {  // blocks per ps
+    const Contender& c = contenders[i];
+    const double d = asked[i].delay(*c.load, m, f, g);
+    return c.blocks / (queue(asked[i].issue, c.blocks / c.sms, d) + d);
+  };
+  const auto l2_stretch = [&](double use, double backlog) {
+    return 1 + m.l2_queueing * use / std::sqrt(1 - use) + m.dram_over_l2 * backlog;
+  };
+  double writes = 0.5;
+  Solution s;
+  double low = 0, high = kMostUse, g_low = 0;
+  for (int i = 0; i < kBisections; ++i) {
+    const double use = (low + high) / 2;
+    const double backlog = m.backlog * use / (1 - use);
+    s.f = 1 + (m.read_queueing + m.write_queueing * writes) * use / std::sqrt(1 - use) + backlog;
+    // G for this F
+    double from = 0, to = kMostUse;
+    const auto l2_demand = [&](double l2_use) {
+      const double g = l2_stretch(l2_use, backlog);
+      double sum = 0;
+      for (std::size_t k = 0; k < n; ++k)
+        if (contenders[k].load->l2 > 0) sum += contenders[k].load->l2 * rate(k, s.f, g);
+      return sum;
+    };
+    for (int j = 0; j < kBisections - 6; ++j) {
+      const double middle = (from + to) / 2;
+      (l2_demand(middle) > middle ? from : to) = middle;
+    }
+    g_low = from;
+    s.g = l2_stretch(g_low, backlog);
+    double total = 0, dram = 0, written = 0;
+    std::array<double, 2> sums{};
+    for (std::size_t k = 0; k < n; ++k) total += (asked[k].read + asked[k].write) * rate(k, s.f, s.g);
+    for (std::size_t k = 0; k < n; ++k) {
+      const double r = rate(k, s.f, s.g), own = (asked[k].read + asked[k].write) * r;
+      // Accesses that cost more than streamed ones do so as far as they have the DRAM to themselves.
+      const double cost = total > 0 ? 1 + (contenders[k].load->dram_cost - 1) * own / total : 1;
+      sums[0] += cost * asked[k].read * r;
+      sums[1] += cost * asked[k].write * r;
+    }
+    dram = sums[0] + sums[1], written = sums[1];
+    if (dram > 1e-9) writes = written / dram;
+    (dram > use ? low : high) = use;
+  }
+  s.use = low;
+  return s;
+}
+
+void by_age(std::span<const SmShare> shares, std::span<double> times) {
+  // From the oldest on: what the older ones leave (Sevcik's shadow server), and part of what is under way.
+  double older = 0;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    const SmShare& s = shares[i];
+    const double issue = s.issue / std::max(kLeastShare, 1 - older);
+    times[i] = s.delay + queue(issue, s.blocks, s.delay);
+    older += s.blocks * s.issue / times[i];
+  }
+  double younger = 0;
+  for (std::size_t i = shares.size(); i-- > 0;) {
+    const double use = shares[i].blocks * shares[i].issue / times[i];
+    times[i] += kUnderWay * younger * shares[i].issue;
+    younger += use;
+  }
+}
+
+void by_turns(std::span<const SmShare> shares, std::span<double> times) {
+  // Whoever arrives at the slots finds `waiting` others there, less itself.
+  double low = 0, high = 0;
+  for (const SmShare& s : shares) high += s.blocks;
+  for (int i = 0; i < kBisections; ++i) {
+    const double waiting = (low + high) / 2;
+    double found = 0;
+    for (std::size_t k = 0; k < shares.size(); ++k) {
+      const SmShare& s = shares[k];
+      const double b = s.issue * waiting - s.delay;
+      const double r = (b + std::sqrt(b * b + 4 * s.issue * (1 + waiting) * s.delay)) / 2;
+      times[k] = r + s.delay;
+      found += s.blocks * r / times[k];
+    }
+    (found > waiting ? low : high) = waiting;
+  }
 }
 
 }  // namespace
 
-BlockDemand demand_of_block(const Kernel& kernel, Time solo_time, const Gpu& gpu) {
-  const std::uint64_t resident = std::min(kernel.blocks(), places(kernel, gpu));
-  if (resident == 0) return {};
-  const double per_sm = std::ceil(static_cast<double>(resident) / gpu.sms);
-  const double warps = demand_of(kernel, gpu.sm).warps;
-  const Counters& c = kernel.counters;
-  const double issue =
-      c.issue_active_pct ? *c.issue_active_pct / 100 : std::min(1.0, per_sm * warps / kWarpsToFillIssue);
-  BlockDemand demand;
-  demand.issue = static_cast<std::uint32_t>(issue / per_sm * static_cast<double>(kFullIssue));
-  if (const double bytes = c.dram_read_bytes.value_or(0) + c.dram_write_bytes.value_or(0);
-      bytes > 0 && solo_time.count() > 0 && gpu.dram_bytes_per_second > 0) {
-    const double share = std::min(1.0, bytes / to_seconds(solo_time) / gpu.dram_bytes_per_second);
-    demand.dram = static_cast<std::uint32_t>(share / static_cast<double>(resident) *
-                                             (static_cast<double>(kFullDram) - 1));
-  }
-  return demand;
+MemoryLimits limits_of(const Gpu& gpu) {
+  (void)gpu;
+  MemoryLimits m;
+  m.read_bytes_per_ps = 4.64;
+  m.write_bytes_per_ps = 3.9;
+  m.l2_read_bytes_per_ps = 9.6;
+  m.l2_write_bytes_per_ps = 4.9;
+  m.dram_over_l2 = 2.4;
+  m.dram_latency = 350e3;
+  m.read_queueing = 0.12;
+  m.write_queueing = 0.47;
+  m.backlog = 0.01;
+  m.l2_queueing = 0.3;
+  m.l2_bytes = 60e6;
+  m.l2_shared_bytes = 30e6;
+  return m;
 }
 
-Time solo_length(std::uint64_t blocks, std::uint64_t places, Time block, Time interval) {
-  // The first wave leaves the dispatcher one interval apart; each place is taken again as its block ends.  If
-  // blocks are so short that the first places free up before the wave is out, the dispatcher never rests.
-  if (blocks <= places || block < interval * static_cast<std::int64_t>(places))
-    return interval * static_cast<std::int64_t>(blocks - 1) + block;
-  const auto waves = static_cast<std::int64_t>((blocks - 1) / places);
-  const auto last = static_cast<std::int64_t>((blocks - 1) % places);
-  return std::max(interval * last + block * (waves + 1),
-                  interval * static_cast<std::int64_t>(places - 1) + block * waves);
+double survival(double bytes, double shared, double all) {
+  return std::clamp((all - bytes) / (all - shared), 0.0, 1.0);
 }
 
-Time solo_block_time(const Kernel& kernel, Time solo_time, const Gpu& gpu) {
-  const std::uint64_t n = places(kernel, gpu);
-  Time low{1}, high = std::max(solo_time, low);  // solo_length grows with the block time: bisect
-  while (low < high) {
-    const Time middle = low + (high - low) / 2;
-    if (solo_length(kernel.blocks(), n, middle, gpu.dispatch_interval) < solo_time)
-      low = middle + Time{1};
-    else
-      high = middle;
+MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& m) {
+  constexpr std::size_t kMost = 32;
+  const std::size_t n =
+      std::min(contenders.size(), kMost);  // more at once: the rest is taken to wait unstretched
+  std::array<Asked, kMost> asked;
+  std::array<double, kMost> survives, moved;
+  bool tensor = false, rereads = false;
+  for (std::size_t i = 0; i < n; ++i) {
+    tensor = tensor || contenders[i].load->tensor;
+    rereads = rereads || contenders[i].load->reread > 0;
+    survives[i] = 1;
   }
-  return low;
+  Solution s;
+  for (int round = 0; round < (rereads ? kRounds : 1); ++round) {
+    for (std::size_t i = 0; i < n; ++i) asked[i] = ask(*contenders[i].load, m, survives[i], tensor);
+    s = solve(contenders.first(n), std::span(asked).first(n), m);
+    if (!rereads) break;
+    double all = 0;
+    std::array<double, kMost> time;
+    for (std::size_t i = 0; i < n; ++i) {
+      const Contender& c = contenders[i];
+      const double d = asked[i].delay(*c.load, m, s.f, s.g);
+      time[i] = queue(asked[i].issue, c.blocks / c.sms, d) + d;
+      moved[i] =
+          (bytes_read(*c.load, survives[i]) + c.load->write * c.load->cold) * c.blocks;  // in a block's time
+      all += moved[i] / time[i];
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      const double others = (all - moved[i] / time[i]) * time[i];
+      const double now = survival(kOwnTurnover * moved[i] + kOthersTurnover * others, kFirstLoss, m.l2_bytes);
+      survives[i] = round == 0 ? now : (survives[i] + now) / 2;
+    }
+  }
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    Contender& c = contenders[i];
+    c.delay = i < n ? asked[i].delay(*c.load, m, s.f, s.g) : c.load->fixed + c.load->wait;
+    c.issue = i < n ? asked[i].issue : c.load->issue;
+  }
+  return {s.use, s.f};
+}
+
+void settle_alone(BlockLoad& load, const MemoryLimits& limits) {
+  const double blocks = std::min(load.blocks, static_cast<double>(load.places));
+  Contender one{&load, blocks, std::min<double>(load.sms, blocks / load.residents), 0};
+  share_memory({&one, 1}, limits);
+  load.delay_alone = one.delay;
+  load.alone = alone_on_sm(load.issue, load.residents, one.delay);
+}
+
+double alone_on_sm(double issue, double blocks, double delay) { return delay + queue(issue, blocks, delay); }
+
+void share_sm(std::span<SmShare> shares) {
+  constexpr std::size_t kMost = 64;
+  std::array<double, kMost> aged, turned;
+  by_age(shares, aged);
+  by_turns(shares, turned);
+  for (std::size_t i = 0; i < shares.size(); ++i)
+    shares[i].time = 1 / ((1 - kByAge) / turned[i] + kByAge / aged[i]);
 }
 
 }  // namespace corun::sim

@@ -1,54 +1,95 @@
-// How long a block runs beside others: the first contention model.
+// How fast blocks run beside others: what they wait for, and what they leave each other.
 //
-// A block alone at its kernel's solo residency takes the kernel's solo block time.  Every resident block
-// demands a share of its SM's issue slots and of the GPU's DRAM bandwidth; where the shares that are resident
-// when a block starts add up to more than there is, the block takes that much longer.  Integers throughout,
-// so that results are the same anywhere.
+// A block's time is R + D.  R is its time at its SM's issue slots, queueing included: the SM's residents are
+// a closed network of one server (the slots) and one delay, in the approximation of Bard and Schweitzer.  D
+// is the delay: work that nobody stretches, and waits for L2 and DRAM, which all clients stretch together: F
+// (DRAM) and G (L2) grow with the use of each, and the use falls as blocks wait longer, so all follow from
+// the residents (`share_memory`).  What a launch re-reads from L2 it loses to DRAM as the others fill the
+// cache.
 //
-// Leaves out: that arrival order decides who gets issue slots, caches, and a change of residents while a
-// block runs. This is the seam at which a better model enters: everything else asks only `demand_of_block`
-// and `block_time`.
+// Times are in picoseconds, computed with + - * / and sqrt alone, so that results are the same anywhere.
+//
+// Leaves out: pipes other than the issue slots, L1, address translation, and that stores go by age too.
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "traces/model/gpu.h"
-#include "traces/model/kernel.h"
-#include "traces/model/occupancy.h"
-#include "traces/model/time.h"
 
 namespace corun::sim {
 
-struct BlockDemand {
-  std::uint32_t issue = 0;  // of one SM's issue slots, 2^-20
-  std::uint32_t dram = 0;   // of the GPU's DRAM bandwidth, 2^-32
+/// What one block of a launch asks for.
+struct BlockLoad {
+  double issue = 0;             // ps of its SM's issue slots
+  double fixed = 0;             // ps that nobody stretches
+  double wait = 0;              // ps of waiting for memory if all were L2 hits, unloaded
+  double read = 0;              // bytes from DRAM even with an empty company in L2
+  double reread = 0;            // bytes that come from L2 if they survive there between two uses
+  double write = 0;             // bytes to DRAM
+  double l2_read = 0;           // bytes read through L2
+  double l2 = 0;                // ps of the whole GPU's L2
+  double dram_cost = 1;         // its bytes cost so many times as much as streamed ones
+  double cold = 1;              // share of `read` and `write` that is not in L2 from the launch before
+  bool staged = false;          // through shared memory, ahead of use: only what misses is waited for
+  bool tensor = false;          // slows the clock for all
+  std::uint32_t residents = 0;  // blocks an SM, alone
+  std::uint32_t sms = 0;        // that it may use
+  double blocks = 0;            // of the launch
+  std::uint64_t places = 0;     // blocks on all its SMs, if it had more
+  double delay_alone = 0;       // D and R + D when the launch is alone
+  double alone = 0;
+
+  bool contends() const { return alone > 0; }
 };
-inline constexpr std::uint64_t kFullIssue = std::uint64_t{1} << 20;
-inline constexpr std::uint64_t kFullDram = std::uint64_t{1} << 32;
 
-/// Warps on an SM at which a kernel without counters is taken to fill the issue slots: half of an H200's 64.
-inline constexpr double kWarpsToFillIssue = 32;
+/// The card's memory, from microbenchmarks (the GPU's description names them).
+struct MemoryLimits {
+  double read_bytes_per_ps = 0, write_bytes_per_ps = 0;  // DRAM
+  double l2_read_bytes_per_ps = 0, l2_write_bytes_per_ps = 0;
+  double dram_over_l2 = 0;   // latency of a DRAM access over that of an L2 hit
+  double dram_latency = 0;   // ps
+  double read_queueing = 0;  // F = 1 + (these, by the share of writes) * use / sqrt(1 - use)
+  double write_queueing = 0;
+  double backlog = 0;          //     + this * use / (1 - use), which L2 hits meet too
+  double l2_queueing = 0;      // G
+  double l2_bytes = 0;         // of lines that one SM uses
+  double l2_shared_bytes = 0;  // of lines that all SMs use: each half keeps a copy
+};
+MemoryLimits limits_of(const Gpu& gpu);
 
-/// A block's demand at the kernel's solo residency.  From the counters where there are any (issue_active_pct;
-/// dram bytes over solo time); without them issue grows with resident warps up to kWarpsToFillIssue, and DRAM
-/// is 0.
-BlockDemand demand_of_block(const Kernel& kernel, Time solo_time, const Gpu& gpu);
+/// Share that is still in L2 if so many bytes have come since: all below `shared`, none above `all`.
+double survival(double bytes, double shared, double all);
 
-/// `issue` and `dram` are the sums over the blocks resident on the SM and on the GPU, this one included.
-inline Time block_time(Time alone, std::uint64_t issue, std::uint64_t dram) {
-  if (issue <= kFullIssue && dram <= kFullDram) [[likely]]
-    return alone;
-  const double slow = issue * kFullDram > dram * kFullIssue ? static_cast<double>(issue) / kFullIssue
-                                                            : static_cast<double>(dram) / kFullDram;
-  return Time{static_cast<std::int64_t>(static_cast<double>(alone.count()) * slow)};
-}
+/// A launch with blocks on the GPU.
+struct Contender {
+  const BlockLoad* load;
+  double blocks;     // on all SMs
+  double sms;        // that have any
+  double delay = 0;  // out: D of its blocks
+  double issue = 0;  // out: ps of issue slots of a block
+};
+struct MemoryUse {
+  double dram = 0;     // 0 to 1
+  double stretch = 1;  // F
+};
+MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& limits);
 
-/// Time of one block such that the kernel alone on `sms` SMs lasts `solo_time`, given the dispatch rate and
-/// the waves that its residency makes.  At least 1 ps: a kernel that ends faster than its blocks can be
-/// dispatched is dispatch-bound.
-Time solo_block_time(const Kernel& kernel, Time solo_time, const Gpu& gpu);
+/// Its DRAM traffic, bytes a block, if what it re-reads survives in L2.
+inline double bytes_moved(const BlockLoad& load) { return (load.read + load.write) * load.cold; }
 
-/// Length of a kernel alone whose blocks all take `block`: the inverse of the above.
-Time solo_length(std::uint64_t blocks, std::uint64_t places, Time block, Time dispatch_interval);
+/// Sets `alone` for the number of SMs that the launch may use.
+void settle_alone(BlockLoad& load, const MemoryLimits& limits);
+
+/// Time of a block of a launch that has its SM to itself, `blocks` there.
+double alone_on_sm(double issue, double blocks, double delay);
+
+/// Launches on one SM, the one with the older blocks first.
+struct SmShare {
+  double issue, delay;
+  std::uint32_t blocks;
+  double time = 0;  // out: of a block
+};
+void share_sm(std::span<SmShare> shares);
 
 }  // namespace corun::sim

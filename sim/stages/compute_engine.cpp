@@ -1,6 +1,7 @@
 #include "sim/stages/compute_engine.h"
 
 #include <algorithm>
+#include <tuple>
 
 namespace corun::sim {
 namespace {
@@ -9,6 +10,10 @@ constexpr std::uint32_t kNoBlock = ~std::uint32_t{0};  // a worker that finds no
 constexpr std::uint32_t kNoWork = ~std::uint32_t{0};
 constexpr std::uint64_t kJournal = 64;
 constexpr Time kGaugeInterval{1'000'000};
+/// A launch beside other kernels, and the memory accesses on its way that wait like any other
+/// (experiments/h200/contention, `gap_beside`).
+constexpr Time kBesideOthers{300'000};
+constexpr double kLaunchAccesses = 6.2;
 constexpr TaskId kNoTask{~std::uint32_t{0}};
 
 }  // namespace
@@ -33,11 +38,13 @@ ComputeEngine::ComputeEngine(const Gpu& gpu, Timeline& timeline, EngineOptions o
       tmu_(gpu.priority_levels),
       wdu_(gpu.task_slots, tasks_),
       free_(gpu.sms, capacity_of(gpu.sm)),
-      issue_(gpu.sms),
+      division_(gpu.sms),
       places_(gpu.sms),
       rank_of_sm_(gpu.sms),
       journal_(kJournal),
-      journal_end_(2 * kJournal) {
+      journal_end_(2 * kJournal),
+      shared_(gpu),
+      memory_(limits_of(gpu)) {
   for (std::uint32_t rank = 0; rank < gpu.sms; ++rank) rank_of_sm_[gpu.placement_order[rank].value] = rank;
 }
 
@@ -67,6 +74,8 @@ void ComputeEngine::accept(Work work, std::uint32_t level, const SmMask& allowed
   if (record_blocks_) work.starts.resize(work.blocks());
   const std::uint64_t ctas =
       work.persistent() ? std::min<std::uint64_t>(work.ctas, work.blocks()) : work.blocks();
+  if (work.load.contends()) cool(work);
+  shared_.introduce(id, work.load);
   works_[id.value] = std::move(work);
 
   const bool empty = unfinished_++ == 0;
@@ -82,11 +91,13 @@ TaskId ComputeEngine::add_task(WorkId work, std::uint32_t level, const SmMask& a
     rows_.emplace_back();
     placements_.emplace_back();
     row_queued_.push_back(false);
+    row_generation_.push_back(0);
   } else {
     id.value = free_tasks_.back();
     free_tasks_.pop_back();
   }
-  tasks_[id.value] = Task{work, level, arrivals_++, allowed, demand, ctas, 0, Time{}, 0};
+  tasks_[id.value] =
+      Task{work, level, arrivals_++, allowed, demand, division_of(demand, gpu_.sm), ctas, 0, Time{}, 0};
   Work& w = works_[work.value];
   ++w.instances;
   if (w.persistent()) w.workers += static_cast<std::uint32_t>(ctas);
@@ -146,6 +157,7 @@ Time ComputeEngine::next_time() {
   Time t = dispatch_at_;
   if (!queue_.empty()) t = std::min(t, queue_.next_time());
   if (hot_ && !rows_[hot_->value].empty()) t = std::min(t, Time{rows_[hot_->value].front().end});
+  if (contended_) t = std::min(t, shared_.next_time());
   return t;
 }
 
@@ -179,13 +191,21 @@ void ComputeEngine::step(Time t) {
   pass_time(t);
   ++events_;
   const bool hot = hot_ && !rows_[hot_->value].empty() && rows_[hot_->value].front().end == t.count();
-  if (!queue_.empty() && queue_.next_time() == t) {
+  if (contended_) shared_.take_ended(t, ended_);
+  if (!ended_.empty() || (!queue_.empty() && queue_.next_time() == t)) {
     end_several(t, hot);
   } else if (hot) {
     end_row(*hot_);
   }
   if (refill_) refill();
   if (dispatch_at_ <= now_) dispatch();
+  if (judge_contention_) {
+    judge_contention_ = false;
+    const bool contended = contenders_ > 1 || in_tail();
+    if (contended && !contended_) begin_contention();
+    if (!contended && contended_) end_contention();
+  }
+  if (contended_) shared_.settle(now_);
   if (record_gauges_) gauge();
   if (options_.audit) audit_work_conserved();
 }
@@ -199,30 +219,48 @@ void ComputeEngine::end_several(Time t, bool hot) {
     due_.push_back({Event::Kind::hot_head, *hot_, 0});
     hot_.reset();
   }
-  while (!queue_.empty() && queue_.next_time() == t) due_.push_back(queue_.pop().payload);
+  while (!queue_.empty() && queue_.next_time() == t) {
+    const Event event = queue_.pop().payload;
+    if (!stale(event)) due_.push_back(event);
+  }
+  for (std::uint32_t i = 0; i < ended_.size(); ++i) due_.push_back({Event::Kind::shared, ended_[i].task, i});
   if (due_.size() > 1) {
     const auto key = [this](const Event& e) {
-      return std::pair(tasks_[e.task.value].arrival, e.kind == Event::Kind::stray);
+      return std::tuple(tasks_[e.task.value].arrival, e.kind == Event::Kind::stray,
+                        e.kind == Event::Kind::shared ? ended_[e.number].block.number : 0);
     };
     std::stable_sort(due_.begin(), due_.end(),
                      [&](const Event& a, const Event& b) { return key(a) < key(b); });
   }
   for (const Event& event : due_) {
+    if (event.kind == Event::Kind::shared) {
+      const SharedSms::Block block = ended_[event.number].block;
+      ended_[event.number].task = kNoTask;  // done with
+      end_block(event.task, {t.count(), block.number, block.rank, block.place});
+      continue;
+    }
     if (event.kind == Event::Kind::stray) {
-      const Resident resident = strays_[event.stray];
-      free_strays_.push_back(event.stray);
+      const Resident resident = strays_[event.number].resident;
+      strays_[event.number].moved = true;
+      free_strays_.push_back(event.number);
       end_block(event.task, resident);
       continue;
     }
     if (event.kind == Event::Kind::row_head) row_queued_[event.task.value] = false;
     end_row(event.task);
     // The row looked at last is likely to be next: keep it out of the queue.
-    if (hot_ && *hot_ != event.task && !rows_[hot_->value].empty() && !row_queued_[hot_->value]) {
-      queue_.schedule(Time{rows_[hot_->value].front().end}, 0, {Event::Kind::row_head, *hot_, 0});
-      row_queued_[hot_->value] = true;
-    }
+    if (hot_ && *hot_ != event.task) queue_head(*hot_);
     hot_ = event.task;
   }
+  ended_.clear();
+}
+
+/// An event of a resident that has since moved to another place.
+bool ComputeEngine::stale(const Event& event) {
+  if (event.kind == Event::Kind::row_head) return event.number != row_generation_[event.task.value];
+  if (event.kind != Event::Kind::stray || !strays_[event.number].moved) return false;
+  free_strays_.push_back(event.number);
+  return true;
 }
 
 void ComputeEngine::end_row(TaskId id) {
@@ -268,16 +306,21 @@ bool ComputeEngine::choose(TaskId& task, std::uint32_t& rank) {
   return false;
 }
 
+std::uint32_t ComputeEngine::room_on(std::uint32_t rank, const Task& task) const {
+  const bool empty = free_[rank].blocks == gpu_.sm.max_blocks;
+  return empty || task.division <= division_[rank] ? room(free_[rank], task.demand) : 0;
+}
+
 void ComputeEngine::bring_up_to_date(TaskId id) {
   Placement& placement = placements_[id.value];
   if (placement.seen == journal_end_) return;
-  const SmResources& demand = tasks_[id.value].demand;
+  const Task& task = tasks_[id.value];
   if (journal_end_ - placement.seen > kJournal) {
-    for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank) placement.set_room(rank, room(free_[rank], demand));
+    for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank) placement.set_room(rank, room_on(rank, task));
   } else {
     for (std::uint64_t i = placement.seen; i < journal_end_; ++i) {
       const std::uint32_t rank = journal_[i % kJournal];
-      placement.set_room(rank, room(free_[rank], demand));
+      placement.set_room(rank, room_on(rank, task));
     }
   }
   placement.seen = journal_end_;
@@ -301,12 +344,17 @@ void ComputeEngine::changed(std::uint32_t rank, TaskId by, int difference) {
 void ComputeEngine::start_block(TaskId id, std::uint32_t rank) {
   Task& task = tasks_[id.value];
   Work& work = works_[task.work.value];
-  busy_sms_ += free_[rank].blocks == gpu_.sm.max_blocks;
+  if (free_[rank].blocks == gpu_.sm.max_blocks) {
+    ++busy_sms_;
+    division_[rank] = task.division;
+  }
   free_[rank] -= task.demand;
   resident_warps_ += task.demand.warps;
   ++resident_blocks_;
-  issue_[rank] += work.demand.issue;
-  dram_ += work.demand.dram;
+  if (work.load.contends() && work.resident++ == 0) {
+    ++contenders_;
+    judge_contention_ = true;
+  }
   changed(rank, id, -1);
   if (options_.audit) audit_sm(rank);
   --task.pending;
@@ -330,15 +378,21 @@ void ComputeEngine::occupy(TaskId id, std::uint32_t rank, std::uint16_t place) {
     if (work.next == 0) work.record.started = now_ + offset;
     block = static_cast<std::uint32_t>(work.next++);
     const Time alone = work.block_times != nullptr ? (*work.block_times)[block] : work.block_alone;
-    duration += block_time(alone, issue_[rank], dram_);
+    duration += alone;
     if (options_.audit) audit_block(work, block);
     if (record_blocks_) work.starts[block] = now_ + offset;
     if (work.next == work.blocks()) {
       work.record.last_block = now_ + offset;
+      judge_contention_ = true;
       tell(EngineNotice::Kind::last_block_started, work.record.launch);
     }
   }
   const Time end = now_ + duration;
+  if (contended_ && work.load.contends()) {
+    shared_.add(task, id, {duration.count(), now_.count(), block, static_cast<std::uint16_t>(rank), place},
+                now_);
+    return;
+  }
   const Resident resident{end.count(), block, static_cast<std::uint16_t>(rank), place};
   Row& row = rows_[id.value];
   if (row.empty() || row.back().end <= resident.end) {
@@ -346,21 +400,82 @@ void ComputeEngine::occupy(TaskId id, std::uint32_t rank, std::uint16_t place) {
     // A worker that leaves is followed by none like it.
     task.uniform = block == kNoBlock ? 0 : duration == task.duration ? task.uniform + 1 : 1;
     task.duration = duration;
-    if (row.size() == 1 && !row_queued_[id.value] && hot_ != id) {
-      queue_.schedule(end, 0, {Event::Kind::row_head, id, 0});
-      row_queued_[id.value] = true;
-    }
+    if (row.size() == 1 && hot_ != id) queue_head(id);
     return;
   }
   std::uint32_t stray = static_cast<std::uint32_t>(strays_.size());
   if (free_strays_.empty()) {
-    strays_.push_back(resident);
+    strays_.push_back({id, resident});
   } else {
     stray = free_strays_.back();
     free_strays_.pop_back();
-    strays_[stray] = resident;
+    strays_[stray] = {id, resident};
   }
   queue_.schedule(end, 0, {Event::Kind::stray, id, stray});
+}
+
+/// The head of a row becomes an event, unless it is one.
+void ComputeEngine::queue_head(TaskId id) {
+  if (rows_[id.value].empty() || row_queued_[id.value]) return;
+  queue_.schedule(Time{rows_[id.value].front().end}, 0,
+                  {Event::Kind::row_head, id, row_generation_[id.value]});
+  row_queued_[id.value] = true;
+}
+
+// ---- contention -------------------------------------------------------------------------------------------
+
+/// Whether the only launch that contends has started its last block and leaves places empty from now on.
+bool ComputeEngine::in_tail() const {
+  if (contenders_ != 1) return false;
+  for (const Work& work : works_) {
+    if (work.resident == 0 || !work.load.contends()) continue;
+    return !work.persistent() && work.next == work.blocks() && work.blocks() > work.load.places;
+  }
+  return false;
+}
+
+/// A second launch that contends has blocks on SMs, or the only one's SMs begin to empty: they leave their
+/// rows.
+void ComputeEngine::begin_contention() {
+  contended_ = true;
+  shared_.restart();
+  const auto move = [this](TaskId id, const Resident& r) {
+    shared_.add(tasks_[id.value], id,
+                {r.end - now_.count(), r.end - works_[tasks_[id.value].work.value].block_alone.count(),
+                 r.block, r.rank, r.place},
+                now_);
+  };
+  for (std::uint32_t i = 0; i < tasks_.size(); ++i) {
+    Row& row = rows_[i];
+    if (row.empty() || !works_[tasks_[i].work.value].load.contends()) continue;
+    for (std::uint32_t k = 0; k < row.size(); ++k) move(TaskId{i}, row.at(k));
+    row.clear();
+    row_queued_[i] = false;
+    ++row_generation_[i];
+    tasks_[i].uniform = 0;
+  }
+  for (Stray& stray : strays_) {
+    if (stray.moved || !works_[tasks_[stray.task.value].work.value].load.contends()) continue;
+    move(stray.task, stray.resident);
+    stray.moved = true;
+  }
+}
+
+/// All but one have gone: what is left of that one goes on as alone.
+void ComputeEngine::end_contention() {
+  contended_ = false;
+  shared_.take_all(now_, ended_);
+  std::sort(ended_.begin(), ended_.end(), [](const SharedSms::Ended& a, const SharedSms::Ended& b) {
+    return std::tuple(a.task, a.block.left, a.block.number) <
+           std::tuple(b.task, b.block.left, b.block.number);
+  });
+  for (const auto& [task, block] : ended_) {
+    rows_[task.value].push({now_.count() + block.left, block.number, block.rank, block.place});
+    tasks_[task.value].uniform = 0;
+    tasks_[task.value].duration = Time{};
+    if (hot_ != task) queue_head(task);
+  }
+  ended_.clear();
 }
 
 void ComputeEngine::end_block(TaskId id, Resident resident) {
@@ -383,8 +498,10 @@ void ComputeEngine::end_block(TaskId id, Resident resident) {
   busy_sms_ -= free_[resident.rank].blocks == gpu_.sm.max_blocks;
   resident_warps_ -= task.demand.warps;
   --resident_blocks_;
-  issue_[resident.rank] -= work.demand.issue;
-  dram_ -= work.demand.dram;
+  if (work.load.contends() && --work.resident == 0) {
+    --contenders_;
+    judge_contention_ = true;
+  }
   if (record_blocks_) places_[resident.rank] &= ~(std::uint64_t{1} << resident.place);
   changed(resident.rank, id, +1);
   if (options_.audit) audit_sm(resident.rank);
@@ -407,6 +524,11 @@ void ComputeEngine::finish(WorkId id) {
   Work& work = works_[id.value];
   work.record.finished = now_ + offset;
   if (options_.audit) audit_end(work);
+  if (const double bytes = static_cast<double>(work.blocks()) * bytes_moved(work.load); bytes > 0) {
+    moved_ += bytes;
+    if (const std::uint32_t client = work.record.client.value; client < clients_.size())
+      clients_[client].moved += bytes;
+  }
   if (alone_) learn_solo(work);
   timeline_.record(work.record);
   tell(EngineNotice::Kind::kernel_finished, work.record.launch);
@@ -420,17 +542,65 @@ void ComputeEngine::tell(EngineNotice::Kind kind, LaunchId launch) {
   if (notices_ != nullptr) notices_->push_back({kind, launch});
 }
 
+/// What the client's launch before left in L2 has partly been replaced by what others have moved since then.
+void ComputeEngine::cool(Work& work) {
+  double others = moved_;
+  for (const Work& w : works_)
+    if (w.instances != 0 && w.record.client != work.record.client)
+      others += static_cast<double>(w.done) * bytes_moved(w.load);
+  const std::uint32_t client = work.record.client.value;
+  if (client >= clients_.size()) clients_.resize(client + 1);
+  Client& mine = clients_[client];
+  others -= mine.moved;
+  const double since = mine.launched ? others - mine.others : 0;
+  mine.launched = true;
+  mine.others = others;
+  BlockLoad& load = work.load;
+  if (load.cold >= 1 || since <= 0) return;
+  const double footprint = (load.read + load.write) * load.blocks;
+  const double cold = 1 - survival(footprint + since, memory_.l2_shared_bytes, memory_.l2_bytes);
+  if (cold <= load.cold) return;
+  const double warm = load.alone;
+  load.cold = cold;
+  settle_alone(load, memory_);
+  work.block_alone =
+      Time{static_cast<std::int64_t>(static_cast<double>(work.block_alone.count()) * (load.alone / warm))};
+}
+
+/// A launch takes longer while others run: the front end looks at one stream at a time, and what it reads for
+/// a launch waits in the memory with everything else.
+Time ComputeEngine::launch_delay() {
+  end_solo_early();
+  residents_.clear();
+  for (const Work& work : works_) {
+    if (work.resident == 0) continue;
+    const double n = work.resident;
+    residents_.push_back({&work.load, n, n / work.load.residents, 0});
+  }
+  if (residents_.empty()) return Time{};
+  const MemoryUse use = share_memory(residents_, memory_);
+  return kBesideOthers +
+         Time{static_cast<std::int64_t>(kLaunchAccesses * memory_.dram_latency * (use.stretch - 1))};
+}
+
+double ComputeEngine::dram_use() const {
+  if (contended_) return shared_.memory_use().dram;
+  double use = 0;
+  for (const Work& work : works_)
+    if (work.resident != 0)
+      use += work.resident * bytes_moved(work.load) / work.load.alone / memory_.read_bytes_per_ps;
+  return std::min(1.0, use);
+}
+
 /// What has changed since the last time, once a microsecond at most and when the SMs fall empty.
 void ComputeEngine::gauge() {
   if (now_ - gauged_at_ < kGaugeInterval && resident_blocks_ != 0) return;
   gauged_at_ = now_;
-  const std::array<std::pair<Gauge, double>, 5> values{
-      {{Gauge::tmu_queue, static_cast<double>(tmu_.size())},
-       {Gauge::task_slots, wdu_.used()},
-       {Gauge::resident_blocks, resident_blocks_},
-       {Gauge::resident_warps, resident_warps_},
-       {Gauge::dram_bandwidth_pct,
-        std::min(100.0, 100.0 * static_cast<double>(dram_) / static_cast<double>(kFullDram))}}};
+  const std::array<std::pair<Gauge, double>, 5> values{{{Gauge::tmu_queue, static_cast<double>(tmu_.size())},
+                                                        {Gauge::task_slots, wdu_.used()},
+                                                        {Gauge::resident_blocks, resident_blocks_},
+                                                        {Gauge::resident_warps, resident_warps_},
+                                                        {Gauge::dram_bandwidth_pct, 100 * dram_use()}}};
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (values[i].second == gauged_[i]) continue;
     gauged_[i] = values[i].second;

@@ -1,8 +1,11 @@
 // One context's compute pipeline: TMU -> WDU -> SMs, in the context's own time (which stands still while
 // another context has the GPU).
 //
-// Blocks whose ends come in the order of their starts, which is the rule, form one first-in-first-out row per
-// task; only the row's head is an event.  A pending block is a number, a resident one 16 bytes.
+// While one launch has the SMs to itself, its blocks take as long as alone.  Those whose ends come in the
+// order of their starts, which is the rule, form one first-in-first-out row per task; only the row's head is
+// an event.  A pending block is a number, a resident one 16 bytes.  While several launches that contend have
+// blocks on SMs, or a single one's last wave thins out, theirs are in `SharedSms`, which knows how fast they
+// are.
 //
 // Two shortcuts, both exact to the tick and both off under audit or when blocks are recorded:
 //   waves: while a task refills exactly the places its own blocks leave and nothing else is due, whole waves
@@ -19,6 +22,7 @@
 
 #include "sim/engine/event_queue.h"
 #include "sim/stages/placement.h"
+#include "sim/stages/shared_sms.h"
 #include "sim/stages/task.h"
 #include "sim/stages/tmu.h"
 #include "sim/stages/wdu.h"
@@ -57,6 +61,9 @@ class ComputeEngine {
   /// Runs up to `limit`, or the first instant with notices, whichever is earlier; now() is then that instant.
   void advance(Time limit, std::vector<EngineNotice>& notices);
   Time now() const { return now_; }
+
+  /// How much later than usual the next launch of a stream starts, for what runs now.
+  Time launch_delay();
 
   /// Another context is about to take the GPU.
   void pause();
@@ -103,10 +110,15 @@ class ComputeEngine {
     std::vector<Resident> ring_;
     std::uint32_t head_ = 0, tail_ = 0, mask_ = 0;
   };
-  struct Event {
-    enum class Kind : std::uint32_t { hot_head, row_head, stray } kind;
+  struct Stray {
     TaskId task;
-    std::uint32_t stray;
+    Resident resident;
+    bool moved = false;  // ended, or in shared_ now: then its event is stale
+  };
+  struct Event {
+    enum class Kind : std::uint32_t { hot_head, row_head, stray, shared } kind;
+    TaskId task;
+    std::uint32_t number;  // row_head: generation of the row; else an index
   };
   /// How a task alone on an empty GPU goes, counted from its arrival.
   struct Solo {
@@ -132,17 +144,25 @@ class ComputeEngine {
   void finish(WorkId id);
   void step(Time t);
   void end_several(Time t, bool hot);
+  bool stale(const Event& event);
+  void queue_head(TaskId id);
+  void cool(Work& work);
+  bool in_tail() const;
+  void begin_contention();
+  void end_contention();
   void end_row(TaskId id);
   void skip_waves(Time limit);
   TaskId add_task(WorkId work, std::uint32_t level, const SmMask& allowed, const SmResources& demand,
                   std::uint64_t ctas);
   void refill();
   void bring_up_to_date(TaskId id);
+  std::uint32_t room_on(std::uint32_t rank, const Task& task) const;
   void changed(std::uint32_t rank, TaskId by, int difference);
   void wake_dispatcher();
   void pass_time(Time to);
   void tell(EngineNotice::Kind kind, LaunchId launch);
   void gauge();
+  double dram_use() const;
   Work* find(LaunchId launch);
 
   void try_solo(TaskId task);
@@ -164,11 +184,12 @@ class ComputeEngine {
 
   std::vector<Task> tasks_;  // by TaskId
   std::vector<std::uint32_t> free_tasks_;
-  std::vector<Row> rows_;              // by TaskId
-  std::vector<Placement> placements_;  // by TaskId
-  std::vector<bool> row_queued_;       // by TaskId: its head is an event in the queue
-  std::optional<TaskId> hot_;          // the row whose head is not in the queue because it is looked at first
-  std::vector<Work> works_;            // by WorkId
+  std::vector<Row> rows_;                      // by TaskId
+  std::vector<Placement> placements_;          // by TaskId
+  std::vector<bool> row_queued_;               // by TaskId: its head is an event in the queue
+  std::vector<std::uint32_t> row_generation_;  // by TaskId: heads queued for an older one are stale
+  std::optional<TaskId> hot_;  // the row whose head is not in the queue because it is looked at first
+  std::vector<Work> works_;    // by WorkId
   std::vector<std::uint32_t> free_works_;
   std::vector<std::uint32_t> work_of_slot_;  // by LaunchId::slot
 
@@ -177,11 +198,10 @@ class ComputeEngine {
   std::uint64_t arrivals_ = 0;
   std::vector<TaskId> entered_, evicted_;
 
-  std::vector<SmResources> free_;      // by rank
-  std::vector<std::uint32_t> issue_;   // demand on the issue slots, by rank
-  std::vector<std::uint64_t> places_;  // used block places as bits, by rank, when blocks are recorded
+  std::vector<SmResources> free_;        // by rank
+  std::vector<std::uint32_t> division_;  // of L1 and shared memory, by rank
+  std::vector<std::uint64_t> places_;    // used block places as bits, by rank, when blocks are recorded
   std::vector<std::uint32_t> rank_of_sm_;
-  std::uint64_t dram_ = 0;
   std::uint32_t busy_sms_ = 0, resident_warps_ = 0, resident_blocks_ = 0;
   TaskId sole_;                         // whose block came or went last
   Time sole_since_{}, last_change_{};   // since when only its blocks did; when one did at all
@@ -189,9 +209,23 @@ class ComputeEngine {
   std::uint64_t journal_end_ = 0;
 
   EventQueue<Event> queue_;
-  std::vector<Event> due_;        // what ends at this instant
-  std::vector<Resident> strays_;  // residents that end before one that started earlier
+  std::vector<Event> due_;     // what ends at this instant
+  std::vector<Stray> strays_;  // residents that end before one that started earlier
   std::vector<std::uint32_t> free_strays_;
+  SharedSms shared_;
+  std::uint32_t contenders_ = 0;  // launches that contend and have blocks on SMs
+  bool contended_ = false;        // their blocks are in shared_, not in rows
+  bool judge_contention_ = false;
+  std::vector<SharedSms::Ended> ended_;
+  MemoryLimits memory_;
+  std::vector<Contender> residents_;
+  struct Client {
+    double moved = 0;   // bytes to and from DRAM, of launches that have ended
+    double others = 0;  // what the other clients had moved when it launched last
+    bool launched = false;
+  };
+  double moved_ = 0;
+  std::vector<Client> clients_;
   Time dispatch_at_ = kNever;  // when the dispatcher looks again
   Time dispatcher_free_{};
   std::vector<EngineNotice>* notices_ = nullptr;

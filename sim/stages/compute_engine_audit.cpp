@@ -1,5 +1,6 @@
 // What must hold after every event, checked under --audit: every block runs once, no SM and no task slot is
-// oversubscribed, and the dispatcher never rests while a task could start a block.  A breach is a defect of the engine.
+// oversubscribed, and the dispatcher never rests while a task could start a block.  A breach is a defect of
+// the engine.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,8 +43,12 @@ void ComputeEngine::audit_end(const Work& work) const {
     if (row.size() > task.resident) broken("a task has more residents than it counts");
     for (std::uint32_t k = 0; k < row.size(); ++k) expected[row.at(k).rank] -= task.demand;
   }
-  if (strays_.size() == free_strays_.size() && expected != free_)
-    broken("the SMs' free resources do not add up");
+  shared_.for_each([&](std::uint32_t rank, TaskId id) { expected[rank] -= tasks_[id.value].demand; });
+  for (const auto& ended : ended_)  // at this instant, not yet seen to
+    if (ended.task.value < tasks_.size()) expected[ended.block.rank] -= tasks_[ended.task.value].demand;
+  for (const Stray& stray : strays_)
+    if (!stray.moved) expected[stray.resident.rank] -= tasks_[stray.task.value].demand;
+  if (expected != free_) broken("the SMs' free resources do not add up");
   if (wdu_.used() > gpu_.task_slots || slots > gpu_.task_slots) broken("more tasks than task slots");
 }
 
@@ -54,7 +59,7 @@ void ComputeEngine::audit_work_conserved() {
   for (TaskId id : wdu_.table()) {
     const Task& task = tasks_[id.value];
     for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank)
-      if (task.allowed.test(rank) && !claimed.test(rank) && room(free_[rank], task.demand) > 0)
+      if (task.allowed.test(rank) && !claimed.test(rank) && room_on(rank, task) > 0)
         broken(fmt::format("SM {} has room, and the dispatcher rests", gpu_.placement_order[rank].value));
     claimed |= task.allowed;
   }

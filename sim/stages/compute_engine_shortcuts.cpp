@@ -1,5 +1,5 @@
-// The engine's two shortcuts, exact to the tick: waves that repeat are skipped, and a task that has the GPU to itself
-// goes as it did the last time.
+// The engine's two shortcuts, exact to the tick: waves that repeat are skipped, and a task that has the GPU
+// to itself goes as it did the last time.
 #include <algorithm>
 
 #include "sim/stages/compute_engine.h"
@@ -10,6 +10,7 @@ namespace corun::sim {
 /// length, and no other task comes or goes, one wave is like the one before: skip as many as fit before
 /// anything else is due.
 void ComputeEngine::skip_waves(Time limit) {
+  if (contended_) return;
   Task& task = tasks_[hot_->value];
   Row& row = rows_[hot_->value];
   const std::uint32_t n = row.size();

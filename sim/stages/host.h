@@ -81,11 +81,11 @@ class Host {
     streams_[head.stream].in_flight = true;
     return head;
   }
-  /// What was in flight of this stream has ended.
-  void ended(std::uint32_t number, Time now) {
+  /// What was in flight of this stream has ended, and the GPU is so busy that its next launch starts `late`.
+  void ended(std::uint32_t number, Time now, Time late) {
     Stream& stream = streams_[number];
     stream.in_flight = false;
-    stream.ended = now;
+    stream.ended = now + late;
     if (--stream.unfinished == 0) --users_[stream.channel];
   }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "sim/model/kernel_model.h"
+
 namespace corun::sim {
 namespace {
 
@@ -24,10 +26,11 @@ LaunchId EngineRig::accept(const Kernel& k, const Arriving& how) {
   const auto n = static_cast<std::uint32_t>(kernels_.size());
   const Kernel& kept = kernels_.emplace_back(k);
   Work work;
-  work.block_alone =
-      kept.block_times.empty() ? solo_block_time(kept, *kept.solo_time, gpu) : kept.block_times.front();
+  const SmMask allowed = engine.mask_of(how.mask);
+  const KernelModel model(kept, kept.solo_time.value_or(Time{}), gpu);
+  work.block_alone = model.block_alone(allowed.count());
   if (kept.block_times.size() > 1) work.block_times = &kept.block_times;
-  work.demand = demand_of_block(kept, kept.solo_time.value_or(Time{}), gpu);
+  work.load = model.load(allowed.count());
   work.ctas = how.ctas;
   if (how.ctas != 0) work.per_task = gpu.persistent_task;
   work.record.launch = LaunchId{n, n};
@@ -37,7 +40,7 @@ LaunchId EngineRig::accept(const Kernel& k, const Arriving& how) {
   work.record.queued = engine.now();
   engine.accept(std::move(work),
                 static_cast<std::uint32_t>(static_cast<std::int32_t>(gpu.priority_levels) - 1 + how.priority),
-                engine.mask_of(how.mask), demand_of(kept, gpu.sm));
+                allowed, demand_of(kept, gpu.sm));
   return {n, n};
 }
 

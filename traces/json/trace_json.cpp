@@ -189,7 +189,8 @@ class TraceReader {
     loading_.pop_back();
     if (const json* notes = find(file.document, "notes"))
       for (const json& note : *notes)  // files made in one way share most of theirs
-        if (std::find(trace_.notes.begin(), trace_.notes.end(), note.get<std::string>()) == trace_.notes.end())
+        if (std::find(trace_.notes.begin(), trace_.notes.end(), note.get<std::string>()) ==
+            trace_.notes.end())
           trace_.notes.push_back(note.get<std::string>());
     return file;
   }

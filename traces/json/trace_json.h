@@ -26,7 +26,7 @@ Gpu read_gpu(const std::string& name_or_path, const std::filesystem::path& besid
 /// Names of the built-in descriptions, sorted.
 std::vector<std::string> gpu_names();
 
-/// Text of a built-in JSON Schema: "trace", "gpu".  Throws InputError listing the names.
+/// Text of a built-in JSON Schema: "trace", "gpu", "reference".  Throws InputError listing the names.
 std::string_view schema(std::string_view name);
 
 }  // namespace corun

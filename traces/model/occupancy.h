@@ -3,8 +3,8 @@
 // The rules of the vendor's occupancy calculator (cuda_occupancy.h, CUDA 13.0), which is the oracle of a
 // test.
 //
-// Leaves out: barriers, cluster scheduling, the shared-memory carve-out (an SM is taken to reconfigure at no
-// cost), and which partition of the register file a warp is in: different kernels share it as if it were one.
+// Leaves out: barriers, cluster scheduling, and which partition of the register file a warp is in: different
+// kernels share it as if it were one.
 #pragma once
 
 #include <cstdint>
@@ -50,6 +50,16 @@ inline std::uint32_t room(const SmResources& free, const SmResources& demand) {
   limit(free.registers, demand.registers);
   limit(free.shared_memory, demand.shared_memory);
   return n;
+}
+
+/// How an SM must divide L1 from shared memory for a kernel, in bytes of the latter: the least that holds its
+/// full residency.  Blocks join an SM in use only if theirs is not larger than the SM's present one; an empty
+/// SM takes that of its first block.  As measured on an H200 (experiments/h200/contention, `carveouts`).
+inline std::uint32_t division_of(const SmResources& demand, const SmLimits& sm) {
+  const std::uint64_t bytes = std::uint64_t{room(capacity_of(sm), demand)} * demand.shared_memory;
+  for (const std::uint32_t division : sm.shared_memory_divisions)
+    if (division >= bytes) return division;
+  return sm.shared_memory_divisions.empty() ? 0 : sm.shared_memory_divisions.back();
 }
 
 /// Why no block of the kernel fits an empty SM ("needs 300000 bytes of shared memory, an SM gives 232448"),

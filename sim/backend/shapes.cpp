@@ -1,0 +1,85 @@
+#include "sim/backend/shapes.h"
+
+#include <fmt/format.h>
+
+#include "sim/model/kernel_model.h"
+#include "sim/stages/compute_engine.h"
+
+namespace corun::sim {
+namespace {
+
+std::string key_of(const Kernel& k, Time solo_time) {
+  std::string key = fmt::format("{} {} {} {} {} {} {} {} ", k.grid.x, k.grid.y, k.grid.z, k.block.x,
+                                k.block.y, k.block.z, k.registers_per_thread, k.shared_memory_bytes());
+  fmt::format_to(std::back_inserter(key), "{} {} ", solo_time.count(), k.solo_time.value_or(Time{}).count());
+  for (const auto& [n, time] : k.solo_time_by_sms)
+    fmt::format_to(std::back_inserter(key), "{}:{} ", n, time.count());
+  for (const Time time : k.block_times) fmt::format_to(std::back_inserter(key), "{} ", time.count());
+  const Counters& c = k.counters;
+  for (const auto& counter :
+       {c.dram_read_bytes, c.dram_write_bytes, c.l2_bytes, c.l1_bytes, c.warp_instructions,
+        c.tensor_instructions, c.issue_active_pct, c.warps_active_pct, c.duration_ns})
+    fmt::format_to(std::back_inserter(key), "{} ", counter.value_or(-1));
+  return key;
+}
+
+Time length_alone(const Kernel& kernel, const Shape& shape, std::uint32_t sms, const Gpu& gpu) {
+  Timeline nobody;
+  ComputeEngine engine(gpu, nobody, {});
+  SmMask allowed;
+  for (std::uint32_t rank = 0; rank < sms; ++rank) allowed.set(rank);
+  Work work;
+  work.block_alone = shape.block_alone;
+  work.load = shape.load;
+  work.record.blocks = kernel.blocks();
+  engine.accept(work, 0, allowed, shape.demand);
+  std::vector<EngineNotice> notices;
+  while (engine.busy()) {
+    notices.clear();
+    engine.advance(kNever, notices);
+  }
+  return engine.now();
+}
+
+}  // namespace
+
+std::shared_ptr<const KernelModel> Shapes::model_of(const std::string& key, const Kernel& kernel,
+                                                    Time solo_time) {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto found = models_.find(key); found != models_.end()) return found->second;
+  }
+  auto model = std::make_shared<const KernelModel>(kernel, solo_time, gpu_);
+  const std::scoped_lock lock(mutex_);
+  return models_.emplace(key, std::move(model)).first->second;
+}
+
+Shape Shapes::of(const Kernel& kernel, Time solo_time, std::uint32_t sms) {
+  const std::pair key(key_of(kernel, solo_time), sms);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto found = shapes_.find(key); found != shapes_.end()) return found->second;
+  }
+  const Shape shape = make(kernel, *model_of(key.first, kernel, solo_time), sms);
+  const std::scoped_lock lock(mutex_);
+  return shapes_.emplace(key, shape).first->second;
+}
+
+Shape Shapes::make(const Kernel& kernel, const KernelModel& model, std::uint32_t sms) const {
+  Shape shape{model.block_alone(sms), demand_of(kernel, gpu_.sm), model.load(sms)};
+  if (!shape.load.contends() || !kernel.block_times.empty() || kernel.blocks() <= shape.load.places)
+    return shape;
+  // The last wave goes faster as it thins out, so that the others take a little longer than the average: find
+  // the block time by simulating the kernel alone.
+  const Time target = model.solo_time(sms);
+  for (int i = 0; i < 4; ++i) {
+    const Time length = length_alone(kernel, shape, sms, gpu_);
+    const double ratio = static_cast<double>(target.count()) / static_cast<double>(length.count());
+    if (ratio > 1 - 1e-5 && ratio < 1 + 1e-5) break;
+    shape.block_alone = std::max(
+        Time{1}, Time{static_cast<std::int64_t>(static_cast<double>(shape.block_alone.count()) * ratio)});
+  }
+  return shape;
+}
+
+}  // namespace corun::sim

@@ -1,0 +1,114 @@
+#include "sim/command/validate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "sim/command/progress.h"
+#include "sim/validate/replay.h"
+#include "sim/validate/report.h"
+#include "traces/json/print.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+
+namespace corun::sim {
+namespace {
+
+/// The files of --out, opened before the run so that a place that cannot be written is told at once.
+class Files {
+ public:
+  explicit Files(std::filesystem::path directory) : directory_(std::move(directory)) {
+    std::error_code error;
+    std::filesystem::create_directories(directory_, error);
+    if (error)
+      throw InputError(directory_.string(), "", "cannot be made: " + error.message(),
+                       "choose another place with --out");
+    for (auto [file, name] : {std::pair{&rows, "rows.csv"}, {&solo, "solo.csv"}, {&page, "index.html"}}) {
+      file->open(directory_ / name, std::ios::binary);
+      if (!*file)
+        throw InputError((directory_ / name).string(), "", "cannot be written", "choose another place");
+    }
+  }
+  void finish() {
+    for (std::ofstream* file : {&rows, &solo, &page}) {
+      file->flush();
+      if (!*file)
+        throw InputError(directory_.string(), "", "could not be written to the end", "is the disk full?");
+    }
+  }
+  std::ofstream rows, solo, page;
+
+ private:
+  std::filesystem::path directory_;
+};
+
+}  // namespace
+
+CLI::App* add_validate(CLI::App& app, ValidateArguments& a) {
+  CLI::App* command = app.add_subcommand("validate", "compare the simulator with measured pairs of kernels");
+  command->add_option("--reference", a.reference, "measurement to compare with (`sim schema reference`)")
+      ->required();
+  command
+      ->add_option("--inputs", a.inputs,
+                   "what is known of a kernel: curve (solo times on any number of SMs, counters) or counters "
+                   "(solo time on the whole GPU, counters)")
+      ->check(CLI::IsMember({"curve", "counters"}))
+      ->capture_default_str();
+  command->add_option("--gpu", a.gpu, "GPU to simulate: a name of `sim gpus` or a description's path")
+      ->capture_default_str();
+  command->add_option("--modes", a.modes, "only these modes, as streams,half")->delimiter(',');
+  command->add_option("--pairs", a.pairs, "only these pairs, as a+b,c+d")->delimiter(',');
+  command->add_flag("--solo", a.solo_only, "only kernels alone on parts of the GPU");
+  command->add_option("--threads", a.threads, "rows simulated at once (default: one a core)")
+      ->check(CLI::Range(1, 4096));
+  command->add_option("--out", a.directory, "write index.html, rows.csv, solo.csv here");
+  command->add_flag("--json", a.json, "print the result as JSON");
+  return command;
+}
+
+int validate(const ValidateArguments& a) {
+  const Gpu gpu = read_gpu(a.gpu);
+  const Inputs inputs = a.inputs == "curve" ? Inputs::curve : Inputs::counters;
+  Reference reference = read_reference(a.reference, gpu, inputs);
+  select(reference, a.modes, a.pairs);
+  if (a.solo_only) reference.rows.clear();
+  const auto has_curve = [](const ReferenceKernel& k) { return !k.solo_ms_by_sms.empty(); };
+  if (reference.rows.empty() && std::ranges::none_of(reference.kernels, has_curve))
+    throw InputError(a.reference, a.solo_only ? "/kernels" : "/rows", "there is nothing to compare with",
+                     a.solo_only ? "add `solo_ms_by_sms` to the kernels, or leave out --solo"
+                                 : "add rows, or `solo_ms_by_sms` to the kernels");
+  std::optional<Files> files;
+  if (!a.directory.empty()) files.emplace(a.directory);
+
+  Replay replayed;
+  {
+    ProgressBar bar;
+    ReplayOptions options;
+    options.engine = {true, std::getenv("CORUN_AUDIT") != nullptr};
+    options.threads = a.threads;
+    options.progress = [&](const char* stage, double done) { bar.show(stage, done); };
+    replayed = replay(reference, gpu, options);
+  }
+  const Comparison comparison = compare(reference, replayed);
+  const Validation validation{reference, gpu, inputs, comparison};
+  if (files) {
+    write_rows_csv(comparison, files->rows);
+    write_solo_csv(reference, replayed, files->solo);
+    write_html(validation, files->page);
+    files->finish();
+  }
+  if (a.json)
+    print_json(validation_json(validation), std::cout);
+  else
+    std::cout << format_validation(validation);
+  if (!a.json && files) fmt::print("wrote       {}/ index.html, rows.csv, solo.csv\n", a.directory);
+  return 0;
+}
+
+}  // namespace corun::sim

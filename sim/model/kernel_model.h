@@ -1,0 +1,68 @@
+// A kernel's part in the contention model, from what is known of it alone: launch shape, solo time, solo time
+// on fewer SMs, hardware counters.  Nothing here has seen a co-run.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/model/contention.h"
+#include "traces/model/gpu.h"
+#include "traces/model/kernel.h"
+#include "traces/model/occupancy.h"
+#include "traces/model/time.h"
+
+namespace corun::sim {
+
+/// Time of one block such that the kernel alone on `sms` SMs lasts `solo_time`, given the dispatch rate and
+/// the waves that its residency makes.  At least 1 ps: a kernel that ends faster than its blocks can be
+/// dispatched is dispatch-bound.
+Time solo_block_time(const Kernel& kernel, Time solo_time, const Gpu& gpu, std::uint32_t sms);
+
+/// Length of a kernel alone whose blocks all take `block`: the inverse of the above.
+Time solo_length(std::uint64_t blocks, std::uint64_t places, Time block, Time dispatch_interval);
+
+class KernelModel {
+ public:
+  /// `solo_time` is that of the launch on the whole GPU.
+  KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu);
+
+  /// Of a launch confined to so many SMs, alone: its length, and what a block takes if all take the same.
+  Time solo_time(std::uint32_t sms) const;
+  Time block_alone(std::uint32_t sms) const;
+  BlockLoad load(std::uint32_t sms) const;
+  /// Which inputs it is made of, for people.
+  const std::string& basis() const { return basis_; }
+
+ private:
+  struct Point {  // a solo time
+    std::uint32_t sms;
+    double time;  // ps
+  };
+  void read_counters();
+  void from_shape();
+  void fit_curve(const std::vector<Point>& curve);
+  void fit_whole(const Point& whole);
+  bool tiled() const;
+  std::uint32_t residents(std::uint32_t sms) const;
+  double waves(std::uint32_t sms) const;
+  double block_time(std::uint32_t sms, double time) const;
+  double length(const BlockLoad& load, std::uint32_t sms) const;
+  BlockLoad on(BlockLoad load, std::uint32_t sms) const;
+
+  Kernel kernel_;
+  const Gpu& gpu_;
+  MemoryLimits limits_;
+  Time solo_time_;
+  std::string basis_;
+  std::uint32_t room_;
+  double least_issue_ = 0;  // ps a block, from the instructions
+  double l2_written_ = 0;   // bytes a block
+  double sectors_ = 0;      // bytes a block that it reads by sectors
+  double least_wait_ = 0;   // ps a block, from the bytes that its threads read
+  bool l2_bound_ = false;
+  bool random_ = false;     // reads of single sectors, of which DRAM moves two
+  bool scattered_ = false;  // L2-bound reads of single sectors
+  BlockLoad load_;          // on the whole GPU
+};
+
+}  // namespace corun::sim

@@ -1,0 +1,194 @@
+#include "sim/validate/replay.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "policies/api/registry.h"
+#include "policies/session/session.h"
+#include "sim/backend/sim_backend.h"
+#include "traces/model/error.h"
+
+namespace corun::sim {
+namespace {
+
+class LastEnds final : public Sink {
+ public:
+  using Sink::record;
+  explicit LastEnds(std::size_t clients) : of_client(clients) {}
+  void record(const KernelRecord& r) override {
+    of_client[r.client.value] = std::max(of_client[r.client.value], r.finished);
+  }
+  std::vector<Time> of_client;
+};
+
+struct Ran {
+  std::vector<double> ms;  // by client
+  std::string why;         // for the contention model to fill, from the backend after the run
+};
+
+Ran run_once(const Trace& trace, const Gpu& gpu, Shapes& shapes, const char* policy_name,
+             EngineOptions engine) {
+  Timeline timeline;
+  LastEnds ends(trace.clients.size());
+  timeline.attach(ends);
+  const std::unique_ptr<Policy> policy = make_policy(policy_name);
+  SimBackend backend(trace, gpu, policy->requirements().contexts, timeline, engine, &shapes);
+  Session session(trace, *policy, backend, timeline, {});
+  const SessionOutcome outcome = session.run();
+  backend.close();
+  if (!outcome.stuck.empty())
+    throw InputError(trace.name, "", "the run cannot go on: " + outcome.stuck, "check the launch shapes");
+  Ran ran;
+  for (Time end : ends.of_client) ran.ms.push_back(to_ms(end + gpu.stream_gap));
+  return ran;
+}
+
+void add_client(Trace& trace, const ReferenceKernel& from, const char* name, std::int32_t priority,
+                std::optional<TpcMask> mask) {
+  const auto index = static_cast<std::uint32_t>(trace.clients.size());
+  trace.kernels.push_back(from.kernel);
+  Program program;
+  program.name = name;
+  program.streams.push_back({"main"});
+  Op op;
+  op.what = Launch{KernelId{index}, {}, {}};
+  program.ops.assign(from.launches, op);
+  trace.programs.push_back(std::move(program));
+  Client client;
+  client.name = name;
+  client.origin = from.kernel.origin;
+  client.program = ProgramId{index};
+  client.process = "one";
+  client.priority = priority;
+  client.tpc_mask = mask;
+  client.streams.resize(1);
+  client.arrivals = Once{};
+  trace.clients.push_back(std::move(client));
+}
+
+/// Calls `job(i)` for each i below `count`, on so many threads.  Throws what the first of the jobs threw.
+void in_parallel(std::size_t count, unsigned threads, const std::function<void(std::size_t)>& job) {
+  std::atomic<std::size_t> next = 0;
+  std::vector<std::exception_ptr> thrown(count);
+  const auto work = [&] {
+    for (std::size_t i = next++; i < count; i = next++) try {
+        job(i);
+      } catch (...) {
+        thrown[i] = std::current_exception();
+        next = count;  // those before i have begun already
+      }
+  };
+  {
+    std::vector<std::jthread> helpers;
+    for (unsigned i = 1; i < std::min<std::size_t>(threads, count); ++i) helpers.emplace_back(work);
+    work();
+  }
+  for (const std::exception_ptr& e : thrown)
+    if (e) std::rethrow_exception(e);
+}
+
+}  // namespace
+
+Gpu behind_gate(Gpu gpu) {
+  gpu.launch_call = gpu.launch_latency = gpu.graph_launch_call = gpu.graph_launch_latency = Time{};
+  return gpu;
+}
+
+const char* policy_of(Mode mode) {
+  switch (mode) {
+    case Mode::streams:
+    case Mode::streams_ba:
+      return "fcfs";
+    case Mode::prio_a:
+    case Mode::prio_b:
+      return "priority";
+    case Mode::half:
+    case Mode::quarter:
+      return "tpc-mask";
+  }
+  return "";
+}
+
+Trace together(const Reference& reference, const ReferenceRow& row, const Gpu& gpu) {
+  Trace trace;
+  trace.name = fmt::format("{}/{}", reference.pair(row), to_string(row.mode));
+  trace.gpu = gpu.name;
+  const std::int32_t highest = 1 - static_cast<std::int32_t>(gpu.priority_levels);
+  std::optional<TpcMask> mask_a, mask_b;
+  if (row.mode == Mode::half || row.mode == Mode::quarter) {
+    const std::uint32_t border = gpu.tpcs() / (row.mode == Mode::half ? 2 : 4);
+    mask_a = TpcMask::range(0, border);
+    mask_b = TpcMask::range(border, gpu.tpcs());
+  }
+  const auto add_a = [&] {
+    add_client(trace, reference.kernels[row.a], "a", row.mode == Mode::prio_a ? highest : 0, mask_a);
+  };
+  const auto add_b = [&] {
+    add_client(trace, reference.kernels[row.b], "b", row.mode == Mode::prio_b ? highest : 0, mask_b);
+  };
+  if (row.mode == Mode::streams_ba) {
+    add_b();
+    add_a();
+  } else {
+    add_a();
+    add_b();
+  }
+  return trace;
+}
+
+Trace alone(const ReferenceKernel& kernel, const Gpu& gpu, std::optional<std::uint32_t> sms) {
+  Trace trace;
+  trace.name = kernel.kernel.name + " alone";
+  trace.gpu = gpu.name;
+  add_client(trace, kernel, "alone", 0,
+             sms ? std::optional(TpcMask::range(0, *sms / gpu.sms_per_tpc)) : std::nullopt);
+  return trace;
+}
+
+Replay replay(const Reference& reference, const Gpu& measured_gpu, const ReplayOptions& options) {
+  const Gpu gpu = behind_gate(measured_gpu);
+  Shapes shapes(gpu);
+  Replay result;
+  result.solo_ms.resize(reference.kernels.size());
+  result.solo_ms_by_sms.resize(reference.kernels.size());
+  result.rows.resize(reference.rows.size());
+
+  std::vector<std::function<void()>> jobs;
+  for (std::size_t i = 0; i < reference.kernels.size(); ++i) {
+    const ReferenceKernel& kernel = reference.kernels[i];
+    jobs.emplace_back([&, i] {
+      result.solo_ms[i] = run_once(alone(kernel, gpu), gpu, shapes, "fcfs", options.engine).ms[0];
+    });
+    for (const auto& [sms, ms] : kernel.solo_ms_by_sms)
+      jobs.emplace_back([&, to = &result.solo_ms_by_sms[i][sms], n = sms] {
+        *to = run_once(alone(kernel, gpu, n), gpu, shapes, "tpc-mask", options.engine).ms[0];
+      });
+  }
+  for (std::size_t i = 0; i < result.rows.size(); ++i)
+    jobs.emplace_back([&, i] {
+      const ReferenceRow& row = reference.rows[i];
+      Ran ran = run_once(together(reference, row, gpu), gpu, shapes, policy_of(row.mode), options.engine);
+      if (row.mode == Mode::streams_ba) std::swap(ran.ms[0], ran.ms[1]);
+      result.rows[i] = {ran.ms[0], ran.ms[1], std::move(ran.why)};
+    });
+
+  std::mutex telling;
+  std::size_t done = 0;
+  const unsigned threads =
+      options.threads != 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  in_parallel(jobs.size(), threads, [&](std::size_t i) {
+    jobs[i]();
+    const std::scoped_lock lock(telling);
+    ++done;
+    if (options.progress)
+      options.progress("validate", static_cast<double>(done) / static_cast<double>(jobs.size()));
+  });
+  return result;
+}
+
+}  // namespace corun::sim
