@@ -128,6 +128,7 @@ class ComputeEngine {
   struct SoloKey {
     std::uint32_t kernel, ctas;
     std::int64_t block_alone;
+    double load;  // its block time alone tells launches of different shares apart
     SmMask allowed;
     bool operator==(const SoloKey&) const = default;
   };

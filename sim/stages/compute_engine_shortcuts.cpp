@@ -69,8 +69,8 @@ void ComputeEngine::try_solo(TaskId id) {
   alone_since_ = now_;
   alone_sm_ps_ = sm_ps_;
   alone_warp_ps_ = warp_ps_;
-  const auto found = solo_memo_.find(
-      {work.record.kernel.value, work.ctas, work.block_alone.count(), tasks_[id.value].allowed});
+  const auto found = solo_memo_.find({work.record.kernel.value, work.ctas, work.block_alone.count(),
+                                      work.load.alone, tasks_[id.value].allowed});
   if (found == solo_memo_.end()) return;
   solo_ = &found->second;
   works_[tasks_[id.value].work.value].record.last_block = Time{-1};  // not yet told
@@ -78,7 +78,7 @@ void ComputeEngine::try_solo(TaskId id) {
 
 void ComputeEngine::learn_solo(const Work& work) {
   if (solo_ == nullptr) {
-    const SoloKey key{work.record.kernel.value, work.ctas, work.block_alone.count(),
+    const SoloKey key{work.record.kernel.value, work.ctas, work.block_alone.count(), work.load.alone,
                       tasks_[alone_->value].allowed};
     const Time since = alone_since_ + offset;
     solo_memo_[key] =
