@@ -13,7 +13,7 @@ constexpr Time kGaugeInterval{1'000'000};
 /// A launch beside other kernels, and the memory accesses on its way that wait like any other
 /// (experiments/h200/contention, `gap_beside`).
 constexpr Time kBesideOthers{300'000};
-constexpr double kLaunchAccesses = 6.2;
+constexpr double kLaunchAccesses = 10;
 constexpr TaskId kNoTask{~std::uint32_t{0}};
 
 }  // namespace
