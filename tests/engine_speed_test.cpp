@@ -6,6 +6,7 @@
 #include <chrono>
 #include <fstream>
 
+#include "sim/model/kernel_model.h"
 #include "sim/stages/compute_engine.h"
 #include "traces/json/trace_json.h"
 
@@ -75,6 +76,45 @@ TEST(EngineSpeed, FiveMillionBlocksASecondBlockByBlock) {
   }
   RecordProperty("blocks_per_second", std::to_string(best));
   EXPECT_GE(best, 5e6);
+}
+
+/// Two kernels that fill each other's SMs, both at the issue slots and in DRAM: every block re-rates its SM.
+TEST(EngineSpeed, ThreeMillionBlocksASecondBlockByBlockWithTwoKernelsContending) {
+  if (slowed_down()) GTEST_SKIP() << "not an optimised build";
+  const Gpu gpu = read_gpu("h200");
+  std::vector<Kernel> kernels;
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    Kernel k = kernel_of(256, 32, 1 << 18);
+    k.solo_time = from_ns(1e6 + 3e5 * i);
+    k.counters.warp_instructions = 1.2e8;
+    k.counters.dram_read_bytes = k.counters.dram_write_bytes = 1.2e9;
+    k.counters.l2_bytes = 4e9;
+    kernels.push_back(k);
+  }
+  double best = 0;
+  for (int round = 0; round < 5; ++round) {
+    Timeline nobody;
+    ComputeEngine engine(gpu, nobody, {false, false});
+    const SmMask half = engine.mask_of(TpcMask::range(0, gpu.tpcs()));
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      const KernelModel model(kernels[i], *kernels[i].solo_time, gpu);
+      Work work;
+      work.record.launch = {i, i};
+      work.record.kernel = KernelId{i};
+      work.record.client = ClientId{i};
+      work.record.blocks = kernels[i].blocks();
+      work.block_alone = model.block_alone(gpu.sms);
+      work.load = model.load(gpu.sms);
+      work.ctas = gpu.sms * 4;  // half of each SM, to the end
+      engine.accept(std::move(work), 0, half, demand_of(kernels[i], gpu.sm));
+    }
+    const auto began = std::chrono::steady_clock::now();
+    run_out(engine);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    best = std::max(best, static_cast<double>(engine.blocks_run()) / took.count());
+  }
+  RecordProperty("blocks_per_second", std::to_string(best));
+  EXPECT_GE(best, 3e6);
 }
 
 TEST(EngineSpeed, TenMillionPendingBlocksTakeLessThan200MB) {

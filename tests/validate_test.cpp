@@ -99,15 +99,22 @@ TEST(Score, PercentilesAreLinearBetweenRanks) {
   EXPECT_TRUE(std::isnan(percentile({}, 0.5)));
 }
 
+TEST(Score, StpWithinThePrecisionOfAMeasurementAreTies) {
+  const std::vector<double> x{1, 1.0099, 1.5}, y{1.0099, 1, 1.5};
+  EXPECT_DOUBLE_EQ(kendall_tau(x, y, 0), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(kendall_tau(x, y, 0.01), 1);
+  EXPECT_DOUBLE_EQ(kendall_tau(x, y, 0.0097), 1.0 / 3);
+}
+
 TEST(Score, KendallTauCountsTiesOnEitherSide) {
   const std::vector<double> up{1, 2, 3}, down{3, 2, 1}, tied{1, 2, 2}, flat{1, 1, 1};
-  EXPECT_DOUBLE_EQ(kendall_tau(up, up), 1);
-  EXPECT_DOUBLE_EQ(kendall_tau(up, down), -1);
-  EXPECT_DOUBLE_EQ(kendall_tau(up, tied), 2 / std::sqrt(6.0));
-  EXPECT_DOUBLE_EQ(kendall_tau(tied, up), 2 / std::sqrt(6.0));
-  EXPECT_DOUBLE_EQ(kendall_tau(tied, tied), 1);
-  EXPECT_TRUE(std::isnan(kendall_tau(up, flat)));
-  EXPECT_DOUBLE_EQ(kendall_tau(std::vector<double>{1, 2, 3, 4}, std::vector<double>{1, 3, 2, 4}), 4.0 / 6);
+  EXPECT_DOUBLE_EQ(kendall_tau(up, up, 0), 1);
+  EXPECT_DOUBLE_EQ(kendall_tau(up, down, 0), -1);
+  EXPECT_DOUBLE_EQ(kendall_tau(up, tied, 0), 2 / std::sqrt(6.0));
+  EXPECT_DOUBLE_EQ(kendall_tau(tied, up, 0), 2 / std::sqrt(6.0));
+  EXPECT_DOUBLE_EQ(kendall_tau(tied, tied, 0), 1);
+  EXPECT_TRUE(std::isnan(kendall_tau(up, flat, 0)));
+  EXPECT_DOUBLE_EQ(kendall_tau(std::vector<double>{1, 2, 3, 4}, std::vector<double>{1, 3, 2, 4}, 0), 4.0 / 6);
 }
 
 TEST(Score, APickMayBeTwoPercentBelowTheBestButNoMore) {

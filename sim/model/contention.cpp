@@ -71,6 +71,10 @@ Solution solve(std::span<const Contender> contenders, std::span<const Asked> ask
     const double d = asked[i].delay(*c.load, m, f, g);
     return c.blocks / (queue(asked[i].issue, c.blocks / c.sms, d) + d);
   };
+  bool any = false;
+  for (std::size_t k = 0; k < n; ++k)
+    any = any || asked[k].read + asked[k].write > 0 || contenders[k].load->l2 > 0;
+  if (!any) return {};
   const auto l2_stretch = [&](double use, double backlog) {
     return 1 + m.l2_queueing * use / std::sqrt(1 - use) + m.dram_over_l2 * backlog;
   };

@@ -14,6 +14,9 @@ constexpr double kFillsCounted = 0.5;
 constexpr double kDirtyBytes = 20e6;
 /// Bytes that a thread reads at once: two 16-byte loads.
 constexpr double kBytesInFlight = 32;
+/// Threads that read half of that share the DRAM as if they waited half as long: shares go by bytes in flight
+/// (experiments/h200/contention, `memory_pairs`).
+constexpr double kLeastRounds = 0.5;
 /// Latency of an L2 hit with what surrounds it in a block: address, use.
 constexpr double kL2Wait = 270e3;
 /// Shared memory from which a block is taken to stage its reads.
@@ -173,7 +176,7 @@ void KernelModel::read_counters() {
   const double threads = kernel_.threads_per_block();
   const double rounds = tiled() ? l2_read / blocks / kernel_.shared_memory_bytes()
                                 : l2_read / blocks / threads / kBytesInFlight;
-  least_wait_ = kL2Wait * std::max(1.0, rounds);
+  least_wait_ = kL2Wait * std::max(kLeastRounds, rounds);
 }
 
 /// Length of the kernel alone on so many SMs, ps.

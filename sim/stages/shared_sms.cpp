@@ -47,7 +47,8 @@ void SharedSms::Row::pop() {
   --count;
 }
 
-SharedSms::SharedSms(const Gpu& gpu) : memory_(limits_of(gpu)), sms_(gpu.sms), next_(gpu.sms) {
+SharedSms::SharedSms(const Gpu& gpu)
+    : memory_(limits_of(gpu)), sms_(gpu.sms), is_changed_(gpu.sms), next_(gpu.sms) {
   for (auto& rows : sms_) rows.reserve(4);
 }
 
@@ -59,6 +60,7 @@ Time SharedSms::next_time() const {
 void SharedSms::introduce(WorkId work, const BlockLoad& load) {
   if (work.value >= launches_.size()) launches_.resize(work.value + 1);
   launches_[work.value] = Launch{};
+  rated_.fill({});  // another launch had this number
   launches_[work.value].load = load;
 }
 
@@ -86,7 +88,7 @@ void SharedSms::add(const Task& task, TaskId id, const Block& block, Time now) {
   }
   row->insert({row->progress_at(now.count()) + block.left, block.start, block.number, block.place});
   ++blocks_;
-  changed(block.rank, now.count());
+  changed(block.rank);
 }
 
 void SharedSms::take_ended(Time now, std::vector<Ended>& ended) {
@@ -110,7 +112,7 @@ void SharedSms::take_ended(Time now, std::vector<Ended>& ended) {
     const std::uint32_t rank = ended[i].block.rank;
     if (i > first && ended[i - 1].block.rank == rank) continue;
     std::erase_if(sms_[rank], [](const Row& row) { return row.count == 0; });
-    changed(rank, now.count());
+    changed(rank);
   }
 }
 
@@ -127,16 +129,19 @@ void SharedSms::take_all(Time now, std::vector<Ended>& out) {
     sms_[rank].clear();
     next_.set(rank, MinTree::kNone);
   }
+  for (const std::uint16_t rank : changed_) is_changed_[rank] = false;
+  changed_.clear();
   present_.clear();
   blocks_ = 0;
   unsettled_ = false;
   use_ = {};
 }
 
-/// The residents of an SM are others than before.
-void SharedSms::changed(std::uint32_t rank, std::int64_t now) {
-  rate_rows(rank, now);
-  set_next(rank);
+/// The residents of an SM are others than before: it is rated anew at the end of this instant.
+void SharedSms::changed(std::uint32_t rank) {
+  if (is_changed_[rank]) return;
+  is_changed_[rank] = true;
+  changed_.push_back(static_cast<std::uint16_t>(rank));
 }
 
 std::uint32_t SharedSms::rate_alone(Launch& launch, std::uint32_t blocks) {
@@ -154,6 +159,19 @@ void SharedSms::rate_rows(std::uint32_t rank, std::int64_t now) {
   const auto mean_start = [&](std::uint32_t i) { return rows[i].starts / rows[i].count; };
   std::stable_sort(order_.begin(), order_.end(),
                    [&](std::uint32_t a, std::uint32_t b) { return mean_start(a) < mean_start(b); });
+  Rated* known = nullptr;
+  if (rows.size() == 2) {  // the usual case, and few combinations of it occur
+    const Row &x = rows[order_[0]], &y = rows[order_[1]];
+    const std::uint64_t key =
+        (std::uint64_t{x.work.value} << 38 | std::uint64_t{y.work.value} << 12 | x.count << 6 | y.count) + 1;
+    known = &rated_[(key * 0x9e3779b97f4a7c15u) >> 54];
+    if (known->key == key) {
+      set_rate(rows[order_[0]], known->older, now);
+      set_rate(rows[order_[1]], known->younger, now);
+      return;
+    }
+    known->key = key;
+  }
   shares_.clear();
   for (const std::uint32_t i : order_) {
     const Launch& launch = launches_[rows[i].work.value];
@@ -162,7 +180,9 @@ void SharedSms::rate_rows(std::uint32_t rank, std::int64_t now) {
   share_sm(shares_);
   for (std::size_t k = 0; k < order_.size(); ++k) {
     Row& row = rows[order_[k]];
-    set_rate(row, rate_of(shares_[k].time / launches_[row.work.value].load.alone), now);
+    const std::uint32_t rate = rate_of(shares_[k].time / launches_[row.work.value].load.alone);
+    set_rate(row, rate, now);
+    if (known != nullptr) (k == 0 ? known->older : known->younger) = rate;
   }
 }
 
@@ -192,18 +212,23 @@ void SharedSms::settle(Time now) {
         launch.blocks > launch.settled ? launch.blocks - launch.settled : launch.settled - launch.blocks;
     if (moved * kFewBlocks > launch.settled) unsettle(now);
   }
-  if (!unsettled_ || now < settles_at_) return;
-  unsettled_ = false;
-  settled_at_ = now;
-  judge_pressure();
-  for (std::uint32_t rank = 0; rank < sms_.size(); ++rank) {
-    if (sms_[rank].empty()) continue;
-    rate_rows(rank, now.count());
+  if (unsettled_ && now >= settles_at_) {
+    unsettled_ = false;
+    settled_at_ = now;
+    if (judge_pressure())
+      for (std::uint32_t rank = 0; rank < sms_.size(); ++rank)
+        if (!sms_[rank].empty()) changed(rank);
+  }
+  for (const std::uint16_t rank : changed_) {
+    is_changed_[rank] = false;
+    if (!sms_[rank].empty()) rate_rows(rank, now.count());
     set_next(rank);
   }
+  changed_.clear();
 }
 
-void SharedSms::judge_pressure() {
+/// Whether that changes how long blocks take.
+bool SharedSms::judge_pressure() {
   contenders_.clear();
   for (const WorkId work : present_) {
     Launch& launch = launches_[work.value];
@@ -211,13 +236,18 @@ void SharedSms::judge_pressure() {
     contenders_.push_back(
         {&launch.load, static_cast<double>(launch.blocks), static_cast<double>(launch.sms), 0, 0});
   }
+  bool differs = false;
   use_ = share_memory(contenders_, memory_);
   for (std::size_t i = 0; i < contenders_.size(); ++i) {
     Launch& launch = launches_[present_[i].value];
+    if (launch.delay == contenders_[i].delay && launch.issue == contenders_[i].issue) continue;
     launch.delay = contenders_[i].delay;
     launch.issue = contenders_[i].issue;
     launch.rate.fill(0);
+    differs = true;
   }
+  if (differs) rated_.fill({});
+  return differs;
 }
 
 }  // namespace corun::sim

@@ -94,19 +94,27 @@ class SharedSms {
     std::uint32_t settled = 0;  // blocks when the pressure was last judged
   };
 
-  void changed(std::uint32_t rank, std::int64_t now);
+  void changed(std::uint32_t rank);
   void rate_rows(std::uint32_t rank, std::int64_t now);
   std::uint32_t rate_alone(Launch& launch, std::uint32_t blocks);
   void set_rate(Row& row, std::uint32_t rate, std::int64_t now);
   void set_next(std::uint32_t rank);
   void unsettle(Time now);
-  void judge_pressure();
+  bool judge_pressure();
 
   MemoryLimits memory_;
   std::vector<std::vector<Row>> sms_;  // rows in the order in which their tasks came to the SM
   std::vector<Launch> launches_;       // by WorkId
   std::vector<WorkId> present_;        // launches with blocks, in the order of their first
   std::vector<std::uint32_t> order_;   // of an SM's rows, oldest first
+  /// What two launches on one SM come to, by which they are and how many blocks each has.
+  struct Rated {
+    std::uint64_t key = 0;
+    std::uint32_t older = 0, younger = 0;
+  };
+  std::array<Rated, 1024> rated_{};
+  std::vector<std::uint16_t> changed_;  // SMs, at this instant
+  std::vector<bool> is_changed_;
   MinTree next_;
   std::uint32_t blocks_ = 0;
   bool unsettled_ = false;

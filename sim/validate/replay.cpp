@@ -26,13 +26,9 @@ class LastEnds final : public Sink {
   std::vector<Time> of_client;
 };
 
-struct Ran {
-  std::vector<double> ms;  // by client
-  std::string why;         // for the contention model to fill, from the backend after the run
-};
-
-Ran run_once(const Trace& trace, const Gpu& gpu, Shapes& shapes, const char* policy_name,
-             EngineOptions engine) {
+/// By client, ms.
+std::vector<double> run_once(const Trace& trace, const Gpu& gpu, Shapes& shapes, const char* policy_name,
+                             EngineOptions engine) {
   Timeline timeline;
   LastEnds ends(trace.clients.size());
   timeline.attach(ends);
@@ -43,9 +39,36 @@ Ran run_once(const Trace& trace, const Gpu& gpu, Shapes& shapes, const char* pol
   backend.close();
   if (!outcome.stuck.empty())
     throw InputError(trace.name, "", "the run cannot go on: " + outcome.stuck, "check the launch shapes");
-  Ran ran;
-  for (Time end : ends.of_client) ran.ms.push_back(to_ms(end + gpu.stream_gap));
-  return ran;
+  std::vector<double> ms;
+  for (Time end : ends.of_client) ms.push_back(to_ms(end + gpu.stream_gap));
+  return ms;
+}
+
+/// What holds up a block of each client while both have all the blocks on the GPU that fit.
+std::string bounds(const Reference& reference, const ReferenceRow& row, const Gpu& gpu, Shapes& shapes) {
+  const bool apart = row.mode == Mode::half || row.mode == Mode::quarter;
+  const std::uint32_t border = gpu.tpcs() / (row.mode == Mode::half ? 2 : 4) * gpu.sms_per_tpc;
+  std::vector<BlockLoad> loads;
+  for (const auto& [index, sms] :
+       {std::pair(row.a, apart ? border : gpu.sms), std::pair(row.b, apart ? gpu.sms - border : gpu.sms)}) {
+    const Kernel& kernel = reference.kernels[index].kernel;
+    loads.push_back(shapes.of(kernel, kernel.solo_time.value_or(Time{}), sms).load);
+  }
+  std::vector<Contender> both;
+  for (const BlockLoad& load : loads) {
+    if (!load.contends()) return {};
+    const double blocks = std::min(load.blocks, static_cast<double>(load.places)) / (apart ? 1 : 2);
+    both.push_back({&load, blocks, blocks / load.residents, 0, 0});
+  }
+  const MemoryUse use = share_memory(both, limits_of(gpu));
+  const auto bound = [](const Contender& c) {
+    const double slots = alone_on_sm(c.issue, c.load->residents, c.delay) - c.delay;
+    const double memory = c.delay - c.load->fixed;
+    if (memory > slots && memory > c.load->fixed) return "memory";
+    return slots > c.load->fixed ? "issue slots" : "latency of its own";
+  };
+  return fmt::format("a: {}, b: {}; DRAM {:.0f} % in use, {:.1f} x latency", bound(both[0]), bound(both[1]),
+                     100 * use.dram, use.stretch);
 }
 
 void add_client(Trace& trace, const ReferenceKernel& from, const char* name, std::int32_t priority,
@@ -161,20 +184,20 @@ Replay replay(const Reference& reference, const Gpu& measured_gpu, const ReplayO
   std::vector<std::function<void()>> jobs;
   for (std::size_t i = 0; i < reference.kernels.size(); ++i) {
     const ReferenceKernel& kernel = reference.kernels[i];
-    jobs.emplace_back([&, i] {
-      result.solo_ms[i] = run_once(alone(kernel, gpu), gpu, shapes, "fcfs", options.engine).ms[0];
-    });
+    jobs.emplace_back(
+        [&, i] { result.solo_ms[i] = run_once(alone(kernel, gpu), gpu, shapes, "fcfs", options.engine)[0]; });
     for (const auto& [sms, ms] : kernel.solo_ms_by_sms)
       jobs.emplace_back([&, to = &result.solo_ms_by_sms[i][sms], n = sms] {
-        *to = run_once(alone(kernel, gpu, n), gpu, shapes, "tpc-mask", options.engine).ms[0];
+        *to = run_once(alone(kernel, gpu, n), gpu, shapes, "tpc-mask", options.engine)[0];
       });
   }
   for (std::size_t i = 0; i < result.rows.size(); ++i)
     jobs.emplace_back([&, i] {
       const ReferenceRow& row = reference.rows[i];
-      Ran ran = run_once(together(reference, row, gpu), gpu, shapes, policy_of(row.mode), options.engine);
-      if (row.mode == Mode::streams_ba) std::swap(ran.ms[0], ran.ms[1]);
-      result.rows[i] = {ran.ms[0], ran.ms[1], std::move(ran.why)};
+      std::vector<double> ms =
+          run_once(together(reference, row, gpu), gpu, shapes, policy_of(row.mode), options.engine);
+      if (row.mode == Mode::streams_ba) std::swap(ms[0], ms[1]);
+      result.rows[i] = {ms[0], ms[1], bounds(reference, row, gpu, shapes)};
     });
 
   std::mutex telling;

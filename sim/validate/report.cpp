@@ -100,8 +100,11 @@ std::string format_validation(const Validation& v) {
     for (const auto& [mode, errors] : c.modes) out += line_of(to_string(mode), errors);
     out += line_of("all", c.all);
     out += fmt::format(
-        "\nKendall tau  {}   of simulated and measured STP over a pair's modes, mean of {} pairs\n",
-        std::isnan(c.kendall_tau) ? "-" : fmt::format("{:.3f}", c.kendall_tau), c.pairs);
+        "\nKendall tau  {}   of simulated and measured STP over a pair's modes, mean of {} pairs, ties "
+        "within 1 % "
+        "(without ties {})\n",
+        std::isnan(c.kendall_tau) ? "-" : fmt::format("{:.3f}", c.kendall_tau), c.pairs,
+        std::isnan(c.kendall_tau_strict) ? "-" : fmt::format("{:.3f}", c.kendall_tau_strict));
     out += fmt::format("best mode    {}   of pairs: measured STP within {} of the best mode's\n",
                        percent(c.best_mode_picked), percent(kAsGood));
     out += fmt::format("\n{:<44}{:>16}{:>16}{:>8}\n", "worst rows: measured -> simulated slowdown", "A", "B",
@@ -140,6 +143,7 @@ json validation_json(const Validation& v) {
   out["all"] = json_of(c.all);
   out["pairs"] = c.pairs;
   out["kendall_tau"] = c.kendall_tau;
+  out["kendall_tau_strict"] = c.kendall_tau_strict;
   out["best_mode_picked"] = c.best_mode_picked;
   out["solo"] = json::object();
   for (const auto& [sms, errors] : c.solo) out["solo"][std::to_string(sms)] = json_of(errors);

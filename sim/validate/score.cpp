@@ -30,15 +30,19 @@ void compare_modes(Comparison& c) {
     pairs[row.pair].measured.push_back(row.measured.stp());
     pairs[row.pair].simulated.push_back(row.simulated.stp());
   }
-  std::vector<double> taus;
+  std::vector<double> taus, strict;
   std::size_t picked = 0;
   for (const auto& [name, stp] : pairs) {
     if (stp.measured.size() < 2) continue;
     ++c.pairs;
     picked += picks_best(stp.measured, stp.simulated);
-    if (const double tau = kendall_tau(stp.measured, stp.simulated); !std::isnan(tau)) taus.push_back(tau);
+    if (const double tau = kendall_tau(stp.measured, stp.simulated, kAlike); !std::isnan(tau))
+      taus.push_back(tau);
+    if (const double tau = kendall_tau(stp.measured, stp.simulated, 0); !std::isnan(tau))
+      strict.push_back(tau);
   }
   c.kendall_tau = mean(taus);
+  c.kendall_tau_strict = mean(strict);
   c.best_mode_picked = c.pairs == 0 ? kUndefined : static_cast<double>(picked) / static_cast<double>(c.pairs);
 }
 
@@ -72,11 +76,14 @@ double percentile(std::vector<double> values, double fraction) {
   return values[below] + (rank - static_cast<double>(below)) * (values[above] - values[below]);
 }
 
-double kendall_tau(std::span<const double> x, std::span<const double> y) {
+double kendall_tau(std::span<const double> x, std::span<const double> y, double alike) {
+  const auto order = [alike](double a, double b) {
+    return std::abs(a - b) <= alike * std::max(a, b) ? 0 : sign(a - b);
+  };
   int agree = 0, apart_x = 0, apart_y = 0;
   for (std::size_t i = 0; i < x.size(); ++i)
     for (std::size_t j = 0; j < i; ++j) {
-      const int dx = sign(x[i] - x[j]), dy = sign(y[i] - y[j]);
+      const int dx = order(x[i], x[j]), dy = order(y[i], y[j]);
       agree += dx * dy;
       apart_x += dx != 0;
       apart_y += dy != 0;
