@@ -51,14 +51,16 @@ TEST(Accuracy, OfAnH200sPairsIsWithinItsBoundsAndEveryKnownGapIsStillOne) {
     if (std::abs(simulated / measured - 1) <= kKnownGap) return;
     const std::string name = row.pair + "/" + std::string(to_string(row.mode)) + "/" + client;
     gaps.insert(name);
-    table << "| `" << name << "` | " << measured << " | " << simulated << " | " << simulated / measured << " |\n";
+    table << "| `" << name << "` | " << measured << " | " << simulated << " | " << simulated / measured
+          << " |\n";
   };
   for (const ComparedRow& row : c.rows) {
     look(row, "a", row.measured.a, row.simulated.a);
     look(row, "b", row.measured.b, row.simulated.b);
   }
-  EXPECT_EQ(gaps, known_gaps()) << "rows off by more than 15 % now; list them in DEVIATIONS.md with the reason:\n"
-                                << table.str();
+  EXPECT_EQ(gaps, known_gaps())
+      << "rows off by more than 15 % now; list them in DEVIATIONS.md with the reason:\n"
+      << table.str();
 }
 
 TEST(Accuracy, OfSoloTimesOnFewerSmsFromCountersAloneIsWithinSixPercent) {

@@ -1,5 +1,6 @@
 // Bad input is refused with the file, the place in it, what is wrong and what to do; and what is just inside
 // a bound is accepted.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -690,6 +691,15 @@ TEST_F(BadGpu, MissingOrUnknownValueIsRefused) {
   document = valid();
   document["latencies"]["launch_call_us"] = document["latencies"]["launch_call_ns"];
   expect_gpu_refused(document, "/latencies/launch_call_us", "did you mean 'launch_call_ns'?");
+  document = valid();
+  document.erase("contention");
+  expect_gpu_refused(document, "", "missing key 'contention'");
+  document = valid();
+  document["contention"].erase("l2_own_bytes");
+  expect_gpu_refused(document, "/contention", "missing key 'l2_own_bytes'");
+  document = valid();
+  document["memory"].erase("l2_bytes");
+  expect_gpu_refused(document, "/memory", "missing key 'l2_bytes'");
 }
 
 TEST_F(BadGpu, InconsistentValuesAreRefused) {
@@ -713,6 +723,30 @@ TEST_F(BadGpu, InconsistentValuesAreRefused) {
   expect_gpu_refused(with_value("sm", "max_threads", 2080), "/sm/max_threads/value", "at most 2048");
   expect_gpu_refused(with_value("latencies", "dispatch_interval_ns", 0),
                      "/latencies/dispatch_interval_ns/value", "expected a number >= 0.001");
+}
+
+TEST_F(BadGpu, AbsurdContentionIsRefused) {
+  const auto expect_refused_value = [&](const char* key, const json& value, const std::string& word) {
+    json document = valid();
+    document["contention"][key]["value"] = value;
+    expect_gpu_refused(document, fmt::format("/contention/{}/value", key), word);
+  };
+  const json pascal = valid();
+  const auto own = pascal["contention"]["l2_own_bytes"]["value"].get<std::uint64_t>();
+  const auto l2 = pascal["memory"]["l2_bytes"]["value"].get<std::uint64_t>();
+  const auto dram = pascal["memory"]["dram_bytes_per_second"]["value"].get<std::uint64_t>();
+  expect_refused_value("l2_own_bytes", l2 + 1, fmt::format("expected at most {} (memory/l2_bytes)", l2));
+  expect_refused_value("l2_own_bytes", 0, "expected an integer >= 1");
+  expect_refused_value("l2_shared_bytes", own, fmt::format("expected less than {} (l2_own_bytes)", own));
+  expect_refused_value("l2_first_loss_bytes", own, "expected less than");
+  expect_refused_value("dram_read_bytes_per_second", dram + 1, "(memory/dram_bytes_per_second)");
+  expect_refused_value("dram_read_bytes_per_second", 4.64, "expected a number >= 1000000000");
+  expect_refused_value("dram_write_bytes_per_second", 0, "expected a number >= 1000000000");
+  expect_refused_value("l2_read_bytes_per_second", 2e15, "and <= 1000000000000000");
+  expect_refused_value("dram_latency_ns", 0, "expected a number >= 1");
+  expect_refused_value("dram_over_l2_latency_ratio", 0.9, "expected a number >= 1");
+  expect_refused_value("dram_backlog_factor", -0.01, "expected a number >= 0");
+  expect_refused_value("launch_memory_accesses", "6.2", "expected a number");
 }
 
 TEST_F(BadGpu, BrokenFileIsRefused) {

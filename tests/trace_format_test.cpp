@@ -665,6 +665,15 @@ TEST_P(GpuDescription, IsValidAndConsistent) {
   EXPECT_GT(gpu.time_slice, gpu.context_switch);
   EXPECT_GT(gpu.memory_bytes, gpu.l2_bytes);
   EXPECT_GT(gpu.dram_bytes_per_second, gpu.copy_bytes_per_second);
+  const Contention& c = gpu.contention;
+  EXPECT_LE(c.dram_read_bytes_per_second, gpu.dram_bytes_per_second);
+  EXPECT_GT(c.l2_read_bytes_per_second, c.dram_read_bytes_per_second);
+  EXPECT_GT(c.l2_write_bytes_per_second, c.dram_write_bytes_per_second);
+  EXPECT_LT(c.sm_read_bytes_per_second, c.l2_read_bytes_per_second);
+  EXPECT_GT(c.l2_shared_bytes, 0u);
+  EXPECT_LT(c.l2_shared_bytes, c.l2_own_bytes);
+  EXPECT_LE(c.l2_own_bytes, gpu.l2_bytes);
+  EXPECT_GT(c.launch_cost, Time{});
 }
 
 TEST_P(GpuDescription, EveryValueNamesItsSource) {
@@ -678,7 +687,7 @@ TEST_P(GpuDescription, EveryValueNamesItsSource) {
       ++values;
     }
   }
-  EXPECT_GE(values, 36u);
+  EXPECT_GE(values, 59u);
 }
 
 INSTANTIATE_TEST_SUITE_P(BuiltIn, GpuDescription, ::testing::ValuesIn(gpu_names()), [](const auto& test) {
@@ -725,6 +734,38 @@ TEST(GpuDescriptions, H200IsAsMeasured) {
   within(gpu.context_switch, 150, 200);
   within(gpu.stop_flag, 4, 7);
   EXPECT_NEAR(gpu.copy_bytes_per_second, 55e9, 2e9);
+}
+
+TEST(GpuDescriptions, H200ContendsAsMeasured) {
+  const Contention c = read_gpu("h200").contention;
+  const auto within = [](auto value, decltype(value) least, decltype(value) most) {
+    EXPECT_GE(value, least);
+    EXPECT_LE(value, most);
+  };
+  // Ranges of experiments/h200/contention, or of what its numbers imply; the description says which.
+  within(c.dram_read_bytes_per_second, 4.58e12, 4.70e12);
+  within(c.dram_write_bytes_per_second, 3.54e12, 4.43e12);
+  within(c.dram_latency, from_ns(336), from_ns(355));
+  within(c.dram_over_l2_latency_ratio, 2.1, 2.5);
+  within(c.dram_read_queueing_factor, 0.1, 0.14);
+  within(c.dram_read_queueing_factor + c.dram_write_queueing_factor, 0.57, 0.61);
+  within(c.dram_backlog_factor, 0.001, 0.1);
+  within(c.l2_read_bytes_per_second, 9e12, 14.2e12);
+  within(c.l2_write_bytes_per_second, 4.6e12, 5e12);
+  within(c.l2_queueing_factor, 0.05, 0.5);
+  within(c.l2_sector_cost_ratio, 1.8, 2);
+  within(c.l2_wait, from_ns(143), from_ns(276));
+  within(c.l2_own_bytes, std::uint64_t{56'000'000}, std::uint64_t{62'914'560});
+  within(c.l2_shared_bytes, std::uint64_t{28'000'000}, std::uint64_t{45'000'000});
+  within(c.l2_first_loss_bytes, std::uint64_t{10'000'000}, std::uint64_t{30'000'000});
+  within(c.l2_dirty_bytes, std::uint64_t{15'000'000}, std::uint64_t{25'000'000});
+  within(c.sm_read_bytes_per_second, 239e9, 244e9);
+  within(c.sm_write_bytes_per_second, 63.3e9, 63.8e9);
+  within(c.sm_sector_bytes_per_second, 62.9e9, 64.1e9);
+  within(c.tensor_clock_ratio, 1.08, 1.32);
+  within(c.launch_cost, from_ns(620), from_ns(1270));
+  within(c.launch_beside_others, from_ns(200), from_ns(400));
+  within(c.launch_memory_accesses, 4, 18);
 }
 
 TEST(GpuDescriptions, H200PlacementOrderIsThatOfTheRecordedWalk) {

@@ -1,5 +1,6 @@
-// Wall time of a simulated inference beside another, over the time that the GPU would take: "wall_over_gpu" below 1 is
-// faster than the GPU.  The model fit and the runs alone, which a session does once, are not in it.
+// Wall time of a simulated inference beside another, over the time that the GPU would take: "wall_over_gpu"
+// below 1 is faster than the GPU.  The model fit and the runs alone, which a session does once, are not in
+// it.
 #include <benchmark/benchmark.h>
 
 #include "policies/api/registry.h"
@@ -41,7 +42,8 @@ void together(benchmark::State& state, const char* other) {
     simulated += to_seconds(session.run().end);
     backend.close();
   }
-  state.counters["wall_over_gpu"] = benchmark::Counter(simulated, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["wall_over_gpu"] =
+      benchmark::Counter(simulated, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 
 void ResNet152BesideResNet152(benchmark::State& state) { together(state, "resnet152_b8.json"); }

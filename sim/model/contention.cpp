@@ -14,17 +14,12 @@ constexpr int kRounds = 5;
 // How long a launch's own traffic, and the others', is between two uses of what it re-reads, as a share of
 // what its resident blocks, and the others in a block's time, move.
 constexpr double kOwnTurnover = 0.4, kOthersTurnover = 0.6;
-/// The smallest footprint that loses private re-reads.
-constexpr double kFirstLoss = 20e6;
 
 /// Of the issue slots, in either order of service: half of each.
 constexpr double kByAge = 0.5;
 constexpr double kLeastShare = 0.002;
 /// An instruction of a younger block that is under way when an older one is ready.
 constexpr double kUnderWay = 0.5;
-
-/// A tensor kernel anywhere slows the SM clock: 1,980 to 1,815 MHz (experiments/h200/contention, `clocks`).
-constexpr double kTensorClock = 1.09;
 
 double queue(double issue, double blocks, double delay) {
   const double b = blocks * issue - delay;
@@ -53,7 +48,7 @@ Asked ask(const BlockLoad& load, const MemoryLimits& m, double survives, bool sl
   a.read = read / m.read_bytes_per_ps;
   a.write = load.write * load.cold / m.write_bytes_per_ps;
   a.missing = load.l2_read <= 0 ? 0 : load.staged ? load.cold : std::min(1.0, read / load.l2_read);
-  const double clock = slow_clock && !load.tensor ? kTensorClock : 1;
+  const double clock = slow_clock && !load.tensor ? m.tensor_clock : 1;  // a tensor kernel anywhere slows it
   a.issue = load.issue * clock;
   a.fixed = load.fixed * clock;
   return a;
@@ -156,20 +151,32 @@ void by_turns(std::span<const SmShare> shares, std::span<double> times) {
 }  // namespace
 
 MemoryLimits limits_of(const Gpu& gpu) {
-  (void)gpu;
+  // Divided, not multiplied by 1e-12: correctly rounded.
+  const auto per_ps = [](double per_second) { return per_second / 1e12; };
+  const auto ps = [](Time time) { return static_cast<double>(time.count()); };
+  const Contention& c = gpu.contention;
   MemoryLimits m;
-  m.read_bytes_per_ps = 4.64;
-  m.write_bytes_per_ps = 3.9;
-  m.l2_read_bytes_per_ps = 9.6;
-  m.l2_write_bytes_per_ps = 4.9;
-  m.dram_over_l2 = 2.4;
-  m.dram_latency = 350e3;
-  m.read_queueing = 0.12;
-  m.write_queueing = 0.47;
-  m.backlog = 0.01;
-  m.l2_queueing = 0.3;
-  m.l2_bytes = 60e6;
-  m.l2_shared_bytes = 30e6;
+  m.read_bytes_per_ps = per_ps(c.dram_read_bytes_per_second);
+  m.write_bytes_per_ps = per_ps(c.dram_write_bytes_per_second);
+  m.l2_read_bytes_per_ps = per_ps(c.l2_read_bytes_per_second);
+  m.l2_write_bytes_per_ps = per_ps(c.l2_write_bytes_per_second);
+  m.dram_over_l2 = c.dram_over_l2_latency_ratio;
+  m.dram_latency = ps(c.dram_latency);
+  m.read_queueing = c.dram_read_queueing_factor;
+  m.write_queueing = c.dram_write_queueing_factor;
+  m.backlog = c.dram_backlog_factor;
+  m.l2_queueing = c.l2_queueing_factor;
+  m.l2_sector_cost = c.l2_sector_cost_ratio;
+  m.l2_wait = ps(c.l2_wait);
+  m.l2_bytes = static_cast<double>(c.l2_own_bytes);
+  m.l2_shared_bytes = static_cast<double>(c.l2_shared_bytes);
+  m.l2_first_loss = static_cast<double>(c.l2_first_loss_bytes);
+  m.l2_dirty_bytes = static_cast<double>(c.l2_dirty_bytes);
+  m.sm_read_bytes_per_ps = per_ps(c.sm_read_bytes_per_second);
+  m.sm_write_bytes_per_ps = per_ps(c.sm_write_bytes_per_second);
+  m.sm_sector_bytes_per_ps = per_ps(c.sm_sector_bytes_per_second);
+  m.tensor_clock = c.tensor_clock_ratio;
+  m.launch_cost = ps(c.launch_cost);
   return m;
 }
 
@@ -206,7 +213,8 @@ MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& m) {
     }
     for (std::size_t i = 0; i < n; ++i) {
       const double others = (all - moved[i] / time[i]) * time[i];
-      const double now = survival(kOwnTurnover * moved[i] + kOthersTurnover * others, kFirstLoss, m.l2_bytes);
+      const double now =
+          survival(kOwnTurnover * moved[i] + kOthersTurnover * others, m.l2_first_loss, m.l2_bytes);
       survives[i] = round == 0 ? now : (survives[i] + now) / 2;
     }
   }

@@ -43,7 +43,7 @@ struct BlockLoad {
   bool contends() const { return alone > 0; }
 };
 
-/// The card's memory, from microbenchmarks (the GPU's description names them).
+/// The GPU's `Contention` per ps and in ps.
 struct MemoryLimits {
   double read_bytes_per_ps = 0, write_bytes_per_ps = 0;  // DRAM
   double l2_read_bytes_per_ps = 0, l2_write_bytes_per_ps = 0;
@@ -51,10 +51,17 @@ struct MemoryLimits {
   double dram_latency = 0;   // ps
   double read_queueing = 0;  // F = 1 + (these, by the share of writes) * use / sqrt(1 - use)
   double write_queueing = 0;
-  double backlog = 0;          //     + this * use / (1 - use), which L2 hits meet too
-  double l2_queueing = 0;      // G
+  double backlog = 0;      //     + this * use / (1 - use), which L2 hits meet too
+  double l2_queueing = 0;  // G
+  double l2_sector_cost = 0;
+  double l2_wait = 0;
   double l2_bytes = 0;         // of lines that one SM uses
   double l2_shared_bytes = 0;  // of lines that all SMs use: each half keeps a copy
+  double l2_first_loss = 0;    // the smallest footprint that loses private re-reads, bytes
+  double l2_dirty_bytes = 0;
+  double sm_read_bytes_per_ps = 0, sm_write_bytes_per_ps = 0, sm_sector_bytes_per_ps = 0;
+  double tensor_clock = 0;
+  double launch_cost = 0;
 };
 MemoryLimits limits_of(const Gpu& gpu);
 

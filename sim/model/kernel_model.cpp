@@ -6,30 +6,22 @@
 namespace corun::sim {
 namespace {
 
-// What a launch costs beside its blocks: start, first instruction, end (experiments/h200/launch_path).
-constexpr double kLaunchCost = 1e6;
 /// L2 traffic counts a fill from DRAM and a write-back by half beside the SMs' accesses.
 constexpr double kFillsCounted = 0.5;
-/// Dirty lines that a launch leaves in L2: written to DRAM later, and not in its counters.
-constexpr double kDirtyBytes = 20e6;
 /// Bytes that a thread reads at once: two 16-byte loads.
 constexpr double kBytesInFlight = 32;
 /// Threads that read half of that share the DRAM as if they waited half as long: shares go by bytes in flight
 /// (experiments/h200/contention, `memory_pairs`).
 constexpr double kLeastRounds = 0.5;
-/// Latency of an L2 hit with what surrounds it in a block: address, use.
-constexpr double kL2Wait = 270e3;
 /// Shared memory from which a block is taken to stage its reads.
 constexpr std::uint32_t kTile = 2048;
-/// Random sectors that an SM takes (experiments/h200/contention, `sm_scaling`), bytes per ps.
-constexpr double kSectorsPerSm = 0.0634;
 /// Share of tensor instructions that makes a tensor kernel.
 constexpr double kTensorShare = 0.05;
 /// A block moves at least this share of its reads itself.
 constexpr double kLeastCompulsory = 0.3;
 constexpr double kLeastSurvival = 0.1;
-/// What a DRAM byte may cost beside a streamed one; of L2, a random sector (9.6 over 5.13 TB/s).
-constexpr double kMostDramCost = 1.8, kMostL2Cost = 1.87;
+/// What a DRAM byte may cost beside a streamed one.
+constexpr double kMostDramCost = 1.8;
 /// Warps on an SM at which a kernel without counters is taken to fill the issue slots: half of an H200's 64.
 constexpr double kWarpsToFillIssue = 32;
 
@@ -97,7 +89,7 @@ double KernelModel::waves(std::uint32_t sms) const {
 }
 
 double KernelModel::block_time(std::uint32_t sms, double time) const {
-  return std::max(time - kLaunchCost, 0.2 * time) / waves(sms);
+  return std::max(time - limits_.launch_cost, 0.2 * time) / waves(sms);
 }
 
 bool KernelModel::tiled() const { return kernel_.shared_memory_bytes() >= kTile; }
@@ -138,7 +130,9 @@ void KernelModel::read_counters() {
   const double l2 = c.l2_bytes.value_or(1.5 * (read + c.dram_write_bytes.value_or(0)));
   if (l2 <= 0) return;
   const double counted = c.dram_write_bytes.value_or(0);
-  const double write = std::max(counted, std::min(counted + kDirtyBytes, l2 / (1 + kFillsCounted) - read));
+  // What it leaves dirty in L2 is written later, and not in its counters.
+  const double write =
+      std::max(counted, std::min(counted + limits_.l2_dirty_bytes, l2 / (1 + kFillsCounted) - read));
   const double through = std::max(l2 - kFillsCounted * (read + write), read + write);  // between SMs and L2
   const double l2_read = std::max(through - write, read), l2_written = through - l2_read;
   const double sectors = l2 - kFillsCounted * (read + write) - write;  // read
@@ -163,7 +157,7 @@ void KernelModel::read_counters() {
     // be.
     const double moved =
         0.4 * (read + write) / blocks * std::min(blocks, static_cast<double>(room_) * gpu_.sms);
-    const double survives = survival(moved, 20e6, limits_.l2_bytes);
+    const double survives = survival(moved, limits_.l2_first_loss, limits_.l2_bytes);
     double reread = (l2_read - read) / std::max(survives, kLeastSurvival);
     double compulsory = read - reread * (1 - survives);
     if (compulsory < kLeastCompulsory * read) {
@@ -176,7 +170,7 @@ void KernelModel::read_counters() {
   const double threads = kernel_.threads_per_block();
   const double rounds = tiled() ? l2_read / blocks / kernel_.shared_memory_bytes()
                                 : l2_read / blocks / threads / kBytesInFlight;
-  least_wait_ = kL2Wait * std::max(kLeastRounds, rounds);
+  least_wait_ = limits_.l2_wait * std::max(kLeastRounds, rounds);
 }
 
 /// Length of the kernel alone on so many SMs, ps.
@@ -185,7 +179,7 @@ double KernelModel::length(const BlockLoad& load, std::uint32_t sms) const {
   const double resident = load_.blocks / waves(sms);  // over the whole launch, its thin ends included
   Contender one{&l, resident, resident / l.residents, 0};
   share_memory({&one, 1}, limits_);
-  return alone_on_sm(l.issue, l.residents, one.delay) * waves(sms) + kLaunchCost;
+  return alone_on_sm(l.issue, l.residents, one.delay) * waves(sms) + limits_.launch_cost;
 }
 
 /// Looks for the issue time, the waits and the cost of its bytes with which the solo times come out best.
@@ -194,7 +188,7 @@ void KernelModel::fit_curve(const std::vector<Point>& curve) {
   const Point& first = curve.front();
   const double n = residents(first.sms), time = block_time(first.sms, first.time);
   double least = least_issue_;
-  if (random_) least = std::max(least, sectors_ / kSectorsPerSm);
+  if (random_) least = std::max(least, sectors_ / limits_.sm_sector_bytes_per_ps);
   least = std::min(least, time / n * 0.98);
   const double most_delay = std::max(time - least / (1 - (n - 1) * least / time), 0.02 * time);
   const double wait_floor = std::min(0.9 * most_delay / limits_.dram_over_l2, least_wait_);
@@ -233,9 +227,9 @@ void KernelModel::fit_curve(const std::vector<Point>& curve) {
     if (error < best) best = error, best_delay = delay, best_share = share, best_cost = cost, found = l;
   };
 
-  const double most_cost = l2_bound_ ? (load_.tensor ? 1 : kMostL2Cost) : kMostDramCost;
+  const double most_cost = l2_bound_ ? (load_.tensor ? 1 : limits_.l2_sector_cost) : kMostDramCost;
   std::vector<double> costs;
-  for (const double cost : {0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.45, 1.6, 1.8, 1.87})
+  for (const double cost : {0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.45, 1.6, 1.8, limits_.l2_sector_cost})
     if (cost <= most_cost) costs.push_back(cost);
   for (double delay = 1; delay > 0.15; delay -= n > 1 ? 0.1 : 1)
     for (const double share : {0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0})
@@ -253,8 +247,9 @@ void KernelModel::fit_curve(const std::vector<Point>& curve) {
 /// From the solo time on the whole GPU alone: the same parts, each near what the counters imply.
 void KernelModel::fit_whole(const Point& whole) {
   const double n = residents(whole.sms), time = block_time(whole.sms, whole.time);
-  double issue = std::max(least_issue_, load_.l2_read / 0.24 + l2_written_ / 0.0636);
-  if (random_ || scattered_) issue = std::max(least_issue_, sectors_ / kSectorsPerSm);
+  double issue = std::max(least_issue_, load_.l2_read / limits_.sm_read_bytes_per_ps +
+                                            l2_written_ / limits_.sm_write_bytes_per_ps);
+  if (random_ || scattered_) issue = std::max(least_issue_, sectors_ / limits_.sm_sector_bytes_per_ps);
   load_.issue = std::min(issue, time / n);
   const double warps = std::ceil(kernel_.threads_per_block() / 32.0);
   // A warp's instructions one after the other, at four cycles each, and the start of a block.
@@ -265,7 +260,7 @@ void KernelModel::fit_whole(const Point& whole) {
   BlockLoad found = load_;
   for (const double f : {0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.8, 2.2, 3.0, 4.0})
     for (const double w : {0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0, 6.0, 9.0})
-      for (const double c : {0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.45, 1.65, 1.87}) {
+      for (const double c : {0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.45, 1.65, limits_.l2_sector_cost}) {
         if (load_.tensor && l2_bound_ && c != 1) continue;
         const double cost = random_ ? 1.65 * c : c;
         if (cost > 2) continue;

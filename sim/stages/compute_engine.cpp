@@ -10,10 +10,6 @@ constexpr std::uint32_t kNoBlock = ~std::uint32_t{0};  // a worker that finds no
 constexpr std::uint32_t kNoWork = ~std::uint32_t{0};
 constexpr std::uint64_t kJournal = 64;
 constexpr Time kGaugeInterval{1'000'000};
-/// A launch beside other kernels, and the memory accesses on its way that wait like any other
-/// (experiments/h200/contention, `gap_beside`).
-constexpr Time kBesideOthers{300'000};
-constexpr double kLaunchAccesses = 10;
 constexpr TaskId kNoTask{~std::uint32_t{0}};
 
 }  // namespace
@@ -579,8 +575,9 @@ Time ComputeEngine::launch_delay() {
   }
   if (residents_.empty()) return Time{};
   const MemoryUse use = share_memory(residents_, memory_);
-  return kBesideOthers +
-         Time{static_cast<std::int64_t>(kLaunchAccesses * memory_.dram_latency * (use.stretch - 1))};
+  const Contention& c = gpu_.contention;
+  return c.launch_beside_others +
+         Time{static_cast<std::int64_t>(c.launch_memory_accesses * memory_.dram_latency * (use.stretch - 1))};
 }
 
 double ComputeEngine::dram_use() const {

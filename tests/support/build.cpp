@@ -27,6 +27,30 @@ Gpu small_gpu(std::uint32_t sms) {
   gpu.clock_hz = 1e9;
   gpu.dram_bytes_per_second = 1e12;
   gpu.copy_bytes_per_second = 1e10;
+  Contention& c = gpu.contention;  // an H200's
+  c.dram_read_bytes_per_second = 4.64e12;
+  c.dram_write_bytes_per_second = 3.9e12;
+  c.dram_latency = ns(350);
+  c.dram_over_l2_latency_ratio = 2.4;
+  c.dram_read_queueing_factor = 0.12;
+  c.dram_write_queueing_factor = 0.47;
+  c.dram_backlog_factor = 0.01;
+  c.l2_read_bytes_per_second = 9.6e12;
+  c.l2_write_bytes_per_second = 4.9e12;
+  c.l2_queueing_factor = 0.3;
+  c.l2_sector_cost_ratio = 1.87;
+  c.l2_wait = ns(270);
+  c.l2_own_bytes = 60'000'000;
+  c.l2_shared_bytes = 30'000'000;
+  c.l2_first_loss_bytes = 20'000'000;
+  c.l2_dirty_bytes = 20'000'000;
+  c.sm_read_bytes_per_second = 240e9;
+  c.sm_write_bytes_per_second = 63.6e9;
+  c.sm_sector_bytes_per_second = 63.4e9;
+  c.tensor_clock_ratio = 1.09;
+  c.launch_cost = us(1);
+  c.launch_beside_others = ns(300);
+  c.launch_memory_accesses = 10;
   return gpu;
 }
 

@@ -57,6 +57,35 @@ SmLimits read_sm(const json& document) {
   return sm;
 }
 
+Contention read_contention(const json& document) {
+  const Group from(document, "contention");
+  Contention c;
+  from.get("dram_read_bytes_per_second", c.dram_read_bytes_per_second);
+  from.get("dram_write_bytes_per_second", c.dram_write_bytes_per_second);
+  from.get("dram_latency_ns", c.dram_latency);
+  from.get("dram_over_l2_latency_ratio", c.dram_over_l2_latency_ratio);
+  from.get("dram_read_queueing_factor", c.dram_read_queueing_factor);
+  from.get("dram_write_queueing_factor", c.dram_write_queueing_factor);
+  from.get("dram_backlog_factor", c.dram_backlog_factor);
+  from.get("l2_read_bytes_per_second", c.l2_read_bytes_per_second);
+  from.get("l2_write_bytes_per_second", c.l2_write_bytes_per_second);
+  from.get("l2_queueing_factor", c.l2_queueing_factor);
+  from.get("l2_sector_cost_ratio", c.l2_sector_cost_ratio);
+  from.get("l2_wait_ns", c.l2_wait);
+  from.get("l2_own_bytes", c.l2_own_bytes);
+  from.get("l2_shared_bytes", c.l2_shared_bytes);
+  from.get("l2_first_loss_bytes", c.l2_first_loss_bytes);
+  from.get("l2_dirty_bytes", c.l2_dirty_bytes);
+  from.get("sm_read_bytes_per_second", c.sm_read_bytes_per_second);
+  from.get("sm_write_bytes_per_second", c.sm_write_bytes_per_second);
+  from.get("sm_sector_bytes_per_second", c.sm_sector_bytes_per_second);
+  from.get("tensor_clock_ratio", c.tensor_clock_ratio);
+  from.get("launch_cost_ns", c.launch_cost);
+  from.get("launch_beside_others_ns", c.launch_beside_others);
+  from.get("launch_memory_accesses", c.launch_memory_accesses);
+  return c;
+}
+
 Gpu read_document(const json& document) {
   Gpu gpu;
   document.at("name").get_to(gpu.name);
@@ -104,6 +133,8 @@ Gpu read_document(const json& document) {
   memory.get("l2_bytes", gpu.l2_bytes);
   memory.get("dram_bytes_per_second", gpu.dram_bytes_per_second);
   memory.get("copy_bytes_per_second", gpu.copy_bytes_per_second);
+
+  gpu.contention = read_contention(document);
   return gpu;
 }
 
@@ -135,7 +166,7 @@ void check(const Gpu& gpu, const std::string& file) {
          fmt::format("expected all {} SMs, got {}", gpu.sms, gpu.placement_order.size()),
          "list every SM once");
   const SmLimits& sm = gpu.sm;
-  const auto at_most = [&](const char* place, std::uint32_t value, std::uint32_t limit, const char* of) {
+  const auto at_most = [&](const char* place, auto value, decltype(value) limit, const char* of) {
     if (value > limit)
       fail(place, fmt::format("expected at most {} ({}), got {}", limit, of, value),
            "one of the two is wrong");
@@ -145,6 +176,17 @@ void check(const Gpu& gpu, const std::string& file) {
           "shared_memory_bytes");
   at_most("/sm/threads_per_block", sm.threads_per_block, sm.max_threads, "max_threads");
   at_most("/sm/max_threads", sm.max_threads, sm.max_warps * sm.warp_size, "max_warps * warp_size");
+  const Contention& c = gpu.contention;
+  at_most("/contention/dram_read_bytes_per_second", c.dram_read_bytes_per_second, gpu.dram_bytes_per_second,
+          "memory/dram_bytes_per_second");
+  at_most("/contention/l2_own_bytes", c.l2_own_bytes, gpu.l2_bytes, "memory/l2_bytes");
+  const auto below_own = [&](const char* place, std::uint64_t value) {
+    if (value >= c.l2_own_bytes)
+      fail(place, fmt::format("expected less than {} (l2_own_bytes), got {}", c.l2_own_bytes, value),
+           "one of the two is wrong");
+  };
+  below_own("/contention/l2_shared_bytes", c.l2_shared_bytes);
+  below_own("/contention/l2_first_loss_bytes", c.l2_first_loss_bytes);
 }
 
 Gpu read_gpu_text(std::istream& text, const std::string& file) {

@@ -32,6 +32,31 @@ struct SmLimits {
   std::vector<std::uint32_t> shared_memory_divisions;
 };
 
+/// What kernels that run side by side share, and what a launch costs: the machine constants of
+/// sim/model/contention.h and sim/model/kernel_model.h.
+struct Contention {
+  double dram_read_bytes_per_second = 0, dram_write_bytes_per_second = 0;
+  Time dram_latency{};                    // idle
+  double dram_over_l2_latency_ratio = 0;  // of an access to that of an L2 hit
+  double dram_read_queueing_factor = 0;   // how waits for DRAM grow with its use
+  double dram_write_queueing_factor = 0;  // what writes add to that
+  double dram_backlog_factor = 0;         // what L2 hits wait too, near saturation
+  double l2_read_bytes_per_second = 0, l2_write_bytes_per_second = 0;
+  double l2_queueing_factor = 0;          // how waits for L2 grow with its use
+  double l2_sector_cost_ratio = 0;        // most that a byte of random sectors costs beside a streamed one
+  Time l2_wait{};                         // of a round of loads that hit, with what surrounds them in a block
+  std::uint64_t l2_own_bytes = 0;         // that L2 holds of lines which one SM uses
+  std::uint64_t l2_shared_bytes = 0;      // of lines which all use
+  std::uint64_t l2_first_loss_bytes = 0;  // moved between two uses of a line before any is lost
+  std::uint64_t l2_dirty_bytes = 0;       // that a launch leaves in L2 to be written later
+  double sm_read_bytes_per_second = 0, sm_write_bytes_per_second = 0;  // into one SM, out of it
+  double sm_sector_bytes_per_second = 0;                               // random sectors into one SM
+  double tensor_clock_ratio = 0;      // the clock over that beside a tensor kernel
+  Time launch_cost{};                 // of a kernel alone, beside its blocks
+  Time launch_beside_others{};        // what a launch takes longer while others run
+  double launch_memory_accesses = 0;  // on a launch's way, one after the other
+};
+
 struct Gpu {
   std::string name;          // "h200": the name of its file
   std::string product;       // "NVIDIA H200"
@@ -71,6 +96,8 @@ struct Gpu {
   double clock_hz = 0;
   double dram_bytes_per_second = 0;
   double copy_bytes_per_second = 0;  // host <-> device, pinned, each way
+
+  Contention contention;
 
   std::uint32_t tpcs() const { return sms / sms_per_tpc; }
 };
