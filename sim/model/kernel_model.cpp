@@ -15,6 +15,19 @@ constexpr double kBytesInFlight = 32;
 constexpr double kLeastRounds = 0.5;
 /// Shared memory from which a block is taken to stage its reads.
 constexpr std::uint32_t kTile = 2048;
+/// Of the issue slots, what code that never waits reaches: 3.81 of 4 (experiments/h200/contention).
+constexpr double kSlotsReached = 0.95;
+/// A place is empty so long between two blocks (the same, `turnover`).
+constexpr double kTurnover = 190e3;
+/// A round of reads takes at least so many instructions of a warp: addresses, loads, use.
+constexpr double kInstructionsPerRound = 25;
+/// Tensor instructions that read shared memory (wgmma): 32,768 multiply-adds a warp of the SM's 2,048 per
+/// cycle.
+constexpr double kWgmmaCycles = 16;
+/// Share of its bytes that a kernel may move through L1 and still be taken to fetch by bulk copies.
+constexpr double kBulkThroughL1 = 0.01;
+/// Share of a launch's time that the dispatcher must need for it to be what bounds the launch.
+constexpr double kDispatchBound = 0.9;
 /// Share of tensor instructions that makes a tensor kernel.
 constexpr double kTensorShare = 0.05;
 /// A block moves at least this share of its reads itself.
@@ -22,8 +35,15 @@ constexpr double kLeastCompulsory = 0.3;
 constexpr double kLeastSurvival = 0.1;
 /// What a DRAM byte may cost beside a streamed one.
 constexpr double kMostDramCost = 1.8;
+/// The same where nothing but the time on the whole GPU says so, and reads are not of single sectors.
+constexpr double kMostStreamCost = 1.1;
+/// From a block's place to its first work.
+constexpr double kBlockStart = 100e3;
 /// Warps on an SM at which a kernel without counters is taken to fill the issue slots: half of an H200's 64.
 constexpr double kWarpsToFillIssue = 32;
+
+/// So many waves have drifted apart.
+constexpr double kDrifting = 20;
 
 double square(double x) { return x * x; }
 /// Distance between two times, symmetric and without a logarithm: (a - b) / sqrt(a b).
@@ -85,7 +105,7 @@ std::uint32_t KernelModel::residents(std::uint32_t sms) const {
 
 double KernelModel::waves(std::uint32_t sms) const {
   const double waves = load_.blocks / std::min(load_.blocks, static_cast<double>(room_) * sms);
-  return waves < 20 ? std::ceil(waves - 1e-9) : waves + 0.5;  // many waves drift apart
+  return waves < kDrifting ? std::ceil(waves - 1e-9) : waves + 0.5;
 }
 
 double KernelModel::block_time(std::uint32_t sms, double time) const {
@@ -170,16 +190,41 @@ void KernelModel::read_counters() {
   const double threads = kernel_.threads_per_block();
   const double rounds = tiled() ? l2_read / blocks / kernel_.shared_memory_bytes()
                                 : l2_read / blocks / threads / kBytesInFlight;
-  least_wait_ = limits_.l2_wait * std::max(kLeastRounds, rounds);
+  double most_rounds = rounds;
+  if (c.warp_instructions)
+    most_rounds = *c.warp_instructions / blocks / std::ceil(threads / 32) / kInstructionsPerRound;
+  least_wait_ = limits_.l2_wait * std::max(kLeastRounds, std::min(rounds, most_rounds));
+  if (load_.tensor && c.l1_bytes && *c.l1_bytes < kBulkThroughL1 * l2)
+    tensor_ = *c.tensor_instructions / blocks * kWgmmaCycles / gpu_.clock_hz * 1e12;
 }
 
-/// Length of the kernel alone on so many SMs, ps.
-double KernelModel::length(const BlockLoad& load, std::uint32_t sms) const {
+/// What a block takes with so many of the launch on so many SMs, alone, ps.
+double KernelModel::block_among(const BlockLoad& load, std::uint32_t sms, double blocks) const {
   const BlockLoad l = on(load, sms);
-  const double resident = load_.blocks / waves(sms);  // over the whole launch, its thin ends included
+  const double residents = std::ceil(blocks / sms - 1e-9);
+  Contender one{&l, blocks, blocks / residents, 0};
+  share_memory({&one, 1}, limits_);
+  return alone_on_sm(l.issue, residents, one.delay);
+}
+
+/// Length of the kernel alone on so many SMs, ps: full waves, then what is left of the blocks, which has the
+/// memory to itself.  Not below what the dispatcher needs.
+double KernelModel::length(const BlockLoad& load, std::uint32_t sms) const {
+  const double places = std::min(load.blocks, static_cast<double>(room_) * sms);
+  const double full = std::floor(load.blocks / places + 1e-9), rest = load.blocks - full * places;
+  const double block = block_among(load, sms, places);
+  double sum = block * (full < kDrifting ? full : waves(sms));
+  if (full < kDrifting && rest >= 1) sum += block_among(load, sms, rest);
+  return std::max(sum, static_cast<double>(gpu_.dispatch_interval.count()) * load.blocks) + limits_.launch_cost;
+}
+
+/// The same at the average residency of all waves: smoother in the shape, which a fit to several points needs.
+double KernelModel::average_length(const BlockLoad& load, std::uint32_t sms) const {
+  const BlockLoad l = on(load, sms);
+  const double resident = load_.blocks / waves(sms);
   Contender one{&l, resident, resident / l.residents, 0};
   share_memory({&one, 1}, limits_);
-  return alone_on_sm(l.issue, l.residents, one.delay) * waves(sms) + limits_.launch_cost;
+  return alone_on_sm(one.issue, l.residents, one.delay) * waves(sms) + limits_.launch_cost;
 }
 
 /// Looks for the issue time, the waits and the cost of its bytes with which the solo times come out best.
@@ -222,7 +267,7 @@ void KernelModel::fit_curve(const std::vector<Point>& curve) {
     if (l.wait > wait_floor && tiled()) error += 0.003 * square(distance(l.wait, wait_floor));
     for (const Point& p : curve) {
       if (error >= best) return;
-      error += square(distance(length(l, p.sms), p.time));
+      error += square(distance(average_length(l, p.sms), p.time));
     }
     if (error < best) best = error, best_delay = delay, best_share = share, best_cost = cost, found = l;
   };
@@ -247,15 +292,32 @@ void KernelModel::fit_curve(const std::vector<Point>& curve) {
 /// From the solo time on the whole GPU alone: the same parts, each near what the counters imply.
 void KernelModel::fit_whole(const Point& whole) {
   const double n = residents(whole.sms), time = block_time(whole.sms, whole.time);
-  double issue = std::max(least_issue_, load_.l2_read / limits_.sm_read_bytes_per_ps +
-                                            l2_written_ / limits_.sm_write_bytes_per_ps);
-  if (random_ || scattered_) issue = std::max(least_issue_, sectors_ / limits_.sm_sector_bytes_per_ps);
-  load_.issue = std::min(issue, time / n);
   const double warps = std::ceil(kernel_.threads_per_block() / 32.0);
-  // A warp's instructions one after the other, at four cycles each, and the start of a block.
   const double slots = gpu_.sm.sub_partitions;
-  const double fixed = std::min(100e3 + 4 * least_issue_ * slots / warps, 0.8 * time);
-  const double wait = std::min(least_wait_, 0.25 * time);
+  const double instructions = least_issue_ / kSlotsReached, stores = l2_written_ / limits_.sm_write_bytes_per_ps;
+  double port = load_.l2_read / limits_.sm_read_bytes_per_ps + stores;
+  if (random_ || scattered_) port = sectors_ / limits_.sm_sector_bytes_per_ps;
+  double issue = std::max(instructions, port);
+  // A warp's instructions one after the other, at four cycles each.
+  double serial = 4 * least_issue_ * slots / warps;
+  if (tensor_ > 0) {  // reads, instructions and the tensor pipe go on side by side; the stores come last
+    issue = instructions + stores;
+    serial = std::max(0.0, tensor_ - instructions);
+  }
+  load_.issue = std::min(issue, time / n);
+  const double fixed = std::min(kBlockStart + serial, 0.8 * time);
+  const double wait = std::min(std::max(least_wait_, limits_.l2_wait), 0.25 * time);
+
+  // Where the dispatcher bounds the launch, its length says little of a block, but the warps active do.
+  const double interval = static_cast<double>(gpu_.dispatch_interval.count());
+  double resident = 0, life = 0;
+  if (kernel_.counters.warps_active_pct && interval * load_.blocks > kDispatchBound * whole.time) {
+    life = *kernel_.counters.warps_active_pct / 100 * gpu_.sm.max_warps / warps * whole.sms * interval +
+           kTurnover;
+    resident = std::min({life / interval, load_.blocks, static_cast<double>(room_) * whole.sms});
+  }
+  const double fixed_weight = tensor_ > 0 ? 0.1 : load_.tensor ? 0.001 : 0.01;
+  const double most_cost = l2_bound_ ? (load_.tensor ? 1 : limits_.l2_sector_cost) : random_ ? 2 : kMostStreamCost;
   double best = 1e300;
   BlockLoad found = load_;
   for (const double f : {0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.8, 2.2, 3.0, 4.0})
@@ -263,15 +325,16 @@ void KernelModel::fit_whole(const Point& whole) {
       for (const double c : {0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.45, 1.65, limits_.l2_sector_cost}) {
         if (load_.tensor && l2_bound_ && c != 1) continue;
         const double cost = random_ ? 1.65 * c : c;
-        if (cost > 2) continue;
+        if (cost > most_cost) continue;
         BlockLoad l = load_;
         l.fixed = f * fixed;
         l.wait = w * wait;
         (l2_bound_ ? l.l2 : l.dram_cost) *= cost;
-        double error = (l2_bound_ ? 0.02 : 1) * 0.3 * square(distance(c, 1)) + 0.01 * square(distance(w, 1)) +
-                       (load_.tensor ? 0.001 : 0.01) * square(distance((f + 0.2) / 1.2, 1));
+        double error = (l2_bound_ ? 0.02 : 1) * 0.3 * square(distance(c, 1)) + 0.02 * square(distance(w, 1)) +
+                       fixed_weight * square(distance((f + 0.2) / 1.2, 1));
         if (error >= best) continue;
-        error += square(distance(length(l, whole.sms), whole.time));
+        error += life > 0 ? square(distance(block_among(l, whole.sms, resident), life))
+                          : square(distance(length(l, whole.sms), whole.time));
         if (error < best) best = error, found = l;
       }
   load_ = found;

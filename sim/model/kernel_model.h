@@ -46,7 +46,9 @@ class KernelModel {
   std::uint32_t residents(std::uint32_t sms) const;
   double waves(std::uint32_t sms) const;
   double block_time(std::uint32_t sms, double time) const;
+  double block_among(const BlockLoad& load, std::uint32_t sms, double blocks) const;
   double length(const BlockLoad& load, std::uint32_t sms) const;
+  double average_length(const BlockLoad& load, std::uint32_t sms) const;
   BlockLoad on(BlockLoad load, std::uint32_t sms) const;
 
   Kernel kernel_;
@@ -59,6 +61,7 @@ class KernelModel {
   double l2_written_ = 0;   // bytes a block
   double sectors_ = 0;      // bytes a block that it reads by sectors
   double least_wait_ = 0;   // ps a block, from the bytes that its threads read
+  double tensor_ = 0;       // ps a block of the tensor pipe, where its cost is known
   bool l2_bound_ = false;
   bool random_ = false;     // reads of single sectors, of which DRAM moves two
   bool scattered_ = false;  // L2-bound reads of single sectors
