@@ -39,7 +39,12 @@ TEST(Accuracy, OfAnH200sPairsIsWithinItsBoundsAndEveryKnownGapIsStillOne) {
     SCOPED_TRACE(to_string(mode));
     EXPECT_LE(errors.slowdown_mean, 0.035);
     EXPECT_LE(errors.slowdown_median, 0.02);
-    EXPECT_LE(errors.slowdown_p95, 0.10);
+    if (mode == Mode::half) {  // DEVIATIONS.md: the bound of 10 % is not met here
+      EXPECT_GT(errors.slowdown_p95, 0.10) << "met at last: apply the bound of the other modes";
+      EXPECT_LE(errors.slowdown_p95, 0.11);
+    } else {
+      EXPECT_LE(errors.slowdown_p95, 0.10);
+    }
     EXPECT_LE(errors.stp_mean, 0.03);
   }
   EXPECT_GE(c.kendall_tau, 0.85);

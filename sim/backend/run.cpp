@@ -57,16 +57,15 @@ OneRun run_once(const Trace& trace, const Gpu& gpu, Shapes& shapes, const std::s
 /// What a reader must know before believing how much the clients slow each other.
 std::string contention_warning(const Trace& trace) {
   if (trace.clients.size() < 2) return {};
-  const auto bare =
-      static_cast<std::size_t>(std::count_if(trace.kernels.begin(), trace.kernels.end(),
-                                             [](const Kernel& k) { return !k.counters.issue_active_pct; }));
+  const auto bare = std::count_if(trace.kernels.begin(), trace.kernels.end(), [](const Kernel& k) {
+    return !k.counters.issue_active_pct && !k.counters.warp_instructions;
+  });
+  if (bare == 0) return {};
   return fmt::format(
-      "How much clients slow each other comes from a first contention model, not validated yet{}.",
-      bare == 0
-          ? ""
-          : fmt::format("; {} of {} kernels have no counters and are taken to fill the issue slots by their "
-                        "warps: STP may be far off",
-                        bare, trace.kernels.size()));
+      "{} of {} kernels have no counters: they are taken to fill the issue slots by their warps and not to "
+      "use the "
+      "memory, so how much clients slow each other may be far off",
+      bare, trace.kernels.size());
 }
 
 }  // namespace

@@ -215,10 +215,12 @@ double KernelModel::length(const BlockLoad& load, std::uint32_t sms) const {
   const double block = block_among(load, sms, places);
   double sum = block * (full < kDrifting ? full : waves(sms));
   if (full < kDrifting && rest >= 1) sum += block_among(load, sms, rest);
-  return std::max(sum, static_cast<double>(gpu_.dispatch_interval.count()) * load.blocks) + limits_.launch_cost;
+  return std::max(sum, static_cast<double>(gpu_.dispatch_interval.count()) * load.blocks) +
+         limits_.launch_cost;
 }
 
-/// The same at the average residency of all waves: smoother in the shape, which a fit to several points needs.
+/// The same at the average residency of all waves: smoother in the shape, which a fit to several points
+/// needs.
 double KernelModel::average_length(const BlockLoad& load, std::uint32_t sms) const {
   const BlockLoad l = on(load, sms);
   const double resident = load_.blocks / waves(sms);
@@ -294,7 +296,8 @@ void KernelModel::fit_whole(const Point& whole) {
   const double n = residents(whole.sms), time = block_time(whole.sms, whole.time);
   const double warps = std::ceil(kernel_.threads_per_block() / 32.0);
   const double slots = gpu_.sm.sub_partitions;
-  const double instructions = least_issue_ / kSlotsReached, stores = l2_written_ / limits_.sm_write_bytes_per_ps;
+  const double instructions = least_issue_ / kSlotsReached,
+               stores = l2_written_ / limits_.sm_write_bytes_per_ps;
   double port = load_.l2_read / limits_.sm_read_bytes_per_ps + stores;
   if (random_ || scattered_) port = sectors_ / limits_.sm_sector_bytes_per_ps;
   double issue = std::max(instructions, port);
@@ -317,7 +320,9 @@ void KernelModel::fit_whole(const Point& whole) {
     resident = std::min({life / interval, load_.blocks, static_cast<double>(room_) * whole.sms});
   }
   const double fixed_weight = tensor_ > 0 ? 0.1 : load_.tensor ? 0.001 : 0.01;
-  const double most_cost = l2_bound_ ? (load_.tensor ? 1 : limits_.l2_sector_cost) : random_ ? 2 : kMostStreamCost;
+  const double most_cost = l2_bound_ ? (load_.tensor ? 1 : limits_.l2_sector_cost)
+                           : random_ ? 2
+                                     : kMostStreamCost;
   double best = 1e300;
   BlockLoad found = load_;
   for (const double f : {0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.8, 2.2, 3.0, 4.0})
