@@ -7,7 +7,7 @@ DEMO_TRACE := traces/h200/examples/realtime-resnet50-beside-resnet152.json
 
 demo: build/build.ninja
 	cmake --build --preset release --target sim
-	build/bin/sim compare --policies fcfs,timeslice,greedy $(DEMO_TRACE)
+	build/bin/sim compare --policies fcfs,timeslice,greedy --duration=100ms $(DEMO_TRACE)
 	build/bin/sim --policy=priority --duration=20ms --out build/demo $(DEMO_TRACE)
 
 test: build/build.ninja
