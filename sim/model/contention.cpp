@@ -8,7 +8,7 @@ namespace corun::sim {
 namespace {
 
 constexpr double kMostUse = 0.99999;
-constexpr int kBisections = 20;
+constexpr int kBisections = 20, kL2Bisections = 14;
 constexpr int kRounds = 5;
 
 // How long a launch's own traffic, and the others', is between two uses of what it re-reads, as a share of
@@ -75,7 +75,7 @@ Solution solve(std::span<const Contender> contenders, std::span<const Asked> ask
   };
   double writes = 0.5;
   Solution s;
-  double low = 0, high = kMostUse, g_low = 0;
+  double low = 0, high = kMostUse;
   for (int i = 0; i < kBisections; ++i) {
     const double use = (low + high) / 2;
     const double backlog = m.backlog * use / (1 - use);
@@ -89,23 +89,21 @@ Solution solve(std::span<const Contender> contenders, std::span<const Asked> ask
         if (contenders[k].load->l2 > 0) sum += contenders[k].load->l2 * rate(k, s.f, g);
       return sum;
     };
-    for (int j = 0; j < kBisections - 6; ++j) {
+    for (int j = 0; j < kL2Bisections; ++j) {
       const double middle = (from + to) / 2;
       (l2_demand(middle) > middle ? from : to) = middle;
     }
-    g_low = from;
-    s.g = l2_stretch(g_low, backlog);
-    double total = 0, dram = 0, written = 0;
-    std::array<double, 2> sums{};
+    s.g = l2_stretch(from, backlog);
+    double total = 0, read = 0, written = 0;
     for (std::size_t k = 0; k < n; ++k) total += (asked[k].read + asked[k].write) * rate(k, s.f, s.g);
     for (std::size_t k = 0; k < n; ++k) {
       const double r = rate(k, s.f, s.g), own = (asked[k].read + asked[k].write) * r;
       // Accesses that cost more than streamed ones do so as far as they have the DRAM to themselves.
       const double cost = total > 0 ? 1 + (contenders[k].load->dram_cost - 1) * own / total : 1;
-      sums[0] += cost * asked[k].read * r;
-      sums[1] += cost * asked[k].write * r;
+      read += cost * asked[k].read * r;
+      written += cost * asked[k].write * r;
     }
-    dram = sums[0] + sums[1], written = sums[1];
+    const double dram = read + written;
     if (dram > 1e-9) writes = written / dram;
     (dram > use ? low : high) = use;
   }
