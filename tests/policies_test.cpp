@@ -136,7 +136,7 @@ TEST_P(EveryPolicy, SurvivesRefusals) {
     Timeline timeline;
     timeline.attach(ran);
     const auto policy = make_policy(GetParam());
-    SimBackend simulated(b.trace, slow_host_gpu(4), policy->requirements().contexts, timeline, {true, true});
+    SimBackend simulated(b.trace, slow_host_gpu(4), policy->requirements(), timeline, {true, true});
     ReluctantBackend backend(simulated, refusals);
     Session session(b.trace, *policy, backend, timeline, [&](KernelId kernel) {
       return profile_kernel(b.trace.kernels[kernel.value], simulated.topology().gpu);

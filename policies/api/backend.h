@@ -24,7 +24,8 @@ class Backend {
   virtual void wait(Time until, std::vector<Notice>& notices) = 0;
 
   /// Carries out a decision on a launch whose stream and identity `launch` describes, now.  WakeAt never gets
-  /// here. `follows` are the unfinished launches of other streams that must end first.  Refused: nothing has
+  /// here. `follows` are the unfinished launches of other streams that must end first; for Preempt, what
+  /// comes off with the launch: all that is behind it in its stream, copies too.  Refused: nothing has
   /// changed.
   virtual Outcome apply(const Decision& decision, const LaunchView& launch,
                         std::span<const LaunchId> follows) = 0;

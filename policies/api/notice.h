@@ -25,6 +25,11 @@ struct LastBlockStarted {
 struct KernelFinished {
   LaunchId launch;
 };
+/// The launch is off the GPU and pending again, with so many of its blocks done.
+struct Preempted {
+  LaunchId launch;
+  std::uint64_t blocks_done = 0;
+};
 struct CopyFinished {
   LaunchId launch;
 };
@@ -34,6 +39,14 @@ struct ProgressReported {
   std::uint64_t blocks_done = 0;
   Time as_of{};
 };
+/// The client's host code has called an allocation; it waits for Allocate.
+struct AllocationReady {
+  LaunchId allocation;
+};
+/// A Checkpoint or Restore is complete.
+struct BufferMoved {
+  BufferId buffer;
+};
 struct RequestFinished {
   ClientId client;
   std::uint64_t request = 0;
@@ -41,7 +54,8 @@ struct RequestFinished {
 /// The time asked for by WakeAt has come.
 struct WokeUp {};
 
-using Notice = std::variant<RequestArrived, LaunchReady, LastBlockStarted, KernelFinished, CopyFinished,
-                            ProgressReported, RequestFinished, WokeUp>;
+using Notice =
+    std::variant<RequestArrived, LaunchReady, LastBlockStarted, KernelFinished, CopyFinished,
+                 ProgressReported, RequestFinished, WokeUp, Preempted, AllocationReady, BufferMoved>;
 
 }  // namespace corun

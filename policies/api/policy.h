@@ -20,6 +20,8 @@ struct Requirements {
   CapabilitySet capabilities;
   Contexts contexts = Contexts::one;
   bool profiles = false;  // Snapshot::profiles must be there
+  bool memory = false;    // allocations wait for Allocate; else they are granted, or fail, by themselves
+  std::vector<double> thread_percentages{};  // by client, of MPS; empty: no limits
 };
 
 class Policy {

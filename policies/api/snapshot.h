@@ -12,7 +12,8 @@
 
 namespace corun {
 
-enum class LaunchState : std::uint8_t { pending, submitted, draining, finished };
+/// draining: its last block has started; stopping: asked to come off the GPU.
+enum class LaunchState : std::uint8_t { pending, submitted, draining, stopping, finished };
 
 /// One launch, from the client's call to its end.
 struct LaunchView {
@@ -24,13 +25,13 @@ struct LaunchView {
   KernelId kernel_id;
   const Kernel* kernel = nullptr;  // null: a copy, which no policy sees
   const Op* operation = nullptr;
-  Time solo_time{};                          // of this launch alone on the whole GPU
-  LaunchState state = LaunchState::pending;  // draining: its last block has started
+  Time solo_time{};  // of this launch alone on the whole GPU
+  LaunchState state = LaunchState::pending;
   std::uint32_t waits_for = 0;  // unfinished operations that it follows directly (stream order, events)
   Time ready_at{};
   Time submitted_at{};
   std::uint32_t ctas = 0;         // granted by Launch or Resize; 0: a plain launch
-  std::uint64_t blocks_done = 0;  // as last reported
+  std::uint64_t blocks_done = 0;  // as last reported; of a preempted launch: for good
   Time reported_at{};
 };
 
@@ -41,21 +42,38 @@ struct ClientView {
   bool busy = false;                   // a request is being served
 };
 
-/// Solo time of a kernel as a persistent kernel of so many CTAs, fewest first.
+/// An allocation in device memory, from its grant to its release.
+struct BufferView {
+  enum class Place : std::uint8_t { device, to_host, host, to_device };
+  BufferId id;
+  ClientId client;
+  std::uint64_t bytes = 0;
+  Place place = Place::device;
+  bool free = true;          // the slot holds no buffer
+  std::uint32_t in_use = 0;  // launches on the GPU that use it
+  std::uint64_t uses = 0;    // launches so far
+  Time last_used{};
+};
+
+/// Solo time of a kernel as a persistent kernel of so many CTAs; fewest first.
 struct ProfilePoint {
   std::uint32_t ctas = 0;
   Time time{};
+  std::uint32_t sms = 0, ctas_per_sm = 0;  // how they spread; the last CTAs may be missing
 };
 using Profile = std::vector<ProfilePoint>;
 
 struct Snapshot {
   Time now{};
-  std::span<const Notice> notices;       // what happened since the policy was last asked
-  std::span<const ClientView> clients;   // by ClientId
-  std::span<const LaunchView> launches;  // by LaunchId::slot; finished ones are free slots
-  std::span<const LaunchId> pending;     // ready, not yet launched; in order of readiness
-  std::span<const LaunchId> running;     // launched, not finished; in order of launching
-  std::span<const Profile> profiles;     // by KernelId; empty unless the policy needs profiles
+  std::span<const Notice> notices;         // what happened since the policy was last asked
+  std::span<const ClientView> clients;     // by ClientId
+  std::span<const LaunchView> launches;    // by LaunchId::slot; finished ones are free slots
+  std::span<const LaunchId> pending;       // ready, not yet launched; in order of readiness
+  std::span<const LaunchId> running;       // launched, not finished; in order of launching
+  std::span<const Profile> profiles;       // by KernelId; empty unless the policy needs profiles
+  std::span<const LaunchId> allocating{};  // allocations that wait for Allocate; in order of readiness
+  std::span<const BufferView> buffers{};   // by BufferId
+  std::uint64_t memory_used = 0;           // bytes of device memory
 
   const LaunchView& launch(LaunchId id) const { return launches[id.slot]; }
   const Client& client_of(const LaunchView& l) const { return *clients[l.client.value].client; }

@@ -123,7 +123,8 @@ void Session::fold(Time now) {
   for (std::size_t i = 0; i < told; ++i) {
     const Notice notice = notices_[i];
     if (const auto* last = std::get_if<LastBlockStarted>(&notice)) {
-      view(last->launch).state = LaunchState::draining;
+      if (LaunchView& l = view(last->launch); l.state == LaunchState::submitted)
+        l.state = LaunchState::draining;
     } else if (const auto* p = std::get_if<ProgressReported>(&notice)) {
       LaunchView& l = view(p->launch);
       if (l.id == p->launch && l.state != LaunchState::finished) {
@@ -134,8 +135,27 @@ void Session::fold(Time now) {
       end(kernel->launch, now);
     } else if (const auto* copy = std::get_if<CopyFinished>(&notice)) {
       end(copy->launch, now);
+    } else if (const auto* preempted = std::get_if<Preempted>(&notice)) {
+      take_back(*preempted);
     }
   }
+  // Copies that came off with launches go again when their turn comes.
+  for (std::size_t i = 0; i < told; ++i)
+    if (const auto* preempted = std::get_if<Preempted>(&notices_[i]))
+      submit_copies(view(preempted->launch).client, now);
+}
+
+/// It waits for the policy again, at its old place in its stream.
+void Session::take_back(const Preempted& preempted) {
+  LaunchView& l = view(preempted.launch);
+  l.state = LaunchState::pending;
+  l.blocks_done = preempted.blocks_done;
+  l.ctas = 0;
+  running_.erase(std::find(running_.begin(), running_.end(), l.id));
+  const auto by_serial = [](LaunchId a, LaunchId b) { return a.serial < b.serial; };
+  auto& unsubmitted = clients_[l.client.value].streams[l.stream.value].unsubmitted;
+  unsubmitted.insert(std::upper_bound(unsubmitted.begin(), unsubmitted.end(), l.id, by_serial), l.id);
+  if (l.kernel) pending_.insert(std::upper_bound(pending_.begin(), pending_.end(), l.id, by_serial), l.id);
 }
 
 void Session::end(LaunchId id, Time now) {
@@ -179,7 +199,19 @@ Outcome Session::apply(const Decision& decision, Time now) {
     wake_at_ = std::min(wake_at_, wake->at);
     return Applied{};
   }
-  if (const auto* launch = std::get_if<decide::Launch>(&decision)) return submit(*launch, now);
+  if (const auto* launch = std::get_if<decide::Launch>(&decision)) {
+    if (const auto why = not_launchable(launch->launch)) return Refused{*why};
+    LaunchView& l = view(launch->launch);
+    l.ctas = launch->ctas;
+    const Outcome outcome = backend_.apply(decision, l, unfinished_follows(l));
+    if (std::holds_alternative<Refused>(outcome))
+      l.ctas = 0;
+    else
+      submitted(l, now);
+    return outcome;
+  }
+  if (const auto* padded = std::get_if<decide::LaunchPadded>(&decision)) return submit(*padded, now);
+  if (const auto* preempt = std::get_if<decide::Preempt>(&decision)) return preempt_launch(*preempt);
   const LaunchId id = std::visit(
       [](const auto& d) -> LaunchId {
         if constexpr (requires { d.launch; })
@@ -199,26 +231,54 @@ Outcome Session::apply(const Decision& decision, Time now) {
   return outcome;
 }
 
-Outcome Session::submit(const decide::Launch& launch, Time now) {
-  if (launch.launch.slot >= launches_.size() || view(launch.launch).id != launch.launch ||
-      !view(launch.launch).kernel)
-    return Refused{"no such launch"};
-  LaunchView& l = view(launch.launch);
-  if (l.state != LaunchState::pending) return Refused{"already launched"};
-  auto& unsubmitted = clients_[l.client.value].streams[l.stream.value].unsubmitted;
-  if (unsubmitted.front() != l.id) return Refused{"an earlier operation of its stream has not been launched"};
-  if (!follows_submitted(l)) return Refused{"an operation that it waits for has not been launched"};
-  l.ctas = launch.ctas;
-  const Outcome outcome = backend_.apply(launch, l, unfinished_follows(l));
-  if (std::holds_alternative<Refused>(outcome)) {
-    l.ctas = 0;
-    return outcome;
-  }
+/// Why a launch cannot be handed to the backend now, if so.
+std::optional<std::string> Session::not_launchable(LaunchId id) const {
+  if (id.slot >= launches_.size() || launches_[id.slot].id != id || !launches_[id.slot].kernel)
+    return "no such launch";
+  const LaunchView& l = launches_[id.slot];
+  if (l.state != LaunchState::pending) return "already launched";
+  if (clients_[l.client.value].streams[l.stream.value].unsubmitted.front() != l.id)
+    return "an earlier operation of its stream has not been launched";
+  if (!follows_submitted(l)) return "an operation that it waits for has not been launched";
+  return std::nullopt;
+}
+
+void Session::submitted(LaunchView& l, Time now) {
   l.state = LaunchState::submitted;
   l.submitted_at = now;
   running_.push_back(l.id);
-  unsubmitted.pop_front();
+  clients_[l.client.value].streams[l.stream.value].unsubmitted.pop_front();
   submit_copies(l.client, now);
+}
+
+Outcome Session::submit(const decide::LaunchPadded& padded, Time now) {
+  for (const LaunchId id : {padded.launch, padded.padding})
+    if (const auto why = not_launchable(id)) return Refused{*why};
+  LaunchView &l = view(padded.launch), &padding = view(padded.padding);
+  if (l.client == padding.client) return Refused{"a launch is padded with another client's"};
+  if (padding.waits_for != 0) return Refused{"the padding waits for something unfinished"};
+  const Outcome outcome = backend_.apply(padded, l, unfinished_follows(l));
+  if (std::holds_alternative<Refused>(outcome)) return outcome;
+  submitted(l, now);
+  submitted(padding, now);
+  return outcome;
+}
+
+Outcome Session::preempt_launch(const decide::Preempt& preempt) {
+  if (preempt.launch.slot >= launches_.size() || view(preempt.launch).id != preempt.launch)
+    return Refused{"no such launch"};
+  LaunchView& l = view(preempt.launch);
+  if (l.state != LaunchState::submitted && l.state != LaunchState::draining)
+    return Refused{"the launch is not running"};
+  std::vector<LaunchId> behind;
+  for (LaunchId id : running_)
+    if (const LaunchView& other = view(id); other.client == l.client && other.stream == l.stream &&
+                                            id.serial > l.id.serial && other.state != LaunchState::stopping)
+      behind.push_back(id);
+  const Outcome outcome = backend_.apply(preempt, l, behind);
+  if (std::holds_alternative<Refused>(outcome)) return outcome;
+  l.state = LaunchState::stopping;
+  for (LaunchId id : behind) view(id).state = LaunchState::stopping;
   return outcome;
 }
 
@@ -254,7 +314,7 @@ std::vector<LaunchId> Session::unfinished_follows(const LaunchView& launch) cons
 
 bool Session::follows_submitted(const LaunchView& launch) const {
   for (LaunchId other : unfinished_follows(launch))
-    if (launches_[other.slot].state == LaunchState::pending) return false;
+    if (launches_[other.slot].state == LaunchState::pending) return false;  // stopping: it may end yet
   return true;
 }
 

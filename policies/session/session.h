@@ -5,6 +5,7 @@
 
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,11 @@ class Session {
   void end(LaunchId id, Time now);
   void ask(Time now);
   Outcome apply(const Decision& decision, Time now);
-  Outcome submit(const decide::Launch& launch, Time now);
+  Outcome submit(const decide::LaunchPadded& padded, Time now);
+  Outcome preempt_launch(const decide::Preempt& preempt);
+  std::optional<std::string> not_launchable(LaunchId id) const;
+  void submitted(LaunchView& launch, Time now);
+  void take_back(const Preempted& preempted);
   void submit_copies(ClientId client, Time now);
   std::vector<LaunchId> unfinished_follows(const LaunchView& launch) const;
   bool follows_submitted(const LaunchView& launch) const;

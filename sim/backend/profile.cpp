@@ -35,7 +35,8 @@ Profile profile_kernel(const Kernel& kernel, const Gpu& gpu) {
       notices.clear();
       engine.advance(kNever, notices);
     }
-    profile.push_back({work.ctas, engine.now()});
+    profile.push_back(
+        {work.ctas, engine.now(), std::min(work.ctas, gpu.sms), (work.ctas + gpu.sms - 1) / gpu.sms});
   }
   return profile;
 }

@@ -36,7 +36,7 @@ OneRun run_once(const Trace& trace, const Gpu& gpu, Shapes& shapes, const std::s
   timeline.attach(requests);
   for (Sink* sink : sinks) timeline.attach(*sink);
   const std::unique_ptr<Policy> policy = make_policy(policy_spec);
-  SimBackend backend(trace, gpu, policy->requirements().contexts, timeline, engine, &shapes);
+  SimBackend backend(trace, gpu, policy->requirements(), timeline, engine, &shapes);
   Session session(trace, *policy, backend, timeline,
                   [&](KernelId kernel) { return profile_kernel(trace.kernels[kernel.value], gpu); });
   const SessionOutcome outcome = session.run(progress);

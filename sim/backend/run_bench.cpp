@@ -37,7 +37,7 @@ void together(benchmark::State& state, const char* other) {
   for (auto _ : state) {
     Timeline nobody;
     const std::unique_ptr<Policy> policy = make_policy("fcfs");
-    SimBackend backend(trace, gpu, policy->requirements().contexts, nobody, {}, &shapes);
+    SimBackend backend(trace, gpu, policy->requirements(), nobody, {}, &shapes);
     Session session(trace, *policy, backend, nobody, {});
     simulated += to_seconds(session.run().end);
     backend.close();

@@ -27,7 +27,7 @@ std::uint32_t contexts_of(const Trace& trace, Contexts contexts,
 
 }  // namespace
 
-SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, Contexts contexts, Timeline& timeline,
+SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
                        EngineOptions options, Shapes* shapes)
     : trace_(trace),
       topology_{gpu, kCapabilities},
@@ -35,14 +35,14 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, Contexts contexts, Ti
       slicer_(topology_.gpu,
               [&] {
                 std::vector<std::uint32_t> ignored;
-                return std::max(1u, contexts_of(trace, contexts, ignored));
+                return std::max(1u, contexts_of(trace, needed.contexts, ignored));
               }()),
       copy_engines_(topology_.gpu),
       own_shapes_(shapes == nullptr ? std::make_unique<Shapes>(gpu) : nullptr),
       all_shapes_(shapes == nullptr ? *own_shapes_ : *shapes) {
   check_trace(trace);
   std::vector<std::uint32_t> context_of_client;
-  const std::uint32_t n = std::max(1u, contexts_of(trace, contexts, context_of_client));
+  const std::uint32_t n = std::max(1u, contexts_of(trace, needed.contexts, context_of_client));
   std::vector<std::uint32_t> streams(n);
   for (std::uint32_t i = 0; i < trace.clients.size(); ++i) {
     std::uint32_t& used = streams[context_of_client[i]];
@@ -95,6 +95,7 @@ Outcome SimBackend::apply(const Decision& decision, const LaunchView& view,
     queue_.schedule(now_ + delay, 0, {Event::Kind::resize, errand(e), 0});
     return Applied{};
   }
+  if (!std::holds_alternative<decide::Query>(decision)) return Refused{"not possible in the simulator"};
   // Half of a read's time passes before the counter is sampled.
   Errand e;
   e.launch = view.id, e.context = context;

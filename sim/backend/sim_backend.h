@@ -22,8 +22,8 @@ namespace corun::sim {
 class SimBackend final : public Backend {
  public:
   /// Throws InputError for a kernel that fits no SM, a priority or mask that the GPU does not have.
-  SimBackend(const Trace& trace, const Gpu& gpu, Contexts contexts, Timeline& timeline, EngineOptions options,
-             Shapes* shapes = nullptr);
+  SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
+             EngineOptions options, Shapes* shapes = nullptr);
 
   const Topology& topology() const override { return topology_; }
   Time now() const override { return now_; }

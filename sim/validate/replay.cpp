@@ -33,7 +33,7 @@ std::vector<double> run_once(const Trace& trace, const Gpu& gpu, Shapes& shapes,
   LastEnds ends(trace.clients.size());
   timeline.attach(ends);
   const std::unique_ptr<Policy> policy = make_policy(policy_name);
-  SimBackend backend(trace, gpu, policy->requirements().contexts, timeline, engine, &shapes);
+  SimBackend backend(trace, gpu, policy->requirements(), timeline, engine, &shapes);
   Session session(trace, *policy, backend, timeline, {});
   const SessionOutcome outcome = session.run();
   backend.close();

@@ -12,7 +12,7 @@ Ran run_trace(const Trace& trace, const Gpu& gpu, const std::string& policy_spec
   Timeline timeline;
   timeline.attach(ran);
   const std::unique_ptr<Policy> policy = make_policy(policy_spec);
-  SimBackend backend(trace, gpu, policy->requirements().contexts, timeline, options);
+  SimBackend backend(trace, gpu, policy->requirements(), timeline, options);
   Session session(trace, *policy, backend, timeline,
                   [&](KernelId kernel) { return profile_kernel(trace.kernels[kernel.value], gpu); });
   ran.outcome = session.run();

@@ -18,6 +18,7 @@ using ClientId = Id<struct ClientTag>;    // index into Trace::clients
 using StreamId = Id<struct StreamTag>;    // index of a stream within its program
 using OpId = Id<struct OpTag>;            // index of an operation within its program
 using SmId = Id<struct SmTag>;            // %smid
+using BufferId = Id<struct BufferTag>;    // index of an allocation within a run
 using TpcId = Id<struct TpcTag>;          // %smid / sms_per_tpc
 
 /// One execution of one operation: `serial` counts every one ever issued (unique in a run), `slot` is where
