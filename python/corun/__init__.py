@@ -1,0 +1,131 @@
+"""If these programs share this GPU under this policy, how fast does each run?
+
+>>> import corun
+>>> result = corun.load("trace.json").run(policy="greedy", seed=1)
+>>> result.summary["stp"]
+>>> result.kernels["finished_ns"] - result.kernels["started_ns"]
+
+Times of results are nanoseconds (`_ns`, float64, NaN where there is none); times that policies see are whole
+picoseconds (`_ps`, int), because decisions must be exact.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Union
+
+from ._native import (
+    Allocate,
+    AllocationReady,
+    BufferMoved,
+    BufferWanted,
+    BufferView,
+    Capability,
+    Checkpoint,
+    Client,
+    ClientStream,
+    ClientView,
+    Contexts,
+    CopyFinished,
+    Gpu,
+    InputError,
+    Kernel,
+    KernelFinished,
+    LastBlockStarted,
+    Launch,
+    LaunchId,
+    LaunchPadded,
+    LaunchReady,
+    LaunchState,
+    LaunchView,
+    Parameter,
+    Place,
+    PolicyInfo,
+    Preempt,
+    Preempted,
+    ProfilePoint,
+    ProgressReported,
+    Query,
+    RequestArrived,
+    RequestFinished,
+    Requirements,
+    Resize,
+    Restore,
+    Result,
+    ServiceClass,
+    SmLimits,
+    Snapshot,
+    Stop,
+    Topology,
+    Trace,
+    WakeAt,
+    WokeUp,
+    __version__,
+    blocks_per_sm,
+    gpus,
+    load,
+    policies,
+)
+from .policy import Decision, Policy
+
+
+def compare(trace: Trace, policies: Iterable[Union[str, Policy]], **options: Any) -> list[dict[str, Any]]:
+    """The summary of the trace under each policy; `options` are those of `Trace.run`."""
+    options.setdefault("timeline", None)
+    return [trace.run(policy, **options).summary for policy in policies]
+
+
+__all__ = [
+    "__version__",
+    "Allocate",
+    "AllocationReady",
+    "blocks_per_sm",
+    "BufferMoved",
+    "BufferWanted",
+    "BufferView",
+    "Capability",
+    "Checkpoint",
+    "Client",
+    "ClientStream",
+    "ClientView",
+    "compare",
+    "Contexts",
+    "CopyFinished",
+    "Decision",
+    "Gpu",
+    "gpus",
+    "InputError",
+    "Kernel",
+    "KernelFinished",
+    "LastBlockStarted",
+    "Launch",
+    "LaunchId",
+    "LaunchPadded",
+    "LaunchReady",
+    "LaunchState",
+    "LaunchView",
+    "load",
+    "Parameter",
+    "Place",
+    "policies",
+    "Policy",
+    "PolicyInfo",
+    "Preempt",
+    "Preempted",
+    "ProfilePoint",
+    "ProgressReported",
+    "Query",
+    "RequestArrived",
+    "RequestFinished",
+    "Requirements",
+    "Resize",
+    "Restore",
+    "Result",
+    "ServiceClass",
+    "SmLimits",
+    "Snapshot",
+    "Stop",
+    "Topology",
+    "Trace",
+    "WakeAt",
+    "WokeUp",
+]

@@ -1,0 +1,690 @@
+"""The compiled half of `corun`; import from `corun`.
+
+Units are in the names: `_ps` whole picoseconds, `_ns` nanoseconds.  Clients, streams, operations, kernels and
+buffers are named by their index, TPCs by their number.
+"""
+
+from enum import Enum
+from os import PathLike
+from typing import Any, Iterable, List, Literal, Optional, Sequence, Tuple, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from .policy import Policy
+
+__version__: str
+
+class InputError(ValueError):
+    """Bad input: which file, where in it, what is wrong, what to do.  Its text is that of the `sim` command."""
+
+    file: str
+    place: str
+    problem: str
+    remedy: str
+
+# ---- GPUs and workloads ------------------------------------------------------------------------------------
+
+class SmLimits:
+    """What one SM holds."""
+
+    @property
+    def max_threads(self) -> int: ...
+    @property
+    def max_warps(self) -> int: ...
+    @property
+    def max_blocks(self) -> int: ...
+    @property
+    def warp_size(self) -> int: ...
+    @property
+    def registers(self) -> int: ...
+    @property
+    def threads_per_block(self) -> int: ...
+    @property
+    def shared_memory_bytes(self) -> int: ...
+    @property
+    def shared_memory_per_block_bytes(self) -> int: ...
+
+class Gpu:
+    """A GPU as its description has it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def product(self) -> str: ...
+    @property
+    def architecture(self) -> str: ...
+    @property
+    def sms(self) -> int: ...
+    @property
+    def sms_per_tpc(self) -> int: ...
+    @property
+    def tpcs(self) -> int: ...
+    @property
+    def gpc_of_tpc(self) -> List[int]:
+        """Empty: unknown."""
+
+    @property
+    def sm(self) -> SmLimits: ...
+    @property
+    def task_slots(self) -> int: ...
+    @property
+    def priority_levels(self) -> int:
+        """Stream priorities are 0 (lowest) to -(levels - 1)."""
+
+    @property
+    def host_channels(self) -> int: ...
+    @property
+    def channel_depth(self) -> int: ...
+    @property
+    def copy_engines(self) -> int: ...
+    @property
+    def dispatch_interval_ps(self) -> int: ...
+    @property
+    def launch_call_ps(self) -> int: ...
+    @property
+    def launch_latency_ps(self) -> int: ...
+    @property
+    def stream_gap_ps(self) -> int: ...
+    @property
+    def graph_gap_ps(self) -> int: ...
+    @property
+    def time_slice_ps(self) -> int: ...
+    @property
+    def context_switch_ps(self) -> int: ...
+    @property
+    def completion_notice_ps(self) -> int: ...
+    @property
+    def progress_read_ps(self) -> int: ...
+    @property
+    def persistent_task_ps(self) -> int: ...
+    @property
+    def stop_flag_ps(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int: ...
+    @property
+    def l2_bytes(self) -> int: ...
+    @property
+    def clock_hz(self) -> float: ...
+    @property
+    def dram_bytes_per_second(self) -> float: ...
+    @property
+    def copy_bytes_per_second(self) -> float: ...
+
+class Topology:
+    """The GPU, and what the backend can do on it."""
+
+    @property
+    def gpu(self) -> Gpu: ...
+    @property
+    def capabilities(self) -> frozenset[Capability]: ...
+
+class Kernel:
+    """A kernel as a launch sees it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def grid(self) -> Tuple[int, int, int]: ...
+    @property
+    def block(self) -> Tuple[int, int, int]: ...
+    @property
+    def cluster(self) -> Tuple[int, int, int]: ...
+    @property
+    def blocks(self) -> int: ...
+    @property
+    def threads_per_block(self) -> int: ...
+    @property
+    def registers_per_thread(self) -> int: ...
+    @property
+    def shared_memory_bytes(self) -> int: ...
+    @property
+    def idempotent(self) -> bool:
+        """May be killed and run again from its inputs."""
+
+    @property
+    def solo_time_ps(self) -> Optional[int]:
+        """First block's start to last block's end, alone on the whole GPU."""
+
+class ServiceClass(Enum):
+    real_time = ...
+    best_effort = ...
+
+class ClientStream:
+    """A client's stream; None: as the client."""
+
+    @property
+    def priority(self) -> Optional[int]: ...
+    @property
+    def tpc_mask(self) -> Optional[frozenset[int]]: ...
+
+class Client:
+    """A client as the trace describes it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def process(self) -> str: ...
+    @property
+    def service_class(self) -> ServiceClass: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def tpc_mask(self) -> Optional[frozenset[int]]: ...
+    @property
+    def streams(self) -> List[ClientStream]: ...
+    @property
+    def memory_bytes(self) -> int: ...
+    @property
+    def quota(self) -> Optional[float]:
+        """Most of the GPU that it may hold, as a fraction."""
+
+    @property
+    def reservation(self) -> Optional[float]:
+        """Least of the GPU that it is promised, as a fraction."""
+
+    @property
+    def deadline_ps(self) -> Optional[int]:
+        """From the intended arrival."""
+
+def blocks_per_sm(kernel: Kernel, gpu: Gpu) -> int:
+    """How many blocks of the kernel an empty SM holds."""
+
+def gpus() -> List[str]:
+    """Names of the built-in GPU descriptions, sorted."""
+
+# ---- what a policy sees ------------------------------------------------------------------------------------
+
+class LaunchState(Enum):
+    pending = ...
+    submitted = ...
+    draining = ...
+    stopping = ...
+    finished = ...
+
+class LaunchId:
+    """One execution of one operation; `serial` is unique in a run."""
+
+    def __init__(self, slot: int, serial: int) -> None: ...
+    @property
+    def slot(self) -> int: ...
+    @property
+    def serial(self) -> int: ...
+    def __hash__(self) -> int: ...
+
+class LaunchView:
+    """A launch as it was when the snapshot was taken."""
+
+    @property
+    def id(self) -> LaunchId: ...
+    @property
+    def client(self) -> int: ...
+    @property
+    def stream(self) -> int: ...
+    @property
+    def op(self) -> int: ...
+    @property
+    def request(self) -> int: ...
+    @property
+    def kernel_id(self) -> int: ...
+    @property
+    def kernel(self) -> Kernel:
+        """None for an allocation."""
+
+    @property
+    def tpc_mask(self) -> Optional[frozenset[int]]:
+        """Of this launch, as the trace has it."""
+
+    @property
+    def bytes(self) -> int:
+        """What an allocation takes."""
+
+    @property
+    def solo_time_ps(self) -> int: ...
+    @property
+    def state(self) -> LaunchState: ...
+    @property
+    def waits_for(self) -> int:
+        """Unfinished operations that it follows directly (stream order, events)."""
+
+    @property
+    def ready_at_ps(self) -> int: ...
+    @property
+    def submitted_at_ps(self) -> int: ...
+    @property
+    def ctas(self) -> int:
+        """0: a plain launch."""
+
+    @property
+    def blocks_done(self) -> int:
+        """As last reported; of a preempted launch: for good."""
+
+    @property
+    def reported_at_ps(self) -> int: ...
+
+class ClientView:
+    """A client as it was when the snapshot was taken."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def client(self) -> Client: ...
+    @property
+    def requests_waiting(self) -> int:
+        """Arrived, none of their operations issued."""
+
+    @property
+    def busy(self) -> bool:
+        """A request is being served."""
+
+class Place(Enum):
+    asked = ...
+    """Wanted, and not yet granted."""
+    device = ...
+    to_host = ...
+    host = ...
+    to_device = ...
+
+class BufferView:
+    """An allocation in device memory, from grant to release."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def client(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+    @property
+    def place(self) -> Place: ...
+    @property
+    def free(self) -> bool:
+        """The slot holds no buffer."""
+
+    @property
+    def in_use(self) -> int:
+        """Launches and copies on the GPU that use it."""
+
+    @property
+    def copies_wait(self) -> int:
+        """Copies that wait for it to be on the device."""
+
+    @property
+    def uses(self) -> int:
+        """Launches so far."""
+
+    @property
+    def last_used_ps(self) -> int: ...
+
+class ProfilePoint:
+    """Solo time as a persistent kernel of so many CTAs."""
+
+    @property
+    def ctas(self) -> int: ...
+    @property
+    def time_ps(self) -> int: ...
+    @property
+    def sms(self) -> int: ...
+    @property
+    def ctas_per_sm(self) -> int: ...
+
+class RequestArrived:
+    @property
+    def client(self) -> int: ...
+    @property
+    def request(self) -> int: ...
+
+class RequestFinished:
+    @property
+    def client(self) -> int: ...
+    @property
+    def request(self) -> int: ...
+
+class LaunchReady:
+    @property
+    def launch(self) -> LaunchId: ...
+
+class LastBlockStarted:
+    @property
+    def launch(self) -> LaunchId: ...
+
+class KernelFinished:
+    @property
+    def launch(self) -> LaunchId: ...
+
+class CopyFinished:
+    @property
+    def launch(self) -> LaunchId: ...
+
+class Preempted:
+    @property
+    def launch(self) -> LaunchId: ...
+    @property
+    def blocks_done(self) -> int: ...
+
+class ProgressReported:
+    @property
+    def launch(self) -> LaunchId: ...
+    @property
+    def blocks_done(self) -> int: ...
+    @property
+    def as_of_ps(self) -> int: ...
+
+class AllocationReady:
+    @property
+    def allocation(self) -> LaunchId: ...
+
+class BufferMoved:
+    @property
+    def buffer(self) -> int: ...
+
+class BufferWanted:
+    @property
+    def buffer(self) -> int: ...
+
+class WokeUp: ...
+
+Notice = Union[
+    RequestArrived,
+    LaunchReady,
+    LastBlockStarted,
+    KernelFinished,
+    CopyFinished,
+    ProgressReported,
+    RequestFinished,
+    WokeUp,
+    Preempted,
+    AllocationReady,
+    BufferMoved,
+    BufferWanted,
+]
+
+class Snapshot:
+    """What a host can see at one instant.  Readable during `decide` only; the views in it are copies."""
+
+    @property
+    def now_ps(self) -> int: ...
+    @property
+    def notices(self) -> List[Notice]:
+        """What happened since the policy was last asked."""
+
+    @property
+    def clients(self) -> List[ClientView]: ...
+    @property
+    def pending(self) -> List[LaunchView]:
+        """Ready, not yet launched; in order of readiness."""
+
+    @property
+    def running(self) -> List[LaunchView]:
+        """Launched, not finished; in order of launching."""
+
+    @property
+    def allocating(self) -> List[LaunchView]:
+        """Allocations that wait for Allocate; in order of readiness."""
+
+    @property
+    def buffers(self) -> List[BufferView]:
+        """By index; some slots may be free."""
+
+    @property
+    def memory_used_bytes(self) -> int: ...
+    def launch(self, id: Union[LaunchId, LaunchView]) -> LaunchView:
+        """As it is now.  KeyError: it has ended."""
+
+    def profile(self, kernel_id: int) -> List[ProfilePoint]:
+        """Fewest CTAs first; there only if the policy requires profiles."""
+
+# ---- what a policy says ------------------------------------------------------------------------------------
+
+class Capability(Enum):
+    """What a backend can do."""
+
+    order = ...
+    priority = ...
+    tpc_mask = ...
+    cta_quota = ...
+    sm_quota = ...
+    progress = ...
+    preempt_at_block = ...
+    preempt_reset = ...
+    padding = ...
+    time_slice = ...
+    memory_swap = ...
+
+class Contexts(Enum):
+    """Which clients share a hardware context."""
+
+    one = ...
+    per_process = ...
+
+class Requirements:
+    """What a policy needs; refused at the start where it is missing."""
+
+    capabilities: frozenset[Capability]
+    contexts: Contexts
+    profiles: bool
+    memory: bool
+    deferred_memory: bool
+    thread_percentages: List[float]
+    def __init__(
+        self,
+        capabilities: Iterable[Capability],
+        contexts: Contexts = ...,
+        *,
+        profiles: bool = False,
+        memory: bool = False,
+        deferred_memory: bool = False,
+        thread_percentages: Sequence[float] = ...,
+    ) -> None: ...
+
+class Launch:
+    """Hand a pending launch to the GPU, behind what was launched before it in its stream."""
+
+    launch: LaunchId
+    priority: int
+    tpc_mask: Optional[frozenset[int]]
+    ctas: int
+    ctas_per_sm: List[int]
+    def __init__(
+        self,
+        launch: Union[LaunchId, LaunchView],
+        *,
+        priority: int = 0,
+        tpc_mask: Optional[Iterable[int]] = None,
+        ctas: int = 0,
+        ctas_per_sm: Sequence[int] = ...,
+    ) -> None:
+        """priority: CUDA's, 0 lowest.  ctas: 0 for a plain kernel, else a persistent kernel of so many.
+        ctas_per_sm: by SM; `ctas` is then their sum."""
+
+class Resize:
+    """Give a persistent launch another number of CTAs."""
+
+    launch: LaunchId
+    ctas: int
+    ctas_per_sm: List[int]
+    def __init__(
+        self, launch: Union[LaunchId, LaunchView], ctas: int = 0, *, ctas_per_sm: Sequence[int] = ...
+    ) -> None: ...
+
+class LaunchPadded:
+    """Launch, as one grid, a launch confined to some SMs and blocks of another client's on the others."""
+
+    launch: LaunchId
+    priority: int
+    sms: int
+    padding: LaunchId
+    padding_blocks: int
+    def __init__(
+        self,
+        launch: Union[LaunchId, LaunchView],
+        *,
+        sms: int,
+        padding: Union[LaunchId, LaunchView],
+        padding_blocks: int,
+        priority: int = 0,
+    ) -> None: ...
+
+class Stop(Enum):
+    """How a launch comes off the GPU."""
+
+    at_block = ...
+    reset = ...
+
+class Preempt:
+    """Take a launch off the GPU, with whatever was launched behind it in its stream."""
+
+    launch: LaunchId
+    how: Stop
+    def __init__(self, launch: Union[LaunchId, LaunchView], how: Stop = ...) -> None: ...
+
+class Allocate:
+    """Grant a pending allocation."""
+
+    allocation: LaunchId
+    def __init__(self, allocation: Union[LaunchId, LaunchView]) -> None: ...
+
+class Checkpoint:
+    """Copy a buffer that no launch on the GPU uses to the host and free its device memory."""
+
+    buffer: int
+    def __init__(self, buffer: int) -> None: ...
+
+class Restore:
+    """Bring a buffer back to the device."""
+
+    buffer: int
+    def __init__(self, buffer: int) -> None: ...
+
+class Query:
+    """Ask how many blocks are done; answered by ProgressReported."""
+
+    launch: LaunchId
+    def __init__(self, launch: Union[LaunchId, LaunchView]) -> None: ...
+
+class WakeAt:
+    """Ask again at this time, whatever happens (the earliest wish counts)."""
+
+    at_ps: int
+    def __init__(self, at_ps: int) -> None: ...
+
+# ---- runs --------------------------------------------------------------------------------------------------
+
+class Parameter:
+    """A parameter of a registered policy."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def meaning(self) -> str: ...
+    @property
+    def default_value(self) -> str: ...
+
+class PolicyInfo:
+    """A registered policy."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def parameters(self) -> List[Parameter]: ...
+
+def policies() -> List[PolicyInfo]:
+    """The registered policies, by name."""
+
+class Result:
+    """What a run gave.  Arrays are in the order of the records; each access makes a new one."""
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """As `sim --json` prints it; a new dict at each access."""
+
+    @property
+    def requests(self) -> npt.NDArray[np.void]:
+        """client u4, request u8, arrival_ns f8 (intended), started_ns f8, finished_ns f8, latency_ns f8 (from
+        the intended arrival), dropped bool (replaced by a newer one), work_done_ns f8 (solo time of its
+        finished kernels)."""
+
+    @property
+    def kernels(self) -> npt.NDArray[np.void]:
+        """launch u4, client u4, request u8, stream u4, op u4, kernel u4, priority i4, ctas u4 (0: plain),
+        blocks u8, evictions u4, preemptions u4, redone_blocks u8, ready_ns f8 (the host's call), submitted_ns f8 (decided), queued_ns f8
+        (reached the TMU), slotted_ns f8 (entered a task slot), started_ns f8, last_block_ns f8 (last block
+        started), finished_ns f8."""
+
+    @property
+    def copies(self) -> npt.NDArray[np.void]:
+        """launch u4, client u4, request u8, stream u4, op u4, bytes u8, engine u4, started_ns f8,
+        finished_ns f8."""
+
+    @property
+    def blocks(self) -> npt.NDArray[np.void]:
+        """launch u4, client u4, kernel u4, block u4, sm u4, lane u4, start_ns f8, end_ns f8.  InputError
+        unless the run was made with timeline='cta'."""
+
+    @property
+    def client_names(self) -> Tuple[str, ...]: ...
+    @property
+    def kernel_names(self) -> Tuple[str, ...]: ...
+    @property
+    def policy(self) -> str: ...
+    @property
+    def wall_s(self) -> float:
+        """Time that the simulation took."""
+
+    def perfetto(self, path: Union[str, PathLike[str]]) -> None:
+        """Write the timeline for ui.perfetto.dev."""
+
+    def write(self, directory: Union[str, PathLike[str]]) -> None:
+        """Write summary.json, requests.csv, kernels.csv and timeline.pftrace, as `sim --out` does."""
+
+class Trace:
+    """A workload that can be run."""
+
+    @property
+    def file(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def about(self) -> str: ...
+    @property
+    def gpu(self) -> str: ...
+    @property
+    def seed(self) -> int: ...
+    @property
+    def duration_ns(self) -> Optional[float]:
+        """None: until every client has finished once."""
+
+    @property
+    def client_names(self) -> Tuple[str, ...]: ...
+    @property
+    def kernel_names(self) -> Tuple[str, ...]: ...
+    @property
+    def notes(self) -> List[str]: ...
+    def run(
+        self,
+        policy: Union[str, Policy] = "fcfs",
+        *,
+        seed: Optional[int] = None,
+        duration: Optional[str] = None,
+        gpu: Optional[str] = None,
+        issue: Optional[Literal["eager", "graph"]] = None,
+        timeline: Optional[Literal["request", "kernel", "cta"]] = "kernel",
+        counters: bool = False,
+        audit: bool = False,
+        shortcuts: bool = True,
+    ) -> Result:
+        """Simulate, and each client alone for what it is compared with.
+
+        policy: a name, "name:key=value,...", or an object of a class derived from Policy.
+        seed, duration ("200ms"), gpu (a name or a description's path), issue: in place of the trace's.
+        timeline: what `Result.perfetto` shows; "cta" also keeps every block, which takes time and memory.
+        counters: also the counters of the timeline (queues, residents), which take as long as the simulation.
+        audit: check the invariants after every event (slow).  shortcuts=False: block by block (slow, same
+        result).  Bad input is an InputError; what a policy raises is raised here.
+        """
+
+def load(path: Union[str, PathLike[str]], *, gpu: Optional[str] = None) -> Trace:
+    """Read a trace (traces/FORMAT.md) or a PyTorch profiler trace, plain or gzip."""

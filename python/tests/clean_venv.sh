@@ -1,0 +1,30 @@
+#!/bin/sh
+# In a clean virtual environment `pip install .` works, and the notebook runs there. Exit code 77: skipped,
+# because the package index does not answer or lacks what the build needs.
+#
+#   python/tests/clean_venv.sh [python]
+set -eu
+cd "$(dirname "$0")/../.."
+python=${1:-python3}
+venv=$(mktemp -d)
+trap 'rm -rf "$venv"' EXIT
+unset PYTHONPATH
+CXX=${CXX:-$(command -v c++)} && export CXX  # that of the build: ccache has what both compile
+
+"$python" -m venv "$venv"
+pip="$venv/bin/python -m pip --disable-pip-version-check --quiet"
+if ! $pip install --retries 1 --timeout 15 "scikit-build-core>=0.5" "pybind11>=2.10" numpy matplotlib nbclient ipykernel pytest; then
+  echo "skipped: the package index does not give what the build and the notebook need"
+  exit 77
+fi
+$pip install ".[notebook]"
+cd "$venv"
+"$venv/bin/python" - "$OLDPWD" <<'CHECK'
+import os, sys, corun
+package = os.path.dirname(corun.__file__)
+assert package.startswith(sys.prefix), package
+assert {"py.typed", "_native.pyi"} <= set(os.listdir(package))
+print("corun", corun.__version__, "with", ", ".join(p.name for p in corun.policies()))
+CHECK
+cd "$OLDPWD"
+PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" -m pytest -q -p no:cacheprovider python/tests/test_notebook.py
