@@ -7,6 +7,12 @@ add_compile_options(-ffp-contract=off)
 add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wconversion
                     -Wno-sign-conversion)
 
+# The libraries also go into the Python module. What is hidden costs nothing there: no call through a table, and
+# functions are inlined as without -fPIC.
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+
 set(CORUN_SANITIZE "" CACHE STRING "Sanitizer to build with: address, thread or undefined")
 if(CORUN_SANITIZE)
   set(CMAKE_CXX_FLAGS_SANITIZED "-O1 -g -fno-omit-frame-pointer")

@@ -11,12 +11,19 @@ endfunction()
 
 # Compiles the files into the target as `std::span<const corun::EmbeddedFile> corun::<function>()`
 # (traces/embedded.h), so that a program finds its data wherever it runs.
-# corun_embed(<target> <function> <file>...)
+# With BASE, files are known by their path from that folder instead of their name.
+# corun_embed(<target> <function> [BASE <folder>] <file>...)
 function(corun_embed target function)
+  cmake_parse_arguments(PARSE_ARGV 2 embed "" BASE "")
+  set(ARGN ${embed_UNPARSED_ARGUMENTS})
   set(entries "")
   foreach(file IN LISTS ARGN)
-    cmake_path(GET file FILENAME name)
-    string(REGEX REPLACE "\\.json$" "" name "${name}")
+    if(embed_BASE)
+      cmake_path(RELATIVE_PATH file BASE_DIRECTORY "${embed_BASE}" OUTPUT_VARIABLE name)
+    else()
+      cmake_path(GET file FILENAME name)
+      string(REGEX REPLACE "\\.json$" "" name "${name}")
+    endif()
     file(READ "${file}" text)
     string(APPEND entries "    {\"${name}\"sv, R\"CORUN(${text})CORUN\"sv},\n")
   endforeach()

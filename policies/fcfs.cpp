@@ -19,7 +19,8 @@ const Registered registered{
     {"fcfs",
      "in order of arrival, one context: plain streams, or MPS without percentages",
      "Chen 2020, section 2.6",
-     {}},
+     {},
+     {.no_starvation = true}},
     [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Fcfs>(); }};
 
 }  // namespace

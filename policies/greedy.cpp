@@ -73,9 +73,12 @@ class Greedy final : public Policy {
     SmResources demand;
     double scale;           // this launch's length over the profile's, times the share of blocks not done
     std::size_t point = 0;  // its configuration
-    bool marked = false;
+    double remaining = 0;   // time
 
-    double remaining() const { return static_cast<double>((*profile)[point].time.count()) * scale; }
+    void go_to(std::size_t next) {
+      point = next;
+      remaining = static_cast<double>((*profile)[point].time.count()) * scale;
+    }
     std::int64_t ctas() const { return (*profile)[point].ctas; }
   };
 
@@ -113,6 +116,7 @@ class Greedy final : public Policy {
         held_.push_back(id);
         return;
       }
+      k.go_to(0);
       kernels.push_back(k);
     };
     for (LaunchId id : now.running)
@@ -120,23 +124,30 @@ class Greedy final : public Policy {
     for (LaunchId id : now.pending)
       if (now.launch(id).waits_for == 0) consider(id, true);
 
-    // Algorithm 1.  The longest unmarked kernel is found anew instead of sorting again: the same order.
-    for (;;) {
-      Candidate* longest = nullptr;
-      for (Candidate& k : kernels)
-        if (!k.marked && (longest == nullptr || k.remaining() > longest->remaining())) longest = &k;
-      if (longest == nullptr) break;
-      if (longest->point + 1 == longest->profile->size()) {
-        longest->marked = true;
-        continue;
+    // Algorithm 1.  A heap instead of sorting again: the same order; of equally long ones the first comes
+    // first. Who is marked leaves the heap.
+    const auto shorter = [&](std::uint32_t a, std::uint32_t b) {
+      return kernels[a].remaining != kernels[b].remaining ? kernels[a].remaining < kernels[b].remaining
+                                                          : a > b;
+    };
+    unmarked_.clear();
+    for (std::uint32_t i = 0; i < kernels.size(); ++i) unmarked_.push_back(i);
+    std::make_heap(unmarked_.begin(), unmarked_.end(), shorter);
+    while (!unmarked_.empty()) {
+      std::pop_heap(unmarked_.begin(), unmarked_.end(), shorter);
+      Candidate& longest = kernels[unmarked_.back()];
+      if (longest.point + 1 < longest.profile->size()) {
+        const std::int64_t before = longest.ctas();
+        longest.go_to(longest.point + 1);
+        used.add(longest.demand, longest.ctas() - before);
+        if (used.fits(device_)) {
+          std::push_heap(unmarked_.begin(), unmarked_.end(), shorter);
+          continue;
+        }
+        used.add(longest.demand, before - longest.ctas());
+        longest.go_to(longest.point - 1);
       }
-      const std::int64_t before = longest->ctas();
-      ++longest->point;
-      used.add(longest->demand, longest->ctas() - before);
-      if (used.fits(device_)) continue;
-      used.add(longest->demand, before - longest->ctas());
-      --longest->point;
-      longest->marked = true;
+      unmarked_.pop_back();
     }
 
     for (const Candidate& k : kernels) {
@@ -151,18 +162,20 @@ class Greedy final : public Policy {
 
   SmLimits sm_;
   DeviceUse device_;
-  std::vector<Profile> pruned_;  // by KernelId
-  std::vector<LaunchId> asked_;  // queries not answered yet
-  std::vector<LaunchId> held_;   // pending, did not fit at the last allocation
-  bool round_ = false;           // queries are out
-  bool due_ = false;             // something happened that calls for a new allocation
+  std::vector<Profile> pruned_;          // by KernelId
+  std::vector<LaunchId> asked_;          // queries not answered yet
+  std::vector<LaunchId> held_;           // pending, did not fit at the last allocation
+  std::vector<std::uint32_t> unmarked_;  // of allocate(), kept for its memory
+  bool round_ = false;                   // queries are out
+  bool due_ = false;                     // something happened that calls for a new allocation
 };
 
 const Registered registered{
     {"greedy",
      "persistent kernels; the kernel with the longest remaining time gets more CTAs while all fit",
      "Bashizade, Li and Lebeck 2018, Algorithm 1",
-     {}},
+     {},
+     {.no_starvation = true}},
     [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Greedy>(); }};
 
 }  // namespace

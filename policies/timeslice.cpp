@@ -20,7 +20,8 @@ const Registered registered{
     {"timeslice",
      "a context per process, taking turns on the whole GPU: CUDA without MPS",
      "experiments/h200/launch_path, question 10",
-     {}},
+     {},
+     {.no_starvation = true}},
     [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Timeslice>(); }};
 
 }  // namespace

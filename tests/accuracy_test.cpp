@@ -2,7 +2,10 @@
 // (experiments/reference), against the simulation from what is known of each kernel alone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
@@ -39,12 +42,7 @@ TEST(Accuracy, OfAnH200sPairsIsWithinItsBoundsAndEveryKnownGapIsStillOne) {
     SCOPED_TRACE(to_string(mode));
     EXPECT_LE(errors.slowdown_mean, 0.035);
     EXPECT_LE(errors.slowdown_median, 0.02);
-    if (mode == Mode::half) {  // DEVIATIONS.md: the bound of 10 % is not met here
-      EXPECT_GT(errors.slowdown_p95, 0.10) << "met at last: apply the bound of the other modes";
-      EXPECT_LE(errors.slowdown_p95, 0.11);
-    } else {
-      EXPECT_LE(errors.slowdown_p95, 0.10);
-    }
+    EXPECT_LE(errors.slowdown_p95, 0.10);
     EXPECT_LE(errors.stp_mean, 0.03);
   }
   EXPECT_GE(c.kendall_tau, 0.85);
@@ -76,6 +74,65 @@ TEST(Accuracy, OfSoloTimesOnFewerSmsFromCountersAloneIsWithinSixPercent) {
     if (sms >= 8 && sms <= 100) sum += errors.mean * static_cast<double>(errors.times), n += errors.times;
   ASSERT_EQ(n, 70u);
   EXPECT_LE(sum / static_cast<double>(n), 0.06);
+}
+
+/// What leaving out a kernel's rows is worth: nothing is learnt from them when others are simulated.
+TEST(Accuracy, OfARowDoesNotDependOnTheOtherRows) {
+  const Gpu gpu = read_gpu("h200");
+  const std::vector<std::string> kept = {"hgemm2048+maxpool", "layernorm+dwconv", "maxpool+batchnorm"};
+  const auto simulated = [&](std::vector<std::string> pairs) {
+    Reference reference = read_reference(kPairs, gpu, Inputs::curve);
+    select(reference, {"streams", "prio_a", "half"}, pairs);
+    const Replay result = replay(reference, gpu, {});
+    std::map<std::string, std::pair<double, double>> ms;
+    for (std::size_t i = 0; i < reference.rows.size(); ++i)
+      if (std::ranges::find(kept, reference.pair(reference.rows[i])) != kept.end())
+        ms[reference.pair(reference.rows[i]) + "/" + std::string(to_string(reference.rows[i].mode))] = {
+            result.rows[i].t_a, result.rows[i].t_b};
+    return ms;
+  };
+  const auto without = simulated(kept);
+  auto more = kept;
+  for (const char* pair : {"transpose+transpose", "maxpool+transpose", "layernorm+transpose"})
+    more.emplace_back(pair);
+  EXPECT_EQ(without.size(), 9u);
+  EXPECT_EQ(simulated(more), without);
+}
+
+/// Some constants are judgements that have seen the errors.  Chosen anew without a kernel's rows, they
+/// predict these rows as well (experiments/h200/contention/leave_one_out.py makes the file).
+TEST(Accuracy, OfAKernelThatTheJudgedConstantsHaveNotSeenIsOnePointWorseAtMost) {
+  using nlohmann::json;
+  std::ifstream file("experiments/h200/contention/leave_one_out.json");
+  const json result = json::parse(file);
+  std::ifstream description("traces/gpus/h200.json");
+  const json gpu = json::parse(description);
+  for (const auto& [key, value] : result["constants"].items())
+    EXPECT_EQ(gpu["contention"][key]["value"], value) << key << ": leave_one_out.json is of another model";
+
+  const double clients = result["clients_by_pair"];
+  std::set<std::string> kernels;
+  const auto in = [](const std::string& pair, const std::string& kernel) {
+    return ("+" + pair + "+").find("+" + kernel + "+") != std::string::npos;
+  };
+  for (const auto& [pair, error] : result["sets"][0]["errors"].items())
+    kernels.insert(pair.substr(0, pair.find('+')));
+  ASSERT_EQ(kernels.size(), 14u);
+  const auto mean = [&](const json& set, const auto& counts) {
+    double sum = 0, n = 0;
+    for (const auto& [pair, error] : set["errors"].items())
+      if (counts(pair)) sum += error.template get<double>(), n += clients;
+    return sum / n;
+  };
+  const auto best = [&](const auto& counts) {
+    return *std::ranges::min_element(result["sets"], {}, [&](const json& set) { return mean(set, counts); });
+  };
+  const json chosen = best([](const std::string&) { return true; });
+  for (const std::string& kernel : kernels) {
+    const auto its = [&](const std::string& pair) { return in(pair, kernel); };
+    const json anew = best([&](const std::string& pair) { return !in(pair, kernel); });
+    EXPECT_LE(mean(anew, its) - mean(chosen, its), 0.01) << kernel << ", with " << anew["changed"];
+  }
 }
 
 }  // namespace

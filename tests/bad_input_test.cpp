@@ -365,9 +365,39 @@ TEST_F(BadInput, WordThatIsNoChoiceIsRefused) {
 
 TEST_F(BadInput, OpThatIsNotExactlyOneThingIsRefused) {
   expect_refused(with_replaced("/programs/0/ops/0", json::object()), "/programs/0/ops/0",
-                 "exactly one of the keys 'launch', 'copy', 'sync'; got none");
+                 "exactly one of the keys 'launch', 'copy', 'sync', 'alloc', 'free'; got none");
   expect_refused(with("/programs/0/ops/0/sync", true), "/programs/0/ops/0",
-                 "exactly one of the keys 'launch', 'copy', 'sync'; got 2");
+                 "exactly one of the keys 'launch', 'copy', 'sync', 'alloc', 'free'; got 2");
+}
+
+TEST_F(BadInput, BufferThatIsNotAllocatedThereIsRefused) {
+  const auto ops = [](const char* text) { return with_replaced("/programs/0/ops", json::parse(text)); };
+  expect_accepted(ops(R"([{"alloc": "a", "bytes": 1}, {"launch": "gemm", "uses": ["a"]}, {"free": "a"},
+                          {"alloc": "a", "bytes": 9007199254740991}, {"launch": "gemm", "uses": []}])"));
+  expect_refused(ops(R"([{"launch": "gemm", "uses": ["a"]}, {"alloc": "a", "bytes": 1}])"),
+                 "/programs/0/ops/0/uses/0", "'a' is not allocated here");
+  expect_refused(ops(R"([{"alloc": "images", "bytes": 1}, {"launch": "gemm", "uses": ["image"]}])"),
+                 "/programs/0/ops/1/uses/0", "did you mean 'images'?");
+  expect_refused(ops(R"([{"alloc": "a", "bytes": 1}, {"free": "a"}, {"free": "a"}, {"launch": "gemm"}])"),
+                 "/programs/0/ops/2/free", "not allocated here");
+  expect_refused(ops(R"([{"alloc": "a", "bytes": 1}, {"alloc": "a", "bytes": 1}, {"launch": "gemm"}])"),
+                 "/programs/0/ops/1/alloc", "'a' is allocated already");
+}
+
+TEST_F(BadInput, AllocationOfNothingOrTooMuchIsRefused) {
+  const auto ops = [](const char* text) { return with_replaced("/programs/0/ops", json::parse(text)); };
+  expect_refused(ops(R"([{"alloc": "a", "bytes": 0}, {"launch": "gemm"}])"), "/programs/0/ops/0/bytes",
+                 ">= 1");
+  expect_refused(ops(R"([{"alloc": "a", "bytes": 9007199254740992}, {"launch": "gemm"}])"),
+                 "/programs/0/ops/0/bytes", "9007199254740991");
+  expect_refused(ops(R"([{"alloc": "a"}, {"launch": "gemm"}])"), "/programs/0/ops/0", "missing key 'bytes'");
+  expect_refused(ops(R"([{"alloc": "a", "bytes": 1}, {"free": "a"}])"), "/programs/0/ops", "nothing to do");
+}
+
+TEST_F(BadInput, OpThatMustRunBeforeAnAllocationAndAfterIsRefused) {
+  expect_refused(with_replaced("/programs/0/ops", json::parse(R"([{"launch": "gemm", "after": ["late"]},
+      {"alloc": "a", "bytes": 1}, {"launch": "gemm", "name": "late"}])")),
+                 "/programs/0/ops/0", "wait for each other");
 }
 
 TEST_F(BadInput, MessageIsForPeople) {
@@ -745,7 +775,9 @@ TEST_F(BadGpu, AbsurdContentionIsRefused) {
   expect_refused_value("l2_read_bytes_per_second", 2e15, "and <= 1000000000000000");
   expect_refused_value("dram_latency_ns", 0, "expected a number >= 1");
   expect_refused_value("dram_over_l2_latency_ratio", 0.9, "expected a number >= 1");
+  expect_refused_value("dram_queue_full_use", 1, "expected a number");
   expect_refused_value("dram_backlog_factor", -0.01, "expected a number >= 0");
+  expect_refused_value("issue_by_age_share", 1.1, "expected a number");
   expect_refused_value("launch_memory_accesses", "6.2", "expected a number");
 }
 

@@ -132,6 +132,32 @@ TEST(Command, ComparesPoliciesWithParameters) {
   expect_refused("compare --policies=fcfs,tpc-mask:split=even,x=1 " + good, {"tpc-mask", "x=1"});
 }
 
+TEST(Command, ComparesEveryPolicyThatCanRunAndNamesTheOthersWithTheReason) {
+  const Folder folder;
+  const std::string good = folder.write("t.json", trace("", kLaunch));
+  const Ran all = sim("compare --policies=all " + good);
+  EXPECT_EQ(all.code, 0) << all.out;
+  for (const char* policy : {"fcfs", "greedy", "priority", "static-split", "timeslice", "tpc-mask", "BE/s"})
+    EXPECT_NE(all.out.find(policy), std::string::npos) << policy << " not in: " << all.out;
+  EXPECT_EQ(all.out.find("not run"), std::string::npos) << all.out;
+  // No TPC of the H200 is in this mask, so that tpc-mask alone cannot run.
+  const std::string masked = folder.write("m.json", trace("", kLaunch, R"("tpc_mask": "200")"));
+  const Ran some = sim("compare --policies=all " + masked);
+  EXPECT_EQ(some.code, 0) << some.out;
+  EXPECT_NE(some.out.find("not run  tpc-mask: "), std::string::npos) << some.out;
+  EXPECT_NE(sim("compare --json --policies=all " + masked).out.find("\"not_run\""), std::string::npos);
+  expect_refused("compare --policies=tpc-mask " + masked, {"tpc-mask"});
+}
+
+TEST(Command, PrintsEveryPolicysRegretFromTheBestFixedDivision) {
+  const std::string example = "traces/h200/examples/realtime-resnet50-beside-resnet152.json";
+  const Ran ran = sim("compare --policies=fcfs,timeslice --oracle --objective=p99 --duration=3ms " + example);
+  EXPECT_EQ(ran.code, 0) << ran.out;
+  for (const char* word : {"oracle   static-split:", "regret", "fixed divisions"})
+    EXPECT_NE(ran.out.find(word), std::string::npos) << word << " not in: " << ran.out;
+  expect_refused("compare --oracle --objective=speed " + example, {"--objective"});
+}
+
 TEST(Command, TheSameInputGivesTheSameBytesTwice) {
   const Folder folder;
   const std::string example = "traces/h200/examples/realtime-resnet50-beside-resnet152.json";

@@ -46,5 +46,25 @@ TEST(Gauges, ResidentBlocksRiseAndFallToNone) {
   EXPECT_EQ(resident.back(), 0);
 }
 
+TEST(Gauges, DeviceMemoryRisesWithAllocationsAndFallsWithTheRequestsEnd) {
+  Trace trace = read_trace("traces/h200/resnet50_b1.json");
+  trace.clients.front().arrivals = Once{};
+  trace.clients.front().memory_bytes = 100;
+  Program& program = trace.programs.front();
+  program.buffers = {"a"};
+  Op op;
+  op.what = Alloc{0, 30};
+  for (Op& other : program.ops)
+    for (OpId& before : other.after) ++before.value;
+  program.ops.insert(program.ops.begin(), op);
+  Gauges gauges;
+  run(trace, read_gpu("h200"), {"fcfs", {}, {&gauges}, {}});
+  EXPECT_EQ(gauges.values[Gauge::device_memory], (std::vector<double>{100, 130, 100}));
+}
+
+TEST(Gauges, DeviceMemoryIsSilentWhereTheTraceAllocatesNone) {
+  EXPECT_TRUE(gauges_under("fcfs").values[Gauge::device_memory].empty());
+}
+
 }  // namespace
 }  // namespace corun::sim

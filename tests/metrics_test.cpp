@@ -403,6 +403,29 @@ TEST(Summary, HasItsKeysAndNullForWhatIsUndefined) {
   EXPECT_THAT(out.str(), testing::Not(HasSubstr("wall")));
 }
 
+TEST(Report, AClientThatFailedSaysWhy) {
+  RunResult r = sample(2);
+  r.clients[1].failed = "out of memory: it asks for 2 GB, and 1 GB of 12 GB are free";
+  for (const std::string& text : {format_report(r), format_comparison({{r}})}) {
+    EXPECT_THAT(text, HasSubstr("out of memory: it asks for 2 GB"));
+    EXPECT_THAT(text, HasSubstr("failed   " + r.clients[1].name));
+  }
+  std::ostringstream out;
+  write_summary(r, out);
+  const auto document = nlohmann::json::parse(out.str());
+  EXPECT_FALSE(document["clients"][0].contains("failed"));
+  EXPECT_EQ(document["clients"][1]["failed"], r.clients[1].failed);
+}
+
+TEST(Summary, HasMemoryWhereTheTraceAllocatesAny) {
+  RunResult r = sample(1);
+  r.memory_peak = 10, r.checkpoints = 2, r.moved_bytes = 30;
+  std::ostringstream out;
+  write_summary(r, out);
+  EXPECT_EQ(nlohmann::json::parse(out.str())["memory"],
+            nlohmann::json({{"peak_bytes", 10}, {"checkpoints", 2}, {"moved_bytes", 30}}));
+}
+
 TEST(Summary, OfAListHoldsEachResult) {
   const std::vector<RunResult> runs(3, sample(1));
   std::ostringstream out, again;

@@ -44,6 +44,12 @@ TEST(Occupancy, TheLargestBlockFitsAndOneByteMoreDoesNot) {
   EXPECT_NE(misfit(kernel_of(1025, 32, 0), gpu.sm), "");
 }
 
+TEST(Occupancy, AKernelWhoseWarpsLeaveTooMuchOfEachPartOverFitsNoSm) {
+  const Gpu gpu = read_gpu("mi50");  // 4 parts of 16,384 registers: one warp of 64 x 168 in each, and 6 warps
+  EXPECT_NE(misfit(kernel_of(384, 168, 0), gpu.sm), "");
+  EXPECT_EQ(misfit(kernel_of(384, 128, 0), gpu.sm), "");
+}
+
 #ifdef CORUN_HAVE_CUDA_OCCUPANCY
 // The vendor's own rules, where its toolkit is installed.
 TEST(Occupancy, AgreesWithTheVendorsCalculator) {

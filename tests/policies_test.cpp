@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "policies/api/registry.h"
 #include "sim/backend/profile.h"
 #include "sim/backend/sim_backend.h"
@@ -24,6 +26,8 @@ std::vector<std::string> every_policy() {
   std::vector<std::string> names;
   for (const PolicyInfo& p : policies()) names.push_back(p.name);
   names.push_back("tpc-mask:split=even");
+  for (const char* reef : {"reef:depth=0", "reef:padding=off", "reef-n:padding=on", "reef-n:depth=0"})
+    names.emplace_back(reef);
   return names;
 }
 
@@ -113,6 +117,12 @@ class ReluctantBackend final : public Backend {
     --refusals_;
     return Refused{"not now"};
   }
+  Outcome pad(const decide::LaunchPadded& d, const LaunchView& l, const LaunchView& padding,
+              std::span<const LaunchId> follows) override {
+    if (refusals_ == 0) return backend_.pad(d, l, padding, follows);
+    --refusals_;
+    return Refused{"not now"};
+  }
   Outcome copy(const LaunchView& c, std::span<const LaunchId> follows) override {
     return backend_.copy(c, follows);
   }
@@ -151,8 +161,10 @@ TEST_P(EveryPolicy, SurvivesRefusals) {
   }
 }
 
-constexpr CapabilitySet kSimulated{Capability::order,     Capability::priority, Capability::tpc_mask,
-                                   Capability::cta_quota, Capability::progress, Capability::time_slice};
+constexpr CapabilitySet kSimulated{
+    Capability::order,         Capability::priority, Capability::tpc_mask,   Capability::cta_quota,
+    Capability::sm_quota,      Capability::progress, Capability::time_slice, Capability::preempt_at_block,
+    Capability::preempt_reset, Capability::padding,  Capability::memory_swap};
 
 std::string problem_of(const std::function<void()>& act) {
   try {
@@ -486,6 +498,27 @@ TEST(ProfileKernel, ATimeIsThatOfSoManyWorkers) {
   const Time task = us(3) + gpu.persistent_task;
   EXPECT_EQ(profile[0].time, task * 100);
   EXPECT_EQ(profile[1].time, task * 50 + gpu.dispatch_interval);
+}
+
+TEST(ProfileBySm, HasSmCountsByPowersOfTwoAndFivesAndCtasUpToWhatAnSmHolds) {
+  std::set<std::uint32_t> sms, each;
+  for (const ProfilePoint& p : profile_by_sm(kernel(1000, 512, us(3)), slow_host_gpu(10))) {
+    EXPECT_EQ(p.ctas, p.sms * p.ctas_per_sm);
+    sms.insert(p.sms), each.insert(p.ctas_per_sm);
+  }
+  EXPECT_THAT(sms, ElementsAre(1, 2, 4, 5, 8, 10));
+  EXPECT_THAT(each, ElementsAre(1, 2, 3, 4));
+}
+
+TEST(ProfileBySm, ALongKernelTakesAsLongAsIfAllOfItHadBeenSimulated) {
+  const Gpu gpu = slow_host_gpu(4);
+  const auto time_of = [&](std::uint32_t blocks) {
+    for (const ProfilePoint& p : profile_by_sm(kernel(blocks, 512, us(3)), gpu))
+      if (p.sms == 2 && p.ctas_per_sm == 2) return p.time;
+    return Time{};
+  };
+  // 48 rounds of 4 workers are simulated in full; one round more is not.
+  EXPECT_EQ(time_of(49 * 4) - time_of(48 * 4), us(3) + gpu.persistent_task);
 }
 
 }  // namespace

@@ -77,31 +77,67 @@ INSTANTIATE_TEST_SUITE_P(Policies, RandomTraces,
                            return name;
                          });
 
+/// A number of CTAs for each SM that `mask` allows, at most what fits, at least one in all.
+std::vector<std::uint16_t> random_spread(Dice& dice, const Gpu& gpu, const Kernel& kernel,
+                                         const TpcMask& mask) {
+  const std::uint32_t most = room(capacity_of(gpu.sm), demand_of(kernel, gpu.sm));
+  std::vector<std::uint16_t> spread(gpu.sms);
+  std::uint32_t last = 0;
+  for (std::uint32_t sm = 0; sm < gpu.sms; ++sm) {
+    if (!mask.allows(TpcId{sm / gpu.sms_per_tpc})) continue;
+    last = sm;
+    if (!dice.one_in(3)) spread[sm] = static_cast<std::uint16_t>(dice.any(0, most));
+  }
+  if (std::all_of(spread.begin(), spread.end(), [](std::uint16_t n) { return n == 0; }))
+    spread[last] = static_cast<std::uint16_t>(dice.any(1, most));
+  return spread;
+}
+
 /// Without host or policy: launches of all shapes reach the TMU at random times, progress is read, sizes
 /// change.
-std::vector<std::string> random_engine_run(std::uint64_t seed, EngineOptions options) {
+std::vector<std::string> random_engine_run(std::uint64_t seed, EngineOptions options, bool spreads = false) {
+  struct Persistent {
+    LaunchId launch;
+    const Kernel* kernel;
+    TpcMask mask;
+    bool spread;
+  };
   Dice dice(seed);
   const Scenario s = random_scenario(seed, Requests::one);
   EngineRig rig(s.gpu, options, options.audit);
   std::vector<std::string> seen;
-  std::vector<LaunchId> persistent;
+  std::vector<Persistent> persistent;
   Time at{};
   for (int i = 0; i < 20; ++i) {
     if (!dice.one_in(3)) at += ns(dice.any(0, dice.one_in(3) ? 400'000 : 8'000));
     if (!persistent.empty() && dice.one_in(3)) {
       rig.run_to(at);
-      const LaunchId launch = dice.one_of(persistent);
-      seen.push_back(std::to_string(rig.engine.blocks_done(launch)));
-      rig.engine.resize(launch, dice.any(1, 40));
+      const Persistent p = dice.one_of(persistent);
+      seen.push_back(std::to_string(rig.engine.blocks_done(p.launch)));
+      if (!p.spread) {
+        rig.engine.resize(p.launch, dice.any(1, 40));
+        continue;
+      }
+      const std::vector<std::uint16_t> to = random_spread(dice, s.gpu, *p.kernel, p.mask);
+      rig.engine.resize(p.launch, to, false);
+      at += ns(dice.any(0, 400));
+      rig.run_to(at);
+      rig.engine.resize(p.launch, to, true);
       continue;
     }
     const KernelId kernel{dice.any(0, static_cast<std::uint32_t>(s.trace.kernels.size()) - 1)};
     const std::uint32_t first = dice.one_in(3) ? dice.any(0, s.gpu.tpcs() - 1) : 0;
-    const Arriving how{at, -static_cast<std::int32_t>(dice.any(0, s.gpu.priority_levels - 1)),
-                       first == 0 ? TpcMask::all() : TpcMask::range(first, s.gpu.tpcs()),
-                       dice.one_in(3) ? dice.any(1, 30) : 0, kernel};
-    const LaunchId launch = rig.accept(s.trace.kernels[kernel.value], how);
-    if (how.ctas != 0) persistent.push_back(launch);
+    Arriving how{at,
+                 -static_cast<std::int32_t>(dice.any(0, s.gpu.priority_levels - 1)),
+                 first == 0 ? TpcMask::all() : TpcMask::range(first, s.gpu.tpcs()),
+                 dice.one_in(3) ? dice.any(1, 30) : 0,
+                 {},
+                 kernel};
+    const Kernel& k = s.trace.kernels[kernel.value];
+    const bool spread = spreads && dice.one_in(2);
+    if (spread) how.ctas_per_sm = random_spread(dice, s.gpu, k, how.mask);
+    const LaunchId launch = rig.accept(k, how);
+    if (spread || how.ctas != 0) persistent.push_back({launch, &k, how.mask, spread});
   }
   rig.run();
   for (std::string& line : lines(rig.collected.kernels)) seen.push_back(std::move(line));
@@ -117,6 +153,18 @@ TEST(RandomLaunches, GiveTheSameRecordsWithShortcutsAndWithout) {
 TEST(RandomLaunches, PassTheAudit) {
   for (std::uint64_t seed = 1; seed <= 100; ++seed)
     ASSERT_EQ(random_engine_run(seed, kAudited), random_engine_run(seed, kPlain)) << "seed " << seed;
+}
+
+TEST(RandomLaunches, WithCtasPerSmGiveTheSameRecordsWithShortcutsAndWithout) {
+  for (std::uint64_t seed = 1001; seed <= 1300; ++seed)
+    ASSERT_EQ(random_engine_run(seed, kShortcuts, true), random_engine_run(seed, kPlain, true))
+        << "seed " << seed;
+}
+
+TEST(RandomLaunches, WithCtasPerSmPassTheAudit) {
+  for (std::uint64_t seed = 1001; seed <= 1100; ++seed)
+    ASSERT_EQ(random_engine_run(seed, kAudited, true), random_engine_run(seed, kPlain, true))
+        << "seed " << seed;
 }
 
 // ---- the cases that a shortcut is likely to miss ----------------------------------------------------------

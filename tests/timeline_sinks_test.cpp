@@ -577,13 +577,12 @@ TEST(Csv, RowsAreExactAndNamesAreQuoted) {
                           "\"rt, \"\"fast\"\"\",0,0.001,0.999,1000000000000.002,1000000000000.001,0,0.000"));
   const auto rows = lines_of(kernels.str());
   ASSERT_THAT(rows, SizeIs(5));
-  EXPECT_EQ(
-      rows[0],
-      "launch,client,request,stream,op,kernel,priority,ctas,blocks,evictions,ready_ns,submitted_ns,queued_ns,"
-      "slotted_ns,started_ns,last_block_ns,finished_ns");
+  EXPECT_EQ(rows[0],
+            "launch,client,request,stream,op,kernel,priority,ctas,blocks,evictions,preemptions,"
+            "redone_blocks,ready_ns,submitted_ns,queued_ns,slotted_ns,started_ns,last_block_ns,finished_ns");
   EXPECT_EQ(rows[1],
             "0,\"rt, \"\"fast\"\"\",0,0,1,\"gemm<float, "
-            "128>\",0,0,1,0,6000.000,7000.000,8000.000,8500.000,10000.000,"
+            "128>\",0,0,1,0,0,0,6000.000,7000.000,8000.000,8500.000,10000.000,"
             "10000.000,15000.000");
 }
 

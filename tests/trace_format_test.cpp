@@ -115,9 +115,9 @@ bool same(const Kernel& a, const Kernel& b) {
 
 bool same(const Op& a, const Op& b) {
   const auto all = [](const Op& op) {
-    const auto& [what, stream, gap, after, name] = op;
+    const auto& [what, stream, gap, after, name, uses] = op;
     static_cast<void>(what);
-    return std::tie(stream, gap, after, name);
+    return std::tie(stream, gap, after, name, uses);
   };
   const auto same_what = [&](const auto& what) {
     using What = std::decay_t<decltype(what)>;
@@ -127,6 +127,10 @@ bool same(const Op& a, const Op& b) {
              what.tpc_mask == other.tpc_mask;
     } else if constexpr (std::is_same_v<What, Copy>) {
       return what.direction == other.direction && what.bytes == other.bytes;
+    } else if constexpr (std::is_same_v<What, Alloc>) {
+      return what.buffer == other.buffer && what.bytes == other.bytes;
+    } else if constexpr (std::is_same_v<What, Free>) {
+      return what.buffer == other.buffer;
     } else {
       return true;
     }
@@ -151,8 +155,9 @@ bool all_same(const std::vector<Item>& a, const std::vector<Item>& b) {
 }
 
 bool same(const Program& a, const Program& b) {
-  const auto& [name, issue, streams, ops] = a;
-  return name == b.name && issue == b.issue && all_same(streams, b.streams) && all_same(ops, b.ops);
+  const auto& [name, issue, streams, ops, buffers] = a;
+  return name == b.name && issue == b.issue && all_same(streams, b.streams) && all_same(ops, b.ops) &&
+         buffers == b.buffers;
 }
 
 bool same(const Arrivals& a, const Arrivals& b) {
@@ -271,11 +276,12 @@ class AnyTrace {
     program.issue = coin() ? Issue::eager : Issue::graph;
     for (std::uint32_t i = 0, n = below(3) + 1; i < n; ++i)
       program.streams.push_back({i == 0 && coin() ? "main" : "s" + std::to_string(i)});
+    std::vector<std::uint32_t> held;
     for (std::uint32_t i = 0, n = below(12) + 1; i < n; ++i) {
       Op op;
       op.name = "op " + std::to_string(i);
       if (coin()) op.host_gap = time();
-      const std::uint32_t what = i == 0 ? 0 : below(4);
+      const std::uint32_t what = i == 0 ? 0 : below(6);
       if (what <= 1) {
         Launch launch{KernelId{below(static_cast<std::uint32_t>(trace.kernels.size()))}, std::nullopt,
                       mask()};
@@ -283,10 +289,19 @@ class AnyTrace {
         op.what = launch;
       } else if (what == 2) {
         op.what = Copy{static_cast<CopyDirection>(below(3)), below(1000) + 1};
-      } else {
+      } else if (what == 3 || (what == 5 && held.empty())) {
         op.what = Sync{};
+      } else if (what == 4) {
+        const auto buffer = static_cast<std::uint32_t>(program.buffers.size());
+        program.buffers.push_back("b" + std::to_string(buffer) + text());
+        held.push_back(buffer);
+        op.what = Alloc{buffer, below(1000) + 1};
+      } else {
+        op.what = Free{held.back()};
+        held.pop_back();
       }
-      if (what != 3) {
+      if (what <= 2) {
+        if (coin()) op.uses = held;
         op.stream = StreamId{below(static_cast<std::uint32_t>(program.streams.size()))};
         if (i > 0 && coin()) op.after.push_back(OpId{below(i)});
       }
@@ -379,18 +394,23 @@ TEST_F(TraceFormat, DocumentedExampleIsReadCompletely) {
   EXPECT_EQ(infer.issue, Issue::eager);
   ASSERT_THAT(infer.streams, SizeIs(2));
   EXPECT_EQ(infer.streams[1].name, "side");
-  ASSERT_THAT(infer.ops, SizeIs(4));
-  EXPECT_EQ(std::get<Copy>(infer.ops[0].what).direction, CopyDirection::host_to_device);
-  EXPECT_EQ(std::get<Copy>(infer.ops[0].what).bytes, 602112u);
-  EXPECT_EQ(infer.ops[1].name, "first");
-  EXPECT_EQ(infer.ops[1].host_gap, from_ns(1200));
-  EXPECT_EQ(std::get<Launch>(infer.ops[1].what).solo_time, from_ns(3500));
-  EXPECT_EQ(infer.ops[2].stream, StreamId{1});
-  EXPECT_THAT(infer.ops[2].after, ElementsAre(OpId{1}));
+  ASSERT_THAT(infer.ops, SizeIs(6));
+  EXPECT_THAT(infer.buffers, ElementsAre("images"));
+  EXPECT_EQ(std::get<Alloc>(infer.ops[0].what).bytes, 602112u);
+  EXPECT_THAT(*infer.ops[1].uses, ElementsAre(0u));
+  EXPECT_EQ(infer.ops[2].uses, std::nullopt);
+  EXPECT_EQ(std::get<Free>(infer.ops[5].what).buffer, 0u);
+  EXPECT_EQ(std::get<Copy>(infer.ops[1].what).direction, CopyDirection::host_to_device);
+  EXPECT_EQ(std::get<Copy>(infer.ops[1].what).bytes, 602112u);
+  EXPECT_EQ(infer.ops[2].name, "first");
+  EXPECT_EQ(infer.ops[2].host_gap, from_ns(1200));
+  EXPECT_EQ(std::get<Launch>(infer.ops[2].what).solo_time, from_ns(3500));
+  EXPECT_EQ(infer.ops[3].stream, StreamId{1});
+  EXPECT_THAT(infer.ops[3].after, ElementsAre(OpId{2}));
   TpcMask mask = TpcMask::range(0, 33);
   mask.enable(TpcId{40});
-  EXPECT_EQ(std::get<Launch>(infer.ops[2].what).tpc_mask, mask);
-  EXPECT_TRUE(std::holds_alternative<Sync>(infer.ops[3].what));
+  EXPECT_EQ(std::get<Launch>(infer.ops[3].what).tpc_mask, mask);
+  EXPECT_TRUE(std::holds_alternative<Sync>(infer.ops[4].what));
 
   ASSERT_THAT(trace.clients, SizeIs(1));
   const Client& camera = trace.clients[0];
@@ -433,7 +453,8 @@ TEST_F(TraceFormat, SchemasDescribeEveryKey) {
       check(value, place + "/" + key);
     }
   };
-  for (const char* name : {"trace", "gpu", "reference"}) check(json::parse(schema(name)), name);
+  for (const char* name : {"trace", "gpu", "profile", "reference", "figure"})
+    check(json::parse(schema(name)), name);
 }
 
 TEST_F(TraceFormat, DefaultsAreAsDocumented) {
@@ -623,7 +644,7 @@ TEST_F(TraceFormat, FileIncludedTwiceIsReadOnce) {
 TEST_F(TraceFormat, WriterMakesNamesDistinctWhereAnImporterDidNot) {
   Trace trace = read(minimal());
   trace.kernels.push_back(trace.kernels[0]);
-  trace.programs[0].ops.push_back({Launch{KernelId{1}, {}, {}}, {}, {}, {OpId{0}}, ""});
+  trace.programs[0].ops.push_back({Launch{KernelId{1}, {}, {}}, {}, {}, {OpId{0}}, "", {}});
   const Trace again = read(written(trace));
   EXPECT_EQ(again.kernels[1].name, "k#2");
   EXPECT_EQ(std::get<Launch>(again.programs[0].ops[1].what).kernel, KernelId{1});
@@ -749,6 +770,7 @@ TEST(GpuDescriptions, H200ContendsAsMeasured) {
   within(c.dram_over_l2_latency_ratio, 2.1, 2.5);
   within(c.dram_read_queueing_factor, 0.1, 0.14);
   within(c.dram_read_queueing_factor + c.dram_write_queueing_factor, 0.57, 0.61);
+  within(c.dram_queue_full_use, 0.93, 0.98);
   within(c.dram_backlog_factor, 0.001, 0.1);
   within(c.l2_read_bytes_per_second, 9e12, 14.2e12);
   within(c.l2_write_bytes_per_second, 4.6e12, 5e12);
@@ -762,6 +784,7 @@ TEST(GpuDescriptions, H200ContendsAsMeasured) {
   within(c.sm_read_bytes_per_second, 239e9, 244e9);
   within(c.sm_write_bytes_per_second, 63.3e9, 63.8e9);
   within(c.sm_sector_bytes_per_second, 62.9e9, 64.1e9);
+  within(c.issue_by_age_share, 0.0, 1.0);
   within(c.tensor_clock_ratio, 1.08, 1.32);
   within(c.launch_cost, from_ns(620), from_ns(1270));
   within(c.launch_beside_others, from_ns(200), from_ns(400));

@@ -23,12 +23,19 @@ class Backend {
   /// way: returns without notices and now() unchanged.
   virtual void wait(Time until, std::vector<Notice>& notices) = 0;
 
-  /// Carries out a decision on a launch whose stream and identity `launch` describes, now.  WakeAt never gets
-  /// here. `follows` are the unfinished launches of other streams that must end first; for Preempt, what
-  /// comes off with the launch: all that is behind it in its stream, copies too.  Refused: nothing has
-  /// changed.
+  /// Carries out a decision on a launch whose stream and identity `launch` describes, now.  WakeAt and
+  /// LaunchPadded never get here. `follows` are the unfinished launches of other streams that must end first;
+  /// for Preempt, what comes off with the launch: all that is behind it in its stream or waits for any of it,
+  /// copies too.  For Allocate `launch` is the allocation; for Checkpoint and Restore it has the buffer's
+  /// client and bytes, and BufferMoved answers.  Refused: nothing has changed.
   virtual Outcome apply(const Decision& decision, const LaunchView& launch,
                         std::span<const LaunchId> follows) = 0;
+
+  /// Carries out a LaunchPadded on these two launches.  The same contract.
+  virtual Outcome pad(const decide::LaunchPadded&, const LaunchView& /*launch*/,
+                      const LaunchView& /*padding*/, std::span<const LaunchId> /*follows*/) {
+    return Refused{"padding is not possible here"};
+  }
 
   /// Hands a copy to the copy engines, in its stream's order.  The same contract.
   virtual Outcome copy(const LaunchView& copy, std::span<const LaunchId> follows) = 0;

@@ -47,8 +47,8 @@ enum class Stop : std::uint8_t {
   at_block,  // no further block starts; those that run end
   reset      // running blocks are killed, and the kernel starts anew when it is launched again
 };
-/// Take a launch off the GPU, with whatever was launched behind it in its stream.  For each there follows
-/// Preempted, or KernelFinished if it was too late.
+/// Take a launch off the GPU, with whatever was launched behind it in its stream or waits for any of that.
+/// For each there follows Preempted, or KernelFinished if it was too late.
 struct Preempt {
   LaunchId launch;
   Stop how = Stop::at_block;

@@ -47,6 +47,10 @@ struct AllocationReady {
 struct BufferMoved {
   BufferId buffer;
 };
+/// A copy of the client waits for a buffer that is not on the device.
+struct BufferWanted {
+  BufferId buffer;
+};
 struct RequestFinished {
   ClientId client;
   std::uint64_t request = 0;
@@ -54,8 +58,8 @@ struct RequestFinished {
 /// The time asked for by WakeAt has come.
 struct WokeUp {};
 
-using Notice =
-    std::variant<RequestArrived, LaunchReady, LastBlockStarted, KernelFinished, CopyFinished,
-                 ProgressReported, RequestFinished, WokeUp, Preempted, AllocationReady, BufferMoved>;
+using Notice = std::variant<RequestArrived, LaunchReady, LastBlockStarted, KernelFinished, CopyFinished,
+                            ProgressReported, RequestFinished, WokeUp, Preempted, AllocationReady,
+                            BufferMoved, BufferWanted>;
 
 }  // namespace corun

@@ -21,7 +21,9 @@ struct Requirements {
   Contexts contexts = Contexts::one;
   bool profiles = false;  // Snapshot::profiles must be there
   bool memory = false;    // allocations wait for Allocate; else they are granted, or fail, by themselves
-  std::vector<double> thread_percentages{};  // by client, of MPS; empty: no limits
+  bool deferred_memory = false;  // an allocation call returns at once, and what uses it waits
+  /// Of MPS, by client, the last for all beyond.  Empty: not MPS.
+  std::vector<double> thread_percentages{};
 };
 
 class Policy {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "policies/api/policy.h"
+#include "traces/model/error.h"
 
 namespace corun {
 
@@ -34,11 +35,18 @@ class Parameters {
   std::vector<std::pair<std::string, std::string>> values_;
 };
 
+/// What a policy promises beyond running everything in the end; policy_properties_test holds it to that.
+struct Promises {
+  bool no_starvation = false;  // a client's launches get on, whatever load the others make
+  bool reservations = false;   // Client::reservation is there one block time after it is claimed
+};
+
 struct PolicyInfo {
   std::string name;
   std::string summary;  // one line
   std::string source;   // paper and section
   std::vector<Parameter> parameters;
+  Promises promises{};
 };
 
 struct Registered {

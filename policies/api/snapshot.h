@@ -23,9 +23,11 @@ struct LaunchView {
   OpId op;
   std::uint64_t request = 0;
   KernelId kernel_id;
-  const Kernel* kernel = nullptr;  // null: a copy, which no policy sees
-  const Op* operation = nullptr;
-  Time solo_time{};  // of this launch alone on the whole GPU
+  const Kernel* kernel = nullptr;    // null: an allocation, or a copy, which no policy sees
+  const Op* operation = nullptr;     // null: the allocation of Client::memory_bytes
+  std::span<const BufferId> uses{};  // device memory; of an allocation: the buffer asked for
+  std::uint64_t bytes = 0;           // of an allocation
+  Time solo_time{};                  // of this launch alone on the whole GPU
   LaunchState state = LaunchState::pending;
   std::uint32_t waits_for = 0;  // unfinished operations that it follows directly (stream order, events)
   Time ready_at{};
@@ -42,16 +44,18 @@ struct ClientView {
   bool busy = false;                   // a request is being served
 };
 
-/// An allocation in device memory, from its grant to its release.
+/// An allocation in device memory, from the call to its release.  asked: it waits for Allocate; to_host and
+/// to_device: under way, and taking device memory.
 struct BufferView {
-  enum class Place : std::uint8_t { device, to_host, host, to_device };
+  enum class Place : std::uint8_t { asked, device, to_host, host, to_device };
   BufferId id;
   ClientId client;
   std::uint64_t bytes = 0;
-  Place place = Place::device;
-  bool free = true;          // the slot holds no buffer
-  std::uint32_t in_use = 0;  // launches on the GPU that use it
-  std::uint64_t uses = 0;    // launches so far
+  Place place = Place::asked;
+  bool free = true;               // the slot holds no buffer
+  std::uint32_t in_use = 0;       // launches and copies on the GPU that use it
+  std::uint32_t copies_wait = 0;  // copies that wait for it to be on the device
+  std::uint64_t uses = 0;         // launches so far
   Time last_used{};
 };
 

@@ -34,6 +34,7 @@ class CapabilitySet {
   constexpr CapabilitySet(std::initializer_list<Capability> list) {
     for (Capability c : list) bits_ |= bit(c);
   }
+  constexpr void add(Capability c) { bits_ |= bit(c); }
   constexpr bool has(Capability c) const { return (bits_ & bit(c)) != 0; }
   constexpr CapabilitySet without(CapabilitySet other) const {
     CapabilitySet left;

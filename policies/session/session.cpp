@@ -3,10 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "traces/model/error.h"
 
 namespace corun {
+namespace {
+
+template <class SizedDecision>
+std::uint32_t ctas_of(const SizedDecision& decision) {
+  return decision.ctas_per_sm.empty()
+             ? decision.ctas
+             : std::accumulate(decision.ctas_per_sm.begin(), decision.ctas_per_sm.end(), std::uint32_t{0});
+}
+
+}  // namespace
 
 Session::Session(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline,
                  ProfileSource profiles)
@@ -16,7 +27,8 @@ Session::Session(const Trace& trace, Policy& policy, Backend& backend, Timeline&
       timeline_(timeline),
       profile_source_(std::move(profiles)),
       requires_(policy.requirements()),
-      workload_(trace, backend.topology().gpu, timeline) {
+      workload_(trace, backend.topology().gpu, timeline),
+      memory_(trace, backend.topology().gpu.memory_bytes) {
   const CapabilitySet missing = requires_.capabilities.without(backend.topology().capabilities);
   if (!missing.empty())
     throw InputError(
@@ -31,6 +43,7 @@ Session::Session(const Trace& trace, Policy& policy, Backend& backend, Timeline&
     client_views_.push_back({ClientId{i}, &trace.clients[i], 0, false});
   }
   profiles_.resize(trace.kernels.size());
+  outcome_.failed.resize(trace.clients.size());
   policy_.start(backend.topology(), client_views_);
 }
 
@@ -45,20 +58,25 @@ SessionOutcome Session::run(const std::function<void(Time)>& progress) {
     calls.clear();
     workload_.advance(now, arrived, calls);
     notices_.insert(notices_.end(), arrived.begin(), arrived.end());
-    for (const HostCall& c : calls) call(c, now);
+    for (const HostCall& c : calls)
+      if (outcome_.failed[c.client.value].empty()) call(c, now);
     if (wake_at_ <= now) {
       wake_at_ = kNever;
       notices_.push_back(WokeUp{});
     }
+    const std::size_t told = notices_.size();  // applying decisions may bring BufferWanted
     if (!notices_.empty()) ask(now);
     free_slots_.insert(free_slots_.end(), retired_.begin(), retired_.end());
     retired_.clear();
+    memory_.forget_released();
+    gauge_memory(now);
     if (over(now)) break;
 
-    notices_.clear();
+    notices_.erase(notices_.begin(), notices_.begin() + static_cast<std::ptrdiff_t>(told));
     const Time until = std::min({workload_.next_event(), wake_at_, end});
-    if (until <= now) continue;
+    if (until <= now || !notices_.empty()) continue;
     backend_.wait(until, notices_);
+    if (notices_.empty() && memory_deadlock()) break;
     if (until == kNever && notices_.empty()) {
       if (!pending_.empty() || !running_.empty()) outcome_.stuck = why_stuck();
       break;
@@ -67,6 +85,9 @@ SessionOutcome Session::run(const std::function<void(Time)>& progress) {
     if (progress && ++instants % 1024 == 0) progress(backend_.now());
   }
   outcome_.end = backend_.now();
+  outcome_.memory_peak = memory_.peak();
+  outcome_.checkpoints = memory_.checkpoints();
+  outcome_.moved_bytes = memory_.moved_bytes();
   workload_.close();
   timeline_.flush();
   return outcome_;
@@ -77,15 +98,12 @@ bool Session::over(Time now) const {
   return workload_.every_client_finished_once();
 }
 
-void Session::call(const HostCall& call, Time now) {
-  const Client& client = trace_.clients[call.client.value];
-  const Program& program = trace_.programs[client.program.value];
-  const Op& op = program.ops[call.op.value];
-  ClientState& state = clients_[call.client.value];
-
+LaunchView& Session::new_view(const HostCall& call, Time now) {
   LaunchId id{static_cast<std::uint32_t>(launches_.size()), next_serial_++};
   if (free_slots_.empty()) {
     launches_.emplace_back();
+    uses_.emplace_back();
+    copy_waits_.push_back(false);
   } else {
     id.slot = free_slots_.back();
     free_slots_.pop_back();
@@ -94,11 +112,35 @@ void Session::call(const HostCall& call, Time now) {
   l = LaunchView{};
   l.id = id;
   l.client = call.client;
-  l.stream = op.stream;
   l.op = call.op;
   l.request = call.request;
-  l.operation = &op;
   l.ready_at = now;
+  return l;
+}
+
+void Session::call(const HostCall& call, Time now) {
+  if (call.kind == HostCall::Kind::end_of_request) return request_ended(call.client, call.request);
+  if (call.kind == HostCall::Kind::first_memory) return allocate(call, now);
+  const Client& client = trace_.clients[call.client.value];
+  const Program& program = trace_.programs[client.program.value];
+  const Op& op = program.ops[call.op.value];
+  ClientState& state = clients_[call.client.value];
+  if (std::holds_alternative<Alloc>(op.what)) return allocate(call, now);
+  if (const auto* freed = std::get_if<Free>(&op.what)) {
+    if (const auto buffer = memory_.held(call.client, freed->buffer)) {
+      const BufferId id = *buffer;
+      const bool asked = memory_[id].place == BufferView::Place::asked;
+      memory_.release(id);
+      if (asked) withdraw({&id, 1});
+    }
+    return;
+  }
+
+  LaunchView& l = new_view(call, now);
+  const LaunchId id = l.id;
+  l.stream = op.stream;
+  l.operation = &op;
+  if (!use(l, memory_.used_by(call.client, op))) return;
   for (OpId before : workload_.graph(call.client).predecessors(call.op))
     l.waits_for += !state.ended[before.value];
   state.streams[op.stream.value].unsubmitted.push_back(id);
@@ -137,21 +179,32 @@ void Session::fold(Time now) {
       end(copy->launch, now);
     } else if (const auto* preempted = std::get_if<Preempted>(&notice)) {
       take_back(*preempted);
+    } else if (const auto* moved = std::get_if<BufferMoved>(&notice)) {
+      memory_.moved(moved->buffer);
     }
   }
-  // Copies that came off with launches go again when their turn comes.
   for (std::size_t i = 0; i < told; ++i)
+    if (const auto* moved = std::get_if<BufferMoved>(&notices_[i]))
+      submit_copies(memory_[moved->buffer].client, now);
+  // Copies that came off with launches go again when their turn comes.
+  for (std::size_t i = 0; i < told; ++i) {
     if (const auto* preempted = std::get_if<Preempted>(&notices_[i]))
       submit_copies(view(preempted->launch).client, now);
+    if (const auto* kernel = std::get_if<KernelFinished>(&notices_[i]))
+      submit_copies(view(kernel->launch).client, now);
+  }
 }
 
 /// It waits for the policy again, at its old place in its stream.
 void Session::take_back(const Preempted& preempted) {
   LaunchView& l = view(preempted.launch);
+  if (l.state == LaunchState::stopping) --stream_of(l).stopping;
   l.state = LaunchState::pending;
   l.blocks_done = preempted.blocks_done;
   l.ctas = 0;
   running_.erase(std::find(running_.begin(), running_.end(), l.id));
+  memory_.end_use(l.uses);
+  if (!outcome_.failed[l.client.value].empty()) return drop(l.id);
   const auto by_serial = [](LaunchId a, LaunchId b) { return a.serial < b.serial; };
   auto& unsubmitted = clients_[l.client.value].streams[l.stream.value].unsubmitted;
   unsubmitted.insert(std::upper_bound(unsubmitted.begin(), unsubmitted.end(), l.id, by_serial), l.id);
@@ -160,6 +213,7 @@ void Session::take_back(const Preempted& preempted) {
 
 void Session::end(LaunchId id, Time now) {
   LaunchView& l = view(id);
+  if (l.state == LaunchState::stopping) --stream_of(l).stopping;
   l.state = LaunchState::finished;
   running_.erase(std::find(running_.begin(), running_.end(), id));
   ClientState& client = clients_[l.client.value];
@@ -167,11 +221,16 @@ void Session::end(LaunchId id, Time now) {
   for (OpId after : workload_.graph(l.client).successors(l.op))
     if (client.called[after.value]) --view(client.launch_of_op[after.value]).waits_for;
   retired_.push_back(id.slot);
-  if (workload_.finished(l.client, now, l.solo_time)) {
-    notices_.push_back(RequestFinished{l.client, l.request});
-    std::fill(client.called.begin(), client.called.end(), false);
-    std::fill(client.ended.begin(), client.ended.end(), false);
-  }
+  memory_.end_use(l.uses);
+  if (workload_.finished(l.client, now, l.solo_time)) request_ended(l.client, l.request);
+}
+
+void Session::request_ended(ClientId client, std::uint64_t request) {
+  notices_.push_back(RequestFinished{client, request});
+  ClientState& state = clients_[client.value];
+  std::fill(state.called.begin(), state.called.end(), false);
+  std::fill(state.ended.begin(), state.ended.end(), false);
+  withdraw(memory_.end_request(client));
 }
 
 void Session::ask(Time now) {
@@ -180,13 +239,15 @@ void Session::ask(Time now) {
     c.busy = workload_.busy(c.id);
   }
   decisions_.clear();
-  policy_.decide(Snapshot{now, notices_, client_views_, launches_, pending_, running_, profiles_},
+  policy_.decide(Snapshot{now, notices_, client_views_, launches_, pending_, running_, profiles_, allocating_,
+                          memory_.buffers(), memory_.used()},
                  decisions_);
   for (const Decision& decision : decisions_) {
     ++outcome_.decisions;
     if (std::holds_alternative<Refused>(apply(decision, now))) ++outcome_.refusals;
   }
   std::erase_if(pending_, [&](LaunchId id) { return view(id).state != LaunchState::pending; });
+  if (audit_) memory_.audit();
   if (timeline_.wants_gauges() && pending_.size() != gauged_pending_) {
     gauged_pending_ = pending_.size();
     timeline_.record(GaugeRecord{Gauge::pending_launches, now, static_cast<double>(gauged_pending_)});
@@ -202,7 +263,7 @@ Outcome Session::apply(const Decision& decision, Time now) {
   if (const auto* launch = std::get_if<decide::Launch>(&decision)) {
     if (const auto why = not_launchable(launch->launch)) return Refused{*why};
     LaunchView& l = view(launch->launch);
-    l.ctas = launch->ctas;
+    l.ctas = ctas_of(*launch);
     const Outcome outcome = backend_.apply(decision, l, unfinished_follows(l));
     if (std::holds_alternative<Refused>(outcome))
       l.ctas = 0;
@@ -212,6 +273,9 @@ Outcome Session::apply(const Decision& decision, Time now) {
   }
   if (const auto* padded = std::get_if<decide::LaunchPadded>(&decision)) return submit(*padded, now);
   if (const auto* preempt = std::get_if<decide::Preempt>(&decision)) return preempt_launch(*preempt);
+  if (const auto* allocate = std::get_if<decide::Allocate>(&decision)) return grant(*allocate, now);
+  if (const auto* checkpoint = std::get_if<decide::Checkpoint>(&decision)) return move(*checkpoint);
+  if (const auto* restore = std::get_if<decide::Restore>(&decision)) return move(*restore);
   const LaunchId id = std::visit(
       [](const auto& d) -> LaunchId {
         if constexpr (requires { d.launch; })
@@ -227,7 +291,7 @@ Outcome Session::apply(const Decision& decision, Time now) {
   const Outcome outcome = backend_.apply(decision, l, {});
   if (const auto* resize = std::get_if<decide::Resize>(&decision);
       resize && std::holds_alternative<Applied>(outcome))
-    l.ctas = resize->ctas;
+    l.ctas = ctas_of(*resize);
   return outcome;
 }
 
@@ -239,7 +303,10 @@ std::optional<std::string> Session::not_launchable(LaunchId id) const {
   if (l.state != LaunchState::pending) return "already launched";
   if (clients_[l.client.value].streams[l.stream.value].unsubmitted.front() != l.id)
     return "an earlier operation of its stream has not been launched";
+  if (clients_[l.client.value].streams[l.stream.value].stopping != 0)
+    return "an earlier operation of its stream is coming off the GPU";
   if (!follows_submitted(l)) return "an operation that it waits for has not been launched";
+  if (memory_.absent(l.uses)) return "a buffer that it uses is not on the device";
   return std::nullopt;
 }
 
@@ -247,6 +314,7 @@ void Session::submitted(LaunchView& l, Time now) {
   l.state = LaunchState::submitted;
   l.submitted_at = now;
   running_.push_back(l.id);
+  memory_.begin_use(l.uses, true, now);
   clients_[l.client.value].streams[l.stream.value].unsubmitted.pop_front();
   submit_copies(l.client, now);
 }
@@ -257,10 +325,13 @@ Outcome Session::submit(const decide::LaunchPadded& padded, Time now) {
   LaunchView &l = view(padded.launch), &padding = view(padded.padding);
   if (l.client == padding.client) return Refused{"a launch is padded with another client's"};
   if (padding.waits_for != 0) return Refused{"the padding waits for something unfinished"};
-  const Outcome outcome = backend_.apply(padded, l, unfinished_follows(l));
+  const Outcome outcome = backend_.pad(padded, l, padding, unfinished_follows(l));
   if (std::holds_alternative<Refused>(outcome)) return outcome;
   submitted(l, now);
+  // It may come off with blocks left: until that is known, nothing goes behind it.
+  ++stream_of(padding).stopping;
   submitted(padding, now);
+  padding.state = LaunchState::stopping;
   return outcome;
 }
 
@@ -270,15 +341,28 @@ Outcome Session::preempt_launch(const decide::Preempt& preempt) {
   LaunchView& l = view(preempt.launch);
   if (l.state != LaunchState::submitted && l.state != LaunchState::draining)
     return Refused{"the launch is not running"};
-  std::vector<LaunchId> behind;
-  for (LaunchId id : running_)
-    if (const LaunchView& other = view(id); other.client == l.client && other.stream == l.stream &&
-                                            id.serial > l.id.serial && other.state != LaunchState::stopping)
-      behind.push_back(id);
+  // What is behind it in its stream, what waits for any of that, and so on: none of it could go on.
+  std::vector<LaunchId> off{l.id};
+  const auto comes_off = [&](LaunchId id) {
+    const LaunchView& other = view(id);
+    if (other.client != l.client || other.state == LaunchState::stopping) return false;
+    const std::vector<LaunchId> follows = unfinished_follows(other);
+    return std::any_of(off.begin(), off.end(), [&](LaunchId before) {
+      return (view(before).stream == other.stream && before.serial < id.serial) ||
+             std::find(follows.begin(), follows.end(), before) != follows.end();
+    });
+  };
+  for (std::size_t before = 0; before != off.size();) {
+    before = off.size();
+    for (LaunchId id : running_)
+      if (std::find(off.begin(), off.end(), id) == off.end() && comes_off(id)) off.push_back(id);
+  }
+  const std::vector<LaunchId> behind(off.begin() + 1, off.end());
   const Outcome outcome = backend_.apply(preempt, l, behind);
   if (std::holds_alternative<Refused>(outcome)) return outcome;
   l.state = LaunchState::stopping;
   for (LaunchId id : behind) view(id).state = LaunchState::stopping;
+  for (LaunchId id : off) ++stream_of(view(id)).stopping;
   return outcome;
 }
 
@@ -289,10 +373,12 @@ void Session::submit_copies(ClientId client, Time now) {
     more = false;
     for (StreamState& stream : clients_[client.value].streams) {
       auto& unsubmitted = stream.unsubmitted;
-      while (!unsubmitted.empty() && !view(unsubmitted.front()).kernel) {
+      while (!unsubmitted.empty() && !view(unsubmitted.front()).kernel && stream.stopping == 0) {
         LaunchView& l = view(unsubmitted.front());
-        if (!follows_submitted(l) || std::holds_alternative<Refused>(backend_.copy(l, unfinished_follows(l))))
+        if (!follows_submitted(l) || waits_for_memory(l) ||
+            std::holds_alternative<Refused>(backend_.copy(l, unfinished_follows(l))))
           break;
+        memory_.begin_use(l.uses, false, now);
         l.state = LaunchState::submitted;
         l.submitted_at = now;
         running_.push_back(l.id);
@@ -313,8 +399,12 @@ std::vector<LaunchId> Session::unfinished_follows(const LaunchView& launch) cons
 }
 
 bool Session::follows_submitted(const LaunchView& launch) const {
+  // One that is stopping may come off: what is launched meanwhile could stand before it in a hardware
+  // channel.
   for (LaunchId other : unfinished_follows(launch))
-    if (launches_[other.slot].state == LaunchState::pending) return false;  // stopping: it may end yet
+    if (const LaunchState state = launches_[other.slot].state;
+        state == LaunchState::pending || state == LaunchState::stopping)
+      return false;
   return true;
 }
 

@@ -11,6 +11,7 @@
 
 #include "policies/api/backend.h"
 #include "policies/api/policy.h"
+#include "policies/session/device_memory.h"
 #include "policies/session/workload.h"
 #include "traces/model/trace.h"
 #include "traces/timeline/timeline.h"
@@ -24,7 +25,10 @@ using ProfileSource = std::function<Profile(KernelId)>;
 struct SessionOutcome {
   Time end{};
   std::uint64_t decisions = 0, refusals = 0;
-  std::string stuck;  // not empty: the run could not go on, and why
+  std::string stuck;     // not empty: the run could not go on, and why
+  std::string deadlock;  // not empty: it could not for want of device memory: who holds and who waits
+  std::vector<std::string> failed;  // by client: why its program ended early; empty: it did not
+  std::uint64_t memory_peak = 0, checkpoints = 0, moved_bytes = 0;  // of device memory
 };
 
 class Session {
@@ -32,12 +36,16 @@ class Session {
   /// Throws InputError if the backend lacks what the policy requires.
   Session(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline, ProfileSource profiles);
 
+  /// Checks the books of device memory after every decision.
+  void audit(bool on) { audit_ = on; }
+
   /// `progress` is told the time now and then (about once per thousand instants).
   SessionOutcome run(const std::function<void(Time)>& progress = {});
 
  private:
   struct StreamState {
     std::deque<LaunchId> unsubmitted;
+    std::uint32_t stopping = 0;  // launches that are to come off the GPU
   };
   struct ClientState {
     std::vector<StreamState> streams;
@@ -46,6 +54,19 @@ class Session {
   };
 
   void call(const HostCall& call, Time now);
+  LaunchView& new_view(const HostCall& call, Time now);
+  void allocate(const HostCall& call, Time now);
+  void fail(ClientId client, std::string reason);
+  void request_ended(ClientId client, std::uint64_t request);
+  void withdraw(std::span<const BufferId> asked);
+  void drop(LaunchId id);
+  bool use(LaunchView& launch, std::vector<BufferId> buffers);
+  bool waits_for_memory(LaunchView& copy);
+  Outcome grant(const decide::Allocate& allocate, Time now);
+  template <class Move>
+  Outcome move(const Move& move);
+  void gauge_memory(Time now);
+  bool memory_deadlock();
   void fold(Time now);
   void end(LaunchId id, Time now);
   void ask(Time now);
@@ -58,6 +79,7 @@ class Session {
   void submit_copies(ClientId client, Time now);
   std::vector<LaunchId> unfinished_follows(const LaunchView& launch) const;
   bool follows_submitted(const LaunchView& launch) const;
+  StreamState& stream_of(const LaunchView& l) { return clients_[l.client.value].streams[l.stream.value]; }
   LaunchView& view(LaunchId id) { return launches_[id.slot]; }
   bool over(Time now) const;
   std::string why_stuck() const;
@@ -69,6 +91,7 @@ class Session {
   ProfileSource profile_source_;
   Requirements requires_;
   Workload workload_;
+  DeviceMemory memory_;
 
   std::vector<ClientState> clients_;
   std::vector<ClientView> client_views_;
@@ -76,13 +99,17 @@ class Session {
   std::vector<std::uint32_t> free_slots_,
       retired_;  // retired: ended at this instant, still named by its notices
   std::uint32_t next_serial_ = 0;
-  std::vector<LaunchId> pending_, running_;
+  std::vector<LaunchId> pending_, running_, allocating_;
+  std::vector<std::vector<BufferId>> uses_;  // by slot
+  std::vector<bool> copy_waits_;             // by slot: it waits for a buffer to be on the device
   std::vector<Profile> profiles_;
   std::vector<Notice> notices_;  // of this instant
   std::vector<Decision> decisions_;
   Time wake_at_ = kNever;
   std::size_t gauged_pending_ = 0;  // as last recorded
+  std::uint64_t gauged_memory_ = 0;
   SessionOutcome outcome_;
+  bool audit_ = false;
 };
 
 }  // namespace corun

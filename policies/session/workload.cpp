@@ -11,13 +11,22 @@ Workload::Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline)
   for (const Program& program : trace.programs) graphs_.emplace_back(program);
   for (const Client& client : trace.clients) {
     const std::vector<Op>& ops = trace.programs[client.program.value].ops;
-    if (std::all_of(ops.begin(), ops.end(),
-                    [](const Op& op) { return std::holds_alternative<Sync>(op.what); }))
+    if (std::all_of(ops.begin(), ops.end(), is_host_call))
       throw InputError(
           client.origin.file, client.origin.place + "/program",
           "a request of client " + client.name + " takes no time: its program launches and copies nothing",
           "give the program a launch or a copy");
-    clients_.push_back({ArrivalProcess(client, trace.run.seed), {}, {}, 0, 0, kNever, 0, 0});
+    clients_.push_back({ArrivalProcess(client, trace.run.seed),
+                        {},
+                        {},
+                        0,
+                        0,
+                        kNever,
+                        0,
+                        0,
+                        false,
+                        client.memory_bytes == 0,
+                        false});
     if (std::holds_alternative<ClosedLoop>(client.arrivals)) {
       clients_.back().queue.push_back({0, Time{}});
       clients_.back().next_request = 1;
@@ -33,6 +42,7 @@ Issue Workload::issue(ClientId id) const {
 
 Time Workload::next_event(ClientId id) const {
   const State& c = clients_[id.value];
+  if (c.failed) return kNever;
   Time at = c.arrivals.next();
   if (c.serving) return std::min(at, c.host_free);
   return c.queue.empty() ? at : std::min(at, c.queue.front().arrival);
@@ -52,6 +62,7 @@ void Workload::advance(Time now, std::vector<RequestArrived>& arrived, std::vect
 bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
                     std::vector<HostCall>& calls) {
   State& c = clients_[id.value];
+  if (c.failed) return false;
   if (c.arrivals.next() <= now) {
     arrived.push_back({id, c.next_request});
     arrive(id, c.arrivals.next());
@@ -66,25 +77,42 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
     return true;
   }
   if (c.host_free > now) return false;
-  const std::span<const OpId> order = graph(id).issue_order();
-  if (c.next_op == order.size()) {  // an empty program, or one that ends in a sync
+  if (!c.has_first_memory) {
+    c.has_first_memory = c.waits_for_memory = true;
     c.host_free = kNever;
-    return try_finish(id, now);
+    calls.push_back({HostCall::Kind::first_memory, id, {}, c.serving->request});
+    return false;
+  }
+  const std::span<const OpId> order = graph(id).issue_order();
+  if (c.next_op == order.size()) {  // it ends in a host call
+    c.host_free = kNever;
+    calls.push_back({HostCall::Kind::end_of_request, id, {}, c.serving->request});
+    finish(id, now);
+    return true;
   }
   const OpId op = order[c.next_op];
-  if (std::holds_alternative<Sync>(
-          trace_.programs[trace_.clients[id.value].program.value].ops[op.value].what)) {
+  const Op& what = trace_.programs[trace_.clients[id.value].program.value].ops[op.value];
+  const HostCall call{HostCall::Kind::operation, id, op, c.serving->request};
+  if (std::holds_alternative<Alloc>(what.what)) {
+    ++c.next_op;
+    c.waits_for_memory = true;
+    c.host_free = kNever;
+    calls.push_back(call);
+    return false;
+  }
+  if (is_host_call(what)) {
     if (c.outstanding != 0) {
       c.host_free = kNever;  // finished() wakes it
       return false;
     }
+    if (std::holds_alternative<Free>(what.what)) calls.push_back(call);
     ++c.next_op;
     prepare_next_call(id, now);
     return true;
   }
   ++c.next_op;
   ++c.outstanding;
-  calls.push_back({id, op, c.serving->request});
+  calls.push_back(call);
   // A graph's operations are all handed over by one call.
   prepare_next_call(id, issue(id) == Issue::graph ? now : now + gpu_.launch_call);
   return true;
@@ -98,8 +126,12 @@ void Workload::prepare_next_call(ClientId id, Time from) {
     return;
   }
   const Op& next = trace_.programs[trace_.clients[id.value].program.value].ops[order[c.next_op].value];
-  if (issue(id) == Issue::graph) {  // one call for all up to the next sync
-    c.host_free = from + (std::holds_alternative<Sync>(next.what) ? gpu_.graph_launch_call : Time{});
+  if (issue(id) == Issue::graph) {  // one call for all up to the next host call
+    const std::vector<Op>& ops = trace_.programs[trace_.clients[id.value].program.value].ops;
+    const bool ends_graph =
+        std::holds_alternative<Sync>(next.what) ||
+        (is_host_call(next) && c.next_op > 0 && !is_host_call(ops[order[c.next_op - 1].value]));
+    c.host_free = from + (ends_graph ? gpu_.graph_launch_call : Time{});
     return;
   }
   c.host_free = from + next.host_gap;
@@ -123,24 +155,50 @@ void Workload::serve_next(ClientId id, Time now) {
   c.queue.pop_front();
   c.serving = RequestRecord{id, next.request, next.arrival, now, kNever, false, Time{}};
   c.next_op = 0;
-  prepare_next_call(id, now);
+  if (c.has_first_memory)
+    prepare_next_call(id, now);
+  else
+    c.host_free = now;
 }
 
 bool Workload::finished(ClientId id, Time now, Time solo) {
   State& c = clients_[id.value];
+  if (c.failed) return false;
   c.serving->work_done += solo;
-  if (--c.outstanding != 0) return false;
+  if (--c.outstanding != 0 || c.waits_for_memory) return false;
   if (c.host_free == kNever && c.next_op < graph(id).issue_order().size()) {  // it waited in a sync
     c.host_free = now;
     next_event_ = std::min(next_event_, now);
     return false;
   }
-  return try_finish(id, now);
+  if (!may_finish(id)) return false;
+  finish(id, now);
+  return true;
 }
 
-bool Workload::try_finish(ClientId id, Time now) {
+void Workload::allocated(ClientId id, Time now) {
   State& c = clients_[id.value];
-  if (c.outstanding != 0 || c.next_op < graph(id).issue_order().size()) return false;
+  c.waits_for_memory = false;
+  prepare_next_call(id, now);
+  next_event_ = std::min(next_event_, c.host_free);
+}
+
+void Workload::fail(ClientId id) {
+  State& c = clients_[id.value];
+  c.failed = true;
+  c.host_free = kNever;
+  if (c.serving) timeline_.record(*c.serving);
+  c.serving.reset();
+  c.queue.clear();
+}
+
+bool Workload::may_finish(ClientId id) const {
+  const State& c = clients_[id.value];
+  return c.outstanding == 0 && c.next_op == graph(id).issue_order().size();
+}
+
+void Workload::finish(ClientId id, Time now) {
+  State& c = clients_[id.value];
   c.serving->finished = now;
   timeline_.record(*c.serving);
   c.serving.reset();
@@ -148,11 +206,11 @@ bool Workload::try_finish(ClientId id, Time now) {
   if (const auto* loop = std::get_if<ClosedLoop>(&trace_.clients[id.value].arrivals))
     c.queue.push_back({c.next_request++, now + loop->think_time});
   next_event_ = std::min(next_event_, next_event(id));
-  return true;
 }
 
 bool Workload::every_client_finished_once() const {
-  return std::all_of(clients_.begin(), clients_.end(), [](const State& c) { return c.finished > 0; });
+  return std::all_of(clients_.begin(), clients_.end(),
+                     [](const State& c) { return c.finished > 0 || c.failed; });
 }
 
 void Workload::close() {

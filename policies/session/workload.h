@@ -20,6 +20,11 @@ namespace corun {
 
 /// A host call that happens now.
 struct HostCall {
+  enum class Kind : std::uint8_t {
+    operation,
+    first_memory,   // the allocation of Client::memory_bytes
+    end_of_request  // all its operations have ended
+  } kind = Kind::operation;
   ClientId client;
   OpId op;
   std::uint64_t request = 0;
@@ -34,7 +39,7 @@ class Workload {
   Time next_event() const { return next_event_; }
 
   /// Lets every client act up to `now`: appends the requests that arrived and the calls made, in a fixed
-  /// order.
+  /// order.  Allocations stop the client until allocated().
   void advance(Time now, std::vector<RequestArrived>& arrived, std::vector<HostCall>& calls);
 
   /// An operation of the client's current request has ended; `solo` is the work it was worth.  Tells whether
@@ -44,6 +49,12 @@ class Workload {
   /// Ends the run: writes what is unfinished to the timeline.
   void close();
 
+  /// The client has the memory that it asked for last, and its host goes on.
+  void allocated(ClientId client, Time now);
+  /// Its program ends here: no further call, no further request.
+  void fail(ClientId client);
+
+  /// Failed ones aside.
   bool every_client_finished_once() const;
 
   std::uint64_t waiting(ClientId client) const { return clients_[client.value].queue.size(); }
@@ -66,13 +77,15 @@ class Workload {
     Time host_free{};               // when the host thread can go on; kNever: it waits for the GPU
     std::uint64_t next_request = 0;
     std::uint64_t finished = 0;
+    bool waits_for_memory = false, has_first_memory = false, failed = false;
   };
 
   Time next_event(ClientId id) const;
   bool step(ClientId id, Time now, std::vector<RequestArrived>& arrived, std::vector<HostCall>& calls);
   void arrive(ClientId id, Time intended);
   void serve_next(ClientId id, Time now);
-  bool try_finish(ClientId id, Time now);
+  bool may_finish(ClientId id) const;
+  void finish(ClientId id, Time now);
   void prepare_next_call(ClientId id, Time from);
   Issue issue(ClientId id) const;
 

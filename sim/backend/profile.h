@@ -12,4 +12,10 @@ namespace corun::sim {
 /// holds or the kernel has blocks; fewest first.
 Profile profile_kernel(const Kernel& kernel, const Gpu& gpu);
 
+/// By number of SMs and of CTAs on each, as Chen (2020, section 4.3.3) and Allen et al. (2019) use it: SM
+/// counts 1, 2, 4, ..., the multiples of 5 (of an eighth of the GPU where 5 does not divide it), all; on each
+/// 1, 2, 3, 4, 6, 8, 12, ... (on all SMs every number), what it holds, or until the kernel has no more blocks; fewest CTAs first.  Of a
+/// kernel of more than 48 rounds, 16 and 32 rounds are simulated and the rest is as long as the second 16.
+Profile profile_by_sm(const Kernel& kernel, const Gpu& gpu);
+
 }  // namespace corun::sim

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "policies/api/registry.h"
 #include "policies/session/session.h"
 #include "sim/backend/profile.h"
 #include "sim/backend/sim_backend.h"
 #include "traces/model/error.h"
+#include "traces/timeline/preemption.h"
 
 namespace corun::sim {
 namespace {
@@ -24,30 +26,36 @@ class Requests final : public Sink {
 struct OneRun {
   std::vector<RequestRecord> requests;
   Time end{};
+  SessionOutcome outcome;
   std::uint64_t blocks = 0, events = 0;
   double sm_ps = 0, warp_ps = 0;
 };
 
-OneRun run_once(const Trace& trace, const Gpu& gpu, Shapes& shapes, const std::string& policy_spec,
-                EngineOptions engine, std::span<Sink* const> sinks,
-                const std::function<void(Time)>& progress) {
+OneRun run_once(const Trace& trace, const Gpu& gpu, Shapes& shapes, Policy& policy,
+                const std::string& policy_spec, EngineOptions engine, std::span<Sink* const> sinks,
+                const Profiles* profiles, const std::function<void(Time)>& progress) {
   Timeline timeline;
   Requests requests;
   timeline.attach(requests);
   for (Sink* sink : sinks) timeline.attach(*sink);
-  const std::unique_ptr<Policy> policy = make_policy(policy_spec);
-  SimBackend backend(trace, gpu, policy->requirements(), timeline, engine, &shapes);
-  Session session(trace, *policy, backend, timeline,
-                  [&](KernelId kernel) { return profile_kernel(trace.kernels[kernel.value], gpu); });
+  SimBackend backend(trace, gpu, policy.requirements(), timeline, engine, &shapes);
+  const bool by_sm = policy.requirements().capabilities.has(Capability::sm_quota);
+  Session session(trace, policy, backend, timeline, [&](KernelId id) {
+    const Kernel& kernel = trace.kernels[id.value];
+    if (profiles != nullptr) return points_for(profiles->of(kernel.name), gpu.sms, by_sm);
+    return by_sm ? profile_by_sm(kernel, gpu) : profile_kernel(kernel, gpu);
+  });
+  session.audit(engine.audit);
   const SessionOutcome outcome = session.run(progress);
   backend.close();
   timeline.flush();
   if (!outcome.stuck.empty())
-    throw InputError(trace.name, "",
+    throw StuckError(trace.name, "",
                      fmt::format("the run cannot go on under {}: {}", policy_spec, outcome.stuck),
                      "a reservation or mask may leave a client without SMs; check the trace and the policy");
   return {std::move(requests.all),
           outcome.end,
+          outcome,
           backend.blocks_run(),
           backend.events(),
           static_cast<double>(backend.sm_ps()),
@@ -68,35 +76,67 @@ std::string contention_warning(const Trace& trace) {
       bare, trace.kernels.size());
 }
 
+void report_memory(const Trace& trace, const SessionOutcome& outcome, RunResult& result) {
+  for (std::size_t i = 0; i < trace.clients.size(); ++i) result.clients[i].failed = outcome.failed[i];
+  result.memory_peak = outcome.memory_peak;
+  result.checkpoints = outcome.checkpoints;
+  result.moved_bytes = outcome.moved_bytes;
+  if (!outcome.deadlock.empty()) result.notes.insert(result.notes.begin(), "deadlock: " + outcome.deadlock);
+}
+
 }  // namespace
+
+Common::Requests Common::alone(std::size_t client, Time duration, const std::function<Requests()>& simulate) {
+  const std::pair key(client, duration);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto found = alone_.find(key); found != alone_.end()) return found->second;
+  }
+  Requests requests = simulate();  // two threads may do the same: the same result
+  const std::scoped_lock lock(mutex_);
+  return alone_.try_emplace(key, std::move(requests)).first->second;
+}
 
 RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
   const auto began = std::chrono::steady_clock::now();
   const std::string* stage = nullptr;
   const std::string together_stage = options.policy;
   const auto tell = [&](Time now) {
+    if (options.interrupt) options.interrupt();
     if (options.progress && trace.run.duration)
       options.progress(stage->c_str(), to_seconds(now) / to_seconds(*trace.run.duration));
   };
   stage = &together_stage;
-  Shapes shapes(gpu);
-  const OneRun together = run_once(trace, gpu, shapes, options.policy, options.engine, options.sinks, tell);
+  std::optional<Common> own;
+  Common& common = options.common != nullptr ? *options.common : own.emplace(gpu);
+  Shapes& shapes = common.shapes;
+  const std::unique_ptr<Policy> made = options.object ? nullptr : make_policy(options.policy);
+  Policy& policy = options.object ? *options.object : *made;
+  PreemptionMeter preemption(trace);
+  std::vector<Sink*> sinks = options.sinks;
+  sinks.push_back(&preemption);
+  const OneRun together =
+      run_once(trace, gpu, shapes, policy, options.policy, options.engine, sinks, options.profiles, tell);
   const Window window = window_of(trace, together.requests);
 
   std::vector<std::vector<RequestRecord>> alone;
-  for (const Client& client : trace.clients) {
+  for (std::size_t i = 0; i < trace.clients.size(); ++i) {
     Trace one = trace;
-    one.clients = {client};
+    one.clients = {trace.clients[i]};
     if (!window.fixed_work) one.run.duration = window.end;
-    const std::string alone_stage = client.name + " alone";
+    const std::string alone_stage = trace.clients[i].name + " alone";
     stage = &alone_stage;
-    alone.push_back(
-        run_once(one, gpu, shapes, "fcfs", {options.engine.shortcuts, options.engine.audit}, {}, tell)
-            .requests);
+    alone.push_back(common.alone(i, one.run.duration.value_or(kNever), [&] {
+      return run_once(one, gpu, shapes, *make_policy("fcfs"), "fcfs",
+                      {options.engine.shortcuts, options.engine.audit}, {}, nullptr, tell)
+          .requests;
+    }));
   }
 
   RunResult result = measure(trace, window, together.requests, alone);
+  report_memory(trace, together.outcome, result);
   result.gpu = gpu.name;
+  result.preemption = preemption.result(window);
   result.policy = options.policy;
   result.alone = "each client simulated alone on the same GPU under fcfs, with the same arrivals and seed";
   const double span = static_cast<double>(together.end.count()) * gpu.sms;

@@ -3,25 +3,58 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "policies/api/policy.h"
+#include "policies/session/profile_file.h"
+#include "sim/backend/shapes.h"
 #include "sim/stages/compute_engine.h"
+#include "traces/model/error.h"
 #include "traces/model/gpu.h"
 #include "traces/model/trace.h"
 #include "traces/timeline/metrics.h"
 
 namespace corun::sim {
 
+/// What runs of one trace on one GPU share, whatever their policies: what its kernels are like, and each
+/// client alone.  May be used from threads.
+class Common {
+ public:
+  explicit Common(const Gpu& gpu) : shapes(gpu) {}
+  using Requests = std::vector<RequestRecord>;
+  /// Requests of a client alone for so long (kNever: to its end), simulated by `simulate` if nobody asked
+  /// yet.
+  Requests alone(std::size_t client, Time duration, const std::function<Requests()>& simulate);
+  Shapes shapes;
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<std::size_t, Time>, Requests> alone_;
+};
+
 struct RunOptions {
   std::string policy;  // "name" or "name:key=value"
   EngineOptions engine;
   std::vector<Sink*> sinks;                                          // of the run together
   std::function<void(const char* stage, double fraction)> progress;  // may be empty
+  Common* common = nullptr;                                          // null: the run has its own
+  Policy* object = nullptr;            // not null: this policy, which `policy` then only names
+  const Profiles* profiles = nullptr;  // in the place of simulated ones
+  std::function<void()> interrupt{};   // called now and then, may throw to end the run; may be empty
 };
 
-/// Throws InputError for a trace, GPU or policy that do not fit each other.
+/// The clients wait for each other, or for the policy, for ever; problem() says which for what.
+class StuckError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+/// Throws InputError for a trace, GPU or policy that do not fit each other, StuckError for a run that cannot
+/// go on.
 RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options);
 
 }  // namespace corun::sim

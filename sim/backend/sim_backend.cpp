@@ -10,8 +10,10 @@
 namespace corun::sim {
 namespace {
 
-constexpr CapabilitySet kCapabilities{Capability::order,     Capability::priority, Capability::tpc_mask,
-                                      Capability::cta_quota, Capability::progress, Capability::time_slice};
+constexpr CapabilitySet kCapabilities{
+    Capability::order,         Capability::priority, Capability::tpc_mask,   Capability::cta_quota,
+    Capability::sm_quota,      Capability::progress, Capability::time_slice, Capability::preempt_at_block,
+    Capability::preempt_reset, Capability::padding,  Capability::memory_swap};
 
 std::uint32_t contexts_of(const Trace& trace, Contexts contexts,
                           std::vector<std::uint32_t>& context_of_client) {
@@ -43,16 +45,43 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
   check_trace(trace);
   std::vector<std::uint32_t> context_of_client;
   const std::uint32_t n = std::max(1u, contexts_of(trace, needed.contexts, context_of_client));
+  const bool mps = !needed.thread_percentages.empty();
+  if (mps) limit_clients(trace, needed.thread_percentages);
+  const bool own_channels = mps && *gpu.mps_client_channels != 0;
   std::vector<std::uint32_t> streams(n);
+  std::vector<std::uint32_t> client_of_stream;  // where there is one context
   for (std::uint32_t i = 0; i < trace.clients.size(); ++i) {
     std::uint32_t& used = streams[context_of_client[i]];
     std::vector<StreamPlace>& mine = places_.emplace_back();
     for (std::size_t s = 0; s < trace.programs[trace.clients[i].program.value].streams.size(); ++s)
       mine.push_back({context_of_client[i], used++});
+    client_of_stream.resize(client_of_stream.size() + mine.size(), i);
   }
   for (std::uint32_t i = 0; i < n; ++i)
-    contexts_.push_back({std::make_unique<Host>(topology_.gpu, streams[i]),
-                         std::make_unique<ComputeEngine>(topology_.gpu, timeline, options), Time{}, Time{}});
+    contexts_.push_back(
+        {own_channels ? std::make_unique<Host>(topology_.gpu, *gpu.mps_client_channels, client_of_stream)
+                      : std::make_unique<Host>(topology_.gpu, streams[i]),
+         std::make_unique<ComputeEngine>(topology_.gpu, timeline, options), Time{}, Time{}});
+}
+
+/// A percentage caps a client and reserves nothing.  Which SMs: assumed to begin where the previous client's
+/// end, so that clients meet only where their percentages add up to more than the GPU.
+void SimBackend::limit_clients(const Trace& trace, const std::vector<double>& percentages) {
+  const Gpu& gpu = topology_.gpu;
+  if (!gpu.mps_client_channels)
+    throw InputError("", "", fmt::format("{} has no MPS", gpu.product), "choose another policy or GPU");
+  std::uint32_t first = 0;
+  for (std::size_t i = 0; i < trace.clients.size(); ++i) {
+    const double percentage = percentages[std::min(i, percentages.size() - 1)];
+    if (percentage < 100 && gpu.mps_least_sms == 0)
+      throw InputError("", "", fmt::format("{} has MPS without thread percentages", gpu.product),
+                       "leave the percentages out, or choose another GPU");
+    const std::uint32_t tpcs = gpu.mps_sms(percentage) / gpu.sms_per_tpc;
+    TpcMask mask;
+    for (std::uint32_t t = 0; t < tpcs; ++t) mask.enable(TpcId{(first + t) % gpu.tpcs()});
+    first = (first + tpcs) % gpu.tpcs();
+    limits_.push_back(mask);
+  }
 }
 
 void SimBackend::check_trace(const Trace& trace) const {
@@ -84,17 +113,15 @@ void SimBackend::check_trace(const Trace& trace) const {
 Outcome SimBackend::apply(const Decision& decision, const LaunchView& view,
                           std::span<const LaunchId> follows) {
   if (const auto* l = std::get_if<decide::Launch>(&decision)) return launch(*l, view, follows);
+  if (const auto* p = std::get_if<decide::Preempt>(&decision)) return preempt(*p, view, follows);
   const Gpu& gpu = topology_.gpu;
+  if (std::holds_alternative<decide::Allocate>(decision)) return Applied{};
+  if (const auto* out = std::get_if<decide::Checkpoint>(&decision))
+    return move(out->buffer, {CopyDirection::device_to_host, view.bytes});
+  if (const auto* back = std::get_if<decide::Restore>(&decision))
+    return move(back->buffer, {CopyDirection::host_to_device, view.bytes});
   const std::uint32_t context = place(view).context;
-  if (const auto* resize = std::get_if<decide::Resize>(&decision)) {
-    if (view.ctas == 0) return Refused{"not a persistent kernel"};
-    if (resize->ctas == 0) return Refused{"a persistent kernel keeps at least one CTA"};
-    const Time delay = resize->ctas < view.ctas ? gpu.stop_flag : gpu.launch_latency;
-    Errand e;
-    e.launch = view.id, e.context = context, e.ctas = resize->ctas;
-    queue_.schedule(now_ + delay, 0, {Event::Kind::resize, errand(e), 0});
-    return Applied{};
-  }
+  if (const auto* r = std::get_if<decide::Resize>(&decision)) return resize(*r, view);
   if (!std::holds_alternative<decide::Query>(decision)) return Refused{"not possible in the simulator"};
   // Half of a read's time passes before the counter is sampled.
   Errand e;
@@ -103,35 +130,94 @@ Outcome SimBackend::apply(const Decision& decision, const LaunchView& view,
   return Applied{};
 }
 
+Outcome SimBackend::resize(const decide::Resize& decision, const LaunchView& view) {
+  const Gpu& gpu = topology_.gpu;
+  if (view.ctas == 0) return Refused{"not a persistent kernel"};
+  Errand e;
+  e.launch = view.id, e.context = place(view).context, e.ctas = decision.ctas;
+  const Fate& fate = fates_[view.id.slot];
+  if (fate.spreads != !decision.ctas_per_sm.empty())
+    return Refused{fate.spreads ? "the launch has a number of CTAs per SM"
+                                : "the launch has no number of CTAs per SM"};
+  if (!fate.spreads) {
+    if (decision.ctas == 0) return Refused{"a persistent kernel keeps at least one CTA"};
+    const Time delay = decision.ctas < view.ctas ? gpu.stop_flag : gpu.launch_latency;
+    queue_.schedule(now_ + delay, 0, {Event::Kind::resize, errand(e), 0});
+    return Applied{};
+  }
+  if (const auto why = impossible(decision.ctas_per_sm, decision.ctas, view, fate.allowed))
+    return Refused{*why};
+  e.ctas_per_sm = decision.ctas_per_sm;
+  queue_.schedule(now_ + gpu.stop_flag, 0, {Event::Kind::shrink, errand(e), 0});
+  queue_.schedule(now_ + std::max(gpu.stop_flag, gpu.launch_latency), 0,
+                  {Event::Kind::spread, errand(std::move(e)), 0});
+  return Applied{};
+}
+
+/// Why no launch can have these numbers of CTAs per SM, if so.
+std::optional<std::string> SimBackend::impossible(const decide::CtasPerSm& ctas_per_sm, std::uint32_t ctas,
+                                                  const LaunchView& launch, const SmMask& allowed) const {
+  const Gpu& gpu = topology_.gpu;
+  if (ctas_per_sm.size() != gpu.sms) return "not one number of CTAs for each SM";
+  const std::uint32_t most = room(capacity_of(gpu.sm), demand_of(*launch.kernel, gpu.sm));
+  std::uint64_t sum = 0;
+  for (std::uint32_t rank = 0; rank < gpu.sms; ++rank) {
+    const std::uint32_t n = ctas_per_sm[gpu.placement_order[rank].value];
+    sum += n;
+    if (n > most) return "more CTAs than an SM holds";
+    if (n != 0 && !allowed.test(rank)) return "CTAs on an SM outside the mask";
+  }
+  if (sum == 0) return "a persistent kernel keeps at least one CTA";
+  if (ctas != 0 && ctas != sum) return "the number of CTAs is not the sum of those per SM";
+  return std::nullopt;
+}
+
 Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
                            std::span<const LaunchId> follows) {
-  const Gpu& gpu = topology_.gpu;
-  const auto levels = static_cast<std::int32_t>(gpu.priority_levels);
-  if (decision.priority > 0 || decision.priority <= -levels) return Refused{"no such priority"};
+  if (decision.priority > 0 || decision.priority <= -levels()) return Refused{"no such priority"};
   const StreamPlace at = place(l);
   Context& context = contexts_[at.context];
   if (context.host->full(at.stream)) return Refused{"the stream's hardware channel is full"};
-  Submission::Kernel kernel;
-  kernel.allowed = context.engine->mask_of(decision.tpc_mask.value_or(TpcMask::all()));
-  if (kernel.allowed.count() == 0) return Refused{"the mask has no TPC of this GPU"};
+  const TpcMask wanted = decision.tpc_mask.value_or(TpcMask::all());
+  const SmMask allowed = context.engine->mask_of(limits_.empty() ? wanted : wanted & limits_[l.client.value]);
+  if (allowed.count() == 0) return Refused{"the mask has no TPC of this GPU"};
+  if (!decision.ctas_per_sm.empty())
+    if (const auto why = impossible(decision.ctas_per_sm, decision.ctas, l, allowed)) return Refused{*why};
+  Submission::Kernel kernel = prepare(l, decision.priority, allowed);
+  kernel.work.ctas = kernel.work.record.ctas = l.ctas;
+  kernel.work.spread.quota = decision.ctas_per_sm;
+  if (l.ctas != 0) kernel.work.per_task = topology_.gpu.persistent_task;
+  submit(l, follows, std::move(kernel));
+  fates_[l.id.slot].spreads = !decision.ctas_per_sm.empty();
+  fates_[l.id.slot].allowed = allowed;
+  return Applied{};
+}
 
-  const Shape shape = shape_of(l, kernel.allowed.count());
-  kernel.level = static_cast<std::uint32_t>(levels - 1 + decision.priority);
+/// The launch as the engine is to get it: what is left of it, if it has been on the GPU before.
+Submission::Kernel SimBackend::prepare(const LaunchView& l, std::int32_t priority, const SmMask& allowed) {
+  Submission::Kernel kernel;
+  kernel.allowed = allowed;
+  kernel.level = static_cast<std::uint32_t>(levels() - 1 + priority);
+  const Shape shape = shape_of(l, allowed.count());
   kernel.demand = shape.demand;
   Work& work = kernel.work;
   work.block_alone = shape.block_alone;
   work.load = shape.load;
-  work.ctas = decision.ctas;
-  if (decision.ctas != 0) work.per_task = gpu.persistent_task;
   if (l.kernel->block_times.size() > 1) work.block_times = &l.kernel->block_times;
   KernelRecord& r = work.record;
-  r.launch = l.id, r.client = l.client, r.stream = l.stream, r.op = l.op, r.kernel = l.kernel_id,
-  r.request = l.request;
-  r.priority = decision.priority, r.ctas = decision.ctas, r.ready = l.ready_at, r.submitted = now_;
-  r.blocks = l.kernel->blocks();
-
-  submit(l, follows, std::move(kernel));
-  return Applied{};
+  const Fate* before =
+      l.id.slot < fates_.size() && fates_[l.id.slot].launch == l.id ? &fates_[l.id.slot] : nullptr;
+  if (before != nullptr && before->started) {
+    r = before->record;
+    work.resumed = true;
+    work.first = before->done;
+  } else {
+    r.launch = l.id, r.client = l.client, r.stream = l.stream, r.op = l.op, r.kernel = l.kernel_id,
+    r.request = l.request, r.ready = l.ready_at, r.submitted = now_, r.blocks = l.kernel->blocks();
+  }
+  r.priority = priority;
+  r.preemptions = before != nullptr ? before->preemptions : 0;
+  return kernel;
 }
 
 Outcome SimBackend::copy(const LaunchView& l, std::span<const LaunchId> follows) {
@@ -140,6 +226,13 @@ Outcome SimBackend::copy(const LaunchView& l, std::span<const LaunchId> follows)
   r.launch = l.id, r.client = l.client, r.stream = l.stream, r.op = l.op, r.request = l.request,
   r.bytes = job.copy.bytes;
   submit(l, follows, std::move(job));
+  return Applied{};
+}
+
+/// By the copy engines, behind what they have; at the rate of pinned memory.
+Outcome SimBackend::move(BufferId buffer, const Copy& copy) {
+  const CopyEngines::Slot slot = copy_engines_.accept(copy, now_ + topology_.gpu.launch_latency);
+  queue_.schedule(slot.end, 0, {Event::Kind::move_end, buffer.value, 0});
   return Applied{};
 }
 
@@ -156,9 +249,26 @@ void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, 
                                                                     graph ? gpu.graph_gap : gpu.stream_gap,
                                                                     {follows.begin(), follows.end()},
                                                                     std::move(what)});
-  if (l.id.slot >= fates_.size()) fates_.resize(l.id.slot + 1);
-  fates_[l.id.slot] = {l.id, at.context, at.stream, l.kernel != nullptr ? l.kernel->blocks() : 0, kNever};
+  new_fate(l);
   queue_.schedule(reaches, 1, {Event::Kind::channel, at.context, channel});
+}
+
+/// Keeps what is known of a launch that has been on the GPU before.
+SimBackend::Fate& SimBackend::new_fate(const LaunchView& l) {
+  if (l.id.slot >= fates_.size()) fates_.resize(l.id.slot + 1);
+  Fate& fate = fates_[l.id.slot];
+  if (fate.launch != l.id || fate.blocks == 0) {
+    fate = Fate{};
+    fate.launch = l.id;
+  }
+  const StreamPlace at = place(l);
+  fate.kernel = l.kernel;
+  fate.context = at.context, fate.stream = at.stream;
+  fate.blocks = l.kernel != nullptr ? l.kernel->blocks() : 0;
+  fate.end = kNever;
+  fate.preemption = kNone;
+  fate.padded = false;
+  return fate;
 }
 
 Shape SimBackend::shape_of(const LaunchView& l, std::uint32_t sms) {
@@ -202,6 +312,8 @@ void SimBackend::wait(Time until, std::vector<Notice>& notices) {
     for (const EngineNotice& n : engine_notices_) {
       if (n.kind == EngineNotice::Kind::last_block_started) {
         tell_later(LastBlockStarted{n.launch});
+      } else if (n.kind == EngineNotice::Kind::taken_off) {
+        taken_off(n.launch);
       } else {
         tell_later(KernelFinished{n.launch});
         const Fate fate = fates_[n.launch.slot];
@@ -248,10 +360,18 @@ void SimBackend::handle(const Event& event) {
       tell_later(CopyFinished{e.launch});
       return ended(e.launch, e.context, e.ctas);
     }
+    case Event::Kind::move_end:
+      return tell_later(BufferMoved{BufferId{event.a}});
     case Event::Kind::resize: {
       const Errand e = errands_[event.a];
       free_errands_.push_back(event.a);
       return contexts_[e.context].engine->resize(e.launch, e.ctas);
+    }
+    case Event::Kind::shrink:
+    case Event::Kind::spread: {
+      const Errand e = std::move(errands_[event.a]);
+      free_errands_.push_back(event.a);
+      return contexts_[e.context].engine->resize(e.launch, e.ctas_per_sm, event.kind == Event::Kind::spread);
     }
     case Event::Kind::sample_progress: {
       Errand& e = errands_[event.a];
@@ -270,6 +390,14 @@ void SimBackend::handle(const Event& event) {
       told_.push_front({now_, ProgressReported{e.launch, e.blocks, e.as_of}});
       return;
     }
+    case Event::Kind::evict_host:
+      return evict_host(event.a);
+    case Event::Kind::stop:
+      return stop(event.a);
+    case Event::Kind::kill:
+      return kill(event.a);
+    case Event::Kind::passed:
+      return passed(event);
   }
 }
 
@@ -283,9 +411,24 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
     if (ready == kNever) return;
     if (ready > now_) return queue_.schedule(ready, 1, {Event::Kind::channel, context, channel});
     Submission s = c.host->take(channel);
+    if (s.evicted) {
+      const PreemptionCosts& costs = topology_.gpu.preemption;
+      Time takes{};
+      if (const auto* kernel = std::get_if<Submission::Kernel>(&s.what))
+        takes = (c.host->follows_evicted(s.stream) ? costs.evicted_launch_interval : costs.evicted_launch) +
+                topology_.gpu.dispatch_interval *
+                    static_cast<std::int64_t>(kernel->work.record.blocks - kernel->work.first);
+      Errand e;
+      e.launch = s.launch, e.context = context, e.ctas = s.stream;
+      queue_.schedule(now_ + takes, 0, {Event::Kind::passed, errand(e), 0});
+      continue;
+    }
     if (auto* kernel = std::get_if<Submission::Kernel>(&s.what)) {
-      kernel->work.record.queued = now_;
-      c.engine->accept(std::move(kernel->work), kernel->level, kernel->allowed, kernel->demand);
+      for (Submission::Kernel* k = kernel; k != nullptr; k = k->padding.get()) {
+        if (!k->work.resumed) k->work.record.queued = now_;
+        c.engine->accept(std::move(k->work), k->level, k->allowed, k->demand);
+      }
+      if (kernel->padding) c.engine->join(s.launch, kernel->padding->work.record.launch);
     } else {
       auto& job = std::get<Submission::CopyJob>(s.what);
       const CopyEngines::Slot slot = copy_engines_.accept(job.copy, now_);
@@ -299,8 +442,14 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
 
 void SimBackend::ended(LaunchId launch, std::uint32_t context, std::uint32_t stream) {
   fates_[launch.slot].end = now_;
+  cleared(launch);
+  leave(launch, context, stream, contexts_[context].engine->launch_delay());
+}
+
+/// It holds its stream no longer, whose next launch starts so late.
+void SimBackend::leave(LaunchId launch, std::uint32_t context, std::uint32_t stream, Time late) {
   Host& host = *contexts_[context].host;
-  host.ended(stream, now_, contexts_[context].engine->launch_delay());
+  host.ended(stream, now_, late);
   for (std::uint32_t c = 0; c < host.channels(); ++c)
     if (host.waits(c, launch, stream)) pump(context, c);
 }

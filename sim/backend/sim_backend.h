@@ -30,6 +30,8 @@ class SimBackend final : public Backend {
   void wait(Time until, std::vector<Notice>& notices) override;
   Outcome apply(const Decision& decision, const LaunchView& launch,
                 std::span<const LaunchId> follows) override;
+  Outcome pad(const decide::LaunchPadded& decision, const LaunchView& launch, const LaunchView& padding,
+              std::span<const LaunchId> follows) override;
   Outcome copy(const LaunchView& copy, std::span<const LaunchId> follows) override;
 
   /// Writes what is still under way to the timeline.
@@ -65,8 +67,22 @@ class SimBackend final : public Backend {
     }
   };
   struct Event {
-    enum class Kind : std::uint32_t { channel, copy_end, resize, sample_progress, report_progress } kind;
-    std::uint32_t a, b;  // channel: context, channel; others: an index into `errands_`
+    enum class Kind : std::uint32_t {
+      channel,
+      copy_end,
+      resize,
+      shrink,  // the workers see their new numbers per SM
+      spread,  // and those that come in addition reach the TMU
+      sample_progress,
+      report_progress,
+      evict_host,
+      stop,
+      kill,
+      passed,
+      move_end
+    } kind;
+    std::uint32_t a, b;  // channel: context, channel; the three of a preemption: an index into
+                         // `preemptions_`; move_end: buffer; others: an index into `errands_`
   };
   struct Errand {
     LaunchId launch;
@@ -74,6 +90,7 @@ class SimBackend final : public Backend {
     std::uint64_t blocks = 0;
     Time as_of{};
     CopyRecord copy;
+    decide::CtasPerSm ctas_per_sm{};
   };
   struct Told {
     Time at;
@@ -83,17 +100,36 @@ class SimBackend final : public Backend {
   void handle(const Event& event);
   void pump(std::uint32_t context, std::uint32_t channel);
   void ended(LaunchId launch, std::uint32_t context, std::uint32_t stream);
+  void leave(LaunchId launch, std::uint32_t context, std::uint32_t stream, Time late);
   void tell_later(const Notice& notice) { told_.push_back({now_ + topology_.gpu.completion_notice, notice}); }
   void turn();
   bool has_work(std::uint32_t context) const;
   Time ended_at(LaunchId launch) const;
   StreamPlace place(const LaunchView& l) const { return places_[l.client.value][l.stream.value]; }
   Shape shape_of(const LaunchView& launch, std::uint32_t sms);
+  Outcome resize(const decide::Resize& decision, const LaunchView& launch);
+  std::optional<std::string> impossible(const decide::CtasPerSm& ctas_per_sm, std::uint32_t ctas,
+                                        const LaunchView& launch, const SmMask& allowed) const;
   Outcome launch(const decide::Launch& decision, const LaunchView& launch, std::span<const LaunchId> follows);
+  Outcome preempt(const decide::Preempt& decision, const LaunchView& launch,
+                  std::span<const LaunchId> behind);
+  Submission::Kernel prepare(const LaunchView& launch, std::int32_t priority, const SmMask& allowed);
+  Time flag_delay(std::uint32_t context, LaunchId launch) const;
+  void evict_host(std::uint32_t preemption);
+  void stop(std::uint32_t preemption);
+  void kill(std::uint32_t preemption);
+  void passed(const Event& event);
+  void taken_off(LaunchId launch);
+  void cleared(LaunchId launch);
+  std::vector<LaunchId> still_of(std::uint32_t preemption) const;
+  void release(std::uint32_t preemption);
+  Outcome move(BufferId buffer, const Copy& copy);
   template <class What>
   void submit(const LaunchView& launch, std::span<const LaunchId> follows, What what);
+  std::int32_t levels() const { return static_cast<std::int32_t>(topology_.gpu.priority_levels); }
   std::uint32_t errand(Errand e);
   void check_trace(const Trace& trace) const;
+  void limit_clients(const Trace& trace, const std::vector<double>& percentages);
 
   const Trace& trace_;
   Topology topology_;
@@ -101,19 +137,41 @@ class SimBackend final : public Backend {
   Time now_{};
   std::vector<Context> contexts_;
   std::vector<std::vector<StreamPlace>> places_;  // by client, stream
+  std::vector<TpcMask> limits_;                   // by client, of MPS; empty: none
   TimeSlicer slicer_;
   CopyEngines copy_engines_;
   EventQueue<Event> queue_;
   std::deque<Told> told_;  // facts on their way to the host, in order
   std::vector<Errand> errands_;
   std::vector<std::uint32_t> free_errands_;
-  struct Fate {
+  /// A Preempt under way.
+  struct Preemption {
+    std::vector<LaunchId> launches;
+    PreemptionRecord record;
+    std::uint32_t context = 0;
+    std::uint32_t left = 0;    // launches neither off nor ended
+    std::uint32_t events = 0;  // of it, in the queue
+  };
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  struct Fate {  // of a launch
     LaunchId launch;
+    const Kernel* kernel = nullptr;  // null: a copy
     std::uint32_t context = 0, stream = 0;
     std::uint64_t blocks = 0;
     Time end = kNever;
+    bool spreads = false;  // it has a number of CTAs per SM
+    SmMask allowed;
+    std::uint32_t preemption = kNone;
+    bool padded = false;   // part of a padded launch
+    bool started = false;  // `record` and `done` tell of earlier runs
+    std::uint32_t preemptions = 0;
+    KernelRecord record{};
+    std::uint64_t done = 0;
   };
+  Fate& new_fate(const LaunchView& launch);
   std::vector<Fate> fates_;  // by LaunchId::slot
+  std::vector<Preemption> preemptions_;
+  std::vector<std::uint32_t> free_preemptions_;
   std::vector<EngineNotice> engine_notices_;
   std::unordered_map<ShapeKey, Shape, ShapeHash> shapes_;  // as all_shapes_ gave them
   std::unique_ptr<Shapes> own_shapes_;

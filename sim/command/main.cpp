@@ -8,8 +8,12 @@
 
 #include "policies/api/registry.h"
 #include "sim/backend/run.h"
+#include "sim/command/compare.h"
 #include "sim/command/duration.h"
+#include "sim/command/load.h"
 #include "sim/command/outputs.h"
+#include "sim/command/papers.h"
+#include "sim/command/profile.h"
 #include "sim/command/progress.h"
 #include "sim/command/validate.h"
 #include "traces/import/kineto.h"
@@ -23,8 +27,8 @@ namespace {
 struct Arguments {
   std::string trace;
   std::string policy = "fcfs";
-  std::vector<std::string> compared{"fcfs", "timeslice", "greedy"};
-  std::string gpu, duration, issue;
+  CompareArguments comparison;
+  std::string gpu, duration, issue, profiles;
   std::optional<std::uint64_t> seed;
   bool json = false, audit = false, plain = false;
   OutputOptions outputs;
@@ -32,57 +36,44 @@ struct Arguments {
 };
 
 Trace load(const Arguments& a) {
-  Trace trace = looks_like_kineto(a.trace) ? import_kineto(a.trace, a.gpu) : read_trace(a.trace);
-  if (!a.duration.empty()) {
-    trace.run.duration = parse_duration(a.duration, "--duration");
-    if (*trace.run.duration <= trace.run.warm_up)
-      throw InputError("", "--duration", "the run would end within its warm-up", "make it longer");
-  }
-  if (a.seed) trace.run.seed = *a.seed;
-  if (!a.gpu.empty()) trace.gpu = a.gpu;
-  if (!a.issue.empty())
-    for (Client& client : trace.clients) client.issue = a.issue == "graph" ? Issue::graph : Issue::eager;
-  if (trace.gpu.empty())
-    throw InputError(a.trace, "/gpu", "the trace names no GPU",
-                     "pass --gpu=NAME; `sim gpus` lists the names");
-  if (trace.clients.empty())
-    throw InputError(a.trace, "/clients", "the trace has no clients, so there is nothing to run",
-                     "add a client, or include this trace in one that has clients");
+  Trace trace = read_input(a.trace, a.gpu);
+  adjust(trace, a.trace, {a.gpu, a.duration, a.issue, a.seed});
   return trace;
 }
 
-int simulate(const Arguments& a, const std::vector<std::string>& policies, bool comparing) {
-  for (const std::string& policy : policies)
-    make_policy(policy);  // a misspelt one must not cost the runs before it
+int simulate(const Arguments& a, bool comparing) {
+  comparing ? (void)specs_of(a.comparison) : (void)make_policy(a.policy);  // before what takes time
   const Trace trace = load(a);
   const Gpu gpu = read_gpu(trace.gpu, std::filesystem::path(a.trace).parent_path());
+  const EngineOptions engine{!a.plain, a.audit || std::getenv("CORUN_AUDIT") != nullptr};
+  std::optional<Profiles> profiles;
+  if (!a.profiles.empty()) {
+    profiles = read_profiles(a.profiles);
+    if (profiles->gpu != gpu.name)
+      throw InputError(a.profiles, "/gpu",
+                       fmt::format("the profiles are of {}, the run is on {}", profiles->gpu, gpu.name),
+                       "profile the trace on this GPU");
+  }
+  if (comparing) return compare(trace, gpu, a.comparison, engine, profiles ? &*profiles : nullptr, a.json);
   if (a.outputs.level == "cta" && a.outputs.window.empty() &&
       trace.run.duration.value_or(Time{}) > from_ns(1e8))
     fmt::print(
         stderr,
         "note: at level cta a second of a busy GPU makes gigabytes; --trace-window=0ms-20ms keeps a part\n");
-  const EngineOptions engine{!a.plain, a.audit || std::getenv("CORUN_AUDIT") != nullptr};
-  std::vector<RunResult> results;
+  RunResult result;
   {
     ProgressBar bar;
-    for (const std::string& policy : policies) {
-      RunOptions options{policy, engine, {}, [&](const char* stage, double done) { bar.show(stage, done); }};
-      if (comparing) {
-        results.push_back(run(trace, gpu, options));
-        continue;
-      }
-      Outputs outputs(a.outputs, trace, gpu);
-      options.sinks = outputs.sinks();
-      results.push_back(run(trace, gpu, options));
-      outputs.finish(results.back());
-    }
+    Outputs outputs(a.outputs, trace, gpu);
+    RunOptions options{a.policy, engine, outputs.sinks(),
+                       [&](const char* stage, double done) { bar.show(stage, done); }};
+    options.profiles = profiles ? &*profiles : nullptr;
+    result = run(trace, gpu, options);
+    outputs.finish(result);
   }
-  if (a.json && comparing)
-    write_summary(results, std::cout);
-  else if (a.json)
-    write_summary(results.front(), std::cout);
+  if (a.json)
+    write_summary(result, std::cout);
   else
-    std::cout << (comparing ? format_comparison(results) : format_report(results.front()));
+    std::cout << format_report(result);
   if (!a.json && !a.outputs.directory.empty())
     fmt::print(
         "wrote    {}/ summary.json, requests.csv, kernels.csv, timeline.pftrace (ui.perfetto.dev), "
@@ -91,24 +82,11 @@ int simulate(const Arguments& a, const std::vector<std::string>& policies, bool 
   return 0;
 }
 
-/// Commas separate policies and a policy's parameters: "a:x=1", "y=2" belong together.
-std::vector<std::string> join_parameters(const std::vector<std::string>& pieces) {
-  std::vector<std::string> policies;
-  for (const std::string& piece : pieces) {
-    const bool parameter = piece.find('=') != std::string::npos && piece.find(':') == std::string::npos;
-    if (parameter && !policies.empty())
-      policies.back() += "," + piece;
-    else
-      policies.push_back(piece);
-  }
-  return policies;
-}
-
 int list_policies() {
   for (const PolicyInfo& p : policies()) {
-    fmt::print("{:<12}{}\n{:12}source: {}\n", p.name, p.summary, "", p.source);
+    fmt::print("{:<14}{}\n{:14}source: {}\n", p.name, p.summary, "", p.source);
     for (const Parameter& q : p.parameters)
-      fmt::print("{:14}{}={}  {}\n", "", q.name, q.default_value, q.meaning);
+      fmt::print("{:16}{}={}  {}\n", "", q.name, q.default_value, q.meaning);
   }
   return 0;
 }
@@ -146,6 +124,8 @@ void add_run_options(CLI::App& app, Arguments& a) {
   app.add_option("--seed", a.seed, "seed of the arrivals (default: the trace's)");
   app.add_option("--issue", a.issue, "hand every request over by single calls (eager) or at once (graph)")
       ->check(CLI::IsMember({"eager", "graph"}));
+  app.add_option("--profiles", a.profiles,
+                 "times of the kernels alone (`sim profile`) in the place of simulated ones");
   app.add_flag("--json", a.json, "print the result as JSON");
   app.add_flag("--audit", a.audit, "check the invariants after every event (slow)");
   app.add_flag("--no-shortcuts", a.plain, "simulate block by block throughout (slow, same result)");
@@ -175,19 +155,23 @@ int command(int argc, char** argv) {
       "--block-log", a.outputs.block_log,
       "write PREFIX1.json, PREFIX2.json, ...: a block log per stream, as cuda_scheduling_examiner does");
 
-  CLI::App* compare = app.add_subcommand("compare", "run policies side by side");
-  compare->add_option("--policies", a.compared, "policies to compare")->delimiter(',')->capture_default_str();
-  compare->add_option("trace", a.trace, "trace to run")->required();
-  add_run_options(*compare, a);
+  CLI::App* comparer = app.add_subcommand("compare", "run policies side by side");
+  add_compare(*comparer, a.comparison);
+  comparer->add_option("trace", a.trace, "trace to run")->required();
+  add_run_options(*comparer, a);
   ValidateArguments validation;
   CLI::App* validates = add_validate(app, validation);
+  PapersArguments figures;
+  CLI::App* scoreboard = add_papers(app, figures);
   CLI::App* importer = app.add_subcommand("import", "make a trace of another tool's recording");
   importer->add_option("format", a.format, "kineto: a PyTorch profiler trace")->required();
   importer->add_option("input", a.input, "file to import")->required();
   importer->add_option("-o,--output", a.output, "trace to write (default: standard output)");
   importer->add_option("--gpu", a.gpu, "GPU on which it was recorded (default: as the recording says)");
+  ProfileArguments profiling;
+  CLI::App* profiles = add_profile(app, profiling);
   CLI::App* schemas = app.add_subcommand("schema", "print the JSON Schema of a file format");
-  schemas->add_option("name", a.schema, "trace, gpu or reference")->required();
+  schemas->add_option("name", a.schema, "trace, gpu, profile, reference or figure")->required();
   CLI::App* gpus = app.add_subcommand("gpus", "list the GPU descriptions");
   app.require_subcommand(0, 1);
 
@@ -202,12 +186,14 @@ int command(int argc, char** argv) {
   if (*schemas) return (std::cout << schema(a.schema)), 0;
   if (*gpus) return list_gpus();
   if (*importer) return import(a);
+  if (*profiles) return profile(profiling);
   if (*validates) return validate(validation);
-  if (*compare) return simulate(a, join_parameters(a.compared), true);
+  if (*scoreboard) return papers(figures);
+  if (*comparer) return simulate(a, true);
   if (a.policy == "help") return list_policies();
   if (a.trace.empty()) throw InputError("", "", "no trace given", "`sim --help` shows how to call it");
   a.outputs.command_line = fmt::format("sim --policy={} {}", a.policy, a.trace);
-  return simulate(a, {a.policy}, false);
+  return simulate(a, false);
 }
 
 }  // namespace

@@ -10,13 +10,13 @@ namespace {
 constexpr double kMostUse = 0.99999;
 constexpr int kBisections = 20, kL2Bisections = 14;
 constexpr int kRounds = 5;
+/// Those beyond are taken to wait unstretched.
+constexpr std::size_t kMostContenders = 32;
 
 // How long a launch's own traffic, and the others', is between two uses of what it re-reads, as a share of
 // what its resident blocks, and the others in a block's time, move.
 constexpr double kOwnTurnover = 0.4, kOthersTurnover = 0.6;
 
-/// Of the issue slots, in either order of service: half of each.
-constexpr double kByAge = 0.5;
 constexpr double kLeastShare = 0.002;
 /// An instruction of a younger block that is under way when an older one is ready.
 constexpr double kUnderWay = 0.5;
@@ -73,13 +73,15 @@ Solution solve(std::span<const Contender> contenders, std::span<const Asked> ask
   const auto l2_stretch = [&](double use, double backlog) {
     return 1 + m.l2_queueing * use / std::sqrt(1 - use) + m.dram_over_l2 * backlog;
   };
+  std::array<double, kMostContenders> rates, moved;
   double writes = 0.5;
   Solution s;
   double low = 0, high = kMostUse;
   for (int i = 0; i < kBisections; ++i) {
     const double use = (low + high) / 2;
     const double backlog = m.backlog * use / (1 - use);
-    s.f = 1 + (m.read_queueing + m.write_queueing * writes) * use / std::sqrt(1 - use) + backlog;
+    const double queued = std::min(use, m.queue_full_use);
+    s.f = 1 + (m.read_queueing + m.write_queueing * writes) * queued / std::sqrt(1 - queued) + backlog;
     // G for this F
     double from = 0, to = kMostUse;
     const auto l2_demand = [&](double l2_use) {
@@ -95,13 +97,22 @@ Solution solve(std::span<const Contender> contenders, std::span<const Asked> ask
     }
     s.g = l2_stretch(from, backlog);
     double total = 0, read = 0, written = 0;
-    for (std::size_t k = 0; k < n; ++k) total += (asked[k].read + asked[k].write) * rate(k, s.f, s.g);
     for (std::size_t k = 0; k < n; ++k) {
-      const double r = rate(k, s.f, s.g), own = (asked[k].read + asked[k].write) * r;
-      // Accesses that cost more than streamed ones do so as far as they have the DRAM to themselves.
-      const double cost = total > 0 ? 1 + (contenders[k].load->dram_cost - 1) * own / total : 1;
-      read += cost * asked[k].read * r;
-      written += cost * asked[k].write * r;
+      rates[k] = rate(k, s.f, s.g);
+      moved[k] = (asked[k].read + asked[k].write) * rates[k];
+      total += moved[k];
+    }
+    for (std::size_t k = 0; k < n; ++k) {
+      // Accesses that cost more than streamed ones do so as far as they have the DRAM to themselves; random
+      // ones share what they cost more, the opening of rows.
+      const BlockLoad& load = *contenders[k].load;
+      double dearer = (load.dram_cost - 1) * moved[k];
+      for (std::size_t j = 0; j < n; ++j)
+        if (const BlockLoad& other = *contenders[j].load; j != k && load.random && other.random)
+          dearer += (std::min(load.dram_cost, other.dram_cost) - 1) * moved[j];
+      const double cost = total > 0 ? 1 + dearer / total : 1;
+      read += cost * asked[k].read * rates[k];
+      written += cost * asked[k].write * rates[k];
     }
     const double dram = read + written;
     if (dram > 1e-9) writes = written / dram;
@@ -162,6 +173,7 @@ MemoryLimits limits_of(const Gpu& gpu) {
   m.dram_latency = ps(c.dram_latency);
   m.read_queueing = c.dram_read_queueing_factor;
   m.write_queueing = c.dram_write_queueing_factor;
+  m.queue_full_use = c.dram_queue_full_use;
   m.backlog = c.dram_backlog_factor;
   m.l2_queueing = c.l2_queueing_factor;
   m.l2_sector_cost = c.l2_sector_cost_ratio;
@@ -173,6 +185,7 @@ MemoryLimits limits_of(const Gpu& gpu) {
   m.sm_read_bytes_per_ps = per_ps(c.sm_read_bytes_per_second);
   m.sm_write_bytes_per_ps = per_ps(c.sm_write_bytes_per_second);
   m.sm_sector_bytes_per_ps = per_ps(c.sm_sector_bytes_per_second);
+  m.issue_by_age = c.issue_by_age_share;
   m.tensor_clock = c.tensor_clock_ratio;
   m.launch_cost = ps(c.launch_cost);
   return m;
@@ -183,11 +196,9 @@ double survival(double bytes, double shared, double all) {
 }
 
 MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& m) {
-  constexpr std::size_t kMost = 32;
-  const std::size_t n =
-      std::min(contenders.size(), kMost);  // more at once: the rest is taken to wait unstretched
-  std::array<Asked, kMost> asked;
-  std::array<double, kMost> survives, moved;
+  const std::size_t n = std::min(contenders.size(), kMostContenders);
+  std::array<Asked, kMostContenders> asked;
+  std::array<double, kMostContenders> survives, moved;
   bool tensor = false, rereads = false;
   for (std::size_t i = 0; i < n; ++i) {
     tensor = tensor || contenders[i].load->tensor;
@@ -200,7 +211,7 @@ MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& m) {
     s = solve(contenders.first(n), std::span(asked).first(n), m);
     if (!rereads) break;
     double all = 0;
-    std::array<double, kMost> time;
+    std::array<double, kMostContenders> time;
     for (std::size_t i = 0; i < n; ++i) {
       const Contender& c = contenders[i];
       const double d = asked[i].delay(*c.load, m, s.f, s.g);
@@ -234,13 +245,21 @@ void settle_alone(BlockLoad& load, const MemoryLimits& limits) {
 
 double alone_on_sm(double issue, double blocks, double delay) { return delay + queue(issue, blocks, delay); }
 
-void share_sm(std::span<SmShare> shares) {
+std::uint32_t apart(const Starts& older, const Starts& younger) {
+  const std::int64_t spread =
+      std::max<std::int64_t>(1, older.last - older.first + younger.last - younger.first);
+  const std::int64_t distance = younger.mean - older.mean;
+  return static_cast<std::uint32_t>(std::min<std::int64_t>(kMostApart, distance * (kMostApart + 1) / spread));
+}
+
+void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& m) {
   constexpr std::size_t kMost = 64;
   std::array<double, kMost> aged, turned;
   by_age(shares, aged);
-  by_turns(shares, turned);
+  if (apart < kMostApart) by_turns(shares, turned);
+  const double age = m.issue_by_age + (1 - m.issue_by_age) * apart / kMostApart;
   for (std::size_t i = 0; i < shares.size(); ++i)
-    shares[i].time = 1 / ((1 - kByAge) / turned[i] + kByAge / aged[i]);
+    shares[i].time = apart < kMostApart ? 1 / ((1 - age) / turned[i] + age / aged[i]) : aged[i];
 }
 
 }  // namespace corun::sim

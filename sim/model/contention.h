@@ -32,6 +32,7 @@ struct BlockLoad {
   double dram_cost = 1;         // its bytes cost so many times as much as streamed ones
   double cold = 1;              // share of `read` and `write` that is not in L2 from the launch before
   bool staged = false;          // through shared memory, ahead of use: only what misses is waited for
+  bool random = false;          // reads single sectors
   bool tensor = false;          // slows the clock for all
   std::uint32_t residents = 0;  // blocks an SM, alone
   std::uint32_t sms = 0;        // that it may use
@@ -51,8 +52,9 @@ struct MemoryLimits {
   double dram_latency = 0;   // ps
   double read_queueing = 0;  // F = 1 + (these, by the share of writes) * use / sqrt(1 - use)
   double write_queueing = 0;
-  double backlog = 0;      //     + this * use / (1 - use), which L2 hits meet too
-  double l2_queueing = 0;  // G
+  double queue_full_use = 0;  // of use at most this: what finds the queues full backs up before L2,
+  double backlog = 0;         //     + this * use / (1 - use), which L2 hits meet too
+  double l2_queueing = 0;     // G
   double l2_sector_cost = 0;
   double l2_wait = 0;
   double l2_bytes = 0;         // of lines that one SM uses
@@ -60,6 +62,7 @@ struct MemoryLimits {
   double l2_first_loss = 0;    // the smallest footprint that loses private re-reads, bytes
   double l2_dirty_bytes = 0;
   double sm_read_bytes_per_ps = 0, sm_write_bytes_per_ps = 0, sm_sector_bytes_per_ps = 0;
+  double issue_by_age = 0;
   double tensor_clock = 0;
   double launch_cost = 0;
 };
@@ -97,6 +100,15 @@ struct SmShare {
   std::uint32_t blocks;
   double time = 0;  // out: of a block
 };
-void share_sm(std::span<SmShare> shares);
+/// When the blocks of a launch on an SM started, ps.
+struct Starts {
+  std::int64_t mean, first, last;
+};
+/// How far the blocks of two launches are apart in age: 0 where they came in turn, kMostApart where those of
+/// one came long before those of the other.
+inline constexpr std::uint32_t kMostApart = 7;
+std::uint32_t apart(const Starts& older, const Starts& younger);
+/// The issue slots go to the oldest first, the more strictly the further the launches are `apart`.
+void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& limits);
 
 }  // namespace corun::sim

@@ -156,7 +156,7 @@ void KernelModel::read_counters() {
   const double through = std::max(l2 - kFillsCounted * (read + write), read + write);  // between SMs and L2
   const double l2_read = std::max(through - write, read), l2_written = through - l2_read;
   const double sectors = l2 - kFillsCounted * (read + write) - write;  // read
-  random_ = sectors < 0.9 * read;
+  load_.random = random_ = sectors < 0.9 * read;
   sectors_ = std::max(0.0, random_ ? sectors : l2_read) / blocks;
   const double l2_time = l2_read / limits_.l2_read_bytes_per_ps + l2_written / limits_.l2_write_bytes_per_ps;
   const double dram_time = read / limits_.read_bytes_per_ps + write / limits_.write_bytes_per_ps;

@@ -65,18 +65,31 @@ void ComputeEngine::accept(Work work, std::uint32_t level, const SmMask& allowed
   }
   if (launch.slot >= work_of_slot_.size()) work_of_slot_.resize(launch.slot + 1, kNoWork);
   work_of_slot_[launch.slot] = id.value;
-  work.record.slotted = kNever;
+  if (work.last == 0) work.last = work.record.blocks;
+  work.next = work.done = work.first;
+  if (!work.resumed) work.record.slotted = work.record.started = kNever;
   if (options_.audit) work.ran.assign(work.blocks(), false);
   if (record_blocks_) work.starts.resize(work.blocks());
-  const std::uint64_t ctas =
-      work.persistent() ? std::min<std::uint64_t>(work.ctas, work.blocks()) : work.blocks();
+  const std::uint64_t left = work.blocks() - work.first;
+  const std::uint64_t ctas = work.persistent() ? std::min<std::uint64_t>(work.ctas, left) : left;
+  const bool whole = left == work.record.blocks;
   if (work.load.contends()) cool(work);
   shared_.introduce(id, work.load);
   works_[id.value] = std::move(work);
 
   const bool empty = unfinished_++ == 0;
+  if (works_[id.value].spreads()) {
+    Spread& s = works_[id.value].spread;
+    s.level = level, s.allowed = allowed, s.demand = demand;
+    s.workers = allowed.count() * room(capacity_of(gpu_.sm), demand);
+    s.quota = by_rank(s.quota);
+    s.held.assign(gpu_.sms, 0);
+    s.running.assign(gpu_.sms, 0);
+    works_[id.value].workers = 0;
+    return add_spread(id);
+  }
   const TaskId task = add_task(id, level, allowed, demand, ctas);
-  if (empty && shortcuts_) try_solo(task);
+  if (empty && shortcuts_ && whole) try_solo(task);
 }
 
 TaskId ComputeEngine::add_task(WorkId work, std::uint32_t level, const SmMask& allowed,
@@ -96,7 +109,7 @@ TaskId ComputeEngine::add_task(WorkId work, std::uint32_t level, const SmMask& a
       Task{work, level, arrivals_++, allowed, demand, division_of(demand, gpu_.sm), ctas, 0, Time{}, 0};
   Work& w = works_[work.value];
   ++w.instances;
-  if (w.persistent()) w.workers += static_cast<std::uint32_t>(ctas);
+  if (w.persistent() && !w.spreads()) w.workers += static_cast<std::uint32_t>(ctas);
   placements_[id.value].reset(allowed, gpu_.sms);
   if (sole_ == id) sole_ = kNoTask;  // another task had this number
   tmu_.accept(id, level);
@@ -122,6 +135,7 @@ void ComputeEngine::resize(LaunchId launch, std::uint32_t ctas) {
   Work* work = find(launch);
   if (work == nullptr || work->next == work->blocks()) return;
   work->ctas = ctas;
+  judge_contention_ = true;
   if (work->workers >= ctas) return;
   const auto instance = std::find_if(tasks_.begin(), tasks_.end(), [&](const Task& t) {
     return (t.pending != 0 || t.resident != 0) && &works_[t.work.value] == work;
@@ -131,10 +145,190 @@ void ComputeEngine::resize(LaunchId launch, std::uint32_t ctas) {
   add_task(like.work, like.level, like.allowed, like.demand, more);
 }
 
+std::vector<std::uint16_t> ComputeEngine::by_rank(const std::vector<std::uint16_t>& by_sm) const {
+  std::vector<std::uint16_t> ranked(gpu_.sms);
+  for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank)
+    ranked[rank] = by_sm[gpu_.placement_order[rank].value];
+  return ranked;
+}
+
+// ---- a number of CTAs per SM ------------------------------------------------------------------------------
+
+void ComputeEngine::resize(LaunchId launch, const std::vector<std::uint16_t>& ctas_per_sm, bool grow) {
+  end_solo_early();
+  Work* work = find(launch);
+  if (work == nullptr || !work->spreads() || work->next == work->blocks()) return;
+  const std::vector<std::uint16_t> ranked = by_rank(ctas_per_sm);
+  Spread& s = work->spread;
+  work->ctas = 0;
+  for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank) {
+    s.quota[rank] = grow ? ranked[rank] : std::min(s.quota[rank], ranked[rank]);
+    work->ctas += s.quota[rank];
+  }
+  judge_contention_ = true;
+  const WorkId id{work_of_slot_[launch.slot]};
+  if (grow && !s.trying) seek_places(id, true);
+  // Not one CTA may be left until the others come: it must not look like a plain launch.
+  work->ctas = std::max(1u, work->ctas);
+}
+
+/// Another instance of one full residency reaches the TMU.
+void ComputeEngine::add_spread(WorkId work) {
+  Spread& s = works_[work.value].spread;
+  s.trying = true;
+  s.landed = false;
+  std::erase(wanting_, work);
+  add_task(work, s.level, s.allowed, s.demand, s.workers);
+}
+
+/// Whether a worker more could stay somewhere.
+bool ComputeEngine::reachable(const Work& work) const {
+  Task like{};
+  like.demand = work.spread.demand;
+  like.division = division_of(like.demand, gpu_.sm);
+  for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank)
+    if (work.spread.wanted(rank) && room_on(rank, like) > 0) return true;
+  return false;
+}
+
+/// An instance has been placed, or the numbers have changed: is a further one needed, and is there room?  The
+/// host sees what is missing in the workers' counts, and launches again.
+void ComputeEngine::seek_places(WorkId id, bool at_once) {
+  Work& work = works_[id.value];
+  Spread& s = work.spread;
+  s.trying = false;
+  if (work.next == work.blocks()) return;
+  bool missing = false;
+  for (std::uint32_t rank = 0; rank < gpu_.sms && !missing; ++rank) missing = s.wanted(rank);
+  if (!missing) return;
+  if (!reachable(work)) {
+    if (std::find(wanting_.begin(), wanting_.end(), id) == wanting_.end()) wanting_.push_back(id);
+    return;
+  }
+  if (at_once) return add_spread(id);
+  s.trying = true;
+  std::erase(wanting_, id);
+  further_.push_back({now_ + gpu_.launch_latency, id});
+}
+
+/// An SM has got room.
+void ComputeEngine::look_again(std::uint32_t rank) {
+  for (std::size_t i = 0; i < wanting_.size();) {
+    const WorkId id = wanting_[i];
+    if (works_[id.value].spread.wanted(rank)) seek_places(id);
+    i += i < wanting_.size() && wanting_[i] == id;
+  }
+}
+
 std::uint64_t ComputeEngine::blocks_done(LaunchId launch) {
   end_solo_early();
   const Work* work = find(launch);
   return work == nullptr ? 0 : work->done;
+}
+
+std::uint32_t ComputeEngine::resident_blocks(LaunchId launch) {
+  end_solo_early();
+  if (find(launch) == nullptr) return 0;
+  std::uint32_t n = 0;
+  for (const Task& task : tasks_)
+    if (task.resident != 0 && task.work.value == work_of_slot_[launch.slot]) n += task.resident;
+  return n;
+}
+
+// ---- preemption and padding -------------------------------------------------------------------------------
+
+void ComputeEngine::join(LaunchId launch, LaunchId padding) {
+  end_solo_early();
+  const WorkId a{work_of_slot_[launch.slot]}, b{work_of_slot_[padding.slot]};
+  works_[a.value].partner = b;
+  works_[b.value].partner = a;
+}
+
+bool ComputeEngine::stop(LaunchId launch, bool reset) { return take_off(launch, reset, false); }
+bool ComputeEngine::kill(LaunchId launch) { return take_off(launch, true, true); }
+
+bool ComputeEngine::take_off(LaunchId launch, bool reset, bool kill) {
+  end_solo_early();
+  Work* work = find(launch);
+  if (work == nullptr || (!kill && work->next == work->blocks())) return false;
+  const WorkId id{work_of_slot_[launch.slot]};
+  if (!kill) work->last = work->next;
+  work->reset = work->reset || reset;
+  std::erase(wanting_, id);
+  std::erase_if(further_, [&](const Further& f) { return f.work == id; });
+  std::vector<TaskId> instances;
+  for (std::uint32_t i = 0; i < tasks_.size(); ++i) {
+    Task& task = tasks_[i];
+    if (task.work != id || (task.pending == 0 && task.resident == 0)) continue;
+    instances.push_back({i});
+    if (task.pending == 0) continue;
+    tmu_.forget({i}, task.level);
+    wdu_.dispatched({i});
+    if (work->persistent() && !work->spreads()) work->workers -= static_cast<std::uint32_t>(task.pending);
+    task.pending = 0;
+  }
+  if (kill) vacate_all(id);
+  const std::uint32_t before = unfinished_;
+  for (const TaskId instance : instances) {
+    if (tasks_[instance.value].resident != 0) continue;
+    refill_ = wdu_.release(instance) || refill_;
+    retire(instance);
+  }
+  if (instances.empty()) finish(id);  // its workers had not found their places
+  if (refill_) refill();
+  if (!wdu_.table().empty()) wake_dispatcher();
+  judge_contention();
+  return unfinished_ < before;
+}
+
+/// All blocks of a launch leave their SMs.
+void ComputeEngine::vacate_all(WorkId work) {
+  const auto its = [&](TaskId id) { return tasks_[id.value].work == work; };
+  const auto leave = [&](TaskId id, const Resident& resident) {
+    Work& w = works_[work.value];
+    if (w.spreads() && resident.block != kNoBlock) {
+      --w.spread.running[resident.rank];
+      --w.spread.held[resident.rank];
+      --w.workers;
+    }
+    vacate(id, resident);
+    --tasks_[id.value].resident;
+  };
+  if (contended_ && works_[work.value].resident != 0) {
+    ended_.clear();
+    shared_.take_all(now_, ended_);
+    const std::vector<SharedSms::Ended> all = std::move(ended_);
+    ended_.clear();
+    shared_.restart();
+    for (const auto& [id, block] : all) {
+      if (its(id))
+        leave(id, {0, block.number, block.rank, block.place});
+      else
+        shared_.add(tasks_[id.value], id, block, now_);
+    }
+  }
+  for (std::uint32_t i = 0; i < tasks_.size(); ++i) {
+    Row& row = rows_[i];
+    if (row.empty() || !its({i})) continue;
+    for (std::uint32_t k = 0; k < row.size(); ++k) leave({i}, row.at(k));
+    row.clear();
+    row_queued_[i] = false;
+    ++row_generation_[i];
+    tasks_[i].uniform = 0;
+  }
+  for (Stray& stray : strays_) {
+    if (stray.moved || !its(stray.task)) continue;
+    leave(stray.task, stray.resident);
+    stray.moved = true;
+  }
+}
+
+TakenOff ComputeEngine::collect(LaunchId launch) {
+  const auto found = std::find_if(taken_off_.begin(), taken_off_.end(),
+                                  [&](const TakenOff& t) { return t.record.launch == launch; });
+  TakenOff off = *found;
+  taken_off_.erase(found);
+  return off;
 }
 
 Work* ComputeEngine::find(LaunchId launch) {
@@ -154,6 +348,7 @@ Time ComputeEngine::next_time() {
   if (!queue_.empty()) t = std::min(t, queue_.next_time());
   if (hot_ && !rows_[hot_->value].empty()) t = std::min(t, Time{rows_[hot_->value].front().end});
   if (contended_) t = std::min(t, shared_.next_time());
+  if (!further_.empty()) t = std::min(t, further_.front().at);
   return t;
 }
 
@@ -193,17 +388,26 @@ void ComputeEngine::step(Time t) {
   } else if (hot) {
     end_row(*hot_);
   }
+  while (!further_.empty() && further_.front().at <= now_) {
+    const WorkId work = further_.front().work;
+    further_.erase(further_.begin());
+    add_spread(work);
+  }
   if (refill_) refill();
   if (dispatch_at_ <= now_) dispatch();
+  judge_contention();
+  if (record_gauges_) gauge();
+  if (options_.audit) audit_work_conserved();
+}
+
+void ComputeEngine::judge_contention() {
   if (judge_contention_) {
     judge_contention_ = false;
-    const bool contended = contenders_ > 1 || in_tail();
+    const bool contended = contenders_ > 1 || in_tail() || below_residency();
     if (contended && !contended_) begin_contention();
     if (!contended && contended_) end_contention();
   }
   if (contended_) shared_.settle(now_);
-  if (record_gauges_) gauge();
-  if (options_.audit) audit_work_conserved();
 }
 
 /// What ends at one instant does so in the order in which the tasks arrived, however their rows are kept:
@@ -361,26 +565,52 @@ void ComputeEngine::start_block(TaskId id, std::uint32_t rank) {
     places_[rank] |= std::uint64_t{1} << place;
   }
   if (task.pending == 0) wdu_.dispatched(id);
-  occupy(id, rank, place);
+  if (work.spreads()) {
+    Spread& s = work.spread;
+    if (!s.landed) {
+      s.landed = true;
+      s.filled = now_ + gpu_.dispatch_interval * s.workers;
+    }
+    const bool stays = work.next < work.blocks() && s.wanted(rank);
+    s.held[rank] += stays;
+    work.workers += stays;
+    const WorkId of = task.work;
+    const bool last = task.pending == 0;
+    occupy(id, rank, place, stays);
+    if (last) seek_places(of);
+    return;
+  }
+  occupy(id, rank, place, work.workers <= work.ctas);
 }
 
-/// A CTA that has its place on an SM runs the next block there.
-void ComputeEngine::occupy(TaskId id, std::uint32_t rank, std::uint16_t place) {
+/// A CTA that has its place on an SM runs the next block there; a worker that does not stay, none.
+void ComputeEngine::occupy(TaskId id, std::uint32_t rank, std::uint16_t place, bool stays) {
   Task& task = tasks_[id.value];
   Work& work = works_[task.work.value];
   Time duration = work.per_task;
   std::uint32_t block = kNoBlock;
-  if (work.next < work.blocks() && (!work.persistent() || work.workers <= work.ctas)) {
-    if (work.next == 0) work.record.started = now_ + offset;
+  if (work.spreads() && !stays) {
+    // It holds its place until all have one: a place given back at once would be the most roomy one for the
+    // next worker, and the SMs that are wanted might never be reached.
+    duration = gpu_.retreat;
+    if (work.next < work.blocks() && work.spread.filled > now_) duration += work.spread.filled - now_;
+  } else if (work.next < work.blocks() && (!work.persistent() || stays)) {
+    if (work.record.started == kNever) work.record.started = now_ + offset;
     block = static_cast<std::uint32_t>(work.next++);
     const Time alone = work.block_times != nullptr ? (*work.block_times)[block] : work.block_alone;
     duration += alone;
     if (options_.audit) audit_block(work, block);
+    if (work.spreads()) {
+      if (options_.audit) audit_quota(work, rank);
+      ++work.spread.running[rank];
+    }
     if (record_blocks_) work.starts[block] = now_ + offset;
     if (work.next == work.blocks()) {
-      work.record.last_block = now_ + offset;
       judge_contention_ = true;
-      tell(EngineNotice::Kind::last_block_started, work.record.launch);
+      if (work.next == work.record.blocks) {
+        work.record.last_block = now_ + offset;
+        tell(EngineNotice::Kind::last_block_started, work.record.launch);
+      }
     }
   }
   const Time end = now_ + duration;
@@ -427,6 +657,16 @@ bool ComputeEngine::in_tail() const {
     if (work.resident == 0 || !work.load.contends()) continue;
     return !work.persistent() && work.next == work.blocks() && work.blocks() > work.load.places;
   }
+  return false;
+}
+
+/// Whether the only launch that contends is a persistent one on fewer places than its blocks' time alone is
+/// for.
+bool ComputeEngine::below_residency() const {
+  if (contenders_ != 1) return false;
+  for (const Work& work : works_)
+    if (work.resident != 0 && work.load.contends())
+      return work.persistent() && work.ctas < std::min<std::uint64_t>(work.load.places, work.blocks());
   return false;
 }
 
@@ -485,11 +725,32 @@ void ComputeEngine::end_block(TaskId id, Resident resident) {
                                    gpu_.placement_order[resident.rank], resident.place,
                                    work.starts[resident.block], now_ + offset});
   }
-  if (work.persistent()) {
+  if (work.spreads()) {
+    Spread& s = work.spread;
+    if (resident.block != kNoBlock) {
+      --s.running[resident.rank];
+      if (work.next < work.blocks() && s.held[resident.rank] <= s.quota[resident.rank])
+        return occupy(id, resident.rank, resident.place, true);
+      --s.held[resident.rank];
+      --work.workers;
+    }
+  } else if (work.persistent()) {
     if (work.next < work.blocks() && work.workers <= work.ctas)
-      return occupy(id, resident.rank, resident.place);
+      return occupy(id, resident.rank, resident.place, true);
     --work.workers;
   }
+  vacate(id, resident);
+  if (--task.resident == 0) {
+    refill_ = wdu_.release(id) || refill_;
+    if (task.pending == 0) retire(id);
+  }
+  if (!wdu_.table().empty()) wake_dispatcher();
+}
+
+/// Its place on the SM is free again.
+void ComputeEngine::vacate(TaskId id, const Resident& resident) {
+  const Task& task = tasks_[id.value];
+  Work& work = works_[task.work.value];
   free_[resident.rank] += task.demand;
   busy_sms_ -= free_[resident.rank].blocks == gpu_.sm.max_blocks;
   resident_warps_ -= task.demand.warps;
@@ -501,11 +762,7 @@ void ComputeEngine::end_block(TaskId id, Resident resident) {
   if (record_blocks_) places_[resident.rank] &= ~(std::uint64_t{1} << resident.place);
   changed(resident.rank, id, +1);
   if (options_.audit) audit_sm(resident.rank);
-  if (--task.resident == 0) {
-    refill_ = wdu_.release(id) || refill_;
-    if (task.pending == 0) retire(id);
-  }
-  if (!wdu_.table().empty()) wake_dispatcher();
+  if (!wanting_.empty()) look_again(resident.rank);
 }
 
 void ComputeEngine::retire(TaskId id) {
@@ -513,21 +770,40 @@ void ComputeEngine::retire(TaskId id) {
   if (hot_ == id) hot_.reset();
   rows_[id.value].clear();
   free_tasks_.push_back(id.value);
-  if (--works_[work.value].instances == 0) finish(work);
+  Work& w = works_[work.value];
+  if (--w.instances != 0) return;
+  // All its workers may have left or landed wrong before others are there.
+  if (!w.spreads() || w.done == w.blocks() || w.reset) return finish(work);
+  if (!w.spread.trying) seek_places(work);
 }
 
 void ComputeEngine::finish(WorkId id) {
   Work& work = works_[id.value];
+  if (const auto partner = work.partner) {
+    if (works_[partner->value].instances != 0) return;
+    works_[partner->value].partner.reset();
+    work.partner.reset();
+    finish(*partner);
+  }
   work.record.finished = now_ + offset;
   if (options_.audit) audit_end(work);
-  if (const double bytes = static_cast<double>(work.blocks()) * bytes_moved(work.load); bytes > 0) {
+  if (const double bytes = static_cast<double>(work.done - work.first) * bytes_moved(work.load); bytes > 0) {
     moved_ += bytes;
     if (const std::uint32_t client = work.record.client.value; client < clients_.size())
       clients_[client].moved += bytes;
   }
   if (alone_) learn_solo(work);
-  timeline_.record(work.record);
-  tell(EngineNotice::Kind::kernel_finished, work.record.launch);
+  std::erase(wanting_, id);
+  std::erase_if(further_, [&](const Further& f) { return f.work == id; });
+  const LaunchId launch = work.record.launch;
+  if (work.blocks() < work.record.blocks || work.reset) {
+    if (work.reset) work.record.redone_blocks += work.next;
+    taken_off_.push_back({work.record, work.reset ? 0 : work.done});
+    tell(EngineNotice::Kind::taken_off, launch);
+  } else {
+    timeline_.record(work.record);
+    tell(EngineNotice::Kind::kernel_finished, launch);
+  }
   work_of_slot_[work.record.launch.slot] = kNoWork;
   work = Work{};
   free_works_.push_back(id.value);
@@ -610,9 +886,8 @@ void ComputeEngine::pause() { end_solo_early(); }
 void ComputeEngine::close() {
   end_solo_early();
   for (Work& work : works_) {
-    if (work.instances == 0) continue;
-    if (work.next != work.blocks()) work.record.last_block = kNever;
-    if (work.next == 0) work.record.started = kNever;
+    if (work.instances == 0 && !work.spreads() && !work.partner) continue;
+    if (work.next != work.record.blocks) work.record.last_block = kNever;
     work.record.finished = kNever;
     timeline_.record(work.record);
   }

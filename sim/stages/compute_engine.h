@@ -39,8 +39,14 @@ struct EngineOptions {
 
 /// What the engine tells the backend: at now(), in order.
 struct EngineNotice {
-  enum class Kind : std::uint8_t { last_block_started, kernel_finished } kind;
+  enum class Kind : std::uint8_t { last_block_started, kernel_finished, taken_off } kind;
   LaunchId launch;
+};
+
+/// A launch that left the GPU with blocks not done.
+struct TakenOff {
+  KernelRecord record;  // so far
+  std::uint64_t done = 0;
 };
 
 class ComputeEngine {
@@ -54,7 +60,21 @@ class ComputeEngine {
   /// Gives a persistent launch another number of CTAs: fewer retreat at their next block; for more, a further
   /// instance reaches the TMU now.  Ignored once the launch has ended.
   void resize(LaunchId launch, std::uint32_t ctas);
+  /// The same with a number per SM (by SmId).  `grow` false: only takes, what is more comes later.
+  void resize(LaunchId launch, const std::vector<std::uint16_t>& ctas_per_sm, bool grow);
   std::uint64_t blocks_done(LaunchId launch);
+  std::uint32_t resident_blocks(LaunchId launch);
+
+  /// The two launches, both accepted at this instant, are one grid.
+  void join(LaunchId launch, LaunchId padding);
+  /// No further block of the launch starts; with `reset` what it has done is void.  True: it is off at once.
+  /// Else a notice follows: taken_off when its running blocks have ended, or kernel_finished if all had
+  /// started.
+  bool stop(LaunchId launch, bool reset);
+  /// Its running blocks vanish, what it has done is void.  False: it has ended or was taken off before.
+  bool kill(LaunchId launch);
+  /// What is to be known of a launch that was taken off; once.
+  TakenOff collect(LaunchId launch);
 
   /// When something happens next (kNever: nothing unless told).
   Time next_time();
@@ -139,8 +159,12 @@ class ComputeEngine {
   void dispatch();
   bool choose(TaskId& task, std::uint32_t& rank);
   void start_block(TaskId id, std::uint32_t rank);
-  void occupy(TaskId id, std::uint32_t rank, std::uint16_t place);
+  void occupy(TaskId id, std::uint32_t rank, std::uint16_t place, bool stays);
   void end_block(TaskId id, Resident resident);
+  void vacate(TaskId id, const Resident& resident);
+  void vacate_all(WorkId work);
+  bool take_off(LaunchId launch, bool reset, bool kill);
+  void judge_contention();
   void retire(TaskId id);
   void finish(WorkId id);
   void step(Time t);
@@ -149,12 +173,18 @@ class ComputeEngine {
   void queue_head(TaskId id);
   void cool(Work& work);
   bool in_tail() const;
+  bool below_residency() const;
   void begin_contention();
   void end_contention();
   void end_row(TaskId id);
   void skip_waves(Time limit);
   TaskId add_task(WorkId work, std::uint32_t level, const SmMask& allowed, const SmResources& demand,
                   std::uint64_t ctas);
+  std::vector<std::uint16_t> by_rank(const std::vector<std::uint16_t>& by_sm) const;
+  void add_spread(WorkId work);
+  bool reachable(const Work& work) const;
+  void seek_places(WorkId work, bool at_once = false);
+  void look_again(std::uint32_t rank);
   void refill();
   void bring_up_to_date(TaskId id);
   std::uint32_t room_on(std::uint32_t rank, const Task& task) const;
@@ -173,6 +203,7 @@ class ComputeEngine {
 
   void audit_block(Work& work, std::uint64_t block) const;
   void audit_sm(std::uint32_t rank) const;
+  void audit_quota(Work& work, std::uint32_t rank) const;
   void audit_end(const Work& work) const;
   void audit_work_conserved();
 
@@ -193,6 +224,14 @@ class ComputeEngine {
   std::vector<Work> works_;    // by WorkId
   std::vector<std::uint32_t> free_works_;
   std::vector<std::uint32_t> work_of_slot_;  // by LaunchId::slot
+
+  struct Further {  // an instance of a launch with a number of CTAs per SM
+    Time at;
+    WorkId work;
+  };
+  std::vector<Further> further_;  // in the order of their times, which is that of their making
+  std::vector<WorkId> wanting_;   // launches that have fewer workers than they are to have, for want of room
+  std::vector<TakenOff> taken_off_;
 
   Tmu tmu_;
   Wdu wdu_;

@@ -30,9 +30,19 @@ void ComputeEngine::audit_sm(std::uint32_t rank) const {
     broken(fmt::format("SM {} is oversubscribed", gpu_.placement_order[rank].value));
 }
 
+/// A block of a launch with a number of CTAs per SM starts.  Those that run from before a number fell end
+/// first.
+void ComputeEngine::audit_quota(Work& work, std::uint32_t rank) const {
+  if (work.spread.running[rank] >= work.spread.quota[rank])
+    broken(fmt::format("launch {} runs more blocks on SM {} than its quota", work.record.launch.serial,
+                       gpu_.placement_order[rank].value));
+}
+
 void ComputeEngine::audit_end(const Work& work) const {
-  if (work.done != work.blocks())
+  if (!work.reset && work.done != work.blocks())
     broken(fmt::format("launch {} ended with blocks not run", work.record.launch.serial));
+  for (const std::uint16_t held : work.spread.held)
+    if (held != 0) broken(fmt::format("launch {} ended with workers on SMs", work.record.launch.serial));
   std::vector<SmResources> expected(gpu_.sms, capacity_of(gpu_.sm));
   std::uint32_t slots = 0;
   for (std::uint32_t i = 0; i < tasks_.size(); ++i) {

@@ -10,7 +10,7 @@ namespace corun::sim {
 /// length, and no other task comes or goes, one wave is like the one before: skip as many as fit before
 /// anything else is due.
 void ComputeEngine::skip_waves(Time limit) {
-  if (contended_) return;
+  if (contended_ || judge_contention_) return;
   Task& task = tasks_[hot_->value];
   Row& row = rows_[hot_->value];
   const std::uint32_t n = row.size();
@@ -21,6 +21,7 @@ void ComputeEngine::skip_waves(Time limit) {
   if (left <= n) return;
   if (work.persistent()) {
     if (work.workers > work.ctas || work.instances != 1 || task.pending != 0) return;
+    if (work.spreads() && work.spread.surplus()) return;
   } else {
     if (wdu_.table().empty() || wdu_.table().front() != *hot_) return;
     if (dispatcher_free_.count() > row.front().end) return;
@@ -31,7 +32,8 @@ void ComputeEngine::skip_waves(Time limit) {
   const bool only_own = sole_ == *hot_ && !work.persistent();
   if (only_own ? sole_since_ > oldest : last_change_ >= oldest) return;
   const std::int64_t due =
-      std::min(queue_.empty() ? kNever : queue_.next_time(), limit < kNever ? limit + Time{1} : limit)
+      std::min({queue_.empty() ? kNever : queue_.next_time(), further_.empty() ? kNever : further_.front().at,
+                limit < kNever ? limit + Time{1} : limit})
           .count();
   const std::int64_t last = row.back().end, d = task.duration.count();
   if (due <= last || d == 0) return;

@@ -2,7 +2,11 @@
 // stream gets a channel with its first submission: an idle one if there is any, else the next in turn.  What
 // waits for its stream or for an event holds up whatever is behind it in its channel, other streams' tasks
 // too: the false dependencies of CUDA_DEVICE_MAX_CONNECTIONS.  As measured in experiments/h200/launch_path,
-// questions 5 and 6.
+// questions 5 and 6.  Under MPS each client has channels of its own.
+//
+// Launches that are ordered off the GPU vanish from the channels if they have not reached the GPU yet; the
+// others pass it one by one and find, by a flag that every kernel reads first, that they are to do nothing
+// (REEF's lazy eviction: Han et al., OSDI 2022, section 4.1).
 //
 // Leaves out: launches with many parameters, which fill a channel sooner.
 #pragma once
@@ -10,6 +14,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <variant>
 #include <vector>
 
@@ -30,18 +35,30 @@ struct Submission {
     std::uint32_t level = 0;
     SmMask allowed;
     SmResources demand;
+    std::unique_ptr<Kernel> padding;  // one grid with it
   };
   struct CopyJob {
     CopyRecord record;
     Copy copy;
   };
   std::variant<Kernel, CopyJob> what;
+  bool evicted = false;  // it passes the GPU without doing anything
 };
 
 class Host {
  public:
   Host(const Gpu& gpu, std::uint32_t streams)
-      : gpu_(gpu), channels_(gpu.host_channels), users_(gpu.host_channels), streams_(streams) {}
+      : Host(gpu, gpu.host_channels, std::vector<std::uint32_t>(streams)) {}
+  /// `group[s]`: which group of channels, of so many each, stream s uses.
+  Host(const Gpu& gpu, std::uint32_t channels_each, const std::vector<std::uint32_t>& group)
+      : gpu_(gpu), each_(channels_each), streams_(group.size()) {
+    std::uint32_t groups = 1;
+    for (std::uint32_t g : group) groups = std::max(groups, g + 1);
+    channels_.resize(std::size_t{groups} * each_);
+    users_.resize(channels_.size());
+    next_.resize(groups);
+    for (std::size_t s = 0; s < group.size(); ++s) streams_[s].group = group[s];
+  }
 
   bool full(std::uint32_t stream) const {
     return channels_[channel_for(stream)].size() >= gpu_.channel_depth;
@@ -53,7 +70,7 @@ class Host {
     if (stream.unfinished++ == 0) {
       stream.channel = channel;
       ++users_[channel];
-      next_ = (channel + 1) % gpu_.host_channels;
+      next_[stream.group] = (channel + 1) % each_;
     }
     channels_[channel].push_back(std::move(submission));
     return channel;
@@ -67,6 +84,7 @@ class Host {
     const Submission& head = channels_[channel].front();
     const Stream& stream = streams_[head.stream];
     if (stream.in_flight) return kNever;
+    if (head.evicted) return std::max(head.reaches_gpu, stream.ended);
     Time ready = std::max(head.reaches_gpu, stream.ended + head.gap);
     for (LaunchId other : head.follows) {
       const Time end = ended(other);
@@ -78,8 +96,38 @@ class Host {
   Submission take(std::uint32_t channel) {
     Submission head = std::move(channels_[channel].front());
     channels_[channel].pop_front();
-    streams_[head.stream].in_flight = true;
+    Stream& stream = streams_[head.stream];
+    stream.in_flight = true;
+    stream.follows_evicted = head.evicted && stream.evicting;
+    stream.evicting = head.evicted;
     return head;
+  }
+  /// Whether what was taken last of this stream, evicted, came right behind another that was.
+  bool follows_evicted(std::uint32_t stream) const { return streams_[stream].follows_evicted; }
+
+  /// A launch of this stream is on the GPU as part of another stream's.
+  void hold(std::uint32_t number) {
+    Stream& stream = streams_[number];
+    const std::uint32_t channel = channel_for(number);
+    if (stream.unfinished++ == 0) {
+      stream.channel = channel;
+      ++users_[channel];
+    }
+    stream.in_flight = true;
+  }
+  /// The submissions of these launches that have not been taken: those that have not reached the GPU by `now`
+  /// vanish, into `vanished`; with `mark`, the others are to pass the GPU without doing anything.
+  void evict(const std::vector<LaunchId>& launches, Time now, bool mark, std::vector<LaunchId>& vanished) {
+    for (auto& channel : channels_)
+      std::erase_if(channel, [&](Submission& s) {
+        if (std::find(launches.begin(), launches.end(), s.launch) == launches.end()) return false;
+        s.evicted = s.evicted || mark;
+        if (s.reaches_gpu <= now) return false;
+        vanished.push_back(s.launch);
+        Stream& stream = streams_[s.stream];
+        if (--stream.unfinished == 0) --users_[stream.channel];
+        return true;
+      });
   }
   /// What was in flight of this stream has ended, and the GPU is so busy that its next launch starts `late`.
   void ended(std::uint32_t number, Time now, Time late) {
@@ -107,24 +155,29 @@ class Host {
 
  private:
   struct Stream {
-    bool in_flight = false;          // its head is past the channel
-    std::uint32_t unfinished = 0;    // submitted, not ended
-    std::uint32_t channel = 0;       // while there is anything unfinished
+    bool in_flight = false;        // its head is past the channel
+    bool evicting = false;         // what was taken last was evicted,
+    bool follows_evicted = false;  // and what was taken before that, too
+    std::uint32_t unfinished = 0;  // submitted, not ended
+    std::uint32_t channel = 0;     // while there is anything unfinished
+    std::uint32_t group = 0;
     Time ended{-1'000'000'000'000};  // long before the run
   };
   std::uint32_t channel_for(std::uint32_t number) const {
     const Stream& stream = streams_[number];
     if (stream.unfinished != 0) return stream.channel;
-    for (std::uint32_t i = 0; i < gpu_.host_channels; ++i)
-      if (const std::uint32_t c = (next_ + i) % gpu_.host_channels; users_[c] == 0) return c;
-    return next_;
+    const std::uint32_t first = stream.group * each_, next = next_[stream.group];
+    for (std::uint32_t i = 0; i < each_; ++i)
+      if (const std::uint32_t c = first + (next + i) % each_; users_[c] == 0) return c;
+    return first + next;
   }
 
   const Gpu& gpu_;
+  std::uint32_t each_;  // channels of a group
   std::vector<std::deque<Submission>> channels_;
   std::vector<std::uint32_t> users_;  // by channel: streams with unfinished work in it
   std::vector<Stream> streams_;
-  std::uint32_t next_ = 0;
+  std::vector<std::uint32_t> next_;  // by group
 };
 
 }  // namespace corun::sim

@@ -159,11 +159,18 @@ void SharedSms::rate_rows(std::uint32_t rank, std::int64_t now) {
   const auto mean_start = [&](std::uint32_t i) { return rows[i].starts / rows[i].count; };
   std::stable_sort(order_.begin(), order_.end(),
                    [&](std::uint32_t a, std::uint32_t b) { return mean_start(a) < mean_start(b); });
+  const auto starts = [&](std::uint32_t i) {
+    return Starts{mean_start(i), rows[i].first().start, rows[i].last_start()};
+  };
+  std::uint32_t least_apart = kMostApart;
+  for (std::size_t k = 1; k < order_.size(); ++k)
+    least_apart = std::min(least_apart, apart(starts(order_[k - 1]), starts(order_[k])));
   Rated* known = nullptr;
   if (rows.size() == 2) {  // the usual case, and few combinations of it occur
     const Row &x = rows[order_[0]], &y = rows[order_[1]];
-    const std::uint64_t key =
-        (std::uint64_t{x.work.value} << 38 | std::uint64_t{y.work.value} << 12 | x.count << 6 | y.count) + 1;
+    const std::uint64_t key = (std::uint64_t{x.work.value} << 41 | std::uint64_t{y.work.value} << 15 |
+                               least_apart << 12 | x.count << 6 | y.count) +
+                              1;
     known = &rated_[(key * 0x9e3779b97f4a7c15u) >> 54];
     if (known->key == key) {
       set_rate(rows[order_[0]], known->older, now);
@@ -177,7 +184,7 @@ void SharedSms::rate_rows(std::uint32_t rank, std::int64_t now) {
     const Launch& launch = launches_[rows[i].work.value];
     shares_.push_back({launch.issue, launch.delay, rows[i].count, 0});
   }
-  share_sm(shares_);
+  share_sm(shares_, least_apart, memory_);
   for (std::size_t k = 0; k < order_.size(); ++k) {
     Row& row = rows[order_[k]];
     const std::uint32_t rate = rate_of(shares_[k].time / launches_[row.work.value].load.alone);

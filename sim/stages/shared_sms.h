@@ -79,6 +79,7 @@ class SharedSms {
     std::array<Slot, kMostBlocks> slots;
 
     const Slot& first() const { return slots[head]; }
+    std::int64_t last_start() const { return slots[(head + count - 1) % kMostBlocks].start; }
     std::int64_t progress_at(std::int64_t now) const;
     std::int64_t end_of_first() const;
     void insert(const Slot& slot);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "sim/model/contention.h"
@@ -15,23 +16,55 @@ namespace corun::sim {
 using WorkId = Id<struct WorkTag>;  // index into ComputeEngine's launches
 using TaskId = Id<struct TaskTag>;  // index into ComputeEngine's tasks
 
+/// A persistent launch with a number of CTAs per SM, by fulfil and retreat (Chen, smCompactor,
+/// section 4.3.4): instances of one full residency of workers are placed by the hardware as it likes; a
+/// worker that lands on an SM where it is not wanted gives its place back.
+struct Spread {
+  std::vector<std::uint16_t> quota;    // by SmId as given, by rank once accepted; empty: no such launch
+  std::vector<std::uint16_t> held;     // by rank: workers that stay
+  std::vector<std::uint16_t> running;  // by rank: blocks
+  std::uint32_t level = 0;             // what further instances are like
+  SmMask allowed;
+  SmResources demand;
+  std::uint32_t workers = 0;  // of an instance
+  bool landed = false;        // the first worker of the newest instance has
+  bool trying = false;        // an instance is under way
+  Time filled{};              // by when the dispatcher has placed the newest instance if there is room
+
+  bool wanted(std::uint32_t rank) const { return held[rank] < quota[rank]; }
+  bool surplus() const {
+    for (std::size_t rank = 0; rank < held.size(); ++rank)
+      if (held[rank] > quota[rank]) return true;
+    return false;
+  }
+};
+
 /// One launch on the GPU: which blocks have been taken and done.
 struct Work {
   KernelRecord record;
   Time block_alone{};                              // time of one block when the launch is alone
   const std::vector<Time>* block_times = nullptr;  // where they differ by block
   BlockLoad load;
-  Time per_task{};                   // a persistent worker's cost of taking a block
-  std::vector<Time> starts;          // by block, when blocks are recorded
+  Time per_task{};           // a persistent worker's cost of taking a block
+  std::vector<Time> starts;  // by block, when blocks are recorded
+  /// The blocks of this run: those before were done in earlier ones, those from `last` on are not (yet) to
+  /// run.  `last` 0: all.
+  std::uint64_t first = 0, last = 0;
   std::uint64_t next = 0, done = 0;  // blocks
   std::uint32_t ctas = 0;            // persistent: CTAs wanted; 0: plain
   std::uint32_t workers = 0;         // persistent: workers dispatched or about to be
   std::uint32_t instances = 0;       // tasks of this launch that have not ended
   std::uint32_t resident = 0;        // CTAs on SMs
   std::vector<bool> ran;             // audit: by block
+  Spread spread;
+  bool resumed = false;  // the record tells of earlier runs too
+  bool reset = false;    // what it has done is void: it starts anew
+  /// The launch that is one grid with this one: both end with the later.
+  std::optional<WorkId> partner;
 
   bool persistent() const { return ctas != 0; }
-  std::uint64_t blocks() const { return record.blocks; }
+  bool spreads() const { return !spread.quota.empty(); }
+  std::uint64_t blocks() const { return last; }
 };
 
 struct Task {

@@ -31,6 +31,8 @@ class Tmu {
     lists_[level].pop_front();
     return task;
   }
+  /// A task that is not to run after all, wherever it waits.
+  void forget(TaskId task, std::uint32_t level) { std::erase(lists_[level], task); }
   std::size_t size() const {
     std::size_t n = 0;
     for (const auto& list : lists_) n += list.size();

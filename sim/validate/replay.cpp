@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
 #include <mutex>
-#include <thread>
 
 #include "policies/api/registry.h"
 #include "policies/session/session.h"
+#include "sim/backend/in_parallel.h"
 #include "sim/backend/sim_backend.h"
 #include "traces/model/error.h"
 
@@ -92,27 +90,6 @@ void add_client(Trace& trace, const ReferenceKernel& from, const char* name, std
   client.streams.resize(1);
   client.arrivals = Once{};
   trace.clients.push_back(std::move(client));
-}
-
-/// Calls `job(i)` for each i below `count`, on so many threads.  Throws what the first of the jobs threw.
-void in_parallel(std::size_t count, unsigned threads, const std::function<void(std::size_t)>& job) {
-  std::atomic<std::size_t> next = 0;
-  std::vector<std::exception_ptr> thrown(count);
-  const auto work = [&] {
-    for (std::size_t i = next++; i < count; i = next++) try {
-        job(i);
-      } catch (...) {
-        thrown[i] = std::current_exception();
-        next = count;  // those before i have begun already
-      }
-  };
-  {
-    std::vector<std::jthread> helpers;
-    for (unsigned i = 1; i < std::min<std::size_t>(threads, count); ++i) helpers.emplace_back(work);
-    work();
-  }
-  for (const std::exception_ptr& e : thrown)
-    if (e) std::rethrow_exception(e);
 }
 
 }  // namespace
@@ -202,9 +179,7 @@ Replay replay(const Reference& reference, const Gpu& measured_gpu, const ReplayO
 
   std::mutex telling;
   std::size_t done = 0;
-  const unsigned threads =
-      options.threads != 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
-  in_parallel(jobs.size(), threads, [&](std::size_t i) {
+  in_parallel(jobs.size(), options.threads, [&](std::size_t i) {
     jobs[i]();
     const std::scoped_lock lock(telling);
     ++done;

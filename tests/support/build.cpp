@@ -20,6 +20,8 @@ Gpu small_gpu(std::uint32_t sms) {
   gpu.task_slots = 8;
   gpu.priority_levels = 3;
   gpu.host_channels = 8;
+  gpu.mps_client_channels = 2;
+  gpu.mps_least_sms = gpu.mps_sm_step = 1;
   gpu.copy_engines = 3;
   gpu.dispatch_interval = ns(1);
   gpu.time_slice = ms(1);
@@ -34,6 +36,7 @@ Gpu small_gpu(std::uint32_t sms) {
   c.dram_over_l2_latency_ratio = 2.4;
   c.dram_read_queueing_factor = 0.12;
   c.dram_write_queueing_factor = 0.47;
+  c.dram_queue_full_use = 0.94;
   c.dram_backlog_factor = 0.01;
   c.l2_read_bytes_per_second = 9.6e12;
   c.l2_write_bytes_per_second = 4.9e12;
@@ -47,6 +50,7 @@ Gpu small_gpu(std::uint32_t sms) {
   c.sm_read_bytes_per_second = 240e9;
   c.sm_write_bytes_per_second = 63.6e9;
   c.sm_sector_bytes_per_second = 63.4e9;
+  c.issue_by_age_share = 0.5;
   c.tensor_clock_ratio = 1.09;
   c.launch_cost = us(1);
   c.launch_beside_others = ns(300);
@@ -68,6 +72,7 @@ Gpu slow_host_gpu(std::uint32_t sms) {
   gpu.progress_read = us(8);
   gpu.stop_flag = us(4);
   gpu.persistent_task = ns(500);
+  gpu.retreat = ns(300);
   return gpu;
 }
 
@@ -115,6 +120,23 @@ Op sync() {
   return op;
 }
 
+Op alloc(std::uint32_t buffer, std::uint64_t bytes) {
+  Op op;
+  op.what = Alloc{buffer, bytes};
+  return op;
+}
+
+Op free_of(std::uint32_t buffer) {
+  Op op;
+  op.what = Free{buffer};
+  return op;
+}
+
+Op uses(Op op, std::vector<std::uint32_t> buffers) {
+  op.uses = std::move(buffers);
+  return op;
+}
+
 Op after(Op op, std::vector<std::uint32_t> ops) {
   for (std::uint32_t o : ops) op.after.push_back(OpId{o});
   return op;
@@ -139,6 +161,10 @@ ProgramId TraceBuilder::program(std::vector<Op> ops, Issue issue) {
   program.streams.resize(1);
   for (const Op& op : ops)
     program.streams.resize(std::max<std::size_t>(program.streams.size(), op.stream.value + 1));
+  for (const Op& op : ops)
+    if (const auto* allocated = std::get_if<Alloc>(&op.what))
+      while (program.buffers.size() <= allocated->buffer)
+        program.buffers.push_back("buffer" + std::to_string(program.buffers.size()));
   program.ops = std::move(ops);
   trace.programs.push_back(std::move(program));
   return ProgramId{static_cast<std::uint32_t>(trace.programs.size() - 1)};

@@ -16,7 +16,8 @@ constexpr Time us(std::int64_t n) { return std::chrono::microseconds(n); }
 constexpr Time ms(std::int64_t n) { return std::chrono::milliseconds(n); }
 
 /// SMs of 2,048 threads, 64 warps, 32 blocks, ties in the order of the SMs; one SM a TPC; 8 task slots, 3
-/// priorities, 8 channels; a block every nanosecond and no other latency.
+/// priorities, 8 channels; MPS clients have 2 channels and any
+/// number of SMs; a block every nanosecond and no other latency.
 Gpu small_gpu(std::uint32_t sms);
 /// The same with host latencies, all different: call 3 us, launch 5 us, gap 1 us (as a graph 4 us, 6 us, 600
 /// ns), notice 700 ns, slice 100 us, switch 10 us, read 8 us, stop flag 4 us, persistent task 500 ns.
@@ -32,6 +33,10 @@ Kernel whole_sm_kernel(std::uint32_t blocks, Time block_time);
 Op launch(KernelId kernel, std::uint32_t stream = 0);
 Op copy(CopyDirection direction, std::uint64_t bytes, std::uint32_t stream = 0);
 Op sync();
+/// Buffers by number.
+Op alloc(std::uint32_t buffer, std::uint64_t bytes);
+Op free_of(std::uint32_t buffer);
+Op uses(Op op, std::vector<std::uint32_t> buffers);
 /// It waits for an event recorded after each of `ops` (indices in the program).
 Op after(Op op, std::vector<std::uint32_t> ops);
 Op host_gap(Op op, Time gap);

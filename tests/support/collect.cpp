@@ -41,10 +41,12 @@ std::vector<std::string> lines(std::vector<KernelRecord> kernels) {
   for (const KernelRecord& k : kernels)
     text.push_back(fmt::format(
         "launch {} slot {} client {} stream {} op {} kernel {} request {} priority {} ctas {}: ready {} "
-        "submitted {} queued {} slotted {} started {} last {} finished {} blocks {} evictions {}",
+        "submitted {} queued {} slotted {} started {} last {} finished {} blocks {} evictions {} "
+        "preemptions {} redone {}",
         k.launch.serial, k.launch.slot, k.client.value, k.stream.value, k.op.value, k.kernel.value, k.request,
         k.priority, k.ctas, k.ready.count(), k.submitted.count(), k.queued.count(), k.slotted.count(),
-        k.started.count(), k.last_block.count(), k.finished.count(), k.blocks, k.evictions));
+        k.started.count(), k.last_block.count(), k.finished.count(), k.blocks, k.evictions, k.preemptions,
+        k.redone_blocks));
   return text;
 }
 

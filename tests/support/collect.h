@@ -20,6 +20,7 @@ class Collector : public Sink {
   void record(std::span<const BlockRecord> r) override { blocks.insert(blocks.end(), r.begin(), r.end()); }
   void record(const CopyRecord& r) override { copies.push_back(r); }
   void record(const TurnRecord& r) override { turns.push_back(r); }
+  void record(const PreemptionRecord& r) override { preemptions.push_back(r); }
   bool wants_blocks() const override { return wants_blocks_; }
 
   std::vector<RequestRecord> requests;
@@ -27,6 +28,7 @@ class Collector : public Sink {
   std::vector<BlockRecord> blocks;
   std::vector<CopyRecord> copies;
   std::vector<TurnRecord> turns;
+  std::vector<PreemptionRecord> preemptions;
 
   /// The records of one client's kernels in the order of their operations and requests.
   std::vector<KernelRecord> of(ClientId client) const;

@@ -1,6 +1,7 @@
 #include "tests/support/engine_rig.h"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 #include "sim/model/kernel_model.h"
@@ -32,7 +33,10 @@ LaunchId EngineRig::accept(const Kernel& k, const Arriving& how) {
   if (kept.block_times.size() > 1) work.block_times = &kept.block_times;
   work.load = model.load(allowed.count());
   work.ctas = how.ctas;
-  if (how.ctas != 0) work.per_task = gpu.persistent_task;
+  if (!how.ctas_per_sm.empty())
+    work.ctas = std::accumulate(how.ctas_per_sm.begin(), how.ctas_per_sm.end(), std::uint32_t{0});
+  work.spread.quota = how.ctas_per_sm;
+  if (work.ctas != 0) work.per_task = gpu.persistent_task;
   work.record.launch = LaunchId{n, n};
   work.record.kernel = how.kernel;
   work.record.blocks = kept.blocks();

@@ -14,8 +14,9 @@ struct Arriving {
   Time at{};
   std::int32_t priority = 0;  // CUDA's: 0 lowest
   TpcMask mask = TpcMask::all();
-  std::uint32_t ctas = 0;  // 0: plain
-  KernelId kernel{};       // launches of one kernel may be taken to go alike
+  std::uint32_t ctas = 0;                    // 0: plain
+  std::vector<std::uint16_t> ctas_per_sm{};  // not empty: persistent, with so many on each SM
+  KernelId kernel{};                         // launches of one kernel may be taken to go alike
 };
 
 class EngineRig {

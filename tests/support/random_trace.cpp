@@ -128,6 +128,17 @@ Scenario random_scenario(std::uint64_t seed, Requests requests) {
   }
   b.trace.run.seed = seed;
   if (requests == Requests::repeated) b.trace.run.duration = us(dice.any(100, 400));
+  // From dice of their own, so that what is above stays as it is.
+  Dice more(seed ^ 0x5eed);
+  for (Client& c : b.trace.clients)
+    if (more.one_in(3)) c.service_class = ServiceClass::real_time;
+  for (Kernel& k : b.trace.kernels) k.idempotent = !more.one_in(4);
+  PreemptionCosts& costs = s.gpu.preemption;
+  costs.flag_place = static_cast<PreemptionCosts::FlagPlace>(more.any(0, 2));
+  costs.flag_host = ns(more.any(0, 4000)), costs.flag_host_block = ns(more.any(0, 500));
+  costs.flag_copied = ns(more.any(0, 7000)), costs.host_queue_reset = ns(more.any(0, 7000));
+  costs.evicted_launch = ns(more.any(0, 9000)), costs.evicted_launch_interval = ns(more.any(0, 2000));
+  costs.kill = ns(more.any(0, 6000)), costs.padding_cost_ratio = 1 + 0.01 * more.any(0, 3);
   s.trace = std::move(b.trace);
   return s;
 }

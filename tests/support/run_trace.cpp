@@ -13,8 +13,12 @@ Ran run_trace(const Trace& trace, const Gpu& gpu, const std::string& policy_spec
   timeline.attach(ran);
   const std::unique_ptr<Policy> policy = make_policy(policy_spec);
   SimBackend backend(trace, gpu, policy->requirements(), timeline, options);
-  Session session(trace, *policy, backend, timeline,
-                  [&](KernelId kernel) { return profile_kernel(trace.kernels[kernel.value], gpu); });
+  const bool by_sm = policy->requirements().capabilities.has(Capability::sm_quota);
+  Session session(trace, *policy, backend, timeline, [&](KernelId kernel) {
+    return by_sm ? profile_by_sm(trace.kernels[kernel.value], gpu)
+                 : profile_kernel(trace.kernels[kernel.value], gpu);
+  });
+  session.audit(options.audit);
   ran.outcome = session.run();
   backend.close();
   timeline.flush();

@@ -1,15 +1,26 @@
 #include "tests/support/scripted_backend.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace corun::sim {
+
+namespace {
+
+template <class SizedDecision>
+std::string size_of(const SizedDecision& d) {
+  return d.ctas_per_sm.empty() ? fmt::format("ctas {}", d.ctas)
+                               : fmt::format("ctas {}", fmt::join(d.ctas_per_sm, ","));
+}
+
+}  // namespace
 
 std::string to_string(const Decided& d) {
   std::string text = d.refused ? "refused: " : "";
   if (const auto* launch = std::get_if<decide::Launch>(&d.decision))
-    return text + fmt::format("launch {} ctas {}", d.serial, launch->ctas);
+    return text + fmt::format("launch {} {}", d.serial, size_of(*launch));
   if (const auto* resize = std::get_if<decide::Resize>(&d.decision))
-    return text + fmt::format("resize {} ctas {}", d.serial, resize->ctas);
+    return text + fmt::format("resize {} {}", d.serial, size_of(*resize));
   return text + fmt::format("query {}", d.serial);
 }
 

@@ -18,7 +18,8 @@ struct Decided {
   bool refused = false;
 };
 
-/// "launch 0 ctas 4", "resize 0 ctas 2", "query 0"; with "refused: " before it where it was.
+/// "launch 0 ctas 4", "resize 0 ctas 2", "launch 0 ctas 1,1,0" (by SM), "query 0"; with "refused: " before it
+/// where it was.
 std::string to_string(const Decided& decided);
 
 class ScriptedBackend final : public Backend {

@@ -66,6 +66,7 @@ Contention read_contention(const json& document) {
   from.get("dram_over_l2_latency_ratio", c.dram_over_l2_latency_ratio);
   from.get("dram_read_queueing_factor", c.dram_read_queueing_factor);
   from.get("dram_write_queueing_factor", c.dram_write_queueing_factor);
+  from.get("dram_queue_full_use", c.dram_queue_full_use);
   from.get("dram_backlog_factor", c.dram_backlog_factor);
   from.get("l2_read_bytes_per_second", c.l2_read_bytes_per_second);
   from.get("l2_write_bytes_per_second", c.l2_write_bytes_per_second);
@@ -79,11 +80,30 @@ Contention read_contention(const json& document) {
   from.get("sm_read_bytes_per_second", c.sm_read_bytes_per_second);
   from.get("sm_write_bytes_per_second", c.sm_write_bytes_per_second);
   from.get("sm_sector_bytes_per_second", c.sm_sector_bytes_per_second);
+  from.get("issue_by_age_share", c.issue_by_age_share);
   from.get("tensor_clock_ratio", c.tensor_clock_ratio);
   from.get("launch_cost_ns", c.launch_cost);
   from.get("launch_beside_others_ns", c.launch_beside_others);
   from.get("launch_memory_accesses", c.launch_memory_accesses);
   return c;
+}
+
+PreemptionCosts read_preemption(const json& document) {
+  const Group from(document, "preemption");
+  PreemptionCosts p;
+  std::string place;
+  from.get("stop_flag_place", place);
+  using Place = PreemptionCosts::FlagPlace;
+  p.flag_place = place == "host" ? Place::host : place == "copied" ? Place::copied : Place::relay;
+  from.get("stop_flag_host_ns", p.flag_host);
+  from.get("stop_flag_host_block_ns", p.flag_host_block);
+  from.get("stop_flag_copied_ns", p.flag_copied);
+  from.get("host_queue_reset_ns", p.host_queue_reset);
+  from.get("evicted_launch_ns", p.evicted_launch);
+  from.get("evicted_launch_interval_ns", p.evicted_launch_interval);
+  from.get("kill_ns", p.kill);
+  from.get("padding_cost_ratio", p.padding_cost_ratio);
+  return p;
 }
 
 Gpu read_document(const json& document) {
@@ -112,6 +132,10 @@ Gpu read_document(const json& document) {
   scheduling.get("host_channels", gpu.host_channels);
   scheduling.get("channel_depth", gpu.channel_depth);
   scheduling.get("copy_engines", gpu.copy_engines);
+  if (document.at("scheduling").contains("mps_client_channels"))
+    scheduling.get("mps_client_channels", gpu.mps_client_channels.emplace());
+  scheduling.get("mps_least_sms", gpu.mps_least_sms);
+  scheduling.get("mps_sm_step", gpu.mps_sm_step);
 
   const Group latencies(document, "latencies");
   latencies.get("dispatch_interval_ns", gpu.dispatch_interval);
@@ -126,6 +150,7 @@ Gpu read_document(const json& document) {
   latencies.get("completion_notice_ns", gpu.completion_notice);
   latencies.get("progress_read_ns", gpu.progress_read);
   latencies.get("persistent_task_ns", gpu.persistent_task);
+  latencies.get("retreat_ns", gpu.retreat);
   latencies.get("stop_flag_ns", gpu.stop_flag);
 
   const Group memory(document, "memory");
@@ -134,6 +159,7 @@ Gpu read_document(const json& document) {
   memory.get("dram_bytes_per_second", gpu.dram_bytes_per_second);
   memory.get("copy_bytes_per_second", gpu.copy_bytes_per_second);
 
+  gpu.preemption = read_preemption(document);
   gpu.contention = read_contention(document);
   return gpu;
 }
@@ -165,6 +191,13 @@ void check(const Gpu& gpu, const std::string& file) {
     fail("/chip/placement_order",
          fmt::format("expected all {} SMs, got {}", gpu.sms, gpu.placement_order.size()),
          "list every SM once");
+  if ((gpu.mps_least_sms == 0) != (gpu.mps_sm_step == 0) ||
+      (gpu.mps_least_sms != 0 && gpu.mps_client_channels.value_or(0) == 0))
+    fail("/scheduling/mps_least_sms", "thread percentages are described in part",
+         "give mps_client_channels, mps_least_sms and mps_sm_step, or leave the last two out");
+  if (gpu.mps_sm_step % gpu.sms_per_tpc != 0 || gpu.mps_least_sms % gpu.sms_per_tpc != 0)
+    fail("/scheduling/mps_sm_step", fmt::format("expected whole TPCs of {} SMs", gpu.sms_per_tpc),
+         "an MPS client's limit is a number of TPCs");
   const SmLimits& sm = gpu.sm;
   const auto at_most = [&](const char* place, auto value, decltype(value) limit, const char* of) {
     if (value > limit)
@@ -206,8 +239,7 @@ Gpu read_gpu(const std::string& name_or_path, const std::filesystem::path& besid
       return read_gpu_text(text, name_or_path);
     }
   const std::filesystem::path path = beside / name_or_path;
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
+  if (!input_exists(path)) {
     const std::vector<std::string> names = gpu_names();
     throw InputError(path.string(), "",
                      fmt::format("no such file, and no GPU is called {}{}", in_quotes(name_or_path),

@@ -6,11 +6,14 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <optional>
+#include <sstream>
 #include <streambuf>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "traces/embedded.h"
 #include "traces/model/error.h"
 
 namespace corun {
@@ -89,9 +92,30 @@ class InputStream : public std::istream {
   GzipBuffer buffer_;
 };
 
+bool is_built_in(const std::filesystem::path& file) { return !file.empty() && *file.begin() == kBuiltIn; }
+
+std::optional<std::string_view> built_in(const std::filesystem::path& file) {
+  const std::string name = file.lexically_normal().lexically_relative(kBuiltIn).generic_string();
+  for (const EmbeddedFile& each : embedded_tree())
+    if (each.name == name) return each.text;
+  return std::nullopt;
+}
+
 }  // namespace
 
+bool input_exists(const std::filesystem::path& file) {
+  if (is_built_in(file)) return built_in(file).has_value();
+  std::error_code error;
+  return std::filesystem::exists(file, error);
+}
+
 std::unique_ptr<std::istream> open_input(const std::filesystem::path& file) {
+  if (is_built_in(file)) {
+    const auto text = built_in(file);
+    if (!text)
+      throw InputError(file.string(), "", "no such file is built in", "build it in, or give its folder");
+    return std::make_unique<std::istringstream>(std::string(*text));
+  }
   std::error_code error;
   if (std::filesystem::is_directory(file, error))
     throw InputError(file.string(), "", "is a directory; expected a file", "name a file in it");

@@ -12,4 +12,9 @@ namespace corun {
 /// taken for all of it.
 std::unique_ptr<std::istream> open_input(const std::filesystem::path& file);
 
+/// The root of the files built into the program (embedded_tree()): what lies below it is found there and
+/// nowhere else.
+inline constexpr const char* kBuiltIn = "built-in:";
+bool input_exists(const std::filesystem::path& file);
+
 }  // namespace corun

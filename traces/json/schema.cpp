@@ -50,7 +50,8 @@ class CompiledSchema {
 const CompiledSchema& compiled(std::string_view name) {
   static const auto* schemas = [] {
     auto* all = new std::map<std::string, CompiledSchema, std::less<>>;
-    for (const char* each : {"gpu", "reference", "trace"}) all->try_emplace(each, schema(each));
+    for (const char* each : {"figure", "gpu", "profile", "reference", "trace"})
+      all->try_emplace(each, schema(each));
     return all;
   }();
   return schemas->find(name)->second;
@@ -82,8 +83,17 @@ class Explanation {
 
   std::optional<Violation> find(const json& value, const json& given_rule, const Pointer& place) const {
     const json& rule = resolve(given_rule);
-    if (const auto branches = rule.find("oneOf"); branches != rule.end())
-      return in_branches(value, *branches, place);
+    if (const auto branches = rule.find("oneOf"); branches != rule.end()) {
+      json objects = json::array();
+      for (const json& branch : *branches) {
+        const std::string type = resolve(branch).value("type", "");
+        if (type == "object")
+          objects.push_back(branch);
+        else if (has_type(value, type))
+          return find(value, branch, place);
+      }
+      return in_branches(value, objects, place);
+    }
     if (const json* fixed = get(rule, "const"); fixed != nullptr && value != *fixed)
       return Violation{place, fmt::format("expected {}, got {}", fixed->dump(), shown(value))};
     if (const json* choices = get(rule, "enum"); choices != nullptr && !contains(*choices, value))

@@ -7,7 +7,7 @@
 
 namespace corun {
 
-/// Throws one InputError for the first thing in `document` that the schema ("trace", "gpu", "reference") does
+/// Throws one InputError for the first thing in `document` that the schema ("trace", "gpu", "reference", "figure") does
 /// not allow: the JSON pointer of the deepest value at fault, what was expected there and what was found.
 void check_schema(const nlohmann::json& document, std::string_view schema_name, const std::string& file);
 

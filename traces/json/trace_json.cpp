@@ -134,9 +134,8 @@ std::string stem(const path& file) {
 
 bool is_known_gpu(const std::string& name_or_path, const path& beside) {
   const auto names = gpu_names();
-  std::error_code error;
   return std::find(names.begin(), names.end(), name_or_path) != names.end() ||
-         std::filesystem::exists(beside / name_or_path, error);
+         input_exists(beside / name_or_path);
 }
 
 /// One spelling of each file, however it was reached; a pipe has none and stays as it is.
@@ -146,10 +145,58 @@ path one_spelling(const path& file) {
   return error ? file : spelling;
 }
 
+/// The device memory that a program holds after each of its ops, in the order of the file.
+class ProgramBuffers {
+ public:
+  explicit ProgramBuffers(const TraceFile& file) : file_(file) {}
+
+  std::uint32_t allocate(const std::string& name, const std::string& place) {
+    const auto [known, is_new] = index_.try_emplace(name, static_cast<std::uint32_t>(names_.size()));
+    if (is_new) names_.push_back(name);
+    if (!held_.insert(name).second)
+      fail(file_, place, fmt::format("{} is allocated already", in_quotes(name)),
+           "free it first, or give this allocation a name of its own");
+    return known->second;
+  }
+  std::uint32_t free(const std::string& name, const std::string& place) {
+    const std::uint32_t buffer = held(name, place);
+    held_.erase(name);
+    return buffer;
+  }
+  std::vector<std::uint32_t> used(const json& list, const std::string& place) const {
+    std::vector<std::uint32_t> all;
+    for (std::size_t i = 0; i < list.size(); ++i)
+      all.push_back(held(list[i].get<std::string>(), fmt::format("{}/{}", place, i)));
+    return all;
+  }
+  std::vector<std::string> names() const { return names_; }
+
+ private:
+  std::uint32_t held(const std::string& name, const std::string& place) const {
+    if (held_.contains(name)) return index_.find(name)->second;
+    const std::vector<std::string> names(held_.begin(), held_.end());
+    fail(file_, place, fmt::format("{} is not allocated here{}", in_quotes(name), did_you_mean(name, names)),
+         names.empty() ? "allocate it in an earlier op"
+                       : fmt::format("use one of {}, or allocate it in an earlier op", list_names(names)));
+  }
+
+  const TraceFile& file_;
+  Names index_;
+  std::set<std::string> held_;
+  std::vector<std::string> names_;
+};
+
 class TraceReader {
  public:
-  Trace read(const path& name) {
-    const TraceFile& root = load(name, name.string());
+  Trace read(const path& name) { return finish(load(name, name.string()), name); }
+
+  /// `document` as it would be read from `name`.
+  Trace read(json document, const path& name) {
+    return finish(load(std::move(document), name, name.string()), name);
+  }
+
+ private:
+  Trace finish(const TraceFile& root, const path& name) {
     for (const auto& file : files_) read_kernels(*file);
     for (const auto& file : files_) read_programs(*file);
     read_clients(root);
@@ -169,10 +216,12 @@ class TraceReader {
     return std::move(trace_);
   }
 
- private:
-  /// Loads a file and all it includes, each once.
   const TraceFile& load(const path& location, const std::string& shown) {
-    auto text = open_input(location);
+    return load(parse_json(*open_input(location), shown), location, shown);
+  }
+
+  /// Takes in a file and all it includes, each once.
+  const TraceFile& load(json document, const path& location, const std::string& shown) {
     const path spelling = one_spelling(location);
     files_.push_back(std::make_unique<TraceFile>());
     TraceFile& file = *files_.back();
@@ -180,7 +229,7 @@ class TraceReader {
     loading_.push_back({spelling, shown});
     file.name = shown;
     file.location = location;
-    file.document = parse_json(*text, shown);
+    file.document = std::move(document);
     check_schema(file.document, "trace", shown);
     const json& includes = members(file.document, "include");
     for (std::size_t i = 0; i < includes.size(); ++i)
@@ -197,8 +246,7 @@ class TraceReader {
 
   const TraceFile& include(const TraceFile& from, const std::string& name, const std::string& place) {
     const path location = from.location.parent_path() / name;
-    std::error_code error;
-    if (!std::filesystem::exists(location, error))
+    if (!input_exists(location))
       fail(from, place, fmt::format("no file {}", in_quotes(location.string())),
            "paths are relative to the file that includes");
     const path spelling = one_spelling(location);
@@ -344,6 +392,7 @@ class TraceReader {
                fmt::format("an op called {} exists already in this program",
                            in_quotes(name->get_ref<const std::string&>())),
                "give each named op a name of its own");
+    ProgramBuffers buffers(file);
     std::unordered_map<std::string, KernelId> kernels;  // a network launches few kernels many times
     bool does_work = false;
     for (std::uint32_t i = 0; i < ops.size(); ++i) {
@@ -378,11 +427,18 @@ class TraceReader {
         copy.bytes = ops[i]["bytes"].get<std::uint64_t>();
         op.what = copy;
         does_work = true;
+      } else if (const json* allocated = find(ops[i], "alloc")) {
+        op.what = Alloc{buffers.allocate(allocated->get<std::string>(), op_place + "/alloc"),
+                        ops[i]["bytes"].get<std::uint64_t>()};
+      } else if (const json* freed = find(ops[i], "free")) {
+        op.what = Free{buffers.free(freed->get<std::string>(), op_place + "/free")};
       } else {
         op.what = Sync{};
       }
+      if (const json* uses = find(ops[i], "uses")) op.uses = buffers.used(*uses, op_place + "/uses");
       program.ops.push_back(std::move(op));
     }
+    program.buffers = buffers.names();
     if (!does_work)
       fail(file, place + "/ops", "nothing to do: expected at least one launch or copy",
            "add what a request does, or leave the program out");
@@ -419,7 +475,7 @@ class TraceReader {
     fail(file, fmt::format("{}/ops/{}", place, cycle.front().value),
          "these ops wait for each other (a -> b: a waits for b): " + shown,
          "remove one of the `after`; an op also waits for those before it in its stream, and for all before "
-         "a sync");
+         "a sync, an alloc or a free");
   }
 
   void read_clients(const TraceFile& file) {
@@ -524,6 +580,8 @@ class TraceReader {
 }  // namespace
 
 Trace read_trace(const path& file) { return TraceReader().read(file); }
+
+Trace read_trace(const json& document, const path& file) { return TraceReader().read(document, file); }
 
 std::string_view schema(std::string_view name) {
   std::vector<std::string> names;

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <iosfwd>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,8 @@ namespace corun {
 /// Reads a trace, plain or gzip, with its includes.  Throws InputError (file, JSON pointer or line, what was
 /// expected, what to do).  Warnings (assumed registers, ...) are appended to Trace::notes.
 Trace read_trace(const std::filesystem::path& file);
+/// A trace that stands within another file, whose includes start there.
+Trace read_trace(const nlohmann::json& document, const std::filesystem::path& file);
 
 /// The document as version 1 writes it: keys in the order of FORMAT.md, two spaces, same bytes for the same
 /// trace.
@@ -26,7 +29,7 @@ Gpu read_gpu(const std::string& name_or_path, const std::filesystem::path& besid
 /// Names of the built-in descriptions, sorted.
 std::vector<std::string> gpu_names();
 
-/// Text of a built-in JSON Schema: "trace", "gpu", "reference".  Throws InputError listing the names.
+/// Text of a built-in JSON Schema: "trace", "gpu", "reference", "figure".  Throws InputError listing the names.
 std::string_view schema(std::string_view name);
 
 }  // namespace corun

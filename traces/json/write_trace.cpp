@@ -149,17 +149,26 @@ json program(const Program& from, const std::string& name, const std::vector<std
     const Op& op = from.ops[i];
     json item;
     const auto* launch = std::get_if<Launch>(&op.what);
-    const bool is_sync = std::holds_alternative<Sync>(op.what);
+    const bool host_call = is_host_call(op);
     if (launch != nullptr) item["launch"] = kernels[launch->kernel.value];
     if (const auto* copy = std::get_if<Copy>(&op.what)) {
       item["copy"] = text(copy->direction);
       item["bytes"] = copy->bytes;
     }
-    if (is_sync) item["sync"] = true;
-    if (!is_sync && op.stream.value != 0) item["stream"] = streams[op.stream.value];
+    if (std::holds_alternative<Sync>(op.what)) item["sync"] = true;
+    if (const auto* alloc = std::get_if<Alloc>(&op.what)) {
+      item["alloc"] = from.buffers[alloc->buffer];
+      item["bytes"] = alloc->bytes;
+    }
+    if (const auto* freed = std::get_if<Free>(&op.what)) item["free"] = from.buffers[freed->buffer];
+    if (!host_call && op.stream.value != 0) item["stream"] = streams[op.stream.value];
     if (!names[i].empty()) item["name"] = names[i];
-    if (!is_sync)
+    if (!host_call)
       for (OpId after : op.after) item["after"].push_back(names[after.value]);
+    if (op.uses) {
+      item["uses"] = json::array();
+      for (std::uint32_t buffer : *op.uses) item["uses"].push_back(from.buffers[buffer]);
+    }
     put(item, "host_gap_ns", op.host_gap, Time{});
     if (launch != nullptr) {
       put(item, "solo_time_ns", launch->solo_time);

@@ -2,7 +2,9 @@
 // which every value names its source.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +42,7 @@ struct Contention {
   double dram_over_l2_latency_ratio = 0;  // of an access to that of an L2 hit
   double dram_read_queueing_factor = 0;   // how waits for DRAM grow with its use
   double dram_write_queueing_factor = 0;  // what writes add to that
+  double dram_queue_full_use = 0;         // at which its queues are full, and more waits before L2
   double dram_backlog_factor = 0;         // what L2 hits wait too, near saturation
   double l2_read_bytes_per_second = 0, l2_write_bytes_per_second = 0;
   double l2_queueing_factor = 0;          // how waits for L2 grow with its use
@@ -51,10 +54,25 @@ struct Contention {
   std::uint64_t l2_dirty_bytes = 0;       // that a launch leaves in L2 to be written later
   double sm_read_bytes_per_second = 0, sm_write_bytes_per_second = 0;  // into one SM, out of it
   double sm_sector_bytes_per_second = 0;                               // random sectors into one SM
+  double issue_by_age_share = 0;      // of the issue slots, where launches' blocks came in turn
   double tensor_clock_ratio = 0;      // the clock over that beside a tensor kernel
   Time launch_cost{};                 // of a kernel alone, beside its blocks
   Time launch_beside_others{};        // what a launch takes longer while others run
   double launch_memory_accesses = 0;  // on a launch's way, one after the other
+};
+
+/// Taking launches off the GPU, and padding them.
+struct PreemptionCosts {
+  /// Where the flag lives that stops a launch at its next blocks: host memory that every block polls, a device
+  /// flag written by one block that polls the host, a device flag written by a copy.
+  enum class FlagPlace : std::uint8_t { host, relay, copied } flag_place = FlagPlace::relay;
+  Time flag_host{}, flag_host_block{};  // in host memory: one block polls; each further one
+  Time flag_copied{};
+  Time host_queue_reset{};
+  Time evicted_launch{};           // to pass the GPU, beside the dispatch of its blocks
+  Time evicted_launch_interval{};  // of those that follow it
+  Time kill{};                     // of running blocks
+  double padding_cost_ratio = 1;   // a block's time in a padded launch over its own
 };
 
 struct Gpu {
@@ -76,6 +94,10 @@ struct Gpu {
       0;  // hardware queues of one context; streams beyond that share (default setting)
   std::uint32_t channel_depth = 1024;  // launches that one channel holds before it refuses more
   std::uint32_t copy_engines = 0;
+  std::optional<std::uint32_t>
+      mps_client_channels;          // hardware queues of one MPS client; 0: all share; absent: no MPS
+  std::uint32_t mps_least_sms = 0;  // that a thread percentage leaves a client; 0: no percentages
+  std::uint32_t mps_sm_step = 0;    // in multiples of which it leaves more
 
   Time dispatch_interval{};  // between two blocks leaving the WDU, whole GPU
   Time launch_call{};        // host thread time of one launch call
@@ -89,7 +111,8 @@ struct Gpu {
   Time completion_notice{};  // end of a kernel until its host knows
   Time progress_read{};      // host asking how many blocks are done, until the answer
   Time persistent_task{};    // a persistent worker taking its next task block
-  Time stop_flag{};          // host write until persistent workers see it
+  Time retreat{};    // a persistent worker on an SM where it is not wanted, from its start to its exit
+  Time stop_flag{};  // host write until persistent workers see it
 
   std::uint64_t memory_bytes = 0;
   std::uint64_t l2_bytes = 0;
@@ -97,9 +120,17 @@ struct Gpu {
   double dram_bytes_per_second = 0;
   double copy_bytes_per_second = 0;  // host <-> device, pinned, each way
 
+  PreemptionCosts preemption;
   Contention contention;
 
   std::uint32_t tpcs() const { return sms / sms_per_tpc; }
+
+  /// SMs that an MPS client with this active thread percentage uses at most.
+  std::uint32_t mps_sms(double percentage) const {
+    if (percentage >= 100) return sms;
+    const auto steps = static_cast<std::uint32_t>(percentage * sms / (100.0 * mps_sm_step));
+    return std::min(sms, std::max(mps_least_sms, steps * mps_sm_step));
+  }
 };
 
 }  // namespace corun

@@ -20,7 +20,7 @@ Graph dependencies(const Program& program) {
   std::optional<Vertex> last_sync;
   for (Vertex op = 0; op < program.ops.size(); ++op) {
     const Op& o = program.ops[op];
-    if (std::holds_alternative<Sync>(o.what)) {
+    if (is_host_call(o)) {
       for (Vertex earlier : since_sync) add_edge(op, earlier, graph);
       since_sync.clear();
       if (last_sync) add_edge(op, *last_sync, graph);
@@ -63,10 +63,12 @@ LaunchGraph::LaunchGraph(const Program& program)
   std::vector<std::optional<OpId>> last_in_stream(program.streams.size());
   for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
-    if (std::holds_alternative<Sync>(op.what)) continue;
+    if (is_host_call(op)) continue;
     for (OpId other :
          std::set<OpId>(op.after.begin(), op.after.end()))  // an earlier one of its stream it follows anyway
-      if (program.ops[other.value].stream != op.stream || other.value >= i) follows_[i].push_back(other);
+      if (!is_host_call(program.ops[other.value]) &&  // what the host waits for has ended before the next call
+          (program.ops[other.value].stream != op.stream || other.value >= i))
+        follows_[i].push_back(other);
     predecessors_[i] = follows_[i];
     auto& before = last_in_stream[op.stream.value];
     if (before) predecessors_[i].push_back(*before);

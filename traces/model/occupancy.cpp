@@ -17,11 +17,17 @@ std::uint64_t warps_of(const Kernel& kernel, const SmLimits& sm) {
 std::uint64_t registers_per_warp(const Kernel& kernel, const SmLimits& sm) {
   return round_up(std::uint64_t{kernel.registers_per_thread} * sm.warp_size, sm.register_allocation_unit);
 }
-/// A partition of the register file holds whole warps: what is left over in it is charged to them.
+/// A partition of the register file holds whole warps, and what is left over in it is lost to others of the
+/// same kernel.  To blocks of other kernels it is not: a block is charged what its warps take, or as much as
+/// it takes to let in no more of its kernel than the partitions hold.
 std::uint64_t registers_of(const Kernel& kernel, const SmLimits& sm) {
   const std::uint64_t partition = sm.registers / sm.sub_partitions;
-  const std::uint64_t warps_there = partition / std::max<std::uint64_t>(1, registers_per_warp(kernel, sm));
-  return warps_of(kernel, sm) * (warps_there == 0 ? partition : partition / warps_there);
+  const std::uint64_t taken = registers_per_warp(kernel, sm), warps = warps_of(kernel, sm);
+  const std::uint64_t warps_there = partition / std::max<std::uint64_t>(1, taken);
+  const std::uint64_t with_rest = warps * (warps_there == 0 ? partition : partition / warps_there);
+  if (with_rest == 0 || with_rest > sm.registers) return with_rest;
+  const std::uint64_t blocks = sm.registers / with_rest;
+  return std::max(warps * taken, sm.registers / (blocks + 1) + 1);
 }
 /// The hardware admits a block as if its warps filled up all partitions.
 std::uint64_t registers_checked(const Kernel& kernel, const SmLimits& sm) {
@@ -59,6 +65,11 @@ std::string misfit(const Kernel& kernel, const SmLimits& sm) {
         check(registers_checked(kernel, sm), sm.registers_per_block, "registers"),
         check(shared, sm.shared_memory_per_block_bytes, "bytes of shared memory")})
     if (!problem.empty()) return problem;
+  if (registers_of(kernel, sm) > sm.registers)
+    return fmt::format(
+        "needs {} registers with what its warps leave over in each part of the register file, an "
+        "SM has {}",
+        registers_of(kernel, sm), sm.registers);
   return {};
 }
 

@@ -52,6 +52,13 @@ inline std::uint32_t room(const SmResources& free, const SmResources& demand) {
   return n;
 }
 
+/// What a block needs that may turn out to be either.
+inline SmResources larger_of(const SmResources& a, const SmResources& b) {
+  const auto larger = [](std::uint32_t x, std::uint32_t y) { return x > y ? x : y; };
+  return {larger(a.blocks, b.blocks), larger(a.warps, b.warps), larger(a.threads, b.threads),
+          larger(a.registers, b.registers), larger(a.shared_memory, b.shared_memory)};
+}
+
 /// How an SM must divide L1 from shared memory for a kernel, in bytes of the latter: the least that holds its
 /// full residency.  Blocks join an SM in use only if theirs is not larger than the SM's present one; an empty
 /// SM takes that of its first block.  As measured on an H200 (experiments/h200/contention, `carveouts`).

@@ -25,6 +25,11 @@ class TpcMask {
     return m;
   }
   void enable(TpcId tpc) { bits_.set(tpc.value); }
+  TpcMask operator&(const TpcMask& other) const {
+    TpcMask both;
+    both.bits_ = bits_ & other.bits_;
+    return both;
+  }
   bool allows(TpcId tpc) const { return bits_.test(tpc.value); }
   std::uint32_t count() const { return static_cast<std::uint32_t>(bits_.count()); }
   bool empty() const { return bits_.none(); }

@@ -26,15 +26,32 @@ struct Copy {
   std::uint64_t bytes = 0;
 };
 struct Sync {};  // the host thread waits for all that its request has issued
+/// cudaMalloc: device memory under a name of the program; what a request does not free, its end does.
+struct Alloc {
+  std::uint32_t buffer = 0;  // index into Program::buffers
+  std::uint64_t bytes = 0;
+};
+/// cudaFree: waits as a Sync does, then gives the memory back.
+struct Free {
+  std::uint32_t buffer = 0;
+};
 
 struct Op {
-  std::variant<Launch, Copy, Sync> what;
+  std::variant<Launch, Copy, Sync, Alloc, Free> what;
   StreamId stream;
   Time host_gap{};  // host work between the previous call's return and this call
   std::vector<OpId>
       after;         // beside the stream's order: an event recorded after each of these, waited for here
   std::string name;  // only where another op's `after` names it
+  /// Buffers of the program that a launch or copy uses; absent: all that the client holds.
+  /// Client::memory_bytes is always used.
+  std::optional<std::vector<std::uint32_t>> uses;
 };
+
+/// The host does it by itself, between what it hands to streams.
+inline bool is_host_call(const Op& op) {
+  return !std::holds_alternative<Launch>(op.what) && !std::holds_alternative<Copy>(op.what);
+}
 
 /// How the host hands a request over: one call per operation, or all of it in one call (a CUDA graph).
 enum class Issue : std::uint8_t { eager, graph };
@@ -47,7 +64,8 @@ struct Program {
   std::string name;
   Issue issue = Issue::eager;
   std::vector<Stream> streams;
-  std::vector<Op> ops;  // in the order the host issues them
+  std::vector<Op> ops;               // in the order the host issues them
+  std::vector<std::string> buffers;  // names of its allocations
 };
 
 struct ClosedLoop {
@@ -90,7 +108,7 @@ struct Client {
   std::int32_t priority = 0;
   std::optional<TpcMask> tpc_mask;    // coarsest of the three levels
   std::vector<ClientStream> streams;  // one per stream of the program
-  std::uint64_t memory_bytes = 0;
+  std::uint64_t memory_bytes = 0;     // held from its first request to the end of the run
   std::optional<double> quota;        // most of the GPU it may hold, as a fraction
   std::optional<double> reservation;  // least of the GPU it is promised, as a fraction
   std::optional<Time> deadline;       // relative to the intended arrival

@@ -29,9 +29,9 @@ std::string ns(Time t) {
 CsvSink::CsvSink(const Trace& trace, std::ostream& requests, std::ostream& kernels)
     : trace_(trace), requests_(requests), kernels_(kernels) {
   requests_ << "client,request,arrival_ns,started_ns,finished_ns,latency_ns,dropped,work_done_ns\n";
-  kernels_ << "launch,client,request,stream,op,kernel,priority,ctas,blocks,evictions,ready_ns,submitted_ns,"
-              "queued_ns,"
-              "slotted_ns,started_ns,last_block_ns,finished_ns\n";
+  kernels_
+      << "launch,client,request,stream,op,kernel,priority,ctas,blocks,evictions,preemptions,"
+         "redone_blocks,ready_ns,submitted_ns,queued_ns,slotted_ns,started_ns,last_block_ns,finished_ns\n";
 }
 
 void CsvSink::record(const RequestRecord& r) {
@@ -44,11 +44,11 @@ void CsvSink::record(const RequestRecord& r) {
 }
 
 void CsvSink::record(const KernelRecord& r) {
-  kernels_ << fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.launch.serial,
+  kernels_ << fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.launch.serial,
                           quoted(trace_.clients[r.client.value].name), r.request, r.stream.value, r.op.value,
                           quoted(trace_.kernels[r.kernel.value].name), r.priority, r.ctas, r.blocks,
-                          r.evictions, ns(r.ready), ns(r.submitted), ns(r.queued), ns(r.slotted),
-                          ns(r.started), ns(r.last_block), ns(r.finished));
+                          r.evictions, r.preemptions, r.redone_blocks, ns(r.ready), ns(r.submitted),
+                          ns(r.queued), ns(r.slotted), ns(r.started), ns(r.last_block), ns(r.finished));
 }
 
 }  // namespace corun

@@ -26,6 +26,19 @@ struct ClientResult {
   double alone_mean_ms = 0, alone_throughput_per_s = 0;
   double slowdown = 0;  // NTT: mean latency over mean latency alone under the same arrivals
   double progress = 0;  // NP: work done in the window over work done alone in the same window
+  std::string failed;   // why its program ended early; empty: it did not
+};
+
+struct Spread {
+  double mean_us = 0, p50_us = 0, p99_us = 0, max_us = 0;
+};
+/// Launches taken off the GPU, and what it meant for real-time requests.
+struct PreemptionResult {
+  std::uint64_t count = 0;          // of instants at which launches were ordered off
+  std::uint64_t launches = 0;       // ordered off
+  std::uint64_t redone_blocks = 0;  // started and run again
+  Spread latency;                   // from the order until all of them are off
+  Spread start_delay;               // of real-time requests: arrival to first block
 };
 
 struct RunResult {
@@ -41,10 +54,13 @@ struct RunResult {
   double jain = 0;       // of progress
   double sm_busy = 0;    // mean share of SMs with a resident block over the window
   double occupancy = 0;  // mean share of warp places in use over the window
+  PreemptionResult preemption;
   std::vector<ClientResult> clients;
   std::vector<std::string> notes;  // assumptions and warnings, printed with the result
   double wall_s = 0;               // time the simulation took; never in files that must be the same bytes
   std::uint64_t blocks = 0, events = 0;
+  std::uint64_t memory_peak = 0;  // bytes of device memory, most at once; 0: the trace says nothing of memory
+  std::uint64_t checkpoints = 0, moved_bytes = 0;  // to the host; there and back
 };
 
 /// The span that counts.  With RunControl::duration: [warm_up, duration).  Without: [0, the instant at which

@@ -440,7 +440,9 @@ class PerfettoSink::Writer {
                             {"blocks", r.blocks},
                             {"decision", 0, decision_of(r, buffer)},
                             {"priority", static_cast<std::uint64_t>(std::int64_t{r.priority})},
-                            {"evictions", r.evictions}};
+                            {"evictions", r.evictions},
+                            {"preemptions", r.preemptions},
+                            {"redone blocks", r.redone_blocks}};
     if (kernel.cluster != Dim3{}) annotations.push_back({"cluster", 0, cluster});
     if (kernel.solo_time) annotations.push_back({"solo_time_ns", ns(*kernel.solo_time)});
     if (reached(r.submitted, r.ready)) {

@@ -32,6 +32,7 @@ struct PerfettoOptions {
 /// the last are written.  A block takes about 50 bytes.
 class PerfettoSink : public Sink {
  public:
+  using Sink::record;
   /// All three must outlive the sink.  `out` must be binary.
   PerfettoSink(const Trace& trace, const Gpu& gpu, PerfettoOptions options, std::ostream& out);
   ~PerfettoSink() override;

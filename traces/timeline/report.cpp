@@ -145,11 +145,12 @@ std::string totals(const RunResult& r) {
 
 const char* short_class(ServiceClass c) { return c == ServiceClass::real_time ? "RT" : "BE"; }
 
-double worst_real_time_p99(const RunResult& r) {
-  double worst = std::numeric_limits<double>::quiet_NaN();
+double best_effort_throughput(const RunResult& r) {
+  double sum = std::numeric_limits<double>::quiet_NaN();
   for (const ClientResult& c : r.clients)
-    if (c.service_class == ServiceClass::real_time) worst = std::fmax(worst, c.p99_ms);
-  return worst;
+    if (c.service_class == ServiceClass::best_effort)
+      sum = std::isnan(sum) ? c.throughput_per_s : sum + c.throughput_per_s;
+  return sum;
 }
 
 std::uint64_t misses(const RunResult& r) {
@@ -161,22 +162,29 @@ std::uint64_t misses(const RunResult& r) {
 std::string took(double seconds) { return seconds > 0 ? number(seconds) + " s" : "-"; }
 
 nlohmann::ordered_json json_of(const ClientResult& c) {
-  return {{"name", c.name},
-          {"class", c.service_class == ServiceClass::real_time ? "real_time" : "best_effort"},
-          {"finished", c.finished},
-          {"dropped", c.dropped},
-          {"unfinished", c.unfinished},
-          {"throughput_per_s", c.throughput_per_s},
-          {"mean_ms", c.mean_ms},
-          {"p50_ms", c.p50_ms},
-          {"p95_ms", c.p95_ms},
-          {"p99_ms", c.p99_ms},
-          {"max_ms", c.max_ms},
-          {"deadline_misses", c.deadline_misses},
-          {"alone_mean_ms", c.alone_mean_ms},
-          {"alone_throughput_per_s", c.alone_throughput_per_s},
-          {"slowdown", c.slowdown},
-          {"progress", c.progress}};
+  nlohmann::ordered_json to = {
+      {"name", c.name},
+      {"class", c.service_class == ServiceClass::real_time ? "real_time" : "best_effort"},
+      {"finished", c.finished},
+      {"dropped", c.dropped},
+      {"unfinished", c.unfinished},
+      {"throughput_per_s", c.throughput_per_s},
+      {"mean_ms", c.mean_ms},
+      {"p50_ms", c.p50_ms},
+      {"p95_ms", c.p95_ms},
+      {"p99_ms", c.p99_ms},
+      {"max_ms", c.max_ms},
+      {"deadline_misses", c.deadline_misses},
+      {"alone_mean_ms", c.alone_mean_ms},
+      {"alone_throughput_per_s", c.alone_throughput_per_s},
+      {"slowdown", c.slowdown},
+      {"progress", c.progress}};
+  if (!c.failed.empty()) to["failed"] = c.failed;
+  return to;
+}
+
+nlohmann::ordered_json json_of(const Spread& s) {
+  return {{"mean_us", s.mean_us}, {"p50_us", s.p50_us}, {"p99_us", s.p99_us}, {"max_us", s.max_us}};
 }
 
 /// Appends the keys to `document`, which may hold others.
@@ -196,8 +204,17 @@ void put(const RunResult& r, nlohmann::ordered_json& document) {
   document["sm_busy"] = r.sm_busy;
   document["occupancy"] = r.occupancy;
   document["blocks"] = r.blocks;
+  if (r.preemption.count != 0)
+    document["preemption"] = {{"count", r.preemption.count},
+                              {"launches", r.preemption.launches},
+                              {"redone_blocks", r.preemption.redone_blocks},
+                              {"latency", json_of(r.preemption.latency)},
+                              {"real_time_start_delay", json_of(r.preemption.start_delay)}};
   document["clients"] = nlohmann::ordered_json::array();
   for (const ClientResult& c : r.clients) document["clients"].push_back(json_of(c));
+  if (r.memory_peak != 0)
+    document["memory"] = {
+        {"peak_bytes", r.memory_peak}, {"checkpoints", r.checkpoints}, {"moved_bytes", r.moved_bytes}};
   document["notes"] = r.notes;
 }
 
@@ -207,6 +224,13 @@ void write(const nlohmann::ordered_json& document, std::ostream& out) {
 }
 
 }  // namespace
+
+double worst_real_time_p99(const RunResult& r) {
+  double worst = std::numeric_limits<double>::quiet_NaN();
+  for (const ClientResult& c : r.clients)
+    if (c.service_class == ServiceClass::real_time) worst = std::fmax(worst, c.p99_ms);
+  return worst;
+}
 
 std::string format_report(const RunResult& r) {
   std::string out = labelled(
@@ -218,24 +242,35 @@ std::string format_report(const RunResult& r) {
                std::to_string(c.dropped), number(c.throughput_per_s), number(c.mean_ms), number(c.p50_ms),
                number(c.p95_ms), number(c.p99_ms), number(c.max_ms), std::to_string(c.deadline_misses),
                fixed(c.slowdown, 3), fixed(c.progress, 3)});
-  out += table.text() + '\n' + totals(r) + labelled("window", r.window) + labelled("alone", r.alone);
+  out += table.text();
+  for (const ClientResult& c : r.clients)
+    if (!c.failed.empty()) out += labelled("failed", c.name + ": " + c.failed);
+  out += '\n' + totals(r);
+  if (r.preemption.count != 0)
+    out += fmt::format(
+        "preemptions {}  of {} launches  until off p50 {} us, p99 {} us, max {} us  blocks redone {}\n",
+        r.preemption.count, many(r.preemption.launches), number(r.preemption.latency.p50_us),
+        number(r.preemption.latency.p99_us), number(r.preemption.latency.max_us),
+        many(r.preemption.redone_blocks));
+  out += labelled("window", r.window) + labelled("alone", r.alone);
   if (r.wall_s > 0)
     out += labelled("took",
                     fmt::format("{} ({} blocks, {} events)", took(r.wall_s), many(r.blocks), many(r.events)));
   return out + notes_text(r.notes);
 }
 
-std::string format_comparison(std::span<const RunResult> results) {
+std::string format_comparison(std::span<const RunResult> results, std::span<const NotRun> not_run) {
   if (results.empty()) return {};
   const RunResult& first = results.front();
   std::string out =
       labelled("trace", fmt::format("{} on {}, seed {}; times in ms", first.trace, first.gpu, first.seed));
-  Table runs(
-      {"policy", "STP", "ANTT", "fairness", "Jain", "worst RT p99", "misses", "SM busy", "makespan", "took"});
+  Table runs({"policy", "STP", "ANTT", "fairness", "Jain", "worst RT p99", "misses", "BE/s", "SM busy",
+              "makespan", "took"});
   for (const RunResult& r : results)
     runs.add({shortened(r.policy, kNameWidth), fixed(r.stp, 3), fixed(r.antt, 3), fixed(r.fairness, 3),
-              fixed(r.jain, 3), number(worst_real_time_p99(r)), std::to_string(misses(r)), percent(r.sm_busy),
-              number(to_ms(r.makespan)), took(r.wall_s)});
+              fixed(r.jain, 3), number(worst_real_time_p99(r)), std::to_string(misses(r)),
+              number(best_effort_throughput(r)), percent(r.sm_busy), number(to_ms(r.makespan)),
+              took(r.wall_s)});
   out += runs.text();
 
   // As many runs side by side as fit.
@@ -262,7 +297,13 @@ std::string format_comparison(std::span<const RunResult> results) {
     out += '\n' + clients.text();
   }
 
-  out += '\n' + labelled("window", first.window) + labelled("alone", first.alone);
+  out += '\n';
+  for (const NotRun& n : not_run) out += labelled("not run", n.policy + ": " + n.reason);
+  for (const RunResult& r : results)
+    for (const ClientResult& c : r.clients)
+      if (!c.failed.empty())
+        out += labelled("failed", fmt::format("{} under {}: {}", c.name, r.policy, c.failed));
+  out += labelled("window", first.window) + labelled("alone", first.alone);
   std::vector<std::string> notes;
   for (const RunResult& r : results)
     for (const std::string& note : r.notes)
@@ -276,13 +317,14 @@ void write_summary(const RunResult& result, std::ostream& out) {
   write(document, out);
 }
 
-void write_summary(std::span<const RunResult> results, std::ostream& out) {
+void write_summary(std::span<const RunResult> results, std::ostream& out, std::span<const NotRun> not_run) {
   nlohmann::ordered_json document{{"version", 1}, {"results", nlohmann::ordered_json::array()}};
   for (const RunResult& r : results) {
     nlohmann::ordered_json entry = nlohmann::ordered_json::object();
     put(r, entry);
     document["results"].push_back(std::move(entry));
   }
+  for (const NotRun& n : not_run) document["not_run"].push_back({{"policy", n.policy}, {"reason", n.reason}});
   write(document, out);
 }
 

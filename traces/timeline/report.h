@@ -17,9 +17,15 @@ inline constexpr std::size_t kReportWidth = 110;
 /// number is undefined.
 std::string format_report(const RunResult& result);
 
-/// Runs of one trace side by side: a line per run with what it adds up to, then per client p99 in
-/// milliseconds and slowdown under each.
-std::string format_comparison(std::span<const RunResult> results);
+/// A policy that cannot run the trace, and why.
+struct NotRun {
+  std::string policy, reason;
+};
+
+/// Runs of one trace side by side: a line per run with what it adds up to (BE/s: requests of best-effort
+/// clients finished per second), then per client p99 in milliseconds and slowdown under each, then what did
+/// not run.
+std::string format_comparison(std::span<const RunResult> results, std::span<const NotRun> not_run = {});
 
 /// summary.json, the same bytes for the same result: two spaces, keys in this order, numbers as the shortest
 /// decimal that reads back the same, null where undefined or infinite.
@@ -40,7 +46,12 @@ std::string format_comparison(std::span<const RunResult> results);
 ///   notes[]           assumptions and warnings
 void write_summary(const RunResult& result, std::ostream& out);
 
-/// The same for several runs: version, results[] (each as above, without version).
-void write_summary(std::span<const RunResult> results, std::ostream& out);
+/// The same for several runs: version, results[] (each as above, without version), and, where there are some,
+/// not_run[] (policy, reason).
+void write_summary(std::span<const RunResult> results, std::ostream& out,
+                   std::span<const NotRun> not_run = {});
+
+/// Largest p99 of the real-time clients in milliseconds; NaN if there is none.
+double worst_real_time_p99(const RunResult& result);
 
 }  // namespace corun

@@ -17,6 +17,8 @@ const char* to_string(Gauge gauge) {
       return "resident warps";
     case Gauge::dram_bandwidth_pct:
       return "DRAM bandwidth";
+    case Gauge::device_memory:
+      return "device memory";
   }
   return "?";
 }

@@ -42,7 +42,9 @@ struct KernelRecord {
   Time last_block{};  // last block started
   Time finished{};    // last block finished; kNever: unfinished at the end of the run
   std::uint64_t blocks = 0;
-  std::uint32_t evictions = 0;  // times a task of higher priority took its slot
+  std::uint32_t evictions = 0;      // times a task of higher priority took its slot
+  std::uint32_t preemptions = 0;    // times it was taken off the GPU
+  std::uint64_t redone_blocks = 0;  // started, and run again because of a reset
 };
 
 /// One block (of a persistent kernel: one task block of a worker).
@@ -67,6 +69,16 @@ struct CopyRecord {
   Time started{}, finished{};
 };
 
+/// Launches of one stream were ordered off the GPU.
+struct PreemptionRecord {
+  ClientId client;
+  StreamId stream;
+  bool reset = false;
+  Time decided{};
+  Time cleared{};  // the last of them is off the GPU: none of their blocks runs, none of them is queued
+  std::uint32_t launches = 0;
+};
+
 /// The GPU gave this context the SMs for [start, end).
 struct TurnRecord {
   std::uint32_t context = 0;
@@ -80,8 +92,9 @@ enum class Gauge : std::uint8_t {
   resident_blocks,
   resident_warps,
   dram_bandwidth_pct,  // of the peak, as the model has it
+  device_memory,       // bytes, where the trace allocates any
 };
-inline constexpr std::uint32_t kGauges = 6;
+inline constexpr std::uint32_t kGauges = 7;
 const char* to_string(Gauge gauge);
 
 struct GaugeRecord {
@@ -98,6 +111,7 @@ class Sink {
   virtual void record(std::span<const BlockRecord>) {}
   virtual void record(const CopyRecord&) {}
   virtual void record(const TurnRecord&) {}
+  virtual void record(const PreemptionRecord&) {}
   virtual void record(const GaugeRecord&) {}
   virtual bool wants_blocks() const { return false; }
   virtual bool wants_gauges() const { return false; }
@@ -122,6 +136,9 @@ class Timeline {
     for (Sink* s : sinks_) s->record(r);
   }
   void record(const TurnRecord& r) {
+    for (Sink* s : sinks_) s->record(r);
+  }
+  void record(const PreemptionRecord& r) {
     for (Sink* s : sinks_) s->record(r);
   }
   void record(const GaugeRecord& r) {

@@ -1,0 +1,100 @@
+#include "policies/session/profile_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+
+#include "traces/json/input_file.h"
+#include "traces/json/parse.h"
+#include "traces/json/print.h"
+#include "traces/json/schema.h"
+#include "traces/json/spelling.h"
+#include "traces/model/error.h"
+
+namespace corun {
+namespace {
+
+/// Fewest CTAs first; of as many, those on fewer SMs.
+bool before(const ProfilePoint& a, const ProfilePoint& b) {
+  return std::tuple(a.ctas, a.sms, a.ctas_per_sm) < std::tuple(b.ctas, b.sms, b.ctas_per_sm);
+}
+
+}  // namespace
+
+const Profile& Profiles::of(const std::string& kernel) const {
+  for (const auto& [name, profile] : kernels)
+    if (name == kernel) return profile;
+  std::vector<std::string> names;
+  for (const auto& [name, profile] : kernels) names.push_back(name);
+  throw InputError(
+      file, "/kernels",
+      fmt::format("there is no profile of kernel {}{}", in_quotes(kernel), did_you_mean(kernel, names)),
+      "profile this trace, or leave out --profiles");
+}
+
+Profiles read_profiles(const std::filesystem::path& file) {
+  const nlohmann::json document = parse_json(*open_input(file), file.string());
+  check_schema(document, "profile", file.string());
+  Profiles read{file.string(), document["gpu"], document["source"], {}};
+  std::set<std::string> names;
+  for (std::size_t k = 0; k < document["kernels"].size(); ++k) {
+    const nlohmann::json& kernel = document["kernels"][k];
+    const std::string name = kernel["kernel"];
+    if (!names.insert(name).second)
+      throw InputError(file.string(), fmt::format("/kernels/{}/kernel", k),
+                       fmt::format("kernel {} has two profiles", in_quotes(name)), "keep one of them");
+    Profile profile;
+    std::set<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>> seen;
+    for (std::size_t i = 0; i < kernel["points"].size(); ++i) {
+      const nlohmann::json& from = kernel["points"][i];
+      const std::string place = fmt::format("/kernels/{}/points/{}", k, i);
+      ProfilePoint p;
+      p.sms = from["sms"];
+      p.ctas_per_sm = from["ctas_per_sm"];
+      p.ctas = from.value("ctas", p.sms * p.ctas_per_sm);
+      p.time = from_ns(from["time_ns"].get<double>());
+      if (p.ctas > p.sms * p.ctas_per_sm || p.ctas <= p.sms * (p.ctas_per_sm - 1))
+        throw InputError(
+            file.string(), place + "/ctas",
+            fmt::format("{} CTAs are not {} or one less on each of {} SMs", p.ctas, p.ctas_per_sm, p.sms),
+            "correct one of the three");
+      if (!seen.insert({p.ctas, p.sms, p.ctas_per_sm}).second)
+        throw InputError(file.string(), place, "this configuration is there twice", "keep one of them");
+      profile.push_back(p);
+    }
+    std::sort(profile.begin(), profile.end(), before);
+    read.kernels.emplace_back(name, std::move(profile));
+  }
+  return read;
+}
+
+void write_profiles(const Profiles& profiles, std::ostream& out) {
+  nlohmann::ordered_json document{{"$schema", "profile.schema.json"},
+                                  {"corun_profile", 1},
+                                  {"gpu", profiles.gpu},
+                                  {"source", profiles.source},
+                                  {"kernels", nlohmann::ordered_json::array()}};
+  for (const auto& [name, profile] : profiles.kernels) {
+    nlohmann::ordered_json points = nlohmann::ordered_json::array();
+    for (const ProfilePoint& p : profile) {
+      nlohmann::ordered_json point{{"sms", p.sms}, {"ctas_per_sm", p.ctas_per_sm}};
+      if (p.ctas != p.sms * p.ctas_per_sm) point["ctas"] = p.ctas;
+      point["time_ns"] = to_ns(p.time);
+      points.push_back(std::move(point));
+    }
+    document["kernels"].push_back({{"kernel", name}, {"points", std::move(points)}});
+  }
+  print_json(document, out);
+}
+
+Profile points_for(const Profile& profile, std::uint32_t sms, bool by_sm) {
+  Profile points;
+  for (const ProfilePoint& p : profile)
+    if (by_sm ? p.ctas == p.sms * p.ctas_per_sm : p.sms == std::min(p.ctas, sms)) points.push_back(p);
+  return points;
+}
+
+}  // namespace corun

@@ -1,0 +1,140 @@
+#include "sim/command/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+#include "policies/api/registry.h"
+#include "sim/backend/run.h"
+#include "sim/command/progress.h"
+#include "sim/oracle/oracle.h"
+#include "traces/timeline/report.h"
+
+namespace corun::sim {
+namespace {
+
+Objective objective_of(const std::string& name) {
+  return name == "stp" ? Objective::stp : name == "antt" ? Objective::antt : Objective::p99;
+}
+
+/// Commas separate policies and a policy's parameters: "a:x=1", "y=2" belong together.
+std::vector<std::string> join_parameters(const std::vector<std::string>& pieces) {
+  std::vector<std::string> specs;
+  for (const std::string& piece : pieces) {
+    const bool parameter = piece.find('=') != std::string::npos && piece.find(':') == std::string::npos;
+    if (parameter && !specs.empty())
+      specs.back() += "," + piece;
+    else
+      specs.push_back(piece);
+  }
+  return specs;
+}
+
+std::string percent(double share) {
+  return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : "-";
+}
+
+std::string format_oracle(const Oracle& oracle, const std::vector<RunResult>& results,
+                          const CompareArguments& a) {
+  const Objective objective = objective_of(a.objective);
+  const char* unit = objective == Objective::p99 ? " ms" : "";
+  std::string out = fmt::format("\noracle   {} is the best of {} fixed divisions: {} {:.4g}{}\n",
+                                oracle.best.policy, oracle.tried, a.objective, oracle.value, unit);
+  std::size_t width = 6;
+  for (const RunResult& r : results) width = std::max(width, r.policy.size());
+  out += fmt::format("{:<{}}{:>12}{:>12}{:>10}\n", "policy", width, a.objective, "regret", "");
+  for (const RunResult& r : results) {
+    const double value = value_of(r, objective), missed = regret(value, oracle.value, objective);
+    out += fmt::format("{:<{}}{:>12.4g}{:>12.4g}{:>10}\n", r.policy, width, value, missed,
+                       percent(missed / oracle.value));
+  }
+  return out;
+}
+
+nlohmann::ordered_json json_of(const Oracle& oracle, const std::vector<RunResult>& results,
+                               const CompareArguments& a) {
+  const Objective objective = objective_of(a.objective);
+  nlohmann::ordered_json to = {{"objective", a.objective},
+                               {"policy", oracle.best.policy},
+                               {"value", oracle.value},
+                               {"tried", oracle.tried},
+                               {"regret", nlohmann::ordered_json::object()}};
+  for (const RunResult& r : results)
+    to["regret"][r.policy] = regret(value_of(r, objective), oracle.value, objective);
+  return to;
+}
+
+}  // namespace
+
+void add_compare(CLI::App& command, CompareArguments& a) {
+  command.add_option("--policies", a.policies, "policies to compare; all: every one that can run the trace")
+      ->delimiter(',')
+      ->capture_default_str();
+  command.add_flag(
+      "--oracle", a.oracle,
+      "search the best fixed division of the GPU among the clients, and print each policy's regret");
+  command
+      .add_option("--objective", a.objective,
+                  "what the oracle optimises: stp, antt, or p99 (worst real-time)")
+      ->check(CLI::IsMember({"stp", "antt", "p99"}))
+      ->capture_default_str();
+}
+
+std::vector<std::string> specs_of(const CompareArguments& a) {
+  if (a.policies == std::vector<std::string>{"all"}) {
+    std::vector<std::string> all;
+    for (const PolicyInfo& p : policies()) all.push_back(p.name);
+    return all;
+  }
+  std::vector<std::string> specs = join_parameters(a.policies);
+  for (const std::string& spec : specs) make_policy(spec);  // a misspelt one must not cost the runs before it
+  return specs;
+}
+
+int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, EngineOptions engine,
+            const Profiles* profiles, bool json) {
+  const bool all = a.policies == std::vector<std::string>{"all"};
+  Common common(gpu);
+  std::vector<RunResult> results;
+  std::vector<NotRun> not_run;
+  std::optional<Oracle> oracle;
+  {
+    ProgressBar bar;
+    const auto progress = [&](const char* stage, double done) { bar.show(stage, done); };
+    for (const std::string& policy : specs_of(a)) try {
+        RunOptions options{policy, engine, {}, progress, &common};
+        options.profiles = profiles;
+        results.push_back(run(trace, gpu, options));
+      } catch (const InputError& error) {
+        if (!all) throw;
+        not_run.push_back({policy, error.problem()});
+      }
+    if (results.empty())
+      throw InputError(trace.name, "", "no policy can run this trace: " + not_run.front().reason,
+                       "name one with --policies to see all that is wrong");
+    if (a.oracle) {
+      OracleOptions options{objective_of(a.objective), engine, 0, progress, &common};
+      oracle = find_oracle(trace, gpu, options);
+    }
+  }
+  std::vector<RunResult> shown = results;
+  if (oracle) shown.push_back(oracle->best);
+  if (!json) {
+    std::cout << format_comparison(shown, not_run);
+    if (oracle) std::cout << format_oracle(*oracle, results, a);
+    return 0;
+  }
+  std::stringstream text;
+  write_summary(shown, text, not_run);
+  nlohmann::ordered_json document = nlohmann::ordered_json::parse(text);
+  if (oracle) document["oracle"] = json_of(*oracle, results, a);
+  std::cout << document.dump(2) << '\n';
+  return 0;
+}
+
+}  // namespace corun::sim

@@ -1,0 +1,30 @@
+// `sim compare`: policies side by side, and beside the best fixed division of the GPU.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+#include "policies/session/profile_file.h"
+#include "sim/stages/compute_engine.h"
+#include "traces/model/gpu.h"
+#include "traces/model/trace.h"
+
+namespace corun::sim {
+
+struct CompareArguments {
+  std::vector<std::string> policies{"fcfs", "timeslice", "greedy"};
+  bool oracle = false;
+  std::string objective = "stp";
+};
+
+/// The options of `compare` that a single run does not have.
+void add_compare(CLI::App& command, CompareArguments& arguments);
+/// The policies as specs; `all` stands for every registered one.  Throws InputError for one that there is
+/// not.
+std::vector<std::string> specs_of(const CompareArguments& arguments);
+/// Returns the exit code.  Throws InputError.
+int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& arguments, EngineOptions engine,
+            const Profiles* profiles, bool json);
+
+}  // namespace corun::sim

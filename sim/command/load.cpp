@@ -1,0 +1,37 @@
+#include "sim/command/load.h"
+
+#include <fmt/format.h>
+
+#include "sim/command/duration.h"
+#include "traces/import/kineto.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+
+namespace corun::sim {
+
+Trace read_input(const std::string& file, const std::string& gpu) {
+  return looks_like_kineto(file) ? import_kineto(file, gpu) : read_trace(file);
+}
+
+void adjust(Trace& trace, const std::string& file, const Adjustments& how) {
+  if (!how.duration.empty()) {
+    trace.run.duration = parse_duration(how.duration, "--duration");
+    if (*trace.run.duration <= trace.run.warm_up)
+      throw InputError("", "--duration", "the run would end within its warm-up", "make it longer");
+  }
+  if (how.seed) trace.run.seed = *how.seed;
+  if (!how.gpu.empty()) trace.gpu = how.gpu;
+  if (!how.issue.empty()) {
+    if (how.issue != "eager" && how.issue != "graph")
+      throw InputError("", "--issue", fmt::format("'{}' is no way to hand requests over", how.issue),
+                       "use eager or graph");
+    for (Client& client : trace.clients) client.issue = how.issue == "graph" ? Issue::graph : Issue::eager;
+  }
+  if (trace.gpu.empty())
+    throw InputError(file, "/gpu", "the trace names no GPU", "pass --gpu=NAME; `sim gpus` lists the names");
+  if (trace.clients.empty())
+    throw InputError(file, "/clients", "the trace has no clients, so there is nothing to run",
+                     "add a client, or include this trace in one that has clients");
+}
+
+}  // namespace corun::sim

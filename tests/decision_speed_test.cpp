@@ -1,0 +1,56 @@
+// Does a decision cost the host less than what it decides about?  policies/decision_bench prints the figures.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "tests/support/decision_cost.h"
+
+namespace corun::sim {
+namespace {
+
+constexpr std::uint32_t kClients = 32;
+constexpr int kRepeats = 20;
+
+bool slowed_down() {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
+  return true;
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
+    __has_feature(undefined_behavior_sanitizer)
+  return true;
+#else
+  return false;
+#endif
+#else
+  return false;
+#endif
+}
+
+/// us of a call: in the mean, and the dearest.
+std::pair<double, double> cost_of(const std::string& policy) {
+  const std::vector<double> us = decision_costs(policy, kClients, kRepeats);
+  EXPECT_GE(us.size(), 20u) << policy << ": too few decisions to tell";
+  const double mean = std::accumulate(us.begin(), us.end(), 0.0) / static_cast<double>(us.size());
+  const double most = *std::max_element(us.begin(), us.end());
+  ::testing::Test::RecordProperty(policy + "_mean_us", std::to_string(mean));
+  ::testing::Test::RecordProperty(policy + "_max_us", std::to_string(most));
+  std::printf("%-14s %6zu calls, %7.3f us in the mean, %7.3f us at most\n", policy.c_str(), us.size(), mean,
+              most);
+  return {mean, most};
+}
+
+TEST(DecisionSpeed, GreedyDecidesForThirtyTwoClientsWithinTwentyMicroseconds) {
+  if (slowed_down()) GTEST_SKIP() << "not an optimised build";
+  const auto [mean, most] = cost_of("greedy");
+  EXPECT_LT(mean, 20);
+  EXPECT_LT(most, 20);
+}
+
+TEST(DecisionSpeed, EveryPolicyDecidesForThirtyTwoClientsWithinHundredMicrosecondsInTheMean) {
+  if (slowed_down()) GTEST_SKIP() << "not an optimised build";
+  for (const PolicyInfo& p : policies()) EXPECT_LT(cost_of(p.name).first, 100) << p.name;
+}
+
+}  // namespace
+}  // namespace corun::sim

@@ -1,0 +1,260 @@
+// slate, smcompactor and smguard: what each decides, against a script, and what that comes to in the
+// simulator.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "policies/api/registry.h"
+#include "tests/support/run_trace.h"
+#include "tests/support/scripted_backend.h"
+#include "traces/model/error.h"
+
+namespace corun::sim {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+/// Profile of a kernel whose throughput is that of its CTAs, up to `sms` SMs with `each` on them.
+Profile saturating(std::uint32_t sms_there_are, std::uint32_t most_on_each, std::uint32_t sms,
+                   std::uint32_t each, Time best) {
+  Profile profile;
+  for (std::uint32_t s = 1; s <= sms_there_are; ++s)
+    for (std::uint32_t k = 1; k <= most_on_each; ++k) {
+      const std::uint32_t of = sms * each, has = std::min(s * std::min(k, each), of);
+      profile.push_back({s * k, best * of / has, s, k});
+    }
+  return profile;
+}
+
+/// Ten SMs of 64 warps and 2,048 threads.
+struct Script : TraceBuilder {
+  ScriptedBackend backend{
+      small_gpu(10), {Capability::order, Capability::cta_quota, Capability::sm_quota, Capability::progress}};
+  std::vector<Profile> profiles;
+  SessionOutcome outcome;
+
+  /// 100 blocks of so many threads.
+  Client& kernel_with(Profile profile, Time arrival, std::uint32_t threads = 256) {
+    Kernel k = sim::kernel(100, threads, us(1));
+    k.solo_time = us(100);
+    profiles.push_back(std::move(profile));
+    return one_kernel(std::to_string(trace.clients.size()), k, arrival);
+  }
+  Counters& counters() { return trace.kernels.back().counters; }
+  void run(const std::string& policy_spec) {
+    Timeline timeline;
+    const auto policy = make_policy(policy_spec);
+    Session session(trace, *policy, backend, timeline, [this](KernelId k) { return profiles[k.value]; });
+    outcome = session.run();
+    EXPECT_EQ(outcome.stuck, "");
+  }
+};
+
+// ---- smcompactor ------------------------------------------------------------------------------------------
+
+TEST(SmCompactor, AKernelGetsTheFewestSmsNearItsBestAndThenTheFewestCtas) {
+  Script s;
+  // 4 SMs x 3 are its best; 4 x 2 reach 0.67.  With threshold 0.75 three SMs x 3 do.
+  s.kernel_with(saturating(10, 4, 4, 3, us(100)), us(0));
+  s.backend.finish(us(50), 0);
+  s.run("smcompactor");
+  EXPECT_THAT(s.backend.at(us(0)), ElementsAre("launch 0 ctas 3,3,3,3,0,0,0,0,0,0"));
+  Script t;
+  t.kernel_with(saturating(10, 4, 4, 3, us(100)), us(0));
+  t.backend.finish(us(50), 0);
+  t.run("smcompactor:threshold=0.75");
+  EXPECT_THAT(t.backend.at(us(0)), ElementsAre("launch 0 ctas 3,3,3,0,0,0,0,0,0,0"));
+}
+
+TEST(SmCompactor, TheNextIsFilledIntoWhatIsLeftOnSmsInUseBeforeItGetsFurtherOnes) {
+  Script s;
+  // The first: 4 SMs x 1 of 1,024 threads; the second, of 256 threads, needs 5 x 4: the four have room for 4
+  // each.
+  s.kernel_with(saturating(10, 2, 4, 1, us(100)), us(0), 1024);
+  s.kernel_with(saturating(10, 4, 5, 4, us(100)), us(0), 256);
+  s.backend.finish(us(50), 0);
+  s.backend.finish(us(50), 1);
+  s.run("smcompactor");
+  EXPECT_THAT(s.backend.at(us(0)),
+              ElementsAre("launch 0 ctas 1,1,1,1,0,0,0,0,0,0", "launch 1 ctas 4,4,4,4,4,0,0,0,0,0"));
+}
+
+TEST(SmCompactor, TheFirstSpreadsOutWhereOtherwiseTheNextIsNotNearItsBest) {
+  Script s;
+  // Alone the first takes 5 SMs x 2 (all threads); the second needs one CTA on each SM: 10 x 1 leave room.
+  s.kernel_with(saturating(10, 2, 5, 2, us(100)), us(0), 1024);
+  s.kernel_with(saturating(10, 2, 10, 1, us(100)), us(0), 1024);
+  s.backend.finish(us(50), 0);
+  s.backend.finish(us(50), 1);
+  s.run("smcompactor:threshold=1");
+  EXPECT_THAT(s.backend.at(us(0)),
+              ElementsAre("launch 0 ctas 1,1,1,1,1,1,1,1,1,1", "launch 1 ctas 1,1,1,1,1,1,1,1,1,1"));
+}
+
+TEST(SmCompactor, TheTableIsMadeAnewWhenAKernelComesOrEnds) {
+  Script s;
+  s.kernel_with(saturating(10, 2, 5, 2, us(100)), us(0), 1024);
+  s.kernel_with(saturating(10, 2, 10, 1, us(100)), us(10), 1024);
+  s.backend.finish(us(50), 1);
+  s.backend.finish(us(80), 0);
+  s.run("smcompactor:threshold=1");
+  EXPECT_THAT(s.backend.at(us(0)), ElementsAre("launch 0 ctas 2,2,2,2,2,0,0,0,0,0"));
+  EXPECT_THAT(s.backend.at(us(10)),
+              ElementsAre("resize 0 ctas 1,1,1,1,1,1,1,1,1,1", "launch 1 ctas 1,1,1,1,1,1,1,1,1,1"));
+  EXPECT_THAT(s.backend.at(us(50)), ElementsAre("resize 0 ctas 2,2,2,2,2,0,0,0,0,0"));
+}
+
+TEST(SmCompactor, AKernelThatHasStartedItsLastBlockKeepsItsPlaces) {
+  Script s;
+  s.kernel_with(saturating(10, 2, 5, 2, us(100)), us(0), 1024);
+  s.kernel_with(saturating(10, 2, 10, 1, us(100)), us(10), 1024);
+  s.backend.last_block(us(5), 0);
+  s.backend.finish(us(80), 0);
+  s.backend.finish(us(90), 1);
+  s.run("smcompactor:threshold=1");
+  EXPECT_THAT(s.backend.at(us(10)), ElementsAre("launch 1 ctas 0,0,0,0,0,1,1,1,1,1"));
+  EXPECT_THAT(s.backend.at(us(80)), ElementsAre("resize 1 ctas 1,1,1,1,1,1,1,1,1,1"));
+}
+
+TEST(SmCompactor, AKernelForWhichNoPlaceIsLeftWaits) {
+  Script s;
+  s.kernel_with(saturating(10, 2, 10, 2, us(100)), us(0), 1024);
+  s.kernel_with(saturating(10, 2, 10, 1, us(100)), us(10), 1024);
+  s.backend.last_block(us(5), 0);
+  s.backend.finish(us(80), 0);
+  s.backend.finish(us(90), 1);
+  s.run("smcompactor:threshold=1");
+  EXPECT_THAT(s.backend.at(us(10)), IsEmpty());
+  EXPECT_THAT(s.backend.at(us(80)), ElementsAre("launch 1 ctas 1,1,1,1,1,1,1,1,1,1"));
+}
+
+// ---- slate ------------------------------------------------------------------------------------------------
+
+TEST(Slate, TwoComplementaryKernelsGetTheBestSplitInMultiplesOfFive) {
+  Script s;
+  // Of 10 SMs the first needs 3: 5 and 5, which is the only split in steps of five.
+  s.kernel_with(saturating(10, 2, 3, 2, us(100)), us(0), 1024);
+  s.kernel_with(saturating(10, 2, 10, 2, us(100)), us(0), 1024);
+  s.backend.finish(us(50), 0);
+  s.backend.finish(us(60), 1);
+  s.run("slate");
+  EXPECT_THAT(s.backend.at(us(0)),
+              ElementsAre("launch 0 ctas 2,2,2,2,2,0,0,0,0,0", "launch 1 ctas 0,0,0,0,0,2,2,2,2,2"));
+  EXPECT_THAT(s.backend.at(us(50)), ElementsAre("resize 1 ctas 2,2,2,2,2,2,2,2,2,2"));
+}
+
+TEST(Slate, FinerStepsGiveTheFirstWhatItNeeds) {
+  Script s;
+  s.kernel_with(saturating(10, 2, 3, 2, us(100)), us(0), 1024);
+  s.kernel_with(saturating(10, 2, 7, 2, us(100)), us(0), 1024);
+  s.backend.finish(us(50), 0);
+  s.backend.finish(us(60), 1);
+  s.run("slate:step=1,resize=no");
+  EXPECT_THAT(s.backend.at(us(0)),
+              ElementsAre("launch 0 ctas 2,2,2,0,0,0,0,0,0,0", "launch 1 ctas 0,0,0,2,2,2,2,2,2,2"));
+  EXPECT_THAT(s.backend.at(us(50)), IsEmpty());
+}
+
+TEST(Slate, KernelsThatBothUseMuchOfTheSameRunOneAfterTheOther) {
+  for (const double use : {69.0, 70.0}) {
+    Script s;
+    s.kernel_with(saturating(10, 2, 3, 2, us(100)), us(0), 1024);
+    s.counters().issue_active_pct = 90;
+    s.kernel_with(saturating(10, 2, 3, 2, us(100)), us(0), 1024);
+    s.counters().issue_active_pct = use;
+    s.backend.finish(us(50), 0);
+    s.backend.finish(us(90), 1);
+    s.run("slate");
+    EXPECT_EQ(s.backend.at(us(0)).size(), use < 70 ? 2u : 1u);
+    if (use >= 70) {
+      EXPECT_THAT(s.backend.at(us(50)), ElementsAre("launch 1 ctas 2,2,2,2,2,2,2,2,2,2"));
+    }
+  }
+}
+
+// ---- smguard ----------------------------------------------------------------------------------------------
+
+/// On ten SMs of 8 blocks of 256 threads.
+TEST(SmGuard, AnOfflineTaskGetsItsQuotaOfBlocksAndNoMore) {
+  for (const auto& [quota, ctas] : {std::pair(0.5, 40), {0.49, 39}, {0.001, 1}, {1.0, 80}}) {
+    Script s;
+    s.kernel_with({}, us(0)).quota = quota;
+    s.backend.finish(us(50), 0);
+    s.run("smguard");
+    EXPECT_THAT(s.backend.at(us(0)), ElementsAre("launch 0 ctas " + std::to_string(ctas)));
+  }
+}
+
+TEST(SmGuard, AnOfflineTaskTakesWhatIsLeft) {
+  Script s;
+  s.kernel_with({}, us(0)).quota = 0.75;
+  s.kernel_with({}, us(0)).quota = 0.75;
+  s.backend.finish(us(50), 0);
+  s.backend.finish(us(90), 1);
+  s.run("smguard");
+  EXPECT_THAT(s.backend.at(us(0)), ElementsAre("launch 0 ctas 60", "launch 1 ctas 20"));
+  EXPECT_THAT(s.backend.at(us(50)), ElementsAre("resize 1 ctas 60"));
+}
+
+TEST(SmGuard, AnOnlineTaskMakesOfflineOnesReleaseTheDifferenceTheNewestFirst) {
+  Script s;
+  s.kernel_with({}, us(0)).quota = 0.5;
+  s.kernel_with({}, us(1)).quota = 0.25;
+  Client& online = s.kernel_with({}, us(10));
+  online.service_class = ServiceClass::real_time;
+  online.reservation = 0.625;
+  s.backend.finish(us(50), 2);
+  s.backend.finish(us(90), 0);
+  s.backend.finish(us(90), 1);
+  s.run("smguard");
+  // 40 and 20 of 80; 50 asked for, 20 free: the second gives 19 and keeps one, the first gives 11.
+  EXPECT_THAT(s.backend.at(us(10)), ElementsAre("resize 0 ctas 29", "resize 1 ctas 1", "launch 2 ctas 50"));
+  EXPECT_THAT(s.backend.at(us(50)), ElementsAre("resize 0 ctas 40", "resize 1 ctas 20"));
+}
+
+TEST(SmGuard, AnOnlineTaskThatFitsTakesFromNobody) {
+  Script s;
+  s.kernel_with({}, us(0)).quota = 0.5;
+  Client& online = s.kernel_with({}, us(10));
+  online.service_class = ServiceClass::real_time;
+  online.reservation = 0.5;
+  s.backend.finish(us(50), 0);
+  s.backend.finish(us(90), 1);
+  s.run("smguard");
+  EXPECT_THAT(s.backend.at(us(10)), ElementsAre("launch 1 ctas 40"));
+}
+
+TEST(SmGuard, AnOfflineTaskForWhichNothingIsLeftWaits) {
+  Script s;
+  s.kernel_with({}, us(0));
+  s.kernel_with({}, us(0));
+  s.backend.finish(us(50), 0);
+  s.backend.finish(us(90), 1);
+  s.run("smguard");
+  EXPECT_THAT(s.backend.at(us(0)), ElementsAre("launch 0 ctas 80"));
+  EXPECT_THAT(s.backend.at(us(50)), ElementsAre("launch 1 ctas 80"));
+}
+
+/// In the simulator: the reservation is there within one block's time and what the flag and a launch take.
+TEST(SmGuard, AReservationIsHeldWithinOneBlockTime) {
+  TraceBuilder b;
+  b.one_kernel("offline", kernel(4000, 256, us(20)));
+  Client& online = b.one_kernel("online", kernel(400, 256, us(5)), us(333));
+  online.service_class = ServiceClass::real_time;
+  online.reservation = 0.5;
+  const Gpu gpu = slow_host_gpu(10);
+  const Ran ran = run_trace(b.trace, gpu, "smguard", Record::blocks);
+  const KernelRecord& record = ran.only(ClientId{1});
+  const Time by = record.submitted + std::max(gpu.stop_flag, gpu.launch_latency) + us(20) + us(1);
+  std::size_t running = 0;
+  for (const BlockRecord& block : ran.blocks_of(record.launch))
+    running += block.start <= by && block.end > by;
+  EXPECT_EQ(running, 40u);
+  std::size_t offline = 0;
+  for (const BlockRecord& block : ran.blocks_of(ran.only(ClientId{0}).launch))
+    offline += block.start <= by && block.end > by;
+  EXPECT_EQ(offline, 40u);
+}
+
+}  // namespace
+}  // namespace corun::sim
