@@ -41,6 +41,11 @@ class CapabilitySet {
     left.bits_ = bits_ & ~other.bits_;
     return left;
   }
+  constexpr CapabilitySet with(Capability c) const {
+    CapabilitySet more = *this;
+    more.bits_ |= bit(c);
+    return more;
+  }
   constexpr bool empty() const { return bits_ == 0; }
   std::string names() const;  // "tpc_mask, cta_quota"
 

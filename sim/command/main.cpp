@@ -1,11 +1,13 @@
 // The `sim` command: one run, a comparison of policies, validation, imports, schemas.  Exit code 0: done; 2:
-// bad input, told on standard error; 1: a defect of corun itself.
+// bad input, told on standard error; 3: a run on a GPU failed; 130: interrupted; 1: a defect of corun itself.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <fstream>
 #include <iostream>
 
+#include "hw/backend/cuda_backend.h"
+#include "hw/run/run.h"
 #include "policies/api/registry.h"
 #include "sim/backend/run.h"
 #include "sim/command/compare.h"
@@ -31,6 +33,8 @@ struct Arguments {
   std::string gpu, duration, issue, profiles;
   std::optional<std::uint64_t> seed;
   bool json = false, audit = false, plain = false;
+  std::string backend = "sim", record, store;
+  bool verify = false;
   OutputOptions outputs;
   std::string schema, format, input, output;
 };
@@ -67,7 +71,10 @@ int simulate(const Arguments& a, bool comparing) {
     RunOptions options{a.policy, engine, outputs.sinks(),
                        [&](const char* stage, double done) { bar.show(stage, done); }};
     options.profiles = profiles ? &*profiles : nullptr;
-    result = run(trace, gpu, options);
+    result =
+        a.backend == "sim"
+            ? run(trace, gpu, options)
+            : hw::run(trace, gpu, {a.policy, options.sinks, a.store, a.record, a.verify, options.progress});
     outputs.finish(result);
   }
   if (a.json)
@@ -129,6 +136,12 @@ void add_run_options(CLI::App& app, Arguments& a) {
   app.add_flag("--json", a.json, "print the result as JSON");
   app.add_flag("--audit", a.audit, "check the invariants after every event (slow)");
   app.add_flag("--no-shortcuts", a.plain, "simulate block by block throughout (slow, same result)");
+  app.add_option("--backend", a.backend, "sim: simulate; cuda: run on the NVIDIA GPU of this machine")
+      ->check(CLI::IsMember({"sim", "cuda"}))
+      ->capture_default_str();
+  app.add_flag("--verify", a.verify, "cuda: fail if a result is not the plain kernel's, bit by bit");
+  app.add_option("--record", a.record, "cuda: write notices and decisions here, for replay");
+  app.add_option("--store", a.store, "cuda: folder that keeps compiled kernels between runs");
 }
 
 int command(int argc, char** argv) {
@@ -205,6 +218,17 @@ int main(int argc, char** argv) {
   } catch (const corun::InputError& error) {
     fmt::print(stderr, "sim: {}\n", error.what());
     return 2;
+  } catch (const corun::hw::Interrupted&) {
+    fmt::print(stderr, "sim: interrupted; nothing is left on the GPU\n");
+    return 130;
+  } catch (const corun::hw::DriverError& error) {
+    fmt::print(stderr, "sim: the GPU run failed: {}\n  remedy: check the GPU with nvidia-smi\n",
+               error.what());
+    return 3;
+  } catch (const corun::hw::Stalled& error) {
+    fmt::print(stderr, "sim: the GPU run failed: {}\n  remedy: check the GPU with nvidia-smi\n",
+               error.what());
+    return 3;
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "sim: out of memory\n  remedy: run a shorter --duration or a --trace-window\n");
     return 2;

@@ -1,0 +1,47 @@
+// What a policy was told and what it decided, as JSON lines, so that its decisions can be asked for again
+// without a GPU.  The first line says which policy, trace, GPU and profiles; each further one is a call of
+// the backend: a wait with the instant it ended at and its notices, or a decision with its outcome.
+#pragma once
+
+#include <iosfwd>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "policies/api/backend.h"
+#include "policies/api/policy.h"
+#include "policies/session/session.h"
+
+namespace corun::hw {
+
+/// Passes all through to a backend, and writes it down.
+class RecordingBackend final : public Backend {
+ public:
+  RecordingBackend(Backend& inner, const std::string& policy, const Trace& trace, std::ostream& out);
+
+  const Topology& topology() const override { return inner_.topology(); }
+  Time now() const override { return inner_.now(); }
+  void wait(Time until, std::vector<Notice>& notices) override;
+  Outcome apply(const Decision& decision, const LaunchView& launch,
+                std::span<const LaunchId> follows) override;
+  Outcome copy(const LaunchView& copy, std::span<const LaunchId> follows) override;
+  /// A profile as the session asked for it.
+  Profile profile(KernelId kernel, Profile profile);
+
+ private:
+  void write_decision(const std::string& decision, const LaunchView& l, const Outcome& outcome);
+
+  Backend& inner_;
+  std::ostream& out_;
+};
+
+struct Replayed {
+  std::uint64_t waits = 0, decisions = 0;
+  std::string difference;  // the first one: what was recorded and what was decided now; empty: none
+};
+
+/// Runs the recording's policy through a session again, before a backend that says what was recorded.  Throws
+/// InputError if the recording is not of this trace or not readable.
+Replayed replay(const std::string& file, const Trace& trace, const Gpu& gpu);
+
+}  // namespace corun::hw

@@ -1,0 +1,283 @@
+// What a persistent kernel does around the body of the kernel it was made from: workers take the kernel's
+// blocks from a counter, a chunk of consecutive ones at a time and in the grid's order, until there are none,
+// the host stops them, or their place is taken back.
+//
+// The counter's low half counts chunks, its high half is a command that the host writes: one atomic operation
+// both takes a chunk and learns of commands, so that polling costs nothing however many workers there are, and
+// what was taken before a stop is exactly what is done when the last worker has left.
+//
+// Leaves out: clusters, cooperative groups over the grid (the transform refuses them).
+#define CORUN_STOP 0x80000000u  // of the command; the rest counts changes of size
+
+struct CorunControl {  // hw/transform/launch_parameters.h has the same
+  unsigned long long counter;
+  unsigned leave;    // workers that have been asked to leave, ever
+  unsigned left;     // that did so
+  unsigned turned_away;  // that found no seat at their start
+  unsigned pad[3];
+  unsigned present[256], quota[256];  // workers by SM
+};
+struct CorunBlockLog {
+  unsigned sm, worker;
+  unsigned long long start, end;
+};
+struct CorunLaunch {
+  CorunControl* control;
+  unsigned* progress;  // host memory: chunks taken
+  CorunBlockLog* log;  // by block of the whole grid; null: none
+  unsigned first, end;   // blocks of the grid, in its order, that this launch is to do
+  unsigned chunks, large, chunk;  // the first `large` chunks have `chunk` blocks, the others one
+  unsigned progress_mask;  // which chunks are reported
+  unsigned single;         // 1: no more chunks than workers, so that each leaves after its first
+  unsigned seated;         // 1: an SM holds as many workers as its quota says
+  unsigned grid_x, grid_y, grid_z;
+};
+
+struct CorunSlot {
+  unsigned x, y, z, blocks;  // the chunk's first block, and how many: 0: no more
+};
+struct CorunLeader {  // in shared memory, used by one thread
+  unsigned seen;      // command
+  unsigned leaving;
+  unsigned ahead;  // whether to take the next chunk while this one runs: not for the last of each worker
+};
+
+static __device__ __forceinline__ bool corun_is_leader() {
+  return (threadIdx.x | threadIdx.y | threadIdx.z) == 0;
+}
+// Read anew for each block: what a kernel derives from its thread's index would otherwise be moved out of the
+// worker's loop, and cost it registers that the plain kernel has for other things.
+static __device__ __forceinline__ uint3 corun_thread_index() {
+  uint3 t = {0, 0, 0};
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(t.x));
+  if (CORUN_BLOCK_DIMENSIONS > 1) asm volatile("mov.u32 %0, %%tid.y;" : "=r"(t.y));
+  if (CORUN_BLOCK_DIMENSIONS > 2) asm volatile("mov.u32 %0, %%tid.z;" : "=r"(t.z));
+  return t;
+}
+static __device__ __forceinline__ uint3 corun_grid_size(unsigned x, unsigned y, unsigned z) {
+  uint3 g;
+  asm volatile("mov.u32 %0, %1;" : "=r"(g.x) : "r"(x));
+  g.y = y, g.z = z;
+  return g;
+}
+static __device__ __forceinline__ unsigned corun_sm() {
+  unsigned sm;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+  return sm;
+}
+static __device__ __forceinline__ unsigned long long corun_time() {
+  unsigned long long t;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t));
+  return t;
+}
+
+// Called by the leader alone, whose threadIdx.x is 0.  The compiler, which does not know that, would add up equal
+// addends of a warp's lanes first and wait for the sum at once: a prefetch would hide nothing.
+static __device__ __forceinline__ unsigned long long corun_take(CorunControl* control) {
+  unsigned long long taken;
+  asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;"
+               : "=l"(taken)
+               : "l"(&control->counter), "l"(1ull + threadIdx.x)
+               : "memory");
+  return taken;
+}
+
+/// Whether this worker is one of those to go.  Each asks once per command.
+static __device__ __noinline__ bool corun_told_to_leave(const CorunLaunch& launch) {
+  CorunControl* const c = launch.control;
+  if (launch.seated != 0) {
+    const unsigned sm = corun_sm();
+    unsigned present = atomicAdd(&c->present[sm], 0u);
+    while (present > *(volatile unsigned*)&c->quota[sm]) {
+      const unsigned was = atomicCAS(&c->present[sm], present, present - 1);
+      if (was == present) return atomicAdd(&c->left, 1u), true;
+      present = was;
+    }
+    return false;
+  }
+  unsigned left = atomicAdd(&c->left, 0u);
+  while (left < *(volatile unsigned*)&c->leave) {
+    const unsigned was = atomicCAS(&c->left, left, left + 1);
+    if (was == left) return true;
+    left = was;
+  }
+  return false;
+}
+
+/// Turns what the counter gave into a chunk.
+static __device__ __forceinline__ void corun_publish(const CorunLaunch& launch, unsigned long long taken,
+                                                     CorunLeader& leader, CorunSlot& slot) {
+  const unsigned i = (unsigned)taken, command = (unsigned)(taken >> 32);
+  if (command != leader.seen) {
+    leader.seen = command;
+    if ((command & CORUN_STOP) == 0) leader.leaving = corun_told_to_leave(launch);
+  }
+  unsigned blocks = 0;
+  if (i < launch.chunks && (command & CORUN_STOP) == 0) {
+    const bool large = i < launch.large;
+    const unsigned block = launch.first + (large ? i * launch.chunk : launch.large * (launch.chunk - 1) + i);
+    blocks = large ? launch.chunk : 1;
+#if CORUN_DIMENSIONS == 1
+    slot.x = block;
+#else
+    slot.x = block % launch.grid_x;
+    const unsigned rest = block / launch.grid_x;
+#if CORUN_DIMENSIONS == 2
+    slot.y = rest;
+#else
+    slot.y = rest % launch.grid_y;
+    slot.z = rest / launch.grid_y;
+#endif
+#endif
+    if ((i & launch.progress_mask) == 0 || i + 1 == launch.chunks) *(volatile unsigned*)launch.progress = i + 1;
+  }
+  slot.blocks = blocks;
+#if CORUN_PREFETCH
+  leader.ahead = blocks != 0 && leader.leaving == 0 && i + gridDim.x < launch.chunks;
+#endif
+}
+
+#if CORUN_RETURNS_BEFORE_BARRIERS
+// Threads that have returned from the body go on serving its barriers until all have: the barrier's reduction
+// tells them.
+// Not inlined: the lanes of a warp, which come from several places, must meet at one.
+static __device__ __noinline__ bool corun_arrive(bool returned) {
+  __syncwarp();
+  return __syncthreads_and(returned) != 0;
+}
+static __device__ __forceinline__ void corun_barrier() { corun_arrive(false); }
+static __device__ __forceinline__ void corun_all_returned() {
+  while (!corun_arrive(true)) {
+  }
+  __syncwarp();  // lanes have come by different ways
+}
+#else
+static __device__ __forceinline__ void corun_barrier() { __syncthreads(); }
+static __device__ __forceinline__ void corun_all_returned() { __syncthreads(); }
+#endif
+
+// The loop of a worker.  CALL runs the body for the block `corun_at`.
+#define CORUN_WORK(CALL)                                                                             \
+  __shared__ CorunSlot corun_slots[2];                                                               \
+  __shared__ CorunLeader corun_leader_state;                                                         \
+  unsigned corun_turn = 0;                                                                           \
+  if (corun_is_leader()) {                                                                           \
+    corun_leader_state.seen = 0;                                                                     \
+    corun_leader_state.leaving = 0;                                                                  \
+    bool corun_seat = true;                                                                          \
+    if (corun_launch.seated != 0) {                                                                  \
+      CorunControl* const c = corun_launch.control;                                                  \
+      const unsigned sm = corun_sm();                                                                \
+      if (atomicAdd(&c->present[sm], 1u) >= *(volatile unsigned*)&c->quota[sm]) {                    \
+        atomicSub(&c->present[sm], 1u);                                                              \
+        atomicAdd(&c->turned_away, 1u);                                                              \
+        corun_seat = false;                                                                          \
+      }                                                                                              \
+    }                                                                                                \
+    if (corun_seat)                                                                                  \
+      corun_publish(corun_launch, corun_take(corun_launch.control), corun_leader_state, \
+                    corun_slots[0]);                                                                 \
+    else                                                                                             \
+      corun_slots[0].blocks = 0;                                                                     \
+  }                                                                                                  \
+  __syncthreads();                                                                                   \
+  _Pragma("unroll 1") for (;;) {                                                                     \
+    if (corun_slots[corun_turn].blocks == 0) break;                                                  \
+    uint3 corun_at = make_uint3(corun_slots[corun_turn].x, CORUN_SLOT_Y, CORUN_SLOT_Z);              \
+    CORUN_PREFETCH_TAKE;                                                                             \
+    CORUN_CHUNK(CALL)                                                                                \
+    corun_turn ^= 1;                                                                                 \
+    if (corun_is_leader()) {                                                                         \
+      if (corun_leader_state.leaving != 0) {                                                         \
+        corun_slots[corun_turn].blocks = 0;                                                          \
+      } else if (corun_launch.single != 0) {                                                         \
+        atomicAdd(&corun_launch.control->left, 1u);                                                  \
+        corun_slots[corun_turn].blocks = 0;                                                          \
+      } else {                                                                                       \
+        corun_publish(corun_launch, CORUN_TAKEN, corun_leader_state, corun_slots[corun_turn]);       \
+      }                                                                                              \
+    }                                                                                                \
+    corun_all_returned();                                                                            \
+  }
+
+// Where chunks have one block, nothing but the turn is live while the body runs.
+#define CORUN_BLOCK(CALL) \
+  CORUN_TELL_HELPERS;     \
+  CORUN_LOG_START;        \
+  CALL;                   \
+  CORUN_LOG_END;
+#if CORUN_CHUNKED
+#define CORUN_CHUNK(CALL)                                          \
+  unsigned corun_left_of_chunk = corun_slots[corun_turn].blocks;   \
+  _Pragma("unroll 1") for (;;) {                                   \
+    CORUN_BLOCK(CALL)                                              \
+    if (--corun_left_of_chunk == 0) break;                         \
+    CORUN_NEXT_OF_CHUNK;                                           \
+    CORUN_BETWEEN_BLOCKS;                                          \
+  }
+#else
+#define CORUN_CHUNK(CALL) CORUN_BLOCK(CALL)
+#endif
+
+#if CORUN_DIMENSIONS == 1
+#define CORUN_SLOT_Y 0
+#define CORUN_SLOT_Z 0
+#define CORUN_NEXT_OF_CHUNK ++corun_at.x
+#elif CORUN_DIMENSIONS == 2
+#define CORUN_SLOT_Y corun_slots[corun_turn].y
+#define CORUN_SLOT_Z 0
+#define CORUN_NEXT_OF_CHUNK \
+  if (++corun_at.x == corun_launch.grid_x) corun_at.x = 0, ++corun_at.y
+#else
+#define CORUN_SLOT_Y corun_slots[corun_turn].y
+#define CORUN_SLOT_Z corun_slots[corun_turn].z
+#define CORUN_NEXT_OF_CHUNK                                        \
+  if (++corun_at.x == corun_launch.grid_x) {                       \
+    corun_at.x = 0;                                                \
+    if (++corun_at.y == corun_launch.grid_y) corun_at.y = 0, ++corun_at.z; \
+  }
+#endif
+
+// Blocks of a chunk share nothing unless the kernel has shared memory: then all must have left the one before.
+#if CORUN_SHARED_MEMORY
+#define CORUN_BETWEEN_BLOCKS corun_all_returned()
+#else
+#define CORUN_BETWEEN_BLOCKS
+#endif
+
+// The next chunk is taken while one runs, so that the counter's latency is hidden; near the end, when a worker
+// is free, so that none waits behind a long one while others are idle.
+#if CORUN_PREFETCH
+#define CORUN_PREFETCH_TAKE                                    \
+  unsigned long long corun_taken = 0;                          \
+  if (corun_is_leader() && corun_leader_state.ahead != 0)      \
+  corun_taken = corun_take(corun_launch.control)
+#define CORUN_TAKEN (corun_leader_state.ahead != 0 ? corun_taken : corun_take(corun_launch.control))
+#else
+#define CORUN_PREFETCH_TAKE
+#define CORUN_TAKEN corun_take(corun_launch.control)
+#endif
+
+// Device functions that read blockIdx or gridDim find them here; the body itself has them in registers.
+#if CORUN_HELPERS_READ_INDEX
+static __shared__ uint3 corun_block, corun_grid;
+#define CORUN_TELL_HELPERS                                                                             \
+  if (corun_is_leader()) {                                                                             \
+    ::corun_block = corun_at;                                                                          \
+    ::corun_grid = make_uint3(corun_launch.grid_x, corun_launch.grid_y, corun_launch.grid_z);          \
+  }                                                                                                    \
+  corun_barrier()
+#else
+#define CORUN_TELL_HELPERS
+#endif
+
+#if CORUN_LOGGED
+#define CORUN_LOG_START const unsigned long long corun_started = corun_time()
+#define CORUN_LOG_END                                                                                    \
+  if (corun_is_leader() && corun_launch.log)                                                             \
+  corun_launch.log[corun_at.x + corun_launch.grid_x * (corun_at.y + corun_launch.grid_y * corun_at.z)] = \
+      CorunBlockLog{corun_sm(), blockIdx.x, corun_started, corun_time()}
+#else
+#define CORUN_LOG_START
+#define CORUN_LOG_END
+#endif

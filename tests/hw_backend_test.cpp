@@ -1,0 +1,240 @@
+#include <gmock/gmock.h>
+
+#include "hw/backend/cuda_backend.h"
+#include "hw/driver/cuda_driver.h"
+#include "policies/api/registry.h"
+#include "policies/session/session.h"
+#include "tests/support/fake_driver.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+
+namespace corun::hw {
+namespace {
+
+using testing::HasSubstr;
+
+/// A client with `launches` launches of spin10: 42,240 blocks of 10 us, 1,056 at a time.
+struct Rig {
+  Rig(std::uint32_t launches, const Requirements& needed, CudaOptions options = {},
+      const std::string& kernel_name = "spin10") {
+    Kernel kernel;
+    kernel.name = kernel_name;
+    if (const LibraryKernel* k = find_kernel(kernel_name)) kernel.grid = k->grid, kernel.block = k->block;
+    kernel.solo_time = from_ns(4e5);
+    trace.name = "rig", trace.gpu = "h200";
+    trace.kernels = {kernel};
+    Program program{"p", Issue::eager, {{"main"}}, {}, {}};
+    for (std::uint32_t i = 0; i < launches; ++i)
+      program.ops.push_back(Op{corun::Launch{KernelId{0}, {}, {}}, StreamId{0}, Time{}, {}, {}, {}});
+    trace.programs = {program};
+    Client client;
+    client.name = client.process = "c", client.program = ProgramId{0}, client.streams.resize(1),
+    client.arrivals = Once{};
+    trace.clients = {client};
+    work = std::make_unique<Workbench>(driver, compiler);
+    backend = std::make_unique<CudaBackend>(trace, read_gpu("h200"), needed, timeline, *work, options);
+    backend->start();
+  }
+  LaunchView view(std::uint32_t n, std::uint32_t ctas = 0, std::uint64_t done = 0) const {
+    LaunchView l;
+    l.id = {n, n}, l.op = OpId{n}, l.kernel = &trace.kernels[0], l.operation = &trace.programs[0].ops[n];
+    l.ctas = ctas, l.blocks_done = done;
+    return l;
+  }
+  Outcome launch(std::uint32_t n, std::uint32_t ctas = 0, std::uint64_t done = 0) {
+    return backend->apply(decide::Launch{{n, n}, 0, {}, ctas}, view(n, ctas, done), {});
+  }
+  /// Until `duration` from now, or for ever; all notices.
+  std::vector<Notice> wait(Time duration) {
+    std::vector<Notice> all;
+    const Time until = backend->now() + duration;
+    while (backend->now() < until) backend->wait(until, all);
+    return all;
+  }
+  template <class N>
+  static std::vector<N> of(const std::vector<Notice>& notices) {
+    std::vector<N> found;
+    for (const Notice& n : notices)
+      if (const auto* it = std::get_if<N>(&n)) found.push_back(*it);
+    return found;
+  }
+
+  Trace trace;
+  Timeline timeline;
+  FakeDriver driver;
+  FakeCompiler compiler;
+  std::unique_ptr<Workbench> work;
+  std::unique_ptr<CudaBackend> backend;
+};
+
+const Requirements kPlain{{Capability::order}, Contexts::one, false};
+const Requirements kStopping{{Capability::order, Capability::preempt_at_block}, Contexts::one, false};
+const Requirements kSizes{{Capability::order, Capability::cta_quota}, Contexts::one, false};
+constexpr std::uint64_t kBlocks = 132 * 8 * 40;
+
+TEST(CudaBackend, ASessionEndsWithTheRightResults) {
+  for (const char* policy : {"fcfs", "priority", "greedy"}) {
+    Rig rig(3, make_policy(policy)->requirements());
+    const auto object = make_policy(policy);
+    Session session(rig.trace, *object, *rig.backend, rig.timeline, [](KernelId) {
+      return Profile{{132, from_ns(3.2e6), 132, 1}, {1056, from_ns(4e5), 132, 8}};
+    });
+    const SessionOutcome outcome = session.run();
+    rig.backend->close();
+    EXPECT_EQ(outcome.stuck, "");
+    EXPECT_EQ(outcome.refusals, 0u);
+    EXPECT_EQ(rig.backend->blocks_run(), 3 * kBlocks) << policy;
+    EXPECT_THAT(rig.backend->verify(), testing::IsEmpty());
+    EXPECT_EQ(rig.backend->kernels_verified(), 1u);
+  }
+}
+
+TEST(CudaBackend, AStoppedLaunchGoesOnWithTheBlocksThatAreNotDone) {
+  Rig rig(1, kStopping);
+  EXPECT_TRUE(std::holds_alternative<Applied>(rig.launch(0)));
+  EXPECT_THAT(rig.wait(from_ns(105e3)), testing::IsEmpty());
+  EXPECT_TRUE(std::holds_alternative<Applied>(
+      rig.backend->apply(decide::Preempt{{0, 0}, decide::Stop::at_block}, rig.view(0), {})));
+  const auto stopped = Rig::of<Preempted>(rig.wait(from_ns(50e3)));
+  ASSERT_EQ(stopped.size(), 1u);
+  EXPECT_EQ(stopped[0].blocks_done % 1056, 0u);
+  EXPECT_GE(stopped[0].blocks_done, 10u * 1056);
+  EXPECT_LE(stopped[0].blocks_done, 12u * 1056);
+  EXPECT_TRUE(std::holds_alternative<Applied>(rig.launch(0, 0, stopped[0].blocks_done)));
+  EXPECT_EQ(Rig::of<KernelFinished>(rig.wait(from_ns(1e6))).size(), 1u);
+  EXPECT_EQ(rig.backend->blocks_run(), kBlocks);
+  rig.backend->close();
+  EXPECT_THAT(rig.backend->verify(), testing::IsEmpty());
+}
+
+TEST(CudaBackend, AStopThatComesTooLateIsToldAsTheEnd) {
+  Rig rig(1, kStopping);
+  rig.launch(0);
+  std::vector<Notice> before;
+  while (Rig::of<LastBlockStarted>(before).empty()) rig.backend->wait(kNever, before);
+  rig.backend->apply(decide::Preempt{{0, 0}, decide::Stop::at_block}, rig.view(0), {});
+  const std::vector<Notice> after = rig.wait(from_ns(1e5));
+  EXPECT_EQ(Rig::of<KernelFinished>(after).size(), 1u);
+  EXPECT_THAT(Rig::of<Preempted>(after), testing::IsEmpty());
+}
+
+TEST(CudaBackend, ALongQueueComesOffForTheWritesOfItsDeviceQueue) {
+  constexpr std::uint32_t kQueue = 100;
+  Rig rig(kQueue, kStopping);
+  std::vector<LaunchId> behind;
+  for (std::uint32_t i = 0; i < kQueue; ++i) {
+    rig.launch(i);
+    if (i > 0) behind.push_back({i, i});
+  }
+  rig.wait(from_ns(50e3));
+  const std::uint32_t before = rig.driver.writes;
+  rig.backend->apply(decide::Preempt{{0, 0}, decide::Stop::at_block}, rig.view(0), behind);
+  EXPECT_EQ(rig.driver.writes - before, 3u);
+  const auto off = Rig::of<Preempted>(rig.wait(from_ns(1e5)));
+  EXPECT_EQ(off.size(), kQueue);
+  std::uint32_t begun = 0;
+  for (const Preempted& p : off) begun += p.blocks_done != 0;
+  EXPECT_EQ(begun, 1u);
+}
+
+TEST(CudaBackend, FewerWorkersTakeLongerAndMoreCatchUp) {
+  const auto length = [](std::optional<std::uint32_t> resized) {
+    Rig rig(1, kSizes);
+    EXPECT_TRUE(std::holds_alternative<Applied>(rig.launch(0, 528)));
+    rig.wait(from_ns(100e3));
+    if (resized) {
+      EXPECT_TRUE(std::holds_alternative<Applied>(
+          rig.backend->apply(decide::Resize{{0, 0}, *resized}, rig.view(0, 528), {})));
+    }
+    std::vector<Notice> all;
+    while (Rig::of<KernelFinished>(all).empty()) rig.backend->wait(kNever, all);
+    rig.backend->close();
+    EXPECT_THAT(rig.backend->verify(), testing::IsEmpty());
+    return to_ns(rig.backend->now()) / 1e3;
+  };
+  EXPECT_NEAR(length({}), 800, 20);
+  EXPECT_NEAR(length(264), 100 + 2 * 700, 40);
+  EXPECT_NEAR(length(1056), 100 + 700 / 2, 40);
+}
+
+TEST(CudaBackend, ProgressIsToldWithTheNextNotices) {
+  Rig rig(1, kSizes);
+  rig.launch(0, 1056);
+  rig.wait(from_ns(105e3));
+  rig.backend->apply(decide::Query{{0, 0}}, rig.view(0, 1056), {});
+  std::vector<Notice> all;
+  rig.backend->wait(kNever, all);
+  const auto told = Rig::of<ProgressReported>(all);
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_NEAR(static_cast<double>(told[0].blocks_done), 10 * 1056, 2 * 1056);
+  EXPECT_LE(told[0].as_of, rig.backend->now());
+}
+
+TEST(CudaBackend, AMaskBecomesThePartitionOfItsTpcs) {
+  Rig rig(1, Requirements{{Capability::order, Capability::tpc_mask}, Contexts::one, false});
+  rig.driver.partition_sizes.clear();
+  EXPECT_TRUE(std::holds_alternative<Applied>(
+      rig.backend->apply(decide::Launch{{0, 0}, -5, TpcMask::range(3, 10), 0}, rig.view(0), {})));
+  EXPECT_THAT(rig.driver.partition_sizes, testing::ElementsAre(7));
+  Rig whole(1, Requirements{{Capability::order, Capability::tpc_mask}, Contexts::one, false});
+  whole.driver.partition_sizes.clear();
+  EXPECT_TRUE(std::holds_alternative<Applied>(
+      whole.backend->apply(decide::Launch{{0, 0}, 0, TpcMask::all(), 0}, whole.view(0), {})));
+  EXPECT_THAT(whole.driver.partition_sizes, testing::IsEmpty());
+  EXPECT_TRUE(std::holds_alternative<Refused>(
+      rig.backend->apply(decide::Launch{{0, 0}, 0, TpcMask::range(66, 70), 0}, rig.view(0), {})));
+  EXPECT_TRUE(std::holds_alternative<Refused>(
+      rig.backend->apply(decide::Launch{{0, 0}, -6, {}, 0}, rig.view(0), {})));
+}
+
+TEST(CudaBackend, WhatNvidiaDoesNotAllowIsRefusedAtStartUp) {
+  try {
+    Rig rig(1, Requirements{{Capability::order, Capability::preempt_reset}, Contexts::one, false});
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("NVIDIA's driver does not allow"));
+  }
+}
+
+TEST(CudaBackend, AKernelWithoutDeviceCodeIsNamed) {
+  try {
+    Rig rig(1, kPlain, {}, "no_such_kernel");
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("there is no device code for kernel no_such_kernel"));
+  }
+}
+
+TEST(CudaBackend, AGpuThatHangsEndsTheRunAndSaysWhatItWaitsFor) {
+  CudaOptions options;
+  options.patience = from_ns(5e6);
+  Rig rig(1, kPlain, options);
+  rig.launch(0);
+  rig.driver.hangs = true;
+  std::vector<Notice> all;
+  try {
+    rig.backend->wait(kNever, all);
+    FAIL();
+  } catch (const Stalled& e) {
+    EXPECT_THAT(e.what(), HasSubstr("spin10 of client c (on the device)"));
+  }
+  rig.driver.hangs = false;
+}
+
+TEST(CudaBackend, AnInterruptedRunLeavesNothingOnTheGpu) {
+  std::atomic<bool> interrupted{false};
+  CudaOptions options;
+  options.interrupted = &interrupted;
+  Rig rig(2, kStopping, options);
+  rig.launch(0);
+  rig.wait(from_ns(50e3));
+  interrupted = true;
+  std::vector<Notice> all;
+  EXPECT_THROW(rig.backend->wait(kNever, all), Interrupted);
+  rig.backend.reset();
+  rig.work.reset();
+  EXPECT_EQ(rig.driver.left(), 0u);
+}
+
+}  // namespace
+}  // namespace corun::hw

@@ -1,0 +1,56 @@
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+
+#include "hw/record/recording.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+
+namespace corun::hw {
+namespace {
+
+const std::filesystem::path kRuns = "experiments/h200/cuda_backend";
+
+Replayed replay_of(const std::string& mix, const std::string& policy, const std::string& file = {}) {
+  const Trace trace = read_trace((kRuns / ("mix-" + mix + ".json")).string());
+  return replay(file.empty() ? (kRuns / ("rec-" + mix + "-" + policy + ".jsonl")).string() : file, trace,
+                read_gpu("h200"));
+}
+
+// What was decided on the H200 is decided again from what was told there.
+TEST(Replay, EveryRecordedRunHasTheSameDecisions) {
+  for (const char* mix : {"a", "b"})
+    for (const char* policy : {"fcfs", "priority", "tpc-mask"}) {
+      SCOPED_TRACE(std::string(mix) + " " + policy);
+      const Replayed r = replay_of(mix, policy);
+      EXPECT_EQ(r.difference, "");
+      EXPECT_GT(r.waits, 100u);
+      EXPECT_GT(r.decisions, 50u);
+    }
+}
+
+// Known gap: greedy was recorded before a block was charged the registers that its warps take (DESIGN.md,
+// 32), and fits other numbers of CTAs now.  To be recorded anew.
+TEST(Replay, GreedysRecordingsAreOlderThanTheRuleForRegisters) {
+  for (const char* mix : {"a", "b"}) EXPECT_NE(replay_of(mix, "greedy").difference, "");
+}
+
+TEST(Replay, AnotherDecisionIsNoticed) {
+  std::ifstream in(kRuns / "rec-a-fcfs.jsonl");
+  const std::string changed = testing::TempDir() + "changed.jsonl";
+  std::ofstream out(changed);
+  for (std::string line; std::getline(in, line);)  // as if fcfs had used a higher priority
+    out << std::regex_replace(line, std::regex(R"(priority\\":0)"), R"(priority\":-1)") << "\n";
+  out.close();
+  EXPECT_NE(replay_of("a", "fcfs", changed).difference, "");
+}
+
+TEST(Replay, ARecordingOfAnotherTraceIsRefused) {
+  EXPECT_THROW(replay_of("a", "", (kRuns / "rec-b-fcfs.jsonl").string()), InputError);
+  EXPECT_THROW(replay_of("a", "", (kRuns / "mix-a.json").string()), InputError);
+}
+
+}  // namespace
+}  // namespace corun::hw
