@@ -202,7 +202,7 @@ void Session::take_back(const Preempted& preempted) {
   l.state = LaunchState::pending;
   l.blocks_done = preempted.blocks_done;
   l.ctas = 0;
-  running_.erase(std::find(running_.begin(), running_.end(), l.id));
+  running_.erase(l.id);
   memory_.end_use(l.uses);
   if (!outcome_.failed[l.client.value].empty()) return drop(l.id);
   const auto by_serial = [](LaunchId a, LaunchId b) { return a.serial < b.serial; };
@@ -215,7 +215,7 @@ void Session::end(LaunchId id, Time now) {
   LaunchView& l = view(id);
   if (l.state == LaunchState::stopping) --stream_of(l).stopping;
   l.state = LaunchState::finished;
-  running_.erase(std::find(running_.begin(), running_.end(), id));
+  running_.erase(id);
   ClientState& client = clients_[l.client.value];
   client.ended[l.op.value] = true;
   for (OpId after : workload_.graph(l.client).successors(l.op))

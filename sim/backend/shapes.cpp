@@ -67,17 +67,18 @@ Shape Shapes::of(const Kernel& kernel, Time solo_time, std::uint32_t sms) {
 
 Shape Shapes::make(const Kernel& kernel, const KernelModel& model, std::uint32_t sms) const {
   Shape shape{model.block_alone(sms), demand_of(kernel, gpu_.sm), model.load(sms)};
-  if (!shape.load.contends() || !kernel.block_times.empty() || kernel.blocks() <= shape.load.places)
-    return shape;
-  // The last wave goes faster as it thins out, so that the others take a little longer than the average: find
-  // the block time by simulating the kernel alone.
+  if (!shape.load.contends() || !kernel.block_times.empty()) return shape;
+  // Blocks that start together do so a little early, and the last wave goes faster as it thins out, so that the
+  // others take a little longer than the average: find the block time by simulating the kernel alone.
+  const bool one_wave = kernel.blocks() <= shape.load.places;
   const Time target = model.solo_time(sms);
   for (int i = 0; i < 4; ++i) {
     const Time length = length_alone(kernel, shape, sms, gpu_);
     const double ratio = static_cast<double>(target.count()) / static_cast<double>(length.count());
-    if (ratio > 1 - 1e-5 && ratio < 1 + 1e-5) break;
-    shape.block_alone = std::max(
-        Time{1}, Time{static_cast<std::int64_t>(static_cast<double>(shape.block_alone.count()) * ratio)});
+    if (one_wave ? length == target : ratio > 1 - 1e-5 && ratio < 1 + 1e-5) break;
+    const auto scaled =
+        Time{static_cast<std::int64_t>(static_cast<double>(shape.block_alone.count()) * ratio)};
+    shape.block_alone = std::max(Time{1}, one_wave ? shape.block_alone + (target - length) : scaled);
   }
   return shape;
 }

@@ -12,6 +12,8 @@ constexpr int kBisections = 20, kL2Bisections = 14;
 constexpr int kRounds = 5;
 /// Those beyond are taken to wait unstretched.
 constexpr std::size_t kMostContenders = 32;
+constexpr int kNewtonSteps = 20;
+constexpr double kClose = 1e-6;
 
 // How long a launch's own traffic, and the others', is between two uses of what it re-reads, as a share of
 // what its resident blocks, and the others in a block's time, move.
@@ -140,20 +142,25 @@ void by_age(std::span<const SmShare> shares, std::span<double> times) {
 }
 
 void by_turns(std::span<const SmShare> shares, std::span<double> times) {
-  // Whoever arrives at the slots finds `waiting` others there, less itself.
-  double low = 0, high = 0;
-  for (const SmShare& s : shares) high += s.blocks;
-  for (int i = 0; i < kBisections; ++i) {
-    const double waiting = (low + high) / 2;
-    double found = 0;
+  // Whoever arrives at the slots finds `waiting` others there, less itself.  How many it finds grows ever more
+  // slowly with how many wait: Newton's steps come down to where both are the same.
+  double waiting = 0;
+  for (const SmShare& s : shares) waiting += s.blocks;
+  for (int i = 0; i < kNewtonSteps; ++i) {
+    double found = 0, slope = 0;
     for (std::size_t k = 0; k < shares.size(); ++k) {
       const SmShare& s = shares[k];
       const double b = s.issue * waiting - s.delay;
-      const double r = (b + std::sqrt(b * b + 4 * s.issue * (1 + waiting) * s.delay)) / 2;
+      const double root = std::sqrt(b * b + 4 * s.issue * (1 + waiting) * s.delay);
+      const double r = (b + root) / 2;
       times[k] = r + s.delay;
+      if (s.issue <= 0) continue;
       found += s.blocks * r / times[k];
+      slope += s.blocks * s.delay * s.issue / 2 * (1 + (b + 2 * s.delay) / root) / (times[k] * times[k]);
     }
-    (found > waiting ? low : high) = waiting;
+    const double step = (waiting - found) / (1 - slope);
+    if (step < kClose * waiting) break;
+    waiting -= step;
   }
 }
 

@@ -42,6 +42,8 @@ struct BlockLoad {
   double alone = 0;
 
   bool contends() const { return alone > 0; }
+  /// Uses what all SMs share.
+  bool presses() const { return tensor || l2 > 0 || read > 0 || reread > 0 || write > 0; }
 };
 
 /// The GPU's `Contention` per ps and in ps.

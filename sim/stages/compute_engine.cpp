@@ -9,6 +9,8 @@ namespace {
 constexpr std::uint32_t kNoBlock = ~std::uint32_t{0};  // a worker that finds no block to take and leaves
 constexpr std::uint32_t kNoWork = ~std::uint32_t{0};
 constexpr std::uint64_t kJournal = 64;
+/// Of a launch of more waves than that, blocks are spread over time, and each is started on its own.
+constexpr std::uint64_t kFewWaves = 8;
 constexpr Time kGaugeInterval{1'000'000};
 constexpr TaskId kNoTask{~std::uint32_t{0}};
 
@@ -33,18 +35,24 @@ ComputeEngine::ComputeEngine(const Gpu& gpu, Timeline& timeline, EngineOptions o
       shortcuts_(options.shortcuts && !options.audit && !record_blocks_ && !record_gauges_),
       tmu_(gpu.priority_levels),
       wdu_(gpu.task_slots, tasks_),
+      cohorts_(gpu.sms, shortcuts_),
       free_(gpu.sms, capacity_of(gpu.sm)),
       division_(gpu.sms),
+      in_rows_(gpu.sms),
       places_(gpu.sms),
       rank_of_sm_(gpu.sms),
       journal_(kJournal),
       journal_end_(2 * kJournal),
-      shared_(gpu),
+      shared_(gpu, cohorts_),
       memory_(limits_of(gpu)) {
-  for (std::uint32_t rank = 0; rank < gpu.sms; ++rank) rank_of_sm_[gpu.placement_order[rank].value] = rank;
+  for (std::uint32_t rank = 0; rank < gpu.sms; ++rank) {
+    rank_of_sm_[gpu.placement_order[rank].value] = rank;
+    all_sms_.set(rank);
+  }
 }
 
 SmMask ComputeEngine::mask_of(const TpcMask& tpcs) const {
+  if (tpcs == TpcMask::all()) return all_sms_;
   SmMask mask;
   for (std::uint32_t sm = 0; sm < gpu_.sms; ++sm)
     if (tpcs.allows(TpcId{sm / gpu_.sms_per_tpc})) mask.set(rank_of_sm_[sm]);
@@ -74,11 +82,16 @@ void ComputeEngine::accept(Work work, std::uint32_t level, const SmMask& allowed
   const std::uint64_t ctas = work.persistent() ? std::min<std::uint64_t>(work.ctas, left) : left;
   const bool whole = left == work.record.blocks;
   if (work.load.contends()) cool(work);
-  shared_.introduce(id, work.load);
+  if (work.load.contends()) shared_.introduce(id, work.load);
   works_[id.value] = std::move(work);
+  cohorts_.respect(allowed, [this](std::uint32_t head, const SmMask& part) { single_out(head, part); });
 
+  if (works_[id.value].persistent()) ++persistent_;
   const bool empty = unfinished_++ == 0;
   if (works_[id.value].spreads()) {
+    ++spread_;
+    const SmMask heads = cohorts_.heads();
+    heads.for_each([this](std::uint32_t head) { scatter(head); });
     Spread& s = works_[id.value].spread;
     s.level = level, s.allowed = allowed, s.demand = demand;
     s.workers = allowed.count() * room(capacity_of(gpu_.sm), demand);
@@ -110,7 +123,7 @@ TaskId ComputeEngine::add_task(WorkId work, std::uint32_t level, const SmMask& a
   Work& w = works_[work.value];
   ++w.instances;
   if (w.persistent() && !w.spreads()) w.workers += static_cast<std::uint32_t>(ctas);
-  placements_[id.value].reset(allowed, gpu_.sms);
+  placements_[id.value].reset(allowed);
   if (sole_ == id) sole_ = kNoTask;  // another task had this number
   tmu_.accept(id, level);
   refill();
@@ -284,42 +297,36 @@ bool ComputeEngine::take_off(LaunchId launch, bool reset, bool kill) {
 /// All blocks of a launch leave their SMs.
 void ComputeEngine::vacate_all(WorkId work) {
   const auto its = [&](TaskId id) { return tasks_[id.value].work == work; };
-  const auto leave = [&](TaskId id, const Resident& resident) {
+  const auto leave = [&](TaskId id, std::uint32_t head, std::uint32_t block, std::uint16_t place,
+                         std::uint32_t count) {
     Work& w = works_[work.value];
-    if (w.spreads() && resident.block != kNoBlock) {
-      --w.spread.running[resident.rank];
-      --w.spread.held[resident.rank];
+    if (w.spreads() && block != kNoBlock) {
+      --w.spread.running[head];
+      --w.spread.held[head];
       --w.workers;
     }
-    vacate(id, resident);
-    --tasks_[id.value].resident;
+    vacate(id, head, place, count);
+    tasks_[id.value].resident -= cohorts_.size(head) * count;
   };
-  if (contended_ && works_[work.value].resident != 0) {
-    ended_.clear();
-    shared_.take_all(now_, ended_);
-    const std::vector<SharedSms::Ended> all = std::move(ended_);
-    ended_.clear();
-    shared_.restart();
-    for (const auto& [id, block] : all) {
-      if (its(id))
-        leave(id, {0, block.number, block.rank, block.place});
-      else
-        shared_.add(tasks_[id.value], id, block, now_);
-    }
+  if (works_[work.value].resident != 0) {
+    std::vector<SharedSms::Ended> gone;
+    shared_.remove(work, now_, gone);
+    for (const auto& [id, blocks] : gone) leave(id, blocks.head, blocks.number, blocks.place, blocks.count);
   }
   for (std::uint32_t i = 0; i < tasks_.size(); ++i) {
     Row& row = rows_[i];
     if (row.empty() || !its({i})) continue;
-    for (std::uint32_t k = 0; k < row.size(); ++k) leave({i}, row.at(k));
+    for (std::uint32_t k = 0; k < row.size(); ++k)
+      leave({i}, row.at(k).rank, row.at(k).block, row.at(k).place, 1);
     row.clear();
     row_queued_[i] = false;
     ++row_generation_[i];
     tasks_[i].uniform = 0;
   }
   for (Stray& stray : strays_) {
-    if (stray.moved || !its(stray.task)) continue;
-    leave(stray.task, stray.resident);
-    stray.moved = true;
+    if (stray.gone || !its(stray.task)) continue;
+    leave(stray.task, stray.resident.rank, stray.resident.block, stray.resident.place, 1);
+    stray.gone = true;
   }
 }
 
@@ -347,7 +354,7 @@ Time ComputeEngine::next_time() {
   Time t = dispatch_at_;
   if (!queue_.empty()) t = std::min(t, queue_.next_time());
   if (hot_ && !rows_[hot_->value].empty()) t = std::min(t, Time{rows_[hot_->value].front().end});
-  if (contended_) t = std::min(t, shared_.next_time());
+  if (!shared_.empty()) t = std::min(t, shared_.next_time());
   if (!further_.empty()) t = std::min(t, further_.front().at);
   return t;
 }
@@ -382,7 +389,7 @@ void ComputeEngine::step(Time t) {
   pass_time(t);
   ++events_;
   const bool hot = hot_ && !rows_[hot_->value].empty() && rows_[hot_->value].front().end == t.count();
-  if (contended_) shared_.take_ended(t, ended_);
+  if (!shared_.empty()) shared_.take_ended(t, ended_);
   if (!ended_.empty() || (!queue_.empty() && queue_.next_time() == t)) {
     end_several(t, hot);
   } else if (hot) {
@@ -394,6 +401,7 @@ void ComputeEngine::step(Time t) {
     add_spread(work);
   }
   if (refill_) refill();
+  if (gather_) gather();
   if (dispatch_at_ <= now_) dispatch();
   judge_contention();
   if (record_gauges_) gauge();
@@ -403,17 +411,19 @@ void ComputeEngine::step(Time t) {
 void ComputeEngine::judge_contention() {
   if (judge_contention_) {
     judge_contention_ = false;
-    const bool contended = contenders_ > 1 || in_tail() || below_residency();
-    if (contended && !contended_) begin_contention();
-    if (!contended && contended_) end_contention();
+    const bool contended =
+        contenders_ > 1 || in_tail() || below_residency() || (contended_ && contenders_ != 0);
+    if (contended != contended_) shared_.contend(contended, now_);
+    contended_ = contended;
   }
-  if (contended_) shared_.settle(now_);
+  shared_.settle(now_);
 }
 
 /// What ends at one instant does so in the order in which the tasks arrived, however their rows are kept:
 /// kernels that end together are told in that order, and a persistent worker meets the neighbours that have
 /// not ended yet.
 void ComputeEngine::end_several(Time t, bool hot) {
+  if (cohorts_.together() && persistent_ != 0) scatter_what_ends();
   due_.clear();
   if (hot) {
     due_.push_back({Event::Kind::hot_head, *hot_, 0});
@@ -427,23 +437,23 @@ void ComputeEngine::end_several(Time t, bool hot) {
   if (due_.size() > 1) {
     const auto key = [this](const Event& e) {
       return std::tuple(tasks_[e.task.value].arrival, e.kind == Event::Kind::stray,
-                        e.kind == Event::Kind::shared ? ended_[e.number].block.number : 0);
+                        e.kind == Event::Kind::shared ? ended_[e.number].blocks.head : 0);
     };
-    std::stable_sort(due_.begin(), due_.end(),
-                     [&](const Event& a, const Event& b) { return key(a) < key(b); });
+    const auto before = [&](const Event& a, const Event& b) { return key(a) < key(b); };
+    if (!std::is_sorted(due_.begin(), due_.end(), before)) std::stable_sort(due_.begin(), due_.end(), before);
   }
   for (const Event& event : due_) {
     if (event.kind == Event::Kind::shared) {
-      const SharedSms::Block block = ended_[event.number].block;
+      const SharedSms::Blocks blocks = ended_[event.number].blocks;
       ended_[event.number].task = kNoTask;  // done with
-      end_block(event.task, {t.count(), block.number, block.rank, block.place});
+      end_blocks(event.task, blocks.head, blocks.number, blocks.place, blocks.count);
       continue;
     }
     if (event.kind == Event::Kind::stray) {
       const Resident resident = strays_[event.number].resident;
-      strays_[event.number].moved = true;
+      strays_[event.number].gone = true;
       free_strays_.push_back(event.number);
-      end_block(event.task, resident);
+      end_blocks(event.task, resident.rank, resident.block, resident.place, 1);
       continue;
     }
     if (event.kind == Event::Kind::row_head) row_queued_[event.task.value] = false;
@@ -455,10 +465,10 @@ void ComputeEngine::end_several(Time t, bool hot) {
   ended_.clear();
 }
 
-/// An event of a resident that has since moved to another place.
+/// An event of a resident that was taken off.
 bool ComputeEngine::stale(const Event& event) {
   if (event.kind == Event::Kind::row_head) return event.number != row_generation_[event.task.value];
-  if (event.kind != Event::Kind::stray || !strays_[event.number].moved) return false;
+  if (event.kind != Event::Kind::stray || !strays_[event.number].gone) return false;
   free_strays_.push_back(event.number);
   return true;
 }
@@ -467,7 +477,7 @@ void ComputeEngine::end_row(TaskId id) {
   while (!rows_[id.value].empty() && rows_[id.value].front().end == now_.count()) {
     const Resident resident = rows_[id.value].front();
     rows_[id.value].pop();
-    end_block(id, resident);
+    end_blocks(id, resident.rank, resident.block, resident.place, 1);
   }
 }
 
@@ -479,34 +489,106 @@ void ComputeEngine::wake_dispatcher() {
 
 void ComputeEngine::dispatch() {
   TaskId task;
-  std::uint32_t rank = kMaxSms;
-  bool found = choose(task, rank);
-  while (found && dispatcher_free_ <= now_) {
-    start_block(task, rank);
-    dispatcher_free_ = now_ + gpu_.dispatch_interval;
-    found = choose(task, rank);
+  SmMask ready;
+  bool found = choose(task, ready);
+  while (found && dispatcher_free_ <= now_ + early(task)) {
+    const std::uint32_t started = start(task, ready);
+    dispatcher_free_ = std::max(dispatcher_free_, now_) + started * gpu_.dispatch_interval;
+    found = choose(task, ready);
   }
   dispatch_at_ = found ? dispatcher_free_ : kNever;
 }
 
-/// The first task of the table that may use an SM which no task before it may use, and that SM.
-bool ComputeEngine::choose(TaskId& task, std::uint32_t& rank) {
+/// The first task of the table that may use an SM which no task before it may use and which has room for it,
+/// and the SMs that are left to it.
+bool ComputeEngine::choose(TaskId& task, SmMask& ready) {
   SmMask claimed;
   for (TaskId id : wdu_.table()) {
     bring_up_to_date(id);
-    const SmMask open = tasks_[id.value].allowed.minus(claimed);
-    rank = placements_[id.value].select(open);
-    if (rank != kMaxSms) {
+    const SmMask& allowed = tasks_[id.value].allowed;
+    ready = allowed.minus(claimed);
+    if (placements_[id.value].most_room(ready) != 0) {
       task = id;
       return true;
     }
-    claimed |= tasks_[id.value].allowed;
-    if (claimed.count() == gpu_.sms) return false;
+    claimed |= allowed;
+    if (claimed == all_sms_) return false;
   }
   return false;
 }
 
+/// How long before the dispatcher gets to them blocks of this task may start: a small share of their time, so
+/// that those of a launch of few waves start together.
+Time ComputeEngine::early(TaskId id) const {
+  const Work& work = works_[tasks_[id.value].work.value];
+  const bool few_waves = work.blocks() - work.first <= kFewWaves * work.load.places;
+  return work.load.contends() && !work.spreads() && few_waves ? work.block_alone : Time{};
+}
+
+std::uint32_t ComputeEngine::sms_of(const SmMask& heads) const {
+  std::uint32_t sms = 0;
+  heads.for_each([&](std::uint32_t head) { sms += cohorts_.size(head); });
+  return sms;
+}
+
+/// Launches that do not contend, or have a number of CTAs per SM, go block by block.  Of others each of the
+/// SMs with the most room takes a block at this instant: a lap.  Further laps follow at once while they are
+/// early enough.  Returns how many blocks have started.
+std::uint32_t ComputeEngine::start(TaskId id, const SmMask& ready) {
+  const Work& work = works_[tasks_[id.value].work.value];
+  const Placement& placement = placements_[id.value];
+  const std::uint64_t pending = work.load.contends() && !work.spreads() ? tasks_[id.value].pending : 1;
+  std::uint32_t room = placement.most_room(ready);
+  SmMask heads = placement.with_room(room) & ready;
+  std::uint32_t sms = sms_of(heads);
+  if (sms <= pending && !differ(work, sms)) {
+    // A lap more while it is early enough, and all SMs that then have the most room get a block.
+    const Time latest = now_ + early(id);
+    Time free = std::max(dispatcher_free_, now_);
+    std::uint32_t taken = 0;
+    std::uint32_t next = placement.most_room(ready, room - 1);
+    while (true) {
+      taken += sms;
+      free += sms * gpu_.dispatch_interval;
+      if (--room == 0 || free > latest) break;
+      if (room == next) {
+        const SmMask more = placement.with_room(next) & ready;
+        const std::uint32_t all = sms + sms_of(more);
+        if (taken + all > pending || differ(work, taken + all)) break;
+        sms = all;
+        heads |= more;
+        next = placement.most_room(ready, room - 1);
+      } else if (taken + sms > pending || differ(work, taken + sms)) {
+        break;
+      }
+    }
+    heads.for_each([&](std::uint32_t head) { start_blocks(id, head, placement.room_at(head) - room); });
+    return taken;
+  }
+  SmMask all;
+  heads.for_each([&](std::uint32_t head) { all |= cohorts_.members(head); });
+  const auto n = static_cast<std::uint32_t>(std::min<std::uint64_t>(sms, pending));
+  all = all.first(n);
+  if (differ(work, n)) {
+    heads.for_each([&](std::uint32_t head) { scatter(head); });
+    all.for_each([&](std::uint32_t rank) { start_blocks(id, rank, 1); });
+  } else {
+    heads.for_each([&](std::uint32_t head) {
+      const SmMask part = cohorts_.members(head) & all;
+      if (!part.none()) start_blocks(id, single_out(head, part), 1);
+    });
+  }
+  return n;
+}
+
+/// Whether CTAs of this launch that take their next blocks together may go different ways.
+bool ComputeEngine::differ(const Work& work, std::uint64_t ctas) {
+  return work.block_times != nullptr || work.spreads() ||
+         (work.persistent() && (work.workers > work.ctas || work.blocks() - work.next < ctas));
+}
+
 std::uint32_t ComputeEngine::room_on(std::uint32_t rank, const Task& task) const {
+  if (!cohorts_.heads().test(rank)) return 0;
   const bool empty = free_[rank].blocks == gpu_.sm.max_blocks;
   return empty || task.division <= division_[rank] ? room(free_[rank], task.demand) : 0;
 }
@@ -516,7 +598,8 @@ void ComputeEngine::bring_up_to_date(TaskId id) {
   if (placement.seen == journal_end_) return;
   const Task& task = tasks_[id.value];
   if (journal_end_ - placement.seen > kJournal) {
-    for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank) placement.set_room(rank, room_on(rank, task));
+    placement.clear();
+    for (const std::uint32_t head : cohorts_.list()) placement.set_room(head, room_on(head, task));
   } else {
     for (std::uint64_t i = placement.seen; i < journal_end_; ++i) {
       const std::uint32_t rank = journal_[i % kJournal];
@@ -526,13 +609,14 @@ void ComputeEngine::bring_up_to_date(TaskId id) {
   placement.seen = journal_end_;
 }
 
-/// An SM has gained or lost one block of task `by`: that task knows what this means for its own room.
+/// An SM has gained or lost blocks of task `by`: that task knows what this means for its own room.
 void ComputeEngine::changed(std::uint32_t rank, TaskId by, int difference) {
   if (sole_ != by) {
     sole_ = by;
     sole_since_ = now_;
   }
   last_change_ = now_;
+  changed_sms_.set(rank);
   Placement& placement = placements_[by.value];
   const bool current = placement.seen == journal_end_;
   journal_[journal_end_++ % kJournal] = static_cast<std::uint16_t>(rank);
@@ -541,28 +625,39 @@ void ComputeEngine::changed(std::uint32_t rank, TaskId by, int difference) {
   placement.seen = journal_end_;
 }
 
-void ComputeEngine::start_block(TaskId id, std::uint32_t rank) {
+/// Each SM of the cohort takes so many CTAs of the task.
+void ComputeEngine::start_blocks(TaskId id, std::uint32_t head, std::uint32_t each) {
+  if (!cohorts_.together() && each > 1) {
+    for (std::uint32_t i = 0; i < each; ++i) start_blocks(id, head, 1);
+    return;
+  }
   Task& task = tasks_[id.value];
   Work& work = works_[task.work.value];
-  if (free_[rank].blocks == gpu_.sm.max_blocks) {
-    ++busy_sms_;
-    division_[rank] = task.division;
+  const std::uint32_t sms = cohorts_.size(head), ctas = sms * each;
+  if (free_[head].blocks == gpu_.sm.max_blocks) {
+    busy_sms_ += sms;
+    division_[head] = task.division;
   }
-  free_[rank] -= task.demand;
-  resident_warps_ += task.demand.warps;
-  ++resident_blocks_;
-  if (work.load.contends() && work.resident++ == 0) {
-    ++contenders_;
-    judge_contention_ = true;
+  free_[head] -= each * task.demand;
+  resident_warps_ += ctas * task.demand.warps;
+  resident_blocks_ += ctas;
+  if (work.load.contends()) {
+    if (work.resident == 0) {
+      ++contenders_;
+      judge_contention_ = true;
+    }
+    work.resident += ctas;
+  } else {
+    ++in_rows_[head];
   }
-  changed(rank, id, -1);
-  if (options_.audit) audit_sm(rank);
-  --task.pending;
-  ++task.resident;
+  changed(head, id, -static_cast<int>(each));
+  if (options_.audit) audit_sm(head);
+  task.pending -= ctas;
+  task.resident += ctas;
   std::uint16_t place = 0;
   if (record_blocks_) {
-    place = static_cast<std::uint16_t>(std::countr_one(places_[rank]));
-    places_[rank] |= std::uint64_t{1} << place;
+    place = static_cast<std::uint16_t>(std::countr_one(places_[head]));
+    places_[head] |= std::uint64_t{1} << place;
   }
   if (task.pending == 0) wdu_.dispatched(id);
   if (work.spreads()) {
@@ -571,20 +666,21 @@ void ComputeEngine::start_block(TaskId id, std::uint32_t rank) {
       s.landed = true;
       s.filled = now_ + gpu_.dispatch_interval * s.workers;
     }
-    const bool stays = work.next < work.blocks() && s.wanted(rank);
-    s.held[rank] += stays;
+    const bool stays = work.next < work.blocks() && s.wanted(head);
+    s.held[head] += stays;
     work.workers += stays;
     const WorkId of = task.work;
     const bool last = task.pending == 0;
-    occupy(id, rank, place, stays);
+    occupy(id, head, place, 1, stays);
     if (last) seek_places(of);
     return;
   }
-  occupy(id, rank, place, work.workers <= work.ctas);
+  occupy(id, head, place, each, work.workers <= work.ctas);
 }
 
-/// A CTA that has its place on an SM runs the next block there; a worker that does not stay, none.
-void ComputeEngine::occupy(TaskId id, std::uint32_t rank, std::uint16_t place, bool stays) {
+/// CTAs that have their places on a cohort's SMs run the next blocks there; workers that do not stay, none.
+void ComputeEngine::occupy(TaskId id, std::uint32_t head, std::uint16_t place, std::uint32_t each,
+                           bool stays) {
   Task& task = tasks_[id.value];
   Work& work = works_[task.work.value];
   Time duration = work.per_task;
@@ -596,13 +692,13 @@ void ComputeEngine::occupy(TaskId id, std::uint32_t rank, std::uint16_t place, b
     if (work.next < work.blocks() && work.spread.filled > now_) duration += work.spread.filled - now_;
   } else if (work.next < work.blocks() && (!work.persistent() || stays)) {
     if (work.record.started == kNever) work.record.started = now_ + offset;
-    block = static_cast<std::uint32_t>(work.next++);
-    const Time alone = work.block_times != nullptr ? (*work.block_times)[block] : work.block_alone;
-    duration += alone;
+    block = static_cast<std::uint32_t>(work.next);
+    work.next += std::uint64_t{each} * cohorts_.size(head);
+    duration += work.block_times != nullptr ? (*work.block_times)[block] : work.block_alone;
     if (options_.audit) audit_block(work, block);
     if (work.spreads()) {
-      if (options_.audit) audit_quota(work, rank);
-      ++work.spread.running[rank];
+      if (options_.audit) audit_quota(work, head);
+      ++work.spread.running[head];
     }
     if (record_blocks_) work.starts[block] = now_ + offset;
     if (work.next == work.blocks()) {
@@ -612,13 +708,18 @@ void ComputeEngine::occupy(TaskId id, std::uint32_t rank, std::uint16_t place, b
         tell(EngineNotice::Kind::last_block_started, work.record.launch);
       }
     }
+    if (cohorts_.together() && work.load.contends()) block = 0;  // nobody asks for its number
   }
+  if (!work.load.contends()) return occupy_row(id, duration, block, head, place);
+  shared_.add(task, id,
+              {duration.count(), now_.count(), block, static_cast<std::uint16_t>(head), place, each}, now_);
+}
+
+/// The same of a launch that does not contend.
+void ComputeEngine::occupy_row(TaskId id, Time duration, std::uint32_t block, std::uint32_t rank,
+                               std::uint16_t place) {
+  Task& task = tasks_[id.value];
   const Time end = now_ + duration;
-  if (contended_ && work.load.contends()) {
-    shared_.add(task, id, {duration.count(), now_.count(), block, static_cast<std::uint16_t>(rank), place},
-                now_);
-    return;
-  }
   const Resident resident{end.count(), block, static_cast<std::uint16_t>(rank), place};
   Row& row = rows_[id.value];
   if (row.empty() || row.back().end <= resident.end) {
@@ -670,99 +771,143 @@ bool ComputeEngine::below_residency() const {
   return false;
 }
 
-/// A second launch that contends has blocks on SMs, or the only one's SMs begin to empty: they leave their
-/// rows.
-void ComputeEngine::begin_contention() {
-  contended_ = true;
-  shared_.restart();
-  const auto move = [this](TaskId id, const Resident& r) {
-    shared_.add(tasks_[id.value], id,
-                {r.end - now_.count(), r.end - works_[tasks_[id.value].work.value].block_alone.count(),
-                 r.block, r.rank, r.place},
-                now_);
-  };
-  for (std::uint32_t i = 0; i < tasks_.size(); ++i) {
-    Row& row = rows_[i];
-    if (row.empty() || !works_[tasks_[i].work.value].load.contends()) continue;
-    for (std::uint32_t k = 0; k < row.size(); ++k) move(TaskId{i}, row.at(k));
-    row.clear();
-    row_queued_[i] = false;
-    ++row_generation_[i];
-    tasks_[i].uniform = 0;
-  }
-  for (Stray& stray : strays_) {
-    if (stray.moved || !works_[tasks_[stray.task.value].work.value].load.contends()) continue;
-    move(stray.task, stray.resident);
-    stray.moved = true;
-  }
+// ---- cohorts ----------------------------------------------------------------------------------------------
+
+/// The members in `part` become a cohort of their own.  Returns its head.
+std::uint32_t ComputeEngine::single_out(std::uint32_t head, const SmMask& part) {
+  if (part == cohorts_.members(head)) return head;
+  const std::uint32_t other = cohorts_.split(head, part);
+  free_[other] = free_[head];
+  division_[other] = division_[head];
+  shared_.split(head, other);
+  changed_sms_.set(other);
+  journal_[journal_end_++ % kJournal] = static_cast<std::uint16_t>(other);
+  return part.test(head) ? head : other;
 }
 
-/// All but one have gone: what is left of that one goes on as alone.
-void ComputeEngine::end_contention() {
-  contended_ = false;
-  shared_.take_all(now_, ended_);
-  std::sort(ended_.begin(), ended_.end(), [](const SharedSms::Ended& a, const SharedSms::Ended& b) {
-    return std::tuple(a.task, a.block.left, a.block.number) <
-           std::tuple(b.task, b.block.left, b.block.number);
+/// Each SM on its own.
+void ComputeEngine::scatter(std::uint32_t head) {
+  const SmMask members = cohorts_.members(head);
+  members.for_each([&](std::uint32_t rank) {
+    if (rank == head) return;
+    SmMask one;
+    one.set(rank);
+    single_out(head, one);
   });
-  for (const auto& [task, block] : ended_) {
-    rows_[task.value].push({now_.count() + block.left, block.number, block.rank, block.place});
-    tasks_[task.value].uniform = 0;
-    tasks_[task.value].duration = Time{};
-    if (hot_ != task) queue_head(task);
-  }
-  ended_.clear();
 }
 
-void ComputeEngine::end_block(TaskId id, Resident resident) {
+/// Workers whose blocks end now, and who may go different ways, go SM by SM.
+void ComputeEngine::scatter_what_ends() {
+  SmMask heads;
+  for (const SharedSms::Ended& e : ended_) {
+    const WorkId id = tasks_[e.task.value].work;
+    if (!works_[id.value].persistent() || heads.test(e.blocks.head)) continue;
+    std::uint64_t ending = 0;
+    for (const SharedSms::Ended& other : ended_)
+      if (tasks_[other.task.value].work == id)
+        ending += std::uint64_t{cohorts_.size(other.blocks.head)} * other.blocks.count;
+    if (differ(works_[id.value], ending)) heads.set(e.blocks.head);
+  }
+  if (heads.none()) return;
+  scattered_.clear();
+  for (const SharedSms::Ended& e : ended_) {
+    if (!heads.test(e.blocks.head)) {
+      scattered_.push_back(e);
+      continue;
+    }
+    cohorts_.members(e.blocks.head).for_each([&](std::uint32_t rank) {
+      for (std::uint32_t i = 0; i < e.blocks.count; ++i) {
+        scattered_.push_back(e);
+        scattered_.back().blocks.head = static_cast<std::uint16_t>(rank);
+        scattered_.back().blocks.count = 1;
+      }
+    });
+  }
+  heads.for_each([this](std::uint32_t head) { scatter(head); });
+  ended_.swap(scattered_);
+}
+
+/// SMs that have become alike become one cohort again.  Only those that have changed can have.
+void ComputeEngine::gather() {
+  gather_ = false;
+  if (!cohorts_.together() || spread_ != 0) return;  // numbers per SM tell SMs apart
+  const SmMask changed = changed_sms_ & cohorts_.heads();
+  changed_sms_ = {};
+  gathered_ = cohorts_.list();
+  changed.for_each([&](std::uint32_t head) {
+    for (const std::uint32_t other : gathered_) {
+      if (!cohorts_.heads().test(head)) return;
+      if (other == head || !cohorts_.heads().test(other) || !cohorts_.may_join(head, other) ||
+          !alike(head, other))
+        continue;
+      const auto [first, second] = std::minmax(head, other);
+      shared_.join(second);
+      cohorts_.join(first, second);
+      changed_sms_.set(first);
+      journal_[journal_end_++ % kJournal] = static_cast<std::uint16_t>(second);
+    }
+  });
+}
+
+bool ComputeEngine::alike(std::uint32_t a, std::uint32_t b) const {
+  if (free_[a] != free_[b] || in_rows_[a] != 0 || in_rows_[b] != 0) return false;
+  const bool empty = free_[a].blocks == gpu_.sm.max_blocks;
+  return empty || (division_[a] == division_[b] && shared_.alike(a, b, now_));
+}
+
+void ComputeEngine::end_blocks(TaskId id, std::uint32_t head, std::uint32_t block, std::uint16_t place,
+                               std::uint32_t count) {
   Task& task = tasks_[id.value];
   Work& work = works_[task.work.value];
-  if (resident.block != kNoBlock) {
-    ++work.done;
-    ++blocks_run_;
+  const std::uint32_t sms = cohorts_.size(head), ctas = sms * count;
+  if (block != kNoBlock) {
+    work.done += ctas;
+    blocks_run_ += ctas;
     if (record_blocks_)
-      timeline_.record(BlockRecord{work.record.launch, work.record.client, work.record.kernel, resident.block,
-                                   gpu_.placement_order[resident.rank], resident.place,
-                                   work.starts[resident.block], now_ + offset});
+      timeline_.record(BlockRecord{work.record.launch, work.record.client, work.record.kernel, block,
+                                   gpu_.placement_order[head], place, work.starts[block], now_ + offset});
   }
   if (work.spreads()) {
     Spread& s = work.spread;
-    if (resident.block != kNoBlock) {
-      --s.running[resident.rank];
-      if (work.next < work.blocks() && s.held[resident.rank] <= s.quota[resident.rank])
-        return occupy(id, resident.rank, resident.place, true);
-      --s.held[resident.rank];
+    if (block != kNoBlock) {
+      --s.running[head];
+      if (work.next < work.blocks() && s.held[head] <= s.quota[head]) return occupy(id, head, place, 1, true);
+      --s.held[head];
       --work.workers;
     }
   } else if (work.persistent()) {
-    if (work.next < work.blocks() && work.workers <= work.ctas)
-      return occupy(id, resident.rank, resident.place, true);
-    --work.workers;
+    if (work.next < work.blocks() && work.workers <= work.ctas) return occupy(id, head, place, count, true);
+    work.workers -= ctas;
   }
-  vacate(id, resident);
-  if (--task.resident == 0) {
+  vacate(id, head, place, count);
+  if ((task.resident -= ctas) == 0) {
     refill_ = wdu_.release(id) || refill_;
     if (task.pending == 0) retire(id);
   }
   if (!wdu_.table().empty()) wake_dispatcher();
 }
 
-/// Its place on the SM is free again.
-void ComputeEngine::vacate(TaskId id, const Resident& resident) {
+/// So many of its places on each SM of the cohort are free again.
+void ComputeEngine::vacate(TaskId id, std::uint32_t head, std::uint16_t place, std::uint32_t count) {
   const Task& task = tasks_[id.value];
   Work& work = works_[task.work.value];
-  free_[resident.rank] += task.demand;
-  busy_sms_ -= free_[resident.rank].blocks == gpu_.sm.max_blocks;
-  resident_warps_ -= task.demand.warps;
-  --resident_blocks_;
-  if (work.load.contends() && --work.resident == 0) {
+  const std::uint32_t sms = cohorts_.size(head), ctas = sms * count;
+  free_[head] += count * task.demand;
+  if (free_[head].blocks == gpu_.sm.max_blocks) {
+    busy_sms_ -= sms;
+  }
+  resident_warps_ -= ctas * task.demand.warps;
+  resident_blocks_ -= ctas;
+  if (!work.load.contends()) {
+    --in_rows_[head];
+  } else if ((work.resident -= ctas) == 0) {
     --contenders_;
     judge_contention_ = true;
   }
-  if (record_blocks_) places_[resident.rank] &= ~(std::uint64_t{1} << resident.place);
-  changed(resident.rank, id, +1);
-  if (options_.audit) audit_sm(resident.rank);
-  if (!wanting_.empty()) look_again(resident.rank);
+  if (record_blocks_) places_[head] &= ~(std::uint64_t{1} << place);
+  changed(head, id, static_cast<int>(count));
+  if (options_.audit) audit_sm(head);
+  if (!wanting_.empty()) look_again(head);
 }
 
 void ComputeEngine::retire(TaskId id) {
@@ -805,6 +950,9 @@ void ComputeEngine::finish(WorkId id) {
     tell(EngineNotice::Kind::kernel_finished, launch);
   }
   work_of_slot_[work.record.launch.slot] = kNoWork;
+  gather_ = true;
+  if (work.persistent()) --persistent_;
+  if (work.spreads()) --spread_;
   work = Work{};
   free_works_.push_back(id.value);
   --unfinished_;

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "sim/engine/event_queue.h"
+#include "sim/stages/cohorts.h"
 #include "sim/stages/placement.h"
 #include "sim/stages/shared_sms.h"
 #include "sim/stages/task.h"
@@ -133,7 +134,7 @@ class ComputeEngine {
   struct Stray {
     TaskId task;
     Resident resident;
-    bool moved = false;  // ended, or in shared_ now: then its event is stale
+    bool gone = false;  // ended or taken off: then its event is stale
   };
   struct Event {
     enum class Kind : std::uint32_t { hot_head, row_head, stray, shared } kind;
@@ -157,14 +158,25 @@ class ComputeEngine {
   };
 
   void dispatch();
-  bool choose(TaskId& task, std::uint32_t& rank);
-  void start_block(TaskId id, std::uint32_t rank);
-  void occupy(TaskId id, std::uint32_t rank, std::uint16_t place, bool stays);
-  void end_block(TaskId id, Resident resident);
-  void vacate(TaskId id, const Resident& resident);
+  bool choose(TaskId& task, SmMask& ready);
+  Time early(TaskId id) const;
+  std::uint32_t sms_of(const SmMask& heads) const;
+  std::uint32_t start(TaskId id, const SmMask& ready);
+  static bool differ(const Work& work, std::uint64_t ctas);
+  void start_blocks(TaskId id, std::uint32_t head, std::uint32_t each);
+  void occupy(TaskId id, std::uint32_t head, std::uint16_t place, std::uint32_t each, bool stays);
+  void occupy_row(TaskId id, Time duration, std::uint32_t block, std::uint32_t rank, std::uint16_t place);
+  void end_blocks(TaskId id, std::uint32_t head, std::uint32_t block, std::uint16_t place,
+                  std::uint32_t count);
+  void vacate(TaskId id, std::uint32_t head, std::uint16_t place, std::uint32_t count);
   void vacate_all(WorkId work);
   bool take_off(LaunchId launch, bool reset, bool kill);
   void judge_contention();
+  std::uint32_t single_out(std::uint32_t head, const SmMask& part);
+  void scatter(std::uint32_t head);
+  void scatter_what_ends();
+  void gather();
+  bool alike(std::uint32_t a, std::uint32_t b) const;
   void retire(TaskId id);
   void finish(WorkId id);
   void step(Time t);
@@ -174,8 +186,6 @@ class ComputeEngine {
   void cool(Work& work);
   bool in_tail() const;
   bool below_residency() const;
-  void begin_contention();
-  void end_contention();
   void end_row(TaskId id);
   void skip_waves(Time limit);
   TaskId add_task(WorkId work, std::uint32_t level, const SmMask& allowed, const SmResources& demand,
@@ -238,10 +248,13 @@ class ComputeEngine {
   std::uint64_t arrivals_ = 0;
   std::vector<TaskId> entered_, evicted_;
 
-  std::vector<SmResources> free_;        // by rank
-  std::vector<std::uint32_t> division_;  // of L1 and shared memory, by rank
+  Cohorts cohorts_;
+  std::vector<SmResources> free_;        // by head
+  std::vector<std::uint32_t> division_;  // of L1 and shared memory, by head
+  std::vector<std::uint32_t> in_rows_;   // blocks of launches that do not contend, by head
   std::vector<std::uint64_t> places_;    // used block places as bits, by rank, when blocks are recorded
   std::vector<std::uint32_t> rank_of_sm_;
+  SmMask all_sms_;
   std::uint32_t busy_sms_ = 0, resident_warps_ = 0, resident_blocks_ = 0;
   TaskId sole_;                         // whose block came or went last
   Time sole_since_{}, last_change_{};   // since when only its blocks did; when one did at all
@@ -254,9 +267,12 @@ class ComputeEngine {
   std::vector<std::uint32_t> free_strays_;
   SharedSms shared_;
   std::uint32_t contenders_ = 0;  // launches that contend and have blocks on SMs
-  bool contended_ = false;        // their blocks are in shared_, not in rows
+  bool contended_ = false;        // they slow each other, or one goes faster as it thins out
+  bool gather_ = false;           // SMs may have become alike
+  SmMask changed_sms_;            // since the last time that was looked at
+  std::vector<std::uint16_t> gathered_;
   bool judge_contention_ = false;
-  std::vector<SharedSms::Ended> ended_;
+  std::vector<SharedSms::Ended> ended_, scattered_;
   MemoryLimits memory_;
   std::vector<Contender> residents_;
   struct Client {
@@ -272,7 +288,7 @@ class ComputeEngine {
 
   Time gauged_at_{};
   std::array<double, 5> gauged_{};
-  std::uint32_t unfinished_ = 0;  // works
+  std::uint32_t unfinished_ = 0, persistent_ = 0, spread_ = 0;  // works
   std::uint64_t blocks_run_ = 0, events_ = 0;
   std::int64_t sm_ps_ = 0, warp_ps_ = 0;
 

@@ -10,7 +10,7 @@ namespace corun::sim {
 /// length, and no other task comes or goes, one wave is like the one before: skip as many as fit before
 /// anything else is due.
 void ComputeEngine::skip_waves(Time limit) {
-  if (contended_ || judge_contention_) return;
+  if (judge_contention_) return;
   Task& task = tasks_[hot_->value];
   Row& row = rows_[hot_->value];
   const std::uint32_t n = row.size();
@@ -32,8 +32,8 @@ void ComputeEngine::skip_waves(Time limit) {
   const bool only_own = sole_ == *hot_ && !work.persistent();
   if (only_own ? sole_since_ > oldest : last_change_ >= oldest) return;
   const std::int64_t due =
-      std::min({queue_.empty() ? kNever : queue_.next_time(), further_.empty() ? kNever : further_.front().at,
-                limit < kNever ? limit + Time{1} : limit})
+      std::min({queue_.empty() ? kNever : queue_.next_time(), shared_.empty() ? kNever : shared_.next_time(),
+                further_.empty() ? kNever : further_.front().at, limit < kNever ? limit + Time{1} : limit})
           .count();
   const std::int64_t last = row.back().end, d = task.duration.count();
   if (due <= last || d == 0) return;

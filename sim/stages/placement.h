@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <vector>
 
@@ -21,33 +22,51 @@ class Placement {
  public:
   static constexpr std::uint32_t kMostRoom = 64;  // counts are capped here: no GPU holds more blocks an SM
 
-  void reset(const SmMask& allowed, std::uint32_t sms);
-
-  /// Rank of the SM of `ready` with the most room, kMaxSms if none has any.
-  std::uint32_t select(const SmMask& ready) const {
-    for (std::uint32_t n = top_; n > 0; --n)
-      if (const std::uint32_t rank = with_room_[n].first_common(ready); rank != kMaxSms) return rank;
-    return kMaxSms;
+  void reset(const SmMask& allowed) {
+    allowed_ = allowed;
+    seen = 0;
   }
+  /// No SM has room for all that is known.
+  void clear() {
+    for (; levels_ != 0; levels_ &= levels_ - 1) with_room_[std::countr_zero(levels_) + 1] = {};
+    with_room_[0] = allowed_;
+    room_.fill(0);
+  }
+
+  /// How many blocks the SM of `ready` with the most room could take, of those that could take at most
+  /// `most`.
+  std::uint32_t most_room(const SmMask& ready, std::uint32_t most = kMostRoom) const {
+    if (most == 0) return 0;
+    std::uint64_t levels = levels_ << (kMostRoom - most);
+    while (levels != 0) {
+      const auto skipped = static_cast<std::uint32_t>(std::countl_zero(levels));
+      if (!(with_room_[most - skipped] & ready).none()) return most - skipped;
+      levels &= ~(std::uint64_t{1} << (kMostRoom - 1 - skipped));
+    }
+    return 0;
+  }
+  const SmMask& with_room(std::uint32_t n) const { return with_room_[n]; }
   std::uint32_t room_at(std::uint32_t rank) const { return room_[rank]; }
-  const SmMask& allowed() const { return allowed_; }
 
   void set_room(std::uint32_t rank, std::uint32_t n) {
     if (!allowed_.test(rank)) return;
-    with_room_[room_[rank]].reset(rank);
+    const std::uint32_t before = room_[rank];
+    with_room_[before].reset(rank);
+    if (before != 0 && with_room_[before].none()) levels_ &= ~level(before);
     with_room_[n].set(rank);
+    if (n != 0) levels_ |= level(n);
     room_[rank] = static_cast<std::uint8_t>(n);
-    if (n > top_) top_ = n;
-    while (top_ > 0 && with_room_[top_].none()) --top_;
   }
 
   std::uint64_t seen = 0;  // length of the journal when this was last brought up to date
 
  private:
+  static std::uint64_t level(std::uint32_t room) { return std::uint64_t{1} << (room - 1); }
+
   SmMask allowed_;
   std::array<SmMask, kMostRoom + 1> with_room_;  // by number of blocks
   std::array<std::uint8_t, kMaxSms> room_{};
-  std::uint32_t top_ = 0;
+  std::uint64_t levels_ = 0;  // those with SMs
 };
 
 }  // namespace corun::sim

@@ -1,7 +1,7 @@
 #include "sim/stages/shared_sms.h"
 
 #include <algorithm>
-#include <numeric>
+#include <bit>
 
 namespace corun::sim {
 namespace {
@@ -10,6 +10,8 @@ constexpr int kRateBits = 20;
 constexpr std::uint32_t kFullRate = 1u << kRateBits;
 /// Share of a launch's blocks that may come or go before the pressure is judged again.
 constexpr std::uint32_t kFewBlocks = 64;
+constexpr int kKnownBits = 10, kRatedBits = 12;
+constexpr std::uint64_t kScatter = 0x9e3779b97f4a7c15u;
 
 std::uint32_t rate_of(double slowdown) {
   const double rate = kFullRate / slowdown;
@@ -23,174 +25,336 @@ std::int64_t SharedSms::Row::progress_at(std::int64_t now) const {
   return progress + (span >> kRateBits) * rate + ((span & (kFullRate - 1)) * rate >> kRateBits);
 }
 
-std::int64_t SharedSms::Row::end_of_first() const {
-  const std::int64_t left = first().end - progress;
-  if (left <= 0) return since;
-  // Whole units of 2^20 ps of time first, so that nothing overflows; then the rest, rounded up.
-  const std::int64_t whole = left / rate, rest = left % rate;
-  return since + (whole << kRateBits) + ((rest << kRateBits) + rate - 1) / rate;
+void SharedSms::Row::find_next() {
+  const std::int64_t left = std::max<std::int64_t>(0, slot(0).end - progress);
+  if (rate == kFullRate) {
+    next = since + left;
+  } else if (left < std::int64_t{1} << (62 - kRateBits)) {
+    next = since + ((left << kRateBits) + rate - 1) / rate;
+  } else {  // whole units of 2^20 ps of time first, so that nothing overflows
+    next = since + (left / rate << kRateBits) + ((left % rate << kRateBits) + rate - 1) / rate;
+  }
 }
 
-void SharedSms::Row::insert(const Slot& slot) {
-  std::uint32_t i = count++;
-  while (i > 0 && slots[(head + i - 1) % kMostBlocks].end > slot.end) {
-    slots[(head + i) % kMostBlocks] = slots[(head + i - 1) % kMostBlocks];
-    --i;
+void SharedSms::Row::insert(const Slot& added, bool together) {
+  count += added.count;
+  starts += added.starts;
+  std::uint32_t i = slots_used;
+  while (i > 0 && slot(i - 1).end > added.end) --i;
+  if (together && i > 0 && slot(i - 1).end == added.end && slot(i - 1).number == added.number) {
+    slot(i - 1).count += added.count;
+    slot(i - 1).starts += added.starts;
+    slot(i - 1).last_start = added.last_start;
+    return;
   }
-  slots[(head + i) % kMostBlocks] = slot;
-  starts += slot.start;
+  for (std::uint32_t k = slots_used++; k > i; --k) slot(k) = slot(k - 1);
+  slot(i) = added;
 }
 
 void SharedSms::Row::pop() {
-  starts -= first().start;
+  starts -= slot(0).starts;
+  count -= slot(0).count;
   head = (head + 1) % kMostBlocks;
-  --count;
+  --slots_used;
 }
 
-SharedSms::SharedSms(const Gpu& gpu)
-    : memory_(limits_of(gpu)), sms_(gpu.sms), is_changed_(gpu.sms), next_(gpu.sms) {
+SharedSms::SharedSms(const Gpu& gpu, const Cohorts& cohorts)
+    : memory_(limits_of(gpu)),
+      cohorts_(cohorts),
+      sms_(gpu.sms),
+      is_changed_(gpu.sms),
+      next_(gpu.sms),
+      next_of_(gpu.sms, MinTree::kNone) {
   for (auto& rows : sms_) rows.reserve(4);
 }
 
+std::int64_t SharedSms::least() const {
+  if (!cohorts_.together()) return next_.least();
+  if (least_ == kUnknown) {
+    least_ = MinTree::kNone;
+    for (const std::uint32_t head : cohorts_.list()) least_ = std::min(least_, next_of_[head]);
+  }
+  return least_;
+}
+
+/// f(head) for each cohort with blocks that end then.
+template <typename F>
+void SharedSms::for_each_at(std::int64_t time, F&& f) {
+  if (!cohorts_.together()) return next_.for_each_least(f);
+  for (const std::uint32_t head : cohorts_.list())
+    if (next_of_[head] == time) f(head);
+}
+
+void SharedSms::set_next(std::uint32_t head, std::int64_t next) {
+  if (!cohorts_.together()) return next_.set(head, next);
+  next_of_[head] = next;
+  least_ = kUnknown;
+}
+
 Time SharedSms::next_time() const {
-  const Time end{next_.least()};
+  const Time end{least()};
   return unsettled_ ? std::min(end, settles_at_) : end;
 }
 
 void SharedSms::introduce(WorkId work, const BlockLoad& load) {
   if (work.value >= launches_.size()) launches_.resize(work.value + 1);
-  launches_[work.value] = Launch{};
-  rated_.fill({});  // another launch had this number
-  launches_[work.value].load = load;
+  Launch& launch = launches_[work.value];
+  launch.load = load;
+  as_alone(launch);
 }
 
-void SharedSms::add(const Task& task, TaskId id, const Block& block, Time now) {
-  std::vector<Row>& rows = sms_[block.rank];
-  auto row = std::find_if(rows.begin(), rows.end(), [&](const Row& r) { return r.task == id; });
-  const bool joined = row != rows.end();
+/// What was known of a launch of this number, or under another pressure, no longer holds.
+void SharedSms::as_alone(Launch& launch) {
+  launch.settled = 0;
+  press(launch, launch.load.delay_alone, launch.load.issue);
+}
+
+void SharedSms::press(Launch& launch, double delay, double issue) {
+  launch.delay = delay;
+  launch.issue = issue;
+  const double alone = launch.load.alone;
+  const std::uint64_t bits = std::bit_cast<std::uint64_t>(delay) ^ std::bit_cast<std::uint64_t>(issue) << 1 ^
+                             std::bit_cast<std::uint64_t>(alone) << 2;
+  if (known_.empty()) known_.resize(std::size_t{1} << kKnownBits);
+  Known& known = known_[bits * kScatter >> (64 - kKnownBits)];
+  if (known.serial == 0 || known.delay != delay || known.issue != issue || known.alone != alone)
+    known = {delay, issue, alone, ++serials_};
+  launch.serial = known.serial;
+}
+
+std::uint32_t SharedSms::new_row() {
+  if (free_rows_.empty()) {
+    rows_.emplace_back();
+    return static_cast<std::uint32_t>(rows_.size() - 1);
+  }
+  const std::uint32_t row = free_rows_.back();
+  free_rows_.pop_back();
+  return row;
+}
+
+void SharedSms::add(const Task& task, TaskId id, const Blocks& blocks, Time now) {
+  std::vector<std::uint32_t>& rows = sms_[blocks.head];
+  const std::uint32_t sms = cohorts_.size(blocks.head);
   Launch& launch = launches_[task.work.value];
-  if (launch.blocks++ == 0) {
+  if (launch.blocks == 0) {
     present_.push_back(task.work);
-    launch.delay = launch.load.delay_alone;
-    launch.issue = launch.load.issue;
-    launch.rate.fill(0);
-    launch.settled = 0;
+    presses_ += launch.load.presses();
     unsettle(now);
   }
-  if (!joined) {
-    ++launch.sms;
-    row = rows.emplace(rows.end());
-    row->task = id;
-    row->work = task.work;
-    row->arrival = task.arrival;
-    row->since = now.count();
-    row->rate = kFullRate;
+  launch.blocks += sms * blocks.count;
+  blocks_ += sms * blocks.count;
+  auto found = std::find_if(rows.begin(), rows.end(), [&](std::uint32_t r) { return rows_[r].task == id; });
+  if (found == rows.end()) {
+    launch.sms += sms;
+    const std::uint32_t fresh = new_row();
+    found = rows.insert(rows.end(), fresh);
+    Row& row = rows_[fresh];
+    row.task = id;
+    row.work = task.work;
+    row.arrival = task.arrival;
+    row.progress = 0;
+    row.since = now.count();
+    row.rate = kFullRate;
+    row.head = row.slots_used = row.count = 0;
+    row.starts = 0;
   }
-  row->insert({row->progress_at(now.count()) + block.left, block.start, block.number, block.place});
-  ++blocks_;
-  changed(block.rank);
+  Row& row = rows_[*found];
+  row.insert({row.progress_at(now.count()) + blocks.left, blocks.start * blocks.count, blocks.start,
+              blocks.start, blocks.number, blocks.place, static_cast<std::uint16_t>(blocks.count)},
+             cohorts_.together());
+  changed(blocks.head);
 }
 
 void SharedSms::take_ended(Time now, std::vector<Ended>& ended) {
+  if (least() > now.count()) return;
   const std::size_t first = ended.size();
-  next_.for_each_least([&](std::uint32_t rank) {
-    for (Row& row : sms_[rank])
-      while (row.count != 0 && row.end_of_first() <= now.count()) {
+  for_each_at(now.count(), [&](std::uint32_t head) {
+    const std::uint32_t sms = cohorts_.size(head);
+    bool gone = false;
+    for (const std::uint32_t r : sms_[head]) {
+      Row& row = rows_[r];
+      Launch& launch = launches_[row.work.value];
+      if (row.next > now.count()) continue;
+      const std::int64_t progress = row.progress_at(now.count());
+      while (row.slots_used != 0 && row.slot(0).end <= progress) {
+        const Slot slot = row.slot(0);
         ended.push_back(
-            {row.task, {0, 0, row.first().number, static_cast<std::uint16_t>(rank), row.first().place}});
+            {row.task, {0, 0, slot.number, static_cast<std::uint16_t>(head), slot.place, slot.count}});
         row.pop();
-        --blocks_;
-        Launch& launch = launches_[row.work.value];
-        if (row.count == 0) --launch.sms;
-        if (--launch.blocks == 0) {
-          std::erase(present_, row.work);
-          unsettle(now);
-        }
+        blocks_ -= sms * slot.count;
+        launch.blocks -= sms * slot.count;
       }
+      if (row.slots_used != 0) continue;
+      gone = true;
+      free_rows_.push_back(r);
+      launch.sms -= sms;
+      if (launch.blocks == 0) {
+        std::erase(present_, row.work);
+        presses_ -= launch.load.presses();
+        unsettle(now);
+      }
+    }
+    if (gone) std::erase_if(sms_[head], [this](std::uint32_t r) { return rows_[r].slots_used == 0; });
   });
-  for (std::size_t i = first; i < ended.size(); ++i) {
-    const std::uint32_t rank = ended[i].block.rank;
-    if (i > first && ended[i - 1].block.rank == rank) continue;
-    std::erase_if(sms_[rank], [](const Row& row) { return row.count == 0; });
-    changed(rank);
-  }
+  for (std::size_t i = first; i < ended.size(); ++i) changed(ended[i].blocks.head);
 }
 
-void SharedSms::take_all(Time now, std::vector<Ended>& out) {
-  for (std::uint32_t rank = 0; rank < sms_.size(); ++rank) {
-    for (Row& row : sms_[rank]) {
-      const std::int64_t progress = row.progress_at(now.count());
-      for (; row.count != 0; row.pop())
-        out.push_back({row.task,
-                       {std::max<std::int64_t>(0, row.first().end - progress), row.first().start,
-                        row.first().number, static_cast<std::uint16_t>(rank), row.first().place}});
-      launches_[row.work.value].blocks = launches_[row.work.value].sms = 0;
-    }
-    sms_[rank].clear();
-    next_.set(rank, MinTree::kNone);
+void SharedSms::remove(WorkId work, Time now, std::vector<Ended>& gone) {
+  Launch& launch = launches_[work.value];
+  if (launch.blocks == 0) return;
+  for (const std::uint32_t head : cohorts_.list()) {
+    const std::size_t before = gone.size();
+    std::erase_if(sms_[head], [&](std::uint32_t r) {
+      const Row& row = rows_[r];
+      if (row.work != work) return false;
+      for (std::uint32_t i = 0; i < row.slots_used; ++i) {
+        const Slot& slot = row.slot(i);
+        gone.push_back(
+            {row.task, {0, 0, slot.number, static_cast<std::uint16_t>(head), slot.place, slot.count}});
+      }
+      blocks_ -= cohorts_.size(head) * row.count;
+      free_rows_.push_back(r);
+      return true;
+    });
+    if (gone.size() != before) changed(head);
   }
-  for (const std::uint16_t rank : changed_) is_changed_[rank] = false;
-  changed_.clear();
-  present_.clear();
-  blocks_ = 0;
-  unsettled_ = false;
+  launch.blocks = launch.sms = 0;
+  std::erase(present_, work);
+  presses_ -= launch.load.presses();
+  unsettle(now);
+}
+
+void SharedSms::contend(bool contended, Time now) {
+  contended_ = contended;
   use_ = {};
+  unsettled_ = false;
+  if (contended) {
+    settled_at_ = -kSettling;
+    for (const WorkId work : present_) as_alone(launches_[work.value]);
+    unsettle(now);
+  }
+  change_all();
+}
+
+void SharedSms::split(std::uint32_t head, std::uint32_t other) {
+  for (const std::uint32_t r : sms_[head]) {
+    const std::uint32_t copy = new_row();
+    const Row& from = rows_[r];
+    Row& to = rows_[copy];
+    to.task = from.task;
+    to.work = from.work;
+    to.arrival = from.arrival;
+    to.progress = from.progress;
+    to.since = from.since;
+    to.next = from.next;
+    to.rate = from.rate;
+    to.head = 0;
+    to.slots_used = from.slots_used;
+    to.count = from.count;
+    to.starts = from.starts;
+    for (std::uint32_t i = 0; i < from.slots_used; ++i) to.slots[i] = from.slot(i);
+    sms_[other].push_back(copy);
+  }
+  if (is_changed_[head] != 0) changed(other);
+  if (cohorts_.together()) set_next(other, next_of_[head]);
+}
+
+void SharedSms::join(std::uint32_t other) {
+  free_rows_.insert(free_rows_.end(), sms_[other].begin(), sms_[other].end());
+  sms_[other].clear();
+  set_next(other, MinTree::kNone);
+}
+
+bool SharedSms::alike(std::uint32_t a, std::uint32_t b, Time now) const {
+  const auto &of_a = sms_[a], &of_b = sms_[b];
+  if (of_a.size() != of_b.size()) return false;
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    const Row &x = rows_[of_a[i]], &y = rows_[of_b[i]];
+    if (x.task != y.task || x.rate != y.rate || x.starts != y.starts || x.slots_used != y.slots_used ||
+        x.next != y.next)
+      return false;
+    if (x.since != y.since && x.rate != kFullRate) return false;  // they would be rounded differently
+    const std::int64_t ahead = y.progress_at(now.count()) - x.progress_at(now.count());
+    for (std::uint32_t k = 0; k < x.slots_used; ++k) {
+      const Slot &p = x.slot(k), &q = y.slot(k);
+      if (p.end + ahead != q.end || p.count != q.count || p.number != q.number || p.starts != q.starts ||
+          p.first_start != q.first_start || p.last_start != q.last_start)
+        return false;
+    }
+  }
+  return true;
 }
 
 /// The residents of an SM are others than before: it is rated anew at the end of this instant.
-void SharedSms::changed(std::uint32_t rank) {
-  if (is_changed_[rank]) return;
-  is_changed_[rank] = true;
-  changed_.push_back(static_cast<std::uint16_t>(rank));
+void SharedSms::changed(std::uint32_t head) {
+  if (is_changed_[head] != 0) return;
+  is_changed_[head] = 1;
+  changed_.push_back(static_cast<std::uint16_t>(head));
 }
 
-std::uint32_t SharedSms::rate_alone(Launch& launch, std::uint32_t blocks) {
-  std::uint32_t& rate = launch.rate[blocks];
-  if (rate == 0) rate = rate_of(alone_on_sm(launch.issue, blocks, launch.delay) / launch.load.alone);
-  return rate;
+void SharedSms::change_all() {
+  for (const std::uint32_t head : cohorts_.list())
+    if (!sms_[head].empty()) changed(head);
 }
 
-void SharedSms::rate_rows(std::uint32_t rank, std::int64_t now) {
-  std::vector<Row>& rows = sms_[rank];
-  if (rows.size() == 1)
-    return set_rate(rows[0], rate_alone(launches_[rows[0].work.value], rows[0].count), now);
-  order_.resize(rows.size());
-  std::iota(order_.begin(), order_.end(), 0u);
-  const auto mean_start = [&](std::uint32_t i) { return rows[i].starts / rows[i].count; };
-  std::stable_sort(order_.begin(), order_.end(),
-                   [&](std::uint32_t a, std::uint32_t b) { return mean_start(a) < mean_start(b); });
-  const auto starts = [&](std::uint32_t i) {
-    return Starts{mean_start(i), rows[i].first().start, rows[i].last_start()};
+void SharedSms::rate_rows(std::uint32_t head, std::int64_t now) {
+  const std::vector<std::uint32_t>& rows = sms_[head];
+  if (!contended_) {
+    for (const std::uint32_t r : rows) set_rate(rows_[r], kFullRate, now);
+    return;
+  }
+  if (rows.size() == 1) {
+    Row& row = rows_[rows[0]];
+    const Launch& launch = launches_[row.work.value];
+    Rated& rated = rated_of({launch.serial, 0, row.count});
+    if (rated.older_rate == 0)
+      rated.older_rate = rate_of(alone_on_sm(launch.issue, row.count, launch.delay) / launch.load.alone);
+    return set_rate(row, rated.older_rate, now);
+  }
+  order_.assign(rows.begin(), rows.end());
+  const auto older = [this](std::uint32_t a, std::uint32_t b) {
+    __extension__ using Wide = __int128;  // quicker than to divide
+    return Wide{rows_[a].starts} * rows_[b].count < Wide{rows_[b].starts} * rows_[a].count;
   };
+  if (order_.size() > 2)
+    std::stable_sort(order_.begin(), order_.end(), older);
+  else if (older(order_[1], order_[0]))
+    std::swap(order_[0], order_[1]);
   std::uint32_t least_apart = kMostApart;
   for (std::size_t k = 1; k < order_.size(); ++k)
-    least_apart = std::min(least_apart, apart(starts(order_[k - 1]), starts(order_[k])));
-  Rated* known = nullptr;
-  if (rows.size() == 2) {  // the usual case, and few combinations of it occur
-    const Row &x = rows[order_[0]], &y = rows[order_[1]];
-    const std::uint64_t key = (std::uint64_t{x.work.value} << 41 | std::uint64_t{y.work.value} << 15 |
-                               least_apart << 12 | x.count << 6 | y.count) +
-                              1;
-    known = &rated_[(key * 0x9e3779b97f4a7c15u) >> 54];
-    if (known->key == key) {
-      set_rate(rows[order_[0]], known->older, now);
-      set_rate(rows[order_[1]], known->younger, now);
+    least_apart = std::min(least_apart, apart(rows_[order_[k - 1]].ages(), rows_[order_[k]].ages()));
+  Rated* rated = nullptr;
+  if (rows.size() == 2) {
+    Row &x = rows_[order_[0]], &y = rows_[order_[1]];
+    rated = &rated_of({launches_[x.work.value].serial, launches_[y.work.value].serial,
+                       least_apart << 16 | x.count << 8 | y.count});
+    if (rated->older_rate != 0) {
+      set_rate(x, rated->older_rate, now);
+      set_rate(y, rated->younger_rate, now);
       return;
     }
-    known->key = key;
   }
   shares_.clear();
-  for (const std::uint32_t i : order_) {
-    const Launch& launch = launches_[rows[i].work.value];
-    shares_.push_back({launch.issue, launch.delay, rows[i].count, 0});
+  for (const std::uint32_t r : order_) {
+    const Launch& launch = launches_[rows_[r].work.value];
+    shares_.push_back({launch.issue, launch.delay, rows_[r].count, 0});
   }
   share_sm(shares_, least_apart, memory_);
   for (std::size_t k = 0; k < order_.size(); ++k) {
-    Row& row = rows[order_[k]];
+    Row& row = rows_[order_[k]];
     const std::uint32_t rate = rate_of(shares_[k].time / launches_[row.work.value].load.alone);
     set_rate(row, rate, now);
-    if (known != nullptr) (k == 0 ? known->older : known->younger) = rate;
+    if (rated != nullptr) (k == 0 ? rated->older_rate : rated->younger_rate) = rate;
   }
+}
+
+/// The entry of this key, its rates 0 if they are not known.
+SharedSms::Rated& SharedSms::rated_of(const Rated& key) {
+  const std::uint64_t bits = (std::uint64_t{key.older} << 32 | key.younger) * kScatter + key.blocks;
+  if (rated_.empty()) rated_.resize(std::size_t{1} << kRatedBits);
+  Rated& rated = rated_[bits * kScatter >> (64 - kRatedBits)];
+  if (rated.older != key.older || rated.younger != key.younger || rated.blocks != key.blocks) rated = key;
+  return rated;
 }
 
 void SharedSms::set_rate(Row& row, std::uint32_t rate, std::int64_t now) {
@@ -200,36 +364,41 @@ void SharedSms::set_rate(Row& row, std::uint32_t rate, std::int64_t now) {
   row.rate = rate;
 }
 
-void SharedSms::set_next(std::uint32_t rank) {
+void SharedSms::find_next(std::uint32_t head) {
   std::int64_t next = MinTree::kNone;
-  for (const Row& row : sms_[rank]) next = std::min(next, row.end_of_first());
-  next_.set(rank, next);
+  for (const std::uint32_t r : sms_[head]) {
+    rows_[r].find_next();
+    next = std::min(next, rows_[r].next);
+  }
+  set_next(head, next);
 }
 
 void SharedSms::unsettle(Time now) {
-  if (unsettled_) return;
+  if (unsettled_ || !contended_ || (presses_ == 0 && use_.dram == 0)) return;
   unsettled_ = true;
   settles_at_ = std::max(now, settled_at_ + kSettling);
 }
 
 void SharedSms::settle(Time now) {
-  for (const WorkId work : present_) {
-    const Launch& launch = launches_[work.value];
-    const std::uint32_t moved =
-        launch.blocks > launch.settled ? launch.blocks - launch.settled : launch.settled - launch.blocks;
-    if (moved * kFewBlocks > launch.settled) unsettle(now);
+  if (contended_ && presses_ != 0) {
+    for (const WorkId work : present_) {
+      const Launch& launch = launches_[work.value];
+      const std::uint32_t moved =
+          launch.blocks > launch.settled ? launch.blocks - launch.settled : launch.settled - launch.blocks;
+      if (moved * kFewBlocks > launch.settled) unsettle(now);
+    }
   }
   if (unsettled_ && now >= settles_at_) {
     unsettled_ = false;
     settled_at_ = now;
-    if (judge_pressure())
-      for (std::uint32_t rank = 0; rank < sms_.size(); ++rank)
-        if (!sms_[rank].empty()) changed(rank);
+    if (judge_pressure()) {
+      change_all();
+    }
   }
-  for (const std::uint16_t rank : changed_) {
-    is_changed_[rank] = false;
-    if (!sms_[rank].empty()) rate_rows(rank, now.count());
-    set_next(rank);
+  for (const std::uint16_t head : changed_) {
+    is_changed_[head] = 0;
+    if (!sms_[head].empty()) rate_rows(head, now.count());
+    find_next(head);
   }
   changed_.clear();
 }
@@ -248,12 +417,9 @@ bool SharedSms::judge_pressure() {
   for (std::size_t i = 0; i < contenders_.size(); ++i) {
     Launch& launch = launches_[present_[i].value];
     if (launch.delay == contenders_[i].delay && launch.issue == contenders_[i].issue) continue;
-    launch.delay = contenders_[i].delay;
-    launch.issue = contenders_[i].issue;
-    launch.rate.fill(0);
+    press(launch, contenders_[i].delay, contenders_[i].issue);
     differs = true;
   }
-  if (differs) rated_.fill({});
   return differs;
 }
 

@@ -3,7 +3,9 @@
 // A block's work is counted in picoseconds of its time alone.  All blocks of a task on an SM advance at one
 // rate, the inverse of their slowdown, so they form a row in the order of their ends, and a row keeps one
 // count of progress for all.  Rates change when the SM's residents change and, at most once a settling time,
-// when the pressure on the memory does.
+// when the pressure on the memory does.  While one launch has the GPU, all is as alone.
+//
+// SMs in the same state are kept once, under the head of their cohort (`Cohorts`).
 #pragma once
 
 #include <array>
@@ -12,6 +14,7 @@
 
 #include "sim/engine/min_tree.h"
 #include "sim/model/contention.h"
+#include "sim/stages/cohorts.h"
 #include "sim/stages/task.h"
 #include "traces/model/gpu.h"
 
@@ -19,14 +22,16 @@ namespace corun::sim {
 
 class SharedSms {
  public:
-  struct Block {
-    std::int64_t left;   // ps of its time alone
+  /// Of one task, on each SM of a cohort.
+  struct Blocks {
+    std::int64_t left;   // ps of their time alone
     std::int64_t start;  // time
     std::uint32_t number;
-    std::uint16_t rank, place;
+    std::uint16_t head, place;
+    std::uint32_t count = 1;
   };
 
-  explicit SharedSms(const Gpu& gpu);
+  SharedSms(const Gpu& gpu, const Cohorts& cohorts);
 
   bool empty() const { return blocks_ == 0; }
   /// When a block ends or the pressure settles next.
@@ -34,90 +39,128 @@ class SharedSms {
 
   /// Must precede the first block of a launch of this number.
   void introduce(WorkId work, const BlockLoad& load);
-  void add(const Task& task, TaskId id, const Block& block, Time now);
+  void add(const Task& task, TaskId id, const Blocks& blocks, Time now);
   /// Takes out the blocks that end now, into `ended`: unordered.
   struct Ended {
     TaskId task;
-    Block block;
+    Blocks blocks;
   };
   void take_ended(Time now, std::vector<Ended>& ended);
-  /// Takes out everything, with what is left of it.
-  void take_all(Time now, std::vector<Ended>& out);
-  /// Forgets when the pressure was judged last.
-  void restart() { settled_at_ = -kSettling; }
+  /// Takes out all blocks of a launch, into `gone`.
+  void remove(WorkId work, Time now, std::vector<Ended>& gone);
+  /// Whether launches contend from now on; else all blocks take as long as alone.
+  void contend(bool contended, Time now);
   /// To be called after each instant.
   void settle(Time now);
+
+  /// The cohort of `other` has left that of `head`.
+  void split(std::uint32_t head, std::uint32_t other);
+  /// The cohort of `other` is about to join that of `head`, which is in the same state.
+  void join(std::uint32_t other);
+  bool alike(std::uint32_t a, std::uint32_t b, Time now) const;
 
   const MemoryUse& memory_use() const { return use_; }
 
   template <typename F>
   void for_each(F&& f) const {
     for (std::uint32_t rank = 0; rank < sms_.size(); ++rank)
-      for (const Row& row : sms_[rank])
-        for (std::uint32_t i = 0; i < row.count; ++i) f(rank, row.task);
+      for (const std::uint32_t r : sms_[rank])
+        for (std::uint32_t i = 0; i < rows_[r].count; ++i) f(rank, rows_[r].task);
   }
 
  private:
   static constexpr std::uint32_t kMostBlocks = 64;
   /// A memory request's time: the pressure does not follow what is shorter.
   static constexpr Time kSettling{1'000'000};
+  /// Blocks that end together.
   struct Slot {
-    std::int64_t end;    // progress of the row at which the block ends
-    std::int64_t start;  // time
+    std::int64_t end;                      // progress of the row at which they end
+    std::int64_t starts;                   // sum of their times
+    std::int64_t first_start, last_start;  // of the first and the last to come
     std::uint32_t number;
-    std::uint16_t place;
+    std::uint16_t place, count;
   };
   struct Row {
+    Row() {}  // leaves the slots as they are
     TaskId task;
     WorkId work;
     std::uint64_t arrival = 0;
     std::int64_t progress = 0;  // at `since`
     std::int64_t since = 0;
+    std::int64_t next = 0;   // when its first block ends
     std::uint32_t rate = 0;  // of progress, kFullRate: as alone
-    std::uint32_t head = 0, count = 0;
+    std::uint32_t head = 0, slots_used = 0;
+    std::uint32_t count = 0;  // blocks
     std::int64_t starts = 0;  // sum over its blocks
     std::array<Slot, kMostBlocks> slots;
 
-    const Slot& first() const { return slots[head]; }
-    std::int64_t last_start() const { return slots[(head + count - 1) % kMostBlocks].start; }
+    Slot& slot(std::uint32_t i) { return slots[(head + i) % kMostBlocks]; }
+    const Slot& slot(std::uint32_t i) const { return slots[(head + i) % kMostBlocks]; }
+    Starts ages() const { return {starts / count, slot(0).first_start, slot(slots_used - 1).last_start}; }
     std::int64_t progress_at(std::int64_t now) const;
-    std::int64_t end_of_first() const;
-    void insert(const Slot& slot);
+    void find_next();
+    void insert(const Slot& slot, bool together);
     void pop();
   };
   struct Launch {
     BlockLoad load;
     double delay = 0, issue = 0;  // ps of a block, off and at the issue slots, under the present pressure
-    std::array<std::uint32_t, kMostBlocks + 1>
-        rate{};                 // on an SM of its own, by its blocks there; 0: not yet known
-    std::uint32_t blocks = 0;   // on all SMs
-    std::uint32_t sms = 0;      // that have any
-    std::uint32_t settled = 0;  // blocks when the pressure was last judged
+    std::uint32_t serial = 0;     // of these two and the time alone
+    std::uint32_t blocks = 0;     // on all SMs
+    std::uint32_t sms = 0;        // that have any
+    std::uint32_t settled = 0;    // blocks when the pressure was last judged
   };
 
-  void changed(std::uint32_t rank);
-  void rate_rows(std::uint32_t rank, std::int64_t now);
-  std::uint32_t rate_alone(Launch& launch, std::uint32_t blocks);
+  std::uint32_t new_row();
+  void as_alone(Launch& launch);
+  void changed(std::uint32_t head);
+  void change_all();
+  void rate_rows(std::uint32_t head, std::int64_t now);
+  void press(Launch& launch, double delay, double issue);
+  struct Rated;
+  Rated& rated_of(const Rated& key);
   void set_rate(Row& row, std::uint32_t rate, std::int64_t now);
-  void set_next(std::uint32_t rank);
+  std::int64_t least() const;
+  template <typename F>
+  void for_each_at(std::int64_t time, F&& f);
+  void set_next(std::uint32_t head, std::int64_t next);
+  void find_next(std::uint32_t head);
   void unsettle(Time now);
   bool judge_pressure();
 
   MemoryLimits memory_;
-  std::vector<std::vector<Row>> sms_;  // rows in the order in which their tasks came to the SM
-  std::vector<Launch> launches_;       // by WorkId
-  std::vector<WorkId> present_;        // launches with blocks, in the order of their first
-  std::vector<std::uint32_t> order_;   // of an SM's rows, oldest first
-  /// What two launches on one SM come to, by which they are and how many blocks each has.
-  struct Rated {
-    std::uint64_t key = 0;
-    std::uint32_t older = 0, younger = 0;
+  const Cohorts& cohorts_;
+  bool contended_ = false;
+  std::vector<Row> rows_;
+  std::vector<std::uint32_t> free_rows_;
+  std::vector<std::vector<std::uint32_t>> sms_;  // rows in the order in which their tasks came, by head
+  std::vector<Launch> launches_;                 // by WorkId
+  std::vector<WorkId> present_;                  // launches with blocks, in the order of their first
+  std::vector<std::uint32_t> order_;             // of an SM's rows, oldest first
+  /// The same few launches meet again and again: what makes their blocks' times has a number, and what one or
+  /// two of them come to on an SM is kept by those and by how many blocks each has.  Tables of the
+  /// latest.
+  struct Known {
+    double delay = 0, issue = 0, alone = 0;
+    std::uint32_t serial = 0;
   };
-  std::array<Rated, 1024> rated_{};
-  std::vector<std::uint16_t> changed_;  // SMs, at this instant
-  std::vector<bool> is_changed_;
-  MinTree next_;
+  std::vector<Known> known_;
+  std::uint32_t serials_ = 0;
+  struct Rated {
+    std::uint32_t older = 0, younger = 0;  // serials, 0: none
+    std::uint32_t blocks = 0;              // of both, and how far they are apart
+    std::uint32_t older_rate = 0, younger_rate = 0;
+  };
+  std::vector<Rated> rated_;
+  std::vector<std::uint16_t> changed_;  // heads, at this instant
+  std::vector<std::uint8_t> is_changed_;
+  // When the next block of each ends: a tree if every SM is on its own, else a list, as cohorts are few.
+  static constexpr std::int64_t kUnknown = -1;
+  MinTree next_;                       // by rank
+  std::vector<std::int64_t> next_of_;  // by head
+  mutable std::int64_t least_ = MinTree::kNone;
   std::uint32_t blocks_ = 0;
+  std::uint32_t presses_ = 0;  // present launches whose neighbours wait for the memory or the clock
   bool unsettled_ = false;
   Time settles_at_{}, settled_at_ = -kSettling;
   MemoryUse use_;

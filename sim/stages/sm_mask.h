@@ -21,16 +21,45 @@ class SmMask {
     for (std::uint64_t w : words_) n += static_cast<std::uint32_t>(std::popcount(w));
     return n;
   }
-  /// First bit of both, kMaxSms if none.
-  std::uint32_t first_common(const SmMask& o) const {
+  /// First bit, kMaxSms if none.
+  std::uint32_t first() const {
     for (std::uint32_t i = 0; i < words_.size(); ++i)
-      if (const std::uint64_t w = words_[i] & o.words_[i]; w != 0)
-        return i * 64 + static_cast<std::uint32_t>(std::countr_zero(w));
+      if (words_[i] != 0) return i * 64 + static_cast<std::uint32_t>(std::countr_zero(words_[i]));
     return kMaxSms;
+  }
+  /// The first n of its bits.
+  SmMask first(std::uint64_t n) const {
+    SmMask m;
+    for (std::uint32_t i = 0; i < words_.size() && n > 0; ++i) {
+      std::uint64_t rest = words_[i];
+      const auto bits = static_cast<std::uint32_t>(std::popcount(rest));
+      if (bits <= n) {
+        m.words_[i] = rest;
+        n -= bits;
+        continue;
+      }
+      // Halves its search for the place after the n-th bit.
+      std::uint32_t place = 0;
+      for (std::uint32_t width = 32; width != 0; width /= 2) {
+        const auto below =
+            static_cast<std::uint32_t>(std::popcount(rest >> place & ((std::uint64_t{1} << width) - 1)));
+        if (below > n) continue;
+        n -= below;
+        place += width;
+      }
+      m.words_[i] = rest & ((std::uint64_t{1} << place) - 1);
+      n = 0;
+    }
+    return m;
   }
   SmMask minus(const SmMask& o) const {
     SmMask m;
     for (std::uint32_t i = 0; i < words_.size(); ++i) m.words_[i] = words_[i] & ~o.words_[i];
+    return m;
+  }
+  SmMask operator&(const SmMask& o) const {
+    SmMask m;
+    for (std::uint32_t i = 0; i < words_.size(); ++i) m.words_[i] = words_[i] & o.words_[i];
     return m;
   }
   SmMask& operator|=(const SmMask& o) {
@@ -38,6 +67,14 @@ class SmMask {
     return *this;
   }
   bool operator==(const SmMask&) const = default;
+
+  /// f(rank) for each of its bits, in ascending order.
+  template <typename F>
+  void for_each(F&& f) const {
+    for (std::uint32_t i = 0; i < words_.size(); ++i)
+      for (std::uint64_t w = words_[i]; w != 0; w &= w - 1)
+        f(i * 64 + static_cast<std::uint32_t>(std::countr_zero(w)));
+  }
 
  private:
   std::array<std::uint64_t, kMaxSms / 64> words_{};

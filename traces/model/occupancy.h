@@ -33,6 +33,9 @@ struct SmResources {
         shared_memory -= o.shared_memory;
     return *this;
   }
+  friend SmResources operator*(std::uint32_t n, const SmResources& r) {
+    return {n * r.blocks, n * r.warps, n * r.threads, n * r.registers, n * r.shared_memory};
+  }
   bool operator==(const SmResources&) const = default;
 };
 
