@@ -28,7 +28,7 @@ Gpu gpu_with(std::uint64_t bytes) {
 
 /// The simulated GPU, with every move of memory kept.
 struct Watched : Backend {
-  explicit Watched(SimBackend& backend) : backend(backend) {}
+  explicit Watched(SimBackend& watched) : backend(watched) {}
   const Topology& topology() const override { return backend.topology(); }
   Time now() const override { return backend.now(); }
   void wait(Time until, std::vector<Notice>& notices) override { backend.wait(until, notices); }

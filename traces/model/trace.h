@@ -45,7 +45,7 @@ struct Op {
   std::string name;  // only where another op's `after` names it
   /// Buffers of the program that a launch or copy uses; absent: all that the client holds.
   /// Client::memory_bytes is always used.
-  std::optional<std::vector<std::uint32_t>> uses;
+  std::optional<std::vector<std::uint32_t>> uses{};
 };
 
 /// The host does it by itself, between what it hands to streams.
@@ -64,8 +64,8 @@ struct Program {
   std::string name;
   Issue issue = Issue::eager;
   std::vector<Stream> streams;
-  std::vector<Op> ops;               // in the order the host issues them
-  std::vector<std::string> buffers;  // names of its allocations
+  std::vector<Op> ops;                 // in the order the host issues them
+  std::vector<std::string> buffers{};  // names of its allocations
 };
 
 struct ClosedLoop {
