@@ -2,7 +2,7 @@
 // needs 0.2 to 0.4 us (Han et al., OSDI 2022, section 7.4, Fig. 19a).
 #include <benchmark/benchmark.h>
 
-#include "policies/api/kernel_padding.h"
+#include "policies/kernel_padding.h"
 #include "traces/json/trace_json.h"
 
 namespace corun {

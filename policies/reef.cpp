@@ -10,7 +10,7 @@
 // of a best-effort stream pads at a time, and real-time launches go to the GPU `lead_us` of their time ahead
 // so that paddings can be chosen late; REEF hands over the whole request. A padded launch that was refused
 // is ordered again plain, a microsecond later.
-#include "policies/api/reef_scheduler.h"
+#include "policies/reef_scheduler.h"
 
 namespace corun {
 namespace {

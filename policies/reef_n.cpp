@@ -3,7 +3,7 @@
 // evicted by a flag that every kernel reads first, and running blocks end by themselves.
 //
 // What the paper leaves open: as in `reef`. The paper's port has no padding; `padding` adds it.
-#include "policies/api/reef_scheduler.h"
+#include "policies/reef_scheduler.h"
 
 namespace corun {
 namespace {

@@ -4,8 +4,8 @@
 // of them are off: running blocks end, and every launch in the queues has to pass the GPU.
 //
 // What the papers leave open: real-time requests are served one at a time, in the order in which they come.
-#include "policies/api/real_time_mode.h"
 #include "policies/api/registry.h"
+#include "policies/real_time_mode.h"
 
 namespace corun {
 namespace {

@@ -50,7 +50,7 @@ struct Watched : Backend {
 };
 
 struct WatchedRun : Ran {
-  std::vector<Watched::Move> moves;
+  std::vector<Watched::Move> ordered;
 };
 
 WatchedRun watch(const Trace& trace, const Gpu& gpu, Policy& policy) {
@@ -64,7 +64,7 @@ WatchedRun watch(const Trace& trace, const Gpu& gpu, Policy& policy) {
   session.audit(true);
   ran.outcome = session.run();
   simulated.close();
-  ran.moves = backend.moves;
+  ran.ordered = backend.moves;
   return ran;
 }
 
@@ -251,7 +251,7 @@ TEST(MemorySession, RefusesWhatMemoryDoesNotAllow) {
   EXPECT_EQ(ran.outcome.decisions - ran.outcome.refusals, 5u);
   EXPECT_EQ(ran.of(ClientId{0}).size(), 2u);
   EXPECT_EQ(ran.outcome.memory_peak, 600u);
-  ASSERT_EQ(ran.moves.size(), 1u);
+  ASSERT_EQ(ran.ordered.size(), 1u);
 }
 
 TEST(MemorySession, RefusesMovesOfAPolicyThatDidNotSayItMovesMemory) {
@@ -265,7 +265,7 @@ TEST(MemorySession, RefusesMovesOfAPolicyThatDidNotSayItMovesMemory) {
                   });
   const WatchedRun ran = watch(b.trace, gpu_with(1000), policy);
   EXPECT_GE(ran.outcome.refusals, 1u);
-  EXPECT_THAT(ran.moves, IsEmpty());
+  EXPECT_THAT(ran.ordered, IsEmpty());
 }
 
 TEST(MemorySession, ACopyWaitsUntilItsBufferIsOnTheDevice) {
@@ -395,6 +395,26 @@ TEST(FlexGpu, GoesOnWhereWaitingForMemoryDeadlocks) {
   EXPECT_LE(ran.outcome.memory_peak, 1200u);
 }
 
+TEST(FlexGpu, EveryMoveIsOnTheTimelineWhereItsEngineIsFree) {
+  const Trace trace = hold_and_ask({361, 136, 188, 388}, {336, 309, 351, 251});
+  const Ran ran = run_trace(trace, gpu_with(1200), "flexgpu");
+  std::uint64_t bytes = 0, out = 0;
+  std::map<std::pair<std::uint32_t, BufferId>, bool> away;
+  std::map<std::uint32_t, Time> free_at;
+  for (const MoveRecord& m : ran.moves) {
+    bytes += m.bytes, out += m.to_host;
+    bool& is_away = away[{m.client.value, m.buffer}];
+    EXPECT_NE(is_away, m.to_host) << "buffer " << m.buffer.value << " moved the same way twice";
+    is_away = m.to_host;
+    EXPECT_GE(m.started, free_at[m.engine]);
+    EXPECT_GT(m.finished, m.started);
+    free_at[m.engine] = m.finished;
+  }
+  EXPECT_EQ(bytes, ran.outcome.moved_bytes);
+  EXPECT_EQ(out, ran.outcome.checkpoints);
+  EXPECT_GT(ran.moves.size(), out);
+}
+
 TEST(FlexGpu, FailsOnlyWhatOneOperationCannotHave) {
   TraceBuilder b;
   const KernelId k = b.kernel(kernel(4, 256, us(50)));
@@ -423,17 +443,17 @@ Trace idle_contents(Time longest) {
 TEST(FlexGpu, MovesContentsOnlyIfThatIsShorterThanTheShortestRunningKernel) {
   for (const Time longest : {us(60), us(60) + ps(1)}) {
     const WatchedRun ran = watch(idle_contents(longest), gpu_with(1'000'000), "flexgpu");
-    ASSERT_GE(ran.moves.size(), 2u);
-    EXPECT_TRUE(ran.moves[0].out);
+    ASSERT_GE(ran.ordered.size(), 2u);
+    EXPECT_TRUE(ran.ordered[0].out);
     if (longest == us(60))
-      EXPECT_EQ(ran.moves[0].at, ran.only(ClientId{1}).finished);
+      EXPECT_EQ(ran.ordered[0].at, ran.only(ClientId{1}).finished);
     else
-      EXPECT_EQ(ran.moves[0].at, us(110));
+      EXPECT_EQ(ran.ordered[0].at, us(110));
     // Back before the owner's next launch.
-    EXPECT_FALSE(ran.moves[1].out);
-    EXPECT_EQ(ran.moves[1].buffer, ran.moves[0].buffer);
-    EXPECT_GE(ran.of(ClientId{0})[1].started, ran.moves[1].at + us(60));
-    EXPECT_EQ(ran.outcome.moved_bytes, 1'200'000u + 600'000u * (ran.moves.size() == 3));
+    EXPECT_FALSE(ran.ordered[1].out);
+    EXPECT_EQ(ran.ordered[1].buffer, ran.ordered[0].buffer);
+    EXPECT_GE(ran.of(ClientId{0})[1].started, ran.ordered[1].at + us(60));
+    EXPECT_EQ(ran.outcome.moved_bytes, 1'200'000u + 600'000u * (ran.ordered.size() == 3));
   }
 }
 
@@ -449,7 +469,7 @@ TEST(FlexGpu, ChoosesTheLeastFrequentlyUsedContentsAndNoMoreThanNeeded) {
   const WatchedRun ran = watch(b.trace, gpu_with(1000), "flexgpu");
   // Used 3, 1 and 4 times: buffer 1 first, and 100 + 300 free bytes are not 500, so buffer 0 too.
   std::vector<std::uint32_t> out;
-  for (const Watched::Move& m : ran.moves)
+  for (const Watched::Move& m : ran.ordered)
     if (m.out && m.at == us(500)) out.push_back(m.buffer.value);
   EXPECT_THAT(out, ElementsAre(1, 0));
 }
@@ -463,7 +483,7 @@ TEST(FlexGpu, MovesNothingIfThatWouldNotSuffice) {
   b.client("asks", b.program({alloc(0, 600'000), launch(k)}), Once{us(100)});
   const WatchedRun ran = watch(b.trace, gpu_with(1'000'000), "flexgpu");
   // 400,000 are free and 100,000 idle; the rest is in use until "runs" ends.
-  for (const Watched::Move& m : ran.moves) EXPECT_GE(m.at, ran.only(ClientId{0}).finished);
+  for (const Watched::Move& m : ran.ordered) EXPECT_GE(m.at, ran.only(ClientId{0}).finished);
   EXPECT_EQ(ran.only(ClientId{2}).submitted, ran.only(ClientId{0}).finished);
 }
 

@@ -4,8 +4,8 @@
 
 #include <map>
 
-#include "policies/api/kernel_padding.h"
 #include "policies/api/registry.h"
+#include "policies/kernel_padding.h"
 #include "sim/backend/sim_backend.h"
 #include "tests/support/engine_rig.h"
 #include "tests/support/random_trace.h"

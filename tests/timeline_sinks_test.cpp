@@ -411,6 +411,32 @@ TEST(Perfetto, KernelsHoldTheirWaitsWithoutOverlap) {
   EXPECT_THAT(file.slices.at("GPU Small GPU / context turns"), ElementsAre(Slice{"context 0", 0, 40000, 0}));
 }
 
+TEST(Perfetto, MovesOfMemoryLieWithTheCopiesOfTheirClientAndEngine) {
+  const auto moved = [](TraceLevel level) {
+    return PerfettoFile(perfetto_bytes({level}, [](Timeline& timeline) {
+      CopyRecord copy;
+      copy.engine = 1;
+      copy.started = us(1), copy.finished = us(2);
+      timeline.record(copy);
+      timeline.record(MoveRecord{ClientId{0}, BufferId{7}, true, 4096, 1, us(2), us(5)});
+      timeline.record(MoveRecord{ClientId{1}, BufferId{8}, true, 512, 1, us(5), us(6)});
+      timeline.record(MoveRecord{ClientId{0}, BufferId{7}, false, 4096, 0, us(6), us(9)});
+    }));
+  };
+  const PerfettoFile file = moved(TraceLevel::kernel);
+  EXPECT_THAT(file.errors, testing::IsEmpty());
+  EXPECT_THAT(file.slices.at("rt, \"fast\" (real time) / copies, engine 1"),
+              ElementsAre(Slice{"copy", 1000, 2000, 0}, Slice{"checkpoint", 2000, 5000, 0}));
+  EXPECT_THAT(file.slices.at("be (best effort) / copies, engine 1"),
+              ElementsAre(Slice{"checkpoint", 5000, 6000, 0}));
+  EXPECT_THAT(file.slices.at("rt, \"fast\" (real time) / copies, engine 0"),
+              ElementsAre(Slice{"restore", 6000, 9000, 0}));
+  const Event& back = file.begin_of("restore");
+  EXPECT_EQ(back.category, "memory");
+  EXPECT_EQ(back.annotations, (std::map<std::string, std::string>{{"bytes", "4096"}, {"buffer", "7"}}));
+  EXPECT_THAT(moved(TraceLevel::request).slices, testing::IsEmpty());
+}
+
 TEST(Perfetto, BlocksOfOneSmLieInItsPlaces) {
   const PerfettoFile file(perfetto_bytes({TraceLevel::cta}));
   EXPECT_THAT(file.errors, testing::IsEmpty());

@@ -144,6 +144,7 @@ class Picked final : public Sink {
   void record(const KernelRecord& r) override { to_.record(r); }
   void record(std::span<const BlockRecord> b) override { to_.record(b); }
   void record(const CopyRecord& r) override { to_.record(r); }
+  void record(const MoveRecord& r) override { to_.record(r); }
   void record(const TurnRecord& r) override { to_.record(r); }
   void record(const GaugeRecord& r) override {
     if (counters_) to_.record(r);

@@ -117,9 +117,9 @@ Outcome SimBackend::apply(const Decision& decision, const LaunchView& view,
   const Gpu& gpu = topology_.gpu;
   if (std::holds_alternative<decide::Allocate>(decision)) return Applied{};
   if (const auto* out = std::get_if<decide::Checkpoint>(&decision))
-    return move(out->buffer, {CopyDirection::device_to_host, view.bytes});
+    return move(out->buffer, {CopyDirection::device_to_host, view.bytes}, view.client);
   if (const auto* back = std::get_if<decide::Restore>(&decision))
-    return move(back->buffer, {CopyDirection::host_to_device, view.bytes});
+    return move(back->buffer, {CopyDirection::host_to_device, view.bytes}, view.client);
   const std::uint32_t context = place(view).context;
   if (const auto* r = std::get_if<decide::Resize>(&decision)) return resize(*r, view);
   if (!std::holds_alternative<decide::Query>(decision)) return Refused{"not possible in the simulator"};
@@ -230,9 +230,12 @@ Outcome SimBackend::copy(const LaunchView& l, std::span<const LaunchId> follows)
 }
 
 /// By the copy engines, behind what they have; at the rate of pinned memory.
-Outcome SimBackend::move(BufferId buffer, const Copy& copy) {
+Outcome SimBackend::move(BufferId buffer, const Copy& copy, ClientId client) {
   const CopyEngines::Slot slot = copy_engines_.accept(copy, now_ + topology_.gpu.launch_latency);
-  queue_.schedule(slot.end, 0, {Event::Kind::move_end, buffer.value, 0});
+  Errand e;
+  e.move = {client,     buffer,  copy.direction == CopyDirection::device_to_host, copy.bytes, slot.engine,
+            slot.start, slot.end};
+  queue_.schedule(slot.end, 0, {Event::Kind::move_end, errand(std::move(e)), 0});
   return Applied{};
 }
 
@@ -360,8 +363,12 @@ void SimBackend::handle(const Event& event) {
       tell_later(CopyFinished{e.launch});
       return ended(e.launch, e.context, e.ctas);
     }
-    case Event::Kind::move_end:
-      return tell_later(BufferMoved{BufferId{event.a}});
+    case Event::Kind::move_end: {
+      const MoveRecord move = errands_[event.a].move;
+      free_errands_.push_back(event.a);
+      timeline_.record(move);
+      return tell_later(BufferMoved{move.buffer});
+    }
     case Event::Kind::resize: {
       const Errand e = errands_[event.a];
       free_errands_.push_back(event.a);

@@ -82,7 +82,7 @@ class SimBackend final : public Backend {
       move_end
     } kind;
     std::uint32_t a, b;  // channel: context, channel; the three of a preemption: an index into
-                         // `preemptions_`; move_end: buffer; others: an index into `errands_`
+                         // `preemptions_`; others: an index into `errands_`
   };
   struct Errand {
     LaunchId launch;
@@ -90,6 +90,7 @@ class SimBackend final : public Backend {
     std::uint64_t blocks = 0;
     Time as_of{};
     CopyRecord copy;
+    MoveRecord move;
     decide::CtasPerSm ctas_per_sm{};
   };
   struct Told {
@@ -123,7 +124,7 @@ class SimBackend final : public Backend {
   void cleared(LaunchId launch);
   std::vector<LaunchId> still_of(std::uint32_t preemption) const;
   void release(std::uint32_t preemption);
-  Outcome move(BufferId buffer, const Copy& copy);
+  Outcome move(BufferId buffer, const Copy& copy, ClientId client);
   template <class What>
   void submit(const LaunchView& launch, std::span<const LaunchId> follows, What what);
   std::int32_t levels() const { return static_cast<std::int32_t>(topology_.gpu.priority_levels); }

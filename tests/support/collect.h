@@ -19,6 +19,7 @@ class Collector : public Sink {
   void record(const KernelRecord& r) override { kernels.push_back(r); }
   void record(std::span<const BlockRecord> r) override { blocks.insert(blocks.end(), r.begin(), r.end()); }
   void record(const CopyRecord& r) override { copies.push_back(r); }
+  void record(const MoveRecord& r) override { moves.push_back(r); }
   void record(const TurnRecord& r) override { turns.push_back(r); }
   void record(const PreemptionRecord& r) override { preemptions.push_back(r); }
   bool wants_blocks() const override { return wants_blocks_; }
@@ -27,6 +28,7 @@ class Collector : public Sink {
   std::vector<KernelRecord> kernels;
   std::vector<BlockRecord> blocks;
   std::vector<CopyRecord> copies;
+  std::vector<MoveRecord> moves;
   std::vector<TurnRecord> turns;
   std::vector<PreemptionRecord> preemptions;
 

@@ -108,15 +108,20 @@ class PerfettoSink::Writer {
 
   void copy(const CopyRecord& r) {
     seen(r.finished);
-    const std::uint64_t track = described(
-        key(Kind::copies, r.client.value, r.engine), client_process(r.client),
-        [&] { return fmt::format("copies, engine {}", r.engine); },
-        1000 + static_cast<std::int32_t>(r.engine));
-    const std::optional<Slice> slice = placed(track, r.started, r.finished);
+    const std::optional<Slice> slice = placed(copies(r.client, r.engine), r.started, r.finished);
     if (!slice) return;
     begin(
         *slice, event_name("copy"), "copy",
         {{"bytes", r.bytes}, {"request", r.request}, {"stream", r.stream.value}, {"operation", r.op.value}});
+    end(*slice);
+  }
+
+  void move(const MoveRecord& r) {
+    seen(r.finished);
+    const std::optional<Slice> slice = placed(copies(r.client, r.engine), r.started, r.finished);
+    if (!slice) return;
+    begin(*slice, event_name(r.to_host ? "checkpoint" : "restore"), "memory",
+          {{"bytes", r.bytes}, {"buffer", r.buffer.value}});
     end(*slice);
   }
 
@@ -278,6 +283,12 @@ class PerfettoSink::Writer {
                               : fmt::format("stream {}: {}", stream.value, name);
         },
         2 + static_cast<std::int32_t>(stream.value));
+  }
+  /// What an engine does for a client: copies of its program, and moves of its buffers by the policy.
+  std::uint64_t copies(ClientId client, std::uint32_t engine) {
+    return described(
+        key(Kind::copies, client.value, engine), client_process(client),
+        [&] { return fmt::format("copies, engine {}", engine); }, 1000 + static_cast<std::int32_t>(engine));
   }
   /// Blocks on one SM overlap, so each place is a row of its own.  The rows lie in groups, because the order
   /// of tracks right below a process is not ours to choose.
@@ -499,6 +510,9 @@ void PerfettoSink::record(std::span<const BlockRecord> blocks) {
 }
 void PerfettoSink::record(const CopyRecord& r) {
   if (options_.level != TraceLevel::request) writer_->copy(r);
+}
+void PerfettoSink::record(const MoveRecord& r) {
+  if (options_.level != TraceLevel::request) writer_->move(r);
 }
 void PerfettoSink::record(const TurnRecord& r) { writer_->turn(r); }
 void PerfettoSink::record(const GaugeRecord& r) {

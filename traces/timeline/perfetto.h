@@ -41,6 +41,7 @@ class PerfettoSink : public Sink {
   void record(const KernelRecord& r) override;
   void record(std::span<const BlockRecord> blocks) override;
   void record(const CopyRecord& r) override;
+  void record(const MoveRecord& r) override;
   void record(const TurnRecord& r) override;
   void record(const GaugeRecord& r) override;
   bool wants_blocks() const override { return options_.level == TraceLevel::cta; }

@@ -69,6 +69,16 @@ struct CopyRecord {
   Time started{}, finished{};
 };
 
+/// A buffer moved out of device memory (checkpoint) or back into it (restore).
+struct MoveRecord {
+  ClientId client;
+  BufferId buffer;
+  bool to_host = false;
+  std::uint64_t bytes = 0;
+  std::uint32_t engine = 0;
+  Time started{}, finished{};
+};
+
 /// Launches of one stream were ordered off the GPU.
 struct PreemptionRecord {
   ClientId client;
@@ -110,6 +120,7 @@ class Sink {
   virtual void record(const KernelRecord&) {}
   virtual void record(std::span<const BlockRecord>) {}
   virtual void record(const CopyRecord&) {}
+  virtual void record(const MoveRecord&) {}
   virtual void record(const TurnRecord&) {}
   virtual void record(const PreemptionRecord&) {}
   virtual void record(const GaugeRecord&) {}
@@ -133,6 +144,9 @@ class Timeline {
     for (Sink* s : sinks_) s->record(r);
   }
   void record(const CopyRecord& r) {
+    for (Sink* s : sinks_) s->record(r);
+  }
+  void record(const MoveRecord& r) {
     for (Sink* s : sinks_) s->record(r);
   }
   void record(const TurnRecord& r) {

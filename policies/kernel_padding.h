@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <optional>
 
+#include "policies/api/snapshot.h"
 #include "policies/api/topology.h"
-#include "traces/model/kernel.h"
 
 namespace corun {
 

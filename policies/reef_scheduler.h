@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "policies/api/kernel_padding.h"
-#include "policies/api/real_time_mode.h"
 #include "policies/api/registry.h"
+#include "policies/kernel_padding.h"
+#include "policies/real_time_mode.h"
 
 namespace corun {
 
