@@ -7,13 +7,21 @@
 // release the difference at their next block.  Released blocks go on on what their task keeps: persistent
 // kernels.
 //
-// What the sources leave open: online is the trace's real-time class; a client without quota or reservation
-// asks for the whole GPU; both hold for a client, whatever its launches; the offline task admitted last
-// releases first, and each keeps a block; an offline task for which nothing is left waits; offline tasks that
-// released or took less grow back, first admitted first, when a task ends (`restore`); a task counts until it
-// has ended.
+// What the sources leave open, above all which SMs the slices are on: free slices scattered over SMs hold no
+// block of a kernel that needs more of an SM, and then a reservation is not there when offline blocks have
+// ended.  So each reservation is a set of SMs (beginning on one of its own while there are enough; the last
+// may be shared), a task's blocks are given SM by SM, elsewhere before on reserved SMs, and those who must
+// release do so where the reservation is.  They are launched with the highest priority, past workers of
+// others that wait for an SM.  A task that has nothing left is taken off the GPU at its next block and waits.
+//
+// Further: online is the trace's real-time class; a client without quota or reservation asks for the whole
+// GPU, and an online one without a reservation comes before offline ones, of which each keeps a block, and
+// gives way to reservations; shares hold for a client, whatever its launches; the task admitted last releases
+// first; an offline task for which nothing is left waits; tasks that released or took less grow back, first
+// admitted first, when a task ends (`restore`).  There must be task slots for all that run.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "policies/api/registry.h"
 
@@ -26,122 +34,275 @@ class SmGuard final : public Policy {
       : restore_(parameters.choice("restore", {"yes", "no"}) == "yes") {}
   std::string_view name() const override { return "smguard"; }
   Requirements requirements() const override {
-    return {{Capability::order, Capability::cta_quota}, Contexts::one, false};
+    return {{Capability::order, Capability::priority, Capability::sm_quota, Capability::preempt_at_block},
+            Contexts::one,
+            false};
   }
-  void start(const Topology& topology, std::span<const ClientView>) override {
+
+  void start(const Topology& topology, std::span<const ClientView> clients) override {
     sm_ = topology.gpu.sm;
-    capacity_ = topology.gpu.sms;
+    sms_ = topology.gpu.sms;
+    highest_ = 1 - static_cast<std::int32_t>(topology.gpu.priority_levels);
+    reserved_on_.assign(sms_, 0);
+    double whole = 0;
+    for (const ClientView& c : clients)
+      if (is_reserved(*c.client)) whole += std::ceil(*c.client->reservation * sms_ - kTiny);
+    double end = sms_;
+    for (const ClientView& c : clients) {
+      std::vector<double> share;
+      if (is_reserved(*c.client)) {
+        share.resize(sms_);
+        double left = *c.client->reservation * sms_;
+        if (left > end + kTiny)
+          throw InputError(c.client->origin.file, c.client->origin.place + "/reservation",
+                           "the clients' reservations are more than the GPU", "promise at most 1 in all");
+        if (whole <= sms_ + kTiny) end = std::floor(end + kTiny);
+        for (std::uint32_t sm = sms_; sm-- > 0 && left > kTiny;) {
+          const double top = std::min(end, sm + 1.0);
+          if (top <= sm + kTiny) continue;
+          const double here = std::min(left, top - sm);
+          share[sm] = here;
+          reserved_on_[sm] += here;
+          left -= here;
+          end = top - here;
+        }
+      }
+      reserved_.push_back(std::move(share));
+    }
   }
 
   void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
-    // In order of admission, with the CTAs that it is to have from now on.
-    tasks_.clear();
-    for (LaunchId id : now.running)
-      if (const LaunchView& l = now.launch(id); l.kernel != nullptr) tasks_.push_back(task(now, l, l.ctas));
+    recall(now);
+    free_.assign(sms_, capacity_of(sm_));
+
+    // Reservations first, then what online tasks without one and offline tasks have, in order of admission.
+    for (Task& t : tasks_)
+      if (t.reserved) keep(t, t.had);
     const std::size_t admitted_before = tasks_.size();
-    for (const bool online : {true, false}) {
-      for (LaunchId id : now.pending) {
-        const LaunchView& l = now.launch(id);
-        if (l.waits_for != 0 || (now.client_of(l).service_class == ServiceClass::real_time) != online)
-          continue;
-        admit(task(now, l, 0));
-      }
-    }
+    for (LaunchId id : now.pending)
+      if (std::optional<Task> t = asks(now, id); t && t->reserved) claim(*t);
+    for (Task& t : tasks_)
+      if (!t.reserved && t.online) keep(t, t.had);
+    for (std::size_t i = 0; i < admitted_before; ++i)
+      if (Task& t = tasks_[i]; !t.online && t.adjustable) keep_one(t);
+    for (LaunchId id : now.pending)
+      if (std::optional<Task> t = asks(now, id); t && t->online && !t->reserved) admit(*t);
+    for (std::size_t i = 0; i < admitted_before; ++i)
+      if (Task& t = tasks_[i]; !t.online) keep(t, t.had);
+    for (LaunchId id : now.pending)
+      if (std::optional<Task> t = asks(now, id); t && !t->online) admit(*t);
     const bool ended = std::any_of(now.notices.begin(), now.notices.end(),
                                    [](const Notice& n) { return std::holds_alternative<KernelFinished>(n); });
     if (ended && restore_) grow_back();
+
+    granted_.clear();
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       const Task& t = tasks_[i];
       if (i >= admitted_before)
-        decisions.push_back(decide::Launch{t.launch, 0, {}, t.ctas, {}});
-      else if (t.adjustable && t.ctas != now.launch(t.launch).ctas)
-        decisions.push_back(decide::Resize{t.launch, t.ctas, {}});
+        decisions.push_back(decide::Launch{t.launch, t.reserved ? highest_ : 0, {}, 0, t.ctas});
+      else if (t.adjustable && t.total == 0)
+        decisions.push_back(decide::Preempt{t.launch, decide::Stop::at_block});
+      else if (t.adjustable && t.ctas != t.had)
+        decisions.push_back(decide::Resize{t.launch, 0, t.ctas});
+      granted_.push_back({t.launch, t.had, t.adjustable && t.total != 0 ? t.ctas : t.had});
+      if (i >= admitted_before) granted_.back().now = t.ctas;
     }
   }
 
  private:
+  static constexpr double kTiny = 1e-9;
+
   struct Task {
     LaunchId launch;
     ClientId client;
-    bool online = false, adjustable = false;
-    double slices = 1;       // M
-    std::uint32_t most = 0;  // CTAs that it asks for
-    double share = 0;        // of its client, units of capacity
-    std::uint32_t ctas = 0;  // that it has
-    double held() const { return ctas / slices; }
+    bool online = false, reserved = false, adjustable = false;
+    SmResources demand;
+    double slices = 1;            // M
+    std::uint32_t most = 0;       // CTAs that it asks for
+    double share = 0;             // of its client, units of capacity
+    decide::CtasPerSm had, ctas;  // before this decision, and from now on
+    std::uint32_t total = 0;      // of `ctas`
+    double held() const { return total / slices; }
+  };
+  struct Granted {
+    LaunchId launch;
+    decide::CtasPerSm before, now;
   };
 
-  Task task(const Snapshot& now, const LaunchView& l, std::uint32_t ctas) const {
-    const Client& client = now.client_of(l);
-    Task t;
-    t.launch = l.id, t.client = l.client, t.ctas = ctas;
-    t.online = client.service_class == ServiceClass::real_time;
-    t.adjustable = l.state == LaunchState::submitted && l.ctas != 0;
-    t.slices = std::max(1u, room(capacity_of(sm_), demand_of(*l.kernel, sm_)));
-    t.share = (t.online ? client.reservation : client.quota).value_or(1.0) * capacity_;
-    t.most = static_cast<std::uint32_t>(std::min<std::uint64_t>(l.kernel->blocks(), blocks(t.share, t)));
-    return t;
+  static bool is_reserved(const Client& c) {
+    return c.service_class == ServiceClass::real_time && c.reservation.has_value();
   }
-  /// Whole blocks in so many units of capacity; a share of the GPU is at least one.
-  static std::uint32_t blocks(double units, const Task& t) {
-    return static_cast<std::uint32_t>(std::max(1.0, std::floor(units * t.slices + 1e-9)));
-  }
-  double free() const {
-    double left = capacity_;
-    for (const Task& t : tasks_) left -= t.held();
-    return left;
-  }
-  /// What its client may still have under its share.
-  double allowance(const Task& of) const {
-    double left = of.share;
-    for (const Task& t : tasks_)
-      if (t.client == of.client && t.launch != of.launch) left -= t.held();
-    return left;
+  static std::uint32_t sum(const decide::CtasPerSm& ctas) {
+    std::uint32_t n = 0;
+    for (const std::uint16_t each : ctas) n += each;
+    return n;
   }
 
-  void admit(Task t) {
+  /// Those that run, in order of admission, with what they have: of a refused decision, what they had.
+  void recall(const Snapshot& now) {
+    tasks_.clear();
+    for (LaunchId id : now.running) {
+      const LaunchView& l = now.launch(id);
+      const auto g = std::find_if(granted_.begin(), granted_.end(),
+                                  [&](const Granted& each) { return each.launch == id; });
+      if (l.kernel == nullptr || g == granted_.end()) continue;
+      Task t = task(now, l);
+      t.adjustable = l.state == LaunchState::submitted;
+      t.had = sum(g->now) == l.ctas ? g->now : g->before;
+      tasks_.push_back(std::move(t));
+    }
+  }
+
+  Task task(const Snapshot& now, const LaunchView& l) const {
+    const Client& client = now.client_of(l);
+    Task t;
+    t.launch = l.id, t.client = l.client;
+    t.online = client.service_class == ServiceClass::real_time;
+    t.reserved = is_reserved(client);
+    t.demand = demand_of(*l.kernel, sm_);
+    t.slices = std::max(1u, room(capacity_of(sm_), t.demand));
+    t.share = (t.online ? client.reservation : client.quota).value_or(1.0) * sms_;
+    t.most = static_cast<std::uint32_t>(
+        std::min<std::uint64_t>(l.kernel->blocks() - l.blocks_done, blocks(t.share, t)));
+    t.ctas.resize(sms_);
+    return t;
+  }
+  /// A pending launch's request, within what its client may still have under its share.
+  std::optional<Task> asks(const Snapshot& now, LaunchId id) const {
+    const LaunchView& l = now.launch(id);
+    if (l.waits_for != 0) return {};
+    Task t = task(now, l);
     const double allowed = allowance(t);
-    if (allowed * t.slices < 1 - 1e-9) {  // its client's other launches have all of it
-      if (allowed < t.share) return;
+    if (allowed * t.slices < 1 - kTiny) {  // its client's other launches have all of it
+      if (allowed < t.share) return {};
       t.most = 1;  // a share smaller than a block
     } else {
       t.most = std::min(t.most, blocks(allowed, t));
     }
-    const double request = t.most / t.slices;
-    double left = free();
-    if (t.online && left < request - 1e-9) {
-      release(request - left);
-      left = free();
-    }
-    if (left * t.slices < 1 - 1e-9) return;  // not one block
-    t.ctas = left >= request - 1e-9 ? t.most : blocks(left, t);
-    tasks_.push_back(t);
+    return t;
+  }
+  /// Whole blocks in so many units of capacity; a share of the GPU is at least one.
+  static std::uint32_t blocks(double units, const Task& t) {
+    return static_cast<std::uint32_t>(std::max(1.0, std::floor(units * t.slices + kTiny)));
+  }
+  double allowance(const Task& of) const {
+    double left = of.share;
+    for (const Task& t : tasks_)
+      if (t.client == of.client && t.launch != of.launch) left -= held(t);
+    return left;
+  }
+  /// What it has, whether it has been looked at in this decision or not.
+  static double held(const Task& t) { return std::max(t.total, sum(t.had)) / t.slices; }
+
+  void give(Task& t, std::uint32_t sm, std::uint32_t n) {
+    for (std::uint32_t i = 0; i < n; ++i) free_[sm] -= t.demand;
+    t.ctas[sm] = static_cast<std::uint16_t>(t.ctas[sm] + n);
+    t.total += n;
+  }
+  void keep(Task& t, const decide::CtasPerSm& had) {
+    for (std::uint32_t sm = 0; sm < sms_; ++sm)
+      if (had[sm] > t.ctas[sm]) give(t, sm, std::min(had[sm] - t.ctas[sm] + 0u, room(free_[sm], t.demand)));
+  }
+  /// On the least reserved SM.
+  void keep_one(Task& t) {
+    std::optional<std::uint32_t> best;
+    for (std::uint32_t sm = 0; sm < sms_; ++sm)
+      if (t.had[sm] != 0 && room(free_[sm], t.demand) != 0 &&
+          (!best || reserved_on_[sm] < reserved_on_[*best]))
+        best = sm;
+    if (best) give(t, *best, 1);
   }
 
-  void release(double units) {
-    for (std::size_t i = tasks_.size(); i-- > 0 && units > 1e-9;) {
-      Task& t = tasks_[i];
-      if (t.online || !t.adjustable) continue;
-      const auto wanted = static_cast<std::uint32_t>(std::ceil(units * t.slices - 1e-9));
-      const std::uint32_t given = std::min(wanted, t.ctas - 1);
-      t.ctas -= given;
-      units -= given / t.slices;
+  /// So many more CTAs, at most what `room_on` has, where there is most room, as the hardware would place
+  /// them.
+  void spread(Task& t, std::uint32_t n, const std::vector<std::uint32_t>& room_on) {
+    std::uint32_t level = *std::max_element(room_on.begin(), room_on.end());  // of room that is left
+    const auto above = [&](std::uint32_t l) {
+      std::uint64_t count = 0;
+      for (const std::uint32_t r : room_on) count += r > l ? r - l : 0;
+      return count;
+    };
+    while (level > 0 && above(level - 1) <= n) --level;
+    std::uint64_t rest = n - std::min<std::uint64_t>(n, above(level));
+    for (std::uint32_t sm = 0; sm < sms_; ++sm) {
+      std::uint32_t take = room_on[sm] > level ? room_on[sm] - level : 0;
+      if (rest > 0 && level > 0 && room_on[sm] >= level) ++take, --rest;
+      give(t, sm, take);
     }
+  }
+  /// Up to `n` more: on reserved SMs only if the others are full.
+  void extend(Task& t, std::uint32_t n, const std::vector<SmResources>& free) {
+    const std::uint32_t goal = t.total + n;
+    for (const bool reserved : {false, true}) {
+      std::vector<std::uint32_t> room_on = rooms(t, free);
+      for (std::uint32_t sm = 0; sm < sms_; ++sm)
+        if ((reserved_on_[sm] > 0) != reserved) room_on[sm] = 0;
+      spread(t, goal - t.total, room_on);
+    }
+  }
+  std::vector<std::uint32_t> rooms(const Task& t, const std::vector<SmResources>& free) const {
+    std::vector<std::uint32_t> room_on(sms_);
+    for (std::uint32_t sm = 0; sm < sms_; ++sm) room_on[sm] = room(free[sm], t.demand);
+    return room_on;
+  }
+
+  /// A reservation is on SMs of its own; what its client's other launches have of them is gone.
+  void claim(Task t) {
+    std::vector<double> share = reserved_[t.client.value];
+    for (const Task& other : tasks_)
+      if (other.client == t.client)
+        for (std::uint32_t sm = 0; sm < sms_; ++sm) share[sm] -= other.ctas[sm] / other.slices;
+    std::vector<std::uint32_t> room_on = rooms(t, free_);
+    std::uint32_t there = 0;
+    for (std::uint32_t sm = 0; sm < sms_; ++sm) {
+      const double fit = std::floor(std::max(0.0, share[sm]) * t.slices + kTiny);
+      room_on[sm] = std::min(room_on[sm], static_cast<std::uint32_t>(fit));
+      there += room_on[sm];
+    }
+    if (there == 0) {  // less than a block on each: one, where most of it is
+      std::uint32_t best = 0;
+      const std::vector<std::uint32_t> any = rooms(t, free_);
+      for (std::uint32_t sm = 0; sm < sms_; ++sm)
+        if (any[sm] != 0 && (any[best] == 0 || share[sm] > share[best])) best = sm;
+      if (any[best] == 0) return;
+      give(t, best, 1);
+    } else {
+      spread(t, std::min(t.most, there), room_on);
+    }
+    tasks_.push_back(std::move(t));
+  }
+
+  /// What is left; for an online task without a reservation, also what offline tasks have but a block each.
+  void admit(Task t) {
+    std::vector<SmResources> left = free_;
+    for (const Task& other : tasks_)
+      if (!other.had.empty())
+        for (std::uint32_t sm = 0; sm < sms_; ++sm)
+          for (std::uint32_t n = other.ctas[sm]; n < other.had[sm] && room(left[sm], other.demand) != 0; ++n)
+            left[sm] -= other.demand;
+    extend(t, t.most, left);
+    if (t.online) extend(t, t.most - t.total, free_);
+    if (t.total != 0) tasks_.push_back(std::move(t));
   }
 
   void grow_back() {
     for (Task& t : tasks_) {
-      if (t.online || !t.adjustable) continue;
-      const double more = std::min(free(), allowance(t) - t.held());
-      if (more * t.slices < 1 - 1e-9) continue;
-      t.ctas = std::min(t.most, t.ctas + blocks(more, t));
+      if (t.reserved || !t.adjustable || t.total < sum(t.had)) continue;
+      const double more = allowance(t) - held(t);
+      if (t.most <= t.total || more * t.slices < 1 - kTiny) continue;
+      extend(t, std::min(t.most - t.total, blocks(more, t)), free_);
     }
   }
 
   bool restore_;
   SmLimits sm_;
-  double capacity_ = 0;
+  std::uint32_t sms_ = 0;
+  std::int32_t highest_ = 0;                   // priority
+  std::vector<std::vector<double>> reserved_;  // by client, SM: of the SM; empty: none
+  std::vector<double> reserved_on_;            // by SM
+  std::vector<Granted> granted_;               // as of the last decision
   std::vector<Task> tasks_;
+  std::vector<SmResources> free_;  // by SM
 };
 
 const Registered registered{
@@ -150,7 +311,8 @@ const Registered registered{
      "block",
      "CapSM patent 2017; Yu et al. 2018 (SMGuard)",
      {{"restore",
-       "yes: what offline kernels gave comes back when a kernel ends; no: they keep what they have", "yes"}}},
+       "yes: what offline kernels gave comes back when a kernel ends; no: they keep what they have", "yes"}},
+     {.reservations = true}},
     [](const Parameters& p) -> std::unique_ptr<Policy> { return std::make_unique<SmGuard>(p); }};
 
 }  // namespace

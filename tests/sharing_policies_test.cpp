@@ -28,8 +28,9 @@ Profile saturating(std::uint32_t sms_there_are, std::uint32_t most_on_each, std:
 
 /// Ten SMs of 64 warps and 2,048 threads.
 struct Script : TraceBuilder {
-  ScriptedBackend backend{
-      small_gpu(10), {Capability::order, Capability::cta_quota, Capability::sm_quota, Capability::progress}};
+  ScriptedBackend backend{small_gpu(10),
+                          {Capability::order, Capability::priority, Capability::sm_quota,
+                           Capability::preempt_at_block, Capability::progress}};
   std::vector<Profile> profiles;
   SessionOutcome outcome;
 
@@ -176,12 +177,15 @@ TEST(Slate, KernelsThatBothUseMuchOfTheSameRunOneAfterTheOther) {
 
 /// On ten SMs of 8 blocks of 256 threads.
 TEST(SmGuard, AnOfflineTaskGetsItsQuotaOfBlocksAndNoMore) {
-  for (const auto& [quota, ctas] : {std::pair(0.5, 40), {0.49, 39}, {0.001, 1}, {1.0, 80}}) {
+  for (const auto& [quota, ctas] : {std::pair(0.5, "4,4,4,4,4,4,4,4,4,4"),
+                                    {0.49, "4,4,4,4,4,4,4,4,4,3"},
+                                    {0.001, "1,0,0,0,0,0,0,0,0,0"},
+                                    {1.0, "8,8,8,8,8,8,8,8,8,8"}}) {
     Script s;
     s.kernel_with({}, us(0)).quota = quota;
     s.backend.finish(us(50), 0);
     s.run("smguard");
-    EXPECT_THAT(s.backend.at(us(0)), ElementsAre("launch 0 ctas " + std::to_string(ctas)));
+    EXPECT_THAT(s.backend.at(us(0)), ElementsAre(std::string("launch 0 ctas ") + ctas));
   }
 }
 
@@ -192,11 +196,12 @@ TEST(SmGuard, AnOfflineTaskTakesWhatIsLeft) {
   s.backend.finish(us(50), 0);
   s.backend.finish(us(90), 1);
   s.run("smguard");
-  EXPECT_THAT(s.backend.at(us(0)), ElementsAre("launch 0 ctas 60", "launch 1 ctas 20"));
-  EXPECT_THAT(s.backend.at(us(50)), ElementsAre("resize 1 ctas 60"));
+  EXPECT_THAT(s.backend.at(us(0)),
+              ElementsAre("launch 0 ctas 6,6,6,6,6,6,6,6,6,6", "launch 1 ctas 2,2,2,2,2,2,2,2,2,2"));
+  EXPECT_THAT(s.backend.at(us(50)), ElementsAre("resize 1 ctas 6,6,6,6,6,6,6,6,6,6"));
 }
 
-TEST(SmGuard, AnOnlineTaskMakesOfflineOnesReleaseTheDifferenceTheNewestFirst) {
+TEST(SmGuard, OfflineTasksReleaseWhereTheReservationIsTheNewestFirst) {
   Script s;
   s.kernel_with({}, us(0)).quota = 0.5;
   s.kernel_with({}, us(1)).quota = 0.25;
@@ -207,9 +212,31 @@ TEST(SmGuard, AnOnlineTaskMakesOfflineOnesReleaseTheDifferenceTheNewestFirst) {
   s.backend.finish(us(90), 0);
   s.backend.finish(us(90), 1);
   s.run("smguard");
-  // 40 and 20 of 80; 50 asked for, 20 free: the second gives 19 and keeps one, the first gives 11.
-  EXPECT_THAT(s.backend.at(us(10)), ElementsAre("resize 0 ctas 29", "resize 1 ctas 1", "launch 2 ctas 50"));
-  EXPECT_THAT(s.backend.at(us(50)), ElementsAre("resize 0 ctas 40", "resize 1 ctas 20"));
+  // Six SMs and a quarter of another are reserved: used last.
+  EXPECT_THAT(s.backend.at(us(0)), ElementsAre("launch 0 ctas 8,8,8,3,3,2,2,2,2,2"));
+  EXPECT_THAT(s.backend.at(us(1)), ElementsAre("launch 1 ctas 0,0,0,3,2,3,3,3,3,3"));
+  EXPECT_THAT(s.backend.at(us(10)), ElementsAre("resize 0 ctas 8,8,8,3,0,0,0,0,0,0",
+                                                "resize 1 ctas 0,0,0,3,0,0,0,0,0,0",
+                                                "launch 2 ctas 0,0,0,2,8,8,8,8,8,8"));
+  EXPECT_THAT(s.backend.at(us(50)), ElementsAre("resize 0 ctas 8,8,8,3,3,2,2,2,2,2",
+                                                "resize 1 ctas 0,0,0,3,2,3,3,3,3,3"));
+}
+
+TEST(SmGuard, AnOfflineTaskWithNothingLeftComesOffTheGpuAndWaits) {
+  Script s;
+  s.kernel_with({}, us(0), 1024).quota = 1.0;  // two on an SM
+  s.kernel_with({}, us(1), 32);                // nothing is left of the threads
+  Client& online = s.kernel_with({}, us(10), 1024);
+  online.service_class = ServiceClass::real_time;
+  online.reservation = 1.0;
+  s.backend.preempted(us(20), 0, 30);
+  s.backend.finish(us(50), 2);
+  s.backend.finish(us(90), 0);
+  s.backend.finish(us(95), 1);
+  s.run("smguard");
+  EXPECT_THAT(s.backend.at(us(1)), IsEmpty());
+  EXPECT_THAT(s.backend.at(us(10)), ElementsAre("preempt 0", "launch 2 ctas 2,2,2,2,2,2,2,2,2,2"));
+  EXPECT_THAT(s.backend.at(us(50)), ElementsAre("launch 0 ctas 2,2,2,2,2,2,2,2,2,2"));
 }
 
 TEST(SmGuard, AnOnlineTaskThatFitsTakesFromNobody) {
@@ -221,7 +248,29 @@ TEST(SmGuard, AnOnlineTaskThatFitsTakesFromNobody) {
   s.backend.finish(us(50), 0);
   s.backend.finish(us(90), 1);
   s.run("smguard");
-  EXPECT_THAT(s.backend.at(us(10)), ElementsAre("launch 1 ctas 40"));
+  EXPECT_THAT(s.backend.at(us(10)), ElementsAre("launch 1 ctas 0,0,0,0,0,8,8,8,8,8"));
+  EXPECT_EQ(std::get<decide::Launch>(s.backend.decided.back().decision).priority, -2);
+}
+
+TEST(SmGuard, AnOnlineTaskWithoutAReservationLeavesOfflineOnesABlock) {
+  Script s;
+  s.kernel_with({}, us(0));
+  s.kernel_with({}, us(10)).service_class = ServiceClass::real_time;
+  s.backend.finish(us(50), 0);
+  s.backend.finish(us(90), 1);
+  s.run("smguard");
+  EXPECT_THAT(s.backend.at(us(10)),
+              ElementsAre("resize 0 ctas 1,0,0,0,0,0,0,0,0,0", "launch 1 ctas 7,8,8,8,8,8,8,8,8,8"));
+}
+
+TEST(SmGuard, ReservationsOfMoreThanTheGpuAreRefused) {
+  Script s;
+  for (const double share : {0.6, 0.4, 0.01}) {
+    Client& online = s.kernel_with({}, us(0));
+    online.service_class = ServiceClass::real_time;
+    online.reservation = share;
+  }
+  EXPECT_THROW(s.run("smguard"), InputError);
 }
 
 TEST(SmGuard, AnOfflineTaskForWhichNothingIsLeftWaits) {
@@ -231,8 +280,8 @@ TEST(SmGuard, AnOfflineTaskForWhichNothingIsLeftWaits) {
   s.backend.finish(us(50), 0);
   s.backend.finish(us(90), 1);
   s.run("smguard");
-  EXPECT_THAT(s.backend.at(us(0)), ElementsAre("launch 0 ctas 80"));
-  EXPECT_THAT(s.backend.at(us(50)), ElementsAre("launch 1 ctas 80"));
+  EXPECT_THAT(s.backend.at(us(0)), ElementsAre("launch 0 ctas 8,8,8,8,8,8,8,8,8,8"));
+  EXPECT_THAT(s.backend.at(us(50)), ElementsAre("launch 1 ctas 8,8,8,8,8,8,8,8,8,8"));
 }
 
 /// In the simulator: the reservation is there within one block's time and what the flag and a launch take.

@@ -21,6 +21,7 @@ std::string to_string(const Decided& d) {
     return text + fmt::format("launch {} {}", d.serial, size_of(*launch));
   if (const auto* resize = std::get_if<decide::Resize>(&d.decision))
     return text + fmt::format("resize {} {}", d.serial, size_of(*resize));
+  if (std::holds_alternative<decide::Preempt>(d.decision)) return text + fmt::format("preempt {}", d.serial);
   return text + fmt::format("query {}", d.serial);
 }
 
@@ -32,6 +33,9 @@ void ScriptedBackend::finish(Time at, std::uint32_t serial) {
 }
 void ScriptedBackend::progress(Time at, std::uint32_t serial, std::uint64_t blocks_done) {
   add(at, serial, [=](LaunchId id) { return ProgressReported{id, blocks_done, at}; });
+}
+void ScriptedBackend::preempted(Time at, std::uint32_t serial, std::uint64_t blocks_done) {
+  add(at, serial, [=](LaunchId id) { return Preempted{id, blocks_done}; });
 }
 
 std::vector<std::string> ScriptedBackend::at(Time time) const {

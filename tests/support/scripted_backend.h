@@ -18,7 +18,7 @@ struct Decided {
   bool refused = false;
 };
 
-/// "launch 0 ctas 4", "resize 0 ctas 2", "launch 0 ctas 1,1,0" (by SM), "query 0"; with "refused: " before it
+/// "launch 0 ctas 4", "resize 0 ctas 2", "launch 0 ctas 1,1,0" (by SM), "preempt 0", "query 0"; with "refused: " before it
 /// where it was.
 std::string to_string(const Decided& decided);
 
@@ -30,6 +30,7 @@ class ScriptedBackend final : public Backend {
   void last_block(Time at, std::uint32_t serial);
   void finish(Time at, std::uint32_t serial);
   void progress(Time at, std::uint32_t serial, std::uint64_t blocks_done);
+  void preempted(Time at, std::uint32_t serial, std::uint64_t blocks_done);
 
   /// Asked for each decision; by default none is refused.
   std::function<bool(const Decision&)> refuse = [](const Decision&) { return false; };
