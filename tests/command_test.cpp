@@ -123,6 +123,59 @@ TEST(Command, BadArgumentsAreRefusedWithExitCode2) {
   expect_refused("import vtune x", {"vtune"});
 }
 
+/// Two kernels of two clients, which policies that size kernels give parts of the GPU.
+const char* const kTwoKernels = R"({"corun_trace": 1, "name": "t", "gpu": "h200", "kernels": [
+  {"name": "a", "grid": [4000,1,1], "block": [256,1,1], "registers_per_thread": 32, "solo_time_ns": 200000},
+  {"name": "b", "grid": [100,1,1], "block": [128,1,1], "registers_per_thread": 64, "solo_time_ns": 50000}],
+  "programs": [{"name": "p", "ops": [{"launch": "a"}]}, {"name": "q", "ops": [{"launch": "b"}]}],
+  "clients": [{"name": "x", "program": "p", "arrivals": {"type": "once"}},
+              {"name": "y", "program": "q", "arrivals": {"type": "once"}}]})";
+
+TEST(Command, AProfileFileTakesThePlaceOfSimulatedProfiles) {
+  const Folder folder;
+  const std::string file = folder.write("t.json", kTwoKernels), profiles = folder.path("p.json");
+  Ran ran = sim(fmt::format("profile {} -o {}", file, profiles));
+  EXPECT_EQ(ran.code, 0) << ran.out;
+  EXPECT_EQ(ran.out, "");
+  EXPECT_EQ(sim("profile " + file).out, read(profiles));
+  // Profiles that say otherwise are believed: one CTA is the best that there is.
+  std::string poor = R"({"corun_profile": 1, "gpu": "h200", "source": "by hand", "kernels": [)";
+  for (const char* kernel : {"a", "b"})
+    poor +=
+        fmt::format(R"({}{{"kernel": "{}", "points": [{{"sms": 1, "ctas_per_sm": 1, "time_ns": 1000}}]}})",
+                    *kernel == 'a' ? "" : ", ", kernel);
+  const std::string other = folder.write("poor.json", poor + "]}");
+  for (const char* policy : {"greedy", "slate", "smcompactor"}) {
+    const std::string command = fmt::format("--json --policy={} {}", policy, file);
+    const Ran without = sim(command), with = sim(command + " --profiles " + profiles);
+    EXPECT_EQ(without.code, 0) << without.out;
+    EXPECT_EQ(without.out, with.out) << policy;
+    ran = sim(command + " --profiles " + other);
+    EXPECT_EQ(ran.code, 0) << ran.out;
+    EXPECT_NE(ran.out, with.out) << policy;
+  }
+  const Ran compared = sim(fmt::format("compare --json --policies=greedy --profiles {} {}", other, file));
+  EXPECT_EQ(compared.code, 0) << compared.out;
+  EXPECT_NE(compared.out, sim("compare --json --policies=greedy " + file).out);
+}
+
+TEST(Command, ProfilesThatDoNotFitTheRunAreRefused) {
+  const Folder folder;
+  const std::string file = folder.write("t.json", kTwoKernels);
+  const std::string one = folder.write("one.json", R"({"corun_profile": 1, "gpu": "h200", "source": "by hand",
+    "kernels": [{"kernel": "a", "points": [{"sms": 1, "ctas_per_sm": 1, "time_ns": 1000}]}]})");
+  expect_refused(fmt::format("--policy=greedy --profiles {} {}", one, file), {"one.json", "/kernels", "'b'"});
+  expect_refused(fmt::format("--gpu=a100 --policy=greedy --profiles {} {}", one, file),
+                 {"one.json", "/gpu", "h200", "a100"});
+  expect_refused(fmt::format("--policy=greedy --profiles {} {}", file, file), {"t.json", "corun_profile"});
+  expect_refused("profile " + folder.path("none.json"), {"none.json"});
+  expect_refused("profile --gpu=h300 " + file, {"h300"});
+  expect_refused("profile " + file + " -o /proc/nowhere", {"/proc/nowhere"});
+  std::string large = kTwoKernels;
+  large.replace(large.find("[256,1,1]"), 9, "[2048,1,1]");
+  expect_refused("profile " + folder.write("large.json", large), {"large.json", "/kernels/0", "2048"});
+}
+
 TEST(Command, ComparesPoliciesWithParameters) {
   const Folder folder;
   const std::string good = folder.write("t.json", trace("", kLaunch));

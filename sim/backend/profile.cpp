@@ -52,7 +52,7 @@ constexpr std::uint64_t kRounds = 16;
 
 }  // namespace
 
-Profile profile_kernel(const Kernel& kernel, const Gpu& gpu) {
+Profile profile_kernel(const Kernel& kernel, const Gpu& gpu, const Profile& known) {
   const SmResources demand = demand_of(kernel, gpu.sm);
   const std::uint64_t most =
       std::min<std::uint64_t>(kernel.blocks(), std::uint64_t{gpu.sms} * room(capacity_of(gpu.sm), demand));
@@ -64,8 +64,13 @@ Profile profile_kernel(const Kernel& kernel, const Gpu& gpu) {
   Profile profile;
   for (std::uint64_t ctas : counts) {
     work.ctas = static_cast<std::uint32_t>(ctas);
-    profile.push_back({work.ctas, length(work, demand, gpu), std::min(work.ctas, gpu.sms),
-                       (work.ctas + gpu.sms - 1) / gpu.sms});
+    ProfilePoint point{work.ctas, {}, std::min(work.ctas, gpu.sms), (work.ctas + gpu.sms - 1) / gpu.sms};
+    if (std::any_of(known.begin(), known.end(), [&](const ProfilePoint& k) {
+          return k.ctas == point.ctas && k.sms == point.sms && k.ctas_per_sm == point.ctas_per_sm;
+        }))
+      continue;
+    point.time = length(work, demand, gpu);
+    profile.push_back(point);
   }
   return profile;
 }

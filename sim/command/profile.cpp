@@ -2,13 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <set>
+#include <mutex>
 
 #include "policies/session/profile_file.h"
+#include "sim/backend/in_parallel.h"
 #include "sim/backend/profile.h"
 #include "sim/command/progress.h"
 #include "traces/json/trace_json.h"
@@ -21,11 +21,8 @@ namespace {
 /// Both kinds of policy find their points in one file.
 Profile every_point(const Kernel& kernel, const Gpu& gpu) {
   Profile points = profile_by_sm(kernel, gpu);
-  for (const ProfilePoint& p : profile_kernel(kernel, gpu))
-    if (std::none_of(points.begin(), points.end(), [&](const ProfilePoint& q) {
-          return q.ctas == p.ctas && q.sms == p.sms && q.ctas_per_sm == p.ctas_per_sm;
-        }))
-      points.push_back(p);
+  const Profile further = profile_kernel(kernel, gpu, points);
+  points.insert(points.end(), further.begin(), further.end());
   return points;
 }
 
@@ -49,17 +46,22 @@ int profile(const ProfileArguments& a) {
                      "pass --gpu=NAME; `sim gpus` lists the names");
   const Gpu gpu = read_gpu(name, std::filesystem::path(a.trace).parent_path());
   Profiles profiles{a.output, gpu.name, "simulated", {}};
+  for (const Kernel& kernel : trace.kernels) {
+    if (const std::string problem = misfit(kernel, gpu.sm); !problem.empty())
+      throw InputError(kernel.origin.file, kernel.origin.place,
+                       fmt::format("kernel {} fits no SM of {}: it {}", kernel.name, gpu.name, problem),
+                       "choose another GPU with --gpu, or correct the kernel's launch shape");
+    profiles.kernels.emplace_back(kernel.name, Profile{});
+  }
   {
     ProgressBar bar;
-    for (std::size_t i = 0; i < trace.kernels.size(); ++i) {
-      const Kernel& kernel = trace.kernels[i];
-      if (const std::string problem = misfit(kernel, gpu.sm); !problem.empty())
-        throw InputError(kernel.origin.file, kernel.origin.place,
-                         fmt::format("kernel {} fits no SM of {}: it {}", kernel.name, gpu.name, problem),
-                         "choose another GPU with --gpu, or correct the kernel's launch shape");
-      bar.show("profile", static_cast<double>(i) / static_cast<double>(trace.kernels.size()));
-      profiles.kernels.emplace_back(kernel.name, every_point(kernel, gpu));
-    }
+    std::mutex mutex;
+    std::size_t done = 0;
+    in_parallel(trace.kernels.size(), 0, [&](std::size_t i) {
+      profiles.kernels[i].second = every_point(trace.kernels[i], gpu);
+      const std::scoped_lock lock(mutex);
+      bar.show("profile", static_cast<double>(++done) / static_cast<double>(trace.kernels.size()));
+    });
   }
   if (a.output.empty()) {
     write_profiles(profiles, std::cout);
