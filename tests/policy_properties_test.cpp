@@ -373,7 +373,8 @@ TEST_P(PolicyProperties, AReservationIsThereOneBlockTimeAfterItIsClaimed) {
   if (!promises_of(GetParam()).reservations) GTEST_SKIP() << "not promised";
   EXPECT_TRUE(rc::check([&] {
     Workload w = draw_workload(ClosedLoop{});
-    w.gpu.task_slots = 128;  // a policy cannot keep one free: a persistent kernel's further instances take some
+    w.gpu.task_slots =
+        128;  // a policy cannot keep one free: a persistent kernel's further instances take some
     w.b.client("online", w.b.program({launch(draw_kernel(w.b, w.gpu))}));
     RC_ASSERT(reservation_kept(w, draw(10, 60) / 100.0, GetParam()));
   }));

@@ -215,11 +215,11 @@ TEST(SmGuard, OfflineTasksReleaseWhereTheReservationIsTheNewestFirst) {
   // Six SMs and a quarter of another are reserved: used last.
   EXPECT_THAT(s.backend.at(us(0)), ElementsAre("launch 0 ctas 8,8,8,3,3,2,2,2,2,2"));
   EXPECT_THAT(s.backend.at(us(1)), ElementsAre("launch 1 ctas 0,0,0,3,2,3,3,3,3,3"));
-  EXPECT_THAT(s.backend.at(us(10)), ElementsAre("resize 0 ctas 8,8,8,3,0,0,0,0,0,0",
-                                                "resize 1 ctas 0,0,0,3,0,0,0,0,0,0",
-                                                "launch 2 ctas 0,0,0,2,8,8,8,8,8,8"));
-  EXPECT_THAT(s.backend.at(us(50)), ElementsAre("resize 0 ctas 8,8,8,3,3,2,2,2,2,2",
-                                                "resize 1 ctas 0,0,0,3,2,3,3,3,3,3"));
+  EXPECT_THAT(s.backend.at(us(10)),
+              ElementsAre("resize 0 ctas 8,8,8,3,0,0,0,0,0,0", "resize 1 ctas 0,0,0,3,0,0,0,0,0,0",
+                          "launch 2 ctas 0,0,0,2,8,8,8,8,8,8"));
+  EXPECT_THAT(s.backend.at(us(50)),
+              ElementsAre("resize 0 ctas 8,8,8,3,3,2,2,2,2,2", "resize 1 ctas 0,0,0,3,2,3,3,3,3,3"));
 }
 
 TEST(SmGuard, AnOfflineTaskWithNothingLeftComesOffTheGpuAndWaits) {

@@ -96,8 +96,8 @@ std::string minimal(const std::string& kernel = "", const std::string& op = "",
 
 bool same(const Counters& a, const Counters& b) {
   const auto all = [](const Counters& counters) {
-    const auto& [read, write, l2, l1, warp, tensor, issue, warps, duration] = counters;
-    return std::tie(read, write, l2, l1, warp, tensor, issue, warps, duration);
+    const auto& [read, write, l2, l1, warp, tensor, issue, warps, fp64, duration] = counters;
+    return std::tie(read, write, l2, l1, warp, tensor, issue, warps, fp64, duration);
   };
   return all(a) == all(b);
 }
@@ -267,6 +267,7 @@ class AnyTrace {
       *counter = number();
     if (coin()) c.issue_active_pct = 12.5;
     if (coin()) c.warps_active_pct = 100;
+    if (coin()) c.fp64_active_pct = 62.5;
     return kernel;
   }
 
@@ -382,9 +383,10 @@ TEST_F(TraceFormat, DocumentedExampleIsReadCompletely) {
             (std::map<std::uint32_t, Time>{{8, from_ns(20000)}, {132, from_ns(3424)}}));
   EXPECT_THAT(gemm.block_times, ElementsAre(from_ns(3000)));
   const Counters& counters = gemm.counters;
-  for (const auto& counter : {counters.dram_read_bytes, counters.dram_write_bytes, counters.l2_bytes,
-                              counters.l1_bytes, counters.warp_instructions, counters.tensor_instructions,
-                              counters.issue_active_pct, counters.warps_active_pct, counters.duration_ns})
+  for (const auto& counter :
+       {counters.dram_read_bytes, counters.dram_write_bytes, counters.l2_bytes, counters.l1_bytes,
+        counters.warp_instructions, counters.tensor_instructions, counters.issue_active_pct,
+        counters.warps_active_pct, counters.fp64_active_pct, counters.duration_ns})
     EXPECT_EQ(counter, 1.0);
   EXPECT_EQ(trace.kernels[1].name, "conv");
 

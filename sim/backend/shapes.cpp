@@ -18,7 +18,7 @@ std::string key_of(const Kernel& k, Time solo_time) {
   const Counters& c = k.counters;
   for (const auto& counter :
        {c.dram_read_bytes, c.dram_write_bytes, c.l2_bytes, c.l1_bytes, c.warp_instructions,
-        c.tensor_instructions, c.issue_active_pct, c.warps_active_pct, c.duration_ns})
+        c.tensor_instructions, c.issue_active_pct, c.warps_active_pct, c.fp64_active_pct, c.duration_ns})
     fmt::format_to(std::back_inserter(key), "{} ", counter.value_or(-1));
   return key;
 }

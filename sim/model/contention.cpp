@@ -19,6 +19,8 @@ constexpr double kClose = 1e-6;
 // what its resident blocks, and the others in a block's time, move.
 constexpr double kOwnTurnover = 0.4, kOthersTurnover = 0.6;
 
+/// Launches on an SM.
+constexpr std::size_t kMostShares = 64;
 constexpr double kLeastShare = 0.002;
 /// An instruction of a younger block that is under way when an older one is ready.
 constexpr double kUnderWay = 0.5;
@@ -27,6 +29,9 @@ double queue(double issue, double blocks, double delay) {
   const double b = blocks * issue - delay;
   return std::max((b + std::sqrt(b * b + 4 * issue * delay)) / 2, blocks * issue - delay);
 }
+
+/// Time at the FP64 pipe with its own blocks alone.
+double at_fp64(double fp64, double blocks, double rest) { return fp64 > 0 ? queue(fp64, blocks, rest) : 0; }
 
 /// What a contender asks of the memory under a given company.
 struct Asked {
@@ -65,7 +70,8 @@ Solution solve(std::span<const Contender> contenders, std::span<const Asked> ask
   const std::size_t n = contenders.size();
   const auto rate = [&](std::size_t i, double f, double g) {  // blocks per ps
     const Contender& c = contenders[i];
-    const double d = asked[i].delay(*c.load, m, f, g);
+    double d = asked[i].delay(*c.load, m, f, g);
+    d += at_fp64(c.load->fp64, c.blocks / c.sms, d + asked[i].issue);
     return c.blocks / (queue(asked[i].issue, c.blocks / c.sms, d) + d);
   };
   bool any = false;
@@ -164,6 +170,23 @@ void by_turns(std::span<const SmShare> shares, std::span<double> times) {
   }
 }
 
+/// Its time at the FP64 pipe becomes part of each share's delay; those that need it take turns there.
+void wait_for_fp64(std::span<SmShare> shares) {
+  std::array<SmShare, kMostShares> users;
+  std::array<double, kMostShares> times;
+  std::size_t n = 0;
+  for (const SmShare& s : shares)
+    if (s.fp64 > 0) users[n++] = {s.fp64, s.delay + s.issue, s.blocks};
+  if (n == 0) return;
+  if (n > 1) by_turns(std::span(users).first(n), times);
+  for (std::size_t i = 0, k = 0; i < shares.size(); ++i) {
+    SmShare& s = shares[i];
+    if (s.fp64 <= 0) continue;
+    s.delay += n == 1 ? at_fp64(s.fp64, s.blocks, s.delay + s.issue) : times[k] - users[k].delay;
+    ++k;
+  }
+}
+
 }  // namespace
 
 MemoryLimits limits_of(const Gpu& gpu) {
@@ -221,7 +244,8 @@ MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& m) {
     std::array<double, kMostContenders> time;
     for (std::size_t i = 0; i < n; ++i) {
       const Contender& c = contenders[i];
-      const double d = asked[i].delay(*c.load, m, s.f, s.g);
+      double d = asked[i].delay(*c.load, m, s.f, s.g);
+      d += at_fp64(c.load->fp64, c.blocks / c.sms, d + asked[i].issue);
       time[i] = queue(asked[i].issue, c.blocks / c.sms, d) + d;
       moved[i] =
           (bytes_read(*c.load, survives[i]) + c.load->write * c.load->cold) * c.blocks;  // in a block's time
@@ -247,10 +271,13 @@ void settle_alone(BlockLoad& load, const MemoryLimits& limits) {
   Contender one{&load, blocks, std::min<double>(load.sms, blocks / load.residents), 0};
   share_memory({&one, 1}, limits);
   load.delay_alone = one.delay;
-  load.alone = alone_on_sm(load.issue, load.residents, one.delay);
+  load.alone = alone_on_sm(load.issue, load.residents, one.delay, load.fp64);
 }
 
-double alone_on_sm(double issue, double blocks, double delay) { return delay + queue(issue, blocks, delay); }
+double alone_on_sm(double issue, double blocks, double delay, double fp64) {
+  delay += at_fp64(fp64, blocks, delay + issue);
+  return delay + queue(issue, blocks, delay);
+}
 
 std::uint32_t apart(const Starts& older, const Starts& younger) {
   const std::int64_t spread =
@@ -260,8 +287,8 @@ std::uint32_t apart(const Starts& older, const Starts& younger) {
 }
 
 void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& m) {
-  constexpr std::size_t kMost = 64;
-  std::array<double, kMost> aged, turned;
+  wait_for_fp64(shares);
+  std::array<double, kMostShares> aged, turned;
   by_age(shares, aged);
   if (apart < kMostApart) by_turns(shares, turned);
   const double age = m.issue_by_age + (1 - m.issue_by_age) * apart / kMostApart;

@@ -7,9 +7,13 @@
 // the residents (`share_memory`).  What a launch re-reads from L2 it loses to DRAM as the others fill the
 // cache.
 //
+// Where a GPU has few FP64 units, as consumer cards, a double-precision kernel is bound by their pipe and
+// leaves the issue slots to others.  Its time there, queueing for it included, is a further part of D.
+//
 // Times are in picoseconds, computed with + - * / and sqrt alone, so that results are the same anywhere.
 //
-// Leaves out: pipes other than the issue slots, L1, address translation, and that stores go by age too.
+// Leaves out: pipes other than the issue slots and FP64, L1, address translation, and that stores go by age
+// too.
 #pragma once
 
 #include <cstdint>
@@ -23,6 +27,7 @@ namespace corun::sim {
 struct BlockLoad {
   double issue = 0;             // ps of its SM's issue slots
   double fixed = 0;             // ps that nobody stretches
+  double fp64 = 0;              // ps of its SM's FP64 pipe
   double wait = 0;              // ps of waiting for memory if all were L2 hits, unloaded
   double read = 0;              // bytes from DRAM even with an empty company in L2
   double reread = 0;            // bytes that come from L2 if they survive there between two uses
@@ -94,13 +99,14 @@ inline double bytes_moved(const BlockLoad& load) { return (load.read + load.writ
 void settle_alone(BlockLoad& load, const MemoryLimits& limits);
 
 /// Time of a block of a launch that has its SM to itself, `blocks` there.
-double alone_on_sm(double issue, double blocks, double delay);
+double alone_on_sm(double issue, double blocks, double delay, double fp64 = 0);
 
 /// Launches on one SM, the one with the older blocks first.
 struct SmShare {
   double issue, delay;
   std::uint32_t blocks;
   double time = 0;  // out: of a block
+  double fp64 = 0;
 };
 /// When the blocks of a launch on an SM started, ps.
 struct Starts {

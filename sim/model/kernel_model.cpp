@@ -90,9 +90,10 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
     std::vector<Point> curve;
     for (const auto& [sms, time] : kernel.solo_time_by_sms)
       curve.push_back({sms, static_cast<double>(time.count())});
-    basis_ = curve.size() >= 2 ? "solo times by SMs and counters" : "solo time and counters";
+    basis_ =
+        curve.size() >= 2 && load_.fp64 <= 0 ? "solo times by SMs and counters" : "solo time and counters";
     if (load_.issue <= 0 && load_.l2 <= 0) return;
-    if (curve.size() >= 2)
+    if (curve.size() >= 2 && load_.fp64 <= 0)
       fit_curve(curve);
     else
       fit_whole({gpu.sms, static_cast<double>(solo_time.count())});
@@ -145,6 +146,12 @@ void KernelModel::read_counters() {
                                                    : *c.issue_active_pct / 100 * block / n;
   load_.tensor =
       c.warp_instructions && c.tensor_instructions.value_or(0) > kTensorShare * *c.warp_instructions;
+
+  if (c.fp64_active_pct) {  // of the launch's time, on the SMs that have blocks
+    const double busy = std::max(static_cast<double>(solo_time_.count()) - limits_.launch_cost,
+                                 0.2 * static_cast<double>(solo_time_.count()));
+    load_.fp64 = *c.fp64_active_pct / 100 * busy * std::min<double>(gpu_.sms, blocks) / blocks;
+  }
 
   const double read = c.dram_read_bytes.value_or(0);
   const double l2 = c.l2_bytes.value_or(1.5 * (read + c.dram_write_bytes.value_or(0)));
@@ -204,7 +211,7 @@ double KernelModel::block_among(const BlockLoad& load, std::uint32_t sms, double
   const double residents = std::ceil(blocks / sms - 1e-9);
   Contender one{&l, blocks, blocks / residents, 0};
   share_memory({&one, 1}, limits_);
-  return alone_on_sm(l.issue, residents, one.delay);
+  return alone_on_sm(l.issue, residents, one.delay, l.fp64);
 }
 
 /// Length of the kernel alone on so many SMs, ps: full waves, then what is left of the blocks, which has the
@@ -226,7 +233,7 @@ double KernelModel::average_length(const BlockLoad& load, std::uint32_t sms) con
   const double resident = load_.blocks / waves(sms);
   Contender one{&l, resident, resident / l.residents, 0};
   share_memory({&one, 1}, limits_);
-  return alone_on_sm(one.issue, l.residents, one.delay) * waves(sms) + limits_.launch_cost;
+  return alone_on_sm(one.issue, l.residents, one.delay, l.fp64) * waves(sms) + limits_.launch_cost;
 }
 
 /// Looks for the issue time, the waits and the cost of its bytes with which the solo times come out best.

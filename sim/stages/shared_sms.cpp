@@ -112,13 +112,14 @@ void SharedSms::as_alone(Launch& launch) {
 void SharedSms::press(Launch& launch, double delay, double issue) {
   launch.delay = delay;
   launch.issue = issue;
-  const double alone = launch.load.alone;
+  const double alone = launch.load.alone, fp64 = launch.load.fp64;
   const std::uint64_t bits = std::bit_cast<std::uint64_t>(delay) ^ std::bit_cast<std::uint64_t>(issue) << 1 ^
                              std::bit_cast<std::uint64_t>(alone) << 2;
   if (known_.empty()) known_.resize(std::size_t{1} << kKnownBits);
   Known& known = known_[bits * kScatter >> (64 - kKnownBits)];
-  if (known.serial == 0 || known.delay != delay || known.issue != issue || known.alone != alone)
-    known = {delay, issue, alone, ++serials_};
+  if (known.serial == 0 || known.delay != delay || known.issue != issue || known.alone != alone ||
+      known.fp64 != fp64)
+    known = {delay, issue, alone, fp64, ++serials_};
   launch.serial = known.serial;
 }
 
@@ -308,7 +309,8 @@ void SharedSms::rate_rows(std::uint32_t head, std::int64_t now) {
     const Launch& launch = launches_[row.work.value];
     Rated& rated = rated_of({launch.serial, 0, row.count});
     if (rated.older_rate == 0)
-      rated.older_rate = rate_of(alone_on_sm(launch.issue, row.count, launch.delay) / launch.load.alone);
+      rated.older_rate =
+          rate_of(alone_on_sm(launch.issue, row.count, launch.delay, launch.load.fp64) / launch.load.alone);
     return set_rate(row, rated.older_rate, now);
   }
   order_.assign(rows.begin(), rows.end());
@@ -337,7 +339,7 @@ void SharedSms::rate_rows(std::uint32_t head, std::int64_t now) {
   shares_.clear();
   for (const std::uint32_t r : order_) {
     const Launch& launch = launches_[rows_[r].work.value];
-    shares_.push_back({launch.issue, launch.delay, rows_[r].count, 0});
+    shares_.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.fp64});
   }
   share_sm(shares_, least_apart, memory_);
   for (std::size_t k = 0; k < order_.size(); ++k) {

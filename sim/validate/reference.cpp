@@ -46,6 +46,7 @@ Counters counters(const json& from) {
   to.tensor_instructions = number("tensor_instructions");
   to.issue_active_pct = number("issue_active_pct");
   to.warps_active_pct = number("warps_active_pct");
+  to.fp64_active_pct = number("fp64_active_pct");
   to.duration_ns = number("ncu_duration_ns");
   return to;
 }
@@ -56,7 +57,7 @@ std::string describe_inputs(const Kernel& kernel) {
   int counted = 0;
   for (const auto& counter :
        {c.dram_read_bytes, c.dram_write_bytes, c.l2_bytes, c.l1_bytes, c.warp_instructions,
-        c.tensor_instructions, c.issue_active_pct, c.warps_active_pct, c.duration_ns})
+        c.tensor_instructions, c.issue_active_pct, c.warps_active_pct, c.fp64_active_pct, c.duration_ns})
     counted += counter.has_value();
   std::string text = "launch shape, solo time";
   if (!kernel.solo_time_by_sms.empty())

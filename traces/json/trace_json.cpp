@@ -328,6 +328,7 @@ class TraceReader {
       to.tensor_instructions = optional_number(*counters, "tensor_instructions");
       to.issue_active_pct = optional_number(*counters, "issue_active_pct");
       to.warps_active_pct = optional_number(*counters, "warps_active_pct");
+      to.fp64_active_pct = optional_number(*counters, "fp64_active_pct");
       to.duration_ns = optional_number(*counters, "duration_ns");
     }
     return kernel;

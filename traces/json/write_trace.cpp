@@ -89,6 +89,7 @@ json counters(const Counters& from) {
   put(to, "tensor_instructions", from.tensor_instructions);
   put(to, "issue_active_pct", from.issue_active_pct);
   put(to, "warps_active_pct", from.warps_active_pct);
+  put(to, "fp64_active_pct", from.fp64_active_pct);
   put(to, "duration_ns", from.duration_ns);
   return to;
 }

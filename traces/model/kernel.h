@@ -22,7 +22,7 @@ struct Dim3 {
 struct Counters {
   std::optional<double> dram_read_bytes, dram_write_bytes, l2_bytes, l1_bytes;
   std::optional<double> warp_instructions, tensor_instructions;
-  std::optional<double> issue_active_pct, warps_active_pct;
+  std::optional<double> issue_active_pct, warps_active_pct, fp64_active_pct;
   std::optional<double> duration_ns;  // as the profiler saw it, at the clocks it had set
 };
 
