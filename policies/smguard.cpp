@@ -80,17 +80,17 @@ class SmGuard final : public Policy {
       if (t.reserved) keep(t, t.had);
     const std::size_t admitted_before = tasks_.size();
     for (LaunchId id : now.pending)
-      if (std::optional<Task> t = asks(now, id); t && t->reserved) claim(*t);
+      if (std::optional<Task> t = asks(now, id, Rank::reserved); t) claim(*t);
     for (Task& t : tasks_)
       if (!t.reserved && t.online) keep(t, t.had);
     for (std::size_t i = 0; i < admitted_before; ++i)
       if (Task& t = tasks_[i]; !t.online && t.adjustable) keep_one(t);
     for (LaunchId id : now.pending)
-      if (std::optional<Task> t = asks(now, id); t && t->online && !t->reserved) admit(*t);
+      if (std::optional<Task> t = asks(now, id, Rank::online); t) admit(*t);
     for (std::size_t i = 0; i < admitted_before; ++i)
       if (Task& t = tasks_[i]; !t.online) keep(t, t.had);
     for (LaunchId id : now.pending)
-      if (std::optional<Task> t = asks(now, id); t && !t->online) admit(*t);
+      if (std::optional<Task> t = asks(now, id, Rank::offline); t) admit(*t);
     const bool ended = std::any_of(now.notices.begin(), now.notices.end(),
                                    [](const Notice& n) { return std::holds_alternative<KernelFinished>(n); });
     if (ended && restore_) grow_back();
@@ -122,7 +122,7 @@ class SmGuard final : public Policy {
     double share = 0;             // of its client, units of capacity
     decide::CtasPerSm had, ctas;  // before this decision, and from now on
     std::uint32_t total = 0;      // of `ctas`
-    double held() const { return total / slices; }
+    std::uint32_t had_total = 0;
   };
   struct Granted {
     LaunchId launch;
@@ -131,6 +131,11 @@ class SmGuard final : public Policy {
 
   static bool is_reserved(const Client& c) {
     return c.service_class == ServiceClass::real_time && c.reservation.has_value();
+  }
+  enum class Rank : std::uint8_t { reserved, online, offline };
+  static Rank rank_of(const Client& c) {
+    if (is_reserved(c)) return Rank::reserved;
+    return c.service_class == ServiceClass::real_time ? Rank::online : Rank::offline;
   }
   static std::uint32_t sum(const decide::CtasPerSm& ctas) {
     std::uint32_t n = 0;
@@ -149,6 +154,7 @@ class SmGuard final : public Policy {
       Task t = task(now, l);
       t.adjustable = l.state == LaunchState::submitted;
       t.had = sum(g->now) == l.ctas ? g->now : g->before;
+      t.had_total = sum(t.had);
       tasks_.push_back(std::move(t));
     }
   }
@@ -168,9 +174,9 @@ class SmGuard final : public Policy {
     return t;
   }
   /// A pending launch's request, within what its client may still have under its share.
-  std::optional<Task> asks(const Snapshot& now, LaunchId id) const {
+  std::optional<Task> asks(const Snapshot& now, LaunchId id, Rank rank) const {
     const LaunchView& l = now.launch(id);
-    if (l.waits_for != 0) return {};
+    if (l.waits_for != 0 || rank_of(now.client_of(l)) != rank) return {};
     Task t = task(now, l);
     const double allowed = allowance(t);
     if (allowed * t.slices < 1 - kTiny) {  // its client's other launches have all of it
@@ -192,7 +198,7 @@ class SmGuard final : public Policy {
     return left;
   }
   /// What it has, whether it has been looked at in this decision or not.
-  static double held(const Task& t) { return std::max(t.total, sum(t.had)) / t.slices; }
+  static double held(const Task& t) { return std::max(t.total, t.had_total) / t.slices; }
 
   void give(Task& t, std::uint32_t sm, std::uint32_t n) {
     for (std::uint32_t i = 0; i < n; ++i) free_[sm] -= t.demand;
@@ -274,6 +280,9 @@ class SmGuard final : public Policy {
 
   /// What is left; for an online task without a reservation, also what offline tasks have but a block each.
   void admit(Task t) {
+    if (std::none_of(free_.begin(), free_.end(),
+                     [&](const SmResources& free) { return room(free, t.demand) != 0; }))
+      return;
     std::vector<SmResources> left = free_;
     for (const Task& other : tasks_)
       if (!other.had.empty())
@@ -287,7 +296,7 @@ class SmGuard final : public Policy {
 
   void grow_back() {
     for (Task& t : tasks_) {
-      if (t.reserved || !t.adjustable || t.total < sum(t.had)) continue;
+      if (t.reserved || !t.adjustable || t.total < t.had_total) continue;
       const double more = allowance(t) - held(t);
       if (t.most <= t.total || more * t.slices < 1 - kTiny) continue;
       extend(t, std::min(t.most - t.total, blocks(more, t)), free_);
