@@ -16,10 +16,10 @@ std::uint32_t total(std::uint32_t ctas, const decide::CtasPerSm& per_sm) {
 }
 
 void bind_requirements(py::module_& m) {
-  std::vector<std::string> capabilities;
+  std::vector<std::string> names;
   for (std::uint32_t i = 0; i < kCapabilities; ++i)
-    capabilities.emplace_back(to_string(static_cast<Capability>(i)));
-  bind_enum<Capability>(m, "Capability", capabilities);
+    names.emplace_back(to_string(static_cast<Capability>(i)));
+  bind_enum<Capability>(m, "Capability", names);
   bind_enum<Contexts>(m, "Contexts", {"one", "per_process"});
 
   py::class_<Requirements> requirements(m, "Requirements",

@@ -139,6 +139,7 @@ class Records final : public Sink {
 /// Hands on all but, unless asked for, the counters: they take as long as the simulation.
 class Picked final : public Sink {
  public:
+  using Sink::record;
   Picked(PerfettoSink& to, bool counters) : to_(to), counters_(counters) {}
   void record(const RequestRecord& r) override { to_.record(r); }
   void record(const KernelRecord& r) override { to_.record(r); }

@@ -148,8 +148,8 @@ void by_age(std::span<const SmShare> shares, std::span<double> times) {
 }
 
 void by_turns(std::span<const SmShare> shares, std::span<double> times) {
-  // Whoever arrives at the slots finds `waiting` others there, less itself.  How many it finds grows ever more
-  // slowly with how many wait: Newton's steps come down to where both are the same.
+  // Whoever arrives at the slots finds `waiting` others there, less itself.  How many it finds grows ever
+  // more slowly with how many wait: Newton's steps come down to where both are the same.
   double waiting = 0;
   for (const SmShare& s : shares) waiting += s.blocks;
   for (int i = 0; i < kNewtonSteps; ++i) {
@@ -172,12 +172,12 @@ void by_turns(std::span<const SmShare> shares, std::span<double> times) {
 
 /// Its time at the FP64 pipe becomes part of each share's delay; those that need it take turns there.
 void wait_for_fp64(std::span<SmShare> shares) {
+  if (std::none_of(shares.begin(), shares.end(), [](const SmShare& s) { return s.fp64 > 0; })) return;
   std::array<SmShare, kMostShares> users;
   std::array<double, kMostShares> times;
   std::size_t n = 0;
   for (const SmShare& s : shares)
     if (s.fp64 > 0) users[n++] = {s.fp64, s.delay + s.issue, s.blocks};
-  if (n == 0) return;
   if (n > 1) by_turns(std::span(users).first(n), times);
   for (std::size_t i = 0, k = 0; i < shares.size(); ++i) {
     SmShare& s = shares[i];
