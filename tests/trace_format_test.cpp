@@ -105,12 +105,17 @@ bool same(const Counters& a, const Counters& b) {
 bool same(const Kernel& a, const Kernel& b) {
   const auto all = [](const Kernel& kernel) {
     const auto& [name, origin, grid, block, cluster, registers, fixed, dynamic, idempotent, solo, by_sms,
-                 blocks, counters] = kernel;
-    static_cast<void>(counters);
+                 blocks, counters, code] = kernel;
+    static_cast<void>(counters), static_cast<void>(code);
     return std::tie(name, origin, grid, block, cluster, registers, fixed, dynamic, idempotent, solo, by_sms,
                     blocks);
   };
-  return all(a) == all(b) && same(a.counters, b.counters);
+  const auto code = [](const Kernel& kernel) {
+    const DeviceCode none;
+    const auto& [file, library, function, arguments] = kernel.code ? *kernel.code : none;
+    return std::tuple(kernel.code.has_value(), file, library, function, arguments);
+  };
+  return all(a) == all(b) && same(a.counters, b.counters) && code(a) == code(b);
 }
 
 bool same(const Op& a, const Op& b) {
@@ -268,7 +273,28 @@ class AnyTrace {
     if (coin()) c.issue_active_pct = 12.5;
     if (coin()) c.warps_active_pct = 100;
     if (coin()) c.fp64_active_pct = 62.5;
+    if (coin()) kernel.code = device_code();
     return kernel;
+  }
+
+  DeviceCode device_code() {
+    DeviceCode code;
+    (coin() ? code.library : code.file = "/folder/") += text();
+    code.function = text();
+    for (std::uint32_t i = below(8); i > 0; --i) {
+      DeviceCode::Buffer buffer;
+      buffer.type = static_cast<DeviceCode::Buffer::Type>(below(4));
+      buffer.elements = below(1000) + 1;
+      if ((buffer.filled = coin()) && buffer.type == DeviceCode::Buffer::Type::u32)
+        buffer.below = below(1000);
+      else if (buffer.filled)
+        buffer.low = below(100) / -7.0, buffer.high = below(100) / 7.0;
+      const std::vector<DeviceCode::Argument> any{buffer, below(~0u),
+                                                  -static_cast<std::int32_t>(below(1u << 31)),
+                                                  static_cast<float>(below(1000)) / 7.0f, below(1000) / 7.0};
+      code.arguments.push_back(any[below(5)]);
+    }
+    return code;
   }
 
   Program program(const std::string& name, const Trace& trace) {

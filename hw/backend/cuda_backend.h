@@ -4,7 +4,7 @@
 // A launch that its policy may stop waits on the host until few are before it in its stream, so that taking a
 // stream off the GPU costs the same however long its queue is.
 //
-// Leaves out: padding, contexts in turns, device memory as a resource, graphs (a request is issued call by
+// Leaves out: contexts in turns, graphs (a request is issued call by
 // call).
 #pragma once
 
@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "hw/backend/measured_backend.h"
+#include "hw/backend/trace_memory.h"
 #include "hw/kernels/workbench.h"
 #include "policies/api/backend.h"
 #include "policies/api/policy.h"
@@ -25,9 +27,12 @@
 namespace corun::hw {
 
 struct CudaOptions {
-  std::uint32_t device_queue = 3;  // of a stream, under a policy that preempts
+  std::uint32_t device_queue = 3;  // of a stream, under a policy that preempts; fewer, but two, if behind the
+  Time queued_work = from_ns(25'000);  // first there is so much work
   Time patience = std::chrono::seconds(20);
   const std::atomic<bool>* interrupted = nullptr;
+  bool part_of_gpu = false;  // this process sees fewer SMs than there are
+  bool verify = false;       // results before their memory is given back, and what comes back from the host
 };
 
 /// The run was ended from outside.
@@ -44,7 +49,7 @@ class Stalled : public std::runtime_error {
 /// What this backend can do, and can ever do.
 CapabilitySet cuda_capabilities();
 
-class CudaBackend final : public Backend {
+class CudaBackend final : public MeasuredBackend {
  public:
   /// Allocates, compiles and runs each kernel once, plainly, for the results that it must have.  Throws
   /// InputError for a kernel that is not in the library or has another shape there, for a GPU that is not the
@@ -58,24 +63,26 @@ class CudaBackend final : public Backend {
   void wait(Time until, std::vector<Notice>& notices) override;
   Outcome apply(const Decision& decision, const LaunchView& launch,
                 std::span<const LaunchId> follows) override;
+  Outcome pad(const decide::LaunchPadded& d, const LaunchView& launch, const LaunchView& padding,
+              std::span<const LaunchId> follows) override;
   Outcome copy(const LaunchView& copy, std::span<const LaunchId> follows) override;
+  void freed(BufferId buffer) override;
 
-  /// Starts the clock: time 0 is now.
-  void start();
-  /// Takes everything off the GPU and waits until it is.
-  void close();
-  /// After close(): what is wrong with the results of kernels that ended, one line each.
-  std::vector<std::string> verify();
-  std::uint64_t kernels_verified() const { return verified_; }
-  std::uint64_t blocks_run() const { return blocks_; }
+  void start() override;
+  void close() override;
+  std::vector<std::string> verify() override;
+  std::uint64_t kernels_verified() const override { return verified_; }
+  std::uint64_t moves_verified() const override { return memory_->moves_compared(); }
+  std::uint64_t blocks_run() const override { return blocks_; }
 
  private:
   static constexpr std::uint32_t kControls = 1024;
 
   struct Code {  // of a kernel of the trace
     const LibraryKernel* kernel = nullptr;
-    Taking taking;
-    const Persistent* persistent = nullptr;
+    Way sized;      // workers that stay, whose number can be changed
+    Way whole;      // the same, where all chunks are taken at once
+    Way stoppable;  // as many as the GPU likes
   };
   struct Buffers {  // of a client's kernel
     std::unique_ptr<Instance> instance;
@@ -87,14 +94,19 @@ class CudaBackend final : public Backend {
     bool ended = false;
   };
   struct Flight {
-    enum class State : std::uint8_t { waiting, on_device, reading, over } state = State::waiting;
+    enum class State : std::uint8_t { waiting, on_device, over } state = State::waiting;
     LaunchView launch;
     std::vector<LaunchId> follows;
     bool is_copy = false;
     std::int32_t priority = 0;
     std::vector<std::uint32_t> groups;  // of SMs; empty: all
     decide::CtasPerSm per_sm;
-    std::uint32_t workers = 0;  // 0: plain; else launched so far
+    bool controlled = false;         // it takes its blocks from a counter
+    const Way* way = nullptr;        // of the workers; null: plain, or padded
+    const Padded* padded = nullptr;  // as one grid with the flight `padding`
+    std::uint32_t padding = 0, padded_sms = 0, padded_on_each = 0;
+    bool pads = false;
+    std::uint32_t workers = 0;  // launched so far
     std::uint32_t asked_to_leave = 0, commands = 0;
     LaunchParameters parameters;
     std::uint32_t control = 0;
@@ -117,7 +129,19 @@ class CudaBackend final : public Backend {
   Outcome resize(const decide::Resize& d, const LaunchView& l);
   Outcome preempt(const decide::Preempt& d, const LaunchView& l, std::span<const LaunchId> behind);
   Outcome query(const LaunchView& l);
+  Outcome checkpoint(BufferId buffer);
+  void check_results_in(BufferId buffer);
+  void check_results(std::uint32_t client, Buffers& b);
+  Buffers& buffers_of(const LaunchView& l) {
+    return buffers_[l.client.value].at(key_of_op_[l.client.value][l.op.value]);
+  }
 
+  /// Whether its launches may be stopped.  Those of real-time clients never are: they are plain kernels.
+  bool stoppable(const LaunchView& l) const {
+    return preemptive_ && trace_.clients[l.client.value].service_class == ServiceClass::best_effort;
+  }
+  void clear_controls();
+  std::uint32_t room_for(const Flight& f) const;
   Lane& lane(const LaunchView& l) { return lanes_[l.client.value][l.stream.value]; }
   std::uint32_t add(Flight flight);
   Flight* find(LaunchId id);
@@ -130,6 +154,10 @@ class CudaBackend final : public Backend {
   bool pieces_ended(Flight& f);
   void over(std::uint32_t index, std::vector<Notice>& notices);
   void command(Flight& f, std::uint32_t value);
+  void control(Flight& f);
+  void submit_padded(Flight& f, Flight& g, Stream s);
+  void load_padded();
+  void prepare_ways(Code& code, Instance& instance, Time solo);
   std::uint64_t blocks_taken(const Flight& f) const;
   Stream stream_for(const LaunchView& l, std::int32_t priority, const std::vector<std::uint32_t>& groups);
   std::vector<std::uint32_t> groups_of(const TpcMask& mask) const;
@@ -141,8 +169,8 @@ class CudaBackend final : public Backend {
   volatile std::uint32_t& ticket(std::uint32_t i) const {
     return static_cast<volatile std::uint32_t*>(tickets_.host)[i];
   }
-  volatile std::uint32_t& progress(std::uint32_t i) const {
-    return static_cast<volatile std::uint32_t*>(progress_.host)[i];
+  volatile Progress& progress(std::uint32_t i) const {
+    return static_cast<volatile Progress*>(progress_.host)[i];
   }
   void check_gpu() const;
   void map_groups();
@@ -156,32 +184,34 @@ class CudaBackend final : public Backend {
   Workbench& work_;
   Driver& driver_;
   CudaOptions options_;
-  bool preemptive_ = false;
+  bool preemptive_ = false, sizes_ = false;
 
   Time epoch_{}, now_{}, last_event_{};
   Event base_;
   Time base_at_{};
   Stream control_stream_;
-  std::vector<Code> code_;                                 // by KernelId
-  std::vector<std::map<std::uint32_t, Buffers>> buffers_;  // by client, KernelId
-  std::vector<DevicePointer> scratch_;                     // by client: for copies
+  std::vector<Code> code_;  // by KernelId
+  std::unique_ptr<TraceMemory> memory_;
+  std::vector<std::map<std::uint32_t, Buffers>> buffers_;  // by client, key
+  std::vector<std::vector<std::uint32_t>> key_of_op_;      // by client, OpId
+  std::vector<std::string> wrong_;
+  std::vector<DevicePointer> scratch_;  // by client: for copies
   std::vector<HostMemory> host_scratch_;
   std::vector<std::vector<Lane>> lanes_;  // by client, stream
   std::vector<Flight> flights_;
-  std::vector<std::uint32_t> free_flights_, active_;  // active: in order of launching
-  std::map<std::uint32_t, std::uint32_t> flight_of_;  // by LaunchId::serial
+  std::vector<std::uint32_t> free_flights_, active_;                         // active: in order of launching
+  std::map<std::uint32_t, std::uint32_t> flight_of_;                         // by LaunchId::serial
+  std::map<std::pair<std::uint32_t, std::uint32_t>, const Padded*> padded_;  // by KernelId
   std::map<StreamKey, Stream> streams_;
   std::map<std::vector<std::uint32_t>, Partition> partitions_;
   std::vector<Stream> spare_streams_;  // for further instances
   std::size_t next_spare_ = 0;
   std::vector<std::uint32_t> group_of_tpc_;
   DevicePointer controls_ = 0;
-  HostMemory tickets_, progress_, read_back_;
+  HostMemory tickets_, progress_;
   std::vector<std::uint32_t> free_tickets_, free_controls_;
-  struct Clearing {
-    std::uint32_t control, ticket;
-  };
-  std::vector<Clearing> clearing_;
+  std::vector<std::uint32_t> used_controls_, clearing_;
+  std::uint32_t clearing_ticket_ = 0;
   std::vector<Event> events_, free_events_;
   std::vector<Notice> told_;  // to be told at the next wait
   std::uint64_t verified_ = 0, blocks_ = 0;

@@ -34,7 +34,7 @@ class Nvrtc final : public Compiler {
 
   std::string compile(const std::string& source, const std::string& file,
                       const std::vector<std::string>& options) override {
-    std::vector<std::string> all{"-arch=" + architecture_, "-std=c++17", "-default-device"};
+    std::vector<std::string> all{"-arch=" + architecture_, "-std=c++17", "-default-device", "-w"};
     all.insert(all.end(), options.begin(), options.end());
     const std::string text = fmt::format("{}\n{}\n{}", fmt::join(all, " "), CUDA_VERSION_TEXT, source);
     const files::path kept =

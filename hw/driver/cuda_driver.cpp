@@ -22,7 +22,8 @@ namespace {
 #define CORUN_CUDA_CALLS(X)                                                                                \
   X(cuInit)                                                                                                \
   X(cuDriverGetVersion)                                                                                    \
-  X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem)        \
+  X(cuDeviceGet)                                                                                           \
+  X(cuDeviceGetCount) X(cuDeviceGetName) X(cuDeviceGetAttribute) X(cuDeviceTotalMem)                       \
       X(cuDevicePrimaryCtxRetain) X(cuDevicePrimaryCtxRelease) X(cuCtxSetCurrent)                          \
           X(cuCtxGetStreamPriorityRange) X(cuModuleLoadData) X(cuModuleUnload) X(cuModuleGetFunction)      \
               X(cuFuncGetAttribute) X(cuFuncSetAttribute) X(cuOccupancyMaxActiveBlocksPerMultiprocessor)   \
@@ -35,7 +36,11 @@ namespace {
                                           X(cuStreamWaitEvent) X(cuEventElapsedTime) X(cuMemAlloc)         \
                                               X(cuMemFree) X(cuMemHostAlloc) X(cuMemFreeHost)              \
                                                   X(cuMemHostGetDevicePointer) X(cuGetErrorName)           \
-                                                      X(cuGetErrorString)
+                                                      X(cuGetErrorString) X(cuMemGetInfo)                  \
+                                                          X(cuMemAddressReserve) X(cuMemAddressFree)       \
+                                                              X(cuMemCreate) X(cuMemRelease) X(cuMemMap)   \
+                                                                  X(cuMemUnmap) X(cuMemSetAccess)          \
+                                                                      X(cuMemGetAllocationGranularity)
 
 struct Calls {
 #define CORUN_DECLARE(name) decltype(&::name) name##_;
@@ -224,6 +229,41 @@ class CudaDriver final : public Driver {
     return static_cast<double>(ms);
   }
 
+  std::size_t memory_unit() override {
+    if (memory_unit_ == 0) {
+      const CUmemAllocationProp of = on_this_device();
+      check(calls_.cuMemGetAllocationGranularity_(&memory_unit_, &of, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
+            "cuMemGetAllocationGranularity");
+    }
+    return memory_unit_;
+  }
+  std::uint64_t memory_free() override {
+    std::size_t free = 0, all = 0;
+    check(calls_.cuMemGetInfo_(&free, &all), "cuMemGetInfo");
+    return free;
+  }
+  DevicePointer reserve(std::size_t bytes) override {
+    CUdeviceptr p = 0;
+    check(calls_.cuMemAddressReserve_(&p, bytes, 0, 0, 0), "cuMemAddressReserve");
+    return p;
+  }
+  void unreserve(DevicePointer at, std::size_t bytes) override {
+    check(calls_.cuMemAddressFree_(at, bytes), "cuMemAddressFree");
+  }
+  void back(DevicePointer at, std::size_t bytes) override {
+    const CUmemAllocationProp of = on_this_device();
+    CUmemGenericAllocationHandle memory = 0;
+    check(calls_.cuMemCreate_(&memory, bytes, &of, 0), fmt::format("cuMemCreate of {} bytes", bytes).c_str());
+    const CUresult mapped = calls_.cuMemMap_(at, bytes, 0, memory, 0);
+    check(calls_.cuMemRelease_(memory), "cuMemRelease");  // it lives while it is mapped
+    check(mapped, "cuMemMap");
+    const CUmemAccessDesc access{of.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    check(calls_.cuMemSetAccess_(at, bytes, &access, 1), "cuMemSetAccess");
+  }
+  void unback(DevicePointer at, std::size_t bytes) override {
+    check(calls_.cuMemUnmap_(at, bytes), "cuMemUnmap");
+  }
+
   DevicePointer allocate(std::size_t bytes) override {
     CUdeviceptr p = 0;
     check(calls_.cuMemAlloc_(&p, bytes), fmt::format("cuMemAlloc of {} bytes", bytes).c_str());
@@ -286,6 +326,14 @@ class CudaDriver final : public Driver {
     facts_.highest_priority = greatest;
   }
 
+  CUmemAllocationProp on_this_device() const {
+    CUmemAllocationProp p{};
+    p.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    p.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    p.location.id = device_;
+    return p;
+  }
+
   /// Into TPCs where the driver allows it.
   void split() {
     if (!groups_.empty()) return;
@@ -307,6 +355,7 @@ class CudaDriver final : public Driver {
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
   DeviceFacts facts_;
+  std::size_t memory_unit_ = 0;
   std::map<std::string, CUmodule> modules_;
   std::vector<CUdevResource> groups_;
 };

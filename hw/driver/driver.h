@@ -27,10 +27,14 @@ struct Handle {
   explicit operator bool() const { return value != 0; }
   bool operator==(const Handle&) const = default;
 };
-using Stream = Handle<struct StreamTag>;
-using Event = Handle<struct EventTag>;
-using Function = Handle<struct FunctionTag>;
-using Partition = Handle<struct PartitionTag>;  // of the SMs; 0: all of them
+struct StreamTag;  // ours, not that of the model's ids
+struct EventTag;
+struct FunctionTag;
+struct PartitionTag;
+using Stream = Handle<StreamTag>;
+using Event = Handle<EventTag>;
+using Function = Handle<FunctionTag>;
+using Partition = Handle<PartitionTag>;  // of the SMs; 0: all of them
 
 struct DeviceFacts {
   std::string name, driver;  // "NVIDIA H200", "CUDA 13.0"
@@ -90,6 +94,14 @@ class Driver {
   virtual void record(Event e, Stream s) = 0;
   virtual void wait(Stream s, Event e) = 0;
   virtual double milliseconds(Event from, Event to) = 0;
+
+  /// Addresses without memory, and memory behind them; sizes in multiples of the unit.
+  virtual std::size_t memory_unit() = 0;
+  virtual std::uint64_t memory_free() = 0;
+  virtual DevicePointer reserve(std::size_t bytes) = 0;
+  virtual void unreserve(DevicePointer at, std::size_t bytes) = 0;
+  virtual void back(DevicePointer at, std::size_t bytes) = 0;
+  virtual void unback(DevicePointer at, std::size_t bytes) = 0;
 
   virtual DevicePointer allocate(std::size_t bytes) = 0;
   virtual void free(DevicePointer p) = 0;

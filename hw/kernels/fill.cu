@@ -30,6 +30,8 @@ extern "C" __global__ void digest(const unsigned* in, unsigned n, unsigned long 
     sum += (unsigned long long)hash(in[i], i) * (2ull * i + 1) ^ ((unsigned long long)hash(i, in[i]) << 32);
   atomicAdd(out, sum);
 }
+// Not by a copy, which would wait for larger ones in its engine.
+extern "C" __global__ void publish(const unsigned long long* from, volatile unsigned long long* to) { *to = *from; }
 // Where each group of SMs lies.
 extern "C" __global__ void where(unsigned* sm) {
   unsigned id;

@@ -6,7 +6,11 @@
 #include <bit>
 #include <cmath>
 
+#include "hw/transform/embedded_device_code.h"
+
 namespace corun::hw {
+
+std::string_view LibraryKernel::code() const { return text.empty() ? library_source(source) : text; }
 
 std::size_t bytes_of(Type type) { return type == Type::f64 ? 8 : type == Type::f16 ? 2 : 4; }
 
@@ -524,6 +528,13 @@ LibraryKernel spin(std::string name, std::uint32_t blocks, std::uint32_t threads
   return k;
 }
 
+/// As spin, but one warp of each block looks at the clock.
+LibraryKernel wait(std::string name, std::uint32_t blocks, std::uint32_t threads, std::uint32_t ns) {
+  LibraryKernel k = spin(std::move(name), blocks, threads, ns);
+  k.entry = "wait";
+  return k;
+}
+
 std::vector<LibraryKernel> make_library() {
   return {black_scholes("blackscholes", 131072),
           black_scholes("blackscholes_small", 16384),
@@ -550,7 +561,10 @@ std::vector<LibraryKernel> make_library() {
           transpose("transpose", 8192),
           traps("traps", {37, 23, 11}, 170),
           spin("spin10", 132 * 8 * 40, 256, 10000),
-          spin("spin10_full", 132 * 40, 1024, 10000)};
+          spin("spin10_full", 132 * 40, 1024, 10000),
+          spin("spin100_few", 64, 256, 100'000),
+          spin("tick", 132, 1024, 0),
+          wait("wait10", 132 * 8 * 40, 256, 10000)};
 }
 
 }  // namespace

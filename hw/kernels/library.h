@@ -7,6 +7,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -46,15 +47,18 @@ class Outputs {
 
 struct LibraryKernel {
   std::string name;    // as a trace names it
-  std::string source;  // the device code's file, without ".cu"
+  std::string source;  // the device code's file, without ".cu"; where it is not the library's, its path
   std::string entry;
   Dim3 grid, block;
   std::uint32_t dynamic_shared_bytes = 0;
   std::vector<Buffer> buffers;
   std::vector<Argument> arguments;
-  /// What is wrong with the outputs, or empty.  Samples large ones.
-  std::function<std::string(std::uint32_t seed, const Outputs&)> check;
+  /// What is wrong with the outputs, or empty.  Samples large ones.  None: the plain launch is the reference.
+  std::function<std::string(std::uint32_t seed, const Outputs&)> check{};
+  std::string text{};  // the device code, where it is not the library's
 
+  std::string_view code() const;
+  std::string file() const { return text.empty() ? source + ".cu" : source; }
   std::uint64_t blocks() const { return grid.count(); }
   std::uint32_t threads() const { return static_cast<std::uint32_t>(block.count()); }
 };

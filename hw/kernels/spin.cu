@@ -6,3 +6,15 @@ extern "C" __global__ void spin(unsigned* __restrict__ out, unsigned ns) {
   while (now - start < ns);
   if (threadIdx.x == 0) out[blockIdx.x] = blockIdx.x * 2654435761u;
 }
+// The same, but one thread looks at the clock: the clock serves all warps of an SM one after the other, which
+// delays whatever else reads a special register.
+extern "C" __global__ void wait(unsigned* __restrict__ out, unsigned ns) {
+  if (threadIdx.x == 0) {
+    unsigned long long start, now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+    do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    while (now - start < ns);
+    out[blockIdx.x] = blockIdx.x * 2654435761u;
+  }
+  __syncthreads();
+}

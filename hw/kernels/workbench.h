@@ -5,7 +5,9 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "hw/driver/compiler.h"
@@ -20,15 +22,22 @@ namespace corun::hw {
 struct Taking {
   std::uint32_t chunk = 1;  // consecutive blocks at a time
   bool prefetch = false;    // take the next chunk while one runs; what is taken is done before a stop
+  bool once = false;        // each worker takes one chunk: as many workers as chunks
   bool operator==(const Taking&) const = default;
 };
 
-/// Blocks of 5 us or more one at a time, shorter ones up to eight: a stop is delayed by less than 25 us.
+/// Of workers that stay: blocks of 5 us or more one at a time, shorter ones up to eight, so that a stop is
+/// delayed by less than 25 us.
 Taking taking_for(std::uint64_t blocks, std::uint32_t workers, Time solo);
+/// What may be fastest where nobody asks for a number of workers: those that stay, and those that do not.
+std::vector<Taking> takings_for(std::uint64_t blocks, std::uint32_t workers, Time solo);
 
 /// Of a launch that is to do the blocks [first, end): the last ones singly, so that all workers end together.
 LaunchParameters launch_parameters(std::uint32_t first, std::uint32_t end, const Taking& taking,
                                    std::uint32_t workers);
+
+/// Workers to launch where `workers` fit.
+std::uint32_t workers_of(const LaunchParameters& p, const Taking& taking, std::uint32_t workers);
 
 struct Plain {
   Function function;
@@ -41,10 +50,24 @@ struct Persistent {
   std::uint32_t workers_per_sm = 0;
 };
 
+/// Two kernels as one grid (hw/transform/padding.h).
+struct Padded {
+  Function function;
+  FunctionFacts facts;
+  std::uint32_t threads = 0, dynamic_shared_bytes = 0, workers_per_sm = 0;
+};
+
+struct Way {
+  Taking taking;
+  const Persistent* code = nullptr;
+};
+
 /// A kernel's buffers and arguments.
 class Instance {
  public:
   Instance(Driver& driver, const LibraryKernel& kernel);
+  /// With its buffers in memory of others.
+  Instance(Driver& driver, const LibraryKernel& kernel, std::vector<DevicePointer> buffers);
   ~Instance();
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;
@@ -53,10 +76,14 @@ class Instance {
   DevicePointer buffer(std::uint32_t i) const { return buffers_[i]; }
   /// As cuLaunchKernel takes them, room for one more at the end.
   std::vector<void*> parameters();
+  /// As one structure of them in order.
+  std::vector<char> packed() const;
 
  private:
   Driver& driver_;
   const LibraryKernel& kernel_;
+  void set_arguments();
+  bool owns_ = true;
   std::vector<DevicePointer> buffers_;
   std::vector<std::uint64_t> values_;
 };
@@ -67,36 +94,65 @@ class Workbench {
   ~Workbench();
 
   Driver& driver() { return driver_; }
+  /// Device code for a trace's kernel: the library's of that name, or what the trace names.  Throws
+  /// InputError where there is none, or it does not fit.
+  const LibraryKernel& device_kernel(const Kernel& kernel);
   const Plain& plain(const LibraryKernel& k);
   const Persistent& persistent(const LibraryKernel& k, const Taking& taking, bool logged = false);
   const Traits& traits(const LibraryKernel& k);
+  /// Throws InputError where one of them cannot be rewritten.
+  const Padded& padded(const LibraryKernel& first, const LibraryKernel& second);
   /// A kernel of fill.cu.
   Function tool(const std::string& entry);
 
   /// Fills inputs, poisons outputs; done when it returns.
   void prepare(Instance& instance, std::uint32_t seed, Stream s);
   void poison(Instance& instance, std::uint8_t value, Stream s);
+  /// One buffer: its input, or poison; when the stream gets there.
+  void fill(Instance& instance, std::uint32_t buffer, std::uint32_t seed, Stream s);
+  void fill_words(DevicePointer at, std::uint64_t words, std::uint32_t seed, Stream s);
   /// Of all outputs, for comparing runs bit by bit.
   std::uint64_t digest(Instance& instance, Stream s);
+  std::uint64_t digest(DevicePointer at, std::uint64_t bytes, Stream s);
   /// What is wrong with the outputs, by the host's reference, or empty.
   std::string check(Instance& instance, std::uint32_t seed, Stream s);
+
+  /// Of these, the one that is fastest here.
+  Way fastest(Instance& instance, std::span<const Taking> takings, std::uint32_t sms, Stream s);
 
   void launch(Instance& instance, Stream s);
   /// `workers` blocks; parameters.control and the rest as given, the grid filled in.
   void launch(Instance& instance, const Persistent& how, std::uint32_t workers, LaunchParameters parameters,
               Stream s);
+  void launch(Instance& first, Instance& second, const Padded& how, std::uint32_t workers,
+              PaddedParameters parameters, Stream s);
 
  private:
   struct Code {
     std::unique_ptr<Plain> plain;
     std::unique_ptr<Transformed> transformed;
-    std::map<std::array<bool, 3>, std::unique_ptr<Persistent>> persistent;  // prefetch, chunked, logged
+    std::map<std::array<bool, 4>, std::unique_ptr<Persistent>> persistent;  // prefetch, chunked, logged, once
   };
+  void prefer_room_for(Function f, const FunctionFacts& facts, std::uint32_t dynamic_bytes,
+                       std::uint32_t workers);
+  const std::string& compiled(const std::string& text, const std::string& file,
+                              const std::vector<std::string>& options);
+
+  Function loaded(const std::string& code, const std::string& entry, std::uint32_t dynamic_bytes);
+  void add_digest(DevicePointer at, std::uint64_t bytes, Stream s);
+  std::uint64_t read_digest(Stream s);
+
   Driver& driver_;
   Compiler& compiler_;
   std::map<const LibraryKernel*, Code> code_;
+  std::map<std::tuple<const std::string*, std::string, std::uint32_t>, Function> loaded_;  // by code, entry
+  std::map<std::pair<std::string, std::vector<std::string>>, std::string> compiled_;
+  std::map<std::string, std::unique_ptr<LibraryKernel>> named_by_traces_;
+  std::map<std::string, Padded> padded_;
   std::string tools_;
   DevicePointer sum_ = 0;
+  HostMemory published_;
+  bool summing_ = false;
 };
 
 }  // namespace corun::hw

@@ -18,6 +18,7 @@ struct Bench {
   Workbench& work;
   std::uint32_t scale = 1;        // more repeats
   std::vector<std::string> only;  // kernels; empty: all
+  std::string trace{};            // of the job solo
 
   bool wants(const std::string& kernel) const {
     return only.empty() || std::find(only.begin(), only.end(), kernel) != only.end();
@@ -35,6 +36,10 @@ Json measure_partitions(Bench& bench);
 
 /// The backend under a session: a client that stops another, whose queue is long.
 Json measure_backend(Bench& bench);
+/// The kernels of a trace alone.
+Json measure_solo(Bench& bench);
+/// Padded launches: time, blocks beside, results bit by bit.
+Json measure_padding(Bench& bench);
 
 double median(std::vector<double> samples);
 double quantile(std::vector<double> samples, double q);
@@ -48,9 +53,9 @@ class Controls {
   ~Controls();
   void clear(Stream s);
   DevicePointer at(std::uint32_t i) const { return base_ + i * sizeof(Control); }
-  DevicePointer progress(std::uint32_t i) const { return words_.device + 4 * i; }
+  DevicePointer progress(std::uint32_t i) const { return words_.device + sizeof(Progress) * i; }
   volatile std::uint32_t& progress_word(std::uint32_t i) {
-    return static_cast<volatile std::uint32_t*>(words_.host)[i];
+    return static_cast<volatile Progress*>(words_.host)[i].taken;
   }
   Control read(std::uint32_t i, Stream s);
   void put(std::uint32_t i, const Control& c, Stream s);

@@ -28,7 +28,7 @@ double time_row(Bench& bench, Instance& instance, const Variant& v, std::uint32_
       bench.work.launch(instance, s);
     } else {
       p.control = controls.at(i), p.progress = controls.progress(i);
-      bench.work.launch(instance, *how, workers, p, s);
+      bench.work.launch(instance, *how, workers_of(p, v.taking, workers), p, s);
     }
   }
   bench.driver.record(to, s);
@@ -58,12 +58,23 @@ Json measure_overhead(Bench& bench) {
     const double first_us = time_row(bench, instance, base, 4, 0, controls, s, from, to);
     const auto most = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(k.blocks(), std::uint64_t{gpu.sms} * plain.blocks_per_sm));
-    const Taking automatic = taking_for(k.blocks(), most, from_ns(first_us * 1000));
-    std::vector<Variant> variants{base, {"persistent", automatic}};
+    // What the backend uses for launches that may be stopped, and for those whose size may be changed.
+    const Time solo = from_ns(first_us * 1000);
+    const std::uint32_t room = gpu.sms * plain.blocks_per_sm;
+    const auto choose = [&](std::vector<Taking> takings) {
+      return bench.work.fastest(instance, takings, gpu.sms, s).taking;
+    };
+    const Taking stoppable = choose(takings_for(k.blocks(), room, solo)),
+                 staying = taking_for(k.blocks(), room, solo);
+    const Taking sized = k.blocks() <= room ? choose({staying, {1, false, true}}) : staying;
+    std::vector<Variant> variants{base, {"stoppable", stoppable}, {"sized", sized}};
     for (const Taking t : {Taking{1, false}, Taking{1, true}, Taking{2, false}, Taking{2, true},
                            Taking{4, false}, Taking{4, true}, Taking{8, false}})
       if (t.chunk == 1 || k.blocks() >= std::uint64_t{most} * t.chunk * 4)
         variants.push_back({fmt::format("chunk {}{}", t.chunk, t.prefetch ? ", prefetch" : ""), t});
+    for (const std::uint32_t chunk : {1u, 2u, 4u, 8u})
+      if (chunk == 1 || k.blocks() >= std::uint64_t{room} * chunk)
+        variants.push_back({fmt::format("once, chunk {}", chunk), {chunk, false, true}});
     const auto launches = static_cast<std::uint32_t>(std::clamp(2000 / first_us, 2.0, double{kMostLaunches}));
     for (std::uint32_t repeat = 0; repeat < 11 * bench.scale; ++repeat)
       for (std::size_t i = 0; i < variants.size(); ++i) {
@@ -76,11 +87,8 @@ Json measure_overhead(Bench& bench) {
     Json all = Json::array();
     const double alone = median(variants[0].us);
     for (Variant& v : variants) {
-      Json row{{"name", v.name},
-               {"chunk", v.taking.chunk},
-               {"prefetch", v.taking.prefetch},
-               {"us", summary(v.us)},
-               {"over_plain", median(v.us) / alone - 1}};
+      Json row{{"name", v.name},        {"chunk", v.taking.chunk}, {"prefetch", v.taking.prefetch},
+               {"once", v.taking.once}, {"us", summary(v.us)},     {"over_plain", median(v.us) / alone - 1}};
       if (!v.plain) {
         const Persistent& how = bench.work.persistent(k, v.taking);
         row["registers"] = how.facts.registers, row["workers_per_sm"] = how.workers_per_sm,
@@ -94,11 +102,14 @@ Json measure_overhead(Bench& bench) {
       all.push_back(row);
     }
     fmt::print(
-        "{:<20} {:>9.1f} us {:>7} blocks, {} regs, {}/SM, check {}; persistent {:+.2f} % (chunk {}{}), {}\n",
+        "{:<20} {:>9.1f} us {:>7} blocks, {} regs, {}/SM, check {}; stoppable {:+.2f} % (chunk {}{}{}), "
+        "sized "
+        "{:+.2f} %, {}\n",
         k.name, alone, k.blocks(), plain.facts.registers, plain.blocks_per_sm, wrong.empty() ? "ok" : wrong,
-        100 * (median(variants[1].us) / alone - 1), automatic.chunk, automatic.prefetch ? ", prefetch" : "",
-        all[1]["identical"] == true ? "identical" : "DIFFERENT");
-    for (std::size_t i = 2; i < variants.size(); ++i)
+        100 * (median(variants[1].us) / alone - 1), stoppable.chunk, stoppable.prefetch ? ", prefetch" : "",
+        stoppable.once ? ", once" : "", 100 * (median(variants[2].us) / alone - 1),
+        all[1]["identical"] == true && all[2]["identical"] == true ? "identical" : "DIFFERENT");
+    for (std::size_t i = 3; i < variants.size(); ++i)
       fmt::print("    {:<20} {:+.2f} %, {} regs{}\n", variants[i].name,
                  100 * (median(variants[i].us) / alone - 1), all[i]["registers"].get<int>(),
                  all[i]["identical"] == true ? "" : " DIFFERENT");
@@ -110,14 +121,17 @@ Json measure_overhead(Bench& bench) {
                     {"variants", all}});
   }
   bench.driver.destroy(from), bench.driver.destroy(to), bench.driver.destroy(s);
-  std::vector<double> over;
-  for (const Json& row : rows)
-    if (row["variants"][0]["us"]["p50"].get<double>() > 100 &&
-        !row["kernel"].get<std::string>().starts_with("spin"))
-      over.push_back(row["variants"][1]["over_plain"].get<double>());
-  if (!over.empty())  // without spin, which is for latencies and has nothing but turns
-    fmt::print("kernels over 100 us: {}, overhead median {:.2f} %, worst {:.2f} %\n", over.size(),
-               100 * median(over), 100 * quantile(over, 1));
+  for (const std::size_t variant : {1, 2}) {
+    std::vector<double> over;
+    for (const Json& row : rows)
+      if (row["variants"][0]["us"]["p50"].get<double>() > 100 &&
+          !row["kernel"].get<std::string>().starts_with("spin") &&
+          !row["kernel"].get<std::string>().starts_with("wait"))
+        over.push_back(row["variants"][variant]["over_plain"].get<double>());
+    if (over.empty()) continue;  // without those that only pass time, which are for latencies
+    fmt::print("kernels over 100 us: {}, {}: overhead median {:.2f} %, worst {:.2f} %\n", over.size(),
+               variant == 1 ? "stoppable" : "sized", 100 * median(over), 100 * quantile(over, 1));
+  }
   return rows;
 }
 
@@ -179,7 +193,7 @@ Json measure_identity(Bench& bench) {
         bench.driver.synchronize(second);
         bench.driver.synchronize(control);
         const Control c = controls.read(0, s);
-        const std::uint32_t done = chunks_done(c, launched, p.chunks);
+        const std::uint32_t done = chunks_done(c, p.chunks);
         next += blocks_in(p, done);
       }
       ++runs;

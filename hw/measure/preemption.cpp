@@ -19,7 +19,7 @@ const char* to_string(How how) {
 
 Json measure_preemption(Bench& bench) {
   const DeviceFacts gpu = bench.driver.facts();
-  const LibraryKernel& k = *find_kernel("spin10");
+  const LibraryKernel& k = *find_kernel("wait10");
   Instance instance(bench.driver, k);
   const Stream low = bench.driver.stream(0, {}), high = bench.driver.stream(gpu.highest_priority, {}),
                control = bench.driver.stream(gpu.highest_priority, {});
@@ -111,12 +111,11 @@ Json measure_preemption(Bench& bench) {
             const double end = now_us() - begin;
             if (i >= 10) drained.push_back(end);
             const Control c = controls.read(0, low);
-            const std::uint32_t done = chunks_done(c, resident, p.chunks);
+            const std::uint32_t done = chunks_done(c, p.chunks);
             not_running += done == p.chunks;  // it had ended by itself
             inexact += done == 0;
             for (std::uint32_t q = 1; q <= queued; ++q)
-              if (q < 3 || q == queued)
-                inexact += chunks_done(controls.read(q, low), resident, p.chunks) != 0;
+              if (q < 3 || q == queued) inexact += chunks_done(controls.read(q, low), p.chunks) != 0;
           } else {
             bench.driver.write(control, controls.at(0) + offsetof(Control, command), kStop);
             bench.driver.synchronize(low);

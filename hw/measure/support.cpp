@@ -26,7 +26,7 @@ Controls::Controls(Driver& driver, std::uint32_t count)
     : driver_(driver),
       count_(count),
       base_(driver.allocate(count * sizeof(Control))),
-      words_(driver.allocate_host(4 * count)) {}
+      words_(driver.allocate_host(sizeof(Progress) * count)) {}
 Controls::~Controls() {
   try {
     driver_.free(base_);

@@ -77,6 +77,8 @@ Json notice_json(const Notice& notice) {
           return {{"progress", id_json(n.launch)}, {"blocks", n.blocks_done}, {"as_of", n.as_of.count()}};
         else if constexpr (std::is_same_v<N, BufferMoved>)
           return {{"buffer_moved", n.buffer.value}};
+        else if constexpr (std::is_same_v<N, ClientLost>)
+          return {{"client_lost", n.client.value}};
         else
           return nullptr;  // the session's own
       },
@@ -92,6 +94,7 @@ Notice notice_of(const Json& j) {
   if (key == "progress")
     return ProgressReported{id_of(value), j.at("blocks").get<std::uint64_t>(),
                             Time{j.at("as_of").get<std::int64_t>()}};
+  if (key == "client_lost") return ClientLost{ClientId{value.get<std::uint32_t>()}};
   return BufferMoved{BufferId{value.get<std::uint32_t>()}};
 }
 
@@ -113,6 +116,7 @@ RecordingBackend::RecordingBackend(Backend& inner, const std::string& policy, co
                {"policy", policy},
                {"trace", trace.name},
                {"gpu", inner.topology().gpu.name},
+               {"memory_bytes", inner.topology().gpu.memory_bytes},
                {"seed", trace.run.seed},
                {"duration_ps", trace.run.duration ? Json(trace.run.duration->count()) : Json()},
                {"capabilities", capabilities}}
@@ -251,7 +255,9 @@ Replayed replay(const std::string& file, const Trace& recorded_trace, const Gpu&
   Replayed result;
   const std::unique_ptr<Policy> policy = make_policy(head.at("policy").get<std::string>());
   Timeline timeline;
-  ReplayBackend backend(in, file, gpu, capabilities, result);
+  Gpu recorded_gpu = gpu;
+  recorded_gpu.memory_bytes = head.value("memory_bytes", gpu.memory_bytes);
+  ReplayBackend backend(in, file, recorded_gpu, capabilities, result);
   try {
     Session session(trace, *policy, backend, timeline,
                     [&](KernelId kernel) { return backend.profile(kernel); });

@@ -25,6 +25,7 @@ class RecordingBackend final : public Backend {
   Outcome apply(const Decision& decision, const LaunchView& launch,
                 std::span<const LaunchId> follows) override;
   Outcome copy(const LaunchView& copy, std::span<const LaunchId> follows) override;
+  void freed(BufferId buffer) override { inner_.freed(buffer); }
   /// A profile as the session asked for it.
   Profile profile(KernelId kernel, Profile profile);
 

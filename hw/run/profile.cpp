@@ -24,7 +24,7 @@ Profile measure(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbench& wo
   const Stream s = driver.stream(0, {});
   const Event from = driver.event(), to = driver.event();
   const DevicePointer control = driver.allocate(sizeof(Control));
-  const HostMemory progress = driver.allocate_host(4);
+  const HostMemory progress = driver.allocate_host(sizeof(Progress));
   Profile profile;
   {
     Instance instance(driver, k);
@@ -60,8 +60,8 @@ std::map<std::uint32_t, Profile> measure_profiles(const Trace& trace, const Gpu&
       if (const auto* launch = std::get_if<corun::Launch>(&op.what);
           launch != nullptr && !all.contains(launch->kernel.value)) {
         const Kernel& kernel = trace.kernels[launch->kernel.value];
-        if (const LibraryKernel* k = find_kernel(kernel.name))
-          all[launch->kernel.value] = measure(*k, kernel.solo_time.value_or(Time{}), gpu, work);
+        all[launch->kernel.value] =
+            measure(work.device_kernel(kernel), kernel.solo_time.value_or(Time{}), gpu, work);
       }
   return all;
 }

@@ -12,6 +12,7 @@
 
 #include "hw/backend/cuda_backend.h"
 #include "hw/driver/cuda_driver.h"
+#include "hw/process/process_backend.h"
 #include "hw/record/recording.h"
 #include "hw/run/profile.h"
 #include "policies/api/registry.h"
@@ -51,6 +52,8 @@ struct OneRun {
   std::vector<RequestRecord> requests;
   std::uint64_t blocks = 0, verified = 0;
   std::vector<std::string> wrong;
+  std::uint64_t moves_verified = 0;
+  SessionOutcome outcome;
 };
 
 OneRun run_once(const Trace& trace, const Gpu& gpu, const std::string& policy_spec, Workbench& work,
@@ -63,7 +66,15 @@ OneRun run_once(const Trace& trace, const Gpu& gpu, const std::string& policy_sp
   const std::unique_ptr<Policy> policy = make_policy(policy_spec);
   CudaOptions cuda;
   cuda.interrupted = &interrupted;
-  CudaBackend backend(trace, gpu, policy->requirements(), timeline, work, cuda);
+  cuda.verify = options.verify;
+  const Requirements needed = policy->requirements();
+  std::unique_ptr<MeasuredBackend> made;
+  if (wants_processes(needed))
+    made = std::make_unique<ProcessBackend>(trace, gpu, needed, timeline,
+                                            ProcessOptions{cuda, options.store, {}});
+  else
+    made = std::make_unique<CudaBackend>(trace, gpu, needed, timeline, work, cuda);
+  MeasuredBackend& backend = *made;
   std::map<std::uint32_t, Profile> profiles;  // measured before the clock runs
   if (policy->requirements().profiles) profiles = measure_profiles(trace, gpu, work);
   std::ofstream out;
@@ -86,12 +97,29 @@ OneRun run_once(const Trace& trace, const Gpu& gpu, const std::string& policy_sp
     throw InputError(trace.name, "",
                      fmt::format("the run cannot go on under {}: {}", policy_spec, outcome.stuck),
                      "a reservation or mask may leave a client without SMs; check the trace and the policy");
-  OneRun one{std::move(requests.all), backend.blocks_run(), 0, {}};
+  OneRun one{std::move(requests.all), backend.blocks_run(), 0, {}, 0, outcome};
+  for (std::uint32_t c = 0; c < trace.clients.size(); ++c)
+    if (const std::string why = backend.why_lost(ClientId{c}); !why.empty())
+      one.outcome.failed[c] = "its process " + why;
   if (options.verify) {
     one.wrong = backend.verify();
     one.verified = backend.kernels_verified();
+    one.moves_verified = backend.moves_verified();
   }
   return one;
+}
+
+/// What did not end as its clients wished, and what became of device memory.
+void report_memory(const Trace& trace, const OneRun& together, RunResult& result) {
+  const SessionOutcome& o = together.outcome;
+  for (std::size_t i = 0; i < trace.clients.size(); ++i) result.clients[i].failed = o.failed[i];
+  result.memory_peak = o.memory_peak;
+  result.checkpoints = o.checkpoints;
+  result.moved_bytes = o.moved_bytes;
+  if (!o.deadlock.empty()) result.notes.insert(result.notes.begin(), "deadlock: " + o.deadlock);
+  if (together.moves_verified != 0)
+    result.notes.push_back(fmt::format("{} buffers came back from the host as they had left, bit by bit",
+                                       together.moves_verified));
 }
 
 }  // namespace
@@ -116,6 +144,7 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
   std::uint64_t verified = together.verified;
   std::vector<std::vector<RequestRecord>> alone;
   for (const Client& client : trace.clients) {
+    if (!options.alone) break;
     Trace one = trace;
     one.clients = {client};
     if (!window.fixed_work) one.run.duration = window.end;
@@ -126,6 +155,7 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
     verified += result.verified;
   }
   RunResult result = measure(trace, window, together.requests, alone);
+  report_memory(trace, together, result);
   result.gpu = gpu.name;
   result.policy = options.policy;
   result.alone =

@@ -18,6 +18,7 @@ struct RunOptions {
   std::vector<Sink*> sinks;  // of the run together
   std::string store;         // folder that keeps compiled kernels; empty: none
   std::string record;        // file for the notices and decisions; empty: none
+  bool alone = true;         // run each client alone too, for what depends on it
   bool verify = false;       // fail if a result differs from the plain kernel's
   std::function<void(const char* stage, double fraction)> progress;
 };

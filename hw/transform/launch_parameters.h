@@ -10,10 +10,11 @@ inline constexpr std::uint32_t kStop = 0x80000000u;  // of Control::command
 
 /// In device memory, one per launch under way.  taken and command are the halves of one 64-bit counter.
 struct Control {
-  std::uint32_t taken = 0;    // chunks; afterwards one more for each worker that found none
+  std::uint32_t taken = 0;    // numbers of chunks
   std::uint32_t command = 0;  // written by the host
   std::uint32_t leave = 0, left = 0, turned_away = 0;
-  std::uint32_t unused[3]{};
+  std::uint32_t stopped_at = 0;  // ~ of the least number that was taken after a stop; 0: none was
+  std::uint32_t records = 0, unused = 0;
   std::uint32_t present[kMostSms]{}, quota[kMostSms]{};  // workers by SM
 };
 static_assert(sizeof(Control) == 32 + 8 * kMostSms);
@@ -32,16 +33,34 @@ struct LaunchParameters {
 };
 static_assert(sizeof(LaunchParameters) == 72);
 
+/// The last parameter of a padded launch (padding.cuh).
+struct PaddedParameters {
+  LaunchParameters first, second;
+  std::uint32_t sms = 0, per_sm = 0, seats = 0, unused = 0;
+};
+static_assert(sizeof(PaddedParameters) == 2 * sizeof(LaunchParameters) + 16);
+
 /// Blocks in the first `chunks` chunks.
 inline std::uint32_t blocks_in(const LaunchParameters& p, std::uint32_t chunks) {
   return chunks <= p.large ? chunks * p.chunk : p.large * (p.chunk - 1) + chunks;
 }
 
-/// Chunks done of a launch whose workers have all left: each that neither left by itself nor was turned away
-/// took one number too many.
-inline std::uint32_t chunks_done(const Control& c, std::uint32_t workers, std::uint32_t chunks) {
-  const std::uint32_t done = c.taken - (workers - c.left - c.turned_away);
-  return done < chunks ? done : chunks;
+/// What a launch writes into host memory.
+struct Progress {
+  std::uint32_t taken = 0, unused[15]{};  // chunks
+  std::uint32_t stopped_at[16]{};         // numbers taken after a stop; to be preset to kNotStopped
+};
+static_assert(sizeof(Progress) == 128);
+inline constexpr std::uint32_t kNotStopped = ~0u;
+
+/// Chunks done of a launch whose workers have all left.
+inline std::uint32_t chunks_done(const Control& c, std::uint32_t chunks) {
+  return c.stopped_at == 0 ? chunks : ~c.stopped_at;
+}
+inline std::uint32_t chunks_done(const volatile Progress& p, std::uint32_t chunks) {
+  std::uint32_t done = chunks;
+  for (const volatile std::uint32_t& at : p.stopped_at) done = at < done ? std::uint32_t{at} : done;
+  return done;
 }
 
 }  // namespace corun::hw

@@ -6,6 +6,9 @@
 // both takes a chunk and learns of commands, so that polling costs nothing however many workers there are, and
 // what was taken before a stop is exactly what is done when the last worker has left.
 //
+// A worker may be one of many that take a chunk and leave (CORUN_ONCE): the hardware then hands places to new
+// blocks as in a plain grid, and the body is compiled as in a plain kernel, without a loop around it.
+//
 // Leaves out: clusters, cooperative groups over the grid (the transform refuses them).
 #define CORUN_STOP 0x80000000u  // of the command; the rest counts changes of size
 
@@ -14,7 +17,9 @@ struct CorunControl {  // hw/transform/launch_parameters.h has the same
   unsigned leave;    // workers that have been asked to leave, ever
   unsigned left;     // that did so
   unsigned turned_away;  // that found no seat at their start
-  unsigned pad[3];
+  unsigned stopped_at;   // ~ of the least number that was taken after a stop; 0: none was
+  unsigned records;      // times that it was lowered
+  unsigned pad;
   unsigned present[256], quota[256];  // workers by SM
 };
 struct CorunBlockLog {
@@ -23,12 +28,12 @@ struct CorunBlockLog {
 };
 struct CorunLaunch {
   CorunControl* control;
-  unsigned* progress;  // host memory: chunks taken
+  unsigned* progress;  // host memory: chunks taken; from the 16th word on: numbers taken after a stop
   CorunBlockLog* log;  // by block of the whole grid; null: none
   unsigned first, end;   // blocks of the grid, in its order, that this launch is to do
   unsigned chunks, large, chunk;  // the first `large` chunks have `chunk` blocks, the others one
   unsigned progress_mask;  // which chunks are reported
-  unsigned single;         // 1: no more chunks than workers, so that each leaves after its first
+  unsigned single;         // 1: each worker leaves after its first chunk
   unsigned seated;         // 1: an SM holds as many workers as its quota says
   unsigned grid_x, grid_y, grid_z;
 };
@@ -104,19 +109,34 @@ static __device__ __noinline__ bool corun_told_to_leave(const CorunLaunch& launc
   return false;
 }
 
+/// The least number that was taken after a stop is how many chunks are done.  Each time that a lower one comes
+/// the host is told, in the next of 16 places: the least is among them, whatever the order of the writes.
+static __device__ __forceinline__ void corun_stopped_at(const CorunLaunch& launch, unsigned i) {
+  CorunControl* const c = launch.control;
+  if (atomicMax(&c->stopped_at, ~i) < ~i)
+    *(volatile unsigned*)&launch.progress[16 + atomicAdd(&c->records, 1u) % 16] = i;
+}
+
 /// Turns what the counter gave into a chunk.
 static __device__ __forceinline__ void corun_publish(const CorunLaunch& launch, unsigned long long taken,
                                                      CorunLeader& leader, CorunSlot& slot) {
   const unsigned i = (unsigned)taken, command = (unsigned)(taken >> 32);
+#if !CORUN_ONCE
   if (command != leader.seen) {
     leader.seen = command;
     if ((command & CORUN_STOP) == 0) leader.leaving = corun_told_to_leave(launch);
   }
+#endif
   unsigned blocks = 0;
   if (i < launch.chunks && (command & CORUN_STOP) == 0) {
+#if CORUN_CHUNKED
     const bool large = i < launch.large;
     const unsigned block = launch.first + (large ? i * launch.chunk : launch.large * (launch.chunk - 1) + i);
     blocks = large ? launch.chunk : 1;
+#else
+    const unsigned block = launch.first + i;
+    blocks = 1;
+#endif
 #if CORUN_DIMENSIONS == 1
     slot.x = block;
 #else
@@ -130,14 +150,16 @@ static __device__ __forceinline__ void corun_publish(const CorunLaunch& launch, 
 #endif
 #endif
     if ((i & launch.progress_mask) == 0 || i + 1 == launch.chunks) *(volatile unsigned*)launch.progress = i + 1;
+  } else if (i < launch.chunks) {
+    corun_stopped_at(launch, i);
   }
   slot.blocks = blocks;
-#if CORUN_PREFETCH
+#if CORUN_PREFETCH && !CORUN_ONCE
   leader.ahead = blocks != 0 && leader.leaving == 0 && i + gridDim.x < launch.chunks;
 #endif
 }
 
-#if CORUN_RETURNS_BEFORE_BARRIERS
+#if CORUN_RETURNS_BEFORE_BARRIERS && (CORUN_CHUNKED || !CORUN_ONCE)
 // Threads that have returned from the body go on serving its barriers until all have: the barrier's reduction
 // tells them.
 // Not inlined: the lanes of a warp, which come from several places, must meet at one.
@@ -156,7 +178,21 @@ static __device__ __forceinline__ void corun_barrier() { __syncthreads(); }
 static __device__ __forceinline__ void corun_all_returned() { __syncthreads(); }
 #endif
 
-// The loop of a worker.  CALL runs the body for the block `corun_at`.
+// CALL runs the body for the block `corun_at`.
+#if CORUN_ONCE
+#define CORUN_WORK(CALL)                                                                             \
+  __shared__ CorunSlot corun_slots[1];                                                               \
+  constexpr unsigned corun_turn = 0;                                                                 \
+  if (corun_is_leader()) {                                                                           \
+    CorunLeader corun_no_state;                                                                      \
+    corun_publish(corun_launch, corun_take(corun_launch.control), corun_no_state, corun_slots[0]);   \
+  }                                                                                                  \
+  __syncthreads();                                                                                   \
+  if (corun_slots[0].blocks == 0) return;                                                            \
+  uint3 corun_at = make_uint3(corun_slots[0].x, CORUN_SLOT_Y, CORUN_SLOT_Z);                         \
+  CORUN_CHUNK(CALL)
+#else
+// The loop of a worker.
 #define CORUN_WORK(CALL)                                                                             \
   __shared__ CorunSlot corun_slots[2];                                                               \
   __shared__ CorunLeader corun_leader_state;                                                         \
@@ -191,7 +227,6 @@ static __device__ __forceinline__ void corun_all_returned() { __syncthreads(); }
       if (corun_leader_state.leaving != 0) {                                                         \
         corun_slots[corun_turn].blocks = 0;                                                          \
       } else if (corun_launch.single != 0) {                                                         \
-        atomicAdd(&corun_launch.control->left, 1u);                                                  \
         corun_slots[corun_turn].blocks = 0;                                                          \
       } else {                                                                                       \
         corun_publish(corun_launch, CORUN_TAKEN, corun_leader_state, corun_slots[corun_turn]);       \
@@ -199,6 +234,7 @@ static __device__ __forceinline__ void corun_all_returned() { __syncthreads(); }
     }                                                                                                \
     corun_all_returned();                                                                            \
   }
+#endif
 
 // Where chunks have one block, nothing but the turn is live while the body runs.
 #define CORUN_BLOCK(CALL) \

@@ -26,7 +26,7 @@ class Backend {
   /// Carries out a decision on a launch whose stream and identity `launch` describes, now.  WakeAt and
   /// LaunchPadded never get here. `follows` are the unfinished launches of other streams that must end first;
   /// for Preempt, what comes off with the launch: all that is behind it in its stream or waits for any of it,
-  /// copies too.  For Allocate `launch` is the allocation; for Checkpoint and Restore it has the buffer's
+  /// copies too.  For Allocate `launch` is the allocation (also where no policy decides about memory); for Checkpoint and Restore it has the buffer's
   /// client and bytes, and BufferMoved answers.  Refused: nothing has changed.
   virtual Outcome apply(const Decision& decision, const LaunchView& launch,
                         std::span<const LaunchId> follows) = 0;
@@ -36,6 +36,10 @@ class Backend {
                       const LaunchView& /*padding*/, std::span<const LaunchId> /*follows*/) {
     return Refused{"padding is not possible here"};
   }
+
+  /// A buffer that was allocated is its client's no longer, and nothing on the GPU uses it.  Its number may be
+  /// given to another.
+  virtual void freed(BufferId) {}
 
   /// Hands a copy to the copy engines, in its stream's order.  The same contract.
   virtual Outcome copy(const LaunchView& copy, std::span<const LaunchId> follows) = 0;

@@ -55,11 +55,15 @@ struct RequestFinished {
   ClientId client;
   std::uint64_t request = 0;
 };
+/// The client's process has failed or was killed: nothing that it has on the GPU will be told of.
+struct ClientLost {
+  ClientId client;
+};
 /// The time asked for by WakeAt has come.
 struct WokeUp {};
 
 using Notice = std::variant<RequestArrived, LaunchReady, LastBlockStarted, KernelFinished, CopyFinished,
                             ProgressReported, RequestFinished, WokeUp, Preempted, AllocationReady,
-                            BufferMoved, BufferWanted>;
+                            BufferMoved, BufferWanted, ClientLost>;
 
 }  // namespace corun

@@ -68,6 +68,7 @@ void DeviceMemory::vacate(BufferId id) {
   b.free = true;
   doomed_[id.value] = false;
   released_.push_back(id.value);
+  if (b.place != Place::asked) vacated_.push_back(id);
 }
 
 std::vector<BufferId> DeviceMemory::end_request(ClientId client) {

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "policies/api/decision.h"
@@ -51,6 +52,8 @@ class DeviceMemory {
   void begin(const decide::Restore& restore);
   void moved(BufferId id);
 
+  /// Released, and on the device or the host until then; told once.
+  std::vector<BufferId> take_vacated() { return std::exchange(vacated_, {}); }
   /// Numbers of buffers released until now may be given anew.
   void forget_released();
 
@@ -83,6 +86,7 @@ class DeviceMemory {
   std::vector<BufferView> buffers_;
   std::vector<bool> doomed_;  // by buffer: to be vacated when nothing holds it any more
   std::vector<std::uint32_t> free_, released_;
+  std::vector<BufferId> vacated_;
   std::vector<Held> held_;  // by client
 };
 

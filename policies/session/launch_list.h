@@ -33,6 +33,10 @@ class LaunchList {
     std::move_backward(front, found, found + 1);
     ++first_;
   }
+  template <class Goes>
+  void erase_if(Goes goes) {
+    ids_.erase(std::remove_if(ids_.begin() + static_cast<std::ptrdiff_t>(first_), ids_.end(), goes), ids_.end());
+  }
 
  private:
   std::vector<LaunchId> ids_;

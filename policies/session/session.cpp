@@ -65,7 +65,9 @@ SessionOutcome Session::run(const std::function<void(Time)>& progress) {
       notices_.push_back(WokeUp{});
     }
     const std::size_t told = notices_.size();  // applying decisions may bring BufferWanted
+    give_back();
     if (!notices_.empty()) ask(now);
+    give_back();
     free_slots_.insert(free_slots_.end(), retired_.begin(), retired_.end());
     retired_.clear();
     memory_.forget_released();
@@ -181,6 +183,8 @@ void Session::fold(Time now) {
       take_back(*preempted);
     } else if (const auto* moved = std::get_if<BufferMoved>(&notice)) {
       memory_.moved(moved->buffer);
+    } else if (const auto* gone = std::get_if<ClientLost>(&notice)) {
+      lose(gone->client);
     }
   }
   for (std::size_t i = 0; i < told; ++i)
@@ -209,6 +213,20 @@ void Session::take_back(const Preempted& preempted) {
   auto& unsubmitted = clients_[l.client.value].streams[l.stream.value].unsubmitted;
   unsubmitted.insert(std::upper_bound(unsubmitted.begin(), unsubmitted.end(), l.id, by_serial), l.id);
   if (l.kernel) pending_.insert(std::upper_bound(pending_.begin(), pending_.end(), l.id, by_serial), l.id);
+}
+
+/// Its launches have ended, whatever became of them, and no request of it will.
+void Session::lose(ClientId client) {
+  running_.erase_if([&](LaunchId id) {
+    LaunchView& l = view(id);
+    if (l.client != client) return false;
+    if (l.state == LaunchState::stopping) --stream_of(l).stopping;
+    l.state = LaunchState::finished;
+    retired_.push_back(id.slot);
+    memory_.end_use(l.uses);
+    return true;
+  });
+  if (outcome_.failed[client.value].empty()) fail(client, "its process failed or was killed");
 }
 
 void Session::end(LaunchId id, Time now) {

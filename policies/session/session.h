@@ -67,6 +67,7 @@ class Session {
   template <class Move>
   Outcome move(const Move& move);
   void gauge_memory(Time now);
+  void give_back();
   bool memory_deadlock();
   void fold(Time now);
   void end(LaunchId id, Time now);
@@ -77,6 +78,7 @@ class Session {
   std::optional<std::string> not_launchable(LaunchId id) const;
   void submitted(LaunchView& launch, Time now);
   void take_back(const Preempted& preempted);
+  void lose(ClientId client);
   void submit_copies(ClientId client, Time now);
   std::vector<LaunchId> unfinished_follows(const LaunchView& launch) const;
   bool follows_submitted(const LaunchView& launch) const;

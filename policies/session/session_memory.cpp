@@ -29,6 +29,7 @@ bool Session::use(LaunchView& launch, std::vector<BufferId> buffers) {
 }
 
 void Session::allocate(const HostCall& call, Time now) {
+  give_back();
   const Client& client = trace_.clients[call.client.value];
   std::optional<std::uint32_t> buffer;
   std::uint64_t bytes = client.memory_bytes;
@@ -48,6 +49,14 @@ void Session::allocate(const HostCall& call, Time now) {
                             in_bytes(memory_.capacity() - memory_.used()), in_bytes(memory_.capacity())));
   const BufferId id = memory_.ask(call.client, buffer, bytes, now);
   if (!requires_.memory) {
+    LaunchView what;
+    what.client = call.client;
+    what.operation = op;
+    what.bytes = bytes;
+    what.uses = {&id, 1};
+    if (const Outcome outcome = backend_.apply(decide::Allocate{}, what, {});
+        std::holds_alternative<Refused>(outcome))
+      return fail(call.client, std::get<Refused>(outcome).reason);
     memory_.grant(id);
     return workload_.allocated(call.client, now);
   }
@@ -104,6 +113,11 @@ bool Session::waits_for_memory(LaunchView& copy) {
     for (BufferId id : copy.uses)
       if (memory_.absent({&id, 1})) notices_.push_back(BufferWanted{id});
   return absent;
+}
+
+/// What is nobody's any more, the backend takes.
+void Session::give_back() {
+  for (BufferId id : memory_.take_vacated()) backend_.freed(id);
 }
 
 /// It has not been launched and never will be.

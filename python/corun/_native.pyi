@@ -381,6 +381,10 @@ class BufferWanted:
     @property
     def buffer(self) -> int: ...
 
+class ClientLost:
+    @property
+    def client(self) -> int: ...
+
 class WokeUp: ...
 
 Notice = Union[
@@ -396,6 +400,7 @@ Notice = Union[
     AllocationReady,
     BufferMoved,
     BufferWanted,
+    ClientLost,
 ]
 
 class Snapshot:

@@ -106,6 +106,9 @@ void bind_notices(py::module_& m) {
   py::class_<BufferWanted> wanted(m, "BufferWanted", "A copy waits for a buffer that is not on the device.");
   wanted.def_readonly("buffer", &BufferWanted::buffer);
   as_record(wanted, {"buffer"});
+  py::class_<ClientLost> lost(m, "ClientLost", "Its process has failed or was killed.");
+  lost.def_readonly("client", &ClientLost::client);
+  as_record(lost, {"client"});
   py::class_<WokeUp> woke(m, "WokeUp", "The time asked for by WakeAt has come.");
   as_record(woke, {});
 }

@@ -76,6 +76,7 @@ struct Everything : sim::TraceBuilder {
                AllocationReady{id},
                BufferMoved{BufferId{2}},
                BufferWanted{BufferId{3}},
+               ClientLost{ClientId{1}},
                RequestFinished{ClientId{0}, 5},
                WokeUp{}};
     buffers.push_back({BufferId{0}, ClientId{1}, 4096, BufferView::Place::host, false, 2, 0, 33, us(12)});
@@ -131,7 +132,7 @@ TEST(PythonViews, ASnapshotReadsAsInCpp) {
 TEST(PythonViews, EveryNoticeReadsAsInCpp) {
   decided(R"(
     id = corun.LaunchId(1, 8)
-    arrived, ready, last, ended, preempted, copied, progress, asked, moved, wanted, done, woke = s.notices
+    arrived, ready, last, ended, preempted, copied, progress, asked, moved, wanted, lost, done, woke = s.notices
     assert isinstance(arrived, corun.RequestArrived) and (arrived.client, arrived.request) == (1, 6)
     assert isinstance(ready, corun.LaunchReady) and ready.launch == id
     assert isinstance(last, corun.LastBlockStarted) and last.launch == id
@@ -143,6 +144,7 @@ TEST(PythonViews, EveryNoticeReadsAsInCpp) {
     assert isinstance(asked, corun.AllocationReady) and asked.allocation == id
     assert isinstance(moved, corun.BufferMoved) and moved.buffer == 2
     assert isinstance(wanted, corun.BufferWanted) and wanted.buffer == 3
+    assert isinstance(lost, corun.ClientLost) and lost.client == 1
     assert isinstance(done, corun.RequestFinished) and (done.client, done.request) == (0, 5)
     assert isinstance(woke, corun.WokeUp)
 )");

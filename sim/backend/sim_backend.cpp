@@ -64,8 +64,9 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
          std::make_unique<ComputeEngine>(topology_.gpu, timeline, options), Time{}, Time{}});
 }
 
-/// A percentage caps a client and reserves nothing.  Which SMs: assumed to begin where the previous client's
-/// end, so that clients meet only where their percentages add up to more than the GPU.
+/// A percentage caps a client and reserves nothing.  Which SMs: they begin where the previous client's end,
+/// so that clients meet only where their percentages add up to more than the GPU.  Measured on an H200
+/// (experiments/h200/processes), where clients share 6 to 12 SMs more once they add up to 97 % and over.
 void SimBackend::limit_clients(const Trace& trace, const std::vector<double>& percentages) {
   const Gpu& gpu = topology_.gpu;
   if (!gpu.mps_client_channels)

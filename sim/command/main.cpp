@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "hw/backend/cuda_backend.h"
+#include "hw/process/worker.h"
 #include "hw/run/run.h"
 #include "policies/api/registry.h"
 #include "sim/backend/run.h"
@@ -34,7 +35,8 @@ struct Arguments {
   std::optional<std::uint64_t> seed;
   bool json = false, audit = false, plain = false;
   std::string backend = "sim", record, store;
-  bool verify = false;
+  bool verify = false, no_alone = false;
+  std::uint64_t memory = 0;
   OutputOptions outputs;
   std::string schema, format, input, output;
 };
@@ -48,7 +50,8 @@ Trace load(const Arguments& a) {
 int simulate(const Arguments& a, bool comparing) {
   comparing ? (void)specs_of(a.comparison) : (void)make_policy(a.policy);  // before what takes time
   const Trace trace = load(a);
-  const Gpu gpu = read_gpu(trace.gpu, std::filesystem::path(a.trace).parent_path());
+  Gpu gpu = read_gpu(trace.gpu, std::filesystem::path(a.trace).parent_path());
+  if (a.memory != 0) gpu.memory_bytes = a.memory;
   const EngineOptions engine{!a.plain, a.audit || std::getenv("CORUN_AUDIT") != nullptr};
   std::optional<Profiles> profiles;
   if (!a.profiles.empty()) {
@@ -74,7 +77,8 @@ int simulate(const Arguments& a, bool comparing) {
     result =
         a.backend == "sim"
             ? run(trace, gpu, options)
-            : hw::run(trace, gpu, {a.policy, options.sinks, a.store, a.record, a.verify, options.progress});
+            : hw::run(trace, gpu,
+                      {a.policy, options.sinks, a.store, a.record, !a.no_alone, a.verify, options.progress});
     outputs.finish(result);
   }
   if (a.json)
@@ -133,6 +137,8 @@ void add_run_options(CLI::App& app, Arguments& a) {
       ->check(CLI::IsMember({"eager", "graph"}));
   app.add_option("--profiles", a.profiles,
                  "times of the kernels alone (`sim profile`) in the place of simulated ones");
+  app.add_option("--memory", a.memory, "device memory to use, as 4GB (default: all that the GPU has)")
+      ->transform(CLI::AsSizeValue(true));
   app.add_flag("--json", a.json, "print the result as JSON");
   app.add_flag("--audit", a.audit, "check the invariants after every event (slow)");
   app.add_flag("--no-shortcuts", a.plain, "simulate block by block throughout (slow, same result)");
@@ -140,6 +146,8 @@ void add_run_options(CLI::App& app, Arguments& a) {
       ->check(CLI::IsMember({"sim", "cuda"}))
       ->capture_default_str();
   app.add_flag("--verify", a.verify, "cuda: fail if a result is not the plain kernel's, bit by bit");
+  app.add_flag("--no-alone", a.no_alone,
+               "cuda: do not run each client alone, for latencies and throughput only");
   app.add_option("--record", a.record, "cuda: write notices and decisions here, for replay");
   app.add_option("--store", a.store, "cuda: folder that keeps compiled kernels between runs");
 }
@@ -214,6 +222,7 @@ int command(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   try {
+    if (corun::hw::is_worker(argc, argv)) return corun::hw::worker_main();
     return corun::sim::command(argc, argv);
   } catch (const corun::InputError& error) {
     fmt::print(stderr, "sim: {}\n", error.what());

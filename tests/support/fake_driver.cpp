@@ -1,10 +1,16 @@
 #include "tests/support/fake_driver.h"
 
+#include "hw/kernels/library.h"
+
+#include <sys/mman.h>
+
 #include <algorithm>
 
 namespace corun::hw {
 
-FakeDriver::~FakeDriver() = default;
+FakeDriver::~FakeDriver() {
+  for (const auto& [at, bytes] : reserved_) munmap(reinterpret_cast<void*>(at), bytes);
+}
 
 DeviceFacts FakeDriver::facts() const {
   DeviceFacts f;
@@ -36,6 +42,37 @@ DevicePointer FakeDriver::allocate(std::size_t bytes) {
   memory_[at] = std::move(memory);
   return at;
 }
+/// Addresses that cannot be touched until there is memory behind them, and what was there is lost when it
+/// goes.
+DevicePointer FakeDriver::reserve(std::size_t bytes) {
+  void* at = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) throw DriverError("no addresses are left");
+  reserved_[reinterpret_cast<DevicePointer>(at)] = bytes;
+  return reinterpret_cast<DevicePointer>(at);
+}
+void FakeDriver::unreserve(DevicePointer at, std::size_t bytes) {
+  if (backed_.contains(at) || reserved_.at(at) != bytes) throw DriverError("there is memory behind it");
+  munmap(reinterpret_cast<void*>(at), bytes);
+  reserved_.erase(at);
+}
+void FakeDriver::back(DevicePointer at, std::size_t bytes) {
+  if (bytes > memory_free()) throw DriverError("out of memory");
+  if (bytes > reserved_.at(at) || !backed_.emplace(at, bytes).second)
+    throw DriverError("no such addresses, or there is memory behind them");
+  mprotect(reinterpret_cast<void*>(at), bytes, PROT_READ | PROT_WRITE);
+  most_backed = std::max(most_backed, backed_bytes());
+}
+void FakeDriver::unback(DevicePointer at, std::size_t bytes) {
+  if (backed_.at(at) != bytes) throw DriverError("not what is behind it");
+  madvise(reinterpret_cast<void*>(at), bytes, MADV_DONTNEED);
+  mprotect(reinterpret_cast<void*>(at), bytes, PROT_NONE);
+  backed_.erase(at);
+}
+std::uint64_t FakeDriver::backed_bytes() const {
+  std::uint64_t sum = 0;
+  for (const auto& [at, bytes] : backed_) sum += bytes;
+  return sum;
+}
 HostMemory FakeDriver::allocate_host(std::size_t bytes) {
   const DevicePointer at = allocate(bytes);
   return {reinterpret_cast<void*>(at), at, bytes};
@@ -65,7 +102,24 @@ void FakeDriver::launch(Function f, Dim3 grid, Dim3, std::uint32_t, Stream s,
     // Groups lie in another order than TPCs.
     return now_or_later(s, [=, group = streams_.at(s.value).first_group] { *to = 2 * (65 - group); });
   }
-  if (!entry.starts_with("spin")) return;  // filling and digests
+  if (entry == "corun_padded") return padded(s, grid.x, parameters);
+  const auto number = [&](std::size_t i) { return *static_cast<const std::uint32_t*>(parameters[i]); };
+  if (entry == "fill_u32")
+    return now_or_later(s, [to = pointer(0), n = number(1), seed = number(2)] {
+      for (std::uint32_t i = 0; i < n; ++i) reinterpret_cast<std::uint32_t*>(to)[i] = hash_of(i, seed);
+    });
+  if (entry == "digest")
+    return now_or_later(s, [from = pointer(0), n = number(1), to = pointer(2)] {
+      std::uint64_t sum = 0;
+      for (std::uint32_t i = 0; i < n; ++i)
+        sum += std::uint64_t{hash_of(reinterpret_cast<std::uint32_t*>(from)[i], i)} * (2ull * i + 1);
+      *reinterpret_cast<std::uint64_t*>(to) += sum;
+    });
+  if (entry == "publish")
+    return now_or_later(s, [from = pointer(0), to = pointer(1)] {
+      *reinterpret_cast<std::uint64_t*>(to) = *reinterpret_cast<std::uint64_t*>(from);
+    });
+  if (!entry.starts_with("spin")) return;  // other fillings
   auto* out = reinterpret_cast<std::uint32_t*>(pointer(0));
   const auto ns = *static_cast<const std::uint32_t*>(parameters[1]);
   LaunchParameters p;
@@ -89,8 +143,10 @@ FakeDriver::Work FakeDriver::persistent(const LaunchParameters& p, std::uint32_t
   };
   auto all = std::make_shared<std::vector<Worker>>(workers);
   auto plain = std::make_shared<Control>();
+  const bool stuck = sound_launches == 0;
+  if (!stuck) --sound_launches;
   return [=, this] {
-    if (hangs) return false;
+    if (hangs || stuck) return false;
     Control& c = p.control != 0 ? *reinterpret_cast<Control*>(p.control) : *plain;
     bool over = true;
     for (Worker& w : *all) {
@@ -101,18 +157,21 @@ FakeDriver::Work FakeDriver::persistent(const LaunchParameters& p, std::uint32_t
         } else {
           w.seen = c.command;
           if (p.single != 0 && w.busy_until != Time{}) {
-            ++c.left;
             w.gone = true;
             continue;
           }
           const std::uint32_t i = c.taken++;
           if ((c.command & kStop) != 0 || i >= p.chunks) {
+            if (i < p.chunks && p.progress != 0) {
+              auto& at = *reinterpret_cast<Progress*>(p.progress);
+              if (c.stopped_at < ~i) at.stopped_at[c.records++ % 16] = i, c.stopped_at = ~i;
+            }
             w.gone = true;
           } else {
             const std::uint32_t first = p.first + blocks_in(p, i), end = p.first + blocks_in(p, i + 1);
             for (std::uint32_t b = first; b < end; ++b) out[b] = b * 2654435761u;
             w.busy_until = now_ + from_ns(ns) * (end - first);
-            if (p.progress != 0) *reinterpret_cast<std::uint32_t*>(p.progress) = i + 1;
+            if (p.progress != 0) reinterpret_cast<Progress*>(p.progress)->taken = i + 1;
           }
         }
       }
@@ -120,6 +179,25 @@ FakeDriver::Work FakeDriver::persistent(const LaunchParameters& p, std::uint32_t
     }
     return over;
   };
+}
+
+/// padding.cuh, of two kernels of spin.cu.
+void FakeDriver::padded(Stream s, std::uint32_t workers, std::span<void* const> parameters) {
+  PaddedParameters p;
+  std::memcpy(static_cast<void*>(&p), parameters[2], sizeof p);
+  struct Values {
+    std::uint32_t* out;
+    std::uint32_t ns;
+  };
+  const auto a = *static_cast<const Values*>(parameters[0]), b = *static_cast<const Values*>(parameters[1]);
+  const std::uint32_t on_each = workers / facts().sms;
+  const Work first = persistent(p.first, p.sms * (p.seats != 0 ? p.per_sm : on_each), a.out, a.ns),
+             second = persistent(p.second, (facts().sms - p.sms) * on_each, b.out, b.ns);
+  streams_.at(s.value).work.push_back([=, first_over = false, second_over = false]() mutable {
+    if (!first_over && (first_over = first())) reinterpret_cast<Control*>(p.second.control)->command |= kStop;
+    if (!second_over) second_over = second();
+    return first_over && second_over;
+  });
 }
 
 void FakeDriver::write(Stream s, DevicePointer at, std::uint32_t value) {
@@ -130,8 +208,9 @@ void FakeDriver::write(Stream s, std::span<const std::pair<DevicePointer, std::u
   for (const auto& [at, value] : all) write(s, at, value);
 }
 void FakeDriver::copy_to_device(Stream s, DevicePointer to, const void* from, std::size_t bytes) {
-  now_or_later(s, [=, data = std::string(static_cast<const char*>(from), bytes)] {
+  now_or_later(s, [=, this, data = std::string(static_cast<const char*>(from), bytes)] {
     std::memcpy(reinterpret_cast<void*>(to), data.data(), bytes);
+    if (loses_memory) ++*reinterpret_cast<char*>(to);
   });
 }
 void FakeDriver::copy_to_host(Stream s, void* to, DevicePointer from, std::size_t bytes) {

@@ -27,10 +27,17 @@ class FakeDriver final : public Driver {
   ~FakeDriver() override;
 
   // What tests look at and change.
-  bool hangs = false;        // kernels never end
-  std::uint32_t writes = 0;  // of the GPU's front end, tickets not counted
-  std::size_t left() const { return memory_.size() + streams_.size() + events_.size() + partitions_; }
+  bool hangs = false;                                // kernels never end
+  std::uint32_t sound_launches = ~std::uint32_t{0};  // kernels launched after these never end
+  std::uint32_t writes = 0;                          // of the GPU's front end, tickets not counted
+  std::size_t left() const {
+    return memory_.size() + streams_.size() + events_.size() + partitions_ + reserved_.size();
+  }
   std::vector<std::size_t> partition_sizes;
+  std::uint64_t memory_bytes = std::uint64_t{1} << 32;  // behind reserved addresses
+  std::uint64_t most_backed = 0;
+  std::uint64_t backed_bytes() const;
+  bool loses_memory = false;  // a copy to the device changes one byte
 
   DeviceFacts facts() const override;
   Time now() override { return now_; }
@@ -64,6 +71,12 @@ class FakeDriver final : public Driver {
   double milliseconds(Event from, Event to) override {
     return to_ns(events_.at(to.value).at - events_.at(from.value).at) / 1e6;
   }
+  std::size_t memory_unit() override { return 4096; }
+  std::uint64_t memory_free() override { return memory_bytes - backed_bytes(); }
+  DevicePointer reserve(std::size_t bytes) override;
+  void unreserve(DevicePointer at, std::size_t bytes) override;
+  void back(DevicePointer at, std::size_t bytes) override;
+  void unback(DevicePointer at, std::size_t bytes) override;
   DevicePointer allocate(std::size_t bytes) override;
   void free(DevicePointer p) override { memory_.erase(p); }
   HostMemory allocate_host(std::size_t bytes) override;
@@ -81,6 +94,7 @@ class FakeDriver final : public Driver {
   };
   void step();
   void now_or_later(Stream s, std::function<void()> what);
+  void padded(Stream s, std::uint32_t workers, std::span<void* const> parameters);
   Work persistent(const LaunchParameters& p, std::uint32_t workers, std::uint32_t* out, std::uint32_t ns);
 
   Time now_{};
@@ -89,6 +103,7 @@ class FakeDriver final : public Driver {
   std::map<std::uint64_t, StreamState> streams_;
   std::map<std::uint64_t, EventState> events_;
   std::map<DevicePointer, std::unique_ptr<char[]>> memory_;
+  std::map<DevicePointer, std::size_t> reserved_, backed_;
   std::map<std::uint64_t, std::string> functions_;
   std::map<std::uint64_t, std::uint32_t> first_group_;  // by partition
 };

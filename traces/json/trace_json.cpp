@@ -331,7 +331,59 @@ class TraceReader {
       to.fp64_active_pct = optional_number(*counters, "fp64_active_pct");
       to.duration_ns = optional_number(*counters, "duration_ns");
     }
+    if (const json* code = find(from, "code")) kernel.code = device_code(file, *code, place + "/code");
     return kernel;
+  }
+
+  static DeviceCode device_code(const TraceFile& file, const json& from, const std::string& place) {
+    DeviceCode code;
+    const json *path = find(from, "file"), *library = find(from, "library");
+    if ((path != nullptr) == (library != nullptr))
+      fail(file, place, "it names both a file and the library's, or neither",
+           "give \"file\", a CUDA source beside the trace, or \"library\"");
+    if (path != nullptr)
+      code.file = std::filesystem::absolute(file.location.parent_path() / path->get<std::string>())
+                      .lexically_normal()
+                      .string();
+    if (library != nullptr) code.library = library->get<std::string>();
+    code.function = from["function"].get<std::string>();
+    const json& arguments = members(from, "arguments");
+    for (std::size_t i = 0; i < arguments.size(); ++i)
+      code.arguments.push_back(device_argument(file, arguments[i], fmt::format("{}/arguments/{}", place, i)));
+    return code;
+  }
+
+  static DeviceCode::Argument device_argument(const TraceFile& file, const json& from,
+                                              const std::string& place) {
+    const char* const kinds[] = {"buffer", "u32", "i32", "f32", "f64"};
+    if (std::count_if(std::begin(kinds), std::end(kinds), [&](const char* k) { return from.contains(k); }) !=
+        1)
+      fail(file, place, "an argument is one thing", "give one of buffer, u32, i32, f32 and f64");
+    if (const json* v = find(from, "u32")) return v->get<std::uint32_t>();
+    if (const json* v = find(from, "i32")) return v->get<std::int32_t>();
+    if (const json* v = find(from, "f32")) return v->get<float>();
+    if (const json* v = find(from, "f64")) return v->get<double>();
+    DeviceCode::Buffer buffer;
+    using Type = DeviceCode::Buffer::Type;
+    const std::string type = from["buffer"].get<std::string>();
+    buffer.type = type == "f32"   ? Type::f32
+                  : type == "f64" ? Type::f64
+                  : type == "f16" ? Type::f16
+                                  : Type::u32;
+    const json* elements = find(from, "elements");
+    if (elements == nullptr) fail(file, place, "a buffer of unknown size", "give its number of \"elements\"");
+    buffer.elements = elements->get<std::uint64_t>();
+    const json* fill = find(from, "fill");
+    if (fill == nullptr) return buffer;
+    buffer.filled = true;
+    const bool integers = buffer.type == Type::u32;
+    if (integers ? fill->contains("low") || fill->contains("high") : fill->contains("below"))
+      fail(file, place + "/fill",
+           fmt::format("{} are not filled like that", integers ? "integers" : "numbers"),
+           "numbers are filled from \"low\" to \"high\", integers \"below\" a number");
+    buffer.low = fill->value("low", 0.0), buffer.high = fill->value("high", 1.0);
+    buffer.below = fill->value("below", 0u);
+    return buffer;
   }
 
   /// A file's own kernels, else those of the files it includes, nearest first.

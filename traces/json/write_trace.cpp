@@ -94,6 +94,40 @@ json counters(const Counters& from) {
   return to;
 }
 
+json device_code(const DeviceCode& from) {
+  json to;
+  if (from.file.empty())
+    to["library"] = from.library;
+  else
+    to["file"] = from.file;
+  to["function"] = from.function;
+  to["arguments"] = json::array();
+  for (const DeviceCode::Argument& a : from.arguments) {
+    json argument;
+    if (const auto* b = std::get_if<DeviceCode::Buffer>(&a)) {
+      using Type = DeviceCode::Buffer::Type;
+      argument["buffer"] = b->type == Type::f32   ? "f32"
+                           : b->type == Type::f64 ? "f64"
+                           : b->type == Type::f16 ? "f16"
+                                                  : "u32";
+      argument["elements"] = b->elements;
+      if (b->filled && b->type == Type::u32)
+        argument["fill"] = b->below == 0 ? json::object() : json{{"below", b->below}};
+      if (b->filled && b->type != Type::u32) argument["fill"] = {{"low", b->low}, {"high", b->high}};
+    } else if (const auto* u = std::get_if<std::uint32_t>(&a)) {
+      argument["u32"] = *u;
+    } else if (const auto* i = std::get_if<std::int32_t>(&a)) {
+      argument["i32"] = *i;
+    } else if (const auto* f = std::get_if<float>(&a)) {
+      argument["f32"] = *f;
+    } else {
+      argument["f64"] = std::get<double>(a);
+    }
+    to["arguments"].push_back(std::move(argument));
+  }
+  return to;
+}
+
 json kernel(const Kernel& from, const std::string& name) {
   json to;
   to["name"] = name;
@@ -109,6 +143,7 @@ json kernel(const Kernel& from, const std::string& name) {
     to["solo_time_by_sms_ns"][std::to_string(sms)] = ns(time);
   for (Time time : from.block_times) to["block_times_ns"].push_back(ns(time));
   if (json counted = counters(from.counters); !counted.empty()) to["counters"] = std::move(counted);
+  if (from.code) to["code"] = device_code(*from.code);
   return to;
 }
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "traces/model/time.h"
@@ -32,6 +33,24 @@ struct Origin {
   bool operator==(const Origin&) const { return true; }  // no part of what a trace says
 };
 
+/// Device code for a kernel, where it is to run on a GPU: a function of a CUDA source file, and what it is
+/// called with.
+struct DeviceCode {
+  struct Buffer {
+    enum class Type : std::uint8_t { f32, f64, f16, u32 } type = Type::f32;
+    std::uint64_t elements = 0;
+    bool filled = false;       // else it is an output
+    double low = 0, high = 1;  // of numbers: from low to high
+    std::uint32_t below = 0;   // of integers; 0: all 32 bits
+    bool operator==(const Buffer&) const = default;
+  };
+  using Argument = std::variant<Buffer, std::uint32_t, std::int32_t, float, double>;
+  std::string file;     // a path; empty: of the library
+  std::string library;  // its name there
+  std::string function;
+  std::vector<Argument> arguments;
+};
+
 struct Kernel {
   std::string name;
   Origin origin;
@@ -45,6 +64,7 @@ struct Kernel {
   std::map<std::uint32_t, Time> solo_time_by_sms;  // the same, confined to so many SMs
   std::vector<Time> block_times;  // empty: unknown; one: every block's; else one per block, in order
   Counters counters;
+  std::optional<DeviceCode> code;
 
   std::uint64_t blocks() const { return grid.count(); }
   std::uint32_t threads_per_block() const { return static_cast<std::uint32_t>(block.count()); }

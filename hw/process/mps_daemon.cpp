@@ -1,0 +1,81 @@
+#include "hw/process/mps_daemon.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include "traces/model/error.h"
+
+namespace corun::hw {
+namespace {
+
+constexpr const char* kControl = "nvidia-cuda-mps-control";
+
+}  // namespace
+
+MpsDaemon::MpsDaemon(double patience_s) : patience_s_(patience_s) {
+  const char* temporary = std::getenv("TMPDIR");
+  std::string name = std::string(temporary != nullptr ? temporary : "/tmp") + "/corun-mps-XXXXXX";
+  if (mkdtemp(name.data()) == nullptr)
+    throw InputError(name, "", "the folder for MPS cannot be made",
+                     "set TMPDIR to a place that can be written");
+  folder_ = name;
+  try {
+    std::filesystem::create_directory(folder_ + "/pipe");
+    std::filesystem::create_directory(folder_ + "/log");
+    daemon_.emplace(Child::start({kControl, "-f"}, environment(), -1, true));
+    for (int i = 0; !std::filesystem::exists(folder_ + "/pipe/control"); ++i) {
+      if (const auto end = daemon_->ended())
+        throw InputError(
+            "", "--policy=mps",
+            end->code == 127
+                ? fmt::format("there is no {} on this machine", kControl)
+                : fmt::format("{} ended at once (code {}, signal {})", kControl, end->code, end->signal),
+            "install NVIDIA's MPS and run as a user who may start it, or use --policy=timeslice");
+      if (i > 1000 * patience_s_)
+        throw InputError("", "--policy=mps", fmt::format("{} does not answer", kControl),
+                         "check that MPS works on this machine, or use --policy=timeslice");
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+MpsDaemon::~MpsDaemon() { stop(); }
+
+void MpsDaemon::stop() noexcept {
+  try {
+    if (daemon_ && !daemon_->ended()) {
+      // It takes its orders from standard input, which a shell is the plainest way to fill.
+      Child::start({"sh", "-c", fmt::format("echo quit -t 1 | {}", kControl)}, environment(), -1, true)
+          .wait(patience_s_);
+      if (!daemon_->wait(patience_s_)) daemon_->kill(SIGTERM);
+      daemon_->wait(1);
+    }
+    daemon_.reset();                 // kills what is left of it and of its servers
+  } catch (const std::exception&) {  // the folders go all the same
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+std::vector<std::string> MpsDaemon::environment() const {
+  return {"CUDA_MPS_PIPE_DIRECTORY=" + folder_ + "/pipe", "CUDA_MPS_LOG_DIRECTORY=" + folder_ + "/log"};
+}
+std::vector<std::string> MpsDaemon::environment(double percentage) const {
+  std::vector<std::string> all = environment();
+  // What a client has by default under MPS.  The clients share the channels of one context: on an H200 a
+  // fourth one with 32 each finds no room ("out of memory").
+  all.push_back("CUDA_DEVICE_MAX_CONNECTIONS=2");
+  all.push_back(fmt::format("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={}", percentage));
+  return all;
+}
+
+}  // namespace corun::hw

@@ -1,0 +1,34 @@
+// NVIDIA's Multi-Process Service for one run: a control daemon of our own, with folders of its own, which is
+// there as long as this.  Processes with environment() use it; others on the machine do not see it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hw/process/child.h"
+
+namespace corun::hw {
+
+class MpsDaemon {
+ public:
+  /// Throws InputError where there is none, or where it may not run.
+  explicit MpsDaemon(double patience_s = 10);
+  /// Ends the daemon and its servers and removes the folders.
+  ~MpsDaemon();
+  MpsDaemon(const MpsDaemon&) = delete;
+  MpsDaemon& operator=(const MpsDaemon&) = delete;
+
+  std::vector<std::string> environment() const;
+  /// For a client with this active thread percentage.
+  std::vector<std::string> environment(double percentage) const;
+  const std::string& folder() const { return folder_; }
+
+ private:
+  void stop() noexcept;
+  double patience_s_;
+  std::string folder_;
+  std::optional<Child> daemon_;
+};
+
+}  // namespace corun::hw

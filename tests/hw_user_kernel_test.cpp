@@ -1,0 +1,138 @@
+#include <gmock/gmock.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "hw/backend/cuda_backend.h"
+#include "policies/api/registry.h"
+#include "policies/session/session.h"
+#include "tests/support/fake_driver.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+
+namespace corun::hw {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::ordered_json;
+
+Json code() {
+  return Json::parse(R"({"file": "mine.cu", "function": "spin",
+                         "arguments": [{"buffer": "u32", "elements": 42240}, {"u32": 10000}]})");
+}
+Json document(const Json& code) {
+  Json all = Json::parse(R"({"corun_trace": 1, "name": "mine", "gpu": "h200",
+    "kernels": [{"name": "mine", "grid": [42240, 1, 1], "block": [256, 1, 1], "registers_per_thread": 16,
+                 "solo_time_ns": 400000}],
+    "programs": [{"name": "p", "streams": ["main"], "ops": [{"launch": "mine"}, {"launch": "mine"}]}],
+    "clients": [{"name": "c", "program": "p", "arrivals": {"type": "once"}}]})");
+  all["kernels"][0]["code"] = code;
+  return all;
+}
+
+/// A trace of this code beside a file with spin.cu's kernel.
+Trace trace_of(const Json& code) {
+  const std::string folder = testing::TempDir() + "user_kernel/";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder + "mine.cu") << "extern \"C\" __global__ void spin(unsigned* out, unsigned ns) {\n"
+                                       "  out[blockIdx.x] = ns;\n}\n";
+  std::ofstream(folder + "mine.json") << document(code).dump();
+  return read_trace(folder + "mine.json");
+}
+std::string refusal(const Json& code) {
+  try {
+    const Trace trace = trace_of(code);
+    FakeDriver driver;
+    FakeCompiler compiler;
+    Workbench work(driver, compiler);
+    work.device_kernel(trace.kernels[0]);
+  } catch (const InputError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(UserKernel, ATraceMayNameASourceFileBesideIt) {
+  const Trace trace = trace_of(code());
+  const std::unique_ptr<Policy> policy = make_policy("wait");
+  FakeDriver driver;
+  FakeCompiler compiler;
+  Workbench work(driver, compiler);
+  Timeline timeline;
+  CudaBackend backend(trace, read_gpu("h200"), policy->requirements(), timeline, work, {});
+  Session session(trace, *policy, backend, timeline, {});
+  backend.start();
+  EXPECT_EQ(session.run().stuck, "");
+  backend.close();
+  EXPECT_EQ(backend.blocks_run(), 2u * 42240);
+  EXPECT_THAT(backend.verify(), testing::IsEmpty());
+  EXPECT_EQ(backend.kernels_verified(), 1u);
+}
+
+TEST(UserKernel, WhatATraceSaysOfItIsWrittenAsItWasRead) {
+  Json all = code();
+  all["arguments"] = Json::parse(R"([{"buffer": "f32", "elements": 5, "fill": {"low": -1.0, "high": 2.5}},
+    {"buffer": "u32", "elements": 6, "fill": {"below": 7}}, {"buffer": "f16", "elements": 8},
+    {"buffer": "f64", "elements": 9, "fill": {}}, {"u32": 4000000000}, {"i32": -3}, {"f32": 0.5}, {"f64": 0.25}])");
+  const Trace once = trace_of(all);
+  std::ostringstream text;
+  write_trace(once, text);
+  const std::string again_file = testing::TempDir() + "user_kernel/again.json";
+  std::ofstream(again_file) << text.str();
+  const Trace again = read_trace(again_file);
+  ASSERT_TRUE(again.kernels[0].code);
+  EXPECT_EQ(again.kernels[0].code->arguments, once.kernels[0].code->arguments);
+  EXPECT_EQ(again.kernels[0].code->function, "spin");
+  const auto& first = std::get<DeviceCode::Buffer>(again.kernels[0].code->arguments[0]);
+  EXPECT_EQ(first.low, -1);
+  EXPECT_EQ(first.high, 2.5);
+  EXPECT_EQ(std::get<std::int32_t>(again.kernels[0].code->arguments[5]), -3);
+}
+
+TEST(UserKernel, BadCodeIsNamedWithItsPlace) {
+  Json c = code();
+  c["file"] = "not_there.cu";
+  EXPECT_THAT(refusal(c), HasSubstr("not_there.cu cannot be read"));
+  c = code(), c["function"] = "other";
+  EXPECT_THAT(refusal(c), HasSubstr("there is no kernel other in it"));
+  c = code(), c["arguments"].erase(1);
+  EXPECT_THAT(refusal(c), testing::AllOf(HasSubstr("/kernels/0/code/arguments"),
+                                         HasSubstr("spin takes 2 arguments, here are 1")));
+  c = code(), c["library"] = "spin";
+  EXPECT_THAT(refusal(c), HasSubstr("both a file and the library's"));
+  c = code(), c.erase("file"), c["library"] = "spine";
+  EXPECT_THAT(refusal(c), HasSubstr("the library has no spine"));
+  c = code(), c["arguments"][1] = Json{{"u32", 1}, {"i32", 2}};
+  EXPECT_THAT(refusal(c), HasSubstr("an argument is one thing"));
+  c = code(), c["arguments"][0].erase("elements");
+  EXPECT_THAT(refusal(c), HasSubstr("a buffer of unknown size"));
+  c = code(), c["arguments"][0]["fill"] = Json{{"low", 1}};
+  EXPECT_THAT(refusal(c), HasSubstr("integers are not filled like that"));
+  c = code(), c["arguments"][1] = Json{{"u32", -1}};
+  EXPECT_THAT(refusal(c), HasSubstr("/kernels/0/code/arguments/1"));
+  EXPECT_EQ(refusal(code()), "");
+  c = code(), c.erase("file"), c["library"] = "spin";
+  EXPECT_EQ(refusal(c), "");
+}
+
+// Where NVIDIA's run-time compiler is; it needs no GPU.
+TEST(UserKernel, ACompilersComplaintIsShown) {
+  std::unique_ptr<Compiler> compiler;
+  try {
+    compiler = open_nvrtc("sm_90", "");
+    compiler->compile("__global__ void k() {}", "k.cu", {});
+  } catch (const InputError& e) {
+    GTEST_SKIP() << e.what();
+  }
+  try {
+    compiler->compile("__global__ void k(int* a) {\n  a[0] = nothing;\n}", "mine.cu", {});
+    FAIL();
+  } catch (const InputError& e) {
+    EXPECT_THAT(e.what(), testing::AllOf(HasSubstr("mine.cu(2)"), HasSubstr("\"nothing\" is undefined")));
+  }
+}
+
+}  // namespace
+}  // namespace corun::hw
