@@ -223,15 +223,14 @@ TEST(Processes, NoneOutlivesARunThatIsKilled) {
   ASSERT_EQ(pipe(pipe_of), 0);
   const pid_t run = fork();
   if (run == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // should the test fail before it kills us
     ProcessRig rig({"a", "b"}, 100000);
     bool told = false;
     rig.records.on_kernel = [&] {
       if (told) return;
       told = true;
-      for (std::uint32_t c = 0; c < 2; ++c) {
-        const pid_t pid = rig.backend->process_of(ClientId{c});
-        if (write(pipe_of[1], &pid, sizeof pid) != sizeof pid) _exit(1);
-      }
+      const pid_t pids[] = {rig.backend->process_of(ClientId{0}), rig.backend->process_of(ClientId{1})};
+      if (write(pipe_of[1], pids, sizeof pids) != sizeof pids) _exit(1);
     };
     rig.run();
     _exit(0);

@@ -96,8 +96,8 @@ std::string minimal(const std::string& kernel = "", const std::string& op = "",
 
 bool same(const Counters& a, const Counters& b) {
   const auto all = [](const Counters& counters) {
-    const auto& [read, write, l2, l1, warp, tensor, issue, warps, fp64, duration] = counters;
-    return std::tie(read, write, l2, l1, warp, tensor, issue, warps, fp64, duration);
+    const auto& [read, write, l2, l1, warp, tensor, issue, warps, fp64, pipes, duration] = counters;
+    return std::tie(read, write, l2, l1, warp, tensor, issue, warps, fp64, pipes, duration);
   };
   return all(a) == all(b);
 }
@@ -105,10 +105,10 @@ bool same(const Counters& a, const Counters& b) {
 bool same(const Kernel& a, const Kernel& b) {
   const auto all = [](const Kernel& kernel) {
     const auto& [name, origin, grid, block, cluster, registers, fixed, dynamic, idempotent, solo, by_sms,
-                 blocks, counters, code] = kernel;
+                 by_ctas, blocks, counters, code] = kernel;
     static_cast<void>(counters), static_cast<void>(code);
     return std::tie(name, origin, grid, block, cluster, registers, fixed, dynamic, idempotent, solo, by_sms,
-                    blocks);
+                    by_ctas, blocks);
   };
   const auto code = [](const Kernel& kernel) {
     const DeviceCode none;
@@ -264,6 +264,8 @@ class AnyTrace {
     kernel.idempotent = coin();
     kernel.solo_time = time();
     for (std::uint32_t i = below(3); i > 0; --i) kernel.solo_time_by_sms[below(132) + 1] = time();
+    for (std::uint32_t i = below(3); i > 0; --i) kernel.persistent_time_by_ctas[below(32) + 1] = time();
+    if (below(2) == 0) kernel.counters.pipes_pct["alu"] = below(101);
     const std::uint64_t times = std::vector<std::uint64_t>{0, 1, kernel.blocks()}[below(3)];
     for (std::uint64_t i = 0; i < times; ++i) kernel.block_times.push_back(time());
     Counters& c = kernel.counters;

@@ -46,7 +46,8 @@ CudaBackend::CudaBackend(const Trace& trace, const Gpu& gpu, const Requirements&
     for (std::uint32_t i = kControls; i-- > 0;) free_controls_.push_back(i);
     for (std::uint32_t i = 4 * kControls; i-- > 0;) free_tickets_.push_back(i);
     driver_.synchronize(control_stream_);
-    if (needed.capabilities.has(Capability::tpc_mask)) map_groups();
+    if (needed.capabilities.has(Capability::tpc_mask))
+      group_of_tpc_ = work_.group_of_tpc(gpu.tpcs(), gpu.sms_per_tpc);
     memory_ = std::make_unique<TraceMemory>(
         trace, gpu.memory_bytes, needed.capabilities.has(Capability::memory_swap), options.verify, work);
     load_kernels();
@@ -73,26 +74,6 @@ void CudaBackend::check_gpu() const {
       "pass --gpu=NAME of the GPU in this machine");
 }
 
-/// Which group of SMs, as the driver splits them, is which TPC: asked of a block in each.
-void CudaBackend::map_groups() {
-  const std::uint32_t groups = driver_.sm_groups();
-  const Gpu& gpu = topology_.gpu;
-  group_of_tpc_.assign(gpu.tpcs(), groups);
-  for (std::uint32_t g = 0; g < groups; ++g) {
-    const Partition p = driver_.partition(std::span(&g, 1));
-    const Stream s = driver_.stream(0, p);
-    DevicePointer to = tickets_.device;
-    void* parameters[] = {&to};
-    driver_.launch(work_.tool("where"), {1, 1, 1}, {32, 1, 1}, 0, s, parameters);
-    driver_.synchronize(s);
-    const std::uint32_t tpc = ticket(0) / gpu.sms_per_tpc;
-    ticket(0) = 0;
-    driver_.destroy(s);
-    driver_.destroy(p);
-    if (tpc < group_of_tpc_.size()) group_of_tpc_[tpc] = g;
-  }
-}
-
 void CudaBackend::load_kernels() {
   code_.resize(trace_.kernels.size());
   buffers_.resize(trace_.clients.size());
@@ -116,17 +97,14 @@ void CudaBackend::load_kernels() {
       }
       key_of_op_[c][o] = placed.key;
       Buffers& b = buffers_[c][placed.key];
-      if (b.instance) continue;
-      b.instance = std::make_unique<Instance>(driver_, *code.kernel);
-      work_.prepare(*b.instance, c + 1, control_stream_);
-      work_.launch(*b.instance, control_stream_);
-      b.expected = work_.digest(*b.instance, control_stream_);
-      if (const std::string wrong = work_.check(*b.instance, c + 1, control_stream_); !wrong.empty())
-        throw DriverError(
-            fmt::format("kernel {}, alone and plain, gives wrong results: {}", kernel.name, wrong));
+      if (b.instance != nullptr) continue;
+      const Workbench::Prepared& prepared = work_.prepared(*code.kernel, c + 1, control_stream_);
+      b.instance = prepared.instance.get();
+      b.expected = prepared.expected;
       prepare_ways(code, *b.instance, kernel.solo_time.value_or(Time{}));
       if (memory_->has(c)) {
-        b.instance = std::make_unique<Instance>(driver_, *code.kernel, std::move(placed.at));
+        b.own = std::make_unique<Instance>(driver_, *code.kernel, std::move(placed.at));
+        b.instance = b.own.get();
         memory_->fill_for(placed.key - static_cast<std::uint32_t>(trace_.kernels.size()), *b.instance, c + 1);
       } else {
         work_.poison(*b.instance, 0xa5, control_stream_);
@@ -181,13 +159,12 @@ void CudaBackend::release() noexcept {
     if (m.host != nullptr) attempt([&] { driver_.free(m); });
   for (const auto& [key, s] : streams_) attempt([&] { driver_.destroy(s); });
   if (control_stream_) attempt([&] { driver_.destroy(control_stream_); });
-  for (const auto& [groups, p] : partitions_) attempt([&] { driver_.destroy(p); });
   for (Event e : events_) attempt([&] { driver_.destroy(e); });
   if (base_) attempt([&] { driver_.destroy(base_); });
   if (controls_ != 0) attempt([&] { driver_.free(controls_); });
   for (const HostMemory* m : {&tickets_, &progress_})
     if (m->host != nullptr) attempt([&] { driver_.free(*m); });
-  scratch_.clear(), host_scratch_.clear(), streams_.clear(), partitions_.clear(), events_.clear();
+  scratch_.clear(), host_scratch_.clear(), streams_.clear(), events_.clear();
   control_stream_ = {}, base_ = {}, controls_ = 0, tickets_ = progress_ = {};
 }
 
@@ -214,6 +191,25 @@ void CudaBackend::start() {
   const Time begin = driver_.now();
   base_at_ -= begin - epoch_;
   epoch_ = begin;
+}
+
+void CudaBackend::reset() {
+  flights_.clear(), free_flights_.clear(), active_.clear(), flight_of_.clear();
+  clearing_.clear(), used_controls_.clear(), told_.clear();
+  for (std::vector<Lane>& of_client : lanes_)
+    for (Lane& of : of_client) of = {};
+  free_events_ = events_;
+  free_controls_.clear(), free_tickets_.clear();
+  for (std::uint32_t i = kControls; i-- > 0;) free_controls_.push_back(i);
+  for (std::uint32_t i = 4 * kControls; i-- > 0;) free_tickets_.push_back(i);
+  driver_.fill(control_stream_, controls_, 0, kControls * sizeof(Control));
+  for (std::map<std::uint32_t, Buffers>& of_client : buffers_)
+    for (auto& [kernel, b] : of_client) {
+      b.launches = 0;
+      work_.poison(*b.instance, 0xa5, control_stream_);
+    }
+  driver_.synchronize(control_stream_);
+  blocks_ = 0;
 }
 
 // ---- decisions --------------------------------------------------------------------------------------------
@@ -245,14 +241,15 @@ Outcome CudaBackend::launch(const decide::Launch& d, const LaunchView& l, std::s
   }
   const auto blocks = static_cast<std::uint32_t>(l.kernel->blocks());
   const auto first = static_cast<std::uint32_t>(l.blocks_done);
-  if (d.ctas != 0 || stoppable(l) || first != 0) {
-    f.way = d.ctas == 0                                         ? &code.stoppable
-            : d.ctas_per_sm.empty() && d.ctas + first >= blocks ? &code.whole
+  // Of a launch with numbers per SM, d.ctas may be left out; the view has their sum.
+  if (l.ctas != 0 || stoppable(l) || first != 0) {
+    f.way = l.ctas == 0                                         ? &code.stoppable
+            : d.ctas_per_sm.empty() && l.ctas + first >= blocks ? &code.whole
                                                                 : &code.sized;
     if (f.way->code == nullptr) return Refused{"the policy has not said that it needs this"};
-    const std::uint32_t room = room_for(f), fit = d.ctas != 0 ? std::min(d.ctas, room) : room;
+    const std::uint32_t room = room_for(f), fit = l.ctas != 0 ? std::min(l.ctas, room) : room;
     f.parameters = launch_parameters(first, blocks, f.way->taking, fit);
-    f.workers = d.ctas != 0 && !f.way->taking.once ? d.ctas : workers_of(f.parameters, f.way->taking, room);
+    f.workers = l.ctas != 0 && !f.way->taking.once ? l.ctas : workers_of(f.parameters, f.way->taking, room);
     if (!d.ctas_per_sm.empty()) {
       if (d.ctas_per_sm.size() > topology_.gpu.sms) return Refused{"a quota for an SM that this GPU has not"};
       f.per_sm = d.ctas_per_sm;
@@ -264,7 +261,7 @@ Outcome CudaBackend::launch(const decide::Launch& d, const LaunchView& l, std::s
   KernelRecord& r = f.record;
   r.launch = l.id, r.client = l.client, r.stream = l.stream, r.op = l.op, r.kernel = l.kernel_id,
   r.request = l.request;
-  r.priority = d.priority, r.ctas = d.ctas, r.ready = l.ready_at, r.submitted = now_, r.blocks = blocks;
+  r.priority = d.priority, r.ctas = l.ctas, r.ready = l.ready_at, r.submitted = now_, r.blocks = blocks;
   Lane& to = lane(l);
   to.waiting.push_back(add(std::move(f)));
   pump(to);
@@ -350,13 +347,15 @@ Outcome CudaBackend::copy(const LaunchView& l, std::span<const LaunchId> follows
 Outcome CudaBackend::resize(const decide::Resize& d, const LaunchView& l) {
   Flight* f = find(l.id);
   if (f == nullptr || f->launch.ctas == 0) return Refused{"not a persistent kernel"};
-  if (d.ctas == 0) return Refused{"a persistent kernel keeps at least one CTA"};
+  const std::uint32_t ctas =
+      std::accumulate(d.ctas_per_sm.begin(), d.ctas_per_sm.end(), d.ctas_per_sm.empty() ? d.ctas : 0u);
+  if (ctas == 0) return Refused{"a persistent kernel keeps at least one CTA"};
   if (f->stopping) return Refused{"it is being stopped"};
   if (d.ctas_per_sm.empty() != f->per_sm.empty())
     return Refused{"a launch keeps to quotas per SM or to a total"};
   if (f->state == Flight::State::waiting) {  // nothing of it is on the device yet
-    f->launch.ctas = d.ctas;
-    if (f->per_sm.empty() && !f->way->taking.once) f->workers = d.ctas;
+    f->launch.ctas = ctas;
+    if (f->per_sm.empty() && !f->way->taking.once) f->workers = ctas;
     f->per_sm = d.ctas_per_sm;
     return Applied{};
   }
@@ -376,18 +375,18 @@ Outcome CudaBackend::resize(const decide::Resize& d, const LaunchView& l) {
     driver_.synchronize(control_stream_);  // the copy reads our memory
     f->per_sm = d.ctas_per_sm;
   } else {
-    more = d.ctas > f->launch.ctas;
-    fewer = d.ctas < f->launch.ctas;
+    more = ctas > f->launch.ctas;
+    fewer = ctas < f->launch.ctas;
   }
   if (fewer) {
     if (f->per_sm.empty()) {
-      f->asked_to_leave += f->launch.ctas - d.ctas;
+      f->asked_to_leave += f->launch.ctas - ctas;
       driver_.write(control_stream_, control_at(f->control) + offsetof(Control, leave), f->asked_to_leave);
     }
     command(*f, ++f->commands);
   }
   if (more) {
-    const std::uint32_t extra = f->per_sm.empty() ? d.ctas - f->launch.ctas : room;
+    const std::uint32_t extra = f->per_sm.empty() ? ctas - f->launch.ctas : room;
     LaunchView at = f->launch;
     at.stream.value += 1000 * static_cast<std::uint32_t>(f->pieces.size());
     const Stream s = stream_for(at, f->priority, f->groups);
@@ -395,7 +394,7 @@ Outcome CudaBackend::resize(const decide::Resize& d, const LaunchView& l) {
     submit_workers(*f, s, extra);
     end_of_piece(*f, s);
   }
-  f->launch.ctas = d.ctas;
+  f->launch.ctas = ctas;
   return Applied{};
 }
 
@@ -592,13 +591,7 @@ Stream CudaBackend::stream_for(const LaunchView& l, std::int32_t priority,
                                const std::vector<std::uint32_t>& groups) {
   Stream& s = streams_[{l.client.value, l.stream.value, priority, groups}];
   if (s) return s;
-  Partition p;
-  if (!groups.empty()) {
-    Partition& known = partitions_[groups];
-    if (!known) known = driver_.partition(groups);
-    p = known;
-  }
-  return s = driver_.stream(priority, p);
+  return s = driver_.stream(priority, groups.empty() ? Partition{} : work_.partition(groups));
 }
 
 std::vector<std::uint32_t> CudaBackend::groups_of(const TpcMask& mask) const {

@@ -70,6 +70,9 @@ class CudaBackend final : public MeasuredBackend {
 
   void start() override;
   void close() override;
+  /// After close(), without allocations in the trace: as before start(), but what a first launch waits for
+  /// (streams, partitions, code on the device) is there.
+  void reset();
   std::vector<std::string> verify() override;
   std::uint64_t kernels_verified() const override { return verified_; }
   std::uint64_t moves_verified() const override { return memory_->moves_compared(); }
@@ -84,8 +87,9 @@ class CudaBackend final : public MeasuredBackend {
     Way whole;      // the same, where all chunks are taken at once
     Way stoppable;  // as many as the GPU likes
   };
-  struct Buffers {  // of a client's kernel
-    std::unique_ptr<Instance> instance;
+  struct Buffers {                  // of a client's kernel
+    Instance* instance = nullptr;   // the workbench's, or
+    std::unique_ptr<Instance> own;  // with its data in buffers of the trace
     std::uint64_t expected = 0, launches = 0;
   };
   /// One grid or copy that is on the device's queue, and how the host learns of its end.
@@ -173,7 +177,6 @@ class CudaBackend final : public MeasuredBackend {
     return static_cast<volatile Progress*>(progress_.host)[i];
   }
   void check_gpu() const;
-  void map_groups();
   void load_kernels();
   void release() noexcept;
   std::string what_it_waits_for() const;
@@ -203,7 +206,6 @@ class CudaBackend final : public MeasuredBackend {
   std::map<std::uint32_t, std::uint32_t> flight_of_;                         // by LaunchId::serial
   std::map<std::pair<std::uint32_t, std::uint32_t>, const Padded*> padded_;  // by KernelId
   std::map<StreamKey, Stream> streams_;
-  std::map<std::vector<std::uint32_t>, Partition> partitions_;
   std::vector<Stream> spare_streams_;  // for further instances
   std::size_t next_spare_ = 0;
   std::vector<std::uint32_t> group_of_tpc_;

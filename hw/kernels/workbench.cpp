@@ -125,11 +125,57 @@ std::vector<char> Instance::packed() const {
 
 Workbench::Workbench(Driver& driver, Compiler& compiler) : driver_(driver), compiler_(compiler) {}
 Workbench::~Workbench() {
+  prepared_.clear();
   try {
+    for (const auto& [groups, p] : partitions_) driver_.destroy(p);
     if (sum_ != 0) driver_.free(sum_);
     if (published_.host != nullptr) driver_.free(published_);
   } catch (const DriverError&) {
   }
+}
+
+Workbench::Prepared& Workbench::prepared(const LibraryKernel& k, std::uint32_t seed, Stream s) {
+  Prepared& p = prepared_[{&k, seed}];
+  if (p.instance) {
+    poison(*p.instance, 0xa5, s);
+    return p;
+  }
+  auto instance = std::make_unique<Instance>(driver_, k);
+  prepare(*instance, seed, s);
+  launch(*instance, s);
+  p.expected = digest(*instance, s);
+  if (const std::string wrong = check(*instance, seed, s); !wrong.empty())
+    throw DriverError(fmt::format("kernel {}, alone and plain, gives wrong results: {}", k.name, wrong));
+  poison(*instance, 0xa5, s);
+  p.instance = std::move(instance);
+  return p;
+}
+
+Partition Workbench::partition(const std::vector<std::uint32_t>& groups) {
+  Partition& p = partitions_[groups];
+  if (!p) p = driver_.partition(groups);
+  return p;
+}
+
+const std::vector<std::uint32_t>& Workbench::group_of_tpc(std::uint32_t tpcs, std::uint32_t sms_per_tpc) {
+  if (!group_of_tpc_.empty()) return group_of_tpc_;
+  const std::uint32_t groups = driver_.sm_groups();
+  group_of_tpc_.assign(tpcs, groups);
+  const HostMemory word = driver_.allocate_host(4);
+  for (std::uint32_t g = 0; g < groups; ++g) {
+    const Partition p = driver_.partition(std::span(&g, 1));
+    const Stream s = driver_.stream(0, p);
+    DevicePointer to = word.device;
+    void* parameters[] = {&to};
+    driver_.launch(tool("where"), {1, 1, 1}, {32, 1, 1}, 0, s, parameters);
+    driver_.synchronize(s);
+    const std::uint32_t tpc = *static_cast<volatile std::uint32_t*>(word.host) / sms_per_tpc;
+    driver_.destroy(s);
+    driver_.destroy(p);
+    if (tpc < group_of_tpc_.size()) group_of_tpc_[tpc] = g;
+  }
+  driver_.free(word);
+  return group_of_tpc_;
 }
 
 const std::string& Workbench::compiled(const std::string& text, const std::string& file,

@@ -119,6 +119,21 @@ class Workbench {
 
   /// Of these, the one that is fastest here.
   Way fastest(Instance& instance, std::span<const Taking> takings, std::uint32_t sms, Stream s);
+  /// A kernel's buffers for one user, with inputs of this seed and what a plain launch makes of them.  Made
+  /// and checked at first use; outputs are poisoned at each.  Throws DriverError if the host finds them
+  /// wrong.
+  struct Prepared {
+    std::unique_ptr<Instance> instance;
+    std::uint64_t expected = 0;
+  };
+  Prepared& prepared(const LibraryKernel& k, std::uint32_t seed, Stream s);
+  /// Gives back the buffers of all of them.
+  void forget_prepared() { prepared_.clear(); }
+
+  /// The SMs of these groups; kept, since making one takes a millisecond.
+  Partition partition(const std::vector<std::uint32_t>& groups);
+  /// By TPC: the driver's group of its SMs, asked of a block in each.
+  const std::vector<std::uint32_t>& group_of_tpc(std::uint32_t tpcs, std::uint32_t sms_per_tpc);
 
   void launch(Instance& instance, Stream s);
   /// `workers` blocks; parameters.control and the rest as given, the grid filled in.
@@ -149,6 +164,9 @@ class Workbench {
   std::map<std::pair<std::string, std::vector<std::string>>, std::string> compiled_;
   std::map<std::string, std::unique_ptr<LibraryKernel>> named_by_traces_;
   std::map<std::string, Padded> padded_;
+  std::map<std::pair<const LibraryKernel*, std::uint32_t>, Prepared> prepared_;
+  std::map<std::vector<std::uint32_t>, Partition> partitions_;
+  std::vector<std::uint32_t> group_of_tpc_;
   std::string tools_;
   DevicePointer sum_ = 0;
   HostMemory published_;

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
+#include <istream>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "policies/api/registry.h"
+#include "traces/json/input_file.h"
 #include "traces/model/error.h"
 
 namespace corun::hw {
@@ -124,37 +126,56 @@ RecordingBackend::RecordingBackend(Backend& inner, const std::string& policy, co
        << "\n";
 }
 
+RecordingBackend::~RecordingBackend() { write(); }
+
 Profile RecordingBackend::profile(KernelId kernel, Profile profile) {
-  out_ << Json{{"profile", kernel.value}, {"points", profile_json(profile)}}.dump() << "\n";
+  Line& line = lines_.emplace_back();
+  line.kind = Line::Kind::profile, line.kernel = kernel, line.points = profile;
   return profile;
 }
 
 void RecordingBackend::wait(Time until, std::vector<Notice>& notices) {
   const std::size_t before = notices.size();
   inner_.wait(until, notices);
-  Json told = Json::array();
-  for (std::size_t i = before; i < notices.size(); ++i) told.push_back(notice_json(notices[i]));
-  out_ << Json{{"t", inner_.now().count()}, {"told", told}}.dump() << "\n";
+  Line& line = lines_.emplace_back();
+  line.at = inner_.now();
+  line.notices.assign(notices.begin() + static_cast<std::ptrdiff_t>(before), notices.end());
 }
 
-void RecordingBackend::write_decision(const std::string& decision, const LaunchView& l,
-                                      const Outcome& outcome) {
-  Json line{{"of", id_json(l.id)}, {"decision", decision}};
-  if (const auto* refused = std::get_if<Refused>(&outcome)) line["refused"] = refused->reason;
-  out_ << line.dump() << "\n";
+void RecordingBackend::decided(const Decision* decision, const LaunchView& l, const Outcome& outcome) {
+  Line& line = lines_.emplace_back();
+  line.kind = Line::Kind::decided, line.of = l.id;
+  if (decision != nullptr) line.decision = *decision;
+  if (const auto* refused = std::get_if<Refused>(&outcome)) line.refused = refused->reason;
 }
 
 Outcome RecordingBackend::apply(const Decision& decision, const LaunchView& l,
                                 std::span<const LaunchId> follows) {
-  const Outcome outcome = inner_.apply(decision, l, follows);
-  write_decision(text_of(decision), l, outcome);
+  Outcome outcome = inner_.apply(decision, l, follows);
+  decided(&decision, l, outcome);
   return outcome;
 }
 
 Outcome RecordingBackend::copy(const LaunchView& l, std::span<const LaunchId> follows) {
-  const Outcome outcome = inner_.copy(l, follows);
-  write_decision("copy", l, outcome);
+  Outcome outcome = inner_.copy(l, follows);
+  decided(nullptr, l, outcome);
   return outcome;
+}
+
+void RecordingBackend::write() const {
+  for (const Line& l : lines_) {
+    Json line;
+    if (l.kind == Line::Kind::told) {
+      line = {{"t", l.at.count()}, {"told", Json::array()}};
+      for (const Notice& n : l.notices) line["told"].push_back(notice_json(n));
+    } else if (l.kind == Line::Kind::decided) {
+      line = {{"of", id_json(l.of)}, {"decision", l.decision ? text_of(*l.decision) : "copy"}};
+      if (l.refused) line["refused"] = *l.refused;
+    } else {
+      line = {{"profile", l.kernel.value}, {"points", profile_json(l.points)}};
+    }
+    out_ << line.dump() << "\n";
+  }
 }
 
 namespace {
@@ -233,7 +254,8 @@ class ReplayBackend final : public Backend {
 }  // namespace
 
 Replayed replay(const std::string& file, const Trace& recorded_trace, const Gpu& gpu) {
-  std::ifstream in(file);
+  const std::unique_ptr<std::istream> opened = open_input(file);
+  std::istream& in = *opened;
   std::string text;
   Json head;
   if (std::getline(in, text)) head = Json::parse(text, nullptr, false);

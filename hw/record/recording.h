@@ -4,7 +4,7 @@
 #pragma once
 
 #include <iosfwd>
-#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,10 +14,12 @@
 
 namespace corun::hw {
 
-/// Passes all through to a backend, and writes it down.
+/// Passes all through to a backend, and keeps it in memory; written at the end, since making text of a
+/// decision takes longer than deciding.
 class RecordingBackend final : public Backend {
  public:
   RecordingBackend(Backend& inner, const std::string& policy, const Trace& trace, std::ostream& out);
+  ~RecordingBackend() override;
 
   const Topology& topology() const override { return inner_.topology(); }
   Time now() const override { return inner_.now(); }
@@ -30,10 +32,22 @@ class RecordingBackend final : public Backend {
   Profile profile(KernelId kernel, Profile profile);
 
  private:
-  void write_decision(const std::string& decision, const LaunchView& l, const Outcome& outcome);
+  struct Line {
+    enum class Kind : std::uint8_t { told, decided, profile } kind = Kind::told;
+    Time at{};
+    std::vector<Notice> notices{};
+    LaunchId of{};
+    std::optional<Decision> decision{};  // none: a copy
+    std::optional<std::string> refused{};
+    KernelId kernel{};
+    Profile points{};
+  };
+  void decided(const Decision* decision, const LaunchView& l, const Outcome& outcome);
+  void write() const;
 
   Backend& inner_;
   std::ostream& out_;
+  std::vector<Line> lines_;
 };
 
 struct Replayed {

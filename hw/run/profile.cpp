@@ -1,69 +1,270 @@
 #include "hw/run/profile.h"
 
 #include <algorithm>
+#include <functional>
 #include <set>
 
-#include "traces/model/error.h"
+#include "hw/backend/cuda_backend.h"
+#include "policies/session/session.h"
 
 namespace corun::hw {
 namespace {
 
-Profile measure(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbench& work) {
-  constexpr int kRepeats = 3;
-  Driver& driver = work.driver();
-  const Plain& plain = work.plain(k);
-  const std::uint32_t fits = gpu.sms * plain.blocks_per_sm;
-  const Taking taking = taking_for(k.blocks(), fits, solo);
-  const Persistent& how = work.persistent(k, taking);
-  const auto most =
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(k.blocks(), gpu.sms * how.workers_per_sm));
+constexpr std::uint32_t kMostLaunches = 40;
+constexpr double kRowMs = 2;   // a row of launches lasts about so long,
+constexpr double kOnceMs = 8;  // but what lasts this long stands alone, and is timed once
+constexpr int kRepeats = 3;    // else the median of so many rows
+constexpr std::uint32_t kSolo[] = {8,  16, 32, 34,
+                                   44, 66, 88, 100};  // SMs on which a plain kernel is timed too
+
+double median_of(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+
+/// Times launches in rows: what one takes, from the first block's start to the last block's end.
+class Stopwatch {
+ public:
+  Stopwatch(Workbench& work, const Gpu& gpu)
+      : work_(work),
+        driver_(work.driver()),
+        gap_(to_ms(gpu.stream_gap)),
+        from_(driver_.event()),
+        to_(driver_.event()),
+        controls_(driver_.allocate(kMostLaunches * sizeof(Control))),
+        progress_(driver_.allocate_host(sizeof(Progress) * kMostLaunches)) {}
+  ~Stopwatch() {
+    driver_.free(controls_), driver_.free(progress_);
+    driver_.destroy(from_), driver_.destroy(to_);
+  }
+  DevicePointer control(std::uint32_t i) const { return controls_ + i * sizeof(Control); }
+  DevicePointer progress(std::uint32_t i) const { return progress_.device + sizeof(Progress) * i; }
+
+  /// `launch(i)`: the i-th of a row; `before`: what a row needs first.
+  Time time(Stream s, double about_ms, const std::function<void()>& before,
+            const std::function<void(std::uint32_t)>& launch) {
+    const auto launches =
+        static_cast<std::uint32_t>(std::clamp(kRowMs / std::max(about_ms, 1e-6), 1.0, double{kMostLaunches}));
+    std::vector<double> ms;
+    for (int r = 0; r < kRepeats; ++r) {
+      before();
+      driver_.synchronize(s);
+      driver_.record(from_, s);
+      for (std::uint32_t i = 0; i < launches; ++i) launch(i);
+      driver_.record(to_, s);
+      driver_.synchronize(s);
+      ms.push_back(driver_.milliseconds(from_, to_) / launches);
+      if (ms.back() > kOnceMs) break;
+    }
+    return from_ns(std::max(median_of(ms) - gap_, 1e-3) * 1e6);
+  }
+
+ private:
+  Workbench& work_;
+  Driver& driver_;
+  double gap_;
+  Event from_, to_;
+  DevicePointer controls_;
+  HostMemory progress_;
+};
+
+struct Spot {
+  std::uint32_t sms, each, ctas;
+};
+
+std::vector<Spot> by_total(const Gpu& gpu, std::uint32_t most) {
   std::set<std::uint32_t> counts{most};
   for (std::uint32_t c = 1; c < std::min(gpu.sms, most); c *= 2) counts.insert(c);
   for (std::uint32_t c = gpu.sms; c < most; c += gpu.sms) counts.insert(c);
+  std::vector<Spot> spots;
+  for (std::uint32_t c : counts) spots.push_back({std::min(c, gpu.sms), (c + gpu.sms - 1) / gpu.sms, c});
+  return spots;
+}
 
-  const Stream s = driver.stream(0, {});
-  const Event from = driver.event(), to = driver.event();
-  const DevicePointer control = driver.allocate(sizeof(Control));
-  const HostMemory progress = driver.allocate_host(sizeof(Progress));
-  Profile profile;
-  {
-    Instance instance(driver, k);
-    work.prepare(instance, 1, s);
-    for (std::uint32_t ctas : counts) {
-      std::vector<double> ms;
-      for (int repeat = 0; repeat < kRepeats; ++repeat) {
-        LaunchParameters p = launch_parameters(0, static_cast<std::uint32_t>(k.blocks()), taking, ctas);
-        p.control = control, p.progress = progress.device;
-        driver.fill(s, control, 0, sizeof(Control));
-        driver.record(from, s);
-        work.launch(instance, how, ctas, p, s);
-        driver.record(to, s);
-        driver.synchronize(s);
-        ms.push_back(driver.milliseconds(from, to));
-      }
-      std::sort(ms.begin(), ms.end());
-      profile.push_back(
-          {ctas, from_ns(ms[kRepeats / 2] * 1e6), std::min(ctas, gpu.sms), (ctas + gpu.sms - 1) / gpu.sms});
+std::vector<Spot> by_sm_and_ctas(const Gpu& gpu, std::uint32_t each_most, std::uint64_t blocks) {
+  std::set<std::uint32_t> counts{gpu.sms};
+  for (std::uint32_t n = 1; n < gpu.sms; n *= 2) counts.insert(n);
+  const std::uint32_t step = gpu.sms % 5 == 0 ? 5 : std::max(1u, gpu.sms / 8);
+  for (std::uint32_t n = step; n < gpu.sms; n += step) counts.insert(n);
+  std::vector<Spot> spots;
+  for (std::uint32_t sms : counts) {
+    std::set<std::uint32_t> each{each_most};
+    for (std::uint32_t n = 1; n < each_most; n = sms == gpu.sms ? n + 1 : 2 * n) each.insert(n);
+    for (std::uint32_t n = 3; n < each_most; n *= 2) each.insert(n);
+    for (std::uint32_t n : each) {
+      spots.push_back({sms, n, sms * n});
+      if (sms * n >= blocks) break;
     }
   }
-  driver.free(control), driver.free(progress);
-  driver.destroy(from), driver.destroy(to), driver.destroy(s);
-  return profile;
+  return spots;
 }
 
 }  // namespace
 
-std::map<std::uint32_t, Profile> measure_profiles(const Trace& trace, const Gpu& gpu, Workbench& work) {
-  std::map<std::uint32_t, Profile> all;
-  for (const Client& client : trace.clients)
-    for (const Op& op : trace.programs[client.program.value].ops)
-      if (const auto* launch = std::get_if<corun::Launch>(&op.what);
-          launch != nullptr && !all.contains(launch->kernel.value)) {
-        const Kernel& kernel = trace.kernels[launch->kernel.value];
-        all[launch->kernel.value] =
-            measure(work.device_kernel(kernel), kernel.solo_time.value_or(Time{}), gpu, work);
+Profile measure_points(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbench& work, bool by_sm) {
+  Driver& driver = work.driver();
+  const Plain& plain = work.plain(k);
+  const auto blocks = static_cast<std::uint32_t>(k.blocks());
+  const Taking taking = taking_for(blocks, gpu.sms * plain.blocks_per_sm, solo);
+  const Persistent& how = work.persistent(k, taking);
+  const std::uint32_t room = gpu.sms * how.workers_per_sm;
+  const Stream s = driver.stream(0, {});
+  Profile profile;
+  {
+    Stopwatch watch(work, gpu);
+    Instance instance(driver, k);
+    work.prepare(instance, 1, s);
+    std::vector<Control> fresh(kMostLaunches);
+    for (const Spot& spot :
+         by_sm ? by_sm_and_ctas(gpu, how.workers_per_sm, blocks) : by_total(gpu, std::min(blocks, room))) {
+      LaunchParameters p = launch_parameters(0, blocks, taking, std::min(spot.ctas, room));
+      std::uint32_t workers = spot.ctas;
+      for (Control& c : fresh) c = Control{};
+      if (by_sm) {
+        p.seated = 1, p.single = 0, workers = room;
+        for (Control& c : fresh) std::fill_n(c.quota, spot.sms, spot.each);
       }
-  return all;
+      const double about =
+          to_ms(solo) * std::max(1.0, static_cast<double>(std::min(blocks, room)) / spot.ctas);
+      const Time time = watch.time(
+          s, about,
+          [&] { driver.copy_to_device(s, watch.control(0), fresh.data(), fresh.size() * sizeof(Control)); },
+          [&](std::uint32_t i) {
+            p.control = watch.control(i), p.progress = watch.progress(i);
+            work.launch(instance, how, workers, p, s);
+          });
+      profile.push_back({spot.ctas, time, spot.sms, spot.each});
+    }
+  }
+  driver.destroy(s);
+  std::sort(profile.begin(), profile.end(), [](const ProfilePoint& a, const ProfilePoint& b) {
+    return std::pair(a.ctas, a.sms) < std::pair(b.ctas, b.sms);
+  });
+  return profile;
+}
+
+Kernel measure_alone(const LibraryKernel& k, const Gpu& gpu, Workbench& work) {
+  Driver& driver = work.driver();
+  const Plain& plain = work.plain(k);
+  Kernel kernel;
+  kernel.name = k.name, kernel.grid = k.grid, kernel.block = k.block;
+  kernel.registers_per_thread = plain.facts.registers;
+  kernel.static_shared_memory_bytes = plain.facts.static_shared_bytes;
+  kernel.dynamic_shared_memory_bytes = k.dynamic_shared_bytes;
+  const Stream whole = driver.stream(0, {});
+  {
+    Stopwatch watch(work, gpu);
+    Instance instance(driver, k);
+    work.prepare(instance, 1, whole);
+    const auto on = [&](Stream s, double about) {
+      return watch.time(s, about, [] {}, [&](std::uint32_t) { work.launch(instance, s); });
+    };
+    const Time about = on(whole, kRowMs);
+    kernel.solo_time = on(whole, to_ms(about));
+    kernel.solo_time_by_sms[gpu.sms] = *kernel.solo_time;
+    const std::vector<std::uint32_t>& groups = work.group_of_tpc(gpu.tpcs(), gpu.sms_per_tpc);
+    for (std::uint32_t sms : kSolo) {
+      if (sms >= gpu.sms) continue;
+      std::vector<std::uint32_t> mine(groups.begin(), groups.begin() + sms / gpu.sms_per_tpc);
+      std::sort(mine.begin(), mine.end());
+      const Stream s = driver.stream(0, work.partition(mine));
+      work.launch(instance, s);  // the first launch into a new context takes longer
+      driver.synchronize(s);
+      kernel.solo_time_by_sms[sms] = on(s, to_ms(about) * gpu.sms / sms);
+      driver.destroy(s);
+    }
+  }
+  driver.destroy(whole);
+  return kernel;
+}
+
+namespace {
+
+/// All launches plain, or one after the other as persistent kernels of so many CTAs.
+class OneByOne final : public Policy {
+ public:
+  explicit OneByOne(std::uint32_t ctas) : ctas_(ctas) {}
+  std::string_view name() const override { return "one by one"; }
+  Requirements requirements() const override {
+    return {{Capability::order, Capability::cta_quota}, Contexts::one, false};
+  }
+  void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
+    for (LaunchId id : now.pending)
+      if (ctas_ == 0 || now.launch(id).waits_for == 0)
+        decisions.push_back(decide::Launch{id, 0, {}, ctas_, {}});
+  }
+
+ private:
+  std::uint32_t ctas_;
+};
+
+class Gaps final : public Sink {
+ public:
+  using Sink::record;
+  void record(const KernelRecord& r) override {
+    if (r.finished == kNever) return;
+    (r.op.value == 0 ? start : next).push_back(to_ns(r.started - (r.op.value == 0 ? r.ready : last_)));
+    last_ = r.finished;
+  }
+  void record(const RequestRecord& r) override {
+    if (r.finished != kNever) notice.push_back(to_ns(r.finished - last_));
+  }
+  std::vector<double> start, next, notice;  // call to start; end to the next one's start; end to its notice
+
+ private:
+  Time last_{};
+};
+
+}  // namespace
+
+HostCosts measure_host(const Gpu& gpu, Workbench& work) {
+  const LibraryKernel& k = *find_kernel("sgemm_small");
+  Trace trace;
+  trace.name = "host", trace.gpu = gpu.name;
+  Kernel kernel;
+  kernel.name = k.name, kernel.grid = k.grid, kernel.block = k.block;
+  kernel.solo_time = std::chrono::microseconds(100);
+  trace.kernels = {kernel};
+  Program program;
+  program.name = "two", program.streams = {{"main"}};
+  for (int i = 0; i < 2; ++i)
+    program.ops.push_back(Op{corun::Launch{KernelId{0}, {}, {}}, StreamId{0}, Time{}, {}, {}, {}});
+  trace.programs = {program};
+  Client client;
+  client.name = client.process = "one", client.program = ProgramId{0}, client.streams.resize(1);
+  trace.clients = {client};
+  trace.run.duration = std::chrono::milliseconds(60);
+  HostCosts costs;
+  for (const std::uint32_t ctas : {0u, static_cast<std::uint32_t>(k.blocks())}) {
+    OneByOne policy(ctas), rehearsal(ctas);
+    Timeline timeline;
+    Gaps gaps;
+    CudaBackend backend(trace, gpu, policy.requirements(), timeline, work, {});
+    Trace first = trace;
+    first.run.duration = std::chrono::milliseconds(10);
+    Session warm(first, rehearsal, backend, timeline, {});
+    backend.start();
+    warm.run();
+    backend.close();
+    backend.reset();
+    timeline.attach(gaps);
+    Session session(trace, policy, backend, timeline, {});
+    backend.start();
+    session.run();
+    backend.close();
+    timeline.flush();
+    if (ctas == 0) {
+      // The GPU's clock and the host's are aligned to a microsecond or two; what they add up to is exact.
+      const double notice = median_of(gaps.notice);
+      costs.completion_notice = from_ns(std::max(0.0, notice));
+      costs.launch_latency = from_ns(median_of(gaps.start) + std::min(0.0, notice));
+      costs.stream_gap = from_ns(median_of(gaps.next));
+    } else {
+      costs.persistent_latency = from_ns(median_of(gaps.start));
+      costs.persistent_turn = from_ns(median_of(gaps.next));
+    }
+  }
+  return costs;
 }
 
 }  // namespace corun::hw

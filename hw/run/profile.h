@@ -1,17 +1,25 @@
-// Solo time of a kernel as a persistent kernel by number of CTAs, measured: the simulator's profile
-// (sim/backend/profile.h), with the same points.
+// What a kernel does alone on the card: its solo time, plain on all SMs and on fewer, and as a persistent
+// kernel by CTAs, or by SMs and CTAs on each.  And what the backend's host side costs.
+//
+// Leaves out: counters (counters.h).
 #pragma once
-
-#include <map>
 
 #include "hw/kernels/workbench.h"
 #include "policies/api/snapshot.h"
+#include "policies/session/profile_file.h"
 #include "traces/model/gpu.h"
-#include "traces/model/trace.h"
+#include "traces/model/kernel.h"
 
 namespace corun::hw {
 
-/// By KernelId, of every kernel that a client's program launches.
-std::map<std::uint32_t, Profile> measure_profiles(const Trace& trace, const Gpu& gpu, Workbench& work);
+/// Times of the kernel as a persistent one, at the points of the simulator's profile (sim/backend/profile.h):
+/// by CTAs over all SMs, or, `by_sm`, by SMs and CTAs on each.  `solo`: about how long it takes.
+Profile measure_points(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbench& work, bool by_sm);
+
+/// As a trace says it: launch shape, solo time, solo times on some numbers of SMs (green contexts).
+Kernel measure_alone(const LibraryKernel& k, const Gpu& gpu, Workbench& work);
+
+/// A client alone under the backend, plain and persistent.
+HostCosts measure_host(const Gpu& gpu, Workbench& work);
 
 }  // namespace corun::hw

@@ -3,9 +3,13 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "hw/kernels/workbench.h"
+#include "policies/session/profile_file.h"
 #include "traces/model/gpu.h"
 #include "traces/model/trace.h"
 #include "traces/timeline/metrics.h"
@@ -21,10 +25,46 @@ struct RunOptions {
   bool alone = true;         // run each client alone too, for what depends on it
   bool verify = false;       // fail if a result differs from the plain kernel's
   std::function<void(const char* stage, double fraction)> progress;
+  const Profiles* profiles = nullptr;  // in the place of ones measured before the run
 };
 
-/// Throws InputError as sim::run does, and where there is no GPU; DriverError, Stalled or Interrupted when
-/// the run fails, after everything has been taken off the GPU.
+/// Runs on the GPU of this machine.  Keeps between runs what they can share: compiled kernels, partitions,
+/// profiles, and of one trace the clients' buffers and their runs alone.
+class Runner {
+ public:
+  /// `store`: folder that keeps compiled kernels between processes; empty: none.  Throws InputError where
+  /// there is no GPU.
+  explicit Runner(const std::string& store);
+  ~Runner();
+
+  /// Throws InputError as sim::run does; DriverError, Stalled or Interrupted when the run fails, after
+  /// everything has been taken off the GPU.  Each client has been alone on the GPU once per trace and length.
+  RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options);
+  /// Requests of the last run, all clients together.
+  const std::vector<RequestRecord>& requests() const { return requests_; }
+  /// Forgets the clients' buffers and their runs alone, before another trace.
+  void forget();
+
+  Workbench& work() { return *work_; }
+  DeviceFacts facts() const;
+
+ private:
+  struct OneRun;
+  OneRun run_once(const Trace& trace, const Gpu& gpu, const std::string& policy_spec,
+                  const RunOptions& options, const std::vector<Sink*>& sinks, const std::string& record,
+                  const std::function<void(Time)>& progress);
+  static void report_memory(const Trace& trace, const OneRun& together, RunResult& result);
+  const Profile& profile_of(const Kernel& kernel, const Gpu& gpu, bool by_sm, const Profiles* profiles);
+
+  std::unique_ptr<Driver> driver_;
+  std::unique_ptr<Compiler> compiler_;
+  std::unique_ptr<Workbench> work_;
+  std::vector<RequestRecord> requests_;
+  std::map<std::pair<std::string, bool>, Profile> profiles_;  // by kernel; by SM or not
+  std::map<std::string, std::unique_ptr<OneRun>> alone_;
+};
+
+/// One run by a Runner of its own.
 RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options);
 
 }  // namespace corun::hw

@@ -100,12 +100,12 @@ static __device__ __noinline__ bool corun_told_to_leave(const CorunLaunch& launc
     }
     return false;
   }
-  unsigned left = atomicAdd(&c->left, 0u);
-  while (left < *(volatile unsigned*)&c->leave) {
-    const unsigned was = atomicCAS(&c->left, left, left + 1);
-    if (was == left) return true;
-    left = was;
-  }
+  // No compare-and-swap in a loop: a thousand workers that try at once would try a million times, for
+  // milliseconds.  Who comes too late takes its number back.
+  const unsigned leave = *(volatile unsigned*)&c->leave;
+  if (*(volatile unsigned*)&c->left >= leave) return false;
+  if (atomicAdd(&c->left, 1u) < leave) return true;
+  atomicSub(&c->left, 1u);
   return false;
 }
 

@@ -22,6 +22,13 @@ bool before(const ProfilePoint& a, const ProfilePoint& b) {
   return std::tuple(a.ctas, a.sms, a.ctas_per_sm) < std::tuple(b.ctas, b.sms, b.ctas_per_sm);
 }
 
+constexpr std::pair<const char*, Time HostCosts::*> kHostCosts[] = {
+    {"launch_latency_ns", &HostCosts::launch_latency},
+    {"stream_gap_ns", &HostCosts::stream_gap},
+    {"completion_notice_ns", &HostCosts::completion_notice},
+    {"persistent_latency_ns", &HostCosts::persistent_latency},
+    {"persistent_turn_ns", &HostCosts::persistent_turn}};
+
 }  // namespace
 
 const Profile& Profiles::of(const std::string& kernel) const {
@@ -38,7 +45,7 @@ const Profile& Profiles::of(const std::string& kernel) const {
 Profiles read_profiles(const std::filesystem::path& file) {
   const nlohmann::json document = parse_json(*open_input(file), file.string());
   check_schema(document, "profile", file.string());
-  Profiles read{file.string(), document["gpu"], document["source"], {}};
+  Profiles read{file.string(), document["gpu"], document["source"], {}, {}};
   std::set<std::string> names;
   for (std::size_t k = 0; k < document["kernels"].size(); ++k) {
     const nlohmann::json& kernel = document["kernels"][k];
@@ -68,6 +75,10 @@ Profiles read_profiles(const std::filesystem::path& file) {
     std::sort(profile.begin(), profile.end(), before);
     read.kernels.emplace_back(name, std::move(profile));
   }
+  if (const auto host = document.find("host"); host != document.end()) {
+    read.host.emplace();
+    for (const auto& [key, to] : kHostCosts) read.host.value().*to = from_ns((*host)[key].get<double>());
+  }
   return read;
 }
 
@@ -87,7 +98,20 @@ void write_profiles(const Profiles& profiles, std::ostream& out) {
     }
     document["kernels"].push_back({{"kernel", name}, {"points", std::move(points)}});
   }
+  if (profiles.host)
+    for (const auto& [key, from] : kHostCosts) document["host"][key] = to_ns((*profiles.host).*from);
   print_json(document, out);
+}
+
+Gpu through(const HostCosts& host, Gpu gpu) {
+  gpu.launch_latency = host.launch_latency;
+  gpu.stream_gap = host.stream_gap;
+  gpu.completion_notice = host.completion_notice;
+  // It reads what workers write to host memory, 1.6 us old (experiments/h200/launch_path, `progress_read`),
+  // and has as many hardware channels as there are.
+  gpu.progress_read = std::chrono::nanoseconds(1600);
+  gpu.host_channels = std::max(gpu.host_channels, 32u);
+  return gpu;
 }
 
 Profile points_for(const Profile& profile, std::uint32_t sms, bool by_sm) {

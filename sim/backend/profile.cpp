@@ -15,7 +15,7 @@ Work work_of(const Kernel& kernel, const Gpu& gpu) {
   work.block_alone = model.block_alone(gpu.sms);
   if (kernel.block_times.size() > 1) work.block_times = &kernel.block_times;
   work.load = model.load(gpu.sms);
-  work.per_task = gpu.persistent_task;
+  work.per_task = model.persistent_task();
   work.record.blocks = kernel.blocks();
   return work;
 }

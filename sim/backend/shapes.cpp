@@ -14,8 +14,11 @@ std::string key_of(const Kernel& k, Time solo_time) {
   fmt::format_to(std::back_inserter(key), "{} {} ", solo_time.count(), k.solo_time.value_or(Time{}).count());
   for (const auto& [n, time] : k.solo_time_by_sms)
     fmt::format_to(std::back_inserter(key), "{}:{} ", n, time.count());
+  for (const auto& [n, time] : k.persistent_time_by_ctas)
+    fmt::format_to(std::back_inserter(key), "{}={} ", n, time.count());
   for (const Time time : k.block_times) fmt::format_to(std::back_inserter(key), "{} ", time.count());
   const Counters& c = k.counters;
+  for (const auto& [pipe, busy] : c.pipes_pct) fmt::format_to(std::back_inserter(key), "{}~{} ", pipe, busy);
   for (const auto& counter :
        {c.dram_read_bytes, c.dram_write_bytes, c.l2_bytes, c.l1_bytes, c.warp_instructions,
         c.tensor_instructions, c.issue_active_pct, c.warps_active_pct, c.fp64_active_pct, c.duration_ns})
@@ -66,7 +69,7 @@ Shape Shapes::of(const Kernel& kernel, Time solo_time, std::uint32_t sms) {
 }
 
 Shape Shapes::make(const Kernel& kernel, const KernelModel& model, std::uint32_t sms) const {
-  Shape shape{model.block_alone(sms), demand_of(kernel, gpu_.sm), model.load(sms)};
+  Shape shape{model.block_alone(sms), demand_of(kernel, gpu_.sm), model.load(sms), model.persistent_task()};
   if (!shape.load.contends() || !kernel.block_times.empty()) return shape;
   // Blocks that start together do so a little early, and the last wave goes faster as it thins out, so that the
   // others take a little longer than the average: find the block time by simulating the kernel alone.

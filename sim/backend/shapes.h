@@ -19,6 +19,7 @@ struct Shape {
   Time block_alone;
   SmResources demand;
   BlockLoad load;
+  Time persistent_task;  // what a block costs more when a persistent worker takes it
 };
 
 class Shapes {

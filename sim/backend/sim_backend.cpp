@@ -187,7 +187,7 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
   Submission::Kernel kernel = prepare(l, decision.priority, allowed);
   kernel.work.ctas = kernel.work.record.ctas = l.ctas;
   kernel.work.spread.quota = decision.ctas_per_sm;
-  if (l.ctas != 0) kernel.work.per_task = topology_.gpu.persistent_task;
+  if (l.ctas != 0) kernel.work.per_task = shape_of(l, allowed.count()).persistent_task;
   submit(l, follows, std::move(kernel));
   fates_[l.id.slot].spreads = !decision.ctas_per_sm.empty();
   fates_[l.id.slot].allowed = allowed;

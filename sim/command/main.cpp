@@ -18,6 +18,7 @@
 #include "sim/command/papers.h"
 #include "sim/command/profile.h"
 #include "sim/command/progress.h"
+#include "sim/command/record.h"
 #include "sim/command/validate.h"
 #include "traces/import/kineto.h"
 #include "traces/json/trace_json.h"
@@ -74,11 +75,10 @@ int simulate(const Arguments& a, bool comparing) {
     RunOptions options{a.policy, engine, outputs.sinks(),
                        [&](const char* stage, double done) { bar.show(stage, done); }};
     options.profiles = profiles ? &*profiles : nullptr;
-    result =
-        a.backend == "sim"
-            ? run(trace, gpu, options)
-            : hw::run(trace, gpu,
-                      {a.policy, options.sinks, a.store, a.record, !a.no_alone, a.verify, options.progress});
+    result = a.backend == "sim" ? run(trace, gpu, options)
+                                : hw::run(trace, gpu,
+                                          {a.policy, options.sinks, a.store, a.record, !a.no_alone, a.verify,
+                                           options.progress, options.profiles});
     outputs.finish(result);
   }
   if (a.json)
@@ -191,8 +191,10 @@ int command(int argc, char** argv) {
   importer->add_option("--gpu", a.gpu, "GPU on which it was recorded (default: as the recording says)");
   ProfileArguments profiling;
   CLI::App* profiles = add_profile(app, profiling);
+  RecordArguments recording;
+  CLI::App* recorder = add_record(app, recording);
   CLI::App* schemas = app.add_subcommand("schema", "print the JSON Schema of a file format");
-  schemas->add_option("name", a.schema, "trace, gpu, profile, reference or figure")->required();
+  schemas->add_option("name", a.schema, "trace, gpu, profile, reference, figure or runs")->required();
   CLI::App* gpus = app.add_subcommand("gpus", "list the GPU descriptions");
   app.require_subcommand(0, 1);
 
@@ -208,6 +210,7 @@ int command(int argc, char** argv) {
   if (*gpus) return list_gpus();
   if (*importer) return import(a);
   if (*profiles) return profile(profiling);
+  if (*recorder) return record(recording);
   if (*validates) return validate(validation);
   if (*scoreboard) return papers(figures);
   if (*comparer) return simulate(a, true);

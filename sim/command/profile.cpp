@@ -31,21 +31,34 @@ Profile every_point(const Kernel& kernel, const Gpu& gpu) {
 CLI::App* add_profile(CLI::App& app, ProfileArguments& a) {
   CLI::App* command = app.add_subcommand(
       "profile", "times of a trace's kernels alone, by SMs and CTAs per SM, for policies that size kernels");
-  command->add_option("trace", a.trace, "trace with the kernels")->required();
+  command->add_option("trace", a.trace, "trace with the kernels (cuda: default all of hw/kernels)");
   command->add_option("-o,--output", a.output, "file to write (default: standard output)");
   command->add_option("--gpu", a.gpu,
                       "GPU to simulate: a name of `sim gpus` or a description's path (default: the trace's)");
+  command->add_option("--backend", a.backend, "sim: simulate; cuda: measure on the GPU of this machine")
+      ->check(CLI::IsMember({"sim", "cuda"}))
+      ->capture_default_str();
+  command->add_option(
+      "--kernels", a.kernels,
+      "cuda: write the kernels' shapes, solo times and counters here, to be included in traces");
+  command->add_option("--store", a.store, "cuda: folder that keeps compiled kernels between runs");
+  command->add_option("--launch-once", a.launch_once, "cuda: only launch these, for a profiler that watches")
+      ->delimiter(',')
+      ->group("");
   return command;
 }
 
 int profile(const ProfileArguments& a) {
+  if (a.backend == "cuda") return profile_on_gpu(a);
+  if (a.trace.empty())
+    throw InputError("", "", "no trace given", "`sim profile --help` shows how to call it");
   const Trace trace = read_trace(a.trace);
   const std::string name = a.gpu.empty() ? trace.gpu : a.gpu;
   if (name.empty())
     throw InputError(a.trace, "/gpu", "the trace names no GPU",
                      "pass --gpu=NAME; `sim gpus` lists the names");
   const Gpu gpu = read_gpu(name, std::filesystem::path(a.trace).parent_path());
-  Profiles profiles{a.output, gpu.name, "simulated", {}};
+  Profiles profiles{a.output, gpu.name, "simulated", {}, {}};
   for (const Kernel& kernel : trace.kernels) {
     if (const std::string problem = misfit(kernel, gpu.sm); !problem.empty())
       throw InputError(kernel.origin.file, kernel.origin.place,

@@ -3,14 +3,18 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 namespace corun::sim {
 
 struct ProfileArguments {
   std::string trace, gpu, output;
+  std::string backend = "sim", kernels, store;
+  std::vector<std::string> launch_once;
 };
 
 CLI::App* add_profile(CLI::App& app, ProfileArguments& arguments);
 int profile(const ProfileArguments& arguments);
+int profile_on_gpu(const ProfileArguments& arguments);
 
 }  // namespace corun::sim

@@ -13,6 +13,9 @@
 #include "sim/command/progress.h"
 #include "sim/validate/replay.h"
 #include "sim/validate/report.h"
+#include "sim/validate/runs.h"
+#include "sim/validate/runs_report.h"
+#include "traces/json/output_file.h"
 #include "traces/json/print.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -50,10 +53,50 @@ class Files {
 
 }  // namespace
 
+namespace {
+
+int validate_runs(const ValidateArguments& a) {
+  const std::vector<std::filesystem::path> files = find_runs(a.runs);
+  std::optional<OutputFile> csv, svg, page;
+  if (!a.directory.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(a.directory, error);
+    if (error)
+      throw InputError(a.directory, "", "cannot be made: " + error.message(),
+                       "choose another place with --out");
+    const std::filesystem::path directory = a.directory;
+    csv.emplace(directory / "runs.csv"), svg.emplace(directory / "scatter.svg");
+    page.emplace(directory / "index.html");
+  }
+  RunsComparison comparison;
+  {
+    ProgressBar bar;
+    comparison = compare_runs(files, {a.mixes, a.policies, a.threads,
+                                      [&](const char* stage, double done) { bar.show(stage, done); }});
+  }
+  if (csv) {
+    write_runs_csv(comparison, csv->stream());
+    write_runs_svg(comparison, svg->stream());
+    write_runs_html(comparison, page->stream());
+    csv->close(), svg->close(), page->close();
+  }
+  if (a.json)
+    print_json(runs_json(comparison), std::cout);
+  else
+    std::cout << format_runs(comparison);
+  if (!a.json && csv) fmt::print("wrote       {}/ index.html, scatter.svg, runs.csv\n", a.directory);
+  return 0;
+}
+
+}  // namespace
+
 CLI::App* add_validate(CLI::App& app, ValidateArguments& a) {
-  CLI::App* command = app.add_subcommand("validate", "compare the simulator with measured pairs of kernels");
-  command->add_option("--reference", a.reference, "measurement to compare with (`sim schema reference`)")
-      ->required();
+  CLI::App* command = app.add_subcommand(
+      "validate", "compare the simulator with measured pairs of kernels, or with recorded runs");
+  command->add_option("runs", a.runs, "folder with recorded runs (`sim record`)");
+  command->add_option("--reference", a.reference, "measured pairs to compare with (`sim schema reference`)");
+  command->add_option("--mixes", a.mixes, "of recorded runs: only these traces")->delimiter(',');
+  command->add_option("--policies", a.policies, "of recorded runs: only these policies, separated by blanks");
   command
       ->add_option("--inputs", a.inputs,
                    "what is known of a kernel: curve (solo times on any number of SMs, counters) or counters "
@@ -73,6 +116,10 @@ CLI::App* add_validate(CLI::App& app, ValidateArguments& a) {
 }
 
 int validate(const ValidateArguments& a) {
+  if (a.reference.empty() == a.runs.empty())
+    throw InputError("", "validate", "it takes either a folder of recorded runs or --reference=FILE",
+                     "`sim validate --help` shows how to call it");
+  if (!a.runs.empty()) return validate_runs(a);
   const Gpu gpu = read_gpu(a.gpu);
   const Inputs inputs = a.inputs == "curve" ? Inputs::curve : Inputs::counters;
   Reference reference = read_reference(a.reference, gpu, inputs);

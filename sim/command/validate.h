@@ -1,4 +1,5 @@
-// `sim validate`: simulates a reference measurement and tells how far off the simulator is.
+// `sim validate`: simulates a reference measurement, or recorded runs, and tells how far off the simulator
+// is.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,8 +9,8 @@
 namespace corun::sim {
 
 struct ValidateArguments {
-  std::string reference, gpu = "h200", inputs = "curve", directory;
-  std::vector<std::string> modes, pairs;
+  std::string reference, gpu = "h200", inputs = "curve", directory, runs;
+  std::vector<std::string> modes, pairs, mixes, policies;
   unsigned threads = 0;
   bool json = false, solo_only = false;
 };

@@ -236,6 +236,30 @@ double KernelModel::average_length(const BlockLoad& load, std::uint32_t sms) con
   return alone_on_sm(one.issue, l.residents, one.delay, l.fp64) * waves(sms) + limits_.launch_cost;
 }
 
+/// The same as a persistent kernel with so many workers on each SM of the whole GPU, but for what taking a
+/// block costs.
+double KernelModel::length_of_workers(const BlockLoad& load, std::uint32_t each) const {
+  const double workers = std::min(load_.blocks, static_cast<double>(each) * gpu_.sms);
+  const double rounds = load_.blocks / workers;
+  return block_among(load, gpu_.sms, workers) *
+             (rounds < kDrifting ? std::ceil(rounds - 1e-9) : rounds + 0.5) +
+         limits_.launch_cost;
+}
+
+/// How far off the share of a block's time is that others of its kernel stretch: as measured by the kernel's
+/// length with fewer workers over that with the most.
+double KernelModel::workers_error(const BlockLoad& load) const {
+  if (kernel_.persistent_time_by_ctas.size() < 2) return 0;
+  const auto& [most, shortest] = *kernel_.persistent_time_by_ctas.rbegin();
+  const double all = length_of_workers(load, most);
+  double error = 0;
+  for (const auto& [each, time] : kernel_.persistent_time_by_ctas)
+    if (each != most)
+      error += square(distance(length_of_workers(load, each) / all,
+                               static_cast<double>(time.count()) / static_cast<double>(shortest.count())));
+  return error;
+}
+
 /// Looks for the issue time, the waits and the cost of its bytes with which the solo times come out best.
 /// Where they leave it open, waits are not below what the bytes imply, and bytes cost what streamed ones do.
 void KernelModel::fit_curve(const std::vector<Point>& curve) {
@@ -274,6 +298,7 @@ void KernelModel::fit_curve(const std::vector<Point>& curve) {
     if (l.wait < wait_floor)
       error += 0.03 * square(distance(std::max(l.wait, 0.01 * wait_floor), wait_floor));
     if (l.wait > wait_floor && tiled()) error += 0.003 * square(distance(l.wait, wait_floor));
+    if (error < best) error += workers_error(l);
     for (const Point& p : curve) {
       if (error >= best) return;
       error += square(distance(average_length(l, p.sms), p.time));
@@ -288,6 +313,10 @@ void KernelModel::fit_curve(const std::vector<Point>& curve) {
   for (double delay = 1; delay > 0.15; delay -= n > 1 ? 0.1 : 1)
     for (const double share : {0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0})
       for (const double cost : costs) attempt(delay * most_delay, share, cost);
+  if (kernel_.persistent_time_by_ctas.size() > 1)  // which can tell a block that hardly waits
+    for (const double delay : {0.15, 0.1, 0.07, 0.05, 0.03, 0.02})
+      for (const double share : {0.02, 0.1, 0.3, 0.5, 0.7, 1.0})
+        for (const double cost : costs) attempt(delay * most_delay, share, cost);
   for (const double step : {0.05, 0.025}) {
     const double delay = best_delay, share = best_share, cost = best_cost;
     for (const double d : {delay * (1 - step), delay, std::min(most_delay, delay * (1 + step))})
@@ -357,6 +386,13 @@ BlockLoad KernelModel::load(std::uint32_t sms) const {
   BlockLoad l = on(load_, sms);
   settle_alone(l, limits_);
   return l;
+}
+
+Time KernelModel::persistent_task() const {
+  if (kernel_.persistent_time_by_ctas.empty()) return gpu_.persistent_task;
+  const double longer = static_cast<double>(kernel_.persistent_time_by_ctas.rbegin()->second.count()) -
+                        static_cast<double>(solo_time_.count());
+  return Time{static_cast<std::int64_t>(longer / waves(gpu_.sms))};
 }
 
 Time KernelModel::solo_time(std::uint32_t sms) const {

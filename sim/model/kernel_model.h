@@ -30,6 +30,8 @@ class KernelModel {
   Time solo_time(std::uint32_t sms) const;
   Time block_alone(std::uint32_t sms) const;
   BlockLoad load(std::uint32_t sms) const;
+  /// What a block costs more when a persistent worker takes it: as measured of this kernel, else the GPU's.
+  Time persistent_task() const;
   /// Which inputs it is made of, for people.
   const std::string& basis() const { return basis_; }
 
@@ -49,6 +51,8 @@ class KernelModel {
   double block_among(const BlockLoad& load, std::uint32_t sms, double blocks) const;
   double length(const BlockLoad& load, std::uint32_t sms) const;
   double average_length(const BlockLoad& load, std::uint32_t sms) const;
+  double length_of_workers(const BlockLoad& load, std::uint32_t each) const;
+  double workers_error(const BlockLoad& load) const;
   BlockLoad on(BlockLoad load, std::uint32_t sms) const;
 
   Kernel kernel_;

@@ -14,6 +14,10 @@ constexpr std::uint64_t kFewWaves = 8;
 constexpr Time kGaugeInterval{1'000'000};
 constexpr TaskId kNoTask{~std::uint32_t{0}};
 
+/// Issue slots go by the age of a persistent worker, not of the block that it has: so on an H200
+/// (experiments/h200/policies).  Earlier generations, of which that is not known, keep the block's.
+bool by_age_of_workers(const Gpu& gpu) { return gpu.compute_capability_major >= 9; }
+
 }  // namespace
 
 void ComputeEngine::Row::grow() {
@@ -118,8 +122,8 @@ TaskId ComputeEngine::add_task(WorkId work, std::uint32_t level, const SmMask& a
     id.value = free_tasks_.back();
     free_tasks_.pop_back();
   }
-  tasks_[id.value] =
-      Task{work, level, arrivals_++, allowed, demand, division_of(demand, gpu_.sm), ctas, 0, Time{}, 0};
+  tasks_[id.value] = Task{work, level, arrivals_++, allowed, demand, division_of(demand, gpu_.sm),
+                          ctas, 0,     Time{-1},    Time{},  0};
   Work& w = works_[work.value];
   ++w.instances;
   if (w.persistent() && !w.spreads()) w.workers += static_cast<std::uint32_t>(ctas);
@@ -654,6 +658,7 @@ void ComputeEngine::start_blocks(TaskId id, std::uint32_t head, std::uint32_t ea
   if (options_.audit) audit_sm(head);
   task.pending -= ctas;
   task.resident += ctas;
+  if (task.started < Time{}) task.started = now_;
   std::uint16_t place = 0;
   if (record_blocks_) {
     place = static_cast<std::uint16_t>(std::countr_one(places_[head]));
@@ -710,9 +715,11 @@ void ComputeEngine::occupy(TaskId id, std::uint32_t head, std::uint16_t place, s
     }
     if (cohorts_.together() && work.load.contends()) block = 0;  // nobody asks for its number
   }
+  if (block == kNoBlock) duration = std::max(duration, Time{});
   if (!work.load.contends()) return occupy_row(id, duration, block, head, place);
+  const Time since = work.persistent() && by_age_of_workers(gpu_) ? task.started : now_;
   shared_.add(task, id,
-              {duration.count(), now_.count(), block, static_cast<std::uint16_t>(head), place, each}, now_);
+              {duration.count(), since.count(), block, static_cast<std::uint16_t>(head), place, each}, now_);
 }
 
 /// The same of a launch that does not contend.

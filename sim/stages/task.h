@@ -76,6 +76,7 @@ struct Task {
   std::uint32_t division = 0;  // of L1 and shared memory that it needs (`division_of`)
   std::uint64_t pending = 0;   // CTAs not dispatched
   std::uint32_t resident = 0;  // CTAs on SMs
+  Time started{-1};            // when its first CTA was dispatched
   Time duration{};             // of the block that joined the row of residents last
   std::uint32_t uniform = 0;   // how many of the row's, back from that one, last as long
 };

@@ -312,6 +312,9 @@ class TraceReader {
     if (const json* by_sms = find(from, "solo_time_by_sms_ns"))
       for (const auto& [sms, ns] : by_sms->items())
         kernel.solo_time_by_sms[static_cast<std::uint32_t>(std::stoul(sms))] = time(ns);
+    if (const json* by_ctas = find(from, "persistent_time_by_ctas_ns"))
+      for (const auto& [ctas, ns] : by_ctas->items())
+        kernel.persistent_time_by_ctas[static_cast<std::uint32_t>(std::stoul(ctas))] = time(ns);
     for (const json& ns : members(from, "block_times_ns")) kernel.block_times.push_back(time(ns));
     if (kernel.block_times.size() > 1 && kernel.block_times.size() != kernel.blocks())
       fail(file, place + "/block_times_ns",
@@ -330,6 +333,8 @@ class TraceReader {
       to.warps_active_pct = optional_number(*counters, "warps_active_pct");
       to.fp64_active_pct = optional_number(*counters, "fp64_active_pct");
       to.duration_ns = optional_number(*counters, "duration_ns");
+      if (const json* pipes = find(*counters, "pipes_pct"))
+        for (const auto& [pipe, busy] : pipes->items()) to.pipes_pct[pipe] = busy.get<double>();
     }
     if (const json* code = find(from, "code")) kernel.code = device_code(file, *code, place + "/code");
     return kernel;

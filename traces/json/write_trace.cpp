@@ -90,6 +90,7 @@ json counters(const Counters& from) {
   put(to, "issue_active_pct", from.issue_active_pct);
   put(to, "warps_active_pct", from.warps_active_pct);
   put(to, "fp64_active_pct", from.fp64_active_pct);
+  for (const auto& [pipe, busy] : from.pipes_pct) to["pipes_pct"][pipe] = busy;
   put(to, "duration_ns", from.duration_ns);
   return to;
 }
@@ -141,6 +142,8 @@ json kernel(const Kernel& from, const std::string& name) {
   put(to, "solo_time_ns", from.solo_time);
   for (const auto& [sms, time] : from.solo_time_by_sms)
     to["solo_time_by_sms_ns"][std::to_string(sms)] = ns(time);
+  for (const auto& [ctas, time] : from.persistent_time_by_ctas)
+    to["persistent_time_by_ctas_ns"][std::to_string(ctas)] = ns(time);
   for (Time time : from.block_times) to["block_times_ns"].push_back(ns(time));
   if (json counted = counters(from.counters); !counted.empty()) to["counters"] = std::move(counted);
   if (from.code) to["code"] = device_code(*from.code);

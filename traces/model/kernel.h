@@ -24,7 +24,8 @@ struct Counters {
   std::optional<double> dram_read_bytes, dram_write_bytes, l2_bytes, l1_bytes;
   std::optional<double> warp_instructions, tensor_instructions;
   std::optional<double> issue_active_pct, warps_active_pct, fp64_active_pct;
-  std::optional<double> duration_ns;  // as the profiler saw it, at the clocks it had set
+  std::map<std::string, double> pipes_pct;  // how busy each pipe of the SMs is
+  std::optional<double> duration_ns;        // as the profiler saw it, at the clocks it had set
 };
 
 /// Where something was read, for messages about it.
@@ -62,6 +63,8 @@ struct Kernel {
 
   std::optional<Time> solo_time;  // first block's start to last block's end, alone on the whole GPU
   std::map<std::uint32_t, Time> solo_time_by_sms;  // the same, confined to so many SMs
+  /// On the whole GPU as a persistent kernel with so many workers on each SM.
+  std::map<std::uint32_t, Time> persistent_time_by_ctas;
   std::vector<Time> block_times;  // empty: unknown; one: every block's; else one per block, in order
   Counters counters;
   std::optional<DeviceCode> code;

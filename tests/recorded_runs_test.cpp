@@ -1,0 +1,159 @@
+// Is what the simulator says of runs under policies true?  Runs recorded on an H200
+// (experiments/h200/policies), simulated from the solo profiles taken on the same card.
+#include "sim/validate/runs.h"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "hw/record/recording.h"
+#include "hw/run/counters.h"
+#include "policies/session/profile_file.h"
+#include "sim/validate/runs_report.h"
+#include "traces/json/input_file.h"
+#include "traces/json/output_file.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+
+namespace corun::sim {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::HasSubstr;
+
+const fs::path kRuns = "experiments/h200/policies";
+
+json index() {
+  std::ifstream in(kRuns / "runs.json");
+  return json::parse(in);
+}
+
+TEST(RecordedRuns, CoverTwelveMixesAndEightPoliciesWithVerifiedResults) {
+  std::map<std::string, std::set<std::string>> mixes;
+  const json all = index();
+  for (const json& run : all["runs"]) {
+    mixes[run["trace"]].insert(run["policy"].get<std::string>());
+    EXPECT_THAT(run["result"]["notes"].dump(), HasSubstr("those of the plain kernels, bit by bit"));
+  }
+  EXPECT_GE(mixes.size(), 12u);
+  for (const auto& [mix, policies] : mixes) {
+    SCOPED_TRACE(mix);
+    EXPECT_GE(policies.size(), 8u);
+    EXPECT_GE(read_trace(kRuns / mix).programs.size(), 3u);
+    std::set<std::string> kernels;
+    const Trace trace = read_trace(kRuns / mix);
+    for (const Program& program : trace.programs)
+      for (const Op& op : program.ops)
+        kernels.insert(trace.kernels[std::get<Launch>(op.what).kernel.value].name);
+    EXPECT_GE(kernels.size(), 3u);
+  }
+}
+
+TEST(RecordedRuns, AreDecidedAgainFromTheirNotices) {
+  std::size_t replayed = 0;
+  const json all = index();
+  for (const json& run : all["runs"]) {
+    const std::string file = (kRuns / run["recording"].get<std::string>()).string();
+    SCOPED_TRACE(file);
+    const hw::Replayed r =
+        hw::replay(file, read_trace(kRuns / run["trace"].get<std::string>()), read_gpu("h200"));
+    EXPECT_EQ(r.difference, "");
+    EXPECT_GT(r.decisions, 10u);
+    ++replayed;
+  }
+  EXPECT_GE(replayed, 12u * 8);
+}
+
+TEST(RecordedRuns, AreSimulatedWithinSixPercentAndNearlyInTheRightOrder) {
+  const RunsComparison c = compare_runs(find_runs(kRuns), {});
+  EXPECT_GE(c.runs.size(), 12u * 8);
+  EXPECT_LE(c.all.stp, 0.06) << format_runs(c);
+  // A known gap, by one pair in 493: closing it is to be noticed (experiments/h200/policies/README.md).
+  EXPECT_GE(c.order.share(), 0.79) << format_runs(c);
+  EXPECT_LT(c.order.share(), 0.80) << "closed: ask for 0.80";
+  EXPECT_GE(c.order.pairs, 300u);
+  // What shares no SM, or runs alone, is known better.
+  for (const char* policy : {"sequential", "tpc-mask:split=even", "static-split"})
+    EXPECT_LE(c.by_policy.at(policy).stp, 0.02) << policy;
+}
+
+TEST(RecordedRuns, AreSimulatedTheSameByAnyNumberOfThreads) {
+  RunsOptions options;
+  options.mixes = {"issue"}, options.policies = {"fcfs", "greedy"};
+  std::vector<std::string> texts;
+  for (const unsigned threads : {1u, 2u}) {
+    options.threads = threads;
+    const RunsComparison c = compare_runs(find_runs(kRuns), options);
+    EXPECT_EQ(c.runs.size(), 2u);
+    texts.push_back(runs_json(c).dump());
+    std::ostringstream svg, csv;
+    write_runs_svg(c, svg), write_runs_csv(c, csv);
+    EXPECT_THAT(svg.str(), HasSubstr("issue, greedy: measured"));
+    EXPECT_THAT(csv.str(), HasSubstr("\"issue/fcfs/stp\""));
+    texts.back() += svg.str() + csv.str();
+  }
+  EXPECT_EQ(texts[0], texts[1]);
+}
+
+TEST(RecordedRuns, WhatIsNotThereIsRefused) {
+  const fs::path folder = fs::path(testing::TempDir()) / "no_runs";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  EXPECT_THROW(find_runs(folder), InputError);
+  EXPECT_THROW(find_runs(folder / "runs.json"), InputError);
+  RunsOptions options;
+  options.policies = {"no-such-policy"};
+  EXPECT_THROW(compare_runs(find_runs(kRuns), options), InputError);
+  std::ofstream(folder / "runs.json")
+      << R"({"corun_runs": 1, "device": "x", "profiles": "p.json", "runs": []})";
+  EXPECT_THROW(compare_runs(find_runs(folder), {}), InputError);  // an item at least
+}
+
+TEST(MeasuredProfiles, TellWhatTheHostCosts) {
+  const Profiles profiles = read_profiles(kRuns / "profiles.json");
+  ASSERT_TRUE(profiles.host);
+  EXPECT_GT(profiles.host->launch_latency, std::chrono::microseconds(2));
+  EXPECT_LT(profiles.host->launch_latency, std::chrono::microseconds(20));
+  const Gpu gpu = through(*profiles.host, read_gpu("h200"));
+  EXPECT_EQ(gpu.launch_latency, profiles.host->launch_latency);
+  const fs::path again = fs::path(testing::TempDir()) / "profiles.json";
+  {
+    OutputFile out(again);
+    write_profiles(profiles, out.stream());
+    out.close();
+  }
+  EXPECT_EQ(read_profiles(again).host->persistent_turn, profiles.host->persistent_turn);
+}
+
+TEST(OutputFile, IsCompressedWhereItsNameSaysSo) {
+  const fs::path file = fs::path(testing::TempDir()) / "text.jsonl.gz";
+  OutputFile out(file);
+  for (int i = 0; i < 1000; ++i) out.stream() << "line " << i % 7 << "\n";
+  out.close();
+  EXPECT_LT(fs::file_size(file), 1000u);
+  const auto in = open_input(file);
+  std::string line;
+  std::size_t lines = 0;
+  while (std::getline(*in, line)) ++lines;
+  EXPECT_EQ(lines, 1000u);
+  EXPECT_THROW(OutputFile("/no/such/folder/file"), InputError);
+}
+
+TEST(NsightCompute, ItsTableIsReadBetweenOtherLines) {
+  const auto launches = hw::read_ncu(
+      "==PROF== Connected to process 1\n\"ID\",\"Kernel Name\",\"Metric Name\",\"Metric Value\"\n"
+      "\"0\",\"copy\",\"dram__bytes_read.sum\",\"1,024\"\n\"0\",\"copy\",\"sm__x.avg\",\"n/a\"\n"
+      "\"1\",\"md5\",\"dram__bytes_read.sum\",\"7\"\n==PROF== done\n");
+  ASSERT_EQ(launches.size(), 2u);
+  EXPECT_EQ(launches[0].at("kernel"), "copy");
+  EXPECT_EQ(launches[0].at("dram__bytes_read.sum"), "1,024");
+  EXPECT_EQ(launches[1].at("dram__bytes_read.sum"), "7");
+  EXPECT_TRUE(hw::read_ncu("==ERROR== no permission\n").empty());
+}
+
+}  // namespace
+}  // namespace corun::sim

@@ -1,0 +1,41 @@
+#include "traces/json/output_file.h"
+
+#include <zlib.h>
+
+#include "traces/model/error.h"
+
+namespace corun {
+
+OutputFile::OutputFile(const std::filesystem::path& file)
+    : file_(file), compressed_(file.extension() == ".gz"), plain_(file, std::ios::binary) {
+  if (!plain_) throw InputError(file.string(), "", "it cannot be written", "choose another place");
+}
+
+std::ostream& OutputFile::stream() {
+  if (compressed_) return text_;
+  return plain_;
+}
+
+void OutputFile::close() {
+  if (compressed_) {
+    const std::string text = std::move(text_).str();
+    z_stream z{};
+    // 15 + 16: the largest window, with gzip's header, which holds no time: the same bytes for the same text.
+    bool fine = deflateInit2(&z, Z_BEST_COMPRESSION, Z_DEFLATED, 15 + 16, 9, Z_DEFAULT_STRATEGY) == Z_OK;
+    std::string packed(deflateBound(&z, static_cast<uLong>(text.size())), '\0');
+    z.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+    z.avail_in = static_cast<uInt>(text.size());
+    z.next_out = reinterpret_cast<Bytef*>(packed.data());
+    z.avail_out = static_cast<uInt>(packed.size());
+    fine = fine && deflate(&z, Z_FINISH) == Z_STREAM_END;
+    packed.resize(z.total_out);
+    deflateEnd(&z);
+    if (!fine)
+      throw InputError(file_.string(), "", "it could not be compressed", "choose a name without .gz");
+    plain_ << packed;
+  }
+  plain_.close();
+  if (!plain_) throw InputError(file_.string(), "", "could not be written to the end", "is the disk full?");
+}
+
+}  // namespace corun
