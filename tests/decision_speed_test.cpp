@@ -5,27 +5,13 @@
 #include <numeric>
 
 #include "tests/support/decision_cost.h"
+#include "tests/support/slowed_down.h"
 
 namespace corun::sim {
 namespace {
 
 constexpr std::uint32_t kClients = 32;
 constexpr int kRepeats = 20;
-
-bool slowed_down() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(NDEBUG)
-  return true;
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || \
-    __has_feature(undefined_behavior_sanitizer)
-  return true;
-#else
-  return false;
-#endif
-#else
-  return false;
-#endif
-}
 
 /// us of a call: in the mean, and the dearest.
 std::pair<double, double> cost_of(const std::string& policy) {
@@ -41,14 +27,14 @@ std::pair<double, double> cost_of(const std::string& policy) {
 }
 
 TEST(DecisionSpeed, GreedyDecidesForThirtyTwoClientsWithinTwentyMicroseconds) {
-  if (slowed_down()) GTEST_SKIP() << "not an optimised build";
+  if (testing::slowed_down()) GTEST_SKIP() << "not an optimised build";
   const auto [mean, most] = cost_of("greedy");
   EXPECT_LT(mean, 20);
   EXPECT_LT(most, 20);
 }
 
 TEST(DecisionSpeed, EveryPolicyDecidesForThirtyTwoClientsWithinHundredMicrosecondsInTheMean) {
-  if (slowed_down()) GTEST_SKIP() << "not an optimised build";
+  if (testing::slowed_down()) GTEST_SKIP() << "not an optimised build";
   for (const PolicyInfo& p : policies()) EXPECT_LT(cost_of(p.name).first, 100) << p.name;
 }
 

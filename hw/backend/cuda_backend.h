@@ -147,6 +147,7 @@ class CudaBackend final : public MeasuredBackend {
   void clear_controls();
   std::uint32_t room_for(const Flight& f) const;
   Lane& lane(const LaunchView& l) { return lanes_[l.client.value][l.stream.value]; }
+  void begin_record(Flight& f) const;
   std::uint32_t add(Flight flight);
   Flight* find(LaunchId id);
   void pump(Lane& lane);
@@ -176,6 +177,7 @@ class CudaBackend final : public MeasuredBackend {
   volatile Progress& progress(std::uint32_t i) const {
     return static_cast<volatile Progress*>(progress_.host)[i];
   }
+  void free_all();
   void check_gpu() const;
   void load_kernels();
   void release() noexcept;
@@ -206,8 +208,6 @@ class CudaBackend final : public MeasuredBackend {
   std::map<std::uint32_t, std::uint32_t> flight_of_;                         // by LaunchId::serial
   std::map<std::pair<std::uint32_t, std::uint32_t>, const Padded*> padded_;  // by KernelId
   std::map<StreamKey, Stream> streams_;
-  std::vector<Stream> spare_streams_;  // for further instances
-  std::size_t next_spare_ = 0;
   std::vector<std::uint32_t> group_of_tpc_;
   DevicePointer controls_ = 0;
   HostMemory tickets_, progress_;

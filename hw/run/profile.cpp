@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <functional>
-#include <set>
 
 #include "hw/backend/cuda_backend.h"
+#include "policies/session/profile_points.h"
 #include "policies/session/session.h"
 
 namespace corun::hw {
@@ -68,37 +68,6 @@ class Stopwatch {
   HostMemory progress_;
 };
 
-struct Spot {
-  std::uint32_t sms, each, ctas;
-};
-
-std::vector<Spot> by_total(const Gpu& gpu, std::uint32_t most) {
-  std::set<std::uint32_t> counts{most};
-  for (std::uint32_t c = 1; c < std::min(gpu.sms, most); c *= 2) counts.insert(c);
-  for (std::uint32_t c = gpu.sms; c < most; c += gpu.sms) counts.insert(c);
-  std::vector<Spot> spots;
-  for (std::uint32_t c : counts) spots.push_back({std::min(c, gpu.sms), (c + gpu.sms - 1) / gpu.sms, c});
-  return spots;
-}
-
-std::vector<Spot> by_sm_and_ctas(const Gpu& gpu, std::uint32_t each_most, std::uint64_t blocks) {
-  std::set<std::uint32_t> counts{gpu.sms};
-  for (std::uint32_t n = 1; n < gpu.sms; n *= 2) counts.insert(n);
-  const std::uint32_t step = gpu.sms % 5 == 0 ? 5 : std::max(1u, gpu.sms / 8);
-  for (std::uint32_t n = step; n < gpu.sms; n += step) counts.insert(n);
-  std::vector<Spot> spots;
-  for (std::uint32_t sms : counts) {
-    std::set<std::uint32_t> each{each_most};
-    for (std::uint32_t n = 1; n < each_most; n = sms == gpu.sms ? n + 1 : 2 * n) each.insert(n);
-    for (std::uint32_t n = 3; n < each_most; n *= 2) each.insert(n);
-    for (std::uint32_t n : each) {
-      spots.push_back({sms, n, sms * n});
-      if (sms * n >= blocks) break;
-    }
-  }
-  return spots;
-}
-
 }  // namespace
 
 Profile measure_points(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbench& work, bool by_sm) {
@@ -109,37 +78,33 @@ Profile measure_points(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbe
   const Persistent& how = work.persistent(k, taking);
   const std::uint32_t room = gpu.sms * how.workers_per_sm;
   const Stream s = driver.stream(0, {});
-  Profile profile;
+  Profile profile = by_sm ? points_by_sm(gpu.sms, how.workers_per_sm, blocks)
+                          : points_by_total(gpu.sms, std::min(blocks, room));
   {
     Stopwatch watch(work, gpu);
     Instance instance(driver, k);
     work.prepare(instance, 1, s);
     std::vector<Control> fresh(kMostLaunches);
-    for (const Spot& spot :
-         by_sm ? by_sm_and_ctas(gpu, how.workers_per_sm, blocks) : by_total(gpu, std::min(blocks, room))) {
-      LaunchParameters p = launch_parameters(0, blocks, taking, std::min(spot.ctas, room));
-      std::uint32_t workers = spot.ctas;
+    for (ProfilePoint& point : profile) {
+      LaunchParameters p = launch_parameters(0, blocks, taking, std::min(point.ctas, room));
+      std::uint32_t workers = point.ctas;
       for (Control& c : fresh) c = Control{};
       if (by_sm) {
         p.seated = 1, p.single = 0, workers = room;
-        for (Control& c : fresh) std::fill_n(c.quota, spot.sms, spot.each);
+        for (Control& c : fresh) std::fill_n(c.quota, point.sms, point.ctas_per_sm);
       }
       const double about =
-          to_ms(solo) * std::max(1.0, static_cast<double>(std::min(blocks, room)) / spot.ctas);
-      const Time time = watch.time(
+          to_ms(solo) * std::max(1.0, static_cast<double>(std::min(blocks, room)) / point.ctas);
+      point.time = watch.time(
           s, about,
           [&] { driver.copy_to_device(s, watch.control(0), fresh.data(), fresh.size() * sizeof(Control)); },
           [&](std::uint32_t i) {
             p.control = watch.control(i), p.progress = watch.progress(i);
             work.launch(instance, how, workers, p, s);
           });
-      profile.push_back({spot.ctas, time, spot.sms, spot.each});
     }
   }
   driver.destroy(s);
-  std::sort(profile.begin(), profile.end(), [](const ProfilePoint& a, const ProfilePoint& b) {
-    return std::pair(a.ctas, a.sms) < std::pair(b.ctas, b.sms);
-  });
   return profile;
 }
 

@@ -6,9 +6,7 @@
 namespace corun::sim {
 namespace {
 
-constexpr std::uint32_t kNoBlock = ~std::uint32_t{0};  // a worker that finds no block to take and leaves
 constexpr std::uint32_t kNoWork = ~std::uint32_t{0};
-constexpr std::uint64_t kJournal = 64;
 /// Of a launch of more waves than that, blocks are spread over time, and each is started on its own.
 constexpr std::uint64_t kFewWaves = 8;
 constexpr Time kGaugeInterval{1'000'000};
@@ -162,81 +160,6 @@ void ComputeEngine::resize(LaunchId launch, std::uint32_t ctas) {
   add_task(like.work, like.level, like.allowed, like.demand, more);
 }
 
-std::vector<std::uint16_t> ComputeEngine::by_rank(const std::vector<std::uint16_t>& by_sm) const {
-  std::vector<std::uint16_t> ranked(gpu_.sms);
-  for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank)
-    ranked[rank] = by_sm[gpu_.placement_order[rank].value];
-  return ranked;
-}
-
-// ---- a number of CTAs per SM ------------------------------------------------------------------------------
-
-void ComputeEngine::resize(LaunchId launch, const std::vector<std::uint16_t>& ctas_per_sm, bool grow) {
-  end_solo_early();
-  Work* work = find(launch);
-  if (work == nullptr || !work->spreads() || work->next == work->blocks()) return;
-  const std::vector<std::uint16_t> ranked = by_rank(ctas_per_sm);
-  Spread& s = work->spread;
-  work->ctas = 0;
-  for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank) {
-    s.quota[rank] = grow ? ranked[rank] : std::min(s.quota[rank], ranked[rank]);
-    work->ctas += s.quota[rank];
-  }
-  judge_contention_ = true;
-  const WorkId id{work_of_slot_[launch.slot]};
-  if (grow && !s.trying) seek_places(id, true);
-  // Not one CTA may be left until the others come: it must not look like a plain launch.
-  work->ctas = std::max(1u, work->ctas);
-}
-
-/// Another instance of one full residency reaches the TMU.
-void ComputeEngine::add_spread(WorkId work) {
-  Spread& s = works_[work.value].spread;
-  s.trying = true;
-  s.landed = false;
-  std::erase(wanting_, work);
-  add_task(work, s.level, s.allowed, s.demand, s.workers);
-}
-
-/// Whether a worker more could stay somewhere.
-bool ComputeEngine::reachable(const Work& work) const {
-  Task like{};
-  like.demand = work.spread.demand;
-  like.division = division_of(like.demand, gpu_.sm);
-  for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank)
-    if (work.spread.wanted(rank) && room_on(rank, like) > 0) return true;
-  return false;
-}
-
-/// An instance has been placed, or the numbers have changed: is a further one needed, and is there room?  The
-/// host sees what is missing in the workers' counts, and launches again.
-void ComputeEngine::seek_places(WorkId id, bool at_once) {
-  Work& work = works_[id.value];
-  Spread& s = work.spread;
-  s.trying = false;
-  if (work.next == work.blocks()) return;
-  bool missing = false;
-  for (std::uint32_t rank = 0; rank < gpu_.sms && !missing; ++rank) missing = s.wanted(rank);
-  if (!missing) return;
-  if (!reachable(work)) {
-    if (std::find(wanting_.begin(), wanting_.end(), id) == wanting_.end()) wanting_.push_back(id);
-    return;
-  }
-  if (at_once) return add_spread(id);
-  s.trying = true;
-  std::erase(wanting_, id);
-  further_.push_back({now_ + gpu_.launch_latency, id});
-}
-
-/// An SM has got room.
-void ComputeEngine::look_again(std::uint32_t rank) {
-  for (std::size_t i = 0; i < wanting_.size();) {
-    const WorkId id = wanting_[i];
-    if (works_[id.value].spread.wanted(rank)) seek_places(id);
-    i += i < wanting_.size() && wanting_[i] == id;
-  }
-}
-
 std::uint64_t ComputeEngine::blocks_done(LaunchId launch) {
   end_solo_early();
   const Work* work = find(launch);
@@ -250,96 +173,6 @@ std::uint32_t ComputeEngine::resident_blocks(LaunchId launch) {
   for (const Task& task : tasks_)
     if (task.resident != 0 && task.work.value == work_of_slot_[launch.slot]) n += task.resident;
   return n;
-}
-
-// ---- preemption and padding -------------------------------------------------------------------------------
-
-void ComputeEngine::join(LaunchId launch, LaunchId padding) {
-  end_solo_early();
-  const WorkId a{work_of_slot_[launch.slot]}, b{work_of_slot_[padding.slot]};
-  works_[a.value].partner = b;
-  works_[b.value].partner = a;
-}
-
-bool ComputeEngine::stop(LaunchId launch, bool reset) { return take_off(launch, reset, false); }
-bool ComputeEngine::kill(LaunchId launch) { return take_off(launch, true, true); }
-
-bool ComputeEngine::take_off(LaunchId launch, bool reset, bool kill) {
-  end_solo_early();
-  Work* work = find(launch);
-  if (work == nullptr || (!kill && work->next == work->blocks())) return false;
-  const WorkId id{work_of_slot_[launch.slot]};
-  if (!kill) work->last = work->next;
-  work->reset = work->reset || reset;
-  std::erase(wanting_, id);
-  std::erase_if(further_, [&](const Further& f) { return f.work == id; });
-  std::vector<TaskId> instances;
-  for (std::uint32_t i = 0; i < tasks_.size(); ++i) {
-    Task& task = tasks_[i];
-    if (task.work != id || (task.pending == 0 && task.resident == 0)) continue;
-    instances.push_back({i});
-    if (task.pending == 0) continue;
-    tmu_.forget({i}, task.level);
-    wdu_.dispatched({i});
-    if (work->persistent() && !work->spreads()) work->workers -= static_cast<std::uint32_t>(task.pending);
-    task.pending = 0;
-  }
-  if (kill) vacate_all(id);
-  const std::uint32_t before = unfinished_;
-  for (const TaskId instance : instances) {
-    if (tasks_[instance.value].resident != 0) continue;
-    refill_ = wdu_.release(instance) || refill_;
-    retire(instance);
-  }
-  if (instances.empty()) finish(id);  // its workers had not found their places
-  if (refill_) refill();
-  if (!wdu_.table().empty()) wake_dispatcher();
-  judge_contention();
-  return unfinished_ < before;
-}
-
-/// All blocks of a launch leave their SMs.
-void ComputeEngine::vacate_all(WorkId work) {
-  const auto its = [&](TaskId id) { return tasks_[id.value].work == work; };
-  const auto leave = [&](TaskId id, std::uint32_t head, std::uint32_t block, std::uint16_t place,
-                         std::uint32_t count) {
-    Work& w = works_[work.value];
-    if (w.spreads() && block != kNoBlock) {
-      --w.spread.running[head];
-      --w.spread.held[head];
-      --w.workers;
-    }
-    vacate(id, head, place, count);
-    tasks_[id.value].resident -= cohorts_.size(head) * count;
-  };
-  if (works_[work.value].resident != 0) {
-    std::vector<SharedSms::Ended> gone;
-    shared_.remove(work, now_, gone);
-    for (const auto& [id, blocks] : gone) leave(id, blocks.head, blocks.number, blocks.place, blocks.count);
-  }
-  for (std::uint32_t i = 0; i < tasks_.size(); ++i) {
-    Row& row = rows_[i];
-    if (row.empty() || !its({i})) continue;
-    for (std::uint32_t k = 0; k < row.size(); ++k)
-      leave({i}, row.at(k).rank, row.at(k).block, row.at(k).place, 1);
-    row.clear();
-    row_queued_[i] = false;
-    ++row_generation_[i];
-    tasks_[i].uniform = 0;
-  }
-  for (Stray& stray : strays_) {
-    if (stray.gone || !its(stray.task)) continue;
-    leave(stray.task, stray.resident.rank, stray.resident.block, stray.resident.place, 1);
-    stray.gone = true;
-  }
-}
-
-TakenOff ComputeEngine::collect(LaunchId launch) {
-  const auto found = std::find_if(taken_off_.begin(), taken_off_.end(),
-                                  [&](const TakenOff& t) { return t.record.launch == launch; });
-  TakenOff off = *found;
-  taken_off_.erase(found);
-  return off;
 }
 
 Work* ComputeEngine::find(LaunchId launch) {
@@ -623,7 +456,7 @@ void ComputeEngine::changed(std::uint32_t rank, TaskId by, int difference) {
   changed_sms_.set(rank);
   Placement& placement = placements_[by.value];
   const bool current = placement.seen == journal_end_;
-  journal_[journal_end_++ % kJournal] = static_cast<std::uint16_t>(rank);
+  note_change(rank);
   if (!current) return;
   placement.set_room(rank, placement.room_at(rank) + static_cast<std::uint32_t>(difference));
   placement.seen = journal_end_;
@@ -776,90 +609,6 @@ bool ComputeEngine::below_residency() const {
     if (work.resident != 0 && work.load.contends())
       return work.persistent() && work.ctas < std::min<std::uint64_t>(work.load.places, work.blocks());
   return false;
-}
-
-// ---- cohorts ----------------------------------------------------------------------------------------------
-
-/// The members in `part` become a cohort of their own.  Returns its head.
-std::uint32_t ComputeEngine::single_out(std::uint32_t head, const SmMask& part) {
-  if (part == cohorts_.members(head)) return head;
-  const std::uint32_t other = cohorts_.split(head, part);
-  free_[other] = free_[head];
-  division_[other] = division_[head];
-  shared_.split(head, other);
-  changed_sms_.set(other);
-  journal_[journal_end_++ % kJournal] = static_cast<std::uint16_t>(other);
-  return part.test(head) ? head : other;
-}
-
-/// Each SM on its own.
-void ComputeEngine::scatter(std::uint32_t head) {
-  const SmMask members = cohorts_.members(head);
-  members.for_each([&](std::uint32_t rank) {
-    if (rank == head) return;
-    SmMask one;
-    one.set(rank);
-    single_out(head, one);
-  });
-}
-
-/// Workers whose blocks end now, and who may go different ways, go SM by SM.
-void ComputeEngine::scatter_what_ends() {
-  SmMask heads;
-  for (const SharedSms::Ended& e : ended_) {
-    const WorkId id = tasks_[e.task.value].work;
-    if (!works_[id.value].persistent() || heads.test(e.blocks.head)) continue;
-    std::uint64_t ending = 0;
-    for (const SharedSms::Ended& other : ended_)
-      if (tasks_[other.task.value].work == id)
-        ending += std::uint64_t{cohorts_.size(other.blocks.head)} * other.blocks.count;
-    if (differ(works_[id.value], ending)) heads.set(e.blocks.head);
-  }
-  if (heads.none()) return;
-  scattered_.clear();
-  for (const SharedSms::Ended& e : ended_) {
-    if (!heads.test(e.blocks.head)) {
-      scattered_.push_back(e);
-      continue;
-    }
-    cohorts_.members(e.blocks.head).for_each([&](std::uint32_t rank) {
-      for (std::uint32_t i = 0; i < e.blocks.count; ++i) {
-        scattered_.push_back(e);
-        scattered_.back().blocks.head = static_cast<std::uint16_t>(rank);
-        scattered_.back().blocks.count = 1;
-      }
-    });
-  }
-  heads.for_each([this](std::uint32_t head) { scatter(head); });
-  ended_.swap(scattered_);
-}
-
-/// SMs that have become alike become one cohort again.  Only those that have changed can have.
-void ComputeEngine::gather() {
-  gather_ = false;
-  if (!cohorts_.together() || spread_ != 0) return;  // numbers per SM tell SMs apart
-  const SmMask changed = changed_sms_ & cohorts_.heads();
-  changed_sms_ = {};
-  gathered_ = cohorts_.list();
-  changed.for_each([&](std::uint32_t head) {
-    for (const std::uint32_t other : gathered_) {
-      if (!cohorts_.heads().test(head)) return;
-      if (other == head || !cohorts_.heads().test(other) || !cohorts_.may_join(head, other) ||
-          !alike(head, other))
-        continue;
-      const auto [first, second] = std::minmax(head, other);
-      shared_.join(second);
-      cohorts_.join(first, second);
-      changed_sms_.set(first);
-      journal_[journal_end_++ % kJournal] = static_cast<std::uint16_t>(second);
-    }
-  });
-}
-
-bool ComputeEngine::alike(std::uint32_t a, std::uint32_t b) const {
-  if (free_[a] != free_[b] || in_rows_[a] != 0 || in_rows_[b] != 0) return false;
-  const bool empty = free_[a].blocks == gpu_.sm.max_blocks;
-  return empty || (division_[a] == division_[b] && shared_.alike(a, b, now_));
 }
 
 void ComputeEngine::end_blocks(TaskId id, std::uint32_t head, std::uint32_t block, std::uint16_t place,

@@ -105,6 +105,8 @@ class ComputeEngine {
   SmMask mask_of(const TpcMask& tpcs) const;
 
  private:
+  static constexpr std::uint32_t kNoBlock = ~std::uint32_t{0};  // of a worker that finds none to take
+  static constexpr std::uint64_t kJournal = 64;
   struct Resident {
     std::int64_t end;  // context time
     std::uint32_t block;
@@ -199,6 +201,9 @@ class ComputeEngine {
   void bring_up_to_date(TaskId id);
   std::uint32_t room_on(std::uint32_t rank, const Task& task) const;
   void changed(std::uint32_t rank, TaskId by, int difference);
+  void note_change(std::uint32_t rank) {
+    journal_[journal_end_++ % kJournal] = static_cast<std::uint16_t>(rank);
+  }
   void wake_dispatcher();
   void pass_time(Time to);
   void tell(EngineNotice::Kind kind, LaunchId launch);

@@ -1,0 +1,283 @@
+// The way of launches and copies to the device and back: lanes, streams, pieces, events.
+#include "hw/backend/cuda_backend.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace corun::hw {
+
+std::uint32_t CudaBackend::add(Flight f) {
+  std::uint32_t i = static_cast<std::uint32_t>(flights_.size());
+  flight_of_[f.launch.id.serial] = free_flights_.empty() ? i : free_flights_.back();
+  if (free_flights_.empty()) {
+    flights_.push_back(std::move(f));
+  } else {
+    i = free_flights_.back();
+    free_flights_.pop_back();
+    flights_[i] = std::move(f);
+  }
+  active_.push_back(i);
+  return i;
+}
+
+CudaBackend::Flight* CudaBackend::find(LaunchId id) {
+  const auto found = flight_of_.find(id.serial);
+  return found == flight_of_.end() ? nullptr : &flights_[found->second];
+}
+
+bool CudaBackend::may_go(const Flight& f, const Lane& of) const {
+  for (LaunchId id : f.follows)
+    if (const auto other = flight_of_.find(id.serial); other != flight_of_.end()) {
+      const Flight& g = flights_[other->second];
+      // What may be stopped or grow must have ended; else its event does.
+      if (stoppable(g.launch) || g.launch.ctas != 0 || g.state == Flight::State::waiting) return false;
+    }
+  for (std::uint32_t i : of.device)
+    if (flights_[i].launch.ctas != 0) return false;
+  if (!stoppable(f.launch)) return true;
+  if (f.is_copy) return of.device.empty();
+  if (!of.device.empty() && flights_[of.device.back()].is_copy) return false;
+  // A launch on the device's queue takes a few us to come off: no more than keep the GPU busy.
+  if (of.device.size() >= options_.device_queue) return false;
+  Time behind{};
+  for (std::size_t i = 1; i < of.device.size(); ++i) behind += flights_[of.device[i]].launch.solo_time;
+  return of.device.size() < 2 || behind < options_.queued_work;
+}
+
+void CudaBackend::pump(Lane& of) {
+  while (!of.waiting.empty() && may_go(flights_[of.waiting.front()], of)) {
+    const std::uint32_t i = of.waiting.front();
+    of.waiting.pop_front();
+    submit(flights_[i], of);
+    of.device.push_back(i);
+  }
+}
+
+void CudaBackend::submit(Flight& f, Lane& of) {
+  const Stream s = stream_for(f.launch, f.priority, f.groups);
+  if (of.last && !(of.last == s) && of.last_ended) driver_.wait(s, of.last_ended);
+  for (LaunchId id : f.follows)
+    if (Flight* before = find(id)) driver_.wait(s, before->ended);
+  memory_->before(s, f.launch.uses);
+  f.stream = s;
+  f.started = take_event();
+  f.ended = take_event();
+  if (!f.per_sm.empty()) {
+    std::vector<std::uint32_t> quotas(f.per_sm.begin(), f.per_sm.end());
+    quotas.resize(kMostSms);
+    driver_.copy_to_device(s, control_at(f.control) + offsetof(Control, quota), quotas.data(), 4 * kMostSms);
+  }
+  driver_.record(f.started, s);
+  if (f.is_copy) {
+    const Copy& c = std::get<Copy>(f.launch.operation->what);
+    const DevicePointer device = scratch_[f.launch.client.value];
+    const HostMemory& host = host_scratch_[f.launch.client.value];
+    if (c.direction == CopyDirection::host_to_device) driver_.copy_to_device(s, device, host.host, c.bytes);
+    if (c.direction == CopyDirection::device_to_host) driver_.copy_to_host(s, host.host, device, c.bytes);
+    if (c.direction == CopyDirection::device_to_device)
+      driver_.copy_on_device(s, device + c.bytes, device, c.bytes);
+  } else if (f.padded != nullptr) {
+    submit_padded(f, flights_[f.padding], s);
+  } else if (f.way == nullptr) {
+    work_.launch(*buffers_of(f.launch).instance, s);
+  } else {
+    const std::uint32_t workers = f.workers;
+    f.workers = 0;
+    submit_workers(f, s, workers);
+  }
+  f.state = Flight::State::on_device;
+  driver_.record(f.ended, s);
+  end_of_piece(f, s);
+  if (f.padded != nullptr) {
+    Flight& g = flights_[f.padding];
+    driver_.record(g.ended, s);
+    end_of_piece(g, s);
+  }
+  of.last = s;
+  of.last_ended = f.ended;
+}
+
+void CudaBackend::submit_padded(Flight& f, Flight& g, Stream s) {
+  PaddedParameters p;
+  p.first = f.parameters, p.second = g.parameters;
+  p.sms = f.padded_sms, p.per_sm = f.padded_on_each, p.seats = f.padded->workers_per_sm > f.padded_on_each;
+  const auto instance = [&](const Flight& of) -> Instance& { return *buffers_of(of.launch).instance; };
+  g.started = take_event(), g.ended = take_event();
+  driver_.record(g.started, s);
+  work_.launch(instance(f), instance(g), *f.padded, topology_.gpu.sms * f.padded->workers_per_sm, p, s);
+  f.workers = g.workers = topology_.gpu.sms * f.padded->workers_per_sm;
+  g.state = Flight::State::on_device;
+}
+
+void CudaBackend::submit_workers(Flight& f, Stream s, std::uint32_t workers) {
+  work_.launch(*buffers_of(f.launch).instance, *f.way->code, workers, f.parameters, s);
+  f.workers += workers;
+}
+
+/// The GPU writes a word when it gets here.
+void CudaBackend::end_of_piece(Flight& f, Stream s) {
+  f.pieces.push_back({take_ticket()});
+  driver_.write(s, tickets_.device + 4 * f.pieces.back().ticket, 1);
+}
+
+Stream CudaBackend::stream_for(const LaunchView& l, std::int32_t priority,
+                               const std::vector<std::uint32_t>& groups) {
+  Stream& s = streams_[{l.client.value, l.stream.value, priority, groups}];
+  if (s) return s;
+  return s = driver_.stream(priority, groups.empty() ? Partition{} : work_.partition(groups));
+}
+
+std::vector<std::uint32_t> CudaBackend::groups_of(const TpcMask& mask) const {
+  std::vector<std::uint32_t> groups;
+  for (std::uint32_t tpc = 0; tpc < topology_.gpu.tpcs(); ++tpc)
+    if (mask.allows(TpcId{tpc}) && tpc < group_of_tpc_.size()) groups.push_back(group_of_tpc_[tpc]);
+  std::sort(groups.begin(), groups.end());
+  return groups;
+}
+
+Event CudaBackend::take_event() {
+  if (free_events_.empty()) {
+    events_.push_back(driver_.event());
+    return events_.back();
+  }
+  const Event e = free_events_.back();
+  free_events_.pop_back();
+  return e;
+}
+std::uint32_t CudaBackend::take_ticket() {
+  if (free_tickets_.empty())
+    throw DriverError("more launches and copies are under way than there are tickets");
+  const std::uint32_t i = free_tickets_.back();
+  free_tickets_.pop_back();
+  ticket(i) = 0;
+  return i;
+}
+std::uint32_t CudaBackend::take_control() {
+  const std::uint32_t i = free_controls_.back();
+  free_controls_.pop_back();
+  return i;
+}
+
+void CudaBackend::wait(Time until, std::vector<Notice>& notices) {
+  const std::size_t before = notices.size();
+  for (;;) {
+    if (options_.interrupted != nullptr && options_.interrupted->load()) throw Interrupted("interrupted");
+    const Time now = driver_.now() - epoch_;
+    notices.insert(notices.end(), told_.begin(), told_.end());
+    told_.clear();
+    look(notices);
+    if (notices.size() != before) {
+      now_ = last_event_ = std::max(now_, now);
+      return;
+    }
+    const bool idle = active_.empty() && !memory_->moving();
+    if (idle)
+      last_event_ = now;
+    else if (now - last_event_ > options_.patience)
+      throw Stalled(what_it_waits_for());
+    if (now >= until) {
+      now_ = std::max(now_, now);
+      return;
+    }
+    if (idle && until == kNever) return;
+    driver_.pause();
+  }
+}
+
+/// All that have been used, at once: each filling is a launch of its own.
+void CudaBackend::clear_controls() {
+  clearing_.swap(used_controls_);
+  std::sort(clearing_.begin(), clearing_.end());
+  for (std::size_t from = 0, to = 0; from < clearing_.size(); from = to) {
+    for (to = from + 1; to < clearing_.size() && clearing_[to] == clearing_[to - 1] + 1;) ++to;
+    driver_.fill(control_stream_, control_at(clearing_[from]), 0, (to - from) * sizeof(Control));
+  }
+  clearing_ticket_ = take_ticket();
+  driver_.write(control_stream_, tickets_.device + 4 * clearing_ticket_, 1);
+}
+
+void CudaBackend::look(std::vector<Notice>& notices) {
+  memory_->look(notices);
+  if (!clearing_.empty() && ticket(clearing_ticket_) != 0) {
+    free_tickets_.push_back(clearing_ticket_);
+    free_controls_.insert(free_controls_.end(), clearing_.begin(), clearing_.end());
+    clearing_.clear();
+  }
+  for (std::size_t a = 0; a < active_.size();) {
+    const std::uint32_t i = active_[a];
+    Flight& f = flights_[i];
+    if (f.state == Flight::State::waiting) {
+      ++a;
+      continue;
+    }
+    if (f.controlled && !f.last_told && !f.stopping && progress(f.control).taken == f.parameters.chunks) {
+      f.last_told = true;
+      f.record.last_block = driver_.now() - epoch_;
+      notices.push_back(LastBlockStarted{f.launch.id});
+    }
+    if (!pieces_ended(f)) {
+      ++a;
+      continue;
+    }
+    active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(a));
+    over(i, notices);
+  }
+}
+
+bool CudaBackend::pieces_ended(Flight& f) {
+  bool all = true;
+  for (Piece& p : f.pieces) {
+    if (!p.ended && ticket(p.ticket) != 0) {
+      p.ended = true;
+      free_tickets_.push_back(p.ticket);
+    }
+    all &= p.ended;
+  }
+  return all;
+}
+
+void CudaBackend::over(std::uint32_t index, std::vector<Notice>& notices) {
+  Flight& f = flights_[index];
+  const LaunchId id = f.launch.id;
+  const Time started = gpu_time(f.started), ended = std::max(gpu_time(f.ended), started);
+  bool done = true;
+  if (f.controlled) {
+    if (f.stopping) {
+      const std::uint32_t chunks = chunks_done(progress(f.control), f.parameters.chunks);
+      done = f.parameters.first + blocks_in(f.parameters, chunks) == f.launch.kernel->blocks();
+      blocks_ += blocks_in(f.parameters, chunks);
+      if (!done)
+        notices.push_back(Preempted{id, f.parameters.first + std::uint64_t{blocks_in(f.parameters, chunks)}});
+    }
+    used_controls_.push_back(f.control);
+    if (free_controls_.size() < kControls / 4 && clearing_.empty()) clear_controls();
+  }
+  if (done && f.is_copy) {
+    f.copied.started = started, f.copied.finished = ended;
+    timeline_.record(f.copied);
+    notices.push_back(CopyFinished{id});
+  } else if (done) {
+    KernelRecord& r = f.record;
+    r.queued = r.slotted = r.started = started;
+    r.finished = ended;
+    if (r.last_block == Time{} || r.last_block > ended) r.last_block = ended;
+    timeline_.record(r);
+    if (!f.stopping) blocks_ += r.blocks - f.parameters.first;
+    ++buffers_of(f.launch).launches;
+    notices.push_back(KernelFinished{id});
+  }
+  Lane& of = lane(f.launch);
+  std::erase(of.device, index);
+  if (of.last_ended == f.ended) of.last = {}, of.last_ended = {};  // nothing is before what comes next
+  free_events_.push_back(f.started);
+  free_events_.push_back(f.ended);
+  f.state = Flight::State::over;
+  flight_of_.erase(id.serial);
+  free_flights_.push_back(index);
+  // Its end may be what others wait for, in any stream of its client.
+  for (Lane& other : lanes_[f.launch.client.value]) pump(other);
+}
+
+Time CudaBackend::gpu_time(Event e) { return base_at_ + from_ns(driver_.milliseconds(base_, e) * 1e6); }
+
+}  // namespace corun::hw
