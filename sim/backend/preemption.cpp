@@ -118,8 +118,7 @@ void SimBackend::passed(const Event& event) {
 void SimBackend::taken_off(LaunchId launch) {
   Fate& fate = fates_[launch.slot];
   const TakenOff off = contexts_[fate.context].engine->collect(launch);
-  fate.started = true;
-  fate.record = off.record;
+  fate.record = std::make_unique<KernelRecord>(off.record);
   fate.done = off.done;
   fate.preemptions += !fate.padded;
   tell_later(Preempted{launch, off.done});
@@ -167,12 +166,12 @@ Outcome SimBackend::pad(const decide::LaunchPadded& decision, const LaunchView& 
   auto other = std::make_unique<Submission::Kernel>(prepare(padding, decision.priority, rest));
   const SmResources larger = larger_of(kernel.demand, other->demand);
   if (room(capacity_of(gpu.sm), larger) == 0) return Refused{"no SM holds a block as large as either needs"};
-  other->work.last = std::min(other->work.first + decision.padding_blocks, other->work.record.blocks);
+  other->last = std::min(other->first + decision.padding_blocks, other->record.blocks);
   for (Submission::Kernel* k : {&kernel, other.get()}) {
     k->demand = larger;
     const double extra =
-        static_cast<double>(k->work.block_alone.count()) * (gpu.preemption.padding_cost_ratio - 1);
-    k->work.per_task = Time{static_cast<std::int64_t>(extra)};
+        static_cast<double>(k->block_alone.count()) * (gpu.preemption.padding_cost_ratio - 1);
+    k->per_task = Time{static_cast<std::int64_t>(extra)};
   }
   kernel.padding = std::move(other);
   submit(l, follows, std::move(kernel));

@@ -1,28 +1,33 @@
 #include "sim/backend/shapes.h"
 
-#include <fmt/format.h>
-
 #include "sim/model/kernel_model.h"
 #include "sim/stages/compute_engine.h"
 
 namespace corun::sim {
 namespace {
 
+/// All that a shape depends on, as bytes; before what has no fixed length stands how much there is of it.
 std::string key_of(const Kernel& k, Time solo_time) {
-  std::string key = fmt::format("{} {} {} {} {} {} {} {} ", k.grid.x, k.grid.y, k.grid.z, k.block.x,
-                                k.block.y, k.block.z, k.registers_per_thread, k.shared_memory_bytes());
-  fmt::format_to(std::back_inserter(key), "{} {} ", solo_time.count(), k.solo_time.value_or(Time{}).count());
-  for (const auto& [n, time] : k.solo_time_by_sms)
-    fmt::format_to(std::back_inserter(key), "{}:{} ", n, time.count());
-  for (const auto& [n, time] : k.persistent_time_by_ctas)
-    fmt::format_to(std::back_inserter(key), "{}={} ", n, time.count());
-  for (const Time time : k.block_times) fmt::format_to(std::back_inserter(key), "{} ", time.count());
+  std::string key;
+  const auto add = [&key](const auto&... values) {
+    (key.append(reinterpret_cast<const char*>(&values), sizeof values), ...);
+  };
+  add(k.grid.x, k.grid.y, k.grid.z, k.block.x, k.block.y, k.block.z, k.cluster.x, k.cluster.y, k.cluster.z,
+      k.registers_per_thread);
+  add(k.shared_memory_bytes(), solo_time, k.solo_time.value_or(Time{}));
   const Counters& c = k.counters;
-  for (const auto& [pipe, busy] : c.pipes_pct) fmt::format_to(std::back_inserter(key), "{}~{} ", pipe, busy);
+  add(k.solo_time_by_sms.size(), k.persistent_time_by_ctas.size(), k.block_times.size(), c.pipes_pct.size());
+  for (const auto& [n, time] : k.solo_time_by_sms) add(n, time);
+  for (const auto& [n, time] : k.persistent_time_by_ctas) add(n, time);
+  for (const Time time : k.block_times) add(time);
+  for (const auto& [pipe, busy] : c.pipes_pct) {
+    add(pipe.size(), busy);
+    key += pipe;
+  }
   for (const auto& counter :
        {c.dram_read_bytes, c.dram_write_bytes, c.l2_bytes, c.l1_bytes, c.warp_instructions,
         c.tensor_instructions, c.issue_active_pct, c.warps_active_pct, c.fp64_active_pct, c.duration_ns})
-    fmt::format_to(std::back_inserter(key), "{} ", counter.value_or(-1));
+    add(counter.value_or(-1));
   return key;
 }
 
@@ -71,8 +76,8 @@ Shape Shapes::of(const Kernel& kernel, Time solo_time, std::uint32_t sms) {
 Shape Shapes::make(const Kernel& kernel, const KernelModel& model, std::uint32_t sms) const {
   Shape shape{model.block_alone(sms), demand_of(kernel, gpu_.sm), model.load(sms), model.persistent_task()};
   if (!shape.load.contends() || !kernel.block_times.empty()) return shape;
-  // Blocks that start together do so a little early, and the last wave goes faster as it thins out, so that the
-  // others take a little longer than the average: find the block time by simulating the kernel alone.
+  // Blocks that start together do so a little early, and the last wave goes faster as it thins out, so that
+  // the others take a little longer than the average: find the block time by simulating the kernel alone.
   const bool one_wave = kernel.blocks() <= shape.load.places;
   const Time target = model.solo_time(sms);
   for (int i = 0; i < 4; ++i) {

@@ -61,7 +61,11 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
     contexts_.push_back(
         {own_channels ? std::make_unique<Host>(topology_.gpu, *gpu.mps_client_channels, client_of_stream)
                       : std::make_unique<Host>(topology_.gpu, streams[i]),
-         std::make_unique<ComputeEngine>(topology_.gpu, timeline, options), Time{}, Time{}});
+         std::make_unique<ComputeEngine>(topology_.gpu, timeline, options),
+         {},
+         Time{},
+         Time{}});
+  for (Context& c : contexts_) c.looked_at.resize(c.host->channels(), kNever);
 }
 
 /// A percentage caps a client and reserves nothing.  Which SMs: they begin where the previous client's end,
@@ -185,33 +189,32 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
   if (!decision.ctas_per_sm.empty())
     if (const auto why = impossible(decision.ctas_per_sm, decision.ctas, l, allowed)) return Refused{*why};
   Submission::Kernel kernel = prepare(l, decision.priority, allowed);
-  kernel.work.ctas = kernel.work.record.ctas = l.ctas;
-  kernel.work.spread.quota = decision.ctas_per_sm;
-  if (l.ctas != 0) kernel.work.per_task = shape_of(l, allowed.count()).persistent_task;
+  kernel.ctas = kernel.record.ctas = l.ctas;
+  kernel.ctas_per_sm = decision.ctas_per_sm;
   submit(l, follows, std::move(kernel));
   fates_[l.id.slot].spreads = !decision.ctas_per_sm.empty();
   fates_[l.id.slot].allowed = allowed;
   return Applied{};
 }
 
-/// The launch as the engine is to get it: what is left of it, if it has been on the GPU before.
+/// What is left of the launch, if it has been on the GPU before.
 Submission::Kernel SimBackend::prepare(const LaunchView& l, std::int32_t priority, const SmMask& allowed) {
   Submission::Kernel kernel;
   kernel.allowed = allowed;
   kernel.level = static_cast<std::uint32_t>(levels() - 1 + priority);
-  const Shape shape = shape_of(l, allowed.count());
+  const Shape& shape = shape_of(l, allowed.count());
   kernel.demand = shape.demand;
-  Work& work = kernel.work;
-  work.block_alone = shape.block_alone;
-  work.load = shape.load;
-  if (l.kernel->block_times.size() > 1) work.block_times = &l.kernel->block_times;
-  KernelRecord& r = work.record;
+  kernel.block_alone = shape.block_alone;
+  kernel.load = &shape.load;
+  if (l.ctas != 0) kernel.per_task = shape.persistent_task;
+  if (l.kernel->block_times.size() > 1) kernel.block_times = &l.kernel->block_times;
+  KernelRecord& r = kernel.record;
   const Fate* before =
       l.id.slot < fates_.size() && fates_[l.id.slot].launch == l.id ? &fates_[l.id.slot] : nullptr;
-  if (before != nullptr && before->started) {
-    r = before->record;
-    work.resumed = true;
-    work.first = before->done;
+  if (before != nullptr && before->record != nullptr) {
+    r = *before->record;
+    kernel.resumed = true;
+    kernel.first = before->done;
   } else {
     r.launch = l.id, r.client = l.client, r.stream = l.stream, r.op = l.op, r.kernel = l.kernel_id,
     r.request = l.request, r.ready = l.ready_at, r.submitted = now_, r.blocks = l.kernel->blocks();
@@ -254,7 +257,11 @@ void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, 
                                                                     {follows.begin(), follows.end()},
                                                                     std::move(what)});
   new_fate(l);
-  queue_.schedule(reaches, 1, {Event::Kind::channel, at.context, channel});
+  // A graph's launches reach the GPU together: one event does for all.
+  Time& looked_at = contexts_[at.context].looked_at[channel];
+  if (looked_at != reaches || reaches == now_)
+    queue_.schedule(reaches, 1, {Event::Kind::channel, at.context, channel});
+  looked_at = reaches;
 }
 
 /// Keeps what is known of a launch that has been on the GPU before.
@@ -275,7 +282,7 @@ SimBackend::Fate& SimBackend::new_fate(const LaunchView& l) {
   return fate;
 }
 
-Shape SimBackend::shape_of(const LaunchView& l, std::uint32_t sms) {
+const Shape& SimBackend::shape_of(const LaunchView& l, std::uint32_t sms) {
   const ShapeKey key{l.kernel_id.value, l.solo_time.count(), sms};
   if (const auto found = shapes_.find(key); found != shapes_.end()) return found->second;
   return shapes_.emplace(key, all_shapes_.of(*l.kernel, l.solo_time, sms)).first->second;
@@ -320,7 +327,7 @@ void SimBackend::wait(Time until, std::vector<Notice>& notices) {
         taken_off(n.launch);
       } else {
         tell_later(KernelFinished{n.launch});
-        const Fate fate = fates_[n.launch.slot];
+        const Fate& fate = fates_[n.launch.slot];
         ended(n.launch, fate.context, fate.stream);
       }
     }
@@ -425,7 +432,7 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
       if (const auto* kernel = std::get_if<Submission::Kernel>(&s.what))
         takes = (c.host->follows_evicted(s.stream) ? costs.evicted_launch_interval : costs.evicted_launch) +
                 topology_.gpu.dispatch_interval *
-                    static_cast<std::int64_t>(kernel->work.record.blocks - kernel->work.first);
+                    static_cast<std::int64_t>(kernel->record.blocks - kernel->first);
       Errand e;
       e.launch = s.launch, e.context = context, e.ctas = s.stream;
       queue_.schedule(now_ + takes, 0, {Event::Kind::passed, errand(e), 0});
@@ -433,10 +440,10 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
     }
     if (auto* kernel = std::get_if<Submission::Kernel>(&s.what)) {
       for (Submission::Kernel* k = kernel; k != nullptr; k = k->padding.get()) {
-        if (!k->work.resumed) k->work.record.queued = now_;
-        c.engine->accept(std::move(k->work), k->level, k->allowed, k->demand);
+        if (!k->resumed) k->record.queued = now_;
+        c.engine->accept(std::move(*k).work(), k->level, k->allowed, k->demand);
       }
-      if (kernel->padding) c.engine->join(s.launch, kernel->padding->work.record.launch);
+      if (kernel->padding) c.engine->join(s.launch, kernel->padding->record.launch);
     } else {
       auto& job = std::get<Submission::CopyJob>(s.what);
       const CopyEngines::Slot slot = copy_engines_.accept(job.copy, now_);

@@ -47,6 +47,7 @@ class SimBackend final : public Backend {
   struct Context {
     std::unique_ptr<Host> host;
     std::unique_ptr<ComputeEngine> engine;
+    std::vector<Time> looked_at;  // by channel: when the latest event for it is due
     Time paused_at{};
     Time turn_began{};
   };
@@ -107,7 +108,7 @@ class SimBackend final : public Backend {
   bool has_work(std::uint32_t context) const;
   Time ended_at(LaunchId launch) const;
   StreamPlace place(const LaunchView& l) const { return places_[l.client.value][l.stream.value]; }
-  Shape shape_of(const LaunchView& launch, std::uint32_t sms);
+  const Shape& shape_of(const LaunchView& launch, std::uint32_t sms);
   Outcome resize(const decide::Resize& decision, const LaunchView& launch);
   std::optional<std::string> impossible(const decide::CtasPerSm& ctas_per_sm, std::uint32_t ctas,
                                         const LaunchView& launch, const SmMask& allowed) const;
@@ -164,10 +165,9 @@ class SimBackend final : public Backend {
     SmMask allowed;
     std::uint32_t preemption = kNone;
     bool padded = false;   // part of a padded launch
-    bool started = false;  // `record` and `done` tell of earlier runs
     std::uint32_t preemptions = 0;
-    KernelRecord record{};
-    std::uint64_t done = 0;
+    std::unique_ptr<KernelRecord> record;  // of earlier runs, if it was on the GPU before
+    std::uint64_t done = 0;                // in those
   };
   Fate& new_fate(const LaunchView& launch);
   std::vector<Fate> fates_;  // by LaunchId::slot

@@ -29,7 +29,7 @@ class Cohorts {
   /// From now on no cohort lies partly inside `mask`: `split(head, part)` is called for those that do.
   template <typename Split>
   void respect(const SmMask& mask, Split&& split) {
-    if (!together_ || !divide_zones(mask)) return;
+    if (!together_ || mask == masks_.front() || !divide_zones(mask)) return;
     const SmMask heads = heads_;
     heads.for_each([&](std::uint32_t head) {
       const SmMask inside = members_[head] & mask;

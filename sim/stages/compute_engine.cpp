@@ -124,6 +124,10 @@ TaskId ComputeEngine::add_task(WorkId work, std::uint32_t level, const SmMask& a
                           ctas, 0,     Time{-1},    Time{},  0};
   Work& w = works_[work.value];
   ++w.instances;
+  Task& task = tasks_[id.value];
+  task.laps = w.load.contends() && !w.spreads();
+  task.plain = w.block_times == nullptr && !w.persistent() && !w.spreads();
+  task.early = early(w);
   if (w.persistent() && !w.spreads()) w.workers += static_cast<std::uint32_t>(ctas);
   placements_[id.value].reset(allowed);
   if (sole_ == id) sole_ = kNoTask;  // another task had this number
@@ -261,6 +265,11 @@ void ComputeEngine::judge_contention() {
 /// not ended yet.
 void ComputeEngine::end_several(Time t, bool hot) {
   if (cohorts_.together() && persistent_ != 0) scatter_what_ends();
+  if (ended_.size() == 1 && !hot && (queue_.empty() || queue_.next_time() != t)) {  // as a rule
+    const SharedSms::Ended e = ended_.front();
+    ended_.clear();
+    return end_blocks(e.task, e.head, e.number, e.place, e.count);
+  }
   due_.clear();
   if (hot) {
     due_.push_back({Event::Kind::hot_head, *hot_, 0});
@@ -274,16 +283,16 @@ void ComputeEngine::end_several(Time t, bool hot) {
   if (due_.size() > 1) {
     const auto key = [this](const Event& e) {
       return std::tuple(tasks_[e.task.value].arrival, e.kind == Event::Kind::stray,
-                        e.kind == Event::Kind::shared ? ended_[e.number].blocks.head : 0);
+                        e.kind == Event::Kind::shared ? ended_[e.number].head : 0);
     };
     const auto before = [&](const Event& a, const Event& b) { return key(a) < key(b); };
     if (!std::is_sorted(due_.begin(), due_.end(), before)) std::stable_sort(due_.begin(), due_.end(), before);
   }
   for (const Event& event : due_) {
     if (event.kind == Event::Kind::shared) {
-      const SharedSms::Blocks blocks = ended_[event.number].blocks;
+      const SharedSms::Ended e = ended_[event.number];
       ended_[event.number].task = kNoTask;  // done with
-      end_blocks(event.task, blocks.head, blocks.number, blocks.place, blocks.count);
+      end_blocks(e.task, e.head, e.number, e.place, e.count);
       continue;
     }
     if (event.kind == Event::Kind::stray) {
@@ -326,9 +335,9 @@ void ComputeEngine::wake_dispatcher() {
 
 void ComputeEngine::dispatch() {
   TaskId task;
-  SmMask ready;
+  const SmMask* ready;
   bool found = choose(task, ready);
-  while (found && dispatcher_free_ <= now_ + early(task)) {
+  while (found && dispatcher_free_ <= now_ + tasks_[task.value].early) {
     const std::uint32_t started = start(task, ready);
     dispatcher_free_ = std::max(dispatcher_free_, now_) + started * gpu_.dispatch_interval;
     found = choose(task, ready);
@@ -337,27 +346,28 @@ void ComputeEngine::dispatch() {
 }
 
 /// The first task of the table that may use an SM which no task before it may use and which has room for it,
-/// and the SMs that are left to it.
-bool ComputeEngine::choose(TaskId& task, SmMask& ready) {
+/// and the SMs that are left to it, if these are not all that it may use.
+inline bool ComputeEngine::choose(TaskId& task, const SmMask*& ready) {
   SmMask claimed;
+  ready = nullptr;
   for (TaskId id : wdu_.table()) {
     bring_up_to_date(id);
     const SmMask& allowed = tasks_[id.value].allowed;
-    ready = allowed.minus(claimed);
+    if (ready != nullptr) ready_ = allowed.minus(claimed);
     if (placements_[id.value].most_room(ready) != 0) {
       task = id;
       return true;
     }
     claimed |= allowed;
     if (claimed == all_sms_) return false;
+    ready = &ready_;
   }
   return false;
 }
 
 /// How long before the dispatcher gets to them blocks of this task may start: a small share of their time, so
 /// that those of a launch of few waves start together.
-Time ComputeEngine::early(TaskId id) const {
-  const Work& work = works_[tasks_[id.value].work.value];
+Time ComputeEngine::early(const Work& work) const {
   const bool few_waves = work.blocks() - work.first <= kFewWaves * work.load.places;
   return work.load.contends() && !work.spreads() && few_waves ? work.block_alone : Time{};
 }
@@ -371,36 +381,38 @@ std::uint32_t ComputeEngine::sms_of(const SmMask& heads) const {
 /// Launches that do not contend, or have a number of CTAs per SM, go block by block.  Of others each of the
 /// SMs with the most room takes a block at this instant: a lap.  Further laps follow at once while they are
 /// early enough.  Returns how many blocks have started.
-std::uint32_t ComputeEngine::start(TaskId id, const SmMask& ready) {
+std::uint32_t ComputeEngine::start(TaskId id, const SmMask* ready) {
   const Work& work = works_[tasks_[id.value].work.value];
   const Placement& placement = placements_[id.value];
-  const std::uint64_t pending = work.load.contends() && !work.spreads() ? tasks_[id.value].pending : 1;
+  const Task& task = tasks_[id.value];
+  const std::uint64_t pending = task.laps ? task.pending : 1;
   std::uint32_t room = placement.most_room(ready);
-  SmMask heads = placement.with_room(room) & ready;
+  SmMask heads = placement.with_room(room, ready);
   std::uint32_t sms = sms_of(heads);
-  if (sms <= pending && !differ(work, sms)) {
-    // A lap more while it is early enough, and all SMs that then have the most room get a block.
-    const Time latest = now_ + early(id);
+  if (sms <= pending && (task.plain || !differ(work, sms))) {
+    // Laps while it is early enough; once others have as much room, they get blocks too.
+    const std::uint64_t most = work.persistent() ? std::min(pending, work.blocks() - work.next) : pending;
+    const Time latest = now_ + task.early;
     Time free = std::max(dispatcher_free_, now_);
-    std::uint32_t taken = 0;
-    std::uint32_t next = placement.most_room(ready, room - 1);
+    std::uint64_t taken = 0;
     while (true) {
-      taken += sms;
-      free += sms * gpu_.dispatch_interval;
-      if (--room == 0 || free > latest) break;
-      if (room == next) {
-        const SmMask more = placement.with_room(next) & ready;
-        const std::uint32_t all = sms + sms_of(more);
-        if (taken + all > pending || differ(work, taken + all)) break;
-        sms = all;
-        heads |= more;
-        next = placement.most_room(ready, room - 1);
-      } else if (taken + sms > pending || differ(work, taken + sms)) {
-        break;
-      }
+      const std::uint32_t next = placement.most_room(ready, room - 1);
+      const Time lap = sms * gpu_.dispatch_interval;
+      std::uint64_t laps = std::min<std::uint64_t>(room - next, (most - taken) / sms);
+      if (free + lap * static_cast<std::int64_t>(laps - 1) > latest)
+        laps = static_cast<std::uint64_t>((latest - free) / lap) + 1;
+      taken += laps * sms;
+      free += lap * static_cast<std::int64_t>(laps);
+      room -= static_cast<std::uint32_t>(laps);
+      if (room != next || room == 0 || free > latest) break;
+      const SmMask more = placement.with_room(next, ready);
+      const std::uint32_t all = sms + sms_of(more);
+      if (taken + all > most) break;
+      sms = all;
+      heads |= more;
     }
     heads.for_each([&](std::uint32_t head) { start_blocks(id, head, placement.room_at(head) - room); });
-    return taken;
+    return static_cast<std::uint32_t>(taken);
   }
   SmMask all;
   heads.for_each([&](std::uint32_t head) { all |= cohorts_.members(head); });
@@ -430,7 +442,7 @@ std::uint32_t ComputeEngine::room_on(std::uint32_t rank, const Task& task) const
   return empty || task.division <= division_[rank] ? room(free_[rank], task.demand) : 0;
 }
 
-void ComputeEngine::bring_up_to_date(TaskId id) {
+inline void ComputeEngine::bring_up_to_date(TaskId id) {
   Placement& placement = placements_[id.value];
   if (placement.seen == journal_end_) return;
   const Task& task = tasks_[id.value];
@@ -447,7 +459,7 @@ void ComputeEngine::bring_up_to_date(TaskId id) {
 }
 
 /// An SM has gained or lost blocks of task `by`: that task knows what this means for its own room.
-void ComputeEngine::changed(std::uint32_t rank, TaskId by, int difference) {
+inline void ComputeEngine::changed(std::uint32_t rank, TaskId by, int difference) {
   if (sole_ != by) {
     sole_ = by;
     sole_since_ = now_;
@@ -457,7 +469,7 @@ void ComputeEngine::changed(std::uint32_t rank, TaskId by, int difference) {
   Placement& placement = placements_[by.value];
   const bool current = placement.seen == journal_end_;
   note_change(rank);
-  if (!current) return;
+  if (!current || tasks_[by.value].pending == 0) return;
   placement.set_room(rank, placement.room_at(rank) + static_cast<std::uint32_t>(difference));
   placement.seen = journal_end_;
 }
@@ -487,10 +499,10 @@ void ComputeEngine::start_blocks(TaskId id, std::uint32_t head, std::uint32_t ea
   } else {
     ++in_rows_[head];
   }
-  changed(head, id, -static_cast<int>(each));
-  if (options_.audit) audit_sm(head);
   task.pending -= ctas;
   task.resident += ctas;
+  changed(head, id, -static_cast<int>(each));
+  if (options_.audit) audit_sm(head);
   if (task.started < Time{}) task.started = now_;
   std::uint16_t place = 0;
   if (record_blocks_) {
@@ -517,8 +529,8 @@ void ComputeEngine::start_blocks(TaskId id, std::uint32_t head, std::uint32_t ea
 }
 
 /// CTAs that have their places on a cohort's SMs run the next blocks there; workers that do not stay, none.
-void ComputeEngine::occupy(TaskId id, std::uint32_t head, std::uint16_t place, std::uint32_t each,
-                           bool stays) {
+inline void ComputeEngine::occupy(TaskId id, std::uint32_t head, std::uint16_t place, std::uint32_t each,
+                                  bool stays) {
   Task& task = tasks_[id.value];
   Work& work = works_[task.work.value];
   Time duration = work.per_task;
@@ -709,7 +721,8 @@ void ComputeEngine::finish(WorkId id) {
   gather_ = true;
   if (work.persistent()) --persistent_;
   if (work.spreads()) --spread_;
-  work = Work{};
+  work.ran.clear();
+  work.spread.quota.clear();  // it spreads no longer; the rest is overwritten by the next launch
   free_works_.push_back(id.value);
   --unfinished_;
 }

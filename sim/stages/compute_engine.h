@@ -160,10 +160,10 @@ class ComputeEngine {
   };
 
   void dispatch();
-  bool choose(TaskId& task, SmMask& ready);
-  Time early(TaskId id) const;
+  bool choose(TaskId& task, const SmMask*& ready);
+  Time early(const Work& work) const;
   std::uint32_t sms_of(const SmMask& heads) const;
-  std::uint32_t start(TaskId id, const SmMask& ready);
+  std::uint32_t start(TaskId id, const SmMask* ready);
   static bool differ(const Work& work, std::uint64_t ctas);
   void start_blocks(TaskId id, std::uint32_t head, std::uint32_t each);
   void occupy(TaskId id, std::uint32_t head, std::uint16_t place, std::uint32_t each, bool stays);
@@ -259,7 +259,7 @@ class ComputeEngine {
   std::vector<std::uint32_t> in_rows_;   // blocks of launches that do not contend, by head
   std::vector<std::uint64_t> places_;    // used block places as bits, by rank, when blocks are recorded
   std::vector<std::uint32_t> rank_of_sm_;
-  SmMask all_sms_;
+  SmMask all_sms_, ready_;
   std::uint32_t busy_sms_ = 0, resident_warps_ = 0, resident_blocks_ = 0;
   TaskId sole_;                         // whose block came or went last
   Time sole_since_{}, last_change_{};   // since when only its blocks did; when one did at all

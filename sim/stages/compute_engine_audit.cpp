@@ -55,7 +55,7 @@ void ComputeEngine::audit_end(const Work& work) const {
   }
   shared_.for_each([&](std::uint32_t rank, TaskId id) { expected[rank] -= tasks_[id.value].demand; });
   for (const auto& ended : ended_)  // at this instant, not yet seen to
-    if (ended.task.value < tasks_.size()) expected[ended.blocks.head] -= tasks_[ended.task.value].demand;
+    if (ended.task.value < tasks_.size()) expected[ended.head] -= tasks_[ended.task.value].demand;
   for (const Stray& stray : strays_)
     if (!stray.gone) expected[stray.resident.rank] -= tasks_[stray.task.value].demand;
   if (expected != free_) broken("the SMs' free resources do not add up");

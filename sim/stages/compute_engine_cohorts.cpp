@@ -33,25 +33,25 @@ void ComputeEngine::scatter_what_ends() {
   SmMask heads;
   for (const SharedSms::Ended& e : ended_) {
     const WorkId id = tasks_[e.task.value].work;
-    if (!works_[id.value].persistent() || heads.test(e.blocks.head)) continue;
+    if (!works_[id.value].persistent() || heads.test(e.head)) continue;
     std::uint64_t ending = 0;
     for (const SharedSms::Ended& other : ended_)
       if (tasks_[other.task.value].work == id)
-        ending += std::uint64_t{cohorts_.size(other.blocks.head)} * other.blocks.count;
-    if (differ(works_[id.value], ending)) heads.set(e.blocks.head);
+        ending += std::uint64_t{cohorts_.size(other.head)} * other.count;
+    if (differ(works_[id.value], ending)) heads.set(e.head);
   }
   if (heads.none()) return;
   scattered_.clear();
   for (const SharedSms::Ended& e : ended_) {
-    if (!heads.test(e.blocks.head)) {
+    if (!heads.test(e.head)) {
       scattered_.push_back(e);
       continue;
     }
-    cohorts_.members(e.blocks.head).for_each([&](std::uint32_t rank) {
-      for (std::uint32_t i = 0; i < e.blocks.count; ++i) {
+    cohorts_.members(e.head).for_each([&](std::uint32_t rank) {
+      for (std::uint32_t i = 0; i < e.count; ++i) {
         scattered_.push_back(e);
-        scattered_.back().blocks.head = static_cast<std::uint16_t>(rank);
-        scattered_.back().blocks.count = 1;
+        scattered_.back().head = static_cast<std::uint16_t>(rank);
+        scattered_.back().count = 1;
       }
     });
   }
@@ -69,6 +69,7 @@ void ComputeEngine::gather() {
   changed.for_each([&](std::uint32_t head) {
     for (const std::uint32_t other : gathered_) {
       if (!cohorts_.heads().test(head)) return;
+      if (other < head && changed.test(other)) continue;  // it was compared with this one
       if (other == head || !cohorts_.heads().test(other) || !cohorts_.may_join(head, other) ||
           !alike(head, other))
         continue;

@@ -66,7 +66,7 @@ void ComputeEngine::vacate_all(WorkId work) {
   if (works_[work.value].resident != 0) {
     std::vector<SharedSms::Ended> gone;
     shared_.remove(work, now_, gone);
-    for (const auto& [id, blocks] : gone) leave(id, blocks.head, blocks.number, blocks.place, blocks.count);
+    for (const SharedSms::Ended& e : gone) leave(e.task, e.head, e.number, e.place, e.count);
   }
   for (std::uint32_t i = 0; i < tasks_.size(); ++i) {
     Row& row = rows_[i];

@@ -13,10 +13,12 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <memory>
+#include <utility>
 #include <variant>
 #include <vector>
+
+#include <boost/circular_buffer.hpp>
 
 #include "sim/stages/task.h"
 #include "traces/model/trace.h"
@@ -30,12 +32,21 @@ struct Submission {
   Time reaches_gpu{};
   Time gap{};                     // at least this long after what it waits for has ended
   std::vector<LaunchId> follows;  // events it waits for
+  /// Less than a `Work`, which is made when it reaches the GPU: with graphs, a thousand wait in a channel.
   struct Kernel {
-    Work work;
-    std::uint32_t level = 0;
+    KernelRecord record;  // so far
+    bool resumed = false;
+    std::uint64_t first = 0, last = 0;
+    std::vector<std::uint16_t> ctas_per_sm;
+    Time block_alone{}, per_task{};
+    const BlockLoad* load = nullptr;  // outlives the submission
+    const std::vector<Time>* block_times = nullptr;
+    std::uint32_t ctas = 0, level = 0;
     SmMask allowed;
     SmResources demand;
     std::unique_ptr<Kernel> padding;  // one grid with it
+
+    Work work() &&;
   };
   struct CopyJob {
     CopyRecord record;
@@ -44,6 +55,21 @@ struct Submission {
   std::variant<Kernel, CopyJob> what;
   bool evicted = false;  // it passes the GPU without doing anything
 };
+
+inline Work Submission::Kernel::work() && {
+  Work work;
+  work.record = record;
+  work.block_alone = block_alone;
+  work.block_times = block_times;
+  work.load = *load;
+  work.per_task = per_task;
+  work.first = first;
+  work.last = last;
+  work.ctas = ctas;
+  work.spread.quota = std::move(ctas_per_sm);
+  work.resumed = resumed;
+  return work;
+}
 
 class Host {
  public:
@@ -72,7 +98,9 @@ class Host {
       ++users_[channel];
       next_[stream.group] = (channel + 1) % each_;
     }
-    channels_[channel].push_back(std::move(submission));
+    auto& queue = channels_[channel];
+    if (queue.full()) queue.set_capacity(std::max<std::size_t>(gpu_.channel_depth, 2 * queue.capacity()));
+    queue.push_back(std::move(submission));
     return channel;
   }
 
@@ -118,8 +146,8 @@ class Host {
   /// The submissions of these launches that have not been taken: those that have not reached the GPU by `now`
   /// vanish, into `vanished`; with `mark`, the others are to pass the GPU without doing anything.
   void evict(const std::vector<LaunchId>& launches, Time now, bool mark, std::vector<LaunchId>& vanished) {
-    for (auto& channel : channels_)
-      std::erase_if(channel, [&](Submission& s) {
+    for (auto& channel : channels_) {
+      const auto kept = std::remove_if(channel.begin(), channel.end(), [&](Submission& s) {
         if (std::find(launches.begin(), launches.end(), s.launch) == launches.end()) return false;
         s.evicted = s.evicted || mark;
         if (s.reaches_gpu <= now) return false;
@@ -128,6 +156,8 @@ class Host {
         if (--stream.unfinished == 0) --users_[stream.channel];
         return true;
       });
+      channel.erase(kept, channel.end());
+    }
   }
   /// What was in flight of this stream has ended, and the GPU is so busy that its next launch starts `late`.
   void ended(std::uint32_t number, Time now, Time late) {
@@ -174,7 +204,7 @@ class Host {
 
   const Gpu& gpu_;
   std::uint32_t each_;  // channels of a group
-  std::vector<std::deque<Submission>> channels_;
+  std::vector<boost::circular_buffer<Submission>> channels_;
   std::vector<std::uint32_t> users_;  // by channel: streams with unfinished work in it
   std::vector<Stream> streams_;
   std::vector<std::uint32_t> next_;  // by group

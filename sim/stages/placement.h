@@ -33,19 +33,21 @@ class Placement {
     room_.fill(0);
   }
 
-  /// How many blocks the SM of `ready` with the most room could take, of those that could take at most
-  /// `most`.
-  std::uint32_t most_room(const SmMask& ready, std::uint32_t most = kMostRoom) const {
+  /// How many blocks the SM with the most room could take, of those that could take at most `most`; of the
+  /// SMs of `ready` only, if it is given.
+  std::uint32_t most_room(const SmMask* ready, std::uint32_t most = kMostRoom) const {
     if (most == 0) return 0;
     std::uint64_t levels = levels_ << (kMostRoom - most);
     while (levels != 0) {
       const auto skipped = static_cast<std::uint32_t>(std::countl_zero(levels));
-      if (!(with_room_[most - skipped] & ready).none()) return most - skipped;
+      if (ready == nullptr || !(with_room_[most - skipped] & *ready).none()) return most - skipped;
       levels &= ~(std::uint64_t{1} << (kMostRoom - 1 - skipped));
     }
     return 0;
   }
-  const SmMask& with_room(std::uint32_t n) const { return with_room_[n]; }
+  SmMask with_room(std::uint32_t n, const SmMask* ready) const {
+    return ready == nullptr ? with_room_[n] : with_room_[n] & *ready;
+  }
   std::uint32_t room_at(std::uint32_t rank) const { return room_[rank]; }
 
   void set_room(std::uint32_t rank, std::uint32_t n) {

@@ -20,13 +20,16 @@ std::uint32_t rate_of(double slowdown) {
 
 }  // namespace
 
-std::int64_t SharedSms::Row::progress_at(std::int64_t now) const {
+inline std::int64_t SharedSms::Row::progress_at(std::int64_t now) const {
   const std::int64_t span = now - since;
   return progress + (span >> kRateBits) * rate + ((span & (kFullRate - 1)) * rate >> kRateBits);
 }
 
-void SharedSms::Row::find_next() {
-  const std::int64_t left = std::max<std::int64_t>(0, slot(0).end - progress);
+inline void SharedSms::Row::find_next() {
+  const std::int64_t end = slot(0).end;
+  if (end == next_for) return;
+  next_for = end;
+  const std::int64_t left = std::max<std::int64_t>(0, end - progress);
   if (rate == kFullRate) {
     next = since + left;
   } else if (left < std::int64_t{1} << (62 - kRateBits)) {
@@ -36,7 +39,7 @@ void SharedSms::Row::find_next() {
   }
 }
 
-void SharedSms::Row::insert(const Slot& added, bool together) {
+inline void SharedSms::Row::insert(const Slot& added, bool together) {
   count += added.count;
   starts += added.starts;
   std::uint32_t i = slots_used;
@@ -51,7 +54,7 @@ void SharedSms::Row::insert(const Slot& added, bool together) {
   slot(i) = added;
 }
 
-void SharedSms::Row::pop() {
+inline void SharedSms::Row::pop() {
   starts -= slot(0).starts;
   count -= slot(0).count;
   head = (head + 1) % kMostBlocks;
@@ -64,15 +67,21 @@ SharedSms::SharedSms(const Gpu& gpu, const Cohorts& cohorts)
       sms_(gpu.sms),
       is_changed_(gpu.sms),
       next_(gpu.sms),
-      next_of_(gpu.sms, MinTree::kNone) {
-  for (auto& rows : sms_) rows.reserve(4);
-}
+      next_of_(gpu.sms, MinTree::kNone) {}
 
-std::int64_t SharedSms::least() const {
+inline std::int64_t SharedSms::least() const {
   if (!cohorts_.together()) return next_.least();
   if (least_ == kUnknown) {
-    least_ = MinTree::kNone;
-    for (const std::uint32_t head : cohorts_.list()) least_ = std::min(least_, next_of_[head]);
+    std::int64_t least = MinTree::kNone;
+    std::uint32_t at = 0, several = 0;
+    for (const std::uint32_t head : cohorts_.list()) {  // without branches: they could not be foreseen
+      const std::int64_t next = next_of_[head];
+      several = (next < least ? 0 : several) + (next <= least);
+      at = next < least ? head : at;
+      least = std::min(least, next);
+    }
+    least_ = least;
+    least_at_ = several == 1 ? at : kSeveral;
   }
   return least_;
 }
@@ -81,11 +90,12 @@ std::int64_t SharedSms::least() const {
 template <typename F>
 void SharedSms::for_each_at(std::int64_t time, F&& f) {
   if (!cohorts_.together()) return next_.for_each_least(f);
+  if (time == least_ && least_at_ != kSeveral) return f(least_at_);
   for (const std::uint32_t head : cohorts_.list())
     if (next_of_[head] == time) f(head);
 }
 
-void SharedSms::set_next(std::uint32_t head, std::int64_t next) {
+inline void SharedSms::set_next(std::uint32_t head, std::int64_t next) {
   if (!cohorts_.together()) return next_.set(head, next);
   next_of_[head] = next;
   least_ = kUnknown;
@@ -123,18 +133,18 @@ void SharedSms::press(Launch& launch, double delay, double issue) {
   launch.serial = known.serial;
 }
 
-std::uint32_t SharedSms::new_row() {
+std::uint16_t SharedSms::new_row() {
   if (free_rows_.empty()) {
     rows_.emplace_back();
-    return static_cast<std::uint32_t>(rows_.size() - 1);
+    return static_cast<std::uint16_t>(rows_.size() - 1);
   }
-  const std::uint32_t row = free_rows_.back();
+  const std::uint16_t row = free_rows_.back();
   free_rows_.pop_back();
   return row;
 }
 
 void SharedSms::add(const Task& task, TaskId id, const Blocks& blocks, Time now) {
-  std::vector<std::uint32_t>& rows = sms_[blocks.head];
+  Rows& rows = sms_[blocks.head];
   const std::uint32_t sms = cohorts_.size(blocks.head);
   Launch& launch = launches_[task.work.value];
   if (launch.blocks == 0) {
@@ -144,60 +154,67 @@ void SharedSms::add(const Task& task, TaskId id, const Blocks& blocks, Time now)
   }
   launch.blocks += sms * blocks.count;
   blocks_ += sms * blocks.count;
-  auto found = std::find_if(rows.begin(), rows.end(), [&](std::uint32_t r) { return rows_[r].task == id; });
-  if (found == rows.end()) {
+  Row* row = nullptr;
+  for (const std::uint16_t r : rows)
+    if (rows_[r].task == id) row = &rows_[r];
+  if (row == nullptr) {
     launch.sms += sms;
-    const std::uint32_t fresh = new_row();
-    found = rows.insert(rows.end(), fresh);
-    Row& row = rows_[fresh];
-    row.task = id;
-    row.work = task.work;
-    row.arrival = task.arrival;
-    row.progress = 0;
-    row.since = now.count();
-    row.rate = kFullRate;
-    row.head = row.slots_used = row.count = 0;
-    row.starts = 0;
+    const std::uint16_t fresh = new_row();
+    rows.push_back(fresh);
+    row = &rows_[fresh];
+    row->task = id;
+    row->work = task.work;
+    row->arrival = task.arrival;
+    row->progress = 0;
+    row->since = now.count();
+    row->next_for = kUnknown;
+    row->rate = kFullRate;
+    row->head = row->slots_used = row->count = 0;
+    row->starts = 0;
   }
-  Row& row = rows_[*found];
-  row.insert({row.progress_at(now.count()) + blocks.left, blocks.start * blocks.count, blocks.start,
-              blocks.start, blocks.number, blocks.place, static_cast<std::uint16_t>(blocks.count)},
-             cohorts_.together());
+  row->insert({row->progress_at(now.count()) + blocks.left, blocks.start * blocks.count, blocks.start,
+               blocks.start, blocks.number, blocks.place, static_cast<std::uint16_t>(blocks.count)},
+              cohorts_.together());
   changed(blocks.head);
 }
 
 void SharedSms::take_ended(Time now, std::vector<Ended>& ended) {
   if (least() > now.count()) return;
-  const std::size_t first = ended.size();
-  for_each_at(now.count(), [&](std::uint32_t head) {
-    const std::uint32_t sms = cohorts_.size(head);
-    bool gone = false;
-    for (const std::uint32_t r : sms_[head]) {
-      Row& row = rows_[r];
-      Launch& launch = launches_[row.work.value];
-      if (row.next > now.count()) continue;
-      const std::int64_t progress = row.progress_at(now.count());
-      while (row.slots_used != 0 && row.slot(0).end <= progress) {
-        const Slot slot = row.slot(0);
-        ended.push_back(
-            {row.task, {0, 0, slot.number, static_cast<std::uint16_t>(head), slot.place, slot.count}});
-        row.pop();
-        blocks_ -= sms * slot.count;
-        launch.blocks -= sms * slot.count;
-      }
-      if (row.slots_used != 0) continue;
-      gone = true;
-      free_rows_.push_back(r);
-      launch.sms -= sms;
-      if (launch.blocks == 0) {
-        std::erase(present_, row.work);
-        presses_ -= launch.load.presses();
-        unsettle(now);
-      }
+  for_each_at(now.count(), [&](std::uint32_t head) { take_ended(head, now.count(), ended); });
+}
+
+inline void SharedSms::take_ended(std::uint32_t head, std::int64_t now, std::vector<Ended>& ended) {
+  const std::uint32_t sms = cohorts_.size(head);
+  Rows& rows = sms_[head];
+  for (auto at = rows.begin(); at != rows.end();) {
+    Row& row = rows_[*at];
+    if (row.next > now) {
+      ++at;
+      continue;
     }
-    if (gone) std::erase_if(sms_[head], [this](std::uint32_t r) { return rows_[r].slots_used == 0; });
-  });
-  for (std::size_t i = first; i < ended.size(); ++i) changed(ended[i].blocks.head);
+    Launch& launch = launches_[row.work.value];
+    const std::int64_t progress = row.progress_at(now);
+    do {
+      const Slot& slot = row.slot(0);
+      ended.push_back({row.task, slot.number, static_cast<std::uint16_t>(head), slot.place, slot.count});
+      blocks_ -= sms * slot.count;
+      launch.blocks -= sms * slot.count;
+      row.pop();
+    } while (row.slots_used != 0 && row.slot(0).end <= progress);
+    if (row.slots_used != 0) {
+      ++at;
+      continue;
+    }
+    free_rows_.push_back(*at);
+    launch.sms -= sms;
+    if (launch.blocks == 0) {
+      std::erase(present_, row.work);
+      presses_ -= launch.load.presses();
+      unsettle(Time{now});
+    }
+    at = rows.erase(at);
+  }
+  changed(head);
 }
 
 void SharedSms::remove(WorkId work, Time now, std::vector<Ended>& gone) {
@@ -205,18 +222,19 @@ void SharedSms::remove(WorkId work, Time now, std::vector<Ended>& gone) {
   if (launch.blocks == 0) return;
   for (const std::uint32_t head : cohorts_.list()) {
     const std::size_t before = gone.size();
-    std::erase_if(sms_[head], [&](std::uint32_t r) {
+    Rows& rows = sms_[head];
+    const auto kept = std::remove_if(rows.begin(), rows.end(), [&](std::uint16_t r) {
       const Row& row = rows_[r];
       if (row.work != work) return false;
       for (std::uint32_t i = 0; i < row.slots_used; ++i) {
         const Slot& slot = row.slot(i);
-        gone.push_back(
-            {row.task, {0, 0, slot.number, static_cast<std::uint16_t>(head), slot.place, slot.count}});
+        gone.push_back({row.task, slot.number, static_cast<std::uint16_t>(head), slot.place, slot.count});
       }
       blocks_ -= cohorts_.size(head) * row.count;
       free_rows_.push_back(r);
       return true;
     });
+    rows.erase(kept, rows.end());
     if (gone.size() != before) changed(head);
   }
   launch.blocks = launch.sms = 0;
@@ -238,8 +256,8 @@ void SharedSms::contend(bool contended, Time now) {
 }
 
 void SharedSms::split(std::uint32_t head, std::uint32_t other) {
-  for (const std::uint32_t r : sms_[head]) {
-    const std::uint32_t copy = new_row();
+  for (const std::uint16_t r : sms_[head]) {
+    const std::uint16_t copy = new_row();
     const Row& from = rows_[r];
     Row& to = rows_[copy];
     to.task = from.task;
@@ -248,6 +266,7 @@ void SharedSms::split(std::uint32_t head, std::uint32_t other) {
     to.progress = from.progress;
     to.since = from.since;
     to.next = from.next;
+    to.next_for = from.next_for;
     to.rate = from.rate;
     to.head = 0;
     to.slots_used = from.slots_used;
@@ -287,7 +306,7 @@ bool SharedSms::alike(std::uint32_t a, std::uint32_t b, Time now) const {
 }
 
 /// The residents of an SM are others than before: it is rated anew at the end of this instant.
-void SharedSms::changed(std::uint32_t head) {
+inline void SharedSms::changed(std::uint32_t head) {
   if (is_changed_[head] != 0) return;
   is_changed_[head] = 1;
   changed_.push_back(static_cast<std::uint16_t>(head));
@@ -299,59 +318,66 @@ void SharedSms::change_all() {
 }
 
 void SharedSms::rate_rows(std::uint32_t head, std::int64_t now) {
-  const std::vector<std::uint32_t>& rows = sms_[head];
+  const Rows& rows = sms_[head];
   if (!contended_) {
-    for (const std::uint32_t r : rows) set_rate(rows_[r], kFullRate, now);
-    return;
-  }
-  if (rows.size() == 1) {
+    for (const std::uint16_t r : rows) set_rate(rows_[r], kFullRate, now);
+  } else if (rows.size() == 1) {
     Row& row = rows_[rows[0]];
     const Launch& launch = launches_[row.work.value];
     Rated& rated = rated_of({launch.serial, 0, row.count});
     if (rated.older_rate == 0)
       rated.older_rate =
           rate_of(alone_on_sm(launch.issue, row.count, launch.delay, launch.load.fp64) / launch.load.alone);
-    return set_rate(row, rated.older_rate, now);
+    set_rate(row, rated.older_rate, now);
+  } else if (rows.size() == 2) {
+    Row &a = rows_[rows[0]], &b = rows_[rows[1]];
+    older(b, a) ? rate_pair(b, a, now) : rate_pair(a, b, now);
+  } else {
+    rate_several(rows, now);
   }
-  order_.assign(rows.begin(), rows.end());
-  const auto older = [this](std::uint32_t a, std::uint32_t b) {
-    __extension__ using Wide = __int128;  // quicker than to divide
-    return Wide{rows_[a].starts} * rows_[b].count < Wide{rows_[b].starts} * rows_[a].count;
-  };
-  if (order_.size() > 2)
-    std::stable_sort(order_.begin(), order_.end(), older);
-  else if (older(order_[1], order_[0]))
-    std::swap(order_[0], order_[1]);
+}
+
+bool SharedSms::older(const Row& a, const Row& b) {
+  __extension__ using Wide = __int128;  // quicker than to divide
+  return Wide{a.starts} * b.count < Wide{b.starts} * a.count;
+}
+
+void SharedSms::rate_pair(Row& a, Row& b, std::int64_t now) {
+  const Launch &x = launches_[a.work.value], &y = launches_[b.work.value];
+  const std::uint32_t distance = apart(a.ages(), b.ages());
+  Rated& rated = rated_of({x.serial, y.serial, distance << 16 | a.count << 8 | b.count});
+  if (rated.older_rate == 0) {
+    SmShare shares[] = {{x.issue, x.delay, a.count, 0, x.load.fp64},
+                        {y.issue, y.delay, b.count, 0, y.load.fp64}};
+    share_sm(shares, distance, memory_);
+    rated.older_rate = rate_of(shares[0].time / x.load.alone);
+    rated.younger_rate = rate_of(shares[1].time / y.load.alone);
+  }
+  set_rate(a, rated.older_rate, now);
+  set_rate(b, rated.younger_rate, now);
+}
+
+void SharedSms::rate_several(const Rows& rows, std::int64_t now) {
+  order_ = rows;
+  std::stable_sort(order_.begin(), order_.end(),
+                   [this](std::uint16_t a, std::uint16_t b) { return older(rows_[a], rows_[b]); });
   std::uint32_t least_apart = kMostApart;
   for (std::size_t k = 1; k < order_.size(); ++k)
     least_apart = std::min(least_apart, apart(rows_[order_[k - 1]].ages(), rows_[order_[k]].ages()));
-  Rated* rated = nullptr;
-  if (rows.size() == 2) {
-    Row &x = rows_[order_[0]], &y = rows_[order_[1]];
-    rated = &rated_of({launches_[x.work.value].serial, launches_[y.work.value].serial,
-                       least_apart << 16 | x.count << 8 | y.count});
-    if (rated->older_rate != 0) {
-      set_rate(x, rated->older_rate, now);
-      set_rate(y, rated->younger_rate, now);
-      return;
-    }
-  }
   shares_.clear();
-  for (const std::uint32_t r : order_) {
+  for (const std::uint16_t r : order_) {
     const Launch& launch = launches_[rows_[r].work.value];
     shares_.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.fp64});
   }
   share_sm(shares_, least_apart, memory_);
   for (std::size_t k = 0; k < order_.size(); ++k) {
     Row& row = rows_[order_[k]];
-    const std::uint32_t rate = rate_of(shares_[k].time / launches_[row.work.value].load.alone);
-    set_rate(row, rate, now);
-    if (rated != nullptr) (k == 0 ? rated->older_rate : rated->younger_rate) = rate;
+    set_rate(row, rate_of(shares_[k].time / launches_[row.work.value].load.alone), now);
   }
 }
 
 /// The entry of this key, its rates 0 if they are not known.
-SharedSms::Rated& SharedSms::rated_of(const Rated& key) {
+inline SharedSms::Rated& SharedSms::rated_of(const Rated& key) {
   const std::uint64_t bits = (std::uint64_t{key.older} << 32 | key.younger) * kScatter + key.blocks;
   if (rated_.empty()) rated_.resize(std::size_t{1} << kRatedBits);
   Rated& rated = rated_[bits * kScatter >> (64 - kRatedBits)];
@@ -359,16 +385,17 @@ SharedSms::Rated& SharedSms::rated_of(const Rated& key) {
   return rated;
 }
 
-void SharedSms::set_rate(Row& row, std::uint32_t rate, std::int64_t now) {
+inline void SharedSms::set_rate(Row& row, std::uint32_t rate, std::int64_t now) {
   if (row.rate == rate) return;
   row.progress = row.progress_at(now);
   row.since = now;
   row.rate = rate;
+  row.next_for = kUnknown;
 }
 
-void SharedSms::find_next(std::uint32_t head) {
+inline void SharedSms::find_next(std::uint32_t head) {
   std::int64_t next = MinTree::kNone;
-  for (const std::uint32_t r : sms_[head]) {
+  for (const std::uint16_t r : sms_[head]) {
     rows_[r].find_next();
     next = std::min(next, rows_[r].next);
   }

@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <vector>
 
+#include <boost/container/static_vector.hpp>
+
 #include "sim/engine/min_tree.h"
 #include "sim/model/contention.h"
 #include "sim/stages/cohorts.h"
@@ -43,7 +45,9 @@ class SharedSms {
   /// Takes out the blocks that end now, into `ended`: unordered.
   struct Ended {
     TaskId task;
-    Blocks blocks;
+    std::uint32_t number;
+    std::uint16_t head, place;
+    std::uint32_t count;
   };
   void take_ended(Time now, std::vector<Ended>& ended);
   /// Takes out all blocks of a launch, into `gone`.
@@ -64,12 +68,14 @@ class SharedSms {
   template <typename F>
   void for_each(F&& f) const {
     for (std::uint32_t rank = 0; rank < sms_.size(); ++rank)
-      for (const std::uint32_t r : sms_[rank])
+      for (const std::uint16_t r : sms_[rank])
         for (std::uint32_t i = 0; i < rows_[r].count; ++i) f(rank, rows_[r].task);
   }
 
  private:
   static constexpr std::uint32_t kMostBlocks = 64;
+  static constexpr std::int64_t kUnknown = -1;
+  using Rows = boost::container::static_vector<std::uint16_t, kMostBlocks>;
   /// A memory request's time: the pressure does not follow what is shorter.
   static constexpr Time kSettling{1'000'000};
   /// Blocks that end together.
@@ -87,8 +93,9 @@ class SharedSms {
     std::uint64_t arrival = 0;
     std::int64_t progress = 0;  // at `since`
     std::int64_t since = 0;
-    std::int64_t next = 0;   // when its first block ends
-    std::uint32_t rate = 0;  // of progress, kFullRate: as alone
+    std::int64_t next = 0;      // when its first block ends,
+    std::int64_t next_for = 0;  // of this progress; kUnknown: to be found anew
+    std::uint32_t rate = 0;     // of progress, kFullRate: as alone
     std::uint32_t head = 0, slots_used = 0;
     std::uint32_t count = 0;  // blocks
     std::int64_t starts = 0;  // sum over its blocks
@@ -111,11 +118,15 @@ class SharedSms {
     std::uint32_t settled = 0;    // blocks when the pressure was last judged
   };
 
-  std::uint32_t new_row();
+  std::uint16_t new_row();
   void as_alone(Launch& launch);
   void changed(std::uint32_t head);
   void change_all();
+  void take_ended(std::uint32_t head, std::int64_t now, std::vector<Ended>& ended);
   void rate_rows(std::uint32_t head, std::int64_t now);
+  static bool older(const Row& a, const Row& b);
+  void rate_pair(Row& older, Row& younger, std::int64_t now);
+  void rate_several(const Rows& rows, std::int64_t now);
   void press(Launch& launch, double delay, double issue);
   struct Rated;
   Rated& rated_of(const Rated& key);
@@ -132,11 +143,11 @@ class SharedSms {
   const Cohorts& cohorts_;
   bool contended_ = false;
   std::vector<Row> rows_;
-  std::vector<std::uint32_t> free_rows_;
-  std::vector<std::vector<std::uint32_t>> sms_;  // rows in the order in which their tasks came, by head
-  std::vector<Launch> launches_;                 // by WorkId
-  std::vector<WorkId> present_;                  // launches with blocks, in the order of their first
-  std::vector<std::uint32_t> order_;             // of an SM's rows, oldest first
+  std::vector<std::uint16_t> free_rows_;
+  std::vector<Rows> sms_;         // rows in the order in which their tasks came, by head
+  std::vector<Launch> launches_;  // by WorkId
+  std::vector<WorkId> present_;   // launches with blocks, in the order of their first
+  Rows order_;                    // of an SM's rows, oldest first
   /// The same few launches meet again and again: what makes their blocks' times has a number, and what one or
   /// two of them come to on an SM is kept by those and by how many blocks each has.  Tables of the
   /// latest.
@@ -155,10 +166,11 @@ class SharedSms {
   std::vector<std::uint16_t> changed_;  // heads, at this instant
   std::vector<std::uint8_t> is_changed_;
   // When the next block of each ends: a tree if every SM is on its own, else a list, as cohorts are few.
-  static constexpr std::int64_t kUnknown = -1;
   MinTree next_;                       // by rank
   std::vector<std::int64_t> next_of_;  // by head
   mutable std::int64_t least_ = MinTree::kNone;
+  static constexpr std::uint32_t kSeveral = ~std::uint32_t{0};
+  mutable std::uint32_t least_at_ = kSeveral;  // the one, if only one ends then
   std::uint32_t blocks_ = 0;
   std::uint32_t presses_ = 0;  // present launches whose neighbours wait for the memory or the clock
   bool unsettled_ = false;

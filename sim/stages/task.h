@@ -79,6 +79,9 @@ struct Task {
   Time started{-1};            // when its first CTA was dispatched
   Time duration{};             // of the block that joined the row of residents last
   std::uint32_t uniform = 0;   // how many of the row's, back from that one, last as long
+  bool laps = false;           // its CTAs start lap by lap (`ComputeEngine::start`),
+  bool plain = false;          // and all do the same
+  Time early{};                // its blocks may start so long before the dispatcher gets to them
 };
 
 }  // namespace corun::sim
