@@ -13,9 +13,11 @@
 // may be shared), a task's blocks are given SM by SM, elsewhere before on reserved SMs, and those who must
 // release do so where the reservation is.  They are launched with the highest priority, past workers of
 // others that wait for an SM.  A task that has nothing left is taken off the GPU at its next block and waits.
+// And an SM in use is full for a kernel that needs another division of L1 and shared memory, larger than
+// those of the kernels there (`division_of`): what makes way for it leaves the SM until it has ended.
 //
 // Further: online is the trace's real-time class; a client without quota or reservation asks for the whole
-// GPU, and an online one without a reservation comes before offline ones, of which each keeps a block, and
+// GPU, and an online one without a reservation comes before offline ones, which have what it leaves, and
 // gives way to reservations; shares hold for a client, whatever its launches; the task admitted last releases
 // first; an offline task for which nothing is left waits; tasks that released or took less grow back, first
 // admitted first, when a task ends (`restore`).  There must be task slots for all that run.
@@ -72,8 +74,10 @@ class SmGuard final : public Policy {
   }
 
   void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
-    recall(now);
     free_.assign(sms_, capacity_of(sm_));
+    holds_.assign(sms_, {});
+    claimed_.assign(sms_, {});
+    recall(now);
 
     // Reservations first, then what online tasks without one and offline tasks have, in order of admission.
     for (Task& t : tasks_)
@@ -83,8 +87,6 @@ class SmGuard final : public Policy {
       if (std::optional<Task> t = asks(now, id, Rank::reserved); t) claim(*t);
     for (Task& t : tasks_)
       if (!t.reserved && t.online) keep(t, t.had);
-    for (std::size_t i = 0; i < admitted_before; ++i)
-      if (Task& t = tasks_[i]; !t.online && t.adjustable) keep_one(t);
     for (LaunchId id : now.pending)
       if (std::optional<Task> t = asks(now, id, Rank::online); t) admit(*t);
     for (std::size_t i = 0; i < admitted_before; ++i)
@@ -99,12 +101,12 @@ class SmGuard final : public Policy {
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       const Task& t = tasks_[i];
       if (i >= admitted_before)
-        decisions.push_back(decide::Launch{t.launch, t.reserved ? highest_ : 0, {}, 0, t.ctas});
+        decisions.push_back(decide::Launch{t.launch, priority_of(t), {}, 0, t.ctas});
       else if (t.adjustable && t.total == 0)
         decisions.push_back(decide::Preempt{t.launch, decide::Stop::at_block});
       else if (t.adjustable && t.ctas != t.had)
         decisions.push_back(decide::Resize{t.launch, 0, t.ctas});
-      granted_.push_back({t.launch, t.had, t.adjustable && t.total != 0 ? t.ctas : t.had});
+      granted_.push_back({t.launch, t.had, t.adjustable && t.total != 0 ? t.ctas : t.had, t.took_over});
       if (i >= admitted_before) granted_.back().now = t.ctas;
     }
   }
@@ -117,16 +119,19 @@ class SmGuard final : public Policy {
     ClientId client;
     bool online = false, reserved = false, adjustable = false;
     SmResources demand;
+    std::uint32_t division = 0;   // of L1 and shared memory
     double slices = 1;            // M
     std::uint32_t most = 0;       // CTAs that it asks for
     double share = 0;             // of its client, units of capacity
     decide::CtasPerSm had, ctas;  // before this decision, and from now on
     std::uint32_t total = 0;      // of `ctas`
     std::uint32_t had_total = 0;
+    std::vector<bool> took_over;  // by SM: from launches that need a smaller division
   };
   struct Granted {
     LaunchId launch;
     decide::CtasPerSm before, now;
+    std::vector<bool> took_over;
   };
 
   static bool is_reserved(const Client& c) {
@@ -155,6 +160,12 @@ class SmGuard final : public Policy {
       t.adjustable = l.state == LaunchState::submitted;
       t.had = sum(g->now) == l.ctas ? g->now : g->before;
       t.had_total = sum(t.had);
+      t.took_over = g->took_over;
+      for (std::uint32_t sm = 0; sm < sms_; ++sm) {
+        if (t.had[sm] == 0) continue;
+        holds_[sm] = std::max(holds_[sm].value_or(0), t.division);
+        if (t.took_over[sm]) claimed_[sm] = t.division;
+      }
       tasks_.push_back(std::move(t));
     }
   }
@@ -166,11 +177,13 @@ class SmGuard final : public Policy {
     t.online = client.service_class == ServiceClass::real_time;
     t.reserved = is_reserved(client);
     t.demand = demand_of(*l.kernel, sm_);
+    t.division = division_of(t.demand, sm_);
     t.slices = std::max(1u, room(capacity_of(sm_), t.demand));
     t.share = (t.online ? client.reservation : client.quota).value_or(1.0) * sms_;
     t.most = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(l.kernel->blocks() - l.blocks_done, blocks(t.share, t)));
     t.ctas.resize(sms_);
+    t.took_over.resize(sms_);
     return t;
   }
   /// A pending launch's request, within what its client may still have under its share.
@@ -201,24 +214,27 @@ class SmGuard final : public Policy {
   static double held(const Task& t) { return std::max(t.total, t.had_total) / t.slices; }
 
   void give(Task& t, std::uint32_t sm, std::uint32_t n) {
+    if (n == 0) return;
+    if (holds_[sm] < t.division) {
+      claimed_[sm] = t.division;
+      if (holds_[sm]) t.took_over[sm] = true;
+    }
     for (std::uint32_t i = 0; i < n; ++i) free_[sm] -= t.demand;
     t.ctas[sm] = static_cast<std::uint16_t>(t.ctas[sm] + n);
     t.total += n;
   }
+  /// Blocks of the task that the SM has room for, of the free resources.  `take_over`: others may have to
+  /// leave it.
+  std::uint32_t room_at(const Task& t, std::uint32_t sm, const SmResources& free,
+                        bool take_over = false) const {
+    const bool joins = claimed_[sm] ? *claimed_[sm] == t.division : !holds_[sm] || *holds_[sm] >= t.division;
+    const bool all_leave = take_over && !claimed_[sm] && free_[sm] == capacity_of(sm_);
+    return joins || all_leave ? room(free, t.demand) : 0;
+  }
   void keep(Task& t, const decide::CtasPerSm& had) {
     for (std::uint32_t sm = 0; sm < sms_; ++sm)
-      if (had[sm] > t.ctas[sm]) give(t, sm, std::min(had[sm] - t.ctas[sm] + 0u, room(free_[sm], t.demand)));
+      if (had[sm] > t.ctas[sm]) give(t, sm, std::min(had[sm] - t.ctas[sm] + 0u, room_at(t, sm, free_[sm])));
   }
-  /// On the least reserved SM.
-  void keep_one(Task& t) {
-    std::optional<std::uint32_t> best;
-    for (std::uint32_t sm = 0; sm < sms_; ++sm)
-      if (t.had[sm] != 0 && room(free_[sm], t.demand) != 0 &&
-          (!best || reserved_on_[sm] < reserved_on_[*best]))
-        best = sm;
-    if (best) give(t, *best, 1);
-  }
-
   /// So many more CTAs, at most what `room_on` has, where there is most room, as the hardware would place
   /// them.
   void spread(Task& t, std::uint32_t n, const std::vector<std::uint32_t>& room_on) {
@@ -237,18 +253,19 @@ class SmGuard final : public Policy {
     }
   }
   /// Up to `n` more: on reserved SMs only if the others are full.
-  void extend(Task& t, std::uint32_t n, const std::vector<SmResources>& free) {
+  void extend(Task& t, std::uint32_t n, const std::vector<SmResources>& free, bool take_over = false) {
     const std::uint32_t goal = t.total + n;
     for (const bool reserved : {false, true}) {
-      std::vector<std::uint32_t> room_on = rooms(t, free);
+      std::vector<std::uint32_t> room_on = rooms(t, free, take_over);
       for (std::uint32_t sm = 0; sm < sms_; ++sm)
         if ((reserved_on_[sm] > 0) != reserved) room_on[sm] = 0;
       spread(t, goal - t.total, room_on);
     }
   }
-  std::vector<std::uint32_t> rooms(const Task& t, const std::vector<SmResources>& free) const {
+  std::vector<std::uint32_t> rooms(const Task& t, const std::vector<SmResources>& free,
+                                   bool take_over) const {
     std::vector<std::uint32_t> room_on(sms_);
-    for (std::uint32_t sm = 0; sm < sms_; ++sm) room_on[sm] = room(free[sm], t.demand);
+    for (std::uint32_t sm = 0; sm < sms_; ++sm) room_on[sm] = room_at(t, sm, free[sm], take_over);
     return room_on;
   }
 
@@ -258,7 +275,7 @@ class SmGuard final : public Policy {
     for (const Task& other : tasks_)
       if (other.client == t.client)
         for (std::uint32_t sm = 0; sm < sms_; ++sm) share[sm] -= other.ctas[sm] / other.slices;
-    std::vector<std::uint32_t> room_on = rooms(t, free_);
+    std::vector<std::uint32_t> room_on = rooms(t, free_, true);
     std::uint32_t there = 0;
     for (std::uint32_t sm = 0; sm < sms_; ++sm) {
       const double fit = std::floor(std::max(0.0, share[sm]) * t.slices + kTiny);
@@ -267,7 +284,7 @@ class SmGuard final : public Policy {
     }
     if (there == 0) {  // less than a block on each: one, where most of it is
       std::uint32_t best = 0;
-      const std::vector<std::uint32_t> any = rooms(t, free_);
+      const std::vector<std::uint32_t> any = rooms(t, free_, true);
       for (std::uint32_t sm = 0; sm < sms_; ++sm)
         if (any[sm] != 0 && (any[best] == 0 || share[sm] > share[best])) best = sm;
       if (any[best] == 0) return;
@@ -278,11 +295,10 @@ class SmGuard final : public Policy {
     tasks_.push_back(std::move(t));
   }
 
-  /// What is left; for an online task without a reservation, also what offline tasks have but a block each.
+  /// What is left; for an online task without a reservation, also what offline tasks have.
   void admit(Task t) {
-    if (std::none_of(free_.begin(), free_.end(),
-                     [&](const SmResources& free) { return room(free, t.demand) != 0; }))
-      return;
+    const std::vector<std::uint32_t> any = rooms(t, free_, t.online);
+    if (std::none_of(any.begin(), any.end(), [](std::uint32_t n) { return n != 0; })) return;
     std::vector<SmResources> left = free_;
     for (const Task& other : tasks_)
       if (!other.had.empty())
@@ -290,7 +306,7 @@ class SmGuard final : public Policy {
           for (std::uint32_t n = other.ctas[sm]; n < other.had[sm] && room(left[sm], other.demand) != 0; ++n)
             left[sm] -= other.demand;
     extend(t, t.most, left);
-    if (t.online) extend(t, t.most - t.total, free_);
+    if (t.online) extend(t, t.most - t.total, free_, true);
     if (t.total != 0) tasks_.push_back(std::move(t));
   }
 
@@ -303,6 +319,12 @@ class SmGuard final : public Policy {
     }
   }
 
+  /// Workers that find no room hold up those of launches behind them: nobody's are before a reservation's,
+  /// only these before other online ones'.
+  std::int32_t priority_of(const Task& t) const {
+    return t.reserved ? highest_ : t.online ? std::min(0, highest_ + 1) : 0;
+  }
+
   bool restore_;
   SmLimits sm_;
   std::uint32_t sms_ = 0;
@@ -312,6 +334,9 @@ class SmGuard final : public Policy {
   std::vector<Granted> granted_;               // as of the last decision
   std::vector<Task> tasks_;
   std::vector<SmResources> free_;  // by SM
+  // Divisions, by SM: the largest of what has blocks there; of who made others leave, or comes first there
+  // in this decision: only launches with the same join it.
+  std::vector<std::optional<std::uint32_t>> holds_, claimed_;
 };
 
 const Registered registered{

@@ -47,6 +47,7 @@ Gpu draw_gpu() {
   gpu.host_channels = draw(1, 4);
   gpu.time_slice = us(draw(20, 100));
   gpu.context_switch = us(1);
+  if (one_in(2)) gpu.sm.shared_memory_divisions = {0, 16384, 65536};
   return gpu;
 }
 

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "policies/api/registry.h"
+#include "sim/backend/run.h"
 #include "tests/support/run_trace.h"
 #include "tests/support/scripted_backend.h"
+#include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
 namespace corun::sim {
@@ -28,9 +30,10 @@ Profile saturating(std::uint32_t sms_there_are, std::uint32_t most_on_each, std:
 
 /// Ten SMs of 64 warps and 2,048 threads.
 struct Script : TraceBuilder {
-  ScriptedBackend backend{small_gpu(10),
-                          {Capability::order, Capability::priority, Capability::sm_quota,
-                           Capability::preempt_at_block, Capability::progress}};
+  explicit Script(const Gpu& gpu = small_gpu(10))
+      : backend(gpu, {Capability::order, Capability::priority, Capability::sm_quota,
+                      Capability::preempt_at_block, Capability::progress}) {}
+  ScriptedBackend backend;
   std::vector<Profile> profiles;
   SessionOutcome outcome;
 
@@ -252,15 +255,89 @@ TEST(SmGuard, AnOnlineTaskThatFitsTakesFromNobody) {
   EXPECT_EQ(std::get<decide::Launch>(s.backend.decided.back().decision).priority, -2);
 }
 
-TEST(SmGuard, AnOnlineTaskWithoutAReservationLeavesOfflineOnesABlock) {
+TEST(SmGuard, AnOnlineTaskWithoutAReservationComesBeforeOfflineOnes) {
   Script s;
   s.kernel_with({}, us(0));
   s.kernel_with({}, us(10)).service_class = ServiceClass::real_time;
+  s.backend.preempted(us(20), 0, 30);
+  s.backend.finish(us(50), 1);
+  s.backend.finish(us(90), 0);
+  s.run("smguard");
+  EXPECT_THAT(s.backend.at(us(10)), ElementsAre("preempt 0", "launch 1 ctas 8,8,8,8,8,8,8,8,8,8"));
+  EXPECT_EQ(std::get<decide::Launch>(s.backend.decided.back().decision).priority, 0);
+  EXPECT_THAT(s.backend.at(us(50)), ElementsAre("launch 0 ctas 7,7,7,7,7,7,7,7,7,7"));
+}
+
+/// With an SM that is divided for kernels with and without shared memory.
+Gpu divided_gpu() {
+  Gpu gpu = small_gpu(10);
+  gpu.sm.shared_memory_divisions = {0, 65536};
+  return gpu;
+}
+
+TEST(SmGuard, AnSmInUseIsFullForAKernelThatNeedsALargerDivision) {
+  Script s(divided_gpu());
+  s.kernel_with({}, us(0)).quota = 0.55;
+  s.kernel_with({}, us(1)).quota = 0.25;
+  s.trace.kernels.back().static_shared_memory_bytes = 8192;
+  s.kernel_with({}, us(2)).quota = 0.5;
+  s.backend.finish(us(50), 0);
+  s.backend.finish(us(90), 2);
+  s.backend.finish(us(120), 1);
+  s.run("smguard");
+  EXPECT_THAT(s.backend.at(us(0)), ElementsAre("launch 0 ctas 5,5,5,5,4,4,4,4,4,4"));
+  EXPECT_THAT(s.backend.at(us(1)), IsEmpty());
+  EXPECT_THAT(s.backend.at(us(2)), ElementsAre("launch 2 ctas 3,3,3,3,4,4,4,4,4,4"));
+  EXPECT_THAT(s.backend.at(us(50)), ElementsAre("resize 2 ctas 4,4,4,4,4,4,4,4,4,4"));
+  EXPECT_THAT(s.backend.at(us(90)), ElementsAre("launch 1 ctas 2,2,2,2,2,2,2,2,2,2"));
+}
+
+TEST(SmGuard, AKernelThatNeedsASmallerDivisionJoinsAnotherOnItsSm) {
+  Script s(divided_gpu());
+  s.kernel_with({}, us(0)).quota = 0.25;
+  s.trace.kernels.back().static_shared_memory_bytes = 8192;
+  s.kernel_with({}, us(1));
   s.backend.finish(us(50), 0);
   s.backend.finish(us(90), 1);
   s.run("smguard");
+  EXPECT_THAT(s.backend.at(us(0)), ElementsAre("launch 0 ctas 2,2,2,2,2,2,2,2,2,2"));
+  EXPECT_THAT(s.backend.at(us(1)), ElementsAre("launch 1 ctas 6,6,6,6,6,6,6,6,6,6"));
+}
+
+TEST(SmGuard, WhoMakesWayForALargerDivisionLeavesTheSmUntilTheOtherHasGone) {
+  Script s(divided_gpu());
+  s.kernel_with({}, us(0));
+  s.kernel_with({}, us(5));  // nothing is left for it
+  Client& online = s.kernel_with({}, us(10));
+  s.trace.kernels.back().static_shared_memory_bytes = 8192;
+  online.service_class = ServiceClass::real_time;
+  online.reservation = 0.05;  // half an SM
+  s.backend.finish(us(20), 0);
+  s.backend.finish(us(50), 2);
+  s.backend.finish(us(90), 1);
+  s.run("smguard");
   EXPECT_THAT(s.backend.at(us(10)),
-              ElementsAre("resize 0 ctas 1,0,0,0,0,0,0,0,0,0", "launch 1 ctas 7,8,8,8,8,8,8,8,8,8"));
+              ElementsAre("resize 0 ctas 8,8,8,8,8,8,8,8,8,0", "launch 2 ctas 0,0,0,0,0,0,0,0,0,4"));
+  EXPECT_THAT(s.backend.at(us(20)), ElementsAre("launch 1 ctas 8,8,8,8,8,8,8,8,8,0"));
+  EXPECT_THAT(s.backend.at(us(50)), ElementsAre("resize 1 ctas 8,8,8,8,8,8,8,8,8,8"));
+}
+
+/// Layers of a network in real time beside two kernels that keep the GPU full, on an H200, where its kernels
+/// need four divisions of an SM.
+TEST(SmGuard, KernelsOfManyDivisionsDoNotWaitForEachOther) {
+  Trace trace = read_trace("experiments/h200/policies/mixes/network.json");
+  trace.run.duration = ms(10);
+  const Gpu gpu = read_gpu(trace.gpu);
+  const auto run_it = [&] {
+    RunOptions options;
+    options.policy = "smguard";
+    return run(trace, gpu, options);
+  };
+  EXPECT_GT(run_it().clients[0].progress, 0.8) << "all that it asks for: the GPU";
+  trace.clients[0].reservation = 0.5;
+  const RunResult half = run_it();
+  EXPECT_GT(half.clients[0].progress, 0.4) << "half of the GPU is reserved";
+  EXPECT_GT(half.stp, 0.85) << "and the others have the rest";
 }
 
 TEST(SmGuard, ReservationsOfMoreThanTheGpuAreRefused) {
