@@ -77,6 +77,7 @@ class SmGuard final : public Policy {
     free_.assign(sms_, capacity_of(sm_));
     holds_.assign(sms_, {});
     claimed_.assign(sms_, {});
+    leave_.assign(sms_, {});
     recall(now);
 
     // Reservations first, then what online tasks without one and offline tasks have, in order of admission.
@@ -216,7 +217,7 @@ class SmGuard final : public Policy {
   void give(Task& t, std::uint32_t sm, std::uint32_t n) {
     if (n == 0) return;
     if (holds_[sm] < t.division) {
-      claimed_[sm] = t.division;
+      leave_[sm] = t.division;
       if (holds_[sm]) t.took_over[sm] = true;
     }
     for (std::uint32_t i = 0; i < n; ++i) free_[sm] -= t.demand;
@@ -227,8 +228,10 @@ class SmGuard final : public Policy {
   /// leave it.
   std::uint32_t room_at(const Task& t, std::uint32_t sm, const SmResources& free,
                         bool take_over = false) const {
-    const bool joins = claimed_[sm] ? *claimed_[sm] == t.division : !holds_[sm] || *holds_[sm] >= t.division;
-    const bool all_leave = take_over && !claimed_[sm] && free_[sm] == capacity_of(sm_);
+    const std::optional<std::uint32_t>& only = leave_[sm] ? leave_[sm] : claimed_[sm];
+    const bool there = !leave_[sm] && !t.had.empty() && t.had[sm] != 0;
+    const bool joins = there || (only ? *only == t.division : !holds_[sm] || *holds_[sm] >= t.division);
+    const bool all_leave = take_over && !leave_[sm] && free_[sm] == capacity_of(sm_);
     return joins || all_leave ? room(free, t.demand) : 0;
   }
   void keep(Task& t, const decide::CtasPerSm& had) {
@@ -334,9 +337,9 @@ class SmGuard final : public Policy {
   std::vector<Granted> granted_;               // as of the last decision
   std::vector<Task> tasks_;
   std::vector<SmResources> free_;  // by SM
-  // Divisions, by SM: the largest of what has blocks there; of who made others leave, or comes first there
-  // in this decision: only launches with the same join it.
-  std::vector<std::optional<std::uint32_t>> holds_, claimed_;
+  // Divisions, by SM: the largest of what has blocks there; of who made others leave, as long as it runs; of
+  // who does so, or comes first to an empty SM, in this decision.  Only launches with the same join these.
+  std::vector<std::optional<std::uint32_t>> holds_, claimed_, leave_;
 };
 
 const Registered registered{
