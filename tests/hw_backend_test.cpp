@@ -157,6 +157,34 @@ TEST(CudaBackend, FewerWorkersTakeLongerAndMoreCatchUp) {
   EXPECT_NEAR(length(1056), 100 + 700 / 2, 40);
 }
 
+TEST(CudaBackend, ALaunchWhoseWorkersAllFindNoSeatIsNotOver) {
+  const Requirements seats{
+      {Capability::order, Capability::sm_quota, Capability::preempt_at_block}, Contexts::one, false};
+  const decide::CtasPerSm all(132, 8);
+  for (const bool stopped : {false, true}) {
+    SCOPED_TRACE(stopped);
+    Rig rig(1, seats);
+    rig.driver.crowded_grids = stopped ? 1'000'000 : 3;
+    EXPECT_TRUE(std::holds_alternative<Applied>(
+        rig.backend->apply(decide::Launch{{0, 0}, 0, {}, 0, all}, rig.view(0, 1056), {})));
+    if (stopped) {
+      EXPECT_THAT(rig.wait(from_ns(1e6)), testing::IsEmpty());
+      EXPECT_TRUE(std::holds_alternative<Applied>(
+          rig.backend->apply(decide::Preempt{{0, 0}, decide::Stop::at_block}, rig.view(0, 1056), {})));
+      const auto told = Rig::of<Preempted>(rig.wait(from_ns(1e5)));
+      ASSERT_EQ(told.size(), 1u);
+      EXPECT_EQ(told[0].blocks_done, 0u);
+    } else {
+      const auto told = rig.wait(from_ns(1e6));
+      EXPECT_EQ(Rig::of<KernelFinished>(told).size(), 1u);
+      EXPECT_EQ(Rig::of<LastBlockStarted>(told).size(), 1u);
+      rig.backend->close();
+      EXPECT_THAT(rig.backend->verify(), testing::IsEmpty());
+    }
+    rig.backend->close();
+  }
+}
+
 TEST(CudaBackend, ProgressIsToldWithTheNextNotices) {
   Rig rig(1, kSizes);
   rig.launch(0, 1056);

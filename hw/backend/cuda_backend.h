@@ -157,6 +157,8 @@ class CudaBackend final : public MeasuredBackend {
   void end_of_piece(Flight& f, Stream s);
   void look(std::vector<Notice>& notices);
   bool pieces_ended(Flight& f);
+  bool left_unseated(const Flight& f) const;
+  void submit_again(Flight& f);
   void over(std::uint32_t index, std::vector<Notice>& notices);
   void command(Flight& f, std::uint32_t value);
   void control(Flight& f);

@@ -113,6 +113,7 @@ void CudaBackend::control(Flight& f) {
   f.parameters.control = control_at(f.control);
   f.parameters.progress = progress_.device + sizeof(Progress) * f.control;
   progress(f.control).taken = 0;
+  progress(f.control).all_taken = 0;
   for (volatile std::uint32_t& at : progress(f.control).stopped_at) at = kNotStopped;
 }
 

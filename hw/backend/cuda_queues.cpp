@@ -210,7 +210,7 @@ void CudaBackend::look(std::vector<Notice>& notices) {
       ++a;
       continue;
     }
-    if (f.controlled && !f.last_told && !f.stopping && progress(f.control).taken == f.parameters.chunks) {
+    if (f.controlled && !f.last_told && !f.stopping && progress(f.control).all_taken != 0) {
       f.last_told = true;
       f.record.last_block = driver_.now() - epoch_;
       notices.push_back(LastBlockStarted{f.launch.id});
@@ -219,9 +219,30 @@ void CudaBackend::look(std::vector<Notice>& notices) {
       ++a;
       continue;
     }
+    if (left_unseated(f)) {
+      submit_again(f);
+      ++a;
+      continue;
+    }
     active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(a));
     over(i, notices);
   }
+}
+
+/// Whether no worker is left though there are chunks: where an SM still holds the workers of another launch,
+/// those that were to have its seats have come down elsewhere, and left.
+bool CudaBackend::left_unseated(const Flight& f) const {
+  if (f.per_sm.empty() || progress(f.control).all_taken != 0) return false;
+  return chunks_done(progress(f.control), f.parameters.chunks) == f.parameters.chunks;
+}
+
+/// A further grid of workers; of a launch that is being stopped one worker, to say how far it came.
+void CudaBackend::submit_again(Flight& f) {
+  if (f.stopping) f.parameters.seated = 0;
+  f.pieces.clear();
+  submit_workers(f, f.stream, f.stopping ? 1 : room_for(f));
+  driver_.record(f.ended, f.stream);
+  end_of_piece(f, f.stream);
 }
 
 bool CudaBackend::pieces_ended(Flight& f) {

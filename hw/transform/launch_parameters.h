@@ -47,8 +47,9 @@ inline std::uint32_t blocks_in(const LaunchParameters& p, std::uint32_t chunks) 
 
 /// What a launch writes into host memory.
 struct Progress {
-  std::uint32_t taken = 0, unused[15]{};  // chunks
-  std::uint32_t stopped_at[16]{};         // numbers taken after a stop; to be preset to kNotStopped
+  std::uint32_t taken = 0;  // chunks; of several that write at once, any one's
+  std::uint32_t all_taken = 0, unused[14]{};
+  std::uint32_t stopped_at[16]{};  // numbers taken after a stop; to be preset to kNotStopped
 };
 static_assert(sizeof(Progress) == 128);
 inline constexpr std::uint32_t kNotStopped = ~0u;

@@ -150,6 +150,8 @@ static __device__ __forceinline__ void corun_publish(const CorunLaunch& launch, 
 #endif
 #endif
     if ((i & launch.progress_mask) == 0 || i + 1 == launch.chunks) *(volatile unsigned*)launch.progress = i + 1;
+    // Writes of several SMs to one word may come in any order: the last chunk's has its own.
+    if (i + 1 == launch.chunks) *(volatile unsigned*)&launch.progress[1] = 1;
   } else if (i < launch.chunks) {
     corun_stopped_at(launch, i);
   }

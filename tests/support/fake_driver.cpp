@@ -144,6 +144,13 @@ FakeDriver::Work FakeDriver::persistent(const LaunchParameters& p, std::uint32_t
   auto all = std::make_shared<std::vector<Worker>>(workers);
   auto plain = std::make_shared<Control>();
   const bool stuck = sound_launches == 0;
+  if (p.seated != 0 && crowded_grids != 0) {
+    --crowded_grids;
+    return [=] {
+      reinterpret_cast<Control*>(p.control)->turned_away += workers;
+      return true;
+    };
+  }
   if (!stuck) --sound_launches;
   return [=, this] {
     if (hangs || stuck) return false;
@@ -171,7 +178,11 @@ FakeDriver::Work FakeDriver::persistent(const LaunchParameters& p, std::uint32_t
             const std::uint32_t first = p.first + blocks_in(p, i), end = p.first + blocks_in(p, i + 1);
             for (std::uint32_t b = first; b < end; ++b) out[b] = b * 2654435761u;
             w.busy_until = now_ + from_ns(ns) * (end - first);
-            if (p.progress != 0) reinterpret_cast<Progress*>(p.progress)->taken = i + 1;
+            if (p.progress != 0) {
+              auto& at = *reinterpret_cast<Progress*>(p.progress);
+              at.taken = i + 1;
+              if (i + 1 == p.chunks) at.all_taken = 1;
+            }
           }
         }
       }

@@ -29,7 +29,8 @@ class FakeDriver final : public Driver {
   // What tests look at and change.
   bool hangs = false;                                // kernels never end
   std::uint32_t sound_launches = ~std::uint32_t{0};  // kernels launched after these never end
-  std::uint32_t writes = 0;                          // of the GPU's front end, tickets not counted
+  std::uint32_t crowded_grids = 0;  // so many launches with seats to come find their SMs full
+  std::uint32_t writes = 0;         // of the GPU's front end, tickets not counted
   std::size_t left() const {
     return memory_.size() + streams_.size() + events_.size() + partitions_ + reserved_.size();
   }
