@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "hw/backend/cuda_backend.h"
+#include "hw/run/profile.h"
 #include "policies/api/registry.h"
 #include "policies/session/session.h"
 #include "tests/support/fake_driver.h"
@@ -55,6 +56,21 @@ TEST(Stoppable, OnlyShortBlocksAreTakenInChunks) {
   EXPECT_EQ(chunk(4.9), 4u);
   EXPECT_EQ(chunk(1.25), 4u);
   EXPECT_EQ(chunk(1.2), 8u);
+}
+
+TEST(Stoppable, ItsTimeAloneIsMeasuredAsItIsRun) {
+  FakeDriver driver;
+  FakeCompiler compiler;
+  {
+    Workbench work(driver, compiler);
+    const Gpu gpu = read_gpu("h200");
+    const LibraryKernel& k = *find_kernel("spin10");  // 40 blocks of 10 us for each of 1,056 workers
+    const Kernel::Stoppable measured = measure_stoppable(k, from_ns(4e5), gpu, work);
+    EXPECT_NEAR(to_ns(measured.time), 4e5, 1e4);
+    const Kernel::Stoppable longer = measure_stoppable(*find_kernel("spin100_few"), from_ns(1e5), gpu, work);
+    EXPECT_NEAR(to_ns(longer.time), 1e5, 1e4);
+  }
+  EXPECT_EQ(driver.left(), 0u);
 }
 
 TEST(Stoppable, LaunchesOfRealTimeClientsAreNot) {

@@ -105,8 +105,8 @@ bool same(const Counters& a, const Counters& b) {
 bool same(const Kernel& a, const Kernel& b) {
   const auto all = [](const Kernel& kernel) {
     const auto& [name, origin, grid, block, cluster, registers, fixed, dynamic, idempotent, solo, by_sms,
-                 by_ctas, blocks, counters, code] = kernel;
-    static_cast<void>(counters), static_cast<void>(code);
+                 by_ctas, stoppable, blocks, counters, code] = kernel;
+    static_cast<void>(counters), static_cast<void>(code), static_cast<void>(stoppable);
     return std::tie(name, origin, grid, block, cluster, registers, fixed, dynamic, idempotent, solo, by_sms,
                     by_ctas, blocks);
   };
@@ -115,7 +115,12 @@ bool same(const Kernel& a, const Kernel& b) {
     const auto& [file, library, function, arguments] = kernel.code ? *kernel.code : none;
     return std::tuple(kernel.code.has_value(), file, library, function, arguments);
   };
-  return all(a) == all(b) && same(a.counters, b.counters) && code(a) == code(b);
+  const auto stops = [](const Kernel& kernel) {
+    const Kernel::Stoppable none;
+    const auto& [time, stay] = kernel.stoppable ? *kernel.stoppable : none;
+    return std::tuple(kernel.stoppable.has_value(), time, stay);
+  };
+  return all(a) == all(b) && same(a.counters, b.counters) && code(a) == code(b) && stops(a) == stops(b);
 }
 
 bool same(const Op& a, const Op& b) {
@@ -265,6 +270,7 @@ class AnyTrace {
     kernel.solo_time = time();
     for (std::uint32_t i = below(3); i > 0; --i) kernel.solo_time_by_sms[below(132) + 1] = time();
     for (std::uint32_t i = below(3); i > 0; --i) kernel.persistent_time_by_ctas[below(32) + 1] = time();
+    if (below(2) != 0) kernel.stoppable = {time(), below(2) != 0};
     if (below(2) == 0) kernel.counters.pipes_pct["alu"] = below(101);
     const std::uint64_t times = std::vector<std::uint64_t>{0, 1, kernel.blocks()}[below(3)];
     for (std::uint64_t i = 0; i < times; ++i) kernel.block_times.push_back(time());

@@ -143,6 +143,33 @@ Kernel measure_alone(const LibraryKernel& k, const Gpu& gpu, Workbench& work) {
   return kernel;
 }
 
+Kernel::Stoppable measure_stoppable(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbench& work) {
+  Driver& driver = work.driver();
+  const auto blocks = static_cast<std::uint32_t>(k.blocks());
+  const Stream s = driver.stream(0, {});
+  Kernel::Stoppable how;
+  {
+    Stopwatch watch(work, gpu);
+    Instance instance(driver, k);
+    work.prepare(instance, 1, s);
+    const Way way =
+        work.fastest(instance, takings_for(blocks, gpu.sms * work.plain(k).blocks_per_sm, solo), gpu.sms, s);
+    const std::uint32_t room = gpu.sms * way.code->workers_per_sm;
+    LaunchParameters p = launch_parameters(0, blocks, way.taking, room);
+    const std::vector<Control> fresh(kMostLaunches);
+    how.workers_stay = !way.taking.once;
+    how.time = watch.time(
+        s, to_ms(solo),
+        [&] { driver.copy_to_device(s, watch.control(0), fresh.data(), fresh.size() * sizeof(Control)); },
+        [&](std::uint32_t i) {
+          p.control = watch.control(i), p.progress = watch.progress(i);
+          work.launch(instance, *way.code, workers_of(p, way.taking, room), p, s);
+        });
+  }
+  driver.destroy(s);
+  return how;
+}
+
 namespace {
 
 /// All launches plain, or one after the other as persistent kernels of so many CTAs.

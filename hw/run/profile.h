@@ -19,6 +19,9 @@ Profile measure_points(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbe
 /// As a trace says it: launch shape, solo time, solo times on some numbers of SMs (green contexts).
 Kernel measure_alone(const LibraryKernel& k, const Gpu& gpu, Workbench& work);
 
+/// As the backend runs it under a policy that stops launches.
+Kernel::Stoppable measure_stoppable(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbench& work);
+
 /// A client alone under the backend, plain and persistent.
 HostCosts measure_host(const Gpu& gpu, Workbench& work);
 

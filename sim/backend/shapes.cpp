@@ -19,6 +19,8 @@ std::string key_of(const Kernel& k, Time solo_time) {
   add(k.solo_time_by_sms.size(), k.persistent_time_by_ctas.size(), k.block_times.size(), c.pipes_pct.size());
   for (const auto& [n, time] : k.solo_time_by_sms) add(n, time);
   for (const auto& [n, time] : k.persistent_time_by_ctas) add(n, time);
+  const Kernel::Stoppable stoppable = k.stoppable.value_or(Kernel::Stoppable{});
+  add(k.stoppable.has_value(), stoppable.time, stoppable.workers_stay);
   for (const Time time : k.block_times) add(time);
   for (const auto& [pipe, busy] : c.pipes_pct) {
     add(pipe.size(), busy);
@@ -74,7 +76,8 @@ Shape Shapes::of(const Kernel& kernel, Time solo_time, std::uint32_t sms) {
 }
 
 Shape Shapes::make(const Kernel& kernel, const KernelModel& model, std::uint32_t sms) const {
-  Shape shape{model.block_alone(sms), demand_of(kernel, gpu_.sm), model.load(sms), model.persistent_task()};
+  Shape shape{model.block_alone(sms), demand_of(kernel, gpu_.sm), model.load(sms), model.persistent_task(),
+              model.stoppable_task()};
   if (!shape.load.contends() || !kernel.block_times.empty()) return shape;
   // Blocks that start together do so a little early, and the last wave goes faster as it thins out, so that
   // the others take a little longer than the average: find the block time by simulating the kernel alone.

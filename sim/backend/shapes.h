@@ -20,6 +20,7 @@ struct Shape {
   SmResources demand;
   BlockLoad load;
   Time persistent_task;  // what a block costs more when a persistent worker takes it
+  Time stoppable_task;   // or where the launch may be stopped
 };
 
 class Shapes {

@@ -32,6 +32,7 @@ std::uint32_t contexts_of(const Trace& trace, Contexts contexts,
 SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
                        EngineOptions options, Shapes* shapes)
     : trace_(trace),
+      preemptive_(needed.capabilities.has(Capability::preempt_at_block)),
       topology_{gpu, kCapabilities},
       timeline_(timeline),
       slicer_(topology_.gpu,
@@ -190,11 +191,31 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
     if (const auto why = impossible(decision.ctas_per_sm, decision.ctas, l, allowed)) return Refused{*why};
   Submission::Kernel kernel = prepare(l, decision.priority, allowed);
   kernel.ctas = kernel.record.ctas = l.ctas;
+  const Shape& shape = shape_of(l, allowed.count());
+  if (l.ctas != 0) {
+    kernel.per_task = shape.persistent_task;
+  } else if (stoppable(l)) {
+    kernel.per_task = shape.stoppable_task;
+    if (l.kernel->stoppable->workers_stay)
+      kernel.ctas = allowed.count() * room(capacity_of(topology_.gpu.sm), shape.demand);
+  }
   kernel.ctas_per_sm = decision.ctas_per_sm;
   submit(l, follows, std::move(kernel));
   fates_[l.id.slot].spreads = !decision.ctas_per_sm.empty();
   fates_[l.id.slot].allowed = allowed;
   return Applied{};
+}
+
+/// A worker has what a block has, and state of its own.
+SmResources SimBackend::demand_of_worker(const Kernel& kernel) const {
+  if (topology_.gpu.persistent_shared_bytes == 0) return demand_of(kernel, topology_.gpu.sm);
+  Kernel worker;
+  worker.block = kernel.block;
+  worker.registers_per_thread = kernel.registers_per_thread;
+  worker.static_shared_memory_bytes =
+      kernel.static_shared_memory_bytes + topology_.gpu.persistent_shared_bytes;
+  worker.dynamic_shared_memory_bytes = kernel.dynamic_shared_memory_bytes;
+  return demand_of(worker, topology_.gpu.sm);
 }
 
 /// What is left of the launch, if it has been on the GPU before.
@@ -203,10 +224,9 @@ Submission::Kernel SimBackend::prepare(const LaunchView& l, std::int32_t priorit
   kernel.allowed = allowed;
   kernel.level = static_cast<std::uint32_t>(levels() - 1 + priority);
   const Shape& shape = shape_of(l, allowed.count());
-  kernel.demand = shape.demand;
+  kernel.demand = l.ctas != 0 || stoppable(l) ? demand_of_worker(*l.kernel) : shape.demand;
   kernel.block_alone = shape.block_alone;
   kernel.load = &shape.load;
-  if (l.ctas != 0) kernel.per_task = shape.persistent_task;
   if (l.kernel->block_times.size() > 1) kernel.block_times = &l.kernel->block_times;
   KernelRecord& r = kernel.record;
   const Fate* before =

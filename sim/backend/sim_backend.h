@@ -112,6 +112,13 @@ class SimBackend final : public Backend {
   Outcome resize(const decide::Resize& decision, const LaunchView& launch);
   std::optional<std::string> impossible(const decide::CtasPerSm& ctas_per_sm, std::uint32_t ctas,
                                         const LaunchView& launch, const SmMask& allowed) const;
+  /// Whether it runs as a kernel that can be stopped, which is known to take longer.  Those of real-time
+  /// clients never are.
+  bool stoppable(const LaunchView& l) const {
+    return preemptive_ && l.kernel->stoppable &&
+           trace_.clients[l.client.value].service_class == ServiceClass::best_effort;
+  }
+  SmResources demand_of_worker(const Kernel& kernel) const;
   Outcome launch(const decide::Launch& decision, const LaunchView& launch, std::span<const LaunchId> follows);
   Outcome preempt(const decide::Preempt& decision, const LaunchView& launch,
                   std::span<const LaunchId> behind);
@@ -134,6 +141,7 @@ class SimBackend final : public Backend {
   void limit_clients(const Trace& trace, const std::vector<double>& percentages);
 
   const Trace& trace_;
+  bool preemptive_;  // the policy stops launches
   Topology topology_;
   Timeline& timeline_;
   Time now_{};

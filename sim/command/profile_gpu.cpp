@@ -72,6 +72,7 @@ int profile_on_gpu(const ProfileArguments& a) {
   for (const std::string& name : names) {
     const hw::LibraryKernel& k = *hw::find_kernel(name);
     Kernel alone = hw::measure_alone(k, gpu, runner.work());
+    alone.stoppable = hw::measure_stoppable(k, *alone.solo_time, gpu, runner.work());
     Profile points = hw::measure_points(k, *alone.solo_time, gpu, runner.work(), true);
     for (const ProfilePoint& p : points)
       if (p.sms == gpu.sms) alone.persistent_time_by_ctas[p.ctas_per_sm] = p.time;

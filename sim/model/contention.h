@@ -45,6 +45,8 @@ struct BlockLoad {
   std::uint64_t places = 0;     // blocks on all its SMs, if it had more
   double delay_alone = 0;       // D and R + D when the launch is alone
   double alone = 0;
+  /// Not 0: an SM's slots serve its blocks in the order of their ages, so many at once.
+  double at_once = 0;
 
   bool contends() const { return alone > 0; }
   /// Uses what all SMs share.

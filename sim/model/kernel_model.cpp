@@ -45,6 +45,9 @@ constexpr double kWarpsToFillIssue = 32;
 /// So many waves have drifted apart.
 constexpr double kDrifting = 20;
 
+/// Of an SM's blocks, the share that must run at once for all to be taken to end together.
+constexpr double kTogether = 0.95;
+
 double square(double x) { return x * x; }
 /// Distance between two times, symmetric and without a logarithm: (a - b) / sqrt(a b).
 double distance(double a, double b) { return (a - b) / std::sqrt(a * b); }
@@ -385,13 +388,24 @@ BlockLoad KernelModel::load(std::uint32_t sms) const {
   if (load_.issue <= 0 && load_.l2 <= 0) return {};
   BlockLoad l = on(load_, sms);
   settle_alone(l, limits_);
+  // How the time depends on the number of workers tells what an SM's slots can do, apart from the memory.
+  const double at_once = l.residents * alone_on_sm(l.issue, 1, l.delay_alone, l.fp64) / l.alone;
+  if (!kernel_.persistent_time_by_ctas.empty() && at_once < kTogether * l.residents) l.at_once = at_once;
   return l;
 }
 
 Time KernelModel::persistent_task() const {
   if (kernel_.persistent_time_by_ctas.empty()) return gpu_.persistent_task;
-  const double longer = static_cast<double>(kernel_.persistent_time_by_ctas.rbegin()->second.count()) -
-                        static_cast<double>(solo_time_.count());
+  return longer_by_block(kernel_.persistent_time_by_ctas.rbegin()->second);
+}
+
+Time KernelModel::stoppable_task() const {
+  return kernel_.stoppable ? longer_by_block(kernel_.stoppable->time) : Time{};
+}
+
+/// What each block takes longer if all take `time` on the whole GPU.
+Time KernelModel::longer_by_block(Time time) const {
+  const double longer = static_cast<double>(time.count()) - static_cast<double>(solo_time_.count());
   return Time{static_cast<std::int64_t>(longer / waves(gpu_.sms))};
 }
 

@@ -32,6 +32,8 @@ class KernelModel {
   BlockLoad load(std::uint32_t sms) const;
   /// What a block costs more when a persistent worker takes it: as measured of this kernel, else the GPU's.
   Time persistent_task() const;
+  /// And where the launch may be stopped.
+  Time stoppable_task() const;
   /// Which inputs it is made of, for people.
   const std::string& basis() const { return basis_; }
 
@@ -54,6 +56,7 @@ class KernelModel {
   double length_of_workers(const BlockLoad& load, std::uint32_t each) const;
   double workers_error(const BlockLoad& load) const;
   BlockLoad on(BlockLoad load, std::uint32_t sms) const;
+  Time longer_by_block(Time time) const;
 
   Kernel kernel_;
   const Gpu& gpu_;

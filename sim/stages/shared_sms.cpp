@@ -6,6 +6,7 @@
 namespace corun::sim {
 namespace {
 
+constexpr std::uint32_t kNoBlock = ~std::uint32_t{0};  // of a worker that found none
 constexpr int kRateBits = 20;
 constexpr std::uint32_t kFullRate = 1u << kRateBits;
 /// Share of a launch's blocks that may come or go before the pressure is judged again.
@@ -171,6 +172,20 @@ void SharedSms::add(const Task& task, TaskId id, const Blocks& blocks, Time now)
     row->rate = kFullRate;
     row->head = row->slots_used = row->count = 0;
     row->starts = 0;
+    row->line = 0;
+  }
+  if (const double at_once = launch.load.at_once; at_once > 0 && blocks.number != kNoBlock) {
+    // Each joins a line that moves on by a block when a full SM would have done one.
+    const std::int64_t progress = row->progress_at(now.count()), step = blocks.left / launch.load.residents;
+    const auto least =
+        progress + static_cast<std::int64_t>(static_cast<double>(step) * std::max(1.0, at_once));
+    for (std::uint32_t i = 0; i < blocks.count; ++i) {
+      row->line = std::max(progress, row->line) + step;
+      row->insert({std::max(least, row->line), blocks.start, blocks.start, blocks.start, blocks.number,
+                   blocks.place, 1},
+                  cohorts_.together());
+    }
+    return changed(blocks.head);
   }
   row->insert({row->progress_at(now.count()) + blocks.left, blocks.start * blocks.count, blocks.start,
                blocks.start, blocks.number, blocks.place, static_cast<std::uint16_t>(blocks.count)},
@@ -272,6 +287,7 @@ void SharedSms::split(std::uint32_t head, std::uint32_t other) {
     to.slots_used = from.slots_used;
     to.count = from.count;
     to.starts = from.starts;
+    to.line = from.line;
     for (std::uint32_t i = 0; i < from.slots_used; ++i) to.slots[i] = from.slot(i);
     sms_[other].push_back(copy);
   }
@@ -295,6 +311,7 @@ bool SharedSms::alike(std::uint32_t a, std::uint32_t b, Time now) const {
       return false;
     if (x.since != y.since && x.rate != kFullRate) return false;  // they would be rounded differently
     const std::int64_t ahead = y.progress_at(now.count()) - x.progress_at(now.count());
+    if (launches_[x.work.value].load.at_once > 0 && x.line + ahead != y.line) return false;
     for (std::uint32_t k = 0; k < x.slots_used; ++k) {
       const Slot &p = x.slot(k), &q = y.slot(k);
       if (p.end + ahead != q.end || p.count != q.count || p.number != q.number || p.starts != q.starts ||
@@ -328,7 +345,7 @@ void SharedSms::rate_rows(std::uint32_t head, std::int64_t now) {
     if (rated.older_rate == 0)
       rated.older_rate =
           rate_of(alone_on_sm(launch.issue, row.count, launch.delay, launch.load.fp64) / launch.load.alone);
-    set_rate(row, rated.older_rate, now);
+    set_rate(row, in_turn(row, rated.older_rate), now);
   } else if (rows.size() == 2) {
     Row &a = rows_[rows[0]], &b = rows_[rows[1]];
     older(b, a) ? rate_pair(b, a, now) : rate_pair(a, b, now);
@@ -353,8 +370,8 @@ void SharedSms::rate_pair(Row& a, Row& b, std::int64_t now) {
     rated.older_rate = rate_of(shares[0].time / x.load.alone);
     rated.younger_rate = rate_of(shares[1].time / y.load.alone);
   }
-  set_rate(a, rated.older_rate, now);
-  set_rate(b, rated.younger_rate, now);
+  set_rate(a, in_turn(a, rated.older_rate), now);
+  set_rate(b, in_turn(b, rated.younger_rate), now);
 }
 
 void SharedSms::rate_several(const Rows& rows, std::int64_t now) {
@@ -372,7 +389,7 @@ void SharedSms::rate_several(const Rows& rows, std::int64_t now) {
   share_sm(shares_, least_apart, memory_);
   for (std::size_t k = 0; k < order_.size(); ++k) {
     Row& row = rows_[order_[k]];
-    set_rate(row, rate_of(shares_[k].time / launches_[row.work.value].load.alone), now);
+    set_rate(row, in_turn(row, rate_of(shares_[k].time / launches_[row.work.value].load.alone)), now);
   }
 }
 
@@ -383,6 +400,15 @@ inline SharedSms::Rated& SharedSms::rated_of(const Rated& key) {
   Rated& rated = rated_[bits * kScatter >> (64 - kRatedBits)];
   if (rated.older != key.older || rated.younger != key.younger || rated.blocks != key.blocks) rated = key;
   return rated;
+}
+
+/// A line moves on by what all its blocks do, not by what each of them does; those that run at once do not
+/// wait for each other.
+inline std::uint32_t SharedSms::in_turn(const Row& row, std::uint32_t rate) const {
+  const BlockLoad& load = launches_[row.work.value].load;
+  if (load.at_once <= 0) return rate;
+  const double serving = std::min<double>(std::max<double>(row.count, load.at_once), load.residents);
+  return std::max(1u, static_cast<std::uint32_t>(rate * serving / load.residents));
 }
 
 inline void SharedSms::set_rate(Row& row, std::uint32_t rate, std::int64_t now) {

@@ -99,6 +99,7 @@ class SharedSms {
     std::uint32_t head = 0, slots_used = 0;
     std::uint32_t count = 0;  // blocks
     std::int64_t starts = 0;  // sum over its blocks
+    std::int64_t line = 0;    // where blocks are served by age: progress at which the last of them is
     std::array<Slot, kMostBlocks> slots;
 
     Slot& slot(std::uint32_t i) { return slots[(head + i) % kMostBlocks]; }
@@ -131,6 +132,7 @@ class SharedSms {
   struct Rated;
   Rated& rated_of(const Rated& key);
   void set_rate(Row& row, std::uint32_t rate, std::int64_t now);
+  std::uint32_t in_turn(const Row& row, std::uint32_t rate) const;
   std::int64_t least() const;
   template <typename F>
   void for_each_at(std::int64_t time, F&& f);

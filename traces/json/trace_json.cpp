@@ -315,6 +315,8 @@ class TraceReader {
     if (const json* by_ctas = find(from, "persistent_time_by_ctas_ns"))
       for (const auto& [ctas, ns] : by_ctas->items())
         kernel.persistent_time_by_ctas[static_cast<std::uint32_t>(std::stoul(ctas))] = time(ns);
+    if (const json* stoppable = find(from, "stoppable"))
+      kernel.stoppable = {time((*stoppable)["time_ns"]), (*stoppable)["workers_stay"].get<bool>()};
     for (const json& ns : members(from, "block_times_ns")) kernel.block_times.push_back(time(ns));
     if (kernel.block_times.size() > 1 && kernel.block_times.size() != kernel.blocks())
       fail(file, place + "/block_times_ns",

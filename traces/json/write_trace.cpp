@@ -144,6 +144,8 @@ json kernel(const Kernel& from, const std::string& name) {
     to["solo_time_by_sms_ns"][std::to_string(sms)] = ns(time);
   for (const auto& [ctas, time] : from.persistent_time_by_ctas)
     to["persistent_time_by_ctas_ns"][std::to_string(ctas)] = ns(time);
+  if (from.stoppable)
+    to["stoppable"] = {{"time_ns", ns(from.stoppable->time)}, {"workers_stay", from.stoppable->workers_stay}};
   for (Time time : from.block_times) to["block_times_ns"].push_back(ns(time));
   if (json counted = counters(from.counters); !counted.empty()) to["counters"] = std::move(counted);
   if (from.code) to["code"] = device_code(*from.code);

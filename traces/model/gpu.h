@@ -113,6 +113,10 @@ struct Gpu {
   Time persistent_task{};    // a persistent worker taking its next task block
   Time retreat{};    // a persistent worker on an SM where it is not wanted, from its start to its exit
   Time stop_flag{};  // host write until persistent workers see it
+  // How a host program makes kernels persistent (`through`): what a worker keeps of its own in shared memory,
+  // and whether a launch whose workers lack seats is launched again only once none of them is left.
+  std::uint32_t persistent_shared_bytes = 0;
+  bool seats_tried_once = false;
 
   std::uint64_t memory_bytes = 0;
   std::uint64_t l2_bytes = 0;

@@ -65,6 +65,13 @@ struct Kernel {
   std::map<std::uint32_t, Time> solo_time_by_sms;  // the same, confined to so many SMs
   /// On the whole GPU as a persistent kernel with so many workers on each SM.
   std::map<std::uint32_t, Time> persistent_time_by_ctas;
+  /// As it runs where a policy may stop it: on the whole GPU, by workers that take blocks until none is left,
+  /// or by one for each few blocks.
+  struct Stoppable {
+    Time time{};
+    bool workers_stay = false;
+  };
+  std::optional<Stoppable> stoppable;
   std::vector<Time> block_times;  // empty: unknown; one: every block's; else one per block, in order
   Counters counters;
   std::optional<DeviceCode> code;
