@@ -66,8 +66,8 @@ TEST(Reef, TheDeviceQueuesCapacityIsWhatAPreemptionCosts) {
     EXPECT_GT(us, before) << depth;
     before = us;
   }
-  // Published: device queues are empty after 31 us at capacity 4 and after 424 without limit; 5 more for the
-  // kill.
+  // Published: device queues are empty after 31 us at capacity 4 and after 424 without limit; 3.5 more
+  // for the kill.
   EXPECT_NEAR(run_paper("preempts-resnet152", "reef").preemption.latency.mean_us, 36, 6);
   EXPECT_NEAR(run_paper("preempts-resnet152", "reef:depth=0").preemption.latency.mean_us, 429, 85);
 }
