@@ -73,6 +73,41 @@ TEST(Stoppable, ItsTimeAloneIsMeasuredAsItIsRun) {
   EXPECT_EQ(driver.left(), 0u);
 }
 
+TEST(Stoppable, MoreThanTheGpuNeedsNowIsHandedOverWhenNothingElseIsToBeDone) {
+  for (const double solo_us : {400.0, 3.0}) {
+    Trace trace = trace_of("spin10", 2, ServiceClass::best_effort);
+    trace.kernels[0].solo_time = from_ns(solo_us * 1000);
+    FakeDriver driver;
+    FakeCompiler compiler;
+    Workbench work(driver, compiler);
+    Timeline timeline;
+    CudaBackend backend(trace, read_gpu("h200"), make_policy("reef-n")->requirements(), timeline, work, {});
+    backend.start();
+    std::vector<std::size_t> made;  // each launch on the device takes two events
+    for (std::uint32_t i = 0; i < 2; ++i) {
+      LaunchView l;
+      l.id = {i, i}, l.client = ClientId{0}, l.kernel_id = KernelId{0}, l.op = OpId{i};
+      l.kernel = &trace.kernels[0], l.operation = &trace.programs[0].ops[i];
+      l.solo_time = *trace.kernels[0].solo_time;
+      ASSERT_TRUE(std::holds_alternative<Applied>(backend.apply(decide::Launch{l.id, 0, {}, 0}, l, {})));
+      made.push_back(driver.left());
+    }
+    std::vector<Notice> notices;
+    backend.wait(backend.now() + from_ns(2000), notices);
+    made.push_back(driver.left());
+    const bool waits = solo_us > 25;
+    EXPECT_EQ(made[1] - made[0], waits ? 0u : 2u);
+    EXPECT_EQ(made[2] - made[1], waits ? 2u : 0u);
+    const auto ended = [&] {
+      return std::count_if(notices.begin(), notices.end(),
+                           [](const Notice& n) { return std::holds_alternative<KernelFinished>(n); });
+    };
+    while (ended() < 2) backend.wait(kNever, notices);
+    backend.close();
+    EXPECT_EQ(backend.blocks_run(), 2 * std::uint64_t{42240});
+  }
+}
+
 TEST(Stoppable, LaunchesOfRealTimeClientsAreNot) {
   const Trace trace = trace_of("spin10", 1, ServiceClass::real_time);
   FakeDriver driver;

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
-#include <set>
 #include <utility>
 
 #include "traces/model/error.h"
@@ -135,16 +134,25 @@ void CudaBackend::prepare_ways(Code& code, Instance& instance, Time solo) {
 
 /// Each kernel of a real-time client with each of a best-effort one.
 void CudaBackend::load_padded() {
-  std::set<std::uint32_t> real_time, best_effort;
-  for (std::uint32_t c = 0; c < trace_.clients.size(); ++c)
-    for (const auto& [kernel, buffers] : buffers_[c])
-      (trace_.clients[c].service_class == ServiceClass::real_time ? real_time : best_effort).insert(kernel);
-  for (std::uint32_t a : real_time)
-    for (std::uint32_t b : best_effort) try {
-        padded_[{a, b}] = &work_.padded(*code_[a].kernel, *code_[b].kernel);
+  std::map<std::uint32_t, Instance*> real_time, best_effort;  // by KernelId
+  for (std::uint32_t c = 0; c < trace_.clients.size(); ++c) {
+    const std::vector<Op>& ops = trace_.programs[trace_.clients[c].program.value].ops;
+    auto& of_class = trace_.clients[c].service_class == ServiceClass::real_time ? real_time : best_effort;
+    for (std::size_t o = 0; o < ops.size(); ++o)
+      if (const auto* launch = std::get_if<corun::Launch>(&ops[o].what))
+        of_class.emplace(launch->kernel.value, buffers_[c].at(key_of_op_[c][o]).instance);
+  }
+  for (const auto& [a, instance] : real_time)
+    for (const auto& [b, other] : best_effort) try {
+        const LibraryKernel &first = *code_[a].kernel, &second = *code_[b].kernel;
+        Pair pair{&work_.padded(first, second, false), nullptr};
+        if (work_.faster_once(*instance, topology_.gpu.sms, control_stream_))
+          pair.once = &work_.padded(first, second, true);
+        padded_[{a, b}] = pair;
       } catch (
           const InputError&) {  // more shared memory than a block has, or not to be rewritten: refused later
       }
+  for (const auto& [a, instance] : real_time) work_.poison(*instance, 0xa5, control_stream_);  // it was tried
 }
 
 void CudaBackend::release() noexcept {

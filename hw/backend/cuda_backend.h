@@ -73,6 +73,8 @@ class CudaBackend final : public MeasuredBackend {
   /// After close(), without allocations in the trace: as before start(), but what a first launch waits for
   /// (streams, partitions, code on the device) is there.
   void reset();
+  /// When its time began, on the driver's clock.
+  Time epoch() const { return epoch_; }
   std::vector<std::string> verify() override;
   std::uint64_t kernels_verified() const override { return verified_; }
   std::uint64_t moves_verified() const override { return memory_->moves_compared(); }
@@ -151,6 +153,8 @@ class CudaBackend final : public MeasuredBackend {
   std::uint32_t add(Flight flight);
   Flight* find(LaunchId id);
   void pump(Lane& lane);
+  bool pump_one();
+  bool can_wait(const Flight& f, const Lane& lane) const;
   bool may_go(const Flight& f, const Lane& lane) const;
   void submit(Flight& f, Lane& lane);
   void submit_workers(Flight& f, Stream s, std::uint32_t workers);
@@ -206,9 +210,13 @@ class CudaBackend final : public MeasuredBackend {
   std::vector<HostMemory> host_scratch_;
   std::vector<std::vector<Lane>> lanes_;  // by client, stream
   std::vector<Flight> flights_;
-  std::vector<std::uint32_t> free_flights_, active_;                         // active: in order of launching
-  std::map<std::uint32_t, std::uint32_t> flight_of_;                         // by LaunchId::serial
-  std::map<std::pair<std::uint32_t, std::uint32_t>, const Padded*> padded_;  // by KernelId
+  std::vector<std::uint32_t> free_flights_, active_;  // active: in order of launching
+  std::map<std::uint32_t, std::uint32_t> flight_of_;  // by LaunchId::serial
+  struct Pair {
+    const Padded* looping = nullptr;
+    const Padded* once = nullptr;  // where that is faster; there must be room for all of the first's blocks
+  };
+  std::map<std::pair<std::uint32_t, std::uint32_t>, Pair> padded_;  // by KernelId
   std::map<StreamKey, Stream> streams_;
   std::vector<std::uint32_t> group_of_tpc_;
   DevicePointer controls_ = 0;

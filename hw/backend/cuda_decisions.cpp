@@ -70,7 +70,6 @@ Outcome CudaBackend::pad(const decide::LaunchPadded& d, const LaunchView& l, con
                          std::span<const LaunchId> follows) {
   const auto found = padded_.find({l.kernel_id.value, padding.kernel_id.value});
   if (found == padded_.end()) return Refused{"these kernels are not compiled as one"};
-  const Padded& how = *found->second;
   const std::uint32_t sms = topology_.gpu.sms;
   if (d.priority > 0 || d.priority < driver_.facts().highest_priority) return Refused{"no such priority"};
   if (d.sms == 0 || d.sms >= sms || d.padding_blocks == 0)
@@ -85,6 +84,8 @@ Outcome CudaBackend::pad(const decide::LaunchPadded& d, const LaunchView& l, con
   const std::uint32_t alone = std::min(work_.plain(*code_[l.kernel_id.value].kernel).blocks_per_sm,
                                        (blocks - first + sms - 1) / sms),
                       on_each = (blocks - first + d.sms - 1) / d.sms;
+  const auto& [looping, once] = found->second;
+  const Padded& how = once != nullptr && once->workers_per_sm >= on_each ? *once : *looping;
   if (how.workers_per_sm < alone) return Refused{"as one kernel they have less room than the first alone"};
   Flight f, g;
   for (const auto& [flight, view, at, to] :

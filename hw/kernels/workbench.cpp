@@ -247,13 +247,22 @@ const Persistent& Workbench::persistent(const LibraryKernel& k, const Taking& ta
   return *p;
 }
 
-const Padded& Workbench::padded(const LibraryKernel& first, const LibraryKernel& second) {
+bool Workbench::faster_once(Instance& instance, std::uint32_t sms, Stream s) {
+  const LibraryKernel& k = instance.kernel();
+  const auto [known, is_new] = faster_once_.emplace(&k, false);
+  if (!is_new) return known->second;
+  if (k.blocks() > std::uint64_t{sms} * plain(k).blocks_per_sm) return false;  // they would not run at once
+  const Taking takings[] = {{}, {1, false, true}};
+  return known->second = fastest(instance, takings, sms, s).taking.once;
+}
+
+const Padded& Workbench::padded(const LibraryKernel& first, const LibraryKernel& second, bool once) {
   const Plain &a = plain(first), &b = plain(second);
   const auto name = [](const LibraryKernel& k) {
     return fmt::format("{} {} {} {} {} {}", k.file(), k.entry, k.block.x, k.block.y, k.block.z,
                        k.dynamic_shared_bytes);
   };
-  Padded& p = padded_[name(first) + " and " + name(second)];
+  Padded& p = padded_[fmt::format("{} and {}{}", name(first), name(second), once ? ", once" : "")];
   if (p.function) return p;
   // What the larger of them needs, so that neither spills.
   constexpr std::uint32_t kRegisters = 65536, kThreads = 2048, kMost = 32, kWarpUnit = 256;
@@ -266,7 +275,8 @@ const Padded& Workbench::padded(const LibraryKernel& first, const LibraryKernel&
                                        {second.code(), second.file(), second.entry, second.block});
   const std::string& code =
       compiled(text, "padded.cu",
-               {fmt::format("-DCORUN_THREADS={}", threads), fmt::format("-DCORUN_RESIDENT={}", resident)});
+               {fmt::format("-DCORUN_THREADS={}", threads), fmt::format("-DCORUN_RESIDENT={}", resident),
+                fmt::format("-DCORUN_FIRST_ONCE={:d}", once)});
   const Function function = driver_.load(code, kPaddedEntry);
   p.facts = driver_.facts(function);
   p.threads = threads;

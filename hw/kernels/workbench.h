@@ -100,8 +100,11 @@ class Workbench {
   const Plain& plain(const LibraryKernel& k);
   const Persistent& persistent(const LibraryKernel& k, const Taking& taking, bool logged = false);
   const Traits& traits(const LibraryKernel& k);
-  /// Throws InputError where one of them cannot be rewritten.
-  const Padded& padded(const LibraryKernel& first, const LibraryKernel& second);
+  /// `once`: a worker takes one block of the first, so that there must be one for each.  Throws InputError
+  /// where one of them cannot be rewritten.
+  const Padded& padded(const LibraryKernel& first, const LibraryKernel& second, bool once);
+  /// Whether the kernel is faster without a loop around its body; tried at first use.
+  bool faster_once(Instance& instance, std::uint32_t sms, Stream s);
   /// A kernel of fill.cu.
   Function tool(const std::string& entry);
 
@@ -164,6 +167,7 @@ class Workbench {
   std::map<std::pair<std::string, std::vector<std::string>>, std::string> compiled_;
   std::map<std::string, std::unique_ptr<LibraryKernel>> named_by_traces_;
   std::map<std::string, Padded> padded_;
+  std::map<const LibraryKernel*, bool> faster_once_;
   std::map<std::pair<const LibraryKernel*, std::uint32_t>, Prepared> prepared_;
   std::map<std::vector<std::uint32_t>, Partition> partitions_;
   std::vector<std::uint32_t> group_of_tpc_;

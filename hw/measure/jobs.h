@@ -43,8 +43,8 @@ Json measure_padding(Bench& bench);
 
 double median(std::vector<double> samples);
 double quantile(std::vector<double> samples, double q);
-/// n, p10, p50, p90, p99, max and the samples themselves.
-Json summary(const std::vector<double>& samples);
+/// n, p10, p50, p90, p99, max and, if `raw`, the samples themselves.
+Json summary(const std::vector<double>& samples, bool raw = true);
 
 /// Controls in device memory, zeroed together.
 class Controls {

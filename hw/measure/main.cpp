@@ -39,6 +39,21 @@ Json machine(Driver& driver) {
       {"date", date}};
 }
 
+/// Arrays of numbers on one line.
+std::string compact(const std::string& text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    out += text[at];
+    if (text[at] != '[') continue;
+    const std::size_t end = text.find_first_not_of(" \n,.+-eE0123456789", at + 1);
+    if (end == std::string::npos || text[end] != ']') continue;
+    for (++at; at < end; ++at)
+      if (text[at] != ' ' && text[at] != '\n') out += text[at];
+    out += ']';
+  }
+  return out;
+}
+
 int command(int argc, char** argv) {
   using Job = Json (*)(Bench&);
   const std::map<std::string, Job> jobs{{"overhead", measure_overhead},
@@ -80,7 +95,7 @@ int command(int argc, char** argv) {
     document["machine_afterwards"] = machine(*driver);
     fmt::print("{} took {:.1f} s\n", name, to_seconds(driver->now() - begin));
     std::fflush(stdout);
-    std::ofstream(fmt::format("{}/{}.json", out, name)) << document.dump(1) << "\n";
+    std::ofstream(fmt::format("{}/{}.json", out, name)) << compact(document.dump(1)) << "\n";
   }
   return 0;
 }

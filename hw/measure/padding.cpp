@@ -12,6 +12,8 @@
 namespace corun::hw {
 namespace {
 
+constexpr std::uint32_t kMostLaunches = 4000;
+
 struct One {
   const LibraryKernel* kernel;
   std::unique_ptr<Instance> instance;
@@ -57,9 +59,17 @@ class Padding {
     return {demand_of(k, gpu_.sm), k.blocks(), k.blocks(), from_ns(o.plain_us * 1000)};
   }
 
+  /// As the backend would take them.
+  const Padded& how(One& a, One& b, std::uint32_t sms) {
+    const auto on_each = static_cast<std::uint32_t>((a.kernel->blocks() + sms - 1) / sms);
+    if (bench_.work.faster_once(*a.instance, gpu_.sms, s_))
+      if (const Padded& once = bench_.work.padded(*a.kernel, *b.kernel, true); once.workers_per_sm >= on_each)
+        return once;
+    return bench_.work.padded(*a.kernel, *b.kernel, false);
+  }
+
   /// The first on `sms` SMs beside the second's blocks [first, first + blocks).
-  Pair run(One& a, One& b, std::uint32_t sms, std::uint32_t first, std::uint32_t blocks) {
-    const Padded& how = bench_.work.padded(*a.kernel, *b.kernel);
+  Pair run(One& a, One& b, const Padded& how, std::uint32_t sms, std::uint32_t first, std::uint32_t blocks) {
     PaddedParameters p;
     const auto all = static_cast<std::uint32_t>(a.kernel->blocks());
     p.first = launch_parameters(0, all, {}, 1);
@@ -78,24 +88,26 @@ class Padding {
   }
 
   Json pair(One& a, One& b) {
-    const Padded& how = bench_.work.padded(*a.kernel, *b.kernel);
     const Plain &pa = bench_.work.plain(*a.kernel), &pb = bench_.work.plain(*b.kernel);
     const auto rule = pad(paddable(a), paddable(b), gpu_);
     const auto most = static_cast<std::uint32_t>(b.kernel->blocks());
+    // By the rule or, where it has none, on half of the GPU: the results must be right in any case.
+    const std::uint32_t sms = rule ? rule->sms : gpu_.sms / 2;
+    const std::uint32_t blocks = rule ? static_cast<std::uint32_t>(rule->blocks) : most;
+    const Padded& how = this->how(a, b, sms);
+    const bool once = &how != &bench_.work.padded(*a.kernel, *b.kernel, false);
     Json row{{"real_time", a.kernel->name},
              {"best_effort", b.kernel->name},
              {"plain_us", {a.plain_us, b.plain_us}},
              {"blocks_per_sm", {pa.blocks_per_sm, pb.blocks_per_sm, how.workers_per_sm}},
              {"registers", {pa.facts.registers, pb.facts.registers, how.facts.registers}},
+             {"one_block_a_worker", once},
              {"rule", rule ? Json{{"sms", rule->sms}, {"blocks", rule->blocks}} : Json()}};
-    // By the rule or, where it has none, on half of the GPU: the results must be right in any case.
-    const std::uint32_t sms = rule ? rule->sms : gpu_.sms / 2;
-    const std::uint32_t blocks = rule ? static_cast<std::uint32_t>(rule->blocks) : most;
     std::vector<double> confined, padded;
     std::vector<std::uint32_t> done;
     for (std::uint32_t i = 0; i < 11 * bench_.scale; ++i) {
-      const double without = run(a, b, sms, 0, 0).us;
-      const Pair with = run(a, b, sms, 0, blocks);
+      const double without = run(a, b, how, sms, 0, 0).us;
+      const Pair with = run(a, b, how, sms, 0, blocks);
       if (i == 0) continue;
       confined.push_back(without), padded.push_back(with.us), done.push_back(with.second_done);
     }
@@ -103,8 +115,8 @@ class Padding {
     bench_.work.poison(*a.instance, 0xa5, s_);
     bench_.work.poison(*b.instance, 0xa5, s_);
     // All of the second, some at a time beside the first.
-    for (std::uint32_t next = 0; next < most && rounds < 400; ++rounds) {
-      const Pair p = run(a, b, sms, next, std::min(most - next, blocks));
+    for (std::uint32_t next = 0; next < most && rounds < kMostLaunches; ++rounds) {
+      const Pair p = run(a, b, how, sms, next, std::min(most - next, blocks));
       next += p.second_done;
       runs += p.first_done == a.kernel->blocks();
       if (p.second_done == 0) break;
@@ -119,11 +131,11 @@ class Padding {
     fmt::print(
         "{:<18} + {:<14} {:>8.1f} us plain, {} SMs {:>8.1f} us ({:+.1f} %), padded {:>8.1f} us ({:+.1f} %) "
         "with {} of "
-        "{} blocks {}; {} + {} -> {} a SM; {} launches: {}\n",
+        "{} blocks {}{}; {} + {} -> {} a SM; {} launches: {}\n",
         a.kernel->name, b.kernel->name, a.plain_us, sms, median(confined),
         100 * (median(confined) / a.plain_us - 1), median(padded), 100 * (median(padded) / a.plain_us - 1),
-        done[done.size() / 2], blocks, rule ? "by the rule" : "(no rule)", pa.blocks_per_sm, pb.blocks_per_sm,
-        how.workers_per_sm, rounds,
+        done[done.size() / 2], blocks, rule ? "by the rule" : "(no rule)", once ? ", one block a worker" : "",
+        pa.blocks_per_sm, pb.blocks_per_sm, how.workers_per_sm, rounds,
         !row.contains("identical") ? "not all done"
         : row["identical"] == true ? "identical"
                                    : "DIFFERENT");

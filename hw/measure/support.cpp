@@ -14,12 +14,13 @@ double quantile(std::vector<double> s, double q) {
 }
 double median(std::vector<double> s) { return quantile(std::move(s), 0.5); }
 
-Json summary(const std::vector<double>& s) {
-  Json raw = Json::array();
-  for (double v : s) raw.push_back(std::round(v * 1000) / 1000);
-  return {{"n", s.size()},           {"p10", quantile(s, 0.1)},  {"p50", quantile(s, 0.5)},
-          {"p90", quantile(s, 0.9)}, {"p99", quantile(s, 0.99)}, {"max", quantile(s, 1)},
-          {"samples", raw}};
+Json summary(const std::vector<double>& s, bool raw) {
+  Json all{{"n", s.size()},           {"p10", quantile(s, 0.1)},  {"p50", quantile(s, 0.5)},
+           {"p90", quantile(s, 0.9)}, {"p99", quantile(s, 0.99)}, {"max", quantile(s, 1)}};
+  if (!raw) return all;
+  for (Json& samples = all["samples"] = Json::array(); const double v : s)
+    samples.push_back(std::round(v * 1000) / 1000);
+  return all;
 }
 
 Controls::Controls(Driver& driver, std::uint32_t count)

@@ -70,13 +70,17 @@ std::string part(const std::string& name, const PaddingSource& of, std::string& 
   // Where there are none, a structure still has a byte.
   out += fmt::format("\nstruct CorunValues {{\n{}}};\n", members.empty() ? "  char none;\n" : members);
   out += fmt::format(
-      "static __device__ __forceinline__ void corun_run(const CorunValues& corun_values, const CorunLaunch& "
-      "launch, "
-      "unsigned most, CorunControl* stops) {{\n"
+      "template <bool kOnce> static __device__ __forceinline__ void corun_run(const CorunValues& "
+      "corun_values, const CorunLaunch& launch, unsigned most, CorunControl* stops) {{\n"
       "  if (threadIdx.x >= {}u) return;\n"
-      "  corun_take_blocks(launch, most, stops, [&](uint3 at, uint3 grid) {{\n"
+      "  const auto call = [&](uint3 at, uint3 grid) {{\n"
       "{}    {}__body({}at, grid, corun_thread_anew());\n"
-      "  }}, [] {{ corun_all_left(); }});\n}}\n",
+      "  }};\n"
+      "  const auto meet = [] {{ corun_all_left(); }};\n"
+      "  if constexpr (kOnce)\n"
+      "    corun_take_one(launch, most, stops, call, meet);\n"
+      "  else\n"
+      "    corun_take_blocks(launch, most, stops, call, meet);\n}}\n",
       b.count(),
       traits.helpers_read_index
           ? "    if (corun_is_leader()) corun_block = at, corun_grid = grid;\n    __syncthreads();\n"
@@ -102,9 +106,10 @@ std::string make_padded(const PaddingSource& first, const PaddingSource& second)
       "extern \"C\" __global__ void __launch_bounds__(CORUN_THREADS, CORUN_RESIDENT)\n"
       "{}(const corun_first::CorunValues a, const corun_second::CorunValues b, const CorunPadded p) {{\n"
       "  if (corun_sm() < p.sms)\n"
-      "    corun_first::corun_run(a, p.first, p.seats != 0 ? p.per_sm : 0, p.second.control);\n"
+      "    corun_first::corun_run<CORUN_FIRST_ONCE>(a, p.first, p.seats != 0 ? p.per_sm : 0, "
+      "p.second.control);\n"
       "  else\n"
-      "    corun_second::corun_run(b, p.second, 0, nullptr);\n}}\n",
+      "    corun_second::corun_run<false>(b, p.second, 0, nullptr);\n}}\n",
       includes, persistent_header(), library_source("padding.cuh"), a, b, kPaddedEntry);
 }
 

@@ -24,8 +24,9 @@ struct PaddingSource {
 
 inline constexpr const char* kPaddedEntry = "corun_padded";
 
-/// To be compiled with CORUN_THREADS and CORUN_RESIDENT.  The parameters: each kernel's, as a structure of
-/// them in order, and PaddedParameters.  Throws InputError.
+/// To be compiled with CORUN_THREADS, CORUN_RESIDENT and CORUN_FIRST_ONCE (1: a worker for each of its
+/// blocks).  The parameters: each kernel's, as a structure of them in order, and PaddedParameters.  Throws
+/// InputError.
 std::string make_padded(const PaddingSource& first, const PaddingSource& second);
 
 }  // namespace corun::hw

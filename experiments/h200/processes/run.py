@@ -110,6 +110,24 @@ def told(*command):
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
+def short(rows):
+    """SMs that follow each other from 0 on as "0 to n-1"."""
+    for row in rows if isinstance(rows, list) else []:
+        if isinstance(row, dict) and row.get("used") == list(range(len(row.get("used", [])))) and row["used"]:
+            row["used"] = f"0 to {len(row['used']) - 1}"
+    return rows
+
+
+def write(document, to):
+    """A line for each row."""
+    lines = []
+    for key, value in document.items():
+        text = ("[\n" + ",\n".join(json.dumps(row) for row in value) + "\n]"
+                if isinstance(value, list) else json.dumps(value))
+        lines.append(f"{json.dumps(key)}: {text}")
+    to.write("{\n" + ",\n".join(lines) + "\n}\n")
+
+
 def main():
     jobs = {"percentages": percentages, "overlaps": overlaps, "slices": slices, "moves": moves}
     document = {"command": "run.py", "date": datetime.datetime.now(datetime.timezone.utc).isoformat(),
@@ -118,11 +136,11 @@ def main():
     for name in sys.argv[1:] or jobs:
         began = time.time()
         try:
-            document[name] = jobs[name]()
+            document[name] = short(jobs[name]())
         except Exception as error:  # the other jobs can still tell something
             document[name] = {"error": repr(error)}
         print(name, f"{time.time() - began:.1f} s", file=sys.stderr)
-    json.dump(document, sys.stdout)
+    write(document, sys.stdout)
 
 
 if __name__ == "__main__":
