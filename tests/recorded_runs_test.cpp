@@ -207,6 +207,17 @@ TEST(MeasuredProfiles, TellWhatTheHostCosts) {
   EXPECT_EQ(read_profiles(again).host->persistent_turn, profiles.host->persistent_turn);
 }
 
+TEST(MeasuredProfiles, TellOfTheFp64PipeInOnePlace) {
+  bool bound = false;
+  for (const Kernel& kernel : read_trace(kRuns / "mixes/render.json").kernels) {
+    EXPECT_TRUE(kernel.counters.fp64_active_pct) << kernel.name;
+    for (const auto& [pipe, busy] : kernel.counters.pipes_pct)
+      EXPECT_EQ(pipe.find("fp64"), std::string::npos);
+    bound |= kernel.name == "lavamd" && *kernel.counters.fp64_active_pct > 50;
+  }
+  EXPECT_TRUE(bound);
+}
+
 TEST(OutputFile, IsCompressedWhereItsNameSaysSo) {
   const fs::path file = fs::path(testing::TempDir()) / "text.jsonl.gz";
   OutputFile out(file);

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <optional>
 #include <set>
 
@@ -25,17 +24,16 @@ constexpr std::pair<const char*, std::optional<double> Counters::*> kMetrics[] =
     {"sm__inst_executed_pipe_tensor.sum", &Counters::tensor_instructions},
     {"smsp__issue_active.avg.pct_of_peak_sustained_active", &Counters::issue_active_pct},
     {"sm__warps_active.avg.pct_of_peak_sustained_active", &Counters::warps_active_pct},
+    {"sm__pipe_fp64_cycles_active.avg.pct_of_peak_sustained_active", &Counters::fp64_active_pct},
     {"gpu__time_duration.sum", &Counters::duration_ns}};
 
 constexpr std::pair<const char*, const char*> kPipes[] = {
     {"sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active", "alu"},
     {"sm__inst_executed_pipe_fma.avg.pct_of_peak_sustained_active", "fma"},
     {"sm__inst_executed_pipe_fmaheavy.avg.pct_of_peak_sustained_active", "fmaheavy"},
-    {"sm__inst_executed_pipe_fp64.avg.pct_of_peak_sustained_active", "fp64"},
     {"sm__inst_executed_pipe_fp16.avg.pct_of_peak_sustained_active", "fp16"},
     {"sm__inst_executed_pipe_lsu.avg.pct_of_peak_sustained_active", "lsu"},
     {"sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active", "xu"},
-    {"sm__pipe_fp64_cycles_active.avg.pct_of_peak_sustained_active", "fp64_cycles"},
     {"sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active", "tensor_cycles"},
     {"sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active", "hmma_cycles"},
     {"l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed", "l1_data"},
@@ -114,9 +112,9 @@ std::map<std::string, Counters> measure_counters(const std::vector<std::string>&
     const std::size_t refused = text.find("Failed to find metric ");
     again = false;
     if (refused != std::string::npos)
-      for (const auto& [metric, pipe] : kPipes)
-        if (text.compare(refused + 22, std::strlen(metric), metric) == 0)
-          again = std::erase(metrics, metric) != 0;
+      again = std::erase_if(metrics, [&](const std::string& metric) {
+                return text.compare(refused + 22, metric.size(), metric) == 0;
+              }) != 0;
   }
   const auto launches = read_ncu(text);
   std::map<std::string, Counters> all;
