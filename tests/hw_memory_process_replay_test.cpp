@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "hw/record/recording.h"
 #include "traces/json/trace_json.h"
@@ -31,10 +32,16 @@ TEST(Replay, MemoryIsMovedAsItWas) {
 }
 
 TEST(Replay, AnotherCapacityLeadsToOtherDecisions) {
-  Gpu gpu = read_gpu("h200");
-  gpu.memory_bytes = 8'000'000'000;
-  EXPECT_NE(replay((kRuns / "memory_swap/rec-working-set-flexgpu.jsonl").string(),
-                   read_trace((kRuns / "memory_swap/working-set.json").string()), gpu)
+  std::ifstream in(kRuns / "memory_swap/rec-working-set-flexgpu.jsonl");
+  const std::string changed = testing::TempDir() + "other-capacity.jsonl";
+  std::ofstream out(changed);
+  std::string head;
+  std::getline(in, head);
+  const std::string was = "\"memory_bytes\":4000000000";
+  ASSERT_NE(head.find(was), std::string::npos);
+  out << head.replace(head.find(was), was.size(), "\"memory_bytes\":8000000000") << "\n" << in.rdbuf();
+  out.close();
+  EXPECT_NE(replay(changed, read_trace((kRuns / "memory_swap/working-set.json").string()), read_gpu("h200"))
                 .difference,
             "");
 }
@@ -42,7 +49,21 @@ TEST(Replay, AnotherCapacityLeadsToOtherDecisions) {
 TEST(Replay, ProcessesGetTheSameLaunches) {
   for (const char* run : {"a-fcfs", "a-timeslice", "a-mps", "a-mps-parts"})
     expect_same(std::string("processes/rec-") + run + ".jsonl", "cuda_backend/mix-a.json", 0);
-  expect_same("processes/rec-b-timeslice.jsonl", "cuda_backend/mix-b.json", 0);
+  for (const char* run : {"b-timeslice", "b-mps"})
+    expect_same(std::string("processes/rec-") + run + ".jsonl", "cuda_backend/mix-b.json", 0);
+}
+
+// A client is lost in the middle of each.
+TEST(Replay, WhatWasDecidedAroundAKillIsDecidedAgain) {
+  for (const char* policy : {"timeslice", "mps"})
+    expect_same(std::string("processes/rec-killed-") + policy + ".jsonl.gz", "processes/killed-mix.json", 0);
+}
+
+TEST(Replay, NetworksAreSharedAsTheyWere) {
+  for (const char* run : {"a.fcfs", "a.priority", "a.timeslice", "a.mps", "a.wait", "a.reef-n",
+                          "a.reef-n_padding_on", "c.reef-n", "c.reef-n_padding_on"})
+    expect_same(std::string("disb/recordings/") + run + ".jsonl.gz",
+                std::string("disb/disb-") + run[0] + ".json", 0);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
     disb.py make --measure build/bin/measure_gpu          networks.json and disb-*.json, beside this file
     disb.py run --sim build/bin/sim --policies fcfs,wait  one line per mix and policy in results.json
+    disb.py record --sim build/bin/sim --mixes ac         notices and decisions of RECORDED_MS of each, in recordings/
 
 A kernel keeps its number of blocks and threads and, times SCALE, its time; convolutions and products become loops
 of multiplications, everything else loads.  How much of either gives a kernel its time is found by measuring.  A request is issued launch by launch, a few microseconds each, where the
@@ -23,6 +24,7 @@ NETWORKS = {"vgg19": "vgg19_b1", "resnet152": "resnet152_b8", "densenet201": "de
             "inception3": "inception3_b1", "distilbert": "distilbert_b1s128"}
 SCALE = 8
 ROUNDS = 6
+RECORDED_MS = 160
 SMS = 132
 COMPUTES = re.compile(r"gemm|conv|fprop|winograd|xmma|cutlass|sgemm|attention|fmha", re.I)
 MOST_LOADED = 1 << 17  # of 16 bytes each: 2 MiB, which fit the L2 cache as the activations of one picture do
@@ -131,7 +133,7 @@ def mixes():
                 arrivals["rate_per_s"] /= SCALE
         write(HERE / f"disb-{letter}.json", {
             "corun_trace": 1, "name": example["name"] + f", times {SCALE}", "gpu": "h200", "include": ["networks.json"],
-            "clients": example["clients"], "run": {"duration_ns": 1_800_000_000}})
+            "clients": example["clients"], "run": {"duration_ns": 3_600_000_000}})
 
 
 def run(arguments):
@@ -159,6 +161,19 @@ def run(arguments):
                             "duration_ms": summary.get("duration_ms")}
             print(key, {n: (c["p50_ms"], c["p99_ms"], c["throughput_per_s"]) for n, c in clients.items()}, flush=True)
             path.write_text("{\n" + ",\n".join(f" {json.dumps(k)}: {json.dumps(v)}" for k, v in results.items()) + "\n}\n")
+
+
+def record(arguments):
+    folder = HERE / "recordings"
+    folder.mkdir(exist_ok=True)
+    for letter in arguments.mixes:
+        for policy in arguments.policies.split(","):
+            file = folder / f"{letter}.{re.sub('[^a-z-]', '_', policy)}.jsonl.gz"
+            subprocess.run([arguments.sim, "--backend=cuda", f"--policy={policy}", "--no-alone", "--verify", "--json",
+                            "--duration", f"{RECORDED_MS}ms", "--record", str(file), str(HERE / f"disb-{letter}.json")]
+                           + (["--store", arguments.store] if arguments.store else []),
+                           check=True, stdout=subprocess.DEVNULL)
+            print(file.name, file.stat().st_size, flush=True)
 
 
 def table():
@@ -192,7 +207,7 @@ def free():
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=["make", "mixes", "run", "table", "free"])
+    parser.add_argument("action", choices=["make", "mixes", "run", "record", "table", "free"])
     parser.add_argument("--measure", default="measure_gpu")
     parser.add_argument("--sim", default="sim")
     parser.add_argument("--backend", default="cuda")
@@ -202,5 +217,6 @@ if __name__ == "__main__":
     parser.add_argument("--duration", default="")
     parser.add_argument("--policies", default="fcfs,priority,sequential,wait,reef-n,reef-n:padding=on")
     given = parser.parse_args()
-    sys.exit({"make": make, "run": run}[given.action](given) if given.action in ("make", "run")
+    with_arguments = {"make": make, "run": run, "record": record}
+    sys.exit(with_arguments[given.action](given) if given.action in with_arguments
              else {"mixes": mixes, "table": table, "free": free}[given.action]())
