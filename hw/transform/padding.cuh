@@ -27,6 +27,7 @@ static __device__ __forceinline__ void corun_take_one(const CorunLaunch& launch,
         slot.blocks = 1;
         if ((i & launch.progress_mask) == 0 || i + 1 == launch.chunks)
           *(volatile unsigned*)launch.progress = i + 1;
+        if (i + 1 == launch.chunks) *(volatile unsigned*)&launch.progress[1] = 1;
       }
     }
   }
@@ -59,6 +60,7 @@ static __device__ __forceinline__ void corun_take_blocks(const CorunLaunch& laun
           slot.blocks = 1;
           if ((i & launch.progress_mask) == 0 || i + 1 == launch.chunks)
             *(volatile unsigned*)launch.progress = i + 1;
+          if (i + 1 == launch.chunks) *(volatile unsigned*)&launch.progress[1] = 1;
         } else {
           if (i < launch.chunks) corun_stopped_at(launch, i);
           if (stops != nullptr && atomicAdd(&c->left, 0u) == launch.chunks)
