@@ -93,10 +93,11 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
     std::vector<Point> curve;
     for (const auto& [sms, time] : kernel.solo_time_by_sms)
       curve.push_back({sms, static_cast<double>(time.count())});
-    basis_ =
-        curve.size() >= 2 && load_.fp64 <= 0 ? "solo times by SMs and counters" : "solo time and counters";
+    // What the FP64 pipe takes of a block's time shows in the curve only with the workers' times beside it.
+    const bool fits = curve.size() >= 2 && (load_.fp64 <= 0 || kernel.persistent_time_by_ctas.size() > 1);
+    basis_ = fits ? "solo times by SMs and counters" : "solo time and counters";
     if (load_.issue <= 0 && load_.l2 <= 0) return;
-    if (curve.size() >= 2 && load_.fp64 <= 0)
+    if (fits)
       fit_curve(curve);
     else
       fit_whole({gpu.sms, static_cast<double>(solo_time.count())});
