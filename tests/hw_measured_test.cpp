@@ -1,4 +1,4 @@
-// What was measured on an H200 (experiments/h200) keeps what issue 5 asks of the CUDA backend.  Measurements
+// What was measured on an H200 (experiments/h200) keeps what is asked of the CUDA backend.  Measurements
 // are made again by the commands of those folders; this notices when they get worse.
 #include <gmock/gmock.h>
 
