@@ -17,6 +17,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 RECORDED = HERE.parents[2] / "traces" / "h200"
@@ -212,7 +213,7 @@ if __name__ == "__main__":
     parser.add_argument("--sim", default="sim")
     parser.add_argument("--backend", default="cuda")
     parser.add_argument("--store", default="")
-    parser.add_argument("--scratch", default="/tmp/disb")
+    parser.add_argument("--scratch", default=pathlib.Path(tempfile.gettempdir()) / "disb")
     parser.add_argument("--mixes", default="abcde")
     parser.add_argument("--duration", default="")
     parser.add_argument("--policies", default="fcfs,priority,sequential,wait,reef-n,reef-n:padding=on")

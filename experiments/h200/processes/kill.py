@@ -16,6 +16,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -53,7 +54,7 @@ def left():
         memory = gpu("gpu=memory.used")
         if (not running and memory == "0 MiB") or time.monotonic() > until:
             return {"processes": running, "gpu_memory_used": memory, "gpu_processes": gpu("compute-apps=pid"),
-                    "folders": [str(f) for f in pathlib.Path("/tmp").glob("corun-mps-*")]}
+                    "folders": [str(f) for f in pathlib.Path(tempfile.gettempdir()).glob("corun-mps-*")]}
         time.sleep(0.05)
 
 
