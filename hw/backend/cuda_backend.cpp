@@ -206,6 +206,7 @@ void CudaBackend::start() {
 }
 
 void CudaBackend::reset() {
+  checks_each_ = false, begun_.clear();
   flights_.clear(), free_flights_.clear(), active_.clear(), flight_of_.clear();
   clearing_.clear(), used_controls_.clear(), told_.clear();
   for (std::vector<Lane>& of_client : lanes_)
@@ -255,6 +256,25 @@ void CudaBackend::check_results(std::uint32_t client, Buffers& b) {
   wrong_.push_back(fmt::format("client {}, kernel {}: results differ from the plain kernel's{}{}",
                                trace_.clients[client].name, b.instance->kernel().name,
                                how.empty() ? "" : ": ", how));
+}
+
+/// Outputs are not cleared while a launch of another stream has part of its results there.
+void CudaBackend::begin_check(const Flight& f, Stream s) {
+  Instance& instance = *buffers_of(f.launch).instance;
+  auto& begun = begun_[&instance];
+  const bool ours =
+      std::ranges::all_of(begun, [&](const auto& other) { return other.second == f.launch.stream; });
+  const std::vector<Buffer>& buffers = instance.kernel().buffers;
+  for (std::uint32_t i = 0; ours && f.launch.blocks_done == 0 && i < buffers.size(); ++i)
+    if (!buffers[i].input) work_.fill(instance, i, 0, s);
+  begun[f.launch.id.serial] = f.launch.stream;
+}
+
+void CudaBackend::end_check(const Flight& f) {
+  Buffers& b = buffers_of(f.launch);
+  auto& begun = begun_[b.instance];
+  begun.erase(f.launch.id.serial);
+  if (begun.empty()) check_results(f.launch.client.value, b);  // else the next may have cleared them
 }
 
 std::string CudaBackend::what_it_waits_for() const {

@@ -75,6 +75,9 @@ class CudaBackend final : public MeasuredBackend {
   void reset();
   /// When its time began, on the driver's clock.
   Time epoch() const { return epoch_; }
+  /// Until reset(): outputs are cleared before a launch begins and compared when it has ended, so that none
+  /// passes for what an earlier one made.  Times are then no measurement.
+  void check_each_launch() { checks_each_ = true; }
   std::vector<std::string> verify() override;
   std::uint64_t kernels_verified() const override { return verified_; }
   std::uint64_t moves_verified() const override { return memory_->moves_compared(); }
@@ -138,6 +141,8 @@ class CudaBackend final : public MeasuredBackend {
   Outcome checkpoint(BufferId buffer);
   void check_results_in(BufferId buffer);
   void check_results(std::uint32_t client, Buffers& b);
+  void begin_check(const Flight& f, Stream s);
+  void end_check(const Flight& f);
   Buffers& buffers_of(const LaunchView& l) {
     return buffers_[l.client.value].at(key_of_op_[l.client.value][l.op.value]);
   }
@@ -195,7 +200,7 @@ class CudaBackend final : public MeasuredBackend {
   Workbench& work_;
   Driver& driver_;
   CudaOptions options_;
-  bool preemptive_ = false, sizes_ = false;
+  bool preemptive_ = false, sizes_ = false, checks_each_ = false;
 
   Time epoch_{}, now_{}, last_event_{};
   Event base_;
@@ -206,6 +211,8 @@ class CudaBackend final : public MeasuredBackend {
   std::vector<std::map<std::uint32_t, Buffers>> buffers_;  // by client, key
   std::vector<std::vector<std::uint32_t>> key_of_op_;      // by client, OpId
   std::vector<std::string> wrong_;
+  // Where each launch is checked: those that may have written, by serial.
+  std::map<const Instance*, std::map<std::uint32_t, StreamId>> begun_;
   std::vector<DevicePointer> scratch_;  // by client: for copies
   std::vector<HostMemory> host_scratch_;
   std::vector<std::vector<Lane>> lanes_;  // by client, stream

@@ -152,7 +152,10 @@ Outcome CudaBackend::resize(const decide::Resize& d, const LaunchView& l) {
     return Refused{"a launch keeps to quotas per SM or to a total"};
   if (f->state == Flight::State::waiting) {  // nothing of it is on the device yet
     f->launch.ctas = ctas;
-    if (f->per_sm.empty() && !f->way->taking.once) f->workers = ctas;
+    if (f->per_sm.empty() && !f->way->taking.once) {
+      f->workers = ctas;
+      f->parameters.single = f->parameters.chunks <= ctas;
+    }
     f->per_sm = d.ctas_per_sm;
     return Applied{};
   }

@@ -1,6 +1,8 @@
 // The way of launches and copies to the device and back: lanes, streams, pieces, events.
 #include "hw/backend/cuda_backend.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 
@@ -90,6 +92,8 @@ void CudaBackend::submit(Flight& f, Lane& of) {
     quotas.resize(kMostSms);
     driver_.copy_to_device(s, control_at(f.control) + offsetof(Control, quota), quotas.data(), 4 * kMostSms);
   }
+  if (checks_each_ && !f.is_copy) begin_check(f, s);
+  if (checks_each_ && f.padded != nullptr) begin_check(flights_[f.padding], s);
   driver_.record(f.started, s);
   if (f.is_copy) {
     const Copy& c = std::get<Copy>(f.launch.operation->what);
@@ -292,6 +296,9 @@ void CudaBackend::over(std::uint32_t index, std::vector<Notice>& notices) {
       blocks_ += blocks_in(f.parameters, chunks);
       if (!done)
         notices.push_back(Preempted{id, f.parameters.first + std::uint64_t{blocks_in(f.parameters, chunks)}});
+    } else if (progress(f.control).all_taken == 0) {
+      throw DriverError(fmt::format("a launch of {} for client {} has ended with blocks that nobody took",
+                                    f.launch.kernel->name, trace_.clients[f.launch.client.value].name));
     }
     used_controls_.push_back(f.control);
     if (free_controls_.size() < kControls / 4 && clearing_.empty()) clear_controls();
@@ -308,6 +315,7 @@ void CudaBackend::over(std::uint32_t index, std::vector<Notice>& notices) {
     timeline_.record(r);
     if (!f.stopping) blocks_ += r.blocks - f.parameters.first;
     ++buffers_of(f.launch).launches;
+    if (checks_each_) end_check(f);
     notices.push_back(KernelFinished{id});
   }
   Lane& of = lane(f.launch);

@@ -116,6 +116,7 @@ Runner::OneRun Runner::run_once(const Trace& trace, const Gpu& gpu, const std::s
       Trace rehearsal = trace;
       rehearsal.run.duration = std::min(kRehearsal, trace.run.duration.value_or(kRehearsal));
       Session session(rehearsal, *policy, *in_process, timeline, profile);
+      if (options.verify) in_process->check_each_launch();
       in_process->start();
       session.run();
       in_process->close();
@@ -212,7 +213,7 @@ RunResult Runner::run(const Trace& trace, const Gpu& gpu, const RunOptions& opti
   result.notes.insert(result.notes.begin(), fmt::format("measured on {} ({})", facts.name, facts.driver));
   if (options.verify && wrong.empty())
     result.notes.push_back(fmt::format(
-        "the results of {} kernels of clients are those of the plain kernels, bit by bit", verified));
+        "{} results of clients' kernels are those of the plain kernels, bit by bit", verified));
   result.sm_busy = result.occupancy = std::nan("");  // not measured
   result.blocks = together.blocks;
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();

@@ -12,9 +12,9 @@ inline constexpr std::uint32_t kStop = 0x80000000u;  // of Control::command
 struct Control {
   std::uint32_t taken = 0;    // numbers of chunks
   std::uint32_t command = 0;  // written by the host
-  std::uint32_t leave = 0, left = 0, turned_away = 0;
+  std::uint32_t leave = 0, left = 0;
   std::uint32_t stopped_at = 0;  // ~ of the least number that was taken after a stop; 0: none was
-  std::uint32_t records = 0, unused = 0;
+  std::uint32_t records = 0, unused[2]{};
   std::uint32_t present[kMostSms]{}, quota[kMostSms]{};  // workers by SM
 };
 static_assert(sizeof(Control) == 32 + 8 * kMostSms);

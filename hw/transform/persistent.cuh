@@ -16,10 +16,9 @@ struct CorunControl {  // hw/transform/launch_parameters.h has the same
   unsigned long long counter;
   unsigned leave;    // workers that have been asked to leave, ever
   unsigned left;     // that did so
-  unsigned turned_away;  // that found no seat at their start
   unsigned stopped_at;   // ~ of the least number that was taken after a stop; 0: none was
   unsigned records;      // times that it was lowered
-  unsigned pad;
+  unsigned pad[2];
   unsigned present[256], quota[256];  // workers by SM
 };
 struct CorunBlockLog {
@@ -208,7 +207,6 @@ static __device__ __forceinline__ void corun_all_returned() { __syncthreads(); }
       const unsigned sm = corun_sm();                                                                \
       if (atomicAdd(&c->present[sm], 1u) >= *(volatile unsigned*)&c->quota[sm]) {                    \
         atomicSub(&c->present[sm], 1u);                                                              \
-        atomicAdd(&c->turned_away, 1u);                                                              \
         corun_seat = false;                                                                          \
       }                                                                                              \
     }                                                                                                \

@@ -144,12 +144,13 @@ FakeDriver::Work FakeDriver::persistent(const LaunchParameters& p, std::uint32_t
   auto all = std::make_shared<std::vector<Worker>>(workers);
   auto plain = std::make_shared<Control>();
   const bool stuck = sound_launches == 0;
+  if (lost_launches != 0) {
+    --lost_launches;
+    return [] { return true; };
+  }
   if (p.seated != 0 && crowded_grids != 0) {
     --crowded_grids;
-    return [=] {
-      reinterpret_cast<Control*>(p.control)->turned_away += workers;
-      return true;
-    };
+    return [] { return true; };
   }
   if (!stuck) --sound_launches;
   return [=, this] {

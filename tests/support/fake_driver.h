@@ -29,6 +29,7 @@ class FakeDriver final : public Driver {
   // What tests look at and change.
   bool hangs = false;                                // kernels never end
   std::uint32_t sound_launches = ~std::uint32_t{0};  // kernels launched after these never end
+  std::uint32_t lost_launches = 0;  // so many kernels to come end at once, with nothing done
   std::uint32_t crowded_grids = 0;  // so many launches with seats to come find their SMs full
   std::uint32_t writes = 0;         // of the GPU's front end, tickets not counted
   std::size_t left() const {

@@ -248,40 +248,64 @@ void early_exit() {
       }
 }
 
+// A kernel's use of shared memory, and the part of an SM's that it prefers, in percent of the most; -1: none.
+struct Divided {
+  int kib, carveout;
+};
+
+// How many blocks of a second kernel start on SMs that each hold one of a first, before these end.
+void place_beside(Divided first, Divided second, const Case& c) {
+  static const cudaStream_t s1 = make_stream(), s2 = make_stream();
+  static Stamp* const stamps = device_array<Stamp>(2 * kSms);
+  CHECK(cudaFuncSetAttribute(stay, cudaFuncAttributeMaxDynamicSharedMemorySize, 220 << 10));
+  Samples together, waited;
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    CHECK(cudaFuncSetAttribute(stay, cudaFuncAttributePreferredSharedMemoryCarveout, first.carveout));
+    stay<<<kSms, 256, first.kib << 10, s1>>>(stamps, cycles_of(200));
+    pause_us(60);
+    CHECK(cudaFuncSetAttribute(stay, cudaFuncAttributePreferredSharedMemoryCarveout, second.carveout));
+    stay<<<kSms, 256, second.kib << 10, s2>>>(stamps + kSms, cycles_of(20));
+    CHECK(cudaGetLastError());
+    CHECK(cudaDeviceSynchronize());
+    const std::vector<Stamp> all = read_back(stamps, 2 * kSms);
+    u64 begin = ~u64{0}, end = 0, next = ~u64{0};
+    int beside = 0;
+    for (int i = 0; i < kSms; ++i) {
+      begin = std::min(begin, all[i].start);
+      end = std::max(end, all[i].end);
+      next = std::min(next, all[kSms + i].start);
+    }
+    for (int i = 0; i < kSms; ++i) beside += all[kSms + i].start < end;
+    together.push_back(beside);
+    waited.push_back(us_between(begin, next));
+  }
+  print_record(c, "blocks_of_second_beside_first", together);
+  print_record(c, "first_start_of_second_us", waited);
+}
+
 // Can a block start on an SM whose resident block needs another division of L1 and shared memory?
 void carveouts() {
-  const cudaStream_t s1 = make_stream(), s2 = make_stream();
-  Stamp* const stamps = device_array<Stamp>(2 * kSms);
-  CHECK(cudaFuncSetAttribute(stay, cudaFuncAttributeMaxDynamicSharedMemorySize, 220 << 10));
   for (int carveout : {-1, 100})
     for (int first_kib : {0, 4, 24, 48, 100, 200})
-      for (int second_kib : {0, 4, 12, 24, 48, 80, 100, 120, 160, 200}) {
-        if (first_kib + second_kib + 2 > 228) continue;
-        CHECK(cudaFuncSetAttribute(stay, cudaFuncAttributePreferredSharedMemoryCarveout, carveout));
-        Samples together, waited;
-        for (int repeat = 0; repeat < 3; ++repeat) {
-          stay<<<kSms, 256, first_kib << 10, s1>>>(stamps, cycles_of(200));
-          pause_us(60);
-          stay<<<kSms, 256, second_kib << 10, s2>>>(stamps + kSms, cycles_of(20));
-          CHECK(cudaGetLastError());
-          CHECK(cudaDeviceSynchronize());
-          const std::vector<Stamp> all = read_back(stamps, 2 * kSms);
-          u64 begin = ~u64{0}, end = 0, next = ~u64{0};
-          int beside = 0;
-          for (int i = 0; i < kSms; ++i) {
-            begin = std::min(begin, all[i].start);
-            end = std::max(end, all[i].end);
-            next = std::min(next, all[kSms + i].start);
-          }
-          for (int i = 0; i < kSms; ++i) beside += all[kSms + i].start < end;
-          together.push_back(beside);
-          waited.push_back(us_between(begin, next));
-        }
-        const Case c = {
-            {"first_KiB", first_kib}, {"second_KiB", second_kib}, {"preferred_carveout", carveout}};
-        print_record(c, "blocks_of_second_beside_first", together);
-        print_record(c, "first_start_of_second_us", waited);
-      }
+      for (int second_kib : {0, 4, 12, 24, 48, 80, 100, 120, 160, 200})
+        if (first_kib + second_kib + 2 <= 228)
+          place_beside(
+              {first_kib, carveout}, {second_kib, carveout},
+              {{"first_KiB", first_kib}, {"second_KiB", second_kib}, {"preferred_carveout", carveout}});
+}
+
+// The same where each kernel prefers a division of its own, whatever it needs.
+void preferred_divisions() {
+  const auto percent = [](int kib) { return kib < 0 ? -1 : (kib * 100 + 227) / 228; };
+  for (int first_kib : {0, 4})
+    for (int second_kib : {0, 4, 24})
+      for (int first : {-1, 0, 8, 16, 32, 64, 100, 132, 164, 196, 228})
+        for (int second : {-1, 0, 8, 16, 32, 64, 100, 132, 164, 196, 228})
+          place_beside({first_kib, percent(first)}, {second_kib, percent(second)},
+                       {{"first_KiB", first_kib},
+                        {"second_KiB", second_kib},
+                        {"first_prefers_KiB", first},
+                        {"second_prefers_KiB", second}});
 }
 
 // A kernel of many blocks without shared memory runs; one that needs another division of it comes.

@@ -14,8 +14,8 @@ import time
 
 JOBS = ["pipes", "clocks", "age_ranks", "issue_order", "shares", "bursts", "pairs", "barriers", "dram",
         "latency", "loaded_latency", "sm_scaling", "footprints", "memory_pairs", "l2_capacity", "l2_sharing",
-        "turnover", "empty_blocks", "drain", "early_exit", "carveouts", "carveout_wait", "gap_beside",
-        "handover", "next_kernel", "counted"]
+        "turnover", "empty_blocks", "drain", "early_exit", "carveouts", "preferred_divisions", "carveout_wait",
+        "gap_beside", "handover", "next_kernel", "counted"]
 LIMIT_S = 60
 PROGRAM = pathlib.Path(__file__).resolve().parent / "contention"
 COUNTERS = ["dram__bytes_read.sum", "dram__bytes_write.sum", "lts__t_sectors_op_read.sum",
