@@ -185,6 +185,30 @@ TEST(CudaBackend, ALaunchWhoseWorkersAllFindNoSeatIsNotOver) {
   }
 }
 
+TEST(CudaBackend, WorkersForSeatsThatStayedEmptyAreSentAgain) {
+  const Requirements seats{{Capability::order, Capability::sm_quota}, Contexts::one, false};
+  const decide::CtasPerSm all(132, 8);
+  for (const std::uint32_t crowded : {1u, 1'000'000u}) {
+    SCOPED_TRACE(crowded);
+    Rig rig(1, seats);
+    rig.driver.crowded_grids = crowded;
+    rig.driver.crowded_seats = 8;
+    rig.backend->apply(decide::Launch{{0, 0}, 0, {}, 0, all}, rig.view(0, 1056), {});
+    std::vector<Notice> told;
+    while (Rig::of<KernelFinished>(told).empty()) rig.backend->wait(kNever, told);
+    const double us = to_ns(rig.backend->now()) / 1e3;
+    if (crowded == 1) {  // 8 workers for 50 us, then 1,064
+      EXPECT_NEAR(us, 50 + 400, 20);
+      EXPECT_EQ(rig.driver.seated_grids, 2u);
+    } else {  // never closer together than 50 us
+      EXPECT_GT(rig.driver.seated_grids, 10u);
+      EXPECT_LE(rig.driver.seated_grids, 1 + us / 50);
+    }
+    rig.backend->close();
+    EXPECT_THAT(rig.backend->verify(), testing::IsEmpty());
+  }
+}
+
 TEST(CudaBackend, AWorkersLaunchThatLeftBlocksUndoneEndsTheRun) {
   Rig rig(1, kSizes);
   rig.driver.lost_launches = 1;

@@ -149,7 +149,8 @@ TEST(Transform, EveryLibraryKernelCompilesInEveryVariant) {
                                    {"-DCORUN_THREADS=" + std::to_string(k.threads()), "-DCORUN_RESIDENT=1",
                                     std::string("-DCORUN_DIMENSIONS=") + dimensions,
                                     "-DCORUN_BLOCK_DIMENSIONS=3", std::string("-DCORUN_PREFETCH=") + prefetch,
-                                    "-DCORUN_LOGGED=1", std::string("-DCORUN_CHUNKED=") + prefetch})
+                                    "-DCORUN_LOGGED=1", std::string("-DCORUN_CHUNKED=") + prefetch,
+                                    std::string("-DCORUN_SEATED=") + prefetch})
                          .empty());
       }
   }

@@ -82,24 +82,9 @@ TEST(CtasPerSm, AnSmWithLittleRoomIsReachedAlthoughOthersHaveMore) {
   EXPECT_LT(rig.record(launch).started, us(11));
 }
 
-TEST(CtasPerSm, WhereSeatsAreTriedOnceOthersComeOnlyWhenNoWorkerIsLeft) {
-  Gpu gpu = gpu_of(2);
-  gpu.seats_tried_once = true;
-  for (const bool any : {true, false}) {
-    EngineRig rig(gpu);
-    rig.accept(kernel(8, 256, us(100)), {.mask = TpcMask::range(0, 1)});
-    const PerSm seats{8, static_cast<std::uint16_t>(any ? 1 : 0)};
-    const LaunchId launch =
-        rig.accept(kernel(40, 256, us(10)), {.at = us(1), .ctas_per_sm = seats, .kernel = KernelId{1}});
-    rig.run();
-    EXPECT_EQ(most_at_once(rig.blocks(launch), 2), any ? (PerSm{0, 1}) : (PerSm{8, 0}));
-    EXPECT_EQ(rig.record(launch).started > us(100), !any);
-  }
-}
-
 TEST(CtasPerSm, WhereTheyComeTogetherTheWorkersOfAnSmTakeBlocksTogether) {
   Gpu gpu = gpu_of(4);
-  gpu.seats_tried_once = true;
+  gpu.neighbours_take_together = true;
   EngineRig rig(gpu);
   const LaunchId launch = rig.accept(kernel(10, 256, us(20)), {.ctas_per_sm = {8, 8, 8, 8}});
   rig.run();

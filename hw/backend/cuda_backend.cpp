@@ -27,8 +27,8 @@ CudaBackend::CudaBackend(const Trace& trace, const Gpu& gpu, const Requirements&
       driver_(work.driver()),
       options_(options),
       preemptive_(needed.capabilities.has(Capability::preempt_at_block)),
-      sizes_(needed.capabilities.has(Capability::cta_quota) ||
-             needed.capabilities.has(Capability::sm_quota)) {
+      sizes_(needed.capabilities.has(Capability::cta_quota)),
+      seats_(needed.capabilities.has(Capability::sm_quota)) {
   if (needed.capabilities.has(Capability::preempt_reset))
     throw InputError("", "--backend=cuda",
                      "the policy kills running blocks, which NVIDIA's driver does not allow",
@@ -124,8 +124,13 @@ void CudaBackend::prepare_ways(Code& code, Instance& instance, Time solo) {
   const std::uint32_t sms = topology_.gpu.sms, room = sms * work_.plain(k).blocks_per_sm;
   if (preemptive_ && code.stoppable.code == nullptr)
     code.stoppable = work_.fastest(instance, takings_for(k.blocks(), room, solo), sms, control_stream_);
+  Taking taking = taking_for(k.blocks(), room, solo);
+  if (seats_ && code.seated.code == nullptr) {
+    taking.seated = true;
+    code.seated = {taking, &work_.persistent(k, taking)};
+    taking.seated = false;
+  }
   if (!sizes_ || code.sized.code != nullptr) return;
-  const Taking taking = taking_for(k.blocks(), room, solo);
   code.sized = code.whole = {taking, &work_.persistent(k, taking)};
   const Taking takings[] = {taking, {1, false, true}};
   if (k.blocks() <= sms * code.sized.code->workers_per_sm)

@@ -85,11 +85,15 @@ class CudaBackend final : public MeasuredBackend {
 
  private:
   static constexpr std::uint32_t kControls = 1024;
+  // Workers sent for seats that stay empty, because other launches' workers have the room, come again after this
+  // long, twice as long each time that they have found none.
+  static constexpr Time kLeastPatience = std::chrono::microseconds(50), kMostPatience = std::chrono::microseconds(400);
 
   struct Code {  // of a kernel of the trace
     const LibraryKernel* kernel = nullptr;
     Way sized;      // workers that stay, whose number can be changed
     Way whole;      // the same, where all chunks are taken at once
+    Way seated;     // workers that stay, whose number on each SM can be changed
     Way stoppable;  // as many as the GPU likes
   };
   struct Buffers {                  // of a client's kernel
@@ -100,6 +104,7 @@ class CudaBackend final : public MeasuredBackend {
   /// One grid or copy that is on the device's queue, and how the host learns of its end.
   struct Piece {
     std::uint32_t ticket = 0;  // index of its word
+    std::uint32_t number = 0;  // grids that may run at once have streams of their own
     bool ended = false;
   };
   struct Flight {
@@ -116,6 +121,8 @@ class CudaBackend final : public MeasuredBackend {
     std::uint32_t padding = 0, padded_sms = 0, padded_on_each = 0;
     bool pads = false;
     std::uint32_t workers = 0;  // launched so far
+    std::uint32_t seats_taken = 0;                   // when more workers were last sent for seats
+    Time sent{}, patience = kLeastPatience;          // and how long they are waited for
     std::uint32_t asked_to_leave = 0, commands = 0;
     LaunchParameters parameters;
     std::uint32_t control = 0;
@@ -163,7 +170,9 @@ class CudaBackend final : public MeasuredBackend {
   bool may_go(const Flight& f, const Lane& lane) const;
   void submit(Flight& f, Lane& lane);
   void submit_workers(Flight& f, Stream s, std::uint32_t workers);
-  void end_of_piece(Flight& f, Stream s);
+  void end_of_piece(Flight& f, Stream s, std::uint32_t number = 0);
+  void send_workers(Flight& f, std::uint32_t workers);
+  void fill_seats(Flight& f);
   void look(std::vector<Notice>& notices);
   bool pieces_ended(Flight& f);
   bool left_unseated(const Flight& f) const;
@@ -200,7 +209,7 @@ class CudaBackend final : public MeasuredBackend {
   Workbench& work_;
   Driver& driver_;
   CudaOptions options_;
-  bool preemptive_ = false, sizes_ = false, checks_each_ = false;
+  bool preemptive_ = false, sizes_ = false, seats_ = false, checks_each_ = false;
 
   Time epoch_{}, now_{}, last_event_{};
   Event base_;

@@ -36,9 +36,10 @@ Outcome CudaBackend::launch(const decide::Launch& d, const LaunchView& l, std::s
   const auto first = static_cast<std::uint32_t>(l.blocks_done);
   // Of a launch with numbers per SM, d.ctas may be left out; the view has their sum.
   if (l.ctas != 0 || stoppable(l) || first != 0) {
-    f.way = l.ctas == 0                                         ? &code.stoppable
-            : d.ctas_per_sm.empty() && l.ctas + first >= blocks ? &code.whole
-                                                                : &code.sized;
+    f.way = l.ctas == 0                ? &code.stoppable
+            : !d.ctas_per_sm.empty()   ? &code.seated
+            : l.ctas + first >= blocks ? &code.whole
+                                       : &code.sized;
     if (f.way->code == nullptr) return Refused{"the policy has not said that it needs this"};
     const std::uint32_t room = room_for(f), fit = l.ctas != 0 ? std::min(l.ctas, room) : room;
     f.parameters = launch_parameters(first, blocks, f.way->taking, fit);
@@ -116,6 +117,7 @@ void CudaBackend::control(Flight& f) {
   progress(f.control).taken = 0;
   progress(f.control).all_taken = 0;
   for (volatile std::uint32_t& at : progress(f.control).stopped_at) at = kNotStopped;
+  for (volatile std::uint64_t& at : progress(f.control).seats) at = 0;
 }
 
 std::uint32_t CudaBackend::room_for(const Flight& f) const {
@@ -174,6 +176,7 @@ Outcome CudaBackend::resize(const decide::Resize& d, const LaunchView& l) {
                            4 * kMostSms);
     driver_.synchronize(control_stream_);  // the copy reads our memory
     f->per_sm = d.ctas_per_sm;
+    f->seats_taken = 0;
   } else {
     more = ctas > f->launch.ctas;
     fewer = ctas < f->launch.ctas;
@@ -185,15 +188,7 @@ Outcome CudaBackend::resize(const decide::Resize& d, const LaunchView& l) {
     }
     command(*f, ++f->commands);
   }
-  if (more) {
-    const std::uint32_t extra = f->per_sm.empty() ? ctas - f->launch.ctas : room;
-    LaunchView at = f->launch;
-    at.stream.value += 1000 * static_cast<std::uint32_t>(f->pieces.size());
-    const Stream s = stream_for(at, f->priority, f->groups);
-    driver_.wait(s, f->started);
-    submit_workers(*f, s, extra);
-    end_of_piece(*f, s);
-  }
+  if (more) send_workers(*f, f->per_sm.empty() ? ctas - f->launch.ctas : room);
   f->launch.ctas = ctas;
   return Applied{};
 }

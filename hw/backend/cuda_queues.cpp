@@ -113,6 +113,7 @@ void CudaBackend::submit(Flight& f, Lane& of) {
     submit_workers(f, s, workers);
   }
   f.state = Flight::State::on_device;
+  f.sent = driver_.now() - epoch_;
   driver_.record(f.ended, s);
   end_of_piece(f, s);
   if (f.padded != nullptr) {
@@ -141,9 +142,40 @@ void CudaBackend::submit_workers(Flight& f, Stream s, std::uint32_t workers) {
   f.workers += workers;
 }
 
+/// A further grid of workers, beside those that are there.
+void CudaBackend::send_workers(Flight& f, std::uint32_t workers) {
+  std::uint32_t number = 1;
+  std::erase_if(f.pieces, [](const Piece& p) { return p.ended && p.number != 0; });
+  while (std::ranges::any_of(f.pieces, [&](const Piece& p) { return p.number == number; })) ++number;
+  LaunchView at = f.launch;
+  at.stream.value += 1000 * number;
+  const Stream s = stream_for(at, f.priority, f.groups);
+  driver_.wait(s, f.started);
+  submit_workers(f, s, workers);
+  end_of_piece(f, s, number);
+  f.sent = driver_.now() - epoch_;
+}
+
+/// Seats that stay empty after all workers have come: room that others held then may be there now.
+void CudaBackend::fill_seats(Flight& f) {
+  if (f.per_sm.empty() || f.stopping || progress(f.control).all_taken != 0 || free_tickets_.empty()) return;
+  const Seats seats = seats_in(progress(f.control));
+  if (seats.came != (f.workers & 0xffffff)) return;
+  const std::uint32_t of_sm = f.way->code->workers_per_sm;
+  std::uint32_t wanted = 0;
+  for (std::uint32_t quota : f.per_sm) wanted += std::min(quota, of_sm);
+  const std::uint32_t taken = std::min(std::uint32_t{progress(f.control).taken}, f.parameters.chunks);
+  if (seats.taken >= wanted || seats.taken >= f.parameters.chunks - taken) return;
+  if (seats.taken > f.seats_taken) f.patience = kLeastPatience;
+  if (driver_.now() - epoch_ < f.sent + f.patience) return;
+  if (seats.taken <= f.seats_taken) f.patience = std::min(2 * f.patience, kMostPatience);
+  f.seats_taken = seats.taken;
+  send_workers(f, room_for(f));
+}
+
 /// The GPU writes a word when it gets here.
-void CudaBackend::end_of_piece(Flight& f, Stream s) {
-  f.pieces.push_back({take_ticket()});
+void CudaBackend::end_of_piece(Flight& f, Stream s, std::uint32_t number) {
+  f.pieces.push_back({take_ticket(), number});
   driver_.write(s, tickets_.device + 4 * f.pieces.back().ticket, 1);
 }
 
@@ -243,6 +275,7 @@ void CudaBackend::look(std::vector<Notice>& notices) {
       notices.push_back(LastBlockStarted{f.launch.id});
     }
     if (!pieces_ended(f)) {
+      if (f.controlled) fill_seats(f);
       ++a;
       continue;
     }

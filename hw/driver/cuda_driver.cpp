@@ -110,17 +110,6 @@ class CudaDriver final : public Driver {
                                      static_cast<int>(dynamic_bytes)),
           "cuFuncSetAttribute");
   }
-  void prefer_shared_memory(Function f, std::uint32_t bytes_per_sm) override {
-    int most = 0;
-    check(calls_.cuDeviceGetAttribute_(&most, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR,
-                                       device_),
-          "cuDeviceGetAttribute");
-    const std::uint64_t percent =
-        (std::uint64_t{bytes_per_sm} * 100 + most - 1) / static_cast<std::uint64_t>(most);
-    check(calls_.cuFuncSetAttribute_(of(f), CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
-                                     static_cast<int>(percent < 100 ? percent : 100)),
-          "cuFuncSetAttribute");
-  }
   std::uint32_t blocks_per_sm(Function f, std::uint32_t threads, std::uint32_t dynamic_bytes) override {
     int blocks = 0;
     check(calls_.cuOccupancyMaxActiveBlocksPerMultiprocessor_(&blocks, of(f), static_cast<int>(threads),

@@ -66,8 +66,6 @@ class Driver {
   virtual Function load(std::string_view code, const std::string& entry) = 0;
   virtual FunctionFacts facts(Function f) = 0;
   virtual void allow_shared_memory(Function f, std::uint32_t dynamic_bytes) = 0;
-  /// How the SMs are to divide L1 and shared memory while it runs: at least so many bytes of the latter.
-  virtual void prefer_shared_memory(Function f, std::uint32_t bytes_per_sm) = 0;
   virtual std::uint32_t blocks_per_sm(Function f, std::uint32_t threads, std::uint32_t dynamic_bytes) = 0;
 
   /// The SMs come in groups, the smallest that can be partitioned off; this many.

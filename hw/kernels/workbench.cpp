@@ -224,7 +224,7 @@ const Persistent& Workbench::persistent(const LibraryKernel& k, const Taking& ta
   traits(k);
   const Transformed& t = *code_[&k].transformed;
   std::unique_ptr<Persistent>& p =
-      code_[&k].persistent[{taking.prefetch, taking.chunk > 1, logged, taking.once}];
+      code_[&k].persistent[{taking.prefetch, taking.chunk > 1, logged, taking.once, taking.seated}];
   if (!p) {
     const int block_dimensions = k.block.z > 1 ? 3 : k.block.y > 1 ? 2 : 1;
     const int dimensions = k.grid.z > 1 ? 3 : k.grid.y > 1 ? 2 : 1;
@@ -235,14 +235,13 @@ const Persistent& Workbench::persistent(const LibraryKernel& k, const Taking& ta
          fmt::format("-DCORUN_BLOCK_DIMENSIONS={}", block_dimensions),
          fmt::format("-DCORUN_PREFETCH={:d}", taking.prefetch),
          fmt::format("-DCORUN_CHUNKED={:d}", taking.chunk > 1), fmt::format("-DCORUN_LOGGED={:d}", logged),
-         fmt::format("-DCORUN_ONCE={:d}", taking.once)});
+         fmt::format("-DCORUN_ONCE={:d}", taking.once), fmt::format("-DCORUN_SEATED={:d}", taking.seated)});
     p = std::make_unique<Persistent>();
     p->function = loaded(code, t.entry, k.dynamic_shared_bytes);
     if (logged) p->located = loaded(code, k.entry + "__located", k.dynamic_shared_bytes);
     p->facts = driver_.facts(p->function);
     if (k.dynamic_shared_bytes > 0) driver_.allow_shared_memory(p->function, k.dynamic_shared_bytes);
     p->workers_per_sm = driver_.blocks_per_sm(p->function, k.threads(), k.dynamic_shared_bytes);
-    prefer_room_for(p->function, p->facts, k.dynamic_shared_bytes, p->workers_per_sm);
   }
   return *p;
 }
@@ -283,19 +282,8 @@ const Padded& Workbench::padded(const LibraryKernel& first, const LibraryKernel&
   p.dynamic_shared_bytes = std::max(first.dynamic_shared_bytes, second.dynamic_shared_bytes);
   if (p.dynamic_shared_bytes > 0) driver_.allow_shared_memory(function, p.dynamic_shared_bytes);
   p.workers_per_sm = driver_.blocks_per_sm(function, threads, p.dynamic_shared_bytes);
-  prefer_room_for(function, p.facts, p.dynamic_shared_bytes, p.workers_per_sm);
   p.function = function;
   return p;
-}
-
-/// Workers never make room for one another, so all must fit at once: the driver's own division of L1 and
-/// shared memory may hold fewer.
-void Workbench::prefer_room_for(Function f, const FunctionFacts& facts, std::uint32_t dynamic_bytes,
-                                std::uint32_t workers) {
-  constexpr std::uint32_t kReserved = 1024, kUnit = 128;
-  const std::uint32_t of_one =
-      (facts.static_shared_bytes + dynamic_bytes + kReserved + kUnit) / kUnit * kUnit;
-  driver_.prefer_shared_memory(f, workers * of_one);
 }
 
 Function Workbench::tool(const std::string& entry) {

@@ -23,6 +23,7 @@ struct Taking {
   std::uint32_t chunk = 1;  // consecutive blocks at a time
   bool prefetch = false;    // take the next chunk while one runs; what is taken is done before a stop
   bool once = false;        // each worker takes one chunk: as many workers as chunks
+  bool seated = false;      // an SM may be given a number of workers
   bool operator==(const Taking&) const = default;
 };
 
@@ -149,10 +150,9 @@ class Workbench {
   struct Code {
     std::unique_ptr<Plain> plain;
     std::unique_ptr<Transformed> transformed;
-    std::map<std::array<bool, 4>, std::unique_ptr<Persistent>> persistent;  // prefetch, chunked, logged, once
+    // By prefetch, chunked, logged, once, seated.
+    std::map<std::array<bool, 5>, std::unique_ptr<Persistent>> persistent;
   };
-  void prefer_room_for(Function f, const FunctionFacts& facts, std::uint32_t dynamic_bytes,
-                       std::uint32_t workers);
   const std::string& compiled(const std::string& text, const std::string& file,
                               const std::vector<std::string>& options);
 

@@ -129,13 +129,15 @@ Json measure_partitions(Bench& bench) {
   result["masks"] = masks;
 
   // Quotas per SM: fulfil and retreat.
+  Taking seated;
+  seated.seated = true;
   std::uint32_t quota_runs = 0, over = 0, elsewhere = 0, unfilled = 0;
   Json quotas = Json::array();
   for (std::uint32_t m = 0; m < 40 * bench.scale; ++m) {
     for (const char* name : {"softmax_small", "sgemm_small", "tpacf", "copy_small"}) {
       Instance& instance = *instances[name];
       const LibraryKernel& k = instance.kernel();
-      const Persistent& how = bench.work.persistent(k, {}, true);
+      const Persistent& how = bench.work.persistent(k, seated, true);
       Control c;
       std::uint32_t sum = 0, low = 0;
       for (std::uint32_t sm = 0; sm < gpu.sms; ++sm) {

@@ -74,7 +74,8 @@ Profile measure_points(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbe
   Driver& driver = work.driver();
   const Plain& plain = work.plain(k);
   const auto blocks = static_cast<std::uint32_t>(k.blocks());
-  const Taking taking = taking_for(blocks, gpu.sms * plain.blocks_per_sm, solo);
+  Taking taking = taking_for(blocks, gpu.sms * plain.blocks_per_sm, solo);
+  taking.seated = by_sm;
   const Persistent& how = work.persistent(k, taking);
   const std::uint32_t room = gpu.sms * how.workers_per_sm;
   const Stream s = driver.stream(0, {});

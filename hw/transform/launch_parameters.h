@@ -14,7 +14,8 @@ struct Control {
   std::uint32_t command = 0;  // written by the host
   std::uint32_t leave = 0, left = 0;
   std::uint32_t stopped_at = 0;  // ~ of the least number that was taken after a stop; 0: none was
-  std::uint32_t records = 0, unused[2]{};
+  std::uint32_t records = 0;
+  std::uint64_t seats = 0;
   std::uint32_t present[kMostSms]{}, quota[kMostSms]{};  // workers by SM
 };
 static_assert(sizeof(Control) == 32 + 8 * kMostSms);
@@ -50,8 +51,9 @@ struct Progress {
   std::uint32_t taken = 0;  // chunks; of several that write at once, any one's
   std::uint32_t all_taken = 0, unused[14]{};
   std::uint32_t stopped_at[16]{};  // numbers taken after a stop; to be preset to kNotStopped
+  std::uint64_t seats[16]{};       // where an SM has a number of seats: the last 16 changes, see seats_in
 };
-static_assert(sizeof(Progress) == 128);
+static_assert(sizeof(Progress) == 256);
 inline constexpr std::uint32_t kNotStopped = ~0u;
 
 /// Chunks done of a launch whose workers have all left.
@@ -62,6 +64,17 @@ inline std::uint32_t chunks_done(const volatile Progress& p, std::uint32_t chunk
   std::uint32_t done = chunks;
   for (const volatile std::uint32_t& at : p.stopped_at) done = at < done ? std::uint32_t{at} : done;
   return done;
+}
+
+/// Of workers with seats: how many have come in all, of 24 bits, and how many have a seat now.
+struct Seats {
+  std::uint32_t came = 0, taken = 0;
+};
+inline Seats seats_in(const volatile Progress& p) {
+  std::uint64_t newest = 0;  // the number of the change is in the high 24 bits
+  for (const volatile std::uint64_t& at : p.seats)
+    if (const std::uint64_t change = at; change > newest) newest = change;
+  return {static_cast<std::uint32_t>(newest >> 16) & 0xffffff, static_cast<std::uint32_t>(newest & 0xffff)};
 }
 
 }  // namespace corun::hw

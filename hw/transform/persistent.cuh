@@ -18,7 +18,7 @@ struct CorunControl {  // hw/transform/launch_parameters.h has the same
   unsigned left;     // that did so
   unsigned stopped_at;   // ~ of the least number that was taken after a stop; 0: none was
   unsigned records;      // times that it was lowered
-  unsigned pad[2];
+  unsigned long long seats;  // see corun_tell_seats
   unsigned present[256], quota[256];  // workers by SM
 };
 struct CorunBlockLog {
@@ -27,13 +27,13 @@ struct CorunBlockLog {
 };
 struct CorunLaunch {
   CorunControl* control;
-  unsigned* progress;  // host memory: chunks taken; from the 16th word on: numbers taken after a stop
+  unsigned* progress;  // host memory: chunks taken; from the 16th word on: numbers taken after a stop, then seats
   CorunBlockLog* log;  // by block of the whole grid; null: none
   unsigned first, end;   // blocks of the grid, in its order, that this launch is to do
   unsigned chunks, large, chunk;  // the first `large` chunks have `chunk` blocks, the others one
   unsigned progress_mask;  // which chunks are reported
   unsigned single;         // 1: each worker leaves after its first chunk
-  unsigned seated;         // 1: an SM holds as many workers as its quota says
+  unsigned seated;         // 1: an SM holds as many workers as its quota says (code with CORUN_SEATED)
   unsigned grid_x, grid_y, grid_z;
 };
 
@@ -86,19 +86,50 @@ static __device__ __forceinline__ unsigned long long corun_take(CorunControl* co
   return taken;
 }
 
+#if CORUN_SEATED
+/// How many workers have come, and how many have a seat: the host sends more where seats stay empty.  The number
+/// of the change, in the high bits, says which of 16 places is the newest, whatever the order of the writes.
+#define CORUN_CHANGE (1ull << 40)
+#define CORUN_CAME (1ull << 16)
+static __device__ __forceinline__ void corun_tell_seats(const CorunLaunch& launch, unsigned long long change) {
+  const unsigned long long now = atomicAdd(&launch.control->seats, change) + change;
+  ((volatile unsigned long long*)(launch.progress + 32))[(now >> 40) % 16] = now;
+}
+
+/// Takes one of the SM's seats.  Who finds none stays a while: grids that ran through an SM with room but no
+/// seat would be used up there before others have room.
+static __device__ __noinline__ bool corun_find_seat(const CorunLaunch& launch) {
+  CorunControl* const c = launch.control;
+  const unsigned sm = corun_sm();
+  for (bool again = false;; again = true) {
+    unsigned present = *(volatile unsigned*)&c->present[sm];
+    while (present < *(volatile unsigned*)&c->quota[sm]) {
+      const unsigned was = atomicCAS(&c->present[sm], present, present + 1);
+      if (was == present) return true;
+      present = was;
+    }
+    const unsigned long long taken = *(volatile unsigned long long*)&c->counter;
+    if (again || (unsigned)taken >= launch.chunks || (taken >> 32 & CORUN_STOP) != 0) return false;
+    __nanosleep(5000);
+  }
+}
+#endif
+
 /// Whether this worker is one of those to go.  Each asks once per command.
 static __device__ __noinline__ bool corun_told_to_leave(const CorunLaunch& launch) {
   CorunControl* const c = launch.control;
+#if CORUN_SEATED
   if (launch.seated != 0) {
     const unsigned sm = corun_sm();
     unsigned present = atomicAdd(&c->present[sm], 0u);
     while (present > *(volatile unsigned*)&c->quota[sm]) {
       const unsigned was = atomicCAS(&c->present[sm], present, present - 1);
-      if (was == present) return atomicAdd(&c->left, 1u), true;
+      if (was == present) return corun_tell_seats(launch, CORUN_CHANGE - 1), true;
       present = was;
     }
     return false;
   }
+#endif
   // No compare-and-swap in a loop: a thousand workers that try at once would try a million times, for
   // milliseconds.  Who comes too late takes its number back.
   const unsigned leave = *(volatile unsigned*)&c->leave;
@@ -160,6 +191,23 @@ static __device__ __forceinline__ void corun_publish(const CorunLaunch& launch, 
 #endif
 }
 
+/// A worker's first chunk.
+static __device__ __forceinline__ void corun_begin(const CorunLaunch& launch, CorunLeader& leader,
+                                                   CorunSlot& slot) {
+  leader.seen = 0;
+  leader.leaving = 0;
+#if CORUN_SEATED
+  if (launch.seated != 0) {
+    const bool seat = corun_find_seat(launch);
+    slot.blocks = 0;
+    if (seat) corun_publish(launch, corun_take(launch.control), leader, slot);
+    corun_tell_seats(launch, CORUN_CHANGE + CORUN_CAME + (seat ? 1 : 0));
+    return;
+  }
+#endif
+  corun_publish(launch, corun_take(launch.control), leader, slot);
+}
+
 #if CORUN_RETURNS_BEFORE_BARRIERS && (CORUN_CHUNKED || !CORUN_ONCE)
 // Threads that have returned from the body go on serving its barriers until all have: the barrier's reduction
 // tells them.
@@ -198,24 +246,7 @@ static __device__ __forceinline__ void corun_all_returned() { __syncthreads(); }
   __shared__ CorunSlot corun_slots[2];                                                               \
   __shared__ CorunLeader corun_leader_state;                                                         \
   unsigned corun_turn = 0;                                                                           \
-  if (corun_is_leader()) {                                                                           \
-    corun_leader_state.seen = 0;                                                                     \
-    corun_leader_state.leaving = 0;                                                                  \
-    bool corun_seat = true;                                                                          \
-    if (corun_launch.seated != 0) {                                                                  \
-      CorunControl* const c = corun_launch.control;                                                  \
-      const unsigned sm = corun_sm();                                                                \
-      if (atomicAdd(&c->present[sm], 1u) >= *(volatile unsigned*)&c->quota[sm]) {                    \
-        atomicSub(&c->present[sm], 1u);                                                              \
-        corun_seat = false;                                                                          \
-      }                                                                                              \
-    }                                                                                                \
-    if (corun_seat)                                                                                  \
-      corun_publish(corun_launch, corun_take(corun_launch.control), corun_leader_state, \
-                    corun_slots[0]);                                                                 \
-    else                                                                                             \
-      corun_slots[0].blocks = 0;                                                                     \
-  }                                                                                                  \
+  if (corun_is_leader()) corun_begin(corun_launch, corun_leader_state, corun_slots[0]);              \
   __syncthreads();                                                                                   \
   _Pragma("unroll 1") for (;;) {                                                                     \
     if (corun_slots[corun_turn].blocks == 0) break;                                                  \

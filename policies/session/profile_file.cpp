@@ -112,7 +112,8 @@ Gpu through(const HostCosts& host, Gpu gpu) {
   gpu.progress_read = std::chrono::nanoseconds(1600);
   gpu.host_channels = std::max(gpu.host_channels, 32u);
   gpu.persistent_shared_bytes = 44;  // hw/transform/persistent.cuh: two slots and the leader's state
-  gpu.seats_tried_once = true;
+  gpu.neighbours_take_together = true;
+  gpu.retreat += std::chrono::microseconds(5);  // corun_find_seat
   return gpu;
 }
 

@@ -18,7 +18,6 @@ bool by_age_of_workers(const Gpu& gpu) { return gpu.compute_capability_major >= 
 
 /// Where there are more seats than blocks, workers of one SM take theirs together: all come within half a
 /// microsecond, and SMs near the counter ask sooner (the same).
-bool neighbours_take_together(const Gpu& gpu) { return gpu.seats_tried_once; }
 void keep_first(std::vector<std::uint16_t>& quota, std::uint64_t seats) {
   for (std::uint16_t& n : quota) {
     n = static_cast<std::uint16_t>(std::min<std::uint64_t>(n, seats));
@@ -108,7 +107,7 @@ void ComputeEngine::accept(Work work, std::uint32_t level, const SmMask& allowed
     s.level = level, s.allowed = allowed, s.demand = demand;
     s.workers = allowed.count() * room(capacity_of(gpu_.sm), demand);
     s.quota = by_rank(s.quota);
-    if (neighbours_take_together(gpu_)) keep_first(s.quota, left);
+    if (gpu_.neighbours_take_together) keep_first(s.quota, left);
     s.held.assign(gpu_.sms, 0);
     s.running.assign(gpu_.sms, 0);
     works_[id.value].workers = 0;

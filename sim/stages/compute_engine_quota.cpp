@@ -58,7 +58,7 @@ void ComputeEngine::seek_places(WorkId id, bool at_once) {
   if (work.next == work.blocks()) return;
   bool missing = false;
   for (std::uint32_t rank = 0; rank < gpu_.sms && !missing; ++rank) missing = s.wanted(rank);
-  if (!missing || (gpu_.seats_tried_once && !at_once && work.workers != 0)) return;
+  if (!missing) return;
   if (!reachable(work)) {
     if (std::find(wanting_.begin(), wanting_.end(), id) == wanting_.end()) wanting_.push_back(id);
     return;

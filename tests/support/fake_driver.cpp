@@ -141,20 +141,28 @@ FakeDriver::Work FakeDriver::persistent(const LaunchParameters& p, std::uint32_t
     std::uint32_t seen = 0;
     bool gone = false;
   };
-  auto all = std::make_shared<std::vector<Worker>>(workers);
   auto plain = std::make_shared<Control>();
   const bool stuck = sound_launches == 0;
   if (lost_launches != 0) {
     --lost_launches;
     return [] { return true; };
   }
+  const std::uint32_t came = p.seated != 0 ? workers : 0;
+  seated_grids += p.seated != 0;
   if (p.seated != 0 && crowded_grids != 0) {
     --crowded_grids;
-    return [] { return true; };
+    workers = crowded_seats;
   }
+  auto all = std::make_shared<std::vector<Worker>>(workers);
   if (!stuck) --sound_launches;
-  return [=, this] {
+  return [=, this, tells = came != 0]() mutable {
     if (hangs || stuck) return false;
+    if (tells) {
+      std::uint64_t& seats = reinterpret_cast<Control*>(p.control)->seats;
+      seats += came * ((std::uint64_t{1} << 40) + (1 << 16)) + workers;
+      reinterpret_cast<Progress*>(p.progress)->seats[0] = seats;
+      tells = false;
+    }
     Control& c = p.control != 0 ? *reinterpret_cast<Control*>(p.control) : *plain;
     bool over = true;
     for (Worker& w : *all) {

@@ -114,9 +114,9 @@ struct Gpu {
   Time retreat{};    // a persistent worker on an SM where it is not wanted, from its start to its exit
   Time stop_flag{};  // host write until persistent workers see it
   // How a host program makes kernels persistent (`through`): what a worker keeps of its own in shared memory,
-  // and whether a launch whose workers lack seats is launched again only once none of them is left.
+  // and whether, where there are more seats than blocks, the workers of an SM take theirs together.
   std::uint32_t persistent_shared_bytes = 0;
-  bool seats_tried_once = false;
+  bool neighbours_take_together = false;
 
   std::uint64_t memory_bytes = 0;
   std::uint64_t l2_bytes = 0;
