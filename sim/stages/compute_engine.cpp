@@ -7,8 +7,6 @@ namespace corun::sim {
 namespace {
 
 constexpr std::uint32_t kNoWork = ~std::uint32_t{0};
-/// Of a launch of more waves than that, blocks are spread over time, and each is started on its own.
-constexpr std::uint64_t kFewWaves = 8;
 constexpr Time kGaugeInterval{1'000'000};
 constexpr TaskId kNoTask{~std::uint32_t{0}};
 
@@ -259,17 +257,6 @@ void ComputeEngine::step(Time t) {
   if (options_.audit) audit_work_conserved();
 }
 
-void ComputeEngine::judge_contention() {
-  if (judge_contention_) {
-    judge_contention_ = false;
-    const bool contended =
-        contenders_ > 1 || in_tail() || below_residency() || (contended_ && contenders_ != 0);
-    if (contended != contended_) shared_.contend(contended, now_);
-    contended_ = contended;
-  }
-  shared_.settle(now_);
-}
-
 /// What ends at one instant does so in the order in which the tasks arrived, however their rows are kept:
 /// kernels that end together are told in that order, and a persistent worker meets the neighbours that have
 /// not ended yet.
@@ -337,139 +324,11 @@ void ComputeEngine::end_row(TaskId id) {
   }
 }
 
-// ---- dispatch ---------------------------------------------------------------------------------------------
+// ---- blocks start and end ---------------------------------------------------------------------------------
 
-void ComputeEngine::wake_dispatcher() {
-  dispatch_at_ = std::min(dispatch_at_, std::max(now_, dispatcher_free_));
-}
-
-void ComputeEngine::dispatch() {
-  TaskId task;
-  const SmMask* ready;
-  bool found = choose(task, ready);
-  while (found && dispatcher_free_ <= now_ + tasks_[task.value].early) {
-    const std::uint32_t started = start(task, ready);
-    dispatcher_free_ = std::max(dispatcher_free_, now_) + started * gpu_.dispatch_interval;
-    found = choose(task, ready);
-  }
-  dispatch_at_ = found ? dispatcher_free_ : kNever;
-}
-
-/// The first task of the table that may use an SM which no task before it may use and which has room for it,
-/// and the SMs that are left to it, if these are not all that it may use.
-inline bool ComputeEngine::choose(TaskId& task, const SmMask*& ready) {
-  SmMask claimed;
-  ready = nullptr;
-  for (TaskId id : wdu_.table()) {
-    bring_up_to_date(id);
-    const SmMask& allowed = tasks_[id.value].allowed;
-    if (ready != nullptr) ready_ = allowed.minus(claimed);
-    if (placements_[id.value].most_room(ready) != 0) {
-      task = id;
-      return true;
-    }
-    claimed |= allowed;
-    if (claimed == all_sms_) return false;
-    ready = &ready_;
-  }
-  return false;
-}
-
-/// How long before the dispatcher gets to them blocks of this task may start: a small share of their time, so
-/// that those of a launch of few waves start together.
-Time ComputeEngine::early(const Work& work) const {
-  const bool few_waves = work.blocks() - work.first <= kFewWaves * work.load.places;
-  return work.load.contends() && !work.spreads() && few_waves ? work.block_alone : Time{};
-}
-
-std::uint32_t ComputeEngine::sms_of(const SmMask& heads) const {
-  std::uint32_t sms = 0;
-  heads.for_each([&](std::uint32_t head) { sms += cohorts_.size(head); });
-  return sms;
-}
-
-/// Launches that do not contend, or have a number of CTAs per SM, go block by block.  Of others each of the
-/// SMs with the most room takes a block at this instant: a lap.  Further laps follow at once while they are
-/// early enough.  Returns how many blocks have started.
-std::uint32_t ComputeEngine::start(TaskId id, const SmMask* ready) {
-  const Work& work = works_[tasks_[id.value].work.value];
-  const Placement& placement = placements_[id.value];
-  const Task& task = tasks_[id.value];
-  const std::uint64_t pending = task.laps ? task.pending : 1;
-  std::uint32_t room = placement.most_room(ready);
-  SmMask heads = placement.with_room(room, ready);
-  std::uint32_t sms = sms_of(heads);
-  if (sms <= pending && (task.plain || !differ(work, sms))) {
-    // Laps while it is early enough; once others have as much room, they get blocks too.
-    const std::uint64_t most = work.persistent() ? std::min(pending, work.blocks() - work.next) : pending;
-    const Time latest = now_ + task.early;
-    Time free = std::max(dispatcher_free_, now_);
-    std::uint64_t taken = 0;
-    while (true) {
-      const std::uint32_t next = placement.most_room(ready, room - 1);
-      const Time lap = sms * gpu_.dispatch_interval;
-      std::uint64_t laps = std::min<std::uint64_t>(room - next, (most - taken) / sms);
-      if (free + lap * static_cast<std::int64_t>(laps - 1) > latest)
-        laps = static_cast<std::uint64_t>((latest - free) / lap) + 1;
-      taken += laps * sms;
-      free += lap * static_cast<std::int64_t>(laps);
-      room -= static_cast<std::uint32_t>(laps);
-      if (room != next || room == 0 || free > latest) break;
-      const SmMask more = placement.with_room(next, ready);
-      const std::uint32_t all = sms + sms_of(more);
-      if (taken + all > most) break;
-      sms = all;
-      heads |= more;
-    }
-    heads.for_each([&](std::uint32_t head) { start_blocks(id, head, placement.room_at(head) - room); });
-    return static_cast<std::uint32_t>(taken);
-  }
-  SmMask all;
-  heads.for_each([&](std::uint32_t head) { all |= cohorts_.members(head); });
-  const auto n = static_cast<std::uint32_t>(std::min<std::uint64_t>(sms, pending));
-  all = all.first(n);
-  if (differ(work, n)) {
-    heads.for_each([&](std::uint32_t head) { scatter(head); });
-    all.for_each([&](std::uint32_t rank) { start_blocks(id, rank, 1); });
-  } else {
-    heads.for_each([&](std::uint32_t head) {
-      const SmMask part = cohorts_.members(head) & all;
-      if (!part.none()) start_blocks(id, single_out(head, part), 1);
-    });
-  }
-  return n;
-}
-
-/// Whether CTAs of this launch that take their next blocks together may go different ways.
-bool ComputeEngine::differ(const Work& work, std::uint64_t ctas) {
-  return work.block_times != nullptr || work.spreads() ||
-         (work.persistent() && (work.workers > work.ctas || work.blocks() - work.next < ctas));
-}
-
-std::uint32_t ComputeEngine::room_on(std::uint32_t rank, const Task& task) const {
-  if (!cohorts_.heads().test(rank)) return 0;
-  const bool empty = free_[rank].blocks == gpu_.sm.max_blocks;
-  return empty || task.division <= division_[rank] ? room(free_[rank], task.demand) : 0;
-}
-
-inline void ComputeEngine::bring_up_to_date(TaskId id) {
-  Placement& placement = placements_[id.value];
-  if (placement.seen == journal_end_) return;
-  const Task& task = tasks_[id.value];
-  if (journal_end_ - placement.seen > kJournal) {
-    placement.clear();
-    for (const std::uint32_t head : cohorts_.list()) placement.set_room(head, room_on(head, task));
-  } else {
-    for (std::uint64_t i = placement.seen; i < journal_end_; ++i) {
-      const std::uint32_t rank = journal_[i % kJournal];
-      placement.set_room(rank, room_on(rank, task));
-    }
-  }
-  placement.seen = journal_end_;
-}
-
-/// An SM has gained or lost blocks of task `by`: that task knows what this means for its own room.
-inline void ComputeEngine::changed(std::uint32_t rank, TaskId by, int difference) {
+/// An SM has gained or lost blocks of task `by`: that task knows what this means for its own room.  Called as
+/// a function it would add 4 % to a block's instructions.
+[[gnu::always_inline]] inline void ComputeEngine::changed(std::uint32_t rank, TaskId by, int difference) {
   if (sole_ != by) {
     sole_ = by;
     sole_since_ = now_;
@@ -611,28 +470,6 @@ void ComputeEngine::queue_head(TaskId id) {
   row_queued_[id.value] = true;
 }
 
-// ---- contention -------------------------------------------------------------------------------------------
-
-/// Whether the only launch that contends has started its last block and leaves places empty from now on.
-bool ComputeEngine::in_tail() const {
-  if (contenders_ != 1) return false;
-  for (const Work& work : works_) {
-    if (work.resident == 0 || !work.load.contends()) continue;
-    return !work.persistent() && work.next == work.blocks() && work.blocks() > work.load.places;
-  }
-  return false;
-}
-
-/// Whether the only launch that contends is a persistent one on fewer places than its blocks' time alone is
-/// for.
-bool ComputeEngine::below_residency() const {
-  if (contenders_ != 1) return false;
-  for (const Work& work : works_)
-    if (work.resident != 0 && work.load.contends())
-      return work.persistent() && work.ctas < std::min<std::uint64_t>(work.load.places, work.blocks());
-  return false;
-}
-
 void ComputeEngine::end_blocks(TaskId id, std::uint32_t head, std::uint32_t block, std::uint16_t place,
                                std::uint32_t count) {
   Task& task = tasks_[id.value];
@@ -688,6 +525,8 @@ void ComputeEngine::vacate(TaskId id, std::uint32_t head, std::uint16_t place, s
   if (!wanting_.empty()) look_again(head);
 }
 
+// ---- launches end -----------------------------------------------------------------------------------------
+
 void ComputeEngine::retire(TaskId id) {
   const WorkId work = tasks_[id.value].work;
   if (hot_ == id) hot_.reset();
@@ -741,6 +580,39 @@ void ComputeEngine::tell(EngineNotice::Kind kind, LaunchId launch) {
   if (notices_ != nullptr) notices_->push_back({kind, launch});
 }
 
+// ---- contention -------------------------------------------------------------------------------------------
+
+void ComputeEngine::judge_contention() {
+  if (judge_contention_) {
+    judge_contention_ = false;
+    const bool contended =
+        contenders_ > 1 || in_tail() || below_residency() || (contended_ && contenders_ != 0);
+    if (contended != contended_) shared_.contend(contended, now_);
+    contended_ = contended;
+  }
+  shared_.settle(now_);
+}
+
+/// Whether the only launch that contends has started its last block and leaves places empty from now on.
+bool ComputeEngine::in_tail() const {
+  if (contenders_ != 1) return false;
+  for (const Work& work : works_) {
+    if (work.resident == 0 || !work.load.contends()) continue;
+    return !work.persistent() && work.next == work.blocks() && work.blocks() > work.load.places;
+  }
+  return false;
+}
+
+/// Whether the only launch that contends is a persistent one on fewer places than its blocks' time alone is
+/// for.
+bool ComputeEngine::below_residency() const {
+  if (contenders_ != 1) return false;
+  for (const Work& work : works_)
+    if (work.resident != 0 && work.load.contends())
+      return work.persistent() && work.ctas < std::min<std::uint64_t>(work.load.places, work.blocks());
+  return false;
+}
+
 /// What the client's launch before left in L2 has partly been replaced by what others have moved since then.
 void ComputeEngine::cool(Work& work) {
   double others = moved_;
@@ -791,6 +663,8 @@ double ComputeEngine::dram_use() const {
       use += work.resident * bytes_moved(work.load) / work.load.alone / memory_.read_bytes_per_ps;
   return std::min(1.0, use);
 }
+
+// ---- gauges, and the end of the run -----------------------------------------------------------------------
 
 /// What has changed since the last time, once a microsecond at most and when the SMs fall empty.
 void ComputeEngine::gauge() {

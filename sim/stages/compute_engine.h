@@ -13,6 +13,7 @@
 //   (`SoloMemo`).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -105,7 +106,6 @@ class ComputeEngine {
   SmMask mask_of(const TpcMask& tpcs) const;
 
  private:
-  static constexpr std::uint32_t kNoBlock = ~std::uint32_t{0};  // of a worker that finds none to take
   static constexpr std::uint64_t kJournal = 64;
   struct Resident {
     std::int64_t end;  // context time
@@ -204,7 +204,7 @@ class ComputeEngine {
   void note_change(std::uint32_t rank) {
     journal_[journal_end_++ % kJournal] = static_cast<std::uint16_t>(rank);
   }
-  void wake_dispatcher();
+  void wake_dispatcher() { dispatch_at_ = std::min(dispatch_at_, std::max(now_, dispatcher_free_)); }
   void pass_time(Time to);
   void tell(EngineNotice::Kind kind, LaunchId launch);
   void gauge();

@@ -6,7 +6,6 @@
 namespace corun::sim {
 namespace {
 
-constexpr std::uint32_t kNoBlock = ~std::uint32_t{0};  // of a worker that found none
 constexpr int kRateBits = 20;
 constexpr std::uint32_t kFullRate = 1u << kRateBits;
 /// Share of a launch's blocks that may come or go before the pressure is judged again.
@@ -165,7 +164,6 @@ void SharedSms::add(const Task& task, TaskId id, const Blocks& blocks, Time now)
     row = &rows_[fresh];
     row->task = id;
     row->work = task.work;
-    row->arrival = task.arrival;
     row->progress = 0;
     row->since = now.count();
     row->next_for = kUnknown;
@@ -277,7 +275,6 @@ void SharedSms::split(std::uint32_t head, std::uint32_t other) {
     Row& to = rows_[copy];
     to.task = from.task;
     to.work = from.work;
-    to.arrival = from.arrival;
     to.progress = from.progress;
     to.since = from.since;
     to.next = from.next;

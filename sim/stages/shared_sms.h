@@ -90,7 +90,6 @@ class SharedSms {
     Row() {}  // leaves the slots as they are
     TaskId task;
     WorkId work;
-    std::uint64_t arrival = 0;
     std::int64_t progress = 0;  // at `since`
     std::int64_t since = 0;
     std::int64_t next = 0;      // when its first block ends,

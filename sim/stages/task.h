@@ -16,6 +16,8 @@ namespace corun::sim {
 using WorkId = Id<struct WorkTag>;  // index into ComputeEngine's launches
 using TaskId = Id<struct TaskTag>;  // index into ComputeEngine's tasks
 
+constexpr std::uint32_t kNoBlock = ~std::uint32_t{0};  // of a worker that finds none to take
+
 /// A persistent launch with a number of CTAs per SM, by fulfil and retreat (Chen, smCompactor,
 /// section 4.3.4): instances of one full residency of workers are placed by the hardware as it likes; a
 /// worker that lands on an SM where it is not wanted gives its place back.
