@@ -182,7 +182,7 @@ TEST(CudaBackend, WorkersForSeatsThatStayedEmptyAreSentAgain) {
     rig.driver.crowded_seats = 8;
     rig.backend->apply(decide::Launch{{0, 0}, 0, {}, 0, all}, rig.view(0, 1056), {});
     std::vector<Notice> told;
-    while (Rig::of<KernelFinished>(told).empty()) rig.backend->wait(kNever, told);
+    while (only<KernelFinished>(told).empty()) rig.backend->wait(kNever, told);
     const double us = to_ns(rig.backend->now()) / 1e3;
     if (crowded == 1) {  // 8 workers for 50 us, then 1,064
       EXPECT_NEAR(us, 50 + 400, 20);
@@ -200,7 +200,7 @@ TEST(CudaBackend, AWorkersLaunchThatLeftBlocksUndoneEndsTheRun) {
   Rig rig(1, kSizes);
   rig.driver.lost_launches = 1;
   rig.launch(0, 1056);
-  EXPECT_THROW(rig.wait(from_ns(1e6)), DriverError);
+  EXPECT_THROW(told_within(*rig.backend, from_ns(1e6)), DriverError);
 }
 
 TEST(CudaBackend, ALaunchMadeSmallerBeforeItBeginsDoesAllItsBlocks) {
@@ -209,7 +209,7 @@ TEST(CudaBackend, ALaunchMadeSmallerBeforeItBeginsDoesAllItsBlocks) {
   rig.launch(1, 64);
   EXPECT_TRUE(std::holds_alternative<Applied>(
       rig.backend->apply(decide::Resize{{1, 1}, 32}, rig.view(1, 64), {})));
-  EXPECT_EQ(Rig::of<KernelFinished>(rig.wait(from_ns(1e6))).size(), 2u);
+  EXPECT_EQ(only<KernelFinished>(told_within(*rig.backend, from_ns(1e6))).size(), 2u);
   EXPECT_EQ(rig.backend->blocks_run(), 128u);
 }
 
@@ -219,10 +219,10 @@ TEST(CudaBackend, WhereEachLaunchIsCheckedNonePassesForAnEarlierOne) {
     Rig rig(2, kPlain);
     if (each) rig.backend->check_each_launch();
     rig.launch(0);
-    rig.wait(from_ns(1e6));
+    told_within(*rig.backend, from_ns(1e6));
     rig.driver.lost_launches = 1;
     rig.launch(1);
-    rig.wait(from_ns(1e6));
+    told_within(*rig.backend, from_ns(1e6));
     rig.backend->close();
     // Without, the buffers hold what the first launch made.
     EXPECT_EQ(rig.backend->verify().empty(), !each);
@@ -233,14 +233,14 @@ TEST(CudaBackend, CheckingEachLaunchFindsNothingWhereLaunchesAreStoppedOrQueued)
   Rig rig(3, kStopping);
   rig.backend->check_each_launch();
   for (std::uint32_t i = 0; i < 3; ++i) rig.launch(i);
-  rig.wait(from_ns(505e3));
+  told_within(*rig.backend, from_ns(505e3));
   const LaunchId behind[] = {{2, 2}};
   rig.backend->apply(decide::Preempt{{1, 1}, decide::Stop::at_block}, rig.view(1), behind);
-  const auto stopped = Rig::of<Preempted>(rig.wait(from_ns(1e5)));
+  const auto stopped = only<Preempted>(told_within(*rig.backend, from_ns(1e5)));
   ASSERT_EQ(stopped.size(), 2u);
   EXPECT_GT(stopped[0].blocks_done, 0u);
   for (const Preempted& p : stopped) rig.launch(p.launch.serial, 0, p.blocks_done);
-  EXPECT_EQ(Rig::of<KernelFinished>(rig.wait(from_ns(1e6))).size(), 2u);
+  EXPECT_EQ(only<KernelFinished>(told_within(*rig.backend, from_ns(1e6))).size(), 2u);
   rig.backend->close();
   EXPECT_THAT(rig.backend->verify(), testing::IsEmpty());
   EXPECT_GE(rig.backend->kernels_verified(), 2u);
