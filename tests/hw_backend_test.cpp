@@ -4,6 +4,7 @@
 #include "hw/driver/cuda_driver.h"
 #include "policies/api/registry.h"
 #include "policies/session/session.h"
+#include "tests/support/backend_notices.h"
 #include "tests/support/fake_driver.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -44,20 +45,6 @@ struct Rig {
   Outcome launch(std::uint32_t n, std::uint32_t ctas = 0, std::uint64_t done = 0) {
     return backend->apply(decide::Launch{{n, n}, 0, {}, ctas}, view(n, ctas, done), {});
   }
-  /// Until `duration` from now, or for ever; all notices.
-  std::vector<Notice> wait(Time duration) {
-    std::vector<Notice> all;
-    const Time until = backend->now() + duration;
-    while (backend->now() < until) backend->wait(until, all);
-    return all;
-  }
-  template <class N>
-  static std::vector<N> of(const std::vector<Notice>& notices) {
-    std::vector<N> found;
-    for (const Notice& n : notices)
-      if (const auto* it = std::get_if<N>(&n)) found.push_back(*it);
-    return found;
-  }
 
   Trace trace;
   Timeline timeline;
@@ -92,16 +79,16 @@ TEST(CudaBackend, ASessionEndsWithTheRightResults) {
 TEST(CudaBackend, AStoppedLaunchGoesOnWithTheBlocksThatAreNotDone) {
   Rig rig(1, kStopping);
   EXPECT_TRUE(std::holds_alternative<Applied>(rig.launch(0)));
-  EXPECT_THAT(rig.wait(from_ns(105e3)), testing::IsEmpty());
+  EXPECT_THAT(told_within(*rig.backend, from_ns(105e3)), testing::IsEmpty());
   EXPECT_TRUE(std::holds_alternative<Applied>(
       rig.backend->apply(decide::Preempt{{0, 0}, decide::Stop::at_block}, rig.view(0), {})));
-  const auto stopped = Rig::of<Preempted>(rig.wait(from_ns(50e3)));
+  const auto stopped = only<Preempted>(told_within(*rig.backend, from_ns(50e3)));
   ASSERT_EQ(stopped.size(), 1u);
   EXPECT_EQ(stopped[0].blocks_done % 1056, 0u);
   EXPECT_GE(stopped[0].blocks_done, 10u * 1056);
   EXPECT_LE(stopped[0].blocks_done, 12u * 1056);
   EXPECT_TRUE(std::holds_alternative<Applied>(rig.launch(0, 0, stopped[0].blocks_done)));
-  EXPECT_EQ(Rig::of<KernelFinished>(rig.wait(from_ns(1e6))).size(), 1u);
+  EXPECT_EQ(only<KernelFinished>(told_within(*rig.backend, from_ns(1e6))).size(), 1u);
   EXPECT_EQ(rig.backend->blocks_run(), kBlocks);
   rig.backend->close();
   EXPECT_THAT(rig.backend->verify(), testing::IsEmpty());
@@ -111,11 +98,11 @@ TEST(CudaBackend, AStopThatComesTooLateIsToldAsTheEnd) {
   Rig rig(1, kStopping);
   rig.launch(0);
   std::vector<Notice> before;
-  while (Rig::of<LastBlockStarted>(before).empty()) rig.backend->wait(kNever, before);
+  while (only<LastBlockStarted>(before).empty()) rig.backend->wait(kNever, before);
   rig.backend->apply(decide::Preempt{{0, 0}, decide::Stop::at_block}, rig.view(0), {});
-  const std::vector<Notice> after = rig.wait(from_ns(1e5));
-  EXPECT_EQ(Rig::of<KernelFinished>(after).size(), 1u);
-  EXPECT_THAT(Rig::of<Preempted>(after), testing::IsEmpty());
+  const std::vector<Notice> after = told_within(*rig.backend, from_ns(1e5));
+  EXPECT_EQ(only<KernelFinished>(after).size(), 1u);
+  EXPECT_THAT(only<Preempted>(after), testing::IsEmpty());
 }
 
 TEST(CudaBackend, ALongQueueComesOffForTheWritesOfItsDeviceQueue) {
@@ -126,11 +113,11 @@ TEST(CudaBackend, ALongQueueComesOffForTheWritesOfItsDeviceQueue) {
     rig.launch(i);
     if (i > 0) behind.push_back({i, i});
   }
-  rig.wait(from_ns(50e3));
+  told_within(*rig.backend, from_ns(50e3));
   const std::uint32_t before = rig.driver.writes;
   rig.backend->apply(decide::Preempt{{0, 0}, decide::Stop::at_block}, rig.view(0), behind);
   EXPECT_EQ(rig.driver.writes - before, 3u);
-  const auto off = Rig::of<Preempted>(rig.wait(from_ns(1e5)));
+  const auto off = only<Preempted>(told_within(*rig.backend, from_ns(1e5)));
   EXPECT_EQ(off.size(), kQueue);
   std::uint32_t begun = 0;
   for (const Preempted& p : off) begun += p.blocks_done != 0;
@@ -141,13 +128,13 @@ TEST(CudaBackend, FewerWorkersTakeLongerAndMoreCatchUp) {
   const auto length = [](std::optional<std::uint32_t> resized) {
     Rig rig(1, kSizes);
     EXPECT_TRUE(std::holds_alternative<Applied>(rig.launch(0, 528)));
-    rig.wait(from_ns(100e3));
+    told_within(*rig.backend, from_ns(100e3));
     if (resized) {
       EXPECT_TRUE(std::holds_alternative<Applied>(
           rig.backend->apply(decide::Resize{{0, 0}, *resized}, rig.view(0, 528), {})));
     }
     std::vector<Notice> all;
-    while (Rig::of<KernelFinished>(all).empty()) rig.backend->wait(kNever, all);
+    while (only<KernelFinished>(all).empty()) rig.backend->wait(kNever, all);
     rig.backend->close();
     EXPECT_THAT(rig.backend->verify(), testing::IsEmpty());
     return to_ns(rig.backend->now()) / 1e3;
@@ -168,16 +155,16 @@ TEST(CudaBackend, ALaunchWhoseWorkersAllFindNoSeatIsNotOver) {
     EXPECT_TRUE(std::holds_alternative<Applied>(
         rig.backend->apply(decide::Launch{{0, 0}, 0, {}, 0, all}, rig.view(0, 1056), {})));
     if (stopped) {
-      EXPECT_THAT(rig.wait(from_ns(1e6)), testing::IsEmpty());
+      EXPECT_THAT(told_within(*rig.backend, from_ns(1e6)), testing::IsEmpty());
       EXPECT_TRUE(std::holds_alternative<Applied>(
           rig.backend->apply(decide::Preempt{{0, 0}, decide::Stop::at_block}, rig.view(0, 1056), {})));
-      const auto told = Rig::of<Preempted>(rig.wait(from_ns(1e5)));
+      const auto told = only<Preempted>(told_within(*rig.backend, from_ns(1e5)));
       ASSERT_EQ(told.size(), 1u);
       EXPECT_EQ(told[0].blocks_done, 0u);
     } else {
-      const auto told = rig.wait(from_ns(1e6));
-      EXPECT_EQ(Rig::of<KernelFinished>(told).size(), 1u);
-      EXPECT_EQ(Rig::of<LastBlockStarted>(told).size(), 1u);
+      const auto told = told_within(*rig.backend, from_ns(1e6));
+      EXPECT_EQ(only<KernelFinished>(told).size(), 1u);
+      EXPECT_EQ(only<LastBlockStarted>(told).size(), 1u);
       rig.backend->close();
       EXPECT_THAT(rig.backend->verify(), testing::IsEmpty());
     }
@@ -188,11 +175,11 @@ TEST(CudaBackend, ALaunchWhoseWorkersAllFindNoSeatIsNotOver) {
 TEST(CudaBackend, ProgressIsToldWithTheNextNotices) {
   Rig rig(1, kSizes);
   rig.launch(0, 1056);
-  rig.wait(from_ns(105e3));
+  told_within(*rig.backend, from_ns(105e3));
   rig.backend->apply(decide::Query{{0, 0}}, rig.view(0, 1056), {});
   std::vector<Notice> all;
   rig.backend->wait(kNever, all);
-  const auto told = Rig::of<ProgressReported>(all);
+  const auto told = only<ProgressReported>(all);
   ASSERT_EQ(told.size(), 1u);
   EXPECT_NEAR(static_cast<double>(told[0].blocks_done), 10 * 1056, 2 * 1056);
   EXPECT_LE(told[0].as_of, rig.backend->now());
@@ -255,7 +242,7 @@ TEST(CudaBackend, AnInterruptedRunLeavesNothingOnTheGpu) {
   options.interrupted = &interrupted;
   Rig rig(2, kStopping, options);
   rig.launch(0);
-  rig.wait(from_ns(50e3));
+  told_within(*rig.backend, from_ns(50e3));
   interrupted = true;
   std::vector<Notice> all;
   EXPECT_THROW(rig.backend->wait(kNever, all), Interrupted);

@@ -4,7 +4,9 @@
 #include "hw/transform/padding.h"
 #include "policies/api/registry.h"
 #include "policies/session/session.h"
+#include "tests/support/backend_notices.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/nvrtc.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
@@ -64,19 +66,6 @@ struct Rig {
     return backend->pad(decide::LaunchPadded{{0, 0}, 0, 64, {1, 1}, blocks}, view(0, 0), view(1, 1, done),
                         {});
   }
-  std::vector<Notice> wait(double us) {
-    std::vector<Notice> all;
-    const Time until = backend->now() + from_ns(us * 1000);
-    while (backend->now() < until) backend->wait(until, all);
-    return all;
-  }
-  template <class N>
-  static std::vector<N> of(const std::vector<Notice>& notices) {
-    std::vector<N> found;
-    for (const Notice& n : notices)
-      if (const auto* it = std::get_if<N>(&n)) found.push_back(*it);
-    return found;
-  }
 
   Trace trace;
   Timeline timeline;
@@ -95,22 +84,22 @@ TEST(PaddedLaunch, ThePaddingIsToldOfWithWhatIsDoneOfIt) {
   Rig rig("spin100_few", kPadding);
   // 68 SMs of eight workers for 100 us of blocks of 10 us.
   ASSERT_TRUE(std::holds_alternative<Applied>(rig.pad(3000)));
-  const std::vector<Notice> told = rig.wait(130);
-  EXPECT_EQ(Rig::of<KernelFinished>(told).size(), 1u);
-  auto off = Rig::of<Preempted>(told);
+  const std::vector<Notice> told = told_within(*rig.backend, from_ns(130e3));
+  EXPECT_EQ(only<KernelFinished>(told).size(), 1u);
+  auto off = only<Preempted>(told);
   ASSERT_EQ(off.size(), 1u);
   EXPECT_EQ(off[0].blocks_done, 3000u);
   // Of more blocks than that, those that have begun when the first kernel is done are the last.
   ASSERT_TRUE(std::holds_alternative<Applied>(rig.backend->pad(
       decide::LaunchPadded{{2, 2}, 0, 64, {3, 3}, 30000}, rig.view(0, 2), rig.view(1, 3, 3000), {})));
-  off = Rig::of<Preempted>(rig.wait(130));
+  off = only<Preempted>(told_within(*rig.backend, from_ns(130e3)));
   ASSERT_EQ(off.size(), 1u);
   EXPECT_GE(off[0].blocks_done, 3000u + 9 * 68 * 8);
   EXPECT_LE(off[0].blocks_done, 3000u + 12 * 68 * 8);
   // It goes on by itself, and nothing is lost.
   ASSERT_TRUE(std::holds_alternative<Applied>(
       rig.backend->apply(decide::Launch{{4, 4}, 0, {}, 0}, rig.view(1, 4, off[0].blocks_done), {})));
-  EXPECT_EQ(Rig::of<KernelFinished>(rig.wait(500)).size(), 1u);
+  EXPECT_EQ(only<KernelFinished>(told_within(*rig.backend, from_ns(500e3))).size(), 1u);
   rig.backend->close();
   EXPECT_EQ(rig.backend->blocks_run(), kBlocks + 2 * 64);
   EXPECT_THAT(rig.backend->verify(), testing::IsEmpty());
@@ -120,9 +109,9 @@ TEST(PaddedLaunch, ThePaddingIsToldOfWithWhatIsDoneOfIt) {
 TEST(PaddedLaunch, APaddingWithoutBlocksLeftHasEnded) {
   Rig rig("spin100_few", kPadding);
   ASSERT_TRUE(std::holds_alternative<Applied>(rig.pad(5000, kBlocks - 1000)));
-  const std::vector<Notice> told = rig.wait(130);
-  EXPECT_EQ(Rig::of<KernelFinished>(told).size(), 2u);
-  EXPECT_THAT(Rig::of<Preempted>(told), testing::IsEmpty());
+  const std::vector<Notice> told = told_within(*rig.backend, from_ns(130e3));
+  EXPECT_EQ(only<KernelFinished>(told).size(), 2u);
+  EXPECT_THAT(only<Preempted>(told), testing::IsEmpty());
 }
 
 TEST(PaddedLaunch, WhatCannotBePaddedIsRefused) {
@@ -201,15 +190,9 @@ TEST(PaddedText, ArrayParametersAreRefused) {
   EXPECT_THROW(make_padded({source, "k.cu", "k", {}}, {source, "k.cu", "k", {}}), InputError);
 }
 
-// Where NVIDIA's run-time compiler is; it needs no GPU.
 TEST(PaddedText, KernelsWithEveryTrapCompileAsOne) {
-  std::unique_ptr<Compiler> compiler;
-  try {
-    compiler = open_nvrtc("sm_90", "");
-    compiler->compile("__global__ void k() {}", "k.cu", {});
-  } catch (const InputError& e) {
-    GTEST_SKIP() << e.what();
-  }
+  const auto [compiler, why_not] = nvrtc_if_there();
+  if (!compiler) GTEST_SKIP() << why_not;
   for (const auto& [first, second] :
        {std::pair("traps", "hgemm"), std::pair("conv3x3", "traps"), std::pair("softmax", "layernorm"),
         std::pair("spin10", "spin10_full")}) {

@@ -4,6 +4,7 @@
 #include "hw/run/profile.h"
 #include "policies/api/registry.h"
 #include "policies/session/session.h"
+#include "tests/support/backend_notices.h"
 #include "tests/support/fake_driver.h"
 #include "traces/json/trace_json.h"
 
@@ -98,11 +99,7 @@ TEST(Stoppable, MoreThanTheGpuNeedsNowIsHandedOverWhenNothingElseIsToBeDone) {
     const bool waits = solo_us > 25;
     EXPECT_EQ(made[1] - made[0], waits ? 0u : 2u);
     EXPECT_EQ(made[2] - made[1], waits ? 2u : 0u);
-    const auto ended = [&] {
-      return std::count_if(notices.begin(), notices.end(),
-                           [](const Notice& n) { return std::holds_alternative<KernelFinished>(n); });
-    };
-    while (ended() < 2) backend.wait(kNever, notices);
+    while (only<KernelFinished>(notices).size() < 2) backend.wait(kNever, notices);
     backend.close();
     EXPECT_EQ(backend.blocks_run(), 2 * std::uint64_t{42240});
   }

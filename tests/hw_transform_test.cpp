@@ -1,13 +1,13 @@
 #include <gmock/gmock.h>
 
 #include <cstdlib>
+#include <set>
 
-#include "hw/driver/compiler.h"
-#include "hw/driver/cuda_driver.h"
 #include "hw/kernels/library.h"
 #include "hw/transform/embedded_device_code.h"
 #include "hw/transform/tokens.h"
 #include "hw/transform/transform.h"
+#include "tests/support/nvrtc.h"
 #include "traces/model/error.h"
 
 namespace corun::hw {
@@ -121,22 +121,13 @@ TEST(Transform, WhatCannotBePersistentIsRefusedWithTheReason) {
   EXPECT_EQ(refusal("__global__ void k(int* a) { if (a) { __syncwarp(); } }"), "");
 }
 
-// Where NVIDIA's run-time compiler is; it needs no GPU.
 TEST(Transform, EveryLibraryKernelCompilesInEveryVariant) {
-  if (!built_with_cuda()) GTEST_SKIP() << "built without CUDA";
-  std::unique_ptr<Compiler> compiler;
+  const auto [compiler, why_not] = nvrtc_if_there();
+  if (!compiler) GTEST_SKIP() << why_not;
   std::set<std::string> seen;
   for (const LibraryKernel& k : kernel_library()) {
     if (!seen.insert(k.entry).second) continue;
     SCOPED_TRACE(k.name);
-    if (!compiler) {
-      compiler = open_nvrtc("sm_90", "");
-      try {
-        compiler->compile("__global__ void k() {}", "k.cu", {});
-      } catch (const InputError& e) {
-        GTEST_SKIP() << e.what();
-      }
-    }
     const std::string source(library_source(k.source));
     EXPECT_FALSE(compiler->compile(source, k.source + ".cu", {}).empty());
     const Transformed t = make_persistent(source, k.source + ".cu", k.entry);

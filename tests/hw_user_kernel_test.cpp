@@ -9,6 +9,7 @@
 #include "policies/api/registry.h"
 #include "policies/session/session.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/nvrtc.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
@@ -117,15 +118,9 @@ TEST(UserKernel, BadCodeIsNamedWithItsPlace) {
   EXPECT_EQ(refusal(c), "");
 }
 
-// Where NVIDIA's run-time compiler is; it needs no GPU.
 TEST(UserKernel, ACompilersComplaintIsShown) {
-  std::unique_ptr<Compiler> compiler;
-  try {
-    compiler = open_nvrtc("sm_90", "");
-    compiler->compile("__global__ void k() {}", "k.cu", {});
-  } catch (const InputError& e) {
-    GTEST_SKIP() << e.what();
-  }
+  const auto [compiler, why_not] = nvrtc_if_there();
+  if (!compiler) GTEST_SKIP() << why_not;
   try {
     compiler->compile("__global__ void k(int* a) {\n  a[0] = nothing;\n}", "mine.cu", {});
     FAIL();
