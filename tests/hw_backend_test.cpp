@@ -207,8 +207,8 @@ TEST(CudaBackend, ALaunchMadeSmallerBeforeItBeginsDoesAllItsBlocks) {
   Rig rig(2, kSizes, {}, "spin100_few");
   rig.launch(0, 64);
   rig.launch(1, 64);
-  EXPECT_TRUE(std::holds_alternative<Applied>(
-      rig.backend->apply(decide::Resize{{1, 1}, 32}, rig.view(1, 64), {})));
+  EXPECT_TRUE(
+      std::holds_alternative<Applied>(rig.backend->apply(decide::Resize{{1, 1}, 32}, rig.view(1, 64), {})));
   EXPECT_EQ(only<KernelFinished>(told_within(*rig.backend, from_ns(1e6))).size(), 2u);
   EXPECT_EQ(rig.backend->blocks_run(), 128u);
 }

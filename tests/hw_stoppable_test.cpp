@@ -32,14 +32,14 @@ Trace trace_of(const std::string& kernel, std::uint32_t launches, ServiceClass s
   return trace;
 }
 
-TEST(Stoppable, NoChunkIsTakenAheadWhereAStopWouldWaitForIt) {
+TEST(Stoppable, NoChunkIsTakenAheadWhereAStopWouldWaitForItLongerThan25Us) {
   for (std::uint64_t blocks : {1u, 100u, 264u, 1056u, 1057u, 42240u, 131072u, 1000000u})
     for (std::uint32_t workers : {132u, 264u, 1056u, 2112u})
       for (double us : {3.0, 20.0, 400.0, 5000.0})
-        for (const Taking& t : takings_for(blocks, workers, from_ns(us * 1000))) {
-          if (t.prefetch) {
-            EXPECT_LE(blocks, workers);
-          }
+        for (const Taking& t : stoppable_takings_for(blocks, workers, from_ns(us * 1000))) {
+          const double block_us = us * static_cast<double>(std::min<std::uint64_t>(workers, blocks)) /
+                                  static_cast<double>(blocks);
+          EXPECT_TRUE(!t.prefetch || blocks <= workers || 2 * t.chunk * block_us <= 25);
           if (t.once) {
             EXPECT_LE(blocks, 10'000u * t.chunk) << "all of them have to pass the GPU after a stop";
           }
@@ -49,7 +49,7 @@ TEST(Stoppable, NoChunkIsTakenAheadWhereAStopWouldWaitForIt) {
 TEST(Stoppable, OnlyShortBlocksAreTakenInChunks) {
   const auto chunk = [](double block_us) {
     std::uint32_t most = 0;
-    for (const Taking& t : takings_for(1056 * 40, 1056, from_ns(block_us * 40'000)))
+    for (const Taking& t : stoppable_takings_for(1056 * 40, 1056, from_ns(block_us * 40'000)))
       most = std::max(most, t.chunk);
     return most;
   };

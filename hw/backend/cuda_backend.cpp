@@ -122,19 +122,17 @@ void CudaBackend::load_kernels() {
 void CudaBackend::prepare_ways(Code& code, Instance& instance, Time solo) {
   const LibraryKernel& k = *code.kernel;
   const std::uint32_t sms = topology_.gpu.sms, room = sms * work_.plain(k).blocks_per_sm;
+  const auto fastest = [&](std::vector<Taking> takings) {
+    return work_.fastest(instance, takings, sms, control_stream_);
+  };
   if (preemptive_ && code.stoppable.code == nullptr)
-    code.stoppable = work_.fastest(instance, takings_for(k.blocks(), room, solo), sms, control_stream_);
-  Taking taking = taking_for(k.blocks(), room, solo);
-  if (seats_ && code.seated.code == nullptr) {
-    taking.seated = true;
-    code.seated = {taking, &work_.persistent(k, taking)};
-    taking.seated = false;
-  }
+    code.stoppable = fastest(stoppable_takings_for(k.blocks(), room, solo));
+  if (seats_ && code.seated.code == nullptr)
+    code.seated = fastest(sized_takings_for(k.blocks(), room, solo, true));
   if (!sizes_ || code.sized.code != nullptr) return;
-  code.sized = code.whole = {taking, &work_.persistent(k, taking)};
-  const Taking takings[] = {taking, {1, false, true}};
+  code.sized = code.whole = fastest(sized_takings_for(k.blocks(), room, solo));
   if (k.blocks() <= sms * code.sized.code->workers_per_sm)
-    code.whole = work_.fastest(instance, takings, sms, control_stream_);
+    code.whole = fastest({code.sized.taking, {1, false, true}});
 }
 
 /// Each kernel of a real-time client with each of a best-effort one.

@@ -85,9 +85,10 @@ class CudaBackend final : public MeasuredBackend {
 
  private:
   static constexpr std::uint32_t kControls = 1024;
-  // Workers sent for seats that stay empty, because other launches' workers have the room, come again after this
-  // long, twice as long each time that they have found none.
-  static constexpr Time kLeastPatience = std::chrono::microseconds(50), kMostPatience = std::chrono::microseconds(400);
+  // Workers sent for seats that stay empty, because other launches' workers have the room, come again after
+  // this long, twice as long each time that they have found none.
+  static constexpr Time kLeastPatience = std::chrono::microseconds(50),
+                        kMostPatience = std::chrono::microseconds(400);
 
   struct Code {  // of a kernel of the trace
     const LibraryKernel* kernel = nullptr;
@@ -120,9 +121,9 @@ class CudaBackend final : public MeasuredBackend {
     const Padded* padded = nullptr;  // as one grid with the flight `padding`
     std::uint32_t padding = 0, padded_sms = 0, padded_on_each = 0;
     bool pads = false;
-    std::uint32_t workers = 0;  // launched so far
-    std::uint32_t seats_taken = 0;                   // when more workers were last sent for seats
-    Time sent{}, patience = kLeastPatience;          // and how long they are waited for
+    std::uint32_t workers = 0;               // launched so far
+    std::uint32_t seats_taken = 0;           // when more workers were last sent for seats
+    Time sent{}, patience = kLeastPatience;  // and how long they are waited for
     std::uint32_t asked_to_leave = 0, commands = 0;
     LaunchParameters parameters;
     std::uint32_t control = 0;

@@ -15,37 +15,43 @@ namespace corun::hw {
 
 namespace {
 
+double block_ns(std::uint64_t blocks, std::uint32_t workers, Time solo) {
+  return to_ns(solo) * std::min<double>(workers, static_cast<double>(blocks)) / static_cast<double>(blocks);
+}
+
 // As measured on an H200 (experiments/h200/persistent_kernels): a counter gives 1.3 numbers a nanosecond, so
 // that 1,056 workers wait 0.8 us each; chunks hide that where blocks are short.
-std::uint64_t wanted_chunk(std::uint64_t blocks, std::uint32_t workers, Time solo) {
+std::uint32_t wanted_chunk(std::uint64_t blocks, std::uint32_t workers, Time solo) {
   constexpr double kShortNs = 5000, kVeryShortNs = 1250;
-  constexpr std::uint64_t kChunk = 4, kLongChunk = 8;
-  const double block_ns =
-      to_ns(solo) * std::min<double>(workers, static_cast<double>(blocks)) / static_cast<double>(blocks);
-  return block_ns >= kShortNs ? 1 : block_ns < kVeryShortNs ? kLongChunk : kChunk;
+  constexpr std::uint32_t kChunk = 4, kLongChunk = 8;
+  const double ns = block_ns(blocks, workers, solo);
+  return ns >= kShortNs ? 1 : ns < kVeryShortNs ? kLongChunk : kChunk;
+}
+
+std::uint32_t chunk_for(std::uint64_t blocks, std::uint32_t workers, Time solo) {
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(blocks / (std::uint64_t{workers} * 4), 1,
+                                                              wanted_chunk(blocks, workers, solo)));
 }
 
 }  // namespace
 
-Taking taking_for(std::uint64_t blocks, std::uint32_t workers, Time solo) {
-  Taking t{1, true};
-  t.chunk = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(blocks / (std::uint64_t{workers} * 4), 1,
-                                                                 wanted_chunk(blocks, workers, solo)));
-  t.prefetch = t.chunk == 1;
-  return t;
+std::vector<Taking> sized_takings_for(std::uint64_t blocks, std::uint32_t workers, Time solo, bool seated) {
+  const std::uint32_t chunk = chunk_for(blocks, workers, solo);
+  return {{chunk, chunk == 1, false, seated}, {chunk, chunk != 1, false, seated}};
 }
 
-std::vector<Taking> takings_for(std::uint64_t blocks, std::uint32_t workers, Time solo) {
+std::vector<Taking> stoppable_takings_for(std::uint64_t blocks, std::uint32_t workers, Time solo) {
   constexpr std::uint64_t kMostOnce = 10'000;  // that a stop has to let pass, at 1.2 a nanosecond
-  Taking stays = taking_for(blocks, workers, solo);
-  stays.prefetch = false;  // a stop would have to wait for one chunk more
-  std::vector<Taking> all{stays};
+  constexpr double kMostDelayNs = 25'000;      // of a stop, which waits for what is taken
+  const std::uint32_t chunk = chunk_for(blocks, workers, solo);
+  std::vector<Taking> all{{chunk, false}};
   // Where all are taken at once, nothing is ever taken ahead: it is other code for the same.
-  if (blocks <= workers) all.push_back({1, true, false});
+  if (blocks <= workers || 2 * chunk * block_ns(blocks, workers, solo) <= kMostDelayNs)
+    all.push_back({chunk, true});
   const std::uint64_t most =
       std::clamp<std::uint64_t>(blocks / workers, 1, wanted_chunk(blocks, workers, solo));
-  for (std::uint64_t chunk : std::set{most, std::uint64_t{1}})
-    if (blocks <= kMostOnce * chunk) all.push_back({static_cast<std::uint32_t>(chunk), false, true});
+  for (std::uint64_t once : std::set{most, std::uint64_t{1}})
+    if (blocks <= kMostOnce * once) all.push_back({static_cast<std::uint32_t>(once), false, true});
   return all;
 }
 

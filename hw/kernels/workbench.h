@@ -27,11 +27,13 @@ struct Taking {
   bool operator==(const Taking&) const = default;
 };
 
-/// Of workers that stay: blocks of 5 us or more one at a time, shorter ones up to eight, so that a stop is
-/// delayed by less than 25 us.
-Taking taking_for(std::uint64_t blocks, std::uint32_t workers, Time solo);
-/// What may be fastest where nobody asks for a number of workers: those that stay, and those that do not.
-std::vector<Taking> takings_for(std::uint64_t blocks, std::uint32_t workers, Time solo);
+/// Of workers that stay, blocks of 5 us or more are taken one at a time, shorter ones up to eight.  The same
+/// body is compiled better one time with the next chunk taken ahead, one time without: both are to be tried.
+std::vector<Taking> sized_takings_for(std::uint64_t blocks, std::uint32_t workers, Time solo,
+                                      bool seated = false);
+/// What may be fastest where nobody asks for a number of workers, and delays a stop by 25 us at most or by
+/// one block: workers that stay, and those that do not.
+std::vector<Taking> stoppable_takings_for(std::uint64_t blocks, std::uint32_t workers, Time solo);
 
 /// Of a launch that is to do the blocks [first, end): the last ones singly, so that all workers end together.
 LaunchParameters launch_parameters(std::uint32_t first, std::uint32_t end, const Taking& taking,

@@ -64,8 +64,8 @@ Json measure_overhead(Bench& bench) {
     const auto choose = [&](std::vector<Taking> takings) {
       return bench.work.fastest(instance, takings, gpu.sms, s).taking;
     };
-    const Taking stoppable = choose(takings_for(k.blocks(), room, solo)),
-                 staying = taking_for(k.blocks(), room, solo);
+    const Taking stoppable = choose(stoppable_takings_for(k.blocks(), room, solo)),
+                 staying = choose(sized_takings_for(k.blocks(), room, solo));
     const Taking sized = k.blocks() <= room ? choose({staying, {1, false, true}}) : staying;
     std::vector<Variant> variants{base, {"stoppable", stoppable}, {"sized", sized}};
     for (const Taking t : {Taking{1, false}, Taking{1, true}, Taking{2, false}, Taking{2, true},

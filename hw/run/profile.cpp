@@ -74,17 +74,17 @@ Profile measure_points(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbe
   Driver& driver = work.driver();
   const Plain& plain = work.plain(k);
   const auto blocks = static_cast<std::uint32_t>(k.blocks());
-  Taking taking = taking_for(blocks, gpu.sms * plain.blocks_per_sm, solo);
-  taking.seated = by_sm;
-  const Persistent& how = work.persistent(k, taking);
-  const std::uint32_t room = gpu.sms * how.workers_per_sm;
   const Stream s = driver.stream(0, {});
-  Profile profile = by_sm ? points_by_sm(gpu.sms, how.workers_per_sm, blocks)
-                          : points_by_total(gpu.sms, std::min(blocks, room));
+  Profile profile;
   {
     Stopwatch watch(work, gpu);
     Instance instance(driver, k);
     work.prepare(instance, 1, s);
+    const auto [taking, code] = work.fastest(
+        instance, sized_takings_for(blocks, gpu.sms * plain.blocks_per_sm, solo, by_sm), gpu.sms, s);
+    const std::uint32_t room = gpu.sms * code->workers_per_sm;
+    profile = by_sm ? points_by_sm(gpu.sms, code->workers_per_sm, blocks)
+                    : points_by_total(gpu.sms, std::min(blocks, room));
     std::vector<Control> fresh(kMostLaunches);
     for (ProfilePoint& point : profile) {
       LaunchParameters p = launch_parameters(0, blocks, taking, std::min(point.ctas, room));
@@ -101,7 +101,7 @@ Profile measure_points(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbe
           [&] { driver.copy_to_device(s, watch.control(0), fresh.data(), fresh.size() * sizeof(Control)); },
           [&](std::uint32_t i) {
             p.control = watch.control(i), p.progress = watch.progress(i);
-            work.launch(instance, how, workers, p, s);
+            work.launch(instance, *code, workers, p, s);
           });
     }
   }
@@ -153,8 +153,8 @@ Kernel::Stoppable measure_stoppable(const LibraryKernel& k, Time solo, const Gpu
     Stopwatch watch(work, gpu);
     Instance instance(driver, k);
     work.prepare(instance, 1, s);
-    const Way way =
-        work.fastest(instance, takings_for(blocks, gpu.sms * work.plain(k).blocks_per_sm, solo), gpu.sms, s);
+    const Way way = work.fastest(
+        instance, stoppable_takings_for(blocks, gpu.sms * work.plain(k).blocks_per_sm, solo), gpu.sms, s);
     const std::uint32_t room = gpu.sms * way.code->workers_per_sm;
     LaunchParameters p = launch_parameters(0, blocks, way.taking, room);
     const std::vector<Control> fresh(kMostLaunches);

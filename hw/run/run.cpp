@@ -85,7 +85,8 @@ const Profile& Runner::profile_of(const Kernel& kernel, const Gpu& gpu, bool by_
   Profile& p = profiles_[{kernel.name, by_sm}];
   if (!p.empty()) return p;
   if (profiles != nullptr) return p = points_for(profiles->of(kernel.name), gpu.sms, by_sm);
-  return p = measure_points(work_->device_kernel(kernel), kernel.solo_time.value_or(Time{}), gpu, *work_, by_sm);
+  return p = measure_points(work_->device_kernel(kernel), kernel.solo_time.value_or(Time{}), gpu, *work_,
+                            by_sm);
 }
 
 Runner::OneRun Runner::run_once(const Trace& trace, const Gpu& gpu, const std::string& policy_spec,
@@ -212,8 +213,8 @@ RunResult Runner::run(const Trace& trace, const Gpu& gpu, const RunOptions& opti
       fmt::format("each client alone on the same {} under fcfs, with the same arrivals and seed", facts.name);
   result.notes.insert(result.notes.begin(), fmt::format("measured on {} ({})", facts.name, facts.driver));
   if (options.verify && wrong.empty())
-    result.notes.push_back(fmt::format(
-        "{} results of clients' kernels are those of the plain kernels, bit by bit", verified));
+    result.notes.push_back(
+        fmt::format("{} results of clients' kernels are those of the plain kernels, bit by bit", verified));
   result.sm_busy = result.occupancy = std::nan("");  // not measured
   result.blocks = together.blocks;
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();

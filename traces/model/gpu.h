@@ -63,8 +63,8 @@ struct Contention {
 
 /// Taking launches off the GPU, and padding them.
 struct PreemptionCosts {
-  /// Where the flag lives that stops a launch at its next blocks: host memory that every block polls, a device
-  /// flag written by one block that polls the host, a device flag written by a copy.
+  /// Where the flag lives that stops a launch at its next blocks: host memory that every block polls, a
+  /// device flag written by one block that polls the host, a device flag written by a copy.
   enum class FlagPlace : std::uint8_t { host, relay, copied } flag_place = FlagPlace::relay;
   Time flag_host{}, flag_host_block{};  // in host memory: one block polls; each further one
   Time flag_copied{};
