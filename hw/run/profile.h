@@ -13,8 +13,10 @@
 namespace corun::hw {
 
 /// Times of the kernel as a persistent one, at the points of the simulator's profile (sim/backend/profile.h):
-/// by CTAs over all SMs, or, `by_sm`, by SMs and CTAs on each.  `solo`: about how long it takes.
-Profile measure_points(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbench& work, bool by_sm);
+/// by CTAs over all SMs, by SMs and CTAs on each, or of the latter only those on all SMs.  `solo`: about how
+/// long it takes.
+enum class Points : std::uint8_t { by_total, by_sm, by_workers };
+Profile measure_points(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbench& work, Points which);
 
 /// As a trace says it: launch shape, solo time, solo times on some numbers of SMs (green contexts).
 Kernel measure_alone(const LibraryKernel& k, const Gpu& gpu, Workbench& work);

@@ -2,6 +2,7 @@
 """DISB A to E (2024) on a GPU: the networks of traces/h200 with every kernel replaced by `layer` (hw/kernels/layers.cu).
 
     disb.py make --measure build/bin/measure_gpu          networks.json and disb-*.json, beside this file
+    disb.py profile --sim build/bin/sim                   what the kernels and the host cost alone: networks.json, profiles.json
     disb.py run --sim build/bin/sim --policies fcfs,wait  one line per mix and policy in results.json
     disb.py record --sim build/bin/sim --mixes ac         notices and decisions of RECORDED_MS of each, in recordings/
 
@@ -137,6 +138,32 @@ def mixes():
             "clients": example["clients"], "run": {"duration_ns": 3_600_000_000}})
 
 
+def profile(arguments):
+    """Adds to each kernel of networks.json what is measured of it alone, but its solo time, which recorded runs went by:
+    the others are put in proportion to that."""
+    networks = json.loads((HERE / "networks.json").read_text())
+    if arguments.kernels:
+        kernels = json.loads(pathlib.Path(arguments.kernels).read_text())["kernels"]
+    else:
+        out = pathlib.Path(arguments.scratch) / "kernels.json"
+        out.parent.mkdir(parents=True, exist_ok=True)
+        subprocess.run([arguments.sim, "profile", "--backend=cuda", "--no-points", "--kernels", str(out), "-o",
+                        str(HERE / "profiles.json"), str(HERE / "networks.json")]
+                       + (["--store", arguments.store] if arguments.store else []), check=True)
+        kernels = json.loads(out.read_text())["kernels"]
+    alone = {k["name"]: k for k in kernels}
+    for k in networks["kernels"]:
+        found = alone[k["name"]]
+        scale = k["solo_time_ns"] / found["solo_time_ns"]
+        for key in ("solo_time_by_sms_ns", "persistent_time_by_ctas_ns"):
+            k[key] = {n: round(t * scale) for n, t in found[key].items()}
+        k["stoppable"] = {**found["stoppable"], "time_ns": round(found["stoppable"]["time_ns"] * scale)}
+        if "counters" in found:
+            k["counters"] = found["counters"]
+        k["code"] = k.pop("code")
+    write(HERE / "networks.json", networks)
+
+
 def run(arguments):
     path = HERE / "results.json"
     results = json.loads(path.read_text()) if path.exists() else {}
@@ -146,6 +173,8 @@ def run(arguments):
                        str(HERE / f"disb-{letter}.json")]
             if arguments.backend == "cuda":
                 command += ["--no-alone", "--verify"] + (["--store", arguments.store] if arguments.store else [])
+            else:  # with what the backend's host side costs
+                command += ["--profiles", str(HERE / "profiles.json")]
             if arguments.duration:
                 command += ["--duration", arguments.duration]
             done = subprocess.run(command, capture_output=True, text=True)
@@ -208,16 +237,17 @@ def free():
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=["make", "mixes", "run", "record", "table", "free"])
+    parser.add_argument("action", choices=["make", "profile", "mixes", "run", "record", "table", "free"])
     parser.add_argument("--measure", default="measure_gpu")
     parser.add_argument("--sim", default="sim")
     parser.add_argument("--backend", default="cuda")
     parser.add_argument("--store", default="")
+    parser.add_argument("--kernels", default="", help="profile: as `sim profile --kernels` has written it, not measured now")
     parser.add_argument("--scratch", default=pathlib.Path(tempfile.gettempdir()) / "disb")
     parser.add_argument("--mixes", default="abcde")
     parser.add_argument("--duration", default="")
     parser.add_argument("--policies", default="fcfs,priority,sequential,wait,reef-n,reef-n:padding=on")
     given = parser.parse_args()
-    with_arguments = {"make": make, "run": run, "record": record}
+    with_arguments = {"make": make, "profile": profile, "run": run, "record": record}
     sys.exit(with_arguments[given.action](given) if given.action in with_arguments
              else {"mixes": mixes, "table": table, "free": free}[given.action]())
