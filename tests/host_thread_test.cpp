@@ -124,11 +124,12 @@ TEST(HostThread, ItsCostsAreMeasuredWithAClientAlone) {
   hw::FakeCompiler compiler;
   {
     hw::Workbench work(driver, compiler);
-    const HostCosts costs = hw::measure_host(read_gpu("h200"), work);
-    for (const Time t : {costs.launch_call, costs.end_call, costs.held_call, costs.hand_over}) {
-      EXPECT_GE(t, Time{});
-      EXPECT_LT(t, us(100));
-    }
+    HostCosts costs;
+    hw::measure_calls(read_gpu("h200"), work, costs);
+    // Nothing but a look without news takes this driver any time: a microsecond.
+    EXPECT_GT(costs.launch_call, Time{});
+    for (const Time t : {costs.launch_call, costs.end_call, costs.held_call, costs.hand_over})
+      EXPECT_LE(t, us(5));
   }
   EXPECT_EQ(driver.left(), 0u);
 }

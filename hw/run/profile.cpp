@@ -269,8 +269,10 @@ class Steps final : public Sink {
   Time submitted_{}, finished_{};
 };
 
-/// What a launch costs the host.  Of long kernels, nothing ends between two decisions; short ones wait for the
-/// host, which then decides one, hands one over and hears of one in turn.
+}  // namespace
+
+/// Of long kernels, nothing ends between two decisions; short ones wait for the host, which then decides one,
+/// hands one over and hears of one in turn.
 void measure_calls(const Gpu& real, Workbench& work, HostCosts& costs) {
   Gpu gpu = real;
   gpu.launch_call = Time{1};  // the client calls as fast as the host lets it
@@ -280,15 +282,13 @@ void measure_calls(const Gpu& real, Workbench& work, HostCosts& costs) {
     return steps;
   };
   constexpr Time kLong = std::chrono::microseconds(100), kShort = std::chrono::microseconds(3);
-  const double launch = median_of(measured("sgemm_small", kLong, 8, "fcfs").step);
+  const double launch = median_of(measured("spin100_few", kLong, 8, "fcfs").step);
   const double end = std::max(0.0, median_of(measured("tick", kShort, 200, "fcfs").step) - launch);
-  const double held = median_of(measured("sgemm_small", kLong, 8, "wait").step);
+  const double held = median_of(measured("spin100_few", kLong, 8, "wait").step);
   const double all = median_of(measured("tick", kShort, 200, "wait").turn);
   costs.launch_call = from_ns(launch), costs.end_call = from_ns(end), costs.held_call = from_ns(held);
   costs.hand_over = from_ns(std::max(0.0, all - held - end));
 }
-
-}  // namespace
 
 HostCosts measure_host(const Gpu& gpu, Workbench& work) {
   const LibraryKernel& k = *find_kernel("sgemm_small");

@@ -26,5 +26,7 @@ Kernel::Stoppable measure_stoppable(const LibraryKernel& k, Time solo, const Gpu
 
 /// A client alone under the backend, plain and persistent.
 HostCosts measure_host(const Gpu& gpu, Workbench& work);
+/// The part of it that is the time of the backend's one thread.
+void measure_calls(const Gpu& gpu, Workbench& work, HostCosts& costs);
 
 }  // namespace corun::hw
