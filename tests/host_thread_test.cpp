@@ -128,7 +128,7 @@ TEST(HostThread, ItsCostsAreMeasuredWithAClientAlone) {
     hw::measure_calls(read_gpu("h200"), work, costs);
     // Nothing but a look without news takes this driver any time: a microsecond.
     EXPECT_GT(costs.launch_call, Time{});
-    for (const Time t : {costs.launch_call, costs.end_call, costs.held_call, costs.hand_over})
+    for (const Time t : {costs.launch_call, costs.end_call, costs.held_call, costs.hand_over, costs.take_back})
       EXPECT_LE(t, us(5));
   }
   EXPECT_EQ(driver.left(), 0u);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "hw/backend/cuda_backend.h"
 #include "policies/api/registry.h"
@@ -269,6 +270,32 @@ class Steps final : public Sink {
   Time submitted_{}, finished_{};
 };
 
+/// Stops a long row now and then.
+class StopAndGo final : public Policy {
+ public:
+  explicit StopAndGo(std::vector<double>& ns) : ns_(ns) {}
+  std::string_view name() const override { return "stop and go"; }
+  Requirements requirements() const override {
+    return {{Capability::order, Capability::preempt_at_block}, Contexts::one, false};
+  }
+  void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
+    const auto off = std::count_if(now.notices.begin(), now.notices.end(),
+                                   [](const Notice& n) { return std::holds_alternative<Preempted>(n); });
+    if (std::exchange(stopping_, false) && off != 0)
+      ns_.push_back(to_ns(now.now - asked_) / static_cast<double>(off));
+    for (LaunchId id : now.pending) decisions.push_back(decide::Launch{id, 0, {}, 0, {}});
+    if (decisions.empty() && now.running.size() > 150) {
+      decisions.push_back(decide::Preempt{*now.running.begin(), decide::Stop::at_block});
+      asked_ = now.now, stopping_ = true;
+    }
+  }
+
+ private:
+  std::vector<double>& ns_;
+  Time asked_{};
+  bool stopping_ = false;
+};
+
 }  // namespace
 
 /// Of long kernels, nothing ends between two decisions; short ones wait for the host, which then decides one,
@@ -288,6 +315,11 @@ void measure_calls(const Gpu& real, Workbench& work, HostCosts& costs) {
   const double all = median_of(measured("tick", kShort, 200, "wait").turn);
   costs.launch_call = from_ns(launch), costs.end_call = from_ns(end), costs.held_call = from_ns(held);
   costs.hand_over = from_ns(std::max(0.0, all - held - end));
+  std::vector<double> taken_back{0.0};
+  Steps ignored;
+  run_alone(rows_of("spin100_few", kLong, 300, gpu), gpu, work,
+            [&] { return std::make_unique<StopAndGo>(taken_back); }, ignored);
+  costs.take_back = from_ns(median_of(taken_back));
 }
 
 HostCosts measure_host(const Gpu& gpu, Workbench& work) {

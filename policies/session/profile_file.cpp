@@ -31,7 +31,8 @@ constexpr std::pair<const char*, Time HostCosts::*> kHostCosts[] = {
     {"launch_call_ns", &HostCosts::launch_call},
     {"end_call_ns", &HostCosts::end_call},
     {"held_call_ns", &HostCosts::held_call},
-    {"hand_over_ns", &HostCosts::hand_over}};
+    {"hand_over_ns", &HostCosts::hand_over},
+    {"take_back_ns", &HostCosts::take_back}};
 
 }  // namespace
 

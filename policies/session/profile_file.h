@@ -25,7 +25,8 @@ struct HostCosts {
   Time launch_call{};  // a launch, decided and handed over
   Time end_call{};     // hearing of an end
   Time held_call{};    // a launch that is held on the host at first, decided,
-  Time hand_over{};    // and handed over
+  Time hand_over{};    // and handed over,
+  Time take_back{};    // or stopped before that
 };
 
 struct Profiles {

@@ -98,7 +98,8 @@ bool SimBackend::take_held(LaunchId launch) {
   for (std::vector<Lane>& of_client : lanes_)
     for (Lane& lane : of_client)
       if (std::erase_if(lane.held, [&](const auto& h) { return h.first.launch == launch; }) != 0)
-        return fates_[launch.slot].was_held = true;
+        return host_free_ = std::max(now_, host_free_) + thread_->take_back,
+               fates_[launch.slot].was_held = true;
   return false;
 }
 
