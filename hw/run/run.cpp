@@ -86,7 +86,7 @@ const Profile& Runner::profile_of(const Kernel& kernel, const Gpu& gpu, bool by_
   if (!p.empty()) return p;
   if (profiles != nullptr) return p = points_for(profiles->of(kernel.name), gpu.sms, by_sm);
   return p = measure_points(work_->device_kernel(kernel), kernel.solo_time.value_or(Time{}), gpu, *work_,
-                            by_sm);
+                            by_sm ? Points::by_sm : Points::by_total);
 }
 
 Runner::OneRun Runner::run_once(const Trace& trace, const Gpu& gpu, const std::string& policy_spec,
