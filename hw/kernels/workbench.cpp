@@ -46,7 +46,7 @@ std::vector<Taking> stoppable_takings_for(std::uint64_t blocks, std::uint32_t wo
   const std::uint32_t chunk = chunk_for(blocks, workers, solo);
   std::vector<Taking> all{{chunk, false}};
   // Where all are taken at once, nothing is ever taken ahead: it is other code for the same.
-  if (blocks <= workers || 2 * chunk * block_ns(blocks, workers, solo) <= kMostDelayNs)
+  if (blocks <= workers || (chunk > 1 && 2 * chunk * block_ns(blocks, workers, solo) <= kMostDelayNs))
     all.push_back({chunk, true});
   const std::uint64_t most =
       std::clamp<std::uint64_t>(blocks / workers, 1, wanted_chunk(blocks, workers, solo));

@@ -31,8 +31,8 @@ struct Taking {
 /// body is compiled better one time with the next chunk taken ahead, one time without: both are to be tried.
 std::vector<Taking> sized_takings_for(std::uint64_t blocks, std::uint32_t workers, Time solo,
                                       bool seated = false);
-/// What may be fastest where nobody asks for a number of workers, and delays a stop by 25 us at most or by
-/// one block: workers that stay, and those that do not.
+/// What may be fastest where nobody asks for a number of workers: workers that stay, and those that do not. A
+/// stop waits for one block, of short ones for 25 us at most.
 std::vector<Taking> stoppable_takings_for(std::uint64_t blocks, std::uint32_t workers, Time solo);
 
 /// Of a launch that is to do the blocks [first, end): the last ones singly, so that all workers end together.
