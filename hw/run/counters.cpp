@@ -89,10 +89,10 @@ std::vector<std::map<std::string, std::string>> read_ncu(const std::string& text
   return launches;
 }
 
-std::map<std::string, Counters> measure_counters(const std::vector<std::string>& kernels,
-                                                 const std::string& command, std::string& why_not) {
+std::vector<Counters> measure_counters(const std::vector<const LibraryKernel*>& kernels,
+                                       const std::string& command, std::string& why_not) {
   std::set<std::string> entries;
-  for (const std::string& name : kernels) entries.insert(find_kernel(name)->entry);
+  for (const LibraryKernel* k : kernels) entries.insert(k->entry);
   std::vector<std::string> metrics;
   for (const auto& [metric, to] : kMetrics) metrics.emplace_back(metric);
   for (const auto& [metric, pipe] : kPipes) metrics.emplace_back(metric);
@@ -117,7 +117,7 @@ std::map<std::string, Counters> measure_counters(const std::vector<std::string>&
               }) != 0;
   }
   const auto launches = read_ncu(text);
-  std::map<std::string, Counters> all;
+  std::vector<Counters> all;
   if (launches.size() != kernels.size()) {
     why_not = fmt::format("Nsight Compute gave {} of {} kernels: {}", launches.size(), kernels.size(),
                           text.substr(text.size() > 600 ? text.size() - 600 : 0));
@@ -128,7 +128,7 @@ std::map<std::string, Counters> measure_counters(const std::vector<std::string>&
       const auto found = launches[i].find(metric);
       return found == launches[i].end() ? std::nullopt : number(found->second);
     };
-    Counters& counters = all[kernels[i]];
+    Counters& counters = all.emplace_back();
     for (const auto& [metric, to] : kMetrics) counters.*to = value(metric);
     for (const auto& [metric, pipe] : kPipes)
       if (const auto busy = value(metric)) counters.pipes_pct[pipe] = std::min(100.0, *busy);
@@ -136,11 +136,10 @@ std::map<std::string, Counters> measure_counters(const std::vector<std::string>&
   return all;
 }
 
-void launch_once(const std::vector<std::string>& kernels, Workbench& work) {
+void launch_once(const std::vector<const LibraryKernel*>& kernels, Workbench& work) {
   const Stream s = work.driver().stream(0, {});
-  for (const std::string& name : kernels) {
-    const LibraryKernel& k = *find_kernel(name);
-    Instance instance(work.driver(), k);
+  for (const LibraryKernel* k : kernels) {
+    Instance instance(work.driver(), *k);
     work.prepare(instance, 1, s);
     work.launch(instance, s);
     work.driver().synchronize(s);

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "hw/backend/cuda_backend.h"
+#include "policies/api/registry.h"
 #include "policies/session/profile_points.h"
 #include "policies/session/session.h"
 
@@ -70,7 +72,8 @@ class Stopwatch {
 
 }  // namespace
 
-Profile measure_points(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbench& work, bool by_sm) {
+Profile measure_points(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbench& work, Points which) {
+  const bool by_sm = which != Points::by_total;
   Driver& driver = work.driver();
   const Plain& plain = work.plain(k);
   const auto blocks = static_cast<std::uint32_t>(k.blocks());
@@ -80,6 +83,8 @@ Profile measure_points(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbe
   const Stream s = driver.stream(0, {});
   Profile profile = by_sm ? points_by_sm(gpu.sms, how.workers_per_sm, blocks)
                           : points_by_total(gpu.sms, std::min(blocks, room));
+  if (which == Points::by_workers)
+    std::erase_if(profile, [&](const ProfilePoint& p) { return p.sms != gpu.sms; });
   {
     Stopwatch watch(work, gpu);
     Instance instance(driver, k);
@@ -122,7 +127,8 @@ Kernel measure_alone(const LibraryKernel& k, const Gpu& gpu, Workbench& work) {
     Instance instance(driver, k);
     work.prepare(instance, 1, whole);
     const auto on = [&](Stream s, double about) {
-      return watch.time(s, about, [] {}, [&](std::uint32_t) { work.launch(instance, s); });
+      return watch.time(
+          s, about, [] {}, [&](std::uint32_t) { work.launch(instance, s); });
     };
     const Time about = on(whole, kRowMs);
     kernel.solo_time = on(whole, to_ms(about));
@@ -207,44 +213,126 @@ class Gaps final : public Sink {
   Time last_{};
 };
 
-}  // namespace
-
-HostCosts measure_host(const Gpu& gpu, Workbench& work) {
-  const LibraryKernel& k = *find_kernel("sgemm_small");
+/// A client whose requests are so many launches of a kernel.
+Trace rows_of(const char* name, Time solo, int launches, const Gpu& gpu) {
+  const LibraryKernel& k = *find_kernel(name);
   Trace trace;
   trace.name = "host", trace.gpu = gpu.name;
   Kernel kernel;
   kernel.name = k.name, kernel.grid = k.grid, kernel.block = k.block;
-  kernel.solo_time = std::chrono::microseconds(100);
+  kernel.solo_time = solo;
   trace.kernels = {kernel};
   Program program;
-  program.name = "two", program.streams = {{"main"}};
-  for (int i = 0; i < 2; ++i)
+  program.name = "row", program.streams = {{"main"}};
+  for (int i = 0; i < launches; ++i)
     program.ops.push_back(Op{corun::Launch{KernelId{0}, {}, {}}, StreamId{0}, Time{}, {}, {}, {}});
   trace.programs = {program};
   Client client;
   client.name = client.process = "one", client.program = ProgramId{0}, client.streams.resize(1);
   trace.clients = {client};
   trace.run.duration = std::chrono::milliseconds(60);
+  return trace;
+}
+
+/// Once to warm up, then with `sink`.
+void run_alone(const Trace& trace, const Gpu& gpu, Workbench& work,
+               const std::function<std::unique_ptr<Policy>()>& make, Sink& sink) {
+  const std::unique_ptr<Policy> policy = make(), rehearsal = make();
+  Timeline timeline;
+  CudaBackend backend(trace, gpu, policy->requirements(), timeline, work, {});
+  Trace first = trace;
+  first.run.duration = std::chrono::milliseconds(10);
+  Session warm(first, *rehearsal, backend, timeline, {});
+  backend.start();
+  warm.run();
+  backend.close();
+  backend.reset();
+  timeline.attach(sink);
+  Session session(trace, *policy, backend, timeline, {});
+  backend.start();
+  session.run();
+  backend.close();
+  timeline.flush();
+}
+
+/// From one decision of a row to the next: what the host does for a launch.
+class Steps final : public Sink {
+ public:
+  using Sink::record;
+  void record(const KernelRecord& r) override {
+    if (r.finished == kNever) return;
+    if (r.op.value != 0) step.push_back(to_ns(r.submitted - submitted_));
+    if (r.op.value != 0) turn.push_back(to_ns(r.finished - finished_));
+    submitted_ = r.submitted, finished_ = r.finished;
+  }
+  std::vector<double> step, turn;
+
+ private:
+  Time submitted_{}, finished_{};
+};
+
+/// Stops a long row now and then.
+class StopAndGo final : public Policy {
+ public:
+  explicit StopAndGo(std::vector<double>& ns) : ns_(ns) {}
+  std::string_view name() const override { return "stop and go"; }
+  Requirements requirements() const override {
+    return {{Capability::order, Capability::preempt_at_block}, Contexts::one, false};
+  }
+  void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
+    const auto off = std::count_if(now.notices.begin(), now.notices.end(),
+                                   [](const Notice& n) { return std::holds_alternative<Preempted>(n); });
+    if (std::exchange(stopping_, false) && off != 0)
+      ns_.push_back(to_ns(now.now - asked_) / static_cast<double>(off));
+    for (LaunchId id : now.pending) decisions.push_back(decide::Launch{id, 0, {}, 0, {}});
+    if (decisions.empty() && now.running.size() > 150) {
+      decisions.push_back(decide::Preempt{*now.running.begin(), decide::Stop::at_block});
+      asked_ = now.now, stopping_ = true;
+    }
+  }
+
+ private:
+  std::vector<double>& ns_;
+  Time asked_{};
+  bool stopping_ = false;
+};
+
+}  // namespace
+
+/// Of long kernels, nothing ends between two decisions; short ones wait for the host, which then decides one,
+/// hands one over and hears of one in turn.
+void measure_calls(const Gpu& real, Workbench& work, HostCosts& costs) {
+  Gpu gpu = real;
+  gpu.launch_call = Time{1};  // the client calls as fast as the host lets it
+  const auto measured = [&](const char* kernel, Time solo, int launches, const char* policy) {
+    Steps steps;
+    run_alone(
+        rows_of(kernel, solo, launches, gpu), gpu, work, [&] { return make_policy(policy); }, steps);
+    return steps;
+  };
+  constexpr Time kLong = std::chrono::microseconds(100), kShort = std::chrono::microseconds(3);
+  const double launch = median_of(measured("spin100_few", kLong, 8, "fcfs").step);
+  const double end = std::max(0.0, median_of(measured("tick", kShort, 200, "fcfs").step) - launch);
+  const double held = median_of(measured("spin100_few", kLong, 8, "wait").step);
+  const double all = median_of(measured("tick", kShort, 200, "wait").turn);
+  costs.launch_call = from_ns(launch), costs.end_call = from_ns(end), costs.held_call = from_ns(held);
+  costs.hand_over = from_ns(std::max(0.0, all - held - end));
+  std::vector<double> taken_back{0.0};
+  Steps ignored;
+  run_alone(
+      rows_of("spin100_few", kLong, 300, gpu), gpu, work,
+      [&] { return std::make_unique<StopAndGo>(taken_back); }, ignored);
+  costs.take_back = from_ns(median_of(taken_back));
+}
+
+HostCosts measure_host(const Gpu& gpu, Workbench& work) {
+  const LibraryKernel& k = *find_kernel("sgemm_small");
+  const Trace trace = rows_of("sgemm_small", std::chrono::microseconds(100), 2, gpu);
   HostCosts costs;
   for (const std::uint32_t ctas : {0u, static_cast<std::uint32_t>(k.blocks())}) {
-    OneByOne policy(ctas), rehearsal(ctas);
-    Timeline timeline;
     Gaps gaps;
-    CudaBackend backend(trace, gpu, policy.requirements(), timeline, work, {});
-    Trace first = trace;
-    first.run.duration = std::chrono::milliseconds(10);
-    Session warm(first, rehearsal, backend, timeline, {});
-    backend.start();
-    warm.run();
-    backend.close();
-    backend.reset();
-    timeline.attach(gaps);
-    Session session(trace, policy, backend, timeline, {});
-    backend.start();
-    session.run();
-    backend.close();
-    timeline.flush();
+    run_alone(
+        trace, gpu, work, [&] { return std::make_unique<OneByOne>(ctas); }, gaps);
     if (ctas == 0) {
       // The GPU's clock and the host's are aligned to a microsecond or two; what they add up to is exact.
       const double notice = median_of(gaps.notice);
@@ -256,6 +344,7 @@ HostCosts measure_host(const Gpu& gpu, Workbench& work) {
       costs.persistent_turn = from_ns(median_of(gaps.next));
     }
   }
+  measure_calls(gpu, work, costs);
   return costs;
 }
 

@@ -13,8 +13,10 @@
 namespace corun::hw {
 
 /// Times of the kernel as a persistent one, at the points of the simulator's profile (sim/backend/profile.h):
-/// by CTAs over all SMs, or, `by_sm`, by SMs and CTAs on each.  `solo`: about how long it takes.
-Profile measure_points(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbench& work, bool by_sm);
+/// by CTAs over all SMs, by SMs and CTAs on each, or of the latter only those on all SMs.  `solo`: about how
+/// long it takes.
+enum class Points : std::uint8_t { by_total, by_sm, by_workers };
+Profile measure_points(const LibraryKernel& k, Time solo, const Gpu& gpu, Workbench& work, Points which);
 
 /// As a trace says it: launch shape, solo time, solo times on some numbers of SMs (green contexts).
 Kernel measure_alone(const LibraryKernel& k, const Gpu& gpu, Workbench& work);
@@ -24,5 +26,7 @@ Kernel::Stoppable measure_stoppable(const LibraryKernel& k, Time solo, const Gpu
 
 /// A client alone under the backend, plain and persistent.
 HostCosts measure_host(const Gpu& gpu, Workbench& work);
+/// The part of it that is the time of the backend's one thread.
+void measure_calls(const Gpu& gpu, Workbench& work, HostCosts& costs);
 
 }  // namespace corun::hw

@@ -85,7 +85,8 @@ const Profile& Runner::profile_of(const Kernel& kernel, const Gpu& gpu, bool by_
   Profile& p = profiles_[{kernel.name, by_sm}];
   if (!p.empty()) return p;
   if (profiles != nullptr) return p = points_for(profiles->of(kernel.name), gpu.sms, by_sm);
-  return p = measure_points(work_->device_kernel(kernel), kernel.solo_time.value_or(Time{}), gpu, *work_, by_sm);
+  return p = measure_points(work_->device_kernel(kernel), kernel.solo_time.value_or(Time{}), gpu, *work_,
+                            by_sm ? Points::by_sm : Points::by_total);
 }
 
 Runner::OneRun Runner::run_once(const Trace& trace, const Gpu& gpu, const std::string& policy_spec,

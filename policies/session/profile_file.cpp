@@ -27,7 +27,12 @@ constexpr std::pair<const char*, Time HostCosts::*> kHostCosts[] = {
     {"stream_gap_ns", &HostCosts::stream_gap},
     {"completion_notice_ns", &HostCosts::completion_notice},
     {"persistent_latency_ns", &HostCosts::persistent_latency},
-    {"persistent_turn_ns", &HostCosts::persistent_turn}};
+    {"persistent_turn_ns", &HostCosts::persistent_turn},
+    {"launch_call_ns", &HostCosts::launch_call},
+    {"end_call_ns", &HostCosts::end_call},
+    {"held_call_ns", &HostCosts::held_call},
+    {"hand_over_ns", &HostCosts::hand_over},
+    {"take_back_ns", &HostCosts::take_back}};
 
 }  // namespace
 
@@ -77,7 +82,7 @@ Profiles read_profiles(const std::filesystem::path& file) {
   }
   if (const auto host = document.find("host"); host != document.end()) {
     read.host.emplace();
-    for (const auto& [key, to] : kHostCosts) read.host.value().*to = from_ns((*host)[key].get<double>());
+    for (const auto& [key, to] : kHostCosts) read.host.value().*to = from_ns(host->value(key, 0.0));
   }
   return read;
 }

@@ -21,6 +21,12 @@ struct HostCosts {
   Time completion_notice{};   // a kernel's end until the host knows
   Time persistent_latency{};  // the first and the second of these where kernels are persistent and each is
   Time persistent_turn{};     // launched when the host knows of the end of the one before
+  // The time of its one thread that issues for all clients.  Not measured: each client has a thread.
+  Time launch_call{};  // a launch, decided and handed over
+  Time end_call{};     // hearing of an end
+  Time held_call{};    // a launch that is held on the host at first, decided,
+  Time hand_over{};    // and handed over,
+  Time take_back{};    // or stopped before that
 };
 
 struct Profiles {

@@ -61,6 +61,7 @@ int simulate(const Arguments& a, bool comparing) {
       throw InputError(a.profiles, "/gpu",
                        fmt::format("the profiles are of {}, the run is on {}", profiles->gpu, gpu.name),
                        "profile the trace on this GPU");
+    if (profiles->host && a.backend == "sim") gpu = through(*profiles->host, gpu);
   }
   if (comparing) return compare(trace, gpu, a.comparison, engine, profiles ? &*profiles : nullptr, a.json);
   if (a.outputs.level == "cta" && a.outputs.window.empty() &&

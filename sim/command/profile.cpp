@@ -42,8 +42,9 @@ CLI::App* add_profile(CLI::App& app, ProfileArguments& a) {
       "--kernels", a.kernels,
       "cuda: write the kernels' shapes, solo times and counters here, to be included in traces");
   command->add_option("--store", a.store, "cuda: folder that keeps compiled kernels between runs");
-  command->add_option("--launch-once", a.launch_once, "cuda: only launch these, for a profiler that watches")
-      ->delimiter(',')
+  command->add_flag("--no-points", a.no_points,
+                    "cuda: only what the simulator needs to know of the kernels and of the host");
+  command->add_flag("--launch-once", a.launch_once, "cuda: only launch each, for a profiler that watches")
       ->group("");
   return command;
 }

@@ -10,7 +10,7 @@ namespace corun::sim {
 struct ProfileArguments {
   std::string trace, gpu, output;
   std::string backend = "sim", kernels, store;
-  std::vector<std::string> launch_once;
+  bool no_points = false, launch_once = false;
 };
 
 CLI::App* add_profile(CLI::App& app, ProfileArguments& arguments);

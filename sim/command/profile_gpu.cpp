@@ -1,12 +1,12 @@
 // `sim profile --backend=cuda`: measures on the GPU of this machine.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <optional>
 
 #include "hw/run/counters.h"
 #include "hw/run/profile.h"
@@ -19,20 +19,15 @@
 namespace corun::sim {
 namespace {
 
-std::vector<std::string> names_of(const ProfileArguments& a) {
-  std::vector<std::string> names;
-  if (a.trace.empty()) {
-    for (const hw::LibraryKernel& k : hw::kernel_library()) names.push_back(k.name);
-    return names;
-  }
-  for (const Kernel& kernel : read_trace(a.trace).kernels) {
-    if (hw::find_kernel(kernel.name) == nullptr)
-      throw InputError(kernel.origin.file, kernel.origin.place,
-                       fmt::format("there is no device code for kernel {}", kernel.name),
-                       "use kernels of hw/kernels, or profile it in the simulator");
-    names.push_back(kernel.name);
-  }
-  return names;
+/// The trace's kernels, or all of the library.
+std::vector<std::pair<std::string, const hw::LibraryKernel*>> kernels_of(const Trace* trace,
+                                                                         hw::Workbench& work) {
+  std::vector<std::pair<std::string, const hw::LibraryKernel*>> kernels;
+  if (trace == nullptr)
+    for (const hw::LibraryKernel& k : hw::kernel_library()) kernels.emplace_back(k.name, &k);
+  else
+    for (const Kernel& k : trace->kernels) kernels.emplace_back(k.name, &work.device_kernel(k));
+  return kernels;
 }
 
 std::string in_quotes(const std::string& path) { return "'" + path + "'"; }
@@ -48,8 +43,13 @@ void write(const std::string& file, const std::function<void(std::ostream&)>& wh
 
 int profile_on_gpu(const ProfileArguments& a) {
   hw::Runner runner(a.store);
-  if (!a.launch_once.empty()) {
-    hw::launch_once(a.launch_once, runner.work());
+  std::optional<Trace> trace;
+  if (!a.trace.empty()) trace = read_trace(a.trace);
+  const auto named = kernels_of(trace ? &*trace : nullptr, runner.work());
+  std::vector<const hw::LibraryKernel*> all;
+  for (const auto& [name, k] : named) all.push_back(k);
+  if (a.launch_once) {
+    hw::launch_once(all, runner.work());
     return 0;
   }
   const hw::DeviceFacts facts = runner.facts();
@@ -68,33 +68,37 @@ int profile_on_gpu(const ProfileArguments& a) {
   profiles.host = hw::measure_host(gpu, runner.work());
   Trace kernels;
   kernels.name = "kernels alone", kernels.gpu = gpu.name;
-  const std::vector<std::string> names = names_of(a);
-  for (const std::string& name : names) {
-    const hw::LibraryKernel& k = *hw::find_kernel(name);
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    const auto& [name, code] = named[i];
+    const hw::LibraryKernel& k = *code;
     Kernel alone = hw::measure_alone(k, gpu, runner.work());
+    alone.name = name;
+    if (trace) alone.code = trace->kernels[i].code;
     alone.stoppable = hw::measure_stoppable(k, *alone.solo_time, gpu, runner.work());
-    Profile points = hw::measure_points(k, *alone.solo_time, gpu, runner.work(), true);
+    Profile points = hw::measure_points(k, *alone.solo_time, gpu, runner.work(),
+                                        a.no_points ? hw::Points::by_workers : hw::Points::by_sm);
     for (const ProfilePoint& p : points)
       if (p.sms == gpu.sms) alone.persistent_time_by_ctas[p.ctas_per_sm] = p.time;
-    for (const ProfilePoint& p : hw::measure_points(k, *alone.solo_time, gpu, runner.work(), false))
+    fmt::print(stderr, "{:<20}{:>10.1f} us plain\n", name, to_ns(*alone.solo_time) / 1000);
+    kernels.kernels.push_back(std::move(alone));
+    if (a.no_points) continue;
+    for (const ProfilePoint& p :
+         hw::measure_points(k, *kernels.kernels.back().solo_time, gpu, runner.work(), hw::Points::by_total))
       if (std::none_of(points.begin(), points.end(), [&](const ProfilePoint& q) {
             return q.ctas == p.ctas && q.sms == p.sms && q.ctas_per_sm == p.ctas_per_sm;
           }))
         points.push_back(p);
-    fmt::print(stderr, "{:<20}{:>10.1f} us plain\n", name, to_ns(*alone.solo_time) / 1000);
-    kernels.kernels.push_back(std::move(alone));
     profiles.kernels.emplace_back(name, std::move(points));
   }
   std::string why_not;
   const std::string self = in_quotes(std::filesystem::read_symlink("/proc/self/exe").string());
-  const auto counters = hw::measure_counters(
-      names,
-      fmt::format("{} profile --backend=cuda --launch-once {}{}", self, fmt::join(names, ","),
-                  a.store.empty() ? "" : " --store " + in_quotes(a.store)),
-      why_not);
-  for (Kernel& kernel : kernels.kernels)
-    if (const auto found = counters.find(kernel.name); found != counters.end())
-      kernel.counters = found->second;
+  const std::vector<Counters> counters =
+      hw::measure_counters(all,
+                           fmt::format("{} profile --backend=cuda --launch-once{}{}", self,
+                                       a.trace.empty() ? "" : " " + in_quotes(a.trace),
+                                       a.store.empty() ? "" : " --store " + in_quotes(a.store)),
+                           why_not);
+  for (std::size_t i = 0; i < counters.size(); ++i) kernels.kernels[i].counters = counters[i];
   if (!why_not.empty()) fmt::print(stderr, "note: no counters: {}\n", why_not);
   kernels.notes.push_back(source);
 
