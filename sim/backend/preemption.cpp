@@ -44,6 +44,19 @@ Outcome SimBackend::preempt(const decide::Preempt& decision, const LaunchView& l
     if (const Kernel* kernel = fates_[id.slot].kernel; reset && kernel != nullptr && !kernel->idempotent)
       return Refused{"kernel " + kernel->name + " is not idempotent"};
   }
+  // What is held on the host comes off at once.
+  const std::size_t all = launches.size();
+  std::vector<LaunchId> held;
+  std::erase_if(launches, [&](LaunchId id) { return take_held(id) && (held.push_back(id), true); });
+  for (auto id = held.rbegin(); id != held.rend(); ++id) {
+    told_.push_front({now_, Preempted{*id, fates_[id->slot].done}});
+    ++fates_[id->slot].preemptions;
+  }
+  if (launches.empty()) {
+    timeline_.record(
+        PreemptionRecord{l.client, l.stream, reset, now_, now_, static_cast<std::uint32_t>(all)});
+    return Applied{};
+  }
   auto n = static_cast<std::uint32_t>(preemptions_.size());
   if (free_preemptions_.empty()) {
     preemptions_.emplace_back();
@@ -54,7 +67,7 @@ Outcome SimBackend::preempt(const decide::Preempt& decision, const LaunchView& l
   Preemption& p = preemptions_[n];
   p.context = place(l).context;
   p.left = static_cast<std::uint32_t>(launches.size());
-  p.record = PreemptionRecord{l.client, l.stream, reset, now_, kNever, p.left};
+  p.record = PreemptionRecord{l.client, l.stream, reset, now_, kNever, static_cast<std::uint32_t>(all)};
   for (const LaunchId id : launches) fates_[id.slot].preemption = n;
   p.launches = std::move(launches);
   const PreemptionCosts& costs = topology_.gpu.preemption;

@@ -30,7 +30,7 @@ std::uint32_t contexts_of(const Trace& trace, Contexts contexts,
 }  // namespace
 
 SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
-                       EngineOptions options, Shapes* shapes)
+                       EngineOptions options, Shapes* shapes, const HostCosts* host)
     : trace_(trace),
       preemptive_(needed.capabilities.has(Capability::preempt_at_block)),
       topology_{gpu, kCapabilities},
@@ -67,6 +67,11 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
          Time{},
          Time{}});
   for (Context& c : contexts_) c.looked_at.resize(c.host->channels(), kNever);
+  if (host != nullptr && host->launch_call != Time{}) {
+    thread_ = *host;
+    for (const std::vector<StreamPlace>& of_client : places_) lanes_.emplace_back(of_client.size());
+    if (mps || needed.contexts == Contexts::per_process) process_free_.resize(trace.clients.size());
+  }
 }
 
 /// A percentage caps a client and reserves nothing.  Which SMs: they begin where the previous client's end,
@@ -269,18 +274,28 @@ void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, 
   const StreamPlace at = place(l);
   const Client& client = trace_.clients[l.client.value];
   const bool graph = issue_of(client, trace_.programs[client.program.value]) == Issue::graph;
-  const Time reaches = now_ + (graph ? gpu.graph_launch_latency : gpu.launch_latency);
-  const std::uint32_t channel = contexts_[at.context].host->accept({l.id,
-                                                                    at.stream,
-                                                                    reaches,
-                                                                    graph ? gpu.graph_gap : gpu.stream_gap,
-                                                                    {follows.begin(), follows.end()},
-                                                                    std::move(what)});
+  Submission submission{l.id,
+                        at.stream,
+                        graph ? gpu.graph_launch_latency : gpu.launch_latency,
+                        graph ? gpu.graph_gap : gpu.stream_gap,
+                        {follows.begin(), follows.end()},
+                        std::move(what)};
   new_fate(l);
+  const Time called = call(l);
+  if (!held_on_host(l)) return hand_over(std::move(submission), at.context, called);
+  Lane& lane = lanes_[l.client.value][l.stream.value];
+  lane.held.emplace_back(Lane::OnDevice{l.id, l.solo_time, l.kernel == nullptr}, std::move(submission));
+  hand_over_what_is_needed(l.client.value);
+}
+
+/// `reaches_gpu` is how long it takes from the call.
+void SimBackend::hand_over(Submission submission, std::uint32_t context, Time called) {
+  const Time reaches = submission.reaches_gpu += called;
+  const std::uint32_t channel = contexts_[context].host->accept(std::move(submission));
   // A graph's launches reach the GPU together: one event does for all.
-  Time& looked_at = contexts_[at.context].looked_at[channel];
+  Time& looked_at = contexts_[context].looked_at[channel];
   if (looked_at != reaches || reaches == now_)
-    queue_.schedule(reaches, 1, {Event::Kind::channel, at.context, channel});
+    queue_.schedule(reaches, 1, {Event::Kind::channel, context, channel});
   looked_at = reaches;
 }
 
@@ -298,7 +313,7 @@ SimBackend::Fate& SimBackend::new_fate(const LaunchView& l) {
   fate.blocks = l.kernel != nullptr ? l.kernel->blocks() : 0;
   fate.end = kNever;
   fate.preemption = kNone;
-  fate.padded = false;
+  fate.padded = fate.was_held = false;
   return fate;
 }
 
@@ -322,13 +337,15 @@ std::uint32_t SimBackend::errand(Errand e) {
 // ---- time -------------------------------------------------------------------------------------------------
 
 void SimBackend::wait(Time until, std::vector<Notice>& notices) {
+  until = std::max(until, host_free_);
   for (;;) {
+    if (idle_before(until) && hand_over_one()) until = std::max(until, host_free_);
     turn();
     const auto active = slicer_.active();
     ComputeEngine* engine = active ? contexts_[*active].engine.get() : nullptr;
-    Time limit = until;
+    Time limit = host_free_ > now_ ? host_free_ : until;
     if (!queue_.empty()) limit = std::min(limit, queue_.next_time());
-    if (!told_.empty()) limit = std::min(limit, told_.front().at);
+    if (!told_.empty()) limit = std::min(limit, std::max(told_.front().at, host_free_));
     // The end of a slice is nothing under way.
     if (limit == kNever && engine != nullptr && engine->next_time() == kNever) return;
     limit = std::min(limit, slicer_.next_time(now_));
@@ -359,10 +376,12 @@ void SimBackend::wait(Time until, std::vector<Notice>& notices) {
       for (std::uint32_t c = 0; c < next.host->channels(); ++c) pump(slicer_.current(), c);
     }
     while (!queue_.empty() && queue_.next_time() <= now_) handle(queue_.pop().payload);
-    while (!told_.empty() && told_.front().at <= now_) {
+    while (!told_.empty() && told_.front().at <= now_ && host_free_ <= now_) {
       notices.push_back(told_.front().notice);
       told_.pop_front();
     }
+    if (!notices.empty())
+      for (const Notice& n : notices) heard(n);
     if (!notices.empty() || now_ >= until) return;
   }
 }

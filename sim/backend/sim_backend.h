@@ -4,11 +4,13 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "policies/api/backend.h"
 #include "policies/api/policy.h"
+#include "policies/session/profile_file.h"
 #include "sim/backend/shapes.h"
 #include "sim/engine/event_queue.h"
 #include "sim/stages/compute_engine.h"
@@ -23,7 +25,7 @@ class SimBackend final : public Backend {
  public:
   /// Throws InputError for a kernel that fits no SM, a priority or mask that the GPU does not have.
   SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
-             EngineOptions options, Shapes* shapes = nullptr);
+             EngineOptions options, Shapes* shapes = nullptr, const HostCosts* host = nullptr);
 
   const Topology& topology() const override { return topology_; }
   Time now() const override { return now_; }
@@ -94,6 +96,17 @@ class SimBackend final : public Backend {
     MoveRecord move;
     decide::CtasPerSm ctas_per_sm{};
   };
+  /// A client's stream on the host: what is held there, and what of it has been handed over and, as far as
+  /// the host knows, has not ended.
+  struct Lane {
+    struct OnDevice {
+      LaunchId launch;
+      Time solo;
+      bool copy;
+    };
+    std::deque<std::pair<OnDevice, Submission>> held;
+    std::vector<OnDevice> device;
+  };
   struct Told {
     Time at;
     Notice notice;
@@ -135,6 +148,24 @@ class SimBackend final : public Backend {
   Outcome move(BufferId buffer, const Copy& copy, ClientId client);
   template <class What>
   void submit(const LaunchView& launch, std::span<const LaunchId> follows, What what);
+  void hand_over(Submission submission, std::uint32_t context, Time called);
+  // The host's thread (host_thread.cpp).
+  Time call(const LaunchView& launch);
+  bool may_be_stopped(ClientId client) const {
+    return preemptive_ && trace_.clients[client.value].service_class == ServiceClass::best_effort;
+  }
+  bool held_on_host(const LaunchView& launch) const { return thread_ && may_be_stopped(launch.client); }
+  bool may_go(const Lane& lane) const;
+  bool can_wait(const Lane& lane) const;
+  void hand_over(std::uint32_t client, Lane& lane);
+  void hand_over_what_is_needed(std::uint32_t client);
+  bool hand_over_one();
+  bool idle_before(Time until) const {
+    return !lanes_.empty() && now_ < until && host_free_ <= now_ &&
+           (told_.empty() || told_.front().at > now_);
+  }
+  void heard(const Notice& notice);
+  bool take_held(LaunchId launch);
   std::int32_t levels() const { return static_cast<std::int32_t>(topology_.gpu.priority_levels); }
   std::uint32_t errand(Errand e);
   void check_trace(const Trace& trace) const;
@@ -151,7 +182,11 @@ class SimBackend final : public Backend {
   TimeSlicer slicer_;
   CopyEngines copy_engines_;
   EventQueue<Event> queue_;
-  std::deque<Told> told_;  // facts on their way to the host, in order
+  std::deque<Told> told_;            // facts on their way to the host, in order
+  std::optional<HostCosts> thread_;  // of the one thread that issues for all; none: one for each client
+  Time host_free_{};                 // when it has done what it is at
+  std::vector<Time> process_free_;   // the same by client, where each is a process that hands over itself
+  std::vector<std::vector<Lane>> lanes_;  // by client, stream
   std::vector<Errand> errands_;
   std::vector<std::uint32_t> free_errands_;
   /// A Preempt under way.
@@ -172,7 +207,8 @@ class SimBackend final : public Backend {
     bool spreads = false;  // it has a number of CTAs per SM
     SmMask allowed;
     std::uint32_t preemption = kNone;
-    bool padded = false;   // part of a padded launch
+    bool padded = false;    // part of a padded launch
+    bool was_held = false;  // taken back before it was handed over
     std::uint32_t preemptions = 0;
     std::unique_ptr<KernelRecord> record;  // of earlier runs, if it was on the GPU before
     std::uint64_t done = 0;                // in those
