@@ -58,9 +58,8 @@ TEST(HostThread, HearsOfAnEndWhenItHasDoneWhatItIsAt) {
   build.trace.run.duration = us(60);
   const Profiles one = host_of(us(9), us(1), us(3), us(6));
   const auto requests = ran(build.trace, "fcfs", &one).requests;
-  const auto first = std::ranges::find_if(requests, [](const RequestRecord& r) {
-    return r.client == ClientId{0} && r.request == 0;
-  });
+  const auto first = std::ranges::find_if(
+      requests, [](const RequestRecord& r) { return r.client == ClientId{0} && r.request == 0; });
   ASSERT_NE(first, requests.end());
   EXPECT_EQ(first->finished, us(18));
 }
@@ -128,7 +127,8 @@ TEST(HostThread, ItsCostsAreMeasuredWithAClientAlone) {
     hw::measure_calls(read_gpu("h200"), work, costs);
     // Nothing but a look without news takes this driver any time: a microsecond.
     EXPECT_GT(costs.launch_call, Time{});
-    for (const Time t : {costs.launch_call, costs.end_call, costs.held_call, costs.hand_over, costs.take_back})
+    for (const Time t :
+         {costs.launch_call, costs.end_call, costs.held_call, costs.hand_over, costs.take_back})
       EXPECT_LE(t, us(5));
   }
   EXPECT_EQ(driver.left(), 0u);

@@ -1,8 +1,8 @@
 // A host program that issues for all clients with one thread, as hw/backend does: decisions, hand-overs and
 // ends take its time, one after the other, and it hears of nothing meanwhile.  Under a policy that stops
 // launches those of best-effort clients are held on the host until few are before them in their stream; what
-// the GPU has no need of yet is handed over when nothing else is to be done.  Where clients are processes, each
-// hands over by itself.
+// the GPU has no need of yet is handed over when nothing else is to be done.  Where clients are processes,
+// each hands over by itself.
 //
 // Leaves out: what stopping, resizing and asking for progress cost the thread.
 #include <algorithm>

@@ -33,8 +33,7 @@ struct OneRun {
 
 OneRun run_once(const Trace& trace, const Gpu& gpu, Shapes& shapes, Policy& policy,
                 const std::string& policy_spec, EngineOptions engine, std::span<Sink* const> sinks,
-                const Profiles* profiles, const HostCosts* host,
-                const std::function<void(Time)>& progress) {
+                const Profiles* profiles, const HostCosts* host, const std::function<void(Time)>& progress) {
   Timeline timeline;
   Requests requests;
   timeline.attach(requests);
@@ -116,8 +115,8 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
   PreemptionMeter preemption(trace);
   std::vector<Sink*> sinks = options.sinks;
   sinks.push_back(&preemption);
-  const HostCosts* host = options.profiles != nullptr && options.profiles->host ? &*options.profiles->host
-                                                                                : nullptr;
+  const HostCosts* host =
+      options.profiles != nullptr && options.profiles->host ? &*options.profiles->host : nullptr;
   const OneRun together = run_once(trace, gpu, shapes, policy, options.policy, options.engine, sinks,
                                    options.profiles, host, tell);
   const Window window = window_of(trace, together.requests);
@@ -149,6 +148,8 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
   }
   if (const std::string warning = contention_warning(trace); !warning.empty())
     result.notes.insert(result.notes.begin(), warning);
+  if (host != nullptr && host->launch_call != Time{})
+    result.notes.push_back("one host thread issues for all clients, at the costs in the profile file");
   result.blocks = together.blocks;
   result.events = together.events;
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();

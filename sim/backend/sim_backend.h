@@ -154,9 +154,7 @@ class SimBackend final : public Backend {
   bool may_be_stopped(ClientId client) const {
     return preemptive_ && trace_.clients[client.value].service_class == ServiceClass::best_effort;
   }
-  bool held_on_host(const LaunchView& launch) const {
-    return thread_ && may_be_stopped(launch.client);
-  }
+  bool held_on_host(const LaunchView& launch) const { return thread_ && may_be_stopped(launch.client); }
   bool may_go(const Lane& lane) const;
   bool can_wait(const Lane& lane) const;
   void hand_over(std::uint32_t client, Lane& lane);
@@ -184,10 +182,10 @@ class SimBackend final : public Backend {
   TimeSlicer slicer_;
   CopyEngines copy_engines_;
   EventQueue<Event> queue_;
-  std::deque<Told> told_;  // facts on their way to the host, in order
-  std::optional<HostCosts> thread_;       // of the one thread that issues for all; none: one for each client
-  Time host_free_{};                      // when it has done what it is at
-  std::vector<Time> process_free_;        // the same by client, where each is a process that hands over itself
+  std::deque<Told> told_;            // facts on their way to the host, in order
+  std::optional<HostCosts> thread_;  // of the one thread that issues for all; none: one for each client
+  Time host_free_{};                 // when it has done what it is at
+  std::vector<Time> process_free_;   // the same by client, where each is a process that hands over itself
   std::vector<std::vector<Lane>> lanes_;  // by client, stream
   std::vector<Errand> errands_;
   std::vector<std::uint32_t> free_errands_;
@@ -209,7 +207,7 @@ class SimBackend final : public Backend {
     bool spreads = false;  // it has a number of CTAs per SM
     SmMask allowed;
     std::uint32_t preemption = kNone;
-    bool padded = false;   // part of a padded launch
+    bool padded = false;    // part of a padded launch
     bool was_held = false;  // taken back before it was handed over
     std::uint32_t preemptions = 0;
     std::unique_ptr<KernelRecord> record;  // of earlier runs, if it was on the GPU before

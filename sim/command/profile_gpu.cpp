@@ -92,12 +92,12 @@ int profile_on_gpu(const ProfileArguments& a) {
   }
   std::string why_not;
   const std::string self = in_quotes(std::filesystem::read_symlink("/proc/self/exe").string());
-  const std::vector<Counters> counters = hw::measure_counters(
-      all,
-      fmt::format("{} profile --backend=cuda --launch-once{}{}", self,
-                  a.trace.empty() ? "" : " " + in_quotes(a.trace),
-                  a.store.empty() ? "" : " --store " + in_quotes(a.store)),
-      why_not);
+  const std::vector<Counters> counters =
+      hw::measure_counters(all,
+                           fmt::format("{} profile --backend=cuda --launch-once{}{}", self,
+                                       a.trace.empty() ? "" : " " + in_quotes(a.trace),
+                                       a.store.empty() ? "" : " --store " + in_quotes(a.store)),
+                           why_not);
   for (std::size_t i = 0; i < counters.size(); ++i) kernels.kernels[i].counters = counters[i];
   if (!why_not.empty()) fmt::print(stderr, "note: no counters: {}\n", why_not);
   kernels.notes.push_back(source);
