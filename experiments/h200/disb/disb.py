@@ -253,7 +253,7 @@ if __name__ == "__main__":
     parser.add_argument("--scratch", default=pathlib.Path(tempfile.gettempdir()) / "disb")
     parser.add_argument("--mixes", default="abcde")
     parser.add_argument("--duration", default="")
-    parser.add_argument("--policies", default="fcfs,priority,sequential,wait,reef-n,reef-n:padding=on")
+    parser.add_argument("--policies", default="fcfs,priority,timeslice,mps,wait,reef-n,reef-n:padding=on")
     given = parser.parse_args()
     with_arguments = {"make": make, "profile": profile, "run": run, "record": record}
     sys.exit(with_arguments[given.action](given) if given.action in with_arguments
