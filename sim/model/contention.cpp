@@ -8,7 +8,7 @@ namespace corun::sim {
 namespace {
 
 constexpr double kMostUse = 0.99999;
-constexpr int kBisections = 20, kL2Bisections = 14;
+constexpr int kBisections = 20, kL2Bisections = 14, kChanceBisections = 12;
 constexpr int kRounds = 5;
 /// Those beyond are taken to wait unstretched.
 constexpr std::size_t kMostContenders = 32;
@@ -25,9 +25,12 @@ constexpr double kLeastShare = 0.002;
 /// An instruction of a younger block that is under way when an older one is ready.
 constexpr double kUnderWay = 0.5;
 
-double queue(double issue, double blocks, double delay) {
+/// Time at the slots.  What comes at random waits for what is there; what does not waits only where the slots
+/// cannot serve all.
+double queue(double issue, double blocks, double delay, double chance = 1) {
   const double b = blocks * issue - delay;
-  return std::max((b + std::sqrt(b * b + 4 * issue * delay)) / 2, blocks * issue - delay);
+  const double random = std::max((b + std::sqrt(b * b + 4 * issue * delay)) / 2, b);
+  return chance < 1 ? std::max(issue + chance * (random - issue), b) : random;
 }
 
 /// Time at the FP64 pipe with its own blocks alone.
@@ -72,7 +75,7 @@ Solution solve(std::span<const Contender> contenders, std::span<const Asked> ask
     const Contender& c = contenders[i];
     double d = asked[i].delay(*c.load, m, f, g);
     d += at_fp64(c.load->fp64, c.blocks / c.sms, d + asked[i].issue);
-    return c.blocks / (queue(asked[i].issue, c.blocks / c.sms, d) + d);
+    return c.blocks / (queue(asked[i].issue, c.blocks / c.sms, d, c.load->chance) + d);
   };
   bool any = false;
   for (std::size_t k = 0; k < n; ++k)
@@ -170,6 +173,29 @@ void by_turns(std::span<const SmShare> shares, std::span<double> times) {
   }
 }
 
+/// From the times that all would take if they came to the slots at random: what does not waits less, as far as
+/// the slots can serve all.
+void less_by_chance(std::span<SmShare> shares) {
+  if (std::none_of(shares.begin(), shares.end(), [](const SmShare& s) { return s.chance < 1; })) return;
+  const auto time = [](const SmShare& s, double more) {
+    const double least = s.delay + s.issue;
+    return least + (s.chance + more * (1 - s.chance)) * (s.time - least);
+  };
+  const auto use = [&](double more) {
+    double sum = 0;
+    for (const SmShare& s : shares) sum += s.blocks * s.issue / time(s, more);
+    return sum;
+  };
+  const double most = std::max(1.0, use(1));
+  double low = 0, high = 1;
+  if (use(0) <= most) high = 0;
+  for (int i = 0; i < kChanceBisections && high > 0; ++i) {
+    const double middle = (low + high) / 2;
+    (use(middle) > most ? low : high) = middle;
+  }
+  for (SmShare& s : shares) s.time = time(s, high);
+}
+
 /// Its time at the FP64 pipe becomes part of each share's delay; those that need it take turns there.
 void wait_for_fp64(std::span<SmShare> shares) {
   if (std::none_of(shares.begin(), shares.end(), [](const SmShare& s) { return s.fp64 > 0; })) return;
@@ -246,7 +272,7 @@ MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& m) {
       const Contender& c = contenders[i];
       double d = asked[i].delay(*c.load, m, s.f, s.g);
       d += at_fp64(c.load->fp64, c.blocks / c.sms, d + asked[i].issue);
-      time[i] = queue(asked[i].issue, c.blocks / c.sms, d) + d;
+      time[i] = queue(asked[i].issue, c.blocks / c.sms, d, c.load->chance) + d;
       moved[i] =
           (bytes_read(*c.load, survives[i]) + c.load->write * c.load->cold) * c.blocks;  // in a block's time
       all += moved[i] / time[i];
@@ -271,12 +297,12 @@ void settle_alone(BlockLoad& load, const MemoryLimits& limits) {
   Contender one{&load, blocks, std::min<double>(load.sms, blocks / load.residents), 0};
   share_memory({&one, 1}, limits);
   load.delay_alone = one.delay;
-  load.alone = alone_on_sm(load.issue, load.residents, one.delay, load.fp64);
+  load.alone = alone_on_sm(load.issue, load.residents, one.delay, load.fp64, load.chance);
 }
 
-double alone_on_sm(double issue, double blocks, double delay, double fp64) {
+double alone_on_sm(double issue, double blocks, double delay, double fp64, double chance) {
   delay += at_fp64(fp64, blocks, delay + issue);
-  return delay + queue(issue, blocks, delay);
+  return delay + queue(issue, blocks, delay, chance);
 }
 
 std::uint32_t apart(const Starts& older, const Starts& younger) {
@@ -294,6 +320,7 @@ void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits
   const double age = m.issue_by_age + (1 - m.issue_by_age) * apart / kMostApart;
   for (std::size_t i = 0; i < shares.size(); ++i)
     shares[i].time = apart < kMostApart ? 1 / ((1 - age) / turned[i] + age / aged[i]) : aged[i];
+  less_by_chance(shares);
 }
 
 }  // namespace corun::sim

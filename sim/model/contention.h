@@ -28,6 +28,7 @@ struct BlockLoad {
   double issue = 0;             // ps of its SM's issue slots
   double fixed = 0;             // ps that nobody stretches
   double fp64 = 0;              // ps of its SM's FP64 pipe
+  double chance = 1;            // 0: it comes to the slots when they are free if ever they are; 1: at random
   double wait = 0;              // ps of waiting for memory if all were L2 hits, unloaded
   double read = 0;              // bytes from DRAM even with an empty company in L2
   double reread = 0;            // bytes that come from L2 if they survive there between two uses
@@ -101,7 +102,7 @@ inline double bytes_moved(const BlockLoad& load) { return (load.read + load.writ
 void settle_alone(BlockLoad& load, const MemoryLimits& limits);
 
 /// Time of a block of a launch that has its SM to itself, `blocks` there.
-double alone_on_sm(double issue, double blocks, double delay, double fp64 = 0);
+double alone_on_sm(double issue, double blocks, double delay, double fp64 = 0, double chance = 1);
 
 /// Launches on one SM, the one with the older blocks first.
 struct SmShare {
@@ -109,6 +110,7 @@ struct SmShare {
   std::uint32_t blocks;
   double time = 0;  // out: of a block
   double fp64 = 0;
+  double chance = 1;
 };
 /// When the blocks of a launch on an SM started, ps.
 struct Starts {

@@ -45,6 +45,9 @@ constexpr double kWarpsToFillIssue = 32;
 /// So many waves have drifted apart.
 constexpr double kDrifting = 20;
 
+/// Steps in which the issue time of a kernel is found that does not come to the slots at random.
+constexpr int kIssueBisections = 20;
+
 /// Of an SM's blocks, the share that must run at once for all to be taken to end together.
 constexpr double kTogether = 0.95;
 
@@ -215,7 +218,7 @@ double KernelModel::block_among(const BlockLoad& load, std::uint32_t sms, double
   const double residents = std::ceil(blocks / sms - 1e-9);
   Contender one{&l, blocks, blocks / residents, 0};
   share_memory({&one, 1}, limits_);
-  return alone_on_sm(l.issue, residents, one.delay, l.fp64);
+  return alone_on_sm(l.issue, residents, one.delay, l.fp64, l.chance);
 }
 
 /// Length of the kernel alone on so many SMs, ps: full waves, then what is left of the blocks, which has the
@@ -237,7 +240,7 @@ double KernelModel::average_length(const BlockLoad& load, std::uint32_t sms) con
   const double resident = load_.blocks / waves(sms);
   Contender one{&l, resident, resident / l.residents, 0};
   share_memory({&one, 1}, limits_);
-  return alone_on_sm(one.issue, l.residents, one.delay, l.fp64) * waves(sms) + limits_.launch_cost;
+  return alone_on_sm(one.issue, l.residents, one.delay, l.fp64, l.chance) * waves(sms) + limits_.launch_cost;
 }
 
 /// The same as a persistent kernel with so many workers on each SM of the whole GPU, but for what taking a
@@ -275,12 +278,21 @@ void KernelModel::fit_curve(const std::vector<Point>& curve) {
   const double most_delay = std::max(time - least / (1 - (n - 1) * least / time), 0.02 * time);
   const double wait_floor = std::min(0.9 * most_delay / limits_.dram_over_l2, least_wait_);
 
-  double best = 1e300, best_delay = 0, best_share = 0, best_cost = 0;
+  double best = 1e300, best_delay = 0, best_share = 0, best_cost = 0, best_chance = 1;
   BlockLoad found;
-  const auto attempt = [&](double delay, double share, double cost) {
+  const auto attempt = [&](double delay, double share, double cost, double chance) {
     BlockLoad l = load_;
     const double r = time - delay;
     l.issue = r / (1 + (n - 1) * r / time);
+    if (chance < 1) {  // more, as it waits less for the same time in all
+      double low = l.issue, high = time / n;
+      for (int i = 0; i < kIssueBisections; ++i) {
+        const double middle = (low + high) / 2;
+        (alone_on_sm(middle, n, delay, 0, chance) < time ? low : high) = middle;
+      }
+      l.issue = high;
+      l.chance = chance;
+    }
     (l2_bound_ ? l.l2 : l.dram_cost) *= cost;
     // At the first point, memory is nearly idle; what little it stretches is taken out of the wait.
     l.fixed = (1 - share) * delay;
@@ -307,7 +319,8 @@ void KernelModel::fit_curve(const std::vector<Point>& curve) {
       if (error >= best) return;
       error += square(distance(average_length(l, p.sms), p.time));
     }
-    if (error < best) best = error, best_delay = delay, best_share = share, best_cost = cost, found = l;
+    if (error < best)
+      best = error, best_delay = delay, best_share = share, best_cost = cost, best_chance = chance, found = l;
   };
 
   const double most_cost = l2_bound_ ? (load_.tensor ? 1 : limits_.l2_sector_cost) : kMostDramCost;
@@ -316,17 +329,22 @@ void KernelModel::fit_curve(const std::vector<Point>& curve) {
     if (cost <= most_cost) costs.push_back(cost);
   for (double delay = 1; delay > 0.15; delay -= n > 1 ? 0.1 : 1)
     for (const double share : {0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0})
-      for (const double cost : costs) attempt(delay * most_delay, share, cost);
+      for (const double cost : costs) attempt(delay * most_delay, share, cost, 1);
   if (kernel_.persistent_time_by_ctas.size() > 1)  // which can tell a block that hardly waits
     for (const double delay : {0.15, 0.1, 0.07, 0.05, 0.03, 0.02})
       for (const double share : {0.02, 0.1, 0.3, 0.5, 0.7, 1.0})
-        for (const double cost : costs) attempt(delay * most_delay, share, cost);
+        for (const double cost : costs) attempt(delay * most_delay, share, cost, 1);
+  if (n > 1)
+    for (const double chance : {0.5, 0.2, 0.0})
+      for (double delay = 1; delay > 0.15; delay -= 0.1)
+        for (const double share : {0.02, 0.1, 0.3, 0.6, 1.0})
+          attempt(delay * most_delay, share, std::min(1.0, most_cost), chance);
   for (const double step : {0.05, 0.025}) {
-    const double delay = best_delay, share = best_share, cost = best_cost;
+    const double delay = best_delay, share = best_share, cost = best_cost, chance = best_chance;
     for (const double d : {delay * (1 - step), delay, std::min(most_delay, delay * (1 + step))})
       for (const double s : {std::max(0.02, share - step), share, std::min(1.0, share + step)})
         for (const double k : {cost * (1 - step / 2), cost, std::min(most_cost, cost * (1 + step / 2))})
-          attempt(d, s, k);
+          attempt(d, s, k, chance);
   }
   load_ = found;
 }
@@ -390,7 +408,7 @@ BlockLoad KernelModel::load(std::uint32_t sms) const {
   BlockLoad l = on(load_, sms);
   settle_alone(l, limits_);
   // How the time depends on the number of workers tells what an SM's slots can do, apart from the memory.
-  const double at_once = l.residents * alone_on_sm(l.issue, 1, l.delay_alone, l.fp64) / l.alone;
+  const double at_once = l.residents * alone_on_sm(l.issue, 1, l.delay_alone, l.fp64, l.chance) / l.alone;
   if (!kernel_.persistent_time_by_ctas.empty() && at_once < kTogether * l.residents) l.at_once = at_once;
   return l;
 }

@@ -122,14 +122,14 @@ void SharedSms::as_alone(Launch& launch) {
 void SharedSms::press(Launch& launch, double delay, double issue) {
   launch.delay = delay;
   launch.issue = issue;
-  const double alone = launch.load.alone, fp64 = launch.load.fp64;
+  const double alone = launch.load.alone, fp64 = launch.load.fp64, chance = launch.load.chance;
   const std::uint64_t bits = std::bit_cast<std::uint64_t>(delay) ^ std::bit_cast<std::uint64_t>(issue) << 1 ^
                              std::bit_cast<std::uint64_t>(alone) << 2;
   if (known_.empty()) known_.resize(std::size_t{1} << kKnownBits);
   Known& known = known_[bits * kScatter >> (64 - kKnownBits)];
   if (known.serial == 0 || known.delay != delay || known.issue != issue || known.alone != alone ||
-      known.fp64 != fp64)
-    known = {delay, issue, alone, fp64, ++serials_};
+      known.fp64 != fp64 || known.chance != chance)
+    known = {delay, issue, alone, fp64, chance, ++serials_};
   launch.serial = known.serial;
 }
 
@@ -341,7 +341,8 @@ void SharedSms::rate_rows(std::uint32_t head, std::int64_t now) {
     Rated& rated = rated_of({launch.serial, 0, row.count});
     if (rated.older_rate == 0)
       rated.older_rate =
-          rate_of(alone_on_sm(launch.issue, row.count, launch.delay, launch.load.fp64) / launch.load.alone);
+          rate_of(alone_on_sm(launch.issue, row.count, launch.delay, launch.load.fp64, launch.load.chance) /
+                  launch.load.alone);
     set_rate(row, in_turn(row, rated.older_rate), now);
   } else if (rows.size() == 2) {
     Row &a = rows_[rows[0]], &b = rows_[rows[1]];
@@ -361,8 +362,8 @@ void SharedSms::rate_pair(Row& a, Row& b, std::int64_t now) {
   const std::uint32_t distance = apart(a.ages(), b.ages());
   Rated& rated = rated_of({x.serial, y.serial, distance << 16 | a.count << 8 | b.count});
   if (rated.older_rate == 0) {
-    SmShare shares[] = {{x.issue, x.delay, a.count, 0, x.load.fp64},
-                        {y.issue, y.delay, b.count, 0, y.load.fp64}};
+    SmShare shares[] = {{x.issue, x.delay, a.count, 0, x.load.fp64, x.load.chance},
+                        {y.issue, y.delay, b.count, 0, y.load.fp64, y.load.chance}};
     share_sm(shares, distance, memory_);
     rated.older_rate = rate_of(shares[0].time / x.load.alone);
     rated.younger_rate = rate_of(shares[1].time / y.load.alone);
@@ -381,7 +382,8 @@ void SharedSms::rate_several(const Rows& rows, std::int64_t now) {
   shares_.clear();
   for (const std::uint16_t r : order_) {
     const Launch& launch = launches_[rows_[r].work.value];
-    shares_.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.fp64});
+    shares_.push_back(
+        {launch.issue, launch.delay, rows_[r].count, 0, launch.load.fp64, launch.load.chance});
   }
   share_sm(shares_, least_apart, memory_);
   for (std::size_t k = 0; k < order_.size(); ++k) {
@@ -404,7 +406,7 @@ inline SharedSms::Rated& SharedSms::rated_of(const Rated& key) {
 inline std::uint32_t SharedSms::in_turn(const Row& row, std::uint32_t rate) const {
   const BlockLoad& load = launches_[row.work.value].load;
   if (load.at_once <= 0) return rate;
-  const double serving = std::min<double>(std::max<double>(row.count, load.at_once), load.residents);
+  const double serving = std::max<double>(row.count, load.at_once);
   return std::max(1u, static_cast<std::uint32_t>(rate * serving / load.residents));
 }
 

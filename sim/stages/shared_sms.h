@@ -153,7 +153,7 @@ class SharedSms {
   /// two of them come to on an SM is kept by those and by how many blocks each has.  Tables of the
   /// latest.
   struct Known {
-    double delay = 0, issue = 0, alone = 0, fp64 = 0;
+    double delay = 0, issue = 0, alone = 0, fp64 = 0, chance = 1;
     std::uint32_t serial = 0;
   };
   std::vector<Known> known_;
