@@ -56,8 +56,8 @@ TEST_F(IssueChance, OneThatComesAtRandomStillWaits) {
 /// Solo times of a kernel on 8 to 132 SMs, 16 blocks to one on each (experiments/h200/layer_pairs).
 TEST_F(IssueChance, IsFoundFromSoloTimesOnFewerSms) {
   const Trace trace = read_trace("experiments/h200/layer_pairs/kernels.json");
-  const auto found =
-      std::ranges::find_if(trace.kernels, [](const Kernel& k) { return k.name == "compute 128 x 128, 7951"; });
+  const auto found = std::ranges::find_if(
+      trace.kernels, [](const Kernel& k) { return k.name == "compute 128 x 128, 7951"; });
   ASSERT_NE(found, trace.kernels.end());
   const KernelModel model(*found, *found->solo_time, gpu_);
   EXPECT_LT(model.load(gpu_.sms).chance, 0.5);

@@ -128,8 +128,7 @@ Kernel measure_alone(const LibraryKernel& k, const Gpu& gpu, Workbench& work) {
     Instance instance(driver, k);
     work.prepare(instance, 1, whole);
     const auto on = [&](Stream s, double about) {
-      return watch.time(
-          s, about, [] {}, [&](std::uint32_t) { work.launch(instance, s); });
+      return watch.time(s, about, [] {}, [&](std::uint32_t) { work.launch(instance, s); });
     };
     const Time about = on(whole, kRowMs);
     kernel.solo_time = on(whole, to_ms(about));
@@ -307,8 +306,7 @@ void measure_calls(const Gpu& real, Workbench& work, HostCosts& costs) {
   gpu.launch_call = Time{1};  // the client calls as fast as the host lets it
   const auto measured = [&](const char* kernel, Time solo, int launches, const char* policy) {
     Steps steps;
-    run_alone(
-        rows_of(kernel, solo, launches, gpu), gpu, work, [&] { return make_policy(policy); }, steps);
+    run_alone(rows_of(kernel, solo, launches, gpu), gpu, work, [&] { return make_policy(policy); }, steps);
     return steps;
   };
   constexpr Time kLong = std::chrono::microseconds(100), kShort = std::chrono::microseconds(3);
@@ -332,8 +330,7 @@ HostCosts measure_host(const Gpu& gpu, Workbench& work) {
   HostCosts costs;
   for (const std::uint32_t ctas : {0u, static_cast<std::uint32_t>(k.blocks())}) {
     Gaps gaps;
-    run_alone(
-        trace, gpu, work, [&] { return std::make_unique<OneByOne>(ctas); }, gaps);
+    run_alone(trace, gpu, work, [&] { return std::make_unique<OneByOne>(ctas); }, gaps);
     if (ctas == 0) {
       // The GPU's clock and the host's are aligned to a microsecond or two; what they add up to is exact.
       const double notice = median_of(gaps.notice);

@@ -173,8 +173,8 @@ void by_turns(std::span<const SmShare> shares, std::span<double> times) {
   }
 }
 
-/// From the times that all would take if they came to the slots at random: what does not waits less, as far as
-/// the slots can serve all.
+/// From the times that all would take if they came to the slots at random: what does not waits less, as far
+/// as the slots can serve all.
 void less_by_chance(std::span<SmShare> shares) {
   if (std::none_of(shares.begin(), shares.end(), [](const SmShare& s) { return s.chance < 1; })) return;
   const auto time = [](const SmShare& s, double more) {

@@ -3,10 +3,10 @@
 // A block's time is R + D.  R is its time at its SM's issue slots, queueing included: the SM's residents are
 // a closed network of one server (the slots) and one delay, in the approximation of Bard and Schweitzer.
 // That holds for what comes to the slots at random; warps that issue at even steps wait for each other only
-// where the slots cannot serve all (`chance`).  D is the delay: work that nobody stretches, and waits for L2 and DRAM, which all clients stretch together: F
-// (DRAM) and G (L2) grow with the use of each, and the use falls as blocks wait longer, so all follow from
-// the residents (`share_memory`).  What a launch re-reads from L2 it loses to DRAM as the others fill the
-// cache.
+// where the slots cannot serve all (`chance`).  D is the delay: work that nobody stretches, and waits for L2
+// and DRAM, which all clients stretch together: F (DRAM) and G (L2) grow with the use of each, and the use
+// falls as blocks wait longer, so all follow from the residents (`share_memory`).  What a launch re-reads
+// from L2 it loses to DRAM as the others fill the cache.
 //
 // Where a GPU has few FP64 units, as consumer cards, a double-precision kernel is bound by their pipe and
 // leaves the issue slots to others.  Its time there, queueing for it included, is a further part of D.

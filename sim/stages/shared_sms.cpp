@@ -382,8 +382,7 @@ void SharedSms::rate_several(const Rows& rows, std::int64_t now) {
   shares_.clear();
   for (const std::uint16_t r : order_) {
     const Launch& launch = launches_[rows_[r].work.value];
-    shares_.push_back(
-        {launch.issue, launch.delay, rows_[r].count, 0, launch.load.fp64, launch.load.chance});
+    shares_.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.fp64, launch.load.chance});
   }
   share_sm(shares_, least_apart, memory_);
   for (std::size_t k = 0; k < order_.size(); ++k) {
