@@ -63,6 +63,8 @@ function(corun_add_test name)
   endif()
   if(name MATCHES "_speed_test$")
     set(alone RUN_SERIAL ON)
+  elseif(CMAKE_BUILD_TYPE STREQUAL "Release")  # what is tested is in libraries; less to compile
+    target_compile_options(${name} PRIVATE -O1)
   endif()
   gtest_discover_tests(
     ${name}

@@ -31,19 +31,20 @@ struct OneRun {
   double sm_ps = 0, warp_ps = 0;
 };
 
-OneRun run_once(const Trace& trace, const Gpu& gpu, Shapes& shapes, Policy& policy,
+OneRun run_once(const Trace& trace, const Gpu& gpu, Common& common, Policy& policy,
                 const std::string& policy_spec, EngineOptions engine, std::span<Sink* const> sinks,
                 const Profiles* profiles, const HostCosts* host, const std::function<void(Time)>& progress) {
   Timeline timeline;
   Requests requests;
   timeline.attach(requests);
   for (Sink* sink : sinks) timeline.attach(*sink);
-  SimBackend backend(trace, gpu, policy.requirements(), timeline, engine, &shapes, host);
+  SimBackend backend(trace, gpu, policy.requirements(), timeline, engine, &common.shapes, host);
   const bool by_sm = policy.requirements().capabilities.has(Capability::sm_quota);
   Session session(trace, policy, backend, timeline, [&](KernelId id) {
     const Kernel& kernel = trace.kernels[id.value];
     if (profiles != nullptr) return points_for(profiles->of(kernel.name), gpu.sms, by_sm);
-    return by_sm ? profile_by_sm(kernel, gpu) : profile_kernel(kernel, gpu);
+    return common.profile(id, by_sm,
+                          [&] { return by_sm ? profile_by_sm(kernel, gpu) : profile_kernel(kernel, gpu); });
   });
   session.audit(engine.audit);
   const SessionOutcome outcome = session.run(progress);
@@ -97,6 +98,17 @@ Common::Requests Common::alone(std::size_t client, Time duration, const std::fun
   return alone_.try_emplace(key, std::move(requests)).first->second;
 }
 
+Profile Common::profile(KernelId kernel, bool by_sm, const std::function<Profile()>& simulate) {
+  const std::pair key(kernel.value, by_sm);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto found = profiles_.find(key); found != profiles_.end()) return found->second;
+  }
+  Profile profile = simulate();
+  const std::scoped_lock lock(mutex_);
+  return profiles_.try_emplace(key, std::move(profile)).first->second;
+}
+
 RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
   const auto began = std::chrono::steady_clock::now();
   const std::string* stage = nullptr;
@@ -109,7 +121,6 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
   stage = &together_stage;
   std::optional<Common> own;
   Common& common = options.common != nullptr ? *options.common : own.emplace(gpu);
-  Shapes& shapes = common.shapes;
   const std::unique_ptr<Policy> made = options.object ? nullptr : make_policy(options.policy);
   Policy& policy = options.object ? *options.object : *made;
   PreemptionMeter preemption(trace);
@@ -117,7 +128,7 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
   sinks.push_back(&preemption);
   const HostCosts* host =
       options.profiles != nullptr && options.profiles->host ? &*options.profiles->host : nullptr;
-  const OneRun together = run_once(trace, gpu, shapes, policy, options.policy, options.engine, sinks,
+  const OneRun together = run_once(trace, gpu, common, policy, options.policy, options.engine, sinks,
                                    options.profiles, host, tell);
   const Window window = window_of(trace, together.requests);
 
@@ -129,7 +140,7 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
     const std::string alone_stage = trace.clients[i].name + " alone";
     stage = &alone_stage;
     alone.push_back(common.alone(i, one.run.duration.value_or(kNever), [&] {
-      return run_once(one, gpu, shapes, *make_policy("fcfs"), "fcfs",
+      return run_once(one, gpu, common, *make_policy("fcfs"), "fcfs",
                       {options.engine.shortcuts, options.engine.audit}, {}, nullptr, host, tell)
           .requests;
     }));

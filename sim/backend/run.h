@@ -20,8 +20,8 @@
 
 namespace corun::sim {
 
-/// What runs of one trace on one GPU share, whatever their policies: what its kernels are like, and each
-/// client alone.  May be used from threads.
+/// What runs of one trace on one GPU share, whatever their policies: what its kernels are like, their profiles,
+/// and each client alone.  May be used from threads.
 class Common {
  public:
   explicit Common(const Gpu& gpu) : shapes(gpu) {}
@@ -29,11 +29,14 @@ class Common {
   /// Requests of a client alone for so long (kNever: to its end), simulated by `simulate` if nobody asked
   /// yet.
   Requests alone(std::size_t client, Time duration, const std::function<Requests()>& simulate);
+  /// Simulated by `simulate` if nobody asked yet.
+  Profile profile(KernelId kernel, bool by_sm, const std::function<Profile()>& simulate);
   Shapes shapes;
 
  private:
   std::mutex mutex_;
   std::map<std::pair<std::size_t, Time>, Requests> alone_;
+  std::map<std::pair<std::uint32_t, bool>, Profile> profiles_;
 };
 
 struct RunOptions {
