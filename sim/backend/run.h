@@ -20,8 +20,8 @@
 
 namespace corun::sim {
 
-/// What runs of one trace on one GPU share, whatever their policies: what its kernels are like, their profiles,
-/// and each client alone.  May be used from threads.
+/// What runs of one trace on one GPU share, whatever their policies: what its kernels are like, their
+/// profiles, and each client alone.  May be used from threads.
 class Common {
  public:
   explicit Common(const Gpu& gpu) : shapes(gpu) {}
