@@ -271,11 +271,11 @@ class Steps final : public Sink {
   Time submitted_{}, finished_{};
 };
 
-/// Stops a long row now and then.
-class StopAndGo final : public Policy {
+/// Stops a long row now and then: ns for each launch that is taken back.
+class TakeBack final : public Policy {
  public:
-  explicit StopAndGo(std::vector<double>& ns) : ns_(ns) {}
-  std::string_view name() const override { return "stop and go"; }
+  explicit TakeBack(std::vector<double>& ns) : ns_(ns) {}
+  std::string_view name() const override { return "take back"; }
   Requirements requirements() const override {
     return {{Capability::order, Capability::preempt_at_block}, Contexts::one, false};
   }
@@ -320,7 +320,7 @@ void measure_calls(const Gpu& real, Workbench& work, HostCosts& costs) {
   Steps ignored;
   run_alone(
       rows_of("spin100_few", kLong, 300, gpu), gpu, work,
-      [&] { return std::make_unique<StopAndGo>(taken_back); }, ignored);
+      [&] { return std::make_unique<TakeBack>(taken_back); }, ignored);
   costs.take_back = from_ns(median_of(taken_back));
 }
 

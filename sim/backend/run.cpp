@@ -87,26 +87,23 @@ void report_memory(const Trace& trace, const SessionOutcome& outcome, RunResult&
 
 }  // namespace
 
-Common::Requests Common::alone(std::size_t client, Time duration, const std::function<Requests()>& simulate) {
-  const std::pair key(client, duration);
+template <class Map, class Make>
+typename Map::mapped_type Common::once(Map& known, const typename Map::key_type& key, const Make& make) {
   {
     const std::scoped_lock lock(mutex_);
-    if (const auto found = alone_.find(key); found != alone_.end()) return found->second;
+    if (const auto found = known.find(key); found != known.end()) return found->second;
   }
-  Requests requests = simulate();  // two threads may do the same: the same result
+  typename Map::mapped_type made = make();  // two threads may do the same: the same result
   const std::scoped_lock lock(mutex_);
-  return alone_.try_emplace(key, std::move(requests)).first->second;
+  return known.try_emplace(key, std::move(made)).first->second;
+}
+
+Common::Requests Common::alone(std::size_t client, Time duration, const std::function<Requests()>& simulate) {
+  return once(alone_, {client, duration}, simulate);
 }
 
 Profile Common::profile(KernelId kernel, bool by_sm, const std::function<Profile()>& simulate) {
-  const std::pair key(kernel.value, by_sm);
-  {
-    const std::scoped_lock lock(mutex_);
-    if (const auto found = profiles_.find(key); found != profiles_.end()) return found->second;
-  }
-  Profile profile = simulate();
-  const std::scoped_lock lock(mutex_);
-  return profiles_.try_emplace(key, std::move(profile)).first->second;
+  return once(profiles_, {kernel.value, by_sm}, simulate);
 }
 
 RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {

@@ -34,6 +34,8 @@ class Common {
   Shapes shapes;
 
  private:
+  template <class Map, class Make>
+  typename Map::mapped_type once(Map& known, const typename Map::key_type& key, const Make& make);
   std::mutex mutex_;
   std::map<std::pair<std::size_t, Time>, Requests> alone_;
   std::map<std::pair<std::uint32_t, bool>, Profile> profiles_;

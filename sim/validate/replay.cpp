@@ -60,7 +60,7 @@ std::string bounds(const Reference& reference, const ReferenceRow& row, const Gp
   }
   const MemoryUse use = share_memory(both, limits_of(gpu));
   const auto bound = [](const Contender& c) {
-    const double slots = alone_on_sm(c.issue, c.load->residents, c.delay) - c.delay;
+    const double slots = alone_on_sm(c.issue, c.load->residents, c.delay, 0, c.load->chance) - c.delay;
     if (c.load->fp64 * c.load->residents > std::max(slots, c.delay)) return "the FP64 pipe";
     const double memory = c.delay - c.load->fixed;
     if (memory > slots && memory > c.load->fixed) return "memory";
