@@ -30,6 +30,12 @@ std::vector<std::pair<std::string, const hw::LibraryKernel*>> kernels_of(const T
   return kernels;
 }
 
+/// As the trace at that place names it: its folder may be moved, to another machine too.
+std::string seen_from(const std::string& trace, const std::string& file) {
+  const auto from = std::filesystem::absolute(trace).lexically_normal();
+  return std::filesystem::path(file).lexically_proximate(from.parent_path()).generic_string();
+}
+
 std::string in_quotes(const std::string& path) { return "'" + path + "'"; }
 
 void write(const std::string& file, const std::function<void(std::ostream&)>& what) {
@@ -74,6 +80,8 @@ int profile_on_gpu(const ProfileArguments& a) {
     Kernel alone = hw::measure_alone(k, gpu, runner.work());
     alone.name = name;
     if (trace) alone.code = trace->kernels[i].code;
+    if (alone.code && !alone.code->file.empty() && !a.kernels.empty())
+      alone.code->file = seen_from(a.kernels, alone.code->file);
     alone.stoppable = hw::measure_stoppable(k, *alone.solo_time, gpu, runner.work());
     Profile points = hw::measure_points(k, *alone.solo_time, gpu, runner.work(),
                                         a.no_points ? hw::Points::by_workers : hw::Points::by_sm);
