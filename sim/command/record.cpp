@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "hw/backend/cuda_backend.h"
 #include "hw/run/run.h"
 #include "policies/api/registry.h"
 #include "policies/session/profile_file.h"
@@ -107,6 +108,13 @@ int record(const RecordArguments& a) {
                 {"command", fmt::format("sim record --policies {}", fmt::join(a.policies, " "))},
                 {"profiles", beside(a.profiles).string()},
                 {"runs", Json::array()}};
+  unsigned failures = 0;
+  const auto failed = [&](const Trace& trace, const std::string& policy, const std::string& recording,
+                          const std::exception& e) {  // the other runs are kept, or still to come
+    fmt::print(stderr, "{:<12} {:<24} failed: {}\n", trace.name, policy, e.what());
+    fs::remove(directory / recording, error);
+    ++failures;
+  };
   for (const std::string& file : a.traces) {
     const Trace trace = read_trace(file);
     const Gpu gpu = read_gpu(trace.gpu, fs::path(file).parent_path());
@@ -128,6 +136,14 @@ int record(const RecordArguments& a) {
           fmt::print("{:<12} {:<24} not run: {}\n", trace.name, policy, e.what());
           fs::remove(directory / recording, error);
           break;
+        } catch (const hw::DriverError& e) {
+          failed(trace, policy, recording, e);
+          stp.clear();
+          break;
+        } catch (const hw::Stalled& e) {
+          failed(trace, policy, recording, e);
+          stp.clear();
+          break;
         }
         stp.push_back(result.stp);
         if (repeat != 0) continue;
@@ -145,7 +161,7 @@ int record(const RecordArguments& a) {
   }
   index.stream() << document.dump() << "\n";
   index.close();
-  return 0;
+  return failures == 0 ? 0 : 1;
 }
 
 }  // namespace corun::sim
