@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "hw/backend/cuda_backend.h"
@@ -116,6 +118,45 @@ TEST(UserKernel, BadCodeIsNamedWithItsPlace) {
   EXPECT_EQ(refusal(code()), "");
   c = code(), c.erase("file"), c["library"] = "spin";
   EXPECT_EQ(refusal(c), "");
+}
+
+/// What is set aside is named before it is measured, and the rest has a mix of its own.
+TEST(UserKernel, OfTheExperimentsKernelsTwoAreSetAsideAndAMixHoldsNeither) {
+  const std::filesystem::path folder = "experiments/h200/user_kernels";
+  std::set<std::string> all, used, set_aside;
+  for (const Kernel& k : read_trace((folder / "kernels-source.json").string()).kernels) all.insert(k.name);
+  std::ifstream names(folder / "set-aside.txt");
+  for (std::string name; names >> name;) set_aside.insert(name);
+  EXPECT_EQ(all.size(), 8u);
+  EXPECT_EQ(set_aside.size(), 2u);
+  EXPECT_TRUE(std::ranges::includes(all, set_aside));
+  std::size_t open = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "mixes")) {
+    const Trace trace = read_trace(entry.path().string());
+    std::set<std::string> here;
+    for (const Program& program : trace.programs)
+      for (const Op& op : program.ops)
+        here.insert(trace.kernels[std::get<corun::Launch>(op.what).kernel.value].name);
+    open += std::ranges::none_of(here, [&](const std::string& name) { return set_aside.contains(name); });
+    used.insert(here.begin(), here.end());
+  }
+  EXPECT_EQ(used, all);
+  EXPECT_GE(open, 1u);
+}
+
+TEST(UserKernel, TheExperimentsKernelsCompileInEveryWay) {
+  const auto [compiler, why_not] = nvrtc_if_there();
+  if (!compiler) GTEST_SKIP() << why_not;
+  const Trace trace = read_trace("experiments/h200/user_kernels/kernels-source.json");
+  FakeDriver driver;
+  Workbench work(driver, *compiler);
+  for (const Kernel& kernel : trace.kernels) {
+    SCOPED_TRACE(kernel.name);
+    const LibraryKernel& k = work.device_kernel(kernel);
+    for (const Taking& taking : {Taking{}, Taking{1, true}, Taking{4, true}, Taking{1, false, true},
+                                 Taking{1, false, false, true}, Taking{1, true, false, true}})
+      EXPECT_GT(work.persistent(k, taking).workers_per_sm, 0u);
+  }
 }
 
 TEST(UserKernel, ACompilersComplaintIsShown) {
