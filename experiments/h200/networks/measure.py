@@ -1,0 +1,488 @@
+#!/usr/bin/env python3
+"""Measures whole networks that share an NVIDIA GPU, with PyTorch; the networks and mixes are in networks.py.
+
+  measure.py alone OUT.json [NAME...]       each network without a profiler: as a graph, on halves of the SMs, eagerly
+  measure.py record DIR [NAME...]           Kineto traces: as a graph and eagerly
+  measure.py counters OUT.csv [NAME...]     Nsight Compute, each distinct operation of each network once
+  measure.py mixes OUT.json MODE [MIX...]   requests of the mixes under streams, priority, halves (one process), timeslice,
+                                            mps or mps_percent (a process a client)
+  measure.py timeline DIR MODE [MIX...]     the profiler's record of 40 ms of a mix, in one process
+  measure.py profiled SECONDS NAME...       what `counters` runs under ncu
+  measure.py client                         a process of a mix: commands on its standard input, answers on its output
+
+A real-time client sends a request each period, which counts from its due time; while one is served, only the latest that
+came due waits. A best-effort client has two requests in its stream at all times.
+"""
+import ctypes
+import gc
+import gzip
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+METRICS = ["smsp__inst_executed.sum", "smsp__issue_active.avg.pct_of_peak_sustained_active", "dram__bytes_read.sum",
+           "dram__bytes_write.sum", "lts__t_bytes.sum", "l1tex__t_bytes.sum",
+           "sm__warps_active.avg.pct_of_peak_sustained_active", "sm__inst_executed_pipe_tensor.sum",
+           "gpu__time_duration.sum", "launch__cluster_dim_x", "launch__cluster_dim_y", "launch__cluster_dim_z",
+           "launch__registers_per_thread", "launch__shared_mem_per_block_static", "launch__shared_mem_per_block_dynamic"]
+REPEATS = 3
+WANTED = 346  # real-time requests a repeat: three make a p99 of 1,000
+PERCENTAGES = (40, 60)  # of the first client and of the others, under mps_percent
+
+
+def networks():
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import networks as module
+    return module
+
+
+def describe():
+    import torch
+    ask = "--query-gpu=driver_version,clocks.sm,clocks.mem,temperature.gpu,power.draw"
+    state = subprocess.run(["nvidia-smi", ask, "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
+    return {"device": torch.cuda.get_device_name(0), "driver": state.split(",")[0], "state": state,
+            "cuda": torch.version.cuda, "pytorch": torch.__version__, "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+            "command": " ".join(["measure.py", *sys.argv[1:]])}
+
+
+def save(path, data):
+    with (gzip.open(path, "wt") if path.endswith(".gz") else open(path, "w")) as file:
+        json.dump(data, file)
+
+
+class Gpu:
+    """Networks of one process, built once, and their graphs by what they were captured for."""
+
+    def __init__(self):
+        import torch
+        self.torch, self.runs, self.graphs, self.streams = torch, {}, {}, {}
+        torch.zeros(1, device="cuda")
+        self.sms = torch.cuda.get_device_properties(0).multi_processor_count
+
+    def stream(self, kind, slot):
+        """kind: plain, high, first, rest; the last two are green contexts of half of the SMs."""
+        if (kind, slot) not in self.streams:
+            cuda = self.torch.cuda
+            self.streams[kind, slot] = (self.confined(kind) if kind in ("first", "rest") else
+                                        cuda.Stream(priority=-5 if kind == "high" else 0))
+        return self.streams[kind, slot]
+
+    def confined(self, half):
+        from cuda.bindings import driver
+
+        def call(function, *arguments):
+            status, *results = function(*arguments)
+            if int(status) != 0:
+                raise RuntimeError(f"{function.__name__}: {status}")
+            return results[0] if len(results) == 1 else results
+        device = call(driver.cuDeviceGet, 0)
+        if "groups" not in self.streams:
+            whole = call(driver.cuDeviceGetDevResource, device, driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM)
+            self.streams["groups"] = call(driver.cuDevSmResourceSplitByCount, self.sms // 2, whole, 1, 2)[0]
+        groups, middle = self.streams["groups"], self.sms // 4
+        mine = groups[:middle] if half == "first" else groups[middle:]
+        if half not in self.streams:
+            self.streams[half] = call(driver.cuGreenCtxCreate, call(driver.cuDevResourceGenerateDesc, mine, len(mine)),
+                                      device, 1)
+        return self.torch.cuda.ExternalStream(int(call(driver.cuGreenCtxStreamCreate, self.streams[half], 1, 0)))
+
+    def run(self, name, slot=0):
+        if (name, slot) not in self.runs:
+            self.torch.manual_seed(1 + slot)
+            self.runs[name, slot] = networks().build(name)
+        return self.runs[name, slot]
+
+    def graph(self, name, kind="plain", slot=0):
+        """A CUDA graph of one request and the stream to launch it on."""
+        if (name, kind, slot) not in self.graphs:
+            torch = self.torch
+            run, stream, graph = self.run(name, slot), self.stream(kind, slot), torch.cuda.CUDAGraph()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for _ in range(4):
+                    run()
+            torch.cuda.synchronize()
+            with torch.cuda.graph(graph, stream=stream):
+                run()
+            torch.cuda.synchronize()
+            for _ in range(3):
+                with torch.cuda.stream(stream):
+                    graph.replay()
+            torch.cuda.synchronize()
+            self.graphs[name, kind, slot] = graph, stream
+        return self.graphs[name, kind, slot]
+
+
+def drive(torch, clients, seconds, begin=None):
+    """clients: [{"work": (graph, stream), "period": s or None, "offset": s}]; what each has done. Times in s from `begin`."""
+    if begin is None:
+        gc.collect()  # takes up to 0.1 s: processes that begin together do it beforehand
+    gc.disable()
+    base = begin or time.perf_counter() + 0.001
+    while time.perf_counter() < base:
+        pass
+    state = [{"due": base + c.get("offset", 0), "pending": None, "queue": [], "latencies": [], "ends": [], "dropped": 0}
+             for c in clients]
+    while (now := time.perf_counter()) < base + seconds:
+        for client, s in zip(clients, state):
+            graph, stream = client["work"]
+            period = client["period"]
+            if period is None:
+                if s["queue"] and s["queue"][0].query():
+                    s["queue"].pop(0)
+                    s["ends"].append(time.perf_counter() - base)
+                if len(s["queue"]) < 2:
+                    event = torch.cuda.Event()
+                    with torch.cuda.stream(stream):
+                        graph.replay()
+                        event.record()
+                    s["queue"].append(event)
+                continue
+            now = time.perf_counter()
+            if s["pending"] is None and now >= s["due"]:
+                while s["due"] + period <= now:
+                    s["due"], s["dropped"] = s["due"] + period, s["dropped"] + 1
+                event = torch.cuda.Event()
+                with torch.cuda.stream(stream):
+                    graph.replay()
+                    event.record()
+                s["pending"], s["due"] = (event, s["due"]), s["due"] + period
+            if s["pending"] and s["pending"][0].query():
+                s["latencies"].append(time.perf_counter() - s["pending"][1])
+                s["pending"] = None
+    torch.cuda.synchronize()
+    gc.enable()
+    return [{"latencies_us": [round(t * 1e6, 1) for t in s["latencies"]], "dropped": s["dropped"]} if c["period"] is not None
+            else {"done": len(s["ends"]), "per_s": round((len(s["ends"]) - 1) / (s["ends"][-1] - s["ends"][0]), 3)
+                  if len(s["ends"]) > 2 else None} for c, s in zip(clients, state)]
+
+
+# ---- networks alone ----------------------------------------------------------------------------------------------------
+
+def in_a_row(torch, call, times):
+    """ms a call, by the GPU's clock, issued one behind the other."""
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    torch.cuda.synchronize()
+    start.record()
+    for _ in range(times):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return round(start.elapsed_time(end) / times, 5)
+
+
+def by_host(torch, call, times):
+    """ms from before each call to its end."""
+    samples = []
+    for _ in range(times):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        call()
+        torch.cuda.synchronize()
+        samples.append(round((time.perf_counter() - begin) * 1e3, 5))
+    return samples
+
+
+def graph_times(gpu, name, kind):
+    graph, stream = gpu.graph(name, kind)
+    with gpu.torch.cuda.stream(stream):
+        in_a_row(gpu.torch, graph.replay, 5)
+        once = in_a_row(gpu.torch, graph.replay, 5)
+        times = max(5, min(100, int(40 / once)))
+        return once, [in_a_row(gpu.torch, graph.replay, times) for _ in range(5)]
+
+
+def alone(path, names):
+    gpu, data = Gpu(), {**describe(), "networks": {}}
+    torch = gpu.torch
+    for name in names or networks().NETWORKS:
+        try:
+            row = data["networks"][name] = {"about": networks().NETWORKS[name][0]}
+            once, row["graph_ms"] = graph_times(gpu, name, "plain")
+            with torch.cuda.stream(gpu.stream("plain", 0)):
+                row["graph_to_host_ms"] = by_host(torch, gpu.graph(name)[0].replay, 30)
+            row["closed_loop"] = drive(torch, [{"work": gpu.graph(name), "period": None}], 0.25)[0]
+            row["periodic"] = drive(torch, [{"work": gpu.graph(name), "period": max(0.003, 2.5e-3 * once)}], 0.25)[0]
+            run = gpu.run(name)
+            in_a_row(torch, run, 3)
+            row["eager_ms"] = [in_a_row(torch, run, 8) for _ in range(3)]
+            row["eager_to_host_ms"] = by_host(torch, run, 15)
+            print(name, row["graph_ms"], row["eager_ms"][0], flush=True)
+            row["graph_on_half_ms"] = graph_times(gpu, name, "first")[1]  # cuDNN and cuBLAS refuse some in a green context
+        except Exception as error:  # one that this PyTorch refuses must not cost the others
+            print(name, "LEFT OUT:", repr(error)[:400], flush=True)
+        gpu.runs.clear(), gpu.graphs.clear()
+        torch.cuda.empty_cache()
+        save(path, data)
+
+
+KEPT = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cuda_sync")
+
+
+def kineto(path, work, kept=KEPT):
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as p:
+        work()
+        torch.cuda.synchronize()
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        p.export_chrome_trace(file.name)
+        with open(file.name) as recorded:
+            trace = json.load(recorded)
+    events = [e for e in trace["traceEvents"] if e.get("cat") in kept]  # operators and flows are most of it
+    for e in events:
+        for key in ("External id", "Ev Idx", "queued", "cbid", "warps per SM", "blocks per SM", "est. achieved occupancy %"):
+            e.get("args", {}).pop(key, None)
+    trace["traceEvents"] = events
+    with gzip.open(path, "wt", 9) as out:
+        json.dump(trace, out, separators=(",", ":"))
+    return sum(e["cat"] == "kernel" for e in events)
+
+
+def record(folder, names):
+    os.makedirs(folder, exist_ok=True)
+    gpu = Gpu()
+    for name in names or networks().NETWORKS:
+        try:
+            graph, stream = gpu.graph(name)
+
+            def replay():
+                with gpu.torch.cuda.stream(stream):
+                    graph.replay()
+            kineto(f"{folder}/warm.json.gz", replay)
+            n = kineto(f"{folder}/{name}.graph.json.gz", replay)
+            run = gpu.run(name)
+            run(), run()
+            gpu.torch.cuda.synchronize()
+            print(name, n, kineto(f"{folder}/{name}.eager.json.gz", run), flush=True)
+        except Exception as error:
+            print(name, "LEFT OUT:", repr(error)[:400], flush=True)
+        gpu.runs.clear(), gpu.graphs.clear()
+        gpu.torch.cuda.empty_cache()
+    if os.path.exists(f"{folder}/warm.json.gz"):
+        os.remove(f"{folder}/warm.json.gz")
+
+
+# ---- counters ----------------------------------------------------------------------------------------------------------
+
+def profiled(seconds, names):
+    """One request of each network, of which ncu sees each distinct operation once: what its kernels are follows from the
+    operation and its arguments' shapes. A kernel of torch.cuda._sleep ends each network's."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+    cudart, begin = torch.cuda.cudart(), time.time()
+
+    class Each(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.seen = set()
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            def key(x):
+                if isinstance(x, torch.Tensor):
+                    return str(x.dtype), tuple(x.shape), tuple(x.stride()), x.is_cuda
+                if isinstance(x, (list, tuple)):
+                    return tuple(key(y) for y in x)
+                return str(x)
+            what = str(function), key(args), key(list((kwargs or {}).values()))
+            if what in self.seen:
+                return function(*args, **(kwargs or {}))
+            self.seen.add(what)
+            cudart.cudaProfilerStart()
+            try:
+                return function(*args, **(kwargs or {}))
+            finally:
+                cudart.cudaProfilerStop()
+    for name in names:
+        if time.time() - begin > seconds:
+            print("NOT PROFILED:", name, flush=True)
+            continue
+        run = networks().build(name)
+        for _ in range(3):
+            run()
+        torch.cuda.synchronize()
+        started = time.time()
+        with Each() as each:
+            run()
+        torch.cuda.synchronize()
+        cudart.cudaProfilerStart()
+        torch.cuda._sleep(1000)
+        torch.cuda.synchronize()
+        cudart.cudaProfilerStop()
+        print(f"profiled {name}: {len(each.seen)} operations, {time.time() - started:.1f} s", flush=True)
+        del run, each
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def counters(path, seconds, names):
+    names = names or list(networks().NETWORKS)
+    command = ["ncu", "--profile-from-start", "off", "--clock-control", "none", "--csv", "--print-units", "base",
+               "--log-file", path, "--metrics", ",".join(METRICS), sys.executable, os.path.abspath(__file__), "profiled",
+               str(seconds), *names]
+    print("ncu exits with", subprocess.run(command).returncode, flush=True)
+
+
+# ---- mixes -------------------------------------------------------------------------------------------------------------
+
+def offset(client):
+    return 0.0007 * client
+
+
+def seconds_of(mix):
+    return min(1.75, max(WANTED * c["period_ms"] / 1e3 for c in mix if "period_ms" in c))
+
+
+def kind_of(mode, client, mix):
+    if mode == "priority":
+        return "high" if "period_ms" in mix[client] else "plain"
+    if mode == "halves":
+        return "first" if client == 0 else "rest"
+    return "plain"
+
+
+def clients_of(gpu, mix, mode):
+    return [{"work": gpu.graph(c["network"], kind_of(mode, i, mix), i), "offset": offset(i),
+             "period": c["period_ms"] / 1e3 if "period_ms" in c else None} for i, c in enumerate(mix)]
+
+
+def client():
+    """One client's process. A line {"prepare": network, "slot": n} is answered when it is captured; {"drive": ...} with what
+    was done; an empty line ends it."""
+    gpu = Gpu()
+    print("{}", flush=True)
+    for line in sys.stdin:
+        if not line.strip():
+            break
+        order = json.loads(line)
+        answer = {}
+        try:
+            if "prepare" in order:
+                gpu.graph(order["prepare"], "plain", order["slot"])
+                gc.collect()
+            else:
+                work = gpu.graph(order["drive"], "plain", order["slot"])
+                answer = drive(gpu.torch, [{"work": work, "period": order["period"], "offset": order["offset"]}],
+                               order["seconds"], order["begin"])[0]
+        except Exception as error:
+            answer = {"error": repr(error)[:300]}
+        print(json.dumps(answer), flush=True)
+
+
+class Processes:
+    def __init__(self, mode, count):
+        self.folder = tempfile.mkdtemp()
+        self.env = dict(os.environ)
+        self.mps = mode.startswith("mps")
+        if self.mps:
+            self.env.update(CUDA_MPS_PIPE_DIRECTORY=f"{self.folder}/pipe", CUDA_MPS_LOG_DIRECTORY=f"{self.folder}/log")
+            os.mkdir(f"{self.folder}/pipe"), os.mkdir(f"{self.folder}/log")
+            subprocess.run(["nvidia-cuda-mps-control", "-d"], env=self.env, check=True)
+        self.processes = []
+        for i in range(count):
+            env = dict(self.env)
+            if mode == "mps_percent":
+                env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(PERCENTAGES[min(i, 1)])
+            self.processes.append(subprocess.Popen([sys.executable, os.path.abspath(__file__), "client"], env=env, text=True,
+                                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        for p in self.processes:
+            p.stdout.readline()
+
+    def ask(self, orders):
+        for p, order in zip(self.processes, orders):
+            p.stdin.write(json.dumps(order) + "\n")
+            p.stdin.flush()
+        answers = [json.loads(p.stdout.readline() or '{"error": "the process ended"}') for p, _ in zip(self.processes, orders)]
+        for a in answers:
+            if "error" in a:
+                raise RuntimeError(a["error"])
+        return answers
+
+    def close(self):
+        for p in self.processes:
+            try:
+                p.stdin.write("\n"), p.stdin.close()
+                p.wait(20)
+            except Exception:
+                p.kill()
+        if self.mps:
+            subprocess.run("echo quit | nvidia-cuda-mps-control", shell=True, env=self.env, timeout=30)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def mixes(path, mode, names):
+    wanted = {n: m for n, m in networks().MIXES.items() if not names or n in names}
+    data = {**describe_without_context(), "mode": mode, "repeats": REPEATS, "percentages": PERCENTAGES, "mixes": {}}
+    one = mode in ("streams", "priority", "halves")
+    gpu = Gpu() if one else None
+    processes = None if one else Processes(mode, max(len(m) for m in wanted.values()))
+    try:
+        for name, mix in wanted.items():
+            seconds = seconds_of(mix)
+            try:
+                repeats = []
+                if one:
+                    ready = clients_of(gpu, mix, mode)
+                    drive(gpu.torch, ready, 0.1)
+                    repeats = [drive(gpu.torch, ready, seconds) for _ in range(REPEATS)]
+                else:
+                    processes.ask([{"prepare": c["network"], "slot": i} for i, c in enumerate(mix)])
+                    for repeat in range(REPEATS + 1):
+                        begin = time.perf_counter() + 0.02
+                        repeats.append(processes.ask(
+                            [{"drive": c["network"], "slot": i, "begin": begin, "offset": offset(i),
+                              "seconds": seconds if repeat else 0.1,
+                              "period": c["period_ms"] / 1e3 if "period_ms" in c else None} for i, c in enumerate(mix)]))
+                    repeats.pop(0)
+                data["mixes"][name] = {"clients": mix, "seconds": seconds, "repeats": repeats}
+                shown = [f"{sum(r['latencies_us']) / max(1, len(r['latencies_us'])) / 1e3:.3f} ms x {len(r['latencies_us'])}"
+                         if "latencies_us" in r else f"{r['per_s']}/s" for r in repeats[0]]
+                print(mode, name, *shown, flush=True)
+            except Exception as error:
+                print(mode, name, "LEFT OUT:", repr(error)[:300], flush=True)
+            save(path, data)
+    finally:
+        if processes:
+            processes.close()
+
+
+def describe_without_context():
+    """Of the process that starts others, which must not hold a context of the GPU itself."""
+    code = "import json, sys; sys.argv = sys.argv[1:]; import measure; print(json.dumps(measure.describe()))"
+    run = subprocess.run([sys.executable, "-c", code, *sys.argv], capture_output=True, text=True,
+                         cwd=os.path.dirname(os.path.abspath(__file__)))
+    return json.loads(run.stdout.strip().splitlines()[-1])
+
+
+def timeline(folder, mode, names):
+    os.makedirs(folder, exist_ok=True)
+    gpu = Gpu()
+    for name, mix in networks().MIXES.items():
+        if names and name not in names:
+            continue
+        ready = clients_of(gpu, mix, mode)
+        drive(gpu.torch, ready, 0.1)
+        done = []
+        kineto(f"{folder}/warm.json.gz", lambda: drive(gpu.torch, ready, 0.02))  # the first session of a process may miss all
+        n = kineto(f"{folder}/{name}.{mode}.json.gz", lambda: done.extend(drive(gpu.torch, ready, 0.04)), KEPT[:3])
+        save(f"{folder}/{name}.{mode}.clients.json",
+             {**describe(), "mix": mix, "streams": [c["work"][1].stream_id for c in ready], "clients": done})
+        print("timeline", mode, name, n, flush=True)
+    if os.path.exists(f"{folder}/warm.json.gz"):
+        os.remove(f"{folder}/warm.json.gz")
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["alone", path, *names]: alone(path, names)
+        case ["record", folder, *names]: record(folder, names)
+        case ["counters", path, seconds, *names]: counters(path, float(seconds), names)
+        case ["profiled", seconds, *names]: profiled(float(seconds), names)
+        case ["mixes", path, mode, *names]: mixes(path, mode, names)
+        case ["timeline", folder, mode, *names]: timeline(folder, mode, names)
+        case ["client"]: client()
+        case _: sys.exit(__doc__)
