@@ -270,7 +270,7 @@ TEST(MendedCounters, AreSaidWithTheResult) {
   b.trace.kernels[1].name = "sound";
   const RunResult result = run(b.trace, small_gpu(4), {"fcfs", {}, {}, {}});
   EXPECT_THAT(result.notes,
-              Contains(HasSubstr("the counters of kernel 'k' contradict themselves: l2_bytes is 0")));
+              Contains(HasSubstr("the counters of kernel 'k0' contradict themselves: l2_bytes is 0")));
   for (const std::string& note : result.notes) EXPECT_EQ(note.find("sound"), std::string::npos);
 }
 
