@@ -24,6 +24,7 @@ constexpr double kDiffers = 1;
 constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 
 Dims dims(Dim3 d) { return {d.x, d.y, d.z}; }
+std::uint64_t volume(Dims d) { return Dim3{std::get<0>(d), std::get<1>(d), std::get<2>(d)}.count(); }
 
 /// A function launched with a grid and a block.
 struct Key {
@@ -78,7 +79,7 @@ class Join {
     for (const ProfiledLaunch* p : profiled_) {
       const Key key{function(p->kernel), dims(p->grid), dims(p->block)};
       const auto [known, added] = of_profile.try_emplace(key, kNobody);
-      if (added) known->second = recorded_key(numbers, key);
+      if (added) known->second = recorded_key(numbers, key, p->dimensions_known);
       profile_keys_.push_back(known->second);
     }
     of_key_.resize(numbers.size());
@@ -88,16 +89,24 @@ class Join {
       if (profile_keys_[i] != kNobody) in_profile_[profile_keys_[i]].push_back(i);
   }
 
-  /// The same, or the only one that is a cut version of it.
-  static std::uint32_t recorded_key(const std::map<Key, std::uint32_t>& numbers, const Key& wanted) {
-    if (const auto same = numbers.find(wanted); same != numbers.end()) return same->second;
+  /// The same, or the only one that it may be.
+  static std::uint32_t recorded_key(const std::map<Key, std::uint32_t>& numbers, const Key& wanted,
+                                    bool dimensions_known) {
+    if (dimensions_known)
+      if (const auto same = numbers.find(wanted); same != numbers.end()) return same->second;
+    const auto fits = [&](const Key& key) {
+      if (!may_be_one_function(key.function, wanted.function)) return false;
+      if (dimensions_known) return key.grid == wanted.grid && key.block == wanted.block;
+      return volume(key.grid) == volume(wanted.grid) && volume(key.block) == volume(wanted.block);
+    };
     std::uint32_t found = kNobody;
+    bool same_function = false;
     for (const auto& [key, number] : numbers) {
-      if (key.grid != wanted.grid || key.block != wanted.block ||
-          !may_be_one_function(key.function, wanted.function))
-        continue;
-      if (found != kNobody) return kNobody;
+      const bool same = key.function == wanted.function;
+      if (!fits(key) || (same_function && !same)) continue;
+      if (found != kNobody && same == same_function) return kNobody;
       found = number;
+      same_function = same;
     }
     return found;
   }

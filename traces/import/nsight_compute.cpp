@@ -21,24 +21,33 @@ namespace {
 
 /// What a metric says.
 struct Meaning {
-  enum class Of : std::uint8_t {
-    counter,
-    pipe,
-    tensor_variant,
+  enum class Of : std::uint8_t { counter, pipe, tensor_variant, fact };
+  enum class Fact : std::uint8_t {
     registers,
     static_shared,
     dynamic_shared,
     cluster_blocks,
     cluster_x,
     cluster_y,
-    cluster_z
+    cluster_z,
+    grid_blocks,
+    grid_x,
+    grid_y,
+    grid_z,
+    block_threads,
+    block_x,
+    block_y,
+    block_z,
+    count
   };
   Of of = Of::counter;
   std::optional<double> Counters::*counter = nullptr;
   Quantity quantity = Quantity::count;
   double factor = 1;
   std::string name{};  // of the pipe or the variant
+  Fact fact = Fact::count;
 };
+using Fact = Meaning::Fact;
 
 struct Named {
   std::string_view metric;
@@ -75,18 +84,29 @@ constexpr std::array<Named, 21> kCounters = {{
 }};
 constexpr std::size_t kAskedFor = 10;
 
-constexpr std::array<std::pair<std::string_view, Meaning::Of>, 11> kLaunchFacts = {
-    {{"launch__registers_per_thread", Meaning::Of::registers},
-     {"launch__shared_mem_per_block_static", Meaning::Of::static_shared},
-     {"launch__shared_mem_per_block_dynamic", Meaning::Of::dynamic_shared},
-     {"launch__cluster_size", Meaning::Of::cluster_blocks},
-     {"launch__cluster_dim_x", Meaning::Of::cluster_x},
-     {"launch__cluster_dim_y", Meaning::Of::cluster_y},
-     {"launch__cluster_dim_z", Meaning::Of::cluster_z},
-     {"Registers Per Thread", Meaning::Of::registers},
-     {"Static Shared Memory Per Block", Meaning::Of::static_shared},
-     {"Dynamic Shared Memory Per Block", Meaning::Of::dynamic_shared},
-     {"Cluster Size", Meaning::Of::cluster_blocks}}};
+constexpr std::array<std::pair<std::string_view, Fact>, 21> kFacts = {
+    {{"launch__registers_per_thread", Fact::registers},
+     {"launch__shared_mem_per_block_static", Fact::static_shared},
+     {"launch__shared_mem_per_block_dynamic", Fact::dynamic_shared},
+     {"launch__cluster_size", Fact::cluster_blocks},
+     {"launch__cluster_dim_x", Fact::cluster_x},
+     {"launch__cluster_dim_y", Fact::cluster_y},
+     {"launch__cluster_dim_z", Fact::cluster_z},
+     {"Registers Per Thread", Fact::registers},
+     {"Static Shared Memory Per Block", Fact::static_shared},
+     {"Dynamic Shared Memory Per Block", Fact::dynamic_shared},
+     {"Cluster Size", Fact::cluster_blocks},
+     // Where there are no columns of the grid and the block.
+     {"launch__grid_size", Fact::grid_blocks},
+     {"launch__grid_dim_x", Fact::grid_x},
+     {"launch__grid_dim_y", Fact::grid_y},
+     {"launch__grid_dim_z", Fact::grid_z},
+     {"launch__block_size", Fact::block_threads},
+     {"launch__block_dim_x", Fact::block_x},
+     {"launch__block_dim_y", Fact::block_y},
+     {"launch__block_dim_z", Fact::block_z},
+     {"Grid Size", Fact::grid_blocks},
+     {"Block Size", Fact::block_threads}}};
 constexpr std::size_t kFactsAskedFor = 7;
 
 constexpr double kMostCount = 1e18;  // as in the schema of traces
@@ -103,10 +123,10 @@ std::optional<Meaning> meaning_of(std::string_view metric) {
   for (const Named& known : kCounters)
     if (known.metric == metric)
       return Meaning{Meaning::Of::counter, known.counter, known.quantity, known.factor};
-  for (const auto& [name, of] : kLaunchFacts)
+  for (const auto& [name, fact] : kFacts)
     if (name == metric) {
-      const bool shared = of == Meaning::Of::static_shared || of == Meaning::Of::dynamic_shared;
-      return Meaning{of, nullptr, shared ? Quantity::bytes : Quantity::count};
+      const bool shared = fact == Fact::static_shared || fact == Fact::dynamic_shared;
+      return Meaning{Meaning::Of::fact, nullptr, shared ? Quantity::bytes : Quantity::count, 1, {}, fact};
     }
   for (const std::string_view unit : {"sm__", "smsp__"}) {
     const std::string prefix = std::string(unit) + "inst_executed_pipe_";
@@ -196,7 +216,7 @@ class Reader {
     columns_.clear();
     if (!wide_) return;
     for (std::size_t i = 0; i < header_.size(); ++i)
-      if (const std::uint32_t meaning = index_of(header_[i]); meaning != kUnused)
+      if (const std::uint32_t meaning = index_of(header_[i]); meaning != kUnused && i != grid_ && i != block_)
         columns_.emplace_back(i, meaning);
   }
 
@@ -281,73 +301,76 @@ class Reader {
     return all <= kMostCount ? std::optional(all) : std::nullopt;
   }
 
-  static std::optional<std::uint32_t> small(std::optional<double> value) {
-    if (!value || *value > 1 << 24) return std::nullopt;
-    return static_cast<std::uint32_t>(std::lround(*value));
+  using Facts = std::array<std::optional<std::uint32_t>, static_cast<std::size_t>(Fact::count)>;
+  static std::optional<std::uint32_t>& at(Facts& facts, Fact fact) {
+    return facts[static_cast<std::size_t>(fact)];
+  }
+  static std::optional<Dim3> three(Facts& facts, Fact first) {
+    const auto i = static_cast<std::size_t>(first);
+    if (facts[i].value_or(0) == 0 || facts[i + 1].value_or(0) == 0 || facts[i + 2].value_or(0) == 0)
+      return std::nullopt;
+    return Dim3{*facts[i], *facts[i + 1], *facts[i + 2]};
   }
 
   void finish(Raw& raw) {
     ProfiledLaunch& launch = raw.launch;
-    const auto grid = dimensions(raw.grid), block = dimensions(raw.block);
     std::vector<std::pair<std::string, double>> tensor;
-    Dim3 cluster{0, 0, 0};
+    Facts facts;
     bool any = false;
     for (const Value& v : raw.values) {
       const Meaning& meaning = meanings_[v.meaning];
-      if (meaning.of == Meaning::Of::cluster_blocks && dimensions(v.value)) {
+      if (meaning.fact == Fact::cluster_blocks && dimensions(v.value)) {
         launch.cluster = dimensions(v.value);
         continue;
       }
       const auto value = number(v);
       if (!value) continue;
+      any = any || meaning.of != Meaning::Of::fact;
       switch (meaning.of) {
         case Meaning::Of::counter:
-          any = true;
           if (auto& counter = launch.counters.*meaning.counter; !counter) counter = value;
           break;
         case Meaning::Of::pipe:
-          any = true;
           launch.counters.pipes_pct.try_emplace(meaning.name, *value);
           break;
         case Meaning::Of::tensor_variant:
-          any = true;
           tensor.emplace_back(meaning.name, *value);
           break;
-        case Meaning::Of::registers:
-          launch.registers_per_thread = small(value);
-          break;
-        case Meaning::Of::static_shared:
-          launch.static_shared_memory_bytes = small(value);
-          break;
-        case Meaning::Of::dynamic_shared:
-          launch.dynamic_shared_memory_bytes = small(value);
-          break;
-        case Meaning::Of::cluster_blocks:
-          if (const auto n = small(value)) launch.cluster_blocks = std::max(1u, *n);
-          break;
-        case Meaning::Of::cluster_x:
-          cluster.x = small(value).value_or(0);
-          break;
-        case Meaning::Of::cluster_y:
-          cluster.y = small(value).value_or(0);
-          break;
-        case Meaning::Of::cluster_z:
-          cluster.z = small(value).value_or(0);
+        case Meaning::Of::fact:
+          if (*value <= std::numeric_limits<std::int32_t>::max() && !at(facts, meaning.fact))
+            at(facts, meaning.fact) = static_cast<std::uint32_t>(std::lround(*value));
           break;
       }
     }
-    if (cluster.count() != 0) launch.cluster = cluster;
+    launch.registers_per_thread = at(facts, Fact::registers);
+    launch.static_shared_memory_bytes = at(facts, Fact::static_shared);
+    launch.dynamic_shared_memory_bytes = at(facts, Fact::dynamic_shared);
+    if (const auto n = at(facts, Fact::cluster_blocks)) launch.cluster_blocks = std::max(1u, *n);
+    if (const auto cluster = three(facts, Fact::cluster_x)) launch.cluster = cluster;
     if (!launch.counters.tensor_instructions && !tensor.empty())
       launch.counters.tensor_instructions = sum_of_variants(tensor);
     constexpr double kLongest = 8.6e15;  // as in the schema of traces
     if (launch.counters.duration_ns.value_or(0) > kLongest) launch.counters.duration_ns.reset();
-    if (!grid || !block || !any) {
+    if (!any || !find_shape(raw, facts)) {
       ++read_.unusable;
       return;
     }
-    launch.grid = *grid;
-    launch.block = *block;
     read_.launches.push_back(std::move(launch));
+  }
+
+  static bool find_shape(Raw& raw, Facts& facts) {
+    const auto either = [](std::optional<Dim3> a, std::optional<Dim3> b) { return a ? a : b; };
+    ProfiledLaunch& launch = raw.launch;
+    const auto grid = either(dimensions(raw.grid), three(facts, Fact::grid_x));
+    const auto block = either(dimensions(raw.block), three(facts, Fact::block_x));
+    launch.dimensions_known = grid && block;
+    if (launch.dimensions_known) {
+      launch.grid = *grid, launch.block = *block;
+      return true;
+    }
+    const auto blocks = at(facts, Fact::grid_blocks), threads = at(facts, Fact::block_threads);
+    launch.grid = {blocks.value_or(0), 1, 1}, launch.block = {threads.value_or(0), 1, 1};
+    return launch.grid.x != 0 && launch.block.x != 0;
   }
 
   /// Of `op_hmma` and `op_hmma_type_bf16` the second is part of the first.
@@ -383,7 +406,7 @@ ProfiledLaunches read_nsight_compute(const std::filesystem::path& file) { return
 std::string nsight_compute_metrics() {
   std::vector<std::string_view> metrics;
   for (std::size_t i = 0; i < kAskedFor; ++i) metrics.push_back(kCounters[i].metric);
-  for (std::size_t i = 0; i < kFactsAskedFor; ++i) metrics.push_back(kLaunchFacts[i].first);
+  for (std::size_t i = 0; i < kFactsAskedFor; ++i) metrics.push_back(kFacts[i].first);
   return fmt::format("{}", fmt::join(metrics, ","));
 }
 

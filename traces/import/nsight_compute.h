@@ -23,7 +23,8 @@ struct ProfiledLaunch {
   std::string kernel;           // as printed
   std::string process, device;  // numbers as printed; empty: not said
   Dim3 grid, block;
-  std::optional<std::uint64_t> cluster_blocks;  // where only their number is known
+  bool dimensions_known = true;                 // else they are the numbers of blocks and threads, as x
+  std::optional<std::uint32_t> cluster_blocks;  // where only their number is known
   std::optional<Dim3> cluster;
   std::optional<std::uint32_t> registers_per_thread;
   std::optional<std::uint32_t> static_shared_memory_bytes, dynamic_shared_memory_bytes;

@@ -17,6 +17,7 @@ using How = CountersJoin::How;
 constexpr double kRounding = 0.01;
 /// Clocks and caches are alike if durations differ by less.
 constexpr double kSameDuration = 0.1;
+constexpr std::uint32_t kMostInCluster = 1024;
 
 /// Of median duration.
 const ProfiledLaunch& typical(std::span<const ProfiledLaunch* const> profiled) {
@@ -35,15 +36,15 @@ bool divides(Dim3 cluster, Dim3 grid) {
 }
 
 /// Where only the number of a cluster's blocks is known they are taken to be side by side.
-std::optional<Dim3> cluster_of(const ProfiledLaunch& p) {
+std::optional<Dim3> cluster_of(const ProfiledLaunch& p, Dim3 grid) {
   std::optional<Dim3> cluster = p.cluster;
-  if (!cluster && p.cluster_blocks && *p.cluster_blocks <= 1024) {
-    const auto n = static_cast<std::uint32_t>(*p.cluster_blocks);
+  if (!cluster && p.cluster_blocks && *p.cluster_blocks <= kMostInCluster) {
+    const std::uint32_t n = *p.cluster_blocks;
     cluster = Dim3{n, 1, 1};
     for (const Dim3 other : {Dim3{1, n, 1}, Dim3{1, 1, n}})
-      if (!divides(*cluster, p.grid)) cluster = other;
+      if (!divides(*cluster, grid)) cluster = other;
   }
-  return cluster && divides(*cluster, p.grid) ? cluster : std::nullopt;
+  return cluster && divides(*cluster, grid) ? cluster : std::nullopt;
 }
 
 bool split_shared_memory(const ProfiledLaunch& p, Kernel& kernel) {
@@ -91,7 +92,7 @@ ProfiledFacts take_over(std::span<const ProfiledLaunch* const> profiled, bool re
     kernel.registers_per_thread = *one.registers_per_thread;
     known.registers = true;
   }
-  if (const auto cluster = cluster_of(one)) {
+  if (const auto cluster = cluster_of(one, kernel.grid)) {
     kernel.cluster = *cluster;
     known.cluster = true;
   }

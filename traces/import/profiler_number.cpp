@@ -88,6 +88,7 @@ std::optional<double> bytes_factor(std::string_view unit) {
 }  // namespace
 
 std::optional<Marks> marks_of(std::string_view number) {
+  if (number.find_first_not_of("0123456789.,") != std::string_view::npos) return std::nullopt;  // "(8, 7, 1)"
   const std::size_t comma = number.rfind(','), point = number.rfind('.');
   const bool commas = comma != std::string_view::npos, points = point != std::string_view::npos;
   if (commas && points) return comma > point ? Marks::decimal_comma : Marks::english;
@@ -124,7 +125,7 @@ std::optional<double> unit_factor(std::string_view unit, Quantity quantity) {
     case Quantity::bytes:
       return bytes_factor(all);
     case Quantity::percent:
-      if (all == "%" || all == "pct") return 1;
+      if (all == "%" || all == "percent") return 1;
       return all == "ratio" ? std::optional(100.0) : std::nullopt;
     case Quantity::count:
       for (const std::string_view name : {"inst", "warp", "thread", "register", "block", "cycle"}) {
