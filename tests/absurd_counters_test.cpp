@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "policies/api/registry.h"
 #include "sim/backend/run.h"
 #include "sim/model/kernel_model.h"
 #include "sim/model/mended_counters.h"
@@ -89,6 +90,7 @@ Kernel draw_kernel(const Gpu& gpu) {
     for (std::uint32_t n = draw(1, 3); n > 0; --n)
       k.persistent_time_by_ctas[draw(1, 4)] =
           one_in(2) ? draw_time() : from_ns(ns * draw_power(0, 1)) + ps(1);
+  if (one_in(6)) k.stoppable = {draw_time(), one_in(2)};
   Counters& c = k.counters;
   c.dram_read_bytes = draw_count(1e3 * ns);
   c.dram_write_bytes = draw_count(5e2 * ns);
@@ -153,10 +155,11 @@ TEST(AbsurdCounters, GiveRunsThatEndUnderEveryKindOfPolicy) {
       if (one_in(2)) c.service_class = ServiceClass::real_time;
       if (one_in(3)) c.quota = 0.5;
     }
-    const std::string policy = *rc::gen::elementOf(std::vector<std::string>{
-        "fcfs", "priority", "timeslice", "greedy", "smguard", "smcompactor", "slate", "reef", "mps"});
+    const std::string policy = (*rc::gen::elementOf(policies())).name;
     RC_LOG() << policy << " on " << gpu.sms << " SMs: " << text_of(b.trace);
     const Ran ran = run_trace(b.trace, gpu, policy);
+    const Ran unaudited = run_trace(b.trace, gpu, policy, Record::kernels, {true, false});
+    RC_ASSERT(lines(ran.kernels) == lines(unaudited.kernels));
     RC_ASSERT(ran.requests.size() == 2u);
     for (const RequestRecord& r : ran.requests) RC_ASSERT(r.finished > r.arrival);
     for (const KernelRecord& k : ran.kernels) {
