@@ -123,6 +123,32 @@ TEST(Command, BadArgumentsAreRefusedWithExitCode2) {
   expect_refused("import vtune x", {"vtune"});
 }
 
+TEST(Command, CountersJoinAnImport) {
+  const Folder folder;
+  const std::string recording = folder.write(
+      "profile.json", R"([{"name": "k", "ts": 1, "dur": 5, "grid": [8, 1, 1], "block": [128, 1, 1]}])");
+  const std::string header =
+      R"("ID","Kernel Name","Block Size","Grid Size","Metric Name","Metric Unit","Metric Value")"
+      "\n";
+  const auto profile = [&](const std::string& kernel) {
+    return folder.write(kernel + ".csv",
+                        header + R"csv("0",")csv" + kernel +
+                            R"csv(","(128, 1, 1)","(8, 1, 1)","lts__t_bytes.sum","Mbyte","1.5")csv");
+  };
+  const std::string import =
+      "import kineto " + recording + " --gpu h200 -o " + folder.path("t.json") + " --counters ";
+  const Ran ran = sim(import + profile("k"));
+  EXPECT_EQ(ran.code, 0) << ran.out;
+  EXPECT_NE(ran.out.find("Counters of 1 of 1 launch are from k.csv: 1 by the order of all."),
+            std::string::npos)
+      << ran.out;
+  EXPECT_NE(read(folder.path("t.json")).find("\"l2_bytes\": 1500000"), std::string::npos);
+  expect_refused(import + profile("other"),
+                 {"other.csv", "line 2", "none of its 1 profiled launch", "remedy"});
+  expect_refused(import + recording, {"no row of column names", "ncu --csv"});
+  expect_refused(import + folder.path("none.csv"), {"none.csv", "No such file"});
+}
+
 /// Two kernels of two clients, which policies that size kernels give parts of the GPU.
 const char* const kTwoKernels = R"({"corun_trace": 1, "name": "t", "gpu": "h200", "kernels": [
   {"name": "a", "grid": [4000,1,1], "block": [256,1,1], "registers_per_thread": 32, "solo_time_ns": 200000},

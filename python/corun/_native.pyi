@@ -691,5 +691,12 @@ class Trace:
         result).  Bad input is an InputError; what a policy raises is raised here.
         """
 
-def load(path: Union[str, PathLike[str]], *, gpu: Optional[str] = None) -> Trace:
-    """Read a trace (traces/FORMAT.md) or a PyTorch profiler trace, plain or gzip."""
+def load(
+    path: Union[str, PathLike[str]],
+    *,
+    gpu: Optional[str] = None,
+    counters: Optional[Union[str, PathLike[str]]] = None,
+) -> Trace:
+    """Read a trace (traces/FORMAT.md) or a PyTorch profiler trace, plain or gzip; `counters`: what
+    `ncu --csv` printed of the program that the profiler recorded.
+    """

@@ -398,15 +398,18 @@ void bind_run(py::module_& m) {
 
   m.def(
       "load",
-      [](const std::filesystem::path& file, const std::optional<std::string>& gpu) {
+      [](const std::filesystem::path& file, const std::optional<std::string>& gpu,
+         const std::optional<std::filesystem::path>& counters) {
         const py::gil_scoped_release release;
-        Trace trace = sim::read_input(file.string(), gpu.value_or(""));
+        Trace trace = sim::read_input(file.string(), gpu.value_or(""),
+                                      counters.value_or(std::filesystem::path()).string());
         if (gpu) trace.gpu = *gpu;
         return TraceObject{file.string(), std::make_shared<const Trace>(std::move(trace)),
                            std::make_shared<Shared>()};
       },
-      py::arg("path"), py::kw_only(), py::arg("gpu") = py::none(),
-      "Read a trace (traces/FORMAT.md) or a PyTorch profiler trace, plain or gzip.");
+      py::arg("path"), py::kw_only(), py::arg("gpu") = py::none(), py::arg("counters") = py::none(),
+      "Read a trace (traces/FORMAT.md) or a PyTorch profiler trace, plain or gzip; `counters`: what\n"
+      "`ncu --csv` printed of the program that the profiler recorded.");
 }
 
 }  // namespace corun::python

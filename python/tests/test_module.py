@@ -56,6 +56,19 @@ def two(tmp_path: Path) -> corun.Trace:
     return corun.load(path)
 
 
+def test_counters_join_a_profiler_trace(tmp_path: Path) -> None:
+    recording, counters = tmp_path / "profile.json", tmp_path / "ncu.csv"
+    recording.write_text('[{"name": "k", "ts": 1, "dur": 5, "grid": [8, 1, 1], "block": [128, 1, 1]}]')
+    counters.write_text(
+        '"ID","Kernel Name","Block Size","Grid Size","Metric Name","Metric Unit","Metric Value"\n'
+        '"0","k","(128, 1, 1)","(8, 1, 1)","lts__t_bytes.sum","Mbyte","1.5"\n'
+    )
+    notes = corun.load(recording, gpu="h200", counters=counters).notes
+    assert any("Counters of 1 of 1 launch" in note for note in notes)
+    with pytest.raises(corun.InputError, match="no PyTorch profiler trace"):
+        corun.load(SIX, counters=counters)
+
+
 def command(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([SIM, *map(str, arguments)], capture_output=True, text=True)
 

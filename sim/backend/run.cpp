@@ -1,6 +1,7 @@
 #include "sim/backend/run.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -10,11 +11,16 @@
 #include "policies/session/session.h"
 #include "sim/backend/profile.h"
 #include "sim/backend/sim_backend.h"
+#include "sim/model/mended_counters.h"
+#include "traces/json/spelling.h"
 #include "traces/model/error.h"
 #include "traces/timeline/preemption.h"
 
 namespace corun::sim {
 namespace {
+
+/// Notes on single kernels; more are counted.
+constexpr std::size_t kMostMended = 3;
 
 class Requests final : public Sink {
  public:
@@ -75,6 +81,30 @@ std::string contention_warning(const Trace& trace) {
       "use the "
       "memory, so how much clients slow each other may be far off",
       bare, trace.kernels.size());
+}
+
+/// Kernels of launches whose counters cannot be as they are.
+std::vector<std::string> mended_counters(const Trace& trace, const Gpu& gpu) {
+  std::vector<bool> seen(trace.kernels.size());
+  std::vector<std::string> notes;
+  std::size_t kernels = 0;
+  for (const Program& program : trace.programs)
+    for (const Op& op : program.ops) {
+      const auto* launch = std::get_if<Launch>(&op.what);
+      if (launch == nullptr || seen[launch->kernel.value]) continue;
+      const Kernel& kernel = trace.kernels[launch->kernel.value];
+      const Time solo_time = launch->solo_time.value_or(kernel.solo_time.value_or(Time{}));
+      const MendedCounters mended = mend_counters(kernel, solo_time, gpu);
+      if (mended.said.empty()) continue;
+      seen[launch->kernel.value] = true;
+      if (++kernels <= kMostMended)
+        notes.push_back(fmt::format("the counters of kernel {} contradict themselves: {}",
+                                    in_quotes(kernel.name), fmt::join(mended.said, "; ")));
+    }
+  if (kernels > kMostMended)
+    notes.push_back(fmt::format("the counters of {} more kernels contradict themselves and are mended",
+                                kernels - kMostMended));
+  return notes;
 }
 
 void report_memory(const Trace& trace, const SessionOutcome& outcome, RunResult& result) {
@@ -154,6 +184,8 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
     result.sm_busy = together.sm_ps / span;
     result.occupancy = together.warp_ps / span / gpu.sm.max_warps;
   }
+  const std::vector<std::string> mended = mended_counters(trace, gpu);
+  result.notes.insert(result.notes.begin(), mended.begin(), mended.end());
   if (const std::string warning = contention_warning(trace); !warning.empty())
     result.notes.insert(result.notes.begin(), warning);
   if (host != nullptr && host->launch_call != Time{})

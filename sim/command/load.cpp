@@ -9,8 +9,13 @@
 
 namespace corun::sim {
 
-Trace read_input(const std::string& file, const std::string& gpu) {
-  return looks_like_kineto(file) ? import_kineto(file, gpu) : read_trace(file);
+Trace read_input(const std::string& file, const std::string& gpu, const std::string& counters) {
+  if (looks_like_kineto(file)) return import_kineto(file, gpu, counters);
+  if (!counters.empty())
+    throw InputError(counters, "",
+                     fmt::format("{} is no PyTorch profiler trace, which counters are joined to", file),
+                     "give counters with the profiler trace; a trace has them in its kernels");
+  return read_trace(file);
 }
 
 void adjust(Trace& trace, const std::string& file, const Adjustments& how) {

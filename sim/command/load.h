@@ -9,9 +9,9 @@
 
 namespace corun::sim {
 
-/// A trace or, told by its content, a PyTorch profiler trace, recorded on `gpu` (empty: as it says).  Throws
-/// InputError.
-Trace read_input(const std::string& file, const std::string& gpu);
+/// A trace or, told by its content, a PyTorch profiler trace, recorded on `gpu` (empty: as it says), whose
+/// launches get the counters that `ncu --csv` printed into `counters` (empty: none).  Throws InputError.
+Trace read_input(const std::string& file, const std::string& gpu, const std::string& counters = {});
 
 /// Empty: as the trace says.
 struct Adjustments {

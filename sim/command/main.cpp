@@ -21,6 +21,7 @@
 #include "sim/command/record.h"
 #include "sim/command/validate.h"
 #include "traces/import/kineto.h"
+#include "traces/import/nsight_compute.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 #include "traces/timeline/report.h"
@@ -39,7 +40,7 @@ struct Arguments {
   bool verify = false, no_alone = false;
   std::uint64_t memory = 0;
   OutputOptions outputs;
-  std::string schema, format, input, output;
+  std::string schema, format, input, output, counters;
 };
 
 Trace load(const Arguments& a) {
@@ -114,7 +115,7 @@ int list_gpus() {
 int import(const Arguments& a) {
   if (a.format != "kineto")
     throw InputError("", "import", fmt::format("there is no importer for '{}'", a.format), "use kineto");
-  const Trace trace = import_kineto(a.input, a.gpu);
+  const Trace trace = import_kineto(a.input, a.gpu, a.counters);
   for (const std::string& note : trace.notes) fmt::print(stderr, "note: {}\n", note);
   if (a.output.empty()) {
     write_trace(trace, std::cout);
@@ -190,6 +191,10 @@ int command(int argc, char** argv) {
   importer->add_option("input", a.input, "file to import")->required();
   importer->add_option("-o,--output", a.output, "trace to write (default: standard output)");
   importer->add_option("--gpu", a.gpu, "GPU on which it was recorded (default: as the recording says)");
+  importer->add_option(
+      "--counters", a.counters,
+      "what `ncu --csv` printed of the same program: counters and cluster dimensions\n(metrics: " +
+          nsight_compute_metrics() + ")");
   ProfileArguments profiling;
   CLI::App* profiles = add_profile(app, profiling);
   RecordArguments recording;

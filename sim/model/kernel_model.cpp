@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/model/mended_counters.h"
+
 namespace corun::sim {
 namespace {
 
@@ -55,6 +57,19 @@ double square(double x) { return x * x; }
 /// Distance between two times, symmetric and without a logarithm: (a - b) / sqrt(a b).
 double distance(double a, double b) { return (a - b) / std::sqrt(a * b); }
 
+constexpr double kLongest = 1e12;  // ns: a launch of a quarter of an hour
+
+/// Where no solo time is given: what the blocks' times come to, or what a profiler saw.
+Time length_known(const Kernel& kernel, const Gpu& gpu) {
+  if (kernel.block_times.empty())
+    return std::max(Time{1}, from_ns(std::min(kLongest, kernel.counters.duration_ns.value_or(0))));
+  Time sum{};
+  for (const Time block : kernel.block_times) sum += block;
+  return solo_length(
+      kernel.blocks(), std::uint64_t{gpu.sms} * room(capacity_of(gpu.sm), demand_of(kernel, gpu.sm)),
+      std::max(Time{1}, sum / static_cast<std::int64_t>(kernel.block_times.size())), gpu.dispatch_interval);
+}
+
 }  // namespace
 
 Time solo_length(std::uint64_t blocks, std::uint64_t places, Time block, Time interval) {
@@ -85,10 +100,11 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
     : kernel_(kernel),
       gpu_(gpu),
       limits_(limits_of(gpu)),
-      solo_time_(solo_time),
+      solo_time_(solo_time > Time{} ? solo_time : length_known(kernel, gpu)),
       room_(room(capacity_of(gpu.sm), demand_of(kernel, gpu.sm))) {
   load_.blocks = static_cast<double>(kernel.blocks());
-  const Counters& c = kernel.counters;
+  kernel_.counters = mend_counters(kernel, solo_time_, gpu).counters;
+  const Counters& c = kernel_.counters;
   if (!c.warp_instructions && !c.issue_active_pct) {
     from_shape();
   } else {
@@ -103,7 +119,7 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
     if (fits)
       fit_curve(curve);
     else
-      fit_whole({gpu.sms, static_cast<double>(solo_time.count())});
+      fit_whole({gpu.sms, static_cast<double>(solo_time_.count())});
   }
 }
 
@@ -279,7 +295,7 @@ void KernelModel::fit_curve(const std::vector<Point>& curve) {
   const double wait_floor = std::min(0.9 * most_delay / limits_.dram_over_l2, least_wait_);
 
   double best = 1e300, best_delay = 0, best_share = 0, best_cost = 0, best_chance = 1;
-  BlockLoad found;
+  BlockLoad found = load_;
   const auto attempt = [&](double delay, double share, double cost, double chance) {
     BlockLoad l = load_;
     const double r = time - delay;
@@ -313,7 +329,8 @@ void KernelModel::fit_curve(const std::vector<Point>& curve) {
         (l2_bound_ ? 0.005 : 0.1) * square(distance(cost, 1)) + 0.0003 * square(distance(most_delay, delay));
     if (l.wait < wait_floor)
       error += 0.03 * square(distance(std::max(l.wait, 0.01 * wait_floor), wait_floor));
-    if (l.wait > wait_floor && tiled()) error += 0.003 * square(distance(l.wait, wait_floor));
+    if (l.wait > wait_floor && wait_floor > 0 && tiled())
+      error += 0.003 * square(distance(l.wait, wait_floor));
     if (error < best) error += workers_error(l);
     for (const Point& p : curve) {
       if (error >= best) return;

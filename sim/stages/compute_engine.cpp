@@ -429,7 +429,8 @@ inline void ComputeEngine::occupy(TaskId id, std::uint32_t head, std::uint16_t p
     }
     if (cohorts_.together() && work.load.contends()) block = 0;  // nobody asks for its number
   }
-  if (block == kNoBlock) duration = std::max(duration, Time{});
+  // A block takes some time, however much faster workers were measured than the plain kernel.
+  duration = std::max(duration, Time{block == kNoBlock ? 0 : 1});
   if (!work.load.contends()) return occupy_row(id, duration, block, head, place);
   const Time since = work.persistent() && by_age_of_workers(gpu_) ? task.started : now_;
   shared_.add(task, id,

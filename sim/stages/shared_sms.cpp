@@ -25,9 +25,14 @@ inline std::int64_t SharedSms::Row::progress_at(std::int64_t now) const {
   return progress + (span >> kRateBits) * rate + ((span & (kFullRate - 1)) * rate >> kRateBits);
 }
 
-inline void SharedSms::Row::find_next() {
+/// A worker that finds no block stays no time, of which a slow row may not have counted the last picosecond:
+/// it ends now, not when the row was there.
+inline void SharedSms::Row::find_next(std::int64_t now) {
   const std::int64_t end = slot(0).end;
-  if (end == next_for) return;
+  if (end == next_for) {
+    next = std::max(next, now);
+    return;
+  }
   next_for = end;
   const std::int64_t left = std::max<std::int64_t>(0, end - progress);
   if (rate == kFullRate) {
@@ -37,6 +42,7 @@ inline void SharedSms::Row::find_next() {
   } else {  // whole units of 2^20 ps of time first, so that nothing overflows
     next = since + (left / rate << kRateBits) + ((left % rate << kRateBits) + rate - 1) / rate;
   }
+  next = std::max(next, now);
 }
 
 inline void SharedSms::Row::insert(const Slot& added, bool together) {
@@ -176,7 +182,8 @@ void SharedSms::add(const Task& task, TaskId id, const Blocks& blocks, Time now)
     // Each joins a line that moves on by a block when a full SM would have done one.
     const std::int64_t progress = row->progress_at(now.count()), step = blocks.left / launch.load.residents;
     const auto least =
-        progress + static_cast<std::int64_t>(static_cast<double>(step) * std::max(1.0, at_once));
+        progress + std::max<std::int64_t>(
+                       1, static_cast<std::int64_t>(static_cast<double>(step) * std::max(1.0, at_once)));
     for (std::uint32_t i = 0; i < blocks.count; ++i) {
       row->line = std::max(progress, row->line) + step;
       row->insert({std::max(least, row->line), blocks.start, blocks.start, blocks.start, blocks.number,
@@ -417,10 +424,10 @@ inline void SharedSms::set_rate(Row& row, std::uint32_t rate, std::int64_t now) 
   row.next_for = kUnknown;
 }
 
-inline void SharedSms::find_next(std::uint32_t head) {
+inline void SharedSms::find_next(std::uint32_t head, std::int64_t now) {
   std::int64_t next = MinTree::kNone;
   for (const std::uint16_t r : sms_[head]) {
-    rows_[r].find_next();
+    rows_[r].find_next(now);
     next = std::min(next, rows_[r].next);
   }
   set_next(head, next);
@@ -451,7 +458,7 @@ void SharedSms::settle(Time now) {
   for (const std::uint16_t head : changed_) {
     is_changed_[head] = 0;
     if (!sms_[head].empty()) rate_rows(head, now.count());
-    find_next(head);
+    find_next(head, now.count());
   }
   changed_.clear();
 }

@@ -105,7 +105,7 @@ class SharedSms {
     const Slot& slot(std::uint32_t i) const { return slots[(head + i) % kMostBlocks]; }
     Starts ages() const { return {starts / count, slot(0).first_start, slot(slots_used - 1).last_start}; }
     std::int64_t progress_at(std::int64_t now) const;
-    void find_next();
+    void find_next(std::int64_t now);
     void insert(const Slot& slot, bool together);
     void pop();
   };
@@ -136,7 +136,7 @@ class SharedSms {
   template <typename F>
   void for_each_at(std::int64_t time, F&& f);
   void set_next(std::uint32_t head, std::int64_t next);
-  void find_next(std::uint32_t head);
+  void find_next(std::uint32_t head, std::int64_t now);
   void unsettle(Time now);
   bool judge_pressure();
 

@@ -14,7 +14,11 @@
 #include <utility>
 #include <vector>
 
+#include "traces/import/join_counters.h"
 #include "traces/import/kineto_records.h"
+#include "traces/import/nsight_compute.h"
+#include "traces/import/profiled_kernel.h"
+#include "traces/json/spelling.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
@@ -99,10 +103,17 @@ std::string count(std::size_t n, std::string_view one, std::string_view many) {
   return fmt::format("{} {}", n, n == 1 ? one : many);
 }
 
+std::string launch_text(const std::string& name, Dim3 grid, Dim3 block) {
+  return fmt::format("{} <<<({}, {}, {}), ({}, {}, {})>>>", in_quotes(name), grid.x, grid.y, grid.z, block.x,
+                     block.y, block.z);
+}
+
 class Import {
  public:
-  Import(const std::filesystem::path& file, const std::string& gpu)
-      : file_(file), records_(kineto::read_records(file)) {
+  Import(const std::filesystem::path& file, const std::string& gpu, const std::filesystem::path& counters)
+      : file_(file), counters_(counters) {
+    if (!counters_.empty()) profile_ = read_nsight_compute(counters_);
+    records_ = kineto::read_records(file);
     choose_device();
     choose_origin();
     choose_gpu(gpu);
@@ -472,40 +483,77 @@ class Import {
 
   static Time solo_time(const GpuOp& op) { return std::max(op.duration, Nanoseconds{1}); }
 
-  void write_kernels() {
-    std::vector<std::vector<Time>> times(records_.shapes.size());
-    std::vector<std::uint32_t> order;
+  /// The launches in the order of the host's calls, and what Nsight Compute saw of each.
+  void join_profile() {
     for (const Item& item : items_) {
       if (item.op == nullptr || item.op->kind != GpuOp::Kind::kernel) continue;
-      std::vector<Time>& of_shape = times[item.op->shape];
-      if (of_shape.empty()) order.push_back(item.op->shape);
-      of_shape.push_back(solo_time(*item.op));
+      const Shape& shape = records_.shapes[item.op->shape];
+      recorded_.push_back({shape.name, shape.grid, shape.block, shape.registers_per_thread,
+                           solo_time(*item.op), item.op->shape});
+    }
+    join_.matches.resize(recorded_.size());
+    kernel_of_launch_.resize(recorded_.size());
+    if (counters_.empty()) return;
+    join_ = join_counters(recorded_, profile_.launches);
+    refuse_no_match();
+    kernel_of_launch_ = split_by_behaviour(recorded_, join_.matches);
+  }
+
+  void refuse_no_match() const {
+    if (recorded_.empty() || join_.count(CountersJoin::How::none) != recorded_.size()) return;
+    const ProfiledLaunch& first = profile_.launches.front();
+    throw InputError(
+        counters_.string(), fmt::format("line {}", first.line),
+        fmt::format("none of its {} is of a function, grid and block in {}: the first here is {}, the first "
+                    "there {}",
+                    count(profile_.launches.size(), "profiled launch", "profiled launches"), file_.string(),
+                    launch_text(first.kernel, first.grid, first.block),
+                    launch_text(recorded_.front().name, recorded_.front().grid, recorded_.front().block)),
+        "profile the program that was recorded, with the same inputs");
+  }
+
+  void write_kernels() {
+    join_profile();
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::size_t> indices;
+    std::vector<std::vector<std::size_t>> launches;  // of each kernel
+    for (std::size_t i = 0; i < recorded_.size(); ++i) {
+      const auto [at, added] =
+          indices.try_emplace({recorded_[i].shape, kernel_of_launch_[i]}, launches.size());
+      if (added) launches.emplace_back();
+      launches[at->second].push_back(i);
+      kernel_of_launch_[i] = static_cast<std::uint32_t>(at->second);
     }
     std::set<std::string> names;
-    for (const std::uint32_t index : order) {
-      const Shape& shape = records_.shapes[index];
+    for (const std::vector<std::size_t>& of_kernel : launches) {
+      const Shape& shape = records_.shapes[recorded_[of_kernel.front()].shape];
       Kernel kernel;
       kernel.name = shape.name;
       for (int n = 2; !names.insert(kernel.name).second; ++n)
         kernel.name = fmt::format("{} #{}", shape.name, n);
       kernel.grid = shape.grid;
       kernel.block = shape.block;
-      if (!shape.registers_per_thread) ++kernels_without_registers_;
       kernel.registers_per_thread = shape.registers_per_thread.value_or(32);
       kernel.dynamic_shared_memory_bytes = shape.shared_memory_bytes;
-      any_shared_memory_ |= shape.shared_memory_bytes != 0;
-      std::vector<Time>& of_shape = times[index];
-      const auto median = of_shape.begin() + static_cast<std::ptrdiff_t>((of_shape.size() - 1) / 2);
-      std::nth_element(of_shape.begin(), median, of_shape.end());
+      std::vector<Time> times;
+      std::vector<const ProfiledLaunch*> profiled;
+      for (const std::size_t i : of_kernel) {
+        times.push_back(recorded_[i].duration);
+        if (join_.matches[i].launch != nullptr) profiled.push_back(join_.matches[i].launch);
+      }
+      const auto median = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
+      std::nth_element(times.begin(), median, times.end());
       kernel.solo_time = *median;
-      kernel_of_shape_[index] = KernelId{static_cast<std::uint32_t>(trace_.kernels.size())};
+      const ProfiledFacts known = take_over(profiled, shape.registers_per_thread.has_value(), kernel);
+      kernels_without_registers_ += known.registers ? 0 : 1;
+      kernels_without_cluster_ += known.cluster ? 0 : 1;
+      any_shared_memory_ |= !known.shared_memory;
       trace_.kernels.push_back(std::move(kernel));
     }
   }
 
   Launch write_launch(const GpuOp& op) {
     Launch launch;
-    launch.kernel = kernel_of_shape_.at(op.shape);
+    launch.kernel = KernelId{kernel_of_launch_[launches_]};
     if (trace_.kernels[launch.kernel.value].solo_time != solo_time(op)) launch.solo_time = solo_time(op);
     ++launches_;
     kernel_time_ += solo_time(op);
@@ -545,11 +593,29 @@ class Import {
       note(fmt::format(
           "{} without a register count: 32 a thread are assumed, so more blocks may fit an SM than in truth.",
           count(kernels_without_registers_, "kernel", "kernels")));
-    note(
-        "No hardware counters: what kernels take from each other's memory and issue slots is guessed from "
-        "their shape.");
-    note("No cluster dimensions: every block is placed by itself, which flatters kernels that use clusters.");
+    note_profile();
     note("No times of single blocks: all blocks of a kernel are taken as equal, which flatters uneven ones.");
+  }
+
+  void note_profile() {
+    const char* without =
+        "what kernels take from each other's memory and issue slots is guessed from their shape.";
+    if (counters_.empty()) {
+      note(fmt::format("No hardware counters: {}", without));
+    } else {
+      for (std::string& text : profile_notes(join_, profile_, counters_.filename().string()))
+        note(std::move(text));
+      if (const std::size_t none = join_.count(CountersJoin::How::none); none != 0)
+        note(fmt::format("{} no hardware counters: there {}", count(none, "launch has", "launches have"),
+                         without));
+    }
+    if (kernels_without_cluster_ == trace_.kernels.size())
+      note(
+          "No cluster dimensions: every block is placed by itself, which flatters kernels that use "
+          "clusters.");
+    else if (kernels_without_cluster_ != 0)
+      note(fmt::format("{} no cluster dimensions: their blocks are placed each by itself.",
+                       count(kernels_without_cluster_, "kernel has", "kernels have")));
   }
 
   void note_host() {
@@ -647,7 +713,8 @@ class Import {
                        contexts.size()));
   }
 
-  std::filesystem::path file_;
+  std::filesystem::path file_, counters_;
+  ProfiledLaunches profile_;
   Records records_;
   Trace trace_;
   std::int64_t device_ = 0;
@@ -657,16 +724,20 @@ class Import {
   const Step* window_ = nullptr;
   std::vector<Item> items_;
   std::vector<StreamKey> streams_;
-  std::map<std::uint32_t, KernelId> kernel_of_shape_;
+  std::vector<RecordedLaunch> recorded_;
+  CountersJoin join_;
+  std::vector<std::uint32_t> kernel_of_launch_;  // of its shape's, later of all
   bool any_call_ = false, any_shared_memory_ = false;
-  std::size_t ops_without_call_ = 0, kernels_without_registers_ = 0, launches_ = 0;
+  std::size_t ops_without_call_ = 0, kernels_without_registers_ = 0, kernels_without_cluster_ = 0,
+              launches_ = 0;
   Time kernel_time_{};
 };
 
 }  // namespace
 
-Trace import_kineto(const std::filesystem::path& file, const std::string& gpu) {
-  return Import(file, gpu).run();
+Trace import_kineto(const std::filesystem::path& file, const std::string& gpu,
+                    const std::filesystem::path& counters) {
+  return Import(file, gpu, counters).run();
 }
 
 bool looks_like_kineto(const std::filesystem::path& file) { return kineto::looks_like_records(file); }

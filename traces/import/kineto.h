@@ -4,8 +4,8 @@
 //
 // Takes over kernels, copies, streams, launch calls, event waits and synchronizations of one device.  Leaves
 // out what the host computes between calls (only its time is kept), collectives across devices, and
-// everything that Kineto does not record: hardware counters, times of single blocks, cluster dimensions.
-// Trace::notes names each such gap.
+// everything that Kineto does not record: times of single blocks, and without a profile by Nsight Compute
+// hardware counters and cluster dimensions. Trace::notes names each such gap.
 #pragma once
 
 #include <filesystem>
@@ -17,8 +17,11 @@ namespace corun {
 
 /// One program (one ProfilerStep, the median one, or else the whole recording) and one closed-loop client,
 /// "main". `gpu`: a name of `sim gpus` or a path; empty: found by the recorded device's name, and if that is
-/// not known Trace::gpu stays empty.  Throws InputError.
-Trace import_kineto(const std::filesystem::path& file, const std::string& gpu = {});
+/// not known Trace::gpu stays empty.  `counters`: what `ncu --csv` printed of the same program, joined as
+/// traces/import/join_counters.h says; launches of one shape that differ then become kernels of their own.
+/// Throws InputError, also where no launch is in both.
+Trace import_kineto(const std::filesystem::path& file, const std::string& gpu = {},
+                    const std::filesystem::path& counters = {});
 
 /// By content, not by name; reads the start of the file only.  False also where the file cannot be read.
 bool looks_like_kineto(const std::filesystem::path& file);
