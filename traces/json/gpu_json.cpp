@@ -145,6 +145,8 @@ Gpu read_document(const json& document) {
   latencies.get("graph_launch_call_ns", gpu.graph_launch_call);
   latencies.get("graph_launch_latency_ns", gpu.graph_launch_latency);
   latencies.get("graph_gap_ns", gpu.graph_gap);
+  if (document.at("latencies").contains("device_copy_ns"))
+    latencies.get("device_copy_ns", gpu.device_copy);
   latencies.get("time_slice_ns", gpu.time_slice);
   latencies.get("context_switch_ns", gpu.context_switch);
   latencies.get("completion_notice_ns", gpu.completion_notice);

@@ -106,7 +106,8 @@ struct Gpu {
   Time graph_launch_call{};  // the same three for a CUDA graph
   Time graph_launch_latency{};
   Time graph_gap{};
-  Time time_slice{};  // between contexts that do not share through MPS
+  Time device_copy{};  // of a copy or memset within the device, beside its bytes
+  Time time_slice{};   // between contexts that do not share through MPS
   Time context_switch{};
   Time completion_notice{};  // end of a kernel until its host knows
   Time progress_read{};      // host asking how many blocks are done, until the answer
