@@ -12,6 +12,8 @@
 #include "sim/backend/run.h"
 #include "sim/model/kernel_model.h"
 #include "sim/model/mended_counters.h"
+#include "sim/stages/cohorts.h"
+#include "sim/stages/shared_sms.h"
 #include "tests/support/build.h"
 #include "tests/support/run_trace.h"
 #include "traces/json/trace_json.h"
@@ -205,19 +207,31 @@ TEST(AbsurdCounters, KernelWithoutL2TrafficIsFittedToItsSoloTimes) {
   EXPECT_EQ(run_trace(b.trace, gpu, "smguard").kernels.size(), 2u);
 }
 
-// At the slowest rate a worker that finds no block is in a row which has not moved on by a picosecond.
+// A worker that finds no block stays no time.  In a row that has not moved on by a whole picosecond it would
+// end when the row was there, before it came.
 TEST(AbsurdCounters, WorkerThatFindsNoBlockEndsWhenItComes) {
   const Gpu gpu = small_gpu(1);
-  TraceBuilder b;
-  for (const char* name : {"a", "b"}) {
-    Kernel k = kernel(1, 1, {});
-    k.block_times.clear();
-    k.solo_time = ps(1);
-    k.counters.issue_active_pct = 100;
-    k.counters.fp64_active_pct = 100;
-    b.one_kernel(name, k);
+  const Cohorts cohorts(gpu.sms, false);
+  SharedSms sms(gpu, cohorts);
+  BlockLoad load;
+  load.delay_alone = 10, load.alone = 3;  // at three tenths of its rate alone, whatever is beside it
+  load.residents = 2, load.sms = 1, load.places = 2, load.blocks = 100;
+  sms.introduce(WorkId{0}, load);
+  sms.contend(true, ps(0));
+  Task task;
+  task.work = WorkId{0};
+  sms.add(task, TaskId{0}, {1000, 0, 0, 0, 0, 1}, ps(0));
+  sms.settle(ps(0));
+  std::vector<SharedSms::Ended> ended;
+  for (const Time now : {ps(11), ps(12), ps(14)}) {
+    sms.add(task, TaskId{0}, {0, now.count(), kNoBlock, 0, 1, 1}, now);
+    sms.settle(now);
+    EXPECT_EQ(sms.next_time(), now);
+    sms.take_ended(now, ended);
+    sms.settle(now);
   }
-  for (const KernelRecord& k : run_trace(b.trace, gpu, "greedy").kernels) EXPECT_GT(k.finished, k.started);
+  EXPECT_EQ(ended.size(), 3u);
+  EXPECT_EQ(sms.next_time(), ps(3334));
 }
 
 TEST(MendedCounters, LeaveWhatDiffersByATenthAndSayWhatDiffersByMore) {
@@ -271,7 +285,7 @@ TEST(MendedCounters, AreSaidWithTheResult) {
   b.one_kernel("b", k);
   b.trace.kernels[1].counters.l2_bytes = 2e6;
   b.trace.kernels[1].name = "sound";
-  const RunResult result = run(b.trace, small_gpu(4), {"fcfs", {}, {}, {}});
+  const RunResult result = run(b.trace, slow_host_gpu(4), {"smguard", {true, true}, {}, {}});
   EXPECT_THAT(result.notes,
               Contains(HasSubstr("the counters of kernel 'k0' contradict themselves: l2_bytes is 0")));
   for (const std::string& note : result.notes) EXPECT_EQ(note.find("sound"), std::string::npos);

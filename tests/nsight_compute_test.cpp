@@ -258,6 +258,14 @@ TEST_F(NsightCompute, PercentagesEndAtAHundred) {
             100);
 }
 
+TEST_F(NsightCompute, PipesHaveNamesThatATraceCanHave) {
+  EXPECT_THAT(
+      only(kLongHeader + row(0, "sm__inst_executed_pipe_a\xFF.avg.pct_of_peak_sustained_active", "%", "1") +
+           row(0, "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_active", "%", "2"))
+          .counters.pipes_pct,
+      ElementsAre(std::pair("xu", 2.0)));
+}
+
 TEST_F(NsightCompute, GzipIsReadToo) {
   const path file = folder_ / "ncu.csv.gz";
   const std::string text = kLongHeader + row(0, "lts__t_bytes.sum", "byte", "7");

@@ -235,6 +235,7 @@ void ComputeEngine::pass_time(Time to) {
 
 /// One instant: first all that ends, then the slots, then the dispatcher.
 void ComputeEngine::step(Time t) {
+  if (options_.audit) audit_time(t);
   pass_time(t);
   ++events_;
   const bool hot = hot_ && !rows_[hot_->value].empty() && rows_[hot_->value].front().end == t.count();

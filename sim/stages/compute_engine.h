@@ -220,6 +220,7 @@ class ComputeEngine {
   void audit_sm(std::uint32_t rank) const;
   void audit_quota(Work& work, std::uint32_t rank) const;
   void audit_end(const Work& work) const;
+  void audit_time(Time next) const;
   void audit_work_conserved();
 
   const Gpu& gpu_;

@@ -1,6 +1,6 @@
-// What must hold after every event, checked under --audit: every block runs once, no SM and no task slot is
-// oversubscribed, and the dispatcher never rests while a task could start a block.  A breach is a defect of
-// the engine.
+// What must hold after every event, checked under --audit: time does not go back, every block runs once, no
+// SM and no task slot is oversubscribed, and the dispatcher never rests while a task could start a block.  A
+// breach is a defect of the engine.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +14,10 @@ namespace {
 [[noreturn]] void broken(const std::string& what) { throw std::logic_error("audit: " + what); }
 
 }  // namespace
+
+void ComputeEngine::audit_time(Time next) const {
+  if (next < now_) broken(fmt::format("time goes back from {} ps to {} ps", now_.count(), next.count()));
+}
 
 void ComputeEngine::audit_block(Work& work, std::uint64_t block) const {
   if (work.ran[block])

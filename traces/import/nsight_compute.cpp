@@ -119,7 +119,14 @@ std::optional<std::string> between(std::string_view text, std::string_view befor
   return std::string(text.substr(before.size(), text.size() - before.size() - after.size()));
 }
 
+/// As the schema of traces has them.
+bool is_plain(std::string_view name) {
+  return name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == std::string_view::npos;
+}
+
 std::optional<Meaning> meaning_of(std::string_view metric) {
+  if (!is_plain(metric.substr(0, metric.find('.'))) && metric.find("__") != std::string_view::npos)
+    return std::nullopt;
   for (const Named& known : kCounters)
     if (known.metric == metric)
       return Meaning{Meaning::Of::counter, known.counter, known.quantity, known.factor};
