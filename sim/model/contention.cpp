@@ -316,10 +316,11 @@ void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits
   wait_for_fp64(shares);
   std::array<double, kMostShares> aged, turned;
   by_age(shares, aged);
-  if (apart < kMostApart) by_turns(shares, turned);
-  const double age = m.issue_by_age + (1 - m.issue_by_age) * apart / kMostApart;
+  if (apart != kMostApart) by_turns(shares, turned);
+  const double age =
+      apart == kByTurns ? 0 : m.issue_by_age + (1 - m.issue_by_age) * apart / kMostApart;
   for (std::size_t i = 0; i < shares.size(); ++i)
-    shares[i].time = apart < kMostApart ? 1 / ((1 - age) / turned[i] + age / aged[i]) : aged[i];
+    shares[i].time = apart != kMostApart ? 1 / ((1 - age) / turned[i] + age / aged[i]) : aged[i];
   less_by_chance(shares);
 }
 

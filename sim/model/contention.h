@@ -40,6 +40,7 @@ struct BlockLoad {
   double cold = 1;              // share of `read` and `write` that is not in L2 from the launch before
   bool staged = false;          // through shared memory, ahead of use: only what misses is waited for
   bool random = false;          // reads single sectors
+  bool even = false;            // it stalls too often for its age to count at the slots
   bool tensor = false;          // slows the clock for all
   std::uint32_t residents = 0;  // blocks an SM, alone
   std::uint32_t sms = 0;        // that it may use
@@ -120,6 +121,8 @@ struct Starts {
 /// How far the blocks of two launches are apart in age: 0 where they came in turn, kMostApart where those of
 /// one came long before those of the other.
 inline constexpr std::uint32_t kMostApart = 7;
+/// Instead, where the age of the older ones counts for nothing.
+inline constexpr std::uint32_t kByTurns = kMostApart + 1;
 std::uint32_t apart(const Starts& older, const Starts& younger);
 /// The issue slots go to the oldest first, the more strictly the further the launches are `apart`.
 void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& limits);
