@@ -18,6 +18,7 @@
 #include "sim/validate/report.h"
 #include "sim/validate/runs.h"
 #include "sim/validate/runs_report.h"
+#include "sim/validate/timeline_compare.h"
 #include "traces/json/output_file.h"
 #include "traces/json/print.h"
 #include "traces/json/trace_json.h"
@@ -71,6 +72,16 @@ int validate_networks(const ValidateArguments& a, const std::filesystem::path& f
   options.mixes = a.mixes, options.modes = a.modes, options.threads = a.threads;
   if (!a.duration.empty()) options.duration = parse_duration(a.duration, "--duration");
   std::optional<OutputFile> csv, page;
+  if (!a.timeline.empty()) {
+    const TimelineComparison comparison = compare_timeline(file, a.timeline, options);
+    if (!a.directory.empty()) {
+      csv.emplace(make_directory(a.directory) / "timeline.csv");
+      write_timeline_csv(comparison, csv->stream());
+      csv->close();
+    }
+    std::cout << format_timeline(comparison);
+    return 0;
+  }
   MeasuredNetworks networks = read_networks(file, options);
   if (!a.directory.empty()) {
     const std::filesystem::path directory = make_directory(a.directory);
@@ -133,6 +144,9 @@ CLI::App* add_validate(CLI::App& app, ValidateArguments& a) {
                       "folder with recorded runs (`sim record`), or with networks that shared a GPU");
   command->add_option("--duration", a.duration, "of networks: length of a simulated run (default: 400ms)");
   command->add_option("--reference", a.reference, "measured pairs to compare with (`sim schema reference`)");
+  command->add_option(
+      "--timeline", a.timeline,
+      "of networks: the profiler's record MIX.MODE, kernel by kernel beside the simulated one");
   command->add_option("--mixes", a.mixes, "of recorded runs and networks: only these")->delimiter(',');
   command->add_option("--policies", a.policies, "of recorded runs: only these policies, separated by blanks");
   command
