@@ -173,7 +173,11 @@ int validate(const ValidateArguments& a) {
                      "`sim validate --help` shows how to call it");
   if (!a.runs.empty()) {
     const std::filesystem::path networks = find_networks(a.runs);
-    return networks.empty() ? validate_runs(a) : validate_networks(a, networks);
+    if (!networks.empty()) return validate_networks(a, networks);
+    if (!a.timeline.empty() || !a.duration.empty())
+      throw InputError(a.runs, "", "there is no networks.json, and --timeline and --duration are for networks",
+                       "name a folder of `sim schema networks`");
+    return validate_runs(a);
   }
   const Gpu gpu = read_gpu(a.gpu);
   const Inputs inputs = a.inputs == "curve" ? Inputs::curve : Inputs::counters;
