@@ -44,7 +44,7 @@ OneRun run_once(const Trace& trace, const Gpu& gpu, Common& common, Policy& poli
   Requests requests;
   timeline.attach(requests);
   for (Sink* sink : sinks) timeline.attach(*sink);
-  SimBackend backend(trace, gpu, policy.requirements(), timeline, engine, &common.shapes, host);
+  SimBackend backend(trace, gpu, policy.requirements(), timeline, engine, common.shapes.get(), host);
   const bool by_sm = policy.requirements().capabilities.has(Capability::sm_quota);
   Session session(trace, policy, backend, timeline, [&](KernelId id) {
     const Kernel& kernel = trace.kernels[id.value];
@@ -160,7 +160,7 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
   const Window window = window_of(trace, together.requests);
 
   std::vector<std::vector<RequestRecord>> alone;
-  for (std::size_t i = 0; i < trace.clients.size(); ++i) {
+  for (std::size_t i = 0; options.alone && i < trace.clients.size(); ++i) {
     Trace one = trace;
     one.clients = {trace.clients[i]};
     if (!window.fixed_work) one.run.duration = window.end;
@@ -178,7 +178,10 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
   result.gpu = gpu.name;
   result.preemption = preemption.result(window);
   result.policy = options.policy;
-  result.alone = "each client simulated alone on the same GPU under fcfs, with the same arrivals and seed";
+  result.alone =
+      options.alone
+          ? "each client simulated alone on the same GPU under fcfs, with the same arrivals and seed"
+          : "not simulated";
   const double span = static_cast<double>(together.end.count()) * gpu.sms;
   if (span > 0) {
     result.sm_busy = together.sm_ps / span;

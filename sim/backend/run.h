@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -24,14 +25,16 @@ namespace corun::sim {
 /// profiles, and each client alone.  May be used from threads.
 class Common {
  public:
-  explicit Common(const Gpu& gpu) : shapes(gpu) {}
+  explicit Common(const Gpu& gpu) : shapes(std::make_shared<Shapes>(gpu)) {}
+  /// With shapes that runs of other traces on this GPU use too.
+  explicit Common(std::shared_ptr<Shapes> shared) : shapes(std::move(shared)) {}
   using Requests = std::vector<RequestRecord>;
   /// Requests of a client alone for so long (kNever: to its end), simulated by `simulate` if nobody asked
   /// yet.
   Requests alone(std::size_t client, Time duration, const std::function<Requests()>& simulate);
   /// Simulated by `simulate` if nobody asked yet.
   Profile profile(KernelId kernel, bool by_sm, const std::function<Profile()>& simulate);
-  Shapes shapes;
+  const std::shared_ptr<Shapes> shapes;
 
  private:
   template <class Map, class Make>
@@ -49,6 +52,7 @@ struct RunOptions {
   Common* common = nullptr;                                          // null: the run has its own
   Policy* object = nullptr;            // not null: this policy, which `policy` then only names
   const Profiles* profiles = nullptr;  // in the place of simulated ones
+  bool alone = true;                   // false: no slowdown, progress, STP and ANTT
   std::function<void()> interrupt{};   // called now and then, may throw to end the run; may be empty
 };
 

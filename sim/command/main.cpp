@@ -200,7 +200,7 @@ int command(int argc, char** argv) {
   RecordArguments recording;
   CLI::App* recorder = add_record(app, recording);
   CLI::App* schemas = app.add_subcommand("schema", "print the JSON Schema of a file format");
-  schemas->add_option("name", a.schema, "trace, gpu, profile, reference, figure or runs")->required();
+  schemas->add_option("name", a.schema, "trace, gpu, profile, reference, figure, runs or networks")->required();
   CLI::App* gpus = app.add_subcommand("gpus", "list the GPU descriptions");
   app.require_subcommand(0, 1);
 

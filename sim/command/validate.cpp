@@ -10,11 +10,15 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "sim/command/duration.h"
 #include "sim/command/progress.h"
+#include "sim/validate/networks.h"
+#include "sim/validate/networks_report.h"
 #include "sim/validate/replay.h"
 #include "sim/validate/report.h"
 #include "sim/validate/runs.h"
 #include "sim/validate/runs_report.h"
+#include "sim/validate/timeline_compare.h"
 #include "traces/json/output_file.h"
 #include "traces/json/print.h"
 #include "traces/json/trace_json.h"
@@ -55,16 +59,58 @@ class Files {
 
 namespace {
 
+std::filesystem::path make_directory(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error)
+    throw InputError(directory, "", "cannot be made: " + error.message(), "choose another place with --out");
+  return directory;
+}
+
+int validate_networks(const ValidateArguments& a, const std::filesystem::path& file) {
+  NetworksOptions options;
+  options.mixes = a.mixes, options.modes = a.modes, options.threads = a.threads;
+  if (!a.duration.empty()) options.duration = parse_duration(a.duration, "--duration");
+  std::optional<OutputFile> csv, page;
+  if (!a.timeline.empty()) {
+    const TimelineComparison comparison = compare_timeline(file, a.timeline, options);
+    if (!a.directory.empty()) {
+      csv.emplace(make_directory(a.directory) / "timeline.csv");
+      write_timeline_csv(comparison, csv->stream());
+      csv->close();
+    }
+    std::cout << format_timeline(comparison);
+    return 0;
+  }
+  MeasuredNetworks networks = read_networks(file, options);
+  if (!a.directory.empty()) {
+    const std::filesystem::path directory = make_directory(a.directory);
+    csv.emplace(directory / "networks.csv"), page.emplace(directory / "index.html");
+  }
+  {
+    ProgressBar bar;
+    options.progress = [&](const char* stage, double done) { bar.show(stage, done); };
+    simulate_networks(networks, options);
+  }
+  const NetworksScore score = score_networks(networks);
+  if (csv) {
+    write_networks_csv(networks, score, csv->stream());
+    write_networks_html(networks, score, page->stream());
+    csv->close(), page->close();
+  }
+  if (a.json)
+    print_json(networks_json(networks, score), std::cout);
+  else
+    std::cout << format_networks(networks, score);
+  if (!a.json && csv) fmt::print("wrote       {}/ index.html, networks.csv\n", a.directory);
+  return 0;
+}
+
 int validate_runs(const ValidateArguments& a) {
   const std::vector<std::filesystem::path> files = find_runs(a.runs);
   std::optional<OutputFile> csv, svg, page;
   if (!a.directory.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(a.directory, error);
-    if (error)
-      throw InputError(a.directory, "", "cannot be made: " + error.message(),
-                       "choose another place with --out");
-    const std::filesystem::path directory = a.directory;
+    const std::filesystem::path directory = make_directory(a.directory);
     csv.emplace(directory / "runs.csv"), svg.emplace(directory / "scatter.svg");
     page.emplace(directory / "index.html");
   }
@@ -92,10 +138,16 @@ int validate_runs(const ValidateArguments& a) {
 
 CLI::App* add_validate(CLI::App& app, ValidateArguments& a) {
   CLI::App* command = app.add_subcommand(
-      "validate", "compare the simulator with measured pairs of kernels, or with recorded runs");
-  command->add_option("runs", a.runs, "folder with recorded runs (`sim record`)");
+      "validate",
+      "compare the simulator with measured pairs of kernels, with recorded runs or with networks");
+  command->add_option("runs", a.runs,
+                      "folder with recorded runs (`sim record`), or with networks that shared a GPU");
+  command->add_option("--duration", a.duration, "of networks: length of a simulated run (default: 400ms)");
   command->add_option("--reference", a.reference, "measured pairs to compare with (`sim schema reference`)");
-  command->add_option("--mixes", a.mixes, "of recorded runs: only these traces")->delimiter(',');
+  command->add_option(
+      "--timeline", a.timeline,
+      "of networks: the profiler's record MIX.MODE, kernel by kernel beside the simulated one");
+  command->add_option("--mixes", a.mixes, "of recorded runs and networks: only these")->delimiter(',');
   command->add_option("--policies", a.policies, "of recorded runs: only these policies, separated by blanks");
   command
       ->add_option("--inputs", a.inputs,
@@ -119,7 +171,14 @@ int validate(const ValidateArguments& a) {
   if (a.reference.empty() == a.runs.empty())
     throw InputError("", "validate", "it takes either a folder of recorded runs or --reference=FILE",
                      "`sim validate --help` shows how to call it");
-  if (!a.runs.empty()) return validate_runs(a);
+  if (!a.runs.empty()) {
+    const std::filesystem::path networks = find_networks(a.runs);
+    if (!networks.empty()) return validate_networks(a, networks);
+    if (!a.timeline.empty() || !a.duration.empty())
+      throw InputError(a.runs, "", "there is no networks.json, and --timeline and --duration are for networks",
+                       "name a folder of `sim schema networks`");
+    return validate_runs(a);
+  }
   const Gpu gpu = read_gpu(a.gpu);
   const Inputs inputs = a.inputs == "curve" ? Inputs::curve : Inputs::counters;
   Reference reference = read_reference(a.reference, gpu, inputs);

@@ -1,5 +1,5 @@
-// `sim validate`: simulates a reference measurement, or recorded runs, and tells how far off the simulator
-// is.
+// `sim validate`: simulates a reference measurement, recorded runs or networks that shared a GPU, and tells how
+// far off the simulator is.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,7 +9,7 @@
 namespace corun::sim {
 
 struct ValidateArguments {
-  std::string reference, gpu = "h200", inputs = "curve", directory, runs;
+  std::string reference, gpu = "h200", inputs = "curve", directory, runs, duration, timeline;
   std::vector<std::string> modes, pairs, mixes, policies;
   unsigned threads = 0;
   bool json = false, solo_only = false;

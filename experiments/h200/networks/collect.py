@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Makes what `sim validate` reads of the measured files beside it: a trace a network, a trace a mix and networks.json.gz.
+
+  collect.py SIM      SIM: the `sim` command, which imports the recordings
+"""
+import ast
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+POLICIES = {"streams": "fcfs", "priority": "priority", "halves": "tpc-mask", "timeslice": "timeslice", "mps": "mps",
+            "mps_percent": "mps:percentages="}
+FIRST_HALF, SECOND_HALF = "0-32", "33-65"  # TPCs, under `halves`: the first client's, the others'
+
+
+def load(name):
+    path = os.path.join(HERE, name)
+    if not os.path.exists(path):
+        return None
+    with (gzip.open(path, "rt") if path.endswith(".gz") else open(path)) as file:
+        return json.load(file)
+
+
+def save(name, data):
+    path = os.path.join(HERE, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if path.endswith(".gz"):
+        with open(path, "wb") as file:
+            file.write(gzip.compress(json.dumps(data, separators=(",", ":")).encode(), 9, mtime=0))  # the same bytes again
+    else:
+        with open(path, "w") as file:
+            json.dump(data, file, indent=1)
+            file.write("\n")
+
+
+def set_aside():
+    with open(os.path.join(HERE, "networks.py")) as file:  # to import it needs PyTorch
+        for statement in ast.parse(file.read()).body:
+            if isinstance(statement, ast.Assign) and getattr(statement.targets[0], "id", "") == "SET_ASIDE":
+                return ast.literal_eval(statement.value)
+
+
+def trace_of(sim, name):
+    counters = os.path.join(HERE, "counters", name + ".csv.gz")
+    with tempfile.TemporaryDirectory() as folder:
+        out = os.path.join(folder, "trace.json")
+        command = [sim, "import", "kineto", os.path.join(HERE, "recordings", name + ".graph.json.gz"), "--gpu", "h200",
+                   "-o", out, *(["--counters", counters] if os.path.exists(counters) else [])]
+        subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
+        with open(out) as file:
+            return json.load(file)
+
+
+def recorded_ms(name):
+    """First start to last end of one request under the profiler."""
+    kernels = [e for e in load(f"recordings/{name}.graph.json.gz")["traceEvents"] if e["cat"] == "kernel"]
+    return round((max(e["ts"] + e["dur"] for e in kernels) - min(e["ts"] for e in kernels)) / 1e3, 5)
+
+
+def client_names(mix):
+    names = [c["network"] for c in mix]
+    return [n if names.count(n) == 1 else f"{n}-{names[:i].count(n) + 1}" for i, n in enumerate(names)]
+
+
+def mix_trace(mix, programs, seconds):
+    clients = []
+    for i, (c, name) in enumerate(zip(mix, client_names(mix))):
+        client = {"name": name, "program": programs[c["network"]], "tpc_mask": SECOND_HALF if i else FIRST_HALF}
+        if "period_ms" in c:
+            client.update({"class": "real_time", "priority": -5, "arrivals": {
+                "type": "periodic", "period_ns": c["period_ms"] * 1_000_000, "offset_ns": 700_000 * i,
+                "stale": "keep_newest"}})
+        else:
+            client.update({"class": "best_effort", "arrivals": {"type": "closed_loop"}})
+        clients.append(client)
+    used = sorted({c["network"] for c in mix})
+    return {"corun_trace": 1, "gpu": "h200", "include": [f"../traces/{n}.json.gz" for n in used], "clients": clients,
+            "run": {"duration_ns": round(seconds * 1e9)}}
+
+
+def policy_of(mode, mix, percentages):
+    shares = [str(percentages[min(i, 1)]) for i in range(len(mix))]
+    return POLICIES[mode] + ("/".join(shares) if mode == "mps_percent" else "")
+
+
+def without_late_start(clients, seconds, repeat):
+    """Where one process drives all clients it began 0.1 to 0.3 s late (its garbage collection ran after the time from
+    which due times count): requests due by then count as dropped.  Best-effort clients tell how long that was, as they
+    are never idle otherwise: by their rate, what they have done does not fill the time."""
+    late = min((seconds - r["done"] / r["per_s"] for r in repeat if r.get("per_s")), default=0)
+    if late < 0.05:
+        return repeat
+    rows = []
+    for client, result in zip(clients, repeat):
+        if "dropped" in result:
+            at_start = min(result["dropped"], int(late * 1e3 / client["period_ms"]))
+            result = {**result, "dropped": result["dropped"] - at_start, "dropped_at_start": at_start}
+        rows.append(result)
+    return rows
+
+
+def collect(sim):
+    alone, aside, programs = load("alone.json.gz"), set_aside(), {}
+    data = {"corun_networks": 1, **{k: alone[k] for k in ("device", "driver", "cuda", "pytorch", "date")},
+            "networks": [], "mixes": [], "runs": []}
+    for name, measured in alone["networks"].items():
+        trace = trace_of(sim, name)
+        programs[name] = trace["programs"][0]["name"]
+        save(f"traces/{name}.json.gz", trace)
+        row = {"name": name, "about": measured["about"], "trace": f"traces/{name}.json.gz", "set_aside": name in aside}
+        row["graph_ms"], row["eager_ms"] = measured.get("graph_ms", []), measured.get("eager_ms", [])
+        if not row["graph_ms"]:
+            row["recorded_ms"] = recorded_ms(name)
+        data["networks"].append(row)
+    mixes, seconds = {}, {}
+    for mode in POLICIES:
+        measured = load(mode + ".json.gz")
+        for name, run in (measured["mixes"] if measured else {}).items():
+            assert run["clients"] == mixes.setdefault(name, run["clients"]), (mode, name)
+            seconds[name] = run["seconds"]
+            repeats = [without_late_start(run["clients"], run["seconds"], r) for r in run["repeats"]]
+            data["runs"].append({
+                "mix": name, "mode": mode, "policy": policy_of(mode, run["clients"], measured["percentages"]),
+                "clients": [[repeat[i] for repeat in repeats] for i in range(len(run["clients"]))]})
+    for name, mix in mixes.items():
+        save(f"mixes/{name}.json", mix_trace(mix, programs, seconds[name]))
+        data["mixes"].append({"name": name, "trace": f"mixes/{name}.json", "networks": [c["network"] for c in mix]})
+    save("networks.json.gz", data)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    collect(os.path.abspath(sys.argv[1]))

@@ -1,0 +1,265 @@
+#include "sim/validate/networks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "sim/backend/in_parallel.h"
+#include "sim/backend/run.h"
+#include "traces/json/input_file.h"
+#include "traces/json/parse.h"
+#include "traces/json/schema.h"
+#include "traces/json/spelling.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+
+namespace corun::sim {
+namespace {
+
+namespace fs = std::filesystem;
+using json = nlohmann::json;
+
+constexpr Time kAlone =
+    std::chrono::milliseconds(50);  // of each network; a closed loop is the same each time
+
+class Requests final : public Sink {
+ public:
+  using Sink::record;
+  void record(const RequestRecord& r) override { all.push_back(r); }
+  std::vector<RequestRecord> all;
+};
+
+bool wanted(const std::vector<std::string>& only, const std::string& name) {
+  return only.empty() || std::find(only.begin(), only.end(), name) != only.end();
+}
+
+double mean(const json& samples) {
+  double sum = 0;
+  for (const json& sample : samples) sum += sample.get<double>();
+  return sum / static_cast<double>(samples.size());
+}
+
+class Reader {
+ public:
+  Reader(const fs::path& file, const NetworksOptions& options)
+      : options_(options), document_(parse_json(*open_input(file), file.string())) {
+    check_schema(document_, "networks", file.string());
+    all_.file = file.string();
+    all_.device = fmt::format("{}, driver {}, CUDA {}, {}", document_["device"].get<std::string>(),
+                              document_.value("driver", "unknown"), document_.value("cuda", "unknown"),
+                              document_.value("date", "no date"));
+  }
+
+  MeasuredNetworks read() {
+    read_all_networks();
+    find_used();
+    for (std::size_t i = 0; i < document_["mixes"].size(); ++i)
+      if (const json& mix = document_["mixes"][i]; used_.contains(mix["name"].get<std::string>()))
+        read_mix(mix, fmt::format("/mixes/{}", i));
+    for (std::size_t i = 0; i < document_["runs"].size(); ++i)
+      if (const json& run = document_["runs"][i]; is_wanted(run)) read_run(run, fmt::format("/runs/{}", i));
+    const NetworkMix& first = all_.mixes.front();
+    all_.gpu = read_gpu(first.trace.gpu, first.trace_file.parent_path());
+    return std::move(all_);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& place, const std::string& problem, const std::string& remedy) {
+    throw InputError(all_.file, place, problem, remedy);
+  }
+  bool is_wanted(const json& run) const {
+    return wanted(options_.mixes, run["mix"]) && wanted(options_.modes, run["mode"]);
+  }
+
+  void read_all_networks() {
+    for (std::size_t i = 0; i < document_["networks"].size(); ++i) {
+      const json& from = document_["networks"][i];
+      Network network;
+      network.name = from["name"];
+      network.trace = fs::path(all_.file).parent_path() / from["trace"].get<std::string>();
+      network.set_aside = from.value("set_aside", false);
+      network.recorded = from["graph_ms"].empty();
+      network.measured_ms = network.recorded
+                                ? from.value("recorded_ms", std::numeric_limits<double>::quiet_NaN())
+                                : mean(from["graph_ms"]);
+      if (index_of(all_.networks, network.name) < all_.networks.size())
+        fail(fmt::format("/networks/{}/name", i),
+             fmt::format("a network called {} exists already", in_quotes(network.name)),
+             "give each network a name of its own");
+      all_.networks.push_back(std::move(network));
+    }
+  }
+
+  void find_used() {
+    for (const json& run : document_["runs"])
+      if (is_wanted(run)) used_.insert(run["mix"].get<std::string>());
+    if (used_.empty()) fail("/runs", "no run is left to compare with", "name mixes and modes that are there");
+  }
+
+  template <class Named>
+  static std::size_t index_of(const std::vector<Named>& all, const std::string& name) {
+    return static_cast<std::size_t>(
+        std::find_if(all.begin(), all.end(), [&](const Named& n) { return n.name == name; }) - all.begin());
+  }
+
+  template <class Named>
+  std::size_t known(const std::vector<Named>& all, const json& name, const char* what,
+                    const std::string& place) {
+    const std::size_t found = index_of(all, name);
+    if (found < all.size()) return found;
+    std::vector<std::string> names;
+    for (const Named& each : all) names.push_back(each.name);
+    fail(place,
+         fmt::format("unknown {} {}{}", what, in_quotes(name.get<std::string>()),
+                     did_you_mean(name.get<std::string>(), names)),
+         fmt::format("use one of {}", list_names(names)));
+  }
+
+  void read_mix(const json& from, const std::string& place) {
+    NetworkMix mix;
+    mix.name = from["name"];
+    mix.trace_file = fs::path(all_.file).parent_path() / from["trace"].get<std::string>();
+    for (std::size_t c = 0; c < from["networks"].size(); ++c) {
+      mix.networks.push_back(
+          known(all_.networks, from["networks"][c], "network", fmt::format("{}/networks/{}", place, c)));
+      mix.set_aside |= all_.networks[mix.networks.back()].set_aside;
+    }
+    mix.trace = read_trace(mix.trace_file);
+    if (mix.trace.clients.size() != mix.networks.size())
+      fail(place + "/networks",
+           fmt::format("expected the {} clients of {}, got {}", mix.trace.clients.size(),
+                       mix.trace_file.string(), mix.networks.size()),
+           "name the network of each client of the trace");
+    all_.mixes.push_back(std::move(mix));
+  }
+
+  void read_run(const json& from, const std::string& place) {
+    MeasuredRun run;
+    run.mix = known(all_.mixes, from["mix"], "mix", place + "/mix");
+    run.mode = from["mode"], run.policy = from["policy"];
+    const Trace& trace = all_.mixes[run.mix].trace;
+    if (from["clients"].size() != trace.clients.size())
+      fail(place + "/clients",
+           fmt::format("expected the {} clients of {}, got {}", trace.clients.size(), from["mix"].dump(),
+                       from["clients"].size()),
+           "collect the runs again");
+    for (std::size_t c = 0; c < trace.clients.size(); ++c) {
+      const bool real_time = trace.clients[c].service_class == ServiceClass::real_time;
+      std::vector<Got>& repeats = run.measured.emplace_back();
+      for (const json& repeat : from["clients"][c]) {
+        if (!repeat.contains(real_time ? "latencies_us" : "per_s"))
+          fail(fmt::format("{}/clients/{}/{}", place, c, repeats.size()),
+               fmt::format("the client {} is {}, and there is no {}", in_quotes(trace.clients[c].name),
+                           real_time ? "real-time" : "best-effort", real_time ? "latencies_us" : "per_s"),
+               "collect the runs again, with the class that the trace gives the client");
+        Got& result = repeats.emplace_back();
+        result.per_s = std::numeric_limits<double>::quiet_NaN();
+        if (real_time)
+          result.latencies_us = repeat["latencies_us"].get<std::vector<double>>();
+        else if (repeat["per_s"].is_number())
+          result.per_s = repeat["per_s"];
+        result.dropped = repeat.value("dropped", std::uint64_t{0});
+      }
+    }
+    all_.runs.push_back(std::move(run));
+  }
+
+  const NetworksOptions& options_;
+  const json document_;
+  std::set<std::string> used_;
+  MeasuredNetworks all_;
+};
+
+}  // namespace
+
+fs::path find_networks(const fs::path& place) {
+  for (const char* name : {"networks.json", "networks.json.gz"}) {
+    if (fs::is_directory(place) && fs::exists(place / name)) return place / name;
+    if (place.filename() == name) return place;
+  }
+  return {};
+}
+
+MeasuredNetworks read_networks(const fs::path& file, const NetworksOptions& options) {
+  return Reader(file, options).read();
+}
+
+std::vector<Got> got(const Trace& trace, const std::vector<RequestRecord>& requests, Time end) {
+  std::vector<Got> all(trace.clients.size());
+  std::vector<std::vector<Time>> ends(trace.clients.size());
+  for (const RequestRecord& r : requests) {
+    Got& to = all[r.client.value];
+    if (r.dropped)
+      ++to.dropped;
+    else if (r.finished <= end)
+      to.latencies_us.push_back(to_ns(r.finished - r.arrival) / 1e3),
+          ends[r.client.value].push_back(r.finished);
+  }
+  for (std::size_t c = 0; c < all.size(); ++c) {
+    std::sort(ends[c].begin(), ends[c].end());
+    all[c].per_s = ends[c].size() < 2 ? std::numeric_limits<double>::quiet_NaN()
+                                      : static_cast<double>(ends[c].size() - 1) /
+                                            to_seconds(ends[c].back() - ends[c].front());
+    if (trace.clients[c].service_class == ServiceClass::best_effort) all[c].latencies_us.clear();
+  }
+  return all;
+}
+
+void simulate_mix(const MeasuredNetworks& networks, const NetworkMix& mix, const std::string& policy,
+                  Time duration, const std::shared_ptr<Shapes>& shapes, const std::vector<Sink*>& sinks) {
+  Trace trace = mix.trace;
+  trace.run.duration = std::min(duration, trace.run.duration.value_or(kNever));
+  Common common(shapes);
+  RunOptions options;
+  options.policy = policy;
+  options.sinks = sinks;
+  options.common = &common;
+  options.alone = false;
+  run(trace, networks.gpu, options);
+}
+
+void simulate_networks(MeasuredNetworks& all, const NetworksOptions& options) {
+  const auto shapes = std::make_shared<Shapes>(all.gpu);
+  std::set<std::size_t> used;
+  for (const MeasuredRun& r : all.runs)
+    used.insert(all.mixes[r.mix].networks.begin(), all.mixes[r.mix].networks.end());
+  const std::vector<std::size_t> alone(used.begin(), used.end());
+  std::mutex mutex;
+  std::size_t done = 0;
+  const auto tell = [&](const char* stage, std::size_t of) {
+    const std::scoped_lock lock(mutex);
+    if (options.progress) options.progress(stage, static_cast<double>(++done) / static_cast<double>(of));
+  };
+  in_parallel(alone.size(), options.threads, [&](std::size_t i) {
+    Network& network = all.networks[alone[i]];
+    NetworkMix one{network.name, network.trace, {alone[i]}, false, read_trace(network.trace)};
+    one.trace.run.duration.reset();
+    Requests requests;
+    simulate_mix(all, one, "fcfs", kAlone, shapes, {&requests});
+    network.simulated_ms = 1e3 / got(one.trace, requests.all, kAlone).front().per_s;
+    tell("networks alone", alone.size());
+  });
+  std::vector<std::size_t> order(all.runs.size());  // those that take longest begin first
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return all.mixes[all.runs[a].mix].networks.size() > all.mixes[all.runs[b].mix].networks.size();
+  });
+  done = 0;
+  in_parallel(order.size(), options.threads, [&](std::size_t i) {
+    MeasuredRun& r = all.runs[order[i]];
+    const NetworkMix& mix = all.mixes[r.mix];
+    Requests requests;
+    simulate_mix(all, mix, r.policy, options.duration, shapes, {&requests});
+    const Time end = std::min(options.duration, mix.trace.run.duration.value_or(kNever));
+    r.simulated = got(mix.trace, requests.all, end);
+    tell("runs", order.size());
+  });
+}
+
+}  // namespace corun::sim

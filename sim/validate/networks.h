@@ -1,0 +1,79 @@
+// Whole networks that shared a GPU (`sim schema networks`) beside what the simulator makes of the same mixes.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "sim/backend/shapes.h"
+#include "traces/model/gpu.h"
+#include "traces/model/trace.h"
+#include "traces/timeline/timeline.h"
+
+namespace corun::sim {
+
+struct Network {
+  std::string name;
+  std::filesystem::path trace;
+  bool set_aside = false;  // no part of the model was chosen with it in view
+  bool recorded = false;   // measured_ms is of one request under the profiler: nothing else was measured
+  double measured_ms = 0;  // a request alone as a graph, one behind the other
+  double simulated_ms = 0;
+};
+
+/// What a client got in one run.
+struct Got {
+  std::vector<double> latencies_us;  // of real-time requests
+  std::uint64_t dropped = 0;
+  double per_s = 0;  // of best-effort requests, first end to last end; NaN: too few
+};
+
+struct NetworkMix {
+  std::string name;
+  std::filesystem::path trace_file;
+  std::vector<std::size_t> networks;  // by client
+  bool set_aside = false;             // one of its networks is
+  Trace trace;
+};
+
+struct MeasuredRun {
+  std::size_t mix = 0;
+  std::string mode, policy;
+  std::vector<std::vector<Got>> measured;  // by client, by repeat
+  std::vector<Got> simulated;              // by client
+};
+
+struct MeasuredNetworks {
+  std::string file, device;  // device: with driver and date
+  std::vector<Network> networks;
+  std::vector<NetworkMix> mixes;
+  std::vector<MeasuredRun> runs;
+  Gpu gpu;
+};
+
+struct NetworksOptions {
+  std::vector<std::string> mixes, modes;                             // only these; empty: all
+  Time duration = std::chrono::milliseconds(400);                    // of a run, at most as measured
+  unsigned threads = 0;                                              // 0: as many as the machine has
+  std::function<void(const char* stage, double fraction)> progress;  // may be empty
+};
+
+/// The networks.json or networks.json.gz in this folder, or this file if it is called so; empty: none.
+std::filesystem::path find_networks(const std::filesystem::path& place);
+
+/// With the runs that the options want and their mixes' traces.  Throws InputError.
+MeasuredNetworks read_networks(const std::filesystem::path& file, const NetworksOptions& options);
+
+/// Fills in what is simulated: every network alone, every run.  The same whatever the number of threads.
+void simulate_networks(MeasuredNetworks& networks, const NetworksOptions& options);
+
+/// One run, its records to the sinks.
+void simulate_mix(const MeasuredNetworks& networks, const NetworkMix& mix, const std::string& policy,
+                  Time duration, const std::shared_ptr<Shapes>& shapes, const std::vector<Sink*>& sinks);
+
+/// By client.  What had not ended at `end` is not known.
+std::vector<Got> got(const Trace& trace, const std::vector<RequestRecord>& requests, Time end);
+
+}  // namespace corun::sim
