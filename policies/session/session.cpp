@@ -37,9 +37,12 @@ Session::Session(const Trace& trace, Policy& policy, Backend& backend, Timeline&
         "choose another policy or backend");
   for (std::uint32_t i = 0; i < trace.clients.size(); ++i) {
     const Program& program = trace.programs[trace.clients[i].program.value];
+    const auto* loop = std::get_if<ClosedLoop>(&trace.clients[i].arrivals);
+    const std::size_t ops = program.ops.size();
     clients_.push_back({std::vector<StreamState>(program.streams.size()),
-                        std::vector<LaunchId>(program.ops.size()), std::vector<bool>(program.ops.size()),
-                        std::vector<bool>(program.ops.size())});
+                        std::vector<RequestState>(loop != nullptr ? loop->in_flight : 1,
+                                                  {std::vector<LaunchId>(ops), std::vector<bool>(ops),
+                                                   std::vector<bool>(ops)})});
     client_views_.push_back({ClientId{i}, &trace.clients[i], 0, false});
   }
   profiles_.resize(trace.kernels.size());
@@ -144,10 +147,10 @@ void Session::call(const HostCall& call, Time now) {
   l.operation = &op;
   if (!use(l, memory_.used_by(call.client, op))) return;
   for (OpId before : workload_.graph(call.client).predecessors(call.op))
-    l.waits_for += !state.ended[before.value];
+    l.waits_for += !state.request(call.request).ended[before.value];
   state.streams[op.stream.value].unsubmitted.push_back(id);
-  state.launch_of_op[call.op.value] = id;
-  state.called[call.op.value] = true;
+  state.request(call.request).launch_of_op[call.op.value] = id;
+  state.request(call.request).called[call.op.value] = true;
 
   if (const auto* launch = std::get_if<corun::Launch>(&op.what)) {
     l.kernel_id = launch->kernel;
@@ -234,18 +237,18 @@ void Session::end(LaunchId id, Time now) {
   if (l.state == LaunchState::stopping) --stream_of(l).stopping;
   l.state = LaunchState::finished;
   running_.erase(id);
-  ClientState& client = clients_[l.client.value];
-  client.ended[l.op.value] = true;
+  RequestState& request = clients_[l.client.value].request(l.request);
+  request.ended[l.op.value] = true;
   for (OpId after : workload_.graph(l.client).successors(l.op))
-    if (client.called[after.value]) --view(client.launch_of_op[after.value]).waits_for;
+    if (request.called[after.value]) --view(request.launch_of_op[after.value]).waits_for;
   retired_.push_back(id.slot);
   memory_.end_use(l.uses);
-  if (workload_.finished(l.client, now, l.solo_time)) request_ended(l.client, l.request);
+  if (workload_.finished(l.client, l.request, now, l.solo_time)) request_ended(l.client, l.request);
 }
 
 void Session::request_ended(ClientId client, std::uint64_t request) {
   notices_.push_back(RequestFinished{client, request});
-  ClientState& state = clients_[client.value];
+  RequestState& state = clients_[client.value].request(request);
   std::fill(state.called.begin(), state.called.end(), false);
   std::fill(state.ended.begin(), state.ended.end(), false);
   withdraw(memory_.end_request(client));
@@ -409,10 +412,10 @@ void Session::submit_copies(ClientId client, Time now) {
 
 std::vector<LaunchId> Session::unfinished_follows(const LaunchView& launch) const {
   std::vector<LaunchId> unfinished;
-  const ClientState& client = clients_[launch.client.value];
+  const RequestState& request = clients_[launch.client.value].request(launch.request);
   for (OpId op : workload_.graph(launch.client).follows(launch.op))
-    if (client.called[op.value] && !client.ended[op.value])
-      unfinished.push_back(client.launch_of_op[op.value]);
+    if (request.called[op.value] && !request.ended[op.value])
+      unfinished.push_back(request.launch_of_op[op.value]);
   return unfinished;
 }
 

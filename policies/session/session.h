@@ -48,10 +48,15 @@ class Session {
     std::deque<LaunchId> unsubmitted;
     std::uint32_t stopping = 0;  // launches that are to come off the GPU
   };
+  struct RequestState {
+    std::vector<LaunchId> launch_of_op;
+    std::vector<bool> called, ended;  // by op
+  };
   struct ClientState {
     std::vector<StreamState> streams;
-    std::vector<LaunchId> launch_of_op;  // of the current request
-    std::vector<bool> called, ended;     // by op
+    std::vector<RequestState> requests;  // in flight, by their number modulo how many may be
+    RequestState& request(std::uint64_t number) { return requests[number % requests.size()]; }
+    const RequestState& request(std::uint64_t number) const { return requests[number % requests.size()]; }
   };
 
   void call(const HostCall& call, Time now);

@@ -126,7 +126,7 @@ void Session::drop(LaunchId id) {
   if (copy_waits_[id.slot]) memory_.wait_for(l.uses, -1);
   copy_waits_[id.slot] = false;
   l.state = LaunchState::finished;
-  clients_[l.client.value].called[l.op.value] = false;
+  clients_[l.client.value].request(l.request).called[l.op.value] = false;
   retired_.push_back(id.slot);
   std::erase(pending_, id);
 }

@@ -16,21 +16,24 @@ Workload::Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline)
           client.origin.file, client.origin.place + "/program",
           "a request of client " + client.name + " takes no time: its program launches and copies nothing",
           "give the program a launch or a copy");
-    clients_.push_back({ArrivalProcess(client, trace.run.seed),
-                        {},
-                        {},
-                        0,
-                        0,
-                        kNever,
-                        0,
-                        0,
-                        false,
-                        client.memory_bytes == 0,
-                        false});
-    if (std::holds_alternative<ClosedLoop>(client.arrivals)) {
-      clients_.back().queue.push_back({0, Time{}});
-      clients_.back().next_request = 1;
-    }
+    State& c = clients_.emplace_back(State{ArrivalProcess(client, trace.run.seed)});
+    c.host_free = kNever;
+    c.has_first_memory = client.memory_bytes == 0;
+    c.calls = ops.size();
+    const auto* loop = std::get_if<ClosedLoop>(&client.arrivals);
+    if (loop == nullptr) continue;
+    if (loop->in_flight > 1)
+      while (std::holds_alternative<Sync>(ops[c.calls - 1].what)) --c.calls;
+    const auto last = ops.begin() + static_cast<std::ptrdiff_t>(c.calls);
+    if (loop->in_flight > 1 && (trace.programs[client.program.value].streams.size() > 1 ||
+                                std::any_of(ops.begin(), last, is_host_call)))
+      throw InputError(client.origin.file, client.origin.place + "/arrivals/in_flight",
+                       "several requests in flight need a program of one stream without sync, alloc and free, "
+                       "which client " +
+                           client.name + " has not",
+                       "use in_flight 1, or several clients of one process");
+    c.in_flight = loop->in_flight;
+    while (c.next_request < c.in_flight) c.queue.push_back({c.next_request++, Time{}});
   }
   next_event_ = Time{};
 }
@@ -44,8 +47,8 @@ Time Workload::next_event(ClientId id) const {
   const State& c = clients_[id.value];
   if (c.failed) return kNever;
   Time at = c.arrivals.next();
-  if (c.serving) return std::min(at, c.host_free);
-  return c.queue.empty() ? at : std::min(at, c.queue.front().arrival);
+  if (!c.serving.empty()) at = std::min(at, c.host_free);
+  return c.queue.empty() || !may_serve_next(id) ? at : std::min(at, c.queue.front().arrival);
 }
 
 void Workload::advance(Time now, std::vector<RequestArrived>& arrived, std::vector<HostCall>& calls) {
@@ -69,30 +72,29 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
     c.arrivals.advance();
     return true;
   }
-  if (!c.serving) {
-    if (c.queue.empty() || c.queue.front().arrival > now) return false;
+  if (may_serve_next(id) && !c.queue.empty() && c.queue.front().arrival <= now) {
     if (std::holds_alternative<ClosedLoop>(trace_.clients[id.value].arrivals))
       arrived.push_back({id, c.queue.front().request});
     serve_next(id, now);
     return true;
   }
-  if (c.host_free > now) return false;
+  if (c.serving.empty() || c.host_free > now) return false;
   if (!c.has_first_memory) {
     c.has_first_memory = c.waits_for_memory = true;
     c.host_free = kNever;
-    calls.push_back({HostCall::Kind::first_memory, id, {}, c.serving->request});
+    calls.push_back({HostCall::Kind::first_memory, id, {}, c.serving.back().record.request});
     return false;
   }
   const std::span<const OpId> order = graph(id).issue_order();
-  if (c.next_op == order.size()) {  // it ends in a host call
+  if (c.next_op == c.calls) {  // it ends in a host call
     c.host_free = kNever;
-    calls.push_back({HostCall::Kind::end_of_request, id, {}, c.serving->request});
-    finish(id, now);
+    calls.push_back({HostCall::Kind::end_of_request, id, {}, c.serving.back().record.request});
+    finish(id, c.serving.size() - 1, now);
     return true;
   }
   const OpId op = order[c.next_op];
   const Op& what = trace_.programs[trace_.clients[id.value].program.value].ops[op.value];
-  const HostCall call{HostCall::Kind::operation, id, op, c.serving->request};
+  const HostCall call{HostCall::Kind::operation, id, op, c.serving.back().record.request};
   if (std::holds_alternative<Alloc>(what.what)) {
     ++c.next_op;
     c.waits_for_memory = true;
@@ -101,7 +103,7 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
     return false;
   }
   if (is_host_call(what)) {
-    if (c.outstanding != 0) {
+    if (c.serving.back().outstanding != 0) {
       c.host_free = kNever;  // finished() wakes it
       return false;
     }
@@ -111,7 +113,7 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
     return true;
   }
   ++c.next_op;
-  ++c.outstanding;
+  ++c.serving.back().outstanding;
   calls.push_back(call);
   // A graph's operations are all handed over by one call.
   prepare_next_call(id, issue(id) == Issue::graph ? now : now + gpu_.launch_call);
@@ -121,8 +123,8 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
 void Workload::prepare_next_call(ClientId id, Time from) {
   State& c = clients_[id.value];
   const std::span<const OpId> order = graph(id).issue_order();
-  if (c.next_op == order.size()) {
-    c.host_free = c.outstanding == 0 ? from : kNever;
+  if (c.next_op == c.calls) {
+    c.host_free = c.serving.back().outstanding == 0 ? from : kNever;
     return;
   }
   const Op& next = trace_.programs[trace_.clients[id.value].program.value].ops[order[c.next_op].value];
@@ -153,7 +155,7 @@ void Workload::serve_next(ClientId id, Time now) {
   State& c = clients_[id.value];
   const Waiting next = c.queue.front();
   c.queue.pop_front();
-  c.serving = RequestRecord{id, next.request, next.arrival, now, kNever, false, Time{}};
+  c.serving.push_back({RequestRecord{id, next.request, next.arrival, now, kNever, false, Time{}}, 0});
   c.next_op = 0;
   if (c.has_first_memory)
     prepare_next_call(id, now);
@@ -161,18 +163,20 @@ void Workload::serve_next(ClientId id, Time now) {
     c.host_free = now;
 }
 
-bool Workload::finished(ClientId id, Time now, Time solo) {
+bool Workload::finished(ClientId id, std::uint64_t request, Time now, Time solo) {
   State& c = clients_[id.value];
   if (c.failed) return false;
-  c.serving->work_done += solo;
-  if (--c.outstanding != 0 || c.waits_for_memory) return false;
-  if (c.host_free == kNever && c.next_op < graph(id).issue_order().size()) {  // it waited in a sync
+  const auto at = std::find_if(c.serving.begin(), c.serving.end(),
+                               [&](const Serving& s) { return s.record.request == request; });
+  at->record.work_done += solo;
+  if (--at->outstanding != 0 || c.waits_for_memory) return false;
+  const bool calling = at == std::prev(c.serving.end()) && !all_called(id);
+  if (calling && c.host_free == kNever) {  // it waited in a sync
     c.host_free = now;
     next_event_ = std::min(next_event_, now);
-    return false;
   }
-  if (!may_finish(id)) return false;
-  finish(id, now);
+  if (calling) return false;
+  finish(id, static_cast<std::size_t>(at - c.serving.begin()), now);
   return true;
 }
 
@@ -187,21 +191,26 @@ void Workload::fail(ClientId id) {
   State& c = clients_[id.value];
   c.failed = true;
   c.host_free = kNever;
-  if (c.serving) timeline_.record(*c.serving);
-  c.serving.reset();
+  for (const Serving& s : c.serving) timeline_.record(s.record);
+  c.serving.clear();
   c.queue.clear();
 }
 
-bool Workload::may_finish(ClientId id) const {
-  const State& c = clients_[id.value];
-  return c.outstanding == 0 && c.next_op == graph(id).issue_order().size();
+/// Of the request that was begun last.
+bool Workload::all_called(ClientId id) const {
+  return clients_[id.value].next_op == clients_[id.value].calls;
 }
 
-void Workload::finish(ClientId id, Time now) {
+bool Workload::may_serve_next(ClientId id) const {
+  const State& c = clients_[id.value];
+  return c.serving.empty() || (c.serving.size() < c.in_flight && all_called(id));
+}
+
+void Workload::finish(ClientId id, std::size_t serving, Time now) {
   State& c = clients_[id.value];
-  c.serving->finished = now;
-  timeline_.record(*c.serving);
-  c.serving.reset();
+  c.serving[serving].record.finished = now;
+  timeline_.record(c.serving[serving].record);
+  c.serving.erase(c.serving.begin() + static_cast<std::ptrdiff_t>(serving));
   ++c.finished;
   if (const auto* loop = std::get_if<ClosedLoop>(&trace_.clients[id.value].arrivals))
     c.queue.push_back({c.next_request++, now + loop->think_time});
@@ -216,7 +225,7 @@ bool Workload::every_client_finished_once() const {
 void Workload::close() {
   for (std::uint32_t i = 0; i < clients_.size(); ++i) {
     State& c = clients_[i];
-    if (c.serving) timeline_.record(*c.serving);
+    for (const Serving& s : c.serving) timeline_.record(s.record);
     for (const Waiting& w : c.queue)
       if (!std::holds_alternative<ClosedLoop>(trace_.clients[i].arrivals))
         timeline_.record(RequestRecord{ClientId{i}, w.request, w.arrival, kNever, kNever, false, Time{}});

@@ -1,5 +1,5 @@
-// The clients' host side: requests arrive, one is served at a time, and its operations are called in order
-// with the recorded host gaps.  The same code plays the clients before the simulator and before a GPU.
+// The clients' host side: requests arrive, one is served at a time (in a closed loop several may be in
+// flight), and its operations are called in order with the recorded host gaps.  The same code plays the clients before the simulator and before a GPU.
 //
 // Leaves out: host threads competing for cores and for the driver's lock.
 #pragma once
@@ -42,9 +42,9 @@ class Workload {
   /// order.  Allocations stop the client until allocated().
   void advance(Time now, std::vector<RequestArrived>& arrived, std::vector<HostCall>& calls);
 
-  /// An operation of the client's current request has ended; `solo` is the work it was worth.  Tells whether
-  /// that was the request's last one.
-  bool finished(ClientId client, Time now, Time solo);
+  /// An operation of the client's request has ended; `solo` is the work it was worth.  Tells whether that was
+  /// the request's last one.
+  bool finished(ClientId client, std::uint64_t request, Time now, Time solo);
 
   /// Ends the run: writes what is unfinished to the timeline.
   void close();
@@ -58,7 +58,7 @@ class Workload {
   bool every_client_finished_once() const;
 
   std::uint64_t waiting(ClientId client) const { return clients_[client.value].queue.size(); }
-  bool busy(ClientId client) const { return clients_[client.value].serving.has_value(); }
+  bool busy(ClientId client) const { return !clients_[client.value].serving.empty(); }
   const LaunchGraph& graph(ClientId client) const {
     return graphs_[trace_.clients[client.value].program.value];
   }
@@ -68,13 +68,18 @@ class Workload {
     std::uint64_t request;
     Time arrival;
   };
+  struct Serving {
+    RequestRecord record;
+    std::uint32_t outstanding = 0;  // calls made whose operations have not ended
+  };
   struct State {
     ArrivalProcess arrivals;
-    std::deque<Waiting> queue;
-    std::optional<RequestRecord> serving;
-    std::size_t next_op = 0;        // index into the issue order
-    std::uint32_t outstanding = 0;  // calls made whose operations have not ended
-    Time host_free{};               // when the host thread can go on; kNever: it waits for the GPU
+    std::uint32_t in_flight = 1;
+    std::size_t calls = 0;  // of a request: all, but where several are in flight not a sync at its end
+    std::deque<Waiting> queue{};
+    std::deque<Serving> serving{};  // the last is the one whose calls are being made
+    std::size_t next_op = 0;      // of that, index into the issue order
+    Time host_free{};             // when the host thread can go on; kNever: it waits for the GPU
     std::uint64_t next_request = 0;
     std::uint64_t finished = 0;
     bool waits_for_memory = false, has_first_memory = false, failed = false;
@@ -84,8 +89,9 @@ class Workload {
   bool step(ClientId id, Time now, std::vector<RequestArrived>& arrived, std::vector<HostCall>& calls);
   void arrive(ClientId id, Time intended);
   void serve_next(ClientId id, Time now);
-  bool may_finish(ClientId id) const;
-  void finish(ClientId id, Time now);
+  bool all_called(ClientId id) const;
+  bool may_serve_next(ClientId id) const;
+  void finish(ClientId id, std::size_t serving, Time now);
   void prepare_next_call(ClientId id, Time from);
   Issue issue(ClientId id) const;
 

@@ -598,7 +598,7 @@ class TraceReader {
 
   static Arrivals read_arrivals(const TraceFile& file, const json& from, const std::string& place) {
     const auto& type = from["type"].get_ref<const std::string&>();
-    if (type == "closed_loop") return ClosedLoop{time(from, "think_time_ns")};
+    if (type == "closed_loop") return ClosedLoop{time(from, "think_time_ns"), from.value("in_flight", 1u)};
     if (type == "periodic") return Periodic{time(from["period_ns"]), time(from, "offset_ns")};
     if (type == "poisson")
       return Poisson{from["rate_per_s"].get<double>(), from.value("seed", std::uint64_t{0})};

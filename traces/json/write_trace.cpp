@@ -224,6 +224,7 @@ struct ArrivalsWriter {
   json operator()(const ClosedLoop& from) const {
     json to = {{"type", "closed_loop"}};
     put(to, "think_time_ns", from.think_time, Time{});
+    if (from.in_flight != 1) to["in_flight"] = from.in_flight;
     return to;
   }
   json operator()(const Periodic& from) const {

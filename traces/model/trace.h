@@ -70,6 +70,7 @@ struct Program {
 
 struct ClosedLoop {
   Time think_time{};
+  std::uint32_t in_flight = 1;  // requests issued and not ended; more than one: of one stream, without host calls
 };
 struct Periodic {
   Time period{};
