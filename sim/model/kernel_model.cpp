@@ -390,7 +390,7 @@ void KernelModel::fit_whole(const Point& whole) {
     issue = instructions + stores;
     serial = std::max(0.0, tensor_ - instructions);
   }
-  if (tiled() && room_ > 1) {
+  if (tiled() && tensor_ <= 0) {
     const double registers = demand_of(kernel_, gpu_.sm).registers / static_cast<double>(gpu_.sm.registers);
     const double use = std::min(kTileUse, kTileUsePerRegisters * registers);
     const double alone = time / alone_on_sm(use, n, 1 - use);

@@ -188,6 +188,7 @@ class ComputeEngine {
   void cool(Work& work);
   bool in_tail() const;
   bool below_residency() const;
+  bool uneven() const;
   void end_row(TaskId id);
   void skip_waves(Time limit);
   TaskId add_task(WorkId work, std::uint32_t level, const SmMask& allowed, const SmResources& demand,
