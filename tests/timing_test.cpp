@@ -7,6 +7,7 @@
 #include "sim/backend/sim_backend.h"
 #include "tests/support/engine_rig.h"
 #include "tests/support/run_trace.h"
+#include "traces/model/error.h"
 
 namespace corun::sim {
 namespace {
@@ -498,6 +499,36 @@ TEST(Arrivals, AClosedLoopThinksBeforeItsNextRequest) {
   EXPECT_EQ(requests[1].arrival, first_end + us(7));
   EXPECT_EQ(requests[1].started, first_end + us(7));
   EXPECT_EQ(requests[2].finished, kNever);  // the run ends
+}
+
+TEST(Arrivals, ASecondRequestInFlightRunsBehindTheFirstWithoutAPause) {
+  Scene s;
+  s.client("client", s.program({launch(s.k), sync()}, Issue::graph), ClosedLoop{Time{}, 2});
+  s.trace.run.duration = us(200);
+  const Ran ran = run_trace(s.trace, s.gpu);
+  const auto requests = requests_of(ran, kFirst);
+  const auto kernels = ran.of(kFirst);
+  ASSERT_GE(requests.size(), 4u);
+  ASSERT_GE(kernels.size(), 3u);
+  EXPECT_EQ(requests[0].started, us(0));
+  EXPECT_EQ(requests[1].started, us(0));
+  EXPECT_EQ(requests[2].started, requests[0].finished);
+  for (std::size_t i = 1; i < 3; ++i)
+    EXPECT_EQ(kernels[i].started, kernels[i - 1].finished + s.gpu.graph_gap) << i;
+}
+
+TEST(Arrivals, SeveralInFlightNeedOneStream) {
+  Scene s;
+  s.client("client", s.program({launch(s.k, 0), launch(s.k, 1)}), ClosedLoop{Time{}, 2});
+  s.trace.run.duration = us(200);
+  EXPECT_THROW(run_trace(s.trace, s.gpu), InputError);
+}
+
+TEST(Arrivals, SeveralInFlightNeedAProgramThatDoesNotStopInItsMiddle) {
+  Scene s;
+  s.client("client", s.program({launch(s.k), sync(), launch(s.k)}), ClosedLoop{Time{}, 2});
+  s.trace.run.duration = us(200);
+  EXPECT_THROW(run_trace(s.trace, s.gpu), InputError);
 }
 
 TEST(Arrivals, ARequestStartsWhenThePreviousOneHasEnded) {

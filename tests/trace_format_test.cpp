@@ -178,6 +178,8 @@ bool same(const Arrivals& a, const Arrivals& b) {
       return from.period == other.period && from.offset == other.offset;
     } else if constexpr (std::is_same_v<Type, Poisson>) {
       return from.rate_per_s == other.rate_per_s && from.seed == other.seed;
+    } else if constexpr (std::is_same_v<Type, ClosedLoop>) {
+      return from.think_time == other.think_time && from.in_flight == other.in_flight;
     } else {
       const auto& [mine] = from;
       const auto& [yours] = other;

@@ -75,7 +75,7 @@ def mix_trace(mix, programs, seconds):
                 "type": "periodic", "period_ns": c["period_ms"] * 1_000_000, "offset_ns": 700_000 * i,
                 "stale": "keep_newest"}})
         else:
-            client.update({"class": "best_effort", "arrivals": {"type": "closed_loop"}})
+            client.update({"class": "best_effort", "arrivals": {"type": "closed_loop", "in_flight": 2}})
         clients.append(client)
     used = sorted({c["network"] for c in mix})
     return {"corun_trace": 1, "gpu": "h200", "include": [f"../traces/{n}.json.gz" for n in used], "clients": clients,
