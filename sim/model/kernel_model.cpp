@@ -436,8 +436,8 @@ void KernelModel::fit_whole(const Point& whole) {
         if (error < best) best = error, found = l;
       }
   load_ = found;
-  if (life > 0) return;
-  // What the priors leave of the solo time is latency of its own.
+  if (!load_.even || life > 0) return;
+  // A tile's use of its SM is known; what the priors leave of the solo time is latency of its own.
   double low = 0, high = time;
   for (int i = 0; i < kFixedBisections; ++i) {
     load_.fixed = (low + high) / 2;
