@@ -22,7 +22,7 @@ class Kernels final : public Sink {
 
 struct Network {
   const char* name;
-  double graph_ms;  // whole inference as a CUDA graph, measured: experiments/reference/dnn/README.md
+  double graph_ms;  // whole inference as a CUDA graph, measured
 };
 
 std::vector<KernelRecord> replay(const std::string& name, Issue issue) {
@@ -75,23 +75,21 @@ TEST_P(SoloReplay, BackToBackTheTotalIsTheSumOfDurationsAndGapsWithinTwoPercent)
   EXPECT_NEAR(to_ns(length(replay(GetParam().name, Issue::graph))), expected, expected / 50);
 }
 
-// Recorded durations hold a kernel's fixed cost already (experiments/h200/launch_path, question 4), so that a
-// graph takes their sum.  Where the measured graph took longer: DistilBERT's has 30 memsets and 31 further
-// nodes that the kernel records lack; of Inception and ResNet-152 it is not known whether they were measured
-// after a profiled run, which slows graphs by 5 to 10 % (ibid.).  Closing a gap shows here.
+// Measured are graphs of experiments/h200/networks, DenseNet's experiments/reference/dnn.  Where they differ: the
+// records of DistilBERT lack its graph's 30 memsets and 85 of its kernels; on the card and day of DenseNet's time
+// ResNet-50's graph took 0.82 ms, a tenth less than here.  Closing a gap shows here.
 TEST_P(SoloReplay, TheMeasuredGraphIsReproducedOrTheKnownGapStands) {
-  const std::map<std::string, double> known_gap{
-      {"distilbert_b1s128", 0.15}, {"inception3_b1", 0.105}, {"resnet152_b8", 0.035}};
+  const std::map<std::string, double> known_gap{{"distilbert_b1s128", 0.115}, {"densenet201_b1", -0.07}};
   const double ratio = to_ms(length(replay(GetParam().name, Issue::graph))) / GetParam().graph_ms;
   RecordProperty("simulated_over_measured", std::to_string(ratio));
   const auto gap = known_gap.find(GetParam().name);
-  EXPECT_NEAR(ratio, gap == known_gap.end() ? 1.0 : 1.0 - gap->second, 0.025);
+  EXPECT_NEAR(ratio, gap == known_gap.end() ? 1.0 : 1.0 - gap->second, 0.035);
 }
 
 INSTANTIATE_TEST_SUITE_P(H200, SoloReplay,
-                         testing::Values(Network{"resnet50_b1", 0.82}, Network{"vgg19_b1", 0.75},
-                                         Network{"densenet201_b1", 2.96}, Network{"inception3_b1", 1.79},
-                                         Network{"resnet152_b8", 4.15}, Network{"distilbert_b1s128", 1.65}),
+                         testing::Values(Network{"resnet50_b1", 0.897}, Network{"vgg19_b1", 0.772},
+                                         Network{"densenet201_b1", 2.96}, Network{"inception3_b1", 1.767},
+                                         Network{"resnet152_b8", 4.157}, Network{"distilbert_b1s128", 1.634}),
                          [](const auto& network) { return std::string(network.param.name); });
 
 }  // namespace

@@ -12,6 +12,8 @@ namespace {
 constexpr double kFillsCounted = 0.5;
 /// Bytes that a thread reads at once: two 16-byte loads.
 constexpr double kBytesInFlight = 32;
+/// Bytes that a warp's smallest load of neighbours moves.
+constexpr double kWarpLoad = 128;
 /// Threads that read half of that share the DRAM as if they waited half as long: shares go by bytes in flight
 /// (experiments/h200/contention, `memory_pairs`).
 constexpr double kLeastRounds = 0.5;
@@ -232,6 +234,8 @@ void KernelModel::read_counters() {
   if (c.warp_instructions)
     most_rounds = *c.warp_instructions / blocks / std::ceil(threads / 32) / kInstructionsPerRound;
   least_wait_ = limits_.l2_wait * std::max(kLeastRounds, std::min(rounds, most_rounds));
+  if (!tiled())
+    most_wait_ = least_wait_ + l2_read / blocks / std::ceil(threads / 32) / kWarpLoad * limits_.dram_latency;
   if (load_.tensor && c.l1_bytes && *c.l1_bytes < kBulkThroughL1 * l2)
     tensor_ = *c.tensor_instructions / blocks * kWgmmaCycles / gpu_.clock_hz * 1e12;
 }
@@ -333,6 +337,7 @@ void KernelModel::fit_curve(const std::vector<Point>& curve) {
       share_memory({&one, 1}, limits_);
       l.wait = share * delay / std::max(1.0, one.delay - time);
     }
+    if (l.wait > most_wait_) return;  // more than its loads can wait, one after the other
     double error =
         (l2_bound_ ? 0.005 : 0.1) * square(distance(cost, 1)) + 0.0003 * square(distance(most_delay, delay));
     if (l.wait < wait_floor)
