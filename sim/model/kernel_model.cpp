@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/model/kernel_prior.h"
 #include "sim/model/mended_counters.h"
 
 namespace corun::sim {
@@ -112,6 +113,8 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
       room_(room(capacity_of(gpu.sm), demand_of(kernel, gpu.sm))) {
   load_.blocks = static_cast<double>(kernel.blocks());
   kernel_.counters = mend_counters(kernel, solo_time_, gpu).counters;
+  const Prior* prior = prior_for(kernel_);
+  if (prior != nullptr) fill_counters(*prior);
   const Counters& c = kernel_.counters;
   if (!c.warp_instructions && !c.issue_active_pct) {
     from_shape();
@@ -122,7 +125,9 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
       curve.push_back({sms, static_cast<double>(time.count())});
     // What the FP64 pipe takes of a block's time shows in the curve only with the workers' times beside it.
     const bool fits = curve.size() >= 2 && (load_.fp64 <= 0 || kernel.persistent_time_by_ctas.size() > 1);
-    basis_ = fits ? "solo times by SMs and counters" : "solo time and counters";
+    const std::string times = fits ? "solo times by SMs" : "solo time";
+    basis_ = prior != nullptr ? "launch shape, " + times + " and what " + std::string(prior->plural) + " usually do"
+                              : times + " and counters";
     if (load_.issue <= 0 && load_.l2 <= 0) return;
     if (fits)
       fit_curve(curve);
@@ -153,7 +158,23 @@ BlockLoad KernelModel::on(BlockLoad load, std::uint32_t sms) const {
   return load;
 }
 
-/// Without counters: all of the time is at the issue slots, as far as the warps can fill them.
+/// What the trace does not say, as kernels of its class usually have it.
+void KernelModel::fill_counters(const Prior& prior) {
+  Counters& c = kernel_.counters;
+  const Counters usual = usual_counters(prior, kernel_, solo_time_, gpu_);
+  const auto fill = [](std::optional<double>& value, const std::optional<double>& usual_value) {
+    if (!value) value = usual_value;
+  };
+  fill(c.warp_instructions, usual.warp_instructions);
+  fill(c.tensor_instructions, usual.tensor_instructions);
+  fill(c.l2_bytes, usual.l2_bytes);
+  fill(c.l1_bytes, usual.l1_bytes);
+  fill(c.dram_read_bytes, usual.dram_read_bytes);
+  fill(c.dram_write_bytes, usual.dram_write_bytes);
+  c = mend_counters(kernel_, solo_time_, gpu_).counters;
+}
+
+/// Without counters and class: all of the time is at the issue slots, as far as the warps can fill them.
 void KernelModel::from_shape() {
   basis_ = "launch shape and solo time";
   const std::uint32_t n = residents(gpu_.sms);
