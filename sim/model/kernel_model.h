@@ -68,6 +68,7 @@ class KernelModel {
   Time solo_time_;
   std::string basis_;
   std::uint32_t room_;
+  bool usual_ = false;      // its counters are what its class usually has
   double least_issue_ = 0;  // ps a block, from the instructions
   double l2_written_ = 0;   // bytes a block
   double sectors_ = 0;      // bytes a block that it reads by sectors
