@@ -25,7 +25,8 @@ constexpr std::size_t kMostMended = 3;
 
 /// The errors: means over 17 mixes and two modes (experiments/h200/networks/prior.py, judge).
 constexpr const char* kUsually =
-    " taken to do what kernels of their class did in networks measured on an H200; without any counters, that "
+    " taken to do what kernels of their class did in networks measured on an H200; without any counters, "
+    "that "
     "had mean latencies of networks side by side 9 % off and throughputs 6 %, with counters 7 and 4";
 constexpr const char* kByShape =
     " taken to fill the issue slots by their warps and not to use the memory, so how much clients slow each "

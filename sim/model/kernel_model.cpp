@@ -49,11 +49,11 @@ constexpr double kWarpsToFillIssue = 32;
 /// So many waves have drifted apart.
 constexpr double kDrifting = 20;
 
-/// A block that works on tiles keeps shared memory, or another part of its SM that no counter here shows, busy
-/// for so much of its time when it is alone there: at most kTileUse, and kTileUsePerRegisters times its share
-/// of the registers, in which its tile is.  128 blocks of sgemm1024, each with 44 % of them, take 1.72 times as
-/// long on 66 SMs as on 132 (experiments/reference/h200-corun.json.gz); networks of such kernels take as much
-/// longer as that says on half of the GPU (experiments/h200/networks, graph_on_half_ms).
+/// A block that works on tiles keeps shared memory, or another part of its SM that no counter here shows,
+/// busy for so much of its time when it is alone there: at most kTileUse, and kTileUsePerRegisters times its
+/// share of the registers, in which its tile is.  128 blocks of sgemm1024, each with 44 % of them, take 1.72
+/// times as long on 66 SMs as on 132 (experiments/reference/h200-corun.json.gz); networks of such kernels
+/// take as much longer as that says on half of the GPU (experiments/h200/networks, graph_on_half_ms).
 constexpr double kTileUse = 0.78, kTileUsePerRegisters = 3;
 /// Steps in which the latency of a block's own is found that makes its kernel's solo time.
 constexpr int kFixedBisections = 24;
@@ -128,8 +128,9 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
     // What the FP64 pipe takes of a block's time shows in the curve only with the workers' times beside it.
     const bool fits = curve.size() >= 2 && (load_.fp64 <= 0 || kernel.persistent_time_by_ctas.size() > 1);
     const std::string times = fits ? "solo times by SMs" : "solo time";
-    basis_ = prior != nullptr ? "launch shape, " + times + " and what " + std::string(prior->plural) + " usually do"
-                              : times + " and counters";
+    basis_ = prior != nullptr
+                 ? "launch shape, " + times + " and what " + std::string(prior->plural) + " usually do"
+                 : times + " and counters";
     if (load_.issue <= 0 && load_.l2 <= 0) return;
     if (fits)
       fit_curve(curve);

@@ -65,16 +65,18 @@ Counters usual_counters(const Prior& prior, const Kernel& kernel, Time solo_time
   const auto amount = [&](Prior::Per per, double value, double peak) {
     const double most = peak * time * busy;
     switch (per) {
-      case Prior::sm_time: return std::min(most, value * most);
-      case Prior::warp_time: return std::min(most, value * peak * time * resident * warps);
-      case Prior::warp: break;
+      case Prior::sm_time:
+        return std::min(most, value * most);
+      case Prior::warp_time:
+        return std::min(most, value * peak * time * resident * warps);
+      case Prior::warp:
+        break;
     }
     return std::min(most, value * blocks * warps);
   };
 
   Counters c;
-  c.warp_instructions =
-      std::max(blocks * warps, amount(prior.instructions_per, prior.instructions, slots));
+  c.warp_instructions = std::max(blocks * warps, amount(prior.instructions_per, prior.instructions, slots));
   c.tensor_instructions = prior.tensor_share * *c.warp_instructions;
   c.l2_bytes = amount(prior.l2_per, prior.l2, l2);
   c.l1_bytes = prior.l1_share * *c.l2_bytes;
