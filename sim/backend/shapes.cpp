@@ -30,6 +30,7 @@ std::string key_of(const Kernel& k, Time solo_time) {
        {c.dram_read_bytes, c.dram_write_bytes, c.l2_bytes, c.l1_bytes, c.warp_instructions,
         c.tensor_instructions, c.issue_active_pct, c.warps_active_pct, c.fp64_active_pct, c.duration_ns})
     add(counter.value_or(-1));
+  if (!c.warp_instructions && !c.issue_active_pct) key += k.name;  // which tells its class
   return key;
 }
 

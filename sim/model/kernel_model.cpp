@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
+#include "sim/model/kernel_prior.h"
 #include "sim/model/mended_counters.h"
 
 namespace corun::sim {
@@ -49,11 +51,11 @@ constexpr double kWarpsToFillIssue = 32;
 /// So many waves have drifted apart.
 constexpr double kDrifting = 20;
 
-/// A block that works on tiles keeps shared memory, or another part of its SM that no counter here shows, busy
-/// for so much of its time when it is alone there: at most kTileUse, and kTileUsePerRegisters times its share
-/// of the registers, in which its tile is.  128 blocks of sgemm1024, each with 44 % of them, take 1.72 times as
-/// long on 66 SMs as on 132 (experiments/reference/h200-corun.json.gz); networks of such kernels take as much
-/// longer as that says on half of the GPU (experiments/h200/networks, graph_on_half_ms).
+/// A block that works on tiles keeps shared memory, or another part of its SM that no counter here shows,
+/// busy for so much of its time when it is alone there: at most kTileUse, and kTileUsePerRegisters times its
+/// share of the registers, in which its tile is.  128 blocks of sgemm1024, each with 44 % of them, take 1.72
+/// times as long on 66 SMs as on 132 (experiments/reference/h200-corun.json.gz); networks of such kernels
+/// take as much longer as that says on half of the GPU (experiments/h200/networks, graph_on_half_ms).
 constexpr double kTileUse = 0.78, kTileUsePerRegisters = 3;
 /// Steps in which the latency of a block's own is found that makes its kernel's solo time.
 constexpr int kFixedBisections = 24;
@@ -114,6 +116,9 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
       room_(room(capacity_of(gpu.sm), demand_of(kernel, gpu.sm))) {
   load_.blocks = static_cast<double>(kernel.blocks());
   kernel_.counters = mend_counters(kernel, solo_time_, gpu).counters;
+  const Prior* prior = prior_for(kernel_);
+  usual_ = prior != nullptr;
+  if (usual_) fill_counters(*prior);
   const Counters& c = kernel_.counters;
   if (!c.warp_instructions && !c.issue_active_pct) {
     from_shape();
@@ -124,7 +129,10 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
       curve.push_back({sms, static_cast<double>(time.count())});
     // What the FP64 pipe takes of a block's time shows in the curve only with the workers' times beside it.
     const bool fits = curve.size() >= 2 && (load_.fp64 <= 0 || kernel.persistent_time_by_ctas.size() > 1);
-    basis_ = fits ? "solo times by SMs and counters" : "solo time and counters";
+    const std::string times = fits ? "solo times by SMs" : "solo time";
+    basis_ = prior != nullptr
+                 ? "launch shape, " + times + " and what " + std::string(prior->plural) + " usually do"
+                 : times + " and counters";
     if (load_.issue <= 0 && load_.l2 <= 0) return;
     if (fits)
       fit_curve(curve);
@@ -155,7 +163,23 @@ BlockLoad KernelModel::on(BlockLoad load, std::uint32_t sms) const {
   return load;
 }
 
-/// Without counters: all of the time is at the issue slots, as far as the warps can fill them.
+/// What the trace does not say, as kernels of its class usually have it.
+void KernelModel::fill_counters(const Prior& prior) {
+  Counters& c = kernel_.counters;
+  const Counters usual = usual_counters(prior, kernel_, solo_time_, gpu_);
+  const auto fill = [](std::optional<double>& value, const std::optional<double>& usual_value) {
+    if (!value) value = usual_value;
+  };
+  fill(c.warp_instructions, usual.warp_instructions);
+  fill(c.tensor_instructions, usual.tensor_instructions);
+  fill(c.l2_bytes, usual.l2_bytes);
+  fill(c.l1_bytes, usual.l1_bytes);
+  fill(c.dram_read_bytes, usual.dram_read_bytes);
+  fill(c.dram_write_bytes, usual.dram_write_bytes);
+  c = mend_counters(kernel_, solo_time_, gpu_).counters;
+}
+
+/// Without counters and class: all of the time is at the issue slots, as far as the warps can fill them.
 void KernelModel::from_shape() {
   basis_ = "launch shape and solo time";
   const std::uint32_t n = residents(gpu_.sms);
@@ -423,9 +447,14 @@ void KernelModel::fit_whole(const Point& whole) {
                                      : kMostStreamCost;
   double best = 1e300;
   BlockLoad found = load_;
+  static constexpr double kOne[] = {1};
+  static constexpr double kWaits[] = {0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0, 6.0, 9.0};
+  const double costs[] = {0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.45, 1.65, limits_.l2_sector_cost};
+  // What a class usually does is too rough to tell waits and costs of bytes by: 0.2 ms instead of 20.
+  const std::span<const double> few(kOne);
   for (const double f : {0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.8, 2.2, 3.0, 4.0})
-    for (const double w : {0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0, 6.0, 9.0})
-      for (const double c : {0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.45, 1.65, limits_.l2_sector_cost}) {
+    for (const double w : usual_ ? few : std::span<const double>(kWaits))
+      for (const double c : usual_ ? few : std::span<const double>(costs)) {
         if (load_.tensor && l2_bound_ && c != 1) continue;
         const double cost = random_ ? 1.65 * c : c;
         if (cost > most_cost) continue;

@@ -1,5 +1,6 @@
 // A kernel's part in the contention model, from what is known of it alone: launch shape, solo time, solo time
-// on fewer SMs, hardware counters.  Nothing here has seen a co-run.
+// on fewer SMs, hardware counters, or without them what kernels of its class usually do.  Nothing here has seen
+// a co-run.
 #pragma once
 
 #include <string>
@@ -20,6 +21,8 @@ Time solo_block_time(const Kernel& kernel, Time solo_time, const Gpu& gpu, std::
 
 /// Length of a kernel alone whose blocks all take `block`: the inverse of the above.
 Time solo_length(std::uint64_t blocks, std::uint64_t places, Time block, Time dispatch_interval);
+
+struct Prior;
 
 class KernelModel {
  public:
@@ -43,6 +46,7 @@ class KernelModel {
     double time;  // ps
   };
   void read_counters();
+  void fill_counters(const Prior& prior);
   void from_shape();
   void fit_curve(const std::vector<Point>& curve);
   void fit_whole(const Point& whole);
@@ -64,6 +68,7 @@ class KernelModel {
   Time solo_time_;
   std::string basis_;
   std::uint32_t room_;
+  bool usual_ = false;      // its counters are what its class usually has
   double least_issue_ = 0;  // ps a block, from the instructions
   double l2_written_ = 0;   // bytes a block
   double sectors_ = 0;      // bytes a block that it reads by sectors

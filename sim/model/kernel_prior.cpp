@@ -1,0 +1,88 @@
+#include "sim/model/kernel_prior.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <string>
+
+#include "sim/model/kernel_prior_table.h"
+#include "traces/model/occupancy.h"
+
+namespace corun::sim {
+namespace {
+
+/// `pattern`'s parts between the stars stand in `name` one after the other.
+bool holds(std::string_view name, std::string_view pattern) {
+  while (true) {
+    const std::size_t star = pattern.find('*');
+    const std::string_view part = pattern.substr(0, star);
+    const std::size_t at = name.find(part);
+    if (at == std::string_view::npos) return false;
+    if (star == std::string_view::npos) return true;
+    name.remove_prefix(at + part.size());
+    pattern.remove_prefix(star + 1);
+  }
+}
+
+bool holds_one_of(std::string_view name, std::string_view patterns) {
+  while (!patterns.empty()) {
+    const std::size_t blank = std::min(patterns.find(' '), patterns.size());
+    if (holds(name, patterns.substr(0, blank))) return true;
+    patterns.remove_prefix(std::min(blank + 1, patterns.size()));
+  }
+  return false;
+}
+
+}  // namespace
+
+const Prior* prior_of(std::string_view name) {
+  std::string lower(name);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  const auto* const found = std::find_if(std::begin(kPriors), std::end(kPriors),
+                                         [&](const Prior& p) { return holds_one_of(lower, p.patterns); });
+  return found == std::end(kPriors) ? nullptr : found;
+}
+
+const Prior* prior_for(const Kernel& kernel) {
+  const Counters& c = kernel.counters;
+  if (c.warp_instructions || c.issue_active_pct || !kernel.block_times.empty()) return nullptr;
+  return prior_of(kernel.name);
+}
+
+Counters usual_counters(const Prior& prior, const Kernel& kernel, Time solo_time, const Gpu& gpu) {
+  const double blocks = static_cast<double>(kernel.blocks());
+  const double warps = std::ceil(kernel.threads_per_block() / 32.0);
+  const double whole = static_cast<double>(solo_time.count());
+  const double launch_cost = static_cast<double>(gpu.contention.launch_cost.count());
+  const double time = std::max(whole - launch_cost, 0.2 * whole);  // ps
+  const double places = static_cast<double>(room(capacity_of(gpu.sm), demand_of(kernel, gpu.sm))) * gpu.sms;
+  const double resident = blocks / std::ceil(blocks / std::max(1.0, places));
+  const double busy = std::min<double>(gpu.sms, blocks);
+
+  // Of an SM, in a ps.
+  const double slots = gpu.sm.sub_partitions * gpu.clock_hz / 1e12;
+  const double l2 = gpu.contention.l2_read_bytes_per_second / 1e12 / gpu.sms;
+  const auto amount = [&](Prior::Per per, double value, double peak) {
+    const double most = peak * time * busy;
+    switch (per) {
+      case Prior::sm_time:
+        return std::min(most, value * most);
+      case Prior::warp_time:
+        return std::min(most, value * peak * time * resident * warps);
+      case Prior::warp:
+        break;
+    }
+    return std::min(most, value * blocks * warps);
+  };
+
+  Counters c;
+  c.warp_instructions = std::max(blocks * warps, amount(prior.instructions_per, prior.instructions, slots));
+  c.tensor_instructions = prior.tensor_share * *c.warp_instructions;
+  c.l2_bytes = amount(prior.l2_per, prior.l2, l2);
+  c.l1_bytes = prior.l1_share * *c.l2_bytes;
+  c.dram_read_bytes = prior.dram_read_share * *c.l2_bytes;
+  c.dram_write_bytes = prior.dram_write_share * *c.l2_bytes;
+  return c;
+}
+
+}  // namespace corun::sim

@@ -1,0 +1,40 @@
+// What a kernel without counters is taken to do: what kernels of its class did in the networks that were
+// measured (experiments/h200/networks/prior.py), by its launch shape and its time.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "traces/model/gpu.h"
+#include "traces/model/kernel.h"
+#include "traces/model/time.h"
+
+namespace corun::sim {
+
+/// A class of kernels, told by their names.
+struct Prior {
+  /// What a number is for each of: `sm_time` and `warp_time` are shares of what an SM can do, while it has
+  /// blocks, whatever their number, or for each warp on it; `warp` is a count of each warp of the launch.
+  enum class Per : std::uint8_t { sm_time, warp_time, warp };
+  using enum Per;
+  std::string_view name, plural;  // "mma", "gemms with mma.sync"
+  std::string_view patterns;      // separated by blanks; of names in lower case; `*`: anything
+  Per instructions_per;
+  double instructions;
+  Per l2_per;
+  double l2;
+  double tensor_share;                                 // of the instructions
+  double l1_share, dram_read_share, dram_write_share;  // of the bytes through L2
+  std::uint32_t kernels, networks;                     // of which they are the medians
+};
+
+/// The class of a kernel with that name; nullptr: of none that is known.
+const Prior* prior_of(std::string_view name);
+
+/// Nothing is known of the kernel that a class could not tell: no counters, no times of its blocks.
+const Prior* prior_for(const Kernel& kernel);
+
+/// What the launch does that lasts `solo_time` alone on the whole GPU.
+Counters usual_counters(const Prior& prior, const Kernel& kernel, Time solo_time, const Gpu& gpu);
+
+}  // namespace corun::sim
