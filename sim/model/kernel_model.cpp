@@ -51,12 +51,6 @@ constexpr double kWarpsToFillIssue = 32;
 /// So many waves have drifted apart.
 constexpr double kDrifting = 20;
 
-/// A block that works on tiles keeps shared memory, or another part of its SM that no counter here shows,
-/// busy for so much of its time when it is alone there: at most kTileUse, and kTileUsePerRegisters times its
-/// share of the registers, in which its tile is.  128 blocks of sgemm1024, each with 44 % of them, take 1.72
-/// times as long on 66 SMs as on 132 (experiments/reference/h200-corun.json.gz); networks of such kernels
-/// take as much longer as that says on half of the GPU (experiments/h200/networks, graph_on_half_ms).
-constexpr double kTileUse = 0.78, kTileUsePerRegisters = 3;
 /// Steps in which the latency of a block's own is found that makes its kernel's solo time.
 constexpr int kFixedBisections = 24;
 /// Steps in which the issue time of a kernel is found that does not come to the slots at random.
@@ -419,9 +413,9 @@ void KernelModel::fit_whole(const Point& whole) {
     issue = instructions + stores;
     serial = std::max(0.0, tensor_ - instructions);
   }
-  if (tiled() && tensor_ <= 0) {
+  if (tiled() && tensor_ <= 0 && gpu_.contention.tile_use > 0) {
     const double registers = demand_of(kernel_, gpu_.sm).registers / static_cast<double>(gpu_.sm.registers);
-    const double use = std::min(kTileUse, kTileUsePerRegisters * registers);
+    const double use = std::min(gpu_.contention.tile_use, gpu_.contention.tile_use_per_registers * registers);
     const double alone = time / alone_on_sm(use, n, 1 - use);
     if (use * alone > issue) {
       issue = use * alone;

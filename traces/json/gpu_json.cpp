@@ -82,6 +82,8 @@ Contention read_contention(const json& document) {
   from.get("sm_sector_bytes_per_second", c.sm_sector_bytes_per_second);
   from.get("issue_by_age_share", c.issue_by_age_share);
   from.get("tensor_clock_ratio", c.tensor_clock_ratio);
+  from.get("tile_use_ratio", c.tile_use);
+  from.get("tile_use_per_registers", c.tile_use_per_registers);
   from.get("launch_cost_ns", c.launch_cost);
   from.get("launch_beside_others_ns", c.launch_beside_others);
   from.get("launch_memory_accesses", c.launch_memory_accesses);

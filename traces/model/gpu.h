@@ -56,6 +56,9 @@ struct Contention {
   double sm_sector_bytes_per_second = 0;                               // random sectors into one SM
   double issue_by_age_share = 0;      // of the issue slots, where launches' blocks came in turn
   double tensor_clock_ratio = 0;      // the clock over that beside a tensor kernel
+  // How busy a block that works on tiles keeps a part of its SM that no counter shows: most, and for each share
+  // of the registers that it has.  0: not known.
+  double tile_use = 0, tile_use_per_registers = 0;
   Time launch_cost{};                 // of a kernel alone, beside its blocks
   Time launch_beside_others{};        // what a launch takes longer while others run
   double launch_memory_accesses = 0;  // on a launch's way, one after the other
