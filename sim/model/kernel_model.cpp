@@ -353,9 +353,10 @@ void KernelModel::fit_curve(const std::vector<Point>& curve) {
       // The stretch at the measured rate: let the block take as long as it does.
       probe.fixed = time;
       share_memory({&one, 1}, limits_);
-      l.wait = share * delay / std::max(1.0, one.delay - time);
+      const double stretch = std::max(1.0, one.delay - time), asked = share * delay / stretch;
+      l.wait = std::min(asked, most_wait_);  // no more than its loads can, one after the other
+      l.fixed += (asked - l.wait) * stretch;
     }
-    if (l.wait > most_wait_) return;  // more than its loads can wait, one after the other
     double error =
         (l2_bound_ ? 0.005 : 0.1) * square(distance(cost, 1)) + 0.0003 * square(distance(most_delay, delay));
     if (l.wait < wait_floor)
