@@ -46,7 +46,7 @@ def describe():
     state = subprocess.run(["nvidia-smi", ask, "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
     return {"device": torch.cuda.get_device_name(0), "driver": state.split(",")[0], "state": state,
             "cuda": torch.version.cuda, "pytorch": torch.__version__, "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-            "command": " ".join(["measure.py", *sys.argv[1:]])}
+            "command": " ".join(["measure.py", *map(os.path.basename, sys.argv[1:])])}
 
 
 def save(path, data):
@@ -238,6 +238,7 @@ def kineto(path, work, kept=KEPT):
         for key in ("External id", "Ev Idx", "queued", "cbid", "warps per SM", "blocks per SM", "est. achieved occupancy %"):
             e.get("args", {}).pop(key, None)
     trace["traceEvents"] = events
+    del trace["traceName"]
     with gzip.open(path, "wt", 9) as out:
         json.dump(trace, out, separators=(",", ":"))
     return sum(e["cat"] == "kernel" for e in events)
