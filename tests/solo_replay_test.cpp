@@ -77,13 +77,13 @@ TEST_P(SoloReplay, BackToBackTheTotalIsTheSumOfDurationsAndGapsWithinTwoPercent)
 
 // Measured are graphs of experiments/h200/networks, DenseNet's experiments/reference/dnn.  Where they differ: the
 // records of DistilBERT lack its graph's 30 memsets and 85 of its kernels; on the card and day of DenseNet's time
-// ResNet-50's graph took 0.82 ms, a tenth less than here.  Closing a gap shows here.
+// ResNet-50's graph took 0.82 ms, a tenth less than here, as its recording still has it; Inception's is of that day, too.  Closing a gap shows here.
 TEST_P(SoloReplay, TheMeasuredGraphIsReproducedOrTheKnownGapStands) {
-  const std::map<std::string, double> known_gap{{"distilbert_b1s128", 0.115}, {"densenet201_b1", -0.07}};
+  const std::map<std::string, double> known_gap{{"distilbert_b1s128", 0.115}, {"densenet201_b1", -0.07}, {"resnet50_b1", 0.035}, {"inception3_b1", 0.02}};
   const double ratio = to_ms(length(replay(GetParam().name, Issue::graph))) / GetParam().graph_ms;
   RecordProperty("simulated_over_measured", std::to_string(ratio));
   const auto gap = known_gap.find(GetParam().name);
-  EXPECT_NEAR(ratio, gap == known_gap.end() ? 1.0 : 1.0 - gap->second, 0.04);
+  EXPECT_NEAR(ratio, gap == known_gap.end() ? 1.0 : 1.0 - gap->second, 0.025);
 }
 
 INSTANTIATE_TEST_SUITE_P(H200, SoloReplay,

@@ -72,7 +72,7 @@ class KernelModel {
   double least_issue_ = 0;  // ps a block, from the instructions
   double l2_written_ = 0;   // bytes a block
   double sectors_ = 0;      // bytes a block that it reads by sectors
-  double least_wait_ = 0;   // ps a block, from the bytes that its threads read
+  double least_wait_ = 0;     // ps a block, from the bytes that its threads read
   double most_wait_ = 1e300;  // if each load waited for the one before
   double tensor_ = 0;       // ps a block of the tensor pipe, where its cost is known
   bool l2_bound_ = false;

@@ -8,7 +8,7 @@ namespace corun::sim {
 
 // clang-format off
 // class, its kernels, patterns; instructions and L2 bytes, each by what; shares: tensor of all instructions, L1, DRAM reads
-// and writes of L2 bytes; learnt from so many kernels of so many networks
+// and writes of L2 bytes; the number of kernels and of networks it is learnt from
 inline constexpr Prior kPriors[] = {
     {"gather", "gathers",
      "scatter_gather gather_kernel index_elementwise indexselect index_put indexing_backward embedding",

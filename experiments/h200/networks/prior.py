@@ -161,7 +161,7 @@ def write_table(path, priors, gpu, about):
              "// In this order, the first class of which a name holds a pattern counts.",
              "#pragma once", "", '#include "sim/model/kernel_prior.h"', "", "namespace corun::sim {", "",
              "// clang-format off", "// class, its kernels, patterns; instructions and L2 bytes, each by what; shares: "
-             "tensor of all instructions, L1, DRAM reads", "// and writes of L2 bytes; learnt from so many kernels of so many networks",
+             "tensor of all instructions, L1, DRAM reads", "// and writes of L2 bytes; the number of kernels and of networks it is learnt from",
              "inline constexpr Prior kPriors[] = {"]
     for name, plural, patterns in CLASSES:
         p = priors.get(name)
