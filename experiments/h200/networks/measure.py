@@ -1,23 +1,29 @@
 #!/usr/bin/env python3
 """Measures whole networks that share an NVIDIA GPU, with PyTorch; the networks and mixes are in networks.py.
 
-  measure.py alone OUT.json [NAME...]       each network without a profiler: as a graph, on halves of the SMs, eagerly
+  measure.py alone OUT.json [NAME...]       each network without a profiler: as a graph, eagerly
+  measure.py half OUT.json [NAME...]        as a graph on half of the SMs
+  measure.py clocks OUT.json [NAME...]      each network, and single operations, in a row for 1.2 s: clock, power, time of each
   measure.py record DIR [NAME...]           Kineto traces: as a graph and eagerly
   measure.py counters OUT.csv [NAME...]     Nsight Compute, each distinct operation of each network once
   measure.py mixes OUT.json MODE [MIX...]   requests of the mixes under streams, priority, halves (one process), timeslice,
                                             mps or mps_percent (a process a client)
+  measure.py turns OUT.json PROGRAM         time-slicing seen from a kernel of PROGRAM (turns.cu, compiled)
   measure.py timeline DIR MODE [MIX...]     the profiler's record of 40 ms of a mix, in one process
   measure.py profiled SECONDS NAME...       what `counters` runs under ncu
+  measure.py sensor                         clock and power each 5 ms: a process beside `clocks` and `mixes`
   measure.py client                         a process of a mix: commands on its standard input, answers on its output
 
 A real-time client sends a request each period, which counts from its due time; while one is served, only the latest that
 came due waits. A best-effort client has two requests in its stream at all times.
 """
+import concurrent.futures
 import ctypes
 import gc
 import gzip
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -60,6 +66,7 @@ class Gpu:
     def __init__(self):
         import torch
         self.torch, self.runs, self.graphs, self.streams = torch, {}, {}, {}
+        self.threads, self.groups, self.halves = {}, None, {}
         torch.zeros(1, device="cuda")
         self.sms = torch.cuda.get_device_properties(0).multi_processor_count
 
@@ -67,28 +74,35 @@ class Gpu:
         """kind: plain, high, first, rest; the last two are green contexts of half of the SMs."""
         if (kind, slot) not in self.streams:
             cuda = self.torch.cuda
-            self.streams[kind, slot] = (self.confined(kind) if kind in ("first", "rest") else
+            self.streams[kind, slot] = (cuda.ExternalStream(self.confined(kind)) if kind in ("first", "rest") else
                                         cuda.Stream(priority=-5 if kind == "high" else 0))
         return self.streams[kind, slot]
 
+    def within(self, kind, work):
+        """`work` by a thread whose current context is the half's: cuBLAS and cuDNN hold handles by thread and context, and
+        refuse a stream of another."""
+        if kind not in ("first", "rest"):
+            return work()
+        if kind not in self.threads:
+            self.threads[kind] = concurrent.futures.ThreadPoolExecutor(1)
+            self.threads[kind].submit(self.enter, kind).result()
+        return self.threads[kind].submit(work).result()
+
+    def enter(self, half):
+        from cuda.bindings import driver
+        device = call(driver.cuDeviceGet, 0)
+        if not self.groups:
+            whole = call(driver.cuDeviceGetDevResource, device, driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM)
+            self.groups = call(driver.cuDevSmResourceSplitByCount, self.sms // 2, whole, 1, 2)[0]
+        middle = self.sms // 4
+        mine = self.groups[:middle] if half == "first" else self.groups[middle:]
+        self.halves[half] = call(driver.cuGreenCtxCreate, call(driver.cuDevResourceGenerateDesc, mine, len(mine)), device, 1)
+        call(driver.cuCtxSetCurrent, call(driver.cuCtxFromGreenCtx, self.halves[half]))
+        self.torch.autograd.set_multithreading_enabled(False)  # backward too in this thread
+
     def confined(self, half):
         from cuda.bindings import driver
-
-        def call(function, *arguments):
-            status, *results = function(*arguments)
-            if int(status) != 0:
-                raise RuntimeError(f"{function.__name__}: {status}")
-            return results[0] if len(results) == 1 else results
-        device = call(driver.cuDeviceGet, 0)
-        if "groups" not in self.streams:
-            whole = call(driver.cuDeviceGetDevResource, device, driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM)
-            self.streams["groups"] = call(driver.cuDevSmResourceSplitByCount, self.sms // 2, whole, 1, 2)[0]
-        groups, middle = self.streams["groups"], self.sms // 4
-        mine = groups[:middle] if half == "first" else groups[middle:]
-        if half not in self.streams:
-            self.streams[half] = call(driver.cuGreenCtxCreate, call(driver.cuDevResourceGenerateDesc, mine, len(mine)),
-                                      device, 1)
-        return self.torch.cuda.ExternalStream(int(call(driver.cuGreenCtxStreamCreate, self.streams[half], 1, 0)))
+        return int(call(driver.cuGreenCtxStreamCreate, self.halves[half], 1, 0))
 
     def run(self, name, slot=0):
         if (name, slot) not in self.runs:
@@ -99,22 +113,32 @@ class Gpu:
     def graph(self, name, kind="plain", slot=0):
         """A CUDA graph of one request and the stream to launch it on."""
         if (name, kind, slot) not in self.graphs:
-            torch = self.torch
-            run, stream, graph = self.run(name, slot), self.stream(kind, slot), torch.cuda.CUDAGraph()
-            stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(stream):
-                for _ in range(4):
-                    run()
-            torch.cuda.synchronize()
-            with torch.cuda.graph(graph, stream=stream):
-                run()
-            torch.cuda.synchronize()
-            for _ in range(3):
-                with torch.cuda.stream(stream):
-                    graph.replay()
-            torch.cuda.synchronize()
-            self.graphs[name, kind, slot] = graph, stream
+            self.graphs[name, kind, slot] = self.within(kind, lambda: self.captured(name, kind, slot))
         return self.graphs[name, kind, slot]
+
+    def captured(self, name, kind, slot):
+        torch = self.torch
+        run, stream, graph = self.run(name, slot), self.stream(kind, slot), torch.cuda.CUDAGraph()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(4):
+                run()
+        torch.cuda.synchronize()
+        with torch.cuda.graph(graph, stream=stream):
+            run()
+        torch.cuda.synchronize()
+        for _ in range(3):
+            with torch.cuda.stream(stream):
+                graph.replay()
+        torch.cuda.synchronize()
+        return graph, stream
+
+
+def call(function, *arguments):
+    status, *results = function(*arguments)
+    if int(status) != 0:
+        raise RuntimeError(f"{function.__name__}: {status}")
+    return results[0] if len(results) == 1 else results
 
 
 def drive(torch, clients, seconds, begin=None):
@@ -212,7 +236,6 @@ def alone(path, names):
             row["eager_ms"] = [in_a_row(torch, run, 8) for _ in range(3)]
             row["eager_to_host_ms"] = by_host(torch, run, 15)
             print(name, row["graph_ms"], row["eager_ms"][0], flush=True)
-            row["graph_on_half_ms"] = graph_times(gpu, name, "first")[1]  # cuDNN and cuBLAS refuse some in a green context
         except Exception as error:  # one that this PyTorch refuses must not cost the others
             print(name, "LEFT OUT:", repr(error)[:400], flush=True)
         gpu.runs.clear(), gpu.graphs.clear()
@@ -266,6 +289,113 @@ def record(folder, names):
         gpu.torch.cuda.empty_cache()
     if os.path.exists(f"{folder}/warm.json.gz"):
         os.remove(f"{folder}/warm.json.gz")
+
+
+# ---- clock and power ---------------------------------------------------------------------------------------------------
+
+class Field(ctypes.Structure):  # nvmlFieldValue_t
+    _fields_ = [("id", ctypes.c_uint), ("scope", ctypes.c_uint), ("at", ctypes.c_longlong), ("took", ctypes.c_longlong),
+                ("type", ctypes.c_uint), ("status", ctypes.c_uint), ("value", ctypes.c_ulonglong)]
+
+
+def sensor():
+    """A line "T0 T1" is answered by the samples between: [s, MHz of the SMs, W at the instant, mJ so far, reasons of the clock]."""
+    nvml, gpu = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p()
+    nvml.nvmlInit_v2(), nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(gpu))
+    clock, energy, reasons = ctypes.c_uint(), ctypes.c_ulonglong(), ctypes.c_ulonglong()
+    samples, field = [], Field(id=186)  # power at the instant
+    print("{}", flush=True)
+    while True:
+        nvml.nvmlDeviceGetClockInfo(gpu, 1, ctypes.byref(clock))
+        nvml.nvmlDeviceGetFieldValues(gpu, 1, ctypes.byref(field))
+        nvml.nvmlDeviceGetTotalEnergyConsumption(gpu, ctypes.byref(energy))
+        nvml.nvmlDeviceGetCurrentClocksEventReasons(gpu, ctypes.byref(reasons))
+        samples.append([time.perf_counter(), clock.value, (field.value & 0xffffffff) / 1e3, energy.value, reasons.value])
+        if select.select([sys.stdin], [], [], 0.005)[0]:
+            line = sys.stdin.readline().split()
+            if not line:
+                return
+            print(json.dumps([s for s in samples if float(line[0]) <= s[0] <= float(line[1])]), flush=True)
+            samples.clear()
+
+
+class Sensor:
+    def __init__(self):
+        self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "sensor"], text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.process.stdout.readline()
+
+    def between(self, begin, end):
+        self.process.stdin.write(f"{begin} {end}\n")
+        self.process.stdin.flush()
+        return [[round(s[0] - begin, 4), *s[1:]] for s in json.loads(self.process.stdout.readline())]
+
+    def summary(self, begin, end):
+        samples = self.between(begin, end)
+        if len(samples) < 3:
+            return {}
+        mhz, ms = [s[1] for s in samples], (samples[-1][0] - samples[0][0]) * 1e3
+        return {"mhz": [min(mhz), round(sum(mhz) / len(mhz), 1), max(mhz)],
+                "watts": round((samples[-1][3] - samples[0][3]) / ms, 1)}
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(10)
+
+
+def operations(torch):
+    """Single operations of one kind of work each, by name."""
+    def product(dtype, tf32=False, n=8192):
+        a, b = (torch.randn(n, n, device="cuda").to(dtype) for _ in range(2))
+
+        def run():
+            torch.backends.cuda.matmul.allow_tf32 = tf32
+            torch.mm(a, b)
+        return run
+    x, y = torch.randn(1 << 28, device="cuda"), torch.empty(1 << 28, device="cuda")
+    small = torch.randn(1 << 21, device="cuda")
+    half, less, tall = torch.float16, torch.randn(1024, 8192, device="cuda").half(), torch.randn(8192, 8192, device="cuda").half()
+    return {"product_f16": product(half), "product_bf16": product(torch.bfloat16), "product_tf32": product(torch.float32, True),
+            "product_f32": product(torch.float32, n=4096), "product_f16_2k": product(half, n=2048),
+            "product_1kx8kx8k": lambda: torch.mm(less, tall),
+            "copy": lambda: y.copy_(x), "copy_in_l2": lambda: [small.add_(1) for _ in range(40)],
+            "sine": lambda: torch.sin(x, out=y), "sum": lambda: x.sum()}
+
+
+def clocks(path, names):
+    gpu, seen, data = Gpu(), Sensor(), {**describe(), "samples": ["s", "MHz", "W", "mJ", "reasons"], "runs": {}}
+    torch = gpu.torch
+
+    def measured(name, work):
+        run, stream = work
+        time.sleep(0.4)
+        with torch.cuda.stream(stream):
+            events, begin = [torch.cuda.Event(enable_timing=True)], time.perf_counter()
+            events[0].record()
+            while time.perf_counter() < begin + 1.2:
+                run()
+                events.append(torch.cuda.Event(enable_timing=True))
+                events[-1].record()
+                if len(events) > 8:
+                    events[-8].synchronize()
+            torch.cuda.synchronize()
+        end = time.perf_counter()
+        each = [round(a.elapsed_time(b), 4) for a, b in zip(events, events[1:])]
+        data["runs"][name] = {"ms": each, "samples": seen.between(begin - 0.05, end)}
+        rows = data["runs"][name]["samples"]
+        print(name, f"first {min(each[:5]):.3f} last {sorted(each[-9:])[4]:.3f} ms, {rows[-1][1]} MHz, {rows[-1][2]} W", flush=True)
+        save(path, data)
+    for name, run in ({} if names else operations(torch)).items():
+        run()
+        torch.cuda.synchronize()
+        measured(name, (run, gpu.stream("plain", 0)))
+    torch.cuda.empty_cache()
+    for name in names or networks().NETWORKS:
+        graph, stream = gpu.graph(name)
+        measured(name, (graph.replay, stream))
+        gpu.runs.clear(), gpu.graphs.clear()
+        torch.cuda.empty_cache()
+    seen.close()
 
 
 # ---- counters ----------------------------------------------------------------------------------------------------------
@@ -421,15 +551,19 @@ def mixes(path, mode, names):
     one = mode in ("streams", "priority", "halves")
     gpu = Gpu() if one else None
     processes = None if one else Processes(mode, max(len(m) for m in wanted.values()))
+    seen = Sensor()
     try:
         for name, mix in wanted.items():
             seconds = seconds_of(mix)
             try:
-                repeats = []
+                repeats, states = [], []
                 if one:
                     ready = clients_of(gpu, mix, mode)
                     drive(gpu.torch, ready, 0.1)
-                    repeats = [drive(gpu.torch, ready, seconds) for _ in range(REPEATS)]
+                    for _ in range(REPEATS):
+                        begin = time.perf_counter()
+                        repeats.append(drive(gpu.torch, ready, seconds))
+                        states.append(seen.summary(begin + 0.1, time.perf_counter()))
                 else:
                     processes.ask([{"prepare": c["network"], "slot": i} for i, c in enumerate(mix)])
                     for repeat in range(REPEATS + 1):
@@ -438,8 +572,9 @@ def mixes(path, mode, names):
                             [{"drive": c["network"], "slot": i, "begin": begin, "offset": offset(i),
                               "seconds": seconds if repeat else 0.1,
                               "period": c["period_ms"] / 1e3 if "period_ms" in c else None} for i, c in enumerate(mix)]))
-                    repeats.pop(0)
-                data["mixes"][name] = {"clients": mix, "seconds": seconds, "repeats": repeats}
+                        states.append(seen.summary(begin + 0.1, begin + seconds))
+                    repeats.pop(0), states.pop(0)
+                data["mixes"][name] = {"clients": mix, "seconds": seconds, "repeats": repeats, "gpu": states}
                 shown = [f"{sum(r['latencies_us']) / max(1, len(r['latencies_us'])) / 1e3:.3f} ms x {len(r['latencies_us'])}"
                          if "latencies_us" in r else f"{r['per_s']}/s" for r in repeats[0]]
                 print(mode, name, *shown, flush=True)
@@ -447,8 +582,56 @@ def mixes(path, mode, names):
                 print(mode, name, "LEFT OUT:", repr(error)[:300], flush=True)
             save(path, data)
     finally:
+        seen.close()
         if processes:
             processes.close()
+
+
+def turns(path, program):
+    """Who is on the GPU when, under time-slicing: a network, or a graph of `rival`, in a closed loop beside a kernel of `watch`,
+    which logs when it is away."""
+    data = {**describe_without_context(), "ways": {"always": "one kernel", "periodic": "1.2 ms each 3 ms", "short": "0.3 ms each 3 ms"},
+            "beside": {}, "graphs": {}}
+
+    def watch(way):
+        arguments = {"always": ("0.1", "0", "0"), "periodic": ("0.15", "1.2", "3"), "short": ("0.15", "0.3", "3")}[way]
+        seen = subprocess.Popen([program, "watch", "0.25", *arguments], text=True, stdout=subprocess.PIPE)
+        seen.stdout.readline()
+        return seen
+    for kernels, memsets, deep in ((10, 0, 2), (40, 0, 2), (68, 0, 2), (68, 1, 2), (68, 8, 2), (68, 0, 1), (68, 0, 4), (100, 0, 2),
+                                   (140, 0, 2), (200, 0, 2), (400, 0, 2), (-68, 0, 2)):
+        way = "periodic" if deep == 2 and kernels in (68, 200) else "always"
+        seen = watch(way)
+        done = subprocess.run([program, "rival", str(kernels), str(memsets), str(deep), "0.9"], text=True, capture_output=True)
+        data["graphs"][f"{kernels} kernels, {memsets} memsets, {deep} in flight, {way}"] = {
+            "per_s": done.stdout.strip(), **json.loads(seen.communicate()[0])}
+        save(path, data)
+    processes = Processes("timeslice", 1)
+    for name in ("dlrm_b2048", "decode_2k", "vgg19_b1", "prefill_2k", "distilbert_b1s128"):
+        processes.ask([{"prepare": name, "slot": 0}])
+        rows = data["beside"][name] = {}
+        for way in data["ways"]:
+            seen = watch(way)
+            processes.ask([{"drive": name, "slot": 0, "begin": time.perf_counter() + 0.01, "offset": 0, "seconds": 0.5,
+                            "period": None}])
+            rows[way] = json.loads(seen.communicate()[0])
+        save(path, data)
+    processes.close()
+    print("turns", len(data["graphs"]), len(data["beside"]), flush=True)
+
+
+def half(path, names):
+    """Each network on a green context of half of the SMs, in a process that used no other context before."""
+    gpu, data = Gpu(), {**describe(), "networks": {}}
+    for name in names or networks().NETWORKS:
+        try:
+            data["networks"][name] = {"graph_on_half_ms": graph_times(gpu, name, "first")[1]}
+        except Exception as error:
+            print("half", name, "LEFT OUT:", repr(error)[:200], flush=True)
+        gpu.runs.clear(), gpu.graphs.clear()
+        gpu.torch.cuda.empty_cache()
+        save(path, data)
+    print("half", len(data["networks"]), flush=True)
 
 
 def describe_without_context():
@@ -483,7 +666,11 @@ if __name__ == "__main__":
         case ["record", folder, *names]: record(folder, names)
         case ["counters", path, seconds, *names]: counters(path, float(seconds), names)
         case ["profiled", seconds, *names]: profiled(float(seconds), names)
+        case ["clocks", path, *names]: clocks(path, names)
+        case ["sensor"]: sensor()
         case ["mixes", path, mode, *names]: mixes(path, mode, names)
+        case ["turns", path, program]: turns(path, os.path.abspath(program))
+        case ["half", path, *names]: half(path, names)
         case ["timeline", folder, mode, *names]: timeline(folder, mode, names)
         case ["client"]: client()
         case _: sys.exit(__doc__)
