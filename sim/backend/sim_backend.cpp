@@ -40,10 +40,15 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
                 std::vector<std::uint32_t> ignored;
                 return std::max(1u, contexts_of(trace, needed.contexts, ignored));
               }()),
+      governor_(topology_.gpu),
       copy_engines_(topology_.gpu),
       own_shapes_(shapes == nullptr ? std::make_unique<Shapes>(gpu) : nullptr),
       all_shapes_(shapes == nullptr ? *own_shapes_ : *shapes) {
   check_trace(trace);
+  for (const Program& program : trace.programs)
+    kernels_alone_.push_back(std::none_of(program.ops.begin(), program.ops.end(), [](const Op& op) {
+      return std::holds_alternative<Copy>(op.what);
+    }));
   std::vector<std::uint32_t> context_of_client;
   const std::uint32_t n = std::max(1u, contexts_of(trace, needed.contexts, context_of_client));
   const bool mps = !needed.thread_percentages.empty();
@@ -280,6 +285,7 @@ void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, 
                         graph ? gpu.graph_gap : gpu.stream_gap,
                         {follows.begin(), follows.end()},
                         std::move(what)};
+  submission.ahead = graph && kernels_alone_[client.program.value];
   new_fate(l);
   const Time called = call(l);
   if (!held_on_host(l)) return hand_over(std::move(submission), at.context, called);
@@ -348,7 +354,7 @@ void SimBackend::wait(Time until, std::vector<Notice>& notices) {
     if (!told_.empty()) limit = std::min(limit, std::max(told_.front().at, host_free_));
     // The end of a slice is nothing under way.
     if (limit == kNever && engine != nullptr && engine->next_time() == kNever) return;
-    limit = std::min(limit, slicer_.next_time(now_));
+    limit = std::min({limit, slicer_.next_time(now_), governor_.next_time()});
 
     engine_notices_.clear();
     if (engine != nullptr) {
@@ -368,6 +374,7 @@ void SimBackend::wait(Time until, std::vector<Notice>& notices) {
         ended(n.launch, fate.context, fate.stream);
       }
     }
+    if (governor_.next_time() <= now_) set_clock();
     if (slicer_.switching() && slicer_.next_time(now_) <= now_) {
       slicer_.begin_turn(now_);
       Context& next = contexts_[slicer_.current()];
@@ -386,13 +393,42 @@ void SimBackend::wait(Time until, std::vector<Notice>& notices) {
   }
 }
 
+void SimBackend::set_clock() {
+  double energy = 0;
+  for (const Context& c : contexts_) energy += c.engine->energy();
+  if (!governor_.look(energy)) return;
+  for (Context& c : contexts_) c.engine->set_clock(governor_.stretch());
+}
+
 void SimBackend::turn() {
+  if (contexts_.size() == 1) return;
   const std::uint32_t before = slicer_.current();
-  if (!slicer_.look(now_, [this](std::uint32_t c) { return has_work(c); })) return;
   Context& last = contexts_[before];
+  if (last.host->closed() != (last.host->read_whole() && !slicer_.switching() && others_have_work(before)))
+    close_or_open(before);
+  if (!slicer_.look(
+          now_, [this](std::uint32_t c) { return has_work(c); },
+          [this](std::uint32_t c) { return contexts_[c].engine->busy(); }))
+    return;
+  last.host->open();
   last.engine->pause();
   last.paused_at = now_;
   if (now_ > last.turn_began) timeline_.record(TurnRecord{before, last.turn_began, now_});
+}
+
+/// While others wait, a context that has read all it was given reads no more in this turn.
+void SimBackend::close_or_open(std::uint32_t context) {
+  Host& host = *contexts_[context].host;
+  if (!host.closed()) return host.close(now_);
+  if (others_have_work(context)) return;
+  host.open();
+  for (std::uint32_t c = 0; c < host.channels(); ++c) pump(context, c);
+}
+
+bool SimBackend::others_have_work(std::uint32_t context) const {
+  for (std::uint32_t c = 0; c < contexts_.size(); ++c)
+    if (c != context && has_work(c)) return true;
+  return false;
 }
 
 bool SimBackend::has_work(std::uint32_t context) const {

@@ -16,6 +16,7 @@
 #include "sim/stages/compute_engine.h"
 #include "sim/stages/copy_engines.h"
 #include "sim/stages/host.h"
+#include "sim/stages/clock_governor.h"
 #include "sim/stages/time_slicer.h"
 #include "traces/timeline/timeline.h"
 
@@ -119,6 +120,9 @@ class SimBackend final : public Backend {
   void tell_later(const Notice& notice) { told_.push_back({now_ + topology_.gpu.completion_notice, notice}); }
   void turn();
   bool has_work(std::uint32_t context) const;
+  void set_clock();
+  void close_or_open(std::uint32_t context);
+  bool others_have_work(std::uint32_t context) const;
   Time ended_at(LaunchId launch) const;
   StreamPlace place(const LaunchView& l) const { return places_[l.client.value][l.stream.value]; }
   const Shape& shape_of(const LaunchView& launch, std::uint32_t sms);
@@ -180,6 +184,8 @@ class SimBackend final : public Backend {
   std::vector<std::vector<StreamPlace>> places_;  // by client, stream
   std::vector<TpcMask> limits_;                   // by client, of MPS; empty: none
   TimeSlicer slicer_;
+  ClockGovernor governor_;
+  std::vector<bool> kernels_alone_;  // by program: no copies
   CopyEngines copy_engines_;
   EventQueue<Event> queue_;
   std::deque<Told> told_;            // facts on their way to the host, in order

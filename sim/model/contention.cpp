@@ -58,7 +58,8 @@ Asked ask(const BlockLoad& load, const MemoryLimits& m, double survives, bool sl
   a.read = read / m.read_bytes_per_ps;
   a.write = load.write * load.cold / m.write_bytes_per_ps;
   a.missing = load.l2_read <= 0 ? 0 : load.staged ? load.cold : std::min(1.0, read / load.l2_read);
-  const double clock = slow_clock && !load.tensor ? m.tensor_clock : 1;  // a tensor kernel anywhere slows it
+  // A tensor kernel anywhere slows the clock, unless it is slower already.
+  const double clock = slow_clock && !load.tensor ? std::max(1.0, m.tensor_clock / load.clock) : 1;
   a.issue = load.issue * clock;
   a.fixed = load.fixed * clock;
   return a;
@@ -298,6 +299,16 @@ void settle_alone(BlockLoad& load, const MemoryLimits& limits) {
   share_memory({&one, 1}, limits);
   load.delay_alone = one.delay;
   load.alone = alone_on_sm(load.issue, load.residents, one.delay, load.fp64, load.chance);
+}
+
+void slow_down(BlockLoad& load, double stretch, const MemoryLimits& limits) {
+  const double own = load.tensor ? limits.tensor_clock : 1;  // at which its times alone were taken
+  if (stretch <= own) return;
+  load.issue *= stretch / own;
+  load.fixed *= stretch / own;
+  load.fp64 *= stretch / own;
+  load.clock = stretch;
+  settle_alone(load, limits);
 }
 
 double alone_on_sm(double issue, double blocks, double delay, double fp64, double chance) {

@@ -42,6 +42,8 @@ struct BlockLoad {
   bool random = false;          // reads single sectors
   bool even = false;            // it stalls too often for its age to count at the slots
   bool tensor = false;          // slows the clock for all
+  double clock = 1;             // the highest clock over that for which `issue` and `fixed` are
+  double energy = 0;            // pJ, at the highest clock
   std::uint32_t residents = 0;  // blocks an SM, alone
   std::uint32_t sms = 0;        // that it may use
   double blocks = 0;            // of the launch
@@ -102,6 +104,9 @@ inline double bytes_moved(const BlockLoad& load) { return (load.read + load.writ
 
 /// Sets `alone` for the number of SMs that the launch may use.
 void settle_alone(BlockLoad& load, const MemoryLimits& limits);
+
+/// The same where the clock is the highest one over `stretch`.
+void slow_down(BlockLoad& load, double stretch, const MemoryLimits& limits);
 
 /// Time of a block of a launch that has its SM to itself, `blocks` there.
 double alone_on_sm(double issue, double blocks, double delay, double fp64 = 0, double chance = 1);

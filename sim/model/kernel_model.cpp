@@ -4,6 +4,7 @@
 #include <cmath>
 #include <span>
 
+#include "sim/model/kernel_energy.h"
 #include "sim/model/kernel_prior.h"
 #include "sim/model/mended_counters.h"
 
@@ -114,6 +115,7 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
   usual_ = prior != nullptr;
   if (usual_) fill_counters(*prior);
   const Counters& c = kernel_.counters;
+  load_.energy = energy_of(kernel_, c, gpu) / load_.blocks;
   if (!c.warp_instructions && !c.issue_active_pct) {
     from_shape();
   } else {

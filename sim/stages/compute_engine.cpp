@@ -90,6 +90,7 @@ void ComputeEngine::accept(Work work, std::uint32_t level, const SmMask& allowed
   const std::uint64_t left = work.blocks() - work.first;
   const std::uint64_t ctas = work.persistent() ? std::min<std::uint64_t>(work.ctas, left) : left;
   const bool whole = left == work.record.blocks;
+  if (work.load.contends()) slow_down(work);
   if (work.load.contends()) cool(work);
   if (work.load.contends()) shared_.introduce(id, work.load);
   works_[id.value] = std::move(work);
@@ -560,6 +561,7 @@ void ComputeEngine::finish(WorkId id) {
   std::erase(wanting_, id);
   std::erase_if(further_, [&](const Further& f) { return f.work == id; });
   const LaunchId launch = work.record.launch;
+  energy_ += work.load.energy * static_cast<double>(work.done - work.first);
   if (work.blocks() < work.record.blocks || work.reset) {
     if (work.reset) work.record.redone_blocks += work.next;
     taken_off_.push_back({work.record, work.reset ? 0 : work.done});
@@ -625,6 +627,14 @@ bool ComputeEngine::uneven() const {
       return !work.persistent() && work.next == work.blocks() && work.load.residents > 1 &&
              work.blocks() <= work.load.places && work.blocks() % work.load.sms != 0;
   return false;
+}
+
+void ComputeEngine::slow_down(Work& work) {
+  const double alone = work.load.alone;
+  sim::slow_down(work.load, clock_stretch_, memory_);
+  if (work.load.alone != alone)
+    work.block_alone =
+        Time{static_cast<std::int64_t>(static_cast<double>(work.block_alone.count()) * (work.load.alone / alone))};
 }
 
 /// What the client's launch before left in L2 has partly been replaced by what others have moved since then.

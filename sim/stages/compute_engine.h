@@ -87,6 +87,11 @@ class ComputeEngine {
   /// How much later than usual the next launch of a stream starts, for what runs now.
   Time launch_delay();
 
+  /// The highest clock of the GPU over its clock, for launches from now on.
+  void set_clock(double stretch) { clock_stretch_ = stretch; }
+  /// pJ that launches which have ended took, at the highest clock.
+  double energy() const { return energy_; }
+
   /// Another context is about to take the GPU.
   void pause();
   /// Ends the run: writes the launches still under way to the timeline.
@@ -185,6 +190,7 @@ class ComputeEngine {
   void end_several(Time t, bool hot);
   bool stale(const Event& event);
   void queue_head(TaskId id);
+  void slow_down(Work& work);
   void cool(Work& work);
   bool in_tail() const;
   bool below_residency() const;
@@ -281,6 +287,7 @@ class ComputeEngine {
   bool judge_contention_ = false;
   std::vector<SharedSms::Ended> ended_, scattered_;
   MemoryLimits memory_;
+  double clock_stretch_ = 1, energy_ = 0;
   std::vector<Contender> residents_;
   struct Client {
     double moved = 0;   // bytes to and from DRAM, of launches that have ended

@@ -8,6 +8,10 @@
 // others pass it one by one and find, by a flag that every kernel reads first, that they are to do nothing
 // (REEF's lazy eviction: Han et al., OSDI 2022, section 4.1).
 //
+// The kernels of a graph without copies are read ahead: the front end has all of a channel's commands while the
+// first of them run, and the context has nothing more to ask its turn for.  As measured in
+// experiments/h200/networks, turns.json.gz.
+//
 // Leaves out: launches with many parameters, which fill a channel sooner.
 #pragma once
 
@@ -54,6 +58,7 @@ struct Submission {
   };
   std::variant<Kernel, CopyJob> what;
   bool evicted = false;  // it passes the GPU without doing anything
+  bool ahead = false;    // read before what is in front of it has ended, as all of its stream
 };
 
 inline Work Submission::Kernel::work() && {
@@ -82,6 +87,7 @@ class Host {
     for (std::uint32_t g : group) groups = std::max(groups, g + 1);
     channels_.resize(std::size_t{groups} * each_);
     users_.resize(channels_.size());
+    unread_.resize(channels_.size());
     next_.resize(groups);
     for (std::size_t s = 0; s < group.size(); ++s) streams_[s].group = group[s];
   }
@@ -100,7 +106,9 @@ class Host {
     }
     auto& queue = channels_[channel];
     if (queue.full()) queue.set_capacity(std::max<std::size_t>(gpu_.channel_depth, 2 * queue.capacity()));
+    stream.ahead = submission.ahead;
     queue.push_back(std::move(submission));
+    if (closed_) ++unread_[channel];
     return channel;
   }
 
@@ -108,7 +116,7 @@ class Host {
   /// is none. `ended(launch)`: when that launch ended, kNever if it has not.
   template <class Ended>
   Time ready_at(std::uint32_t channel, Ended ended) const {
-    if (channels_[channel].empty()) return kNever;
+    if (channels_[channel].size() <= unread_[channel]) return kNever;
     const Submission& head = channels_[channel].front();
     const Stream& stream = streams_[head.stream];
     if (stream.in_flight) return kNever;
@@ -146,14 +154,19 @@ class Host {
   /// The submissions of these launches that have not been taken: those that have not reached the GPU by `now`
   /// vanish, into `vanished`; with `mark`, the others are to pass the GPU without doing anything.
   void evict(const std::vector<LaunchId>& launches, Time now, bool mark, std::vector<LaunchId>& vanished) {
-    for (auto& channel : channels_) {
+    for (std::size_t c = 0; c < channels_.size(); ++c) {
+      auto& channel = channels_[c];
+      std::size_t read = channel.size() - unread_[c];
       const auto kept = std::remove_if(channel.begin(), channel.end(), [&](Submission& s) {
+        const bool unread = read == 0;
+        if (!unread) --read;
         if (std::find(launches.begin(), launches.end(), s.launch) == launches.end()) return false;
         s.evicted = s.evicted || mark;
         if (s.reaches_gpu <= now) return false;
         vanished.push_back(s.launch);
         Stream& stream = streams_[s.stream];
         if (--stream.unfinished == 0) --users_[stream.channel];
+        if (unread) --unread_[c];
         return true;
       });
       channel.erase(kept, channel.end());
@@ -178,14 +191,39 @@ class Host {
   std::uint32_t channels() const { return static_cast<std::uint32_t>(channels_.size()); }
   /// Something has reached the GPU and waits for its turn, or for its stream.
   bool has_work(Time now) const {
-    for (const auto& channel : channels_)
-      if (!channel.empty() && channel.front().reaches_gpu <= now) return true;
+    for (std::size_t c = 0; c < channels_.size(); ++c)
+      if (channels_[c].size() > unread_[c] && channels_[c].front().reaches_gpu <= now) return true;
     return false;
+  }
+
+  /// Whether the front end has read all that it was given: nothing but kernels that are read ahead.
+  bool read_whole() const {
+    if (gpu_.read_ahead_launches == 0) return false;
+    std::size_t launches = 0;
+    for (const auto& channel : channels_) launches += channel.size();
+    if (launches > gpu_.read_ahead_launches) return false;
+    return std::all_of(streams_.begin(), streams_.end(),
+                       [](const Stream& s) { return s.unfinished == 0 || s.ahead; });
+  }
+  /// What has not reached the GPU by now waits for the next turn.
+  void close(Time now) {
+    closed_ = true;
+    for (std::size_t c = 0; c < channels_.size(); ++c) {
+      const auto& queue = channels_[c];
+      while (unread_[c] < queue.size() && queue[queue.size() - 1 - unread_[c]].reaches_gpu > now)
+        ++unread_[c];
+    }
+  }
+  bool closed() const { return closed_; }
+  void open() {
+    closed_ = false;
+    std::fill(unread_.begin(), unread_.end(), 0);
   }
 
  private:
   struct Stream {
     bool in_flight = false;        // its head is past the channel
+    bool ahead = false;            // its kernels are read ahead
     bool evicting = false;         // what was taken last was evicted,
     bool follows_evicted = false;  // and what was taken before that, too
     std::uint32_t unfinished = 0;  // submitted, not ended
@@ -208,6 +246,8 @@ class Host {
   std::vector<std::uint32_t> users_;  // by channel: streams with unfinished work in it
   std::vector<Stream> streams_;
   std::vector<std::uint32_t> next_;  // by group
+  bool closed_ = false;              // for this turn
+  std::vector<std::size_t> unread_;  // by channel: those at its end that wait for the next turn
 };
 
 }  // namespace corun::sim

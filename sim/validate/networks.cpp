@@ -190,11 +190,12 @@ MeasuredNetworks read_networks(const fs::path& file, const NetworksOptions& opti
   return Reader(file, options).read();
 }
 
-std::vector<Got> got(const Trace& trace, const std::vector<RequestRecord>& requests, Time end) {
+std::vector<Got> got(const Trace& trace, const std::vector<RequestRecord>& requests, Time begin, Time end) {
   std::vector<Got> all(trace.clients.size());
   std::vector<std::vector<Time>> ends(trace.clients.size());
   for (const RequestRecord& r : requests) {
     Got& to = all[r.client.value];
+    if (r.arrival < begin) continue;
     if (r.dropped)
       ++to.dropped;
     else if (r.finished <= end)
@@ -214,7 +215,7 @@ std::vector<Got> got(const Trace& trace, const std::vector<RequestRecord>& reque
 void simulate_mix(const MeasuredNetworks& networks, const NetworkMix& mix, const std::string& policy,
                   Time duration, const std::shared_ptr<Shapes>& shapes, const std::vector<Sink*>& sinks) {
   Trace trace = mix.trace;
-  trace.run.duration = std::min(duration, trace.run.duration.value_or(kNever));
+  trace.run.duration = duration;
   Common common(shapes);
   RunOptions options;
   options.policy = policy;
@@ -241,8 +242,8 @@ void simulate_networks(MeasuredNetworks& all, const NetworksOptions& options) {
     NetworkMix one{network.name, network.trace, {alone[i]}, false, read_trace(network.trace)};
     one.trace.run.duration.reset();
     Requests requests;
-    simulate_mix(all, one, "fcfs", kAlone, shapes, {&requests});
-    network.simulated_ms = 1e3 / got(one.trace, requests.all, kAlone).front().per_s;
+    simulate_mix(all, one, "fcfs", kWarmUp + kAlone, shapes, {&requests});
+    network.simulated_ms = 1e3 / got(one.trace, requests.all, kWarmUp, kWarmUp + kAlone).front().per_s;
     tell("networks alone", alone.size());
   });
   std::vector<std::size_t> order(all.runs.size());  // those that take longest begin first
@@ -255,9 +256,9 @@ void simulate_networks(MeasuredNetworks& all, const NetworksOptions& options) {
     MeasuredRun& r = all.runs[order[i]];
     const NetworkMix& mix = all.mixes[r.mix];
     Requests requests;
-    simulate_mix(all, mix, r.policy, options.duration, shapes, {&requests});
-    const Time end = std::min(options.duration, mix.trace.run.duration.value_or(kNever));
-    r.simulated = got(mix.trace, requests.all, end);
+    const Time end = kWarmUp + std::min(options.duration, mix.trace.run.duration.value_or(kNever));
+    simulate_mix(all, mix, r.policy, end, shapes, {&requests});
+    r.simulated = got(mix.trace, requests.all, kWarmUp, end);
     tell("runs", order.size());
   });
 }

@@ -55,7 +55,7 @@ struct MeasuredNetworks {
 
 struct NetworksOptions {
   std::vector<std::string> mixes, modes;                             // only these; empty: all
-  Time duration = std::chrono::milliseconds(400);                    // of a run, at most as measured
+  Time duration = std::chrono::milliseconds(400);                    // that counts, at most as measured
   unsigned threads = 0;                                              // 0: as many as the machine has
   std::function<void(const char* stage, double fraction)> progress;  // may be empty
 };
@@ -69,11 +69,14 @@ MeasuredNetworks read_networks(const std::filesystem::path& file, const Networks
 /// Fills in what is simulated: every network alone, every run.  The same whatever the number of threads.
 void simulate_networks(MeasuredNetworks& networks, const NetworksOptions& options);
 
+/// Before what counts, as when they were measured: until then the clock falls under load.
+inline constexpr Time kWarmUp = std::chrono::milliseconds(100);
+
 /// One run, its records to the sinks.
 void simulate_mix(const MeasuredNetworks& networks, const NetworkMix& mix, const std::string& policy,
                   Time duration, const std::shared_ptr<Shapes>& shapes, const std::vector<Sink*>& sinks);
 
-/// By client.  What had not ended at `end` is not known.
-std::vector<Got> got(const Trace& trace, const std::vector<RequestRecord>& requests, Time end);
+/// By client, of requests that came from `begin` on.  What had not ended at `end` is not known.
+std::vector<Got> got(const Trace& trace, const std::vector<RequestRecord>& requests, Time begin, Time end);
 
 }  // namespace corun::sim

@@ -90,6 +90,19 @@ Contention read_contention(const json& document) {
   return c;
 }
 
+Power read_power(const json& document) {
+  Power p;
+  if (!document.contains("power")) return p;
+  const Group from(document, "power");
+  from.get("limit_w", p.limit_w);
+  from.get("idle_w", p.idle_w);
+  from.get("warp_instruction_pj", p.warp_instruction_pj);
+  from.get("dram_byte_pj", p.dram_byte_pj);
+  from.get("wgmma_column_pj", p.wgmma_column_pj);
+  from.get("interval_ns", p.interval);
+  return p;
+}
+
 PreemptionCosts read_preemption(const json& document) {
   const Group from(document, "preemption");
   PreemptionCosts p;
@@ -138,6 +151,8 @@ Gpu read_document(const json& document) {
     scheduling.get("mps_client_channels", gpu.mps_client_channels.emplace());
   scheduling.get("mps_least_sms", gpu.mps_least_sms);
   scheduling.get("mps_sm_step", gpu.mps_sm_step);
+  if (document.at("scheduling").contains("read_ahead_launches"))
+    scheduling.get("read_ahead_launches", gpu.read_ahead_launches);
 
   const Group latencies(document, "latencies");
   latencies.get("dispatch_interval_ns", gpu.dispatch_interval);
@@ -151,6 +166,11 @@ Gpu read_document(const json& document) {
     latencies.get("device_copy_ns", gpu.device_copy);
   latencies.get("time_slice_ns", gpu.time_slice);
   latencies.get("context_switch_ns", gpu.context_switch);
+  gpu.idle_switch = gpu.idle_switch_to_interrupted = gpu.context_switch;
+  if (document.at("latencies").contains("idle_switch_ns")) {
+    latencies.get("idle_switch_ns", gpu.idle_switch);
+    latencies.get("idle_switch_to_interrupted_ns", gpu.idle_switch_to_interrupted);
+  }
   latencies.get("completion_notice_ns", gpu.completion_notice);
   latencies.get("progress_read_ns", gpu.progress_read);
   latencies.get("persistent_task_ns", gpu.persistent_task);
@@ -165,6 +185,7 @@ Gpu read_document(const json& document) {
 
   gpu.preemption = read_preemption(document);
   gpu.contention = read_contention(document);
+  gpu.power = read_power(document);
   return gpu;
 }
 

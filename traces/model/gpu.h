@@ -78,6 +78,15 @@ struct PreemptionCosts {
   double padding_cost_ratio = 1;   // a block's time in a padded launch over its own
 };
 
+/// What the GPU draws, and may.  Energies are those at the highest clock.
+struct Power {
+  double limit_w = 0;  // 0: not known, the clock stays the highest
+  double idle_w = 0;   // at the highest clock, with nothing to do
+  double warp_instruction_pj = 0, dram_byte_pj = 0;
+  double wgmma_column_pj = 0;  // a warp's share of a wgmma, for each of its columns
+  Time interval{};             // at which the clock is set anew
+};
+
 struct Gpu {
   std::string name;          // "h200": the name of its file
   std::string product;       // "NVIDIA H200"
@@ -101,6 +110,9 @@ struct Gpu {
       mps_client_channels;          // hardware queues of one MPS client; 0: all share; absent: no MPS
   std::uint32_t mps_least_sms = 0;  // that a thread percentage leaves a client; 0: no percentages
   std::uint32_t mps_sm_step = 0;    // in multiples of which it leaves more
+  /// Kernels of graphs without copies that the front end reads before those in front have ended; a context with nothing left
+  /// to read gives its turn up once what was read has ended.  0: it reads each when it can start.
+  std::uint32_t read_ahead_launches = 0;
 
   Time dispatch_interval{};  // between two blocks leaving the WDU, whole GPU
   Time launch_call{};        // host thread time of one launch call
@@ -112,6 +124,8 @@ struct Gpu {
   Time device_copy{};  // of a copy or memset within the device, beside its bytes
   Time time_slice{};   // between contexts that do not share through MPS
   Time context_switch{};
+  // Instead, from a context that has nothing under way: to one that has not, and to one that was interrupted.
+  Time idle_switch{}, idle_switch_to_interrupted{};
   Time completion_notice{};  // end of a kernel until its host knows
   Time progress_read{};      // host asking how many blocks are done, until the answer
   Time persistent_task{};    // a persistent worker taking its next task block
@@ -130,6 +144,7 @@ struct Gpu {
 
   PreemptionCosts preemption;
   Contention contention;
+  Power power;
 
   std::uint32_t tpcs() const { return sms / sms_per_tpc; }
 
