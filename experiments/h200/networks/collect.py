@@ -55,12 +55,6 @@ def trace_of(sim, name):
             return json.load(file)
 
 
-def recorded_ms(name):
-    """First start to last end of one request under the profiler."""
-    kernels = [e for e in load(f"recordings/{name}.graph.json.gz")["traceEvents"] if e["cat"] == "kernel"]
-    return round((max(e["ts"] + e["dur"] for e in kernels) - min(e["ts"] for e in kernels)) / 1e3, 5)
-
-
 def client_names(mix):
     names = [c["network"] for c in mix]
     return [n if names.count(n) == 1 else f"{n}-{names[:i].count(n) + 1}" for i, n in enumerate(names)]
@@ -87,20 +81,18 @@ def policy_of(mode, mix, percentages):
     return POLICIES[mode] + ("/".join(shares) if mode == "mps_percent" else "")
 
 
-def without_late_start(clients, seconds, repeat):
-    """Where one process drives all clients it began 0.1 to 0.3 s late (its garbage collection ran after the time from
-    which due times count): requests due by then count as dropped.  Best-effort clients tell how long that was, as they
-    are never idle otherwise: by their rate, what they have done does not fill the time."""
-    late = min((seconds - r["done"] / r["per_s"] for r in repeat if r.get("per_s")), default=0)
-    if late < 0.05:
-        return repeat
-    rows = []
-    for client, result in zip(clients, repeat):
-        if "dropped" in result:
-            at_start = min(result["dropped"], int(late * 1e3 / client["period_ms"]))
-            result = {**result, "dropped": result["dropped"] - at_start, "dropped_at_start": at_start}
-        rows.append(result)
-    return rows
+def measured_in(mode):
+    """The files of a mode's calls: MODE.json.gz, MODE-2.json.gz, ..."""
+    names = [mode + ".json.gz"]
+    while (part := load(names[-1])) is not None:
+        yield names[-1], part
+        names.append(f"{mode}-{len(names) + 1}.json.gz")
+
+
+def states(run):
+    """Mean clock and power of the GPU in each repeat, where they were measured."""
+    seen = [{"mhz": s["mhz"][1], "watts": s["watts"]} for s in run.get("gpu", []) if s]
+    return {"gpu": seen} if seen else {}
 
 
 def collect(sim):
@@ -112,20 +104,19 @@ def collect(sim):
         programs[name] = trace["programs"][0]["name"]
         save(f"traces/{name}.json.gz", trace)
         row = {"name": name, "about": measured["about"], "trace": f"traces/{name}.json.gz", "set_aside": name in aside}
-        row["graph_ms"], row["eager_ms"] = measured.get("graph_ms", []), measured.get("eager_ms", [])
-        if not row["graph_ms"]:
-            row["recorded_ms"] = recorded_ms(name)
+        row["graph_ms"], row["eager_ms"] = measured["graph_ms"], measured["eager_ms"]
         data["networks"].append(row)
     mixes, seconds = {}, {}
     for mode in POLICIES:
-        measured = load(mode + ".json.gz")
-        for name, run in (measured["mixes"] if measured else {}).items():
-            assert run["clients"] == mixes.setdefault(name, run["clients"]), (mode, name)
-            seconds[name] = run["seconds"]
-            repeats = [without_late_start(run["clients"], run["seconds"], r) for r in run["repeats"]]
-            data["runs"].append({
-                "mix": name, "mode": mode, "policy": policy_of(mode, run["clients"], measured["percentages"]),
-                "clients": [[repeat[i] for repeat in repeats] for i in range(len(run["clients"]))]})
+        for file, measured in measured_in(mode):
+            for name, run in measured["mixes"].items():
+                assert run["clients"] == mixes.setdefault(name, run["clients"]), (file, name)
+                assert not any((r["mix"], r["mode"]) == (name, mode) for r in data["runs"]), f"{file}: {name} again"
+                seconds[name] = run["seconds"]
+                data["runs"].append({
+                    "mix": name, "mode": mode, "policy": policy_of(mode, run["clients"], measured["percentages"]),
+                    "measured_in": file, **states(run),
+                    "clients": [[repeat[i] for repeat in run["repeats"]] for i in range(len(run["clients"]))]})
     for name, mix in mixes.items():
         save(f"mixes/{name}.json", mix_trace(mix, programs, seconds[name]))
         data["mixes"].append({"name": name, "trace": f"mixes/{name}.json", "networks": [c["network"] for c in mix]})
