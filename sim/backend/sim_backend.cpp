@@ -33,6 +33,7 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
                        EngineOptions options, Shapes* shapes, const HostCosts* host)
     : trace_(trace),
       preemptive_(needed.capabilities.has(Capability::preempt_at_block)),
+      mps_(!needed.thread_percentages.empty()),
       topology_{gpu, kCapabilities},
       timeline_(timeline),
       slicer_(topology_.gpu,
@@ -51,9 +52,8 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
     }));
   std::vector<std::uint32_t> context_of_client;
   const std::uint32_t n = std::max(1u, contexts_of(trace, needed.contexts, context_of_client));
-  const bool mps = !needed.thread_percentages.empty();
-  if (mps) limit_clients(trace, needed.thread_percentages);
-  const bool own_channels = mps && *gpu.mps_client_channels != 0;
+  if (mps_) limit_clients(trace, needed.thread_percentages);
+  const bool own_channels = mps_ && *gpu.mps_client_channels != 0;
   std::vector<std::uint32_t> streams(n);
   std::vector<std::uint32_t> client_of_stream;  // where there is one context
   for (std::uint32_t i = 0; i < trace.clients.size(); ++i) {
@@ -75,7 +75,7 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
   if (host != nullptr && host->launch_call != Time{}) {
     thread_ = *host;
     for (const std::vector<StreamPlace>& of_client : places_) lanes_.emplace_back(of_client.size());
-    if (mps || needed.contexts == Contexts::per_process) process_free_.resize(trace.clients.size());
+    if (mps_ || needed.contexts == Contexts::per_process) process_free_.resize(trace.clients.size());
   }
 }
 
@@ -282,7 +282,7 @@ void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, 
   Submission submission{l.id,
                         at.stream,
                         graph ? gpu.graph_launch_latency : gpu.launch_latency,
-                        graph ? gpu.graph_gap : gpu.stream_gap,
+                        !graph ? gpu.stream_gap : mps_ ? gpu.mps_graph_gap : gpu.graph_gap,
                         {follows.begin(), follows.end()},
                         std::move(what)};
   submission.ahead = graph && kernels_alone_[client.program.value];

@@ -177,6 +177,7 @@ class SimBackend final : public Backend {
 
   const Trace& trace_;
   bool preemptive_;  // the policy stops launches
+  bool mps_;         // its clients are clients of MPS
   Topology topology_;
   Timeline& timeline_;
   Time now_{};

@@ -45,8 +45,10 @@ std::optional<Tile> tile_of(std::string_view name) {
   return std::nullopt;
 }
 
-/// Columns of a wgmma, whose rows are 64: what of a block's tile is no multiple of 64, else its second side.
-double columns_of(std::string_view name) {
+}  // namespace
+
+/// What of a block's tile is no multiple of 64, else its second side.
+double wgmma_columns(std::string_view name) {
   constexpr double kUsual = 128, kMost = 256;
   const std::optional<Tile> tile = tile_of(name);
   if (!tile) return kUsual;
@@ -57,14 +59,12 @@ double columns_of(std::string_view name) {
   return std::min<double>(tile->columns / (shared_out ? 2.0 : 1.0), kMost);
 }
 
-}  // namespace
-
 double energy_of(const Kernel& kernel, const Counters& counters, const Gpu& gpu) {
   const Power& p = gpu.power;
   double sum = counters.warp_instructions.value_or(0) * p.warp_instruction_pj +
                (counters.dram_read_bytes.value_or(0) + counters.dram_write_bytes.value_or(0)) * p.dram_byte_pj;
   if (has_wgmma(kernel.name))
-    sum += counters.tensor_instructions.value_or(0) * columns_of(kernel.name) * p.wgmma_column_pj;
+    sum += counters.tensor_instructions.value_or(0) * wgmma_columns(kernel.name) * p.wgmma_column_pj;
   return sum;
 }
 

@@ -28,9 +28,9 @@ constexpr double kSlotsReached = 0.95;
 constexpr double kTurnover = 190e3;
 /// A round of reads takes at least so many instructions of a warp: addresses, loads, use.
 constexpr double kInstructionsPerRound = 25;
-/// Tensor instructions that read shared memory (wgmma): 32,768 multiply-adds a warp of the SM's 2,048 per
-/// cycle.
-constexpr double kWgmmaCycles = 16;
+/// Of a warp's share of a tensor instruction that reads shared memory (wgmma), for each of its columns: 256
+/// multiply-adds of the SM's 2,048 per cycle.
+constexpr double kWgmmaColumnCycles = 1.0 / 8;
 /// Share of its bytes that a kernel may move through L1 and still be taken to fetch by bulk copies.
 constexpr double kBulkThroughL1 = 0.01;
 /// Share of a launch's time that the dispatcher must need for it to be what bounds the launch.
@@ -257,7 +257,8 @@ void KernelModel::read_counters() {
   if (!tiled())
     most_wait_ = least_wait_ + l2_read / blocks / std::ceil(threads / 32) / kWarpLoad * limits_.dram_latency;
   if (load_.tensor && c.l1_bytes && *c.l1_bytes < kBulkThroughL1 * l2)
-    tensor_ = *c.tensor_instructions / blocks * kWgmmaCycles / gpu_.clock_hz * 1e12;
+    tensor_ = *c.tensor_instructions / blocks * wgmma_columns(kernel_.name) * kWgmmaColumnCycles /
+              gpu_.clock_hz * 1e12;
 }
 
 /// What a block takes with so many of the launch on so many SMs, alone, ps.

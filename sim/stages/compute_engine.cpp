@@ -679,6 +679,14 @@ Time ComputeEngine::launch_delay() {
          Time{static_cast<std::int64_t>(c.launch_memory_accesses * memory_.dram_latency * (use.stretch - 1))};
 }
 
+double ComputeEngine::energy() {
+  end_solo_early();
+  double sum = energy_;
+  for (const Work& work : works_)
+    if (work.instances != 0 || work.spreads()) sum += work.load.energy * static_cast<double>(work.done - work.first);
+  return sum;
+}
+
 double ComputeEngine::dram_use() const {
   if (contended_) return shared_.memory_use().dram;
   double use = 0;

@@ -89,8 +89,8 @@ class ComputeEngine {
 
   /// The highest clock of the GPU over its clock, for launches from now on.
   void set_clock(double stretch) { clock_stretch_ = stretch; }
-  /// pJ that launches which have ended took, at the highest clock.
-  double energy() const { return energy_; }
+  /// pJ that its blocks have taken, at the highest clock.
+  double energy();
 
   /// Another context is about to take the GPU.
   void pause();

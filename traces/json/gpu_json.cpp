@@ -162,6 +162,9 @@ Gpu read_document(const json& document) {
   latencies.get("graph_launch_call_ns", gpu.graph_launch_call);
   latencies.get("graph_launch_latency_ns", gpu.graph_launch_latency);
   latencies.get("graph_gap_ns", gpu.graph_gap);
+  gpu.mps_graph_gap = gpu.graph_gap;
+  if (document.at("latencies").contains("mps_graph_gap_ns"))
+    latencies.get("mps_graph_gap_ns", gpu.mps_graph_gap);
   if (document.at("latencies").contains("device_copy_ns"))
     latencies.get("device_copy_ns", gpu.device_copy);
   latencies.get("time_slice_ns", gpu.time_slice);

@@ -121,6 +121,7 @@ struct Gpu {
   Time graph_launch_call{};  // the same three for a CUDA graph
   Time graph_launch_latency{};
   Time graph_gap{};
+  Time mps_graph_gap{};  // the same of a client of MPS
   Time device_copy{};  // of a copy or memset within the device, beside its bytes
   Time time_slice{};   // between contexts that do not share through MPS
   Time context_switch{};
