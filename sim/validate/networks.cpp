@@ -27,7 +27,7 @@ using json = nlohmann::json;
 
 constexpr Time kAlone =
     std::chrono::milliseconds(50);  // of each network; a closed loop is the same each time
-constexpr Time kAloneEagerly = std::chrono::milliseconds(100);  // a request takes up to 25
+constexpr double kEagerly = 8;      // requests as long as measured; they take up to thrice that
 
 class Requests final : public Sink {
  public:
@@ -182,6 +182,10 @@ class Reader {
   MeasuredNetworks all_;
 };
 
+Time eagerly(const Network& network) {
+  return std::isnan(network.measured_eager_ms) ? kAlone : from_ns(kEagerly * 1e6 * network.measured_eager_ms);
+}
+
 /// ms a request of the network's one client in a closed loop.
 double alone_ms(const MeasuredNetworks& all, std::size_t network, const fs::path& trace, Time duration,
                 const std::shared_ptr<Shapes>& shapes) {
@@ -256,7 +260,7 @@ void simulate_networks(MeasuredNetworks& all, const NetworksOptions& options) {
     Network& network = all.networks[alone[i]];
     network.simulated_ms = alone_ms(all, alone[i], network.trace, kAlone, shapes);
     if (!network.eager_trace.empty())
-      network.simulated_eager_ms = alone_ms(all, alone[i], network.eager_trace, kAloneEagerly, shapes);
+      network.simulated_eager_ms = alone_ms(all, alone[i], network.eager_trace, eagerly(network), shapes);
     tell("networks alone", alone.size());
   });
   std::vector<std::size_t> order(all.runs.size());  // those that take longest begin first
