@@ -147,6 +147,8 @@ TEST(Command, CountersJoinAnImport) {
                  {"other.csv", "line 2", "none of its 1 profiled launch", "remedy"});
   expect_refused(import + recording, {"no row of column names", "ncu --csv"});
   expect_refused(import + folder.path("none.csv"), {"none.csv", "No such file"});
+  expect_refused(import + profile("k") + " --host-time soon", {"--host-time", "'soon' is not a duration"});
+  expect_refused(import + profile("k") + " --host-time 1ms", {"--host-time", "no launch calls", "remedy"});
 }
 
 /// Two kernels of two clients, which policies that size kernels give parts of the GPU.

@@ -16,6 +16,7 @@
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -198,6 +199,53 @@ TEST(KinetoImport, HostGapsComeFromLaunchCalls) {
   for (const Op& op : trace.programs[0].ops) gaps.push_back(op.host_gap);
   EXPECT_THAT(gaps, ElementsAre(from_ns(0), from_ns(6000), from_ns(10000), from_ns(2250), from_ns(3000),
                                 from_ns(7000), from_ns(5000), from_ns(6000), from_ns(1000)));
+}
+
+/// What the host's calls and its gaps between them take.
+std::pair<Time, Time> host_of(const Trace& trace) {
+  Time calls{}, gaps{};
+  for (const Op& op : trace.programs[0].ops) {
+    gaps += op.host_gap;
+    if (!std::holds_alternative<Sync>(op.what)) calls += read_gpu(trace.gpu).launch_call;
+  }
+  return {calls, gaps};
+}
+
+TEST(KinetoImport, HostGapsShrinkAlikeToTheTimeOfTheHostWithoutTheProfiler) {
+  const Trace recorded = import_kineto(kSmall, "h200");
+  const auto [calls, gaps] = host_of(recorded);
+  const Trace trace = import_kineto(kSmall, "h200", {}, calls + gaps / 2);
+  for (std::size_t i = 0; i < recorded.programs[0].ops.size(); ++i)
+    EXPECT_EQ(trace.programs[0].ops[i].host_gap, recorded.programs[0].ops[i].host_gap / 2) << i;
+  EXPECT_THAT(trace.notes, Contains(HasSubstr("Host gaps are 0.500 of the recorded ones")));
+  EXPECT_THAT(trace.notes, Not(Contains(HasSubstr("the profiler's own cost"))));
+}
+
+TEST(KinetoImport, TheProfilerOnlySlowsTheHostSoGapsNeverGrow) {
+  const Trace recorded = import_kineto(kSmall, "h200");
+  const auto [calls, gaps] = host_of(recorded);
+  for (const Time longer : {Time{}, from_ns(1000)}) {
+    const Trace trace = import_kineto(kSmall, "h200", {}, calls + gaps + longer);
+    EXPECT_EQ(host_of(trace).second, gaps);
+    EXPECT_THAT(trace.notes, Contains(HasSubstr("its gaps are as recorded")));
+  }
+}
+
+TEST(KinetoImport, ATimeInWhichTheHostCannotIssueTheRequestIsRefused) {
+  const auto [calls, gaps] = host_of(import_kineto(kSmall, "h200"));
+  EXPECT_EQ(host_of(import_kineto(kSmall, "h200", {}, calls)).second, Time{});
+  const auto refused = [](const path& file, Time host_time, const char* why) {
+    try {
+      import_kineto(file, "h200", {}, host_time);
+      ADD_FAILURE() << why;
+    } catch (const InputError& error) {
+      EXPECT_EQ(error.place(), "--host-time");
+      EXPECT_THAT(error.problem(), HasSubstr(why));
+    }
+  };
+  refused(kSmall, calls - from_ns(1), "less than its 7 calls take the host");
+  refused(TestFile("[" + record("k", 100, 5) + "]"), from_ns(1e6), "no launch calls");
+  refused("experiments/h200/networks/recordings/dlrm_b2048.graph.json.gz", from_ns(1e6), "CUDA graph");
 }
 
 TEST(KinetoImport, WithoutLaunchCallsStartsAreReproduced) {

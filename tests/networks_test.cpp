@@ -151,6 +151,37 @@ TEST_F(Networks, AreSimulatedAloneAndTogether) {
   }
 }
 
+/// The host's part, 0.5 ms a request, is longer than the kernels'.
+TEST_F(Networks, AreSimulatedEagerlyWhereATraceSaysHowTheHostIssuesThem) {
+  json eager = json::parse(std::ifstream(folder_ / "fast.json"));
+  json& program = eager["programs"][0];
+  program["issue"] = "eager";
+  for (json& op : program["ops"]) op["host_gap_ns"] = 250'000;
+  eager["clients"][0]["arrivals"] = {{"type", "closed_loop"}, {"in_flight", 8}};
+  write("fast.eager.json", eager);
+  document_["networks"][0].update({{"eager_trace", "fast.eager.json"}, {"eager_ms", {0.4, 0.6}}});
+  MeasuredNetworks all = read();
+  simulate_networks(all, {});
+  EXPECT_DOUBLE_EQ(all.networks[0].measured_eager_ms, 0.5);
+  EXPECT_NEAR(all.networks[0].simulated_eager_ms, 0.5, 0.02);
+  EXPECT_NEAR(all.networks[0].simulated_ms, 0.04, 0.01);
+  EXPECT_EQ(all.networks[1].simulated_eager_ms, 0);
+  const NetworksScore score = score_networks(all);
+  EXPECT_THAT(format_networks(all, score), HasSubstr("alone, eagerly, ms"));
+  const auto eagerly = networks_json(all, score)["alone_eagerly"];
+  ASSERT_EQ(eagerly.size(), 1);
+  EXPECT_EQ(eagerly[0]["network"], "fast");
+  EXPECT_EQ(eagerly[0]["measured_ms"], 0.5);
+}
+
+TEST_F(Networks, WithoutAnEagerTraceThereIsNoTableOfThem) {
+  MeasuredNetworks all = read();
+  simulate_networks(all, {});
+  const NetworksScore score = score_networks(all);
+  EXPECT_THAT(format_networks(all, score), testing::Not(HasSubstr("eagerly")));
+  EXPECT_TRUE(networks_json(all, score)["alone_eagerly"].empty());
+}
+
 TEST_F(Networks, KernelsOfATimelineAreMatchedWithThoseOfTheTrace) {
   json events = json::array();
   const auto kernel = [&](int stream, const char* name, int blocks, double start, double duration) {

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <fstream>
 #include <iostream>
+#include <optional>
 
 #include "hw/backend/cuda_backend.h"
 #include "hw/process/worker.h"
@@ -40,7 +41,7 @@ struct Arguments {
   bool verify = false, no_alone = false;
   std::uint64_t memory = 0;
   OutputOptions outputs;
-  std::string schema, format, input, output, counters;
+  std::string schema, format, input, output, counters, host_time;
 };
 
 Trace load(const Arguments& a) {
@@ -115,7 +116,9 @@ int list_gpus() {
 int import(const Arguments& a) {
   if (a.format != "kineto")
     throw InputError("", "import", fmt::format("there is no importer for '{}'", a.format), "use kineto");
-  const Trace trace = import_kineto(a.input, a.gpu, a.counters);
+  std::optional<Time> host_time;
+  if (!a.host_time.empty()) host_time = parse_duration(a.host_time, "--host-time");
+  const Trace trace = import_kineto(a.input, a.gpu, a.counters, host_time);
   for (const std::string& note : trace.notes) fmt::print(stderr, "note: {}\n", note);
   if (a.output.empty()) {
     write_trace(trace, std::cout);
@@ -191,6 +194,9 @@ int command(int argc, char** argv) {
   importer->add_option("input", a.input, "file to import")->required();
   importer->add_option("-o,--output", a.output, "trace to write (default: standard output)");
   importer->add_option("--gpu", a.gpu, "GPU on which it was recorded (default: as the recording says)");
+  importer->add_option("--host-time", a.host_time,
+                       "time in which the host issues the request without the profiler, as 5.9ms "
+                       "(default: as recorded, which the profiler slows)");
   importer->add_option(
       "--counters", a.counters,
       "what `ncu --csv` printed of the same program: counters and cluster dimensions\n(metrics: " +
@@ -200,7 +206,8 @@ int command(int argc, char** argv) {
   RecordArguments recording;
   CLI::App* recorder = add_record(app, recording);
   CLI::App* schemas = app.add_subcommand("schema", "print the JSON Schema of a file format");
-  schemas->add_option("name", a.schema, "trace, gpu, profile, reference, figure, runs or networks")->required();
+  schemas->add_option("name", a.schema, "trace, gpu, profile, reference, figure, runs or networks")
+      ->required();
   CLI::App* gpus = app.add_subcommand("gpus", "list the GPU descriptions");
   app.require_subcommand(0, 1);
 

@@ -27,6 +27,7 @@ using json = nlohmann::json;
 
 constexpr Time kAlone =
     std::chrono::milliseconds(50);  // of each network; a closed loop is the same each time
+constexpr double kEagerly = 8;      // requests as long as measured; they take up to thrice that
 
 class Requests final : public Sink {
  public:
@@ -88,6 +89,11 @@ class Reader {
       network.measured_ms = network.recorded
                                 ? from.value("recorded_ms", std::numeric_limits<double>::quiet_NaN())
                                 : mean(from["graph_ms"]);
+      const json eager_ms = from.value("eager_ms", json::array());
+      network.measured_eager_ms =
+          eager_ms.empty() ? std::numeric_limits<double>::quiet_NaN() : mean(eager_ms);
+      if (from.contains("eager_trace"))
+        network.eager_trace = fs::path(all_.file).parent_path() / from["eager_trace"].get<std::string>();
       if (index_of(all_.networks, network.name) < all_.networks.size())
         fail(fmt::format("/networks/{}/name", i),
              fmt::format("a network called {} exists already", in_quotes(network.name)),
@@ -176,6 +182,20 @@ class Reader {
   MeasuredNetworks all_;
 };
 
+Time eagerly(const Network& network) {
+  return std::isnan(network.measured_eager_ms) ? kAlone : from_ns(kEagerly * 1e6 * network.measured_eager_ms);
+}
+
+/// ms a request of the network's one client in a closed loop, from `begin` to `end`.
+double alone_ms(const MeasuredNetworks& all, std::size_t network, const fs::path& trace, Time begin, Time end,
+                const std::shared_ptr<Shapes>& shapes) {
+  NetworkMix one{all.networks[network].name, trace, {network}, false, read_trace(trace)};
+  one.trace.run.duration.reset();
+  Requests requests;
+  simulate_mix(all, one, "fcfs", end, shapes, {&requests});
+  return 1e3 / got(one.trace, requests.all, begin, end).front().per_s;
+}
+
 }  // namespace
 
 fs::path find_networks(const fs::path& place) {
@@ -239,11 +259,9 @@ void simulate_networks(MeasuredNetworks& all, const NetworksOptions& options) {
   };
   in_parallel(alone.size(), options.threads, [&](std::size_t i) {
     Network& network = all.networks[alone[i]];
-    NetworkMix one{network.name, network.trace, {alone[i]}, false, read_trace(network.trace)};
-    one.trace.run.duration.reset();
-    Requests requests;
-    simulate_mix(all, one, "fcfs", kWarmUp + kAlone, shapes, {&requests});
-    network.simulated_ms = 1e3 / got(one.trace, requests.all, kWarmUp, kWarmUp + kAlone).front().per_s;
+    network.simulated_ms = alone_ms(all, alone[i], network.trace, kWarmUp, kWarmUp + kAlone, shapes);
+    if (!network.eager_trace.empty())
+      network.simulated_eager_ms = alone_ms(all, alone[i], network.eager_trace, Time{}, eagerly(network), shapes);
     tell("networks alone", alone.size());
   });
   std::vector<std::size_t> order(all.runs.size());  // those that take longest begin first

@@ -21,6 +21,9 @@ struct Network {
   bool recorded = false;   // measured_ms is of one request under the profiler: nothing else was measured
   double measured_ms = 0;  // a request alone as a graph, one behind the other
   double simulated_ms = 0;
+  std::filesystem::path eager_trace{};  // empty: none
+  double measured_eager_ms = 0;         // likewise by single launches; NaN: not measured
+  double simulated_eager_ms = 0;
 };
 
 /// What a client got in one run.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <optional>
@@ -110,8 +111,9 @@ std::string launch_text(const std::string& name, Dim3 grid, Dim3 block) {
 
 class Import {
  public:
-  Import(const std::filesystem::path& file, const std::string& gpu, const std::filesystem::path& counters)
-      : file_(file), counters_(counters) {
+  Import(const std::filesystem::path& file, const std::string& gpu, const std::filesystem::path& counters,
+         std::optional<Time> host_time)
+      : file_(file), counters_(counters), host_time_(host_time) {
     if (!counters_.empty()) profile_ = read_nsight_compute(counters_);
     records_ = kineto::read_records(file);
     choose_device();
@@ -470,6 +472,7 @@ class Import {
       program.ops.push_back(std::move(op));
     }
     if (one_graph()) program.issue = Issue::graph;
+    if (host_time_) shrink_host_gaps(program);
 
     Client client;
     client.name = "main";
@@ -479,6 +482,44 @@ class Import {
     client.arrivals = ClosedLoop{};
     trace_.clients.push_back(std::move(client));
     trace_.programs.push_back(std::move(program));
+  }
+
+  /// Of what the profiler adds only that within launch calls is known; the rest is spread over the gaps.
+  void shrink_host_gaps(Program& program) {
+    const auto refuse = [&](const std::string& problem, const char* remedy) {
+      throw InputError(file_.string(), "--host-time", problem, remedy);
+    };
+    if (!any_call_)
+      refuse("there are no launch calls in it, so what the host did is not known",
+             "record with ProfilerActivity.CPU too, or leave the option out");
+    if (program.issue == Issue::graph)
+      refuse("the request is one launch of a CUDA graph, which has no host gaps", "leave the option out");
+    Time gaps{}, calls{};
+    std::size_t issued = 0;
+    for (const Op& op : program.ops) {
+      gaps += op.host_gap;
+      if (!std::holds_alternative<Sync>(op.what)) calls += launch_call_, ++issued;
+    }
+    if (*host_time_ < calls)
+      refuse(fmt::format("{:.3f} ms are less than its {} take the host, {:.3f} ms", to_ms(*host_time_),
+                         count(issued, "call", "calls"), to_ms(calls)),
+             "give the time in which the host issues the whole request");
+    if (gaps + calls <= *host_time_) {
+      note(
+          fmt::format("The host took {:.3f} ms in the recording, no longer than the {:.3f} ms it was said to "
+                      "take without the profiler: its gaps are as recorded.",
+                      to_ms(gaps + calls), to_ms(*host_time_)));
+      return;
+    }
+    const double share =
+        static_cast<double>((*host_time_ - calls).count()) / static_cast<double>(gaps.count());
+    for (Op& op : program.ops)
+      op.host_gap = Time{std::llround(share * static_cast<double>(op.host_gap.count()))};
+    host_as_told_ = true;
+    note(fmt::format(
+        "Host gaps are {:.3f} of the recorded ones: so the host takes {:.3f} ms for a request, as "
+        "it was said to without the profiler, instead of {:.3f}.",
+        share, to_ms(*host_time_), to_ms(gaps + calls)));
   }
 
   static Time solo_time(const GpuOp& op) { return std::max(op.duration, Nanoseconds{1}); }
@@ -631,7 +672,7 @@ class Import {
       threads.insert(call->thread);
       if (call->kind == Call::Kind::launch) durations.push_back(call->duration);
     }
-    if (!durations.empty()) {
+    if (!durations.empty() && !host_as_told_) {
       const auto median = durations.begin() + static_cast<std::ptrdiff_t>((durations.size() - 1) / 2);
       std::nth_element(durations.begin(), median, durations.end());
       note(fmt::format(
@@ -714,6 +755,8 @@ class Import {
   }
 
   std::filesystem::path file_, counters_;
+  std::optional<Time> host_time_;
+  bool host_as_told_ = false;
   ProfiledLaunches profile_;
   Records records_;
   Trace trace_;
@@ -736,8 +779,8 @@ class Import {
 }  // namespace
 
 Trace import_kineto(const std::filesystem::path& file, const std::string& gpu,
-                    const std::filesystem::path& counters) {
-  return Import(file, gpu, counters).run();
+                    const std::filesystem::path& counters, std::optional<Time> host_time) {
+  return Import(file, gpu, counters, host_time).run();
 }
 
 bool looks_like_kineto(const std::filesystem::path& file) { return kineto::looks_like_records(file); }

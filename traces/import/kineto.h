@@ -9,8 +9,10 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
+#include "traces/model/time.h"
 #include "traces/model/trace.h"
 
 namespace corun {
@@ -19,9 +21,10 @@ namespace corun {
 /// "main". `gpu`: a name of `sim gpus` or a path; empty: found by the recorded device's name, and if that is
 /// not known Trace::gpu stays empty.  `counters`: what `ncu --csv` printed of the same program, joined as
 /// traces/import/join_counters.h says; launches of one shape that differ then become kernels of their own.
-/// Throws InputError, also where no launch is in both.
+/// `host_time`: what the host takes to issue the request where no profiler slows it; where it took longer in
+/// the recording all host gaps shrink alike.  Throws InputError, also where no launch is in both.
 Trace import_kineto(const std::filesystem::path& file, const std::string& gpu = {},
-                    const std::filesystem::path& counters = {});
+                    const std::filesystem::path& counters = {}, std::optional<Time> host_time = {});
 
 /// By content, not by name; reads the start of the file only.  False also where the file cannot be read.
 bool looks_like_kineto(const std::filesystem::path& file);

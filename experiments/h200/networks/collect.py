@@ -44,15 +44,26 @@ def set_aside():
                 return ast.literal_eval(statement.value)
 
 
-def trace_of(sim, name):
+def trace_of(sim, name, issue):
     counters = os.path.join(HERE, "counters", name + ".csv.gz")
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "trace.json")
-        command = [sim, "import", "kineto", os.path.join(HERE, "recordings", name + ".graph.json.gz"), "--gpu", "h200",
+        command = [sim, "import", "kineto", os.path.join(HERE, "recordings", f"{name}.{issue}.json.gz"), "--gpu", "h200",
                    "-o", out, *(["--counters", counters] if os.path.exists(counters) else [])]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         with open(out) as file:
             return json.load(file)
+
+
+def eager_trace_of(sim, name):
+    """In a row, as it was measured: the host waited for nothing until eight requests were issued.  It is the recording
+    that waits at the end of its one."""
+    trace = trace_of(sim, name, "eager")
+    program, client = trace["programs"][0], trace["clients"][0]
+    if program["ops"][-1].get("sync"):
+        program["ops"].pop()
+    client["arrivals"] = {"type": "closed_loop", "in_flight": 8}
+    return trace
 
 
 def client_names(mix):
@@ -100,10 +111,12 @@ def collect(sim):
     data = {"corun_networks": 1, **{k: alone[k] for k in ("device", "driver", "cuda", "pytorch", "date")},
             "networks": [], "mixes": [], "runs": []}
     for name, measured in alone["networks"].items():
-        trace = trace_of(sim, name)
+        trace = trace_of(sim, name, "graph")
         programs[name] = trace["programs"][0]["name"]
         save(f"traces/{name}.json.gz", trace)
-        row = {"name": name, "about": measured["about"], "trace": f"traces/{name}.json.gz", "set_aside": name in aside}
+        save(f"traces/{name}.eager.json.gz", eager_trace_of(sim, name))
+        row = {"name": name, "about": measured["about"], "trace": f"traces/{name}.json.gz",
+               "eager_trace": f"traces/{name}.eager.json.gz", "set_aside": name in aside}
         row["graph_ms"], row["eager_ms"] = measured["graph_ms"], measured["eager_ms"]
         data["networks"].append(row)
     mixes, seconds = {}, {}
