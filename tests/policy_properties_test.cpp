@@ -46,7 +46,8 @@ Gpu draw_gpu() {
   gpu.task_slots = draw(2, 8);
   gpu.host_channels = draw(1, 4);
   gpu.time_slice = us(draw(20, 100));
-  gpu.context_switch = us(1);
+  gpu.context_switch = gpu.idle_switch = gpu.idle_switch_to_interrupted = us(1);
+  gpu.read_ahead_launches = 3;
   if (one_in(2)) gpu.sm.shared_memory_divisions = {0, 16384, 65536};
   return gpu;
 }

@@ -390,6 +390,62 @@ TEST(TimeSlices, ALateComerWaitsForTheEndOfTheSliceUnderWay) {
   EXPECT_EQ(ran.only(kSecond).started, us(5 + 4 * 100) + s.gpu.context_switch);
 }
 
+TEST(TimeSlices, ASwitchFromAnIdleContextDependsOnWhetherTheNextWasInterrupted) {
+  Sliced s;
+  s.gpu.idle_switch = us(2);
+  s.gpu.idle_switch_to_interrupted = us(6);
+  s.one_kernel("a", whole_sm_kernel(1, us(30)));
+  s.one_kernel("b", whole_sm_kernel(1, us(30)));
+  const Ran fresh = s.run();
+  EXPECT_EQ(fresh.only(kSecond).started, us(35 + 2));
+  s.trace.kernels[0] = whole_sm_kernel(1, us(150));
+  const Ran interrupted = s.run();
+  EXPECT_EQ(interrupted.only(kSecond).finished, us(105 + 10 + 30));
+  EXPECT_EQ(interrupted.only(kFirst).finished, us(105 + 10 + 30 + 6 + 50));
+}
+
+/// A graph of kernels of 2 us, two requests in flight, and another context that always has work.
+struct ReadAhead : Sliced {
+  void graph(std::uint32_t kernels, bool copied = false) {
+    gpu.read_ahead_launches = 12;
+    gpu.time_slice = us(500);
+    gpu.graph_launch_call = us(1);
+    Kernel one = whole_sm_kernel(1, us(20));
+    one.name = "one";
+    std::vector<Op> ops(kernels, launch(kernel(one)));
+    if (copied) ops.insert(ops.begin() + 1, copy(CopyDirection::device_to_device, 64));
+    client("graph", program(std::move(ops), Issue::graph), ClosedLoop{Time{}, 2});
+    one_kernel("other", whole_sm_kernel(2000, us(20)), us(300));
+    trace.run.duration = ms(8);
+  }
+  /// The longest turn of the graph's context after the other has come.
+  Time longest() {
+    Time most{};
+    for (const TurnRecord& t : run().turns)
+      if (t.context == 0 && t.start > us(400)) most = std::max(most, t.end - t.start);
+    return most;
+  }
+};
+
+TEST(TimeSlices, AGraphThatHasBeenReadAheadGivesItsTurnUpWhenItHasEnded) {
+  ReadAhead s;
+  s.graph(6);  // 12 launches in two requests, of 123 us each
+  EXPECT_GT(s.longest(), us(2 * 120));
+  EXPECT_LT(s.longest(), us(2 * 125));
+}
+
+TEST(TimeSlices, OneLaunchMoreThanIsReadAheadKeepsTheTurnUntilTheFirstRequestsEnd) {
+  ReadAhead s;
+  s.graph(13);
+  EXPECT_EQ(s.longest(), us(500));
+}
+
+TEST(TimeSlices, AGraphWithACopyIsNotReadAhead) {
+  ReadAhead s;
+  s.graph(6, true);
+  EXPECT_EQ(s.longest(), us(500));
+}
+
 TEST(TimeSlices, ClientsOfOneProcessShareAContext) {
   Sliced s;
   s.one_kernel("a", kernel(1, 256, us(300))).process = "p";

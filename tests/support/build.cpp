@@ -65,10 +65,10 @@ Gpu slow_host_gpu(std::uint32_t sms) {
   gpu.stream_gap = us(1);
   gpu.graph_launch_call = us(4);
   gpu.graph_launch_latency = us(6);
-  gpu.graph_gap = ns(600);
+  gpu.graph_gap = gpu.mps_graph_gap = ns(600);
   gpu.completion_notice = ns(700);
   gpu.time_slice = us(100);
-  gpu.context_switch = us(10);
+  gpu.context_switch = gpu.idle_switch = gpu.idle_switch_to_interrupted = us(10);
   gpu.progress_read = us(8);
   gpu.stop_flag = us(4);
   gpu.persistent_task = ns(500);

@@ -20,6 +20,8 @@ Gpu random_gpu(Dice& dice) {
   gpu.copy_engines = dice.any(1, 3);
   gpu.time_slice = us(dice.any(5, 60));
   gpu.context_switch = ns(dice.any(0, 3000));
+  gpu.idle_switch = gpu.idle_switch_to_interrupted = gpu.context_switch;
+  gpu.read_ahead_launches = static_cast<std::uint32_t>(dice.any(0, 4));
   gpu.persistent_task = ns(dice.any(0, 600));
   return gpu;
 }
