@@ -11,7 +11,7 @@ class Fcfs final : public Policy {
   std::string_view name() const override { return "fcfs"; }
   Requirements requirements() const override { return {{Capability::order}, Contexts::one, false}; }
   void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
-    for (LaunchId launch : now.pending) decisions.push_back(decide::Launch{launch, 0, {}, 0});
+    for (LaunchId launch : now.pending) decisions.emplace_back(std::in_place_type<decide::Launch>, launch);
   }
 };
 

@@ -48,7 +48,7 @@ class Mps final : public Policy {
                        "give one for all clients, or one for each, in their order in the trace");
   }
   void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
-    for (LaunchId launch : now.pending) decisions.push_back(decide::Launch{launch, 0, {}, 0});
+    for (LaunchId launch : now.pending) decisions.emplace_back(std::in_place_type<decide::Launch>, launch);
   }
 
  private:

@@ -12,7 +12,7 @@ class Timeslice final : public Policy {
     return {{Capability::order, Capability::time_slice}, Contexts::per_process, false};
   }
   void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
-    for (LaunchId launch : now.pending) decisions.push_back(decide::Launch{launch, 0, {}, 0});
+    for (LaunchId launch : now.pending) decisions.emplace_back(std::in_place_type<decide::Launch>, launch);
   }
 };
 

@@ -121,8 +121,9 @@ TEST(EngineSpeed, ResNet152BesideAnotherTakesLessTimeThanTheGpuTakes) {
   EXPECT_LT(best, 1);
 }
 
-/// The same where kernels are taken to do what their names tell: nine tenths of the time goes into `share_memory`,
-/// which is solved anew at each start and end of a launch.
+/// The same where kernels are taken to do what their names tell: a sixth of the time goes into
+/// `share_memory`, which is solved anew at each start and end of a launch, and more into blocks that change
+/// their pace with it.
 TEST(EngineSpeed, WithTheirMemoryResNet152BesideAnotherTakesLongerThanTheGpuAKnownGap) {
   if (testing::slowed_down()) GTEST_SKIP() << "not an optimised build";
   testing::TwoNetworks networks("resnet152_b8.json", "resnet152_b8.json", from_ns(2e7));
@@ -134,7 +135,7 @@ TEST(EngineSpeed, WithTheirMemoryResNet152BesideAnotherTakesLongerThanTheGpuAKno
     best = std::min(best, static_cast<double>(std::clock() - began) / CLOCKS_PER_SEC / gpu);
   }
   RecordProperty("wall_over_gpu", std::to_string(best));
-  EXPECT_LT(best, 40) << "wider: 12 when it was written down";
+  EXPECT_LT(best, 3) << "wider: 1.2 when it was written down";
   EXPECT_GT(best, 1) << "closed: correct the README's figures";
 }
 

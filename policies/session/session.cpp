@@ -265,6 +265,12 @@ void Session::ask(Time now) {
                  decisions_);
   for (const Decision& decision : decisions_) {
     ++outcome_.decisions;
+    // A full hardware channel leaves a thousand launches pending, all refused at each instant: without a word.
+    if (const auto* launch = std::get_if<decide::Launch>(&decision);
+        launch != nullptr && not_launchable(launch->launch) != nullptr) {
+      ++outcome_.refusals;
+      continue;
+    }
     if (std::holds_alternative<Refused>(apply(decision, now))) ++outcome_.refusals;
   }
   std::erase_if(pending_, [&](LaunchId id) { return view(id).state != LaunchState::pending; });
@@ -282,7 +288,7 @@ Outcome Session::apply(const Decision& decision, Time now) {
     return Applied{};
   }
   if (const auto* launch = std::get_if<decide::Launch>(&decision)) {
-    if (const auto why = not_launchable(launch->launch)) return Refused{*why};
+    if (const char* why = not_launchable(launch->launch)) return Refused{why};
     LaunchView& l = view(launch->launch);
     l.ctas = ctas_of(*launch);
     const Outcome outcome = backend_.apply(decision, l, unfinished_follows(l));
@@ -316,8 +322,8 @@ Outcome Session::apply(const Decision& decision, Time now) {
   return outcome;
 }
 
-/// Why a launch cannot be handed to the backend now, if so.
-std::optional<std::string> Session::not_launchable(LaunchId id) const {
+/// Why a launch cannot be handed to the backend now, if so; else null.
+const char* Session::not_launchable(LaunchId id) const {
   if (id.slot >= launches_.size() || launches_[id.slot].id != id || !launches_[id.slot].kernel)
     return "no such launch";
   const LaunchView& l = launches_[id.slot];
@@ -328,7 +334,7 @@ std::optional<std::string> Session::not_launchable(LaunchId id) const {
     return "an earlier operation of its stream is coming off the GPU";
   if (!follows_submitted(l)) return "an operation that it waits for has not been launched";
   if (memory_.absent(l.uses)) return "a buffer that it uses is not on the device";
-  return std::nullopt;
+  return nullptr;
 }
 
 void Session::submitted(LaunchView& l, Time now) {
@@ -342,7 +348,7 @@ void Session::submitted(LaunchView& l, Time now) {
 
 Outcome Session::submit(const decide::LaunchPadded& padded, Time now) {
   for (const LaunchId id : {padded.launch, padded.padding})
-    if (const auto why = not_launchable(id)) return Refused{*why};
+    if (const char* why = not_launchable(id)) return Refused{why};
   LaunchView &l = view(padded.launch), &padding = view(padded.padding);
   if (l.client == padding.client) return Refused{"a launch is padded with another client's"};
   if (padding.waits_for != 0) return Refused{"the padding waits for something unfinished"};
@@ -422,10 +428,13 @@ std::vector<LaunchId> Session::unfinished_follows(const LaunchView& launch) cons
 bool Session::follows_submitted(const LaunchView& launch) const {
   // One that is stopping may come off: what is launched meanwhile could stand before it in a hardware
   // channel.
-  for (LaunchId other : unfinished_follows(launch))
-    if (const LaunchState state = launches_[other.slot].state;
+  const RequestState& request = clients_[launch.client.value].request(launch.request);
+  for (OpId op : workload_.graph(launch.client).follows(launch.op)) {
+    if (!request.called[op.value] || request.ended[op.value]) continue;
+    if (const LaunchState state = launches_[request.launch_of_op[op.value].slot].state;
         state == LaunchState::pending || state == LaunchState::stopping)
       return false;
+  }
   return true;
 }
 

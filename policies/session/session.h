@@ -80,7 +80,7 @@ class Session {
   Outcome apply(const Decision& decision, Time now);
   Outcome submit(const decide::LaunchPadded& padded, Time now);
   Outcome preempt_launch(const decide::Preempt& preempt);
-  std::optional<std::string> not_launchable(LaunchId id) const;
+  const char* not_launchable(LaunchId id) const;
   void submitted(LaunchView& launch, Time now);
   void take_back(const Preempted& preempted);
   void lose(ClientId client);

@@ -2,16 +2,18 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/container/static_vector.hpp>
 #include <cmath>
+
+#include "sim/model/memory_balance.h"
 
 namespace corun::sim {
 namespace {
 
-constexpr double kMostUse = 0.99999;
-constexpr int kBisections = 20, kL2Bisections = 14, kChanceBisections = 12;
+constexpr int kChanceBisections = 12;
 constexpr int kRounds = 5;
 /// Those beyond are taken to wait unstretched.
-constexpr std::size_t kMostContenders = 32;
+constexpr std::size_t kMostContenders = kMostPressers;
 constexpr int kNewtonSteps = 20;
 constexpr double kClose = 1e-6;
 
@@ -24,17 +26,6 @@ constexpr std::size_t kMostShares = 64;
 constexpr double kLeastShare = 0.002;
 /// An instruction of a younger block that is under way when an older one is ready.
 constexpr double kUnderWay = 0.5;
-
-/// Time at the slots.  What comes at random waits for what is there; what does not waits only where the slots
-/// cannot serve all.
-double queue(double issue, double blocks, double delay, double chance = 1) {
-  const double b = blocks * issue - delay;
-  const double random = std::max((b + std::sqrt(b * b + 4 * issue * delay)) / 2, b);
-  return chance < 1 ? std::max(issue + chance * (random - issue), b) : random;
-}
-
-/// Time at the FP64 pipe with its own blocks alone.
-double at_fp64(double fp64, double blocks, double rest) { return fp64 > 0 ? queue(fp64, blocks, rest) : 0; }
 
 /// What a contender asks of the memory under a given company.
 struct Asked {
@@ -65,73 +56,17 @@ Asked ask(const BlockLoad& load, const MemoryLimits& m, double survives, bool sl
   return a;
 }
 
-struct Solution {
-  double f = 1, g = 1, use = 0;
-};
-
-/// F and G at which what the residents ask for, waiting that long, is what F and G belong to.
-Solution solve(std::span<const Contender> contenders, std::span<const Asked> asked, const MemoryLimits& m) {
-  const std::size_t n = contenders.size();
-  const auto rate = [&](std::size_t i, double f, double g) {  // blocks per ps
-    const Contender& c = contenders[i];
-    double d = asked[i].delay(*c.load, m, f, g);
-    d += at_fp64(c.load->fp64, c.blocks / c.sms, d + asked[i].issue);
-    return c.blocks / (queue(asked[i].issue, c.blocks / c.sms, d, c.load->chance) + d);
-  };
-  bool any = false;
-  for (std::size_t k = 0; k < n; ++k)
-    any = any || asked[k].read + asked[k].write > 0 || contenders[k].load->l2 > 0;
-  if (!any) return {};
-  const auto l2_stretch = [&](double use, double backlog) {
-    return 1 + m.l2_queueing * use / std::sqrt(1 - use) + m.dram_over_l2 * backlog;
-  };
-  std::array<double, kMostContenders> rates, moved;
-  double writes = 0.5;
-  Solution s;
-  double low = 0, high = kMostUse;
-  for (int i = 0; i < kBisections; ++i) {
-    const double use = (low + high) / 2;
-    const double backlog = m.backlog * use / (1 - use);
-    const double queued = std::min(use, m.queue_full_use);
-    s.f = 1 + (m.read_queueing + m.write_queueing * writes) * queued / std::sqrt(1 - queued) + backlog;
-    // G for this F
-    double from = 0, to = kMostUse;
-    const auto l2_demand = [&](double l2_use) {
-      const double g = l2_stretch(l2_use, backlog);
-      double sum = 0;
-      for (std::size_t k = 0; k < n; ++k)
-        if (contenders[k].load->l2 > 0) sum += contenders[k].load->l2 * rate(k, s.f, g);
-      return sum;
-    };
-    for (int j = 0; j < kL2Bisections; ++j) {
-      const double middle = (from + to) / 2;
-      (l2_demand(middle) > middle ? from : to) = middle;
-    }
-    s.g = l2_stretch(from, backlog);
-    double total = 0, read = 0, written = 0;
-    for (std::size_t k = 0; k < n; ++k) {
-      rates[k] = rate(k, s.f, s.g);
-      moved[k] = (asked[k].read + asked[k].write) * rates[k];
-      total += moved[k];
-    }
-    for (std::size_t k = 0; k < n; ++k) {
-      // Accesses that cost more than streamed ones do so as far as they have the DRAM to themselves; random
-      // ones share what they cost more, the opening of rows.
-      const BlockLoad& load = *contenders[k].load;
-      double dearer = (load.dram_cost - 1) * moved[k];
-      for (std::size_t j = 0; j < n; ++j)
-        if (const BlockLoad& other = *contenders[j].load; j != k && load.random && other.random)
-          dearer += (std::min(load.dram_cost, other.dram_cost) - 1) * moved[j];
-      const double cost = total > 0 ? 1 + dearer / total : 1;
-      read += cost * asked[k].read * rates[k];
-      written += cost * asked[k].write * rates[k];
-    }
-    const double dram = read + written;
-    if (dram > 1e-9) writes = written / dram;
-    (dram > use ? low : high) = use;
-  }
-  s.use = low;
-  return s;
+Presser presser(const Contender& c, const Asked& asked, const MemoryLimits& m) {
+  const BlockLoad& load = *c.load;
+  Presser p;
+  p.blocks = c.blocks, p.per_sm = c.blocks / c.sms;
+  p.issue = asked.issue, p.fp64 = load.fp64, p.chance = load.chance;
+  p.by_f = load.wait * asked.missing * m.dram_over_l2;
+  p.by_g = load.staged ? load.wait : load.wait * (1 - asked.missing);
+  p.delay = load.staged ? asked.fixed - p.by_f : asked.fixed;
+  p.l2 = load.l2, p.read = asked.read, p.write = asked.write;
+  p.dram_cost = load.dram_cost, p.random = load.random;
+  return p;
 }
 
 void by_age(std::span<const SmShare> shares, std::span<double> times) {
@@ -262,10 +197,16 @@ MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& m) {
     rereads = rereads || contenders[i].load->reread > 0;
     survives[i] = 1;
   }
-  Solution s;
+  MemoryBalance s;
+  boost::container::static_vector<Presser, kMostContenders> pressers;
   for (int round = 0; round < (rereads ? kRounds : 1); ++round) {
-    for (std::size_t i = 0; i < n; ++i) asked[i] = ask(*contenders[i].load, m, survives[i], tensor);
-    s = solve(contenders.first(n), std::span(asked).first(n), m);
+    pressers.clear();  // the others wait, but are waited for by none
+    for (std::size_t i = 0; i < n; ++i) {
+      asked[i] = ask(*contenders[i].load, m, survives[i], tensor);
+      if (contenders[i].load->l2 > 0 || asked[i].read + asked[i].write > 0)
+        pressers.push_back(presser(contenders[i], asked[i], m));
+    }
+    s = balance({pressers.data(), pressers.size()}, m, round == 0 ? nullptr : &s);
     if (!rereads) break;
     double all = 0;
     std::array<double, kMostContenders> time;
@@ -278,12 +219,16 @@ MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& m) {
           (bytes_read(*c.load, survives[i]) + c.load->write * c.load->cold) * c.blocks;  // in a block's time
       all += moved[i] / time[i];
     }
+    bool same = true;
     for (std::size_t i = 0; i < n; ++i) {
       const double others = (all - moved[i] / time[i]) * time[i];
       const double now =
           survival(kOwnTurnover * moved[i] + kOthersTurnover * others, m.l2_first_loss, m.l2_bytes);
-      survives[i] = round == 0 ? now : (survives[i] + now) / 2;
+      const double next = round == 0 ? now : (survives[i] + now) / 2;
+      same = same && (next == survives[i] || contenders[i].load->reread <= 0);
+      survives[i] = next;
     }
+    if (same) break;  // further rounds would find what this one did
   }
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     Contender& c = contenders[i];
