@@ -285,6 +285,7 @@ void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, 
                         !graph ? gpu.stream_gap : mps_ ? gpu.mps_graph_gap : gpu.graph_gap,
                         {follows.begin(), follows.end()},
                         std::move(what)};
+  submission.graph = graph;
   submission.ahead = graph && kernels_alone_[client.program.value];
   new_fate(l);
   const Time called = call(l);
@@ -408,7 +409,12 @@ void SimBackend::turn() {
     close_or_open(before);
   if (!slicer_.look(
           now_, [this](std::uint32_t c) { return has_work(c); },
-          [this](std::uint32_t c) { return contexts_[c].engine->busy(); }))
+          [&](std::uint32_t next) {
+            const Gpu& gpu = topology_.gpu;
+            return !last.host->graph_ended()              ? gpu.context_switch
+                   : contexts_[next].engine->busy() ? gpu.idle_switch_to_interrupted
+                                                          : gpu.idle_switch;
+          }))
     return;
   last.host->open();
   last.engine->pause();

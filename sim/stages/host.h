@@ -58,6 +58,7 @@ struct Submission {
   };
   std::variant<Kernel, CopyJob> what;
   bool evicted = false;  // it passes the GPU without doing anything
+  bool graph = false;    // one call for all of its request, as all of its stream
   bool ahead = false;    // read before what is in front of it has ended, as all of its stream
 };
 
@@ -106,6 +107,7 @@ class Host {
     }
     auto& queue = channels_[channel];
     if (queue.full()) queue.set_capacity(std::max<std::size_t>(gpu_.channel_depth, 2 * queue.capacity()));
+    stream.graph = submission.graph;
     stream.ahead = submission.ahead;
     queue.push_back(std::move(submission));
     if (closed_) ++unread_[channel];
@@ -177,6 +179,7 @@ class Host {
     Stream& stream = streams_[number];
     stream.in_flight = false;
     stream.ended = now + late;
+    graph_ended_ = stream.graph;
     if (--stream.unfinished == 0) --users_[stream.channel];
   }
 
@@ -215,6 +218,8 @@ class Host {
     }
   }
   bool closed() const { return closed_; }
+  /// What ended last was of a graph.
+  bool graph_ended() const { return graph_ended_; }
   void open() {
     closed_ = false;
     std::fill(unread_.begin(), unread_.end(), 0);
@@ -223,6 +228,7 @@ class Host {
  private:
   struct Stream {
     bool in_flight = false;        // its head is past the channel
+    bool graph = false;
     bool ahead = false;            // its kernels are read ahead
     bool evicting = false;         // what was taken last was evicted,
     bool follows_evicted = false;  // and what was taken before that, too
@@ -247,6 +253,7 @@ class Host {
   std::vector<Stream> streams_;
   std::vector<std::uint32_t> next_;  // by group
   bool closed_ = false;              // for this turn
+  bool graph_ended_ = false;
   std::vector<std::size_t> unread_;  // by channel: those at its end that wait for the next turn
 };
 

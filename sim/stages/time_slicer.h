@@ -21,10 +21,10 @@ class TimeSlicer {
   std::optional<std::uint32_t> active() const { return switching_ ? std::nullopt : std::optional(current_); }
   std::uint32_t current() const { return current_; }
 
-  /// Looks at who has work, and who was interrupted.  True: the current context loses the SMs now, and a
-  /// switch begins.
-  template <class HasWork, class Interrupted>
-  bool look(Time now, HasWork has_work, Interrupted interrupted) {
+  /// Looks at who has work.  True: the current context loses the SMs now, and a switch begins, which takes
+  /// `idle_switch(next)` if it has nothing under way.
+  template <class HasWork, class IdleSwitch>
+  bool look(Time now, HasWork has_work, IdleSwitch idle_switch) {
     if (switching_ || contexts_ == 1) return false;
     const bool busy = has_work(current_);
     if (busy && !was_busy_) turn_ends_ = now + gpu_.time_slice;
@@ -38,9 +38,7 @@ class TimeSlicer {
     }
     current_ = next;
     switching_ = true;
-    switched_ = now + (busy                  ? gpu_.context_switch
-                       : interrupted(next) ? gpu_.idle_switch_to_interrupted
-                                           : gpu_.idle_switch);
+    switched_ = now + (busy ? gpu_.context_switch : idle_switch(next));
     return true;
   }
   /// The switch is over: the next context has the SMs.
