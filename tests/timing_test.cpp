@@ -390,21 +390,24 @@ TEST(TimeSlices, ALateComerWaitsForTheEndOfTheSliceUnderWay) {
   EXPECT_EQ(ran.only(kSecond).started, us(5 + 4 * 100) + s.gpu.context_switch);
 }
 
-TEST(TimeSlices, ASwitchFromAnIdleContextDependsOnWhetherTheNextWasInterrupted) {
-  Sliced s;
-  s.gpu.idle_switch = us(2);
-  s.gpu.idle_switch_to_interrupted = us(6);
-  s.one_kernel("a", whole_sm_kernel(1, us(30)));
-  s.one_kernel("b", whole_sm_kernel(1, us(30)));
-  const Ran fresh = s.run();
-  EXPECT_EQ(fresh.only(kSecond).started, us(35 + 2));
-  s.trace.kernels[0] = whole_sm_kernel(1, us(150));
-  const Ran interrupted = s.run();
-  EXPECT_EQ(interrupted.only(kSecond).finished, us(105 + 10 + 30));
-  EXPECT_EQ(interrupted.only(kFirst).finished, us(105 + 10 + 30 + 6 + 50));
+TEST(TimeSlices, ASwitchFromAContextWhoseGraphHasEndedDependsOnWhetherTheNextWasInterrupted) {
+  for (const Issue issue : {Issue::graph, Issue::eager}) {
+    Sliced s;
+    s.gpu.idle_switch = us(2);
+    s.gpu.idle_switch_to_interrupted = us(6);
+    s.one_kernel("a", whole_sm_kernel(1, us(150)));
+    s.client("b", s.program({launch(s.kernel(whole_sm_kernel(1, us(30))))}, issue), Once{});
+    s.client("c", s.program({launch(s.kernel(whole_sm_kernel(1, us(30))))}, issue), Once{});
+    const Ran ran = s.run();
+    const bool graph = issue == Issue::graph;
+    const Time fresh = graph ? us(2) : us(10), interrupted = graph ? us(6) : us(10);
+    EXPECT_EQ(ran.only(kSecond).finished, us(105 + 10 + 30));
+    EXPECT_EQ(ran.only(ClientId{2}).started, us(145) + fresh);
+    EXPECT_EQ(ran.only(kFirst).finished, us(175) + fresh + interrupted + us(50));
+  }
 }
 
-/// A graph of kernels of 2 us, two requests in flight, and another context that always has work.
+/// A graph of kernels of 20 us, two requests in flight, and another context that always has work.
 struct ReadAhead : Sliced {
   void graph(std::uint32_t kernels, bool copied = false) {
     gpu.read_ahead_launches = 12;

@@ -43,15 +43,14 @@ double bytes_read(const BlockLoad& load, double survives) {
   return (load.read + load.reread * (1 - survives)) * load.cold;
 }
 
-Asked ask(const BlockLoad& load, const MemoryLimits& m, double survives, double tensor_sms) {
+Asked ask(const BlockLoad& load, const MemoryLimits& m, double survives, bool slow_clock) {
   Asked a;
   const double read = bytes_read(load, survives);
   a.read = read / m.read_bytes_per_ps;
   a.write = load.write * load.cold / m.write_bytes_per_ps;
   a.missing = load.l2_read <= 0 ? 0 : load.staged ? load.cold : std::min(1.0, read / load.l2_read);
-  // Tensor kernels slow the clock, the more the more SMs they are on, unless it is slower already.
-  const double slow = 1 + (m.tensor_clock - 1) * std::min(1.0, tensor_sms / m.sms);
-  const double clock = std::max(slow, load.clock) / std::max(load.own_clock, load.clock);
+  // A tensor kernel anywhere slows the clock, unless it is slower already.
+  const double clock = slow_clock && !load.tensor ? std::max(1.0, m.tensor_clock / load.clock) : 1;
   a.issue = load.issue * clock;
   a.fixed = load.fixed * clock;
   return a;
@@ -180,7 +179,6 @@ MemoryLimits limits_of(const Gpu& gpu) {
   m.sm_sector_bytes_per_ps = per_ps(c.sm_sector_bytes_per_second);
   m.issue_by_age = c.issue_by_age_share;
   m.tensor_clock = c.tensor_clock_ratio;
-  m.sms = gpu.sms;
   m.launch_cost = ps(c.launch_cost);
   return m;
 }
@@ -193,10 +191,9 @@ MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& m) {
   const std::size_t n = std::min(contenders.size(), kMostContenders);
   std::array<Asked, kMostContenders> asked;
   std::array<double, kMostContenders> survives, moved;
-  double tensor = 0;
-  bool rereads = false;
+  bool tensor = false, rereads = false;
   for (std::size_t i = 0; i < n; ++i) {
-    if (contenders[i].load->tensor) tensor += contenders[i].sms;
+    tensor = tensor || contenders[i].load->tensor;
     rereads = rereads || contenders[i].load->reread > 0;
     survives[i] = 1;
   }
@@ -250,7 +247,7 @@ void settle_alone(BlockLoad& load, const MemoryLimits& limits) {
 }
 
 void slow_down(BlockLoad& load, double stretch, const MemoryLimits& limits) {
-  const double own = load.own_clock;
+  const double own = load.tensor ? limits.tensor_clock : 1;  // at which its times alone were taken
   if (stretch <= own) return;
   load.issue *= stretch / own;
   load.fixed *= stretch / own;

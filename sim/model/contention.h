@@ -42,8 +42,7 @@ struct BlockLoad {
   bool random = false;          // reads single sectors
   bool even = false;            // it stalls too often for its age to count at the slots
   bool tensor = false;          // slows the clock for all
-  double own_clock = 1;         // the highest clock over that alone, for which `issue` and `fixed` are,
-  double clock = 1;             //   unless the clock is lower, and this more
+  double clock = 1;             // the highest clock over that for which `issue` and `fixed` are
   double energy = 0;            // pJ, at the highest clock
   std::uint32_t residents = 0;  // blocks an SM, alone
   std::uint32_t sms = 0;        // that it may use
@@ -78,7 +77,7 @@ struct MemoryLimits {
   double l2_dirty_bytes = 0;
   double sm_read_bytes_per_ps = 0, sm_write_bytes_per_ps = 0, sm_sector_bytes_per_ps = 0;
   double issue_by_age = 0;
-  double tensor_clock = 0, sms = 0;
+  double tensor_clock = 0;
   double launch_cost = 0;
 };
 MemoryLimits limits_of(const Gpu& gpu);

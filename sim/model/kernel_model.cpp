@@ -199,7 +199,6 @@ void KernelModel::read_counters() {
                                                    : *c.issue_active_pct / 100 * block / n;
   load_.tensor =
       c.warp_instructions && c.tensor_instructions.value_or(0) > kTensorShare * *c.warp_instructions;
-  if (load_.tensor) load_.own_clock = 1 + (limits_.tensor_clock - 1) * std::min(1.0, load_.blocks / gpu_.sms);
 
   if (c.fp64_active_pct) {  // of the launch's time, on the SMs that have blocks
     const double busy = std::max(static_cast<double>(solo_time_.count()) - limits_.launch_cost,

@@ -62,7 +62,8 @@ def eager_trace_of(sim, name):
     program, client = trace["programs"][0], trace["clients"][0]
     if program["ops"][-1].get("sync"):
         program["ops"].pop()
-    client["arrivals"] = {"type": "closed_loop", "in_flight": 8}
+    waits = any(op.get("sync") for op in program["ops"])  # within a request: then none is issued ahead of it
+    client["arrivals"] = {"type": "closed_loop", "in_flight": 1 if waits else 8}
     return trace
 
 
