@@ -104,6 +104,28 @@ TEST(CtasPerSm, AFurtherInstanceComesOnceThereIsRoom) {
   EXPECT_EQ(most_at_once(rig.blocks(launch), 2), (PerSm{8, 0}));
 }
 
+TEST(CtasPerSm, WhereNothingTakesTimeAnInstanceInVainIsFollowedAtALaterInstant) {
+  // SM 1 has room for the workers, and it is kept for a block that needs more than that.
+  for (const EngineOptions options : {EngineOptions{true, false}, EngineOptions{false, true}}) {
+    Gpu gpu = small_gpu(2);
+    gpu.dispatch_interval = gpu.launch_latency = gpu.retreat = ns(0);
+    EngineRig rig(gpu, options, options.audit);
+    const TpcMask second = TpcMask::range(1, 2);
+    const LaunchId first = rig.accept(kernel(5, 256, us(10)), {.mask = second});
+    const LaunchId waits =
+        rig.accept(kernel(1, 1024, us(10)), {.at = us(1), .mask = second, .kernel = KernelId{1}});
+    const LaunchId launch =
+        rig.accept(kernel(20, 256, us(1)), {.at = us(2), .ctas_per_sm = {0, 3}, .kernel = KernelId{2}});
+    rig.run();
+    const Time room = rig.record(first).finished;
+    EXPECT_EQ(rig.record(waits).started, room);
+    EXPECT_EQ(rig.record(launch).started, room);
+    if (options.audit) {
+      EXPECT_EQ(most_at_once(rig.blocks(launch), 2), (PerSm{0, 3}));
+    }
+  }
+}
+
 TEST(CtasPerSm, AKernelOfFewerBlocksThanItsCtasEnds) {
   EngineRig rig(gpu_of(4));
   const LaunchId launch = rig.accept(kernel(2, 256, us(5)), {.ctas_per_sm = {0, 8, 8, 8}});

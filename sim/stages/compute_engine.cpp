@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 namespace corun::sim {
 namespace {
@@ -206,6 +207,7 @@ Time ComputeEngine::next_time() {
   if (hot_ && !rows_[hot_->value].empty()) t = std::min(t, Time{rows_[hot_->value].front().end});
   if (!shared_.empty()) t = std::min(t, shared_.next_time());
   if (!further_.empty()) t = std::min(t, further_.front().at);
+  if (t == kNever && !in_vain_.empty()) t = now_ + Time{1};
   return t;
 }
 
@@ -246,6 +248,8 @@ void ComputeEngine::step(Time t) {
   } else if (hot) {
     end_row(*hot_);
   }
+  if (!in_vain_.empty())
+    for (const WorkId work : std::exchange(in_vain_, {})) seek_places(work);
   while (!further_.empty() && further_.front().at <= now_) {
     const WorkId work = further_.front().work;
     further_.erase(further_.begin());
@@ -389,6 +393,7 @@ void ComputeEngine::start_blocks(TaskId id, std::uint32_t head, std::uint32_t ea
     }
     const bool stays = work.next < work.blocks() && s.wanted(head);
     s.held[head] += stays;
+    s.stayed |= stays;
     work.workers += stays;
     const WorkId of = task.work;
     const bool last = task.pending == 0;
@@ -559,6 +564,7 @@ void ComputeEngine::finish(WorkId id) {
   }
   if (alone_) learn_solo(work);
   std::erase(wanting_, id);
+  std::erase(in_vain_, id);
   std::erase_if(further_, [&](const Further& f) { return f.work == id; });
   const LaunchId launch = work.record.launch;
   energy_ += work.load.energy * static_cast<double>(work.done - work.first);

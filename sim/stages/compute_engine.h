@@ -254,6 +254,7 @@ class ComputeEngine {
   };
   std::vector<Further> further_;  // in the order of their times, which is that of their making
   std::vector<WorkId> wanting_;   // launches that have fewer workers than they are to have, for want of room
+  std::vector<WorkId> in_vain_;   // the newest instance of these came and went at this instant
   std::vector<TakenOff> taken_off_;
 
   Tmu tmu_;

@@ -34,7 +34,8 @@ void ComputeEngine::resize(LaunchId launch, const std::vector<std::uint16_t>& ct
 void ComputeEngine::add_spread(WorkId work) {
   Spread& s = works_[work.value].spread;
   s.trying = true;
-  s.landed = false;
+  s.landed = s.stayed = false;
+  s.came = now_;
   std::erase(wanting_, work);
   add_task(work, s.level, s.allowed, s.demand, s.workers);
 }
@@ -66,6 +67,10 @@ void ComputeEngine::seek_places(WorkId id, bool at_once) {
   if (at_once) return add_spread(id);
   s.trying = true;
   std::erase(wanting_, id);
+  // The room may be kept for a task before it in the table.  Where nothing takes time, a further instance at
+  // the instant of one none of whose workers stayed would go the same way, without end: it comes with
+  // whatever happens next.
+  if (!s.stayed && s.came == now_ + gpu_.launch_latency) return in_vain_.push_back(id);
   further_.push_back({now_ + gpu_.launch_latency, id});
 }
 

@@ -23,6 +23,7 @@ bool ComputeEngine::take_off(LaunchId launch, bool reset, bool kill) {
   if (!kill) work->last = work->next;
   work->reset = work->reset || reset;
   std::erase(wanting_, id);
+  std::erase(in_vain_, id);
   std::erase_if(further_, [&](const Further& f) { return f.work == id; });
   std::vector<TaskId> instances;
   for (std::uint32_t i = 0; i < tasks_.size(); ++i) {

@@ -10,7 +10,7 @@ namespace corun::sim {
 /// length, and no other task comes or goes, one wave is like the one before: skip as many as fit before
 /// anything else is due.
 void ComputeEngine::skip_waves(Time limit) {
-  if (judge_contention_) return;
+  if (judge_contention_ || !in_vain_.empty()) return;
   Task& task = tasks_[hot_->value];
   Row& row = rows_[hot_->value];
   const std::uint32_t n = row.size();

@@ -30,7 +30,9 @@ struct Spread {
   SmResources demand;
   std::uint32_t workers = 0;  // of an instance
   bool landed = false;        // the first worker of the newest instance has
+  bool stayed = false;        // one of its workers has
   bool trying = false;        // an instance is under way
+  Time came{-1};              // when the newest instance reached the TMU
   Time filled{};              // by when the dispatcher has placed the newest instance if there is room
 
   bool wanted(std::uint32_t rank) const { return held[rank] < quota[rank]; }
