@@ -61,8 +61,8 @@ double wgmma_columns(std::string_view name) {
 
 double energy_of(const Kernel& kernel, const Counters& counters, const Gpu& gpu) {
   const Power& p = gpu.power;
-  double sum = counters.warp_instructions.value_or(0) * p.warp_instruction_pj +
-               (counters.dram_read_bytes.value_or(0) + counters.dram_write_bytes.value_or(0)) * p.dram_byte_pj;
+  const double dram = counters.dram_read_bytes.value_or(0) + counters.dram_write_bytes.value_or(0);
+  double sum = counters.warp_instructions.value_or(0) * p.warp_instruction_pj + dram * p.dram_byte_pj;
   if (has_wgmma(kernel.name))
     sum += counters.tensor_instructions.value_or(0) * wgmma_columns(kernel.name) * p.wgmma_column_pj;
   return sum;

@@ -1,4 +1,7 @@
-// What a kernel's work takes beside the idle GPU, by its counters: so many pJ an instruction, a wgmma, a byte of DRAM.
+// What a kernel's work takes beside the idle GPU, by its counters: pJ an instruction, a column of a wgmma, a
+// byte of DRAM.  Constants of the GPU, fitted to what networks draw alone (experiments/h200/networks, power.py).
+//
+// Leaves out: L1, L2 and mma.sync, which the fit could not tell from the instructions.
 #pragma once
 
 #include <string_view>

@@ -1,8 +1,9 @@
-// The power management of the GPU: what its kernels would draw at its highest clock, and the clock at which that stays below
-// the limit.  Each interval it looks at the most that a window of the last one took.  As measured in experiments/h200/networks:
-// under a product of large matrices an H200 lowers its clock from 1,980 to 1,455 MHz in two steps, 45 and 95 ms after it began
-// (clocks.json.gz); and it does for a load of two milliseconds that comes and goes while the mean is far below the limit
-// (streams.json.gz, decode2k-prefill: 1,575 MHz at 600 W).
+// The power management of the GPU: what its kernels would draw at its highest clock, and the clock at which
+// that stays below the limit.  Each interval it looks at the most that a window of the last one took.  As
+// measured in experiments/h200/networks: under a product of large matrices an H200 lowers its clock from 1,980
+// to 1,455 MHz in two steps, 45 and 95 ms after it began (clocks.json.gz); and it does for a load of two
+// milliseconds that comes and goes while the mean is far below the limit (streams.json.gz, decode2k-prefill:
+// 1,575 MHz at 600 W).
 //
 // Leaves out: temperature, the clock of the memory, and a dip of a tenth that comes once a second under load.
 #pragma once
@@ -19,7 +20,9 @@ namespace corun::sim {
 class ClockGovernor {
  public:
   explicit ClockGovernor(const Gpu& gpu)
-      : power_(gpu.power), steps_(std::max<std::int64_t>(1, std::llround(gpu.clock_hz / kStep))), step_(steps_) {}
+      : power_(gpu.power),
+        steps_(std::max<std::int64_t>(1, std::llround(gpu.clock_hz / kStep))),
+        step_(steps_) {}
 
   /// When it looks next; kNever: the clock is always the highest.
   Time next_time() const { return power_.limit_w > 0 ? looks_at_ : kNever; }
@@ -44,12 +47,12 @@ class ClockGovernor {
   double stretch() const { return static_cast<double>(steps_) / static_cast<double>(step_); }
 
  private:
-  static constexpr double kStep = 15e6;         // Hz
+  static constexpr double kStep = 15e6;  // Hz
   static constexpr Time kWindow = std::chrono::milliseconds(2);
-  static constexpr std::int64_t kLeast = 5;     // a fifth of the highest clock
+  static constexpr std::int64_t kLeast = 5;  // a fifth of the highest clock
 
-  /// W at that step, if the kernels go on as fast as at the present one allows: as the clock, each at an energy that goes
-  /// with the voltage, as the square root of the clock (between 1,455 and 1,980 MHz).
+  /// W at that step, if kernels go on as fast as the clock does, at energies that go with the square root of
+  /// the clock (so between 1,455 and 1,980 MHz).
   double at(std::int64_t step, double drawn) const {
     const double clock = static_cast<double>(step) / static_cast<double>(steps_);
     return power_.idle_w + drawn * static_cast<double>(step) / static_cast<double>(step_) * std::sqrt(clock);

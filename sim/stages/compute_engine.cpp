@@ -638,9 +638,9 @@ bool ComputeEngine::uneven() const {
 void ComputeEngine::slow_down(Work& work) {
   const double alone = work.load.alone;
   sim::slow_down(work.load, clock_stretch_, memory_);
-  if (work.load.alone != alone)
-    work.block_alone =
-        Time{static_cast<std::int64_t>(static_cast<double>(work.block_alone.count()) * (work.load.alone / alone))};
+  if (work.load.alone == alone) return;
+  const double longer = work.load.alone / alone;
+  work.block_alone = Time{static_cast<std::int64_t>(static_cast<double>(work.block_alone.count()) * longer)};
 }
 
 /// What the client's launch before left in L2 has partly been replaced by what others have moved since then.
@@ -689,7 +689,8 @@ double ComputeEngine::energy() {
   end_solo_early();
   double sum = energy_;
   for (const Work& work : works_)
-    if (work.instances != 0 || work.spreads()) sum += work.load.energy * static_cast<double>(work.done - work.first);
+    if (work.instances != 0 || work.spreads())
+      sum += work.load.energy * static_cast<double>(work.done - work.first);
   return sum;
 }
 

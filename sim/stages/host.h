@@ -8,8 +8,8 @@
 // others pass it one by one and find, by a flag that every kernel reads first, that they are to do nothing
 // (REEF's lazy eviction: Han et al., OSDI 2022, section 4.1).
 //
-// The kernels of a graph without copies are read ahead: the front end has all of a channel's commands while the
-// first of them run, and the context has nothing more to ask its turn for.  As measured in
+// The kernels of a graph without copies are read ahead: the front end has all of a channel's commands while
+// the first of them run, and the context has nothing more to ask its turn for.  As measured in
 // experiments/h200/networks, turns.json.gz.
 //
 // Leaves out: launches with many parameters, which fill a channel sooner.

@@ -261,7 +261,8 @@ void simulate_networks(MeasuredNetworks& all, const NetworksOptions& options) {
     Network& network = all.networks[alone[i]];
     network.simulated_ms = alone_ms(all, alone[i], network.trace, kWarmUp, kWarmUp + kAlone, shapes);
     if (!network.eager_trace.empty())
-      network.simulated_eager_ms = alone_ms(all, alone[i], network.eager_trace, Time{}, eagerly(network), shapes);
+      network.simulated_eager_ms =
+          alone_ms(all, alone[i], network.eager_trace, Time{}, eagerly(network), shapes);
     tell("networks alone", alone.size());
   });
   std::vector<std::size_t> order(all.runs.size());  // those that take longest begin first

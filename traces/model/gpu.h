@@ -110,8 +110,9 @@ struct Gpu {
       mps_client_channels;          // hardware queues of one MPS client; 0: all share; absent: no MPS
   std::uint32_t mps_least_sms = 0;  // that a thread percentage leaves a client; 0: no percentages
   std::uint32_t mps_sm_step = 0;    // in multiples of which it leaves more
-  /// Kernels of graphs without copies that the front end reads before those in front have ended; a context with nothing left
-  /// to read gives its turn up once what was read has ended.  0: it reads each when it can start.
+  /// Kernels of graphs without copies that the front end reads before those in front have ended; a context
+  /// with nothing left to read gives its turn up once what was read has ended.  0: it reads each when it can
+  /// start.
   std::uint32_t read_ahead_launches = 0;
 
   Time dispatch_interval{};  // between two blocks leaving the WDU, whole GPU
