@@ -259,6 +259,30 @@ TEST(Waves, OfAPersistentKernelStopAtAResize) {
   });
 }
 
+TEST(Waves, StopWhileALaunchWantsRoomThatChangesHands) {
+  expect_exact([](EngineRig& rig) {
+    const LaunchId launch = rig.accept(kernel(4, 512, ms(1)), {.priority = -1, .ctas_per_sm = {1, 0}});
+    rig.accept(kernel(10'000, 512, us(3)), {.at = us(10), .kernel = KernelId{1}});
+    rig.run_to(us(100));
+    rig.engine.resize(launch, {1, 1}, true);
+  });
+}
+
+TEST(Cohorts, BlocksThatEndTogetherMakeRoomOneByOne) {
+  // The room of one of its blocks is enough for the second launch, that of two for the first, which was first
+  // to want some.
+  expect_exact([](EngineRig& rig) {
+    const LaunchId large = rig.accept(kernel(2, 1024, ms(1)), {.ctas_per_sm = {1, 0}});
+    const LaunchId small =
+        rig.accept(kernel(2, 512, ms(1)), {.at = us(10), .ctas_per_sm = {1, 0}, .kernel = KernelId{1}});
+    rig.accept(busy(kernel(4, 512, us(200)), 50),
+               {.at = us(20), .mask = TpcMask::range(1, 2), .kernel = KernelId{2}});
+    rig.run_to(us(100));
+    rig.engine.resize(large, {1, 1}, true);
+    rig.engine.resize(small, {1, 1}, true);
+  });
+}
+
 TEST(Waves, OfAKernelOfManyWavesAreSkipped) {
   EngineRig quick(small_gpu(2), kShortcuts, false), plain(small_gpu(2), kPlain, false);
   for (EngineRig* rig : {&quick, &plain}) {

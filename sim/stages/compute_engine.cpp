@@ -512,6 +512,10 @@ void ComputeEngine::end_blocks(TaskId id, std::uint32_t head, std::uint32_t bloc
 
 /// So many of its places on each SM of the cohort are free again.
 void ComputeEngine::vacate(TaskId id, std::uint32_t head, std::uint16_t place, std::uint32_t count) {
+  if (count > 1 && !wanting_.empty()) {  // a launch that wants little sees room before one that wants more
+    for (std::uint32_t i = 0; i < count; ++i) vacate(id, head, place, 1);
+    return;
+  }
   const Task& task = tasks_[id.value];
   Work& work = works_[task.work.value];
   const std::uint32_t sms = cohorts_.size(head), ctas = sms * count;

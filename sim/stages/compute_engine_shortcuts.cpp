@@ -25,6 +25,7 @@ void ComputeEngine::skip_waves(Time limit) {
   } else {
     if (wdu_.table().empty() || wdu_.table().front() != *hot_) return;
     if (dispatcher_free_.count() > row.front().end) return;
+    if (!wanting_.empty()) return;  // for an instant each place that changes hands is room to them
   }
   // The blocks now resident must have met the neighbours that their successors will meet.
   const Time oldest = Time{row.front().end} - task.duration;
