@@ -17,7 +17,7 @@ Gpu limited_gpu() {
   gpu.power = {100, 50, 1e5, 0, 0, ms(4)};
   return gpu;
 }
-/// pJ of so many W over a window of 2 ms.
+/// pJ that kernels of `watts` take in a window of 2 ms.
 constexpr double over_window(double watts) { return watts * 2e9; }
 
 TEST(Clock, IsTheHighestAtTheLimitAndFallsAboveIt) {

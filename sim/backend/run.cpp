@@ -23,10 +23,9 @@ namespace {
 /// Notes on single kernels; more are counted.
 constexpr std::size_t kMostMended = 3;
 
-/// The errors: means over 17 mixes and two modes (experiments/h200/networks/prior.py, judge).
+/// The errors: means over 26 mixes and two modes (experiments/h200/networks/prior.py, judge).
 constexpr const char* kUsually =
-    " taken to do what kernels of their class did in networks measured on an H200; without any counters, "
-    "that "
+    " taken to do what kernels of their class did in networks measured on an H200; without any counters, that "
     "had mean latencies of networks side by side 9 % off and throughputs 5 %, with counters 8 and 3";
 constexpr const char* kByShape =
     " taken to fill the issue slots by their warps and not to use the memory, so how much clients slow each "

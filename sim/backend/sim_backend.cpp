@@ -405,16 +405,14 @@ void SimBackend::turn() {
   if (contexts_.size() == 1) return;
   const std::uint32_t before = slicer_.current();
   Context& last = contexts_[before];
-  if (last.host->closed() != (last.host->read_whole() && !slicer_.switching() && others_have_work(before)))
-    close_or_open(before);
+  if (!slicer_.switching()) read_ahead(before);
+  const auto idle_switch = [&](std::uint32_t next) {
+    const Gpu& gpu = topology_.gpu;
+    if (!last.host->graph_ended()) return gpu.context_switch;
+    return contexts_[next].engine->busy() ? gpu.idle_switch_to_interrupted : gpu.idle_switch;
+  };
   if (!slicer_.look(
-          now_, [this](std::uint32_t c) { return has_work(c); },
-          [&](std::uint32_t next) {
-            const Gpu& gpu = topology_.gpu;
-            return !last.host->graph_ended()              ? gpu.context_switch
-                   : contexts_[next].engine->busy() ? gpu.idle_switch_to_interrupted
-                                                          : gpu.idle_switch;
-          }))
+          now_, [this](std::uint32_t c) { return has_work(c); }, idle_switch))
     return;
   last.host->open();
   last.engine->pause();
@@ -423,12 +421,14 @@ void SimBackend::turn() {
 }
 
 /// While others wait, a context that has read all it was given reads no more in this turn.
-void SimBackend::close_or_open(std::uint32_t context) {
+void SimBackend::read_ahead(std::uint32_t context) {
   Host& host = *contexts_[context].host;
-  if (!host.closed()) return host.close(now_);
-  if (others_have_work(context)) return;
-  host.open();
-  for (std::uint32_t c = 0; c < host.channels(); ++c) pump(context, c);
+  if (!host.closed()) {
+    if (host.read_whole() && others_have_work(context)) host.close(now_);
+  } else if (!others_have_work(context)) {
+    host.open();
+    for (std::uint32_t c = 0; c < host.channels(); ++c) pump(context, c);
+  }
 }
 
 bool SimBackend::others_have_work(std::uint32_t context) const {

@@ -13,10 +13,10 @@
 #include "policies/session/profile_file.h"
 #include "sim/backend/shapes.h"
 #include "sim/engine/event_queue.h"
+#include "sim/stages/clock_governor.h"
 #include "sim/stages/compute_engine.h"
 #include "sim/stages/copy_engines.h"
 #include "sim/stages/host.h"
-#include "sim/stages/clock_governor.h"
 #include "sim/stages/time_slicer.h"
 #include "traces/timeline/timeline.h"
 
@@ -121,7 +121,7 @@ class SimBackend final : public Backend {
   void turn();
   bool has_work(std::uint32_t context) const;
   void set_clock();
-  void close_or_open(std::uint32_t context);
+  void read_ahead(std::uint32_t context);
   bool others_have_work(std::uint32_t context) const;
   Time ended_at(LaunchId launch) const;
   StreamPlace place(const LaunchView& l) const { return places_[l.client.value][l.stream.value]; }

@@ -1,20 +1,14 @@
 #include "sim/model/kernel_energy.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <optional>
 #include <string_view>
 
+#include "sim/model/kernel_prior.h"
+
 namespace corun::sim {
 namespace {
-
-bool has_wgmma(std::string_view name) {
-  constexpr std::array<std::string_view, 6> kParts{"nvjet",     "warpgroupsize",  "gmma",
-                                                   "sm90_xmma", "sm90_tensorop", "cutlass3x_sm90"};
-  return std::any_of(kParts.begin(), kParts.end(),
-                     [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
-}
 
 struct Tile {
   unsigned rows = 0, columns = 0;
@@ -63,7 +57,7 @@ double energy_of(const Kernel& kernel, const Counters& counters, const Gpu& gpu)
   const Power& p = gpu.power;
   const double dram = counters.dram_read_bytes.value_or(0) + counters.dram_write_bytes.value_or(0);
   double sum = counters.warp_instructions.value_or(0) * p.warp_instruction_pj + dram * p.dram_byte_pj;
-  if (has_wgmma(kernel.name))
+  if (is_named_as(kernel.name, "wgmma"))
     sum += counters.tensor_instructions.value_or(0) * wgmma_columns(kernel.name) * p.wgmma_column_pj;
   return sum;
 }

@@ -72,9 +72,9 @@ class KernelModel {
   double least_issue_ = 0;  // ps a block, from the instructions
   double l2_written_ = 0;   // bytes a block
   double sectors_ = 0;      // bytes a block that it reads by sectors
-  double least_wait_ = 0;     // ps a block, from the bytes that its threads read
-  double most_wait_ = 1e300;  // if each load waited for the one before
-  double tensor_ = 0;       // ps a block of the tensor pipe, where its cost is known
+  double least_wait_ = 0;   // ps a block, from the bytes that its threads read
+  double most_wait_ = 1e300;  // the same if each load waited for the one before
+  double tensor_ = 0;         // ps a block of the tensor pipe, where its cost is known
   bool l2_bound_ = false;
   bool random_ = false;     // reads of single sectors, of which DRAM moves two
   bool scattered_ = false;  // L2-bound reads of single sectors

@@ -33,11 +33,22 @@ bool holds_one_of(std::string_view name, std::string_view patterns) {
   return false;
 }
 
-}  // namespace
-
-const Prior* prior_of(std::string_view name) {
+std::string in_lower_case(std::string_view name) {
   std::string lower(name);
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return lower;
+}
+
+}  // namespace
+
+bool is_named_as(std::string_view name, std::string_view prior) {
+  return std::any_of(std::begin(kPriors), std::end(kPriors), [&](const Prior& p) {
+    return p.name == prior && holds_one_of(in_lower_case(name), p.patterns);
+  });
+}
+
+const Prior* prior_of(std::string_view name) {
+  const std::string lower = in_lower_case(name);
   const auto* const found = std::find_if(std::begin(kPriors), std::end(kPriors),
                                          [&](const Prior& p) { return holds_one_of(lower, p.patterns); });
   return found == std::end(kPriors) ? nullptr : found;

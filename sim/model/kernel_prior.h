@@ -31,6 +31,9 @@ struct Prior {
 /// The class of a kernel with that name; nullptr: of none that is known.
 const Prior* prior_of(std::string_view name);
 
+/// Whether the name holds a pattern of the class with that name, though it may hold an earlier one's too.
+bool is_named_as(std::string_view name, std::string_view prior);
+
 /// Nothing is known of the kernel that a class could not tell: no counters, no times of its blocks.
 const Prior* prior_for(const Kernel& kernel);
 

@@ -24,6 +24,13 @@ void keep_first(std::vector<std::uint16_t>& quota, std::uint64_t seats) {
   }
 }
 
+/// A block's time alone goes with its load's, which was `before`.
+void lengthen(Work& work, double before) {
+  if (work.load.alone == before) return;
+  work.block_alone = Time{
+      static_cast<std::int64_t>(static_cast<double>(work.block_alone.count()) * (work.load.alone / before))};
+}
+
 }  // namespace
 
 void ComputeEngine::Row::grow() {
@@ -640,11 +647,9 @@ bool ComputeEngine::uneven() const {
 }
 
 void ComputeEngine::slow_down(Work& work) {
-  const double alone = work.load.alone;
+  const double fast = work.load.alone;
   sim::slow_down(work.load, clock_stretch_, memory_);
-  if (work.load.alone == alone) return;
-  const double longer = work.load.alone / alone;
-  work.block_alone = Time{static_cast<std::int64_t>(static_cast<double>(work.block_alone.count()) * longer)};
+  lengthen(work, fast);
 }
 
 /// What the client's launch before left in L2 has partly been replaced by what others have moved since then.
@@ -668,8 +673,7 @@ void ComputeEngine::cool(Work& work) {
   const double warm = load.alone;
   load.cold = cold;
   settle_alone(load, memory_);
-  work.block_alone =
-      Time{static_cast<std::int64_t>(static_cast<double>(work.block_alone.count()) * (load.alone / warm))};
+  lengthen(work, warm);
 }
 
 /// A launch takes longer while others run: the front end looks at one stream at a time, and what it reads for

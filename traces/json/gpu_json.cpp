@@ -25,11 +25,15 @@ class Group {
  public:
   Group(const json& document, const char* name) : members_(document.at(name)) {}
 
+  /// What is absent, as the schema allows for some, leaves `to` as it is.
   template <class Value>
   void get(const char* key, Value& to) const {
     if (const auto leaf = members_.find(key); leaf != members_.end()) leaf->at("value").get_to(to);
   }
-  void get(const char* key, Time& to) const { to = from_ns(members_.at(key).at("value").get<double>()); }
+  void get(const char* key, Time& to) const {
+    if (const auto leaf = members_.find(key); leaf != members_.end())
+      to = from_ns(leaf->at("value").get<double>());
+  }
 
  private:
   const json& members_;
@@ -151,8 +155,7 @@ Gpu read_document(const json& document) {
     scheduling.get("mps_client_channels", gpu.mps_client_channels.emplace());
   scheduling.get("mps_least_sms", gpu.mps_least_sms);
   scheduling.get("mps_sm_step", gpu.mps_sm_step);
-  if (document.at("scheduling").contains("read_ahead_launches"))
-    scheduling.get("read_ahead_launches", gpu.read_ahead_launches);
+  scheduling.get("read_ahead_launches", gpu.read_ahead_launches);
 
   const Group latencies(document, "latencies");
   latencies.get("dispatch_interval_ns", gpu.dispatch_interval);
@@ -163,17 +166,13 @@ Gpu read_document(const json& document) {
   latencies.get("graph_launch_latency_ns", gpu.graph_launch_latency);
   latencies.get("graph_gap_ns", gpu.graph_gap);
   gpu.mps_graph_gap = gpu.graph_gap;
-  if (document.at("latencies").contains("mps_graph_gap_ns"))
-    latencies.get("mps_graph_gap_ns", gpu.mps_graph_gap);
-  if (document.at("latencies").contains("device_copy_ns"))
-    latencies.get("device_copy_ns", gpu.device_copy);
+  latencies.get("mps_graph_gap_ns", gpu.mps_graph_gap);
+  latencies.get("device_copy_ns", gpu.device_copy);
   latencies.get("time_slice_ns", gpu.time_slice);
   latencies.get("context_switch_ns", gpu.context_switch);
   gpu.idle_switch = gpu.idle_switch_to_interrupted = gpu.context_switch;
-  if (document.at("latencies").contains("idle_switch_ns")) {
-    latencies.get("idle_switch_ns", gpu.idle_switch);
-    latencies.get("idle_switch_to_interrupted_ns", gpu.idle_switch_to_interrupted);
-  }
+  latencies.get("idle_switch_ns", gpu.idle_switch);
+  latencies.get("idle_switch_to_interrupted_ns", gpu.idle_switch_to_interrupted);
   latencies.get("completion_notice_ns", gpu.completion_notice);
   latencies.get("progress_read_ns", gpu.progress_read);
   latencies.get("persistent_task_ns", gpu.persistent_task);

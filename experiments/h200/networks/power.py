@@ -7,16 +7,15 @@ Watts = idle + (warp instructions, columns of wgmma and bytes of DRAM a second, 
 The counters are those of the networks' traces; for products of matrices, copies and sums they follow from their sizes.
 Networks of which a tenth of the time or more has no counters are left out, and those set aside.
 """
-import gzip
-import json
 import os
 import re
 import statistics
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+from collect import HERE, load, set_aside
+from prior import CLASSES, matches
+
 HIGHEST = 1980.0  # MHz
-SET_ASIDE = ("gpt2_b2s256", "convnext_b8", "swin_b4", "mobilenet_b32")
-WGMMA = re.compile("nvjet|warpgroupsize|gmma|sm90_xmma|sm90_tensorop|cutlass3x_sm90")
+WGMMA = next(patterns for name, _, patterns in CLASSES if name == "wgmma").split()
 
 
 def columns(name):
@@ -29,11 +28,6 @@ def columns(name):
         shared_out = "nvjet" in name and cols % 64 == 0 and "coopB" in name
         return min(cols / (2 if shared_out else 1), 256)
     return min(rows, 256)
-
-
-def load(name):
-    with gzip.open(os.path.join(HERE, name), "rt") as file:
-        return json.load(file)
 
 
 def of_network(name):
@@ -50,7 +44,7 @@ def of_network(name):
             continue
         known += times * kernel.get("solo_time_ns", 0)
         sums[0] += times * c["warp_instructions"]
-        sums[1] += times * c["tensor_instructions"] * columns(kernel["name"]) * bool(WGMMA.search(kernel["name"]))
+        sums[1] += times * c["tensor_instructions"] * columns(kernel["name"]) * any(matches(kernel["name"].lower(), p) for p in WGMMA)
         sums[2] += times * (c["dram_read_bytes"] + c["dram_write_bytes"])
     return sums if known >= 0.9 * total else None
 
@@ -86,9 +80,9 @@ def solve(matrix, right):
 
 
 def main():
-    rows = []
+    rows, aside = [], set_aside()
     for name, run in load("clocks.json.gz")["runs"].items():
-        if name in SET_ASIDE:
+        if name in aside:
             continue
         done = of_network(name) if os.path.exists(os.path.join(HERE, f"traces/{name}.json.gz")) else of_operation(name)
         if not done:
