@@ -14,7 +14,7 @@ std::string key_of(const Kernel& k, Time solo_time) {
   };
   add(k.grid.x, k.grid.y, k.grid.z, k.block.x, k.block.y, k.block.z, k.cluster.x, k.cluster.y, k.cluster.z,
       k.registers_per_thread);
-  add(k.shared_memory_bytes(), solo_time, k.solo_time.value_or(Time{}));
+  add(k.shared_memory_bytes(), solo_time, k.solo_time.value_or(Time{}), k.solo_time_sms);
   const Counters& c = k.counters;
   add(k.solo_time_by_sms.size(), k.persistent_time_by_ctas.size(), k.block_times.size(), c.pipes_pct.size());
   for (const auto& [n, time] : k.solo_time_by_sms) add(n, time);

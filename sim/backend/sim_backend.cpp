@@ -79,24 +79,26 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
   }
 }
 
-/// A percentage caps a client and reserves nothing.  Which SMs: they begin where the previous client's end,
-/// so that clients meet only where their percentages add up to more than the GPU.  Measured on an H200
-/// (experiments/h200/processes), where clients share 6 to 12 SMs more once they add up to 97 % and over.
+/// A percentage caps a client and reserves nothing.  A launch gets the first or the last so many SMs, whichever
+/// hold less when it comes: so any two clients meet on what they have more than the GPU between them and on a
+/// few SMs that the last do not get, as measured on an H200 (experiments/h200/processes, `pairs`).
 void SimBackend::limit_clients(const Trace& trace, const std::vector<double>& percentages) {
   const Gpu& gpu = topology_.gpu;
   if (!gpu.mps_client_channels)
     throw InputError("", "", fmt::format("{} has no MPS", gpu.product), "choose another policy or GPU");
-  std::uint32_t first = 0;
   for (std::size_t i = 0; i < trace.clients.size(); ++i) {
     const double percentage = percentages[std::min(i, percentages.size() - 1)];
     if (percentage < 100 && gpu.mps_least_sms == 0)
       throw InputError("", "", fmt::format("{} has MPS without thread percentages", gpu.product),
                        "leave the percentages out, or choose another GPU");
     const std::uint32_t tpcs = gpu.mps_sms(percentage) / gpu.sms_per_tpc;
-    TpcMask mask;
-    for (std::uint32_t t = 0; t < tpcs; ++t) mask.enable(TpcId{(first + t) % gpu.tpcs()});
-    first = (first + tpcs) % gpu.tpcs();
-    limits_.push_back(mask);
+    const std::uint32_t given = gpu.tpcs() - gpu.mps_kept_back_sms / gpu.sms_per_tpc;
+    const auto from = [&](std::uint32_t first) {
+      TpcMask mask;
+      for (std::uint32_t t = 0; t < tpcs; ++t) mask.enable(TpcId{first + t});
+      return mask;
+    };
+    limits_.push_back({from(0), from(tpcs < given ? given - tpcs : 0)});
   }
 }
 
@@ -195,7 +197,7 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
   Context& context = contexts_[at.context];
   if (context.host->full(at.stream)) return Refused{"the stream's hardware channel is full"};
   const TpcMask wanted = decision.tpc_mask.value_or(TpcMask::all());
-  const SmMask allowed = context.engine->mask_of(limits_.empty() ? wanted : wanted & limits_[l.client.value]);
+  const SmMask allowed = context.engine->mask_of(limits_.empty() ? wanted : wanted & limits_[l.client.value].first);
   if (allowed.count() == 0) return Refused{"the mask has no TPC of this GPU"};
   if (!decision.ctas_per_sm.empty())
     if (const auto why = impossible(decision.ctas_per_sm, decision.ctas, l, allowed)) return Refused{*why};
@@ -273,6 +275,14 @@ Outcome SimBackend::move(BufferId buffer, const Copy& copy, ClientId client) {
   return Applied{};
 }
 
+/// Alone, where no profiler is, from a graph's kernel to the next.  A kernel that was recorded on a part of the
+/// GPU was recorded under MPS: its duration holds what MPS adds to it.
+Time SimBackend::graph_gap(const Kernel* kernel) const {
+  const Gpu& gpu = topology_.gpu;
+  const Time gap = mps_ ? gpu.mps_graph_gap : contexts_.size() > 1 ? gpu.turn_graph_gap : gpu.graph_gap;
+  return kernel != nullptr && kernel->solo_time_sms != 0 ? std::max(Time{}, gap - gpu.mps_kernel) : gap;
+}
+
 template <class What>
 void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, What what) {
   const Gpu& gpu = topology_.gpu;
@@ -282,7 +292,7 @@ void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, 
   Submission submission{l.id,
                         at.stream,
                         graph ? gpu.graph_launch_latency : gpu.launch_latency,
-                        !graph ? gpu.stream_gap : mps_ ? gpu.mps_graph_gap : gpu.graph_gap,
+                        graph ? graph_gap(l.kernel) : gpu.stream_gap,
                         {follows.begin(), follows.end()},
                         std::move(what)};
   submission.graph = graph;
@@ -522,6 +532,7 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
     if (auto* kernel = std::get_if<Submission::Kernel>(&s.what)) {
       for (Submission::Kernel* k = kernel; k != nullptr; k = k->padding.get()) {
         if (!k->resumed) k->record.queued = now_;
+        if (!limits_.empty()) settle_within_limit(*c.engine, *k);
         c.engine->accept(std::move(*k).work(), k->level, k->allowed, k->demand);
       }
       if (kernel->padding) c.engine->join(s.launch, kernel->padding->record.launch);
@@ -534,6 +545,13 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
       queue_.schedule(slot.end, 0, {Event::Kind::copy_end, errand(e), 0});
     }
   }
+}
+
+/// Of an MPS client with a percentage: the launch goes to whichever of its ends of the GPU holds less now.
+void SimBackend::settle_within_limit(ComputeEngine& engine, Submission::Kernel& kernel) const {
+  const Limit& limit = limits_[kernel.record.client.value];
+  const SmMask first = engine.mask_of(limit.first), last = engine.mask_of(limit.last);
+  if (kernel.allowed == first && engine.threads_on(last) < engine.threads_on(first)) kernel.allowed = last;
 }
 
 void SimBackend::ended(LaunchId launch, std::uint32_t context, std::uint32_t stream) {

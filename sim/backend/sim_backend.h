@@ -150,6 +150,7 @@ class SimBackend final : public Backend {
   std::vector<LaunchId> still_of(std::uint32_t preemption) const;
   void release(std::uint32_t preemption);
   Outcome move(BufferId buffer, const Copy& copy, ClientId client);
+  Time graph_gap(const Kernel* kernel) const;
   template <class What>
   void submit(const LaunchView& launch, std::span<const LaunchId> follows, What what);
   void hand_over(Submission submission, std::uint32_t context, Time called);
@@ -173,6 +174,7 @@ class SimBackend final : public Backend {
   std::int32_t levels() const { return static_cast<std::int32_t>(topology_.gpu.priority_levels); }
   std::uint32_t errand(Errand e);
   void check_trace(const Trace& trace) const;
+  void settle_within_limit(ComputeEngine& engine, Submission::Kernel& kernel) const;
   void limit_clients(const Trace& trace, const std::vector<double>& percentages);
 
   const Trace& trace_;
@@ -183,7 +185,10 @@ class SimBackend final : public Backend {
   Time now_{};
   std::vector<Context> contexts_;
   std::vector<std::vector<StreamPlace>> places_;  // by client, stream
-  std::vector<TpcMask> limits_;                   // by client, of MPS; empty: none
+  struct Limit {
+    TpcMask first, last;
+  };
+  std::vector<Limit> limits_;        // by client, of MPS; empty: none
   TimeSlicer slicer_;
   ClockGovernor governor_;
   std::vector<bool> kernels_alone_;  // by program: no copies

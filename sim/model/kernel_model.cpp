@@ -108,6 +108,7 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
       gpu_(gpu),
       limits_(limits_of(gpu)),
       solo_time_(solo_time > Time{} ? solo_time : length_known(kernel, gpu)),
+      measured_sms_(kernel.solo_time_sms == 0 ? gpu.sms : std::min(kernel.solo_time_sms, gpu.sms)),
       room_(room(capacity_of(gpu.sm), demand_of(kernel, gpu.sm))) {
   load_.blocks = static_cast<double>(kernel.blocks());
   kernel_.counters = mend_counters(kernel, solo_time_, gpu).counters;
@@ -133,7 +134,7 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
     if (fits)
       fit_curve(curve);
     else
-      fit_whole({gpu.sms, static_cast<double>(solo_time_.count())});
+      fit_whole({measured_sms_, static_cast<double>(solo_time_.count())});
   }
 }
 
@@ -178,10 +179,10 @@ void KernelModel::fill_counters(const Prior& prior) {
 /// Without counters and class: all of the time is at the issue slots, as far as the warps can fill them.
 void KernelModel::from_shape() {
   basis_ = "launch shape and solo time";
-  const std::uint32_t n = residents(gpu_.sms);
+  const std::uint32_t n = residents(measured_sms_);
   const double block = static_cast<double>((kernel_.block_times.size() == 1
                                                 ? kernel_.block_times.front()
-                                                : solo_block_time(kernel_, solo_time_, gpu_, gpu_.sms))
+                                                : solo_block_time(kernel_, solo_time_, gpu_, measured_sms_))
                                                .count());
   const double use = std::min(1.0, n * double(demand_of(kernel_, gpu_.sm).warps) / kWarpsToFillIssue);
   load_.issue = use * block / n;
@@ -193,8 +194,8 @@ void KernelModel::read_counters() {
   const Counters& c = kernel_.counters;
   const double blocks = load_.blocks;
   const double slots = gpu_.sm.sub_partitions * gpu_.clock_hz;  // warp instructions a second
-  const std::uint32_t n = residents(gpu_.sms);
-  const double block = block_time(gpu_.sms, static_cast<double>(solo_time_.count()));
+  const std::uint32_t n = residents(measured_sms_);
+  const double block = block_time(measured_sms_, static_cast<double>(solo_time_.count()));
   load_.issue = least_issue_ = c.warp_instructions ? *c.warp_instructions / blocks / slots * 1e12
                                                    : *c.issue_active_pct / 100 * block / n;
   load_.tensor =
@@ -203,7 +204,7 @@ void KernelModel::read_counters() {
   if (c.fp64_active_pct) {  // of the launch's time, on the SMs that have blocks
     const double busy = std::max(static_cast<double>(solo_time_.count()) - limits_.launch_cost,
                                  0.2 * static_cast<double>(solo_time_.count()));
-    load_.fp64 = *c.fp64_active_pct / 100 * busy * std::min<double>(gpu_.sms, blocks) / blocks;
+    load_.fp64 = *c.fp64_active_pct / 100 * busy * std::min<double>(measured_sms_, blocks) / blocks;
   }
 
   const double read = c.dram_read_bytes.value_or(0);
@@ -236,7 +237,7 @@ void KernelModel::read_counters() {
     // Some of the reads were hits that the launch's own traffic spared: with none of it, all re-reads would
     // be.
     const double moved =
-        0.4 * (read + write) / blocks * std::min(blocks, static_cast<double>(room_) * gpu_.sms);
+        0.4 * (read + write) / blocks * std::min(blocks, static_cast<double>(room_) * measured_sms_);
     const double survives = survival(moved, limits_.l2_first_loss, limits_.l2_bytes);
     double reread = (l2_read - read) / std::max(survives, kLeastSurvival);
     double compulsory = read - reread * (1 - survives);
@@ -499,22 +500,22 @@ Time KernelModel::stoppable_task() const {
 /// What each block takes longer if all take `time` on the whole GPU.
 Time KernelModel::longer_by_block(Time time) const {
   const double longer = static_cast<double>(time.count()) - static_cast<double>(solo_time_.count());
-  return Time{static_cast<std::int64_t>(longer / waves(gpu_.sms))};
+  return Time{static_cast<std::int64_t>(longer / waves(measured_sms_))};
 }
 
 Time KernelModel::solo_time(std::uint32_t sms) const {
   const auto found = kernel_.solo_time_by_sms.find(sms);
   if (found != kernel_.solo_time_by_sms.end()) return found->second;
-  if (sms == gpu_.sms || load_.issue <= 0) return solo_time_;
-  const double ratio = length(load_, sms) / length(load_, gpu_.sms);
+  if (sms == measured_sms_ || load_.issue <= 0) return solo_time_;
+  const double ratio = length(load_, sms) / length(load_, measured_sms_);
   return Time{static_cast<std::int64_t>(static_cast<double>(solo_time_.count()) * ratio)};
 }
 
 Time KernelModel::block_alone(std::uint32_t sms) const {
   if (kernel_.block_times.size() == 1) return kernel_.block_times.front();
-  if (load_.issue <= 0 || (sms != gpu_.sms && kernel_.solo_time_by_sms.empty() &&
+  if (load_.issue <= 0 || (sms != measured_sms_ && kernel_.solo_time_by_sms.empty() &&
                            !kernel_.counters.l2_bytes && !kernel_.counters.warp_instructions))
-    return solo_block_time(kernel_, solo_time_, gpu_, gpu_.sms);
+    return solo_block_time(kernel_, solo_time_, gpu_, measured_sms_);
   return solo_block_time(kernel_, solo_time(sms), gpu_, sms);
 }
 

@@ -67,6 +67,7 @@ class KernelModel {
   MemoryLimits limits_;
   Time solo_time_;
   std::string basis_;
+  std::uint32_t measured_sms_;  // on which the launch took its solo time
   std::uint32_t room_;
   bool usual_ = false;      // its counters are what its class usually has
   double least_issue_ = 0;  // ps a block, from the instructions

@@ -76,6 +76,14 @@ SmMask ComputeEngine::mask_of(const TpcMask& tpcs) const {
   return mask;
 }
 
+std::uint32_t ComputeEngine::threads_on(const SmMask& sms) {
+  end_solo_early();
+  std::uint32_t threads = 0;
+  for (const std::uint32_t head : cohorts_.list())
+    threads += (gpu_.sm.max_threads - free_[head].threads) * (cohorts_.members(head) & sms).count();
+  return threads;
+}
+
 // ---- arrival ----------------------------------------------------------------------------------------------
 
 void ComputeEngine::accept(Work work, std::uint32_t level, const SmMask& allowed, const SmResources& demand) {

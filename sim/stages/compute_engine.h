@@ -58,6 +58,8 @@ class ComputeEngine {
 
   /// A launch reaches the TMU now.  `work.record` has all but what happens from here on.  For a persistent
   /// launch, work.ctas workers are dispatched.
+  /// Resident on these SMs.
+  std::uint32_t threads_on(const SmMask& sms);
   void accept(Work work, std::uint32_t level, const SmMask& allowed, const SmResources& demand);
   /// Gives a persistent launch another number of CTAs: fewer retreat at their next block; for more, a further
   /// instance reaches the TMU now.  Ignored once the launch has ended.

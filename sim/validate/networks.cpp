@@ -142,7 +142,24 @@ class Reader {
            fmt::format("expected the {} clients of {}, got {}", mix.trace.clients.size(),
                        mix.trace_file.string(), mix.networks.size()),
            "name the network of each client of the trace");
+    const json by_mode = from.value("trace_by_mode", json::object());
+    for (const auto& [mode, trace] : by_mode.items())
+      read_trace_of(mix, mode, fs::path(all_.file).parent_path() / trace.get<std::string>(),
+                    fmt::format("{}/trace_by_mode/{}", place, mode));
     all_.mixes.push_back(std::move(mix));
+  }
+
+  void read_trace_of(NetworkMix& mix, const std::string& mode, const fs::path& file, const std::string& place) {
+    if (!wanted(options_.modes, mode)) return;
+    const Trace& trace = mix.trace_by_mode.emplace(mode, read_trace(file)).first->second;
+    const auto same = [](const Client& a, const Client& b) {
+      return a.name == b.name && a.service_class == b.service_class;
+    };
+    if (!std::equal(trace.clients.begin(), trace.clients.end(), mix.trace.clients.begin(),
+                    mix.trace.clients.end(), same))
+      fail(place,
+           fmt::format("the clients of {} are others than those of {}", file.string(), mix.trace_file.string()),
+           "give it the same names and classes in the same order");
   }
 
   void read_run(const json& from, const std::string& place) {
@@ -187,13 +204,12 @@ Time eagerly(const Network& network) {
 }
 
 /// ms a request of the network's one client in a closed loop, from `begin` to `end`.
-double alone_ms(const MeasuredNetworks& all, std::size_t network, const fs::path& trace, Time begin, Time end,
+double alone_ms(const MeasuredNetworks& all, const fs::path& trace, Time begin, Time end,
                 const std::shared_ptr<Shapes>& shapes) {
-  NetworkMix one{all.networks[network].name, trace, {network}, false, read_trace(trace)};
-  one.trace.run.duration.reset();
+  const Trace one = read_trace(trace);
   Requests requests;
   simulate_mix(all, one, "fcfs", end, shapes, {&requests});
-  return 1e3 / got(one.trace, requests.all, begin, end).front().per_s;
+  return 1e3 / got(one, requests.all, begin, end).front().per_s;
 }
 
 }  // namespace
@@ -232,9 +248,9 @@ std::vector<Got> got(const Trace& trace, const std::vector<RequestRecord>& reque
   return all;
 }
 
-void simulate_mix(const MeasuredNetworks& networks, const NetworkMix& mix, const std::string& policy,
+void simulate_mix(const MeasuredNetworks& networks, const Trace& mix, const std::string& policy,
                   Time duration, const std::shared_ptr<Shapes>& shapes, const std::vector<Sink*>& sinks) {
-  Trace trace = mix.trace;
+  Trace trace = mix;
   trace.run.duration = duration;
   Common common(shapes);
   RunOptions options;
@@ -259,10 +275,10 @@ void simulate_networks(MeasuredNetworks& all, const NetworksOptions& options) {
   };
   in_parallel(alone.size(), options.threads, [&](std::size_t i) {
     Network& network = all.networks[alone[i]];
-    network.simulated_ms = alone_ms(all, alone[i], network.trace, kWarmUp, kWarmUp + kAlone, shapes);
+    network.simulated_ms = alone_ms(all, network.trace, kWarmUp, kWarmUp + kAlone, shapes);
     if (!network.eager_trace.empty())
       network.simulated_eager_ms =
-          alone_ms(all, alone[i], network.eager_trace, Time{}, eagerly(network), shapes);
+          alone_ms(all, network.eager_trace, Time{}, eagerly(network), shapes);
     tell("networks alone", alone.size());
   });
   std::vector<std::size_t> order(all.runs.size());  // those that take longest begin first
@@ -276,7 +292,7 @@ void simulate_networks(MeasuredNetworks& all, const NetworksOptions& options) {
     const NetworkMix& mix = all.mixes[r.mix];
     Requests requests;
     const Time end = kWarmUp + std::min(options.duration, mix.trace.run.duration.value_or(kNever));
-    simulate_mix(all, mix, r.policy, end, shapes, {&requests});
+    simulate_mix(all, mix.trace_in(r.mode), r.policy, end, shapes, {&requests});
     r.simulated = got(mix.trace, requests.all, kWarmUp, end);
     tell("runs", order.size());
   });

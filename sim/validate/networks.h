@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -39,6 +40,12 @@ struct NetworkMix {
   std::vector<std::size_t> networks;  // by client
   bool set_aside = false;             // one of its networks is
   Trace trace;
+  std::map<std::string, Trace> trace_by_mode;  // instead, by the mode's name
+
+  const Trace& trace_in(const std::string& mode) const {
+    const auto found = trace_by_mode.find(mode);
+    return found == trace_by_mode.end() ? trace : found->second;
+  }
 };
 
 struct MeasuredRun {
@@ -75,8 +82,8 @@ void simulate_networks(MeasuredNetworks& networks, const NetworksOptions& option
 /// Before what counts, as when they were measured: until then the clock falls under load.
 inline constexpr Time kWarmUp = std::chrono::milliseconds(100);
 
-/// One run, its records to the sinks.
-void simulate_mix(const MeasuredNetworks& networks, const NetworkMix& mix, const std::string& policy,
+/// One run of a mix's trace, its records to the sinks.
+void simulate_mix(const MeasuredNetworks& networks, const Trace& mix, const std::string& policy,
                   Time duration, const std::shared_ptr<Shapes>& shapes, const std::vector<Sink*>& sinks);
 
 /// By client, of requests that came from `begin` on.  What had not ended at `end` is not known.

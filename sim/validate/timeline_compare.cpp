@@ -203,7 +203,7 @@ TimelineComparison compare_timeline(const fs::path& networks_file, const std::st
   }
   const std::vector<Sums> on_gpu = measured(mix.trace, programs, file, comparison.clients);
   Kernels kernels;
-  simulate_mix(all, mix, all.runs.front().policy, options.duration, std::make_shared<Shapes>(all.gpu),
+  simulate_mix(all, mix.trace, all.runs.front().policy, options.duration, std::make_shared<Shapes>(all.gpu),
                {&kernels});
   const std::vector<Sums> in_sim = simulated(programs, kernels);
   for (std::size_t c = 0; c < programs.size(); ++c)

@@ -205,12 +205,18 @@ class Import {
       return;
     }
     const Gpu description = read_gpu(trace_.gpu);
-    if (gpu.empty() && product_words(recorded->name) != product_words(description.product))
+    const bool same = known && product_words(recorded->name) == product_words(description.product);
+    if (gpu.empty() && !same)
       note(fmt::format("\"{}\" is simulated as {}: its clocks and memory may differ.", recorded->name,
                        description.product));
     launch_call_ = description.launch_call;
     launch_latency_ = description.launch_latency;
-    if (sms != 0 && sms != description.sms)
+    if (same && sms != 0 && sms < description.sms) {
+      recorded_sms_ = sms;
+      note(fmt::format("Recorded on {} of the GPU's {} SMs, as an MPS client has them: times are those of "
+                       "that part, and libraries may have chosen other kernels than on the whole GPU.",
+                       sms, description.sms));
+    } else if (sms != 0 && sms != description.sms)
       note(fmt::format("Recorded on a GPU of {} SMs, {} has {}: times stay those of the recording GPU.", sms,
                        trace_.gpu, description.sms));
   }
@@ -584,6 +590,7 @@ class Import {
       const auto median = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
       std::nth_element(times.begin(), median, times.end());
       kernel.solo_time = *median;
+      kernel.solo_time_sms = recorded_sms_;
       const ProfiledFacts known = take_over(profiled, shape.registers_per_thread.has_value(), kernel);
       kernels_without_registers_ += known.registers ? 0 : 1;
       kernels_without_cluster_ += known.cluster ? 0 : 1;
@@ -762,6 +769,7 @@ class Import {
   Trace trace_;
   std::int64_t device_ = 0;
   Nanoseconds origin_{};
+  std::uint32_t recorded_sms_ = 0;  // a part of the GPU's; 0: all
   Time launch_call_ = kAssumedLaunchCall, launch_latency_ = kAssumedLaunchLatency;
   std::unordered_map<std::uint64_t, std::uint32_t> call_of_;  // by correlation; index into Records::calls
   const Step* window_ = nullptr;

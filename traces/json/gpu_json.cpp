@@ -155,6 +155,7 @@ Gpu read_document(const json& document) {
     scheduling.get("mps_client_channels", gpu.mps_client_channels.emplace());
   scheduling.get("mps_least_sms", gpu.mps_least_sms);
   scheduling.get("mps_sm_step", gpu.mps_sm_step);
+  scheduling.get("mps_kept_back_sms", gpu.mps_kept_back_sms);
   scheduling.get("read_ahead_launches", gpu.read_ahead_launches);
 
   const Group latencies(document, "latencies");
@@ -165,8 +166,10 @@ Gpu read_document(const json& document) {
   latencies.get("graph_launch_call_ns", gpu.graph_launch_call);
   latencies.get("graph_launch_latency_ns", gpu.graph_launch_latency);
   latencies.get("graph_gap_ns", gpu.graph_gap);
-  gpu.mps_graph_gap = gpu.graph_gap;
+  gpu.mps_graph_gap = gpu.turn_graph_gap = gpu.graph_gap;
   latencies.get("mps_graph_gap_ns", gpu.mps_graph_gap);
+  latencies.get("turn_graph_gap_ns", gpu.turn_graph_gap);
+  latencies.get("mps_kernel_ns", gpu.mps_kernel);
   latencies.get("device_copy_ns", gpu.device_copy);
   latencies.get("time_slice_ns", gpu.time_slice);
   latencies.get("context_switch_ns", gpu.context_switch);

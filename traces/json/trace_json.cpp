@@ -309,6 +309,7 @@ class TraceReader {
     kernel.dynamic_shared_memory_bytes = from.value("dynamic_shared_memory_bytes", 0u);
     kernel.idempotent = from.value("idempotent", false);
     kernel.solo_time = optional_time(from, "solo_time_ns");
+    kernel.solo_time_sms = from.value("solo_time_sms", 0u);
     if (const json* by_sms = find(from, "solo_time_by_sms_ns"))
       for (const auto& [sms, ns] : by_sms->items())
         kernel.solo_time_by_sms[static_cast<std::uint32_t>(std::stoul(sms))] = time(ns);

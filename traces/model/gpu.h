@@ -110,6 +110,7 @@ struct Gpu {
       mps_client_channels;          // hardware queues of one MPS client; 0: all share; absent: no MPS
   std::uint32_t mps_least_sms = 0;  // that a thread percentage leaves a client; 0: no percentages
   std::uint32_t mps_sm_step = 0;    // in multiples of which it leaves more
+  std::uint32_t mps_kept_back_sms = 0;  // that clients with percentages do not get while others are free
   /// Kernels of graphs without copies that the front end reads before those in front have ended; a context
   /// with nothing left to read gives its turn up once what was read has ended.  0: it reads each when it can
   /// start.
@@ -122,7 +123,9 @@ struct Gpu {
   Time graph_launch_call{};  // the same three for a CUDA graph
   Time graph_launch_latency{};
   Time graph_gap{};
-  Time mps_graph_gap{};  // the same of a client of MPS
+  Time mps_graph_gap{};   // the same of a client of MPS
+  Time turn_graph_gap{};  // and of a context that takes turns with others
+  Time mps_kernel{};      // what kernels take longer there than without MPS, part of mps_graph_gap
   Time device_copy{};  // of a copy or memset within the device, beside its bytes
   Time time_slice{};   // between contexts that do not share through MPS
   Time context_switch{};

@@ -14,6 +14,8 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 POLICIES = {"streams": "fcfs", "priority": "priority", "halves": "tpc-mask", "timeslice": "timeslice", "mps": "mps",
             "mps_percent": "mps:percentages="}
+# Where libraries choose kernels for the SMs that they have: the recording on so many, of the first client and of the others.
+PARTS = {"mps_percent": ("mps40", "mps60")}
 FIRST_HALF, SECOND_HALF = "0-32", "33-65"  # TPCs, under `halves`: the first client's, the others'
 
 
@@ -72,10 +74,11 @@ def client_names(mix):
     return [n if names.count(n) == 1 else f"{n}-{names[:i].count(n) + 1}" for i, n in enumerate(names)]
 
 
-def mix_trace(mix, programs, seconds):
-    clients = []
+def mix_trace(mix, programs, seconds, parts):
+    """`parts`: of the first client and of the others, which recording."""
+    clients, used = [], [f"{c['network']}{parts[min(i, 1)]}" for i, c in enumerate(mix)]
     for i, (c, name) in enumerate(zip(mix, client_names(mix))):
-        client = {"name": name, "program": programs[c["network"]], "tpc_mask": SECOND_HALF if i else FIRST_HALF}
+        client = {"name": name, "program": programs[used[i]], "tpc_mask": SECOND_HALF if i else FIRST_HALF}
         if "period_ms" in c:
             client.update({"class": "real_time", "priority": -5, "arrivals": {
                 "type": "periodic", "period_ns": c["period_ms"] * 1_000_000, "offset_ns": 700_000 * i,
@@ -83,8 +86,7 @@ def mix_trace(mix, programs, seconds):
         else:
             client.update({"class": "best_effort", "arrivals": {"type": "closed_loop", "in_flight": 2}})
         clients.append(client)
-    used = sorted({c["network"] for c in mix})
-    return {"corun_trace": 1, "gpu": "h200", "include": [f"../traces/{n}.json.gz" for n in used], "clients": clients,
+    return {"corun_trace": 1, "gpu": "h200", "include": [f"../traces/{n}.json.gz" for n in sorted(set(used))], "clients": clients,
             "run": {"duration_ns": round(seconds * 1e9)}}
 
 
@@ -112,9 +114,10 @@ def collect(sim):
     data = {"corun_networks": 1, **{k: alone[k] for k in ("device", "driver", "cuda", "pytorch", "date")},
             "networks": [], "mixes": [], "runs": []}
     for name, measured in alone["networks"].items():
-        trace = trace_of(sim, name, "graph")
-        programs[name] = trace["programs"][0]["name"]
-        save(f"traces/{name}.json.gz", trace)
+        for part in ("", *(f".{p}" for p in sorted({p for parts in PARTS.values() for p in parts}))):
+            trace = trace_of(sim, name, part[1:] or "graph")
+            programs[name + part] = trace["programs"][0]["name"]
+            save(f"traces/{name}{part}.json.gz", trace)
         save(f"traces/{name}.eager.json.gz", eager_trace_of(sim, name))
         row = {"name": name, "about": measured["about"], "trace": f"traces/{name}.json.gz",
                "eager_trace": f"traces/{name}.eager.json.gz", "set_aside": name in aside}
@@ -132,8 +135,12 @@ def collect(sim):
                     "measured_in": file, **states(run),
                     "clients": [[repeat[i] for repeat in run["repeats"]] for i in range(len(run["clients"]))]})
     for name, mix in mixes.items():
-        save(f"mixes/{name}.json", mix_trace(mix, programs, seconds[name]))
-        data["mixes"].append({"name": name, "trace": f"mixes/{name}.json", "networks": [c["network"] for c in mix]})
+        save(f"mixes/{name}.json", mix_trace(mix, programs, seconds[name], ("", "")))
+        by_mode = {mode: f"mixes/{name}.{mode}.json" for mode in PARTS}
+        for mode, file in by_mode.items():
+            save(file, mix_trace(mix, programs, seconds[name], [f".{part}" for part in PARTS[mode]]))
+        data["mixes"].append({"name": name, "trace": f"mixes/{name}.json", "trace_by_mode": by_mode,
+                              "networks": [c["network"] for c in mix]})
     save("networks.json.gz", data)
 
 

@@ -2,13 +2,16 @@
 """Measures whole networks that share an NVIDIA GPU, with PyTorch; the networks and mixes are in networks.py.
 
   measure.py alone OUT.json [NAME...]       each network without a profiler: as a graph, eagerly
-  measure.py half OUT.json [NAME...]        as a graph on half of the SMs
   measure.py clocks OUT.json [NAME...]      each network, and single operations, in a row for 1.2 s: clock, power, time of each
   measure.py record DIR [NAME...]           Kineto traces: as a graph and eagerly
+  measure.py steps OUT.json DIR [NAME...]   eagerly, eight requests in a row: time without the profiler, Kineto trace of six
   measure.py counters OUT.csv [NAME...]     Nsight Compute, each distinct operation of each network once
   measure.py mixes OUT.json MODE [MIX...]   requests of the mixes under streams, priority, halves (one process), timeslice,
                                             mps or mps_percent (a process a client)
+  measure.py parts OUT.json DIR PART [NAME...]   alone within a part of the GPU: time as a graph, Kineto trace into DIR; PART is
+                                            half (a green context), mps (all SMs), mps_percent (40, then 60 %)
   measure.py turns OUT.json PROGRAM         time-slicing seen from a kernel of PROGRAM (turns.cu, compiled)
+  measure.py slices OUT.json PROGRAM [NAME...]   each network in a closed loop beside a kernel of PROGRAM that never ends
   measure.py timeline DIR MODE [MIX...]     the profiler's record of 40 ms of a mix, in one process
   measure.py profiled SECONDS NAME...       what `counters` runs under ncu
   measure.py sensor                         clock and power each 5 ms: a process beside `clocks` and `mixes`
@@ -252,11 +255,16 @@ def kineto(path, work, kept=KEPT):
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as p:
         work()
         torch.cuda.synchronize()
+    return export(p, path, kept)
+
+
+def export(p, path, kept=KEPT):
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
         p.export_chrome_trace(file.name)
         with open(file.name) as recorded:
             trace = json.load(recorded)
-    events = [e for e in trace["traceEvents"] if e.get("cat") in kept]  # operators and flows are most of it
+    events = [e for e in trace["traceEvents"] if e.get("cat") in kept or  # operators and flows are most of it
+              e.get("cat") == "user_annotation" and e["name"].startswith("ProfilerStep#")]
     for e in events:
         for key in ("External id", "Ev Idx", "queued", "cbid", "warps per SM", "blocks per SM", "est. achieved occupancy %"):
             e.get("args", {}).pop(key, None)
@@ -289,6 +297,33 @@ def record(folder, names):
         gpu.torch.cuda.empty_cache()
     if os.path.exists(f"{folder}/warm.json.gz"):
         os.remove(f"{folder}/warm.json.gz")
+
+
+def steps(path, folder, names):
+    """The profiler's recording and the times before and after it, from one process."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile, schedule
+    os.makedirs(folder, exist_ok=True)
+    gpu, data = Gpu(), {**describe(), "networks": {}}
+    for name in names or networks().NETWORKS:
+        try:
+            run, row = gpu.run(name), data["networks"].setdefault(name, {})
+            with torch.cuda.stream(gpu.stream("plain", 0)):
+                in_a_row(torch, run, 3)
+                row["before_ms"] = [in_a_row(torch, run, 8) for _ in range(3)]
+                with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True,
+                             schedule=schedule(wait=0, warmup=2, active=6, repeat=1)) as p:
+                    for _ in range(8):
+                        run()
+                        p.step()
+                row["kernels"] = export(p, f"{folder}/{name}.eager.json.gz")
+                row["after_ms"] = [in_a_row(torch, run, 8) for _ in range(3)]
+            print("steps", name, row, flush=True)
+        except Exception as error:
+            print("steps", name, "LEFT OUT:", repr(error)[:300], flush=True)
+        gpu.runs.clear()
+        torch.cuda.empty_cache()
+        save(path, data)
 
 
 # ---- clock and power ---------------------------------------------------------------------------------------------------
@@ -495,6 +530,11 @@ def client():
             if "prepare" in order:
                 gpu.graph(order["prepare"], "plain", order["slot"])
                 gc.collect()
+            elif "forget" in order:
+                gpu.runs.clear(), gpu.graphs.clear()
+                gpu.torch.cuda.empty_cache()
+            elif "part" in order:
+                answer = within_part(gpu, order["part"], "plain", order["path"])
             else:
                 work = gpu.graph(order["drive"], "plain", order["slot"])
                 answer = drive(gpu.torch, [{"work": work, "period": order["period"], "offset": order["offset"]}],
@@ -520,14 +560,15 @@ class Processes:
                 env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(PERCENTAGES[min(i, 1)])
             self.processes.append(subprocess.Popen([sys.executable, os.path.abspath(__file__), "client"], env=env, text=True,
                                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-        for p in self.processes:
-            p.stdout.readline()
+            self.processes[-1].stdout.readline()  # one after the other: MPS gives out SMs in the order of the contexts
 
     def ask(self, orders):
-        for p, order in zip(self.processes, orders):
+        """By process: its answer to its order; one whose order is None is not asked."""
+        asked = [(p, order) for p, order in zip(self.processes, orders) if order]
+        for p, order in asked:
             p.stdin.write(json.dumps(order) + "\n")
             p.stdin.flush()
-        answers = [json.loads(p.stdout.readline() or '{"error": "the process ended"}') for p, _ in zip(self.processes, orders)]
+        answers = [json.loads(p.stdout.readline() or '{"error": "the process ended"}') for p, _ in asked]
         for a in answers:
             if "error" in a:
                 raise RuntimeError(a["error"])
@@ -620,18 +661,67 @@ def turns(path, program):
     print("turns", len(data["graphs"]), len(data["beside"]), flush=True)
 
 
-def half(path, names):
-    """Each network on a green context of half of the SMs, in a process that used no other context before."""
-    gpu, data = Gpu(), {**describe(), "networks": {}}
-    for name in names or networks().NETWORKS:
-        try:
-            data["networks"][name] = {"graph_on_half_ms": graph_times(gpu, name, "first")[1]}
-        except Exception as error:
-            print("half", name, "LEFT OUT:", repr(error)[:200], flush=True)
+def within_part(gpu, name, kind, path):
+    """Time of a network as a graph, and its Kineto trace."""
+    try:
+        _, times = graph_times(gpu, name, kind)
+        graph, stream = gpu.graph(name, kind)
+
+        def replay():
+            with gpu.torch.cuda.stream(stream):
+                graph.replay()
+        if not getattr(gpu, "warm", False):  # the first session of a process may miss all
+            kineto(path + ".warm", replay)
+            os.remove(path + ".warm")
+            gpu.warm = True
+        return {"graph_ms": times, "kernels": kineto(path, replay),
+                "sms": gpu.torch.cuda.get_device_properties(0).multi_processor_count}
+    finally:
         gpu.runs.clear(), gpu.graphs.clear()
         gpu.torch.cuda.empty_cache()
+
+
+def parts(path, folder, part, names):
+    """Each network alone within a part of the GPU, in a process that used no other context before."""
+    os.makedirs(folder, exist_ok=True)
+    kinds = [f"mps{p}" for p in PERCENTAGES] if part == "mps_percent" else [part]
+    data = {**(describe() if part == "half" else describe_without_context()), "part": part, "networks": {}}
+    gpu = Gpu() if part == "half" else None
+    processes = None if part == "half" else Processes(part, len(kinds))
+    for name in names or networks().NETWORKS:
+        row = data["networks"][name] = {}
+        for i, kind in enumerate(kinds):
+            trace = f"{folder}/{name}.{kind}.json.gz"
+            try:
+                row[kind] = (within_part(gpu, name, "first", trace) if gpu else
+                             processes.ask([None] * i + [{"part": name, "path": os.path.abspath(trace)}])[-1])
+                print(part, name, kind, row[kind]["kernels"], row[kind]["sms"], row[kind]["graph_ms"], flush=True)
+            except Exception as error:
+                print(part, name, kind, "LEFT OUT:", repr(error)[:300], flush=True)
         save(path, data)
-    print("half", len(data["networks"]), flush=True)
+    if processes:
+        processes.close()
+
+
+def slices(path, program, names):
+    """What a network does in its turns beside one kernel that never ends: requests in 0.35 s, and when that kernel was away."""
+    data = {**describe_without_context(), "beside": {}}
+    processes = Processes("timeslice", 1)
+    for name in names or networks().NETWORKS:
+        processes.ask([{"prepare": name, "slot": 0}])
+        row = data["beside"][name] = {}
+        for way in ("alone", "beside"):
+            if way == "beside":
+                seen = subprocess.Popen([program, "watch", "0", "0.5", "0", "0"], text=True, stdout=subprocess.PIPE)
+                seen.stdout.readline()
+                time.sleep(0.06)
+            row[way] = processes.ask([{"drive": name, "slot": 0, "begin": time.perf_counter() + 0.01, "offset": 0,
+                                       "seconds": 0.35, "period": None}])[0]
+        row["away"] = json.loads(seen.communicate()[0])["launches"][0]["away"]
+        print("slices", name, row["alone"], row["beside"], len(row["away"]), flush=True)
+        save(path, data)
+        processes.ask([{"forget": name}])
+    processes.close()
 
 
 def describe_without_context():
@@ -664,13 +754,15 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["alone", path, *names]: alone(path, names)
         case ["record", folder, *names]: record(folder, names)
+        case ["steps", path, folder, *names]: steps(path, folder, names)
         case ["counters", path, seconds, *names]: counters(path, float(seconds), names)
         case ["profiled", seconds, *names]: profiled(float(seconds), names)
         case ["clocks", path, *names]: clocks(path, names)
         case ["sensor"]: sensor()
         case ["mixes", path, mode, *names]: mixes(path, mode, names)
         case ["turns", path, program]: turns(path, os.path.abspath(program))
-        case ["half", path, *names]: half(path, names)
+        case ["parts", path, folder, part, *names]: parts(path, folder, part, names)
+        case ["slices", path, program, *names]: slices(path, os.path.abspath(program), names)
         case ["timeline", folder, mode, *names]: timeline(folder, mode, names)
         case ["client"]: client()
         case _: sys.exit(__doc__)

@@ -59,9 +59,10 @@ def together(jobs):
     """All have set up; then they begin at once.  jobs: (arguments with None for the file, env, percentage)"""
     with tempfile.TemporaryDirectory() as folder:
         go = folder + "/go"
-        started = [start([go if a is None else a for a in args], env, p) for args, env, p in jobs]
-        for process in started:
-            process.stdout.readline()
+        started = []
+        for args, env, p in jobs:  # one after the other: MPS gives out SMs in the order of the contexts
+            started.append(start([go if a is None else a for a in args], env, p))
+            started[-1].stdout.readline()
         pathlib.Path(go).touch()
         return [record(p) for p in started]
 
@@ -92,6 +93,23 @@ def overlaps():
                              "others_first_wave": [o["first_wave"] for o in others],
                              "first_wave": last["first_wave"],
                              "shared_sms": last["reported_sms"] - last["first_wave"] / 2})
+    return rows
+
+
+def pairs():
+    """The same by pairs: of the clients of a mix only one fills its SMs, then another asks."""
+    rows = []
+    with mps() as env:
+        for each in ([40, 60], [60, 40], [40, 60, 60], [40, 60, 60, 60], [50, 50], [25, 75], [75, 25]):
+            for full in range(len(each)):
+                for asks in range(len(each)):
+                    if full == asks:
+                        continue
+                    jobs = [(["sms", None, *([100000, 0, 0] if i == full else [1000, 528, 20] if i == asks else [1, 1, 40])], env, p)
+                            for i, p in enumerate(each)]
+                    got = together(jobs)
+                    rows.append({"percentages": each, "full": full, "asks": asks, "sms": got[asks]["reported_sms"],
+                                 "shared_sms": got[asks]["reported_sms"] - got[asks]["first_wave"] / 2})
     return rows
 
 
@@ -129,7 +147,7 @@ def write(document, to):
 
 
 def main():
-    jobs = {"percentages": percentages, "overlaps": overlaps, "slices": slices, "moves": moves}
+    jobs = {"percentages": percentages, "overlaps": overlaps, "pairs": pairs, "slices": slices, "moves": moves}
     document = {"command": "run.py", "date": datetime.datetime.now(datetime.timezone.utc).isoformat(),
                 "machine": told("nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,clocks.max.sm,compute_mode",
                                 "--format=csv,noheader"), "cuda": told("nvcc", "--version")[-60:]}
