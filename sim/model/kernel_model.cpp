@@ -57,6 +57,10 @@ constexpr int kFixedBisections = 24;
 /// Steps in which the issue time of a kernel is found that does not come to the slots at random.
 constexpr int kIssueBisections = 20;
 
+/// Of a launch's time, the share in which DRAM at its full rate moves its bytes, from which on its blocks wait
+/// for them instead of filling their SM: an attention over the keys of 4,096 tokens, 0.9, takes 37 us where an SM
+/// has two of its blocks and 35 where it has one (experiments/h200/networks, decode_4k on half of the SMs).
+constexpr double kDramBound = 0.7;
 /// Of an SM's blocks, the share that must run at once for all to be taken to end together.
 constexpr double kTogether = 0.95;
 
@@ -223,6 +227,7 @@ void KernelModel::read_counters() {
   const double dram_time = read / limits_.read_bytes_per_ps + write / limits_.write_bytes_per_ps;
   const double warm = survival(read + write, limits_.l2_shared_bytes, limits_.l2_bytes);
   l2_bound_ = l2_time > dram_time * (1 - warm);
+  dram_bound_ = dram_time > kDramBound * static_cast<double>(solo_time_.count());
   scattered_ = !tiled() && l2_bound_ && warm == 0 && read < 0.6 * l2_read &&
                through / static_cast<double>(solo_time_.count()) > 0.45 * limits_.l2_read_bytes_per_ps;
 
@@ -418,7 +423,7 @@ void KernelModel::fit_whole(const Point& whole) {
     issue = instructions + stores;
     serial = std::max(0.0, tensor_ - instructions);
   }
-  if (tiled() && tensor_ <= 0 && gpu_.contention.tile_use > 0) {
+  if (tiled() && tensor_ <= 0 && !dram_bound_ && gpu_.contention.tile_use > 0) {
     const double registers = demand_of(kernel_, gpu_.sm).registers / static_cast<double>(gpu_.sm.registers);
     const double use = std::min(gpu_.contention.tile_use, gpu_.contention.tile_use_per_registers * registers);
     const double alone = time / alone_on_sm(use, n, 1 - use);

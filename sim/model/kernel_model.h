@@ -77,6 +77,7 @@ class KernelModel {
   double most_wait_ = 1e300;  // the same if each load waited for the one before
   double tensor_ = 0;         // ps a block of the tensor pipe, where its cost is known
   bool l2_bound_ = false;
+  bool dram_bound_ = false;
   bool random_ = false;     // reads of single sectors, of which DRAM moves two
   bool scattered_ = false;  // L2-bound reads of single sectors
   BlockLoad load_;          // on the whole GPU
