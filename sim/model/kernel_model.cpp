@@ -423,7 +423,9 @@ void KernelModel::fit_whole(const Point& whole) {
     issue = instructions + stores;
     serial = std::max(0.0, tensor_ - instructions);
   }
-  if (tiled() && tensor_ <= 0 && !dram_bound_ && gpu_.contention.tile_use > 0) {
+  const Prior* const known = prior_of(kernel_.name);
+  const bool multiplies = known == nullptr || known->multiplies();
+  if (tiled() && multiplies && tensor_ <= 0 && !dram_bound_ && gpu_.contention.tile_use > 0) {
     const double registers = demand_of(kernel_, gpu_.sm).registers / static_cast<double>(gpu_.sm.registers);
     const double use = std::min(gpu_.contention.tile_use, gpu_.contention.tile_use_per_registers * registers);
     const double alone = time / alone_on_sm(use, n, 1 - use);

@@ -41,6 +41,10 @@ std::string in_lower_case(std::string_view name) {
 
 }  // namespace
 
+bool Prior::multiplies() const {
+  return name == "attention" || name == "thin_gemm" || name == "wgmma" || name == "mma" || name == "simt";
+}
+
 bool is_named_as(std::string_view name, std::string_view prior) {
   return std::any_of(std::begin(kPriors), std::end(kPriors), [&](const Prior& p) {
     return p.name == prior && holds_one_of(in_lower_case(name), p.patterns);

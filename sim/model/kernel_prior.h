@@ -26,6 +26,8 @@ struct Prior {
   double tensor_share;                                 // of the instructions
   double l1_share, dram_read_share, dram_write_share;  // of the bytes through L2
   std::uint32_t kernels, networks;                     // of which they are the medians
+
+  bool multiplies() const;  // tiles of matrices
 };
 
 /// The class of a kernel with that name; nullptr: of none that is known.
