@@ -366,7 +366,7 @@ bool SharedSms::older(const Row& a, const Row& b) {
 
 void SharedSms::rate_pair(Row& a, Row& b, std::int64_t now) {
   const Launch &x = launches_[a.work.value], &y = launches_[b.work.value];
-  const std::uint32_t distance = x.load.even ? kByTurns : apart(a.ages(), b.ages());
+  const std::uint32_t distance = x.load.even && y.load.even ? kByTurns : apart(a.ages(), b.ages());
   Rated& rated = rated_of({x.serial, y.serial, distance << 16 | a.count << 8 | b.count});
   if (rated.older_rate == 0) {
     SmShare shares[] = {{x.issue, x.delay, a.count, 0, x.load.fp64, x.load.chance},
@@ -386,7 +386,8 @@ void SharedSms::rate_several(const Rows& rows, std::int64_t now) {
   std::uint32_t least_apart = kMostApart;
   for (std::size_t k = 1; k < order_.size(); ++k)
     least_apart = std::min(least_apart, apart(rows_[order_[k - 1]].ages(), rows_[order_[k]].ages()));
-  if (launches_[rows_[order_.front()].work.value].load.even) least_apart = kByTurns;
+  if (std::all_of(order_.begin(), order_.end(), [this](std::uint16_t r) { return launches_[rows_[r].work.value].load.even; }))
+    least_apart = kByTurns;
   shares_.clear();
   for (const std::uint16_t r : order_) {
     const Launch& launch = launches_[rows_[r].work.value];
