@@ -416,13 +416,14 @@ void SimBackend::turn() {
   const std::uint32_t before = slicer_.current();
   Context& last = contexts_[before];
   if (!slicer_.switching()) read_ahead(before);
-  const auto idle_switch = [&](std::uint32_t next) {
+  const auto switch_to = [&](std::uint32_t next, bool interrupts) {
     const Gpu& gpu = topology_.gpu;
+    if (interrupts) return gpu.context_switch + gpu.switch_sm * std::int64_t{last.engine->busy_sms()};
     if (!last.host->graph_ended()) return gpu.context_switch;
     return contexts_[next].engine->busy() ? gpu.idle_switch_to_interrupted : gpu.idle_switch;
   };
   if (!slicer_.look(
-          now_, [this](std::uint32_t c) { return has_work(c); }, idle_switch))
+          now_, [this](std::uint32_t c) { return has_work(c); }, switch_to))
     return;
   last.host->open();
   last.engine->pause();

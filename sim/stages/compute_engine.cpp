@@ -76,6 +76,11 @@ SmMask ComputeEngine::mask_of(const TpcMask& tpcs) const {
   return mask;
 }
 
+std::uint32_t ComputeEngine::busy_sms() {
+  end_solo_early();
+  return busy_sms_;
+}
+
 std::uint32_t ComputeEngine::threads_on(const SmMask& sms) {
   end_solo_early();
   std::uint32_t threads = 0;

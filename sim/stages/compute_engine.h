@@ -58,6 +58,8 @@ class ComputeEngine {
 
   /// A launch reaches the TMU now.  `work.record` has all but what happens from here on.  For a persistent
   /// launch, work.ctas workers are dispatched.
+  /// SMs with blocks now.
+  std::uint32_t busy_sms();
   /// Resident on these SMs.
   std::uint32_t threads_on(const SmMask& sms);
   void accept(Work work, std::uint32_t level, const SmMask& allowed, const SmResources& demand);

@@ -22,9 +22,9 @@ class TimeSlicer {
   std::uint32_t current() const { return current_; }
 
   /// Looks at who has work.  True: the current context loses the SMs now, and a switch begins, which takes
-  /// `idle_switch(next)` if it has nothing under way.
-  template <class HasWork, class IdleSwitch>
-  bool look(Time now, HasWork has_work, IdleSwitch idle_switch) {
+  /// `switch_to(next, interrupts)`: it interrupts what is under way, or there is nothing.
+  template <class HasWork, class SwitchTo>
+  bool look(Time now, HasWork has_work, SwitchTo switch_to) {
     if (switching_ || contexts_ == 1) return false;
     const bool busy = has_work(current_);
     if (busy && !was_busy_) turn_ends_ = now + gpu_.time_slice;
@@ -38,7 +38,7 @@ class TimeSlicer {
     }
     current_ = next;
     switching_ = true;
-    switched_ = now + (busy ? gpu_.context_switch : idle_switch(next));
+    switched_ = now + switch_to(next, busy);
     return true;
   }
   /// The switch is over: the next context has the SMs.

@@ -173,6 +173,7 @@ Gpu read_document(const json& document) {
   latencies.get("device_copy_ns", gpu.device_copy);
   latencies.get("time_slice_ns", gpu.time_slice);
   latencies.get("context_switch_ns", gpu.context_switch);
+  latencies.get("switch_sm_ns", gpu.switch_sm);
   gpu.idle_switch = gpu.idle_switch_to_interrupted = gpu.context_switch;
   latencies.get("idle_switch_ns", gpu.idle_switch);
   latencies.get("idle_switch_to_interrupted_ns", gpu.idle_switch_to_interrupted);

@@ -129,6 +129,7 @@ struct Gpu {
   Time device_copy{};  // of a copy or memset within the device, beside its bytes
   Time time_slice{};   // between contexts that do not share through MPS
   Time context_switch{};
+  Time switch_sm{};  // more for each SM that has blocks to be interrupted
   // Instead, from a context that has nothing under way: to one that has not, and to one that was interrupted.
   Time idle_switch{}, idle_switch_to_interrupted{};
   Time completion_notice{};  // end of a kernel until its host knows
