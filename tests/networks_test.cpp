@@ -260,7 +260,7 @@ MeasuredNetworks made_up(const std::vector<std::vector<Mode>>& mixes) {
   MeasuredNetworks all;
   all.networks = {{"a", {}, false, false, 0.1, 0.1}, {"b", {}, false, false, 1, 1}};
   for (const auto& modes : mixes) {
-    NetworkMix mix{fmt::format("mix{}", all.mixes.size()), {}, {0, 1}, false, {}};
+    NetworkMix mix{fmt::format("mix{}", all.mixes.size()), {}, {0, 1}, false, {}, {}};
     mix.trace.clients.resize(2);
     mix.trace.clients[0].service_class = ServiceClass::real_time;
     for (const Mode& m : modes)

@@ -76,6 +76,30 @@ TEST(Mps, ClientsMeetOnlyWherePercentagesAddUpToMoreThanTheGpu) {
   }
 }
 
+TEST(Mps, AThirdClientMeetsEachOfTheOthersNoMoreThanASecondWould) {
+  // 4 and 6 TPCs do not meet, two times 6 meet on 2, whoever came before: a percentage is no place.
+  TraceBuilder b;
+  b.one_kernel("small", whole_sm_kernel(100, us(3)));
+  b.one_kernel("idle", whole_sm_kernel(1, us(1)), ms(5));
+  b.one_kernel("third", whole_sm_kernel(100, us(3)), us(1));
+  const auto used = tpcs_of(run_trace(b.trace, small_gpu(10), "mps:percentages=40/60/60", Record::blocks), 3, 1);
+  std::vector<std::uint32_t> both;
+  std::set_intersection(used[0].begin(), used[0].end(), used[2].begin(), used[2].end(),
+                        std::back_inserter(both));
+  EXPECT_EQ(used[2].size(), 6u);
+  EXPECT_EQ(both.size(), 0u);
+}
+
+TEST(Mps, ClientsWithPercentagesMeetOnTheSmsThatAreKeptBack) {
+  Gpu gpu = small_gpu(10);
+  gpu.mps_kept_back_sms = 2;
+  const auto used = tpcs_of(run_trace(wide_clients(2), gpu, "mps:percentages=50", Record::blocks), 2, 1);
+  std::vector<std::uint32_t> both;
+  std::set_intersection(used[0].begin(), used[0].end(), used[1].begin(), used[1].end(),
+                        std::back_inserter(both));
+  EXPECT_EQ(both.size(), 2u);
+}
+
 TEST(Mps, EachClientHasTwoChannelsOfItsOwn) {
   // Three streams in two channels: the third's launch waits behind one that waits for its stream.
   for (const std::uint32_t streams : {2u, 3u}) {

@@ -104,11 +104,11 @@ bool same(const Counters& a, const Counters& b) {
 
 bool same(const Kernel& a, const Kernel& b) {
   const auto all = [](const Kernel& kernel) {
-    const auto& [name, origin, grid, block, cluster, registers, fixed, dynamic, idempotent, solo, by_sms,
-                 by_ctas, stoppable, blocks, counters, code] = kernel;
+    const auto& [name, origin, grid, block, cluster, registers, fixed, dynamic, idempotent, solo, solo_sms,
+                 by_sms, by_ctas, stoppable, blocks, counters, code] = kernel;
     static_cast<void>(counters), static_cast<void>(code), static_cast<void>(stoppable);
-    return std::tie(name, origin, grid, block, cluster, registers, fixed, dynamic, idempotent, solo, by_sms,
-                    by_ctas, blocks);
+    return std::tie(name, origin, grid, block, cluster, registers, fixed, dynamic, idempotent, solo, solo_sms,
+                    by_sms, by_ctas, blocks);
   };
   const auto code = [](const Kernel& kernel) {
     const DeviceCode none;

@@ -275,12 +275,9 @@ Outcome SimBackend::move(BufferId buffer, const Copy& copy, ClientId client) {
   return Applied{};
 }
 
-/// Alone, where no profiler is, from a graph's kernel to the next.  A kernel that was recorded on a part of the
-/// GPU was recorded under MPS: its duration holds what MPS adds to it.
-Time SimBackend::graph_gap(const Kernel* kernel) const {
+Time SimBackend::graph_gap() const {
   const Gpu& gpu = topology_.gpu;
-  const Time gap = mps_ ? gpu.mps_graph_gap : contexts_.size() > 1 ? gpu.turn_graph_gap : gpu.graph_gap;
-  return kernel != nullptr && kernel->solo_time_sms != 0 ? std::max(Time{}, gap - gpu.mps_kernel) : gap;
+  return mps_ ? gpu.mps_graph_gap : contexts_.size() > 1 ? gpu.turn_graph_gap : gpu.graph_gap;
 }
 
 template <class What>
@@ -292,7 +289,7 @@ void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, 
   Submission submission{l.id,
                         at.stream,
                         graph ? gpu.graph_launch_latency : gpu.launch_latency,
-                        graph ? graph_gap(l.kernel) : gpu.stream_gap,
+                        graph ? graph_gap() : gpu.stream_gap,
                         {follows.begin(), follows.end()},
                         std::move(what)};
   submission.graph = graph;

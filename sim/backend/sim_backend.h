@@ -150,7 +150,7 @@ class SimBackend final : public Backend {
   std::vector<LaunchId> still_of(std::uint32_t preemption) const;
   void release(std::uint32_t preemption);
   Outcome move(BufferId buffer, const Copy& copy, ClientId client);
-  Time graph_gap(const Kernel* kernel) const;
+  Time graph_gap() const;
   template <class What>
   void submit(const LaunchView& launch, std::span<const LaunchId> follows, What what);
   void hand_over(Submission submission, std::uint32_t context, Time called);

@@ -42,6 +42,7 @@ struct Arguments {
   std::uint64_t memory = 0;
   OutputOptions outputs;
   std::string schema, format, input, output, counters, host_time;
+  std::uint32_t sms = 0;
 };
 
 Trace load(const Arguments& a) {
@@ -118,7 +119,7 @@ int import(const Arguments& a) {
     throw InputError("", "import", fmt::format("there is no importer for '{}'", a.format), "use kineto");
   std::optional<Time> host_time;
   if (!a.host_time.empty()) host_time = parse_duration(a.host_time, "--host-time");
-  const Trace trace = import_kineto(a.input, a.gpu, a.counters, host_time);
+  const Trace trace = import_kineto(a.input, a.gpu, a.counters, host_time, a.sms);
   for (const std::string& note : trace.notes) fmt::print(stderr, "note: {}\n", note);
   if (a.output.empty()) {
     write_trace(trace, std::cout);
@@ -197,6 +198,11 @@ int command(int argc, char** argv) {
   importer->add_option("--host-time", a.host_time,
                        "time in which the host issues the request without the profiler, as 5.9ms "
                        "(default: as recorded, which the profiler slows)");
+  importer
+      ->add_option("--sms", a.sms,
+                   "SMs that the program had, of a GPU that has more (default: as the recording says, which "
+                   "does not see green contexts)")
+      ->check(CLI::Range(1, 65535));
   importer->add_option(
       "--counters", a.counters,
       "what `ncu --csv` printed of the same program: counters and cluster dimensions\n(metrics: " +

@@ -81,11 +81,16 @@ std::uint32_t ComputeEngine::busy_sms() {
   return busy_sms_;
 }
 
-std::uint32_t ComputeEngine::threads_on(const SmMask& sms) {
+std::uint64_t ComputeEngine::threads_on(const SmMask& sms) {
   end_solo_early();
-  std::uint32_t threads = 0;
-  for (const std::uint32_t head : cohorts_.list())
-    threads += (gpu_.sm.max_threads - free_[head].threads) * (cohorts_.members(head) & sms).count();
+  std::uint64_t threads = 0;
+  for (const Task& task : tasks_) {
+    if (task.resident + task.pending == 0) continue;
+    const std::uint64_t of = task.allowed.count();
+    const std::uint64_t blocks =
+        std::min(task.resident + task.pending, of * room(capacity_of(gpu_.sm), task.demand));
+    threads += blocks * task.demand.threads * (task.allowed & sms).count() / of;
+  }
   return threads;
 }
 

@@ -112,8 +112,8 @@ std::string launch_text(const std::string& name, Dim3 grid, Dim3 block) {
 class Import {
  public:
   Import(const std::filesystem::path& file, const std::string& gpu, const std::filesystem::path& counters,
-         std::optional<Time> host_time)
-      : file_(file), counters_(counters), host_time_(host_time) {
+         std::optional<Time> host_time, std::uint32_t sms)
+      : file_(file), counters_(counters), host_time_(host_time), recorded_sms_(sms) {
     if (!counters_.empty()) profile_ = read_nsight_compute(counters_);
     records_ = kineto::read_records(file);
     choose_device();
@@ -211,11 +211,17 @@ class Import {
                        description.product));
     launch_call_ = description.launch_call;
     launch_latency_ = description.launch_latency;
-    if (same && sms != 0 && sms < description.sms) {
-      recorded_sms_ = sms;
-      note(fmt::format("Recorded on {} of the GPU's {} SMs, as an MPS client has them: times are those of "
-                       "that part, and libraries may have chosen other kernels than on the whole GPU.",
-                       sms, description.sms));
+    if (recorded_sms_ != 0) {
+      if (recorded_sms_ > description.sms)
+        throw InputError(file_.string(), "--sms",
+                         fmt::format("{} SMs are more than the {} that {} has", recorded_sms_,
+                                     description.sms, trace_.gpu),
+                         "give the SMs of the program's part of the GPU, or leave the option out");
+    } else if (same && sms != 0 && sms < description.sms) {
+      recorded_sms_ = sms, mps_kernel_ = description.mps_kernel;
+      note(fmt::format("Recorded on {} of the GPU's {} SMs, so under MPS: {:.2f} us that it adds to a kernel are "
+                       "taken off; libraries may have chosen other kernels than on the whole GPU.",
+                       sms, description.sms, to_ns(mps_kernel_) / 1e3));
     } else if (sms != 0 && sms != description.sms)
       note(fmt::format("Recorded on a GPU of {} SMs, {} has {}: times stay those of the recording GPU.", sms,
                        trace_.gpu, description.sms));
@@ -528,7 +534,10 @@ class Import {
         share, to_ms(*host_time_), to_ms(gaps + calls)));
   }
 
-  static Time solo_time(const GpuOp& op) { return std::max(op.duration, Nanoseconds{1}); }
+  Time solo_time(const GpuOp& op) const {
+    const Time lasted = std::max<Time>(op.duration, Nanoseconds{1});
+    return std::max(lasted / 2, lasted - mps_kernel_);
+  }
 
   /// The launches in the order of the host's calls, and what Nsight Compute saw of each.
   void join_profile() {
@@ -763,13 +772,14 @@ class Import {
 
   std::filesystem::path file_, counters_;
   std::optional<Time> host_time_;
+  std::uint32_t recorded_sms_;  // a part of the GPU's; 0: all
+  Time mps_kernel_{};           // what MPS added to each kernel
   bool host_as_told_ = false;
   ProfiledLaunches profile_;
   Records records_;
   Trace trace_;
   std::int64_t device_ = 0;
   Nanoseconds origin_{};
-  std::uint32_t recorded_sms_ = 0;  // a part of the GPU's; 0: all
   Time launch_call_ = kAssumedLaunchCall, launch_latency_ = kAssumedLaunchLatency;
   std::unordered_map<std::uint64_t, std::uint32_t> call_of_;  // by correlation; index into Records::calls
   const Step* window_ = nullptr;
@@ -787,8 +797,9 @@ class Import {
 }  // namespace
 
 Trace import_kineto(const std::filesystem::path& file, const std::string& gpu,
-                    const std::filesystem::path& counters, std::optional<Time> host_time) {
-  return Import(file, gpu, counters, host_time).run();
+                    const std::filesystem::path& counters, std::optional<Time> host_time,
+                    std::uint32_t sms) {
+  return Import(file, gpu, counters, host_time, sms).run();
 }
 
 bool looks_like_kineto(const std::filesystem::path& file) { return kineto::looks_like_records(file); }

@@ -15,7 +15,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 POLICIES = {"streams": "fcfs", "priority": "priority", "halves": "tpc-mask", "timeslice": "timeslice", "mps": "mps",
             "mps_percent": "mps:percentages="}
 # Where libraries choose kernels for the SMs that they have: the recording on so many, of the first client and of the others.
-PARTS = {"mps_percent": ("mps40", "mps60")}
+PARTS = {"mps_percent": ("mps40", "mps60"), "halves": ("half", "half")}
+SMS = {"half": ["--sms", "66"]}  # of what a recording does not say
 FIRST_HALF, SECOND_HALF = "0-32", "33-65"  # TPCs, under `halves`: the first client's, the others'
 
 
@@ -51,7 +52,7 @@ def trace_of(sim, name, issue):
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "trace.json")
         command = [sim, "import", "kineto", os.path.join(HERE, "recordings", f"{name}.{issue}.json.gz"), "--gpu", "h200",
-                   "-o", out, *(["--counters", counters] if os.path.exists(counters) else [])]
+                   "-o", out, *(["--counters", counters] if os.path.exists(counters) else []), *SMS.get(issue, [])]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         with open(out) as file:
             return json.load(file)
@@ -76,7 +77,8 @@ def client_names(mix):
 
 def mix_trace(mix, programs, seconds, parts):
     """`parts`: of the first client and of the others, which recording."""
-    clients, used = [], [f"{c['network']}{parts[min(i, 1)]}" for i, c in enumerate(mix)]
+    clients, used = [], [c["network"] + parts[min(i, 1)] for i, c in enumerate(mix)]
+    used = [u if u in programs else c["network"] for u, c in zip(used, mix)]
     for i, (c, name) in enumerate(zip(mix, client_names(mix))):
         client = {"name": name, "program": programs[used[i]], "tpc_mask": SECOND_HALF if i else FIRST_HALF}
         if "period_ms" in c:
@@ -115,6 +117,8 @@ def collect(sim):
             "networks": [], "mixes": [], "runs": []}
     for name, measured in alone["networks"].items():
         for part in ("", *(f".{p}" for p in sorted({p for parts in PARTS.values() for p in parts}))):
+            if not os.path.exists(os.path.join(HERE, "recordings", f"{name}.{part[1:] or 'graph'}.json.gz")):
+                continue  # the profiler lost its kernels
             trace = trace_of(sim, name, part[1:] or "graph")
             programs[name + part] = trace["programs"][0]["name"]
             save(f"traces/{name}{part}.json.gz", trace)
