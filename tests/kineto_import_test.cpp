@@ -409,6 +409,28 @@ TEST(KinetoImport, UnknownGpuIsSaid) {
   EXPECT_THAT(other.notes, Contains(HasSubstr("Recorded on a GPU of 132 SMs")));
 }
 
+TEST(KinetoImport, AClientOfMpsWasRecordedOnItsPartWithoutWhatMpsAdds) {
+  const Gpu gpu = read_gpu("h200");
+  const TestFile file(replaced(text_of(kSmall), R"("numSms": 132)", R"("numSms": 78)"));
+  const Trace whole = import_kineto(kSmall, "h200"), part = import_kineto(file, "h200");
+  EXPECT_THAT(part.notes, Contains(HasSubstr("Recorded on 78 of the GPU's 132 SMs")));
+  ASSERT_EQ(part.kernels.size(), whole.kernels.size());
+  for (std::size_t i = 0; i < whole.kernels.size(); ++i) {
+    const Time solo = *whole.kernels[i].solo_time;
+    EXPECT_EQ(whole.kernels[i].solo_time_sms, 0u);
+    EXPECT_EQ(part.kernels[i].solo_time_sms, 78u);
+    EXPECT_EQ(*part.kernels[i].solo_time, std::max(solo / 2, solo - gpu.mps_kernel));
+  }
+}
+
+TEST(KinetoImport, APartThatTheRecordingDoesNotShowIsTold) {
+  const Trace part = import_kineto(kSmall, "h200", {}, {}, 66);
+  for (const Kernel& k : part.kernels) EXPECT_EQ(k.solo_time_sms, 66u);
+  EXPECT_EQ(part.kernels[0].solo_time, import_kineto(kSmall, "h200").kernels[0].solo_time);
+  EXPECT_NO_THROW(import_kineto(kSmall, "h200", {}, {}, 132));
+  EXPECT_THROW(import_kineto(kSmall, "h200", {}, {}, 133), InputError);
+}
+
 TEST(KinetoImport, GpuIsFoundByItsName) {
   const std::string text = text_of(kSmall);
   const auto gpu = [&](const char* name, const char* sms) {

@@ -344,6 +344,17 @@ TEST(TimeSlices, NothingIsLostOrDoneTwice) {
   }
 }
 
+TEST(TimeSlices, ASwitchTakesLongerForEachSmThatItInterrupts) {
+  for (const std::uint32_t blocks : {1u, 2u, 3u}) {
+    Sliced s;
+    s.gpu = slow_host_gpu(4);
+    s.gpu.switch_sm = us(3);
+    s.one_kernel("a", whole_sm_kernel(blocks, us(500)));
+    s.one_kernel("b", whole_sm_kernel(1, us(30)));
+    EXPECT_EQ(s.run().only(kSecond).started, us(105 + 10 + 3 * blocks)) << blocks;
+  }
+}
+
 TEST(TimeSlices, OnlyOneContextRunsAtATime) {
   Sliced s;
   s.one_kernel("a", kernel(200, 256, us(30)));
@@ -573,6 +584,20 @@ TEST(Arrivals, ASecondRequestInFlightRunsBehindTheFirstWithoutAPause) {
   EXPECT_EQ(requests[2].started, requests[0].finished);
   for (std::size_t i = 1; i < 3; ++i)
     EXPECT_EQ(kernels[i].started, kernels[i - 1].finished + s.gpu.graph_gap) << i;
+}
+
+TEST(Graphs, HaveAGapOfTheirOwnUnderMpsAndInTurns) {
+  Gpu gpu = slow_host_gpu(2);
+  gpu.graph_gap = ns(600), gpu.mps_graph_gap = ns(900), gpu.turn_graph_gap = ns(100);
+  TraceBuilder b;
+  const KernelId k = b.kernel(whole_sm_kernel(1, us(5)));
+  b.client("graph", b.program({launch(k), launch(k)}, Issue::graph));
+  b.one_kernel("other", whole_sm_kernel(1, us(5)), us(80));
+  for (const auto& [policy, gap] : {std::pair("fcfs", ns(600)), {"mps", ns(900)}, {"timeslice", ns(100)}}) {
+    const auto kernels = run_trace(b.trace, gpu, policy).of(kFirst);
+    ASSERT_EQ(kernels.size(), 2u);
+    EXPECT_EQ(kernels[1].started, kernels[0].finished + gap) << policy;
+  }
 }
 
 TEST(Arrivals, SeveralInFlightNeedOneStream) {

@@ -72,8 +72,7 @@ TEST(UnevenResidency, ShortcutsChangeNothing) {
 }
 
 /// sgemm1024 of experiments/reference/h200-corun.json.gz, of which only the time on the whole GPU is told.
-TEST(TileUse, TwoBlocksOfAGemmOnAnSmTakeAsMuchLongerAsMeasured) {
-  const Gpu gpu = read_gpu("h200");
+Kernel sgemm1024() {
   Kernel gemm = kernel(128, 128, us(1));
   gemm.block_times.clear();
   gemm.registers_per_thread = 224;
@@ -82,10 +81,58 @@ TEST(TileUse, TwoBlocksOfAGemmOnAnSmTakeAsMuchLongerAsMeasured) {
   gemm.counters.warp_instructions = 324'204.0 * 128;
   gemm.counters.l2_bytes = 80e6;
   gemm.counters.dram_read_bytes = 8e6;
+  return gemm;
+}
+
+TEST(TileUse, TwoBlocksOfAGemmOnAnSmTakeAsMuchLongerAsMeasured) {
+  const Gpu gpu = read_gpu("h200");
+  const Kernel gemm = sgemm1024();
   const BlockLoad load = KernelModel(gemm, *gemm.solo_time, gpu).load(gpu.sms);
   EXPECT_TRUE(load.even);
   const double one = alone_on_sm(load.issue, 1, load.delay_alone), two = alone_on_sm(load.issue, 2, load.delay_alone);
   EXPECT_NEAR(two / one, 97.5 / 56.6, 0.1);
+}
+
+TEST(TileUse, IsOfKernelsThatMultiplyMatricesAndDoNotWaitForDram) {
+  const Gpu gpu = read_gpu("h200");
+  const auto even = [&](const Kernel& k) { return KernelModel(k, *k.solo_time, gpu).load(gpu.sms).even; };
+  Kernel k = sgemm1024();
+  EXPECT_TRUE(even(k));
+  k.name = "max_pool_forward_nhwc";
+  EXPECT_FALSE(even(k));
+  const double rate = gpu.contention.dram_read_bytes_per_second * 56.6e-6;  // bytes in its time
+  for (const double share : {0.69, 0.71}) {
+    k = sgemm1024();
+    k.counters.dram_read_bytes = share * rate;
+    k.counters.dram_write_bytes = 0;
+    k.counters.l2_bytes = share * rate;
+    EXPECT_EQ(even(k), share < 0.7) << share;
+  }
+}
+
+TEST(TileUse, AKernelWithoutTilesGetsWhatOlderTilesLeaveIt) {
+  const Gpu gpu = read_gpu("h200");
+  const auto lasts = [&](Time gemm, Time other) {
+    TraceBuilder b;
+    b.one_kernel("gemm", sgemm1024(), gemm);
+    b.one_kernel("other", multiplications(132, from_ns(30'000)), other);
+    const Ran ran = run_trace(b.trace, gpu, "fcfs");
+    return to_ns(ran.only(kSecond).finished - ran.only(kSecond).started);
+  };
+  EXPECT_GT(lasts(us(0), us(5)), 1.5 * lasts(us(5), us(0)));
+}
+
+TEST(SoloTimeSms, ALaunchTakesItsSoloTimeOnTheSmsOnWhichItWasRecorded) {
+  const Gpu gpu = read_gpu("h200");
+  Kernel k = sgemm1024();
+  k.solo_time_sms = 66;
+  const KernelModel model(k, *k.solo_time, gpu);
+  EXPECT_EQ(model.solo_time(66), *k.solo_time);
+  EXPECT_LT(model.solo_time(132), 0.7 * *k.solo_time) << "a block an SM instead of two";
+  TraceBuilder b;
+  b.one_kernel("on half", k).tpc_mask = TpcMask::range(0, 33);
+  const Ran ran = run_trace(b.trace, gpu, "tpc-mask");
+  EXPECT_NEAR(to_ns(ran.only(kFirst).finished - ran.only(kFirst).started), to_ns(*k.solo_time), 60);
 }
 
 TEST(TileUse, TheAgeOfBlocksOnTilesCountsForNothing) {
