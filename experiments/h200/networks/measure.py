@@ -3,7 +3,7 @@
 
   measure.py alone OUT.json [NAME...]       each network without a profiler: as a graph, eagerly
   measure.py clocks OUT.json [NAME...]      each network, and single operations, in a row for 1.2 s: clock, power, time of each
-  measure.py record DIR [NAME...]           Kineto traces: as a graph and eagerly
+  measure.py record DIR [NAME...]           Kineto traces as a graph
   measure.py steps OUT.json DIR [NAME...]   eagerly, eight requests in a row: time without the profiler, Kineto trace of six
   measure.py counters OUT.csv [NAME...]     Nsight Compute, each distinct operation of each network once
   measure.py mixes OUT.json MODE [MIX...]   requests of the mixes under streams, priority, halves (one process), timeslice,
@@ -288,10 +288,7 @@ def record(folder, names):
                     graph.replay()
             kineto(f"{folder}/warm.json.gz", replay)
             n = kineto(f"{folder}/{name}.graph.json.gz", replay)
-            run = gpu.run(name)
-            run(), run()
-            gpu.torch.cuda.synchronize()
-            print(name, n, kineto(f"{folder}/{name}.eager.json.gz", run), flush=True)
+            print(name, n, flush=True)
         except Exception as error:
             print(name, "LEFT OUT:", repr(error)[:400], flush=True)
         gpu.runs.clear(), gpu.graphs.clear()
