@@ -34,10 +34,10 @@ TEST(NetworksAccuracy, UnderStreamsAndPrioritiesIsWithinItsBounds) {
                                   "vgg19-unet", "dlrm-prefill2k", "prefill2k-resnet152", "resnet50-train",
                                   "two-rt-resnet152", "vit-bert16", "decode-prefill"},
                                  {"streams", "priority"});
-  EXPECT_LE(s.others.all.mean_latency.mean(), 0.08);
-  EXPECT_LE(s.others.all.mean_latency.median(), 0.06);
-  EXPECT_LE(s.others.all.throughput.mean(), 0.05);
-  EXPECT_LE(s.others.all.stp.mean(), 0.03);
+  EXPECT_LE(s.others.all.mean_latency.mean(), 0.06);
+  EXPECT_LE(s.others.all.mean_latency.median(), 0.05);
+  EXPECT_LE(s.others.all.throughput.mean(), 0.03);
+  EXPECT_LE(s.others.all.stp.mean(), 0.01);
 }
 
 TEST(NetworksAccuracy, OfAllMixesAndModesIsWithinItsBoundsOrTheKnownGapStands) {
@@ -47,14 +47,15 @@ TEST(NetworksAccuracy, OfAllMixesAndModesIsWithinItsBoundsOrTheKnownGapStands) {
   ASSERT_EQ(mixes.size(), 26u);
   const NetworksScore s = scored(mixes, {});
   EXPECT_LE(static_cast<double>(s.left_out), 0.1 * static_cast<double>(s.client_rows));
-  EXPECT_LE(s.others.all.mean_latency.mean(), 0.085);
+  EXPECT_LE(s.others.all.mean_latency.mean(), 0.07);
   EXPECT_LE(s.others.all.mean_latency.median(), 0.05);
-  EXPECT_LE(s.others.all.p99.mean(), 0.12);
-  EXPECT_LE(s.others.all.stp.mean(), 0.025);
-  for (const auto& [mode, errors] : s.others.by_mode) EXPECT_LE(errors.mean_latency.mean(), 0.12) << mode;
+  EXPECT_LE(s.others.all.p99.mean(), 0.08);
+  EXPECT_LE(s.others.all.stp.mean(), 0.02);
+  for (const auto& [mode, errors] : s.others.by_mode) EXPECT_LE(errors.mean_latency.mean(), 0.09) << mode;
   EXPECT_GE(s.others.by_slowdown.simulated.right(), 24u);
-  // Wanted are 8 % in the mean latency and 3 % of throughput: on parts of the GPU it is 6 and 10 % off.
-  EXPECT_LE(s.others.all.throughput.mean(), 0.05);
+  EXPECT_GE(s.others.by_p99.simulated.right(), 23u);
+  // Wanted are 3 %: 3.03 over 400 ms.
+  EXPECT_LE(s.others.all.throughput.mean(), 0.0325);
   EXPECT_GT(s.others.all.throughput.mean(), 0.03) << "a known gap has closed";
 }
 

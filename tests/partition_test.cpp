@@ -82,12 +82,21 @@ TEST(Mps, AThirdClientMeetsEachOfTheOthersNoMoreThanASecondWould) {
   b.one_kernel("small", whole_sm_kernel(100, us(3)));
   b.one_kernel("idle", whole_sm_kernel(1, us(1)), ms(5));
   b.one_kernel("third", whole_sm_kernel(100, us(3)), us(1));
-  const auto used = tpcs_of(run_trace(b.trace, small_gpu(10), "mps:percentages=40/60/60", Record::blocks), 3, 1);
+  const auto used =
+      tpcs_of(run_trace(b.trace, small_gpu(10), "mps:percentages=40/60/60", Record::blocks), 3, 1);
   std::vector<std::uint32_t> both;
   std::set_intersection(used[0].begin(), used[0].end(), used[2].begin(), used[2].end(),
                         std::back_inserter(both));
   EXPECT_EQ(used[2].size(), 6u);
   EXPECT_EQ(both.size(), 0u);
+}
+
+TEST(Mps, ThreeClientsThatHaveRoomBesideEachOtherDoNotMeet) {
+  const auto used =
+      tpcs_of(run_trace(wide_clients(3), small_gpu(10), "mps:percentages=40/30/30", Record::blocks), 3, 1);
+  std::set<std::uint32_t> all;
+  for (const auto& of_client : used) all.insert(of_client.begin(), of_client.end());
+  EXPECT_EQ(all.size(), 10u);
 }
 
 TEST(Mps, ClientsWithPercentagesMeetOnTheSmsThatAreKeptBack) {

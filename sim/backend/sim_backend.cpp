@@ -50,9 +50,10 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
     kernels_alone_.push_back(std::none_of(program.ops.begin(), program.ops.end(), [](const Op& op) {
       return std::holds_alternative<Copy>(op.what);
     }));
+  if (mps_ && !gpu.mps_client_channels)
+    throw InputError("", "", fmt::format("{} has no MPS", gpu.product), "choose another policy or GPU");
   std::vector<std::uint32_t> context_of_client;
   const std::uint32_t n = std::max(1u, contexts_of(trace, needed.contexts, context_of_client));
-  if (mps_) limit_clients(trace, needed.thread_percentages);
   const bool own_channels = mps_ && *gpu.mps_client_channels != 0;
   std::vector<std::uint32_t> streams(n);
   std::vector<std::uint32_t> client_of_stream;  // where there is one context
@@ -71,6 +72,7 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
          {},
          Time{},
          Time{}});
+  if (mps_) limit_clients(trace, needed.thread_percentages);
   for (Context& c : contexts_) c.looked_at.resize(c.host->channels(), kNever);
   if (host != nullptr && host->launch_call != Time{}) {
     thread_ = *host;
@@ -79,26 +81,25 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
   }
 }
 
-/// A percentage caps a client and reserves nothing.  A launch gets the first or the last so many SMs, whichever
-/// hold less when it comes: so any two clients meet on what they have more than the GPU between them and on a
-/// few SMs that the last do not get, as measured on an H200 (experiments/h200/processes, `pairs`).
+/// A percentage caps a client and reserves nothing.  A launch gets so many SMs side by side, of a few places
+/// those that hold least when it comes: so any two clients meet on what they have more than the GPU between
+/// them and on a few SMs that are kept back, as measured on an H200 (experiments/h200/processes, `pairs`).
 void SimBackend::limit_clients(const Trace& trace, const std::vector<double>& percentages) {
   const Gpu& gpu = topology_.gpu;
-  if (!gpu.mps_client_channels)
-    throw InputError("", "", fmt::format("{} has no MPS", gpu.product), "choose another policy or GPU");
   for (std::size_t i = 0; i < trace.clients.size(); ++i) {
     const double percentage = percentages[std::min(i, percentages.size() - 1)];
     if (percentage < 100 && gpu.mps_least_sms == 0)
       throw InputError("", "", fmt::format("{} has MPS without thread percentages", gpu.product),
                        "leave the percentages out, or choose another GPU");
     const std::uint32_t tpcs = gpu.mps_sms(percentage) / gpu.sms_per_tpc;
-    const std::uint32_t given = gpu.tpcs() - gpu.mps_kept_back_sms / gpu.sms_per_tpc;
+    const std::uint32_t given = std::max(tpcs, gpu.tpcs() - gpu.mps_kept_back_sms / gpu.sms_per_tpc);
+    std::vector<SmMask>& places = limits_.emplace_back();
     const auto from = [&](std::uint32_t first) {
-      TpcMask mask;
-      for (std::uint32_t t = 0; t < tpcs; ++t) mask.enable(TpcId{first + t});
-      return mask;
+      places.push_back(contexts_.front().engine->mask_of(TpcMask::range(first, first + tpcs)));
     };
-    limits_.push_back({from(0), from(tpcs < given ? given - tpcs : 0)});
+    from(0);
+    for (std::uint32_t end = given; end > tpcs; end -= std::min(end, tpcs)) from(end - tpcs);
+    for (std::uint32_t first = tpcs; first + tpcs < given; first += tpcs) from(first);
   }
 }
 
@@ -197,7 +198,8 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
   Context& context = contexts_[at.context];
   if (context.host->full(at.stream)) return Refused{"the stream's hardware channel is full"};
   const TpcMask wanted = decision.tpc_mask.value_or(TpcMask::all());
-  const SmMask allowed = context.engine->mask_of(limits_.empty() ? wanted : wanted & limits_[l.client.value].first);
+  const SmMask masked = context.engine->mask_of(wanted);
+  const SmMask allowed = limits_.empty() ? masked : masked & limits_[l.client.value].front();
   if (allowed.count() == 0) return Refused{"the mask has no TPC of this GPU"};
   if (!decision.ctas_per_sm.empty())
     if (const auto why = impossible(decision.ctas_per_sm, decision.ctas, l, allowed)) return Refused{*why};
@@ -545,11 +547,14 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
   }
 }
 
-/// Of an MPS client with a percentage: the launch goes to whichever of its ends of the GPU holds less now.
+/// Of an MPS client with a percentage: the launch goes to the one of its places that holds least now.
 void SimBackend::settle_within_limit(ComputeEngine& engine, Submission::Kernel& kernel) const {
-  const Limit& limit = limits_[kernel.record.client.value];
-  const SmMask first = engine.mask_of(limit.first), last = engine.mask_of(limit.last);
-  if (kernel.allowed == first && engine.threads_on(last) < engine.threads_on(first)) kernel.allowed = last;
+  const std::vector<SmMask>& places = limits_[kernel.record.client.value];
+  if (kernel.allowed != places.front()) return;  // the policy wants fewer SMs
+  std::uint64_t least = ~std::uint64_t{0};
+  for (const SmMask& place : places)
+    if (const std::uint64_t threads = engine.threads_on(place); threads < least)
+      least = threads, kernel.allowed = place;
 }
 
 void SimBackend::ended(LaunchId launch, std::uint32_t context, std::uint32_t stream) {

@@ -185,10 +185,7 @@ class SimBackend final : public Backend {
   Time now_{};
   std::vector<Context> contexts_;
   std::vector<std::vector<StreamPlace>> places_;  // by client, stream
-  struct Limit {
-    TpcMask first, last;
-  };
-  std::vector<Limit> limits_;        // by client, of MPS; empty: none
+  std::vector<std::vector<SmMask>> limits_;  // by client, of MPS: its places; empty: none
   TimeSlicer slicer_;
   ClockGovernor governor_;
   std::vector<bool> kernels_alone_;  // by program: no copies

@@ -57,9 +57,9 @@ constexpr int kFixedBisections = 24;
 /// Steps in which the issue time of a kernel is found that does not come to the slots at random.
 constexpr int kIssueBisections = 20;
 
-/// Of a launch's time, the share in which DRAM at its full rate moves its bytes, from which on its blocks wait
-/// for them instead of filling their SM: an attention over the keys of 4,096 tokens, 0.9, takes 37 us where an SM
-/// has two of its blocks and 35 where it has one (experiments/h200/networks, decode_4k on half of the SMs).
+/// Of a launch's time, the share in which DRAM at its full rate moves its bytes, from which on its blocks
+/// wait for them instead of filling their SM: an attention over the keys of 4,096 tokens, 0.9, takes 37 us
+/// where an SM has two of its blocks and 35 where it has one (experiments/h200/networks, parts-half.json.gz).
 constexpr double kDramBound = 0.7;
 /// Of an SM's blocks, the share that must run at once for all to be taken to end together.
 constexpr double kTogether = 0.95;

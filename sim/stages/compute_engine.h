@@ -60,7 +60,8 @@ class ComputeEngine {
   /// launch, work.ctas workers are dispatched.
   /// SMs with blocks now.
   std::uint32_t busy_sms();
-  /// On these SMs, or about to come there as far as there is room, if each launch spreads evenly over its SMs.
+  /// On these SMs, or about to come there as far as there is room, if each launch spreads evenly over its
+  /// SMs.
   std::uint64_t threads_on(const SmMask& sms);
   void accept(Work work, std::uint32_t level, const SmMask& allowed, const SmResources& demand);
   /// Gives a persistent launch another number of CTAs: fewer retreat at their next block; for more, a further

@@ -386,8 +386,8 @@ void SharedSms::rate_several(const Rows& rows, std::int64_t now) {
   std::uint32_t least_apart = kMostApart;
   for (std::size_t k = 1; k < order_.size(); ++k)
     least_apart = std::min(least_apart, apart(rows_[order_[k - 1]].ages(), rows_[order_[k]].ages()));
-  if (std::all_of(order_.begin(), order_.end(), [this](std::uint16_t r) { return launches_[rows_[r].work.value].load.even; }))
-    least_apart = kByTurns;
+  const auto even = [this](std::uint16_t r) { return launches_[rows_[r].work.value].load.even; };
+  if (std::all_of(order_.begin(), order_.end(), even)) least_apart = kByTurns;
   shares_.clear();
   for (const std::uint16_t r : order_) {
     const Launch& launch = launches_[rows_[r].work.value];

@@ -149,7 +149,8 @@ class Reader {
     all_.mixes.push_back(std::move(mix));
   }
 
-  void read_trace_of(NetworkMix& mix, const std::string& mode, const fs::path& file, const std::string& place) {
+  void read_trace_of(NetworkMix& mix, const std::string& mode, const fs::path& file,
+                     const std::string& place) {
     if (!wanted(options_.modes, mode)) return;
     const Trace& trace = mix.trace_by_mode.emplace(mode, read_trace(file)).first->second;
     const auto same = [](const Client& a, const Client& b) {
@@ -158,7 +159,8 @@ class Reader {
     if (!std::equal(trace.clients.begin(), trace.clients.end(), mix.trace.clients.begin(),
                     mix.trace.clients.end(), same))
       fail(place,
-           fmt::format("the clients of {} are others than those of {}", file.string(), mix.trace_file.string()),
+           fmt::format("the clients of {} are others than those of {}", file.string(),
+                       mix.trace_file.string()),
            "give it the same names and classes in the same order");
   }
 
