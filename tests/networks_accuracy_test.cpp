@@ -54,7 +54,7 @@ TEST(NetworksAccuracy, OfAllMixesAndModesIsWithinItsBoundsOrTheKnownGapStands) {
   for (const auto& [mode, errors] : s.others.by_mode) EXPECT_LE(errors.mean_latency.mean(), 0.09) << mode;
   EXPECT_GE(s.others.by_slowdown.simulated.right(), 24u);
   EXPECT_GE(s.others.by_p99.simulated.right(), 23u);
-  // Wanted are 3 %: 3.03 over 400 ms.
+  // Wanted are 3 %: 3.1 over 400 ms.
   EXPECT_LE(s.others.all.throughput.mean(), 0.0325);
   EXPECT_GT(s.others.all.throughput.mean(), 0.03) << "a known gap has closed";
 }
