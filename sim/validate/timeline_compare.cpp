@@ -193,17 +193,17 @@ TimelineComparison compare_timeline(const fs::path& networks_file, const std::st
   const std::size_t dot = name.rfind('.');
   one.mixes = {name.substr(0, dot)}, one.modes = {name.substr(dot + 1)};
   const MeasuredNetworks all = read_networks(networks_file, one);
-  const NetworkMix& mix = all.mixes.front();
+  const Trace& trace = all.mixes.front().trace_in(one.modes.front());
 
   TimelineComparison comparison{name, {}};
   std::vector<Launches> programs;
-  for (const Client& client : mix.trace.clients) {
+  for (const Client& client : trace.clients) {
     comparison.clients.push_back({client.name, 0, 0, {}});
-    programs.push_back(launches_of(mix.trace, client));
+    programs.push_back(launches_of(trace, client));
   }
-  const std::vector<Sums> on_gpu = measured(mix.trace, programs, file, comparison.clients);
+  const std::vector<Sums> on_gpu = measured(trace, programs, file, comparison.clients);
   Kernels kernels;
-  simulate_mix(all, mix.trace, all.runs.front().policy, options.duration, std::make_shared<Shapes>(all.gpu),
+  simulate_mix(all, trace, all.runs.front().policy, options.duration, std::make_shared<Shapes>(all.gpu),
                {&kernels});
   const std::vector<Sums> in_sim = simulated(programs, kernels);
   for (std::size_t c = 0; c < programs.size(); ++c)
