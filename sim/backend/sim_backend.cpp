@@ -81,8 +81,8 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
   }
 }
 
-/// A percentage caps a client and reserves nothing.  A launch gets so many SMs side by side, of a few places
-/// those that hold least when it comes: so any two clients meet on what they have more than the GPU between
+/// A percentage caps a client and reserves nothing.  A launch gets that number of SMs side by side, at the one
+/// of a few places that holds least when it comes: so any two clients meet on what they have more than the GPU between
 /// them and on a few SMs that are kept back, as measured on an H200 (experiments/h200/processes, `pairs`).
 void SimBackend::limit_clients(const Trace& trace, const std::vector<double>& percentages) {
   const Gpu& gpu = topology_.gpu;
@@ -98,8 +98,9 @@ void SimBackend::limit_clients(const Trace& trace, const std::vector<double>& pe
       places.push_back(contexts_.front().engine->mask_of(TpcMask::range(first, first + tpcs)));
     };
     from(0);
-    for (std::uint32_t end = given; end > tpcs; end -= std::min(end, tpcs)) from(end - tpcs);
-    for (std::uint32_t first = tpcs; first + tpcs < given; first += tpcs) from(first);
+    for (std::uint32_t end = given; end > tpcs; end -= tpcs) from(end - tpcs);
+    if (given % tpcs != 0)  // else they are the same
+      for (std::uint32_t first = tpcs; first + tpcs < given; first += tpcs) from(first);
   }
 }
 
@@ -550,7 +551,8 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
 /// Of an MPS client with a percentage: the launch goes to the one of its places that holds least now.
 void SimBackend::settle_within_limit(ComputeEngine& engine, Submission::Kernel& kernel) const {
   const std::vector<SmMask>& places = limits_[kernel.record.client.value];
-  if (kernel.allowed != places.front()) return;  // the policy wants fewer SMs
+  // A policy that names SMs, by a mask or by its CTAs on each, has named them within the first place.
+  if (kernel.allowed != places.front() || kernel.ctas != 0) return;
   std::uint64_t least = ~std::uint64_t{0};
   for (const SmMask& place : places)
     if (const std::uint64_t threads = engine.threads_on(place); threads < least)

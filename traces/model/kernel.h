@@ -62,8 +62,8 @@ struct Kernel {
   bool idempotent = false;  // may be killed and run again from its inputs
 
   std::optional<Time> solo_time;  // first block's start to last block's end, alone on the whole GPU
-  /// 0: so were that and its launches' solo times measured; else as a program that has so many SMs, for which
-  /// libraries choose other kernels.
+  /// The number of SMs that the program had when that and its launches' solo times were measured: libraries
+  /// choose their kernels by it.  0: all.
   std::uint32_t solo_time_sms = 0;
   std::map<std::uint32_t, Time> solo_time_by_sms;  // the same, confined to so many SMs
   /// On the whole GPU as a persistent kernel with so many workers on each SM.

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""What the recordings and times on parts of the GPU, and in turns, come to: the figures of README.md and of traces/gpus/h200.json.
+
+  parts.py mps       alone under MPS on all SMs: us a kernel more than without, and how much of it lies between the kernels
+  parts.py kernels   how many launches of each part are of a function and grid that the whole GPU's recording has
+  parts.py halves    wgmma gemms of one block an SM: time on half of the SMs over that on all
+  parts.py slices    beside a kernel that never ends: how long that was away, and what the network did meanwhile
+  parts.py steps     eagerly: the time without the profiler after its recording over that before it
+"""
+import collections
+import statistics
+import sys
+
+from collect import load
+
+PARTS = ("mps40", "mps60", "half")
+
+
+def recorded(name, kind):
+    trace = load(f"recordings/{name}.{kind}.json.gz")
+    events = [e for e in (trace or {"traceEvents": []})["traceEvents"] if e["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")]
+    return sorted(events, key=lambda e: e["ts"])
+
+
+def shapes(events):
+    return collections.Counter((e["name"], tuple(e["args"].get("grid", ()))) for e in events)
+
+
+def mean_us(row):
+    return 1e3 * statistics.mean(row)
+
+
+def of_rows(rows, what):
+    print(f"{what}: median {statistics.median(rows):.2f}, {min(rows):.2f} to {max(rows):.2f}")
+
+
+def mps(alone):
+    under, parts = load("parts-mps.json.gz")["networks"], load("parts-mps_percent.json.gz")["networks"]
+    more, gaps, once, often = [], collections.defaultdict(list), [], []
+    for name, row in alone.items():
+        time, events, plain = mean_us(under[name]["mps"]["graph_ms"]), recorded(name, "mps"), recorded(name, "graph")
+        more.append((time - mean_us(row["graph_ms"])) / len(plain))
+        for kind, ms in (("graph", row["graph_ms"]), ("mps", under[name]["mps"]["graph_ms"]),
+                         *((k, parts[name][k]["graph_ms"]) for k in ("mps40", "mps60"))):
+            seen = recorded(name, kind)
+            gaps[kind].append((mean_us(ms) - sum(e["dur"] for e in seen)) / len(seen))
+        if shapes(events) == shapes(plain):
+            by = collections.defaultdict(lambda: ([], []))
+            for side, seen in enumerate((plain, events)):
+                for e in seen:
+                    by[e["name"], tuple(e["args"].get("grid", ()))][side].append(e["dur"])
+            for before, after in by.values():
+                if statistics.median(before) > 4:
+                    (once if len(before) == 1 else often if len(before) >= 8 else []).append(
+                        statistics.median(after) / statistics.median(before))
+        print(f"{name:20}{len(plain):4} kernels, {more[-1]:.2f} us a kernel more")
+    of_rows(more, "us a kernel more")
+    for kind, rows in gaps.items():
+        of_rows(rows, f"{kind}: us a kernel that the request takes longer than its kernels' durations")
+    for rows, what in ((once, "once a request"), (often, "eight times and more")):
+        quarters = statistics.quantiles(rows, n=10)
+        print(f"kernels above 4 us that occur {what}: {len(rows)}, {quarters[4]:.2f} times as long in the median, a tenth above {quarters[8]:.2f}")
+
+
+def kernels(alone):
+    for name in alone:
+        whole = shapes(recorded(name, "graph"))
+        cells = [f"{kind} {sum((seen & whole).values())} of {sum(seen.values())}"
+                 for kind in PARTS if (seen := shapes(recorded(name, kind)))]
+        print(f"{name:20}", ", ".join(cells))
+
+
+def halves(alone):
+    ratios = []
+    for name in alone:
+        by = [collections.defaultdict(list), collections.defaultdict(list)]
+        for side, kind in zip(by, ("graph", "half")):
+            for e in recorded(name, kind):
+                if any(w in e["name"] for w in ("nvjet", "warpgroupsize", "sm90_xmma")) and e["args"]["shared memory"] > 117000:
+                    grid = e["args"]["grid"]
+                    if 66 < grid[0] * grid[1] * grid[2] <= 132:
+                        side[e["name"], tuple(grid)].append(e["dur"])
+        ratios += [statistics.median(by[1][k]) / statistics.median(by[0][k]) for k in by[0].keys() & by[1].keys()
+                   if statistics.median(by[0][k]) > 8 and max(by[0][k]) < 1.2 * min(by[0][k])]
+    print(len(ratios), "gemms above 8 us")
+    of_rows(ratios, "half over whole")
+
+
+def slices(alone):
+    beside, away = load("slices.json.gz")["beside"], []
+    for name in alone:
+        row = beside[name]
+        cycle = statistics.median(b[0] - a[0] for a, b in zip(row["away"], row["away"][1:]))
+        off = statistics.median(b - a for a, b in row["away"])
+        turn = row["beside"]["per_s"] * cycle / 1e6  # requests
+        count = turn * len(recorded(name, "graph"))
+        print(f"{name:20}away {off:5.0f} us, work {1e6 * turn / row['alone']['per_s']:5.0f} us, {count:4.0f} kernels")
+        if off > 2400:
+            away.append(off)
+    print(len(away), "that keep their slice")
+    of_rows(away, "away, us")
+
+
+def steps(alone):
+    change = []
+    for name, row in load("steps.json.gz")["networks"].items():
+        change.append(abs(statistics.mean(row["after_ms"]) / statistics.mean(row["before_ms"]) - 1))
+    print(f"changes by {statistics.mean(change):.2f} in the mean, {statistics.median(change):.2f} in the median, {max(change):.2f} at most")
+    first = load("alone-first.json.gz")["networks"]
+    rounds = [abs(statistics.mean(row["eager_ms"]) / statistics.mean(first[name]["eager_ms"]) - 1)
+              for name, row in alone.items() if "eager_ms" in first.get(name, {})]
+    print(f"from the first round to the second: {statistics.median(rounds):.2f} in the median of {len(rounds)}")
+
+
+if __name__ == "__main__":
+    commands = {f.__name__: f for f in (mps, kernels, halves, slices, steps)}
+    if len(sys.argv) != 2 or sys.argv[1] not in commands:
+        sys.exit(__doc__)
+    commands[sys.argv[1]](load("alone.json.gz")["networks"])
