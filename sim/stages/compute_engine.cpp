@@ -112,7 +112,10 @@ void ComputeEngine::accept(Work work, std::uint32_t level, const SmMask& allowed
   work.next = work.done = work.first;
   if (!work.resumed) work.record.slotted = work.record.started = kNever;
   if (options_.audit) work.ran.assign(work.blocks(), false);
-  if (record_blocks_) work.starts.resize(work.blocks());
+  if (record_blocks_) {
+    work.starts.resize(work.blocks());
+    work.dispatched.resize(work.blocks());
+  }
   const std::uint64_t left = work.blocks() - work.first;
   const std::uint64_t ctas = work.persistent() ? std::min<std::uint64_t>(work.ctas, left) : left;
   const bool whole = left == work.record.blocks;
@@ -408,6 +411,8 @@ void ComputeEngine::start_blocks(TaskId id, std::uint32_t head, std::uint32_t ea
   if (record_blocks_) {
     place = static_cast<std::uint16_t>(std::countr_one(places_[head]));
     places_[head] |= std::uint64_t{1} << place;
+    if (work.next < work.blocks()) work.dispatched[work.next] = dispatch_slot_ + offset;
+    dispatch_slot_ += gpu_.dispatch_interval;
   }
   if (task.pending == 0) wdu_.dispatched(id);
   if (work.spreads()) {
@@ -513,7 +518,8 @@ void ComputeEngine::end_blocks(TaskId id, std::uint32_t head, std::uint32_t bloc
     blocks_run_ += ctas;
     if (record_blocks_)
       timeline_.record(BlockRecord{work.record.launch, work.record.client, work.record.kernel, block,
-                                   gpu_.placement_order[head], place, work.starts[block], now_ + offset});
+                                   gpu_.placement_order[head], place, work.starts[block], now_ + offset,
+                                   work.dispatched[block]});
   }
   if (work.spreads()) {
     Spread& s = work.spread;

@@ -304,6 +304,7 @@ class ComputeEngine {
   std::vector<Client> clients_;
   Time dispatch_at_ = kNever;  // when the dispatcher looks again
   Time dispatcher_free_{};
+  Time dispatch_slot_{};  // of the next block, when blocks are recorded
   std::vector<EngineNotice>* notices_ = nullptr;
 
   Time gauged_at_{};

@@ -17,6 +17,7 @@ void ComputeEngine::dispatch() {
   const SmMask* ready;
   bool found = choose(task, ready);
   while (found && dispatcher_free_ <= now_ + tasks_[task.value].early) {
+    dispatch_slot_ = std::max(dispatcher_free_, now_);
     const std::uint32_t started = start(task, ready);
     dispatcher_free_ = std::max(dispatcher_free_, now_) + started * gpu_.dispatch_interval;
     found = choose(task, ready);
