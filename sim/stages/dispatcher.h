@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "sim/stages/launch_table.h"
@@ -56,6 +57,9 @@ class Dispatcher {
     if (!wdu_.table().empty()) wake(now);
   }
   void started(std::uint32_t blocks, Time now) { free_ = std::max(free_, now) + blocks * interval_; }
+  /// Its own time for each of the blocks that start now, one after the other.
+  void begin_slots(Time now) { slot_ = std::max(free_, now); }
+  Time take_slot() { return std::exchange(slot_, slot_ + interval_); }
   void rest_until(Time at) { at_ = at; }
   /// What it dispatched was not simulated.
   void skip_to(Time free) { free_ = free; }
@@ -99,6 +103,7 @@ class Dispatcher {
   SmMask ready_;
   Time at_ = kNever;
   Time free_{};
+  Time slot_{};
 };
 
 template <typename Apart>

@@ -34,7 +34,13 @@ class EngineObserver {
 
   void launch_began(Work& work) const {
     if (audits_) work.ran.assign(work.blocks(), false);
-    if (records_blocks_) work.starts.resize(work.blocks());
+    if (!records_blocks_) return;
+    work.starts.resize(work.blocks());
+    work.dispatched.resize(work.blocks());
+  }
+  /// The next block, if there is one, got a place at this time of the dispatcher.
+  void block_dispatched(Work& work, Time global) const {
+    if (!work.all_started()) work.dispatched[work.next] = global;
   }
   void block_started(Work& work, std::uint32_t block, std::uint32_t rank, Time global) const {
     if (audits_) check_block(work, block, rank);
@@ -44,7 +50,8 @@ class EngineObserver {
                    Time global) const {
     if (records_blocks_)
       timeline_->record(BlockRecord{work.record.launch, work.record.client, work.record.kernel, block,
-                                    gpu_.placement_order[rank], place, work.starts[block], global});
+                                    gpu_.placement_order[rank], place, work.starts[block], global,
+                                    work.dispatched[block]});
   }
   void launch_ended(const KernelRecord& record) const { timeline_->record(record); }
 

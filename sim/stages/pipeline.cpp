@@ -321,6 +321,7 @@ void Pipeline::dispatch() {
   const SmMask* ready;
   bool found = dispatcher_.choose(tasks_, sms_, task, ready);
   while (found && dispatcher_.free() <= now_ + tasks_[task].early) {
+    dispatcher_.begin_slots(now_);
     dispatcher_.started(start(task, ready), now_);
     found = dispatcher_.choose(tasks_, sms_, task, ready);
   }
@@ -377,6 +378,7 @@ void Pipeline::start_blocks(TaskId id, std::uint32_t head, std::uint32_t each) {
   task.resident += ctas;
   residents_changed(head, id, -static_cast<int>(each));
   if (observer_.audits()) observer_.check_sm(sms_, head);
+  if (observer_.records_blocks()) observer_.block_dispatched(work, dispatcher_.take_slot() + offset_);
   if (task.started < Time{}) task.started = now_;
   if (task.pending == 0) dispatcher_.all_dispatched(id);
   if (!work.has_quotas()) return occupy(id, head, place, each, work.workers <= work.ctas);

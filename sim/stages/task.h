@@ -56,8 +56,8 @@ struct Work {
   Time block_alone{};                              // time of one block when the launch is alone
   const std::vector<Time>* block_times = nullptr;  // where they differ by block
   BlockLoad load;
-  Time per_task{};           // a persistent worker's cost of taking a block
-  std::vector<Time> starts;  // by block, when blocks are recorded
+  Time per_task{};                       // a persistent worker's cost of taking a block
+  std::vector<Time> starts, dispatched;  // by block, when blocks are recorded
   /// The blocks of this run: those before were done in earlier ones, those from `last` on are not (yet) to
   /// run.  `last` 0: all.
   std::uint64_t first = 0, last = 0;
