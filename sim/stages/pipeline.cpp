@@ -422,7 +422,7 @@ void Pipeline::occupy(TaskId id, std::uint32_t head, std::uint16_t place, std::u
       to_do_.judge = true;
       if (work.next == record.blocks) {
         record.last_block = now_ + offset_;
-        tell(EngineNotice::Kind::last_block_started, record.launch);
+        if (work.tells_last) tell(EngineNotice::Kind::last_block_started, record.launch);
       }
     }
     if (sms_.cohorts().together() && contends) block = 0;  // nobody asks for its number

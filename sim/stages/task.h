@@ -68,8 +68,9 @@ struct Work {
   std::uint32_t resident = 0;        // CTAs on SMs
   std::vector<bool> ran;             // audit: by block
   Spread spread;
-  bool resumed = false;  // the record tells of earlier runs too
-  bool reset = false;    // what it has done is void: it starts anew
+  bool tells_last = true;  // that its last block has started
+  bool resumed = false;    // the record tells of earlier runs too
+  bool reset = false;      // what it has done is void: it starts anew
   /// The launch that is one grid with this one: both end with the later.
   std::optional<WorkId> partner;
 
