@@ -54,17 +54,14 @@ endfunction()
 # corun_add_test(<name> <source>...)
 function(corun_add_test name)
   add_executable(${name} ${ARGN})
-  target_link_libraries(${name} PRIVATE corun::sim GTest::gmock_main rapidcheck rapidcheck_gtest)
-  if(TARGET corun_test_support)
-    target_link_libraries(${name} PRIVATE corun_test_support)
-  endif()
+  target_link_libraries(${name} PRIVATE corun::sim corun_test_support GTest::gmock_main)
   if(TARGET sim)
     add_dependencies(${name} sim)
   endif()
   if(name MATCHES "_speed_test$")
     set(alone RUN_SERIAL ON)
-  elseif(CMAKE_BUILD_TYPE STREQUAL "Release")  # what is tested is in libraries; less to compile
-    target_compile_options(${name} PRIVATE -O1)
+  else()
+    corun_compile_as_tests(${name})
   endif()
   gtest_discover_tests(
     ${name}
@@ -75,6 +72,18 @@ function(corun_add_test name)
       TIMEOUT 300 ${alone}
       ENVIRONMENT CORUN_AUDIT=1
       ENVIRONMENT_MODIFICATION CORUN_SIM=set:${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/sim)
+endfunction()
+
+# What is tested is in libraries, so that tests are compiled with -O1; all of them read one precompiled header.
+function(corun_compile_as_tests target)
+  # A precompiled header holds only for the kind of code it was made for: an executable's and a library's differ.
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(${target} PRIVATE -O1)
+  endif()
+  if(NOT target STREQUAL corun_test_support)
+    target_precompile_headers(${target} REUSE_FROM corun_test_support)
+  endif()
 endfunction()
 
 # One Google Benchmark executable; `make bench` runs them all.
