@@ -369,8 +369,8 @@ void SimBackend::wait(Time until, std::vector<Notice>& notices) {
 
     engine_notices_.clear();
     if (engine != nullptr) {
-      engine->advance(limit == kNever ? kNever : limit - engine->offset, engine_notices_);
-      now_ = engine->now() + engine->offset;
+      engine->advance(limit == kNever ? kNever : limit - engine->offset(), engine_notices_);
+      now_ = engine->now() + engine->offset();
     } else {
       now_ = limit;
     }
@@ -389,7 +389,7 @@ void SimBackend::wait(Time until, std::vector<Notice>& notices) {
     if (slicer_.switching() && slicer_.next_time(now_) <= now_) {
       slicer_.begin_turn(now_);
       Context& next = contexts_[slicer_.current()];
-      next.engine->offset += now_ - next.paused_at;
+      next.engine->shift(now_ - next.paused_at);
       next.turn_began = now_;
       for (std::uint32_t c = 0; c < next.host->channels(); ++c) pump(slicer_.current(), c);
     }

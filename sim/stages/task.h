@@ -13,9 +13,10 @@
 
 namespace corun::sim {
 
-using WorkId = Id<struct WorkTag>;  // index into ComputeEngine's launches
-using TaskId = Id<struct TaskTag>;  // index into ComputeEngine's tasks
+using WorkId = Id<struct WorkTag>;  // index into LaunchTable
+using TaskId = Id<struct TaskTag>;  // index into TaskTable
 
+constexpr TaskId kNoTask{~std::uint32_t{0}};
 constexpr std::uint32_t kNoBlock = ~std::uint32_t{0};  // of a worker that finds none to take
 
 /// A persistent launch with a number of CTAs per SM, by fulfil and retreat (Chen, smCompactor,
@@ -28,6 +29,7 @@ struct Spread {
   std::uint32_t level = 0;             // what further instances are like
   SmMask allowed;
   SmResources demand;
+  std::uint32_t carveout = 0;
   std::uint32_t workers = 0;  // of an instance
   bool landed = false;        // the first worker of the newest instance has
   bool stayed = false;        // one of its workers has
@@ -36,6 +38,11 @@ struct Spread {
   Time filled{};              // by when the dispatcher has placed the newest instance if there is room
 
   bool wanted(std::uint32_t rank) const { return held[rank] < quota[rank]; }
+  bool missing() const {
+    for (std::size_t rank = 0; rank < held.size(); ++rank)
+      if (held[rank] < quota[rank]) return true;
+    return false;
+  }
   bool surplus() const {
     for (std::size_t rank = 0; rank < held.size(); ++rank)
       if (held[rank] > quota[rank]) return true;
@@ -49,8 +56,8 @@ struct Work {
   Time block_alone{};                              // time of one block when the launch is alone
   const std::vector<Time>* block_times = nullptr;  // where they differ by block
   BlockLoad load;
-  Time per_task{};           // a persistent worker's cost of taking a block
-  std::vector<Time> starts;  // by block, when blocks are recorded
+  Time per_task{};                       // a persistent worker's cost of taking a block
+  std::vector<Time> starts, dispatched;  // by block, when blocks are recorded
   /// The blocks of this run: those before were done in earlier ones, those from `last` on are not (yet) to
   /// run.  `last` 0: all.
   std::uint64_t first = 0, last = 0;
@@ -67,7 +74,13 @@ struct Work {
   std::optional<WorkId> partner;
 
   bool persistent() const { return ctas != 0; }
-  bool spreads() const { return !spread.quota.empty(); }
+  bool all_started() const { return next == blocks(); }
+  /// Whether CTAs of this launch that take their next blocks together may go different ways.
+  bool may_part(std::uint64_t together) const {
+    return block_times != nullptr || has_quotas() ||
+           (persistent() && (workers > ctas || blocks() - next < together));
+  }
+  bool has_quotas() const { return !spread.quota.empty(); }
   std::uint64_t blocks() const { return last; }
 };
 
@@ -77,13 +90,11 @@ struct Task {
   std::uint64_t arrival = 0;  // number of its arrival at the TMU
   SmMask allowed;
   SmResources demand;          // of one block
-  std::uint32_t division = 0;  // of L1 and shared memory that it needs (`division_of`)
+  std::uint32_t carveout = 0;  // of shared memory that it needs (`division_of`)
   std::uint64_t pending = 0;   // CTAs not dispatched
   std::uint32_t resident = 0;  // CTAs on SMs
   Time started{-1};            // when its first CTA was dispatched
-  Time duration{};             // of the block that joined the row of residents last
-  std::uint32_t uniform = 0;   // how many of the row's, back from that one, last as long
-  bool laps = false;           // its CTAs start lap by lap (`ComputeEngine::start`),
+  bool laps = false;           // its CTAs start lap by lap (`Dispatcher::lap`),
   bool plain = false;          // and all do the same
   Time early{};                // its blocks may start so long before the dispatcher gets to them
 };

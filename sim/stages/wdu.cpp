@@ -4,25 +4,30 @@
 
 namespace corun::sim {
 
-bool Wdu::before(TaskId a, TaskId b) const {
-  const Task &x = tasks_[a.value], &y = tasks_[b.value];
-  return x.level != y.level ? x.level < y.level : x.arrival < y.arrival;
+namespace {
+
+auto sooner(const TaskTable& tasks) {
+  return [&tasks](TaskId a, TaskId b) {
+    const Task &x = tasks[a], &y = tasks[b];
+    return x.level != y.level ? x.level < y.level : x.arrival < y.arrival;
+  };
 }
+
+}  // namespace
 
 /// The newest task of the lowest priority, if that is lower than `level`.
-std::optional<TaskId> Wdu::victim(std::uint32_t level) const {
-  const auto last =
-      std::max_element(held_.begin(), held_.end(), [this](TaskId a, TaskId b) { return before(a, b); });
-  return tasks_[last->value].level > level ? std::optional(*last) : std::nullopt;
+std::optional<TaskId> Wdu::victim(std::uint32_t level, const TaskTable& tasks) const {
+  const auto last = std::max_element(held_.begin(), held_.end(), sooner(tasks));
+  return tasks[*last].level > level ? std::optional(*last) : std::nullopt;
 }
 
-void Wdu::refill(Tmu& tmu, std::vector<TaskId>& entered, std::vector<TaskId>& evicted) {
+void Wdu::refill(Tmu& tmu, const TaskTable& tasks, std::vector<TaskId>& entered, std::vector<TaskId>& evicted) {
   while (const auto level = tmu.highest()) {
     if (draining_) return;
     if (used() == slots_) {
-      const auto out = victim(*level);
+      const auto out = victim(*level, tasks);
       if (!out) return;
-      const Task& task = tasks_[out->value];
+      const Task& task = tasks[*out];
       if (task.pending != 0) {
         std::erase(table_, *out);
         tmu.take_back(*out, task.level);
@@ -36,15 +41,13 @@ void Wdu::refill(Tmu& tmu, std::vector<TaskId>& entered, std::vector<TaskId>& ev
     }
     const TaskId task = tmu.give(*level);
     held_.push_back(task);
-    table_.insert(std::upper_bound(table_.begin(), table_.end(), task,
-                                   [this](TaskId a, TaskId b) { return before(a, b); }),
-                  task);
+    table_.insert(std::upper_bound(table_.begin(), table_.end(), task, sooner(tasks)), task);
     entered.push_back(task);
   }
 }
 
-bool Wdu::release(TaskId task) {
-  if (tasks_[task.value].pending != 0 && draining_ != task) return false;
+bool Wdu::release(TaskId task, const TaskTable& tasks) {
+  if (tasks[task].pending != 0 && draining_ != task) return false;
   if (draining_ == task) draining_.reset();
   std::erase(table_, task);
   std::erase(held_, task);

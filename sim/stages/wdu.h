@@ -12,17 +12,18 @@
 #include <optional>
 #include <vector>
 
+#include "sim/stages/launch_table.h"
 #include "sim/stages/tmu.h"
 
 namespace corun::sim {
 
 class Wdu {
  public:
-  Wdu(std::uint32_t task_slots, std::vector<Task>& tasks) : slots_(task_slots), tasks_(tasks) {}
+  explicit Wdu(std::uint32_t task_slots) : slots_(task_slots) {}
 
   /// Fills free slots from the TMU and forces tasks out for higher priorities.  `entered` gets the tasks that
   /// took a slot, `evicted` those that stopped dispatching.
-  void refill(Tmu& tmu, std::vector<TaskId>& entered, std::vector<TaskId>& evicted);
+  void refill(Tmu& tmu, const TaskTable& tasks, std::vector<TaskId>& entered, std::vector<TaskId>& evicted);
 
   /// Tasks with blocks to dispatch, first to be served first.
   const std::vector<TaskId>& table() const { return table_; }
@@ -30,15 +31,13 @@ class Wdu {
   void dispatched(TaskId task) { std::erase(table_, task); }
   /// Its last running block has ended, and it has none to dispatch or was forced out: its slot is free.  True
   /// if so.
-  bool release(TaskId task);
+  bool release(TaskId task, const TaskTable& tasks);
   std::uint32_t used() const { return static_cast<std::uint32_t>(held_.size()); }
 
  private:
-  bool before(TaskId a, TaskId b) const;
-  std::optional<TaskId> victim(std::uint32_t level) const;
+  std::optional<TaskId> victim(std::uint32_t level, const TaskTable& tasks) const;
 
   std::uint32_t slots_;
-  std::vector<Task>& tasks_;
   std::vector<TaskId> held_;  // tasks in slots
   std::vector<TaskId> table_;
   std::optional<TaskId> draining_;  // forced out, its blocks still run

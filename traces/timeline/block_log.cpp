@@ -44,6 +44,24 @@ std::uint32_t process_number(const Trace& trace, ClientId client) {
   return first + 1;
 }
 
+/// By operation: whether the host waits for it before it hands its stream anything more, by a sync, a free or
+/// the end of the request.
+std::vector<bool> waited_for(const Client& client, const Program& program) {
+  const auto* loop = std::get_if<ClosedLoop>(&client.arrivals);
+  std::vector<bool> waits(program.streams.size(), loop == nullptr || loop->in_flight == 1);
+  std::vector<bool> result(program.ops.size());
+  for (std::size_t i = program.ops.size(); i-- > 0;) {
+    const Op& op = program.ops[i];
+    if (std::holds_alternative<Sync>(op.what) || std::holds_alternative<Free>(op.what)) {
+      waits.assign(waits.size(), true);
+    } else if (!is_host_call(op)) {
+      result[i] = waits[op.stream.value];
+      waits[op.stream.value] = false;
+    }
+  }
+  return result;
+}
+
 struct Interval {
   Time begin = kNever, end{};
   bool empty() const { return begin == kNever; }
@@ -90,6 +108,7 @@ class BlockLogSink::Log {
  public:
   std::vector<StreamLog> streams;                                      // by client, then stream
   std::vector<std::size_t> first_of_client;                            // index of its first stream
+  std::vector<std::vector<bool>> waited_for;                           // by client, then operation
   std::unordered_map<std::uint32_t, std::vector<BlockRecord>> blocks;  // by serial of launches still running
 
   StreamLog& at(ClientId client, StreamId stream) {
@@ -101,8 +120,9 @@ BlockLogSink::BlockLogSink(const Trace& trace, const Gpu& gpu, std::string prefi
     : trace_(trace), gpu_(gpu), prefix_(std::move(prefix)), log_(std::make_unique<Log>()) {
   for (const Client& client : trace_.clients) {
     log_->first_of_client.push_back(log_->streams.size());
-    const std::size_t more = trace_.programs[client.program.value].streams.size();
-    log_->streams.resize(log_->streams.size() + more);
+    const Program& program = trace_.programs[client.program.value];
+    log_->streams.resize(log_->streams.size() + program.streams.size());
+    log_->waited_for.push_back(waited_for(client, program));
   }
 }
 
@@ -159,18 +179,24 @@ void BlockLogSink::record(const KernelRecord& r) {
   fmt::memory_buffer times, sms;
   for (const BlockRecord& b : blocks) {
     const char* separator = &b == blocks.data() ? "" : ", ";
-    fmt::format_to(std::back_inserter(times), "{}{}, {}", separator, seconds(b.start), seconds(b.end));
+    const Time start = std::max(b.start, b.dispatched), end = std::max(b.end, start + Time{1});
+    fmt::format_to(std::back_inserter(times), "{}{}, {}", separator, seconds(start), seconds(end));
     fmt::format_to(std::back_inserter(sms), "{}{}", separator, b.sm.value);
-    last_end = std::max(last_end, b.end);
+    last_end = std::max(last_end, end);
   }
+  const Time call = issue_of(client, program) == Issue::eager ? gpu_.launch_call : Time{};
+  const Time returned = std::max(r.submitted, r.ready + call);
+  const bool waited = r.finished != kNever && log_->waited_for[r.client.value][r.op.value];
+  const Time learnt = r.finished + gpu_.completion_notice;
   log.out << fmt::format(
       ",\n{{\"kernel_name\": {}, \"block_count\": {}, \"thread_count\": {}, \"shared_memory\": {}, "
-      "\"cuda_launch_times\": [{}, {}, {}], \"block_times\": [{}], \"block_smids\": [{}], \"cpu_core\": 0}}",
+      "\"cuda_launch_times\": [{}, {}, {}], \"ee_queue_time\": {}, \"block_times\": [{}], "
+      "\"block_smids\": [{}], \"cpu_core\": 0}}",
       quoted(kernel.name), blocks.size(), kernel.threads_per_block(), kernel.shared_memory_bytes(),
-      seconds(r.ready), seconds(r.submitted), r.finished == kNever ? "0.0" : seconds(r.finished),
+      seconds(r.ready), seconds(returned), waited ? seconds(learnt) : "0.0", seconds(r.queued),
       fmt::to_string(times), fmt::to_string(sms));
   check(log);
-  log.summary.execute.add(r.ready, r.finished == kNever ? last_end : r.finished);
+  log.summary.execute.add(r.ready, waited ? learnt : last_end);
   log.summary.copy_out = {};
 }
 

@@ -20,7 +20,13 @@ namespace corun {
 /// Where the format has no exact place for what happened: `max_resident_threads` is 2048 an SM whatever the
 /// GPU holds, because the plotters divide by 2048 to get the number of SMs; the first object of `times` spans
 /// the whole run, with the copies before the first and after the last kernel; of a kernel that is unfinished
-/// at the end, those blocks count that have finished, and its third launch time is 0.
+/// at the end, those blocks count that have finished.
+///
+/// The third launch time is when the host learns of the kernel's end; 0, as the examiner has it, where the
+/// host hands the stream more without waiting.  A block starts when the dispatcher gets to it: the engine
+/// lets blocks of a lap start together a little before, and one that has ended by then lasts a picosecond
+/// here.  The rules speak of queues that a host does not see, so a kernel has a key more than the examiner
+/// gives it: `ee_queue_time`, when it came to the queue of the execution engine.
 class BlockLogSink : public Sink {
  public:
   /// `prefix` is a path.  `trace` and `gpu` must outlive the sink.

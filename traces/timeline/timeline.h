@@ -56,6 +56,9 @@ struct BlockRecord {
   SmId sm;
   std::uint32_t lane = 0;  // which of the SM's block places it took
   Time start{}, end{};
+  /// When the dispatcher gets to it, each block an interval after the one before.  Blocks of a lap start
+  /// together, a little before that.  A worker's later task blocks are not dispatched: zero.
+  Time dispatched{};
 };
 
 struct CopyRecord {

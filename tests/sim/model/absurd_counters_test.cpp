@@ -13,7 +13,7 @@
 #include "sim/model/kernel_model.h"
 #include "sim/model/mended_counters.h"
 #include "sim/stages/cohorts.h"
-#include "sim/stages/shared_sms.h"
+#include "sim/stages/contention_model.h"
 #include "tests/support/build.h"
 #include "tests/support/run_trace.h"
 #include "traces/json/trace_json.h"
@@ -212,26 +212,23 @@ TEST(AbsurdCounters, KernelWithoutL2TrafficIsFittedToItsSoloTimes) {
 TEST(AbsurdCounters, WorkerThatFindsNoBlockEndsWhenItComes) {
   const Gpu gpu = small_gpu(1);
   const Cohorts cohorts(gpu.sms, false);
-  SharedSms sms(gpu, cohorts);
+  ContentionModel sms(gpu, false);
   BlockLoad load;
   load.delay_alone = 10, load.alone = 3;  // at three tenths of its rate alone, whatever is beside it
   load.residents = 2, load.sms = 1, load.places = 2, load.blocks = 100;
   sms.introduce(WorkId{0}, load);
-  sms.contend(true, ps(0));
-  Task task;
-  task.work = WorkId{0};
-  sms.add(task, TaskId{0}, {1000, 0, 0, 0, 0, 1}, ps(0));
-  sms.settle(ps(0));
-  std::vector<SharedSms::Ended> ended;
+  sms.contend(true, ps(0), cohorts);
+  sms.add(TaskId{0}, WorkId{0}, {1000, 0, 0, 0, 0, 1}, cohorts, ps(0));
+  sms.settle(ps(0), cohorts);
   for (const Time now : {ps(11), ps(12), ps(14)}) {
-    sms.add(task, TaskId{0}, {0, now.count(), kNoBlock, 0, 1, 1}, now);
-    sms.settle(now);
-    EXPECT_EQ(sms.next_time(), now);
-    sms.take_ended(now, ended);
-    sms.settle(now);
+    sms.add(TaskId{0}, WorkId{0}, {0, now.count(), kNoBlock, 0, 1, 1}, cohorts, now);
+    sms.settle(now, cohorts);
+    EXPECT_EQ(sms.next_time(cohorts), now);
+    sms.take_ended(now, cohorts);
+    sms.settle(now, cohorts);
   }
-  EXPECT_EQ(ended.size(), 3u);
-  EXPECT_EQ(sms.next_time(), ps(3334));
+  EXPECT_EQ(sms.ended().size(), 3u);
+  EXPECT_EQ(sms.next_time(cohorts), ps(3334));
 }
 
 TEST(MendedCounters, LeaveWhatDiffersByATenthAndSayWhatDiffersByMore) {

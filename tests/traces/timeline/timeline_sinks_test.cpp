@@ -679,6 +679,7 @@ TEST_F(BlockLog, HasTheFieldsOfTheExaminer) {
                                              {"thread_count", 256},
                                              {"shared_memory", 0},
                                              {"cuda_launch_times", {6e-6, 7e-6, 15e-6}},
+                                             {"ee_queue_time", 8e-6},
                                              {"block_times", {10e-6, 15e-6, 10e-6, 14e-6}},
                                              {"block_smids", {1, 1}},
                                              {"cpu_core", 0}}));

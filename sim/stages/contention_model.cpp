@@ -1,0 +1,388 @@
+#include "sim/stages/contention_model.h"
+
+#include <algorithm>
+
+#include <boost/container/small_vector.hpp>
+
+namespace corun::sim {
+namespace {
+
+/// Share of a launch's blocks that may come or go before the pressure is judged again.
+constexpr std::uint32_t kFewBlocks = 64;
+/// A memory request's time: the pressure does not follow what is shorter.
+constexpr Time kSettling{1'000'000};
+
+using Contenders = boost::container::small_vector<Contender, 16>;
+
+std::uint32_t rate_of(double slowdown) {
+  const double rate = kFullRate / slowdown;
+  return static_cast<std::uint32_t>(std::clamp(rate, 1.0, 64.0 * kFullRate));
+}
+
+}  // namespace
+
+ContentionModel::ContentionModel(const Gpu& gpu, bool together)
+    : memory_(limits_of(gpu)),
+      together_(together),
+      sms_(gpu.sms),
+      ends_(gpu.sms, together),
+      is_changed_(gpu.sms) {
+  pressure_.settled_at = -kSettling;
+}
+
+Time ContentionModel::next_time(const Cohorts& cohorts) const {
+  const Time end{ends_.least(cohorts)};
+  return pressure_.unsettled ? std::min(end, pressure_.settles_at) : end;
+}
+
+// ---- blocks come and go -----------------------------------------------------------------------------------
+
+void ContentionModel::introduce(WorkId work, const BlockLoad& load) {
+  if (work.value >= launches_.size()) launches_.resize(work.value + 1);
+  Launch& launch = launches_[work.value];
+  launch.load = load;
+  as_alone(launch);
+}
+
+/// What was known of a launch of this number, or under another pressure, no longer holds.
+void ContentionModel::as_alone(Launch& launch) {
+  launch.settled = 0;
+  press(launch, launch.load.delay_alone, launch.load.issue);
+}
+
+void ContentionModel::press(Launch& launch, double delay, double issue) {
+  launch.delay = delay;
+  launch.issue = issue;
+  launch.serial =
+      rates_.serial_of({delay, issue, launch.load.alone, launch.load.fp64, launch.load.chance});
+}
+
+/// Its first block, or its last.
+void ContentionModel::came(Launch& launch, WorkId work, Time now) {
+  present_.push_back(work);
+  pressure_.launches += launch.load.presses();
+  unsettle(now);
+}
+void ContentionModel::went(Launch& launch, WorkId work, Time now) {
+  std::erase(present_, work);
+  pressure_.launches -= launch.load.presses();
+  unsettle(now);
+}
+
+std::uint16_t ContentionModel::new_row() {
+  if (free_rows_.empty()) {
+    rows_.emplace_back();
+    return static_cast<std::uint16_t>(rows_.size() - 1);
+  }
+  const std::uint16_t row = free_rows_.back();
+  free_rows_.pop_back();
+  return row;
+}
+
+inline BlockRow& ContentionModel::row_of(TaskId task, WorkId work, std::uint32_t head, std::uint32_t sms,
+                                         std::int64_t now) {
+  Rows& rows = sms_[head];
+  for (const std::uint16_t r : rows)
+    if (rows_[r].task == task) return rows_[r];
+  launches_[work.value].sms += sms;
+  rows.push_back(new_row());
+  BlockRow& row = rows_[rows.back()];
+  row.begin(task, work, now);
+  return row;
+}
+
+void ContentionModel::add(TaskId task, WorkId work, const Blocks& blocks, const Cohorts& cohorts, Time now) {
+  const std::uint32_t sms = cohorts.size(blocks.head);
+  Launch& launch = launches_[work.value];
+  if (launch.blocks == 0) came(launch, work, now);
+  launch.blocks += sms * blocks.count;
+  blocks_ += sms * blocks.count;
+  BlockRow& row = row_of(task, work, blocks.head, sms, now.count());
+  changed(blocks.head);
+  const std::int64_t progress = row.progress_at(now.count());
+  if (const double at_once = launch.load.at_once; at_once > 0 && blocks.number != kNoBlock) {
+    // Each joins a backlog that moves on by a block when a full SM would have done one.
+    const std::int64_t step = blocks.left / launch.load.residents;
+    const auto least =
+        progress + std::max<std::int64_t>(
+                       1, static_cast<std::int64_t>(static_cast<double>(step) * std::max(1.0, at_once)));
+    for (std::uint32_t i = 0; i < blocks.count; ++i) {
+      row.backlog = std::max(progress, row.backlog) + step;
+      row.insert({std::max(least, row.backlog), blocks.start, blocks.start, blocks.start, blocks.number,
+                  blocks.place, 1},
+                 together_);
+    }
+    return;
+  }
+  row.insert({progress + blocks.left, blocks.start * blocks.count, blocks.start, blocks.start, blocks.number,
+              blocks.place, static_cast<std::uint16_t>(blocks.count)},
+             together_);
+}
+
+void ContentionModel::take_ended(Time now, const Cohorts& cohorts) {
+  if (ends_.least(cohorts) > now.count()) return;
+  ends_.for_each_at(now.count(), cohorts, [&](std::uint32_t head) {
+    take_ended(head, cohorts.size(head), now.count());
+  });
+}
+
+inline void ContentionModel::take_ended(std::uint32_t head, std::uint32_t sms, std::int64_t now) {
+  Rows& rows = sms_[head];
+  for (auto at = rows.begin(); at != rows.end();) {
+    BlockRow& row = rows_[*at];
+    if (row.next > now) {
+      ++at;
+      continue;
+    }
+    Launch& launch = launches_[row.work.value];
+    const std::int64_t progress = row.progress_at(now);
+    do {
+      const BlockRow::Slot& slot = row.slot(0);
+      ended_.push_back({row.task, slot.number, static_cast<std::uint16_t>(head), slot.place, slot.count});
+      blocks_ -= sms * slot.count;
+      launch.blocks -= sms * slot.count;
+      row.pop();
+    } while (row.slots_used != 0 && row.slot(0).end <= progress);
+    if (row.slots_used != 0) {
+      ++at;
+      continue;
+    }
+    free_rows_.push_back(*at);
+    launch.sms -= sms;
+    if (launch.blocks == 0) went(launch, row.work, Time{now});
+    at = rows.erase(at);
+  }
+  changed(head);
+}
+
+void ContentionModel::remove(WorkId work, Time now, const Cohorts& cohorts, std::vector<Ended>& gone) {
+  Launch& launch = launches_[work.value];
+  if (launch.blocks == 0) return;
+  for (const std::uint32_t head : cohorts.list()) {
+    const std::size_t before = gone.size();
+    Rows& rows = sms_[head];
+    const auto kept = std::remove_if(rows.begin(), rows.end(), [&](std::uint16_t r) {
+      const BlockRow& row = rows_[r];
+      if (row.work != work) return false;
+      for (std::uint32_t i = 0; i < row.slots_used; ++i) {
+        const BlockRow::Slot& slot = row.slot(i);
+        gone.push_back({row.task, slot.number, static_cast<std::uint16_t>(head), slot.place, slot.count});
+      }
+      blocks_ -= cohorts.size(head) * row.count;
+      free_rows_.push_back(r);
+      return true;
+    });
+    rows.erase(kept, rows.end());
+    if (gone.size() != before) changed(head);
+  }
+  launch.blocks = launch.sms = 0;
+  went(launch, work, now);
+}
+
+// ---- cohorts ----------------------------------------------------------------------------------------------
+
+void ContentionModel::split(std::uint32_t head, std::uint32_t other) {
+  for (const std::uint16_t r : sms_[head]) {
+    const std::uint16_t copy = new_row();
+    rows_[copy] = rows_[r];
+    sms_[other].push_back(copy);
+  }
+  if (is_changed_[head] != 0) changed(other);
+  ends_.split(head, other);
+}
+
+void ContentionModel::join(std::uint32_t other) {
+  free_rows_.insert(free_rows_.end(), sms_[other].begin(), sms_[other].end());
+  sms_[other].clear();
+  ends_.set(other, EndTimes::kNone);
+}
+
+bool ContentionModel::alike(std::uint32_t a, std::uint32_t b, Time now) const {
+  const auto &of_a = sms_[a], &of_b = sms_[b];
+  if (of_a.size() != of_b.size()) return false;
+  for (std::size_t i = 0; i < of_a.size(); ++i) {
+    const BlockRow& row = rows_[of_a[i]];
+    if (!row.alike(rows_[of_b[i]], launches_[row.work.value].load.at_once > 0, now.count())) return false;
+  }
+  return true;
+}
+
+// ---- rates ------------------------------------------------------------------------------------------------
+
+/// The residents of an SM are others than before: it is rated anew at the end of this instant.
+inline void ContentionModel::changed(std::uint32_t head) {
+  if (is_changed_[head] != 0) return;
+  is_changed_[head] = 1;
+  changed_.push_back(static_cast<std::uint16_t>(head));
+}
+
+void ContentionModel::change_all(const Cohorts& cohorts) {
+  for (const std::uint32_t head : cohorts.list())
+    if (!sms_[head].empty()) changed(head);
+}
+
+void ContentionModel::contend(bool contended, Time now, const Cohorts& cohorts) {
+  if (contended == contended_) return;
+  contended_ = contended;
+  pressure_.dram = 0;
+  pressure_.unsettled = false;
+  if (contended) {
+    pressure_.settled_at = -kSettling;
+    for (const WorkId work : present_) as_alone(launches_[work.value]);
+    unsettle(now);
+  }
+  change_all(cohorts);
+}
+
+void ContentionModel::settle(Time now, const Cohorts& cohorts) {
+  if (contended_ && pressure_.launches != 0) {
+    for (const WorkId work : present_) {
+      const Launch& launch = launches_[work.value];
+      const std::uint32_t moved =
+          launch.blocks > launch.settled ? launch.blocks - launch.settled : launch.settled - launch.blocks;
+      if (moved * kFewBlocks > launch.settled) unsettle(now);
+    }
+  }
+  if (pressure_.unsettled && now >= pressure_.settles_at) {
+    pressure_.unsettled = false;
+    pressure_.settled_at = now;
+    if (judge_pressure()) change_all(cohorts);
+  }
+  for (const std::uint16_t head : changed_) {
+    is_changed_[head] = 0;
+    if (!sms_[head].empty()) rate_rows(head, now.count());
+    find_next(head, now.count());
+  }
+  changed_.clear();
+}
+
+inline void ContentionModel::find_next(std::uint32_t head, std::int64_t now) {
+  std::int64_t next = EndTimes::kNone;
+  for (const std::uint16_t r : sms_[head]) {
+    rows_[r].find_next(now);
+    next = std::min(next, rows_[r].next);
+  }
+  ends_.set(head, next);
+}
+
+void ContentionModel::rate_rows(std::uint32_t head, std::int64_t now) {
+  const Rows& rows = sms_[head];
+  if (!contended_) {
+    for (const std::uint16_t r : rows) rows_[r].set_rate(kFullRate, now);
+  } else if (rows.size() == 1) {
+    BlockRow& row = rows_[rows[0]];
+    const Launch& launch = launches_[row.work.value];
+    RateTable::Rates& rates = rates_.rates_of({launch.serial, 0, row.count});
+    if (rates.older_rate == 0)
+      rates.older_rate =
+          rate_of(alone_on_sm(launch.issue, row.count, launch.delay, launch.load.fp64, launch.load.chance) /
+                  launch.load.alone);
+    row.set_rate(oldest_first(row, rates.older_rate), now);
+  } else if (rows.size() == 2) {
+    BlockRow &a = rows_[rows[0]], &b = rows_[rows[1]];
+    older(b, a) ? rate_pair(b, a, now) : rate_pair(a, b, now);
+  } else {
+    rate_several(rows, now);
+  }
+}
+
+bool ContentionModel::older(const BlockRow& a, const BlockRow& b) {
+  __extension__ using Wide = __int128;  // quicker than to divide
+  return Wide{a.starts} * b.count < Wide{b.starts} * a.count;
+}
+
+void ContentionModel::rate_pair(BlockRow& a, BlockRow& b, std::int64_t now) {
+  const Launch &x = launches_[a.work.value], &y = launches_[b.work.value];
+  const std::uint32_t distance = x.load.even && y.load.even ? kByTurns : apart(a.ages(), b.ages());
+  RateTable::Rates& rates =
+      rates_.rates_of({x.serial, y.serial, distance << 16 | a.count << 8 | b.count});
+  if (rates.older_rate == 0) {
+    SmShare shares[] = {{x.issue, x.delay, a.count, 0, x.load.fp64, x.load.chance},
+                        {y.issue, y.delay, b.count, 0, y.load.fp64, y.load.chance}};
+    share_sm(shares, distance, memory_);
+    rates.older_rate = rate_of(shares[0].time / x.load.alone);
+    rates.younger_rate = rate_of(shares[1].time / y.load.alone);
+  }
+  a.set_rate(oldest_first(a, rates.older_rate), now);
+  b.set_rate(oldest_first(b, rates.younger_rate), now);
+}
+
+void ContentionModel::rate_several(const Rows& rows, std::int64_t now) {
+  Rows order = rows;  // oldest first
+  std::stable_sort(order.begin(), order.end(),
+                   [this](std::uint16_t a, std::uint16_t b) { return older(rows_[a], rows_[b]); });
+  std::uint32_t least_apart = kMostApart;
+  for (std::size_t k = 1; k < order.size(); ++k)
+    least_apart = std::min(least_apart, apart(rows_[order[k - 1]].ages(), rows_[order[k]].ages()));
+  const auto even = [this](std::uint16_t r) { return launches_[rows_[r].work.value].load.even; };
+  if (std::all_of(order.begin(), order.end(), even)) least_apart = kByTurns;
+  boost::container::static_vector<SmShare, kMostBlocks> shares;
+  for (const std::uint16_t r : order) {
+    const Launch& launch = launches_[rows_[r].work.value];
+    shares.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.fp64, launch.load.chance});
+  }
+  share_sm({shares.data(), shares.size()}, least_apart, memory_);
+  for (std::size_t k = 0; k < order.size(); ++k) {
+    BlockRow& row = rows_[order[k]];
+    const double alone = launches_[row.work.value].load.alone;
+    row.set_rate(oldest_first(row, rate_of(shares[k].time / alone)), now);
+  }
+}
+
+/// A backlog served oldest first moves on by what all its blocks do, not by what each of them does; those that
+/// run at once do not wait for each other.
+inline std::uint32_t ContentionModel::oldest_first(const BlockRow& row, std::uint32_t rate) const {
+  const BlockLoad& load = launches_[row.work.value].load;
+  if (load.at_once <= 0) return rate;
+  const double serving = std::max<double>(row.count, load.at_once);
+  return std::max(1u, static_cast<std::uint32_t>(rate * serving / load.residents));
+}
+
+// ---- pressure ---------------------------------------------------------------------------------------------
+
+void ContentionModel::unsettle(Time now) {
+  if (pressure_.unsettled || !contended_ || (pressure_.launches == 0 && pressure_.dram == 0)) return;
+  pressure_.unsettled = true;
+  pressure_.settles_at = std::max(now, pressure_.settled_at + kSettling);
+}
+
+/// Whether that changes how long blocks take.
+bool ContentionModel::judge_pressure() {
+  Contenders contenders;
+  for (const WorkId work : present_) {
+    Launch& launch = launches_[work.value];
+    launch.settled = launch.blocks;
+    contenders.push_back(
+        {&launch.load, static_cast<double>(launch.blocks), static_cast<double>(launch.sms), 0, 0});
+  }
+  bool differs = false;
+  pressure_.dram = share_memory({contenders.data(), contenders.size()}, memory_).dram;
+  for (std::size_t i = 0; i < contenders.size(); ++i) {
+    Launch& launch = launches_[present_[i].value];
+    if (launch.delay == contenders[i].delay && launch.issue == contenders[i].issue) continue;
+    press(launch, contenders[i].delay, contenders[i].issue);
+    differs = true;
+  }
+  return differs;
+}
+
+double ContentionModel::longer(double dram_accesses) const {
+  Contenders contenders;
+  for (const Launch& launch : launches_) {
+    if (launch.blocks == 0) continue;
+    const double n = launch.blocks;
+    contenders.push_back({&launch.load, n, n / launch.load.residents, 0});
+  }
+  return dram_accesses * memory_.dram_latency * (share_memory({contenders.data(), contenders.size()}, memory_).stretch - 1);
+}
+
+double ContentionModel::dram_use() const {
+  if (contended_) return pressure_.dram;
+  double use = 0;
+  for (const Launch& launch : launches_)
+    if (launch.blocks != 0)
+      use += launch.blocks * bytes_moved(launch.load) / launch.load.alone / memory_.read_bytes_per_ps;
+  return std::min(1.0, use);
+}
+
+}  // namespace corun::sim

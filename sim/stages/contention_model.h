@@ -1,0 +1,137 @@
+// How fast the blocks of launches that contend advance, and when the next one ends: by SM, rows of blocks that
+// share its issue slots, under one pressure of all on L2 and DRAM.  Rates change when an SM's residents change
+// and, at most once a settling time, when the pressure does.  While one launch has the GPU, all is as alone.
+//
+// SMs in the same state are kept once, under the head of their cohort (`Cohorts`).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <boost/container/static_vector.hpp>
+
+#include "sim/model/contention.h"
+#include "sim/stages/block_row.h"
+#include "sim/stages/cohorts.h"
+#include "sim/stages/end_times.h"
+#include "sim/stages/rate_table.h"
+#include "sim/stages/task.h"
+#include "traces/model/gpu.h"
+
+namespace corun::sim {
+
+class ContentionModel {
+ public:
+  /// Of one task, on each SM of a cohort.
+  struct Blocks {
+    std::int64_t left;   // ps of their time alone
+    std::int64_t start;  // time
+    std::uint32_t number;
+    std::uint16_t head, place;
+    std::uint32_t count = 1;
+  };
+  struct Ended {
+    TaskId task;
+    std::uint32_t number;
+    std::uint16_t head, place;
+    std::uint32_t count;
+  };
+
+  /// `together`: SMs in the same state are kept as one.
+  ContentionModel(const Gpu& gpu, bool together);
+
+  bool empty() const { return blocks_ == 0; }
+  /// When a block ends or the pressure settles next.
+  Time next_time(const Cohorts& cohorts) const;
+
+  /// Must precede the first block of a launch of this number.
+  void introduce(WorkId work, const BlockLoad& load);
+  void add(TaskId task, WorkId work, const Blocks& blocks, const Cohorts& cohorts, Time now);
+  /// Takes out the blocks that end now, into `ended()`: unordered, and to be cleared by who sees to them.
+  void take_ended(Time now, const Cohorts& cohorts);
+  std::vector<Ended>& ended() { return ended_; }
+  const std::vector<Ended>& ended() const { return ended_; }
+  /// Takes out all blocks of a launch, into `gone`.
+  void remove(WorkId work, Time now, const Cohorts& cohorts, std::vector<Ended>& gone);
+
+  /// Launches that have blocks, in the order of their first.
+  std::span<const WorkId> present() const { return present_; }
+  /// Whether they slow each other from now on; else all blocks take as long as alone.
+  void contend(bool contended, Time now, const Cohorts& cohorts);
+  bool contended() const { return contended_; }
+  /// To be called after each instant: rates what has changed.
+  void settle(Time now, const Cohorts& cohorts);
+  /// How much longer so many DRAM accesses, one after the other, take beside those who are there now, ps.
+  double longer(double dram_accesses) const;
+  /// The use of DRAM, 0 to 1.
+  double dram_use() const;
+
+  /// The cohort of `other` has left that of `head`.
+  void split(std::uint32_t head, std::uint32_t other);
+  /// The cohort of `other` is about to join that of another head, which is in the same state.
+  void join(std::uint32_t other);
+  bool alike(std::uint32_t a, std::uint32_t b, Time now) const;
+
+  /// f(rank, task) for each block, where each SM is on its own.
+  template <typename F>
+  void for_each(F&& f) const {
+    for (std::uint32_t rank = 0; rank < sms_.size(); ++rank)
+      for (const std::uint16_t r : sms_[rank])
+        for (std::uint32_t i = 0; i < rows_[r].count; ++i) f(rank, rows_[r].task);
+  }
+
+ private:
+  using Rows = boost::container::static_vector<std::uint16_t, kMostBlocks>;
+  struct Launch {
+    BlockLoad load;
+    double delay = 0, issue = 0;  // ps of a block, off and at the issue slots, under the present pressure
+    std::uint32_t serial = 0;     // of these two and the time alone
+    std::uint32_t blocks = 0;     // on all SMs
+    std::uint32_t sms = 0;        // that have any
+    std::uint32_t settled = 0;    // blocks when the pressure was last judged
+  };
+  /// On what all SMs share.
+  struct Pressure {
+    std::uint32_t launches = 0;  // present, whose neighbours wait for the memory or the clock
+    bool unsettled = false;
+    Time settles_at{}, settled_at{};
+    double dram = 0;  // its use, 0 to 1
+  };
+
+  void as_alone(Launch& launch);
+  void press(Launch& launch, double delay, double issue);
+  std::uint16_t new_row();
+  BlockRow& row_of(TaskId task, WorkId work, std::uint32_t head, std::uint32_t sms, std::int64_t now);
+  void take_ended(std::uint32_t head, std::uint32_t sms, std::int64_t now);
+  void came(Launch& launch, WorkId work, Time now);
+  void went(Launch& launch, WorkId work, Time now);
+  void changed(std::uint32_t head);
+  void change_all(const Cohorts& cohorts);
+  void rate_rows(std::uint32_t head, std::int64_t now);
+  static bool older(const BlockRow& a, const BlockRow& b);
+  void rate_pair(BlockRow& older, BlockRow& younger, std::int64_t now);
+  void rate_several(const Rows& rows, std::int64_t now);
+  std::uint32_t oldest_first(const BlockRow& row, std::uint32_t rate) const;
+  void find_next(std::uint32_t head, std::int64_t now);
+  void unsettle(Time now);
+  bool judge_pressure();
+
+  MemoryLimits memory_;
+  bool together_;
+  bool contended_ = false;
+  std::vector<BlockRow> rows_;
+  std::vector<std::uint16_t> free_rows_;
+  std::vector<Rows> sms_;         // rows in the order in which their tasks came, by head
+  std::vector<Launch> launches_;  // by WorkId
+  std::vector<WorkId> present_;
+  RateTable rates_;
+  EndTimes ends_;
+  std::vector<std::uint16_t> changed_;  // heads, at this instant
+  std::vector<std::uint8_t> is_changed_;
+  std::uint32_t blocks_ = 0;
+  std::vector<Ended> ended_;
+  Pressure pressure_;
+};
+
+}  // namespace corun::sim

@@ -1,0 +1,154 @@
+// The dispatcher: which task of the WDU's table starts blocks next, on which SMs, and when.  The first that
+// has room, on the SMs with the most of it, a block an interval.  It answers; who starts the blocks is the
+// pipeline.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "sim/stages/launch_table.h"
+#include "sim/stages/placement.h"
+#include "sim/stages/sm_array.h"
+#include "sim/stages/wdu.h"
+#include "traces/model/gpu.h"
+
+namespace corun::sim {
+
+class Dispatcher {
+ public:
+  explicit Dispatcher(const Gpu& gpu)
+      : interval_(gpu.dispatch_interval), tmu_(gpu.priority_levels), wdu_(gpu.task_slots) {}
+
+  // ---- from the TMU to the table ----
+  void accept(TaskId id, const Task& task);
+  /// Fills free slots.  f(task) for those that took one, g(task) for those that stopped dispatching.
+  template <typename F, typename G>
+  void refill(Time now, const TaskTable& tasks, F&& entered, G&& evicted) {
+    entered_.clear();
+    evicted_.clear();
+    wdu_.refill(tmu_, tasks, entered_, evicted_);
+    for (const TaskId id : evicted_) evicted(id);
+    for (const TaskId id : entered_) entered(id);
+    if (!entered_.empty()) wake(now);
+  }
+  /// The task starts no further block.
+  void forget(TaskId id, const Task& task) {
+    tmu_.forget(id, task.level);
+    wdu_.dispatched(id);
+  }
+  void all_dispatched(TaskId id) { wdu_.dispatched(id); }
+  /// As `Wdu::release`.
+  bool release(TaskId id, const TaskTable& tasks) { return wdu_.release(id, tasks); }
+
+  std::size_t waiting() const { return tmu_.size(); }
+  std::uint32_t used_slots() const { return wdu_.used(); }
+  const std::vector<TaskId>& table() const { return wdu_.table(); }
+
+  // ---- when ----
+  /// When it looks again; kNever: it rests.
+  Time next_time() const { return at_; }
+  /// When it can start the next block.
+  Time free() const { return free_; }
+  /// There may be something to start.
+  void wake(Time now) { at_ = std::min(at_, std::max(now, free_)); }
+  void wake_if_any(Time now) {
+    if (!wdu_.table().empty()) wake(now);
+  }
+  void started(std::uint32_t blocks, Time now) { free_ = std::max(free_, now) + blocks * interval_; }
+  /// Its own time for each of the blocks that start now, one after the other.
+  void begin_slots(Time now) { slot_ = std::max(free_, now); }
+  Time take_slot() { return std::exchange(slot_, slot_ + interval_); }
+  void rest_until(Time at) { at_ = at; }
+  /// What it dispatched was not simulated.
+  void skip_to(Time free) { free_ = free; }
+
+  // ---- what ----
+  /// The first task of the table that may use an SM which no task before it may use and which has room for
+  /// it.  False: none.  `ready`: the SMs that are left to it, null if these are all that it may use.
+  bool choose(const TaskTable& tasks, const SmArray& sms, TaskId& task, const SmMask*& ready);
+  /// Blocks that start at one instant.
+  struct Lap {
+    SmMask heads;              // of the cohorts that take blocks
+    std::uint32_t blocks = 0;  // in all
+    /// On each SM until it has room for so many more.  Else one on each of the first SMs, as many as there
+    /// are blocks.
+    std::uint32_t leaves = 0;
+    bool whole_cohorts = true;
+  };
+  /// `apart`: CTAs that start together may go different ways.
+  template <typename Apart>
+  Lap lap(TaskId id, const Task& task, std::uint64_t most, const SmMask* ready, const Cohorts& cohorts,
+          Time now, Apart&& apart) const;
+  std::uint32_t room_at(TaskId id, std::uint32_t head) const { return placements_[id.value].room_at(head); }
+
+  /// The SM, of which all changes but this one are known to the task, has room for so many blocks more of it,
+  /// or less.
+  bool knows_all(TaskId id, const SmArray& sms) const { return placements_[id.value].seen == sms.changes(); }
+  void change_room(TaskId id, std::uint32_t rank, int difference, const SmArray& sms) {
+    Placement& placement = placements_[id.value];
+    placement.set_room(rank, placement.room_at(rank) + static_cast<std::uint32_t>(difference));
+    placement.seen = sms.changes();
+  }
+
+ private:
+  void bring_up_to_date(TaskId id, const Task& task, const SmArray& sms);
+
+  Time interval_;
+  Tmu tmu_;
+  Wdu wdu_;
+  std::vector<TaskId> entered_, evicted_;
+  std::vector<Placement> placements_;  // by TaskId
+  SmMask ready_;
+  Time at_ = kNever;
+  Time free_{};
+  Time slot_{};
+};
+
+template <typename Apart>
+Dispatcher::Lap Dispatcher::lap(TaskId id, const Task& task, std::uint64_t most, const SmMask* ready,
+                                const Cohorts& cohorts, Time now, Apart&& apart) const {
+  const Placement& placement = placements_[id.value];
+  const auto sms_of = [&](const SmMask& heads) {
+    std::uint32_t sms = 0;
+    heads.for_each([&](std::uint32_t head) { sms += cohorts.size(head); });
+    return sms;
+  };
+  const std::uint64_t pending = task.laps ? task.pending : 1;
+  std::uint32_t room = placement.most_room(ready);
+  Lap lap;
+  lap.heads = placement.with_room(room, ready);
+  std::uint32_t sms = sms_of(lap.heads);
+  if (sms > pending || (!task.plain && apart(sms))) {
+    lap.whole_cohorts = false;
+    lap.blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(sms, pending));
+    return lap;
+  }
+  // Laps while it is early enough; once others have as much room, they get blocks too.
+  most = std::min(most, pending);
+  const Time latest = now + task.early;
+  Time free = std::max(free_, now);
+  std::uint64_t taken = 0;
+  while (true) {
+    const std::uint32_t next = placement.most_room(ready, room - 1);
+    const Time one = sms * interval_;
+    std::uint64_t laps = std::min<std::uint64_t>(room - next, (most - taken) / sms);
+    if (free + one * static_cast<std::int64_t>(laps - 1) > latest)
+      laps = static_cast<std::uint64_t>((latest - free) / one) + 1;
+    taken += laps * sms;
+    free += one * static_cast<std::int64_t>(laps);
+    room -= static_cast<std::uint32_t>(laps);
+    if (room != next || room == 0 || free > latest) break;
+    const SmMask more = placement.with_room(next, ready);
+    const std::uint32_t all = sms + sms_of(more);
+    if (taken + all > most) break;
+    sms = all;
+    lap.heads |= more;
+  }
+  lap.blocks = static_cast<std::uint32_t>(taken);
+  lap.leaves = room;
+  return lap;
+}
+
+}  // namespace corun::sim

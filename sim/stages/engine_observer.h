@@ -1,0 +1,81 @@
+// Who looks at the pipeline and changes nothing: block records and gauges for the timeline, and the audit.
+// Under audit these must hold at every instant: time does not go back, every block runs once, no SM and no
+// task slot is oversubscribed, and the dispatcher never rests while a task could start a block.  A breach is a
+// defect of the engine.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "sim/stages/launch_table.h"
+#include "sim/stages/sm_array.h"
+#include "traces/model/gpu.h"
+#include "traces/timeline/timeline.h"
+
+namespace corun::sim {
+
+class EngineObserver {
+ public:
+  EngineObserver(const Gpu& gpu, Timeline& timeline, bool audit)
+      : gpu_(gpu),
+        timeline_(&timeline),
+        audits_(audit),
+        records_blocks_(timeline.wants_blocks()),
+        records_gauges_(timeline.wants_gauges()) {}
+
+  bool audits() const { return audits_; }
+  bool records_blocks() const { return records_blocks_; }
+  bool records_gauges() const { return records_gauges_; }
+  /// Neither looks at single blocks, nor at each instant.
+  bool looks_away() const { return !audits_ && !records_blocks_ && !records_gauges_; }
+  /// From now on it writes there.
+  void write_to(Timeline& timeline) { timeline_ = &timeline; }
+
+  void launch_began(Work& work) const {
+    if (audits_) work.ran.assign(work.blocks(), false);
+    if (!records_blocks_) return;
+    work.starts.resize(work.blocks());
+    work.dispatched.resize(work.blocks());
+  }
+  /// The next block, if there is one, got a place at this time of the dispatcher.
+  void block_dispatched(Work& work, Time global) const {
+    if (!work.all_started()) work.dispatched[work.next] = global;
+  }
+  void block_started(Work& work, std::uint32_t block, std::uint32_t rank, Time global) const {
+    if (audits_) check_block(work, block, rank);
+    if (records_blocks_) work.starts[block] = global;
+  }
+  void block_ended(const Work& work, std::uint32_t block, std::uint32_t rank, std::uint16_t place,
+                   Time global) const {
+    if (records_blocks_)
+      timeline_->record(BlockRecord{work.record.launch, work.record.client, work.record.kernel, block,
+                                    gpu_.placement_order[rank], place, work.starts[block], global,
+                                    work.dispatched[block]});
+  }
+  void launch_ended(const KernelRecord& record) const { timeline_->record(record); }
+
+  /// What has changed since the last time, once a microsecond at most and when the SMs fall empty.
+  void gauge(Time now, Time global, std::size_t waiting, std::uint32_t slots, const SmArray& sms,
+             double dram_use);
+
+  // ---- the audit ----
+  void check_time(Time now, Time next) const;
+  void check_sm(const SmArray& sms, std::uint32_t rank) const;
+  /// `free`: of each SM, what the blocks that are known to run on it leave.
+  void check_end(const Work& work, const std::vector<SmResources>& free, const SmArray& sms,
+                 std::uint32_t slots) const;
+  void check_dispatcher_rests(const std::vector<TaskId>& table, const TaskTable& tasks,
+                              const SmArray& sms) const;
+
+ private:
+  void check_block(Work& work, std::uint64_t block, std::uint32_t rank) const;
+
+  const Gpu& gpu_;
+  Timeline* timeline_;
+  bool audits_, records_blocks_, records_gauges_;
+  Time gauged_at_{};
+  std::array<double, 5> gauged_{};
+};
+
+}  // namespace corun::sim

@@ -1,0 +1,124 @@
+// The launches on the GPU, each under a number that a later one may get again.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "sim/stages/task.h"
+
+namespace corun::sim {
+
+/// A launch that left the GPU with blocks not done.
+struct TakenOff {
+  KernelRecord record;  // so far
+  std::uint64_t done = 0;
+};
+
+class LaunchTable {
+ public:
+  WorkId add(Work work) {
+    WorkId id{static_cast<std::uint32_t>(works_.size())};
+    if (free_.empty()) {
+      works_.emplace_back();
+    } else {
+      id.value = free_.back();
+      free_.pop_back();
+    }
+    const LaunchId launch = work.record.launch;
+    if (launch.slot >= of_slot_.size()) of_slot_.resize(launch.slot + 1, kNone);
+    of_slot_[launch.slot] = id.value;
+    ++unfinished_;
+    persistent_ += work.persistent();
+    with_quotas_ += work.has_quotas();
+    works_[id.value] = std::move(work);
+    return id;
+  }
+  /// It has ended, or left the GPU.
+  void remove(WorkId id) {
+    Work& work = works_[id.value];
+    last_ = {work.record.started, work.record.last_block, work.record.finished};
+    of_slot_[work.record.launch.slot] = kNone;
+    --unfinished_;
+    persistent_ -= work.persistent();
+    with_quotas_ -= work.has_quotas();
+    work.ran.clear();
+    work.spread.quota.clear();  // the rest is overwritten by the next launch
+    free_.push_back(id.value);
+  }
+
+  Work& operator[](WorkId id) { return works_[id.value]; }
+  const Work& operator[](WorkId id) const { return works_[id.value]; }
+  std::optional<WorkId> find(LaunchId launch) const {
+    if (launch.slot >= of_slot_.size() || of_slot_[launch.slot] == kNone) return std::nullopt;
+    const WorkId id{of_slot_[launch.slot]};
+    return works_[id.value].record.launch == launch ? std::optional(id) : std::nullopt;
+  }
+
+  /// It left with blocks not done, and somebody will ask how far it came.
+  void keep(TakenOff off) { taken_off_.push_back(std::move(off)); }
+  TakenOff collect(LaunchId launch) {
+    const auto found = std::ranges::find_if(
+        taken_off_, [&](const TakenOff& t) { return t.record.launch == launch; });
+    TakenOff off = *found;
+    taken_off_.erase(found);
+    return off;
+  }
+
+  /// Of the one that was removed last.
+  struct Course {
+    Time started{}, last_block{}, finished{};
+  };
+  const Course& last() const { return last_; }
+
+  /// Those that have ended too: they have no block on an SM, and no instance.
+  const std::vector<Work>& all() const { return works_; }
+  std::vector<Work>& all() { return works_; }
+
+  std::uint32_t unfinished() const { return unfinished_; }
+  std::uint32_t persistent() const { return persistent_; }
+  std::uint32_t with_quotas() const { return with_quotas_; }
+
+ private:
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  std::vector<Work> works_;            // by WorkId
+  std::vector<std::uint32_t> free_;    // numbers of those that have ended
+  std::vector<std::uint32_t> of_slot_;  // by LaunchId::slot
+  std::vector<TakenOff> taken_off_;
+  Course last_;
+  std::uint32_t unfinished_ = 0, persistent_ = 0, with_quotas_ = 0;
+};
+
+/// The same of their tasks.
+class TaskTable {
+ public:
+  TaskId add(Task task) {
+    TaskId id{static_cast<std::uint32_t>(tasks_.size())};
+    task.arrival = arrivals_++;
+    if (free_.empty()) {
+      tasks_.push_back(task);
+    } else {
+      id.value = free_.back();
+      free_.pop_back();
+      tasks_[id.value] = task;
+    }
+    return id;
+  }
+  void remove(TaskId id) { free_.push_back(id.value); }
+  bool removed(TaskId id) const { return std::find(free_.begin(), free_.end(), id.value) != free_.end(); }
+
+  Task& operator[](TaskId id) { return tasks_[id.value]; }
+  const Task& operator[](TaskId id) const { return tasks_[id.value]; }
+  /// Those that have ended too: nothing of them is pending or resident.
+  const std::vector<Task>& all() const { return tasks_; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(tasks_.size()); }
+
+ private:
+  std::vector<Task> tasks_;  // by TaskId
+  std::vector<std::uint32_t> free_;
+  std::uint64_t arrivals_ = 0;
+};
+
+}  // namespace corun::sim

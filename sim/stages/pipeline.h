@@ -1,0 +1,148 @@
+// One context's compute pipeline, in the context's own time: TMU -> WDU -> dispatcher -> SMs.  An instant is
+// one `step`: what ends completes, slots are refilled, the dispatcher starts blocks, rates settle.
+//
+// While one launch has the SMs to itself, its blocks take as long as alone, and their ends are known when they
+// start (`CompletionQueue`); so are those of launches that contend for nothing.  While several launches that
+// contend have blocks on SMs, or a single one's last wave thins out, `ContentionModel` knows how fast they are.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sim/stages/completion_queue.h"
+#include "sim/stages/contention_model.h"
+#include "sim/stages/dispatcher.h"
+#include "sim/stages/engine_observer.h"
+#include "sim/stages/fast_forward.h"
+#include "sim/stages/gpu_condition.h"
+#include "sim/stages/launch_table.h"
+#include "sim/stages/quota_controller.h"
+#include "sim/stages/sm_array.h"
+#include "sim/stages/task.h"
+#include "traces/model/gpu.h"
+
+namespace corun::sim {
+
+/// What the engine tells the backend: at now(), in order.
+struct EngineNotice {
+  enum class Kind : std::uint8_t { last_block_started, kernel_finished, taken_off } kind;
+  LaunchId launch;
+};
+
+/// How a launch went that had the GPU to itself, counted from its arrival.
+struct UndisturbedRun {
+  Time started{}, last_block{}, end{}, dispatcher_free{};
+  std::int64_t sm_ps = 0, warp_ps = 0;
+};
+
+class Pipeline {
+ public:
+  /// `shortcuts`: SMs in the same state are kept as one, and waves that repeat are skipped.
+  Pipeline(const Gpu& gpu, EngineObserver observer, bool shortcuts);
+
+  // ---- launches ----
+  /// A launch is about to be accepted: its load is as the clock and L2 have it.  Once for each.
+  void condition(Work& work);
+  void accept(Work work, std::uint32_t level, const SmMask& allowed, const SmResources& demand);
+  /// A launch came at `since`, when nothing else was there, and went like that: it ends now.
+  void pass(Work work, Time since, const UndisturbedRun& run);
+  void resize(LaunchId launch, std::uint32_t ctas);
+  void resize(LaunchId launch, const std::vector<std::uint16_t>& ctas_per_sm, bool grow);
+  void pair_up(LaunchId launch, LaunchId padding);
+  bool take_off(LaunchId launch, bool reset, bool kill);
+  TakenOff collect(LaunchId launch) { return launches_.collect(launch); }
+
+  // ---- time ----
+  Time next_time() const;
+  /// Runs up to `limit`, or the first instant with notices, whichever is earlier.
+  void advance(Time limit, std::vector<EngineNotice>& notices);
+  void pass_time(Time to);
+  Time now() const { return now_; }
+  /// Global time minus this context's time.
+  Time offset() const { return offset_; }
+  void shift(Time by) { offset_ += by; }
+  void set_clock(double stretch) { condition_.set_clock(stretch); }
+  /// Writes the launches still under way to the timeline.
+  void close();
+  void write_to(Timeline& timeline) { observer_.write_to(timeline); }
+
+  // ---- what can be asked ----
+  bool busy() const { return launches_.unfinished() != 0; }
+  /// The dispatcher would start a block at once.
+  bool dispatcher_free() const { return dispatcher_.free() <= now_; }
+  const SmArray& sms() const { return sms_; }
+  std::uint64_t blocks_done(LaunchId launch) const;
+  std::uint32_t resident_blocks(LaunchId launch) const;
+  std::uint64_t threads_on(const SmMask& sms) const;
+  std::size_t tmu_queue() const { return dispatcher_.waiting(); }
+  Time launch_delay() const;
+  double energy() const;
+  std::uint64_t blocks_run() const { return blocks_run_; }
+  std::uint64_t steps() const { return steps_; }
+  /// How the launch went that ended last, counted from `since`, when these were the SMs' integrals.
+  UndisturbedRun last_run(Time since, std::int64_t sm_ps, std::int64_t warp_ps) const;
+
+ private:
+  // complete
+  void step(Time t);
+  void complete(Time t);
+  void complete_in_order(bool leading);
+  void complete_fifo(TaskId id);
+  void part_what_ends();
+  void end_blocks(TaskId id, std::uint32_t head, std::uint32_t block, std::uint16_t place,
+                  std::uint32_t count);
+  void vacate(TaskId id, std::uint32_t head, std::uint16_t place, std::uint32_t count);
+  void vacate_all(WorkId work);
+  void retire(TaskId id);
+  void finish(WorkId id);
+  // refill
+  void refill();
+  TaskId add_task(WorkId work, std::uint32_t level, const SmMask& allowed, const SmResources& demand,
+                  std::uint64_t ctas);
+  void add_instance(WorkId work);
+  // dispatch
+  void dispatch();
+  std::uint32_t start(TaskId id, const SmMask* ready);
+  void start_blocks(TaskId id, std::uint32_t head, std::uint32_t each);
+  void occupy(TaskId id, std::uint32_t head, std::uint16_t place, std::uint32_t each, bool stays);
+  void residents_changed(std::uint32_t rank, TaskId by, int difference);
+  // settle
+  void settle();
+  void observe();
+  // cohorts
+  std::uint32_t single_out(std::uint32_t head, const SmMask& part);
+  void part_all(std::uint32_t head);
+  void merge_alike();
+
+  void skip_waves(Time limit);
+  void tell(EngineNotice::Kind kind, LaunchId launch) {
+    if (notices_ != nullptr) notices_->push_back({kind, launch});
+  }
+  void audit_end(const Work& work) const;
+
+  const Gpu& gpu_;
+  EngineObserver observer_;
+  bool shortcuts_;
+  Time now_{}, offset_{};
+
+  LaunchTable launches_;
+  TaskTable tasks_;
+  Dispatcher dispatcher_;
+  QuotaController quotas_;
+  SmArray sms_;
+  CompletionQueue completions_;
+  ContentionModel contention_;
+  GpuCondition condition_;
+  ResidencyHistory history_;
+
+  /// What this instant has made necessary.
+  struct ToDo {
+    bool refill = false;  // a slot became free
+    bool merge = false;   // SMs may have become alike
+    bool judge = false;   // launches contend, or no longer
+  } to_do_;
+  std::uint64_t blocks_run_ = 0, steps_ = 0;
+  std::vector<EngineNotice>* notices_ = nullptr;
+};
+
+}  // namespace corun::sim

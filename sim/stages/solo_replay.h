@@ -1,0 +1,46 @@
+// A launch that comes when nothing else is there, and ends undisturbed, goes as it did the last time.  This
+// remembers how it went, exact to the tick.
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+
+#include "sim/stages/pipeline.h"
+#include "sim/stages/sm_mask.h"
+#include "sim/stages/task.h"
+
+namespace corun::sim {
+
+class SoloMemory {
+ public:
+  /// What decides how it goes.
+  struct Key {
+    std::uint32_t kernel, ctas;
+    std::int64_t block_alone;
+    double load;  // its block time alone tells launches of different shares apart
+    SmMask allowed;
+    bool operator==(const Key&) const = default;
+  };
+  static Key key_of(const Work& work, const SmMask& allowed) {
+    return {work.record.kernel.value, work.ctas, work.block_alone.count(), work.load.alone, allowed};
+  }
+
+  /// Null: it has not been seen.  Valid until the next `learn`.
+  const UndisturbedRun* find(const Key& key) const {
+    const auto found = runs_.find(key);
+    return found == runs_.end() ? nullptr : &found->second;
+  }
+  void learn(const Key& key, const UndisturbedRun& run) { runs_[key] = run; }
+
+ private:
+  struct Hash {
+    std::size_t operator()(const Key& key) const {
+      std::uint64_t h = static_cast<std::uint64_t>(key.block_alone) * 0x9e3779b97f4a7c15u;
+      h ^= (std::uint64_t{key.kernel} << 32 | key.ctas) * 0xff51afd7ed558ccdu;
+      return static_cast<std::size_t>(h ^ h >> 29);
+    }
+  };
+  std::unordered_map<Key, UndisturbedRun, Hash> runs_;
+};
+
+}  // namespace corun::sim
