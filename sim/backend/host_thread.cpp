@@ -59,7 +59,7 @@ void SimBackend::hand_over(std::uint32_t client, Lane& lane) {
   auto [next, submission] = std::move(lane.held.front());
   lane.held.pop_front();
   lane.device.push_back(next);
-  hand_over(std::move(submission), places_[client].front().context, from);
+  hand_over(std::move(submission), contexts_.place(ClientId{client}, StreamId{0}).context, from);
 }
 
 void SimBackend::hand_over_what_is_needed(std::uint32_t client) {

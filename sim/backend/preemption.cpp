@@ -57,13 +57,7 @@ Outcome SimBackend::preempt(const decide::Preempt& decision, const LaunchView& l
         PreemptionRecord{l.client, l.stream, reset, now_, now_, static_cast<std::uint32_t>(all)});
     return Applied{};
   }
-  auto n = static_cast<std::uint32_t>(preemptions_.size());
-  if (free_preemptions_.empty()) {
-    preemptions_.emplace_back();
-  } else {
-    n = free_preemptions_.back();
-    free_preemptions_.pop_back();
-  }
+  const std::uint32_t n = preemptions_.add({});
   Preemption& p = preemptions_[n];
   p.context = place(l).context;
   p.left = static_cast<std::uint32_t>(launches.size());
@@ -90,8 +84,7 @@ void SimBackend::evict_host(std::uint32_t n) {
     ++fates_[id->slot].preemptions;
     cleared(*id);
   }
-  const std::uint32_t context = p.context;
-  for (std::uint32_t c = 0; c < contexts_[context].host->channels(); ++c) pump(context, c);
+  pump_all(p.context);
   release(n);
 }
 
@@ -105,7 +98,7 @@ void SimBackend::stop(std::uint32_t n) {
   contexts_[context].host->evict(launches, kNever, true, vanished);
   for (const LaunchId id : launches)
     if (contexts_[context].engine->stop(id, reset)) taken_off(id);
-  for (std::uint32_t c = 0; c < contexts_[context].host->channels(); ++c) pump(context, c);
+  pump_all(context);
   release(n);
 }
 
@@ -118,8 +111,7 @@ void SimBackend::kill(std::uint32_t n) {
 
 /// An evicted launch has passed the GPU.
 void SimBackend::passed(const Event& event) {
-  const Errand e = errands_[event.a];
-  free_errands_.push_back(event.a);
+  const Errand e = errands_.take(event.a);
   Fate& fate = fates_[e.launch.slot];
   ++fate.preemptions;
   tell_later(Preempted{e.launch, fate.done});
@@ -150,18 +142,18 @@ std::vector<LaunchId> SimBackend::still_of(std::uint32_t n) const {
 /// One launch of a preemption less to wait for.
 void SimBackend::cleared(LaunchId launch) {
   const std::uint32_t n = fates_[launch.slot].preemption;
-  if (n == kNone) return;
-  fates_[launch.slot].preemption = kNone;
+  if (n == Fate::kNone) return;
+  fates_[launch.slot].preemption = Fate::kNone;
   Preemption& p = preemptions_[n];
   if (--p.left != 0) return;
   p.record.cleared = now_;
   timeline_.record(p.record);
-  if (p.events == 0) free_preemptions_.push_back(n);
+  if (p.events == 0) preemptions_.take(n);
 }
 
 /// One event of a preemption is over.
 void SimBackend::release(std::uint32_t n) {
-  if (--preemptions_[n].events == 0 && preemptions_[n].left == 0) free_preemptions_.push_back(n);
+  if (--preemptions_[n].events == 0 && preemptions_[n].left == 0) preemptions_.take(n);
 }
 
 Outcome SimBackend::pad(const decide::LaunchPadded& decision, const LaunchView& l, const LaunchView& padding,
@@ -175,8 +167,11 @@ Outcome SimBackend::pad(const decide::LaunchPadded& decision, const LaunchView& 
   if (contexts_[at.context].host->full(at.stream)) return Refused{"the stream's hardware channel is full"};
   SmMask mine, rest;
   for (std::uint32_t rank = 0; rank < gpu.sms; ++rank) (rank < decision.sms ? mine : rest).set(rank);
-  Submission::Kernel kernel = prepare(l, decision.priority, mine);
-  auto other = std::make_unique<Submission::Kernel>(prepare(padding, decision.priority, rest));
+  const auto prepared = [&](const LaunchView& of, const SmMask& on) {
+    return prepare(of, shapes_.of(of, on.count()), decision.priority, on);
+  };
+  Submission::Kernel kernel = prepared(l, mine);
+  auto other = std::make_unique<Submission::Kernel>(prepared(padding, rest));
   const SmResources larger = larger_of(kernel.demand, other->demand);
   if (room(capacity_of(gpu.sm), larger) == 0) return Refused{"no SM holds a block as large as either needs"};
   other->last = std::min(other->first + decision.padding_blocks, other->record.blocks);
@@ -189,7 +184,7 @@ Outcome SimBackend::pad(const decide::LaunchPadded& decision, const LaunchView& 
   kernel.padding = std::move(other);
   submit(l, follows, std::move(kernel));
   fates_[l.id.slot].padded = true;
-  new_fate(padding).padded = true;
+  fates_.renew(padding, at.context, place(padding).stream).padded = true;
   contexts_[at.context].host->hold(place(padding).stream);
   return Applied{};
 }

@@ -6,7 +6,9 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 
+#include "policies/api/snapshot.h"
 #include "sim/model/kernel_model.h"
 #include "traces/model/gpu.h"
 #include "traces/model/kernel.h"
@@ -39,6 +41,40 @@ class Shapes {
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const KernelModel>> models_;
   std::map<std::pair<std::string, std::uint32_t>, Shape> shapes_;
+};
+
+/// The shapes of the launches of one run: the same few kernels come again and again.
+class LaunchShapes {
+ public:
+  /// `shared`: which other runs use too; null: of its own.
+  LaunchShapes(const Gpu& gpu, Shapes* shared)
+      : own_(shared == nullptr ? std::make_unique<Shapes>(gpu) : nullptr),
+        all_(shared == nullptr ? *own_ : *shared) {}
+
+  /// Of a launch that may use so many SMs.  Valid as long as this.
+  const Shape& of(const LaunchView& launch, std::uint32_t sms) {
+    const Key key{launch.kernel_id.value, launch.solo_time.count(), sms};
+    if (const auto found = known_.find(key); found != known_.end()) return found->second;
+    return known_.emplace(key, all_.of(*launch.kernel, launch.solo_time, sms)).first->second;
+  }
+
+ private:
+  struct Key {
+    std::uint32_t kernel;
+    std::int64_t solo;
+    std::uint32_t sms;
+    bool operator==(const Key&) const = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Key& k) const {
+      return static_cast<std::size_t>(
+          (static_cast<std::uint64_t>(k.solo) ^ std::uint64_t{k.kernel} << 40 ^ std::uint64_t{k.sms} << 56) *
+          0x9e3779b97f4a7c15u);
+    }
+  };
+  std::unordered_map<Key, Shape, Hash> known_;
+  std::unique_ptr<Shapes> own_;
+  Shapes& all_;
 };
 
 }  // namespace corun::sim

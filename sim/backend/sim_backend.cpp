@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "traces/model/error.h"
 
@@ -15,16 +14,11 @@ constexpr CapabilitySet kCapabilities{
     Capability::sm_quota,      Capability::progress, Capability::time_slice, Capability::preempt_at_block,
     Capability::preempt_reset, Capability::padding,  Capability::memory_swap};
 
-std::uint32_t contexts_of(const Trace& trace, Contexts contexts,
-                          std::vector<std::uint32_t>& context_of_client) {
-  std::map<std::string, std::uint32_t> of_process;
-  for (const Client& client : trace.clients)
-    context_of_client.push_back(
-        contexts == Contexts::one
-            ? 0
-            : of_process.emplace(client.process, static_cast<std::uint32_t>(of_process.size()))
-                  .first->second);
-  return contexts == Contexts::one ? 1 : static_cast<std::uint32_t>(of_process.size());
+/// Throws if the GPU has no MPS and it is needed.
+const Trace& with_mps(const Trace& trace, const Gpu& gpu, const Requirements& needed) {
+  if (!needed.thread_percentages.empty() && !gpu.mps_client_channels)
+    throw InputError("", "", fmt::format("{} has no MPS", gpu.product), "choose another policy or GPU");
+  return trace;
 }
 
 }  // namespace
@@ -33,74 +27,20 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
                        EngineOptions options, Shapes* shapes, const HostCosts* host)
     : trace_(trace),
       preemptive_(needed.capabilities.has(Capability::preempt_at_block)),
-      mps_(!needed.thread_percentages.empty()),
       topology_{gpu, kCapabilities},
       timeline_(timeline),
-      slicer_(topology_.gpu,
-              [&] {
-                std::vector<std::uint32_t> ignored;
-                return std::max(1u, contexts_of(trace, needed.contexts, ignored));
-              }()),
+      contexts_(with_mps(trace, topology_.gpu, needed), topology_.gpu, needed, timeline, options),
       governor_(topology_.gpu),
       copy_engines_(topology_.gpu),
-      own_shapes_(shapes == nullptr ? std::make_unique<Shapes>(gpu) : nullptr),
-      all_shapes_(shapes == nullptr ? *own_shapes_ : *shapes) {
+      shapes_(gpu, shapes) {
   check_trace(trace);
-  for (const Program& program : trace.programs)
-    kernels_alone_.push_back(std::none_of(program.ops.begin(), program.ops.end(), [](const Op& op) {
-      return std::holds_alternative<Copy>(op.what);
-    }));
-  if (mps_ && !gpu.mps_client_channels)
-    throw InputError("", "", fmt::format("{} has no MPS", gpu.product), "choose another policy or GPU");
-  std::vector<std::uint32_t> context_of_client;
-  const std::uint32_t n = std::max(1u, contexts_of(trace, needed.contexts, context_of_client));
-  const bool own_channels = mps_ && *gpu.mps_client_channels != 0;
-  std::vector<std::uint32_t> streams(n);
-  std::vector<std::uint32_t> client_of_stream;  // where there is one context
-  for (std::uint32_t i = 0; i < trace.clients.size(); ++i) {
-    std::uint32_t& used = streams[context_of_client[i]];
-    std::vector<StreamPlace>& mine = places_.emplace_back();
-    for (std::size_t s = 0; s < trace.programs[trace.clients[i].program.value].streams.size(); ++s)
-      mine.push_back({context_of_client[i], used++});
-    client_of_stream.resize(client_of_stream.size() + mine.size(), i);
-  }
-  for (std::uint32_t i = 0; i < n; ++i)
-    contexts_.push_back(
-        {own_channels ? std::make_unique<Host>(topology_.gpu, *gpu.mps_client_channels, client_of_stream)
-                      : std::make_unique<Host>(topology_.gpu, streams[i]),
-         std::make_unique<ComputeEngine>(topology_.gpu, timeline, options),
-         {},
-         Time{},
-         Time{}});
-  if (mps_) limit_clients(trace, needed.thread_percentages);
-  for (Context& c : contexts_) c.looked_at.resize(c.host->channels(), kNever);
+  const bool mps = !needed.thread_percentages.empty();
+  if (mps)
+    limits_ = MpsLimits(needed.thread_percentages, trace.clients.size(), topology_.gpu, *contexts_[0].engine);
   if (host != nullptr && host->launch_call != Time{}) {
     thread_ = *host;
-    for (const std::vector<StreamPlace>& of_client : places_) lanes_.emplace_back(of_client.size());
-    if (mps_ || needed.contexts == Contexts::per_process) process_free_.resize(trace.clients.size());
-  }
-}
-
-/// A percentage caps a client and reserves nothing.  A launch gets that number of SMs side by side, at the one
-/// of a few places that holds least when it comes: so any two clients meet on what they have more than the GPU between
-/// them and on a few SMs that are kept back, as measured on an H200 (experiments/h200/processes, `pairs`).
-void SimBackend::limit_clients(const Trace& trace, const std::vector<double>& percentages) {
-  const Gpu& gpu = topology_.gpu;
-  for (std::size_t i = 0; i < trace.clients.size(); ++i) {
-    const double percentage = percentages[std::min(i, percentages.size() - 1)];
-    if (percentage < 100 && gpu.mps_least_sms == 0)
-      throw InputError("", "", fmt::format("{} has MPS without thread percentages", gpu.product),
-                       "leave the percentages out, or choose another GPU");
-    const std::uint32_t tpcs = gpu.mps_sms(percentage) / gpu.sms_per_tpc;
-    const std::uint32_t given = std::max(tpcs, gpu.tpcs() - gpu.mps_kept_back_sms / gpu.sms_per_tpc);
-    std::vector<SmMask>& places = limits_.emplace_back();
-    const auto from = [&](std::uint32_t first) {
-      places.push_back(contexts_.front().engine->mask_of(TpcMask::range(first, first + tpcs)));
-    };
-    from(0);
-    for (std::uint32_t end = given; end > tpcs; end -= tpcs) from(end - tpcs);
-    if (given % tpcs != 0)  // else they are the same
-      for (std::uint32_t first = tpcs; first + tpcs < given; first += tpcs) from(first);
+    for (std::size_t i = 0; i < trace.clients.size(); ++i) lanes_.emplace_back(contexts_.streams_of(i));
+    if (mps || needed.contexts == corun::Contexts::per_process) process_free_.resize(trace.clients.size());
   }
 }
 
@@ -146,7 +86,7 @@ Outcome SimBackend::apply(const Decision& decision, const LaunchView& view,
   // Half of a read's time passes before the counter is sampled.
   Errand e;
   e.launch = view.id, e.context = context;
-  queue_.schedule(now_ + gpu.progress_read / 2, 0, {Event::Kind::sample_progress, errand(e), 0});
+  queue_.schedule(now_ + gpu.progress_read / 2, 0, {Event::Kind::sample_progress, errands_.add(e), 0});
   return Applied{};
 }
 
@@ -162,15 +102,15 @@ Outcome SimBackend::resize(const decide::Resize& decision, const LaunchView& vie
   if (!fate.spreads) {
     if (decision.ctas == 0) return Refused{"a persistent kernel keeps at least one CTA"};
     const Time delay = decision.ctas < view.ctas ? gpu.stop_flag : gpu.launch_latency;
-    queue_.schedule(now_ + delay, 0, {Event::Kind::resize, errand(e), 0});
+    queue_.schedule(now_ + delay, 0, {Event::Kind::resize, errands_.add(e), 0});
     return Applied{};
   }
   if (const auto why = impossible(decision.ctas_per_sm, decision.ctas, view, fate.allowed))
     return Refused{*why};
   e.ctas_per_sm = decision.ctas_per_sm;
-  queue_.schedule(now_ + gpu.stop_flag, 0, {Event::Kind::shrink, errand(e), 0});
+  queue_.schedule(now_ + gpu.stop_flag, 0, {Event::Kind::shrink, errands_.add(e), 0});
   queue_.schedule(now_ + std::max(gpu.stop_flag, gpu.launch_latency), 0,
-                  {Event::Kind::spread, errand(std::move(e)), 0});
+                  {Event::Kind::spread, errands_.add(std::move(e)), 0});
   return Applied{};
 }
 
@@ -200,13 +140,13 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
   if (context.host->full(at.stream)) return Refused{"the stream's hardware channel is full"};
   const TpcMask wanted = decision.tpc_mask.value_or(TpcMask::all());
   const SmMask masked = context.engine->mask_of(wanted);
-  const SmMask allowed = limits_.empty() ? masked : masked & limits_[l.client.value].front();
+  const SmMask allowed = limits_.within(l.client, masked);
   if (allowed.count() == 0) return Refused{"the mask has no TPC of this GPU"};
   if (!decision.ctas_per_sm.empty())
     if (const auto why = impossible(decision.ctas_per_sm, decision.ctas, l, allowed)) return Refused{*why};
-  Submission::Kernel kernel = prepare(l, decision.priority, allowed);
+  const Shape& shape = shapes_.of(l, allowed.count());
+  Submission::Kernel kernel = prepare(l, shape, decision.priority, allowed);
   kernel.ctas = kernel.record.ctas = l.ctas;
-  const Shape& shape = shape_of(l, allowed.count());
   if (l.ctas != 0) {
     kernel.per_task = shape.persistent_task;
   } else if (stoppable(l)) {
@@ -216,8 +156,9 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
   }
   kernel.ctas_per_sm = decision.ctas_per_sm;
   submit(l, follows, std::move(kernel));
-  fates_[l.id.slot].spreads = !decision.ctas_per_sm.empty();
-  fates_[l.id.slot].allowed = allowed;
+  Fate& fate = fates_[l.id.slot];
+  fate.spreads = !decision.ctas_per_sm.empty();
+  fate.allowed = allowed;
   return Applied{};
 }
 
@@ -234,18 +175,17 @@ SmResources SimBackend::demand_of_worker(const Kernel& kernel) const {
 }
 
 /// What is left of the launch, if it has been on the GPU before.
-Submission::Kernel SimBackend::prepare(const LaunchView& l, std::int32_t priority, const SmMask& allowed) {
+Submission::Kernel SimBackend::prepare(const LaunchView& l, const Shape& shape, std::int32_t priority,
+                                       const SmMask& allowed) {
   Submission::Kernel kernel;
   kernel.allowed = allowed;
   kernel.level = static_cast<std::uint32_t>(levels() - 1 + priority);
-  const Shape& shape = shape_of(l, allowed.count());
   kernel.demand = l.ctas != 0 || stoppable(l) ? demand_of_worker(*l.kernel) : shape.demand;
   kernel.block_alone = shape.block_alone;
   kernel.load = &shape.load;
   if (l.kernel->block_times.size() > 1) kernel.block_times = &l.kernel->block_times;
   KernelRecord& r = kernel.record;
-  const Fate* before =
-      l.id.slot < fates_.size() && fates_[l.id.slot].launch == l.id ? &fates_[l.id.slot] : nullptr;
+  const Fate* before = fates_.find(l.id);
   if (before != nullptr && before->record != nullptr) {
     r = *before->record;
     kernel.resumed = true;
@@ -274,30 +214,28 @@ Outcome SimBackend::move(BufferId buffer, const Copy& copy, ClientId client) {
   Errand e;
   e.move = {client,     buffer,  copy.direction == CopyDirection::device_to_host, copy.bytes, slot.engine,
             slot.start, slot.end};
-  queue_.schedule(slot.end, 0, {Event::Kind::move_end, errand(std::move(e)), 0});
+  queue_.schedule(slot.end, 0, {Event::Kind::move_end, errands_.add(std::move(e)), 0});
   return Applied{};
 }
 
 Time SimBackend::graph_gap() const {
   const Gpu& gpu = topology_.gpu;
-  return mps_ ? gpu.mps_graph_gap : contexts_.size() > 1 ? gpu.turn_graph_gap : gpu.graph_gap;
+  return limits_.any() ? gpu.mps_graph_gap : contexts_.size() > 1 ? gpu.turn_graph_gap : gpu.graph_gap;
 }
 
 template <class What>
 void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, What what) {
   const Gpu& gpu = topology_.gpu;
-  const StreamPlace at = place(l);
-  const Client& client = trace_.clients[l.client.value];
-  const bool graph = issue_of(client, trace_.programs[client.program.value]) == Issue::graph;
+  const StreamPlace& at = place(l);
   Submission submission{l.id,
                         at.stream,
-                        graph ? gpu.graph_launch_latency : gpu.launch_latency,
-                        graph ? graph_gap() : gpu.stream_gap,
+                        at.graph ? gpu.graph_launch_latency : gpu.launch_latency,
+                        at.graph ? graph_gap() : gpu.stream_gap,
                         {follows.begin(), follows.end()},
                         std::move(what)};
-  submission.graph = graph;
-  submission.ahead = graph && kernels_alone_[client.program.value];
-  new_fate(l);
+  submission.graph = at.graph;
+  submission.ahead = at.ahead;
+  fates_.renew(l, at.context, at.stream);
   const Time called = call(l);
   if (!held_on_host(l)) return hand_over(std::move(submission), at.context, called);
   Lane& lane = lanes_[l.client.value][l.stream.value];
@@ -316,41 +254,6 @@ void SimBackend::hand_over(Submission submission, std::uint32_t context, Time ca
   looked_at = reaches;
 }
 
-/// Keeps what is known of a launch that has been on the GPU before.
-SimBackend::Fate& SimBackend::new_fate(const LaunchView& l) {
-  if (l.id.slot >= fates_.size()) fates_.resize(l.id.slot + 1);
-  Fate& fate = fates_[l.id.slot];
-  if (fate.launch != l.id || fate.blocks == 0) {
-    fate = Fate{};
-    fate.launch = l.id;
-  }
-  const StreamPlace at = place(l);
-  fate.kernel = l.kernel;
-  fate.context = at.context, fate.stream = at.stream;
-  fate.blocks = l.kernel != nullptr ? l.kernel->blocks() : 0;
-  fate.end = kNever;
-  fate.preemption = kNone;
-  fate.padded = fate.was_held = false;
-  return fate;
-}
-
-const Shape& SimBackend::shape_of(const LaunchView& l, std::uint32_t sms) {
-  const ShapeKey key{l.kernel_id.value, l.solo_time.count(), sms};
-  if (const auto found = shapes_.find(key); found != shapes_.end()) return found->second;
-  return shapes_.emplace(key, all_shapes_.of(*l.kernel, l.solo_time, sms)).first->second;
-}
-
-std::uint32_t SimBackend::errand(Errand e) {
-  if (free_errands_.empty()) {
-    errands_.push_back(e);
-    return static_cast<std::uint32_t>(errands_.size() - 1);
-  }
-  const std::uint32_t i = free_errands_.back();
-  free_errands_.pop_back();
-  errands_[i] = e;
-  return i;
-}
-
 // ---- time -------------------------------------------------------------------------------------------------
 
 void SimBackend::wait(Time until, std::vector<Notice>& notices) {
@@ -358,14 +261,14 @@ void SimBackend::wait(Time until, std::vector<Notice>& notices) {
   for (;;) {
     if (idle_before(until) && hand_over_one()) until = std::max(until, host_free_);
     turn();
-    const auto active = slicer_.active();
+    const auto active = contexts_.active();
     ComputeEngine* engine = active ? contexts_[*active].engine.get() : nullptr;
     Time limit = host_free_ > now_ ? host_free_ : until;
     if (!queue_.empty()) limit = std::min(limit, queue_.next_time());
     if (!told_.empty()) limit = std::min(limit, std::max(told_.front().at, host_free_));
     // The end of a slice is nothing under way.
     if (limit == kNever && engine != nullptr && engine->next_time() == kNever) return;
-    limit = std::min({limit, slicer_.next_time(now_), governor_.next_time()});
+    limit = std::min({limit, contexts_.next_time(now_), governor_.next_time()});
 
     engine_notices_.clear();
     if (engine != nullptr) {
@@ -386,13 +289,7 @@ void SimBackend::wait(Time until, std::vector<Notice>& notices) {
       }
     }
     if (governor_.next_time() <= now_) set_clock();
-    if (slicer_.switching() && slicer_.next_time(now_) <= now_) {
-      slicer_.begin_turn(now_);
-      Context& next = contexts_[slicer_.current()];
-      next.engine->shift(now_ - next.paused_at);
-      next.turn_began = now_;
-      for (std::uint32_t c = 0; c < next.host->channels(); ++c) pump(slicer_.current(), c);
-    }
+    if (contexts_.begin_turn_if_due(now_)) pump_all(contexts_.current());
     while (!queue_.empty() && queue_.next_time() <= now_) handle(queue_.pop().payload);
     while (!told_.empty() && told_.front().at <= now_ && host_free_ <= now_) {
       notices.push_back(told_.front().notice);
@@ -413,43 +310,12 @@ void SimBackend::set_clock() {
 
 void SimBackend::turn() {
   if (contexts_.size() == 1) return;
-  const std::uint32_t before = slicer_.current();
-  Context& last = contexts_[before];
-  if (!slicer_.switching()) read_ahead(before);
-  const auto switch_to = [&](std::uint32_t next, bool interrupts) {
-    const Gpu& gpu = topology_.gpu;
-    if (interrupts) return gpu.context_switch + gpu.switch_sm * std::int64_t{last.engine->busy_sms()};
-    if (!last.host->graph_ended()) return gpu.context_switch;
-    return contexts_[next].engine->busy() ? gpu.idle_switch_to_interrupted : gpu.idle_switch;
-  };
-  if (!slicer_.look(
-          now_, [this](std::uint32_t c) { return has_work(c); }, switch_to))
-    return;
-  last.host->open();
-  last.engine->pause();
-  last.paused_at = now_;
-  if (now_ > last.turn_began) timeline_.record(TurnRecord{before, last.turn_began, now_});
+  if (contexts_.reads_on(now_)) pump_all(contexts_.current());
+  contexts_.switch_if_due(now_);
 }
 
-/// While others wait, a context that has read all it was given reads no more in this turn.
-void SimBackend::read_ahead(std::uint32_t context) {
-  Host& host = *contexts_[context].host;
-  if (!host.closed()) {
-    if (host.read_whole() && others_have_work(context)) host.close(now_);
-  } else if (!others_have_work(context)) {
-    host.open();
-    for (std::uint32_t c = 0; c < host.channels(); ++c) pump(context, c);
-  }
-}
-
-bool SimBackend::others_have_work(std::uint32_t context) const {
-  for (std::uint32_t c = 0; c < contexts_.size(); ++c)
-    if (c != context && has_work(c)) return true;
-  return false;
-}
-
-bool SimBackend::has_work(std::uint32_t context) const {
-  return contexts_[context].engine->busy() || contexts_[context].host->has_work(now_);
+void SimBackend::pump_all(std::uint32_t context) {
+  for (std::uint32_t c = 0; c < contexts_[context].host->channels(); ++c) pump(context, c);
 }
 
 void SimBackend::handle(const Event& event) {
@@ -457,27 +323,23 @@ void SimBackend::handle(const Event& event) {
     case Event::Kind::channel:
       return pump(event.a, event.b);
     case Event::Kind::copy_end: {
-      const Errand e = errands_[event.a];
-      free_errands_.push_back(event.a);
+      const Errand e = errands_.take(event.a);
       timeline_.record(e.copy);
       tell_later(CopyFinished{e.launch});
       return ended(e.launch, e.context, e.ctas);
     }
     case Event::Kind::move_end: {
-      const MoveRecord move = errands_[event.a].move;
-      free_errands_.push_back(event.a);
+      const MoveRecord move = errands_.take(event.a).move;
       timeline_.record(move);
       return tell_later(BufferMoved{move.buffer});
     }
     case Event::Kind::resize: {
-      const Errand e = errands_[event.a];
-      free_errands_.push_back(event.a);
+      const Errand e = errands_.take(event.a);
       return contexts_[e.context].engine->resize(e.launch, e.ctas);
     }
     case Event::Kind::shrink:
     case Event::Kind::spread: {
-      const Errand e = std::move(errands_[event.a]);
-      free_errands_.push_back(event.a);
+      const Errand e = errands_.take(event.a);
       return contexts_[e.context].engine->resize(e.launch, e.ctas_per_sm, event.kind == Event::Kind::spread);
     }
     case Event::Kind::sample_progress: {
@@ -492,8 +354,7 @@ void SimBackend::handle(const Event& event) {
       return;
     }
     case Event::Kind::report_progress: {
-      const Errand e = errands_[event.a];
-      free_errands_.push_back(event.a);
+      const Errand e = errands_.take(event.a);
       told_.push_front({now_, ProgressReported{e.launch, e.blocks, e.as_of}});
       return;
     }
@@ -511,10 +372,10 @@ void SimBackend::handle(const Event& event) {
 /// Lets the head of a channel go on as far as it can now.  A channel of a context without its turn stands
 /// still.
 void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
-  if (slicer_.active() != context) return;
+  if (contexts_.active() != context) return;
   Context& c = contexts_[context];
   for (;;) {
-    const Time ready = c.host->ready_at(channel, [this](LaunchId launch) { return ended_at(launch); });
+    const Time ready = c.host->ready_at(channel, [this](LaunchId launch) { return fates_.ended_at(launch); });
     if (ready == kNever) return;
     if (ready > now_) return queue_.schedule(ready, 1, {Event::Kind::channel, context, channel});
     Submission s = c.host->take(channel);
@@ -527,13 +388,13 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
                     static_cast<std::int64_t>(kernel->record.blocks - kernel->first);
       Errand e;
       e.launch = s.launch, e.context = context, e.ctas = s.stream;
-      queue_.schedule(now_ + takes, 0, {Event::Kind::passed, errand(e), 0});
+      queue_.schedule(now_ + takes, 0, {Event::Kind::passed, errands_.add(e), 0});
       continue;
     }
     if (auto* kernel = std::get_if<Submission::Kernel>(&s.what)) {
       for (Submission::Kernel* k = kernel; k != nullptr; k = k->padding.get()) {
         if (!k->resumed) k->record.queued = now_;
-        if (!limits_.empty()) settle_within_limit(*c.engine, *k);
+        limits_.settle(*c.engine, *k);
         c.engine->accept(std::move(*k).work(), k->level, k->allowed, k->demand);
       }
       if (kernel->padding) c.engine->join(s.launch, kernel->padding->record.launch);
@@ -543,20 +404,9 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
       Errand e;
       e.launch = s.launch, e.context = context, e.ctas = s.stream, e.copy = job.record;
       e.copy.engine = slot.engine, e.copy.started = slot.start, e.copy.finished = slot.end;
-      queue_.schedule(slot.end, 0, {Event::Kind::copy_end, errand(e), 0});
+      queue_.schedule(slot.end, 0, {Event::Kind::copy_end, errands_.add(e), 0});
     }
   }
-}
-
-/// Of an MPS client with a percentage: the launch goes to the one of its places that holds least now.
-void SimBackend::settle_within_limit(ComputeEngine& engine, Submission::Kernel& kernel) const {
-  const std::vector<SmMask>& places = limits_[kernel.record.client.value];
-  // A policy that names SMs, by a mask or by its CTAs on each, has named them within the first place.
-  if (kernel.allowed != places.front() || kernel.ctas != 0) return;
-  std::uint64_t least = ~std::uint64_t{0};
-  for (const SmMask& place : places)
-    if (const std::uint64_t threads = engine.threads_on(place); threads < least)
-      least = threads, kernel.allowed = place;
 }
 
 void SimBackend::ended(LaunchId launch, std::uint32_t context, std::uint32_t stream) {
@@ -571,19 +421,6 @@ void SimBackend::leave(LaunchId launch, std::uint32_t context, std::uint32_t str
   host.ended(stream, now_, late);
   for (std::uint32_t c = 0; c < host.channels(); ++c)
     if (host.waits(c, launch, stream)) pump(context, c);
-}
-
-Time SimBackend::ended_at(LaunchId launch) const {
-  const Fate& fate = fates_[launch.slot];
-  return fate.launch == launch ? fate.end : Time{};  // its slot has been reused: it ended long ago
-}
-
-void SimBackend::close() {
-  for (std::uint32_t i = 0; i < contexts_.size(); ++i) {
-    contexts_[i].engine->close();
-    if (contexts_.size() > 1 && slicer_.active() == i && now_ > contexts_[i].turn_began)
-      timeline_.record(TurnRecord{i, contexts_[i].turn_began, now_});
-  }
 }
 
 std::uint64_t SimBackend::blocks_run() const {

@@ -5,19 +5,21 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <unordered_map>
 #include <vector>
 
 #include "policies/api/backend.h"
 #include "policies/api/policy.h"
 #include "policies/session/profile_file.h"
+#include "sim/backend/contexts.h"
+#include "sim/backend/launch_fates.h"
+#include "sim/backend/mps_limits.h"
 #include "sim/backend/shapes.h"
 #include "sim/engine/event_queue.h"
+#include "sim/engine/slots.h"
 #include "sim/stages/clock_governor.h"
 #include "sim/stages/compute_engine.h"
 #include "sim/stages/copy_engines.h"
 #include "sim/stages/host.h"
-#include "sim/stages/time_slicer.h"
 #include "traces/timeline/timeline.h"
 
 namespace corun::sim {
@@ -38,7 +40,7 @@ class SimBackend final : public Backend {
   Outcome copy(const LaunchView& copy, std::span<const LaunchId> follows) override;
 
   /// Writes what is still under way to the timeline.
-  void close();
+  void close() { contexts_.close(now_); }
 
   std::uint64_t blocks_run() const;
   std::uint64_t events() const;
@@ -47,29 +49,6 @@ class SimBackend final : public Backend {
   std::int64_t warp_ps() const;
 
  private:
-  struct Context {
-    std::unique_ptr<Host> host;
-    std::unique_ptr<ComputeEngine> engine;
-    std::vector<Time> looked_at;  // by channel: when the latest event for it is due
-    Time paused_at{};
-    Time turn_began{};
-  };
-  struct StreamPlace {  // of a client's stream
-    std::uint32_t context, stream;
-  };
-  struct ShapeKey {
-    std::uint32_t kernel;
-    std::int64_t solo;
-    std::uint32_t sms;  // that it may use
-    bool operator==(const ShapeKey&) const = default;
-  };
-  struct ShapeHash {
-    std::size_t operator()(const ShapeKey& k) const {
-      return static_cast<std::size_t>(
-          (static_cast<std::uint64_t>(k.solo) ^ std::uint64_t{k.kernel} << 40 ^ std::uint64_t{k.sms} << 56) *
-          0x9e3779b97f4a7c15u);
-    }
-  };
   struct Event {
     enum class Kind : std::uint32_t {
       channel,
@@ -119,13 +98,9 @@ class SimBackend final : public Backend {
   void leave(LaunchId launch, std::uint32_t context, std::uint32_t stream, Time late);
   void tell_later(const Notice& notice) { told_.push_back({now_ + topology_.gpu.completion_notice, notice}); }
   void turn();
-  bool has_work(std::uint32_t context) const;
+  void pump_all(std::uint32_t context);
   void set_clock();
-  void read_ahead(std::uint32_t context);
-  bool others_have_work(std::uint32_t context) const;
-  Time ended_at(LaunchId launch) const;
-  StreamPlace place(const LaunchView& l) const { return places_[l.client.value][l.stream.value]; }
-  const Shape& shape_of(const LaunchView& launch, std::uint32_t sms);
+  const StreamPlace& place(const LaunchView& l) const { return contexts_.place(l.client, l.stream); }
   Outcome resize(const decide::Resize& decision, const LaunchView& launch);
   std::optional<std::string> impossible(const decide::CtasPerSm& ctas_per_sm, std::uint32_t ctas,
                                         const LaunchView& launch, const SmMask& allowed) const;
@@ -139,7 +114,8 @@ class SimBackend final : public Backend {
   Outcome launch(const decide::Launch& decision, const LaunchView& launch, std::span<const LaunchId> follows);
   Outcome preempt(const decide::Preempt& decision, const LaunchView& launch,
                   std::span<const LaunchId> behind);
-  Submission::Kernel prepare(const LaunchView& launch, std::int32_t priority, const SmMask& allowed);
+  Submission::Kernel prepare(const LaunchView& launch, const Shape& shape, std::int32_t priority,
+                             const SmMask& allowed);
   Time flag_delay(std::uint32_t context, LaunchId launch) const;
   void evict_host(std::uint32_t preemption);
   void stop(std::uint32_t preemption);
@@ -172,23 +148,16 @@ class SimBackend final : public Backend {
   void heard(const Notice& notice);
   bool take_held(LaunchId launch);
   std::int32_t levels() const { return static_cast<std::int32_t>(topology_.gpu.priority_levels); }
-  std::uint32_t errand(Errand e);
   void check_trace(const Trace& trace) const;
-  void settle_within_limit(ComputeEngine& engine, Submission::Kernel& kernel) const;
-  void limit_clients(const Trace& trace, const std::vector<double>& percentages);
 
   const Trace& trace_;
   bool preemptive_;  // the policy stops launches
-  bool mps_;         // its clients are clients of MPS
   Topology topology_;
   Timeline& timeline_;
   Time now_{};
-  std::vector<Context> contexts_;
-  std::vector<std::vector<StreamPlace>> places_;  // by client, stream
-  std::vector<std::vector<SmMask>> limits_;  // by client, of MPS: its places; empty: none
-  TimeSlicer slicer_;
+  Contexts contexts_;
+  MpsLimits limits_;
   ClockGovernor governor_;
-  std::vector<bool> kernels_alone_;  // by program: no copies
   CopyEngines copy_engines_;
   EventQueue<Event> queue_;
   std::deque<Told> told_;            // facts on their way to the host, in order
@@ -196,8 +165,7 @@ class SimBackend final : public Backend {
   Time host_free_{};                 // when it has done what it is at
   std::vector<Time> process_free_;   // the same by client, where each is a process that hands over itself
   std::vector<std::vector<Lane>> lanes_;  // by client, stream
-  std::vector<Errand> errands_;
-  std::vector<std::uint32_t> free_errands_;
+  Slots<Errand> errands_;
   /// A Preempt under way.
   struct Preemption {
     std::vector<LaunchId> launches;
@@ -206,30 +174,10 @@ class SimBackend final : public Backend {
     std::uint32_t left = 0;    // launches neither off nor ended
     std::uint32_t events = 0;  // of it, in the queue
   };
-  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
-  struct Fate {  // of a launch
-    LaunchId launch;
-    const Kernel* kernel = nullptr;  // null: a copy
-    std::uint32_t context = 0, stream = 0;
-    std::uint64_t blocks = 0;
-    Time end = kNever;
-    bool spreads = false;  // it has a number of CTAs per SM
-    SmMask allowed;
-    std::uint32_t preemption = kNone;
-    bool padded = false;    // part of a padded launch
-    bool was_held = false;  // taken back before it was handed over
-    std::uint32_t preemptions = 0;
-    std::unique_ptr<KernelRecord> record;  // of earlier runs, if it was on the GPU before
-    std::uint64_t done = 0;                // in those
-  };
-  Fate& new_fate(const LaunchView& launch);
-  std::vector<Fate> fates_;  // by LaunchId::slot
-  std::vector<Preemption> preemptions_;
-  std::vector<std::uint32_t> free_preemptions_;
+  LaunchFates fates_;
+  Slots<Preemption> preemptions_;
   std::vector<EngineNotice> engine_notices_;
-  std::unordered_map<ShapeKey, Shape, ShapeHash> shapes_;  // as all_shapes_ gave them
-  std::unique_ptr<Shapes> own_shapes_;
-  Shapes& all_shapes_;
+  LaunchShapes shapes_;
 };
 
 }  // namespace corun::sim

@@ -1,0 +1,37 @@
+// The active thread percentages of MPS clients.  A percentage caps a client and reserves nothing: a launch gets
+// that number of SMs side by side, at the one of a few places that holds least when it comes.  So any two
+// clients meet on what they have more than the GPU between them and on a few SMs that are kept back, as
+// measured on an H200 (experiments/h200/processes, `pairs`).
+#pragma once
+
+#include <vector>
+
+#include "sim/stages/compute_engine.h"
+#include "sim/stages/host.h"
+#include "sim/stages/sm_mask.h"
+#include "traces/model/gpu.h"
+
+namespace corun::sim {
+
+class MpsLimits {
+ public:
+  /// No client is one of MPS.
+  MpsLimits() = default;
+  /// `percentages`: one for all of so many clients, or one for each.  Throws InputError for a GPU without MPS,
+  /// or without percentages.
+  MpsLimits(const std::vector<double>& percentages, std::size_t clients, const Gpu& gpu,
+            const ComputeEngine& engine);
+
+  bool any() const { return !places_.empty(); }
+  /// The SMs of a client, as far as a policy that names SMs is concerned.
+  SmMask within(ClientId client, const SmMask& mask) const {
+    return places_.empty() ? mask : mask & places_[client.value].front();
+  }
+  /// The launch reaches the GPU: it goes where least is.
+  void settle(ComputeEngine& engine, Submission::Kernel& kernel) const;
+
+ private:
+  std::vector<std::vector<SmMask>> places_;  // by client
+};
+
+}  // namespace corun::sim
