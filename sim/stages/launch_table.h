@@ -44,7 +44,6 @@ class LaunchTable {
     --unfinished_;
     persistent_ -= work.persistent();
     with_quotas_ -= work.has_quotas();
-    work.ran.clear();
     work.spread.quota.clear();  // the rest is overwritten by the next launch
     free_.push_back(id.value);
   }

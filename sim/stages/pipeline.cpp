@@ -69,9 +69,9 @@ void Pipeline::condition(Work& work) {
 }
 
 void Pipeline::accept(Work arrived, std::uint32_t level, const SmMask& allowed, const SmResources& demand) {
-  observer_.launch_began(arrived);
   const WorkId id = launches_.add(std::move(arrived));
   Work& work = launches_[id];
+  observer_.launch_began(id, work);
   if (work.load.contends()) contention_.introduce(id, work.load);
   sms_.respect(allowed, [this](std::uint32_t head, const SmMask& part) { single_out(head, part); });
   const std::uint64_t left = work.blocks() - work.first;
@@ -240,7 +240,7 @@ void Pipeline::end_blocks(TaskId id, std::uint32_t head, std::uint32_t block, st
   if (block != kNoBlock) {
     work.done += ctas;
     blocks_run_ += ctas;
-    observer_.block_ended(work, block, head, place, now_ + offset_);
+    observer_.block_ended(task.work, work, block, head, place, now_ + offset_);
   }
   if (work.has_quotas()) {
     Spread& s = work.spread;
@@ -378,7 +378,8 @@ void Pipeline::start_blocks(TaskId id, std::uint32_t head, std::uint32_t each) {
   task.resident += ctas;
   residents_changed(head, id, -static_cast<int>(each));
   if (observer_.audits()) observer_.check_sm(sms_, head);
-  if (observer_.records_blocks()) observer_.block_dispatched(work, dispatcher_.take_slot() + offset_);
+  if (observer_.records_blocks())
+    observer_.block_dispatched(task.work, work, dispatcher_.take_slot() + offset_);
   if (task.started < Time{}) task.started = now_;
   if (task.pending == 0) dispatcher_.all_dispatched(id);
   if (!work.has_quotas()) return occupy(id, head, place, each, work.workers <= work.ctas);
@@ -416,13 +417,13 @@ void Pipeline::occupy(TaskId id, std::uint32_t head, std::uint16_t place, std::u
     block = static_cast<std::uint32_t>(work.next);
     work.next += std::uint64_t{each} * sms_.cohorts().size(head);
     duration += work.block_times != nullptr ? (*work.block_times)[block] : work.block_alone;
-    observer_.block_started(work, block, head, now_ + offset_);
+    observer_.block_started(task.work, work, block, head, now_ + offset_);
     if (work.has_quotas()) ++work.spread.running[head];
     if (work.all_started()) {
       to_do_.judge = true;
       if (work.next == record.blocks) {
         record.last_block = now_ + offset_;
-        tell(EngineNotice::Kind::last_block_started, record.launch);
+        if (work.tells_last) tell(EngineNotice::Kind::last_block_started, record.launch);
       }
     }
     if (sms_.cohorts().together() && contends) block = 0;  // nobody asks for its number
@@ -457,50 +458,6 @@ void Pipeline::settle() {
     contention_.contend(contended, now_, sms_.cohorts());
   }
   contention_.settle(now_, sms_.cohorts());
-}
-
-void Pipeline::skip_waves(Time limit) {
-  const auto leading = completions_.leading();
-  if (!leading || to_do_.judge || quotas_.any_in_vain() || dispatcher_.next_time() != kNever) return;
-  const CompletionQueue::Fifo& fifo = completions_.fifo(*leading);
-  if (fifo.empty()) return;
-  Task& task = tasks_[*leading];
-  Work& work = launches_[task.work];
-  if (!work.persistent()) {
-    if (dispatcher_.table().empty() || dispatcher_.table().front() != *leading) return;
-    if (dispatcher_.free().count() > fifo.front().end) return;
-    if (quotas_.any_wants()) return;  // for an instant each place that changes hands is room to them
-  }
-  Time due = std::min(completions_.next_queued(), quotas_.next_time());
-  if (!contention_.empty()) due = std::min(due, contention_.next_time(sms_.cohorts()));
-  if (limit < kNever) due = std::min(due, limit + Time{1});
-  const auto jump = waves_to_skip(*leading, task, work, fifo, history_, due);
-  if (!jump) return;
-  work.next += jump->blocks;
-  completions_.skip(*leading, jump->time, work.next - jump->residents);
-  work.done += jump->blocks;
-  blocks_run_ += jump->blocks;
-  if (!work.persistent()) {
-    task.pending -= jump->blocks;
-    dispatcher_.skip_to(jump->last_end + gpu_.dispatch_interval);
-  }
-  pass_time(jump->last_end);
-}
-
-void Pipeline::pass(Work work, Time since, const UndisturbedRun& run) {
-  KernelRecord& record = work.record;
-  record.slotted = since + offset_;
-  record.started = since + run.started + offset_;
-  record.last_block = since + run.last_block + offset_;
-  record.finished = since + run.end + offset_;
-  work.next = work.done = work.blocks();
-  now_ = since + run.end;
-  ++steps_;
-  blocks_run_ += work.blocks();
-  sms_.skip_time(run.sm_ps, run.warp_ps);
-  dispatcher_.skip_to(since + run.dispatcher_free);
-  condition_.ended(work);
-  observer_.launch_ended(record);
 }
 
 }  // namespace corun::sim
