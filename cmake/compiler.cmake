@@ -12,7 +12,7 @@ add_compile_options(-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverl
                     -Wno-sign-conversion)
 # Of a precompiled header, g++ 12 forgets that it is the system's, and finds fault with std::string inlined.
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT CMAKE_DISABLE_PRECOMPILE_HEADERS)
-  add_compile_options(-Wno-array-bounds -Wno-stringop-overflow)
+  add_compile_options(-Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
 endif()
 
 # The libraries also go into the Python module. What is hidden costs nothing there: no call through a table, and
