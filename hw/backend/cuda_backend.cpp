@@ -22,7 +22,7 @@ CudaBackend::CudaBackend(const Trace& trace, const Gpu& gpu, const Requirements&
                          Workbench& work, CudaOptions options)
     : trace_(trace),
       topology_{gpu, cuda_capabilities()},
-      timeline_(timeline),
+      timeline_(&timeline),
       work_(work),
       driver_(work.driver()),
       options_(options),
@@ -238,7 +238,7 @@ void CudaBackend::close() {
   for (std::uint32_t i : active_)
     if (Flight& f = flights_[i]; !f.is_copy && f.state != Flight::State::over) {
       f.record.finished = kNever;
-      timeline_.record(f.record);
+      timeline_->record(f.record);
     }
   active_.clear();
 }

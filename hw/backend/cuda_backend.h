@@ -73,6 +73,8 @@ class CudaBackend final : public MeasuredBackend {
   /// After close(), without allocations in the trace: as before start(), but what a first launch waits for
   /// (streams, partitions, code on the device) is there.
   void reset();
+  /// Where it writes from now on.
+  void record_to(Timeline& timeline) { timeline_ = &timeline; }
   /// When its time began, on the driver's clock.
   Time epoch() const { return epoch_; }
   /// Until reset(): outputs are cleared before a launch begins and compared when it has ended, so that none
@@ -206,7 +208,7 @@ class CudaBackend final : public MeasuredBackend {
 
   const Trace& trace_;
   Topology topology_;
-  Timeline& timeline_;
+  Timeline* timeline_;
   Workbench& work_;
   Driver& driver_;
   CudaOptions options_;

@@ -338,14 +338,14 @@ void CudaBackend::over(std::uint32_t index, std::vector<Notice>& notices) {
   }
   if (done && f.is_copy) {
     f.copied.started = started, f.copied.finished = ended;
-    timeline_.record(f.copied);
+    timeline_->record(f.copied);
     notices.push_back(CopyFinished{id});
   } else if (done) {
     KernelRecord& r = f.record;
     r.queued = r.slotted = r.started = started;
     r.finished = ended;
     if (r.last_block == Time{} || r.last_block > ended) r.last_block = ended;
-    timeline_.record(r);
+    timeline_->record(r);
     if (!f.stopping) blocks_ += r.blocks - f.parameters.first;
     ++buffers_of(f.launch).launches;
     if (checks_each_) end_check(f);

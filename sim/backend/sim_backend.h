@@ -39,8 +39,7 @@ class SimBackend final : public Backend {
               std::span<const LaunchId> follows) override;
   Outcome copy(const LaunchView& copy, std::span<const LaunchId> follows) override;
 
-  /// Writes what is still under way to the timeline.
-  void close() { contexts_.close(now_); }
+  void close() override { contexts_.close(now_); }
 
   std::uint64_t blocks_run() const;
   std::uint64_t events() const;
