@@ -22,7 +22,7 @@ CudaBackend::CudaBackend(const Trace& trace, const Gpu& gpu, const Requirements&
                          Workbench& work, CudaOptions options)
     : trace_(trace),
       topology_{gpu, cuda_capabilities()},
-      timeline_(timeline),
+      timeline_(&timeline),
       work_(work),
       driver_(work.driver()),
       options_(options),
@@ -82,7 +82,8 @@ void CudaBackend::load_kernels() {
   buffers_.resize(trace_.clients.size());
   for (std::uint32_t c = 0; c < trace_.clients.size(); ++c) {
     const Program& program = trace_.programs[trace_.clients[c].program.value];
-    lanes_.emplace_back(program.streams.size());
+    tails_.emplace_back(program.streams.size());
+    held_.add_client(program.streams.size());
     std::uint64_t most = 0;
     key_of_op_.emplace_back(program.ops.size());
     for (std::uint32_t o = 0; o < program.ops.size(); ++o) {
@@ -212,8 +213,8 @@ void CudaBackend::reset() {
   checks_each_ = false, begun_.clear();
   flights_.clear(), free_flights_.clear(), active_.clear(), flight_of_.clear();
   clearing_.clear(), used_controls_.clear(), told_.clear();
-  for (std::vector<Lane>& of_client : lanes_)
-    for (Lane& of : of_client) of = {};
+  held_.clear();
+  for (std::vector<Tail>& of_client : tails_) std::ranges::fill(of_client, Tail{});
   free_events_ = events_;
   free_all();
   for (std::map<std::uint32_t, Buffers>& of_client : buffers_)
@@ -238,7 +239,7 @@ void CudaBackend::close() {
   for (std::uint32_t i : active_)
     if (Flight& f = flights_[i]; !f.is_copy && f.state != Flight::State::over) {
       f.record.finished = kNever;
-      timeline_.record(f.record);
+      timeline_->record(f.record);
     }
   active_.clear();
 }

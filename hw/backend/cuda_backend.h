@@ -1,15 +1,13 @@
 // A real GPU as a Backend: library kernels for a trace's, each client with buffers of its own, decisions as
 // streams, green contexts and persistent kernels, and notices read from memory that the GPU writes.
 //
-// A launch that its policy may stop waits on the host until few are before it in its stream, so that taking a
-// stream off the GPU costs the same however long its queue is.
+// Launches and copies go through the host's queue (policies/session/host_queue.h).
 //
 // Leaves out: contexts in turns, graphs (a request is issued call by
 // call).
 #pragma once
 
 #include <atomic>
-#include <deque>
 #include <map>
 #include <memory>
 #include <span>
@@ -21,14 +19,13 @@
 #include "hw/kernels/workbench.h"
 #include "policies/api/backend.h"
 #include "policies/api/policy.h"
+#include "policies/session/host_queue.h"
 #include "traces/model/trace.h"
 #include "traces/timeline/timeline.h"
 
 namespace corun::hw {
 
 struct CudaOptions {
-  std::uint32_t device_queue = 3;  // of a stream, under a policy that preempts; fewer, but two, if behind the
-  Time queued_work = from_ns(25'000);  // first there is so much work
   Time patience = std::chrono::seconds(20);
   const std::atomic<bool>* interrupted = nullptr;
   bool part_of_gpu = false;  // this process sees fewer SMs than there are
@@ -73,6 +70,8 @@ class CudaBackend final : public MeasuredBackend {
   /// After close(), without allocations in the trace: as before start(), but what a first launch waits for
   /// (streams, partitions, code on the device) is there.
   void reset();
+  /// Where it writes from now on.
+  void record_to(Timeline& timeline) { timeline_ = &timeline; }
   /// When its time began, on the driver's clock.
   Time epoch() const { return epoch_; }
   /// Until reset(): outputs are cleared before a launch begins and compared when it has ended, so that none
@@ -134,11 +133,9 @@ class CudaBackend final : public MeasuredBackend {
     KernelRecord record;
     CopyRecord copied;
   };
-  struct Lane {                         // a client's stream
-    std::deque<std::uint32_t> waiting;  // flights, on the host
-    std::vector<std::uint32_t> device;  // in order
-    Stream last;
-    Event last_ended;
+  struct Tail {  // of a client's stream: what was last handed over
+    Stream stream;
+    Event ended;
   };
   using StreamKey = std::tuple<std::uint32_t, std::uint32_t, std::int32_t, std::vector<std::uint32_t>>;
 
@@ -161,15 +158,12 @@ class CudaBackend final : public MeasuredBackend {
   }
   void clear_controls();
   std::uint32_t room_for(const Flight& f) const;
-  Lane& lane(const LaunchView& l) { return lanes_[l.client.value][l.stream.value]; }
+  Tail& tail(const LaunchView& l) { return tails_[l.client.value][l.stream.value]; }
   void begin_record(Flight& f) const;
   std::uint32_t add(Flight flight);
   Flight* find(LaunchId id);
-  void pump(Lane& lane);
-  bool pump_one();
-  bool can_wait(const Flight& f, const Lane& lane) const;
-  bool may_go(const Flight& f, const Lane& lane) const;
-  void submit(Flight& f, Lane& lane);
+  void hold(Flight flight);
+  void submit(Flight& f);
   void submit_workers(Flight& f, Stream s, std::uint32_t workers);
   void end_of_piece(Flight& f, Stream s, std::uint32_t number = 0);
   void send_workers(Flight& f, std::uint32_t workers);
@@ -206,7 +200,7 @@ class CudaBackend final : public MeasuredBackend {
 
   const Trace& trace_;
   Topology topology_;
-  Timeline& timeline_;
+  Timeline* timeline_;
   Workbench& work_;
   Driver& driver_;
   CudaOptions options_;
@@ -225,7 +219,9 @@ class CudaBackend final : public MeasuredBackend {
   std::map<const Instance*, std::map<std::uint32_t, StreamId>> begun_;
   std::vector<DevicePointer> scratch_;  // by client: for copies
   std::vector<HostMemory> host_scratch_;
-  std::vector<std::vector<Lane>> lanes_;  // by client, stream
+  HostQueue<std::uint32_t> held_{[this](LaunchId id) { return find(id) != nullptr; },
+                                 [this](ClientId, std::uint32_t flight) { submit(flights_[flight]); }};
+  std::vector<std::vector<Tail>> tails_;  // by client, stream
   std::vector<Flight> flights_;
   std::vector<std::uint32_t> free_flights_, active_;  // active: in order of launching
   std::map<std::uint32_t, std::uint32_t> flight_of_;  // by LaunchId::serial

@@ -53,9 +53,7 @@ Outcome CudaBackend::launch(const decide::Launch& d, const LaunchView& l, std::s
     control(f);
   }
   begin_record(f);
-  Lane& to = lane(l);
-  to.waiting.push_back(add(std::move(f)));
-  pump(to);
+  hold(std::move(f));
   return Applied{};
 }
 
@@ -103,9 +101,7 @@ Outcome CudaBackend::pad(const decide::LaunchPadded& d, const LaunchView& l, con
   g.stopping = g.pads = true;  // so that how far it came is asked for
   const std::uint32_t other = add(std::move(g));
   f.padding = other;
-  Lane& to = lane(l);
-  to.waiting.push_back(add(std::move(f)));
-  pump(to);
+  hold(std::move(f));
   return Applied{};
 }
 
@@ -137,9 +133,7 @@ Outcome CudaBackend::copy(const LaunchView& l, std::span<const LaunchId> follows
   const Copy& copy = std::get<Copy>(l.operation->what);
   r.bytes = copy.bytes;
   r.engine = static_cast<std::uint32_t>(copy.direction);
-  Lane& to = lane(l);
-  to.waiting.push_back(add(std::move(f)));
-  pump(to);
+  hold(std::move(f));
   return Applied{};
 }
 
@@ -209,12 +203,11 @@ Outcome CudaBackend::preempt(const decide::Preempt& d, const LaunchView& l,
       stops.push_back({control_at(f->control) + offsetof(Control, command), kStop});
     }
   if (!stops.empty()) driver_.write(control_stream_, stops);
-  Lane& of = lane(l);
   for (LaunchId id : all) {
     const auto found = flight_of_.find(id.serial);
     if (found == flight_of_.end() || flights_[found->second].state != Flight::State::waiting) continue;
     Flight& f = flights_[found->second];
-    std::erase(of.waiting, found->second);
+    held_.take_back(id);
     std::erase(active_, found->second);
     if (f.controlled) free_controls_.push_back(f.control);  // never used
     f.state = Flight::State::over;

@@ -1,4 +1,4 @@
-// The way of launches and copies to the device and back: lanes, streams, pieces, events.
+// The way of launches and copies to the device and back: streams, pieces, events.
 #include "hw/backend/cuda_backend.h"
 
 #include <fmt/format.h>
@@ -27,60 +27,18 @@ CudaBackend::Flight* CudaBackend::find(LaunchId id) {
   return found == flight_of_.end() ? nullptr : &flights_[found->second];
 }
 
-bool CudaBackend::may_go(const Flight& f, const Lane& of) const {
-  for (LaunchId id : f.follows)
-    if (const auto other = flight_of_.find(id.serial); other != flight_of_.end()) {
-      const Flight& g = flights_[other->second];
-      // What may be stopped or grow must have ended; else its event does.
-      if (stoppable(g.launch) || g.launch.ctas != 0 || g.state == Flight::State::waiting) return false;
-    }
-  for (std::uint32_t i : of.device)
-    if (flights_[i].launch.ctas != 0) return false;
-  if (!stoppable(f.launch)) return true;
-  if (f.is_copy) return of.device.empty();
-  if (!of.device.empty() && flights_[of.device.back()].is_copy) return false;
-  // A launch on the device's queue takes a few us to come off: no more than keep the GPU busy.
-  if (of.device.size() >= options_.device_queue) return false;
-  Time behind{};
-  for (std::size_t i = 1; i < of.device.size(); ++i) behind += flights_[of.device[i]].launch.solo_time;
-  return of.device.size() < 2 || behind < options_.queued_work;
+void CudaBackend::hold(Flight f) {
+  const LaunchView& l = f.launch;
+  HostLaunch held{l.id, l.solo_time, f.is_copy, stoppable(l), l.ctas != 0, f.follows};
+  const ClientId client = l.client;
+  const StreamId stream = l.stream;
+  held_.hold(client, stream, std::move(held), add(std::move(f)));
 }
 
-/// The GPU has work enough of its stream: handing over more, some 8 us of the host's time, can wait until
-/// nothing else is to be done, so that an urgent launch does not wait for it.
-bool CudaBackend::can_wait(const Flight& f, const Lane& of) const {
-  Time work{};
-  for (std::uint32_t i : of.device) work += flights_[i].launch.solo_time;
-  return stoppable(f.launch) && work >= options_.queued_work;
-}
-
-void CudaBackend::pump(Lane& of) {
-  while (!of.waiting.empty()) {
-    const std::uint32_t i = of.waiting.front();
-    if (!may_go(flights_[i], of) || can_wait(flights_[i], of)) return;
-    of.waiting.pop_front();
-    submit(flights_[i], of);
-    of.device.push_back(i);
-  }
-}
-
-/// One of those that can wait.  False: there is none.
-bool CudaBackend::pump_one() {
-  for (std::vector<Lane>& of_client : lanes_)
-    for (Lane& of : of_client) {
-      if (of.waiting.empty() || !may_go(flights_[of.waiting.front()], of)) continue;
-      const std::uint32_t i = of.waiting.front();
-      of.waiting.pop_front();
-      submit(flights_[i], of);
-      of.device.push_back(i);
-      return true;
-    }
-  return false;
-}
-
-void CudaBackend::submit(Flight& f, Lane& of) {
+void CudaBackend::submit(Flight& f) {
+  Tail& last = tail(f.launch);
   const Stream s = stream_for(f.launch, f.priority, f.groups);
-  if (of.last && !(of.last == s) && of.last_ended) driver_.wait(s, of.last_ended);
+  if (last.stream && !(last.stream == s) && last.ended) driver_.wait(s, last.ended);
   for (LaunchId id : f.follows)
     if (Flight* before = find(id)) driver_.wait(s, before->ended);
   memory_->before(s, f.launch.uses);
@@ -121,8 +79,7 @@ void CudaBackend::submit(Flight& f, Lane& of) {
     driver_.record(g.ended, s);
     end_of_piece(g, s);
   }
-  of.last = s;
-  of.last_ended = f.ended;
+  last = {s, f.ended};
 }
 
 void CudaBackend::submit_padded(Flight& f, Flight& g, Stream s) {
@@ -239,7 +196,7 @@ void CudaBackend::wait(Time until, std::vector<Notice>& notices) {
       return;
     }
     if (idle && until == kNever) return;
-    if (!pump_one()) driver_.pause();
+    if (!held_.hand_over_one()) driver_.pause();
   }
 }
 
@@ -338,29 +295,28 @@ void CudaBackend::over(std::uint32_t index, std::vector<Notice>& notices) {
   }
   if (done && f.is_copy) {
     f.copied.started = started, f.copied.finished = ended;
-    timeline_.record(f.copied);
+    timeline_->record(f.copied);
     notices.push_back(CopyFinished{id});
   } else if (done) {
     KernelRecord& r = f.record;
     r.queued = r.slotted = r.started = started;
     r.finished = ended;
     if (r.last_block == Time{} || r.last_block > ended) r.last_block = ended;
-    timeline_.record(r);
+    timeline_->record(r);
     if (!f.stopping) blocks_ += r.blocks - f.parameters.first;
     ++buffers_of(f.launch).launches;
     if (checks_each_) end_check(f);
     notices.push_back(KernelFinished{id});
   }
-  Lane& of = lane(f.launch);
-  std::erase(of.device, index);
-  if (of.last_ended == f.ended) of.last = {}, of.last_ended = {};  // nothing is before what comes next
+  held_.over(id);
+  if (Tail& last = tail(f.launch); last.ended == f.ended) last = {};  // nothing is before what comes next
   free_events_.push_back(f.started);
   free_events_.push_back(f.ended);
   f.state = Flight::State::over;
   flight_of_.erase(id.serial);
   free_flights_.push_back(index);
   // Its end may be what others wait for, in any stream of its client.
-  for (Lane& other : lanes_[f.launch.client.value]) pump(other);
+  held_.hand_over_needed(f.launch.client);
 }
 
 Time CudaBackend::gpu_time(Event e) { return base_at_ + from_ns(driver_.milliseconds(base_, e) * 1e6); }

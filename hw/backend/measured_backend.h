@@ -11,10 +11,9 @@ namespace corun::hw {
 
 class MeasuredBackend : public Backend {
  public:
-  /// Starts the clock: time 0 is now.
-  virtual void start() = 0;
+  void start() override = 0;
   /// Takes everything off the GPU and waits until it is.
-  virtual void close() = 0;
+  void close() override = 0;
   /// After close(): what is wrong with the results of kernels that ended, one line each.
   virtual std::vector<std::string> verify() = 0;
   virtual std::uint64_t kernels_verified() const = 0;

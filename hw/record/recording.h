@@ -23,6 +23,8 @@ class RecordingBackend final : public Backend {
 
   const Topology& topology() const override { return inner_.topology(); }
   Time now() const override { return inner_.now(); }
+  void start() override { inner_.start(); }
+  void close() override { inner_.close(); }
   void wait(Time until, std::vector<Notice>& notices) override;
   Outcome apply(const Decision& decision, const LaunchView& launch,
                 std::span<const LaunchId> follows) override;

@@ -7,7 +7,7 @@
 #include "hw/backend/cuda_backend.h"
 #include "policies/api/registry.h"
 #include "policies/session/profile_points.h"
-#include "policies/session/session.h"
+#include "policies/session/run.h"
 
 namespace corun::hw {
 namespace {
@@ -242,17 +242,10 @@ void run_alone(const Trace& trace, const Gpu& gpu, Workbench& work,
   CudaBackend backend(trace, gpu, policy->requirements(), timeline, work, {});
   Trace first = trace;
   first.run.duration = std::chrono::milliseconds(10);
-  Session warm(first, *rehearsal, backend, timeline, {});
-  backend.start();
-  warm.run();
-  backend.close();
+  play(first, *rehearsal, backend, timeline, {});
   backend.reset();
   timeline.attach(sink);
-  Session session(trace, *policy, backend, timeline, {});
-  backend.start();
-  session.run();
-  backend.close();
-  timeline.flush();
+  play(trace, *policy, backend, timeline, {});
 }
 
 /// From one decision of a row to the next: what the host does for a launch.

@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <csignal>
+#include <deque>
 #include <optional>
-#include <set>
 
 #include "hw/backend/cuda_backend.h"
 #include "hw/driver/cuda_driver.h"
@@ -15,9 +14,7 @@
 #include "hw/record/recording.h"
 #include "hw/run/profile.h"
 #include "policies/api/registry.h"
-#include "policies/session/session.h"
 #include "traces/json/output_file.h"
-#include "traces/model/error.h"
 
 namespace corun::hw {
 namespace {
@@ -41,30 +38,20 @@ class SignalGuard {
   void (*old_term_)(int);
 };
 
-class Requests final : public Sink {
- public:
-  using Sink::record;
-  void record(const RequestRecord& r) override { all.push_back(r); }
-  std::vector<RequestRecord> all;
-};
-
 bool allocates(const Trace& trace) {
   return std::any_of(trace.programs.begin(), trace.programs.end(),
                      [](const Program& p) { return !p.buffers.empty(); });
 }
 
-/// So long a run goes before the one that counts.
 constexpr Time kRehearsal = std::chrono::milliseconds(20);
 
-}  // namespace
-
-struct Runner::OneRun {
-  std::vector<RequestRecord> requests;
-  std::uint64_t blocks = 0, verified = 0;
-  std::vector<std::string> wrong;
-  std::uint64_t moves_verified = 0;
-  SessionOutcome outcome;
+/// What is known of a run beside its requests.
+struct Found {
+  std::vector<std::string> wrong;  // results
+  std::uint64_t kernels_verified = 0, moves_verified = 0, blocks = 0;
 };
+
+}  // namespace
 
 Runner::Runner(const std::string& store) : driver_(open_cuda()) {
   const DeviceFacts facts = driver_->facts();
@@ -89,135 +76,140 @@ const Profile& Runner::profile_of(const Kernel& kernel, const Gpu& gpu, bool by_
                             by_sm ? Points::by_sm : Points::by_total);
 }
 
-Runner::OneRun Runner::run_once(const Trace& trace, const Gpu& gpu, const std::string& policy_spec,
-                                const RunOptions& options, const std::vector<Sink*>& sinks,
-                                const std::string& record, const std::function<void(Time)>& progress) {
-  Timeline timeline;
-  std::unique_ptr<Policy> policy = make_policy(policy_spec);
-  const Requirements needed = policy->requirements();
-  CudaOptions cuda;
-  cuda.interrupted = &interrupted;
-  cuda.verify = options.verify;
-  const auto profile = [&](KernelId id) {
-    return profile_of(trace.kernels[id.value], gpu, needed.capabilities.has(Capability::sm_quota),
-                      options.profiles);
-  };
-  if (needed.profiles)  // measured before the clock runs
-    for (const Client& client : trace.clients)
-      for (const Op& op : trace.programs[client.program.value].ops)
-        if (const auto* launch = std::get_if<corun::Launch>(&op.what)) profile(launch->kernel);
-  std::unique_ptr<MeasuredBackend> made;
-  if (wants_processes(needed)) {
-    made = std::make_unique<ProcessBackend>(trace, gpu, needed, timeline,
-                                            ProcessOptions{cuda, options.store, {}});
-  } else {
-    auto in_process = std::make_unique<CudaBackend>(trace, gpu, needed, timeline, *work_, cuda);
-    if (!allocates(trace)) {
-      // What a first launch waits for (streams, partitions, code on its way to the GPU) is no policy's doing.
-      Trace rehearsal = trace;
-      rehearsal.run.duration = std::min(kRehearsal, trace.run.duration.value_or(kRehearsal));
-      Session session(rehearsal, *policy, *in_process, timeline, profile);
-      if (options.verify) in_process->check_each_launch();
-      in_process->start();
-      session.run();
-      in_process->close();
-      in_process->reset();
-      policy = make_policy(policy_spec);
-    }
-    made = std::move(in_process);
+/// Where a run takes place: this process or one for each client, under a recording or not.
+class Runner::GpuSetup final : public Setup {
+ public:
+  GpuSetup(Runner& runner, const Setting& s, const Gpu& gpu, const RunOptions& options, Found& found)
+      : runner_(runner),
+        trace_(s.trace),
+        gpu_(gpu),
+        options_(options),
+        by_sm_(s.needed.capabilities.has(Capability::sm_quota)),
+        found_(found) {
+    if (s.needed.profiles)  // measured before the clock runs
+      for (const Client& client : trace_.clients)
+        for (const Op& op : trace_.programs[client.program.value].ops)
+          if (const auto* launch = std::get_if<corun::Launch>(&op.what)) measured(launch->kernel);
+    CudaOptions cuda;
+    cuda.interrupted = &interrupted;
+    cuda.verify = options.verify;
+    if (wants_processes(s.needed))
+      backend_ = std::make_unique<ProcessBackend>(trace_, gpu, s.needed, s.timeline,
+                                                  ProcessOptions{cuda, options.store, {}});
+    else
+      backend_ = rehearsed(s, cuda);
+    if (options.record.empty() || !s.together) return;
+    out_.emplace(options.record);
+    recorder_.emplace(*backend_, s.policy, trace_, out_->stream());
   }
-  MeasuredBackend& backend = *made;
-  Requests requests;
-  timeline.attach(requests);
-  for (Sink* sink : sinks) timeline.attach(*sink);
-  std::optional<OutputFile> out;
-  std::optional<RecordingBackend> recorder;
-  if (!record.empty()) {
-    out.emplace(record);
-    recorder.emplace(backend, policy_spec, trace, out->stream());
-  }
-  Backend& outermost = recorder ? static_cast<Backend&>(*recorder) : backend;
-  Session session(trace, *policy, outermost, timeline, [&](KernelId kernel) {
-    return recorder ? recorder->profile(kernel, profile(kernel)) : profile(kernel);
-  });
-  backend.start();
-  const SessionOutcome outcome = session.run(progress);
-  backend.close();
-  timeline.flush();
-  recorder.reset();
-  if (out) out->close();
-  if (!outcome.stuck.empty())
-    throw InputError(trace.name, "",
-                     fmt::format("the run cannot go on under {}: {}", policy_spec, outcome.stuck),
-                     "a reservation or mask may leave a client without SMs; check the trace and the policy");
-  OneRun one{std::move(requests.all), backend.blocks_run(), 0, {}, 0, outcome};
-  for (std::uint32_t c = 0; c < trace.clients.size(); ++c)
-    if (const std::string why = backend.why_lost(ClientId{c}); !why.empty())
-      one.outcome.failed[c] = "its process " + why;
-  if (options.verify) {
-    one.wrong = backend.verify();
-    one.verified = backend.kernels_verified();
-    one.moves_verified = backend.moves_verified();
-  }
-  return one;
-}
 
-/// What did not end as its clients wished, and what became of device memory.
-void Runner::report_memory(const Trace& trace, const OneRun& together, RunResult& result) {
-  const SessionOutcome& o = together.outcome;
-  for (std::size_t i = 0; i < trace.clients.size(); ++i) result.clients[i].failed = o.failed[i];
-  result.memory_peak = o.memory_peak;
-  result.checkpoints = o.checkpoints;
-  result.moved_bytes = o.moved_bytes;
-  if (!o.deadlock.empty()) result.notes.insert(result.notes.begin(), "deadlock: " + o.deadlock);
-  if (together.moves_verified != 0)
-    result.notes.push_back(fmt::format("{} buffers came back from the host as they had left, bit by bit",
-                                       together.moves_verified));
-}
+  Backend& backend() override { return recorder_ ? static_cast<Backend&>(*recorder_) : *backend_; }
+  Profile profile(KernelId kernel) override {
+    return recorder_ ? recorder_->profile(kernel, measured(kernel)) : measured(kernel);
+  }
+  void ended(SessionOutcome& outcome) override {
+    recorder_.reset();
+    if (out_) out_->close();
+    if (!outcome.stuck.empty()) return;
+    for (std::uint32_t c = 0; c < trace_.clients.size(); ++c)
+      if (const std::string why = backend_->why_lost(ClientId{c}); !why.empty())
+        outcome.failed[c] = "its process " + why;
+    found_.blocks = backend_->blocks_run();
+    if (!options_.verify) return;
+    found_.wrong = backend_->verify();
+    found_.kernels_verified = backend_->kernels_verified();
+    found_.moves_verified = backend_->moves_verified();
+  }
+
+ private:
+  const Profile& measured(KernelId kernel) {
+    return runner_.profile_of(trace_.kernels[kernel.value], gpu_, by_sm_, options_.profiles);
+  }
+
+  /// What a first launch waits for (streams, partitions, code on its way to the GPU) is no policy's doing: a
+  /// short run goes before the one that counts.
+  std::unique_ptr<MeasuredBackend> rehearsed(const Setting& s, const CudaOptions& cuda) {
+    Timeline nobody;
+    auto backend = std::make_unique<CudaBackend>(trace_, gpu_, s.needed, nobody, *runner_.work_, cuda);
+    if (!allocates(trace_)) {
+      Trace rehearsal = trace_;
+      rehearsal.run.duration = std::min(kRehearsal, trace_.run.duration.value_or(kRehearsal));
+      if (options_.verify) backend->check_each_launch();
+      play(rehearsal, *make_policy(s.policy), *backend, nobody, [this](KernelId k) { return measured(k); });
+      backend->reset();
+    }
+    backend->record_to(s.timeline);
+    return backend;
+  }
+
+  Runner& runner_;
+  const Trace& trace_;
+  const Gpu& gpu_;
+  const RunOptions& options_;
+  const bool by_sm_;
+  Found& found_;
+  std::unique_ptr<MeasuredBackend> backend_;
+  std::optional<OutputFile> out_;
+  std::optional<RecordingBackend> recorder_;
+};
+
+class Runner::OnGpu final : public Testbed {
+ public:
+  OnGpu(Runner& runner, const Gpu& gpu, const RunOptions& options)
+      : runner_(runner), gpu_(gpu), options_(options) {}
+
+  std::unique_ptr<Setup> set_up(const Setting& s) override {
+    Found& found = s.together ? together : alone_.emplace_back();
+    return std::make_unique<GpuSetup>(runner_, s, gpu_, options_, found);
+  }
+  Requests alone(std::size_t, const Trace& trace, const std::function<Requests()>& run) override {
+    const std::string key = fmt::format("{}\n{}\n{}", trace.name, trace.clients.front().name,
+                                        trace.run.duration.value_or(kNever).count());
+    const auto known = runner_.alone_.find(key);
+    return known != runner_.alone_.end() ? known->second : runner_.alone_.emplace(key, run()).first->second;
+  }
+
+  /// Of all runs.
+  std::uint64_t kernels_verified() const {
+    std::uint64_t all = together.kernels_verified;
+    for (const Found& one : alone_) all += one.kernels_verified;
+    return all;
+  }
+  std::vector<std::string> wrong() const {
+    std::vector<std::string> all = together.wrong;
+    for (const Found& one : alone_) all.insert(all.end(), one.wrong.begin(), one.wrong.end());
+    return all;
+  }
+
+  Found together;
+
+ private:
+  Runner& runner_;
+  const Gpu& gpu_;
+  const RunOptions& options_;
+  std::deque<Found> alone_;  // of those that were not known
+};
 
 RunResult Runner::run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
-  const auto began = std::chrono::steady_clock::now();
   const SignalGuard guard;
   const DeviceFacts facts = driver_->facts();
-  std::string stage = options.policy;
-  const auto tell = [&](Time now) {
-    if (options.progress && trace.run.duration)
-      options.progress(stage.c_str(), to_seconds(now) / to_seconds(*trace.run.duration));
-  };
-  OneRun together = run_once(trace, gpu, options.policy, options, options.sinks, options.record, tell);
-  requests_ = together.requests;
-  const Window window = window_of(trace, together.requests);
-  std::vector<std::string> wrong = together.wrong;
-  std::uint64_t verified = together.verified;
-  std::vector<std::vector<RequestRecord>> alone;
-  for (const Client& client : trace.clients) {
-    if (!options.alone) break;
-    Trace one = trace;
-    one.clients = {client};
-    if (!window.fixed_work) one.run.duration = window.end;
-    stage = client.name + " alone";
-    std::unique_ptr<OneRun>& result =
-        alone_[fmt::format("{}\n{}\n{}", trace.name, client.name, one.run.duration.value_or(kNever).count())];
-    if (!result) {
-      result = std::make_unique<OneRun>(run_once(one, gpu, "fcfs", options, {}, "", tell));
-      verified += result->verified;
-      wrong.insert(wrong.end(), result->wrong.begin(), result->wrong.end());
-    }
-    alone.push_back(result->requests);
-  }
-  RunResult result = measure(trace, window, together.requests, alone);
-  report_memory(trace, together, result);
-  result.gpu = gpu.name;
-  result.policy = options.policy;
+  OnGpu testbed(*this, gpu, options);
+  Ran ran = corun::run(trace, gpu, options, testbed);
+  requests_ = std::move(ran.requests);
+  RunResult result = std::move(ran.result);
+  if (const std::uint64_t moves = testbed.together.moves_verified; moves != 0)
+    result.notes.push_back(
+        fmt::format("{} buffers came back from the host as they had left, bit by bit", moves));
   result.alone =
       fmt::format("each client alone on the same {} under fcfs, with the same arrivals and seed", facts.name);
   result.notes.insert(result.notes.begin(), fmt::format("measured on {} ({})", facts.name, facts.driver));
+  const std::vector<std::string> wrong = testbed.wrong();
   if (options.verify && wrong.empty())
     result.notes.push_back(
-        fmt::format("{} results of clients' kernels are those of the plain kernels, bit by bit", verified));
+        fmt::format("{} results of clients' kernels are those of the plain kernels, bit by bit",
+                    testbed.kernels_verified()));
   result.sm_busy = result.occupancy = std::nan("");  // not measured
-  result.blocks = together.blocks;
-  result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  result.blocks = testbed.together.blocks;
   if (!wrong.empty())
     throw DriverError(fmt::format("{}{}", wrong.front(),
                                   wrong.size() > 1 ? fmt::format(" (and {} more)", wrong.size() - 1) : ""));

@@ -1,31 +1,23 @@
-// One run on a GPU from trace to result: the clients together under a policy, then each alone, as
-// sim/backend's run does in the simulator.
+// A run on a GPU: what its backends are made of (rehearsal, processes, recording, verified results), and what
+// runs of one trace share.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "hw/kernels/workbench.h"
-#include "policies/session/profile_file.h"
+#include "policies/session/run.h"
 #include "traces/model/gpu.h"
 #include "traces/model/trace.h"
-#include "traces/timeline/metrics.h"
-#include "traces/timeline/timeline.h"
 
 namespace corun::hw {
 
-struct RunOptions {
-  std::string policy;
-  std::vector<Sink*> sinks;  // of the run together
-  std::string store;         // folder that keeps compiled kernels; empty: none
-  std::string record;        // file for the notices and decisions; empty: none
-  bool alone = true;         // run each client alone too, for what depends on it
-  bool verify = false;       // fail if a result differs from the plain kernel's
-  std::function<void(const char* stage, double fraction)> progress;
-  const Profiles* profiles = nullptr;  // in the place of ones measured before the run
+struct RunOptions : corun::RunOptions {
+  std::string store{};   // folder that keeps compiled kernels; empty: none
+  std::string record{};  // file for the notices and decisions; empty: none
+  bool verify = false;   // fail if a result differs from the plain kernel's
 };
 
 /// Runs on the GPU of this machine.  Keeps between runs what they can share: compiled kernels, partitions,
@@ -49,11 +41,8 @@ class Runner {
   DeviceFacts facts() const;
 
  private:
-  struct OneRun;
-  OneRun run_once(const Trace& trace, const Gpu& gpu, const std::string& policy_spec,
-                  const RunOptions& options, const std::vector<Sink*>& sinks, const std::string& record,
-                  const std::function<void(Time)>& progress);
-  static void report_memory(const Trace& trace, const OneRun& together, RunResult& result);
+  class OnGpu;
+  class GpuSetup;
   const Profile& profile_of(const Kernel& kernel, const Gpu& gpu, bool by_sm, const Profiles* profiles);
 
   std::unique_ptr<Driver> driver_;
@@ -61,7 +50,7 @@ class Runner {
   std::unique_ptr<Workbench> work_;
   std::vector<RequestRecord> requests_;
   std::map<std::pair<std::string, bool>, Profile> profiles_;  // by kernel; by SM or not
-  std::map<std::string, std::unique_ptr<OneRun>> alone_;
+  std::map<std::string, std::vector<RequestRecord>> alone_;   // by trace, client and length
 };
 
 /// One run by a Runner of its own.

@@ -18,6 +18,11 @@ class Backend {
   virtual const Topology& topology() const = 0;
   virtual Time now() const = 0;
 
+  /// Before the first wait: time 0 is now.
+  virtual void start() {}
+  /// After the last: nothing of it is on the GPU any more, and the timeline has what was under way.
+  virtual void close() {}
+
   /// Runs until `until`, or until the first instant with something to tell, whichever is earlier, and appends
   /// all notices of that instant.  Afterwards now() is that instant.  `until` == kNever and nothing under
   /// way: returns without notices and now() unchanged.

@@ -1,8 +1,7 @@
 // A host program that issues for all clients with one thread, as hw/backend does: decisions, hand-overs and
 // ends take its time, one after the other, and it hears of nothing meanwhile.  Under a policy that stops
-// launches those of best-effort clients are held on the host until few are before them in their stream; what
-// the GPU has no need of yet is handed over when nothing else is to be done.  Where clients are processes,
-// each hands over by itself.
+// launches those of best-effort clients go through the host's queue (policies/session/host_queue.h).  Where
+// clients are processes, each hands over by itself.
 //
 // Leaves out: what stopping, resizing and asking for progress cost the thread.
 #include <algorithm>
@@ -10,13 +9,6 @@
 #include "sim/backend/sim_backend.h"
 
 namespace corun::sim {
-namespace {
-
-// Of a stream, so many launches, or, but two, so much work, are on the device: hw/backend's `CudaOptions`.
-constexpr std::size_t kDeviceQueue = 3;
-constexpr Time kQueuedWork = std::chrono::microseconds(25);
-
-}  // namespace
 
 /// When the call begins that hands the launch over; of one that is held, what deciding it takes.
 Time SimBackend::call(const LaunchView& l) {
@@ -33,59 +25,22 @@ Time SimBackend::call(const LaunchView& l) {
   return begins;
 }
 
-bool SimBackend::may_go(const Lane& lane) const {
-  if (lane.held.empty()) return false;
-  const auto& [next, submission] = lane.held.front();
-  // What it follows in other streams may be stopped, so it must have ended.
-  for (LaunchId id : submission.follows)
-    if (const Fate& fate = fates_[id.slot]; fate.launch == id && fate.end == kNever) return false;
-  if (next.copy) return lane.device.empty();
-  if (!lane.device.empty() && lane.device.back().copy) return false;
-  if (lane.device.size() >= kDeviceQueue) return false;
-  Time behind{};
-  for (std::size_t i = 1; i < lane.device.size(); ++i) behind += lane.device[i].solo;
-  return lane.device.size() < 2 || behind < kQueuedWork;
+void SimBackend::hold(const LaunchView& l, Submission submission) {
+  HostLaunch held{l.id, l.solo_time, l.kernel == nullptr, true, l.ctas != 0, submission.follows};
+  held_.hold(l.client, l.stream, std::move(held), std::move(submission));
 }
 
-bool SimBackend::can_wait(const Lane& lane) const {
-  Time work{};
-  for (const Lane::OnDevice& on : lane.device) work += on.solo;
-  return work >= kQueuedWork;
-}
-
-void SimBackend::hand_over(std::uint32_t client, Lane& lane) {
+void SimBackend::hand_over_held(ClientId client, Submission submission) {
   const Time from = std::max(now_, host_free_);
   host_free_ = from + thread_->hand_over;
-  auto [next, submission] = std::move(lane.held.front());
-  lane.held.pop_front();
-  lane.device.push_back(next);
-  hand_over(std::move(submission), contexts_.place(ClientId{client}, StreamId{0}).context, from);
-}
-
-void SimBackend::hand_over_what_is_needed(std::uint32_t client) {
-  for (Lane& lane : lanes_[client])
-    while (may_go(lane) && !can_wait(lane)) hand_over(client, lane);
-}
-
-/// One of those that can wait.  False: there is none.
-bool SimBackend::hand_over_one() {
-  for (std::uint32_t client = 0; client < lanes_.size(); ++client)
-    for (Lane& lane : lanes_[client])
-      if (may_go(lane)) {
-        hand_over(client, lane);
-        return true;
-      }
-  return false;
+  hand_over(std::move(submission), contexts_.place(client, StreamId{0}).context, from);
 }
 
 void SimBackend::heard(const Notice& notice) {
-  if (lanes_.empty()) return;
+  if (!thread_) return;
   const auto over = [&](LaunchId launch) {
     host_free_ = std::max(now_, host_free_) + thread_->end_call;
-    for (std::uint32_t client = 0; client < lanes_.size(); ++client)
-      for (Lane& lane : lanes_[client])
-        if (std::erase_if(lane.device, [&](const Lane::OnDevice& on) { return on.launch == launch; }) != 0)
-          hand_over_what_is_needed(client);
+    if (const auto client = held_.over(launch)) held_.hand_over_needed(*client);
   };
   if (const auto* kernel = std::get_if<KernelFinished>(&notice)) over(kernel->launch);
   if (const auto* copy = std::get_if<CopyFinished>(&notice)) over(copy->launch);
@@ -95,12 +50,9 @@ void SimBackend::heard(const Notice& notice) {
 
 /// Whether it was held on the host, where it is no longer.
 bool SimBackend::take_held(LaunchId launch) {
-  for (std::vector<Lane>& of_client : lanes_)
-    for (Lane& lane : of_client)
-      if (std::erase_if(lane.held, [&](const auto& h) { return h.first.launch == launch; }) != 0)
-        return host_free_ = std::max(now_, host_free_) + thread_->take_back,
-               fates_[launch.slot].was_held = true;
-  return false;
+  if (!held_.take_back(launch)) return false;
+  host_free_ = std::max(now_, host_free_) + thread_->take_back;
+  return fates_[launch.slot].was_held = true;
 }
 
 }  // namespace corun::sim

@@ -3,18 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include <chrono>
 #include <optional>
 
-#include "policies/api/registry.h"
-#include "policies/session/session.h"
 #include "sim/backend/profile.h"
 #include "sim/backend/sim_backend.h"
 #include "sim/model/kernel_prior.h"
 #include "sim/model/mended_counters.h"
 #include "traces/json/spelling.h"
-#include "traces/model/error.h"
 #include "traces/timeline/preemption.h"
 
 namespace corun::sim {
@@ -25,58 +20,76 @@ constexpr std::size_t kMostMended = 3;
 
 /// The errors: means over 26 mixes and two modes (experiments/h200/networks/prior.py, judge).
 constexpr const char* kUsually =
-    " taken to do what kernels of their class did in networks measured on an H200; without any counters, that "
+    " taken to do what kernels of their class did in networks measured on an H200; without any counters, "
+    "that "
     "had mean latencies of networks side by side 9 % off and throughputs 5 %, with counters 8 and 3";
 constexpr const char* kByShape =
     " taken to fill the issue slots by their warps and not to use the memory, so how much clients slow each "
     "other may be far off";
 
-class Requests final : public Sink {
- public:
-  using Sink::record;
-  void record(const RequestRecord& r) override { all.push_back(r); }
-  std::vector<RequestRecord> all;
-};
-
-struct OneRun {
-  std::vector<RequestRecord> requests;
-  Time end{};
-  SessionOutcome outcome;
+/// What the simulator keeps count of in the run of all clients.
+struct Totals {
   std::uint64_t blocks = 0, events = 0;
   double sm_ps = 0, warp_ps = 0;
 };
 
-OneRun run_once(const Trace& trace, const Gpu& gpu, Common& common, Policy& policy,
-                const std::string& policy_spec, EngineOptions engine, std::span<Sink* const> sinks,
-                const Profiles* profiles, const HostCosts* host, const std::function<void(Time)>& progress) {
-  Timeline timeline;
-  Requests requests;
-  timeline.attach(requests);
-  for (Sink* sink : sinks) timeline.attach(*sink);
-  SimBackend backend(trace, gpu, policy.requirements(), timeline, engine, common.shapes.get(), host);
-  const bool by_sm = policy.requirements().capabilities.has(Capability::sm_quota);
-  Session session(trace, policy, backend, timeline, [&](KernelId id) {
-    const Kernel& kernel = trace.kernels[id.value];
-    if (profiles != nullptr) return points_for(profiles->of(kernel.name), gpu.sms, by_sm);
-    return common.profile(id, by_sm,
-                          [&] { return by_sm ? profile_by_sm(kernel, gpu) : profile_kernel(kernel, gpu); });
-  });
-  session.audit(engine.audit);
-  const SessionOutcome outcome = session.run(progress);
-  backend.close();
-  timeline.flush();
-  if (!outcome.stuck.empty())
-    throw StuckError(trace.name, "",
-                     fmt::format("the run cannot go on under {}: {}", policy_spec, outcome.stuck),
-                     "a reservation or mask may leave a client without SMs; check the trace and the policy");
-  return {std::move(requests.all),
-          outcome.end,
-          outcome,
-          backend.blocks_run(),
-          backend.events(),
-          static_cast<double>(backend.sm_ps()),
-          static_cast<double>(backend.warp_ps())};
-}
+class SimSetup final : public Setup {
+ public:
+  SimSetup(const Setting& s, const Gpu& gpu, Common& common, const RunOptions& options, const HostCosts* host,
+           Totals& totals)
+      : trace_(s.trace),
+        gpu_(gpu),
+        common_(common),
+        profiles_(options.profiles),
+        by_sm_(s.needed.capabilities.has(Capability::sm_quota)),
+        audited_(options.engine.audit),
+        totals_(totals),
+        backend_(s.trace, gpu, s.needed, s.timeline, options.engine, common.shapes.get(), host) {}
+
+  Backend& backend() override { return backend_; }
+  bool audited() const override { return audited_; }
+  Profile profile(KernelId id) override {
+    const Kernel& kernel = trace_.kernels[id.value];
+    if (profiles_ != nullptr) return points_for(profiles_->of(kernel.name), gpu_.sms, by_sm_);
+    return common_.profile(
+        id, by_sm_, [&] { return by_sm_ ? profile_by_sm(kernel, gpu_) : profile_kernel(kernel, gpu_); });
+  }
+  void ended(SessionOutcome&) override {
+    totals_ = {backend_.blocks_run(), backend_.events(), static_cast<double>(backend_.sm_ps()),
+               static_cast<double>(backend_.warp_ps())};
+  }
+
+ private:
+  const Trace& trace_;
+  const Gpu& gpu_;
+  Common& common_;
+  const Profiles* profiles_;
+  bool by_sm_, audited_;
+  Totals& totals_;
+  SimBackend backend_;
+};
+
+class Simulator final : public Testbed {
+ public:
+  Simulator(const Gpu& gpu, Common& common, const RunOptions& options, const HostCosts* host)
+      : gpu_(gpu), common_(common), options_(options), host_(host) {}
+
+  std::unique_ptr<Setup> set_up(const Setting& s) override {
+    return std::make_unique<SimSetup>(s, gpu_, common_, options_, host_, s.together ? totals_ : ignored_);
+  }
+  Requests alone(std::size_t client, const Trace& trace, const std::function<Requests()>& run) override {
+    return common_.alone(client, trace.run.duration.value_or(kNever), run);
+  }
+
+  const Totals& totals() const { return totals_; }
+
+ private:
+  const Gpu& gpu_;
+  Common& common_;
+  const RunOptions& options_;
+  const HostCosts* host_;
+  Totals totals_, ignored_;
+};
 
 /// What a reader must know before believing how much the clients slow each other.
 std::string contention_warning(const Trace& trace) {
@@ -118,14 +131,6 @@ std::vector<std::string> mended_counters(const Trace& trace, const Gpu& gpu) {
   return notes;
 }
 
-void report_memory(const Trace& trace, const SessionOutcome& outcome, RunResult& result) {
-  for (std::size_t i = 0; i < trace.clients.size(); ++i) result.clients[i].failed = outcome.failed[i];
-  result.memory_peak = outcome.memory_peak;
-  result.checkpoints = outcome.checkpoints;
-  result.moved_bytes = outcome.moved_bytes;
-  if (!outcome.deadlock.empty()) result.notes.insert(result.notes.begin(), "deadlock: " + outcome.deadlock);
-}
-
 }  // namespace
 
 template <class Map, class Make>
@@ -148,55 +153,26 @@ Profile Common::profile(KernelId kernel, bool by_sm, const std::function<Profile
 }
 
 RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
-  const auto began = std::chrono::steady_clock::now();
-  const std::string* stage = nullptr;
-  const std::string together_stage = options.policy;
-  const auto tell = [&](Time now) {
-    if (options.interrupt) options.interrupt();
-    if (options.progress && trace.run.duration)
-      options.progress(stage->c_str(), to_seconds(now) / to_seconds(*trace.run.duration));
-  };
-  stage = &together_stage;
   std::optional<Common> own;
   Common& common = options.common != nullptr ? *options.common : own.emplace(gpu);
-  const std::unique_ptr<Policy> made = options.object ? nullptr : make_policy(options.policy);
-  Policy& policy = options.object ? *options.object : *made;
-  PreemptionMeter preemption(trace);
-  std::vector<Sink*> sinks = options.sinks;
-  sinks.push_back(&preemption);
   const HostCosts* host =
       options.profiles != nullptr && options.profiles->host ? &*options.profiles->host : nullptr;
-  const OneRun together = run_once(trace, gpu, common, policy, options.policy, options.engine, sinks,
-                                   options.profiles, host, tell);
-  const Window window = window_of(trace, together.requests);
+  Simulator simulator(gpu, common, options, host);
+  PreemptionMeter preemption(trace);
+  corun::RunOptions watched = options;
+  watched.sinks.push_back(&preemption);
+  auto [result, window, outcome, requests] = corun::run(trace, gpu, watched, simulator, options.object);
 
-  std::vector<std::vector<RequestRecord>> alone;
-  for (std::size_t i = 0; options.alone && i < trace.clients.size(); ++i) {
-    Trace one = trace;
-    one.clients = {trace.clients[i]};
-    if (!window.fixed_work) one.run.duration = window.end;
-    const std::string alone_stage = trace.clients[i].name + " alone";
-    stage = &alone_stage;
-    alone.push_back(common.alone(i, one.run.duration.value_or(kNever), [&] {
-      return run_once(one, gpu, common, *make_policy("fcfs"), "fcfs",
-                      {options.engine.shortcuts, options.engine.audit}, {}, nullptr, host, tell)
-          .requests;
-    }));
-  }
-
-  RunResult result = measure(trace, window, together.requests, alone);
-  report_memory(trace, together.outcome, result);
-  result.gpu = gpu.name;
   result.preemption = preemption.result(window);
-  result.policy = options.policy;
   result.alone =
       options.alone
           ? "each client simulated alone on the same GPU under fcfs, with the same arrivals and seed"
           : "not simulated";
-  const double span = static_cast<double>(together.end.count()) * gpu.sms;
+  const Totals& totals = simulator.totals();
+  const double span = static_cast<double>(outcome.end.count()) * gpu.sms;
   if (span > 0) {
-    result.sm_busy = together.sm_ps / span;
-    result.occupancy = together.warp_ps / span / gpu.sm.max_warps;
+    result.sm_busy = totals.sm_ps / span;
+    result.occupancy = totals.warp_ps / span / gpu.sm.max_warps;
   }
   const std::vector<std::string> mended = mended_counters(trace, gpu);
   result.notes.insert(result.notes.begin(), mended.begin(), mended.end());
@@ -204,9 +180,8 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
     result.notes.insert(result.notes.begin(), warning);
   if (host != nullptr && host->launch_call != Time{})
     result.notes.push_back("one host thread issues for all clients, at the costs in the profile file");
-  result.blocks = together.blocks;
-  result.events = together.events;
-  result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  result.blocks = totals.blocks;
+  result.events = totals.events;
   return result;
 }
 

@@ -1,23 +1,19 @@
-// One simulated run from trace to result: the clients together under a policy, then each alone for what
-// "alone" means.
+// A run in the simulator: what its backends are made of, what the results of one trace share, and the numbers
+// and warnings that only the simulator has.
 #pragma once
 
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "policies/api/policy.h"
-#include "policies/session/profile_file.h"
+#include "policies/session/run.h"
 #include "sim/backend/shapes.h"
 #include "sim/stages/compute_engine.h"
-#include "traces/model/error.h"
 #include "traces/model/gpu.h"
 #include "traces/model/trace.h"
-#include "traces/timeline/metrics.h"
 
 namespace corun::sim {
 
@@ -44,22 +40,10 @@ class Common {
   std::map<std::pair<std::uint32_t, bool>, Profile> profiles_;
 };
 
-struct RunOptions {
-  std::string policy;  // "name" or "name:key=value"
-  EngineOptions engine;
-  std::vector<Sink*> sinks;                                          // of the run together
-  std::function<void(const char* stage, double fraction)> progress;  // may be empty
-  Common* common = nullptr;                                          // null: the run has its own
-  Policy* object = nullptr;            // not null: this policy, which `policy` then only names
-  const Profiles* profiles = nullptr;  // in the place of simulated ones
-  bool alone = true;                   // false: no slowdown, progress, STP and ANTT
-  std::function<void()> interrupt{};   // called now and then, may throw to end the run; may be empty
-};
-
-/// The clients wait for each other, or for the policy, for ever; problem() says which for what.
-class StuckError : public InputError {
- public:
-  using InputError::InputError;
+struct RunOptions : corun::RunOptions {
+  EngineOptions engine{};
+  Common* common = nullptr;  // null: the run has its own
+  Policy* object = nullptr;  // not null: this policy, which `policy` then only names
 };
 
 /// Throws InputError for a trace, GPU or policy that do not fit each other, StuckError for a run that cannot

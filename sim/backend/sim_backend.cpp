@@ -39,7 +39,7 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
     limits_ = MpsLimits(needed.thread_percentages, trace.clients.size(), topology_.gpu, *contexts_[0].engine);
   if (host != nullptr && host->launch_call != Time{}) {
     thread_ = *host;
-    for (std::size_t i = 0; i < trace.clients.size(); ++i) lanes_.emplace_back(contexts_.streams_of(i));
+    for (std::size_t i = 0; i < trace.clients.size(); ++i) held_.add_client(contexts_.streams_of(i));
     if (mps || needed.contexts == corun::Contexts::per_process) process_free_.resize(trace.clients.size());
   }
 }
@@ -239,9 +239,7 @@ void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, 
   fates_.renew(l, at.context, at.stream);
   const Time called = call(l);
   if (!held_on_host(l)) return hand_over(std::move(submission), at.context, called);
-  Lane& lane = lanes_[l.client.value][l.stream.value];
-  lane.held.emplace_back(Lane::OnDevice{l.id, l.solo_time, l.kernel == nullptr}, std::move(submission));
-  hand_over_what_is_needed(l.client.value);
+  hold(l, std::move(submission));
 }
 
 /// `reaches_gpu` is how long it takes from the call.
@@ -260,7 +258,7 @@ void SimBackend::hand_over(Submission submission, std::uint32_t context, Time ca
 void SimBackend::wait(Time until, std::vector<Notice>& notices) {
   until = std::max(until, host_free_);
   for (;;) {
-    if (idle_before(until) && hand_over_one()) until = std::max(until, host_free_);
+    if (idle_before(until) && held_.hand_over_one()) until = std::max(until, host_free_);
     turn();
     const auto active = contexts_.active();
     ComputeEngine* engine = active ? contexts_[*active].engine.get() : nullptr;

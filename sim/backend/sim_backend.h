@@ -9,6 +9,7 @@
 
 #include "policies/api/backend.h"
 #include "policies/api/policy.h"
+#include "policies/session/host_queue.h"
 #include "policies/session/profile_file.h"
 #include "sim/backend/contexts.h"
 #include "sim/backend/launch_fates.h"
@@ -39,8 +40,7 @@ class SimBackend final : public Backend {
               std::span<const LaunchId> follows) override;
   Outcome copy(const LaunchView& copy, std::span<const LaunchId> follows) override;
 
-  /// Writes what is still under way to the timeline.
-  void close() { contexts_.close(now_); }
+  void close() override { contexts_.close(now_); }
 
   std::uint64_t blocks_run() const;
   std::uint64_t events() const;
@@ -75,17 +75,6 @@ class SimBackend final : public Backend {
     CopyRecord copy;
     MoveRecord move;
     decide::CtasPerSm ctas_per_sm{};
-  };
-  /// A client's stream on the host: what is held there, and what of it has been handed over and, as far as
-  /// the host knows, has not ended.
-  struct Lane {
-    struct OnDevice {
-      LaunchId launch;
-      Time solo;
-      bool copy;
-    };
-    std::deque<std::pair<OnDevice, Submission>> held;
-    std::vector<OnDevice> device;
   };
   struct Told {
     Time at;
@@ -136,14 +125,10 @@ class SimBackend final : public Backend {
     return preemptive_ && trace_.clients[client.value].service_class == ServiceClass::best_effort;
   }
   bool held_on_host(const LaunchView& launch) const { return thread_ && may_be_stopped(launch.client); }
-  bool may_go(const Lane& lane) const;
-  bool can_wait(const Lane& lane) const;
-  void hand_over(std::uint32_t client, Lane& lane);
-  void hand_over_what_is_needed(std::uint32_t client);
-  bool hand_over_one();
+  void hold(const LaunchView& launch, Submission submission);
+  void hand_over_held(ClientId client, Submission submission);
   bool idle_before(Time until) const {
-    return !lanes_.empty() && now_ < until && host_free_ <= now_ &&
-           (told_.empty() || told_.front().at > now_);
+    return thread_ && now_ < until && host_free_ <= now_ && (told_.empty() || told_.front().at > now_);
   }
   void heard(const Notice& notice);
   bool take_held(LaunchId launch);
@@ -164,7 +149,8 @@ class SimBackend final : public Backend {
   std::optional<HostCosts> thread_;  // of the one thread that issues for all; none: one for each client
   Time host_free_{};                 // when it has done what it is at
   std::vector<Time> process_free_;   // the same by client, where each is a process that hands over itself
-  std::vector<std::vector<Lane>> lanes_;  // by client, stream
+  HostQueue<Submission> held_{[this](LaunchId id) { return fates_.ended_at(id) == kNever; },
+                              [this](ClientId c, Submission s) { hand_over_held(c, std::move(s)); }};
   Slots<Errand> errands_;
   /// A Preempt under way.
   struct Preemption {

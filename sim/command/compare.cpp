@@ -107,8 +107,8 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
     ProgressBar bar;
     const auto progress = [&](const char* stage, double done) { bar.show(stage, done); };
     for (const std::string& policy : specs_of(a)) try {
-        RunOptions options{policy, engine, {}, progress, &common};
-        options.profiles = profiles;
+        const RunOptions options{
+            {.policy = policy, .progress = progress, .profiles = profiles}, engine, &common};
         results.push_back(run(trace, gpu, options));
       } catch (const InputError& error) {
         if (!all) throw;

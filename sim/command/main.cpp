@@ -76,13 +76,16 @@ int simulate(const Arguments& a, bool comparing) {
   {
     ProgressBar bar;
     Outputs outputs(a.outputs, trace, gpu);
-    RunOptions options{a.policy, engine, outputs.sinks(),
-                       [&](const char* stage, double done) { bar.show(stage, done); }};
-    options.profiles = profiles ? &*profiles : nullptr;
-    result = a.backend == "sim" ? run(trace, gpu, options)
-                                : hw::run(trace, gpu,
-                                          {a.policy, options.sinks, a.store, a.record, !a.no_alone, a.verify,
-                                           options.progress, options.profiles});
+    corun::RunOptions options{.policy = a.policy,
+                              .sinks = outputs.sinks(),
+                              .progress = [&](const char* stage, double done) { bar.show(stage, done); },
+                              .profiles = profiles ? &*profiles : nullptr};
+    if (a.backend == "sim") {
+      result = run(trace, gpu, {options, engine});
+    } else {
+      options.alone = !a.no_alone;
+      result = hw::run(trace, gpu, {options, a.store, a.record, a.verify});
+    }
     outputs.finish(result);
   }
   if (a.json)

@@ -6,7 +6,7 @@
 #include <mutex>
 
 #include "policies/api/registry.h"
-#include "policies/session/session.h"
+#include "policies/session/run.h"
 #include "sim/backend/in_parallel.h"
 #include "sim/backend/sim_backend.h"
 #include "traces/model/error.h"
@@ -32,9 +32,7 @@ std::vector<double> run_once(const Trace& trace, const Gpu& gpu, Shapes& shapes,
   timeline.attach(ends);
   const std::unique_ptr<Policy> policy = make_policy(policy_name);
   SimBackend backend(trace, gpu, policy->requirements(), timeline, engine, &shapes);
-  Session session(trace, *policy, backend, timeline, {});
-  const SessionOutcome outcome = session.run();
-  backend.close();
+  const SessionOutcome outcome = play(trace, *policy, backend, timeline, {});
   if (!outcome.stuck.empty())
     throw InputError(trace.name, "", "the run cannot go on: " + outcome.stuck, "check the launch shapes");
   std::vector<double> ms;

@@ -1,6 +1,7 @@
 #include "tests/support/run_trace.h"
 
 #include "policies/api/registry.h"
+#include "policies/session/run.h"
 #include "sim/backend/profile.h"
 #include "sim/backend/sim_backend.h"
 
@@ -14,14 +15,11 @@ Ran run_trace(const Trace& trace, const Gpu& gpu, const std::string& policy_spec
   const std::unique_ptr<Policy> policy = make_policy(policy_spec);
   SimBackend backend(trace, gpu, policy->requirements(), timeline, options);
   const bool by_sm = policy->requirements().capabilities.has(Capability::sm_quota);
-  Session session(trace, *policy, backend, timeline, [&](KernelId kernel) {
+  const auto profile = [&](KernelId kernel) {
     return by_sm ? profile_by_sm(trace.kernels[kernel.value], gpu)
                  : profile_kernel(trace.kernels[kernel.value], gpu);
-  });
-  session.audit(options.audit);
-  ran.outcome = session.run();
-  backend.close();
-  timeline.flush();
+  };
+  ran.outcome = play(trace, *policy, backend, timeline, profile, {options.audit, {}});
   ran.blocks_run = backend.blocks_run();
   ran.events = backend.events();
   ran.sm_ps = backend.sm_ps();

@@ -98,7 +98,7 @@ TEST(Oracle, IsNoWorseThanAnyDivisionOfTheTpcs) {
     EXPECT_EQ(oracle.value, value_of(oracle.best, objective));
     for (std::uint32_t tpcs = 1; tpcs < 8; ++tpcs) {
       const std::string spec = "static-split:tpcs=" + std::to_string(tpcs) + "/" + std::to_string(8 - tpcs);
-      EXPECT_GE(regret(value_of(run(p.trace, p.gpu, {spec, {}, {}, {}}), objective), oracle.value, objective),
+      EXPECT_GE(regret(value_of(run(p.trace, p.gpu, {{spec}}), objective), oracle.value, objective),
                 -1e-12)
           << spec;
     }
@@ -130,8 +130,8 @@ TEST(Oracle, CommonRunsAloneGiveTheSameResultAsOnesOwn) {
   Pair p;
   Common common(p.gpu);
   for (const char* policy : {"fcfs", "timeslice", "static-split:tpcs=6/2"}) {
-    const RunResult own = run(p.trace, p.gpu, {policy, {}, {}, {}});
-    const RunResult shared = run(p.trace, p.gpu, {policy, {}, {}, {}, &common});
+    const RunResult own = run(p.trace, p.gpu, {{policy}});
+    const RunResult shared = run(p.trace, p.gpu, {{policy}, {}, &common});
     EXPECT_EQ(own.stp, shared.stp);
     EXPECT_EQ(own.antt, shared.antt);
   }

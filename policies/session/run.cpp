@@ -1,0 +1,97 @@
+#include "policies/session/run.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+#include "policies/api/registry.h"
+
+namespace corun {
+namespace {
+
+class Requests final : public Sink {
+ public:
+  using Sink::record;
+  void record(const RequestRecord& r) override { all.push_back(r); }
+  std::vector<RequestRecord> all;
+};
+
+struct Played {
+  std::vector<RequestRecord> requests;
+  SessionOutcome outcome;
+};
+
+Played play_on(Testbed& testbed, const Trace& trace, Policy& policy, const std::string& named, bool together,
+               const std::vector<Sink*>& sinks, const std::function<void(Time)>& progress) {
+  Timeline timeline;
+  Requests requests;
+  timeline.attach(requests);
+  for (Sink* sink : sinks) timeline.attach(*sink);
+  const Requirements needed = policy.requirements();
+  const std::unique_ptr<Setup> setup = testbed.set_up({trace, named, needed, timeline, together});
+  SessionOutcome outcome =
+      play(trace, policy, setup->backend(), timeline, [&](KernelId kernel) { return setup->profile(kernel); },
+           {setup->audited(), progress});
+  setup->ended(outcome);
+  if (!outcome.stuck.empty())
+    throw StuckError(trace.name, "", fmt::format("the run cannot go on under {}: {}", named, outcome.stuck),
+                     "a reservation or mask may leave a client without SMs; check the trace and the policy");
+  return {std::move(requests.all), std::move(outcome)};
+}
+
+/// What did not end as its clients wished, and what became of device memory.
+void report_memory(const SessionOutcome& outcome, RunResult& result) {
+  for (std::size_t i = 0; i < result.clients.size(); ++i) result.clients[i].failed = outcome.failed[i];
+  result.memory_peak = outcome.memory_peak;
+  result.checkpoints = outcome.checkpoints;
+  result.moved_bytes = outcome.moved_bytes;
+  if (!outcome.deadlock.empty()) result.notes.insert(result.notes.begin(), "deadlock: " + outcome.deadlock);
+}
+
+}  // namespace
+
+SessionOutcome play(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline,
+                    ProfileSource profiles, const PlayOptions& options) {
+  Session session(trace, policy, backend, timeline, std::move(profiles));
+  session.audit(options.audit);
+  backend.start();
+  SessionOutcome outcome = session.run(options.progress);
+  backend.close();
+  timeline.flush();
+  return outcome;
+}
+
+Ran run(const Trace& trace, const Gpu& gpu, const RunOptions& options, Testbed& testbed, Policy* object) {
+  const auto began = std::chrono::steady_clock::now();
+  std::string stage = options.policy;
+  const auto tell = [&](Time now) {
+    if (options.interrupt) options.interrupt();
+    if (options.progress && trace.run.duration)
+      options.progress(stage.c_str(), to_seconds(now) / to_seconds(*trace.run.duration));
+  };
+  const std::unique_ptr<Policy> made = object ? nullptr : make_policy(options.policy);
+  Played together =
+      play_on(testbed, trace, object ? *object : *made, options.policy, true, options.sinks, tell);
+  const Window window = window_of(trace, together.requests);
+
+  std::vector<std::vector<RequestRecord>> alone;
+  for (std::size_t i = 0; options.alone && i < trace.clients.size(); ++i) {
+    Trace one = trace;
+    one.clients = {trace.clients[i]};
+    if (!window.fixed_work) one.run.duration = window.end;
+    stage = trace.clients[i].name + " alone";
+    alone.push_back(testbed.alone(i, one, [&] {
+      return play_on(testbed, one, *make_policy("fcfs"), "fcfs", false, {}, tell).requests;
+    }));
+  }
+
+  Ran ran{measure(trace, window, together.requests, alone), window, std::move(together.outcome),
+          std::move(together.requests)};
+  report_memory(ran.outcome, ran.result);
+  ran.result.gpu = gpu.name;
+  ran.result.policy = options.policy;
+  ran.result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  return ran;
+}
+
+}  // namespace corun

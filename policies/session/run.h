@@ -1,0 +1,92 @@
+// A run from trace to result, once for every backend: the clients together under a policy, then each alone,
+// and the numbers that follow from both.
+//
+// Leaves out: where the runs take place.  That is the caller's Testbed, which also adds what only its backend
+// knows, as how busy the GPU was or whether results were right.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "policies/api/backend.h"
+#include "policies/api/policy.h"
+#include "policies/session/profile_file.h"
+#include "policies/session/session.h"
+#include "traces/model/error.h"
+#include "traces/model/gpu.h"
+#include "traces/model/trace.h"
+#include "traces/timeline/metrics.h"
+#include "traces/timeline/timeline.h"
+
+namespace corun {
+
+struct RunOptions {
+  std::string policy;                                                  // "name" or "name:key=value"
+  std::vector<Sink*> sinks{};                                          // of the run together
+  std::function<void(const char* stage, double fraction)> progress{};  // may be empty
+  const Profiles* profiles = nullptr;  // in the place of what the backend's own would be
+  bool alone = true;                   // false: no slowdown, progress, STP and ANTT
+  std::function<void()> interrupt{};   // called now and then, may throw to end the run; may be empty
+};
+
+/// The clients wait for each other, or for the policy, for ever; problem() says which for what.
+class StuckError : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+/// One session on a backend, from the start of its clock until nothing of it is on the GPU.  `audit`: of the
+/// session's books.
+struct PlayOptions {
+  bool audit = false;
+  std::function<void(Time)> progress{};
+};
+SessionOutcome play(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline,
+                    ProfileSource profiles, const PlayOptions& options = {});
+
+/// What one of the runs is: `trace` has all clients, or the one that is alone.
+struct Setting {
+  const Trace& trace;
+  const std::string& policy;  // as it was asked for
+  const Requirements& needed;
+  Timeline& timeline;  // with its sinks; outlives the setup
+  bool together;
+};
+
+/// A backend made for one run, and what goes with it.
+class Setup {
+ public:
+  virtual ~Setup() = default;
+  virtual Backend& backend() = 0;
+  virtual Profile profile(KernelId kernel) = 0;
+  virtual bool audited() const { return false; }
+  /// After the run, whose outcome it may add to; `outcome.stuck` says if it was not complete.
+  virtual void ended(SessionOutcome& /*outcome*/) {}
+};
+
+/// Where the runs of one result take place.
+class Testbed {
+ public:
+  using Requests = std::vector<RequestRecord>;
+  virtual ~Testbed() = default;
+  virtual std::unique_ptr<Setup> set_up(const Setting& setting) = 0;
+  /// Requests of a client alone, `run` to find them, unless that is known from an earlier result.
+  virtual Requests alone(std::size_t client, const Trace& trace, const std::function<Requests()>& run) = 0;
+};
+
+/// A result and what it was made of, for what the caller adds.
+struct Ran {
+  RunResult result;
+  Window window;
+  SessionOutcome outcome;  // of the clients together, as their requests
+  std::vector<RequestRecord> requests;
+};
+
+/// `object`, where not null, is the policy, which `options.policy` then only names.  Throws InputError for a
+/// trace, GPU or policy that do not fit each other, StuckError for a run that cannot go on.
+Ran run(const Trace& trace, const Gpu& gpu, const RunOptions& options, Testbed& testbed,
+        Policy* object = nullptr);
+
+}  // namespace corun
