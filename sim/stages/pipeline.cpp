@@ -220,8 +220,9 @@ void Pipeline::complete_in_order(bool leading) {
       const CompletionQueue::Resident r = completions_.take_stray(*fixed[d.index].stray);
       end_blocks(fixed[d.index].task, r.rank, r.block, r.place, 1);
     } else {
-      complete_fifo(fixed[d.index].task);
+      // It leads first: a worker's next block may start before the list is through, and is no event then.
       completions_.lead(fixed[d.index].task);
+      complete_fifo(fixed[d.index].task);
     }
   }
   contending.clear();
