@@ -37,6 +37,7 @@ void EngineObserver::check_time(Time now, Time next) const {
 
 /// Blocks that run on an SM from before its number fell end first.
 void EngineObserver::check_block(Work& work, std::uint64_t block, std::uint32_t rank) const {
+  CORUN_EXPECTS(block < work.ran.size());
   if (work.ran[block])
     broken(fmt::format("block {} of launch {} ran twice", block, work.record.launch.serial));
   work.ran[block] = true;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/engine/expects.h"
 #include "sim/stages/launch_table.h"
 #include "sim/stages/sm_array.h"
 #include "traces/model/gpu.h"
@@ -40,6 +41,7 @@ class EngineObserver {
   }
   /// The next block, if there is one, got a place at this time of the dispatcher.
   void block_dispatched(Work& work, Time global) const {
+    CORUN_EXPECTS(records_blocks_);
     if (!work.all_started()) work.dispatched[work.next] = global;
   }
   void block_started(Work& work, std::uint32_t block, std::uint32_t rank, Time global) const {
