@@ -62,6 +62,7 @@ Pipeline::Pipeline(const Gpu& gpu, EngineObserver observer, bool shortcuts)
 // ---- arrival ----------------------------------------------------------------------------------------------
 
 void Pipeline::condition(Work& work) {
+  CORUN_EXPECTS(work.record.blocks != 0 && work.last <= work.record.blocks);
   if (work.last == 0) work.last = work.record.blocks;
   work.next = work.done = work.first;
   if (!work.resumed) work.record.slotted = work.record.started = kNever;
@@ -69,6 +70,9 @@ void Pipeline::condition(Work& work) {
 }
 
 void Pipeline::accept(Work arrived, std::uint32_t level, const SmMask& allowed, const SmResources& demand) {
+  CORUN_EXPECTS(arrived.first < arrived.blocks() && arrived.next == arrived.first);
+  CORUN_EXPECTS(!allowed.none() && allowed.minus(sms_.all()).none());
+  CORUN_EXPECTS(demand.blocks != 0 && room(capacity_of(gpu_.sm), demand) != 0);
   observer_.launch_began(arrived);
   const WorkId id = launches_.add(std::move(arrived));
   Work& work = launches_[id];
@@ -86,6 +90,8 @@ void Pipeline::accept(Work arrived, std::uint32_t level, const SmMask& allowed, 
   s.level = level, s.allowed = allowed, s.demand = demand, s.carveout = division_of(demand, gpu_.sm);
   s.workers = allowed.count() * room(capacity_of(gpu_.sm), demand);
   s.quota = sms_.by_rank(s.quota);
+  for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank)  // else instances would come without end
+    CORUN_EXPECTS(s.quota[rank] == 0 || allowed.test(rank));
   if (gpu_.neighbours_take_together) keep_first(s.quota, left);
   s.held.assign(gpu_.sms, 0);
   s.running.assign(gpu_.sms, 0);
@@ -140,6 +146,7 @@ Time Pipeline::next_time() const {
 }
 
 void Pipeline::advance(Time limit, std::vector<EngineNotice>& notices) {
+  CORUN_EXPECTS(limit >= now_);
   notices_ = &notices;
   while (notices.empty()) {
     if (shortcuts_) skip_waves(limit);
@@ -152,6 +159,7 @@ void Pipeline::advance(Time limit, std::vector<EngineNotice>& notices) {
 }
 
 void Pipeline::pass_time(Time to) {
+  CORUN_EXPECTS_SLOW(to >= now_);
   sms_.pass_time((to - now_).count());
   now_ = to;
 }
@@ -489,6 +497,7 @@ void Pipeline::skip_waves(Time limit) {
 }
 
 void Pipeline::pass(Work work, Time since, const UndisturbedRun& run) {
+  CORUN_EXPECTS(!busy() && since >= now_);
   KernelRecord& record = work.record;
   record.slotted = since + offset_;
   record.started = since + run.started + offset_;
