@@ -151,7 +151,7 @@ void Pipeline::advance(Time limit, std::vector<EngineNotice>& notices) {
   while (notices.empty()) {
     if (shortcuts_) skip_waves(limit);
     const Time t = next_time();
-    if (t > limit) break;
+    if (t > limit || t == kNever) break;
     step(t);
   }
   if (notices.empty() && limit != kNever) pass_time(limit);
