@@ -59,6 +59,7 @@ Time ComputeEngine::next_time() const {
 }
 
 void ComputeEngine::advance(Time limit, std::vector<EngineNotice>& notices) {
+  CORUN_EXPECTS(limit >= now());
   if (door_) return advance_at_door(limit, notices);
   pipeline_.advance(limit, notices);
   if (!watched_) return;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/engine/expects.h"
 #include "sim/stages/launch_table.h"
 #include "sim/stages/sm_array.h"
 #include "traces/model/gpu.h"
@@ -43,6 +44,7 @@ class EngineObserver {
   }
   /// The next block, if there is one, got a place at this time of the dispatcher.
   void block_dispatched(WorkId id, const Work& work, Time global) {
+    CORUN_EXPECTS(records_blocks_);
     if (!work.all_started()) blocks_[id.value].dispatched[work.next] = global;
   }
   void block_started(WorkId id, const Work& work, std::uint32_t block, std::uint32_t rank, Time global) {

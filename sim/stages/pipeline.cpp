@@ -62,6 +62,7 @@ Pipeline::Pipeline(const Gpu& gpu, EngineObserver observer, bool shortcuts)
 // ---- arrival ----------------------------------------------------------------------------------------------
 
 void Pipeline::condition(Work& work) {
+  CORUN_EXPECTS(work.record.blocks != 0 && work.last <= work.record.blocks);
   if (work.last == 0) work.last = work.record.blocks;
   work.next = work.done = work.first;
   if (!work.resumed) work.record.slotted = work.record.started = kNever;
@@ -69,6 +70,9 @@ void Pipeline::condition(Work& work) {
 }
 
 void Pipeline::accept(Work arrived, std::uint32_t level, const SmMask& allowed, const SmResources& demand) {
+  CORUN_EXPECTS(arrived.first < arrived.blocks() && arrived.next == arrived.first);
+  CORUN_EXPECTS(!allowed.none() && allowed.minus(sms_.all()).none());
+  CORUN_EXPECTS(demand.blocks != 0 && room(capacity_of(gpu_.sm), demand) != 0);
   const WorkId id = launches_.add(std::move(arrived));
   Work& work = launches_[id];
   observer_.launch_began(id, work);
@@ -86,6 +90,8 @@ void Pipeline::accept(Work arrived, std::uint32_t level, const SmMask& allowed, 
   s.level = level, s.allowed = allowed, s.demand = demand, s.carveout = division_of(demand, gpu_.sm);
   s.workers = allowed.count() * room(capacity_of(gpu_.sm), demand);
   s.quota = sms_.by_rank(s.quota);
+  for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank)  // else instances would come without end
+    CORUN_EXPECTS(s.quota[rank] == 0 || allowed.test(rank));
   if (gpu_.neighbours_take_together) keep_first(s.quota, left);
   s.held.assign(gpu_.sms, 0);
   s.running.assign(gpu_.sms, 0);
@@ -140,11 +146,12 @@ Time Pipeline::next_time() const {
 }
 
 void Pipeline::advance(Time limit, std::vector<EngineNotice>& notices) {
+  CORUN_EXPECTS(limit >= now_);
   notices_ = &notices;
   while (notices.empty()) {
     if (shortcuts_) skip_waves(limit);
     const Time t = next_time();
-    if (t > limit) break;
+    if (t > limit || t == kNever) break;
     step(t);
   }
   if (notices.empty() && limit != kNever) pass_time(limit);
@@ -152,6 +159,7 @@ void Pipeline::advance(Time limit, std::vector<EngineNotice>& notices) {
 }
 
 void Pipeline::pass_time(Time to) {
+  CORUN_EXPECTS_SLOW(to >= now_);
   sms_.pass_time((to - now_).count());
   now_ = to;
 }
@@ -220,8 +228,9 @@ void Pipeline::complete_in_order(bool leading) {
       const CompletionQueue::Resident r = completions_.take_stray(*fixed[d.index].stray);
       end_blocks(fixed[d.index].task, r.rank, r.block, r.place, 1);
     } else {
-      complete_fifo(fixed[d.index].task);
+      // It leads first: a worker's next block may start before the list is through, and is no event then.
       completions_.lead(fixed[d.index].task);
+      complete_fifo(fixed[d.index].task);
     }
   }
   contending.clear();

@@ -34,6 +34,7 @@ void Pipeline::skip_waves(Time limit) {
 }
 
 void Pipeline::pass(Work work, Time since, const UndisturbedRun& run) {
+  CORUN_EXPECTS(!busy() && since >= now_);
   KernelRecord& record = work.record;
   record.slotted = since + offset_;
   record.started = since + run.started + offset_;
