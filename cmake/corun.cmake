@@ -9,6 +9,20 @@ function(corun_sources variable)
   set(${variable} "${sources}" PARENT_SCOPE)
 endfunction()
 
+# Compiles the files as one, so that what they all include is read once and what they all instantiate, above all
+# of nlohmann/json, is compiled once. Not for what people add to, as policies: an unnamed namespace is then one.
+# corun_compile_together(<target> <group> <file or pattern>...)
+option(CORUN_COMPILE_TOGETHER "Compile some files of a folder as one: faster from nothing" ON)
+function(corun_compile_together target group)
+  if(NOT CORUN_COMPILE_TOGETHER)
+    return()
+  endif()
+  file(GLOB files CONFIGURE_DEPENDS ${ARGN})
+  list(FILTER files EXCLUDE REGEX "_(test|bench)\\.cpp$")
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  set_source_files_properties(${files} PROPERTIES UNITY_GROUP ${group})
+endfunction()
+
 # Compiles the files into the target as `std::span<const corun::EmbeddedFile> corun::<function>()`
 # (traces/embedded.h), so that a program finds its data wherever it runs.
 # With BASE, files are known by their path from that folder instead of their name.
@@ -54,17 +68,14 @@ endfunction()
 # corun_add_test(<name> <source>...)
 function(corun_add_test name)
   add_executable(${name} ${ARGN})
-  target_link_libraries(${name} PRIVATE corun::sim GTest::gmock_main rapidcheck rapidcheck_gtest)
-  if(TARGET corun_test_support)
-    target_link_libraries(${name} PRIVATE corun_test_support)
-  endif()
+  target_link_libraries(${name} PRIVATE corun::validate corun_test_support GTest::gmock_main)
   if(TARGET sim)
     add_dependencies(${name} sim)
   endif()
   if(name MATCHES "_speed_test$")
     set(alone RUN_SERIAL ON)
-  elseif(CMAKE_BUILD_TYPE STREQUAL "Release")  # what is tested is in libraries; less to compile
-    target_compile_options(${name} PRIVATE -O1)
+  else()
+    corun_compile_as_tests(${name})
   endif()
   gtest_discover_tests(
     ${name}
@@ -75,6 +86,19 @@ function(corun_add_test name)
       TIMEOUT 300 ${alone}
       ENVIRONMENT CORUN_AUDIT=1
       ENVIRONMENT_MODIFICATION CORUN_SIM=set:${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/sim)
+endfunction()
+
+# What is tested is in libraries. Tests are compiled with -Og, in a third less time than with -O1 and no slower;
+# all of them read one precompiled header.
+function(corun_compile_as_tests target)
+  # A precompiled header holds only for the kind of code it was made for: an executable's and a library's differ.
+  set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  if(CMAKE_BUILD_TYPE STREQUAL "Release")
+    target_compile_options(${target} PRIVATE -Og)
+  endif()
+  if(NOT target STREQUAL corun_test_support)
+    target_precompile_headers(${target} REUSE_FROM corun_test_support)
+  endif()
 endfunction()
 
 # One Google Benchmark executable; `make bench` runs them all.

@@ -3,7 +3,8 @@
 # the libraries may be there under other names.
 set -eu
 
-wanted=$(sed 's/#.*//' "$(dirname "$0")/apt.txt")
+cd "$(dirname "$0")/.."
+wanted=$(sed 's/#.*//' packaging/apt.txt)
 
 if ! command -v apt-get >/dev/null; then
   echo "No apt-get here. If the build stops, install your system's equivalents of:" $wanted
@@ -25,6 +26,12 @@ if [ "$(id -u)" != 0 ]; then
   sudo=sudo
 fi
 
+mkdir -p build
+log=$PWD/build/apt.log
 echo "Installing:$missing"
-$sudo apt-get update -qq
-$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $missing
+if ! { $sudo apt-get update -qq &&
+  $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $missing; } >"$log" 2>&1; then
+  tail -n 20 "$log"
+  echo "Not installed. All that apt-get said: $log" >&2
+  exit 1
+fi

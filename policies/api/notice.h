@@ -18,7 +18,8 @@ struct RequestArrived {
 struct LaunchReady {
   LaunchId launch;
 };
-/// The last block has started: from here on a change of its size has no effect.
+/// The last block has started: from here on a change of its size has no effect.  Told of launches that take
+/// their blocks from a counter, which a host can see: persistent, stoppable and padded ones.
 struct LastBlockStarted {
   LaunchId launch;
 };

@@ -1,5 +1,5 @@
 // Python policies under the tests that every C++ policy passes: an interpreter in the test, the policies of
-// python/examples registered by name, and tests/policies_test.cpp linked in.  And what Python sees of a
+// python/examples registered by name, and what tests/policies has for every policy linked in.  And what Python sees of a
 // Snapshot and says in Decisions, field by field.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

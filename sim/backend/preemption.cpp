@@ -177,14 +177,15 @@ Outcome SimBackend::pad(const decide::LaunchPadded& decision, const LaunchView& 
   other->last = std::min(other->first + decision.padding_blocks, other->record.blocks);
   for (Submission::Kernel* k : {&kernel, other.get()}) {
     k->demand = larger;
+    k->controlled = true;
     const double extra =
         static_cast<double>(k->block_alone.count()) * (gpu.preemption.padding_cost_ratio - 1);
     k->per_task = Time{static_cast<std::int64_t>(extra)};
   }
   kernel.padding = std::move(other);
   submit(l, follows, std::move(kernel));
-  fates_[l.id.slot].padded = true;
-  fates_.renew(padding, at.context, place(padding).stream).padded = true;
+  fates_.renew(padding, at.context, place(padding).stream);
+  for (const LaunchId id : {l.id, padding.id}) fates_[id.slot].padded = true;
   contexts_[at.context].host->hold(place(padding).stream);
   return Applied{};
 }

@@ -155,6 +155,7 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
       kernel.ctas = allowed.count() * room(capacity_of(topology_.gpu.sm), shape.demand);
   }
   kernel.ctas_per_sm = decision.ctas_per_sm;
+  kernel.controlled = l.ctas != 0 || stoppable(l);
   submit(l, follows, std::move(kernel));
   Fate& fate = fates_[l.id.slot];
   fate.spreads = !decision.ctas_per_sm.empty();

@@ -24,62 +24,81 @@
 
 namespace corun::sim {
 
-/// What one block of a launch asks for.
-struct BlockLoad {
-  double issue = 0;             // ps of its SM's issue slots
-  double fixed = 0;             // ps that nobody stretches
-  double fp64 = 0;              // ps of its SM's FP64 pipe
-  double chance = 1;            // 0: it comes to the slots when they are free if ever they are; 1: at random
-  double wait = 0;              // ps of waiting for memory if all were L2 hits, unloaded
-  double read = 0;              // bytes from DRAM even with an empty company in L2
-  double reread = 0;            // bytes that come from L2 if they survive there between two uses
-  double write = 0;             // bytes to DRAM
-  double l2_read = 0;           // bytes read through L2
-  double l2 = 0;                // ps of the whole GPU's L2
-  double dram_cost = 1;         // its bytes cost so many times as much as streamed ones
-  double cold = 1;              // share of `read` and `write` that is not in L2 from the launch before
-  bool staged = false;          // through shared memory, ahead of use: only what misses is waited for
-  bool random = false;          // reads single sectors
-  bool even = false;            // it stalls too often for its age to count at the slots
-  bool tensor = false;          // slows the clock for all
-  double clock = 1;             // the highest clock over that for which `issue` and `fixed` are
-  double energy = 0;            // pJ, at the highest clock
-  std::uint32_t residents = 0;  // blocks an SM, alone
+/// What a block asks of its SM.
+struct SmLoad {
+  double issue = 0;      // ps of its SM's issue slots
+  double fixed = 0;      // ps that nobody stretches
+  double fp64 = 0;       // ps of its SM's FP64 pipe
+  double chance = 1;     // 0: it comes to the slots when they are free if ever they are; 1: at random
+  bool even = false;     // it stalls too often for its age to count at the slots
+  bool tensor = false;   // slows the clock for all
+  double clock = 1;      // the highest clock over that for which `issue` and `fixed` are
+  double energy = 0;     // pJ, at the highest clock
+  double at_once = 0;    // not 0: an SM's slots serve its blocks oldest first, so many at a time
+};
+
+/// What a block asks of the memory that all SMs share.
+struct MemoryLoad {
+  double wait = 0;       // ps of waiting for memory if all were L2 hits, unloaded
+  double read = 0;       // bytes from DRAM even with an empty company in L2
+  double reread = 0;     // bytes that come from L2 if they survive there between two uses
+  double write = 0;      // bytes to DRAM
+  double l2_read = 0;    // bytes read through L2
+  double l2 = 0;         // ps of the whole GPU's L2
+  double dram_cost = 1;  // what its bytes cost beside streamed ones
+  double cold = 1;       // share of `read` and `write` that is not in L2 from the launch before
+  bool staged = false;   // through shared memory, ahead of use: only what misses is waited for
+  bool random = false;   // reads single sectors
+};
+
+/// Where the blocks of a launch are when it is alone.
+struct LaunchExtent {
+  std::uint32_t residents = 0;  // blocks an SM
   std::uint32_t sms = 0;        // that it may use
   double blocks = 0;            // of the launch
   std::uint64_t places = 0;     // blocks on all its SMs, if it had more
-  double delay_alone = 0;       // D and R + D when the launch is alone
+};
+
+/// What one block of a launch asks for, and what it takes alone.
+struct BlockLoad : SmLoad, MemoryLoad, LaunchExtent {
+  double delay_alone = 0;  // D and R + D when the launch is alone, ps
   double alone = 0;
-  /// Not 0: an SM's slots serve its blocks in the order of their ages, so many at once.
-  double at_once = 0;
 
   bool contends() const { return alone > 0; }
   /// Uses what all SMs share.
   bool presses() const { return tensor || l2 > 0 || read > 0 || reread > 0 || write > 0; }
 };
 
-/// The GPU's `Contention` per ps and in ps.
-struct MemoryLimits {
-  double read_bytes_per_ps = 0, write_bytes_per_ps = 0;  // DRAM
-  double l2_read_bytes_per_ps = 0, l2_write_bytes_per_ps = 0;
+/// DRAM, per ps and in ps.
+struct DramLimits {
+  double read_bytes_per_ps = 0, write_bytes_per_ps = 0;
   double dram_over_l2 = 0;   // latency of a DRAM access over that of an L2 hit
   double dram_latency = 0;   // ps
   double read_queueing = 0;  // F = 1 + (these, by the share of writes) * use / sqrt(1 - use)
   double write_queueing = 0;
   double queue_full_use = 0;  // of use at most this: what finds the queues full backs up before L2,
   double backlog = 0;         //     + this * use / (1 - use), which L2 hits meet too
-  double l2_queueing = 0;     // G
+};
+/// L2, the same.
+struct L2Limits {
+  double l2_read_bytes_per_ps = 0, l2_write_bytes_per_ps = 0;
+  double l2_queueing = 0;  // G
   double l2_sector_cost = 0;
   double l2_wait = 0;
   double l2_bytes = 0;         // of lines that one SM uses
   double l2_shared_bytes = 0;  // of lines that all SMs use: each half keeps a copy
   double l2_first_loss = 0;    // the smallest footprint that loses private re-reads, bytes
   double l2_dirty_bytes = 0;
+};
+/// An SM's ports and slots, and what all launches meet.
+struct SmPorts {
   double sm_read_bytes_per_ps = 0, sm_write_bytes_per_ps = 0, sm_sector_bytes_per_ps = 0;
   double issue_by_age = 0;
   double tensor_clock = 0;
   double launch_cost = 0;
 };
+/// The GPU's `Contention`.
+struct MemoryLimits : DramLimits, L2Limits, SmPorts {};
 MemoryLimits limits_of(const Gpu& gpu);
 
 /// Share that is still in L2 if so many bytes have come since: all below `shared`, none above `all`.

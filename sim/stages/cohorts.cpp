@@ -2,10 +2,13 @@
 
 #include <algorithm>
 
+#include "sim/engine/expects.h"
+
 namespace corun::sim {
 
 Cohorts::Cohorts(std::uint32_t sms, bool together)
     : together_(together && sms > 1), members_(sms), size_(sms, 1), zone_(sms) {
+  CORUN_EXPECTS(sms > 0 && sms <= kMaxSms);
   SmMask all;
   for (std::uint32_t rank = 0; rank < sms; ++rank) {
     members_[rank].set(rank);
@@ -22,6 +25,8 @@ Cohorts::Cohorts(std::uint32_t sms, bool together)
 }
 
 std::uint32_t Cohorts::split(std::uint32_t head, const SmMask& part) {
+  CORUN_EXPECTS(heads_.test(head));
+  CORUN_EXPECTS(!part.none() && part != members_[head] && part.minus(members_[head]).none());
   const SmMask rest = members_[head].minus(part);
   const SmMask leaves = part.test(head) ? rest : part;
   const std::uint32_t other = leaves.first();
@@ -35,6 +40,8 @@ std::uint32_t Cohorts::split(std::uint32_t head, const SmMask& part) {
 }
 
 void Cohorts::join(std::uint32_t head, std::uint32_t other) {
+  CORUN_EXPECTS(head < other && heads_.test(head) && heads_.test(other));
+  CORUN_EXPECTS(may_join(head, other));
   members_[head] |= members_[other];
   size_[head] += size_[other];
   heads_.reset(other);

@@ -15,6 +15,8 @@ void CompletionQueue::Fifo::grow() {
 }
 
 void CompletionQueue::add(TaskId task, const Resident& resident, Time duration) {
+  CORUN_EXPECTS(task.value < fifos_.size());
+  CORUN_EXPECTS_SLOW(duration >= Time{} && Time{resident.end} >= duration);
   Fifo& fifo = fifos_[task.value];
   if (fifo.empty() || fifo.back().end <= resident.end) {
     fifo.push(resident, duration);
@@ -41,6 +43,7 @@ void CompletionQueue::queue_head(TaskId task) {
 }
 
 void CompletionQueue::remove(TaskId task, std::vector<Resident>& gone) {
+  CORUN_EXPECTS(task.value < fifos_.size());
   Fifo& fifo = fifos_[task.value];
   if (!fifo.empty()) {
     for (std::uint32_t i = 0; i < fifo.size(); ++i) gone.push_back(fifo.at(i));

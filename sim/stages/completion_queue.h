@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/engine/event_queue.h"
+#include "sim/engine/expects.h"
 #include "sim/stages/task.h"
 #include "traces/model/time.h"
 
@@ -64,12 +65,16 @@ class CompletionQueue {
   /// Must precede the first block of a task of this number.
   void introduce(TaskId task) {
     if (task.value >= fifos_.size()) fifos_.resize(task.value + 1);
+    CORUN_EXPECTS(fifos_[task.value].empty());
     fifos_[task.value].clear();
     fifos_[task.value].duration_ = Time{};
   }
   void add(TaskId task, const Resident& resident, Time duration);
 
-  const Fifo& fifo(TaskId task) const { return fifos_[task.value]; }
+  const Fifo& fifo(TaskId task) const {
+    CORUN_EXPECTS_SLOW(task.value < fifos_.size());
+    return fifos_[task.value];
+  }
   std::optional<TaskId> leading() const { return leading_; }
   Time next_time() const {
     const Time queued = next_queued();
@@ -85,24 +90,30 @@ class CompletionQueue {
   /// The next of the task's list that ends now.
   std::optional<Resident> pop(TaskId task, Time now) {
     Fifo& fifo = fifos_[task.value];
-    if (fifo.empty() || fifo.front().end != now.count()) return std::nullopt;
+    if (fifo.empty() || fifo.front().end != now.count()) {
+      CORUN_EXPECTS(fifo.empty() || fifo.front().end > now.count());  // else its end was missed
+      return std::nullopt;
+    }
     const Resident resident = fifo.front();
     fifo.pop();
     return resident;
   }
   Resident take_stray(std::uint32_t stray) {
+    CORUN_EXPECTS(stray < strays_.size() && !strays_[stray].gone);
     strays_[stray].gone = true;
     free_strays_.push_back(stray);
     return strays_[stray].resident;
   }
-  /// The list, of which all that is due has been taken, is the leading one now.
+  /// The list, which is no event (any more), is the leading one now.
   void lead(TaskId task) {
+    CORUN_EXPECTS(task.value < fifos_.size() && !fifos_[task.value].queued_);
     if (leading_ && *leading_ != task) queue_head(*leading_);
     leading_ = task;
   }
 
   /// The task has ended.
   void end(TaskId task) {
+    CORUN_EXPECTS(fifos_[task.value].empty());
     if (leading_ == task) leading_.reset();
     fifos_[task.value].clear();
   }
@@ -111,6 +122,7 @@ class CompletionQueue {
 
   /// Each of the leading list ends so much later, and is the block that comes so many later.
   void skip(TaskId task, std::int64_t time, std::uint64_t first_block) {
+    CORUN_EXPECTS(leading_ == task && time >= 0);
     Fifo& fifo = fifos_[task.value];
     for (std::uint32_t i = 0; i < fifo.size(); ++i) {
       Resident& r = fifo.at(i);
@@ -154,6 +166,7 @@ class CompletionQueue {
 template <typename F>
 void CompletionQueue::take_due(Time now, bool with_leading, F&& f) {
   if (with_leading) {
+    CORUN_EXPECTS(leading_due(now));
     f(Due{*leading_, std::nullopt});
     leading_.reset();
   }

@@ -45,7 +45,8 @@ void ComputeEngine::accept(Work work, std::uint32_t level, const SmMask& allowed
     return pipe.accept(std::move(work), level, allowed, demand);
   const SoloMemory::Key key = SoloMemory::key_of(work, allowed);
   if (const UndisturbedRun* run = memory_.find(key)) {
-    door_.emplace(Door{std::move(work), level, allowed, demand, *run, pipe.now()});
+    const bool told = !work.tells_last;
+    door_.emplace(Door{std::move(work), level, allowed, demand, *run, pipe.now(), false, told});
     return;
   }
   watched_ = Watched{work.record.launch, key, pipe.now(), pipe.sms().sm_ps(), pipe.sms().warp_ps()};
@@ -58,6 +59,7 @@ Time ComputeEngine::next_time() const {
 }
 
 void ComputeEngine::advance(Time limit, std::vector<EngineNotice>& notices) {
+  CORUN_EXPECTS(limit >= now());
   if (door_) return advance_at_door(limit, notices);
   pipeline_.advance(limit, notices);
   if (!watched_) return;

@@ -100,7 +100,7 @@ class ComputeEngine {
     UndisturbedRun run;        // as it went before
     Time now;
     bool advanced = false;     // time has been asked to pass since it came
-    bool last_told = false;    // that its last block has started
+    bool last_told = false;    // that its last block has started, or nobody is to know
   };
   /// A launch that has had the pipeline to itself since it came.
   struct Watched {

@@ -27,6 +27,7 @@ ContentionModel::ContentionModel(const Gpu& gpu, bool together)
       sms_(gpu.sms),
       ends_(gpu.sms, together),
       is_changed_(gpu.sms) {
+  CORUN_EXPECTS(gpu.sms <= kMaxSms && gpu.sm.max_blocks <= kMostBlocks);
   pressure_.settled_at = -kSettling;
 }
 
@@ -38,8 +39,11 @@ Time ContentionModel::next_time(const Cohorts& cohorts) const {
 // ---- blocks come and go -----------------------------------------------------------------------------------
 
 void ContentionModel::introduce(WorkId work, const BlockLoad& load) {
+  CORUN_EXPECTS(load.contends());
+  CORUN_EXPECTS(load.at_once <= 0 || load.residents != 0);
   if (work.value >= launches_.size()) launches_.resize(work.value + 1);
   Launch& launch = launches_[work.value];
+  CORUN_EXPECTS(launch.blocks == 0);  // of the one that had the number
   launch.load = load;
   as_alone(launch);
 }
@@ -92,6 +96,9 @@ inline BlockRow& ContentionModel::row_of(TaskId task, WorkId work, std::uint32_t
 }
 
 void ContentionModel::add(TaskId task, WorkId work, const Blocks& blocks, const Cohorts& cohorts, Time now) {
+  CORUN_EXPECTS(work.value < launches_.size());
+  CORUN_EXPECTS(blocks.count != 0 && blocks.left >= 0 && blocks.start <= now.count());
+  CORUN_EXPECTS_SLOW(cohorts.heads().test(blocks.head));
   const std::uint32_t sms = cohorts.size(blocks.head);
   Launch& launch = launches_[work.value];
   if (launch.blocks == 0) came(launch, work, now);
@@ -120,7 +127,9 @@ void ContentionModel::add(TaskId task, WorkId work, const Blocks& blocks, const 
 }
 
 void ContentionModel::take_ended(Time now, const Cohorts& cohorts) {
-  if (ends_.least(cohorts) > now.count()) return;
+  const std::int64_t least = ends_.least(cohorts);
+  if (least > now.count()) return;
+  CORUN_EXPECTS(least == now.count());  // else an end was missed
   ends_.for_each_at(now.count(), cohorts, [&](std::uint32_t head) {
     take_ended(head, cohorts.size(head), now.count());
   });
@@ -156,6 +165,7 @@ inline void ContentionModel::take_ended(std::uint32_t head, std::uint32_t sms, s
 }
 
 void ContentionModel::remove(WorkId work, Time now, const Cohorts& cohorts, std::vector<Ended>& gone) {
+  CORUN_EXPECTS(work.value < launches_.size());
   Launch& launch = launches_[work.value];
   if (launch.blocks == 0) return;
   for (const std::uint32_t head : cohorts.list()) {
@@ -182,6 +192,7 @@ void ContentionModel::remove(WorkId work, Time now, const Cohorts& cohorts, std:
 // ---- cohorts ----------------------------------------------------------------------------------------------
 
 void ContentionModel::split(std::uint32_t head, std::uint32_t other) {
+  CORUN_EXPECTS(head != other && sms_[other].empty());
   for (const std::uint16_t r : sms_[head]) {
     const std::uint16_t copy = new_row();
     rows_[copy] = rows_[r];
@@ -235,6 +246,7 @@ void ContentionModel::contend(bool contended, Time now, const Cohorts& cohorts) 
 }
 
 void ContentionModel::settle(Time now, const Cohorts& cohorts) {
+  CORUN_EXPECTS_SLOW(now >= pressure_.settled_at);
   if (contended_ && pressure_.launches != 0) {
     for (const WorkId work : present_) {
       const Launch& launch = launches_[work.value];
@@ -367,6 +379,7 @@ bool ContentionModel::judge_pressure() {
 }
 
 double ContentionModel::longer(double dram_accesses) const {
+  CORUN_EXPECTS(dram_accesses >= 0);
   Contenders contenders;
   for (const Launch& launch : launches_) {
     if (launch.blocks == 0) continue;

@@ -11,6 +11,7 @@
 
 #include <boost/container/static_vector.hpp>
 
+#include "sim/engine/expects.h"
 #include "sim/model/contention.h"
 #include "sim/stages/block_row.h"
 #include "sim/stages/cohorts.h"

@@ -3,6 +3,8 @@
 namespace corun::sim {
 
 void Dispatcher::accept(TaskId id, const Task& task) {
+  CORUN_EXPECTS(!task.allowed.none());
+  CORUN_EXPECTS(task.pending != 0 && task.resident == 0);
   if (id.value >= placements_.size()) placements_.resize(id.value + 1);
   placements_[id.value].reset(task.allowed);
   tmu_.accept(id, task.level);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/engine/expects.h"
 #include "sim/stages/launch_table.h"
 #include "sim/stages/placement.h"
 #include "sim/stages/sm_array.h"
@@ -19,7 +20,9 @@ namespace corun::sim {
 class Dispatcher {
  public:
   explicit Dispatcher(const Gpu& gpu)
-      : interval_(gpu.dispatch_interval), tmu_(gpu.priority_levels), wdu_(gpu.task_slots) {}
+      : interval_(gpu.dispatch_interval), tmu_(gpu.priority_levels), wdu_(gpu.task_slots) {
+    CORUN_EXPECTS(interval_ >= Time{});
+  }
 
   // ---- from the TMU to the table ----
   void accept(TaskId id, const Task& task);
@@ -56,13 +59,19 @@ class Dispatcher {
   void wake_if_any(Time now) {
     if (!wdu_.table().empty()) wake(now);
   }
-  void started(std::uint32_t blocks, Time now) { free_ = std::max(free_, now) + blocks * interval_; }
+  void started(std::uint32_t blocks, Time now) {
+    CORUN_EXPECTS_SLOW(blocks != 0);
+    free_ = std::max(free_, now) + blocks * interval_;
+  }
   /// Its own time for each of the blocks that start now, one after the other.
   void begin_slots(Time now) { slot_ = std::max(free_, now); }
   Time take_slot() { return std::exchange(slot_, slot_ + interval_); }
   void rest_until(Time at) { at_ = at; }
   /// What it dispatched was not simulated.
-  void skip_to(Time free) { free_ = free; }
+  void skip_to(Time free) {
+    CORUN_EXPECTS(free >= free_);
+    free_ = free;
+  }
 
   // ---- what ----
   /// The first task of the table that may use an SM which no task before it may use and which has room for
@@ -88,6 +97,7 @@ class Dispatcher {
   bool knows_all(TaskId id, const SmArray& sms) const { return placements_[id.value].seen == sms.changes(); }
   void change_room(TaskId id, std::uint32_t rank, int difference, const SmArray& sms) {
     Placement& placement = placements_[id.value];
+    CORUN_EXPECTS_SLOW(placement.seen + 1 == sms.changes() && sms.changed(placement.seen) == rank);
     placement.set_room(rank, placement.room_at(rank) + static_cast<std::uint32_t>(difference));
     placement.seen = sms.changes();
   }
@@ -117,6 +127,8 @@ Dispatcher::Lap Dispatcher::lap(TaskId id, const Task& task, std::uint64_t most,
   };
   const std::uint64_t pending = task.laps ? task.pending : 1;
   std::uint32_t room = placement.most_room(ready);
+  CORUN_EXPECTS_SLOW(room != 0 && pending != 0 && most != 0);
+  CORUN_EXPECTS_SLOW(free_ <= now + task.early);
   Lap lap;
   lap.heads = placement.with_room(room, ready);
   std::uint32_t sms = sms_of(lap.heads);

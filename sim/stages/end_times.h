@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/engine/expects.h"
 #include "sim/engine/min_tree.h"
 #include "sim/stages/cohorts.h"
 
@@ -19,6 +20,7 @@ class EndTimes {
       : together_(together), tree_(sms), of_head_(sms, kNone) {}
 
   void set(std::uint32_t head, std::int64_t end) {
+    CORUN_EXPECTS_SLOW(head < of_head_.size());
     if (!together_) return tree_.set(head, end);
     of_head_[head] = end;
     least_ = kUnknown;
@@ -36,6 +38,7 @@ class EndTimes {
   /// f(head) for each cohort with blocks that end then, which is the least.
   template <typename F>
   void for_each_at(std::int64_t time, const Cohorts& cohorts, F&& f) {
+    CORUN_EXPECTS_SLOW(time == least(cohorts));
     if (!together_) return tree_.for_each_least(f);
     if (time == least_ && least_at_ != kSeveral) return f(least_at_);
     for (const std::uint32_t head : cohorts.list())

@@ -36,10 +36,11 @@ void EngineObserver::check_time(Time now, Time next) const {
 }
 
 /// Blocks that run on an SM from before its number fell end first.
-void EngineObserver::check_block(Work& work, std::uint64_t block, std::uint32_t rank) const {
-  if (work.ran[block])
-    broken(fmt::format("block {} of launch {} ran twice", block, work.record.launch.serial));
-  work.ran[block] = true;
+void EngineObserver::check_block(WorkId id, const Work& work, std::uint64_t block, std::uint32_t rank) {
+  std::vector<bool>& ran = blocks_[id.value].ran;
+  CORUN_EXPECTS(block < ran.size());
+  if (ran[block]) broken(fmt::format("block {} of launch {} ran twice", block, work.record.launch.serial));
+  ran[block] = true;
   if (work.has_quotas() && work.spread.running[rank] >= work.spread.quota[rank])
     broken(fmt::format("launch {} runs more blocks on SM {} than its quota", work.record.launch.serial,
                        gpu_.placement_order[rank].value));

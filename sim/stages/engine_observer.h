@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/engine/expects.h"
 #include "sim/stages/launch_table.h"
 #include "sim/stages/sm_array.h"
 #include "traces/model/gpu.h"
@@ -32,26 +33,31 @@ class EngineObserver {
   /// From now on it writes there.
   void write_to(Timeline& timeline) { timeline_ = &timeline; }
 
-  void launch_began(Work& work) const {
-    if (audits_) work.ran.assign(work.blocks(), false);
+  void launch_began(WorkId id, const Work& work) {
+    if (!audits_ && !records_blocks_) return;
+    if (id.value >= blocks_.size()) blocks_.resize(id.value + 1);
+    Blocks& blocks = blocks_[id.value];
+    if (audits_) blocks.ran.assign(work.blocks(), false);
     if (!records_blocks_) return;
-    work.starts.resize(work.blocks());
-    work.dispatched.resize(work.blocks());
+    blocks.starts.resize(work.blocks());
+    blocks.dispatched.resize(work.blocks());
   }
   /// The next block, if there is one, got a place at this time of the dispatcher.
-  void block_dispatched(Work& work, Time global) const {
-    if (!work.all_started()) work.dispatched[work.next] = global;
+  void block_dispatched(WorkId id, const Work& work, Time global) {
+    CORUN_EXPECTS(records_blocks_);
+    if (!work.all_started()) blocks_[id.value].dispatched[work.next] = global;
   }
-  void block_started(Work& work, std::uint32_t block, std::uint32_t rank, Time global) const {
-    if (audits_) check_block(work, block, rank);
-    if (records_blocks_) work.starts[block] = global;
+  void block_started(WorkId id, const Work& work, std::uint32_t block, std::uint32_t rank, Time global) {
+    if (audits_) check_block(id, work, block, rank);
+    if (records_blocks_) blocks_[id.value].starts[block] = global;
   }
-  void block_ended(const Work& work, std::uint32_t block, std::uint32_t rank, std::uint16_t place,
+  void block_ended(WorkId id, const Work& work, std::uint32_t block, std::uint32_t rank, std::uint16_t place,
                    Time global) const {
-    if (records_blocks_)
-      timeline_->record(BlockRecord{work.record.launch, work.record.client, work.record.kernel, block,
-                                    gpu_.placement_order[rank], place, work.starts[block], global,
-                                    work.dispatched[block]});
+    if (!records_blocks_) return;
+    const Blocks& blocks = blocks_[id.value];
+    timeline_->record(BlockRecord{work.record.launch, work.record.client, work.record.kernel, block,
+                                  gpu_.placement_order[rank], place, blocks.starts[block], global,
+                                  blocks.dispatched[block]});
   }
   void launch_ended(const KernelRecord& record) const { timeline_->record(record); }
 
@@ -69,11 +75,17 @@ class EngineObserver {
                               const SmArray& sms) const;
 
  private:
-  void check_block(Work& work, std::uint64_t block, std::uint32_t rank) const;
+  /// Of a launch, by block.
+  struct Blocks {
+    std::vector<bool> ran;                 // under audit
+    std::vector<Time> starts, dispatched;  // when blocks are recorded
+  };
+  void check_block(WorkId id, const Work& work, std::uint64_t block, std::uint32_t rank);
 
   const Gpu& gpu_;
   Timeline* timeline_;
   bool audits_, records_blocks_, records_gauges_;
+  std::vector<Blocks> blocks_;  // by WorkId
   Time gauged_at_{};
   std::array<double, 5> gauged_{};
 };

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "sim/engine/expects.h"
 #include "sim/stages/completion_queue.h"
 #include "sim/stages/task.h"
 
@@ -15,6 +16,7 @@ namespace corun::sim {
 class ResidencyHistory {
  public:
   void changed(TaskId by, Time now) {
+    CORUN_EXPECTS_SLOW(now >= last_change_);
     if (sole_ != by) {
       sole_ = by;
       sole_since_ = now;

@@ -44,6 +44,7 @@ void GpuCondition::cool(Work& work, const LaunchTable& launches) {
 }
 
 void GpuCondition::ended(const Work& work) {
+  CORUN_EXPECTS(work.done >= work.first);
   const auto blocks = static_cast<double>(work.done - work.first);
   energy_ += work.load.energy * blocks;
   const double bytes = blocks * bytes_moved(work.load);

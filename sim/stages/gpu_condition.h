@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/engine/expects.h"
 #include "sim/model/contention.h"
 #include "sim/stages/launch_table.h"
 #include "sim/stages/task.h"
@@ -16,7 +17,10 @@ class GpuCondition {
   explicit GpuCondition(const MemoryLimits& limits) : limits_(limits) {}
 
   /// The highest clock of the GPU over its clock, for launches from now on.
-  void set_clock(double stretch) { clock_stretch_ = stretch; }
+  void set_clock(double stretch) {
+    CORUN_EXPECTS(stretch >= 1);
+    clock_stretch_ = stretch;
+  }
   /// A launch comes now: its load and the time of its blocks are as clock and L2 have it.
   void meet(Work& work, const LaunchTable& launches);
   void ended(const Work& work);

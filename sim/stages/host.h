@@ -46,6 +46,7 @@ struct Submission {
     const BlockLoad* load = nullptr;  // outlives the submission
     const std::vector<Time>* block_times = nullptr;
     std::uint32_t ctas = 0, level = 0;
+    bool controlled = false;  // the host sees its last block start
     SmMask allowed;
     SmResources demand;
     std::unique_ptr<Kernel> padding;  // one grid with it
@@ -72,6 +73,7 @@ inline Work Submission::Kernel::work() && {
   work.first = first;
   work.last = last;
   work.ctas = ctas;
+  work.tells_last = controlled;
   work.spread.quota = std::move(ctas_per_sm);
   work.resumed = resumed;
   return work;

@@ -62,6 +62,7 @@ Pipeline::Pipeline(const Gpu& gpu, EngineObserver observer, bool shortcuts)
 // ---- arrival ----------------------------------------------------------------------------------------------
 
 void Pipeline::condition(Work& work) {
+  CORUN_EXPECTS(work.record.blocks != 0 && work.last <= work.record.blocks);
   if (work.last == 0) work.last = work.record.blocks;
   work.next = work.done = work.first;
   if (!work.resumed) work.record.slotted = work.record.started = kNever;
@@ -69,9 +70,12 @@ void Pipeline::condition(Work& work) {
 }
 
 void Pipeline::accept(Work arrived, std::uint32_t level, const SmMask& allowed, const SmResources& demand) {
-  observer_.launch_began(arrived);
+  CORUN_EXPECTS(arrived.first < arrived.blocks() && arrived.next == arrived.first);
+  CORUN_EXPECTS(!allowed.none() && allowed.minus(sms_.all()).none());
+  CORUN_EXPECTS(demand.blocks != 0 && room(capacity_of(gpu_.sm), demand) != 0);
   const WorkId id = launches_.add(std::move(arrived));
   Work& work = launches_[id];
+  observer_.launch_began(id, work);
   if (work.load.contends()) contention_.introduce(id, work.load);
   sms_.respect(allowed, [this](std::uint32_t head, const SmMask& part) { single_out(head, part); });
   const std::uint64_t left = work.blocks() - work.first;
@@ -86,6 +90,8 @@ void Pipeline::accept(Work arrived, std::uint32_t level, const SmMask& allowed, 
   s.level = level, s.allowed = allowed, s.demand = demand, s.carveout = division_of(demand, gpu_.sm);
   s.workers = allowed.count() * room(capacity_of(gpu_.sm), demand);
   s.quota = sms_.by_rank(s.quota);
+  for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank)  // else instances would come without end
+    CORUN_EXPECTS(s.quota[rank] == 0 || allowed.test(rank));
   if (gpu_.neighbours_take_together) keep_first(s.quota, left);
   s.held.assign(gpu_.sms, 0);
   s.running.assign(gpu_.sms, 0);
@@ -140,11 +146,12 @@ Time Pipeline::next_time() const {
 }
 
 void Pipeline::advance(Time limit, std::vector<EngineNotice>& notices) {
+  CORUN_EXPECTS(limit >= now_);
   notices_ = &notices;
   while (notices.empty()) {
     if (shortcuts_) skip_waves(limit);
     const Time t = next_time();
-    if (t > limit) break;
+    if (t > limit || t == kNever) break;
     step(t);
   }
   if (notices.empty() && limit != kNever) pass_time(limit);
@@ -152,6 +159,7 @@ void Pipeline::advance(Time limit, std::vector<EngineNotice>& notices) {
 }
 
 void Pipeline::pass_time(Time to) {
+  CORUN_EXPECTS_SLOW(to >= now_);
   sms_.pass_time((to - now_).count());
   now_ = to;
 }
@@ -220,8 +228,9 @@ void Pipeline::complete_in_order(bool leading) {
       const CompletionQueue::Resident r = completions_.take_stray(*fixed[d.index].stray);
       end_blocks(fixed[d.index].task, r.rank, r.block, r.place, 1);
     } else {
-      complete_fifo(fixed[d.index].task);
+      // It leads first: a worker's next block may start before the list is through, and is no event then.
       completions_.lead(fixed[d.index].task);
+      complete_fifo(fixed[d.index].task);
     }
   }
   contending.clear();
@@ -240,7 +249,7 @@ void Pipeline::end_blocks(TaskId id, std::uint32_t head, std::uint32_t block, st
   if (block != kNoBlock) {
     work.done += ctas;
     blocks_run_ += ctas;
-    observer_.block_ended(work, block, head, place, now_ + offset_);
+    observer_.block_ended(task.work, work, block, head, place, now_ + offset_);
   }
   if (work.has_quotas()) {
     Spread& s = work.spread;
@@ -378,7 +387,8 @@ void Pipeline::start_blocks(TaskId id, std::uint32_t head, std::uint32_t each) {
   task.resident += ctas;
   residents_changed(head, id, -static_cast<int>(each));
   if (observer_.audits()) observer_.check_sm(sms_, head);
-  if (observer_.records_blocks()) observer_.block_dispatched(work, dispatcher_.take_slot() + offset_);
+  if (observer_.records_blocks())
+    observer_.block_dispatched(task.work, work, dispatcher_.take_slot() + offset_);
   if (task.started < Time{}) task.started = now_;
   if (task.pending == 0) dispatcher_.all_dispatched(id);
   if (!work.has_quotas()) return occupy(id, head, place, each, work.workers <= work.ctas);
@@ -416,13 +426,13 @@ void Pipeline::occupy(TaskId id, std::uint32_t head, std::uint16_t place, std::u
     block = static_cast<std::uint32_t>(work.next);
     work.next += std::uint64_t{each} * sms_.cohorts().size(head);
     duration += work.block_times != nullptr ? (*work.block_times)[block] : work.block_alone;
-    observer_.block_started(work, block, head, now_ + offset_);
+    observer_.block_started(task.work, work, block, head, now_ + offset_);
     if (work.has_quotas()) ++work.spread.running[head];
     if (work.all_started()) {
       to_do_.judge = true;
       if (work.next == record.blocks) {
         record.last_block = now_ + offset_;
-        tell(EngineNotice::Kind::last_block_started, record.launch);
+        if (work.tells_last) tell(EngineNotice::Kind::last_block_started, record.launch);
       }
     }
     if (sms_.cohorts().together() && contends) block = 0;  // nobody asks for its number
@@ -457,50 +467,6 @@ void Pipeline::settle() {
     contention_.contend(contended, now_, sms_.cohorts());
   }
   contention_.settle(now_, sms_.cohorts());
-}
-
-void Pipeline::skip_waves(Time limit) {
-  const auto leading = completions_.leading();
-  if (!leading || to_do_.judge || quotas_.any_in_vain() || dispatcher_.next_time() != kNever) return;
-  const CompletionQueue::Fifo& fifo = completions_.fifo(*leading);
-  if (fifo.empty()) return;
-  Task& task = tasks_[*leading];
-  Work& work = launches_[task.work];
-  if (!work.persistent()) {
-    if (dispatcher_.table().empty() || dispatcher_.table().front() != *leading) return;
-    if (dispatcher_.free().count() > fifo.front().end) return;
-    if (quotas_.any_wants()) return;  // for an instant each place that changes hands is room to them
-  }
-  Time due = std::min(completions_.next_queued(), quotas_.next_time());
-  if (!contention_.empty()) due = std::min(due, contention_.next_time(sms_.cohorts()));
-  if (limit < kNever) due = std::min(due, limit + Time{1});
-  const auto jump = waves_to_skip(*leading, task, work, fifo, history_, due);
-  if (!jump) return;
-  work.next += jump->blocks;
-  completions_.skip(*leading, jump->time, work.next - jump->residents);
-  work.done += jump->blocks;
-  blocks_run_ += jump->blocks;
-  if (!work.persistent()) {
-    task.pending -= jump->blocks;
-    dispatcher_.skip_to(jump->last_end + gpu_.dispatch_interval);
-  }
-  pass_time(jump->last_end);
-}
-
-void Pipeline::pass(Work work, Time since, const UndisturbedRun& run) {
-  KernelRecord& record = work.record;
-  record.slotted = since + offset_;
-  record.started = since + run.started + offset_;
-  record.last_block = since + run.last_block + offset_;
-  record.finished = since + run.end + offset_;
-  work.next = work.done = work.blocks();
-  now_ = since + run.end;
-  ++steps_;
-  blocks_run_ += work.blocks();
-  sms_.skip_time(run.sm_ps, run.warp_ps);
-  dispatcher_.skip_to(since + run.dispatcher_free);
-  condition_.ended(work);
-  observer_.launch_ended(record);
 }
 
 }  // namespace corun::sim

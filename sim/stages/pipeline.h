@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/engine/expects.h"
 #include "sim/stages/completion_queue.h"
 #include "sim/stages/contention_model.h"
 #include "sim/stages/dispatcher.h"
@@ -60,7 +61,10 @@ class Pipeline {
   Time now() const { return now_; }
   /// Global time minus this context's time.
   Time offset() const { return offset_; }
-  void shift(Time by) { offset_ += by; }
+  void shift(Time by) {
+    CORUN_EXPECTS(by >= Time{});
+    offset_ += by;
+  }
   void set_clock(double stretch) { condition_.set_clock(stretch); }
   /// Writes the launches still under way to the timeline.
   void close();

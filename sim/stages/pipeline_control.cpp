@@ -11,8 +11,10 @@ namespace corun::sim {
 // ---- sizes ------------------------------------------------------------------------------------------------
 
 void Pipeline::resize(LaunchId launch, std::uint32_t ctas) {
+  CORUN_EXPECTS(ctas != 0);
   const auto id = launches_.find(launch);
   if (!id || launches_[*id].all_started()) return;
+  CORUN_EXPECTS(launches_[*id].persistent() && !launches_[*id].has_quotas());
   Work& work = launches_[*id];
   work.ctas = ctas;
   to_do_.judge = true;
@@ -33,6 +35,7 @@ void Pipeline::resize(LaunchId launch, const std::vector<std::uint16_t>& ctas_pe
   Spread& s = work.spread;
   work.ctas = 0;
   for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank) {
+    CORUN_EXPECTS(ranked[rank] == 0 || s.allowed.test(rank));
     s.quota[rank] = grow ? ranked[rank] : std::min(s.quota[rank], ranked[rank]);
     work.ctas += s.quota[rank];
   }
@@ -45,12 +48,15 @@ void Pipeline::resize(LaunchId launch, const std::vector<std::uint16_t>& ctas_pe
 // ---- leaving before the end -------------------------------------------------------------------------------
 
 void Pipeline::pair_up(LaunchId launch, LaunchId padding) {
-  const WorkId a = *launches_.find(launch), b = *launches_.find(padding);
-  launches_[a].partner = b;
-  launches_[b].partner = a;
+  const auto a = launches_.find(launch), b = launches_.find(padding);
+  CORUN_EXPECTS(a && b && a != b);
+  CORUN_EXPECTS(!launches_[*a].partner && !launches_[*b].partner);
+  launches_[*a].partner = *b;
+  launches_[*b].partner = *a;
 }
 
 bool Pipeline::take_off(LaunchId launch, bool reset, bool kill) {
+  CORUN_EXPECTS(reset || !kill);  // what a killed block has done is void
   const auto found = launches_.find(launch);
   if (!found || (!kill && launches_[*found].all_started())) return false;
   const WorkId id = *found;

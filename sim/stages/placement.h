@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/engine/expects.h"
 #include "sim/stages/sm_mask.h"
 #include "traces/model/occupancy.h"
 
@@ -36,6 +37,7 @@ class Placement {
   /// How many blocks the SM with the most room could take, of those that could take at most `most`; of the
   /// SMs of `ready` only, if it is given.
   std::uint32_t most_room(const SmMask* ready, std::uint32_t most = kMostRoom) const {
+    CORUN_EXPECTS_SLOW(most <= kMostRoom);
     if (most == 0) return 0;
     std::uint64_t levels = levels_ << (kMostRoom - most);
     while (levels != 0) {
@@ -46,11 +48,13 @@ class Placement {
     return 0;
   }
   SmMask with_room(std::uint32_t n, const SmMask* ready) const {
+    CORUN_EXPECTS_SLOW(n <= kMostRoom);
     return ready == nullptr ? with_room_[n] : with_room_[n] & *ready;
   }
   std::uint32_t room_at(std::uint32_t rank) const { return room_[rank]; }
 
   void set_room(std::uint32_t rank, std::uint32_t n) {
+    CORUN_EXPECTS_SLOW(rank < kMaxSms && n <= kMostRoom);
     if (!allowed_.test(rank)) return;
     const std::uint32_t before = room_[rank];
     with_room_[before].reset(rank);

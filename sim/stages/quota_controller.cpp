@@ -13,6 +13,7 @@ bool reachable(const Spread& spread, const SmArray& sms) {
 }  // namespace
 
 bool QuotaController::seek(WorkId id, Work& work, const SmArray& sms, Time now, bool at_once) {
+  CORUN_EXPECTS(work.has_quotas() && work.spread.held.size() == work.spread.quota.size());
   Spread& s = work.spread;
   s.trying = false;
   if (work.all_started() || !s.missing()) return false;
@@ -34,6 +35,7 @@ bool QuotaController::seek(WorkId id, Work& work, const SmArray& sms, Time now, 
 }
 
 void QuotaController::look_again(std::uint32_t rank, LaunchTable& launches, const SmArray& sms, Time now) {
+  CORUN_EXPECTS(sms.all().test(rank));
   for (std::size_t i = 0; i < wanting_.size();) {
     const WorkId id = wanting_[i];
     if (launches[id].spread.wanted(rank)) seek(id, launches[id], sms, now);

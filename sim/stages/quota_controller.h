@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/engine/expects.h"
 #include "sim/stages/launch_table.h"
 #include "sim/stages/sm_array.h"
 #include "sim/stages/task.h"
@@ -17,10 +18,14 @@ namespace corun::sim {
 
 class QuotaController {
  public:
-  explicit QuotaController(Time launch_latency) : launch_latency_(launch_latency) {}
+  explicit QuotaController(Time launch_latency) : launch_latency_(launch_latency) {
+    CORUN_EXPECTS(launch_latency >= Time{});
+  }
 
   /// Another instance of one full residency reaches the TMU.
   void began(WorkId id, Spread& spread, Time now) {
+    CORUN_EXPECTS(!spread.quota.empty() && spread.workers != 0);
+    CORUN_EXPECTS(now >= spread.came);
     spread.trying = true;
     spread.landed = spread.stayed = false;
     spread.came = now;

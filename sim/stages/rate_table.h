@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "sim/engine/expects.h"
+
 namespace corun::sim {
 
 class RateTable {
@@ -24,6 +26,7 @@ class RateTable {
 
   /// A number that it has for itself, not 0.
   std::uint32_t serial_of(const Kind& kind) {
+    CORUN_EXPECTS(kind == kind);  // no NaN, which would be a new kind each time
     const std::uint64_t bits = std::bit_cast<std::uint64_t>(kind.delay) ^
                                std::bit_cast<std::uint64_t>(kind.issue) << 1 ^
                                std::bit_cast<std::uint64_t>(kind.alone) << 2;
@@ -34,6 +37,7 @@ class RateTable {
   }
   /// The entry of this key, its rates 0 if they are not known.
   Rates& rates_of(const Rates& key) {
+    CORUN_EXPECTS_SLOW(key.older != 0 && key.blocks != 0 && key.older_rate == 0 && key.younger_rate == 0);
     const std::uint64_t bits = (std::uint64_t{key.older} << 32 | key.younger) * kScatter + key.blocks;
     if (rates_.empty()) rates_.resize(std::size_t{1} << kRatesBits);
     Rates& rates = rates_[bits * kScatter >> (64 - kRatesBits)];

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "sim/engine/expects.h"
 #include "sim/stages/cohorts.h"
 #include "sim/stages/sm_mask.h"
 #include "traces/model/gpu.h"
@@ -39,6 +40,8 @@ class SmArray {
   /// of the place, if places are told apart.
   std::uint16_t take(std::uint32_t head, const SmResources& demand, std::uint32_t carveout,
                      std::uint32_t each, bool fixed) {
+    CORUN_EXPECTS_SLOW(each != 0 && (each == 1 || !number_places_));
+    CORUN_EXPECTS_SLOW(room_for(head, demand, carveout) >= each);
     const std::uint32_t sms = cohorts_.size(head);
     if (empty(head)) {
       busy_ += sms;
@@ -55,6 +58,8 @@ class SmArray {
   }
   void give_back(std::uint32_t head, const SmResources& demand, std::uint16_t place, std::uint32_t each,
                  bool fixed) {
+    CORUN_EXPECTS_SLOW(cohorts_.heads().test(head) && free_[head].blocks + each <= gpu_.sm.max_blocks);
+    CORUN_EXPECTS_SLOW(!number_places_ || (places_[head] >> place & 1) != 0);
     const std::uint32_t sms = cohorts_.size(head);
     free_[head] += each * demand;
     if (empty(head)) busy_ -= sms;
@@ -66,11 +71,13 @@ class SmArray {
 
   /// All stay as they are for so long, ps.
   void pass_time(std::int64_t span) {
+    CORUN_EXPECTS_SLOW(span >= 0);
     sm_ps_ += span * busy_;
     warp_ps_ += span * warps_;
   }
   /// The same of residents that were not simulated.
   void skip_time(std::int64_t sm_ps, std::int64_t warp_ps) {
+    CORUN_EXPECTS(sm_ps >= 0 && warp_ps >= 0);
     sm_ps_ += sm_ps;
     warp_ps_ += warp_ps;
   }
@@ -98,6 +105,7 @@ class SmArray {
     return other;
   }
   void join(std::uint32_t head, std::uint32_t other) {
+    CORUN_EXPECTS(alike(head, other));
     cohorts_.join(head, other);
     touched_.set(head);
     log(other);
@@ -116,7 +124,10 @@ class SmArray {
   }
   /// Changes so far; the latest `kRemembered` can be asked for.
   std::uint64_t changes() const { return changes_; }
-  std::uint32_t changed(std::uint64_t change) const { return log_[change % kRemembered]; }
+  std::uint32_t changed(std::uint64_t change) const {
+    CORUN_EXPECTS_SLOW(change < changes_ && changes_ - change <= kRemembered);
+    return log_[change % kRemembered];
+  }
   /// SMs that have changed since it was asked last.
   SmMask take_touched() { return std::exchange(touched_, {}); }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <unordered_map>
 
+#include "sim/engine/expects.h"
 #include "sim/stages/pipeline.h"
 #include "sim/stages/sm_mask.h"
 #include "sim/stages/task.h"
@@ -30,7 +31,11 @@ class SoloMemory {
     const auto found = runs_.find(key);
     return found == runs_.end() ? nullptr : &found->second;
   }
-  void learn(const Key& key, const UndisturbedRun& run) { runs_[key] = run; }
+  void learn(const Key& key, const UndisturbedRun& run) {
+    CORUN_EXPECTS(run.started >= Time{} && run.last_block >= run.started && run.end >= run.last_block);
+    CORUN_EXPECTS(run.sm_ps >= 0 && run.warp_ps >= 0);
+    runs_[key] = run;
+  }
 
  private:
   struct Hash {

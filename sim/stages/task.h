@@ -56,8 +56,7 @@ struct Work {
   Time block_alone{};                              // time of one block when the launch is alone
   const std::vector<Time>* block_times = nullptr;  // where they differ by block
   BlockLoad load;
-  Time per_task{};                       // a persistent worker's cost of taking a block
-  std::vector<Time> starts, dispatched;  // by block, when blocks are recorded
+  Time per_task{};  // a persistent worker's cost of taking a block
   /// The blocks of this run: those before were done in earlier ones, those from `last` on are not (yet) to
   /// run.  `last` 0: all.
   std::uint64_t first = 0, last = 0;
@@ -66,10 +65,10 @@ struct Work {
   std::uint32_t workers = 0;         // persistent: workers dispatched or about to be
   std::uint32_t instances = 0;       // tasks of this launch that have not ended
   std::uint32_t resident = 0;        // CTAs on SMs
-  std::vector<bool> ran;             // audit: by block
   Spread spread;
-  bool resumed = false;  // the record tells of earlier runs too
-  bool reset = false;    // what it has done is void: it starts anew
+  bool tells_last = true;  // that its last block has started
+  bool resumed = false;    // the record tells of earlier runs too
+  bool reset = false;      // what it has done is void: it starts anew
   /// The launch that is one grid with this one: both end with the later.
   std::optional<WorkId> partner;
 

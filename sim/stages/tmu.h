@@ -8,17 +8,26 @@
 #include <optional>
 #include <vector>
 
+#include "sim/engine/expects.h"
 #include "sim/stages/task.h"
 
 namespace corun::sim {
 
 class Tmu {
  public:
-  explicit Tmu(std::uint32_t priority_levels) : lists_(priority_levels) {}
+  explicit Tmu(std::uint32_t priority_levels) : lists_(priority_levels) {
+    CORUN_EXPECTS(priority_levels != 0);
+  }
 
-  void accept(TaskId task, std::uint32_t level) { lists_[level].push_back(task); }
+  void accept(TaskId task, std::uint32_t level) {
+    CORUN_EXPECTS(level < lists_.size());
+    lists_[level].push_back(task);
+  }
   /// A task that the WDU evicted goes to the head of its list.
-  void take_back(TaskId task, std::uint32_t level) { lists_[level].push_front(task); }
+  void take_back(TaskId task, std::uint32_t level) {
+    CORUN_EXPECTS(level < lists_.size());
+    lists_[level].push_front(task);
+  }
 
   /// Highest level with a waiting task (0 is the highest priority).
   std::optional<std::uint32_t> highest() const {
@@ -27,12 +36,16 @@ class Tmu {
     return std::nullopt;
   }
   TaskId give(std::uint32_t level) {
+    CORUN_EXPECTS(level < lists_.size() && !lists_[level].empty());
     const TaskId task = lists_[level].front();
     lists_[level].pop_front();
     return task;
   }
   /// A task that is not to run after all, wherever it waits.
-  void forget(TaskId task, std::uint32_t level) { std::erase(lists_[level], task); }
+  void forget(TaskId task, std::uint32_t level) {
+    CORUN_EXPECTS(level < lists_.size());
+    std::erase(lists_[level], task);
+  }
   std::size_t size() const {
     std::size_t n = 0;
     for (const auto& list : lists_) n += list.size();

@@ -17,6 +17,7 @@ auto sooner(const TaskTable& tasks) {
 
 /// The newest task of the lowest priority, if that is lower than `level`.
 std::optional<TaskId> Wdu::victim(std::uint32_t level, const TaskTable& tasks) const {
+  CORUN_EXPECTS(!held_.empty());
   const auto last = std::max_element(held_.begin(), held_.end(), sooner(tasks));
   return tasks[*last].level > level ? std::optional(*last) : std::nullopt;
 }
@@ -40,6 +41,7 @@ void Wdu::refill(Tmu& tmu, const TaskTable& tasks, std::vector<TaskId>& entered,
       std::erase(held_, *out);
     }
     const TaskId task = tmu.give(*level);
+    CORUN_EXPECTS(tasks[task].pending != 0 && tasks[task].resident == 0);
     held_.push_back(task);
     table_.insert(std::upper_bound(table_.begin(), table_.end(), task, sooner(tasks)), task);
     entered.push_back(task);
@@ -47,6 +49,7 @@ void Wdu::refill(Tmu& tmu, const TaskTable& tasks, std::vector<TaskId>& entered,
 }
 
 bool Wdu::release(TaskId task, const TaskTable& tasks) {
+  CORUN_EXPECTS(tasks[task].resident == 0);
   if (tasks[task].pending != 0 && draining_ != task) return false;
   if (draining_ == task) draining_.reset();
   std::erase(table_, task);

@@ -12,6 +12,7 @@
 #include <optional>
 #include <vector>
 
+#include "sim/engine/expects.h"
 #include "sim/stages/launch_table.h"
 #include "sim/stages/tmu.h"
 
@@ -19,7 +20,9 @@ namespace corun::sim {
 
 class Wdu {
  public:
-  explicit Wdu(std::uint32_t task_slots) : slots_(task_slots) {}
+  explicit Wdu(std::uint32_t task_slots) : slots_(task_slots) {
+    CORUN_EXPECTS(task_slots != 0);
+  }
 
   /// Fills free slots from the TMU and forces tasks out for higher priorities.  `entered` gets the tasks that
   /// took a slot, `evicted` those that stopped dispatching.

@@ -473,7 +473,7 @@ TEST(TimeSlices, NoTimePassesOnAnIdleGpu) {
   s.one_kernel("a", kernel(1, 256, us(1)));
   s.one_kernel("b", kernel(1, 256, us(1)));
   Timeline nobody;
-  SimBackend backend(s.trace, s.gpu, {{}, Contexts::per_process}, nobody, {});
+  SimBackend backend(s.trace, s.gpu, {{}, corun::Contexts::per_process}, nobody, {});
   std::vector<Notice> notices;
   backend.wait(kNever, notices);
   EXPECT_THAT(notices, IsEmpty());

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/model/kernel_model.h"
+#include "sim/model/solo_length.h"
 #include "tests/support/engine_rig.h"
 #include "tests/support/random_trace.h"
 #include "tests/support/run_trace.h"

@@ -174,7 +174,7 @@ std::vector<Step> steps_of(const std::vector<const BlockRecord*>& blocks) {
 Problem room_problem(const Workload& w, const Ran& ran) {
   std::map<std::pair<std::string, std::uint32_t>, std::vector<const BlockRecord*>> of_sm;
   for (const BlockRecord& b : ran.blocks) {
-    const bool apart = ran.needs.contexts == Contexts::per_process;
+    const bool apart = ran.needs.contexts == corun::Contexts::per_process;
     of_sm[{apart ? w.client(b.client).process : "", b.sm.value}].push_back(&b);
   }
   const SmResources most = capacity_of(w.gpu.sm);

@@ -1,0 +1,58 @@
+// What is known of a kernel before anything is fitted: launch shape, counters (mended, or what its class usually
+// has), and what these say of a block: its traffic, the least it must issue, the least and the most it must
+// wait.
+#pragma once
+
+#include <cstdint>
+
+#include "sim/model/contention.h"
+#include "traces/model/gpu.h"
+#include "traces/model/kernel.h"
+#include "traces/model/time.h"
+
+namespace corun::sim {
+
+struct Prior;
+
+struct KernelFeatures {
+  /// `alone`: the solo time of the launch on the whole GPU; 0: what the kernel itself tells.  `on_gpu` must
+  /// outlive this.
+  KernelFeatures(const Kernel& of, Time alone, const Gpu& on_gpu);
+
+  /// Something is known of what it does, beside its shape.
+  bool counted() const;
+  /// It stages its reads in shared memory.
+  bool tiled() const;
+  /// Blocks on an SM, waves, and the time of a block, ps, of a launch alone on so many SMs.
+  std::uint32_t residents(std::uint32_t sms) const;
+  double waves(std::uint32_t sms) const;
+  double block_time(std::uint32_t sms, double time) const;
+  /// The load of a launch that may use so many SMs.
+  BlockLoad on(BlockLoad other, std::uint32_t sms) const;
+
+  Kernel kernel;
+  const Gpu& gpu;
+  MemoryLimits limits;
+  Time solo_time;
+  std::uint32_t measured_sms;  // on which the launch took its solo time
+  std::uint32_t max_active_blocks;  // of an SM
+  const Prior* prior = nullptr;     // its counters are what this class usually has
+  double least_issue = 0;           // ps a block, from the instructions
+  double l2_written = 0;            // bytes a block
+  double sectors = 0;               // bytes a block that it reads by sectors
+  double least_wait = 0;            // ps a block, from the bytes that its threads read
+  double most_wait = 1e300;         // the same if each load waited for the one before
+  double tensor = 0;                // ps a block of the tensor pipe, where its cost is known
+  bool l2_bound = false;
+  bool dram_bound = false;
+  bool random = false;     // reads of single sectors, of which DRAM moves two
+  bool scattered = false;  // L2-bound reads of single sectors
+  BlockLoad load;          // on the whole GPU, as far as it is known
+
+ private:
+  void fill_counters();
+  void from_shape();
+  void read_counters();
+};
+
+}  // namespace corun::sim

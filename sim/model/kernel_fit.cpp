@@ -1,0 +1,258 @@
+#include "sim/model/kernel_fit.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "sim/model/kernel_prior.h"
+#include "traces/model/occupancy.h"
+
+namespace corun::sim {
+namespace {
+
+/// Of the issue slots, what code that never waits reaches: 3.81 of 4 (experiments/h200/contention).
+constexpr double kSlotsReached = 0.95;
+/// A place is empty so long between two blocks (the same, `turnover`).
+constexpr double kTurnover = 190e3;
+/// Share of a launch's time that the dispatcher must need for it to be what bounds the launch.
+constexpr double kDispatchBound = 0.9;
+/// What a DRAM byte may cost beside a streamed one.
+constexpr double kMostDramCost = 1.8;
+/// The same where nothing but the time on the whole GPU says so, and reads are not of single sectors.
+constexpr double kMostStreamCost = 1.1;
+/// From a block's place to its first work.
+constexpr double kBlockStart = 100e3;
+/// So many waves have drifted apart.
+constexpr double kDrifting = 20;
+/// Steps in which the latency of a block's own is found that makes its kernel's solo time.
+constexpr int kFixedBisections = 24;
+/// Steps in which the issue time of a kernel is found that does not come to the slots at random.
+constexpr int kIssueBisections = 20;
+
+double square(double x) { return x * x; }
+/// Distance between two times, symmetric and without a logarithm: (a - b) / sqrt(a b).
+double distance(double a, double b) { return (a - b) / std::sqrt(a * b); }
+
+/// What a block takes with so many of the launch on so many SMs, alone, ps.
+double block_among(const KernelFeatures& f, const BlockLoad& load, std::uint32_t sms, double blocks) {
+  const BlockLoad l = f.on(load, sms);
+  const double residents = std::ceil(blocks / sms - 1e-9);
+  Contender one{&l, blocks, blocks / residents, 0};
+  share_memory({&one, 1}, f.limits);
+  return alone_on_sm(l.issue, residents, one.delay, l.fp64, l.chance);
+}
+
+}  // namespace
+
+double length(const KernelFeatures& f, const BlockLoad& load, std::uint32_t sms) {
+  const double places = std::min(load.blocks, static_cast<double>(f.max_active_blocks) * sms);
+  const double full = std::floor(load.blocks / places + 1e-9), rest = load.blocks - full * places;
+  const double block = block_among(f, load, sms, places);
+  double sum = block * (full < kDrifting ? full : f.waves(sms));
+  if (full < kDrifting && rest >= 1) sum += block_among(f, load, sms, rest);
+  return std::max(sum, static_cast<double>(f.gpu.dispatch_interval.count()) * load.blocks) +
+         f.limits.launch_cost;
+}
+
+
+namespace {
+
+/// The same at the average residency of all waves: smoother in the shape, which a fit to several points
+/// needs.
+double average_length(const KernelFeatures& f, const BlockLoad& load, std::uint32_t sms) {
+  const BlockLoad l = f.on(load, sms);
+  const double resident = f.load.blocks / f.waves(sms);
+  Contender one{&l, resident, resident / l.residents, 0};
+  share_memory({&one, 1}, f.limits);
+  return alone_on_sm(one.issue, l.residents, one.delay, l.fp64, l.chance) * f.waves(sms) + f.limits.launch_cost;
+}
+
+/// The same as a persistent kernel with so many workers on each SM of the whole GPU, but for what taking a
+/// block costs.
+double length_of_workers(const KernelFeatures& f, const BlockLoad& load, std::uint32_t each) {
+  const double workers = std::min(f.load.blocks, static_cast<double>(each) * f.gpu.sms);
+  const double rounds = f.load.blocks / workers;
+  return block_among(f, load, f.gpu.sms, workers) *
+             (rounds < kDrifting ? std::ceil(rounds - 1e-9) : rounds + 0.5) +
+         f.limits.launch_cost;
+}
+
+/// How far off the share of a block's time is that others of its kernel stretch: as measured by the kernel's
+/// length with fewer workers over that with the most.
+double workers_error(const KernelFeatures& f, const BlockLoad& load) {
+  if (f.kernel.persistent_time_by_ctas.size() < 2) return 0;
+  const auto& [most, shortest] = *f.kernel.persistent_time_by_ctas.rbegin();
+  const double all = length_of_workers(f, load, most);
+  double error = 0;
+  for (const auto& [each, time] : f.kernel.persistent_time_by_ctas)
+    if (each != most)
+      error += square(distance(length_of_workers(f, load, each) / all,
+                               static_cast<double>(time.count()) / static_cast<double>(shortest.count())));
+  return error;
+}
+
+}  // namespace
+
+BlockLoad fit_curve(const KernelFeatures& f, std::span<const SoloPoint> curve) {
+  const SoloPoint& first = curve.front();
+  const double n = f.residents(first.sms), time = f.block_time(first.sms, first.time);
+  double least = f.least_issue;
+  if (f.random) least = std::max(least, f.sectors / f.limits.sm_sector_bytes_per_ps);
+  least = std::min(least, time / n * 0.98);
+  const double most_delay = std::max(time - least / (1 - (n - 1) * least / time), 0.02 * time);
+  const double wait_floor = std::min(0.9 * most_delay / f.limits.dram_over_l2, f.least_wait);
+
+  double best = 1e300, best_delay = 0, best_share = 0, best_cost = 0, best_chance = 1;
+  BlockLoad found = f.load;
+  const auto attempt = [&](double delay, double share, double cost, double chance) {
+    BlockLoad l = f.load;
+    const double r = time - delay;
+    l.issue = r / (1 + (n - 1) * r / time);
+    if (chance < 1) {  // more, as it waits less for the same time in all
+      double low = l.issue, high = time / n;
+      for (int i = 0; i < kIssueBisections; ++i) {
+        const double middle = (low + high) / 2;
+        (alone_on_sm(middle, n, delay, 0, chance) < time ? low : high) = middle;
+      }
+      l.issue = high;
+      l.chance = chance;
+    }
+    (f.l2_bound ? l.l2 : l.dram_cost) *= cost;
+    // At the first point, memory is nearly idle; what little it stretches is taken out of the wait.
+    l.fixed = (1 - share) * delay;
+    l.wait = 1;
+    {
+      BlockLoad probe = f.on(l, first.sms);
+      probe.fixed = 0;
+      const double resident = f.load.blocks / f.waves(first.sms);
+      probe.issue = 0;
+      probe.wait = 1;
+      Contender one{&probe, resident, resident / n, 0};
+      // The stretch at the measured rate: let the block take as long as it does.
+      probe.fixed = time;
+      share_memory({&one, 1}, f.limits);
+      const double stretch = std::max(1.0, one.delay - time), asked = share * delay / stretch;
+      l.wait = std::min(asked, f.most_wait);  // no more than its loads can, one after the other
+      l.fixed += (asked - l.wait) * stretch;
+    }
+    double error =
+        (f.l2_bound ? 0.005 : 0.1) * square(distance(cost, 1)) + 0.0003 * square(distance(most_delay, delay));
+    if (l.wait < wait_floor)
+      error += 0.03 * square(distance(std::max(l.wait, 0.01 * wait_floor), wait_floor));
+    if (l.wait > wait_floor && wait_floor > 0 && f.tiled())
+      error += 0.003 * square(distance(l.wait, wait_floor));
+    if (error < best) error += workers_error(f, l);
+    for (const SoloPoint& p : curve) {
+      if (error >= best) return;
+      error += square(distance(average_length(f, l, p.sms), p.time));
+    }
+    if (error < best)
+      best = error, best_delay = delay, best_share = share, best_cost = cost, best_chance = chance, found = l;
+  };
+
+  const double most_cost = f.l2_bound ? (f.load.tensor ? 1 : f.limits.l2_sector_cost) : kMostDramCost;
+  std::vector<double> costs;
+  for (const double cost : {0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.45, 1.6, 1.8, f.limits.l2_sector_cost})
+    if (cost <= most_cost) costs.push_back(cost);
+  for (double delay = 1; delay > 0.15; delay -= n > 1 ? 0.1 : 1)
+    for (const double share : {0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0})
+      for (const double cost : costs) attempt(delay * most_delay, share, cost, 1);
+  if (f.kernel.persistent_time_by_ctas.size() > 1)  // which can tell a block that hardly waits
+    for (const double delay : {0.15, 0.1, 0.07, 0.05, 0.03, 0.02})
+      for (const double share : {0.02, 0.1, 0.3, 0.5, 0.7, 1.0})
+        for (const double cost : costs) attempt(delay * most_delay, share, cost, 1);
+  if (n > 1)
+    for (const double chance : {0.5, 0.2, 0.0})
+      for (double delay = 1; delay > 0.15; delay -= 0.1)
+        for (const double share : {0.02, 0.1, 0.3, 0.6, 1.0})
+          attempt(delay * most_delay, share, std::min(1.0, most_cost), chance);
+  for (const double step : {0.05, 0.025}) {
+    const double delay = best_delay, share = best_share, cost = best_cost, chance = best_chance;
+    for (const double d : {delay * (1 - step), delay, std::min(most_delay, delay * (1 + step))})
+      for (const double s : {std::max(0.02, share - step), share, std::min(1.0, share + step)})
+        for (const double k : {cost * (1 - step / 2), cost, std::min(most_cost, cost * (1 + step / 2))})
+          attempt(d, s, k, chance);
+  }
+  return found;
+}
+
+BlockLoad fit_whole(const KernelFeatures& f, const SoloPoint& whole) {
+  BlockLoad base = f.load;
+  const double n = f.residents(whole.sms), time = f.block_time(whole.sms, whole.time);
+  const double warps = std::ceil(f.kernel.threads_per_block() / 32.0);
+  const double slots = f.gpu.sm.sub_partitions;
+  const double instructions = f.least_issue / kSlotsReached,
+               stores = f.l2_written / f.limits.sm_write_bytes_per_ps;
+  double port = base.l2_read / f.limits.sm_read_bytes_per_ps + stores;
+  if (f.random || f.scattered) port = f.sectors / f.limits.sm_sector_bytes_per_ps;
+  double issue = std::max(instructions, port);
+  // A warp's instructions one after the other, at four cycles each.
+  double serial = 4 * f.least_issue * slots / warps;
+  if (f.tensor > 0) {  // reads, instructions and the tensor pipe go on side by side; the stores come last
+    issue = instructions + stores;
+    serial = std::max(0.0, f.tensor - instructions);
+  }
+  const Prior* const known = prior_of(f.kernel.name);
+  const bool multiplies = known == nullptr || known->multiplies();
+  if (f.tiled() && multiplies && f.tensor <= 0 && !f.dram_bound && f.gpu.contention.tile_use > 0) {
+    const double registers = demand_of(f.kernel, f.gpu.sm).registers / static_cast<double>(f.gpu.sm.registers);
+    const double use = std::min(f.gpu.contention.tile_use, f.gpu.contention.tile_use_per_registers * registers);
+    const double alone = time / alone_on_sm(use, n, 1 - use);
+    if (use * alone > issue) {
+      issue = use * alone;
+      serial = std::min(serial, (1 - use) * alone);
+    }
+    base.even = true;
+  }
+  base.issue = std::min(issue, time / n);
+  const double fixed = std::min(kBlockStart + serial, 0.8 * time);
+  const double wait = std::min(std::max(f.least_wait, f.limits.l2_wait), 0.25 * time);
+
+  // Where the dispatcher bounds the launch, its length says little of a block, but the warps active do.
+  const double interval = static_cast<double>(f.gpu.dispatch_interval.count());
+  double resident = 0, life = 0;
+  if (f.kernel.counters.warps_active_pct && interval * base.blocks > kDispatchBound * whole.time) {
+    life = *f.kernel.counters.warps_active_pct / 100 * f.gpu.sm.max_warps / warps * whole.sms * interval +
+           kTurnover;
+    resident = std::min({life / interval, base.blocks, static_cast<double>(f.max_active_blocks) * whole.sms});
+  }
+  const double fixed_weight = f.tensor > 0 ? 0.1 : base.tensor ? 0.001 : 0.01;
+  const double most_cost = f.l2_bound ? (base.tensor ? 1 : f.limits.l2_sector_cost)
+                           : f.random ? 2
+                                     : kMostStreamCost;
+  double best = 1e300;
+  BlockLoad found = base;
+  static constexpr double kOne[] = {1};
+  static constexpr double kWaits[] = {0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0, 6.0, 9.0};
+  const double costs[] = {0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.45, 1.65, f.limits.l2_sector_cost};
+  // What a class usually does is too rough to tell waits and costs of bytes by: 0.2 ms instead of 20.
+  const std::span<const double> few(kOne);
+  for (const double x : {0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.8, 2.2, 3.0, 4.0})
+    for (const double w : f.prior != nullptr ? few : std::span<const double>(kWaits))
+      for (const double c : f.prior != nullptr ? few : std::span<const double>(costs)) {
+        if (base.tensor && f.l2_bound && c != 1) continue;
+        const double cost = f.random ? 1.65 * c : c;
+        if (cost > most_cost) continue;
+        BlockLoad l = base;
+        l.fixed = x * fixed;
+        l.wait = w * wait;
+        (f.l2_bound ? l.l2 : l.dram_cost) *= cost;
+        double error = (f.l2_bound ? 0.02 : 1) * 0.3 * square(distance(c, 1)) + 0.02 * square(distance(w, 1)) +
+                       fixed_weight * square(distance((x + 0.2) / 1.2, 1));
+        if (error >= best) continue;
+        error += life > 0 ? square(distance(block_among(f, l, whole.sms, resident), life))
+                          : square(distance(length(f, l, whole.sms), whole.time));
+        if (error < best) best = error, found = l;
+      }
+  base = found;
+  if (!base.even || life > 0) return base;
+  // A tile's use of its SM is known; what the priors leave of the solo time is latency of its own.
+  double low = 0, high = time;
+  for (int i = 0; i < kFixedBisections; ++i) {
+    base.fixed = (low + high) / 2;
+    (length(f, base, whole.sms) < whole.time ? low : high) = base.fixed;
+  }
+  return base;
+}
+
+}  // namespace corun::sim

@@ -1,0 +1,53 @@
+// The pipeline's shortcuts: waves that repeat are skipped, and a launch passes that it has not seen.
+#include <algorithm>
+
+#include "sim/stages/pipeline.h"
+
+namespace corun::sim {
+
+void Pipeline::skip_waves(Time limit) {
+  const auto leading = completions_.leading();
+  if (!leading || to_do_.judge || quotas_.any_in_vain() || dispatcher_.next_time() != kNever) return;
+  const CompletionQueue::Fifo& fifo = completions_.fifo(*leading);
+  if (fifo.empty()) return;
+  Task& task = tasks_[*leading];
+  Work& work = launches_[task.work];
+  if (!work.persistent()) {
+    if (dispatcher_.table().empty() || dispatcher_.table().front() != *leading) return;
+    if (dispatcher_.free().count() > fifo.front().end) return;
+    if (quotas_.any_wants()) return;  // for an instant each place that changes hands is room to them
+  }
+  Time due = std::min(completions_.next_queued(), quotas_.next_time());
+  if (!contention_.empty()) due = std::min(due, contention_.next_time(sms_.cohorts()));
+  if (limit < kNever) due = std::min(due, limit + Time{1});
+  const auto jump = waves_to_skip(*leading, task, work, fifo, history_, due);
+  if (!jump) return;
+  work.next += jump->blocks;
+  completions_.skip(*leading, jump->time, work.next - jump->residents);
+  work.done += jump->blocks;
+  blocks_run_ += jump->blocks;
+  if (!work.persistent()) {
+    task.pending -= jump->blocks;
+    dispatcher_.skip_to(jump->last_end + gpu_.dispatch_interval);
+  }
+  pass_time(jump->last_end);
+}
+
+void Pipeline::pass(Work work, Time since, const UndisturbedRun& run) {
+  CORUN_EXPECTS(!busy() && since >= now_);
+  KernelRecord& record = work.record;
+  record.slotted = since + offset_;
+  record.started = since + run.started + offset_;
+  record.last_block = since + run.last_block + offset_;
+  record.finished = since + run.end + offset_;
+  work.next = work.done = work.blocks();
+  now_ = since + run.end;
+  ++steps_;
+  blocks_run_ += work.blocks();
+  sms_.skip_time(run.sm_ps, run.warp_ps);
+  dispatcher_.skip_to(since + run.dispatcher_free);
+  condition_.ended(work);
+  observer_.launch_ended(record);
+}
+
+}  // namespace corun::sim

@@ -1,0 +1,60 @@
+// What the engine assumes of who drives it, and shortcuts that only it can take.
+#include "sim/stages/compute_engine.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "tests/support/engine_rig.h"
+
+namespace corun::sim {
+namespace {
+
+constexpr EngineOptions kShortcuts{true, false}, kPlain{false, false};
+
+TEST(ComputeEngine, WavesOfASingleWorkerAreSkippedToo) {
+  EngineRig quick(small_gpu(2), kShortcuts, false), plain(small_gpu(2), kPlain, false);
+  for (EngineRig* rig : {&quick, &plain}) {
+    rig->accept(kernel(10'000, 256, us(1)), {.ctas = 1});
+    rig->run();
+  }
+  EXPECT_LT(quick.engine.events() * 100, plain.engine.events());
+  EXPECT_EQ(lines(quick.collected.kernels), lines(plain.collected.kernels));
+}
+
+TEST(ComputeEngine, WithoutALimitItReturnsWhenNothingHappensAnyMore) {
+  for (const EngineOptions options : {kShortcuts, kPlain}) {
+    EngineRig rig(small_gpu(2), options, false);
+    const LaunchId launch = rig.accept(kernel(4, 256, us(10)));
+    rig.run_to(us(1));
+    ASSERT_TRUE(rig.engine.kill(launch));
+    EXPECT_EQ(rig.engine.collect(launch).done, 0u);
+    ASSERT_NE(rig.engine.next_time(), kNever) << "where its blocks would have ended";
+    std::vector<EngineNotice> notices;
+    rig.engine.advance(kNever, notices);
+    EXPECT_TRUE(notices.empty());
+    EXPECT_EQ(rig.engine.next_time(), kNever);
+    EXPECT_LE(rig.engine.now(), us(10) + ns(4));
+  }
+}
+
+TEST(ComputeEngine, RefusesWhatMakesNoSense) {
+  EngineRig rig(small_gpu(2), kShortcuts, false);
+  const LaunchId plain = rig.accept(kernel(4, 256, us(10)));
+  EXPECT_THROW(rig.engine.resize(plain, 2), std::logic_error);  // it has no workers
+  EXPECT_THROW(rig.engine.join(plain, plain), std::logic_error);
+  EXPECT_THROW(rig.engine.join(plain, {7, 7}), std::logic_error);  // not on the GPU
+  EXPECT_THROW(rig.engine.collect(plain), std::logic_error);       // was not taken off
+  const LaunchId workers = rig.accept(kernel(4, 256, us(10)), {.ctas = 2});
+  EXPECT_THROW(rig.engine.resize(workers, 0), std::logic_error);
+  EXPECT_THROW(rig.accept(kernel(1, 32, us(1)), {.mask = TpcMask::range(5, 6)}), std::logic_error);
+  EXPECT_THROW(rig.accept(kernel(1, 32, us(1)), {.mask = TpcMask::range(0, 1), .ctas_per_sm = {1, 1}}),
+               std::logic_error);
+  rig.run_to(us(3));
+  std::vector<EngineNotice> notices;
+  EXPECT_THROW(rig.engine.advance(us(3) - ps(1), notices), std::logic_error);
+  EXPECT_NO_THROW(rig.engine.advance(us(3), notices));
+}
+
+}  // namespace
+}  // namespace corun::sim

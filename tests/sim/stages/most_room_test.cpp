@@ -1,0 +1,70 @@
+// Which SMs have the most room for a task.
+#include <gtest/gtest.h>
+
+#include "sim/stages/placement.h"
+#include "tests/support/random_trace.h"
+
+namespace corun::sim {
+namespace {
+
+SmMask mask(std::initializer_list<std::uint32_t> ranks) {
+  SmMask m;
+  for (const std::uint32_t rank : ranks) m.set(rank);
+  return m;
+}
+
+TEST(MostRoom, IsThatOfTheSmWithTheMostAmongThoseThatMayBeUsed) {
+  Placement placement;
+  placement.reset(mask({0, 1, 2}));
+  placement.clear();
+  placement.set_room(0, 3);
+  placement.set_room(1, 5);
+  placement.set_room(2, 3);
+  placement.set_room(3, 9);  // not allowed
+  EXPECT_EQ(placement.most_room(nullptr), 5u);
+  EXPECT_EQ(placement.with_room(3, nullptr), mask({0, 2}));
+  const SmMask ready = mask({2, 3});
+  EXPECT_EQ(placement.most_room(&ready), 3u);
+  EXPECT_EQ(placement.with_room(3, &ready), mask({2}));
+}
+
+TEST(MostRoom, CanBeAskedBelowABound) {
+  Placement placement;
+  placement.reset(mask({0, 1}));
+  placement.clear();
+  placement.set_room(0, 3);
+  placement.set_room(1, 5);
+  EXPECT_EQ(placement.most_room(nullptr, 5), 5u);
+  EXPECT_EQ(placement.most_room(nullptr, 4), 3u);
+  EXPECT_EQ(placement.most_room(nullptr, 3), 3u);
+  EXPECT_EQ(placement.most_room(nullptr, 2), 0u);
+  EXPECT_EQ(placement.most_room(nullptr, 0), 0u);
+}
+
+TEST(MostRoom, IsUpToDateAfterManyChanges) {
+  Dice dice(1);
+  Placement placement;
+  SmMask allowed;
+  for (std::uint32_t rank = 0; rank < kMaxSms; rank += 3) allowed.set(rank);
+  placement.reset(allowed);
+  placement.clear();
+  std::array<std::uint32_t, kMaxSms> rooms{};
+  for (int i = 0; i < 20'000; ++i) {
+    if (dice.one_in(5000)) {
+      placement.clear();
+      rooms = {};
+    }
+    const std::uint32_t rank = dice.any(0, kMaxSms - 1), n = dice.any(0, Placement::kMostRoom);
+    placement.set_room(rank, n);
+    if (allowed.test(rank)) rooms[rank] = n;
+    const std::uint32_t most = *std::max_element(rooms.begin(), rooms.end());
+    ASSERT_EQ(placement.most_room(nullptr), most);
+    SmMask with_most;
+    for (std::uint32_t r = 0; r < kMaxSms; ++r)
+      if (rooms[r] == most && allowed.test(r)) with_most.set(r);
+    ASSERT_EQ(placement.with_room(most, nullptr), with_most);
+  }
+}
+
+}  // namespace
+}  // namespace corun::sim
