@@ -53,6 +53,11 @@ struct Found {
 
 }  // namespace
 
+Runner::Runner(std::unique_ptr<Driver> driver, std::unique_ptr<Compiler> compiler)
+    : driver_(std::move(driver)),
+      compiler_(std::move(compiler)),
+      work_(std::make_unique<Workbench>(*driver_, *compiler_)) {}
+
 Runner::Runner(const std::string& store) : driver_(open_cuda()) {
   const DeviceFacts facts = driver_->facts();
   compiler_ = open_nvrtc(fmt::format("sm_{}{}", facts.capability_major, facts.capability_minor), store);

@@ -27,6 +27,7 @@ class Runner {
   /// `store`: folder that keeps compiled kernels between processes; empty: none.  Throws InputError where
   /// there is no GPU.
   explicit Runner(const std::string& store);
+  Runner(std::unique_ptr<Driver> driver, std::unique_ptr<Compiler> compiler);
   ~Runner();
 
   /// Throws InputError as sim::run does; DriverError, Stalled or Interrupted when the run fails, after

@@ -18,7 +18,7 @@ constexpr const char* kNetworks[] = {"vgg19", "resnet152", "densenet201", "incep
 
 RunResult run_paper(const std::string& trace, const std::string& policy) {
   const Trace t = read_trace("experiments/papers/traces/reef-" + trace + ".json");
-  return run(t, read_gpu(t.gpu), {policy, {}, {}, {}});
+  return run(t, read_gpu(t.gpu), {{policy}});
 }
 
 /// Mean over the real-time clients.

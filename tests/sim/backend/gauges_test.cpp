@@ -23,7 +23,7 @@ Gauges gauges_under(const std::string& policy) {
   trace.clients.front().issue = Issue::graph;
   trace.clients.front().arrivals = Once{};
   Gauges gauges;
-  run(trace, read_gpu("h200"), {policy, {}, {&gauges}, {}});
+  run(trace, read_gpu("h200"), {{policy, {&gauges}}});
   return gauges;
 }
 
@@ -58,7 +58,7 @@ TEST(Gauges, DeviceMemoryRisesWithAllocationsAndFallsWithTheRequestsEnd) {
     for (OpId& before : other.after) ++before.value;
   program.ops.insert(program.ops.begin(), op);
   Gauges gauges;
-  run(trace, read_gpu("h200"), {"fcfs", {}, {&gauges}, {}});
+  run(trace, read_gpu("h200"), {{"fcfs", {&gauges}}});
   EXPECT_EQ(gauges.values[Gauge::device_memory], (std::vector<double>{100, 130, 100}));
 }
 

@@ -30,7 +30,7 @@ std::vector<KernelRecord> replay(const std::string& name, Issue issue) {
   trace.clients.front().issue = issue;
   trace.clients.front().arrivals = Once{};
   Kernels kernels;
-  run(trace, read_gpu(trace.gpu), {"fcfs", {}, {&kernels}, {}});
+  run(trace, read_gpu(trace.gpu), {{"fcfs", {&kernels}}});
   return kernels.all;
 }
 

@@ -282,7 +282,7 @@ TEST(MendedCounters, AreSaidWithTheResult) {
   b.one_kernel("b", k);
   b.trace.kernels[1].counters.l2_bytes = 2e6;
   b.trace.kernels[1].name = "sound";
-  const RunResult result = run(b.trace, slow_host_gpu(4), {"smguard", {true, true}, {}, {}});
+  const RunResult result = run(b.trace, slow_host_gpu(4), {{"smguard"}, {true, true}});
   EXPECT_THAT(result.notes,
               Contains(HasSubstr("the counters of kernel 'k0' contradict themselves: l2_bytes is 0")));
   for (const std::string& note : result.notes) EXPECT_EQ(note.find("sound"), std::string::npos);
