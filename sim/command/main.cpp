@@ -129,7 +129,8 @@ int list_gpus() {
 
 int import(const Arguments& a) {
   if (a.import.format != "kineto")
-    throw InputError("", "import", fmt::format("there is no importer for '{}'", a.import.format), "use kineto");
+    throw InputError("", "import", fmt::format("there is no importer for '{}'", a.import.format),
+                     "use kineto");
   std::optional<Time> host_time;
   if (!a.import.host_time.empty()) host_time = parse_duration(a.import.host_time, "--host-time");
   const Trace trace = import_kineto(a.import.input, a.gpu, a.import.counters, host_time, a.import.sms);
@@ -142,8 +143,8 @@ int import(const Arguments& a) {
   write_trace(trace, out);
   out.flush();
   if (!out) throw InputError(a.import.output, "", "cannot be written", "choose another place with -o");
-  fmt::print(stderr, "{}: {} kernels, {} operations; run it with `sim {}`\n", a.import.output, trace.kernels.size(),
-             trace.programs.empty() ? 0 : trace.programs.front().ops.size(), a.import.output);
+  fmt::print(stderr, "{}: {} kernels, {} operations; run it with `sim {}`\n", a.import.output,
+             trace.kernels.size(), trace.programs.empty() ? 0 : trace.programs.front().ops.size(), a.import.output);
   return 0;
 }
 
