@@ -85,7 +85,9 @@ TEST(EngineObserver, AWorkerThatIsPlacedWhenAllHaveStartedHasNoTimeToTell) {
   observer.launch_began(WorkId{0}, work);
   work.next = 4;
   EXPECT_NO_THROW(observer.block_dispatched(WorkId{0}, work, us(1)));
-  for (std::uint32_t block = 0; block < 4; ++block) observer.block_ended(WorkId{0}, work, block, 0, 0, us(2));
+  for (std::uint32_t block = 0; block < 4; ++block)
+    observer.block_ended(WorkId{0}, work, block, 0, 0, us(2));
+  timeline.flush();
   ASSERT_EQ(collected.blocks.size(), 4u);
   for (const BlockRecord& b : collected.blocks) EXPECT_EQ(b.dispatched, Time{});
 }
