@@ -37,7 +37,7 @@ tidy: build/packages
 	run-clang-tidy-19 -quiet -p build/clang '$(CURDIR)/(policies|sim|tests|traces)/'
 
 clean:
-	rm -rf build
+	rm -rf build build-*
 
 build/build.ninja: CMakePresets.json build/packages
 	cmake --preset release
