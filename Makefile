@@ -1,5 +1,7 @@
 # A bare machine needs `apt-get install make git` first; everything else is installed from here.
 
+# What `make bench` compares the simulator's speed with.
+EARLIER := 06a3354
 DEMO_TRACE := traces/h200/examples/realtime-resnet50-beside-resnet152.json
 
 .PHONY: demo test bench asan tsan ubsan clang format tidy clean
@@ -17,6 +19,10 @@ test: build/build.ninja
 bench: build/build.ninja
 	cmake --build --preset release
 	set -e; for bench in build/bin/*_bench; do $$bench; done
+	test -d build/earlier/src || git worktree add --detach build/earlier/src $(EARLIER)
+	cmake -S build/earlier/src -B build/earlier/build -G Ninja -DCMAKE_BUILD_TYPE=Release > build/earlier/log
+	cmake --build build/earlier/build --target sim >> build/earlier/log
+	python3 experiments/speed/against.py build/earlier/build/bin/sim build/bin/sim --markdown build/speed.md
 
 asan tsan ubsan clang: build/packages
 	cmake --preset $@
@@ -31,7 +37,7 @@ tidy: build/packages
 	run-clang-tidy-19 -quiet -p build/clang '$(CURDIR)/(policies|sim|tests|traces)/'
 
 clean:
-	rm -rf build
+	rm -rf build build-*
 
 build/build.ninja: CMakePresets.json build/packages
 	cmake --preset release

@@ -105,7 +105,7 @@ class StaticSplit final : public Policy {
 const Registered registered{
     {"static-split",
      "each client on a fixed share of the GPU",
-     "the oracle's search space, DESIGN.md",
+     "the oracle's search space, sim/oracle/DECISIONS.md",
      {{"tpcs", "TPCs of each client, as 40/26; empty: equal shares", ""},
       {"ctas", "instead: percentage of the CTAs that the GPU holds, of each client, as 60/40", ""}},
      {.no_starvation = true}},

@@ -8,18 +8,18 @@ namespace corun::sim {
 namespace {
 
 /// By client.
-std::vector<std::uint32_t> context_of_clients(const Trace& trace, corun::Contexts contexts) {
+std::vector<std::uint32_t> context_of_clients(const Trace& trace, Contexts contexts) {
   std::map<std::string, std::uint32_t> of_process;
   std::vector<std::uint32_t> of_client;
   for (const Client& client : trace.clients) {
     const auto next = static_cast<std::uint32_t>(of_process.size());
-    const bool one = contexts == corun::Contexts::one;
+    const bool one = contexts == Contexts::one;
     of_client.push_back(one ? 0 : of_process.emplace(client.process, next).first->second);
   }
   return of_client;
 }
 
-std::uint32_t contexts_of(const Trace& trace, corun::Contexts contexts) {
+std::uint32_t contexts_of(const Trace& trace, Contexts contexts) {
   std::uint32_t n = 1;
   for (const std::uint32_t context : context_of_clients(trace, contexts)) n = std::max(n, context + 1);
   return n;
@@ -32,7 +32,7 @@ bool has_copies(const Program& program) {
 
 }  // namespace
 
-Contexts::Contexts(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
+GpuContexts::GpuContexts(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
                    EngineOptions options)
     : gpu_(gpu), timeline_(timeline), slicer_(gpu, contexts_of(trace, needed.contexts)) {
   const std::vector<std::uint32_t> of_client = context_of_clients(trace, needed.contexts);
@@ -59,17 +59,17 @@ Contexts::Contexts(const Trace& trace, const Gpu& gpu, const Requirements& neede
   }
 }
 
-bool Contexts::has_work(std::uint32_t context, Time now) const {
+bool GpuContexts::has_work(std::uint32_t context, Time now) const {
   return all_[context].engine->busy() || all_[context].host->has_work(now);
 }
 
-bool Contexts::others_have_work(Time now) const {
+bool GpuContexts::others_have_work(Time now) const {
   for (std::uint32_t c = 0; c < all_.size(); ++c)
     if (c != current() && has_work(c, now)) return true;
   return false;
 }
 
-bool Contexts::reads_on(Time now) {
+bool GpuContexts::reads_on(Time now) {
   if (slicer_.switching()) return false;
   Host& host = *all_[current()].host;
   if (!host.closed()) {
@@ -81,7 +81,7 @@ bool Contexts::reads_on(Time now) {
   return true;
 }
 
-void Contexts::switch_if_due(Time now) {
+void GpuContexts::switch_if_due(Time now) {
   const std::uint32_t before = current();
   Context& last = all_[before];
   const auto switch_to = [&](std::uint32_t next, bool interrupts) {
@@ -98,7 +98,7 @@ void Contexts::switch_if_due(Time now) {
   if (now > last.turn_began) timeline_.record(TurnRecord{before, last.turn_began, now});
 }
 
-bool Contexts::begin_turn_if_due(Time now) {
+bool GpuContexts::begin_turn_if_due(Time now) {
   if (!slicer_.switching() || slicer_.next_time(now) > now) return false;
   slicer_.begin_turn(now);
   Context& next = all_[current()];
@@ -107,7 +107,7 @@ bool Contexts::begin_turn_if_due(Time now) {
   return true;
 }
 
-void Contexts::close(Time now) {
+void GpuContexts::close(Time now) {
   for (std::uint32_t i = 0; i < all_.size(); ++i) {
     all_[i].engine->close();
     if (all_.size() > 1 && active() == i && now > all_[i].turn_began)

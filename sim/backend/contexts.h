@@ -32,10 +32,10 @@ struct StreamPlace {
   bool ahead;  // and no copy in it: the front end reads them ahead
 };
 
-class Contexts {
+class GpuContexts {
  public:
   /// The references must outlive it.
-  Contexts(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
+  GpuContexts(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
            EngineOptions options);
 
   std::size_t size() const { return all_.size(); }

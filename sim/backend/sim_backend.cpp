@@ -40,7 +40,7 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
   if (host != nullptr && host->launch_call != Time{}) {
     thread_ = *host;
     for (std::size_t i = 0; i < trace.clients.size(); ++i) held_.add_client(contexts_.streams_of(i));
-    if (mps || needed.contexts == corun::Contexts::per_process) process_free_.resize(trace.clients.size());
+    if (mps || needed.contexts == Contexts::per_process) process_free_.resize(trace.clients.size());
   }
 }
 

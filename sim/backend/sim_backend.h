@@ -140,7 +140,7 @@ class SimBackend final : public Backend {
   Topology topology_;
   Timeline& timeline_;
   Time now_{};
-  Contexts contexts_;
+  GpuContexts contexts_;
   MpsLimits limits_;
   ClockGovernor governor_;
   CopyEngines copy_engines_;

@@ -30,6 +30,17 @@
 namespace corun::sim {
 namespace {
 
+/// Of a run on a GPU.
+struct CudaArguments {
+  std::string backend = "sim", record, store;
+  bool verify = false, no_alone = false;
+};
+
+struct ImportArguments {
+  std::string format, input, output, counters, host_time;
+  std::uint32_t sms = 0;
+};
+
 struct Arguments {
   std::string trace;
   std::string policy = "fcfs";
@@ -37,12 +48,11 @@ struct Arguments {
   std::string gpu, duration, issue, profiles;
   std::optional<std::uint64_t> seed;
   bool json = false, audit = false, plain = false;
-  std::string backend = "sim", record, store;
-  bool verify = false, no_alone = false;
+  CudaArguments cuda;
   std::uint64_t memory = 0;
   OutputOptions outputs;
-  std::string schema, format, input, output, counters, host_time;
-  std::uint32_t sms = 0;
+  std::string schema;
+  ImportArguments import;
 };
 
 Trace load(const Arguments& a) {
@@ -64,7 +74,7 @@ int simulate(const Arguments& a, bool comparing) {
       throw InputError(a.profiles, "/gpu",
                        fmt::format("the profiles are of {}, the run is on {}", profiles->gpu, gpu.name),
                        "profile the trace on this GPU");
-    if (profiles->host && a.backend == "sim") gpu = through(*profiles->host, gpu);
+    if (profiles->host && a.cuda.backend == "sim") gpu = through(*profiles->host, gpu);
   }
   if (comparing) return compare(trace, gpu, a.comparison, engine, profiles ? &*profiles : nullptr, a.json);
   if (a.outputs.level == "cta" && a.outputs.window.empty() &&
@@ -80,11 +90,11 @@ int simulate(const Arguments& a, bool comparing) {
                               .sinks = outputs.sinks(),
                               .progress = [&](const char* stage, double done) { bar.show(stage, done); },
                               .profiles = profiles ? &*profiles : nullptr};
-    if (a.backend == "sim") {
+    if (a.cuda.backend == "sim") {
       result = run(trace, gpu, {options, engine});
     } else {
-      options.alone = !a.no_alone;
-      result = hw::run(trace, gpu, {options, a.store, a.record, a.verify});
+      options.alone = !a.cuda.no_alone;
+      result = hw::run(trace, gpu, {options, a.cuda.store, a.cuda.record, a.cuda.verify});
     }
     outputs.finish(result);
   }
@@ -118,22 +128,23 @@ int list_gpus() {
 }
 
 int import(const Arguments& a) {
-  if (a.format != "kineto")
-    throw InputError("", "import", fmt::format("there is no importer for '{}'", a.format), "use kineto");
+  if (a.import.format != "kineto")
+    throw InputError("", "import", fmt::format("there is no importer for '{}'", a.import.format),
+                     "use kineto");
   std::optional<Time> host_time;
-  if (!a.host_time.empty()) host_time = parse_duration(a.host_time, "--host-time");
-  const Trace trace = import_kineto(a.input, a.gpu, a.counters, host_time, a.sms);
+  if (!a.import.host_time.empty()) host_time = parse_duration(a.import.host_time, "--host-time");
+  const Trace trace = import_kineto(a.import.input, a.gpu, a.import.counters, host_time, a.import.sms);
   for (const std::string& note : trace.notes) fmt::print(stderr, "note: {}\n", note);
-  if (a.output.empty()) {
+  if (a.import.output.empty()) {
     write_trace(trace, std::cout);
     return 0;
   }
-  std::ofstream out(a.output, std::ios::binary);
+  std::ofstream out(a.import.output, std::ios::binary);
   write_trace(trace, out);
   out.flush();
-  if (!out) throw InputError(a.output, "", "cannot be written", "choose another place with -o");
-  fmt::print(stderr, "{}: {} kernels, {} operations; run it with `sim {}`\n", a.output, trace.kernels.size(),
-             trace.programs.empty() ? 0 : trace.programs.front().ops.size(), a.output);
+  if (!out) throw InputError(a.import.output, "", "cannot be written", "choose another place with -o");
+  fmt::print(stderr, "{}: {} kernels, {} operations; run it with `sim {}`\n", a.import.output,
+             trace.kernels.size(), trace.programs.empty() ? 0 : trace.programs.front().ops.size(), a.import.output);
   return 0;
 }
 
@@ -151,14 +162,14 @@ void add_run_options(CLI::App& app, Arguments& a) {
   app.add_flag("--json", a.json, "print the result as JSON");
   app.add_flag("--audit", a.audit, "check the invariants after every event (slow)");
   app.add_flag("--no-shortcuts", a.plain, "simulate block by block throughout (slow, same result)");
-  app.add_option("--backend", a.backend, "sim: simulate; cuda: run on the NVIDIA GPU of this machine")
+  app.add_option("--backend", a.cuda.backend, "sim: simulate; cuda: run on the NVIDIA GPU of this machine")
       ->check(CLI::IsMember({"sim", "cuda"}))
       ->capture_default_str();
-  app.add_flag("--verify", a.verify, "cuda: fail if a result is not the plain kernel's, bit by bit");
-  app.add_flag("--no-alone", a.no_alone,
+  app.add_flag("--verify", a.cuda.verify, "cuda: fail if a result is not the plain kernel's, bit by bit");
+  app.add_flag("--no-alone", a.cuda.no_alone,
                "cuda: do not run each client alone, for latencies and throughput only");
-  app.add_option("--record", a.record, "cuda: write notices and decisions here, for replay");
-  app.add_option("--store", a.store, "cuda: folder that keeps compiled kernels between runs");
+  app.add_option("--record", a.cuda.record, "cuda: write notices and decisions here, for replay");
+  app.add_option("--store", a.cuda.store, "cuda: folder that keeps compiled kernels between runs");
 }
 
 int command(int argc, char** argv) {
@@ -194,20 +205,20 @@ int command(int argc, char** argv) {
   PapersArguments figures;
   CLI::App* scoreboard = add_papers(app, figures);
   CLI::App* importer = app.add_subcommand("import", "make a trace of another tool's recording");
-  importer->add_option("format", a.format, "kineto: a PyTorch profiler trace")->required();
-  importer->add_option("input", a.input, "file to import")->required();
-  importer->add_option("-o,--output", a.output, "trace to write (default: standard output)");
+  importer->add_option("format", a.import.format, "kineto: a PyTorch profiler trace")->required();
+  importer->add_option("input", a.import.input, "file to import")->required();
+  importer->add_option("-o,--output", a.import.output, "trace to write (default: standard output)");
   importer->add_option("--gpu", a.gpu, "GPU on which it was recorded (default: as the recording says)");
-  importer->add_option("--host-time", a.host_time,
+  importer->add_option("--host-time", a.import.host_time,
                        "time in which the host issues the request without the profiler, as 5.9ms "
                        "(default: as recorded, which the profiler slows)");
   importer
-      ->add_option("--sms", a.sms,
+      ->add_option("--sms", a.import.sms,
                    "SMs that the program had, of a GPU that has more (default: as the recording says, which "
                    "does not see green contexts)")
       ->check(CLI::Range(1, 65535));
   importer->add_option(
-      "--counters", a.counters,
+      "--counters", a.import.counters,
       "what `ncu --csv` printed of the same program: counters and cluster dimensions\n(metrics: " +
           nsight_compute_metrics() + ")");
   ProfileArguments profiling;

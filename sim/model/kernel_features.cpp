@@ -81,7 +81,8 @@ bool KernelFeatures::counted() const {
 }
 
 std::uint32_t KernelFeatures::residents(std::uint32_t sms) const {
-  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>((kernel.blocks() + sms - 1) / sms, 1, max_active_blocks));
+  const std::uint64_t each = (kernel.blocks() + sms - 1) / sms;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(each, 1, max_active_blocks));
 }
 
 double KernelFeatures::waves(std::uint32_t sms) const {
@@ -136,7 +137,7 @@ void KernelFeatures::read_counters() {
   const std::uint32_t n = residents(measured_sms);
   const double block = block_time(measured_sms, static_cast<double>(solo_time.count()));
   load.issue = least_issue = c.warp_instructions ? *c.warp_instructions / blocks / slots * 1e12
-                                                   : *c.issue_active_pct / 100 * block / n;
+                                                 : *c.issue_active_pct / 100 * block / n;
   load.tensor =
       c.warp_instructions && c.tensor_instructions.value_or(0) > kTensorShare * *c.warp_instructions;
 
@@ -176,8 +177,8 @@ void KernelFeatures::read_counters() {
   if (!tiled() && warm == 0) {
     // Some of the reads were hits that the launch's own traffic spared: with none of it, all re-reads would
     // be.
-    const double moved =
-        0.4 * (read + write) / blocks * std::min(blocks, static_cast<double>(max_active_blocks) * measured_sms);
+    const double places = static_cast<double>(max_active_blocks) * measured_sms;
+    const double moved = 0.4 * (read + write) / blocks * std::min(blocks, places);
     const double survives = survival(moved, limits.l2_first_loss, limits.l2_bytes);
     double reread = (l2_read - read) / std::max(survives, kLeastSurvival);
     double compulsory = read - reread * (1 - survives);

@@ -64,7 +64,8 @@ double average_length(const KernelFeatures& f, const BlockLoad& load, std::uint3
   const double resident = f.load.blocks / f.waves(sms);
   Contender one{&l, resident, resident / l.residents, 0};
   share_memory({&one, 1}, f.limits);
-  return alone_on_sm(one.issue, l.residents, one.delay, l.fp64, l.chance) * f.waves(sms) + f.limits.launch_cost;
+  const double block = alone_on_sm(one.issue, l.residents, one.delay, l.fp64, l.chance);
+  return block * f.waves(sms) + f.limits.launch_cost;
 }
 
 /// The same as a persistent kernel with so many workers on each SM of the whole GPU, but for what taking a
@@ -195,8 +196,10 @@ BlockLoad fit_whole(const KernelFeatures& f, const SoloPoint& whole) {
   const Prior* const known = prior_of(f.kernel.name);
   const bool multiplies = known == nullptr || known->multiplies();
   if (f.tiled() && multiplies && f.tensor <= 0 && !f.dram_bound && f.gpu.contention.tile_use > 0) {
-    const double registers = demand_of(f.kernel, f.gpu.sm).registers / static_cast<double>(f.gpu.sm.registers);
-    const double use = std::min(f.gpu.contention.tile_use, f.gpu.contention.tile_use_per_registers * registers);
+    const double registers =
+        demand_of(f.kernel, f.gpu.sm).registers / static_cast<double>(f.gpu.sm.registers);
+    const Contention& c = f.gpu.contention;
+    const double use = std::min(c.tile_use, c.tile_use_per_registers * registers);
     const double alone = time / alone_on_sm(use, n, 1 - use);
     if (use * alone > issue) {
       issue = use * alone;

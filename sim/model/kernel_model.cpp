@@ -28,7 +28,8 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
                : times + " and counters";
   if (load_.issue <= 0 && load_.l2 <= 0) return;
   load_ = fits ? fit_curve(features_, curve)
-               : fit_whole(features_, {features_.measured_sms, static_cast<double>(features_.solo_time.count())});
+               : fit_whole(features_, {features_.measured_sms,
+                                       static_cast<double>(features_.solo_time.count())});
 }
 
 BlockLoad KernelModel::load(std::uint32_t sms) const {
@@ -37,7 +38,8 @@ BlockLoad KernelModel::load(std::uint32_t sms) const {
   settle_alone(l, features_.limits);
   // How the time depends on the number of workers tells what an SM's slots can do, apart from the memory.
   const double at_once = l.residents * alone_on_sm(l.issue, 1, l.delay_alone, l.fp64, l.chance) / l.alone;
-  if (!features_.kernel.persistent_time_by_ctas.empty() && at_once < kTogether * l.residents) l.at_once = at_once;
+  const bool told = !features_.kernel.persistent_time_by_ctas.empty();
+  if (told && at_once < kTogether * l.residents) l.at_once = at_once;
   return l;
 }
 

@@ -39,7 +39,8 @@ Pipeline& ComputeEngine::pipeline() {
 void ComputeEngine::accept(Work work, std::uint32_t level, const SmMask& allowed, const SmResources& demand) {
   Pipeline& pipe = pipeline();
   pipe.condition(work);
-  const bool whole = work.blocks() - work.first == work.record.blocks;
+  // What was on the GPU before has times of then in its record.
+  const bool whole = work.blocks() - work.first == work.record.blocks && !work.resumed;
   if (!shortcuts_ || pipe.busy() || !whole || work.has_quotas() || work.block_times != nullptr ||
       !pipe.dispatcher_free())
     return pipe.accept(std::move(work), level, allowed, demand);

@@ -386,7 +386,8 @@ double ContentionModel::longer(double dram_accesses) const {
     const double n = launch.blocks;
     contenders.push_back({&launch.load, n, n / launch.load.residents, 0});
   }
-  return dram_accesses * memory_.dram_latency * (share_memory({contenders.data(), contenders.size()}, memory_).stretch - 1);
+  const MemoryUse use = share_memory({contenders.data(), contenders.size()}, memory_);
+  return dram_accesses * memory_.dram_latency * (use.stretch - 1);
 }
 
 double ContentionModel::dram_use() const {

@@ -127,7 +127,7 @@ Dispatcher::Lap Dispatcher::lap(TaskId id, const Task& task, std::uint64_t most,
   };
   const std::uint64_t pending = task.laps ? task.pending : 1;
   std::uint32_t room = placement.most_room(ready);
-  CORUN_EXPECTS_SLOW(room != 0 && pending != 0 && most != 0);
+  CORUN_EXPECTS_SLOW(room != 0 && pending != 0);
   CORUN_EXPECTS_SLOW(free_ <= now + task.early);
   Lap lap;
   lap.heads = placement.with_room(room, ready);
@@ -139,6 +139,7 @@ Dispatcher::Lap Dispatcher::lap(TaskId id, const Task& task, std::uint64_t most,
   }
   // Laps while it is early enough; once others have as much room, they get blocks too.
   most = std::min(most, pending);
+  CORUN_EXPECTS_SLOW(sms <= most);
   const Time latest = now + task.early;
   Time free = std::max(free_, now);
   std::uint64_t taken = 0;

@@ -62,7 +62,9 @@ struct Machine {
 TEST(RunOnGpu, HasTheNumbersOfItsClientsTogetherAndAlone) {
   for (const char* policy : {"fcfs", "priority", "wait"}) {
     Machine machine;
-    const RunResult result = machine.run(two_clients(), {{policy}, {}, {}, true});
+    Trace trace = two_clients();
+    trace.clients[1].arrivals = Periodic{from_ns(2e6), {}};  // so that those who wait for it get on
+    const RunResult result = machine.run(trace, {{policy}, {}, {}, true});
     EXPECT_EQ(result.policy, policy);
     EXPECT_EQ(result.gpu, "h200");
     EXPECT_GT(result.stp, 0.9) << policy;

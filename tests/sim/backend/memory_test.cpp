@@ -87,7 +87,7 @@ class Scripted final : public Policy {
 };
 
 Requirements moves_memory() {
-  Requirements needed{{Capability::order, Capability::memory_swap}, Contexts::one, false};
+  Requirements needed{{Capability::order, Capability::memory_swap}, corun::Contexts::one, false};
   needed.memory = needed.deferred_memory = true;
   return needed;
 }
@@ -258,7 +258,7 @@ TEST(MemorySession, RefusesMovesOfAPolicyThatDidNotSayItMovesMemory) {
   TraceBuilder b;
   const KernelId k = b.kernel(kernel(4, 256, us(50)));
   b.client("a", b.program({alloc(0, 600), sync(), launch(k)}));
-  Scripted policy({{Capability::order}, Contexts::one, false},
+  Scripted policy({{Capability::order}, corun::Contexts::one, false},
                   [](const Snapshot& now, std::vector<Decision>& d) {
                     d.push_back(decide::Checkpoint{BufferId{0}});
                     for (LaunchId id : now.pending) d.push_back(decide::Launch{id});

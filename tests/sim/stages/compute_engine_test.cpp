@@ -38,6 +38,33 @@ TEST(ComputeEngine, WithoutALimitItReturnsWhenNothingHappensAnyMore) {
   }
 }
 
+TEST(ComputeEngine, ALaunchThatWasOnTheGpuBeforeTellsNothingOfHowOthersGo) {
+  const Gpu gpu = small_gpu(2);
+  Timeline timeline;
+  Collector collected;
+  timeline.attach(collected);
+  ComputeEngine engine(gpu, timeline, kShortcuts);
+  const Kernel k = kernel(4, 256, us(10));
+  std::vector<EngineNotice> notices;
+  engine.advance(us(100), notices);
+  for (const std::uint32_t launch : {0u, 1u, 2u}) {
+    Work work;
+    work.record.launch = {launch, launch};
+    work.record.blocks = k.blocks();
+    work.block_alone = us(10);
+    work.tells_last = false;
+    if (launch == 0) {  // it ran, was reset, and starts anew
+      work.resumed = true;
+      work.record.slotted = work.record.started = us(3);
+    }
+    const Time came = engine.now();
+    engine.accept(std::move(work), 0, engine.mask_of(TpcMask::all()), demand_of(k, gpu.sm));
+    notices.clear();
+    engine.advance(kNever, notices);
+    EXPECT_EQ(collected.kernels.back().started, launch == 0 ? us(3) : came) << launch;
+  }
+}
+
 TEST(ComputeEngine, RefusesWhatMakesNoSense) {
   EngineRig rig(small_gpu(2), kShortcuts, false);
   const LaunchId plain = rig.accept(kernel(4, 256, us(10)));

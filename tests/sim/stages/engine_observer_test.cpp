@@ -56,7 +56,7 @@ TEST(EngineObserver, ABlocksRecordHasItsTimesAndItsSm) {
   Timeline timeline;
   Collector collected(true);
   timeline.attach(collected);
-  const EngineObserver observer(gpu, timeline, false);
+  EngineObserver observer(gpu, timeline, false);
   Work work = work_of(4);
   observer.launch_began(WorkId{0}, work);
   work.next = 2;
@@ -80,12 +80,16 @@ TEST(EngineObserver, AWorkerThatIsPlacedWhenAllHaveStartedHasNoTimeToTell) {
   Timeline timeline;
   Collector collected(true);
   timeline.attach(collected);
-  const EngineObserver observer(gpu, timeline, false);
+  EngineObserver observer(gpu, timeline, false);
   Work work = work_of(4);
   observer.launch_began(WorkId{0}, work);
   work.next = 4;
   EXPECT_NO_THROW(observer.block_dispatched(WorkId{0}, work, us(1)));
-  for (const Time t : work.dispatched) EXPECT_EQ(t, Time{});
+  for (std::uint32_t block = 0; block < 4; ++block)
+    observer.block_ended(WorkId{0}, work, block, 0, 0, us(2));
+  timeline.flush();
+  ASSERT_EQ(collected.blocks.size(), 4u);
+  for (const BlockRecord& b : collected.blocks) EXPECT_EQ(b.dispatched, Time{});
 }
 
 TEST(EngineObserver, WritesWhereItIsToldTo) {
@@ -126,7 +130,7 @@ TEST(EngineObserver, GaugesAreWrittenOnceAMicrosecondWhenTheyChangedAndWhenAllFa
 TEST(EngineObserver, TheAuditFindsTimeThatGoesBack) {
   const Gpu gpu = small_gpu(2);
   Timeline nobody;
-  const EngineObserver observer(gpu, nobody, true);
+  EngineObserver observer(gpu, nobody, true);
   EXPECT_NO_THROW(observer.check_time(us(1), us(1)));
   expect_breach([&] { observer.check_time(us(1), us(1) - ps(1)); }, "time goes back");
 }
@@ -134,7 +138,7 @@ TEST(EngineObserver, TheAuditFindsTimeThatGoesBack) {
 TEST(EngineObserver, TheAuditFindsABlockThatRunsTwice) {
   const Gpu gpu = small_gpu(2);
   Timeline nobody;
-  const EngineObserver observer(gpu, nobody, true);
+  EngineObserver observer(gpu, nobody, true);
   Work work = work_of(4);
   observer.launch_began(WorkId{0}, work);
   observer.block_started(WorkId{0}, work, 1, 0, Time{});
@@ -146,7 +150,7 @@ TEST(EngineObserver, TheAuditFindsABlockThatRunsTwice) {
 TEST(EngineObserver, TheAuditFindsMoreBlocksThanTheQuota) {
   const Gpu gpu = small_gpu(2);
   Timeline nobody;
-  const EngineObserver observer(gpu, nobody, true);
+  EngineObserver observer(gpu, nobody, true);
   Work work = work_of(4);
   work.spread.quota = {1, 0}, work.spread.running = {0, 0};
   observer.launch_began(WorkId{0}, work);
@@ -159,7 +163,7 @@ TEST(EngineObserver, TheAuditFindsMoreBlocksThanTheQuota) {
 TEST(EngineObserver, TheAuditFindsAnSmWithMoreThanItHolds) {
   const Gpu gpu = small_gpu(2);
   Timeline nobody;
-  const EngineObserver observer(gpu, nobody, true);
+  EngineObserver observer(gpu, nobody, true);
   SmArray sms(gpu, false, false);
   sms.take(1, kHalf, 0, 1, true), sms.take(1, kHalf, 0, 1, true);
   EXPECT_NO_THROW(observer.check_sm(sms, 1));
@@ -172,7 +176,7 @@ TEST(EngineObserver, TheAuditFindsAnSmWithMoreThanItHolds) {
 TEST(EngineObserver, TheAuditFindsWhatALaunchLeavesBehind) {
   const Gpu gpu = small_gpu(2);
   Timeline nobody;
-  const EngineObserver observer(gpu, nobody, true);
+  EngineObserver observer(gpu, nobody, true);
   SmArray sms(gpu, false, false);
   Work work = work_of(4);
   work.done = 4;
@@ -193,7 +197,7 @@ TEST(EngineObserver, TheAuditFindsWhatALaunchLeavesBehind) {
 TEST(EngineObserver, TheAuditFindsADispatcherThatRestsThoughThereIsRoom) {
   const Gpu gpu = small_gpu(2);
   Timeline nobody;
-  const EngineObserver observer(gpu, nobody, true);
+  EngineObserver observer(gpu, nobody, true);
   SmArray sms(gpu, false, false);
   TaskTable tasks;
   Task large, small;

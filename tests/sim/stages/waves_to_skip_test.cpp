@@ -7,7 +7,7 @@ namespace corun::sim {
 namespace {
 
 constexpr TaskId kTask{0}, kNeighbour{1};
-constexpr std::int64_t kLast = 12;  // resident blocks end at 10, 11 and 12, and last 10
+constexpr std::int64_t kLast = 112;  // resident blocks end at 110, 111 and 112, and last 10
 
 class Waves {
  public:
@@ -17,8 +17,8 @@ class Waves {
     task.resident = 3, task.pending = 997;
     queue.introduce(kTask);
     for (std::uint32_t i = 0; i < 3; ++i) {
-      queue.add(kTask, {10 + i, i, 0, 0}, Time{10});
-      history.changed(kTask, Time{i});
+      queue.add(kTask, {110 + i, i, 0, 0}, Time{10});
+      history.changed(kTask, Time{100 + i});
     }
   }
   std::uint64_t skipped(Time due) const {
@@ -38,7 +38,7 @@ TEST(WavesToSkip, NeverPastDue) {
   EXPECT_EQ(w.skipped(Time{kLast + 1}), 1u);
   EXPECT_EQ(w.skipped(Time{kLast + 10}), 1u);
   EXPECT_EQ(w.skipped(Time{kLast + 11}), 2u);
-  for (std::int64_t due = kLast + 1; due < 500; ++due) {
+  for (std::int64_t due = kLast + 1; due < 600; ++due) {
     const auto jump = waves_to_skip(kTask, w.task, w.work, w.queue.fifo(kTask), w.history, Time{due});
     ASSERT_TRUE(jump);
     ASSERT_LT(jump->last_end, Time{due});
@@ -69,22 +69,22 @@ TEST(WavesToSkip, TheLastWaveIsNotSkipped) {
 }
 
 TEST(WavesToSkip, NoneWhereANeighbourChangedWithinTheWave) {
-  // The oldest resident block started at 0.
+  // The oldest resident block started at 100.
   Waves w;
   w.history = {};
-  w.history.changed(kNeighbour, Time{0});
+  w.history.changed(kNeighbour, Time{100});
   EXPECT_EQ(w.skipped(kNever), 0u);
-  w.history.changed(kTask, Time{0});
+  w.history.changed(kTask, Time{100});
   EXPECT_EQ(w.skipped(kNever), 1000u / 3 - 1) << "from then on only its own";
-  w.history.changed(kNeighbour, Time{1});
-  w.history.changed(kTask, Time{1});
+  w.history.changed(kNeighbour, Time{101});
+  w.history.changed(kTask, Time{101});
   EXPECT_EQ(w.skipped(kNever), 0u);
 }
 
 TEST(WavesToSkip, NeighboursThatCameBeforeTheWaveStay) {
   Waves w;
   w.history = {};
-  w.history.changed(kNeighbour, Time{-1});
+  w.history.changed(kNeighbour, Time{99});
   EXPECT_NE(w.skipped(kNever), 0u);
 }
 
@@ -99,10 +99,10 @@ TEST(WavesToSkip, NoneUnlessAllResidentsAreInTheListAndLastAsLong) {
   Waves w;
   w.task.resident = 4;  // one is a stray
   EXPECT_EQ(w.skipped(kNever), 0u);
-  w.queue.add(kTask, {13, 3, 0, 0}, Time{9});
+  w.queue.add(kTask, {113, 3, 0, 0}, Time{9});
   EXPECT_EQ(w.skipped(kNever), 0u);
   Waves longer;
-  longer.queue.add(kTask, {20, kNoBlock, 0, 0}, Time{10});
+  longer.queue.add(kTask, {120, kNoBlock, 0, 0}, Time{10});
   longer.task.resident = 4;
   EXPECT_EQ(longer.skipped(kNever), 0u) << "a worker leaves";
 }
@@ -117,14 +117,14 @@ TEST(WavesToSkip, NoneWhereBlocksDiffer) {
 TEST(WavesToSkip, OfWorkersOnlyWhileTheirNumberStays) {
   Waves w;
   w.history = {};
-  w.history.changed(kTask, Time{-1});
+  w.history.changed(kTask, Time{99});
   w.work.ctas = w.work.workers = 3, w.work.instances = 1;
   w.task.pending = 0;
   EXPECT_NE(w.skipped(kNever), 0u);
-  w.history.changed(kTask, Time{0});
+  w.history.changed(kTask, Time{100});
   EXPECT_EQ(w.skipped(kNever), 0u) << "workers do not come and go in step";
   w.history = {};
-  w.history.changed(kTask, Time{-1});
+  w.history.changed(kTask, Time{99});
   w.work.ctas = 2;
   EXPECT_EQ(w.skipped(kNever), 0u) << "one leaves";
   w.work.ctas = 3, w.work.instances = 2;
