@@ -20,7 +20,7 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-/// Two clients in closed loops, the first with requests of two launches, the second real-time.
+/// One client in a closed loop with requests of two launches, and a real-time one.
 Trace two_clients() {
   Trace trace;
   trace.name = "two", trace.gpu = "h200";
@@ -36,7 +36,10 @@ Trace two_clients() {
     Client client;
     client.name = client.process = i == 0 ? "batch" : "urgent";
     client.program = ProgramId{i}, client.streams.resize(1);
-    if (i == 1) client.service_class = ServiceClass::real_time;
+    if (i == 1) {  // leaves the GPU to the other most of the time
+      client.service_class = ServiceClass::real_time;
+      client.arrivals = Periodic{from_ns(2e6)};
+    }
     trace.clients.push_back(std::move(client));
   }
   trace.run.duration = from_ns(8e6);
