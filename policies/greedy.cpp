@@ -47,7 +47,9 @@ class Greedy final : public Policy {
     std::erase_if(asked_, [&](LaunchId id) { return !adjustable(now, id); });
     // Beside arrivals: a launch that was held because it did not fit, or whose predecessor has ended, is one
     // too.
-    const bool arrival = std::any_of(now.pending.begin(), now.pending.end(), [&](LaunchId id) {
+    const bool arrival = std::any_of(now.streams.begin(), now.streams.end(), [&](const StreamView& s) {
+      if (s.pending.empty()) return false;
+      const LaunchId id = s.pending.front();  // what is behind it waits for it
       return now.launch(id).waits_for == 0 && std::find(held_.begin(), held_.end(), id) == held_.end();
     });
     due_ = due_ || arrival;
@@ -121,7 +123,7 @@ class Greedy final : public Policy {
     };
     for (LaunchId id : now.running)
       if (adjustable(now, id)) consider(id, false);
-    for (LaunchId id : now.pending)
+    for (LaunchId id : now.first_pending([](const StreamView&) { return 1; }))
       if (now.launch(id).waits_for == 0) consider(id, true);
 
     // Algorithm 1.  A heap instead of sorting again: the same order; of equally long ones the first comes

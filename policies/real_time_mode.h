@@ -1,5 +1,5 @@
-// What policies with a real-time and a best-effort mode have in common: which mode it is, whose turn among
-// the real-time clients, and how far each best-effort stream has run ahead.
+// What policies with a real-time and a best-effort mode have in common: which mode it is, and whose turn among
+// the real-time clients.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,9 @@ namespace corun {
 
 inline bool is_real_time(const Snapshot& now, const LaunchView& l) {
   return now.client_of(l).service_class == ServiceClass::real_time;
+}
+inline bool is_real_time(const Snapshot& now, const StreamView& s) {
+  return now.client_of(s).service_class == ServiceClass::real_time;
 }
 
 class RealTimeMode {
@@ -49,25 +52,6 @@ class RealTimeMode {
   bool active_ = false;
   std::optional<ClientId> turn_;
   std::vector<ClientId> waiting_;
-};
-
-/// Launches on the GPU, by client and stream.
-class Outstanding {
- public:
-  explicit Outstanding(const Snapshot& now) {
-    counts_.resize(now.clients.size());
-    for (LaunchId id : now.running)
-      if (const LaunchView& l = now.launch(id); l.kernel != nullptr) add(l);
-  }
-  void add(const LaunchView& l) { ++of(l); }
-  std::uint32_t& of(const LaunchView& l) {
-    std::vector<std::uint32_t>& streams = counts_[l.client.value];
-    if (streams.size() <= l.stream.value) streams.resize(l.stream.value + 1);
-    return streams[l.stream.value];
-  }
-
- private:
-  std::vector<std::vector<std::uint32_t>> counts_;
 };
 
 /// Orders every best-effort stream off the GPU that `may` (a launch in it) allows: its first launch, and with

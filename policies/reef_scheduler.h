@@ -48,15 +48,12 @@ class ReefScheduler : public Policy {
 
   /// Normal mode: every stream on its own, so many launches ahead.
   void launch_best_effort(const Snapshot& now, std::vector<Decision>& decisions) const {
-    Outstanding outstanding(now);
-    for (LaunchId id : now.pending) {
-      const LaunchView& l = now.launch(id);
-      if (is_real_time(now, l)) continue;
-      std::uint32_t& ahead = outstanding.of(l);
-      if (options_.depth != 0 && ahead >= options_.depth) continue;
-      ++ahead;
-      decisions.push_back(decide::Launch{id, 0, {}, 0});
-    }
+    const auto most = [&](const StreamView& s) -> std::size_t {
+      if (is_real_time(now, s)) return 0;
+      if (options_.depth == 0) return s.pending.size();
+      return options_.depth - std::min(options_.depth, s.running);
+    };
+    for (LaunchId id : now.first_pending(most)) decisions.push_back(decide::Launch{id, 0, {}, 0});
   }
 
   /// Real-time mode: as far ahead as the padding of the next launch can still be chosen without the GPU
@@ -71,9 +68,11 @@ class ReefScheduler : public Policy {
       }
     const bool choosing = options_.padding && (!padding_.empty() || any_best_effort(now));
     std::vector<LaunchId> taken;
-    for (LaunchId id : now.pending) {
+    const auto served = [&](const StreamView& s) {
+      return is_real_time(now, s) && mode_.has_turn(s.client) ? s.pending.size() : 0;
+    };
+    for (LaunchId id : now.first_pending(served)) {
       const LaunchView& l = now.launch(id);
-      if (!is_real_time(now, l) || !mode_.has_turn(l.client)) continue;
       if (choosing && !first && ahead >= options_.lead) return;
       const bool refused = std::find(tried_.begin(), tried_.end(), id) != tried_.end();
       decisions.push_back(choosing && !refused ? padded(now, l, taken)
@@ -88,17 +87,19 @@ class ReefScheduler : public Policy {
   }
 
   static bool any_best_effort(const Snapshot& now) {
-    return std::any_of(now.pending.begin(), now.pending.end(),
-                       [&](LaunchId id) { return !is_real_time(now, now.launch(id)); });
+    return std::any_of(now.streams.begin(), now.streams.end(), [&](const StreamView& s) {
+      return !s.pending.empty() && !is_real_time(now, s);
+    });
   }
 
   /// The launch with the first best-effort launch that fits beside it, or alone.
   Decision padded(const Snapshot& now, const LaunchView& l, std::vector<LaunchId>& taken) {
     const Paddable real_time{demand_of(*l.kernel, gpu_.sm), l.kernel->blocks(), l.kernel->blocks(),
                              l.solo_time};
-    for (LaunchId id : now.pending) {
+    const auto next = [&](const StreamView& s) { return is_real_time(now, s) ? 0 : 1; };
+    for (LaunchId id : now.first_pending(next)) {  // what is behind it waits for it
       const LaunchView& other = now.launch(id);
-      if (is_real_time(now, other) || other.waits_for != 0 ||
+      if (other.waits_for != 0 ||
           std::find(taken.begin(), taken.end(), id) != taken.end())
         continue;
       const Paddable best_effort{demand_of(*other.kernel, gpu_.sm),

@@ -2,6 +2,7 @@
 // time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -44,6 +45,14 @@ struct ClientView {
   bool busy = false;                   // a request is being served
 };
 
+/// One stream of a client.
+struct StreamView {
+  ClientId client;
+  StreamId stream;
+  std::uint32_t running = 0;             // kernels launched, not finished
+  std::span<const LaunchId> pending{};  // kernels not yet launched, in the stream's order
+};
+
 /// An allocation in device memory, from the call to its release.  asked: it waits for Allocate; to_host and
 /// to_device: under way, and taking device memory.
 struct BufferView {
@@ -78,9 +87,24 @@ struct Snapshot {
   std::span<const LaunchId> allocating{};  // allocations that wait for Allocate; in order of readiness
   std::span<const BufferView> buffers{};   // by BufferId
   std::uint64_t memory_used = 0;           // bytes of device memory
+  std::span<const StreamView> streams{};   // of all clients, by ClientId, then StreamId
 
   const LaunchView& launch(LaunchId id) const { return launches[id.slot]; }
   const Client& client_of(const LaunchView& l) const { return *clients[l.client.value].client; }
+  const Client& client_of(const StreamView& s) const { return *clients[s.client.value].client; }
+
+  /// The first `most(stream)` pending launches of each stream, in order of readiness: what a policy looks at
+  /// that launches a few at a time, where a thousand of a graph may wait.
+  template <class Most>
+  std::vector<LaunchId> first_pending(Most&& most) const {
+    std::vector<LaunchId> first;
+    for (const StreamView& s : streams) {
+      const std::size_t n = std::min<std::size_t>(s.pending.size(), most(s));
+      first.insert(first.end(), s.pending.begin(), s.pending.begin() + static_cast<std::ptrdiff_t>(n));
+    }
+    std::sort(first.begin(), first.end(), [](LaunchId a, LaunchId b) { return a.serial < b.serial; });
+    return first;
+  }
 };
 
 }  // namespace corun

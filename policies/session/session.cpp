@@ -44,6 +44,7 @@ Session::Session(const Trace& trace, Policy& policy, Backend& backend, Timeline&
                                                   {std::vector<LaunchId>(ops), std::vector<bool>(ops),
                                                    std::vector<bool>(ops)})});
     client_views_.push_back({ClientId{i}, &trace.clients[i], 0, false});
+    for (std::uint32_t s = 0; s < program.streams.size(); ++s) pending_.add_stream(ClientId{i}, StreamId{s});
   }
   profiles_.resize(trace.kernels.size());
   outcome_.failed.resize(trace.clients.size());
@@ -158,7 +159,7 @@ void Session::call(const HostCall& call, Time now) {
     l.solo_time = launch->solo_time ? *launch->solo_time : l.kernel->solo_time.value_or(Time{});
     if (requires_.profiles && profiles_[launch->kernel.value].empty())
       profiles_[launch->kernel.value] = profile_source_(launch->kernel);
-    pending_.push_back(id);
+    pending_.insert(l);
     notices_.push_back(LaunchReady{id});
   } else {
     submit_copies(call.client, now);
@@ -210,12 +211,13 @@ void Session::take_back(const Preempted& preempted) {
   l.blocks_done = preempted.blocks_done;
   l.ctas = 0;
   running_.erase(l.id);
+  if (l.kernel) pending_.went(l);
   memory_.end_use(l.uses);
   if (!outcome_.failed[l.client.value].empty()) return drop(l.id);
   const auto by_serial = [](LaunchId a, LaunchId b) { return a.serial < b.serial; };
   auto& unsubmitted = clients_[l.client.value].streams[l.stream.value].unsubmitted;
   unsubmitted.insert(std::upper_bound(unsubmitted.begin(), unsubmitted.end(), l.id, by_serial), l.id);
-  if (l.kernel) pending_.insert(std::upper_bound(pending_.begin(), pending_.end(), l.id, by_serial), l.id);
+  if (l.kernel) pending_.insert(l);
 }
 
 /// Its launches have ended, whatever became of them, and no request of it will.
@@ -224,6 +226,7 @@ void Session::lose(ClientId client) {
     LaunchView& l = view(id);
     if (l.client != client) return false;
     if (l.state == LaunchState::stopping) --stream_of(l).stopping;
+    if (l.kernel) pending_.went(l);
     l.state = LaunchState::finished;
     retired_.push_back(id.slot);
     memory_.end_use(l.uses);
@@ -237,6 +240,7 @@ void Session::end(LaunchId id, Time now) {
   if (l.state == LaunchState::stopping) --stream_of(l).stopping;
   l.state = LaunchState::finished;
   running_.erase(id);
+  if (l.kernel) pending_.went(l);
   RequestState& request = clients_[l.client.value].request(l.request);
   request.ended[l.op.value] = true;
   for (OpId after : workload_.graph(l.client).successors(l.op))
@@ -260,8 +264,8 @@ void Session::ask(Time now) {
     c.busy = workload_.busy(c.id);
   }
   decisions_.clear();
-  policy_.decide(Snapshot{now, notices_, client_views_, launches_, pending_, running_, profiles_, allocating_,
-                          memory_.buffers(), memory_.used()},
+  policy_.decide(Snapshot{now, notices_, client_views_, launches_, pending_.all(), running_, profiles_, allocating_,
+                          memory_.buffers(), memory_.used(), pending_.streams()},
                  decisions_);
   for (const Decision& decision : decisions_) {
     ++outcome_.decisions;
@@ -273,7 +277,6 @@ void Session::ask(Time now) {
     }
     if (std::holds_alternative<Refused>(apply(decision, now))) ++outcome_.refusals;
   }
-  std::erase_if(pending_, [&](LaunchId id) { return view(id).state != LaunchState::pending; });
   if (audit_) memory_.audit();
   if (timeline_.wants_gauges() && pending_.size() != gauged_pending_) {
     gauged_pending_ = pending_.size();
@@ -340,6 +343,8 @@ const char* Session::not_launchable(LaunchId id) const {
 void Session::submitted(LaunchView& l, Time now) {
   l.state = LaunchState::submitted;
   l.submitted_at = now;
+  pending_.erase(l);
+  pending_.came(l);
   running_.push_back(l.id);
   memory_.begin_use(l.uses, true, now);
   clients_[l.client.value].streams[l.stream.value].unsubmitted.pop_front();
@@ -440,7 +445,7 @@ bool Session::follows_submitted(const LaunchView& launch) const {
 
 std::string Session::why_stuck() const {
   std::string text;
-  for (LaunchId id : pending_) {
+  for (LaunchId id : pending_.all()) {
     const LaunchView& l = launches_[id.slot];
     text += fmt::format("{}client {} waits for the policy to launch {}", text.empty() ? "" : "; ",
                         trace_.clients[l.client.value].name, l.kernel->name);

@@ -13,6 +13,7 @@
 #include "policies/api/policy.h"
 #include "policies/session/device_memory.h"
 #include "policies/session/launch_list.h"
+#include "policies/session/pending_launches.h"
 #include "policies/session/workload.h"
 #include "traces/model/trace.h"
 #include "traces/timeline/timeline.h"
@@ -107,7 +108,8 @@ class Session {
   std::vector<std::uint32_t> free_slots_,
       retired_;  // retired: ended at this instant, still named by its notices
   std::uint32_t next_serial_ = 0;
-  std::vector<LaunchId> pending_, allocating_;
+  PendingLaunches pending_;
+  std::vector<LaunchId> allocating_;
   LaunchList running_;
   std::vector<std::vector<BufferId>> uses_;  // by slot
   std::vector<bool> copy_waits_;             // by slot: it waits for a buffer to be on the device

@@ -128,7 +128,7 @@ void Session::drop(LaunchId id) {
   l.state = LaunchState::finished;
   clients_[l.client.value].request(l.request).called[l.op.value] = false;
   retired_.push_back(id.slot);
-  std::erase(pending_, id);
+  if (l.kernel) pending_.erase(l);
 }
 
 void Session::withdraw(std::span<const BufferId> asked) {
