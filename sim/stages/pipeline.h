@@ -93,6 +93,8 @@ class Pipeline {
   void complete_in_order(bool leading);
   void complete_fifo(TaskId id);
   void part_what_ends();
+  void part_workers(WorkId work);
+  void part_ended(std::uint32_t head, const SmMask& part);
   void end_blocks(TaskId id, std::uint32_t head, std::uint32_t block, std::uint16_t place,
                   std::uint32_t count);
   void vacate(TaskId id, std::uint32_t head, std::uint16_t place, std::uint32_t count);

@@ -1,7 +1,9 @@
 // What comes from outside: launches that are resized, stopped, killed or padded, SMs that part and meet, and
 // questions.
 #include <algorithm>
+#include <array>
 
+#include <boost/container/small_vector.hpp>
 #include <boost/container/static_vector.hpp>
 
 #include "sim/stages/pipeline.h"
@@ -144,36 +146,96 @@ void Pipeline::part_all(std::uint32_t head) {
   });
 }
 
-/// Workers whose blocks end now, and who may go different ways, go SM by SM.
+/// Workers whose blocks end now, and of whom some go on and others leave, go apart as far as they do.
 void Pipeline::part_what_ends() {
+  struct Parting {
+    WorkId work;
+    std::uint64_t ending;
+  };
+  boost::container::small_vector<Parting, 8> parting;
+  for (const ContentionModel::Ended& e : contention_.ended()) {
+    const WorkId work = tasks_[e.task].work;
+    if (!launches_[work].persistent()) continue;
+    auto found = std::ranges::find(parting, work, &Parting::work);
+    if (found == parting.end()) found = parting.insert(parting.end(), {work, 0});
+    found->ending += std::uint64_t{sms_.cohorts().size(e.head)} * e.count;
+  }
+  for (const auto& [work, ending] : parting)
+    if (launches_[work].may_part(ending)) part_workers(work);
+}
+
+/// In their order the first leave while there are more than wanted, the next go on while there are blocks, and
+/// the last leave.
+void Pipeline::part_workers(WorkId id) {
+  const Work& work = launches_[id];
   std::vector<ContentionModel::Ended>& ended = contention_.ended();
   const Cohorts& cohorts = sms_.cohorts();
-  SmMask heads;
-  for (const ContentionModel::Ended& e : ended) {
-    const WorkId id = tasks_[e.task].work;
-    if (!launches_[id].persistent() || heads.test(e.head)) continue;
-    std::uint64_t ending = 0;
-    for (const ContentionModel::Ended& other : ended)
-      if (tasks_[other.task].work == id) ending += std::uint64_t{cohorts.size(other.head)} * other.count;
-    if (launches_[id].may_part(ending)) heads.set(e.head);
-  }
-  if (heads.none()) return;
-  std::vector<ContentionModel::Ended> apart;
-  for (const ContentionModel::Ended& e : ended) {
-    if (!heads.test(e.head)) {
-      apart.push_back(e);
-      continue;
+  const bool each = work.has_quotas() || work.block_times != nullptr;
+  const std::uint64_t blocks = work.blocks() - work.next;
+  if (blocks == 0 && !each) return;  // all leave
+  const std::uint64_t go_on = work.workers > work.ctas ? work.workers - work.ctas : 0;
+  const auto fate = [&](std::uint64_t at) { return at < go_on ? 0u : at < go_on + blocks ? 1u : 2u; };
+
+  boost::container::small_vector<TaskId, 8> instances;  // in the order of their arrival
+  for (const ContentionModel::Ended& e : ended)
+    if (tasks_[e.task].work == id && std::ranges::find(instances, e.task) == instances.end())
+      instances.push_back(e.task);
+  std::ranges::sort(instances, {}, [this](TaskId task) { return tasks_[task].arrival; });
+  std::uint64_t before = 0;
+  for (const TaskId task : instances) {
+    std::array<std::uint32_t, kMaxSms> ending{};  // by rank
+    SmMask members;
+    for (const ContentionModel::Ended& e : ended) {
+      if (e.task != task) continue;
+      members |= cohorts.members(e.head);
+      cohorts.members(e.head).for_each([&](std::uint32_t rank) { ending[rank] += e.count; });
     }
-    cohorts.members(e.head).for_each([&](std::uint32_t rank) {
-      for (std::uint32_t i = 0; i < e.count; ++i) {
-        apart.push_back(e);
-        apart.back().head = static_cast<std::uint16_t>(rank);
-        apart.back().count = 1;
-      }
+    std::array<SmMask, 3> alike;
+    SmMask apart;  // of whose workers some go on
+    members.for_each([&](std::uint32_t rank) {
+      const std::uint64_t last = before + ending[rank] - 1;
+      if (each || fate(before) != fate(last))
+        apart.set(rank);
+      else
+        alike[fate(before)].set(rank);
+      before = last + 1;
     });
+    for (const SmMask& of : alike)
+      (cohorts.heads() & members).for_each([&](std::uint32_t head) {
+        part_ended(head, cohorts.members(head) & of);
+      });
+    (cohorts.heads() & members).for_each([&](std::uint32_t head) {
+      const SmMask singly = cohorts.members(head) & apart;
+      singly.for_each([&](std::uint32_t rank) {
+        SmMask one;
+        one.set(rank);
+        if (rank != head) part_ended(head, one);
+      });
+    });
+    // Of an SM where some go on, worker by worker.
+    for (std::size_t i = 0, n = ended.size(); i < n; ++i) {
+      if (ended[i].task != task || ended[i].count == 1 || !apart.test(ended[i].head)) continue;
+      ContentionModel::Ended one = ended[i];
+      one.count = 1;
+      ended.insert(ended.end(), ended[i].count - 1, one);
+      ended[i].count = 1;
+    }
   }
-  heads.for_each([this](std::uint32_t head) { part_all(head); });
-  ended.swap(apart);
+}
+
+/// The members in `part`, if there are any and others, become a cohort of their own, of which the same ends.
+void Pipeline::part_ended(std::uint32_t head, const SmMask& part) {
+  const SmMask members = sms_.cohorts().members(head);
+  if (part.none() || part == members) return;
+  single_out(head, part);
+  const std::uint32_t other = (part.test(head) ? members.minus(part) : part).first();
+  std::vector<ContentionModel::Ended>& ended = contention_.ended();
+  for (std::size_t i = 0, n = ended.size(); i < n; ++i) {
+    if (ended[i].head != head) continue;
+    ContentionModel::Ended same = ended[i];
+    same.head = static_cast<std::uint16_t>(other);
+    ended.push_back(same);
+  }
 }
 
 /// SMs that have become alike become one cohort again.  Only those that have changed can have.
