@@ -35,6 +35,7 @@ struct SmLoad {
   double clock = 1;      // the highest clock over that for which `issue` and `fixed` are
   double energy = 0;     // pJ, at the highest clock
   double at_once = 0;    // not 0: an SM's slots serve its blocks oldest first, so many at a time
+  bool operator==(const SmLoad&) const = default;
 };
 
 /// What a block asks of the memory that all SMs share.
@@ -49,6 +50,7 @@ struct MemoryLoad {
   double cold = 1;       // share of `read` and `write` that is not in L2 from the launch before
   bool staged = false;   // through shared memory, ahead of use: only what misses is waited for
   bool random = false;   // reads single sectors
+  bool operator==(const MemoryLoad&) const = default;
 };
 
 /// Where the blocks of a launch are when it is alone.
@@ -57,6 +59,7 @@ struct LaunchExtent {
   std::uint32_t sms = 0;        // that it may use
   double blocks = 0;            // of the launch
   std::uint64_t places = 0;     // blocks on all its SMs, if it had more
+  bool operator==(const LaunchExtent&) const = default;
 };
 
 /// What one block of a launch asks for, and what it takes alone.
@@ -64,6 +67,7 @@ struct BlockLoad : SmLoad, MemoryLoad, LaunchExtent {
   double delay_alone = 0;  // D and R + D when the launch is alone, ps
   double alone = 0;
 
+  bool operator==(const BlockLoad&) const = default;
   bool contends() const { return alone > 0; }
   /// Uses what all SMs share.
   bool presses() const { return tensor || l2 > 0 || read > 0 || reread > 0 || write > 0; }

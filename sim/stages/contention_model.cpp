@@ -13,6 +13,7 @@ constexpr std::uint32_t kFewBlocks = 64;
 constexpr Time kSettling{1'000'000};
 
 using Contenders = boost::container::small_vector<Contender, 16>;
+using Numbers = boost::container::small_vector<std::uint32_t, 16>;
 
 std::uint32_t rate_of(double slowdown) {
   const double rate = kFullRate / slowdown;
@@ -45,6 +46,7 @@ void ContentionModel::introduce(WorkId work, const BlockLoad& load) {
   Launch& launch = launches_[work.value];
   CORUN_EXPECTS(launch.blocks == 0);  // of the one that had the number
   launch.load = load;
+  launch.number = memory_.number_of(load);
   as_alone(launch);
 }
 
@@ -285,11 +287,11 @@ void ContentionModel::rate_rows(std::uint32_t head, std::int64_t now) {
     BlockRow& row = rows_[rows[0]];
     const Launch& launch = launches_[row.work.value];
     RateTable::Rates& rates = rates_.rates_of({launch.serial, 0, row.count});
-    if (rates.older_rate == 0)
-      rates.older_rate =
+    if (rates.older == 0)
+      rates.older =
           rate_of(alone_on_sm(launch.issue, row.count, launch.delay, launch.load.fp64, launch.load.chance) /
                   launch.load.alone);
-    row.set_rate(oldest_first(row, rates.older_rate), now);
+    row.set_rate(oldest_first(row, rates.older), now);
   } else if (rows.size() == 2) {
     BlockRow &a = rows_[rows[0]], &b = rows_[rows[1]];
     older(b, a) ? rate_pair(b, a, now) : rate_pair(a, b, now);
@@ -308,15 +310,15 @@ void ContentionModel::rate_pair(BlockRow& a, BlockRow& b, std::int64_t now) {
   const std::uint32_t distance = x.load.even && y.load.even ? kByTurns : apart(a.ages(), b.ages());
   RateTable::Rates& rates =
       rates_.rates_of({x.serial, y.serial, distance << 16 | a.count << 8 | b.count});
-  if (rates.older_rate == 0) {
+  if (rates.older == 0) {
     SmShare shares[] = {{x.issue, x.delay, a.count, 0, x.load.fp64, x.load.chance},
                         {y.issue, y.delay, b.count, 0, y.load.fp64, y.load.chance}};
-    share_sm(shares, distance, memory_);
-    rates.older_rate = rate_of(shares[0].time / x.load.alone);
-    rates.younger_rate = rate_of(shares[1].time / y.load.alone);
+    share_sm(shares, distance, memory_.limits());
+    rates.older = rate_of(shares[0].time / x.load.alone);
+    rates.younger = rate_of(shares[1].time / y.load.alone);
   }
-  a.set_rate(oldest_first(a, rates.older_rate), now);
-  b.set_rate(oldest_first(b, rates.younger_rate), now);
+  a.set_rate(oldest_first(a, rates.older), now);
+  b.set_rate(oldest_first(b, rates.younger), now);
 }
 
 void ContentionModel::rate_several(const Rows& rows, std::int64_t now) {
@@ -333,7 +335,7 @@ void ContentionModel::rate_several(const Rows& rows, std::int64_t now) {
     const Launch& launch = launches_[rows_[r].work.value];
     shares.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.fp64, launch.load.chance});
   }
-  share_sm({shares.data(), shares.size()}, least_apart, memory_);
+  share_sm({shares.data(), shares.size()}, least_apart, memory_.limits());
   for (std::size_t k = 0; k < order.size(); ++k) {
     BlockRow& row = rows_[order[k]];
     const double alone = launches_[row.work.value].load.alone;
@@ -361,14 +363,17 @@ void ContentionModel::unsettle(Time now) {
 /// Whether that changes how long blocks take.
 bool ContentionModel::judge_pressure() {
   Contenders contenders;
+  Numbers numbers;
   for (const WorkId work : present_) {
     Launch& launch = launches_[work.value];
     launch.settled = launch.blocks;
+    numbers.push_back(launch.number);
     contenders.push_back(
         {&launch.load, static_cast<double>(launch.blocks), static_cast<double>(launch.sms), 0, 0});
   }
   bool differs = false;
-  pressure_.dram = share_memory({contenders.data(), contenders.size()}, memory_).dram;
+  pressure_.dram =
+      memory_.share({contenders.data(), contenders.size()}, {numbers.data(), numbers.size()}).dram;
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     Launch& launch = launches_[present_[i].value];
     if (launch.delay == contenders[i].delay && launch.issue == contenders[i].issue) continue;
@@ -381,13 +386,16 @@ bool ContentionModel::judge_pressure() {
 double ContentionModel::longer(double dram_accesses) const {
   CORUN_EXPECTS(dram_accesses >= 0);
   Contenders contenders;
+  Numbers numbers;
   for (const Launch& launch : launches_) {
     if (launch.blocks == 0) continue;
     const double n = launch.blocks;
+    numbers.push_back(launch.number);
     contenders.push_back({&launch.load, n, n / launch.load.residents, 0});
   }
-  const MemoryUse use = share_memory({contenders.data(), contenders.size()}, memory_);
-  return dram_accesses * memory_.dram_latency * (use.stretch - 1);
+  const MemoryUse use =
+      memory_.share({contenders.data(), contenders.size()}, {numbers.data(), numbers.size()});
+  return dram_accesses * memory_.limits().dram_latency * (use.stretch - 1);
 }
 
 double ContentionModel::dram_use() const {
@@ -395,7 +403,8 @@ double ContentionModel::dram_use() const {
   double use = 0;
   for (const Launch& launch : launches_)
     if (launch.blocks != 0)
-      use += launch.blocks * bytes_moved(launch.load) / launch.load.alone / memory_.read_bytes_per_ps;
+      use += launch.blocks * bytes_moved(launch.load) / launch.load.alone /
+             memory_.limits().read_bytes_per_ps;
   return std::min(1.0, use);
 }
 

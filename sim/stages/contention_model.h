@@ -16,6 +16,7 @@
 #include "sim/stages/block_row.h"
 #include "sim/stages/cohorts.h"
 #include "sim/stages/end_times.h"
+#include "sim/stages/memory_table.h"
 #include "sim/stages/rate_table.h"
 #include "sim/stages/task.h"
 #include "traces/model/gpu.h"
@@ -86,6 +87,7 @@ class ContentionModel {
   using Rows = boost::container::static_vector<std::uint16_t, kMostBlocks>;
   struct Launch {
     BlockLoad load;
+    std::uint32_t number = 0;     // of the load (`MemoryTable`)
     double delay = 0, issue = 0;  // ps of a block, off and at the issue slots, under the present pressure
     std::uint32_t serial = 0;     // of these two and the time alone
     std::uint32_t blocks = 0;     // on all SMs
@@ -118,7 +120,7 @@ class ContentionModel {
   void unsettle(Time now);
   bool judge_pressure();
 
-  MemoryLimits memory_;
+  mutable MemoryTable memory_;  // which looking may fill
   bool together_;
   bool contended_ = false;
   std::vector<BlockRow> rows_;

@@ -39,10 +39,10 @@ TEST(RateTable, ANumberIsNeverThatOfAnotherKind) {
 TEST(RateTable, AnEntryIsThereUntilAnotherTakesItsPlace) {
   RateTable table;
   RateTable::Rates& rates = table.rates_of({1, 2, 3});
-  EXPECT_EQ(rates.older_rate, 0u);
-  rates.older_rate = 10, rates.younger_rate = 20;
-  EXPECT_EQ(table.rates_of({1, 2, 3}).older_rate, 10u);
-  EXPECT_EQ(table.rates_of({2, 1, 3}).older_rate, 0u) << "the older one is another";
+  EXPECT_EQ(rates.older, 0u);
+  rates.older = 10, rates.younger = 20;
+  EXPECT_EQ(table.rates_of({1, 2, 3}).older, 10u);
+  EXPECT_EQ(table.rates_of({2, 1, 3}).older, 0u) << "the older one is another";
 }
 
 TEST(RateTable, WhatItReturnsIsOfThisKeyOrUnknown) {
@@ -54,11 +54,11 @@ TEST(RateTable, WhatItReturnsIsOfThisKeyOrUnknown) {
     const std::uint32_t older = dice.any(1, 40), younger = dice.any(0, 40), blocks = dice.any(1, 20);
     RateTable::Rates& rates = table.rates_of({older, younger, blocks});
     std::uint32_t& known = kept[{older, younger, blocks}];
-    if (rates.older_rate != 0) {
-      ASSERT_EQ(rates.older_rate, known);
+    if (rates.older != 0) {
+      ASSERT_EQ(rates.older, known);
       ++hits;
     } else {
-      rates.older_rate = known = i;
+      rates.older = known = i;
     }
   }
   EXPECT_GT(hits, 0u);
