@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <chrono>
+#include <stdexcept>
+#include <thread>
 
 #include "policies/api/registry.h"
 
@@ -39,6 +42,34 @@ Played play_on(Testbed& testbed, const Trace& trace, Policy& policy, const std::
   return {std::move(requests.all), std::move(outcome)};
 }
 
+/// Tells how far the runs are, and ends them all when the caller wishes.  Asks only in the caller's own thread,
+/// which may be the only one that can answer, as Python's.
+class Watch {
+ public:
+  Watch(const Trace& trace, const RunOptions& options) : trace_(trace), options_(options) {}
+
+  std::function<void(Time)> over(std::string stage) const {
+    return [this, stage = std::move(stage)](Time now) {
+      if (ended_) throw std::runtime_error("the run was ended");  // what ended it is thrown by the caller's thread
+      if (std::this_thread::get_id() != caller_) return;
+      if (options_.interrupt) try {
+          options_.interrupt();
+        } catch (...) {
+          ended_ = true;
+          throw;
+        }
+      if (options_.progress && trace_.run.duration)
+        options_.progress(stage.c_str(), to_seconds(now) / to_seconds(*trace_.run.duration));
+    };
+  }
+
+ private:
+  const Trace& trace_;
+  const RunOptions& options_;
+  std::thread::id caller_ = std::this_thread::get_id();
+  mutable std::atomic<bool> ended_ = false;
+};
+
 /// What did not end as its clients wished, and what became of device memory.
 void report_memory(const SessionOutcome& outcome, RunResult& result) {
   for (std::size_t i = 0; i < result.clients.size(); ++i) result.clients[i].failed = outcome.failed[i];
@@ -63,27 +94,24 @@ SessionOutcome play(const Trace& trace, Policy& policy, Backend& backend, Timeli
 
 Ran run(const Trace& trace, const Gpu& gpu, const RunOptions& options, Testbed& testbed, Policy* object) {
   const auto began = std::chrono::steady_clock::now();
-  std::string stage = options.policy;
-  const auto tell = [&](Time now) {
-    if (options.interrupt) options.interrupt();
-    if (options.progress && trace.run.duration)
-      options.progress(stage.c_str(), to_seconds(now) / to_seconds(*trace.run.duration));
-  };
+  const Watch watch(trace, options);
   const std::unique_ptr<Policy> made = object ? nullptr : make_policy(options.policy);
   Played together =
-      play_on(testbed, trace, object ? *object : *made, options.policy, true, options.sinks, tell);
+      play_on(testbed, trace, object ? *object : *made, options.policy, true, options.sinks,
+              watch.over(options.policy));
   const Window window = window_of(trace, together.requests);
 
-  std::vector<std::vector<RequestRecord>> alone;
-  for (std::size_t i = 0; options.alone && i < trace.clients.size(); ++i) {
+  std::vector<std::vector<RequestRecord>> alone(options.alone ? trace.clients.size() : 0);
+  testbed.each(alone.size(), [&](std::size_t i) {
     Trace one = trace;
     one.clients = {trace.clients[i]};
     if (!window.fixed_work) one.run.duration = window.end;
-    stage = trace.clients[i].name + " alone";
-    alone.push_back(testbed.alone(i, one, [&] {
-      return play_on(testbed, one, *make_policy("fcfs"), "fcfs", false, {}, tell).requests;
-    }));
-  }
+    alone[i] = testbed.alone(i, one, [&] {
+      return play_on(testbed, one, *make_policy("fcfs"), "fcfs", false, {},
+                     watch.over(trace.clients[i].name + " alone"))
+          .requests;
+    });
+  });
 
   Ran ran{measure(trace, window, together.requests, alone), window, std::move(together.outcome),
           std::move(together.requests)};

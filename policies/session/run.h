@@ -74,6 +74,10 @@ class Testbed {
   virtual std::unique_ptr<Setup> set_up(const Setting& setting) = 0;
   /// Requests of a client alone, `run` to find them, unless that is known from an earlier result.
   virtual Requests alone(std::size_t client, const Trace& trace, const std::function<Requests()>& run) = 0;
+  /// Calls job(0) to job(count - 1), which are the runs of clients alone: side by side, where the testbed can.
+  virtual void each(std::size_t count, const std::function<void(std::size_t)>& job) {
+    for (std::size_t i = 0; i < count; ++i) job(i);
+  }
 };
 
 /// A result and what it was made of, for what the caller adds.

@@ -260,7 +260,7 @@ void Session::request_ended(ClientId client, std::uint64_t request) {
 
 void Session::ask(Time now) {
   for (ClientView& c : client_views_) {
-    c.requests_waiting = workload_.waiting(c.id);
+    c.requests_waiting = workload_.waiting(c.id, now);
     c.busy = workload_.busy(c.id);
   }
   decisions_.clear();

@@ -4,6 +4,7 @@
 // Leaves out: host threads competing for cores and for the driver's lock.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <optional>
@@ -57,7 +58,12 @@ class Workload {
   /// Failed ones aside.
   bool every_client_finished_once() const;
 
-  std::uint64_t waiting(ClientId client) const { return clients_[client.value].queue.size(); }
+  /// Requests that have arrived and are not served: a closed loop's next one has not while its client thinks.
+  std::uint64_t waiting(ClientId client, Time now) const {
+    const auto& queue = clients_[client.value].queue;
+    const auto next = std::ranges::upper_bound(queue, now, {}, &Waiting::arrival);
+    return static_cast<std::uint64_t>(next - queue.begin());
+  }
   bool busy(ClientId client) const { return !clients_[client.value].serving.empty(); }
   const LaunchGraph& graph(ClientId client) const {
     return graphs_[trace_.clients[client.value].program.value];

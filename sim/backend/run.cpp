@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "sim/backend/in_parallel.h"
 #include "sim/backend/profile.h"
 #include "sim/backend/sim_backend.h"
 #include "sim/model/kernel_prior.h"
@@ -81,6 +82,10 @@ class Simulator final : public Testbed {
     return common_.alone(client, trace.run.duration.value_or(kNever), run);
   }
 
+  void each(std::size_t count, const std::function<void(std::size_t)>& job) override {
+    in_parallel(count, options_.threads, job);
+  }
+
   const Totals& totals() const { return totals_; }
 
  private:
@@ -133,15 +138,33 @@ std::vector<std::string> mended_counters(const Trace& trace, const Gpu& gpu) {
 
 }  // namespace
 
-template <class Map, class Make>
-typename Map::mapped_type Common::once(Map& known, const typename Map::key_type& key, const Make& make) {
+template <class Key, class Made>
+Made Common::once(Known<Key, Made>& known, const Key& key, const std::function<Made()>& make) {
+  std::promise<Made> promise;
+  std::shared_future<Made> made;
+  bool mine = false;
   {
     const std::scoped_lock lock(mutex_);
-    if (const auto found = known.find(key); found != known.end()) return found->second;
+    const auto [found, added] = known.try_emplace(key);
+    if (added) found->second = promise.get_future().share();
+    mine = added;
+    made = found->second;
   }
-  typename Map::mapped_type made = make();  // two threads may do the same: the same result
-  const std::scoped_lock lock(mutex_);
-  return known.try_emplace(key, std::move(made)).first->second;
+  if (!mine) try {
+      return made.get();
+    } catch (...) {
+      return once(known, key, make);  // who made it may have been ended
+    }
+  try {
+    promise.set_value(make());
+  } catch (...) {
+    {
+      const std::scoped_lock lock(mutex_);
+      known.erase(key);
+    }
+    promise.set_exception(std::current_exception());
+  }
+  return made.get();
 }
 
 Common::Requests Common::alone(std::size_t client, Time duration, const std::function<Requests()>& simulate) {

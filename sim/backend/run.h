@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,23 +26,26 @@ class Common {
   /// With shapes that runs of other traces on this GPU use too.
   explicit Common(std::shared_ptr<Shapes> shared) : shapes(std::move(shared)) {}
   using Requests = std::vector<RequestRecord>;
-  /// Requests of a client alone for so long (kNever: to its end), simulated by `simulate` if nobody asked
-  /// yet.
+  /// Requests of a client alone for so long (kNever: to its end), simulated by `simulate` if nobody asked yet;
+  /// who asks meanwhile waits.
   Requests alone(std::size_t client, Time duration, const std::function<Requests()>& simulate);
   /// Simulated by `simulate` if nobody asked yet.
   Profile profile(KernelId kernel, bool by_sm, const std::function<Profile()>& simulate);
   const std::shared_ptr<Shapes> shapes;
 
  private:
-  template <class Map, class Make>
-  typename Map::mapped_type once(Map& known, const typename Map::key_type& key, const Make& make);
+  template <class Key, class Made>
+  using Known = std::map<Key, std::shared_future<Made>>;
+  template <class Key, class Made>
+  Made once(Known<Key, Made>& known, const Key& key, const std::function<Made()>& make);
   std::mutex mutex_;
-  std::map<std::pair<std::size_t, Time>, Requests> alone_;
-  std::map<std::pair<std::uint32_t, bool>, Profile> profiles_;
+  Known<std::pair<std::size_t, Time>, Requests> alone_;
+  Known<std::pair<std::uint32_t, bool>, Profile> profiles_;
 };
 
 struct RunOptions : corun::RunOptions {
   EngineOptions engine{};
+  unsigned threads = 0;      // for the runs of clients alone; 0: as many as there are cores
   Common* common = nullptr;  // null: the run has its own
   Policy* object = nullptr;  // not null: this policy, which `policy` then only names
 };

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <sstream>
 
 #include "policies/api/registry.h"
+#include "sim/backend/in_parallel.h"
 #include "sim/backend/run.h"
 #include "sim/command/progress.h"
 #include "sim/oracle/oracle.h"
@@ -100,20 +103,37 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
             const Profiles* profiles, bool json) {
   const bool all = a.policies == std::vector<std::string>{"all"};
   Common common(gpu);
+  const std::vector<std::string> specs = specs_of(a);
   std::vector<RunResult> results;
   std::vector<NotRun> not_run;
   std::optional<Oracle> oracle;
   {
     ProgressBar bar;
     const auto progress = [&](const char* stage, double done) { bar.show(stage, done); };
-    for (const std::string& policy : specs_of(a)) try {
-        const RunOptions options{
-            {.policy = policy, .progress = progress, .profiles = profiles}, engine, &common};
-        results.push_back(run(trace, gpu, options));
+    std::vector<std::optional<RunResult>> ran(specs.size());
+    std::vector<std::string> refused(specs.size());
+    std::vector<double> done(specs.size());
+    std::mutex telling;
+    in_parallel(specs.size(), 0, [&](std::size_t i) {
+      const auto tell = [&](const char* stage, double fraction) {
+        const std::scoped_lock lock(telling);
+        done[i] = std::max(done[i], fraction);
+        progress(stage, std::accumulate(done.begin(), done.end(), 0.0) / static_cast<double>(done.size()));
+      };
+      const RunOptions options{
+          {.policy = specs[i], .progress = tell, .profiles = profiles}, engine, 0, &common};
+      try {
+        ran[i] = run(trace, gpu, options);
       } catch (const InputError& error) {
         if (!all) throw;
-        not_run.push_back({policy, error.problem()});
+        refused[i] = error.problem();
       }
+    });
+    for (std::size_t i = 0; i < specs.size(); ++i)
+      if (ran[i])
+        results.push_back(std::move(*ran[i]));
+      else
+        not_run.push_back({specs[i], refused[i]});
     if (results.empty())
       throw InputError(trace.name, "", "no policy can run this trace: " + not_run.front().reason,
                        "name one with --policies to see all that is wrong");

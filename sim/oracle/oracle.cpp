@@ -36,7 +36,7 @@ class Finder {
       std::vector<RunResult> results(divisions.size());
       in_parallel(divisions.size(), options_.threads, [&](std::size_t i) {
         const std::string policy = fmt::format("static-split:{}={}", parameter, fmt::join(divisions[i], "/"));
-        results[i] = run(trace_, gpu_, {{policy}, options_.engine, options_.common});
+        results[i] = run(trace_, gpu_, {{policy}, options_.engine, 1, options_.common});
         const std::scoped_lock lock(telling_);
         ++oracle_.tried;
         if (options_.progress) options_.progress(policy.c_str(), expected_share());

@@ -94,7 +94,7 @@ json simulate(const Figure& figure, const FigureRun& one, EngineOptions engine, 
   try {
     const Gpu gpu = read_gpu(trace.gpu, beside);
     std::stringstream text;
-    write_summary(run(trace, gpu, {{one.policy}, engine, &commons.of(trace_key(figure, one), gpu)}),
+    write_summary(run(trace, gpu, {{one.policy}, engine, 1, &commons.of(trace_key(figure, one), gpu)}),
                   text);
     json summary = json::parse(text);
     summary["stuck"] = 0;

@@ -58,6 +58,21 @@ TEST(Reef, WaitingTakesLongerTheMoreIsQueuedAndAtLeastTenTimesAsLongForResNet152
   EXPECT_GT(reef.preemption.redone_blocks, 0u);
 }
 
+TEST(Reef, ARealTimeClientThatThinksHasNoRequestWaiting) {
+  for (const char* policy : {"reef", "reef-n", "wait"}) {
+    TraceBuilder b;
+    Client& camera = b.one_kernel("camera", kernel(10, 256, us(10)), Time{});
+    camera.service_class = ServiceClass::real_time;
+    camera.arrivals = ClosedLoop{us(1000), 1};
+    b.one_kernel("batch", kernel(10, 256, us(10)), Time{}).arrivals = ClosedLoop{};
+    b.trace.run.duration = us(10'000);
+    std::uint64_t batch = 0;
+    for (const RequestRecord& r : run_trace(b.trace, small_gpu(10), policy).requests)
+      batch += r.client == ClientId{1} && r.finished != kNever;
+    EXPECT_GT(batch, 400u) << policy << ": while the camera thinks the GPU is the batch's";
+  }
+}
+
 TEST(Reef, TheDeviceQueuesCapacityIsWhatAPreemptionCosts) {
   double before = 0;
   for (const int depth : {1, 2, 4, 8, 16, 32, 64}) {

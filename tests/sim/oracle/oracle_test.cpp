@@ -131,7 +131,7 @@ TEST(Oracle, CommonRunsAloneGiveTheSameResultAsOnesOwn) {
   Common common(p.gpu);
   for (const char* policy : {"fcfs", "timeslice", "static-split:tpcs=6/2"}) {
     const RunResult own = run(p.trace, p.gpu, {{policy}});
-    const RunResult shared = run(p.trace, p.gpu, {{policy}, {}, &common});
+    const RunResult shared = run(p.trace, p.gpu, {{policy}, {}, 1, &common});
     EXPECT_EQ(own.stp, shared.stp);
     EXPECT_EQ(own.antt, shared.antt);
   }
