@@ -1,0 +1,68 @@
+// What launches come to at the memory is the same whether it was kept or is computed.
+#include "sim/stages/memory_table.h"
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <vector>
+
+#include "tests/support/random_trace.h"
+#include "traces/json/trace_json.h"
+
+namespace corun::sim {
+namespace {
+
+BlockLoad load(double read) {
+  BlockLoad l;
+  l.issue = 1e6, l.wait = 2e6, l.read = read, l.l2_read = 2 * read, l.l2 = 10;
+  l.residents = 4, l.sms = 132, l.blocks = 528, l.places = 528;
+  l.alone = 3e6 + read;
+  return l;
+}
+
+TEST(MemoryTable, ALoadHasItsOwnNumberNotZero) {
+  MemoryTable table(limits_of(read_gpu("h200")));
+  const std::uint32_t number = table.number_of(load(1000));
+  EXPECT_NE(number, 0u);
+  EXPECT_EQ(table.number_of(load(1000)), number);
+  EXPECT_NE(table.number_of(load(1001)), number);
+  BlockLoad other = load(1000);
+  other.random = true;
+  EXPECT_NE(table.number_of(other), number) << "of the same times";
+}
+
+TEST(MemoryTable, GivesWhatShareMemoryFinds) {
+  const MemoryLimits limits = limits_of(read_gpu("h200"));
+  MemoryTable table(limits);
+  Dice dice(3);
+  std::vector<BlockLoad> loads;
+  for (int i = 0; i < 5; ++i) loads.push_back(load(20'000.0 * (i + 1)));
+  for (int i = 0; i < 3000; ++i) {
+    std::vector<Contender> kept, computed;
+    std::vector<std::uint32_t> numbers;
+    for (std::uint32_t n = dice.any(0, 4); n > 0; --n) {
+      const BlockLoad& l = loads[dice.any(0, 4)];
+      const std::uint32_t sms = dice.any(1, 4) * 33;
+      kept.push_back({&l, 2.0 * sms, double(sms), 0, 0});
+      numbers.push_back(table.number_of(l));
+    }
+    computed = kept;
+    const MemoryUse a = table.share(kept, numbers), b = share_memory(computed, limits);
+    ASSERT_EQ(a.dram, b.dram);
+    ASSERT_EQ(a.stretch, b.stretch);
+    for (std::size_t k = 0; k < kept.size(); ++k) {
+      ASSERT_EQ(kept[k].delay, computed[k].delay);
+      ASSERT_EQ(kept[k].issue, computed[k].issue);
+    }
+  }
+}
+
+TEST(MemoryTable, RefusesContendersWithoutNumbers) {
+  MemoryTable table(limits_of(read_gpu("h200")));
+  const BlockLoad l = load(1000);
+  Contender one{&l, 4, 1, 0, 0};
+  EXPECT_THROW(table.share({&one, 1}, {}), std::logic_error);
+}
+
+}  // namespace
+}  // namespace corun::sim
