@@ -26,14 +26,14 @@ ContentionModel::ContentionModel(const Gpu& gpu, bool together)
     : memory_(limits_of(gpu)),
       together_(together),
       sms_(gpu.sms),
-      ends_(gpu.sms, together),
+      ends_(gpu.sms),
       is_changed_(gpu.sms) {
   CORUN_EXPECTS(gpu.sms <= kMaxSms && gpu.sm.max_blocks <= kMostBlocks);
   pressure_.settled_at = -kSettling;
 }
 
-Time ContentionModel::next_time(const Cohorts& cohorts) const {
-  const Time end{ends_.least(cohorts)};
+Time ContentionModel::next_time() const {
+  const Time end{ends_.least()};
   return pressure_.unsettled ? std::min(end, pressure_.settles_at) : end;
 }
 
@@ -61,6 +61,15 @@ void ContentionModel::press(Launch& launch, double delay, double issue) {
   launch.issue = issue;
   launch.serial =
       rates_.serial_of({delay, issue, launch.load.alone, launch.load.fp64, launch.load.chance});
+}
+
+/// So many of its blocks have come, or gone.
+inline void ContentionModel::count(Launch& launch, WorkId work, std::int64_t blocks) {
+  launch.blocks = static_cast<std::uint32_t>(launch.blocks + blocks);
+  blocks_ = static_cast<std::uint32_t>(blocks_ + blocks);
+  if (launch.counted) return;
+  launch.counted = true;
+  counted_.push_back(work);
 }
 
 /// Its first block, or its last.
@@ -104,8 +113,7 @@ void ContentionModel::add(TaskId task, WorkId work, const Blocks& blocks, const 
   const std::uint32_t sms = cohorts.size(blocks.head);
   Launch& launch = launches_[work.value];
   if (launch.blocks == 0) came(launch, work, now);
-  launch.blocks += sms * blocks.count;
-  blocks_ += sms * blocks.count;
+  count(launch, work, std::int64_t{sms} * blocks.count);
   BlockRow& row = row_of(task, work, blocks.head, sms, now.count());
   changed(blocks.head);
   const std::int64_t progress = row.progress_at(now.count());
@@ -129,12 +137,10 @@ void ContentionModel::add(TaskId task, WorkId work, const Blocks& blocks, const 
 }
 
 void ContentionModel::take_ended(Time now, const Cohorts& cohorts) {
-  const std::int64_t least = ends_.least(cohorts);
+  const std::int64_t least = ends_.least();
   if (least > now.count()) return;
   CORUN_EXPECTS(least == now.count());  // else an end was missed
-  ends_.for_each_at(now.count(), cohorts, [&](std::uint32_t head) {
-    take_ended(head, cohorts.size(head), now.count());
-  });
+  ends_.for_each_least([&](std::uint32_t head) { take_ended(head, cohorts.size(head), now.count()); });
 }
 
 inline void ContentionModel::take_ended(std::uint32_t head, std::uint32_t sms, std::int64_t now) {
@@ -150,8 +156,7 @@ inline void ContentionModel::take_ended(std::uint32_t head, std::uint32_t sms, s
     do {
       const BlockRow::Slot& slot = row.slot(0);
       ended_.push_back({row.task, slot.number, static_cast<std::uint16_t>(head), slot.place, slot.count});
-      blocks_ -= sms * slot.count;
-      launch.blocks -= sms * slot.count;
+      count(launch, row.work, -std::int64_t{sms} * slot.count);
       row.pop();
     } while (row.slots_used != 0 && row.slot(0).end <= progress);
     if (row.slots_used != 0) {
@@ -201,13 +206,13 @@ void ContentionModel::split(std::uint32_t head, std::uint32_t other) {
     sms_[other].push_back(copy);
   }
   if (is_changed_[head] != 0) changed(other);
-  ends_.split(head, other);
+  ends_.set(other, ends_.at(head));
 }
 
 void ContentionModel::join(std::uint32_t other) {
   free_rows_.insert(free_rows_.end(), sms_[other].begin(), sms_[other].end());
   sms_[other].clear();
-  ends_.set(other, EndTimes::kNone);
+  ends_.set(other, MinTree::kNone);
 }
 
 bool ContentionModel::alike(std::uint32_t a, std::uint32_t b, Time now) const {
@@ -249,14 +254,15 @@ void ContentionModel::contend(bool contended, Time now, const Cohorts& cohorts) 
 
 void ContentionModel::settle(Time now, const Cohorts& cohorts) {
   CORUN_EXPECTS_SLOW(now >= pressure_.settled_at);
-  if (contended_ && pressure_.launches != 0) {
-    for (const WorkId work : present_) {
-      const Launch& launch = launches_[work.value];
-      const std::uint32_t moved =
-          launch.blocks > launch.settled ? launch.blocks - launch.settled : launch.settled - launch.blocks;
-      if (moved * kFewBlocks > launch.settled) unsettle(now);
-    }
+  const bool pressed = contended_ && pressure_.launches != 0;
+  for (const WorkId work : counted_) {
+    Launch& launch = launches_[work.value];
+    launch.counted = false;
+    const std::uint32_t moved =
+        launch.blocks > launch.settled ? launch.blocks - launch.settled : launch.settled - launch.blocks;
+    if (pressed && moved * kFewBlocks > launch.settled) unsettle(now);
   }
+  counted_.clear();
   if (pressure_.unsettled && now >= pressure_.settles_at) {
     pressure_.unsettled = false;
     pressure_.settled_at = now;
@@ -271,7 +277,7 @@ void ContentionModel::settle(Time now, const Cohorts& cohorts) {
 }
 
 inline void ContentionModel::find_next(std::uint32_t head, std::int64_t now) {
-  std::int64_t next = EndTimes::kNone;
+  std::int64_t next = MinTree::kNone;
   for (const std::uint16_t r : sms_[head]) {
     rows_[r].find_next(now);
     next = std::min(next, rows_[r].next);
@@ -322,9 +328,12 @@ void ContentionModel::rate_pair(BlockRow& a, BlockRow& b, std::int64_t now) {
 }
 
 void ContentionModel::rate_several(const Rows& rows, std::int64_t now) {
-  Rows order = rows;  // oldest first
-  std::stable_sort(order.begin(), order.end(),
-                   [this](std::uint16_t a, std::uint16_t b) { return older(rows_[a], rows_[b]); });
+  Rows order;  // oldest first
+  for (const std::uint16_t row : rows) {
+    order.push_back(row);
+    for (std::size_t k = order.size() - 1; k > 0 && older(rows_[row], rows_[order[k - 1]]); --k)
+      std::swap(order[k], order[k - 1]);
+  }
   std::uint32_t least_apart = kMostApart;
   for (std::size_t k = 1; k < order.size(); ++k)
     least_apart = std::min(least_apart, apart(rows_[order[k - 1]].ages(), rows_[order[k]].ages()));

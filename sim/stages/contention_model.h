@@ -12,10 +12,10 @@
 #include <boost/container/static_vector.hpp>
 
 #include "sim/engine/expects.h"
+#include "sim/engine/min_tree.h"
 #include "sim/model/contention.h"
 #include "sim/stages/block_row.h"
 #include "sim/stages/cohorts.h"
-#include "sim/stages/end_times.h"
 #include "sim/stages/memory_table.h"
 #include "sim/stages/rate_table.h"
 #include "sim/stages/task.h"
@@ -45,7 +45,7 @@ class ContentionModel {
 
   bool empty() const { return blocks_ == 0; }
   /// When a block ends or the pressure settles next.
-  Time next_time(const Cohorts& cohorts) const;
+  Time next_time() const;
 
   /// Must precede the first block of a launch of this number.
   void introduce(WorkId work, const BlockLoad& load);
@@ -93,6 +93,7 @@ class ContentionModel {
     std::uint32_t blocks = 0;     // on all SMs
     std::uint32_t sms = 0;        // that have any
     std::uint32_t settled = 0;    // blocks when the pressure was last judged
+    bool counted = false;         // its blocks are others than at the last instant
   };
   /// On what all SMs share.
   struct Pressure {
@@ -117,6 +118,7 @@ class ContentionModel {
   void rate_several(const Rows& rows, std::int64_t now);
   std::uint32_t oldest_first(const BlockRow& row, std::uint32_t rate) const;
   void find_next(std::uint32_t head, std::int64_t now);
+  void count(Launch& launch, WorkId work, std::int64_t blocks);
   void unsettle(Time now);
   bool judge_pressure();
 
@@ -128,8 +130,9 @@ class ContentionModel {
   std::vector<Rows> sms_;         // rows in the order in which their tasks came, by head
   std::vector<Launch> launches_;  // by WorkId
   std::vector<WorkId> present_;
+  std::vector<WorkId> counted_;  // at this instant
   RateTable rates_;
-  EndTimes ends_;
+  MinTree ends_;  // when the next block ends, by head
   std::vector<std::uint16_t> changed_;  // heads, at this instant
   std::vector<std::uint8_t> is_changed_;
   std::uint32_t blocks_ = 0;

@@ -140,7 +140,7 @@ void Pipeline::refill() {
 
 Time Pipeline::next_time() const {
   Time t = std::min(dispatcher_.next_time(), completions_.next_time());
-  if (!contention_.empty()) t = std::min(t, contention_.next_time(sms_.cohorts()));
+  if (!contention_.empty()) t = std::min(t, contention_.next_time());
   t = std::min(t, quotas_.next_time());
   return t == kNever && quotas_.any_in_vain() ? now_ + Time{1} : t;
 }

@@ -244,15 +244,26 @@ void Pipeline::merge_alike() {
   const Cohorts& cohorts = sms_.cohorts();
   if (!cohorts.together() || launches_.with_quotas() != 0) return;  // numbers per SM tell SMs apart
   const SmMask changed = sms_.take_touched() & cohorts.heads();
-  const boost::container::static_vector<std::uint16_t, kMaxSms> list(cohorts.list().begin(),
-                                                                     cohorts.list().end());
+  struct Roomy {
+    std::uint64_t room;  // of those that are alike the same
+    std::uint16_t head;
+  };
+  const auto room_of = [this](std::uint32_t head) {
+    const SmResources& free = sms_.free()[head];
+    return (std::uint64_t{free.registers} << 32 | free.shared_memory) * 0x9e3779b97f4a7c15u + free.warps;
+  };
+  boost::container::static_vector<Roomy, kMaxSms> list;
+  for (const std::uint16_t head : cohorts.list()) list.push_back({room_of(head), head});
   changed.for_each([&](std::uint32_t head) {
-    for (const std::uint32_t other : list) {
+    const std::uint64_t room = room_of(head);
+    for (const auto& [other_room, other] : list) {
+      if (other_room != room) continue;  // most, at little cost
       if (!cohorts.heads().test(head)) return;
       if (other < head && changed.test(other)) continue;  // it was compared with this one
       if (other == head || !cohorts.heads().test(other) || !cohorts.may_join(head, other)) continue;
       if (!sms_.alike(head, other) || !(sms_.empty(head) || contention_.alike(head, other, now_))) continue;
-      const auto [first, second] = std::minmax(head, other);
+      const auto [first, second] = std::pair(std::min<std::uint32_t>(head, other),
+                                             std::max<std::uint32_t>(head, other));
       contention_.join(second);
       sms_.join(first, second);
     }

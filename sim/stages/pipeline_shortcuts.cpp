@@ -18,7 +18,7 @@ void Pipeline::skip_waves(Time limit) {
     if (quotas_.any_wants()) return;  // for an instant each place that changes hands is room to them
   }
   Time due = std::min(completions_.next_queued(), quotas_.next_time());
-  if (!contention_.empty()) due = std::min(due, contention_.next_time(sms_.cohorts()));
+  if (!contention_.empty()) due = std::min(due, contention_.next_time());
   if (limit < kNever) due = std::min(due, limit + Time{1});
   const auto jump = waves_to_skip(*leading, task, work, fifo, history_, due);
   if (!jump) return;

@@ -63,7 +63,7 @@ class Contending {
   }
   void settle(Time now = {}) { model.settle(now, cohorts); }
   void contend(bool contended, Time now = {}) { model.contend(contended, now, cohorts); }
-  Time next() const { return model.next_time(cohorts); }
+  Time next() const { return model.next_time(); }
   /// The tasks of the blocks that end now.
   std::vector<TaskId> end(Time now) {
     model.take_ended(now, cohorts);
