@@ -47,13 +47,23 @@ class PendingLaunches {
    public:
     std::span<const LaunchId> ids() const { return std::span(ids_).subspan(first_); }
     void insert(LaunchId id) {
-      if (2 * first_ > ids_.size()) {
+      if (first_ == ids_.size()) {
+        ids_.clear();
+        first_ = 0;
+      } else if (2 * first_ > ids_.size()) {
         ids_.erase(ids_.begin(), front());
         first_ = 0;
       }
-      ids_.insert(std::upper_bound(front(), ids_.end(), id, sooner), id);
+      if (ids_.empty() || sooner(ids_.back(), id))
+        ids_.push_back(id);
+      else
+        ids_.insert(std::upper_bound(front(), ids_.end(), id, sooner), id);
     }
     void erase(LaunchId id) {
+      if (first_ != ids_.size() && ids_[first_] == id) {
+        ++first_;
+        return;
+      }
       const auto found = std::lower_bound(front(), ids_.end(), id, sooner);
       if (found == ids_.end() || *found != id) return;
       if (found - front() > ids_.end() - found) {
