@@ -79,6 +79,9 @@ const std::vector<Layer> kLayers = {
      {"hw/backend", "hw/driver", "hw/kernels", "hw/process", "hw/record", "policies/api", "policies/session",
       "traces/json", "traces/model"},
      {"fmt/"}},
+    {"hw/calibrate",  // a GPU's constants
+     {"hw/backend", "hw/driver", "hw/transform", "traces/model"},
+     {"fmt/"}},
     {"hw/measure",  // the program `measure_gpu`; `policies` for what reef's padding would gain
      {"hw/backend", "hw/driver", "hw/kernels", "policies", "policies/api", "policies/session", "traces/json",
       "traces/model"},
@@ -86,8 +89,8 @@ const std::vector<Layer> kLayers = {
 
     // Entry points, the only ones that may know both backends.
     {"sim/command",
-     {"hw/backend", "hw/process", "hw/run", "policies/api", "policies/session", "sim/backend", "sim/oracle",
-      "sim/papers", "sim/stages", "sim/validate", "traces/import", "traces/json", "traces/model",
+     {"hw/backend", "hw/calibrate", "hw/driver", "hw/process", "hw/run", "policies/api", "policies/session",
+      "sim/backend", "sim/oracle", "sim/papers", "sim/stages", "sim/validate", "traces/import", "traces/json", "traces/model",
       "traces/timeline"},
      {"CLI/", "fmt/", "nlohmann/", "unistd.h"}},
     {"python/native",  // `sim/command` for reading a trace as the command does
