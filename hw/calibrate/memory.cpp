@@ -187,9 +187,7 @@ void measure_launches_beside(Calibrating& c) {
     const auto all = bench.read<Stamp>(stamps.at(), kChain);
     Samples ns;
     for (std::uint32_t i = 20; i < 100; ++i) ns.push_back(static_cast<double>(all[i].start - all[i - 1].end));
-    double sum = 0;  // the timer's steps are long: the mean, not the median
-    for (const double v : ns) sum += std::min(v, 5000.0);
-    return sum / static_cast<double>(ns.size());
+    return median(ns);
   };
   Load fma;
   fma.kernel = "client_fma";

@@ -34,8 +34,9 @@ void measure_workers(Calibrating& c) {
   for (int repeat = -1; repeat < 5; ++repeat) {
     bench.check_interrupt();
     double sum = 0;
-    for (const std::uint32_t per_sm : {1u, 4u})
-      for (const double us : {1.0, 5.0}) sum += overhead_ns(per_sm, us, true) - overhead_ns(per_sm, us, false);
+    for (const std::uint32_t per_sm : {1u, 4u, 8u})
+      for (const double us : {1.0, 5.0, 20.0})
+        sum += overhead_ns(per_sm, us, true) - overhead_ns(per_sm, us, false);
     // As long as a place on an SM takes for an empty block, with one place on each.
     const std::uint32_t blocks = 400 * sms, shared = bench.facts().sm.block_shared_bytes - 1024;
     const auto time = [&](std::uint32_t n) {
@@ -43,11 +44,11 @@ void measure_workers(Calibrating& c) {
     };
     const double life = 1e3 * sms * (time(2 * blocks) - time(blocks)) / blocks;
     if (repeat < 0) continue;
-    more.push_back(sum / 4);
+    more.push_back(sum / 9);
     lives.push_back(life);
   }
   const double task = c.found.add("latencies", "persistent_task_ns", more,
-                                  "a task of a persistent worker less a block of a plain grid, bodies of 1 and 5 us");
+                                  "a task of a persistent worker less a block of a plain grid, bodies of 1 to 20 us");
   for (double& ns : lives) ns += task;
   c.found.add("latencies", "retreat_ns", lives,
               "an empty block of 32 threads, one at a time on an SM, and persistent_task_ns");
