@@ -40,7 +40,9 @@ namespace {
                                                           X(cuMemAddressReserve) X(cuMemAddressFree)       \
                                                               X(cuMemCreate) X(cuMemRelease) X(cuMemMap)   \
                                                                   X(cuMemUnmap) X(cuMemSetAccess)          \
-                                                                      X(cuMemGetAllocationGranularity)
+                                                                      X(cuMemGetAllocationGranularity)         \
+  X(cuStreamBeginCapture) X(cuStreamEndCapture) X(cuGraphInstantiate) X(cuGraphUpload) X(cuGraphLaunch)    \
+      X(cuGraphDestroy) X(cuGraphExecDestroy) X(cuCtxCreate) X(cuCtxDestroy)
 
 struct Calls {
 #define CORUN_DECLARE(name) decltype(&::name) name##_;
@@ -50,10 +52,10 @@ struct Calls {
 
 class CudaDriver final : public Driver {
  public:
-  explicit CudaDriver(int index) {
+  CudaDriver(int index, OpenAs as) : owns_context_(as == OpenAs::further_context) {
     // Before the driver starts: a stream whose channel is held up by another's would make us wait for
     // nothing.
-    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+    if (as == OpenAs::usual) setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
     library_ = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library_ == nullptr)
       throw InputError("", "--backend=cuda", "there is no NVIDIA driver here (libcuda.so.1)",
@@ -70,13 +72,19 @@ class CudaDriver final : public Driver {
       throw InputError("", "--backend=cuda", fmt::format("there is no GPU {}; there are {}", index, count),
                        "choose another device");
     check(calls_.cuDeviceGet_(&device_, index), "cuDeviceGet");
-    check(calls_.cuDevicePrimaryCtxRetain_(&context_, device_), "cuDevicePrimaryCtxRetain");
+    if (owns_context_)
+      check(calls_.cuCtxCreate_(&context_, nullptr, 0, device_), "cuCtxCreate");
+    else
+      check(calls_.cuDevicePrimaryCtxRetain_(&context_, device_), "cuDevicePrimaryCtxRetain");
     check(calls_.cuCtxSetCurrent_(context_), "cuCtxSetCurrent");
     read_facts();
   }
   ~CudaDriver() override {
     for (const auto& [code, module] : modules_) calls_.cuModuleUnload_(module);
-    calls_.cuDevicePrimaryCtxRelease_(device_);
+    if (owns_context_)
+      calls_.cuCtxDestroy_(context_);
+    else
+      calls_.cuDevicePrimaryCtxRelease_(device_);
   }
 
   DeviceFacts facts() const override { return facts_; }
@@ -188,6 +196,25 @@ class CudaDriver final : public Driver {
   }
   void fill(Stream s, DevicePointer at, std::uint8_t value, std::size_t bytes) override {
     check(calls_.cuMemsetD8Async_(at, value, bytes, of(s)), "cuMemsetD8Async");
+  }
+  Graph capture(Stream s, const std::function<void()>& calls) override {
+    CUgraph graph = nullptr;
+    CUgraphExec ready = nullptr;
+    check(calls_.cuStreamBeginCapture_(of(s), CU_STREAM_CAPTURE_MODE_THREAD_LOCAL), "cuStreamBeginCapture");
+    calls();
+    check(calls_.cuStreamEndCapture_(of(s), &graph), "cuStreamEndCapture");
+    const CUresult made = calls_.cuGraphInstantiate_(&ready, graph, 0);
+    check(calls_.cuGraphDestroy_(graph), "cuGraphDestroy");
+    check(made, "cuGraphInstantiate");
+    check(calls_.cuGraphUpload_(ready, of(s)), "cuGraphUpload");
+    synchronize(s);
+    return {reinterpret_cast<std::uint64_t>(ready)};
+  }
+  void launch(Graph g, Stream s) override {
+    check(calls_.cuGraphLaunch_(reinterpret_cast<CUgraphExec>(g.value), of(s)), "cuGraphLaunch");
+  }
+  void destroy(Graph g) override {
+    check(calls_.cuGraphExecDestroy_(reinterpret_cast<CUgraphExec>(g.value)), "cuGraphExecDestroy");
   }
   void synchronize(Stream s) override {
     // Not cuStreamSynchronize, which would wait for ever for a kernel that hangs.
@@ -307,6 +334,15 @@ class CudaDriver final : public Driver {
     facts_.sm_clock_khz = get(CU_DEVICE_ATTRIBUTE_CLOCK_RATE);
     facts_.memory_clock_khz = get(CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE);
     facts_.l2_bytes = get(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE);
+    facts_.copy_engines = get(CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT);
+    facts_.sm.threads = get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+    facts_.sm.blocks = get(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR);
+    facts_.sm.registers = get(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
+    facts_.sm.shared_bytes = get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
+    facts_.sm.block_threads = get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+    facts_.sm.block_registers = get(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK);
+    facts_.sm.block_shared_bytes = get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    facts_.sm.reserved_shared_bytes = get(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
     std::size_t bytes = 0;
     check(calls_.cuDeviceTotalMem_(&bytes, device_), "cuDeviceTotalMem");
     facts_.memory_bytes = bytes;
@@ -343,6 +379,7 @@ class CudaDriver final : public Driver {
   Calls calls_{};
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;
+  bool owns_context_;
   DeviceFacts facts_;
   std::size_t memory_unit_ = 0;
   std::map<std::string, CUmodule> modules_;
@@ -352,7 +389,7 @@ class CudaDriver final : public Driver {
 }  // namespace
 
 bool built_with_cuda() { return true; }
-std::unique_ptr<Driver> open_cuda(int index) { return std::make_unique<CudaDriver>(index); }
+std::unique_ptr<Driver> open_cuda(int index, OpenAs as) { return std::make_unique<CudaDriver>(index, as); }
 
 }  // namespace corun::hw
 
@@ -361,7 +398,7 @@ std::unique_ptr<Driver> open_cuda(int index) { return std::make_unique<CudaDrive
 namespace corun::hw {
 
 bool built_with_cuda() { return false; }
-std::unique_ptr<Driver> open_cuda(int) {
+std::unique_ptr<Driver> open_cuda(int, OpenAs) {
   throw InputError("", "--backend=cuda", "this build has no CUDA backend",
                    "configure with -DCORUN_WITH_CUDA=ON where the CUDA Toolkit is installed");
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -31,10 +32,12 @@ struct StreamTag;  // ours, not that of the model's ids
 struct EventTag;
 struct FunctionTag;
 struct PartitionTag;
+struct GraphTag;
 using Stream = Handle<StreamTag>;
 using Event = Handle<EventTag>;
 using Function = Handle<FunctionTag>;
 using Partition = Handle<PartitionTag>;  // of the SMs; 0: all of them
+using Graph = Handle<GraphTag>;          // ready to be launched
 
 struct DeviceFacts {
   std::string name, driver;  // "NVIDIA H200", "CUDA 13.0"
@@ -42,6 +45,12 @@ struct DeviceFacts {
   std::uint32_t sm_clock_khz = 0, memory_clock_khz = 0;
   std::uint64_t memory_bytes = 0, l2_bytes = 0;
   std::int32_t highest_priority = 0;  // numerically least
+  std::uint32_t copy_engines = 0;
+  struct Sm {
+    std::uint32_t threads = 0, blocks = 0, registers = 0, shared_bytes = 0;
+    std::uint32_t block_threads = 0, block_registers = 0, block_shared_bytes = 0;  // most of one block
+    std::uint32_t reserved_shared_bytes = 0;                                       // of each block
+  } sm;
 };
 
 struct FunctionFacts {
@@ -84,6 +93,10 @@ class Driver {
   virtual void copy_to_host(Stream s, void* to, DevicePointer from, std::size_t bytes) = 0;
   virtual void copy_on_device(Stream s, DevicePointer to, DevicePointer from, std::size_t bytes) = 0;
   virtual void fill(Stream s, DevicePointer at, std::uint8_t value, std::size_t bytes) = 0;
+  /// What `calls` puts into the stream, to be launched as a whole.
+  virtual Graph capture(Stream s, const std::function<void()>& calls) = 0;
+  virtual void launch(Graph g, Stream s) = 0;
+  virtual void destroy(Graph g) = 0;
   virtual void synchronize(Stream s) = 0;
   virtual bool idle(Stream s) = 0;
 

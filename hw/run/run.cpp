@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 #include <deque>
 #include <optional>
 
@@ -13,30 +12,12 @@
 #include "hw/process/process_backend.h"
 #include "hw/record/recording.h"
 #include "hw/run/profile.h"
+#include "hw/run/signal_guard.h"
 #include "policies/api/registry.h"
 #include "traces/json/output_file.h"
 
 namespace corun::hw {
 namespace {
-
-std::atomic<bool> interrupted{false};
-extern "C" void on_signal(int) { interrupted.store(true); }
-
-/// Ctrl-C ends the run in good order while this lives; the old handlers come back afterwards.
-class SignalGuard {
- public:
-  SignalGuard() : old_int_(std::signal(SIGINT, on_signal)), old_term_(std::signal(SIGTERM, on_signal)) {
-    interrupted = false;
-  }
-  ~SignalGuard() {
-    std::signal(SIGINT, old_int_);
-    std::signal(SIGTERM, old_term_);
-  }
-
- private:
-  void (*old_int_)(int);
-  void (*old_term_)(int);
-};
 
 bool allocates(const Trace& trace) {
   return std::any_of(trace.programs.begin(), trace.programs.end(),
@@ -96,7 +77,7 @@ class Runner::GpuSetup final : public Setup {
         for (const Op& op : trace_.programs[client.program.value].ops)
           if (const auto* launch = std::get_if<corun::Launch>(&op.what)) measured(launch->kernel);
     CudaOptions cuda;
-    cuda.interrupted = &interrupted;
+    cuda.interrupted = &SignalGuard::flag();
     cuda.verify = options.verify;
     if (wants_processes(s.needed))
       backend_ = std::make_unique<ProcessBackend>(trace_, gpu, s.needed, s.timeline,

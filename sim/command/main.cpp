@@ -12,6 +12,7 @@
 #include "hw/run/run.h"
 #include "policies/api/registry.h"
 #include "sim/backend/run.h"
+#include "sim/command/calibrate.h"
 #include "sim/command/compare.h"
 #include "sim/command/duration.h"
 #include "sim/command/load.h"
@@ -225,6 +226,8 @@ int command(int argc, char** argv) {
   CLI::App* profiles = add_profile(app, profiling);
   RecordArguments recording;
   CLI::App* recorder = add_record(app, recording);
+  CalibrateArguments calibration;
+  CLI::App* calibrates = add_calibrate(app, calibration);
   CLI::App* schemas = app.add_subcommand("schema", "print the JSON Schema of a file format");
   schemas->add_option("name", a.schema, "trace, gpu, profile, reference, figure, runs or networks")
       ->required();
@@ -242,6 +245,7 @@ int command(int argc, char** argv) {
   if (*schemas) return (std::cout << schema(a.schema)), 0;
   if (*gpus) return list_gpus();
   if (*importer) return import(a);
+  if (*calibrates) return calibrate(calibration);
   if (*profiles) return profile(profiling);
   if (*recorder) return record(recording);
   if (*validates) return validate(validation);

@@ -79,6 +79,9 @@ const std::vector<Layer> kLayers = {
      {"hw/backend", "hw/driver", "hw/kernels", "hw/process", "hw/record", "policies/api", "policies/session",
       "traces/json", "traces/model"},
      {"fmt/"}},
+    {"hw/calibrate",  // a GPU's constants
+     {"hw/backend", "hw/driver", "hw/transform", "traces/model"},
+     {"cuda_runtime.h", "fmt/"}},
     {"hw/measure",  // the program `measure_gpu`; `policies` for what reef's padding would gain
      {"hw/backend", "hw/driver", "hw/kernels", "policies", "policies/api", "policies/session", "traces/json",
       "traces/model"},
@@ -86,9 +89,9 @@ const std::vector<Layer> kLayers = {
 
     // Entry points, the only ones that may know both backends.
     {"sim/command",
-     {"hw/backend", "hw/process", "hw/run", "policies/api", "policies/session", "sim/backend", "sim/oracle",
-      "sim/papers", "sim/stages", "sim/validate", "traces/import", "traces/json", "traces/model",
-      "traces/timeline"},
+     {"hw/backend", "hw/calibrate", "hw/driver", "hw/process", "hw/run", "policies/api", "policies/session",
+      "sim/backend", "sim/oracle", "sim/papers", "sim/stages", "sim/validate", "traces/import", "traces/json",
+      "traces/model", "traces/timeline"},
      {"CLI/", "fmt/", "nlohmann/", "unistd.h"}},
     {"python/native",  // `sim/command` for reading a trace as the command does
      {"policies/api", "sim/backend", "sim/command", "traces/json", "traces/model", "traces/timeline"},
@@ -107,6 +110,7 @@ bool allows(const Layer& layer, const std::string& header, bool in_quotes) {
              return header.starts_with(library);
            });
   const std::string folder = fs::path(header).parent_path();
+  if (folder.empty()) return header.ends_with(".cuh");  // device code names what lies beside it
   return folder == layer.folder || std::ranges::find(layer.below, folder) != layer.below.end();
 }
 

@@ -65,6 +65,9 @@ class FakeDriver final : public Driver {
   void copy_to_host(Stream s, void* to, DevicePointer from, std::size_t bytes) override;
   void copy_on_device(Stream s, DevicePointer to, DevicePointer from, std::size_t bytes) override;
   void fill(Stream s, DevicePointer at, std::uint8_t value, std::size_t bytes) override;
+  Graph capture(Stream, const std::function<void()>&) override { throw DriverError("it has no graphs"); }
+  void launch(Graph, Stream) override {}
+  void destroy(Graph) override {}
   void synchronize(Stream s) override;
   bool idle(Stream s) override { return streams_.at(s.value).work.empty(); }
   Event event() override;

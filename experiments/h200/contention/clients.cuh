@@ -3,7 +3,7 @@
 #pragma once
 
 #include "../launch_path/support.cuh"
-#include "client_kernel.cuh"
+#include "../../../hw/calibrate/client_kernel.cuh"
 
 // A record is a line of JSON, printed at once so that a job that is killed keeps what it has measured.
 using Case = std::vector<Field>;

@@ -15,7 +15,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "kernels.cuh"
+#include "../../../hw/calibrate/launch_kernels.cuh"
 
 using Samples = std::vector<double>;
 

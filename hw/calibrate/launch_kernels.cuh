@@ -1,10 +1,13 @@
-// The kernels of the measurements. Every loop is bounded, by a count of cycles or by a time limit.
+// Kernels that measure the launch path: they note when they start and end. Every loop is bounded, by a count of
+// cycles or by a time limit. `sim calibrate` compiles them at run time, experiments/h200 with nvcc.
 #pragma once
 
+#ifndef __CUDACC_RTC__
 #include <cuda_runtime.h>
 
 #include <array>
 #include <utility>
+#endif
 
 using u64 = unsigned long long;
 
@@ -40,9 +43,11 @@ struct Stamp {
 enum Pdl { kNoPdl = 0, kPdlWait = 1, kPdlTrigger = 2 };
 
 // One thread of a block works; the others leave at once and only give the block its shape.
-__global__ void body(Stamp* stamps, long long cycles, int pdl) {
+extern "C" __global__ void body(Stamp* stamps, long long cycles, int pdl) {
+#ifndef __CUDACC_RTC__  // dependent launches are not calibrated
   if (pdl >= kPdlWait) cudaGridDependencySynchronize();
   if (pdl == kPdlTrigger) cudaTriggerProgrammaticLaunchCompletion();
+#endif
   if (threadIdx.x != 0) return;
   if (stamps == nullptr) {
     spin(cycles);
@@ -58,11 +63,12 @@ __global__ void body(Stamp* stamps, long long cycles, int pdl) {
   stamps[blockIdx.x] = s;
 }
 
-__global__ void writing_body(float* out, long long cycles) {
+extern "C" __global__ void writing_body(float* out, long long cycles) {
   if (threadIdx.x == 0) spin(cycles);
   out[blockIdx.x * blockDim.x + threadIdx.x] = static_cast<float>(cycles);
 }
 
+#ifndef __CUDACC_RTC__
 template <int>
 __global__ void distinct_body(long long cycles) {
   if (threadIdx.x == 0) spin(cycles);
@@ -72,6 +78,7 @@ template <int... i>
 constexpr std::array<BodyFunction, sizeof...(i)> distinct_bodies(std::integer_sequence<int, i...>) {
   return {distinct_body<i>...};
 }
+#endif
 
 template <int bytes>
 struct Padding {
@@ -81,13 +88,13 @@ template <int bytes>
 __global__ void many_parameters(Padding<bytes>) {}
 
 // Holds a stream until the host opens it, never longer than the limit.
-__global__ void gate(const volatile unsigned* open, u64 limit_ns) {
+extern "C" __global__ void gate(const volatile unsigned* open, u64 limit_ns) {
   const u64 start = globaltimer();
   while (*open == 0 && globaltimer() - start < limit_ns) {
   }
 }
 
-__global__ void echo(const volatile unsigned* ping, volatile u64* pong, unsigned rounds, u64 limit_ns) {
+extern "C" __global__ void echo(const volatile unsigned* ping, volatile u64* pong, unsigned rounds, u64 limit_ns) {
   const u64 start = globaltimer();
   for (unsigned round = 1; round <= rounds; ++round) {
     while (*ping < round)
@@ -96,9 +103,9 @@ __global__ void echo(const volatile unsigned* ping, volatile u64* pong, unsigned
   }
 }
 
-__global__ void hello(volatile u64* seen_by_host) { *seen_by_host = globaltimer(); }
+extern "C" __global__ void hello(volatile u64* seen_by_host) { *seen_by_host = globaltimer(); }
 
-__global__ void clock_rate(u64* nanoseconds, long long* cycles) {
+extern "C" __global__ void clock_rate(u64* nanoseconds, long long* cycles) {
   const u64 start = globaltimer();
   const long long start_cycle = cycle_count();
   while (globaltimer() - start < 5'000'000) {
@@ -107,7 +114,7 @@ __global__ void clock_rate(u64* nanoseconds, long long* cycles) {
   *nanoseconds = globaltimer() - start;
 }
 
-__global__ void timer_steps(u64* steps, int count, long long* cycles_of_100_reads) {
+extern "C" __global__ void timer_steps(u64* steps, int count, long long* cycles_of_100_reads) {
   u64 last = globaltimer();
   for (int i = 0; i < count; ++i) {
     u64 t = globaltimer();
@@ -122,7 +129,7 @@ __global__ void timer_steps(u64* steps, int count, long long* cycles_of_100_read
   if (sum == 1) steps[0] = sum;
 }
 
-__global__ void persistent_worker(unsigned* next, unsigned tasks, long long cycles) {
+extern "C" __global__ void persistent_worker(unsigned* next, unsigned tasks, long long cycles) {
   __shared__ unsigned task;
   for (;;) {
     if (threadIdx.x == 0) task = atomicAdd(next, 1);
@@ -132,14 +139,14 @@ __global__ void persistent_worker(unsigned* next, unsigned tasks, long long cycl
     __syncthreads();
   }
 }
-__global__ void plain_worker(long long cycles) {
+extern "C" __global__ void plain_worker(long long cycles) {
   if (threadIdx.x == 0) spin(cycles);
   __syncthreads();
 }
 
 // Block 0 publishes the time about once a microsecond; the others load the SMs, or the memory where data (a
 // power of two long) is given.
-__global__ void progress(volatile u64* in_device, volatile u64* in_host, const float4* data, size_t count,
+extern "C" __global__ void progress(volatile u64* in_device, volatile u64* in_host, const float4* data, size_t count,
                          float* sink, u64 limit_ns) {
   const u64 start = globaltimer();
   if (blockIdx.x == 0) {
@@ -167,7 +174,7 @@ __global__ void progress(volatile u64* in_device, volatile u64* in_host, const f
 }
 
 // Notes every pause of more than 20 us in its own execution.
-__global__ void watch(u64* pauses, int limit, int* count, u64 limit_ns) {
+extern "C" __global__ void watch(u64* pauses, int limit, int* count, u64 limit_ns) {
   const u64 start = globaltimer();
   u64 last = start;
   int found = 0;

@@ -10,7 +10,7 @@ constexpr int kMaxSms = 256;
 // Work with no block_units: blocks claim places on the wanted SMs, all wait for the release, those without a
 // claim leave, and the others work until `leave`.
 template <class Unit>
-__global__ void client(Work w) {
+__device__ void run_client(const Work& w) {
   extern __shared__ __align__(128) char shared[];
   __shared__ int place;
   __shared__ u64 common;
@@ -56,4 +56,8 @@ __global__ void client(Work w) {
   asm volatile("mov.u32 %0, %%warpid;" : "=r"(log.slot));
   log.block = blockIdx.x;
   w.logs[rank] = log;
+}
+template <class Unit>
+__global__ void client(Work w) {
+  run_client<Unit>(w);
 }

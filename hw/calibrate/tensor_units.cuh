@@ -16,11 +16,20 @@ struct Mma {
 #pragma unroll
       for (int j = 0; j < 16; ++j) {
         float* d = c[j % 4];
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800  // the half as deep one, twice
+        for (int half = 0; half < 2; ++half)
+          asm volatile(
+              "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5}, {%5}, "
+              "{%0,%1,%2,%3};"
+              : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+              : "r"(a), "r"(b));
+#else
         asm volatile(
             "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%4,%5,%5}, {%5,%4}, "
             "{%0,%1,%2,%3};"
             : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
             : "r"(a), "r"(b));
+#endif
       }
   }
   __device__ unsigned result() { return static_cast<unsigned>(c[0][0] + c[1][1] + c[2][2] + c[3][3]); }

@@ -1,7 +1,7 @@
 // What a client's kernel is given and what it notes, and the accesses that its units are made of.
 #pragma once
 
-#include "../launch_path/kernels.cuh"
+#include "launch_kernels.cuh"
 
 // A client of the GPU: its kernel's parameters.
 struct Work {

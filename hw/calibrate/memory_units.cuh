@@ -183,7 +183,29 @@ struct Chase {
   __device__ unsigned result() { return at == nullptr ? 0x12345678u : 0; }
 };
 
-__global__ void fill_chain(char* data, unsigned count, unsigned stride) {
+// A lane's loads of 4 bytes depend on each other and go anywhere; amount in loads of a lane.
+struct Scatter {
+  static constexpr double kAmount = 16;
+  static constexpr bool kWholeBlock = true;
+  const char* at;
+  unsigned words, state;
+  __device__ Scatter(const Work& w, unsigned rank, char*) : at(w.data) {
+    words = static_cast<unsigned>(w.bytes / 4);
+    state = (rank * 32 + threadIdx.x % 32) * 2654435761u ^ static_cast<unsigned>(w.begin);
+  }
+  __device__ void run() {
+#pragma unroll 1
+    for (int k = 0; k < 16; ++k) {
+      const unsigned scrambled = (state ^ state >> 15) * 2246822519u;
+      unsigned v;
+      asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(v) : "l"(at + u64{__umulhi(scrambled, words)} * 4));
+      state = state * 1664525u + 1013904223u + v;
+    }
+  }
+  __device__ unsigned result() { return state; }
+};
+
+extern "C" __global__ void fill_chain(char* data, unsigned count, unsigned stride) {
   for (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x)
     *reinterpret_cast<char**>(data + static_cast<u64>(i) * stride) =
         data + static_cast<u64>((i * 0x915f77f5u + 0x3c6ef35fu) & (count - 1)) * stride;

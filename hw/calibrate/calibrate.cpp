@@ -1,0 +1,68 @@
+#include "hw/calibrate/calibrate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "hw/calibrate/jobs.h"
+
+namespace corun::hw {
+namespace {
+
+struct Job {
+  const char* name;
+  void (*run)(Calibrating&);
+};
+constexpr Job kJobs[] = {{"limits", measure_limits},
+                         {"placement", measure_placement},
+                         {"dispatch", measure_dispatch},
+                         {"task slots", measure_task_slots},
+                         {"channels", measure_channels},
+                         {"launches", measure_launches},
+                         {"gaps", measure_gaps},
+                         {"persistent workers", measure_workers},
+                         {"progress reads", measure_progress},
+                         {"stop flags", measure_stop_flags},
+                         {"copies", measure_copies},
+                         {"DRAM", measure_dram},
+                         {"latencies", measure_latencies},
+                         {"L2", measure_l2},
+                         {"one SM", measure_one_sm},
+                         {"launches beside others", measure_launches_beside},
+                         {"clocks", measure_clocks},
+                         {"turns", measure_turns}};
+
+/// A kernel of one thread that sees pauses shares the GPU with another context.
+void check_alone(Bench& bench) {
+  if (const std::vector<Pause> pauses = bench.pauses(30e3); !pauses.empty())
+    throw CardInUse(fmt::format("a kernel was interrupted {} times in 30 ms: another program computes on it",
+                                pauses.size()));
+}
+
+/// Rates that an idle GPU repeats closely.
+constexpr double kMostSpread = 0.1;
+constexpr const char* kSteady[] = {"dispatch_interval_ns", "dram_read_bytes_per_second",
+                                   "l2_read_bytes_per_second", "sm_read_bytes_per_second"};
+
+}  // namespace
+
+Constants calibrate(Driver& driver, Compiler& compiler, const Gpu& like, const CalibrationOptions& options) {
+  static const std::atomic<bool> never{false};
+  Constants found;
+  Bench bench(driver, compiler, options.interrupted != nullptr ? *options.interrupted : never);
+  Calibrating c{bench, found, like, options.further_context};
+  double done = 0;
+  for (const Job& job : kJobs) {
+    options.progress(job.name, done++ / static_cast<double>(std::size(kJobs)));
+    bench.check_interrupt();
+    check_alone(bench);
+    job.run(c);
+  }
+  for (const Constant& k : found.all())
+    if (k.spread > kMostSpread && std::ranges::find(kSteady, k.key) != std::end(kSteady))
+      throw CardInUse(fmt::format("{} varies by {:.0f} % from one repetition to the next", k.key, 100 * k.spread));
+  return found;
+}
+
+}  // namespace corun::hw

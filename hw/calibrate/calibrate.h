@@ -1,0 +1,32 @@
+// Measures the constants of a GPU description on the GPU of this machine, in jobs, without counters and without
+// changing any of the card's settings.
+//
+// Leaves out what a program cannot see or would take long for: allocation granularities, MPS, gaps under MPS
+// and in turns, the judged factors of the contention model, power.  The description inherits them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "hw/calibrate/constants.h"
+#include "traces/model/gpu.h"
+
+namespace corun::hw {
+
+/// The card is in use by others, so that what is measured would be theirs too.
+class CardInUse : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct CalibrationOptions {
+  std::function<void(const char* job, double done)> progress = [](const char*, double) {};
+  std::function<std::unique_ptr<Driver>()> further_context;
+  const std::atomic<bool>* interrupted = nullptr;
+};
+
+/// `like`: the described GPU for what follows from shares.  Throws CardInUse, Interrupted, DriverError.
+Constants calibrate(Driver& driver, Compiler& compiler, const Gpu& like, const CalibrationOptions& options);
+
+}  // namespace corun::hw

@@ -1,0 +1,121 @@
+// What a launch costs the host, how long it takes to the GPU, and what lies between two kernels.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "hw/calibrate/jobs.h"
+
+namespace corun::hw {
+namespace {
+
+constexpr int kRepeats = 7;
+
+}  // namespace
+
+void measure_launches(Calibrating& c) {
+  Bench& bench = c.bench;
+  Driver& driver = bench.driver();
+  const Stream s = bench.stream(0);
+  const HostMemory seen = driver.allocate_host(64);
+  volatile std::uint64_t& told = *static_cast<volatile std::uint64_t*>(seen.host);
+  const auto kernel = [&] { bench.launch("hello", 1, 32, 0, s, seen.device); };
+  kernel();
+  driver.synchronize(s);
+  const Graph graph = driver.capture(s, kernel);
+
+  Samples half_trips;
+  const auto medians = [&](const std::function<void()>& launch, Samples& calls, Samples& first,
+                           Samples& notices) {
+    for (int repeat = 0; repeat < kRepeats; ++repeat) {
+      bench.check_interrupt();
+      Samples trips = bench.round_trips(300);
+      std::sort(trips.begin(), trips.end());
+      const double half_trip = trips[trips.size() / 20] / 2;
+      half_trips.push_back(half_trip);
+      Samples call, reached, known;
+      for (int i = 0; i < 200; ++i) {
+        const std::uint64_t old = told;
+        const double start = bench.now_us();
+        launch();
+        if (!bench.wait_for([&] { return told != old; }, 100e3)) throw DriverError("a kernel does not start");
+        reached.push_back(bench.now_us() - start - half_trip);
+        driver.synchronize(s);
+        known.push_back(bench.now_us() - start);
+      }
+      first.push_back(1e3 * median(reached));
+      notices.push_back(1e3 * (median(known) - median(reached)));
+      for (int batch = 0; batch < 10; ++batch) {
+        for (int i = 0; i < 200; ++i) {
+          const double start = bench.now_us();
+          launch();
+          call.push_back(bench.now_us() - start);
+        }
+        driver.synchronize(s);
+      }
+      calls.push_back(1e3 * median(call));
+    }
+  };
+  Samples calls, first, notices, graph_calls, graph_first, graph_notices;
+  medians(kernel, calls, first, notices);
+  medians([&] { driver.launch(graph, s); }, graph_calls, graph_first, graph_notices);
+  driver.destroy(graph);
+  driver.free(seen);
+  c.found.add("latencies", "launch_call_ns", calls, "one host thread, one stream");
+  c.found.add("latencies", "launch_latency_ns", first,
+              "from the call's start to the first instruction, seen by the host, less half a round trip");
+  c.found.add("latencies", "graph_launch_call_ns", graph_calls, "a graph of one kernel");
+  c.found.add("latencies", "graph_launch_latency_ns", graph_first,
+              "from the call's start to the first instruction of a graph's first kernel");
+  // A kernel alone holds about what one in a graph lasts beside its work.
+  const double empty_us = 0.65;
+  for (double& ns : notices) ns = std::max(0.0, ns - 1e3 * empty_us);
+  c.found.add("latencies", "completion_notice_ns", notices,
+              "launch and synchronize, less the launch latency and 0.65 us of kernel");
+}
+
+/// The time of a chain of 200 kernels less that of 100: what comes once per chain drops out.
+void measure_gaps(Calibrating& c) {
+  Bench& bench = c.bench;
+  Driver& driver = bench.driver();
+  const Stream s = bench.stream(0);
+  constexpr std::uint32_t kStep = 100;
+  const auto period = [&](std::uint32_t blocks, double us, bool as_graph) {
+    const auto launches = [&](std::uint32_t n) {
+      return [&, n] {
+        for (std::uint32_t i = 0; i < n; ++i) bench.body(s, blocks, 256, 0, us);
+      };
+    };
+    Graph graphs[2];
+    if (as_graph)
+      for (std::uint32_t g = 0; g < 2; ++g) graphs[g] = driver.capture(s, launches((g + 1) * kStep));
+    Samples periods;
+    for (int repeat = -2; repeat < 2 * kRepeats; ++repeat) {
+      bench.check_interrupt();
+      double time[2];
+      for (std::uint32_t g = 0; g < 2; ++g)
+        time[g] = bench.held_us(s, [&] {
+          if (as_graph)
+            driver.launch(graphs[g], s);
+          else
+            launches((g + 1) * kStep)();
+        });
+      if (repeat >= 0) periods.push_back(1e3 * ((time[1] - time[0]) / kStep - us));
+    }
+    if (as_graph)
+      for (const Graph g : graphs) driver.destroy(g);
+    return periods;
+  };
+  const std::uint32_t sms = bench.facts().sms;
+  const Samples in_graph = period(sms, 1, true), filled = period(8 * sms, 1, true), longer = period(sms, 5, true);
+  Samples gaps, costs;
+  for (const double ns : period(sms, 5, false)) gaps.push_back(ns - median(longer));
+  for (std::size_t i = 0; i < in_graph.size(); ++i) costs.push_back((in_graph[i] + filled[i]) / 2);
+  c.found.add("latencies", "stream_gap_ns", gaps,
+              "period of dependent kernels of 5 us in a stream less that in a graph, a block on each SM");
+  c.found.add("contention", "launch_cost_ns", costs,
+              fmt::format("a kernel's period in a graph less its body of 1 us: mean of one block on each SM, "
+                          "{:.0f} ns, and of eight, {:.0f} ns",
+                          median(in_graph), median(filled)));
+}
+
+}  // namespace corun::hw
