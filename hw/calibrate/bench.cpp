@@ -67,7 +67,6 @@ Bench::Bench(Driver& driver, Compiler& compiler, const std::atomic<bool>& interr
                             "persistent_worker"})
     driver_.allow_shared_memory(function(entry), facts_.sm.block_shared_bytes - 1024);
   buffer_bytes_ = std::min(std::uint64_t{4} << 30, std::bit_floor(driver_.memory_free() / 4));
-  raise_clock();
 }
 Bench::~Bench() {
   for (const Stream s : streams_) driver_.destroy(s);
@@ -241,7 +240,6 @@ void Bench::make_chain(DevicePointer at, std::uint32_t count, std::uint32_t stri
   driver_.synchronize(stream(0));
 }
 
-/// An idle GPU runs at a low clock: it is raised before it is measured.
 void Bench::raise_clock() {
   body(stream(0), 8 * facts_.sms, 256, 0, 200e3);
   driver_.synchronize(stream(0));

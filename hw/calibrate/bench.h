@@ -55,6 +55,8 @@ class Bench {
 
   Driver& driver() { return driver_; }
   const DeviceFacts& facts() const { return facts_; }
+  /// To be called first: an idle GPU runs at a low clock.
+  void raise_clock();
   /// Throws Interrupted once the user has had enough.
   void check_interrupt() const;
 
@@ -115,7 +117,6 @@ class Bench {
 
  private:
   void read_bytes(DevicePointer from, void* to, std::size_t bytes);
-  void raise_clock();
 
   Driver& driver_;
   Compiler& compiler_;

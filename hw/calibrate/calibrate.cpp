@@ -51,6 +51,8 @@ Constants calibrate(Driver& driver, Compiler& compiler, const Gpu& like, const C
   static const std::atomic<bool> never{false};
   Constants found;
   Bench bench(driver, compiler, options.interrupted != nullptr ? *options.interrupted : never);
+  bench.check_interrupt();
+  bench.raise_clock();
   Calibrating c{bench, found, like, options.further_context};
   double done = 0;
   for (const Job& job : kJobs) {
@@ -62,6 +64,7 @@ Constants calibrate(Driver& driver, Compiler& compiler, const Gpu& like, const C
   for (const Constant& k : found.all())
     if (k.spread > kMostSpread && std::ranges::find(kSteady, k.key) != std::end(kSteady))
       throw CardInUse(fmt::format("{} varies by {:.0f} % from one repetition to the next", k.key, 100 * k.spread));
+  found.drop_unsure();
   return found;
 }
 

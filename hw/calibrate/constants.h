@@ -1,6 +1,8 @@
 // What a calibration finds: constants of a GPU description with the samples that they rest on.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -21,6 +23,8 @@ struct Constant {
 
 class Constants {
  public:
+  static constexpr double kMostSpread = 0.5;
+
   /// The median of repetitions.
   double add(const char* group, const char* key, const Samples& samples, std::string method) {
     const auto [least, most] = std::minmax_element(samples.begin(), samples.end());
@@ -37,6 +41,17 @@ class Constants {
   }
   void missing(const char* group, const char* key, std::string why) {
     failed_.push_back({std::string(group) + "/" + key, std::move(why)});
+  }
+  /// Takes back what repetitions do not agree on: half of a value more or less is no measurement.
+  void drop_unsure() {
+    std::erase_if(all_, [this](const Constant& c) {
+      const bool unsure = c.spread > kMostSpread;
+      if (unsure)
+        missing(c.group.c_str(), c.key.c_str(),
+                fmt::format("{:.5g} varies by {:.0f} % from one repetition to the next", c.value.front(),
+                            100 * c.spread));
+      return unsure;
+    });
   }
   /// 0 where it was not found.
   double value(const char* group, const char* key) const {

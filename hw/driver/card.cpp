@@ -1,6 +1,7 @@
 #include "hw/driver/card.h"
 
 #include <dlfcn.h>
+#include <fmt/format.h>
 
 #include <array>
 
@@ -18,19 +19,51 @@ struct Use {
   unsigned gpu, memory;
 };
 
+class Library {
+ public:
+  explicit Library(const char* name) : handle_(dlopen(name, RTLD_NOW | RTLD_LOCAL)) {}
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  ~Library() {
+    if (handle_ != nullptr) dlclose(handle_);
+  }
+  explicit operator bool() const { return handle_ != nullptr; }
+  /// 0 where it went well.
+  template <class... A>
+  int operator()(const char* name, A... arguments) const {
+    const auto f = reinterpret_cast<int (*)(A...)>(dlsym(handle_, name));
+    return f == nullptr ? -1 : f(arguments...);
+  }
+
+ private:
+  void* handle_;
+};
+
+/// As NVML writes it, of the device that CUDA counts so: CUDA_VISIBLE_DEVICES hides devices from CUDA alone.
+/// Makes no context.  Empty where there is no driver.
+std::string uuid_of(int index) {
+  const Library cuda("libcuda.so.1");
+  std::array<unsigned char, 16> bytes{};
+  int device = 0;
+  if (!cuda || cuda("cuInit", 0u) != 0 || cuda("cuDeviceGet", &device, index) != 0 ||
+      cuda("cuDeviceGetUuid_v2", bytes.data(), device) != 0)
+    return "";
+  std::string uuid = "GPU-";
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    uuid += fmt::format("{}{:02x}", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", bytes[i]);
+  return uuid;
+}
+
 }  // namespace
 
 std::optional<Card> ask_card(int index) {
-  void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return std::nullopt;
-  const auto call = [&]<class... A>(const char* name, A... arguments) {
-    const auto f = reinterpret_cast<int (*)(A...)>(dlsym(library, name));
-    return f == nullptr ? -1 : f(arguments...);
-  };
+  const Library call("libnvidia-ml.so.1");
+  if (!call) return std::nullopt;
+  const std::string uuid = uuid_of(index);
   std::optional<Card> card;
   Device* device = nullptr;
   if (call("nvmlInit_v2") == 0) {
-    if (call("nvmlDeviceGetHandleByIndex_v2", static_cast<unsigned>(index), &device) == 0) {
+    if (call("nvmlDeviceGetHandleByUUID", uuid.c_str(), &device) == 0) {
       card.emplace();
       std::array<char, 96> text{};
       const auto length = static_cast<unsigned>(text.size());
@@ -45,7 +78,6 @@ std::optional<Card> ask_card(int index) {
     }
     call("nvmlShutdown");
   }
-  dlclose(library);
   return card;
 }
 

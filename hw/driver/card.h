@@ -15,7 +15,7 @@ struct Card {
   std::uint32_t busy_percent = 0;        // of the last second or so
 };
 
-/// Nothing where there is no NVML.
+/// `index`: as CUDA counts devices.  Nothing where there is no NVML.
 std::optional<Card> ask_card(int index = 0);
 
 }  // namespace corun::hw

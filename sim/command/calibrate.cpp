@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <tuple>
 
 #include "hw/calibrate/calibrate.h"
 #include "hw/driver/card.h"
@@ -31,14 +32,16 @@ namespace files = std::filesystem;
                    "end what runs on it (nvidia-smi lists it), or wait, and calibrate again");
 }
 
-/// The described GPU of the nearest compute capability, then of the nearest number of SMs.
+/// The described GPU of this product, or else of the nearest compute capability, number of SMs and memory.
 Gpu nearest(const hw::DeviceFacts& card) {
   std::optional<Gpu> best;
   const auto distance = [&](const Gpu& g) {
     const auto apart = [](double a, double b) { return std::abs(a - b); };
-    return std::pair{apart(10.0 * g.compute_capability_major + g.compute_capability_minor,
-                           10.0 * card.capability_major + card.capability_minor),
-                     apart(g.sms, card.sms)};
+    return std::tuple{g.product != card.name,
+                      apart(10.0 * g.compute_capability_major + g.compute_capability_minor,
+                            10.0 * card.capability_major + card.capability_minor),
+                      apart(g.sms, card.sms),
+                      apart(static_cast<double>(g.memory_bytes), static_cast<double>(card.memory_bytes))};
   };
   for (const std::string& name : gpu_names())
     if (Gpu g = read_gpu(name); g.compute_capability_major != 0 && (!best || distance(g) < distance(*best)))

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Times pairs of GPU kernels that share a GPU: the data on which a contention model is tested, not fitted.
 
-    measure_pairs.py times FILE       kernels alone, alone on fewer SMs, and every pair in six modes
+    measure_pairs.py times SET FILE   kernels alone, alone on fewer SMs, and every pair in six modes
     measure_pairs.py counters FILE    adds Nsight Compute's counters to the kernels of FILE
 
-Each operation is one PyTorch call that launches one kernel; an operation that does not is left out with a
-message. A client issues `launches` launches of its kernel into one stream. Both clients start together; `t_a`
-and `t_b` are the times in ms at which each has finished, medians of 3, and `spread` is the largest ratio among
-the 3.
+SET: heldout, or reference (those of ../../reference/h200-corun.json.gz).  Each operation is one PyTorch call
+that launches one kernel; an operation that does not is left out with a message. A client issues `launches`
+launches of its kernel into one stream. Both clients start together; `t_a` and `t_b` are the times in ms at which
+each has finished, medians of `samples`, and `spread` is the largest ratio among them. There are 3 samples, and up
+to 7 until the 3 that lie closest together differ by at most 2 %; a sample for which the host was not done when the
+gate opened does not count and is taken again behind a longer gate.
 
 Modes: streams, streams_ba   two plain streams, the host issues A first or B first
        prio_a, prio_b        A or B on a stream of the highest priority
@@ -19,7 +21,7 @@ import math
 import subprocess
 import sys
 import tempfile
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 from statistics import median
 
 COUNTERS = {
@@ -36,13 +38,13 @@ COUNTERS = {
 TARGET_MS = 4.0  # what a client's launches should last alone
 
 
-def operations():
+def operations(which):
     """Name -> maker of a launch function. Every call of a maker makes buffers of its own: two clients that read
     the same buffer would find it in L2."""
     import torch
     import torch.nn.functional as F
 
-    torch.manual_seed(1)
+    torch.manual_seed(0 if which == "reference" else 1)
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     # Leaves flash attention; to choose it at each call costs the host 0.1 ms.
     torch.backends.cuda.enable_math_sdp(False)
@@ -100,6 +102,51 @@ def operations():
         rows = normal(32768, 1024)
         return lambda: F.softmax(rows, 1)
 
+    def filter2d(weight_shape, groups):
+        def make():
+            image, weight = normal(32, 64, 112, 112), normal(*weight_shape)
+            return lambda: F.conv2d(image, weight, padding=1, groups=groups)
+        return make
+
+    def on_cube(function):
+        def make():
+            cube = normal(64, 1024, 1024)
+            return lambda: function(cube)
+        return make
+
+    def batchnorm():
+        image = normal(32, 64, 112, 112)
+        mean, variance, scale, shift = (normal(64).abs() for _ in range(4))
+        return lambda: F.batch_norm(image, mean, variance, scale, shift)
+
+    def layernorm():
+        rows = normal(8192, 4096)
+        return lambda: F.layer_norm(rows, (4096,))
+
+    def maxpool():
+        image = normal(32, 64, 112, 112)
+        return lambda: F.max_pool2d(image, 3, 2, 1)
+
+    cube = (64, 1024, 1024)
+    if which == "reference":
+        return {
+            "sgemm1024": lambda: into(torch.mm, empty(1024, 1024), normal(1024, 1024), normal(1024, 1024)),
+            "hgemm2048": lambda: into(torch.mm, empty(2048, 2048, dtype=f16), normal(2048, 2048, dtype=f16),
+                                      normal(2048, 2048, dtype=f16)),
+            "relu256M": lambda: into(lambda x, out: torch.clamp_min(x, 0, out=out), empty(*cube), normal(*cube)),
+            "add256M": lambda: into(torch.add, empty(*cube), normal(*cube), normal(*cube)),
+            "layernorm": layernorm,
+            "gelu": on_cube(F.gelu),
+            "tanh_bf16": lambda: into(torch.tanh, empty(1 << 27, dtype=bf16), normal(1 << 27, dtype=bf16)),
+            "conv3x3": filter2d((64, 64, 3, 3), 1),
+            "dwconv": filter2d((64, 1, 3, 3), 64),
+            "maxpool": maxpool,
+            "digamma": lambda: into(torch.special.digamma, empty(16, 1024, 1024), normal(16, 1024, 1024).abs()),
+            "transpose": lambda: copy(empty(8192, 8192), normal(8192, 8192).t()),
+            "batchnorm": batchnorm,
+            "gather_small": lambda: into(torch.index_select, empty(1 << 24), normal(1 << 22), 0,
+                                         row_indices(1 << 22, 1 << 24)),
+        }
     return {
         "sgemm2048": lambda: into(torch.mm, empty(2048, 2048), normal(2048, 2048), normal(2048, 2048)),
         "bgemm_tall": lambda: into(torch.mm, empty(16384, 1024, dtype=bf16), normal(16384, 1024, dtype=bf16),
@@ -141,6 +188,11 @@ def recorded_kernels(launch):
         with open(file.name) as trace:
             events = json.load(trace)["traceEvents"]
     return [e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+
+
+def closest(taken):
+    """The largest ratio among the 3 samples that lie closest together."""
+    return min(max(max(t) / min(t) for t in zip(*three)) for three in combinations(taken, 3))
 
 
 class Gpu:
@@ -194,8 +246,16 @@ class Gpu:
         self.torch.cuda.synchronize()
 
     def time(self, clients):
-        """Starts the clients [(launch, launches, stream)] together; the ms after which each is done. A sleeping
-        kernel holds them back until the host has issued everything, a client's k-th launch where its rival is as
+        """As `try_time`, behind longer gates until the host is done in time."""
+        for longer in (1, 2, 4, 8):
+            ends, late = self.try_time(clients, longer)
+            if not late:
+                return ends
+        raise RuntimeError("the host is too slow for the gate")
+
+    def try_time(self, clients, longer):
+        """Starts the clients [(launch, launches, stream)] together; the ms after which each is done, and
+        whether the host was late. A sleeping kernel holds them back until the host has issued everything, a client's k-th launch where its rival is as
         far as itself."""
         cuda = self.torch.cuda
         cuda.synchronize()
@@ -203,7 +263,7 @@ class Gpu:
         ends = [cuda.Event(enable_timing=True) for _ in clients]
         host_us = 3000 + 60 * sum(launches for _, launches, _ in clients)
         with cuda.stream(self.gate):
-            cuda._sleep(max(6_000_000, 1980 * host_us))
+            cuda._sleep(longer * max(6_000_000, 1980 * host_us))
             start.record(self.gate)
         for _, _, stream in clients:
             stream.wait_event(start)
@@ -217,9 +277,14 @@ class Gpu:
             end.record(stream)
         late = start.query()
         cuda.synchronize()
-        if late:
-            print("  the host was too slow for the gate", flush=True)
-        return [round(start.elapsed_time(end), 4) for end in ends]
+        return [round(start.elapsed_time(end), 4) for end in ends], late
+
+    def samples(self, pair, turn):
+        """Times of both clients: 3, and up to 7 until 3 of them agree."""
+        taken = []
+        while len(taken) < 3 or (len(taken) < 7 and closest(taken) > 1.02):
+            taken.append(self.time(pair[::turn])[::turn])
+        return taken
 
     def median_time(self, client, repeats):
         self.warm([client])
@@ -259,13 +324,13 @@ def gpu_name(torch):
             f"PyTorch {torch.__version__}")
 
 
-def times(path):
+def times(which, path):
     import torch
     gpu = Gpu()
-    data = {"gpu": gpu_name(torch), "kernels": {}, "rows": []}
+    data = {"gpu": gpu_name(torch), "set": which, "kernels": {}, "rows": []}
     clients = {}
     with torch.no_grad():
-        for name, make in operations().items():
+        for name, make in operations(which).items():
             try:
                 first = make()
                 kernel, reason = describe(gpu, first)
@@ -285,20 +350,21 @@ def times(path):
                         (clients[b][1], data["kernels"][b]["launches"], stream_b)]
                 turn = -1 if mode == "streams_ba" else 1
                 gpu.warm(pair)
-                ends = list(zip(*(gpu.time(pair[::turn])[::turn] for _ in range(3))))
+                ends = list(zip(*gpu.samples(pair, turn)))
                 spread = round(max(max(t) / min(t) for t in ends), 4)
                 data["rows"].append({"a": a, "b": b, "mode": mode,
-                                     "t_a": median(ends[0]), "t_b": median(ends[1]), "spread": spread})
+                                     "t_a": median(ends[0]), "t_b": median(ends[1]), "spread": spread,
+                                     "samples": ends})
             print(a, b, *(f"{r['mode']} {r['t_a']:.2f}/{r['t_b']:.2f}" for r in data["rows"][-6:]), flush=True)
             if b == list(clients)[-1]:
                 save(path, data)
     save(path, data)
 
 
-def profiled(names):
+def profiled(which, names):
     """Runs under Nsight Compute, which looks only between start and stop."""
     import torch
-    makers = operations()
+    makers = operations(which)
     with torch.no_grad():
         for name in names:
             launch = makers[name]()
@@ -316,7 +382,7 @@ def counters(path):
     names = list(data["kernels"])
     command = ["ncu", "--profile-from-start", "off", "--clock-control", "none", "--csv",
                "--print-units", "base", "--metrics", ",".join(COUNTERS.values()),
-               sys.executable, __file__, "profiled", *names]
+               sys.executable, __file__, "profiled", data.get("set", "heldout"), *names]
     run = subprocess.run(command, capture_output=True, text=True)
     table = list(csv.DictReader(line for line in run.stdout.splitlines() if line.startswith('"')))
     by_id = {}
@@ -333,7 +399,7 @@ def counters(path):
 
 if __name__ == "__main__":
     match sys.argv[1:]:
-        case ["times", path]: times(path)
+        case ["times", "heldout" | "reference" as which, path]: times(which, path)
         case ["counters", path]: counters(path)
-        case ["profiled", *names]: profiled(names)
+        case ["profiled", which, *names]: profiled(which, names)
         case _: sys.exit(__doc__)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Makes what `sim validate` reads of the measured files beside it: a trace a network, a trace a mix and networks.json.gz.
 
-  collect.py SIM      SIM: the `sim` command, which imports the recordings
+  collect.py SIM [FOLDER GPU]   SIM: the `sim` command, which imports the recordings; FOLDER: of the measured
+                                files, GPU: its description; without them the folder of this program, and h200
 """
 import ast
 import gzip
@@ -11,7 +12,8 @@ import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+HERE = os.path.dirname(os.path.abspath(__file__)) if len(sys.argv) < 4 else os.path.abspath(sys.argv[2])
+GPU = "h200" if len(sys.argv) < 4 else sys.argv[3]
 POLICIES = {"streams": "fcfs", "priority": "priority", "halves": "tpc-mask", "timeslice": "timeslice", "mps": "mps",
             "mps_percent": "mps:percentages="}
 # Where libraries choose kernels for the SMs that they have: the recording on so many, of the first client and of the others.
@@ -41,7 +43,7 @@ def save(name, data):
 
 
 def set_aside():
-    with open(os.path.join(HERE, "networks.py")) as file:  # to import it needs PyTorch
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "networks.py")) as file:  # to import it needs PyTorch
         for statement in ast.parse(file.read()).body:
             if isinstance(statement, ast.Assign) and getattr(statement.targets[0], "id", "") == "SET_ASIDE":
                 return ast.literal_eval(statement.value)
@@ -51,7 +53,7 @@ def trace_of(sim, name, issue):
     counters = os.path.join(HERE, "counters", name + ".csv.gz")
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "trace.json")
-        command = [sim, "import", "kineto", os.path.join(HERE, "recordings", f"{name}.{issue}.json.gz"), "--gpu", "h200",
+        command = [sim, "import", "kineto", os.path.join(HERE, "recordings", f"{name}.{issue}.json.gz"), "--gpu", GPU,
                    "-o", out, *(["--counters", counters] if os.path.exists(counters) else []), *SMS.get(issue, [])]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         with open(out) as file:
@@ -88,7 +90,7 @@ def mix_trace(mix, programs, seconds, parts):
         else:
             client.update({"class": "best_effort", "arrivals": {"type": "closed_loop", "in_flight": 2}})
         clients.append(client)
-    return {"corun_trace": 1, "gpu": "h200", "include": [f"../traces/{n}.json.gz" for n in sorted(set(used))], "clients": clients,
+    return {"corun_trace": 1, "gpu": GPU, "include": [f"../traces/{n}.json.gz" for n in sorted(set(used))], "clients": clients,
             "run": {"duration_ns": round(seconds * 1e9)}}
 
 
@@ -150,6 +152,6 @@ def collect(sim):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) not in (2, 4):
         sys.exit(__doc__)
     collect(os.path.abspath(sys.argv[1]))

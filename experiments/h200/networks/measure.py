@@ -6,6 +6,7 @@
   measure.py record DIR [NAME...]           Kineto traces as a graph
   measure.py steps OUT.json DIR [NAME...]   eagerly, eight requests in a row: time without the profiler, Kineto trace of six
   measure.py counters OUT.csv [NAME...]     Nsight Compute, each distinct operation of each network once
+  measure.py split CSV DIR NAME...          what `counters` wrote, a file a network; NAMEs in the order in which they were given
   measure.py mixes OUT.json MODE [MIX...]   requests of the mixes under streams, priority, halves (one process), timeslice,
                                             mps or mps_percent (a process a client)
   measure.py parts OUT.json DIR PART [NAME...]   alone within a part of the GPU: time as a graph, Kineto trace into DIR; PART is
@@ -491,6 +492,22 @@ def counters(path, seconds, names):
     print("ncu exits with", subprocess.run(command).returncode, flush=True)
 
 
+def split(path, folder, names):
+    os.makedirs(folder, exist_ok=True)
+    with (gzip.open(path, "rt") if path.endswith(".gz") else open(path)) as file:
+        head, *rows = [line for line in file if line.startswith('"')]
+    of, left, ended = {name: [] for name in names}, list(names), None
+    for row in rows:
+        launch = row.split(",", 1)[0]
+        if "spin_kernel" in row and launch != ended:  # _sleep's, once for each of its metrics
+            ended, left = launch, left[1:]
+        elif launch != ended:
+            of[left[0]].append(row)
+    for name, lines in of.items():
+        with open(f"{folder}/{name}.csv.gz", "wb") as file:
+            file.write(gzip.compress((head + "".join(lines)).encode(), 9, mtime=0))
+
+
 # ---- mixes -------------------------------------------------------------------------------------------------------------
 
 def offset(client):
@@ -758,6 +775,7 @@ if __name__ == "__main__":
         case ["record", folder, *names]: record(folder, names)
         case ["steps", path, folder, *names]: steps(path, folder, names)
         case ["counters", path, seconds, *names]: counters(path, float(seconds), names)
+        case ["split", path, folder, *names]: split(path, folder, names)
         case ["profiled", seconds, *names]: profiled(float(seconds), names)
         case ["clocks", path, *names]: clocks(path, names)
         case ["sensor"]: sensor()
