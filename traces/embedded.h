@@ -12,6 +12,7 @@ struct EmbeddedFile {
 };
 
 std::span<const EmbeddedFile> embedded_gpus();         // traces/gpus/*.json, sorted by name
+std::span<const EmbeddedFile> embedded_mig();          // traces/mig/*.json
 std::span<const EmbeddedFile> embedded_schemas();      // traces/schema/*.json, sorted by name
 std::span<const EmbeddedFile> embedded_device_code();  // hw/kernels/*.cu, hw/transform and hw/calibrate/*.cuh
 // The scenarios of published figures and what they refer to, by path in the repository, sorted.

@@ -3,6 +3,7 @@
 // simulator and a GPU.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +17,13 @@ namespace corun {
 /// per_process: each process has its own, and the GPU gives contexts turns.
 enum class Contexts : std::uint8_t { one, per_process };
 
+/// A part of a GPU that is divided before the start, as by MIG: what runs there shares nothing with the rest.
+struct Instance {
+  std::string profile;               // the GPU's name for it: "3g.71gb"
+  std::string policy;                // which shares it: "name:key=value"
+  std::vector<std::string> clients;  // by name
+};
+
 struct Requirements {
   CapabilitySet capabilities;
   Contexts contexts = Contexts::one;
@@ -24,6 +32,8 @@ struct Requirements {
   bool deferred_memory = false;  // an allocation call returns at once, and what uses it waits
   /// Of MPS, by client, the last for all beyond.  Empty: not MPS.
   std::vector<double> thread_percentages{};
+  /// Not empty: each has a policy of its own, and this one is asked nothing.
+  std::vector<Instance> instances{};
 };
 
 class Policy {

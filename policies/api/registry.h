@@ -14,12 +14,14 @@ namespace corun {
 
 struct Parameter {
   std::string name, meaning, default_value;
+  bool rest = false;  // its value is all that follows, as the policy of an instance with its parameters
 };
 
 /// The parameters of one policy as given, defaults filled in.
 class Parameters {
  public:
-  /// `text` is "key=value,key=value" or empty.  Throws InputError for a key that `known` does not have.
+  /// `text` is "key=value,key=value" or empty; a parameter that takes the rest may follow a colon, too.  Throws
+  /// InputError for a key that `known` does not have.
   Parameters(std::string_view policy, const std::vector<Parameter>& known, std::string_view text);
 
   const std::string& text(std::string_view key) const;

@@ -54,7 +54,17 @@ std::unique_ptr<Policy> make_policy(std::string_view spec) {
 
 Parameters::Parameters(std::string_view policy, const std::vector<Parameter>& known, std::string_view text)
     : policy_(policy) {
-  for (const Parameter& p : known) values_.emplace_back(p.name, p.default_value);
+  for (const Parameter& p : known) {
+    values_.emplace_back(p.name, p.default_value);
+    if (!p.rest) continue;
+    const std::string key = p.name + "=";
+    for (std::size_t at = text.find(key); at != std::string_view::npos; at = text.find(key, at + 1)) {
+      if (at != 0 && text[at - 1] != ':' && text[at - 1] != ',') continue;
+      values_.back().second = std::string(text.substr(at + key.size()));
+      text = text.substr(0, at == 0 ? 0 : at - 1);
+      break;
+    }
+  }
   while (!text.empty()) {
     const std::size_t comma = std::min(text.find(','), text.size());
     const std::string_view one = text.substr(0, comma);

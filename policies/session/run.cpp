@@ -4,10 +4,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <numeric>
 #include <stdexcept>
 #include <thread>
 
 #include "policies/api/registry.h"
+#include "policies/session/instances.h"
 
 namespace corun {
 namespace {
@@ -25,13 +27,14 @@ struct Played {
 };
 
 Played play_on(Testbed& testbed, const Trace& trace, Policy& policy, const std::string& named, bool together,
-               const std::vector<Sink*>& sinks, const std::function<void(Time)>& progress) {
+               const std::vector<Sink*>& sinks, const std::function<void(Time)>& progress,
+               const std::string& profile = {}) {
   Timeline timeline;
   Requests requests;
   timeline.attach(requests);
   for (Sink* sink : sinks) timeline.attach(*sink);
   const Requirements needed = policy.requirements();
-  const std::unique_ptr<Setup> setup = testbed.set_up({trace, named, needed, timeline, together});
+  const std::unique_ptr<Setup> setup = testbed.set_up({trace, named, needed, timeline, together, profile});
   SessionOutcome outcome =
       play(trace, policy, setup->backend(), timeline, [&](KernelId kernel) { return setup->profile(kernel); },
            {setup->audited(), progress});
@@ -40,6 +43,46 @@ Played play_on(Testbed& testbed, const Trace& trace, Policy& policy, const std::
     throw StuckError(trace.name, "", fmt::format("the run cannot go on under {}: {}", named, outcome.stuck),
                      "a reservation or mask may leave a client without SMs; check the trace and the policy");
   return {std::move(requests.all), std::move(outcome)};
+}
+
+/// Each instance by itself, one after the other: they share nothing.  Where the trace has no end of its own all
+/// go on until the last client has finished a request.
+Played play_instances(Testbed& testbed, const Trace& trace, const std::vector<Instance>& instances,
+                      const std::vector<Sink*>& sinks, const std::function<void(Time)>& progress) {
+  const std::vector<std::uint32_t> sms = testbed.divide(instances);
+  std::vector<InstancePart> parts = divide(trace, instances);
+  const auto run_part = [&](const InstancePart& part, bool counts, const std::vector<Sink*>& to) {
+    const std::unique_ptr<Policy> inside = make_policy(part.instance.policy);
+    return play_on(testbed, part.trace, *inside, part.instance.policy, counts, to, progress,
+                   part.instance.profile);
+  };
+  if (!trace.run.duration) {
+    Time end{};
+    for (const InstancePart& part : parts) end = std::max(end, run_part(part, false, {}).outcome.end);
+    for (InstancePart& part : parts) part.trace.run.duration = end;
+  }
+  Played all;
+  all.outcome.failed.resize(trace.clients.size());
+  for (std::uint32_t k = 0; k < parts.size(); ++k) {
+    const auto first_sm = std::accumulate(sms.begin(), sms.begin() + parts[k].number, 0u);
+    std::vector<std::unique_ptr<OfTheWhole>> renamed;
+    std::vector<Sink*> to;
+    for (Sink* sink : sinks)
+      to.push_back(renamed.emplace_back(std::make_unique<OfTheWhole>(*sink, parts[k], k, first_sm)).get());
+    Played part = run_part(parts[k], true, to);
+    for (RequestRecord& r : part.requests) {
+      r.client = parts[k].clients[r.client.value];
+      all.requests.push_back(std::move(r));
+    }
+    SessionOutcome &sum = all.outcome, &its = part.outcome;
+    sum.end = std::max(sum.end, its.end);
+    sum.decisions += its.decisions, sum.refusals += its.refusals;
+    sum.memory_peak += its.memory_peak, sum.checkpoints += its.checkpoints, sum.moved_bytes += its.moved_bytes;
+    if (sum.deadlock.empty()) sum.deadlock = its.deadlock;
+    for (std::size_t i = 0; i < its.failed.size(); ++i)
+      sum.failed[parts[k].clients[i].value] = its.failed[i];
+  }
+  return all;
 }
 
 /// Tells how far the runs are, and ends them all when the caller wishes.  Asks only in the caller's own thread,
@@ -81,6 +124,11 @@ void report_memory(const SessionOutcome& outcome, RunResult& result) {
 
 }  // namespace
 
+std::vector<std::uint32_t> Testbed::divide(const std::vector<Instance>&) {
+  throw InputError("", "--policy", "corun does not divide the GPU of a machine",
+                   "an administrator makes the instances (nvidia-smi mig); then run each one's clients on it");
+}
+
 SessionOutcome play(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline,
                     ProfileSource profiles, const PlayOptions& options) {
   Session session(trace, policy, backend, timeline, std::move(profiles));
@@ -96,9 +144,12 @@ Ran run(const Trace& trace, const Gpu& gpu, const RunOptions& options, Testbed& 
   const auto began = std::chrono::steady_clock::now();
   const Watch watch(trace, options);
   const std::unique_ptr<Policy> made = object ? nullptr : make_policy(options.policy);
-  Played together =
-      play_on(testbed, trace, object ? *object : *made, options.policy, true, options.sinks,
-              watch.over(options.policy));
+  Policy& policy = object ? *object : *made;
+  const std::vector<Instance> instances = policy.requirements().instances;
+  const auto told = watch.over(options.policy);
+  Played together = instances.empty()
+                        ? play_on(testbed, trace, policy, options.policy, true, options.sinks, told)
+                        : play_instances(testbed, trace, instances, options.sinks, told);
   const Window window = window_of(trace, together.requests);
 
   std::vector<std::vector<RequestRecord>> alone(options.alone ? trace.clients.size() : 0);

@@ -53,6 +53,7 @@ struct Setting {
   const Requirements& needed;
   Timeline& timeline;  // with its sinks; outlives the setup
   bool together;
+  const std::string& profile;  // of the instance where it takes place; empty: on the whole GPU
 };
 
 /// A backend made for one run, and what goes with it.
@@ -71,6 +72,9 @@ class Testbed {
  public:
   using Requests = std::vector<RequestRecord>;
   virtual ~Testbed() = default;
+  /// Before the first run: the GPU is divided so.  Returns how many SMs each instance has.  Throws InputError
+  /// where it cannot be.
+  virtual std::vector<std::uint32_t> divide(const std::vector<Instance>& instances);
   virtual std::unique_ptr<Setup> set_up(const Setting& setting) = 0;
   /// Requests of a client alone, `run` to find them, unless that is known from an earlier result.
   virtual Requests alone(std::size_t client, const Trace& trace, const std::function<Requests()>& run) = 0;

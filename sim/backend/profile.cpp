@@ -9,14 +9,20 @@
 namespace corun::sim {
 namespace {
 
-Work work_of(const Kernel& kernel, const Gpu& gpu) {
+Work work_of(const Kernel& kernel, const Gpu& gpu, const Shape* shape) {
   Work work;
+  work.record.blocks = kernel.blocks();
+  if (kernel.block_times.size() > 1) work.block_times = &kernel.block_times;
+  if (shape != nullptr) {
+    work.block_alone = shape->block_alone;
+    work.load = shape->load;
+    work.per_task = shape->persistent_task;
+    return work;
+  }
   const KernelModel model(kernel, kernel.solo_time.value_or(Time{}), gpu);
   work.block_alone = model.block_alone(gpu.sms);
-  if (kernel.block_times.size() > 1) work.block_times = &kernel.block_times;
   work.load = model.load(gpu.sms);
   work.per_task = model.persistent_task();
-  work.record.blocks = kernel.blocks();
   return work;
 }
 
@@ -36,11 +42,11 @@ constexpr std::uint64_t kRounds = 16;
 
 }  // namespace
 
-Profile profile_kernel(const Kernel& kernel, const Gpu& gpu, const Profile& known) {
+Profile profile_kernel(const Kernel& kernel, const Gpu& gpu, const Profile& known, const Shape* shape) {
   const SmResources demand = demand_of(kernel, gpu.sm);
   const std::uint64_t most =
       std::min<std::uint64_t>(kernel.blocks(), std::uint64_t{gpu.sms} * room(capacity_of(gpu.sm), demand));
-  Work work = work_of(kernel, gpu);
+  Work work = work_of(kernel, gpu, shape);
   Profile profile;
   for (ProfilePoint point : points_by_total(gpu.sms, static_cast<std::uint32_t>(most))) {
     work.ctas = point.ctas;
@@ -54,10 +60,10 @@ Profile profile_kernel(const Kernel& kernel, const Gpu& gpu, const Profile& know
   return profile;
 }
 
-Profile profile_by_sm(const Kernel& kernel, const Gpu& gpu) {
+Profile profile_by_sm(const Kernel& kernel, const Gpu& gpu, const Shape* shape) {
   const SmResources demand = demand_of(kernel, gpu.sm);
   const std::uint32_t most = room(capacity_of(gpu.sm), demand);
-  Work work = work_of(kernel, gpu);
+  Work work = work_of(kernel, gpu, shape);
   Profile profile = points_by_sm(gpu.sms, most, kernel.blocks());
   for (ProfilePoint& point : profile) {
     work.ctas = point.ctas;

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <iterator>
 #include <optional>
 
 #include "sim/backend/in_parallel.h"
+#include "sim/backend/instances.h"
 #include "sim/backend/profile.h"
 #include "sim/backend/sim_backend.h"
 #include "sim/model/kernel_prior.h"
@@ -43,6 +46,7 @@ class SimSetup final : public Setup {
         common_(common),
         profiles_(options.profiles),
         by_sm_(s.needed.capabilities.has(Capability::sm_quota)),
+        instance_(!s.profile.empty()),
         audited_(options.engine.audit),
         totals_(totals),
         backend_(s.trace, gpu, s.needed, s.timeline, options.engine, common.shapes.get(), host) {}
@@ -52,12 +56,18 @@ class SimSetup final : public Setup {
   Profile profile(KernelId id) override {
     const Kernel& kernel = trace_.kernels[id.value];
     if (profiles_ != nullptr) return points_for(profiles_->of(kernel.name), gpu_.sms, by_sm_);
-    return common_.profile(
-        id, by_sm_, [&] { return by_sm_ ? profile_by_sm(kernel, gpu_) : profile_kernel(kernel, gpu_); });
+    return common_.profile(id, by_sm_, [&] {
+      Shape on_instance;
+      if (instance_) on_instance = common_.shapes->of(kernel, kernel.solo_time.value_or(Time{}), gpu_.sms);
+      const Shape* shape = instance_ ? &on_instance : nullptr;
+      return by_sm_ ? profile_by_sm(kernel, gpu_, shape) : profile_kernel(kernel, gpu_, {}, shape);
+    });
   }
   void ended(SessionOutcome&) override {
-    totals_ = {backend_.blocks_run(), backend_.events(), static_cast<double>(backend_.sm_ps()),
-               static_cast<double>(backend_.warp_ps())};
+    totals_.blocks += backend_.blocks_run();
+    totals_.events += backend_.events();
+    totals_.sm_ps += static_cast<double>(backend_.sm_ps());
+    totals_.warp_ps += static_cast<double>(backend_.warp_ps());
   }
 
  private:
@@ -65,7 +75,7 @@ class SimSetup final : public Setup {
   const Gpu& gpu_;
   Common& common_;
   const Profiles* profiles_;
-  bool by_sm_, audited_;
+  bool by_sm_, instance_, audited_;
   Totals& totals_;
   SimBackend backend_;
 };
@@ -73,10 +83,16 @@ class SimSetup final : public Setup {
 class Simulator final : public Testbed {
  public:
   Simulator(const Gpu& gpu, Common& common, const RunOptions& options, const HostCosts* host)
-      : gpu_(gpu), common_(common), options_(options), host_(host) {}
+      : gpu_(gpu), common_(common), options_(options), host_(host), instances_(gpu) {}
 
   std::unique_ptr<Setup> set_up(const Setting& s) override {
-    return std::make_unique<SimSetup>(s, gpu_, common_, options_, host_, s.together ? totals_ : ignored_);
+    const bool whole = s.profile.empty();
+    return std::make_unique<SimSetup>(s, whole ? gpu_ : instances_.gpu(s.profile),
+                                      whole ? common_ : instances_.common(s.profile), options_, host_,
+                                      s.together ? totals_ : ignored_);
+  }
+  std::vector<std::uint32_t> divide(const std::vector<Instance>& instances) override {
+    return instances_.make(instances);
   }
   Requests alone(std::size_t client, const Trace& trace, const std::function<Requests()>& run) override {
     return common_.alone(client, trace.run.duration.value_or(kNever), run);
@@ -87,6 +103,7 @@ class Simulator final : public Testbed {
   }
 
   const Totals& totals() const { return totals_; }
+  const Instances& instances() const { return instances_; }
 
  private:
   const Gpu& gpu_;
@@ -94,6 +111,7 @@ class Simulator final : public Testbed {
   const RunOptions& options_;
   const HostCosts* host_;
   Totals totals_, ignored_;
+  Instances instances_;
 };
 
 /// What a reader must know before believing how much the clients slow each other.
@@ -203,6 +221,7 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
     result.notes.insert(result.notes.begin(), warning);
   if (host != nullptr && host->launch_call != Time{})
     result.notes.push_back("one host thread issues for all clients, at the costs in the profile file");
+  std::ranges::copy(simulator.instances().notes(), std::back_inserter(result.notes));
   result.blocks = totals.blocks;
   result.events = totals.events;
   return result;

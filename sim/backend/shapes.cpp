@@ -52,6 +52,15 @@ Time length_alone(const Kernel& kernel, const Shape& shape, std::uint32_t sms, c
   return engine.now();
 }
 
+/// Blocks take longer where the memory gives less than they take alone.
+void move_to(Shape& shape, const MemoryLimits& memory) {
+  if (!shape.load.contends()) return;
+  const double before = shape.load.alone;
+  settle_alone(shape.load, memory);
+  shape.block_alone =
+      Time{static_cast<std::int64_t>(static_cast<double>(shape.block_alone.count()) * shape.load.alone / before)};
+}
+
 }  // namespace
 
 std::shared_ptr<const KernelModel> Shapes::model_of(const std::string& key, const Kernel& kernel,
@@ -71,7 +80,8 @@ Shape Shapes::of(const Kernel& kernel, Time solo_time, std::uint32_t sms) {
     const std::scoped_lock lock(mutex_);
     if (const auto found = shapes_.find(key); found != shapes_.end()) return found->second;
   }
-  const Shape shape = make(kernel, *model_of(key.first, kernel, solo_time), sms);
+  Shape shape = make(kernel, *model_of(key.first, kernel, solo_time), sms);
+  if (memory_) move_to(shape, *memory_);
   const std::scoped_lock lock(mutex_);
   return shapes_.emplace(key, shape).first->second;
 }

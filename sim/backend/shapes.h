@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
@@ -28,6 +29,8 @@ struct Shape {
 class Shapes {
  public:
   explicit Shapes(const Gpu& gpu) : gpu_(gpu) {}
+  /// On an instance of a GPU: times are known on the whole, and memory is the instance's.
+  Shapes(const Gpu& whole, const Gpu& instance) : gpu_(whole), memory_(limits_of(instance)) {}
 
   /// Of a launch that may use so many SMs and takes `solo_time` on the whole GPU.  May be called from
   /// threads.
@@ -38,6 +41,7 @@ class Shapes {
   Shape make(const Kernel& kernel, const KernelModel& model, std::uint32_t sms) const;
 
   const Gpu gpu_;
+  const std::optional<MemoryLimits> memory_;  // where it is not the GPU's
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const KernelModel>> models_;
   std::map<std::pair<std::string, std::uint32_t>, Shape> shapes_;

@@ -106,7 +106,7 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
   const std::vector<std::string> specs = specs_of(a);
   std::vector<RunResult> results;
   std::vector<NotRun> not_run;
-  std::optional<Oracle> oracle;
+  std::optional<Oracle> oracle, instances;
   {
     ProgressBar bar;
     const auto progress = [&](const char* stage, double done) { bar.show(stage, done); };
@@ -140,19 +140,25 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
     if (a.oracle) {
       OracleOptions options{objective_of(a.objective), engine, 0, progress, &common};
       oracle = find_oracle(trace, gpu, options);
+      instances = find_best_instances(trace, gpu, options);
     }
   }
   std::vector<RunResult> shown = results;
-  if (oracle) shown.push_back(oracle->best);
+  for (const auto* found : {&oracle, &instances})
+    if (*found) shown.push_back((*found)->best);
   if (!json) {
     std::cout << format_comparison(shown, not_run);
     if (oracle) std::cout << format_oracle(*oracle, results, a);
+    if (instances)
+      fmt::print("\ninstances {} is the best of {} divisions by MIG, not measured: {} {:.4g}\n",
+                 instances->best.policy, instances->tried, a.objective, instances->value);
     return 0;
   }
   std::stringstream text;
   write_summary(shown, text, not_run);
   nlohmann::ordered_json document = nlohmann::ordered_json::parse(text);
   if (oracle) document["oracle"] = json_of(*oracle, results, a);
+  if (instances) document["instances"] = json_of(*instances, results, a);
   std::cout << document.dump(2) << '\n';
   return 0;
 }

@@ -10,6 +10,7 @@
 
 #include "policies/api/topology.h"
 #include "sim/backend/in_parallel.h"
+#include "sim/backend/instances.h"
 #include "traces/timeline/report.h"
 
 namespace corun::sim {
@@ -33,25 +34,31 @@ class Finder {
   void search_by(const char* parameter, std::uint32_t units, std::uint32_t finest) {
     const auto clients = static_cast<std::uint32_t>(trace_.clients.size());
     search(clients, units, finest, [&](const std::vector<Division>& divisions) {
-      std::vector<RunResult> results(divisions.size());
-      in_parallel(divisions.size(), options_.threads, [&](std::size_t i) {
-        const std::string policy = fmt::format("static-split:{}={}", parameter, fmt::join(divisions[i], "/"));
-        results[i] = run(trace_, gpu_, {{policy}, options_.engine, 1, options_.common});
-        const std::scoped_lock lock(telling_);
-        ++oracle_.tried;
-        if (options_.progress) options_.progress(policy.c_str(), expected_share());
-      });
-      std::vector<double> merits;
-      for (RunResult& result : results) {
-        merits.push_back(merit(result, options_.objective));
-        if (!found_ || merits.back() > best_) {
-          found_ = true;
-          best_ = merits.back();
-          oracle_.best = std::move(result);
-        }
-      }
-      return merits;
+      std::vector<std::string> policies;
+      for (const Division& d : divisions)
+        policies.push_back(fmt::format("static-split:{}={}", parameter, fmt::join(d, "/")));
+      return try_all(policies);
     });
+  }
+
+  /// How good each is, larger being better.
+  std::vector<double> try_all(const std::vector<std::string>& policies) {
+    std::vector<RunResult> results(policies.size());
+    in_parallel(policies.size(), options_.threads, [&](std::size_t i) {
+      results[i] = run(trace_, gpu_, {{policies[i]}, options_.engine, 1, options_.common});
+      const std::scoped_lock lock(telling_);
+      ++oracle_.tried;
+      if (options_.progress) options_.progress(policies[i].c_str(), expected_share());
+    });
+    std::vector<double> merits;
+    for (RunResult& result : results) {
+      merits.push_back(merit(result, options_.objective));
+      if (found_ && merits.back() <= best_) continue;
+      found_ = true;
+      best_ = merits.back();
+      oracle_.best = std::move(result);
+    }
+    return merits;
   }
 
   Oracle take() {
@@ -88,6 +95,15 @@ double value_of(const RunResult& result, Objective objective) {
 
 double regret(double value, double best, Objective objective) {
   return objective == Objective::stp ? best - value : value - best;
+}
+
+std::optional<Oracle> find_best_instances(const Trace& trace, const Gpu& gpu, const OracleOptions& options) {
+  std::vector<std::string> policies = divisions(gpu, trace.clients.size());
+  if (policies.empty()) return std::nullopt;
+  for (std::string& policy : policies) policy.insert(0, "mig:profile=");
+  Finder finder(trace, gpu, options);
+  finder.try_all(policies);
+  return finder.take();
 }
 
 Oracle find_oracle(const Trace& trace, const Gpu& gpu, const OracleOptions& options) {

@@ -49,6 +49,9 @@ using Division = std::vector<std::uint32_t>;
 using Values = std::function<std::vector<double>(const std::vector<Division>&)>;
 Division search(std::uint32_t clients, std::uint32_t units, std::uint32_t finest, const Values& values);
 
+/// Divisions into instances of MIG, one a client; nothing where the GPU cannot be divided so.
+std::optional<Oracle> find_best_instances(const Trace& trace, const Gpu& gpu, const OracleOptions& options);
+
 /// Divisions of the TPCs, and of the places for CTAs as persistent kernels.  Throws InputError if the GPU has
 /// fewer TPCs than there are clients.
 Oracle find_oracle(const Trace& trace, const Gpu& gpu, const OracleOptions& options);

@@ -218,6 +218,14 @@ TEST(Registry, AValueThatAParameterCannotHaveIsAnInputErrorThatListsTheChoices) 
 TEST(Registry, AParameterWithoutAValueIsAnInputError) {
   EXPECT_THAT(problem_of([] { make_policy("tpc-mask:split"); }), HasSubstr("key=value"));
 }
+TEST(Registry, AParameterMayTakeAllThatFollows) {
+  const std::vector<Parameter> known{{"a", "", "1"}, {"inside", "", "none", true}};
+  EXPECT_EQ(Parameters("p", known, "a=2:inside=q:a=3,b=4").text("inside"), "q:a=3,b=4");
+  EXPECT_EQ(Parameters("p", known, "a=2,inside=q").text("a"), "2");
+  EXPECT_EQ(Parameters("p", known, "inside=q").text("a"), "1");
+  EXPECT_EQ(Parameters("p", known, "a=2").text("inside"), "none");
+  EXPECT_THROW(Parameters("p", known, "b=2:inside=q"), InputError);
+}
 TEST(Registry, APolicyIsWhatItsNameSays) {
   for (const PolicyInfo& p : policies()) EXPECT_EQ(make_policy(p.name)->name(), p.name);
 }

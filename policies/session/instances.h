@@ -1,0 +1,65 @@
+// A trace on a GPU that is divided: each instance has its part of the clients, and a session of its own.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "policies/api/policy.h"
+#include "traces/model/trace.h"
+#include "traces/timeline/timeline.h"
+
+namespace corun {
+
+struct InstancePart {
+  std::uint32_t number;  // of the instance
+  Instance instance;
+  std::vector<ClientId> clients;  // of the whole trace, by their numbers in the part
+  Trace trace;                    // with these clients
+};
+
+/// Clients that no instance names go to the instances in turn, if none is named at all.  Instances without
+/// clients are left out.  Throws InputError for a client that is not in the trace, or in no instance or two.
+std::vector<InstancePart> divide(const Trace& trace, const std::vector<Instance>& instances);
+
+/// Hands records of a part on as of the whole.
+class OfTheWhole final : public Sink {
+ public:
+  /// `number` of the part: the launches of each have serials of their own.  `first_sm`: of its instance, where
+  /// instances lie side by side in their order.
+  OfTheWhole(Sink& to, const InstancePart& part, std::uint32_t number, std::uint32_t first_sm)
+      : to_(to), clients_(part.clients), first_serial_(number << 28), first_sm_(first_sm) {}
+
+  using Sink::record;  // turns, and how full a part is, mean nothing beside those of other parts
+  void record(const RequestRecord& r) override { to_.record(renamed(r)); }
+  void record(const KernelRecord& r) override { to_.record(renumbered(r)); }
+  void record(std::span<const BlockRecord> blocks) override {
+    std::vector<BlockRecord> all;
+    for (const BlockRecord& b : blocks) {
+      all.push_back(renumbered(b));
+      all.back().sm.value += first_sm_;
+    }
+    to_.record(std::span<const BlockRecord>(all));
+  }
+  void record(const CopyRecord& r) override { to_.record(renumbered(r)); }
+  void record(const MoveRecord& r) override { to_.record(renamed(r)); }
+  void record(const PreemptionRecord& r) override { to_.record(renamed(r)); }
+  bool wants_blocks() const override { return to_.wants_blocks(); }
+
+ private:
+  template <class Record>
+  Record renamed(Record r) const {
+    r.client = clients_[r.client.value];
+    return r;
+  }
+  template <class Record>
+  Record renumbered(Record r) const {
+    r.launch.serial += first_serial_;
+    return renamed(std::move(r));
+  }
+
+  Sink& to_;
+  const std::vector<ClientId>& clients_;
+  std::uint32_t first_serial_, first_sm_;
+};
+
+}  // namespace corun
