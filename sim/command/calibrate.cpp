@@ -16,6 +16,7 @@
 #include "hw/driver/cuda_driver.h"
 #include "hw/run/signal_guard.h"
 #include "sim/command/progress.h"
+#include "traces/json/gpu_document.h"
 #include "traces/json/output_file.h"
 #include "traces/json/trace_json.h"
 #include "traces/json/write_gpu.h"
@@ -31,8 +32,9 @@ namespace files = std::filesystem;
                    "end what runs on it (nvidia-smi lists it), or wait, and calibrate again");
 }
 
-/// The described GPU of the nearest compute capability, then of the nearest number of SMs.
+/// The described GPU of that product, else of the nearest compute capability, then of the nearest number of SMs.
 Gpu nearest(const hw::DeviceFacts& card) {
+  if (const std::string same = find_gpu(card.name); !same.empty()) return read_gpu(same);
   std::optional<Gpu> best;
   const auto distance = [&](const Gpu& g) {
     const auto apart = [](double a, double b) { return std::abs(a - b); };
