@@ -376,6 +376,7 @@ std::string locate_gpu(const std::string& name_or_path) {
 std::vector<std::string> gpu_names() {
   std::vector<std::string> names;
   for (const EmbeddedFile& file : embedded_gpus()) names.emplace_back(file.name);
+  std::ranges::sort(names);  // files are sorted with their extension
   return names;
 }
 

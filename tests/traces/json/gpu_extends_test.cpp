@@ -4,8 +4,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <sstream>
 
 #include "traces/json/gpu_document.h"
@@ -194,6 +196,57 @@ TEST(GpuNames, ACommandLinesPathStartsAtTheWorkingDirectory) {
   EXPECT_EQ(locate_gpu("h200"), "h200");
   EXPECT_EQ(locate_gpu("traces/gpus/h200.json"), std::filesystem::absolute("traces/gpus/h200.json"));
   EXPECT_THROW(locate_gpu("gpus/h200.json"), InputError);
+}
+
+TEST(GpuNames, TheCardsThatPeopleLookForAreFound) {
+  for (const auto& [printed, name] : std::map<std::string, std::string>{{"NVIDIA H100 80GB HBM3", "h100-sxm"},
+                                                                        {"NVIDIA H100 PCIe", "h100-pcie"},
+                                                                        {"NVIDIA A100-SXM4-80GB", "a100-80gb"},
+                                                                        {"NVIDIA A30", "a30"},
+                                                                        {"NVIDIA A10", "a10"},
+                                                                        {"NVIDIA L4", "l4"},
+                                                                        {"NVIDIA L40S", "l40s"},
+                                                                        {"Tesla T4", "t4"},
+                                                                        {"NVIDIA GeForce RTX 3090", "rtx-3090"},
+                                                                        {"NVIDIA GeForce RTX 4090", "rtx-4090"},
+                                                                        {"NVIDIA B200", "b200"},
+                                                                        {"Tesla V100-SXM2-16GB", "v100-sxm2"},
+                                                                        {"AMD Instinct MI250X", "mi250x"},
+                                                                        {"AMD Instinct MI300X", "mi300x"}})
+    EXPECT_EQ(find_gpu(printed), name);
+  EXPECT_EQ(find_gpu("NVIDIA A10G"), "") << "another card, with 80 SMs";
+  EXPECT_EQ(find_gpu("NVIDIA GeForce RTX 3090 Ti"), "");
+}
+
+TEST(GpuCards, AnSmHoldsWhatItsComputeCapabilityAllows) {
+  struct Limits {
+    std::uint32_t threads, blocks, shared_kib;
+  };
+  const std::map<std::pair<std::uint32_t, std::uint32_t>, Limits> by_capability{
+      {{7, 0}, {2048, 32, 96}},  {{7, 5}, {1024, 16, 64}},  {{8, 0}, {2048, 32, 164}}, {{8, 6}, {1536, 16, 100}},
+      {{8, 9}, {1536, 24, 100}}, {{9, 0}, {2048, 32, 228}}, {{10, 0}, {2048, 32, 228}}};
+  std::set<std::pair<std::uint32_t, std::uint32_t>> met;
+  for (const std::string& name : gpu_names()) {
+    const Gpu gpu = read_gpu(name);
+    const auto limits = by_capability.find({gpu.compute_capability_major, gpu.compute_capability_minor});
+    if (limits == by_capability.end()) continue;
+    met.insert(limits->first);
+    EXPECT_EQ(gpu.sm.max_threads, limits->second.threads) << name;
+    EXPECT_EQ(gpu.sm.max_warps * 32, limits->second.threads) << name;
+    EXPECT_EQ(gpu.sm.max_blocks, limits->second.blocks) << name;
+    EXPECT_EQ(gpu.sm.shared_memory_bytes, limits->second.shared_kib * 1024) << name;
+    EXPECT_EQ(gpu.sm.shared_memory_reserved_bytes, gpu.compute_capability_major >= 8 ? 1024u : 0u) << name;
+    EXPECT_EQ(gpu.sm.registers, 65536u) << name;
+  }
+  EXPECT_EQ(met.size(), by_capability.size()) << "each has a card";
+}
+
+TEST(GpuCards, AmdsHaveWavesOf64AndAssumedQueues) {
+  for (const char* name : {"mi250x", "mi300x"}) {
+    EXPECT_EQ(read_gpu(name).sm.warp_size, 64u);
+    EXPECT_EQ(gpu_document(name, {}).json["scheduling"]["task_slots"]["basis"], "assumed");
+    EXPECT_EQ(read_gpu(name).basis.calibrated, 0u);
+  }
 }
 
 TEST(GpuBasis, IsToldInOneLine) {
