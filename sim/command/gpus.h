@@ -2,15 +2,18 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
 
 namespace corun::sim {
 
 struct GpusArguments {
   bool json = false;
+  std::vector<std::string> compare;  // two of them; empty: list all
 };
 
 CLI::App* add_gpus(CLI::App& app, GpusArguments& arguments);
-/// Returns the exit code.
-int list_gpus(const GpusArguments& arguments);
+/// Returns the exit code.  Throws InputError.
+int show_gpus(const GpusArguments& arguments);
 
 }  // namespace corun::sim

@@ -14,6 +14,7 @@
 #include "sim/backend/run.h"
 #include "sim/command/calibrate.h"
 #include "sim/command/compare.h"
+#include "sim/command/compare_gpus.h"
 #include "sim/command/duration.h"
 #include "sim/command/gpus.h"
 #include "sim/command/load.h"
@@ -66,6 +67,13 @@ Trace load(const Arguments& a) {
 int simulate(const Arguments& a, bool comparing) {
   comparing ? (void)specs_of(a.comparison) : (void)make_policy(a.policy);  // before what takes time
   const Trace trace = load(a);
+  if (comparing && !a.comparison.gpus.empty()) {
+    if (!a.profiles.empty() || a.cuda.backend != "sim" || a.memory != 0 || a.comparison.oracle)
+      throw InputError("", "--gpus", "it goes with none of --profiles, --memory, --oracle and --backend=cuda",
+                       "leave these out, or compare on one GPU");
+    const EngineOptions engine{!a.plain, a.audit || std::getenv("CORUN_AUDIT") != nullptr};
+    return compare_gpus(trace, a.trace, a.comparison, engine, a.json);
+  }
   Gpu gpu = read_gpu(trace.gpu, std::filesystem::path(a.trace).parent_path());
   if (a.memory != 0) gpu.memory_bytes = a.memory;
   const EngineOptions engine{!a.plain, a.audit || std::getenv("CORUN_AUDIT") != nullptr};
@@ -240,7 +248,7 @@ int command(int argc, char** argv) {
     return 2;
   }
   if (*schemas) return (std::cout << schema(a.schema)), 0;
-  if (*gpus) return list_gpus(described);
+  if (*gpus) return show_gpus(described);
   if (*importer) return import(a);
   if (*calibrates) return calibrate(calibration);
   if (*profiles) return profile(profiling);
