@@ -168,6 +168,7 @@ Ran run(const Trace& trace, const Gpu& gpu, const RunOptions& options, Testbed& 
           std::move(together.requests)};
   report_memory(ran.outcome, ran.result);
   ran.result.gpu = gpu.name;
+  ran.result.gpu_basis = in_words(gpu.basis);
   ran.result.policy = options.policy;
   ran.result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return ran;

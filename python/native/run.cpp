@@ -403,7 +403,7 @@ void bind_run(py::module_& m) {
         const py::gil_scoped_release release;
         Trace trace = sim::read_input(file.string(), gpu.value_or(""),
                                       counters.value_or(std::filesystem::path()).string());
-        if (gpu) trace.gpu = *gpu;
+        if (gpu) trace.gpu = locate_gpu(*gpu);
         return TraceObject{file.string(), std::make_shared<const Trace>(std::move(trace)),
                            std::make_shared<Shared>()};
       },

@@ -17,6 +17,7 @@
 #include "hw/driver/cuda_driver.h"
 #include "hw/run/signal_guard.h"
 #include "sim/command/progress.h"
+#include "traces/json/gpu_document.h"
 #include "traces/json/output_file.h"
 #include "traces/json/trace_json.h"
 #include "traces/json/write_gpu.h"
@@ -32,13 +33,13 @@ namespace files = std::filesystem;
                    "end what runs on it (nvidia-smi lists it), or wait, and calibrate again");
 }
 
-/// The described GPU of this product, or else of the nearest compute capability, number of SMs and memory.
+/// The described GPU of that product, else of the nearest compute capability, number of SMs and memory.
 Gpu nearest(const hw::DeviceFacts& card) {
+  if (const std::string same = find_gpu(card.name); !same.empty()) return read_gpu(same);
   std::optional<Gpu> best;
   const auto distance = [&](const Gpu& g) {
     const auto apart = [](double a, double b) { return std::abs(a - b); };
-    return std::tuple{g.product != card.name,
-                      apart(10.0 * g.compute_capability_major + g.compute_capability_minor,
+    return std::tuple{apart(10.0 * g.compute_capability_major + g.compute_capability_minor,
                             10.0 * card.capability_major + card.capability_minor),
                       apart(g.sms, card.sms),
                       apart(static_cast<double>(g.memory_bytes), static_cast<double>(card.memory_bytes))};

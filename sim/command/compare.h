@@ -14,6 +14,7 @@ namespace corun::sim {
 
 struct CompareArguments {
   std::vector<std::string> policies{"fcfs", "timeslice", "greedy"};
+  std::vector<std::string> gpus;  // the same trace on each of these; empty: on one
   bool oracle = false;
   std::string objective = "stp";
 };

@@ -25,7 +25,7 @@ void adjust(Trace& trace, const std::string& file, const Adjustments& how) {
       throw InputError("", "--duration", "the run would end within its warm-up", "make it longer");
   }
   if (how.seed) trace.run.seed = *how.seed;
-  if (!how.gpu.empty()) trace.gpu = how.gpu;
+  if (!how.gpu.empty()) trace.gpu = locate_gpu(how.gpu);
   if (!how.issue.empty()) {
     if (how.issue != "eager" && how.issue != "graph")
       throw InputError("", "--issue", fmt::format("'{}' is no way to hand requests over", how.issue),

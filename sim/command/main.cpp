@@ -14,7 +14,9 @@
 #include "sim/backend/run.h"
 #include "sim/command/calibrate.h"
 #include "sim/command/compare.h"
+#include "sim/command/compare_gpus.h"
 #include "sim/command/duration.h"
+#include "sim/command/gpus.h"
 #include "sim/command/load.h"
 #include "sim/command/outputs.h"
 #include "sim/command/papers.h"
@@ -65,6 +67,13 @@ Trace load(const Arguments& a) {
 int simulate(const Arguments& a, bool comparing) {
   comparing ? (void)specs_of(a.comparison) : (void)make_policy(a.policy);  // before what takes time
   const Trace trace = load(a);
+  if (comparing && !a.comparison.gpus.empty()) {
+    if (!a.profiles.empty() || a.cuda.backend != "sim" || a.memory != 0 || a.comparison.oracle)
+      throw InputError("", "--gpus", "it goes with none of --profiles, --memory, --oracle and --backend=cuda",
+                       "leave these out, or compare on one GPU");
+    const EngineOptions engine{!a.plain, a.audit || std::getenv("CORUN_AUDIT") != nullptr};
+    return compare_gpus(trace, a.trace, a.comparison, engine, a.json);
+  }
   Gpu gpu = read_gpu(trace.gpu, std::filesystem::path(a.trace).parent_path());
   if (a.memory != 0) gpu.memory_bytes = a.memory;
   const EngineOptions engine{!a.plain, a.audit || std::getenv("CORUN_AUDIT") != nullptr};
@@ -120,21 +129,16 @@ int list_policies() {
   return 0;
 }
 
-int list_gpus() {
-  for (const std::string& name : gpu_names()) {
-    const Gpu gpu = read_gpu(name);
-    fmt::print("{:<14}{}, {} SMs, {} task slots\n", name, gpu.product, gpu.sms, gpu.task_slots);
-  }
-  return 0;
-}
-
 int import(const Arguments& a) {
   if (a.import.format != "kineto")
     throw InputError("", "import", fmt::format("there is no importer for '{}'", a.import.format),
                      "use kineto");
   std::optional<Time> host_time;
   if (!a.import.host_time.empty()) host_time = parse_duration(a.import.host_time, "--host-time");
-  const Trace trace = import_kineto(a.import.input, a.gpu, a.import.counters, host_time, a.import.sms);
+  Trace trace = import_kineto(a.import.input, a.gpu, a.import.counters, host_time, a.import.sms);
+  if (!a.gpu.empty() && !locate_gpu(a.gpu).empty() && std::filesystem::exists(a.gpu))  // a trace's starts beside it
+    trace.gpu =
+        std::filesystem::relative(a.gpu, std::filesystem::absolute(a.import.output).parent_path()).string();
   for (const std::string& note : trace.notes) fmt::print(stderr, "note: {}\n", note);
   if (a.import.output.empty()) {
     write_trace(trace, std::cout);
@@ -231,7 +235,8 @@ int command(int argc, char** argv) {
   CLI::App* schemas = app.add_subcommand("schema", "print the JSON Schema of a file format");
   schemas->add_option("name", a.schema, "trace, gpu, profile, reference, figure, runs or networks")
       ->required();
-  CLI::App* gpus = app.add_subcommand("gpus", "list the GPU descriptions");
+  GpusArguments described;
+  CLI::App* gpus = add_gpus(app, described);
   app.require_subcommand(0, 1);
 
   try {
@@ -243,7 +248,7 @@ int command(int argc, char** argv) {
     return 2;
   }
   if (*schemas) return (std::cout << schema(a.schema)), 0;
-  if (*gpus) return list_gpus();
+  if (*gpus) return show_gpus(described);
   if (*importer) return import(a);
   if (*calibrates) return calibrate(calibration);
   if (*profiles) return profile(profiling);

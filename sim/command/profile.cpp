@@ -54,7 +54,7 @@ int profile(const ProfileArguments& a) {
   if (a.trace.empty())
     throw InputError("", "", "no trace given", "`sim profile --help` shows how to call it");
   const Trace trace = read_trace(a.trace);
-  const std::string name = a.gpu.empty() ? trace.gpu : a.gpu;
+  const std::string name = a.gpu.empty() ? trace.gpu : locate_gpu(a.gpu);
   if (name.empty())
     throw InputError(a.trace, "/gpu", "the trace names no GPU",
                      "pass --gpu=NAME; `sim gpus` lists the names");

@@ -19,6 +19,7 @@
 #include "traces/import/kineto_records.h"
 #include "traces/import/nsight_compute.h"
 #include "traces/import/profiled_kernel.h"
+#include "traces/json/gpu_document.h"
 #include "traces/json/spelling.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -82,6 +83,8 @@ std::vector<std::string> product_words(std::string_view product) {
 /// The description of the same model and number of SMs; empty if there is none.  Memory size and board may
 /// differ.
 std::string find_gpu(const kineto::Device& device) {
+  if (const std::string same = corun::find_gpu(device.name); !same.empty() && read_gpu(same).sms == device.sms)
+    return same;
   const std::vector<std::string> words = product_words(device.name);
   std::string best;
   std::ptrdiff_t most_common = 0;

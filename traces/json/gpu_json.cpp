@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <sstream>
+#include <set>
 
 #include "traces/embedded.h"
+#include "traces/json/gpu_document.h"
 #include "traces/json/input_file.h"
-#include "traces/json/parse.h"
 #include "traces/json/schema.h"
 #include "traces/json/spelling.h"
 #include "traces/json/trace_json.h"
@@ -195,94 +195,188 @@ Gpu read_document(const json& document) {
   return gpu;
 }
 
-void check(const Gpu& gpu, const std::string& file) {
-  const auto fail = [&](const char* place, std::string problem, const char* remedy) {
-    throw InputError(file, fmt::format("{}/value", place), std::move(problem), remedy);
+/// What a schema cannot say, and what is known of the places that a rule looks at.
+class Rules {
+ public:
+  Rules(const Gpu& gpu, std::set<std::string> unknown) : gpu_(gpu), unknown_(std::move(unknown)) {}
+
+  /// One sentence each, with what to do about it.
+  struct Broken {
+    std::string place, problem, remedy;
   };
-  if (gpu.sms % gpu.sms_per_tpc != 0)
-    fail("/chip/sms_per_tpc",
-         fmt::format("{} SMs are not made of whole TPCs of {}", gpu.sms, gpu.sms_per_tpc),
-         "sms must be a multiple of sms_per_tpc");
-  if (gpu.tpcs() > kMaxTpcs)
-    fail("/chip/sms", fmt::format("expected at most {} TPCs, got {}", kMaxTpcs, gpu.tpcs()),
-         "a TPC mask holds no more");
-  if (!gpu.gpc_of_tpc.empty() && gpu.gpc_of_tpc.size() != gpu.tpcs())
-    fail("/chip/gpc_of_tpc",
-         fmt::format("expected one GPC for each of {} TPCs, got {}", gpu.tpcs(), gpu.gpc_of_tpc.size()),
-         "list the GPC of TPC 0, 1, 2, ..., or leave the key out");
-  std::vector<bool> seen(gpu.sms);
-  for (SmId sm : gpu.placement_order) {
-    if (sm.value >= gpu.sms || seen[sm.value])
-      fail("/chip/placement_order",
-           fmt::format("SM {} {}", sm.value, sm.value >= gpu.sms ? "does not exist" : "stands there twice"),
-           "list every SM once");
-    seen[sm.value] = true;
+  std::vector<Broken> broken() {
+    of_the_chip();
+    of_mps();
+    of_an_sm();
+    of_memory();
+    return std::move(broken_);
   }
-  if (gpu.placement_order.size() != gpu.sms)
-    fail("/chip/placement_order",
-         fmt::format("expected all {} SMs, got {}", gpu.sms, gpu.placement_order.size()),
-         "list every SM once");
-  if ((gpu.mps_least_sms == 0) != (gpu.mps_sm_step == 0) ||
-      (gpu.mps_least_sms != 0 && gpu.mps_client_channels.value_or(0) == 0))
-    fail("/scheduling/mps_least_sms", "thread percentages are described in part",
-         "give mps_client_channels, mps_least_sms and mps_sm_step, or leave the last two out");
-  if (gpu.mps_sm_step % gpu.sms_per_tpc != 0 || gpu.mps_least_sms % gpu.sms_per_tpc != 0)
-    fail("/scheduling/mps_sm_step", fmt::format("expected whole TPCs of {} SMs", gpu.sms_per_tpc),
-         "an MPS client's limit is a number of TPCs");
-  const SmLimits& sm = gpu.sm;
-  const auto at_most = [&](const char* place, auto value, decltype(value) limit, const char* of) {
-    if (value > limit)
-      fail(place, fmt::format("expected at most {} ({}), got {}", limit, of, value),
+
+ private:
+  /// A rule about values that are missing or wrong by themselves is not asked.
+  void unless(bool holds, std::initializer_list<const char*> places, std::string problem, const char* remedy) {
+    const auto unknown = [&](const char* place) { return unknown_.contains(place); };
+    if (!holds && std::ranges::none_of(places, unknown))
+      broken_.push_back({fmt::format("{}/value", *places.begin()), std::move(problem), remedy});
+  }
+
+  void of_the_chip() {
+    constexpr const char* kSms = "/chip/sms";
+    const std::uint32_t tpcs = gpu_.sms / gpu_.sms_per_tpc;
+    unless(gpu_.sms % gpu_.sms_per_tpc == 0, {"/chip/sms_per_tpc", kSms},
+           fmt::format("{} SMs are not made of whole TPCs of {}", gpu_.sms, gpu_.sms_per_tpc),
+           "sms must be a multiple of sms_per_tpc");
+    unless(tpcs <= kMaxTpcs, {kSms, "/chip/sms_per_tpc"},
+           fmt::format("expected at most {} TPCs, got {}", kMaxTpcs, tpcs), "a TPC mask holds no more");
+    unless(gpu_.gpc_of_tpc.empty() || gpu_.gpc_of_tpc.size() == tpcs,
+           {"/chip/gpc_of_tpc", kSms, "/chip/sms_per_tpc"},
+           fmt::format("expected one GPC for each of {} TPCs, got {}", tpcs, gpu_.gpc_of_tpc.size()),
+           "list the GPC of TPC 0, 1, 2, ..., or leave the key out");
+    const std::string wrong = wrong_order();
+    unless(wrong.empty(), {"/chip/placement_order", kSms}, wrong, "list every SM once");
+  }
+
+  std::string wrong_order() const {
+    std::vector<bool> seen(gpu_.sms);
+    for (SmId sm : gpu_.placement_order) {
+      if (sm.value >= gpu_.sms) return fmt::format("SM {} does not exist", sm.value);
+      if (seen[sm.value]) return fmt::format("SM {} stands there twice", sm.value);
+      seen[sm.value] = true;
+    }
+    return gpu_.placement_order.size() == gpu_.sms
+               ? ""
+               : fmt::format("expected all {} SMs, got {}", gpu_.sms, gpu_.placement_order.size());
+  }
+
+  void of_mps() {
+    constexpr const char *kLeast = "/scheduling/mps_least_sms", *kStep = "/scheduling/mps_sm_step";
+    const bool in_part = (gpu_.mps_least_sms == 0) != (gpu_.mps_sm_step == 0) ||
+                         (gpu_.mps_least_sms != 0 && gpu_.mps_client_channels.value_or(0) == 0);
+    unless(!in_part, {kLeast, kStep, "/scheduling/mps_client_channels"},
+           "thread percentages are described in part",
+           "give mps_client_channels, mps_least_sms and mps_sm_step, or leave the last two out");
+    unless(gpu_.mps_sm_step % gpu_.sms_per_tpc == 0 && gpu_.mps_least_sms % gpu_.sms_per_tpc == 0,
+           {kStep, kLeast, "/chip/sms_per_tpc"},
+           fmt::format("expected whole TPCs of {} SMs", gpu_.sms_per_tpc),
+           "an MPS client's limit is a number of TPCs");
+  }
+
+  template <class Value>
+  void at_most(const char* place, Value value, const char* other, Value limit, const char* of) {
+    unless(value <= limit, {place, other}, fmt::format("expected at most {} ({}), got {}", limit, of, value),
            "one of the two is wrong");
-  };
-  at_most("/sm/registers_per_block", sm.registers_per_block, sm.registers, "registers");
-  at_most("/sm/shared_memory_per_block_bytes", sm.shared_memory_per_block_bytes, sm.shared_memory_bytes,
-          "shared_memory_bytes");
-  at_most("/sm/threads_per_block", sm.threads_per_block, sm.max_threads, "max_threads");
-  at_most("/sm/max_threads", sm.max_threads, sm.max_warps * sm.warp_size, "max_warps * warp_size");
-  const Contention& c = gpu.contention;
-  at_most("/contention/dram_read_bytes_per_second", c.dram_read_bytes_per_second, gpu.dram_bytes_per_second,
-          "memory/dram_bytes_per_second");
-  at_most("/contention/l2_own_bytes", c.l2_own_bytes, gpu.l2_bytes, "memory/l2_bytes");
-  const auto below_own = [&](const char* place, std::uint64_t value) {
-    if (value >= c.l2_own_bytes)
-      fail(place, fmt::format("expected less than {} (l2_own_bytes), got {}", c.l2_own_bytes, value),
-           "one of the two is wrong");
-  };
-  below_own("/contention/l2_shared_bytes", c.l2_shared_bytes);
-  below_own("/contention/l2_first_loss_bytes", c.l2_first_loss_bytes);
+  }
+
+  void of_an_sm() {
+    const SmLimits& sm = gpu_.sm;
+    at_most("/sm/registers_per_block", sm.registers_per_block, "/sm/registers", sm.registers, "registers");
+    at_most("/sm/shared_memory_per_block_bytes", sm.shared_memory_per_block_bytes, "/sm/shared_memory_bytes",
+            sm.shared_memory_bytes, "shared_memory_bytes");
+    at_most("/sm/threads_per_block", sm.threads_per_block, "/sm/max_threads", sm.max_threads, "max_threads");
+    if (!unknown_.contains("/sm/warp_size"))
+      at_most("/sm/max_threads", sm.max_threads, "/sm/max_warps", sm.max_warps * sm.warp_size,
+              "max_warps * warp_size");
+  }
+
+  void of_memory() {
+    const Contention& c = gpu_.contention;
+    at_most("/contention/dram_read_bytes_per_second", c.dram_read_bytes_per_second,
+            "/memory/dram_bytes_per_second", gpu_.dram_bytes_per_second, "memory/dram_bytes_per_second");
+    at_most("/contention/l2_own_bytes", c.l2_own_bytes, "/memory/l2_bytes", gpu_.l2_bytes,
+            "memory/l2_bytes");
+    const auto below_own = [&](const char* place, std::uint64_t value) {
+      unless(value < c.l2_own_bytes, {place, "/contention/l2_own_bytes"},
+             fmt::format("expected less than {} (l2_own_bytes), got {}", c.l2_own_bytes, value),
+             "one of the two is wrong");
+    };
+    below_own("/contention/l2_shared_bytes", c.l2_shared_bytes);
+    below_own("/contention/l2_first_loss_bytes", c.l2_first_loss_bytes);
+  }
+
+  const Gpu& gpu_;
+  std::set<std::string> unknown_;  // places whose values are missing or wrong
+  std::vector<Broken> broken_;
+};
+
+/// The document with the values of a valid one in the place of those that are missing or wrong, which go into
+/// `unknown`: so that rules between the others can be asked.
+json mended(const json& document, const std::vector<Violation>& wrong, std::set<std::string>& unknown) {
+  json whole = gpu_document("h200", {}).json;
+  for (auto& [group, leaves] : whole.items()) {
+    if (!leaves.is_object()) continue;
+    const auto given = document.is_object() ? document.find(group) : document.end();
+    const bool has_group = document.is_object() && given != document.end() && given->is_object();
+    for (auto leaf = leaves.begin(); leaf != leaves.end();) {
+      const std::string place = fmt::format("/{}/{}", group, leaf.key());
+      const bool is_good = has_group && given->contains(leaf.key()) &&
+                           std::ranges::none_of(wrong, [&](const Violation& v) {
+                             return v.place == place || v.place.starts_with(place + "/");
+                           });
+      if (!is_good) unknown.insert(place);
+      if (is_good) *leaf = given->at(leaf.key());
+      if (!is_good && leaf->at("value").is_array())
+        leaf = leaves.erase(leaf);
+      else
+        ++leaf;
+    }
+  }
+  return whole;
 }
 
-Gpu read_gpu_text(std::istream& text, const std::string& file) {
-  const json document = parse_json(text, file);
-  check_schema(document, "gpu", file);
-  Gpu gpu = read_document(document);
-  check(gpu, file);
-  return gpu;
+Basis basis_of(const json& document) {
+  Basis basis;
+  for (const auto& [group, leaves] : document.items()) {
+    if (!leaves.is_object()) continue;
+    for (const auto& [key, leaf] : leaves.items()) {
+      const auto& kind = leaf.at("basis").get_ref<const std::string&>();
+      ++(kind == "published" ? basis.published : kind == "calibrated" ? basis.calibrated : basis.assumed);
+      if (const auto of = leaf.find("of"); of != leaf.end() && kind == "assumed")
+        ++basis.assumed_of[of->get<std::string>()];
+    }
+  }
+  return basis;
 }
+
+constexpr std::size_t kMostErrors = 100;
 
 }  // namespace
 
+void check_gpu_document(const GpuDocument& document) {
+  const std::vector<Violation> wrong = violations(document.json, "gpu", kMostErrors);
+  std::set<std::string> unknown;
+  const Gpu gpu = read_document(wrong.empty() ? document.json : mended(document.json, wrong, unknown));
+  std::vector<Rules::Broken> all;
+  const std::string remedy = how_to_see_the_schema("gpu");
+  for (const Violation& v : wrong) all.push_back({printable(v.place, 300), v.problem, remedy});
+  for (Rules::Broken& rule : Rules(gpu, std::move(unknown)).broken()) all.push_back(std::move(rule));
+  if (all.empty()) return;
+  std::string problem = all.front().problem;
+  for (std::size_t i = 1; i < all.size(); ++i)
+    problem += fmt::format("\n  and{}: {}", all[i].place.empty() ? "" : " at " + all[i].place, all[i].problem);
+  throw InputError(document.file, all.front().place, std::move(problem),
+                   all.size() == 1 || !wrong.empty() ? all.front().remedy : remedy);
+}
+
 Gpu read_gpu(const std::string& name_or_path, const std::filesystem::path& beside) {
-  for (const EmbeddedFile& file : embedded_gpus())
-    if (file.name == name_or_path) {
-      std::istringstream text{std::string(file.text)};
-      return read_gpu_text(text, name_or_path);
-    }
-  const std::filesystem::path path = beside / name_or_path;
-  if (!input_exists(path)) {
-    const std::vector<std::string> names = gpu_names();
-    throw InputError(path.string(), "",
-                     fmt::format("no such file, and no GPU is called {}{}", in_quotes(name_or_path),
-                                 did_you_mean(name_or_path, names)),
-                     fmt::format("use one of {}, or the path of a GPU description", list_names(names)));
-  }
-  return read_gpu_text(*open_input(path), path.string());
+  const GpuDocument document = gpu_document(name_or_path, beside);
+  check_gpu_document(document);
+  Gpu gpu = read_document(document.json);
+  gpu.basis = basis_of(document.json);
+  return gpu;
+}
+
+std::string locate_gpu(const std::string& name_or_path) {
+  const std::filesystem::path path = name_or_path;
+  if (!std::ranges::binary_search(gpu_names(), name_or_path) && input_exists(path))
+    return std::filesystem::absolute(path).string();
+  (void)gpu_document(name_or_path, {});  // which tells what is wrong with the name
+  return name_or_path;
 }
 
 std::vector<std::string> gpu_names() {
   std::vector<std::string> names;
   for (const EmbeddedFile& file : embedded_gpus()) names.emplace_back(file.name);
+  std::ranges::sort(names);  // files are sorted with their extension
   return names;
 }
 

@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <regex>
 #include <valijson/adapters/nlohmann_json_adapter.hpp>
 #include <valijson/schema.hpp>
@@ -71,17 +71,19 @@ std::string shown(const json& value) {
   return value.dump();
 }
 
-struct Violation {
-  Pointer place;
-  std::string problem;
-};
-
-/// Finds the first violation by the keywords that the built-in schemas use.
+/// Finds violations, `most` at most, by the keywords that the built-in schemas use.
 class Explanation {
  public:
-  explicit Explanation(const json& root) : root_(root) {}
+  Explanation(const json& root, std::size_t most) : root_(root), most_(most) {}
 
-  std::optional<Violation> find(const json& value, const json& given_rule, const Pointer& place) const {
+  std::vector<Violation> of(const json& document) {
+    find(document, root_, Pointer());
+    return std::move(found_);
+  }
+
+ private:
+  void find(const json& value, const json& given_rule, const Pointer& place) {
+    if (found_.size() >= most_) return;
     const json& rule = resolve(given_rule);
     if (const auto branches = rule.find("oneOf"); branches != rule.end()) {
       json objects = json::array();
@@ -95,18 +97,26 @@ class Explanation {
       return in_branches(value, objects, place);
     }
     if (const json* fixed = get(rule, "const"); fixed != nullptr && value != *fixed)
-      return Violation{place, fmt::format("expected {}, got {}", fixed->dump(), shown(value))};
+      return add(place, fmt::format("expected {}, got {}", fixed->dump(), shown(value)));
     if (const json* choices = get(rule, "enum"); choices != nullptr && !contains(*choices, value))
-      return Violation{place, not_among(value, strings(*choices))};
+      return add(place, not_among(value, strings(*choices)));
     if (!has_type(value, rule.value("type", ""))) return expected(value, rule, place);
-    if (value.is_number()) return in_number(value, rule, place);
-    if (value.is_string()) return in_string(value, rule, place);
-    if (value.is_array()) return in_array(value, rule, place);
-    if (value.is_object()) return in_object(value, rule, place);
-    return std::nullopt;
+    if (value.is_number()) in_number(value, rule, place);
+    if (value.is_string()) in_string(value, rule, place);
+    if (value.is_array()) in_array(value, rule, place);
+    if (value.is_object()) in_object(value, rule, place);
+    if (const json* condition = get(rule, "if")) {
+      const bool holds = std::ranges::all_of(condition->at("required"), [&](const json& key) {
+        return value.is_object() && value.contains(key.get_ref<const std::string&>());
+      });
+      if (const json* then = get(rule, holds ? "then" : "else")) find(value, *then, place);
+    }
   }
 
- private:
+  void add(const Pointer& place, std::string problem) {
+    if (found_.size() < most_) found_.push_back({place.to_string(), std::move(problem)});
+  }
+
   static const json* get(const json& rule, const char* key) {
     const auto found = rule.find(key);
     return found == rule.end() ? nullptr : &*found;
@@ -162,77 +172,81 @@ class Explanation {
     return text;
   }
 
-  static Violation expected(const json& value, const json& rule, const Pointer& place) {
+  void expected(const json& value, const json& rule, const Pointer& place) {
     const std::string type = rule.value("type", "");
     const char* article = type == "integer" || type == "object" || type == "array" ? "an" : "a";
     std::string got = shown(value);
     if (type == "number" && value.is_number()) got = number(value);
-    return {place, fmt::format("expected {} {}{}, got {}", article, type, bounds(rule), got)};
+    add(place, fmt::format("expected {} {}{}, got {}", article, type, bounds(rule), got));
   }
 
-  static std::optional<Violation> in_number(const json& value, const json& rule, const Pointer& place) {
+  void in_number(const json& value, const json& rule, const Pointer& place) {
     const double number = value.get<double>();
     const auto bound = [&](const char* key, double otherwise) { return rule.value(key, otherwise); };
     if (number < bound("minimum", number) || number > bound("maximum", number) ||
         number <= bound("exclusiveMinimum", -HUGE_VAL) || number >= bound("exclusiveMaximum", HUGE_VAL))
-      return expected(value, rule, place);
-    return std::nullopt;
+      expected(value, rule, place);
   }
 
-  static std::optional<Violation> in_string(const json& value, const json& rule, const Pointer& place) {
+  void in_string(const json& value, const json& rule, const Pointer& place) {
     const auto& text = value.get_ref<const std::string&>();
     if (text.size() < rule.value("minLength", std::size_t{0}))
-      return Violation{place, text.empty() ? "expected a text, got an empty one"
+      return add(place, text.empty() ? "expected a text, got an empty one"
                                            : fmt::format("expected a text of {} characters or more, got {}",
-                                                         rule["minLength"].get<std::size_t>(), shown(value))};
+                                                         rule["minLength"].get<std::size_t>(), shown(value)));
     if (const json* pattern = get(rule, "pattern");
         pattern != nullptr && !std::regex_search(text, std::regex(pattern->get<std::string>()))) {
       const json* examples = get(rule, "examples");
-      return Violation{
+      return add(
           place, fmt::format("expected something like {}, got {}",
-                             examples == nullptr ? pattern->dump() : examples->front().dump(), shown(value))};
+                             examples == nullptr ? pattern->dump() : examples->front().dump(), shown(value)));
     }
-    return std::nullopt;
   }
 
-  std::optional<Violation> in_array(const json& value, const json& rule, const Pointer& place) const {
+  void in_array(const json& value, const json& rule, const Pointer& place) {
     const auto least = rule.value("minItems", std::size_t{0}), most = rule.value("maxItems", value.size());
     if (value.size() < least || value.size() > most) {
       const std::string count = least == most         ? std::to_string(least)
                                 : value.size() > most ? fmt::format("at most {}", most)
                                                       : fmt::format("at least {}", least);
-      return Violation{place, fmt::format("expected an array of {}, got {}", count, shown(value))};
+      return add(place, fmt::format("expected an array of {}, got {}", count, shown(value)));
     }
     if (const json* items = get(rule, "items"))
       for (std::size_t i = 0; i < value.size(); ++i) {
         if (items->is_array() && i >= items->size()) break;
-        if (auto found = find(value[i], items->is_array() ? (*items)[i] : *items, place / i)) return found;
+        find(value[i], items->is_array() ? (*items)[i] : *items, place / i);
       }
     if (rule.value("uniqueItems", false))
       for (std::size_t i = 0; i < value.size(); ++i)
         if (std::find(value.begin(), value.begin() + static_cast<std::ptrdiff_t>(i), value[i]) !=
             value.begin() + static_cast<std::ptrdiff_t>(i))
-          return Violation{place / i, fmt::format("{} stands there twice", shown(value[i]))};
-    return std::nullopt;
+          return add(place / i, fmt::format("{} stands there twice", shown(value[i])));
   }
 
-  std::optional<Violation> in_object(const json& value, const json& rule, const Pointer& place) const {
+  void in_object(const json& value, const json& rule, const Pointer& place) {
     static const json none = json::object();
     const json* listed = get(rule, "properties");
     const json& properties = listed == nullptr ? none : *listed;
     // Unknown keys first: a misspelt key is also a missing one, and the spelling is the real cause.
     for (const auto& [key, member] : value.items())
-      if (const json* member_rule = rule_of(key, rule, properties); member_rule == nullptr)
-        return Violation{place / key,
-                         fmt::format("unknown key {}{}", in_quotes(key), hint(key, rule, properties))};
+      if (rule_of(key, rule, properties) == nullptr) {
+        const std::string meant = hint(key, rule, properties);
+        misspelt_[place.to_string()] += meant;
+        add(place / key, fmt::format("unknown key {}{}", in_quotes(key), meant));
+      }
     if (const json* required = get(rule, "required"))
       for (const json& key : *required)
-        if (!value.contains(key.get_ref<const std::string&>()))
-          return Violation{place,
-                           fmt::format("missing key {}", in_quotes(key.get_ref<const std::string&>()))};
+        if (const std::string name = in_quotes(key.get_ref<const std::string&>());
+            !value.contains(key.get_ref<const std::string&>()) && !is_misspelt(place, name))
+          add(place, fmt::format("missing key {}", name));
     for (const auto& [key, member] : value.items())
-      if (auto found = find(member, *rule_of(key, rule, properties), place / key)) return found;
-    return std::nullopt;
+      if (const json* member_rule = rule_of(key, rule, properties)) find(member, *member_rule, place / key);
+  }
+
+  /// Whether an unknown key of the object may have been meant for this one, whose absence is then no news.
+  bool is_misspelt(const Pointer& place, const std::string& quoted) const {
+    const auto hints = misspelt_.find(place.to_string());
+    return hints != misspelt_.end() && hints->second.find("mean " + quoted) != std::string::npos;
   }
 
   static std::string hint(const std::string& key, const json& rule, const json& properties) {
@@ -258,8 +272,8 @@ class Explanation {
 
   /// All branches are objects.  Either one key (`type`) has another constant in each, or each requires a key
   /// that the others do not have: that tells which branch was meant.
-  std::optional<Violation> in_branches(const json& value, const json& branches, const Pointer& place) const {
-    if (!value.is_object()) return Violation{place, fmt::format("expected an object, got {}", shown(value))};
+  void in_branches(const json& value, const json& branches, const Pointer& place) {
+    if (!value.is_object()) return add(place, fmt::format("expected an object, got {}", shown(value)));
     std::string tag;
     std::vector<std::string> tag_values, tag_keys;
     for (const json& given_branch : branches) {
@@ -277,13 +291,13 @@ class Explanation {
       if (given == value.end()) {
         for (const auto& [key, member] : value.items())
           if (const auto meant = did_you_mean(key, std::vector{tag}); !meant.empty())
-            return Violation{place / key, fmt::format("unknown key {}{}", in_quotes(key), meant)};
-        return Violation{place,
-                         fmt::format("missing key {} (one of {})", in_quotes(tag), list_names(tag_values))};
+            return add(place / key, fmt::format("unknown key {}{}", in_quotes(key), meant));
+        return add(place,
+                         fmt::format("missing key {} (one of {})", in_quotes(tag), list_names(tag_values)));
       }
       for (std::size_t i = 0; i < branches.size(); ++i)
         if (*given == tag_values[i]) return find(value, branches[i], place);
-      return Violation{place / tag, not_among(*given, tag_values)};
+      return add(place / tag, not_among(*given, tag_values));
     }
     std::vector<std::size_t> present;
     for (std::size_t i = 0; i < branches.size(); ++i)
@@ -292,13 +306,16 @@ class Explanation {
     if (present.empty())
       for (const auto& [key, member] : value.items())
         if (const auto meant = did_you_mean(key, tag_keys); !meant.empty())
-          return Violation{place / key, fmt::format("unknown key {}{}", in_quotes(key), meant)};
-    return Violation{place,
+          return add(place / key, fmt::format("unknown key {}{}", in_quotes(key), meant));
+    return add(place,
                      fmt::format("expected exactly one of the keys {}; got {}", list_names(tag_keys),
-                                 present.empty() ? "none" : fmt::format("{} of them", present.size()))};
+                                 present.empty() ? "none" : fmt::format("{} of them", present.size())));
   }
 
   const json& root_;
+  const std::size_t most_;
+  std::vector<Violation> found_;
+  std::map<std::string, std::string> misspelt_;  // by the object's place: what its unknown keys may have meant
 };
 
 /// Only for a keyword that Explanation does not know: valijson's own words for the deepest place.
@@ -311,18 +328,28 @@ Violation deepest(const valijson::ValidationResults& results) {
     const std::string& step = deep->context[i];
     place /= step.substr(1, step.size() - 2);
   }
-  return {place, deep->description};
+  return {place.to_string(), deep->description};
 }
 
 }  // namespace
 
-void check_schema(const json& document, std::string_view schema_name, const std::string& file) {
+std::vector<Violation> violations(const json& document, std::string_view schema_name, std::size_t most) {
   const CompiledSchema& rules = compiled(schema_name);
-  if (rules.allows(document)) return;
-  auto violation = Explanation(rules.document()).find(document, rules.document(), Pointer());
-  if (!violation) violation = deepest(rules.violations(document));
-  throw InputError(file, printable(violation->place.to_string(), 300), violation->problem,
-                   fmt::format("`sim schema {}` prints what is allowed, key by key", schema_name));
+  if (rules.allows(document)) return {};
+  std::vector<Violation> found = Explanation(rules.document(), most).of(document);
+  if (found.empty()) found.push_back(deepest(rules.violations(document)));
+  return found;
+}
+
+std::string how_to_see_the_schema(std::string_view name) {
+  return fmt::format("`sim schema {}` prints what is allowed, key by key", name);
+}
+
+void check_schema(const json& document, std::string_view schema_name, const std::string& file) {
+  const std::vector<Violation> found = violations(document, schema_name, 1);
+  if (!found.empty())
+    throw InputError(file, printable(found.front().place, 300), found.front().problem,
+                     how_to_see_the_schema(schema_name));
 }
 
 }  // namespace corun

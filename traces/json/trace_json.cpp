@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "traces/embedded.h"
+#include "traces/json/gpu_document.h"
 #include "traces/json/input_file.h"
 #include "traces/json/parse.h"
 #include "traces/json/schema.h"
@@ -133,9 +134,7 @@ std::string stem(const path& file) {
 }
 
 bool is_known_gpu(const std::string& name_or_path, const path& beside) {
-  const auto names = gpu_names();
-  return std::find(names.begin(), names.end(), name_or_path) != names.end() ||
-         input_exists(beside / name_or_path);
+  return input_exists(beside / name_or_path) || !find_gpu(name_or_path).empty();
 }
 
 /// One spelling of each file, however it was reached; a pipe has none and stays as it is.

@@ -24,8 +24,12 @@ Trace read_trace(const nlohmann::json& document, const std::filesystem::path& fi
 /// trace.
 void write_trace(const Trace& trace, std::ostream& out);
 
-/// A GPU by name (built in) or by the path of a description; relative paths start at `beside`.
+/// A GPU by name (built in; our name, or what nvidia-smi and profilers call the card) or by the path of a
+/// description; relative paths start at `beside`.  Throws one InputError for all that is wrong with a file.
 Gpu read_gpu(const std::string& name_or_path, const std::filesystem::path& beside = {});
+/// What a command line says of a GPU, for read_gpu() beside any trace: a path starts at the working
+/// directory.  Throws InputError where there is no such GPU.
+std::string locate_gpu(const std::string& name_or_path);
 /// Names of the built-in descriptions, sorted.
 std::vector<std::string> gpu_names();
 

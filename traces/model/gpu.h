@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "traces/model/basis.h"
 #include "traces/model/ids.h"
 #include "traces/model/time.h"
 
@@ -151,6 +152,7 @@ struct Gpu {
   PreemptionCosts preemption;
   Contention contention;
   Power power;
+  Basis basis;  // of the values above
 
   std::uint32_t tpcs() const { return sms / sms_per_tpc; }
 

@@ -43,6 +43,7 @@ struct PreemptionResult {
 
 struct RunResult {
   std::string trace, gpu, policy;
+  std::string gpu_basis;  // in words: what the values of the GPU's description rest on
   std::uint64_t seed = 0;
   std::string
       window;         // in words: which span of the run counts, and whether STP is steady-state or fixed-work

@@ -124,6 +124,10 @@ std::string labelled(std::string_view label, std::string_view text) {
   return out + '\n';
 }
 
+std::string gpu_line(const RunResult& r) {
+  return r.gpu_basis.empty() ? "" : labelled("gpu", r.gpu + ", " + r.gpu_basis);
+}
+
 std::string notes_text(const std::vector<std::string>& notes) {
   std::string out;
   std::size_t shown = 0, lines = 0;
@@ -191,6 +195,7 @@ nlohmann::ordered_json json_of(const Spread& s) {
 void put(const RunResult& r, nlohmann::ordered_json& document) {
   document["trace"] = r.trace;
   document["gpu"] = r.gpu;
+  if (!r.gpu_basis.empty()) document["gpu_basis"] = r.gpu_basis;
   document["policy"] = r.policy;
   document["seed"] = r.seed;
   document["window"] = r.window;
@@ -252,7 +257,7 @@ std::string format_report(const RunResult& r) {
         r.preemption.count, many(r.preemption.launches), number(r.preemption.latency.p50_us),
         number(r.preemption.latency.p99_us), number(r.preemption.latency.max_us),
         many(r.preemption.redone_blocks));
-  out += labelled("window", r.window) + labelled("alone", r.alone);
+  out += labelled("window", r.window) + labelled("alone", r.alone) + gpu_line(r);
   if (r.wall_s > 0)
     out += labelled("took",
                     fmt::format("{} ({} blocks, {} events)", took(r.wall_s), many(r.blocks), many(r.events)));
@@ -303,7 +308,7 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
     for (const ClientResult& c : r.clients)
       if (!c.failed.empty())
         out += labelled("failed", fmt::format("{} under {}: {}", c.name, r.policy, c.failed));
-  out += labelled("window", first.window) + labelled("alone", first.alone);
+  out += labelled("window", first.window) + labelled("alone", first.alone) + gpu_line(first);
   std::vector<std::string> notes;
   for (const RunResult& r : results)
     for (const std::string& note : r.notes)

@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 namespace corun {
@@ -266,6 +268,38 @@ TEST(Command, EveryCompilerGivesTheCommittedBytes) {
                               std::string(policy) == "tpc-mask" ? ":split=even" : "", example))
                   .out,
               read(fmt::format("tests/golden/six-clients.{}.json", policy)));
+}
+
+TEST(Command, GpusAreListedAsJsonWithWhatTheyRestOn) {
+  const nlohmann::json all = nlohmann::json::parse(sim("gpus --json").out);
+  const auto h100 = std::ranges::find(all["gpus"], "h100-pcie", [](const auto& g) { return g["name"]; });
+  ASSERT_NE(h100, all["gpus"].end());
+  EXPECT_EQ((*h100)["product"], "NVIDIA H100 PCIe");
+  EXPECT_EQ((*h100)["compute_capability"], "9.0");
+  EXPECT_GT((*h100)["values"]["assumed_of"]["h200"], 0);
+}
+
+TEST(Command, ATraceRunsOnSeveralGpusInOneTable) {
+  const std::string example = "traces/h200/examples/six-clients.json";
+  const Ran ran = sim("compare --json --gpus=h200,h100-sxm,l40s --policies=fcfs --duration=5ms " + example);
+  ASSERT_EQ(ran.code, 0) << ran.out;
+  const nlohmann::json document = nlohmann::json::parse(ran.out);
+  EXPECT_EQ(document["recorded_on"], "h200");
+  ASSERT_EQ(document["results"].size(), 3u);
+  EXPECT_FALSE(document["cards"][0].contains("carried_over"));
+  EXPECT_GT(document["cards"][1]["carried_over"]["time_ratio"]["median"], 1);
+  const nlohmann::json one =
+      nlohmann::json::parse(sim("compare --json --policies=fcfs --duration=5ms " + example).out);
+  EXPECT_EQ(document["results"][0], one["results"][0]) << "on the card of the recording nothing is carried over";
+  EXPECT_EQ(sim("compare --gpus=h200 --memory=1GB " + example).code, 2);
+}
+
+TEST(Command, TwoGpusAreComparedValueByValue) {
+  const Ran ran = sim("gpus compare h200 h100-sxm");
+  EXPECT_NE(ran.out.find("memory/dram_bytes_per_second"), std::string::npos);
+  EXPECT_EQ(ran.out.find("latencies/stream_gap_ns"), std::string::npos) << "the same in both";
+  EXPECT_NE(sim("gpus compare h200 h200").out.find("no value differs"), std::string::npos);
+  EXPECT_EQ(sim("gpus compare h200 nothing").code, 2);
 }
 
 TEST(Command, EveryOptionOfHelpExists) {

@@ -437,10 +437,10 @@ TEST(KinetoImport, GpuIsFoundByItsName) {
     return import_text(replaced(replaced(text, "NVIDIA H200", name), R"("numSms": 132)",
                                 std::string(R"("numSms": )") + sms));
   };
-  EXPECT_EQ(gpu("Tesla V100-SXM2-32GB", "80").gpu, "v100");
-  EXPECT_EQ(gpu("NVIDIA A100-SXM4-80GB", "108").gpu, "a100");
+  EXPECT_EQ(gpu("Tesla V100-SXM2-32GB", "80").gpu, "v100-sxm2");
+  EXPECT_EQ(gpu("NVIDIA A100-SXM4-80GB", "108").gpu, "a100-80gb");
   EXPECT_EQ(gpu("NVIDIA TITAN V", "80").gpu, "titan-v");
-  EXPECT_THAT(gpu("NVIDIA A100-SXM4-80GB", "108").notes, Contains(HasSubstr("is simulated as")));
+  EXPECT_THAT(gpu("Tesla V100-SXM2-32GB", "80").notes, Contains(HasSubstr("is simulated as")));
 }
 
 TEST(KinetoImport, TruncatedTraceNamesThePlace) {

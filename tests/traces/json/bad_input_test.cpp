@@ -710,8 +710,13 @@ TEST_F(BadGpu, ValueWithoutASourceIsRefused) {
   expect_gpu_refused(document, "/sm/max_warps", "missing key 'source'");
   document["sm"]["max_warps"] = 64;
   expect_gpu_refused(document, "/sm/max_warps", "expected an object, got 64");
-  document["sm"]["max_warps"] = {{"value", 64}, {"source", "?"}};
+  document["sm"]["max_warps"] = {{"value", 64}, {"source", "?"}, {"basis", "assumed"}};
   expect_gpu_refused(document, "/sm/max_warps/source", "10 characters or more");
+  document = valid();
+  document["sm"]["max_warps"].erase("basis");
+  expect_gpu_refused(document, "/sm/max_warps", "missing key 'basis'");
+  document["sm"]["max_warps"]["basis"] = "guessed";
+  expect_gpu_refused(document, "/sm/max_warps/basis", "expected one of 'calibrated', 'published', 'assumed'");
 }
 
 TEST_F(BadGpu, MissingOrUnknownValueIsRefused) {
@@ -735,7 +740,7 @@ TEST_F(BadGpu, MissingOrUnknownValueIsRefused) {
 TEST_F(BadGpu, InconsistentValuesAreRefused) {
   const auto with_value = [](const char* group, const char* key, const json& value) {
     json document = valid();
-    document[group][key] = {{"value", value}, {"source", "made up for this test"}};
+    document[group][key] = {{"value", value}, {"source", "made up for this test"}, {"basis", "assumed"}};
     return document;
   };
   expect_gpu_refused(with_value("chip", "placement_order", {0, 1, 2, 3}), "/chip/placement_order/value",

@@ -1,0 +1,152 @@
+#include "sim/model/other_card.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <variant>
+#include <vector>
+
+#include "sim/model/kernel_prior.h"
+
+namespace corun::sim {
+namespace {
+
+Time times(Time time, double ratio) {
+  return Time{static_cast<Time::rep>(std::llround(static_cast<double>(time.count()) * ratio))};
+}
+
+enum class Known : std::uint8_t { by_counters, by_class, by_clock };
+
+/// Of one kernel.
+class Carry {
+ public:
+  Carry(const Kernel& kernel, const Gpu& from, const Gpu& to)
+      : kernel_(kernel), from_(from), to_(to), ratios_(ratios_of(from, to)), prior_(prior_for(kernel)) {}
+
+  Known known() const {
+    const Counters& c = kernel_.counters;
+    if (c.dram_read_bytes || c.dram_write_bytes) return Known::by_counters;
+    return prior_ != nullptr ? Known::by_class : Known::by_clock;
+  }
+
+  /// Of a launch that takes `time` here, on the SMs that it had.
+  double ratio(Time time) const {
+    const std::uint32_t had = kernel_.solo_time_sms == 0 ? from_.sms : kernel_.solo_time_sms;
+    const std::uint32_t has = kernel_.solo_time_sms == 0 ? to_.sms : std::min(had, to_.sms);
+    return ratio(time, had, has, ratios_.dram);
+  }
+  /// Of one that is confined to so many SMs on both.
+  double on_sms(Time time, std::uint32_t sms) const { return ratio(time, sms, sms, ratios_.dram); }
+  /// Of a block at full residency: each SM has its part of DRAM.
+  double of_a_block(Time time) const {
+    const double part = static_cast<double>(to_.sms) / static_cast<double>(from_.sms);
+    const auto turns = static_cast<std::int64_t>(std::max<std::uint64_t>(1, kernel_.blocks() / from_.sms));
+    const double share = dram_share(kernel_.solo_time.value_or(time * turns));
+    return share * ratios_.dram * part + (1 - share) * ratios_.clock;
+  }
+
+ private:
+  double ratio(Time time, std::uint32_t had, std::uint32_t has, double dram) const {
+    if (time <= Time{}) return 1;
+    const double launch = std::min(1.0, ratio_of(from_.contention.launch_cost, time));
+    const auto filled = [&](std::uint32_t sms) {
+      return static_cast<double>(std::min<std::uint64_t>(kernel_.blocks(), sms));
+    };
+    const double rest = ratios_.clock * filled(had) / filled(has), share = dram_share(time);
+    return launch + (1 - launch) * (share * dram + (1 - share) * rest);
+  }
+
+  static double ratio_of(Time part, Time whole) {
+    return static_cast<double>(part.count()) / static_cast<double>(whole.count());
+  }
+
+  /// Of the bandwidth of DRAM here.
+  double dram_share(Time time) const {
+    if (known() == Known::by_clock) return 0;
+    const Counters c =
+        known() == Known::by_counters ? kernel_.counters : usual_counters(*prior_, kernel_, time, from_);
+    const double seconds = to_ns(std::max(time - from_.contention.launch_cost, Time{1})) * 1e-9;
+    const double busy = c.dram_read_bytes.value_or(0) / from_.contention.dram_read_bytes_per_second +
+                        c.dram_write_bytes.value_or(0) / from_.contention.dram_write_bytes_per_second;
+    return std::clamp(busy / seconds, 0.0, 1.0);
+  }
+
+  const Kernel& kernel_;
+  const Gpu &from_, &to_;
+  CardRatios ratios_;
+  const Prior* prior_;
+};
+
+/// Shares of what the SMs can do: the same work, in another time, on others.
+void carry_counters(Counters& c, double longer, const CardRatios& ratios) {
+  const auto carry = [&](double& percent) { percent = std::min(100.0, percent / longer * ratios.sms); };
+  if (c.issue_active_pct) carry(*c.issue_active_pct);
+  if (c.fp64_active_pct) carry(*c.fp64_active_pct);
+  for (auto& [pipe, percent] : c.pipes_pct) carry(percent);
+  if (c.duration_ns) *c.duration_ns *= longer;
+}
+
+void carry_kernel(Kernel& kernel, const Carry& carry, Time time, const CardRatios& ratios, std::uint32_t sms) {
+  const double longer = carry.ratio(time);
+  if (kernel.solo_time) kernel.solo_time = times(*kernel.solo_time, longer);
+  std::map<std::uint32_t, Time> by_sms;
+  for (const auto& [n, t] : kernel.solo_time_by_sms)
+    if (n <= sms) by_sms[n] = times(t, carry.on_sms(t, n));
+  kernel.solo_time_by_sms = std::move(by_sms);
+  for (auto& [ctas, t] : kernel.persistent_time_by_ctas) t = times(t, longer);
+  if (kernel.stoppable) kernel.stoppable->time = times(kernel.stoppable->time, longer);
+  for (Time& t : kernel.block_times) t = times(t, carry.of_a_block(t));
+  kernel.solo_time_sms = std::min(kernel.solo_time_sms, sms);
+  carry_counters(kernel.counters, longer, ratios);
+}
+
+}  // namespace
+
+CardRatios ratios_of(const Gpu& from, const Gpu& to) {
+  CardRatios r;
+  r.dram = from.contention.dram_read_bytes_per_second / to.contention.dram_read_bytes_per_second;
+  r.clock = from.clock_hz / to.clock_hz;
+  r.sms = r.clock * from.sms / to.sms;
+  return r;
+}
+
+CarriedOver carried_over(const Trace& trace, const Gpu& from, const Gpu& to) {
+  CarriedOver carried{trace};
+  const CardRatios ratios = ratios_of(from, to);
+  std::vector<Carry> carry;
+  for (const Kernel& kernel : trace.kernels) carry.emplace_back(kernel, from, to);
+  std::vector<double> longer;
+  std::vector<Time> longest(trace.kernels.size());  // of a kernel whose launches alone have times
+  for (Program& program : carried.trace.programs)
+    for (Op& op : program.ops) {
+      Launch* launch = std::get_if<Launch>(&op.what);
+      if (launch == nullptr) continue;
+      const std::size_t k = launch->kernel.value;
+      const Time time = launch->solo_time.value_or(trace.kernels[k].solo_time.value_or(Time{}));
+      longest[k] = std::max(longest[k], time);
+      const double ratio = carry[k].ratio(time);
+      if (launch->solo_time) launch->solo_time = times(time, ratio);
+      if (time > Time{}) longer.push_back(ratio);
+    }
+  for (std::size_t k = 0; k < trace.kernels.size(); ++k) {
+    const Known known = carry[k].known();
+    ++(known == Known::by_counters ? carried.by_counters
+       : known == Known::by_class  ? carried.by_class
+                                   : carried.by_clock);
+    const Time time = trace.kernels[k].solo_time.value_or(longest[k]);
+    carry_kernel(carried.trace.kernels[k], carry[k], time, ratios, to.sms);
+  }
+  const std::uint32_t most = to.sm.shared_memory_per_block_bytes;
+  for (Kernel& kernel : carried.trace.kernels)
+    if (kernel.shared_memory_bytes() > most && kernel.static_shared_memory_bytes <= most) {
+      kernel.dynamic_shared_memory_bytes = most - kernel.static_shared_memory_bytes;
+      ++carried.trimmed;
+    }
+  carried.trace.gpu = to.name;
+  if (longer.empty()) return carried;
+  std::ranges::sort(longer);
+  carried.least = longer.front(), carried.median = longer[longer.size() / 2], carried.most = longer.back();
+  return carried;
+}
+
+}  // namespace corun::sim

@@ -1,0 +1,40 @@
+// What kernels that were recorded on one GPU take on another (sim/model/DECISIONS.md, 72).
+//
+// A kernel's time alone is its launch, which stays, and the rest.  Of the rest the share in which it uses the
+// bandwidth of DRAM grows with that, the other by clock and by the SMs that its blocks can fill.  A kernel that
+// asks for more shared memory than a block can have there gets what it can have.  Left out:
+// L2's size, tensor cores of another kind, other kernels that a library would choose there, the host.
+#pragma once
+
+#include <cstdint>
+
+#include "traces/model/gpu.h"
+#include "traces/model/trace.h"
+
+namespace corun::sim {
+
+struct CarriedOver {
+  Trace trace;
+  // Number of kernels by what told how much of DRAM's bandwidth they use.
+  std::uint32_t by_counters = 0, by_class = 0, by_clock = 0;
+  std::uint32_t trimmed = 0;  // kernels whose shared memory an SM of the other would not give a block
+  double least = 0, median = 0, most = 0;  // ratio of the times of launches
+};
+
+/// The trace as if it had been recorded on `to`.
+CarriedOver carried_over(const Trace& trace, const Gpu& from, const Gpu& to);
+
+/// How long what a card does takes on another, over how long it takes here.
+struct CardRatios {
+  double dram = 1;   // bound by the bandwidth of DRAM
+  double sms = 1;    // bound by SMs and clock, enough blocks for all SMs
+  double clock = 1;  // bound by the clock, too few blocks for more SMs
+};
+CardRatios ratios_of(const Gpu& from, const Gpu& to);
+
+/// The rule in one sentence.
+inline constexpr const char* kCarryRule =
+    "of a kernel's time its launch stays; the share in which it uses DRAM's bandwidth goes with that, the "
+    "rest with the clock and the SMs that its blocks fill";
+
+}  // namespace corun::sim

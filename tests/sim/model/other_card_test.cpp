@@ -1,0 +1,107 @@
+// What kernels recorded on one GPU are taken to take on another.
+#include "sim/model/other_card.h"
+
+#include <gtest/gtest.h>
+
+#include "traces/json/trace_json.h"
+
+namespace corun::sim {
+namespace {
+
+/// One kernel with so many blocks that takes 1 ms and `dram_share` of the H200's bandwidth, launched once.
+Trace one_kernel(std::uint32_t blocks, double dram_share) {
+  const Gpu h200 = read_gpu("h200");
+  Trace trace;
+  Kernel kernel;
+  kernel.name = "k";
+  kernel.grid = {blocks, 1, 1};
+  kernel.block = {128, 1, 1};
+  kernel.solo_time = from_ns(1e6);
+  kernel.counters.dram_read_bytes = dram_share * h200.contention.dram_read_bytes_per_second * 0.999e-3;
+  trace.kernels.push_back(kernel);
+  Program program{.name = "p"};
+  Op op;
+  op.what = Launch{KernelId{0}};
+  program.ops.push_back(op);
+  trace.programs.push_back(program);
+  return trace;
+}
+
+double ratio(const Trace& trace, const Gpu& to) {
+  return to_ns(*carried_over(trace, read_gpu("h200"), to).trace.kernels[0].solo_time) / 1e6;
+}
+
+Gpu h200_with(double dram, std::uint32_t sms, double clock) {
+  Gpu gpu = read_gpu("h200");
+  gpu.contention.dram_read_bytes_per_second *= dram;
+  gpu.clock_hz *= clock;
+  gpu.sms = sms;
+  return gpu;
+}
+
+TEST(OtherCard, OnTheSameCardNothingChanges) {
+  const Gpu h200 = read_gpu("h200");
+  for (const double share : {0.0, 0.4, 1.0}) EXPECT_EQ(ratio(one_kernel(1000, share), h200), 1);
+  const Trace network = read_trace("traces/h200/resnet50_b1.json");
+  const CarriedOver same = carried_over(network, h200, h200);
+  for (std::size_t k = 0; k < network.kernels.size(); ++k)
+    EXPECT_EQ(same.trace.kernels[k].solo_time, network.kernels[k].solo_time);
+  EXPECT_EQ(same.median, 1);
+}
+
+TEST(OtherCard, AKernelBoundByDramGoesWithItsBandwidth) {
+  EXPECT_NEAR(ratio(one_kernel(1000, 1), h200_with(0.5, 132, 1)), 2, 0.01);
+  EXPECT_NEAR(ratio(one_kernel(1000, 1), h200_with(1, 66, 0.5)), 1, 0.01);
+}
+
+TEST(OtherCard, AKernelBoundBySmsGoesWithClockAndSms) {
+  EXPECT_NEAR(ratio(one_kernel(1000, 0), h200_with(0.5, 132, 1)), 1, 0.01);
+  EXPECT_NEAR(ratio(one_kernel(1000, 0), h200_with(1, 66, 0.5)), 4, 0.01);
+}
+
+TEST(OtherCard, BlocksThatFillNoMoreSmsDoNotUseThem) {
+  EXPECT_NEAR(ratio(one_kernel(66, 0), h200_with(1, 66, 1)), 1, 0.01);
+  EXPECT_NEAR(ratio(one_kernel(67, 0), h200_with(1, 66, 1)), 67.0 / 66, 0.001);
+  EXPECT_NEAR(ratio(one_kernel(1, 0), h200_with(1, 132, 2)), 0.5, 0.01);
+}
+
+TEST(OtherCard, SharesOfBothAddUp) {
+  EXPECT_NEAR(ratio(one_kernel(1000, 0.5), h200_with(0.5, 132, 0.5)), 2, 0.01);
+  EXPECT_NEAR(ratio(one_kernel(1000, 0.25), h200_with(0.5, 132, 1)), 1.25, 0.01);
+}
+
+TEST(OtherCard, ALaunchStays) {
+  Trace trace = one_kernel(1000, 0);
+  trace.kernels[0].solo_time = read_gpu("h200").contention.launch_cost;
+  const CarriedOver carried = carried_over(trace, read_gpu("h200"), h200_with(0.1, 13, 0.1));
+  EXPECT_EQ(carried.trace.kernels[0].solo_time, trace.kernels[0].solo_time);
+}
+
+TEST(OtherCard, SaysByWhatEachKernelWasCarried) {
+  Trace trace = one_kernel(1000, 0.5);
+  trace.kernels.push_back(trace.kernels[0]);
+  trace.kernels[1].counters = {};
+  trace.kernels[1].name = "nobody knows";
+  trace.kernels.push_back(trace.kernels[1]);
+  trace.kernels[2].name = "sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize64x32x64";
+  const CarriedOver carried = carried_over(trace, read_gpu("h200"), read_gpu("l40s"));
+  EXPECT_EQ(carried.by_counters, 1u);
+  EXPECT_EQ(carried.by_clock, 1u);
+  EXPECT_EQ(carried.by_class, 1u);
+  EXPECT_EQ(carried.trace.gpu, "l40s");
+}
+
+TEST(OtherCard, SharedMemoryThatNoBlockCanHaveIsTrimmed) {
+  Trace trace = one_kernel(1000, 0);
+  const Gpu l40s = read_gpu("l40s");
+  trace.kernels[0].static_shared_memory_bytes = 1000;
+  trace.kernels[0].dynamic_shared_memory_bytes = l40s.sm.shared_memory_per_block_bytes - 1000;
+  EXPECT_EQ(carried_over(trace, read_gpu("h200"), l40s).trimmed, 0u);
+  ++trace.kernels[0].dynamic_shared_memory_bytes;
+  const CarriedOver carried = carried_over(trace, read_gpu("h200"), l40s);
+  EXPECT_EQ(carried.trimmed, 1u);
+  EXPECT_EQ(carried.trace.kernels[0].shared_memory_bytes(), l40s.sm.shared_memory_per_block_bytes);
+}
+
+}  // namespace
+}  // namespace corun::sim
