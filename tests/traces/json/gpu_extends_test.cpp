@@ -117,7 +117,7 @@ TEST_F(GpuExtends, AnUnknownParentIsRefusedWithTheOneMeant) {
               HasSubstr("mine.json: at /extends: no such file, and no GPU is called 'h20'; did you mean "));
 }
 
-TEST_F(GpuExtends, AnRtx4090InFifteenLinesSimulates) {
+TEST_F(GpuExtends, FifteenLinesAreEnoughForAnRtx4090) {
   std::ofstream(folder_ / "mine.json") << R"({
   "corun_gpu": 1, "name": "my-4090", "extends": "turing-68sm", "product": "NVIDIA GeForce RTX 4090",
   "architecture": "ada",
