@@ -45,10 +45,11 @@ double worst_slowdown(const RunResult& r) {
 std::string carried_text(const Card& card, const Gpu& from) {
   if (!card.carried) return "times as recorded";
   const CarriedOver& c = *card.carried;
-  std::string text = fmt::format("launches take {:.2f} times as long as on {} in the median ({:.2f} to {:.2f})\n",
-                                 c.median, from.name, c.least, c.most);
-  text += fmt::format("         kernels: {} by their counters, {} by their class, {} by SMs and clock", c.by_counters,
-                      c.by_class, c.by_clock);
+  std::string text =
+      fmt::format("launches take {:.2f} times as long as on {} in the median ({:.2f} to {:.2f})\n", c.median,
+                  from.name, c.least, c.most);
+  text += fmt::format("         kernels: {} by their counters, {} by their class, {} by SMs and clock",
+                      c.by_counters, c.by_class, c.by_clock);
   if (c.trimmed != 0)
     text += fmt::format("\n         {} ask for more shared memory than a block can have there, and get that",
                         c.trimmed);
@@ -64,15 +65,18 @@ void print_text(const Trace& trace, const Gpu& from, const std::vector<Card>& ca
     if (row.result) {
       const RunResult& r = *row.result;
       fmt::print("{:<14}{:<26}{:>7}{:>8}{:>10}{:>14}{:>10}{:>11}\n", cards[row.card].gpu.name, row.policy,
-                 number(r.stp, 3), number(r.antt, 3), number(r.fairness, 3), number(worst_real_time_p99(r), 3),
-                 "x" + number(worst_slowdown(r), 2), number(to_ms(r.makespan), 2));
+                 number(r.stp, 3), number(r.antt, 3), number(r.fairness, 3),
+                 number(worst_real_time_p99(r), 3), "x" + number(worst_slowdown(r), 2), number(to_ms(r.makespan), 2));
     }
   fmt::print("\n");
   for (const Row& row : rows)
-    if (!row.result) fmt::print("not run  {} under {}: {}\n", cards[row.card].gpu.name, row.policy, row.refused);
+    if (!row.result)
+      fmt::print("not run  {} under {}: {}\n", cards[row.card].gpu.name, row.policy, row.refused);
   for (const Card& card : cards)
-    fmt::print("gpu      {}, {}\n         {}\n", card.gpu.name, in_words(card.gpu.basis), carried_text(card, from));
-  fmt::print("rule     {}\n         (its error is not measured yet: sim/model/DECISIONS.md, 72)\n", kCarryRule);
+    fmt::print("gpu      {}, {}\n         {}\n", card.gpu.name, in_words(card.gpu.basis),
+               carried_text(card, from));
+  fmt::print("rule     {}\n         (its error is not measured yet: sim/model/DECISIONS.md, 72)\n",
+             kCarryRule);
 }
 
 void print_document(const Gpu& from, const std::vector<Card>& cards, const std::vector<Row>& rows) {

@@ -20,7 +20,8 @@ nlohmann::ordered_json json_of(const std::string& name, const Gpu& gpu) {
   if (given.contains("extends")) to["extends"] = given.at("extends");
   to["architecture"] = gpu.architecture;
   if (gpu.compute_capability_major != 0)
-    to["compute_capability"] = fmt::format("{}.{}", gpu.compute_capability_major, gpu.compute_capability_minor);
+    to["compute_capability"] =
+        fmt::format("{}.{}", gpu.compute_capability_major, gpu.compute_capability_minor);
   to["sms"] = gpu.sms;
   to["warp_size"] = gpu.sm.warp_size;
   to["clock_hz"] = gpu.clock_hz;
@@ -66,7 +67,8 @@ std::vector<Difference> differences(const nlohmann::json& a, const nlohmann::jso
 }
 
 std::string half(const nlohmann::json& leaf) {
-  return leaf.is_null() ? "-" : fmt::format("{} {}", shown(leaf.at("value")), leaf.at("basis").get<std::string>());
+  if (leaf.is_null()) return "-";
+  return fmt::format("{} {}", shown(leaf.at("value")), leaf.at("basis").get<std::string>());
 }
 
 int compare_two(const GpusArguments& arguments) {
@@ -84,12 +86,13 @@ int compare_two(const GpusArguments& arguments) {
     return 0;
   }
   for (const Gpu* gpu : {&a, &b}) fmt::print("{}: {}; {}\n", gpu->name, gpu->product, in_words(gpu->basis));
-  fmt::print("\nA kernel that takes 1 ms on {} takes on {}, by the rule of `sim compare --gpus`:\n", a.name, b.name);
+  fmt::print("\nA kernel that takes 1 ms on {} takes on {}, by the rule of `sim compare --gpus`:\n", a.name,
+             b.name);
   fmt::print("  {:.2f} ms  if it uses all of DRAM's bandwidth\n", r.dram);
   fmt::print("  {:.2f} ms  if its blocks keep all SMs busy\n", r.sms);
   fmt::print("  {:.2f} ms  if its blocks are fewer than the SMs\n", r.clock);
-  fmt::print("L2 holds {:.2f} times as much, device memory {:.2f}; an SM {:.2f} times as many threads, and {:.2f} "
-             "times as much shared memory.\n",
+  fmt::print("L2 holds {:.2f} times as much, device memory {:.2f}; an SM {:.2f} times as many threads,\n"
+             "and {:.2f} times as much shared memory.\n",
              double(b.l2_bytes) / double(a.l2_bytes), double(b.memory_bytes) / double(a.memory_bytes),
              double(b.sm.max_threads) / a.sm.max_threads,
              double(b.sm.shared_memory_bytes) / a.sm.shared_memory_bytes);
@@ -103,7 +106,8 @@ int compare_two(const GpusArguments& arguments) {
 CLI::App* add_gpus(CLI::App& app, GpusArguments& a) {
   CLI::App* command = app.add_subcommand("gpus", "list the GPU descriptions");
   command->add_flag("--json", a.json, "print them as JSON");
-  CLI::App* two = command->add_subcommand("compare", "what differs between two, and what it means for a kernel");
+  CLI::App* two =
+      command->add_subcommand("compare", "what differs between two, and what it means for a kernel");
   two->add_option("gpus", a.compare, "names or paths of descriptions")->required()->expected(2);
   two->add_flag("--json", a.json, "print it as JSON");
   return command;

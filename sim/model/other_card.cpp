@@ -86,7 +86,8 @@ void carry_counters(Counters& c, double longer, const CardRatios& ratios) {
   if (c.duration_ns) *c.duration_ns *= longer;
 }
 
-void carry_kernel(Kernel& kernel, const Carry& carry, Time time, const CardRatios& ratios, std::uint32_t sms) {
+void carry_kernel(Kernel& kernel, const Carry& carry, Time time, const CardRatios& ratios,
+                  std::uint32_t sms) {
   const double longer = carry.ratio(time);
   if (kernel.solo_time) kernel.solo_time = times(*kernel.solo_time, longer);
   std::map<std::uint32_t, Time> by_sms;

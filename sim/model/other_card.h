@@ -1,9 +1,8 @@
 // What kernels that were recorded on one GPU take on another (sim/model/DECISIONS.md, 72).
 //
 // A kernel's time alone is its launch, which stays, and the rest.  Of the rest the share in which it uses the
-// bandwidth of DRAM grows with that, the other by clock and by the SMs that its blocks can fill.  A kernel that
-// asks for more shared memory than a block can have there gets what it can have.  Left out:
-// L2's size, tensor cores of another kind, other kernels that a library would choose there, the host.
+// bandwidth of DRAM goes with that, the other with the clock and the SMs that its blocks can fill.  A kernel
+// that asks for more shared memory than a block can have there gets what it can have.  Left out: L2's size, tensor cores of another kind, other kernels that a library would choose there, the host.
 #pragma once
 
 #include <cstdint>

@@ -88,10 +88,10 @@ const std::vector<Layer> kLayers = {
      {"CLI/", "fmt/", "nlohmann/"}},
 
     // Entry points, the only ones that may know both backends.
-    {"sim/command",
+    {"sim/command",  // `sim/model` for what a kernel takes on another card
      {"hw/backend", "hw/calibrate", "hw/driver", "hw/process", "hw/run", "policies/api", "policies/session",
-      "sim/backend", "sim/oracle", "sim/papers", "sim/stages", "sim/validate", "traces/import", "traces/json",
-      "traces/model", "traces/timeline"},
+      "sim/backend", "sim/model", "sim/oracle", "sim/papers", "sim/stages", "sim/validate", "traces/import",
+      "traces/json", "traces/model", "traces/timeline"},
      {"CLI/", "fmt/", "nlohmann/", "unistd.h"}},
     {"python/native",  // `sim/command` for reading a trace as the command does
      {"policies/api", "sim/backend", "sim/command", "traces/json", "traces/model", "traces/timeline"},

@@ -64,7 +64,7 @@ const std::vector<Product>& products() {
   throw InputError(file, place,
                    fmt::format("no such file, and no GPU is called {}{}", in_quotes(name),
                                did_you_mean(name, all)),
-                   fmt::format("use one of {}, what nvidia-smi calls such a card, or the path of a description",
+                   fmt::format("use one of {}, what nvidia-smi calls the card, or the path of a description",
                                list_names(known, 40)));
 }
 

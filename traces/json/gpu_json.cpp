@@ -214,7 +214,8 @@ class Rules {
 
  private:
   /// A rule about values that are missing or wrong by themselves is not asked.
-  void unless(bool holds, std::initializer_list<const char*> places, std::string problem, const char* remedy) {
+  void unless(bool holds, std::initializer_list<const char*> places, std::string problem,
+              const char* remedy) {
     const auto unknown = [&](const char* place) { return unknown_.contains(place); };
     if (!holds && std::ranges::none_of(places, unknown))
       broken_.push_back({fmt::format("{}/value", *places.begin()), std::move(problem), remedy});
@@ -352,7 +353,8 @@ void check_gpu_document(const GpuDocument& document) {
   if (all.empty()) return;
   std::string problem = all.front().problem;
   for (std::size_t i = 1; i < all.size(); ++i)
-    problem += fmt::format("\n  and{}: {}", all[i].place.empty() ? "" : " at " + all[i].place, all[i].problem);
+    problem +=
+        fmt::format("\n  and{}: {}", all[i].place.empty() ? "" : " at " + all[i].place, all[i].problem);
   throw InputError(document.file, all.front().place, std::move(problem),
                    all.size() == 1 || !wrong.empty() ? all.front().remedy : remedy);
 }

@@ -315,7 +315,7 @@ class Explanation {
   const json& root_;
   const std::size_t most_;
   std::vector<Violation> found_;
-  std::map<std::string, std::string> misspelt_;  // by the object's place: what its unknown keys may have meant
+  std::map<std::string, std::string> misspelt_;  // by object: what its unknown keys may have meant
 };
 
 /// Only for a keyword that Explanation does not know: valijson's own words for the deepest place.
