@@ -1,5 +1,5 @@
-// Multi-Instance GPU: the GPU is divided into instances before the start, as nvidia-smi does it, and each runs a
-// policy of its own.  Which instances a GPU can have is in traces/mig; the NVIDIA MIG User Guide describes them.
+// Multi-Instance GPU: the GPU is divided into instances before the start, as nvidia-smi does it, and each runs
+// a policy of its own.  Which instances a GPU can have is in traces/mig, after the NVIDIA MIG User Guide.
 //
 // Leaves out: compute instances within a GPU instance, and that geometry may change while nothing runs.
 #include <algorithm>
@@ -55,7 +55,8 @@ const Registered registered{
      {{"profile", "the instances, as 3g.71gb/4g.71gb; none: undivided", ""},
       {"clients", "of each instance, as cam+mic/llm; none: in the order of the trace, one after the other", ""},
       {"inside", "the policy in each instance, with its parameters: to be given last", "fcfs", true}},
-     {.no_starvation = true}},
+     {.no_starvation = true},
+     {"multi-instance-gpu"}},
     [](const Parameters& p) -> std::unique_ptr<Policy> { return std::make_unique<Mig>(p); }};
 
 }  // namespace

@@ -61,7 +61,8 @@ const Registered registered{
      "one context for all processes, each client capped to a percentage of the SMs",
      "NVIDIA Multi-Process Service documentation; Chen 2020, section 2.6",
      {{"percentages", "active thread percentages, by client, as 50/30; one for all", "100"}},
-     {.no_starvation = true}},
+     {.no_starvation = true},
+     {"multi-process-service"}},
     [](const Parameters& p) -> std::unique_ptr<Policy> { return std::make_unique<Mps>(p); }};
 
 }  // namespace

@@ -26,7 +26,9 @@ const Registered registered{
     {"priority",
      "streams of the priorities in the trace, one context",
      "Bakita and Anderson 2023, section V",
-     {}},
+     {},
+     {},
+     {"stream-priorities"}},
     [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Priority>(); }};
 
 }  // namespace

@@ -18,10 +18,11 @@ class Timeslice final : public Policy {
 
 const Registered registered{
     {"timeslice",
-     "a context per process, taking turns on the whole GPU: CUDA without MPS",
+     "a context per process, in equal turns on the whole GPU, whatever share was asked for: CUDA without MPS",
      "experiments/h200/launch_path, question 10",
      {},
-     {.no_starvation = true}},
+     {.no_starvation = true},
+     {"equal-slices", "time-slicing"}},
     [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Timeslice>(); }};
 
 }  // namespace

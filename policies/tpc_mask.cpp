@@ -120,7 +120,9 @@ const Registered registered{
        "trace: the masks in the trace; else shares in the order of the clients: even, by number of the TPC; "
        "packed, GPC by GPC; distributed, over all GPCs",
        "trace"},
-      {"tpcs", "how many TPCs each client gets, as 8/4; empty: equal shares", ""}}},
+      {"tpcs", "how many TPCs each client gets, as 8/4; empty: equal shares", ""}},
+     {},
+     {"green-contexts"}},
     [](const Parameters& p) -> std::unique_ptr<Policy> { return std::make_unique<TpcMaskPolicy>(p); }};
 
 }  // namespace

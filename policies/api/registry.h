@@ -49,6 +49,7 @@ struct PolicyInfo {
   std::string source;   // paper and section
   std::vector<Parameter> parameters;
   Promises promises{};
+  std::vector<std::string> also_called{};  // in the words of those who operate GPUs
 };
 
 struct Registered {

@@ -26,6 +26,16 @@ std::map<std::string, Entry, std::less<>>& entries() {
   return all;
 }
 
+/// By its name or another that it goes by.
+auto find(std::string_view name) {
+  const auto found = entries().find(name);
+  if (found != entries().end()) return found;
+  return std::ranges::find_if(entries(), [&](const auto& entry) {
+    const auto& also = entry.second.info.also_called;
+    return std::ranges::find(also, name) != also.end();
+  });
+}
+
 }  // namespace
 
 Registered::Registered(PolicyInfo info, Make make) {
@@ -41,7 +51,7 @@ std::vector<PolicyInfo> policies() {
 std::unique_ptr<Policy> make_policy(std::string_view spec) {
   const std::size_t colon = spec.find(':');
   const std::string_view name = spec.substr(0, colon);
-  const auto found = entries().find(name);
+  const auto found = find(name);
   if (found == entries().end()) {
     throw InputError("", "--policy", fmt::format("there is no policy '{}'", name),
                      fmt::format("use one of {}; --policy=help describes them",

@@ -25,7 +25,8 @@ std::vector<std::size_t> instance_of_clients(const Trace& trace, const std::vect
       const auto found = std::ranges::find(names, name);
       if (found == names.end())
         throw InputError("", "--policy",
-                         fmt::format("the trace has no client {}{}", in_quotes(name), did_you_mean(name, names)),
+                         fmt::format("the trace has no client {}{}", in_quotes(name),
+                                     did_you_mean(name, names)),
                          fmt::format("name one of {}", list_names(names)));
       std::size_t& its = of[static_cast<std::size_t>(found - names.begin())];
       if (its != instances.size())

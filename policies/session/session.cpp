@@ -30,7 +30,8 @@ Session::Session(const Trace& trace, Policy& policy, Backend& backend, Timeline&
       workload_(trace, backend.topology().gpu, timeline),
       memory_(trace, backend.topology().gpu.memory_bytes) {
   if (!requires_.instances.empty())
-    throw InputError("", "--policy", fmt::format("policy {} divides the GPU, and a session has one", policy.name()),
+    throw InputError("", "--policy",
+                     fmt::format("policy {} divides the GPU, and a session has one", policy.name()),
                      "let a run make a session for each instance");
   const CapabilitySet missing = requires_.capabilities.without(backend.topology().capabilities);
   if (!missing.empty())

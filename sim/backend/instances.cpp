@@ -34,7 +34,8 @@ const MigProfile& profile_of(const std::string& name, const MigGeometry& geometr
   std::vector<std::string> names;
   for (const MigProfile& p : geometry.profiles) names.push_back(p.name);
   throw InputError("", "--policy",
-                   fmt::format("{} has no MIG profile {}{}", gpu.name, in_quotes(name), did_you_mean(name, names)),
+                   fmt::format("{} has no MIG profile {}{}", gpu.name, in_quotes(name),
+                               did_you_mean(name, names)),
                    fmt::format("take {}", list_names(names)));
 }
 
@@ -86,8 +87,8 @@ std::vector<std::string> Instances::notes() const {
                                gpu.contention.dram_read_bytes_per_second * 1e-12, i.policy));
   }
   return {fmt::format("instances: {}", fmt::join(each, ", ")),
-          "MIG is simulated from the vendor's documents and has not been measured: instances share nothing here, "
-          "and a kernel finds as much of its data in L2 as on the whole GPU"};
+          "MIG is simulated from the vendor's documents and has not been measured: instances share nothing "
+          "here, and a kernel finds as much of its data in L2 as on the whole GPU"};
 }
 
 std::vector<std::string> divisions(const Gpu& gpu, std::size_t instances) {

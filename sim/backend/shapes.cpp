@@ -57,8 +57,8 @@ void move_to(Shape& shape, const MemoryLimits& memory) {
   if (!shape.load.contends()) return;
   const double before = shape.load.alone;
   settle_alone(shape.load, memory);
-  shape.block_alone =
-      Time{static_cast<std::int64_t>(static_cast<double>(shape.block_alone.count()) * shape.load.alone / before)};
+  const double longer = static_cast<double>(shape.block_alone.count()) * shape.load.alone / before;
+  shape.block_alone = Time{static_cast<std::int64_t>(longer)};
 }
 
 }  // namespace

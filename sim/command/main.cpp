@@ -1,6 +1,7 @@
 // The `sim` command: one run, a comparison of policies, validation, imports, schemas.  Exit code 0: done; 2:
 // bad input, told on standard error; 3: a run on a GPU failed; 130: interrupted; 1: a defect of corun itself.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <fstream>
@@ -122,7 +123,9 @@ int simulate(const Arguments& a, bool comparing) {
 
 int list_policies() {
   for (const PolicyInfo& p : policies()) {
-    fmt::print("{:<14}{}\n{:14}source: {}\n", p.name, p.summary, "", p.source);
+    fmt::print("{:<14}{}\n", p.name, p.summary);
+    if (!p.also_called.empty()) fmt::print("{:14}also: {}\n", "", fmt::join(p.also_called, ", "));
+    fmt::print("{:14}source: {}\n", "", p.source);
     for (const Parameter& q : p.parameters)
       fmt::print("{:16}{}={}  {}\n", "", q.name, q.default_value, q.meaning);
   }

@@ -226,6 +226,17 @@ TEST(Registry, AParameterMayTakeAllThatFollows) {
   EXPECT_EQ(Parameters("p", known, "a=2").text("inside"), "none");
   EXPECT_THROW(Parameters("p", known, "b=2:inside=q"), InputError);
 }
+TEST(Registry, APolicyIsFoundByTheWordsOfThoseWhoOperateGpus) {
+  EXPECT_EQ(make_policy("equal-slices")->name(), "timeslice");
+  EXPECT_EQ(make_policy("green-contexts:split=even")->name(), "tpc-mask");
+}
+TEST(Registry, NoTwoPoliciesGoByOneName) {
+  std::set<std::string> names;
+  for (const PolicyInfo& p : policies()) {
+    EXPECT_TRUE(names.insert(p.name).second) << p.name;
+    for (const std::string& also : p.also_called) EXPECT_TRUE(names.insert(also).second) << also;
+  }
+}
 TEST(Registry, APolicyIsWhatItsNameSays) {
   for (const PolicyInfo& p : policies()) EXPECT_EQ(make_policy(p.name)->name(), p.name);
 }

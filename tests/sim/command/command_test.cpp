@@ -295,7 +295,7 @@ TEST(Command, ATraceRunsOnSeveralGpusInOneTable) {
 }
 
 TEST(Command, TwoGpusAreComparedValueByValue) {
-  const Ran ran = sim("gpus compare h200 h100-sxm");
+  const Ran ran = sim("gpus compare h200 a100");
   EXPECT_NE(ran.out.find("memory/dram_bytes_per_second"), std::string::npos);
   EXPECT_EQ(ran.out.find("latencies/stream_gap_ns"), std::string::npos) << "the same in both";
   EXPECT_NE(sim("gpus compare h200 h200").out.find("no value differs"), std::string::npos);

@@ -19,9 +19,12 @@ Trace one_kernel(std::uint32_t blocks, double dram_share) {
   kernel.solo_time = from_ns(1e6);
   kernel.counters.dram_read_bytes = dram_share * h200.contention.dram_read_bytes_per_second * 0.999e-3;
   trace.kernels.push_back(kernel);
-  Program program{.name = "p"};
+  Program program;
+  program.name = "p";
+  Launch launch;
+  launch.kernel = KernelId{0};
   Op op;
-  op.what = Launch{KernelId{0}};
+  op.what = launch;
   program.ops.push_back(op);
   trace.programs.push_back(program);
   return trace;
