@@ -76,12 +76,12 @@ nlohmann::ordered_json json_of(const Oracle& oracle, const std::vector<RunResult
 
 void add_compare(CLI::App& command, CompareArguments& a) {
   command.add_option("--policies", a.policies, "policies to compare; all: every one that can run the trace")
-      ->delimiter(',')
+      ->delimiter(',')->allow_extra_args(false)
       ->capture_default_str();
   command
       .add_option("--gpus", a.gpus,
                   "run the trace on each of these GPUs; times that were recorded on another are carried over")
-      ->delimiter(',');
+      ->delimiter(',')->allow_extra_args(false);
   command.add_flag(
       "--oracle", a.oracle,
       "search the best fixed division of the GPU among the clients, and print each policy's regret");

@@ -147,7 +147,7 @@ CLI::App* add_validate(CLI::App& app, ValidateArguments& a) {
   command->add_option(
       "--timeline", a.timeline,
       "of networks: the profiler's record MIX.MODE, kernel by kernel beside the simulated one");
-  command->add_option("--mixes", a.mixes, "of recorded runs and networks: only these")->delimiter(',');
+  command->add_option("--mixes", a.mixes, "of recorded runs and networks: only these")->delimiter(',')->allow_extra_args(false);
   command->add_option("--policies", a.policies, "of recorded runs: only these policies, separated by blanks");
   command
       ->add_option("--inputs", a.inputs,
@@ -157,8 +157,8 @@ CLI::App* add_validate(CLI::App& app, ValidateArguments& a) {
       ->capture_default_str();
   command->add_option("--gpu", a.gpu, "GPU to simulate: a name of `sim gpus` or a description's path")
       ->capture_default_str();
-  command->add_option("--modes", a.modes, "only these modes, as streams,half")->delimiter(',');
-  command->add_option("--pairs", a.pairs, "only these pairs, as a+b,c+d")->delimiter(',');
+  command->add_option("--modes", a.modes, "only these modes, as streams,half")->delimiter(',')->allow_extra_args(false);
+  command->add_option("--pairs", a.pairs, "only these pairs, as a+b,c+d")->delimiter(',')->allow_extra_args(false);
   command->add_flag("--solo", a.solo_only, "only kernels alone on parts of the GPU");
   command->add_option("--threads", a.threads, "rows simulated at once (default: one a core)")
       ->check(CLI::Range(1, 4096));

@@ -302,6 +302,13 @@ TEST(Command, TwoGpusAreComparedValueByValue) {
   EXPECT_EQ(sim("gpus compare h200 nothing").code, 2);
 }
 
+/// A list ends with its commas: what follows is the trace.
+TEST(Command, OptionsWithListsMayStandBeforeTheTrace) {
+  const std::string trace = " traces/h200/examples/realtime-resnet50-beside-resnet152.json";
+  EXPECT_EQ(sim("compare --policies fcfs,priority" + trace + " --duration=5ms").code, 0);
+  EXPECT_EQ(sim("compare --duration=5ms --policies=fcfs --gpus=h200,l40s" + trace).code, 0);
+}
+
 TEST(Command, EveryOptionOfHelpExists) {
   EXPECT_EQ(sim("--help").code, 0);
   EXPECT_EQ(sim("--version").code, 0);
