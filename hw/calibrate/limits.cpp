@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kAttribute = "device attribute";
 
-/// When blocks of one-block kernels ran, one kernel in each of so many streams.
+/// When blocks of one-block kernels ran, one kernel in each of `count` streams.
 std::vector<Stamp> stamps_of(Bench& bench, DevicePointer at, std::size_t count) {
   bench.synchronize_all();
   return bench.read<Stamp>(at, count);

@@ -46,7 +46,7 @@ Samples best(const std::vector<Samples>& all) {
   return *std::max_element(all.begin(), all.end(),
                            [](const Samples& a, const Samples& b) { return median(a) < median(b); });
 }
-/// A set of so many sixtieths of L2.
+/// A set of this many sixtieths of L2.
 std::uint64_t part_of_l2(const Bench& bench, std::uint64_t sixtieths) {
   return bench.facts().l2_bytes * sixtieths / 60 / (1 << 16) * (1 << 16);
 }
