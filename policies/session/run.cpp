@@ -28,7 +28,7 @@ struct Played {
 
 Played play_on(Testbed& testbed, const Trace& trace, Policy& policy, const std::string& named, bool together,
                const std::vector<Sink*>& sinks, const std::function<void(Time)>& progress,
-               const std::string& profile = {}) {
+               const std::string& profile = {}, const std::function<bool()>& stop = {}) {
   Timeline timeline;
   Requests requests;
   timeline.attach(requests);
@@ -37,7 +37,7 @@ Played play_on(Testbed& testbed, const Trace& trace, Policy& policy, const std::
   const std::unique_ptr<Setup> setup = testbed.set_up({trace, named, needed, timeline, together, profile});
   SessionOutcome outcome =
       play(trace, policy, setup->backend(), timeline, [&](KernelId kernel) { return setup->profile(kernel); },
-           {setup->audited(), progress});
+           {setup->audited(), progress, stop});
   setup->ended(outcome);
   if (!outcome.stuck.empty())
     throw StuckError(trace.name, "", fmt::format("the run cannot go on under {}: {}", named, outcome.stuck),
@@ -134,13 +134,14 @@ SessionOutcome play(const Trace& trace, Policy& policy, Backend& backend, Timeli
   Session session(trace, policy, backend, timeline, std::move(profiles));
   session.audit(options.audit);
   backend.start();
-  SessionOutcome outcome = session.run(options.progress);
+  SessionOutcome outcome = session.run(options.progress, options.stop);
   backend.close();
   timeline.flush();
   return outcome;
 }
 
-Ran run(const Trace& trace, const Gpu& gpu, const RunOptions& options, Testbed& testbed, Policy* object) {
+Ran run(const Trace& whole, const Gpu& gpu, const RunOptions& options, Testbed& testbed, Policy* object) {
+  Trace trace = whole;
   const auto began = std::chrono::steady_clock::now();
   const Watch watch(trace, options);
   const std::unique_ptr<Policy> made = object ? nullptr : make_policy(options.policy);
@@ -148,8 +149,14 @@ Ran run(const Trace& trace, const Gpu& gpu, const RunOptions& options, Testbed& 
   const std::vector<Instance> instances = policy.requirements().instances;
   const auto told = watch.over(options.policy);
   Played together = instances.empty()
-                        ? play_on(testbed, trace, policy, options.policy, true, options.sinks, told)
+                        ? play_on(testbed, trace, policy, options.policy, true, options.sinks, told, {}, options.stop)
                         : play_instances(testbed, trace, instances, options.sinks, told);
+  const Time stopped = together.outcome.end;
+  if (together.outcome.stopped) {
+    if (stopped <= trace.run.warm_up)
+      throw InputError(trace.name, "", "the run was stopped before its warm-up ended", "let it run longer");
+    trace.run.duration = stopped;
+  }
   const Window window = window_of(trace, together.requests);
 
   std::vector<std::vector<RequestRecord>> alone(options.alone ? trace.clients.size() : 0);
@@ -167,6 +174,10 @@ Ran run(const Trace& trace, const Gpu& gpu, const RunOptions& options, Testbed& 
   Ran ran{measure(trace, window, together.requests, alone), window, std::move(together.outcome),
           std::move(together.requests)};
   report_memory(ran.outcome, ran.result);
+  if (ran.outcome.stopped)
+    ran.result.notes.insert(ran.result.notes.begin(),
+                            fmt::format("interrupted at {:.1f} ms{}: these are the results so far", to_ms(stopped),
+                                        whole.run.duration ? fmt::format(" of {:.1f}", to_ms(*whole.run.duration)) : ""));
   ran.result.gpu = gpu.name;
   ran.result.gpu_basis = in_words(gpu.basis);
   ran.result.policy = options.policy;

@@ -29,6 +29,7 @@ struct RunOptions {
   const Profiles* profiles = nullptr;  // in the place of what the backend's own would be
   bool alone = true;                   // false: no slowdown, progress, STP and ANTT
   std::function<void()> interrupt{};   // called now and then, may throw to end the run; may be empty
+  std::function<bool()> stop{};        // asked now and then: true ends the window here; may be empty
 };
 
 /// The clients wait for each other, or for the policy, for ever; problem() says which for what.
@@ -42,6 +43,7 @@ class StuckError : public InputError {
 struct PlayOptions {
   bool audit = false;
   std::function<void(Time)> progress{};
+  std::function<bool()> stop{};
 };
 SessionOutcome play(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline,
                     ProfileSource profiles, const PlayOptions& options = {});

@@ -55,7 +55,7 @@ Session::Session(const Trace& trace, Policy& policy, Backend& backend, Timeline&
   policy_.start(backend.topology(), client_views_);
 }
 
-SessionOutcome Session::run(const std::function<void(Time)>& progress) {
+SessionOutcome Session::run(const std::function<void(Time)>& progress, const std::function<bool()>& stop) {
   std::vector<RequestArrived> arrived;
   std::vector<HostCall> calls;
   const Time end = trace_.run.duration.value_or(kNever);
@@ -92,7 +92,12 @@ SessionOutcome Session::run(const std::function<void(Time)>& progress) {
       break;
     }
     fold(backend_.now());
-    if (progress && ++instants % 1024 == 0) progress(backend_.now());
+    if (++instants % 1024 != 0) continue;
+    if (progress) progress(backend_.now());
+    if (stop && stop()) {
+      outcome_.stopped = true;
+      break;
+    }
   }
   outcome_.end = backend_.now();
   outcome_.memory_peak = memory_.peak();

@@ -27,6 +27,7 @@ using ProfileSource = std::function<Profile(KernelId)>;
 struct SessionOutcome {
   Time end{};
   std::uint64_t decisions = 0, refusals = 0;
+  bool stopped = false;  // it ended before its time because the caller wished so
   std::string stuck;     // not empty: the run could not go on, and why
   std::string deadlock;  // not empty: it could not for want of device memory: who holds and who waits
   std::vector<std::string> failed;  // by client: why its program ended early; empty: it did not
@@ -41,8 +42,9 @@ class Session {
   /// Checks the books of device memory after every decision.
   void audit(bool on) { audit_ = on; }
 
-  /// `progress` is told the time now and then (about once per thousand instants).
-  SessionOutcome run(const std::function<void(Time)>& progress = {});
+  /// Now and then (about once per thousand instants) `progress` is told the time, and `stop` is asked whether the
+  /// run shall end here.
+  SessionOutcome run(const std::function<void(Time)>& progress = {}, const std::function<bool()>& stop = {});
 
  private:
   struct StreamState {

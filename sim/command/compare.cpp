@@ -11,6 +11,7 @@
 #include <optional>
 #include <sstream>
 
+#include "hw/run/signal_guard.h"
 #include "policies/api/registry.h"
 #include "sim/backend/in_parallel.h"
 #include "sim/backend/run.h"
@@ -20,6 +21,9 @@
 
 namespace corun::sim {
 namespace {
+
+struct Stopped {};  // by Ctrl-C
+constexpr const char* kInterrupted = "interrupted before its end";
 
 Objective objective_of(const std::string& name) {
   return name == "stp" ? Objective::stp : name == "antt" ? Objective::antt : Objective::p99;
@@ -111,6 +115,7 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
   std::vector<RunResult> results;
   std::vector<NotRun> not_run;
   std::optional<Oracle> oracle, instances;
+  bool stopped = false;
   {
     ProgressBar bar;
     const auto progress = [&](const char* stage, double done) { bar.show(stage, done); };
@@ -118,19 +123,28 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
     std::vector<std::string> refused(specs.size());
     std::vector<double> done(specs.size());
     std::mutex telling;
+    const hw::SignalGuard guard;
     in_parallel(specs.size(), 0, [&](std::size_t i) {
       const auto tell = [&](const char* stage, double fraction) {
         const std::scoped_lock lock(telling);
         done[i] = std::max(done[i], fraction);
         progress(stage, std::accumulate(done.begin(), done.end(), 0.0) / static_cast<double>(done.size()));
       };
-      const RunOptions options{
-          {.policy = specs[i], .progress = tell, .profiles = profiles}, engine, 0, &common};
+      const auto interrupt = [] {
+        if (hw::SignalGuard::flag()) throw Stopped{};
+      };
+      const RunOptions options{{.policy = specs[i], .progress = tell, .profiles = profiles, .interrupt = interrupt},
+                               engine, 0, &common};
       try {
         ran[i] = run(trace, gpu, options);
       } catch (const InputError& error) {
         if (!all) throw;
         refused[i] = error.problem();
+      } catch (const Stopped&) {
+        refused[i] = kInterrupted;
+      } catch (const std::exception&) {  // in a helper of a run that was interrupted
+        if (!hw::SignalGuard::flag()) throw;
+        refused[i] = kInterrupted;
       }
     });
     for (std::size_t i = 0; i < specs.size(); ++i)
@@ -138,10 +152,16 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
         results.push_back(std::move(*ran[i]));
       else
         not_run.push_back({specs[i], refused[i]});
+    stopped = hw::SignalGuard::flag();
+    if (results.empty() && stopped) {
+      bar.clear();
+      fmt::print(stderr, "sim: interrupted before any policy had been simulated to its end\n");
+      return 130;
+    }
     if (results.empty())
       throw InputError(trace.name, "", "no policy can run this trace: " + not_run.front().reason,
                        "name one with --policies to see all that is wrong");
-    if (a.oracle) {
+    if (a.oracle && !stopped) {
       OracleOptions options{objective_of(a.objective), engine, 0, progress, &common};
       oracle = find_oracle(trace, gpu, options);
       instances = find_best_instances(trace, gpu, options);
@@ -151,12 +171,12 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
   for (const auto* found : {&oracle, &instances})
     if (*found) shown.push_back((*found)->best);
   if (!json) {
-    std::cout << format_comparison(shown, not_run);
+    std::cout << format_comparison(shown, not_run, a.notes);
     if (oracle) std::cout << format_oracle(*oracle, results, a);
     if (instances)
       fmt::print("\ninstances {} is the best of {} divisions by MIG, not measured: {} {:.4g}\n",
                  instances->best.policy, instances->tried, a.objective, instances->value);
-    return 0;
+    return stopped ? 130 : 0;
   }
   std::stringstream text;
   write_summary(shown, text, not_run);
@@ -164,7 +184,7 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
   if (oracle) document["oracle"] = json_of(*oracle, results, a);
   if (instances) document["instances"] = json_of(*instances, results, a);
   std::cout << document.dump(2) << '\n';
-  return 0;
+  return stopped ? 130 : 0;
 }
 
 }  // namespace corun::sim

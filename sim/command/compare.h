@@ -9,6 +9,7 @@
 #include "sim/stages/compute_engine.h"
 #include "traces/model/gpu.h"
 #include "traces/model/trace.h"
+#include "traces/timeline/report.h"
 
 namespace corun::sim {
 
@@ -16,6 +17,7 @@ struct CompareArguments {
   std::vector<std::string> policies{"fcfs", "timeslice", "greedy"};
   std::vector<std::string> gpus;  // the same trace on each of these; empty: on one
   bool oracle = false;
+  Notes notes = Notes::first;
   std::string objective = "stp";
 };
 

@@ -11,11 +11,13 @@
 #include "hw/backend/cuda_backend.h"
 #include "hw/process/worker.h"
 #include "hw/run/run.h"
+#include "hw/run/signal_guard.h"
 #include "policies/api/registry.h"
 #include "sim/backend/run.h"
 #include "sim/command/calibrate.h"
 #include "sim/command/compare.h"
 #include "sim/command/compare_gpus.h"
+#include "sim/command/compose.h"
 #include "sim/command/duration.h"
 #include "sim/command/gpus.h"
 #include "sim/command/load.h"
@@ -27,6 +29,8 @@
 #include "sim/command/validate.h"
 #include "traces/import/kineto.h"
 #include "traces/import/nsight_compute.h"
+#include "traces/json/input_file.h"
+#include "traces/json/spelling.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 #include "traces/timeline/report.h"
@@ -47,6 +51,7 @@ struct ImportArguments {
 
 struct Arguments {
   std::string trace;
+  std::vector<std::string> clients;
   std::string policy = "fcfs";
   CompareArguments comparison;
   std::string gpu, duration, issue, profiles;
@@ -59,8 +64,36 @@ struct Arguments {
   ImportArguments import;
 };
 
+/// "; did you mean '--policy'?" for options that the command, or the subcommand that was given, does not have.
+std::string meant(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  const CLI::App& called = chosen.empty() ? app : *chosen.front();
+  std::vector<std::string> names;
+  for (const CLI::Option* option : called.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  for (const std::string& word : app.remaining(true)) {
+    const std::string option = word.substr(0, word.find('='));
+    if (const std::string guess = did_you_mean(option, names); option.starts_with("--") && !guess.empty()) return guess;
+  }
+  return {};
+}
+
+/// Throws InputError for a file that is not there and may be a misspelt subcommand.
+void check_subcommand(const CLI::App& app, const std::string& trace) {
+  if (input_exists(trace)) return;
+  std::vector<std::string> names;
+  for (const CLI::App* each : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(each->get_name());
+  if (const std::string guess = did_you_mean(trace, names); !guess.empty())
+    throw InputError("", "", fmt::format("there is neither a file nor a subcommand {}{}", in_quotes(trace), guess),
+                     "`sim --help` lists the subcommands");
+}
+
 Trace load(const Arguments& a) {
-  Trace trace = read_input(a.trace, a.gpu);
+  if (a.trace.empty() == a.clients.empty())
+    throw InputError("", "", a.trace.empty() ? "no trace given" : "both a trace and --client given",
+                     "give a trace, or each client with --client; `sim --help` shows how");
+  Trace trace = a.clients.empty() ? read_input(a.trace, a.gpu) : compose(a.clients, a.gpu);
   adjust(trace, a.trace, {a.gpu, a.duration, a.issue, a.seed});
   return trace;
 }
@@ -94,6 +127,7 @@ int simulate(const Arguments& a, bool comparing) {
         stderr,
         "note: at level cta a second of a busy GPU makes gigabytes; --trace-window=0ms-20ms keeps a part\n");
   RunResult result;
+  bool stopped = false;
   {
     ProgressBar bar;
     Outputs outputs(a.outputs, trace, gpu);
@@ -102,6 +136,12 @@ int simulate(const Arguments& a, bool comparing) {
                               .progress = [&](const char* stage, double done) { bar.show(stage, done); },
                               .profiles = profiles ? &*profiles : nullptr};
     if (a.cuda.backend == "sim") {
+      std::optional<hw::SignalGuard> guard(std::in_place);  // a second Ctrl-C ends the command
+      options.stop = [&] {
+        if (!hw::SignalGuard::flag()) return false;
+        guard.reset();
+        return stopped = true;
+      };
       result = run(trace, gpu, {options, engine});
     } else {
       options.alone = !a.cuda.no_alone;
@@ -112,13 +152,13 @@ int simulate(const Arguments& a, bool comparing) {
   if (a.json)
     write_summary(result, std::cout);
   else
-    std::cout << format_report(result);
+    std::cout << format_report(result, a.comparison.notes);
   if (!a.json && !a.outputs.directory.empty())
     fmt::print(
         "wrote    {}/ summary.json, requests.csv, kernels.csv, timeline.pftrace (ui.perfetto.dev), "
         "occupancy.svg\n",
         a.outputs.directory);
-  return 0;
+  return stopped ? 130 : 0;
 }
 
 int list_policies() {
@@ -157,6 +197,11 @@ int import(const Arguments& a) {
 }
 
 void add_run_options(CLI::App& app, Arguments& a) {
+  app.add_option("--client", a.clients,
+                 "in the place of a trace, once for each client: NAME=FILE[,SETTING...] with a trace or a recording,\n"
+                 "as cam=resnet.json.gz,rt,rate=50,slo=20ms; settings:" +
+                     client_settings_help())
+      ->allow_extra_args(false);
   app.add_option("--gpu", a.gpu,
                  "GPU to simulate: a name of `sim gpus` or a description's path (default: the trace's)");
   app.add_option("--duration", a.duration, "length of the run, as 200ms (default: the trace's)");
@@ -168,6 +213,7 @@ void add_run_options(CLI::App& app, Arguments& a) {
   app.add_option("--memory", a.memory, "device memory to use, as 4GB (default: all that the GPU has)")
       ->transform(CLI::AsSizeValue(true));
   app.add_flag("--json", a.json, "print the result as JSON");
+  app.add_flag_callback("--notes", [&a] { a.comparison.notes = Notes::all; }, "print all notes, not the first ones");
   app.add_flag("--audit", a.audit, "check the invariants after every event (slow)");
   app.add_flag("--no-shortcuts", a.plain, "simulate block by block throughout (slow, same result)");
   app.add_option("--backend", a.cuda.backend, "sim: simulate; cuda: run on the NVIDIA GPU of this machine")
@@ -206,7 +252,7 @@ int command(int argc, char** argv) {
 
   CLI::App* comparer = app.add_subcommand("compare", "run policies side by side");
   add_compare(*comparer, a.comparison);
-  comparer->add_option("trace", a.trace, "trace to run")->required();
+  comparer->add_option("trace", a.trace, "trace to run");
   add_run_options(*comparer, a);
   ValidateArguments validation;
   CLI::App* validates = add_validate(app, validation);
@@ -247,7 +293,10 @@ int command(int argc, char** argv) {
   } catch (const CLI::Success& success) {  // --help, --version
     return app.exit(success);
   } catch (const CLI::ParseError& error) {
-    fmt::print(stderr, "sim: {}\n  remedy: `sim --help` shows the options\n", error.what());
+    if (app.get_subcommands().empty() && !a.trace.empty()) check_subcommand(app, a.trace);
+    const auto called = app.get_subcommands();
+    fmt::print(stderr, "sim: {}{}\n  remedy: `sim {}--help` shows the options\n", error.what(), meant(app),
+               called.empty() ? "" : called.front()->get_name() + " ");
     return 2;
   }
   if (*schemas) return (std::cout << schema(a.schema)), 0;
@@ -260,8 +309,9 @@ int command(int argc, char** argv) {
   if (*scoreboard) return papers(figures);
   if (*comparer) return simulate(a, true);
   if (a.policy == "help") return list_policies();
-  if (a.trace.empty()) throw InputError("", "", "no trace given", "`sim --help` shows how to call it");
+  if (a.clients.empty() && !a.trace.empty()) check_subcommand(app, a.trace);
   a.outputs.command_line = fmt::format("sim --policy={} {}", a.policy, a.trace);
+  for (const std::string& client : a.clients) a.outputs.command_line += " --client " + client;
   return simulate(a, false);
 }
 

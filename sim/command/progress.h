@@ -9,7 +9,9 @@ class ProgressBar {
  public:
   ProgressBar();
   ~ProgressBar();
+  /// What is left, from how long the shown fraction took.
   void show(const char* stage, double fraction);
+  void clear();
 
  private:
   bool terminal_;

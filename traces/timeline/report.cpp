@@ -128,8 +128,12 @@ std::string gpu_line(const RunResult& r) {
   return r.gpu_basis.empty() ? "" : labelled("gpu", r.gpu + ", " + r.gpu_basis);
 }
 
-std::string notes_text(const std::vector<std::string>& notes) {
+std::string notes_text(const std::vector<std::string>& notes, Notes which) {
   std::string out;
+  if (which == Notes::all) {
+    for (const std::string& note : notes) out += labelled("note", note);
+    return out;
+  }
   std::size_t shown = 0, lines = 0;
   for (; shown < std::min(notes.size(), kNotes); ++shown) {
     const std::string note = labelled("note", notes[shown]);
@@ -137,7 +141,7 @@ std::string notes_text(const std::vector<std::string>& notes) {
     if (shown > 0 && lines > kNoteLines) break;
     out += note;
   }
-  if (shown < notes.size()) out += labelled("", fmt::format("+{} more", notes.size() - shown));
+  if (shown < notes.size()) out += labelled("", fmt::format("+{} more, with --notes", notes.size() - shown));
   return out;
 }
 
@@ -164,6 +168,46 @@ std::uint64_t misses(const RunResult& r) {
 }
 
 std::string took(double seconds) { return seconds > 0 ? number(seconds) + " s" : "-"; }
+
+/// Of the requests that arrived in the window.
+std::uint64_t offered(const ClientResult& c) { return c.finished + c.dropped + c.unfinished; }
+
+/// Clients whose requests were dropped, or waited ever longer.  One that is under way at the end is none of these.
+std::string overload_text(std::span<const RunResult> results) {
+  std::string out;
+  for (const RunResult& r : results) {
+    const double seconds = to_ns(r.duration) * 1e-9;
+    for (const ClientResult& c : r.clients) {
+      if (!c.failed.empty() || (c.dropped == 0 && c.unfinished < 3 + c.finished / 20)) continue;
+      out += labelled("overload",
+                      fmt::format("{}{}: {} of {} requests dropped, {} still waiting; offered {} /s, served {} /s",
+                                  c.name, results.size() > 1 ? " under " + r.policy : "", c.dropped, offered(c),
+                                  c.unfinished, number(static_cast<double>(offered(c)) / seconds),
+                                  number(c.throughput_per_s)));
+    }
+  }
+  return out;
+}
+
+/// A quantile q of n requests is their largest where n (1 - q) < 1.
+std::string few_text(std::span<const RunResult> results) {
+  constexpr std::uint64_t kEnough = 100;
+  std::string names;
+  std::uint64_t least = kEnough;
+  for (std::size_t i = 0; i < results.front().clients.size(); ++i) {
+    std::uint64_t finished = kEnough;
+    for (const RunResult& r : results)
+      if (i < r.clients.size() && r.clients[i].service_class == ServiceClass::real_time)
+        finished = std::min(finished, r.clients[i].finished);
+    if (finished >= kEnough) continue;
+    least = std::min(least, finished);
+    names += (names.empty() ? "" : ", ") + shortened(results.front().clients[i].name, kNameWidth);
+  }
+  if (names.empty()) return {};
+  return labelled("few", fmt::format("the p99 of {} rests on {} requests, so it is the largest latency; with a longer "
+                                     "run (--duration) it is a p99",
+                                     names, least));
+}
 
 nlohmann::ordered_json json_of(const ClientResult& c) {
   nlohmann::ordered_json to = {
@@ -237,7 +281,7 @@ double worst_real_time_p99(const RunResult& r) {
   return worst;
 }
 
-std::string format_report(const RunResult& r) {
+std::string format_report(const RunResult& r, Notes notes) {
   std::string out = labelled(
       "trace", fmt::format("{} on {} under {}, seed {}; latencies in ms", r.trace, r.gpu, r.policy, r.seed));
   Table table({"client", "class", "done", "dropped", "/s", "mean", "p50", "p95", "p99", "max", "misses",
@@ -250,7 +294,7 @@ std::string format_report(const RunResult& r) {
   out += table.text();
   for (const ClientResult& c : r.clients)
     if (!c.failed.empty()) out += labelled("failed", c.name + ": " + c.failed);
-  out += '\n' + totals(r);
+  out += '\n' + totals(r) + overload_text({&r, 1}) + few_text({&r, 1});
   if (r.preemption.count != 0)
     out += fmt::format(
         "preemptions {}  of {} launches  until off p50 {} us, p99 {} us, max {} us  blocks redone {}\n",
@@ -261,10 +305,10 @@ std::string format_report(const RunResult& r) {
   if (r.wall_s > 0)
     out += labelled("took",
                     fmt::format("{} ({} blocks, {} events)", took(r.wall_s), many(r.blocks), many(r.events)));
-  return out + notes_text(r.notes);
+  return out + notes_text(r.notes, notes);
 }
 
-std::string format_comparison(std::span<const RunResult> results, std::span<const NotRun> not_run) {
+std::string format_comparison(std::span<const RunResult> results, std::span<const NotRun> not_run, Notes which) {
   if (results.empty()) return {};
   const RunResult& first = results.front();
   std::string out =
@@ -308,12 +352,13 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
     for (const ClientResult& c : r.clients)
       if (!c.failed.empty())
         out += labelled("failed", fmt::format("{} under {}: {}", c.name, r.policy, c.failed));
+  out += overload_text(results) + few_text(results);
   out += labelled("window", first.window) + labelled("alone", first.alone) + gpu_line(first);
   std::vector<std::string> notes;
   for (const RunResult& r : results)
     for (const std::string& note : r.notes)
       if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
-  return out + notes_text(notes);
+  return out + notes_text(notes, which);
 }
 
 void write_summary(const RunResult& result, std::ostream& out) {

@@ -1,6 +1,7 @@
 // What a user reads of a run: the table in the terminal, the comparison of policies, and summary.json.
 #pragma once
 
+#include <cstdint>
 #include <iosfwd>
 #include <span>
 #include <string>
@@ -12,10 +13,13 @@ namespace corun {
 /// Columns of text that no line exceeds.
 inline constexpr std::size_t kReportWidth = 110;
 
+/// Which of the notes a table prints below it.
+enum class Notes : std::uint8_t { first, all };
+
 /// One run as a table: a line per client (latencies in milliseconds from the intended arrival), then what
 /// they add up to, the window, how "alone" was got, and the first notes.  Ends with a newline; "-" where a
 /// number is undefined.
-std::string format_report(const RunResult& result);
+std::string format_report(const RunResult& result, Notes notes = Notes::first);
 
 /// A policy that cannot run the trace, and why.
 struct NotRun {
@@ -24,8 +28,9 @@ struct NotRun {
 
 /// Runs of one trace side by side: a line per run with what it adds up to (BE/s: requests of best-effort
 /// clients finished per second), then per client p99 in milliseconds and slowdown under each, then what did
-/// not run.
-std::string format_comparison(std::span<const RunResult> results, std::span<const NotRun> not_run = {});
+/// not run, who could not keep up with its arrivals, and which p99 rests on few requests.
+std::string format_comparison(std::span<const RunResult> results, std::span<const NotRun> not_run = {},
+                              Notes notes = Notes::first);
 
 /// summary.json, the same bytes for the same result: two spaces, keys in this order, numbers as the shortest
 /// decimal that reads back the same, null where undefined or infinite.

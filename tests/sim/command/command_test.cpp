@@ -320,5 +320,88 @@ TEST(Command, EveryOptionOfHelpExists) {
     EXPECT_EQ(sim(std::string("schema ") + name).out.substr(0, 1), "{");
 }
 
+TEST(Command, ClientsAreComposedWithoutATrace) {
+  const Folder folder;
+  const std::string file = folder.write("t.json", trace("", kLaunch));
+  const std::string one = "--json --duration=10ms --client a=" + file;
+  const Ran ran = sim(one + ",rt,rate=1000,slo=1ms --client b=" + file + ",closed,be,priority=0");
+  ASSERT_EQ(ran.code, 0) << ran.out;
+  const auto result = nlohmann::json::parse(ran.out);
+  EXPECT_EQ(result["clients"][0]["name"], "a");
+  EXPECT_EQ(result["clients"][0]["class"], "real_time");
+  EXPECT_EQ(result["clients"][0]["finished"], 10);
+  EXPECT_EQ(result["clients"][1]["class"], "best_effort");
+  EXPECT_GT(result["clients"][1]["finished"], 100);
+  EXPECT_EQ(result["gpu"], "h200") << "where all were recorded on one GPU, it is simulated";
+  EXPECT_EQ(sim("--client a=" + file + " " + file).code, 2) << "a trace and clients";
+  const std::string names = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,1,1\n2023-11-16 18:15:47,1,1\n";
+  const std::string times = folder.write("arrivals.csv", names);
+  const auto of = [&](const std::string& settings) {
+    const Ran r = sim(one + settings);
+    EXPECT_EQ(r.code, 0) << r.out;
+    return nlohmann::json::parse(r.out)["clients"][0]["finished"];
+  };
+  EXPECT_EQ(of(",times=" + times), 1) << "the other comes a second later";
+  EXPECT_EQ(of(",speed=1000,times=" + times), 2);
+}
+
+TEST(Command, AClientOnTheCommandLineIsToldWhatIsWrongWithIt) {
+  const Folder folder;
+  const std::string file = folder.write("t.json", trace("", kLaunch));
+  const auto bad = [&](const std::string& client, const std::vector<std::string>& said) {
+    expect_refused("--client " + client, said);
+  };
+  bad("a", {"NAME=FILE"});
+  bad("a=", {"no file"});
+  bad("a=" + folder.path("absent.json"), {"absent.json"});
+  bad("a=" + file + ",rates=5", {"rates", "did you mean 'rate'"});
+  bad("a=" + file + ",rate", {"rate has no value", "rate=50"});
+  bad("a=" + file + ",rate=0", {"rate=0", "requests a second"});
+  bad("a=" + file + ",rt=1", {"takes no value"});
+  bad("a=" + file + ",rt,be", {"exclude each other"});
+  bad("a=" + file + ",rate=1,closed", {"exclude each other"});
+  bad("a=" + file + ",slo=5", {"slo", "duration"});
+  bad("a=" + file + ",speed=2", {"speed= goes with times="});
+  bad("a=" + file + ",program=q", {"no program 'q'"});
+  bad("a=" + file + ",client=x", {"no client 'x'"});
+  bad("a=" + file + " --client a=" + file, {"two clients"});
+}
+
+TEST(Command, AClientRecordedOnAnotherGpuIsCarriedOver) {
+  const Folder folder;
+  const std::string file = folder.write("t.json", trace("", kLaunch));
+  std::string other = trace("", kLaunch);
+  other.replace(other.find("h200"), 4, "l40s");
+  const std::string second = folder.write("u.json", other);
+  expect_refused("--client a=" + file + " --client b=" + second, {"--gpu", "l40s", "h200"});
+  const Ran ran = sim("--notes --gpu h200 --client a=" + file + " --client b=" + second);
+  EXPECT_EQ(ran.code, 0) << ran.out;
+  EXPECT_NE(ran.out.find("u.json: recorded on l40s"), std::string::npos) << ran.out;
+  EXPECT_EQ(ran.out.find("t.json: recorded on"), std::string::npos) << ran.out;
+}
+
+TEST(Command, AMisspeltOptionOrSubcommandIsAnsweredWithTheRightOne) {
+  expect_refused("--polcy=greedy t.json", {"did you mean '--policy'"});
+  expect_refused("compare --polices=greedy t.json", {"did you mean '--policies'"});
+  expect_refused("compar t.json", {"did you mean 'compare'"});
+}
+
+TEST(Command, InterruptedItGivesTheResultsSoFarWithExitCode130) {
+  const Folder folder;
+  const std::string file = folder.write("t.json", trace("", kLaunch));
+  const std::string command = fmt::format(
+      "timeout --preserve-status -s INT 0.5 {} --duration=100000s --json --client a={},closed --client b={},closed 2>&1",
+      std::getenv("CORUN_SIM"), file, file);
+  FILE* pipe = popen(command.c_str(), "r");
+  std::string out;
+  std::array<char, 4096> buffer{};
+  while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) out.append(buffer.data(), n);
+  const int status = pclose(pipe);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 130) << status;
+  const auto result = nlohmann::json::parse(out);
+  EXPECT_GT(result["clients"][0]["finished"], 0);
+  EXPECT_NE(result["notes"].dump().find("interrupted at"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace corun

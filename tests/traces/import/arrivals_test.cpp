@@ -1,0 +1,116 @@
+// Are requests of published recordings read as their publishers describe them, and is what is wrong told with its
+// line?
+#include "traces/import/arrivals.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "traces/model/error.h"
+
+namespace corun {
+namespace {
+
+class ArrivalsOfRecordings : public testing::Test {
+ protected:
+  ArrivalsOfRecordings() {
+    std::string name = (std::filesystem::temp_directory_path() / "corun-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+  }
+  ~ArrivalsOfRecordings() override { std::filesystem::remove_all(folder_); }
+
+  RecordedArrivals read(const std::string& text) const {
+    const auto file = folder_ / "arrivals";
+    std::ofstream(file, std::ios::binary) << text;
+    return read_arrivals(file);
+  }
+  void expect_refused(const std::string& text, const std::string& place, const std::string& word) const {
+    try {
+      read(text);
+      ADD_FAILURE() << "accepted: " << text;
+    } catch (const InputError& error) {
+      EXPECT_EQ(error.place(), place) << error.what();
+      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
+    }
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+TEST_F(ArrivalsOfRecordings, AzureRowsAreTimesSinceTheFirstWithTheirTokens) {
+  const RecordedArrivals a = read(
+      "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
+      "2023-11-30 23:59:59.9999999,374,44\r\n"
+      "2023-12-01 00:00:00.0000001,396,109\r\n"
+      "2024-03-01 00:00:00+00:00,879,55\r\n");
+  EXPECT_EQ(a.format, "Azure LLM CSV");
+  ASSERT_EQ(a.requests.size(), 3u);
+  EXPECT_EQ(a.requests[0].at, Time{});
+  EXPECT_EQ(a.requests[1].at, from_ns(200));
+  EXPECT_EQ(a.requests[2].at, Time{91LL * 86'400'000'000'000'000 + 100'000}) << "2024 has a 29 February";
+  EXPECT_EQ(a.requests[1].context_tokens, 396u);
+  EXPECT_EQ(a.requests[1].generated_tokens, 109u);
+  EXPECT_TRUE(a.notes.empty());
+}
+
+TEST_F(ArrivalsOfRecordings, ABurstGptRequestWithoutResponseFailedAndIsLeftOutWithANote) {
+  const RecordedArrivals a = read(
+      "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+      "5,ChatGPT,472,18,490,Conversation log\n45,ChatGPT,1087,0,1087,Conversation log\n"
+      "118.5,GPT-4,417,276,693,API log\n");
+  EXPECT_EQ(a.format, "BurstGPT CSV");
+  ASSERT_EQ(a.requests.size(), 2u);
+  EXPECT_EQ(a.requests[1].at, from_ns(113.5e9));
+  EXPECT_EQ(a.requests[1].generated_tokens, 276u);
+  ASSERT_EQ(a.notes.size(), 1u);
+  EXPECT_NE(a.notes[0].find("1 failed"), std::string::npos);
+}
+
+TEST_F(ArrivalsOfRecordings, MooncakeLinesAreMilliseconds) {
+  const RecordedArrivals a = read(
+      "{\"timestamp\": 27482, \"input_length\": 6955, \"output_length\": 52, \"hash_ids\": [46, 47]}\n\n"
+      "{\"timestamp\": 30535, \"input_length\": 6472, \"output_length\": 26, \"hash_ids\": []}\n");
+  ASSERT_EQ(a.requests.size(), 2u);
+  EXPECT_EQ(a.requests[1].at, from_ns(3053e6));
+  EXPECT_EQ(a.requests[0].context_tokens, 6955u);
+}
+
+TEST_F(ArrivalsOfRecordings, BareTimesAreSecondsUnderAHeaderOrNone) {
+  for (const char* text : {"0.25\n1.5\n", "time_s\n0.25\n1.5\n"}) {
+    const RecordedArrivals a = read(text);
+    ASSERT_EQ(a.requests.size(), 2u) << text;
+    EXPECT_EQ(a.requests[1].at, from_ns(1.25e9)) << text;
+  }
+}
+
+TEST_F(ArrivalsOfRecordings, RequestsOutOfOrderAreSortedAndThatIsSaid) {
+  const RecordedArrivals a = read("2\n1\n");
+  EXPECT_EQ(a.requests[1].at, from_ns(1e9));
+  EXPECT_EQ(a.notes.size(), 1u);
+}
+
+TEST_F(ArrivalsOfRecordings, WhatIsAfterAsManyDaysAsATraceMayHaveIsLeftOutWithANote) {
+  const auto days = [](double n) { return fmt::format("{:.3f}", n * 86400); };
+  EXPECT_EQ(read("0\n" + days(99) + "\n").requests.size(), 2u);
+  const RecordedArrivals a = read("0\n" + days(99.00001) + "\n");
+  EXPECT_EQ(a.requests.size(), 1u);
+  EXPECT_EQ(a.notes.size(), 1u);
+}
+
+TEST_F(ArrivalsOfRecordings, WhatIsWrongIsToldWithItsLine) {
+  expect_refused("", "", "no request");
+  expect_refused("a,b\n1,2\n", "line 1", "no column of times");
+  expect_refused("time_s\n1\nsoon\n", "line 3", "no time");
+  expect_refused("time_s\n-1\n", "line 2", "seconds from 0 on");
+  expect_refused("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-13-16 18:15:46,1,1\n", "line 2", "no time");
+  expect_refused("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,many,1\n", "line 2", "tokens");
+  expect_refused("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,1\n", "line 2", "fields");
+  expect_refused("{\"timestamp\": 1}\n{\"time\": 1}\n", "line 2", "timestamp");
+  expect_refused("{\"timestamp\": 1}\n[1]\n", "line 2", "JSON object");
+}
+
+}  // namespace
+}  // namespace corun
