@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -141,22 +142,24 @@ SessionOutcome play(const Trace& trace, Policy& policy, Backend& backend, Timeli
 }
 
 Ran run(const Trace& whole, const Gpu& gpu, const RunOptions& options, Testbed& testbed, Policy* object) {
-  Trace trace = whole;
   const auto began = std::chrono::steady_clock::now();
-  const Watch watch(trace, options);
+  const Watch watch(whole, options);
   const std::unique_ptr<Policy> made = object ? nullptr : make_policy(options.policy);
   Policy& policy = object ? *object : *made;
   const std::vector<Instance> instances = policy.requirements().instances;
   const auto told = watch.over(options.policy);
   Played together = instances.empty()
-                        ? play_on(testbed, trace, policy, options.policy, true, options.sinks, told, {}, options.stop)
-                        : play_instances(testbed, trace, instances, options.sinks, told);
+                        ? play_on(testbed, whole, policy, options.policy, true, options.sinks, told, {}, options.stop)
+                        : play_instances(testbed, whole, instances, options.sinks, told);
   const Time stopped = together.outcome.end;
+  std::optional<Trace> cut;  // views of a policy point into the whole one
   if (together.outcome.stopped) {
-    if (stopped <= trace.run.warm_up)
-      throw InputError(trace.name, "", "the run was stopped before its warm-up ended", "let it run longer");
-    trace.run.duration = stopped;
+    if (stopped <= whole.run.warm_up)
+      throw InputError(whole.name, "", "the run was stopped before its warm-up ended", "let it run longer");
+    cut = whole;
+    cut->run.duration = stopped;
   }
+  const Trace& trace = cut ? *cut : whole;
   const Window window = window_of(trace, together.requests);
 
   std::vector<std::vector<RequestRecord>> alone(options.alone ? trace.clients.size() : 0);

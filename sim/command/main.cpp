@@ -1,5 +1,6 @@
 // The `sim` command: one run, a comparison of policies, validation, imports, schemas.  Exit code 0: done; 2:
-// bad input, told on standard error; 3: a run on a GPU failed; 130: interrupted; 1: a defect of corun itself.
+// bad input, told on standard error; 3: a run on a GPU failed, or no setting holds (`advise`); 130: interrupted;
+// 1: a defect of corun itself.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,6 +15,7 @@
 #include "hw/run/signal_guard.h"
 #include "policies/api/registry.h"
 #include "sim/backend/run.h"
+#include "sim/command/advise.h"
 #include "sim/command/calibrate.h"
 #include "sim/command/compare.h"
 #include "sim/command/compare_gpus.h"
@@ -54,6 +56,7 @@ struct Arguments {
   std::vector<std::string> clients;
   std::string policy = "fcfs";
   CompareArguments comparison;
+  AdviseArguments advice;
   std::string gpu, duration, issue, profiles;
   std::optional<std::uint64_t> seed;
   bool json = false, audit = false, plain = false;
@@ -98,8 +101,12 @@ Trace load(const Arguments& a) {
   return trace;
 }
 
-int simulate(const Arguments& a, bool comparing) {
-  comparing ? (void)specs_of(a.comparison) : (void)make_policy(a.policy);  // before what takes time
+enum class Task { run, compare, advise };
+
+int simulate(const Arguments& a, Task task) {
+  const bool comparing = task == Task::compare;
+  if (comparing) (void)specs_of(a.comparison);  // before what takes time
+  if (task == Task::run) (void)make_policy(a.policy);
   const Trace trace = load(a);
   if (comparing && !a.comparison.gpus.empty()) {
     if (!a.profiles.empty() || a.cuda.backend != "sim" || a.memory != 0 || a.comparison.oracle)
@@ -120,6 +127,7 @@ int simulate(const Arguments& a, bool comparing) {
                        "profile the trace on this GPU");
     if (profiles->host && a.cuda.backend == "sim") gpu = through(*profiles->host, gpu);
   }
+  if (task == Task::advise) return advise(trace, gpu, a.advice, engine, a.json);
   if (comparing) return compare(trace, gpu, a.comparison, engine, profiles ? &*profiles : nullptr, a.json);
   if (a.outputs.level == "cta" && a.outputs.window.empty() &&
       trace.run.duration.value_or(Time{}) > from_ns(1e8))
@@ -254,6 +262,10 @@ int command(int argc, char** argv) {
   add_compare(*comparer, a.comparison);
   comparer->add_option("trace", a.trace, "trace to run");
   add_run_options(*comparer, a);
+  CLI::App* adviser = app.add_subcommand("advise", "which way to share the GPU keeps what was promised");
+  add_advise(*adviser, a.advice);
+  adviser->add_option("trace", a.trace, "trace to run");
+  add_run_options(*adviser, a);
   ValidateArguments validation;
   CLI::App* validates = add_validate(app, validation);
   PapersArguments figures;
@@ -307,12 +319,13 @@ int command(int argc, char** argv) {
   if (*recorder) return record(recording);
   if (*validates) return validate(validation);
   if (*scoreboard) return papers(figures);
-  if (*comparer) return simulate(a, true);
+  if (*comparer) return simulate(a, Task::compare);
+  if (*adviser) return simulate(a, Task::advise);
   if (a.policy == "help") return list_policies();
   if (a.clients.empty() && !a.trace.empty()) check_subcommand(app, a.trace);
   a.outputs.command_line = fmt::format("sim --policy={} {}", a.policy, a.trace);
   for (const std::string& client : a.clients) a.outputs.command_line += " --client " + client;
-  return simulate(a, false);
+  return simulate(a, Task::run);
 }
 
 }  // namespace

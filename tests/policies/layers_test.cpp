@@ -55,6 +55,9 @@ const std::vector<Layer> kLayers = {
       "traces/model", "traces/timeline"},
      {"fmt/"}},
     {"sim/oracle", {"policies/api", "sim/backend", "traces/timeline"}, {"fmt/"}},
+    {"sim/advise",  // `sim/oracle` for its search
+     {"policies/api", "sim/backend", "sim/oracle", "traces/json", "traces/model", "traces/timeline"},
+     {"fmt/"}},
     {"sim/papers",
      {"policies/api", "sim/backend", "sim/stages", "traces", "traces/json", "traces/model",
       "traces/timeline"},
@@ -90,7 +93,7 @@ const std::vector<Layer> kLayers = {
     // Entry points, the only ones that may know both backends.
     {"sim/command",  // `sim/model` for what a kernel takes on another card
      {"hw/backend", "hw/calibrate", "hw/driver", "hw/process", "hw/run", "policies/api", "policies/session",
-      "sim/backend", "sim/model", "sim/oracle", "sim/papers", "sim/stages", "sim/validate", "traces/import",
+      "sim/advise", "sim/backend", "sim/model", "sim/oracle", "sim/papers", "sim/stages", "sim/validate", "traces/import",
       "traces/json", "traces/model", "traces/timeline"},
      {"CLI/", "fmt/", "nlohmann/", "unistd.h"}},
     {"python/native",  // `sim/command` for reading a trace as the command does

@@ -172,27 +172,33 @@ std::string took(double seconds) { return seconds > 0 ? number(seconds) + " s" :
 /// Of the requests that arrived in the window.
 std::uint64_t offered(const ClientResult& c) { return c.finished + c.dropped + c.unfinished; }
 
+/// "a, b, +3 more"
+std::string first_of(const std::vector<std::string>& all, std::size_t most, const char* between) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(all.size(), most); ++i) text += (i == 0 ? "" : between) + all[i];
+  return all.size() <= most ? text : text + fmt::format("{}+{} more", between, all.size() - most);
+}
+
 /// Clients whose requests were dropped, or waited ever longer.  One that is under way at the end is none of these.
 std::string overload_text(std::span<const RunResult> results) {
-  std::string out;
+  std::vector<std::string> overloaded;
   for (const RunResult& r : results) {
     const double seconds = to_ns(r.duration) * 1e-9;
     for (const ClientResult& c : r.clients) {
       if (!c.failed.empty() || (c.dropped == 0 && c.unfinished < 3 + c.finished / 20)) continue;
-      out += labelled("overload",
-                      fmt::format("{}{}: {} of {} requests dropped, {} still waiting; offered {} /s, served {} /s",
-                                  c.name, results.size() > 1 ? " under " + r.policy : "", c.dropped, offered(c),
-                                  c.unfinished, number(static_cast<double>(offered(c)) / seconds),
-                                  number(c.throughput_per_s)));
+      overloaded.push_back(fmt::format("{}{}: offered {} /s, served {} /s ({} dropped, {} waiting)",
+                                       shortened(c.name, kNameWidth), results.size() > 1 ? " under " + r.policy : "",
+                                       number(static_cast<double>(offered(c)) / seconds), number(c.throughput_per_s),
+                                       c.dropped, c.unfinished));
     }
   }
-  return out;
+  return overloaded.empty() ? "" : labelled("overload", first_of(overloaded, 2, "; "));
 }
 
 /// A quantile q of n requests is their largest where n (1 - q) < 1.
 std::string few_text(std::span<const RunResult> results) {
   constexpr std::uint64_t kEnough = 100;
-  std::string names;
+  std::vector<std::string> names;
   std::uint64_t least = kEnough;
   for (std::size_t i = 0; i < results.front().clients.size(); ++i) {
     std::uint64_t finished = kEnough;
@@ -201,12 +207,11 @@ std::string few_text(std::span<const RunResult> results) {
         finished = std::min(finished, r.clients[i].finished);
     if (finished >= kEnough) continue;
     least = std::min(least, finished);
-    names += (names.empty() ? "" : ", ") + shortened(results.front().clients[i].name, kNameWidth);
+    names.push_back(shortened(results.front().clients[i].name, kNameWidth));
   }
   if (names.empty()) return {};
-  return labelled("few", fmt::format("the p99 of {} rests on {} requests, so it is the largest latency; with a longer "
-                                     "run (--duration) it is a p99",
-                                     names, least));
+  return labelled("few", fmt::format("p99 of {} from {} requests is the largest; run longer",
+                                     first_of(names, 2, ", "), least));
 }
 
 nlohmann::ordered_json json_of(const ClientResult& c) {

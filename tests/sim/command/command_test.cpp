@@ -403,5 +403,24 @@ TEST(Command, InterruptedItGivesTheResultsSoFarWithExitCode130) {
   EXPECT_NE(result["notes"].dump().find("interrupted at"), std::string::npos);
 }
 
+TEST(Command, AdviceNamesASettingAndWhatToTypeOrEndsWithExitCode3) {
+  const Folder folder;
+  const std::string file = folder.write("t.json", trace("", kLaunch));
+  const std::string clients = fmt::format("--duration=5ms --client cam={},rt,rate=1000 --client llm={},closed ", file, file);
+  const Ran good = sim("advise --slo cam:p99=10ms --maximize llm:throughput --highest-rate cam --all " + clients);
+  EXPECT_EQ(good.code, 0) << good.out;
+  for (const char* line : {"\nsetting  ", "\nholds    cam:p99 ", "\nnext     ", "\nsaves    ", "\ndo       ", "\nrate     cam"})
+    EXPECT_NE(good.out.find(line), std::string::npos) << line << good.out;
+  const Ran none = sim("advise --slo cam:p99=1us " + clients);
+  EXPECT_EQ(none.code, 3) << none.out;
+  EXPECT_NE(none.out.find("no setting holds"), std::string::npos);
+  const Ran two = sim("advise --json --gpus l4,h200 --slo cam:p99=10ms " + clients);
+  ASSERT_EQ(two.code, 0) << two.out;
+  const auto document = nlohmann::json::parse(two.out);
+  EXPECT_EQ(document["tried"][document["best"].get<std::size_t>()]["gpu"], "l4");
+  expect_refused("advise --slo cam:p98=1ms " + clients, {"p98", "did you mean"});
+  expect_refused("advise --highest-rate llm " + clients, {"llm", "no rate"});
+}
+
 }  // namespace
 }  // namespace corun

@@ -1,0 +1,287 @@
+#include "sim/advise/advise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <numeric>
+
+#include "sim/backend/in_parallel.h"
+#include "sim/oracle/oracle.h"
+#include "traces/json/spelling.h"
+#include "traces/model/error.h"
+
+namespace corun::sim {
+namespace {
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+/// More clients have too many divisions to simulate each.
+constexpr std::size_t kMostSplit = 4;
+
+const std::vector<std::pair<std::string, Metric>> kMetrics = {
+    {"p99", Metric::p99}, {"p95", Metric::p95}, {"p50", Metric::p50},
+    {"mean", Metric::mean}, {"max", Metric::max}, {"throughput", Metric::throughput}};
+
+struct Named {
+  std::size_t client;
+  Metric metric;
+};
+
+/// "cam:p99"
+Named parse_named(const std::string& text, const char* option, const Trace& trace) {
+  const std::size_t colon = text.rfind(':');
+  std::vector<std::string> names, metrics;
+  for (const Client& client : trace.clients) names.push_back(client.name);
+  for (const auto& [name, metric] : kMetrics) metrics.push_back(name);
+  if (colon == std::string::npos)
+    throw InputError("", option, fmt::format("{} names no client and metric", in_quotes(text)),
+                     fmt::format("write {}:p99", names.front()));
+  const std::string name = text.substr(0, colon), metric = text.substr(colon + 1);
+  const auto client = std::find(names.begin(), names.end(), name);
+  if (client == names.end())
+    throw InputError("", option, fmt::format("there is no client {}{}", in_quotes(name), did_you_mean(name, names)),
+                     fmt::format("use one of {}", list_names(names)));
+  const auto known = std::find(metrics.begin(), metrics.end(), metric);
+  if (known == metrics.end())
+    throw InputError("", option, fmt::format("unknown metric {}{}", in_quotes(metric), did_you_mean(metric, metrics)),
+                     fmt::format("use one of {}", list_names(metrics)));
+  return {static_cast<std::size_t>(client - names.begin()),
+          kMetrics[static_cast<std::size_t>(known - metrics.begin())].second};
+}
+
+double value_of(const ClientResult& c, Metric metric) {
+  switch (metric) {
+    case Metric::mean: return c.mean_ms;
+    case Metric::p50: return c.p50_ms;
+    case Metric::p95: return c.p95_ms;
+    case Metric::p99: return c.p99_ms;
+    case Metric::max: return c.max_ms;
+    case Metric::throughput: return c.throughput_per_s;
+  }
+  return 0;
+}
+
+/// Of all requests, how many may be dropped before the quantile is one of these.
+double may_be_dropped(Metric metric) {
+  switch (metric) {
+    case Metric::p50: return 0.5;
+    case Metric::p95: return 0.05;
+    case Metric::p99: return 0.01;
+    case Metric::mean:
+    case Metric::max: return 0;
+    case Metric::throughput: return 1;
+  }
+  return 0;
+}
+
+/// Value over limit, or limit over value: at most 1 where it holds.
+double use_of(const Slo& slo, const ClientResult& c) {
+  if (!c.failed.empty()) return kInfinite;
+  const double value = value_of(c, slo.metric);
+  if (slo.metric == Metric::throughput) return value > 0 ? slo.limit / value : kInfinite;
+  const auto all = static_cast<double>(c.finished + c.dropped);
+  if (all == 0 || std::isnan(value)) return kInfinite;
+  if (static_cast<double>(c.dropped) / all > may_be_dropped(slo.metric)) return kInfinite;
+  return value / slo.limit;
+}
+
+double merit_of(const Goal& goal, const RunResult& result) {
+  if (!goal.client) return result.stp;
+  const double value = value_of(result.clients[*goal.client], goal.metric);
+  if (std::isnan(value)) return -kInfinite;
+  return goal.metric == Metric::throughput ? value : -value;
+}
+
+void judge(Tried& tried, const AdviseOptions& options) {
+  tried.use = 0;
+  for (std::size_t i = 0; i < options.slos.size(); ++i) {
+    const Slo& slo = options.slos[i];
+    const double use = use_of(slo, tried.result.clients[slo.client]);
+    if (use > tried.use) tried.use = use, tried.tightest = i;
+  }
+  tried.value = merit_of(options.goal, tried.result);
+}
+
+class Trial {
+ public:
+  Trial(const AdvisedCard& card, std::size_t number, const AdviseOptions& options, std::vector<Tried>& all)
+      : card_(card), number_(number), options_(options), common_(card.gpu), all_(all) {}
+
+  std::vector<double> try_all(const std::vector<Setting>& settings) {
+    std::vector<Tried> tried(settings.size());
+    std::size_t done = 0;
+    in_parallel(settings.size(), options_.threads, [&](std::size_t i) {
+      tried[i] = try_one(settings[i]);
+      const std::scoped_lock lock(telling_);
+      if (options_.progress)
+        options_.progress(settings[i].words.c_str(), static_cast<double>(++done) / static_cast<double>(settings.size()));
+    });
+    std::vector<double> merits;
+    for (Tried& t : tried) {
+      // What holds comes before what does not; of what does not, what misses by less.
+      merits.push_back(!t.ran()     ? -kInfinite
+                       : !t.holds() ? 1 / t.use
+                                    : (t.holds_surely() ? 4 : 2) + std::tanh(t.value * 1e-6));
+      all_.push_back(std::move(t));
+    }
+    return merits;
+  }
+
+  Tried try_one(const Setting& setting) {
+    Tried tried;
+    tried.card = number_;
+    tried.setting = setting;
+    tried.error = error_of(setting.mode, card_.counters).p99;
+    try {
+      tried.result = run(under(setting, card_.trace), card_.gpu,
+                         {{.policy = setting.policy, .interrupt = options_.interrupt}, options_.engine, 1, &common_});
+    } catch (const InputError& error) {
+      tried.refused = error.problem();
+      return tried;
+    }
+    judge(tried, options_);
+    return tried;
+  }
+
+ private:
+  const AdvisedCard& card_;
+  std::size_t number_;
+  const AdviseOptions& options_;
+  Common common_;
+  std::vector<Tried>& all_;
+  std::mutex telling_;
+};
+
+void try_card(const AdvisedCard& card, std::size_t number, const AdviseOptions& options, std::vector<Tried>& all) {
+  Trial trial(card, number, options, all);
+  std::vector<Setting> first = plain_settings(card.trace);
+  const std::size_t clients = card.trace.clients.size();
+  if (clients > 1)
+    for (Setting& setting : percentage_settings(card.trace)) first.push_back(std::move(setting));
+  for (Setting& setting : mig_settings(card.trace, card.gpu)) first.push_back(std::move(setting));
+  trial.try_all(first);
+  const std::uint32_t units = card.gpu.sms / kGreenContextSms;
+  if (clients < 2 || clients > kMostSplit || units < clients) return;
+  search(static_cast<std::uint32_t>(clients), units, 1, [&](const std::vector<Division>& divisions) {
+    std::vector<Setting> settings;
+    for (const Division& d : divisions) settings.push_back(green_context_setting(card.trace, card.gpu, d));
+    return trial.try_all(settings);
+  });
+}
+
+/// Requests come `factor` times as often; false for a client that has no rate.
+bool speed_up(Client& client, double factor) {
+  if (auto* periodic = std::get_if<Periodic>(&client.arrivals)) {
+    periodic->period = Time{std::max<std::int64_t>(1, std::llround(static_cast<double>(periodic->period.count()) / factor))};
+    return true;
+  }
+  if (auto* poisson = std::get_if<Poisson>(&client.arrivals)) {
+    poisson->rate_per_s *= factor;
+    return true;
+  }
+  auto* times = std::get_if<ExplicitTimes>(&client.arrivals);
+  if (times == nullptr || times->times.size() < 2) return false;
+  for (Time& at : times->times) at = Time{std::llround(static_cast<double>(at.count()) / factor)};
+  return true;
+}
+
+double rate_of(const Client& client) {
+  if (const auto* periodic = std::get_if<Periodic>(&client.arrivals)) return 1e9 / to_ns(periodic->period);
+  if (const auto* poisson = std::get_if<Poisson>(&client.arrivals)) return poisson->rate_per_s;
+  const auto& times = std::get<ExplicitTimes>(client.arrivals).times;
+  return static_cast<double>(times.size() - 1) / (to_ns(times.back() - times.front()) * 1e-9);
+}
+
+}  // namespace
+
+Slo parse_slo(const std::string& text, const Trace& trace) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos)
+    throw InputError("", "--slo", fmt::format("{} has no limit", in_quotes(text)), "write cam:p99=20ms");
+  const Named named = parse_named(text.substr(0, equals), "--slo", trace);
+  const std::string written = text.substr(equals + 1);
+  double value = 0;
+  const auto [end, error] = std::from_chars(written.data(), written.data() + written.size(), value);
+  const std::string unit(end, written.data() + written.size());
+  const bool rate = named.metric == Metric::throughput;
+  const double to_ms = unit == "ms" ? 1 : unit == "us" ? 1e-3 : unit == "s" ? 1e3 : 0;
+  const double factor = rate ? (unit.empty() || unit == "/s" ? 1 : 0) : to_ms;
+  if (error != std::errc{} || factor == 0 || !(value > 0) || !std::isfinite(value))
+    throw InputError("", "--slo", fmt::format("{} is no {}", in_quotes(written), rate ? "rate" : "duration"),
+                     rate ? "write requests a second, as 30" : "write 20ms, 500us or 1s");
+  return {named.client, named.metric, value * factor, text};
+}
+
+std::vector<Slo> slos_of(const Trace& trace) {
+  std::vector<Slo> slos;
+  for (std::size_t i = 0; i < trace.clients.size(); ++i)
+    if (const auto& deadline = trace.clients[i].deadline)
+      slos.push_back({i, Metric::p99, to_ms(*deadline), fmt::format("{}:p99={:.4g}ms", trace.clients[i].name, to_ms(*deadline))});
+  return slos;
+}
+
+Goal parse_goal(const std::string& text, const Trace& trace) {
+  if (text == "stp") return {};
+  const Named named = parse_named(text, "--maximize", trace);
+  return {named.client, named.metric, text};
+}
+
+Advice advise(const std::vector<AdvisedCard>& cards, const AdviseOptions& options) {
+  Advice advice;
+  for (std::size_t i = 0; i < cards.size(); ++i) try_card(cards[i], i, options, advice.tried);
+  const auto& tried = advice.tried;
+  const auto better = [&](std::size_t a, std::size_t b) {  // ties: the one that was tried first
+    if (tried[a].card != tried[b].card) return tried[a].card < tried[b].card;
+    if (tried[a].holds_surely() != tried[b].holds_surely()) return tried[a].holds_surely();
+    return tried[a].value > tried[b].value;
+  };
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    if (tried[i].holds() && (!advice.best || better(i, *advice.best))) advice.best = i;
+    if (tried[i].ran() && (!advice.nearest || tried[i].use < tried[*advice.nearest].use)) advice.nearest = i;
+  }
+  if (!advice.best) return advice;
+  advice.nearest.reset();
+  for (std::size_t i = 0; i < tried.size(); ++i)
+    if (tried[i].holds() && tried[i].setting.mode != tried[*advice.best].setting.mode &&
+        tried[i].card == tried[*advice.best].card && (!advice.next || better(i, *advice.next)))
+      advice.next = i;
+  return advice;
+}
+
+std::optional<HighestRate> highest_rate(const AdvisedCard& card, const Setting& setting, std::size_t client,
+                                        const AdviseOptions& options) {
+  constexpr double kMost = 16;
+  constexpr int kSteps = 7;  // to 1 %, from a factor of two
+  AdvisedCard changed = card;
+  if (!speed_up(changed.trace.clients[client], 1)) return std::nullopt;
+  HighestRate rate;
+  rate.now = rate_of(card.trace.clients[client]);
+  const auto holds = [&](double factor) {
+    changed.trace.clients[client] = card.trace.clients[client];
+    speed_up(changed.trace.clients[client], factor);
+    std::vector<Tried> none;
+    return Trial(changed, 0, options, none).try_one(setting).holds();
+  };
+  double low = 1, high = 2;
+  if (!holds(low)) {
+    for (high = 1, low = 0.5; !holds(low); high = low, low /= 2)
+      if (low < 1 / kMost) return rate;
+  } else {
+    for (; holds(high); low = high, high *= 2)
+      if (high >= kMost) {
+        rate.highest = rate.now * high, rate.more = true;
+        return rate;
+      }
+  }
+  for (int i = 0; i < kSteps; ++i) {
+    const double middle = (low + high) / 2;
+    (holds(middle) ? low : high) = middle;
+  }
+  rate.highest = rate.now * low;
+  return rate;
+}
+
+}  // namespace corun::sim

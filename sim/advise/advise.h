@@ -1,0 +1,90 @@
+// Which way to share a GPU keeps what was promised: every setting that an operator can set up is simulated, and the
+// one that serves a goal best among those that hold is named, with the margin beside the model's own error.
+//
+// Leaves out: settings that change while the programs run, and what a setting costs to change.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/advise/setting.h"
+#include "sim/backend/run.h"
+
+namespace corun::sim {
+
+enum class Metric : std::uint8_t { mean, p50, p95, p99, max, throughput };
+
+/// A latency in ms that is not exceeded, or a throughput in requests/s that is reached, by a client.
+struct Slo {
+  std::size_t client;
+  Metric metric;
+  double limit;
+  std::string text;  // as the user wrote it
+};
+
+/// "cam:p99=20ms", "llm:throughput=30".  Throws InputError.
+Slo parse_slo(const std::string& text, const Trace& trace);
+/// One for each client that has a deadline: its p99.
+std::vector<Slo> slos_of(const Trace& trace);
+
+/// "stp", or "llm:throughput" and the like; a latency is made small.
+struct Goal {
+  std::optional<std::size_t> client;  // none: the system throughput of all
+  Metric metric = Metric::throughput;
+  std::string text = "stp";
+};
+Goal parse_goal(const std::string& text, const Trace& trace);
+
+/// A GPU and the trace as it runs there.
+struct AdvisedCard {
+  Gpu gpu;
+  Trace trace;
+  bool counters;  // its kernels have them
+};
+
+struct Tried {
+  std::size_t card = 0;
+  Setting setting;
+  std::string refused;   // not empty: it cannot run, and why
+  RunResult result;
+  double use = 0;        // of what was promised, the largest: value / limit; infinite where requests are dropped
+  std::size_t tightest = 0;  // which promise that is
+  double value = 0;      // of the goal; larger is better, also for latencies (their negative)
+  double error = 0;      // of the model's p99 in this mode
+
+  bool ran() const { return refused.empty(); }
+  bool holds() const { return ran() && use <= 1; }
+  /// By more than the model is off in the mean.
+  bool holds_surely() const { return ran() && use * (1 + error) <= 1; }
+};
+
+struct Advice {
+  std::vector<Tried> tried;
+  std::optional<std::size_t> best, next;  // `next`: the best of another mode; none holds: both empty
+  std::optional<std::size_t> nearest;     // where none holds: the one that misses by least
+};
+
+struct AdviseOptions {
+  std::vector<Slo> slos;
+  Goal goal;
+  EngineOptions engine{};
+  unsigned threads = 0;
+  std::function<void(const char* stage, double fraction)> progress{};  // may be empty; from one thread at a time
+  std::function<void()> interrupt{};                                  // may throw; may be empty
+};
+
+/// Of cards that hold the first is taken: they are given in the order in which they are wanted.
+Advice advise(const std::vector<AdvisedCard>& cards, const AdviseOptions& options);
+
+/// The highest rate of an open-loop client at which the promises hold under the setting, in requests/s.
+struct HighestRate {
+  double now = 0, highest = 0;
+  bool more = false;  // it holds at 16 times the rate too, where the search ends
+};
+/// Nothing: the client's requests follow each other, or it comes once.
+std::optional<HighestRate> highest_rate(const AdvisedCard& card, const Setting& setting, std::size_t client,
+                                        const AdviseOptions& options);
+
+}  // namespace corun::sim

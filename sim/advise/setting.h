@@ -1,0 +1,49 @@
+// Ways to share a GPU that an operator can set up today: how each is simulated, and what to type to get it.
+//
+// Leaves out: policies that need kernels made persistent or a library before the driver (greedy, reef, ...), and
+// green contexts whose shares overlap.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "traces/model/gpu.h"
+#include "traces/model/trace.h"
+
+namespace corun::sim {
+
+enum class SharingMode : std::uint8_t { mps, priority, streams, time_slicing, percentages, green_contexts, mig };
+
+const char* in_words(SharingMode mode);
+
+struct Setting {
+  SharingMode mode;
+  std::string policy;            // how it is simulated
+  std::string words;             // "MPS, llm on at most 40 % of the SMs"
+  std::string to_do;             // what to type or write
+  bool priorities_by_class = false;  // where the trace gives none: real-time above best-effort
+};
+
+/// Mean error of p99 of networks that shared an H200 so (experiments/h200/networks); `measured` is false where
+/// nothing was measured and the error of the nearest mode stands in.
+struct ModeError {
+  double p99;
+  bool measured;
+};
+ModeError error_of(SharingMode mode, bool counters);
+
+/// Settings without a split, in the order in which ties are decided: what is simplest to set up first.
+std::vector<Setting> plain_settings(const Trace& trace);
+/// Active thread percentages: each best-effort client on at most so many percent, for each tenth; exclusive shares
+/// where all are of one class.
+std::vector<Setting> percentage_settings(const Trace& trace);
+/// The clients on SMs of their own, in units of `kGreenContextSms`; `units` of each client.
+inline constexpr std::uint32_t kGreenContextSms = 8;
+Setting green_context_setting(const Trace& trace, const Gpu& gpu, const std::vector<std::uint32_t>& units);
+/// An instance for each client, by the divisions that the GPU allows; empty: none.
+std::vector<Setting> mig_settings(const Trace& trace, const Gpu& gpu);
+
+/// The trace as it runs under the setting.
+Trace under(const Setting& setting, Trace trace);
+
+}  // namespace corun::sim

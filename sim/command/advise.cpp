@@ -1,0 +1,254 @@
+#include "sim/command/advise.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "hw/run/signal_guard.h"
+#include "sim/advise/advise.h"
+#include "sim/command/progress.h"
+#include "sim/model/other_card.h"
+#include "traces/json/spelling.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+
+namespace corun::sim {
+namespace {
+
+constexpr int kNoneHolds = 3;
+constexpr std::uint64_t kFew = 100;  // requests on which a p99 rests
+
+struct Ended {};  // by Ctrl-C
+
+bool has_counters(const Trace& trace) {
+  const auto known = std::count_if(trace.kernels.begin(), trace.kernels.end(), [](const Kernel& k) {
+    return k.counters.issue_active_pct || k.counters.warp_instructions;
+  });
+  return 2 * static_cast<std::size_t>(known) > trace.kernels.size();
+}
+
+std::string three_digits(double value) {
+  if (!std::isfinite(value)) return "-";
+  return std::abs(value) >= 10 ? fmt::format("{:.1f}", value) : fmt::format("{:.3g}", value);
+}
+
+std::string whole_percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
+
+double value_of(const ClientResult& c, Metric metric) {
+  return metric == Metric::mean  ? c.mean_ms
+         : metric == Metric::p50 ? c.p50_ms
+         : metric == Metric::p95 ? c.p95_ms
+         : metric == Metric::p99 ? c.p99_ms
+         : metric == Metric::max ? c.max_ms
+                                 : c.throughput_per_s;
+}
+
+std::string with_unit(double value, Metric metric) {
+  return three_digits(value) + (metric == Metric::throughput ? " /s" : " ms");
+}
+
+class Report {
+ public:
+  Report(const std::vector<AdvisedCard>& cards, const AdviseOptions& options, const Advice& advice)
+      : cards_(cards), options_(options), advice_(advice) {}
+
+  /// "cam:p99 is 14.2 ms (of 20 ms)", the goal's value too.
+  std::string values(const Tried& t) const {
+    std::string text;
+    for (const Slo& slo : options_.slos) {
+      const ClientResult& c = t.result.clients[slo.client];
+      text += fmt::format("{}{} {} of {}", text.empty() ? "" : ", ", slo.text.substr(0, slo.text.find('=')),
+                          with_unit(value_of(c, slo.metric), slo.metric), slo.text.substr(slo.text.find('=') + 1));
+      if (c.dropped != 0) text += fmt::format(" ({} of {} dropped)", c.dropped, c.finished + c.dropped);
+    }
+    return text + fmt::format("{}{} {}", text.empty() ? "" : "; ", options_.goal.text, goal(t));
+  }
+
+  std::string goal(const Tried& t) const {
+    if (!options_.goal.client) return fmt::format("{:.3f}", t.result.stp);
+    return with_unit(value_of(t.result.clients[*options_.goal.client], options_.goal.metric), options_.goal.metric);
+  }
+
+  std::string margin(const Tried& t) const {
+    if (options_.slos.empty()) return "nothing was promised";
+    const ModeError error = error_of(t.setting.mode, cards_[t.card].counters);
+    const std::string model =
+        fmt::format("the model's p99 is off by {} under {}{}{}", whole_percent(error.p99), in_words(t.setting.mode),
+                    cards_[t.card].counters ? "" : " without counters",
+                    error.measured ? ", in the mean of measured networks" : " at least: nothing was measured");
+    const double left = 1 - t.use;
+    if (!t.holds_surely()) return fmt::format("margin {}: not surely, because {}", whole_percent(left), model);
+    return fmt::format("margin {}; {}", whole_percent(left), model);
+  }
+
+  std::string saved(const Tried& t) const {
+    std::string text = fmt::format("one {} instead of {}", cards_[t.card].gpu.name, t.result.clients.size());
+    for (const ClientResult& c : t.result.clients)
+      text += fmt::format("; {} gets {} of what it has alone", c.name, whole_percent(c.progress));
+    return text;
+  }
+
+  void print() const {
+    const Trace& trace = cards_.front().trace;
+    fmt::print("trace    {} on {}, {} settings simulated\n", trace.name, gpus(), advice_.tried.size());
+    if (advice_.best) {
+      const Tried& best = advice_.tried[*advice_.best];
+      fmt::print("setting  {}{}\n", best.setting.words, on(best));
+      fmt::print("holds    {}: {}\n", values(best), margin(best));
+      if (advice_.next) {
+        const Tried& next = advice_.tried[*advice_.next];
+        fmt::print("next     {}: {}{}\n", next.setting.words, values(next),
+                   options_.slos.empty() ? "" : next.holds_surely() ? ": holds" : ": holds, not surely");
+      } else {
+        fmt::print("next     no other way of sharing holds\n");
+      }
+      fmt::print("saves    {}\n", saved(best));
+      fmt::print("do       {}\n", best.setting.to_do);
+      few(best);
+    } else if (advice_.nearest) {
+      const Tried& nearest = advice_.tried[*advice_.nearest];
+      fmt::print("none     no setting holds; nearest is {}{}: {}\n", nearest.setting.words, on(nearest), values(nearest));
+      fmt::print("so       give each client a GPU of its own, a lower rate (--highest-rate), a longer limit, or try --gpus\n");
+    } else {
+      fmt::print("none     no setting can run this trace: {}\n", advice_.tried.front().refused);
+    }
+  }
+
+  void print_all() const {
+    fmt::print("\n{:<64}{:>9}  {}\n", "setting", "use", "values");
+    for (const Tried& t : advice_.tried)
+      fmt::print("{:<64}{:>9}  {}\n", t.setting.words + on(t), t.ran() && std::isfinite(t.use) ? whole_percent(t.use) : "-",
+                 t.ran() ? values(t) : t.refused);
+  }
+
+  nlohmann::ordered_json json(const std::optional<HighestRate>& rate) const {
+    nlohmann::ordered_json to = {{"version", 1}, {"trace", cards_.front().trace.name}, {"goal", options_.goal.text}};
+    to["promised"] = nlohmann::ordered_json::array();
+    for (const Slo& slo : options_.slos) to["promised"].push_back(slo.text);
+    to["best"] = advice_.best ? nlohmann::ordered_json(*advice_.best) : nlohmann::ordered_json();
+    to["next"] = advice_.next ? nlohmann::ordered_json(*advice_.next) : nlohmann::ordered_json();
+    if (rate)
+      to["highest_rate"] = {{"now_per_s", rate->now}, {"highest_per_s", rate->highest}, {"even_more", rate->more}};
+    for (const Tried& t : advice_.tried) {
+      nlohmann::ordered_json one = {{"gpu", cards_[t.card].gpu.name}, {"mode", in_words(t.setting.mode)},
+                                    {"setting", t.setting.words},     {"policy", t.setting.policy},
+                                    {"do", t.setting.to_do}};
+      if (!t.ran()) {
+        one["refused"] = t.refused;
+      } else {
+        one["holds"] = t.holds(), one["surely"] = t.holds_surely();
+        one["use"] = std::isfinite(t.use) ? nlohmann::ordered_json(t.use) : nlohmann::ordered_json();
+        one["model_error_p99"] = t.error, one["stp"] = t.result.stp;
+        for (const ClientResult& c : t.result.clients)
+          one["clients"].push_back({{"name", c.name}, {"finished", c.finished}, {"dropped", c.dropped},
+                                    {"throughput_per_s", c.throughput_per_s}, {"mean_ms", c.mean_ms},
+                                    {"p99_ms", c.p99_ms}, {"progress", c.progress}});
+      }
+      to["tried"].push_back(std::move(one));
+    }
+    return to;
+  }
+
+ private:
+  std::string gpus() const {
+    std::string text;
+    for (const AdvisedCard& card : cards_) text += (text.empty() ? "" : ", ") + card.gpu.name;
+    return text;
+  }
+  std::string on(const Tried& t) const { return cards_.size() < 2 ? "" : " on " + cards_[t.card].gpu.name; }
+  void few(const Tried& t) const {
+    for (const Slo& slo : options_.slos) {
+      const ClientResult& c = t.result.clients[slo.client];
+      if (slo.metric == Metric::p99 && c.finished < kFew)
+        fmt::print("few      {} requests of {} in this run: give a longer --duration for a p99\n", c.finished, c.name);
+    }
+  }
+
+  const std::vector<AdvisedCard>& cards_;
+  const AdviseOptions& options_;
+  const Advice& advice_;
+};
+
+std::size_t client_number(const std::string& name, const Trace& trace) {
+  std::vector<std::string> names;
+  for (const Client& client : trace.clients) {
+    if (client.name == name) return names.size();
+    names.push_back(client.name);
+  }
+  throw InputError("", "--highest-rate",
+                   fmt::format("there is no client {}{}", in_quotes(name), did_you_mean(name, names)),
+                   fmt::format("use one of {}", list_names(names)));
+}
+
+}  // namespace
+
+void add_advise(CLI::App& command, AdviseArguments& a) {
+  command.add_option("--slo", a.slos, "what must hold, as cam:p99=20ms (also p50, p95, mean, max) or llm:throughput=30;\n"
+                                      "default: p99 within each client's deadline")
+      ->allow_extra_args(false);
+  command.add_option("--maximize", a.goal, "stp, or a client's metric, as llm:throughput (a latency is made small)")
+      ->capture_default_str();
+  command.add_option("--gpus", a.gpus, "GPUs in the order in which they are wanted, the cheapest first")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command.add_option("--highest-rate", a.rate_of, "also: up to which rate of this client the setting holds");
+  command.add_flag("--all", a.all, "also print every setting that was simulated");
+}
+
+int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineOptions engine, bool json) {
+  AdviseOptions options;
+  for (const std::string& slo : a.slos) options.slos.push_back(parse_slo(slo, trace));
+  if (options.slos.empty()) options.slos = slos_of(trace);
+  options.goal = parse_goal(a.goal, trace);
+  options.engine = engine;
+  const bool asks_rate = !a.rate_of.empty();
+  const std::size_t rate_of = asks_rate ? client_number(a.rate_of, trace) : 0;
+
+  std::vector<AdvisedCard> cards;
+  if (a.gpus.empty()) cards.push_back({gpu, trace, has_counters(trace)});
+  for (const std::string& name : a.gpus) {
+    const Gpu to = read_gpu(name);
+    cards.push_back({to, to.name == gpu.name ? trace : carried_over(trace, gpu, to).trace, has_counters(trace)});
+  }
+
+  Advice advice;
+  std::optional<HighestRate> rate;
+  try {
+    ProgressBar bar;
+    const hw::SignalGuard guard;
+    options.progress = [&](const char* stage, double done) { bar.show(stage, done); };
+    options.interrupt = [] {
+      if (hw::SignalGuard::flag()) throw Ended{};
+    };
+    advice = sim::advise(cards, options);
+    const auto shown = advice.best ? advice.best : advice.nearest;
+    if (asks_rate && shown) {
+      const Tried& t = advice.tried[*shown];
+      rate = highest_rate(cards[t.card], t.setting, rate_of, options);
+      if (!rate)
+        throw InputError("", "--highest-rate", fmt::format("the requests of {} have no rate", a.rate_of),
+                         "give it arrivals with a rate, as rate=50");
+    }
+  } catch (const Ended&) {
+    fmt::print(stderr, "sim: interrupted before all settings had been simulated\n");
+    return 130;
+  }
+
+  const Report report(cards, options, advice);
+  if (json) {
+    std::cout << report.json(rate).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+  } else {
+    report.print();
+    if (rate)
+      fmt::print("rate     {} holds up to {} requests/s{} (now {})\n", a.rate_of, three_digits(rate->highest),
+                 rate->more ? " and more" : "", three_digits(rate->now));
+    if (a.all) report.print_all();
+  }
+  return advice.best ? 0 : kNoneHolds;
+}
+
+}  // namespace corun::sim

@@ -1,0 +1,182 @@
+// Is the setting that is advised one that holds, the best of these, and surely where the margin exceeds the model's
+// error?
+#include "sim/advise/advise.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "sim/backend/instances.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+
+namespace corun::sim {
+namespace {
+
+/// `wide` fills the GPU with short requests, `narrow` comes every 2 ms and needs an eighth of it.
+Trace two_clients() {
+  Trace trace;
+  trace.name = "two";
+  trace.gpu = "h200";
+  Kernel wide;
+  wide.name = "wide";
+  wide.grid = {1056, 1, 1};
+  wide.block = {256, 1, 1};
+  wide.solo_time = from_ns(400'000);
+  Kernel narrow = wide;
+  narrow.name = "narrow";
+  narrow.grid = {64, 1, 1};
+  narrow.solo_time = from_ns(200'000);
+  trace.kernels = {wide, narrow};
+  for (std::uint32_t i = 0; i < 2; ++i) {
+    Program program;
+    program.name = trace.kernels[i].name;
+    program.streams = {{"main"}};
+    Op op;
+    op.what = Launch{KernelId{i}, {}, {}};
+    program.ops = {op};
+    trace.programs.push_back(program);
+    Client client;
+    client.name = i == 0 ? "batch" : "camera";
+    client.process = client.name;
+    client.program = ProgramId{i};
+    client.streams.resize(1);
+    trace.clients.push_back(client);
+  }
+  trace.clients[1].service_class = ServiceClass::real_time;
+  trace.clients[1].arrivals = Periodic{from_ns(2e6)};
+  trace.run.duration = from_ns(50e6);
+  return trace;
+}
+
+Advice ask(const std::vector<std::string>& slos, const std::string& goal, std::vector<AdvisedCard> cards = {}) {
+  const Trace trace = two_clients();
+  AdviseOptions options;
+  for (const std::string& slo : slos) options.slos.push_back(parse_slo(slo, trace));
+  options.goal = parse_goal(goal, trace);
+  if (cards.empty()) cards.push_back({read_gpu("h200"), trace, false});
+  return advise(cards, options);
+}
+
+TEST(Advise, TheBestOfTheSettingsThatSurelyHoldIsNamed) {
+  const Advice advice = ask({"camera:p99=0.6ms"}, "batch:throughput");
+  ASSERT_TRUE(advice.best);
+  const Tried& best = advice.tried[*advice.best];
+  EXPECT_TRUE(best.holds_surely());
+  bool one_does_not_hold = false;
+  for (const Tried& t : advice.tried) {
+    one_does_not_hold |= t.ran() && !t.holds();
+    if (t.holds_surely()) {
+      EXPECT_LE(t.value, best.value) << t.setting.words;
+    }
+  }
+  EXPECT_TRUE(one_does_not_hold) << "else the promise decides nothing";
+  ASSERT_TRUE(advice.next);
+  EXPECT_NE(advice.tried[*advice.next].setting.mode, best.setting.mode) << "the runner-up is another way of sharing";
+  EXPECT_TRUE(advice.tried[*advice.next].holds());
+}
+
+TEST(Advise, WhereNothingHoldsTheNearestIsNamed) {
+  const Advice advice = ask({"camera:p99=0.1ms"}, "stp");
+  EXPECT_FALSE(advice.best || advice.next);
+  ASSERT_TRUE(advice.nearest);
+  for (const Tried& t : advice.tried)
+    if (t.ran()) {
+      EXPECT_GE(t.use, advice.tried[*advice.nearest].use) << t.setting.words;
+    }
+}
+
+TEST(Advise, APromiseIsSureFromTheModelsErrorOn) {
+  Tried tried;
+  tried.error = 0.25;
+  tried.use = 0.8;
+  EXPECT_TRUE(tried.holds_surely());
+  tried.use = std::nextafter(0.8, 1);
+  EXPECT_FALSE(tried.holds_surely());
+  EXPECT_TRUE(tried.holds());
+  tried.use = 1;
+  EXPECT_TRUE(tried.holds());
+  tried.use = std::nextafter(1.0, 2);
+  EXPECT_FALSE(tried.holds());
+}
+
+TEST(Advise, RequestsThatAreDroppedBreakAPromiseOfLatency) {
+  Trace trace = two_clients();
+  trace.clients[1].arrivals = Periodic{from_ns(100'000)};  // twice what it can serve
+  AdviseOptions options;
+  options.slos = {parse_slo("camera:p99=1s", trace)};
+  const Advice advice = advise({{read_gpu("h200"), trace, false}}, options);
+  EXPECT_FALSE(advice.best);
+}
+
+TEST(Advise, EveryWayOfSharingIsTried) {
+  const Advice advice = ask({}, "stp");
+  std::set<SharingMode> modes;
+  for (const Tried& t : advice.tried) {
+    modes.insert(t.setting.mode);
+    EXPECT_TRUE(t.ran()) << t.setting.words << ": " << t.refused;
+    EXPECT_FALSE(t.setting.to_do.empty());
+  }
+  EXPECT_EQ(modes, (std::set{SharingMode::mps, SharingMode::priority, SharingMode::time_slicing,
+                             SharingMode::percentages, SharingMode::green_contexts, SharingMode::mig}))
+      << "streams would take one process for both";
+}
+
+TEST(Advise, PrioritiesFollowTheClassesWhereTheTraceHasNone) {
+  const Trace trace = two_clients();
+  for (const Setting& setting : plain_settings(trace))
+    if (setting.mode == SharingMode::priority) {
+      EXPECT_EQ(under(setting, trace).clients[1].priority, -5);
+      EXPECT_EQ(under(setting, trace).clients[0].priority, 0);
+      Trace own = trace;
+      own.clients[0].priority = -2;
+      EXPECT_EQ(under(setting, own).clients[1].priority, 0) << "the trace's own are kept";
+    }
+}
+
+TEST(Advise, OfTheCardsThatHoldTheFirstIsTaken) {
+  const Trace trace = two_clients();
+  const AdvisedCard small{read_gpu("l4"), trace, false}, large{read_gpu("h200"), trace, false};
+  const Advice loose = ask({"camera:p99=100ms"}, "batch:throughput", {small, large});
+  ASSERT_TRUE(loose.best);
+  EXPECT_EQ(loose.tried[*loose.best].card, 0u);
+}
+
+TEST(Advise, UpToTheHighestRateThePromiseHoldsAndAboveItDoesNot) {
+  Trace trace = two_clients();
+  AdviseOptions options;
+  options.slos = {parse_slo("camera:p99=0.6ms", trace)};
+  const AdvisedCard card{read_gpu("h200"), trace, false};
+  const Setting setting{SharingMode::priority, "priority", "", "", true};
+  const auto rate = highest_rate(card, setting, 1, options);
+  ASSERT_TRUE(rate);
+  EXPECT_NEAR(rate->now, 500, 1e-6);
+  ASSERT_FALSE(rate->more);
+  const auto holds = [&](double per_s) {
+    AdvisedCard at = card;
+    at.trace.clients[1].arrivals = Periodic{from_ns(1e9 / per_s)};
+    for (const Tried& t : advise({at}, options).tried)
+      if (t.setting.policy == "priority") return t.holds();
+    return false;
+  };
+  EXPECT_TRUE(holds(rate->highest));
+  EXPECT_FALSE(holds(rate->highest * 1.05));
+  EXPECT_FALSE(highest_rate(card, setting, 0, options)) << "a closed loop has no rate";
+}
+
+TEST(Advise, WhatIsPromisedMustNameAClientAMetricAndALimit) {
+  const Trace trace = two_clients();
+  EXPECT_DOUBLE_EQ(parse_slo("camera:p99=500us", trace).limit, 0.5);
+  EXPECT_DOUBLE_EQ(parse_slo("batch:throughput=30/s", trace).limit, 30);
+  for (const char* bad : {"camera", "camera:p99", "camer:p99=1ms", "camera:p98=1ms", "camera:p99=1", "camera:p99=0ms",
+                          "camera:p99=ms", "batch:throughput=30ms", "batch:throughput=-1"})
+    EXPECT_THROW(parse_slo(bad, trace), InputError) << bad;
+  EXPECT_THROW(parse_goal("batch", trace), InputError);
+  Trace with_deadline = trace;
+  with_deadline.clients[1].deadline = from_ns(2e6);
+  ASSERT_EQ(slos_of(with_deadline).size(), 1u);
+  EXPECT_DOUBLE_EQ(slos_of(with_deadline)[0].limit, 2);
+}
+
+}  // namespace
+}  // namespace corun::sim
