@@ -192,7 +192,7 @@ std::string overload_text(std::span<const RunResult> results) {
                                        c.dropped, c.unfinished));
     }
   }
-  return overloaded.empty() ? "" : labelled("overload", first_of(overloaded, 2, "; "));
+  return overloaded.empty() ? "" : labelled("overload", first_of(overloaded, 1, "; "));
 }
 
 /// A quantile q of n requests is their largest where n (1 - q) < 1.
