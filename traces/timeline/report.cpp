@@ -179,20 +179,24 @@ std::string first_of(const std::vector<std::string>& all, std::size_t most, cons
   return all.size() <= most ? text : text + fmt::format("{}+{} more", between, all.size() - most);
 }
 
-/// Clients whose requests were dropped, or waited ever longer.  One that is under way at the end is none of these.
+/// Its requests were dropped, or waited ever longer; one or two that are under way at the end are neither.
+bool overloaded(const ClientResult& c) {
+  return c.failed.empty() && (c.dropped != 0 || c.unfinished >= 3 + c.finished / 20);
+}
+
 std::string overload_text(std::span<const RunResult> results) {
-  std::vector<std::string> overloaded;
+  std::vector<std::string> named;
   for (const RunResult& r : results) {
     const double seconds = to_ns(r.duration) * 1e-9;
     for (const ClientResult& c : r.clients) {
-      if (!c.failed.empty() || (c.dropped == 0 && c.unfinished < 3 + c.finished / 20)) continue;
-      overloaded.push_back(fmt::format("{}{}: offered {} /s, served {} /s ({} dropped, {} waiting)",
+      if (!overloaded(c)) continue;
+      named.push_back(fmt::format("{}{}: offered {} /s, served {} /s ({} dropped, {} waiting)",
                                        shortened(c.name, kNameWidth), results.size() > 1 ? " under " + r.policy : "",
                                        number(static_cast<double>(offered(c)) / seconds), number(c.throughput_per_s),
                                        c.dropped, c.unfinished));
     }
   }
-  return overloaded.empty() ? "" : labelled("overload", first_of(overloaded, 1, "; "));
+  return named.empty() ? "" : labelled("overload", first_of(named, 1, "; "));
 }
 
 /// A quantile q of n requests is their largest where n (1 - q) < 1.
@@ -203,7 +207,7 @@ std::string few_text(std::span<const RunResult> results) {
   for (std::size_t i = 0; i < results.front().clients.size(); ++i) {
     std::uint64_t finished = kEnough;
     for (const RunResult& r : results)
-      if (i < r.clients.size() && r.clients[i].service_class == ServiceClass::real_time)
+      if (i < r.clients.size() && r.clients[i].service_class == ServiceClass::real_time && !overloaded(r.clients[i]))
         finished = std::min(finished, r.clients[i].finished);
     if (finished >= kEnough) continue;
     least = std::min(least, finished);
