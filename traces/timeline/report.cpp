@@ -128,16 +128,21 @@ std::string gpu_line(const RunResult& r) {
   return r.gpu_basis.empty() ? "" : labelled("gpu", r.gpu + ", " + r.gpu_basis);
 }
 
-std::string notes_text(const std::vector<std::string>& notes, Notes which) {
+std::size_t lines_of(const std::string& text) {
+  return static_cast<std::size_t>(std::ranges::count(text, '\n'));
+}
+
+/// The first of them, in few lines, of which `taken` are used already.
+std::string notes_text(const std::vector<std::string>& notes, Notes which, std::size_t taken) {
   std::string out;
   if (which == Notes::all) {
     for (const std::string& note : notes) out += labelled("note", note);
     return out;
   }
-  std::size_t shown = 0, lines = 0;
+  std::size_t shown = 0, lines = taken;
   for (; shown < std::min(notes.size(), kNotes); ++shown) {
     const std::string note = labelled("note", notes[shown]);
-    lines += static_cast<std::size_t>(std::ranges::count(note, '\n'));
+    lines += lines_of(note);
     if (shown > 0 && lines > kNoteLines) break;
     out += note;
   }
@@ -303,7 +308,8 @@ std::string format_report(const RunResult& r, Notes notes) {
   out += table.text();
   for (const ClientResult& c : r.clients)
     if (!c.failed.empty()) out += labelled("failed", c.name + ": " + c.failed);
-  out += '\n' + totals(r) + overload_text({&r, 1}) + few_text({&r, 1});
+  const std::string warnings = overload_text({&r, 1}) + few_text({&r, 1});
+  out += '\n' + totals(r) + warnings;
   if (r.preemption.count != 0)
     out += fmt::format(
         "preemptions {}  of {} launches  until off p50 {} us, p99 {} us, max {} us  blocks redone {}\n",
@@ -314,7 +320,7 @@ std::string format_report(const RunResult& r, Notes notes) {
   if (r.wall_s > 0)
     out += labelled("took",
                     fmt::format("{} ({} blocks, {} events)", took(r.wall_s), many(r.blocks), many(r.events)));
-  return out + notes_text(r.notes, notes);
+  return out + notes_text(r.notes, notes, lines_of(warnings));
 }
 
 std::string format_comparison(std::span<const RunResult> results, std::span<const NotRun> not_run, Notes which) {
@@ -361,13 +367,14 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
     for (const ClientResult& c : r.clients)
       if (!c.failed.empty())
         out += labelled("failed", fmt::format("{} under {}: {}", c.name, r.policy, c.failed));
-  out += overload_text(results) + few_text(results);
+  const std::string warnings = overload_text(results) + few_text(results);
+  out += warnings;
   out += labelled("window", first.window) + labelled("alone", first.alone) + gpu_line(first);
   std::vector<std::string> notes;
   for (const RunResult& r : results)
     for (const std::string& note : r.notes)
       if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
-  return out + notes_text(notes, which);
+  return out + notes_text(notes, which, lines_of(warnings));
 }
 
 void write_summary(const RunResult& result, std::ostream& out) {
