@@ -363,7 +363,7 @@ TEST(Report, OfTwelveClientsFitsOnAScreen) {
   EXPECT_LE(lines.size(), 25);
   EXPECT_THAT(lines, Each(FitsTheTerminal()));
   EXPECT_THAT(format_report(r), HasSubstr("…"));
-  EXPECT_THAT(format_report(r), HasSubstr("+4 more"));
+  EXPECT_THAT(format_report(r), HasSubstr("+5 more"));
 }
 
 TEST(Report, ShowsUndefinedAsADash) {
