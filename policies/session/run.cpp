@@ -11,16 +11,10 @@
 
 #include "policies/api/registry.h"
 #include "policies/session/instances.h"
+#include "traces/timeline/latency_parts.h"
 
 namespace corun {
 namespace {
-
-class Requests final : public Sink {
- public:
-  using Sink::record;
-  void record(const RequestRecord& r) override { all.push_back(r); }
-  std::vector<RequestRecord> all;
-};
 
 struct Played {
   std::vector<RequestRecord> requests;
@@ -31,10 +25,10 @@ Played play_on(Testbed& testbed, const Trace& trace, Policy& policy, const std::
                const std::vector<Sink*>& sinks, const std::function<void(Time)>& progress,
                const std::string& profile = {}, const std::function<bool()>& stop = {}) {
   Timeline timeline;
-  Requests requests;
+  const Requirements needed = policy.requirements();
+  PartsMeter requests(trace, needed.contexts == Contexts::per_process);
   timeline.attach(requests);
   for (Sink* sink : sinks) timeline.attach(*sink);
-  const Requirements needed = policy.requirements();
   const std::unique_ptr<Setup> setup = testbed.set_up({trace, named, needed, timeline, together, profile});
   SessionOutcome outcome =
       play(trace, policy, setup->backend(), timeline, [&](KernelId kernel) { return setup->profile(kernel); },
@@ -43,7 +37,7 @@ Played play_on(Testbed& testbed, const Trace& trace, Policy& policy, const std::
   if (!outcome.stuck.empty())
     throw StuckError(trace.name, "", fmt::format("the run cannot go on under {}: {}", named, outcome.stuck),
                      "a reservation or mask may leave a client without SMs; check the trace and the policy");
-  return {std::move(requests.all), std::move(outcome)};
+  return {requests.requests(), std::move(outcome)};
 }
 
 /// Each instance by itself, one after the other: they share nothing.  Where the trace has no end of its own all

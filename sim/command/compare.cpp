@@ -172,6 +172,7 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
     if (*found) shown.push_back((*found)->best);
   if (!json) {
     std::cout << format_comparison(shown, not_run, a.notes);
+    if (a.where) std::cout << '\n' << format_parts(shown);
     if (oracle) std::cout << format_oracle(*oracle, results, a);
     if (instances)
       fmt::print("\ninstances {} is the best of {} divisions by MIG, not measured: {} {:.4g}\n",

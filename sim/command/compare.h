@@ -18,6 +18,7 @@ struct CompareArguments {
   std::vector<std::string> gpus;  // the same trace on each of these; empty: on one
   bool oracle = false;
   Notes notes = Notes::first;
+  bool where = false;  // latency goes
   std::string objective = "stp";
 };
 

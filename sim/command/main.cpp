@@ -160,7 +160,8 @@ int simulate(const Arguments& a, Task task) {
   if (a.json)
     write_summary(result, std::cout);
   else
-    std::cout << format_report(result, a.comparison.notes);
+    std::cout << format_report(result, a.comparison.notes)
+              << (a.comparison.where ? "\n" + format_parts({&result, 1}) : "");
   if (!a.json && !a.outputs.directory.empty())
     fmt::print(
         "wrote    {}/ summary.json, requests.csv, kernels.csv, timeline.pftrace (ui.perfetto.dev), "
@@ -221,6 +222,7 @@ void add_run_options(CLI::App& app, Arguments& a) {
   app.add_option("--memory", a.memory, "device memory to use, as 4GB (default: all that the GPU has)")
       ->transform(CLI::AsSizeValue(true));
   app.add_flag("--json", a.json, "print the result as JSON");
+  app.add_flag("--where", a.comparison.where, "print where each client's latency goes");
   app.add_flag_callback("--notes", [&a] { a.comparison.notes = Notes::all; }, "print all notes, not the first ones");
   app.add_flag("--audit", a.audit, "check the invariants after every event (slow)");
   app.add_flag("--no-shortcuts", a.plain, "simulate block by block throughout (slow, same result)");

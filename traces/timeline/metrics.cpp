@@ -54,7 +54,15 @@ struct Tally {
   std::uint64_t finished = 0, dropped = 0, unfinished = 0, deadline_misses = 0;
   std::vector<Time> latencies;  // of requests that arrived in the window too; ascending
   double work_ps = 0;
+  LatencyParts parts;  // sums over the same
 
+  PartsMs mean_parts() const {
+    const auto mean = [&](Time sum) {
+      return latencies.empty() ? kUndefined : to_ms(sum) / static_cast<double>(latencies.size());
+    };
+    return {mean(parts.queue),    mean(parts.host),    mean(parts.held),      mean(parts.launching), mean(parts.waiting),
+            mean(parts.off_turn), mean(parts.copying), mean(parts.preempted), mean(parts.running)};
+  }
   double mean_ms() const {
     if (latencies.empty()) return kUndefined;
     const Time sum = std::accumulate(latencies.begin(), latencies.end(), Time{});
@@ -78,6 +86,12 @@ double work_in(const RequestRecord& r, const Window& w) {
   return work * (static_cast<double>(inside.count()) / static_cast<double>((end - r.started).count()));
 }
 
+void add(LatencyParts& to, const LatencyParts& one) {
+  to.queue += one.queue, to.host += one.host, to.held += one.held, to.launching += one.launching;
+  to.waiting += one.waiting, to.off_turn += one.off_turn, to.copying += one.copying;
+  to.preempted += one.preempted, to.running += one.running;
+}
+
 void count(Tally& t, const RequestRecord& r, const Window& w, std::optional<Time> deadline) {
   if (r.arrival > w.end) return;
   t.work_ps += work_in(r, w);
@@ -89,7 +103,10 @@ void count(Tally& t, const RequestRecord& r, const Window& w, std::optional<Time
     missed = true;
   } else if (finished_in(r, w)) {
     ++t.finished;
-    if (arrived_inside) t.latencies.push_back(r.finished - r.arrival);
+    if (arrived_inside) {
+      t.latencies.push_back(r.finished - r.arrival);
+      add(t.parts, r.parts);
+    }
     missed = deadline && r.finished - r.arrival > *deadline;
   } else if (r.finished > w.end) {
     ++t.unfinished;
@@ -118,6 +135,8 @@ ClientResult client_result(const Client& client, const Window& w, const Tally& t
   result.max_ms = together.percentile_ms(100);
   result.deadline_misses = together.deadline_misses;
   result.alone_mean_ms = alone.mean_ms();
+  result.parts = together.mean_parts();
+  result.alone_parts = alone.mean_parts();
   result.alone_throughput_per_s = per_second(alone.finished, length);
 
   const bool sent_any = together.finished + together.dropped + together.unfinished > 0;

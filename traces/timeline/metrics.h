@@ -14,6 +14,12 @@
 
 namespace corun {
 
+/// LatencyParts as means, in ms; NaN if no request counts.
+struct PartsMs {
+  double queue = 0, host = 0, held = 0, launching = 0, waiting = 0, off_turn = 0, copying = 0, preempted = 0,
+         running = 0;
+};
+
 /// What one client got in the window that counts.
 struct ClientResult {
   std::string name;
@@ -26,6 +32,7 @@ struct ClientResult {
   double alone_mean_ms = 0, alone_throughput_per_s = 0;
   double slowdown = 0;  // NTT: mean latency over mean latency alone under the same arrivals
   double progress = 0;  // NP: work done in the window over work done alone in the same window
+  PartsMs parts, alone_parts;  // mean, of the requests whose latencies count
   std::string failed;   // why its program ended early; empty: it did not
 };
 

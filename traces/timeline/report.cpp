@@ -223,6 +223,12 @@ std::string few_text(std::span<const RunResult> results) {
                                      first_of(names, 2, ", "), least));
 }
 
+nlohmann::ordered_json json_of(const PartsMs& p) {
+  return {{"queue", p.queue},       {"host", p.host},         {"held", p.held},
+          {"launching", p.launching}, {"waiting", p.waiting},   {"off_turn", p.off_turn},
+          {"copying", p.copying},   {"preempted", p.preempted}, {"running", p.running}};
+}
+
 nlohmann::ordered_json json_of(const ClientResult& c) {
   nlohmann::ordered_json to = {
       {"name", c.name},
@@ -241,6 +247,8 @@ nlohmann::ordered_json json_of(const ClientResult& c) {
       {"alone_throughput_per_s", c.alone_throughput_per_s},
       {"slowdown", c.slowdown},
       {"progress", c.progress}};
+  to["latency_parts_ms"] = json_of(c.parts);
+  to["alone_latency_parts_ms"] = json_of(c.alone_parts);
   if (!c.failed.empty()) to["failed"] = c.failed;
   return to;
 }
@@ -375,6 +383,22 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
     for (const std::string& note : r.notes)
       if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
   return out + notes_text(notes, which, lines_of(warnings));
+}
+
+std::string format_parts(std::span<const RunResult> results) {
+  Table table({"where latency goes (ms)", "mean", "queue", "host", "policy", "launch", "wait", "turn", "copy", "off",
+               "alone", "others"});
+  for (const RunResult& r : results)
+    for (const ClientResult& c : r.clients) {
+      const PartsMs& p = c.parts;
+      const double alone = std::min(c.alone_parts.running, p.running);
+      table.add({results.size() > 1 ? fmt::format("{}, {}", shortened(c.name, kNameWidth / 2), shortened(r.policy, kNameWidth / 2))
+                                    : shortened(c.name, kNameWidth),
+                 fixed(c.mean_ms, 3), fixed(p.queue, 3), fixed(p.host, 3), fixed(p.held, 3), fixed(p.launching, 3),
+                 fixed(p.waiting, 3), fixed(p.off_turn, 3), fixed(p.copying, 3), fixed(p.preempted, 3),
+                 fixed(alone, 3), fixed(p.running - alone, 3)});
+    }
+  return table.text();
 }
 
 void write_summary(const RunResult& result, std::ostream& out) {

@@ -32,6 +32,12 @@ struct NotRun {
 std::string format_comparison(std::span<const RunResult> results, std::span<const NotRun> not_run = {},
                               Notes notes = Notes::first);
 
+/// Where each client's mean latency goes, in ms, a line per client and run: queue (its own earlier
+/// requests), host, policy (held back), launch (until the TMU), wait (for a place on an SM), turn (another context
+/// has the SMs), copy, off (kernels that were taken off the GPU), and the time that its kernels run: what that is
+/// alone, and what others add.  These add up to the mean.
+std::string format_parts(std::span<const RunResult> results);
+
 /// summary.json, the same bytes for the same result: two spaces, keys in this order, numbers as the shortest
 /// decimal that reads back the same, null where undefined or infinite.
 ///

@@ -12,6 +12,25 @@
 
 namespace corun {
 
+/// Where the latency of a request goes: each instant from its arrival to its end is given to the furthest that any of
+/// its operations has come, so that the parts add up to the whole.  An operation that waits for another one of its
+/// request counts as far as that one has come.
+struct LatencyParts {
+  Time queue{};      // arrival until the host issues its first operation: the client's earlier requests
+  Time host{};       // nothing of it is with the GPU or the policy: the host computes, calls or waits for an answer
+  Time held{};       // by the policy
+  Time launching{};  // handed over, not yet at the TMU: channel, stream order, launch latency
+  Time waiting{};    // at the TMU or in a task slot, without a block on an SM
+  Time off_turn{};   // another context has the SMs, or they are switched
+  Time copying{};
+  Time preempted{};  // kernels run that were taken off the GPU at least once, the time off included
+  Time running{};    // kernels run
+
+  Time sum() const {
+    return queue + host + held + launching + waiting + off_turn + copying + preempted + running;
+  }
+};
+
 /// One request of a client.  Latency counts from the intended arrival.
 struct RequestRecord {
   ClientId client;
@@ -22,6 +41,7 @@ struct RequestRecord {
   bool dropped =
       false;         // a newer one replaced it before it started; started and finished are then meaningless
   Time work_done{};  // solo time of its finished kernels (for one still unfinished: so far)
+  LatencyParts parts{};  // filled in by a PartsMeter
 };
 
 /// One kernel launch.

@@ -1,0 +1,67 @@
+// Finds where the latency of each request goes (LatencyParts), from the records of its kernels and copies.
+//
+// Leaves out: which resource a running kernel lacks, and what streams of one request wait for of each other.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "traces/model/trace.h"
+#include "traces/timeline/timeline.h"
+
+namespace corun {
+
+/// Gathers the requests of a run, each with the parts of its latency.
+class PartsMeter final : public Sink {
+ public:
+  /// `turns`: processes have contexts of their own, and take turns.
+  PartsMeter(const Trace& trace, bool turns);
+
+  using Sink::record;
+  void record(const RequestRecord& r) override;
+  void record(const KernelRecord& r) override;
+  void record(const CopyRecord& r) override;
+  void record(const TurnRecord& r) override;
+  /// In the order in which they ended; `parts` is all zero for one that was dropped or is unfinished.
+  std::vector<RequestRecord> requests();
+
+ private:
+  /// Disjoint intervals, ascending, of what ended in the order of its end.
+  class Union {
+   public:
+    void add(Time begin, Time end);
+    void clear() { all_.clear(); }
+    Time length(Time from, Time to) const;
+    template <class Turns>
+    Time length_within(const Turns& turns, Time from, Time to) const;
+
+   private:
+    std::vector<std::pair<Time, Time>> all_;
+  };
+  /// How far an operation has come; each level includes those before it.
+  enum Level : std::uint8_t { kRunning, kPreempted, kCopying, kWaiting, kLaunching, kHeld, kLevels };
+  static constexpr std::uint64_t kNone = ~std::uint64_t{0};
+  struct Request {
+    std::uint64_t number = kNone;  // none: its memory may be used for the next one
+    std::array<Union, kLevels> levels;
+  };
+  struct Ended {
+    std::size_t index;  // into `requests_`
+    Request request;
+  };
+
+  Request& under_way(ClientId client, std::uint64_t number);
+  static void add(Request& request, Level first, Level last, Time begin, Time end);
+  void settle(RequestRecord& record, const Request& request) const;
+
+  std::vector<std::uint32_t> context_of_client_;
+  bool turns_;
+  std::vector<std::vector<Request>> under_way_;                     // by client
+  std::vector<Ended> ended_;                                        // turns are told when they end
+  std::vector<std::deque<std::pair<Time, Time>>> turns_of_context_;  // ascending
+  std::vector<RequestRecord> requests_;
+};
+
+}  // namespace corun
