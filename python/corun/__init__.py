@@ -67,6 +67,7 @@ from ._native import (
     policies,
 )
 from .policy import Decision, Policy
+from .report import write_report
 
 
 def compare(trace: Trace, policies: Iterable[Union[str, Policy]], **options: Any) -> list[dict[str, Any]]:
@@ -76,6 +77,7 @@ def compare(trace: Trace, policies: Iterable[Union[str, Policy]], **options: Any
 
 
 __all__ = [
+    "write_report",
     "__version__",
     "Allocate",
     "AllocationReady",

@@ -28,6 +28,7 @@
 #include "sim/command/profile.h"
 #include "sim/command/progress.h"
 #include "sim/command/record.h"
+#include "sim/command/report_page.h"
 #include "sim/command/validate.h"
 #include "traces/import/kineto.h"
 #include "traces/import/nsight_compute.h"
@@ -63,6 +64,7 @@ struct Arguments {
   CudaArguments cuda;
   std::uint64_t memory = 0;
   OutputOptions outputs;
+  std::string report;
   std::string schema;
   ImportArguments import;
 };
@@ -134,11 +136,17 @@ int simulate(const Arguments& a, Task task) {
     fmt::print(
         stderr,
         "note: at level cta a second of a busy GPU makes gigabytes; --trace-window=0ms-20ms keeps a part\n");
+  OutputOptions outputs_wanted = a.outputs;
+  std::optional<OutputFolder> folder;
+  if (!a.report.empty()) {
+    check_report_can_be_made();
+    outputs_wanted.directory = folder.emplace(a.outputs.directory).path();
+  }
   RunResult result;
   bool stopped = false;
   {
     ProgressBar bar;
-    Outputs outputs(a.outputs, trace, gpu);
+    Outputs outputs(outputs_wanted, trace, gpu);
     corun::RunOptions options{.policy = a.policy,
                               .sinks = outputs.sinks(),
                               .progress = [&](const char* stage, double done) { bar.show(stage, done); },
@@ -157,6 +165,7 @@ int simulate(const Arguments& a, Task task) {
     }
     outputs.finish(result);
   }
+  if (!a.report.empty()) make_report(folder->path(), a.report);
   if (a.json)
     write_summary(result, std::cout);
   else
@@ -167,6 +176,7 @@ int simulate(const Arguments& a, Task task) {
         "wrote    {}/ summary.json, requests.csv, kernels.csv, timeline.pftrace (ui.perfetto.dev), "
         "occupancy.svg\n",
         a.outputs.directory);
+  if (!a.json && !a.report.empty()) fmt::print("wrote    {}\n", a.report);
   return stopped ? 130 : 0;
 }
 
@@ -251,6 +261,7 @@ int command(int argc, char** argv) {
   add_run_options(app, a);
   app.add_option("--out", a.outputs.directory,
                  "write summary.json, requests.csv, kernels.csv, timeline.pftrace, occupancy.svg here");
+  app.add_option("--report", a.report, "write one page: summary, where latency goes, timeline, occupancy, with the data");
   app.add_option("--trace-level", a.outputs.level, "what the timeline shows: request, kernel or cta")
       ->check(CLI::IsMember({"request", "kernel", "cta"}))
       ->capture_default_str();

@@ -95,7 +95,7 @@ const std::vector<Layer> kLayers = {
      {"hw/backend", "hw/calibrate", "hw/driver", "hw/process", "hw/run", "policies/api", "policies/session",
       "sim/advise", "sim/backend", "sim/model", "sim/oracle", "sim/papers", "sim/stages", "sim/validate", "traces/import",
       "traces/json", "traces/model", "traces/timeline"},
-     {"CLI/", "fmt/", "nlohmann/", "unistd.h"}},
+     {"CLI/", "fmt/", "nlohmann/", "spawn.h", "stdlib.h", "sys/wait.h", "unistd.h"}},
     {"python/native",  // `sim/command` for reading a trace as the command does
      {"policies/api", "sim/backend", "sim/command", "traces/json", "traces/model", "traces/timeline"},
      {"fmt/", "pybind11/"}},

@@ -1,0 +1,63 @@
+#include "sim/command/report_page.h"
+
+#include <fmt/format.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <vector>
+
+#include "traces/model/error.h"
+
+namespace corun::sim {
+namespace {
+
+/// Exit code, -1 if it cannot be started.
+int python(std::vector<std::string> arguments) {
+  const char* chosen = std::getenv("CORUN_PYTHON");
+  arguments.insert(arguments.begin(), chosen != nullptr ? chosen : "python3");
+  std::vector<char*> raw;
+  for (std::string& argument : arguments) raw.push_back(argument.data());
+  raw.push_back(nullptr);
+  pid_t child = 0;
+  if (posix_spawnp(&child, raw[0], nullptr, nullptr, raw.data(), environ) != 0) return -1;
+  int status = 0;
+  if (waitpid(child, &status, 0) != child) return -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+}  // namespace
+
+OutputFolder::OutputFolder(std::string kept) : path_(std::move(kept)), temporary_(path_.empty()) {
+  if (!temporary_) return;
+  std::string name = (std::filesystem::temp_directory_path() / "corun-report-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr)
+    throw InputError(name, "", "cannot be made", "set TMPDIR to a place that can be written, or give --out");
+  path_ = name;
+}
+
+OutputFolder::~OutputFolder() {
+  std::error_code ignored;
+  if (temporary_) std::filesystem::remove_all(path_, ignored);
+}
+
+void check_report_can_be_made() {
+  if (python({"-c",
+              "import sys\n"
+              "try:\n"
+              "    import corun.report, plotly\n"
+              "except ImportError as error:\n"
+              "    print(f'{error.name} is missing', file=sys.stderr)\n"
+              "    sys.exit(1)"}) == 0)
+    return;
+  throw InputError("", "--report", "the page is made by the Python module, which python3 does not have",
+                   "pip install 'corun[report]', or name the Python that has it: CORUN_PYTHON=/path/to/python");
+}
+
+void make_report(const std::string& folder, const std::string& file) {
+  if (python({"-m", "corun.report", folder, "-o", file}) != 0)
+    throw InputError(file, "", "the page was not made", "see the message above");
+}
+
+}  // namespace corun::sim
