@@ -8,13 +8,10 @@
 
 namespace corun::sim {
 
-/// One trace of clients that are each written as NAME=FILE[,SETTING...] (client_settings_help() lists the settings).
+/// One trace of clients that are each written as NAME=FILE[,SETTING...] (sim/sweep/client_settings.h).
 /// FILE is a trace or a recording of a profiler; its own client of that program is where the settings start from.
 /// `gpu`: the one to simulate, empty if that is where all were recorded; kernels that were recorded on another are
 /// carried over, with a note.  Throws InputError.
 Trace compose(const std::vector<std::string>& clients, const std::string& gpu);
-
-/// For `--help`.
-std::string client_settings_help();
 
 }  // namespace corun::sim

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "sim/command/duration.h"
+#include "traces/json/duration.h"
 #include "traces/import/kineto.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"

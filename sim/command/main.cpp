@@ -20,7 +20,7 @@
 #include "sim/command/compare.h"
 #include "sim/command/compare_gpus.h"
 #include "sim/command/compose.h"
-#include "sim/command/duration.h"
+#include "traces/json/duration.h"
 #include "sim/command/gpus.h"
 #include "sim/command/load.h"
 #include "sim/command/outputs.h"
@@ -29,7 +29,9 @@
 #include "sim/command/progress.h"
 #include "sim/command/record.h"
 #include "sim/command/report_page.h"
+#include "sim/command/sweep.h"
 #include "sim/command/validate.h"
+#include "sim/sweep/client_settings.h"
 #include "traces/import/kineto.h"
 #include "traces/import/nsight_compute.h"
 #include "traces/json/input_file.h"
@@ -219,7 +221,7 @@ void add_run_options(CLI::App& app, Arguments& a) {
   app.add_option("--client", a.clients,
                  "in the place of a trace, once for each client: NAME=FILE[,SETTING...] with a trace or a recording,\n"
                  "as cam=resnet.json.gz,rt,rate=50,slo=20ms; settings:" +
-                     client_settings_help())
+                     client_settings_help(true))
       ->allow_extra_args(false);
   app.add_option("--gpu", a.gpu,
                  "GPU to simulate: a name of `sim gpus` or a description's path (default: the trace's)");
@@ -279,6 +281,8 @@ int command(int argc, char** argv) {
   add_advise(*adviser, a.advice);
   adviser->add_option("trace", a.trace, "trace to run");
   add_run_options(*adviser, a);
+  SweepArguments many;
+  CLI::App* sweeper = add_sweep(app, many);
   ValidateArguments validation;
   CLI::App* validates = add_validate(app, validation);
   PapersArguments figures;
@@ -307,7 +311,7 @@ int command(int argc, char** argv) {
   CalibrateArguments calibration;
   CLI::App* calibrates = add_calibrate(app, calibration);
   CLI::App* schemas = app.add_subcommand("schema", "print the JSON Schema of a file format");
-  schemas->add_option("name", a.schema, "trace, gpu, profile, reference, figure, runs or networks")
+  schemas->add_option("name", a.schema, "trace, gpu, profile, sweep, reference, figure, runs or networks")
       ->required();
   GpusArguments described;
   CLI::App* gpus = add_gpus(app, described);
@@ -334,6 +338,7 @@ int command(int argc, char** argv) {
   if (*scoreboard) return papers(figures);
   if (*comparer) return simulate(a, Task::compare);
   if (*adviser) return simulate(a, Task::advise);
+  if (*sweeper) return sweep(many);
   if (a.policy == "help") return list_policies();
   if (a.clients.empty() && !a.trace.empty()) check_subcommand(app, a.trace);
   a.outputs.command_line = fmt::format("sim --policy={} {}", a.policy, a.trace);

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <optional>
 
-#include "sim/command/duration.h"
+#include "traces/json/duration.h"
 #include "traces/model/error.h"
 #include "traces/timeline/block_log.h"
 #include "traces/timeline/csv.h"

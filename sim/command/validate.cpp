@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "sim/command/duration.h"
+#include "traces/json/duration.h"
 #include "sim/command/progress.h"
 #include "sim/validate/networks.h"
 #include "sim/validate/networks_report.h"

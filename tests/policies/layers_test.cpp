@@ -58,6 +58,9 @@ const std::vector<Layer> kLayers = {
     {"sim/advise",  // `sim/oracle` for its search
      {"policies/api", "sim/backend", "sim/oracle", "traces/json", "traces/model", "traces/timeline"},
      {"fmt/"}},
+    {"sim/sweep",
+     {"policies/api", "sim/backend", "sim/stages", "traces/import", "traces/json", "traces/model", "traces/timeline"},
+     {"boost/uuid/", "fmt/", "nlohmann/"}},
     {"sim/papers",
      {"policies/api", "sim/backend", "sim/stages", "traces", "traces/json", "traces/model",
       "traces/timeline"},
@@ -93,11 +96,11 @@ const std::vector<Layer> kLayers = {
     // Entry points, the only ones that may know both backends.
     {"sim/command",  // `sim/model` for what a kernel takes on another card
      {"hw/backend", "hw/calibrate", "hw/driver", "hw/process", "hw/run", "policies/api", "policies/session",
-      "sim/advise", "sim/backend", "sim/model", "sim/oracle", "sim/papers", "sim/stages", "sim/validate", "traces/import",
+      "sim/advise", "sim/backend", "sim/model", "sim/oracle", "sim/papers", "sim/stages", "sim/sweep", "sim/validate", "traces/import",
       "traces/json", "traces/model", "traces/timeline"},
      {"CLI/", "fmt/", "nlohmann/", "spawn.h", "stdlib.h", "sys/wait.h", "unistd.h"}},
     {"python/native",  // `sim/command` for reading a trace as the command does
-     {"policies/api", "sim/backend", "sim/command", "traces/json", "traces/model", "traces/timeline"},
+     {"policies/api", "sim/backend", "sim/command", "sim/sweep", "traces/json", "traces/model", "traces/timeline"},
      {"fmt/", "pybind11/"}},
 };
 

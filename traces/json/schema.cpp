@@ -50,7 +50,7 @@ class CompiledSchema {
 const CompiledSchema& compiled(std::string_view name) {
   static const auto* schemas = [] {
     auto* all = new std::map<std::string, CompiledSchema, std::less<>>;
-    for (const char* each : {"figure", "gpu", "mig", "networks", "profile", "reference", "runs", "trace"})
+    for (const char* each : {"figure", "gpu", "mig", "networks", "profile", "reference", "runs", "sweep", "trace"})
       all->try_emplace(each, schema(each));
     return all;
   }();

@@ -422,5 +422,41 @@ TEST(Command, AdviceNamesASettingAndWhatToTypeOrEndsWithExitCode3) {
   expect_refused("advise --highest-rate llm " + clients, {"llm", "no rate"});
 }
 
+TEST(Command, ASweepThatWasKilledGoesOnAndEndsInTheSameBytes) {
+  const Folder folder;
+  const std::string file = folder.write("t.json", trace("", kLaunch, R"("priority": 0)"));
+  const std::string grid = fmt::format(
+      "--client a={0},rt,rate=1000 --client b={0},closed --policies fcfs,timeslice,mps --set a.rate=1000,2000 --seeds 1..40 "
+      "--duration=30ms ",
+      file);
+  const std::string whole = folder.path("whole.jsonl"), part = folder.path("part.jsonl");
+  ASSERT_EQ(sim("sweep " + grid + "--jobs 2 -o " + whole).code, 0);
+  const std::string expected = read(whole);
+  ASSERT_EQ(std::count(expected.begin(), expected.end(), '\n'), 240);
+  for (const char* signal : {"KILL", "INT"}) {
+    std::filesystem::remove(part);
+    std::size_t lines = 0;
+    for (double wait = 0.1; lines == 0 && wait < 5; wait *= 1.5) {  // until it is caught between first and last
+      const std::string command = fmt::format("timeout -s {} {} {} sweep {} --jobs 1 -o {} >/dev/null 2>&1", signal, wait,
+                                              std::getenv("CORUN_SIM"), grid, part);
+      (void)!std::system(command.c_str());
+      const std::string text = read(part);
+      lines = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+    }
+    EXPECT_GT(lines, 0u);
+    const Ran ran = sim("sweep " + grid + "-o " + part);
+    EXPECT_EQ(ran.code, 0) << ran.out;
+    if (lines < 240) {
+      EXPECT_EQ(ran.out.find(" 0 known"), std::string::npos) << ran.out;
+    }
+    EXPECT_EQ(read(part), expected) << signal;
+  }
+  EXPECT_EQ(sim("sweep " + grid + "--jobs 1").out, expected) << "to standard output, on one core";
+  const std::string torn = folder.write("torn.jsonl", expected.substr(0, expected.size() / 2));
+  EXPECT_EQ(sim("sweep " + grid + "-o " + torn).code, 0);
+  EXPECT_EQ(read(torn), expected);
+  expect_refused("sweep " + grid + "-o " + folder.write("other.txt", "hello\nworld\n"), {"other.txt", "line 1"});
+}
+
 }  // namespace
 }  // namespace corun

@@ -1,4 +1,4 @@
-#include "sim/command/duration.h"
+#include "traces/json/duration.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "traces/model/error.h"
 
-namespace corun::sim {
+namespace corun {
 
 Time parse_duration(const std::string& text, const char* option) {
   double value = -1;
@@ -23,4 +23,4 @@ Time parse_duration(const std::string& text, const char* option) {
   return from_ns(value * ns);
 }
 
-}  // namespace corun::sim
+}  // namespace corun
