@@ -56,16 +56,26 @@ from ._native import (
     SmLimits,
     Snapshot,
     Stop,
+    SweepPoint,
     Topology,
     Trace,
+    TraceClient,
     WakeAt,
     WokeUp,
     __version__,
+    advise,
     blocks_per_sm,
+    compose,
     gpus,
+    hash_points,
+    line_again,
     load,
     policies,
+    run_points,
+    sweep_points,
 )
+from ._sweep import Sweep, sweep
+from ._table import Table, read_gavel, table
 from .policy import Decision, Policy
 from .report import write_report
 
@@ -77,6 +87,19 @@ def compare(trace: Trace, policies: Iterable[Union[str, Policy]], **options: Any
 
 
 __all__ = [
+    "advise",
+    "compose",
+    "hash_points",
+    "line_again",
+    "read_gavel",
+    "run_points",
+    "Sweep",
+    "sweep",
+    "SweepPoint",
+    "sweep_points",
+    "Table",
+    "table",
+    "TraceClient",
     "write_report",
     "__version__",
     "Allocate",

@@ -645,8 +645,57 @@ class Result:
     def write(self, directory: Union[str, PathLike[str]]) -> None:
         """Write summary.json, requests.csv, kernels.csv and timeline.pftrace, as `sim --out` does."""
 
+class TraceClient:
+    """A client of a Trace; what is set here holds for later runs of that trace, and of no copy."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def real_time(self) -> bool: ...
+    @property
+    def rate(self) -> Optional[float]:
+        """Requests a second; None for one whose requests follow each other.
+
+        Set, it keeps the kind of arrivals (periodic, random, recorded), and makes a closed loop periodic.
+        """
+
+    @rate.setter
+    def rate(self, value: float) -> None: ...
+    @property
+    def priority(self) -> int:
+        """0 lowest, -5 highest."""
+
+    @priority.setter
+    def priority(self, value: int) -> None: ...
+    @property
+    def quota(self) -> Optional[float]:
+        """Most of the GPU it may hold, 0 to 1."""
+
+    @quota.setter
+    def quota(self, value: float) -> None: ...
+    @property
+    def reservation(self) -> Optional[float]:
+        """Least of the GPU it is promised, 0 to 1."""
+
+    @reservation.setter
+    def reservation(self, value: float) -> None: ...
+    @property
+    def memory_bytes(self) -> int:
+        """Device memory it holds; set as bytes or as text, "4GB"."""
+
+    @memory_bytes.setter
+    def memory_bytes(self, value: Union[int, str]) -> None: ...
+    @property
+    def deadline_ns(self) -> Optional[float]:
+        """From the intended arrival, nanoseconds; set as text with its unit, "20ms"."""
+
+    @deadline_ns.setter
+    def deadline_ns(self, value: str) -> None: ...
+    def set(self, **settings: Any) -> None:
+        """The settings of `sim --client`: set(rt=True, poisson=80, slo="20ms", queue=True).  Throws InputError."""
+
 class Trace:
-    """A workload that can be run."""
+    """A workload that can be run, and changed."""
 
     @property
     def file(self) -> str: ...
@@ -655,9 +704,27 @@ class Trace:
     @property
     def about(self) -> str: ...
     @property
-    def gpu(self) -> str: ...
+    def gpu(self) -> str:
+        """A name of gpus(), or a path.  Set, the kernels' times are taken as times of that GPU."""
+
+    @gpu.setter
+    def gpu(self, value: str) -> None: ...
     @property
     def seed(self) -> int: ...
+    @seed.setter
+    def seed(self, value: int) -> None: ...
+    def client(self, name: str) -> TraceClient:
+        """A client, to be read and changed.  InputError if there is none of that name."""
+
+    def set_duration(self, duration: str) -> None:
+        """Length of a run, as "200ms"."""
+
+    def copy(self) -> Trace:
+        """A trace that can be changed apart from this one."""
+
+    def save(self, path: Union[str, PathLike[str]]) -> None:
+        """Write it as a trace (traces/FORMAT.md), whole or not at all."""
+
     @property
     def duration_ns(self) -> Optional[float]:
         """None: until every client has finished once."""
@@ -699,4 +766,54 @@ def load(
 ) -> Trace:
     """Read a trace (traces/FORMAT.md) or a PyTorch profiler trace, plain or gzip; `counters`: what
     `ncu --csv` printed of the program that the profiler recorded.
+    """
+
+class SweepPoint:
+    """One run of a sweep; it can be sent to another process."""
+
+    @property
+    def trace(self) -> str: ...
+    @property
+    def gpu(self) -> str: ...
+    @property
+    def changes(self) -> List[Tuple[str, str]]: ...
+    @property
+    def seed(self) -> Optional[int]: ...
+    @property
+    def duration(self) -> str: ...
+    @property
+    def policy(self) -> str: ...
+
+def sweep_points(
+    traces: List[str],
+    gpus: List[str],
+    changes: List[Tuple[str, List[str]]],
+    seeds: List[int],
+    duration: str,
+    policies: List[str],
+) -> List[SweepPoint]:
+    """The points of a grid, policies changing fastest; `corun.sweep` is what most want."""
+
+def run_points(points: List[SweepPoint]) -> List[str]:
+    """The JSON line of each point, run in this process one after the other."""
+
+def hash_points(points: List[SweepPoint]) -> List[str]:
+    """What each point's line is known by: a hash of all that decides its result."""
+
+def line_again(point: SweepPoint, known: str) -> str:
+    """A line that was written before, under what the point is called now."""
+
+def compose(clients: List[str], *, gpu: Optional[str] = None) -> Trace:
+    """Clients side by side, each as `sim --client` takes it: "cam=resnet.json,rt,rate=50,slo=20ms".
+
+    gpu: the one to simulate, where files were recorded on several; kernels are then carried over, with a note.
+    """
+
+def advise(
+    trace: Trace, *, slo: List[str] = ..., maximize: str = "stp", gpus: List[str] = ..., highest_rate: str = ""
+) -> Dict[str, Any]:
+    """Which setting keeps what was promised: the document of `sim advise --json`.
+
+    slo: "cam:p99=20ms", "llm:throughput=30"; none: p99 within each client's deadline.  gpus: in the order in which they
+    are wanted.  `best` is an index into `tried`, None if no setting holds.
     """

@@ -1,4 +1,5 @@
 #include "python/native/bind.h"
+#include "python/native/trace_object.h"
 
 namespace corun::python {
 
@@ -8,6 +9,7 @@ void bind_all(py::module_& m) {
   bind_decisions(m);
   bind_snapshot(m);
   bind_run(m);
+  bind_sweep(m);
 }
 
 }  // namespace corun::python

@@ -17,6 +17,7 @@
 
 #include "policies/api/registry.h"
 #include "python/native/policy.h"
+#include "python/native/trace_object.h"
 #include "sim/command/load.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -26,32 +27,6 @@
 
 namespace corun::python {
 namespace {
-
-/// What runs of one trace share, whatever their policies: each client alone.
-class Shared {
- public:
-  struct Part {
-    explicit Part(Gpu g) : gpu(std::move(g)), common(gpu) {}
-    Gpu gpu;
-    sim::Common common;
-  };
-  Part& of(const Trace& trace, const std::filesystem::path& folder, const std::string& issue, bool audit) {
-    const std::scoped_lock lock(mutex_);
-    std::unique_ptr<Part>& part = parts_[{trace.gpu, issue, trace.run.seed, audit}];
-    if (!part) part = std::make_unique<Part>(read_gpu(trace.gpu, folder));
-    return *part;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::tuple<std::string, std::string, std::uint64_t, bool>, std::unique_ptr<Part>> parts_;
-};
-
-struct TraceObject {
-  std::string file;
-  std::shared_ptr<const Trace> trace;
-  std::shared_ptr<Shared> shared = std::make_shared<Shared>();
-};
 
 // Rows of the arrays.  Times are nanoseconds from the start of the run; NaN where there is none.
 
@@ -364,12 +339,12 @@ void bind_run(py::module_& m) {
   bind_policies(m);
   bind_result(m);
 
-  py::class_<TraceObject>(m, "Trace", "A workload that can be run.")
+  py::class_<TraceObject> traces(m, "Trace", "A workload that can be run, and changed.");
+  bind_changes(m, traces);
+  traces
       .def_property_readonly("file", [](const TraceObject& t) { return t.file; })
       .def_property_readonly("name", [](const TraceObject& t) { return t.trace->name; })
       .def_property_readonly("about", [](const TraceObject& t) { return t.trace->about; })
-      .def_property_readonly("gpu", [](const TraceObject& t) { return t.trace->gpu; })
-      .def_property_readonly("seed", [](const TraceObject& t) { return t.trace->run.seed; })
       .def_property_readonly("duration_ns",
                              [](const TraceObject& t) {
                                const auto& duration = t.trace->run.duration;

@@ -44,6 +44,9 @@ struct AdvisedCard {
   bool counters;  // its kernels have them
 };
 
+/// `trace`, whose times are of `from`, on `to`: carried over where they differ.
+AdvisedCard card_of(const Trace& trace, const Gpu& from, const Gpu& to);
+
 struct Tried {
   std::size_t card = 0;
   Setting setting;

@@ -5,13 +5,12 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "hw/run/signal_guard.h"
+#include "sim/advise/advice_json.h"
 #include "sim/advise/advise.h"
 #include "sim/command/progress.h"
-#include "sim/model/other_card.h"
 #include "traces/json/spelling.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -23,13 +22,6 @@ constexpr int kNoneHolds = 3;
 constexpr std::uint64_t kFew = 100;  // requests on which a p99 rests
 
 struct Ended {};  // by Ctrl-C
-
-bool has_counters(const Trace& trace) {
-  const auto known = std::count_if(trace.kernels.begin(), trace.kernels.end(), [](const Kernel& k) {
-    return k.counters.issue_active_pct || k.counters.warp_instructions;
-  });
-  return 2 * static_cast<std::size_t>(known) > trace.kernels.size();
-}
 
 std::string three_digits(double value) {
   if (!std::isfinite(value)) return "-";
@@ -125,34 +117,6 @@ class Report {
                  t.ran() ? values(t) : t.refused);
   }
 
-  nlohmann::ordered_json json(const std::optional<HighestRate>& rate) const {
-    nlohmann::ordered_json to = {{"version", 1}, {"trace", cards_.front().trace.name}, {"goal", options_.goal.text}};
-    to["promised"] = nlohmann::ordered_json::array();
-    for (const Slo& slo : options_.slos) to["promised"].push_back(slo.text);
-    to["best"] = advice_.best ? nlohmann::ordered_json(*advice_.best) : nlohmann::ordered_json();
-    to["next"] = advice_.next ? nlohmann::ordered_json(*advice_.next) : nlohmann::ordered_json();
-    if (rate)
-      to["highest_rate"] = {{"now_per_s", rate->now}, {"highest_per_s", rate->highest}, {"even_more", rate->more}};
-    for (const Tried& t : advice_.tried) {
-      nlohmann::ordered_json one = {{"gpu", cards_[t.card].gpu.name}, {"mode", in_words(t.setting.mode)},
-                                    {"setting", t.setting.words},     {"policy", t.setting.policy},
-                                    {"do", t.setting.to_do}};
-      if (!t.ran()) {
-        one["refused"] = t.refused;
-      } else {
-        one["holds"] = t.holds(), one["surely"] = t.holds_surely();
-        one["use"] = std::isfinite(t.use) ? nlohmann::ordered_json(t.use) : nlohmann::ordered_json();
-        one["model_error_p99"] = t.error, one["stp"] = t.result.stp;
-        for (const ClientResult& c : t.result.clients)
-          one["clients"].push_back({{"name", c.name}, {"finished", c.finished}, {"dropped", c.dropped},
-                                    {"throughput_per_s", c.throughput_per_s}, {"mean_ms", c.mean_ms},
-                                    {"p99_ms", c.p99_ms}, {"progress", c.progress}});
-      }
-      to["tried"].push_back(std::move(one));
-    }
-    return to;
-  }
-
  private:
   std::string gpus() const {
     std::string text;
@@ -209,11 +173,8 @@ int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineO
   const std::size_t rate_of = asks_rate ? client_number(a.rate_of, trace) : 0;
 
   std::vector<AdvisedCard> cards;
-  if (a.gpus.empty()) cards.push_back({gpu, trace, has_counters(trace)});
-  for (const std::string& name : a.gpus) {
-    const Gpu to = read_gpu(name);
-    cards.push_back({to, to.name == gpu.name ? trace : carried_over(trace, gpu, to).trace, has_counters(trace)});
-  }
+  if (a.gpus.empty()) cards.push_back(card_of(trace, gpu, gpu));
+  for (const std::string& name : a.gpus) cards.push_back(card_of(trace, gpu, read_gpu(name)));
 
   Advice advice;
   std::optional<HighestRate> rate;
@@ -240,7 +201,7 @@ int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineO
 
   const Report report(cards, options, advice);
   if (json) {
-    std::cout << report.json(rate).dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
+    std::cout << advice_json(cards, options, advice, rate);
   } else {
     report.print();
     if (rate)

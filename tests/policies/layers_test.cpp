@@ -55,9 +55,9 @@ const std::vector<Layer> kLayers = {
       "traces/model", "traces/timeline"},
      {"fmt/"}},
     {"sim/oracle", {"policies/api", "sim/backend", "traces/timeline"}, {"fmt/"}},
-    {"sim/advise",  // `sim/oracle` for its search
-     {"policies/api", "sim/backend", "sim/oracle", "traces/json", "traces/model", "traces/timeline"},
-     {"fmt/"}},
+    {"sim/advise",  // `sim/oracle` for its search, `sim/model` for what a kernel takes on another card
+     {"policies/api", "sim/backend", "sim/model", "sim/oracle", "traces/json", "traces/model", "traces/timeline"},
+     {"fmt/", "nlohmann/"}},
     {"sim/sweep",
      {"policies/api", "sim/backend", "sim/stages", "traces/import", "traces/json", "traces/model", "traces/timeline"},
      {"boost/uuid/", "fmt/", "nlohmann/"}},
@@ -100,7 +100,7 @@ const std::vector<Layer> kLayers = {
       "traces/json", "traces/model", "traces/timeline"},
      {"CLI/", "fmt/", "nlohmann/", "spawn.h", "stdlib.h", "sys/wait.h", "unistd.h"}},
     {"python/native",  // `sim/command` for reading a trace as the command does
-     {"policies/api", "sim/backend", "sim/command", "sim/sweep", "traces/json", "traces/model", "traces/timeline"},
+     {"policies/api", "sim/advise", "sim/backend", "sim/command", "sim/sweep", "traces/json", "traces/model", "traces/timeline"},
      {"fmt/", "pybind11/"}},
 };
 

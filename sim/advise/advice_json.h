@@ -1,0 +1,20 @@
+// Advice as a document: all settings that were simulated, and which of them is named.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "sim/advise/advise.h"
+
+namespace corun::sim {
+
+///   version, trace, goal, promised[]
+///   best, next      index into tried; null: none
+///   highest_rate    now_per_s, highest_per_s, even_more; where it was asked for
+///   tried[]         gpu, mode, setting, policy, do; refused, or holds, surely, use (of what was promised, the largest),
+///                   model_error_p99, stp, clients[] (name, finished, dropped, throughput_per_s, mean_ms, p99_ms, progress)
+std::string advice_json(const std::vector<AdvisedCard>& cards, const AdviseOptions& options, const Advice& advice,
+                        const std::optional<HighestRate>& rate);
+
+}  // namespace corun::sim
