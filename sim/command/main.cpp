@@ -28,6 +28,7 @@
 #include "sim/command/profile.h"
 #include "sim/command/progress.h"
 #include "sim/command/record.h"
+#include "sim/command/replayed.h"
 #include "sim/command/report_page.h"
 #include "sim/command/sweep.h"
 #include "sim/command/validate.h"
@@ -50,8 +51,11 @@ struct CudaArguments {
 };
 
 struct ImportArguments {
-  std::string format, input, output, counters, host_time;
+  std::string format, input, output, counters, host_time, range, name;
   std::uint32_t sms = 0;
+  std::optional<std::int64_t> device;
+  std::optional<std::uint64_t> step;
+  bool assume_shapes = false;
 };
 
 struct Arguments {
@@ -197,9 +201,14 @@ int import(const Arguments& a) {
   if (a.import.format != "kineto")
     throw InputError("", "import", fmt::format("there is no importer for '{}'", a.import.format),
                      "use kineto");
-  std::optional<Time> host_time;
-  if (!a.import.host_time.empty()) host_time = parse_duration(a.import.host_time, "--host-time");
-  Trace trace = import_kineto(a.import.input, a.gpu, a.import.counters, host_time, a.import.sms);
+  ImportOptions options;
+  options.gpu = a.gpu, options.counters = a.import.counters, options.sms = a.import.sms;
+  if (!a.import.host_time.empty()) options.host_time = parse_duration(a.import.host_time, "--host-time");
+  options.device = a.import.device, options.range = a.import.range, options.step = a.import.step;
+  options.name = a.import.name, options.assume_shapes = a.import.assume_shapes;
+  RecordedTimes recorded;
+  Trace trace = import_kineto(a.import.input, options, &recorded);
+  for (std::string& text : replay_notes(trace, recorded)) trace.notes.push_back(std::move(text));
   if (!a.gpu.empty() && !locate_gpu(a.gpu).empty() && std::filesystem::exists(a.gpu))  // a trace's starts beside it
     trace.gpu =
         std::filesystem::relative(a.gpu, std::filesystem::absolute(a.import.output).parent_path()).string();
@@ -292,6 +301,12 @@ int command(int argc, char** argv) {
   importer->add_option("input", a.import.input, "file to import")->required();
   importer->add_option("-o,--output", a.import.output, "trace to write (default: standard output)");
   importer->add_option("--gpu", a.gpu, "GPU on which it was recorded (default: as the recording says)");
+  importer->add_option("--name", a.import.name, "of the program (default: the file's)");
+  importer->add_option("--device", a.import.device, "of several GPUs in it (default: the one with most kernels)");
+  importer->add_option("--step", a.import.step, "which ProfilerStep or range is the request, from 0 (default: the median)");
+  importer->add_option("--range", a.import.range, "a request is a range of this name (default: a ProfilerStep)");
+  importer->add_flag("--assume-shapes", a.import.assume_shapes,
+                     "kernels without a recorded shape, as in HIP graphs, get one block of 256 threads an SM");
   importer->add_option("--host-time", a.import.host_time,
                        "time in which the host issues the request without the profiler, as 5.9ms "
                        "(default: as recorded, which the profiler slows)");

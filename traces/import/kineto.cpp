@@ -1,6 +1,7 @@
 #include "traces/import/kineto.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -114,19 +115,24 @@ std::string launch_text(const std::string& name, Dim3 grid, Dim3 block) {
 
 class Import {
  public:
-  Import(const std::filesystem::path& file, const std::string& gpu, const std::filesystem::path& counters,
-         std::optional<Time> host_time, std::uint32_t sms)
-      : file_(file), counters_(counters), host_time_(host_time), recorded_sms_(sms) {
+  Import(const std::filesystem::path& file, Records records, const ImportOptions& options, const char* tool)
+      : file_(file),
+        counters_(options.counters),
+        tool_(tool),
+        wanted_(options),
+        host_time_(options.host_time),
+        recorded_sms_(options.sms),
+        records_(std::move(records)) {
     if (!counters_.empty()) profile_ = read_nsight_compute(counters_);
-    records_ = kineto::read_records(file);
     choose_device();
     choose_origin();
-    choose_gpu(gpu);
+    choose_gpu(options.gpu);
+    settle_shapes();
     join_calls();
   }
 
   Trace run() {
-    trace_.name = trace_name(file_);
+    trace_.name = wanted_.name.empty() ? trace_name(file_) : wanted_.name;
     choose_window();
     collect_items();
     if (any_call_) {
@@ -147,6 +153,8 @@ class Import {
     return std::move(trace_);
   }
 
+  RecordedTimes times() { return std::move(times_); }
+
  private:
   void note(std::string text) { trace_.notes.push_back(std::move(text)); }
 
@@ -160,17 +168,76 @@ class Import {
     std::map<std::int64_t, std::size_t> kernels;
     for (const GpuOp& op : records_.ops)
       if (op.kind == GpuOp::Kind::kernel) ++kernels[op.stream.device];
-    if (kernels.empty())
-      throw InputError(
-          file_.string(), "", "there are no GPU kernels in it",
-          "record with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])");
+    if (kernels.empty()) refuse_no_kernels();
     const auto most = std::max_element(kernels.begin(), kernels.end(),
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
-    device_ = most->first;
+    device_ = wanted_.device.value_or(most->first);
+    if (!kernels.contains(device_)) {
+      std::vector<std::string> ids;
+      for (const auto& [id, n] : kernels) ids.push_back(fmt::format("{}", id));
+      throw InputError(file_.string(), "--device", fmt::format("no kernels of device {}", device_),
+                       fmt::format("its kernels are of {}", fmt::join(ids, ", ")));
+    }
     if (kernels.size() > 1)
       note(fmt::format("Only device {} is imported; the other {} and their traffic are missing.", device_,
                        count(kernels.size() - 1, "device", "devices")));
-    std::erase_if(records_.ops, [&](const GpuOp& op) { return !kept(op); });
+    std::vector<bool> without(records_.ops.size());
+    for (const std::uint32_t i : records_.shapeless) without[i] = true;
+    records_.shapeless.clear();
+    std::vector<GpuOp> mine;
+    for (std::size_t i = 0; i < records_.ops.size(); ++i) {
+      if (!kept(records_.ops[i])) continue;
+      if (without[i]) records_.shapeless.push_back(static_cast<std::uint32_t>(mine.size()));
+      mine.push_back(records_.ops[i]);
+    }
+    records_.ops = std::move(mine);
+  }
+
+  [[noreturn]] void refuse_no_kernels() const {
+    if (!records_.any_events)
+      throw InputError(file_.string(), "", "it is no recording of a profiler: it has no events",
+                       "give the file that export_chrome_trace wrote, or a trace (traces/FORMAT.md)");
+    if (std::any_of(records_.calls.begin(), records_.calls.end(),
+                    [](const Call& c) { return c.kind == Call::Kind::launch; }))
+      throw InputError(file_.string(), "", "there are launch calls, but no GPU kernels in it",
+                       "the tool saw the host only: another profiler may have held the GPU's counters (CUPTI), or "
+                       "the recording ended before the GPU had");
+    throw InputError(
+        file_.string(), "", "there are no GPU kernels in it, and no calls that launch any",
+        "record a program that uses an NVIDIA or AMD GPU, with "
+        "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])");
+  }
+
+  /// AMD's tools record no shapes of kernels in graphs, and some grids in work-items.
+  void settle_shapes() {
+    if (records_.shapes_of_calls != 0)
+      note(fmt::format("{} no launch shape: taken from the launch call.",
+                       count(records_.shapes_of_calls, "kernel record has", "kernel records have")));
+    if (records_.shapes_of_names != 0)
+      note(fmt::format("{} neither a launch shape nor a call that says it: taken as most kernels of the same name.",
+                       count(records_.shapes_of_names, "kernel record has", "kernel records have")));
+    if (records_.work_items != 0)
+      note(fmt::format("{} grids counted in work-items (hipExtModuleLaunchKernel): divided by the block.",
+                       count(records_.work_items, "launch has", "launches have")));
+    if (records_.shapeless.empty()) return;
+    const GpuOp& first = records_.ops[records_.shapeless.front()];
+    if (!wanted_.assume_shapes)
+      throw InputError(
+          file_.string(), "",
+          fmt::format("{} no launch shape, nor has any other of their name, as {}: so it is where the tool records "
+                      "launches of a HIP graph",
+                      count(records_.shapeless.size(), "kernel record has", "kernel records have"),
+                      in_quotes(records_.shapes[first.shape].name)),
+          "record the program without graphs; or import with --assume-shapes, which takes one block of 256 threads an "
+          "SM, so that these kernels slow others by a guess");
+    const std::uint32_t sms = trace_.gpu.empty() ? 100 : read_gpu(trace_.gpu).sms;
+    note(fmt::format("{} no launch shape: {} blocks of 256 threads are assumed, as asked; how much they slow others, "
+                     "and are slowed, is a guess.",
+                     count(records_.shapeless.size(), "kernel record has", "kernel records have"), sms));
+    for (const std::uint32_t i : records_.shapeless) {
+      Shape& shape = records_.shapes[records_.ops[i].shape];
+      shape.grid = {sms, 1, 1}, shape.block = {256, 1, 1};
+    }
   }
 
   void choose_origin() {
@@ -192,8 +259,17 @@ class Import {
   }
 
   void choose_gpu(const std::string& gpu) {
-    const auto recorded = std::find_if(records_.devices.begin(), records_.devices.end(),
-                                       [&](const kineto::Device& d) { return d.id == device_; });
+    auto recorded = std::find_if(records_.devices.begin(), records_.devices.end(),
+                                 [&](const kineto::Device& d) { return d.id == device_; });
+    // Kernels may count devices otherwise than the list of devices does.
+    if (recorded == records_.devices.end() && !records_.devices.empty() &&
+        std::all_of(records_.devices.begin(), records_.devices.end(), [&](const kineto::Device& d) {
+          return d.name == records_.devices.front().name && d.sms == records_.devices.front().sms;
+        })) {
+      recorded = records_.devices.begin();
+      note(fmt::format("Its kernels are of device {}, which is not in its list: taken as \"{}\", like all there.",
+                       device_, recorded->name));
+    }
     const bool known = recorded != records_.devices.end();
     const std::uint32_t sms = known && recorded->sms != 0 ? recorded->sms : records_.implied_sms;
     trace_.gpu = !gpu.empty() ? gpu : known ? find_gpu(*recorded) : "";
@@ -269,6 +345,10 @@ class Import {
     }
     std::erase_if(candidates, [](const Candidate& c) { return c.kernels == 0; });
     if (candidates.empty()) {
+      if (!wanted_.range.empty() || wanted_.step)
+        throw InputError(file_.string(), wanted_.range.empty() ? "--step" : "--range",
+                         records_.steps.empty() ? "there are no such marks in it" : "no kernel was issued within one",
+                         "leave the option out: the whole recording is then one request");
       note(records_.steps.empty()
                ? "No ProfilerStep marks: the whole recording is one request."
                : "No kernel was issued within a ProfilerStep: the whole recording is one request.");
@@ -278,6 +358,19 @@ class Import {
       return a.step->duration < b.step->duration;
     });
     window_ = candidates[(candidates.size() - 1) / 2].step;
+    if (wanted_.step) {
+      std::vector<const Step*> in_order;
+      for (const Candidate& c : candidates) in_order.push_back(c.step);
+      std::sort(in_order.begin(), in_order.end(), [](const Step* a, const Step* b) { return a->start < b->start; });
+      if (*wanted_.step >= in_order.size())
+        throw InputError(file_.string(), "--step", fmt::format("there is no step {}", *wanted_.step),
+                         fmt::format("it has {} with kernels, counted from 0",
+                                     count(in_order.size(), "step", "steps")));
+      window_ = in_order[*wanted_.step];
+      note(fmt::format("The request is {}, number {} of {}, as asked; what is outside of it is dropped.", window_->name,
+                       *wanted_.step, count(in_order.size(), "step", "steps")));
+      return;
+    }
     const auto ms = [](const Candidate& c) { return static_cast<double>(c.step->duration.count()) / 1e6; };
     note(fmt::format(
         "The request is {} ({:.3f} ms), the median of {} ({:.3f} to {:.3f} ms); what is outside of it is "
@@ -299,6 +392,9 @@ class Import {
     std::stable_sort(ops.begin(), ops.end(),
                      [](const GpuOp* a, const GpuOp* b) { return a->start < b->start; });
 
+    by_start_ = ops;
+    for (const GpuOp* op : ops) issue_times_.push_back(issued(*op));
+    std::sort(issue_times_.begin(), issue_times_.end());
     std::map<StreamKey, Time> last_call;
     for (const GpuOp* op : ops) {
       Item item;
@@ -309,6 +405,10 @@ class Import {
         item.call = call->correlation;
         item.call_start = at(call->start);
         item.call_end = at(call->start + call->duration);
+        if (is_long(*call)) {  // what it takes beyond an ordinary call is the host's own time
+          if (long_calls_.insert(call->correlation).second) times_.long_calls += call->duration;
+          item.call_end = item.call_start + launch_call_;
+        }
       } else {
         ++ops_without_call_;
         item.call_start = item.gpu_start - launch_latency_;
@@ -321,6 +421,20 @@ class Import {
       items_.push_back(item);
     }
     collect_synchronizations();
+  }
+
+  /// A call that loads code, allocates or stages data, and does not wait for the GPU.  A full queue makes calls long
+  /// too, in a replay as well.
+  bool is_long(const Call& call) const {
+    constexpr Nanoseconds kLong = std::chrono::microseconds{100};
+    constexpr std::size_t kFullQueue = 900;
+    if (call.duration < kLong || (call.kind != Call::Kind::launch && call.kind != Call::Kind::copy)) return false;
+    // Operations that were issued before it and had not started when it began.
+    const auto by_start = [](const GpuOp* op, Nanoseconds t) { return op->start < t; };
+    const auto begun = std::lower_bound(by_start_.begin(), by_start_.end(), call.start, by_start) - by_start_.begin();
+    const auto issued_before =
+        std::lower_bound(issue_times_.begin(), issue_times_.end(), call.start) - issue_times_.begin();
+    return issued_before - begun < static_cast<std::ptrdiff_t>(kFullQueue);
   }
 
   void collect_synchronizations() {
@@ -337,15 +451,20 @@ class Import {
     std::set<std::uint64_t> waited;
     for (std::size_t i = 0, n = items_.size(); i < n; ++i) {
       const Call* call = items_[i].op == nullptr ? nullptr : call_of(items_[i].op->correlation);
-      if (call == nullptr || call->kind != Call::Kind::copy_and_wait ||
-          !waited.insert(call->correlation).second)
+      if (call == nullptr || !host_waited(*call, *items_[i].op) || !waited.insert(call->correlation).second)
         continue;
-      add(items_[i].call_start, items_[i].call_end);
+      add(items_[i].call_start, at(call->start + call->duration));
       items_[i].call_end = items_[i].call_start;
     }
     for (const SyncEvent& sync : records_.syncs)
       if (!sync.event_wait && call_of(sync.correlation) == nullptr && in_window(sync.start))
         add(at(sync.start), at(sync.start + sync.duration));
+  }
+
+  /// A copy from or to pageable memory returns once it is through, whatever its name says.
+  static bool host_waited(const Call& call, const GpuOp& op) {
+    if (call.kind == Call::Kind::copy_and_wait) return true;
+    return call.kind == Call::Kind::copy && op.pageable && call.start + call.duration >= op.start + op.duration;
   }
 
   void order_items() {
@@ -603,7 +722,8 @@ class Import {
       std::nth_element(times.begin(), median, times.end());
       kernel.solo_time = *median;
       kernel.solo_time_sms = recorded_sms_;
-      const ProfiledFacts known = take_over(profiled, shape.registers_per_thread.has_value(), kernel);
+      ProfiledFacts known = take_over(profiled, shape.registers_per_thread.has_value(), kernel);
+      if (shape.cluster && !known.cluster) kernel.cluster = *shape.cluster, known.cluster = true;
       kernels_without_registers_ += known.registers ? 0 : 1;
       kernels_without_cluster_ += known.cluster ? 0 : 1;
       any_shared_memory_ |= !known.shared_memory;
@@ -638,11 +758,19 @@ class Import {
       first = std::min(first, item.gpu_start);
       last = std::max(last, item.gpu_start + item.op->duration);
     }
-    trace_.about = fmt::format("Imported from {} (Kineto): {} of {}, {:.3f} ms of kernels within {:.3f} ms.",
-                               file_.filename().string(), count(launches_, "launch", "launches"),
+    trace_.about = fmt::format("Imported from {} ({}): {} of {}, {:.3f} ms of kernels within {:.3f} ms.",
+                               file_.filename().string(), tool_, count(launches_, "launch", "launches"),
                                count(trace_.kernels.size(), "kernel", "kernels"), to_ms(kernel_time_),
                                to_ms(last - first));
+    const Time begin = window_ != nullptr ? at(window_->start) : items_.front().call_start;
+    times_.span = std::max(last, first) - begin;
+    times_.kernels = kernel_time_;
+    for (const Item& item : items_)
+      times_.ops.push_back(item.op == nullptr ? RecordedTimes::Interval{}
+                                              : RecordedTimes::Interval{item.gpu_start - begin,
+                                                                        item.gpu_start + item.op->duration - begin});
     note_host();
+    note_long_calls();
     note_copies();
     note_concurrency();
     if (any_shared_memory_)
@@ -712,6 +840,14 @@ class Import {
                        to_ns(launch_latency_) / 1e3));
   }
 
+  void note_long_calls() {
+    times_.long_call_count = long_calls_.size();
+    if (times_.long_call_count != 0)
+      note(fmt::format("{} over 0.1 ms, {:.1f} ms in all, as when code is loaded in a cold start: kept as time of the "
+                       "host. Record after a warm-up if requests are not like that.",
+                       count(times_.long_call_count, "call took", "calls took"), to_ms(times_.long_calls)));
+  }
+
   void note_copies() {
     std::size_t copies = 0, memsets = 0, pageable = 0, peer = 0;
     for (const Item& item : items_) {
@@ -774,12 +910,15 @@ class Import {
   }
 
   std::filesystem::path file_, counters_;
+  const char* tool_;
+  const ImportOptions& wanted_;
   std::optional<Time> host_time_;
   std::uint32_t recorded_sms_;  // a part of the GPU's; 0: all
   Time mps_kernel_{};           // what MPS added to each kernel
   bool host_as_told_ = false;
   ProfiledLaunches profile_;
   Records records_;
+  RecordedTimes times_;
   Trace trace_;
   std::int64_t device_ = 0;
   Nanoseconds origin_{};
@@ -787,6 +926,9 @@ class Import {
   std::unordered_map<std::uint64_t, std::uint32_t> call_of_;  // by correlation; index into Records::calls
   const Step* window_ = nullptr;
   std::vector<Item> items_;
+  std::vector<const GpuOp*> by_start_;
+  std::vector<Nanoseconds> issue_times_;  // ascending
+  std::set<std::uint64_t> long_calls_;    // correlations
   std::vector<StreamKey> streams_;
   std::vector<RecordedLaunch> recorded_;
   CountersJoin join_;
@@ -799,10 +941,24 @@ class Import {
 
 }  // namespace
 
+Trace import_records(const std::filesystem::path& file, Records records, const ImportOptions& options,
+                     const char* tool, RecordedTimes* recorded) {
+  Import import(file, std::move(records), options, tool);
+  Trace trace = import.run();
+  if (recorded != nullptr) *recorded = import.times();
+  return trace;
+}
+
+Trace import_kineto(const std::filesystem::path& file, const ImportOptions& options, RecordedTimes* recorded) {
+  return import_records(file, kineto::read_records(file, options.range), options, "Kineto", recorded);
+}
+
 Trace import_kineto(const std::filesystem::path& file, const std::string& gpu,
                     const std::filesystem::path& counters, std::optional<Time> host_time,
                     std::uint32_t sms) {
-  return Import(file, gpu, counters, host_time, sms).run();
+  ImportOptions options;
+  options.gpu = gpu, options.counters = counters, options.host_time = host_time, options.sms = sms;
+  return import_kineto(file, options);
 }
 
 bool looks_like_kineto(const std::filesystem::path& file) { return kineto::looks_like_records(file); }

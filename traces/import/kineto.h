@@ -12,20 +12,55 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "traces/model/time.h"
 #include "traces/model/trace.h"
 
 namespace corun {
 
-/// One program (one ProfilerStep, the median one, or else the whole recording) and one closed-loop client,
-/// "main". `gpu`: a name of `sim gpus` or a path; empty: found by the recorded device's name, and if that is
-/// not known Trace::gpu stays empty.  `counters`: what `ncu --csv` printed of the same program, joined as
-/// traces/import/join_counters.h says; launches of one shape that differ then become kernels of their own.
-/// `host_time`: what the host takes to issue the request where no profiler slows it; where it took longer in
-/// the recording all host gaps shrink alike.  `sms`: how many SMs the program had, if fewer than the GPU has and
-/// the recording does not say so, as in a green context; as a client of MPS it does, and what MPS adds to a
-/// kernel is taken off its time.  Throws InputError, also where no launch is in both.
+struct ImportOptions {
+  /// A name of `sim gpus` or a path; empty: found by the recorded device's name, and if that is not known Trace::gpu
+  /// stays empty.
+  std::string gpu{};
+  /// What `ncu --csv` printed of the same program, joined as traces/import/join_counters.h says; launches of one
+  /// shape that differ then become kernels of their own.
+  std::filesystem::path counters{};
+  /// What the host takes to issue the request where no profiler slows it; where it took longer in the recording all
+  /// host gaps shrink alike.
+  std::optional<Time> host_time{};
+  /// How many SMs the program had, if fewer than the GPU has and the recording does not say so, as in a green context;
+  /// as a client of MPS it does, and what MPS adds to a kernel is taken off its time.
+  std::uint32_t sms = 0;
+  std::optional<std::int64_t> device{};  // of several; absent: the one with most kernels
+  std::string range{};                   // a request is a range of this name; empty: a ProfilerStep
+  std::optional<std::uint64_t> step{};   // which, counted from 0; absent: the median one
+  std::string name{};                    // of the program; empty: the file's
+  bool assume_shapes = false;            // kernels of which no shape is recorded get one block of 256 threads an SM
+};
+
+/// What was recorded of the request, to hold a replay against.
+struct RecordedTimes {
+  Time span{};     // from where the host begins to the last end on the GPU
+  Time kernels{};  // sum
+  struct Interval {
+    Time start{}, end{};  // from where the host begins; of a synchronization both are zero
+  };
+  std::vector<Interval> ops;  // by Program::ops
+  Time long_calls{};          // calls over 0.1 ms that did not wait for the GPU
+  std::size_t long_call_count = 0;
+};
+
+namespace kineto {
+struct Records;
+}
+/// Records of any tool become a trace of one program and one closed-loop client, "main".  `tool`: as notes call it.
+Trace import_records(const std::filesystem::path& file, kineto::Records records, const ImportOptions& options,
+                     const char* tool, RecordedTimes* recorded = nullptr);
+
+/// One program (one range or step, the median one, or else the whole recording) and one closed-loop client, "main".
+/// Throws InputError, also where no launch is in both the recording and the counters.
+Trace import_kineto(const std::filesystem::path& file, const ImportOptions& options, RecordedTimes* recorded = nullptr);
 Trace import_kineto(const std::filesystem::path& file, const std::string& gpu = {},
                     const std::filesystem::path& counters = {}, std::optional<Time> host_time = {},
                     std::uint32_t sms = 0);

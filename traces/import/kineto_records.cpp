@@ -17,6 +17,7 @@
 #include <system_error>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "traces/json/input_file.h"
@@ -186,22 +187,6 @@ Field device_field(std::string_view key) {
   return key == "id" ? Field::id : key == "name" ? Field::name : key == "numSms" ? Field::sms : Field::none;
 }
 
-std::optional<Call::Kind> call_kind(std::string_view name) {
-  const auto starts = [&](std::string_view prefix) { return name.starts_with(prefix); };
-  const bool waits = name.find("Async") == std::string_view::npos;
-  // Prefixes, because versions and per-thread variants are suffixes: cudaLaunchKernelExC_v11060, ..._ptsz.
-  if (starts("cudaLaunch") || starts("cuLaunch")) return Call::Kind::launch;
-  if (starts("cudaGraphLaunch") || starts("cuGraphLaunch")) return Call::Kind::graph_launch;
-  if (starts("cudaMemcpy") || starts("cuMemcpy")) return waits ? Call::Kind::copy_and_wait : Call::Kind::copy;
-  if (starts("cudaMemset") || starts("cuMemset")) return Call::Kind::copy;
-  if (starts("cudaEventRecord") || starts("cuEventRecord")) return Call::Kind::event_record;
-  if (starts("cudaStreamWaitEvent") || starts("cuStreamWaitEvent")) return Call::Kind::event_wait;
-  if (starts("cudaStreamSynchronize") || starts("cuStreamSynchronize") || starts("cudaDeviceSynchronize") ||
-      starts("cuCtxSynchronize") || starts("cudaEventSynchronize") || starts("cuEventSynchronize"))
-    return Call::Kind::synchronize;
-  return std::nullopt;
-}
-
 struct Dims {
   std::array<std::int64_t, 3> size{};
   std::size_t count = 0;
@@ -210,9 +195,16 @@ struct Dims {
 /// Where the reader is in the document, and the record it is filling.
 class RecordSax {
  public:
-  RecordSax(std::string file, const ByteSource& source) : file_(std::move(file)), source_(source) {}
+  RecordSax(std::string file, const ByteSource& source, std::string range)
+      : file_(std::move(file)), source_(source), range_(std::move(range)) {}
 
-  Records take() { return std::move(records_); }
+  Records take() {
+    find_shapes_of_calls();
+    count_blocks();
+    find_shapes_of_names();
+    check_grids();
+    return std::move(records_);
+  }
 
   bool null() {
     return value([](Field) {});
@@ -452,6 +444,7 @@ class RecordSax {
   }
 
   void end_event() {
+    records_.any_events = true;
     const std::string& cat = event_.cat;
     const bool bare_kernel = cat.empty() && event_.ph.empty() && event_.grid;
     if (!event_.ph.empty() && event_.ph != "X") return;
@@ -466,9 +459,16 @@ class RecordSax {
       end_call();
     } else if (cat == "cuda_sync") {
       end_sync();
-    } else if (cat == "user_annotation" && event_.name.starts_with("ProfilerStep#")) {
+    } else if (is_step()) {
       records_.steps.push_back({std::move(event_.name), require_time(event_.ts, "ts"), duration()});
     }
+  }
+
+  /// Profilers of 2021 put the marks among the operators.
+  bool is_step() const {
+    const std::string& cat = event_.cat;
+    if (cat != "user_annotation" && cat != "cpu_op" && cat != "Operator") return false;
+    return range_.empty() ? event_.name.starts_with("ProfilerStep#") : event_.name == range_;
   }
 
   GpuOp gpu_op(GpuOp::Kind kind) const {
@@ -486,8 +486,13 @@ class RecordSax {
     if (event_.name.empty()) refuse("has no `name`");
     GpuOp op = gpu_op(GpuOp::Kind::kernel);
     Shape shape;
-    shape.grid = require_dims(event_.grid, "grid", {kMaxGridX, 65535, 65535}, kMaxBlocks);
-    shape.block = require_dims(event_.block, "block", {1024, 1024, 64}, 1024);
+    const bool shapeless = !event_.grid && !event_.block;  // of AMD's: the launch call may say it
+    if (shapeless) {
+      records_.shapeless.push_back(static_cast<std::uint32_t>(records_.ops.size()));
+    } else {
+      shape.grid = require_dims(event_.grid, "grid", {kMaxGridX, kMaxGridX, kMaxGridX}, kMaxBlocks);
+      shape.block = require_dims(event_.block, "block", {1024, 1024, 1024}, 1024);
+    }
     if (event_.registers && *event_.registers != 0)
       shape.registers_per_thread = require_count(*event_.registers, "registers per thread", 256);
     shape.shared_memory_bytes = require_count(event_.shared_memory.value_or(0), "shared memory", 1 << 24);
@@ -512,6 +517,70 @@ class RecordSax {
     const auto [it, added] = shape_indices_.try_emplace(std::move(key), next);
     if (added) records_.shapes.push_back(std::move(shape));
     return it->second;
+  }
+
+  /// Kernels without a shape get that of their launch call.
+  void find_shapes_of_calls() {
+    std::erase_if(records_.shapeless, [&](std::uint32_t i) {
+      GpuOp& op = records_.ops[i];
+      const auto call = op.correlation ? shape_of_call_.find(*op.correlation) : shape_of_call_.end();
+      if (call == shape_of_call_.end()) return false;
+      Shape shape = records_.shapes[op.shape];
+      shape.grid = call->second.grid, shape.block = call->second.block;
+      shape.shared_memory_bytes = std::max(shape.shared_memory_bytes, call->second.shared_memory_bytes);
+      op.shape = shape_index(std::move(shape));
+      ++records_.shapes_of_calls;
+      return true;
+    });
+  }
+
+  /// Else that which most kernels of their name have.
+  void find_shapes_of_names() {
+    if (records_.shapeless.empty()) return;
+    std::map<std::string, std::map<std::uint32_t, std::size_t>> of_name;
+    std::vector<bool> without(records_.ops.size());
+    for (const std::uint32_t i : records_.shapeless) without[i] = true;
+    for (std::size_t i = 0; i < records_.ops.size(); ++i)
+      if (records_.ops[i].kind == GpuOp::Kind::kernel && !without[i])
+        ++of_name[records_.shapes[records_.ops[i].shape].name][records_.ops[i].shape];
+    std::erase_if(records_.shapeless, [&](std::uint32_t i) {
+      GpuOp& op = records_.ops[i];
+      const auto same = of_name.find(records_.shapes[op.shape].name);
+      if (same == of_name.end()) return false;
+      op.shape = std::max_element(same->second.begin(), same->second.end(), [](const auto& x, const auto& y) {
+                   return x.second < y.second;
+                 })->first;
+      ++records_.shapes_of_names;
+      return true;
+    });
+  }
+
+  /// Grids in work-items may be larger than those in blocks.
+  void check_grids() const {
+    for (const GpuOp& op : records_.ops) {
+      const Dim3 grid = records_.shapes[op.shape].grid;
+      if (op.kind == GpuOp::Kind::kernel && (grid.y > 65535 || grid.z > 65535))
+        throw InputError(file_, "", fmt::format("the kernel {} has a grid of {}x{}x{} blocks, which no launch can have",
+                                                in_quotes(records_.shapes[op.shape].name), grid.x, grid.y, grid.z),
+                         "expected at most 65535 in y and z: check the tool that wrote the file");
+    }
+  }
+
+  /// hipExtModuleLaunchKernel takes the grid in work-items, and what it launched is recorded so.
+  void count_blocks() {
+    if (in_work_items_.empty()) return;
+    std::vector<bool> without(records_.ops.size());
+    for (const std::uint32_t i : records_.shapeless) without[i] = true;
+    for (std::size_t i = 0; i < records_.ops.size(); ++i) {
+      GpuOp& op = records_.ops[i];
+      if (without[i] || op.kind != GpuOp::Kind::kernel || !op.correlation || !in_work_items_.contains(*op.correlation)) continue;
+      Shape shape = records_.shapes[op.shape];
+      const auto blocks = [](std::uint32_t items, std::uint32_t threads) { return (items + threads - 1) / threads; };
+      shape.grid = {blocks(shape.grid.x, shape.block.x), blocks(shape.grid.y, shape.block.y),
+                    blocks(shape.grid.z, shape.block.z)};
+      op.shape = shape_index(std::move(shape));
+      ++records_.work_items;
+    }
   }
 
   void end_copy() {
@@ -543,6 +612,15 @@ class RecordSax {
     const std::optional<Call::Kind> kind = call_kind(event_.name);
     const auto id = correlation(event_.correlation);
     if (!kind || !id) return;
+    if (*kind == Call::Kind::launch && event_.grid && event_.block) {
+      Shape shape;
+      shape.grid = require_dims(event_.grid, "grid", {kMaxGridX, kMaxGridX, kMaxGridX}, kMaxBlocks);
+      shape.block = require_dims(event_.block, "block", {1024, 1024, 1024}, 1024);
+      shape.shared_memory_bytes = require_count(event_.shared_memory.value_or(0), "shared memory", 1 << 24);
+      shape_of_call_.try_emplace(*id, std::move(shape));
+    }
+    if (event_.name.starts_with("hipExtModuleLaunch") || event_.name.starts_with("hipHccModuleLaunch"))
+      in_work_items_.insert(*id);
     const auto [it, added] = threads_.try_emplace(event_.tid, records_.threads);
     if (added) ++records_.threads;
     records_.calls.push_back({*kind, it->second, *id, require_time(event_.ts, "ts"), duration()});
@@ -564,6 +642,7 @@ class RecordSax {
 
   std::string file_;
   const ByteSource& source_;
+  std::string range_;
   Records records_;
 
   std::size_t depth_ = 0;
@@ -580,6 +659,8 @@ class RecordSax {
   using ShapeKey = std::tuple<std::string, Dims3, Dims3, std::uint32_t, std::uint32_t>;
   std::map<ShapeKey, std::uint32_t> shape_indices_;
   std::map<std::string, std::uint32_t> threads_;
+  std::unordered_map<std::uint64_t, Shape> shape_of_call_;  // by correlation
+  std::unordered_set<std::uint64_t> in_work_items_;         // correlations
   double most_blocks_per_sm_ = 0;
 };
 
@@ -624,9 +705,33 @@ class PeekSax {
 
 }  // namespace
 
-Records read_records(const std::filesystem::path& file) {
+std::optional<Call::Kind> call_kind(std::string_view name) {
+  const auto starts = [&](std::initializer_list<std::string_view> prefixes) {
+    return std::any_of(prefixes.begin(), prefixes.end(), [&](std::string_view p) { return name.starts_with(p); });
+  };
+  // Prefixes, because versions and per-thread variants are suffixes: cudaLaunchKernelExC_v11060, ..._ptsz.
+  if (starts({"cudaLaunchHostFunc", "cuLaunchHostFunc", "hipLaunchHostFunc"})) return std::nullopt;
+  if (starts({"cudaLaunch", "cuLaunch", "hipLaunch", "hipModuleLaunch", "hipExtModuleLaunch", "hipExtLaunch",
+              "hipHccModuleLaunch"}))
+    return Call::Kind::launch;
+  if (starts({"cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch"})) return Call::Kind::graph_launch;
+  if (starts({"cudaMemcpy", "cuMemcpy", "hipMemcpy"}))
+    return name.find("Async") == std::string_view::npos ? Call::Kind::copy_and_wait : Call::Kind::copy;
+  if (starts({"cudaMemset", "cuMemset", "hipMemset"})) return Call::Kind::copy;
+  if (starts({"cudaEventRecord", "cuEventRecord", "hipEventRecord"})) return Call::Kind::event_record;
+  if (starts({"cudaStreamWaitEvent", "cuStreamWaitEvent", "hipStreamWaitEvent"})) return Call::Kind::event_wait;
+  if (starts({"cudaStreamSynchronize", "cuStreamSynchronize", "cudaDeviceSynchronize", "cuCtxSynchronize",
+              "cudaEventSynchronize", "cuEventSynchronize", "hipStreamSynchronize", "hipDeviceSynchronize",
+              "hipEventSynchronize"}))
+    return Call::Kind::synchronize;
+  if (starts({"cudaEventQuery", "cuEventQuery", "cudaStreamQuery", "cuStreamQuery", "hipEventQuery", "hipStreamQuery"}))
+    return Call::Kind::query;
+  return std::nullopt;
+}
+
+Records read_records(const std::filesystem::path& file, const std::string& range) {
   ByteSource source(file, std::numeric_limits<std::size_t>::max());
-  RecordSax sax(file.string(), source);
+  RecordSax sax(file.string(), source, range);
   nlohmann::json::sax_parse(Cursor(source), Cursor(), &sax);
   return sax.take();
 }

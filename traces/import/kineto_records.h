@@ -1,4 +1,4 @@
-// What the importer keeps of a Kineto trace: GPU operations, the host calls that concern them,
+// What an importer keeps of a recording, by Kineto or by Nsight Systems: GPU operations, the host calls that concern them,
 // synchronizations and step marks, as recorded and in the order of the file.  Leaves out all else as it
 // streams by.
 #pragma once
@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "traces/model/kernel.h"
@@ -24,6 +25,7 @@ struct Shape {
   Dim3 grid, block;
   std::optional<std::uint32_t> registers_per_thread;
   std::uint32_t shared_memory_bytes = 0;  // static + dynamic
+  std::optional<Dim3> cluster{};
 };
 
 struct StreamKey {
@@ -51,7 +53,8 @@ struct Call {
     graph_launch,
     event_record,
     event_wait,
-    synchronize
+    synchronize,
+    query  // asks and does not wait
   };
   Kind kind = Kind::launch;
   std::uint32_t thread = 0;  // numbered in order of appearance
@@ -87,12 +90,20 @@ struct Records {
   std::vector<Step> steps;
   std::vector<Device> devices;
   std::uint32_t threads = 0;
+  // AMD's tools record launches in other ways.
+  std::size_t shapes_of_calls = 0, shapes_of_names = 0;  // kernels whose shape was found elsewhere
+  std::size_t work_items = 0;                            // whose grid was counted in work-items
+  std::vector<std::uint32_t> shapeless;                  // ops of which no shape is known: indices into `ops`
+  bool any_events = false;
   std::uint64_t skipped_copies = 0;  // host to host, or of no bytes
   std::uint32_t implied_sms = 0;     // from a kernel's "blocks per SM"; 0: unknown
 };
 
-/// Throws InputError naming the line.
-Records read_records(const std::filesystem::path& file);
+/// What a call is, by its name in CUDA's or HIP's runtime or driver; nothing: none that matters.
+std::optional<Call::Kind> call_kind(std::string_view name);
+
+/// Ranges called `range` are steps; empty: ProfilerStep marks are.  Throws InputError naming the line.
+Records read_records(const std::filesystem::path& file, const std::string& range = {});
 
 bool looks_like_records(const std::filesystem::path& file);
 

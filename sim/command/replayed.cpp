@@ -1,0 +1,134 @@
+#include "sim/command/replayed.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "sim/backend/run.h"
+#include "traces/json/spelling.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+#include "traces/timeline/timeline.h"
+
+namespace corun::sim {
+namespace {
+
+constexpr double kWarnFrom = 0.1;
+constexpr std::size_t kCauses = 3;
+
+/// Of the one request, by op.
+class OneRequest final : public Sink {
+ public:
+  explicit OneRequest(std::size_t count) : ops(count) {}
+  using Sink::record;
+  void record(const RequestRecord& r) override {
+    if (r.finished != kNever) began = std::min(began, r.arrival);
+  }
+  void record(const KernelRecord& r) override {
+    ops[r.op.value] = {r.started, r.finished};
+    kernels += r.finished - r.started;
+    last = std::max(last, r.finished);
+  }
+  void record(const CopyRecord& r) override {
+    ops[r.op.value] = {r.started, r.finished};
+    last = std::max(last, r.finished);
+  }
+
+  std::vector<RecordedTimes::Interval> ops;
+  Time began = kNever, last{}, kernels{};
+};
+
+std::string name_of(const Trace& trace, const Op& op) {
+  if (const auto* launch = std::get_if<Launch>(&op.what)) return trace.kernels[launch->kernel.value].name;
+  return std::holds_alternative<Copy>(op.what) ? "a copy" : "an operation";
+}
+
+struct Cause {
+  Time idle{};  // more of it before these operations in the recording than in the replay
+  Time busy{};  // and while they run
+};
+
+/// The time of the GPU, given to operations in the order of their starts: what lies before each, since the last end
+/// of those before it, and what each adds to that end.
+void give(const Trace& trace, const std::vector<RecordedTimes::Interval>& ops, int sign,
+          std::map<std::string, Cause>& causes) {
+  const std::vector<Op>& program = trace.programs.front().ops;
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < ops.size(); ++i)
+    if (ops[i].end > ops[i].start) order.push_back(i);
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return ops[a].start < ops[b].start; });
+  Time end{};
+  for (const std::size_t i : order) {
+    Cause& cause = causes[name_of(trace, program[i])];
+    cause.idle += sign * std::max(Time{}, ops[i].start - end);
+    cause.busy += sign * std::max(Time{}, ops[i].end - std::max(end, ops[i].start));
+    end = std::max(end, ops[i].end);
+  }
+}
+
+std::string ms(Time time) { return fmt::format("{:.4g} ms", to_ms(time)); }
+
+}  // namespace
+
+std::vector<std::string> replay_notes(const Trace& trace, const RecordedTimes& recorded) {
+  if (trace.gpu.empty()) return {};
+  const Gpu gpu = read_gpu(trace.gpu);
+  Trace once = trace;
+  once.clients.front().arrivals = Once{};
+  once.run = {};
+  OneRequest replay(trace.programs.front().ops.size());
+  RunOptions options;
+  options.policy = "fcfs";
+  options.alone = false;
+  options.sinks = {&replay};
+  try {
+    run(once, gpu, options);
+  } catch (const InputError& error) {
+    return {fmt::format("It cannot be replayed on {}: {}.", gpu.name, error.problem())};
+  }
+  if (replay.began == kNever) return {"Its one request did not end when replayed."};
+  for (auto& op : replay.ops)
+    if (op.end > op.start) op.start -= replay.began, op.end -= replay.began;
+  const Time span = replay.last - replay.began;
+  const double ratio = to_ns(span) / std::max(1.0, to_ns(recorded.span));
+  std::vector<std::string> notes = {
+      fmt::format("recorded {}, replayed {} ({:.2f}); kernels {}, replayed {} ({:.2f}).", ms(recorded.span), ms(span),
+                  ratio, ms(recorded.kernels), ms(replay.kernels),
+                  to_ns(replay.kernels) / std::max(1.0, to_ns(recorded.kernels)))};
+  if (std::abs(ratio - 1) <= kWarnFrom) return notes;
+
+  std::map<std::string, Cause> causes;
+  give(trace, recorded.ops, 1, causes);
+  give(trace, replay.ops, -1, causes);
+  struct Named {
+    std::string text;
+    Time more;  // in the recording
+  };
+  std::vector<Named> all;
+  for (const auto& [name, cause] : causes) {
+    all.push_back({fmt::format("the GPU idle before {}", in_quotes(name)), cause.idle});
+    all.push_back({fmt::format("{} at work", in_quotes(name)), cause.busy});
+  }
+  const Time missing = recorded.span - span;
+  std::erase_if(all, [&](const Named& n) { return (n.more > Time{}) != (missing > Time{}); });
+  std::stable_sort(all.begin(), all.end(), [&](const Named& a, const Named& b) {
+    return missing > Time{} ? a.more > b.more : a.more < b.more;
+  });
+  std::string text = fmt::format("warning: the replay is {} {} than the recording; most of it: ", ms(missing < Time{} ? -missing : missing),
+                                 missing > Time{} ? "shorter" : "longer");
+  Time named{};
+  std::size_t shown = 0;
+  for (; shown < all.size() && (shown < kCauses || std::abs(to_ns(named)) < 0.9 * std::abs(to_ns(missing))) && shown < 12; ++shown) {
+    text += fmt::format("{}{} {}", shown == 0 ? "" : ", ", ms(all[shown].more < Time{} ? -all[shown].more : all[shown].more),
+                        all[shown].text);
+    named += all[shown].more;
+  }
+  text += fmt::format(" ({:.0f} % of it).", 100 * to_ns(named) / to_ns(missing));
+  notes.push_back(std::move(text));
+  return notes;
+}
+
+}  // namespace corun::sim
