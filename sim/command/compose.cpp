@@ -15,6 +15,7 @@
 #include "traces/json/spelling.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
+#include "traces/model/merge.h"
 
 namespace corun::sim {
 namespace {
@@ -163,7 +164,6 @@ class Composer {
     Trace& trace = part.trace;
     const auto [at, is_new] = taken_.try_emplace(key_of_part(written));
     if (!is_new) return;
-    at->second = {static_cast<std::uint32_t>(out_.kernels.size()), static_cast<std::uint32_t>(out_.programs.size())};
     out_.notes.insert(out_.notes.end(), trace.notes.begin(), trace.notes.end());
     if (part.recorded_on && part.recorded_on->name != target_->name) {
       CarriedOver carried = carried_over(trace, *part.recorded_on, *target_);
@@ -173,16 +173,7 @@ class Composer {
                                        carried.least, carried.most));
       trace = std::move(carried.trace);
     }
-    for (Kernel kernel : trace.kernels) {
-      while (!kernel_names_.insert(kernel.name).second) kernel.name = written.name + "/" + kernel.name;
-      out_.kernels.push_back(std::move(kernel));
-    }
-    for (Program program : trace.programs) {
-      while (!program_names_.insert(program.name).second) program.name = written.name + "/" + program.name;
-      for (Op& op : program.ops)
-        if (Launch* launch = std::get_if<Launch>(&op.what)) launch->kernel.value += at->second.kernels;
-      out_.programs.push_back(std::move(program));
-    }
+    at->second = append(out_, trace, written.name);
   }
 
   void add(const Written& written) {
@@ -199,14 +190,10 @@ class Composer {
     out_.clients.push_back(std::move(client));
   }
 
-  struct First {
-    std::uint32_t kernels = 0, programs = 0;
-  };
   Trace out_;
   std::optional<Gpu> target_;
   std::map<PartKey, Part> parts_;
-  std::map<PartKey, First> taken_;
-  std::set<std::string> kernel_names_, program_names_;
+  std::map<PartKey, Offsets> taken_;
 };
 
 }  // namespace

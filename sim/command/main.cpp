@@ -35,6 +35,7 @@
 #include "sim/sweep/client_settings.h"
 #include "traces/import/kineto.h"
 #include "traces/import/nsight_compute.h"
+#include "traces/import/nsys.h"
 #include "traces/json/input_file.h"
 #include "traces/json/spelling.h"
 #include "traces/json/trace_json.h"
@@ -51,7 +52,7 @@ struct CudaArguments {
 };
 
 struct ImportArguments {
-  std::string format, input, output, counters, host_time, range, name;
+  std::string format, input, output, counters, host_time, range, name, process;
   std::uint32_t sms = 0;
   std::optional<std::int64_t> device;
   std::optional<std::uint64_t> step;
@@ -198,17 +199,23 @@ int list_policies() {
 }
 
 int import(const Arguments& a) {
-  if (a.import.format != "kineto")
+  if (a.import.format != "kineto" && a.import.format != "nsys")
     throw InputError("", "import", fmt::format("there is no importer for '{}'", a.import.format),
-                     "use kineto");
+                     "use kineto or nsys");
   ImportOptions options;
   options.gpu = a.gpu, options.counters = a.import.counters, options.sms = a.import.sms;
   if (!a.import.host_time.empty()) options.host_time = parse_duration(a.import.host_time, "--host-time");
   options.device = a.import.device, options.range = a.import.range, options.step = a.import.step;
   options.name = a.import.name, options.assume_shapes = a.import.assume_shapes;
   RecordedTimes recorded;
-  Trace trace = import_kineto(a.import.input, options, &recorded);
-  for (std::string& text : replay_notes(trace, recorded)) trace.notes.push_back(std::move(text));
+  const bool nsys = a.import.format == "nsys";
+  if (nsys && !looks_like_nsys(a.import.input))
+    throw InputError(a.import.input, "", "is no SQLite database",
+                     "export the report first: nsys export --type sqlite report.nsys-rep");
+  Trace trace = nsys ? import_nsys(a.import.input, options, a.import.process, &recorded)
+                     : import_kineto(a.import.input, options, &recorded);
+  if (trace.clients.size() == 1)
+    for (std::string& text : replay_notes(trace, recorded)) trace.notes.push_back(std::move(text));
   if (!a.gpu.empty() && !locate_gpu(a.gpu).empty() && std::filesystem::exists(a.gpu))  // a trace's starts beside it
     trace.gpu =
         std::filesystem::relative(a.gpu, std::filesystem::absolute(a.import.output).parent_path()).string();
@@ -297,11 +304,12 @@ int command(int argc, char** argv) {
   PapersArguments figures;
   CLI::App* scoreboard = add_papers(app, figures);
   CLI::App* importer = app.add_subcommand("import", "make a trace of another tool's recording");
-  importer->add_option("format", a.import.format, "kineto: a PyTorch profiler trace")->required();
+  importer->add_option("format", a.import.format, "kineto: a PyTorch profiler trace; nsys: Nsight Systems' SQLite")->required();
   importer->add_option("input", a.import.input, "file to import")->required();
   importer->add_option("-o,--output", a.import.output, "trace to write (default: standard output)");
   importer->add_option("--gpu", a.gpu, "GPU on which it was recorded (default: as the recording says)");
   importer->add_option("--name", a.import.name, "of the program (default: the file's)");
+  importer->add_option("--process", a.import.process, "nsys: only this process (default: a client for each)");
   importer->add_option("--device", a.import.device, "of several GPUs in it (default: the one with most kernels)");
   importer->add_option("--step", a.import.step, "which ProfilerStep or range is the request, from 0 (default: the median)");
   importer->add_option("--range", a.import.range, "a request is a range of this name (default: a ProfilerStep)");

@@ -34,7 +34,7 @@ const std::vector<Layer> kLayers = {
     {"traces/model", {}, {"boost/graph/", "fmt/"}},
     {"traces/json", {"traces", "traces/model"}, {"fmt/", "nlohmann/", "valijson/", "zlib.h"}},
     {"traces/timeline", {"traces/model"}, {"fmt/", "nlohmann/", "protozero/"}},
-    {"traces/import", {"traces/json", "traces/model"}, {"fmt/", "nlohmann/"}},
+    {"traces/import", {"traces/json", "traces/model"}, {"fmt/", "nlohmann/", "sqlite3.h"}},
 
     // Policies: the same objects for both backends.
     {"policies/api", {"traces/model"}},

@@ -84,7 +84,8 @@ std::vector<std::string> product_words(std::string_view product) {
 /// The description of the same model and number of SMs; empty if there is none.  Memory size and board may
 /// differ.
 std::string find_gpu(const kineto::Device& device) {
-  if (const std::string same = corun::find_gpu(device.name); !same.empty() && read_gpu(same).sms == device.sms)
+  if (const std::string same = corun::find_gpu(device.name);
+      !same.empty() && (device.sms == 0 || read_gpu(same).sms == device.sms))
     return same;
   const std::vector<std::string> words = product_words(device.name);
   std::string best;
@@ -563,9 +564,11 @@ class Import {
     }
     if (unknown != 0)
       note(
-          fmt::format("{} not say for which stream: these orders between streams are missing; record with "
-                      "_ExperimentalConfig(enable_cuda_sync_events=True).",
-                      count(unknown, "event wait does", "event waits do")));
+          fmt::format("{} not say for which stream: these orders between streams are missing{}.",
+                      count(unknown, "event wait does", "event waits do"),
+                      std::string_view(tool_) == "Kineto"
+                          ? "; record with _ExperimentalConfig(enable_cuda_sync_events=True)"
+                          : ""));
   }
 
   // --- the trace ---
@@ -726,7 +729,12 @@ class Import {
       if (shape.cluster && !known.cluster) kernel.cluster = *shape.cluster, known.cluster = true;
       kernels_without_registers_ += known.registers ? 0 : 1;
       kernels_without_cluster_ += known.cluster ? 0 : 1;
-      any_shared_memory_ |= !known.shared_memory;
+      if (shape.static_shared_memory_bytes && !known.shared_memory) {
+        kernel.static_shared_memory_bytes = *shape.static_shared_memory_bytes;
+        kernel.dynamic_shared_memory_bytes = shape.shared_memory_bytes - *shape.static_shared_memory_bytes;
+      } else {
+        any_shared_memory_ |= !known.shared_memory;
+      }
       trace_.kernels.push_back(std::move(kernel));
     }
   }

@@ -26,6 +26,7 @@ struct Shape {
   std::optional<std::uint32_t> registers_per_thread;
   std::uint32_t shared_memory_bytes = 0;  // static + dynamic
   std::optional<Dim3> cluster{};
+  std::optional<std::uint32_t> static_shared_memory_bytes{};  // of the sum, where the tool tells them apart
 };
 
 struct StreamKey {

@@ -1,0 +1,189 @@
+// Is what Nsight Systems exports read whatever columns a version has, and is what is wrong told?
+#include "traces/import/nsys.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sqlite3.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "traces/model/error.h"
+
+namespace corun {
+namespace {
+
+constexpr std::int64_t kFirst = (std::int64_t{281} << 48) | (std::int64_t{111} << 24);
+constexpr std::int64_t kSecond = (std::int64_t{281} << 48) | (std::int64_t{222} << 24);
+
+/// As schema 3.25 has them, as far as they are read.
+const std::string kTables = R"(
+  CREATE TABLE StringIds (id INTEGER, value TEXT);
+  CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT, deviceId INT, contextId INT, greenContextId INT,
+    streamId INT, correlationId INT, globalPid INT, demangledName INT, shortName INT, registersPerThread INT, gridX INT,
+    gridY INT, gridZ INT, blockX INT, blockY INT, blockZ INT, staticSharedMemory INT, dynamicSharedMemory INT,
+    graphNodeId INT, clusterX INT, clusterY INT, clusterZ INT);
+  CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INT, end INT, globalTid INT, correlationId INT, nameId INT);
+  CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INT, end INT, deviceId INT, contextId INT, streamId INT,
+    correlationId INT, globalPid INT, bytes INT, copyKind INT, srcKind INT, dstKind INT);
+  CREATE TABLE CUPTI_ACTIVITY_KIND_SYNCHRONIZATION (start INT, end INT, deviceId INT, contextId INT, streamId INT,
+    correlationId INT, globalPid INT, syncType INT);
+  CREATE TABLE NVTX_EVENTS (start INT, end INT, globalTid INT, text TEXT, textId INT);
+  CREATE TABLE TARGET_INFO_GPU (id INT, name TEXT, smCount INT, cuDevice INT);
+  CREATE TABLE PROCESSES (globalPid INT, pid INT, name TEXT);
+  INSERT INTO StringIds VALUES (1,'void gemm<float>(float*)'),(2,'gemm'),(3,'cudaLaunchKernel_v7000'),
+    (4,'cudaMemcpyAsync_v3020'),(5,'cudaStreamSynchronize_v3020'),(6,'step'),(7,'cudaEventQuery_v3020');
+  INSERT INTO TARGET_INFO_GPU VALUES (0,'NVIDIA H200',132,0);
+)";
+
+std::string kernel(std::int64_t start, std::int64_t end, std::int64_t correlation, std::int64_t process, int device = 0) {
+  return fmt::format(
+      "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({},{},{},1,0,7,{},{},1,2,96,264,1,1,128,1,1,1024,2048,NULL,2,1,1);",
+      start, end, device, correlation, process);
+}
+std::string call(std::int64_t start, std::int64_t end, std::int64_t correlation, int name, std::int64_t process) {
+  return fmt::format("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES ({},{},{},{},{});", start, end, process + 5,
+                     correlation, name);
+}
+
+class NsysImport : public testing::Test {
+ protected:
+  NsysImport() {
+    std::string name = (std::filesystem::temp_directory_path() / "corun-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+  }
+  ~NsysImport() override { std::filesystem::remove_all(folder_); }
+
+  std::filesystem::path database(const std::string& sql) const {
+    const auto file = folder_ / fmt::format("r{}.sqlite", ++count_);
+    sqlite3* db = nullptr;
+    EXPECT_EQ(sqlite3_open(file.c_str(), &db), SQLITE_OK);
+    char* message = nullptr;
+    EXPECT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, &message), SQLITE_OK) << (message ? message : "");
+    sqlite3_close(db);
+    return file;
+  }
+  Trace import(const std::string& sql, const ImportOptions& options = {}, const std::string& process = {}) const {
+    return import_nsys(database(kTables + sql), options, process);
+  }
+  void expect_refused(const std::string& sql, const ImportOptions& options, const std::string& word) const {
+    try {
+      import_nsys(database(sql), options);
+      ADD_FAILURE() << "accepted";
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
+    }
+  }
+  const std::filesystem::path& folder() const { return folder_; }
+
+ private:
+  std::filesystem::path folder_;
+  mutable int count_ = 0;
+};
+
+TEST_F(NsysImport, ALaunchHasItsShapeItsClusterAndBothKindsOfSharedMemory) {
+  const Trace trace = import(call(1000, 3000, 1, 3, kFirst) + kernel(9000, 59000, 1, kFirst));
+  ASSERT_EQ(trace.kernels.size(), 1u);
+  const Kernel& k = trace.kernels[0];
+  EXPECT_EQ(k.name, "void gemm<float>(float*)");
+  EXPECT_EQ(k.grid.x, 264u);
+  EXPECT_EQ(k.cluster.x, 2u);
+  EXPECT_EQ(k.registers_per_thread, 96u);
+  EXPECT_EQ(k.static_shared_memory_bytes, 1024u);
+  EXPECT_EQ(k.dynamic_shared_memory_bytes, 2048u);
+  EXPECT_EQ(k.solo_time, from_ns(50000));
+  EXPECT_EQ(trace.gpu, "h200") << "by the name of the device";
+}
+
+TEST_F(NsysImport, ProcessesBecomeClientsOrOneIsChosen) {
+  const std::string sql = call(1000, 3000, 1, 3, kFirst) + kernel(9000, 59000, 1, kFirst) +
+                          call(2000, 3000, 1, 3, kSecond) + kernel(60000, 70000, 1, kSecond) +
+                          fmt::format("INSERT INTO PROCESSES VALUES ({},111,'/usr/bin/python3'),({},222,'server');", kFirst, kSecond);
+  const Trace both = import(sql);
+  ASSERT_EQ(both.clients.size(), 2u);
+  EXPECT_EQ(both.clients[0].name, "python3-111");
+  EXPECT_EQ(both.clients[1].name, "server-222");
+  EXPECT_EQ(both.programs[both.clients[1].program.value].ops.size(), 1u);
+  EXPECT_EQ(std::get<Launch>(both.programs[1].ops[0].what).kernel.value, 1u);
+  EXPECT_EQ(import(sql, {}, "server-222").clients.size(), 1u);
+  EXPECT_THROW(import(sql, {}, "server-333"), InputError);
+}
+
+TEST_F(NsysImport, ARangeIsARequestAndTheMedianOneIsTaken) {
+  std::string sql;
+  for (std::int64_t i = 0; i < 3; ++i) {
+    const std::int64_t at = 1'000'000 * i;
+    sql += fmt::format("INSERT INTO NVTX_EVENTS VALUES ({},{},{},NULL,6);", at, at + 100'000 * (i + 1), kFirst + 5);
+    for (std::int64_t n = 0; n <= i; ++n)
+      sql += call(at + 1000 + 5000 * n, at + 2000 + 5000 * n, 10 * i + n + 1, 3, kFirst) +
+             kernel(at + 9000 + 9000 * n, at + 17000 + 9000 * n, 10 * i + n + 1, kFirst);
+  }
+  ImportOptions options;
+  options.range = "step";
+  EXPECT_EQ(import(sql, options).programs[0].ops.size(), 2u);
+  options.step = 2;
+  EXPECT_EQ(import(sql, options).programs[0].ops.size(), 3u);
+  options.step = 3;
+  EXPECT_THROW(import(sql, options), InputError);
+  options.step.reset(), options.range = "stop";
+  expect_refused(kTables + sql, options, "did you mean 'step'");
+  EXPECT_EQ(import(sql).programs[0].ops.size(), 6u) << "without a range it is all one request";
+}
+
+TEST_F(NsysImport, ACopyFromPageableMemoryThatReturnedAtItsEndBlocksTheHost) {
+  const auto with = [&](std::int64_t returned) {
+    const Trace trace = import(call(1000, returned, 1, 4, kFirst) +
+                               fmt::format("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (5000,25000,0,1,7,1,{},4096,2,2,0);", kFirst) +
+                               call(30000, 31000, 2, 3, kFirst) + kernel(39000, 59000, 2, kFirst));
+    return std::count_if(trace.programs[0].ops.begin(), trace.programs[0].ops.end(),
+                         [](const Op& op) { return std::holds_alternative<Sync>(op.what); });
+  };
+  EXPECT_EQ(with(25000), 1);
+  EXPECT_EQ(with(24999), 0);
+}
+
+TEST_F(NsysImport, AQueryOfAnEventIsNoWait) {
+  const Trace trace = import(call(1000, 3000, 1, 3, kFirst) + kernel(9000, 59000, 1, kFirst) +
+                             call(10000, 40000, 2, 7, kFirst) + call(60000, 62000, 3, 3, kFirst) +
+                             kernel(69000, 79000, 3, kFirst));
+  for (const Op& op : trace.programs[0].ops) EXPECT_FALSE(std::holds_alternative<Sync>(op.what));
+}
+
+TEST_F(NsysImport, ADeviceIsChosen) {
+  const std::string sql = kernel(9000, 59000, 1, kFirst) + kernel(60000, 70000, 2, kFirst, 1) + kernel(70000, 90000, 3, kFirst, 1);
+  EXPECT_EQ(import(sql).programs[0].ops.size(), 2u) << "the one with most kernels";
+  ImportOptions options;
+  options.device = 0;
+  EXPECT_EQ(import(sql, options).programs[0].ops.size(), 1u);
+  options.device = 5;
+  expect_refused(kTables + sql, options, "device 5");
+}
+
+TEST_F(NsysImport, OldVersionsLackColumnsAndTables) {
+  const Trace trace = import_nsys(
+      database("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT, gridX INT, gridY INT, gridZ INT, blockX INT, "
+               "blockY INT, blockZ INT); INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (10,20,1,1,1,32,1,1);"),
+      {});
+  EXPECT_EQ(trace.kernels.size(), 1u);
+  EXPECT_TRUE(trace.gpu.empty());
+}
+
+TEST_F(NsysImport, WhatCannotBeImportedIsRefusedWithTheReason) {
+  expect_refused("CREATE TABLE x (a INT);", {}, "no GPU kernels");
+  expect_refused("CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start INT);", {}, "--cuda-graph-trace=node");
+  expect_refused("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INT, end INT);", {}, "no column gridX");
+  std::string wrong = kernel(10, 20, 1, kFirst);
+  wrong.replace(wrong.find("264"), 3, "0");
+  expect_refused(kTables + wrong, {}, "no launch can have");
+  expect_refused(kTables + kernel(20, 10, 1, kFirst), {}, "ends before it starts");
+  const auto file = folder() / "cut.sqlite";
+  const auto whole = database(kTables + kernel(10, 20, 1, kFirst));
+  std::filesystem::copy_file(whole, file);
+  std::filesystem::resize_file(file, 4096 + 100);
+  EXPECT_THROW(import_nsys(file, {}), InputError);
+  EXPECT_TRUE(looks_like_nsys(file));
+  EXPECT_FALSE(looks_like_nsys(folder()));
+}
+
+}  // namespace
+}  // namespace corun

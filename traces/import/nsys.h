@@ -1,0 +1,22 @@
+// Importer of recordings by Nsight Systems (SQLite): a program and a client for each process that used the GPU.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "traces/import/kineto.h"
+#include "traces/model/trace.h"
+
+namespace corun {
+
+/// A closed-loop client a process, called as the program was.  Processes were recorded beside each other, which their
+/// kernels' times hold: Trace::notes says so.  `process`: only the one of this name; empty: all.  `recorded`: of the
+/// first.  Throws InputError.
+Trace import_nsys(const std::filesystem::path& file, const ImportOptions& options, const std::string& process = {},
+                  RecordedTimes* recorded = nullptr);
+
+/// By content.
+bool looks_like_nsys(const std::filesystem::path& file);
+
+}  // namespace corun

@@ -1,0 +1,381 @@
+#include "traces/import/nsys_records.h"
+
+#include <fmt/format.h>
+#include <sqlite3.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+
+#include "traces/json/spelling.h"
+#include "traces/model/error.h"
+
+namespace corun::nsys {
+namespace {
+
+using kineto::Call;
+using kineto::GpuOp;
+using kineto::Nanoseconds;
+using kineto::Records;
+using kineto::Shape;
+
+/// A process' number within the number of a process or thread: the thread is in the low 24 bits.
+constexpr std::int64_t kThreads = std::int64_t{1} << 24;
+
+class Database {
+ public:
+  explicit Database(const std::filesystem::path& file) : file_(file.string()) {
+    if (sqlite3_open_v2(file_.c_str(), &db_, SQLITE_OPEN_READONLY, nullptr) != SQLITE_OK) fail();
+  }
+  ~Database() { sqlite3_close(db_); }
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+
+  [[noreturn]] void fail() const {
+    throw InputError(file_, "", fmt::format("cannot be read as SQLite: {}", sqlite3_errmsg(db_)),
+                     "export it again: nsys export --type sqlite report.nsys-rep");
+  }
+  sqlite3* get() const { return db_; }
+  const std::string& file() const { return file_; }
+
+  /// Names of columns; empty: there is no such table.
+  std::set<std::string> columns(const std::string& table) const;
+
+ private:
+  std::string file_;
+  sqlite3* db_ = nullptr;
+};
+
+/// Rows of a statement, one at a time.
+class Rows {
+ public:
+  Rows(const Database& db, const std::string& sql) : db_(db) {
+    if (sqlite3_prepare_v2(db.get(), sql.c_str(), -1, &statement_, nullptr) != SQLITE_OK) db.fail();
+  }
+  ~Rows() { sqlite3_finalize(statement_); }
+  Rows(const Rows&) = delete;
+  Rows& operator=(const Rows&) = delete;
+
+  bool next() {
+    const int result = sqlite3_step(statement_);
+    if (result != SQLITE_ROW && result != SQLITE_DONE) db_.fail();
+    return result == SQLITE_ROW;
+  }
+  bool is_null(int column) const { return sqlite3_column_type(statement_, column) == SQLITE_NULL; }
+  std::int64_t integer(int column) const { return sqlite3_column_int64(statement_, column); }
+  std::string text(int column) const {
+    const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
+    return text == nullptr ? "" : text;
+  }
+
+ private:
+  const Database& db_;
+  sqlite3_stmt* statement_ = nullptr;
+};
+
+std::set<std::string> Database::columns(const std::string& table) const {
+  std::set<std::string> names;
+  Rows rows(*this, fmt::format("PRAGMA table_info({})", table));
+  while (rows.next()) names.insert(rows.text(1));
+  return names;
+}
+
+/// "SELECT a, b, NULL FROM t": columns that a version lacks are null.
+std::string select(const std::string& table, const std::set<std::string>& there,
+                   const std::vector<const char*>& wanted, const std::string& rest = {}) {
+  std::string sql = "SELECT ";
+  for (std::size_t i = 0; i < wanted.size(); ++i)
+    sql += fmt::format("{}{}", i == 0 ? "" : ", ", there.contains(wanted[i]) ? wanted[i] : "NULL");
+  return sql + " FROM " + table + rest;
+}
+
+class Reader {
+ public:
+  Reader(const std::filesystem::path& file, const std::string& range, std::optional<std::int64_t> device)
+      : db_(file), range_(range), device_(device) {}
+
+  std::vector<Process> read() {
+    read_strings();
+    read_kernels();
+    if (processes_.empty()) refuse_no_kernels();
+    read_copies("CUPTI_ACTIVITY_KIND_MEMCPY", GpuOp::Kind::copy);
+    read_copies("CUPTI_ACTIVITY_KIND_MEMSET", GpuOp::Kind::memset);
+    read_calls();
+    read_synchronizations();
+    if (!range_.empty()) read_ranges();
+    read_devices();
+    read_names();
+    note_graphs();
+    std::vector<Process> all;
+    for (auto& [number, process] : processes_) all.push_back(std::move(process));
+    std::stable_sort(all.begin(), all.end(), [](const Process& a, const Process& b) {
+      return a.records.ops.front().start < b.records.ops.front().start;
+    });
+    return all;
+  }
+
+ private:
+  /// Number of the process of a global number of a process or thread; old versions have none: one process.
+  static std::int64_t number_of(const Rows& rows, int column) { return rows.is_null(column) ? 0 : rows.integer(column) / kThreads; }
+
+  Process* process(std::int64_t number) {
+    const auto known = processes_.find(number);
+    if (known != processes_.end()) return &known->second;
+    // A table without numbers of processes beside one that has them.
+    return number == 0 && processes_.size() == 1 ? &processes_.begin()->second : nullptr;
+  }
+
+  void read_strings() {
+    const auto there = db_.columns("StringIds");
+    if (there.empty()) return;
+    Rows rows(db_, "SELECT id, value FROM StringIds");
+    while (rows.next()) strings_.emplace(rows.integer(0), rows.text(1));
+  }
+  const std::string& string(std::int64_t id) const {
+    static const std::string none = "?";
+    const auto known = strings_.find(id);
+    return known == strings_.end() ? none : known->second;
+  }
+
+  [[noreturn]] void refuse_no_kernels() const {
+    if (!db_.columns("CUPTI_ACTIVITY_KIND_GRAPH_TRACE").empty())
+      throw InputError(db_.file(), "", "it has CUDA graphs as wholes, and no kernels",
+                       "record the nodes of graphs: nsys profile --cuda-graph-trace=node");
+    if (device_ && !db_.columns("CUPTI_ACTIVITY_KIND_KERNEL").empty())
+      throw InputError(db_.file(), "--device", fmt::format("no kernels of device {}", *device_), "leave the option out");
+    throw InputError(db_.file(), "", "there are no GPU kernels in it (no rows in CUPTI_ACTIVITY_KIND_KERNEL)",
+                     "record with nsys profile --trace=cuda,nvtx a program that uses the GPU");
+  }
+
+  void read_kernels() {
+    const auto there = db_.columns("CUPTI_ACTIVITY_KIND_KERNEL");
+    if (there.empty()) return;
+    for (const char* required : {"start", "end", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"})
+      if (!there.contains(required))
+        throw InputError(db_.file(), "CUPTI_ACTIVITY_KIND_KERNEL", fmt::format("has no column {}", required),
+                         "export it again with a newer nsys");
+    enum { kStart, kEnd, kDevice, kContext, kStream, kCorrelation, kProcess, kName, kShort, kRegisters, kGridX, kGridY, kGridZ,
+           kBlockX, kBlockY, kBlockZ, kStatic, kDynamic, kClusterX, kClusterY, kClusterZ };
+    Rows rows(db_, select("CUPTI_ACTIVITY_KIND_KERNEL", there,
+                          {"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "demangledName",
+                           "shortName", "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
+                           "staticSharedMemory", "dynamicSharedMemory", "clusterX", "clusterY", "clusterZ"},
+                          " ORDER BY start"));
+    while (rows.next()) {
+      if (device_ && rows.integer(kDevice) != *device_) continue;
+      Process& process = processes_[number_of(rows, kProcess)];
+      GpuOp op = gpu_op(GpuOp::Kind::kernel, rows, {kStart, kEnd, kDevice, kContext, kStream, kCorrelation});
+      Shape shape;
+      shape.name = string(rows.is_null(kName) ? rows.integer(kShort) : rows.integer(kName));
+      shape.grid = dims(rows, kGridX, "grid", {2147483647, 65535, 65535});
+      shape.block = dims(rows, kBlockX, "block", {1024, 1024, 1024});
+      if (!rows.is_null(kRegisters) && rows.integer(kRegisters) > 0)
+        shape.registers_per_thread = count(rows, kRegisters, "registersPerThread", 256);
+      shape.static_shared_memory_bytes = count(rows, kStatic, "staticSharedMemory", 1 << 24);
+      shape.shared_memory_bytes = *shape.static_shared_memory_bytes + count(rows, kDynamic, "dynamicSharedMemory", 1 << 24);
+      if (!rows.is_null(kClusterX) && rows.integer(kClusterX) > 0)
+        shape.cluster = dims(rows, kClusterX, "cluster", {16, 16, 16});
+      op.shape = shape_index(process.records, std::move(shape));
+      process.records.ops.push_back(op);
+      process.records.any_events = true;
+    }
+  }
+
+  GpuOp gpu_op(GpuOp::Kind kind, const Rows& rows, std::array<int, 6> columns) const {
+    GpuOp op;
+    op.kind = kind;
+    op.start = Nanoseconds{rows.integer(columns[0])};
+    op.duration = Nanoseconds{rows.integer(columns[1])} - op.start;
+    if (op.duration < Nanoseconds{})
+      throw InputError(db_.file(), "", fmt::format("an operation ends before it starts, at {} ns", op.start.count()),
+                       "export it again");
+    op.stream = {rows.integer(columns[2]), rows.integer(columns[3]), rows.integer(columns[4])};
+    if (rows.integer(columns[5]) > 0) op.correlation = static_cast<std::uint64_t>(rows.integer(columns[5]));
+    return op;
+  }
+
+  Dim3 dims(const Rows& rows, int first, const char* what, std::array<std::int64_t, 3> most) const {
+    std::array<std::int64_t, 3> size{};
+    for (int i = 0; i < 3; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      size[at] = rows.integer(first + i);
+      if (size[at] < 1 || size[at] > most[at])
+        throw InputError(db_.file(), "CUPTI_ACTIVITY_KIND_KERNEL",
+                         fmt::format("a {} of {} in dimension {}, which no launch can have", what, size[at], i),
+                         "export it again");
+    }
+    return {static_cast<std::uint32_t>(size[0]), static_cast<std::uint32_t>(size[1]), static_cast<std::uint32_t>(size[2])};
+  }
+
+  std::uint32_t count(const Rows& rows, int column, const char* name, std::int64_t most) const {
+    const std::int64_t n = rows.integer(column);
+    if (n < 0 || n > most)
+      throw InputError(db_.file(), "CUPTI_ACTIVITY_KIND_KERNEL", fmt::format("an impossible {}, {}", name, n), "export it again");
+    return static_cast<std::uint32_t>(n);
+  }
+
+  std::uint32_t shape_index(Records& records, Shape shape) {
+    const auto size = [](Dim3 d) { return std::tuple(d.x, d.y, d.z); };
+    auto key = std::tuple(&records, shape.name, size(shape.grid), size(shape.block), shape.registers_per_thread.value_or(0),
+                          shape.shared_memory_bytes);
+    const auto [it, added] = shapes_.try_emplace(std::move(key), static_cast<std::uint32_t>(records.shapes.size()));
+    if (added) records.shapes.push_back(std::move(shape));
+    return it->second;
+  }
+
+  void read_copies(const char* table, GpuOp::Kind kind) {
+    const auto there = db_.columns(table);
+    if (there.empty()) return;
+    enum { kStart, kEnd, kDevice, kContext, kStream, kCorrelation, kProcess, kBytes, kKind, kSource, kTarget };
+    Rows rows(db_, select(table, there,
+                          {"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "bytes",
+                           "copyKind", "srcKind", "dstKind"},
+                          " ORDER BY start"));
+    while (rows.next()) {
+      Process* process = this->process(number_of(rows, kProcess));
+      if (process == nullptr || (device_ && rows.integer(kDevice) != *device_)) continue;
+      GpuOp op = gpu_op(kind, rows, {kStart, kEnd, kDevice, kContext, kStream, kCorrelation});
+      op.bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, rows.integer(kBytes)));
+      // CUpti_ActivityMemcpyKind: 1 host to device, 2 device to host, 3 and 4 to and from arrays, 9 host to host,
+      // 10 between devices.  CUpti_ActivityMemoryKind: 1 pageable, 2 pinned; nsys counts from 0.
+      const std::int64_t what = rows.integer(kKind);
+      if (op.bytes == 0 || what == 9) {
+        ++process->records.skipped_copies;
+        continue;
+      }
+      if (kind == GpuOp::Kind::copy) {
+        op.direction = what == 1 || what == 3   ? CopyDirection::host_to_device
+                       : what == 2 || what == 4 ? CopyDirection::device_to_host
+                                                : CopyDirection::device_to_device;
+        op.peer = what == 10;
+        const int host_side = op.direction == CopyDirection::host_to_device ? kSource : kTarget;
+        op.pageable = op.direction != CopyDirection::device_to_device && !rows.is_null(host_side) && rows.integer(host_side) == 0;
+      }
+      process->records.ops.push_back(op);
+    }
+  }
+
+  void read_calls() {
+    const auto there = db_.columns("CUPTI_ACTIVITY_KIND_RUNTIME");
+    if (there.empty()) return;
+    std::unordered_map<std::int64_t, std::optional<Call::Kind>> kinds;  // by id of the name
+    std::map<std::int64_t, std::uint32_t> threads;
+    Rows rows(db_, select("CUPTI_ACTIVITY_KIND_RUNTIME", there, {"start", "end", "globalTid", "correlationId", "nameId"},
+                          " ORDER BY start"));
+    while (rows.next()) {
+      Process* process = this->process(number_of(rows, 2));
+      if (process == nullptr) continue;
+      const auto [kind, is_new] = kinds.try_emplace(rows.integer(4));
+      if (is_new) kind->second = kineto::call_kind(string(rows.integer(4)));
+      if (!kind->second || rows.integer(3) <= 0) continue;
+      const auto [thread, added] = threads.try_emplace(rows.integer(2), process->records.threads);
+      if (added) ++process->records.threads;
+      process->records.calls.push_back({*kind->second, thread->second, static_cast<std::uint64_t>(rows.integer(3)),
+                                        Nanoseconds{rows.integer(0)}, Nanoseconds{rows.integer(1) - rows.integer(0)}});
+    }
+  }
+
+  /// Host waits are among the calls; here are the waits of streams for events.
+  void read_synchronizations() {
+    constexpr std::int64_t kStreamWaitsForEvent = 2;  // CUpti_ActivitySynchronizationType
+    const auto there = db_.columns("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION");
+    if (there.empty()) return;
+    Rows rows(db_, select("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", there,
+                          {"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "syncType"}));
+    while (rows.next()) {
+      Process* process = this->process(number_of(rows, 6));
+      if (process == nullptr || rows.integer(7) != kStreamWaitsForEvent) continue;
+      kineto::SyncEvent sync;
+      sync.event_wait = true;
+      sync.stream = {rows.integer(2), rows.integer(3), rows.integer(4)};
+      if (rows.integer(5) > 0) sync.correlation = static_cast<std::uint64_t>(rows.integer(5));
+      sync.start = Nanoseconds{rows.integer(0)};
+      process->records.syncs.push_back(sync);
+    }
+  }
+
+  void read_ranges() {
+    const auto there = db_.columns("NVTX_EVENTS");
+    if (there.empty())
+      throw InputError(db_.file(), "--range", "there are no NVTX ranges in it", "record with nsys profile --trace=cuda,nvtx");
+    Rows rows(db_, select("NVTX_EVENTS", there, {"start", "end", "globalTid", "text", "textId"}, " WHERE end IS NOT NULL"));
+    std::set<std::string> names;
+    while (rows.next()) {
+      const std::string name = rows.is_null(3) ? string(rows.integer(4)) : rows.text(3);
+      if (name != range_) {
+        if (names.size() < 10'000) names.insert(name);
+        continue;
+      }
+      if (Process* process = this->process(number_of(rows, 2)))
+        process->records.steps.push_back({name, Nanoseconds{rows.integer(0)}, Nanoseconds{rows.integer(1) - rows.integer(0)}});
+    }
+    if (std::any_of(processes_.begin(), processes_.end(), [](const auto& p) { return !p.second.records.steps.empty(); })) return;
+    const std::vector<std::string> all(names.begin(), names.end());
+    throw InputError(db_.file(), "--range", fmt::format("there is no range {}{}", in_quotes(range_), did_you_mean(range_, all)),
+                     all.empty() ? "it has no ranges" : fmt::format("use one of {}", list_names(all)));
+  }
+
+  void read_devices() {
+    const auto there = db_.columns("TARGET_INFO_GPU");
+    if (there.empty()) return;
+    Rows rows(db_, select("TARGET_INFO_GPU", there, {"id", "name", "smCount", "cuDevice"}));
+    while (rows.next())
+      for (auto& [number, process] : processes_)
+        process.records.devices.push_back({rows.is_null(3) ? rows.integer(0) : rows.integer(3), rows.text(1),
+                                           static_cast<std::uint32_t>(std::clamp<std::int64_t>(rows.integer(2), 0, 65535))});
+  }
+
+  void read_names() {
+    std::map<std::int64_t, std::string> names;
+    const auto there = db_.columns("PROCESSES");
+    if (there.contains("globalPid") && there.contains("name")) {
+      Rows rows(db_, "SELECT globalPid, name FROM PROCESSES");
+      while (rows.next()) {
+        const std::string path = rows.text(1);
+        names[rows.integer(0) / kThreads] = path.substr(path.find_last_of('/') + 1);
+      }
+    }
+    for (auto& [number, process] : processes_) {
+      const auto known = names.find(number);
+      const std::string name = known == names.end() || known->second.empty() ? "process" : known->second;
+      process.name = fmt::format("{}-{}", name, number % kThreads);
+    }
+  }
+
+  void note_graphs() {
+    if (db_.columns("CUPTI_ACTIVITY_KIND_GRAPH_TRACE").empty()) return;
+    Rows rows(db_, "SELECT COUNT(*) FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE");
+    if (!rows.next() || rows.integer(0) == 0) return;
+    for (auto& [number, process] : processes_)
+      process.notes.push_back(fmt::format("{} launches of CUDA graphs are recorded as wholes, and their kernels are missing: record with "
+                                          "nsys profile --cuda-graph-trace=node.",
+                                          rows.integer(0)));
+  }
+
+  Database db_;
+  std::string range_;
+  std::optional<std::int64_t> device_;
+  std::unordered_map<std::int64_t, std::string> strings_;
+  std::map<std::int64_t, Process> processes_;  // by number; stays where it is
+  using Size = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
+  std::map<std::tuple<const Records*, std::string, Size, Size, std::uint32_t, std::uint32_t>, std::uint32_t> shapes_;
+};
+
+}  // namespace
+
+std::vector<Process> read(const std::filesystem::path& file, const std::string& range, std::optional<std::int64_t> device) {
+  return Reader(file, range, device).read();
+}
+
+bool looks_like_sqlite(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::string head(16, '\0');
+  return in.read(head.data(), 16) && head == std::string("SQLite format 3\0", 16);
+}
+
+}  // namespace corun::nsys
