@@ -1,6 +1,7 @@
 #include "traces/timeline/latency_parts.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -61,14 +62,19 @@ PartsMeter::Request& PartsMeter::under_way(ClientId client, std::uint64_t number
   return all.emplace_back(Request{number, {}});
 }
 
-void PartsMeter::add(Request& request, Level first, Level last, Time begin, Time end) {
-  for (std::size_t level = first; level <= last; ++level) request.levels[level].add(begin, end);
+PartsMeter::Union PartsMeter::Union::with(const Union& other) const {
+  std::vector<std::pair<Time, Time>> both;
+  std::merge(all_.begin(), all_.end(), other.all_.begin(), other.all_.end(), std::back_inserter(both),
+             [](const auto& a, const auto& b) { return a.second < b.second; });
+  Union sum;
+  for (const auto& [begin, end] : both) sum.add(begin, end);
+  return sum;
 }
 
 void PartsMeter::record(const KernelRecord& r) {
   if (r.finished == kNever) return;
   Request& request = under_way(r.client, r.request);
-  add(request, r.preemptions == 0 ? kRunning : kPreempted, kCopying, r.started, r.finished);
+  request.levels[r.preemptions == 0 ? kRunning : kPreempted].add(r.started, r.finished);
   request.levels[kWaiting].add(r.queued, r.finished);
   request.levels[kLaunching].add(r.submitted, r.finished);
   request.levels[kHeld].add(r.ready, r.finished);
@@ -76,17 +82,25 @@ void PartsMeter::record(const KernelRecord& r) {
 
 void PartsMeter::record(const CopyRecord& r) {
   if (r.finished == kNever) return;
-  add(under_way(r.client, r.request), kCopying, kHeld, r.started, r.finished);
+  Request& request = under_way(r.client, r.request);
+  for (const Level level : {kCopying, kWaiting, kLaunching, kHeld}) request.levels[level].add(r.started, r.finished);
 }
 
 void PartsMeter::settle(RequestRecord& record, const Request& request) const {
   const Time from = record.started, to = record.finished;
   const auto& turns = turns_of_context_[context_of_client_[record.client.value]];
   std::array<Time, kLevels> all, on_turn;  // of an interval, what lies in a turn of its context
-  for (std::size_t level = 0; level < kLevels; ++level) {
-    all[level] = request.levels[level].length(from, to);
-    const bool by_turns = level != kHeld && !turns.empty();
-    on_turn[level] = by_turns ? request.levels[level].length_within(turns, from, to) : all[level];
+  const auto measure = [&](std::size_t level, const Union& its) {
+    all[level] = its.length(from, to);
+    on_turn[level] = level != kHeld && !turns.empty() ? its.length_within(turns, from, to) : all[level];
+  };
+  const auto& levels = request.levels;
+  for (const std::size_t level : {kRunning, kWaiting, kLaunching, kHeld}) measure(level, levels[level]);
+  all[kPreempted] = all[kCopying] = all[kRunning], on_turn[kPreempted] = on_turn[kCopying] = on_turn[kRunning];
+  if (!levels[kPreempted].empty() || !levels[kCopying].empty()) {
+    const Union on_sms = levels[kRunning].with(levels[kPreempted]);
+    measure(kPreempted, on_sms);
+    measure(kCopying, on_sms.with(levels[kCopying]));
   }
   LatencyParts& parts = record.parts;
   parts.queue = from - record.arrival;

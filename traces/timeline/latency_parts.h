@@ -33,6 +33,9 @@ class PartsMeter final : public Sink {
    public:
     void add(Time begin, Time end);
     void clear() { all_.clear(); }
+    bool empty() const { return all_.empty(); }
+    /// With those of another.
+    Union with(const Union& other) const;
     Time length(Time from, Time to) const;
     template <class Turns>
     Time length_within(const Turns& turns, Time from, Time to) const;
@@ -40,7 +43,8 @@ class PartsMeter final : public Sink {
    private:
     std::vector<std::pair<Time, Time>> all_;
   };
-  /// How far an operation has come; each level includes those before it.
+  /// How far an operation has come.  From kWaiting on a level includes those before it; the first three are apart,
+  /// because most requests have only the first.
   enum Level : std::uint8_t { kRunning, kPreempted, kCopying, kWaiting, kLaunching, kHeld, kLevels };
   static constexpr std::uint64_t kNone = ~std::uint64_t{0};
   struct Request {
@@ -53,7 +57,6 @@ class PartsMeter final : public Sink {
   };
 
   Request& under_way(ClientId client, std::uint64_t number);
-  static void add(Request& request, Level first, Level last, Time begin, Time end);
   void settle(RequestRecord& record, const Request& request) const;
 
   std::vector<std::uint32_t> context_of_client_;
