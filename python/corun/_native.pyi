@@ -810,10 +810,12 @@ def compose(clients: List[str], *, gpu: Optional[str] = None) -> Trace:
     """
 
 def advise(
-    trace: Trace, *, slo: List[str] = ..., maximize: str = "stp", gpus: List[str] = ..., highest_rate: str = ""
+    trace: Trace, *, slo: List[str] = ..., maximize: str = "stp", gpus: List[str] = ..., modes: List[str] = ...,
+    highest_rate: str = ""
 ) -> Dict[str, Any]:
     """Which setting keeps what was promised: the document of `sim advise --json`.
 
     slo: "cam:p99=20ms", "llm:throughput=30"; none: p99 within each client's deadline.  gpus: in the order in which they
-    are wanted.  `best` is an index into `tried`, None if no setting holds.
+    are wanted.  modes: "mps", "priority", "streams", "time-slicing", "percentages", "green-contexts", "mig"; none: all.
+    `best` is an index into `tried`, None if no setting holds.
     """

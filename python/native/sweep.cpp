@@ -36,12 +36,13 @@ void interrupt() {
 }
 
 py::dict advise(const TraceObject& t, const std::vector<std::string>& slo, const std::string& maximize,
-                const std::vector<std::string>& gpus, const std::string& rate_of) {
+                const std::vector<std::string>& gpus, const std::vector<std::string>& modes, const std::string& rate_of) {
   const Trace& trace = *t.trace;
   sim::AdviseOptions options;
   for (const std::string& one : slo) options.slos.push_back(sim::parse_slo(one, trace));
   if (slo.empty()) options.slos = sim::slos_of(trace);
   options.goal = sim::parse_goal(maximize, trace);
+  for (const std::string& mode : modes) options.modes.push_back(sim::parse_mode(mode));
   options.threads = 1;  // interrupts are asked for in the caller's thread
   options.interrupt = interrupt;
   std::optional<std::size_t> number;
@@ -134,7 +135,8 @@ void bind_sweep(py::module_& m) {
       py::arg("clients"), py::kw_only(), py::arg("gpu") = py::none(),
       "Clients side by side, each as `sim --client` takes it: \"cam=resnet.json,rt,rate=50,slo=20ms\".");
   m.def("advise", &advise, py::arg("trace"), py::kw_only(), py::arg("slo") = std::vector<std::string>{},
-        py::arg("maximize") = "stp", py::arg("gpus") = std::vector<std::string>{}, py::arg("highest_rate") = "",
+        py::arg("maximize") = "stp", py::arg("gpus") = std::vector<std::string>{},
+        py::arg("modes") = std::vector<std::string>{}, py::arg("highest_rate") = "",
         "Which setting keeps what was promised: the document of `sim advise --json`.");
 }
 

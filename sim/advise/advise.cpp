@@ -163,7 +163,12 @@ void try_card(const AdvisedCard& card, std::size_t number, const AdviseOptions& 
   if (clients > 1)
     for (Setting& setting : percentage_settings(card.trace)) first.push_back(std::move(setting));
   for (Setting& setting : mig_settings(card.trace, card.gpu)) first.push_back(std::move(setting));
+  const auto wanted = [&](SharingMode mode) {
+    return options.modes.empty() || std::find(options.modes.begin(), options.modes.end(), mode) != options.modes.end();
+  };
+  first.erase(std::remove_if(first.begin(), first.end(), [&](const Setting& s) { return !wanted(s.mode); }), first.end());
   trial.try_all(first);
+  if (!wanted(SharingMode::green_contexts)) return;
   const std::uint32_t units = card.gpu.sms / kGreenContextSms;
   if (clients < 2 || clients > kMostSplit || units < clients) return;
   search(static_cast<std::uint32_t>(clients), units, 1, [&](const std::vector<Division>& divisions) {

@@ -72,6 +72,7 @@ struct Advice {
 struct AdviseOptions {
   std::vector<Slo> slos;
   Goal goal;
+  std::vector<SharingMode> modes{};  // what the user can set up; empty: all
   EngineOptions engine{};
   unsigned threads = 0;
   std::function<void(const char* stage, double fraction)> progress{};  // may be empty; from one thread at a time

@@ -7,6 +7,8 @@
 #include <set>
 
 #include "sim/backend/instances.h"
+#include "traces/json/spelling.h"
+#include "traces/model/error.h"
 
 namespace corun::sim {
 namespace {
@@ -59,6 +61,24 @@ const char* in_words(SharingMode mode) {
     case SharingMode::mig: return "MIG";
   }
   return "";
+}
+
+SharingMode parse_mode(const std::string& name) {
+  static const std::vector<std::pair<std::string, SharingMode>> kModes = {
+      {"mps", SharingMode::mps},
+      {"priority", SharingMode::priority},
+      {"streams", SharingMode::streams},
+      {"time-slicing", SharingMode::time_slicing},
+      {"percentages", SharingMode::percentages},
+      {"green-contexts", SharingMode::green_contexts},
+      {"mig", SharingMode::mig}};
+  std::vector<std::string> names;
+  for (const auto& [known, mode] : kModes) {
+    if (known == name) return mode;
+    names.push_back(known);
+  }
+  throw InputError("", "--modes", fmt::format("unknown mode {}{}", in_quotes(name), did_you_mean(name, names)),
+                   fmt::format("use some of {}", list_names(names)));
 }
 
 ModeError error_of(SharingMode mode, bool counters) {

@@ -15,6 +15,8 @@ namespace corun::sim {
 enum class SharingMode : std::uint8_t { mps, priority, streams, time_slicing, percentages, green_contexts, mig };
 
 const char* in_words(SharingMode mode);
+/// "mps", "priority", "streams", "time-slicing", "percentages", "green-contexts" or "mig".  Throws InputError.
+SharingMode parse_mode(const std::string& name);
 
 struct Setting {
   SharingMode mode;

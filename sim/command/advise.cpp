@@ -105,6 +105,8 @@ class Report {
       const Tried& nearest = advice_.tried[*advice_.nearest];
       fmt::print("none     no setting holds; nearest is {}{}: {}\n", nearest.setting.words, on(nearest), values(nearest));
       fmt::print("so       give each client a GPU of its own, a lower rate (--highest-rate), a longer limit, or try --gpus\n");
+    } else if (advice_.tried.empty()) {
+      fmt::print("none     these modes have no setting for this trace\n");
     } else {
       fmt::print("none     no setting can run this trace: {}\n", advice_.tried.front().refused);
     }
@@ -159,6 +161,10 @@ void add_advise(CLI::App& command, AdviseArguments& a) {
   command.add_option("--gpus", a.gpus, "GPUs in the order in which they are wanted, the cheapest first")
       ->delimiter(',')
       ->allow_extra_args(false);
+  command.add_option("--modes", a.modes, "only settings of these: mps, priority, streams, time-slicing, percentages,\n"
+                                         "green-contexts, mig; default: all")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command.add_option("--highest-rate", a.rate_of, "also: up to which rate of this client the setting holds");
   command.add_flag("--all", a.all, "also print every setting that was simulated");
 }
@@ -168,6 +174,7 @@ int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineO
   for (const std::string& slo : a.slos) options.slos.push_back(parse_slo(slo, trace));
   if (options.slos.empty()) options.slos = slos_of(trace);
   options.goal = parse_goal(a.goal, trace);
+  for (const std::string& mode : a.modes) options.modes.push_back(parse_mode(mode));
   options.engine = engine;
   const bool asks_rate = !a.rate_of.empty();
   const std::size_t rate_of = asks_rate ? client_number(a.rate_of, trace) : 0;

@@ -15,6 +15,7 @@ struct AdviseArguments {
   std::vector<std::string> slos;  // empty: the clients' deadlines
   std::string goal = "stp";
   std::vector<std::string> gpus;  // in the order in which they are wanted; empty: the trace's
+  std::vector<std::string> modes;  // empty: all
   std::string rate_of;            // client whose highest rate is asked for
   bool all = false;
 };

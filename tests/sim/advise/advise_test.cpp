@@ -76,6 +76,16 @@ TEST(Advise, TheBestOfTheSettingsThatSurelyHoldIsNamed) {
   EXPECT_TRUE(advice.tried[*advice.next].holds());
 }
 
+TEST(Advise, OnlyTheModesThatWereAskedForAreTried) {
+  const Trace trace = two_clients();
+  AdviseOptions options;
+  options.modes = {parse_mode("time-slicing"), parse_mode("green-contexts")};
+  std::set<SharingMode> tried;
+  for (const Tried& t : advise({{read_gpu("h200"), trace, false}}, options).tried) tried.insert(t.setting.mode);
+  EXPECT_EQ(tried, (std::set{SharingMode::time_slicing, SharingMode::green_contexts}));
+  EXPECT_THROW(parse_mode("timeslicing"), InputError);
+}
+
 TEST(Advise, WhereNothingHoldsTheNearestIsNamed) {
   const Advice advice = ask({"camera:p99=0.1ms"}, "stp");
   EXPECT_FALSE(advice.best || advice.next);
