@@ -216,8 +216,8 @@ def sweep(
     progress = _Progress(len(todo))
     own = _own_executor(workers) if executor is None and todo else None
     pool = executor or own
+    waiting: dict[Any, list[int]] = {}
     try:
-        waiting = {}
         for group in _groups([points[i] for i in todo], most=32):
             indices = [todo[i] for i in group]
             waiting[pool.submit(_run, [points[i] for i in indices])] = indices
@@ -229,6 +229,11 @@ def sweep(
             progress.add(len(waiting[future]))
     except BaseException:
         if kept is not None:
+            for future, indices in waiting.items():  # what is done is not lost, whoever was asked first
+                if future.done() and not future.cancelled() and future.exception() is None:
+                    for i, line in zip(indices, future.result()):
+                        if lines[i] is None:
+                            kept.add(line)
             kept.flush()
         if own is not None:
             own.shutdown(wait=False, cancel_futures=True)

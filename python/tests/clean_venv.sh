@@ -1,5 +1,6 @@
 #!/bin/sh
-# In a clean virtual environment `pip install .` works, and the notebook runs there. Exit code 77: skipped,
+# In a clean virtual environment `pip install .` works: the module, the commands `sim` and `corun`, the page of a
+# run, sweeps that are kept in Parquet or run on Dask, and the notebook. Exit code 77: skipped,
 # because the package index does not answer or lacks what the build needs; the notebook then runs with the
 # module of the build, in CORUN_PACKAGE.
 #
@@ -14,7 +15,8 @@ CXX=${CXX:-$(command -v c++)} && export CXX  # that of the build: ccache has wha
 
 "$python" -m venv "$venv"
 pip="$venv/bin/python -m pip --disable-pip-version-check --quiet"
-if ! $pip install --retries 1 --timeout 15 "scikit-build-core>=0.5" "pybind11>=2.10" numpy matplotlib nbclient ipykernel pytest; then
+if ! $pip install --retries 1 --timeout 15 "scikit-build-core>=0.5" "pybind11>=2.10" numpy matplotlib nbclient ipykernel pytest \
+  plotly pandas pyarrow "dask[distributed]"; then
   echo "skipped: the package index does not give what the build and the notebook need"
   PYTHONPATH=${CORUN_PACKAGE:-$PWD/build/python} PYTHONDONTWRITEBYTECODE=1 \
     "$python" -m pytest -q -p no:cacheprovider python/tests/test_notebook.py
@@ -29,5 +31,12 @@ assert package.startswith(sys.prefix), package
 assert {"py.typed", "_native.pyi"} <= set(os.listdir(package))
 print("corun", corun.__version__, "with", ", ".join(p.name for p in corun.policies()))
 CHECK
+for name in sim corun; do
+  "$venv/bin/$name" --policy=fcfs --duration=5ms --report "$venv/page.html" \
+    "$OLDPWD/traces/h200/examples/realtime-resnet50-beside-resnet152.json" | grep -q "^STP"
+  rm "$venv/page.html"
+done
 cd "$OLDPWD"
+CORUN_SIM="$venv/bin/sim" PYTHONDONTWRITEBYTECODE=1 \
+  "$venv/bin/python" -m pytest -q -p no:cacheprovider python/tests/test_report.py python/tests/test_sweep.py
 PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" -m pytest -q -p no:cacheprovider python/tests/test_notebook.py

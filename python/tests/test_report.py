@@ -71,7 +71,7 @@ def test_without_plotly_the_command_says_what_to_install(tmp_path):
 
     (tmp_path / "plotly.py").write_text("raise ImportError('none', name='plotly')")
     environment = {**os.environ, "CORUN_PYTHON": sys.executable,
-                   "PYTHONPATH": f"{tmp_path}:{os.environ['PYTHONPATH']}"}
+                   "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
     ran = subprocess.run([os.environ["CORUN_SIM"], "--report", str(tmp_path / "p.html"), EXAMPLE], env=environment,
                          capture_output=True, text=True)
     assert ran.returncode == 2

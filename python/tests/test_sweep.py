@@ -96,6 +96,13 @@ def test_a_store_keeps_what_was_done_before_an_interruption(file, tmp_path):
     assert (whole / "sweep.parquet").read_bytes() == (store / "sweep.parquet").read_bytes()
 
 
+def test_dask_gives_the_same_lines(file):
+    distributed = pytest.importorskip("dask.distributed")
+    expected = corun.sweep(file, POLICIES, executor=Here(), **GRID).lines
+    with distributed.Client(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as client:
+        assert corun.sweep(file, POLICIES, executor=client.get_executor(), **GRID).lines == expected
+
+
 def test_a_grid_that_cannot_be_is_refused_at_once(file):
     for wrong in (dict(policies=["fcsf"]), dict(policies=[]), dict(policies="fcfs", set={"rate": [1]})):
         with pytest.raises(corun.InputError):

@@ -56,7 +56,7 @@ void check_report_can_be_made() {
 }
 
 void make_report(const std::string& folder, const std::string& file) {
-  if (python({"-m", "corun.report", folder, "-o", file}) != 0)
+  if (python({"-c", "import sys, corun.report; sys.exit(corun.report.main())", folder, "-o", file}) != 0)
     throw InputError(file, "", "the page was not made", "see the message above");
 }
 
