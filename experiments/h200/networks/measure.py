@@ -71,43 +71,54 @@ class Gpu:
     def __init__(self):
         import torch
         self.torch, self.runs, self.graphs, self.streams = torch, {}, {}, {}
-        self.threads, self.groups, self.halves = {}, None, {}
+        self.threads, self.groups, self.contexts = {}, None, {}
         torch.zeros(1, device="cuda")
         self.sms = torch.cuda.get_device_properties(0).multi_processor_count
 
     def stream(self, kind, slot):
-        """kind: plain, high, first, rest; the last two are green contexts of half of the SMs."""
+        """kind: plain, high, or a part of the GPU."""
         if (kind, slot) not in self.streams:
             cuda = self.torch.cuda
-            self.streams[kind, slot] = (cuda.ExternalStream(self.confined(kind)) if kind in ("first", "rest") else
+            self.streams[kind, slot] = (cuda.ExternalStream(self.confined(kind)) if self.is_part(kind) else
                                         cuda.Stream(priority=-5 if kind == "high" else 0))
         return self.streams[kind, slot]
 
     def within(self, kind, work):
-        """`work` by a thread whose current context is the half's: cuBLAS and cuDNN hold handles by thread and context, and
+        """`work` by a thread whose current context is the part's: cuBLAS and cuDNN hold handles by thread and context, and
         refuse a stream of another."""
-        if kind not in ("first", "rest"):
+        if not self.is_part(kind):
             return work()
         if kind not in self.threads:
             self.threads[kind] = concurrent.futures.ThreadPoolExecutor(1)
             self.threads[kind].submit(self.enter, kind).result()
         return self.threads[kind].submit(work).result()
 
-    def enter(self, half):
+    def is_part(self, kind):
+        """A green context: here one of half of the SMs."""
+        return kind in ("first", "rest")
+
+    def split(self, whole):
+        """The SMs in groups of two."""
+        from cuda.bindings import driver
+        return call(driver.cuDevSmResourceSplitByCount, self.sms // 2, whole, 1, 2)[0]
+
+    def of_part(self, kind):
+        middle = self.sms // 4
+        return self.groups[:middle] if kind == "first" else self.groups[middle:]
+
+    def enter(self, kind):
         from cuda.bindings import driver
         device = call(driver.cuDeviceGet, 0)
         if not self.groups:
-            whole = call(driver.cuDeviceGetDevResource, device, driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM)
-            self.groups = call(driver.cuDevSmResourceSplitByCount, self.sms // 2, whole, 1, 2)[0]
-        middle = self.sms // 4
-        mine = self.groups[:middle] if half == "first" else self.groups[middle:]
-        self.halves[half] = call(driver.cuGreenCtxCreate, call(driver.cuDevResourceGenerateDesc, mine, len(mine)), device, 1)
-        call(driver.cuCtxSetCurrent, call(driver.cuCtxFromGreenCtx, self.halves[half]))
+            self.groups = self.split(call(driver.cuDeviceGetDevResource, device, driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM))
+        mine = self.of_part(kind)
+        self.contexts[kind] = call(driver.cuGreenCtxCreate, call(driver.cuDevResourceGenerateDesc, mine, len(mine)), device, 1)
+        call(driver.cuCtxSetCurrent, call(driver.cuCtxFromGreenCtx, self.contexts[kind]))
         self.torch.autograd.set_multithreading_enabled(False)  # backward too in this thread
 
-    def confined(self, half):
+    def confined(self, kind):
         from cuda.bindings import driver
-        return int(call(driver.cuGreenCtxStreamCreate, self.halves[half], 1, 0))
+        return int(call(driver.cuGreenCtxStreamCreate, self.contexts[kind], 1, 0))
 
     def run(self, name, slot=0):
         if (name, slot) not in self.runs:
@@ -560,7 +571,8 @@ def client():
 
 
 class Processes:
-    def __init__(self, mode, count):
+    def __init__(self, mode, count, percentages=None):
+        """percentages: of each process, under mps_percent; without: PERCENTAGES of the first and of the others."""
         self.folder = tempfile.mkdtemp()
         self.env = dict(os.environ)
         self.mps = mode.startswith("mps")
@@ -572,7 +584,7 @@ class Processes:
         for i in range(count):
             env = dict(self.env)
             if mode == "mps_percent":
-                env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(PERCENTAGES[min(i, 1)])
+                env["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = str(percentages[i] if percentages else PERCENTAGES[min(i, 1)])
             self.processes.append(subprocess.Popen([sys.executable, os.path.abspath(__file__), "client"], env=env, text=True,
                                                    stdin=subprocess.PIPE, stdout=subprocess.PIPE))
             self.processes[-1].stdout.readline()  # one after the other: MPS gives out SMs in the order of the contexts
