@@ -149,7 +149,8 @@ Setting green_context_setting(const Trace& trace, const Gpu& gpu, const std::vec
   for (std::size_t i = 0; i < sms.size(); ++i) typed.push_back(fmt::format("{}: {} SMs", trace.clients[i].name, sms[i]));
   return {SharingMode::green_contexts, fmt::format("tpc-mask:split=even,tpcs={}", fmt::join(tpcs, "/")),
           fmt::format("green contexts, {} for {}", fmt::join(sms, "/"), fmt::join(names_of(trace), "/")),
-          fmt::format("cuDevSmResourceSplitByCount or torch.cuda.green_contexts.GreenContext.create: {}",
+          fmt::format("cuDevSmResourceSplitByCount in groups of 8 (CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING: all of "
+                      "them) or torch.cuda.green_contexts.GreenContext.create: {}",
                       fmt::join(typed, ", "))};
 }
 

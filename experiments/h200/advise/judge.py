@@ -8,8 +8,7 @@ import glob
 import gzip
 import json
 import os
-
-import numpy
+import statistics
 
 from cases import names
 
@@ -25,10 +24,10 @@ def measured_of(case, runs):
         if "latencies_us" in of[0]:
             latencies = sum((r["latencies_us"] for r in of), [])
             dropped = sum(r["dropped"] for r in of)
-            found[name] = {"p99": numpy.quantile(latencies, 0.99) / 1e3, "of": len(latencies) + dropped,
+            found[name] = {"p99": statistics.quantiles(latencies, n=100, method="inclusive")[-1] / 1e3, "of": len(latencies) + dropped,
                            "dropped": dropped}
         else:
-            found[name] = {"throughput": numpy.mean([r["per_s"] for r in of])}
+            found[name] = {"throughput": statistics.mean([r["per_s"] for r in of])}
     return found
 
 
@@ -40,7 +39,7 @@ def main():
         with gzip.open(path) as file:
             for run in json.load(file)["runs"]:
                 runs[run["case"], run["setting"]] = run["repeats"]
-    right = 0
+    right, errors = 0, {}
     for name, case in cases.items():
         wanted, metric = case["goal"].rsplit(":", 1)
         print(f"\n{name}: {', '.join(case['promised'])}; wanted {case['goal']}")
@@ -57,6 +56,7 @@ def main():
                 was = found[client]
                 held = was["p99"] <= float(limit[:-2]) and was["dropped"] <= 0.01 * was["of"]
                 holds = holds and held
+                errors.setdefault(setting["mode"], []).append(predicted[client]["p99_ms"] / was["p99"] - 1)
                 shown.append(f"{client} {was['p99']:.2f} ms ({predicted[client]['p99_ms']:.2f}){'' if held else ' BROKEN'}")
             value = found[wanted][metric]
             was = predicted[wanted]["throughput_per_s" if metric == "throughput" else "p99_ms"]
@@ -69,6 +69,11 @@ def main():
         good = (bool(advised) and advised[0][0] and abs(best - advised[0][1]) <= ENOUGH * abs(best)) if held else not advised
         right += good
         print(f"   {'right' if good else 'WRONG'}")
+    for mode, of in errors.items():
+        print(f"p99 under {mode}: off by {100 * statistics.mean(map(abs, of)):.1f} % in the mean, {100 * statistics.mean(of):+.1f} % signed, "
+              f"{len(of)} of them")
+    everything = [abs(e) for of in errors.values() for e in of]
+    print(f"p99 in all: off by {100 * statistics.mean(everything):.1f} % in the mean, {100 * max(everything):.1f} % at most")
     print(f"\nright in {right} of {len(cases)} cases; measured (predicted)")
 
 
