@@ -74,6 +74,7 @@ from ._native import (
     run_points,
     sweep_points,
 )
+from ._capture import capture
 from ._sweep import Sweep, sweep
 from ._table import Table, read_gavel, table
 from .policy import Decision, Policy
@@ -88,6 +89,7 @@ def compare(trace: Trace, policies: Iterable[Union[str, Policy]], **options: Any
 
 __all__ = [
     "advise",
+    "capture",
     "compose",
     "hash_points",
     "line_again",

@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
-#include <fstream>
 #include <iostream>
 #include <optional>
 
@@ -20,22 +19,18 @@
 #include "sim/command/compare.h"
 #include "sim/command/compare_gpus.h"
 #include "sim/command/compose.h"
-#include "traces/json/duration.h"
 #include "sim/command/gpus.h"
+#include "sim/command/import.h"
 #include "sim/command/load.h"
 #include "sim/command/outputs.h"
 #include "sim/command/papers.h"
 #include "sim/command/profile.h"
 #include "sim/command/progress.h"
 #include "sim/command/record.h"
-#include "sim/command/replayed.h"
 #include "sim/command/report_page.h"
 #include "sim/command/sweep.h"
 #include "sim/command/validate.h"
 #include "sim/sweep/client_settings.h"
-#include "traces/import/kineto.h"
-#include "traces/import/nsight_compute.h"
-#include "traces/import/nsys.h"
 #include "traces/json/input_file.h"
 #include "traces/json/spelling.h"
 #include "traces/json/trace_json.h"
@@ -49,14 +44,6 @@ namespace {
 struct CudaArguments {
   std::string backend = "sim", record, store;
   bool verify = false, no_alone = false;
-};
-
-struct ImportArguments {
-  std::string format, input, output, counters, host_time, range, name, process;
-  std::uint32_t sms = 0;
-  std::optional<std::int64_t> device;
-  std::optional<std::uint64_t> step;
-  bool assume_shapes = false;
 };
 
 struct Arguments {
@@ -73,7 +60,6 @@ struct Arguments {
   OutputOptions outputs;
   std::string report;
   std::string schema;
-  ImportArguments import;
 };
 
 /// "; did you mean '--policy'?" for options that the command, or the subcommand that was given, does not have.
@@ -198,41 +184,6 @@ int list_policies() {
   return 0;
 }
 
-int import(const Arguments& a) {
-  if (a.import.format != "kineto" && a.import.format != "nsys")
-    throw InputError("", "import", fmt::format("there is no importer for '{}'", a.import.format),
-                     "use kineto or nsys");
-  ImportOptions options;
-  options.gpu = a.gpu, options.counters = a.import.counters, options.sms = a.import.sms;
-  if (!a.import.host_time.empty()) options.host_time = parse_duration(a.import.host_time, "--host-time");
-  options.device = a.import.device, options.range = a.import.range, options.step = a.import.step;
-  options.name = a.import.name, options.assume_shapes = a.import.assume_shapes;
-  RecordedTimes recorded;
-  const bool nsys = a.import.format == "nsys";
-  if (nsys && !looks_like_nsys(a.import.input))
-    throw InputError(a.import.input, "", "is no SQLite database",
-                     "export the report first: nsys export --type sqlite report.nsys-rep");
-  Trace trace = nsys ? import_nsys(a.import.input, options, a.import.process, &recorded)
-                     : import_kineto(a.import.input, options, &recorded);
-  if (trace.clients.size() == 1)
-    for (std::string& text : replay_notes(trace, recorded)) trace.notes.push_back(std::move(text));
-  if (!a.gpu.empty() && !locate_gpu(a.gpu).empty() && std::filesystem::exists(a.gpu))  // a trace's starts beside it
-    trace.gpu =
-        std::filesystem::relative(a.gpu, std::filesystem::absolute(a.import.output).parent_path()).string();
-  for (const std::string& note : trace.notes) fmt::print(stderr, "note: {}\n", note);
-  if (a.import.output.empty()) {
-    write_trace(trace, std::cout);
-    return 0;
-  }
-  std::ofstream out(a.import.output, std::ios::binary);
-  write_trace(trace, out);
-  out.flush();
-  if (!out) throw InputError(a.import.output, "", "cannot be written", "choose another place with -o");
-  fmt::print(stderr, "{}: {} kernels, {} operations; run it with `sim {}`\n", a.import.output,
-             trace.kernels.size(), trace.programs.empty() ? 0 : trace.programs.front().ops.size(), a.import.output);
-  return 0;
-}
-
 void add_run_options(CLI::App& app, Arguments& a) {
   app.add_option("--client", a.clients,
                  "in the place of a trace, once for each client: NAME=FILE[,SETTING...] with a trace or a recording,\n"
@@ -303,30 +254,10 @@ int command(int argc, char** argv) {
   CLI::App* validates = add_validate(app, validation);
   PapersArguments figures;
   CLI::App* scoreboard = add_papers(app, figures);
-  CLI::App* importer = app.add_subcommand("import", "make a trace of another tool's recording");
-  importer->add_option("format", a.import.format, "kineto: a PyTorch profiler trace; nsys: Nsight Systems' SQLite")->required();
-  importer->add_option("input", a.import.input, "file to import")->required();
-  importer->add_option("-o,--output", a.import.output, "trace to write (default: standard output)");
-  importer->add_option("--gpu", a.gpu, "GPU on which it was recorded (default: as the recording says)");
-  importer->add_option("--name", a.import.name, "of the program (default: the file's)");
-  importer->add_option("--process", a.import.process, "nsys: only this process (default: a client for each)");
-  importer->add_option("--device", a.import.device, "of several GPUs in it (default: the one with most kernels)");
-  importer->add_option("--step", a.import.step, "which ProfilerStep or range is the request, from 0 (default: the median)");
-  importer->add_option("--range", a.import.range, "a request is a range of this name (default: a ProfilerStep)");
-  importer->add_flag("--assume-shapes", a.import.assume_shapes,
-                     "kernels without a recorded shape, as in HIP graphs, get one block of 256 threads an SM");
-  importer->add_option("--host-time", a.import.host_time,
-                       "time in which the host issues the request without the profiler, as 5.9ms "
-                       "(default: as recorded, which the profiler slows)");
-  importer
-      ->add_option("--sms", a.import.sms,
-                   "SMs that the program had, of a GPU that has more (default: as the recording says, which "
-                   "does not see green contexts)")
-      ->check(CLI::Range(1, 65535));
-  importer->add_option(
-      "--counters", a.import.counters,
-      "what `ncu --csv` printed of the same program: counters and cluster dimensions\n(metrics: " +
-          nsight_compute_metrics() + ")");
+  ImportArguments imports;
+  CLI::App* importer = add_import(app, imports);
+  CaptureArguments captures;
+  CLI::App* capturer = add_capture(app, captures);
   ProfileArguments profiling;
   CLI::App* profiles = add_profile(app, profiling);
   RecordArguments recording;
@@ -353,7 +284,8 @@ int command(int argc, char** argv) {
   }
   if (*schemas) return (std::cout << schema(a.schema)), 0;
   if (*gpus) return show_gpus(described);
-  if (*importer) return import(a);
+  if (*importer) return import(imports);
+  if (*capturer) return capture(captures);
   if (*calibrates) return calibrate(calibration);
   if (*profiles) return profile(profiling);
   if (*recorder) return record(recording);

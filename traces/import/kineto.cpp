@@ -20,6 +20,7 @@
 #include "traces/import/kineto_records.h"
 #include "traces/import/nsight_compute.h"
 #include "traces/import/profiled_kernel.h"
+#include "traces/import/repetition.h"
 #include "traces/json/gpu_document.h"
 #include "traces/json/spelling.h"
 #include "traces/json/trace_json.h"
@@ -333,6 +334,13 @@ class Import {
       std::size_t kernels = 0;
     };
     std::vector<Candidate> candidates;
+    if (wanted_.repeats && wanted_.range.empty() && records_.steps.empty()) {
+      Repetition found = find_repetition(records_);
+      if (!found.steps.empty())
+        note(fmt::format("No marks of requests: a request is what repeats, {} of the host, {} times.",
+                         count(found.launches, "launch", "launches"), found.steps.size()));
+      records_.steps = std::move(found.steps);
+    }
     for (const Step& step : records_.steps) candidates.push_back({&step, 0});
     std::sort(candidates.begin(), candidates.end(),
               [](const Candidate& a, const Candidate& b) { return a.step->start < b.step->start; });

@@ -35,6 +35,7 @@ struct ImportOptions {
   std::optional<std::int64_t> device{};  // of several; absent: the one with most kernels
   std::string range{};                   // a request is a range of this name; empty: a ProfilerStep
   std::optional<std::uint64_t> step{};   // which, counted from 0; absent: the median one
+  bool repeats = false;                  // without such marks a request is what repeats, else the whole recording
   std::string name{};                    // of the program; empty: the file's
   bool assume_shapes = false;            // kernels of which no shape is recorded get one block of 256 threads an SM
 };

@@ -10,9 +10,7 @@
 
 namespace corun {
 
-/// A closed-loop client a process, called as the program was.  Processes were recorded beside each other, which their
-/// kernels' times hold: Trace::notes says so.  `process`: only the one of this name; empty: all.  `recorded`: of the
-/// first.  Throws InputError.
+/// As import_processes has it; `process`: only the one of this name; empty: all.  Throws InputError.
 Trace import_nsys(const std::filesystem::path& file, const ImportOptions& options, const std::string& process = {},
                   RecordedTimes* recorded = nullptr);
 

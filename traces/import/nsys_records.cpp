@@ -23,6 +23,7 @@ using kineto::GpuOp;
 using kineto::Nanoseconds;
 using kineto::Records;
 using kineto::Shape;
+using Process = RecordedProcess;
 
 /// A process' number within the number of a process or thread: the thread is in the low 24 bits.
 constexpr std::int64_t kThreads = std::int64_t{1} << 24;
@@ -368,7 +369,7 @@ class Reader {
 
 }  // namespace
 
-std::vector<Process> read(const std::filesystem::path& file, const std::string& range, std::optional<std::int64_t> device) {
+std::vector<RecordedProcess> read(const std::filesystem::path& file, const std::string& range, std::optional<std::int64_t> device) {
   return Reader(file, range, device).read();
 }
 

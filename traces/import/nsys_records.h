@@ -10,19 +10,13 @@
 #include <string>
 #include <vector>
 
-#include "traces/import/kineto_records.h"
+#include "traces/import/processes.h"
 
 namespace corun::nsys {
 
-struct Process {
-  std::string name;  // "python3-1234"
-  kineto::Records records;
-  std::vector<std::string> notes;
-};
-
 /// Processes with kernels, in the order of their first kernel; a request may be an NVTX range called `range`.
 /// `device`: only what is of this one.  Throws InputError.
-std::vector<Process> read(const std::filesystem::path& file, const std::string& range = {},
+std::vector<RecordedProcess> read(const std::filesystem::path& file, const std::string& range = {},
                           std::optional<std::int64_t> device = {});
 
 /// By content: an SQLite database.

@@ -1,0 +1,294 @@
+// What `sim capture` puts into a program: a library that the CUDA driver loads (CUDA_INJECTION64_PATH) and that writes
+// CUPTI's activity records, a line of JSON each, to PID.jsonl in the folder that CORUN_CAPTURE names.
+//
+// Kernels, copies, memsets, host calls, synchronizations, events, allocations, and ranges of NVTX (ranges.cpp).
+// Nothing is interpreted here: traces/import/captured.cpp reads the lines.  Leaves out: nodes that a graph launches on the
+// device, and what the last moments held if the program is killed.
+#include <cuda.h>
+#include <cupti.h>
+#include <cxxabi.h>
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <unordered_map>
+
+#include "hw/capture/lines.h"
+
+namespace corun::capture {
+namespace {
+
+constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
+constexpr std::uint32_t kFlushEveryMs = 200;
+
+/// The functions of CUPTI that are used, from the library that the program has, else from the toolkit's.
+struct Cupti {
+  decltype(&::cuptiActivityRegisterCallbacks) register_callbacks = nullptr;
+  decltype(&::cuptiActivityEnable) enable = nullptr;
+  decltype(&::cuptiActivityDisable) disable = nullptr;
+  decltype(&::cuptiActivityGetNextRecord) next = nullptr;
+  decltype(&::cuptiActivityFlushAll) flush = nullptr;
+  decltype(&::cuptiActivityFlushPeriod) flush_period = nullptr;
+  decltype(&::cuptiActivityGetNumDroppedRecords) dropped = nullptr;
+  decltype(&::cuptiGetCallbackName) call_name = nullptr;
+  decltype(&::cuptiGetTimestamp) now = nullptr;
+  decltype(&::cuptiGetResultString) in_words = nullptr;
+
+  bool load() {
+    // One that is loaded already must be taken: two would each see half.
+    for (const char* name : {"libcupti.so.13", "libcupti.so.12"})
+      if (take(dlopen(name, RTLD_NOW | RTLD_NOLOAD))) return true;
+    if (const char* path = std::getenv("CORUN_CUPTI")) return take(dlopen(path, RTLD_NOW));
+    for (const char* name : {"libcupti.so.13", "libcupti.so.12", "/usr/local/cuda/lib64/libcupti.so",
+                             "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so", "libcupti.so"})
+      if (take(dlopen(name, RTLD_NOW))) return true;
+    return false;
+  }
+
+ private:
+  bool take(void* library) {
+    if (library == nullptr) return false;
+    return find(library, register_callbacks, "cuptiActivityRegisterCallbacks") && find(library, enable, "cuptiActivityEnable") &&
+           find(library, disable, "cuptiActivityDisable") && find(library, next, "cuptiActivityGetNextRecord") &&
+           find(library, flush, "cuptiActivityFlushAll") && find(library, flush_period, "cuptiActivityFlushPeriod") &&
+           find(library, dropped, "cuptiActivityGetNumDroppedRecords") && find(library, call_name, "cuptiGetCallbackName") &&
+           find(library, now, "cuptiGetTimestamp") && find(library, in_words, "cuptiGetResultString");
+  }
+  template <typename F>
+  static bool find(void* library, F& function, const char* name) {
+    function = reinterpret_cast<F>(dlsym(library, name));
+    return function != nullptr;
+  }
+};
+
+Cupti cupti;
+std::atomic<std::uint64_t> dropped{0};
+
+class Records {
+ public:
+  /// Of a new file.
+  void begin() {
+    const std::scoped_lock lock(mutex_);
+    has_devices_ = false;
+    names_.clear(), calls_.clear();
+  }
+  /// Of a full buffer, in the order in which CUPTI has them.
+  void write(std::uint8_t* buffer, std::size_t bytes) {
+    CUpti_Activity* record = nullptr;
+    const std::scoped_lock lock(mutex_);
+    if (!has_devices_) write_devices();
+    while (cupti.next(buffer, bytes, &record) == CUPTI_SUCCESS) write(*record);
+  }
+
+ private:
+  void write(const CUpti_Activity& record) {
+    switch (record.kind) {
+      case CUPTI_ACTIVITY_KIND_KERNEL:
+      case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: return kernel(as<CUpti_ActivityKernel10>(record));
+      case CUPTI_ACTIVITY_KIND_MEMCPY: return copy(as<CUpti_ActivityMemcpy6>(record));
+      case CUPTI_ACTIVITY_KIND_MEMCPY2: return peer_copy(as<CUpti_ActivityMemcpyPtoP4>(record));
+      case CUPTI_ACTIVITY_KIND_MEMSET: return set(as<CUpti_ActivityMemset4>(record));
+      case CUPTI_ACTIVITY_KIND_RUNTIME: return call(as<CUpti_ActivityAPI>(record), CUPTI_CB_DOMAIN_RUNTIME_API);
+      case CUPTI_ACTIVITY_KIND_DRIVER: return call(as<CUpti_ActivityAPI>(record), CUPTI_CB_DOMAIN_DRIVER_API);
+      case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: return synchronization(as<CUpti_ActivitySynchronization2>(record));
+      case CUPTI_ACTIVITY_KIND_CUDA_EVENT: return event(as<CUpti_ActivityCudaEvent2>(record));
+      case CUPTI_ACTIVITY_KIND_MEMORY2: return memory(as<CUpti_ActivityMemory4>(record));
+      default: return;
+    }
+  }
+
+  /// Later versions of a record append to it: what is read here stands in the part that all have since CUDA 12.
+  template <typename T>
+  static const T& as(const CUpti_Activity& record) {
+    return reinterpret_cast<const T&>(record);
+  }
+
+  void kernel(const CUpti_ActivityKernel10& k) {
+    Line line('k');
+    line.add(name(k.name)).add(k.start).add(k.end).add(k.deviceId).add(k.contextId).add(k.streamId).add(k.correlationId);
+    line.add(k.gridX).add(k.gridY).add(k.gridZ).add(k.blockX).add(k.blockY).add(k.blockZ).add(k.registersPerThread);
+    line.add(k.staticSharedMemory).add(k.dynamicSharedMemory).add(k.clusterX).add(k.clusterY).add(k.clusterZ);
+    line.add(k.graphId).add(k.channelID);
+    output().write(line);
+  }
+  void copy(const CUpti_ActivityMemcpy6& c) {
+    Line line('c');
+    line.add(c.bytes).add(c.start).add(c.end).add(c.deviceId).add(c.contextId).add(c.streamId).add(c.correlationId);
+    line.add(c.copyKind).add(c.srcKind).add(c.dstKind);
+    output().write(line);
+  }
+  void peer_copy(const CUpti_ActivityMemcpyPtoP4& c) {
+    Line line('c');
+    line.add(c.bytes).add(c.start).add(c.end).add(c.deviceId).add(c.contextId).add(c.streamId).add(c.correlationId);
+    line.add(c.copyKind).add(c.srcKind).add(c.dstKind);
+    output().write(line);
+  }
+  void set(const CUpti_ActivityMemset4& s) {
+    Line line('m');
+    line.add(s.bytes).add(s.start).add(s.end).add(s.deviceId).add(s.contextId).add(s.streamId).add(s.correlationId);
+    output().write(line);
+  }
+  void call(const CUpti_ActivityAPI& c, CUpti_CallbackDomain domain) {
+    const std::uint64_t key = std::uint64_t{c.cbid} << 1 | (domain == CUPTI_CB_DOMAIN_DRIVER_API ? 1 : 0);
+    const auto [known, added] = calls_.try_emplace(key, 0);
+    if (added) {
+      const char* of = nullptr;
+      if (cupti.call_name(domain, c.cbid, &of) != CUPTI_SUCCESS || of == nullptr) of = "?";
+      known->second = name(of);
+    }
+    Line line('a');
+    line.add(known->second).add(c.start).add(c.end).add(c.threadId).add(c.correlationId);
+    output().write(line);
+  }
+  void synchronization(const CUpti_ActivitySynchronization2& s) {
+    Line line('s');
+    line.add(static_cast<int>(s.type)).add(s.start).add(s.end).add(s.contextId).add(s.streamId).add(s.correlationId);
+    line.add(s.cudaEventId);
+    output().write(line);
+  }
+  void event(const CUpti_ActivityCudaEvent2& e) {
+    Line line('e');
+    line.add(e.contextId).add(e.streamId).add(e.correlationId).add(e.eventId);
+    output().write(line);
+  }
+  void memory(const CUpti_ActivityMemory4& m) {
+    if (m.memoryKind != CUPTI_ACTIVITY_MEMORY_KIND_DEVICE) return;
+    Line line('x');
+    line.add(static_cast<int>(m.memoryOperationType)).add(m.bytes).add(m.address).add(m.timestamp);
+    output().write(line);
+  }
+
+  /// A name's number; new ones are written.
+  std::uint32_t name(const char* mangled) {
+    if (mangled == nullptr) mangled = "?";
+    const auto [known, added] = names_.try_emplace(mangled, static_cast<std::uint32_t>(names_.size()));
+    if (added) {
+      int status = 0;
+      char* readable = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
+      Line line('n');
+      line.add(known->second).add_text(status == 0 && readable != nullptr ? readable : mangled);
+      std::free(readable);
+      output().write(line);
+    }
+    return known->second;
+  }
+
+  void write_devices() {
+    has_devices_ = true;
+    void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    if (driver == nullptr) return;
+    const auto count = reinterpret_cast<decltype(&::cuDeviceGetCount)>(dlsym(driver, "cuDeviceGetCount"));
+    const auto get = reinterpret_cast<decltype(&::cuDeviceGetName)>(dlsym(driver, "cuDeviceGetName"));
+    const auto attribute = reinterpret_cast<decltype(&::cuDeviceGetAttribute)>(dlsym(driver, "cuDeviceGetAttribute"));
+    int devices = 0;
+    if (count == nullptr || get == nullptr || attribute == nullptr || count(&devices) != CUDA_SUCCESS) return;
+    for (int device = 0; device < devices; ++device) {
+      char text[256] = "";
+      int sms = 0;
+      if (get(text, sizeof text, device) != CUDA_SUCCESS) continue;
+      attribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+      Line line('d');
+      line.add(device).add_text(text).add(sms);
+      output().write(line);
+    }
+  }
+
+  std::mutex mutex_;
+  bool has_devices_ = false;
+  std::unordered_map<std::string, std::uint32_t> names_;
+  std::unordered_map<std::uint64_t, std::uint32_t> calls_;
+};
+
+Records& records() {
+  static Records* all = new Records;  // outlives the program's own destructors: buffers come until the very end
+  return *all;
+}
+
+void CUPTIAPI requested(std::uint8_t** buffer, std::size_t* bytes, std::size_t* most) {
+  *buffer = static_cast<std::uint8_t*>(std::aligned_alloc(8, kBufferBytes));
+  *bytes = *buffer == nullptr ? 0 : kBufferBytes;
+  *most = 0;
+}
+
+void CUPTIAPI completed(CUcontext context, std::uint32_t stream, std::uint8_t* buffer, std::size_t, std::size_t valid) {
+  records().write(buffer, valid);
+  std::size_t lost = 0;
+  if (cupti.dropped(context, stream, &lost) == CUPTI_SUCCESS) dropped += lost;
+  output().flush();
+  std::free(buffer);
+}
+
+constexpr CUpti_ActivityKind kKinds[] = {
+    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,          CUPTI_ACTIVITY_KIND_MEMCPY2,
+    CUPTI_ACTIVITY_KIND_MEMSET,            CUPTI_ACTIVITY_KIND_RUNTIME,         CUPTI_ACTIVITY_KIND_DRIVER,
+    CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,   CUPTI_ACTIVITY_KIND_CUDA_EVENT,      CUPTI_ACTIVITY_KIND_MEMORY2};
+
+std::atomic<bool> running{false};
+
+/// At the program's end, or of what is captured of it.
+void finish() {
+  if (!running.exchange(false)) return;
+  cupti.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  for (const CUpti_ActivityKind kind : kKinds) cupti.disable(kind);
+  Line line('z');
+  line.add(dropped.load());
+  output().write(line);
+  output().close();
+}
+
+bool complain(const std::string& what, CUptiResult result = CUPTI_SUCCESS) {
+  const char* words = "";
+  if (result != CUPTI_SUCCESS) cupti.in_words(result, &words);
+  Line line('!');
+  line.add_text((what + words).c_str());
+  output().write(line);
+  output().close();
+  return false;
+}
+
+bool start() {
+  if (std::getenv("CORUN_CAPTURE") == nullptr || running.load()) return true;
+  static const bool loaded = cupti.load();
+  if (!loaded) return complain("libcupti was not found");
+  static const CUptiResult registered = cupti.register_callbacks(requested, completed);
+  if (registered != CUPTI_SUCCESS) return complain("CUPTI cannot be used: ", registered);
+  records().begin();
+  // What a version of CUPTI does not have is left out, but for kernels.
+  for (const CUpti_ActivityKind kind : kKinds)
+    if (const CUptiResult result = cupti.enable(kind); result != CUPTI_SUCCESS && kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
+      return complain("CUPTI records no kernels: ", result);
+  cupti.flush_period(kFlushEveryMs);
+  running = true;
+  static const int at_exit = std::atexit(finish);
+  return at_exit == 0;
+}
+
+}  // namespace
+
+std::uint64_t now() {
+  std::uint64_t time = 0;
+  if (cupti.now != nullptr) cupti.now(&time);
+  return time;
+}
+
+}  // namespace corun::capture
+
+#define CORUN_VISIBLE extern "C" __attribute__((visibility("default")))
+
+/// The driver calls this before cuInit returns; 1: the library stays.
+CORUN_VISIBLE int InitializeInjection() {
+  corun::capture::start();
+  return 1;
+}
+
+/// Of a program that captures a part of itself: into the folder, from here on; 0: it does.
+CORUN_VISIBLE int corun_capture_start(const char* folder) {
+  setenv("CORUN_CAPTURE", folder, 1);
+  return corun::capture::start() ? 0 : 1;
+}
+CORUN_VISIBLE void corun_capture_stop() {
+  corun::capture::finish();
+  unsetenv("CORUN_CAPTURE");
+}

@@ -1,0 +1,115 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "sim/command/import.h"
+#include "traces/import/nsight_compute.h"
+#include "traces/model/error.h"
+
+namespace corun::sim {
+namespace {
+
+constexpr int kCannotStart = 127;
+
+/// The library that goes into the program, beside this one's executable.
+std::filesystem::path injected_library() {
+  std::error_code ignored;
+  const auto here = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
+  for (const auto& path : {here / "libcorun_capture.so", here.parent_path() / "lib" / "libcorun_capture.so"})
+    if (std::filesystem::exists(path)) return path;
+  throw InputError("", "capture", "libcorun_capture.so is not beside the command",
+                   "build with the CUDA Toolkit, which has CUPTI's headers; or record with torch.profiler or nsys and use sim import");
+}
+
+/// A folder of this run's own, gone at its end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "corun-capture-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw InputError(name, "", std::strerror(errno), "free space in TMPDIR");
+    path_ = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+struct ProgramEnd {
+  int code = 0, signal = 0;
+};
+
+/// The program in the foreground: its input and output are this one's.  Ctrl-C is the program's, and what it did until
+/// then is kept.
+ProgramEnd run_program(const std::vector<std::string>& command, const std::vector<std::string>& environment) {
+  std::vector<char*> arguments;
+  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(nullptr);
+  struct sigaction before{}, ignore{};
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGINT, &ignore, &before);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    sigaction(SIGINT, &before, nullptr);
+    for (const std::string& variable : environment) putenv(const_cast<char*>(variable.c_str()));
+    execvp(arguments[0], arguments.data());
+    _exit(kCannotStart);
+  }
+  int status = 0;
+  while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  }
+  sigaction(SIGINT, &before, nullptr);
+  if (pid < 0) throw InputError(command.front(), "", std::strerror(errno), "end other programs");
+  return WIFSIGNALED(status) ? ProgramEnd{0, WTERMSIG(status)} : ProgramEnd{WEXITSTATUS(status), 0};
+}
+
+std::filesystem::path folder_for(const std::string& keep, const TemporaryFolder& own) {
+  if (keep.empty()) return own.path();
+  std::error_code failed;
+  std::filesystem::create_directories(keep, failed);
+  if (failed || !std::filesystem::is_empty(keep, failed) || failed)
+    throw InputError(keep, "--keep", failed ? failed.message() : "is not empty", "name a folder that is empty or not there yet");
+  return std::filesystem::absolute(keep);
+}
+
+}  // namespace
+
+int capture(CaptureArguments a) {
+  const std::filesystem::path library = injected_library();
+  const TemporaryFolder own;
+  const std::filesystem::path folder = folder_for(a.import.input, own);
+  const auto set = [](const char* name, const std::filesystem::path& value) { return fmt::format("{}={}", name, value.string()); };
+  const ProgramEnd ended = run_program(a.program, {set("CORUN_CAPTURE", folder), set("CUDA_INJECTION64_PATH", library),
+                                      set("NVTX_INJECTION64_PATH", library)});
+  if (ended.code == kCannotStart && std::filesystem::is_empty(folder))
+    throw InputError("", a.program.front(), "cannot be started", "check the program's name after --");
+  if (ended.code != 0 || ended.signal != 0)
+    fmt::print(stderr, "note: the program ended with {} {}\n", ended.signal != 0 ? "signal" : "exit code",
+               ended.signal != 0 ? ended.signal : ended.code);
+  a.import.format = "capture", a.import.input = folder.string();
+  if (a.import.name.empty()) a.import.name = std::filesystem::path(a.import.output).stem().string();
+  if (a.counters) {
+    a.import.counters = (own.path() / "counters.csv").string();
+    std::vector<std::string> again = {"ncu", "--csv", "--print-units", "base", "--target-processes", "all",
+                                      "--log-file", a.import.counters, "--metrics", nsight_compute_metrics()};
+    again.insert(again.end(), a.program.begin(), a.program.end());
+    fmt::print(stderr, "again, under Nsight Compute\n");
+    if (run_program(again, {}).code == kCannotStart)
+      throw InputError("", "--counters", "ncu cannot be started", "install Nsight Compute, or leave the option out");
+  }
+  return import(a.import);
+}
+
+}  // namespace corun::sim

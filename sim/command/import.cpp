@@ -1,0 +1,107 @@
+#include "sim/command/import.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "sim/command/replayed.h"
+#include "traces/import/captured.h"
+#include "traces/import/kineto.h"
+#include "traces/import/nsight_compute.h"
+#include "traces/import/nsys.h"
+#include "traces/json/duration.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+
+namespace corun::sim {
+namespace {
+
+Trace read(const ImportArguments& a, RecordedTimes& recorded) {
+  ImportOptions options;
+  options.gpu = a.gpu, options.counters = a.counters, options.sms = a.sms;
+  if (!a.host_time.empty()) options.host_time = parse_duration(a.host_time, "--host-time");
+  options.device = a.device, options.range = a.range, options.step = a.step;
+  options.name = a.name, options.assume_shapes = a.assume_shapes, options.repeats = a.repeats;
+  if (a.format == "kineto") return import_kineto(a.input, options, &recorded);
+  if (a.format == "capture") return import_captured(a.input, options, a.process, &recorded);
+  if (a.format != "nsys")
+    throw InputError("", "import", fmt::format("there is no importer for '{}'", a.format), "use kineto, nsys or capture");
+  if (!looks_like_nsys(a.input))
+    throw InputError(a.input, "", "is no SQLite database", "export the report first: nsys export --type sqlite report.nsys-rep");
+  return import_nsys(a.input, options, a.process, &recorded);
+}
+
+/// Options that every recording knows.
+void add_common(CLI::App& command, ImportArguments& a) {
+  command.add_option("--gpu", a.gpu, "GPU on which it was recorded (default: as the recording says)");
+  command.add_option("--name", a.name, "of the program (default: the recording's)");
+  command.add_option("--process", a.process, "of several, only this process (default: a client for each)");
+  command.add_option("--device", a.device, "of several GPUs in it (default: the one with most kernels)");
+  command.add_option("--host-time", a.host_time,
+                     "time in which the host issues the request without the profiler, as 5.9ms\n"
+                     "(default: as recorded, which the profiler slows)");
+  command
+      .add_option("--sms", a.sms,
+                  "SMs that the program had, of a GPU that has more (default: as the recording says,\n"
+                  "which does not see green contexts)")
+      ->check(CLI::Range(1, 65535));
+}
+
+}  // namespace
+
+CLI::App* add_import(CLI::App& app, ImportArguments& a) {
+  CLI::App* command = app.add_subcommand("import", "make a trace of another tool's recording");
+  command->add_option("format", a.format,
+                      "kineto: a PyTorch profiler trace; nsys: Nsight Systems' SQLite; capture: what sim capture kept")
+      ->required();
+  command->add_option("input", a.input, "file to import")->required();
+  command->add_option("-o,--output", a.output, "trace to write (default: standard output)");
+  add_common(*command, a);
+  command->add_option("--step", a.step, "which ProfilerStep or range is the request, from 0 (default: the median)");
+  command->add_option("--range", a.range, "a request is a range of this name (default: a ProfilerStep)");
+  command->add_flag("--repeats", a.repeats, "where no step is marked, a request is what repeats (default: the whole recording)");
+  command->add_flag("--assume-shapes", a.assume_shapes,
+                    "kernels without a recorded shape, as in HIP graphs, get one block of 256 threads an SM");
+  command->add_option("--counters", a.counters,
+                      "what `ncu --csv` printed of the same program: counters and cluster dimensions\n(metrics: " +
+                          nsight_compute_metrics() + ")");
+  return command;
+}
+
+CLI::App* add_capture(CLI::App& app, CaptureArguments& a) {
+  CLI::App* command = app.add_subcommand("capture", "make a trace of a program as it runs on the GPU of this machine");
+  command->add_option("-o,--output", a.import.output, "trace to write")->required();
+  command->add_option("program", a.program, "the program and its arguments, after --: -- python serve.py")->required();
+  add_common(*command, a.import);
+  command->add_option("--step", a.import.step, "which repetition or range is the request, from 0 (default: the median)");
+  command->add_option("--range", a.import.range, "a request is an NVTX range of this name (default: what repeats)");
+  command->add_flag("--counters", a.counters, "run it again under Nsight Compute (ncu), for counters of every launch");
+  command->add_option("--keep", a.import.input, "folder that keeps the recording, for `sim import capture`");
+  return command;
+}
+
+int import(const ImportArguments& a) {
+  RecordedTimes recorded;
+  Trace trace = read(a, recorded);
+  if (trace.clients.size() == 1)
+    for (std::string& text : replay_notes(trace, recorded)) trace.notes.push_back(std::move(text));
+  if (!a.gpu.empty() && !locate_gpu(a.gpu).empty() && std::filesystem::exists(a.gpu))  // a trace's starts beside it
+    trace.gpu =
+        std::filesystem::relative(a.gpu, std::filesystem::absolute(a.output).parent_path()).string();
+  for (const std::string& note : trace.notes) fmt::print(stderr, "note: {}\n", note);
+  if (a.output.empty()) {
+    write_trace(trace, std::cout);
+    return 0;
+  }
+  std::ofstream out(a.output, std::ios::binary);
+  write_trace(trace, out);
+  out.flush();
+  if (!out) throw InputError(a.output, "", "cannot be written", "choose another place with -o");
+  fmt::print(stderr, "{}: {} kernels, {} operations; run it with `sim {}`\n", a.output,
+             trace.kernels.size(), trace.programs.empty() ? 0 : trace.programs.front().ops.size(), a.output);
+  return 0;
+}
+
+}  // namespace corun::sim

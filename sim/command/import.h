@@ -1,0 +1,34 @@
+// `sim import` and `sim capture`: a trace of what another tool, or CUPTI, recorded of a program.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace corun::sim {
+
+struct ImportArguments {
+  std::string format, input, output, gpu, counters, host_time, range, name, process;
+  std::uint32_t sms = 0;
+  std::optional<std::int64_t> device;
+  std::optional<std::uint64_t> step;
+  bool assume_shapes = false, repeats = false;
+};
+
+CLI::App* add_import(CLI::App& app, ImportArguments& arguments);
+/// Returns the exit code.  Throws InputError.
+int import(const ImportArguments& arguments);
+
+struct CaptureArguments {
+  ImportArguments import;  // of what was recorded; `input`: the folder that keeps it
+  std::vector<std::string> program;
+  bool counters = false;
+};
+
+CLI::App* add_capture(CLI::App& app, CaptureArguments& arguments);
+/// Returns the exit code.  Throws InputError.
+int capture(CaptureArguments arguments);
+
+}  // namespace corun::sim

@@ -1,0 +1,136 @@
+// Does `sim capture` turn a program that runs into the trace of its requests, and keep what there is when the program
+// ends in another way?  The GPU and CUPTI are fakes; the library, NVTX's header and the processes are not.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "traces/json/trace_json.h"
+#include "traces/model/trace.h"
+
+namespace corun {
+namespace {
+
+class Capture : public testing::Test {
+ protected:
+  Capture() {
+    std::string name = (std::filesystem::temp_directory_path() / "corun-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+  }
+  ~Capture() override { std::filesystem::remove_all(folder_); }
+
+  /// Exit code; what was said is in `said_`.
+  int capture(const std::string& program, const std::string& options = {}) {
+    return sim(fmt::format("capture -o {} --gpu h200 {} -- {}", file(), options, program));
+  }
+  int sim(const std::string& arguments) {
+    const std::string command = fmt::format("CORUN_CUPTI={} {} {} 2>&1 </dev/null", CORUN_FAKE_CUPTI, std::getenv("CORUN_SIM"), arguments);
+    said_.clear();
+    FILE* pipe = popen(command.c_str(), "r");
+    std::array<char, 4096> buffer{};
+    while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) said_.append(buffer.data(), n);
+    const int status = pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+  std::string file(const std::string& name = "trace.json") const { return (folder_ / name).string(); }
+  bool said(const std::string& words) const { return said_.find(words) != std::string::npos; }
+  static std::string program(const std::string& what) { return fmt::format("{} {}", CORUN_CAPTURED_PROGRAM, what); }
+
+  std::filesystem::path folder_;
+  std::string said_;
+};
+
+/// Of one request of the program: two streams, a copy, four launches, an event between the streams, a wait at the end.
+void expect_request(const Trace& trace, const Program& program) {
+  std::vector<std::string> launched;
+  std::size_t copies = 0, waits = 0, syncs = 0;
+  for (const Op& op : program.ops) {
+    if (const auto* launch = std::get_if<Launch>(&op.what)) launched.push_back(trace.kernels[launch->kernel.value].name);
+    copies += std::holds_alternative<Copy>(op.what);
+    waits += op.after.size();
+    syncs += std::holds_alternative<Sync>(op.what);
+  }
+  EXPECT_EQ(launched, (std::vector<std::string>{"gemm(float*, int)", "bias(float*, float*)", "gemm(float*, int) #2", "bias(float*, float*)"}));
+  EXPECT_EQ(program.streams.size(), 2u);
+  EXPECT_EQ(copies, 1u);
+  EXPECT_EQ(waits, 1u) << "the event";
+  EXPECT_EQ(syncs, 1u);
+}
+
+TEST_F(Capture, WhatRepeatsIsARequest) {
+  ASSERT_EQ(capture(program("serve")), 0) << said_;
+  EXPECT_TRUE(said("a request is what repeats, 5 launches of the host, 20 times")) << said_;
+  EXPECT_TRUE(said("request (20): --range takes one as the request")) << said_;
+  const Trace trace = read_trace(file());
+  ASSERT_EQ(trace.programs.size(), 1u);
+  expect_request(trace, trace.programs.front());
+  const Kernel& gemm = trace.kernels.front();
+  EXPECT_EQ(gemm.grid.x, 264u);
+  EXPECT_EQ(gemm.block.x, 128u);
+  EXPECT_EQ(gemm.registers_per_thread, 40u);
+  EXPECT_EQ(gemm.static_shared_memory_bytes, 1024u);
+  EXPECT_EQ(gemm.dynamic_shared_memory_bytes, 2048u);
+  EXPECT_EQ(trace.clients.front().memory_bytes, (std::uint64_t{1} << 30) + (1 << 20)) << "the most that it held at once";
+}
+
+TEST_F(Capture, AReplayTakesWhatTheRequestTook) {
+  ASSERT_EQ(capture(program("serve")), 0) << said_;
+  EXPECT_TRUE(said("(1.00)") || said("(0.99)") || said("(1.01)")) << said_;
+}
+
+TEST_F(Capture, ARangeOfNvtxIsARequestWhereItIsAskedFor) {
+  ASSERT_EQ(capture(program("once"), "--range request"), 0) << said_;
+  EXPECT_TRUE(said("The request is request")) << said_;
+  const Trace trace = read_trace(file());
+  expect_request(trace, trace.programs.front());
+}
+
+TEST_F(Capture, WithoutRepetitionAllIsOneRequest) {
+  ASSERT_EQ(capture(program("once")), 0) << said_;
+  EXPECT_TRUE(said("the whole recording is one request")) << said_;
+}
+
+TEST_F(Capture, ProcessesBecomeClients) {
+  ASSERT_EQ(capture(fmt::format("sh -c '{0} & {0}; wait'", program("serve"))), 0) << said_;
+  EXPECT_EQ(read_trace(file()).clients.size(), 2u);
+}
+
+TEST_F(Capture, WhatAKilledProgramDidIsKept) {
+  ASSERT_EQ(capture(program("killed")), 0) << said_;
+  EXPECT_TRUE(said("the program ended with signal 9")) << said_;
+  EXPECT_TRUE(said("did not end by itself")) << said_;
+  EXPECT_TRUE(said("20 times")) << said_;
+}
+
+TEST_F(Capture, TheExitCodeOfTheProgramIsSaid) {
+  ASSERT_EQ(capture(program("fails")), 0) << said_;
+  EXPECT_TRUE(said("the program ended with exit code 3")) << said_;
+}
+
+TEST_F(Capture, AKeptRecordingGivesTheSameTraceAgain) {
+  ASSERT_EQ(capture(program("serve"), "--name p --keep " + file("kept")), 0) << said_;
+  ASSERT_EQ(sim(fmt::format("import capture {} --gpu h200 --name p -o {}", file("kept"), file("again.json"))), 0) << said_;
+  const Trace one = read_trace(file()), two = read_trace(file("again.json"));
+  std::ostringstream a, b;
+  write_trace(one, a), write_trace(two, b);
+  EXPECT_EQ(a.str(), b.str());
+  EXPECT_EQ(capture(program("serve"), "--keep " + file("kept")), 2) << "a folder with another recording";
+  EXPECT_TRUE(said("is not empty")) << said_;
+}
+
+TEST_F(Capture, WhereNothingIsCapturedThereIsAnErrorAndNoFile) {
+  EXPECT_EQ(capture(program("idle")), 2);
+  EXPECT_TRUE(said("no process launched a kernel") || said("no process used CUDA")) << said_;
+  EXPECT_EQ(capture("/no/such/program"), 2);
+  EXPECT_TRUE(said("cannot be started")) << said_;
+  EXPECT_EQ(capture(program("serve"), "--range reqest"), 2);
+  EXPECT_TRUE(said("there is no range 'reqest'")) << said_;
+  EXPECT_FALSE(std::filesystem::exists(file()));
+}
+
+}  // namespace
+}  // namespace corun

@@ -1,0 +1,55 @@
+// A program that is captured where there is no GPU: it loads what CUDA_INJECTION64_PATH names, as the driver does, and
+// serves requests on a fake GPU; its ranges go through NVTX's own header.
+//
+//   captured_program serve|once|killed|fails|idle
+#include <dlfcn.h>
+#include <nvtx3/nvToolsExt.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/hw/capture/fake_cupti.h"
+
+namespace {
+
+constexpr FakeKernel kGemm{"_Z4gemmPfi", 7, 264, 128, 400'000}, kBias{"_Z4biasPfS_", 7, 96, 256, 50'000},
+    kOther{"_Z4gemmPfi", 8, 32, 128, 40'000};
+
+void request() {
+  nvtxRangePushA("request");
+  fake_copy_to_device(7, 1 << 20, 19'000);
+  fake_launch(&kGemm);
+  fake_launch(&kBias);
+  fake_record_event(7, 3);
+  fake_wait_event(8, 3);
+  fake_launch(&kOther);
+  fake_launch(&kBias);
+  fake_synchronize(7);
+  nvtxRangePop();
+  fake_host_works(20'000);
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  const char* what = argv[1];
+  void* injected = dlopen(std::getenv("CUDA_INJECTION64_PATH"), RTLD_NOW);
+  if (injected == nullptr) return 9;
+  reinterpret_cast<int (*)()>(dlsym(injected, "InitializeInjection"))();
+  if (std::strcmp(what, "idle") == 0) return 0;
+  fake_allocate(1 << 30, 0x7000'0000);
+  fake_allocate(1 << 20, 0x6000'0000);
+  fake_free(1 << 20, 0x6000'0000);
+  constexpr FakeKernel first{"_Z4initv", 7, 4, 32, 900'000};
+  fake_launch(&first);
+  fake_host_works(5'000'000);
+  const int requests = std::strcmp(what, "once") == 0 ? 1 : 20;
+  for (int i = 0; i < requests; ++i) request();
+  fake_flush();
+  if (std::strcmp(what, "killed") == 0) {
+    request();
+    raise(SIGKILL);
+  }
+  return std::strcmp(what, "fails") == 0 ? 3 : 0;
+}

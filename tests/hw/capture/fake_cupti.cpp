@@ -1,0 +1,159 @@
+// A CUPTI without a GPU: its activity interface, and what a program "does" (fake_cupti.h).  Records have the layout of the
+// headers; a buffer is handed over when it is full, or at a flush.
+#include "tests/hw/capture/fake_cupti.h"
+
+#include <cupti.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+
+namespace {
+
+CUpti_BuffersCallbackRequestFunc request;
+CUpti_BuffersCallbackCompleteFunc complete;
+std::set<int> enabled;
+std::uint8_t* buffer;
+std::size_t size, used;
+std::uint64_t clock_ns = 1'700'000'000'000'000'000;
+std::uint32_t correlation = 0;
+std::map<std::uint32_t, std::uint64_t> stream_free;
+
+void hand_over() {
+  if (buffer == nullptr) return;
+  complete(nullptr, 0, buffer, size, used);
+  buffer = nullptr;
+}
+
+template <typename T>
+T& record(CUpti_ActivityKind kind) {
+  static T ignored;
+  if (!enabled.contains(kind)) return ignored;
+  if (buffer != nullptr && used + sizeof(T) > size) hand_over();
+  if (buffer == nullptr) {
+    std::size_t most = 0;
+    request(&buffer, &size, &most);
+    used = 0;
+  }
+  T* made = reinterpret_cast<T*>(buffer + used);
+  std::memset(static_cast<void*>(made), 0, sizeof(T));
+  made->kind = kind;
+  used += sizeof(T);
+  return *made;
+}
+
+void call(CUpti_ActivityKind kind, std::uint32_t id, std::uint64_t start, std::uint64_t end) {
+  auto& c = record<CUpti_ActivityAPI>(kind);
+  c.cbid = id, c.start = start, c.end = end, c.processId = 1, c.threadId = 11, c.correlationId = correlation;
+}
+
+/// The outer call takes 1 us; the inner one stands in the buffer before it, as it ends first.
+void calls(std::uint32_t runtime, std::uint32_t driver) {
+  ++correlation;
+  if (driver != 0) call(CUPTI_ACTIVITY_KIND_DRIVER, driver, clock_ns + 300, clock_ns + 900);
+  call(CUPTI_ACTIVITY_KIND_RUNTIME, runtime, clock_ns, clock_ns + 1000);
+  clock_ns += 1000;
+}
+
+std::uint64_t begins(std::uint32_t stream) { return std::max(clock_ns + 2000, stream_free[stream]); }
+
+template <typename T>
+T next_of(std::uint8_t* from, std::size_t bytes, CUpti_Activity* before, std::size_t (*length)(const CUpti_Activity&)) {
+  auto* at = before == nullptr ? from : reinterpret_cast<std::uint8_t*>(before) + length(*before);
+  return at < from + bytes ? reinterpret_cast<T>(at) : nullptr;
+}
+
+std::size_t length(const CUpti_Activity& r) {
+  switch (r.kind) {
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: return sizeof(CUpti_ActivityKernel10);
+    case CUPTI_ACTIVITY_KIND_MEMCPY: return sizeof(CUpti_ActivityMemcpy6);
+    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: return sizeof(CUpti_ActivitySynchronization2);
+    case CUPTI_ACTIVITY_KIND_CUDA_EVENT: return sizeof(CUpti_ActivityCudaEvent2);
+    case CUPTI_ACTIVITY_KIND_MEMORY2: return sizeof(CUpti_ActivityMemory4);
+    default: return sizeof(CUpti_ActivityAPI);
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc r, CUpti_BuffersCallbackCompleteFunc c) {
+  request = r, complete = c;
+  return CUPTI_SUCCESS;
+}
+CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind kind) { return enabled.insert(kind), CUPTI_SUCCESS; }
+CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind kind) { return enabled.erase(kind), CUPTI_SUCCESS; }
+CUptiResult CUPTIAPI cuptiActivityGetNextRecord(std::uint8_t* from, std::size_t bytes, CUpti_Activity** r) {
+  *r = next_of<CUpti_Activity*>(from, bytes, *r, length);
+  return *r == nullptr ? CUPTI_ERROR_MAX_LIMIT_REACHED : CUPTI_SUCCESS;
+}
+CUptiResult CUPTIAPI cuptiActivityFlushAll(std::uint32_t) { return hand_over(), CUPTI_SUCCESS; }
+CUptiResult CUPTIAPI cuptiActivityFlushPeriod(std::uint32_t) { return CUPTI_SUCCESS; }
+CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords(CUcontext, std::uint32_t, std::size_t* dropped) {
+  return *dropped = 0, CUPTI_SUCCESS;
+}
+CUptiResult CUPTIAPI cuptiGetCallbackName(CUpti_CallbackDomain domain, std::uint32_t id, const char** name) {
+  static const std::map<std::uint32_t, const char*> names = {
+      {1, "cudaLaunchKernel_v7000"}, {2, "cudaMemcpyAsync_v3020"},       {3, "cudaEventRecord_v3020"},
+      {4, "cudaStreamWaitEvent_v3020"}, {5, "cudaStreamSynchronize_v3020"}, {6, "cuLaunchKernel"}};
+  (void)domain;
+  return *name = names.at(id), CUPTI_SUCCESS;
+}
+CUptiResult CUPTIAPI cuptiGetTimestamp(std::uint64_t* time) { return *time = clock_ns, CUPTI_SUCCESS; }
+CUptiResult CUPTIAPI cuptiGetResultString(CUptiResult, const char** words) { return *words = "?", CUPTI_SUCCESS; }
+
+void fake_launch(const FakeKernel* kernel) {
+  const std::uint64_t start = begins(kernel->stream);
+  calls(1, 6);
+  auto& k = record<CUpti_ActivityKernel10>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  k.name = kernel->name, k.start = start, k.end = stream_free[kernel->stream] = start + kernel->ns;
+  k.contextId = 1, k.streamId = kernel->stream, k.correlationId = correlation;
+  k.gridX = kernel->grid, k.gridY = k.gridZ = 1, k.blockX = kernel->block, k.blockY = k.blockZ = 1;
+  k.registersPerThread = 40, k.staticSharedMemory = 1024, k.dynamicSharedMemory = 2048;
+  k.clusterX = k.clusterY = k.clusterZ = 0;
+}
+void fake_copy_to_device(std::uint32_t stream, std::uint64_t bytes, std::uint64_t ns) {
+  const std::uint64_t start = begins(stream);
+  calls(2, 0);
+  auto& c = record<CUpti_ActivityMemcpy6>(CUPTI_ACTIVITY_KIND_MEMCPY);
+  c.copyKind = CUPTI_ACTIVITY_MEMCPY_KIND_HTOD, c.srcKind = CUPTI_ACTIVITY_MEMORY_KIND_PINNED;
+  c.dstKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE, c.bytes = bytes, c.start = start, c.end = stream_free[stream] = start + ns;
+  c.contextId = 1, c.streamId = stream, c.correlationId = correlation;
+}
+void fake_record_event(std::uint32_t stream, std::uint32_t event) {
+  calls(3, 0);
+  auto& e = record<CUpti_ActivityCudaEvent2>(CUPTI_ACTIVITY_KIND_CUDA_EVENT);
+  e.correlationId = correlation, e.contextId = 1, e.streamId = stream, e.eventId = event;
+}
+void fake_wait_event(std::uint32_t stream, std::uint32_t event) {
+  calls(4, 0);
+  auto& s = record<CUpti_ActivitySynchronization2>(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION);
+  s.type = CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT, s.start = s.end = clock_ns, s.correlationId = correlation;
+  s.contextId = 1, s.streamId = stream, s.cudaEventId = event;
+  for (const auto& [other, free] : stream_free) stream_free[stream] = std::max(stream_free[stream], free);
+}
+void fake_synchronize(std::uint32_t stream) {
+  ++correlation;
+  std::uint64_t last = clock_ns;
+  for (const auto& [other, free] : stream_free) last = std::max(last, free);
+  call(CUPTI_ACTIVITY_KIND_RUNTIME, 5, clock_ns, last + 3000);
+  auto& s = record<CUpti_ActivitySynchronization2>(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION);
+  s.type = CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE, s.start = clock_ns, s.end = last + 3000;
+  s.correlationId = correlation, s.contextId = 1, s.streamId = stream;
+  clock_ns = last + 3000;
+}
+void fake_allocate(std::uint64_t bytes, std::uint64_t address) {
+  auto& m = record<CUpti_ActivityMemory4>(CUPTI_ACTIVITY_KIND_MEMORY2);
+  m.memoryOperationType = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION, m.memoryKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
+  m.bytes = bytes, m.address = address, m.timestamp = ++clock_ns;
+}
+void fake_free(std::uint64_t bytes, std::uint64_t address) {
+  auto& m = record<CUpti_ActivityMemory4>(CUPTI_ACTIVITY_KIND_MEMORY2);
+  m.memoryOperationType = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE, m.memoryKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
+  m.bytes = bytes, m.address = address, m.timestamp = ++clock_ns;
+}
+void fake_host_works(std::uint64_t ns) { clock_ns += ns; }
+void fake_flush() { hand_over(); }
+}

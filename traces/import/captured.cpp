@@ -1,0 +1,316 @@
+#include "traces/import/captured.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+
+#include "traces/import/processes.h"
+#include "traces/json/spelling.h"
+#include "traces/model/error.h"
+
+namespace corun {
+namespace {
+
+using kineto::Call;
+using kineto::GpuOp;
+using kineto::Nanoseconds;
+using kineto::Shape;
+
+constexpr std::int64_t kVersion = 1;
+
+/// A line: an array that begins with the kind of record, as hw/capture/injection.cpp writes it.
+class Fields {
+ public:
+  Fields(const nlohmann::json& line, const std::string& file, std::size_t number) : line_(line), file_(file), number_(number) {}
+
+  [[noreturn]] void fail(const std::string& problem) const {
+    throw InputError(file_, fmt::format("line {}", number_), problem, "capture the program again");
+  }
+  std::int64_t integer(std::size_t i, std::int64_t least = 0, std::int64_t most = std::numeric_limits<std::int64_t>::max()) const {
+    if (i >= line_.size() || !line_[i].is_number_integer()) fail(fmt::format("field {} is no integer", i));
+    if (line_[i].is_number_unsigned() && line_[i].get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+      fail(fmt::format("field {} is too large", i));
+    const auto value = line_[i].get<std::int64_t>();
+    if (value < least || value > most) fail(fmt::format("field {} is {}, outside of {} to {}", i, value, least, most));
+    return value;
+  }
+  std::string text(std::size_t i) const {
+    if (i >= line_.size() || !line_[i].is_string()) fail(fmt::format("field {} is no text", i));
+    return line_[i].get<std::string>();
+  }
+
+ private:
+  const nlohmann::json& line_;
+  const std::string& file_;
+  std::size_t number_;
+};
+
+class Reader {
+ public:
+  Reader(const std::filesystem::path& file, std::string range, std::optional<std::int64_t> device)
+      : file_(file.string()), range_(std::move(range)), device_(device) {}
+
+  RecordedProcess read() {
+    std::ifstream in(file_);
+    if (!in) throw InputError(file_, "", "cannot be read", "check the path");
+    std::string text;
+    std::size_t number = 0;
+    while (std::getline(in, text)) {
+      ++number;
+      const nlohmann::json line = nlohmann::json::parse(text, nullptr, false);
+      if (in.eof() && line.is_discarded()) break;  // cut off when the program was killed
+      if (!line.is_array() || line.empty() || !line[0].is_string() || line[0].get_ref<const std::string&>().size() != 1)
+        throw InputError(file_, fmt::format("line {}", number), "is no record of a capture", "give the folder that sim capture --keep wrote");
+      take(line[0].get_ref<const std::string&>()[0], Fields(line, file_, number));
+    }
+    if (process_.name.empty()) throw InputError(file_, "line 1", "does not say which process it is of", "give the folder that sim capture --keep wrote");
+    finish();
+    return std::move(process_);
+  }
+
+ private:
+  void take(char kind, const Fields& f) {
+    switch (kind) {
+      case 'p': return head(f);
+      case 'd':
+        process_.records.devices.push_back({f.integer(1), f.text(2), static_cast<std::uint32_t>(f.integer(3, 0, 65535))});
+        return;
+      case 'n': names_[f.integer(1)] = f.text(2); return;
+      case 'k': return kernel(f);
+      case 'c': return copy(f, GpuOp::Kind::copy);
+      case 'm': return copy(f, GpuOp::Kind::memset);
+      case 'a': return call(f);
+      case 's': return synchronization(f);
+      case 'e': recorded_[{f.integer(1), f.integer(4)}].push_back({f.integer(3), f.integer(2)}); return;
+      case 'r': return range(f);
+      case 'x': return memory(f);
+      case 'z':
+        ended_ = true;
+        if (f.integer(1) != 0) process_.notes.push_back(fmt::format("CUPTI dropped {} records.", f.integer(1)));
+        return;
+      case '!': throw InputError(file_, "", f.text(1), "install CUDA's CUPTI, or name its library: CORUN_CUPTI=/path/to/libcupti.so");
+      default: f.fail("an unknown kind of record");
+    }
+  }
+
+  void head(const Fields& f) {
+    if (f.integer(1) != kVersion)
+      throw InputError(file_, "line 1", fmt::format("is of version {}, this is version {}", f.integer(1), kVersion), "capture it again");
+    process_.name = fmt::format("{}-{}", f.text(3).empty() ? "process" : f.text(3), f.integer(2));
+  }
+
+  GpuOp operation(const Fields& f, GpuOp::Kind kind) const {
+    GpuOp op;
+    op.kind = kind;
+    op.start = Nanoseconds{f.integer(2)};
+    op.duration = Nanoseconds{f.integer(3, f.integer(2))} - op.start;
+    op.stream = {f.integer(4), f.integer(5), f.integer(6)};
+    if (f.integer(7) != 0) op.correlation = static_cast<std::uint64_t>(f.integer(7));
+    return op;
+  }
+
+  const std::string& name(const Fields& f, std::size_t i) const {
+    const auto known = names_.find(f.integer(i));
+    if (known == names_.end()) f.fail("uses a name that was not given before");
+    return known->second;
+  }
+
+  void kernel(const Fields& f) {
+    if (device_ && f.integer(4) != *device_) return;
+    GpuOp op = operation(f, GpuOp::Kind::kernel);
+    if (op.start == Nanoseconds{} || op.duration == Nanoseconds{}) {
+      ++unmeasured_;
+      return;
+    }
+    const auto dims = [&](std::size_t first, std::int64_t x, std::int64_t other) {
+      return Dim3{static_cast<std::uint32_t>(f.integer(first, 1, x)), static_cast<std::uint32_t>(f.integer(first + 1, 1, other)),
+                  static_cast<std::uint32_t>(f.integer(first + 2, 1, other))};
+    };
+    Shape shape;
+    shape.name = name(f, 1);
+    shape.grid = dims(8, 2147483647, 65535), shape.block = dims(11, 1024, 1024);
+    if (f.integer(14, 0, 256) > 0) shape.registers_per_thread = static_cast<std::uint32_t>(f.integer(14));
+    shape.static_shared_memory_bytes = static_cast<std::uint32_t>(f.integer(15, 0, 1 << 24));
+    shape.shared_memory_bytes = *shape.static_shared_memory_bytes + static_cast<std::uint32_t>(f.integer(16, 0, 1 << 24));
+    if (f.integer(17) > 0) shape.cluster = dims(17, 16, 16);
+    op.shape = index_of(std::move(shape));
+    process_.records.ops.push_back(op);
+    process_.records.any_events = true;
+  }
+
+  std::uint32_t index_of(Shape shape) {
+    const auto size = [](Dim3 d) { return std::tuple(d.x, d.y, d.z); };
+    auto key = std::tuple(shape.name, size(shape.grid), size(shape.block), size(shape.cluster.value_or(Dim3{})),
+                          shape.registers_per_thread.value_or(0), shape.shared_memory_bytes);
+    const auto [it, added] = shapes_.try_emplace(std::move(key), static_cast<std::uint32_t>(process_.records.shapes.size()));
+    if (added) process_.records.shapes.push_back(std::move(shape));
+    return it->second;
+  }
+
+  void copy(const Fields& f, GpuOp::Kind kind) {
+    if (device_ && f.integer(4) != *device_) return;
+    GpuOp op = operation(f, kind);
+    op.bytes = static_cast<std::uint64_t>(f.integer(1));
+    // CUpti_ActivityMemcpyKind: 1 host to device, 2 device to host, 3 and 4 to and from arrays, 9 host to host,
+    // 10 between devices.  CUpti_ActivityMemoryKind: 1 pageable, 2 pinned.
+    const std::int64_t what = kind == GpuOp::Kind::copy ? f.integer(8) : 0;
+    if (op.bytes == 0 || what == 9) {
+      ++process_.records.skipped_copies;
+      return;
+    }
+    if (kind == GpuOp::Kind::copy) {
+      op.direction = what == 1 || what == 3   ? CopyDirection::host_to_device
+                     : what == 2 || what == 4 ? CopyDirection::device_to_host
+                                              : CopyDirection::device_to_device;
+      op.peer = what == 10;
+      op.pageable = op.direction != CopyDirection::device_to_device &&
+                    f.integer(op.direction == CopyDirection::host_to_device ? 9 : 10) == 1;
+    }
+    process_.records.ops.push_back(op);
+  }
+
+  void call(const Fields& f) {
+    const auto [known, added] = kinds_.try_emplace(f.integer(1));
+    if (added) known->second = kineto::call_kind(name(f, 1));
+    if (!known->second || f.integer(5) == 0) return;
+    const auto [thread, is_new] = threads_.try_emplace(f.integer(4), process_.records.threads);
+    if (is_new) ++process_.records.threads;
+    process_.records.calls.push_back({*known->second, thread->second, static_cast<std::uint64_t>(f.integer(5)),
+                                      Nanoseconds{f.integer(2)}, Nanoseconds{f.integer(3, f.integer(2)) - f.integer(2)}});
+  }
+
+  /// Host waits are among the calls; here are the waits of streams for events.
+  void synchronization(const Fields& f) {
+    constexpr std::int64_t kStreamWaitsForEvent = 2;  // CUpti_ActivitySynchronizationType
+    if (f.integer(1) != kStreamWaitsForEvent) return;
+    kineto::SyncEvent sync;
+    sync.event_wait = true;
+    sync.start = Nanoseconds{f.integer(2)};
+    sync.stream = {0, f.integer(4), f.integer(5)};
+    if (f.integer(6) > 0) sync.correlation = static_cast<std::uint64_t>(f.integer(6));
+    process_.records.syncs.push_back(sync);
+    event_of_.push_back({f.integer(4), f.integer(7)});
+  }
+
+  void range(const Fields& f) {
+    const std::string name = f.text(1);
+    ++ranges_[name];
+    if (name == range_ && !range_.empty())
+      process_.records.steps.push_back({name, Nanoseconds{f.integer(2)}, Nanoseconds{f.integer(3, f.integer(2)) - f.integer(2)}});
+  }
+
+  void memory(const Fields& f) {
+    constexpr std::int64_t kAllocation = 1, kRelease = 2;  // CUpti_ActivityMemoryOperationType
+    const std::int64_t what = f.integer(1);
+    // An address may be above 2^63, as no pointer of a GPU is.
+    if (what == kAllocation) allocations_.push_back({f.integer(4), f.integer(2), f.integer(3)});
+    if (what == kRelease) allocations_.push_back({f.integer(4), -1, f.integer(3)});
+  }
+
+  void finish() {
+    kineto::Records& r = process_.records;
+    // Buffers come device by device and thread by thread.
+    std::stable_sort(r.ops.begin(), r.ops.end(), [](const GpuOp& a, const GpuOp& b) { return a.start < b.start; });
+    std::stable_sort(r.calls.begin(), r.calls.end(), [](const Call& a, const Call& b) { return a.start < b.start; });
+    join_events();
+    most_memory();
+    if (unmeasured_ != 0) process_.notes.push_back(fmt::format("CUPTI has no times of {} kernels; they are left out.", unmeasured_));
+    if (!ended_)
+      process_.notes.push_back("The program did not end by itself: what it did in its last 0.2 s may be missing.");
+    if (range_.empty() && !ranges_.empty()) {
+      std::vector<std::string> names;
+      for (const auto& [name, n] : ranges_)
+        if (names.size() < 6) names.push_back(fmt::format("{} ({})", name, n));
+      process_.notes.push_back(fmt::format("It has ranges of NVTX, {}{}: --range takes one as the request.", fmt::join(names, ", "),
+                                           ranges_.size() > names.size() ? " and more" : ""));
+    }
+  }
+
+  /// A wait is for the latest record of its event before it: calls are numbered as they come.
+  void join_events() {
+    for (auto& [event, records] : recorded_) std::sort(records.begin(), records.end());
+    for (std::size_t i = 0; i < process_.records.syncs.size(); ++i) {
+      kineto::SyncEvent& sync = process_.records.syncs[i];
+      const auto known = recorded_.find(event_of_[i]);
+      if (known == recorded_.end() || !sync.correlation) continue;
+      const auto& records = known->second;
+      auto it = std::lower_bound(records.begin(), records.end(), std::pair{static_cast<std::int64_t>(*sync.correlation), std::int64_t{0}});
+      if (it == records.begin()) continue;
+      --it;
+      sync.record_correlation = static_cast<std::uint64_t>(it->first);
+      sync.wait_on_stream = it->second;
+    }
+    if (process_.records.ops.empty()) return;
+    for (kineto::SyncEvent& sync : process_.records.syncs) sync.stream.device = process_.records.ops.front().stream.device;
+  }
+
+  void most_memory() {
+    std::sort(allocations_.begin(), allocations_.end());
+    std::unordered_map<std::int64_t, std::int64_t> size_at;
+    std::int64_t held = 0, most = 0;
+    for (const auto& [time, bytes, address] : allocations_) {
+      if (bytes >= 0) {
+        held += bytes, size_at[address] = bytes;
+      } else if (const auto known = size_at.find(address); known != size_at.end()) {
+        held -= known->second;
+        size_at.erase(known);
+      }
+      most = std::max(most, held);
+    }
+    process_.memory_bytes = static_cast<std::uint64_t>(most);
+  }
+
+  std::string file_, range_;
+  std::optional<std::int64_t> device_;
+  RecordedProcess process_;
+  std::unordered_map<std::int64_t, std::string> names_;
+  std::unordered_map<std::int64_t, std::optional<Call::Kind>> kinds_;  // by number of the name
+  std::map<std::int64_t, std::uint32_t> threads_;
+  using Size = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
+  std::map<std::tuple<std::string, Size, Size, Size, std::uint32_t, std::uint32_t>, std::uint32_t> shapes_;
+  using Event = std::pair<std::int64_t, std::int64_t>;                          // context, event
+  std::map<Event, std::vector<std::pair<std::int64_t, std::int64_t>>> recorded_;  // {correlation, stream}
+  std::vector<Event> event_of_;                                                 // by Records::syncs
+  std::map<std::string, std::size_t> ranges_;
+  std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>> allocations_;  // {time, bytes or -1, address}
+  std::size_t unmeasured_ = 0;
+  bool ended_ = false;
+};
+
+}  // namespace
+
+Trace import_captured(const std::filesystem::path& folder, const ImportOptions& options, const std::string& process,
+                      RecordedTimes* recorded) {
+  std::vector<std::filesystem::path> files;
+  std::error_code failed;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, failed))
+    if (entry.path().extension() == ".jsonl") files.push_back(entry.path());
+  if (failed) throw InputError(folder.string(), "", "is no folder that can be read", "give the folder that sim capture --keep wrote");
+  std::sort(files.begin(), files.end());
+  std::vector<RecordedProcess> processes;
+  for (const auto& file : files) {
+    RecordedProcess one = Reader(file, options.range, options.device).read();
+    if (!one.records.ops.empty()) processes.push_back(std::move(one));
+  }
+  std::erase_if(processes, [](const RecordedProcess& p) { return !p.records.any_events; });
+  if (processes.empty())
+    throw InputError(folder.string(), "", files.empty() ? "no process used CUDA" : "no process launched a kernel",
+                     "capture a program that uses an NVIDIA GPU");
+  if (!options.range.empty() && std::all_of(processes.begin(), processes.end(), [](const auto& p) { return p.records.steps.empty(); }))
+    throw InputError(folder.string(), "--range", fmt::format("there is no range {}", in_quotes(options.range)),
+                     "leave the option out: a note then lists the ranges");
+  std::stable_sort(processes.begin(), processes.end(), [](const RecordedProcess& a, const RecordedProcess& b) {
+    return a.records.ops.front().start < b.records.ops.front().start;
+  });
+  ImportOptions with_repeats = options;
+  with_repeats.repeats = true;
+  return import_processes(folder, std::move(processes), with_repeats, "sim capture", process, recorded);
+}
+
+}  // namespace corun

@@ -1,0 +1,59 @@
+#include "traces/import/processes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "traces/json/spelling.h"
+#include "traces/model/error.h"
+#include "traces/model/merge.h"
+
+namespace corun {
+
+Trace import_processes(const std::filesystem::path& file, std::vector<RecordedProcess> processes, const ImportOptions& options,
+                       const char* tool, const std::string& wanted, RecordedTimes* recorded) {
+  if (!wanted.empty()) {
+    std::vector<std::string> names;
+    for (const RecordedProcess& p : processes) names.push_back(p.name);
+    const auto known = std::find(names.begin(), names.end(), wanted);
+    if (known == names.end())
+      throw InputError(file.string(), "--process",
+                       fmt::format("no process {} used the GPU{}", in_quotes(wanted), did_you_mean(wanted, names)),
+                       fmt::format("use one of {}", list_names(names)));
+    RecordedProcess chosen = std::move(processes[static_cast<std::size_t>(known - names.begin())]);
+    processes.clear();
+    processes.push_back(std::move(chosen));
+  }
+  // A process that only issued kernels outside of the ranges has no request.
+  if (!options.range.empty())
+    std::erase_if(processes, [](const RecordedProcess& p) { return p.records.steps.empty(); });
+  Trace all;
+  bool first = true;
+  for (RecordedProcess& p : processes) {
+    RecordedTimes times;
+    Trace one = import_records(file, std::move(p.records), options, tool, &times);
+    one.notes.insert(one.notes.begin(), p.notes.begin(), p.notes.end());
+    one.clients.front().memory_bytes = p.memory_bytes;
+    if (processes.size() == 1) {
+      if (recorded != nullptr) *recorded = std::move(times);
+      return one;
+    }
+    if (first && recorded != nullptr) *recorded = times;
+    if (options.name.empty()) one.programs.front().name = p.name;
+    one.clients.front().name = one.clients.front().process = p.name;
+    if (first) all.name = one.name, all.about = one.about, all.gpu = one.gpu;
+    first = false;
+    for (std::string& note : one.notes) note = p.name + ": " + note;
+    all.notes.insert(all.notes.end(), one.notes.begin(), one.notes.end());
+    const Offsets at = append(all, one, p.name);
+    Client client = one.clients.front();
+    client.program = ProgramId{at.programs};
+    all.clients.push_back(std::move(client));
+  }
+  all.notes.push_back(fmt::format("{} processes were recorded beside each other: where they shared the GPU their kernels' "
+                                  "times are longer than alone. Record each by itself for times alone.",
+                                  processes.size()));
+  return all;
+}
+
+}  // namespace corun
