@@ -153,7 +153,7 @@ const Registered registered{
        "sm-time"}},
      {.no_starvation = true},
      {"hami", "gpucores"},
-     "HAMi-core was not run beside it"},
+     "no run of HAMi-core was compared with it"},
     [](const Parameters& p) -> std::unique_ptr<Policy> { return std::make_unique<TokenBucket>(p); }};
 
 }  // namespace

@@ -125,7 +125,7 @@ void report_unverified(const Policy& policy, const std::vector<Instance>& instan
   for (const Instance& i : instances) ran.emplace(make_policy(i.policy)->name());
   for (const PolicyInfo& p : policies())
     if (!p.unverified.empty() && ran.contains(p.name))
-      result.notes.push_back(fmt::format("{} is unverified: {}", p.name, p.unverified));
+      result.notes.insert(result.notes.begin(), fmt::format("{} is unverified: {}", p.name, p.unverified));
 }
 
 }  // namespace
