@@ -56,7 +56,8 @@ const Registered registered{
       {"clients", "of each instance, as cam+mic/llm; none: in the order of the trace, one after the other", ""},
       {"inside", "the policy in each instance, with its parameters: to be given last", "fcfs", true}},
      {.no_starvation = true},
-     {"multi-instance-gpu"}},
+     {"multi-instance-gpu"},
+     "MIG could not be switched on where we measure"},
     [](const Parameters& p) -> std::unique_ptr<Policy> { return std::make_unique<Mig>(p); }};
 
 }  // namespace

@@ -7,26 +7,21 @@
 //
 // Left open there: which SMs a capped client uses (the backend's matter), and that the cap holds per client,
 // not per process: clients of one process would share one.
-#include <algorithm>
-#include <charconv>
+#include <limits>
 
 #include "policies/api/registry.h"
+#include "policies/shares.h"
 
 namespace corun {
 namespace {
 
 std::vector<double> numbers(const std::string& text) {
-  std::vector<double> all;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t end = std::min(text.find('/', at), text.size());
-    double number = 0;
-    const auto [stop, error] = std::from_chars(text.data() + at, text.data() + end, number);
-    if (error != std::errc{} || stop != text.data() + end || !(number > 0 && number <= 100))
-      throw InputError("", "--policy", "mps:percentages=" + text + " is not a list of percentages",
-                       "write one for each client, above 0 and up to 100, as in 50/30");
-    all.push_back(number);
-    at = end + 1;
-  }
+  const auto refuse = [&] {
+    throw InputError("", "--policy", "mps:percentages=" + text + " is not a list of percentages",
+                     "write one for each client, above 0 and up to 100, as in 50/30");
+  };
+  std::vector<double> all = read_shares(text, std::numeric_limits<double>::min(), 100.0, refuse);
+  if (all.empty()) refuse();
   return all;
 }
 

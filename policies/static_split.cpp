@@ -8,9 +8,9 @@
 // ctas: each kernel of a client runs as a persistent kernel of the client's percentage of the CTAs that the
 // whole GPU holds of it, rounded down, at least one.  Blocks of several streams of a client add up.
 #include <algorithm>
-#include <charconv>
 
 #include "policies/api/registry.h"
+#include "policies/shares.h"
 
 namespace corun {
 namespace {
@@ -65,18 +65,10 @@ class StaticSplit final : public Policy {
  private:
   static std::vector<std::uint32_t> read(const Parameters& p, const char* key, std::uint32_t most) {
     const std::string& text = p.text(key);
-    std::vector<std::uint32_t> shares;
-    for (const char *at = text.data(), *end = at + text.size(); at < end;) {
-      std::uint32_t share = 0;
-      const auto [stop, error] = std::from_chars(at, end, share);
-      if (error != std::errc{} || share == 0 || share > most ||
-          (stop < end && (*stop != '/' || stop + 1 == end)))
-        throw InputError("", "--policy", "static-split:" + std::string(key) + "=" + text + " is not a split",
-                         "write the clients' shares, each from 1 to " + std::to_string(most) + ", as 40/26");
-      shares.push_back(share);
-      at = stop + 1;
-    }
-    return shares;
+    return read_shares(text, 1u, most, [&] {
+      throw InputError("", "--policy", "static-split:" + std::string(key) + "=" + text + " is not a split",
+                       "write the clients' shares, each from 1 to " + std::to_string(most) + ", as 40/26");
+    });
   }
 
   static void expect(const std::vector<std::uint32_t>& shares, const char* key, std::uint32_t clients,

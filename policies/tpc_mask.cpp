@@ -8,10 +8,10 @@
 // distributed takes a TPC from each GPC in turn.  Left open there: which GPC comes first (here the one with
 // the lowest number, and within a GPC the TPC with the lowest number).
 #include <algorithm>
-#include <charconv>
 #include <numeric>
 
 #include "policies/api/registry.h"
+#include "policies/shares.h"
 
 namespace corun {
 namespace {
@@ -20,19 +20,10 @@ namespace {
   throw InputError("", "--policy", "tpc-mask: " + problem, remedy);
 }
 
-/// "8/4/4"
 std::vector<std::uint32_t> counts(const std::string& text) {
-  std::vector<std::uint32_t> all;
-  for (std::size_t at = 0; !text.empty() && at <= text.size();) {
-    const std::size_t end = std::min(text.find('/', at), text.size());
-    std::uint32_t number = 0;
-    const auto [stop, error] = std::from_chars(text.data() + at, text.data() + end, number);
-    if (error != std::errc{} || stop != text.data() + end || number == 0 || number > kMaxTpcs)
-      refuse("tpcs=" + text + " is not a list of numbers of TPCs", "write one for each client, as in 8/4");
-    all.push_back(number);
-    at = end + 1;
-  }
-  return all;
+  return read_shares(text, 1u, std::uint32_t{kMaxTpcs}, [&] {
+    refuse("tpcs=" + text + " is not a list of numbers of TPCs", "write one for each client, as in 8/4");
+  });
 }
 
 /// All TPCs in the order in which shares are cut from them.

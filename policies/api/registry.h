@@ -50,6 +50,7 @@ struct PolicyInfo {
   std::vector<Parameter> parameters;
   Promises promises{};
   std::vector<std::string> also_called{};  // in the words of those who operate GPUs
+  std::string unverified{};                // why no GPU has been compared with it; empty: one has, or a paper
 };
 
 struct Registered {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <stdexcept>
 #include <thread>
 
@@ -117,6 +118,16 @@ void report_memory(const SessionOutcome& outcome, RunResult& result) {
   if (!outcome.deadlock.empty()) result.notes.insert(result.notes.begin(), "deadlock: " + outcome.deadlock);
 }
 
+/// Instances say so themselves; not the policies inside them.
+void report_unverified(const Policy& policy, const std::vector<Instance>& instances, RunResult& result) {
+  std::set<std::string, std::less<>> ran;
+  if (instances.empty()) ran.emplace(policy.name());
+  for (const Instance& i : instances) ran.emplace(make_policy(i.policy)->name());
+  for (const PolicyInfo& p : policies())
+    if (!p.unverified.empty() && ran.contains(p.name))
+      result.notes.insert(result.notes.begin(), fmt::format("{} is unverified: {}", p.name, p.unverified));
+}
+
 }  // namespace
 
 std::vector<std::uint32_t> Testbed::divide(const std::vector<Instance>&) {
@@ -171,6 +182,7 @@ Ran run(const Trace& whole, const Gpu& gpu, const RunOptions& options, Testbed& 
   Ran ran{measure(trace, window, together.requests, alone), window, std::move(together.outcome),
           std::move(together.requests)};
   report_memory(ran.outcome, ran.result);
+  if (object == nullptr) report_unverified(policy, instances, ran.result);
   if (ran.outcome.stopped)
     ran.result.notes.insert(ran.result.notes.begin(),
                             fmt::format("interrupted at {:.1f} ms{}: these are the results so far", to_ms(stopped),

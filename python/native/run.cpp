@@ -287,8 +287,10 @@ void bind_policies(py::module_& m) {
   info.def_readonly("name", &PolicyInfo::name)
       .def_readonly("summary", &PolicyInfo::summary)
       .def_readonly("source", &PolicyInfo::source)
-      .def_readonly("parameters", &PolicyInfo::parameters);
-  as_record(info, {"name", "summary", "source", "parameters"});
+      .def_readonly("parameters", &PolicyInfo::parameters)
+      .def_readonly("also_called", &PolicyInfo::also_called)
+      .def_readonly("unverified", &PolicyInfo::unverified);
+  as_record(info, {"name", "summary", "source", "parameters", "also_called", "unverified"});
   m.def("policies", &policies, "The registered policies, by name.");
 }
 

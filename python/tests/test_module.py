@@ -158,6 +158,8 @@ def test_policies_are_those_of_the_command() -> None:
     ]
     assert {p.name for p in corun.policies()} >= {"fcfs", "greedy", "priority", "timeslice", "tpc-mask"}
     assert all(p.summary and p.source for p in corun.policies())
+    assert {p.name for p in corun.policies() if p.unverified} == {"mig", "mps-static", "token-bucket"}
+    assert [p.name for p in corun.policies() if "gpucores" in p.also_called] == ["token-bucket"]
 
 
 def test_the_example_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

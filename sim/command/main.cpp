@@ -178,6 +178,7 @@ int list_policies() {
     fmt::print("{:<14}{}\n", p.name, p.summary);
     if (!p.also_called.empty()) fmt::print("{:14}also: {}\n", "", fmt::join(p.also_called, ", "));
     fmt::print("{:14}source: {}\n", "", p.source);
+    if (!p.unverified.empty()) fmt::print("{:14}unverified: {}\n", "", p.unverified);
     for (const Parameter& q : p.parameters)
       fmt::print("{:16}{}={}  {}\n", "", q.name, q.default_value, q.meaning);
   }

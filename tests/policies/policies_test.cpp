@@ -26,6 +26,7 @@ std::vector<std::string> every_policy() {
   std::vector<std::string> names;
   for (const PolicyInfo& p : policies()) names.push_back(p.name);
   names.push_back("tpc-mask:split=even");
+  names.push_back("token-bucket:percentages=50,bucket_ms=0.01,interval_ms=0.01");
   for (const char* reef : {"reef:depth=0", "reef:padding=off", "reef-n:padding=on", "reef-n:depth=0"})
     names.emplace_back(reef);
   return names;
@@ -229,6 +230,8 @@ TEST(Registry, AParameterMayTakeAllThatFollows) {
 TEST(Registry, APolicyIsFoundByTheWordsOfThoseWhoOperateGpus) {
   EXPECT_EQ(make_policy("equal-slices")->name(), "timeslice");
   EXPECT_EQ(make_policy("green-contexts:split=even")->name(), "tpc-mask");
+  EXPECT_EQ(make_policy("gpucores:percentages=20")->name(), "token-bucket");
+  EXPECT_EQ(make_policy("static-partitioning:chunks=8/8")->name(), "mps-static");
 }
 TEST(Registry, NoTwoPoliciesGoByOneName) {
   std::set<std::string> names;

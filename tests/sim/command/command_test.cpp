@@ -115,6 +115,8 @@ TEST(Command, BadArgumentsAreRefusedWithExitCode2) {
   expect_refused("--policy=gredy " + good, {"gredy", "greedy"});
   expect_refused("--policy=tpc-mask:split=odd " + good, {"split", "even"});
   expect_refused("--policy=fcfs:x=1 " + good, {"fcfs", "x=1"});
+  expect_refused("--policy=mps-static:chunks=0 " + good, {"t.json", "/clients/0", "no partition", "chunks=0"});
+  expect_refused("--policy=mps-static --gpu=v100 " + good, {"v100", "no static partitions"});
   expect_refused("--gpu=h300 " + good, {"h300"});
   expect_refused("--duration=5parsec " + good, {"--duration"});
   expect_refused("--trace-window=5ms --out " + folder.path("o") + " " + good, {"--trace-window"});
@@ -315,6 +317,9 @@ TEST(Command, EveryOptionOfHelpExists) {
   const Ran help = sim("--policy=help");
   for (const char* policy : {"fcfs", "priority", "timeslice", "tpc-mask", "greedy"})
     EXPECT_NE(help.out.find(policy), std::string::npos);
+  for (const char* operators_word : {"equal-slices", "gpucores", "static-partitioning", "green-contexts"})
+    EXPECT_NE(help.out.find(operators_word), std::string::npos);
+  EXPECT_NE(help.out.find("unverified: no driver here has it"), std::string::npos);
   EXPECT_NE(sim("gpus").out.find("gtx-1060-3gb"), std::string::npos);
   for (const char* name : {"trace", "gpu", "reference"})
     EXPECT_EQ(sim(std::string("schema ") + name).out.substr(0, 1), "{");
