@@ -13,6 +13,7 @@
 #include "policies/api/registry.h"
 #include "policies/session/instances.h"
 #include "traces/timeline/latency_parts.h"
+#include "traces/timeline/served.h"
 
 namespace corun {
 namespace {
@@ -20,6 +21,7 @@ namespace {
 struct Played {
   std::vector<RequestRecord> requests;
   SessionOutcome outcome;
+  std::vector<SequenceRecord> sequences{};
 };
 
 Played play_on(Testbed& testbed, const Trace& trace, Policy& policy, const std::string& named, bool together,
@@ -28,7 +30,9 @@ Played play_on(Testbed& testbed, const Trace& trace, Policy& policy, const std::
   Timeline timeline;
   const Requirements needed = policy.requirements();
   PartsMeter requests(trace, needed.contexts == Contexts::per_process);
+  SequenceMeter sequences;
   timeline.attach(requests);
+  timeline.attach(sequences);
   for (Sink* sink : sinks) timeline.attach(*sink);
   const std::unique_ptr<Setup> setup = testbed.set_up({trace, named, needed, timeline, together, profile});
   SessionOutcome outcome =
@@ -38,7 +42,7 @@ Played play_on(Testbed& testbed, const Trace& trace, Policy& policy, const std::
   if (!outcome.stuck.empty())
     throw StuckError(trace.name, "", fmt::format("the run cannot go on under {}: {}", named, outcome.stuck),
                      "a reservation or mask may leave a client without SMs; check the trace and the policy");
-  return {requests.requests(), std::move(outcome)};
+  return {requests.requests(), std::move(outcome), std::move(sequences.sequences())};
 }
 
 /// Each instance by itself, one after the other: they share nothing.  Where the trace has no end of its own all
@@ -69,6 +73,10 @@ Played play_instances(Testbed& testbed, const Trace& trace, const std::vector<In
     for (RequestRecord& r : part.requests) {
       r.client = parts[k].clients[r.client.value];
       all.requests.push_back(std::move(r));
+    }
+    for (SequenceRecord& r : part.sequences) {
+      r.client = parts[k].clients[r.client.value];
+      all.sequences.push_back(std::move(r));
     }
     SessionOutcome &sum = all.outcome, &its = part.outcome;
     sum.end = std::max(sum.end, its.end);
@@ -181,6 +189,9 @@ Ran run(const Trace& whole, const Gpu& gpu, const RunOptions& options, Testbed& 
 
   Ran ran{measure(trace, window, together.requests, alone), window, std::move(together.outcome),
           std::move(together.requests)};
+  for (std::uint32_t i = 0; i < trace.clients.size(); ++i)
+    if (const auto& serving = trace.clients[i].serving)
+      ran.result.clients[i].served = measure_served(*serving, ClientId{i}, window, together.sequences);
   report_memory(ran.outcome, ran.result);
   if (object == nullptr) report_unverified(policy, instances, ran.result);
   if (ran.outcome.stopped)

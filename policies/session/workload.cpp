@@ -1,6 +1,7 @@
 #include "policies/session/workload.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "traces/model/error.h"
 
@@ -20,6 +21,11 @@ Workload::Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline)
     c.host_free = kNever;
     c.has_first_memory = client.memory_bytes == 0;
     c.calls = ops.size();
+    if (client.serving) {
+      c.server.emplace(*client.serving, trace.programs[client.program.value]);
+      await_step(c, Time{});
+      continue;
+    }
     const auto* loop = std::get_if<ClosedLoop>(&client.arrivals);
     if (loop == nullptr) continue;
     if (loop->in_flight > 1)
@@ -139,6 +145,11 @@ void Workload::prepare_next_call(ClientId id, Time from) {
   c.host_free = from + next.host_gap;
 }
 
+/// Its next step: from now, or when the next sequence comes; none where all have ended.
+void Workload::await_step(State& c, Time from) {
+  if (const Time at = c.server->next(from); at != kNever) c.queue.push_back({c.next_request++, at});
+}
+
 void Workload::arrive(ClientId id, Time intended) {
   State& c = clients_[id.value];
   if (trace_.clients[id.value].stale == Stale::keep_newest) {
@@ -157,6 +168,7 @@ void Workload::serve_next(ClientId id, Time now) {
   c.queue.pop_front();
   c.serving.push_back({RequestRecord{id, next.request, next.arrival, now, kNever, false, Time{}}, 0});
   c.next_op = 0;
+  if (c.server) std::tie(c.next_op, c.calls) = c.server->begin(now);
   if (c.has_first_memory)
     prepare_next_call(id, now);
   else
@@ -212,7 +224,13 @@ void Workload::finish(ClientId id, std::size_t serving, Time now) {
   timeline_.record(c.serving[serving].record);
   c.serving.erase(c.serving.begin() + static_cast<std::ptrdiff_t>(serving));
   ++c.finished;
-  if (const auto* loop = std::get_if<ClosedLoop>(&trace_.clients[id.value].arrivals))
+  if (c.server) {
+    for (SequenceRecord& ended : c.server->ended(now)) {
+      ended.client = id;
+      timeline_.record(ended);
+    }
+    await_step(c, now);
+  } else if (const auto* loop = std::get_if<ClosedLoop>(&trace_.clients[id.value].arrivals))
     c.queue.push_back({c.next_request++, now + loop->think_time});
   next_event_ = std::min(next_event_, next_event(id));
 }
@@ -229,6 +247,11 @@ void Workload::close() {
     for (const Waiting& w : c.queue)
       if (!std::holds_alternative<ClosedLoop>(trace_.clients[i].arrivals))
         timeline_.record(RequestRecord{ClientId{i}, w.request, w.arrival, kNever, kNever, false, Time{}});
+    if (!c.server) continue;
+    for (SequenceRecord& left : c.server->unfinished()) {
+      left.client = ClientId{i};
+      timeline_.record(left);
+    }
   }
 }
 

@@ -12,6 +12,7 @@
 
 #include "policies/api/notice.h"
 #include "policies/session/arrivals.h"
+#include "policies/session/server.h"
 #include "traces/model/gpu.h"
 #include "traces/model/launch_graph.h"
 #include "traces/model/trace.h"
@@ -80,8 +81,9 @@ class Workload {
   };
   struct State {
     ArrivalProcess arrivals;
+    std::optional<Server> server{};
     std::uint32_t in_flight = 1;
-    std::size_t calls = 0;  // of a request: all, but where several are in flight not a sync at its end
+    std::size_t calls = 0;  // end of a request's: of all, but where several are in flight not a sync at its end
     std::deque<Waiting> queue{};
     std::deque<Serving> serving{};  // the last is the one whose calls are being made
     std::size_t next_op = 0;      // of that, index into the issue order
@@ -94,6 +96,7 @@ class Workload {
   Time next_event(ClientId id) const;
   bool step(ClientId id, Time now, std::vector<RequestArrived>& arrived, std::vector<HostCall>& calls);
   void arrive(ClientId id, Time intended);
+  void await_step(State& c, Time from);
   void serve_next(ClientId id, Time now);
   bool all_called(ClientId id) const;
   bool may_serve_next(ClientId id) const;

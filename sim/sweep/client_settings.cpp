@@ -58,21 +58,42 @@ std::uint64_t bytes(const Said& said, const ClientSetting& s) {
   return static_cast<std::uint64_t>(std::llround(value * unit->second));
 }
 
-/// Times of a recording from `from` on, divided by `speed`.
-ExplicitTimes recorded(const std::string& file, Time from, double speed, std::vector<std::string>& notes) {
+/// Requests of a recording from `from` on, their times divided by `speed`.
+std::vector<RecordedRequest> recorded(const std::string& file, Time from, double speed, std::vector<std::string>& notes) {
   const RecordedArrivals arrivals = read_arrivals(file);
   notes.insert(notes.end(), arrivals.notes.begin(), arrivals.notes.end());
-  ExplicitTimes times;
-  for (const RecordedRequest& request : arrivals.requests)
-    if (request.at >= from)
-      times.times.push_back(Time{std::llround(static_cast<double>((request.at - from).count()) / speed)});
-  if (times.times.empty())
+  std::vector<RecordedRequest> requests;
+  for (RecordedRequest request : arrivals.requests) {
+    if (request.at < from) continue;
+    request.at = Time{std::llround(static_cast<double>((request.at - from).count()) / speed)};
+    requests.push_back(request);
+  }
+  if (requests.empty())
     throw InputError(file, "", fmt::format("no request after {} s", to_ns(from) * 1e-9), "give an earlier from=");
-  notes.push_back(fmt::format("{}: {} arrivals ({}), {:.4g} a second", file, times.times.size(), arrivals.format,
-                              times.times.size() < 2 || times.times.back() == Time{}
-                                  ? 0.0
-                                  : static_cast<double>(times.times.size() - 1) / (to_ns(times.times.back()) * 1e-9)));
+  const double last_s = to_ns(requests.back().at) * 1e-9;
+  notes.push_back(fmt::format("{}: {} arrivals ({}), {:.4g} a second", file, requests.size(), arrivals.format,
+                              last_s == 0 ? 0.0 : static_cast<double>(requests.size() - 1) / last_s));
+  return requests;
+}
+
+ExplicitTimes times_of(const std::vector<RecordedRequest>& requests) {
+  ExplicitTimes times;
+  for (const RecordedRequest& request : requests) times.times.push_back(request.at);
   return times;
+}
+
+std::vector<Sequence> sequences_of(const std::string& file, const std::vector<RecordedRequest>& requests,
+                                   std::vector<std::string>& notes) {
+  std::vector<Sequence> sequences;
+  for (const RecordedRequest& request : requests)
+    if (request.context_tokens != 0 && request.generated_tokens != 0)
+      sequences.push_back({request.at, request.context_tokens, request.generated_tokens});
+  if (sequences.empty())
+    throw InputError(file, "", "has no numbers of tokens, which a server's sequences need",
+                     "give a recording of Azure's LLM traces, BurstGPT or Mooncake");
+  if (sequences.size() < requests.size())
+    notes.push_back(fmt::format("{}: {} requests without tokens are left out", file, requests.size() - sequences.size()));
+  return sequences;
 }
 
 /// "0-15": one range, because commas part settings.
@@ -88,6 +109,14 @@ TpcMask mask(const Said& said, const ClientSetting& s) {
   TpcMask mask;
   for (std::uint32_t tpc = first; tpc <= last; ++tpc) mask.enable(TpcId{tpc});
   return mask;
+}
+
+/// Keeps the order and the relative distances.
+void set_rate(std::vector<Sequence>& sequences, double per_s) {
+  if (sequences.size() < 2 || sequences.back().at <= sequences.front().at) return;
+  const double length_s = to_ns(sequences.back().at - sequences.front().at) * 1e-9;
+  const double slower = static_cast<double>(sequences.size() - 1) / length_s / per_s;
+  for (Sequence& s : sequences) s.at = Time{std::llround(static_cast<double>(s.at.count()) * slower)};
 }
 
 /// Keeps the kind of arrivals; what has no rate becomes periodic.
@@ -128,6 +157,10 @@ Key of_a_file(const char* name, const char* value, const char* meaning) {
 const std::vector<Key>& keys() {
   constexpr double kMostRate = 1e6;
   const auto arrives = [](Client& c, Arrivals arrivals) { c.arrivals = std::move(arrivals); };
+  const auto of_server = [](Client& c, const Said& w, const ClientSetting& s) -> Serving& {
+    if (!c.serving) fail(w, fmt::format("{}= is of a server of sequences", s.key), "give serve=, or leave it out");
+    return *c.serving;
+  };
   const auto of_times = [](Client&, const Said& w, const ClientSetting& s) {
     if (w.value_of("times").empty())
       fail(w, fmt::format("{}= goes with times=", s.key), "give the file of arrivals, or change the rate");
@@ -143,7 +176,11 @@ const std::vector<Key>& keys() {
           [=](Client& c, const Said& w, const ClientSetting& s) { arrives(c, ClosedLoop{duration(w, s)}); }),
       key("rate", "50", "requests a second; periodic, or random or recorded where they were so",
           [=](Client& c, const Said& w, const ClientSetting& s) {
-            set_rate(c.arrivals, number(w, s, 1e-6, kMostRate, "requests a second, as 50"));
+            const double per_s = number(w, s, 1e-6, kMostRate, "requests a second, as 50");
+            if (c.serving)
+              set_rate(c.serving->sequences, per_s);
+            else
+              set_rate(c.arrivals, per_s);
           }),
       key("poisson", "50", "random (Poisson), requests a second in the mean",
           [=](Client& c, const Said& w, const ClientSetting& s) {
@@ -152,8 +189,12 @@ const std::vector<Key>& keys() {
       {"times", "FILE", "as a recording has them: Azure LLM CSV, BurstGPT, Mooncake, or seconds, one a line",
        [=](Client& c, const Said& w, const ClientSetting& s, std::vector<std::string>& notes) {
          const std::string speed = w.value_of("speed"), from = w.value_of("from");
-         arrives(c, recorded(s.value, from.empty() ? Time{} : duration(w, {"from", from}),
-                             speed.empty() ? 1 : number(w, {"speed", speed}, 1e-6, 1e6, "a factor, as 2"), notes));
+         const auto requests = recorded(s.value, from.empty() ? Time{} : duration(w, {"from", from}),
+                                        speed.empty() ? 1 : number(w, {"speed", speed}, 1e-6, 1e6, "a factor, as 2"), notes);
+         if (c.serving)
+           c.serving->sequences = sequences_of(s.value, requests, notes);
+         else
+           arrives(c, times_of(requests));
        }},
       key("from", "3600s", "the recorded arrivals start here", of_times),
       key("speed", "2", "the recorded arrivals come faster by this factor", of_times),
@@ -179,6 +220,15 @@ const std::vector<Key>& keys() {
           [](Client& c, const Said&, const ClientSetting&) { c.issue = Issue::eager; }),
       key("tpcs", "0-15", "TPCs that it may use, for tpc-mask",
           [](Client& c, const Said& w, const ClientSetting& s) { c.tpc_mask = mask(w, s); }),
+      key("ttft", "200ms", "of a server: latest first token of a sequence",
+          [=](Client& c, const Said& w, const ClientSetting& s) { of_server(c, w, s).first_token_slo = duration(w, s); }),
+      key("tbt", "50ms", "of a server: longest mean time between a sequence's tokens",
+          [=](Client& c, const Said& w, const ClientSetting& s) { of_server(c, w, s).between_tokens_slo = duration(w, s); }),
+      key("most", "16", "of a server: sequences in its batch",
+          [=](Client& c, const Said& w, const ClientSetting& s) {
+            of_server(c, w, s).most_at_once = static_cast<std::uint32_t>(number(w, s, 1, 65535, "a whole number from 1"));
+          }),
+      of_a_file("serve", "STEPS", "a server of sequences, of times=; the file's programs by size: prefill:512+decode:8x2048"),
       of_a_file("program", "NAME", "which of the file's programs"),
       of_a_file("client", "NAME", "start from this client of the file"),
       of_a_file("counters", "FILE", "what `ncu --csv` printed of the recorded program"),
@@ -231,6 +281,9 @@ void apply_client_settings(Client& client, const std::vector<ClientSetting>& set
                            std::vector<std::string>& notes) {
   const Said said{place, settings};
   for (const ClientSetting& s : settings) key_of(s.key, place).set(client, said, s, notes);
+  for (const ClientSetting& s : settings)
+    if (client.serving && (s.key == "closed" || s.key == "think" || s.key == "poisson" || s.key == "slo"))
+      fail(said, fmt::format("{} does not go with a server of sequences", s.key), "use times=, rate=, ttft= and tbt=");
   if (client.quota && client.reservation && *client.reservation > *client.quota)
     fail(said, "the reservation exceeds the quota", "promise at most what the client may hold");
 }

@@ -21,6 +21,7 @@
 #include "traces/json/spelling.h"
 #include "traces/model/error.h"
 #include "traces/model/launch_graph.h"
+#include "traces/model/serving.h"
 
 namespace corun {
 namespace {
@@ -199,6 +200,7 @@ class TraceReader {
     for (const auto& file : files_) read_kernels(*file);
     for (const auto& file : files_) read_programs(*file);
     read_clients(root);
+    make_servers(trace_);
     read_run(root);
     trace_.name = root.document.value("name", stem(name));
     trace_.about = root.document.value("about", "");
@@ -593,7 +595,35 @@ class TraceReader {
       client.arrivals = read_arrivals(file, *arrivals, place + "/arrivals");
       client.stale = arrivals->value("stale", "keep_newest") == "queue" ? Stale::queue : Stale::keep_newest;
     }
+    if (const json* serving = find(from, "serving")) {
+      if (find(from, "arrivals") != nullptr)
+        fail(file, place + "/arrivals", "a client that serves sequences has no other arrivals", "remove it, or serving");
+      client.serving = read_serving(file, *serving, place + "/serving");
+    }
     return client;
+  }
+
+  Serving read_serving(const TraceFile& file, const json& from, const std::string& place) const {
+    Serving serving;
+    for (std::size_t i = 0; i < from["steps"].size(); ++i) {
+      const json& step = from["steps"][i];
+      const auto& name = step["program"].get_ref<const std::string&>();
+      const auto known = programs_.find(name);
+      if (known == programs_.end()) fail_unknown(file, fmt::format("{}/steps/{}/program", place, i), "program", name, programs_);
+      serving.steps.push_back({ProgramId{known->second}, step.value("batch", 0u), step.value("context", 0u), step.value("tokens", 0u)});
+    }
+    serving.most_at_once = from.value("most_at_once", 0u);
+    for (std::size_t i = 0; i < from["sequences"].size(); ++i) {
+      const json& one = from["sequences"][i];
+      serving.sequences.push_back({time(one[0]), one[1].get<std::uint32_t>(), one[2].get<std::uint32_t>()});
+      if (i > 0 && serving.sequences[i].at < serving.sequences[i - 1].at)
+        fail(file, fmt::format("{}/sequences/{}", place, i),
+             fmt::format("expected ascending times, got {} after {}", to_ns(serving.sequences[i].at), to_ns(serving.sequences[i - 1].at)),
+             "sort the sequences");
+    }
+    serving.first_token_slo = optional_time(from, "first_token_slo_ns");
+    serving.between_tokens_slo = optional_time(from, "between_tokens_slo_ns");
+    return serving;
   }
 
   static Arrivals read_arrivals(const TraceFile& file, const json& from, const std::string& place) {

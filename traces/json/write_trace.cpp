@@ -255,11 +255,28 @@ struct ArrivalsWriter {
   Stale stale;
 };
 
+json serving(const Serving& from, const std::vector<std::string>& programs) {
+  json to;
+  for (const ServingStep& step : from.steps) {
+    json one = {{"program", programs[step.program.value]}};
+    if (step.tokens != 0)
+      one["tokens"] = step.tokens;
+    else
+      one["batch"] = step.batch, one["context"] = step.context;
+    to["steps"].push_back(std::move(one));
+  }
+  to["most_at_once"] = from.most_at_once;
+  for (const Sequence& s : from.sequences) to["sequences"].push_back(json::array({ns(s.at), s.prompt, s.generated}));
+  put(to, "first_token_slo_ns", from.first_token_slo);
+  put(to, "between_tokens_slo_ns", from.between_tokens_slo);
+  return to;
+}
+
 json client(const Client& from, const std::string& name, const Program& its_program,
-            const std::string& program_name) {
+            const std::vector<std::string>& programs) {
   json to;
   to["name"] = name;
-  to["program"] = program_name;
+  to["program"] = programs[from.serving ? from.serving->steps.front().program.value : from.program.value];
   if (from.issue) to["issue"] = *from.issue == Issue::graph ? "graph" : "eager";
   put(to, "process", from.process, from.name);
   if (from.service_class == ServiceClass::real_time) to["class"] = "real_time";
@@ -275,6 +292,10 @@ json client(const Client& from, const std::string& name, const Program& its_prog
     if (from.streams[i].priority) settings["priority"] = *from.streams[i].priority;
     put(settings, "tpc_mask", from.streams[i].tpc_mask);
     if (!settings.empty()) to["streams"][streams[i]] = std::move(settings);
+  }
+  if (from.serving) {
+    to["serving"] = serving(*from.serving, programs);
+    return to;
   }
   const json arrivals = std::visit(ArrivalsWriter{from.stale}, from.arrivals);
   if (arrivals != json{{"type", "closed_loop"}}) to["arrivals"] = arrivals;
@@ -297,10 +318,11 @@ void write_trace(const Trace& trace, std::ostream& out) {
   for (std::size_t i = 0; i < kernels.size(); ++i)
     to["kernels"].push_back(kernel(trace.kernels[i], kernels[i]));
   for (std::size_t i = 0; i < programs.size(); ++i)
-    to["programs"].push_back(program(trace.programs[i], programs[i], kernels));
+    if (trace.programs[i].parts.empty())  // else made of others, again when it is read
+      to["programs"].push_back(program(trace.programs[i], programs[i], kernels));
   for (std::size_t i = 0; i < clients.size(); ++i) {
     const auto program = trace.clients[i].program.value;
-    to["clients"].push_back(client(trace.clients[i], clients[i], trace.programs[program], programs[program]));
+    to["clients"].push_back(client(trace.clients[i], clients[i], trace.programs[program], programs));
   }
   json run = json::object();
   put(run, "duration_ns", trace.run.duration);

@@ -13,6 +13,11 @@ using Graph =
     boost::adjacency_list<boost::vecS, boost::vecS, boost::directedS>;  // edge: op -> what it waits for
 using Vertex = boost::graph_traits<Graph>::vertex_descriptor;
 
+/// Another request: nothing of it follows what stands before in the program.
+bool begins_part(const Program& program, std::size_t op) {
+  return std::binary_search(program.parts.begin(), program.parts.end(), OpId{static_cast<std::uint32_t>(op)});
+}
+
 Graph dependencies(const Program& program) {
   Graph graph(program.ops.size());
   std::vector<std::optional<Vertex>> last_in_stream(program.streams.size());
@@ -20,6 +25,11 @@ Graph dependencies(const Program& program) {
   std::optional<Vertex> last_sync;
   for (Vertex op = 0; op < program.ops.size(); ++op) {
     const Op& o = program.ops[op];
+    if (begins_part(program, op)) {
+      last_in_stream.assign(program.streams.size(), std::nullopt);
+      since_sync.clear();
+      last_sync.reset();
+    }
     if (is_host_call(o)) {
       for (Vertex earlier : since_sync) add_edge(op, earlier, graph);
       since_sync.clear();
@@ -63,6 +73,7 @@ LaunchGraph::LaunchGraph(const Program& program)
   std::vector<std::optional<OpId>> last_in_stream(program.streams.size());
   for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
+    if (begins_part(program, i)) last_in_stream.assign(program.streams.size(), std::nullopt);
     if (is_host_call(op)) continue;
     for (OpId other :
          std::set<OpId>(op.after.begin(), op.after.end()))  // an earlier one of its stream it follows anyway

@@ -66,6 +66,8 @@ struct Program {
   std::vector<Stream> streams;
   std::vector<Op> ops;                 // in the order the host issues them
   std::vector<std::string> buffers{};  // names of its allocations
+  /// Of a server's program: where each of its steps begins, of which a request is one; empty: a request is all of it.
+  std::vector<OpId> parts{};
 };
 
 struct ClosedLoop {
@@ -87,6 +89,25 @@ struct Once {
   Time at{};
 };
 using Arrivals = std::variant<ClosedLoop, Periodic, Poisson, ExplicitTimes, Once>;
+
+/// A server of sequences, as of a language model's: prompts come, wait for a place in the batch, are read in chunks (prefill)
+/// and then continued by a token a step (decode) for all in the batch.  A request of the client is one step.
+struct ServingStep {
+  ProgramId program;           // as captured for this size
+  std::uint32_t batch = 0;     // decode: of so many sequences
+  std::uint32_t context = 0;   // decode: of so many tokens each
+  std::uint32_t tokens = 0;    // prefill: of so many of a prompt; 0: it is a decode
+};
+struct Sequence {
+  Time at{};
+  std::uint32_t prompt = 0, generated = 0;  // tokens; at least one is generated
+};
+struct Serving {
+  std::vector<ServingStep> steps;   // at least a prefill and a decode
+  std::uint32_t most_at_once = 0;   // sequences in the batch
+  std::vector<Sequence> sequences;  // in the order of their times
+  std::optional<Time> first_token_slo, between_tokens_slo;  // the latter of a sequence's mean
+};
 
 /// What becomes of an open-loop request that is still waiting when the next one arrives.  DISB keeps the
 /// newest only.
@@ -115,6 +136,7 @@ struct Client {
   std::optional<Time> deadline;       // relative to the intended arrival
   Arrivals arrivals;
   Stale stale = Stale::keep_newest;
+  std::optional<Serving> serving{};  // then `arrivals` is a closed loop, and the program one that serve() made
 };
 
 /// How this client hands its requests over.

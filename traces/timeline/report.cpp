@@ -249,12 +249,41 @@ nlohmann::ordered_json json_of(const ClientResult& c) {
       {"progress", c.progress}};
   to["latency_parts_ms"] = json_of(c.parts);
   to["alone_latency_parts_ms"] = json_of(c.alone_parts);
+  if (c.served)
+    to["served"] = {{"sequences", c.served->finished},
+                    {"unfinished", c.served->unfinished},
+                    {"first_token_mean_ms", c.served->first_token_mean_ms},
+                    {"first_token_p50_ms", c.served->first_token_p50_ms},
+                    {"first_token_p99_ms", c.served->first_token_p99_ms},
+                    {"between_tokens_mean_ms", c.served->between_tokens_mean_ms},
+                    {"between_tokens_p50_ms", c.served->between_tokens_p50_ms},
+                    {"between_tokens_p99_ms", c.served->between_tokens_p99_ms},
+                    {"tokens_per_s", c.served->tokens_per_s},
+                    {"goodput_per_s", c.served->goodput_per_s}};
   if (!c.failed.empty()) to["failed"] = c.failed;
   return to;
 }
 
 nlohmann::ordered_json json_of(const Spread& s) {
   return {{"mean_us", s.mean_us}, {"p50_us", s.p50_us}, {"p99_us", s.p99_us}, {"max_us", s.max_us}};
+}
+
+/// Of servers: a line for each run; empty where there are none.
+std::string served_text(std::span<const RunResult> results) {
+  Table table({"sequences served (ms)", "done", "first token p50", "p99", "between tokens p50", "p99", "tokens/s", "good/s"});
+  bool any = false;
+  for (const RunResult& r : results)
+    for (const ClientResult& c : r.clients) {
+      if (!c.served) continue;
+      any = true;
+      const ServedResult& s = *c.served;
+      table.add({results.size() > 1 ? fmt::format("{}, {}", shortened(c.name, kNameWidth / 2), shortened(r.policy, kNameWidth / 2))
+                                    : shortened(c.name, kNameWidth),
+                 fmt::format("{} of {}", s.finished, s.finished + s.unfinished), number(s.first_token_p50_ms),
+                 number(s.first_token_p99_ms), number(s.between_tokens_p50_ms), number(s.between_tokens_p99_ms),
+                 number(s.tokens_per_s), number(s.goodput_per_s)});
+    }
+  return any ? '\n' + table.text() : "";
 }
 
 /// Appends the keys to `document`, which may hold others.
@@ -313,7 +342,7 @@ std::string format_report(const RunResult& r, Notes notes) {
                std::to_string(c.dropped), number(c.throughput_per_s), number(c.mean_ms), number(c.p50_ms),
                number(c.p95_ms), number(c.p99_ms), number(c.max_ms), std::to_string(c.deadline_misses),
                fixed(c.slowdown, 3), fixed(c.progress, 3)});
-  out += table.text();
+  out += table.text() + served_text({&r, 1});
   for (const ClientResult& c : r.clients)
     if (!c.failed.empty()) out += labelled("failed", c.name + ": " + c.failed);
   const std::string warnings = overload_text({&r, 1}) + few_text({&r, 1});
@@ -368,6 +397,7 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
     }
     out += '\n' + clients.text();
   }
+  out += served_text(results);
 
   out += '\n';
   for (const NotRun& n : not_run) out += labelled("not run", n.policy + ": " + n.reason);

@@ -44,6 +44,16 @@ struct RequestRecord {
   LatencyParts parts{};  // filled in by a PartsMeter
 };
 
+/// One sequence of a server.
+struct SequenceRecord {
+  ClientId client;
+  std::uint64_t sequence = 0;
+  Time arrival{};
+  Time first_token{};  // kNever: none by the end of the run
+  Time finished{};     // kNever: unfinished
+  std::vector<Time> gaps{};  // from each token to the next
+};
+
 /// One kernel launch.
 struct KernelRecord {
   LaunchId launch;
@@ -140,6 +150,7 @@ class Sink {
  public:
   virtual ~Sink() = default;
   virtual void record(const RequestRecord&) {}
+  virtual void record(const SequenceRecord&) {}
   virtual void record(const KernelRecord&) {}
   virtual void record(std::span<const BlockRecord>) {}
   virtual void record(const CopyRecord&) {}
@@ -160,6 +171,9 @@ class Timeline {
   bool wants_gauges() const { return wants_gauges_; }
 
   void record(const RequestRecord& r) {
+    for (Sink* s : sinks_) s->record(r);
+  }
+  void record(const SequenceRecord& r) {
     for (Sink* s : sinks_) s->record(r);
   }
   void record(const KernelRecord& r) {

@@ -21,6 +21,7 @@
 #include "traces/json/schema.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
+#include "traces/model/serving.h"
 
 namespace corun {
 namespace {
@@ -166,9 +167,24 @@ bool all_same(const std::vector<Item>& a, const std::vector<Item>& b) {
 }
 
 bool same(const Program& a, const Program& b) {
-  const auto& [name, issue, streams, ops, buffers] = a;
+  const auto& [name, issue, streams, ops, buffers, parts] = a;
   return name == b.name && issue == b.issue && all_same(streams, b.streams) && all_same(ops, b.ops) &&
-         buffers == b.buffers;
+         buffers == b.buffers && parts == b.parts;
+}
+
+bool same(const Serving& a, const Serving& b) {
+  const auto& [steps, most, sequences, first, between] = a;
+  const auto same_step = [](const ServingStep& x, const ServingStep& y) {
+    const auto& [program, batch, context, tokens] = x;
+    return program == y.program && batch == y.batch && context == y.context && tokens == y.tokens;
+  };
+  const auto same_sequence = [](const Sequence& x, const Sequence& y) {
+    const auto& [at, prompt, generated] = x;
+    return at == y.at && prompt == y.prompt && generated == y.generated;
+  };
+  return std::equal(steps.begin(), steps.end(), b.steps.begin(), b.steps.end(), same_step) && most == b.most_at_once &&
+         std::equal(sequences.begin(), sequences.end(), b.sequences.begin(), b.sequences.end(), same_sequence) &&
+         first == b.first_token_slo && between == b.between_tokens_slo;
 }
 
 bool same(const Arrivals& a, const Arrivals& b) {
@@ -198,13 +214,15 @@ bool same(const ClientStream& a, const ClientStream& b) {
 bool same(const Client& a, const Client& b) {
   const auto all = [](const Client& client) {
     const auto& [name, origin, program, process, issue, service, priority, mask, streams, memory, quota,
-                 reservation, deadline, arrivals, stale] = client;
+                 reservation, deadline, arrivals, stale, serving] = client;
+    static_cast<void>(serving);
     static_cast<void>(streams);
     static_cast<void>(arrivals);
     return std::tie(name, origin, program, process, issue, service, priority, mask, memory, quota,
                     reservation, deadline, stale);
   };
-  return all(a) == all(b) && all_same(a.streams, b.streams) && same(a.arrivals, b.arrivals);
+  return all(a) == all(b) && all_same(a.streams, b.streams) && same(a.arrivals, b.arrivals) &&
+         a.serving.has_value() == b.serving.has_value() && (!a.serving || same(*a.serving, *b.serving));
 }
 
 bool same(const Trace& a, const Trace& b) {
@@ -234,6 +252,9 @@ class AnyTrace {
     if (coin()) trace.run.duration = time() + Time{2'000'000'000'000};
     if (coin()) trace.run.warm_up = Time{below(1'000'000)};
     trace.run.seed = below(1000);
+    for (Client& client : trace.clients)
+      if (below(3) == 0) serve(client, trace);
+    make_servers(trace);
     for (std::uint32_t i = below(3); i > 0; --i) trace.notes.push_back(std::to_string(i) + text());
     return trace;
   }
@@ -386,6 +407,25 @@ class AnyTrace {
         !std::holds_alternative<Once>(client.arrivals) && coin())
       client.stale = Stale::queue;
     return client;
+  }
+
+  /// Where it can: of two programs that allocate nothing.
+  void serve(Client& client, const Trace& trace) {
+    Serving serving;
+    for (std::uint32_t i = 0; i < trace.programs.size(); ++i)
+      if (trace.programs[i].buffers.empty() && serving.steps.size() < 2)
+        serving.steps.push_back({ProgramId{i}, serving.steps.empty() ? 0 : below(8) + 1, below(1000) + 1,
+                                 serving.steps.empty() ? below(512) + 1 : 0});
+    if (serving.steps.size() < 2) return;
+    serving.steps[0].context = 0;
+    serving.most_at_once = coin() ? 0 : below(16) + 1;
+    for (std::uint32_t n = below(4) + 1; n > 0; --n) serving.sequences.push_back({Time{1000 * (5 - n)}, below(99) + 1, below(99) + 1});
+    if (coin()) serving.first_token_slo = time();
+    if (coin()) serving.between_tokens_slo = time();
+    client.issue = Issue::eager;
+    client.streams.clear();
+    client.stale = Stale::keep_newest;
+    client.serving = std::move(serving);
   }
 
   std::mt19937_64 random_;

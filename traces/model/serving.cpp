@@ -1,0 +1,63 @@
+#include "traces/model/serving.h"
+
+#include <algorithm>
+
+#include "traces/model/error.h"
+#include "traces/model/launch_graph.h"
+
+namespace corun {
+namespace {
+
+[[noreturn]] void fail(const Client& client, const std::string& problem, const std::string& remedy) {
+  throw InputError(client.origin.file, client.origin.place + "/serving", problem, remedy);
+}
+
+/// Its operations in the order in which the host calls them, so that none names a later one.
+void append_part(Program& to, const Program& step) {
+  const auto first = static_cast<std::uint32_t>(to.ops.size());
+  to.parts.push_back(OpId{first});
+  const LaunchGraph graph(step);
+  std::vector<std::uint32_t> place(step.ops.size());
+  for (std::uint32_t i = 0; i < step.ops.size(); ++i) place[graph.issue_order()[i].value] = first + i;
+  for (const OpId from : graph.issue_order()) {
+    Op op = step.ops[from.value];
+    for (OpId& after : op.after) after = OpId{place[after.value]};
+    op.name.clear();
+    to.ops.push_back(std::move(op));
+  }
+  while (to.streams.size() < step.streams.size()) to.streams.push_back(step.streams[to.streams.size()]);
+}
+
+}  // namespace
+
+void make_servers(Trace& trace) {
+  for (Client& client : trace.clients) {
+    if (!client.serving) continue;
+    Serving& serving = *client.serving;
+    std::uint32_t largest = 0;
+    bool reads = false;
+    Program merged;
+    merged.name = client.name + " (server)";
+    for (const ServingStep& step : serving.steps) {
+      const Program& program = trace.programs[step.program.value];
+      if (!program.buffers.empty())
+        fail(client, "program " + program.name + " allocates memory, which a server's step cannot",
+             "leave its allocations out and give the client memory_bytes");
+      if (merged.parts.empty()) merged.issue = program.issue;
+      if (!client.issue && merged.issue != program.issue)
+        fail(client, "some of its programs are graphs and some are not", "say which it is: issue");
+      append_part(merged, program);
+      largest = std::max(largest, step.batch);
+      reads = reads || step.tokens != 0;
+    }
+    if (largest == 0) fail(client, "no step decodes", "give a step with batch and context");
+    if (!reads) fail(client, "no step reads a prompt", "give a step with tokens");
+    if (serving.most_at_once == 0) serving.most_at_once = largest;
+    client.streams.resize(merged.streams.size());
+    client.program = ProgramId{static_cast<std::uint32_t>(trace.programs.size())};
+    client.arrivals = ClosedLoop{};
+    trace.programs.push_back(std::move(merged));
+  }
+}
+
+}  // namespace corun

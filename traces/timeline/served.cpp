@@ -1,0 +1,58 @@
+#include "traces/timeline/served.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace corun {
+namespace {
+
+/// As of latencies: the smallest that a share of them does not exceed.
+double percentile_ms(std::vector<Time>& ascending, std::size_t percent) {
+  if (ascending.empty()) return std::numeric_limits<double>::quiet_NaN();
+  return to_ms(ascending[(percent * ascending.size() + 99) / 100 - 1]);
+}
+
+double mean_ms(const std::vector<Time>& all) {
+  if (all.empty()) return std::numeric_limits<double>::quiet_NaN();
+  return to_ms(std::accumulate(all.begin(), all.end(), Time{})) / static_cast<double>(all.size());
+}
+
+bool within_limits(const Serving& serving, const SequenceRecord& r) {
+  if (serving.first_token_slo && r.first_token - r.arrival > *serving.first_token_slo) return false;
+  if (!serving.between_tokens_slo || r.gaps.empty()) return true;
+  return r.finished - r.first_token <= *serving.between_tokens_slo * static_cast<std::int64_t>(r.gaps.size());
+}
+
+}  // namespace
+
+ServedResult measure_served(const Serving& serving, ClientId client, const Window& window,
+                            std::span<const SequenceRecord> sequences) {
+  ServedResult result;
+  std::vector<Time> first, gaps;
+  std::uint64_t tokens = 0, good = 0;
+  for (const SequenceRecord& r : sequences) {
+    if (r.client != client || r.arrival < window.begin || r.arrival > window.end) continue;
+    if (r.finished == kNever || r.finished > window.end) {
+      ++result.unfinished;
+      continue;
+    }
+    ++result.finished;
+    first.push_back(r.first_token - r.arrival);
+    gaps.insert(gaps.end(), r.gaps.begin(), r.gaps.end());
+    tokens += r.gaps.size() + 1;
+    good += within_limits(serving, r);
+  }
+  std::sort(first.begin(), first.end());
+  std::sort(gaps.begin(), gaps.end());
+  result.first_token_mean_ms = mean_ms(first);
+  result.first_token_p50_ms = percentile_ms(first, 50), result.first_token_p99_ms = percentile_ms(first, 99);
+  result.between_tokens_mean_ms = mean_ms(gaps);
+  result.between_tokens_p50_ms = percentile_ms(gaps, 50), result.between_tokens_p99_ms = percentile_ms(gaps, 99);
+  const double length_s = to_seconds(window.end - window.begin);
+  if (length_s > 0)
+    result.tokens_per_s = static_cast<double>(tokens) / length_s, result.goodput_per_s = static_cast<double>(good) / length_s;
+  return result;
+}
+
+}  // namespace corun
