@@ -19,6 +19,9 @@ namespace corun::kineto {
 /// Absolute times may count from 1970, which Time cannot hold.
 using Nanoseconds = std::chrono::nanoseconds;
 
+/// Of one copy: what every reader of JSON takes for a whole number.
+inline constexpr std::uint64_t kMostBytes = (std::uint64_t{1} << 53) - 1;
+
 /// Launches with all of this in common are launches of one kernel.
 struct Shape {
   std::string name;
