@@ -52,7 +52,13 @@ extern "C" void keep_input(int signal) {
 }
 
 void guard() {
-  for (const int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGBUS, SIGILL, SIGPROF}) std::signal(signal, keep_input);
+  static std::array<char, 1 << 16> stack;  // where the reader's has run out
+  const stack_t other{stack.data(), 0, stack.size()};
+  sigaltstack(&other, nullptr);
+  struct sigaction keep {};
+  keep.sa_handler = keep_input;
+  keep.sa_flags = SA_ONSTACK;
+  for (const int signal : {SIGABRT, SIGSEGV, SIGFPE, SIGBUS, SIGILL, SIGPROF}) sigaction(signal, &keep, nullptr);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   const rlimit memory{kMostMemory, kMostMemory};
   setrlimit(RLIMIT_AS, &memory);

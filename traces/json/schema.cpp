@@ -208,6 +208,9 @@ class Explanation {
       return add(place, text.empty() ? "expected a text, got an empty one"
                                            : fmt::format("expected a text of {} characters or more, got {}",
                                                          rule["minLength"].get<std::size_t>(), shown(value)));
+    // Before the pattern: std::regex takes stack by the character.
+    if (const std::size_t most = rule.value("maxLength", text.size()); text.size() > most)
+      return add(place, fmt::format("expected a text of at most {} characters, got {}", most, text.size()));
     if (const json* pattern = get(rule, "pattern");
         pattern != nullptr && !std::regex_search(text, std::regex(pattern->get<std::string>()))) {
       const json* examples = get(rule, "examples");
