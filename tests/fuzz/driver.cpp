@@ -1,5 +1,5 @@
-// Stands in for libFuzzer where it is not linked: the corpus as it is, then mutations of it, the same ones in each run,
-// until the time is up.  `fuzz_inputs --reader=NAME --corpus=FOLDER --seconds=N`, or files to read each once.
+// Stands in for libFuzzer where it is not linked: the corpus as it is, then mutations of it, the same ones in each
+// run, until the time is up.  `fuzz_inputs --reader=NAME --corpus=FOLDER --seconds=N`, or files to read each once.
 //
 // An input that ends the process, takes over 10 s of CPU time or more than 2 GiB is left in the working directory.
 // Leaves out what libFuzzer is for: it does not see which code an input reaches.
@@ -94,10 +94,34 @@ class Mutator {
   std::size_t below(std::size_t n) { return n == 0 ? 0 : random_() % n; }
 
   void change(std::string& text) {
-    static constexpr std::array<std::string_view, 28> kWords = {
-        "0",    "-1",   "1",  "65536", "4294967296", "2147483648", "9223372036854775807", "-9223372036854775808",
-        "1e30", "-0.5", "1e-30", "18446744073709551615", "null", "true", "[]", "{}", "[[", "\"\"", "\"",
-        ",",    "\n",   "\\u0000", "\xff", "-", "nan", "1e308", "9007199254740993", "\xEF\xBB\xBF"};
+    static constexpr std::array<std::string_view, 28> kWords = {"0",
+                                                                "-1",
+                                                                "1",
+                                                                "65536",
+                                                                "4294967296",
+                                                                "2147483648",
+                                                                "9223372036854775807",
+                                                                "-9223372036854775808",
+                                                                "1e30",
+                                                                "-0.5",
+                                                                "1e-30",
+                                                                "18446744073709551615",
+                                                                "null",
+                                                                "true",
+                                                                "[]",
+                                                                "{}",
+                                                                "[[",
+                                                                "\"\"",
+                                                                "\"",
+                                                                ",",
+                                                                "\n",
+                                                                "\\u0000",
+                                                                "\xff",
+                                                                "-",
+                                                                "nan",
+                                                                "1e308",
+                                                                "9007199254740993",
+                                                                "\xEF\xBB\xBF"};
     const std::size_t at = below(text.size() + 1), length = below(std::min<std::size_t>(text.size() - at, 64) + 1);
     switch (below(8)) {
       case 0:

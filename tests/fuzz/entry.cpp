@@ -1,5 +1,5 @@
-// What libFuzzer calls, or driver.cpp where there is none: `fuzz_inputs --reader=NAME ...`.  A reader returns or throws
-// InputError; all else ends the process.
+// What libFuzzer calls, or driver.cpp where there is none: `fuzz_inputs --reader=NAME ...`.  A reader returns or
+// throws InputError; all else ends the process.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -21,7 +21,9 @@ using corun::fuzz::Reader;
 class Scratch {
  public:
   Scratch() {
-    std::string name = ((fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path()) / "corun-fuzz-XXXXXX").string();
+    std::string name =
+        ((fs::exists("/dev/shm") ? fs::path("/dev/shm") : fs::temp_directory_path()) / "corun-fuzz-XXXXXX")
+            .string();
     folder_ = mkdtemp(name.data());
   }
   ~Scratch() {
@@ -29,7 +31,8 @@ class Scratch {
     fs::remove_all(folder_, error);
   }
   fs::path write(std::string_view bytes) const {
-    std::ofstream(folder_ / "input", std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    std::ofstream(folder_ / "input", std::ios::binary)
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
     return folder_ / "input";
   }
 

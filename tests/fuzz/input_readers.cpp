@@ -1,5 +1,5 @@
-// Readers of what people bring: traces, GPU descriptions, recordings of other tools.  A trace that an importer made
-// must be one that the trace format's own reader takes.
+// Readers of what people bring: traces, GPU descriptions, recordings of other tools.  A trace that an importer
+// made must be one that the trace format's own reader takes.
 #include <fmt/format.h>
 
 #include <array>
@@ -12,6 +12,7 @@
 #include "traces/import/kineto.h"
 #include "traces/import/nsight_compute.h"
 #include "traces/import/nsys.h"
+#include "traces/import/rocprof.h"
 #include "traces/json/parse.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -47,6 +48,14 @@ void read_rows(const fs::path& file) {
   check_imported(import_nsys(database, options));
 }
 
+void read_rocprof(const fs::path& file) {
+  (void)looks_like_rocprof(file);
+  check_imported(import_rocprof(file, {}));
+  ImportOptions options;
+  options.range = "step";
+  check_imported(import_rocprof(file, options));
+}
+
 void read_kineto(const fs::path& file) {
   (void)looks_like_kineto(file);
   check_imported(import_kineto(file, any_shape()));
@@ -59,6 +68,7 @@ constexpr std::array kReaders = {
     Reader{"ncu", [](const fs::path& file) { (void)read_nsight_compute(file); }},
     Reader{"nsys", [](const fs::path& file) { check_imported(import_nsys(file, {})); }},
     Reader{"nsys_rows", read_rows},
+    Reader{"rocprof", read_rocprof},
     Reader{"trace", [](const fs::path& file) { (void)read_trace(file); }},
 };
 

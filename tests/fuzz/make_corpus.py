@@ -176,6 +176,12 @@ write("nsys", "kernels-only", database(
     "blockY INT, blockZ INT)", "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (10,20,1,1,1,32,1,1)"))
 write("nsys", "graphs-only", database("CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start INT)"))
 
+# --- rocprofv3 ---
+
+for name in ["rocm7", "rocm62"]:  # as text: a key may stand twice
+    write("rocprof", name, "".join(
+        line.strip() for line in (ROOT / f"tests/data/rocprof_{name}.json").read_text().splitlines()))
+
 # --- Nsight Compute ---
 
 HEADER = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size",

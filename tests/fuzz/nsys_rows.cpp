@@ -23,14 +23,32 @@ const std::map<char, Table>& tables() {
   static const std::map<char, Table> all = {
       {'K',
        {"CUPTI_ACTIVITY_KIND_KERNEL",
-        {"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "demangledName", "shortName",
-         "registersPerThread", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "staticSharedMemory",
-         "dynamicSharedMemory", "clusterX", "clusterY", "clusterZ"}}},
+        {"start",
+         "end",
+         "deviceId",
+         "contextId",
+         "streamId",
+         "correlationId",
+         "globalPid",
+         "demangledName",
+         "shortName",
+         "registersPerThread",
+         "gridX",
+         "gridY",
+         "gridZ",
+         "blockX",
+         "blockY",
+         "blockZ",
+         "staticSharedMemory",
+         "dynamicSharedMemory",
+         "clusterX",
+         "clusterY",
+         "clusterZ"}}},
       {'R', {"CUPTI_ACTIVITY_KIND_RUNTIME", {"start", "end", "globalTid", "correlationId", "nameId"}}},
       {'C',
        {"CUPTI_ACTIVITY_KIND_MEMCPY",
-        {"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "bytes", "copyKind", "srcKind",
-         "dstKind"}}},
+        {"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "bytes", "copyKind",
+         "srcKind", "dstKind"}}},
       {'M',
        {"CUPTI_ACTIVITY_KIND_MEMSET",
         {"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "bytes"}}},
@@ -45,7 +63,8 @@ const std::map<char, Table>& tables() {
 }
 
 void run(sqlite3* db, const std::string& sql) {
-  if (sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK) throw std::runtime_error(sqlite3_errmsg(db));
+  if (sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK)
+    throw std::runtime_error(sqlite3_errmsg(db));
 }
 
 }  // namespace
@@ -65,8 +84,8 @@ void write_rows(const std::filesystem::path& text, const std::filesystem::path& 
     if (insert == nullptr) {
       run(db, fmt::format("CREATE TABLE {} ({})", name, fmt::join(columns, ",")));
       const std::vector<const char*> marks(columns.size(), "?");
-      sqlite3_prepare_v2(db, fmt::format("INSERT INTO {} VALUES ({})", name, fmt::join(marks, ",")).c_str(), -1, &insert,
-                         nullptr);
+      sqlite3_prepare_v2(db, fmt::format("INSERT INTO {} VALUES ({})", name, fmt::join(marks, ",")).c_str(), -1,
+                         &insert, nullptr);
     }
     sqlite3_reset(insert);
     sqlite3_clear_bindings(insert);

@@ -1,5 +1,5 @@
-// What an importer keeps of a recording, by Kineto or by Nsight Systems: GPU operations, the host calls that concern them,
-// synchronizations and step marks, as recorded and in the order of the file.  Leaves out all else as it
+// What an importer keeps of a recording, by Kineto, Nsight Systems or rocprofv3: GPU operations, the host calls that
+// concern them, synchronizations and step marks, as recorded and in the order of the file.  Leaves out all else as it
 // streams by.
 #pragma once
 
