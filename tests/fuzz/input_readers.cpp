@@ -9,6 +9,7 @@
 #include "tests/fuzz/nsys_rows.h"
 #include "tests/fuzz/readers.h"
 #include "traces/import/arrivals.h"
+#include "traces/import/captured.h"
 #include "traces/import/kineto.h"
 #include "traces/import/nsight_compute.h"
 #include "traces/import/nsys.h"
@@ -48,6 +49,17 @@ void read_rows(const fs::path& file) {
   check_imported(import_nsys(database, options));
 }
 
+/// A folder with a file.
+void read_capture(const fs::path& file) {
+  const fs::path folder = fs::path(file).concat(".capture");
+  fs::create_directories(folder);
+  fs::copy_file(file, folder / "1.jsonl", fs::copy_options::overwrite_existing);
+  check_imported(import_captured(folder, {}));
+  ImportOptions options;
+  options.range = "step";
+  check_imported(import_captured(folder, options));
+}
+
 void read_rocprof(const fs::path& file) {
   (void)looks_like_rocprof(file);
   check_imported(import_rocprof(file, {}));
@@ -63,6 +75,7 @@ void read_kineto(const fs::path& file) {
 
 constexpr std::array kReaders = {
     Reader{"arrivals", [](const fs::path& file) { (void)read_arrivals(file); }},
+    Reader{"capture", read_capture},
     Reader{"gpu", [](const fs::path& file) { (void)read_gpu(file.string()); }},
     Reader{"kineto", read_kineto},
     Reader{"ncu", [](const fs::path& file) { (void)read_nsight_compute(file); }},

@@ -182,6 +182,22 @@ for name in ["rocm7", "rocm62"]:  # as text: a key may stand twice
     write("rocprof", name, "".join(
         line.strip() for line in (ROOT / f"tests/data/rocprof_{name}.json").read_text().splitlines()))
 
+# --- sim capture ---
+
+CAPTURE = '["p",1,7,"serve"]\n["d",0,"NVIDIA H200",132]\n["n",0,"k"]\n["n",1,"cudaLaunchKernel_v7000"]\n'
+
+
+def captured(start, correlation, cluster="0,0,0"):
+    return f'["a",1,{start},{start + 900},11,{correlation}]\n' \
+           f'["k",0,{start + 3000},{start + 8000},0,1,7,{correlation},64,1,1,128,1,1,32,0,0,{cluster},0]\n'
+
+
+write("capture", "a-launch", CAPTURE + captured(1000, 5) + '["z",0]\n')
+write("capture", "of-each-kind", CAPTURE.replace('["d",0,"NVIDIA H200",132]\n', "") + '["r","step",500,90000,11]\n' +
+      captured(1000, 5, "2,1,1") + '["c",4096,10000,11000,0,1,7,6,1,1,2]\n["m",64,12000,12500,0,1,7,8]\n'
+      '["x",1,4096,139,900]\n["x",2,4096,139,50000]\n["e",1,3,9,7]\n["s",2,20000,20100,1,8,10,3]\n' +
+      captured(30000, 11) + '["z",2]\n')
+
 # --- Nsight Compute ---
 
 HEADER = ("ID", "Process ID", "Process Name", "Host Name", "Kernel Name", "Context", "Stream", "Block Size", "Grid Size",
