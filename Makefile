@@ -4,7 +4,10 @@
 EARLIER := 06a3354
 DEMO_TRACE := traces/h200/examples/realtime-resnet50-beside-resnet152.json
 
-.PHONY: demo test test-all bench asan tsan ubsan clang format tidy clean
+# Seconds for which `make fuzz` fuzzes each reader.
+FUZZ_SECONDS := 300
+
+.PHONY: demo test test-all bench asan tsan ubsan clang fuzz format tidy clean
 .DEFAULT_GOAL := test
 
 demo: build/build.ninja
@@ -33,6 +36,18 @@ asan tsan ubsan clang: build/packages
 	cmake --preset $@
 	cmake --build --preset $@
 	ctest --preset $@ -j $$(nproc)
+
+# What a reader breaks on is left as build/fuzz/<reader>-*; cut down, it belongs into tests/fuzz/corpus as found-*.
+fuzz: build/packages
+	cmake --preset fuzz
+	cmake --build --preset fuzz
+	set -e; for folder in tests/fuzz/corpus/*; do \
+	  reader=$${folder##*/}; \
+	  case $$reader in figure|networks|profile|reference|sweep) kind=results;; *) kind=inputs;; esac; \
+	  mkdir -p build/fuzz/corpus/$$reader; \
+	  build/fuzz/bin/fuzz_$$kind --reader=$$reader -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
+	    -artifact_prefix=build/fuzz/$$reader- build/fuzz/corpus/$$reader $$folder; \
+	done
 
 format:
 	git ls-files '*.h' '*.cpp' | xargs clang-format-19 -i

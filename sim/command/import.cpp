@@ -11,6 +11,7 @@
 #include "traces/import/kineto.h"
 #include "traces/import/nsight_compute.h"
 #include "traces/import/nsys.h"
+#include "traces/import/rocprof.h"
 #include "traces/json/duration.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -26,8 +27,15 @@ Trace read(const ImportArguments& a, RecordedTimes& recorded) {
   options.name = a.name, options.assume_shapes = a.assume_shapes, options.repeats = a.repeats;
   if (a.format == "kineto") return import_kineto(a.input, options, &recorded);
   if (a.format == "capture") return import_captured(a.input, options, a.process, &recorded);
+  if (a.format == "rocprof") {
+    if (looks_like_nsys(a.input))
+      throw InputError(a.input, "", "is an SQLite database, as rocprofv3 writes where no format is asked for",
+                       "record with rocprofv3 --output-format json");
+    return import_rocprof(a.input, options, a.process, &recorded);
+  }
   if (a.format != "nsys")
-    throw InputError("", "import", fmt::format("there is no importer for '{}'", a.format), "use kineto, nsys or capture");
+    throw InputError("", "import", fmt::format("there is no importer for '{}'", a.format),
+                     "use kineto, nsys, rocprof or capture");
   if (!looks_like_nsys(a.input))
     throw InputError(a.input, "", "is no SQLite database", "export the report first: nsys export --type sqlite report.nsys-rep");
   return import_nsys(a.input, options, a.process, &recorded);
@@ -54,7 +62,8 @@ void add_common(CLI::App& command, ImportArguments& a) {
 CLI::App* add_import(CLI::App& app, ImportArguments& a) {
   CLI::App* command = app.add_subcommand("import", "make a trace of another tool's recording");
   command->add_option("format", a.format,
-                      "kineto: a PyTorch profiler trace; nsys: Nsight Systems' SQLite; capture: what sim capture kept")
+                      "kineto: a PyTorch profiler trace; nsys: Nsight Systems' SQLite; rocprof: rocprofv3's JSON;\n"
+                      "capture: what sim capture kept")
       ->required();
   command->add_option("input", a.input, "file to import")->required();
   command->add_option("-o,--output", a.output, "trace to write (default: standard output)");

@@ -5,17 +5,17 @@
 #include "traces/json/duration.h"
 #include "traces/import/kineto.h"
 #include "traces/import/nsys.h"
+#include "traces/import/rocprof.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
 namespace corun::sim {
 
 Trace read_input(const std::string& file, const std::string& gpu, const std::string& counters) {
-  if (looks_like_nsys(file)) {
-    ImportOptions options;
-    options.gpu = gpu, options.counters = counters;
-    return import_nsys(file, options);
-  }
+  ImportOptions options;
+  options.gpu = gpu, options.counters = counters;
+  if (looks_like_nsys(file)) return import_nsys(file, options);
+  if (looks_like_rocprof(file)) return import_rocprof(file, options);
   if (looks_like_kineto(file)) return import_kineto(file, gpu, counters);
   if (!counters.empty())
     throw InputError(counters, "",

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -23,6 +25,10 @@ using kineto::Nanoseconds;
 using kineto::Shape;
 
 constexpr std::int64_t kVersion = 1;
+/// In nanoseconds 146 years, so that sums of two fit 64 bits.
+constexpr std::int64_t kMostOfAny = std::int64_t{1} << 62;
+constexpr std::int64_t kMostBytes = (std::int64_t{1} << 53) - 1;
+constexpr std::uint64_t kMaxBlocks = std::numeric_limits<std::uint32_t>::max();
 
 /// A line: an array that begins with the kind of record, as hw/capture/injection.cpp writes it.
 class Fields {
@@ -32,9 +38,9 @@ class Fields {
   [[noreturn]] void fail(const std::string& problem) const {
     throw InputError(file_, fmt::format("line {}", number_), problem, "capture the program again");
   }
-  std::int64_t integer(std::size_t i, std::int64_t least = 0, std::int64_t most = std::numeric_limits<std::int64_t>::max()) const {
+  std::int64_t integer(std::size_t i, std::int64_t least = 0, std::int64_t most = kMostOfAny) const {
     if (i >= line_.size() || !line_[i].is_number_integer()) fail(fmt::format("field {} is no integer", i));
-    if (line_[i].is_number_unsigned() && line_[i].get<std::uint64_t>() > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+    if (line_[i].is_number_unsigned() && line_[i].get<std::uint64_t>() > static_cast<std::uint64_t>(kMostOfAny))
       fail(fmt::format("field {} is too large", i));
     const auto value = line_[i].get<std::int64_t>();
     if (value < least || value > most) fail(fmt::format("field {} is {}, outside of {} to {}", i, value, least, most));
@@ -128,17 +134,24 @@ class Reader {
       ++unmeasured_;
       return;
     }
-    const auto dims = [&](std::size_t first, std::int64_t x, std::int64_t other) {
-      return Dim3{static_cast<std::uint32_t>(f.integer(first, 1, x)), static_cast<std::uint32_t>(f.integer(first + 1, 1, other)),
-                  static_cast<std::uint32_t>(f.integer(first + 2, 1, other))};
+    const auto dims = [&](std::size_t first, std::array<std::int64_t, 3> most, std::uint64_t in_all) {
+      const auto at = [&](std::size_t i) { return static_cast<std::uint32_t>(f.integer(first + i, 1, most[i])); };
+      const Dim3 size{at(0), at(1), at(2)};
+      if (size.count() > in_all) f.fail(fmt::format("fields {} to {} are {} in all, over {}", first, first + 2, size.count(), in_all));
+      return size;
     };
     Shape shape;
     shape.name = name(f, 1);
-    shape.grid = dims(8, 2147483647, 65535), shape.block = dims(11, 1024, 1024);
+    shape.grid = dims(8, {2147483647, 65535, 65535}, kMaxBlocks), shape.block = dims(11, {1024, 1024, 64}, 1024);
     if (f.integer(14, 0, 256) > 0) shape.registers_per_thread = static_cast<std::uint32_t>(f.integer(14));
     shape.static_shared_memory_bytes = static_cast<std::uint32_t>(f.integer(15, 0, 1 << 24));
     shape.shared_memory_bytes = *shape.static_shared_memory_bytes + static_cast<std::uint32_t>(f.integer(16, 0, 1 << 24));
-    if (f.integer(17) > 0) shape.cluster = dims(17, 16, 16);
+    if (f.integer(17) > 0) {
+      const Dim3 cluster = dims(17, {16, 16, 16}, 16);
+      if (shape.grid.x % cluster.x != 0 || shape.grid.y % cluster.y != 0 || shape.grid.z % cluster.z != 0)
+        f.fail("has clusters that do not fill the grid");
+      shape.cluster = cluster;
+    }
     op.shape = index_of(std::move(shape));
     process_.records.ops.push_back(op);
     process_.records.any_events = true;
@@ -156,7 +169,7 @@ class Reader {
   void copy(const Fields& f, GpuOp::Kind kind) {
     if (device_ && f.integer(4) != *device_) return;
     GpuOp op = operation(f, kind);
-    op.bytes = static_cast<std::uint64_t>(f.integer(1));
+    op.bytes = static_cast<std::uint64_t>(f.integer(1, 0, kMostBytes));
     // CUpti_ActivityMemcpyKind: 1 host to device, 2 device to host, 3 and 4 to and from arrays, 9 host to host,
     // 10 between devices.  CUpti_ActivityMemoryKind: 1 pageable, 2 pinned.
     const std::int64_t what = kind == GpuOp::Kind::copy ? f.integer(8) : 0;
@@ -209,7 +222,7 @@ class Reader {
     constexpr std::int64_t kAllocation = 1, kRelease = 2;  // CUpti_ActivityMemoryOperationType
     const std::int64_t what = f.integer(1);
     // An address may be above 2^63, as no pointer of a GPU is.
-    if (what == kAllocation) allocations_.push_back({f.integer(4), f.integer(2), f.integer(3)});
+    if (what == kAllocation) allocations_.push_back({f.integer(4), f.integer(2, 0, kMostBytes), f.integer(3)});
     if (what == kRelease) allocations_.push_back({f.integer(4), -1, f.integer(3)});
   }
 
@@ -256,6 +269,8 @@ class Reader {
     std::int64_t held = 0, most = 0;
     for (const auto& [time, bytes, address] : allocations_) {
       if (bytes >= 0) {
+        if (held > kMostBytes - bytes)
+          throw InputError(file_, "", "allocations of more bytes than any GPU has", "capture the program again");
         held += bytes, size_at[address] = bytes;
       } else if (const auto known = size_at.find(address); known != size_at.end()) {
         held -= known->second;

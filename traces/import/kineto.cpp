@@ -186,13 +186,13 @@ class Import {
     std::vector<bool> without(records_.ops.size());
     for (const std::uint32_t i : records_.shapeless) without[i] = true;
     records_.shapeless.clear();
-    std::vector<GpuOp> mine;
+    std::size_t mine = 0;
     for (std::size_t i = 0; i < records_.ops.size(); ++i) {
       if (!kept(records_.ops[i])) continue;
-      if (without[i]) records_.shapeless.push_back(static_cast<std::uint32_t>(mine.size()));
-      mine.push_back(records_.ops[i]);
+      if (without[i]) records_.shapeless.push_back(static_cast<std::uint32_t>(mine));
+      records_.ops[mine++] = records_.ops[i];
     }
-    records_.ops = std::move(mine);
+    records_.ops.resize(mine);
   }
 
   [[noreturn]] void refuse_no_kernels() const {

@@ -104,7 +104,8 @@ struct Number {
   std::optional<Nanoseconds> microseconds;  // the number taken as microseconds; absent: beyond 64 bits
 };
 
-constexpr std::int64_t kMaxMicroseconds = std::numeric_limits<std::int64_t>::max() / 1000 - 1;
+/// 146 years, so that a start and a duration fit 64 bits of nanoseconds together.
+constexpr std::int64_t kMaxMicroseconds = (std::int64_t{1} << 62) / 1000;
 
 Number integer_number(std::int64_t value) {
   Number number{static_cast<double>(value), value, {}};
@@ -479,6 +480,7 @@ class RecordSax {
     op.stream = stream();
     op.correlation = correlation(event_.correlation);
     if (event_.bytes && *event_.bytes > 0) op.bytes = static_cast<std::uint64_t>(*event_.bytes);
+    if (op.bytes > kMostBytes) refuse(fmt::format("has an impossible `bytes`, {}", op.bytes));
     return op;
   }
 
@@ -491,7 +493,7 @@ class RecordSax {
       records_.shapeless.push_back(static_cast<std::uint32_t>(records_.ops.size()));
     } else {
       shape.grid = require_dims(event_.grid, "grid", {kMaxGridX, kMaxGridX, kMaxGridX}, kMaxBlocks);
-      shape.block = require_dims(event_.block, "block", {1024, 1024, 1024}, 1024);
+      shape.block = require_dims(event_.block, "block", {1024, 1024, 64}, 1024);
     }
     if (event_.registers && *event_.registers != 0)
       shape.registers_per_thread = require_count(*event_.registers, "registers per thread", 256);
@@ -558,10 +560,11 @@ class RecordSax {
   /// Grids in work-items may be larger than those in blocks.
   void check_grids() const {
     for (const GpuOp& op : records_.ops) {
-      const Dim3 grid = records_.shapes[op.shape].grid;
-      if (op.kind == GpuOp::Kind::kernel && (grid.y > 65535 || grid.z > 65535))
+      if (op.kind != GpuOp::Kind::kernel) continue;  // which has a shape
+      const Shape& shape = records_.shapes[op.shape];
+      if (shape.grid.y > 65535 || shape.grid.z > 65535)
         throw InputError(file_, "", fmt::format("the kernel {} has a grid of {}x{}x{} blocks, which no launch can have",
-                                                in_quotes(records_.shapes[op.shape].name), grid.x, grid.y, grid.z),
+                                                in_quotes(shape.name), shape.grid.x, shape.grid.y, shape.grid.z),
                          "expected at most 65535 in y and z: check the tool that wrote the file");
     }
   }
@@ -615,7 +618,7 @@ class RecordSax {
     if (*kind == Call::Kind::launch && event_.grid && event_.block) {
       Shape shape;
       shape.grid = require_dims(event_.grid, "grid", {kMaxGridX, kMaxGridX, kMaxGridX}, kMaxBlocks);
-      shape.block = require_dims(event_.block, "block", {1024, 1024, 1024}, 1024);
+      shape.block = require_dims(event_.block, "block", {1024, 1024, 64}, 1024);
       shape.shared_memory_bytes = require_count(event_.shared_memory.value_or(0), "shared memory", 1 << 24);
       shape_of_call_.try_emplace(*id, std::move(shape));
     }

@@ -1,5 +1,5 @@
-// What an importer keeps of a recording, by Kineto or by Nsight Systems: GPU operations, the host calls that concern them,
-// synchronizations and step marks, as recorded and in the order of the file.  Leaves out all else as it
+// What an importer keeps of a recording, by Kineto, Nsight Systems or rocprofv3: GPU operations, the host calls that
+// concern them, synchronizations and step marks, as recorded and in the order of the file.  Leaves out all else as it
 // streams by.
 #pragma once
 
@@ -18,6 +18,9 @@ namespace corun::kineto {
 
 /// Absolute times may count from 1970, which Time cannot hold.
 using Nanoseconds = std::chrono::nanoseconds;
+
+/// Of one copy: what every reader of JSON takes for a whole number.
+inline constexpr std::uint64_t kMostBytes = (std::uint64_t{1} << 53) - 1;
 
 /// Launches with all of this in common are launches of one kernel.
 struct Shape {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <memory>
 #include <set>
@@ -27,6 +28,7 @@ using Process = RecordedProcess;
 
 /// A process' number within the number of a process or thread: the thread is in the low 24 bits.
 constexpr std::int64_t kThreads = std::int64_t{1} << 24;
+constexpr std::uint64_t kMaxBlocks = std::numeric_limits<std::uint32_t>::max();
 
 class Database {
  public:
@@ -173,34 +175,54 @@ class Reader {
       GpuOp op = gpu_op(GpuOp::Kind::kernel, rows, {kStart, kEnd, kDevice, kContext, kStream, kCorrelation});
       Shape shape;
       shape.name = string(rows.is_null(kName) ? rows.integer(kShort) : rows.integer(kName));
-      shape.grid = dims(rows, kGridX, "grid", {2147483647, 65535, 65535});
-      shape.block = dims(rows, kBlockX, "block", {1024, 1024, 1024});
+      shape.grid = dims(rows, kGridX, "grid", {2147483647, 65535, 65535}, kMaxBlocks);
+      shape.block = dims(rows, kBlockX, "block", {1024, 1024, 64}, 1024);
       if (!rows.is_null(kRegisters) && rows.integer(kRegisters) > 0)
         shape.registers_per_thread = count(rows, kRegisters, "registersPerThread", 256);
       shape.static_shared_memory_bytes = count(rows, kStatic, "staticSharedMemory", 1 << 24);
       shape.shared_memory_bytes = *shape.static_shared_memory_bytes + count(rows, kDynamic, "dynamicSharedMemory", 1 << 24);
-      if (!rows.is_null(kClusterX) && rows.integer(kClusterX) > 0)
-        shape.cluster = dims(rows, kClusterX, "cluster", {16, 16, 16});
+      if (!rows.is_null(kClusterX) && rows.integer(kClusterX) > 0) {
+        const Dim3 cluster = dims(rows, kClusterX, "cluster", {16, 16, 16}, 16);
+        if (shape.grid.x % cluster.x != 0 || shape.grid.y % cluster.y != 0 || shape.grid.z % cluster.z != 0)
+          throw InputError(db_.file(), "CUPTI_ACTIVITY_KIND_KERNEL",
+                           fmt::format("a grid of {}x{}x{} blocks, which clusters of {}x{}x{} do not fill", shape.grid.x,
+                                       shape.grid.y, shape.grid.z, cluster.x, cluster.y, cluster.z),
+                           "export it again");
+        shape.cluster = cluster;
+      }
       op.shape = shape_index(process.records, std::move(shape));
       process.records.ops.push_back(op);
       process.records.any_events = true;
     }
   }
 
+  Nanoseconds time(const Rows& rows, int column) const {
+    constexpr std::int64_t kMost = std::int64_t{1} << 62;  // 146 years: sums of two fit 64 bits
+    const std::int64_t ns = rows.integer(column);
+    if (ns < -kMost || ns > kMost)
+      throw InputError(db_.file(), "", fmt::format("{} ns is no time of a recording", ns), "export it again");
+    return Nanoseconds{ns};
+  }
+
+  Nanoseconds duration(const Rows& rows, int start, int end) const {
+    const Nanoseconds lasted = time(rows, end) - time(rows, start);
+    if (lasted < Nanoseconds{})
+      throw InputError(db_.file(), "", fmt::format("something ends before it starts, at {} ns", rows.integer(start)),
+                       "export it again");
+    return lasted;
+  }
+
   GpuOp gpu_op(GpuOp::Kind kind, const Rows& rows, std::array<int, 6> columns) const {
     GpuOp op;
     op.kind = kind;
-    op.start = Nanoseconds{rows.integer(columns[0])};
-    op.duration = Nanoseconds{rows.integer(columns[1])} - op.start;
-    if (op.duration < Nanoseconds{})
-      throw InputError(db_.file(), "", fmt::format("an operation ends before it starts, at {} ns", op.start.count()),
-                       "export it again");
+    op.start = time(rows, columns[0]);
+    op.duration = duration(rows, columns[0], columns[1]);
     op.stream = {rows.integer(columns[2]), rows.integer(columns[3]), rows.integer(columns[4])};
     if (rows.integer(columns[5]) > 0) op.correlation = static_cast<std::uint64_t>(rows.integer(columns[5]));
     return op;
   }
 
-  Dim3 dims(const Rows& rows, int first, const char* what, std::array<std::int64_t, 3> most) const {
+  Dim3 dims(const Rows& rows, int first, const char* what, std::array<std::int64_t, 3> most, std::uint64_t in_all) const {
     std::array<std::int64_t, 3> size{};
     for (int i = 0; i < 3; ++i) {
       const auto at = static_cast<std::size_t>(i);
@@ -210,7 +232,13 @@ class Reader {
                          fmt::format("a {} of {} in dimension {}, which no launch can have", what, size[at], i),
                          "export it again");
     }
-    return {static_cast<std::uint32_t>(size[0]), static_cast<std::uint32_t>(size[1]), static_cast<std::uint32_t>(size[2])};
+    const auto at = [&](std::size_t i) { return static_cast<std::uint32_t>(size[i]); };
+    const Dim3 all{at(0), at(1), at(2)};
+    if (all.count() > in_all)
+      throw InputError(db_.file(), "CUPTI_ACTIVITY_KIND_KERNEL",
+                       fmt::format("a {} of {} in all, more than the {} that a launch can have", what, all.count(), in_all),
+                       "export it again");
+    return all;
   }
 
   std::uint32_t count(const Rows& rows, int column, const char* name, std::int64_t most) const {
@@ -242,6 +270,8 @@ class Reader {
       if (process == nullptr || (device_ && rows.integer(kDevice) != *device_)) continue;
       GpuOp op = gpu_op(kind, rows, {kStart, kEnd, kDevice, kContext, kStream, kCorrelation});
       op.bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, rows.integer(kBytes)));
+      if (op.bytes > kineto::kMostBytes)
+        throw InputError(db_.file(), table, fmt::format("an impossible number of bytes, {}", op.bytes), "export it again");
       // CUpti_ActivityMemcpyKind: 1 host to device, 2 device to host, 3 and 4 to and from arrays, 9 host to host,
       // 10 between devices.  CUpti_ActivityMemoryKind: 1 pageable, 2 pinned; nsys counts from 0.
       const std::int64_t what = rows.integer(kKind);
@@ -277,7 +307,7 @@ class Reader {
       const auto [thread, added] = threads.try_emplace(rows.integer(2), process->records.threads);
       if (added) ++process->records.threads;
       process->records.calls.push_back({*kind->second, thread->second, static_cast<std::uint64_t>(rows.integer(3)),
-                                        Nanoseconds{rows.integer(0)}, Nanoseconds{rows.integer(1) - rows.integer(0)}});
+                                        time(rows, 0), rows.is_null(1) ? Nanoseconds{} : duration(rows, 0, 1)});
     }
   }
 
@@ -295,7 +325,7 @@ class Reader {
       sync.event_wait = true;
       sync.stream = {rows.integer(2), rows.integer(3), rows.integer(4)};
       if (rows.integer(5) > 0) sync.correlation = static_cast<std::uint64_t>(rows.integer(5));
-      sync.start = Nanoseconds{rows.integer(0)};
+      sync.start = time(rows, 0);
       process->records.syncs.push_back(sync);
     }
   }
@@ -313,7 +343,7 @@ class Reader {
         continue;
       }
       if (Process* process = this->process(number_of(rows, 2)))
-        process->records.steps.push_back({name, Nanoseconds{rows.integer(0)}, Nanoseconds{rows.integer(1) - rows.integer(0)}});
+        process->records.steps.push_back({name, time(rows, 0), duration(rows, 0, 1)});
     }
     if (std::any_of(processes_.begin(), processes_.end(), [](const auto& p) { return !p.second.records.steps.empty(); })) return;
     const std::vector<std::string> all(names.begin(), names.end());

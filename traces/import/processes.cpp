@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "traces/json/spelling.h"
 #include "traces/model/error.h"
@@ -27,6 +28,15 @@ Trace import_processes(const std::filesystem::path& file, std::vector<RecordedPr
   // A process that only issued kernels outside of the ranges has no request.
   if (!options.range.empty())
     std::erase_if(processes, [](const RecordedProcess& p) { return p.records.steps.empty(); });
+  if (processes.empty())
+    throw InputError(file.string(), "--range",
+                     fmt::format("{} has no range {}", in_quotes(wanted), in_quotes(options.range)),
+                     "leave one of the two options out");
+  std::set<std::string> names;
+  for (RecordedProcess& p : processes) {
+    const std::string name = p.name;
+    for (int n = 2; !names.insert(p.name).second; ++n) p.name = fmt::format("{} #{}", name, n);
+  }
   Trace all;
   bool first = true;
   for (RecordedProcess& p : processes) {

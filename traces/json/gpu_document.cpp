@@ -265,7 +265,7 @@ json inherited_leaf(const std::string& group, const std::string& key, const json
   }
   const bool is_whole = leaf.at("value").is_number_integer();
   const double was = leaf.at("value").get<double>(), value = rounded_down(was * ratio->value);
-  if (is_whole)
+  if (is_whole && std::abs(value) < 0x1p53)  // else the schema says what is wrong with it
     leaf["value"] = static_cast<std::int64_t>(value);
   else
     leaf["value"] = value;

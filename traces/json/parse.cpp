@@ -19,13 +19,14 @@ using nlohmann::json;
 /// Where the parser is in the text.
 class Cursor {
  public:
-  Cursor(std::streambuf& text, const std::string& file) : text_(text), file_(file) {}
+  Cursor(std::streambuf& text, const std::string& file, std::uint64_t most_bytes)
+      : text_(text), file_(file), most_bytes_(most_bytes) {}
 
   std::streambuf::int_type peek() { return text_.sgetc(); }
   void advance() {
     const auto c = text_.sbumpc();
-    if (++bytes_ > kMaxDocumentBytes)
-      throw InputError(file_, place(), "the document is larger than 4 GiB",
+    if (++bytes_ > most_bytes_)
+      throw InputError(file_, place(), fmt::format("the document is larger than {} GiB", most_bytes_ >> 30),
                        "split it, or leave out what is not needed");
     if (c == '\n') {
       ++line_;
@@ -47,6 +48,7 @@ class Cursor {
  private:
   std::streambuf& text_;
   const std::string& file_;
+  std::uint64_t most_bytes_;
   std::uint64_t line_ = 1, column_ = 0, bytes_ = 0;
   bool has_met_end_ = false;
 };
@@ -82,7 +84,8 @@ class CursorIterator {
 /// Takes the parser's events and builds the document.
 class DocumentBuilder {
  public:
-  DocumentBuilder(const Cursor& cursor, const std::string& file) : cursor_(cursor), file_(file) {}
+  DocumentBuilder(const Cursor& cursor, const std::string& file, const TakeElement& take)
+      : cursor_(cursor), file_(file), take_(take) {}
 
   json take() { return std::move(root_); }
 
@@ -108,7 +111,7 @@ class DocumentBuilder {
     const auto [member, is_new] = members.try_emplace(std::move(name));
     slot_ = &member->second;
     keys_.back() = &member->first;
-    if (!is_new)
+    if (!is_new && !take_)
       throw InputError(file_, pointer(),
                        fmt::format("duplicate key {} ({})", in_quotes(member->first), cursor_.place()),
                        "keep one of the two");
@@ -154,7 +157,18 @@ class DocumentBuilder {
   bool close() {
     open_.pop_back();
     keys_.pop_back();
+    if (take_ && !open_.empty() && open_.back()->is_array()) {
+      auto& items = open_.back()->get_ref<json::array_t&>();
+      if (take_(keys(), items.back())) items.pop_back();
+    }
     return true;
+  }
+
+  std::string keys() const {
+    std::string all;
+    for (const std::string* key : keys_)
+      if (key != nullptr) all += (all.empty() ? "" : "/") + *key;
+    return all;
   }
 
   std::string pointer() const {
@@ -202,6 +216,7 @@ class DocumentBuilder {
 
   const Cursor& cursor_;
   const std::string& file_;
+  const TakeElement& take_;
   json root_;
   std::vector<json*> open_;               // arrays and objects around the current value, outermost first
   std::vector<const std::string*> keys_;  // for each of them the current key; null in arrays
@@ -210,9 +225,11 @@ class DocumentBuilder {
 
 }  // namespace
 
-json parse_json(std::istream& text, const std::string& file) {
-  Cursor cursor(*text.rdbuf(), file);
-  DocumentBuilder document(cursor, file);
+json parse_json(std::istream& text, const std::string& file) { return parse_json(text, file, {}); }
+
+json parse_json(std::istream& text, const std::string& file, const TakeElement& take, std::uint64_t most_bytes) {
+  Cursor cursor(*text.rdbuf(), file, most_bytes);
+  DocumentBuilder document(cursor, file, take);
   json::sax_parse(CursorIterator(cursor), CursorIterator(), &document);
   return document.take();
 }

@@ -2,6 +2,7 @@
 #include "traces/json/schema.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -88,10 +89,10 @@ class Explanation {
     if (const auto branches = rule.find("oneOf"); branches != rule.end()) {
       json objects = json::array();
       for (const json& branch : *branches) {
-        const std::string type = resolve(branch).value("type", "");
-        if (type == "object")
+        const std::vector<std::string> types = types_of(resolve(branch));
+        if (types.front() == "object")
           objects.push_back(branch);
-        else if (has_type(value, type))
+        else if (has_a_type(value, types))
           return find(value, branch, place);
       }
       return in_branches(value, objects, place);
@@ -100,7 +101,7 @@ class Explanation {
       return add(place, fmt::format("expected {}, got {}", fixed->dump(), shown(value)));
     if (const json* choices = get(rule, "enum"); choices != nullptr && !contains(*choices, value))
       return add(place, not_among(value, strings(*choices)));
-    if (!has_type(value, rule.value("type", ""))) return expected(value, rule, place);
+    if (!has_a_type(value, types_of(rule))) return expected(value, rule, place);
     if (value.is_number()) in_number(value, rule, place);
     if (value.is_string()) in_string(value, rule, place);
     if (value.is_array()) in_array(value, rule, place);
@@ -143,6 +144,17 @@ class Explanation {
     return all;
   }
 
+  /// One or several that a value may have; {""}: any.
+  static std::vector<std::string> types_of(const json& rule) {
+    const json* types = get(rule, "type");
+    if (types == nullptr) return {""};
+    return types->is_array() ? strings(*types) : std::vector{types->get<std::string>()};
+  }
+
+  static bool has_a_type(const json& value, const std::vector<std::string>& types) {
+    return std::ranges::any_of(types, [&](const std::string& type) { return has_type(value, type); });
+  }
+
   static bool has_type(const json& value, const std::string& type) {
     if (type == "object") return value.is_object();
     if (type == "array") return value.is_array();
@@ -150,6 +162,7 @@ class Explanation {
     if (type == "boolean") return value.is_boolean();
     if (type == "integer") return value.is_number_integer();
     if (type == "number") return value.is_number();
+    if (type == "null") return value.is_null();
     return true;
   }
 
@@ -173,11 +186,12 @@ class Explanation {
   }
 
   void expected(const json& value, const json& rule, const Pointer& place) {
-    const std::string type = rule.value("type", "");
+    const std::vector<std::string> types = types_of(rule);
+    const std::string& type = types.front();
     const char* article = type == "integer" || type == "object" || type == "array" ? "an" : "a";
     std::string got = shown(value);
     if (type == "number" && value.is_number()) got = number(value);
-    add(place, fmt::format("expected {} {}{}, got {}", article, type, bounds(rule), got));
+    add(place, fmt::format("expected {} {}{}, got {}", article, fmt::join(types, " or "), bounds(rule), got));
   }
 
   void in_number(const json& value, const json& rule, const Pointer& place) {
@@ -194,6 +208,9 @@ class Explanation {
       return add(place, text.empty() ? "expected a text, got an empty one"
                                            : fmt::format("expected a text of {} characters or more, got {}",
                                                          rule["minLength"].get<std::size_t>(), shown(value)));
+    // Before the pattern: std::regex takes stack by the character.
+    if (const std::size_t most = rule.value("maxLength", text.size()); text.size() > most)
+      return add(place, fmt::format("expected a text of at most {} characters, got {}", most, text.size()));
     if (const json* pattern = get(rule, "pattern");
         pattern != nullptr && !std::regex_search(text, std::regex(pattern->get<std::string>()))) {
       const json* examples = get(rule, "examples");

@@ -148,6 +148,8 @@ TEST_F(Sweeps, AGridFileSaysWhatOptionsSay) {
   EXPECT_EQ(grid.changes[0].second, (std::vector<std::string>{"50", "60"}));
   EXPECT_TRUE(std::filesystem::path(grid.traces[0]).has_parent_path()) << "relative to the file";
   EXPECT_THROW(read_grid(write("bad.json", R"({"corun_sweep": 1, "traces": ["t.json"]})")), InputError);
+  const std::string list = R"({"corun_sweep": 1, "traces": ["t.json"], "policies": ["fcfs"], "set": {"cam.rate": [[]]}})";
+  EXPECT_THROW(read_grid(write("list.json", list)), InputError) << "expected a string or number";
 }
 
 TEST_F(Sweeps, SeedsAndChangesAreReadAsWritten) {

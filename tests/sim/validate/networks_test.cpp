@@ -118,6 +118,7 @@ TEST_F(Networks, SayWhereTheyAreWrong) {
                  "there is no latencies_us");
   expect_refused("/runs/0/mix", "other", "/runs/0/mix", "other");
   expect_refused("/networks/1/name", "fast", "/networks/1/name", "exists already");
+  expect_refused("/runs/0/clients/1/1/per_s", "", "/runs/0/clients/1/1/per_s", "expected a number or null, got \"\"");
   expect_refused("/networks/0/graph_ms/0", -1, "/networks/0/graph_ms/0", "0");
 }
 

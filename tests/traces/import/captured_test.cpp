@@ -68,6 +68,10 @@ TEST_F(Captured, AWrongLineIsToldByNumber) {
   expect_refused(kHead + "[\"k\",9,1,2,0,1,7,5,64,1,1,128,1,1,32,0,0,0,0,0,0,0]\n", "line 5", "a name that was not given before");
   expect_refused(kHead + "[\"k\",0,1,2,0,1,7,5,0,1,1,128,1,1,32,0,0,0,0,0,0,0]\n", "line 5", "field 8 is 0");
   expect_refused(kHead + "[\"k\",0,1,18446744073709551615,0,1,7,5,1,1,1,128,1,1,32,0,0,0,0,0,0,0]\n", "line 5", "too large");
+  expect_refused(kHead + "[\"k\",0,1,2,0,1,7,5,1,1,1,128,9,1,32,0,0,0,0,0,0,0]\n", "line 5", "1152 in all");
+  expect_refused(kHead + "[\"k\",0,1,2,0,1,7,5,1,1,1,8,1,65,32,0,0,0,0,0,0,0]\n", "line 5", "field 13 is 65");
+  expect_refused(kHead + "[\"k\",0,1,2,0,1,7,5,3,1,1,128,1,1,32,0,0,2,1,1,0,0]\n", "line 5", "do not fill the grid");
+  expect_refused(kHead + "[\"c\",9007199254740992,1,2,0,1,7,5,1,1,1]\n", "line 5", "field 1 is 9007199254740992");
   expect_refused(kHead + "[\"k\",0]\n", "line 5", "is no integer");
   expect_refused(kHead + "[\"q\",0]\n", "line 5", "unknown kind");
   expect_refused("[\"p\",2,7,\"serve\"]\n", "line 1", "version 2");

@@ -491,6 +491,13 @@ TEST(KinetoImport, BrokenRecordsAreRefused) {
   EXPECT_THAT(problem("\"k\"", "\"a \"k\" b\"").problem(), HasSubstr("not JSON"));
 }
 
+// Found by fuzzing.
+TEST(KinetoImport, CopiesWithoutKernelsAreNothingToImport) {
+  EXPECT_THAT(refusal(R"({"traceEvents":[{"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD","ts":1,"dur":2,"args":{"bytes":9}}]})")
+                  .problem(),
+              HasSubstr("no GPU kernels"));
+}
+
 TEST(KinetoImport, WithoutKernelsThereIsNothingToImport) {
   for (const char* text : {"[]", "{}", R"({"traceEvents": []})", "7"})
     EXPECT_THAT(refusal(text).problem(), HasSubstr("it has no events")) << text;

@@ -168,6 +168,30 @@ TEST_F(NsysImport, OldVersionsLackColumnsAndTables) {
   EXPECT_TRUE(trace.gpu.empty());
 }
 
+// Found by fuzzing: each became a trace that the trace format's own reader refuses.
+TEST_F(NsysImport, WhatNoTraceCanHoldIsRefused) {
+  const std::string whole = kernel(10, 20, 1, kFirst);
+  const auto with = [&](const std::string& old, const std::string& wrong) {
+    std::string sql = whole;
+    return kTables + sql.replace(sql.find(old), old.size(), wrong);
+  };
+  EXPECT_EQ(import_nsys(database(with(",128,1,1,", ",16,1,64,")), {}).kernels.size(), 1u);
+  expect_refused(with(",128,1,1,", ",15,1,65,"), {}, "no launch can have");
+  expect_refused(with(",128,1,1,", ",128,9,1,"), {}, "1152 in all");
+  expect_refused(with(",2,1,1)", ",1,4,1)"), {}, "clusters of 1x4x1 do not fill");
+  expect_refused(with("(10,20,", "(-9223372036854775807,9223372036854775807,"), {}, "no time of a recording");
+  const auto copy = [&](std::int64_t bytes) {
+    return kTables + whole + fmt::format("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (5,9,0,1,7,2,{},{},2,2,0);", kFirst, bytes);
+  };
+  EXPECT_EQ(import_nsys(database(copy((std::int64_t{1} << 53) - 1)), {}).programs[0].ops.size(), 2u);
+  expect_refused(copy(std::int64_t{1} << 53), {}, "impossible number of bytes");
+}
+
+TEST_F(NsysImport, ACallThatHadNotEndedTakesNoTime) {
+  const std::string unended = fmt::format("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (1000,NULL,{},1,3);", kFirst + 5);
+  EXPECT_EQ(import(unended + kernel(9000, 59000, 1, kFirst)).programs[0].ops.size(), 1u);
+}
+
 TEST_F(NsysImport, WhatCannotBeImportedIsRefusedWithTheReason) {
   expect_refused("CREATE TABLE x (a INT);", {}, "no GPU kernels");
   expect_refused("CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start INT);", {}, "--cuda-graph-trace=node");

@@ -556,6 +556,9 @@ TEST_F(BadInput, TpcMaskMustBeAscendingRangesWithinTheLimit) {
   for (const char* text : {"a", "1,", "-3", "1-2-3", "1 2", "0x1"})
     expect_refused(with_replaced(place, text), place, "expected something like \"0-32,40\"");
   expect_refused(with_replaced(place, ""), place, "expected a text, got an empty one");
+  std::string all = "1";
+  for (int i = 0; i < 30'000; ++i) all += ",1";  // the pattern's recursion took all of the stack
+  expect_refused(with(place, all), place, "at most 2048 characters");
   expect_refused(with("/clients/0/tpc_mask", "300"), "/clients/0/tpc_mask", "got 300");
   expect_refused(with("/clients/0/streams/side/tpc_mask", "300"), "/clients/0/streams/side/tpc_mask",
                  "got 300");
