@@ -4,7 +4,9 @@
 EARLIER := 06a3354
 DEMO_TRACE := traces/h200/examples/realtime-resnet50-beside-resnet152.json
 
-.PHONY: demo test test-all bench asan tsan ubsan clang format tidy clean
+PREFIX ?= /usr/local
+
+.PHONY: demo test test-all install bench asan tsan ubsan clang format tidy clean
 .DEFAULT_GOAL := test
 
 demo: build/build.ninja
@@ -20,6 +22,13 @@ test: build/build.ninja
 test-all: build/build.ninja
 	cmake --build --preset release
 	ctest --preset release -j $$(nproc)
+
+# The command, and the libraries for find_package(corun).
+install: build/packages
+	cmake -S . -B build-install -G Ninja -DCMAKE_BUILD_TYPE=Release -DCORUN_BUILD_TESTS=OFF \
+		-DCORUN_BUILD_BENCHMARKS=OFF -DCORUN_BUILD_PYTHON=OFF
+	cmake --build build-install
+	cmake --install build-install --prefix $(PREFIX)
 
 bench: build/build.ninja
 	cmake --build --preset release
