@@ -6,7 +6,7 @@ DEMO_TRACE := traces/h200/examples/realtime-resnet50-beside-resnet152.json
 
 PREFIX ?= /usr/local
 
-.PHONY: demo test test-all install bench asan tsan ubsan clang format tidy clean
+.PHONY: demo test test-all docs install bench asan tsan ubsan clang format tidy clean
 .DEFAULT_GOAL := test
 
 demo: build/build.ninja
@@ -22,6 +22,10 @@ test: build/build.ninja
 test-all: build/build.ninja
 	cmake --build --preset release
 	ctest --preset release -j $$(nproc)
+
+# The pages, as a site: build/docs/index.html.
+docs:
+	docs/build.sh
 
 # The command, and the libraries for find_package(corun).
 install: build/packages
