@@ -132,7 +132,7 @@ def check(page: Path, sim: Path) -> list[str]:
                 elif step.shown and not matches(step.shown, printed):
                     difference = difflib.unified_diff(step.shown, printed, "shown", "printed", lineterm="", n=1)
                     faults.append(f"line {step.line}: {step.command}\n" + "\n".join(difference))
-    return [f"{page.relative_to(ROOT)}: {fault}" for fault in faults]
+    return [f"{os.path.relpath(page, ROOT)}: {fault}" for fault in faults]
 
 
 def main() -> int:
