@@ -35,7 +35,7 @@ git clone --quiet --no-hardlinks "$repository" "$machine/root/corun"
 inside() {
   local name=$1 log=$folder/${1// /-}.log start=$SECONDS status=0
   unshare --mount --pid --fork --mount-proc="$machine/proc" chroot "$machine" \
-    env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+    env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
     bash -c "cd /root/corun && $2" >"$log" 2>&1 || status=$?
   if [ $status != 0 ]; then
     tail -n 40 "$log"
