@@ -6,8 +6,9 @@ DEMO_TRACE := traces/h200/examples/realtime-resnet50-beside-resnet152.json
 
 # Seconds for which `make fuzz` fuzzes each reader.
 FUZZ_SECONDS := 300
+PREFIX ?= /usr/local
 
-.PHONY: demo test test-all bench asan tsan ubsan clang fuzz format tidy clean
+.PHONY: demo test test-all docs install bench asan tsan ubsan clang fuzz format tidy clean
 .DEFAULT_GOAL := test
 
 demo: build/build.ninja
@@ -23,6 +24,17 @@ test: build/build.ninja
 test-all: build/build.ninja
 	cmake --build --preset release
 	ctest --preset release -j $$(nproc)
+
+# The pages, as a site: build/docs/index.html.
+docs:
+	docs/build.sh
+
+# The command, and the libraries for find_package(corun).
+install: build/packages
+	cmake -S . -B build-install -G Ninja -DCMAKE_BUILD_TYPE=Release -DCORUN_BUILD_TESTS=OFF \
+		-DCORUN_BUILD_BENCHMARKS=OFF -DCORUN_BUILD_PYTHON=OFF
+	cmake --build build-install
+	cmake --install build-install --prefix $(PREFIX)
 
 bench: build/build.ninja
 	cmake --build --preset release

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Does the README hold on a machine with nothing on it? Clones the last commit into a clean Debian 12 that has
-# only make and git, and runs `make demo` and `make test` there. Needs root and debootstrap.
+# Do the Dockerfile and the README hold on a machine with nothing on it? Clones the last commit into a clean Debian 12,
+# and runs the Dockerfile's steps, then `make demo` and `make test` there. Needs root and debootstrap.
 #
 #   tests/fresh_machine.sh [folder]     a given folder keeps the clean system, so that a second run starts at once
 set -euo pipefail
@@ -35,7 +35,7 @@ git clone --quiet --no-hardlinks "$repository" "$machine/root/corun"
 inside() {
   local name=$1 log=$folder/${1// /-}.log start=$SECONDS status=0
   unshare --mount --pid --fork --mount-proc="$machine/proc" chroot "$machine" \
-    env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
+    env -i HOME=/root PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
     bash -c "cd /root/corun && $2" >"$log" 2>&1 || status=$?
   if [ $status != 0 ]; then
     tail -n 40 "$log"
@@ -45,7 +45,10 @@ inside() {
   echo "ok: $name, $((SECONDS - start)) s"
 }
 
-inside "install make and git" "apt-get update && apt-get install -y --no-install-recommends make git"
+mapfile -t steps < <(sed -n 's/^RUN //p' "$repository/Dockerfile")
+for i in "${!steps[@]}"; do
+  inside "Dockerfile step $((i + 1))" "${steps[i]}"
+done
 inside "make demo" "make demo"
 tail -n 40 "$folder/make-demo.log"
 inside "make test" "make test"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # In a clean virtual environment `pip install .` works: the module, the commands `sim` and `corun`, the page of a
-# run, sweeps that are kept in Parquet or run on Dask, and the notebook. Exit code 77: skipped,
-# because the package index does not answer or lacks what the build needs; the notebook then runs with the
-# module of the build, in CORUN_PACKAGE.
+# run, sweeps that are kept in Parquet or run on Dask, the commands of the documentation, and the notebooks. Exit code 77:
+# skipped, because the package index does not answer or lacks what the build needs; the notebooks then run with
+# the module of the build, in CORUN_PACKAGE.
 #
 #   python/tests/clean_venv.sh [python]
 set -eu
@@ -39,4 +39,5 @@ done
 cd "$OLDPWD"
 CORUN_SIM="$venv/bin/sim" PYTHONDONTWRITEBYTECODE=1 \
   "$venv/bin/python" -m pytest -q -p no:cacheprovider python/tests/test_report.py python/tests/test_sweep.py
+"$venv/bin/python" tests/docs/pages.py "$venv/bin/sim"
 PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" -m pytest -q -p no:cacheprovider python/tests/test_notebook.py

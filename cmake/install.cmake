@@ -1,0 +1,36 @@
+# `cmake --install`: the command, and the libraries for `find_package(corun)`, which gives
+#   corun::traces    files in, metrics and timelines out
+#   corun::policies  every policy and the loop that asks it
+#   corun::sim       the simulated GPU: what most programs link
+#   corun::hw        the same policies on an NVIDIA GPU
+# Headers are included as in this repository: "sim/backend/run.h".
+include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
+
+install(TARGETS sim)
+if(TARGET corun_capture)  # where the command looks for it
+  install(TARGETS corun_capture LIBRARY DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
+
+set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/corun")
+foreach(name IN ITEMS traces policies policy_objects hw sim)
+  set_target_properties(corun_${name} PROPERTIES EXPORT_NAME ${name})
+  install(TARGETS corun_${name} EXPORT corun ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+          INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/corun")
+endforeach()
+install(EXPORT corun NAMESPACE corun:: FILE corunTargets.cmake DESTINATION "${package_folder}")
+
+# Nothing of these libraries: the entry points, what compares with measurements, what measures or goes into other programs.
+file(GLOB_RECURSE headers RELATIVE "${PROJECT_SOURCE_DIR}" CONFIGURE_DEPENDS traces/*.h policies/*.h hw/*.h sim/*.h)
+list(FILTER headers EXCLUDE REGEX "^(hw/capture|hw/measure|sim/command|sim/papers|sim/validate)/")
+foreach(header IN LISTS headers)
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES "${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/corun/${folder}")
+endforeach()
+
+configure_package_config_file(cmake/corunConfig.cmake.in "${PROJECT_BINARY_DIR}/corunConfig.cmake"
+                              INSTALL_DESTINATION "${package_folder}")
+# Before 1.0 a minor version may change what a program sees.
+write_basic_package_version_file("${PROJECT_BINARY_DIR}/corunConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/corunConfig.cmake" "${PROJECT_BINARY_DIR}/corunConfigVersion.cmake"
+        DESTINATION "${package_folder}")
