@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -19,6 +18,7 @@
 #include "python/native/policy.h"
 #include "python/native/trace_object.h"
 #include "sim/command/load.h"
+#include "traces/json/output_file.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 #include "traces/timeline/csv.h"
@@ -154,10 +154,9 @@ struct ResultObject {
 };
 
 void write_file(const std::filesystem::path& path, const std::string& bytes) {
-  std::ofstream out(path, std::ios::binary);
-  out << bytes;
-  out.flush();
-  if (!out) throw InputError(path.string(), "", "cannot be written", "choose another place");
+  OutputFile out(path);
+  out.stream() << bytes;
+  out.close();
 }
 
 std::string summary(const ResultObject& r) {

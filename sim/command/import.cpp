@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 
 #include "sim/command/replayed.h"
@@ -13,6 +12,7 @@
 #include "traces/import/nsys.h"
 #include "traces/import/rocprof.h"
 #include "traces/json/duration.h"
+#include "traces/json/output_file.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
@@ -104,10 +104,9 @@ int import(const ImportArguments& a) {
     write_trace(trace, std::cout);
     return 0;
   }
-  std::ofstream out(a.output, std::ios::binary);
-  write_trace(trace, out);
-  out.flush();
-  if (!out) throw InputError(a.output, "", "cannot be written", "choose another place with -o");
+  OutputFile out(a.output);
+  write_trace(trace, out.stream());
+  out.close();
   fmt::print(stderr, "{}: {} kernels, {} operations; run it with `sim {}`\n", a.output,
              trace.kernels.size(), trace.programs.empty() ? 0 : trace.programs.front().ops.size(), a.output);
   return 0;

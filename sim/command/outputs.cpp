@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <optional>
 
 #include "traces/json/duration.h"
+#include "traces/json/output_file.h"
 #include "traces/model/error.h"
 #include "traces/timeline/block_log.h"
 #include "traces/timeline/csv.h"
@@ -16,12 +16,6 @@
 
 namespace corun::sim {
 namespace {
-
-std::ofstream open(const std::filesystem::path& path) {
-  std::ofstream out(path, std::ios::binary);
-  if (!out) throw InputError(path.string(), "", "cannot be written", "choose another place");
-  return out;
-}
 
 PerfettoOptions perfetto_options(const OutputOptions& options) {
   PerfettoOptions p;
@@ -45,7 +39,7 @@ PerfettoOptions perfetto_options(const OutputOptions& options) {
 
 struct Outputs::Files {
   std::filesystem::path directory;
-  std::ofstream requests, kernels, timeline, picture, summary;
+  std::optional<OutputFile> requests, kernels, timeline, picture, summary;
   std::optional<CsvSink> csv;
   std::optional<PerfettoSink> perfetto;
   std::optional<OccupancySink> occupancy;
@@ -64,13 +58,13 @@ Outputs::Outputs(const OutputOptions& options, const Trace& trace, const Gpu& gp
   if (error)
     throw InputError(options.directory, "", "cannot be made: " + error.message(),
                      "choose another place with --out");
-  f.requests = open(f.directory / "requests.csv");
-  f.kernels = open(f.directory / "kernels.csv");
-  f.timeline = open(f.directory / "timeline.pftrace");
-  f.picture = open(f.directory / "occupancy.svg");
-  f.summary = open(f.directory / "summary.json");
-  f.csv.emplace(trace, f.requests, f.kernels);
-  f.perfetto.emplace(trace, gpu, perfetto, f.timeline);
+  f.requests.emplace(f.directory / "requests.csv");
+  f.kernels.emplace(f.directory / "kernels.csv");
+  f.timeline.emplace(f.directory / "timeline.pftrace");
+  f.picture.emplace(f.directory / "occupancy.svg");
+  f.summary.emplace(f.directory / "summary.json");
+  f.csv.emplace(trace, f.requests->stream(), f.kernels->stream());
+  f.perfetto.emplace(trace, gpu, perfetto, f.timeline->stream());
   f.occupancy.emplace(trace, gpu,
                       OccupancyOptions{perfetto.begin, perfetto.end, trace.name, options.command_line});
 }
@@ -91,13 +85,9 @@ void Outputs::finish(const RunResult& result) {
   if (f.block_log) f.block_log->finish();
   if (f.directory.empty()) return;
   f.perfetto->finish();
-  f.occupancy->write(f.picture);
-  write_summary(result, f.summary);
-  for (std::ofstream* out : {&f.requests, &f.kernels, &f.timeline, &f.picture, &f.summary}) {
-    out->flush();
-    if (!*out)
-      throw InputError(f.directory.string(), "", "could not be written to the end", "is the disk full?");
-  }
+  f.occupancy->write(f.picture->stream());
+  write_summary(result, f.summary->stream());
+  for (auto* out : {&f.requests, &f.kernels, &f.timeline, &f.picture, &f.summary}) (*out)->close();
 }
 
 }  // namespace corun::sim

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <mutex>
 
@@ -11,6 +10,7 @@
 #include "sim/backend/in_parallel.h"
 #include "sim/backend/profile.h"
 #include "sim/command/progress.h"
+#include "traces/json/output_file.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 #include "traces/model/occupancy.h"
@@ -81,10 +81,9 @@ int profile(const ProfileArguments& a) {
     write_profiles(profiles, std::cout);
     return 0;
   }
-  std::ofstream out(a.output, std::ios::binary);
-  write_profiles(profiles, out);
-  out.flush();
-  if (!out) throw InputError(a.output, "", "cannot be written", "choose another place with -o");
+  OutputFile out(a.output);
+  write_profiles(profiles, out.stream());
+  out.close();
   return 0;
 }
 

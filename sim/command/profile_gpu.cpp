@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <optional>
 
@@ -13,6 +12,7 @@
 #include "hw/run/run.h"
 #include "policies/session/profile_file.h"
 #include "sim/command/profile.h"
+#include "traces/json/output_file.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
@@ -39,10 +39,9 @@ std::string seen_from(const std::string& trace, const std::string& file) {
 std::string in_quotes(const std::string& path) { return "'" + path + "'"; }
 
 void write(const std::string& file, const std::function<void(std::ostream&)>& what) {
-  std::ofstream out(file, std::ios::binary);
-  what(out);
-  out.flush();
-  if (!out) throw InputError(file, "", "cannot be written", "choose another place");
+  OutputFile out(file);
+  what(out.stream());
+  out.close();
 }
 
 }  // namespace

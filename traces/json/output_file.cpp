@@ -6,9 +6,24 @@
 
 namespace corun {
 
+namespace {
+
+std::filesystem::path beside(const std::filesystem::path& file) {
+  std::error_code ignored;
+  const bool other = std::filesystem::exists(file, ignored) && !std::filesystem::is_regular_file(file, ignored);
+  return other ? file : std::filesystem::path(file.string() + ".part");
+}
+
+}  // namespace
+
 OutputFile::OutputFile(const std::filesystem::path& file)
-    : file_(file), compressed_(file.extension() == ".gz"), plain_(file, std::ios::binary) {
+    : file_(file), written_(beside(file)), compressed_(file.extension() == ".gz"), plain_(written_, std::ios::binary) {
   if (!plain_) throw InputError(file.string(), "", "it cannot be written", "choose another place");
+}
+
+OutputFile::~OutputFile() {
+  std::error_code ignored;
+  if (written_ != file_) std::filesystem::remove(written_, ignored);
 }
 
 std::ostream& OutputFile::stream() {
@@ -35,7 +50,10 @@ void OutputFile::close() {
     plain_ << packed;
   }
   plain_.close();
-  if (!plain_) throw InputError(file_.string(), "", "could not be written to the end", "is the disk full?");
+  std::error_code failed;
+  if (plain_ && written_ != file_) std::filesystem::rename(written_, file_, failed);
+  if (!plain_ || failed) throw InputError(file_.string(), "", "could not be written to the end", "is the disk full?");
+  written_ = file_;
 }
 
 }  // namespace corun

@@ -251,6 +251,29 @@ TEST(OutputFile, IsCompressedWhereItsNameSaysSo) {
   EXPECT_THROW(OutputFile("/no/such/folder/file"), InputError);
 }
 
+TEST(OutputFile, AppearsWholeOrNotAtAll) {
+  const fs::path file = fs::path(testing::TempDir()) / "whole.txt";
+  fs::remove(file);
+  const auto text = [&] {
+    std::ifstream in(file);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  { OutputFile(file).stream() << "interrupted"; }
+  EXPECT_FALSE(fs::exists(file));
+  {
+    OutputFile out(file);
+    out.stream() << "whole";
+    out.close();
+  }
+  { OutputFile(file).stream() << "interrupted"; }
+  EXPECT_EQ(text(), "whole") << "what was there stays";
+  EXPECT_FALSE(fs::exists(file.string() + ".part"));
+  OutputFile null("/dev/null");
+  null.stream() << "a device is no file to replace";
+  null.close();
+  EXPECT_FALSE(fs::is_regular_file("/dev/null"));
+}
+
 TEST(NsightCompute, ItsTableIsReadBetweenOtherLines) {
   const auto launches = hw::read_ncu(
       "==PROF== Connected to process 1\n\"ID\",\"Kernel Name\",\"Metric Name\",\"Metric Value\"\n"
