@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""A day of Alibaba's pods on a fleet of GPUs: four placement rules, three ways to share a GPU.
+
+    PYTHONPATH=build/python python3 experiments/fleet/study.py openb_pod_list_default.csv --store build/fleet \\
+        --out experiments/fleet/default.json                 # pip install numpy pyarrow 'dask[distributed]'
+
+Writes OUT (the same bytes for the same input and seed) and OUT with `.timing.json` instead of `.json` (date, command, seconds,
+what 100,000 GPUs would take); prints both as tables.  `--picture FILE.svg` needs matplotlib.
+"""
+
+import argparse
+import datetime
+import hashlib
+import importlib.metadata
+import json
+import platform
+import sys
+import time
+from pathlib import Path
+
+import colocations
+import corun
+import placement
+import pods as pods_of
+from placement import EXCLUSIVE
+from pods import DAY
+
+RULES = ["first fit", "best fit", "fgd", "interference"]
+FAR = 100_000  # GPUs
+
+
+def rule_of(name, fragmentation, costs):
+    if name == "interference":
+        return placement.LeastInterference(
+            lambda company: (costs[company].held.count(False), sum(costs[company].progress)))
+    if name == "fgd":
+        return placement.LeastFragmentation(fragmentation)
+    return {"first fit": placement.FirstFit, "best fit": placement.BestFit}[name]()
+
+
+def day(listed, gpus, load, seed, most, name, costs):
+    """In a worker: a day to fill the fleet, and a day that counts."""
+    drawn = pods_of.draw(listed, gpus, load, 2, seed)
+    fragmentation = placement.Fragmentation(listed)
+    began = time.process_time()
+    outcome = placement.replay(drawn, gpus, rule_of(name, fragmentation, costs), fragmentation, (DAY, 2 * DAY), most)
+    return outcome, len(drawn), time.process_time() - began
+
+
+def figures(outcome, costs, kinds):
+    """A row of the table: a rule and a mode. GPUs are means over the day."""
+    shared = {c: s for c, s in outcome.gpu_seconds.items() if c and c != EXCLUSIVE}
+    alone = outcome.gpu_seconds.get(EXCLUSIVE, 0)
+    used = sum(shared.values()) + alone
+    good = whole = requests = in_time = best = progress = 0.0
+    for company, seconds in shared.items():
+        cost = costs[company]
+        for name, p, g in zip(company, cost.progress, cost.good):
+            whole += seconds * kinds[name].share
+            good += seconds * kinds[name].share * g
+            if kinds[name].real_time:
+                requests, in_time = requests + seconds, in_time + seconds * g
+            else:
+                best, progress = best + seconds, progress + seconds * p
+    held = [all(costs[c].held[c.index(kind)] for c in met) for kind, met in outcome.met]
+    waits = sorted(outcome.waits)
+    numbers = {
+        "gpus_in_use": used / DAY,
+        "gpus_shared": sum(shared.values()) / DAY,
+        "stp_of_shared_gpu": sum(s * sum(costs[c].progress) for c, s in shared.items()) / sum(shared.values()),
+        "goodput_of_shared_pods": good / whole,
+        "goodput_gpus": (good + alone) / DAY,
+        "real_time_pods": len(held),
+        "real_time_pods_held": sum(held) / len(held),
+        "real_time_requests_in_time": in_time / requests,
+        "best_effort_progress": progress / best,
+        "pods": len(waits),
+        "pods_that_waited": sum(wait > 0 for wait in waits) / len(waits),
+        "wait_mean_s": sum(waits) / len(waits),
+        "wait_p99_s": waits[int(0.99 * len(waits))],
+        "fragmented_gpus": outcome.fragmented,
+        "sets_met": len(shared),
+    }
+    return {key: float(f"{value:.6g}") if isinstance(value, float) else value for key, value in numbers.items()}
+
+
+def scale(timing):
+    """What a fleet of FAR GPUs would take, from what this run took: the sets stay, the pods and each choice grow."""
+    out = {"gpus": FAR, "sets": timing["sets"], "sets_core_s": timing["sets_core_s"], "loop_core_s": {}}
+    near, far = timing["loops"]
+    for name in RULES:
+        a, b = (at["core_s"][name] / at["pods"] for at in (near, far))
+        slope = (b - a) / (far["gpus"] - near["gpus"])
+        out["pods"] = round(far["pods"] * FAR / far["gpus"])
+        out["loop_core_s"][name] = round(out["pods"] * (b + slope * (FAR - far["gpus"])))
+    # First fit, best fit and FGD place alike in all modes.
+    loops = sum(out["loop_core_s"].values()) + (len(colocations.MODES) - 1) * out["loop_core_s"]["interference"]
+    out["all_core_h"] = round((out["sets_core_s"] + loops) / 3600, 2)
+    return out
+
+
+def tables(results):
+    yield ("| rule | mode | GPUs in use | shared | STP of a shared GPU | goodput of shared pods | real-time pods held "
+           "| best-effort progress | pods that waited | mean wait | fragmented GPUs |")
+    yield "|---|---|---|---|---|---|---|---|---|---|---|"
+    for row in results["rows"]:
+        yield (f"| {row['rule']} | {row['mode']} | {row['gpus_in_use']:.0f} | {row['gpus_shared']:.0f} "
+               f"| {row['stp_of_shared_gpu']:.2f} | {100 * row['goodput_of_shared_pods']:.1f} % "
+               f"| {100 * row['real_time_pods_held']:.1f} % | {100 * row['best_effort_progress']:.1f} % "
+               f"| {100 * row['pods_that_waited']:.1f} % | {row['wait_mean_s']:.0f} s | {row['fragmented_gpus']:.1f} |")
+
+
+def scale_lines(timing):
+    far = timing["far"]
+    near, grown = timing["loops"]
+    yield f"this run: {timing['wall_s']:.0f} s with {timing['workers']} workers"
+    yield f"sets: {far['sets']} in {len(colocations.MODES)} modes, {far['sets_core_s']:.0f} s of a core, whatever the fleet's size"
+    for name in RULES:
+        yield (f"{name}: {1e6 * near['core_s'][name] / near['pods']:.0f} us a pod on {near['gpus']:,} GPUs, "
+               f"{1e6 * grown['core_s'][name] / grown['pods']:.0f} us on {grown['gpus']:,}, so two days of {far['pods']:,} pods "
+               f"on {far['gpus']:,}: {far['loop_core_s'][name] / 3600:.2f} h of a core")
+    yield f"all rules in all modes on {far['gpus']:,} GPUs: {far['all_core_h']:.2f} h of a core"
+
+
+def draw_picture(results, path):
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams.update({"svg.hashsalt": "fleet", "font.size": 9})
+    from matplotlib import pyplot
+
+    panels = [("real_time_pods_held", "real-time pods whose p99 held, %", 100),
+              ("goodput_of_shared_pods", "goodput of pods that share a GPU, %", 100),
+              ("gpus_shared", "GPUs with pods that share, mean of the day", 1)]
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(11, 3.2), layout="constrained")
+    for axis, (key, title, factor) in zip(axes, panels):
+        for i, mode in enumerate(colocations.MODES):
+            rows = [row for row in results["rows"] if row["mode"] == mode]
+            axis.bar([n + 0.27 * (i - 1) for n in range(len(rows))], [factor * row[key] for row in rows], 0.25, label=mode)
+        axis.set_xticks(range(len(RULES)), RULES)
+        axis.set_title(title, fontsize=9)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].legend(frameon=False, fontsize=8)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def write(path, document):
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("list", type=Path, help="openb_pod_list_*.csv of alibaba/clusterdata, cluster-trace-gpu-v2023/csv")
+    parser.add_argument("--gpus", type=int, default=1000, help="in nodes of eight")
+    parser.add_argument("--load", type=float, default=0.9, help="share of the GPUs that pods would hold if nobody waited")
+    parser.add_argument("--most", type=int, default=4, help="pods on a GPU")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--grown", type=int, default=4, help="the loop is also timed on a fleet that is larger by this factor")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--store", type=Path, required=True, help="folder of simulated sets; an interrupted run goes on")
+    parser.add_argument("--out", type=Path, required=True, help="NAME.json; NAME.timing.json is written beside it")
+    parser.add_argument("--picture", type=Path)
+    arguments = parser.parse_args()
+
+    began = time.monotonic()
+    listed, fate = pods_of.read(arguments.list)
+    sets = pods_of.companies(listed, arguments.most)
+    kinds = {company[0].name: company[0] for company in sets if len(company) == 1}
+    from dask.distributed import Client
+
+    with Client(n_workers=arguments.workers, threads_per_worker=1, dashboard_address=None) as cluster:
+        pool = cluster.get_executor()
+        alone = colocations.solo_ms(list(kinds.values()), executor=pool, store=arguments.store)
+        sets_began = time.monotonic()
+        costs = colocations.simulate(sets, alone, executor=pool, store=arguments.store)
+        sets_took = time.monotonic() - sets_began
+
+        runs = [(name, mode) for name in RULES for mode in colocations.MODES
+                if name == "interference" or mode == "time-slicing"]
+        asked = {(name, mode, factor): pool.submit(day, listed, arguments.gpus * factor, arguments.load, arguments.seed,
+                                                   arguments.most, name, costs[mode])
+                 for factor in (1, arguments.grown) for name, mode in runs if factor == 1 or mode == "time-slicing"}
+        done = {key: future.result() for key, future in asked.items()}
+
+    rows = []
+    for name in RULES:
+        for mode in colocations.MODES:
+            outcome = done[name, mode if name == "interference" else "time-slicing", 1][0]
+            rows.append({"rule": name, "mode": mode, **figures(outcome, costs[mode], kinds)})
+    met = {company for outcome, _, _ in done.values() for company in outcome.gpu_seconds} - {(), EXCLUSIVE}
+    drawn = done["first fit", "time-slicing", 1][1]
+    results = {
+        "list": arguments.list.name,
+        "sha256": hashlib.sha256(arguments.list.read_bytes()).hexdigest(),
+        "rows_of_the_list": fate,
+        "gpus": arguments.gpus, "load": arguments.load, "most": arguments.most, "seed": arguments.seed,
+        "pods_of_two_days": drawn,
+        "sharing": round(sum(pod.kind is not None for pod in listed) / len(listed), 4),
+        "gpu": colocations.GPU, "simulated": colocations.DURATION, "modes": colocations.MODES,
+        "alone_ms": {network: round(ms, 6) for network, ms in alone.items()},
+        "sets_possible": len(sets), "sets_met": len(met),
+        "rows": rows,
+    }
+    write(arguments.out, results)
+
+    timing = {
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "command": " ".join(["study.py", *sys.argv[1:]]),
+        "versions": {"python": platform.python_version(),
+                     **{name: importlib.metadata.version(name) for name in ("numpy", "pyarrow", "dask")}},
+        "corun": corun.__version__,
+        "workers": arguments.workers,
+        "sets": len(sets),
+        "sets_core_s": round(sets_took * arguments.workers, 1),
+        "loops": [{"gpus": arguments.gpus * factor, "pods": done["first fit", "time-slicing", factor][1],
+                   "core_s": {name: round(done[name, "time-slicing", factor][2], 2) for name in RULES}}
+                  for factor in (1, arguments.grown)],
+        "wall_s": round(time.monotonic() - began, 1),
+    }
+    timing["far"] = scale(timing)
+    write(arguments.out.with_suffix(".timing.json"), timing)
+    print("\n".join([*tables(results), "", *scale_lines(timing)]))
+    if arguments.picture:
+        draw_picture(results, arguments.picture)
+
+
+if __name__ == "__main__":
+    main()
