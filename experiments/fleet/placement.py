@@ -2,7 +2,7 @@
 
 import dataclasses
 import heapq
-from collections import Counter
+from collections import Counter, deque
 from typing import Callable, Optional
 
 import numpy as np
@@ -38,6 +38,12 @@ class Fleet:
     def whole(self) -> np.ndarray:
         """By node: GPUs that nobody uses."""
         return (self.free == WHOLE).reshape(-1, NODE).sum(axis=1)
+
+    def fits(self, pod: Pod, node: int) -> bool:
+        free = self.free[node * NODE:(node + 1) * NODE]
+        if pod.kind is None:
+            return int((free == WHOLE).sum()) >= pod.gpus
+        return bool(((free >= pod.milli) & ~self.full[self.company[node * NODE:(node + 1) * NODE]]).any())
 
     def put(self, pod: Pod, where: "list[int]") -> None:
         for gpu in where:
@@ -169,26 +175,28 @@ class LeastFragmentation(Rule):
 class LeastInterference(Rule):
     """Best fit among the GPUs in use where the pod is known to do little harm; else an empty GPU; else the least harm.
 
-    cost(company) -> (real-time pods whose p99 does not hold, sum of normalised progress).
+    cost(company) -> (real-time pods whose p99 does not hold, sum of normalised progress), None for one that fits on no GPU.
     """
 
     name = "interference"
 
-    def __init__(self, cost: "Callable[[Company], tuple[int, float]]", loss: float = 0.1):
+    def __init__(self, cost: "Callable[[Company], Optional[tuple[int, float]]]", loss: float = 0.1):
         self._cost, self._loss = cost, loss
         self._ranks: dict[str, list[float]] = {}
 
     def cost_of_gpus(self, fleet, pod):
         ranks = self._ranks.setdefault(pod.kind.name, [])
         for i in range(len(ranks), len(fleet.companies)):
-            ranks.append(0.0 if fleet.full[i] else self._rank(fleet.companies[i], pod.kind.name))
+            ranks.append(self._rank(fleet.companies[i], pod.kind.name))
         return np.array(ranks)[fleet.company] * 2 * WHOLE + fleet.free
 
     def _rank(self, company: "tuple[str, ...]", kind: str) -> float:
         if not company:
             return 1
-        broken, progress = self._cost(company)
-        then_broken, then_progress = self._cost(tuple(sorted((*company, kind))))
+        now, then = self._cost(company), self._cost(tuple(sorted((*company, kind))))
+        if now is None or then is None:
+            return 0  # no GPU with this company has room
+        (broken, progress), (then_broken, then_progress) = now, then
         more, lost = then_broken - broken, progress + 1 - then_progress
         harmless = more <= 0 and lost <= self._loss
         return 0 if harmless else 2 + max(more, 0) * 10 + round(max(lost, 0), 3)
@@ -224,7 +232,7 @@ def replay(pods: "list[Pod]", gpus: int, rule: Rule, fragmentation: Fragmentatio
     started: dict[str, int] = {}
     ended: dict[str, int] = {}
     running: list[tuple[int, int, Pod, list[int]]] = []
-    waiting: list[Pod] = []
+    waiting: dict[tuple[int, int], deque[tuple[int, Pod]]] = {}  # by what they ask for; with their number in the list
 
     def inside(a: int, b: int) -> int:
         return max(0, min(b, ends) - max(a, began))
@@ -259,27 +267,33 @@ def replay(pods: "list[Pod]", gpus: int, rule: Rule, fragmentation: Fragmentatio
         heapq.heappush(running, (now + pod.runs, len(started), pod, where))
         return True
 
+    def admit(now: int, nodes: "set[int]") -> None:
+        """What waits fits nowhere but where something has left."""
+        refused: set[tuple[int, int]] = set()
+        while left := [(queue[0][0], size) for size, queue in waiting.items() if size not in refused]:
+            size = min(left)[1]
+            pod = waiting[size][0][1]
+            if any(fleet.fits(pod, node) for node in nodes) and start(now, pod):
+                waiting[size].popleft()
+                if not waiting[size]:
+                    del waiting[size]
+            else:
+                refused.add(size)
+
     def leave(until: int) -> None:
-        nonlocal waiting
         while running and running[0][0] <= until:
-            now = running[0][0]
+            now, nodes = running[0][0], set()
             while running and running[0][0] == now:
                 _, _, pod, where = heapq.heappop(running)
                 change(now, pod, where, fleet.take)
                 ended[pod.name] = now
-            refused: set[tuple[int, int]] = set()
-            still = []
-            for pod in waiting:
-                size = (pod.gpus, pod.milli)
-                if size in refused or not start(now, pod):
-                    refused.add(size)
-                    still.append(pod)
-            waiting = still
+                nodes.add(where[0] // NODE)
+            admit(now, nodes)
 
-    for pod in pods:
+    for number, pod in enumerate(pods):
         leave(pod.arrives)
         if not start(pod.arrives, pod):
-            waiting.append(pod)
+            waiting.setdefault((pod.gpus, pod.milli), deque()).append((number, pod))
     leave(NEVER)
     last = max(max(ended.values(), default=0), ends)
     for gpu in range(gpus):

@@ -27,12 +27,13 @@ from pods import DAY
 
 RULES = ["first fit", "best fit", "fgd", "interference"]
 FAR = 100_000  # GPUs
+ANY = next(iter(colocations.MODES))  # all rules but the last place alike in all modes
 
 
 def rule_of(name, fragmentation, costs):
     if name == "interference":
-        return placement.LeastInterference(
-            lambda company: (costs[company].held.count(False), sum(costs[company].progress)))
+        known = {company: (cost.held.count(False), sum(cost.progress)) for company, cost in costs.items()}
+        return placement.LeastInterference(known.get)
     if name == "fgd":
         return placement.LeastFragmentation(fragmentation)
     return {"first fit": placement.FirstFit, "best fit": placement.BestFit}[name]()
@@ -84,6 +85,11 @@ def figures(outcome, costs, kinds):
     return {key: float(f"{value:.6g}") if isinstance(value, float) else value for key, value in numbers.items()}
 
 
+def over_seeds(rows):
+    return {key: {"mean": float(f"{sum(row[key] for row in rows) / len(rows):.6g}"),
+                  "least": min(row[key] for row in rows), "most": max(row[key] for row in rows)} for key in rows[0]}
+
+
 def scale(timing):
     """What a fleet of FAR GPUs would take, from what this run took: the sets stay, the pods and each choice grow."""
     out = {"gpus": FAR, "sets": timing["sets"], "sets_core_s": timing["sets_core_s"], "loop_core_s": {}}
@@ -93,28 +99,46 @@ def scale(timing):
         slope = (b - a) / (far["gpus"] - near["gpus"])
         out["pods"] = round(far["pods"] * FAR / far["gpus"])
         out["loop_core_s"][name] = round(out["pods"] * (b + slope * (FAR - far["gpus"])))
-    # First fit, best fit and FGD place alike in all modes.
     loops = sum(out["loop_core_s"].values()) + (len(colocations.MODES) - 1) * out["loop_core_s"]["interference"]
-    out["all_core_h"] = round((out["sets_core_s"] + loops) / 3600, 2)
+    out["all_core_h"] = round(((out["sets_core_s"] or 0) + loops) / 3600, 2)
     return out
 
 
+COLUMNS = [  # a figure, its heading, its format, by what it is multiplied
+    ("gpus_in_use", "GPUs in use", "{:.0f}", 1),
+    ("gpus_shared", "of them shared", "{:.0f}", 1),
+    ("stp_of_shared_gpu", "STP of a shared GPU", "{:.2f}", 1),
+    ("goodput_of_shared_pods", "goodput of sharing pods", "{:.1f} %", 100),
+    ("real_time_pods_held", "real-time pods whose p99 held", "{:.1f} %", 100),
+    ("real_time_requests_in_time", "their requests in time", "{:.1f} %", 100),
+    ("best_effort_progress", "best-effort progress", "{:.1f} %", 100),
+    ("pods_that_waited", "pods that waited", "{:.1f} %", 100),
+    ("wait_mean_s", "mean wait", "{:.0f} s", 1),
+    ("fragmented_gpus", "fragmented GPUs", "{:.1f}", 1),
+]
+
+
 def tables(results):
-    yield ("| rule | mode | GPUs in use | shared | STP of a shared GPU | goodput of shared pods | real-time pods held "
-           "| best-effort progress | pods that waited | mean wait | fragmented GPUs |")
-    yield "|---|---|---|---|---|---|---|---|---|---|---|"
+    yield "| rule | mode | " + " | ".join(title for _, title, _, _ in COLUMNS) + " |"
+    yield "|---" * (2 + len(COLUMNS)) + "|"
     for row in results["rows"]:
-        yield (f"| {row['rule']} | {row['mode']} | {row['gpus_in_use']:.0f} | {row['gpus_shared']:.0f} "
-               f"| {row['stp_of_shared_gpu']:.2f} | {100 * row['goodput_of_shared_pods']:.1f} % "
-               f"| {100 * row['real_time_pods_held']:.1f} % | {100 * row['best_effort_progress']:.1f} % "
-               f"| {100 * row['pods_that_waited']:.1f} % | {row['wait_mean_s']:.0f} s | {row['fragmented_gpus']:.1f} |")
+        cells = [form.format(factor * row[key]["mean"]) for key, _, form, factor in COLUMNS]
+        yield f"| {row['rule']} | {row['mode']} | " + " | ".join(cells) + " |"
+    yield ""
+    for key, title, form, factor in COLUMNS:
+        apart = max(row[key]["most"] - row[key]["least"] for row in results["rows"])
+        yield f"between seeds at most, {title}: " + form.format(factor * apart)
 
 
 def scale_lines(timing):
     far = timing["far"]
     near, grown = timing["loops"]
-    yield f"this run: {timing['wall_s']:.0f} s with {timing['workers']} workers"
-    yield f"sets: {far['sets']} in {len(colocations.MODES)} modes, {far['sets_core_s']:.0f} s of a core, whatever the fleet's size"
+    yield f"this run: {timing['wall_s']:.0f} s with {timing['workers']} workers, {timing['core_s']:.0f} s of processors"
+    if far["sets_core_s"] is None:
+        yield f"sets: {far['sets']} in {len(colocations.MODES)} modes, some of them from the store, so their time is not known"
+    else:
+        yield (f"sets: {far['sets']} in {len(colocations.MODES)} modes, {far['sets_core_s']:.0f} s of a core, "
+               "whatever the fleet's size")
     for name in RULES:
         yield (f"{name}: {1e6 * near['core_s'][name] / near['pods']:.0f} us a pod on {near['gpus']:,} GPUs, "
                f"{1e6 * grown['core_s'][name] / grown['pods']:.0f} us on {grown['gpus']:,}, so two days of {far['pods']:,} pods "
@@ -136,7 +160,7 @@ def draw_picture(results, path):
     for axis, (key, title, factor) in zip(axes, panels):
         for i, mode in enumerate(colocations.MODES):
             rows = [row for row in results["rows"] if row["mode"] == mode]
-            axis.bar([n + 0.27 * (i - 1) for n in range(len(rows))], [factor * row[key] for row in rows], 0.25, label=mode)
+            axis.bar([n + 0.27 * (i - 1) for n in range(len(rows))], [factor * row[key]["mean"] for row in rows], 0.25, label=mode)
         axis.set_xticks(range(len(RULES)), RULES)
         axis.set_title(title, fontsize=9)
         axis.spines[["top", "right"]].set_visible(False)
@@ -154,7 +178,7 @@ def main():
     parser.add_argument("--gpus", type=int, default=1000, help="in nodes of eight")
     parser.add_argument("--load", type=float, default=0.9, help="share of the GPUs that pods would hold if nobody waited")
     parser.add_argument("--most", type=int, default=4, help="pods on a GPU")
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=5, help="days drawn, with the seeds 1, 2, ...")
     parser.add_argument("--grown", type=int, default=4, help="the loop is also timed on a fleet that is larger by this factor")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--store", type=Path, required=True, help="folder of simulated sets; an interrupted run goes on")
@@ -163,6 +187,8 @@ def main():
     arguments = parser.parse_args()
 
     began = time.monotonic()
+    grown = arguments.gpus * arguments.grown
+    fresh = not list(arguments.store.glob("*.parquet"))
     listed, fate = pods_of.read(arguments.list)
     sets = pods_of.companies(listed, arguments.most)
     kinds = {company[0].name: company[0] for company in sets if len(company) == 1}
@@ -171,30 +197,35 @@ def main():
     with Client(n_workers=arguments.workers, threads_per_worker=1, dashboard_address=None) as cluster:
         pool = cluster.get_executor()
         alone = colocations.solo_ms(list(kinds.values()), executor=pool, store=arguments.store)
-        sets_began = time.monotonic()
+        before = sum(cluster.run(time.process_time).values())
         costs = colocations.simulate(sets, alone, executor=pool, store=arguments.store)
-        sets_took = time.monotonic() - sets_began
+        sets_core_s = sum(cluster.run(time.process_time).values()) - before
 
-        runs = [(name, mode) for name in RULES for mode in colocations.MODES
-                if name == "interference" or mode == "time-slicing"]
-        asked = {(name, mode, factor): pool.submit(day, listed, arguments.gpus * factor, arguments.load, arguments.seed,
-                                                   arguments.most, name, costs[mode])
-                 for factor in (1, arguments.grown) for name, mode in runs if factor == 1 or mode == "time-slicing"}
+        asked = {}
+        for name in RULES:
+            for mode in colocations.MODES if name == "interference" else [ANY]:
+                for seed in range(1, arguments.seeds + 1):
+                    asked[name, mode, seed, arguments.gpus] = pool.submit(
+                        day, listed, arguments.gpus, arguments.load, seed, arguments.most, name, costs[mode])
+            asked[name, ANY, 1, grown] = pool.submit(
+                day, listed, grown, arguments.load, 1, arguments.most, name, costs[ANY])
         done = {key: future.result() for key, future in asked.items()}
+        core_s = sum(cluster.run(time.process_time).values()) + time.process_time()
 
     rows = []
     for name in RULES:
         for mode in colocations.MODES:
-            outcome = done[name, mode if name == "interference" else "time-slicing", 1][0]
-            rows.append({"rule": name, "mode": mode, **figures(outcome, costs[mode], kinds)})
+            placed = mode if name == "interference" else ANY
+            rows.append({"rule": name, "mode": mode, **over_seeds(
+                [figures(done[name, placed, seed, arguments.gpus][0], costs[mode], kinds)
+                 for seed in range(1, arguments.seeds + 1)])})
     met = {company for outcome, _, _ in done.values() for company in outcome.gpu_seconds} - {(), EXCLUSIVE}
-    drawn = done["first fit", "time-slicing", 1][1]
     results = {
         "list": arguments.list.name,
         "sha256": hashlib.sha256(arguments.list.read_bytes()).hexdigest(),
         "rows_of_the_list": fate,
-        "gpus": arguments.gpus, "load": arguments.load, "most": arguments.most, "seed": arguments.seed,
-        "pods_of_two_days": drawn,
+        "gpus": arguments.gpus, "load": arguments.load, "most": arguments.most, "seeds": arguments.seeds,
+        "pods_of_two_days": done[RULES[0], ANY, 1, arguments.gpus][1],
         "sharing": round(sum(pod.kind is not None for pod in listed) / len(listed), 4),
         "gpu": colocations.GPU, "simulated": colocations.DURATION, "modes": colocations.MODES,
         "alone_ms": {network: round(ms, 6) for network, ms in alone.items()},
@@ -211,10 +242,11 @@ def main():
         "corun": corun.__version__,
         "workers": arguments.workers,
         "sets": len(sets),
-        "sets_core_s": round(sets_took * arguments.workers, 1),
-        "loops": [{"gpus": arguments.gpus * factor, "pods": done["first fit", "time-slicing", factor][1],
-                   "core_s": {name: round(done[name, "time-slicing", factor][2], 2) for name in RULES}}
-                  for factor in (1, arguments.grown)],
+        "sets_core_s": round(sets_core_s, 1) if fresh else None,  # some were in the store
+        "loops": [{"gpus": gpus, "pods": done[RULES[0], ANY, 1, gpus][1],
+                   "core_s": {name: round(done[name, ANY, 1, gpus][2], 2) for name in RULES}}
+                  for gpus in (arguments.gpus, grown)],
+        "core_s": round(core_s, 1),
         "wall_s": round(time.monotonic() - began, 1),
     }
     timing["far"] = scale(timing)

@@ -172,6 +172,16 @@ def test_sets_are_those_that_fit_on_a_gpu():
     assert names == [("be-gentle",), ("be-heavy",), ("be-gentle", "be-gentle")]
 
 
+def test_whatever_meets_is_among_the_sets_that_were_simulated():
+    pods = any_pods(7)
+    possible = {tuple(kind.name for kind in company) for company in pods_of.companies(pods, 3)}
+    fragmentation, all_rules = rules(pods)
+    all_rules[3] = placement.LeastInterference({company: cost(company) for company in possible}.get)
+    for rule in all_rules:
+        outcome = placement.replay(pods, 16, rule, fragmentation, (0, 3000), most=3)
+        assert set(outcome.gpu_seconds) - {(), placement.EXCLUSIVE} <= possible
+
+
 def test_a_real_time_pod_holds_alone_and_in_a_store_a_set_is_simulated_once(tmp_path, monkeypatch):
     pytest.importorskip("pyarrow")
     kind = pods_of.kind_of("a", 470, True)
