@@ -27,9 +27,14 @@ DRIFT = 0.02
 class Cost:
     """Of the programs of a set, in its order."""
 
+    names: "tuple[str, ...]"  #: of the kinds
     progress: "tuple[float, ...]"  #: throughput over throughput alone
     good: "tuple[float, ...]"  #: of real-time ones the share of requests in time; of the others their progress
     held: "tuple[bool, ...]"  #: at most 1 % of the requests late or dropped; True for best effort
+
+    def holds(self, kind: str) -> bool:
+        """Of all that are of this kind: which of the equal ones a pod is, nobody says."""
+        return all(held for name, held in zip(self.names, self.held) if name == kind)
 
 
 def solo_ms(kinds: "list[Kind]", **options) -> "dict[str, float]":
@@ -67,8 +72,8 @@ def simulate(companies: "list[tuple[Kind, ...]]", alone: "dict[str, float]", **o
         for mode in MODES:
             seen = _clients(next(rows))
             parts = [_cost(company, n, alone[kind.network], seen[f"c{n}"]) for n, kind in enumerate(company)]
-            progress, good, held = zip(*parts)
-            costs[mode][tuple(kind.name for kind in company)] = Cost(progress, good, held)
+            names = tuple(kind.name for kind in company)
+            costs[mode][names] = Cost(names, *zip(*parts))
     return costs
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 
 DAY = 86400
 WHOLE = 1000  # gpu_milli of a GPU
+COLUMNS = {"name", "num_gpu", "gpu_milli", "gpu_spec", "qos", "creation_time", "deletion_time", "scheduled_time"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +60,10 @@ def read(path, longest: int = DAY) -> "tuple[list[Pod], dict[str, int]]":
     """The pods that want GPUs and ran, their run cut at `longest` seconds; and how many rows were of which fate."""
     pods, fate = [], Counter()
     with open(path, newline="", encoding="utf-8") as file:
-        for row in csv.DictReader(file):
+        rows = csv.DictReader(file)
+        if missing := sorted(COLUMNS - set(rows.fieldnames or [])):
+            raise ValueError(f"{path}: no column {', '.join(missing)}; a pod list of cluster-trace-gpu-v2023 has them")
+        for row in rows:
             gpus = int(row["num_gpu"])
             if gpus == 0:
                 fate["no GPU"] += 1

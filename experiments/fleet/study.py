@@ -4,8 +4,8 @@
     PYTHONPATH=build/python python3 experiments/fleet/study.py openb_pod_list_default.csv --store build/fleet \\
         --out experiments/fleet/default.json                 # pip install numpy pyarrow 'dask[distributed]'
 
-Writes OUT (the same bytes for the same input and seed) and OUT with `.timing.json` instead of `.json` (date, command, seconds,
-what 100,000 GPUs would take); prints both as tables.  `--picture FILE.svg` needs matplotlib.
+Prints a table and writes OUT, the same bytes for the same input.  With an empty store it also writes OUT with `.timing.json` for
+`.json`: date, command, versions, seconds, what 100,000 GPUs would take.  `--picture FILE.svg` needs matplotlib.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def figures(outcome, costs, kinds):
                 requests, in_time = requests + seconds, in_time + seconds * g
             else:
                 best, progress = best + seconds, progress + seconds * p
-    held = [all(costs[c].held[c.index(kind)] for c in met) for kind, met in outcome.met]
+    held = [all(costs[c].holds(kind) for c in met) for kind, met in outcome.met]
     waits = sorted(outcome.waits)
     numbers = {
         "gpus_in_use": used / DAY,
@@ -100,7 +100,7 @@ def scale(timing):
         out["pods"] = round(far["pods"] * FAR / far["gpus"])
         out["loop_core_s"][name] = round(out["pods"] * (b + slope * (FAR - far["gpus"])))
     loops = sum(out["loop_core_s"].values()) + (len(colocations.MODES) - 1) * out["loop_core_s"]["interference"]
-    out["all_core_h"] = round(((out["sets_core_s"] or 0) + loops) / 3600, 2)
+    out["all_core_h"] = round((out["sets_core_s"] + loops) / 3600, 2)
     return out
 
 
@@ -134,11 +134,7 @@ def scale_lines(timing):
     far = timing["far"]
     near, grown = timing["loops"]
     yield f"this run: {timing['wall_s']:.0f} s with {timing['workers']} workers, {timing['core_s']:.0f} s of processors"
-    if far["sets_core_s"] is None:
-        yield f"sets: {far['sets']} in {len(colocations.MODES)} modes, some of them from the store, so their time is not known"
-    else:
-        yield (f"sets: {far['sets']} in {len(colocations.MODES)} modes, {far['sets_core_s']:.0f} s of a core, "
-               "whatever the fleet's size")
+    yield f"sets: {far['sets']} in {len(colocations.MODES)} modes, {far['sets_core_s']:.0f} s of a core, whatever the fleet's size"
     for name in RULES:
         yield (f"{name}: {1e6 * near['core_s'][name] / near['pods']:.0f} us a pod on {near['gpus']:,} GPUs, "
                f"{1e6 * grown['core_s'][name] / grown['pods']:.0f} us on {grown['gpus']:,}, so two days of {far['pods']:,} pods "
@@ -185,13 +181,20 @@ def main():
     parser.add_argument("--out", type=Path, required=True, help="NAME.json; NAME.timing.json is written beside it")
     parser.add_argument("--picture", type=Path)
     arguments = parser.parse_args()
+    if arguments.gpus % placement.NODE:
+        parser.error(f"--gpus {arguments.gpus}: give a multiple of {placement.NODE}, the GPUs of a node")
 
     began = time.monotonic()
     grown = arguments.gpus * arguments.grown
     fresh = not list(arguments.store.glob("*.parquet"))
-    listed, fate = pods_of.read(arguments.list)
+    try:
+        listed, fate = pods_of.read(arguments.list)
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
     sets = pods_of.companies(listed, arguments.most)
     kinds = {company[0].name: company[0] for company in sets if len(company) == 1}
+    if len({kind.real_time for kind in kinds.values()}) < 2:
+        parser.error(f"{arguments.list}: real-time (LS) and best-effort (BE) pods that ask for a share of a GPU are needed")
     from dask.distributed import Client
 
     with Client(n_workers=arguments.workers, threads_per_worker=1, dashboard_address=None) as cluster:
@@ -233,6 +236,11 @@ def main():
         "rows": rows,
     }
     write(arguments.out, results)
+    print("\n".join(tables(results)))
+    if arguments.picture:
+        draw_picture(results, arguments.picture)
+    if not fresh:
+        return
 
     timing = {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
@@ -242,7 +250,7 @@ def main():
         "corun": corun.__version__,
         "workers": arguments.workers,
         "sets": len(sets),
-        "sets_core_s": round(sets_core_s, 1) if fresh else None,  # some were in the store
+        "sets_core_s": round(sets_core_s, 1),
         "loops": [{"gpus": gpus, "pods": done[RULES[0], ANY, 1, gpus][1],
                    "core_s": {name: round(done[name, ANY, 1, gpus][2], 2) for name in RULES}}
                   for gpus in (arguments.gpus, grown)],
@@ -251,9 +259,7 @@ def main():
     }
     timing["far"] = scale(timing)
     write(arguments.out.with_suffix(".timing.json"), timing)
-    print("\n".join([*tables(results), "", *scale_lines(timing)]))
-    if arguments.picture:
-        draw_picture(results, arguments.picture)
+    print("\n".join(["", *scale_lines(timing)]))
 
 
 if __name__ == "__main__":

@@ -157,6 +157,13 @@ def test_a_list_is_read_and_what_cannot_be_replayed_is_counted(tmp_path):
     assert fate == {"GPU type ignored": 1, "cut": 1, "never scheduled": 1, "no GPU": 1, "no time": 1, "taken": 3}
 
 
+def test_another_table_is_refused_with_the_columns_it_lacks(tmp_path):
+    file = tmp_path / "nodes.csv"
+    file.write_text("sn,cpu_milli,memory_mib,gpu,model\n")
+    with pytest.raises(ValueError, match="no column creation_time, .*; a pod list of"):
+        pods_of.read(file)
+
+
 def test_a_day_holds_the_stated_load_and_is_the_same_for_the_same_seed():
     pods = any_pods(6)
     drawn = pods_of.draw(pods, 20, 0.9, 2, seed=1)
