@@ -70,7 +70,11 @@ class Fleet:
 
 
 class Fragmentation:
-    """What of a node's free share the next pod could not use, in the mean over the pods of the list (FGD, section 3)."""
+    """What of a node's free GPUs the next pod could not use, in the mean over the pods of the list.
+
+    As Weng et al., USENIX ATC 2023, and their simulator have it, for GPUs alone: a node that cannot take a pod is lost to
+    it as a whole; of one that can, the GPUs with less free than the pod asks of each.
+    """
 
     def __init__(self, pods: "list[Pod]"):
         counts = Counter((pod.gpus, pod.milli) for pod in pods)
@@ -158,7 +162,7 @@ class BestFit(Rule):
 
 
 class LeastFragmentation(Rule):
-    """Fragmentation gradient descent: Weng et al., USENIX ATC 2023, for GPUs alone."""
+    """Fragmentation gradient descent, of the same paper."""
 
     name = "fgd"
 

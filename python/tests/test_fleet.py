@@ -138,11 +138,16 @@ def test_fragmentation_added_is_that_of_the_node_after_less_that_before():
             assert added[gpu] == pytest.approx((fragmentation.of(after) - before)[gpu // placement.NODE])
 
 
+def lost(free, *pods):
+    return placement.Fragmentation(list(pods)).of(numpy.array(free + [0] * (8 - len(free)))).tolist()
+
+
 def test_fragmentation_is_what_the_next_pod_could_not_use():
-    pods = [Pod("half", 1, 500, GENTLE, 0, 1), Pod("two", 2, 1000, None, 0, 1)]
-    fragmentation = placement.Fragmentation(pods)
-    lost = fragmentation.of(numpy.array([499, 500, 1000, 0, 0, 0, 0, 0]))
-    assert lost.tolist() == [0.5 * 499 + 0.5 * 1999]  # of the first pod's view, and of the second's, which fits nowhere
+    half, two = Pod("half", 1, 500, GENTLE, 0, 1), Pod("two", 2, 1000, None, 0, 1)
+    assert lost([499], half) == [499] and lost([500], half) == [0]
+    assert lost([200, 1000, 500], two) == [1700]  # the node cannot take it
+    assert lost([200, 1000, 1000, 500], two) == [700]  # as in frag_test.go of the authors' simulator
+    assert lost([499, 500, 1000], half, two) == [(499 + 1999) / 2]
 
 
 def test_a_list_is_read_and_what_cannot_be_replayed_is_counted(tmp_path):
