@@ -179,6 +179,9 @@ class LeastFragmentation(Rule):
 class LeastInterference(Rule):
     """Best fit among the GPUs in use where the pod is known to do little harm; else an empty GPU; else the least harm.
 
+    Harm is what it adds to what the pods that are there and the pod alone have: further real-time pods that do not hold,
+    and progress lost, which is little up to `loss`.
+
     cost(company) -> (real-time pods whose p99 does not hold, sum of normalised progress), None for one that fits on no GPU.
     """
 
@@ -192,18 +195,17 @@ class LeastInterference(Rule):
         ranks = self._ranks.setdefault(pod.kind.name, [])
         for i in range(len(ranks), len(fleet.companies)):
             ranks.append(self._rank(fleet.companies[i], pod.kind.name))
-        return np.array(ranks)[fleet.company] * 2 * WHOLE + fleet.free
+        return np.array(ranks)[fleet.company] * 2000 * WHOLE + fleet.free  # ranks differ by thousandths
 
     def _rank(self, company: "tuple[str, ...]", kind: str) -> float:
         if not company:
             return 1
-        now, then = self._cost(company), self._cost(tuple(sorted((*company, kind))))
-        if now is None or then is None:
+        apart, together = (self._cost(company), self._cost((kind,))), self._cost(tuple(sorted((*company, kind))))
+        if together is None or None in apart:
             return 0  # no GPU with this company has room
-        (broken, progress), (then_broken, then_progress) = now, then
-        more, lost = then_broken - broken, progress + 1 - then_progress
-        harmless = more <= 0 and lost <= self._loss
-        return 0 if harmless else 2 + max(more, 0) * 10 + round(max(lost, 0), 3)
+        more = together[0] - sum(one[0] for one in apart)
+        lost = round(sum(one[1] for one in apart) - together[1], 3)
+        return 0 if more <= 0 and lost <= self._loss else 2 + max(more, 0) * 10 + max(lost, 0)
 
 
 @dataclasses.dataclass

@@ -165,7 +165,7 @@ def draw_picture(results, path):
         axis.set_xticks(range(len(RULES)), RULES)
         axis.set_title(title, fontsize=9)
         axis.spines[["top", "right"]].set_visible(False)
-    axes[0].legend(frameon=False, fontsize=8)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     figure.savefig(path, metadata={"Date": None})
 
 
@@ -202,7 +202,7 @@ def main():
         parser.error(f"{arguments.list}: real-time (LS) and best-effort (BE) pods that ask for a share of a GPU are needed")
     from dask.distributed import Client
 
-    with Client(n_workers=arguments.workers, threads_per_worker=1, dashboard_address=None) as cluster:
+    with Client(n_workers=arguments.workers, threads_per_worker=1, dashboard_address=":0") as cluster:
         pool = cluster.get_executor()
         alone = colocations.solo_ms(list(kinds.values()), executor=pool, store=arguments.store)
         before = sum(cluster.run(time.process_time).values())

@@ -114,6 +114,26 @@ def test_interference_aware_is_never_worse_than_first_fit_where_there_is_room(se
     assert held(all_rules[3], pods, fragmentation) >= held(all_rules[0], pods, fragmentation)
 
 
+@pytest.mark.parametrize("gentle, heavy, expected", [(0.1, 0.1, 1), (0.1, 0.2, 0), (0.2, 0.3, 0), (0.3, 0.2, 1)])
+def test_where_no_gpu_is_empty_the_least_harm_decides_and_among_equals_the_least_room(gentle, heavy, expected):
+    loss = {("be-gentle", "rt-camera"): gentle, ("be-heavy", "rt-camera"): heavy}
+    rule = placement.LeastInterference(lambda company: (0, len(company) - loss.get(company, 0)))
+    fleet = placement.Fleet(8, 4)
+    fleet.put(Pod("a", 1, 100, GENTLE, 0, 1), [0])
+    fleet.put(Pod("b", 1, 600, HEAVY, 0, 1), [1])
+    camera = Pod("c", 1, 300, CAMERA, 0, 1)
+    fleet.put(Pod("rest", 6, 1000, None, 0, 1), [2, 3, 4, 5, 6, 7])
+    assert rule.choose(fleet, camera) == [expected]
+
+
+@pytest.mark.parametrize("lost, expected", [(0.1, 0), (0.101, 1)])
+def test_a_pod_joins_others_up_to_the_loss_and_else_has_an_empty_gpu(lost, expected):
+    rule = placement.LeastInterference(lambda company: (0, len(company) - lost * (len(company) - 1)))
+    fleet = placement.Fleet(8, 4)
+    fleet.put(Pod("a", 1, 100, GENTLE, 0, 1), [0])
+    assert rule.choose(fleet, Pod("c", 1, 300, CAMERA, 0, 1)) == [expected]
+
+
 def test_best_fit_takes_the_fullest_and_first_fit_the_first_that_has_room():
     first, best = placement.FirstFit(), placement.BestFit()
     for rule, expected in ((first, [0]), (best, [1])):
