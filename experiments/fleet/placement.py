@@ -100,7 +100,7 @@ class Fragmentation:
         return lost
 
     def added(self, free: np.ndarray, milli: int) -> np.ndarray:
-        """By GPU: by how much it grows in the node if so much of the GPU is taken. Only where there is room for it."""
+        """By GPU: by how much it grows in the node if `milli` of the GPU is taken. Only where there is room for it."""
         nodes = free.reshape(-1, NODE)
         whole, total = (nodes == WHOLE).sum(axis=1), nodes.sum(axis=1)
         before = np.repeat(self._for_several(whole, total), NODE)
@@ -108,7 +108,7 @@ class Fragmentation:
         return self._unused[np.maximum(free - milli, 0)] - self._unused[free] + after - before
 
     def added_by_several(self, free: np.ndarray, gpus: int) -> np.ndarray:
-        """By node: by how much it grows if so many whole GPUs are taken."""
+        """By node: by how much it grows if this number of whole GPUs is taken."""
         nodes = free.reshape(-1, NODE)
         whole, total = (nodes == WHOLE).sum(axis=1), nodes.sum(axis=1)
         return self._for_several(whole - gpus, total - gpus * WHOLE) - self._for_several(whole, total)
