@@ -13,7 +13,7 @@ using kineto::Call;
 using kineto::Nanoseconds;
 
 constexpr std::size_t kTimes = 3;
-/// So many periods are tried: the distances that occur most often.
+/// Periods that are tried: the distances that occur most often.
 constexpr std::size_t kPeriods = 200;
 /// Of the longest stretch a shorter period may miss this share: a first or last round that differs a little.
 constexpr double kAsLong = 0.98;

@@ -94,9 +94,9 @@ using Arrivals = std::variant<ClosedLoop, Periodic, Poisson, ExplicitTimes, Once
 /// and then continued by a token a step (decode) for all in the batch.  A request of the client is one step.
 struct ServingStep {
   ProgramId program;           // as captured for this size
-  std::uint32_t batch = 0;     // decode: of so many sequences
-  std::uint32_t context = 0;   // decode: of so many tokens each
-  std::uint32_t tokens = 0;    // prefill: of so many of a prompt; 0: it is a decode
+  std::uint32_t batch = 0;     // decode: sequences
+  std::uint32_t context = 0;   // decode: tokens of each
+  std::uint32_t tokens = 0;    // prefill: tokens of the prompt that are read; 0: it is a decode
 };
 struct Sequence {
   Time at{};
