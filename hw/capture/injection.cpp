@@ -1,9 +1,11 @@
 // What `sim capture` puts into a program: a library that the CUDA driver loads (CUDA_INJECTION64_PATH) and that writes
 // CUPTI's activity records, a line of JSON each, to PID.jsonl in the folder that CORUN_CAPTURE names.
 //
-// Kernels, copies, memsets, host calls, synchronizations, events, allocations, and ranges of NVTX (ranges.cpp).
-// Nothing is interpreted here: traces/import/captured.cpp reads the lines.  Leaves out: nodes that a graph launches on the
-// device, and what the last moments held if the program is killed.
+// Kernels, copies, memsets, host calls that issue work or wait for it, synchronizations, events, allocations, and ranges of
+// NVTX (ranges.cpp).  Other calls are not recorded: PyTorch makes 17 calls a launch, which took a tenth of its time
+// (experiments/h200/capture).  Nothing is interpreted here: traces/import/captured.cpp
+// reads the lines.  Leaves out: nodes that a graph launches on the device, and what the last moments held if the program is
+// killed.
 #include <cuda.h>
 #include <cupti.h>
 #include <cxxabi.h>
@@ -15,7 +17,9 @@
 #include <string>
 #include <unordered_map>
 
+#include "hw/capture/cupti_functions.h"
 #include "hw/capture/lines.h"
+#include "traces/import/kineto_records.h"
 
 namespace corun::capture {
 namespace {
@@ -23,47 +27,6 @@ namespace {
 constexpr std::size_t kBufferBytes = std::size_t{4} << 20;
 constexpr std::uint32_t kFlushEveryMs = 200;
 
-/// The functions of CUPTI that are used, from the library that the program has, else from the toolkit's.
-struct Cupti {
-  decltype(&::cuptiActivityRegisterCallbacks) register_callbacks = nullptr;
-  decltype(&::cuptiActivityEnable) enable = nullptr;
-  decltype(&::cuptiActivityDisable) disable = nullptr;
-  decltype(&::cuptiActivityGetNextRecord) next = nullptr;
-  decltype(&::cuptiActivityFlushAll) flush = nullptr;
-  decltype(&::cuptiActivityFlushPeriod) flush_period = nullptr;
-  decltype(&::cuptiActivityGetNumDroppedRecords) dropped = nullptr;
-  decltype(&::cuptiGetCallbackName) call_name = nullptr;
-  decltype(&::cuptiGetTimestamp) now = nullptr;
-  decltype(&::cuptiGetResultString) in_words = nullptr;
-
-  bool load() {
-    // One that is loaded already must be taken: two would each see half.
-    for (const char* name : {"libcupti.so.13", "libcupti.so.12"})
-      if (take(dlopen(name, RTLD_NOW | RTLD_NOLOAD))) return true;
-    if (const char* path = std::getenv("CORUN_CUPTI")) return take(dlopen(path, RTLD_NOW));
-    for (const char* name : {"libcupti.so.13", "libcupti.so.12", "/usr/local/cuda/lib64/libcupti.so",
-                             "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so", "libcupti.so"})
-      if (take(dlopen(name, RTLD_NOW))) return true;
-    return false;
-  }
-
- private:
-  bool take(void* library) {
-    if (library == nullptr) return false;
-    return find(library, register_callbacks, "cuptiActivityRegisterCallbacks") && find(library, enable, "cuptiActivityEnable") &&
-           find(library, disable, "cuptiActivityDisable") && find(library, next, "cuptiActivityGetNextRecord") &&
-           find(library, flush, "cuptiActivityFlushAll") && find(library, flush_period, "cuptiActivityFlushPeriod") &&
-           find(library, dropped, "cuptiActivityGetNumDroppedRecords") && find(library, call_name, "cuptiGetCallbackName") &&
-           find(library, now, "cuptiGetTimestamp") && find(library, in_words, "cuptiGetResultString");
-  }
-  template <typename F>
-  static bool find(void* library, F& function, const char* name) {
-    function = reinterpret_cast<F>(dlsym(library, name));
-    return function != nullptr;
-  }
-};
-
-Cupti cupti;
 std::atomic<std::uint64_t> dropped{0};
 
 class Records {
@@ -79,7 +42,7 @@ class Records {
     CUpti_Activity* record = nullptr;
     const std::scoped_lock lock(mutex_);
     if (!has_devices_) write_devices();
-    while (cupti.next(buffer, bytes, &record) == CUPTI_SUCCESS) write(*record);
+    while (cupti().next(buffer, bytes, &record) == CUPTI_SUCCESS) write(*record);
   }
 
  private:
@@ -135,7 +98,7 @@ class Records {
     const auto [known, added] = calls_.try_emplace(key, 0);
     if (added) {
       const char* of = nullptr;
-      if (cupti.call_name(domain, c.cbid, &of) != CUPTI_SUCCESS || of == nullptr) of = "?";
+      if (cupti().call_name(domain, c.cbid, &of) != CUPTI_SUCCESS || of == nullptr) of = "?";
       known->second = name(of);
     }
     Line line('a');
@@ -215,7 +178,7 @@ void CUPTIAPI requested(std::uint8_t** buffer, std::size_t* bytes, std::size_t* 
 void CUPTIAPI completed(CUcontext context, std::uint32_t stream, std::uint8_t* buffer, std::size_t, std::size_t valid) {
   records().write(buffer, valid);
   std::size_t lost = 0;
-  if (cupti.dropped(context, stream, &lost) == CUPTI_SUCCESS) dropped += lost;
+  if (cupti().dropped(context, stream, &lost) == CUPTI_SUCCESS) dropped += lost;
   output().flush();
   std::free(buffer);
 }
@@ -227,11 +190,26 @@ constexpr CUpti_ActivityKind kKinds[] = {
 
 std::atomic<bool> running{false};
 
+/// All are on once their kind is.
+template <typename F>
+void keep_what_matters(CUpti_CallbackDomain domain, CUpti_CallbackId end, F enable) {
+  if (enable == nullptr) return;
+  for (CUpti_CallbackId id = 1; id < end; ++id) {
+    const char* of = nullptr;
+    if (cupti().call_name(domain, id, &of) == CUPTI_SUCCESS && of != nullptr && !kineto::call_kind(of)) enable(id, 0);
+  }
+}
+
+void keep_what_matters() {
+  keep_what_matters(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_SIZE, cupti().enable_runtime_call);
+  keep_what_matters(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE, cupti().enable_driver_call);
+}
+
 /// At the program's end, or of what is captured of it.
 void finish() {
   if (!running.exchange(false)) return;
-  cupti.flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-  for (const CUpti_ActivityKind kind : kKinds) cupti.disable(kind);
+  cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  for (const CUpti_ActivityKind kind : kKinds) cupti().disable(kind);
   Line line('z');
   line.add(dropped.load());
   output().write(line);
@@ -240,7 +218,7 @@ void finish() {
 
 bool complain(const std::string& what, CUptiResult result = CUPTI_SUCCESS) {
   const char* words = "";
-  if (result != CUPTI_SUCCESS) cupti.in_words(result, &words);
+  if (result != CUPTI_SUCCESS) cupti().in_words(result, &words);
   Line line('!');
   line.add_text((what + words).c_str());
   output().write(line);
@@ -250,29 +228,23 @@ bool complain(const std::string& what, CUptiResult result = CUPTI_SUCCESS) {
 
 bool start() {
   if (std::getenv("CORUN_CAPTURE") == nullptr || running.load()) return true;
-  static const bool loaded = cupti.load();
+  static const bool loaded = cupti().load();
   if (!loaded) return complain("libcupti was not found");
-  static const CUptiResult registered = cupti.register_callbacks(requested, completed);
+  static const CUptiResult registered = cupti().register_callbacks(requested, completed);
   if (registered != CUPTI_SUCCESS) return complain("CUPTI cannot be used: ", registered);
   records().begin();
   // What a version of CUPTI does not have is left out, but for kernels.
   for (const CUpti_ActivityKind kind : kKinds)
-    if (const CUptiResult result = cupti.enable(kind); result != CUPTI_SUCCESS && kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
+    if (const CUptiResult result = cupti().enable(kind); result != CUPTI_SUCCESS && kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
       return complain("CUPTI records no kernels: ", result);
-  cupti.flush_period(kFlushEveryMs);
+  keep_what_matters();
+  cupti().flush_period(kFlushEveryMs);
   running = true;
   static const int at_exit = std::atexit(finish);
   return at_exit == 0;
 }
 
 }  // namespace
-
-std::uint64_t now() {
-  std::uint64_t time = 0;
-  if (cupti.now != nullptr) cupti.now(&time);
-  return time;
-}
-
 }  // namespace corun::capture
 
 #define CORUN_VISIBLE extern "C" __attribute__((visibility("default")))

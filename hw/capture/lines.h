@@ -56,7 +56,5 @@ class Output {
 
 Output& output();
 
-/// CUPTI's clock, in ns.
-std::uint64_t now();
 
 }  // namespace corun::capture

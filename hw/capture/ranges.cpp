@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "hw/capture/cupti_functions.h"
 #include "hw/capture/lines.h"
 
 namespace corun::capture {
@@ -30,11 +31,12 @@ int push(nvtxDomainHandle_t domain, const char* name) {
   return static_cast<int>(open.size()) - 1;
 }
 
+/// The program's own ranges are of no domain; libraries have one each.
 int pop(nvtxDomainHandle_t domain) {
   auto& open = open_ranges(domain);
   if (open.empty()) return -1;
   Line line('r');
-  line.add_text(open.back().name.c_str()).add(open.back().start).add(now()).add(gettid());
+  line.add_text(open.back().name.c_str()).add(open.back().start).add(now()).add(gettid()).add(domain == nullptr ? 0 : 1);
   output().write(line);
   open.pop_back();
   return static_cast<int>(open.size());

@@ -145,6 +145,14 @@ void Workload::prepare_next_call(ClientId id, Time from) {
   c.host_free = from + next.host_gap;
 }
 
+/// What the host does before it launches a program that is a graph; a client's own `issue` has no gaps.
+Time Workload::before_graph(ClientId id) const {
+  const State& c = clients_[id.value];
+  const Program& program = trace_.programs[trace_.clients[id.value].program.value];
+  if (program.issue != Issue::graph || issue(id) != Issue::graph || c.next_op == c.calls) return Time{};
+  return program.ops[graph(id).issue_order()[c.next_op].value].host_gap;
+}
+
 /// Its next step: from now, or when the next sequence comes; none where all have ended.
 void Workload::await_step(State& c, Time from) {
   if (const Time at = c.server->next(from); at != kNever) c.queue.push_back({c.next_request++, at});
@@ -170,7 +178,7 @@ void Workload::serve_next(ClientId id, Time now) {
   c.next_op = 0;
   if (c.server) std::tie(c.next_op, c.calls) = c.server->begin(now);
   if (c.has_first_memory)
-    prepare_next_call(id, now);
+    prepare_next_call(id, now + before_graph(id));
   else
     c.host_free = now;
 }

@@ -103,6 +103,7 @@ class Workload {
   void finish(ClientId id, std::size_t serving, Time now);
   void prepare_next_call(ClientId id, Time from);
   Issue issue(ClientId id) const;
+  Time before_graph(ClientId id) const;
 
   const Trace& trace_;
   const Gpu& gpu_;

@@ -85,7 +85,8 @@ CLI::App* add_capture(CLI::App& app, CaptureArguments& a) {
   command->add_option("program", a.program, "the program and its arguments, after --: -- python serve.py")->required();
   add_common(*command, a.import);
   command->add_option("--step", a.import.step, "which repetition or range is the request, from 0 (default: the median)");
-  command->add_option("--range", a.import.range, "a request is an NVTX range of this name (default: what repeats)");
+  command->add_option("--range", a.import.range,
+                      "a request is an NVTX range of this name (default: the program's own that holds most, else what repeats)");
   command->add_flag("--counters", a.counters, "run it again under Nsight Compute (ncu), for counters of every launch");
   command->add_option("--keep", a.import.input, "folder that keeps the recording, for `sim import capture`");
   return command;

@@ -142,6 +142,7 @@ class Reader {
     };
     Shape shape;
     shape.name = name(f, 1);
+    if (shape.name.empty()) f.fail("is a kernel without a name");
     shape.grid = dims(8, {2147483647, 65535, 65535}, kMaxBlocks), shape.block = dims(11, {1024, 1024, 64}, 1024);
     if (f.integer(14, 0, 256) > 0) shape.registers_per_thread = static_cast<std::uint32_t>(f.integer(14));
     shape.static_shared_memory_bytes = static_cast<std::uint32_t>(f.integer(15, 0, 1 << 24));
@@ -213,9 +214,10 @@ class Reader {
 
   void range(const Fields& f) {
     const std::string name = f.text(1);
-    ++ranges_[name];
-    if (name == range_ && !range_.empty())
-      process_.records.steps.push_back({name, Nanoseconds{f.integer(2)}, Nanoseconds{f.integer(3, f.integer(2)) - f.integer(2)}});
+    Ranges& of = ranges_[name];
+    ++of.count;
+    const kineto::Step step{name, Nanoseconds{f.integer(2)}, Nanoseconds{f.integer(3, f.integer(2)) - f.integer(2)}};
+    if (range_.empty() ? f.integer(5) == 0 : name == range_) of.steps.push_back(step);
   }
 
   void memory(const Fields& f) {
@@ -236,13 +238,64 @@ class Reader {
     if (unmeasured_ != 0) process_.notes.push_back(fmt::format("CUPTI has no times of {} kernels; they are left out.", unmeasured_));
     if (!ended_)
       process_.notes.push_back("The program did not end by itself: what it did in its last 0.2 s may be missing.");
-    if (range_.empty() && !ranges_.empty()) {
-      std::vector<std::string> names;
-      for (const auto& [name, n] : ranges_)
-        if (names.size() < 6) names.push_back(fmt::format("{} ({})", name, n));
-      process_.notes.push_back(fmt::format("It has ranges of NVTX, {}{}: --range takes one as the request.", fmt::join(names, ", "),
-                                           ranges_.size() > names.size() ? " and more" : ""));
+    choose_range();
+  }
+
+  /// The one that is asked for; else, of the program's own, the one that holds most of the GPU's work.
+  void choose_range() {
+    if (ranges_.empty()) return;
+    const std::string chosen = range_.empty() ? best_range() : range_;
+    if (const auto known = ranges_.find(chosen); known != ranges_.end()) process_.records.steps = known->second.steps;
+    if (!range_.empty()) return;
+    std::vector<std::string> names;
+    for (const auto& [name, of] : ranges_)
+      if (names.size() < 6) names.push_back(fmt::format("{} ({})", name, of.count));
+    process_.notes.push_back(fmt::format("It has ranges of NVTX, {}{}: {}--range takes {}.", fmt::join(names, ", "),
+                                         ranges_.size() > names.size() ? " and more" : "",
+                                         chosen.empty() ? "" : fmt::format("{} is taken as the request; ", in_quotes(chosen)),
+                                         chosen.empty() ? "one as the request" : "another"));
+  }
+
+  /// Of those that occur three times, by their time, and no more than are worth a look: outer ones come before inner ones.
+  std::vector<std::string> longest_ranges() const {
+    constexpr std::size_t kTimes = 3, kTried = 64;
+    std::vector<std::pair<Nanoseconds, std::string>> by_time;
+    for (const auto& [name, of] : ranges_) {
+      if (of.steps.size() < kTimes) continue;
+      Nanoseconds time{};
+      for (const kineto::Step& step : of.steps) time += step.duration;
+      by_time.emplace_back(-time, name);
     }
+    std::sort(by_time.begin(), by_time.end());
+    std::vector<std::string> names;
+    for (auto& [time, name] : by_time)
+      if (names.size() < kTried) names.push_back(std::move(name));
+    return names;
+  }
+
+  /// Empty: none holds four fifths of the work between its first and its last, and a quarter of all.
+  std::string best_range() const {
+    const kineto::Records& r = process_.records;
+    std::unordered_map<std::uint64_t, Nanoseconds> issued;
+    for (const Call& call : r.calls) issued.try_emplace(call.correlation, call.start);
+    Nanoseconds all{}, most{};
+    for (const GpuOp& op : r.ops) all += op.duration;
+    std::string best;
+    for (const std::string& name : longest_ranges()) {
+      std::vector<kineto::Step> steps = ranges_.at(name).steps;
+      std::sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
+      Nanoseconds within{}, between{};
+      for (const GpuOp& op : r.ops) {
+        const auto call = issued.find(op.correlation.value_or(0));
+        const Nanoseconds at = call == issued.end() ? op.start : call->second;
+        auto next = std::upper_bound(steps.begin(), steps.end(), at, [](Nanoseconds t, const auto& step) { return t < step.start; });
+        if (next == steps.begin()) continue;
+        if (const auto& step = *std::prev(next); at < step.start + step.duration) within += op.duration;
+        else if (next != steps.end()) between += op.duration;
+      }
+      if (4 * between <= within && 4 * within >= all && within > most) best = name, most = within;
+    }
+    return best;
   }
 
   /// A wait is for the latest record of its event before it: calls are numbered as they come.
@@ -292,7 +345,11 @@ class Reader {
   using Event = std::pair<std::int64_t, std::int64_t>;                          // context, event
   std::map<Event, std::vector<std::pair<std::int64_t, std::int64_t>>> recorded_;  // {correlation, stream}
   std::vector<Event> event_of_;                                                 // by Records::syncs
-  std::map<std::string, std::size_t> ranges_;
+  struct Ranges {
+    std::size_t count = 0;
+    std::vector<kineto::Step> steps;  // of those that may be requests
+  };
+  std::map<std::string, Ranges> ranges_;
   std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>> allocations_;  // {time, bytes or -1, address}
   std::size_t unmeasured_ = 0;
   bool ended_ = false;

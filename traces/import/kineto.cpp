@@ -327,18 +327,39 @@ class Import {
     return call != nullptr ? call->start : op.start;
   }
 
+  struct Candidate {
+    const Step* step;
+    std::size_t kernels = 0;
+  };
+
+  /// What lies between requests, in the order of time.
+  void choose_think_time(const std::vector<Candidate>& requests) {
+    std::vector<Nanoseconds> between;
+    for (std::size_t i = 1; i < requests.size(); ++i)
+      between.push_back(std::max(Nanoseconds{}, requests[i].step->start - requests[i - 1].step->start - requests[i - 1].step->duration));
+    if (between.empty()) return;
+    const auto median = between.begin() + static_cast<std::ptrdiff_t>((between.size() - 1) / 2);
+    std::nth_element(between.begin(), median, between.end());
+    think_time_ = *median;
+    constexpr Nanoseconds kWorthANote = std::chrono::microseconds{100};
+    if (*median >= kWorthANote)
+      note(fmt::format("Between requests lie {:.3f} ms (median): the client waits that long before its next (think_time). If others "
+                       "send its requests, give it arrivals of its own, as rate= of sim compare --client does.",
+                       static_cast<double>(median->count()) / 1e6));
+  }
+
   /// One step is one request; without steps everything is.
   void choose_window() {
-    struct Candidate {
-      const Step* step;
-      std::size_t kernels = 0;
-    };
     std::vector<Candidate> candidates;
     if (wanted_.repeats && wanted_.range.empty() && records_.steps.empty()) {
       Repetition found = find_repetition(records_);
-      if (!found.steps.empty())
+      if (!found.steps.empty()) {
         note(fmt::format("No marks of requests: a request is what repeats, {} of the host, {} times.",
                          count(found.launches, "launch", "launches"), found.steps.size()));
+        if (found.between_is_work)
+          note(fmt::format("Between two of them the host took {:.3f} ms (lower quartile), taken as its work for the next.",
+                           static_cast<double>(found.between.count()) / 1e6));
+      }
       records_.steps = std::move(found.steps);
     }
     for (const Step& step : records_.steps) candidates.push_back({&step, 0});
@@ -353,6 +374,7 @@ class Import {
       if (issued(op) < it->step->start + it->step->duration) ++it->kernels;
     }
     std::erase_if(candidates, [](const Candidate& c) { return c.kernels == 0; });
+    if (wanted_.repeats && !candidates.empty()) choose_think_time(candidates);
     if (candidates.empty()) {
       if (!wanted_.range.empty() || wanted_.step)
         throw InputError(file_.string(), wanted_.range.empty() ? "--step" : "--range",
@@ -624,7 +646,7 @@ class Import {
     client.process = "main";
     client.program = ProgramId{0};
     client.streams.resize(program.streams.size());
-    client.arrivals = ClosedLoop{};
+    client.arrivals = ClosedLoop{think_time_};
     trace_.clients.push_back(std::move(client));
     trace_.programs.push_back(std::move(program));
   }
@@ -941,6 +963,7 @@ class Import {
   Time launch_call_ = kAssumedLaunchCall, launch_latency_ = kAssumedLaunchLatency;
   std::unordered_map<std::uint64_t, std::uint32_t> call_of_;  // by correlation; index into Records::calls
   const Step* window_ = nullptr;
+  Time think_time_{};
   std::vector<Item> items_;
   std::vector<const GpuOp*> by_start_;
   std::vector<Nanoseconds> issue_times_;  // ascending

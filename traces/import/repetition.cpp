@@ -17,41 +17,60 @@ constexpr std::size_t kTimes = 3;
 constexpr std::size_t kPeriods = 200;
 /// Of the longest stretch a shorter period may miss this share: a first or last round that differs a little.
 constexpr double kAsLong = 0.98;
+constexpr std::uint64_t kWait = 1;  // Issued::what of a wait
 
+/// What the host issued that reached the GPU, or its wait for that.
 struct Issued {
   const Call* call;
-  std::uint64_t what;  // equal for launches of the same kernels
+  std::uint64_t what;       // equal for launches of the same kernels
+  bool waits = false;       // the call returns when the GPU is through
+  Nanoseconds gpu{}, end{};  // work on the GPU, in all; its end
+
+  Nanoseconds returned() const { return call->start + call->duration; }
 };
 
-/// What the host issued that reached the GPU, in its order.
-std::vector<Issued> launches_of(const kineto::Records& records) {
+/// In the host's order.  With waits: also these, of several in a row the last.
+std::vector<Issued> issued_by(const kineto::Records& records, bool with_waits) {
   std::unordered_map<std::uint64_t, const Call*> calls;  // the outer one, by correlation
   for (const Call& call : records.calls) {
     const auto [it, added] = calls.try_emplace(call.correlation, &call);
     if (!added && call.start < it->second->start) it->second = &call;
   }
-  std::map<std::uint64_t, std::uint64_t> hash;  // by correlation: of all that it launched
+  std::map<std::uint64_t, Issued> launched;  // by correlation
   for (const kineto::GpuOp& op : records.ops) {
     if (!op.correlation || !calls.contains(*op.correlation)) continue;
     const std::uint64_t what = op.kind == kineto::GpuOp::Kind::kernel ? op.shape + 3 : op.bytes << 2 | std::uint64_t(op.kind);
-    auto& h = hash[*op.correlation];
+    const Call* call = calls.at(*op.correlation);
+    Issued& issued = launched.try_emplace(*op.correlation, Issued{call, 0}).first->second;
     // In any order: branches of a graph run beside each other.
-    h += (what + 0x9e3779b97f4a7c15U) * 0xbf58476d1ce4e5b9U;
+    issued.what += (what + 0x9e3779b97f4a7c15U) * 0xbf58476d1ce4e5b9U;
+    issued.waits = call->kind == Call::Kind::copy_and_wait;
+    issued.gpu += op.duration;
+    issued.end = std::max(issued.end, op.start + op.duration);
   }
-  std::vector<Issued> launches;
-  for (const auto& [correlation, what] : hash) launches.push_back({calls.at(correlation), what});
-  std::stable_sort(launches.begin(), launches.end(),
-                   [](const Issued& a, const Issued& b) { return a.call->start < b.call->start; });
-  return launches;
+  std::vector<Issued> all;
+  for (const auto& [correlation, launch] : launched) all.push_back(launch);
+  if (with_waits)
+    for (const auto& [correlation, call] : calls)
+      if (call->kind == Call::Kind::synchronize) all.push_back({call, kWait, true});
+  std::sort(all.begin(), all.end(), [](const Issued& a, const Issued& b) {
+    return a.call->start != b.call->start ? a.call->start < b.call->start : a.call->correlation < b.call->correlation;
+  });
+  std::vector<Issued> kept;
+  for (const Issued& issued : all) {
+    if (issued.what == kWait && !kept.empty() && kept.back().what == kWait) kept.pop_back();
+    kept.push_back(issued);
+  }
+  return kept;
 }
 
 /// Distances between launches of the same kind, the most frequent first.
-std::vector<std::size_t> periods_of(const std::vector<Issued>& launches) {
+std::vector<std::size_t> periods_of(const std::vector<Issued>& issued) {
   std::unordered_map<std::uint64_t, std::vector<std::size_t>> places;
-  for (std::size_t i = 0; i < launches.size(); ++i) places[launches[i].what].push_back(i);
+  for (std::size_t i = 0; i < issued.size(); ++i) places[issued[i].what].push_back(i);
   std::map<std::size_t, std::size_t> seen;  // by distance
-  for (std::size_t i = 0; i < launches.size(); ++i) {
-    const auto& of = places[launches[i].what];
+  for (std::size_t i = 0; i < issued.size(); ++i) {
+    const auto& of = places[issued[i].what];
     if (of.size() < kTimes || of.front() != i) continue;
     // The kind occurs m times a round: the distances over 1, 2, 4, ... occurrences hold a round.
     for (std::size_t over = 1; over <= 8 && over * kTimes <= of.size(); ++over)
@@ -59,7 +78,7 @@ std::vector<std::size_t> periods_of(const std::vector<Issued>& launches) {
   }
   std::vector<std::pair<std::size_t, std::size_t>> by_count;  // {count, distance}
   for (const auto& [distance, n] : seen)
-    if (n + 1 >= kTimes && distance * kTimes <= launches.size()) by_count.emplace_back(n, distance);
+    if (n + 1 >= kTimes && distance * kTimes <= issued.size()) by_count.emplace_back(n, distance);
   std::stable_sort(by_count.begin(), by_count.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
   if (by_count.size() > kPeriods) by_count.resize(kPeriods);
   std::vector<std::size_t> periods;
@@ -70,60 +89,105 @@ std::vector<std::size_t> periods_of(const std::vector<Issued>& launches) {
 
 struct Stretch {
   std::size_t period = 0, begin = 0, end = 0;
-  std::size_t size() const { return end - begin; }
+  Nanoseconds gpu{};
 };
 
-/// The longest stretch in which each launch is that of a period before.
-Stretch longest(const std::vector<Issued>& launches, std::size_t period) {
-  Stretch best{period, 0, 0};
+/// The stretch with most time of the GPU in which each launch is that of a period before.
+Stretch longest(const std::vector<Issued>& issued, const std::vector<Nanoseconds>& gpu_before, std::size_t period) {
+  Stretch best{period};
   std::size_t begin = 0;
-  for (std::size_t i = 0; i + period <= launches.size(); ++i) {
-    const bool same = i + period < launches.size() && launches[i].what == launches[i + period].what;
+  for (std::size_t i = 0; i + period <= issued.size(); ++i) {
+    const bool same = i + period < issued.size() && issued[i].what == issued[i + period].what;
     if (same) continue;
-    if (i > begin && i + period - begin > best.size()) best = {period, begin, i + period};
+    const std::size_t end = i + period;
+    const Nanoseconds gpu = gpu_before[end] - gpu_before[begin];
+    if (i > begin && end - begin >= kTimes * period && gpu > best.gpu) best = {period, begin, end, gpu};
     begin = i + 1;
   }
-  return best.size() >= kTimes * period ? best : Stretch{period, 0, 0};
+  return best;
 }
 
-/// Where in the stretch a round begins: after the longest pause of the host, summed over the rounds.
-std::size_t beginning(const std::vector<Issued>& launches, const Stretch& stretch) {
-  std::vector<Nanoseconds> pause(stretch.period);
-  for (std::size_t i = std::max<std::size_t>(stretch.begin, 1); i < stretch.end; ++i) {
-    const Call& before = *launches[i - 1].call;
-    const Nanoseconds idle = launches[i].call->start - (before.start + before.duration);
-    // One long pause, as of a first call that loads code, must not decide.
-    pause[(i - stretch.begin) % stretch.period] += std::min(std::max(idle, Nanoseconds{}), Nanoseconds{10'000'000});
+/// Without a period: nothing repeats.
+Stretch best_of(const std::vector<Issued>& issued) {
+  std::vector<Nanoseconds> gpu_before(1);
+  for (const Issued& one : issued) gpu_before.push_back(gpu_before.back() + one.gpu);
+  std::vector<Stretch> stretches;
+  Nanoseconds most{};
+  for (const std::size_t period : periods_of(issued)) {
+    stretches.push_back(longest(issued, gpu_before, period));
+    most = std::max(most, stretches.back().gpu);
   }
-  return stretch.begin + static_cast<std::size_t>(std::max_element(pause.begin(), pause.end()) - pause.begin());
+  const auto found = std::find_if(stretches.begin(), stretches.end(), [&](const Stretch& s) {
+    return most > Nanoseconds{} && static_cast<double>(s.gpu.count()) >= kAsLong * static_cast<double>(most.count());
+  });
+  return found == stretches.end() ? Stretch{} : *found;
+}
+
+/// Where in the stretch a round begins: after the longest pause of the host, summed over the rounds; after a wait, where
+/// there are any.
+std::size_t beginning(const std::vector<Issued>& issued, const Stretch& stretch) {
+  std::vector<Nanoseconds> pause(stretch.period);
+  std::vector<bool> after_wait(stretch.period);
+  for (std::size_t i = std::max<std::size_t>(stretch.begin, 1); i < stretch.end; ++i) {
+    const std::size_t at = (i - stretch.begin) % stretch.period;
+    const Nanoseconds idle = issued[i].call->start - issued[i - 1].returned();
+    // One long pause, as of a first call that loads code, must not decide.
+    pause[at] += std::min(std::max(idle, Nanoseconds{}), Nanoseconds{10'000'000});
+    if (i > stretch.begin) after_wait[at] = issued[i - 1].waits;
+  }
+  const bool any_wait = std::find(after_wait.begin(), after_wait.end(), true) != after_wait.end();
+  std::size_t best = 0;
+  for (std::size_t at = 0; at < stretch.period; ++at)
+    if ((!any_wait || after_wait[at]) && ((any_wait && !after_wait[best]) || pause[at] > pause[best])) best = at;
+  return stretch.begin + best;
+}
+
+/// Since when a round's host had nothing to wait for any more: a wait returned, or, where none is seen, the GPU was done.
+Nanoseconds round_over(const std::vector<Issued>& issued, std::size_t begin, std::size_t end) {
+  Nanoseconds over = issued[end - 1].returned();
+  if (!issued[end - 1].waits)
+    for (std::size_t i = begin; i < end; ++i) over = std::max(over, issued[i].end);
+  return over;
 }
 
 }  // namespace
 
 Repetition find_repetition(const kineto::Records& records) {
-  const std::vector<Issued> launches = launches_of(records);
-  std::vector<Stretch> stretches;
-  std::size_t most = 0;
-  for (const std::size_t period : periods_of(launches)) {
-    stretches.push_back(longest(launches, period));
-    most = std::max(most, stretches.back().size());
-  }
+  std::vector<Issued> issued = issued_by(records, true);
+  Stretch stretch = best_of(issued);
+  // Waits of other threads come at any time: without them far more may repeat.
+  std::vector<Issued> launches = issued_by(records, false);
+  if (const Stretch without = best_of(launches); 2 * stretch.gpu < without.gpu)
+    issued = std::move(launches), stretch = without;
   Repetition found;
-  if (most == 0) return found;
-  const Stretch& stretch = *std::find_if(stretches.begin(), stretches.end(), [&](const Stretch& s) {
-    return static_cast<double>(s.size()) >= kAsLong * static_cast<double>(most);
-  });
-  found.launches = stretch.period;
-  for (std::size_t at = beginning(launches, stretch); at + stretch.period <= stretch.end; at += stretch.period) {
-    const Nanoseconds start = launches[at].call->start;
-    const Call& last = *launches[at + stretch.period - 1].call;
-    // Up to the next round: what the host waits for at the end of one belongs to it.  The last is taken to be as long
-    // as the one before, but has all of its launches.
-    const Nanoseconds own = last.start + last.duration + Nanoseconds{1} - start;
-    const Nanoseconds length = at + stretch.period < launches.size() ? launches[at + stretch.period].call->start - start
-                               : found.steps.empty()                 ? own
-                                                                     : std::max(own, found.steps.back().duration);
-    found.steps.push_back({fmt::format("repetition {}", found.steps.size()), start, length});
+  if (stretch.period == 0) return found;
+
+  struct Round {
+    Nanoseconds first, over, lead{};
+  };
+  std::vector<Round> rounds;
+  for (std::size_t at = beginning(issued, stretch); at + stretch.period <= stretch.end; at += stretch.period) {
+    Round round{issued[at].call->start, round_over(issued, at, at + stretch.period)};
+    if (!rounds.empty()) round.lead = std::max(Nanoseconds{}, round.first - rounds.back().over);
+    rounds.push_back(round);
+    if (rounds.size() > 1) continue;
+    for (std::size_t i = at; i < at + stretch.period; ++i) found.launches += issued[i].what == kWait ? 0 : 1;
+  }
+  if (rounds.size() > 1) {
+    std::vector<Nanoseconds> leads, took;
+    for (std::size_t i = 1; i < rounds.size(); ++i) leads.push_back(rounds[i].lead);
+    for (const Round& round : rounds) took.push_back(round.over - round.first);
+    std::sort(leads.begin(), leads.end()), std::sort(took.begin(), took.end());
+    found.between = leads[leads.size() / 4];
+    found.between_is_work = found.between <= took[took.size() / 2];
+  }
+  for (std::size_t i = 0; i < rounds.size(); ++i) {
+    const auto start = [&](std::size_t k) {
+      return rounds[k].first - (found.between_is_work ? std::min(rounds[k].lead, found.between) : Nanoseconds{});
+    };
+    const Nanoseconds over = rounds[i].over + Nanoseconds{1};
+    const Nanoseconds end = i + 1 < rounds.size() ? std::min(over, start(i + 1)) : over;
+    found.steps.push_back({fmt::format("repetition {}", i), start(i), end - start(i)});
   }
   return found;
 }

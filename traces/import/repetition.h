@@ -12,10 +12,15 @@ namespace corun {
 struct Repetition {
   std::vector<kineto::Step> steps;  // "repetition 0", one behind the other
   std::size_t launches = 0;         // of the host, in each
+  /// From the end of a round, where the host had waited, to the next round's first launch; the lower quartile.
+  kineto::Nanoseconds between{};
+  bool between_is_work = false;  // so the steps begin by that much before the first launch
 };
 
-/// The longest stretch of launches that repeats a sequence of them at least three times; of equally long ones the
-/// shortest sequence.  A repetition begins where the host had the longest pause before.  No steps: nothing repeats.
+/// Of the stretches in which a sequence of launches, and of the host's waits for them, repeats at least three times: the
+/// one with most time of the GPU; of nearly equal ones that of the shortest sequence.  A round begins after a wait of the
+/// host, where it has any, and there after the longest pause.  The host is taken to work between rounds if that takes no
+/// longer than the round itself, else to wait for requests.  No steps: nothing repeats.
 Repetition find_repetition(const kineto::Records& records);
 
 }  // namespace corun

@@ -3,24 +3,61 @@
 
   programs.py NAME   torch-eager, torch-graph, torch-decode, jax, triton, cupy
 """
+import contextlib
+import json
+import os
 import statistics
 import sys
 import time
 
-REQUESTS, FIRST = 120, 20  # of which the first do not count
+SECONDS, FIRST = float(os.environ.get("SECONDS", 3)), 20  # requests, of which the first do not count
 
 
-def serve(request, wait, period=0.0):
-    """Median over the requests of the time from the host's call to the end of its wait."""
-    took = []
-    for _ in range(REQUESTS):
-        begin = time.perf_counter()
-        request()
-        wait()
-        took.append(time.perf_counter() - begin)
-        if period:
-            time.sleep(period)
-    print(f"ms {statistics.median(took[FIRST:]) * 1e3:.5f}", flush=True)
+@contextlib.contextmanager
+def profiler():
+    """PyTorch's, with a mark a request, where KINETO names its file."""
+    if "KINETO" not in os.environ:
+        yield lambda: None
+        return
+    from torch.profiler import ProfilerActivity, profile
+    global SECONDS
+    SECONDS = 0.3
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as p:
+        yield p.step
+    p.export_chrome_trace(os.environ["KINETO"])
+
+
+def serve(request, wait, period=float(os.environ.get("PERIOD_MS", 0)) / 1e3):
+    """Median over the requests of the time from the host's call to the end of its wait.  With a period: an NVTX range each, as
+    nothing else tells the host's work from its sleep.  LOG: where begin and end of each are written."""
+    times = []
+    if period:
+        import torch
+        served = request
+
+        def request():
+            torch.cuda.nvtx.range_push("served")
+            served()
+
+        waited = wait
+
+        def wait():
+            waited()
+            torch.cuda.nvtx.range_pop()
+    with profiler() as step:
+        until = time.time() + SECONDS
+        while time.time() < until or len(times) <= FIRST:
+            begin = time.time_ns()
+            request()
+            wait()
+            times.append((begin, time.time_ns()))
+            step()
+            if period:
+                time.sleep(period)
+    print(f"ms {statistics.median(end - begin for begin, end in times[FIRST:]) / 1e6:.5f}", flush=True)
+    if "LOG" in os.environ:
+        with open(os.environ["LOG"], "w") as file:
+            json.dump(times[FIRST:], file)
 
 
 def torch_eager():
@@ -28,7 +65,6 @@ def torch_eager():
     import torchvision
     torch.manual_seed(1)
     net, x = torchvision.models.resnet50().eval().cuda(), torch.randn(8, 3, 224, 224, device="cuda")
-    torch.backends.cudnn.benchmark = True
     with torch.inference_mode():
         serve(lambda: net(x), torch.cuda.synchronize)
 
@@ -81,7 +117,6 @@ def torch_decode():
 
 
 def jax():
-    import os
     os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
     import jax
     import jax.numpy as jnp

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "traces/json/trace_json.h"
 #include "traces/model/trace.h"
@@ -61,10 +62,19 @@ void expect_request(const Trace& trace, const Program& program) {
   EXPECT_EQ(syncs, 1u);
 }
 
-TEST_F(Capture, WhatRepeatsIsARequest) {
+TEST_F(Capture, TheProgramsRangesAreRequests) {
   ASSERT_EQ(capture(program("serve")), 0) << said_;
+  EXPECT_TRUE(said("request (20): 'request' is taken as the request; --range takes another")) << said_;
+  const Trace trace = read_trace(file());
+  ASSERT_EQ(trace.programs.size(), 1u);
+  expect_request(trace, trace.programs.front());
+  EXPECT_EQ(std::get<ClosedLoop>(trace.clients.front().arrivals).think_time, Time{std::chrono::microseconds{20}});
+}
+
+TEST_F(Capture, WithoutRangesWhatRepeatsIsARequest) {
+  ASSERT_EQ(capture(program("unmarked")), 0) << said_;
   EXPECT_TRUE(said("a request is what repeats, 5 launches of the host, 20 times")) << said_;
-  EXPECT_TRUE(said("request (20): --range takes one as the request")) << said_;
+  EXPECT_TRUE(said("the host took 0.020 ms (lower quartile), taken as its work for the next")) << said_;
   const Trace trace = read_trace(file());
   ASSERT_EQ(trace.programs.size(), 1u);
   expect_request(trace, trace.programs.front());
@@ -78,7 +88,7 @@ TEST_F(Capture, WhatRepeatsIsARequest) {
 }
 
 TEST_F(Capture, AReplayTakesWhatTheRequestTook) {
-  ASSERT_EQ(capture(program("serve")), 0) << said_;
+  ASSERT_EQ(capture(program("unmarked")), 0) << said_;
   EXPECT_TRUE(said("(1.00)") || said("(0.99)") || said("(1.01)")) << said_;
 }
 
@@ -94,6 +104,17 @@ TEST_F(Capture, WithoutRepetitionAllIsOneRequest) {
   EXPECT_TRUE(said("the whole recording is one request")) << said_;
 }
 
+TEST_F(Capture, OnlyCallsThatIssueWorkOrWaitForItAreRecorded) {
+  ASSERT_EQ(capture(program("serve"), "--keep " + file("kept")), 0) << said_;
+  std::string all;
+  for (const auto& entry : std::filesystem::directory_iterator(file("kept"))) {
+    std::ifstream in(entry.path());
+    all.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  EXPECT_NE(all.find("cudaLaunchKernel"), std::string::npos);
+  EXPECT_EQ(all.find("cudaGetDevice"), std::string::npos);
+}
+
 TEST_F(Capture, ProcessesBecomeClients) {
   ASSERT_EQ(capture(fmt::format("sh -c '{0} & {0}; wait'", program("serve"))), 0) << said_;
   EXPECT_EQ(read_trace(file()).clients.size(), 2u);
@@ -103,7 +124,7 @@ TEST_F(Capture, WhatAKilledProgramDidIsKept) {
   ASSERT_EQ(capture(program("killed")), 0) << said_;
   EXPECT_TRUE(said("the program ended with signal 9")) << said_;
   EXPECT_TRUE(said("did not end by itself")) << said_;
-  EXPECT_TRUE(said("20 times")) << said_;
+  EXPECT_TRUE(said("request (20)")) << said_;
 }
 
 TEST_F(Capture, TheExitCodeOfTheProgramIsSaid) {

@@ -1,7 +1,7 @@
 // A program that is captured where there is no GPU: it loads what CUDA_INJECTION64_PATH names, as the driver does, and
 // serves requests on a fake GPU; its ranges go through NVTX's own header.
 //
-//   captured_program serve|once|killed|fails|idle
+//   captured_program serve|unmarked|once|killed|fails|idle
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -16,8 +16,10 @@ namespace {
 constexpr FakeKernel kGemm{"_Z4gemmPfi", 7, 264, 128, 400'000}, kBias{"_Z4biasPfS_", 7, 96, 256, 50'000},
     kOther{"_Z4gemmPfi", 8, 32, 128, 40'000};
 
+bool ranges = true;
+
 void request() {
-  nvtxRangePushA("request");
+  if (ranges) nvtxRangePushA("request");
   fake_copy_to_device(7, 1 << 20, 19'000);
   fake_launch(&kGemm);
   fake_launch(&kBias);
@@ -26,7 +28,7 @@ void request() {
   fake_launch(&kOther);
   fake_launch(&kBias);
   fake_synchronize(7);
-  nvtxRangePop();
+  if (ranges) nvtxRangePop();
   fake_host_works(20'000);
 }
 
@@ -38,6 +40,7 @@ int main(int, char** argv) {
   if (injected == nullptr) return 9;
   reinterpret_cast<int (*)()>(dlsym(injected, "InitializeInjection"))();
   if (std::strcmp(what, "idle") == 0) return 0;
+  ranges = std::strcmp(what, "unmarked") != 0;
   fake_allocate(1 << 30, 0x7000'0000);
   fake_allocate(1 << 20, 0x6000'0000);
   fake_free(1 << 20, 0x6000'0000);

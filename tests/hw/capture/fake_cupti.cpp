@@ -14,6 +14,7 @@ namespace {
 CUpti_BuffersCallbackRequestFunc request;
 CUpti_BuffersCallbackCompleteFunc complete;
 std::set<int> enabled;
+std::set<std::pair<int, std::uint32_t>> calls_off;
 std::uint8_t* buffer;
 std::size_t size, used;
 std::uint64_t clock_ns = 1'700'000'000'000'000'000;
@@ -44,6 +45,7 @@ T& record(CUpti_ActivityKind kind) {
 }
 
 void call(CUpti_ActivityKind kind, std::uint32_t id, std::uint64_t start, std::uint64_t end) {
+  if (calls_off.contains({kind, id})) return;
   auto& c = record<CUpti_ActivityAPI>(kind);
   c.cbid = id, c.start = start, c.end = end, c.processId = 1, c.threadId = 11, c.correlationId = correlation;
 }
@@ -84,6 +86,12 @@ CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequest
   return CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind kind) { return enabled.insert(kind), CUPTI_SUCCESS; }
+CUptiResult CUPTIAPI cuptiActivityEnableRuntimeApi(CUpti_CallbackId id, std::uint8_t on) {
+  return on ? calls_off.erase({CUPTI_ACTIVITY_KIND_RUNTIME, id}) : calls_off.insert({CUPTI_ACTIVITY_KIND_RUNTIME, id}).second, CUPTI_SUCCESS;
+}
+CUptiResult CUPTIAPI cuptiActivityEnableDriverApi(CUpti_CallbackId id, std::uint8_t on) {
+  return on ? calls_off.erase({CUPTI_ACTIVITY_KIND_DRIVER, id}) : calls_off.insert({CUPTI_ACTIVITY_KIND_DRIVER, id}).second, CUPTI_SUCCESS;
+}
 CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind kind) { return enabled.erase(kind), CUPTI_SUCCESS; }
 CUptiResult CUPTIAPI cuptiActivityGetNextRecord(std::uint8_t* from, std::size_t bytes, CUpti_Activity** r) {
   *r = next_of<CUpti_Activity*>(from, bytes, *r, length);
@@ -97,14 +105,21 @@ CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords(CUcontext, std::uint32_t,
 CUptiResult CUPTIAPI cuptiGetCallbackName(CUpti_CallbackDomain domain, std::uint32_t id, const char** name) {
   static const std::map<std::uint32_t, const char*> names = {
       {1, "cudaLaunchKernel_v7000"}, {2, "cudaMemcpyAsync_v3020"},       {3, "cudaEventRecord_v3020"},
-      {4, "cudaStreamWaitEvent_v3020"}, {5, "cudaStreamSynchronize_v3020"}, {6, "cuLaunchKernel"}};
+      {4, "cudaStreamWaitEvent_v3020"}, {5, "cudaStreamSynchronize_v3020"}, {6, "cuLaunchKernel"},
+      {7, "cudaGetDevice_v3020"}};
   (void)domain;
-  return *name = names.at(id), CUPTI_SUCCESS;
+  const auto known = names.find(id);
+  if (known == names.end()) return CUPTI_ERROR_INVALID_PARAMETER;
+  return *name = known->second, CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiGetTimestamp(std::uint64_t* time) { return *time = clock_ns, CUPTI_SUCCESS; }
 CUptiResult CUPTIAPI cuptiGetResultString(CUptiResult, const char** words) { return *words = "?", CUPTI_SUCCESS; }
 
 void fake_launch(const FakeKernel* kernel) {
+  for (int i = 0; i < 9; ++i) {  // as PyTorch does
+    ++correlation;
+    call(CUPTI_ACTIVITY_KIND_RUNTIME, 7, clock_ns, clock_ns + 10);
+  }
   const std::uint64_t start = begins(kernel->stream);
   calls(1, 6);
   auto& k = record<CUpti_ActivityKernel10>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);

@@ -15,26 +15,32 @@ namespace {
 
 using kineto::Nanoseconds;
 
-/// Launches of kernels by number, each a call of 1 us; before one with `pause` the host idles 50 us.
+/// Launches of kernels by number, each a call of 1 us; before one with `pause` the host idles, 50 us.
 class Loop {
  public:
-  void launch(std::uint32_t shape, bool pause = false) {
-    now_ += Nanoseconds{pause ? 50'000 : 500};
-    ++correlation_;
-    kineto::Call call;
-    call.correlation = correlation_, call.start = now_, call.duration = Nanoseconds{1000};
-    records.calls.push_back(call);
+  void launch(std::uint32_t shape, bool pause = false, Nanoseconds on_gpu = Nanoseconds{100}) {
+    now_ += pause ? between : Nanoseconds{500};
+    const kineto::Call call = called(kineto::Call::Kind::launch, Nanoseconds{1000});
     kineto::GpuOp op;
-    op.shape = shape, op.correlation = correlation_, op.start = now_ + Nanoseconds{3000}, op.duration = Nanoseconds{100};
+    op.shape = shape, op.correlation = call.correlation, op.start = call.start + Nanoseconds{3000}, op.duration = on_gpu;
     records.ops.push_back(op);
-    now_ += call.duration;
   }
+  void wait(Nanoseconds duration = Nanoseconds{10'000}) { called(kineto::Call::Kind::synchronize, duration); }
+  void elapse(Nanoseconds time) { now_ += time; }
   void round(const std::vector<std::uint32_t>& shapes) {
     for (std::size_t i = 0; i < shapes.size(); ++i) launch(shapes[i], i == 0);
   }
   kineto::Records records;
+  Nanoseconds between{50'000};
 
  private:
+  kineto::Call called(kineto::Call::Kind kind, Nanoseconds duration) {
+    kineto::Call call;
+    call.kind = kind, call.correlation = ++correlation_, call.start = now_, call.duration = duration;
+    records.calls.push_back(call);
+    now_ += duration;
+    return call;
+  }
   Nanoseconds now_{1'000'000};
   std::uint64_t correlation_ = 0;
 };
@@ -48,7 +54,76 @@ TEST(Repetition, ARoundHasAllThatIsLaunchedBetweenPausesOfTheHost) {
   EXPECT_EQ(found.launches, 4u);
   ASSERT_EQ(found.steps.size(), 10u);
   EXPECT_EQ(found.steps.front().start, loop.records.calls[5].start);
-  EXPECT_EQ(found.steps[1].start, found.steps[0].start + found.steps[0].duration);
+  EXPECT_EQ(found.steps[1].start, loop.records.calls[9].start);
+}
+
+TEST(Repetition, WhereTheHostWaitsARoundEnds) {
+  Loop loop;
+  for (int i = 0; i < 20; ++i) {
+    for (int k = 0; k < 6; ++k) loop.launch(1, k == 3);  // the longest pause is within
+    loop.wait();
+  }
+  const Repetition found = find_repetition(loop.records);
+  EXPECT_EQ(found.launches, 6u);
+  EXPECT_GE(found.steps.size(), 19u);
+  for (const auto& step : found.steps) {
+    std::size_t launches = 0;
+    for (const auto& op : loop.records.ops) {
+      const auto& call = loop.records.calls[*op.correlation - 1];
+      launches += step.start <= call.start && call.start < step.start + step.duration;
+    }
+    EXPECT_EQ(launches, 6u);
+  }
+}
+
+TEST(Repetition, WaitsThatComeAtAnyTimeDoNotHideWhatRepeats) {
+  Loop loop;
+  for (int i = 0; i < 40; ++i) {
+    for (std::uint32_t k = 1; k <= 3; ++k) {
+      loop.launch(k, k == 1);
+      if ((static_cast<std::uint32_t>(i) * 2654435761U >> 16) % 3 == k % 3) loop.wait();  // of another thread
+    }
+  }
+  const Repetition found = find_repetition(loop.records);
+  EXPECT_EQ(found.launches, 3u);
+  EXPECT_GE(found.steps.size(), 39u);
+}
+
+TEST(Repetition, OfTwoLoopsTheOneThatTheGpuWorksForCounts) {
+  Loop loop;
+  std::vector<std::uint32_t> warm_up;
+  for (std::uint32_t k = 0; k < 100; ++k) warm_up.push_back(k);
+  for (int i = 0; i < 4; ++i) loop.round(warm_up);
+  for (int i = 0; i < 50; ++i) {
+    loop.launch(200, true, Nanoseconds{20'000});
+    loop.wait();
+  }
+  const Repetition found = find_repetition(loop.records);
+  EXPECT_EQ(found.launches, 1u);
+  EXPECT_GE(found.steps.size(), 49u);
+}
+
+/// A round of one launch and a wait takes 11.5 us.
+Repetition with_pauses(Nanoseconds between) {
+  Loop loop;
+  loop.between = between;
+  for (int i = 0; i < 10; ++i) {
+    loop.launch(1, true);
+    loop.elapse(Nanoseconds{500});
+    loop.wait();
+  }
+  return find_repetition(loop.records);
+}
+
+TEST(Repetition, BetweenRoundsTheHostWorksIfItTakesNoLongerThanARound) {
+  const Repetition works = with_pauses(Nanoseconds{11'500});
+  EXPECT_TRUE(works.between_is_work);
+  EXPECT_EQ(works.between, Nanoseconds{11'500});
+  EXPECT_EQ(works.steps[5].duration.count(), 23'000);
+  EXPECT_EQ(works.steps[6].start, works.steps[5].start + works.steps[5].duration);
+  const Repetition waits = with_pauses(Nanoseconds{11'501});
+  EXPECT_FALSE(waits.between_is_work);
+  EXPECT_EQ(waits.steps[5].duration.count(), 11'501) << "a nanosecond after the wait";
 }
 
 TEST(Repetition, EqualLayersOfANetworkAreNotARequest) {

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""A server of a language model in PyTorch, eagerly: prompts first, one at a time and whole, else a token for all in the batch.
+
+  serve.py steps                    each step of GRID 12 times, an NVTX range each: to be captured
+  serve.py server SPEED OUT.json    arrivals.csv at SPEED times its rate: when each sequence had its tokens
+"""
+import csv
+import datetime
+import json
+import os
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LAYERS, WIDTH, HEADS, VOCABULARY, SLOTS, LONGEST = 8, 8192, 64, 32000, 16, 2368
+PROMPTS = [128 * i for i in range(1, 17)]
+BATCHES, CONTEXTS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16], [256, 512, 768, 1024, 1536, 2304]
+
+
+class Model:
+    def __init__(self):
+        torch.manual_seed(1)
+        half = {"device": "cuda", "dtype": torch.float16}
+
+        def weights(a, b):
+            return torch.randn(a, b, **half).mul_(a ** -0.5)
+        self.embedding, self.head = weights(VOCABULARY, WIDTH), weights(WIDTH, VOCABULARY)
+        self.layers = [(weights(WIDTH, 3 * WIDTH), weights(WIDTH, WIDTH), weights(WIDTH, 4 * WIDTH), weights(4 * WIDTH, WIDTH))
+                       for _ in range(LAYERS)]
+        self.keys, self.values = (torch.zeros(LAYERS, SLOTS, HEADS, LONGEST, WIDTH // HEADS, **half) for _ in range(2))
+        self.places = torch.arange(LONGEST, device="cuda")
+
+    def after_attention(self, h, a, layer):
+        _, out, up, down = layer
+        h = h + a @ out
+        return h + F.gelu(F.layer_norm(h, (WIDTH,)) @ up) @ down
+
+    def prefill(self, tokens, slot):
+        """tokens: a list; the first generated token."""
+        n = len(tokens)
+        h = self.embedding[torch.tensor(tokens).cuda()]
+        for i, layer in enumerate(self.layers):
+            q, k, v = (F.layer_norm(h, (WIDTH,)) @ layer[0]).view(n, 3, HEADS, -1).permute(1, 2, 0, 3)
+            self.keys[i, slot, :, :n], self.values[i, slot, :, :n] = k, v
+            a = F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0]
+            h = self.after_attention(h, a.transpose(0, 1).reshape(n, WIDTH), layer)
+        return int((h[-1:] @ self.head).argmax(-1).cpu())
+
+    def decode(self, tokens, lengths):
+        """A token for each of the slots 0 to the batch's size; lengths: of what they hold."""
+        b, longest = len(tokens), min(LONGEST, (max(lengths) + 64) // 64 * 64)
+        at = torch.tensor(lengths).cuda()
+        slots = torch.arange(b, device="cuda")
+        mask = (self.places[:longest] <= at[:, None])[:, None, None]
+        h = self.embedding[torch.tensor(tokens).cuda()]
+        for i, layer in enumerate(self.layers):
+            q, k, v = (F.layer_norm(h, (WIDTH,)) @ layer[0]).view(b, 3, HEADS, -1).permute(1, 0, 2, 3)
+            self.keys[i][slots, :, at], self.values[i][slots, :, at] = k, v
+            a = F.scaled_dot_product_attention(q[:, :, None], self.keys[i, :b, :, :longest], self.values[i, :b, :, :longest], attn_mask=mask)
+            h = self.after_attention(h, a.reshape(b, WIDTH), layer)
+        return (h @ self.head).argmax(-1).cpu().tolist()
+
+
+def steps(model):
+    def repeat(name, step):
+        for i in range(14):
+            if i >= 2:
+                torch.cuda.nvtx.range_push(name)
+            step()
+            if i >= 2:
+                torch.cuda.nvtx.range_pop()
+    for n in PROMPTS:
+        repeat(f"prefill_{n}", lambda: model.prefill([1] * n, 0))
+    for b in BATCHES:
+        for c in CONTEXTS:
+            repeat(f"decode_{b}x{c}", lambda: model.decode([1] * b, [c - 1] * b))
+
+
+def arrivals(speed):
+    with open(os.path.join(HERE, "arrivals.csv")) as file:
+        rows = list(csv.DictReader(file))
+    times = [datetime.datetime.fromisoformat(row["TIMESTAMP"][:26]) for row in rows]
+    return [((t - times[0]).total_seconds() / speed, int(row["ContextTokens"]), int(row["GeneratedTokens"])) for t, row in zip(times, rows)]
+
+
+def server(model, speed):
+    waiting = [dict(index=i, at=at, prompt=p, generate=g, tokens=[]) for i, (at, p, g) in enumerate(arrivals(speed))]
+    batch, done, begin = [], [], time.perf_counter()
+    while waiting or batch:
+        now = time.perf_counter() - begin
+        if waiting and waiting[0]["at"] <= now and len(batch) < SLOTS:
+            s = waiting.pop(0)
+            s["last"] = model.prefill([1] * s["prompt"], len(batch))
+            s["tokens"].append(time.perf_counter() - begin)
+            batch.append(s)
+        elif batch:
+            tokens = model.decode([s["last"] for s in batch], [s["prompt"] + len(s["tokens"]) - 1 for s in batch])
+            now = time.perf_counter() - begin
+            for s, token in zip(batch, tokens):
+                s["last"] = token
+                s["tokens"].append(now)
+        else:
+            time.sleep(max(0, waiting[0]["at"] - now))
+        for i in reversed(range(len(batch))):
+            if len(batch[i]["tokens"]) < batch[i]["generate"]:
+                continue
+            done.append(batch[i])
+            last = len(batch) - 1
+            if i != last:  # slots stay dense
+                n = batch[last]["prompt"] + len(batch[last]["tokens"])
+                model.keys[:, i, :, :n] = model.keys[:, last, :, :n]
+                model.values[:, i, :, :n] = model.values[:, last, :, :n]
+                batch[i] = batch[last]
+            batch.pop()
+    return sorted(done, key=lambda s: s["index"])
+
+
+def main():
+    with torch.inference_mode():
+        model = Model()
+        model.prefill([1] * 64, 0), model.decode([1, 1], [64, 64])
+        if sys.argv[1] == "steps":
+            steps(model)
+            return
+        for n in PROMPTS:  # all kernels are loaded
+            model.prefill([1] * n, 0)
+        for b in BATCHES:
+            for c in CONTEXTS:
+                model.decode([1] * b, [c - 1] * b)
+        torch.cuda.synchronize()
+        done = server(model, float(sys.argv[2]))
+    with open(sys.argv[3], "w") as file:
+        json.dump({"speed": float(sys.argv[2]), "gpu": torch.cuda.get_device_name(), "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+                   "torch": torch.__version__,
+                   "sequences": [{"at_s": s["at"], "prompt": s["prompt"], "generated": s["generate"],
+                                  "tokens_s": [round(t, 6) for t in s["tokens"]]} for s in done]}, file)
+    first = sorted(s["tokens"][0] - s["at"] for s in done)
+    between = sorted((s["tokens"][-1] - s["tokens"][0]) / (len(s["tokens"]) - 1) for s in done if len(s["tokens"]) > 1)
+    print(f"{len(done)} sequences: first token {first[len(first) // 2] * 1e3:.2f} ms (median), {sum(first) / len(first) * 1e3:.2f} (mean); "
+          f"between tokens {between[len(between) // 2] * 1e3:.3f} ms (median of means)")
+
+
+main()

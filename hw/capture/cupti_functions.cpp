@@ -1,0 +1,53 @@
+#include "hw/capture/cupti_functions.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <initializer_list>
+
+namespace corun::capture {
+namespace {
+
+template <typename F>
+bool find(void* library, F& function, const char* name) {
+  function = reinterpret_cast<F>(dlsym(library, name));
+  return function != nullptr;
+}
+
+bool take(void* library, Cupti& c) {
+  if (library == nullptr) return false;
+  // Where a version has them not, every call is recorded.
+  find(library, c.enable_runtime_call, "cuptiActivityEnableRuntimeApi");
+  find(library, c.enable_driver_call, "cuptiActivityEnableDriverApi");
+  return find(library, c.register_callbacks, "cuptiActivityRegisterCallbacks") && find(library, c.enable, "cuptiActivityEnable") &&
+         find(library, c.disable, "cuptiActivityDisable") && find(library, c.next, "cuptiActivityGetNextRecord") &&
+         find(library, c.flush, "cuptiActivityFlushAll") && find(library, c.flush_period, "cuptiActivityFlushPeriod") &&
+         find(library, c.dropped, "cuptiActivityGetNumDroppedRecords") && find(library, c.call_name, "cuptiGetCallbackName") &&
+         find(library, c.now, "cuptiGetTimestamp") && find(library, c.in_words, "cuptiGetResultString");
+}
+
+}  // namespace
+
+bool Cupti::load() {
+  // One that is loaded already must be taken: two would each see half.
+  for (const char* name : {"libcupti.so.13", "libcupti.so.12"})
+    if (take(dlopen(name, RTLD_NOW | RTLD_NOLOAD), *this)) return true;
+  if (const char* path = std::getenv("CORUN_CUPTI")) return take(dlopen(path, RTLD_NOW), *this);
+  for (const char* name : {"libcupti.so.13", "libcupti.so.12", "/usr/local/cuda/lib64/libcupti.so",
+                           "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so", "libcupti.so"})
+    if (take(dlopen(name, RTLD_NOW), *this)) return true;
+  return false;
+}
+
+Cupti& cupti() {
+  static Cupti functions;
+  return functions;
+}
+
+std::uint64_t now() {
+  std::uint64_t time = 0;
+  if (cupti().now != nullptr) cupti().now(&time);
+  return time;
+}
+
+}  // namespace corun::capture

@@ -1,0 +1,34 @@
+// CUPTI, opened at run time: its functions that a capture uses.
+#pragma once
+
+#include <cuda.h>
+#include <cupti.h>
+
+#include <cstdint>
+
+namespace corun::capture {
+
+/// The functions of CUPTI that are used, from the library that the program has, else from the toolkit's.
+struct Cupti {
+  decltype(&::cuptiActivityRegisterCallbacks) register_callbacks = nullptr;
+  decltype(&::cuptiActivityEnable) enable = nullptr;
+  decltype(&::cuptiActivityDisable) disable = nullptr;
+  decltype(&::cuptiActivityEnableRuntimeApi) enable_runtime_call = nullptr;
+  decltype(&::cuptiActivityEnableDriverApi) enable_driver_call = nullptr;
+  decltype(&::cuptiActivityGetNextRecord) next = nullptr;
+  decltype(&::cuptiActivityFlushAll) flush = nullptr;
+  decltype(&::cuptiActivityFlushPeriod) flush_period = nullptr;
+  decltype(&::cuptiActivityGetNumDroppedRecords) dropped = nullptr;
+  decltype(&::cuptiGetCallbackName) call_name = nullptr;
+  decltype(&::cuptiGetTimestamp) now = nullptr;
+  decltype(&::cuptiGetResultString) in_words = nullptr;
+
+  bool load();
+};
+
+Cupti& cupti();
+
+/// CUPTI's clock, in ns.
+std::uint64_t now();
+
+}  // namespace corun::capture
