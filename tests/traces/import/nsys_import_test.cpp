@@ -5,9 +5,8 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
-#include <cstdlib>
-#include <fstream>
 
+#include "tests/support/in_folder.h"
 #include "traces/model/error.h"
 
 namespace corun {
@@ -46,14 +45,8 @@ std::string call(std::int64_t start, std::int64_t end, std::int64_t correlation,
                      correlation, name);
 }
 
-class NsysImport : public testing::Test {
+class NsysImport : public InFolder {
  protected:
-  NsysImport() {
-    std::string name = (std::filesystem::temp_directory_path() / "corun-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~NsysImport() override { std::filesystem::remove_all(folder_); }
-
   std::filesystem::path database(const std::string& sql) const {
     const auto file = folder_ / fmt::format("r{}.sqlite", ++count_);
     sqlite3* db = nullptr;
@@ -75,9 +68,6 @@ class NsysImport : public testing::Test {
     }
   }
   const std::filesystem::path& folder() const { return folder_; }
-
- private:
-  std::filesystem::path folder_;
   mutable int count_ = 0;
 };
 
