@@ -85,6 +85,16 @@ TEST_F(NsysImport, ALaunchHasItsShapeItsClusterAndBothKindsOfSharedMemory) {
   EXPECT_EQ(trace.gpu, "h200") << "by the name of the device";
 }
 
+TEST_F(NsysImport, LaunchesOfAnotherClusterOrAnotherDivisionOfSharedMemoryAreOfAnotherKernel) {
+  std::string sql = call(1000, 3000, 1, 3, kFirst);
+  for (int i = 0; i < 4; ++i) sql += kernel(9000 + 1000 * i, 9500 + 1000 * i, i, kFirst);
+  EXPECT_EQ(import(sql).kernels.size(), 1u);
+  const std::string change = "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET ";
+  EXPECT_EQ(import(sql + change + "clusterX = 1 WHERE correlationId = 2;").kernels.size(), 2u);
+  EXPECT_EQ(import(sql + change + "staticSharedMemory = 2048, dynamicSharedMemory = 1024 WHERE correlationId = 2;").kernels.size(),
+            2u);
+}
+
 TEST_F(NsysImport, ProcessesBecomeClientsOrOneIsChosen) {
   const std::string sql = call(1000, 3000, 1, 3, kFirst) + kernel(9000, 59000, 1, kFirst) +
                           call(2000, 3000, 1, 3, kSecond) + kernel(60000, 70000, 1, kSecond) +
