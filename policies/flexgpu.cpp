@@ -126,7 +126,7 @@ bool FlexGpu::may_join(const LaunchView& launch) const {
   return others.empty() || sum <= 1 + 1e-9;
 }
 
-/// Checkpoints what suffices for so many bytes, beside what is on its way out already, or nothing.
+/// Checkpoints enough to free `bytes`, beside what is on its way out already, or nothing.
 bool FlexGpu::make_room(const Snapshot& now, std::uint64_t bytes, Room& room,
                         std::vector<Decision>& decisions) const {
   if (bytes <= room.coming) {

@@ -46,7 +46,7 @@ class ReefScheduler : public Policy {
  private:
   bool pads(LaunchId id) const { return std::find(padding_.begin(), padding_.end(), id) != padding_.end(); }
 
-  /// Normal mode: every stream on its own, so many launches ahead.
+  /// Normal mode: every stream on its own, `depth` launches ahead.
   void launch_best_effort(const Snapshot& now, std::vector<Decision>& decisions) const {
     const auto most = [&](const StreamView& s) -> std::size_t {
       if (is_real_time(now, s)) return 0;

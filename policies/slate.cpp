@@ -101,7 +101,7 @@ class Slate final : public Policy {
     return !(x.compute >= high_ && y.compute >= high_) && !(x.memory >= high_ && y.memory >= high_);
   }
 
-  /// Time on so many SMs at the best residency, between the profile's points by throughput.
+  /// Time on `sms` SMs at the best residency, between the profile's points by throughput.
   double time(const Snapshot& now, const LaunchView& l, std::uint32_t sms) const {
     double below_sms = 0, below = 0, above_sms = 0, above = 0;  // throughput
     for (const ProfilePoint& p : now.profiles[l.kernel_id.value]) {
@@ -149,7 +149,7 @@ const Registered registered{
     {"slate",
      "two complementary persistent kernels at once, each on its own range of SMs",
      "Allen, Feng and Ge 2019; Chen 2020, section 4.5",
-     {{"step", "ranges are multiples of so many SMs", "5"},
+     {{"step", "a range is a multiple of this number of SMs", "5"},
       {"high", "use of compute or bandwidth, of the peak, from which on two kernels do not share it", "0.7"},
       {"resize",
        "yes: a kernel left alone gets the whole GPU; no: it keeps its range, as Chen's rebuild does",

@@ -203,8 +203,8 @@ const Registered registered{
      "Chen 2020, chapter 4",
      {{"threshold", "share of a kernel's best throughput that counts as near it", "0.9"},
       {"sms",
-       "not 0: the first kernel of a table gets so many SMs, whatever its profile says (section 4.5.3)", "0"},
-      {"ctas", "and so many CTAs on each", "1"}}},
+       "SMs of the first kernel of a table; 0: as its profile says (section 4.5.3)", "0"},
+      {"ctas", "CTAs on each of these SMs", "1"}}},
     [](const Parameters& p) -> std::unique_ptr<Policy> { return std::make_unique<SmCompactor>(p); }};
 
 }  // namespace

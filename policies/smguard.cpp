@@ -201,7 +201,7 @@ class SmGuard final : public Policy {
     }
     return t;
   }
-  /// Whole blocks in so many units of capacity; a share of the GPU is at least one.
+  /// Whole blocks in `units` of capacity; a share of the GPU is at least one.
   static std::uint32_t blocks(double units, const Task& t) {
     return static_cast<std::uint32_t>(std::max(1.0, std::floor(units * t.slices + kTiny)));
   }
@@ -238,7 +238,7 @@ class SmGuard final : public Policy {
     for (std::uint32_t sm = 0; sm < sms_; ++sm)
       if (had[sm] > t.ctas[sm]) give(t, sm, std::min(had[sm] - t.ctas[sm] + 0u, room_at(t, sm, free_[sm])));
   }
-  /// So many more CTAs, at most what `room_on` has, where there is most room, as the hardware would place
+  /// `n` more CTAs, at most what `room_on` has, where there is most room, as the hardware would place
   /// them.
   void spread(Task& t, std::uint32_t n, const std::vector<std::uint32_t>& room_on) {
     std::uint32_t level = *std::max_element(room_on.begin(), room_on.end());  // of room that is left

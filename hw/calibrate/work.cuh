@@ -11,7 +11,7 @@ struct Work {
   unsigned warps;               // all warps that will work
   unsigned stride;              // of a pointer chain
   int idle_cycles;              // after each chunk
-  int block_units;              // > 0: blocks come and go, each does so many units a warp
+  int block_units;              // > 0: units that a warp of a block does; blocks come and go
   const unsigned char* wanted;  // by SM
   int per_sm;
   unsigned* claimed;  // by SM, then all

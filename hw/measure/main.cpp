@@ -75,7 +75,7 @@ int command(int argc, char** argv) {
   app.add_option("--kernels", kernels, "only these kernels")->delimiter(',');
   std::string trace;
   app.add_option("--trace", trace, "solo: the trace whose kernels are measured");
-  app.add_option("--scale", scale, "so many times the repeats")->check(CLI::Range(1, 100));
+  app.add_option("--scale", scale, "factor on the number of repeats")->check(CLI::Range(1, 100));
   app.add_option("--architecture", architecture, "what to compile for")->capture_default_str();
   try {
     app.parse(argc, argv);

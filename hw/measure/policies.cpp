@@ -82,7 +82,7 @@ Kernel kernel_of(const std::string& name, double solo_us) {
   return kernel;
 }
 
-/// So many launches of `stamp` are noted.
+/// Most launches of `stamp` that are noted.
 constexpr std::uint32_t kNoted = 32768;
 
 /// `tick`, which notes when its first and last block began.

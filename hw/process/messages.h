@@ -36,7 +36,7 @@ struct Submitted {
   KernelId kernel;
   std::uint64_t request = 0;
   std::int32_t priority = 0;
-  std::uint32_t follows = 0, uses = 0;  // so many LaunchIds and BufferIds come behind
+  std::uint32_t follows = 0, uses = 0;  // how many LaunchIds and BufferIds come behind
 };
 
 struct Allocated {

@@ -1,11 +1,9 @@
 #include "hw/process/mps_daemon.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -19,17 +17,11 @@ constexpr const char* kControl = "nvidia-cuda-mps-control";
 }  // namespace
 
 MpsDaemon::MpsDaemon(double patience_s) : patience_s_(patience_s) {
-  const char* temporary = std::getenv("TMPDIR");
-  std::string name = std::string(temporary != nullptr ? temporary : "/tmp") + "/corun-mps-XXXXXX";
-  if (mkdtemp(name.data()) == nullptr)
-    throw InputError(name, "", "the folder for MPS cannot be made",
-                     "set TMPDIR to a place that can be written");
-  folder_ = name;
   try {
-    std::filesystem::create_directory(folder_ + "/pipe");
-    std::filesystem::create_directory(folder_ + "/log");
+    std::filesystem::create_directory(folder() + "/pipe");
+    std::filesystem::create_directory(folder() + "/log");
     daemon_.emplace(Child::start({kControl, "-f"}, environment(), -1, true));
-    for (int i = 0; !std::filesystem::exists(folder_ + "/pipe/control"); ++i) {
+    for (int i = 0; !std::filesystem::exists(folder() + "/pipe/control"); ++i) {
       if (const auto end = daemon_->ended())
         throw InputError(
             "", "--policy=mps",
@@ -62,12 +54,10 @@ void MpsDaemon::stop() noexcept {
     daemon_.reset();                 // kills what is left of it and of its servers
   } catch (const std::exception&) {  // the folders go all the same
   }
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
 }
 
 std::vector<std::string> MpsDaemon::environment() const {
-  return {"CUDA_MPS_PIPE_DIRECTORY=" + folder_ + "/pipe", "CUDA_MPS_LOG_DIRECTORY=" + folder_ + "/log"};
+  return {"CUDA_MPS_PIPE_DIRECTORY=" + folder() + "/pipe", "CUDA_MPS_LOG_DIRECTORY=" + folder() + "/log"};
 }
 std::vector<std::string> MpsDaemon::environment(double percentage) const {
   std::vector<std::string> all = environment();

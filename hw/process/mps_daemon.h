@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hw/process/child.h"
+#include "traces/json/temporary_folder.h"
 
 namespace corun::hw {
 
@@ -22,12 +23,12 @@ class MpsDaemon {
   std::vector<std::string> environment() const;
   /// For a client with this active thread percentage.
   std::vector<std::string> environment(double percentage) const;
-  const std::string& folder() const { return folder_; }
+  const std::string& folder() const { return folder_.path().native(); }
 
  private:
   void stop() noexcept;
   double patience_s_;
-  std::string folder_;
+  TemporaryFolder folder_{"mps"};
   std::optional<Child> daemon_;
 };
 

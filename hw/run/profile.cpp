@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint32_t kMostLaunches = 40;
 constexpr double kRowMs = 2;   // a row of launches lasts about so long,
 constexpr double kOnceMs = 8;  // but what lasts this long stands alone, and is timed once
-constexpr int kRepeats = 3;    // else the median of so many rows
+constexpr int kRepeats = 3;    // rows; the median counts
 constexpr std::uint32_t kSolo[] = {8,  16, 32, 34,
                                    44, 66, 88, 100};  // SMs on which a plain kernel is timed too
 
@@ -178,7 +178,7 @@ Kernel::Stoppable measure_stoppable(const LibraryKernel& k, Time solo, const Gpu
 
 namespace {
 
-/// All launches plain, or one after the other as persistent kernels of so many CTAs.
+/// All launches plain (`ctas` 0), or one after the other as persistent kernels of `ctas` CTAs.
 class OneByOne final : public Policy {
  public:
   explicit OneByOne(std::uint32_t ctas) : ctas_(ctas) {}
@@ -213,7 +213,7 @@ class Gaps final : public Sink {
   Time last_{};
 };
 
-/// A client whose requests are so many launches of a kernel.
+/// A client whose requests are `launches` launches of a kernel.
 Trace rows_of(const char* name, Time solo, int launches, const Gpu& gpu) {
   const LibraryKernel& k = *find_kernel(name);
   Trace trace;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <deque>
 #include <optional>
@@ -180,9 +181,11 @@ RunResult Runner::run(const Trace& trace, const Gpu& gpu, const RunOptions& opti
   const SignalGuard guard;
   const DeviceFacts facts = driver_->facts();
   OnGpu testbed(*this, gpu, options);
+  const auto began = std::chrono::steady_clock::now();
   Ran ran = corun::run(trace, gpu, options, testbed);
   requests_ = std::move(ran.requests);
   RunResult result = std::move(ran.result);
+  result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   if (const std::uint64_t moves = testbed.together.moves_verified; moves != 0)
     result.notes.push_back(
         fmt::format("{} buffers came back from the host as they had left, bit by bit", moves));

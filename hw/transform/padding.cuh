@@ -3,7 +3,7 @@
 // at a time; when the first kernel's blocks are done, the second's stop at their next.
 struct CorunPadded {  // hw/transform/launch_parameters.h has the same
   CorunLaunch first, second;
-  unsigned sms, per_sm;  // for the first: SMs below that number, so many workers on each
+  unsigned sms, per_sm;  // for the first: SMs below `sms`, `per_sm` workers on each
   unsigned seats;        // 1: more workers than that may come to an SM
   unsigned pad;
 };

@@ -23,7 +23,7 @@ struct Launch {
   LaunchId launch;
   std::int32_t priority = 0;          // CUDA's: 0 lowest, -5 highest
   std::optional<TpcMask> tpc_mask{};  // absent: all TPCs
-  std::uint32_t ctas = 0;             // 0: as a plain kernel; else as a persistent kernel of so many CTAs
+  std::uint32_t ctas = 0;             // of a persistent kernel; 0: as a plain kernel
   CtasPerSm ctas_per_sm{};            // not empty: persistent, and `ctas` is their sum
 };
 /// Give a persistent launch another number of CTAs.  Fewer: the surplus exits at its next block.  More: a

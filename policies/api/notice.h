@@ -26,7 +26,7 @@ struct LastBlockStarted {
 struct KernelFinished {
   LaunchId launch;
 };
-/// The launch is off the GPU and pending again, with so many of its blocks done.
+/// The launch is off the GPU and pending again; `blocks_done` of its blocks are done.
 struct Preempted {
   LaunchId launch;
   std::uint64_t blocks_done = 0;

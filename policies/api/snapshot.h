@@ -68,7 +68,7 @@ struct BufferView {
   Time last_used{};
 };
 
-/// Solo time of a kernel as a persistent kernel of so many CTAs; fewest first.
+/// Solo time of a kernel as a persistent kernel of `ctas` CTAs; fewest first.
 struct ProfilePoint {
   std::uint32_t ctas = 0;
   Time time{};

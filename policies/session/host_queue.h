@@ -20,8 +20,8 @@
 
 namespace corun {
 
-/// Of a stream that may be stopped, so many launches are on the device, or, but two, so much work.  A launch
-/// there takes a few us to come off: no more than keep the GPU busy.
+/// Of a stream that may be stopped, at most kDeviceQueue launches are on the device, and beyond two only until there is
+/// kQueuedWork behind the first.  A launch there takes a few us to come off: no more than keep the GPU busy.
 inline constexpr std::size_t kDeviceQueue = 3;
 inline constexpr Time kQueuedWork = std::chrono::microseconds(25);
 

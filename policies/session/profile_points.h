@@ -8,7 +8,7 @@ namespace corun {
 /// By CTAs over all SMs of the GPU, at most `most`; times left out.
 Profile points_by_total(std::uint32_t sms, std::uint32_t most);
 
-/// By SMs and CTAs on each, at most `most`, for a kernel of so many blocks; times left out.  In the order of
+/// By SMs and CTAs on each, at most `most`, for a kernel of `blocks` blocks; times left out.  In the order of
 /// their CTAs.
 Profile points_by_sm(std::uint32_t sms, std::uint32_t most, std::uint64_t blocks);
 

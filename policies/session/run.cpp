@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <chrono>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -155,7 +154,6 @@ SessionOutcome play(const Trace& trace, Policy& policy, Backend& backend, Timeli
 }
 
 Ran run(const Trace& whole, const Gpu& gpu, const RunOptions& options, Testbed& testbed, Policy* object) {
-  const auto began = std::chrono::steady_clock::now();
   const Watch watch(whole, options);
   const std::unique_ptr<Policy> made = object ? nullptr : make_policy(options.policy);
   Policy& policy = object ? *object : *made;
@@ -201,7 +199,6 @@ Ran run(const Trace& whole, const Gpu& gpu, const RunOptions& options, Testbed& 
   ran.result.gpu = gpu.name;
   ran.result.gpu_basis = in_words(gpu.basis);
   ran.result.policy = options.policy;
-  ran.result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return ran;
 }
 

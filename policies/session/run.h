@@ -86,7 +86,7 @@ class Testbed {
   }
 };
 
-/// A result and what it was made of, for what the caller adds.
+/// A result and what it was made of, for what the caller adds, as the time that it took.
 struct Ran {
   RunResult result;
   Window window;

@@ -316,7 +316,7 @@ class BufferView:
     def last_used_ps(self) -> int: ...
 
 class ProfilePoint:
-    """Solo time as a persistent kernel of so many CTAs."""
+    """Solo time as a persistent kernel of `ctas` CTAs."""
 
     @property
     def ctas(self) -> int: ...
@@ -498,7 +498,7 @@ class Launch:
         ctas: int = 0,
         ctas_per_sm: Sequence[int] = ...,
     ) -> None:
-        """priority: CUDA's, 0 lowest.  ctas: 0 for a plain kernel, else a persistent kernel of so many.
+        """priority: CUDA's, 0 lowest.  ctas: those of a persistent kernel; 0: a plain kernel.
         ctas_per_sm: by SM; `ctas` is then their sum."""
 
 class Resize:

@@ -2,11 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "python/native/trace_object.h"
 #include "sim/sweep/client_settings.h"
 #include "traces/json/duration.h"
+#include "traces/json/output_file.h"
 #include "traces/json/spelling.h"
 #include "traces/model/error.h"
 
@@ -129,14 +129,9 @@ void bind_changes(py::module_& m, py::class_<TraceObject>& traces) {
       .def(
           "save",
           [](const TraceObject& t, const std::filesystem::path& path) {
-            const std::filesystem::path partial = path.string() + ".part";
-            {
-              std::ofstream out(partial, std::ios::binary);
-              write_trace(*t.trace, out);
-              out.flush();
-              if (!out) throw InputError(path.string(), "", "cannot be written", "choose another place");
-            }
-            std::filesystem::rename(partial, path);
+            OutputFile out(path);
+            write_trace(*t.trace, out.stream());
+            out.close();
           },
           py::arg("path"), "Write it as a trace (traces/FORMAT.md), whole or not at all.");
 }

@@ -140,7 +140,7 @@ void bind_snapshot(py::module_& m) {
       .def_readonly("last_used_ps", &BufferView::last_used);
   as_record(buffer, {"id", "client", "bytes", "place", "free", "in_use"});
 
-  py::class_<ProfilePoint> point(m, "ProfilePoint", "Solo time as a persistent kernel of so many CTAs.");
+  py::class_<ProfilePoint> point(m, "ProfilePoint", "Solo time as a persistent kernel of `ctas` CTAs.");
   point.def_readonly("ctas", &ProfilePoint::ctas)
       .def_readonly("time_ps", &ProfilePoint::time)
       .def_readonly("sms", &ProfilePoint::sms)

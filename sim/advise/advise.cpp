@@ -53,18 +53,6 @@ Named parse_named(const std::string& text, const char* option, const Trace& trac
           kMetrics[static_cast<std::size_t>(known - metrics.begin())].second};
 }
 
-double value_of(const ClientResult& c, Metric metric) {
-  switch (metric) {
-    case Metric::mean: return c.mean_ms;
-    case Metric::p50: return c.p50_ms;
-    case Metric::p95: return c.p95_ms;
-    case Metric::p99: return c.p99_ms;
-    case Metric::max: return c.max_ms;
-    case Metric::throughput: return c.throughput_per_s;
-  }
-  return 0;
-}
-
 /// Of all requests, how many may be dropped before the quantile is one of these.
 double may_be_dropped(Metric metric) {
   switch (metric) {
@@ -202,6 +190,18 @@ double rate_of(const Client& client) {
 }
 
 }  // namespace
+
+double value_of(const ClientResult& c, Metric metric) {
+  switch (metric) {
+    case Metric::mean: return c.mean_ms;
+    case Metric::p50: return c.p50_ms;
+    case Metric::p95: return c.p95_ms;
+    case Metric::p99: return c.p99_ms;
+    case Metric::max: return c.max_ms;
+    case Metric::throughput: return c.throughput_per_s;
+  }
+  return 0;
+}
 
 Slo parse_slo(const std::string& text, const Trace& trace) {
   const std::size_t equals = text.find('=');

@@ -15,6 +15,8 @@
 namespace corun::sim {
 
 enum class Metric : std::uint8_t { mean, p50, p95, p99, max, throughput };
+/// In ms, or in requests/s.
+double value_of(const ClientResult& client, Metric metric);
 
 /// A latency in ms that is not exceeded, or a throughput in requests/s that is reached, by a client.
 struct Slo {

@@ -6,7 +6,7 @@
 
 namespace corun::sim {
 
-/// Calls `job(i)` for each i below `count`, on so many threads (0: one a core).  Throws what the first of the
+/// Calls `job(i)` for each i below `count`, on `threads` threads (0: one a core).  Throws what the first of the
 /// jobs threw.
 void in_parallel(std::size_t count, unsigned threads, const std::function<void(std::size_t)>& job);
 

@@ -17,7 +17,7 @@ class MpsLimits {
  public:
   /// No client is one of MPS.
   MpsLimits() = default;
-  /// `percentages`: one for all of so many clients, or one for each.  Throws InputError for a GPU without MPS,
+  /// `percentages`: one for all clients, or one for each.  Throws InputError for a GPU without MPS,
   /// or without percentages.
   MpsLimits(const std::vector<double>& percentages, std::size_t clients, const Gpu& gpu,
             const ComputeEngine& engine);

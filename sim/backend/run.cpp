@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 #include <optional>
 
@@ -194,6 +195,7 @@ Profile Common::profile(KernelId kernel, bool by_sm, const std::function<Profile
 }
 
 RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
+  const auto began = std::chrono::steady_clock::now();
   std::optional<Common> own;
   Common& common = options.common != nullptr ? *options.common : own.emplace(gpu);
   const HostCosts* host =
@@ -224,6 +226,7 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
   std::ranges::copy(simulator.instances().notes(), std::back_inserter(result.notes));
   result.blocks = totals.blocks;
   result.events = totals.events;
+  result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   return result;
 }
 

@@ -32,7 +32,7 @@ class Shapes {
   /// On an instance of a GPU: times are known on the whole, and memory is the instance's.
   Shapes(const Gpu& whole, const Gpu& instance) : gpu_(whole), memory_(limits_of(instance)) {}
 
-  /// Of a launch that may use so many SMs and takes `solo_time` on the whole GPU.  May be called from
+  /// Of a launch that may use `sms` SMs and takes `solo_time` on the whole GPU.  May be called from
   /// threads.
   Shape of(const Kernel& kernel, Time solo_time, std::uint32_t sms);
 
@@ -55,7 +55,7 @@ class LaunchShapes {
       : own_(shared == nullptr ? std::make_unique<Shapes>(gpu) : nullptr),
         all_(shared == nullptr ? *own_ : *shared) {}
 
-  /// Of a launch that may use so many SMs.  Valid as long as this.
+  /// Of a launch that may use `sms` SMs.  Valid as long as this.
   const Shape& of(const LaunchView& launch, std::uint32_t sms) {
     const Key key{launch.kernel_id.value, launch.solo_time.count(), sms};
     if (const auto found = known_.find(key); found != known_.end()) return found->second;

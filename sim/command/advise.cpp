@@ -30,15 +30,6 @@ std::string three_digits(double value) {
 
 std::string whole_percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
 
-double value_of(const ClientResult& c, Metric metric) {
-  return metric == Metric::mean  ? c.mean_ms
-         : metric == Metric::p50 ? c.p50_ms
-         : metric == Metric::p95 ? c.p95_ms
-         : metric == Metric::p99 ? c.p99_ms
-         : metric == Metric::max ? c.max_ms
-                                 : c.throughput_per_s;
-}
-
 std::string with_unit(double value, Metric metric) {
   return three_digits(value) + (metric == Metric::throughput ? " /s" : " ms");
 }

@@ -84,24 +84,6 @@ void print_table(const hw::Constants& found, const Gpu& like, bool is_described)
   }
 }
 
-/// Whole or not at all: under another name first, read as `--gpu` would read it.
-std::vector<std::string> write_whole(const MeasuredGpu& gpu, const std::string& output) {
-  const std::string unfinished = fmt::format("{}.{}.unfinished", output, getpid());
-  std::vector<std::string> inherited;
-  try {
-    OutputFile out(unfinished);
-    inherited = write_gpu(gpu, out.stream());
-    out.close();
-    (void)read_gpu(files::absolute(unfinished).string());
-    files::rename(unfinished, output);
-  } catch (...) {
-    std::error_code ignored;
-    files::remove(unfinished, ignored);
-    throw;
-  }
-  return inherited;
-}
-
 }  // namespace
 
 CLI::App* add_calibrate(CLI::App& app, CalibrateArguments& a) {
@@ -169,7 +151,9 @@ int calibrate(const CalibrateArguments& a) {
       v.source += fmt::format("; {} repetitions, spread {:.1f} %", k.samples, 100 * k.spread);
     gpu.values.push_back(std::move(v));
   }
-  const std::vector<std::string> inherited = write_whole(gpu, a.output);
+  OutputFile out(a.output);
+  const std::vector<std::string> inherited = write_gpu(gpu, out.stream());
+  out.close([](const files::path& written) { (void)read_gpu(files::absolute(written).string()); });  // as `--gpu` would
 
   print_table(*found, like, like.product == card.name);
   for (const auto& [place, why] : found->failed()) fmt::print("not measured: {}: {}\n", place, why);

@@ -33,6 +33,7 @@
 #include "sim/sweep/client_settings.h"
 #include "traces/json/input_file.h"
 #include "traces/json/spelling.h"
+#include "traces/json/temporary_folder.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 #include "traces/timeline/report.h"
@@ -130,10 +131,10 @@ int simulate(const Arguments& a, Task task) {
         stderr,
         "note: at level cta a second of a busy GPU makes gigabytes; --trace-window=0ms-20ms keeps a part\n");
   OutputOptions outputs_wanted = a.outputs;
-  std::optional<OutputFolder> folder;
+  std::optional<corun::TemporaryFolder> folder;  // without --out
   if (!a.report.empty()) {
     check_report_can_be_made();
-    outputs_wanted.directory = folder.emplace(a.outputs.directory).path();
+    if (outputs_wanted.directory.empty()) outputs_wanted.directory = folder.emplace("report").path().string();
   }
   RunResult result;
   bool stopped = false;
@@ -158,7 +159,7 @@ int simulate(const Arguments& a, Task task) {
     }
     outputs.finish(result);
   }
-  if (!a.report.empty()) make_report(folder->path(), a.report);
+  if (!a.report.empty()) make_report(outputs_wanted.directory, a.report);
   if (a.json)
     write_summary(result, std::cout);
   else

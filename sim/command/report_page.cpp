@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 #include <spawn.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <vector>
 
 #include "traces/model/error.h"
@@ -28,19 +28,6 @@ int python(std::vector<std::string> arguments) {
 }
 
 }  // namespace
-
-OutputFolder::OutputFolder(std::string kept) : path_(std::move(kept)), temporary_(path_.empty()) {
-  if (!temporary_) return;
-  std::string name = (std::filesystem::temp_directory_path() / "corun-report-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr)
-    throw InputError(name, "", "cannot be made", "set TMPDIR to a place that can be written, or give --out");
-  path_ = name;
-}
-
-OutputFolder::~OutputFolder() {
-  std::error_code ignored;
-  if (temporary_) std::filesystem::remove_all(path_, ignored);
-}
 
 void check_report_can_be_made() {
   if (python({"-c",

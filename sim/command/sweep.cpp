@@ -4,12 +4,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "hw/run/signal_guard.h"
 #include "policies/api/registry.h"
@@ -18,6 +18,7 @@
 #include "sim/command/load.h"
 #include "sim/command/progress.h"
 #include "sim/sweep/sweep.h"
+#include "traces/json/output_file.h"
 #include "traces/model/error.h"
 
 namespace corun::sim {
@@ -62,20 +63,15 @@ std::string hash_in(const std::string& line) { return nlohmann::json::parse(line
 
 /// In the order of the grid, then what the file had from other grids.
 void write_in_order(const std::string& file, const std::vector<std::string>& lines, const KnownLines& known) {
-  const std::string partial = file + ".part";
-  {
-    std::ofstream out(partial, std::ios::binary);
-    std::map<std::string, bool> written;
-    for (const std::string& line : lines) {
-      out << line << '\n';
-      written[hash_in(line)] = true;
-    }
-    for (const std::string& hash : known.order())
-      if (!written.contains(hash)) out << known.line(hash) << '\n';
-    out.flush();
-    if (!out) throw InputError(partial, "", "cannot be written to the end", "is the disk full?");
+  OutputFile out(file, Compress::never);  // the next sweep appends to it
+  std::set<std::string> written;
+  for (const std::string& line : lines) {
+    out.stream() << line << '\n';
+    written.insert(hash_in(line));
   }
-  std::filesystem::rename(partial, file);
+  for (const std::string& hash : known.order())
+    if (!written.contains(hash)) out.stream() << known.line(hash) << '\n';
+  out.close();
 }
 
 /// What is done, as it gets done: to the file at once, to standard output in the order of the grid.

@@ -100,7 +100,7 @@ class EventQueue {
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
   // Half or twice any of these runs as fast, within the noise of the benchmark.
-  static constexpr std::uint32_t kFewEvents = 16;  // a slot of so many goes into the front whole
+  static constexpr std::uint32_t kFewEvents = 16;  // a slot of this number or fewer goes into the front whole
   static constexpr std::size_t kSmallQueue = 32;
   static constexpr std::size_t kLongFront = 64;
 

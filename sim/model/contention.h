@@ -34,7 +34,7 @@ struct SmLoad {
   bool tensor = false;   // slows the clock for all
   double clock = 1;      // the highest clock over that for which `issue` and `fixed` are
   double energy = 0;     // pJ, at the highest clock
-  double at_once = 0;    // not 0: an SM's slots serve its blocks oldest first, so many at a time
+  double at_once = 0;    // not 0: blocks that an SM's slots serve at a time, oldest first
   bool operator==(const SmLoad&) const = default;
 };
 
@@ -105,7 +105,7 @@ struct SmPorts {
 struct MemoryLimits : DramLimits, L2Limits, SmPorts {};
 MemoryLimits limits_of(const Gpu& gpu);
 
-/// Share that is still in L2 if so many bytes have come since: all below `shared`, none above `all`.
+/// Share that is still in L2 if `bytes` have come since: all below `shared`, none above `all`.
 double survival(double bytes, double shared, double all);
 
 /// A launch with blocks on the GPU.

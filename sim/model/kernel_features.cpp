@@ -23,7 +23,7 @@ constexpr double kWarpLoad = 128;
 constexpr double kLeastRounds = 0.5;
 /// Shared memory from which a block is taken to stage its reads.
 constexpr std::uint32_t kTile = 2048;
-/// A round of reads takes at least so many instructions of a warp: addresses, loads, use.
+/// Least instructions of a warp for a round of reads: addresses, loads, use.
 constexpr double kInstructionsPerRound = 25;
 /// Of a warp's share of a tensor instruction that reads shared memory (wgmma), for each of its columns: 256
 /// multiply-adds of the SM's 2,048 per cycle.
@@ -37,7 +37,7 @@ constexpr double kLeastCompulsory = 0.3;
 constexpr double kLeastSurvival = 0.1;
 /// Warps on an SM at which a kernel without counters is taken to fill the issue slots: half of an H200's 64.
 constexpr double kWarpsToFillIssue = 32;
-/// So many waves have drifted apart.
+/// Waves from which on they have drifted apart.
 constexpr double kDrifting = 20;
 /// Of a launch's time, the share in which DRAM at its full rate moves its bytes, from which on its blocks
 /// wait for them instead of filling their SM: an attention over the keys of 4,096 tokens, 0.9, takes 37 us

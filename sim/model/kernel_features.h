@@ -23,11 +23,11 @@ struct KernelFeatures {
   bool counted() const;
   /// It stages its reads in shared memory.
   bool tiled() const;
-  /// Blocks on an SM, waves, and the time of a block, ps, of a launch alone on so many SMs.
+  /// Blocks on an SM, waves, and the time of a block, ps, of a launch alone on `sms` SMs.
   std::uint32_t residents(std::uint32_t sms) const;
   double waves(std::uint32_t sms) const;
   double block_time(std::uint32_t sms, double time) const;
-  /// The load of a launch that may use so many SMs.
+  /// The load of a launch that may use `sms` SMs.
   BlockLoad on(BlockLoad other, std::uint32_t sms) const;
 
   Kernel kernel;

@@ -22,7 +22,7 @@ constexpr double kMostDramCost = 1.8;
 constexpr double kMostStreamCost = 1.1;
 /// From a block's place to its first work.
 constexpr double kBlockStart = 100e3;
-/// So many waves have drifted apart.
+/// Waves from which on they have drifted apart.
 constexpr double kDrifting = 20;
 /// Steps in which the latency of a block's own is found that makes its kernel's solo time.
 constexpr int kFixedBisections = 24;
@@ -33,7 +33,7 @@ double square(double x) { return x * x; }
 /// Distance between two times, symmetric and without a logarithm: (a - b) / sqrt(a b).
 double distance(double a, double b) { return (a - b) / std::sqrt(a * b); }
 
-/// What a block takes with so many of the launch on so many SMs, alone, ps.
+/// What a block takes with `blocks` of the launch on `sms` SMs, alone, ps.
 double block_among(const KernelFeatures& f, const BlockLoad& load, std::uint32_t sms, double blocks) {
   const BlockLoad l = f.on(load, sms);
   const double residents = std::ceil(blocks / sms - 1e-9);
@@ -68,7 +68,7 @@ double average_length(const KernelFeatures& f, const BlockLoad& load, std::uint3
   return block * f.waves(sms) + f.limits.launch_cost;
 }
 
-/// The same as a persistent kernel with so many workers on each SM of the whole GPU, but for what taking a
+/// The same as a persistent kernel with `each` workers on each SM of the whole GPU, but for what taking a
 /// block costs.
 double length_of_workers(const KernelFeatures& f, const BlockLoad& load, std::uint32_t each) {
   const double workers = std::min(f.load.blocks, static_cast<double>(each) * f.gpu.sms);

@@ -11,7 +11,7 @@
 
 namespace corun::sim {
 
-/// A solo time, ps, on so many SMs.
+/// A solo time, ps, on `sms` SMs.
 struct SoloPoint {
   std::uint32_t sms;
   double time;
@@ -25,7 +25,7 @@ BlockLoad fit_curve(const KernelFeatures& f, std::span<const SoloPoint> curve);
 /// To the solo time on the whole GPU alone: the same parts, each near what the counters imply.
 BlockLoad fit_whole(const KernelFeatures& f, const SoloPoint& whole);
 
-/// Length of the kernel alone on so many SMs, ps: full waves, then what is left of the blocks, which has the
+/// Length of the kernel alone on `sms` SMs, ps: full waves, then what is left of the blocks, which has the
 /// memory to itself.  Not below what the dispatcher needs.
 double length(const KernelFeatures& f, const BlockLoad& load, std::uint32_t sms);
 

@@ -19,7 +19,7 @@ class KernelModel {
   /// `solo_time` is that of the launch on the whole GPU.  `gpu` must outlive this.
   KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu);
 
-  /// Of a launch confined to so many SMs, alone: its length, and what a block takes if all take the same.
+  /// Of a launch confined to `sms` SMs, alone: its length, and what a block takes if all take the same.
   Time solo_time(std::uint32_t sms) const;
   Time block_alone(std::uint32_t sms) const;
   BlockLoad load(std::uint32_t sms) const;

@@ -33,7 +33,7 @@ inline constexpr std::size_t kMostPressers = 32;
 /// Of what is left of DRAM and of L2: a step of Newton's so short is the last, as the next would be about its
 /// square.
 inline constexpr double kNewtonClose = 1e-4;
-/// So many steps, of the use of DRAM and for each of that of L2, for what Newton's method does not find; and
+/// Steps, of the use of DRAM and for each of that of L2, for what Newton's method does not find; and
 /// rounds of both, in which the share of writes settles.
 inline constexpr int kBisections = 20, kL2Bisections = 14, kWriteRounds = 2;
 inline constexpr double kMostUse = 0.99999;

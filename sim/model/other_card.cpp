@@ -35,7 +35,7 @@ class Carry {
     const std::uint32_t has = kernel_.solo_time_sms == 0 ? to_.sms : std::min(had, to_.sms);
     return ratio(time, had, has, ratios_.dram);
   }
-  /// Of one that is confined to so many SMs on both.
+  /// Of one that is confined to `sms` SMs on both.
   double on_sms(Time time, std::uint32_t sms) const { return ratio(time, sms, sms, ratios_.dram); }
   /// Of a block at full residency: each SM has its part of DRAM.
   double of_a_block(Time time) const {

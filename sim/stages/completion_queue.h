@@ -120,7 +120,7 @@ class CompletionQueue {
   /// Takes out all residents of the task, into `gone`.
   void remove(TaskId task, std::vector<Resident>& gone);
 
-  /// Each of the leading list ends so much later, and is the block that comes so many later.
+  /// Each of the leading list ends later by `time`, and they are now the blocks from `first_block` on.
   void skip(TaskId task, std::int64_t time, std::uint64_t first_block) {
     CORUN_EXPECTS(leading_ == task && time >= 0);
     Fifo& fifo = fifos_[task.value];

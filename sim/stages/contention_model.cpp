@@ -63,7 +63,7 @@ void ContentionModel::press(Launch& launch, double delay, double issue) {
       rates_.serial_of({delay, issue, launch.load.alone, launch.load.fp64, launch.load.chance});
 }
 
-/// So many of its blocks have come, or gone.
+/// `blocks` of its blocks have come; negative: have gone.
 inline void ContentionModel::count(Launch& launch, WorkId work, std::int64_t blocks) {
   launch.blocks = static_cast<std::uint32_t>(launch.blocks + blocks);
   blocks_ = static_cast<std::uint32_t>(blocks_ + blocks);

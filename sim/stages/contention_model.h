@@ -64,7 +64,7 @@ class ContentionModel {
   bool contended() const { return contended_; }
   /// To be called after each instant: rates what has changed.
   void settle(Time now, const Cohorts& cohorts);
-  /// How much longer so many DRAM accesses, one after the other, take beside those who are there now, ps.
+  /// How much longer `dram_accesses`, one after the other, take beside those who are there now, ps.
   double longer(double dram_accesses) const;
   /// The use of DRAM, 0 to 1.
   double dram_use() const;

@@ -81,8 +81,8 @@ class Dispatcher {
   struct Lap {
     SmMask heads;              // of the cohorts that take blocks
     std::uint32_t blocks = 0;  // in all
-    /// On each SM until it has room for so many more.  Else one on each of the first SMs, as many as there
-    /// are blocks.
+    /// With whole cohorts each SM takes blocks until it has room for this number more.  Else the first SMs take one
+    /// each, as many SMs as there are blocks.
     std::uint32_t leaves = 0;
     bool whole_cohorts = true;
   };
@@ -92,7 +92,7 @@ class Dispatcher {
           Time now, Apart&& apart) const;
   std::uint32_t room_at(TaskId id, std::uint32_t head) const { return placements_[id.value].room_at(head); }
 
-  /// The SM, of which all changes but this one are known to the task, has room for so many blocks more of it,
+  /// The SM, of which all changes but this one are known to the task, has room for `difference` blocks more of it,
   /// or less.
   bool knows_all(TaskId id, const SmArray& sms) const { return placements_[id.value].seen == sms.changes(); }
   void change_room(TaskId id, std::uint32_t rank, int difference, const SmArray& sms) {

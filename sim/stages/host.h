@@ -83,7 +83,7 @@ class Host {
  public:
   Host(const Gpu& gpu, std::uint32_t streams)
       : Host(gpu, gpu.host_channels, std::vector<std::uint32_t>(streams)) {}
-  /// `group[s]`: which group of channels, of so many each, stream s uses.
+  /// `group[s]`: which group of `channels_each` channels stream s uses.
   Host(const Gpu& gpu, std::uint32_t channels_each, const std::vector<std::uint32_t>& group)
       : gpu_(gpu), each_(channels_each), streams_(group.size()) {
     std::uint32_t groups = 1;

@@ -271,7 +271,7 @@ void Pipeline::end_blocks(TaskId id, std::uint32_t head, std::uint32_t block, st
   dispatcher_.wake_if_any(now_);
 }
 
-/// So many of its places on each SM of the cohort are free again.
+/// `count` of its places on each SM of the cohort are free again.
 void Pipeline::vacate(TaskId id, std::uint32_t head, std::uint16_t place, std::uint32_t count) {
   if (count > 1 && quotas_.any_wants()) {  // a launch that wants little sees room before one that wants more
     for (std::uint32_t i = 0; i < count; ++i) vacate(id, head, place, 1);
@@ -368,7 +368,7 @@ std::uint32_t Pipeline::start(TaskId id, const SmMask* ready) {
   return lap.blocks;
 }
 
-/// Each SM of the cohort takes so many CTAs of the task.
+/// Each SM of the cohort takes `each` CTAs of the task.
 void Pipeline::start_blocks(TaskId id, std::uint32_t head, std::uint32_t each) {
   if (!sms_.cohorts().together() && each > 1) {
     for (std::uint32_t i = 0; i < each; ++i) start_blocks(id, head, 1);

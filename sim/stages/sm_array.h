@@ -29,14 +29,14 @@ class SmArray {
   /// Numbers by SmId as numbers by rank.
   std::vector<std::uint16_t> by_rank(const std::vector<std::uint16_t>& by_sm) const;
 
-  /// Blocks of so much that an SM of the cohort could take now; 0 where `head` is no head.
+  /// Blocks of `demand` that an SM of the cohort could take now; 0 where `head` is no head.
   std::uint32_t room_for(std::uint32_t head, const SmResources& demand, std::uint32_t carveout) const {
     if (!cohorts_.heads().test(head)) return 0;
     return empty(head) || carveout <= carveout_[head] ? room(free_[head], demand) : 0;
   }
   bool empty(std::uint32_t head) const { return free_[head].blocks == gpu_.sm.max_blocks; }
 
-  /// Each SM of the cohort gives room to so many blocks.  `fixed`: their end is known now.  Returns the number
+  /// Each SM of the cohort gives room to `each` blocks.  `fixed`: their end is known now.  Returns the number
   /// of the place, if places are told apart.
   std::uint16_t take(std::uint32_t head, const SmResources& demand, std::uint32_t carveout,
                      std::uint32_t each, bool fixed) {

@@ -24,14 +24,14 @@ struct Validation {
 std::vector<std::string> notes_of(const Validation& v);
 /// What was compared with what, in one line.
 std::string subject_of(const Validation& v);
-/// Rows with the largest error of a client's slowdown first, at most so many.
+/// Rows with the largest error of a client's slowdown first, at most `most`.
 std::vector<const ComparedRow*> worst_rows(const Comparison& comparison, std::size_t most);
 
 std::string format_validation(const Validation& v);
 nlohmann::ordered_json validation_json(const Validation& v);
 /// name,measured,simulated,ratio: slowdowns and STP as "a+b/mode/a", ".../b", ".../stp".
 void write_rows_csv(const Comparison& comparison, std::ostream& out);
-/// The same columns: ms alone on so many SMs as "kernel/sms".
+/// The same columns: ms alone on `sms` SMs as "kernel/sms".
 void write_solo_csv(const Reference& reference, const Replay& replay, std::ostream& out);
 /// One page that needs no other file.
 void write_html(const Validation& v, std::ostream& out);

@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-/// A client with so many launches of one kernel.
+/// A client with `launches` launches of one kernel.
 Trace trace_of(const std::string& kernel, std::uint32_t launches, ServiceClass service_class) {
   Trace trace;
   trace.name = "stoppable", trace.gpu = "h200";

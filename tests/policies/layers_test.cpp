@@ -100,7 +100,7 @@ const std::vector<Layer> kLayers = {
      {"hw/backend", "hw/calibrate", "hw/driver", "hw/process", "hw/run", "policies/api", "policies/session",
       "sim/advise", "sim/backend", "sim/model", "sim/oracle", "sim/papers", "sim/stages", "sim/sweep", "sim/validate", "traces/import",
       "traces/json", "traces/model", "traces/timeline"},
-     {"CLI/", "fmt/", "nlohmann/", "spawn.h", "stdlib.h", "sys/wait.h", "unistd.h"}},
+     {"CLI/", "fmt/", "nlohmann/", "spawn.h", "sys/wait.h", "unistd.h"}},
     {"python/native",  // `sim/command` for reading a trace as the command does
      {"policies/api", "sim/advise", "sim/backend", "sim/command", "sim/sweep", "traces/json", "traces/model", "traces/timeline"},
      {"fmt/", "pybind11/"}},

@@ -37,7 +37,7 @@ struct Script : TraceBuilder {
   std::vector<Profile> profiles;
   SessionOutcome outcome;
 
-  /// 100 blocks of so many threads.
+  /// 100 blocks of `threads` threads.
   Client& kernel_with(Profile profile, Time arrival, std::uint32_t threads = 256) {
     Kernel k = sim::kernel(100, threads, us(1));
     k.solo_time = us(100);

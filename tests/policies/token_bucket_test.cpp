@@ -14,7 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// One client, limited to half the GPU, whose launches are all called at 0: each takes `solo` and so many of
+/// One client, limited to half the GPU, whose launches are all called at 0: each takes `solo` and `blocks` of
 /// the 160 places for blocks on ten SMs.  Bucket and interval are 10 us.
 struct Script : TraceBuilder {
   ScriptedBackend backend{small_gpu(10), {Capability::order, Capability::time_slice}};

@@ -15,7 +15,7 @@ struct Arriving {
   std::int32_t priority = 0;  // CUDA's: 0 lowest
   TpcMask mask = TpcMask::all();
   std::uint32_t ctas = 0;                    // 0: plain
-  std::vector<std::uint16_t> ctas_per_sm{};  // not empty: persistent, with so many on each SM
+  std::vector<std::uint16_t> ctas_per_sm{};  // by SM, of a persistent kernel; may be empty
   KernelId kernel{};                         // launches of one kernel may be taken to go alike
 };
 

@@ -29,9 +29,9 @@ class FakeDriver final : public Driver {
   // What tests look at and change.
   bool hangs = false;                                // kernels never end
   std::uint32_t sound_launches = ~std::uint32_t{0};  // kernels launched after these never end
-  std::uint32_t lost_launches = 0;                   // so many kernels to come end at once, with nothing done
-  std::uint32_t crowded_grids = 0;                   // in so many grids of workers with seats to come
-  std::uint32_t crowded_seats = 0;                   // only this many find one
+  std::uint32_t lost_launches = 0;                   // how many kernels to come end at once, with nothing done
+  std::uint32_t crowded_grids = 0;                   // how many grids of workers with seats to come are crowded:
+  std::uint32_t crowded_seats = 0;                   // workers of each that find a seat
   std::uint32_t seated_grids = 0;                    // that have been launched
   std::uint32_t writes = 0;                          // of the GPU's front end, tickets not counted
   std::size_t left() const {

@@ -4,23 +4,16 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
-#include <istream>
-#include <iterator>
 #include <limits>
 #include <map>
-#include <memory>
 #include <nlohmann/json.hpp>
-#include <streambuf>
 #include <string_view>
-#include <system_error>
-#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
-#include "traces/json/input_file.h"
+#include "traces/import/kineto_text.h"
 #include "traces/json/spelling.h"
 #include "traces/model/error.h"
 
@@ -31,105 +24,6 @@ constexpr std::size_t kMaxDepth = 64;
 constexpr std::size_t kPeekBytes = 64 * 1024;
 constexpr std::int64_t kMaxGridX = std::numeric_limits<std::int32_t>::max();
 constexpr std::uint64_t kMaxBlocks = std::numeric_limits<std::uint32_t>::max();
-
-/// The bytes of a file, knowing where in it they are.
-class ByteSource {
- public:
-  ByteSource(const std::filesystem::path& file, std::size_t limit)
-      : input_(open_input(file)), left_(limit), buffer_(kBufferBytes) {}
-
-  bool at_end() { return next_ == size_ && !refill(); }
-  char peek() const { return buffer_[next_]; }
-  void advance() { ++next_; }
-
-  std::string place() const {
-    const auto begin = buffer_.begin(), here = begin + static_cast<std::ptrdiff_t>(next_);
-    const auto lines = static_cast<std::uint64_t>(std::count(begin, here, '\n'));
-    return fmt::format("line {} (byte {})", 1 + lines_before_ + lines, bytes_before_ + next_);
-  }
-
- private:
-  static constexpr std::size_t kBufferBytes = 1 << 16;
-
-  bool refill() {
-    lines_before_ += static_cast<std::uint64_t>(
-        std::count(buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(size_), '\n'));
-    bytes_before_ += size_;
-    next_ = size_ = 0;
-    std::streambuf& bytes = *input_->rdbuf();
-    try {
-      if (bytes.sgetc() == std::streambuf::traits_type::eof()) return false;
-    } catch (const InputError& error) {  // cut short or corrupt: say where
-      throw InputError(error.file(), place(), error.problem(), error.remedy());
-    }
-    const std::size_t most = std::min({left_, buffer_.size(), static_cast<std::size_t>(bytes.in_avail())});
-    size_ = static_cast<std::size_t>(bytes.sgetn(buffer_.data(), static_cast<std::streamsize>(most)));
-    left_ -= size_;
-    return size_ != 0;
-  }
-
-  std::unique_ptr<std::istream> input_;
-  std::size_t left_;
-  std::vector<char> buffer_;
-  std::size_t next_ = 0, size_ = 0;
-  std::uint64_t bytes_before_ = 0, lines_before_ = 0;
-};
-
-/// An input iterator over a ByteSource; the default one is the end.
-class Cursor {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = char;
-
-  Cursor() = default;
-  explicit Cursor(ByteSource& source) : source_(&source) {}
-  char operator*() const { return source_->peek(); }
-  Cursor& operator++() {
-    source_->advance();
-    return *this;
-  }
-  bool operator==(const Cursor& other) const { return ended() == other.ended(); }
-
- private:
-  bool ended() const { return source_ == nullptr || source_->at_end(); }
-  ByteSource* source_ = nullptr;
-};
-
-struct Number {
-  double value = 0;
-  std::optional<std::int64_t> integer;
-  std::optional<Nanoseconds> microseconds;  // the number taken as microseconds; absent: beyond 64 bits
-};
-
-/// 146 years, so that a start and a duration fit 64 bits of nanoseconds together.
-constexpr std::int64_t kMaxMicroseconds = (std::int64_t{1} << 62) / 1000;
-
-Number integer_number(std::int64_t value) {
-  Number number{static_cast<double>(value), value, {}};
-  if (value <= kMaxMicroseconds && value >= -kMaxMicroseconds)
-    number.microseconds = Nanoseconds{value * 1000};
-  return number;
-}
-
-/// Digits as written: a double has no room for the nanoseconds of a time that counts from 1970.
-Number decimal_number(double value, std::string_view digits) {
-  Number number{value, {}, {}};
-  if (!(std::abs(value) < static_cast<double>(kMaxMicroseconds))) return number;
-  number.microseconds = Nanoseconds{std::llround(value * 1000)};
-  const std::size_t point = digits.find('.');
-  if (point == std::string_view::npos || digits.find_first_of("eE") != std::string_view::npos) return number;
-  std::int64_t whole = 0;
-  if (std::from_chars(digits.data(), digits.data() + point, whole).ec != std::errc{}) return number;
-  std::int64_t thousandths = 0;
-  for (std::size_t i = 1; i <= 3; ++i)
-    thousandths = thousandths * 10 + (point + i < digits.size() ? digits[point + i] - '0' : 0);
-  if (point + 4 < digits.size() && digits[point + 4] >= '5') ++thousandths;
-  number.microseconds = Nanoseconds{whole * 1000 + (digits.front() == '-' ? -thousandths : thousandths)};
-  return number;
-}
 
 enum class Field : std::uint8_t {
   none,
@@ -507,18 +401,8 @@ class RecordSax {
       }
     }
     shape.name = std::move(event_.name);
-    op.shape = shape_index(std::move(shape));
+    op.shape = shapes_.of(std::move(shape), records_.shapes);
     records_.ops.push_back(op);
-  }
-
-  std::uint32_t shape_index(Shape shape) {
-    const auto dims = [](Dim3 d) { return std::tuple(d.x, d.y, d.z); };
-    ShapeKey key{shape.name, dims(shape.grid), dims(shape.block), shape.registers_per_thread.value_or(0),
-                 shape.shared_memory_bytes};
-    const auto next = static_cast<std::uint32_t>(records_.shapes.size());
-    const auto [it, added] = shape_indices_.try_emplace(std::move(key), next);
-    if (added) records_.shapes.push_back(std::move(shape));
-    return it->second;
   }
 
   /// Kernels without a shape get that of their launch call.
@@ -530,7 +414,7 @@ class RecordSax {
       Shape shape = records_.shapes[op.shape];
       shape.grid = call->second.grid, shape.block = call->second.block;
       shape.shared_memory_bytes = std::max(shape.shared_memory_bytes, call->second.shared_memory_bytes);
-      op.shape = shape_index(std::move(shape));
+      op.shape = shapes_.of(std::move(shape), records_.shapes);
       ++records_.shapes_of_calls;
       return true;
     });
@@ -581,7 +465,7 @@ class RecordSax {
       const auto blocks = [](std::uint32_t items, std::uint32_t threads) { return (items + threads - 1) / threads; };
       shape.grid = {blocks(shape.grid.x, shape.block.x), blocks(shape.grid.y, shape.block.y),
                     blocks(shape.grid.z, shape.block.z)};
-      op.shape = shape_index(std::move(shape));
+      op.shape = shapes_.of(std::move(shape), records_.shapes);
       ++records_.work_items;
     }
   }
@@ -594,9 +478,7 @@ class RecordSax {
       ++records_.skipped_copies;
       return;
     }
-    op.direction = has("HtoD") || has("HtoA")   ? CopyDirection::host_to_device
-                   : has("DtoH") || has("AtoH") ? CopyDirection::device_to_host
-                                                : CopyDirection::device_to_device;
+    op.direction = direction_of(has("HtoD") || has("HtoA"), has("DtoH") || has("AtoH"));
     op.pageable = has("Pageable");
     op.peer = has("PtoP");
     records_.ops.push_back(op);
@@ -658,9 +540,7 @@ class RecordSax {
   Event event_;
   Device device_;
 
-  using Dims3 = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
-  using ShapeKey = std::tuple<std::string, Dims3, Dims3, std::uint32_t, std::uint32_t>;
-  std::map<ShapeKey, std::uint32_t> shape_indices_;
+  ShapeIndex shapes_;
   std::map<std::string, std::uint32_t> threads_;
   std::unordered_map<std::uint64_t, Shape> shape_of_call_;  // by correlation
   std::unordered_set<std::uint64_t> in_work_items_;         // correlations

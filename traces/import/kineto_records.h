@@ -3,12 +3,15 @@
 // streams by.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "traces/model/kernel.h"
@@ -30,6 +33,19 @@ struct Shape {
   std::uint32_t shared_memory_bytes = 0;  // static + dynamic
   std::optional<Dim3> cluster{};
   std::optional<std::uint32_t> static_shared_memory_bytes{};  // of the sum, where the tool tells them apart
+};
+
+/// Shapes by number: that of their first launch.
+class ShapeIndex {
+ public:
+  /// Of the shape in `shapes`, the same list in every call; a shape that is new is added to it.
+  std::uint32_t of(Shape shape, std::vector<Shape>& shapes);
+
+ private:
+  using Size = std::array<std::uint32_t, 3>;
+  using Key = std::tuple<std::string, Size, Size, Size, std::optional<std::uint32_t>, std::optional<std::uint32_t>,
+                         std::uint32_t>;
+  std::map<Key, std::uint32_t> known_;
 };
 
 struct StreamKey {
@@ -105,6 +121,15 @@ struct Records {
 
 /// What a call is, by its name in CUDA's or HIP's runtime or driver; nothing: none that matters.
 std::optional<Call::Kind> call_kind(std::string_view name);
+
+CopyDirection direction_of(bool from_host, bool to_host);
+
+/// What a copy is, by CUPTI's number of its kind; nothing: one from host to host.
+struct CuptiCopy {
+  CopyDirection direction;
+  bool peer;
+};
+std::optional<CuptiCopy> cupti_copy(std::int64_t kind);
 
 /// Ranges called `range` are steps; empty: ProfilerStep marks are.  Throws InputError naming the line.
 Records read_records(const std::filesystem::path& file, const std::string& range = {});

@@ -10,7 +10,6 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <tuple>
 #include <unordered_map>
 
 #include "traces/json/spelling.h"
@@ -22,7 +21,6 @@ namespace {
 using kineto::Call;
 using kineto::GpuOp;
 using kineto::Nanoseconds;
-using kineto::Records;
 using kineto::Shape;
 using Process = RecordedProcess;
 
@@ -190,7 +188,7 @@ class Reader {
                            "export it again");
         shape.cluster = cluster;
       }
-      op.shape = shape_index(process.records, std::move(shape));
+      op.shape = shapes_[&process].of(std::move(shape), process.records.shapes);
       process.records.ops.push_back(op);
       process.records.any_events = true;
     }
@@ -248,15 +246,6 @@ class Reader {
     return static_cast<std::uint32_t>(n);
   }
 
-  std::uint32_t shape_index(Records& records, Shape shape) {
-    const auto size = [](Dim3 d) { return std::tuple(d.x, d.y, d.z); };
-    auto key = std::tuple(&records, shape.name, size(shape.grid), size(shape.block), shape.registers_per_thread.value_or(0),
-                          shape.shared_memory_bytes);
-    const auto [it, added] = shapes_.try_emplace(std::move(key), static_cast<std::uint32_t>(records.shapes.size()));
-    if (added) records.shapes.push_back(std::move(shape));
-    return it->second;
-  }
-
   void read_copies(const char* table, GpuOp::Kind kind) {
     const auto there = db_.columns(table);
     if (there.empty()) return;
@@ -272,18 +261,14 @@ class Reader {
       op.bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, rows.integer(kBytes)));
       if (op.bytes > kineto::kMostBytes)
         throw InputError(db_.file(), table, fmt::format("an impossible number of bytes, {}", op.bytes), "export it again");
-      // CUpti_ActivityMemcpyKind: 1 host to device, 2 device to host, 3 and 4 to and from arrays, 9 host to host,
-      // 10 between devices.  CUpti_ActivityMemoryKind: 1 pageable, 2 pinned; nsys counts from 0.
-      const std::int64_t what = rows.integer(kKind);
-      if (op.bytes == 0 || what == 9) {
+      const std::optional<kineto::CuptiCopy> copy = kineto::cupti_copy(rows.integer(kKind));
+      if (op.bytes == 0 || !copy) {
         ++process->records.skipped_copies;
         continue;
       }
       if (kind == GpuOp::Kind::copy) {
-        op.direction = what == 1 || what == 3   ? CopyDirection::host_to_device
-                       : what == 2 || what == 4 ? CopyDirection::device_to_host
-                                                : CopyDirection::device_to_device;
-        op.peer = what == 10;
+        op.direction = copy->direction, op.peer = copy->peer;
+        // CUpti_ActivityMemoryKind: 1 pageable, 2 pinned; nsys counts from 0.
         const int host_side = op.direction == CopyDirection::host_to_device ? kSource : kTarget;
         op.pageable = op.direction != CopyDirection::device_to_device && !rows.is_null(host_side) && rows.integer(host_side) == 0;
       }
@@ -393,8 +378,7 @@ class Reader {
   std::optional<std::int64_t> device_;
   std::unordered_map<std::int64_t, std::string> strings_;
   std::map<std::int64_t, Process> processes_;  // by number; stays where it is
-  using Size = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
-  std::map<std::tuple<const Records*, std::string, Size, Size, std::uint32_t, std::uint32_t>, std::uint32_t> shapes_;
+  std::map<const Process*, kineto::ShapeIndex> shapes_;
 };
 
 }  // namespace

@@ -3,17 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <initializer_list>
 #include <istream>
-#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
-#include <tuple>
 #include <utility>
 
+#include "traces/import/rocprof_raw.h"
 #include "traces/json/input_file.h"
 #include "traces/json/parse.h"
 #include "traces/json/spelling.h"
@@ -24,92 +21,20 @@ namespace {
 
 using kineto::Call;
 using kineto::GpuOp;
-using kineto::Nanoseconds;
 using kineto::Records;
 using kineto::Shape;
-using nlohmann::json;
 
-constexpr const char* kTool = "rocprofiler-sdk-tool";
 constexpr const char* kRecord =
     "record with rocprofv3 --kernel-trace --hip-trace --memory-copy-trace --marker-trace --output-format json -- "
     "PROGRAM";
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 40;
-constexpr std::uint64_t kMaxBlocks = std::numeric_limits<std::uint32_t>::max();
 /// What a trace can say of a thread; vector and accumulation registers together may be 512 on CDNA.
 constexpr std::int64_t kMostRegisters = 256;
-
-/// Null where there is no such key, or what should hold it is no object.
-const json* find(const json& from, std::initializer_list<const char*> keys) {
-  const json* at = &from;
-  for (const char* key : keys) {
-    if (!at->is_object()) return nullptr;
-    const auto found = at->find(key);
-    if (found == at->end()) return nullptr;
-    at = &*found;
-  }
-  return at;
-}
-std::optional<std::int64_t> integer(const json& from, std::initializer_list<const char*> keys) {
-  const json* value = find(from, keys);
-  return value != nullptr && value->is_number_integer() ? std::optional(value->get<std::int64_t>()) : std::nullopt;
-}
-std::string text(const json& from, std::initializer_list<const char*> keys) {
-  const json* value = find(from, keys);
-  return value != nullptr && value->is_string() ? value->get<std::string>() : "";
-}
-/// Elements of an array; none where there is no such array.
-const json& items(const json& from, std::initializer_list<const char*> keys) {
-  static const json none = json::array();
-  const json* value = find(from, keys);
-  return value != nullptr && value->is_array() ? *value : none;
-}
-
-/// Handles are any 64 bits, which JSON does not keep as numbers: numbered in order of appearance.
-class Numbering {
- public:
-  std::int64_t of(const json* handle) {
-    return handle == nullptr ? 0 : numbers_.try_emplace(handle->dump(), numbers_.size()).first->second;
-  }
-
- private:
-  std::map<std::string, std::size_t> numbers_;
-};
-
-/// What the tool said of one process, until the names come with which to understand it.
-struct Raw {
-  struct Dispatch {
-    GpuOp op;
-    std::int64_t kernel = 0;
-    Dim3 grid, block;
-    std::uint32_t shared_memory_bytes = 0;
-  };
-  struct Copy {
-    GpuOp op;
-    std::int64_t kind = 0, operation = 0;
-    std::string source, target;  // agents
-  };
-  struct Api {
-    Call call;
-    std::int64_t kind = 0, operation = 0;
-  };
-  struct Marker {
-    std::int64_t correlation = 0;
-    Nanoseconds start{}, duration{};
-  };
-  std::vector<Dispatch> dispatches;
-  std::vector<Copy> copies;
-  std::vector<Api> calls;
-  std::vector<Marker> markers;
-  std::map<std::int64_t, std::int64_t> registers;  // of kernels, where only the counters' records say it
-  std::vector<std::string> agents;                 // of dispatches, by number
-  Numbering queues, streams, threads;
-  bool stream_ids = false;
-};
 
 class Reader {
  public:
   Reader(const std::filesystem::path& file, const std::string& range, std::optional<std::int64_t> device)
-      : file_(file.string()), range_(range), device_(device) {}
+      : file_(file.string()), range_(range), device_(device), raw_(file_, !range.empty()) {}
 
   std::vector<RecordedProcess> read() {
     json rest = parse_json(
@@ -141,17 +66,13 @@ class Reader {
                      kRecord);
   }
   [[noreturn]] void refuse_no_kernels() const {
-    if (device_ && any_dispatch_)
+    if (device_ && raw_.any_dispatch())
       throw InputError(file_, "--device", fmt::format("no kernels of device {}", *device_),
                        "leave the option out");
     throw InputError(
         file_, "",
-        any_call_ ? "there are HIP calls, but no kernel dispatches in it" : "there are no kernel dispatches in it",
+        raw_.any_call() ? "there are HIP calls, but no kernel dispatches in it" : "there are no kernel dispatches in it",
         kRecord);
-  }
-  [[noreturn]] void refuse(const char* array, std::size_t index, const std::string& problem) const {
-    throw InputError(file_, fmt::format("/{}/{}/buffer_records/{}/{}", kTool, process_, array, index), problem,
-                     "record again, and copy the whole file");
   }
 
   bool take(const std::string& keys, json& element) {
@@ -162,133 +83,15 @@ class Reader {
     std::string_view rest = keys;
     if (!rest.starts_with(kTool)) return rest != "traceEvents" ? false : true;
     rest.remove_prefix(std::min(rest.size(), std::string_view(kTool).size() + 1));
-    if (rest == "buffer_records/kernel_dispatch") {
-      take_dispatch(element);
-    } else if (rest == "buffer_records/hip_api") {
-      take_call(element);
-    } else if (rest == "buffer_records/memory_copy") {
-      take_copy(element);
-    } else if (rest == "buffer_records/marker_api") {
-      take_marker(element);
-    } else if (rest == "callback_records/counter_collection") {
-      const auto kernel = integer(element, {"dispatch_data", "dispatch_info", "kernel_id"});
-      const auto registers = integer(element, {"arch_vgpr_count"});
-      if (kernel && registers) raw_.registers[*kernel] = *registers;
-    }
+    raw_.take(rest, element);
     return rest.starts_with("buffer_records") || rest.starts_with("callback_records") ||
            rest.starts_with("code_objects") || rest.starts_with("counters");
   }
 
-  std::pair<Nanoseconds, Nanoseconds> times(const json& record, const char* array, std::size_t index) const {
-    constexpr std::int64_t kMost = std::int64_t{1} << 62;  // 146 years: sums of two fit 64 bits
-    const auto start = integer(record, {"start_timestamp"}), end = integer(record, {"end_timestamp"});
-    if (!start || !end || *start < 0 || *end < *start || *end > kMost)
-      refuse(array, index, "expected a start_timestamp and an end_timestamp after it, in nanoseconds");
-    return {Nanoseconds{*start}, Nanoseconds{*end - *start}};
-  }
-
-  GpuOp gpu_op(GpuOp::Kind kind, const json& record, const char* array, std::size_t index) {
-    GpuOp op;
-    op.kind = kind;
-    std::tie(op.start, op.duration) = times(record, array, index);
-    if (const auto id = integer(record, {"correlation_id", "internal"}); id && *id > 0)
-      op.correlation = static_cast<std::uint64_t>(*id);
-    if (const json* stream = find(record, {"stream_id", "handle"})) {
-      op.stream.stream = raw_.streams.of(stream);
-      raw_.stream_ids = true;
-    }
-    return op;
-  }
-
-  void take_dispatch(const json& record) {
-    constexpr const char* kArray = "kernel_dispatch";
-    const std::size_t index = raw_.dispatches.size();
-    const json* info = find(record, {"dispatch_info"});
-    if (info == nullptr) refuse(kArray, index, "has no dispatch_info");
-    Raw::Dispatch dispatch;
-    dispatch.op = gpu_op(GpuOp::Kind::kernel, record, kArray, index);
-    if (find(record, {"stream_id", "handle"}) == nullptr)
-      dispatch.op.stream.stream = raw_.queues.of(find(*info, {"queue_id", "handle"}));
-    const json* agent = find(*info, {"agent_id", "handle"});
-    const std::string name = agent == nullptr ? "" : agent->dump();
-    const auto known = std::find(raw_.agents.begin(), raw_.agents.end(), name);
-    dispatch.op.stream.device = known - raw_.agents.begin();  // of raw_.agents, until the list of agents is read
-    if (known == raw_.agents.end()) raw_.agents.push_back(name);
-    dispatch.kernel = integer(*info, {"kernel_id"}).value_or(-1);
-    read_shape(*info, index, dispatch);
-    const std::int64_t lds = integer(*info, {"group_segment_size"}).value_or(0);
-    if (lds < 0 || lds > 1 << 24) refuse(kArray, index, fmt::format("an impossible group_segment_size, {}", lds));
-    dispatch.shared_memory_bytes = static_cast<std::uint32_t>(lds);
-    raw_.dispatches.push_back(dispatch);
-    any_dispatch_ = true;
-  }
-
-  /// Work-items become blocks; the last one of a row may be smaller.
-  void read_shape(const json& info, std::size_t index, Raw::Dispatch& dispatch) const {
-    constexpr std::array<const char*, 3> kAxes = {"x", "y", "z"};
-    constexpr std::int64_t kMostItems = std::int64_t{1} << 42;
-    constexpr std::array<std::int64_t, 3> kMostThreads = {1024, 1024, 64},
-                                          kMostBlocks = {2147483647, 65535, 65535};
-    std::array<std::int64_t, 3> blocks{}, threads{};
-    for (std::size_t i = 0; i < 3; ++i) {
-      const auto group = integer(info, {"workgroup_size", kAxes[i]}), all = integer(info, {"grid_size", kAxes[i]});
-      if (!group || !all || *group < 1 || *all < 1 || *all > kMostItems)
-        refuse("kernel_dispatch", index,
-               fmt::format("expected a workgroup_size and a grid_size of at least 1 in {}", kAxes[i]));
-      threads[i] = *group, blocks[i] = (*all - 1) / *group + 1;
-      if (threads[i] > kMostThreads[i] || blocks[i] > kMostBlocks[i])
-        refuse("kernel_dispatch", index,
-               fmt::format("{} work-items in groups of {} in {}: a trace can have groups of {} and {} of them",
-                           *all, *group, kAxes[i], kMostThreads[i], kMostBlocks[i]));
-    }
-    const auto dim = [](const std::array<std::int64_t, 3>& d) {
-      return Dim3{static_cast<std::uint32_t>(d[0]), static_cast<std::uint32_t>(d[1]),
-                  static_cast<std::uint32_t>(d[2])};
-    };
-    dispatch.grid = dim(blocks), dispatch.block = dim(threads);
-    // Two of three extents fit 64 bits together.
-    if (dispatch.block.count() > 1024 ||
-        std::uint64_t{dispatch.grid.y} * dispatch.grid.z > kMaxBlocks / dispatch.grid.x)
-      refuse("kernel_dispatch", index, "more than 1024 work-items in a group, or 2^32 - 1 groups");
-  }
-
-  void take_call(const json& record) {
-    any_call_ = true;
-    Raw::Api api;
-    const auto id = integer(record, {"correlation_id", "internal"});
-    std::tie(api.call.start, api.call.duration) = times(record, "hip_api", raw_.calls.size());
-    api.kind = integer(record, {"kind"}).value_or(-1), api.operation = integer(record, {"operation"}).value_or(-1);
-    api.call.correlation = id && *id > 0 ? static_cast<std::uint64_t>(*id) : 0;
-    api.call.thread = static_cast<std::uint32_t>(raw_.threads.of(find(record, {"thread_id"})));
-    raw_.calls.push_back(api);
-  }
-
-  void take_copy(const json& record) {
-    Raw::Copy copy;
-    copy.op = gpu_op(GpuOp::Kind::copy, record, "memory_copy", raw_.copies.size());
-    const std::int64_t bytes = integer(record, {"bytes"}).value_or(0);
-    if (bytes < 0 || static_cast<std::uint64_t>(bytes) > kineto::kMostBytes)
-      refuse("memory_copy", raw_.copies.size(), fmt::format("an impossible number of bytes, {}", bytes));
-    copy.op.bytes = static_cast<std::uint64_t>(bytes);
-    copy.kind = integer(record, {"kind"}).value_or(-1),
-    copy.operation = integer(record, {"operation"}).value_or(-1);
-    if (const json* agent = find(record, {"src_agent_id", "handle"})) copy.source = agent->dump();
-    if (const json* agent = find(record, {"dst_agent_id", "handle"})) copy.target = agent->dump();
-    raw_.copies.push_back(std::move(copy));
-  }
-
-  void take_marker(const json& record) {
-    if (range_.empty()) return;
-    Raw::Marker marker;
-    std::tie(marker.start, marker.duration) = times(record, "marker_api", raw_.markers.size());
-    marker.correlation = integer(record, {"correlation_id", "internal"}).value_or(0);
-    raw_.markers.push_back(marker);
-  }
-
   /// `rest`: all that was not taken: agents, kernel symbols, names.
   void end_process(const json& rest) {
-    Raw raw = std::exchange(raw_, {});
-    const std::size_t number = process_++;
+    const std::size_t number = raw_.process();
+    const Raw raw = raw_.end_process();
     RecordedProcess process;
     process.name = process_name(rest, number);
     read_agents(rest, raw, process.records);
@@ -384,35 +187,25 @@ class Reader {
   void read_dispatches(const json& rest, const Raw& raw, RecordedProcess& process) {
     const std::map<std::int64_t, Symbol> symbols = read_symbols(rest, raw, process);
     Records& records = process.records;
-    using Size = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
-    std::map<std::tuple<std::int64_t, Size, Size, std::uint32_t>, std::uint32_t> shapes;
+    kineto::ShapeIndex shapes;
     std::size_t nameless = 0;
     for (const Raw::Dispatch& dispatch : raw.dispatches) {
       GpuOp op = dispatch.op;
       op.stream.device = devices_.at(raw.agents[static_cast<std::size_t>(op.stream.device)]);
       if (device_ && op.stream.device != *device_) continue;
-      const auto size = [](Dim3 d) { return std::tuple(d.x, d.y, d.z); };
-      const auto next = static_cast<std::uint32_t>(records.shapes.size());
-      const auto [known, is_new] = shapes.try_emplace(
-          std::tuple(dispatch.kernel, size(dispatch.grid), size(dispatch.block), dispatch.shared_memory_bytes),
-          next);
       const auto symbol = symbols.find(dispatch.kernel);
       const bool named = symbol != symbols.end() && !symbol->second.name.empty();
       nameless += named ? 0 : 1;
-      if (is_new) {
-        Shape shape;
-        shape.name = named ? symbol->second.name : fmt::format("kernel {}", dispatch.kernel);
-        shape.grid = dispatch.grid, shape.block = dispatch.block;
-        shape.shared_memory_bytes = dispatch.shared_memory_bytes;
-        if (symbol != symbols.end()) {
-          shape.registers_per_thread = symbol->second.registers;
-          if (symbol->second.static_shared_memory_bytes)
-            shape.static_shared_memory_bytes =
-                std::min(*symbol->second.static_shared_memory_bytes, shape.shared_memory_bytes);
-        }
-        records.shapes.push_back(std::move(shape));
+      Shape shape;
+      shape.name = named ? symbol->second.name : fmt::format("kernel {}", dispatch.kernel);
+      shape.grid = dispatch.grid, shape.block = dispatch.block;
+      shape.shared_memory_bytes = dispatch.shared_memory_bytes;
+      if (symbol != symbols.end()) {
+        shape.registers_per_thread = symbol->second.registers;
+        if (symbol->second.static_shared_memory_bytes)
+          shape.static_shared_memory_bytes = std::min(*symbol->second.static_shared_memory_bytes, shape.shared_memory_bytes);
       }
-      op.shape = known->second;
+      op.shape = shapes.of(std::move(shape), records.shapes);
       records.ops.push_back(op);
     }
     if (nameless != 0)
@@ -450,9 +243,7 @@ class Reader {
         ++records.skipped_copies;
         continue;
       }
-      op.direction = from_host ? CopyDirection::host_to_device
-                     : to_host ? CopyDirection::device_to_host
-                               : CopyDirection::device_to_device;
+      op.direction = kineto::direction_of(from_host, to_host);
       op.peer = from_gpu && to_gpu && source != target;
       if (!raw.stream_ids) op.stream.stream = first.stream;
       records.ops.push_back(op);
@@ -491,13 +282,11 @@ class Reader {
 
   std::string file_, range_;
   std::optional<std::int64_t> device_;
-  std::size_t process_ = 0;
-  Raw raw_;
+  RawReader raw_;
   std::map<std::string, std::int64_t> devices_;  // by handle
   std::set<std::string> hosts_;
   std::set<std::string> ranges_;  // other ones
   std::vector<RecordedProcess> processes_;
-  bool any_dispatch_ = false, any_call_ = false;
 };
 
 }  // namespace

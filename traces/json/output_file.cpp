@@ -16,8 +16,11 @@ std::filesystem::path beside(const std::filesystem::path& file) {
 
 }  // namespace
 
-OutputFile::OutputFile(const std::filesystem::path& file)
-    : file_(file), written_(beside(file)), compressed_(file.extension() == ".gz"), plain_(written_, std::ios::binary) {
+OutputFile::OutputFile(const std::filesystem::path& file, Compress compress)
+    : file_(file),
+      written_(beside(file)),
+      compressed_(compress == Compress::by_name && file.extension() == ".gz"),
+      plain_(written_, std::ios::binary) {
   if (!plain_) throw InputError(file.string(), "", "it cannot be written", "choose another place");
 }
 
@@ -31,7 +34,7 @@ std::ostream& OutputFile::stream() {
   return plain_;
 }
 
-void OutputFile::close() {
+void OutputFile::close(const std::function<void(const std::filesystem::path&)>& check) {
   if (compressed_) {
     const std::string text = std::move(text_).str();
     z_stream z{};
@@ -50,6 +53,7 @@ void OutputFile::close() {
     plain_ << packed;
   }
   plain_.close();
+  if (check && plain_ && written_ != file_) check(written_);  // a pipe cannot be read again
   std::error_code failed;
   if (plain_ && written_ != file_) std::filesystem::rename(written_, file_, failed);
   if (!plain_ || failed) throw InputError(file_.string(), "", "could not be written to the end", "is the disk full?");

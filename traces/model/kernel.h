@@ -65,8 +65,8 @@ struct Kernel {
   /// The number of SMs that the program had when that and its launches' solo times were measured: libraries
   /// choose their kernels by it.  0: all.
   std::uint32_t solo_time_sms = 0;
-  std::map<std::uint32_t, Time> solo_time_by_sms;  // the same, confined to so many SMs
-  /// On the whole GPU as a persistent kernel with so many workers on each SM.
+  std::map<std::uint32_t, Time> solo_time_by_sms;  // by the number of SMs to which it is confined
+  /// On the whole GPU as a persistent kernel, by the number of workers on each SM.
   std::map<std::uint32_t, Time> persistent_time_by_ctas;
   /// As it runs where a policy may stop it: on the whole GPU, by workers that take blocks until none is left,
   /// or by one for each few blocks.

@@ -74,7 +74,7 @@ struct Grid {
   std::size_t rows() const { return (sms + sms_a_row - 1) / sms_a_row; }
   std::size_t sms_in(std::size_t row) const { return std::min(sms_a_row, sms - row * sms_a_row); }
 
-  /// Rows and buckets, so many of them taken together.
+  /// Each `by_rows` rows and each `by_buckets` buckets taken together.
   Grid coarser(std::size_t by_rows, std::size_t by_buckets) const {
     Grid out{sms, sms_a_row * by_rows, (buckets + by_buckets - 1) / by_buckets,
              bucket * static_cast<std::int64_t>(by_buckets),

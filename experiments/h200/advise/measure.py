@@ -14,12 +14,13 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../networks"))
 import measure as networks_measure  # noqa: E402
 from cases import SECONDS  # noqa: E402
+from gpu import Gpu, call, drive  # noqa: E402
 
 REPEATS = 3
 UNIT = 8  # SMs of a group
 
 
-class Parts(networks_measure.Gpu):
+class Parts(Gpu):
     """A green context for each client: `units` groups of 8 SMs each, one behind the other."""
 
     def __init__(self, units=()):
@@ -32,7 +33,7 @@ class Parts(networks_measure.Gpu):
     def split(self, whole):
         from cuda.bindings import driver
         without_coscheduling = 1  # else this H200 gives 15 groups and leaves 12 SMs
-        return networks_measure.call(driver.cuDevSmResourceSplitByCount, self.sms // UNIT, whole, without_coscheduling, UNIT)[0]
+        return call(driver.cuDevSmResourceSplitByCount, self.sms // UNIT, whole, without_coscheduling, UNIT)[0]
 
     def of_part(self, kind):
         i = int(kind[4:])
@@ -51,8 +52,8 @@ def in_process(clients, setting):
         gpu, kinds = Parts(units), [f"part{i}" for i in range(len(clients))]
     ready = [{"work": gpu.graph(c["network"], kinds[i], i), "offset": networks_measure.offset(i), "period": period(c)}
              for i, c in enumerate(clients)]
-    networks_measure.drive(gpu.torch, ready, 0.1)
-    return [networks_measure.drive(gpu.torch, ready, SECONDS) for _ in range(REPEATS)]
+    drive(gpu.torch, ready, 0.1)
+    return [drive(gpu.torch, ready, SECONDS) for _ in range(REPEATS)]
 
 
 def in_process_of_its_own(case, setting):

@@ -16,7 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__)) if len(sys.argv) < 4 else os.p
 GPU = "h200" if len(sys.argv) < 4 else sys.argv[3]
 POLICIES = {"streams": "fcfs", "priority": "priority", "halves": "tpc-mask", "timeslice": "timeslice", "mps": "mps",
             "mps_percent": "mps:percentages="}
-# Where libraries choose kernels for the SMs that they have: the recording on so many, of the first client and of the others.
+# Where libraries choose kernels for the SMs that they have: the recording on those of the first client, and of the others.
 PARTS = {"mps_percent": ("mps40", "mps60"), "halves": ("half", "half")}
 SMS = {"half": ["--sms", "66"]}  # of what a recording does not say
 FIRST_HALF, SECOND_HALF = "0-32", "33-65"  # TPCs, under `halves`: the first client's, the others'

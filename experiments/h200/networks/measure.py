@@ -22,7 +22,6 @@
 A real-time client sends a request each period, which counts from its due time; while one is served, only the latest that
 came due waits. A best-effort client has two requests in its stream at all times.
 """
-import concurrent.futures
 import ctypes
 import gc
 import gzip
@@ -35,6 +34,8 @@ import sys
 import tempfile
 import time
 
+from gpu import Gpu, drive, networks
+
 METRICS = ["smsp__inst_executed.sum", "smsp__issue_active.avg.pct_of_peak_sustained_active", "dram__bytes_read.sum",
            "dram__bytes_write.sum", "lts__t_bytes.sum", "l1tex__t_bytes.sum",
            "sm__warps_active.avg.pct_of_peak_sustained_active", "sm__inst_executed_pipe_tensor.sum",
@@ -43,12 +44,6 @@ METRICS = ["smsp__inst_executed.sum", "smsp__issue_active.avg.pct_of_peak_sustai
 REPEATS = 3
 WANTED = 346  # real-time requests a repeat: three make a p99 of 1,000
 PERCENTAGES = (40, 60)  # of the first client and of the others, under mps_percent
-
-
-def networks():
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    import networks as module
-    return module
 
 
 def describe():
@@ -63,142 +58,6 @@ def describe():
 def save(path, data):
     with (gzip.open(path, "wt") if path.endswith(".gz") else open(path, "w")) as file:
         json.dump(data, file)
-
-
-class Gpu:
-    """Networks of one process, built once, and their graphs by what they were captured for."""
-
-    def __init__(self):
-        import torch
-        self.torch, self.runs, self.graphs, self.streams = torch, {}, {}, {}
-        self.threads, self.groups, self.contexts = {}, None, {}
-        torch.zeros(1, device="cuda")
-        self.sms = torch.cuda.get_device_properties(0).multi_processor_count
-
-    def stream(self, kind, slot):
-        """kind: plain, high, or a part of the GPU."""
-        if (kind, slot) not in self.streams:
-            cuda = self.torch.cuda
-            self.streams[kind, slot] = (cuda.ExternalStream(self.confined(kind)) if self.is_part(kind) else
-                                        cuda.Stream(priority=-5 if kind == "high" else 0))
-        return self.streams[kind, slot]
-
-    def within(self, kind, work):
-        """`work` by a thread whose current context is the part's: cuBLAS and cuDNN hold handles by thread and context, and
-        refuse a stream of another."""
-        if not self.is_part(kind):
-            return work()
-        if kind not in self.threads:
-            self.threads[kind] = concurrent.futures.ThreadPoolExecutor(1)
-            self.threads[kind].submit(self.enter, kind).result()
-        return self.threads[kind].submit(work).result()
-
-    def is_part(self, kind):
-        """A green context: here one of half of the SMs."""
-        return kind in ("first", "rest")
-
-    def split(self, whole):
-        """The SMs in groups of two."""
-        from cuda.bindings import driver
-        return call(driver.cuDevSmResourceSplitByCount, self.sms // 2, whole, 1, 2)[0]
-
-    def of_part(self, kind):
-        middle = self.sms // 4
-        return self.groups[:middle] if kind == "first" else self.groups[middle:]
-
-    def enter(self, kind):
-        from cuda.bindings import driver
-        device = call(driver.cuDeviceGet, 0)
-        if not self.groups:
-            self.groups = self.split(call(driver.cuDeviceGetDevResource, device, driver.CUdevResourceType.CU_DEV_RESOURCE_TYPE_SM))
-        mine = self.of_part(kind)
-        self.contexts[kind] = call(driver.cuGreenCtxCreate, call(driver.cuDevResourceGenerateDesc, mine, len(mine)), device, 1)
-        call(driver.cuCtxSetCurrent, call(driver.cuCtxFromGreenCtx, self.contexts[kind]))
-        self.torch.autograd.set_multithreading_enabled(False)  # backward too in this thread
-
-    def confined(self, kind):
-        from cuda.bindings import driver
-        return int(call(driver.cuGreenCtxStreamCreate, self.contexts[kind], 1, 0))
-
-    def run(self, name, slot=0):
-        if (name, slot) not in self.runs:
-            self.torch.manual_seed(1 + slot)
-            self.runs[name, slot] = networks().build(name)
-        return self.runs[name, slot]
-
-    def graph(self, name, kind="plain", slot=0):
-        """A CUDA graph of one request and the stream to launch it on."""
-        if (name, kind, slot) not in self.graphs:
-            self.graphs[name, kind, slot] = self.within(kind, lambda: self.captured(name, kind, slot))
-        return self.graphs[name, kind, slot]
-
-    def captured(self, name, kind, slot):
-        torch = self.torch
-        run, stream, graph = self.run(name, slot), self.stream(kind, slot), torch.cuda.CUDAGraph()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(4):
-                run()
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph, stream=stream):
-            run()
-        torch.cuda.synchronize()
-        for _ in range(3):
-            with torch.cuda.stream(stream):
-                graph.replay()
-        torch.cuda.synchronize()
-        return graph, stream
-
-
-def call(function, *arguments):
-    status, *results = function(*arguments)
-    if int(status) != 0:
-        raise RuntimeError(f"{function.__name__}: {status}")
-    return results[0] if len(results) == 1 else results
-
-
-def drive(torch, clients, seconds, begin=None):
-    """clients: [{"work": (graph, stream), "period": s or None, "offset": s}]; what each has done. Times in s from `begin`."""
-    if begin is None:
-        gc.collect()  # takes up to 0.1 s: processes that begin together do it beforehand
-    gc.disable()
-    base = begin or time.perf_counter() + 0.001
-    while time.perf_counter() < base:
-        pass
-    state = [{"due": base + c.get("offset", 0), "pending": None, "queue": [], "latencies": [], "ends": [], "dropped": 0}
-             for c in clients]
-    while (now := time.perf_counter()) < base + seconds:
-        for client, s in zip(clients, state):
-            graph, stream = client["work"]
-            period = client["period"]
-            if period is None:
-                if s["queue"] and s["queue"][0].query():
-                    s["queue"].pop(0)
-                    s["ends"].append(time.perf_counter() - base)
-                if len(s["queue"]) < 2:
-                    event = torch.cuda.Event()
-                    with torch.cuda.stream(stream):
-                        graph.replay()
-                        event.record()
-                    s["queue"].append(event)
-                continue
-            now = time.perf_counter()
-            if s["pending"] is None and now >= s["due"]:
-                while s["due"] + period <= now:
-                    s["due"], s["dropped"] = s["due"] + period, s["dropped"] + 1
-                event = torch.cuda.Event()
-                with torch.cuda.stream(stream):
-                    graph.replay()
-                    event.record()
-                s["pending"], s["due"] = (event, s["due"]), s["due"] + period
-            if s["pending"] and s["pending"][0].query():
-                s["latencies"].append(time.perf_counter() - s["pending"][1])
-                s["pending"] = None
-    torch.cuda.synchronize()
-    gc.enable()
-    return [{"latencies_us": [round(t * 1e6, 1) for t in s["latencies"]], "dropped": s["dropped"]} if c["period"] is not None
-            else {"done": len(s["ends"]), "per_s": round((len(s["ends"]) - 1) / (s["ends"][-1] - s["ends"][0]), 3)
-                  if len(s["ends"]) > 2 else None} for c, s in zip(clients, state)]
 
 
 # ---- networks alone ----------------------------------------------------------------------------------------------------

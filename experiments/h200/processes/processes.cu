@@ -1,7 +1,7 @@
 // What processes that share an H200 get: the SMs of an MPS client by its percentage, and time slices without
 // MPS.  One process of this program per client; run.py starts them.  One JSON record on the last line.
 //
-//   processes sms [FILE US BLOCKS MS]   which SMs run my blocks; with FILE: so many blocks that last US, MS after
+//   processes sms [FILE US BLOCKS MS]   which SMs run my blocks; with FILE: BLOCKS that last US each, MS after
 //                                       FILE exists; BLOCKS 0: as many as fill my SMs
 //   processes turns FILE MS     when I have the GPU, as %globaltimer shows it, once FILE exists
 //   processes moves             host time of the virtual-memory calls, with a kernel running and without

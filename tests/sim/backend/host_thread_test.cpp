@@ -30,7 +30,7 @@ Collector ran(const Trace& trace, const std::string& policy, const Profiles* pro
   return collector;
 }
 
-/// Clients of a stream each, with so many launches of one block of `block_time`.
+/// Clients of a stream each, with `launches` launches of one block of `block_time`.
 Trace rows(std::uint32_t clients, std::uint32_t launches, Time block_time) {
   TraceBuilder build;
   const KernelId k = build.kernel(kernel(1, 128, block_time));

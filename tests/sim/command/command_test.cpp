@@ -13,6 +13,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "traces/json/temporary_folder.h"
+
 namespace corun {
 namespace {
 
@@ -33,19 +35,14 @@ Ran sim(const std::string& arguments) {
 
 class Folder {
  public:
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "corun-XXXXXX").string();
-    path_ = mkdtemp(name.data());
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
   std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return (path_ / name).string();
+    std::ofstream(path(name), std::ios::binary) << text;
+    return path(name);
   }
-  std::string path(const std::string& name) const { return (path_ / name).string(); }
+  std::string path(const std::string& name) const { return (own_.path() / name).string(); }
 
  private:
-  std::filesystem::path path_;
+  TemporaryFolder own_{"test"};
 };
 
 std::string read(const std::string& file) {

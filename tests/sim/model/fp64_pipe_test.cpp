@@ -12,7 +12,7 @@
 namespace corun::sim {
 namespace {
 
-/// On a Titan Xp, 9 blocks of 128 threads on an SM; so many waves that the last does not count.
+/// On a Titan Xp, 9 blocks of 128 threads on an SM; 100 waves, so that the last one does not count.
 Kernel bound_by(std::optional<double> fp64, double issue) {
   Kernel k;
   k.name = "k";

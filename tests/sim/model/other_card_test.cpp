@@ -8,7 +8,7 @@
 namespace corun::sim {
 namespace {
 
-/// One kernel with so many blocks that takes 1 ms and `dram_share` of the H200's bandwidth, launched once.
+/// One kernel of `blocks` blocks that takes 1 ms and `dram_share` of the H200's bandwidth, launched once.
 Trace one_kernel(std::uint32_t blocks, double dram_share) {
   const Gpu h200 = read_gpu("h200");
   Trace trace;

@@ -12,6 +12,7 @@
 
 #include "sim/papers/report.h"
 #include "sim/papers/scoreboard.h"
+#include "tests/support/in_folder.h"
 #include "traces/model/error.h"
 
 namespace corun::sim {
@@ -29,14 +30,11 @@ std::string text_of(const std::string& file) {
   return text.str();
 }
 
-class Papers : public testing::Test {
+class Papers : public InFolder {
  protected:
   Papers() {
-    std::string name = (std::filesystem::temp_directory_path() / "corun-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
     std::filesystem::copy("tests/data/papers", folder_, std::filesystem::copy_options::recursive);
   }
-  ~Papers() override { std::filesystem::remove_all(folder_); }
 
   /// The smoke figure with one value replaced or added.
   std::filesystem::path with(const std::string& place, const json& value) const {
@@ -59,8 +57,6 @@ class Papers : public testing::Test {
       EXPECT_NE(error.remedy(), "") << error.what();
     }
   }
-
-  std::filesystem::path folder_;
 };
 
 // --- Reading

@@ -24,7 +24,7 @@ SmMask mask(std::initializer_list<std::uint32_t> ranks) {
   return m;
 }
 
-/// Of a block of 10 us so much at the issue slots, one block an SM.
+/// A block of 10 us, `share` of them at the issue slots; one block an SM.
 BlockLoad issuing(double share) {
   BlockLoad load;
   load.issue = 1e7 * share;

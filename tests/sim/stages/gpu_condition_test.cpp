@@ -31,7 +31,7 @@ Work work_of(std::uint32_t client, double cold = 1) {
   return work;
 }
 
-/// It has moved so many bytes.
+/// It has moved `bytes`.
 Work done(std::uint32_t client, double bytes) {
   Work work = work_of(client);
   work.load.read = bytes / 100;

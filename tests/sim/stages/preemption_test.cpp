@@ -82,7 +82,7 @@ Outcomes play(const Trace& trace, const Gpu& gpu, Script script) {
   return ran;
 }
 
-/// One client, one stream, so many launches of a kernel of 12 blocks of 10 us, 4 at a time.
+/// One client, one stream, `n` launches of a kernel of 12 blocks of 10 us, 4 at a time.
 Trace launches(std::uint32_t n, const Kernel& k) {
   TraceBuilder b;
   const KernelId id = b.kernel(k);

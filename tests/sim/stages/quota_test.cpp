@@ -170,7 +170,7 @@ TEST(CtasPerSm, AllMayMoveToOtherSms) {
 
 // ---- through the backend ----------------------------------------------------------------------------------
 
-/// Why the simulated GPU refuses a launch of so many CTAs per SM, or "".  Two SMs of 8 places.
+/// Why the simulated GPU refuses a launch with these CTAs per SM, or "".  Two SMs of 8 places.
 std::string refusal(decide::Launch launch, const Kernel& k = kernel(100, 256, us(1))) {
   TraceBuilder b;
   b.one_kernel("client", k);

@@ -184,7 +184,7 @@ void expect_exact(Scene scene) {
   EXPECT_EQ(records[0], records[1]);
 }
 
-/// It keeps so much of the issue slots busy.
+/// It keeps `pct` % of the issue slots busy.
 Kernel busy(Kernel k, double pct) {
   k.counters.issue_active_pct = pct;
   return k;

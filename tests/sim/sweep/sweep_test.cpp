@@ -4,12 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "sim/sweep/client_settings.h"
+#include "tests/support/in_folder.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
@@ -23,16 +23,10 @@ const std::string kTrace = R"({"corun_trace": 1, "name": "t", "gpu": "h200",
               {"name": "llm", "program": "p"}],
   "run": {"duration_ns": 5000000}})";
 
-class Sweeps : public testing::Test {
+class Sweeps : public InFolder {
  protected:
-  Sweeps() {
-    std::string name = (std::filesystem::temp_directory_path() / "corun-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~Sweeps() override { std::filesystem::remove_all(folder_); }
   std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ / name, std::ios::binary) << text;
-    return (folder_ / name).string();
+    return InFolder::write(name, text).string();
   }
   static Trace read(const std::string& file) { return read_trace(file); }
   std::string hash(const std::string& text, Point point = {}) const {
@@ -44,9 +38,6 @@ class Sweeps : public testing::Test {
     text.replace(text.find(old), old.size(), now);
     return text;
   }
-
- private:
-  std::filesystem::path folder_;
 };
 
 TEST_F(Sweeps, PointsAreInTheOrderOfTheGridThePoliciesFastest) {

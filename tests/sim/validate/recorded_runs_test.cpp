@@ -274,6 +274,25 @@ TEST(OutputFile, AppearsWholeOrNotAtAll) {
   EXPECT_FALSE(fs::is_regular_file("/dev/null"));
 }
 
+TEST(OutputFile, WhatItsCheckRefusesIsNotThere) {
+  const fs::path file = fs::path(testing::TempDir()) / "plain.gz";
+  const auto write = [&](const std::string& text) {
+    OutputFile out(file, Compress::never);
+    out.stream() << text;
+    out.close([&](const fs::path& written) {
+      if (fs::file_size(written) != 4) throw InputError(file.string(), "", "not of 4 bytes", "write 4");
+    });
+  };
+  fs::remove(file);
+  EXPECT_THROW(write("three"), InputError);
+  EXPECT_FALSE(fs::exists(file));
+  write("four");
+  EXPECT_EQ(fs::file_size(file), 4u) << "not compressed";
+  EXPECT_THROW(write("three"), InputError);
+  EXPECT_EQ(fs::file_size(file), 4u) << "what was there stays";
+  EXPECT_FALSE(fs::exists(file.string() + ".part"));
+}
+
 TEST(NsightCompute, ItsTableIsReadBetweenOtherLines) {
   const auto launches = hw::read_ncu(
       "==PROF== Connected to process 1\n\"ID\",\"Kernel Name\",\"Metric Name\",\"Metric Value\"\n"

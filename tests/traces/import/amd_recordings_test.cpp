@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 
+#include "tests/support/in_folder.h"
 #include "traces/import/kineto.h"
 #include "traces/model/error.h"
 
@@ -22,13 +22,8 @@ std::string kernel(const char* name, double ts, int correlation, const std::stri
 }
 const std::string kGrid = R"(,"grid":[65536,1,1],"block":[256,1,1])";
 
-class AmdRecording : public testing::Test {
+class AmdRecording : public InFolder {
  protected:
-  AmdRecording() {
-    std::string name = (std::filesystem::temp_directory_path() / "corun-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~AmdRecording() override { std::filesystem::remove_all(folder_); }
   Trace import(const std::string& events, const ImportOptions& options = {}) const {
     const auto file = folder_ / "trace.json";
     std::ofstream(file) << R"({"deviceProperties":[{"id":0,"name":"AMD Instinct MI300X","numSms":304}],"traceEvents":[{"ph":"M"})"
@@ -40,9 +35,6 @@ class AmdRecording : public testing::Test {
       if (note.find(text) != std::string::npos) return true;
     return false;
   }
-
- private:
-  std::filesystem::path folder_;
 };
 
 TEST_F(AmdRecording, LaunchCallsOfHipAreCalls) {

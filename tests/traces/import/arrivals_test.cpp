@@ -5,26 +5,18 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <fstream>
 
+#include "tests/support/in_folder.h"
 #include "traces/model/error.h"
 
 namespace corun {
 namespace {
 
-class ArrivalsOfRecordings : public testing::Test {
+class ArrivalsOfRecordings : public InFolder {
  protected:
-  ArrivalsOfRecordings() {
-    std::string name = (std::filesystem::temp_directory_path() / "corun-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~ArrivalsOfRecordings() override { std::filesystem::remove_all(folder_); }
 
   RecordedArrivals read(const std::string& text) const {
-    const auto file = folder_ / "arrivals";
-    std::ofstream(file, std::ios::binary) << text;
-    return read_arrivals(file);
+    return read_arrivals(write("arrivals", text));
   }
   void expect_refused(const std::string& text, const std::string& place, const std::string& word) const {
     try {
@@ -35,9 +27,6 @@ class ArrivalsOfRecordings : public testing::Test {
       EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
     }
   }
-
- private:
-  std::filesystem::path folder_;
 };
 
 TEST_F(ArrivalsOfRecordings, AzureRowsAreTimesSinceTheFirstWithTheirTokens) {

@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "tests/support/in_folder.h"
 #include "traces/import/kineto.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -39,20 +39,8 @@ struct Profiled {
   std::string more = ",,,";  // static and dynamic shared memory, cluster size
 };
 
-class KinetoCounters : public testing::Test {
+class KinetoCounters : public InFolder {
  protected:
-  KinetoCounters() {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = path(testing::TempDir()) / (std::string("corun_counters_") + test->name());
-    std::filesystem::create_directories(folder_);
-  }
-  ~KinetoCounters() override { std::filesystem::remove_all(folder_); }
-
-  path write(const std::string& name, const std::string& text) const {
-    std::ofstream(folder_ / name, std::ios::binary) << text;
-    return folder_ / name;
-  }
-
   path recording(const std::vector<Recorded>& launches) const {
     std::ostringstream out;
     double ts = 1000;
@@ -87,8 +75,6 @@ class KinetoCounters : public testing::Test {
     EXPECT_NO_THROW(read_trace(write("trace.json", out.str())));
     return trace;
   }
-
-  path folder_;
 };
 
 /// Of each launch, 0: none.

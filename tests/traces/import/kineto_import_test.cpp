@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "traces/json/input_file.h"
+#include "traces/json/temporary_folder.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
@@ -75,21 +76,14 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
 class TestFile {
  public:
   explicit TestFile(const std::string& text, const std::string& name = "trace.json") {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ =
-        path(testing::TempDir()) / (std::string("corun_kineto_") + test->name() + std::to_string(next_++));
-    std::filesystem::create_directories(folder_);
-    file_ = folder_ / name;
+    file_ = folder_.path() / name;
     std::ofstream(file_, std::ios::binary) << text;
   }
-  ~TestFile() { std::filesystem::remove_all(folder_); }
-  TestFile(const TestFile&) = delete;
-  TestFile& operator=(const TestFile&) = delete;
   operator const path&() const { return file_; }
 
  private:
-  static inline int next_ = 0;
-  path folder_, file_;
+  TemporaryFolder folder_{"test"};
+  path file_;
 };
 
 Trace import_text(const std::string& text, const std::string& gpu = {}) {

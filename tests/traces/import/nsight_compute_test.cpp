@@ -6,10 +6,10 @@
 #include <zlib.h>
 
 #include <filesystem>
-#include <fstream>
 #include <random>
 #include <string>
 
+#include "tests/support/in_folder.h"
 #include "traces/import/kernel_name.h"
 #include "traces/import/profiler_number.h"
 #include "traces/model/error.h"
@@ -35,18 +35,10 @@ std::string row(int id, const std::string& metric, const std::string& unit, cons
          "\",\"" + unit + "\",\"" + value + "\"\n";
 }
 
-class NsightCompute : public testing::Test {
+class NsightCompute : public InFolder {
  protected:
-  NsightCompute() {
-    const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = path(testing::TempDir()) / (std::string("corun_ncu_") + test->name());
-    std::filesystem::create_directories(folder_);
-  }
-  ~NsightCompute() override { std::filesystem::remove_all(folder_); }
-
   path write(const std::string& text, const std::string& name = "ncu.csv") const {
-    std::ofstream(folder_ / name, std::ios::binary) << text;
-    return folder_ / name;
+    return InFolder::write(name, text);
   }
   ProfiledLaunches read(const std::string& text) const { return read_nsight_compute(write(text)); }
   ProfiledLaunch only(const std::string& text) const {
@@ -63,8 +55,6 @@ class NsightCompute : public testing::Test {
     ADD_FAILURE() << "read what should be refused";
     return {"", "", "", ""};
   }
-
-  path folder_;
 };
 
 TEST_F(NsightCompute, RowsOfOneLaunchAreOneLaunch) {

@@ -5,9 +5,8 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
-#include <cstdlib>
-#include <fstream>
 
+#include "tests/support/in_folder.h"
 #include "traces/model/error.h"
 
 namespace corun {
@@ -46,14 +45,8 @@ std::string call(std::int64_t start, std::int64_t end, std::int64_t correlation,
                      correlation, name);
 }
 
-class NsysImport : public testing::Test {
+class NsysImport : public InFolder {
  protected:
-  NsysImport() {
-    std::string name = (std::filesystem::temp_directory_path() / "corun-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~NsysImport() override { std::filesystem::remove_all(folder_); }
-
   std::filesystem::path database(const std::string& sql) const {
     const auto file = folder_ / fmt::format("r{}.sqlite", ++count_);
     sqlite3* db = nullptr;
@@ -75,9 +68,6 @@ class NsysImport : public testing::Test {
     }
   }
   const std::filesystem::path& folder() const { return folder_; }
-
- private:
-  std::filesystem::path folder_;
   mutable int count_ = 0;
 };
 
@@ -93,6 +83,16 @@ TEST_F(NsysImport, ALaunchHasItsShapeItsClusterAndBothKindsOfSharedMemory) {
   EXPECT_EQ(k.dynamic_shared_memory_bytes, 2048u);
   EXPECT_EQ(k.solo_time, from_ns(50000));
   EXPECT_EQ(trace.gpu, "h200") << "by the name of the device";
+}
+
+TEST_F(NsysImport, LaunchesOfAnotherClusterOrAnotherDivisionOfSharedMemoryAreOfAnotherKernel) {
+  std::string sql = call(1000, 3000, 1, 3, kFirst);
+  for (int i = 0; i < 4; ++i) sql += kernel(9000 + 1000 * i, 9500 + 1000 * i, i, kFirst);
+  EXPECT_EQ(import(sql).kernels.size(), 1u);
+  const std::string change = "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET ";
+  EXPECT_EQ(import(sql + change + "clusterX = 1 WHERE correlationId = 2;").kernels.size(), 2u);
+  EXPECT_EQ(import(sql + change + "staticSharedMemory = 2048, dynamicSharedMemory = 1024 WHERE correlationId = 2;").kernels.size(),
+            2u);
 }
 
 TEST_F(NsysImport, ProcessesBecomeClientsOrOneIsChosen) {

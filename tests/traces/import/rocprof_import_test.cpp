@@ -5,10 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <sstream>
 
+#include "tests/support/in_folder.h"
 #include "traces/import/nsys.h"
 #include "traces/model/error.h"
 
@@ -23,17 +23,10 @@ using testing::Not;
 constexpr const char* kRocm7 = "tests/data/rocprof_rocm7.json";
 constexpr const char* kRocm62 = "tests/data/rocprof_rocm62.json";
 
-class RocprofImport : public testing::Test {
+class RocprofImport : public InFolder {
  protected:
-  RocprofImport() {
-    std::string name = (std::filesystem::temp_directory_path() / "corun-XXXXXX").string();
-    folder_ = mkdtemp(name.data());
-  }
-  ~RocprofImport() override { std::filesystem::remove_all(folder_); }
-
   std::filesystem::path write(const std::string& text) const {
-    std::ofstream(folder_ / "results.json", std::ios::binary) << text;
-    return folder_ / "results.json";
+    return InFolder::write("results.json", text);
   }
   static std::string content(const char* file) {
     std::stringstream text;
@@ -56,9 +49,6 @@ class RocprofImport : public testing::Test {
     return InputError("", "", "", "");
   }
   static Trace server(ImportOptions options = {}) { return import_rocprof(kRocm7, options, "server-4242"); }
-
- private:
-  std::filesystem::path folder_;
 };
 
 TEST_F(RocprofImport, AGridOfWorkItemsBecomesBlocksAndTheLastOneMayBeSmaller) {

@@ -6,10 +6,10 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <set>
 #include <sstream>
 
+#include "tests/support/in_folder.h"
 #include "traces/json/gpu_document.h"
 #include "traces/json/trace_json.h"
 #include "traces/json/write_gpu.h"
@@ -22,15 +22,8 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class GpuExtends : public ::testing::Test {
+class GpuExtends : public InFolder {
  protected:
-  GpuExtends()
-      : folder_(std::filesystem::temp_directory_path() /
-                ("corun_gpus" + std::to_string(std::random_device{}()))) {
-    std::filesystem::create_directory(folder_);
-  }
-  ~GpuExtends() override { std::filesystem::remove_all(folder_); }
-
   static json leaf(const json& value, const char* basis = "published") {
     return {{"value", value}, {"source", "made up for this test"}, {"basis", basis}};
   }
@@ -38,8 +31,7 @@ class GpuExtends : public ::testing::Test {
     return {{"corun_gpu", 1}, {"name", "mine"}, {"extends", parent}};
   }
   std::string write(const json& document, const std::string& name = "mine.json") const {
-    std::ofstream(folder_ / name) << document.dump();
-    return (folder_ / name).string();
+    return InFolder::write(name, document.dump()).string();
   }
   static std::string problem_of(const std::string& file) {
     try {
@@ -49,8 +41,6 @@ class GpuExtends : public ::testing::Test {
     }
     return "";
   }
-
-  std::filesystem::path folder_;
 };
 
 TEST_F(GpuExtends, WhatIsNotGivenIsTheParents) {

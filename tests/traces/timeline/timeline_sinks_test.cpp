@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "tests/support/in_folder.h"
 #include "traces/model/error.h"
 #include "traces/timeline/block_log.h"
 #include "traces/timeline/csv.h"
@@ -614,11 +615,8 @@ TEST(Csv, RowsAreExactAndNamesAreQuoted) {
 
 // ---- Block log ----
 
-class BlockLog : public testing::Test {
+class BlockLog : public InFolder {
  protected:
-  void SetUp() override { std::filesystem::create_directories(folder_); }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   std::vector<std::filesystem::path> write() {
     const Trace trace = two_clients();
     const Gpu gpu = small_gpu();
@@ -628,10 +626,6 @@ class BlockLog : public testing::Test {
     play(timeline);
     return sink.finish();
   }
-
-  std::filesystem::path folder_ =
-      std::filesystem::path(testing::TempDir()) /
-      (std::string("block_log_") + testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 nlohmann::json read_json(const std::filesystem::path& file) {
