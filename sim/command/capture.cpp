@@ -10,6 +10,7 @@
 
 #include "sim/command/import.h"
 #include "traces/import/nsight_compute.h"
+#include "traces/json/temporary_folder.h"
 #include "traces/model/error.h"
 
 namespace corun::sim {
@@ -26,26 +27,6 @@ std::filesystem::path injected_library() {
   throw InputError("", "capture", "libcorun_capture.so is not beside the command",
                    "build with the CUDA Toolkit, which has CUPTI's headers; or record with torch.profiler or nsys and use sim import");
 }
-
-/// A folder of this run's own, gone at its end.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "corun-capture-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw InputError(name, "", std::strerror(errno), "free space in TMPDIR");
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 struct ProgramEnd {
   int code = 0, signal = 0;
@@ -88,7 +69,7 @@ std::filesystem::path folder_for(const std::string& keep, const TemporaryFolder&
 
 int capture(CaptureArguments a) {
   const std::filesystem::path library = injected_library();
-  const TemporaryFolder own;
+  const TemporaryFolder own("capture");
   const std::filesystem::path folder = folder_for(a.import.input, own);
   const auto set = [](const char* name, const std::filesystem::path& value) { return fmt::format("{}={}", name, value.string()); };
   const ProgramEnd ended = run_program(a.program, {set("CORUN_CAPTURE", folder), set("CUDA_INJECTION64_PATH", library),

@@ -131,7 +131,7 @@ int simulate(const Arguments& a, Task task) {
         stderr,
         "note: at level cta a second of a busy GPU makes gigabytes; --trace-window=0ms-20ms keeps a part\n");
   OutputOptions outputs_wanted = a.outputs;
-  std::optional<corun::TemporaryFolder> folder;  // without --out
+  std::optional<TemporaryFolder> folder;  // without --out
   if (!a.report.empty()) {
     check_report_can_be_made();
     if (outputs_wanted.directory.empty()) outputs_wanted.directory = folder.emplace("report").path().string();

@@ -153,38 +153,24 @@ class Reader {
         f.fail("has clusters that do not fill the grid");
       shape.cluster = cluster;
     }
-    op.shape = index_of(std::move(shape));
+    op.shape = shapes_.of(std::move(shape), process_.records.shapes);
     process_.records.ops.push_back(op);
     process_.records.any_events = true;
-  }
-
-  std::uint32_t index_of(Shape shape) {
-    const auto size = [](Dim3 d) { return std::tuple(d.x, d.y, d.z); };
-    auto key = std::tuple(shape.name, size(shape.grid), size(shape.block), size(shape.cluster.value_or(Dim3{})),
-                          shape.registers_per_thread.value_or(0), shape.shared_memory_bytes);
-    const auto [it, added] = shapes_.try_emplace(std::move(key), static_cast<std::uint32_t>(process_.records.shapes.size()));
-    if (added) process_.records.shapes.push_back(std::move(shape));
-    return it->second;
   }
 
   void copy(const Fields& f, GpuOp::Kind kind) {
     if (device_ && f.integer(4) != *device_) return;
     GpuOp op = operation(f, kind);
     op.bytes = static_cast<std::uint64_t>(f.integer(1, 0, kMostBytes));
-    // CUpti_ActivityMemcpyKind: 1 host to device, 2 device to host, 3 and 4 to and from arrays, 9 host to host,
-    // 10 between devices.  CUpti_ActivityMemoryKind: 1 pageable, 2 pinned.
-    const std::int64_t what = kind == GpuOp::Kind::copy ? f.integer(8) : 0;
-    if (op.bytes == 0 || what == 9) {
+    const auto what = kind == GpuOp::Kind::copy ? kineto::cupti_copy(f.integer(8)) : kineto::CuptiCopy{op.direction, false};
+    if (op.bytes == 0 || !what) {
       ++process_.records.skipped_copies;
       return;
     }
-    if (kind == GpuOp::Kind::copy) {
-      op.direction = what == 1 || what == 3   ? CopyDirection::host_to_device
-                     : what == 2 || what == 4 ? CopyDirection::device_to_host
-                                              : CopyDirection::device_to_device;
-      op.peer = what == 10;
-      op.pageable = op.direction != CopyDirection::device_to_device &&
-                    f.integer(op.direction == CopyDirection::host_to_device ? 9 : 10) == 1;
+    op.direction = what->direction, op.peer = what->peer;
+    if (op.direction != CopyDirection::device_to_device) {
+      constexpr std::int64_t kPageable = 1;  // CUpti_ActivityMemoryKind
+      op.pageable = f.integer(op.direction == CopyDirection::host_to_device ? 9 : 10) == kPageable;
     }
     process_.records.ops.push_back(op);
   }
@@ -340,8 +326,7 @@ class Reader {
   std::unordered_map<std::int64_t, std::string> names_;
   std::unordered_map<std::int64_t, std::optional<Call::Kind>> kinds_;  // by number of the name
   std::map<std::int64_t, std::uint32_t> threads_;
-  using Size = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>;
-  std::map<std::tuple<std::string, Size, Size, Size, std::uint32_t, std::uint32_t>, std::uint32_t> shapes_;
+  kineto::ShapeIndex shapes_;
   using Event = std::pair<std::int64_t, std::int64_t>;                          // context, event
   std::map<Event, std::vector<std::pair<std::int64_t, std::int64_t>>> recorded_;  // {correlation, stream}
   std::vector<Event> event_of_;                                                 // by Records::syncs

@@ -639,6 +639,13 @@ class Import {
       program.ops.push_back(std::move(op));
     }
     if (one_graph()) program.issue = Issue::graph;
+    // Of a range: what the host does after its last wait, as reading a result.
+    if (const Time rest = window_ == nullptr ? Time{} : at(window_->start + window_->duration) - free;
+        wanted_.repeats && program.issue != Issue::graph && items_.back().op == nullptr && rest >= std::chrono::microseconds{1}) {
+      Op op;
+      op.what = Sync{}, op.host_gap = rest;
+      program.ops.push_back(std::move(op));
+    }
     if (host_time_) shrink_host_gaps(program);
 
     Client client;

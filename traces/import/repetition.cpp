@@ -24,7 +24,7 @@ struct Issued {
   const Call* call;
   std::uint64_t what;       // equal for launches of the same kernels
   bool waits = false;       // the call returns when the GPU is through
-  Nanoseconds gpu{}, end{};  // work on the GPU, in all; its end
+  Nanoseconds gpu{}, end{};  // time of its kernels, in all; end of all
 
   Nanoseconds returned() const { return call->start + call->duration; }
 };
@@ -45,7 +45,7 @@ std::vector<Issued> issued_by(const kineto::Records& records, bool with_waits) {
     // In any order: branches of a graph run beside each other.
     issued.what += (what + 0x9e3779b97f4a7c15U) * 0xbf58476d1ce4e5b9U;
     issued.waits = call->kind == Call::Kind::copy_and_wait;
-    issued.gpu += op.duration;
+    if (op.kind == kineto::GpuOp::Kind::kernel) issued.gpu += op.duration;
     issued.end = std::max(issued.end, op.start + op.duration);
   }
   std::vector<Issued> all;

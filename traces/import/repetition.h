@@ -18,7 +18,7 @@ struct Repetition {
 };
 
 /// Of the stretches in which a sequence of launches, and of the host's waits for them, repeats at least three times: the
-/// one with most time of the GPU; of nearly equal ones that of the shortest sequence.  A round begins after a wait of the
+/// one with most time of kernels; of nearly equal ones that of the shortest sequence.  A round begins after a wait of the
 /// host, where it has any, and there after the longest pause.  The host is taken to work between rounds if that takes no
 /// longer than the round itself, else to wait for requests.  No steps: nothing repeats.
 Repetition find_repetition(const kineto::Records& records);

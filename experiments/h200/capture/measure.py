@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """Each program without tracing, captured, and replayed: is the replay its time without tracing, and what did tracing cost?
-Does PyTorch's profiler see the same launches?
+With KINETO=1: does PyTorch's profiler see the same launches?
 
   measure.py SIM OUT.json FOLDER [PROGRAM[:TURNS]...]   on the GPU; SIM: the `sim` command; FOLDER: for traces and what was said
 """
 import json
 import os
 import re
-import statistics
 import subprocess
 import sys
 import time
@@ -47,8 +46,8 @@ def launches(path):
 def beside_kineto(sim, command, folder, program, trace):
     """The same program recorded by torch.profiler in a run of its own."""
     recording, imported = (os.path.join(folder, program + end) for end in (".kineto.json", ".kineto.trace.json"))
-    subprocess.run(command, env=dict(os.environ, KINETO=recording), capture_output=True, timeout=100, check=True)
-    subprocess.run([sim, "import", "kineto", recording, "-o", imported], capture_output=True, timeout=100, check=True)
+    subprocess.run(command, env=dict(os.environ, KINETO_FILE=recording), capture_output=True, timeout=100, check=True)
+    subprocess.run([sim, "import", "kineto", "--repeats", recording, "-o", imported], capture_output=True, timeout=100, check=True)
     here, there = launches(trace), launches(imported)
     ratios = sorted(a[3] / b[3] for a, b in zip(here, there))
     return {"launches": [len(here), len(there)], "same": sum(a[:3] == b[:3] for a, b in zip(here, there)),
@@ -56,33 +55,16 @@ def beside_kineto(sim, command, folder, program, trace):
             "duration_ratio": {f"p{p}": round(ratios[p * (len(ratios) - 1) // 100], 4) for p in (10, 50, 90)} if ratios else None}
 
 
-def traced_and_paused(log, kept):
-    """Median ms of the requests that the program timed itself, while it was traced and while tracing paused."""
-    if not os.path.exists(log):
-        return None
-    with open(log) as file:
-        times = json.load(file)
-    pauses = []
-    for name in os.listdir(kept):
-        with open(os.path.join(kept, name)) as file:
-            pauses += [json.loads(line)[1:] for line in file if line.startswith('["o"')]
-    within = [e - b for b, e in times if any(start <= b and e <= end for start, end in pauses)]
-    outside = [e - b for b, e in times if all(e < start or end < b for start, end in pauses)]
-    return {name: [len(of), round(statistics.median(of) / 1e6, 5)] for name, of in (("traced", outside), ("paused", within)) if of}
-
-
 def measured(sim, command, folder, program, policy, turns):
     """Runs without tracing and captured in turns; the replay of each capture."""
-    row = {"plain_ms": [], "captured_ms": [], "by_its_clock": [], "replayed_ms": [], "exit": []}
+    row = {"plain_ms": [], "captured_ms": [], "replayed_ms": [], "exit": []}
     for turn in range(turns):
         row["plain_ms"].append(said(subprocess.run(command, capture_output=True, text=True, timeout=100).stdout))
-        trace, kept, log = (os.path.join(folder, f"{program}.{turn}{end}") for end in (".json", ".recording", ".log"))
-        ran = subprocess.run([sim, "capture", "-o", trace, "--keep", kept, "--", *command], capture_output=True, text=True, timeout=200,
-                             env=os.environ if program == "two" else dict(os.environ, LOG=log))
+        trace, kept = (os.path.join(folder, f"{program}.{turn}{end}") for end in (".json", ".recording"))
+        ran = subprocess.run([sim, "capture", "-o", trace, "--keep", kept, "--", *command], capture_output=True, text=True, timeout=200)
         with open(os.path.join(folder, f"{program}.{turn}.said"), "w") as file:
             file.write(ran.stdout + ran.stderr)
         row["captured_ms"].append(said(ran.stdout)), row["exit"].append(ran.returncode)
-        row["by_its_clock"].append(traced_and_paused(log, kept))
         again = subprocess.run([sim, "--policy=" + policy, "--duration=300ms", "--json", trace], capture_output=True, text=True, timeout=100)
         clients = json.loads(again.stdout)["clients"] if again.returncode == 0 else []
         row["replayed_ms"].append(sorted(c["p50_ms"] for c in clients) or again.stderr[-300:])
@@ -105,7 +87,7 @@ def main(sim, path, folder, programs):
                 subprocess.run(["nvidia-cuda-mps-control", "-d"], check=True)
             command = command_of(program, folder)
             row = data["programs"][program] = measured(sim, command, folder, program, "mps" if program == "two" else "fcfs", int(turns or 1))
-            if program.startswith("torch") or program == "triton":
+            if "KINETO" in os.environ and (program.startswith("torch") or program == "triton"):
                 row["kineto"] = beside_kineto(sim, command, folder, program, os.path.join(folder, program + ".0.json"))
             print(program, row.get("kineto"), flush=True)
         except Exception as error:  # one that fails must not cost the others

@@ -4,32 +4,31 @@
   programs.py NAME   torch-eager, torch-graph, torch-decode, jax, triton, cupy
 """
 import contextlib
-import json
 import os
 import statistics
 import sys
 import time
 
-SECONDS, FIRST = float(os.environ.get("SECONDS", 3)), 20  # requests, of which the first do not count
+LOOP_S, FIRST = float(os.environ.get("LOOP_S", 3)), 20  # requests, of which the first do not count
 
 
 @contextlib.contextmanager
 def profiler():
-    """PyTorch's, with a mark a request, where KINETO names its file."""
-    if "KINETO" not in os.environ:
+    """PyTorch's, with a mark a request, where KINETO_FILE names its file."""
+    if "KINETO_FILE" not in os.environ:
         yield lambda: None
         return
     from torch.profiler import ProfilerActivity, profile
-    global SECONDS
-    SECONDS = 0.3
+    global LOOP_S
+    LOOP_S = 0.3
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as p:
         yield p.step
-    p.export_chrome_trace(os.environ["KINETO"])
+    p.export_chrome_trace(os.environ["KINETO_FILE"])
 
 
 def serve(request, wait, period=float(os.environ.get("PERIOD_MS", 0)) / 1e3):
     """Median over the requests of the time from the host's call to the end of its wait.  With a period: an NVTX range each, as
-    nothing else tells the host's work from its sleep.  LOG: where begin and end of each are written."""
+    nothing else tells the host's work from its sleep."""
     times = []
     if period:
         import torch
@@ -45,19 +44,16 @@ def serve(request, wait, period=float(os.environ.get("PERIOD_MS", 0)) / 1e3):
             waited()
             torch.cuda.nvtx.range_pop()
     with profiler() as step:
-        until = time.time() + SECONDS
+        until = time.time() + LOOP_S
         while time.time() < until or len(times) <= FIRST:
             begin = time.time_ns()
             request()
             wait()
-            times.append((begin, time.time_ns()))
+            times.append(time.time_ns() - begin)
             step()
             if period:
                 time.sleep(period)
-    print(f"ms {statistics.median(end - begin for begin, end in times[FIRST:]) / 1e6:.5f}", flush=True)
-    if "LOG" in os.environ:
-        with open(os.environ["LOG"], "w") as file:
-            json.dump(times[FIRST:], file)
+    print(f"ms {statistics.median(times[FIRST:]) / 1e6:.5f}", flush=True)
 
 
 def torch_eager():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A server of a language model in PyTorch, eagerly: prompts first, one at a time and whole, else a token for all in the batch.
 
-  serve.py steps                    each step of GRID 12 times, an NVTX range each: to be captured
+  serve.py steps                    each step of the grid some times, an NVTX range each: to be captured
   serve.py server SPEED OUT.json    arrivals.csv at SPEED times its rate: when each sequence had its tokens
 """
 import csv
@@ -65,18 +65,17 @@ class Model:
 
 
 def steps(model):
-    def repeat(name, step):
-        for i in range(14):
-            if i >= 2:
-                torch.cuda.nvtx.range_push(name)
-            step()
-            if i >= 2:
-                torch.cuda.nvtx.range_pop()
-    for n in PROMPTS:
-        repeat(f"prefill_{n}", lambda: model.prefill([1] * n, 0))
-    for b in BATCHES:
-        for c in CONTEXTS:
-            repeat(f"decode_{b}x{c}", lambda: model.decode([1] * b, [c - 1] * b))
+    """One of each after the other, as a server has them: twelve long prompts in a row would lower the clock."""
+    def step(name, work):
+        torch.cuda.nvtx.range_push(name)
+        work()
+        torch.cuda.nvtx.range_pop()
+    for i in range(12):
+        for n in PROMPTS:
+            step(f"prefill_{n}", lambda: model.prefill([1] * n, 0))
+            for b in BATCHES[i % 2::2]:
+                c = CONTEXTS[(i // 2 + PROMPTS.index(n)) % len(CONTEXTS)]
+                step(f"decode_{b}x{c}", lambda: model.decode([1] * b, [c - 1] * b))
 
 
 def arrivals(speed):
@@ -122,14 +121,15 @@ def main():
     with torch.inference_mode():
         model = Model()
         model.prefill([1] * 64, 0), model.decode([1, 1], [64, 64])
+        # The first of each size loads its kernels, which takes 70 ms.
+        for n in sorted(set(PROMPTS) | {prompt for _, prompt, _ in arrivals(1)}):
+            model.prefill([1] * n, 0)
+        for b in range(1, SLOTS + 1):
+            for c in range(64, LONGEST + 1, 64):
+                model.decode([1] * b, [c - 1] * b)
         if sys.argv[1] == "steps":
             steps(model)
             return
-        for n in PROMPTS:  # all kernels are loaded
-            model.prefill([1] * n, 0)
-        for b in BATCHES:
-            for c in CONTEXTS:
-                model.decode([1] * b, [c - 1] * b)
         torch.cuda.synchronize()
         done = server(model, float(sys.argv[2]))
     with open(sys.argv[3], "w") as file:

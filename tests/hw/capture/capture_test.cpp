@@ -46,7 +46,7 @@ class Capture : public testing::Test {
 };
 
 /// Of one request of the program: two streams, a copy, four launches, an event between the streams, a wait at the end.
-void expect_request(const Trace& trace, const Program& program) {
+void expect_request(const Trace& trace, const Program& program, std::size_t waits_of_host = 1) {
   std::vector<std::string> launched;
   std::size_t copies = 0, waits = 0, syncs = 0;
   for (const Op& op : program.ops) {
@@ -59,7 +59,7 @@ void expect_request(const Trace& trace, const Program& program) {
   EXPECT_EQ(program.streams.size(), 2u);
   EXPECT_EQ(copies, 1u);
   EXPECT_EQ(waits, 1u) << "the event";
-  EXPECT_EQ(syncs, 1u);
+  EXPECT_EQ(syncs, waits_of_host);
 }
 
 TEST_F(Capture, TheProgramsRangesAreRequests) {
@@ -67,8 +67,9 @@ TEST_F(Capture, TheProgramsRangesAreRequests) {
   EXPECT_TRUE(said("request (20): 'request' is taken as the request; --range takes another")) << said_;
   const Trace trace = read_trace(file());
   ASSERT_EQ(trace.programs.size(), 1u);
-  expect_request(trace, trace.programs.front());
-  EXPECT_EQ(std::get<ClosedLoop>(trace.clients.front().arrivals).think_time, Time{std::chrono::microseconds{20}});
+  expect_request(trace, trace.programs.front(), 2);
+  EXPECT_EQ(trace.programs.front().ops.back().host_gap, Time{std::chrono::microseconds{4}}) << "after its last wait";
+  EXPECT_EQ(std::get<ClosedLoop>(trace.clients.front().arrivals).think_time, Time{std::chrono::microseconds{16}});
 }
 
 TEST_F(Capture, WithoutRangesWhatRepeatsIsARequest) {
@@ -96,7 +97,7 @@ TEST_F(Capture, ARangeOfNvtxIsARequestWhereItIsAskedFor) {
   ASSERT_EQ(capture(program("once"), "--range request"), 0) << said_;
   EXPECT_TRUE(said("The request is request")) << said_;
   const Trace trace = read_trace(file());
-  expect_request(trace, trace.programs.front());
+  expect_request(trace, trace.programs.front(), 2);
 }
 
 TEST_F(Capture, WithoutRepetitionAllIsOneRequest) {

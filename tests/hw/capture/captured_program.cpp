@@ -28,8 +28,9 @@ void request() {
   fake_launch(&kOther);
   fake_launch(&kBias);
   fake_synchronize(7);
+  fake_host_works(4'000);
   if (ranges) nvtxRangePop();
-  fake_host_works(20'000);
+  fake_host_works(16'000);
 }
 
 }  // namespace

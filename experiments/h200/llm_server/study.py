@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""Simulates the server from its captured steps, and compares with what was measured.
+
+  study.py steps SIM RECORDING    steps.json.gz from what `sim capture --keep RECORDING` kept: a program a step
+  study.py compare SIM            served*.json beside the simulation of the same arrivals
+"""
+import glob
+import gzip
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+STEPS = os.path.join(HERE, "steps.json.gz")
+
+
+def ranges_of(recording):
+    names = set()
+    for path in glob.glob(os.path.join(recording, "*.jsonl")):
+        with open(path) as file:
+            names |= {json.loads(line)[1] for line in file if line.startswith('["r"')}
+    return sorted(names, key=lambda name: [int(n) for n in re.findall("[0-9]+", name)])
+
+
+def make_steps(sim, recording):
+    kernels, of_name, programs = {}, {}, []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ranges_of(recording):
+            path = os.path.join(folder, "step.json")
+            subprocess.run([sim, "import", "capture", recording, "--range", name, "--name", name, "-o", path], check=True,
+                           stderr=subprocess.DEVNULL)
+            with open(path) as file:
+                trace = json.load(file)
+            by_name = {}  # kernels of one name and of several steps are one where all else is equal too
+            for kernel in trace["kernels"]:
+                was = kernel.pop("name")
+                short = re.sub(r" #[0-9]+$", "", was)
+                content = json.dumps([short, kernel], sort_keys=True)
+                if content not in kernels:
+                    of_name[short] = of_name.get(short, 0) + 1
+                    number = f" #{of_name[short]}" if of_name[short] > 1 else ""
+                    kernels[content] = {"name": short + number, **kernel}
+                by_name[was] = kernels[content]["name"]
+            program = trace["programs"][0]
+            for op in program["ops"]:
+                if "launch" in op:
+                    op["launch"] = by_name[op["launch"]]
+            programs.append(program)
+    trace = {"corun_trace": 1, "name": "llm_server_steps", "about": f"Captured from serve.py steps: {len(programs)} steps of a server of a language model.", "gpu": "h200", "kernels": list(kernels.values()),
+             "programs": programs, "clients": []}
+    with gzip.GzipFile(STEPS, "wb", mtime=0) as file:
+        file.write(json.dumps(trace).encode())
+
+
+def quantiles(values):
+    values = sorted(values)
+    return [statistics.mean(values), values[(len(values) - 1) // 2], values[int(0.99 * (len(values) - 1))]]
+
+
+def compare(sim):
+    with gzip.open(STEPS) as file:
+        programs = [p["name"] for p in json.load(file)["programs"]]
+    serve = "+".join(f"{name}:{name.split('_')[1]}" for name in programs)
+    print(f"{'speed':>5} {'':16} {'measured ms: mean, p50, p99':>32} {'simulated':>32} {'error of each':>26}")
+    for path in sorted(glob.glob(os.path.join(HERE, "served*.json"))):
+        with open(path) as file:
+            measured = json.load(file)
+        client = f"llm={STEPS},rt,serve={serve},times={os.path.join(HERE, 'arrivals.csv')},speed={measured['speed']}"
+        ran = subprocess.run([sim, "compare", "--client", client, "--gpu", "h200", "--policies", "fcfs", "--duration=120s", "--json"],
+                             capture_output=True, text=True, check=True)
+        served = json.loads(ran.stdout)["results"][0]["clients"][0]["served"]
+        sequences = measured["sequences"]
+        rows = {"first_token": [(s["tokens_s"][0] - s["at_s"]) * 1e3 for s in sequences],
+                "between_tokens": [(b - a) * 1e3 for s in sequences for a, b in zip(s["tokens_s"], s["tokens_s"][1:])]}
+        for name, values in rows.items():
+            here, there = quantiles(values), [served[f"{name}_{q}_ms"] for q in ("mean", "p50", "p99")]
+            print(f"{measured['speed']:5g} {name:16} {''.join(f'{v:10.2f} ' for v in here)} {''.join(f'{v:10.2f} ' for v in there)}"
+                  f" {''.join(f'{100 * (t / h - 1):+7.1f} %' for h, t in zip(here, there))}")
+
+
+if sys.argv[1] == "steps":
+    make_steps(sys.argv[2], sys.argv[3])
+else:
+    compare(sys.argv[2])
