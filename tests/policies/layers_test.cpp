@@ -82,7 +82,7 @@ const std::vector<Layer> kLayers = {
      {"hw/backend", "hw/driver", "traces/json", "traces/model"},
      {"fcntl.h", "fmt/", "nlohmann/", "sched.h", "sys/", "unistd.h"}},
     // A library of its own, which goes into other programs.
-    {"hw/capture", {}, {"cuda.h", "cupti.h", "cxxabi.h", "dlfcn.h", "nvtx3/", "unistd.h"}},
+    {"hw/capture", {"traces/import"}, {"cuda.h", "cupti.h", "cxxabi.h", "dlfcn.h", "nvtx3/", "unistd.h"}},
     {"hw/run",
      {"hw/backend", "hw/driver", "hw/kernels", "hw/process", "hw/record", "policies/api", "policies/session",
       "traces/json", "traces/model"},
