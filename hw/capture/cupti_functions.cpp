@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <ctime>
 #include <initializer_list>
 
 namespace corun::capture {
@@ -46,8 +47,13 @@ Cupti& cupti() {
 
 std::uint64_t now() {
   std::uint64_t time = 0;
-  if (cupti().now != nullptr) cupti().now(&time);
-  return time;
+  if (cupti().now != nullptr) {
+    cupti().now(&time);
+    return time;
+  }
+  timespec t{};
+  clock_gettime(CLOCK_REALTIME, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(t.tv_nsec);
 }
 
 }  // namespace corun::capture

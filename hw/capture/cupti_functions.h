@@ -28,7 +28,7 @@ struct Cupti {
 
 Cupti& cupti();
 
-/// CUPTI's clock, in ns.
+/// CUPTI's clock, in ns; without CUPTI the host's.
 std::uint64_t now();
 
 }  // namespace corun::capture

@@ -139,18 +139,12 @@ void Workload::prepare_next_call(ClientId id, Time from) {
     const bool ends_graph =
         std::holds_alternative<Sync>(next.what) ||
         (is_host_call(next) && c.next_op > 0 && !is_host_call(ops[order[c.next_op - 1].value]));
-    c.host_free = from + (ends_graph ? gpu_.graph_launch_call : Time{});
+    // What the host does before it launches: of a program that is a graph, not of a client's own `issue`.
+    const bool begins = c.next_op == c.first_op && !trace_.clients[id.value].issue;
+    c.host_free = from + (ends_graph ? gpu_.graph_launch_call : Time{}) + (begins ? next.host_gap : Time{});
     return;
   }
   c.host_free = from + next.host_gap;
-}
-
-/// What the host does before it launches a program that is a graph; a client's own `issue` has no gaps.
-Time Workload::before_graph(ClientId id) const {
-  const State& c = clients_[id.value];
-  const Program& program = trace_.programs[trace_.clients[id.value].program.value];
-  if (program.issue != Issue::graph || issue(id) != Issue::graph || c.next_op == c.calls) return Time{};
-  return program.ops[graph(id).issue_order()[c.next_op].value].host_gap;
 }
 
 /// Its next step: from now, or when the next sequence comes; none where all have ended.
@@ -177,8 +171,9 @@ void Workload::serve_next(ClientId id, Time now) {
   c.serving.push_back({RequestRecord{id, next.request, next.arrival, now, kNever, false, Time{}}, 0});
   c.next_op = 0;
   if (c.server) std::tie(c.next_op, c.calls) = c.server->begin(now);
+  c.first_op = c.next_op;
   if (c.has_first_memory)
-    prepare_next_call(id, now + before_graph(id));
+    prepare_next_call(id, now);
   else
     c.host_free = now;
 }

@@ -86,7 +86,7 @@ class Workload {
     std::size_t calls = 0;  // end of a request's: of all, but where several are in flight not a sync at its end
     std::deque<Waiting> queue{};
     std::deque<Serving> serving{};  // the last is the one whose calls are being made
-    std::size_t next_op = 0;      // of that, index into the issue order
+    std::size_t next_op = 0, first_op = 0;  // of that, index into the issue order
     Time host_free{};             // when the host thread can go on; kNever: it waits for the GPU
     std::uint64_t next_request = 0;
     std::uint64_t finished = 0;
@@ -103,7 +103,6 @@ class Workload {
   void finish(ClientId id, std::size_t serving, Time now);
   void prepare_next_call(ClientId id, Time from);
   Issue issue(ClientId id) const;
-  Time before_graph(ClientId id) const;
 
   const Trace& trace_;
   const Gpu& gpu_;

@@ -72,6 +72,12 @@ int capture(CaptureArguments a) {
   const TemporaryFolder own("capture");
   const std::filesystem::path folder = folder_for(a.import.input, own);
   const auto set = [](const char* name, const std::filesystem::path& value) { return fmt::format("{}={}", name, value.string()); };
+  if (a.twice) {
+    a.import.untraced = (own.path() / "untraced").string();
+    std::filesystem::create_directory(a.import.untraced);
+    run_program(a.program, {set("CORUN_CAPTURE", a.import.untraced), set("NVTX_INJECTION64_PATH", library)});
+    fmt::print(stderr, "again, traced\n");
+  }
   const ProgramEnd ended = run_program(a.program, {set("CORUN_CAPTURE", folder), set("CUDA_INJECTION64_PATH", library),
                                       set("NVTX_INJECTION64_PATH", library)});
   if (ended.code == kCannotStart && std::filesystem::is_empty(folder))

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 
+#include "sim/command/fit_host.h"
 #include "sim/command/replayed.h"
 #include "traces/import/captured.h"
 #include "traces/import/kineto.h"
@@ -50,6 +52,8 @@ void add_common(CLI::App& command, ImportArguments& a) {
   command.add_option("--host-time", a.host_time,
                      "time in which the host issues the request without the profiler, as 5.9ms\n"
                      "(default: as recorded, which the profiler slows)");
+  command.add_option("--request-time", a.request_time,
+                     "what a request takes without the profiler, as 3.2ms: the host's gaps shrink until it replays so");
   command
       .add_option("--sms", a.sms,
                   "SMs that the program had, of a GPU that has more (default: as the recording says,\n"
@@ -87,6 +91,7 @@ CLI::App* add_capture(CLI::App& app, CaptureArguments& a) {
   command->add_option("--step", a.import.step, "which repetition or range is the request, from 0 (default: the median)");
   command->add_option("--range", a.import.range,
                       "a request is an NVTX range of this name (default: the program's own that holds most, else what repeats)");
+  command->add_flag("--twice", a.twice, "run it first without tracing, for the time of its NVTX ranges: the host's gaps shrink to it");
   command->add_flag("--counters", a.counters, "run it again under Nsight Compute (ncu), for counters of every launch");
   command->add_option("--keep", a.import.input, "folder that keeps the recording, for `sim import capture`");
   return command;
@@ -95,8 +100,13 @@ CLI::App* add_capture(CLI::App& app, CaptureArguments& a) {
 int import(const ImportArguments& a) {
   RecordedTimes recorded;
   Trace trace = read(a, recorded);
-  if (trace.clients.size() == 1)
-    for (std::string& text : replay_notes(trace, recorded)) trace.notes.push_back(std::move(text));
+  if (!a.request_time.empty()) trace.notes.push_back(fit_host(trace, parse_duration(a.request_time, "--request-time")));
+  if (!a.untraced.empty()) trace.notes.push_back(fit_host(trace, untraced_range(a.untraced, recorded.request)));
+  if (trace.clients.size() == 1) {
+    std::vector<std::string> notes = replay_notes(trace, recorded);
+    if (!a.request_time.empty() || !a.untraced.empty()) notes.resize(std::min<std::size_t>(notes.size(), 1));  // it is shorter on purpose
+    trace.notes.insert(trace.notes.end(), notes.begin(), notes.end());
+  }
   if (!a.gpu.empty() && !locate_gpu(a.gpu).empty() && std::filesystem::exists(a.gpu))  // a trace's starts beside it
     trace.gpu =
         std::filesystem::relative(a.gpu, std::filesystem::absolute(a.output).parent_path()).string();

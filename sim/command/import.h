@@ -10,7 +10,8 @@
 namespace corun::sim {
 
 struct ImportArguments {
-  std::string format, input, output, gpu, counters, host_time, range, name, process;
+  std::string format, input, output, gpu, counters, host_time, request_time, range, name, process;
+  std::string untraced;  // folder with the ranges of a run without CUPTI
   std::uint32_t sms = 0;
   std::optional<std::int64_t> device;
   std::optional<std::uint64_t> step;
@@ -24,7 +25,7 @@ int import(const ImportArguments& arguments);
 struct CaptureArguments {
   ImportArguments import;  // of what was recorded; `input`: the folder that keeps it
   std::vector<std::string> program;
-  bool counters = false;
+  bool counters = false, twice = false;
 };
 
 CLI::App* add_capture(CLI::App& app, CaptureArguments& arguments);

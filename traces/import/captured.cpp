@@ -370,4 +370,16 @@ Trace import_captured(const std::filesystem::path& folder, const ImportOptions& 
   return import_processes(folder, std::move(processes), with_repeats, "sim capture", process, recorded);
 }
 
+Time untraced_range(const std::filesystem::path& folder, const std::string& name) {
+  std::vector<Nanoseconds> times;
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    for (const kineto::Step& step : Reader(entry.path(), name, {}).read().records.steps) times.push_back(step.duration);
+  if (times.empty())
+    throw InputError("", "--twice", name.empty() ? "the request is no NVTX range" : fmt::format("the request is no NVTX range, but {}", name),
+                     "mark requests with NVTX ranges, or say what one takes: --request-time");
+  const auto median = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
+  std::nth_element(times.begin(), median, times.end());
+  return *median;
+}
+
 }  // namespace corun

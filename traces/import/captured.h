@@ -14,4 +14,7 @@ namespace corun {
 Trace import_captured(const std::filesystem::path& folder, const ImportOptions& options, const std::string& process = {},
                       RecordedTimes* recorded = nullptr);
 
+/// Median time of the ranges of that name in a run of which nothing else was recorded.  Throws InputError if there are none.
+Time untraced_range(const std::filesystem::path& folder, const std::string& name);
+
 }  // namespace corun

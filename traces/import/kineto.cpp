@@ -808,6 +808,7 @@ class Import {
                                count(trace_.kernels.size(), "kernel", "kernels"), to_ms(kernel_time_),
                                to_ms(last - first));
     const Time begin = window_ != nullptr ? at(window_->start) : items_.front().call_start;
+    if (window_ != nullptr) times_.request = window_->name;
     times_.span = std::max(last, first) - begin;
     times_.kernels = kernel_time_;
     for (const Item& item : items_)

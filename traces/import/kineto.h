@@ -42,6 +42,7 @@ struct ImportOptions {
 
 /// What was recorded of the request, to hold a replay against.
 struct RecordedTimes {
+  std::string request;  // name of the step or range that it was; empty: all
   Time span{};     // from where the host begins to the last end on the GPU
   Time kernels{};  // sum
   struct Interval {

@@ -116,6 +116,36 @@ TEST_F(Capture, OnlyCallsThatIssueWorkOrWaitForItAreRecorded) {
   EXPECT_EQ(all.find("cudaGetDevice"), std::string::npos);
 }
 
+/// Milliseconds that the host takes between calls.
+double host_gaps(const std::string& file) {
+  const Trace trace = read_trace(file);
+  Time gaps{};
+  for (const Op& op : trace.programs.front().ops) gaps += op.host_gap;
+  return to_ms(gaps);
+}
+
+TEST_F(Capture, TheHostsGapsShrinkUntilARequestTakesItsTimeWithoutTheProfiler) {
+  ASSERT_EQ(capture(program("hosted"), "--request-time 0.3ms"), 0) << said_;
+  EXPECT_TRUE(said("so a request takes 0.2999 ms instead of 0.4602; without the profiler it takes 0.3")) << said_;
+  EXPECT_FALSE(said("warning: the replay is")) << said_;
+  const double fitted = host_gaps(file());
+  ASSERT_EQ(capture(program("hosted"), "--request-time 10ms"), 0) << said_;
+  EXPECT_TRUE(said("host gaps are as recorded")) << said_;
+  EXPECT_LT(fitted, host_gaps(file()));
+}
+
+TEST_F(Capture, WhereTheGpuTakesLongerTheHostKeepsWhatHidesBehindIt) {
+  ASSERT_EQ(capture(program("serve"), "--request-time 0.1ms"), 0) << said_;
+  EXPECT_TRUE(said("less than its work on the GPU as recorded")) << said_;
+}
+
+TEST_F(Capture, TwiceTakesTheTimeOfTheRangesWithoutTracing) {
+  ASSERT_EQ(capture(program("hosted"), "--twice"), 0) << said_;
+  EXPECT_TRUE(said("without the profiler it takes 0.")) << said_;
+  EXPECT_EQ(capture(program("unmarked"), "--twice"), 2);
+  EXPECT_TRUE(said("the request is no NVTX range")) << said_;
+}
+
 TEST_F(Capture, ProcessesBecomeClients) {
   ASSERT_EQ(capture(fmt::format("sh -c '{0} & {0}; wait'", program("serve"))), 0) << said_;
   EXPECT_EQ(read_trace(file()).clients.size(), 2u);

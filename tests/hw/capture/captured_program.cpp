@@ -1,13 +1,15 @@
 // A program that is captured where there is no GPU: it loads what CUDA_INJECTION64_PATH names, as the driver does, and
 // serves requests on a fake GPU; its ranges go through NVTX's own header.
 //
-//   captured_program serve|unmarked|once|killed|fails|idle
+//   captured_program serve|unmarked|hosted|once|killed|fails|idle
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "tests/hw/capture/fake_cupti.h"
 
@@ -33,13 +35,27 @@ void request() {
   fake_host_works(16'000);
 }
 
+/// The host works 0.4 ms between two kernels of 50 us; of the real clock it takes 0.25 ms and what a sleep is late.
+void hosted_request() {
+  nvtxRangePushA("request");
+  fake_launch(&kBias);
+  fake_host_works(400'000);
+  std::this_thread::sleep_for(std::chrono::microseconds{250});
+  fake_launch(&kBias);
+  fake_synchronize(7);
+  nvtxRangePop();
+  fake_host_works(20'000);
+}
+
 }  // namespace
 
 int main(int, char** argv) {
   const char* what = argv[1];
-  void* injected = dlopen(std::getenv("CUDA_INJECTION64_PATH"), RTLD_NOW);
-  if (injected == nullptr) return 9;
-  reinterpret_cast<int (*)()>(dlsym(injected, "InitializeInjection"))();
+  if (const char* library = std::getenv("CUDA_INJECTION64_PATH")) {
+    void* injected = dlopen(library, RTLD_NOW);
+    if (injected == nullptr) return 9;
+    reinterpret_cast<int (*)()>(dlsym(injected, "InitializeInjection"))();
+  }
   if (std::strcmp(what, "idle") == 0) return 0;
   ranges = std::strcmp(what, "unmarked") != 0;
   fake_allocate(1 << 30, 0x7000'0000);
@@ -49,7 +65,8 @@ int main(int, char** argv) {
   fake_launch(&first);
   fake_host_works(5'000'000);
   const int requests = std::strcmp(what, "once") == 0 ? 1 : 20;
-  for (int i = 0; i < requests; ++i) request();
+  const bool hosted = std::strcmp(what, "hosted") == 0;
+  for (int i = 0; i < requests; ++i) hosted ? hosted_request() : request();
   fake_flush();
   if (std::strcmp(what, "killed") == 0) {
     request();

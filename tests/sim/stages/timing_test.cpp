@@ -159,6 +159,21 @@ TEST(GraphIssue, HandsAllOperationsOverAtOnceWithoutHostGaps) {
   for (const KernelRecord& k : ran.of(kFirst)) EXPECT_EQ(k.ready, us(0));
 }
 
+TEST(GraphIssue, ComesBehindWhatTheHostDoesBeforeIt) {
+  Scene s;
+  const Ran ran = s.run({host_gap(launch(s.k), us(9)), launch(s.k)}, Issue::graph);
+  for (const KernelRecord& k : ran.of(kFirst)) EXPECT_EQ(k.ready, us(9));
+  Scene chosen;
+  chosen.client("client", chosen.program({host_gap(launch(chosen.k), us(9)), launch(chosen.k)})).issue = Issue::graph;
+  EXPECT_EQ(run_trace(chosen.trace, chosen.gpu).of(kFirst)[0].ready, us(0)) << "under a client's own issue gaps do not apply";
+}
+
+TEST(GraphIssue, WithMemoryItsFirstRequestDoesTheSame) {
+  Scene s;
+  s.client("client", s.program({host_gap(launch(s.k), us(9))}, Issue::graph)).memory_bytes = 1 << 20;
+  EXPECT_EQ(run_trace(s.trace, s.gpu).of(kFirst)[0].ready, us(9));
+}
+
 TEST(GraphIssue, HasItsOwnLatencyAndGap) {
   Scene s;
   const Ran ran = s.run({launch(s.k), launch(s.k)}, Issue::graph);

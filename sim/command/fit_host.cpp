@@ -1,0 +1,68 @@
+#include "sim/command/fit_host.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "sim/backend/run.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+#include "traces/timeline/timeline.h"
+
+namespace corun::sim {
+namespace {
+
+constexpr int kSteps = 12;
+/// What the host adds to the GPU's own time is no more than this where it does not matter.
+constexpr double kHidden = 1.005;
+
+class RequestTime final : public Sink {
+ public:
+  using Sink::record;
+  void record(const RequestRecord& r) override {
+    if (r.finished != kNever) time = r.finished - r.arrival;
+  }
+  Time time = kNever;
+};
+
+Time alone(Trace trace, const Gpu& gpu, double share) {
+  trace.clients.front().arrivals = Once{};
+  trace.run = {};
+  for (Op& op : trace.programs.front().ops) op.host_gap = Time{std::llround(share * static_cast<double>(op.host_gap.count()))};
+  RequestTime request;
+  RunOptions options;
+  options.policy = "fcfs";
+  options.alone = false;
+  options.sinks = {&request};
+  run(trace, gpu, options);
+  return request.time;
+}
+
+}  // namespace
+
+std::string fit_host(Trace& trace, Time wanted) {
+  const auto refuse = [](const char* problem, const char* remedy) { throw InputError("", "--request-time", problem, remedy); };
+  if (trace.programs.size() != 1) refuse("goes with one program, and several were recorded", "choose one with --process");
+  if (trace.gpu.empty()) refuse("needs a GPU that is known", "name it: --gpu, as sim gpus lists them");
+  const Gpu gpu = read_gpu(trace.gpu);
+  const Time recorded = alone(trace, gpu, 1), gpu_alone = alone(trace, gpu, 0);
+  if (recorded <= wanted)
+    return fmt::format("A request replays in {:.4g} ms, no longer than the {:.4g} ms that it takes without the profiler: host gaps are as "
+                       "recorded.",
+                       to_ms(recorded), to_ms(wanted));
+  const Time limit = std::max(wanted, from_ns(kHidden * to_ns(gpu_alone)));
+  double low = 0, high = 1;
+  for (int i = 0; i < kSteps; ++i) {
+    const double middle = (low + high) / 2;
+    (alone(trace, gpu, middle) <= limit ? low : high) = middle;
+  }
+  for (Op& op : trace.programs.front().ops) op.host_gap = Time{std::llround(low * static_cast<double>(op.host_gap.count()))};
+  return fmt::format("Host gaps are {:.3f} of the recorded ones: so a request takes {:.4g} ms instead of {:.4g}; without the profiler it "
+                     "takes {:.4g}{}.",
+                     low, to_ms(alone(trace, gpu, 1)), to_ms(recorded), to_ms(wanted),
+                     gpu_alone > wanted ? ", less than its work on the GPU as recorded" : "");
+}
+
+}  // namespace corun::sim
