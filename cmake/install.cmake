@@ -12,6 +12,10 @@ if(TARGET corun_capture)  # where the command looks for it
   install(TARGETS corun_capture LIBRARY DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 
+# For "$schema" of the files that the command writes
+file(GLOB schemas CONFIGURE_DEPENDS traces/schema/*.json)
+install(FILES ${schemas} DESTINATION "${CMAKE_INSTALL_DATADIR}/corun/schema")
+
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/corun")
 foreach(name IN ITEMS traces policies policy_objects hw sim)
   set_target_properties(corun_${name} PROPERTIES EXPORT_NAME ${name})

@@ -106,7 +106,7 @@ int import(const ImportArguments& a) {
     return 0;
   }
   OutputFile out(a.output);
-  write_trace(trace, out.stream());
+  write_trace(trace, out.stream(), schema_from(a.output, "trace"));
   out.close();
   fmt::print(stderr, "{}: {} kernels, {} operations; run it with `sim {}`\n", a.output,
              trace.kernels.size(), trace.programs.empty() ? 0 : trace.programs.front().ops.size(), a.output);

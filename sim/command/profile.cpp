@@ -82,7 +82,7 @@ int profile(const ProfileArguments& a) {
     return 0;
   }
   OutputFile out(a.output);
-  write_profiles(profiles, out.stream());
+  write_profiles(profiles, out.stream(), schema_from(a.output, "profile"));
   out.close();
   return 0;
 }

@@ -13,7 +13,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "traces/embedded.h"
 #include "traces/json/gpu_document.h"
 #include "traces/json/input_file.h"
 #include "traces/json/parse.h"
@@ -494,18 +493,6 @@ Trace read_trace(const std::filesystem::path& file) { return reading::TraceReade
 
 Trace read_trace(const nlohmann::json& document, const std::filesystem::path& file) {
   return reading::TraceReader().read(document, file);
-}
-
-std::string_view schema(std::string_view name) {
-  std::vector<std::string> names;
-  for (const EmbeddedFile& file : embedded_schemas()) {
-    const std::string_view short_name =
-        file.name.substr(0, file.name.find('.'));  // "trace" of "trace.schema"
-    if (short_name == name) return file.text;
-    names.emplace_back(short_name);
-  }
-  throw InputError("", "", fmt::format("no schema {}{}", in_quotes(name), did_you_mean(name, names)),
-                   fmt::format("use one of {}", list_names(names)));
 }
 
 }  // namespace corun
