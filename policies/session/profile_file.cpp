@@ -87,12 +87,13 @@ Profiles read_profiles(const std::filesystem::path& file) {
   return read;
 }
 
-void write_profiles(const Profiles& profiles, std::ostream& out) {
-  nlohmann::ordered_json document{{"$schema", "profile.schema.json"},
-                                  {"corun_profile", 1},
-                                  {"gpu", profiles.gpu},
-                                  {"source", profiles.source},
-                                  {"kernels", nlohmann::ordered_json::array()}};
+void write_profiles(const Profiles& profiles, std::ostream& out, const std::string& schema) {
+  nlohmann::ordered_json document;
+  if (!schema.empty()) document["$schema"] = schema;
+  document["corun_profile"] = 1;
+  document["gpu"] = profiles.gpu;
+  document["source"] = profiles.source;
+  document["kernels"] = nlohmann::ordered_json::array();
   for (const auto& [name, profile] : profiles.kernels) {
     nlohmann::ordered_json points = nlohmann::ordered_json::array();
     for (const ProfilePoint& p : profile) {

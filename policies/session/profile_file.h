@@ -41,7 +41,7 @@ struct Profiles {
 
 /// Throws InputError for a file that the schema does not allow, and for a kernel or a configuration twice.
 Profiles read_profiles(const std::filesystem::path& file);
-void write_profiles(const Profiles& profiles, std::ostream& out);
+void write_profiles(const Profiles& profiles, std::ostream& out, const std::string& schema = "profile.schema.json");
 
 /// The GPU as a host program sees it.
 Gpu through(const HostCosts& host, Gpu gpu);

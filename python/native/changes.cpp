@@ -130,7 +130,7 @@ void bind_changes(py::module_& m, py::class_<TraceObject>& traces) {
           "save",
           [](const TraceObject& t, const std::filesystem::path& path) {
             OutputFile out(path);
-            write_trace(*t.trace, out.stream());
+            write_trace(*t.trace, out.stream(), schema_from(path, "trace"));
             out.close();
           },
           py::arg("path"), "Write it as a trace (traces/FORMAT.md), whole or not at all.");

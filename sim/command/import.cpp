@@ -68,6 +68,7 @@ CLI::App* add_import(CLI::App& app, ImportArguments& a) {
   command->add_option("format", a.format,
                       "kineto: a PyTorch profiler trace; nsys: Nsight Systems' SQLite; rocprof: rocprofv3's JSON;\n"
                       "capture: what sim capture kept")
+      ->type_name("{kineto,nsys,rocprof,capture}")
       ->required();
   command->add_option("input", a.input, "file to import")->required();
   command->add_option("-o,--output", a.output, "trace to write (default: standard output)");
@@ -116,7 +117,7 @@ int import(const ImportArguments& a) {
     return 0;
   }
   OutputFile out(a.output);
-  write_trace(trace, out.stream());
+  write_trace(trace, out.stream(), schema_from(a.output, "trace"));
   out.close();
   fmt::print(stderr, "{}: {} kernels, {} operations; run it with `sim {}`\n", a.output,
              trace.kernels.size(), trace.programs.empty() ? 0 : trace.programs.front().ops.size(), a.output);

@@ -109,11 +109,11 @@ int profile_on_gpu(const ProfileArguments& a) {
   if (!why_not.empty()) fmt::print(stderr, "note: no counters: {}\n", why_not);
   kernels.notes.push_back(source);
 
-  if (!a.kernels.empty()) write(a.kernels, [&](std::ostream& out) { write_trace(kernels, out); });
+  if (!a.kernels.empty()) write(a.kernels, [&](std::ostream& out) { write_trace(kernels, out, schema_from(a.kernels, "trace")); });
   if (a.output.empty())
     write_profiles(profiles, std::cout);
   else
-    write(a.output, [&](std::ostream& out) { write_profiles(profiles, out); });
+    write(a.output, [&](std::ostream& out) { write_profiles(profiles, out, schema_from(a.output, "profile")); });
   return 0;
 }
 

@@ -10,10 +10,10 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <unordered_map>
 #include <utility>
 
-#include "traces/embedded.h"
 #include "traces/json/gpu_document.h"
 #include "traces/json/input_file.h"
 #include "traces/json/parse.h"
@@ -119,6 +119,7 @@ class ProgramBuffers {
 
 class TraceReader {
  public:
+  explicit TraceReader(RecordingReader recordings) : recordings_(std::move(recordings)) {}
   Trace read(const path& name) { return finish(load(name, name.string()), name); }
 
   /// `document` as it would be read from `name`.
@@ -190,7 +191,11 @@ class TraceReader {
              "move what they share to a file of its own");
       }
     if (const auto known = by_location_.find(spelling); known != by_location_.end()) return *known->second;
-    return load(location, location.string());
+    const std::optional<Trace> recorded = recordings_ ? recordings_(location) : std::nullopt;
+    if (!recorded) return load(location, location.string());
+    std::stringstream text;
+    write_trace(*recorded, text, "");
+    return load(json::parse(text), location, location.string());
   }
 
   void read_kernels(TraceFile& file) {
@@ -479,6 +484,7 @@ class TraceReader {
            "make duration_ns longer than warm_up_ns");
   }
 
+  RecordingReader recordings_;
   Trace trace_;
   std::vector<std::unique_ptr<TraceFile>> files_;  // the root first, then included ones
   std::map<path, const TraceFile*> by_location_;
@@ -490,22 +496,12 @@ class TraceReader {
 }  // namespace
 }  // namespace reading
 
-Trace read_trace(const std::filesystem::path& file) { return reading::TraceReader().read(file); }
-
-Trace read_trace(const nlohmann::json& document, const std::filesystem::path& file) {
-  return reading::TraceReader().read(document, file);
+Trace read_trace(const std::filesystem::path& file, const RecordingReader& recordings) {
+  return reading::TraceReader(recordings).read(file);
 }
 
-std::string_view schema(std::string_view name) {
-  std::vector<std::string> names;
-  for (const EmbeddedFile& file : embedded_schemas()) {
-    const std::string_view short_name =
-        file.name.substr(0, file.name.find('.'));  // "trace" of "trace.schema"
-    if (short_name == name) return file.text;
-    names.emplace_back(short_name);
-  }
-  throw InputError("", "", fmt::format("no schema {}{}", in_quotes(name), did_you_mean(name, names)),
-                   fmt::format("use one of {}", list_names(names)));
+Trace read_trace(const nlohmann::json& document, const std::filesystem::path& file) {
+  return reading::TraceReader({}).read(document, file);
 }
 
 }  // namespace corun

@@ -304,9 +304,9 @@ json client(const Client& from, const std::string& name, const Program& its_prog
 
 }  // namespace
 
-void write_trace(const Trace& trace, std::ostream& out) {
+void write_trace(const Trace& trace, std::ostream& out, const std::string& schema) {
   json to;
-  to["$schema"] = "trace.schema.json";
+  put(to, "$schema", schema, std::string());
   to["corun_trace"] = 1;
   to["name"] = trace.name;
   put(to, "about", trace.about, std::string());
