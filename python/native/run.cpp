@@ -86,7 +86,8 @@ BlockRow row(const BlockRecord& r) {
 
 template <class Row, class Record>
 py::array_t<Row> rows(const std::vector<Record>& records) {
-  py::array_t<Row> array(static_cast<py::ssize_t>(records.size()));
+  // As a list: from a bare number pybind11 2.10 takes strides that NumPy 2 no longer has where it looks.
+  py::array_t<Row> array(std::vector{static_cast<py::ssize_t>(records.size())});
   Row* out = array.mutable_data();
   for (const Record& r : records) *out++ = row(r);
   return array;
