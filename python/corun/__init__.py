@@ -25,6 +25,7 @@ from ._native import (
     ClientLost,
     ClientStream,
     ClientView,
+    Columns,
     Contexts,
     CopyFinished,
     Gpu,
@@ -75,16 +76,28 @@ from ._native import (
     sweep_points,
 )
 from ._capture import capture
+from ._show import client_rows, comparison_html, rows_to_pandas
 from ._sweep import Sweep, sweep
 from ._table import Table, read_gavel, table
 from .policy import Decision, Policy
 from .report import write_report
 
 
-def compare(trace: Trace, policies: Iterable[Union[str, Policy]], **options: Any) -> list[dict[str, Any]]:
+class Comparison(list[dict[str, Any]]):
+    """The summary of each run; a notebook shows a row a run."""
+
+    def to_pandas(self) -> Any:
+        """A row a client of a run."""
+        return rows_to_pandas([{"policy": s["policy"], "stp": s["stp"], **row} for s in self for row in client_rows(s)])
+
+    def _repr_html_(self) -> str:
+        return comparison_html(self)
+
+
+def compare(trace: Trace, policies: Iterable[Union[str, Policy]], **options: Any) -> Comparison:
     """The summary of the trace under each policy; `options` are those of `Trace.run`."""
     options.setdefault("timeline", None)
-    return [trace.run(policy, **options).summary for policy in policies]
+    return Comparison(trace.run(policy, **options).summary for policy in policies)
 
 
 __all__ = [
@@ -116,7 +129,9 @@ __all__ = [
     "ClientLost",
     "ClientStream",
     "ClientView",
+    "Columns",
     "compare",
+    "Comparison",
     "Contexts",
     "CopyFinished",
     "Decision",

@@ -603,6 +603,30 @@ class PolicyInfo:
 def policies() -> List[PolicyInfo]:
     """The registered policies, by name."""
 
+class Columns:
+    """Rows of a result by column, for pandas, pyarrow, polars and whatever reads Arrow's C data interface.
+
+    NumPy and Arrow look at the same memory; nothing is copied, and it lives as long as one of them does.  `client`,
+    `kernel` and `counter` are words, by number.  A time that there is not is NaN in NumPy and null in Arrow.
+    """
+
+    @property
+    def names(self) -> Tuple[str, ...]: ...
+    def words(self, name: str) -> Optional[Tuple[str, ...]]:
+        """What the numbers of a column of words stand for; None: it is a column of numbers."""
+
+    def to_pandas(self) -> Any:
+        """A DataFrame, words as categories.  ModuleNotFoundError without pandas."""
+
+    def _repr_html_(self) -> str: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        """A view, not to be written to.  KeyError: there is no such column."""
+
+    def __arrow_c_schema__(self) -> object: ...
+    def __arrow_c_array__(self, requested_schema: Optional[object] = None) -> Tuple[object, object]: ...
+    def __arrow_c_stream__(self, requested_schema: Optional[object] = None) -> object: ...
+
 class Result:
     """What a run gave.  Arrays are in the order of the records; each access makes a new one."""
 
@@ -633,6 +657,22 @@ class Result:
         """launch u4, client u4, kernel u4, block u4, sm u4, lane u4, start_ns f8, end_ns f8.  InputError
         unless the run was made with timeline='cta'."""
 
+    def columns(self, which: Literal["requests", "kernels", "copies", "blocks", "counters"]) -> Columns:
+        """The same rows by column, as pa.table(result.columns("kernels")).
+
+        counters: counter, at_ns, value, a row a change.  InputError for blocks unless the run was made with
+        timeline='cta', for counters unless with counters=True.
+        """
+
+    def to_pandas(
+        self, which: Literal["requests", "kernels", "copies", "blocks", "counters", "clients"] = "requests"
+    ) -> Any:
+        """A DataFrame of columns(which); of clients: of what the summary says of each, with the parts of its latency.
+
+        ModuleNotFoundError without pandas.
+        """
+
+    def _repr_html_(self) -> str: ...
     @property
     def client_names(self) -> Tuple[str, ...]: ...
     @property
@@ -720,6 +760,7 @@ class Trace:
     def client(self, name: str) -> TraceClient:
         """A client, to be read and changed.  InputError if there is none of that name."""
 
+    def _repr_html_(self) -> str: ...
     def set_duration(self, duration: str) -> None:
         """Length of a run, as "200ms"."""
 

@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
 from ._native import InputError, SweepPoint, hash_points, line_again, run_points, sweep_points
+from ._show import package, rows_html, rows_to_pandas
 
 #: Results that a part of a store holds before the next one is begun.
 PART = 200
+
+#: What a notebook shows of each client of a point, beside what was set.
+SHOWN = {"trace", "policy", "seed", "gpu", "stp", "client", "throughput_per_s", "p99_ms", "error"}
 
 
 class Sweep:
@@ -47,14 +51,10 @@ class Sweep:
         return out
 
     def to_pandas(self) -> Any:
-        import pandas  # pip install corun[sweep]
-
-        return pandas.DataFrame(self.flat())
+        return rows_to_pandas(self.flat())
 
     def to_arrow(self) -> Any:
-        import pyarrow  # pip install corun[sweep]
-
-        return pyarrow.Table.from_pylist(self.flat())
+        return package("pyarrow").Table.from_pylist(self.flat())
 
     def write(self, path: Union[str, os.PathLike[str]]) -> None:
         """JSON lines, the bytes of `sim sweep --out`."""
@@ -62,6 +62,11 @@ class Sweep:
 
     def __len__(self) -> int:
         return len(self.lines)
+
+    def _repr_html_(self) -> str:
+        changed = {name for row in self.rows for name in row.get("set") or {}}
+        rows = [{key: row.get(key) for key in row if key in SHOWN or key in changed} for row in self.flat()]
+        return rows_html(repr(self)[1:-1], rows)
 
     def __repr__(self) -> str:
         return f"<corun.Sweep of {len(self.lines)} points, {len(self.errors)} with an error>"

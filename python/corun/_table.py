@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import Any, Iterable, Mapping, Optional, Sequence, Union
 
 from ._native import InputError, compose
+from ._show import rows_html, rows_to_pandas
 from ._sweep import sweep
 
 Names = tuple[str, ...]
+
+#: Of write_csv
+ROW = ["kind", "company", "program", "throughput_per_s", "p99_ms"]
 
 
 class Table:
@@ -56,17 +60,35 @@ class Table:
 
     def write_csv(self, path: Union[str, os.PathLike[str]]) -> None:
         """A row a program of a company: kind, company, program, throughput_per_s, p99_ms; triples too."""
-        rows = [("kind", "company", "program", "throughput_per_s", "p99_ms")]
-        for kind, companies in self.throughput.items():
-            for company, values in companies.items():
-                latencies = self.p99_ms[kind][company]
-                for i, program in enumerate(company):
-                    rows.append((kind, "+".join(company), program, "" if values is None else repr(values[i]),
-                                 "" if latencies is None else repr(latencies[i])))
+        rows = [tuple(ROW)] + [
+            tuple("" if value is None else repr(value) if isinstance(value, float) else value for value in row.values())
+            for row in self.rows()
+        ]
         partial = Path(str(path) + ".part")
         with open(partial, "w", newline="", encoding="utf-8") as out:
             csv.writer(out, lineterminator="\n").writerows(rows)
         partial.replace(path)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """What `write_csv` writes, as dicts; None where the mode cannot run a company."""
+        out = []
+        for kind, companies in self.throughput.items():
+            for company, values in companies.items():
+                latencies = self.p99_ms[kind][company]
+                for i, program in enumerate(company):
+                    numbers = (values[i] if values else None, latencies[i] if latencies else None)
+                    out.append(dict(zip(ROW, (kind, "+".join(company), program, *numbers))))
+        return out
+
+    def to_pandas(self) -> Any:
+        return rows_to_pandas(self.rows())
+
+    def _repr_html_(self) -> str:
+        return rows_html(repr(self)[1:-1], self.rows())
+
+    def __repr__(self) -> str:
+        companies = {company for kind in self.throughput.values() for company in kind}
+        return f"<corun.Table of {len(companies)} companies in {len(self.throughput)} modes>"
 
 
 def _key(program: str) -> str:

@@ -21,38 +21,12 @@ import tempfile
 from pathlib import Path
 from typing import Any, Iterable, Optional, Sequence, Union
 
+from ._show import CLIENT, COLOURS, PARTS, TOTALS, html_table, split_parts
+
 Row = dict[str, Any]
 
 #: Kernels that a timeline shows at most, so that a page stays a few megabytes.
 MOST_KERNELS = 4000
-
-#: LatencyParts in the order of a request's way, with what a reader calls them.
-PARTS = {
-    "queue": "queue (its earlier requests)",
-    "host": "host",
-    "held": "held by the policy",
-    "launching": "launch, until the TMU",
-    "waiting": "wait for an SM",
-    "off_turn": "another context's turn, switch",
-    "copying": "copies",
-    "preempted": "kernels that were preempted",
-    "running": "kernels, as alone",
-    "contention": "contention with others",
-}
-COLOURS = ["#7f7f7f", "#bcbd22", "#9467bd", "#8c564b", "#ff7f0e", "#17becf", "#e377c2", "#d62728", "#2ca02c", "#1f77b4"]
-
-
-def split_parts(client: Row) -> dict[str, float]:
-    """Parts of a client's mean latency in ms, with `running` split into what it is alone and `contention`.
-
-    They add up to `mean_ms`.
-    """
-    parts = {name: float(value or 0) for name, value in client["latency_parts_ms"].items()}
-    alone = float((client.get("alone_latency_parts_ms") or {}).get("running") or parts["running"])
-    parts["contention"] = max(0.0, parts["running"] - alone)
-    parts["running"] -= parts["contention"]
-    return parts
-
 
 def _rows(file: Path) -> list[Row]:
     with open(file, newline="", encoding="utf-8", errors="replace") as text:
@@ -70,20 +44,6 @@ def _csv(rows: Sequence[Row]) -> str:
         writer.writeheader()
         writer.writerows(rows)
     return out.getvalue()
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _table(rows: Sequence[Row]) -> str:
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in rows[0])
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(_shown(value))}</td>" for value in row.values()) + "</tr>" for row in rows
-    )
-    return f"<table><tr>{head}</tr>{body}</table>"
 
 
 class Run:
@@ -133,8 +93,10 @@ class _Page:
             f"data: {name}.csv, {len(rows)} rows</a></p>"
         )
 
-    def chart(self, figure: Any, name: str, rows: Sequence[Row], height: int = 360) -> None:
-        figure.update_layout(height=height, margin=dict(l=60, r=20, t=30, b=50), template="plotly_white")
+    def chart(self, figure: Any, name: str, rows: Sequence[Row], height: int = 360,
+              below: int = 50) -> None:
+        """`below`: pixels under the axis, for its title and a legend."""
+        figure.update_layout(height=height, margin=dict(l=60, r=20, t=30, b=below), template="plotly_white")
         self._parts.append(
             self._plotly.io.to_html(
                 figure, full_html=False, include_plotlyjs=False, div_id=f"chart-{self._count}-{name}",
@@ -145,8 +107,8 @@ class _Page:
 
     def html(self) -> str:
         style = (
-            "body{font:15px/1.5 sans-serif;max-width:1100px;margin:2em auto;padding:0 1em}"
-            "table{border-collapse:collapse;font-size:13px}td,th{border:1px solid #ccc;padding:2px 8px;text-align:right}"
+            "body{font:15px/1.5 sans-serif;max-width:1150px;margin:2em auto;padding:0 1em}"
+            "table{border-collapse:collapse;font-size:13px;margin:1em 0}td,th{border:1px solid #ccc;padding:2px 8px;text-align:right}"
             "td:first-child,th:first-child{text-align:left}.data{font-size:12px}svg{max-width:100%}"
         )
         script = self._plotly.offline.get_plotlyjs()
@@ -158,12 +120,10 @@ class _Page:
 
 def _summary(page: _Page, run: Run) -> None:
     s = run.summary
-    totals = {name: s[name] for name in ("stp", "antt", "fairness", "jain", "sm_busy", "occupancy") if name in s}
-    page.raw(_table([totals]))
-    keys = ["name", "class", "finished", "dropped", "throughput_per_s", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms",
-            "deadline_misses", "slowdown", "progress"]
-    clients = [{key: client.get(key) for key in keys} for client in s["clients"]]
-    page.raw(_table(clients))
+    totals = {name: s[name] for name in TOTALS if name in s}
+    page.raw(html_table([totals]))
+    clients = [{key: client.get(key) for key in CLIENT} for client in s["clients"]]
+    page.raw(html_table(clients))
     page.data("clients", clients)
     page.text(f"Window: {s['window']}. Alone: {s['alone']}. GPU: {s.get('gpu_basis', 'basis unknown')}.")
 
@@ -181,8 +141,11 @@ def _where(page: _Page, run: Run, go: Any) -> None:
         values = [row[name] for row in rows]
         if any(values):
             figure.add_bar(y=[row["client"] for row in rows], x=values, name=words, orientation="h", marker_color=colour)
-    figure.update_layout(barmode="stack", xaxis_title="mean latency, ms", legend=dict(orientation="h", y=-0.25))
-    page.chart(figure, "latency-parts", rows, height=180 + 40 * len(rows))
+    figure.update_layout(
+        barmode="stack", xaxis_title="mean latency, ms", yaxis_autorange="reversed",
+        legend=dict(orientation="h", traceorder="normal", yref="container", y=0, yanchor="bottom"),
+    )
+    page.chart(figure, "latency-parts", rows, height=200 + 40 * len(rows), below=110)
 
 
 def _latencies(page: _Page, run: Run, go: Any) -> None:
@@ -202,7 +165,8 @@ def _latencies(page: _Page, run: Run, go: Any) -> None:
     if not rows:
         return
     page.heading("Latencies", 3)
-    figure.update_layout(xaxis_title="latency from the intended arrival, ms", yaxis_title="share of requests")
+    figure.update_layout(xaxis_title="latency from the intended arrival, ms", yaxis_title="share of requests",
+                         yaxis_range=[0, 1.03])
     page.chart(figure, "latencies", rows)
 
 
@@ -229,7 +193,7 @@ def _timeline(page: _Page, run: Run, go: Any) -> None:
             {"client": client, "stream": r["stream"], "kernel": r["kernel"], "started_ms": s, "took_ms": n}
             for r, s, n in zip(mine, start, length)
         ]
-    figure.update_layout(barmode="overlay", xaxis_title="ms", bargap=0.2)
+    figure.update_layout(barmode="overlay", xaxis_title="ms", yaxis_autorange="reversed", bargap=0.2)
     page.chart(figure, "timeline", rows, height=200 + 40 * len({row["client"] for row in rows}))
 
 
@@ -245,7 +209,7 @@ def page(runs: Iterable[Run], title: str = "") -> str:
              **{f"{c['name']} p99_ms": c["p99_ms"] for c in run.summary["clients"]}}
             for run in all_runs
         ]
-        out.raw(_table(rows))
+        out.raw(html_table(rows))
         out.data("runs", rows)
     for run in all_runs:
         if len(all_runs) > 1:

