@@ -17,6 +17,8 @@
 #include "sim/backend/run.h"
 #include "sim/command/progress.h"
 #include "sim/oracle/oracle.h"
+#include "traces/json/spelling.h"
+#include "traces/model/error.h"
 #include "traces/timeline/report.h"
 
 namespace corun::sim {
@@ -82,6 +84,8 @@ void add_compare(CLI::App& command, CompareArguments& a) {
   command.add_option("--policies", a.policies, "policies to compare; all: every one that can run the trace")
       ->delimiter(',')->allow_extra_args(false)
       ->capture_default_str();
+  command.add_option("--only", a.only, "of the policies only these, by name")
+      ->delimiter(',')->allow_extra_args(false);
   command
       .add_option("--gpus", a.gpus,
                   "run the trace on each of these GPUs; times that were recorded on another are carried over")
@@ -96,7 +100,9 @@ void add_compare(CLI::App& command, CompareArguments& a) {
       ->capture_default_str();
 }
 
-std::vector<std::string> specs_of(const CompareArguments& a) {
+namespace {
+
+std::vector<std::string> all_specs_of(const CompareArguments& a) {
   if (a.policies == std::vector<std::string>{"all"}) {
     std::vector<std::string> all;
     for (const PolicyInfo& p : policies()) all.push_back(p.name);
@@ -105,6 +111,24 @@ std::vector<std::string> specs_of(const CompareArguments& a) {
   std::vector<std::string> specs = join_parameters(a.policies);
   for (const std::string& spec : specs) make_policy(spec);  // a misspelt one must not cost the runs before it
   return specs;
+}
+
+}  // namespace
+
+std::vector<std::string> specs_of(const CompareArguments& a) { return only_these(all_specs_of(a), a.only); }
+
+std::vector<std::string> only_these(const std::vector<std::string>& all, const std::vector<std::string>& only) {
+  if (only.empty()) return all;
+  std::vector<std::string> chosen;
+  for (const std::string& name : join_parameters(only)) {
+    const auto called = [&](const std::string& spec) { return spec == name || spec.substr(0, spec.find(':')) == name; };
+    const std::size_t before = chosen.size();
+    std::ranges::copy_if(all, std::back_inserter(chosen), called);
+    if (chosen.size() == before)
+      throw InputError("", "--only", fmt::format("{} is none of the policies here{}", in_quotes(name), did_you_mean(name, all)),
+                       fmt::format("name some of {}, or name it in --policies", list_names(all, 40)));
+  }
+  return chosen;
 }
 
 int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, EngineOptions engine,

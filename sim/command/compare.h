@@ -15,6 +15,7 @@ namespace corun::sim {
 
 struct CompareArguments {
   std::vector<std::string> policies{"fcfs", "timeslice", "greedy"};
+  std::vector<std::string> only;  // of these policies; empty: all
   std::vector<std::string> gpus;  // the same trace on each of these; empty: on one
   bool oracle = false;
   Notes notes = Notes::first;
@@ -27,6 +28,8 @@ void add_compare(CLI::App& command, CompareArguments& arguments);
 /// The policies as specs; `all` stands for every registered one.  Throws InputError for one that there is
 /// not.
 std::vector<std::string> specs_of(const CompareArguments& arguments);
+/// Those of the specs that `only` names, with or without parameters; empty: all.  Throws InputError for one that is not there.
+std::vector<std::string> only_these(const std::vector<std::string>& specs, const std::vector<std::string>& only);
 /// Returns the exit code.  Throws InputError.
 int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& arguments, EngineOptions engine,
             const Profiles* profiles, bool json);

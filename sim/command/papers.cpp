@@ -16,7 +16,9 @@ CLI::App* add_papers(CLI::App& app, PapersArguments& a) {
   CLI::App* command = app.add_subcommand("papers", "simulate published figures and compare");
   command->add_option("folder", a.folder,
                       "folder with figure files (`sim schema figure`; default: the built-in ones)");
-  command->add_option("--figure", a.figure, "only this figure (name of its file) or system");
+  command->add_option("--only,--figure", a.only, "only these figures (names of their files) or systems")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   command->add_option("--threads", a.threads, "runs simulated at once (default: one a core)")
       ->check(CLI::Range(1, 4096));
   command->add_option("--markdown", a.markdown, "write the table to this file");
@@ -25,7 +27,7 @@ CLI::App* add_papers(CLI::App& app, PapersArguments& a) {
 }
 
 int papers(const PapersArguments& a) {
-  const std::vector<Figure> figures = read_figures(a.folder, a.figure);
+  const std::vector<Figure> figures = read_figures(a.folder, a.only);
   std::ofstream markdown;
   if (!a.markdown.empty()) {
     // In place only once it is complete: a run that fails must not cost the table that was there.

@@ -3,11 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
 namespace corun::sim {
 
 struct PapersArguments {
-  std::string folder, figure, markdown;
+  std::string folder, markdown;
+  std::vector<std::string> only;
   unsigned threads = 0;
   bool json = false;
 };

@@ -145,6 +145,7 @@ CLI::App* add_sweep(CLI::App& app, SweepArguments& a) {
   command->add_option("--policies", a.policies, "policies with their parameters; all: every one")
       ->delimiter(',')
       ->allow_extra_args(false);
+  command->add_option("--only", a.only, "of the policies only these, by name")->delimiter(',')->allow_extra_args(false);
   command->add_option("--set", a.changes, "values of a client's setting, as cam.rate=50,100,150; once for each setting")
       ->allow_extra_args(false);
   command->add_option("--gpus", a.gpus, "GPUs (default: each trace's)")->delimiter(',')->allow_extra_args(false);
@@ -156,7 +157,8 @@ CLI::App* add_sweep(CLI::App& app, SweepArguments& a) {
 }
 
 int sweep(const SweepArguments& a) {
-  const Grid grid = grid_of(a);
+  Grid grid = grid_of(a);
+  grid.policies = only_these(grid.policies, a.only);
   for (const std::string& policy : grid.policies) make_policy(policy);
   const std::vector<Point> points = points_of(grid);
   const KnownLines known(a.output);

@@ -9,7 +9,7 @@ namespace corun::sim {
 
 struct SweepArguments {
   std::string grid;  // a file; else the options
-  std::vector<std::string> traces, clients, gpus, policies, changes;
+  std::vector<std::string> traces, clients, gpus, policies, only, changes;
   std::string seeds, duration, output;
   unsigned jobs = 0;
 };

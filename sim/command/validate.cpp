@@ -70,6 +70,7 @@ std::filesystem::path make_directory(const std::string& directory) {
 int validate_networks(const ValidateArguments& a, const std::filesystem::path& file) {
   NetworksOptions options;
   options.mixes = a.mixes, options.modes = a.modes, options.threads = a.threads;
+  options.only = a.only;
   if (!a.duration.empty()) options.duration = parse_duration(a.duration, "--duration");
   std::optional<OutputFile> csv, page;
   if (!a.timeline.empty()) {
@@ -118,7 +119,7 @@ int validate_runs(const ValidateArguments& a) {
   {
     ProgressBar bar;
     comparison = compare_runs(files, {a.mixes, a.policies, a.threads,
-                                      [&](const char* stage, double done) { bar.show(stage, done); }});
+                                      [&](const char* stage, double done) { bar.show(stage, done); }, a.only});
   }
   if (csv) {
     write_runs_csv(comparison, csv->stream());
@@ -159,6 +160,10 @@ CLI::App* add_validate(CLI::App& app, ValidateArguments& a) {
       ->capture_default_str();
   command->add_option("--modes", a.modes, "only these modes, as streams,half")->delimiter(',')->allow_extra_args(false);
   command->add_option("--pairs", a.pairs, "only these pairs, as a+b,c+d")->delimiter(',')->allow_extra_args(false);
+  CLI::Option* only = command
+      ->add_option("--only", a.only, "run only what is so called: mixes, policies, modes, pairs as a+b")
+      ->delimiter(',')->allow_extra_args(false);
+  for (const char* narrower : {"--mixes", "--policies", "--modes", "--pairs", "--timeline"}) only->excludes(command->get_option(narrower));
   command->add_flag("--solo", a.solo_only, "only kernels alone on parts of the GPU");
   command->add_option("--threads", a.threads, "rows simulated at once (default: one a core)")
       ->check(CLI::Range(1, 4096));
@@ -182,7 +187,7 @@ int validate(const ValidateArguments& a) {
   const Gpu gpu = read_gpu(a.gpu);
   const Inputs inputs = a.inputs == "curve" ? Inputs::curve : Inputs::counters;
   Reference reference = read_reference(a.reference, gpu, inputs);
-  select(reference, a.modes, a.pairs);
+  select(reference, a.modes, a.pairs, a.only);
   if (a.solo_only) reference.rows.clear();
   const auto has_curve = [](const ReferenceKernel& k) { return !k.solo_ms_by_sms.empty(); };
   if (reference.rows.empty() && std::ranges::none_of(reference.kernels, has_curve))

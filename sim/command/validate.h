@@ -10,7 +10,7 @@ namespace corun::sim {
 
 struct ValidateArguments {
   std::string reference, gpu = "h200", inputs = "curve", directory, runs, duration, timeline;
-  std::vector<std::string> modes, pairs, mixes, policies;
+  std::vector<std::string> modes, pairs, mixes, policies, only;
   unsigned threads = 0;
   bool json = false, solo_only = false;
 };

@@ -156,23 +156,23 @@ Figure read_figure(const path& file) {
   return Reader(file).read(document);
 }
 
-std::vector<Figure> read_figures(const path& folder, const std::string& only) {
+std::vector<Figure> read_figures(const path& folder, const std::vector<std::string>& only) {
   std::vector<Figure> figures;
   std::vector<std::string> names;
   for (const path& file : files_of(folder)) {
     Figure figure = read_figure(file);
     for (const std::string& name : {figure.name(), figure.system})
       if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-    if (only.empty() || figure.name() == only || figure.system == only) figures.push_back(std::move(figure));
+    const auto named = [&](const std::string& one) { return figure.name() == one || figure.system == one; };
+    if (only.empty() || std::ranges::any_of(only, named)) figures.push_back(std::move(figure));
   }
   if (names.empty())
     throw InputError(folder.string(), "", "no figure files",
                      "name a folder with *.json of `sim schema figure`");
-  if (figures.empty())
-    throw InputError(
-        "", "--figure",
-        fmt::format("no figure or system is called {}{}", in_quotes(only), did_you_mean(only, names)),
-        fmt::format("use one of {}", list_names(names, 40)));
+  for (const std::string& one : only)
+    if (std::ranges::find(names, one) == names.end())
+      throw InputError("", "--only", fmt::format("no figure or system is called {}{}", in_quotes(one), did_you_mean(one, names)),
+                       fmt::format("use one of {}", list_names(names, 40)));
   return figures;
 }
 

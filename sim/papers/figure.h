@@ -45,9 +45,9 @@ struct Figure {
 /// Throws InputError.
 Figure read_figure(const std::filesystem::path& file);
 
-/// Those of a folder, or the built-in ones where `folder` is empty; only those whose name or system is `only`
+/// Those of a folder, or the built-in ones where `folder` is empty; only those whose name or system `only` has,
 /// unless that is empty.  By file name.
-std::vector<Figure> read_figures(const std::filesystem::path& folder, const std::string& only);
+std::vector<Figure> read_figures(const std::filesystem::path& folder, const std::vector<std::string>& only = {});
 
 /// Runs that an expression uses, each with the place in `expression` where it stands.
 std::vector<std::pair<std::string, std::string>> runs_of(const nlohmann::json& expression);

@@ -12,6 +12,7 @@
 
 #include "sim/backend/in_parallel.h"
 #include "sim/backend/run.h"
+#include "sim/validate/only.h"
 #include "traces/json/input_file.h"
 #include "traces/json/parse.h"
 #include "traces/json/schema.h"
@@ -51,6 +52,9 @@ class Reader {
   Reader(const fs::path& file, const NetworksOptions& options)
       : options_(options), document_(parse_json(*open_input(file), file.string())) {
     check_schema(document_, "networks", file.string());
+    Names mixes{{}, &options_.mixes}, modes{{}, &options_.modes};
+    for (const json& run : document_["runs"]) mixes.known.push_back(run["mix"]), modes.known.push_back(run["mode"]);
+    sort_only(file.string(), options.only, {mixes, modes});
     all_.file = file.string();
     all_.device = fmt::format("{}, driver {}, CUDA {}, {}", document_["device"].get<std::string>(),
                               document_.value("driver", "unknown"), document_.value("cuda", "unknown"),
@@ -195,7 +199,7 @@ class Reader {
     all_.runs.push_back(std::move(run));
   }
 
-  const NetworksOptions& options_;
+  NetworksOptions options_;
   const json document_;
   std::set<std::string> used_;
   MeasuredNetworks all_;

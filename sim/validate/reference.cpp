@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "sim/validate/only.h"
 #include "traces/json/input_file.h"
 #include "traces/json/parse.h"
 #include "traces/json/schema.h"
@@ -200,8 +201,15 @@ Reference read_reference(const std::filesystem::path& file, const Gpu& gpu, Inpu
   return Reader(file.string(), gpu, inputs).read(document);
 }
 
-void select(Reference& reference, const std::vector<std::string>& modes,
-            const std::vector<std::string>& pairs) {
+void select(Reference& reference, std::vector<std::string> modes, std::vector<std::string> pairs,
+            const std::vector<std::string>& only) {
+  Names measured_modes{{}, &modes}, measured_pairs{{}, &pairs};
+  for (const ReferenceRow& row : reference.rows) {
+    measured_modes.known.emplace_back(to_string(row.mode));
+    for (const ReferenceRow& either : {row, ReferenceRow{row.b, row.a}})
+      measured_pairs.known.push_back(reference.pair(either));
+  }
+  sort_only(reference.file, only, {measured_modes, measured_pairs});
   std::set<Mode> wanted_modes;
   for (const std::string& text : modes) wanted_modes.insert(mode_of(text, "--modes"));
   std::set<std::string> known, wanted_pairs;

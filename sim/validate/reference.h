@@ -60,8 +60,8 @@ struct Reference {
 Reference read_reference(const std::filesystem::path& file, const Gpu& gpu, Inputs inputs = Inputs::curve);
 
 /// Keeps the rows of these modes and pairs ("a+b", either way round), all where a list is empty, and the
-/// kernels they need.  Throws InputError for a mode or pair that the file lacks.
-void select(Reference& reference, const std::vector<std::string>& modes,
-            const std::vector<std::string>& pairs);
+/// kernels they need; `only`: names of either.  Throws InputError for a mode or pair that the file lacks.
+void select(Reference& reference, std::vector<std::string> modes, std::vector<std::string> pairs,
+            const std::vector<std::string>& only = {});
 
 }  // namespace corun::sim

@@ -12,6 +12,7 @@
 #include "policies/session/profile_file.h"
 #include "sim/backend/in_parallel.h"
 #include "sim/backend/run.h"
+#include "sim/validate/only.h"
 #include "traces/json/input_file.h"
 #include "traces/json/parse.h"
 #include "traces/json/schema.h"
@@ -129,14 +130,46 @@ std::vector<fs::path> find_runs(const fs::path& place) {
   return files;
 }
 
-RunsComparison compare_runs(const std::vector<fs::path>& files, const RunsOptions& options) {
+namespace {
+
+struct RunsFile {
+  fs::path file;
+  json document;
+
+  fs::path trace_of(const json& run) const { return file.parent_path() / run["trace"].get<std::string>(); }
+};
+
+std::vector<RunsFile> read_all(const std::vector<fs::path>& files) {
+  std::vector<RunsFile> all;
+  for (const fs::path& file : files) {
+    all.push_back({file, parse_json(*open_input(file), file.string())});
+    check_schema(all.back().document, "runs", file.string());
+  }
+  return all;
+}
+
+RunsOptions with_only(RunsOptions options, const std::vector<RunsFile>& files) {
+  Names mixes{{}, &options.mixes}, policies{{}, &options.policies};
+  for (const RunsFile& each : files)
+    for (const json& run : each.document["runs"]) {
+      mixes.known.push_back(each.trace_of(run).stem().string());
+      policies.known.push_back(run["policy"]);
+    }
+  sort_only(files.front().file.string(), std::exchange(options.only, {}), {mixes, policies});
+  return options;
+}
+
+}  // namespace
+
+RunsComparison compare_runs(const std::vector<fs::path>& files, const RunsOptions& given) {
   RunsComparison all;
+  const std::vector<RunsFile> documents = read_all(files);
+  const RunsOptions options = with_only(given, documents);
   std::vector<std::unique_ptr<Profiles>> profiles;
   std::map<fs::path, std::unique_ptr<Mix>> mixes;
   std::vector<Job> jobs;
-  for (const fs::path& file : files) {
-    const json document = parse_json(*open_input(file), file.string());
-    check_schema(document, "runs", file.string());
+  for (const RunsFile& each : documents) {
+    const auto& [file, document] = each;
     const auto& solo = profiles.emplace_back(std::make_unique<Profiles>(
         read_profiles(file.parent_path() / document["profiles"].get<std::string>())));
     all.sets.push_back(fmt::format("{} ({}, driver {}, {}, {})", file.string(),
@@ -144,7 +177,7 @@ RunsComparison compare_runs(const std::vector<fs::path>& files, const RunsOption
                                    document.value("cuda", ""), document.value("date", "")));
     for (std::size_t i = 0; i < document["runs"].size(); ++i) {
       const json& from = document["runs"][i];
-      const fs::path trace_file = file.parent_path() / from["trace"].get<std::string>();
+      const fs::path trace_file = each.trace_of(from);
       const std::string mix = trace_file.stem().string(), policy = from["policy"];
       if (!wanted(options.mixes, mix) || !wanted(options.policies, policy)) continue;
       std::unique_ptr<Mix>& known = mixes[trace_file];

@@ -91,11 +91,11 @@ TEST_F(Papers, AnOrderMustRiseInThePublishedNumbers) {
 }
 
 TEST_F(Papers, AFigureIsFoundByItsFileOrItsSystem) {
-  EXPECT_EQ(read_figures(folder_, "").size(), 1u);
-  EXPECT_EQ(read_figures(folder_, "smoke").size(), 1u);
-  EXPECT_EQ(read_figures(folder_, "smoke-queue").size(), 1u);
-  EXPECT_THROW(read_figures(folder_, "smoky"), InputError);
-  EXPECT_THROW(read_figures(folder_ / "none", ""), InputError);
+  EXPECT_EQ(read_figures(folder_).size(), 1u);
+  EXPECT_EQ(read_figures(folder_, {"smoke"}).size(), 1u);
+  EXPECT_EQ(read_figures(folder_, {"smoke-queue"}).size(), 1u);
+  EXPECT_THROW(read_figures(folder_, {"smoky"}), InputError);
+  EXPECT_THROW(read_figures(folder_ / "none"), InputError);
 }
 
 // --- Computing
