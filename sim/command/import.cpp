@@ -64,6 +64,7 @@ CLI::App* add_import(CLI::App& app, ImportArguments& a) {
   command->add_option("format", a.format,
                       "kineto: a PyTorch profiler trace; nsys: Nsight Systems' SQLite; rocprof: rocprofv3's JSON;\n"
                       "capture: what sim capture kept")
+      ->type_name("{kineto,nsys,rocprof,capture}")
       ->required();
   command->add_option("input", a.input, "file to import")->required();
   command->add_option("-o,--output", a.output, "trace to write (default: standard output)");

@@ -18,7 +18,9 @@
 #include "sim/command/calibrate.h"
 #include "sim/command/compare.h"
 #include "sim/command/compare_gpus.h"
+#include "sim/command/completion.h"
 #include "sim/command/compose.h"
+#include "sim/command/description.h"
 #include "sim/command/gpus.h"
 #include "sim/command/import.h"
 #include "sim/command/load.h"
@@ -267,10 +269,13 @@ int command(int argc, char** argv) {
   CalibrateArguments calibration;
   CLI::App* calibrates = add_calibrate(app, calibration);
   CLI::App* schemas = app.add_subcommand("schema", "print the JSON Schema of a file format");
-  schemas->add_option("name", a.schema, "trace, gpu, profile, sweep, reference, figure, runs or networks")
+  schemas->add_option("name", a.schema, "which format")
+      ->type_name("{trace,gpu,profile,sweep,reference,figure,runs,networks}")
       ->required();
   GpusArguments described;
   CLI::App* gpus = add_gpus(app, described);
+  std::string shell;
+  CLI::App* completer = add_completion(app, shell);
   app.require_subcommand(0, 1);
 
   try {
@@ -285,6 +290,7 @@ int command(int argc, char** argv) {
     return 2;
   }
   if (*schemas) return (std::cout << schema(a.schema)), 0;
+  if (*completer) return (std::cout << completion(describe(app), shell)), 0;
   if (*gpus) return show_gpus(described);
   if (*importer) return import(imports);
   if (*capturer) return capture(captures);

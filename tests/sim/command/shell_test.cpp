@@ -1,0 +1,98 @@
+// Do shells and man learn of every subcommand, option and name from the command itself?
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <regex>
+#include <set>
+#include <sstream>
+
+#include "tests/support/sim_command.h"
+#include "traces/json/temporary_folder.h"
+
+namespace corun {
+namespace {
+
+const std::vector<std::string> kSubcommands = {"compare", "advise",  "sweep",     "validate", "papers", "import",      "capture",
+                                               "profile", "record",  "calibrate", "schema",   "gpus",   "gpus compare"};
+
+bool have(const std::string& program) { return shell("command -v " + program).code == 0; }
+
+std::set<std::string> words(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+/// Of the options that --help lists.
+std::set<std::string> options_of(const std::string& subcommand) {
+  const std::string help = sim(subcommand + " --help").out;
+  std::set<std::string> options;
+  const std::regex line(R"((^|\n)  (-[^ \n]+))");
+  for (std::sregex_iterator at(help.begin(), help.end(), line), end; at != end; ++at)
+    options.merge(words(std::regex_replace((*at)[2].str(), std::regex(","), " ")));
+  return options;
+}
+
+/// What bash offers after these words; readline would have split them at `=`.
+std::set<std::string> completed(const std::string& typed) {
+  const Ran ran = shell("exec bash -c '. <($CORUN_SIM completion bash); COMP_WORDS=(" + typed +
+                        "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _sim; printf \"%s\\n\" \"${COMPREPLY[@]}\"'");
+  EXPECT_EQ(ran.code, 0) << ran.out;
+  return words(ran.out);
+}
+
+TEST(Completion, BashOffersSubcommandsOptionsPoliciesAndGpus) {
+  if (!have("bash")) GTEST_SKIP() << "no bash";
+  using Words = std::set<std::string>;
+  EXPECT_EQ(completed("sim comp"), (Words{"compare", "completion"}));
+  EXPECT_EQ(completed("sim gpus \"\""), Words{"compare"});
+  EXPECT_EQ(completed("sim import \"\""), (Words{"kineto", "nsys", "rocprof", "capture"}));
+  EXPECT_EQ(completed("sim --policy gree"), (Words{"greedy", "green-contexts"}));
+  EXPECT_EQ(completed("sim --policy = gree"), (Words{"greedy", "green-contexts"}));
+  EXPECT_TRUE(completed("sim --policy =").contains("fcfs"));
+  EXPECT_EQ(completed("sim --policy=gree"), (Words{"--policy=greedy", "--policy=green-contexts"}));
+  EXPECT_EQ(completed("sim compare --policies fcfs,timesl"), Words{"fcfs,timeslice"});
+  EXPECT_EQ(completed("sim compare --policies = fcfs,timesl"), Words{"fcfs,timeslice"});
+  EXPECT_EQ(completed("sim compare --gpu h2"), Words{"h200"});
+  EXPECT_EQ(completed("sim gpus compare h100-p"), Words{"h100-pcie"});
+  EXPECT_EQ(completed("sim compare --issue \"\""), (Words{"eager", "graph"}));
+  EXPECT_EQ(completed("sim compare --profiles \"\""), Words{}) << "files, which bash offers by itself";
+  EXPECT_EQ(completed("sim compare traces/h"), Words{});
+}
+
+TEST(Completion, BashOffersEveryOptionOfEverySubcommand) {
+  if (!have("bash")) GTEST_SKIP() << "no bash";
+  EXPECT_GT(options_of("").size(), 15u);
+  for (const std::string& subcommand : kSubcommands) {
+    std::set<std::string> offered = completed("sim " + subcommand + " -");
+    EXPECT_GE(offered.size(), 2u) << subcommand;
+    EXPECT_EQ(offered, options_of(subcommand)) << subcommand;
+  }
+}
+
+TEST(Completion, EveryShellReadsItsScript) {
+  for (const std::string name : {"bash", "zsh", "fish"}) {
+    const Ran script = sim("completion " + name);
+    EXPECT_EQ(script.code, 0) << script.out;
+    EXPECT_NE(script.out.find("greedy"), std::string::npos) << name;
+    if (!have(name)) continue;
+    const TemporaryFolder folder("completion");
+    const std::string file = (folder.path() / "script").string();
+    const Ran read = shell("$CORUN_SIM completion " + name + " >" + file + "; " + name + " -n " + file);
+    EXPECT_EQ(read.code, 0) << read.out;
+    EXPECT_EQ(read.out, "") << name;
+  }
+  EXPECT_EQ(sim("completion tcsh").code, 2);
+}
+
+TEST(Completion, FishOffersWhatBashOffers) {
+  if (!have("fish")) GTEST_SKIP() << "no fish";
+  const auto offered = [](const std::string& typed) {
+    return shell("exec fish --no-config -c '$CORUN_SIM completion fish | source; complete -C \"" + typed + "\" | cut -f 1'").out;
+  };
+  EXPECT_EQ(offered("sim compare --policies fcfs,timesl"), "fcfs,timeslice\n");
+  EXPECT_EQ(offered("sim compare --gpu h20"), "h200\n");
+  EXPECT_EQ(offered("sim compare --orac"), "--oracle\n");
+}
+
+}  // namespace
+}  // namespace corun
