@@ -16,11 +16,11 @@ endif()
 file(GLOB schemas CONFIGURE_DEPENDS traces/schema/*.json)
 install(FILES ${schemas} DESTINATION "${CMAKE_INSTALL_DATADIR}/corun/schema")
 
-# What the command says of itself, where shells look for it: printed by the command as it is installed.
+# What the command says of itself, where shells and man look for it: printed by the command as it is installed.
 set(shell_files "${PROJECT_BINARY_DIR}/shell")
 install(CODE "
   file(MAKE_DIRECTORY \"${shell_files}\")
-  foreach(words IN ITEMS completion,bash completion,zsh completion,fish)
+  foreach(words IN ITEMS completion,bash completion,zsh completion,fish man)
     string(REPLACE \",\" \";\" arguments \${words})
     execute_process(COMMAND \"$<TARGET_FILE:sim>\" \${arguments} OUTPUT_FILE \"${shell_files}/\${words}\"
                     COMMAND_ERROR_IS_FATAL ANY)
@@ -28,6 +28,7 @@ install(CODE "
 install(FILES "${shell_files}/completion,bash" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME sim)
 install(FILES "${shell_files}/completion,zsh" DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions" RENAME _sim)
 install(FILES "${shell_files}/completion,fish" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d" RENAME sim.fish)
+install(FILES "${shell_files}/man" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" RENAME sim.1)
 
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/corun")
 foreach(name IN ITEMS traces policies policy_objects hw sim)

@@ -24,6 +24,7 @@
 #include "sim/command/gpus.h"
 #include "sim/command/import.h"
 #include "sim/command/load.h"
+#include "sim/command/manual.h"
 #include "sim/command/outputs.h"
 #include "sim/command/papers.h"
 #include "sim/command/profile.h"
@@ -276,6 +277,7 @@ int command(int argc, char** argv) {
   CLI::App* gpus = add_gpus(app, described);
   std::string shell;
   CLI::App* completer = add_completion(app, shell);
+  CLI::App* manuals = app.add_subcommand("man", "print the manual page, for man -l -");
   app.require_subcommand(0, 1);
 
   try {
@@ -291,6 +293,7 @@ int command(int argc, char** argv) {
   }
   if (*schemas) return (std::cout << schema(a.schema)), 0;
   if (*completer) return (std::cout << completion(describe(app), shell)), 0;
+  if (*manuals) return (std::cout << manual(describe(app))), 0;
   if (*gpus) return show_gpus(described);
   if (*importer) return import(imports);
   if (*capturer) return capture(captures);

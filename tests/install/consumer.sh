@@ -17,7 +17,7 @@ if grep -rlF -e "$PWD" -e "$build" "$work/prefix/include" "$work/prefix/lib"*/cm
   echo "These name the folders of sources or build"
   exit 1
 fi
-for file in bash-completion/completions/sim zsh/site-functions/_sim fish/vendor_completions.d/sim.fish; do
+for file in bash-completion/completions/sim zsh/site-functions/_sim fish/vendor_completions.d/sim.fish man/man1/sim.1; do
   grep -q compare "$work/prefix/share/$file" || { echo "share/$file does not know the subcommands"; exit 1; }
 done
 cmake -S tests/install -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$work/prefix" \

@@ -94,5 +94,35 @@ TEST(Completion, FishOffersWhatBashOffers) {
   EXPECT_EQ(offered("sim compare --orac"), "--oracle\n");
 }
 
+TEST(Manual, HasEveryOptionOfEverySubcommandUnderItsName) {
+  const std::string page = std::regex_replace(sim("man").out, std::regex(R"(\\-)"), "-");
+  std::size_t found = 0;
+  const auto has = [&](const std::string& subcommand, std::size_t begin) {
+    ASSERT_NE(begin, std::string::npos) << subcommand;
+    const std::string section = page.substr(begin, page.find("\n.S", begin + 4) - begin);
+    for (const std::string& option : options_of(subcommand)) {
+      EXPECT_NE(section.find("\\fB" + option + "\\fR"), std::string::npos) << subcommand << ' ' << option;
+      ++found;
+    }
+  };
+  has("", page.find("\n.SH OPTIONS\n"));
+  for (const std::string& subcommand : kSubcommands) has(subcommand, page.find("\n.SS sim " + subcommand + "\n"));
+  EXPECT_GT(found, 100u);
+}
+
+TEST(Manual, IsRenderedWithoutAWarning) {
+  EXPECT_EQ(sim("man").out.substr(0, 11), ".TH SIM 1 \"");
+  if (have("groff")) {
+    const Ran ran = shell("$CORUN_SIM man | groff -man -ww -T ascii -z");
+    EXPECT_EQ(ran.code, 0);
+    EXPECT_EQ(ran.out, "");
+  }
+  if (have("mandoc")) {
+    // Without a date it is the same page every day.
+    EXPECT_EQ(shell("$CORUN_SIM man | mandoc -T lint -W warning | grep -v 'missing date'").out, "");
+  }
+  if (!have("groff") && !have("mandoc")) GTEST_SKIP() << "neither groff nor mandoc";
+}
+
 }  // namespace
 }  // namespace corun
