@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include "traces/json/duration.h"
-#include "traces/import/kineto.h"
-#include "traces/import/nsys.h"
-#include "traces/import/rocprof.h"
+#include "traces/import/recording.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
@@ -14,14 +12,12 @@ namespace corun::sim {
 Trace read_input(const std::string& file, const std::string& gpu, const std::string& counters) {
   ImportOptions options;
   options.gpu = gpu, options.counters = counters;
-  if (looks_like_nsys(file)) return import_nsys(file, options);
-  if (looks_like_rocprof(file)) return import_rocprof(file, options);
-  if (looks_like_kineto(file)) return import_kineto(file, gpu, counters);
+  if (std::optional<Trace> recorded = import_recording(file, options)) return std::move(*recorded);
   if (!counters.empty())
     throw InputError(counters, "",
                      fmt::format("{} is no PyTorch profiler trace, which counters are joined to", file),
                      "give counters with the profiler trace; a trace has them in its kernels");
-  return read_trace(file);
+  return read_trace(file, [](const auto& included) { return import_recording(included); });
 }
 
 void adjust(Trace& trace, const std::string& file, const Adjustments& how) {

@@ -57,7 +57,7 @@ std::string trace_name(const std::filesystem::path& file) {
   std::string name = file.filename().string();
   for (bool cut = true; cut;) {
     cut = false;
-    for (const std::string_view suffix : {".gz", ".json", ".trace", ".pt", ".kernels"}) {
+    for (const std::string_view suffix : {".gz", ".json", ".sqlite", ".trace", ".pt", ".kernels"}) {
       if (!name.ends_with(suffix) || name.size() == suffix.size()) continue;
       name.resize(name.size() - suffix.size());
       cut = true;

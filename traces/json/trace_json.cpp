@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <unordered_map>
 #include <utility>
 
@@ -118,6 +119,7 @@ class ProgramBuffers {
 
 class TraceReader {
  public:
+  explicit TraceReader(RecordingReader recordings) : recordings_(std::move(recordings)) {}
   Trace read(const path& name) { return finish(load(name, name.string()), name); }
 
   /// `document` as it would be read from `name`.
@@ -189,7 +191,11 @@ class TraceReader {
              "move what they share to a file of its own");
       }
     if (const auto known = by_location_.find(spelling); known != by_location_.end()) return *known->second;
-    return load(location, location.string());
+    const std::optional<Trace> recorded = recordings_ ? recordings_(location) : std::nullopt;
+    if (!recorded) return load(location, location.string());
+    std::stringstream text;
+    write_trace(*recorded, text, "");
+    return load(json::parse(text), location, location.string());
   }
 
   void read_kernels(TraceFile& file) {
@@ -478,6 +484,7 @@ class TraceReader {
            "make duration_ns longer than warm_up_ns");
   }
 
+  RecordingReader recordings_;
   Trace trace_;
   std::vector<std::unique_ptr<TraceFile>> files_;  // the root first, then included ones
   std::map<path, const TraceFile*> by_location_;
@@ -489,10 +496,12 @@ class TraceReader {
 }  // namespace
 }  // namespace reading
 
-Trace read_trace(const std::filesystem::path& file) { return reading::TraceReader().read(file); }
+Trace read_trace(const std::filesystem::path& file, const RecordingReader& recordings) {
+  return reading::TraceReader(recordings).read(file);
+}
 
 Trace read_trace(const nlohmann::json& document, const std::filesystem::path& file) {
-  return reading::TraceReader().read(document, file);
+  return reading::TraceReader({}).read(document, file);
 }
 
 }  // namespace corun

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <iosfwd>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,7 +18,9 @@ namespace corun {
 
 /// Reads a trace, plain or gzip, with its includes.  Throws InputError (file, JSON pointer or line, what was
 /// expected, what to do).  Warnings (assumed registers, ...) are appended to Trace::notes.
-Trace read_trace(const std::filesystem::path& file);
+/// `recordings`: makes a trace of a profiler's recording that is included, and nothing of any other file.
+using RecordingReader = std::function<std::optional<Trace>(const std::filesystem::path& file)>;
+Trace read_trace(const std::filesystem::path& file, const RecordingReader& recordings = {});
 /// A trace that stands within another file, whose includes start there.
 Trace read_trace(const nlohmann::json& document, const std::filesystem::path& file);
 

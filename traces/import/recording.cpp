@@ -1,0 +1,15 @@
+#include "traces/import/recording.h"
+
+#include "traces/import/nsys.h"
+#include "traces/import/rocprof.h"
+
+namespace corun {
+
+std::optional<Trace> import_recording(const std::filesystem::path& file, const ImportOptions& options) {
+  if (looks_like_nsys(file)) return import_nsys(file, options);
+  if (looks_like_rocprof(file)) return import_rocprof(file, options);
+  if (looks_like_kineto(file)) return import_kineto(file, options);
+  return std::nullopt;
+}
+
+}  // namespace corun

@@ -1,0 +1,15 @@
+// A profiler's recording, told from other files by its content.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "traces/import/kineto.h"
+#include "traces/model/trace.h"
+
+namespace corun {
+
+/// Of Kineto, Nsight Systems or rocprofv3; nothing of any other file.  Throws InputError.
+std::optional<Trace> import_recording(const std::filesystem::path& file, const ImportOptions& options = {});
+
+}  // namespace corun
