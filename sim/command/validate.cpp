@@ -118,8 +118,8 @@ int validate_runs(const ValidateArguments& a) {
   RunsComparison comparison;
   {
     ProgressBar bar;
-    comparison = compare_runs(files, {a.mixes, a.policies, a.only, a.threads,
-                                      [&](const char* stage, double done) { bar.show(stage, done); }});
+    comparison = compare_runs(files, {a.mixes, a.policies, a.threads,
+                                      [&](const char* stage, double done) { bar.show(stage, done); }, a.only});
   }
   if (csv) {
     write_runs_csv(comparison, csv->stream());

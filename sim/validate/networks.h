@@ -65,10 +65,10 @@ struct MeasuredNetworks {
 
 struct NetworksOptions {
   std::vector<std::string> mixes, modes;                             // only these; empty: all
-  std::vector<std::string> only;                                     // names of either; none is one that there is not
   Time duration = std::chrono::milliseconds(400);                    // that counts, at most as measured
   unsigned threads = 0;                                              // 0: as many as the machine has
   std::function<void(const char* stage, double fraction)> progress;  // may be empty
+  std::vector<std::string> only{};                                   // names of either kind
 };
 
 /// The networks.json or networks.json.gz in this folder, or this file if it is called so; empty: none.

@@ -46,9 +46,9 @@ struct RunsComparison {
 
 struct RunsOptions {
   std::vector<std::string> mixes, policies;                          // only these; empty: all
-  std::vector<std::string> only;                                     // names of either; none is one that there is not
   unsigned threads = 0;                                              // 0: as many as the machine has
   std::function<void(const char* stage, double fraction)> progress;  // may be empty
+  std::vector<std::string> only{};                                   // names of either kind
 };
 
 /// Every runs.json in this folder and below, or this file.  Throws InputError if there is none.
