@@ -20,7 +20,7 @@ test: build/build.ninja
 	cmake --build --preset release
 	ctest --preset release -j $$(nproc) -LE all
 
-# Also what takes minutes or packages of PyPI: the wheel, its commands, pages, Parquet, Dask, the notebook.
+# Also what takes minutes, packages of PyPI or a browser: the wheel, its commands, pages, Parquet, Dask, Arrow, the notebook.
 test-all: build/build.ninja
 	cmake --build --preset release
 	ctest --preset release -j $$(nproc)
