@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""What an H200 draws: fits the constants of `power` in traces/gpus/h200.json to clocks.json.gz.
+"""What a GPU draws: fits the constants of `power` in traces/gpus/h200.json to clocks.json.gz, or in h100-sxm.json to that of an H100.
 
-  power.py      prints the constants, and what each load drew beside what they give
+  power.py [CLOCKS]      prints the constants, and what each load drew beside what they give
 
 Watts = idle + (warp instructions, columns of wgmma and bytes of DRAM a second, each at its energy) * sqrt(clock / highest clock).
-The counters are those of the networks' traces; for products of matrices, copies and sums they follow from their sizes.
+The counters are those of the networks' traces, also for the H100, on which the same kernels run; for products of matrices, copies and sums they follow from their sizes.
 Networks of which a tenth of the time or more has no counters are left out, and those set aside.
 """
 import os
 import re
 import statistics
+import sys
 
 from collect import HERE, load, set_aside
 from prior import CLASSES, matches
@@ -81,7 +82,7 @@ def solve(matrix, right):
 
 def main():
     rows, aside = [], set_aside()
-    for name, run in load("clocks.json.gz")["runs"].items():
+    for name, run in load(sys.argv[1] if len(sys.argv) > 1 else "clocks.json.gz")["runs"].items():
         if name in aside:
             continue
         done = of_network(name) if os.path.exists(os.path.join(HERE, f"traces/{name}.json.gz")) else of_operation(name)

@@ -91,6 +91,13 @@ TEST_F(BadGpu, InconsistentValuesAreRefused) {
                      "/latencies/dispatch_interval_ns/value", "expected a number >= 0.001");
 }
 
+TEST_F(BadGpu, AClockSetMoreOftenThanEachMillisecondIsRefused) {
+  std::ifstream file("traces/gpus/h200.json");
+  json document = json::parse(file);
+  document["power"]["interval_ns"]["value"] = 999'999;
+  expect_gpu_refused(document, "/power/interval_ns/value", "expected a number >= 1000000");
+}
+
 TEST_F(BadGpu, AbsurdContentionIsRefused) {
   const auto expect_refused_value = [&](const char* key, const json& value, const std::string& word) {
     json document = valid();
