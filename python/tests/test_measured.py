@@ -3,6 +3,7 @@ closing one is noticed."""
 
 import importlib.util
 import os
+import statistics
 from pathlib import Path
 
 import pytest
@@ -35,17 +36,35 @@ def test_known_gap_where_the_host_decides_tracing_is_not_taken_off(captured, pro
 
 
 @pytest.fixture(scope="module")
+def twice():
+    """Error of the replay against the capture's own run without tracing, by program, of those that have a trace here."""
+    first = {}
+    for name, plain, _, replayed in script(EXPERIMENTS / "capture/judge.py").twice(SIM):
+        first.setdefault(name, replayed / plain - 1)
+    return first
+
+
+@pytest.mark.parametrize("program, most", [("torch-eager", 0.01), ("torch-decode", 0.01), ("triton", 0.01)])
+def test_a_program_that_is_also_run_without_tracing_replays_in_that_time(twice, program, most):
+    assert abs(twice[program]) <= most
+
+
+@pytest.fixture(scope="module")
 def served():
-    return {(speed, what): [t / m - 1 for m, t in zip(measured, simulated)]
-            for speed, what, measured, simulated in script(EXPERIMENTS / "llm_server/study.py").rows(SIM)}
+    """Errors of mean and median against the mean of the runs."""
+    return {(speed, what): [t / statistics.mean(m) - 1 for m, t in zip(zip(*runs), simulated)][:2]
+            for speed, what, runs, simulated in script(EXPERIMENTS / "llm_server/study.py").rows(SIM)}
 
 
-def test_the_time_between_tokens_is_within_five_percent(served):
-    for (_, what), (mean, median, _) in served.items():
-        if what == "between_tokens":
-            assert max(abs(mean), abs(median)) <= 0.05
+@pytest.mark.parametrize("speed", [1, 2])
+def test_the_time_between_tokens_is_within_five_percent(served, speed):
+    assert max(map(abs, served[speed, "between_tokens"])) <= 0.05
 
 
-def test_known_gap_the_first_token_comes_too_late_as_short_bursts_lower_the_clock(served):
-    mean, _, _ = served[2, "first_token"]
-    assert 0.4 <= mean <= 0.65
+@pytest.mark.parametrize("speed", [1, 2])
+def test_the_time_to_the_first_token_is_within_ten_percent_in_the_mean(served, speed):
+    assert abs(served[speed, "first_token"][0]) <= 0.10
+
+
+def test_known_gap_the_median_first_token_is_late_as_a_prompt_takes_the_next_larger_size(served):
+    assert 0.08 <= max(served[speed, "first_token"][1] for speed in (1, 2)) <= 0.2

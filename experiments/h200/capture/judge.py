@@ -2,8 +2,12 @@
 """Replays what was captured in the first turn (traces/) beside what the programs said of themselves (capture.json).
 The error is that against the run of the same turn without tracing: the host's speed changes from minute to minute.
 
+Then what `sim capture --twice` made of its two runs (twice-*.json): the replay beside its own run without tracing; that of
+twice-2.json was made on the machine of the GPU.
+
   judge.py SIM
 """
+import glob
 import json
 import os
 import statistics
@@ -13,17 +17,31 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
+def replay(sim, trace, policy):
+    """p50 in ms of each client."""
+    ran = subprocess.run([sim, "--policy=" + policy, "--duration=300ms", "--json", trace], capture_output=True, text=True, check=True)
+    return sorted(client["p50_ms"] for client in json.loads(ran.stdout)["clients"])
+
+
 def rows(sim):
     """(program, ms of each run without tracing, captured, replayed) by client."""
     with open(os.path.join(HERE, "capture.json")) as file:
         data = json.load(file)
     for name, row in data["programs"].items():
         trace = os.path.join(HERE, "traces", name + ".json.gz")
-        policy = "mps" if name == "two" else "fcfs"
-        ran = subprocess.run([sim, "--policy=" + policy, "--duration=300ms", "--json", trace], capture_output=True, text=True, check=True)
-        replayed = sorted(client["p50_ms"] for client in json.loads(ran.stdout)["clients"])
-        for i, ms in enumerate(replayed):
+        for i, ms in enumerate(replay(sim, trace, "mps" if name == "two" else "fcfs")):
             yield name, [run[i] for run in row["plain_ms"]], [run[i] for run in row["captured_ms"]], ms
+
+
+def twice(sim):
+    """(program, ms of the run without tracing, traced, replayed) of each `capture --twice`; without its trace, as replayed there."""
+    for path in sorted(glob.glob(os.path.join(HERE, "twice-*.json"))):
+        with open(path) as file:
+            programs = json.load(file)["programs"]
+        for name, row in programs.items():
+            trace = os.path.join(HERE, "traces", f"{name}.{os.path.basename(path)}.gz")
+            for (plain, traced), (replayed,) in zip(map(sorted, row["captured_ms"]), row["replayed_ms"]):
+                yield name, plain, traced, replay(sim, trace, "fcfs")[0] if os.path.exists(trace) else replayed
 
 
 def main(sim):
@@ -32,6 +50,9 @@ def main(sim):
         slower = statistics.median(c / p for c, p in zip(captured, plain))
         print(f"{name:14} {' '.join(f'{p:9.4f}' for p in plain):>32} {statistics.median(captured):10.4f} {slower:5.2f} {ms:10.4f} "
               f"{100 * (ms / plain[0] - 1):+7.1f} %")
+    print(f"{'--twice':14} {'without tracing':>32} {'traced':>10} {'x':>5} {'replayed':>10} {'error':>8}")
+    for name, plain, traced, ms in twice(sim):
+        print(f"{name:14} {plain:32.4f} {traced:10.4f} {traced / plain:5.2f} {ms:10.4f} {100 * (ms / plain - 1):+7.1f} %")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Each program without tracing, captured, and replayed: is the replay its time without tracing, and what did tracing cost?
-With KINETO=1: does PyTorch's profiler see the same launches?
+With KINETO=1: does PyTorch's profiler see the same launches?  CAPTURE: options of `sim capture`, as --twice (with MARK=1) or --counters.
 
   measure.py SIM OUT.json FOLDER [PROGRAM[:TURNS]...]   on the GPU; SIM: the `sim` command; FOLDER: for traces and what was said
 """
@@ -61,7 +61,7 @@ def measured(sim, command, folder, program, policy, turns):
     for turn in range(turns):
         row["plain_ms"].append(said(subprocess.run(command, capture_output=True, text=True, timeout=100).stdout))
         trace, kept = (os.path.join(folder, f"{program}.{turn}{end}") for end in (".json", ".recording"))
-        ran = subprocess.run([sim, "capture", "-o", trace, "--keep", kept, "--", *command], capture_output=True, text=True, timeout=200)
+        ran = subprocess.run([sim, "capture", "-o", trace, "--keep", kept, *os.environ.get("CAPTURE", "").split(), "--", *command], capture_output=True, text=True, timeout=200)
         with open(os.path.join(folder, f"{program}.{turn}.said"), "w") as file:
             file.write(ran.stdout + ran.stderr)
         row["captured_ms"].append(said(ran.stdout)), row["exit"].append(ran.returncode)

@@ -2,7 +2,7 @@
 """Simulates the server from its captured steps, and compares with what was measured.
 
   study.py steps SIM RECORDING    steps.json.gz from what `sim capture --keep RECORDING` kept: a program a step
-  study.py compare SIM            served*.json beside the simulation of the same arrivals
+  study.py compare SIM            the runs of served*.json.gz beside the simulation of the same arrivals
 """
 import glob
 import gzip
@@ -61,30 +61,42 @@ def quantiles(values):
     return [statistics.mean(values), values[(len(values) - 1) // 2], values[int(0.99 * (len(values) - 1))]]
 
 
-def rows(sim):
-    """(speed, what, measured and simulated mean, p50 and p99 in ms)."""
-    with gzip.open(STEPS) as file:
-        programs = [p["name"] for p in json.load(file)["programs"]]
-    serve = "+".join(f"{name}:{name.split('_')[1]}" for name in programs)
-    for path in sorted(glob.glob(os.path.join(HERE, "served*.json"))):
-        with open(path) as file:
-            measured = json.load(file)
-        client = f"llm={STEPS},rt,serve={serve},times={os.path.join(HERE, 'arrivals.csv')},speed={measured['speed']}"
-        ran = subprocess.run([sim, "compare", "--client", client, "--gpu", "h200", "--policies", "fcfs", "--duration=120s", "--json"],
-                             capture_output=True, text=True, check=True)
-        served = json.loads(ran.stdout)["results"][0]["clients"][0]["served"]
-        sequences = measured["sequences"]
+def measured():
+    """Of each speed and each of first_token and between_tokens: mean, p50 and p99 in ms, of each run."""
+    runs = {}
+    for path in sorted(glob.glob(os.path.join(HERE, "served*.json.gz"))):
+        with gzip.open(path) as file:
+            run = json.load(file)
+        sequences = run["sequences"]
         times = {"first_token": [(s["tokens_s"][0] - s["at_s"]) * 1e3 for s in sequences],
                  "between_tokens": [(b - a) * 1e3 for s in sequences for a, b in zip(s["tokens_s"], s["tokens_s"][1:])]}
         for name, values in times.items():
-            yield measured["speed"], name, quantiles(values), [served[f"{name}_{q}_ms"] for q in ("mean", "p50", "p99")]
+            runs.setdefault((run["speed"], name), []).append(quantiles(values))
+    return runs
+
+
+def rows(sim):
+    """(speed, what, measured, simulated): mean, p50 and p99 in ms, of each run and of the simulation."""
+    with gzip.open(STEPS) as file:
+        programs = [p["name"] for p in json.load(file)["programs"]]
+    serve, served = "+".join(f"{name}:{name.split('_')[1]}" for name in programs), {}
+    for (speed, name), runs in measured().items():
+        if speed not in served:
+            client = f"llm={STEPS},rt,serve={serve},times={os.path.join(HERE, 'arrivals.csv')},speed={speed}"
+            ran = subprocess.run([sim, "compare", "--client", client, "--gpu", "h200", "--policies", "fcfs", "--duration=120s", "--json"],
+                                 capture_output=True, text=True, check=True)
+            served[speed] = json.loads(ran.stdout)["results"][0]["clients"][0]["served"]
+        yield speed, name, runs, [served[speed][f"{name}_{q}_ms"] for q in ("mean", "p50", "p99")]
 
 
 def compare(sim):
-    print(f"{'speed':>5} {'':16} {'measured ms: mean, p50, p99':>32} {'simulated':>32} {'error of each':>26}")
-    for speed, name, here, there in rows(sim):
-        print(f"{speed:5g} {name:16} {''.join(f'{v:10.2f} ' for v in here)} {''.join(f'{v:10.2f} ' for v in there)}"
-              f" {''.join(f'{100 * (t / h - 1):+7.1f} %' for h, t in zip(here, there))}")
+    print(f"{'speed':>5} {'runs':>4} {'':14} {'measured ms: mean (from - to)':>29} {'p50 (from - to)':>24} {'simulated':>17} {'error':>19}")
+    for speed, name, runs, there in rows(sim):
+        of = [[run[i] for run in runs] for i in range(2)]
+        middle = [statistics.mean(values) for values in of]
+        spread = [f"{m:7.2f} ({min(values):6.2f} - {max(values):6.2f})" for m, values in zip(middle, of)]
+        print(f"{speed:5g} {len(runs):4} {name:14} {spread[0]:>29} {spread[1]:>24} {there[0]:8.2f} {there[1]:8.2f}"
+              f" {''.join(f'{100 * (t / m - 1):+8.1f} %' for m, t in zip(middle, there))}")
 
 
 if __name__ == "__main__":
