@@ -100,9 +100,10 @@ function(corun_compile_as_tests target)
   endif()
 endfunction()
 
-# One Google Benchmark executable; `make bench` runs them all.
+# One Google Benchmark executable of the target `benchmarks`, which `make bench` builds and runs. No test needs one.
 # corun_add_benchmark(<name> <source>...)
 function(corun_add_benchmark name)
-  add_executable(${name} ${ARGN})
+  add_executable(${name} EXCLUDE_FROM_ALL ${ARGN})
   target_link_libraries(${name} PRIVATE corun::sim benchmark::benchmark_main)
+  add_dependencies(benchmarks ${name})
 endfunction()
