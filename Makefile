@@ -22,7 +22,7 @@ test: build/build.ninja
 
 # Also what takes minutes, packages of PyPI or a browser: the wheel, its commands, pages, Parquet, Dask, Arrow, the notebook.
 test-all: build/build.ninja
-	cmake --build --preset release
+	cmake --build --preset release --target all benchmarks
 	ctest --preset release -j $$(nproc)
 
 # The pages, as a site: build/docs/index.html.
@@ -37,7 +37,7 @@ install: build/packages
 	cmake --install build-install --prefix $(PREFIX)
 
 bench: build/build.ninja
-	cmake --build --preset release
+	cmake --build --preset release --target benchmarks sim
 	set -e; for bench in build/bin/*_bench; do $$bench; done
 	test -d build/earlier/src || git worktree add --detach build/earlier/src $(EARLIER)
 	cmake -S build/earlier/src -B build/earlier/build -G Ninja -DCMAKE_BUILD_TYPE=Release > build/earlier/log

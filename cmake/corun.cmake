@@ -64,6 +64,7 @@ endfunction()
 
 # One GoogleTest executable. Tests run in the repository root, check the simulator's invariants while it
 # runs (CORUN_AUDIT) and find the command under test in CORUN_SIM.
+# Each test is a process, but for the suites in <name>_suites: their tests look at one simulation.
 # corun_add_test(<name> <source>...)
 function(corun_add_test name)
   add_executable(${name} ${ARGN})
@@ -76,15 +77,22 @@ function(corun_add_test name)
   else()
     corun_compile_as_tests(${name})
   endif()
+  set(properties TIMEOUT 300 ${alone} ENVIRONMENT CORUN_AUDIT=1
+                 ENVIRONMENT_MODIFICATION CORUN_SIM=set:${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/sim)
+  foreach(suite IN LISTS ${name}_suites)
+    add_test(NAME ${suite} COMMAND ${name} --gtest_filter=${suite}.* WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    set_tests_properties(${suite} PROPERTIES ${properties})
+  endforeach()
+  if(${name}_suites)
+    list(JOIN ${name}_suites ".*:" suites)
+    set(others TEST_FILTER "-${suites}.*")
+  endif()
   gtest_discover_tests(
     ${name}
     DISCOVERY_MODE PRE_TEST
     DISCOVERY_TIMEOUT 60
-    WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}"
-    PROPERTIES
-      TIMEOUT 300 ${alone}
-      ENVIRONMENT CORUN_AUDIT=1
-      ENVIRONMENT_MODIFICATION CORUN_SIM=set:${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/sim)
+    WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}" ${others}
+    PROPERTIES ${properties})
 endfunction()
 
 # What is tested is in libraries. Tests are compiled with -Og, in a third less time than with -O1 and no slower;
@@ -100,9 +108,10 @@ function(corun_compile_as_tests target)
   endif()
 endfunction()
 
-# One Google Benchmark executable; `make bench` runs them all.
+# One Google Benchmark executable of the target `benchmarks`, which `make bench` builds and runs. No test needs one.
 # corun_add_benchmark(<name> <source>...)
 function(corun_add_benchmark name)
-  add_executable(${name} ${ARGN})
+  add_executable(${name} EXCLUDE_FROM_ALL ${ARGN})
   target_link_libraries(${name} PRIVATE corun::sim benchmark::benchmark_main)
+  add_dependencies(benchmarks ${name})
 endfunction()

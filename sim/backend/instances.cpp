@@ -12,7 +12,7 @@
 namespace corun::sim {
 namespace {
 
-using Profiles = std::vector<const MigProfile*>;
+using Division = std::vector<const MigProfile*>;
 
 MigGeometry geometry_of(const Gpu& gpu) {
   if (const std::optional<MigGeometry> geometry = mig_geometry(gpu)) return *geometry;
@@ -40,7 +40,7 @@ const MigProfile& profile_of(const std::string& name, const MigGeometry& geometr
 }
 
 /// Whether an instance could have more SMs beside the others.
-bool wastes(Profiles division, const MigGeometry& geometry) {
+bool wastes(Division division, const MigGeometry& geometry) {
   for (const MigProfile*& one : division) {
     const MigProfile* const was = one;
     for (const MigProfile& other : geometry.profiles) {
@@ -56,7 +56,7 @@ bool wastes(Profiles division, const MigGeometry& geometry) {
 
 std::vector<std::uint32_t> Instances::make(const std::vector<Instance>& wanted) {
   const MigGeometry geometry = geometry_of(whole_);
-  Profiles profiles;
+  Division profiles;
   std::vector<std::string> names;
   for (const Instance& instance : wanted) {
     profiles.push_back(&profile_of(instance.profile, geometry, whole_));
@@ -95,7 +95,7 @@ std::vector<std::string> divisions(const Gpu& gpu, std::size_t instances) {
   const std::optional<MigGeometry> geometry = mig_geometry(gpu);
   std::vector<std::string> found;
   if (!geometry || instances == 0 || instances > geometry->memory_slices) return found;
-  Profiles division;
+  Division division;
   const std::function<void()> extend = [&] {
     if (!geometry->places(division)) return;
     if (division.size() < instances) {

@@ -34,8 +34,8 @@ Gpu gpu_of(std::uint32_t major, std::uint32_t sms = 20) {
 }
 
 /// By client, the first SM and the one behind the last on which its blocks ran, all those between used.
-std::vector<std::pair<std::uint32_t, std::uint32_t>> sms_of(const Trace& trace, const Gpu& gpu,
-                                                            const std::string& policy) {
+std::vector<std::pair<std::uint32_t, std::uint32_t>> sms_granted(const Trace& trace, const Gpu& gpu,
+                                                                 const std::string& policy) {
   std::vector<std::set<std::uint32_t>> used(trace.clients.size());
   for (const BlockRecord& b : run_trace(trace, gpu, policy, Record::blocks).blocks)
     used[b.client.value].insert(b.sm.value);
@@ -59,22 +59,22 @@ std::string problem_of(const Trace& trace, const Gpu& gpu, const std::string& po
 }
 
 TEST(MpsStatic, AClientRunsOnItsChunksAndNowhereElse) {
-  EXPECT_EQ(sms_of(clients(2), gpu_of(9), "mps-static:chunks=1/1"), (Sms{{0, 8}, {8, 16}}));
-  EXPECT_EQ(sms_of(clients(2), gpu_of(9, 132), "mps-static:chunks=5/3"), (Sms{{0, 40}, {40, 64}}));
-  EXPECT_EQ(sms_of(clients(1), gpu_of(9), "mps-static:chunks=2"), (Sms{{0, 16}}));
+  EXPECT_EQ(sms_granted(clients(2), gpu_of(9), "mps-static:chunks=1/1"), (Sms{{0, 8}, {8, 16}}));
+  EXPECT_EQ(sms_granted(clients(2), gpu_of(9, 132), "mps-static:chunks=5/3"), (Sms{{0, 40}, {40, 64}}));
+  EXPECT_EQ(sms_granted(clients(1), gpu_of(9), "mps-static:chunks=2"), (Sms{{0, 16}}));
 }
 
 TEST(MpsStatic, AChunkHasEightSmsFromHopperOnAndATpcBefore) {
-  EXPECT_EQ(sms_of(clients(1), gpu_of(9), "mps-static:chunks=1"), (Sms{{0, 8}}));
-  EXPECT_EQ(sms_of(clients(1), gpu_of(8), "mps-static:chunks=1"), (Sms{{0, 2}}));
-  EXPECT_EQ(sms_of(clients(1), gpu_of(8), "mps-static:chunks=1,chunk_sms=4"), (Sms{{0, 4}}));
-  EXPECT_EQ(sms_of(clients(1), gpu_of(9, 6), "mps-static"), (Sms{{0, 6}}));
+  EXPECT_EQ(sms_granted(clients(1), gpu_of(9), "mps-static:chunks=1"), (Sms{{0, 8}}));
+  EXPECT_EQ(sms_granted(clients(1), gpu_of(8), "mps-static:chunks=1"), (Sms{{0, 2}}));
+  EXPECT_EQ(sms_granted(clients(1), gpu_of(8), "mps-static:chunks=1,chunk_sms=4"), (Sms{{0, 4}}));
+  EXPECT_EQ(sms_granted(clients(1), gpu_of(9, 6), "mps-static"), (Sms{{0, 6}}));
 }
 
 TEST(MpsStatic, WithoutANumberOfChunksTheSharesAreEqual) {
-  EXPECT_EQ(sms_of(clients(2), gpu_of(9, 132), "mps-static"), (Sms{{0, 64}, {64, 128}}));
-  EXPECT_EQ(sms_of(clients(3), gpu_of(9, 132), "mps-static"), (Sms{{0, 40}, {40, 80}, {80, 128}}));
-  EXPECT_EQ(sms_of(clients(3), gpu_of(9), "mps-static"), (Sms{{0, 8}, {8, 16}, {0, 8}}));
+  EXPECT_EQ(sms_granted(clients(2), gpu_of(9, 132), "mps-static"), (Sms{{0, 64}, {64, 128}}));
+  EXPECT_EQ(sms_granted(clients(3), gpu_of(9, 132), "mps-static"), (Sms{{0, 40}, {40, 80}, {80, 128}}));
+  EXPECT_EQ(sms_granted(clients(3), gpu_of(9), "mps-static"), (Sms{{0, 8}, {8, 16}, {0, 8}}));
 }
 
 TEST(MpsStatic, IdleSmsOfAPartitionHelpNoOther) {

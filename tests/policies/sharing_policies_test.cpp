@@ -29,8 +29,8 @@ Profile saturating(std::uint32_t sms_there_are, std::uint32_t most_on_each, std:
 }
 
 /// Ten SMs of 64 warps and 2,048 threads.
-struct Script : TraceBuilder {
-  explicit Script(const Gpu& gpu = small_gpu(10))
+struct SharedScript : TraceBuilder {
+  explicit SharedScript(const Gpu& gpu = small_gpu(10))
       : backend(gpu, {Capability::order, Capability::priority, Capability::sm_quota,
                       Capability::preempt_at_block, Capability::progress}) {}
   ScriptedBackend backend;
@@ -57,13 +57,13 @@ struct Script : TraceBuilder {
 // ---- smcompactor ------------------------------------------------------------------------------------------
 
 TEST(SmCompactor, AKernelGetsTheFewestSmsNearItsBestAndThenTheFewestCtas) {
-  Script s;
+  SharedScript s;
   // 4 SMs x 3 are its best; 4 x 2 reach 0.67.  With threshold 0.75 three SMs x 3 do.
   s.kernel_with(saturating(10, 4, 4, 3, us(100)), us(0));
   s.backend.finish(us(50), 0);
   s.run("smcompactor");
   EXPECT_THAT(s.backend.at(us(0)), ElementsAre("launch 0 ctas 3,3,3,3,0,0,0,0,0,0"));
-  Script t;
+  SharedScript t;
   t.kernel_with(saturating(10, 4, 4, 3, us(100)), us(0));
   t.backend.finish(us(50), 0);
   t.run("smcompactor:threshold=0.75");
@@ -71,7 +71,7 @@ TEST(SmCompactor, AKernelGetsTheFewestSmsNearItsBestAndThenTheFewestCtas) {
 }
 
 TEST(SmCompactor, TheNextIsFilledIntoWhatIsLeftOnSmsInUseBeforeItGetsFurtherOnes) {
-  Script s;
+  SharedScript s;
   // The first: 4 SMs x 1 of 1,024 threads; the second, of 256 threads, needs 5 x 4: the four have room for 4
   // each.
   s.kernel_with(saturating(10, 2, 4, 1, us(100)), us(0), 1024);
@@ -84,7 +84,7 @@ TEST(SmCompactor, TheNextIsFilledIntoWhatIsLeftOnSmsInUseBeforeItGetsFurtherOnes
 }
 
 TEST(SmCompactor, TheFirstSpreadsOutWhereOtherwiseTheNextIsNotNearItsBest) {
-  Script s;
+  SharedScript s;
   // Alone the first takes 5 SMs x 2 (all threads); the second needs one CTA on each SM: 10 x 1 leave room.
   s.kernel_with(saturating(10, 2, 5, 2, us(100)), us(0), 1024);
   s.kernel_with(saturating(10, 2, 10, 1, us(100)), us(0), 1024);
@@ -96,7 +96,7 @@ TEST(SmCompactor, TheFirstSpreadsOutWhereOtherwiseTheNextIsNotNearItsBest) {
 }
 
 TEST(SmCompactor, TheTableIsMadeAnewWhenAKernelComesOrEnds) {
-  Script s;
+  SharedScript s;
   s.kernel_with(saturating(10, 2, 5, 2, us(100)), us(0), 1024);
   s.kernel_with(saturating(10, 2, 10, 1, us(100)), us(10), 1024);
   s.backend.finish(us(50), 1);
@@ -109,7 +109,7 @@ TEST(SmCompactor, TheTableIsMadeAnewWhenAKernelComesOrEnds) {
 }
 
 TEST(SmCompactor, AKernelThatHasStartedItsLastBlockKeepsItsPlaces) {
-  Script s;
+  SharedScript s;
   s.kernel_with(saturating(10, 2, 5, 2, us(100)), us(0), 1024);
   s.kernel_with(saturating(10, 2, 10, 1, us(100)), us(10), 1024);
   s.backend.last_block(us(5), 0);
@@ -121,7 +121,7 @@ TEST(SmCompactor, AKernelThatHasStartedItsLastBlockKeepsItsPlaces) {
 }
 
 TEST(SmCompactor, AKernelForWhichNoPlaceIsLeftWaits) {
-  Script s;
+  SharedScript s;
   s.kernel_with(saturating(10, 2, 10, 2, us(100)), us(0), 1024);
   s.kernel_with(saturating(10, 2, 10, 1, us(100)), us(10), 1024);
   s.backend.last_block(us(5), 0);
@@ -135,7 +135,7 @@ TEST(SmCompactor, AKernelForWhichNoPlaceIsLeftWaits) {
 // ---- slate ------------------------------------------------------------------------------------------------
 
 TEST(Slate, TwoComplementaryKernelsGetTheBestSplitInMultiplesOfFive) {
-  Script s;
+  SharedScript s;
   // Of 10 SMs the first needs 3: 5 and 5, which is the only split in steps of five.
   s.kernel_with(saturating(10, 2, 3, 2, us(100)), us(0), 1024);
   s.kernel_with(saturating(10, 2, 10, 2, us(100)), us(0), 1024);
@@ -148,7 +148,7 @@ TEST(Slate, TwoComplementaryKernelsGetTheBestSplitInMultiplesOfFive) {
 }
 
 TEST(Slate, FinerStepsGiveTheFirstWhatItNeeds) {
-  Script s;
+  SharedScript s;
   s.kernel_with(saturating(10, 2, 3, 2, us(100)), us(0), 1024);
   s.kernel_with(saturating(10, 2, 7, 2, us(100)), us(0), 1024);
   s.backend.finish(us(50), 0);
@@ -161,7 +161,7 @@ TEST(Slate, FinerStepsGiveTheFirstWhatItNeeds) {
 
 TEST(Slate, KernelsThatBothUseMuchOfTheSameRunOneAfterTheOther) {
   for (const double use : {69.0, 70.0}) {
-    Script s;
+    SharedScript s;
     s.kernel_with(saturating(10, 2, 3, 2, us(100)), us(0), 1024);
     s.counters().issue_active_pct = 90;
     s.kernel_with(saturating(10, 2, 3, 2, us(100)), us(0), 1024);
@@ -184,7 +184,7 @@ TEST(SmGuard, AnOfflineTaskGetsItsQuotaOfBlocksAndNoMore) {
                                     {0.49, "4,4,4,4,4,4,4,4,4,3"},
                                     {0.001, "1,0,0,0,0,0,0,0,0,0"},
                                     {1.0, "8,8,8,8,8,8,8,8,8,8"}}) {
-    Script s;
+    SharedScript s;
     s.kernel_with({}, us(0)).quota = quota;
     s.backend.finish(us(50), 0);
     s.run("smguard");
@@ -193,7 +193,7 @@ TEST(SmGuard, AnOfflineTaskGetsItsQuotaOfBlocksAndNoMore) {
 }
 
 TEST(SmGuard, AnOfflineTaskTakesWhatIsLeft) {
-  Script s;
+  SharedScript s;
   s.kernel_with({}, us(0)).quota = 0.75;
   s.kernel_with({}, us(0)).quota = 0.75;
   s.backend.finish(us(50), 0);
@@ -205,7 +205,7 @@ TEST(SmGuard, AnOfflineTaskTakesWhatIsLeft) {
 }
 
 TEST(SmGuard, OfflineTasksReleaseWhereTheReservationIsTheNewestFirst) {
-  Script s;
+  SharedScript s;
   s.kernel_with({}, us(0)).quota = 0.5;
   s.kernel_with({}, us(1)).quota = 0.25;
   Client& online = s.kernel_with({}, us(10));
@@ -226,7 +226,7 @@ TEST(SmGuard, OfflineTasksReleaseWhereTheReservationIsTheNewestFirst) {
 }
 
 TEST(SmGuard, AnOfflineTaskWithNothingLeftComesOffTheGpuAndWaits) {
-  Script s;
+  SharedScript s;
   s.kernel_with({}, us(0), 1024).quota = 1.0;  // two on an SM
   s.kernel_with({}, us(1), 32);                // nothing is left of the threads
   Client& online = s.kernel_with({}, us(10), 1024);
@@ -243,7 +243,7 @@ TEST(SmGuard, AnOfflineTaskWithNothingLeftComesOffTheGpuAndWaits) {
 }
 
 TEST(SmGuard, AnOnlineTaskThatFitsTakesFromNobody) {
-  Script s;
+  SharedScript s;
   s.kernel_with({}, us(0)).quota = 0.5;
   Client& online = s.kernel_with({}, us(10));
   online.service_class = ServiceClass::real_time;
@@ -256,7 +256,7 @@ TEST(SmGuard, AnOnlineTaskThatFitsTakesFromNobody) {
 }
 
 TEST(SmGuard, AnOnlineTaskWithoutAReservationComesBeforeOfflineOnes) {
-  Script s;
+  SharedScript s;
   s.kernel_with({}, us(0));
   s.kernel_with({}, us(10)).service_class = ServiceClass::real_time;
   s.backend.preempted(us(20), 0, 30);
@@ -276,7 +276,7 @@ Gpu divided_gpu() {
 }
 
 TEST(SmGuard, AnSmInUseIsFullForAKernelThatNeedsALargerDivision) {
-  Script s(divided_gpu());
+  SharedScript s(divided_gpu());
   s.kernel_with({}, us(0)).quota = 0.55;
   s.kernel_with({}, us(1)).quota = 0.25;
   s.trace.kernels.back().static_shared_memory_bytes = 8192;
@@ -293,7 +293,7 @@ TEST(SmGuard, AnSmInUseIsFullForAKernelThatNeedsALargerDivision) {
 }
 
 TEST(SmGuard, AKernelThatNeedsASmallerDivisionJoinsAnotherOnItsSm) {
-  Script s(divided_gpu());
+  SharedScript s(divided_gpu());
   s.kernel_with({}, us(0)).quota = 0.25;
   s.trace.kernels.back().static_shared_memory_bytes = 8192;
   s.kernel_with({}, us(1));
@@ -305,7 +305,7 @@ TEST(SmGuard, AKernelThatNeedsASmallerDivisionJoinsAnotherOnItsSm) {
 }
 
 TEST(SmGuard, WhoMakesWayForALargerDivisionLeavesTheSmUntilTheOtherHasGone) {
-  Script s(divided_gpu());
+  SharedScript s(divided_gpu());
   s.kernel_with({}, us(0));
   s.kernel_with({}, us(5));  // nothing is left for it
   Client& online = s.kernel_with({}, us(10));
@@ -341,7 +341,7 @@ TEST(SmGuard, KernelsOfManyDivisionsDoNotWaitForEachOther) {
 }
 
 TEST(SmGuard, ReservationsOfMoreThanTheGpuAreRefused) {
-  Script s;
+  SharedScript s;
   for (const double share : {0.6, 0.4, 0.01}) {
     Client& online = s.kernel_with({}, us(0));
     online.service_class = ServiceClass::real_time;
@@ -351,7 +351,7 @@ TEST(SmGuard, ReservationsOfMoreThanTheGpuAreRefused) {
 }
 
 TEST(SmGuard, AnOfflineTaskForWhichNothingIsLeftWaits) {
-  Script s;
+  SharedScript s;
   s.kernel_with({}, us(0));
   s.kernel_with({}, us(0));
   s.backend.finish(us(50), 0);

@@ -16,10 +16,10 @@ using testing::HasSubstr;
 
 /// One client, limited to half the GPU, whose launches are all called at 0: each takes `solo` and `blocks` of
 /// the 160 places for blocks on ten SMs.  Bucket and interval are 10 us.
-struct Script : TraceBuilder {
+struct BucketScript : TraceBuilder {
   ScriptedBackend backend{small_gpu(10), {Capability::order, Capability::time_slice}};
 
-  Script(std::uint32_t launches, Time solo, std::uint32_t blocks = 160) {
+  BucketScript(std::uint32_t launches, Time solo, std::uint32_t blocks = 160) {
     Kernel k = sim::kernel(blocks, 128, us(1));
     k.solo_time = solo;
     const KernelId id = kernel(k);
@@ -42,28 +42,28 @@ struct Script : TraceBuilder {
 
 TEST(TokenBucket, ALaunchGoesAtZeroTokensAndWaitsForTheNextRefillBelow) {
   // 10 us of tokens pay for the first, the second makes 10 us of debt, and each refill pays 5 us of it.
-  EXPECT_THAT(Script(3, us(10)).run(), ElementsAre(us(0), us(0), us(20)));
-  EXPECT_THAT(Script(3, us(10) + ps(1)).run(), ElementsAre(us(0), us(10), us(30)));
-  EXPECT_THAT(Script(3, us(10) - ps(1)).run(), ElementsAre(us(0), us(0), us(20)));
-  EXPECT_THAT(Script(3, us(5)).run(), ElementsAre(us(0), us(0), us(0)));
-  EXPECT_THAT(Script(4, us(5)).run(), ElementsAre(us(0), us(0), us(0), us(10)));
+  EXPECT_THAT(BucketScript(3, us(10)).run(), ElementsAre(us(0), us(0), us(20)));
+  EXPECT_THAT(BucketScript(3, us(10) + ps(1)).run(), ElementsAre(us(0), us(10), us(30)));
+  EXPECT_THAT(BucketScript(3, us(10) - ps(1)).run(), ElementsAre(us(0), us(0), us(20)));
+  EXPECT_THAT(BucketScript(3, us(5)).run(), ElementsAre(us(0), us(0), us(0)));
+  EXPECT_THAT(BucketScript(4, us(5)).run(), ElementsAre(us(0), us(0), us(0), us(10)));
 }
 
 TEST(TokenBucket, ABucketFillsNoFurtherThanItsSize) {
-  Script s(4, us(10));
+  BucketScript s(4, us(10));
   std::get<Once>(s.trace.clients[0].arrivals).at = us(100);
   EXPECT_THAT(s.run(), ElementsAre(us(100), us(100), us(120), us(140)));
 }
 
 TEST(TokenBucket, ALaunchCostsWhatItsBlocksFillOrAllOfItsTime) {
-  EXPECT_THAT(Script(4, us(10), 80).run(), ElementsAre(us(0), us(0), us(0), us(10)));
-  EXPECT_THAT(Script(4, us(10), 80).run(",tokens=gpu-time"), ElementsAre(us(0), us(0), us(20), us(40)));
+  EXPECT_THAT(BucketScript(4, us(10), 80).run(), ElementsAre(us(0), us(0), us(0), us(10)));
+  EXPECT_THAT(BucketScript(4, us(10), 80).run(",tokens=gpu-time"), ElementsAre(us(0), us(0), us(20), us(40)));
   // More blocks than places run one after the other, which the time says.
-  EXPECT_THAT(Script(3, us(10), 1600).run(), ElementsAre(us(0), us(0), us(20)));
+  EXPECT_THAT(BucketScript(3, us(10), 1600).run(), ElementsAre(us(0), us(0), us(20)));
 }
 
 TEST(TokenBucket, ARefusedLaunchCostsNothing) {
-  Script s(3, us(10));
+  BucketScript s(3, us(10));
   s.one_kernel("occasion", kernel(1, 32, us(1)), us(3)).quota = 1;
   s.backend.finish(us(200), 3);
   s.backend.refuse = [&](const Decision&) { return s.backend.now() < us(3); };
@@ -71,13 +71,13 @@ TEST(TokenBucket, ARefusedLaunchCostsNothing) {
 }
 
 TEST(TokenBucket, AClientWithoutALimitWaitsForNothing) {
-  Script s(4, us(10));
+  BucketScript s(4, us(10));
   s.trace.clients[0].quota.reset();
   EXPECT_THAT(s.run(), ElementsAre(us(0), us(0), us(0), us(0)));
-  Script whole(4, us(10));
+  BucketScript whole(4, us(10));
   whole.trace.clients[0].quota = 1;
   EXPECT_THAT(whole.run(), ElementsAre(us(0), us(0), us(0), us(0)));
-  EXPECT_THAT(Script(4, us(10)).run(",percentages=100"), ElementsAre(us(0), us(0), us(0), us(0)));
+  EXPECT_THAT(BucketScript(4, us(10)).run(",percentages=100"), ElementsAre(us(0), us(0), us(0), us(0)));
 }
 
 /// Kernels of 1 ms without a pause on a GPU of one SM, which each fills.

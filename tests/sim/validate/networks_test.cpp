@@ -253,18 +253,18 @@ TEST(NetworksScore, ARunWithoutARequestIsAWholeErrorAndAnUnknownMeasurementNone)
 
 /// A mix of a real-time and a best-effort client for each of `modes`: latency in us and throughput, measured
 /// and simulated.
-struct Mode {
+struct InMode {
   const char* name;
   double measured_us, measured_per_s, simulated_us, simulated_per_s;
 };
-MeasuredNetworks made_up(const std::vector<std::vector<Mode>>& mixes) {
+MeasuredNetworks made_up(const std::vector<std::vector<InMode>>& mixes) {
   MeasuredNetworks all;
   all.networks = {{"a", {}, false, false, 0.1, 0.1}, {"b", {}, false, false, 1, 1}};
   for (const auto& modes : mixes) {
     NetworkMix mix{fmt::format("mix{}", all.mixes.size()), {}, {0, 1}, false, {}, {}};
     mix.trace.clients.resize(2);
     mix.trace.clients[0].service_class = ServiceClass::real_time;
-    for (const Mode& m : modes)
+    for (const InMode& m : modes)
       all.runs.push_back({all.mixes.size(),
                           m.name,
                           "fcfs",
@@ -310,7 +310,7 @@ TEST(NetworksScore, ByP99AModeMustKeepTheThroughput) {
 }
 
 TEST(NetworksScore, AtMostATenthOfTheRowsIsLeftOutTheWidestFirst) {
-  MeasuredNetworks all = made_up(std::vector<std::vector<Mode>>(5, {{"x", 100, 500, 100, 500}}));  // 10 rows
+  MeasuredNetworks all = made_up(std::vector<std::vector<InMode>>(5, {{"x", 100, 500, 100, 500}}));  // 10 rows
   all.runs[1].measured[1] = {{{}, 0, 500}, {{}, 0, 600}};
   all.runs[3].measured[1] = {{{}, 0, 500}, {{}, 0, 900}};
   const NetworksScore s = score_networks(all);

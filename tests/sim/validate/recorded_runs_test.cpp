@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::HasSubstr;
 
-const fs::path kRuns = "experiments/h200/policies", kPairs = "experiments/h200/layer_pairs";
+const fs::path kRuns = "experiments/h200/policies", kLayerPairs = "experiments/h200/layer_pairs";
 
 json index(const fs::path& folder = kRuns) {
   std::ifstream in(folder / "runs.json");
@@ -56,7 +56,7 @@ TEST(RecordedRuns, CoverTwelveMixesAndEightPoliciesWithVerifiedResults) {
 
 TEST(RecordedRuns, AreDecidedAgainFromTheirNotices) {
   std::size_t replayed = 0;
-  for (const fs::path& folder : {kRuns, kPairs}) {
+  for (const fs::path& folder : {kRuns, kLayerPairs}) {
     const json all = index(folder);
     for (const json& run : all["runs"]) {
       const std::string file = (folder / run["recording"].get<std::string>()).string();
@@ -90,8 +90,8 @@ TEST(LayerPairs, OfChainsAreWithinThreePercentAndOfChainsAndLoadsATenthOffInTheM
   for (const char* chain : {"00", "01"})
     for (const char* other : {"04", "05", "06", "07", "08", "09", "10"})
       all.mixes.push_back(std::string(chain) + "-" + other);
-  const RunsComparison right = compare_runs(find_runs(kPairs), chains),
-                       gap = compare_runs(find_runs(kPairs), all);
+  const RunsComparison right = compare_runs(find_runs(kLayerPairs), chains),
+                       gap = compare_runs(find_runs(kLayerPairs), all);
   ASSERT_EQ(right.runs.size() + gap.runs.size(), 19u);
   EXPECT_LE(right.all.stp_worst, 0.03) << format_runs(right);
   EXPECT_LE(gap.all.stp, 0.11) << format_runs(gap);

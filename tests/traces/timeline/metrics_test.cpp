@@ -337,7 +337,7 @@ RunResult sample(std::size_t clients) {
   return r;
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
+std::vector<std::string> lines_in(const std::string& text) {
   std::vector<std::string> lines;
   std::istringstream in(text);
   for (std::string line; std::getline(in, line);) lines.push_back(line);
@@ -359,7 +359,7 @@ TEST(Report, OfTwelveClientsFitsOnAScreen) {
         "kernel x has no counters: it is taken to use a third of the bandwidth to memory of the whole GPU, "
         "which is what the median of the measured ones does; give counters for a better answer");
   }
-  const auto lines = lines_of(format_report(r));
+  const auto lines = lines_in(format_report(r));
   EXPECT_LE(lines.size(), 25);
   EXPECT_THAT(lines, Each(FitsTheTerminal()));
   EXPECT_THAT(format_report(r), HasSubstr("…"));
@@ -379,7 +379,7 @@ TEST(Report, ComparisonShowsEveryRunAndFits) {
   const std::string text = format_comparison(runs);
   for (const RunResult& r : runs) EXPECT_THAT(text, HasSubstr(r.policy));
   EXPECT_THAT(text, HasSubstr("worst RT p99"));
-  EXPECT_THAT(lines_of(text), Each(FitsTheTerminal()));
+  EXPECT_THAT(lines_in(text), Each(FitsTheTerminal()));
   EXPECT_EQ(format_comparison({}), "");
 }
 
