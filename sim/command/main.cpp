@@ -58,7 +58,7 @@ struct Arguments {
   AdviseArguments advice;
   std::string gpu, duration, issue, profiles;
   std::optional<std::uint64_t> seed;
-  bool json = false, audit = false, plain = false;
+  bool json = false, audit = false, plain = false, resources = false;
   CudaArguments cuda;
   std::uint64_t memory = 0;
   OutputOptions outputs;
@@ -137,6 +137,7 @@ int simulate(const Arguments& a, Task task) {
   std::optional<TemporaryFolder> folder;  // without --out
   if (!a.report.empty()) {
     check_report_can_be_made();
+    outputs_wanted.for_page = true;
     if (outputs_wanted.directory.empty()) outputs_wanted.directory = folder.emplace("report").path().string();
   }
   RunResult result;
@@ -147,7 +148,8 @@ int simulate(const Arguments& a, Task task) {
     corun::RunOptions options{.policy = a.policy,
                               .sinks = outputs.sinks(),
                               .progress = [&](const char* stage, double done) { bar.show(stage, done); },
-                              .profiles = profiles ? &*profiles : nullptr};
+                              .profiles = profiles ? &*profiles : nullptr,
+                              .resources = !a.report.empty() || a.resources};
     if (a.cuda.backend == "sim") {
       std::optional<hw::SignalGuard> guard(std::in_place);  // a second Ctrl-C ends the command
       options.stop = [&] {
@@ -167,7 +169,7 @@ int simulate(const Arguments& a, Task task) {
     write_summary(result, std::cout);
   else
     std::cout << format_report(result, a.comparison.notes)
-              << (a.comparison.where ? "\n" + format_parts({&result, 1}) : "");
+              << (a.comparison.where || a.resources ? "\n" + format_parts({&result, 1}) : "");
   if (!a.json && !a.outputs.directory.empty())
     fmt::print(
         "wrote    {}/ summary.json, requests.csv, kernels.csv, timeline.pftrace (ui.perfetto.dev), "
@@ -235,6 +237,8 @@ int command(int argc, char** argv) {
   add_run_options(app, a);
   app.add_option("--out", a.outputs.directory,
                  "write summary.json, requests.csv, kernels.csv, timeline.pftrace, occupancy.svg here");
+  app.add_flag("--resources", a.resources,
+               "with --where, --json, --out: tell what clients lose to each other by resource (slow)");
   app.add_option("--report", a.report, "write one page: summary, where latency goes, timeline, occupancy, with the data");
   app.add_option("--trace-level", a.outputs.level, "what the timeline shows: request, kernel or cta")
       ->check(CLI::IsMember({"request", "kernel", "cta"}))

@@ -42,8 +42,8 @@ void check_report_can_be_made() {
                    "pip install 'corun[report]', or name the Python that has it: CORUN_PYTHON=/path/to/python");
 }
 
-void make_report(const std::string& folder, const std::string& file) {
-  if (python({"-c", "import sys, corun.report; sys.exit(corun.report.main())", folder, "-o", file}) != 0)
+void make_report(const std::string& source, const std::string& file) {
+  if (python({"-c", "import sys, corun.report; sys.exit(corun.report.main())", source, "-o", file}) != 0)
     throw InputError(file, "", "the page was not made", "see the message above");
 }
 

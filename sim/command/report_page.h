@@ -1,4 +1,4 @@
-// `--report FILE`: one page of what a run wrote, made by the Python module `corun.report`.
+// `--report FILE`: one page of what a run or a comparison wrote, made by the Python module `corun.report`.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@ namespace corun::sim {
 
 /// Throws InputError if there is no Python with the module, before anything is simulated.
 void check_report_can_be_made();
-/// Throws InputError.
-void make_report(const std::string& folder, const std::string& file);
+/// Of a run's folder or a comparison's JSON.  Throws InputError.
+void make_report(const std::string& source, const std::string& file);
 
 }  // namespace corun::sim

@@ -229,6 +229,11 @@ nlohmann::ordered_json json_of(const PartsMs& p) {
           {"copying", p.copying},   {"preempted", p.preempted}, {"running", p.running}};
 }
 
+nlohmann::ordered_json json_of(const RunningPartsMs& p) {
+  return {{"alone", p.alone}, {"places", p.places}, {"issue", p.issue}, {"fp64", p.fp64},
+          {"l2", p.l2},       {"dram", p.dram},     {"clock", p.clock}};
+}
+
 nlohmann::ordered_json json_of(const ClientResult& c) {
   nlohmann::ordered_json to = {
       {"name", c.name},
@@ -249,6 +254,7 @@ nlohmann::ordered_json json_of(const ClientResult& c) {
       {"progress", c.progress}};
   to["latency_parts_ms"] = json_of(c.parts);
   to["alone_latency_parts_ms"] = json_of(c.alone_parts);
+  if (c.running_parts) to["running_parts_ms"] = json_of(*c.running_parts);
   if (c.served)
     to["served"] = {{"sequences", c.served->finished},
                     {"unfinished", c.served->unfinished},
@@ -416,17 +422,33 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
 }
 
 std::string format_parts(std::span<const RunResult> results) {
-  Table table({"where latency goes (ms)", "mean", "queue", "host", "policy", "launch", "wait", "turn", "copy", "off",
-               "alone", "others"});
+  const bool by_resource = std::ranges::any_of(results, [](const RunResult& r) {
+    return std::ranges::any_of(r.clients, [](const ClientResult& c) { return c.running_parts.has_value(); });
+  });
+  std::vector<std::string> head{"where latency goes (ms)", "mean", "queue", "host", "policy", "launch",
+                                "wait", "turn", "copy", "off", "alone"};
+  if (by_resource)
+    head.insert(head.end(), {"places", "issue", "fp64", "L2", "DRAM", "clock"});
+  else
+    head.push_back("others");
+  Table table(head);
   for (const RunResult& r : results)
     for (const ClientResult& c : r.clients) {
       const PartsMs& p = c.parts;
-      const double alone = std::min(c.alone_parts.running, p.running);
-      table.add({results.size() > 1 ? fmt::format("{}, {}", shortened(c.name, kNameWidth / 2), shortened(r.policy, kNameWidth / 2))
-                                    : shortened(c.name, kNameWidth),
-                 fixed(c.mean_ms, 3), fixed(p.queue, 3), fixed(p.host, 3), fixed(p.held, 3), fixed(p.launching, 3),
-                 fixed(p.waiting, 3), fixed(p.off_turn, 3), fixed(p.copying, 3), fixed(p.preempted, 3),
-                 fixed(alone, 3), fixed(p.running - alone, 3)});
+      std::vector<std::string> row{
+          results.size() > 1 ? fmt::format("{}, {}", shortened(c.name, kNameWidth / 2), shortened(r.policy, kNameWidth / 2))
+                             : shortened(c.name, kNameWidth)};
+      for (const double part : {c.mean_ms, p.queue, p.host, p.held, p.launching, p.waiting, p.off_turn, p.copying,
+                                p.preempted})
+        row.push_back(fixed(part, 3));
+      if (by_resource) {
+        const RunningPartsMs q = c.running_parts.value_or(RunningPartsMs{p.running});
+        for (const double part : {q.alone, q.places, q.issue, q.fp64, q.l2, q.dram, q.clock}) row.push_back(fixed(part, 3));
+      } else {
+        const double alone = std::min(c.alone_parts.running, p.running);
+        row.insert(row.end(), {fixed(alone, 3), fixed(p.running - alone, 3)});
+      }
+      table.add(row);
     }
   return table.text();
 }
