@@ -1,10 +1,11 @@
-"""One self-contained page of a run (summary, latencies, where they went, timeline, occupancy), or of a comparison
-with measurements.
+"""One self-contained page of a run (summary, latencies, where they went, timeline, occupancy), of an advice,
+or of a comparison with measurements.
 
     sim --policy=priority --report out.html trace.json
     sim validate experiments/h200/policies --report out.html
     python -m corun.report DIR [DIR ...] -o out.html         of what `sim --out DIR` wrote
-    python -m corun.report FILE.json -o out.html             of what `sim validate --json` printed
+    sim advise --slo cam:p99=20ms --report out.html trace.json
+    python -m corun.report FILE.json -o out.html             of what `sim validate --json` or `sim advise --json` printed
 
 Every chart has its data beside it, as CSV. The page needs no network. Plotly draws it: `pip install corun[report]`.
 """
@@ -21,6 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Iterable, Optional, Sequence, Union
 
+from ._advice import advice_page
 from ._measured import comparison_page
 from ._page import Page, write_whole
 from ._show import CLIENT, COLOURS, PARTS, TOTALS, html_table, split_parts
@@ -171,28 +173,29 @@ def page(runs: Iterable[Run], title: str = "") -> str:
     return out.html()
 
 
-def _comparison(source: Any) -> Optional[Row]:
-    """What `sim validate --json` printed into this file; None: it is no file."""
+def _document(source: Any) -> Optional[Row]:
+    """What `sim validate --json` or `sim advise --json` printed into this file; None: it is no file."""
     if hasattr(source, "write") or not Path(source).is_file():
         return None
     document = json.loads(Path(source).read_text(encoding="utf-8"))
     if not isinstance(document, dict):
-        raise ValueError(f"{source}: this is not what `sim validate --json` prints")
+        raise ValueError(f"{source}: this is not what `sim validate --json` or `sim advise --json` prints")
     return document
 
 
 def write_report(source: Any, path: Union[str, os.PathLike[str]], title: str = "") -> None:
     """Writes a page of a `Result`, of a folder that `sim --out` or `Result.write` wrote, or of a list of these; or of a
-    file with what `sim validate --json` printed.
+    file with what `sim validate --json` or `sim advise --json` printed.
 
     The file appears whole or not at all. Raises ImportError without Plotly (`pip install corun[report]`),
     FileNotFoundError for a folder that is none of these, ValueError for another file. What kernels lose to each other is shown
     by resource if the run was made with resources=True.
     """
     sources = source if isinstance(source, (list, tuple)) else [source]
-    compared = _comparison(sources[0]) if len(sources) == 1 else None
-    if compared is not None:
-        write_whole(comparison_page(compared, title), path)
+    document = _document(sources[0]) if len(sources) == 1 else None
+    if document is not None:
+        make = advice_page if "promised" in document else comparison_page
+        write_whole(make(document, title), path)
         return
     with tempfile.TemporaryDirectory() as scratch:
         runs = []
@@ -207,7 +210,7 @@ def write_report(source: Any, path: Union[str, os.PathLike[str]], title: str = "
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m corun.report", description=(__doc__ or "").split("\n\n", 1)[0])
-    parser.add_argument("source", nargs="+", help="folders that `sim --out` wrote, or a file that `sim validate --json` printed")
+    parser.add_argument("source", nargs="+", help="folders that `sim --out` wrote, or a file with what `--json` of `sim validate` or `sim advise` printed")
     parser.add_argument("-o", "--output", required=True, help="page to write")
     a = parser.parse_args(arguments)
     try:
@@ -216,7 +219,7 @@ def main(arguments: Optional[Sequence[str]] = None) -> int:
         print(f"corun.report: {error.name} is missing\n  remedy: pip install 'corun[report]'", file=sys.stderr)
         return 2
     except (OSError, ValueError, KeyError) as error:
-        print(f"corun.report: {error}\n  remedy: give what this version of `sim --out` or `sim validate --json` wrote",
+        print(f"corun.report: {error}\n  remedy: give what this version of `sim --out`, `sim validate --json` or `sim advise --json` wrote",
               file=sys.stderr)
         return 2
     return 0

@@ -171,3 +171,40 @@ def test_without_plotly_the_command_says_what_to_install(tmp_path):
                          capture_output=True, text=True)
     assert ran.returncode == 2
     assert "plotly is missing" in ran.stderr and "corun[report]" in ran.stderr
+
+
+def test_an_advice_has_a_page_that_says_which_setting_and_shows_all(tmp_path):
+    pytest.importorskip("plotly")
+    import os
+
+    page = tmp_path / "page.html"
+    ran = subprocess.run(
+        [os.environ["CORUN_SIM"], "advise", "--slo", "camera:p99=2ms", "--maximize", "batch:throughput", "--duration=20ms",
+         "--modes", "streams,priority,time-slicing", "--json", "--report", str(page), EXAMPLE],
+        check=True, env={**os.environ, "CORUN_PYTHON": sys.executable}, capture_output=True, text=True,
+    )
+    document = json.loads(ran.stdout)
+    text = page.read_text()
+    best = document["tried"][document["best"]]
+    assert best["setting"] in text and best["do"] in text and f"--policy={best['policy']}" in text
+    tables = dict(tables_of(text))
+    settings = list(csv.DictReader(io.StringIO(tables["settings"])))
+    assert [s["setting"] for s in settings] == [t["setting"] for t in document["tried"]]
+    assert [s["verdict"] for s in settings].count("advised") == 1
+    assert set(tables) == {"settings", "progress", "p99"}
+
+
+def test_an_advice_that_nothing_holds_has_a_page_too():
+    pytest.importorskip("plotly")
+    from corun._advice import advice_page
+
+    client = {"name": "<b>", "finished": 1, "dropped": 0, "throughput_per_s": 1.0, "mean_ms": 1.0, "p99_ms": None, "progress": 0.5}
+    one = {"gpu": "h200", "mode": "streams", "setting": "streams", "policy": "fcfs", "do": "nothing"}
+    text = advice_page({
+        "trace": "t", "goal": "stp", "promised": [], "best": None, "next": None,
+        "tried": [{**one, "holds": False, "surely": False, "use": None, "model_error_p99": 0.1, "stp": 1.0, "clients": [client]},
+                  {**one, "refused": "it has <i>"}],
+    })
+    outside = re.sub(r"<script.*?</script>", "", text, flags=re.S)
+    assert "No setting holds" in outside and "it has &lt;i&gt;" in outside
+    assert "<i>" not in outside

@@ -22,7 +22,6 @@
 #include "sim/validate/timeline_compare.h"
 #include "traces/json/output_file.h"
 #include "traces/json/print.h"
-#include "traces/json/temporary_folder.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
@@ -64,12 +63,7 @@ void show(const ValidateArguments& a, const nlohmann::ordered_json& document, co
   else
     std::cout << text;
   if (a.report.empty()) return;
-  const TemporaryFolder folder("report");
-  const std::string file = (folder.path() / "comparison.json").string();
-  OutputFile out(file);
-  print_json(document, out.stream());
-  out.close();
-  make_report(file, a.report);
+  make_report_of(document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace), a.report);
   if (!a.json) fmt::print("wrote       {}\n", a.report);
 }
 

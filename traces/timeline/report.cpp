@@ -422,35 +422,27 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
 }
 
 std::string format_parts(std::span<const RunResult> results) {
-  const bool by_resource = std::ranges::any_of(results, [](const RunResult& r) {
-    return std::ranges::any_of(r.clients, [](const ClientResult& c) { return c.running_parts.has_value(); });
-  });
-  std::vector<std::string> head{"where latency goes (ms)", "mean", "queue", "host", "policy", "launch",
-                                "wait", "turn", "copy", "off", "alone"};
-  if (by_resource)
-    head.insert(head.end(), {"places", "issue", "fp64", "L2", "DRAM", "clock"});
-  else
-    head.push_back("others");
-  Table table(head);
+  Table table({"where latency goes (ms)", "mean", "queue", "host", "policy", "launch", "wait", "turn", "copy", "off",
+               "alone", "others"});
+  Table resources({"what running kernels lack (ms)", "running", "alone", "places", "issue", "FP64", "L2", "DRAM", "clock"});
+  bool by_resource = false;
   for (const RunResult& r : results)
     for (const ClientResult& c : r.clients) {
       const PartsMs& p = c.parts;
-      std::vector<std::string> row{
+      const double alone = std::min(c.alone_parts.running, p.running);
+      const std::string name =
           results.size() > 1 ? fmt::format("{}, {}", shortened(c.name, kNameWidth / 2), shortened(r.policy, kNameWidth / 2))
-                             : shortened(c.name, kNameWidth)};
-      for (const double part : {c.mean_ms, p.queue, p.host, p.held, p.launching, p.waiting, p.off_turn, p.copying,
-                                p.preempted})
-        row.push_back(fixed(part, 3));
-      if (by_resource) {
-        const RunningPartsMs q = c.running_parts.value_or(RunningPartsMs{p.running});
-        for (const double part : {q.alone, q.places, q.issue, q.fp64, q.l2, q.dram, q.clock}) row.push_back(fixed(part, 3));
-      } else {
-        const double alone = std::min(c.alone_parts.running, p.running);
-        row.insert(row.end(), {fixed(alone, 3), fixed(p.running - alone, 3)});
-      }
-      table.add(row);
+                             : shortened(c.name, kNameWidth);
+      table.add({name, fixed(c.mean_ms, 3), fixed(p.queue, 3), fixed(p.host, 3), fixed(p.held, 3), fixed(p.launching, 3),
+                 fixed(p.waiting, 3), fixed(p.off_turn, 3), fixed(p.copying, 3), fixed(p.preempted, 3),
+                 fixed(alone, 3), fixed(p.running - alone, 3)});
+      if (!c.running_parts) continue;
+      by_resource = true;
+      const RunningPartsMs& q = *c.running_parts;
+      resources.add({name, fixed(p.running, 3), fixed(q.alone, 3), fixed(q.places, 3), fixed(q.issue, 3), fixed(q.fp64, 3),
+                     fixed(q.l2, 3), fixed(q.dram, 3), fixed(q.clock, 3)});
     }
-  return table.text();
+  return table.text() + (by_resource ? "\n" + resources.text() : "");
 }
 
 void write_summary(const RunResult& result, std::ostream& out) {
