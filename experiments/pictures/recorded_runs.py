@@ -34,7 +34,7 @@ def main(arguments):
     axis.set(xlim=ends, ylim=ends, aspect="equal", ylabel="simulated STP",
              xlabel=f"measured STP; band: {100 * BAND:.0f} %; in brackets: mean error")
     axis.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
-    figure.savefig(arguments[1], metadata={"Date": None})
+    figure.savefig(arguments[1], metadata={"Date": None}, bbox_inches="tight")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,12 @@ from ._show import Row
 #: Rows shown of those that are furthest off.
 MOST_WORST = 25
 
-#: Of all points; the band that is drawn.
+#: The band that is drawn.
 BAND = 0.1
+
+#: Plotly's colours come again after ten groups: another symbol tells them apart.
+COLOURS_OF_PLOTLY = 10
+SYMBOLS = ("circle", "diamond", "square", "cross")
 
 
 def _finite(value: Optional[float]) -> bool:
@@ -49,11 +53,11 @@ def scatter(page: Page, title: str, name: str, unit: str, points: Sequence[Row],
     for factor, dash in ((1 - BAND, "dot"), (1.0, "solid"), (1 + BAND, "dot")):
         figure.add_scatter(x=[least, most], y=[least * factor, most * factor], mode="lines", showlegend=False,
                            hoverinfo="skip", line=dict(color="#999", width=1, dash=dash))
-    for group in dict.fromkeys(p["group"] for p in points):
+    for i, group in enumerate(dict.fromkeys(p["group"] for p in points)):
         mine = [p for p in points if p["group"] == group]
         figure.add_scatter(
             x=[p["measured"] for p in mine], y=[p["simulated"] for p in mine], mode="markers", name=group,
-            marker=dict(size=7, opacity=0.65),
+            marker=dict(size=7, opacity=0.65, symbol=SYMBOLS[i // COLOURS_OF_PLOTLY % len(SYMBOLS)]),
             text=[f"{p['name']}, {p['what']}: {100 * (p['ratio'] - 1):+.1f} %" for p in mine],
             hovertemplate="%{text}<br>measured %{x:.4g}, simulated %{y:.4g}<extra></extra>",
         )

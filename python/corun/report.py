@@ -122,7 +122,7 @@ def _timeline(page: Page, run: Run, go: Any) -> None:
     shown = sorted(kernels, key=lambda r: _number(r["started_ns"]))[:MOST_KERNELS]
     page.heading("Timeline of kernels", 3)
     if len(shown) < len(kernels):
-        page.text(f"The first {len(shown)} of {len(kernels)} kernels; the Perfetto file has all.")
+        page.text(f"The first {len(shown)} of {len(kernels)} kernels; `sim --out` writes all.")
     figure = go.Figure()
     rows: list[Row] = []
     for client in dict.fromkeys(r["client"] for r in shown):

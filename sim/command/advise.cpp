@@ -92,6 +92,8 @@ class Report {
       }
       fmt::print("saves    {}\n", saved(best));
       fmt::print("do       {}\n", best.setting.to_do);
+      if (trace.clients.size() == 1)
+        fmt::print("note     {} shares with nobody: give each program with --client NAME=FILE\n", trace.clients.front().name);
       few(best);
     } else if (advice_.nearest) {
       const Tried& nearest = advice_.tried[*advice_.nearest];

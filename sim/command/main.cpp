@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <optional>
 
@@ -78,6 +79,13 @@ std::string meant(const CLI::App& app) {
     if (const std::string guess = did_you_mean(option, names); option.starts_with("--") && !guess.empty()) return guess;
   }
   return {};
+}
+
+/// Whether one of the words that nobody expected is a file, as a second trace would be.
+bool names_a_file(const CLI::App& app) {
+  return std::ranges::any_of(app.remaining(true), [](const std::string& word) {
+    return !word.starts_with("-") && input_exists(word);
+  });
 }
 
 /// Throws InputError for a file that is not there and may be a misspelt subcommand.
@@ -291,8 +299,11 @@ int command(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (app.get_subcommands().empty() && !a.trace.empty()) check_subcommand(app, a.trace);
     const auto called = app.get_subcommands();
-    fmt::print(stderr, "sim: {}{}\n  remedy: `sim {}--help` shows the options\n", error.what(), meant(app),
-               called.empty() ? "" : called.front()->get_name() + " ");
+    std::string remedy = fmt::format("`sim {}--help` shows the options",
+                                     called.empty() ? "" : called.front()->get_name() + " ");
+    if (!a.trace.empty() && names_a_file(app))
+      remedy = "of several programs give each with --client NAME=FILE; " + remedy;
+    fmt::print(stderr, "sim: {}{}\n  remedy: {}\n", error.what(), meant(app), remedy);
     return 2;
   }
   if (*schemas) return (std::cout << schema(a.schema)), 0;
