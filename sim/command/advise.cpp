@@ -93,7 +93,8 @@ class Report {
       fmt::print("saves    {}\n", saved(best));
       fmt::print("do       {}\n", best.setting.to_do);
       if (trace.clients.size() == 1)
-        fmt::print("note     {} shares with nobody: give each program with --client NAME=FILE\n", trace.clients.front().name);
+        fmt::print("note     {} shares with nobody: give each program with --client NAME=FILE\n",
+                   trace.clients.front().name);
       few(best);
     } else if (advice_.nearest) {
       const Tried& nearest = advice_.tried[*advice_.nearest];
@@ -161,7 +162,8 @@ void add_advise(CLI::App& command, AdviseArguments& a) {
       ->allow_extra_args(false);
   command.add_option("--highest-rate", a.rate_of, "also: up to which rate of this client the setting holds");
   command.add_flag("--all", a.all, "also print every setting that was simulated");
-  command.add_option("--report", a.report, "write one page: the advice, and what every setting gives, with the data");
+  command.add_option("--report", a.report,
+                     "write one page: the advice, and what every setting gives, with the data");
 }
 
 int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineOptions engine, bool json) {

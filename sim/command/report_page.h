@@ -1,4 +1,5 @@
-// `--report FILE`: one page of what a run, an advice or a comparison wrote, made by the Python module `corun.report`.
+// `--report FILE`: one page of what a run, an advice or a comparison wrote, made by the Python module
+// `corun.report`.
 #pragma once
 
 #include <string>

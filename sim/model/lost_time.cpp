@@ -53,7 +53,7 @@ LostShares lost_shares(std::span<const Sharer> sharers, std::size_t which, std::
                        const MemoryLimits& m) {
   const Sharer& own = sharers[which];
   LostShares lost{};
-  boost::container::static_vector<std::size_t, kSharedResources> matter;  // the others are the same with and without company
+  boost::container::static_vector<std::size_t, kSharedResources> matter;  // others have nothing of the rest
   const auto users = std::ranges::count_if(sharers, [](const Sharer& s) { return s.load->fp64 > 0; });
   if (sharers.size() > 1) matter.push_back(kAtIssue);
   if (users > 1 && own.load->fp64 > 0) matter.push_back(kAtFp64);
@@ -81,7 +81,8 @@ LostShares lost_shares(std::span<const Sharer> sharers, std::size_t which, std::
     for (std::size_t subset = 0; subset <= all; ++subset) {
       if ((subset >> i & 1) != 0) continue;
       const auto before = static_cast<std::size_t>(std::popcount(subset));
-      adds += kFactorial[before] * kFactorial[n - 1 - before] * (times[subset | std::size_t{1} << i] - times[subset]);
+      const double added = times[subset | std::size_t{1} << i] - times[subset];
+      adds += kFactorial[before] * kFactorial[n - 1 - before] * added;
     }
     lost[matter[i]] = std::max(0.0, adds);  // the approximations may let one seem to help a little
     sum += lost[matter[i]];

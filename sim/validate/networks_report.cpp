@@ -164,7 +164,9 @@ std::string format_networks(const MeasuredNetworks& all, const NetworksScore& sc
 
 json networks_json(const MeasuredNetworks& all, const NetworksScore& score) {
   json document{
-      {"comparison", "networks"}, {"file", all.file}, {"device", all.device}, {"alone", json::array()}, {"alone_eagerly", json::array()}};
+      {"comparison", "networks"}, {"file", all.file},
+      {"device", all.device},     {"alone", json::array()},
+      {"alone_eagerly", json::array()}};
   for (const Network& n : all.networks)
     if (n.simulated_ms != 0)
       document["alone"].push_back({{"network", n.name},

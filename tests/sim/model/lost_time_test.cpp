@@ -27,7 +27,8 @@ class LostTime : public testing::Test {
     Contender own = both[0];
     share_memory({&own, 1}, limits_);
     share_memory(both, limits_);
-    SmShare shares[] = {{both[0].issue, both[0].delay, 4, 0, a.fp64, a.chance}, {both[1].issue, both[1].delay, 4, 0, b.fp64, b.chance}};
+    SmShare shares[] = {{both[0].issue, both[0].delay, 4, 0, a.fp64, a.chance},
+                        {both[1].issue, both[1].delay, 4, 0, b.fp64, b.chance}};
     share_sm(shares, kApart, limits_);
     return 1 - alone_on_sm(own.issue, 4, own.delay, a.fp64, a.chance) / shares[0].time;
   }
