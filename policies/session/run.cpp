@@ -25,10 +25,10 @@ struct Played {
 
 Played play_on(Testbed& testbed, const Trace& trace, Policy& policy, const std::string& named, bool together,
                const std::vector<Sink*>& sinks, const std::function<void(Time)>& progress,
-               const std::string& profile = {}, const std::function<bool()>& stop = {}) {
+               const std::string& profile = {}, const std::function<bool()>& stop = {}, bool resources = false) {
   Timeline timeline;
   const Requirements needed = policy.requirements();
-  PartsMeter requests(trace, needed.contexts == Contexts::per_process);
+  PartsMeter requests(trace, needed.contexts == Contexts::per_process, resources);
   SequenceMeter sequences;
   timeline.attach(requests);
   timeline.attach(sequences);
@@ -47,13 +47,13 @@ Played play_on(Testbed& testbed, const Trace& trace, Policy& policy, const std::
 /// Each instance by itself, one after the other: they share nothing.  Where the trace has no end of its own all
 /// go on until the last client has finished a request.
 Played play_instances(Testbed& testbed, const Trace& trace, const std::vector<Instance>& instances,
-                      const std::vector<Sink*>& sinks, const std::function<void(Time)>& progress) {
+                      const std::vector<Sink*>& sinks, const std::function<void(Time)>& progress, bool resources) {
   const std::vector<std::uint32_t> sms = testbed.divide(instances);
   std::vector<InstancePart> parts = divide(trace, instances);
   const auto run_part = [&](const InstancePart& part, bool counts, const std::vector<Sink*>& to) {
     const std::unique_ptr<Policy> inside = make_policy(part.instance.policy);
     return play_on(testbed, part.trace, *inside, part.instance.policy, counts, to, progress,
-                   part.instance.profile);
+                   part.instance.profile, {}, counts && resources);
   };
   if (!trace.run.duration) {
     Time end{};
@@ -160,8 +160,9 @@ Ran run(const Trace& whole, const Gpu& gpu, const RunOptions& options, Testbed& 
   const std::vector<Instance> instances = policy.requirements().instances;
   const auto told = watch.over(options.policy);
   Played together = instances.empty()
-                        ? play_on(testbed, whole, policy, options.policy, true, options.sinks, told, {}, options.stop)
-                        : play_instances(testbed, whole, instances, options.sinks, told);
+                        ? play_on(testbed, whole, policy, options.policy, true, options.sinks, told, {}, options.stop,
+                                  options.resources)
+                        : play_instances(testbed, whole, instances, options.sinks, told, options.resources);
   const Time stopped = together.outcome.end;
   std::optional<Trace> cut;  // views of a policy point into the whole one
   if (together.outcome.stopped) {

@@ -27,6 +27,7 @@ struct RunOptions {
   std::vector<Sink*> sinks{};                                          // of the run together
   std::function<void(const char* stage, double fraction)> progress{};  // may be empty
   const Profiles* profiles = nullptr;  // in the place of what the backend's own would be
+  bool resources = false;              // tell running time by the resource that kernels lack; slower
   bool alone = true;                   // false: no slowdown, progress, STP and ANTT
   std::function<void()> interrupt{};   // called now and then, may throw to end the run; may be empty
   std::function<bool()> stop{};        // asked now and then: true ends the window here; may be empty

@@ -790,6 +790,7 @@ class Trace:
         issue: Optional[Literal["eager", "graph"]] = None,
         timeline: Optional[Literal["request", "kernel", "cta"]] = "kernel",
         counters: bool = False,
+        resources: bool = False,
         audit: bool = False,
         shortcuts: bool = True,
     ) -> Result:
@@ -799,6 +800,7 @@ class Trace:
         seed, duration ("200ms"), gpu (a name or a description's path), issue: in place of the trace's.
         timeline: what `Result.perfetto` shows; "cta" also keeps every block, which takes time and memory.
         counters: also the counters of the timeline (queues, residents), which take as long as the simulation.
+        resources: also which resource running kernels lacked, as `sim --resources` and `--report` tell it (slower).
         audit: check the invariants after every event (slow).  shortcuts=False: block by block (slow, same
         result).  Bad input is an InputError; what a policy raises is raised here.
         """

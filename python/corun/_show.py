@@ -20,8 +20,15 @@ PARTS = {
     "preempted": "kernels that were preempted",
     "running": "kernels, as alone",
     "contention": "contention with others",
+    "places": "fewer places on SMs",
+    "issue": "contention: issue slots",
+    "fp64": "contention: FP64 units",
+    "l2": "contention: L2",
+    "dram": "contention: DRAM",
+    "clock": "a lower clock",
 }
-COLOURS = ["#7f7f7f", "#bcbd22", "#9467bd", "#8c564b", "#ff7f0e", "#17becf", "#e377c2", "#d62728", "#2ca02c", "#1f77b4"]
+COLOURS = ["#7f7f7f", "#bcbd22", "#9467bd", "#8c564b", "#ff7f0e", "#17becf", "#e377c2", "#d62728", "#2ca02c", "#1f77b4",
+           "#ffbb78", "#1f77b4", "#9edae5", "#aec7e8", "#08519c", "#e6550d"]
 
 #: What is said of a run, and of a client of it.
 TOTALS = ["stp", "antt", "fairness", "jain", "sm_busy", "occupancy"]
@@ -43,11 +50,17 @@ def package(name: str) -> Any:
 
 
 def split_parts(client: Row) -> dict[str, float]:
-    """Parts of a client's mean latency in ms, with `running` split into what it is alone and `contention`.
+    """Parts of a client's mean latency in ms, with `running` split into what it is alone and what others cost it.
 
+    The latter by resource if the run told it (resources=True, `--resources`, `--report`), else together as `contention`.
     They add up to `mean_ms`.
     """
     parts = {name: float(value or 0) for name, value in client["latency_parts_ms"].items()}
+    by_resource = client.get("running_parts_ms")
+    if by_resource is not None:
+        parts["running"] = float(by_resource["alone"] or 0)
+        parts.update({name: float(value or 0) for name, value in by_resource.items() if name != "alone"})
+        return parts
     alone = float((client.get("alone_latency_parts_ms") or {}).get("running") or parts["running"])
     parts["contention"] = max(0.0, parts["running"] - alone)
     parts["running"] -= parts["contention"]
@@ -96,7 +109,7 @@ def _bars(clients: Sequence[Row]) -> str:
     rows = []
     for client in with_parts:
         pieces = []
-        for (name, value), colour in zip(((n, split_parts(client)[n]) for n in PARTS), COLOURS):
+        for (name, value), colour in zip(((n, split_parts(client).get(n, 0.0)) for n in PARTS), COLOURS):
             if value / longest < 0.001:
                 continue
             seen[name] = colour

@@ -1,7 +1,11 @@
-"""One self-contained page of what `sim --out DIR` wrote: summary, latencies, where they went, timeline, occupancy.
+"""One self-contained page of a run (summary, latencies, where they went, timeline, occupancy), of an advice,
+or of a comparison with measurements.
 
     sim --policy=priority --report out.html trace.json
-    python -m corun.report DIR [DIR ...] -o out.html
+    sim validate experiments/h200/policies --report out.html
+    python -m corun.report DIR [DIR ...] -o out.html         of what `sim --out DIR` wrote
+    sim advise --slo cam:p99=20ms --report out.html trace.json
+    python -m corun.report FILE.json -o out.html             of what `sim validate --json` or `sim advise --json` printed
 
 Every chart has its data beside it, as CSV. The page needs no network. Plotly draws it: `pip install corun[report]`.
 """
@@ -9,10 +13,7 @@ Every chart has its data beside it, as CSV. The page needs no network. Plotly dr
 from __future__ import annotations
 
 import argparse
-import base64
 import csv
-import html
-import io
 import json
 import math
 import os
@@ -21,6 +22,9 @@ import tempfile
 from pathlib import Path
 from typing import Any, Iterable, Optional, Sequence, Union
 
+from ._advice import advice_page
+from ._measured import comparison_page
+from ._page import Page, write_whole
 from ._show import CLIENT, COLOURS, PARTS, TOTALS, html_table, split_parts
 
 Row = dict[str, Any]
@@ -35,15 +39,6 @@ def _rows(file: Path) -> list[Row]:
 
 def _number(text: str) -> float:
     return float(text) if text else math.nan
-
-
-def _csv(rows: Sequence[Row]) -> str:
-    out = io.StringIO()
-    if rows:
-        writer = csv.DictWriter(out, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    return out.getvalue()
 
 
 class Run:
@@ -61,74 +56,24 @@ class Run:
             ) from None
         picture = self.folder / "occupancy.svg"
         self.occupancy: Optional[str] = picture.read_text(encoding="utf-8") if picture.exists() else None
+        warps = self.folder / "occupancy.csv"
+        self.warps: list[Row] = _rows(warps) if warps.exists() else []
 
     @property
     def title(self) -> str:
         return f"{self.summary['trace']} on {self.summary['gpu']} under {self.summary['policy']}"
 
 
-class _Page:
-    def __init__(self, title: str):
-        import plotly  # pip install corun[report]
-
-        self._plotly = plotly
-        self._parts = [f"<h1>{html.escape(title)}</h1>"]
-        self._title = title
-        self._count = 0
-
-    def heading(self, text: str, level: int = 2) -> None:
-        self._parts.append(f"<h{level}>{html.escape(text)}</h{level}>")
-
-    def text(self, text: str) -> None:
-        self._parts.append(f"<p>{html.escape(text)}</p>")
-
-    def raw(self, markup: str) -> None:
-        self._parts.append(markup)
-
-    def data(self, name: str, rows: Sequence[Row]) -> None:
-        self._count += 1
-        packed = base64.b64encode(_csv(rows).encode()).decode()
-        self._parts.append(
-            f'<p class="data"><a download="{name}-{self._count}.csv" href="data:text/csv;base64,{packed}">'
-            f"data: {name}.csv, {len(rows)} rows</a></p>"
-        )
-
-    def chart(self, figure: Any, name: str, rows: Sequence[Row], height: int = 360,
-              below: int = 50) -> None:
-        """`below`: pixels under the axis, for its title and a legend."""
-        figure.update_layout(height=height, margin=dict(l=60, r=20, t=30, b=below), template="plotly_white")
-        self._parts.append(
-            self._plotly.io.to_html(
-                figure, full_html=False, include_plotlyjs=False, div_id=f"chart-{self._count}-{name}",
-                config={"displaylogo": False},
-            )
-        )
-        self.data(name, rows)
-
-    def html(self) -> str:
-        style = (
-            "body{font:15px/1.5 sans-serif;max-width:1150px;margin:2em auto;padding:0 1em}"
-            "table{border-collapse:collapse;font-size:13px;margin:1em 0}td,th{border:1px solid #ccc;padding:2px 8px;text-align:right}"
-            "td:first-child,th:first-child{text-align:left}.data{font-size:12px}svg{max-width:100%}"
-        )
-        script = self._plotly.offline.get_plotlyjs()
-        return (
-            f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(self._title)}</title>'
-            f"<style>{style}</style><script>{script}</script></head><body>{''.join(self._parts)}</body></html>\n"
-        )
-
-
-def _summary(page: _Page, run: Run) -> None:
+def _summary(page: Page, run: Run) -> None:
     s = run.summary
     totals = {name: s[name] for name in TOTALS if name in s}
     page.raw(html_table([totals]))
     clients = [{key: client.get(key) for key in CLIENT} for client in s["clients"]]
-    page.raw(html_table(clients))
-    page.data("clients", clients)
+    page.table("clients", clients)
     page.text(f"Window: {s['window']}. Alone: {s['alone']}. GPU: {s.get('gpu_basis', 'basis unknown')}.")
 
 
-def _where(page: _Page, run: Run, go: Any) -> None:
+def _where(page: Page, run: Run, go: Any) -> None:
     rows: list[Row] = []
     for client in run.summary["clients"]:
         if client["mean_ms"] is not None and "latency_parts_ms" in client:
@@ -138,7 +83,7 @@ def _where(page: _Page, run: Run, go: Any) -> None:
     page.heading("Where latency goes", 3)
     figure = go.Figure()
     for (name, words), colour in zip(PARTS.items(), COLOURS):
-        values = [row[name] for row in rows]
+        values = [row.get(name, 0.0) for row in rows]
         if any(values):
             figure.add_bar(y=[row["client"] for row in rows], x=values, name=words, orientation="h", marker_color=colour)
     figure.update_layout(
@@ -148,7 +93,7 @@ def _where(page: _Page, run: Run, go: Any) -> None:
     page.chart(figure, "latency-parts", rows, height=200 + 40 * len(rows), below=110)
 
 
-def _latencies(page: _Page, run: Run, go: Any) -> None:
+def _latencies(page: Page, run: Run, go: Any) -> None:
     rows: list[Row] = []
     figure = go.Figure()
     for client in run.summary["clients"]:
@@ -170,14 +115,14 @@ def _latencies(page: _Page, run: Run, go: Any) -> None:
     page.chart(figure, "latencies", rows)
 
 
-def _timeline(page: _Page, run: Run, go: Any) -> None:
+def _timeline(page: Page, run: Run, go: Any) -> None:
     kernels = [r for r in run.kernels if r["started_ns"] and r["finished_ns"]]
     if not kernels:
         return
     shown = sorted(kernels, key=lambda r: _number(r["started_ns"]))[:MOST_KERNELS]
     page.heading("Timeline of kernels", 3)
     if len(shown) < len(kernels):
-        page.text(f"The first {len(shown)} of {len(kernels)} kernels; the Perfetto file has all.")
+        page.text(f"The first {len(shown)} of {len(kernels)} kernels; `sim --out` writes all.")
     figure = go.Figure()
     rows: list[Row] = []
     for client in dict.fromkeys(r["client"] for r in shown):
@@ -202,15 +147,14 @@ def page(runs: Iterable[Run], title: str = "") -> str:
     import plotly.graph_objects as go
 
     all_runs = list(runs)
-    out = _Page(title or (all_runs[0].title if len(all_runs) == 1 else all_runs[0].summary["trace"]))
+    out = Page(title or (all_runs[0].title if len(all_runs) == 1 else all_runs[0].summary["trace"]))
     if len(all_runs) > 1:
         rows = [
             {"run": run.title, "stp": run.summary["stp"], "antt": run.summary["antt"],
              **{f"{c['name']} p99_ms": c["p99_ms"] for c in run.summary["clients"]}}
             for run in all_runs
         ]
-        out.raw(html_table(rows))
-        out.data("runs", rows)
+        out.table("runs", rows)
     for run in all_runs:
         if len(all_runs) > 1:
             out.heading(run.title)
@@ -221,19 +165,38 @@ def page(runs: Iterable[Run], title: str = "") -> str:
         if run.occupancy:
             out.heading("Whose blocks are on which SM", 3)
             out.raw(run.occupancy[run.occupancy.index("<svg"):])
+            if run.warps:
+                out.data("occupancy", run.warps)
         if run.summary.get("notes"):
             out.heading("What this rests on", 3)
-            out.raw("<ul>" + "".join(f"<li>{html.escape(note)}</li>" for note in run.summary["notes"]) + "</ul>")
+            out.items(run.summary["notes"])
     return out.html()
 
 
+def _document(source: Any) -> Optional[Row]:
+    """What `sim validate --json` or `sim advise --json` printed into this file; None: it is no file."""
+    if hasattr(source, "write") or not Path(source).is_file():
+        return None
+    document = json.loads(Path(source).read_text(encoding="utf-8"))
+    if not isinstance(document, dict):
+        raise ValueError(f"{source}: this is not what `sim validate --json` or `sim advise --json` prints")
+    return document
+
+
 def write_report(source: Any, path: Union[str, os.PathLike[str]], title: str = "") -> None:
-    """Writes a page of a `Result`, of a folder that `sim --out` or `Result.write` wrote, or of a list of these.
+    """Writes a page of a `Result`, of a folder that `sim --out` or `Result.write` wrote, or of a list of these; or of a
+    file with what `sim validate --json` or `sim advise --json` printed.
 
     The file appears whole or not at all. Raises ImportError without Plotly (`pip install corun[report]`),
-    FileNotFoundError for a folder that is none of these.
+    FileNotFoundError for a folder that is none of these, ValueError for another file. What kernels lose to each other is shown
+    by resource if the run was made with resources=True.
     """
     sources = source if isinstance(source, (list, tuple)) else [source]
+    document = _document(sources[0]) if len(sources) == 1 else None
+    if document is not None:
+        make = advice_page if "promised" in document else comparison_page
+        write_whole(make(document, title), path)
+        return
     with tempfile.TemporaryDirectory() as scratch:
         runs = []
         for i, one in enumerate(sources):
@@ -242,25 +205,22 @@ def write_report(source: Any, path: Union[str, os.PathLike[str]], title: str = "
                 folder = Path(scratch) / str(i)
                 one.write(folder)
             runs.append(Run(folder))
-        text = page(runs, title)
-    target = Path(path)
-    partial = target.with_name(target.name + ".part")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(target)
+        write_whole(page(runs, title), path)
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m corun.report", description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("folder", nargs="+", help="what `sim --out` wrote")
+    parser = argparse.ArgumentParser(prog="python -m corun.report", description=(__doc__ or "").split("\n\n", 1)[0])
+    parser.add_argument("source", nargs="+", help="folders that `sim --out` wrote, or a file with what `--json` of `sim validate` or `sim advise` printed")
     parser.add_argument("-o", "--output", required=True, help="page to write")
     a = parser.parse_args(arguments)
     try:
-        write_report(a.folder, a.output)
+        write_report(a.source, a.output)
     except ModuleNotFoundError as error:
         print(f"corun.report: {error.name} is missing\n  remedy: pip install 'corun[report]'", file=sys.stderr)
         return 2
     except (OSError, ValueError, KeyError) as error:
-        print(f"corun.report: {error}\n  remedy: give a folder that this version of `sim --out` wrote", file=sys.stderr)
+        print(f"corun.report: {error}\n  remedy: give what this version of `sim --out`, `sim validate --json` or `sim advise --json` wrote",
+              file=sys.stderr)
         return 2
     return 0
 

@@ -218,7 +218,7 @@ class Interrupt {
 
 std::unique_ptr<ResultObject> run(const TraceObject& t, const py::object& policy, const sim::Adjustments& how,
                                   const std::optional<std::string>& timeline, bool counters,
-                                  sim::EngineOptions engine) {
+                                  bool resources, sim::EngineOptions engine) {
   const std::optional<TraceLevel> level = level_of(timeline);
   Trace adjusted = *t.trace;
   sim::adjust(adjusted, t.file, how);
@@ -234,6 +234,7 @@ std::unique_ptr<ResultObject> run(const TraceObject& t, const py::object& policy
     options.object = &*object;
   }
   options.engine = engine;
+  options.resources = resources;
   options.interrupt = Interrupt{};
   auto result = std::make_unique<ResultObject>(trace, level, counters);
   {
@@ -430,13 +431,13 @@ void bind_run(py::module_& m) {
           [](const TraceObject& t, const py::object& policy, std::optional<std::uint64_t> seed,
              const std::optional<std::string>& duration, const std::optional<std::string>& gpu,
              const std::optional<std::string>& issue, const std::optional<std::string>& timeline,
-             bool counters, bool audit, bool shortcuts) {
+             bool counters, bool resources, bool audit, bool shortcuts) {
             return run(t, policy, {gpu.value_or(""), duration.value_or(""), issue.value_or(""), seed},
-                       timeline, counters, {shortcuts, audit || std::getenv("CORUN_AUDIT") != nullptr});
+                       timeline, counters, resources, {shortcuts, audit || std::getenv("CORUN_AUDIT") != nullptr});
           },
           py::arg("policy") = "fcfs", py::kw_only(), py::arg("seed") = py::none(),
           py::arg("duration") = py::none(), py::arg("gpu") = py::none(), py::arg("issue") = py::none(),
-          py::arg("timeline") = "kernel", py::arg("counters") = false, py::arg("audit") = false,
+          py::arg("timeline") = "kernel", py::arg("counters") = false, py::arg("resources") = false, py::arg("audit") = false,
           py::arg("shortcuts") = true, "Simulate, and each client alone for what it is compared with.");
 
   m.def(

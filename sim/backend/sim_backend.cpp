@@ -193,7 +193,8 @@ Submission::Kernel SimBackend::prepare(const LaunchView& l, const Shape& shape, 
     kernel.first = before->done;
   } else {
     r.launch = l.id, r.client = l.client, r.stream = l.stream, r.op = l.op, r.kernel = l.kernel_id,
-    r.request = l.request, r.ready = l.ready_at, r.submitted = now_, r.blocks = l.kernel->blocks();
+    r.request = l.request, r.ready = l.ready_at, r.submitted = now_, r.blocks = l.kernel->blocks(),
+    r.solo = l.solo_time;
   }
   r.priority = priority;
   r.preemptions = before != nullptr ? before->preemptions : 0;

@@ -11,6 +11,7 @@
 #include "sim/advise/advice_json.h"
 #include "sim/advise/advise.h"
 #include "sim/command/progress.h"
+#include "sim/command/report_page.h"
 #include "traces/json/spelling.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -91,6 +92,9 @@ class Report {
       }
       fmt::print("saves    {}\n", saved(best));
       fmt::print("do       {}\n", best.setting.to_do);
+      if (trace.clients.size() == 1)
+        fmt::print("note     {} shares with nobody: give each program with --client NAME=FILE\n",
+                   trace.clients.front().name);
       few(best);
     } else if (advice_.nearest) {
       const Tried& nearest = advice_.tried[*advice_.nearest];
@@ -158,6 +162,8 @@ void add_advise(CLI::App& command, AdviseArguments& a) {
       ->allow_extra_args(false);
   command.add_option("--highest-rate", a.rate_of, "also: up to which rate of this client the setting holds");
   command.add_flag("--all", a.all, "also print every setting that was simulated");
+  command.add_option("--report", a.report,
+                     "write one page: the advice, and what every setting gives, with the data");
 }
 
 int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineOptions engine, bool json) {
@@ -167,6 +173,7 @@ int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineO
   options.goal = parse_goal(a.goal, trace);
   for (const std::string& mode : a.modes) options.modes.push_back(parse_mode(mode));
   options.engine = engine;
+  if (!a.report.empty()) check_report_can_be_made();
   const bool asks_rate = !a.rate_of.empty();
   const std::size_t rate_of = asks_rate ? client_number(a.rate_of, trace) : 0;
 
@@ -198,14 +205,17 @@ int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineO
   }
 
   const Report report(cards, options, advice);
+  const std::string document = advice_json(cards, options, advice, rate);
+  if (!a.report.empty()) make_report_of(document, a.report);
   if (json) {
-    std::cout << advice_json(cards, options, advice, rate);
+    std::cout << document;
   } else {
     report.print();
     if (rate)
       fmt::print("rate     {} holds up to {} requests/s{} (now {})\n", a.rate_of, three_digits(rate->highest),
                  rate->more ? " and more" : "", three_digits(rate->now));
     if (a.all) report.print_all();
+    if (!a.report.empty()) fmt::print("wrote    {}\n", a.report);
   }
   return advice.best ? 0 : kNoneHolds;
 }

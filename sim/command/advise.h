@@ -18,6 +18,7 @@ struct AdviseArguments {
   std::vector<std::string> modes;  // empty: all
   std::string rate_of;            // client whose highest rate is asked for
   bool all = false;
+  std::string report;
 };
 
 void add_advise(CLI::App& command, AdviseArguments& arguments);

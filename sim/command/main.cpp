@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
 #include <optional>
 
@@ -58,7 +59,7 @@ struct Arguments {
   AdviseArguments advice;
   std::string gpu, duration, issue, profiles;
   std::optional<std::uint64_t> seed;
-  bool json = false, audit = false, plain = false;
+  bool json = false, audit = false, plain = false, resources = false;
   CudaArguments cuda;
   std::uint64_t memory = 0;
   OutputOptions outputs;
@@ -78,6 +79,13 @@ std::string meant(const CLI::App& app) {
     if (const std::string guess = did_you_mean(option, names); option.starts_with("--") && !guess.empty()) return guess;
   }
   return {};
+}
+
+/// Whether one of the words that nobody expected is a file, as a second trace would be.
+bool names_a_file(const CLI::App& app) {
+  return std::ranges::any_of(app.remaining(true), [](const std::string& word) {
+    return !word.starts_with("-") && input_exists(word);
+  });
 }
 
 /// Throws InputError for a file that is not there and may be a misspelt subcommand.
@@ -137,6 +145,7 @@ int simulate(const Arguments& a, Task task) {
   std::optional<TemporaryFolder> folder;  // without --out
   if (!a.report.empty()) {
     check_report_can_be_made();
+    outputs_wanted.for_page = true;
     if (outputs_wanted.directory.empty()) outputs_wanted.directory = folder.emplace("report").path().string();
   }
   RunResult result;
@@ -147,7 +156,8 @@ int simulate(const Arguments& a, Task task) {
     corun::RunOptions options{.policy = a.policy,
                               .sinks = outputs.sinks(),
                               .progress = [&](const char* stage, double done) { bar.show(stage, done); },
-                              .profiles = profiles ? &*profiles : nullptr};
+                              .profiles = profiles ? &*profiles : nullptr,
+                              .resources = !a.report.empty() || a.resources};
     if (a.cuda.backend == "sim") {
       std::optional<hw::SignalGuard> guard(std::in_place);  // a second Ctrl-C ends the command
       options.stop = [&] {
@@ -167,7 +177,7 @@ int simulate(const Arguments& a, Task task) {
     write_summary(result, std::cout);
   else
     std::cout << format_report(result, a.comparison.notes)
-              << (a.comparison.where ? "\n" + format_parts({&result, 1}) : "");
+              << (a.comparison.where || a.resources ? "\n" + format_parts({&result, 1}) : "");
   if (!a.json && !a.outputs.directory.empty())
     fmt::print(
         "wrote    {}/ summary.json, requests.csv, kernels.csv, timeline.pftrace (ui.perfetto.dev), "
@@ -235,6 +245,8 @@ int command(int argc, char** argv) {
   add_run_options(app, a);
   app.add_option("--out", a.outputs.directory,
                  "write summary.json, requests.csv, kernels.csv, timeline.pftrace, occupancy.svg here");
+  app.add_flag("--resources", a.resources,
+               "with --where, --json, --out: tell what clients lose to each other by resource (slow)");
   app.add_option("--report", a.report, "write one page: summary, where latency goes, timeline, occupancy, with the data");
   app.add_option("--trace-level", a.outputs.level, "what the timeline shows: request, kernel or cta")
       ->check(CLI::IsMember({"request", "kernel", "cta"}))
@@ -287,8 +299,11 @@ int command(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (app.get_subcommands().empty() && !a.trace.empty()) check_subcommand(app, a.trace);
     const auto called = app.get_subcommands();
-    fmt::print(stderr, "sim: {}{}\n  remedy: `sim {}--help` shows the options\n", error.what(), meant(app),
-               called.empty() ? "" : called.front()->get_name() + " ");
+    std::string remedy = fmt::format("`sim {}--help` shows the options",
+                                     called.empty() ? "" : called.front()->get_name() + " ");
+    if (!a.trace.empty() && names_a_file(app))
+      remedy = "of several programs give each with --client NAME=FILE; " + remedy;
+    fmt::print(stderr, "sim: {}{}\n  remedy: {}\n", error.what(), meant(app), remedy);
     return 2;
   }
   if (*schemas) return (std::cout << schema(a.schema)), 0;

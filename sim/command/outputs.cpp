@@ -39,7 +39,7 @@ PerfettoOptions perfetto_options(const OutputOptions& options) {
 
 struct Outputs::Files {
   std::filesystem::path directory;
-  std::optional<OutputFile> requests, kernels, timeline, picture, summary;
+  std::optional<OutputFile> requests, kernels, timeline, picture, summary, warps;
   std::optional<CsvSink> csv;
   std::optional<PerfettoSink> perfetto;
   std::optional<OccupancySink> occupancy;
@@ -63,6 +63,7 @@ Outputs::Outputs(const OutputOptions& options, const Trace& trace, const Gpu& gp
   f.timeline.emplace(f.directory / "timeline.pftrace");
   f.picture.emplace(f.directory / "occupancy.svg");
   f.summary.emplace(f.directory / "summary.json");
+  if (options.for_page) f.warps.emplace(f.directory / "occupancy.csv");
   f.csv.emplace(trace, f.requests->stream(), f.kernels->stream());
   f.perfetto.emplace(trace, gpu, perfetto, f.timeline->stream());
   f.occupancy.emplace(trace, gpu,
@@ -87,7 +88,9 @@ void Outputs::finish(const RunResult& result) {
   f.perfetto->finish();
   f.occupancy->write(f.picture->stream());
   write_summary(result, f.summary->stream());
+  if (f.warps) f.occupancy->write_csv(f.warps->stream());
   for (auto* out : {&f.requests, &f.kernels, &f.timeline, &f.picture, &f.summary}) (*out)->close();
+  if (f.warps) f.warps->close();
 }
 
 }  // namespace corun::sim

@@ -18,6 +18,7 @@ struct OutputOptions {
   std::string window;     // "0ms-20ms"; empty: all
   std::string block_log;  // prefix; empty: none
   std::string command_line;
+  bool for_page = false;  // and the data of its charts
 };
 
 class Outputs {

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <vector>
 
+#include "traces/json/output_file.h"
+#include "traces/json/temporary_folder.h"
 #include "traces/model/error.h"
 
 namespace corun::sim {
@@ -42,9 +44,18 @@ void check_report_can_be_made() {
                    "pip install 'corun[report]', or name the Python that has it: CORUN_PYTHON=/path/to/python");
 }
 
-void make_report(const std::string& folder, const std::string& file) {
-  if (python({"-c", "import sys, corun.report; sys.exit(corun.report.main())", folder, "-o", file}) != 0)
+void make_report(const std::string& source, const std::string& file) {
+  if (python({"-c", "import sys, corun.report; sys.exit(corun.report.main())", source, "-o", file}) != 0)
     throw InputError(file, "", "the page was not made", "see the message above");
+}
+
+void make_report_of(const std::string& document, const std::string& file) {
+  const TemporaryFolder folder("report");
+  const std::string source = (folder.path() / "document.json").string();
+  OutputFile out(source);
+  out.stream() << document;
+  out.close();
+  make_report(source, file);
 }
 
 }  // namespace corun::sim

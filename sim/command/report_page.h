@@ -1,4 +1,5 @@
-// `--report FILE`: one page of what a run wrote, made by the Python module `corun.report`.
+// `--report FILE`: one page of what a run, an advice or a comparison wrote, made by the Python module
+// `corun.report`.
 #pragma once
 
 #include <string>
@@ -7,7 +8,9 @@ namespace corun::sim {
 
 /// Throws InputError if there is no Python with the module, before anything is simulated.
 void check_report_can_be_made();
-/// Throws InputError.
-void make_report(const std::string& folder, const std::string& file);
+/// Of a run's folder or a comparison's JSON.  Throws InputError.
+void make_report(const std::string& source, const std::string& file);
+/// Of what `--json` prints.  The same.
+void make_report_of(const std::string& document, const std::string& file);
 
 }  // namespace corun::sim

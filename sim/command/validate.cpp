@@ -12,6 +12,7 @@
 
 #include "traces/json/duration.h"
 #include "sim/command/progress.h"
+#include "sim/command/report_page.h"
 #include "sim/validate/networks.h"
 #include "sim/validate/networks_report.h"
 #include "sim/validate/replay.h"
@@ -36,28 +37,35 @@ class Files {
     if (error)
       throw InputError(directory_.string(), "", "cannot be made: " + error.message(),
                        "choose another place with --out");
-    for (auto [file, name] : {std::pair{&rows, "rows.csv"}, {&solo, "solo.csv"}, {&page, "index.html"}}) {
+    for (auto [file, name] : {std::pair{&rows, "rows.csv"}, {&solo, "solo.csv"}}) {
       file->open(directory_ / name, std::ios::binary);
       if (!*file)
         throw InputError((directory_ / name).string(), "", "cannot be written", "choose another place");
     }
   }
   void finish() {
-    for (std::ofstream* file : {&rows, &solo, &page}) {
+    for (std::ofstream* file : {&rows, &solo}) {
       file->flush();
       if (!*file)
         throw InputError(directory_.string(), "", "could not be written to the end", "is the disk full?");
     }
   }
-  std::ofstream rows, solo, page;
+  std::ofstream rows, solo;
 
  private:
   std::filesystem::path directory_;
 };
 
-}  // namespace
-
-namespace {
+/// Prints a comparison, and makes its page, by the Python module from the same JSON.
+void show(const ValidateArguments& a, const nlohmann::ordered_json& document, const std::string& text) {
+  if (a.json)
+    print_json(document, std::cout);
+  else
+    std::cout << text;
+  if (a.report.empty()) return;
+  make_report_of(document.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace), a.report);
+  if (!a.json) fmt::print("wrote       {}\n", a.report);
+}
 
 std::filesystem::path make_directory(const std::string& directory) {
   std::error_code error;
@@ -72,7 +80,7 @@ int validate_networks(const ValidateArguments& a, const std::filesystem::path& f
   options.mixes = a.mixes, options.modes = a.modes, options.threads = a.threads;
   options.only = a.only;
   if (!a.duration.empty()) options.duration = parse_duration(a.duration, "--duration");
-  std::optional<OutputFile> csv, page;
+  std::optional<OutputFile> csv;
   if (!a.timeline.empty()) {
     const TimelineComparison comparison = compare_timeline(file, a.timeline, options);
     if (!a.directory.empty()) {
@@ -84,10 +92,7 @@ int validate_networks(const ValidateArguments& a, const std::filesystem::path& f
     return 0;
   }
   MeasuredNetworks networks = read_networks(file, options);
-  if (!a.directory.empty()) {
-    const std::filesystem::path directory = make_directory(a.directory);
-    csv.emplace(directory / "networks.csv"), page.emplace(directory / "index.html");
-  }
+  if (!a.directory.empty()) csv.emplace(make_directory(a.directory) / "networks.csv");
   {
     ProgressBar bar;
     options.progress = [&](const char* stage, double done) { bar.show(stage, done); };
@@ -96,25 +101,17 @@ int validate_networks(const ValidateArguments& a, const std::filesystem::path& f
   const NetworksScore score = score_networks(networks);
   if (csv) {
     write_networks_csv(networks, score, csv->stream());
-    write_networks_html(networks, score, page->stream());
-    csv->close(), page->close();
+    csv->close();
   }
-  if (a.json)
-    print_json(networks_json(networks, score), std::cout);
-  else
-    std::cout << format_networks(networks, score);
-  if (!a.json && csv) fmt::print("wrote       {}/ index.html, networks.csv\n", a.directory);
+  show(a, networks_json(networks, score), format_networks(networks, score));
+  if (!a.json && csv) fmt::print("wrote       {}/ networks.csv\n", a.directory);
   return 0;
 }
 
 int validate_runs(const ValidateArguments& a) {
   const std::vector<std::filesystem::path> files = find_runs(a.runs);
-  std::optional<OutputFile> csv, svg, page;
-  if (!a.directory.empty()) {
-    const std::filesystem::path directory = make_directory(a.directory);
-    csv.emplace(directory / "runs.csv"), svg.emplace(directory / "scatter.svg");
-    page.emplace(directory / "index.html");
-  }
+  std::optional<OutputFile> csv;
+  if (!a.directory.empty()) csv.emplace(make_directory(a.directory) / "runs.csv");
   RunsComparison comparison;
   {
     ProgressBar bar;
@@ -123,15 +120,10 @@ int validate_runs(const ValidateArguments& a) {
   }
   if (csv) {
     write_runs_csv(comparison, csv->stream());
-    write_runs_svg(comparison, svg->stream());
-    write_runs_html(comparison, page->stream());
-    csv->close(), svg->close(), page->close();
+    csv->close();
   }
-  if (a.json)
-    print_json(runs_json(comparison), std::cout);
-  else
-    std::cout << format_runs(comparison);
-  if (!a.json && csv) fmt::print("wrote       {}/ index.html, scatter.svg, runs.csv\n", a.directory);
+  show(a, runs_json(comparison), format_runs(comparison));
+  if (!a.json && csv) fmt::print("wrote       {}/ runs.csv\n", a.directory);
   return 0;
 }
 
@@ -167,7 +159,8 @@ CLI::App* add_validate(CLI::App& app, ValidateArguments& a) {
   command->add_flag("--solo", a.solo_only, "only kernels alone on parts of the GPU");
   command->add_option("--threads", a.threads, "rows simulated at once (default: one a core)")
       ->check(CLI::Range(1, 4096));
-  command->add_option("--out", a.directory, "write index.html, rows.csv, solo.csv here");
+  command->add_option("--out", a.directory, "write what was compared, as CSV, here");
+  command->add_option("--report", a.report, "write one page: simulated against measured, errors, with the data");
   command->add_flag("--json", a.json, "print the result as JSON");
   return command;
 }
@@ -176,6 +169,11 @@ int validate(const ValidateArguments& a) {
   if (a.reference.empty() == a.runs.empty())
     throw InputError("", "validate", "it takes either a folder of recorded runs or --reference=FILE",
                      "`sim validate --help` shows how to call it");
+  if (!a.report.empty()) {
+    if (!a.timeline.empty())
+      throw InputError("", "--report", "there is no page of --timeline", "use --out for its CSV");
+    check_report_can_be_made();
+  }
   if (!a.runs.empty()) {
     const std::filesystem::path networks = find_networks(a.runs);
     if (!networks.empty()) return validate_networks(a, networks);
@@ -211,14 +209,10 @@ int validate(const ValidateArguments& a) {
   if (files) {
     write_rows_csv(comparison, files->rows);
     write_solo_csv(reference, replayed, files->solo);
-    write_html(validation, files->page);
     files->finish();
   }
-  if (a.json)
-    print_json(validation_json(validation), std::cout);
-  else
-    std::cout << format_validation(validation);
-  if (!a.json && files) fmt::print("wrote       {}/ index.html, rows.csv, solo.csv\n", a.directory);
+  show(a, validation_json(validation), format_validation(validation));
+  if (!a.json && files) fmt::print("wrote       {}/ rows.csv, solo.csv\n", a.directory);
   return 0;
 }
 

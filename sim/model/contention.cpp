@@ -32,6 +32,7 @@ struct Asked {
   double read, write;  // ps of DRAM a block, at the rate of streaming
   double missing;      // share of its waits that is for DRAM
   double issue, fixed;
+  double clock;  // what they are longer by
   double delay(const BlockLoad& load, const MemoryLimits& m, double f, double g) const {
     const double stretch = load.staged ? g + missing * m.dram_over_l2 * (f - 1)
                                        : (1 - missing) * g + missing * m.dram_over_l2 * f;
@@ -53,6 +54,7 @@ Asked ask(const BlockLoad& load, const MemoryLimits& m, double survives, bool sl
   const double clock = slow_clock && !load.tensor ? std::max(1.0, m.tensor_clock / load.clock) : 1;
   a.issue = load.issue * clock;
   a.fixed = load.fixed * clock;
+  a.clock = clock;
   return a;
 }
 
@@ -187,9 +189,13 @@ double survival(double bytes, double shared, double all) {
   return std::clamp((all - bytes) / (all - shared), 0.0, 1.0);
 }
 
-MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& m) {
+namespace {
+
+/// What each of the first contenders asks for, in `asked`, when what they re-read from L2 is what the company
+/// leaves there; and the use of L2 and DRAM then.
+MemoryBalance balance_of(std::span<const Contender> contenders, const MemoryLimits& m,
+                         std::array<Asked, kMostContenders>& asked) {
   const std::size_t n = std::min(contenders.size(), kMostContenders);
-  std::array<Asked, kMostContenders> asked;
   std::array<double, kMostContenders> survives, moved;
   bool tensor = false, rereads = false;
   for (std::size_t i = 0; i < n; ++i) {
@@ -230,12 +236,39 @@ MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& m) {
     }
     if (same) break;  // further rounds would find what this one did
   }
+  return s;
+}
+
+}  // namespace
+
+MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& m) {
+  const std::size_t n = std::min(contenders.size(), kMostContenders);
+  std::array<Asked, kMostContenders> asked;
+  const MemoryBalance s = balance_of(contenders, m, asked);
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     Contender& c = contenders[i];
     c.delay = i < n ? asked[i].delay(*c.load, m, s.f, s.g) : c.load->fixed + c.load->wait;
     c.issue = i < n ? asked[i].issue : c.load->issue;
   }
   return {s.use, s.f};
+}
+
+void meet(std::span<const Contender> contenders, const MemoryLimits& m, std::span<Met> met) {
+  std::array<Asked, kMostContenders> asked;
+  const MemoryBalance s = balance_of(contenders, m, asked);
+  const double backlog = backlog_at(s.use, m);
+  for (std::size_t i = 0; i < contenders.size(); ++i)
+    met[i] = i < kMostContenders
+                 ? Met{asked[i].clock, asked[i].missing, s.g - m.dram_over_l2 * backlog, s.f - backlog, backlog}
+                 : Met{};
+}
+
+double delay_of(const BlockLoad& load, const Met& met, const MemoryLimits& m) {
+  const double f = met.dram + met.backlog, g = met.l2 + m.dram_over_l2 * met.backlog;
+  Asked asked{};
+  asked.missing = met.missing;
+  asked.fixed = load.fixed * met.clock;
+  return asked.delay(load, m, f, g);
 }
 
 void settle_alone(BlockLoad& load, const MemoryLimits& limits) {
@@ -268,8 +301,9 @@ std::uint32_t apart(const Starts& older, const Starts& younger) {
   return static_cast<std::uint32_t>(std::min<std::int64_t>(kMostApart, distance * (kMostApart + 1) / spread));
 }
 
-void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& m) {
-  wait_for_fp64(shares);
+void share_fp64(std::span<SmShare> shares) { wait_for_fp64(shares); }
+
+void share_slots(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& m) {
   std::array<double, kMostShares> aged, turned;
   by_age(shares, aged);
   if (apart != kMostApart) by_turns(shares, turned);
@@ -278,6 +312,11 @@ void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits
   for (std::size_t i = 0; i < shares.size(); ++i)
     shares[i].time = apart != kMostApart ? 1 / ((1 - age) / turned[i] + age / aged[i]) : aged[i];
   less_by_chance(shares);
+}
+
+void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& m) {
+  share_fp64(shares);
+  share_slots(shares, apart, m);
 }
 
 }  // namespace corun::sim

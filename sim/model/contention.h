@@ -122,6 +122,20 @@ struct MemoryUse {
 };
 MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& limits);
 
+/// What the blocks of a launch meet at the memory, part by part.
+struct Met {
+  double clock = 1;    // the clock's slowing by others
+  double missing = 0;  // share of its waits that is for DRAM, L2 having lost what it re-reads
+  double l2 = 1;       // G without the backlog
+  double dram = 1;     // F without the backlog
+  double backlog = 0;  // of DRAM's queues
+  bool operator==(const Met&) const = default;
+};
+/// The same balance as `share_memory`, told part by part.
+void meet(std::span<const Contender> contenders, const MemoryLimits& limits, std::span<Met> met);
+/// D of a block that meets that.
+double delay_of(const BlockLoad& load, const Met& met, const MemoryLimits& limits);
+
 /// Its DRAM traffic, bytes a block, if what it re-reads survives in L2.
 inline double bytes_moved(const BlockLoad& load) { return (load.read + load.write) * load.cold; }
 
@@ -154,5 +168,8 @@ inline constexpr std::uint32_t kByTurns = kMostApart + 1;
 std::uint32_t apart(const Starts& older, const Starts& younger);
 /// The issue slots go to the oldest first, the more strictly the further the launches are `apart`.
 void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& limits);
+/// Its two halves: what all wait for at the FP64 pipe becomes part of their delays; then the issue slots.
+void share_fp64(std::span<SmShare> shares);
+void share_slots(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& limits);
 
 }  // namespace corun::sim

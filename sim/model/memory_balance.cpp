@@ -42,7 +42,6 @@ Sloped sloped_rate(const Presser& p, double delay) {
   return {rate, -rate * inverse * (slots.slope + 1) * slope};
 }
 
-double backlog_at(double use, const MemoryLimits& m) { return m.backlog * use / (1 - use); }
 double l2_stretch(double use, double backlog, const MemoryLimits& m) {
   return 1 + m.l2_queueing * use / std::sqrt(1 - use) + m.dram_over_l2 * backlog;
 }

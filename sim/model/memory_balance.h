@@ -48,6 +48,9 @@ MemoryBalance balance_by_bisection(std::span<const Presser> pressers, const Memo
                                    int steps = kBisections, int l2_steps = kL2Bisections,
                                    int rounds = kWriteRounds);
 
+/// What finds DRAM's queues full, as a stretch.
+inline double backlog_at(double use, const MemoryLimits& m) { return m.backlog * use / (1 - use); }
+
 /// Time at the slots.  What comes at random waits for what is there; what does not waits only where the slots
 /// cannot serve all.
 inline double queue(double issue, double blocks, double delay, double chance = 1) {

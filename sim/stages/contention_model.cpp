@@ -252,7 +252,8 @@ void ContentionModel::contend(bool contended, Time now, const Cohorts& cohorts) 
   change_all(cohorts);
 }
 
-void ContentionModel::settle(Time now, const Cohorts& cohorts) {
+void ContentionModel::settle(Time now, const Cohorts& cohorts, LossMeter* losses) {
+  CORUN_EXPECTS(losses == nullptr || !together_);
   CORUN_EXPECTS_SLOW(now >= pressure_.settled_at);
   const bool pressed = contended_ && pressure_.launches != 0;
   for (const WorkId work : counted_) {
@@ -266,11 +267,12 @@ void ContentionModel::settle(Time now, const Cohorts& cohorts) {
   if (pressure_.unsettled && now >= pressure_.settles_at) {
     pressure_.unsettled = false;
     pressure_.settled_at = now;
-    if (judge_pressure()) change_all(cohorts);
+    if (judge_pressure(losses) || losses != nullptr) change_all(cohorts);
   }
   for (const std::uint16_t head : changed_) {
     is_changed_[head] = 0;
     if (!sms_[head].empty()) rate_rows(head, now.count());
+    if (losses != nullptr) tell(*losses, head, now.count());
     find_next(head, now.count());
   }
   changed_.clear();
@@ -327,24 +329,33 @@ void ContentionModel::rate_pair(BlockRow& a, BlockRow& b, std::int64_t now) {
   b.set_rate(oldest_first(b, rates.younger), now);
 }
 
-void ContentionModel::rate_several(const Rows& rows, std::int64_t now) {
-  Rows order;  // oldest first
+/// Oldest first.
+ContentionModel::Rows ContentionModel::by_age(const Rows& rows) const {
+  Rows order;
   for (const std::uint16_t row : rows) {
     order.push_back(row);
     for (std::size_t k = order.size() - 1; k > 0 && older(rows_[row], rows_[order[k - 1]]); --k)
       std::swap(order[k], order[k - 1]);
   }
-  std::uint32_t least_apart = kMostApart;
+  return order;
+}
+
+std::uint32_t ContentionModel::least_apart(const Rows& order) const {
+  std::uint32_t least = kMostApart;
   for (std::size_t k = 1; k < order.size(); ++k)
-    least_apart = std::min(least_apart, apart(rows_[order[k - 1]].ages(), rows_[order[k]].ages()));
+    least = std::min(least, apart(rows_[order[k - 1]].ages(), rows_[order[k]].ages()));
   const auto even = [this](std::uint16_t r) { return launches_[rows_[r].work.value].load.even; };
-  if (std::all_of(order.begin(), order.end(), even)) least_apart = kByTurns;
+  return std::all_of(order.begin(), order.end(), even) ? kByTurns : least;
+}
+
+void ContentionModel::rate_several(const Rows& rows, std::int64_t now) {
+  const Rows order = by_age(rows);
   boost::container::static_vector<SmShare, kMostBlocks> shares;
   for (const std::uint16_t r : order) {
     const Launch& launch = launches_[rows_[r].work.value];
     shares.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.fp64, launch.load.chance});
   }
-  share_sm({shares.data(), shares.size()}, least_apart, memory_.limits());
+  share_sm({shares.data(), shares.size()}, least_apart(order), memory_.limits());
   for (std::size_t k = 0; k < order.size(); ++k) {
     BlockRow& row = rows_[order[k]];
     const double alone = launches_[row.work.value].load.alone;
@@ -361,6 +372,16 @@ inline std::uint32_t ContentionModel::oldest_first(const BlockRow& row, std::uin
   return std::max(1u, static_cast<std::uint32_t>(rate * serving / load.residents));
 }
 
+void ContentionModel::tell(LossMeter& losses, std::uint32_t head, std::int64_t now) const {
+  const Rows order = by_age(sms_[head]);
+  boost::container::static_vector<LossMeter::Row, kMostBlocks> rows;
+  for (const std::uint16_t r : order) {
+    const BlockRow& row = rows_[r];
+    rows.push_back({row.work, row.count, launches_[row.work.value].settled != 0});
+  }
+  losses.rated(head, now, {rows.data(), rows.size()}, contended_ ? least_apart(order) : 0, contended_);
+}
+
 // ---- pressure ---------------------------------------------------------------------------------------------
 
 void ContentionModel::unsettle(Time now) {
@@ -370,7 +391,7 @@ void ContentionModel::unsettle(Time now) {
 }
 
 /// Whether that changes how long blocks take.
-bool ContentionModel::judge_pressure() {
+bool ContentionModel::judge_pressure(LossMeter* losses) {
   Contenders contenders;
   Numbers numbers;
   for (const WorkId work : present_) {
@@ -380,6 +401,7 @@ bool ContentionModel::judge_pressure() {
     contenders.push_back(
         {&launch.load, static_cast<double>(launch.blocks), static_cast<double>(launch.sms), 0, 0});
   }
+  if (losses != nullptr) losses->judged(present_, {contenders.data(), contenders.size()});
   bool differs = false;
   pressure_.dram =
       memory_.share({contenders.data(), contenders.size()}, {numbers.data(), numbers.size()}).dram;

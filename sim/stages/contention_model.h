@@ -16,6 +16,7 @@
 #include "sim/model/contention.h"
 #include "sim/stages/block_row.h"
 #include "sim/stages/cohorts.h"
+#include "sim/stages/loss_meter.h"
 #include "sim/stages/memory_table.h"
 #include "sim/stages/rate_table.h"
 #include "sim/stages/task.h"
@@ -62,8 +63,9 @@ class ContentionModel {
   /// Whether they slow each other from now on; else all blocks take as long as alone.
   void contend(bool contended, Time now, const Cohorts& cohorts);
   bool contended() const { return contended_; }
-  /// To be called after each instant: rates what has changed.
-  void settle(Time now, const Cohorts& cohorts);
+  /// To be called after each instant: rates what has changed.  `losses`, if not null, is told; SMs are then kept
+  /// one by one.
+  void settle(Time now, const Cohorts& cohorts, LossMeter* losses = nullptr);
   /// How much longer `dram_accesses`, one after the other, take beside those who are there now, ps.
   double longer(double dram_accesses) const;
   /// The use of DRAM, 0 to 1.
@@ -116,11 +118,14 @@ class ContentionModel {
   static bool older(const BlockRow& a, const BlockRow& b);
   void rate_pair(BlockRow& older, BlockRow& younger, std::int64_t now);
   void rate_several(const Rows& rows, std::int64_t now);
+  Rows by_age(const Rows& rows) const;
+  std::uint32_t least_apart(const Rows& order) const;
+  void tell(LossMeter& losses, std::uint32_t head, std::int64_t now) const;
   std::uint32_t oldest_first(const BlockRow& row, std::uint32_t rate) const;
   void find_next(std::uint32_t head, std::int64_t now);
   void count(Launch& launch, WorkId work, std::int64_t blocks);
   void unsettle(Time now);
-  bool judge_pressure();
+  bool judge_pressure(LossMeter* losses);
 
   mutable MemoryTable memory_;  // which looking may fill
   bool together_;

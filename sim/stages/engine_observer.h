@@ -1,4 +1,4 @@
-// Who looks at the pipeline and changes nothing: block records and gauges for the timeline, and the audit.
+// Who looks at the pipeline and changes nothing: block records, gauges and losses for the timeline, and the audit.
 // Under audit these must hold at every instant: time does not go back, every block runs once, no SM and no
 // task slot is oversubscribed, and the dispatcher never rests while a task could start a block.  A breach is a
 // defect of the engine.
@@ -6,10 +6,12 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "sim/engine/expects.h"
 #include "sim/stages/launch_table.h"
+#include "sim/stages/loss_meter.h"
 #include "sim/stages/sm_array.h"
 #include "traces/model/gpu.h"
 #include "traces/timeline/timeline.h"
@@ -23,17 +25,22 @@ class EngineObserver {
         timeline_(&timeline),
         audits_(audit),
         records_blocks_(timeline.wants_blocks()),
-        records_gauges_(timeline.wants_gauges()) {}
+        records_gauges_(timeline.wants_gauges()) {
+    if (timeline.wants_losses()) losses_.emplace(gpu);
+  }
 
   bool audits() const { return audits_; }
   bool records_blocks() const { return records_blocks_; }
   bool records_gauges() const { return records_gauges_; }
   /// Neither looks at single blocks, nor at each instant.
-  bool looks_away() const { return !audits_ && !records_blocks_ && !records_gauges_; }
+  bool looks_away() const { return !audits_ && !records_blocks_ && !records_gauges_ && !losses_; }
+  /// Null: nobody asked what launches lose to each other.
+  LossMeter* losses() { return losses_ ? &*losses_ : nullptr; }
   /// From now on it writes there.
   void write_to(Timeline& timeline) { timeline_ = &timeline; }
 
   void launch_began(WorkId id, const Work& work) {
+    if (losses_) losses_->began(id, work);
     if (!audits_ && !records_blocks_) return;
     if (id.value >= blocks_.size()) blocks_.resize(id.value + 1);
     Blocks& blocks = blocks_[id.value];
@@ -59,7 +66,17 @@ class EngineObserver {
                                   gpu_.placement_order[rank], place, blocks.starts[block], global,
                                   blocks.dispatched[block]});
   }
+  void first_block(WorkId id, Time now) {
+    if (losses_) losses_->first_block(id, now);
+  }
   void launch_ended(const KernelRecord& record) const { timeline_->record(record); }
+  /// All its blocks have run, at this time of its context.
+  void launch_ended(WorkId id, const Work& work, Time now) {
+    const KernelRecord& r = work.record;
+    if (losses_ && r.preemptions == 0)
+      timeline_->record(LossRecord{r.launch, r.client, r.request, losses_->ended(id, work, now)});
+    launch_ended(r);
+  }
 
   /// What has changed since the last time, once a microsecond at most and when the SMs fall empty.
   void gauge(Time now, Time global, std::size_t waiting, std::uint32_t slots, const SmArray& sms,
@@ -86,6 +103,7 @@ class EngineObserver {
   Timeline* timeline_;
   bool audits_, records_blocks_, records_gauges_;
   std::vector<Blocks> blocks_;  // by WorkId
+  std::optional<LossMeter> losses_;
   Time gauged_at_{};
   std::array<double, 5> gauged_{};
 };

@@ -17,6 +17,7 @@ void GpuCondition::meet(Work& work, const LaunchTable& launches) {
   const double fast = work.load.alone;
   slow_down(work.load, clock_stretch_, limits_);
   lengthen(work, fast);
+  work.times_alone = {fast, work.load.alone};
   if (work.load.contends()) cool(work, launches);
 }
 

@@ -316,7 +316,7 @@ void Pipeline::finish(WorkId id) {
     launches_.keep({record, work.reset ? 0 : work.done});
     tell(EngineNotice::Kind::taken_off, record.launch);
   } else {
-    observer_.launch_ended(record);
+    observer_.launch_ended(id, work, now_);
     tell(EngineNotice::Kind::kernel_finished, record.launch);
   }
   to_do_.merge = true;
@@ -422,7 +422,10 @@ void Pipeline::occupy(TaskId id, std::uint32_t head, std::uint16_t place, std::u
     if (!work.all_started() && work.spread.filled > now_) duration += work.spread.filled - now_;
   } else if (!work.all_started() && (!work.persistent() || stays)) {
     KernelRecord& record = work.record;
-    if (record.started == kNever) record.started = now_ + offset_;
+    if (record.started == kNever) {
+      record.started = now_ + offset_;
+      observer_.first_block(task.work, now_);
+    }
     block = static_cast<std::uint32_t>(work.next);
     work.next += std::uint64_t{each} * sms_.cohorts().size(head);
     duration += work.block_times != nullptr ? (*work.block_times)[block] : work.block_alone;
@@ -466,7 +469,7 @@ void Pipeline::settle() {
         (present.size() == 1 && (contention_.contended() || differs_from_alone(launches_[present.front()])));
     contention_.contend(contended, now_, sms_.cohorts());
   }
-  contention_.settle(now_, sms_.cohorts());
+  contention_.settle(now_, sms_.cohorts(), observer_.losses());
 }
 
 }  // namespace corun::sim

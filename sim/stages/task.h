@@ -50,12 +50,19 @@ struct Spread {
   }
 };
 
+/// A block's time alone as the GPU's condition made it longer, ps: at the highest clock, and at the clock that
+/// the launch met.  What is in L2 makes it what the load has.  Zero where the launch does not contend.
+struct TimesAlone {
+  double fast = 0, slow = 0;
+};
+
 /// One launch on the GPU: which blocks have been taken and done.
 struct Work {
   KernelRecord record;
   Time block_alone{};                              // time of one block when the launch is alone
   const std::vector<Time>* block_times = nullptr;  // where they differ by block
   BlockLoad load;
+  TimesAlone times_alone;
   Time per_task{};  // a persistent worker's cost of taking a block
   /// The blocks of this run: those before were done in earlier ones, those from `last` on are not (yet) to
   /// run.  `last` 0: all.

@@ -164,7 +164,9 @@ std::string format_networks(const MeasuredNetworks& all, const NetworksScore& sc
 
 json networks_json(const MeasuredNetworks& all, const NetworksScore& score) {
   json document{
-      {"file", all.file}, {"device", all.device}, {"alone", json::array()}, {"alone_eagerly", json::array()}};
+      {"comparison", "networks"}, {"file", all.file},
+      {"device", all.device},     {"alone", json::array()},
+      {"alone_eagerly", json::array()}};
   for (const Network& n : all.networks)
     if (n.simulated_ms != 0)
       document["alone"].push_back({{"network", n.name},
@@ -227,34 +229,6 @@ void write_networks_csv(const MeasuredNetworks& all, const NetworksScore& score,
       row(client + "/per_s", m.per_s, s.per_s, c.spread, c.counted);
     }
   }
-}
-
-void write_networks_html(const MeasuredNetworks& all, const NetworksScore& score, std::ostream& out) {
-  out << "<!DOCTYPE html><html><head><meta charset=\"utf-8\"><title>Networks that share a GPU, "
-         "simulated</title>"
-         "<style>body{font-family:sans-serif;margin:2em}td,th{padding:2px 10px;text-align:right}"
-         "td:first-child,td:nth-child(2),td:nth-child(3){text-align:left}.wide{color:#9ca3af}</style></head>"
-         "<body>\n<h1>Networks that share a GPU, simulated</h1>\n";
-  out << fmt::format("<p>{} ({})</p>\n<pre>{}{}{}{}</pre>\n", all.file, all.device, alone_text(all),
-                     part_text("mixes", score.others),
-                     part_text("mixes with a network set aside", score.set_aside), legend(score));
-  out << "<table><tr><th>mix<th>mode<th>client<th>what<th>measured<th>simulated<th>ratio<th>spread</tr>\n";
-  const auto row = [&](const MixRow& r, const ClientRow& c, const char* what, double measured,
-                       double simulated) {
-    if (std::isfinite(measured))
-      out << fmt::format("<tr{}><td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}</tr>\n",
-                         c.counted ? "" : " class=\"wide\"", r.mix, r.mode, c.client, what,
-                         figure(measured, 1), figure(simulated, 1), figure(simulated / measured),
-                         percent(c.spread));
-  };
-  for (const MixRow& r : score.rows)
-    for (const ClientRow& c : r.clients) {
-      row(r, c, "mean, us", c.measured.mean_us, c.simulated.mean_us);
-      row(r, c, "p50, us", c.measured.p50_us, c.simulated.p50_us);
-      row(r, c, "p99, us", c.measured.p99_us, c.simulated.p99_us);
-      row(r, c, "a second", c.measured.per_s, c.simulated.per_s);
-    }
-  out << "</table></body></html>\n";
 }
 
 }  // namespace corun::sim

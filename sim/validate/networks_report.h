@@ -13,6 +13,5 @@ std::string format_networks(const MeasuredNetworks& networks, const NetworksScor
 nlohmann::ordered_json networks_json(const MeasuredNetworks& networks, const NetworksScore& score);
 /// A line for each network alone, client and run: name, measured, simulated, ratio.
 void write_networks_csv(const MeasuredNetworks& networks, const NetworksScore& score, std::ostream& out);
-void write_networks_html(const MeasuredNetworks& networks, const NetworksScore& score, std::ostream& out);
 
 }  // namespace corun::sim

@@ -134,6 +134,7 @@ json validation_json(const Validation& v) {
   const Comparison& c = v.comparison;
   json out;
   out["version"] = 1;
+  out["comparison"] = "pairs";
   out["reference"] = v.reference.file;
   out["measured_on"] = v.reference.gpu;
   out["gpu"] = v.gpu.name;
@@ -148,6 +149,14 @@ json validation_json(const Validation& v) {
   out["solo"] = json::object();
   for (const auto& [sms, errors] : c.solo) out["solo"][std::to_string(sms)] = json_of(errors);
   if (!c.solo.empty()) out["solo"]["all"] = json_of(c.solo_all);
+  out["rows"] = json::array();
+  for (const ComparedRow& r : c.rows)
+    out["rows"].push_back({{"pair", r.pair},
+                           {"mode", std::string(to_string(r.mode))},
+                           {"measured", {{"a", r.measured.a}, {"b", r.measured.b}, {"stp", r.measured.stp()}}},
+                           {"simulated", {{"a", r.simulated.a}, {"b", r.simulated.b}, {"stp", r.simulated.stp()}}},
+                           {"spread", r.spread},
+                           {"why", r.why}});
   out["notes"] = notes_of(v);
   return out;
 }

@@ -33,7 +33,5 @@ nlohmann::ordered_json validation_json(const Validation& v);
 void write_rows_csv(const Comparison& comparison, std::ostream& out);
 /// The same columns: ms alone on `sms` SMs as "kernel/sms".
 void write_solo_csv(const Reference& reference, const Replay& replay, std::ostream& out);
-/// One page that needs no other file.
-void write_html(const Validation& v, std::ostream& out);
 
 }  // namespace corun::sim

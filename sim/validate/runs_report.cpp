@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <ostream>
@@ -43,15 +42,6 @@ std::string line_of(const std::string& name, const RunErrors& e) {
                      percent(e.stp_worst), percent(e.antt), percent(e.p99));
 }
 
-constexpr std::array kColours = {"#1f77b4", "#e8710a", "#2a9d5c", "#d43d2a", "#7b4fc9", "#8c564b",
-                                 "#d860b0", "#6b7280", "#b8a90a", "#0097a7", "#1d4ed8", "#111827"};
-
-struct Scale {
-  double least, most, left, top, size;
-  double x(double v) const { return left + size * (v - least) / (most - least); }
-  double y(double v) const { return top + size * (most - v) / (most - least); }
-};
-
 }  // namespace
 
 std::string format_runs(const RunsComparison& c) {
@@ -85,7 +75,7 @@ std::string format_runs(const RunsComparison& c) {
 }
 
 json runs_json(const RunsComparison& c) {
-  json document{{"sets", c.sets}, {"all", json_of(c.all)}, {"order", json_of(c.order)}};
+  json document{{"comparison", "runs"}, {"sets", c.sets}, {"all", json_of(c.all)}, {"order", json_of(c.order)}};
   document["repeat_spread"] = c.repeat_spread;
   for (const auto& [policy, errors] : c.by_policy) document["policies"][policy] = json_of(errors);
   for (const auto& [mix, errors] : c.by_mix) {
@@ -119,80 +109,6 @@ void write_runs_csv(const RunsComparison& c, std::ostream& out) {
       row(name + "/" + r.clients[i] + "/progress", r.measured.progress[i], r.simulated.progress[i]);
     }
   }
-}
-
-void write_runs_svg(const RunsComparison& c, std::ostream& out) {
-  Scale s{1e9, 0, 56, 16, 560};
-  for (const ComparedRun& r : c.runs) {
-    s.least = std::min({s.least, r.measured.stp, r.simulated.stp});
-    s.most = std::max({s.most, r.measured.stp, r.simulated.stp});
-  }
-  const double step = s.most - s.least > 1.5 ? 0.5 : 0.2;
-  s.least = std::floor(s.least / step) * step;
-  s.most = std::ceil(s.most / step) * step;
-  constexpr double kBand = 0.06;
-  out << fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" "
-      "font-family=\"sans-serif\" font-size=\"12\" role=\"img\" aria-label=\"Simulated against measured "
-      "system throughput\">\n<rect width=\"{0}\" height=\"{1}\" fill=\"white\"/>\n<clipPath "
-      "id=\"plot\"><rect x=\"{2}\" y=\"{3}\" width=\"{4}\" height=\"{4}\"/></clipPath>\n",
-      s.left + s.size + 190, s.top + s.size + 52, s.left, s.top, s.size);
-  for (double v = s.least; v <= s.most + 1e-9; v += step)
-    out << fmt::format(
-        "<path d=\"M{0:.1f} {1}v{2}M{3} {4:.1f}h{2}\" stroke=\"#e5e7eb\"/><text x=\"{0:.1f}\" y=\"{5}\" "
-        "text-anchor=\"middle\">{6:.1f}</text><text x=\"{7}\" y=\"{8:.1f}\" "
-        "text-anchor=\"end\">{6:.1f}</text>\n",
-        s.x(v), s.top, s.size, s.left, s.y(v), s.top + s.size + 18, v, s.left - 6, s.y(v) + 4);
-  out << fmt::format(
-      "<g clip-path=\"url(#plot)\"><polygon fill=\"#9ca3af\" fill-opacity=\"0.2\" points=\"{:.1f},{:.1f} "
-      "{:.1f},{:.1f} {:.1f},{:.1f} {:.1f},{:.1f}\"/><path stroke=\"#6b7280\" d=\"M{:.1f} {:.1f}L{:.1f} "
-      "{:.1f}\"/></g>\n",
-      s.x(s.least), s.y(s.least * (1 + kBand)), s.x(s.most), s.y(s.most * (1 + kBand)), s.x(s.most),
-      s.y(s.most * (1 - kBand)), s.x(s.least), s.y(s.least * (1 - kBand)), s.x(s.least), s.y(s.least),
-      s.x(s.most), s.y(s.most));
-  std::size_t next = 0;
-  for (const auto& [policy, errors] : c.by_policy) {
-    const char* colour = kColours[next % kColours.size()];
-    const double y = s.top + 14 + 18 * static_cast<double>(next++);
-    out << fmt::format(
-        "<circle cx=\"{}\" cy=\"{}\" r=\"4\" fill=\"{}\"/><text x=\"{}\" y=\"{}\">{} ({})</text>\n",
-        s.left + s.size + 16, y - 4, colour, s.left + s.size + 26, y, policy, percent(errors.stp));
-    for (const ComparedRun& r : c.runs)
-      if (r.policy == policy)
-        out << fmt::format(
-            "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" fill=\"{}\" fill-opacity=\"0.75\"><title>{}, {}: "
-            "measured {:.3f}, simulated {:.3f} ({:+.1f} %)</title></circle>\n",
-            s.x(r.measured.stp), s.y(r.simulated.stp), colour, r.mix, r.policy, r.measured.stp,
-            r.simulated.stp, 100 * r.stp_error());
-  }
-  out << fmt::format(
-      "<text x=\"{0}\" y=\"{1}\" text-anchor=\"middle\">measured STP; band: {2:.0f} %; in brackets: mean "
-      "error</text><text transform=\"translate(16 {3}) rotate(-90)\" text-anchor=\"middle\">simulated "
-      "STP</text>\n</svg>\n",
-      s.left + s.size / 2, s.top + s.size + 40, 100 * kBand, s.top + s.size / 2);
-}
-
-void write_runs_html(const RunsComparison& c, std::ostream& out) {
-  out << "<!DOCTYPE html><html><head><meta charset=\"utf-8\"><title>Recorded runs, simulated</title>"
-         "<style>body{font-family:sans-serif;margin:2em}td,th{padding:2px 10px;text-align:right}"
-         "td:first-child,td:nth-child(2){text-align:left}</style></head><body>\n<h1>Recorded runs, "
-         "simulated</h1>\n";
-  for (const std::string& set : c.sets) out << "<p>" << set << "</p>\n";
-  out << fmt::format(
-      "<p>{} runs: mean STP error {}, worst {}; order of the policies right in {} of {} pairs "
-      "that differ by more than {:.0f} % ({}).</p>\n",
-      c.all.runs, percent(c.all.stp), percent(c.all.stp_worst), c.order.right, c.order.pairs, 100 * kDiffer,
-      percent(c.order.share()));
-  write_runs_svg(c, out);
-  out << "<table><tr><th>mix<th>policy<th>STP<th>simulated<th>ratio<th>ANTT<th>simulated<th>p99, "
-         "ms<th>simulated</tr>\n";
-  for (const ComparedRun& r : c.runs)
-    out << fmt::format("<tr><td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}<td>{}</tr>\n", r.mix, r.policy,
-                       figure(r.measured.stp), figure(r.simulated.stp),
-                       figure(r.simulated.stp / r.measured.stp), figure(r.measured.antt),
-                       figure(r.simulated.antt), figure(worst(r.measured.p99_ms)),
-                       figure(worst(r.simulated.p99_ms)));
-  out << "</table></body></html>\n";
 }
 
 }  // namespace corun::sim

@@ -14,7 +14,5 @@ nlohmann::ordered_json runs_json(const RunsComparison& c);
 /// mix,policy,measured_stp,simulated_stp,ratio,...
 void write_runs_csv(const RunsComparison& c, std::ostream& out);
 /// Simulated against measured STP, a colour per policy; needs no other file.
-void write_runs_svg(const RunsComparison& c, std::ostream& out);
-void write_runs_html(const RunsComparison& c, std::ostream& out);
 
 }  // namespace corun::sim

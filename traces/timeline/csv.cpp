@@ -8,14 +8,15 @@
 #include <string_view>
 
 namespace corun {
-namespace {
 
-std::string in_quotes(std::string_view field) {
+std::string csv_field(std::string_view field) {
   if (field.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(field);
   std::string out = "\"";
   for (char c : field) out += c == '"' ? std::string("\"\"") : std::string(1, c);
   return out + '"';
 }
+
+namespace {
 
 std::string ns(Time t) {
   if (t == kNever) return {};
@@ -37,7 +38,7 @@ CsvSink::CsvSink(const Trace& trace, std::ostream& requests, std::ostream& kerne
 void CsvSink::record(const RequestRecord& r) {
   const Time started = r.dropped ? kNever : r.started;
   const Time finished = r.dropped ? kNever : r.finished;
-  requests_ << fmt::format("{},{},{},{},{},{},{},{}\n", in_quotes(trace_.clients[r.client.value].name),
+  requests_ << fmt::format("{},{},{},{},{},{},{},{}\n", csv_field(trace_.clients[r.client.value].name),
                            r.request, ns(r.arrival), ns(started), ns(finished),
                            ns(finished == kNever ? kNever : finished - r.arrival), r.dropped ? 1 : 0,
                            ns(r.work_done));
@@ -45,8 +46,8 @@ void CsvSink::record(const RequestRecord& r) {
 
 void CsvSink::record(const KernelRecord& r) {
   kernels_ << fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", r.launch.serial,
-                          in_quotes(trace_.clients[r.client.value].name), r.request, r.stream.value,
-                          r.op.value, in_quotes(trace_.kernels[r.kernel.value].name), r.priority, r.ctas,
+                          csv_field(trace_.clients[r.client.value].name), r.request, r.stream.value,
+                          r.op.value, csv_field(trace_.kernels[r.kernel.value].name), r.priority, r.ctas,
                           r.blocks, r.evictions, r.preemptions, r.redone_blocks, ns(r.ready), ns(r.submitted),
                           ns(r.queued), ns(r.slotted), ns(r.started), ns(r.last_block), ns(r.finished));
 }

@@ -2,11 +2,16 @@
 #pragma once
 
 #include <iosfwd>
+#include <string>
+#include <string_view>
 
 #include "traces/model/trace.h"
 #include "traces/timeline/timeline.h"
 
 namespace corun {
+
+/// In quotes where it needs them.
+std::string csv_field(std::string_view field);
 
 /// Writes rows as records come.  Times are nanoseconds with exactly three decimals, empty where there is
 /// none; names are quoted by RFC 4180; lines end in a newline.

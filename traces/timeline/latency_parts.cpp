@@ -13,6 +13,23 @@ Time overlap(Time begin, Time end, Time from, Time to) {
   return std::max(Time{}, std::min(end, to) - std::max(begin, from));
 }
 
+/// `whole` divided as `of` is, to the picosecond: each part ends where its share of the whole does.
+RunningParts in_proportion(const RunningParts& of, Time whole) {
+  __extension__ using Wide = __int128;
+  const std::int64_t sum = of.sum().count();
+  if (sum <= 0) return {.alone = whole};
+  RunningParts parts;
+  std::int64_t before = 0, given = 0;
+  for (Time RunningParts::*part : {&RunningParts::alone, &RunningParts::places, &RunningParts::issue, &RunningParts::fp64,
+                                   &RunningParts::l2, &RunningParts::dram, &RunningParts::clock}) {
+    before += (of.*part).count();
+    const auto until = static_cast<std::int64_t>(Wide{whole.count()} * before / sum);
+    parts.*part = Time{until - given};
+    given = until;
+  }
+  return parts;
+}
+
 }  // namespace
 
 void PartsMeter::Union::add(Time begin, Time end) {
@@ -44,7 +61,8 @@ Time PartsMeter::Union::length_within(const Turns& turns, Time from, Time to) co
   return sum;
 }
 
-PartsMeter::PartsMeter(const Trace& trace, bool turns) : turns_(turns), under_way_(trace.clients.size()) {
+PartsMeter::PartsMeter(const Trace& trace, bool turns, bool resources)
+    : turns_(turns), resources_(resources), under_way_(trace.clients.size()) {
   std::map<std::string, std::uint32_t> of_process;  // numbered as the contexts are: in the order of the clients
   for (const Client& client : trace.clients) {
     const auto next = static_cast<std::uint32_t>(of_process.size());
@@ -59,7 +77,7 @@ PartsMeter::Request& PartsMeter::under_way(ClientId client, std::uint64_t number
     if (request.number == number) return request;
   for (Request& request : all)
     if (request.number == kNone) return (request.number = number), request;
-  return all.emplace_back(Request{number, {}});
+  return all.emplace_back(Request{number, {}, {}});
 }
 
 PartsMeter::Union PartsMeter::Union::with(const Union& other) const {
@@ -78,6 +96,12 @@ void PartsMeter::record(const KernelRecord& r) {
   request.levels[kWaiting].add(r.queued, r.finished);
   request.levels[kLaunching].add(r.submitted, r.finished);
   request.levels[kHeld].add(r.ready, r.finished);
+}
+
+void PartsMeter::record(const LossRecord& r) {
+  RunningParts& sum = under_way(r.client, r.request).of_kernels;
+  sum.alone += r.parts.alone, sum.places += r.parts.places, sum.issue += r.parts.issue, sum.fp64 += r.parts.fp64;
+  sum.l2 += r.parts.l2, sum.dram += r.parts.dram, sum.clock += r.parts.clock;
 }
 
 void PartsMeter::record(const CopyRecord& r) {
@@ -116,6 +140,7 @@ void PartsMeter::settle(RequestRecord& record, const Request& request) const {
   parts.off_turn = off_turn - copied_off_turn;
   parts.held = all[kHeld] - all[kLaunching];
   parts.host = to - from - all[kHeld];
+  if (resources_) parts.of_running = in_proportion(request.of_kernels, parts.running);
 }
 
 void PartsMeter::record(const RequestRecord& r) {
@@ -128,6 +153,7 @@ void PartsMeter::record(const RequestRecord& r) {
     settle(requests_.back(), request);
     request.number = kNone;
     for (Union& level : request.levels) level.clear();
+    request.of_kernels = {};
   }
 }
 

@@ -1,6 +1,9 @@
 // Finds where the latency of each request goes (LatencyParts), from the records of its kernels and copies.
 //
-// Leaves out: which resource a running kernel lacks, and what streams of one request wait for of each other.
+// Which resource running kernels lack they say themselves (LossRecord).  Where several of a request run at once,
+// or after each other, its running time is divided in proportion to theirs together.
+//
+// Leaves out: what streams of one request wait for of each other.
 #pragma once
 
 #include <array>
@@ -16,14 +19,17 @@ namespace corun {
 /// Gathers the requests of a run, each with the parts of its latency.
 class PartsMeter final : public Sink {
  public:
-  /// `turns`: processes have contexts of their own, and take turns.
-  PartsMeter(const Trace& trace, bool turns);
+  /// `turns`: processes have contexts of their own, and take turns.  `resources`: running time is told by what
+  /// kernels lack.
+  PartsMeter(const Trace& trace, bool turns, bool resources = false);
 
   using Sink::record;
   void record(const RequestRecord& r) override;
   void record(const KernelRecord& r) override;
+  void record(const LossRecord& r) override;
   void record(const CopyRecord& r) override;
   void record(const TurnRecord& r) override;
+  bool wants_losses() const override { return resources_; }
   /// In the order in which they ended; `parts` is all zero for one that was dropped or is unfinished.
   std::vector<RequestRecord> requests();
 
@@ -50,6 +56,7 @@ class PartsMeter final : public Sink {
   struct Request {
     std::uint64_t number = kNone;  // none: its memory may be used for the next one
     std::array<Union, kLevels> levels;
+    RunningParts of_kernels{};  // sums
   };
   struct Ended {
     std::size_t index;  // into `requests_`
@@ -60,7 +67,7 @@ class PartsMeter final : public Sink {
   void settle(RequestRecord& record, const Request& request) const;
 
   std::vector<std::uint32_t> context_of_client_;
-  bool turns_;
+  bool turns_, resources_;
   std::vector<std::vector<Request>> under_way_;                     // by client
   std::vector<Ended> ended_;                                        // turns are told when they end
   std::vector<std::deque<std::pair<Time, Time>>> turns_of_context_;  // ascending

@@ -63,6 +63,13 @@ struct Tally {
     return {mean(parts.queue),    mean(parts.host),    mean(parts.held),      mean(parts.launching), mean(parts.waiting),
             mean(parts.off_turn), mean(parts.copying), mean(parts.preempted), mean(parts.running)};
   }
+  RunningPartsMs mean_running_parts() const {
+    const RunningParts& p = parts.of_running;
+    const auto mean = [&](Time sum) {
+      return latencies.empty() ? kUndefined : to_ms(sum) / static_cast<double>(latencies.size());
+    };
+    return {mean(p.alone), mean(p.places), mean(p.issue), mean(p.fp64), mean(p.l2), mean(p.dram), mean(p.clock)};
+  }
   double mean_ms() const {
     if (latencies.empty()) return kUndefined;
     const Time sum = std::accumulate(latencies.begin(), latencies.end(), Time{});
@@ -90,6 +97,10 @@ void add(LatencyParts& to, const LatencyParts& one) {
   to.queue += one.queue, to.host += one.host, to.held += one.held, to.launching += one.launching;
   to.waiting += one.waiting, to.off_turn += one.off_turn, to.copying += one.copying;
   to.preempted += one.preempted, to.running += one.running;
+  RunningParts& sum = to.of_running;
+  const RunningParts& more = one.of_running;
+  sum.alone += more.alone, sum.places += more.places, sum.issue += more.issue, sum.fp64 += more.fp64;
+  sum.l2 += more.l2, sum.dram += more.dram, sum.clock += more.clock;
 }
 
 void count(Tally& t, const RequestRecord& r, const Window& w, std::optional<Time> deadline) {
@@ -223,6 +234,8 @@ RunResult measure(const Trace& trace, Window window, std::span<const RequestReco
   for (const RequestRecord& r : together)
     count(shared[r.client.value], r, window, trace.clients[r.client.value].deadline);
 
+  const bool by_resource =
+      std::ranges::any_of(together, [](const RequestRecord& r) { return r.parts.of_running.sum() > Time{}; });
   std::size_t without_end = 0;
   for (std::size_t i = 0; i < trace.clients.size(); ++i) {
     const Client& client = trace.clients[i];
@@ -232,6 +245,7 @@ RunResult measure(const Trace& trace, Window window, std::span<const RequestReco
     std::ranges::sort(shared[i].latencies);
     std::ranges::sort(solo.latencies);
     result.clients.push_back(client_result(client, window, shared[i], solo));
+    if (by_resource) result.clients.back().running_parts = shared[i].mean_running_parts();
     if (std::isinf(result.clients.back().slowdown)) ++without_end;
   }
   if (without_end > 0)

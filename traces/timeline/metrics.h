@@ -21,6 +21,11 @@ struct PartsMs {
          running = 0;
 };
 
+/// RunningParts, the same.
+struct RunningPartsMs {
+  double alone = 0, places = 0, issue = 0, fp64 = 0, l2 = 0, dram = 0, clock = 0;
+};
+
 /// What one client got in the window that counts.
 /// Of a server: what its sequences met in the window.  Those count that came and ended in it; NaN where none did.
 struct ServedResult {
@@ -43,6 +48,7 @@ struct ClientResult {
   double slowdown = 0;  // NTT: mean latency over mean latency alone under the same arrivals
   double progress = 0;  // NP: work done in the window over work done alone in the same window
   PartsMs parts, alone_parts;  // mean, of the requests whose latencies count
+  std::optional<RunningPartsMs> running_parts{};  // of `parts.running`, where they were asked for
   std::string failed;   // why its program ended early; empty: it did not
   std::optional<ServedResult> served{};
 };

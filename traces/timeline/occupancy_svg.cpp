@@ -12,6 +12,8 @@
 #include <string_view>
 #include <tuple>
 
+#include "traces/timeline/csv.h"
+
 namespace corun {
 namespace {
 
@@ -20,6 +22,7 @@ constexpr std::size_t kFewestBuckets = 40;
 constexpr int kLeft = 58, kRight = 22, kWidth = 1000;
 constexpr int kPlotWidth = kWidth - kLeft - kRight;
 constexpr std::size_t kLegendClients = 24;
+constexpr std::size_t kDataBuckets = 128;  // of write_csv
 constexpr std::size_t kUnitsOfHighRow = 8;
 
 // Distinguishable with the common forms of colour blindness for as long as there are few.
@@ -290,6 +293,26 @@ void OccupancySink::record(std::span<const BlockRecord> blocks) {
           static_cast<std::uint64_t>(inside.count()) * warps_[block.kernel.value];
     }
   }
+}
+
+void OccupancySink::write_csv(std::ostream& out) const {
+  out << "client,sm,from_ns,to_ns,warps\n";
+  const auto used = static_cast<std::size_t>((last_.count() + bucket_.count() - 1) / bucket_.count());
+  const std::size_t together = (used + kDataBuckets - 1) / kDataBuckets;
+  for (std::size_t c = 0; c < warp_ps_.size(); ++c)
+    for (std::size_t sm = 0; !warp_ps_[c].empty() && sm < gpu_.sms; ++sm)
+      for (std::size_t b = 0; b < used; b += together) {
+        const std::size_t end = std::min(used, b + together);
+        std::uint64_t sum = 0;
+        for (std::size_t k = b; k < end; ++k) sum += warp_ps_[c][sm * kBuckets + k];
+        if (sum == 0) continue;
+        const auto at = [&](std::size_t bucket) {
+          return static_cast<double>((options_.begin + bucket_ * static_cast<std::int64_t>(bucket)).count()) / 1e3;
+        };
+        const double length = static_cast<double>(bucket_.count()) * static_cast<double>(end - b);
+        out << fmt::format("{},{},{:.0f},{:.0f},{:.4g}\n", csv_field(trace_.clients[c].name), sm, at(b), at(end),
+                           static_cast<double>(sum) / length);
+      }
 }
 
 void OccupancySink::write(std::ostream& out) const {

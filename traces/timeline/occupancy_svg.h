@@ -34,6 +34,8 @@ class OccupancySink : public Sink {
 
   /// The picture of all records so far; the same bytes for the same records.
   void write(std::ostream& out) const;
+  /// What the picture shows, as CSV: client, SM, from and to in ns, mean resident warps.  Rows without any are left out.
+  void write_csv(std::ostream& out) const;
 
  private:
   static constexpr std::size_t kBuckets = 640;

@@ -229,6 +229,11 @@ nlohmann::ordered_json json_of(const PartsMs& p) {
           {"copying", p.copying},   {"preempted", p.preempted}, {"running", p.running}};
 }
 
+nlohmann::ordered_json json_of(const RunningPartsMs& p) {
+  return {{"alone", p.alone}, {"places", p.places}, {"issue", p.issue}, {"fp64", p.fp64},
+          {"l2", p.l2},       {"dram", p.dram},     {"clock", p.clock}};
+}
+
 nlohmann::ordered_json json_of(const ClientResult& c) {
   nlohmann::ordered_json to = {
       {"name", c.name},
@@ -249,6 +254,7 @@ nlohmann::ordered_json json_of(const ClientResult& c) {
       {"progress", c.progress}};
   to["latency_parts_ms"] = json_of(c.parts);
   to["alone_latency_parts_ms"] = json_of(c.alone_parts);
+  if (c.running_parts) to["running_parts_ms"] = json_of(*c.running_parts);
   if (c.served)
     to["served"] = {{"sequences", c.served->finished},
                     {"unfinished", c.served->unfinished},
@@ -418,17 +424,25 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
 std::string format_parts(std::span<const RunResult> results) {
   Table table({"where latency goes (ms)", "mean", "queue", "host", "policy", "launch", "wait", "turn", "copy", "off",
                "alone", "others"});
+  Table resources({"what running kernels lack (ms)", "running", "alone", "places", "issue", "FP64", "L2", "DRAM", "clock"});
+  bool by_resource = false;
   for (const RunResult& r : results)
     for (const ClientResult& c : r.clients) {
       const PartsMs& p = c.parts;
       const double alone = std::min(c.alone_parts.running, p.running);
-      table.add({results.size() > 1 ? fmt::format("{}, {}", shortened(c.name, kNameWidth / 2), shortened(r.policy, kNameWidth / 2))
-                                    : shortened(c.name, kNameWidth),
-                 fixed(c.mean_ms, 3), fixed(p.queue, 3), fixed(p.host, 3), fixed(p.held, 3), fixed(p.launching, 3),
+      const std::string name =
+          results.size() > 1 ? fmt::format("{}, {}", shortened(c.name, kNameWidth / 2), shortened(r.policy, kNameWidth / 2))
+                             : shortened(c.name, kNameWidth);
+      table.add({name, fixed(c.mean_ms, 3), fixed(p.queue, 3), fixed(p.host, 3), fixed(p.held, 3), fixed(p.launching, 3),
                  fixed(p.waiting, 3), fixed(p.off_turn, 3), fixed(p.copying, 3), fixed(p.preempted, 3),
                  fixed(alone, 3), fixed(p.running - alone, 3)});
+      if (!c.running_parts) continue;
+      by_resource = true;
+      const RunningPartsMs& q = *c.running_parts;
+      resources.add({name, fixed(p.running, 3), fixed(q.alone, 3), fixed(q.places, 3), fixed(q.issue, 3), fixed(q.fp64, 3),
+                     fixed(q.l2, 3), fixed(q.dram, 3), fixed(q.clock, 3)});
     }
-  return table.text();
+  return table.text() + (by_resource ? "\n" + resources.text() : "");
 }
 
 void write_summary(const RunResult& result, std::ostream& out) {

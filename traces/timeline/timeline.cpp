@@ -27,6 +27,7 @@ void Timeline::attach(Sink& sink) {
   sinks_.push_back(&sink);
   wants_blocks_ = wants_blocks_ || sink.wants_blocks();
   wants_gauges_ = wants_gauges_ || sink.wants_gauges();
+  wants_losses_ = wants_losses_ || sink.wants_losses();
 }
 
 void Timeline::flush() {

@@ -12,6 +12,20 @@
 
 namespace corun {
 
+/// What the time of running kernels is made of: the time that they take alone, and what they lose to others by
+/// the resource that they share with them.  Only a simulator knows, and only if it was asked: else all is zero.
+struct RunningParts {
+  Time alone{};
+  Time places{};  // fewer places on SMs than alone, or a worker's cost of taking blocks
+  Time issue{};   // the SM's issue slots
+  Time fp64{};    // the SM's FP64 pipe
+  Time l2{};      // L2: its bandwidth, and what others have replaced there
+  Time dram{};    // DRAM: its bandwidth and queues
+  Time clock{};   // a clock below the highest one
+
+  Time sum() const { return alone + places + issue + fp64 + l2 + dram + clock; }
+};
+
 /// Where the latency of a request goes: each instant from its arrival to its end is given to the furthest that any of
 /// its operations has come, so that the parts add up to the whole.  An operation that waits for another one of its
 /// request counts as far as that one has come.
@@ -25,6 +39,7 @@ struct LatencyParts {
   Time copying{};
   Time preempted{};  // kernels run that were taken off the GPU at least once, the time off included
   Time running{};    // kernels run
+  RunningParts of_running{};  // its parts, where they were asked for
 
   Time sum() const {
     return queue + host + held + launching + waiting + off_turn + copying + preempted + running;
@@ -75,6 +90,16 @@ struct KernelRecord {
   std::uint32_t evictions = 0;      // times a task of higher priority took its slot
   std::uint32_t preemptions = 0;    // times it was taken off the GPU
   std::uint64_t redone_blocks = 0;  // started, and run again because of a reset
+  Time solo{};                      // alone on the whole GPU, as the trace has it; zero: not known
+};
+
+/// Of a launch that ran without being taken off the GPU: the parts of its time from the first block's start to
+/// the last one's end, without turns of other contexts.  Before its KernelRecord.
+struct LossRecord {
+  LaunchId launch;
+  ClientId client;
+  std::uint64_t request = 0;
+  RunningParts parts{};
 };
 
 /// One block (of a persistent kernel: one task block of a worker).
@@ -152,6 +177,7 @@ class Sink {
   virtual void record(const RequestRecord&) {}
   virtual void record(const SequenceRecord&) {}
   virtual void record(const KernelRecord&) {}
+  virtual void record(const LossRecord&) {}
   virtual void record(std::span<const BlockRecord>) {}
   virtual void record(const CopyRecord&) {}
   virtual void record(const MoveRecord&) {}
@@ -160,6 +186,7 @@ class Sink {
   virtual void record(const GaugeRecord&) {}
   virtual bool wants_blocks() const { return false; }
   virtual bool wants_gauges() const { return false; }
+  virtual bool wants_losses() const { return false; }
 };
 
 /// Fans each record out to the sinks.  Blocks are handed over in batches, those of a kernel before its
@@ -169,6 +196,7 @@ class Timeline {
   void attach(Sink& sink);
   bool wants_blocks() const { return wants_blocks_; }
   bool wants_gauges() const { return wants_gauges_; }
+  bool wants_losses() const { return wants_losses_; }
 
   void record(const RequestRecord& r) {
     for (Sink* s : sinks_) s->record(r);
@@ -178,6 +206,9 @@ class Timeline {
   }
   void record(const KernelRecord& r) {
     flush();
+    for (Sink* s : sinks_) s->record(r);
+  }
+  void record(const LossRecord& r) {
     for (Sink* s : sinks_) s->record(r);
   }
   void record(const CopyRecord& r) {
@@ -205,7 +236,7 @@ class Timeline {
   static constexpr std::size_t kBatch = 4096;
   std::vector<Sink*> sinks_;
   std::vector<BlockRecord> blocks_;
-  bool wants_blocks_ = false, wants_gauges_ = false;
+  bool wants_blocks_ = false, wants_gauges_ = false, wants_losses_ = false;
 };
 
 }  // namespace corun

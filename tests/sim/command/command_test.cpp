@@ -59,6 +59,20 @@ TEST(Command, AGoodTraceRuns) {
   EXPECT_NE(ran.out.find("STP"), std::string::npos);
 }
 
+TEST(Command, TwoTracesAreToldHowToShareAGpu) {
+  const std::string example = "traces/h200/examples/realtime-resnet50-beside-resnet152.json";
+  for (const char* command : {"", "compare ", "advise "}) {
+    const Ran ran = sim(fmt::format("{}{} {}", command, example, example));
+    EXPECT_EQ(ran.code, 2) << command;
+    EXPECT_NE(ran.out.find("--client NAME=FILE"), std::string::npos) << command << ran.out;
+  }
+}
+
+TEST(Command, AdviceForOneClientSaysThatNobodySharesWithIt) {
+  const Ran ran = sim("advise --modes time-slicing traces/h200/resnet50_b1.json");
+  EXPECT_NE(ran.out.find("shares with nobody"), std::string::npos) << ran.out;
+}
+
 TEST(Command, BadInputNamesFilePlaceAndRemedyWithExitCode2) {
   const Folder folder;
   const auto bad = [&](const std::string& text, const std::vector<std::string>& said) {

@@ -88,6 +88,38 @@ TEST(LatencyParts, OutsideTheTurnsOfItsContextARequestIsOffTurn) {
   EXPECT_EQ(parts.sum(), Time{190});
 }
 
+LossRecord losses(std::uint32_t client, RunningParts parts) {
+  LossRecord r;
+  r.client = ClientId{client};
+  r.parts = parts;
+  return r;
+}
+
+TEST(LatencyParts, OfRunningKernelsAreAsTheyTellAndAddUpToThePicosecond) {
+  PartsMeter meter(two_clients(), false, true);
+  EXPECT_TRUE(meter.wants_losses());
+  meter.record(losses(0, {.alone = Time{50}, .dram = Time{50}}));
+  meter.record(kernel(0, 0, 0, 0, 0, 100));
+  meter.record(losses(0, {.alone = Time{30}, .places = Time{3}, .issue = Time{4}}));
+  meter.record(kernel(0, 0, 0, 0, 90, 127));  // ten of it beside the first one
+  meter.record(request(0, 0, 0, 127));
+  const LatencyParts parts = meter.requests().at(0).parts;
+  EXPECT_EQ(parts.running, Time{127});
+  const RunningParts& r = parts.of_running;
+  EXPECT_EQ(r.sum(), parts.running);
+  EXPECT_EQ(r.alone, Time{127 * 80 / 137});
+  EXPECT_NEAR(static_cast<double>(r.dram.count()), 127 * 50.0 / 137, 1);
+  EXPECT_EQ(r.fp64 + r.l2 + r.clock, Time{});
+}
+
+TEST(LatencyParts, OfRunningKernelsAreNotToldUnlessAskedFor) {
+  PartsMeter meter(two_clients(), false);
+  EXPECT_FALSE(meter.wants_losses());
+  meter.record(kernel(0, 0, 0, 0, 0, 100));
+  meter.record(request(0, 0, 0, 100));
+  EXPECT_EQ(meter.requests().at(0).parts.of_running.sum(), Time{});
+}
+
 TEST(LatencyParts, RequestsOfAClientInFlightAtOnceAreApart) {
   PartsMeter meter(two_clients(), false);
   KernelRecord second = kernel(0, 0, 0, 0, 20, 30);

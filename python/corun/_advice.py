@@ -1,0 +1,105 @@
+"""The page of what `sim advise --json` printed: the setting that is advised, and beside it all that were simulated."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from ._page import Page
+from ._show import Row
+
+#: What the document has of a client, by the metric of a goal.
+_METRICS = {"throughput": "throughput_per_s", "mean": "mean_ms", "p99": "p99_ms"}
+
+
+def _goal(document: Row, tried: Row) -> tuple[str, Optional[float]]:
+    """Its name with the unit, and its value; STP where the document has no value of the goal's."""
+    client, _, metric = str(document["goal"]).rpartition(":")
+    for one in tried["clients"]:
+        if one["name"] == client and metric in _METRICS:
+            unit = "requests a second" if metric == "throughput" else "ms"
+            return f"{document['goal']}, {unit}", one[_METRICS[metric]]
+    return "STP", tried["stp"]
+
+
+def _verdict(page: Page, document: Row) -> None:
+    promised = ", ".join(document["promised"]) or "nothing"
+    page.text(f"Promised: {promised}. Wanted most: {document['goal']}.")
+    if document["best"] is None:
+        page.text("No setting holds. Give each client a GPU of its own, a lower rate, a longer limit, or try other GPUs.")
+        return
+    best = document["tried"][document["best"]]
+    page.heading(f"{best['setting']} on {best['gpu']}", 3)
+    page.text(f"To do: {best['do']}.")
+    if best["use"] is not None and document["promised"]:
+        surely = "more" if best["surely"] else "less, so it does not hold surely"
+        page.text(f"It uses {100 * best['use']:.0f} % of what was promised. The margin is {surely} than the model's error of p99 in "
+                  f"this mode, {100 * best['model_error_p99']:.0f} %.")
+    page.text(f"Its run as a page of its own: the same trace with --policy={best['policy']} --report run.html.")
+    if document["next"] is not None:
+        page.text(f"Next best: {document['tried'][document['next']]['setting']}.")
+
+
+def _choice(page: Page, document: Row, ran: list[Any]) -> None:
+    import plotly.graph_objects as go
+
+    points = []
+    name = "STP"
+    for i, tried in ran:
+        name, value = _goal(document, tried)
+        verdict = ("advised" if i == document["best"] else "holds" if tried["surely"] else
+                   "holds, not surely" if tried["holds"] else "does not hold")
+        points.append({"setting": tried["setting"], "gpu": tried["gpu"], "policy": tried["policy"], "verdict": verdict,
+                       "use_pct": None if tried["use"] is None else 100 * tried["use"], "goal": value, "stp": tried["stp"]})
+    shown = [p for p in points if p["use_pct"] is not None and p["goal"] is not None]
+    if document["promised"] and shown:
+        page.heading("What each setting promises and gives", 3)
+        figure = go.Figure()
+        for verdict, colour in (("advised", "#2ca02c"), ("holds", "#1f77b4"), ("holds, not surely", "#ff7f0e"),
+                                ("does not hold", "#d62728")):
+            mine = [p for p in shown if p["verdict"] == verdict]
+            if mine:
+                figure.add_scatter(
+                    x=[p["use_pct"] for p in mine], y=[p["goal"] for p in mine], mode="markers", name=verdict,
+                    marker=dict(size=14 if verdict == "advised" else 9, color=colour), text=[p["setting"] for p in mine],
+                    hovertemplate="%{text}<br>%{x:.0f} % of the promise, %{y:.4g}<extra></extra>",
+                )
+        figure.add_vline(x=100, line_dash="dot", line_color="#999")
+        figure.update_layout(xaxis_title="use of the promise that is nearest to its limit, %", yaxis_title=name)
+        if max(p["use_pct"] for p in shown) > 1000:
+            figure.update_xaxes(type="log")
+        page.chart(figure, "settings", points, height=420)
+    else:
+        page.heading("What each setting gives", 3)
+        page.table("settings", points)
+
+
+def _clients(page: Page, ran: list[Any]) -> None:
+    import plotly.graph_objects as go
+
+    names = list(dict.fromkeys(client["name"] for _, tried in ran for client in tried["clients"]))
+    labels = [tried["setting"] if len({t["gpu"] for _, t in ran}) == 1 else f"{tried['setting']}, {tried['gpu']}"
+              for _, tried in ran]
+    for key, title, unit in (("progress", "What each client gets of what it has alone", "progress, 1 is as alone"),
+                             ("p99_ms", "p99 of each client", "p99, ms")):
+        rows = [{"setting": label, **{c["name"]: c[key] for c in tried["clients"]}} for label, (_, tried) in zip(labels, ran)]
+        page.heading(title, 3)
+        figure = go.Figure()
+        for name in names:
+            figure.add_bar(y=labels, x=[row.get(name) for row in rows], name=name, orientation="h")
+        figure.update_layout(barmode="group", xaxis_title=unit, yaxis_autorange="reversed", yaxis_automargin=True)
+        page.chart(figure, key.replace("_ms", ""), rows, height=160 + 16 * len(rows) * len(names))
+
+
+def advice_page(document: Row, title: str = "") -> str:
+    page = Page(title or f"How to share the GPU: {document['trace']}")
+    _verdict(page, document)
+    tried = document.get("tried", [])
+    ran = [(i, one) for i, one in enumerate(tried) if "refused" not in one]
+    if ran:
+        _choice(page, document, ran)
+        _clients(page, ran)
+    refused = [{"setting": one["setting"], "gpu": one["gpu"], "refused": one["refused"]} for one in tried if "refused" in one]
+    if refused:
+        page.heading("What cannot run this trace", 3)
+        page.table("refused", refused)
+    return page.html()

@@ -1,0 +1,94 @@
+#include "sim/model/lost_time.h"
+
+#include <algorithm>
+#include <bit>
+
+#include <boost/container/static_vector.hpp>
+
+#include "sim/model/memory_balance.h"
+
+namespace corun::sim {
+namespace {
+
+/// As many as an SM holds blocks.
+constexpr std::size_t kMostSharers = 64;
+using Sharing = unsigned;  // a bit a resource
+
+constexpr bool has(Sharing shared, std::size_t resource) { return (shared >> resource & 1) != 0; }
+
+Met met_of(const Sharer& s, Sharing shared) {
+  Met met = s.alone;
+  if (has(shared, kAtClock)) met.clock = s.beside.clock;
+  if (has(shared, kAtL2)) met.missing = s.beside.missing, met.l2 = s.beside.l2;
+  if (has(shared, kAtDram)) met.dram = s.beside.dram, met.backlog = s.beside.backlog;
+  return met;
+}
+
+SmShare share_of(const Sharer& s, const Met& met, const MemoryLimits& m) {
+  return {s.load->issue * met.clock, delay_of(*s.load, met, m), s.blocks, 0, s.load->fp64, s.load->chance};
+}
+
+/// Time of a block of `which`, which shares these resources; the others share all.
+double time_of(std::span<const Sharer> sharers, std::size_t which, Sharing shared, std::uint32_t apart,
+               const MemoryLimits& m) {
+  const SmShare own = share_of(sharers[which], met_of(sharers[which], shared), m);
+  const auto slots_alone = [&](double delay) {
+    return delay + queue(own.issue, own.blocks, delay, own.chance);
+  };
+  const double fp64_alone = at_fp64(own.fp64, own.blocks, own.delay + own.issue);
+  if (!has(shared, kAtIssue) && !has(shared, kAtFp64)) return slots_alone(own.delay + fp64_alone);
+  boost::container::static_vector<SmShare, kMostSharers> shares;
+  for (const Sharer& s : sharers) shares.push_back(share_of(s, s.beside, m));
+  shares[which] = own;
+  share_fp64({shares.data(), shares.size()});
+  if (!has(shared, kAtFp64)) shares[which].delay = own.delay + fp64_alone;
+  if (!has(shared, kAtIssue)) return slots_alone(shares[which].delay);
+  share_slots({shares.data(), shares.size()}, apart, m);
+  return shares[which].time;
+}
+
+}  // namespace
+
+LostShares lost_shares(std::span<const Sharer> sharers, std::size_t which, std::uint32_t apart,
+                       const MemoryLimits& m) {
+  const Sharer& own = sharers[which];
+  LostShares lost{};
+  boost::container::static_vector<std::size_t, kSharedResources> matter;  // others have nothing of the rest
+  const auto users = std::ranges::count_if(sharers, [](const Sharer& s) { return s.load->fp64 > 0; });
+  if (sharers.size() > 1) matter.push_back(kAtIssue);
+  if (users > 1 && own.load->fp64 > 0) matter.push_back(kAtFp64);
+  if (own.alone.missing != own.beside.missing || own.alone.l2 != own.beside.l2) matter.push_back(kAtL2);
+  if (own.alone.dram != own.beside.dram || own.alone.backlog != own.beside.backlog) matter.push_back(kAtDram);
+  if (own.alone.clock != own.beside.clock) matter.push_back(kAtClock);
+  if (matter.empty()) return lost;
+
+  const std::size_t n = matter.size(), all = (std::size_t{1} << n) - 1;
+  std::array<double, std::size_t{1} << kSharedResources> times;
+  for (std::size_t subset = 0; subset <= all; ++subset) {
+    Sharing shared = 0;
+    for (std::size_t i = 0; i < n; ++i)
+      if ((subset >> i & 1) != 0) shared |= 1u << matter[i];
+    times[subset] = time_of(sharers, which, shared, apart, m);
+  }
+  const double more = times[all] - times[0];
+  if (!(more > 0)) return lost;
+
+  // Of all orders of n, those in which exactly this subset comes before a resource: |subset|! (n - 1 - |subset|)!
+  constexpr std::array<double, kSharedResources> kFactorial{1, 1, 2, 6, 24};
+  double sum = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    double adds = 0;
+    for (std::size_t subset = 0; subset <= all; ++subset) {
+      if ((subset >> i & 1) != 0) continue;
+      const auto before = static_cast<std::size_t>(std::popcount(subset));
+      const double added = times[subset | std::size_t{1} << i] - times[subset];
+      adds += kFactorial[before] * kFactorial[n - 1 - before] * added;
+    }
+    lost[matter[i]] = std::max(0.0, adds);  // the approximations may let one seem to help a little
+    sum += lost[matter[i]];
+  }
+  for (double& share : lost) share *= more / (times[all] * sum);
+  return lost;
+}
+
+}  // namespace corun::sim

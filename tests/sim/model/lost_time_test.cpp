@@ -1,0 +1,118 @@
+// Is what a block loses to its neighbours charged to what they share, and all of it?
+#include "sim/model/lost_time.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "traces/json/trace_json.h"
+
+namespace corun::sim {
+namespace {
+
+class LostTime : public testing::Test {
+ protected:
+  /// On each SM four blocks of each launch; `sharers[0]` has the older ones.
+  LostShares lost(const BlockLoad& a, const BlockLoad& b, std::size_t which) const {
+    const Contender both[] = {{&a, 4.0 * gpu_.sms, 1.0 * gpu_.sms}, {&b, 4.0 * gpu_.sms, 1.0 * gpu_.sms}};
+    Met beside[2], alone[2];
+    meet(both, limits_, beside);
+    for (std::size_t i = 0; i < 2; ++i) meet({both + i, 1}, limits_, {alone + i, 1});
+    const Sharer sharers[] = {{&a, 4, alone[0], beside[0]}, {&b, 4, alone[1], beside[1]}};
+    return lost_shares(sharers, which, kApart, limits_);
+  }
+  /// What it loses in all, from the times themselves.
+  double lost_in_all(const BlockLoad& a, const BlockLoad& b) const {
+    Contender both[] = {{&a, 4.0 * gpu_.sms, 1.0 * gpu_.sms}, {&b, 4.0 * gpu_.sms, 1.0 * gpu_.sms}};
+    Contender own = both[0];
+    share_memory({&own, 1}, limits_);
+    share_memory(both, limits_);
+    SmShare shares[] = {{both[0].issue, both[0].delay, 4, 0, a.fp64, a.chance},
+                        {both[1].issue, both[1].delay, 4, 0, b.fp64, b.chance}};
+    share_sm(shares, kApart, limits_);
+    return 1 - alone_on_sm(own.issue, 4, own.delay, a.fp64, a.chance) / shares[0].time;
+  }
+  static double sum(const LostShares& shares) { return std::accumulate(shares.begin(), shares.end(), 0.0); }
+
+  static BlockLoad issuing() {
+    BlockLoad load;
+    load.issue = 1e6, load.fixed = 1e6;
+    return load;
+  }
+  /// Alone at about 60 % of DRAM's bandwidth.
+  BlockLoad streaming() const {
+    BlockLoad load;
+    load.issue = 1, load.wait = 1e6, load.staged = false;
+    load.read = load.l2_read = 0.6 * limits_.read_bytes_per_ps * 1e6 * limits_.dram_over_l2 / (4.0 * gpu_.sms);
+    return load;
+  }
+
+  static constexpr std::uint32_t kApart = 2;
+  const Gpu gpu_ = read_gpu("h200");
+  const MemoryLimits limits_ = limits_of(gpu_);
+};
+
+TEST_F(LostTime, OfLaunchesThatOnlyIssueIsAtTheIssueSlots) {
+  const LostShares shares = lost(issuing(), issuing(), 1);
+  EXPECT_GT(shares[kAtIssue], 0.3) << "the younger ones wait for the older";
+  EXPECT_EQ(sum(shares), shares[kAtIssue]);
+}
+
+TEST_F(LostTime, OfLaunchesThatOnlyReadMemoryIsAtDram) {
+  const LostShares shares = lost(streaming(), streaming(), 0);
+  EXPECT_GT(shares[kAtDram], 0.15);
+  EXPECT_GT(shares[kAtDram], 0.99 * sum(shares));
+}
+
+TEST_F(LostTime, AtTheFp64PipeIsChargedToIt) {
+  BlockLoad doubles;
+  doubles.issue = 1e4, doubles.fixed = 1e5, doubles.fp64 = 1e6;
+  const LostShares shares = lost(doubles, doubles, 0);
+  EXPECT_GT(shares[kAtFp64], 0.4);
+  EXPECT_GT(shares[kAtFp64], 0.95 * sum(shares));
+}
+
+TEST_F(LostTime, ByATensorKernelThatSlowsTheClockIsTheClocks) {
+  BlockLoad tensor = issuing(), steady;
+  tensor.issue = 1, tensor.tensor = true;
+  steady.fixed = 1e6;
+  const LostShares shares = lost(steady, tensor, 0);
+  EXPECT_NEAR(shares[kAtClock], 1 - 1 / limits_.tensor_clock, 1e-9);
+  EXPECT_EQ(sum(shares), shares[kAtClock]);
+}
+
+TEST_F(LostTime, OfWhatOthersReplaceInL2IsL2s) {
+  BlockLoad reader;
+  reader.issue = 1, reader.wait = 1e8;
+  reader.l2_read = reader.reread = limits_.l2_first_loss / (4.0 * gpu_.sms);
+  BlockLoad evicting = streaming();
+  evicting.read = evicting.l2_read = evicting.read / 4;
+  const LostShares shares = lost(reader, evicting, 0);
+  EXPECT_GT(shares[kAtL2], 0.05);
+  EXPECT_GT(shares[kAtL2], 0.7 * sum(shares));
+}
+
+TEST_F(LostTime, AddsUpToWhatTheBlockTakesLonger) {
+  for (double issue : {1e3, 1e5, 5e5, 2e6})
+    for (double fp64 : {0.0, 3e5})
+      for (double read : {0.1, 0.8, 2.0}) {
+        BlockLoad a = streaming(), b = issuing();
+        a.issue = issue, a.fp64 = fp64, a.read *= read;
+        b.fp64 = fp64, b.read = a.read / 2, b.wait = 2e5, b.l2_read = b.read, b.tensor = true;
+        const LostShares shares = lost(a, b, 0);
+        EXPECT_NEAR(sum(shares), lost_in_all(a, b), 1e-9) << issue << ' ' << fp64 << ' ' << read;
+        for (const double share : shares) EXPECT_GE(share, 0);
+      }
+}
+
+TEST_F(LostTime, IsNoneWhereALaunchIsByItself) {
+  const BlockLoad load = streaming();
+  const Contender one{&load, 4.0 * gpu_.sms, 1.0 * gpu_.sms};
+  Met met;
+  meet({&one, 1}, limits_, {&met, 1});
+  const Sharer sharer{&load, 4, met, met};
+  EXPECT_EQ(sum(lost_shares({&sharer, 1}, 0, 0, limits_)), 0);
+}
+
+}  // namespace
+}  // namespace corun::sim
