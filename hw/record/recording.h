@@ -23,6 +23,7 @@ class RecordingBackend final : public Backend {
 
   const Topology& topology() const override { return inner_.topology(); }
   Time now() const override { return inner_.now(); }
+  Forecast* forecast() override { return inner_.forecast(); }
   void start() override { inner_.start(); }
   void close() override { inner_.close(); }
   void wait(Time until, std::vector<Notice>& notices) override;

@@ -1,10 +1,13 @@
 // Where decisions become work: the simulator, the CUDA runtime, or a script in a test.
 #pragma once
 
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "policies/api/decision.h"
+#include "policies/api/forecast.h"
 #include "policies/api/notice.h"
 #include "policies/api/snapshot.h"
 #include "policies/api/topology.h"
@@ -48,6 +51,13 @@ class Backend {
 
   /// Hands a copy to the copy engines, in its stream's order.  The same contract.
   virtual Outcome copy(const LaunchView& copy, std::span<const LaunchId> follows) = 0;
+
+  /// For a policy that looks ahead; null: nobody has offered one.  Valid as long as this.
+  virtual Forecast* forecast() { return forecast_.get(); }
+  void offer(std::unique_ptr<Forecast> forecast) { forecast_ = std::move(forecast); }
+
+ private:
+  std::unique_ptr<Forecast> forecast_;
 };
 
 }  // namespace corun

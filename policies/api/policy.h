@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "policies/api/decision.h"
+#include "policies/api/forecast.h"
 #include "policies/api/snapshot.h"
 #include "policies/api/topology.h"
 
@@ -30,6 +31,7 @@ struct Requirements {
   bool profiles = false;  // Snapshot::profiles must be there
   bool memory = false;    // allocations wait for Allocate; else they are granted, or fail, by themselves
   bool deferred_memory = false;  // an allocation call returns at once, and what uses it waits
+  bool forecast = false;         // look_ahead() must be called
   /// Of MPS, by client, the last for all beyond.  Empty: not MPS.
   std::vector<double> thread_percentages{};
   /// Not empty: each has a policy of its own, and this one is asked nothing.
@@ -45,6 +47,9 @@ class Policy {
 
   /// Called once, before the first decide.  Throws InputError when a parameter does not fit these clients.
   virtual void start(const Topology&, std::span<const ClientView>) {}
+
+  /// Called once, before start(), where the requirements say `forecast`.  It outlives the run.
+  virtual void look_ahead(Forecast&) {}
 
   /// Appends decisions, in the order in which they are to be applied.  A pending launch that is not launched
   /// now stays pending.  Must not assume that an earlier decision was applied: the Snapshot tells.

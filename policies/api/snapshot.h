@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -33,6 +34,9 @@ struct LaunchView {
   std::uint32_t waits_for = 0;  // unfinished operations that it follows directly (stream order, events)
   Time ready_at{};
   Time submitted_at{};
+  Time unblocked_at{};            // when the last operation that it follows was known to have ended
+  std::int32_t priority = 0;      // as decided, as is what follows
+  std::optional<TpcMask> tpc_mask{};
   std::uint32_t ctas = 0;         // granted by Launch or Resize; 0: a plain launch
   std::uint64_t blocks_done = 0;  // as last reported; of a preempted launch: for good
   Time reported_at{};
@@ -43,6 +47,13 @@ struct ClientView {
   const Client* client = nullptr;
   std::uint64_t requests_waiting = 0;  // arrived, none of their operations issued
   bool busy = false;                   // a request is being served
+  Time arrived_at{};                   // that one, or of several the first; as intended
+  Time waits_since{};                  // the first of those that wait, as intended
+  /// The request whose operations are being called, or the last that was: of the program's issue order it has
+  /// [first_call, calls), and the host goes on with next_call a recorded gap after `returned_at`.
+  std::uint64_t request = 0;
+  std::size_t first_call = 0, next_call = 0, calls = 0;
+  Time returned_at{};
 };
 
 /// One stream of a client.
@@ -50,6 +61,7 @@ struct StreamView {
   ClientId client;
   StreamId stream;
   std::uint32_t running = 0;             // kernels launched, not finished
+  Time ended_at{};                       // when its last end of a kernel or copy was known
   std::span<const LaunchId> pending{};  // kernels not yet launched, in the stream's order
 };
 

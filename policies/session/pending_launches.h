@@ -16,7 +16,7 @@ class PendingLaunches {
   /// To be called in the order of ClientId, for each of a client's streams.
   void add_stream(ClientId client, StreamId stream) {
     if (client.value >= first_stream_.size()) first_stream_.push_back(views_.size());
-    views_.push_back({client, stream, 0, {}});
+    views_.push_back({client, stream, 0, {}, {}});
     of_stream_.emplace_back();
   }
 
@@ -41,6 +41,14 @@ class PendingLaunches {
   /// A kernel of the stream is on the GPU, or no longer.
   void came(const LaunchView& l) { ++views_[number(l)].running; }
   void went(const LaunchView& l) { --views_[number(l)].running; }
+  /// A kernel or copy of the stream has ended.
+  void ended(const LaunchView& l, Time now) { views_[number(l)].ended_at = now; }
+  Time ended_at(ClientId client, StreamId stream) const {
+    return views_[first_stream_[client.value] + stream.value].ended_at;
+  }
+  void resume(ClientId client, StreamId stream, Time ended_at) {
+    views_[first_stream_[client.value] + stream.value].ended_at = ended_at;
+  }
 
  private:
   class BySerial {

@@ -21,13 +21,18 @@ std::uint32_t ctas_of(const SizedDecision& decision) {
 
 Session::Session(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline,
                  ProfileSource profiles)
+    : Session(trace, policy, backend, timeline, std::move(profiles),
+              Workload(trace, backend.topology().gpu, timeline)) {}
+
+Session::Session(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline,
+                 ProfileSource profiles, Workload begins)
     : trace_(trace),
       policy_(policy),
       backend_(backend),
       timeline_(timeline),
       profile_source_(std::move(profiles)),
       requires_(policy.requirements()),
-      workload_(trace, backend.topology().gpu, timeline),
+      workload_(std::move(begins)),
       memory_(trace, backend.topology().gpu.memory_bytes) {
   if (!requires_.instances.empty())
     throw InputError("", "--policy",
@@ -39,6 +44,11 @@ Session::Session(const Trace& trace, Policy& policy, Backend& backend, Timeline&
         "", "",
         fmt::format("policy {} needs {}, which this backend cannot do", policy.name(), missing.names()),
         "choose another policy or backend");
+  Forecast* const forecast = requires_.forecast ? backend.forecast() : nullptr;
+  if (requires_.forecast && forecast == nullptr)
+    throw InputError("", "--policy",
+                     fmt::format("policy {} needs a forecast, which this backend cannot give", policy.name()),
+                     "choose another policy, or run it in the simulator");
   for (std::uint32_t i = 0; i < trace.clients.size(); ++i) {
     const Program& program = trace.programs[trace.clients[i].program.value];
     const auto* loop = std::get_if<ClosedLoop>(&trace.clients[i].arrivals);
@@ -52,6 +62,7 @@ Session::Session(const Trace& trace, Policy& policy, Backend& backend, Timeline&
   }
   profiles_.resize(trace.kernels.size());
   outcome_.failed.resize(trace.clients.size());
+  if (forecast != nullptr) policy_.look_ahead(*forecast);
   policy_.start(backend.topology(), client_views_);
 }
 
@@ -92,7 +103,7 @@ SessionOutcome Session::run(const std::function<void(Time)>& progress, const std
       break;
     }
     fold(backend_.now());
-    if (++instants % 1024 != 0) continue;
+    if (++instants % 1024 != 0 && !resumed_) continue;
     if (progress) progress(backend_.now());
     if (stop && stop()) {
       outcome_.stopped = true;
@@ -110,7 +121,7 @@ SessionOutcome Session::run(const std::function<void(Time)>& progress, const std
 
 bool Session::over(Time now) const {
   if (trace_.run.duration) return now >= *trace_.run.duration;
-  return workload_.every_client_finished_once();
+  return !resumed_ && workload_.every_client_finished_once();
 }
 
 LaunchView& Session::new_view(const HostCall& call, Time now) {
@@ -253,7 +264,9 @@ void Session::end(LaunchId id, Time now) {
   RequestState& request = clients_[l.client.value].request(l.request);
   request.ended[l.op.value] = true;
   for (OpId after : workload_.graph(l.client).successors(l.op))
-    if (request.called[after.value]) --view(request.launch_of_op[after.value]).waits_for;
+    if (request.called[after.value])
+      if (LaunchView& next = view(request.launch_of_op[after.value]); --next.waits_for == 0) next.unblocked_at = now;
+  pending_.ended(l, now);
   retired_.push_back(id.slot);
   memory_.end_use(l.uses);
   if (workload_.finished(l.client, l.request, now, l.solo_time)) request_ended(l.client, l.request);
@@ -268,10 +281,7 @@ void Session::request_ended(ClientId client, std::uint64_t request) {
 }
 
 void Session::ask(Time now) {
-  for (ClientView& c : client_views_) {
-    c.requests_waiting = workload_.waiting(c.id, now);
-    c.busy = workload_.busy(c.id);
-  }
+  for (ClientView& c : client_views_) workload_.show(c, now);
   decisions_.clear();
   policy_.decide(Snapshot{now, notices_, client_views_, launches_, pending_.all(), running_, profiles_, allocating_,
                           memory_.buffers(), memory_.used(), pending_.streams()},
@@ -303,6 +313,8 @@ Outcome Session::apply(const Decision& decision, Time now) {
     if (const char* why = not_launchable(launch->launch)) return Refused{why};
     LaunchView& l = view(launch->launch);
     l.ctas = ctas_of(*launch);
+    l.priority = launch->priority;
+    l.tpc_mask = launch->tpc_mask;
     const Outcome outcome = backend_.apply(decision, l, unfinished_follows(l));
     if (std::holds_alternative<Refused>(outcome))
       l.ctas = 0;
@@ -368,6 +380,7 @@ Outcome Session::submit(const decide::LaunchPadded& padded, Time now) {
   if (padding.waits_for != 0) return Refused{"the padding waits for something unfinished"};
   const Outcome outcome = backend_.pad(padded, l, padding, unfinished_follows(l));
   if (std::holds_alternative<Refused>(outcome)) return outcome;
+  l.priority = padding.priority = padded.priority;
   submitted(l, now);
   // It may come off with blocks left: until that is known, nothing goes behind it.
   ++stream_of(padding).stopping;

@@ -38,9 +38,25 @@ class Session {
  public:
   /// Throws InputError if the backend lacks what the policy requires.
   Session(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline, ProfileSource profiles);
+  /// With the clients of `begins`, a workload of the same trace that has done nothing yet.
+  Session(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline, ProfileSource profiles,
+          Workload begins);
 
   /// Checks the books of device memory after every decision.
   void audit(bool on) { audit_ = on; }
+
+  /// A launch that is on the GPU at a snapshot, and when it can have reached it.
+  struct Resumed {
+    LaunchId launch;
+    Time reached{};
+  };
+  /// In the order of launching.
+  static std::vector<Resumed> on_gpu(const Snapshot& at, const Trace& trace, const Gpu& gpu);
+  /// Before run(), on a backend that has done nothing: goes on from a snapshot of the same trace, as far as it
+  /// tells.  What is on the GPU is handed over anew in the past, to a backend that knows when each launch reaches
+  /// the GPU; what it then does until the snapshot, the backend finds out (resume.cpp).  `stop` of run() is asked
+  /// at each instant, and no end of a request ends the run.
+  void resume(const Snapshot& at, std::span<const Resumed> on_gpu);
 
   /// Now and then (about once per thousand instants) `progress` is told the time, and `stop` is asked whether the
   /// run shall end here.
@@ -93,6 +109,7 @@ class Session {
   StreamState& stream_of(const LaunchView& l) { return clients_[l.client.value].streams[l.stream.value]; }
   LaunchView& view(LaunchId id) { return launches_[id.slot]; }
   bool over(Time now) const;
+  void hand_over_again(const Snapshot& at, std::span<const Resumed> on_gpu);
   std::string why_stuck() const;
 
   const Trace& trace_;
@@ -123,6 +140,7 @@ class Session {
   std::uint64_t gauged_memory_ = 0;
   SessionOutcome outcome_;
   bool audit_ = false;
+  bool resumed_ = false;
 };
 
 }  // namespace corun

@@ -9,7 +9,7 @@ namespace corun {
 
 Workload::Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline)
     : trace_(trace), gpu_(gpu), timeline_(timeline) {
-  for (const Program& program : trace.programs) graphs_.emplace_back(program);
+  graphs_ = std::make_shared<const std::vector<LaunchGraph>>(trace.programs.begin(), trace.programs.end());
   for (const Client& client : trace.clients) {
     const std::vector<Op>& ops = trace.programs[client.program.value].ops;
     if (std::all_of(ops.begin(), ops.end(), is_host_call))
@@ -42,6 +42,50 @@ Workload::Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline)
     while (c.next_request < c.in_flight) c.queue.push_back({c.next_request++, Time{}});
   }
   next_event_ = Time{};
+}
+
+Workload::Workload(const Workload& begins, Timeline& timeline)
+    : trace_(begins.trace_),
+      gpu_(begins.gpu_),
+      timeline_(timeline),
+      graphs_(begins.graphs_),
+      clients_(begins.clients_),
+      next_event_(begins.next_event_) {}
+
+void Workload::show(ClientView& view, Time now) const {
+  const State& c = clients_[view.id.value];
+  view.requests_waiting = waiting(view.id, now);
+  view.busy = !c.serving.empty();
+  view.waits_since = view.requests_waiting != 0 ? c.queue.front().arrival : Time{};
+  view.next_call = c.next_op;
+  if (!view.busy) return;
+  view.arrived_at = c.serving.front().record.arrival;
+  view.request = c.serving.back().record.request;
+  view.first_call = c.first_op;
+  view.calls = c.calls;
+  view.returned_at = c.returned;
+}
+
+void Workload::resume(const ClientView& view, std::span<const std::pair<std::uint64_t, std::uint32_t>> serving,
+                      Time now) {
+  State& c = clients_[view.id.value];
+  c.has_first_memory = true;
+  c.queue.clear();
+  c.next_request = view.request + 1;
+  const auto serves = [&](std::uint64_t request, std::uint32_t outstanding) {
+    c.serving.push_back({RequestRecord{view.id, request, view.arrived_at, now, kNever, false, Time{}}, outstanding});
+  };
+  for (const auto& [request, outstanding] : serving) serves(request, outstanding);
+  if (view.busy && (serving.empty() || serving.back().first != view.request)) serves(view.request, 0);
+  for (std::uint64_t i = 0; i < view.requests_waiting; ++i) c.queue.push_back({c.next_request++, view.waits_since});
+  if (const auto* loop = std::get_if<ClosedLoop>(&trace_.clients[view.id.value].arrivals))
+    while (c.serving.size() + c.queue.size() < c.in_flight) c.queue.push_back({c.next_request++, now + loop->think_time});
+  if (view.busy) {
+    c.first_op = view.first_call, c.next_op = view.next_call, c.calls = view.calls;
+    prepare_next_call(view.id, view.returned_at);
+    if (c.host_free != kNever) c.host_free = std::max(c.host_free, now);
+  }
+  next_event_ = now;
 }
 
 Issue Workload::issue(ClientId id) const {
@@ -128,6 +172,7 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
 
 void Workload::prepare_next_call(ClientId id, Time from) {
   State& c = clients_[id.value];
+  c.returned = from;
   const std::span<const OpId> order = graph(id).issue_order();
   if (c.next_op == c.calls) {
     c.host_free = c.serving.back().outstanding == 0 ? from : kNever;

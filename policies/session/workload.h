@@ -7,10 +7,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "policies/api/notice.h"
+#include "policies/api/snapshot.h"
 #include "policies/session/arrivals.h"
 #include "policies/session/server.h"
 #include "traces/model/gpu.h"
@@ -35,6 +39,12 @@ struct HostCall {
 class Workload {
  public:
   Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline);
+  /// Of the same trace, as it begins; writes to `timeline`.
+  Workload(const Workload& begins, Timeline& timeline);
+
+  /// As of a snapshot: what it tells of a client that has done nothing yet here. `serving`: its requests that have
+  /// operations under way, oldest first, and how many.
+  void resume(const ClientView& client, std::span<const std::pair<std::uint64_t, std::uint32_t>> serving, Time now);
 
   /// The next instant at which a client does something by itself; kNever when all wait for the GPU or are
   /// done.
@@ -66,8 +76,10 @@ class Workload {
     return static_cast<std::uint64_t>(next - queue.begin());
   }
   bool busy(ClientId client) const { return !clients_[client.value].serving.empty(); }
+  /// What a policy is shown of the client.
+  void show(ClientView& client, Time now) const;
   const LaunchGraph& graph(ClientId client) const {
-    return graphs_[trace_.clients[client.value].program.value];
+    return (*graphs_)[trace_.clients[client.value].program.value];
   }
 
  private:
@@ -88,6 +100,7 @@ class Workload {
     std::deque<Serving> serving{};  // the last is the one whose calls are being made
     std::size_t next_op = 0, first_op = 0;  // of that, index into the issue order
     Time host_free{};             // when the host thread can go on; kNever: it waits for the GPU
+    Time returned{};              // when its last call did
     std::uint64_t next_request = 0;
     std::uint64_t finished = 0;
     bool waits_for_memory = false, has_first_memory = false, failed = false;
@@ -107,7 +120,7 @@ class Workload {
   const Trace& trace_;
   const Gpu& gpu_;
   Timeline& timeline_;
-  std::vector<LaunchGraph> graphs_;  // by ProgramId
+  std::shared_ptr<const std::vector<LaunchGraph>> graphs_;  // by ProgramId
   std::vector<State> clients_;
   Time next_event_ = kNever;
 };

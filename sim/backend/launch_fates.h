@@ -27,6 +27,7 @@ struct Fate {
   std::uint32_t preemptions = 0;
   std::unique_ptr<KernelRecord> record;  // of earlier runs, if it was on the GPU before
   std::uint64_t done = 0;                // in those
+  Time reaches{};                        // the GPU, not earlier
 };
 
 class LaunchFates {

@@ -168,7 +168,7 @@ Outcome SimBackend::pad(const decide::LaunchPadded& decision, const LaunchView& 
   SmMask mine, rest;
   for (std::uint32_t rank = 0; rank < gpu.sms; ++rank) (rank < decision.sms ? mine : rest).set(rank);
   const auto prepared = [&](const LaunchView& of, const SmMask& on) {
-    return prepare(of, shapes_.of(of, on.count()), decision.priority, on);
+    return prepare(of, shapes_->of(of, on.count()), decision.priority, on);
   };
   Submission::Kernel kernel = prepared(l, mine);
   auto other = std::make_unique<Submission::Kernel>(prepared(padding, rest));

@@ -8,8 +8,10 @@
 #include <iterator>
 #include <optional>
 
+#include "policies/api/registry.h"
 #include "sim/backend/in_parallel.h"
 #include "sim/backend/instances.h"
+#include "sim/backend/metered.h"
 #include "sim/backend/profile.h"
 #include "sim/backend/sim_backend.h"
 #include "sim/model/kernel_prior.h"
@@ -204,8 +206,14 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
   PreemptionMeter preemption(trace);
   corun::RunOptions watched = options;
   watched.sinks.push_back(&preemption);
-  auto [result, window, outcome, requests] = corun::run(trace, gpu, watched, simulator, options.object);
+  const std::unique_ptr<Policy> made = options.object == nullptr ? make_policy(options.policy) : nullptr;
+  Policy& policy = made ? *made : *options.object;
+  std::optional<MeteredPolicy> metered;
+  if (policy.requirements().forecast) metered.emplace(policy);
+  auto [result, window, outcome, requests] =
+      corun::run(trace, gpu, watched, simulator, metered ? &*metered : options.object);
 
+  if (metered) result.looked_ahead = metered->sum();
   result.preemption = preemption.result(window);
   result.alone =
       options.alone

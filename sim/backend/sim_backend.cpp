@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "sim/backend/forecast.h"
 #include "traces/model/error.h"
 
 namespace corun::sim {
@@ -25,6 +26,13 @@ const Trace& with_mps(const Trace& trace, const Gpu& gpu, const Requirements& ne
 
 SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
                        EngineOptions options, Shapes* shapes, const HostCosts* host)
+    : SimBackend(trace, gpu, needed, timeline, options, std::make_shared<LaunchShapes>(gpu, shapes), host) {
+  check_trace(trace);
+  if (needed.forecast) offer(make_forecast(trace, gpu, needed, shapes, host));
+}
+
+SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
+                       EngineOptions options, std::shared_ptr<LaunchShapes> shapes, const HostCosts* host)
     : trace_(trace),
       preemptive_(needed.capabilities.has(Capability::preempt_at_block)),
       topology_{gpu, kCapabilities},
@@ -32,8 +40,7 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
       contexts_(with_mps(trace, topology_.gpu, needed), topology_.gpu, needed, timeline, options),
       governor_(topology_.gpu),
       copy_engines_(topology_.gpu),
-      shapes_(gpu, shapes) {
-  check_trace(trace);
+      shapes_(std::move(shapes)) {
   const bool mps = !needed.thread_percentages.empty();
   if (mps)
     limits_ = MpsLimits(needed.thread_percentages, trace.clients.size(), topology_.gpu, *contexts_[0].engine);
@@ -137,14 +144,16 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
   if (decision.priority > 0 || decision.priority <= -levels()) return Refused{"no such priority"};
   const StreamPlace at = place(l);
   Context& context = contexts_[at.context];
-  if (context.host->full(at.stream)) return Refused{"the stream's hardware channel is full"};
+  const Fate* expected = fates_.find(l.id);
+  if (context.host->full(at.stream) && (expected == nullptr || expected->reaches == Time{}))
+    return Refused{"the stream's hardware channel is full"};
   const TpcMask wanted = decision.tpc_mask.value_or(TpcMask::all());
   const SmMask masked = context.engine->mask_of(wanted);
   const SmMask allowed = limits_.within(l.client, masked);
   if (allowed.count() == 0) return Refused{"the mask has no TPC of this GPU"};
   if (!decision.ctas_per_sm.empty())
     if (const auto why = impossible(decision.ctas_per_sm, decision.ctas, l, allowed)) return Refused{*why};
-  const Shape& shape = shapes_.of(l, allowed.count());
+  const Shape& shape = shapes_->of(l, allowed.count());
   Submission::Kernel kernel = prepare(l, shape, decision.priority, allowed);
   kernel.ctas = kernel.record.ctas = l.ctas;
   if (l.ctas != 0) {
@@ -201,6 +210,19 @@ Submission::Kernel SimBackend::prepare(const LaunchView& l, const Shape& shape, 
   return kernel;
 }
 
+void SimBackend::expect(const LaunchView& l, Time reaches) {
+  Fate& fate = fates_.renew(l, place(l).context, place(l).stream);
+  fate.blocks = std::max<std::uint64_t>(fate.blocks, 1);  // so that it is kept
+  fate.reaches = reaches;
+  if (l.kernel == nullptr || l.blocks_done == 0) return;
+  KernelRecord r;
+  r.launch = l.id, r.client = l.client, r.stream = l.stream, r.op = l.op, r.kernel = l.kernel_id,
+  r.request = l.request, r.ready = l.ready_at, r.submitted = r.queued = r.slotted = r.started = l.submitted_at,
+  r.blocks = l.kernel->blocks();
+  fate.record = std::make_unique<KernelRecord>(r);
+  fate.done = std::min(l.blocks_done, r.blocks - 1);  // the last is known to have ended by the launch's end
+}
+
 Outcome SimBackend::copy(const LaunchView& l, std::span<const LaunchId> follows) {
   Submission::CopyJob job{{}, std::get<Copy>(l.operation->what)};
   CopyRecord& r = job.record;
@@ -237,7 +259,11 @@ void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, 
                         std::move(what)};
   submission.graph = at.graph;
   submission.ahead = at.ahead;
-  fates_.renew(l, at.context, at.stream);
+  Fate& fate = fates_.renew(l, at.context, at.stream);
+  if (fate.reaches != Time{}) {
+    submission.reaches_gpu = Time{};
+    return hand_over(std::move(submission), at.context, std::max(now_, std::exchange(fate.reaches, Time{})));
+  }
   const Time called = call(l);
   if (!held_on_host(l)) return hand_over(std::move(submission), at.context, called);
   hold(l, std::move(submission));
@@ -288,6 +314,7 @@ void SimBackend::wait(Time until, std::vector<Notice>& notices) {
         ended(n.launch, fate.context, fate.stream);
       }
     }
+    if (engine != nullptr && now_ < limit && engine_notices_.empty() && engine->out_of_events()) return;
     if (governor_.next_time() <= now_) set_clock();
     if (contexts_.begin_turn_if_due(now_)) pump_all(contexts_.current());
     while (!queue_.empty() && queue_.next_time() <= now_) handle(queue_.pop().payload);
@@ -423,6 +450,12 @@ void SimBackend::leave(LaunchId launch, std::uint32_t context, std::uint32_t str
     if (host.waits(c, launch, stream)) pump(context, c);
 }
 
+void SimBackend::stop_after(std::uint64_t events) {
+  for (Context& c : contexts_) {
+    const std::uint64_t others = this->events() - c.engine->events();
+    c.engine->stop_after(events - std::min(events, others));
+  }
+}
 std::uint64_t SimBackend::blocks_run() const {
   std::uint64_t n = 0;
   for (const Context& c : contexts_) n += c.engine->blocks_run();

@@ -30,6 +30,9 @@ class SimBackend final : public Backend {
   /// Throws InputError for a kernel that fits no SM, a priority or mask that the GPU does not have.
   SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
              EngineOptions options, Shapes* shapes = nullptr, const HostCosts* host = nullptr);
+  /// The same of a trace that is known to fit, with what launches are like as others know it.
+  SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
+             EngineOptions options, std::shared_ptr<LaunchShapes> shapes, const HostCosts* host);
 
   const Topology& topology() const override { return topology_; }
   Time now() const override { return now_; }
@@ -42,6 +45,14 @@ class SimBackend final : public Backend {
 
   void close() override { contexts_.close(now_); }
 
+  /// Of the launch, which was not here yet, its `blocks_done` are done, and it reaches the GPU then or, where that
+  /// has passed, at once.
+  void expect(const LaunchView& launch, Time reaches);
+  /// From that number of events() on wait() returns at once.
+  void stop_after(std::uint64_t events);
+  std::uint64_t blocks_done(const LaunchView& launch) {
+    return contexts_[place(launch).context].engine->blocks_done(launch.id);
+  }
   std::uint64_t blocks_run() const;
   std::uint64_t events() const;
   /// Integrals over the run: SMs with a block x ps, resident warps x ps.
@@ -163,7 +174,7 @@ class SimBackend final : public Backend {
   LaunchFates fates_;
   Slots<Preemption> preemptions_;
   std::vector<EngineNotice> engine_notices_;
-  LaunchShapes shapes_;
+  std::shared_ptr<LaunchShapes> shapes_;
 };
 
 }  // namespace corun::sim

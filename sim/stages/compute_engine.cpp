@@ -96,12 +96,14 @@ void ComputeEngine::open_door() {
   Door door = *std::exchange(door_, std::nullopt);
   pipeline_.accept(std::move(door.work), door.level, door.allowed, door.demand);
   std::vector<EngineNotice> told;  // already
+  const std::uint64_t most = pipeline_.stop_after(~std::uint64_t{0});  // time has passed already
   // Else others may still come at this very instant, before the first block.
   while (door.advanced && pipeline_.next_time() <= door.now) {
     told.clear();
     pipeline_.advance(door.now, told);
   }
   pipeline_.pass_time(door.now);
+  pipeline_.stop_after(most);
 }
 
 }  // namespace corun::sim

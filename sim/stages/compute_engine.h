@@ -86,6 +86,9 @@ class ComputeEngine {
   std::size_t tmu_queue() const { return pipeline_.tmu_queue(); }
   std::uint64_t blocks_run() const { return pipeline_.blocks_run(); }
   std::uint64_t events() const { return pipeline_.steps(); }
+  /// From that number of events on time stands still; one more may be that of a launch at the door.
+  void stop_after(std::uint64_t events) { pipeline_.stop_after(events); }
+  bool out_of_events() const { return pipeline_.out_of_steps(); }
   /// Integrals over context time, for utilisation: SMs with a block x ps, and resident warps x ps.
   std::int64_t sm_ps() const { return pipeline_.sms().sm_ps(); }
   std::int64_t warp_ps() const { return pipeline_.sms().warp_ps(); }

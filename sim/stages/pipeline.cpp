@@ -152,6 +152,10 @@ void Pipeline::advance(Time limit, std::vector<EngineNotice>& notices) {
     if (shortcuts_) skip_waves(limit);
     const Time t = next_time();
     if (t > limit || t == kNever) break;
+    if (steps_.spent()) {
+      notices_ = nullptr;
+      return;
+    }
     step(t);
   }
   if (notices.empty() && limit != kNever) pass_time(limit);
@@ -167,7 +171,7 @@ void Pipeline::pass_time(Time to) {
 void Pipeline::step(Time t) {
   if (observer_.audits()) observer_.check_time(now_, t);
   pass_time(t);
-  ++steps_;
+  ++steps_.taken;
 
   complete(t);
   if (quotas_.any_in_vain())

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "sim/engine/expects.h"
@@ -34,6 +35,12 @@ struct EngineNotice {
 struct UndisturbedRun {
   Time started{}, last_block{}, end{}, dispatcher_free{};
   std::int64_t sm_ps = 0, warp_ps = 0;
+};
+
+/// Instants that a pipeline has stepped through, and how many it may.
+struct Steps {
+  std::uint64_t taken = 0, most = ~std::uint64_t{0};
+  bool spent() const { return taken >= most; }
 };
 
 class Pipeline {
@@ -82,7 +89,11 @@ class Pipeline {
   Time launch_delay() const;
   double energy() const;
   std::uint64_t blocks_run() const { return blocks_run_; }
-  std::uint64_t steps() const { return steps_; }
+  std::uint64_t steps() const { return steps_.taken; }
+  /// Time stands still once that number of steps is reached, until this is called again.
+  /// Returns the number before.
+  std::uint64_t stop_after(std::uint64_t steps) { return std::exchange(steps_.most, steps); }
+  bool out_of_steps() const { return steps_.spent(); }
   /// How the launch went that ended last, counted from `since`, when these were the SMs' integrals.
   UndisturbedRun last_run(Time since, std::int64_t sm_ps, std::int64_t warp_ps) const;
 
@@ -147,7 +158,8 @@ class Pipeline {
     bool merge = false;   // SMs may have become alike
     bool judge = false;   // launches contend, or no longer
   } to_do_;
-  std::uint64_t blocks_run_ = 0, steps_ = 0;
+  std::uint64_t blocks_run_ = 0;
+  Steps steps_;
   std::vector<EngineNotice>* notices_ = nullptr;
 };
 

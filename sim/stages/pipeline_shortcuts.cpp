@@ -42,7 +42,7 @@ void Pipeline::pass(Work work, Time since, const UndisturbedRun& run) {
   record.finished = since + run.end + offset_;
   work.next = work.done = work.blocks();
   now_ = since + run.end;
-  ++steps_;
+  ++steps_.taken;
   blocks_run_ += work.blocks();
   sms_.skip_time(run.sm_ps, run.warp_ps);
   dispatcher_.skip_to(since + run.dispatcher_free);

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "policies/api/registry.h"
+#include "sim/backend/forecast.h"
 #include "sim/backend/profile.h"
 #include "sim/backend/sim_backend.h"
 #include "tests/support/random_trace.h"
@@ -111,6 +112,7 @@ class ReluctantBackend final : public Backend {
  public:
   ReluctantBackend(SimBackend& backend, std::uint32_t refusals) : backend_(backend), refusals_(refusals) {}
   const Topology& topology() const override { return backend_.topology(); }
+  Forecast* forecast() override { return backend_.forecast(); }
   Time now() const override { return backend_.now(); }
   void wait(Time until, std::vector<Notice>& notices) override { backend_.wait(until, notices); }
   Outcome apply(const Decision& d, const LaunchView& l, std::span<const LaunchId> follows) override {
@@ -183,7 +185,9 @@ TEST_P(EveryPolicy, IsRefusedAtTheStartByABackendThatLacksWhatItNeeds) {
   const Requirements needs = policy->requirements();
   for (std::uint32_t i = 0; i < kCapabilities; ++i) {
     const auto one = static_cast<Capability>(i);
-    ScriptedBackend backend(small_gpu(1), kSimulated.without({one}));
+    const Gpu gpu = small_gpu(1);
+    ScriptedBackend backend(gpu, kSimulated.without({one}));
+    if (needs.forecast) backend.offer(make_forecast(b.trace, gpu, needs));
     Timeline timeline;
     const auto start = [&] { Session session(b.trace, *policy, backend, timeline, {}); };
     if (needs.capabilities.has(one)) {

@@ -227,6 +227,7 @@ std::vector<std::string> every_policy() {
   std::vector<std::string> specs;
   for (const PolicyInfo& p : policies()) specs.push_back(p.name);
   specs.push_back("tpc-mask:split=even");
+  specs.push_back("lookahead:ways=hold/now/preempt/in-turn/part,objective=deadlines,every_us=5");
   specs.push_back("token-bucket:percentages=50,bucket_ms=0.01,interval_ms=0.01");
   return specs;
 }

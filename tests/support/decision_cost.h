@@ -21,6 +21,7 @@ class TimedPolicy final : public Policy {
   explicit TimedPolicy(Policy& policy) : policy_(policy) {}
   std::string_view name() const override { return policy_.name(); }
   Requirements requirements() const override { return policy_.requirements(); }
+  void look_ahead(Forecast& forecast) override { policy_.look_ahead(forecast); }
   void start(const Topology& topology, std::span<const ClientView> clients) override {
     policy_.start(topology, clients);
   }

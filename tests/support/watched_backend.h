@@ -30,6 +30,7 @@ class WatchedBackend final : public Backend {
   std::uint64_t refused = 0;
 
   const Topology& topology() const override { return backend_.topology(); }
+  Forecast* forecast() override { return backend_.forecast(); }
   Time now() const override { return backend_.now(); }
   void wait(Time until, std::vector<Notice>& notices) override { backend_.wait(until, notices); }
   Outcome apply(const Decision& d, const LaunchView& l, std::span<const LaunchId> follows) override {

@@ -83,6 +83,11 @@ struct RunResult {
   std::vector<ClientResult> clients;
   std::vector<std::string> notes;  // assumptions and warnings, printed with the result
   double wall_s = 0;               // time the simulation took; never in files that must be the same bytes
+  /// What a policy's decisions took that looks ahead; `us` are measured, and never in such files either.
+  struct LookedAhead {
+    std::uint64_t decisions = 0, forecasts = 0, events = 0;  // decisions: those with forecasts; events: simulated ones
+    double mean_us = 0, p99_us = 0, max_us = 0;              // of such a decision
+  } looked_ahead{};
   std::uint64_t blocks = 0, events = 0;
   std::uint64_t memory_peak = 0;  // bytes of device memory, most at once; 0: the trace says nothing of memory
   std::uint64_t checkpoints = 0, moved_bytes = 0;  // to the host; there and back

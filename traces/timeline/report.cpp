@@ -363,6 +363,11 @@ std::string format_report(const RunResult& r, Notes notes) {
   if (r.wall_s > 0)
     out += labelled("took",
                     fmt::format("{} ({} blocks, {} events)", took(r.wall_s), many(r.blocks), many(r.events)));
+  if (const RunResult::LookedAhead& l = r.looked_ahead; l.forecasts != 0)
+    out += labelled("ahead",
+                    fmt::format("{} decisions with {} forecasts of {} events, each {:.0f} us in the mean, "
+                                "p99 {:.0f} us, max {:.0f} us",
+                                many(l.decisions), many(l.forecasts), many(l.events), l.mean_us, l.p99_us, l.max_us));
   return out + notes_text(r.notes, notes, lines_of(warnings));
 }
 
