@@ -65,6 +65,27 @@ std::filesystem::path folder_for(const std::string& keep, const TemporaryFolder&
   return std::filesystem::absolute(keep);
 }
 
+/// An MPS server of its own, in a folder of its own: `environment` leads a program to it.
+class MpsServer {
+ public:
+  explicit MpsServer(const std::filesystem::path& folder)
+      : environment_{fmt::format("CUDA_MPS_PIPE_DIRECTORY={}", folder.string()),
+                     fmt::format("CUDA_MPS_LOG_DIRECTORY={}", folder.string())} {
+    std::filesystem::create_directory(folder);
+    if (run_program({"nvidia-cuda-mps-control", "-d"}, environment_).code != 0)
+      throw InputError("", "--by-sms", "nvidia-cuda-mps-control cannot be started",
+                       "install it with the driver, or leave the option out");
+  }
+  ~MpsServer() { run_program({"sh", "-c", "echo quit | nvidia-cuda-mps-control"}, environment_); }
+  MpsServer(const MpsServer&) = delete;
+  MpsServer& operator=(const MpsServer&) = delete;
+
+  const std::vector<std::string>& environment() const { return environment_; }
+
+ private:
+  std::vector<std::string> environment_;
+};
+
 }  // namespace
 
 int capture(CaptureArguments a) {
@@ -95,6 +116,20 @@ int capture(CaptureArguments a) {
     fmt::print(stderr, "again, under Nsight Compute\n");
     if (run_program(again, {}).code == kCannotStart)
       throw InputError("", "--counters", "ncu cannot be started", "install Nsight Compute, or leave the option out");
+  }
+  if (!a.by_sms.empty()) {
+    const MpsServer server(own.path() / "mps");
+    for (const unsigned percent : a.by_sms) {
+      const std::filesystem::path part = own.path() / fmt::format("percent-{}", percent);
+      std::filesystem::create_directory(part);
+      std::vector<std::string> environment = server.environment();
+      environment.insert(environment.end(),
+                         {set("CORUN_CAPTURE", part), set("CUDA_INJECTION64_PATH", library), set("NVTX_INJECTION64_PATH", library),
+                          fmt::format("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={}", percent)});
+      fmt::print(stderr, "again, on {} % of the GPU\n", percent);
+      run_program(a.program, environment);
+      a.import.parts.push_back(part.string());
+    }
   }
   return import(a.import);
 }

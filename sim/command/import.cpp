@@ -9,6 +9,7 @@
 #include "sim/command/fit_host.h"
 #include "sim/command/replayed.h"
 #include "traces/import/captured.h"
+#include "traces/import/join_parts.h"
 #include "traces/import/kineto.h"
 #include "traces/import/nsight_compute.h"
 #include "traces/import/nsys.h"
@@ -41,6 +42,17 @@ Trace read(const ImportArguments& a, RecordedTimes& recorded) {
   if (!looks_like_nsys(a.input))
     throw InputError(a.input, "", "is no SQLite database", "export the report first: nsys export --type sqlite report.nsys-rep");
   return import_nsys(a.input, options, a.process, &recorded);
+}
+
+void join_part_of(const std::string& folder, ImportArguments a, Trace& trace) {
+  a.input = folder, a.counters.clear();
+  RecordedTimes ignored;
+  const Trace part = read(a, ignored);
+  const std::uint32_t all = trace.gpu.empty() ? 0 : read_gpu(trace.gpu).sms, sms = recorded_sms(part);
+  if (sms == 0 || all == 0 || recorded_sms(trace) != 0)
+    throw InputError("", "--by-sms", "the program saw as many SMs as without a percentage",
+                     "run it where no other MPS server is, on a GPU that sim gpus has");
+  trace.notes.push_back(join_part(trace, all, part, sms));
 }
 
 /// Options that every recording knows.
@@ -94,6 +106,11 @@ CLI::App* add_capture(CLI::App& app, CaptureArguments& a) {
                       "a request is an NVTX range of this name (default: the program's own that holds most, else what repeats)");
   command->add_flag("--twice", a.twice, "run it first without tracing, for the time of its NVTX ranges: the host's gaps shrink to it");
   command->add_flag("--counters", a.counters, "run it again under Nsight Compute (ncu), for counters of every launch");
+  command
+      ->add_option("--by-sms", a.by_sms,
+                   "run it again on these percentages of the GPU under MPS, as 25,50: its kernels' times there")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 99));
   command->add_option("--keep", a.import.input, "folder that keeps the recording, for `sim import capture`");
   return command;
 }
@@ -101,6 +118,7 @@ CLI::App* add_capture(CLI::App& app, CaptureArguments& a) {
 int import(const ImportArguments& a) {
   RecordedTimes recorded;
   Trace trace = read(a, recorded);
+  for (const std::string& part : a.parts) join_part_of(part, a, trace);
   if (!a.request_time.empty()) trace.notes.push_back(fit_host(trace, parse_duration(a.request_time, "--request-time")));
   if (!a.untraced.empty()) trace.notes.push_back(fit_host(trace, untraced_range(a.untraced, recorded.request)));
   if (trace.clients.size() == 1) {

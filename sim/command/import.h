@@ -12,6 +12,7 @@ namespace corun::sim {
 struct ImportArguments {
   std::string format, input, output, gpu, counters, host_time, request_time, range, name, process;
   std::string untraced;  // folder with the ranges of a run without CUPTI
+  std::vector<std::string> parts{};  // folders with recordings of the program on parts of the GPU
   std::uint32_t sms = 0;
   std::optional<std::int64_t> device;
   std::optional<std::uint64_t> step;
@@ -26,6 +27,7 @@ struct CaptureArguments {
   ImportArguments import;  // of what was recorded; `input`: the folder that keeps it
   std::vector<std::string> program;
   bool counters = false, twice = false;
+  std::vector<unsigned> by_sms{};  // percentages of the GPU under MPS on which it runs again
 };
 
 CLI::App* add_capture(CLI::App& app, CaptureArguments& arguments);

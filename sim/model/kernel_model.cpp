@@ -12,6 +12,14 @@ namespace {
 /// Of an SM's blocks, the share that must run at once for all to be taken to end together.
 constexpr double kTogether = 0.95;
 
+/// Of a launch that takes `own` where the kernel takes its solo time, from what the kernel takes on some SMs.
+Time scaled(const Kernel& kernel, Time own, Time on_some) {
+  const Time usual = kernel.solo_time.value_or(own);
+  if (usual == own || usual == Time{}) return on_some;
+  return Time{static_cast<std::int64_t>(static_cast<double>(on_some.count()) * static_cast<double>(own.count()) /
+                                        static_cast<double>(usual.count()))};
+}
+
 }  // namespace
 
 KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
@@ -19,7 +27,7 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
   if (!features_.counted()) return;
   std::vector<SoloPoint> curve;
   for (const auto& [sms, time] : kernel.solo_time_by_sms)
-    curve.push_back({sms, static_cast<double>(time.count())});
+    curve.push_back({sms, static_cast<double>(scaled(kernel, solo_time, time).count())});
   // What the FP64 pipe takes of a block's time shows in the curve only with the workers' times beside it.
   const bool fits = curve.size() >= 2 && (load_.fp64 <= 0 || kernel.persistent_time_by_ctas.size() > 1);
   const std::string times = fits ? "solo times by SMs" : "solo time";
@@ -60,7 +68,7 @@ Time KernelModel::longer_by_block(Time time) const {
 
 Time KernelModel::solo_time(std::uint32_t sms) const {
   const auto found = features_.kernel.solo_time_by_sms.find(sms);
-  if (found != features_.kernel.solo_time_by_sms.end()) return found->second;
+  if (found != features_.kernel.solo_time_by_sms.end()) return scaled(features_.kernel, features_.solo_time, found->second);
   if (sms == features_.measured_sms || load_.issue <= 0) return features_.solo_time;
   const double ratio = length(features_, load_, sms) / length(features_, load_, features_.measured_sms);
   return Time{static_cast<std::int64_t>(static_cast<double>(features_.solo_time.count()) * ratio)};

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "traces/json/trace_json.h"
 #include "traces/model/trace.h"
@@ -29,7 +30,8 @@ class Capture : public testing::Test {
     return sim(fmt::format("capture -o {} --gpu h200 {} -- {}", file(), options, program));
   }
   int sim(const std::string& arguments) {
-    const std::string command = fmt::format("CORUN_CUPTI={} {} {} 2>&1 </dev/null", CORUN_FAKE_CUPTI, std::getenv("CORUN_SIM"), arguments);
+    const std::string command = fmt::format("PATH={}:$PATH CORUN_CUPTI={} CORUN_FAKE_CUDA={} {} {} 2>&1 </dev/null", folder_.string(),
+                                            CORUN_FAKE_CUPTI, driver_, std::getenv("CORUN_SIM"), arguments);
     said_.clear();
     FILE* pipe = popen(command.c_str(), "r");
     std::array<char, 4096> buffer{};
@@ -41,8 +43,16 @@ class Capture : public testing::Test {
   bool said(const std::string& words) const { return said_.find(words) != std::string::npos; }
   static std::string program(const std::string& what) { return fmt::format("{} {}", CORUN_CAPTURED_PROGRAM, what); }
 
+  /// An MPS server that notes what it was told.
+  void have_mps(int exit_code = 0) {
+    std::ofstream(file("nvidia-cuda-mps-control"))
+        << "#!/bin/sh\n[ -d \"$CUDA_MPS_PIPE_DIRECTORY\" ] && echo \"$@ $(cat)\" >> " << file("told") << "\nexit " << exit_code << "\n";
+    std::filesystem::permissions(file("nvidia-cuda-mps-control"), std::filesystem::perms::owner_all);
+    driver_ = CORUN_FAKE_CUDA;
+  }
+
   std::filesystem::path folder_;
-  std::string said_;
+  std::string said_, driver_;
 };
 
 /// Of one request of the program: two streams, a copy, four launches, an event between the streams, a wait at the end.
@@ -144,6 +154,46 @@ TEST_F(Capture, TwiceTakesTheTimeOfTheRangesWithoutTracing) {
   EXPECT_TRUE(said("without the profiler it takes 0.")) << said_;
   EXPECT_EQ(capture(program("unmarked"), "--twice"), 2);
   EXPECT_TRUE(said("the request is no NVTX range")) << said_;
+}
+
+TEST_F(Capture, BySmsGivesTheTimesOnPartsOfTheGpu) {
+  have_mps();
+  ASSERT_EQ(capture(program("serve"), "--by-sms 25,50"), 0) << said_;
+  EXPECT_TRUE(said("again, on 25 % of the GPU") && said("again, on 50 % of the GPU")) << said_;
+  EXPECT_TRUE(said("On 66 of 132 SMs 4 of 4 launches are of the same kernels")) << said_;
+  std::stringstream told;
+  told << std::ifstream(file("told")).rdbuf();
+  EXPECT_EQ(told.str(), "-d \n quit\n");
+  const Trace trace = read_trace(file());
+  const Time less = read_gpu("h200").mps_kernel;  // what MPS adds to a kernel is taken off
+  ASSERT_EQ(trace.kernels.front().name, "gemm(float*, int)");
+  const auto& times = trace.kernels.front().solo_time_by_sms;
+  ASSERT_EQ(times.size(), 3u);
+  EXPECT_EQ(times.at(132), Time{std::chrono::microseconds{400}});
+  EXPECT_NEAR(to_ns(times.at(66)), 800e3 - to_ns(less), 1);
+  EXPECT_NEAR(to_ns(times.at(32)), 1600e3 - to_ns(less), 1);
+}
+
+TEST_F(Capture, BySmsTellsLaunchesThatAreOthersThere) {
+  have_mps();
+  ASSERT_EQ(capture(program("chooses"), "--by-sms 50"), 0) << said_;
+  EXPECT_TRUE(said("On 66 of 132 SMs 3 of 4 launches are of the same kernels: these have their times there. Others there: gemm(float*, int) (1)"))
+      << said_;
+  const Trace trace = read_trace(file());
+  EXPECT_TRUE(trace.kernels.front().solo_time_by_sms.empty());
+  EXPECT_EQ(trace.kernels[1].solo_time_by_sms.size(), 2u) << trace.kernels[1].name;
+}
+
+TEST_F(Capture, BySmsWithoutAnMpsServerIsRefusedAndSoIsAPartThatIsTheWhole) {
+  have_mps(1);
+  EXPECT_EQ(capture(program("serve"), "--by-sms 50"), 2);
+  EXPECT_TRUE(said("nvidia-cuda-mps-control cannot be started")) << said_;
+  have_mps();
+  driver_.clear();  // no SMs are told
+  EXPECT_EQ(capture(program("serve"), "--by-sms 50"), 2);
+  EXPECT_TRUE(said("the program saw as many SMs as without a percentage")) << said_;
+  EXPECT_EQ(capture(program("serve"), "--by-sms 100"), 2);
+  EXPECT_FALSE(std::filesystem::exists(file()));
 }
 
 TEST_F(Capture, ProcessesBecomeClients) {

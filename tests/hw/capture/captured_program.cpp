@@ -1,7 +1,7 @@
 // A program that is captured where there is no GPU: it loads what CUDA_INJECTION64_PATH names, as the driver does, and
 // serves requests on a fake GPU; its ranges go through NVTX's own header.
 //
-//   captured_program serve|unmarked|hosted|once|killed|fails|idle
+//   captured_program serve|chooses|unmarked|hosted|once|killed|fails|idle
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -16,14 +16,17 @@
 namespace {
 
 constexpr FakeKernel kGemm{"_Z4gemmPfi", 7, 264, 128, 400'000}, kBias{"_Z4biasPfS_", 7, 96, 256, 50'000},
-    kOther{"_Z4gemmPfi", 8, 32, 128, 40'000};
+    kOther{"_Z4gemmPfi", 8, 32, 128, 40'000}, kSmallGemm{"_Z4smallPfi", 7, 132, 128, 400'000};
 
 bool ranges = true;
+
+/// On a part of the GPU another kernel, as libraries do.
+bool chooses = false;
 
 void request() {
   if (ranges) nvtxRangePushA("request");
   fake_copy_to_device(7, 1 << 20, 19'000);
-  fake_launch(&kGemm);
+  fake_launch(chooses && std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") != nullptr ? &kSmallGemm : &kGemm);
   fake_launch(&kBias);
   fake_record_event(7, 3);
   fake_wait_event(8, 3);
@@ -51,6 +54,7 @@ void hosted_request() {
 
 int main(int, char** argv) {
   const char* what = argv[1];
+  if (const char* driver = std::getenv("CORUN_FAKE_CUDA")) dlopen(driver, RTLD_NOW | RTLD_GLOBAL);
   if (const char* library = std::getenv("CUDA_INJECTION64_PATH")) {
     void* injected = dlopen(library, RTLD_NOW);
     if (injected == nullptr) return 9;
@@ -58,6 +62,7 @@ int main(int, char** argv) {
   }
   if (std::strcmp(what, "idle") == 0) return 0;
   ranges = std::strcmp(what, "unmarked") != 0;
+  chooses = std::strcmp(what, "chooses") == 0;
   fake_allocate(1 << 30, 0x7000'0000);
   fake_allocate(1 << 20, 0x6000'0000);
   fake_free(1 << 20, 0x6000'0000);

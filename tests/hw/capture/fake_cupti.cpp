@@ -5,6 +5,7 @@
 #include <cupti.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <set>
@@ -20,6 +21,12 @@ std::size_t size, used;
 std::uint64_t clock_ns = 1'700'000'000'000'000'000;
 std::uint32_t correlation = 0;
 std::map<std::uint32_t, std::uint64_t> stream_free;
+
+/// Kernels take as much longer as the part of the GPU is smaller.
+std::uint64_t percentage() {
+  const char* text = std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
+  return text != nullptr ? std::strtoul(text, nullptr, 10) : 100;
+}
 
 void hand_over() {
   if (buffer == nullptr) return;
@@ -123,7 +130,7 @@ void fake_launch(const FakeKernel* kernel) {
   const std::uint64_t start = begins(kernel->stream);
   calls(1, 6);
   auto& k = record<CUpti_ActivityKernel10>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
-  k.name = kernel->name, k.start = start, k.end = stream_free[kernel->stream] = start + kernel->ns;
+  k.name = kernel->name, k.start = start, k.end = stream_free[kernel->stream] = start + kernel->ns * 100 / percentage();
   k.contextId = 1, k.streamId = kernel->stream, k.correlationId = correlation;
   k.gridX = kernel->grid, k.gridY = k.gridZ = 1, k.blockX = kernel->block, k.blockY = k.blockZ = 1;
   k.registersPerThread = 40, k.staticSharedMemory = 1024, k.dynamicSharedMemory = 2048;
