@@ -45,13 +45,18 @@ Trace read(const ImportArguments& a, RecordedTimes& recorded) {
 }
 
 void join_part_of(const std::string& folder, ImportArguments a, Trace& trace) {
-  a.input = folder, a.counters.clear();
+  if (trace.gpu.empty())
+    throw InputError("", "--by-sms", "the GPU is not known, so neither is its part", "name it with --gpu; sim gpus lists them");
+  if (recorded_sms(trace) != 0)
+    throw InputError("", "--by-sms", "without a percentage the program had a part of the GPU already",
+                     "run it where no other MPS server is");
+  a.input = folder, a.gpu = trace.gpu, a.counters.clear();
   RecordedTimes ignored;
   const Trace part = read(a, ignored);
-  const std::uint32_t all = trace.gpu.empty() ? 0 : read_gpu(trace.gpu).sms, sms = recorded_sms(part);
-  if (sms == 0 || all == 0 || recorded_sms(trace) != 0)
+  const std::uint32_t all = read_gpu(trace.gpu).sms, sms = recorded_sms(part);
+  if (sms == 0)
     throw InputError("", "--by-sms", "the program saw as many SMs as without a percentage",
-                     "run it where no other MPS server is, on a GPU that sim gpus has");
+                     "take a smaller percentage; the MPS server must be this user's");
   trace.notes.push_back(join_part(trace, all, part, sms));
 }
 

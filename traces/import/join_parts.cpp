@@ -10,7 +10,7 @@
 namespace corun {
 namespace {
 
-constexpr std::size_t kNamesTold = 3;
+constexpr std::size_t kNamesTold = 3, kLetters = 60;
 
 struct Timed {
   std::uint32_t kernel;
@@ -33,7 +33,9 @@ std::map<Function, std::vector<Timed>> launches_of(const Trace& trace, const Pro
     if (launch == nullptr) continue;
     const Kernel& k = trace.kernels[launch->kernel.value];
     const Time time = launch->solo_time.value_or(k.solo_time.value_or(Time{}));
-    if (time > Time{}) found[{without_number(k.name), k.grid.count(), k.block.x, k.block.count()}].push_back({launch->kernel.value, time});
+    if (time <= Time{}) continue;
+    const Function function{without_number(k.name), k.grid.count(), k.block.x, k.block.count()};
+    found[function].push_back({launch->kernel.value, time});
   }
   return found;
 }
@@ -76,14 +78,16 @@ std::string join_part(Trace& whole, std::uint32_t whole_sms, const Trace& part, 
     Kernel& k = whole.kernels[kernel];
     if (!k.solo_time) continue;
     k.solo_time_by_sms[whole_sms] = *k.solo_time;
-    k.solo_time_by_sms[part_sms] = Time{static_cast<std::int64_t>(static_cast<double>(k.solo_time->count()) * median(ratios))};
+    const double there = static_cast<double>(k.solo_time->count()) * median(ratios);
+    k.solo_time_by_sms[part_sms] = Time{static_cast<std::int64_t>(there)};
   }
-  std::string text = fmt::format("On {} of {} SMs {} of {} launches are of the same kernels: these have their times there.", part_sms,
-                                 whole_sms, same, launches);
+  std::string text = fmt::format("On {} of {} SMs {} of {} launches are of the same kernels: these have their times there.",
+                                 part_sms, whole_sms, same, launches);
   std::size_t told = 0;
   for (const auto& [name, count] : other) {
     if (told == kNamesTold) break;
-    text += fmt::format("{}{} ({})", told++ == 0 ? " Others there: " : ", ", name, count);
+    text += fmt::format("{}{} ({})", told++ == 0 ? " Others there: " : ", ",
+                        name.size() > kLetters ? name.substr(0, kLetters) + "..." : name, count);
   }
   if (other.size() > told) text += fmt::format(", and {} more", other.size() - told);
   return text;

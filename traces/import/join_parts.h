@@ -11,8 +11,8 @@
 
 namespace corun {
 
-/// Gives the kernels of `whole`, recorded on `whole_sms` SMs, their times on the SMs on which `part` was recorded: the median
-/// over a kernel's launches of how much longer they took there.  What matched, and what did not, in words.
+/// Gives the kernels of `whole`, recorded on `whole_sms` SMs, their times on the SMs on which `part` was recorded: the
+/// median over a kernel's launches of how much longer they took there.  Returns what matched, and what did not, in words.
 std::string join_part(Trace& whole, std::uint32_t whole_sms, const Trace& part, std::uint32_t part_sms);
 
 /// On how many SMs its kernels were recorded.  0: on the whole GPU, as far as it says.

@@ -8,11 +8,13 @@ twice-2.json was made on the machine of the GPU.
   judge.py SIM
 """
 import glob
+import gzip
 import json
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -44,6 +46,24 @@ def twice(sim):
                 yield name, plain, traced, replay(sim, trace, "fcfs")[0] if os.path.exists(trace) else replayed
 
 
+def by_sms(sim):
+    """(percentage of the GPU under MPS, ms measured, simulated with the kernels' times there, and without them)."""
+    with open(os.path.join(HERE, "by-sms.json")) as file:
+        data = json.load(file)
+    known = os.path.join(HERE, "traces", data["program"] + ".by-sms.json.gz")
+    with gzip.open(known) as file:
+        trace = json.load(file)
+    for kernel in trace["kernels"]:
+        kernel.pop("solo_time_by_sms_ns", None)
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as without:
+        json.dump(trace, without)
+        without.flush()
+        for percent, measured in data["mps_ms"].items():
+            if percent != "100":
+                policy = f"mps:percentages={percent}"
+                yield int(percent), statistics.mean(measured), *(replay(sim, path, policy)[0] for path in (known, without.name))
+
+
 def main(sim):
     print(f"{'program':14} {'without tracing, ms: runs':>32} {'captured':>10} {'x':>5} {'replayed':>10} {'error':>8}")
     for name, plain, captured, ms in rows(sim):
@@ -53,6 +73,10 @@ def main(sim):
     print(f"{'--twice':14} {'without tracing':>32} {'traced':>10} {'x':>5} {'replayed':>10} {'error':>8}")
     for name, plain, traced, ms in twice(sim):
         print(f"{name:14} {plain:32.4f} {traced:10.4f} {traced / plain:5.2f} {ms:10.4f} {100 * (ms / plain - 1):+7.1f} %")
+    print(f"{'--by-sms':14} {'measured':>32} {'with times by SMs':>20} {'without':>20}")
+    for percent, measured, known, without in by_sms(sim):
+        errors = [f"{ms:9.4f} ({100 * (ms / measured - 1):+5.1f} %)" for ms in (known, without)]
+        print(f"{f'MPS, {percent} %':14} {measured:32.4f} {errors[0]:>20} {errors[1]:>20}")
 
 
 if __name__ == "__main__":

@@ -174,6 +174,13 @@ TEST_F(Capture, BySmsGivesTheTimesOnPartsOfTheGpu) {
   EXPECT_NEAR(to_ns(times.at(32)), 1600e3 - to_ns(less), 1);
 }
 
+TEST_F(Capture, BySmsKnowsTheGpuByItsNameThoughAPartHasFewerSms) {
+  have_mps();
+  ASSERT_EQ(sim(fmt::format("capture -o {} --by-sms 50 -- {}", file(), program("serve"))), 0) << said_;
+  EXPECT_EQ(read_trace(file()).kernels.front().solo_time_by_sms.size(), 2u) << said_;
+  EXPECT_EQ(read_trace(file()).gpu, "h200");
+}
+
 TEST_F(Capture, BySmsTellsLaunchesThatAreOthersThere) {
   have_mps();
   ASSERT_EQ(capture(program("chooses"), "--by-sms 50"), 0) << said_;
