@@ -745,9 +745,11 @@ class Import {
     for (const std::vector<std::size_t>& of_kernel : launches) {
       const Shape& shape = records_.shapes[recorded_[of_kernel.front()].shape];
       Kernel kernel;
-      kernel.name = shape.name;
-      for (int n = 2; !names.insert(kernel.name).second; ++n)
-        kernel.name = fmt::format("{} #{}", shape.name, n);
+      std::string name = shape.name;
+      std::erase(name, '\0');  // where C's strings end, also those that check a trace
+      if (name.empty()) name = "kernel without a name";
+      kernel.name = name;
+      for (int n = 2; !names.insert(kernel.name).second; ++n) kernel.name = fmt::format("{} #{}", name, n);
       kernel.grid = shape.grid;
       kernel.block = shape.block;
       kernel.registers_per_thread = shape.registers_per_thread.value_or(32);
