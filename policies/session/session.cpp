@@ -121,7 +121,7 @@ SessionOutcome Session::run(const std::function<void(Time)>& progress, const std
 
 bool Session::over(Time now) const {
   if (trace_.run.duration) return now >= *trace_.run.duration;
-  return !resumed_ && workload_.every_client_finished_once();
+  return workload_.every_client_finished_once();
 }
 
 LaunchView& Session::new_view(const HostCall& call, Time now) {

@@ -55,7 +55,7 @@ class Session {
   /// Before run(), on a backend that has done nothing: goes on from a snapshot of the same trace, as far as it
   /// tells.  What is on the GPU is handed over anew in the past, to a backend that knows when each launch reaches
   /// the GPU; what it then does until the snapshot, the backend finds out (resume.cpp).  `stop` of run() is asked
-  /// at each instant, and no end of a request ends the run.
+  /// at each instant. The trace has a duration, so that no end of a request ends the run (kNever: nor any time).
   void resume(const Snapshot& at, std::span<const Resumed> on_gpu);
 
   /// Now and then (about once per thousand instants) `progress` is told the time, and `stop` is asked whether the

@@ -178,14 +178,14 @@ void Workload::prepare_next_call(ClientId id, Time from) {
     c.host_free = c.serving.back().outstanding == 0 ? from : kNever;
     return;
   }
-  const Op& next = trace_.programs[trace_.clients[id.value].program.value].ops[order[c.next_op].value];
+  const Program& program = trace_.programs[trace_.clients[id.value].program.value];
+  const Op& next = program.ops[order[c.next_op].value];
   if (issue(id) == Issue::graph) {  // one call for all up to the next host call
-    const std::vector<Op>& ops = trace_.programs[trace_.clients[id.value].program.value].ops;
     const bool ends_graph =
         std::holds_alternative<Sync>(next.what) ||
-        (is_host_call(next) && c.next_op > 0 && !is_host_call(ops[order[c.next_op - 1].value]));
-    // What the host does before it launches: of a program that is a graph, not of a client's own `issue`.
-    const bool begins = c.next_op == c.first_op && !trace_.clients[id.value].issue;
+        (is_host_call(next) && c.next_op > 0 && !is_host_call(program.ops[order[c.next_op - 1].value]));
+    // What the host does before it launches a program that is a graph; a client's own `issue` has no gaps.
+    const bool begins = c.next_op == c.first_op && program.issue == Issue::graph;
     c.host_free = from + (ends_graph ? gpu_.graph_launch_call : Time{}) + (begins ? next.host_gap : Time{});
     return;
   }

@@ -231,8 +231,7 @@ class SimForecast::Played {
 };
 
 Outlook SimForecast::look(const Snapshot& now, const WayOfDeciding& way, const ForecastBounds& bounds) {
-  trace_.run.duration.reset();
-  if (bounds.until != kNever) trace_.run.duration = bounds.until;
+  trace_.run.duration = bounds.until;
   std::vector<Session::Resumed> on_gpu = Session::on_gpu(now, trace_, gpu_);
   const auto played = std::make_unique<Played>(*this, now, way, on_gpu);
   if (!played->belated(on_gpu)) return played->play(bounds);

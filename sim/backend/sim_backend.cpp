@@ -22,6 +22,15 @@ const Trace& with_mps(const Trace& trace, const Gpu& gpu, const Requirements& ne
   return trace;
 }
 
+/// Of a launch that has not been on the GPU before.
+KernelRecord record_of(const LaunchView& l, Time submitted) {
+  KernelRecord r;
+  r.launch = l.id, r.client = l.client, r.stream = l.stream, r.op = l.op, r.kernel = l.kernel_id;
+  r.request = l.request, r.ready = l.ready_at, r.submitted = submitted, r.blocks = l.kernel->blocks();
+  r.solo = l.solo_time;
+  return r;
+}
+
 }  // namespace
 
 SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
@@ -201,9 +210,7 @@ Submission::Kernel SimBackend::prepare(const LaunchView& l, const Shape& shape, 
     kernel.resumed = true;
     kernel.first = before->done;
   } else {
-    r.launch = l.id, r.client = l.client, r.stream = l.stream, r.op = l.op, r.kernel = l.kernel_id,
-    r.request = l.request, r.ready = l.ready_at, r.submitted = now_, r.blocks = l.kernel->blocks(),
-    r.solo = l.solo_time;
+    r = record_of(l, now_);
   }
   r.priority = priority;
   r.preemptions = before != nullptr ? before->preemptions : 0;
@@ -215,10 +222,8 @@ void SimBackend::expect(const LaunchView& l, Time reaches) {
   fate.blocks = std::max<std::uint64_t>(fate.blocks, 1);  // so that it is kept
   fate.reaches = reaches;
   if (l.kernel == nullptr || l.blocks_done == 0) return;
-  KernelRecord r;
-  r.launch = l.id, r.client = l.client, r.stream = l.stream, r.op = l.op, r.kernel = l.kernel_id,
-  r.request = l.request, r.ready = l.ready_at, r.submitted = r.queued = r.slotted = r.started = l.submitted_at,
-  r.blocks = l.kernel->blocks();
+  KernelRecord r = record_of(l, l.submitted_at);
+  r.queued = r.slotted = r.started = r.submitted;
   fate.record = std::make_unique<KernelRecord>(r);
   fate.done = std::min(l.blocks_done, r.blocks - 1);  // the last is known to have ended by the launch's end
 }

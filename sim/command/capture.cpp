@@ -93,14 +93,21 @@ int capture(CaptureArguments a) {
   const TemporaryFolder own("capture");
   const std::filesystem::path folder = folder_for(a.import.input, own);
   const auto set = [](const char* name, const std::filesystem::path& value) { return fmt::format("{}={}", name, value.string()); };
+  const auto made = [&](const std::string& name) {
+    std::filesystem::create_directory(own.path() / name);
+    return own.path() / name;
+  };
+  const auto recorded = [&](const std::filesystem::path& into, std::vector<std::string> environment) {
+    environment.insert(environment.end(), {set("CORUN_CAPTURE", into), set("NVTX_INJECTION64_PATH", library)});
+    return run_program(a.program, environment);
+  };
+  const std::string traced = set("CUDA_INJECTION64_PATH", library);
   if (a.twice) {
-    a.import.untraced = (own.path() / "untraced").string();
-    std::filesystem::create_directory(a.import.untraced);
-    run_program(a.program, {set("CORUN_CAPTURE", a.import.untraced), set("NVTX_INJECTION64_PATH", library)});
+    a.import.untraced = made("untraced").string();
+    recorded(a.import.untraced, {});
     fmt::print(stderr, "again, traced\n");
   }
-  const ProgramEnd ended = run_program(a.program, {set("CORUN_CAPTURE", folder), set("CUDA_INJECTION64_PATH", library),
-                                      set("NVTX_INJECTION64_PATH", library)});
+  const ProgramEnd ended = recorded(folder, {traced});
   if (ended.code == kCannotStart && std::filesystem::is_empty(folder))
     throw InputError("", a.program.front(), "cannot be started", "check the program's name after --");
   if (ended.code != 0 || ended.signal != 0)
@@ -120,15 +127,11 @@ int capture(CaptureArguments a) {
   if (!a.by_sms.empty()) {
     const MpsServer server(own.path() / "mps");
     for (const unsigned percent : a.by_sms) {
-      const std::filesystem::path part = own.path() / fmt::format("percent-{}", percent);
-      std::filesystem::create_directory(part);
+      a.import.parts.push_back(made(fmt::format("percent-{}", percent)).string());
       std::vector<std::string> environment = server.environment();
-      environment.insert(environment.end(),
-                         {set("CORUN_CAPTURE", part), set("CUDA_INJECTION64_PATH", library), set("NVTX_INJECTION64_PATH", library),
-                          fmt::format("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={}", percent)});
+      environment.insert(environment.end(), {traced, fmt::format("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={}", percent)});
       fmt::print(stderr, "again, on {} % of the GPU\n", percent);
-      run_program(a.program, environment);
-      a.import.parts.push_back(part.string());
+      recorded(a.import.parts.back(), environment);
     }
   }
   return import(a.import);

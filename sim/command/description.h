@@ -34,7 +34,7 @@ CommandDescription describe(const CLI::App& app);
 /// This one and those below it, each before its own.
 std::vector<const CommandDescription*> all_of(const CommandDescription& top);
 
-/// "compare|advise": the subcommands of `command`.
+/// Of the subcommands of `command`.
 std::vector<std::string> names_of_commands(const CommandDescription& command);
 
 }  // namespace corun::sim

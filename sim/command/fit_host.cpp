@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include "sim/backend/run.h"
+#include "traces/import/host_gaps.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 #include "traces/timeline/timeline.h"
@@ -30,7 +30,7 @@ class RequestTime final : public Sink {
 Time alone(Trace trace, const Gpu& gpu, double share) {
   trace.clients.front().arrivals = Once{};
   trace.run = {};
-  for (Op& op : trace.programs.front().ops) op.host_gap = Time{std::llround(share * static_cast<double>(op.host_gap.count()))};
+  scale_host_gaps(trace.programs.front(), share);
   RequestTime request;
   RunOptions options;
   options.policy = "fcfs";
@@ -58,7 +58,7 @@ std::string fit_host(Trace& trace, Time wanted) {
     const double middle = (low + high) / 2;
     (alone(trace, gpu, middle) <= limit ? low : high) = middle;
   }
-  for (Op& op : trace.programs.front().ops) op.host_gap = Time{std::llround(low * static_cast<double>(op.host_gap.count()))};
+  scale_host_gaps(trace.programs.front(), low);
   return fmt::format("Host gaps are {:.3f} of the recorded ones: so a request takes {:.4g} ms instead of {:.4g}; without the profiler it "
                      "takes {:.4g}{}.",
                      low, to_ms(alone(trace, gpu, 1)), to_ms(recorded), to_ms(wanted),

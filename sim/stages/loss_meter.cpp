@@ -5,6 +5,7 @@
 #include <boost/container/static_vector.hpp>
 
 #include "sim/engine/expects.h"
+#include "sim/stages/block_row.h"
 
 namespace corun::sim {
 namespace {
@@ -85,7 +86,7 @@ void LossMeter::rated(std::uint32_t at, std::int64_t now, std::span<const Row> r
   Sm& sm = sms_[at];
   pass(sm, now);
   sm.residents.clear();
-  boost::container::static_vector<Sharer, 64> sharers;
+  boost::container::static_vector<Sharer, kMostBlocks> sharers;
   Company company;
   company.apart = apart;
   for (std::size_t i = 0; i < rows.size(); ++i) {

@@ -13,6 +13,5 @@ std::string format_runs(const RunsComparison& c);
 nlohmann::ordered_json runs_json(const RunsComparison& c);
 /// mix,policy,measured_stp,simulated_stp,ratio,...
 void write_runs_csv(const RunsComparison& c, std::ostream& out);
-/// Simulated against measured STP, a colour per policy; needs no other file.
 
 }  // namespace corun::sim

@@ -54,8 +54,8 @@ bool same(const kineto::Shape& shape, const Kernel& kernel) {
 }
 
 /// Without what tells kernels of one name apart.
-std::string short_name(std::string name) {
-  if (const std::size_t number = name.rfind(" #"); number != std::string::npos) name.resize(number);
+std::string short_name(const std::string& numbered) {
+  const std::string name = without_number(numbered);
   const std::string prefix = name.substr(0, name.find('/') + 1);  // of a trace's file
   return function_name(prefix.find_first_of("<( ") == std::string::npos ? name.substr(prefix.size()) : name);
 }

@@ -12,6 +12,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "traces/import/median.h"
 #include "traces/import/processes.h"
 #include "traces/json/spelling.h"
 #include "traces/model/error.h"
@@ -377,9 +378,7 @@ Time untraced_range(const std::filesystem::path& folder, const std::string& name
   if (times.empty())
     throw InputError("", "--twice", name.empty() ? "the request is no NVTX range" : fmt::format("the request is no NVTX range, but {}", name),
                      "mark requests with NVTX ranges, or say what one takes: --request-time");
-  const auto median = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
-  std::nth_element(times.begin(), median, times.end());
-  return *median;
+  return lower_median(std::move(times));
 }
 
 }  // namespace corun

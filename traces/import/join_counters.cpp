@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "traces/import/kernel_name.h"
+#include "traces/import/median.h"
 
 namespace corun {
 namespace {
@@ -163,9 +164,7 @@ class Join {
           p != nullptr && p->counters.duration_ns.value_or(0) > 0)
         ratios.push_back(*p->counters.duration_ns / nanoseconds(recorded_[i]));
     if (ratios.empty()) return;
-    const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>((ratios.size() - 1) / 2);
-    std::nth_element(ratios.begin(), middle, ratios.end());
-    join_.duration_ratio = *middle;
+    join_.duration_ratio = lower_median(std::move(ratios));
   }
 
   void match_nearest() {

@@ -7,24 +7,20 @@
 #include <tuple>
 #include <vector>
 
+#include "traces/import/kernel_name.h"
+#include "traces/import/median.h"
+#include "traces/json/spelling.h"
+
 namespace corun {
 namespace {
 
-constexpr std::size_t kNamesTold = 3, kLetters = 60;
+constexpr std::size_t kNamesTold = 3;
 
 struct Timed {
   std::uint32_t kernel;
   Time time;
 };
 using Function = std::tuple<std::string, std::uint64_t, std::uint64_t, std::uint64_t>;  // name, grid, block's x and size
-
-/// Kernels of one function and shape that differ are numbered: "gemm #2".
-std::string without_number(const std::string& name) {
-  const std::size_t at = name.rfind(" #");
-  const bool numbered = at != std::string::npos && at + 2 < name.size() &&
-                        name.find_first_not_of("0123456789", at + 2) == std::string::npos;
-  return numbered ? name.substr(0, at) : name;
-}
 
 std::map<Function, std::vector<Timed>> launches_of(const Trace& trace, const Program& program) {
   std::map<Function, std::vector<Timed>> found;
@@ -38,12 +34,6 @@ std::map<Function, std::vector<Timed>> launches_of(const Trace& trace, const Pro
     found[function].push_back({launch->kernel.value, time});
   }
   return found;
-}
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 const Program* counterpart(const Trace& part, const Program& program, std::size_t index) {
@@ -78,7 +68,7 @@ std::string join_part(Trace& whole, std::uint32_t whole_sms, const Trace& part, 
     Kernel& k = whole.kernels[kernel];
     if (!k.solo_time) continue;
     k.solo_time_by_sms[whole_sms] = *k.solo_time;
-    const double there = static_cast<double>(k.solo_time->count()) * median(ratios);
+    const double there = static_cast<double>(k.solo_time->count()) * lower_median(ratios);
     k.solo_time_by_sms[part_sms] = Time{static_cast<std::int64_t>(there)};
   }
   std::string text = fmt::format("On {} of {} SMs {} of {} launches are of the same kernels: these have their times there.",
@@ -86,8 +76,7 @@ std::string join_part(Trace& whole, std::uint32_t whole_sms, const Trace& part, 
   std::size_t told = 0;
   for (const auto& [name, count] : other) {
     if (told == kNamesTold) break;
-    text += fmt::format("{}{} ({})", told++ == 0 ? " Others there: " : ", ",
-                        name.size() > kLetters ? name.substr(0, kLetters) + "..." : name, count);
+    text += fmt::format("{}{} ({})", told++ == 0 ? " Others there: " : ", ", printable(name), count);
   }
   if (other.size() > told) text += fmt::format(", and {} more", other.size() - told);
   return text;

@@ -71,4 +71,11 @@ bool may_be_one_function(std::string_view a, std::string_view b) {
   return std::min(a.size(), b.size()) >= kLeastCommon && (a.starts_with(b) || b.starts_with(a));
 }
 
+std::string without_number(const std::string& name) {
+  const std::size_t at = name.rfind(" #");
+  const bool numbered = at != std::string::npos && at + 2 < name.size() &&
+                        name.find_first_not_of("0123456789", at + 2) == std::string::npos;
+  return numbered ? name.substr(0, at) : name;
+}
+
 }  // namespace corun

@@ -16,8 +16,10 @@
 #include <utility>
 #include <vector>
 
+#include "traces/import/host_gaps.h"
 #include "traces/import/join_counters.h"
 #include "traces/import/kineto_records.h"
+#include "traces/import/median.h"
 #include "traces/import/nsight_compute.h"
 #include "traces/import/profiled_kernel.h"
 #include "traces/import/repetition.h"
@@ -338,14 +340,13 @@ class Import {
     for (std::size_t i = 1; i < requests.size(); ++i)
       between.push_back(std::max(Nanoseconds{}, requests[i].step->start - requests[i - 1].step->start - requests[i - 1].step->duration));
     if (between.empty()) return;
-    const auto median = between.begin() + static_cast<std::ptrdiff_t>((between.size() - 1) / 2);
-    std::nth_element(between.begin(), median, between.end());
-    think_time_ = *median;
+    const Nanoseconds median = lower_median(std::move(between));
+    think_time_ = median;
     constexpr Nanoseconds kWorthANote = std::chrono::microseconds{100};
-    if (*median >= kWorthANote)
+    if (median >= kWorthANote)
       note(fmt::format("Between requests lie {:.3f} ms (median): the client waits that long before its next (think_time). If others "
                        "send its requests, give it arrivals of its own, as rate= of sim compare --client does.",
-                       static_cast<double>(median->count()) / 1e6));
+                       static_cast<double>(median.count()) / 1e6));
   }
 
   /// One step is one request; without steps everything is.
@@ -687,8 +688,7 @@ class Import {
     }
     const double share =
         static_cast<double>((*host_time_ - calls).count()) / static_cast<double>(gaps.count());
-    for (Op& op : program.ops)
-      op.host_gap = Time{std::llround(share * static_cast<double>(op.host_gap.count()))};
+    scale_host_gaps(program, share);
     host_as_told_ = true;
     note(fmt::format(
         "Host gaps are {:.3f} of the recorded ones: so the host takes {:.3f} ms for a request, as "
@@ -760,9 +760,7 @@ class Import {
         times.push_back(recorded_[i].duration);
         if (join_.matches[i].launch != nullptr) profiled.push_back(join_.matches[i].launch);
       }
-      const auto median = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 2);
-      std::nth_element(times.begin(), median, times.end());
-      kernel.solo_time = *median;
+      kernel.solo_time = lower_median(std::move(times));
       kernel.solo_time_sms = recorded_sms_;
       ProfiledFacts known = take_over(profiled, shape.registers_per_thread.has_value(), kernel);
       if (shape.cluster && !known.cluster) kernel.cluster = *shape.cluster, known.cluster = true;
@@ -868,12 +866,10 @@ class Import {
       if (call->kind == Call::Kind::launch) durations.push_back(call->duration);
     }
     if (!durations.empty() && !host_as_told_) {
-      const auto median = durations.begin() + static_cast<std::ptrdiff_t>((durations.size() - 1) / 2);
-      std::nth_element(durations.begin(), median, durations.end());
       note(fmt::format(
           "Host gaps hold the profiler's own cost; a launch call was recorded with {:.1f} us (median) and is "
           "replayed with {:.1f} us, so the host is a little off.",
-          static_cast<double>(median->count()) / 1e3, to_ns(launch_call_) / 1e3));
+          static_cast<double>(lower_median(std::move(durations)).count()) / 1e3, to_ns(launch_call_) / 1e3));
     }
     if (threads.size() > 1)
       note(fmt::format("{} host threads issued work: their calls are replayed by one, in the same order.",

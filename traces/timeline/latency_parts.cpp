@@ -20,8 +20,7 @@ RunningParts in_proportion(const RunningParts& of, Time whole) {
   if (sum <= 0) return {.alone = whole};
   RunningParts parts;
   std::int64_t before = 0, given = 0;
-  for (Time RunningParts::*part : {&RunningParts::alone, &RunningParts::places, &RunningParts::issue, &RunningParts::fp64,
-                                   &RunningParts::l2, &RunningParts::dram, &RunningParts::clock}) {
+  for (Time RunningParts::*part : kRunningParts) {
     before += (of.*part).count();
     const auto until = static_cast<std::int64_t>(Wide{whole.count()} * before / sum);
     parts.*part = Time{until - given};
@@ -99,9 +98,7 @@ void PartsMeter::record(const KernelRecord& r) {
 }
 
 void PartsMeter::record(const LossRecord& r) {
-  RunningParts& sum = under_way(r.client, r.request).of_kernels;
-  sum.alone += r.parts.alone, sum.places += r.parts.places, sum.issue += r.parts.issue, sum.fp64 += r.parts.fp64;
-  sum.l2 += r.parts.l2, sum.dram += r.parts.dram, sum.clock += r.parts.clock;
+  under_way(r.client, r.request).of_kernels += r.parts;
 }
 
 void PartsMeter::record(const CopyRecord& r) {

@@ -97,10 +97,7 @@ void add(LatencyParts& to, const LatencyParts& one) {
   to.queue += one.queue, to.host += one.host, to.held += one.held, to.launching += one.launching;
   to.waiting += one.waiting, to.off_turn += one.off_turn, to.copying += one.copying;
   to.preempted += one.preempted, to.running += one.running;
-  RunningParts& sum = to.of_running;
-  const RunningParts& more = one.of_running;
-  sum.alone += more.alone, sum.places += more.places, sum.issue += more.issue, sum.fp64 += more.fp64;
-  sum.l2 += more.l2, sum.dram += more.dram, sum.clock += more.clock;
+  to.of_running += one.of_running;
 }
 
 void count(Tally& t, const RequestRecord& r, const Window& w, std::optional<Time> deadline) {

@@ -2,6 +2,7 @@
 // and metrics read it.  It holds what only a simulator knows; a policy never sees it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -24,7 +25,14 @@ struct RunningParts {
   Time clock{};   // a clock below the highest one
 
   Time sum() const { return alone + places + issue + fp64 + l2 + dram + clock; }
+  inline void operator+=(const RunningParts& more);
 };
+inline constexpr std::array kRunningParts{&RunningParts::alone, &RunningParts::places, &RunningParts::issue,
+                                          &RunningParts::fp64,  &RunningParts::l2,     &RunningParts::dram,
+                                          &RunningParts::clock};
+void RunningParts::operator+=(const RunningParts& more) {
+  for (Time RunningParts::*part : kRunningParts) this->*part += more.*part;
+}
 
 /// Where the latency of a request goes: each instant from its arrival to its end is given to the furthest that any of
 /// its operations has come, so that the parts add up to the whole.  An operation that waits for another one of its

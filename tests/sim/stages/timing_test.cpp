@@ -166,6 +166,9 @@ TEST(GraphIssue, ComesBehindWhatTheHostDoesBeforeIt) {
   Scene chosen;
   chosen.client("client", chosen.program({host_gap(launch(chosen.k), us(9)), launch(chosen.k)})).issue = Issue::graph;
   EXPECT_EQ(run_trace(chosen.trace, chosen.gpu).of(kFirst)[0].ready, us(0)) << "under a client's own issue gaps do not apply";
+  Scene both;
+  both.client("client", both.program({host_gap(launch(both.k), us(9)), launch(both.k)}, Issue::graph)).issue = Issue::graph;
+  EXPECT_EQ(run_trace(both.trace, both.gpu).of(kFirst)[0].ready, us(9)) << "of a program that is a graph itself they do";
 }
 
 TEST(GraphIssue, WithMemoryItsFirstRequestDoesTheSame) {
