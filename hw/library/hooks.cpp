@@ -95,6 +95,7 @@ using GraphLaunch = CUresult(CUgraphExec, CUstream);
 using OfStream = CUresult(CUstream);
 using OfEvent = CUresult(CUevent);
 using OfContext = CUresult();
+using OfThisContext = CUresult(CUcontext);
 using BeginCapture = CUresult(CUstream, CUstreamCaptureMode);
 using EndCapture = CUresult(CUstream, CUgraph*);
 using MakeStream = CUresult(CUstream*, unsigned);
@@ -123,6 +124,7 @@ using RealEnd = Real<EndCapture, K, 0>;
 template <Default K>
 using RealCopyBack = Real<CopyBack, K, 0>;
 using RealEventSynchronize = Real<OfEvent, Default::common, 0>;
+using RealThisContextSynchronize = Real<OfThisContext, Default::common, 0>;
 using RealContextSynchronize = Real<OfContext, Default::common, 0>;
 using RealMakeStream = Real<MakeStream, Default::common, 0>;
 using RealMakeStreamWithPriority = Real<MakeStreamWithPriority, Default::common, 0>;
@@ -210,6 +212,10 @@ CUresult context_synchronize() {
   host_waits();
   return RealContextSynchronize::function();
 }
+CUresult this_context_synchronize(CUcontext context) {
+  host_waits();
+  return RealThisContextSynchronize::function(context);
+}
 template <Default K>
 CUresult copy_back(void* to, CUdeviceptr from, size_t bytes) {
   host_waits();
@@ -293,6 +299,8 @@ const std::vector<Hook>& hooks() {
       {"cuStreamQuery_ptsz", "cuStreamQuery", of_thread, 0, kAlways, own(query<of_thread>), real<RealQuery<of_thread>>()},
       {"cuEventSynchronize", "cuEventSynchronize", common, 0, kAlways, own(event_synchronize), real<RealEventSynchronize>()},
       {"cuCtxSynchronize", "cuCtxSynchronize", common, 0, 12999, own(context_synchronize), real<RealContextSynchronize>()},
+      {"cuCtxSynchronize_v2", "cuCtxSynchronize", common, 13000, kAlways, own(this_context_synchronize),
+       real<RealThisContextSynchronize>()},
       {"cuMemcpyDtoH_v2", "cuMemcpyDtoH", common, 3020, kAlways, own(copy_back<common>), real<RealCopyBack<common>>()},
       {"cuMemcpyDtoH_v2_ptds", "cuMemcpyDtoH", of_thread, 3020, kAlways, own(copy_back<of_thread>), real<RealCopyBack<of_thread>>()},
       {"cuStreamBeginCapture_v2", "cuStreamBeginCapture", common, 10010, kAlways, own(begin_capture<common>), real<RealBegin<common>>()},
@@ -413,6 +421,7 @@ CUresult cuStreamQuery(CUstream stream) { return linked(query<common>, stream); 
 CUresult cuStreamQuery_ptsz(CUstream stream) { return linked(query<of_thread>, stream); }
 CUresult cuEventSynchronize(CUevent event) { return linked(event_synchronize, event); }
 CUresult cuCtxSynchronize() { return linked(context_synchronize); }
+CUresult cuCtxSynchronize_v2(CUcontext context) { return linked(this_context_synchronize, context); }
 CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) { return linked(copy_back<common>, to, from, bytes); }
 CUresult cuMemcpyDtoH_v2_ptds(void* to, CUdeviceptr from, size_t bytes) {
   return linked(copy_back<of_thread>, to, from, bytes);

@@ -226,6 +226,7 @@ void Books::end_requests(Time now) {
 }
 
 Time Books::next_wish() const {
+  if (!notices_.empty()) return Time{};
   Time next = std::min(wake_at_, hand_over_at_);
   for (const auto& [number, p] : programs_)
     if (p->busy && p->unfinished == 0) next = std::min(next, p->last_end + kQuiet);

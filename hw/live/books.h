@@ -78,7 +78,7 @@ class Books {
 
   /// Asks the policy if anything has happened, and appends what may go.
   void decide(Time now, std::vector<Granted>& granted);
-  /// When decide() is to be called though nothing happens; kNever: not.
+  /// When decide() is to be called though no program says anything; kNever: not.  In the past: somebody has left.
   Time next_wish() const;
   bool idle() const { return pending_.empty() && running_.empty(); }
 

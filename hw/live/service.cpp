@@ -118,12 +118,14 @@ void Service::run(const std::function<bool()>& stop, const std::function<void(co
   Time busy = now(), sockets{}, told = now();
   while (!stop()) {
     // A round of looking takes 100 ns, and asking whether to stop is a read.
-    const bool heard = look_at_boxes(), done = look_at_gpu();
+    // Who rang, before what the GPU has done: a host that waited for it asks for its next launch afterwards.
+    const bool rung = look_at_bells();
+    const bool done = look_at_gpu();
+    if (done) decide();
+    if (rung) hear_all();
     const Time at = now();
-    if (heard || done || books_.next_wish() <= at) {
-      decide();
-      busy = at;
-    }
+    if (rung || books_.next_wish() <= at) decide();
+    if (rung || done) busy = at;
     if (at >= sockets) {
       look_at_sockets(0);
       sockets = at + kLookAtSockets;
@@ -135,9 +137,9 @@ void Service::run(const std::function<bool()>& stop, const std::function<void(co
     if (!books_.idle() || at - busy < kSleepAfter) continue;
     for (const auto& c : connections_)
       if (c->memory != nullptr) c->memory->service_sleeps.store(1);
-    const bool rung = std::ranges::any_of(
+    const bool meanwhile = std::ranges::any_of(
         connections_, [](const auto& c) { return c->memory != nullptr && c->memory->doorbell.load() != 0; });
-    if (!rung) look_at_sockets(kSleepMs);
+    if (!meanwhile) look_at_sockets(kSleepMs);
     for (const auto& c : connections_)
       if (c->memory != nullptr) c->memory->service_sleeps.store(0);
   }
@@ -222,15 +224,19 @@ void Service::close(Connection& c) {
   c.socket = -1;
 }
 
-bool Service::look_at_boxes() {
+bool Service::look_at_bells() {
   bool any = false;
   for (const auto& c : connections_) {
     if (c->memory == nullptr || c->memory->doorbell.load(std::memory_order_relaxed) == 0) continue;
-    for (std::uint64_t rung = c->memory->doorbell.exchange(0); rung != 0; rung &= rung - 1)
-      hear(*c, static_cast<std::uint32_t>(__builtin_ctzll(rung)));
+    c->rung = c->memory->doorbell.exchange(0);
     any = true;
   }
   return any;
+}
+
+void Service::hear_all() {
+  for (const auto& c : connections_)
+    for (; c->rung != 0; c->rung &= c->rung - 1) hear(*c, static_cast<std::uint32_t>(__builtin_ctzll(c->rung)));
 }
 
 void Service::hear(Connection& c, std::uint32_t number) {

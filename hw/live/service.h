@@ -44,6 +44,7 @@ class Service {
     int socket = -1;
     Memory* memory = nullptr;  // null: it has not said anything yet
     std::uint32_t client = 0;
+    std::uint64_t rung = 0;  // mailboxes to be heard
     std::map<Shape, std::unique_ptr<Kernel>> kernels;
     std::array<std::uint32_t, kStreams> granted{}, ended{};  // numbers of launches
     std::vector<std::uint32_t> under_way;                    // streams with something on the GPU
@@ -54,7 +55,8 @@ class Service {
   void greet(Connection& c);
   void refuse(Connection& c, const std::string& why);
   void look_at_sockets(int timeout_ms);
-  bool look_at_boxes();
+  bool look_at_bells();
+  void hear_all();
   bool look_at_gpu();
   void hear(Connection& c, std::uint32_t box);
   Kernel& kernel_of(Connection& c, const Mailbox& box);

@@ -63,6 +63,24 @@ void write_metrics(const files::path& file, const std::string& state) {
   files::rename(fresh, file, ignored);
 }
 
+void print_table(const std::string& state) {
+  const auto s = nlohmann::json::parse(state);
+  fmt::print("policy {}, up {:.0f} s; {}\n", s["policy"].get<std::string>(), s["up_s"].get<double>(),
+             s["waits_for_grants"].get<bool>()
+                 ? fmt::format("a decision takes {:.1f} us, {:.1f} at p99", s["decision_us"]["p50"].get<double>(),
+                               s["decision_us"]["p99"].get<double>())
+                 : "launches go at once");
+  if (s["programs"].empty()) fmt::print("no program has joined: sim run -- PROGRAM\n");
+  if (s["programs"].empty()) return;
+  fmt::print("{:24}{:>12}{:>12}{:>10}{:>11}{:>10}{:>8}{:>8}{:>12}{:>9}\n", "program", "class", "launches", "graphs", "unsteered",
+             "requests", "held", "on GPU", "mean wait", "busy");
+  for (const auto& p : s["programs"])
+    fmt::print("{:24}{:>12}{:>12}{:>10}{:>11}{:>10}{:>8}{:>8}{:>9.1f} us{:>7.1f} s\n", p["name"].get<std::string>(),
+               p["class"].get<std::string>(), p["launches"].get<std::uint64_t>(), p["graphs"].get<std::uint64_t>(),
+               p["unsteered"].get<std::uint64_t>(), p["requests"].get<std::uint64_t>(), p["waiting"].get<std::uint64_t>(),
+               p["on_gpu"].get<std::uint64_t>(), p["mean_wait_us"].get<double>(), p["busy_s"].get<double>());
+}
+
 }  // namespace
 
 LiveCommands add_live(CLI::App& app, LiveArguments& a) {
@@ -84,7 +102,8 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
       ->capture_default_str();
   all.run->add_option("--priority", a.priority, "CUDA's: 0 lowest, -5 highest")->check(CLI::Range(-5, 0))->capture_default_str();
   add_at(*all.run);
-  all.top = app.add_subcommand("top", "print what the programs of sim serve have done, as JSON");
+  all.top = app.add_subcommand("top", "print what the programs of sim serve have done");
+  all.top->add_flag("--json", a.json, "for machines");
   add_at(*all.top);
   return all;
 }
@@ -144,7 +163,16 @@ int top(const LiveArguments& a) {
   char part[4096];
   for (ssize_t n; (n = recv(fd, part, sizeof part, 0)) > 0;) text.append(part, static_cast<std::size_t>(n));
   close(fd);
-  fmt::print("{}", text);
+  if (!text.starts_with("{")) {
+    live::Welcome refusal;
+    if (text.size() == sizeof refusal) std::memcpy(&refusal, text.data(), sizeof refusal);
+    refusal.reason[sizeof refusal.reason - 1] = '\0';
+    throw InputError(path.string(), "top", fmt::format("the service refuses: {}", refusal.reason), "ask as the user who started it");
+  }
+  if (a.json)
+    fmt::print("{}", text);
+  else
+    print_table(text);
   return 0;
 }
 

@@ -29,7 +29,7 @@ def main(sim, path, folder, turns, *policies):
             out = subprocess.run([*before, program], capture_output=True, text=True, env=environment).stdout
             row = {"policy": policy, "turn": turn, "said": [json.loads(line) for line in out.splitlines()]}
             if service is not None:
-                row["service"] = json.loads(subprocess.run([sim, "top", "--at", at], capture_output=True, text=True).stdout)
+                row["service"] = json.loads(subprocess.run([sim, "top", "--json", "--at", at], capture_output=True, text=True).stdout)
                 service.terminate()
                 service.communicate()
             data.append(row)

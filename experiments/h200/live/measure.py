@@ -51,7 +51,7 @@ def once(sim, folder, mode, programs, count, period):
         else:
             running[0].wait(timeout=60)
         if service is not None:
-            state = json.loads(subprocess.run([sim, "top", "--at", folder + "/service"], capture_output=True, text=True).stdout or "null")
+            state = json.loads(subprocess.run([sim, "top", "--json", "--at", folder + "/service"], capture_output=True, text=True).stdout or "null")
     except subprocess.TimeoutExpired:
         result["timeout"] = True
     open(folder + "/stop", "w").close()

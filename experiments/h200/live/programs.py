@@ -122,8 +122,10 @@ def main(name, folder, mode):
             while (now := time.perf_counter()) < due:
                 if due - now > 2e-4:
                     time.sleep((due - now) / 2)
+            torch.cuda.nvtx.range_push("request")
             request()
             torch.cuda.synchronize()
+            torch.cuda.nvtx.range_pop()
             latencies.append(time.perf_counter() - due)
         took = time.perf_counter() - began
     latencies.sort()

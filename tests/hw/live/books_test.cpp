@@ -141,7 +141,9 @@ TEST(Books, AProgramThatLeavesHoldsNobodyBack) {
   EXPECT_THAT(s.goes(), ElementsAre("1.1"));
   s.asks(work, s.other);
   EXPECT_THAT(s.goes(), IsEmpty());
+  EXPECT_GT(s.books.next_wish(), at_us(1));
   s.books.leave(cam, at_us(1));
+  EXPECT_LE(s.books.next_wish(), at_us(1)) << "the other is to be asked about";
   EXPECT_THAT(s.goes(), ElementsAre("0.1"));
   s.books.leave(work, at_us(2));
   EXPECT_THAT(s.goes(), IsEmpty());

@@ -37,6 +37,7 @@ class Queue {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return todo_.empty(); });
   }
+  bool captured = false;  // what is launched goes into a graph
   bool idle() {
     const std::scoped_lock lock(mutex_);
     return todo_.empty();
@@ -89,8 +90,9 @@ void run(CUfunction f, CUstream stream, int priority) {
 extern "C" {
 CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
 CUresult cuDeviceGetCount(int* count) { return *count = 1, CUDA_SUCCESS; }
-CUresult cuGetProcAddress_v2(const char* name, void** f, int, cuuint64_t flags, CUdriverProcAddressQueryResult* found) {
+CUresult cuGetProcAddress_v2(const char* name, void** f, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* found) {
   std::string symbol = name;
+  if (symbol == "cuCtxSynchronize" && version >= 13000) symbol = "cuCtxSynchronize_v2";
   if (symbol == "cuGetProcAddress") symbol = "cuGetProcAddress_v2";
   if ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 && symbol == "cuLaunchKernel") symbol = "cuLaunchKernel_ptsz";
   static void* const self = [] {
@@ -105,6 +107,7 @@ CUresult cuGetProcAddress_v2(const char* name, void** f, int, cuuint64_t flags, 
 CUresult cuLaunchKernel(CUfunction f, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream stream, void**,
                         void**) {
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  if (of(stream).captured) return CUDA_SUCCESS;
   return run(f, stream, of(stream).priority()), CUDA_SUCCESS;
 }
 CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h,
@@ -125,9 +128,18 @@ CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned, int priority) {
 }
 CUresult cuStreamCreate(CUstream* stream, unsigned flags) { return cuStreamCreateWithPriority(stream, flags, 0); }
 CUresult cuStreamGetPriority(CUstream stream, int* priority) { return *priority = of(stream).priority(), CUDA_SUCCESS; }
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) { return of(stream).captured = true, CUDA_SUCCESS; }
+CUresult cuStreamEndCapture(CUstream stream, CUgraph*) { return of(stream).captured = false, CUDA_SUCCESS; }
+CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
+  *status = of(stream).captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
 CUresult cuStreamSynchronize(CUstream stream) { return of(stream).wait(), CUDA_SUCCESS; }
+CUresult cuCtxSynchronize() { return cuStreamSynchronize(nullptr); }
+CUresult cuCtxSynchronize_v2(CUcontext) { return cuStreamSynchronize(nullptr); }
 CUresult cuStreamQuery(CUstream stream) { return of(stream).idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
 CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned) {
+  if (of(stream).captured) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   of(stream).add([at, value] { __atomic_store_n(reinterpret_cast<cuuint32_t*>(at), value, __ATOMIC_RELEASE); });
   return CUDA_SUCCESS;
 }

@@ -73,9 +73,10 @@ class Live : public testing::Test {
     ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     return ended;
   }
-  nlohmann::json state() const { return nlohmann::json::parse(shell(fmt::format("{} top --at {}", sim(), at())).said); }
+  nlohmann::json state() const { return nlohmann::json::parse(shell(fmt::format("{} top --json --at {}", sim(), at())).said); }
   nlohmann::json program(const std::string& name) const {
-    for (const auto& p : state()["programs"])
+    const nlohmann::json now = state();
+    for (const auto& p : now["programs"])
       if (p["name"] == name) return p;
     return {};
   }
@@ -122,7 +123,7 @@ TEST_P(EachWay, AProgramThatComesByTheDriverInThisWayAsksForEachLaunch) {
   ASSERT_NE(decided, std::string::npos) << text.str();
   EXPECT_GE(std::stoi(text.str().substr(decided + 13)), 40);
 }
-INSTANTIATE_TEST_SUITE_P(Ways, EachWay, testing::Values("linked", "dlsym", "address", "address-of-thread", "graph", "stream"),
+INSTANTIATE_TEST_SUITE_P(Ways, EachWay, testing::Values("linked", "dlsym", "address", "address-of-thread", "context", "graph", "stream"),
                          [](const auto& way) { return std::regex_replace(std::string(way.param), std::regex("-"), "_"); });
 
 TEST_F(Live, ALaunchOfAnImmediatePolicyIsCountedAndGoesAtOnce) {
@@ -131,6 +132,23 @@ TEST_F(Live, ALaunchOfAnImmediatePolicyIsCountedAndGoesAtOnce) {
   EXPECT_EQ(shell(there + " & " + fmt::format("sleep 0.1; wait")).code, 0);
   EXPECT_EQ(kernels().size(), 30u);
   EXPECT_EQ(state()["decisions"], 1) << "the standing one";
+}
+
+TEST_F(Live, TopSaysWhoIsThereAndWhatItDoes) {
+  serve("wait");
+  const auto top = [&] { return shell(fmt::format("{} top --at {}", sim(), at())).said; };
+  EXPECT_THAT(top(), HasSubstr("no program has joined"));
+  std::thread running([&] { shell(joins("dlsym 300 1000 20", "--name cam --class=real_time")); });
+  EXPECT_TRUE(comes([&] { return top().find("cam") != std::string::npos; }));
+  EXPECT_THAT(top(), testing::AllOf(HasSubstr("policy wait"), HasSubstr("real_time")));
+  running.join();
+}
+
+TEST_F(Live, WhatIsLaunchedIntoAStreamThatIsCapturedIsNotHeld) {
+  serve("wait");
+  const Ended ended = shell(joins("capture 10 100", "--name one"));
+  EXPECT_THAT(ended.said, HasSubstr("done 10"));
+  EXPECT_EQ(kernels().size(), 10u) << "of a graph's ten launches, and nothing of its capture";
 }
 
 TEST_F(Live, APriorityGoesWithLaunchesStreamsAndGraphs) {
@@ -159,6 +177,33 @@ TEST_F(Live, NoBestEffortLaunchBeginsWhileARealTimeRequestIsUnderWay) {
     EXPECT_EQ(std::ranges::count_if(work, [&](const Kernel& k) { return k.begin > begin && k.begin < end; }), 0)
         << "within request " << request;
   }
+}
+
+class EachWait : public Live, public testing::WithParamInterface<const char*> {};
+
+TEST_P(EachWait, ARequestEndsWhereItsHostWaits) {
+  serve("wait");
+  std::string lasts;
+  std::thread running([&] { lasts = shell(joins(fmt::format("{} 1000 1000 10", GetParam()), "--name cam --class=real_time")).said; });
+  // Its next launch follows each wait sooner than a request ends for want of launches, but for what the machine adds.
+  EXPECT_TRUE(comes([&] {
+    const nlohmann::json cam = program("cam");
+    return !cam.is_null() && cam["requests"] >= 20;
+  }));
+  running.join();
+  EXPECT_THAT(lasts, HasSubstr("done 1000"));
+}
+INSTANTIATE_TEST_SUITE_P(Ways, EachWait, testing::Values("dlsym", "address", "context"), [](const auto& way) { return std::string(way.param); });
+
+TEST_F(Live, AnotherUsersProgramIsRefused) {
+  serve("wait");
+  if (geteuid() != 0 || shell("setpriv --reuid=65534 --clear-groups true").code != 0) GTEST_SKIP() << "nobody else can be played here";
+  const std::string asks = fmt::format("setpriv --reuid=65534 --clear-groups {} top --at {}", sim(), at());
+  EXPECT_THAT(shell(asks).said, HasSubstr("no service answers")) << "the folder is not to be entered";
+  for (const auto& path : {folder_, files::path(at()), files::path(at() + "/socket")}) files::permissions(path, files::perms::all);
+  const Ended ended = shell(asks);
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.said, testing::AnyOf(HasSubstr("another user's"), HasSubstr("ermission denied")));
 }
 
 TEST_F(Live, AProgramWhoseServiceIsKilledGoesOnUnsteered) {

@@ -1,5 +1,5 @@
 // A program that launches, and knows nothing of corun.
-//   steered_program WAY LAUNCHES US [EACH]   WAY: linked, dlsym, address, address-of-thread, graph, stream, fork, bad
+//   steered_program WAY LAUNCHES US [EACH]   WAY: linked, dlsym, address, address-of-thread, context, graph, stream, capture, fork, bad
 // Waits after each EACH launches and at the end.  Says "done LAUNCHES".
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -47,9 +47,20 @@ int main(int argc, char** argv) {
     function = cuLaunchKernel;
     wait = cuStreamSynchronize;
   }
+  if (way == "context") {  // as the runtime of CUDA 13 waits
+    using Get = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
+    const auto get = reinterpret_cast<Get>(dlsym(driver, "cuGetProcAddress_v2"));
+    get("cuCtxSynchronize", reinterpret_cast<void**>(&wait), 13000, 0, nullptr);
+  }
   init(0);
   CUstream stream = nullptr;
   if (way == "stream") reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
+  if (way == "capture") {
+    reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
+    reinterpret_cast<CUresult (*)(CUstream, CUstreamCaptureMode)>(dlsym(driver, "cuStreamBeginCapture_v2"))(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    for (int i = 0; i < 5; ++i) launch(function, us, stream);
+    reinterpret_cast<CUresult (*)(CUstream, CUgraph*)>(dlsym(driver, "cuStreamEndCapture"))(stream, nullptr);
+  }
   if (way == "fork") {
     if (const pid_t child = fork(); child == 0) {
       launch(function, us, stream);
@@ -61,7 +72,7 @@ int main(int argc, char** argv) {
     }
   }
   for (int i = 1; i <= launches; ++i) {
-    if (way == "graph")
+    if (way == "graph" || way == "capture")
       graph(reinterpret_cast<CUgraphExec>(static_cast<std::intptr_t>(us)), stream);
     else
       launch(function, way == "bad" && i == 1 ? 0 : us, stream);
