@@ -42,21 +42,21 @@ std::set<std::string> completed(const std::string& typed) {
 
 TEST(Completion, BashOffersSubcommandsOptionsPoliciesAndGpus) {
   if (!have("bash")) GTEST_SKIP() << "no bash";
-  using Words = std::set<std::string>;
-  EXPECT_EQ(completed("sim comp"), (Words{"compare", "completion"}));
-  EXPECT_EQ(completed("sim gpus \"\""), Words{"compare"});
-  EXPECT_EQ(completed("sim import \"\""), (Words{"kineto", "nsys", "rocprof", "capture"}));
-  EXPECT_EQ(completed("sim --policy gree"), (Words{"greedy", "green-contexts"}));
-  EXPECT_EQ(completed("sim --policy = gree"), (Words{"greedy", "green-contexts"}));
+  using Offered = std::set<std::string>;
+  EXPECT_EQ(completed("sim comp"), (Offered{"compare", "completion"}));
+  EXPECT_EQ(completed("sim gpus \"\""), Offered{"compare"});
+  EXPECT_EQ(completed("sim import \"\""), (Offered{"kineto", "nsys", "rocprof", "capture"}));
+  EXPECT_EQ(completed("sim --policy gree"), (Offered{"greedy", "green-contexts"}));
+  EXPECT_EQ(completed("sim --policy = gree"), (Offered{"greedy", "green-contexts"}));
   EXPECT_TRUE(completed("sim --policy =").contains("fcfs"));
-  EXPECT_EQ(completed("sim --policy=gree"), (Words{"--policy=greedy", "--policy=green-contexts"}));
-  EXPECT_EQ(completed("sim compare --policies fcfs,timesl"), Words{"fcfs,timeslice"});
-  EXPECT_EQ(completed("sim compare --policies = fcfs,timesl"), Words{"fcfs,timeslice"});
-  EXPECT_EQ(completed("sim compare --gpu h2"), Words{"h200"});
-  EXPECT_EQ(completed("sim gpus compare h100-p"), Words{"h100-pcie"});
-  EXPECT_EQ(completed("sim compare --issue \"\""), (Words{"eager", "graph"}));
-  EXPECT_EQ(completed("sim compare --profiles \"\""), Words{}) << "files, which bash offers by itself";
-  EXPECT_EQ(completed("sim compare traces/h"), Words{});
+  EXPECT_EQ(completed("sim --policy=gree"), (Offered{"--policy=greedy", "--policy=green-contexts"}));
+  EXPECT_EQ(completed("sim compare --policies fcfs,timesl"), Offered{"fcfs,timeslice"});
+  EXPECT_EQ(completed("sim compare --policies = fcfs,timesl"), Offered{"fcfs,timeslice"});
+  EXPECT_EQ(completed("sim compare --gpu h2"), Offered{"h200"});
+  EXPECT_EQ(completed("sim gpus compare h100-p"), Offered{"h100-pcie"});
+  EXPECT_EQ(completed("sim compare --issue \"\""), (Offered{"eager", "graph"}));
+  EXPECT_EQ(completed("sim compare --profiles \"\""), Offered{}) << "files, which bash offers by itself";
+  EXPECT_EQ(completed("sim compare traces/h"), Offered{});
 }
 
 TEST(Completion, BashOffersEveryOptionOfEverySubcommand) {
