@@ -26,14 +26,14 @@ ContentionModel::ContentionModel(const Gpu& gpu, bool together)
     : memory_(limits_of(gpu)),
       together_(together),
       sms_(gpu.sms),
-      ends_(gpu.sms),
+      ends_(gpu.sms, kNone),
       is_changed_(gpu.sms) {
   CORUN_EXPECTS(gpu.sms <= kMaxSms && gpu.sm.max_blocks <= kMostBlocks);
   pressure_.settled_at = -kSettling;
 }
 
 Time ContentionModel::next_time() const {
-  const Time end{ends_.least()};
+  const Time end{next_end_};
   return pressure_.unsettled ? std::min(end, pressure_.settles_at) : end;
 }
 
@@ -137,10 +137,10 @@ void ContentionModel::add(TaskId task, WorkId work, const Blocks& blocks, const 
 }
 
 void ContentionModel::take_ended(Time now, const Cohorts& cohorts) {
-  const std::int64_t least = ends_.least();
-  if (least > now.count()) return;
-  CORUN_EXPECTS(least == now.count());  // else an end was missed
-  ends_.for_each_least([&](std::uint32_t head) { take_ended(head, cohorts.size(head), now.count()); });
+  if (next_end_ > now.count()) return;
+  CORUN_EXPECTS(next_end_ == now.count());  // else an end was missed
+  for (const std::uint16_t head : cohorts.list())
+    if (ends_[head] == now.count()) take_ended(head, cohorts.size(head), now.count());
 }
 
 inline void ContentionModel::take_ended(std::uint32_t head, std::uint32_t sms, std::int64_t now) {
@@ -206,13 +206,13 @@ void ContentionModel::split(std::uint32_t head, std::uint32_t other) {
     sms_[other].push_back(copy);
   }
   if (is_changed_[head] != 0) changed(other);
-  ends_.set(other, ends_.at(head));
+  ends_[other] = ends_[head];
 }
 
 void ContentionModel::join(std::uint32_t other) {
   free_rows_.insert(free_rows_.end(), sms_[other].begin(), sms_[other].end());
   sms_[other].clear();
-  ends_.set(other, MinTree::kNone);
+  ends_[other] = kNone;
 }
 
 bool ContentionModel::alike(std::uint32_t a, std::uint32_t b, Time now) const {
@@ -223,6 +223,17 @@ bool ContentionModel::alike(std::uint32_t a, std::uint32_t b, Time now) const {
     if (!row.alike(rows_[of_b[i]], launches_[row.work.value].load.at_once > 0, now.count())) return false;
   }
   return true;
+}
+
+std::uint64_t ContentionModel::signature(std::uint32_t head) const {
+  std::uint64_t bits = 0;
+  for (const std::uint16_t r : sms_[head]) {
+    const BlockRow& row = rows_[r];
+    bits = (bits ^ static_cast<std::uint64_t>(row.next) ^ static_cast<std::uint64_t>(row.starts) << 1 ^
+            std::uint64_t{row.task.value} << 40) *
+           0xff51afd7ed558ccdu;
+  }
+  return bits;
 }
 
 // ---- rates ------------------------------------------------------------------------------------------------
@@ -269,6 +280,7 @@ void ContentionModel::settle(Time now, const Cohorts& cohorts, LossMeter* losses
     pressure_.settled_at = now;
     if (judge_pressure(losses) || losses != nullptr) change_all(cohorts);
   }
+  if (changed_.empty()) return;
   for (const std::uint16_t head : changed_) {
     is_changed_[head] = 0;
     if (!sms_[head].empty()) rate_rows(head, now.count());
@@ -276,15 +288,17 @@ void ContentionModel::settle(Time now, const Cohorts& cohorts, LossMeter* losses
     find_next(head, now.count());
   }
   changed_.clear();
+  next_end_ = kNone;
+  for (const std::uint16_t head : cohorts.list()) next_end_ = std::min(next_end_, ends_[head]);
 }
 
 inline void ContentionModel::find_next(std::uint32_t head, std::int64_t now) {
-  std::int64_t next = MinTree::kNone;
+  std::int64_t next = kNone;
   for (const std::uint16_t r : sms_[head]) {
     rows_[r].find_next(now);
     next = std::min(next, rows_[r].next);
   }
-  ends_.set(head, next);
+  ends_[head] = next;
 }
 
 void ContentionModel::rate_rows(std::uint32_t head, std::int64_t now) {
