@@ -364,16 +364,30 @@ std::uint32_t ContentionModel::least_apart(const Rows& order) const {
 
 void ContentionModel::rate_several(const Rows& rows, std::int64_t now) {
   const Rows order = by_age(rows);
-  boost::container::static_vector<SmShare, kMostBlocks> shares;
-  for (const std::uint16_t r : order) {
-    const Launch& launch = launches_[rows_[r].work.value];
-    shares.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.fp64, launch.load.chance});
+  const std::uint32_t distance = least_apart(order);
+  RateTable::SeveralRates* known = nullptr;
+  if (order.size() <= RateTable::kMost) {
+    RateTable::Several company{{}, {}, distance};
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      company.kinds[k] = launches_[rows_[order[k]].work.value].serial;
+      company.blocks[k] = rows_[order[k]].count;
+    }
+    known = &rates_.rates_of_several(company);
   }
-  share_sm({shares.data(), shares.size()}, least_apart(order), memory_.limits());
+  const bool found = known != nullptr && known->front() != 0;
+  boost::container::static_vector<SmShare, kMostBlocks> shares;
+  if (!found) {
+    for (const std::uint16_t r : order) {
+      const Launch& launch = launches_[rows_[r].work.value];
+      shares.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.fp64, launch.load.chance});
+    }
+    share_sm({shares.data(), shares.size()}, distance, memory_.limits());
+  }
   for (std::size_t k = 0; k < order.size(); ++k) {
     BlockRow& row = rows_[order[k]];
-    const double alone = launches_[row.work.value].load.alone;
-    row.set_rate(oldest_first(row, rate_of(shares[k].time / alone)), now);
+    const std::uint32_t rate = found ? (*known)[k] : rate_of(shares[k].time / launches_[row.work.value].load.alone);
+    if (known != nullptr) (*known)[k] = rate;
+    row.set_rate(oldest_first(row, rate), now);
   }
 }
 

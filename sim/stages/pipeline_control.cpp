@@ -151,17 +151,20 @@ void Pipeline::part_what_ends() {
   struct Parting {
     WorkId work;
     std::uint64_t ending;
+    bool several;  // at one place, where they may go apart
   };
   boost::container::small_vector<Parting, 8> parting;
   for (const ContentionModel::Ended& e : contention_.ended()) {
     const WorkId work = tasks_[e.task].work;
     if (!launches_[work].persistent()) continue;
     auto found = std::ranges::find(parting, work, &Parting::work);
-    if (found == parting.end()) found = parting.insert(parting.end(), {work, 0});
-    found->ending += std::uint64_t{sms_.cohorts().size(e.head)} * e.count;
+    if (found == parting.end()) found = parting.insert(parting.end(), {work, 0, false});
+    const std::uint64_t here = std::uint64_t{sms_.cohorts().size(e.head)} * e.count;
+    found->ending += here;
+    found->several |= here > 1;
   }
-  for (const auto& [work, ending] : parting)
-    if (launches_[work].may_part(ending)) part_workers(work);
+  for (const auto& [work, ending, several] : parting)
+    if (several && launches_[work].may_part(ending)) part_workers(work);
 }
 
 /// In their order the first leave while there are more than wanted, the next go on while there are blocks, and

@@ -65,7 +65,7 @@ TEST(RepeatedAlone, GoesAsSimulatedWholeToThePicosecond) {
     }
     Client& client = b.client("alone", b.program(ops, dice.one_in(2) ? Issue::graph : Issue::eager), any_arrivals(dice));
     client.stale = dice.one_in(2) ? Stale::queue : Stale::keep_newest;
-    b.trace.run.duration = us(dice.any(5'000, 40'000));
+    b.trace.run.duration = us(dice.any(20'000, 100'000));
     const auto shapes = std::make_shared<Shapes>(gpu);
     const auto repeated = repeat_alone(b.trace, gpu, shapes, {});
     ASSERT_TRUE(repeated) << "seed " << seed;
