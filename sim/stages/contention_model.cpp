@@ -66,7 +66,6 @@ void ContentionModel::press(Launch& launch, double delay, double issue) {
 /// `blocks` of its blocks have come; negative: have gone.
 inline void ContentionModel::count(Launch& launch, WorkId work, std::int64_t blocks) {
   launch.blocks = static_cast<std::uint32_t>(launch.blocks + blocks);
-  blocks_ = static_cast<std::uint32_t>(blocks_ + blocks);
   if (launch.counted) return;
   launch.counted = true;
   counted_.push_back(work);
@@ -185,7 +184,6 @@ void ContentionModel::remove(WorkId work, Time now, const Cohorts& cohorts, std:
         const BlockRow::Slot& slot = row.slot(i);
         gone.push_back({row.task, slot.number, static_cast<std::uint16_t>(head), slot.place, slot.count});
       }
-      blocks_ -= cohorts.size(head) * row.count;
       free_rows_.push_back(r);
       return true;
     });

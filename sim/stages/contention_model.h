@@ -44,7 +44,7 @@ class ContentionModel {
   /// `together`: SMs in the same state are kept as one.
   ContentionModel(const Gpu& gpu, bool together);
 
-  bool empty() const { return blocks_ == 0; }
+  bool empty() const { return present_.empty(); }
   /// When a block ends or the pressure settles next.
   Time next_time() const;
 
@@ -144,7 +144,6 @@ class ContentionModel {
   std::int64_t next_end_ = kNone;   // the least of them
   std::vector<std::uint16_t> changed_;  // heads, at this instant
   std::vector<std::uint8_t> is_changed_;
-  std::uint32_t blocks_ = 0;
   std::vector<Ended> ended_;
   Pressure pressure_;
 };
