@@ -20,7 +20,7 @@ const Registered registered{
      "in order of arrival, one context: plain streams, or MPS without percentages",
      "Chen 2020, section 2.6",
      {},
-     {.no_starvation = true},
+     {.no_starvation = true, .immediate = true},
      {"streams"}},
     [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Fcfs>(); }};
 

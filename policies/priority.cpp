@@ -27,7 +27,7 @@ const Registered registered{
      "streams of the priorities in the trace, one context",
      "Bakita and Anderson 2023, section V",
      {},
-     {},
+     {.immediate = true},
      {"stream-priorities"}},
     [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Priority>(); }};
 

@@ -21,7 +21,7 @@ const Registered registered{
      "a context per process, in equal turns on the whole GPU, whatever share was asked for: CUDA without MPS",
      "experiments/h200/launch_path, question 10",
      {},
-     {.no_starvation = true},
+     {.no_starvation = true, .immediate = true},
      {"equal-slices", "time-slicing"}},
     [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Timeslice>(); }};
 

@@ -1,7 +1,8 @@
 // Block-level preemption, the baseline of REEF's evaluation: GPES (Zhou, Tong and Liu, RTAS 2015) and Basaran
 // and Kang (ECRTS 2012), as Han et al., OSDI 2022, sections 2.2 and 7.3, extend it. Best-effort launches go
 // to the GPU as they come. A real-time request sets the flag that every block reads first and waits until all
-// of them are off: running blocks end, and every launch in the queues has to pass the GPU.
+// of them are off: running blocks end, and every launch in the queues has to pass the GPU.  With `beside` it does not
+// wait: its launches go at once, with their clients' priorities, beside the blocks that end.
 //
 // What the papers leave open: real-time requests are served one at a time, in the order in which they come.
 #include "policies/api/registry.h"
@@ -12,9 +13,12 @@ namespace {
 
 class Wait final : public Policy {
  public:
+  explicit Wait(bool beside) : beside_(beside) {}
   std::string_view name() const override { return "wait"; }
   Requirements requirements() const override {
-    return {{Capability::order, Capability::preempt_at_block}, Contexts::one, false};
+    CapabilitySet needed{Capability::order, Capability::preempt_at_block};
+    if (beside_) needed.add(Capability::priority);
+    return {needed, Contexts::one, false};
   }
   void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
     mode_.look(now);
@@ -24,15 +28,16 @@ class Wait final : public Policy {
       const LaunchView& l = now.launch(id);
       return l.kernel != nullptr && !is_real_time(now, l);
     });
-    if (mode_.active() && !clear) return;
+    if (mode_.active() && !clear && !beside_) return;
     for (LaunchId id : now.pending) {
       const LaunchView& l = now.launch(id);
       if (mode_.active() ? mode_.has_turn(l.client) : !is_real_time(now, l))
-        decisions.push_back(decide::Launch{id, 0, {}, 0});
+        decisions.push_back(decide::Launch{id, beside_ ? now.client_of(l).priority : 0, {}, 0});
     }
   }
 
  private:
+  bool beside_;
   RealTimeMode mode_;
 };
 
@@ -40,8 +45,10 @@ const Registered registered{
     {"wait",
      "real-time requests stop best-effort kernels at their next blocks",
      "Zhou, Tong and Liu, RTAS 2015; Han et al., OSDI 2022, section 2.2",
-     {}},
-    [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Wait>(); }};
+     {{"beside", "on: real-time launches do not wait for best-effort blocks to end", "off"}}},
+    [](const Parameters& p) -> std::unique_ptr<Policy> {
+      return std::make_unique<Wait>(p.choice("beside", {"off", "on"}) == "on");
+    }};
 
 }  // namespace
 }  // namespace corun

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "sim/command/beside.h"
 #include "sim/command/import.h"
 #include "traces/import/nsight_compute.h"
 #include "traces/json/temporary_folder.h"
@@ -17,16 +18,6 @@ namespace corun::sim {
 namespace {
 
 constexpr int kCannotStart = 127;
-
-/// The library that goes into the program, beside this one's executable.
-std::filesystem::path injected_library() {
-  std::error_code ignored;
-  const auto here = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-  for (const auto& path : {here / "libcorun_capture.so", here.parent_path() / "lib" / "libcorun_capture.so"})
-    if (std::filesystem::exists(path)) return path;
-  throw InputError("", "capture", "libcorun_capture.so is not beside the command",
-                   "build with the CUDA Toolkit, which has CUPTI's headers; or record with torch.profiler or nsys and use sim import");
-}
 
 struct ProgramEnd {
   int code = 0, signal = 0;
@@ -89,7 +80,9 @@ class MpsServer {
 }  // namespace
 
 int capture(CaptureArguments a) {
-  const std::filesystem::path library = injected_library();
+  const std::filesystem::path library =
+      beside_this("libcorun_capture.so",
+                  "build with the CUDA Toolkit, which has CUPTI's headers; or record with torch.profiler or nsys and use sim import");
   const TemporaryFolder own("capture");
   const std::filesystem::path folder = folder_for(a.import.input, own);
   const auto set = [](const char* name, const std::filesystem::path& value) { return fmt::format("{}={}", name, value.string()); };

@@ -24,6 +24,7 @@
 #include "sim/command/description.h"
 #include "sim/command/gpus.h"
 #include "sim/command/import.h"
+#include "sim/command/live.h"
 #include "sim/command/load.h"
 #include "sim/command/manual.h"
 #include "sim/command/outputs.h"
@@ -281,6 +282,8 @@ int command(int argc, char** argv) {
   CLI::App* recorder = add_record(app, recording);
   CalibrateArguments calibration;
   CLI::App* calibrates = add_calibrate(app, calibration);
+  LiveArguments live;
+  const LiveCommands lives = add_live(app, live);
   CLI::App* schemas = app.add_subcommand("schema", "print the JSON Schema of a file format");
   schemas->add_option("name", a.schema, "which format")
       ->type_name("{trace,gpu,profile,sweep,reference,figure,runs,networks}")
@@ -313,6 +316,9 @@ int command(int argc, char** argv) {
   if (*importer) return import(imports);
   if (*capturer) return capture(captures);
   if (*calibrates) return calibrate(calibration);
+  if (*lives.serve) return serve(live);
+  if (*lives.run) return run_steered(live);
+  if (*lives.top) return top(live);
   if (*profiles) return profile(profiling);
   if (*recorder) return record(recording);
   if (*validates) return validate(validation);

@@ -17,9 +17,8 @@ constexpr std::size_t kMostContenders = kMostPressers;
 constexpr int kNewtonSteps = 20;
 constexpr double kClose = 1e-6;
 
-// How long a launch's own traffic, and the others', is between two uses of what it re-reads, as a share of
-// what its resident blocks, and the others in a block's time, move.
-constexpr double kOwnTurnover = 0.4, kOthersTurnover = 0.6;
+/// The same as `kOwnTurnover` of the others in a block's time.
+constexpr double kOthersTurnover = 0.6;
 
 /// Launches on an SM.
 constexpr std::size_t kMostShares = 64;

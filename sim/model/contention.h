@@ -105,6 +105,9 @@ struct SmPorts {
 struct MemoryLimits : DramLimits, L2Limits, SmPorts {};
 MemoryLimits limits_of(const Gpu& gpu);
 
+/// How long a launch's own traffic is between two uses of what it re-reads, as a share of what its resident blocks
+/// move.
+inline constexpr double kOwnTurnover = 0.4;
 /// Share that is still in L2 if `bytes` have come since: all below `shared`, none above `all`.
 double survival(double bytes, double shared, double all);
 

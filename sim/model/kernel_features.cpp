@@ -12,8 +12,6 @@
 namespace corun::sim {
 namespace {
 
-/// L2 traffic counts a fill from DRAM and a write-back by half beside the SMs' accesses.
-constexpr double kFillsCounted = 0.5;
 /// Bytes that a thread reads at once: two 16-byte loads.
 constexpr double kBytesInFlight = 32;
 /// Bytes that a warp's smallest load of neighbours moves.
@@ -101,6 +99,12 @@ BlockLoad KernelFeatures::on(BlockLoad other, std::uint32_t sms) const {
   return other;
 }
 
+double KernelFeatures::spared(double moved, std::uint32_t sms, const MemoryLimits& l2) const {
+  const double places = static_cast<double>(max_active_blocks) * sms;
+  const double resident = kOwnTurnover * moved / load.blocks * std::min(load.blocks, places);
+  return survival(resident, l2.l2_first_loss, l2.l2_bytes);
+}
+
 /// What the trace does not say, as kernels of its class usually have it.
 void KernelFeatures::fill_counters() {
   Counters& c = kernel.counters;
@@ -177,9 +181,7 @@ void KernelFeatures::read_counters() {
   if (!tiled() && warm == 0) {
     // Some of the reads were hits that the launch's own traffic spared: with none of it, all re-reads would
     // be.
-    const double places = static_cast<double>(max_active_blocks) * measured_sms;
-    const double moved = 0.4 * (read + write) / blocks * std::min(blocks, places);
-    const double survives = survival(moved, limits.l2_first_loss, limits.l2_bytes);
+    const double survives = spared(read + write, measured_sms, limits);
     double reread = (l2_read - read) / std::max(survives, kLeastSurvival);
     double compulsory = read - reread * (1 - survives);
     if (compulsory < kLeastCompulsory * read) {

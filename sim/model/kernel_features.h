@@ -14,6 +14,9 @@ namespace corun::sim {
 
 struct Prior;
 
+/// L2 traffic counts a fill from DRAM and a write-back by half beside the SMs' accesses.
+inline constexpr double kFillsCounted = 0.5;
+
 struct KernelFeatures {
   /// `alone`: the solo time of the launch on the whole GPU; 0: what the kernel itself tells.  `on_gpu` must
   /// outlive this.
@@ -27,6 +30,8 @@ struct KernelFeatures {
   std::uint32_t residents(std::uint32_t sms) const;
   double waves(std::uint32_t sms) const;
   double block_time(std::uint32_t sms, double time) const;
+  /// Of its re-reads, alone on `sms` SMs with an L2 like that, the share that its own traffic, bytes, spares.
+  double spared(double moved, std::uint32_t sms, const MemoryLimits& l2) const;
   /// The load of a launch that may use `sms` SMs.
   BlockLoad on(BlockLoad other, std::uint32_t sms) const;
 

@@ -29,6 +29,9 @@ class KernelModel {
   Time stoppable_task() const;
   /// Which inputs it is made of, for people.
   const std::string& basis() const { return basis_; }
+  /// What is known of it, and what a block asks for so that the kernel comes out as it is alone.
+  const KernelFeatures& features() const { return features_; }
+  const BlockLoad& fitted() const { return load_; }
 
  private:
   Time longer_by_block(Time time) const;

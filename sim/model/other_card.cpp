@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <variant>
 #include <vector>
 
+#include "sim/model/carried_kernel.h"
 #include "sim/model/kernel_prior.h"
 
 namespace corun::sim {
@@ -20,8 +22,13 @@ enum class Known : std::uint8_t { by_counters, by_class, by_clock };
 /// Of one kernel.
 class Carry {
  public:
-  Carry(const Kernel& kernel, const Gpu& from, const Gpu& to)
-      : kernel_(kernel), from_(from), to_(to), ratios_(ratios_of(from, to)), prior_(prior_for(kernel)) {}
+  /// `alone`: of a launch that is usual.
+  Carry(const Kernel& kernel, Time alone, const Gpu& from, const Gpu& to)
+      : kernel_(kernel), from_(from), to_(to), ratios_(ratios_of(from, to)), prior_(prior_for(kernel)) {
+    if (known() == Known::by_clock || alone <= Time{} || !kernel.block_times.empty()) return;
+    model_.emplace(kernel, alone, times(alone, ratio(alone)), from, to);
+    if (!model_->known()) model_.reset();
+  }
 
   Known known() const {
     const Counters& c = kernel_.counters;
@@ -35,6 +42,7 @@ class Carry {
     const std::uint32_t has = kernel_.solo_time_sms == 0 ? to_.sms : std::min(had, to_.sms);
     return ratio(time, had, has, ratios_.dram);
   }
+  const Counters& counters() const { return model_ ? model_->counters() : kernel_.counters; }
   /// Of one that is confined to `sms` SMs on both.
   double on_sms(Time time, std::uint32_t sms) const { return ratio(time, sms, sms, ratios_.dram); }
   /// Of a block at full residency: each SM has its part of DRAM.
@@ -52,6 +60,7 @@ class Carry {
     const auto filled = [&](std::uint32_t sms) {
       return static_cast<double>(std::min<std::uint64_t>(kernel_.blocks(), sms));
     };
+    if (model_) return launch + (1 - launch) * model_->ratio(had, has);
     const double rest = ratios_.clock * filled(had) / filled(has), share = dram_share(time);
     return launch + (1 - launch) * (share * dram + (1 - share) * rest);
   }
@@ -75,6 +84,7 @@ class Carry {
   const Gpu &from_, &to_;
   CardRatios ratios_;
   const Prior* prior_;
+  std::optional<CarriedKernel> model_;
 };
 
 /// Shares of what the SMs can do: the same work, in another time, on others.
@@ -98,6 +108,7 @@ void carry_kernel(Kernel& kernel, const Carry& carry, Time time, const CardRatio
   if (kernel.stoppable) kernel.stoppable->time = times(kernel.stoppable->time, longer);
   for (Time& t : kernel.block_times) t = times(t, carry.of_a_block(t));
   kernel.solo_time_sms = std::min(kernel.solo_time_sms, sms);
+  kernel.counters = carry.counters();
   carry_counters(kernel.counters, longer, ratios);
 }
 
@@ -111,38 +122,55 @@ CardRatios ratios_of(const Gpu& from, const Gpu& to) {
   return r;
 }
 
+namespace {
+
+/// What an SM there would not give a block: the number of kernels that asked for more.
+std::uint32_t trim(std::vector<Kernel>& kernels, std::uint32_t most) {
+  std::uint32_t trimmed = 0;
+  for (Kernel& kernel : kernels)
+    if (kernel.shared_memory_bytes() > most && kernel.static_shared_memory_bytes <= most) {
+      kernel.dynamic_shared_memory_bytes = most - kernel.static_shared_memory_bytes;
+      ++trimmed;
+    }
+  return trimmed;
+}
+
+}  // namespace
+
 CarriedOver carried_over(const Trace& trace, const Gpu& from, const Gpu& to) {
   CarriedOver carried{trace};
   const CardRatios ratios = ratios_of(from, to);
+  carried.trimmed = trim(carried.trace.kernels, to.sm.shared_memory_per_block_bytes);
+  const std::vector<Kernel> kernels = carried.trace.kernels;
+  std::vector<Time> longest(kernels.size());  // of a kernel whose launches alone have times
+  for (const Program& program : trace.programs)
+    for (const Op& op : program.ops)
+      if (const Launch* launch = std::get_if<Launch>(&op.what)) {
+        Time& time = longest[launch->kernel.value];
+        time = std::max(time, launch->solo_time.value_or(Time{}));
+      }
   std::vector<Carry> carry;
-  for (const Kernel& kernel : trace.kernels) carry.emplace_back(kernel, from, to);
+  carry.reserve(kernels.size());
+  for (std::size_t k = 0; k < kernels.size(); ++k) {
+    carry.emplace_back(kernels[k], kernels[k].solo_time.value_or(longest[k]), from, to);
+    const Known known = carry[k].known();
+    ++(known == Known::by_counters ? carried.by_counters
+       : known == Known::by_class  ? carried.by_class
+                                   : carried.by_clock);
+  }
   std::vector<double> longer;
-  std::vector<Time> longest(trace.kernels.size());  // of a kernel whose launches alone have times
   for (Program& program : carried.trace.programs)
     for (Op& op : program.ops) {
       Launch* launch = std::get_if<Launch>(&op.what);
       if (launch == nullptr) continue;
       const std::size_t k = launch->kernel.value;
-      const Time time = launch->solo_time.value_or(trace.kernels[k].solo_time.value_or(Time{}));
-      longest[k] = std::max(longest[k], time);
+      const Time time = launch->solo_time.value_or(kernels[k].solo_time.value_or(Time{}));
       const double ratio = carry[k].ratio(time);
       if (launch->solo_time) launch->solo_time = times(time, ratio);
       if (time > Time{}) longer.push_back(ratio);
     }
-  for (std::size_t k = 0; k < trace.kernels.size(); ++k) {
-    const Known known = carry[k].known();
-    ++(known == Known::by_counters ? carried.by_counters
-       : known == Known::by_class  ? carried.by_class
-                                   : carried.by_clock);
-    const Time time = trace.kernels[k].solo_time.value_or(longest[k]);
-    carry_kernel(carried.trace.kernels[k], carry[k], time, ratios, to.sms);
-  }
-  const std::uint32_t most = to.sm.shared_memory_per_block_bytes;
-  for (Kernel& kernel : carried.trace.kernels)
-    if (kernel.shared_memory_bytes() > most && kernel.static_shared_memory_bytes <= most) {
-      kernel.dynamic_shared_memory_bytes = most - kernel.static_shared_memory_bytes;
-      ++carried.trimmed;
-    }
+  for (std::size_t k = 0; k < kernels.size(); ++k)
+    carry_kernel(carried.trace.kernels[k], carry[k], kernels[k].solo_time.value_or(longest[k]), ratios, to.sms);
   carried.trace.gpu = to.name;
   if (longer.empty()) return carried;
   std::ranges::sort(longer);

@@ -1,8 +1,11 @@
 // What kernels that were recorded on one GPU take on another (sim/model/DECISIONS.md, 72).
 //
-// A kernel's time alone is its launch, which stays, and the rest.  Of the rest the share in which it uses the
-// bandwidth of DRAM goes with that, the other with the clock and the SMs that its blocks can fill.  A kernel
-// that asks for more shared memory than a block can have there gets what it can have.  Left out: L2's size, tensor cores of another kind, other kernels that a library would choose there, the host.
+// A kernel's time alone is its launch, which stays, and the rest.  Of a kernel with counters, or of a class whose
+// kernels' counters are known, the rest is what the contention model gives the same work on the other card
+// (`CarriedKernel`).  Where that is not enough to go by, the share in which it uses the bandwidth of DRAM goes
+// with that, the other with the clock and the SMs that its blocks can fill.  A kernel that asks for more shared
+// memory than a block can have there gets what it can have.  Left out: tensor cores of another kind, other
+// kernels that a library would choose there, the host.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +36,7 @@ CardRatios ratios_of(const Gpu& from, const Gpu& to);
 
 /// The rule in one sentence.
 inline constexpr const char* kCarryRule =
-    "of a kernel's time its launch stays; the share in which it uses DRAM's bandwidth goes with that, the "
-    "rest with the clock and the SMs that its blocks fill";
+    "of a kernel's time its launch stays; by counters or class the rest is what the contention model gives the "
+    "same work there, else it goes with the clock and the SMs that its blocks fill";
 
 }  // namespace corun::sim

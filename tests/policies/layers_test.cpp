@@ -83,6 +83,11 @@ const std::vector<Layer> kLayers = {
      {"fcntl.h", "fmt/", "nlohmann/", "sched.h", "sys/", "unistd.h"}},
     // A library of its own, which goes into other programs.
     {"hw/capture", {"traces/import"}, {"cuda.h", "cupti.h", "cxxabi.h", "dlfcn.h", "nvtx3/", "unistd.h"}},
+    // Policies on programs as they are: the service, and the library that goes into them.
+    {"hw/live",
+     {"policies/api", "policies/session", "traces/model"},
+     {"fmt/", "linux/futex.h", "nlohmann/", "poll.h", "sys/", "unistd.h"}},
+    {"hw/library", {"hw/live"}, {"cuda.h", "dlfcn.h", "linux/futex.h", "poll.h", "pthread.h", "sys/", "unistd.h"}},
     {"hw/run",
      {"hw/backend", "hw/driver", "hw/kernels", "hw/process", "hw/record", "policies/api", "policies/session",
       "traces/json", "traces/model"},
@@ -97,10 +102,10 @@ const std::vector<Layer> kLayers = {
 
     // Entry points, the only ones that may know both backends.
     {"sim/command",  // `sim/model` for what a kernel takes on another card
-     {"hw/backend", "hw/calibrate", "hw/driver", "hw/process", "hw/run", "policies/api", "policies/session",
+     {"hw/backend", "hw/calibrate", "hw/driver", "hw/live", "hw/process", "hw/run", "policies/api", "policies/session",
       "sim/advise", "sim/backend", "sim/model", "sim/oracle", "sim/papers", "sim/stages", "sim/sweep", "sim/validate", "traces/import",
       "traces/json", "traces/model", "traces/timeline"},
-     {"CLI/", "fmt/", "nlohmann/", "spawn.h", "sys/wait.h", "unistd.h"}},
+     {"CLI/", "fmt/", "nlohmann/", "spawn.h", "sys/", "unistd.h"}},
     {"python/native",  // `sim/command` for reading a trace as the command does
      {"policies/api", "sim/advise", "sim/backend", "sim/command", "sim/sweep", "traces/json", "traces/model", "traces/timeline"},
      {"fmt/", "pybind11/"}},

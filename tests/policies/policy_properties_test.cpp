@@ -305,6 +305,20 @@ TEST_P(PolicyProperties, NobodyStarvesWhereThePolicyPromisesSo) {
   }));
 }
 
+TEST_P(PolicyProperties, LaunchesGoAtOnceAndAlikeWhereThePolicyPromisesSo) {
+  if (!promises_of(GetParam()).immediate) GTEST_SKIP() << "not promised";
+  EXPECT_TRUE(rc::check([&] {
+    const Workload w = draw_workload(ClosedLoop{});
+    const Ran ran = run(w, GetParam());
+    std::map<std::pair<std::uint32_t, std::uint32_t>, std::set<std::int32_t>> priorities;
+    for (const KernelRecord& r : ran.kernels) {
+      RC_ASSERT(r.submitted == r.ready);
+      priorities[{r.client.value, r.stream.value}].insert(r.priority);
+    }
+    for (const auto& [stream, seen] : priorities) RC_ASSERT(seen.size() == 1u);
+  }));
+}
+
 TEST(PolicyPropertyChecks, WhatBreaksARunIsNoticed) {
   Workload w;
   w.gpu = small_gpu(2);

@@ -12,8 +12,8 @@ import subprocess
 import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__)) if len(sys.argv) < 4 else os.path.abspath(sys.argv[2])
-GPU = "h200" if len(sys.argv) < 4 else sys.argv[3]
+FOLDER = sys.argv[2:4] if __name__ == "__main__" and len(sys.argv) > 3 else [os.path.dirname(os.path.abspath(__file__)), "h200"]
+HERE, GPU = os.path.abspath(FOLDER[0]), FOLDER[1]
 POLICIES = {"streams": "fcfs", "priority": "priority", "halves": "tpc-mask", "timeslice": "timeslice", "mps": "mps",
             "mps_percent": "mps:percentages="}
 # Where libraries choose kernels for the SMs that they have: the recording on those of the first client, and of the others.

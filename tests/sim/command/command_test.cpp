@@ -285,7 +285,11 @@ TEST(Command, ATraceRunsOnSeveralGpusInOneTable) {
   EXPECT_EQ(document["recorded_on"], "h200");
   ASSERT_EQ(document["results"].size(), 3u);
   EXPECT_FALSE(document["cards"][0].contains("carried_over"));
-  EXPECT_GT(document["cards"][1]["carried_over"]["time_ratio"]["median"], 1);
+  // DRAM of an H100 is a third slower; most of these kernels are too short to be bound by it.
+  const nlohmann::json& longer = document["cards"][1]["carried_over"]["time_ratio"];
+  EXPECT_GT(longer["least"].get<double>(), 0.95);
+  EXPECT_NEAR(longer["median"].get<double>(), 1, 0.05);
+  EXPECT_GT(longer["most"].get<double>(), 1.2);
   const nlohmann::json one =
       nlohmann::json::parse(sim("compare --json --policies=fcfs --duration=5ms " + example).out);
   EXPECT_EQ(document["results"][0], one["results"][0]) << "on the card of the recording nothing is carried over";

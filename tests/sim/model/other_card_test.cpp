@@ -73,6 +73,53 @@ TEST(OtherCard, SharesOfBothAddUp) {
   EXPECT_NEAR(ratio(one_kernel(1000, 0.25), h200_with(0.5, 132, 1)), 1.25, 0.01);
 }
 
+/// As a profile with counters has it: 10,000 blocks of 4 warps.
+Trace counted(double read, double written, double l2, Time time, double instructions = 100) {
+  Trace trace = one_kernel(10000, 0);
+  Kernel& kernel = trace.kernels[0];
+  kernel.solo_time = time;
+  kernel.counters.dram_read_bytes = read;
+  kernel.counters.dram_write_bytes = written;
+  kernel.counters.l2_bytes = l2;
+  kernel.counters.warp_instructions = 10000 * 4 * instructions;
+  return trace;
+}
+
+TEST(OtherCard, ACountedKernelThatTheMemoryHardlySlowsDoesNotGoWithItsBandwidth) {
+  // 1 GB in 1 ms is a fifth of the bandwidth, and the issue slots are busy for 0.8 of it.  By shares it would
+  // take a fifth longer at half of the bandwidth.
+  const Trace trace = counted(1e9, 0, 1.5e9, from_ns(1e6), 21000);
+  const double at_half = ratio(trace, h200_with(0.5, 132, 1));
+  EXPECT_GT(at_half, 1);
+  EXPECT_LT(at_half, 1.1);
+}
+
+TEST(OtherCard, ACountedKernelBoundByDramGoesWithItsBandwidth) {
+  const Trace trace = counted(4.6e9, 0, 6.9e9, from_ns(1e6));
+  EXPECT_NEAR(ratio(trace, h200_with(0.5, 132, 1)), 2, 0.1);
+}
+
+TEST(OtherCard, WhatRandomReadsCostBesideStreamedOnesIsNotTheBandwidth) {
+  // 64 bytes are moved for each sector of 32: 1.4 TB/s is all that an H200 can do so.
+  const double at_half = ratio(counted(1.4e9, 0, 1.4e9, from_ns(1e6)), h200_with(0.5, 132, 1));
+  EXPECT_GT(at_half, 1.05);
+  EXPECT_LT(at_half, 1.7);
+}
+
+TEST(OtherCard, ASmallerL2ReadsAgainMoreAndKeepsLessOfWhatIsWritten) {
+  const Gpu h200 = read_gpu("h200");
+  Gpu smaller = h200;
+  smaller.contention.l2_own_bytes = 30000000;
+  smaller.contention.l2_first_loss_bytes = 10000000;
+  smaller.contention.l2_dirty_bytes -= 5000000;
+  const Trace trace = counted(3e8, 8e7, 9e8, from_ns(2e5));  // 100 MB written, 20 of which stay in L2
+  const auto there = [&](const Gpu& gpu) { return carried_over(trace, h200, gpu).trace.kernels[0].counters; };
+  EXPECT_EQ(there(h200).dram_read_bytes, 3e8);
+  EXPECT_EQ(there(h200).dram_write_bytes, 8e7);
+  EXPECT_GT(there(smaller).dram_read_bytes, 3.05e8);
+  EXPECT_NEAR(*there(smaller).dram_write_bytes, 8.5e7, 1);
+}
+
 TEST(OtherCard, ALaunchStays) {
   Trace trace = one_kernel(1000, 0);
   trace.kernels[0].solo_time = read_gpu("h200").contention.launch_cost;

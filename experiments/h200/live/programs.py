@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Programs as people write them, none of which knows of corun: each prints a line of JSON when it ends.
+
+  programs.py NAME FOLDER MODE   NAME: decode, decode-graph, vision, vision-graph, prefill, train
+                                 MODE: "loop" until FOLDER/stop is there, or "COUNT:PERIOD_MS" requests at that period
+FOLDER/NAME.ready says that it has warmed up; it begins when FOLDER/go is there.
+"""
+import hashlib
+import json
+import os
+import sys
+import time
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+import torch  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+
+torch.use_deterministic_algorithms(True, warn_only=True)
+torch.backends.cudnn.deterministic = True
+torch.manual_seed(1)
+HASHED = 12  # requests whose outputs are hashed, before the time counts
+
+
+def decode():
+    """A step of a language model of 8 layers, four sequences."""
+    width, heads, layers, context = 2048, 16, 8, 1024
+    half = {"device": "cuda", "dtype": torch.float16}
+    qkv = [torch.randn(width, 3 * width, **half) * 0.02 for _ in range(layers)]
+    out = [torch.randn(width, width, **half) * 0.02 for _ in range(layers)]
+    up, down = ([torch.randn(a, b, **half) * 0.02 for _ in range(layers)] for a, b in ((width, 4 * width), (4 * width, width)))
+    keys, values = (torch.randn(layers, 4, heads, context, width // heads, **half) for _ in range(2))
+    x = torch.randn(4, 1, width, **half)
+
+    def request():
+        h = x
+        for i in range(layers):
+            q, _, _ = (h @ qkv[i]).view(4, 1, 3, heads, -1).permute(2, 0, 3, 1, 4)
+            a = F.scaled_dot_product_attention(q, keys[i], values[i])
+            h = h + a.transpose(1, 2).reshape(4, 1, width) @ out[i]
+            h = h + F.gelu(h @ up[i]) @ down[i]
+        return h
+    return request
+
+
+def prefill():
+    """The same model reads 4 prompts of 1,024 tokens."""
+    width, heads, layers = 2048, 16, 8
+    half = {"device": "cuda", "dtype": torch.float16}
+    qkv, out = ([torch.randn(width, n, **half) * 0.02 for _ in range(layers)] for n in (3 * width, width))
+    up, down = ([torch.randn(a, b, **half) * 0.02 for _ in range(layers)] for a, b in ((width, 4 * width), (4 * width, width)))
+    x = torch.randn(4, 1024, width, **half)
+
+    def request():
+        h = x
+        for i in range(layers):
+            q, k, v = (h @ qkv[i]).view(4, 1024, 3, heads, -1).permute(2, 0, 3, 1, 4)
+            a = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            h = h + a.transpose(1, 2).reshape(4, 1024, width) @ out[i]
+            h = h + F.gelu(h @ up[i]) @ down[i]
+        return h
+    return request
+
+
+def vision():
+    import torchvision
+    net, x = torchvision.models.resnet50().eval().cuda(), torch.randn(8, 3, 224, 224, device="cuda")
+    return lambda: net(x)
+
+
+def train():
+    import torchvision
+    net = torchvision.models.resnet50().cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    x, y = torch.randn(32, 3, 224, 224, device="cuda"), torch.randint(1000, (32,), device="cuda")
+
+    def request():
+        with torch.enable_grad():
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net(x), y)
+            loss.backward()
+            optimizer.step()
+        return loss
+    return request
+
+
+def as_graph(request):
+    for _ in range(4):
+        request()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = request()
+
+    def replay():
+        graph.replay()
+        return result
+    return replay
+
+
+def main(name, folder, mode):
+    programs = {"decode": decode, "vision": vision, "prefill": prefill, "train": train}
+    with torch.set_grad_enabled(name == "train"):
+        request = programs[name.removesuffix("-graph")]()
+        if name.endswith("-graph"):
+            request = as_graph(request)
+        digest = hashlib.sha256()
+        for _ in range(HASHED):
+            digest.update(request().detach().cpu().numpy().tobytes())
+        times = []
+        for _ in range(30):
+            begin = time.perf_counter()
+            request()
+            torch.cuda.synchronize()
+            times.append(time.perf_counter() - begin)
+        open(os.path.join(folder, name + ".ready"), "w").close()
+        while not os.path.exists(os.path.join(folder, "go")):
+            time.sleep(0.002)
+        latencies, began = [], time.perf_counter()
+        count, period = (None, 0) if mode == "loop" else (int(mode.split(":")[0]), float(mode.split(":")[1]) / 1e3)
+        while len(latencies) < count if count else not os.path.exists(os.path.join(folder, "stop")):
+            due = began + len(latencies) * period if period else time.perf_counter()
+            while (now := time.perf_counter()) < due:
+                if due - now > 2e-4:
+                    time.sleep((due - now) / 2)
+            torch.cuda.nvtx.range_push("request")
+            request()
+            torch.cuda.synchronize()
+            torch.cuda.nvtx.range_pop()
+            latencies.append(time.perf_counter() - due)
+        took = time.perf_counter() - began
+    latencies.sort()
+    at = lambda share: round(1e3 * latencies[int(share * (len(latencies) - 1))], 4)  # noqa: E731
+    print(json.dumps({"program": name, "requests": len(latencies), "per_s": round(len(latencies) / took, 3), "p50_ms": at(0.5), "p99_ms": at(0.99),
+                      "mean_ms": round(1e3 * sum(latencies) / len(latencies), 4), "warm_ms": round(1e3 * sorted(times)[15], 4),
+                      "sha256": digest.hexdigest()}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,438 @@
+// The library that `sim run` puts before a program's libraries (LD_PRELOAD).  It answers for the driver's calls that launch or
+// wait, in each way in which a program can come by them: linked, by dlsym, or by cuGetProcAddress, as the CUDA runtime does.
+// A launch that the program's host calls goes when the service grants it, and after it the GPU writes that it has done it.
+//
+// Passed through: what is called while a stream is captured (its graph is steered as one launch), launches on devices but the
+// first, and everything that is no launch.  Leaves out: the SMs of a launch, sizes, copies, and memory.
+#define __CUDA_API_VERSION_INTERNAL  // names as the library has them
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hw/library/client.h"
+#include "hw/library/driver.h"
+#include "hw/library/lanes.h"
+
+namespace corun::live {
+namespace {
+
+/// Which stream a null stream is: one for all threads, or one for each.
+enum class Default : std::uint8_t { common, of_thread };
+
+std::atomic<int> captures{0};  // of streams, under way
+
+StreamKey key_of(CUstream stream, Default kind) {
+  const bool each = stream == CU_STREAM_PER_THREAD || (stream == nullptr && kind == Default::of_thread);
+  if (!each) return {stream == CU_STREAM_LEGACY ? nullptr : stream, 0};
+  static std::atomic<std::uint64_t> threads{0};
+  thread_local const std::uint64_t mine = ++threads;
+  return {CU_STREAM_PER_THREAD, mine};
+}
+
+/// The stream as a function without a variant takes it.
+CUstream plain(CUstream stream, Default kind) {
+  return stream == nullptr && kind == Default::of_thread ? CU_STREAM_PER_THREAD : stream;
+}
+
+bool captured(CUstream stream) {
+  if (captures.load(std::memory_order_relaxed) == 0) return false;
+  static const auto status_of = driver<CUresult (*)(CUstream, CUstreamCaptureStatus*)>("cuStreamIsCapturing");
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  return status_of == nullptr || status_of(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+bool on_first_device() {
+  static const bool one = [] {
+    int count = 1;
+    const auto count_of = driver<CUresult (*)(int*)>("cuDeviceGetCount");
+    return count_of == nullptr || count_of(&count) != CUDA_SUCCESS || count <= 1;
+  }();
+  if (one) return true;
+  static const auto device_of = driver<CUresult (*)(CUdevice*)>("cuCtxGetDevice");
+  CUdevice device = 0;
+  return device_of == nullptr || device_of(&device) != CUDA_SUCCESS || device == 0;
+}
+
+/// `go(stream, priority)` launches the work in that stream.  What comes back is what the driver said.
+template <class Go>
+CUresult steer(const Work& work, CUstream stream, Default kind, Go go) {
+  Client* client = Client::get();
+  if (client == nullptr) return go(stream, 0);
+  if (!on_first_device() || captured(plain(stream, kind))) return client->count_unsteered(), go(stream, 0);
+  client->count(work);
+  if (!client->asks()) return go(stream, client->standing_priority());
+  Client::Stream* of = client->stream(key_of(stream, kind));
+  const CUdeviceptr ended = of != nullptr ? client->ended(*of) : 0;
+  if (ended == 0) return client->count_unsteered(), go(stream, 0);
+  const std::scoped_lock order(of->order);
+  const std::int32_t priority = client->ask(*of, work);
+  const CUresult result = go(stream, priority);
+  static const auto write = driver<CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned)>("cuStreamWriteValue32_v2");
+  if (result != CUDA_SUCCESS || write == nullptr || write(plain(stream, kind), ended, of->launched, 0) != CUDA_SUCCESS)
+    if (Client::get() != nullptr) client->failed(*of);
+  return result;
+}
+
+void host_waits() {
+  if (Client* client = Client::get(); client != nullptr && client->asks()) client->waits();
+}
+
+/// One of the driver's functions that are answered for here; `real` is the driver's own.
+template <class Signature, Default Kind, int Which>
+struct Real {
+  static inline Signature* function = nullptr;
+};
+
+using LaunchKernel = CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**,
+                              void**);
+using LaunchKernelEx = CUresult(const CUlaunchConfig*, CUfunction, void**, void**);
+using LaunchCooperative = CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**);
+using GraphLaunch = CUresult(CUgraphExec, CUstream);
+using OfStream = CUresult(CUstream);
+using OfEvent = CUresult(CUevent);
+using OfContext = CUresult();
+using OfThisContext = CUresult(CUcontext);
+using BeginCapture = CUresult(CUstream, CUstreamCaptureMode);
+using EndCapture = CUresult(CUstream, CUgraph*);
+using MakeStream = CUresult(CUstream*, unsigned);
+using MakeStreamWithPriority = CUresult(CUstream*, unsigned, int);
+using CopyBack = CUresult(void*, CUdeviceptr, size_t);
+using Init = CUresult(unsigned);
+using GetProcAddress = CUresult(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
+using GetProcAddress1 = CUresult(const char*, void**, int, cuuint64_t);
+
+template <Default K>
+using RealLaunch = Real<LaunchKernel, K, 0>;
+template <Default K>
+using RealLaunchEx = Real<LaunchKernelEx, K, 0>;
+template <Default K>
+using RealCooperative = Real<LaunchCooperative, K, 0>;
+template <Default K>
+using RealGraphLaunch = Real<GraphLaunch, K, 0>;
+template <Default K>
+using RealSynchronize = Real<OfStream, K, 0>;
+template <Default K>
+using RealQuery = Real<OfStream, K, 1>;
+template <Default K>
+using RealBegin = Real<BeginCapture, K, 0>;
+template <Default K>
+using RealEnd = Real<EndCapture, K, 0>;
+template <Default K>
+using RealCopyBack = Real<CopyBack, K, 0>;
+using RealEventSynchronize = Real<OfEvent, Default::common, 0>;
+using RealThisContextSynchronize = Real<OfThisContext, Default::common, 0>;
+using RealContextSynchronize = Real<OfContext, Default::common, 0>;
+using RealMakeStream = Real<MakeStream, Default::common, 0>;
+using RealMakeStreamWithPriority = Real<MakeStreamWithPriority, Default::common, 0>;
+using RealInit = Real<Init, Default::common, 0>;
+using RealGetProcAddress = Real<GetProcAddress, Default::common, 0>;
+using RealGetProcAddress1 = Real<GetProcAddress1, Default::common, 0>;
+
+template <Default K>
+CUresult launch_with(const CUlaunchConfig& config, CUfunction f, void** arguments, void** extra, std::int32_t priority) {
+  if (priority == 0 || RealLaunchEx<K>::function == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  std::vector<CUlaunchAttribute> attributes(config.attrs, config.attrs + config.numAttrs);
+  CUlaunchAttribute& own = attributes.emplace_back();
+  std::memset(&own, 0, sizeof own);
+  own.id = CU_LAUNCH_ATTRIBUTE_PRIORITY;
+  own.value.priority = priority;
+  CUlaunchConfig with = config;
+  with.attrs = attributes.data(), with.numAttrs = static_cast<unsigned>(attributes.size());
+  return RealLaunchEx<K>::function(&with, f, arguments, extra);
+}
+
+template <Default K>
+CUresult launch_kernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                       CUstream stream, void** arguments, void** extra) {
+  const Work work{reinterpret_cast<const void*>(f), false, {gx, gy, gz}, {bx, by, bz}, shared};
+  return steer(work, stream, K, [&](CUstream to, std::int32_t priority) {
+    if (priority != 0) {
+      const CUlaunchConfig config{gx, gy, gz, bx, by, bz, shared, to, nullptr, 0};
+      if (const CUresult r = launch_with<K>(config, f, arguments, extra, priority); r != CUDA_ERROR_NOT_SUPPORTED) return r;
+    }
+    return RealLaunch<K>::function(f, gx, gy, gz, bx, by, bz, shared, to, arguments, extra);
+  });
+}
+
+template <Default K>
+CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction f, void** arguments, void** extra) {
+  if (config == nullptr) return RealLaunchEx<K>::function(config, f, arguments, extra);
+  const Work work{reinterpret_cast<const void*>(f),
+                  false,
+                  {config->gridDimX, config->gridDimY, config->gridDimZ},
+                  {config->blockDimX, config->blockDimY, config->blockDimZ},
+                  config->sharedMemBytes};
+  return steer(work, config->hStream, K, [&](CUstream, std::int32_t priority) {
+    for (unsigned i = 0; i < config->numAttrs; ++i)
+      if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PRIORITY) priority = 0;  // the program's own
+    if (priority != 0)
+      if (const CUresult r = launch_with<K>(*config, f, arguments, extra, priority); r != CUDA_ERROR_NOT_SUPPORTED) return r;
+    return RealLaunchEx<K>::function(config, f, arguments, extra);
+  });
+}
+
+template <Default K>
+CUresult launch_cooperative(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                            unsigned shared, CUstream stream, void** arguments) {
+  const Work work{reinterpret_cast<const void*>(f), false, {gx, gy, gz}, {bx, by, bz}, shared};
+  return steer(work, stream, K, [&](CUstream to, std::int32_t) {
+    return RealCooperative<K>::function(f, gx, gy, gz, bx, by, bz, shared, to, arguments);
+  });
+}
+
+template <Default K>
+CUresult launch_graph(CUgraphExec graph, CUstream stream) {
+  const Work work{reinterpret_cast<const void*>(graph), true, {1, 1, 1}, {1, 1, 1}, 0};
+  return steer(work, stream, K, [&](CUstream to, std::int32_t priority) {
+    // A graph's kernels have the priority of the stream that it is launched in.
+    return in_lane(plain(to, K), priority, [&](CUstream lane) { return RealGraphLaunch<K>::function(graph, lane); });
+  });
+}
+
+template <Default K>
+CUresult synchronize(CUstream stream) {
+  host_waits();
+  return RealSynchronize<K>::function(stream);
+}
+template <Default K>
+CUresult query(CUstream stream) {
+  const CUresult result = RealQuery<K>::function(stream);
+  if (result == CUDA_SUCCESS) host_waits();
+  return result;
+}
+CUresult event_synchronize(CUevent event) {
+  host_waits();
+  return RealEventSynchronize::function(event);
+}
+CUresult context_synchronize() {
+  host_waits();
+  return RealContextSynchronize::function();
+}
+CUresult this_context_synchronize(CUcontext context) {
+  host_waits();
+  return RealThisContextSynchronize::function(context);
+}
+template <Default K>
+CUresult copy_back(void* to, CUdeviceptr from, size_t bytes) {
+  host_waits();
+  return RealCopyBack<K>::function(to, from, bytes);
+}
+template <Default K>
+CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode) {
+  const CUresult result = RealBegin<K>::function(stream, mode);
+  if (result == CUDA_SUCCESS) ++captures;
+  return result;
+}
+template <Default K>
+CUresult end_capture(CUstream stream, CUgraph* graph) {
+  const CUresult result = RealEnd<K>::function(stream, graph);
+  --captures;
+  return result;
+}
+/// A stream for which the program asks no priority has the one that it was given, and so have the graphs captured from it.
+CUresult make_stream_with_priority(CUstream* stream, unsigned flags, int priority) {
+  Client* client = priority == 0 ? Client::get() : nullptr;
+  return RealMakeStreamWithPriority::function(stream, flags, client != nullptr ? client->standing_priority() : priority);
+}
+CUresult make_stream(CUstream* stream, unsigned flags) {
+  Client* client = RealMakeStreamWithPriority::function != nullptr ? Client::get() : nullptr;
+  if (client == nullptr || client->standing_priority() == 0) return RealMakeStream::function(stream, flags);
+  return RealMakeStreamWithPriority::function(stream, flags, client->standing_priority());
+}
+CUresult init(unsigned flags) {
+  const CUresult result = RealInit::function(flags);
+  if (result == CUDA_SUCCESS) Client::connect();
+  return result;
+}
+
+CUresult get_proc_address(const char* name, void** function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* found);
+CUresult get_proc_address_1(const char* name, void** function, int version, cuuint64_t flags);
+
+struct Hook {
+  std::string_view symbol;  // of the library
+  std::string_view name;    // as cuGetProcAddress is asked
+  Default kind;
+  int since, until;  // versions of CUDA that mean this one by the name
+  void* own;
+  void** real;
+};
+
+template <class R>
+void** real() {
+  return reinterpret_cast<void**>(&R::function);
+}
+template <class F>
+void* own(F* f) {
+  return reinterpret_cast<void*>(f);
+}
+
+constexpr int kAlways = 1 << 30;
+
+const std::vector<Hook>& hooks() {
+  using enum Default;
+  static const std::vector<Hook> all = {
+      {"cuInit", "cuInit", common, 0, kAlways, own(init), real<RealInit>()},
+      {"cuGetProcAddress_v2", "cuGetProcAddress", common, 12000, kAlways, own(get_proc_address), real<RealGetProcAddress>()},
+      {"cuGetProcAddress", "cuGetProcAddress", common, 0, 11999, own(get_proc_address_1), real<RealGetProcAddress1>()},
+      {"cuStreamCreate", "cuStreamCreate", common, 0, kAlways, own(make_stream), real<RealMakeStream>()},
+      {"cuStreamCreateWithPriority", "cuStreamCreateWithPriority", common, 0, kAlways, own(make_stream_with_priority),
+       real<RealMakeStreamWithPriority>()},
+      {"cuLaunchKernel", "cuLaunchKernel", common, 0, kAlways, own(launch_kernel<common>), real<RealLaunch<common>>()},
+      {"cuLaunchKernel_ptsz", "cuLaunchKernel", of_thread, 0, kAlways, own(launch_kernel<of_thread>), real<RealLaunch<of_thread>>()},
+      {"cuLaunchKernelEx", "cuLaunchKernelEx", common, 0, kAlways, own(launch_kernel_ex<common>), real<RealLaunchEx<common>>()},
+      {"cuLaunchKernelEx_ptsz", "cuLaunchKernelEx", of_thread, 0, kAlways, own(launch_kernel_ex<of_thread>),
+       real<RealLaunchEx<of_thread>>()},
+      {"cuLaunchCooperativeKernel", "cuLaunchCooperativeKernel", common, 0, kAlways, own(launch_cooperative<common>),
+       real<RealCooperative<common>>()},
+      {"cuLaunchCooperativeKernel_ptsz", "cuLaunchCooperativeKernel", of_thread, 0, kAlways, own(launch_cooperative<of_thread>),
+       real<RealCooperative<of_thread>>()},
+      {"cuGraphLaunch", "cuGraphLaunch", common, 0, kAlways, own(launch_graph<common>), real<RealGraphLaunch<common>>()},
+      {"cuGraphLaunch_ptsz", "cuGraphLaunch", of_thread, 0, kAlways, own(launch_graph<of_thread>), real<RealGraphLaunch<of_thread>>()},
+      {"cuStreamSynchronize", "cuStreamSynchronize", common, 0, kAlways, own(synchronize<common>), real<RealSynchronize<common>>()},
+      {"cuStreamSynchronize_ptsz", "cuStreamSynchronize", of_thread, 0, kAlways, own(synchronize<of_thread>),
+       real<RealSynchronize<of_thread>>()},
+      {"cuStreamQuery", "cuStreamQuery", common, 0, kAlways, own(query<common>), real<RealQuery<common>>()},
+      {"cuStreamQuery_ptsz", "cuStreamQuery", of_thread, 0, kAlways, own(query<of_thread>), real<RealQuery<of_thread>>()},
+      {"cuEventSynchronize", "cuEventSynchronize", common, 0, kAlways, own(event_synchronize), real<RealEventSynchronize>()},
+      {"cuCtxSynchronize", "cuCtxSynchronize", common, 0, 12999, own(context_synchronize), real<RealContextSynchronize>()},
+      {"cuCtxSynchronize_v2", "cuCtxSynchronize", common, 13000, kAlways, own(this_context_synchronize),
+       real<RealThisContextSynchronize>()},
+      {"cuMemcpyDtoH_v2", "cuMemcpyDtoH", common, 3020, kAlways, own(copy_back<common>), real<RealCopyBack<common>>()},
+      {"cuMemcpyDtoH_v2_ptds", "cuMemcpyDtoH", of_thread, 3020, kAlways, own(copy_back<of_thread>), real<RealCopyBack<of_thread>>()},
+      {"cuStreamBeginCapture_v2", "cuStreamBeginCapture", common, 10010, kAlways, own(begin_capture<common>), real<RealBegin<common>>()},
+      {"cuStreamBeginCapture_v2_ptsz", "cuStreamBeginCapture", of_thread, 10010, kAlways, own(begin_capture<of_thread>),
+       real<RealBegin<of_thread>>()},
+      {"cuStreamEndCapture", "cuStreamEndCapture", common, 0, kAlways, own(end_capture<common>), real<RealEnd<common>>()},
+      {"cuStreamEndCapture_ptsz", "cuStreamEndCapture", of_thread, 0, kAlways, own(end_capture<of_thread>),
+       real<RealEnd<of_thread>>()},
+  };
+  return all;
+}
+
+/// Looks all of them up, so that each can be called whichever way the program came by another.
+void look_up() {
+  static const bool done = [] {
+    for (const Hook& hook : hooks()) *hook.real = driver_function(std::string(hook.symbol).c_str());
+    return true;
+  }();
+  (void)done;
+}
+
+/// What the program gets in place of the driver's function; null: that one.
+void* in_place_of(const char* symbol) {
+  if (std::strncmp(symbol, "cu", 2) != 0) return nullptr;
+  for (const Hook& hook : hooks())
+    if (hook.symbol == symbol) {
+      look_up();
+      return *hook.real != nullptr ? hook.own : nullptr;
+    }
+  return nullptr;
+}
+
+CUresult answer(CUresult result, const char* name, void** function, int version, cuuint64_t flags) {
+  if (result != CUDA_SUCCESS || function == nullptr || *function == nullptr) return result;
+  const Default kind = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 ? Default::of_thread : Default::common;
+  const Hook* best = nullptr;
+  for (const Hook& hook : hooks())
+    if (hook.name == name && hook.since <= version && version <= hook.until && (hook.kind == kind || best == nullptr)) best = &hook;
+  if (best != nullptr && *best->real != nullptr) *function = best->own;
+  return result;
+}
+
+CUresult get_proc_address(const char* name, void** function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* found) {
+  look_up();
+  return answer(RealGetProcAddress::function(name, function, version, flags, found), name, function, version, flags);
+}
+CUresult get_proc_address_1(const char* name, void** function, int version, cuuint64_t flags) {
+  look_up();
+  return answer(RealGetProcAddress1::function(name, function, version, flags), name, function, version, flags);
+}
+
+}  // namespace
+}  // namespace corun::live
+
+// What a program finds that is linked with the driver, or that looks for names.
+extern "C" {
+
+[[gnu::visibility("default")]] void* dlsym(void* handle, const char* name) noexcept {
+  if (void* own = corun::live::in_place_of(name)) return own;
+  return corun::live::plain_dlsym(handle, name);  // a jump, so that the C library sees who asks (RTLD_NEXT)
+}
+
+}  // extern "C"
+
+// Of a program that is linked with the driver: its names are found here first.
+namespace {
+using namespace corun::live;
+using enum Default;
+
+/// The library's function of this name, whichever the program calls.
+template <class F, class... Arguments>
+auto linked(F* function, Arguments... arguments) {
+  look_up();
+  return function(arguments...);
+}
+}  // namespace
+
+#pragma GCC visibility push(default)
+extern "C" {
+CUresult cuInit(unsigned flags) { return linked(init, flags); }
+CUresult cuGetProcAddress(const char* name, void** f, int version, cuuint64_t flags) {
+  return linked(get_proc_address_1, name, f, version, flags);
+}
+CUresult cuGetProcAddress_v2(const char* name, void** f, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* found) {
+  return linked(get_proc_address, name, f, version, flags, found);
+}
+CUresult cuStreamCreate(CUstream* stream, unsigned flags) { return linked(make_stream, stream, flags); }
+CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned flags, int priority) {
+  return linked(make_stream_with_priority, stream, flags, priority);
+}
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                        unsigned shared, CUstream stream, void** arguments, void** extra) {
+  return linked(launch_kernel<common>, f, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra);
+}
+CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                             unsigned shared, CUstream stream, void** arguments, void** extra) {
+  return linked(launch_kernel<of_thread>, f, gx, gy, gz, bx, by, bz, shared, stream, arguments, extra);
+}
+CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void** arguments, void** extra) {
+  return linked(launch_kernel_ex<common>, config, f, arguments, extra);
+}
+CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig* config, CUfunction f, void** arguments, void** extra) {
+  return linked(launch_kernel_ex<of_thread>, config, f, arguments, extra);
+}
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                                   unsigned shared, CUstream stream, void** arguments) {
+  return linked(launch_cooperative<common>, f, gx, gy, gz, bx, by, bz, shared, stream, arguments);
+}
+CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                                        unsigned bz, unsigned shared, CUstream stream, void** arguments) {
+  return linked(launch_cooperative<of_thread>, f, gx, gy, gz, bx, by, bz, shared, stream, arguments);
+}
+CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) { return linked(launch_graph<common>, graph, stream); }
+CUresult cuGraphLaunch_ptsz(CUgraphExec graph, CUstream stream) { return linked(launch_graph<of_thread>, graph, stream); }
+CUresult cuStreamSynchronize(CUstream stream) { return linked(synchronize<common>, stream); }
+CUresult cuStreamSynchronize_ptsz(CUstream stream) { return linked(synchronize<of_thread>, stream); }
+CUresult cuStreamQuery(CUstream stream) { return linked(query<common>, stream); }
+CUresult cuStreamQuery_ptsz(CUstream stream) { return linked(query<of_thread>, stream); }
+CUresult cuEventSynchronize(CUevent event) { return linked(event_synchronize, event); }
+CUresult cuCtxSynchronize() { return linked(context_synchronize); }
+CUresult cuCtxSynchronize_v2(CUcontext context) { return linked(this_context_synchronize, context); }
+CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) { return linked(copy_back<common>, to, from, bytes); }
+CUresult cuMemcpyDtoH_v2_ptds(void* to, CUdeviceptr from, size_t bytes) {
+  return linked(copy_back<of_thread>, to, from, bytes);
+}
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
+  return linked(begin_capture<common>, stream, mode);
+}
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode) {
+  return linked(begin_capture<of_thread>, stream, mode);
+}
+CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) { return linked(end_capture<common>, stream, graph); }
+CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) { return linked(end_capture<of_thread>, stream, graph); }
+}
+#pragma GCC visibility pop

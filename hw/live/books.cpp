@@ -1,0 +1,348 @@
+#include "hw/live/books.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "policies/api/registry.h"
+#include "traces/model/error.h"
+
+namespace corun::live {
+namespace {
+
+Promises promises_of(std::string_view policy) {
+  for (const PolicyInfo& info : policies())
+    if (info.name == policy) return info.promises;
+  return {};
+}
+
+/// Throws InputError for what no program can be made to do from outside.
+void check(const Policy& policy, const CapabilitySet& can) {
+  const Requirements needs = policy.requirements();
+  std::vector<std::string> missing;
+  if (const CapabilitySet lacks = needs.capabilities.without(can); !lacks.empty()) missing.push_back(lacks.names());
+  if (needs.profiles) missing.emplace_back("profiles of kernels");
+  if (needs.memory) missing.emplace_back("decisions about memory");
+  if (needs.forecast) missing.emplace_back("a forecast");
+  if (!needs.thread_percentages.empty()) missing.emplace_back("MPS percentages");
+  if (!needs.instances.empty()) missing.emplace_back("instances");
+  if (!missing.empty())
+    throw InputError("", "--policy",
+                     fmt::format("policy {} needs {}, which sim serve cannot do with programs as they are", policy.name(),
+                                 fmt::join(missing, ", ")),
+                     "choose fcfs, priority, timeslice, wait or reef-n, or run a trace with --backend=cuda");
+}
+
+}  // namespace
+
+Books::Books(const std::string& policy, const Gpu& gpu) : spec_(policy), policy_(make_policy(policy)) {
+  topology_.gpu = gpu;
+  topology_.capabilities = {Capability::order, Capability::priority, Capability::preempt_at_block, Capability::time_slice};
+  check(*policy_, topology_.capabilities);
+  immediate_ = promises_of(policy_->name()).immediate;
+  stops_ = policy_->requirements().capabilities.has(Capability::preempt_at_block);
+}
+
+Books::~Books() = default;
+
+std::uint32_t Books::join(const Newcomer& newcomer, Time now) {
+  const std::uint32_t number = next_client_++;
+  auto p = std::make_unique<Program>();
+  p->self = newcomer;
+  p->seen.client = number;
+  p->seen.name = newcomer.name;
+  p->seen.service_class = newcomer.service_class;
+  p->last_end = now;
+  programs_.emplace(number, std::move(p));
+  begin_again();
+  return number;
+}
+
+void Books::leave(std::uint32_t client, Time) {
+  for (const LaunchView& l : launches_)
+    if (l.state != LaunchState::finished && places_[l.id.slot].client == client) drop(l.id);
+  programs_.erase(client);
+  begin_again();
+}
+
+/// The policy starts anew with the programs that are there; what they have on the GPU and what waits is shown to it.
+void Books::begin_again() {
+  policy_ = make_policy(spec_);
+  clients_.clear();
+  client_views_.clear();
+  number_of_.clear();
+  pending_ = {};
+  notices_.clear();
+  wake_at_ = kNever;
+  for (auto& [number, p] : programs_) {
+    const ClientId id{static_cast<std::uint32_t>(clients_.size())};
+    Client& client = clients_.emplace_back();
+    client.name = p->self.name;
+    client.process = fmt::format("{}", number);
+    client.service_class = p->self.service_class;
+    client.priority = p->self.priority;
+    client.streams.resize(kShownStreams);
+    client.arrivals = ClosedLoop{};
+    number_of_.push_back(number);
+    for (std::uint32_t s = 0; s < kShownStreams; ++s) {
+      pending_.add_stream(id, StreamId{s});
+      p->held[s].clear();  // decided by the policy that was; asked again
+    }
+  }
+  for (std::uint32_t i = 0; i < clients_.size(); ++i) {
+    client_views_.push_back({ClientId{i}, &clients_[i]});
+    const Program& p = *programs_.at(number_of_[i]);
+    if (p.busy) notices_.push_back(RequestArrived{ClientId{i}, p.request});
+  }
+  policy_->start(topology_, client_views_);
+
+  std::vector<LaunchId> waiting;
+  for (LaunchView& l : launches_) {
+    if (l.state == LaunchState::finished) continue;
+    const auto at = std::ranges::find(number_of_, places_[l.id.slot].client);
+    l.client = ClientId{static_cast<std::uint32_t>(at - number_of_.begin())};
+    const auto& on_gpu = program(l).on_gpu[l.stream.value];
+    if (std::ranges::find(on_gpu, l.id) != on_gpu.end()) {
+      l.state = LaunchState::submitted;
+      pending_.came(l);
+    } else {
+      if (l.state != LaunchState::pending) running_.erase(l.id);
+      waiting.push_back(l.id);
+    }
+  }
+  std::ranges::sort(waiting, {}, &LaunchId::serial);
+  for (LaunchId id : waiting) insert(view(id));
+}
+
+std::int32_t Books::standing_priority(std::uint32_t client) {
+  if (!immediate_)
+    return policy_->requirements().capabilities.has(Capability::priority) ? programs_.at(client)->self.priority : 0;
+  // What the policy would decide about a launch, of which it is shown one.
+  Kernel any;
+  any.name = "any";
+  asked(client, 0, 0, 0, any, Time{});
+  std::vector<Granted> granted;
+  decide(Time{}, granted);
+  const LaunchId id = programs_.at(client)->on_gpu[0].back();
+  finish(id, Time{});
+  notices_.clear();
+  programs_.at(client)->busy = false;
+  free_slots_.insert(free_slots_.end(), retired_.begin(), retired_.end());
+  retired_.clear();
+  return granted.back().priority;
+}
+
+void Books::insert(LaunchView& l) {
+  l.state = LaunchState::pending;
+  pending_.insert(l);
+  notices_.push_back(LaunchReady{l.id});
+}
+
+void Books::asked(std::uint32_t client, std::uint32_t box, std::uint32_t stream, std::uint32_t number, Kernel& kernel,
+                  Time now) {
+  LaunchId id{static_cast<std::uint32_t>(launches_.size()), next_serial_++};
+  if (free_slots_.empty()) {
+    launches_.emplace_back();
+    places_.emplace_back();
+  } else {
+    id.slot = free_slots_.back();
+    free_slots_.pop_back();
+  }
+  Program& p = *programs_.at(client);
+  const auto at = std::ranges::find(number_of_, client);
+  const ClientId shown{static_cast<std::uint32_t>(at - number_of_.begin())};
+  if (!p.busy) {
+    p.busy = true;
+    p.arrived = now;
+    notices_.push_back(RequestArrived{shown, p.request});
+  }
+  p.waits = false;
+  ++p.unfinished;
+  places_[id.slot] = {client, box, stream, number, &kernel, {}};
+  LaunchView& l = view(id);
+  l = LaunchView{};
+  l.id = id;
+  l.client = shown;
+  l.stream = StreamId{std::min(stream, kShownStreams - 1)};
+  l.request = p.request;
+  l.kernel = &kernel;
+  l.operation = &p.launch;
+  l.solo_time = kernel.solo_time.value_or(Time{});
+  l.ready_at = l.unblocked_at = now;
+  insert(l);
+}
+
+void Books::ended(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Time now) {
+  auto& on_gpu = programs_.at(client)->on_gpu[std::min(stream, kShownStreams - 1)];
+  for (std::size_t i = 0; i < on_gpu.size();) {
+    const Place& place = places_[on_gpu[i].slot];
+    if (place.stream == stream && static_cast<std::int32_t>(number - place.number) >= 0)
+      finish(on_gpu[i], now);
+    else
+      ++i;
+  }
+}
+
+/// A launch is done on the GPU.
+void Books::finish(LaunchId id, Time now) {
+  LaunchView& l = view(id);
+  Program& p = program(l);
+  const Place& place = places_[id.slot];
+  const Time begun = std::max(place.granted_at, pending_.ended_at(l.client, l.stream));
+  if (now > begun) place.kernel->solo_time = std::min(place.kernel->solo_time.value_or(kNever), now - begun);
+  std::erase(p.on_gpu[l.stream.value], id);
+  running_.erase(id);
+  pending_.went(l);
+  pending_.ended(l, now);
+  l.state = LaunchState::finished;
+  retired_.push_back(id.slot);
+  p.last_end = now;
+  --p.unfinished;
+  notices_.push_back(KernelFinished{id});
+  if (std::ranges::all_of(p.on_gpu, [](const auto& q) { return q.empty(); })) p.seen.busy += now - p.busy_since;
+}
+
+/// Its program is gone.
+void Books::drop(LaunchId id) {
+  LaunchView& l = view(id);
+  if (l.state == LaunchState::pending)
+    pending_.erase(l);
+  else
+    running_.erase(id);
+  l.state = LaunchState::finished;
+  retired_.push_back(id.slot);
+}
+
+void Books::waits(std::uint32_t client, Time) { programs_.at(client)->waits = true; }
+
+void Books::end_requests(Time now) {
+  for (std::uint32_t i = 0; i < number_of_.size(); ++i) {
+    Program& p = *programs_.at(number_of_[i]);
+    if (!p.busy || p.unfinished != 0 || (!p.waits && now < p.last_end + kQuiet)) continue;
+    p.busy = p.waits = false;
+    notices_.push_back(RequestFinished{ClientId{i}, p.request++});
+    ++p.seen.requests;
+  }
+}
+
+Time Books::next_wish() const {
+  if (!notices_.empty()) return Time{};
+  Time next = std::min(wake_at_, hand_over_at_);
+  for (const auto& [number, p] : programs_)
+    if (p->busy && p->unfinished == 0) next = std::min(next, p->last_end + kQuiet);
+  return next;
+}
+
+void Books::decide(Time now, std::vector<Granted>& granted) {
+  end_requests(now);
+  if (wake_at_ <= now) {
+    wake_at_ = kNever;
+    notices_.push_back(WokeUp{});
+  }
+  std::vector<Notice> told;
+  while (!notices_.empty()) {
+    told.swap(notices_);
+    notices_.clear();
+    for (std::uint32_t i = 0; i < client_views_.size(); ++i) {
+      const Program& p = *programs_.at(number_of_[i]);
+      client_views_[i].busy = p.busy;
+      client_views_[i].arrived_at = client_views_[i].waits_since = p.arrived;
+      client_views_[i].request = p.request;
+    }
+    const std::vector<LaunchId> running(running_.begin(), running_.end());
+    Snapshot snapshot{now, told, client_views_, launches_, pending_.all(), running, {}};
+    snapshot.streams = pending_.streams();
+    chosen_.clear();
+    policy_->decide(snapshot, chosen_);
+    ++decisions_;
+    for (const Decision& d : chosen_) apply(d, now);
+    free_slots_.insert(free_slots_.end(), retired_.begin(), retired_.end());
+    retired_.clear();
+  }
+  hand_over(granted, now);
+}
+
+void Books::apply(const Decision& decision, Time now) {
+  if (const auto* wake = std::get_if<decide::WakeAt>(&decision)) {
+    wake_at_ = std::min(wake_at_, wake->at);
+  } else if (const auto* launch = std::get_if<decide::Launch>(&decision)) {
+    LaunchView& l = view(launch->launch);
+    if (l.id != launch->launch || l.state != LaunchState::pending) return;
+    pending_.erase(l);
+    l.state = LaunchState::submitted;
+    l.submitted_at = now;
+    l.solo_time = l.kernel->solo_time.value_or(Time{});
+    l.priority = launch->priority;
+    running_.push_back(l.id);
+    pending_.came(l);
+    program(l).held[l.stream.value].push_back(l.id);
+  } else if (const auto* preempt = std::get_if<decide::Preempt>(&decision)) {
+    const LaunchView& l = view(preempt->launch);
+    if (l.id == preempt->launch && (l.state == LaunchState::submitted || l.state == LaunchState::draining)) take_back(l);
+  }
+}
+
+/// The launch and all behind it in its stream: what the host still has is pending again, the rest ends by itself.
+void Books::take_back(const LaunchView& first) {
+  Program& p = program(first);
+  for (LaunchId id : p.on_gpu[first.stream.value]) view(id).state = LaunchState::stopping;
+  std::deque<LaunchId> held;
+  held.swap(p.held[first.stream.value]);
+  for (LaunchId id : held) {
+    LaunchView& l = view(id);
+    running_.erase(id);
+    pending_.went(l);
+    l.state = LaunchState::pending;
+    pending_.insert(l);
+    notices_.push_back(Preempted{id, 0});
+  }
+}
+
+/// When the next launch of the stream may be granted.  kNever: when one of those on the GPU has ended.
+Time Books::may_go_at(const Program& p, std::uint32_t stream) const {
+  const auto& on_gpu = p.on_gpu[stream];
+  const bool stoppable = stops_ && p.self.service_class == ServiceClass::best_effort;
+  if (!stoppable || on_gpu.empty()) return Time{};
+  const LaunchView& first = launches_[on_gpu.front().slot];
+  Time end = std::max(places_[first.id.slot].granted_at, pending_.ended_at(first.client, first.stream));
+  for (LaunchId id : on_gpu) {
+    const std::optional<Time>& solo = places_[id.slot].kernel->solo_time;
+    if (!solo) return kNever;  // never seen to end
+    end += *solo;
+  }
+  return end - kAhead;
+}
+
+void Books::hand_over(std::vector<Granted>& granted, Time now) {
+  const auto none = [](const auto& q) { return q.empty(); };
+  hand_over_at_ = kNever;
+  for (auto& [number, p] : programs_)
+    for (std::uint32_t s = 0; s < kShownStreams; ++s)
+      while (!p->held[s].empty()) {
+        const LaunchId id = p->held[s].front();
+        if (const Time at = may_go_at(*p, s); at > now) {
+          hand_over_at_ = std::min(hand_over_at_, at);
+          break;
+        }
+        if (std::ranges::all_of(p->on_gpu, none)) p->busy_since = now;
+        p->held[s].pop_front();
+        p->on_gpu[s].push_back(id);
+        places_[id.slot].granted_at = now;
+        ++p->seen.granted;
+        granted.push_back({number, places_[id.slot].box, view(id).priority});
+      }
+}
+
+std::vector<ClientState> Books::state() const {
+  std::vector<ClientState> all;
+  for (const auto& [number, p] : programs_) {
+    ClientState s = p->seen;
+    for (std::uint32_t i = 0; i < kShownStreams; ++i)
+      s.on_gpu += p->on_gpu[i].size(), s.pending += p->held[i].size();
+    for (LaunchId id : pending_.all()) s.pending += places_[id.slot].client == number;
+    all.push_back(s);
+  }
+  return all;
+}
+
+}  // namespace corun::live

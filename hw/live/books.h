@@ -1,0 +1,139 @@
+// The books of a service: which programs are there, what they want to launch, what is on the GPU, and what the policy decides
+// about it.  It shows the policy the same Snapshot as a session does, of programs that nobody knows beforehand.
+//
+// A launch that is on the GPU runs to its end: an order to stop it takes back what is behind it on the host, and is answered
+// by KernelFinished.  So of a stream that the policy may stop the next launch goes when what is on the GPU will have ended
+// within kAhead, by the shortest times seen.
+// A request is what a program launches between two waits of its host; a program that waits in another way has ended one when
+// nothing of it has been on the GPU for kQuiet.
+//
+// Leaves out: sockets and memory (service.h); copies and allocations, which are not steered; sizes and TPCs.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "policies/api/policy.h"
+#include "policies/session/launch_list.h"
+#include "policies/session/pending_launches.h"
+
+namespace corun::live {
+
+/// What a program says of itself.
+struct Newcomer {
+  std::string name;
+  ServiceClass service_class = ServiceClass::best_effort;
+  std::int32_t priority = 0;
+};
+
+struct Granted {
+  std::uint32_t client;  // as join() numbered it
+  std::uint32_t box;
+  std::int32_t priority;
+};
+
+/// Of a program, for those who look.
+struct ClientState {
+  std::uint32_t client = 0;
+  std::string name;
+  ServiceClass service_class = ServiceClass::best_effort;
+  std::uint64_t granted = 0, requests = 0;
+  std::size_t pending = 0, on_gpu = 0;
+  Time busy{};  // with something on the GPU
+};
+
+class Books {
+ public:
+  static constexpr Time kQuiet = std::chrono::microseconds(100);
+  /// From a grant to the launch's first block pass 8 us at most (experiments/h200/live), which this covers.
+  static constexpr Time kAhead = std::chrono::microseconds(20);
+  static constexpr std::uint32_t kShownStreams = 16;  // of a program, to the policy; further ones are shown as the last
+
+  /// Throws InputError where the policy needs what cannot be done with programs as they are.
+  Books(const std::string& policy, const Gpu& gpu);
+  ~Books();
+
+  /// Launches wait for grants: else every one goes at once, with standing_priority().
+  bool asks() const { return !immediate_; }
+  /// Whether programs share one context, as under MPS.
+  bool one_context() const { return policy_->requirements().contexts == Contexts::one; }
+
+  std::uint32_t join(const Newcomer& newcomer, Time now);
+  void leave(std::uint32_t client, Time now);
+  /// Of launches that go at once, and of the streams that the program makes.
+  std::int32_t standing_priority(std::uint32_t client);
+
+  /// A thread of the program waits in `box` to launch as number `number` of its stream.  The kernel is one function with one
+  /// shape, and stays where it is; the shortest time that a launch of it was on the GPU becomes its solo time.
+  void asked(std::uint32_t client, std::uint32_t box, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now);
+  /// The GPU has done the stream's launches up to this number.
+  void ended(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Time now);
+  /// The program's host waits for what it has launched.
+  void waits(std::uint32_t client, Time now);
+
+  /// Asks the policy if anything has happened, and appends what may go.
+  void decide(Time now, std::vector<Granted>& granted);
+  /// When decide() is to be called though no program says anything; kNever: not.  In the past: somebody has left.
+  Time next_wish() const;
+  bool idle() const { return pending_.empty() && running_.empty(); }
+
+  std::vector<ClientState> state() const;
+  std::uint64_t decisions() const { return decisions_; }
+
+ private:
+  struct Place {  // of a launch, by slot
+    std::uint32_t client = 0, box = 0, stream = 0, number = 0;
+    Kernel* kernel = nullptr;
+    Time granted_at{};
+  };
+  struct Program {
+    Newcomer self;
+    ClientState seen;
+    std::array<std::deque<LaunchId>, kShownStreams> held, on_gpu;  // decided and not granted; granted
+    std::uint64_t request = 0;
+    std::uint32_t unfinished = 0;  // launches asked for and not ended
+    bool busy = false, waits = false;
+    Time arrived{}, last_end{}, busy_since{};
+    Op launch{corun::Launch{}, {}, {}, {}, {}};  // what a policy sees of each
+  };
+
+  void begin_again();
+  void insert(LaunchView& l);
+  void finish(LaunchId id, Time now);
+  void end_requests(Time now);
+  void apply(const Decision& decision, Time now);
+  void take_back(const LaunchView& first);
+  void hand_over(std::vector<Granted>& granted, Time now);
+  Time may_go_at(const Program& p, std::uint32_t stream) const;
+  void drop(LaunchId id);
+  Program& program(const LaunchView& l) { return *programs_.at(places_[l.id.slot].client); }
+  LaunchView& view(LaunchId id) { return launches_[id.slot]; }
+
+  std::string spec_;
+  Topology topology_;
+  std::unique_ptr<Policy> policy_;
+  bool immediate_ = false, stops_ = false;
+  std::map<std::uint32_t, std::unique_ptr<Program>> programs_;  // by number
+  std::uint32_t next_client_ = 0, next_serial_ = 0;
+
+  // As the policy sees it, for the programs that are there now.
+  std::deque<Client> clients_;
+  std::vector<ClientView> client_views_;
+  std::vector<std::uint32_t> number_of_;  // by ClientId
+  PendingLaunches pending_;
+  LaunchList running_;
+  std::vector<LaunchView> launches_;  // by slot
+  std::vector<Place> places_;
+  std::vector<std::uint32_t> free_slots_, retired_;
+  std::vector<Notice> notices_;
+  std::vector<Decision> chosen_;
+  Time wake_at_ = kNever, hand_over_at_ = kNever;
+  std::uint64_t decisions_ = 0;
+};
+
+}  // namespace corun::live

@@ -1,0 +1,346 @@
+#include "hw/live/service.h"
+
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "traces/model/error.h"
+
+namespace corun::live {
+namespace {
+
+constexpr std::size_t kSamples = 4096;
+constexpr Time kSleepAfter = std::chrono::milliseconds(2);  // without anything to do
+constexpr Time kLookAtSockets = std::chrono::milliseconds(1);
+constexpr int kSleepMs = 100;
+
+std::int64_t clock_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+sockaddr_un address_of(const std::filesystem::path& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.native().size() >= sizeof address.sun_path)
+    throw InputError(path.string(), "--at", "is too long a path for a socket", "name a folder with a shorter one");
+  std::strcpy(address.sun_path, path.c_str());
+  return address;
+}
+
+std::string text_of(const char* text, std::size_t bytes) {
+  std::string kept;
+  for (std::size_t i = 0; i < bytes && text[i] != '\0'; ++i)
+    if (static_cast<unsigned char>(text[i]) >= ' ' && static_cast<unsigned char>(text[i]) < 127) kept += text[i];
+  return kept;
+}
+
+void send_with_memory(int socket, const Welcome& welcome, int memory) {
+  iovec part{const_cast<Welcome*>(&welcome), sizeof welcome};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &part, message.msg_iovlen = 1;
+  if (memory >= 0) {
+    message.msg_control = control, message.msg_controllen = sizeof control;
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof memory);
+    std::memcpy(CMSG_DATA(header), &memory, sizeof memory);
+  }
+  (void)sendmsg(socket, &message, MSG_NOSIGNAL);
+}
+
+}  // namespace
+
+std::filesystem::path default_folder() {
+  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
+  if (runtime != nullptr && *runtime != '\0') return std::filesystem::path(runtime) / "corun";
+  return std::filesystem::temp_directory_path() / fmt::format("corun-{}", getuid());
+}
+
+Service::Service(const std::string& policy, const Gpu& gpu, std::filesystem::path folder)
+    : policy_(policy), folder_(std::move(folder)), books_(policy, gpu), began_ns_(clock_ns()) {
+  const sockaddr_un address = address_of(folder_ / "socket");
+  std::error_code failed;
+  std::filesystem::create_directories(folder_, failed);
+  struct stat is{};
+  if (failed || stat(folder_.c_str(), &is) != 0 || is.st_uid != geteuid() || chmod(folder_.c_str(), 0700) != 0)
+    throw InputError(folder_.string(), "--at", "is no folder of yours", "name one with --at that others cannot write");
+  listener_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const auto* name = reinterpret_cast<const sockaddr*>(&address);
+  if (const int other = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); other >= 0) {
+    const bool answers = connect(other, name, sizeof address) == 0;
+    ::close(other);
+    if (answers) {
+      ::close(listener_);
+      throw InputError(folder_.string(), "--at", "another service is there",
+                       "end it, or name another folder with --at for a second GPU");
+    }
+  }
+  unlink(address.sun_path);  // of one that was killed
+  if (bind(listener_, name, sizeof address) != 0 || listen(listener_, 64) != 0) {
+    const std::string why = std::strerror(errno);
+    ::close(listener_);
+    throw InputError(address.sun_path, "--at", why, "name a folder where sockets can be made");
+  }
+  decision_ns_.reserve(kSamples);
+}
+
+Service::~Service() {
+  for (const auto& c : connections_) close(*c);
+  ::close(listener_);
+  std::error_code ignored;
+  for (const char* file : {"socket", "environment"}) std::filesystem::remove(folder_ / file, ignored);
+  std::filesystem::remove(folder_, ignored);  // where nobody else keeps anything there
+}
+
+void Service::invite(const std::vector<std::string>& environment) {
+  std::ofstream out(folder_ / "environment");
+  out << kSocketVariable << '=' << (folder_ / "socket").native() << '\n';
+  for (const std::string& variable : environment) out << variable << '\n';
+}
+
+Time Service::now() const { return std::chrono::nanoseconds(clock_ns() - began_ns_); }
+
+void Service::run(const std::function<bool()>& stop, const std::function<void(const std::string&)>& tick) {
+  Time busy = now(), sockets{}, told = now();
+  while (!stop()) {
+    // A round of looking takes 100 ns, and asking whether to stop is a read.
+    // Who rang, before what the GPU has done: a host that waited for it asks for its next launch afterwards.
+    const bool rung = look_at_bells();
+    const bool done = look_at_gpu();
+    if (done) decide();
+    if (rung) hear_all();
+    const Time at = now();
+    if (rung || books_.next_wish() <= at) decide();
+    if (rung || done) busy = at;
+    if (at >= sockets) {
+      look_at_sockets(0);
+      sockets = at + kLookAtSockets;
+    }
+    if (at - told >= std::chrono::seconds(1)) {
+      told = at;
+      tick(state());
+    }
+    if (!books_.idle() || at - busy < kSleepAfter) continue;
+    for (const auto& c : connections_)
+      if (c->memory != nullptr) c->memory->service_sleeps.store(1);
+    const bool meanwhile = std::ranges::any_of(
+        connections_, [](const auto& c) { return c->memory != nullptr && c->memory->doorbell.load() != 0; });
+    if (!meanwhile) look_at_sockets(kSleepMs);
+    for (const auto& c : connections_)
+      if (c->memory != nullptr) c->memory->service_sleeps.store(0);
+  }
+}
+
+void Service::look_at_sockets(int timeout_ms) {
+  std::vector<pollfd> look{{listener_, POLLIN, 0}};
+  for (const auto& c : connections_) look.push_back({c->socket, POLLIN | POLLRDHUP, 0});
+  if (poll(look.data(), look.size(), timeout_ms) <= 0) return;
+  for (std::size_t i = 1; i < look.size(); ++i) {
+    Connection& c = *connections_[i - 1];
+    if ((look[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
+      close(c);
+    } else if ((look[i].revents & POLLIN) != 0) {
+      if (c.memory == nullptr)
+        greet(c);
+      else if (char rings[64]; recv(c.socket, rings, sizeof rings, MSG_DONTWAIT) == 0)
+        close(c);
+    }
+  }
+  std::erase_if(connections_, [](const auto& c) { return c->socket < 0; });
+  if ((look[0].revents & POLLIN) != 0) accept_one();
+}
+
+void Service::accept_one() {
+  const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  if (fd < 0) return;
+  connections_.push_back(std::make_unique<Connection>());
+  connections_.back()->socket = fd;
+}
+
+void Service::refuse(Connection& c, const std::string& why) {
+  Welcome welcome;
+  std::strncpy(welcome.reason, why.c_str(), sizeof welcome.reason - 1);
+  send_with_memory(c.socket, welcome, -1);
+  close(c);
+}
+
+void Service::greet(Connection& c) {
+  Hello hello;
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (getsockopt(c.socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid())
+    return refuse(c, "it is another user's");
+  if (recv(c.socket, &hello, sizeof hello, 0) != static_cast<ssize_t>(sizeof hello)) return refuse(c, "it was not understood");
+  if (hello.version != kVersion) return refuse(c, "it is of another version");
+  if (hello.wish == Hello::Wish::state) {
+    const std::string text = state();
+    (void)send(c.socket, text.data(), text.size(), MSG_NOSIGNAL);
+    return close(c);
+  }
+  const int fd = memfd_create("corun", MFD_CLOEXEC);
+  void* at = fd >= 0 && ftruncate(fd, sizeof(Memory)) == 0
+                 ? mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                 : MAP_FAILED;
+  if (at == MAP_FAILED) {
+    if (fd >= 0) ::close(fd);
+    return refuse(c, "there is no memory");
+  }
+  c.memory = static_cast<Memory*>(at);  // zero, which is how all of it begins
+  Newcomer newcomer;
+  newcomer.name = text_of(hello.name, sizeof hello.name);
+  if (newcomer.name.empty()) newcomer.name = fmt::format("pid {}", peer.pid);
+  newcomer.service_class = hello.real_time != 0 ? ServiceClass::real_time : ServiceClass::best_effort;
+  newcomer.priority = std::clamp(hello.priority, -5, 0);
+  c.client = books_.join(newcomer, now());
+  c.memory->gate.store(books_.asks() ? Gate::asks : Gate::open);
+  c.memory->priority.store(books_.standing_priority(c.client));
+  Welcome welcome;
+  welcome.accepted = 1;
+  send_with_memory(c.socket, welcome, fd);
+  ::close(fd);
+}
+
+void Service::close(Connection& c) {
+  if (c.memory != nullptr) {
+    books_.leave(c.client, now());
+    munmap(c.memory, sizeof(Memory));
+    c.memory = nullptr;
+  }
+  ::close(c.socket);
+  c.socket = -1;
+}
+
+bool Service::look_at_bells() {
+  bool any = false;
+  for (const auto& c : connections_) {
+    if (c->memory == nullptr || c->memory->doorbell.load(std::memory_order_relaxed) == 0) continue;
+    c->rung = c->memory->doorbell.exchange(0);
+    any = true;
+  }
+  return any;
+}
+
+void Service::hear_all() {
+  for (const auto& c : connections_)
+    for (; c->rung != 0; c->rung &= c->rung - 1) hear(*c, static_cast<std::uint32_t>(__builtin_ctzll(c->rung)));
+}
+
+void Service::hear(Connection& c, std::uint32_t number) {
+  Mailbox& box = c.memory->boxes[number];
+  const std::uint32_t state = box.state.load(std::memory_order_acquire);
+  if (state != Mailbox::filled && state != Mailbox::asleep) return;
+  const std::uint32_t stream = std::min(box.stream, kStreams - 1);
+  switch (box.said) {
+    case Said::launch: books_.asked(c.client, number, stream, box.number, kernel_of(c, box), now()); return;
+    case Said::waits: books_.waits(c.client, now()); break;
+    case Said::failed: books_.ended(c.client, stream, box.number, now()); break;
+  }
+  box.state.store(Mailbox::empty, std::memory_order_release);
+}
+
+Kernel& Service::kernel_of(Connection& c, const Mailbox& box) {
+  const std::uint32_t number = std::min(box.kernel, kKernels - 1);
+  const Shape shape{number,
+                    {box.grid[0], box.grid[1], box.grid[2], box.block[0], box.block[1], box.block[2]},
+                    box.shared_bytes};
+  std::unique_ptr<Kernel>& kernel = c.kernels[shape];
+  if (kernel != nullptr) return *kernel;
+  const KernelEntry& entry = c.memory->kernels[number];
+  kernel = std::make_unique<Kernel>();
+  kernel->name = text_of(entry.name, sizeof entry.name);
+  kernel->grid = {box.grid[0], box.grid[1], box.grid[2]};
+  kernel->block = {box.block[0], box.block[1], box.block[2]};
+  kernel->registers_per_thread = entry.registers;
+  kernel->static_shared_memory_bytes = entry.static_shared_bytes;
+  kernel->dynamic_shared_memory_bytes = box.shared_bytes;
+  return *kernel;
+}
+
+bool Service::look_at_gpu() {
+  bool any = false;
+  for (const auto& c : connections_)
+    std::erase_if(c->under_way, [&](std::uint32_t stream) {
+      const std::uint32_t ended = c->memory->ended[stream].load(std::memory_order_acquire);
+      if (ended == c->ended[stream]) return false;
+      c->ended[stream] = ended;
+      books_.ended(c->client, stream, ended, now());
+      any = true;
+      return ended == c->granted[stream];
+    });
+  return any;
+}
+
+void Service::decide() {
+  const std::int64_t begin = clock_ns();
+  granted_.clear();
+  books_.decide(now(), granted_);
+  for (const Granted& g : granted_) grant(g);
+  const std::int64_t took = clock_ns() - begin;
+  if (decision_ns_.size() < kSamples)
+    decision_ns_.push_back(took);
+  else
+    decision_ns_[next_sample_++ % kSamples] = took;
+}
+
+void Service::grant(const Granted& granted) {
+  const auto of = std::ranges::find_if(
+      connections_, [&](const auto& c) { return c->memory != nullptr && c->client == granted.client; });
+  if (of == connections_.end()) return;
+  Connection& c = **of;
+  Mailbox& box = c.memory->boxes[granted.box];
+  const std::uint32_t stream = std::min(box.stream, kStreams - 1);
+  c.granted[stream] = box.number;
+  if (std::ranges::find(c.under_way, stream) == c.under_way.end()) c.under_way.push_back(stream);
+  box.priority = granted.priority;
+  if (box.state.exchange(Mailbox::granted) == Mailbox::asleep)
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&box.state), FUTEX_WAKE, 1, nullptr, nullptr, 0);
+}
+
+std::string Service::state() const {
+  nlohmann::ordered_json out;
+  std::vector<std::int64_t> sorted = decision_ns_;
+  std::ranges::sort(sorted);
+  const auto at = [&](double share) {
+    return sorted.empty() ? 0.0 : static_cast<double>(sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1))]) / 1e3;
+  };
+  out["policy"] = policy_;
+  out["up_s"] = std::chrono::duration<double>(now()).count();
+  out["waits_for_grants"] = books_.asks();
+  out["decisions"] = books_.decisions();
+  out["decision_us"] = {{"p50", at(0.5)}, {"p99", at(0.99)}};
+  out["programs"] = nlohmann::ordered_json::array();
+  for (const ClientState& s : books_.state()) {
+    const auto c = std::ranges::find_if(connections_, [&](const auto& each) { return each->memory != nullptr && each->client == s.client; });
+    if (c == connections_.end()) continue;
+    const Memory& memory = *(*c)->memory;
+    const std::uint64_t launches = memory.launches.load() + memory.graphs.load();
+    out["programs"].push_back(
+        {{"name", s.name},
+         {"class", s.service_class == ServiceClass::real_time ? "real_time" : "best_effort"},
+         {"launches", memory.launches.load()},
+         {"graphs", memory.graphs.load()},
+         {"unsteered", memory.unsteered.load()},
+         {"requests", s.requests},
+         {"waiting", s.pending},
+         {"on_gpu", s.on_gpu},
+         {"busy_s", std::chrono::duration<double>(s.busy).count()},
+         {"mean_wait_us", launches == 0 ? 0.0 : static_cast<double>(memory.held_ns.load()) / 1e3 / static_cast<double>(launches)}});
+  }
+  return out.dump(2) + "\n";
+}
+
+}  // namespace corun::live

@@ -1,0 +1,78 @@
+// The service of `sim serve`: lets programs in through a socket, looks at their mailboxes and at what the GPU has written, asks
+// the books what may go, and grants it.  While anything is pending or on the GPU it looks without a pause, which takes a core;
+// else it sleeps until a program rings.
+//
+// A program of another user is refused.  One that ends, however, is gone with its socket.
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "hw/live/books.h"
+#include "hw/live/wire.h"
+
+namespace corun::live {
+
+/// Where a service is that was given no folder: one for each user.
+std::filesystem::path default_folder();
+
+class Service {
+ public:
+  /// Opens `folder`/socket.  Throws InputError where another service is there, or the policy asks for too much.
+  Service(const std::string& policy, const Gpu& gpu, std::filesystem::path folder);
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
+  const Books& books() const { return books_; }
+  /// `environment` of the programs that are to join (NAME=VALUE), for `sim run`.
+  void invite(const std::vector<std::string>& environment);
+  /// Until `stop` says so, which is asked at least each 100 ms.  `tick` is called about once a second.
+  void run(const std::function<bool()>& stop, const std::function<void(const std::string& state)>& tick);
+  /// As JSON: the policy, what each program has done, how long decisions take.
+  std::string state() const;
+
+ private:
+  using Shape = std::tuple<std::uint32_t, std::array<std::uint32_t, 6>, std::uint32_t>;
+  struct Connection {
+    int socket = -1;
+    Memory* memory = nullptr;  // null: it has not said anything yet
+    std::uint32_t client = 0;
+    std::uint64_t rung = 0;  // mailboxes to be heard
+    std::map<Shape, std::unique_ptr<Kernel>> kernels;
+    std::array<std::uint32_t, kStreams> granted{}, ended{};  // numbers of launches
+    std::vector<std::uint32_t> under_way;                    // streams with something on the GPU
+  };
+
+  Time now() const;
+  void accept_one();
+  void greet(Connection& c);
+  void refuse(Connection& c, const std::string& why);
+  void look_at_sockets(int timeout_ms);
+  bool look_at_bells();
+  void hear_all();
+  bool look_at_gpu();
+  void hear(Connection& c, std::uint32_t box);
+  Kernel& kernel_of(Connection& c, const Mailbox& box);
+  void grant(const Granted& granted);
+  void decide();
+  void close(Connection& c);
+
+  std::string policy_;
+  std::filesystem::path folder_;
+  Books books_;
+  int listener_ = -1;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<Granted> granted_;
+  std::vector<std::int64_t> decision_ns_;  // the latest, in turn
+  std::size_t next_sample_ = 0;
+  std::int64_t began_ns_ = 0;
+};
+
+}  // namespace corun::live

@@ -1,0 +1,179 @@
+#include "sim/command/live.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "hw/live/service.h"
+#include "hw/process/mps_daemon.h"
+#include "hw/run/signal_guard.h"
+#include "sim/command/beside.h"
+#include "traces/json/gpu_document.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+
+namespace corun::sim {
+namespace {
+
+namespace files = std::filesystem;
+
+files::path folder_of(const LiveArguments& a) { return a.at.empty() ? live::default_folder() : files::absolute(a.at); }
+
+/// The GPU in this machine, without opening it.
+Gpu gpu_here(const std::string& named) {
+  if (!named.empty()) return read_gpu(named);
+  std::error_code none;
+  for (const auto& card : files::directory_iterator("/proc/driver/nvidia/gpus", none)) {
+    std::ifstream in(card.path() / "information");
+    for (std::string line; std::getline(in, line);) {
+      if (!line.starts_with("Model:")) continue;
+      const std::size_t begin = line.find_first_not_of(" \t", 6);
+      const std::string name = begin == std::string::npos ? "" : find_gpu(line.substr(begin));
+      if (!name.empty()) return read_gpu(name);
+    }
+  }
+  throw InputError("", "--gpu", "which GPU this machine has is not to be found out", "name it, or a description of it, with --gpu");
+}
+
+/// For the textfile collector of Prometheus's node exporter: written anew as a whole.
+void write_metrics(const files::path& file, const std::string& state) {
+  const auto s = nlohmann::json::parse(state);
+  const files::path fresh = file.string() + ".new";
+  {
+    std::ofstream out(fresh);
+    out << "# TYPE corun_decisions_total counter\n"
+        << fmt::format("corun_decisions_total{{policy=\"{}\"}} {}\n", s["policy"].get<std::string>(), s["decisions"].get<std::uint64_t>())
+        << "# TYPE corun_decision_seconds gauge\n"
+        << fmt::format("corun_decision_seconds{{quantile=\"0.99\"}} {:.9f}\n", s["decision_us"]["p99"].get<double>() / 1e6);
+    for (const char* what : {"launches", "graphs", "unsteered", "requests"}) {
+      out << fmt::format("# TYPE corun_{}_total counter\n", what);
+      for (const auto& p : s["programs"])
+        out << fmt::format("corun_{}_total{{program=\"{}\"}} {}\n", what, p["name"].get<std::string>(), p[what].get<std::uint64_t>());
+    }
+  }
+  std::error_code ignored;
+  files::rename(fresh, file, ignored);
+}
+
+void print_table(const std::string& state) {
+  const auto s = nlohmann::json::parse(state);
+  fmt::print("policy {}, up {:.0f} s; {}\n", s["policy"].get<std::string>(), s["up_s"].get<double>(),
+             s["waits_for_grants"].get<bool>()
+                 ? fmt::format("a decision takes {:.1f} us, {:.1f} at p99", s["decision_us"]["p50"].get<double>(),
+                               s["decision_us"]["p99"].get<double>())
+                 : "launches go at once");
+  if (s["programs"].empty()) fmt::print("no program has joined: sim run -- PROGRAM\n");
+  if (s["programs"].empty()) return;
+  fmt::print("{:24}{:>12}{:>12}{:>10}{:>11}{:>10}{:>8}{:>8}{:>12}{:>9}\n", "program", "class", "launches", "graphs", "unsteered",
+             "requests", "held", "on GPU", "mean wait", "busy");
+  for (const auto& p : s["programs"])
+    fmt::print("{:24}{:>12}{:>12}{:>10}{:>11}{:>10}{:>8}{:>8}{:>9.1f} us{:>7.1f} s\n", p["name"].get<std::string>(),
+               p["class"].get<std::string>(), p["launches"].get<std::uint64_t>(), p["graphs"].get<std::uint64_t>(),
+               p["unsteered"].get<std::uint64_t>(), p["requests"].get<std::uint64_t>(), p["waiting"].get<std::uint64_t>(),
+               p["on_gpu"].get<std::uint64_t>(), p["mean_wait_us"].get<double>(), p["busy_s"].get<double>());
+}
+
+}  // namespace
+
+LiveCommands add_live(CLI::App& app, LiveArguments& a) {
+  LiveCommands all;
+  const auto add_at = [&](CLI::App& command) {
+    command.add_option("--at", a.at, "folder of the service (default: corun below XDG_RUNTIME_DIR, or /tmp/corun-UID)");
+  };
+  all.serve = app.add_subcommand("serve", "decide for programs started by sim run what reaches the GPU when, by a policy");
+  all.serve->add_option("--policy", a.policy, "as of a run: fcfs, priority, timeslice, wait, reef-n")->capture_default_str();
+  all.serve->add_option("--gpu", a.gpu, "the GPU in this machine (default: as the driver says)");
+  all.serve->add_flag("--no-mps", a.no_mps, "start no MPS server: programs then take turns, unless one of yours is there");
+  all.serve->add_option("--metrics", a.metrics, "file that has the state each second, in Prometheus's text format");
+  add_at(*all.serve);
+  all.run = app.add_subcommand("run", "run a program whose launches sim serve decides about");
+  all.run->add_option("program", a.program, "the program and its arguments, after --: -- python serve.py")->required();
+  all.run->add_option("--name", a.name, "of the program, for policies and sim top (default: the program's)");
+  all.run->add_option("--class", a.service_class, "how it is served")
+      ->check(CLI::IsMember({"real_time", "best_effort"}))
+      ->capture_default_str();
+  all.run->add_option("--priority", a.priority, "CUDA's: 0 lowest, -5 highest")->check(CLI::Range(-5, 0))->capture_default_str();
+  add_at(*all.run);
+  all.top = app.add_subcommand("top", "print what the programs of sim serve have done");
+  all.top->add_flag("--json", a.json, "for machines");
+  add_at(*all.top);
+  return all;
+}
+
+int serve(const LiveArguments& a) {
+  const Gpu gpu = gpu_here(a.gpu);
+  live::Service service(a.policy, gpu, folder_of(a));
+  std::optional<hw::MpsDaemon> mps;
+  if (service.books().one_context() && !a.no_mps) mps.emplace();
+  service.invite(mps ? mps->environment() : std::vector<std::string>{});
+  const hw::SignalGuard guard;
+  fmt::print(stderr, "{} on {}: sim run{} -- PROGRAM joins; Ctrl-C ends\n", a.policy, gpu.name,
+             a.at.empty() ? "" : fmt::format(" --at {}", a.at));
+  service.run([] { return hw::SignalGuard::flag().load(std::memory_order_relaxed); },
+              [&](const std::string& state) {
+                if (!a.metrics.empty()) write_metrics(a.metrics, state);
+              });
+  fmt::print("{}", service.state());
+  return 0;
+}
+
+int run_steered(const LiveArguments& a) {
+  const files::path folder = folder_of(a);
+  std::ifstream environment(folder / "environment");
+  if (!environment)
+    throw InputError(folder.string(), "run", "no service is there", "start one with sim serve, or name its folder with --at");
+  for (std::string line; std::getline(environment, line);)
+    if (const std::size_t at = line.find('='); at != std::string::npos)
+      setenv(line.substr(0, at).c_str(), line.substr(at + 1).c_str(), 1);
+  const char* before = std::getenv("LD_PRELOAD");
+  const std::string library = beside_this("libcorun_steer.so", "build with the CUDA Toolkit").string();
+  setenv("LD_PRELOAD", before != nullptr && *before != '\0' ? (library + ":" + before).c_str() : library.c_str(), 1);
+  setenv("CORUN_NAME", a.name.empty() ? files::path(a.program.front()).filename().c_str() : a.name.c_str(), 1);
+  setenv("CORUN_CLASS", a.service_class.c_str(), 1);
+  setenv("CORUN_PRIORITY", fmt::format("{}", a.priority).c_str(), 1);
+  std::vector<char*> words;
+  for (const std::string& word : a.program) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execvp(words[0], words.data());
+  throw InputError("", a.program.front(), std::strerror(errno), "check the program's name after --");
+}
+
+int top(const LiveArguments& a) {
+  const files::path path = folder_of(a) / "socket";
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (path.native().size() < sizeof address.sun_path) std::strcpy(address.sun_path, path.c_str());
+  live::Hello hello;
+  hello.wish = live::Hello::Wish::state;
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      send(fd, &hello, sizeof hello, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof hello)) {
+    close(fd);
+    throw InputError(path.string(), "top", "no service answers there", "start one with sim serve, or name its folder with --at");
+  }
+  std::string text;
+  char part[4096];
+  for (ssize_t n; (n = recv(fd, part, sizeof part, 0)) > 0;) text.append(part, static_cast<std::size_t>(n));
+  close(fd);
+  if (!text.starts_with("{")) {
+    live::Welcome refusal;
+    if (text.size() == sizeof refusal) std::memcpy(&refusal, text.data(), sizeof refusal);
+    refusal.reason[sizeof refusal.reason - 1] = '\0';
+    throw InputError(path.string(), "top", fmt::format("the service refuses: {}", refusal.reason), "ask as the user who started it");
+  }
+  if (a.json)
+    fmt::print("{}", text);
+  else
+    print_table(text);
+  return 0;
+}
+
+}  // namespace corun::sim

@@ -1,0 +1,30 @@
+// `sim serve`, `sim run` and `sim top`: policies on programs as they are.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace corun::sim {
+
+struct LiveArguments {
+  std::string policy = "fcfs", gpu, at, metrics;
+  bool no_mps = false, json = false;
+  std::string name, service_class = "best_effort";
+  int priority = 0;
+  std::vector<std::string> program;
+};
+
+struct LiveCommands {
+  CLI::App* serve = nullptr;
+  CLI::App* run = nullptr;
+  CLI::App* top = nullptr;
+};
+LiveCommands add_live(CLI::App& app, LiveArguments& arguments);
+
+int serve(const LiveArguments& arguments);
+/// Becomes the program; returns only where it cannot be started.
+int run_steered(const LiveArguments& arguments);
+int top(const LiveArguments& arguments);
+
+}  // namespace corun::sim

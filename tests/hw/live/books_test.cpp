@@ -1,0 +1,184 @@
+// Do the books of a service show policies what programs do, and let launches go when the policy says so?  No process, no GPU.
+#include "hw/live/books.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/build.h"
+#include "traces/model/error.h"
+
+namespace corun::live {
+namespace {
+
+constexpr Time at_us(double us) { return Time{static_cast<std::int64_t>(us * 1e6)}; }
+
+struct Scene {
+  explicit Scene(const std::string& policy) : books(policy, sim::small_gpu(2)) {}
+
+  std::uint32_t best_effort() { return books.join({"work", ServiceClass::best_effort, 0}, at_us(now)); }
+  std::uint32_t real_time() { return books.join({"cam", ServiceClass::real_time, -5}, at_us(now)); }
+  /// The next launch of a program's only stream; its box has the launch's number.
+  void asks(std::uint32_t client, Kernel& what) {
+    const std::uint32_t number = ++asked[client];
+    books.asked(client, number, 0, number, what, at_us(now));
+  }
+  void ended(std::uint32_t client, std::uint32_t number) { books.ended(client, 0, number, at_us(now)); }
+  /// What goes now: "0.1" is the first launch of program 0.
+  std::vector<std::string> goes() {
+    std::vector<Granted> granted;
+    books.decide(at_us(now), granted);
+    std::vector<std::string> names;
+    for (const Granted& g : granted) names.push_back(std::to_string(g.client) + "." + std::to_string(g.box));
+    return names;
+  }
+
+  Books books;
+  double now = 0;
+  std::map<std::uint32_t, std::uint32_t> asked;
+  Kernel kernel, other;
+};
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+TEST(Books, AProgramOfAnImmediatePolicyNeedNotAsk) {
+  EXPECT_FALSE(Scene("fcfs").books.asks());
+  EXPECT_FALSE(Scene("priority").books.asks());
+  EXPECT_FALSE(Scene("timeslice").books.asks());
+  EXPECT_TRUE(Scene("wait").books.asks());
+  EXPECT_TRUE(Scene("reef-n").books.asks());
+}
+
+TEST(Books, TheStandingPriorityIsThePolicys) {
+  Scene fcfs("fcfs"), priority("priority"), wait("wait"), beside("wait:beside=on");
+  EXPECT_EQ(fcfs.books.standing_priority(fcfs.real_time()), 0);
+  EXPECT_EQ(priority.books.standing_priority(priority.real_time()), -5);
+  EXPECT_EQ(wait.books.standing_priority(wait.real_time()), 0);
+  EXPECT_EQ(beside.books.standing_priority(beside.real_time()), -5);
+  EXPECT_TRUE(priority.books.idle()) << "of the launch that it was asked by nothing is left";
+}
+
+TEST(Books, WhatAPolicyNeedsAndAProgramCannotBeMadeToDoIsSaid) {
+  const auto why = [](const std::string& policy) -> std::string {
+    try {
+      Scene scene(policy);
+    } catch (const InputError& error) {
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_THAT(why("slate"), testing::HasSubstr("sm_quota"));
+  EXPECT_THAT(why("tpc-mask"), testing::HasSubstr("tpc_mask"));
+  EXPECT_THAT(why("lookahead"), testing::HasSubstr("a forecast"));
+  EXPECT_THAT(why("mps"), testing::HasSubstr("MPS percentages"));
+  EXPECT_THAT(why("nonsense"), testing::HasSubstr("nonsense"));
+}
+
+TEST(Books, ABestEffortLaunchGoesShortlyBeforeTheOneBeforeItEnds) {
+  Scene s("wait");
+  const auto work = s.best_effort();
+  s.asks(work, s.kernel);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+  s.asks(work, s.kernel);
+  s.now = 99;
+  EXPECT_THAT(s.goes(), IsEmpty()) << "nobody has seen yet how long one takes";
+  s.now = 100, s.ended(work, 1);
+  EXPECT_THAT(s.goes(), ElementsAre("0.2"));
+  s.asks(work, s.kernel);
+  EXPECT_THAT(s.goes(), IsEmpty());
+  EXPECT_EQ(s.books.next_wish(), at_us(200) - Books::kAhead);
+  s.now = 179.999;
+  EXPECT_THAT(s.goes(), IsEmpty());
+  s.now = 180;
+  EXPECT_THAT(s.goes(), ElementsAre("0.3"));
+}
+
+TEST(Books, ARealTimeRequestHoldsBestEffortLaunchesUntilItHasEnded) {
+  Scene s("wait");
+  const auto work = s.best_effort(), cam = s.real_time();
+  s.asks(work, s.kernel);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+  s.asks(work, s.kernel);
+  EXPECT_THAT(s.goes(), IsEmpty());
+  s.now = 10, s.asks(cam, s.other);
+  EXPECT_THAT(s.goes(), IsEmpty()) << "what is on the GPU runs to its end";
+  s.now = 50, s.ended(work, 1);
+  EXPECT_THAT(s.goes(), ElementsAre("1.1"));
+  s.now = 60, s.ended(cam, 1);
+  EXPECT_THAT(s.goes(), IsEmpty()) << "the request may go on";
+  s.books.waits(cam, at_us(s.now));
+  EXPECT_THAT(s.goes(), ElementsAre("0.2"));
+}
+
+TEST(Books, BesideBestEffortBlocksARealTimeLaunchGoesAtOnce) {
+  Scene s("wait:beside=on");
+  const auto work = s.best_effort(), cam = s.real_time();
+  s.asks(work, s.kernel);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+  s.asks(work, s.kernel), s.asks(cam, s.other);
+  EXPECT_THAT(s.goes(), ElementsAre("1.1"));
+}
+
+TEST(Books, ARequestEndsWhenItsProgramHasHadNothingOnTheGpuForAWhile) {
+  Scene s("wait");
+  const auto work = s.best_effort(), cam = s.real_time();
+  s.asks(cam, s.kernel);
+  EXPECT_THAT(s.goes(), ElementsAre("1.1"));
+  s.asks(work, s.other);
+  s.now = 50, s.ended(cam, 1);
+  EXPECT_THAT(s.goes(), IsEmpty());
+  EXPECT_EQ(s.books.next_wish(), at_us(50) + Books::kQuiet);
+  s.now = 149.999;
+  EXPECT_THAT(s.goes(), IsEmpty());
+  s.now = 150;
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+}
+
+TEST(Books, AProgramThatLeavesHoldsNobodyBack) {
+  Scene s("wait");
+  const auto work = s.best_effort(), cam = s.real_time();
+  s.asks(cam, s.kernel);
+  EXPECT_THAT(s.goes(), ElementsAre("1.1"));
+  s.asks(work, s.other);
+  EXPECT_THAT(s.goes(), IsEmpty());
+  EXPECT_GT(s.books.next_wish(), at_us(1));
+  s.books.leave(cam, at_us(1));
+  EXPECT_LE(s.books.next_wish(), at_us(1)) << "the other is to be asked about";
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+  s.books.leave(work, at_us(2));
+  EXPECT_THAT(s.goes(), IsEmpty());
+  EXPECT_TRUE(s.books.idle());
+  EXPECT_THAT(s.books.state(), IsEmpty());
+}
+
+TEST(Books, ProgramsThatComeFindTheOthersAtWork) {
+  Scene s("wait");
+  const auto work = s.best_effort();
+  s.asks(work, s.kernel);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+  s.asks(work, s.kernel);
+  EXPECT_THAT(s.goes(), IsEmpty());
+  const auto cam = s.real_time();
+  s.asks(cam, s.other);
+  EXPECT_THAT(s.goes(), IsEmpty()) << "the first launch of the other is on the GPU still";
+  s.now = 5, s.ended(work, 1);
+  EXPECT_THAT(s.goes(), ElementsAre("1.1"));
+}
+
+TEST(Books, AnEndTellsOfAllBeforeItInItsStreamAlsoWhereNumbersBeginAgain) {
+  Scene s("reef-n");
+  const auto cam = s.real_time();
+  std::vector<Granted> granted;
+  for (const std::uint32_t number : {0xfffffffeu, 0xffffffffu, 0u}) s.books.asked(cam, 1, 0, number, s.kernel, Time{});
+  s.books.asked(cam, 1, 7, 1, s.kernel, Time{});
+  s.books.decide(Time{}, granted);
+  EXPECT_EQ(granted.size(), 4u);
+  s.books.ended(cam, 0, 0xffffffffu, at_us(1));
+  EXPECT_EQ(s.books.state().front().on_gpu, 2u);
+  s.books.ended(cam, 0, 0, at_us(2));
+  s.books.ended(cam, 7, 1, at_us(2));
+  EXPECT_EQ(s.books.state().front().on_gpu, 0u);
+}
+
+}  // namespace
+}  // namespace corun::live

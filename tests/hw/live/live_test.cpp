@@ -1,0 +1,303 @@
+// Does `sim serve` steer programs that know nothing of it, whichever way they come by the driver, and does nothing hang when
+// one of the two is gone?  The driver is a fake, a GPU for each process; service, library, sockets and processes are not.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+#include <thread>
+
+namespace corun {
+namespace {
+
+namespace files = std::filesystem;
+
+struct Ended {
+  int code = -1;
+  std::string said;
+};
+
+class Live : public testing::Test {
+ protected:
+  Live() {
+    std::string name = (files::temp_directory_path() / "corun-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+  }
+  ~Live() override {
+    if (service_ > 0) kill(service_, SIGKILL), waitpid(service_, nullptr, 0);
+    files::remove_all(folder_);
+  }
+
+  static std::string sim() { return std::getenv("CORUN_SIM"); }
+  std::string at() const { return (folder_ / "service").string(); }
+  std::string log() const { return (folder_ / "log").string(); }
+
+  void serve(const std::string& policy) {
+    service_ = fork();
+    if (service_ == 0) {
+      freopen((folder_ / "served").c_str(), "w", stdout);
+      freopen((folder_ / "served").c_str(), "w", stderr);
+      execl(sim().c_str(), "sim", "serve", ("--policy=" + policy).c_str(), "--gpu=h200", "--no-mps", "--at", at().c_str(), nullptr);
+      _exit(127);
+    }
+    for (int i = 0; !files::exists(at() + "/environment") && i < 1000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  void end_service(int signal) {
+    kill(service_, signal);
+    waitpid(service_, nullptr, 0);
+    service_ = -1;
+  }
+  /// A shell's words for a program that joins.
+  std::string joins(const std::string& program, const std::string& options = {}) const {
+    return fmt::format("LD_LIBRARY_PATH={} CORUN_FAKE_LOG={} {} run --at {} {} -- {} {}", CORUN_FAKE_DRIVER, log(), sim(), at(), options,
+                       CORUN_STEERED_PROGRAM, program);
+  }
+  static Ended shell(const std::string& command) {
+    Ended ended;
+    FILE* pipe = popen(fmt::format("( {} ) 2>&1 </dev/null", command).c_str(), "r");
+    std::array<char, 4096> buffer{};
+    while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) ended.said.append(buffer.data(), n);
+    const int status = pclose(pipe);
+    ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return ended;
+  }
+  nlohmann::json state() const { return nlohmann::json::parse(shell(fmt::format("{} top --json --at {}", sim(), at())).said); }
+  nlohmann::json program(const std::string& name) const {
+    const nlohmann::json now = state();
+    for (const auto& p : now["programs"])
+      if (p["name"] == name) return p;
+    return {};
+  }
+  /// Looks until it is so, for 10 s at most.
+  template <class Condition>
+  static bool comes(Condition condition) {
+    for (int i = 0; i < 2000; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(5)))
+      if (condition()) return true;
+    return false;
+  }
+
+  struct Kernel {
+    std::string program;
+    long long begin = 0, end = 0;
+    int priority = 0;
+  };
+  std::vector<Kernel> kernels() const {
+    std::vector<Kernel> all;
+    std::ifstream in(log());
+    for (Kernel k; in >> k.program >> k.begin >> k.end >> k.priority;) all.push_back(k);
+    return all;
+  }
+
+  files::path folder_;
+  pid_t service_ = -1;
+};
+
+using testing::HasSubstr;
+
+class EachWay : public Live, public testing::WithParamInterface<const char*> {};
+
+TEST_P(EachWay, AProgramThatComesByTheDriverInThisWayAsksForEachLaunch) {
+  serve("wait");
+  const Ended ended = shell(joins(fmt::format("{} 40 50 10", GetParam()), "--name one") + " & sleep 0.01; wait");
+  EXPECT_THAT(ended.said, HasSubstr("done 40"));
+  EXPECT_EQ(kernels().size(), 40u);
+  end_service(SIGTERM);
+  std::ifstream served(folder_ / "served");
+  std::stringstream text;
+  text << served.rdbuf();
+  EXPECT_THAT(text.str(), HasSubstr("\"waits_for_grants\": true"));
+  // A decision for each launch at least.
+  const std::size_t decided = text.str().find("\"decisions\": ");
+  ASSERT_NE(decided, std::string::npos) << text.str();
+  EXPECT_GE(std::stoi(text.str().substr(decided + 13)), 40);
+}
+INSTANTIATE_TEST_SUITE_P(Ways, EachWay, testing::Values("linked", "dlsym", "address", "address-of-thread", "context", "graph", "stream"),
+                         [](const auto& way) { return std::regex_replace(std::string(way.param), std::regex("-"), "_"); });
+
+TEST_F(Live, ALaunchOfAnImmediatePolicyIsCountedAndGoesAtOnce) {
+  serve("fcfs");
+  const std::string there = joins("dlsym 30 100 30", "--name one");
+  EXPECT_EQ(shell(there + " & " + fmt::format("sleep 0.1; wait")).code, 0);
+  EXPECT_EQ(kernels().size(), 30u);
+  EXPECT_EQ(state()["decisions"], 1) << "the standing one";
+}
+
+TEST_F(Live, TopSaysWhoIsThereAndWhatItDoes) {
+  serve("wait");
+  const auto top = [&] { return shell(fmt::format("{} top --at {}", sim(), at())).said; };
+  EXPECT_THAT(top(), HasSubstr("no program has joined"));
+  std::thread running([&] { shell(joins("dlsym 300 1000 20", "--name cam --class=real_time")); });
+  EXPECT_TRUE(comes([&] { return top().find("cam") != std::string::npos; }));
+  EXPECT_THAT(top(), testing::AllOf(HasSubstr("policy wait"), HasSubstr("real_time")));
+  running.join();
+}
+
+TEST_F(Live, WhatIsLaunchedIntoAStreamThatIsCapturedIsNotHeld) {
+  serve("wait");
+  const Ended ended = shell(joins("capture 10 100", "--name one"));
+  EXPECT_THAT(ended.said, HasSubstr("done 10"));
+  EXPECT_EQ(kernels().size(), 10u) << "of a graph's ten launches, and nothing of its capture";
+}
+
+TEST_F(Live, APriorityGoesWithLaunchesStreamsAndGraphs) {
+  serve("priority");
+  for (const char* way : {"dlsym", "stream", "graph"}) shell(joins(fmt::format("{} 3 10 3", way), fmt::format("--name {} --priority=-5", way)));
+  shell(joins("dlsym 3 10", "--name plain"));
+  std::map<std::string, std::vector<int>> priorities;
+  for (const Kernel& k : kernels()) priorities[k.program].push_back(k.priority);
+  for (const char* way : {"dlsym", "stream", "graph"}) EXPECT_THAT(priorities[way], testing::ElementsAre(-5, -5, -5)) << way;
+  EXPECT_THAT(priorities["plain"], testing::ElementsAre(0, 0, 0));
+}
+
+TEST_F(Live, NoBestEffortLaunchBeginsWhileARealTimeRequestIsUnderWay) {
+  serve("wait");
+  // The real-time program's requests are of 20 launches of 1 ms each, the other's launches of 1 ms.
+  const Ended ended = shell(joins("dlsym 300 1000 300", "--name work") + " & sleep 0.1; " +
+                            joins("dlsym 60 1000 20", "--name cam --class=real_time") + "; wait");
+  EXPECT_THAT(ended.said, HasSubstr("done 300"));
+  EXPECT_THAT(ended.said, HasSubstr("done 60"));
+  std::vector<Kernel> cam, work;
+  for (const Kernel& k : kernels()) (k.program == "cam" ? cam : work).push_back(k);
+  ASSERT_EQ(cam.size(), 60u);
+  ASSERT_EQ(work.size(), 300u);
+  for (std::size_t request = 0; request < 3; ++request) {
+    const long long begin = cam[20 * request].begin, end = cam[20 * request + 19].end;
+    EXPECT_EQ(std::ranges::count_if(work, [&](const Kernel& k) { return k.begin > begin && k.begin < end; }), 0)
+        << "within request " << request;
+  }
+}
+
+class EachWait : public Live, public testing::WithParamInterface<const char*> {};
+
+TEST_P(EachWait, ARequestEndsWhereItsHostWaits) {
+  serve("wait");
+  std::string lasts;
+  std::thread running([&] { lasts = shell(joins(fmt::format("{} 1000 1000 10", GetParam()), "--name cam --class=real_time")).said; });
+  // Its next launch follows each wait sooner than a request ends for want of launches, but for what the machine adds.
+  EXPECT_TRUE(comes([&] {
+    const nlohmann::json cam = program("cam");
+    return !cam.is_null() && cam["requests"] >= 20;
+  }));
+  running.join();
+  EXPECT_THAT(lasts, HasSubstr("done 1000"));
+}
+INSTANTIATE_TEST_SUITE_P(Ways, EachWait, testing::Values("dlsym", "address", "context"), [](const auto& way) { return std::string(way.param); });
+
+TEST_F(Live, AnotherUsersProgramIsRefused) {
+  serve("wait");
+  if (geteuid() != 0 || shell("setpriv --reuid=65534 --clear-groups true").code != 0) GTEST_SKIP() << "nobody else can be played here";
+  const std::string asks = fmt::format("setpriv --reuid=65534 --clear-groups {} top --at {}", sim(), at());
+  EXPECT_THAT(shell(asks).said, HasSubstr("no service answers")) << "the folder is not to be entered";
+  for (const auto& path : {folder_, files::path(at()), files::path(at() + "/socket")}) files::permissions(path, files::perms::all);
+  const Ended ended = shell(asks);
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.said, testing::AnyOf(HasSubstr("another user's"), HasSubstr("ermission denied")));
+}
+
+TEST_F(Live, AProgramWhoseServiceIsKilledGoesOnUnsteered) {
+  serve("wait");
+  std::thread killer([&] {
+    comes([&] { return !kernels().empty(); });
+    kill(service_, SIGKILL);
+  });
+  const Ended ended = shell(joins("dlsym 400 500 50", "--name one"));
+  killer.join();
+  EXPECT_THAT(ended.said, HasSubstr("done 400"));
+  EXPECT_THAT(ended.said, HasSubstr("the service has ended"));
+  EXPECT_EQ(kernels().size(), 400u);
+}
+
+TEST_F(Live, AProgramThatIsKilledIsGoneFromTheService) {
+  serve("wait");
+  const Ended ended =
+      shell(joins("dlsym 100000 1000 20", "--name cam --class=real_time") + " & P=$!; " +
+            fmt::format("until {} top --at {} | grep -q cam; do sleep 0.01; done; ", sim(), at()) + "sleep 0.05; kill -9 $P; " +
+            joins("dlsym 20 100", "--name work"));
+  EXPECT_THAT(ended.said, HasSubstr("done 20"));
+  EXPECT_TRUE(comes([&] { return state()["programs"].empty(); }));
+}
+
+TEST_F(Live, AForkedChildIsNotSteered) {
+  serve("wait");
+  const Ended ended = shell(joins("fork 10 50", "--name one"));
+  EXPECT_THAT(ended.said, HasSubstr("child 0"));
+  EXPECT_THAT(ended.said, HasSubstr("done 10"));
+}
+
+TEST_F(Live, ALaunchThatTheDriverRefusesHoldsNothingUp) {
+  serve("wait");
+  const Ended ended = shell(joins("bad 10 50", "--name one"));
+  EXPECT_THAT(ended.said, HasSubstr("refused"));
+  EXPECT_THAT(ended.said, HasSubstr("done 10"));
+  EXPECT_EQ(kernels().size(), 9u);
+}
+
+TEST_F(Live, ManyConnectsLeaveNothingBehind) {
+  serve("wait");
+  const auto open = [&] {
+    return std::distance(files::directory_iterator(fmt::format("/proc/{}/fd", service_)), files::directory_iterator());
+  };
+  shell(joins("dlsym 2 10"));
+  ASSERT_TRUE(comes([&] { return state()["programs"].empty(); }));
+  const auto before = open();
+  for (int i = 0; i < 24; ++i) EXPECT_EQ(shell(joins("dlsym 2 10")).code, 0);
+  EXPECT_TRUE(comes([&] { return state()["programs"].empty(); }));
+  EXPECT_EQ(open(), before);
+  end_service(SIGINT);
+  EXPECT_FALSE(files::exists(at())) << "the service's folder is gone with it";
+}
+
+TEST_F(Live, WithoutAServiceAProgramIsNotStarted) {
+  const Ended ended = shell(joins("dlsym 1 10"));
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.said, HasSubstr("no service is there"));
+}
+
+TEST_F(Live, ASecondServiceInTheSameFolderIsRefused) {
+  serve("wait");
+  const Ended ended = shell(fmt::format("{} serve --gpu=h200 --no-mps --at {}", sim(), at()));
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.said, HasSubstr("another service is there"));
+}
+
+TEST_F(Live, APolicyThatNeedsMoreIsRefusedBeforeAnythingRuns) {
+  const Ended ended = shell(fmt::format("{} serve --policy=slate --gpu=h200 --no-mps --at {}", sim(), at()));
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.said, HasSubstr("sm_quota"));
+  EXPECT_FALSE(files::exists(at()));
+}
+
+TEST_F(Live, WhatIsServedIsWrittenForPrometheus) {
+  service_ = fork();
+  const std::string metrics = (folder_ / "corun.prom").string();
+  if (service_ == 0) {
+    freopen("/dev/null", "w", stderr);
+    freopen("/dev/null", "w", stdout);
+    execl(sim().c_str(), "sim", "serve", "--policy=fcfs", "--gpu=h200", "--no-mps", "--at", at().c_str(), "--metrics", metrics.c_str(), nullptr);
+    _exit(127);
+  }
+  ASSERT_TRUE(comes([&] { return files::exists(at() + "/environment"); }));
+  std::thread running([&] { shell(joins("dlsym 2000 1000 20", "--name one")); });
+  EXPECT_TRUE(comes([&] {
+    std::ifstream in(metrics);
+    std::stringstream text;
+    text << in.rdbuf();
+    return text.str().find("corun_launches_total{program=\"one\"}") != std::string::npos;
+  }));
+  running.join();
+}
+
+}  // namespace
+}  // namespace corun

@@ -1,0 +1,83 @@
+// A program that launches, and knows nothing of corun.
+//   steered_program WAY LAUNCHES US [EACH]   WAY: linked, dlsym, address, address-of-thread, context, graph, stream, capture, fork, bad
+// Waits after each EACH launches and at the end.  Says "done LAUNCHES".
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+namespace {
+
+using Launch = CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**, void**);
+using Wait = CUresult (*)(CUstream);
+
+void launch(Launch function, int us, CUstream stream) {
+  if (function(reinterpret_cast<CUfunction>(static_cast<std::intptr_t>(us)), 8, 1, 1, 128, 1, 1, 0, stream, nullptr, nullptr) != CUDA_SUCCESS)
+    std::puts("refused");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string way = argv[1];
+  const int launches = std::atoi(argv[2]), us = std::atoi(argv[3]), each = argc > 4 ? std::atoi(argv[4]) : launches;
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+  if (driver == nullptr) return std::puts(dlerror()), 1;
+  auto init = reinterpret_cast<CUresult (*)(unsigned)>(dlsym(driver, "cuInit"));
+  auto function = reinterpret_cast<Launch>(dlsym(driver, "cuLaunchKernel"));
+  auto wait = reinterpret_cast<Wait>(dlsym(driver, "cuStreamSynchronize"));
+  const auto graph = reinterpret_cast<CUresult (*)(CUgraphExec, CUstream)>(dlsym(driver, "cuGraphLaunch"));
+  if (way.starts_with("address")) {
+    using Get = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
+    const auto first = reinterpret_cast<Get>(dlsym(driver, "cuGetProcAddress_v2"));
+    Get get = nullptr;
+    first("cuGetProcAddress", reinterpret_cast<void**>(&get), 12000, 0, nullptr);
+    const cuuint64_t flags = way == "address-of-thread" ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : 0;
+    get("cuInit", reinterpret_cast<void**>(&init), 2000, flags, nullptr);
+    get("cuLaunchKernel", reinterpret_cast<void**>(&function), 7000, flags, nullptr);
+    get("cuStreamSynchronize", reinterpret_cast<void**>(&wait), 7000, 0, nullptr);
+  }
+  if (way == "linked") {
+    init = cuInit;
+    function = cuLaunchKernel;
+    wait = cuStreamSynchronize;
+  }
+  if (way == "context") {  // as the runtime of CUDA 13 waits
+    using Get = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
+    const auto get = reinterpret_cast<Get>(dlsym(driver, "cuGetProcAddress_v2"));
+    get("cuCtxSynchronize", reinterpret_cast<void**>(&wait), 13000, 0, nullptr);
+  }
+  init(0);
+  CUstream stream = nullptr;
+  if (way == "stream") reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
+  if (way == "capture") {
+    reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
+    reinterpret_cast<CUresult (*)(CUstream, CUstreamCaptureMode)>(dlsym(driver, "cuStreamBeginCapture_v2"))(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    for (int i = 0; i < 5; ++i) launch(function, us, stream);
+    reinterpret_cast<CUresult (*)(CUstream, CUgraph*)>(dlsym(driver, "cuStreamEndCapture"))(stream, nullptr);
+  }
+  if (way == "fork") {
+    if (const pid_t child = fork(); child == 0) {
+      launch(function, us, stream);
+      _exit(0);
+    } else {
+      int status = 0;
+      waitpid(child, &status, 0);
+      std::printf("child %d\n", status);
+    }
+  }
+  for (int i = 1; i <= launches; ++i) {
+    if (way == "graph" || way == "capture")
+      graph(reinterpret_cast<CUgraphExec>(static_cast<std::intptr_t>(us)), stream);
+    else
+      launch(function, way == "bad" && i == 1 ? 0 : us, stream);
+    if (i % each == 0) wait(stream);
+  }
+  wait(stream);
+  std::printf("done %d\n", launches);
+}
