@@ -143,7 +143,8 @@ class Repeated {
       first_call_ = now;
     }
     const Step& step = of_op_[call.op.value];
-    if (call.request != request_ || step.record.blocks == 0 || first_call_ + step.record.ready != now) return false;
+    if (call.request != request_ || step.record.blocks == 0) return false;
+    if (first_call_ + step.record.ready != now) return false;
     KernelRecord r = shifted(step.record, first_call_);
     r.request = call.request;
     power_.add(r, step.energy);

@@ -52,7 +52,8 @@ class LatestTable {
   }
 
   std::vector<Place> places_;
-  std::vector<std::uint32_t> tags_;  // of the keys' hashes, 0: free; most misses are seen here, which fits the cache
+  /// Of the keys' hashes, 0: free; most misses are seen here, which fits the cache.
+  std::vector<std::uint32_t> tags_;
   int most_bits_, bits_ = 0;
   std::uint64_t misses_ = 0;
 };
