@@ -179,10 +179,9 @@ Ran run(const Trace& whole, const Gpu& gpu, const RunOptions& options, Testbed& 
     Trace one = trace;
     one.clients = {trace.clients[i]};
     if (!window.fixed_work) one.run.duration = window.end;
-    alone[i] = testbed.alone(i, one, [&] {
-      return play_on(testbed, one, *make_policy("fcfs"), "fcfs", false, {},
-                     watch.over(trace.clients[i].name + " alone"))
-          .requests;
+    const auto told_alone = watch.over(trace.clients[i].name + " alone");
+    alone[i] = testbed.alone(i, one, told_alone, [&] {
+      return play_on(testbed, one, *make_policy("fcfs"), "fcfs", false, {}, told_alone).requests;
     });
   });
 

@@ -79,8 +79,10 @@ class Testbed {
   /// where it cannot be.
   virtual std::vector<std::uint32_t> divide(const std::vector<Instance>& instances);
   virtual std::unique_ptr<Setup> set_up(const Setting& setting) = 0;
-  /// Requests of a client alone, `run` to find them, unless that is known from an earlier result.
-  virtual Requests alone(std::size_t client, const Trace& trace, const std::function<Requests()>& run) = 0;
+  /// Requests of a client alone, `run` to find them, unless that is known from an earlier result.  What takes the
+  /// place of `run` tells `progress` the time now and then.
+  virtual Requests alone(std::size_t client, const Trace& trace, const std::function<void(Time)>& progress,
+                         const std::function<Requests()>& run) = 0;
   /// Calls job(0) to job(count - 1), which are the runs of clients alone: side by side, where the testbed can.
   virtual void each(std::size_t count, const std::function<void(std::size_t)>& job) {
     for (std::size_t i = 0; i < count; ++i) job(i);

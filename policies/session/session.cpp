@@ -309,8 +309,7 @@ Outcome Session::apply(const Decision& decision, Time now) {
     wake_at_ = std::min(wake_at_, wake->at);
     return Applied{};
   }
-  if (const auto* launch = std::get_if<decide::Launch>(&decision)) {
-    if (const char* why = not_launchable(launch->launch)) return Refused{why};
+  if (const auto* launch = std::get_if<decide::Launch>(&decision)) {  // which can be launched
     LaunchView& l = view(launch->launch);
     l.ctas = ctas_of(*launch);
     l.priority = launch->priority;

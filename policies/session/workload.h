@@ -72,6 +72,7 @@ class Workload {
   /// Requests that have arrived and are not served: a closed loop's next one has not while its client thinks.
   std::uint64_t waiting(ClientId client, Time now) const {
     const auto& queue = clients_[client.value].queue;
+    if (queue.empty()) return 0;
     const auto next = std::ranges::upper_bound(queue, now, {}, &Waiting::arrival);
     return static_cast<std::uint64_t>(next - queue.begin());
   }

@@ -25,7 +25,7 @@ Time SimBackend::call(const LaunchView& l) {
   return begins;
 }
 
-void SimBackend::hold(const LaunchView& l, Submission submission) {
+void SimBackend::hold(const LaunchView& l, Submission&& submission) {
   HostLaunch held{l.id, l.solo_time, l.kernel == nullptr, true, l.ctas != 0, submission.follows};
   held_.hold(l.client, l.stream, std::move(held), std::move(submission));
 }

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "policies/api/registry.h"
+#include "sim/backend/alone.h"
 #include "sim/backend/in_parallel.h"
 #include "sim/backend/instances.h"
 #include "sim/backend/metered.h"
@@ -97,8 +98,13 @@ class Simulator final : public Testbed {
   std::vector<std::uint32_t> divide(const std::vector<Instance>& instances) override {
     return instances_.make(instances);
   }
-  Requests alone(std::size_t client, const Trace& trace, const std::function<Requests()>& run) override {
-    return common_.alone(client, trace.run.duration.value_or(kNever), run);
+  Requests alone(std::size_t client, const Trace& trace, const std::function<void(Time)>& progress,
+                 const std::function<Requests()>& run) override {
+    return common_.alone(client, trace.run.duration.value_or(kNever), [&] {
+      const bool as_before = options_.engine.shortcuts && !options_.engine.audit && host_ == nullptr;
+      auto requests = as_before ? repeat_alone(trace, gpu_, common_.shapes, progress) : std::nullopt;
+      return requests ? *std::move(requests) : run();
+    });
   }
 
   void each(std::size_t count, const std::function<void(std::size_t)>& job) override {

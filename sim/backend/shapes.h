@@ -7,9 +7,9 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <unordered_map>
 
 #include "policies/api/snapshot.h"
+#include "sim/engine/kept_table.h"
 #include "sim/model/kernel_model.h"
 #include "traces/model/gpu.h"
 #include "traces/model/kernel.h"
@@ -58,8 +58,8 @@ class LaunchShapes {
   /// Of a launch that may use `sms` SMs.  Valid as long as this.
   const Shape& of(const LaunchView& launch, std::uint32_t sms) {
     const Key key{launch.kernel_id.value, launch.solo_time.count(), sms};
-    if (const auto found = known_.find(key); found != known_.end()) return found->second;
-    return known_.emplace(key, all_.of(*launch.kernel, launch.solo_time, sms)).first->second;
+    if (const Shape* known = known_.find(key, key.hash())) return *known;
+    return known_.add(key, key.hash(), all_.of(*launch.kernel, launch.solo_time, sms));
   }
 
  private:
@@ -68,15 +68,11 @@ class LaunchShapes {
     std::int64_t solo;
     std::uint32_t sms;
     bool operator==(const Key&) const = default;
-  };
-  struct Hash {
-    std::size_t operator()(const Key& k) const {
-      return static_cast<std::size_t>(
-          (static_cast<std::uint64_t>(k.solo) ^ std::uint64_t{k.kernel} << 40 ^ std::uint64_t{k.sms} << 56) *
-          0x9e3779b97f4a7c15u);
+    std::uint64_t hash() const {
+      return static_cast<std::uint64_t>(solo) ^ std::uint64_t{kernel} << 40 ^ std::uint64_t{sms} << 56;
     }
   };
-  std::unordered_map<Key, Shape, Hash> known_;
+  KeptTable<Key, Shape> known_;
   std::unique_ptr<Shapes> own_;
   Shapes& all_;
 };

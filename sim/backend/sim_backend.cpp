@@ -253,7 +253,7 @@ Time SimBackend::graph_gap() const {
 }
 
 template <class What>
-void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, What what) {
+void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, What&& what) {
   const Gpu& gpu = topology_.gpu;
   const StreamPlace& at = place(l);
   Submission submission{l.id,
@@ -261,7 +261,7 @@ void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, 
                         at.graph ? gpu.graph_launch_latency : gpu.launch_latency,
                         at.graph ? graph_gap() : gpu.stream_gap,
                         {follows.begin(), follows.end()},
-                        std::move(what)};
+                        std::forward<What>(what)};
   submission.graph = at.graph;
   submission.ahead = at.ahead;
   Fate& fate = fates_.renew(l, at.context, at.stream);
@@ -275,7 +275,7 @@ void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, 
 }
 
 /// `reaches_gpu` is how long it takes from the call.
-void SimBackend::hand_over(Submission submission, std::uint32_t context, Time called) {
+void SimBackend::hand_over(Submission&& submission, std::uint32_t context, Time called) {
   const Time reaches = submission.reaches_gpu += called;
   const std::uint32_t channel = contexts_[context].host->accept(std::move(submission));
   // A graph's launches reach the GPU together: one event does for all.

@@ -128,15 +128,15 @@ class SimBackend final : public Backend {
   Outcome move(BufferId buffer, const Copy& copy, ClientId client);
   Time graph_gap() const;
   template <class What>
-  void submit(const LaunchView& launch, std::span<const LaunchId> follows, What what);
-  void hand_over(Submission submission, std::uint32_t context, Time called);
+  void submit(const LaunchView& launch, std::span<const LaunchId> follows, What&& what);
+  void hand_over(Submission&& submission, std::uint32_t context, Time called);
   // The host's thread (host_thread.cpp).
   Time call(const LaunchView& launch);
   bool may_be_stopped(ClientId client) const {
     return preemptive_ && trace_.clients[client.value].service_class == ServiceClass::best_effort;
   }
   bool held_on_host(const LaunchView& launch) const { return thread_ && may_be_stopped(launch.client); }
-  void hold(const LaunchView& launch, Submission submission);
+  void hold(const LaunchView& launch, Submission&& submission);
   void hand_over_held(ClientId client, Submission submission);
   bool idle_before(Time until) const {
     return thread_ && now_ < until && host_free_ <= now_ && (told_.empty() || told_.front().at > now_);

@@ -22,11 +22,14 @@ class LatestTable {
   /// next look.
   Value& look(const Key& key, std::uint64_t hash, bool& found) {
     if (misses_ >= places_.size() && bits_ < most_bits_) grow();
-    Place& place = places_[hash * kScatter >> (64 - bits_)];
-    found = place.used && place.key == key;
+    const std::uint64_t scattered = hash * kScatter;
+    const std::size_t at = scattered >> (64 - bits_);
+    const std::uint32_t tag = static_cast<std::uint32_t>(scattered >> 16) | 1;
+    Place& place = places_[at];
+    found = tags_[at] == tag && place.key == key;
     if (!found) {
       ++misses_;
-      place.used = true;
+      tags_[at] = tag;
       place.key = key;
       place.value = Value{};
     }
@@ -39,16 +42,18 @@ class LatestTable {
   struct Place {
     Key key{};
     Value value{};
-    bool used = false;
   };
 
   void grow() {
     bits_ = bits_ == 0 ? kFirstBits : bits_ + 2 > most_bits_ ? most_bits_ : bits_ + 2;
     places_.assign(std::size_t{1} << bits_, {});
+    tags_.assign(places_.size(), 0);
     misses_ = 0;
   }
 
   std::vector<Place> places_;
+  /// Of the keys' hashes, 0: free; most misses are seen here, which fits the cache.
+  std::vector<std::uint32_t> tags_;
   int most_bits_, bits_ = 0;
   std::uint64_t misses_ = 0;
 };

@@ -47,7 +47,7 @@ void ComputeEngine::accept(Work work, std::uint32_t level, const SmMask& allowed
   const SoloMemory::Key key = SoloMemory::key_of(work, allowed);
   if (const UndisturbedRun* run = memory_.find(key)) {
     const bool told = !work.tells_last;
-    door_.emplace(Door{std::move(work), level, allowed, demand, *run, pipe.now(), false, told});
+    door_.emplace(std::move(work), level, allowed, demand, *run, pipe.now(), false, told);
     return;
   }
   watched_ = Watched{work.record.launch, key, pipe.now(), pipe.sms().sm_ps(), pipe.sms().warp_ps()};

@@ -26,14 +26,14 @@ ContentionModel::ContentionModel(const Gpu& gpu, bool together)
     : memory_(limits_of(gpu)),
       together_(together),
       sms_(gpu.sms),
-      ends_(gpu.sms),
+      ends_(gpu.sms, kNone),
       is_changed_(gpu.sms) {
   CORUN_EXPECTS(gpu.sms <= kMaxSms && gpu.sm.max_blocks <= kMostBlocks);
   pressure_.settled_at = -kSettling;
 }
 
 Time ContentionModel::next_time() const {
-  const Time end{ends_.least()};
+  const Time end{next_end_};
   return pressure_.unsettled ? std::min(end, pressure_.settles_at) : end;
 }
 
@@ -66,7 +66,6 @@ void ContentionModel::press(Launch& launch, double delay, double issue) {
 /// `blocks` of its blocks have come; negative: have gone.
 inline void ContentionModel::count(Launch& launch, WorkId work, std::int64_t blocks) {
   launch.blocks = static_cast<std::uint32_t>(launch.blocks + blocks);
-  blocks_ = static_cast<std::uint32_t>(blocks_ + blocks);
   if (launch.counted) return;
   launch.counted = true;
   counted_.push_back(work);
@@ -137,10 +136,10 @@ void ContentionModel::add(TaskId task, WorkId work, const Blocks& blocks, const 
 }
 
 void ContentionModel::take_ended(Time now, const Cohorts& cohorts) {
-  const std::int64_t least = ends_.least();
-  if (least > now.count()) return;
-  CORUN_EXPECTS(least == now.count());  // else an end was missed
-  ends_.for_each_least([&](std::uint32_t head) { take_ended(head, cohorts.size(head), now.count()); });
+  if (next_end_ > now.count()) return;
+  CORUN_EXPECTS(next_end_ == now.count());  // else an end was missed
+  for (const std::uint16_t head : cohorts.list())
+    if (ends_[head] == now.count()) take_ended(head, cohorts.size(head), now.count());
 }
 
 inline void ContentionModel::take_ended(std::uint32_t head, std::uint32_t sms, std::int64_t now) {
@@ -185,7 +184,6 @@ void ContentionModel::remove(WorkId work, Time now, const Cohorts& cohorts, std:
         const BlockRow::Slot& slot = row.slot(i);
         gone.push_back({row.task, slot.number, static_cast<std::uint16_t>(head), slot.place, slot.count});
       }
-      blocks_ -= cohorts.size(head) * row.count;
       free_rows_.push_back(r);
       return true;
     });
@@ -206,13 +204,13 @@ void ContentionModel::split(std::uint32_t head, std::uint32_t other) {
     sms_[other].push_back(copy);
   }
   if (is_changed_[head] != 0) changed(other);
-  ends_.set(other, ends_.at(head));
+  ends_[other] = ends_[head];
 }
 
 void ContentionModel::join(std::uint32_t other) {
   free_rows_.insert(free_rows_.end(), sms_[other].begin(), sms_[other].end());
   sms_[other].clear();
-  ends_.set(other, MinTree::kNone);
+  ends_[other] = kNone;
 }
 
 bool ContentionModel::alike(std::uint32_t a, std::uint32_t b, Time now) const {
@@ -223,6 +221,17 @@ bool ContentionModel::alike(std::uint32_t a, std::uint32_t b, Time now) const {
     if (!row.alike(rows_[of_b[i]], launches_[row.work.value].load.at_once > 0, now.count())) return false;
   }
   return true;
+}
+
+std::uint64_t ContentionModel::signature(std::uint32_t head) const {
+  std::uint64_t bits = 0;
+  for (const std::uint16_t r : sms_[head]) {
+    const BlockRow& row = rows_[r];
+    bits = (bits ^ static_cast<std::uint64_t>(row.next) ^ static_cast<std::uint64_t>(row.starts) << 1 ^
+            std::uint64_t{row.task.value} << 40) *
+           0xff51afd7ed558ccdu;
+  }
+  return bits;
 }
 
 // ---- rates ------------------------------------------------------------------------------------------------
@@ -269,6 +278,7 @@ void ContentionModel::settle(Time now, const Cohorts& cohorts, LossMeter* losses
     pressure_.settled_at = now;
     if (judge_pressure(losses) || losses != nullptr) change_all(cohorts);
   }
+  if (changed_.empty()) return;
   for (const std::uint16_t head : changed_) {
     is_changed_[head] = 0;
     if (!sms_[head].empty()) rate_rows(head, now.count());
@@ -276,15 +286,17 @@ void ContentionModel::settle(Time now, const Cohorts& cohorts, LossMeter* losses
     find_next(head, now.count());
   }
   changed_.clear();
+  next_end_ = kNone;
+  for (const std::uint16_t head : cohorts.list()) next_end_ = std::min(next_end_, ends_[head]);
 }
 
 inline void ContentionModel::find_next(std::uint32_t head, std::int64_t now) {
-  std::int64_t next = MinTree::kNone;
+  std::int64_t next = kNone;
   for (const std::uint16_t r : sms_[head]) {
     rows_[r].find_next(now);
     next = std::min(next, rows_[r].next);
   }
-  ends_.set(head, next);
+  ends_[head] = next;
 }
 
 void ContentionModel::rate_rows(std::uint32_t head, std::int64_t now) {
@@ -350,16 +362,30 @@ std::uint32_t ContentionModel::least_apart(const Rows& order) const {
 
 void ContentionModel::rate_several(const Rows& rows, std::int64_t now) {
   const Rows order = by_age(rows);
-  boost::container::static_vector<SmShare, kMostBlocks> shares;
-  for (const std::uint16_t r : order) {
-    const Launch& launch = launches_[rows_[r].work.value];
-    shares.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.fp64, launch.load.chance});
+  const std::uint32_t distance = least_apart(order);
+  RateTable::SeveralRates* known = nullptr;
+  if (order.size() <= RateTable::kMost) {
+    RateTable::Several company{{}, {}, distance};
+    for (std::size_t k = 0; k < order.size(); ++k) {
+      company.kinds[k] = launches_[rows_[order[k]].work.value].serial;
+      company.blocks[k] = rows_[order[k]].count;
+    }
+    known = &rates_.rates_of_several(company);
   }
-  share_sm({shares.data(), shares.size()}, least_apart(order), memory_.limits());
+  const bool found = known != nullptr && known->front() != 0;
+  boost::container::static_vector<SmShare, kMostBlocks> shares;
+  if (!found) {
+    for (const std::uint16_t r : order) {
+      const Launch& launch = launches_[rows_[r].work.value];
+      shares.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.fp64, launch.load.chance});
+    }
+    share_sm({shares.data(), shares.size()}, distance, memory_.limits());
+  }
   for (std::size_t k = 0; k < order.size(); ++k) {
     BlockRow& row = rows_[order[k]];
-    const double alone = launches_[row.work.value].load.alone;
-    row.set_rate(oldest_first(row, rate_of(shares[k].time / alone)), now);
+    const std::uint32_t rate = found ? (*known)[k] : rate_of(shares[k].time / launches_[row.work.value].load.alone);
+    if (known != nullptr) (*known)[k] = rate;
+    row.set_rate(oldest_first(row, rate), now);
   }
 }
 

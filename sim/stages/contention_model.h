@@ -6,13 +6,13 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
 #include <boost/container/static_vector.hpp>
 
 #include "sim/engine/expects.h"
-#include "sim/engine/min_tree.h"
 #include "sim/model/contention.h"
 #include "sim/stages/block_row.h"
 #include "sim/stages/cohorts.h"
@@ -44,7 +44,7 @@ class ContentionModel {
   /// `together`: SMs in the same state are kept as one.
   ContentionModel(const Gpu& gpu, bool together);
 
-  bool empty() const { return blocks_ == 0; }
+  bool empty() const { return present_.empty(); }
   /// When a block ends or the pressure settles next.
   Time next_time() const;
 
@@ -76,6 +76,8 @@ class ContentionModel {
   /// The cohort of `other` is about to join that of another head, which is in the same state.
   void join(std::uint32_t other);
   bool alike(std::uint32_t a, std::uint32_t b, Time now) const;
+  /// The same of SMs that are alike, and seldom of others.
+  std::uint64_t signature(std::uint32_t head) const;
 
   /// f(rank, task) for each block, where each SM is on its own.
   template <typename F>
@@ -86,6 +88,7 @@ class ContentionModel {
   }
 
  private:
+  static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
   using Rows = boost::container::static_vector<std::uint16_t, kMostBlocks>;
   struct Launch {
     BlockLoad load;
@@ -137,10 +140,10 @@ class ContentionModel {
   std::vector<WorkId> present_;
   std::vector<WorkId> counted_;  // at this instant
   RateTable rates_;
-  MinTree ends_;  // when the next block ends, by head
+  std::vector<std::int64_t> ends_;  // when the next block ends, by head
+  std::int64_t next_end_ = kNone;   // the least of them
   std::vector<std::uint16_t> changed_;  // heads, at this instant
   std::vector<std::uint8_t> is_changed_;
-  std::uint32_t blocks_ = 0;
   std::vector<Ended> ended_;
   Pressure pressure_;
 };

@@ -69,7 +69,7 @@ void Pipeline::condition(Work& work) {
   condition_.meet(work, launches_);
 }
 
-void Pipeline::accept(Work arrived, std::uint32_t level, const SmMask& allowed, const SmResources& demand) {
+void Pipeline::accept(Work&& arrived, std::uint32_t level, const SmMask& allowed, const SmResources& demand) {
   CORUN_EXPECTS(arrived.first < arrived.blocks() && arrived.next == arrived.first);
   CORUN_EXPECTS(!allowed.none() && allowed.minus(sms_.all()).none());
   CORUN_EXPECTS(demand.blocks != 0 && room(capacity_of(gpu_.sm), demand) != 0);

@@ -51,9 +51,9 @@ class Pipeline {
   // ---- launches ----
   /// A launch is about to be accepted: its load is as the clock and L2 have it.  Once for each.
   void condition(Work& work);
-  void accept(Work work, std::uint32_t level, const SmMask& allowed, const SmResources& demand);
+  void accept(Work&& work, std::uint32_t level, const SmMask& allowed, const SmResources& demand);
   /// A launch came at `since`, when nothing else was there, and went like that: it ends now.
-  void pass(Work work, Time since, const UndisturbedRun& run);
+  void pass(Work&& work, Time since, const UndisturbedRun& run);
   void resize(LaunchId launch, std::uint32_t ctas);
   void resize(LaunchId launch, const std::vector<std::uint16_t>& ctas_per_sm, bool grow);
   void pair_up(LaunchId launch, LaunchId padding);

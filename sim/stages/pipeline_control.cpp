@@ -151,17 +151,20 @@ void Pipeline::part_what_ends() {
   struct Parting {
     WorkId work;
     std::uint64_t ending;
+    bool several;  // at one place, where they may go apart
   };
   boost::container::small_vector<Parting, 8> parting;
   for (const ContentionModel::Ended& e : contention_.ended()) {
     const WorkId work = tasks_[e.task].work;
     if (!launches_[work].persistent()) continue;
     auto found = std::ranges::find(parting, work, &Parting::work);
-    if (found == parting.end()) found = parting.insert(parting.end(), {work, 0});
-    found->ending += std::uint64_t{sms_.cohorts().size(e.head)} * e.count;
+    if (found == parting.end()) found = parting.insert(parting.end(), {work, 0, false});
+    const std::uint64_t here = std::uint64_t{sms_.cohorts().size(e.head)} * e.count;
+    found->ending += here;
+    found->several |= here > 1;
   }
-  for (const auto& [work, ending] : parting)
-    if (launches_[work].may_part(ending)) part_workers(work);
+  for (const auto& [work, ending, several] : parting)
+    if (several && launches_[work].may_part(ending)) part_workers(work);
 }
 
 /// In their order the first leave while there are more than wanted, the next go on while there are blocks, and
@@ -244,30 +247,33 @@ void Pipeline::merge_alike() {
   const Cohorts& cohorts = sms_.cohorts();
   if (!cohorts.together() || launches_.with_quotas() != 0) return;  // numbers per SM tell SMs apart
   const SmMask changed = sms_.take_touched() & cohorts.heads();
-  struct Roomy {
-    std::uint64_t room;  // of those that are alike the same
+  struct Seen {
+    std::uint64_t key;  // of those that are alike the same
     std::uint16_t head;
   };
-  const auto room_of = [this](std::uint32_t head) {
+  boost::container::static_vector<Seen, kMaxSms> seen;
+  std::array<std::uint16_t, std::size_t{2} * kMaxSms> places{};  // by key: number in `seen`, from 1; 0: free
+  const boost::container::static_vector<std::uint16_t, kMaxSms> list(cohorts.list().begin(), cohorts.list().end());
+  for (const std::uint16_t head : list) {
     const SmResources& free = sms_.free()[head];
-    return (std::uint64_t{free.registers} << 32 | free.shared_memory) * 0x9e3779b97f4a7c15u + free.warps;
-  };
-  boost::container::static_vector<Roomy, kMaxSms> list;
-  for (const std::uint16_t head : cohorts.list()) list.push_back({room_of(head), head});
-  changed.for_each([&](std::uint32_t head) {
-    const std::uint64_t room = room_of(head);
-    for (const auto& [other_room, other] : list) {
-      if (other_room != room) continue;  // most, at little cost
-      if (!cohorts.heads().test(head)) return;
-      if (other < head && changed.test(other)) continue;  // it was compared with this one
-      if (other == head || !cohorts.heads().test(other) || !cohorts.may_join(head, other)) continue;
-      if (!sms_.alike(head, other) || !(sms_.empty(head) || contention_.alike(head, other, now_))) continue;
-      const auto [first, second] = std::pair(std::min<std::uint32_t>(head, other),
-                                             std::max<std::uint32_t>(head, other));
-      contention_.join(second);
-      sms_.join(first, second);
+    const std::uint64_t room = (std::uint64_t{free.registers} << 32 | free.shared_memory) + free.warps;
+    const std::uint64_t key = (room ^ contention_.signature(head)) * 0x9e3779b97f4a7c15u;
+    const auto like = [&](const Seen& other) {
+      return other.key == key && (changed.test(head) || changed.test(other.head)) &&
+             cohorts.may_join(other.head, head) && sms_.alike(other.head, head) &&
+             (sms_.empty(head) || contention_.alike(other.head, head, now_));
+    };
+    std::size_t at = key >> 55;
+    while (places[at] != 0 && !like(seen[places[at] - 1u])) at = (at + 1) % places.size();
+    if (places[at] != 0) {
+      const std::uint16_t first = seen[places[at] - 1u].head;
+      contention_.join(head);
+      sms_.join(first, head);
+    } else {
+      seen.push_back({key, head});
+      places[at] = static_cast<std::uint16_t>(seen.size());
     }
-  });
+  }
 }
 
 // ---- questions --------------------------------------------------------------------------------------------

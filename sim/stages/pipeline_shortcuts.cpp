@@ -33,7 +33,7 @@ void Pipeline::skip_waves(Time limit) {
   pass_time(jump->last_end);
 }
 
-void Pipeline::pass(Work work, Time since, const UndisturbedRun& run) {
+void Pipeline::pass(Work&& work, Time since, const UndisturbedRun& run) {
   CORUN_EXPECTS(!busy() && since >= now_);
   KernelRecord& record = work.record;
   record.slotted = since + offset_;

@@ -1,7 +1,8 @@
-// What one launch, or two, come to on an SM.  The same few launches meet again and again: what makes their
+// What one to four launches come to on an SM.  The same few launches meet again and again: what makes their
 // blocks' times has a number, and their rates are kept by those and by how many blocks each has.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <cstdint>
 
@@ -25,6 +26,14 @@ class RateTable {
   struct Rates {
     std::uint32_t older = 0, younger = 0;  // 0: not known yet
   };
+  /// Three or four, the oldest first; what is not there is 0.
+  static constexpr std::size_t kMost = 4;
+  struct Several {
+    std::array<std::uint32_t, kMost> kinds{}, blocks{};
+    std::uint32_t apart = 0;
+    bool operator==(const Several&) const = default;
+  };
+  using SeveralRates = std::array<std::uint32_t, kMost>;
 
   /// A number that it has for itself, not 0.
   std::uint32_t serial_of(const Kind& kind) {
@@ -43,11 +52,21 @@ class RateTable {
     bool found;
     return rates_.look(of, bits + of.blocks, found);
   }
+  /// The first is 0 where they are not known yet.
+  SeveralRates& rates_of_several(const Several& of) {
+    CORUN_EXPECTS_SLOW(of.kinds.front() != 0 && of.blocks.front() != 0);
+    std::uint64_t bits = of.apart;
+    for (std::size_t i = 0; i < kMost; ++i)
+      bits = (bits ^ (std::uint64_t{of.kinds[i]} << 8 | of.blocks[i])) * 0xff51afd7ed558ccdu;
+    bool found;
+    return several_.look(of, bits ^ bits >> 29, found);
+  }
 
  private:
   LatestTable<Kind, std::uint32_t> serials_{10};
   std::uint32_t last_ = 0;
   LatestTable<Company, Rates> rates_{12};
+  LatestTable<Several, SeveralRates> several_{12};
 };
 
 }  // namespace corun::sim

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstdint>
-#include <unordered_map>
 
 #include "sim/engine/expects.h"
+#include "sim/engine/kept_table.h"
 #include "sim/stages/pipeline.h"
 #include "sim/stages/sm_mask.h"
 #include "sim/stages/task.h"
@@ -21,31 +21,28 @@ class SoloMemory {
     double load;  // its block time alone tells launches of different shares apart
     SmMask allowed;
     bool operator==(const Key&) const = default;
+    std::uint64_t hash() const {
+      const std::uint64_t h = static_cast<std::uint64_t>(block_alone) * 0x9e3779b97f4a7c15u;
+      return h ^ (std::uint64_t{kernel} << 32 | ctas) * 0xff51afd7ed558ccdu;
+    }
   };
   static Key key_of(const Work& work, const SmMask& allowed) {
     return {work.record.kernel.value, work.ctas, work.block_alone.count(), work.load.alone, allowed};
   }
 
-  /// Null: it has not been seen.  Valid until the next `learn`.
-  const UndisturbedRun* find(const Key& key) const {
-    const auto found = runs_.find(key);
-    return found == runs_.end() ? nullptr : &found->second;
-  }
+  /// Null: it has not been seen.  Valid as long as this.
+  const UndisturbedRun* find(const Key& key) const { return runs_.find(key, key.hash()); }
   void learn(const Key& key, const UndisturbedRun& run) {
     CORUN_EXPECTS(run.started >= Time{} && run.last_block >= run.started && run.end >= run.last_block);
     CORUN_EXPECTS(run.sm_ps >= 0 && run.warp_ps >= 0);
-    runs_[key] = run;
+    if (UndisturbedRun* known = runs_.find(key, key.hash()))
+      *known = run;
+    else
+      runs_.add(key, key.hash(), run);
   }
 
  private:
-  struct Hash {
-    std::size_t operator()(const Key& key) const {
-      std::uint64_t h = static_cast<std::uint64_t>(key.block_alone) * 0x9e3779b97f4a7c15u;
-      h ^= (std::uint64_t{key.kernel} << 32 | key.ctas) * 0xff51afd7ed558ccdu;
-      return static_cast<std::size_t>(h ^ h >> 29);
-    }
-  };
-  std::unordered_map<Key, UndisturbedRun, Hash> runs_;
+  KeptTable<Key, UndisturbedRun> runs_;
 };
 
 }  // namespace corun::sim

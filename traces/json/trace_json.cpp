@@ -223,8 +223,8 @@ class TraceReader {
   /// A file's own kernels, else those of the files it includes, nearest first.
   KernelId kernel(const TraceFile& file, const std::string& name, const std::string& place) const {
     std::vector<const TraceFile*> level = {&file};
-    Names visible;
-    for (std::set<const TraceFile*> seen; !level.empty();) {
+    std::set<const TraceFile*> seen;
+    while (!level.empty()) {
       std::vector<const TraceFile*> next;
       const TraceFile* found = nullptr;
       for (const TraceFile* each : level) {
@@ -237,12 +237,13 @@ class TraceReader {
                  "rename one of them");
           found = each;
         }
-        visible.insert(each->kernels.begin(), each->kernels.end());
         next.insert(next.end(), each->includes.begin(), each->includes.end());
       }
       if (found != nullptr) return KernelId{found->kernels.find(name)->second};
       level = std::move(next);
     }
+    Names visible;
+    for (const TraceFile* each : seen) visible.insert(each->kernels.begin(), each->kernels.end());
     fail_unknown(file, place, "kernel", name, visible);
   }
 

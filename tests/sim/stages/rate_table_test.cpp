@@ -45,6 +45,20 @@ TEST(RateTable, AnEntryIsThereUntilAnotherTakesItsPlace) {
   EXPECT_EQ(table.rates_of({2, 1, 3}).older, 0u) << "the older one is another";
 }
 
+TEST(RateTable, SeveralAreKnownByWhoTheyAreTheirBlocksAndTheirAges) {
+  RateTable table;
+  const RateTable::Several company{{1, 2, 3, 0}, {4, 5, 6, 0}, 7};
+  RateTable::SeveralRates& rates = table.rates_of_several(company);
+  EXPECT_EQ(rates.front(), 0u);
+  rates = {10, 20, 30, 0};
+  EXPECT_EQ(table.rates_of_several(company)[2], 30u);
+  for (const RateTable::Several& other : {RateTable::Several{{2, 1, 3, 0}, {4, 5, 6, 0}, 7},
+                                          RateTable::Several{{1, 2, 3, 0}, {4, 5, 7, 0}, 7},
+                                          RateTable::Several{{1, 2, 3, 0}, {4, 5, 6, 0}, 6},
+                                          RateTable::Several{{1, 2, 3, 9}, {4, 5, 6, 1}, 7}})
+    EXPECT_EQ(table.rates_of_several(other).front(), 0u);
+}
+
 TEST(RateTable, WhatItReturnsIsOfThisKeyOrUnknown) {
   Dice dice(2);
   RateTable table;
