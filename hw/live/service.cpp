@@ -315,7 +315,9 @@ std::string Service::state() const {
   std::vector<std::int64_t> sorted = decision_ns_;
   std::ranges::sort(sorted);
   const auto at = [&](double share) {
-    return sorted.empty() ? 0.0 : static_cast<double>(sorted[static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1))]) / 1e3;
+    if (sorted.empty()) return 0.0;
+    const auto place = static_cast<std::size_t>(share * static_cast<double>(sorted.size() - 1));
+    return static_cast<double>(sorted[place]) / 1e3;
   };
   out["policy"] = policy_;
   out["up_s"] = std::chrono::duration<double>(now()).count();
@@ -324,10 +326,12 @@ std::string Service::state() const {
   out["decision_us"] = {{"p50", at(0.5)}, {"p99", at(0.99)}};
   out["programs"] = nlohmann::ordered_json::array();
   for (const ClientState& s : books_.state()) {
-    const auto c = std::ranges::find_if(connections_, [&](const auto& each) { return each->memory != nullptr && each->client == s.client; });
+    const auto c = std::ranges::find_if(
+        connections_, [&](const auto& each) { return each->memory != nullptr && each->client == s.client; });
     if (c == connections_.end()) continue;
     const Memory& memory = *(*c)->memory;
-    const std::uint64_t launches = memory.launches.load() + memory.graphs.load();
+    const auto launches = static_cast<double>(memory.launches.load() + memory.graphs.load());
+    const double held_us = static_cast<double>(memory.held_ns.load()) / 1e3;
     out["programs"].push_back(
         {{"name", s.name},
          {"class", s.service_class == ServiceClass::real_time ? "real_time" : "best_effort"},
@@ -338,7 +342,7 @@ std::string Service::state() const {
          {"waiting", s.pending},
          {"on_gpu", s.on_gpu},
          {"busy_s", std::chrono::duration<double>(s.busy).count()},
-         {"mean_wait_us", launches == 0 ? 0.0 : static_cast<double>(memory.held_ns.load()) / 1e3 / static_cast<double>(launches)}});
+         {"mean_wait_us", launches > 0 ? held_us / launches : 0.0}});
   }
   return out.dump(2) + "\n";
 }
