@@ -15,15 +15,14 @@ namespace {
 
 constexpr std::uint64_t kBytes = std::uint64_t{1} << 20;
 
-struct Ring {
-  alignas(64) std::atomic<std::uint64_t> written;
-  alignas(64) std::atomic<std::uint64_t> read;
-  alignas(64) char data[kBytes];
-};
-
 }  // namespace
 
 struct Channel::Shared {
+  struct Ring {
+    alignas(64) std::atomic<std::uint64_t> written;
+    alignas(64) std::atomic<std::uint64_t> read;
+    alignas(64) char data[kBytes];
+  };
   Ring to_worker, to_parent;
 };
 
@@ -54,7 +53,7 @@ Channel::~Channel() {
 }
 
 bool Channel::send(const Message& message, const std::function<bool()>& gone) {
-  Ring& ring = end_ == End::parent ? shared_->to_worker : shared_->to_parent;
+  Shared::Ring& ring = end_ == End::parent ? shared_->to_worker : shared_->to_parent;
   std::string frame;
   const auto size = static_cast<std::uint32_t>(message.bytes.size());
   frame.append(reinterpret_cast<const char*>(&size), sizeof size);
@@ -80,7 +79,7 @@ bool Channel::send(const Message& message, const std::function<bool()>& gone) {
 }
 
 void Channel::pull() {
-  Ring& ring = end_ == End::parent ? shared_->to_parent : shared_->to_worker;
+  Shared::Ring& ring = end_ == End::parent ? shared_->to_parent : shared_->to_worker;
   std::uint64_t read = ring.read.load(std::memory_order_relaxed);
   const std::uint64_t written = ring.written.load(std::memory_order_acquire);
   if (read == written) return;
