@@ -188,7 +188,7 @@ template <Default K>
 CUresult launch_graph(CUgraphExec graph, CUstream stream) {
   const Work work{reinterpret_cast<const void*>(graph), true, {1, 1, 1}, {1, 1, 1}, 0};
   return steer(work, stream, K, [&](CUstream to, std::int32_t priority) {
-    // A graph's kernels have the priority of the stream that it is launched in.
+    // Kernels have the priority of this stream, unless their graph keeps its nodes' (PyTorch's): of where they were captured.
     return in_lane(plain(to, K), priority, [&](CUstream lane) { return RealGraphLaunch<K>::function(graph, lane); });
   });
 }

@@ -45,20 +45,16 @@ Books::Books(const std::string& policy, const Gpu& gpu) : spec_(policy), policy_
 
 Books::~Books() = default;
 
-std::uint32_t Books::join(const Newcomer& newcomer, Time now) {
+std::uint32_t Books::join(const Newcomer& newcomer) {
   const std::uint32_t number = next_client_++;
   auto p = std::make_unique<Program>();
   p->self = newcomer;
-  p->seen.client = number;
-  p->seen.name = newcomer.name;
-  p->seen.service_class = newcomer.service_class;
-  p->last_end = now;
   programs_.emplace(number, std::move(p));
   begin_again();
   return number;
 }
 
-void Books::leave(std::uint32_t client, Time) {
+void Books::leave(std::uint32_t client) {
   for (const LaunchView& l : launches_)
     if (l.state != LaunchState::finished && places_[l.id.slot].client == client) drop(l.id);
   programs_.erase(client);
@@ -67,6 +63,7 @@ void Books::leave(std::uint32_t client, Time) {
 
 /// The policy starts anew with the programs that are there; what they have on the GPU and what waits is shown to it.
 void Books::begin_again() {
+  reuse_retired();
   policy_ = make_policy(spec_);
   clients_.clear();
   client_views_.clear();
@@ -127,8 +124,6 @@ std::int32_t Books::standing_priority(std::uint32_t client) {
   finish(id, Time{});
   notices_.clear();
   programs_.at(client)->busy = false;
-  free_slots_.insert(free_slots_.end(), retired_.begin(), retired_.end());
-  retired_.clear();
   return granted.back().priority;
 }
 
@@ -176,20 +171,26 @@ void Books::ended(std::uint32_t client, std::uint32_t stream, std::uint32_t numb
   auto& on_gpu = programs_.at(client)->on_gpu[std::min(stream, kShownStreams - 1)];
   for (std::size_t i = 0; i < on_gpu.size();) {
     const Place& place = places_[on_gpu[i].slot];
-    if (place.stream == stream && static_cast<std::int32_t>(number - place.number) >= 0)
-      finish(on_gpu[i], now);
-    else
+    if (place.stream != stream || static_cast<std::int32_t>(number - place.number) < 0) {
       ++i;
+      continue;
+    }
+    const LaunchView& l = view(on_gpu[i]);
+    const Time begun = std::max(place.granted_at, pending_.ended_at(l.client, l.stream));
+    if (now > begun) place.kernel->solo_time = std::min(place.kernel->solo_time.value_or(kNever), now - begun);
+    finish(l.id, now);
   }
 }
 
-/// A launch is done on the GPU.
+void Books::failed(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Time now) {
+  for (LaunchId id : programs_.at(client)->on_gpu[std::min(stream, kShownStreams - 1)])
+    if (places_[id.slot].stream == stream && places_[id.slot].number == number) return finish(id, now);
+}
+
+/// A launch is on the GPU no longer.
 void Books::finish(LaunchId id, Time now) {
   LaunchView& l = view(id);
   Program& p = program(l);
-  const Place& place = places_[id.slot];
-  const Time begun = std::max(place.granted_at, pending_.ended_at(l.client, l.stream));
-  if (now > begun) place.kernel->solo_time = std::min(place.kernel->solo_time.value_or(kNever), now - begun);
   std::erase(p.on_gpu[l.stream.value], id);
   running_.erase(id);
   pending_.went(l);
@@ -199,7 +200,12 @@ void Books::finish(LaunchId id, Time now) {
   p.last_end = now;
   --p.unfinished;
   notices_.push_back(KernelFinished{id});
-  if (std::ranges::all_of(p.on_gpu, [](const auto& q) { return q.empty(); })) p.seen.busy += now - p.busy_since;
+  if (std::ranges::all_of(p.on_gpu, [](const auto& q) { return q.empty(); })) p.on_gpu_for += now - p.on_gpu_since;
+}
+
+void Books::reuse_retired() {
+  free_slots_.insert(free_slots_.end(), retired_.begin(), retired_.end());
+  retired_.clear();
 }
 
 /// Its program is gone.
@@ -213,7 +219,7 @@ void Books::drop(LaunchId id) {
   retired_.push_back(id.slot);
 }
 
-void Books::waits(std::uint32_t client, Time) { programs_.at(client)->waits = true; }
+void Books::waits(std::uint32_t client) { programs_.at(client)->waits = true; }
 
 void Books::end_requests(Time now) {
   for (std::uint32_t i = 0; i < number_of_.size(); ++i) {
@@ -221,7 +227,6 @@ void Books::end_requests(Time now) {
     if (!p.busy || p.unfinished != 0 || (!p.waits && now < p.last_end + kQuiet)) continue;
     p.busy = p.waits = false;
     notices_.push_back(RequestFinished{ClientId{i}, p.request++});
-    ++p.seen.requests;
   }
 }
 
@@ -249,15 +254,13 @@ void Books::decide(Time now, std::vector<Granted>& granted) {
       client_views_[i].arrived_at = client_views_[i].waits_since = p.arrived;
       client_views_[i].request = p.request;
     }
-    const std::vector<LaunchId> running(running_.begin(), running_.end());
-    Snapshot snapshot{now, told, client_views_, launches_, pending_.all(), running, {}};
+    Snapshot snapshot{now, told, client_views_, launches_, pending_.all(), running_, {}};
     snapshot.streams = pending_.streams();
     chosen_.clear();
     policy_->decide(snapshot, chosen_);
     ++decisions_;
     for (const Decision& d : chosen_) apply(d, now);
-    free_slots_.insert(free_slots_.end(), retired_.begin(), retired_.end());
-    retired_.clear();
+    reuse_retired();
   }
   hand_over(granted, now);
 }
@@ -324,11 +327,10 @@ void Books::hand_over(std::vector<Granted>& granted, Time now) {
           hand_over_at_ = std::min(hand_over_at_, at);
           break;
         }
-        if (std::ranges::all_of(p->on_gpu, none)) p->busy_since = now;
+        if (std::ranges::all_of(p->on_gpu, none)) p->on_gpu_since = now;
         p->held[s].pop_front();
         p->on_gpu[s].push_back(id);
         places_[id.slot].granted_at = now;
-        ++p->seen.granted;
         granted.push_back({number, places_[id.slot].box, view(id).priority});
       }
 }
@@ -336,7 +338,7 @@ void Books::hand_over(std::vector<Granted>& granted, Time now) {
 std::vector<ClientState> Books::state() const {
   std::vector<ClientState> all;
   for (const auto& [number, p] : programs_) {
-    ClientState s = p->seen;
+    ClientState s{number, p->self, p->request, 0, 0, p->on_gpu_for};
     for (std::uint32_t i = 0; i < kShownStreams; ++i)
       s.on_gpu += p->on_gpu[i].size(), s.pending += p->held[i].size();
     for (LaunchId id : pending_.all()) s.pending += places_[id.slot].client == number;

@@ -40,9 +40,8 @@ struct Granted {
 /// Of a program, for those who look.
 struct ClientState {
   std::uint32_t client = 0;
-  std::string name;
-  ServiceClass service_class = ServiceClass::best_effort;
-  std::uint64_t granted = 0, requests = 0;
+  Newcomer self;
+  std::uint64_t requests = 0;
   std::size_t pending = 0, on_gpu = 0;
   Time busy{};  // with something on the GPU
 };
@@ -63,8 +62,8 @@ class Books {
   /// Whether programs share one context, as under MPS.
   bool one_context() const { return policy_->requirements().contexts == Contexts::one; }
 
-  std::uint32_t join(const Newcomer& newcomer, Time now);
-  void leave(std::uint32_t client, Time now);
+  std::uint32_t join(const Newcomer& newcomer);
+  void leave(std::uint32_t client);
   /// Of launches that go at once, and of the streams that the program makes.
   std::int32_t standing_priority(std::uint32_t client);
 
@@ -73,8 +72,10 @@ class Books {
   void asked(std::uint32_t client, std::uint32_t box, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now);
   /// The GPU has done the stream's launches up to this number.
   void ended(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Time now);
+  /// The driver refused this launch, which was granted.
+  void failed(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Time now);
   /// The program's host waits for what it has launched.
-  void waits(std::uint32_t client, Time now);
+  void waits(std::uint32_t client);
 
   /// Asks the policy if anything has happened, and appends what may go.
   void decide(Time now, std::vector<Granted>& granted);
@@ -93,12 +94,11 @@ class Books {
   };
   struct Program {
     Newcomer self;
-    ClientState seen;
     std::array<std::deque<LaunchId>, kShownStreams> held, on_gpu;  // decided and not granted; granted
     std::uint64_t request = 0;
     std::uint32_t unfinished = 0;  // launches asked for and not ended
     bool busy = false, waits = false;
-    Time arrived{}, last_end{}, busy_since{};
+    Time arrived{}, last_end{}, on_gpu_since{}, on_gpu_for{};
     Op launch{corun::Launch{}, {}, {}, {}, {}};  // what a policy sees of each
   };
 
@@ -111,6 +111,7 @@ class Books {
   void hand_over(std::vector<Granted>& granted, Time now);
   Time may_go_at(const Program& p, std::uint32_t stream) const;
   void drop(LaunchId id);
+  void reuse_retired();
   Program& program(const LaunchView& l) { return *programs_.at(places_[l.id.slot].client); }
   LaunchView& view(LaunchId id) { return launches_[id.slot]; }
 

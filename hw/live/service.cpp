@@ -205,7 +205,7 @@ void Service::greet(Connection& c) {
   if (newcomer.name.empty()) newcomer.name = fmt::format("pid {}", peer.pid);
   newcomer.service_class = hello.real_time != 0 ? ServiceClass::real_time : ServiceClass::best_effort;
   newcomer.priority = std::clamp(hello.priority, -5, 0);
-  c.client = books_.join(newcomer, now());
+  c.client = books_.join(newcomer);
   c.memory->gate.store(books_.asks() ? Gate::asks : Gate::open);
   c.memory->priority.store(books_.standing_priority(c.client));
   Welcome welcome;
@@ -216,7 +216,7 @@ void Service::greet(Connection& c) {
 
 void Service::close(Connection& c) {
   if (c.memory != nullptr) {
-    books_.leave(c.client, now());
+    books_.leave(c.client);
     munmap(c.memory, sizeof(Memory));
     c.memory = nullptr;
   }
@@ -246,8 +246,8 @@ void Service::hear(Connection& c, std::uint32_t number) {
   const std::uint32_t stream = std::min(box.stream, kStreams - 1);
   switch (box.said) {
     case Said::launch: books_.asked(c.client, number, stream, box.number, kernel_of(c, box), now()); return;
-    case Said::waits: books_.waits(c.client, now()); break;
-    case Said::failed: books_.ended(c.client, stream, box.number, now()); break;
+    case Said::waits: books_.waits(c.client); break;
+    case Said::failed: books_.failed(c.client, stream, box.number, now()); break;
   }
   box.state.store(Mailbox::empty, std::memory_order_release);
 }
@@ -333,8 +333,8 @@ std::string Service::state() const {
     const auto launches = static_cast<double>(memory.launches.load() + memory.graphs.load());
     const double held_us = static_cast<double>(memory.held_ns.load()) / 1e3;
     out["programs"].push_back(
-        {{"name", s.name},
-         {"class", s.service_class == ServiceClass::real_time ? "real_time" : "best_effort"},
+        {{"name", s.self.name},
+         {"class", s.self.service_class == ServiceClass::real_time ? "real_time" : "best_effort"},
          {"launches", memory.launches.load()},
          {"graphs", memory.graphs.load()},
          {"unsteered", memory.unsteered.load()},

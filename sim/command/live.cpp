@@ -11,6 +11,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 
 #include "hw/live/service.h"
 #include "hw/process/mps_daemon.h"
@@ -31,8 +32,10 @@ files::path folder_of(const LiveArguments& a) { return a.at.empty() ? live::defa
 Gpu gpu_here(const std::string& named) {
   if (!named.empty()) return read_gpu(named);
   std::error_code none;
-  for (const auto& card : files::directory_iterator("/proc/driver/nvidia/gpus", none)) {
-    std::ifstream in(card.path() / "information");
+  std::set<files::path> cards;  // in the order of their places on the bus
+  for (const auto& card : files::directory_iterator("/proc/driver/nvidia/gpus", none)) cards.insert(card.path());
+  for (const files::path& card : cards) {
+    std::ifstream in(card / "information");
     for (std::string line; std::getline(in, line);) {
       if (!line.starts_with("Model:")) continue;
       const std::size_t begin = line.find_first_not_of(" \t", 6);
@@ -59,8 +62,10 @@ void write_metrics(const files::path& file, const std::string& state) {
         out << fmt::format("corun_{}_total{{program=\"{}\"}} {}\n", what, p["name"].get<std::string>(), p[what].get<std::uint64_t>());
     }
   }
-  std::error_code ignored;
-  files::rename(fresh, file, ignored);
+  std::error_code failed;
+  files::rename(fresh, file, failed);
+  if (failed)
+    throw InputError(file.string(), "--metrics", "cannot be written", "name a file in a folder that exists and has room");
 }
 
 void print_table(const std::string& state) {
@@ -70,8 +75,7 @@ void print_table(const std::string& state) {
                  ? fmt::format("a decision takes {:.1f} us, {:.1f} at p99", s["decision_us"]["p50"].get<double>(),
                                s["decision_us"]["p99"].get<double>())
                  : "launches go at once");
-  if (s["programs"].empty()) fmt::print("no program has joined: sim run -- PROGRAM\n");
-  if (s["programs"].empty()) return;
+  if (s["programs"].empty()) return fmt::print("no program has joined: sim run -- PROGRAM\n");
   fmt::print("{:24}{:>12}{:>12}{:>10}{:>11}{:>10}{:>8}{:>8}{:>12}{:>9}\n", "program", "class", "launches", "graphs", "unsteered",
              "requests", "held", "on GPU", "mean wait", "busy");
   for (const auto& p : s["programs"])
@@ -114,6 +118,7 @@ int serve(const LiveArguments& a) {
   std::optional<hw::MpsDaemon> mps;
   if (service.books().one_context() && !a.no_mps) mps.emplace();
   service.invite(mps ? mps->environment() : std::vector<std::string>{});
+  if (!a.metrics.empty()) write_metrics(a.metrics, service.state());
   const hw::SignalGuard guard;
   fmt::print(stderr, "{} on {}: sim run{} -- PROGRAM joins; Ctrl-C ends\n", a.policy, gpu.name,
              a.at.empty() ? "" : fmt::format(" --at {}", a.at));

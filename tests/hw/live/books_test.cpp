@@ -15,8 +15,8 @@ constexpr Time at_us(double us) { return Time{static_cast<std::int64_t>(us * 1e6
 struct Scene {
   explicit Scene(const std::string& policy) : books(policy, sim::small_gpu(2)) {}
 
-  std::uint32_t best_effort() { return books.join({"work", ServiceClass::best_effort, 0}, at_us(now)); }
-  std::uint32_t real_time() { return books.join({"cam", ServiceClass::real_time, -5}, at_us(now)); }
+  std::uint32_t best_effort() { return books.join({"work", ServiceClass::best_effort, 0}); }
+  std::uint32_t real_time() { return books.join({"cam", ServiceClass::real_time, -5}); }
   /// The next launch of a program's only stream; its box has the launch's number.
   void asks(std::uint32_t client, Kernel& what) {
     const std::uint32_t number = ++asked[client];
@@ -106,7 +106,7 @@ TEST(Books, ARealTimeRequestHoldsBestEffortLaunchesUntilItHasEnded) {
   EXPECT_THAT(s.goes(), ElementsAre("1.1"));
   s.now = 60, s.ended(cam, 1);
   EXPECT_THAT(s.goes(), IsEmpty()) << "the request may go on";
-  s.books.waits(cam, at_us(s.now));
+  s.books.waits(cam);
   EXPECT_THAT(s.goes(), ElementsAre("0.2"));
 }
 
@@ -142,10 +142,10 @@ TEST(Books, AProgramThatLeavesHoldsNobodyBack) {
   s.asks(work, s.other);
   EXPECT_THAT(s.goes(), IsEmpty());
   EXPECT_GT(s.books.next_wish(), at_us(1));
-  s.books.leave(cam, at_us(1));
+  s.books.leave(cam);
   EXPECT_LE(s.books.next_wish(), at_us(1)) << "the other is to be asked about";
   EXPECT_THAT(s.goes(), ElementsAre("0.1"));
-  s.books.leave(work, at_us(2));
+  s.books.leave(work);
   EXPECT_THAT(s.goes(), IsEmpty());
   EXPECT_TRUE(s.books.idle());
   EXPECT_THAT(s.books.state(), IsEmpty());
@@ -163,6 +163,16 @@ TEST(Books, ProgramsThatComeFindTheOthersAtWork) {
   EXPECT_THAT(s.goes(), IsEmpty()) << "the first launch of the other is on the GPU still";
   s.now = 5, s.ended(work, 1);
   EXPECT_THAT(s.goes(), ElementsAre("1.1"));
+}
+
+TEST(Books, ARefusedLaunchIsGoneAndTheOnesBeforeItAreNot) {
+  Scene s("wait");
+  const auto cam = s.real_time();
+  s.asks(cam, s.kernel), s.asks(cam, s.other);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1", "0.2"));
+  s.now = 3, s.books.failed(cam, 0, 2, at_us(s.now));
+  EXPECT_EQ(s.books.state().front().on_gpu, 1u);
+  EXPECT_FALSE(s.other.solo_time) << "what it took to be refused is no kernel's time";
 }
 
 TEST(Books, AnEndTellsOfAllBeforeItInItsStreamAlsoWhereNumbersBeginAgain) {
