@@ -81,60 +81,17 @@ void host_waits() {
   if (Client* client = Client::get(); client != nullptr && client->asks()) client->waits();
 }
 
-/// One of the driver's functions that are answered for here; `real` is the driver's own.
-template <class Signature, Default Kind, int Which>
-struct Real {
-  static inline Signature* function = nullptr;
-};
-
-using LaunchKernel = CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**,
-                              void**);
-using LaunchKernelEx = CUresult(const CUlaunchConfig*, CUfunction, void**, void**);
-using LaunchCooperative = CUresult(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void**);
-using GraphLaunch = CUresult(CUgraphExec, CUstream);
-using OfStream = CUresult(CUstream);
-using OfEvent = CUresult(CUevent);
-using OfContext = CUresult();
-using OfThisContext = CUresult(CUcontext);
-using BeginCapture = CUresult(CUstream, CUstreamCaptureMode);
-using EndCapture = CUresult(CUstream, CUgraph*);
-using MakeStream = CUresult(CUstream*, unsigned);
-using MakeStreamWithPriority = CUresult(CUstream*, unsigned, int);
-using CopyBack = CUresult(void*, CUdeviceptr, size_t);
-using Init = CUresult(unsigned);
-using GetProcAddress = CUresult(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
-using GetProcAddress1 = CUresult(const char*, void**, int, cuuint64_t);
+/// The driver's own function in whose place `Own` stands.
+template <auto Own>
+inline decltype(Own) real = nullptr;
 
 template <Default K>
-using RealLaunch = Real<LaunchKernel, K, 0>;
-template <Default K>
-using RealLaunchEx = Real<LaunchKernelEx, K, 0>;
-template <Default K>
-using RealCooperative = Real<LaunchCooperative, K, 0>;
-template <Default K>
-using RealGraphLaunch = Real<GraphLaunch, K, 0>;
-template <Default K>
-using RealSynchronize = Real<OfStream, K, 0>;
-template <Default K>
-using RealQuery = Real<OfStream, K, 1>;
-template <Default K>
-using RealBegin = Real<BeginCapture, K, 0>;
-template <Default K>
-using RealEnd = Real<EndCapture, K, 0>;
-template <Default K>
-using RealCopyBack = Real<CopyBack, K, 0>;
-using RealEventSynchronize = Real<OfEvent, Default::common, 0>;
-using RealThisContextSynchronize = Real<OfThisContext, Default::common, 0>;
-using RealContextSynchronize = Real<OfContext, Default::common, 0>;
-using RealMakeStream = Real<MakeStream, Default::common, 0>;
-using RealMakeStreamWithPriority = Real<MakeStreamWithPriority, Default::common, 0>;
-using RealInit = Real<Init, Default::common, 0>;
-using RealGetProcAddress = Real<GetProcAddress, Default::common, 0>;
-using RealGetProcAddress1 = Real<GetProcAddress1, Default::common, 0>;
+CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction f, void** arguments, void** extra);
+CUresult make_stream_with_priority(CUstream* stream, unsigned flags, int priority);
 
 template <Default K>
 CUresult launch_with(const CUlaunchConfig& config, CUfunction f, void** arguments, void** extra, std::int32_t priority) {
-  if (priority == 0 || RealLaunchEx<K>::function == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (priority == 0 || real<&launch_kernel_ex<K>> == nullptr) return CUDA_ERROR_NOT_SUPPORTED;  // so it goes without
   std::vector<CUlaunchAttribute> attributes(config.attrs, config.attrs + config.numAttrs);
   CUlaunchAttribute& own = attributes.emplace_back();
   std::memset(&own, 0, sizeof own);
@@ -142,7 +99,7 @@ CUresult launch_with(const CUlaunchConfig& config, CUfunction f, void** argument
   own.value.priority = priority;
   CUlaunchConfig with = config;
   with.attrs = attributes.data(), with.numAttrs = static_cast<unsigned>(attributes.size());
-  return RealLaunchEx<K>::function(&with, f, arguments, extra);
+  return real<&launch_kernel_ex<K>>(&with, f, arguments, extra);
 }
 
 template <Default K>
@@ -150,17 +107,15 @@ CUresult launch_kernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsi
                        CUstream stream, void** arguments, void** extra) {
   const Work work{reinterpret_cast<const void*>(f), false, {gx, gy, gz}, {bx, by, bz}, shared};
   return steer(work, stream, K, [&](CUstream to, std::int32_t priority) {
-    if (priority != 0) {
-      const CUlaunchConfig config{gx, gy, gz, bx, by, bz, shared, to, nullptr, 0};
-      if (const CUresult r = launch_with<K>(config, f, arguments, extra, priority); r != CUDA_ERROR_NOT_SUPPORTED) return r;
-    }
-    return RealLaunch<K>::function(f, gx, gy, gz, bx, by, bz, shared, to, arguments, extra);
+    const CUlaunchConfig config{gx, gy, gz, bx, by, bz, shared, to, nullptr, 0};
+    if (const CUresult r = launch_with<K>(config, f, arguments, extra, priority); r != CUDA_ERROR_NOT_SUPPORTED) return r;
+    return real<&launch_kernel<K>>(f, gx, gy, gz, bx, by, bz, shared, to, arguments, extra);
   });
 }
 
 template <Default K>
 CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction f, void** arguments, void** extra) {
-  if (config == nullptr) return RealLaunchEx<K>::function(config, f, arguments, extra);
+  if (config == nullptr) return real<&launch_kernel_ex<K>>(config, f, arguments, extra);
   const Work work{reinterpret_cast<const void*>(f),
                   false,
                   {config->gridDimX, config->gridDimY, config->gridDimZ},
@@ -169,9 +124,8 @@ CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction f, void** arg
   return steer(work, config->hStream, K, [&](CUstream, std::int32_t priority) {
     for (unsigned i = 0; i < config->numAttrs; ++i)
       if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PRIORITY) priority = 0;  // the program's own
-    if (priority != 0)
-      if (const CUresult r = launch_with<K>(*config, f, arguments, extra, priority); r != CUDA_ERROR_NOT_SUPPORTED) return r;
-    return RealLaunchEx<K>::function(config, f, arguments, extra);
+    if (const CUresult r = launch_with<K>(*config, f, arguments, extra, priority); r != CUDA_ERROR_NOT_SUPPORTED) return r;
+    return real<&launch_kernel_ex<K>>(config, f, arguments, extra);
   });
 }
 
@@ -180,7 +134,7 @@ CUresult launch_cooperative(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
                             unsigned shared, CUstream stream, void** arguments) {
   const Work work{reinterpret_cast<const void*>(f), false, {gx, gy, gz}, {bx, by, bz}, shared};
   return steer(work, stream, K, [&](CUstream to, std::int32_t) {
-    return RealCooperative<K>::function(f, gx, gy, gz, bx, by, bz, shared, to, arguments);
+    return real<&launch_cooperative<K>>(f, gx, gy, gz, bx, by, bz, shared, to, arguments);
   });
 }
 
@@ -189,62 +143,62 @@ CUresult launch_graph(CUgraphExec graph, CUstream stream) {
   const Work work{reinterpret_cast<const void*>(graph), true, {1, 1, 1}, {1, 1, 1}, 0};
   return steer(work, stream, K, [&](CUstream to, std::int32_t priority) {
     // Kernels have the priority of this stream, unless their graph keeps its nodes' (PyTorch's): of where they were captured.
-    return in_lane(plain(to, K), priority, [&](CUstream lane) { return RealGraphLaunch<K>::function(graph, lane); });
+    return in_lane(plain(to, K), priority, [&](CUstream lane) { return real<&launch_graph<K>>(graph, lane); });
   });
 }
 
 template <Default K>
 CUresult synchronize(CUstream stream) {
   host_waits();
-  return RealSynchronize<K>::function(stream);
+  return real<&synchronize<K>>(stream);
 }
 template <Default K>
 CUresult query(CUstream stream) {
-  const CUresult result = RealQuery<K>::function(stream);
+  const CUresult result = real<&query<K>>(stream);
   if (result == CUDA_SUCCESS) host_waits();
   return result;
 }
 CUresult event_synchronize(CUevent event) {
   host_waits();
-  return RealEventSynchronize::function(event);
+  return real<&event_synchronize>(event);
 }
 CUresult context_synchronize() {
   host_waits();
-  return RealContextSynchronize::function();
+  return real<&context_synchronize>();
 }
 CUresult this_context_synchronize(CUcontext context) {
   host_waits();
-  return RealThisContextSynchronize::function(context);
+  return real<&this_context_synchronize>(context);
 }
 template <Default K>
 CUresult copy_back(void* to, CUdeviceptr from, size_t bytes) {
   host_waits();
-  return RealCopyBack<K>::function(to, from, bytes);
+  return real<&copy_back<K>>(to, from, bytes);
 }
 template <Default K>
 CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode) {
-  const CUresult result = RealBegin<K>::function(stream, mode);
+  const CUresult result = real<&begin_capture<K>>(stream, mode);
   if (result == CUDA_SUCCESS) ++captures;
   return result;
 }
 template <Default K>
 CUresult end_capture(CUstream stream, CUgraph* graph) {
-  const CUresult result = RealEnd<K>::function(stream, graph);
+  const CUresult result = real<&end_capture<K>>(stream, graph);
   --captures;
   return result;
 }
 /// A stream for which the program asks no priority has the one that it was given, and so have the graphs captured from it.
 CUresult make_stream_with_priority(CUstream* stream, unsigned flags, int priority) {
   Client* client = priority == 0 ? Client::get() : nullptr;
-  return RealMakeStreamWithPriority::function(stream, flags, client != nullptr ? client->standing_priority() : priority);
+  return real<&make_stream_with_priority>(stream, flags, client != nullptr ? client->standing_priority() : priority);
 }
 CUresult make_stream(CUstream* stream, unsigned flags) {
-  Client* client = RealMakeStreamWithPriority::function != nullptr ? Client::get() : nullptr;
-  if (client == nullptr || client->standing_priority() == 0) return RealMakeStream::function(stream, flags);
-  return RealMakeStreamWithPriority::function(stream, flags, client->standing_priority());
+  Client* client = real<&make_stream_with_priority> != nullptr ? Client::get() : nullptr;
+  if (client == nullptr || client->standing_priority() == 0) return real<&make_stream>(stream, flags);
+  return real<&make_stream_with_priority>(stream, flags, client->standing_priority());
 }
 CUresult init(unsigned flags) {
-  const CUresult result = RealInit::function(flags);
+  const CUresult result = real<&init>(flags);
   if (result == CUDA_SUCCESS) Client::connect();
   return result;
 }
@@ -254,61 +208,55 @@ CUresult get_proc_address_1(const char* name, void** function, int version, cuui
 
 struct Hook {
   std::string_view symbol;  // of the library
-  std::string_view name;    // as cuGetProcAddress is asked
-  Default kind;
-  int since, until;  // versions of CUDA that mean this one by the name
+  int since, until;         // versions of CUDA that mean this one by its name
   void* own;
   void** real;
+
+  /// As cuGetProcAddress is asked.
+  std::string_view name() const {
+    std::string_view plain = symbol.substr(0, symbol.find("_pt"));
+    if (plain.ends_with("_v2")) plain.remove_suffix(3);
+    return plain;
+  }
+  Default kind() const { return symbol.ends_with("_ptsz") || symbol.ends_with("_ptds") ? Default::of_thread : Default::common; }
 };
 
-template <class R>
-void** real() {
-  return reinterpret_cast<void**>(&R::function);
-}
-template <class F>
-void* own(F* f) {
-  return reinterpret_cast<void*>(f);
-}
-
 constexpr int kAlways = 1 << 30;
+
+template <auto Own>
+Hook hook(std::string_view symbol, int since = 0, int until = kAlways) {
+  return {symbol, since, until, reinterpret_cast<void*>(Own), reinterpret_cast<void**>(&real<Own>)};
+}
 
 const std::vector<Hook>& hooks() {
   using enum Default;
   static const std::vector<Hook> all = {
-      {"cuInit", "cuInit", common, 0, kAlways, own(init), real<RealInit>()},
-      {"cuGetProcAddress_v2", "cuGetProcAddress", common, 12000, kAlways, own(get_proc_address), real<RealGetProcAddress>()},
-      {"cuGetProcAddress", "cuGetProcAddress", common, 0, 11999, own(get_proc_address_1), real<RealGetProcAddress1>()},
-      {"cuStreamCreate", "cuStreamCreate", common, 0, kAlways, own(make_stream), real<RealMakeStream>()},
-      {"cuStreamCreateWithPriority", "cuStreamCreateWithPriority", common, 0, kAlways, own(make_stream_with_priority),
-       real<RealMakeStreamWithPriority>()},
-      {"cuLaunchKernel", "cuLaunchKernel", common, 0, kAlways, own(launch_kernel<common>), real<RealLaunch<common>>()},
-      {"cuLaunchKernel_ptsz", "cuLaunchKernel", of_thread, 0, kAlways, own(launch_kernel<of_thread>), real<RealLaunch<of_thread>>()},
-      {"cuLaunchKernelEx", "cuLaunchKernelEx", common, 0, kAlways, own(launch_kernel_ex<common>), real<RealLaunchEx<common>>()},
-      {"cuLaunchKernelEx_ptsz", "cuLaunchKernelEx", of_thread, 0, kAlways, own(launch_kernel_ex<of_thread>),
-       real<RealLaunchEx<of_thread>>()},
-      {"cuLaunchCooperativeKernel", "cuLaunchCooperativeKernel", common, 0, kAlways, own(launch_cooperative<common>),
-       real<RealCooperative<common>>()},
-      {"cuLaunchCooperativeKernel_ptsz", "cuLaunchCooperativeKernel", of_thread, 0, kAlways, own(launch_cooperative<of_thread>),
-       real<RealCooperative<of_thread>>()},
-      {"cuGraphLaunch", "cuGraphLaunch", common, 0, kAlways, own(launch_graph<common>), real<RealGraphLaunch<common>>()},
-      {"cuGraphLaunch_ptsz", "cuGraphLaunch", of_thread, 0, kAlways, own(launch_graph<of_thread>), real<RealGraphLaunch<of_thread>>()},
-      {"cuStreamSynchronize", "cuStreamSynchronize", common, 0, kAlways, own(synchronize<common>), real<RealSynchronize<common>>()},
-      {"cuStreamSynchronize_ptsz", "cuStreamSynchronize", of_thread, 0, kAlways, own(synchronize<of_thread>),
-       real<RealSynchronize<of_thread>>()},
-      {"cuStreamQuery", "cuStreamQuery", common, 0, kAlways, own(query<common>), real<RealQuery<common>>()},
-      {"cuStreamQuery_ptsz", "cuStreamQuery", of_thread, 0, kAlways, own(query<of_thread>), real<RealQuery<of_thread>>()},
-      {"cuEventSynchronize", "cuEventSynchronize", common, 0, kAlways, own(event_synchronize), real<RealEventSynchronize>()},
-      {"cuCtxSynchronize", "cuCtxSynchronize", common, 0, 12999, own(context_synchronize), real<RealContextSynchronize>()},
-      {"cuCtxSynchronize_v2", "cuCtxSynchronize", common, 13000, kAlways, own(this_context_synchronize),
-       real<RealThisContextSynchronize>()},
-      {"cuMemcpyDtoH_v2", "cuMemcpyDtoH", common, 3020, kAlways, own(copy_back<common>), real<RealCopyBack<common>>()},
-      {"cuMemcpyDtoH_v2_ptds", "cuMemcpyDtoH", of_thread, 3020, kAlways, own(copy_back<of_thread>), real<RealCopyBack<of_thread>>()},
-      {"cuStreamBeginCapture_v2", "cuStreamBeginCapture", common, 10010, kAlways, own(begin_capture<common>), real<RealBegin<common>>()},
-      {"cuStreamBeginCapture_v2_ptsz", "cuStreamBeginCapture", of_thread, 10010, kAlways, own(begin_capture<of_thread>),
-       real<RealBegin<of_thread>>()},
-      {"cuStreamEndCapture", "cuStreamEndCapture", common, 0, kAlways, own(end_capture<common>), real<RealEnd<common>>()},
-      {"cuStreamEndCapture_ptsz", "cuStreamEndCapture", of_thread, 0, kAlways, own(end_capture<of_thread>),
-       real<RealEnd<of_thread>>()},
+      hook<&init>("cuInit"),
+      hook<&get_proc_address>("cuGetProcAddress_v2", 12000),
+      hook<&get_proc_address_1>("cuGetProcAddress", 0, 11999),
+      hook<&make_stream>("cuStreamCreate"),
+      hook<&make_stream_with_priority>("cuStreamCreateWithPriority"),
+      hook<&launch_kernel<common>>("cuLaunchKernel"),
+      hook<&launch_kernel<of_thread>>("cuLaunchKernel_ptsz"),
+      hook<&launch_kernel_ex<common>>("cuLaunchKernelEx"),
+      hook<&launch_kernel_ex<of_thread>>("cuLaunchKernelEx_ptsz"),
+      hook<&launch_cooperative<common>>("cuLaunchCooperativeKernel"),
+      hook<&launch_cooperative<of_thread>>("cuLaunchCooperativeKernel_ptsz"),
+      hook<&launch_graph<common>>("cuGraphLaunch"),
+      hook<&launch_graph<of_thread>>("cuGraphLaunch_ptsz"),
+      hook<&synchronize<common>>("cuStreamSynchronize"),
+      hook<&synchronize<of_thread>>("cuStreamSynchronize_ptsz"),
+      hook<&query<common>>("cuStreamQuery"),
+      hook<&query<of_thread>>("cuStreamQuery_ptsz"),
+      hook<&event_synchronize>("cuEventSynchronize"),
+      hook<&context_synchronize>("cuCtxSynchronize", 0, 12999),
+      hook<&this_context_synchronize>("cuCtxSynchronize_v2", 13000),
+      hook<&copy_back<common>>("cuMemcpyDtoH_v2", 3020),
+      hook<&copy_back<of_thread>>("cuMemcpyDtoH_v2_ptds", 3020),
+      hook<&begin_capture<common>>("cuStreamBeginCapture_v2", 10010),
+      hook<&begin_capture<of_thread>>("cuStreamBeginCapture_v2_ptsz", 10010),
+      hook<&end_capture<common>>("cuStreamEndCapture"),
+      hook<&end_capture<of_thread>>("cuStreamEndCapture_ptsz"),
   };
   return all;
 }
@@ -338,18 +286,18 @@ CUresult answer(CUresult result, const char* name, void** function, int version,
   const Default kind = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 ? Default::of_thread : Default::common;
   const Hook* best = nullptr;
   for (const Hook& hook : hooks())
-    if (hook.name == name && hook.since <= version && version <= hook.until && (hook.kind == kind || best == nullptr)) best = &hook;
+    if (hook.name() == name && hook.since <= version && version <= hook.until && (hook.kind() == kind || best == nullptr)) best = &hook;
   if (best != nullptr && *best->real != nullptr) *function = best->own;
   return result;
 }
 
 CUresult get_proc_address(const char* name, void** function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* found) {
   look_up();
-  return answer(RealGetProcAddress::function(name, function, version, flags, found), name, function, version, flags);
+  return answer(real<&get_proc_address>(name, function, version, flags, found), name, function, version, flags);
 }
 CUresult get_proc_address_1(const char* name, void** function, int version, cuuint64_t flags) {
   look_up();
-  return answer(RealGetProcAddress1::function(name, function, version, flags), name, function, version, flags);
+  return answer(real<&get_proc_address_1>(name, function, version, flags), name, function, version, flags);
 }
 
 }  // namespace
