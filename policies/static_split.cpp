@@ -100,7 +100,7 @@ const Registered registered{
      "the oracle's search space, sim/oracle/DECISIONS.md",
      {{"tpcs", "TPCs of each client, as 40/26; empty: equal shares", ""},
       {"ctas", "instead: percentage of the CTAs that the GPU holds, of each client, as 60/40", ""}},
-     {.no_starvation = true}},
+     {.no_starvation = true, .immediate = true}},
     [](const Parameters& p) -> std::unique_ptr<Policy> { return std::make_unique<StaticSplit>(p); }};
 
 }  // namespace

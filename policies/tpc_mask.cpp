@@ -112,7 +112,7 @@ const Registered registered{
        "packed, GPC by GPC; distributed, over all GPCs",
        "trace"},
       {"tpcs", "how many TPCs each client gets, as 8/4; empty: equal shares", ""}},
-     {},
+     {.immediate = true},
      {"green-contexts"}},
     [](const Parameters& p) -> std::unique_ptr<Policy> { return std::make_unique<TpcMaskPolicy>(p); }};
 

@@ -132,11 +132,26 @@ bool Client::service_is_gone() {
   return true;
 }
 
-std::int32_t Client::ask(Stream& stream, const Work& work) {
+const Terms& Client::standing() const {
+  thread_local Terms known;
+  thread_local std::uint32_t known_version = 0;
+  for (;;) {
+    const std::uint32_t version = memory_->version.load(std::memory_order_acquire);
+    if (version == known_version) return known;
+    Terms read;
+    read.priority = memory_->priority.load(std::memory_order_relaxed);
+    for (std::size_t i = 0; i < read.tpcs.size(); ++i) read.tpcs[i] = memory_->tpcs[i].load(std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (version % 2 != 0 || memory_->version.load(std::memory_order_relaxed) != version) continue;
+    known = read, known_version = version;
+  }
+}
+
+Terms Client::ask(Stream& stream, const Work& work) {
   std::unique_lock<std::mutex> shared;
   Mailbox& mine = box(shared);
   for (std::uint32_t state; (state = mine.state.load(std::memory_order_acquire)) != Mailbox::empty;)
-    if (service_is_gone()) return 0;  // what was said before has yet to be read
+    if (service_is_gone()) return {};  // what was said before has yet to be read
   const auto begin = std::chrono::steady_clock::now();
   mine.said = Said::launch;
   mine.stream = stream.index;
@@ -154,14 +169,14 @@ std::int32_t Client::ask(Stream& stream, const Work& work) {
       std::uint32_t filled = Mailbox::filled;
       mine.state.compare_exchange_strong(filled, Mailbox::asleep);
       sleep_while(mine.state, Mailbox::asleep);
-      if (mine.state.load(std::memory_order_acquire) != Mailbox::granted && service_is_gone()) return 0;
+      if (mine.state.load(std::memory_order_acquire) != Mailbox::granted && service_is_gone()) return {};
     }
   }
-  const std::int32_t priority = mine.priority;
+  const Terms terms = mine.terms;
   mine.state.store(Mailbox::empty, std::memory_order_release);
   const auto waited = std::chrono::steady_clock::now() - begin;
   memory_->held_ns.fetch_add(static_cast<std::uint64_t>(std::chrono::nanoseconds(waited).count()), std::memory_order_relaxed);
-  return priority;
+  return terms;
 }
 
 CUdeviceptr Client::ended(const Stream& stream) {

@@ -14,6 +14,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "hw/library/marks.h"
 #include "hw/live/wire.h"
 
 namespace corun::live {
@@ -41,6 +42,8 @@ class Client {
 
   bool asks() const { return memory_->gate.load(std::memory_order_relaxed) == Gate::asks; }
   std::int32_t standing_priority() const { return memory_->priority.load(std::memory_order_relaxed); }
+  /// Of a launch that does not ask.
+  const Terms& standing() const;
   void count(const Work& work) {
     (work.graph ? memory_->graphs : memory_->launches).fetch_add(1, std::memory_order_relaxed);
   }
@@ -49,12 +52,13 @@ class Client {
   struct Stream {
     std::mutex order;
     std::uint32_t index = 0, launched = 0;
+    Mark mark;
   };
   /// Null: there are too many.
   Stream* stream(const StreamKey& key);
 
-  /// Waits until the launch, the next of its stream, may go.  The stream's `order` is held.  Tells the priority.
-  std::int32_t ask(Stream& stream, const Work& work);
+  /// Waits until the launch, the next of its stream, may go.  The stream's `order` is held.
+  Terms ask(Stream& stream, const Work& work);
   /// Where the GPU is to write the number of a launch that it has done: an address on the device, 0 if there is none.
   CUdeviceptr ended(const Stream& stream);
   /// The driver refused a launch that was granted.

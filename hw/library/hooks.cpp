@@ -3,7 +3,7 @@
 // A launch that the program's host calls goes when the service grants it, and after it the GPU writes that it has done it.
 //
 // Passed through: what is called while a stream is captured (its graph is steered as one launch), launches on devices but the
-// first, and everything that is no launch.  Leaves out: the SMs of a launch, sizes, copies, and memory.
+// first, and everything that is no launch.  Leaves out: sizes, copies, and memory.
 #define __CUDA_API_VERSION_INTERNAL  // names as the library has them
 #include <cuda.h>
 #include <dlfcn.h>
@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "hw/library/client.h"
@@ -45,6 +46,31 @@ bool captured(CUstream stream) {
   return status_of == nullptr || status_of(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+/// On which TPCs the kernels of graphs run: where they were captured, whatever stream the graph is launched in.
+class GraphPlaces {
+ public:
+  void captured(CUgraph graph, const Tpcs& tpcs) {
+    const std::scoped_lock lock(mutex_);
+    of_graph_[graph] = tpcs;
+  }
+  void made(CUgraphExec made, CUgraph from) {
+    const std::scoped_lock lock(mutex_);
+    const auto at = of_graph_.find(from);
+    of_made_[made] = at != of_graph_.end() ? at->second : kAllTpcs;
+  }
+  bool runs_on(CUgraphExec graph, const Tpcs& tpcs) {
+    const std::scoped_lock lock(mutex_);
+    const auto at = of_made_.find(graph);
+    return (at != of_made_.end() ? at->second : kAllTpcs) == tpcs;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<CUgraph, Tpcs> of_graph_;
+  std::unordered_map<CUgraphExec, Tpcs> of_made_;
+};
+GraphPlaces& graph_places = *new GraphPlaces;  // lives as long as the program
+
 bool on_first_device() {
   static const bool one = [] {
     int count = 1;
@@ -57,22 +83,48 @@ bool on_first_device() {
   return device_of == nullptr || device_of(&device) != CUDA_SUCCESS || device == 0;
 }
 
-/// `go(stream, priority)` launches the work in that stream.  What comes back is what the driver said.
+/// Launches on these terms: `go(stream, priority)` launches the work in that stream.
+template <class Go>
+CUresult launch_on(const Terms& terms, const Work& work, CUstream stream, Default kind, Client& client, Go& go) {
+  // A graph's kernels have the priority of the stream it is launched in, unless it keeps its nodes' (PyTorch's): of where they
+  // were captured, as are their TPCs.
+  const CUstream own = plain(stream, kind);
+  if (work.graph ? terms.priority == 0 || !has_other_priority(own, terms.priority) : terms.tpcs == kAllTpcs)
+    return go(stream, terms.priority);
+  bool kept = true;
+  const CUresult result = in_lane(own, {terms.priority, work.graph ? kAllTpcs : terms.tpcs}, kept,
+                                  [&](CUstream lane) { return go(lane, lane == own ? terms.priority : 0); });
+  if (!kept && !work.graph && result == CUDA_SUCCESS) client.count_unsteered();
+  return result;
+}
+
+/// What comes back is what the driver said.
 template <class Go>
 CUresult steer(const Work& work, CUstream stream, Default kind, Go go) {
   Client* client = Client::get();
   if (client == nullptr) return go(stream, 0);
-  if (!on_first_device() || captured(plain(stream, kind))) return client->count_unsteered(), go(stream, 0);
+  if (!on_first_device()) return client->count_unsteered(), go(stream, 0);
+  if (captured(plain(stream, kind))) {
+    if (client->asks() || client->standing().tpcs == kAllTpcs) return client->count_unsteered(), go(stream, 0);
+    return launch_on({0, client->standing().tpcs}, work, stream, kind, *client, go);
+  }
   client->count(work);
-  if (!client->asks()) return go(stream, client->standing_priority());
+  const auto elsewhere = [&](const Terms& terms) {
+    return work.graph && !graph_places.runs_on(static_cast<CUgraphExec>(const_cast<void*>(work.key)), terms.tpcs);
+  };
+  if (!client->asks()) {
+    const Terms& terms = client->standing();
+    if (elsewhere(terms)) client->count_unsteered();
+    return launch_on(terms, work, stream, kind, *client, go);
+  }
   Client::Stream* of = client->stream(key_of(stream, kind));
   const CUdeviceptr ended = of != nullptr ? client->ended(*of) : 0;
   if (ended == 0) return client->count_unsteered(), go(stream, 0);
   const std::scoped_lock order(of->order);
-  const std::int32_t priority = client->ask(*of, work);
-  const CUresult result = go(stream, priority);
-  static const auto write = driver<CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned)>("cuStreamWriteValue32_v2");
-  if (result != CUDA_SUCCESS || write == nullptr || write(plain(stream, kind), ended, of->launched, 0) != CUDA_SUCCESS)
+  const Terms terms = client->ask(*of, work);
+  if (elsewhere(terms)) client->count_unsteered();
+  const CUresult result = launch_on(terms, work, stream, kind, *client, go);
+  if (result != CUDA_SUCCESS || !of->mark.put(plain(stream, kind), ended, of->launched))
     if (Client::get() != nullptr) client->failed(*of);
   return result;
 }
@@ -121,11 +173,13 @@ CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction f, void** arg
                   {config->gridDimX, config->gridDimY, config->gridDimZ},
                   {config->blockDimX, config->blockDimY, config->blockDimZ},
                   config->sharedMemBytes};
-  return steer(work, config->hStream, K, [&](CUstream, std::int32_t priority) {
+  return steer(work, config->hStream, K, [&](CUstream to, std::int32_t priority) {
     for (unsigned i = 0; i < config->numAttrs; ++i)
       if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PRIORITY) priority = 0;  // the program's own
-    if (const CUresult r = launch_with<K>(*config, f, arguments, extra, priority); r != CUDA_ERROR_NOT_SUPPORTED) return r;
-    return real<&launch_kernel_ex<K>>(config, f, arguments, extra);
+    CUlaunchConfig there = *config;
+    there.hStream = to;
+    if (const CUresult r = launch_with<K>(there, f, arguments, extra, priority); r != CUDA_ERROR_NOT_SUPPORTED) return r;
+    return real<&launch_kernel_ex<K>>(&there, f, arguments, extra);
   });
 }
 
@@ -141,10 +195,7 @@ CUresult launch_cooperative(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
 template <Default K>
 CUresult launch_graph(CUgraphExec graph, CUstream stream) {
   const Work work{reinterpret_cast<const void*>(graph), true, {1, 1, 1}, {1, 1, 1}, 0};
-  return steer(work, stream, K, [&](CUstream to, std::int32_t priority) {
-    // Kernels have the priority of this stream, unless their graph keeps its nodes' (PyTorch's): of where they were captured.
-    return in_lane(plain(to, K), priority, [&](CUstream lane) { return real<&launch_graph<K>>(graph, lane); });
-  });
+  return steer(work, stream, K, [&](CUstream to, std::int32_t) { return real<&launch_graph<K>>(graph, to); });
 }
 
 template <Default K>
@@ -185,6 +236,20 @@ template <Default K>
 CUresult end_capture(CUstream stream, CUgraph* graph) {
   const CUresult result = real<&end_capture<K>>(stream, graph);
   --captures;
+  Client* client = Client::get();
+  if (client != nullptr && result == CUDA_SUCCESS && graph != nullptr && !client->asks())
+    graph_places.captured(*graph, client->standing().tpcs);
+  return result;
+}
+CUresult instantiate(CUgraphExec* made, CUgraph graph, unsigned long long flags) {
+  const CUresult result = real<&instantiate>(made, graph, flags);
+  if (result == CUDA_SUCCESS) graph_places.made(*made, graph);
+  return result;
+}
+template <Default K>
+CUresult instantiate_with(CUgraphExec* made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
+  const CUresult result = real<&instantiate_with<K>>(made, graph, parameters);
+  if (result == CUDA_SUCCESS) graph_places.made(*made, graph);
   return result;
 }
 /// A stream for which the program asks no priority has the one that it was given, and so have the graphs captured from it.
@@ -211,9 +276,10 @@ struct Hook {
   int since, until;         // versions of CUDA that mean this one by its name
   void* own;
   void** real;
+  std::string_view asked{};  // by this name of cuGetProcAddress, where it is not the symbol's
 
-  /// As cuGetProcAddress is asked.
   std::string_view name() const {
+    if (!asked.empty()) return asked;
     std::string_view plain = symbol.substr(0, symbol.find("_pt"));
     if (plain.ends_with("_v2")) plain.remove_suffix(3);
     return plain;
@@ -224,8 +290,8 @@ struct Hook {
 constexpr int kAlways = 1 << 30;
 
 template <auto Own>
-Hook hook(std::string_view symbol, int since = 0, int until = kAlways) {
-  return {symbol, since, until, reinterpret_cast<void*>(Own), reinterpret_cast<void**>(&real<Own>)};
+Hook hook(std::string_view symbol, int since = 0, int until = kAlways, std::string_view asked = {}) {
+  return {symbol, since, until, reinterpret_cast<void*>(Own), reinterpret_cast<void**>(&real<Own>), asked};
 }
 
 const std::vector<Hook>& hooks() {
@@ -257,6 +323,10 @@ const std::vector<Hook>& hooks() {
       hook<&begin_capture<of_thread>>("cuStreamBeginCapture_v2_ptsz", 10010),
       hook<&end_capture<common>>("cuStreamEndCapture"),
       hook<&end_capture<of_thread>>("cuStreamEndCapture_ptsz"),
+      hook<&instantiate>("cuGraphInstantiateWithFlags"),
+      hook<&instantiate>("cuGraphInstantiateWithFlags", 12000, kAlways, "cuGraphInstantiate"),
+      hook<&instantiate_with<common>>("cuGraphInstantiateWithParams"),
+      hook<&instantiate_with<of_thread>>("cuGraphInstantiateWithParams_ptsz"),
   };
   return all;
 }
@@ -382,5 +452,14 @@ CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
 }
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) { return linked(end_capture<common>, stream, graph); }
 CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) { return linked(end_capture<of_thread>, stream, graph); }
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* made, CUgraph graph, unsigned long long flags) {
+  return linked(instantiate, made, graph, flags);
+}
+CUresult cuGraphInstantiateWithParams(CUgraphExec* made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
+  return linked(instantiate_with<common>, made, graph, parameters);
+}
+CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec* made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
+  return linked(instantiate_with<of_thread>, made, graph, parameters);
+}
 }
 #pragma GCC visibility pop

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "hw/library/driver.h"
+#include "hw/library/partitions.h"
 
 namespace corun::live {
 namespace {
@@ -15,44 +16,73 @@ struct Lane {
   std::mutex order;
 };
 
-/// Null: there is none.
-Lane* lane_of(CUstream stream, std::int32_t priority) {
-  static std::mutex tables;
-  static std::map<std::tuple<CUcontext, CUstream, std::int32_t>, Lane> lanes;
-  static const auto context_of = driver<CUresult (*)(CUcontext*)>("cuCtxGetCurrent");
+/// Of this thread: what it makes now is no part of what another captures.
+class Uncaptured {
+ public:
+  Uncaptured() { exchange(); }
+  ~Uncaptured() { exchange(); }
+  Uncaptured(const Uncaptured&) = delete;
+  Uncaptured& operator=(const Uncaptured&) = delete;
+
+ private:
+  void exchange() {
+    static const auto call = driver<CUresult (*)(CUstreamCaptureMode*)>("cuThreadExchangeStreamCaptureMode");
+    if (call != nullptr) call(&mode_);
+  }
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
+};
+
+void make(Lane& lane, const Terms& terms) {
   static const auto make_stream = driver<CUresult (*)(CUstream*, unsigned, int)>("cuStreamCreateWithPriority");
   static const auto make_event = driver<CUresult (*)(CUevent*, unsigned)>("cuEventCreate");
-  CUcontext context = nullptr;
-  if (context_of == nullptr || make_stream == nullptr || make_event == nullptr || context_of(&context) != CUDA_SUCCESS)
-    return nullptr;
-  const std::scoped_lock lock(tables);
-  const auto [at, added] = lanes.try_emplace({context, stream, priority});
-  Lane& lane = at->second;
-  if (added && (make_stream(&lane.stream, CU_STREAM_NON_BLOCKING, priority) != CUDA_SUCCESS ||
-                make_event(&lane.before, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS ||
-                make_event(&lane.after, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS))
+  const Uncaptured now;
+  if (terms.tpcs != kAllTpcs)
+    lane.stream = stream_on(terms.tpcs, terms.priority);
+  else if (make_stream == nullptr || make_stream(&lane.stream, CU_STREAM_NON_BLOCKING, terms.priority) != CUDA_SUCCESS)
     lane.stream = nullptr;
+  if (make_event == nullptr || make_event(&lane.before, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS ||
+      make_event(&lane.after, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+    lane.stream = nullptr;
+}
+
+/// Null: there is none.
+Lane* lane_of(CUstream stream, const Terms& terms) {
+  static std::mutex tables;
+  static std::map<std::tuple<CUcontext, CUstream, std::int32_t, Tpcs>, Lane> lanes;
+  static const auto context_of = driver<CUresult (*)(CUcontext*)>("cuCtxGetCurrent");
+  CUcontext context = nullptr;
+  if (context_of == nullptr || context_of(&context) != CUDA_SUCCESS) return nullptr;
+  const std::scoped_lock lock(tables);
+  const auto [at, added] = lanes.try_emplace({context, stream, terms.priority, terms.tpcs});
+  Lane& lane = at->second;
+  if (added) make(lane, terms);
   return lane.stream != nullptr ? &lane : nullptr;
 }
 
 }  // namespace
 
-CUresult in_lane(CUstream stream, std::int32_t priority, const std::function<CUresult(CUstream)>& go) {
+bool has_other_priority(CUstream stream, std::int32_t priority) {
   static const auto priority_of = driver<CUresult (*)(CUstream, int*)>("cuStreamGetPriority");
+  int has = 0;
+  return priority_of == nullptr || priority_of(stream, &has) != CUDA_SUCCESS || has != priority;
+}
+
+CUresult in_lane(CUstream stream, const Terms& terms, bool& kept, const std::function<CUresult(CUstream)>& go) {
   static const auto record = driver<CUresult (*)(CUevent, CUstream)>("cuEventRecord");
   static const auto wait = driver<CUresult (*)(CUstream, CUevent, unsigned)>("cuStreamWaitEvent");
-  int has = 0;
-  if (priority == 0 || record == nullptr || wait == nullptr ||
-      (priority_of != nullptr && priority_of(stream, &has) == CUDA_SUCCESS && has == priority))
-    return go(stream);
-  Lane* lane = lane_of(stream, priority);
-  if (lane == nullptr) return go(stream);
-  const std::scoped_lock order(lane->order);
-  if (record(lane->before, stream) != CUDA_SUCCESS || wait(lane->stream, lane->before, 0) != CUDA_SUCCESS) return go(stream);
-  const CUresult result = go(lane->stream);
-  if (record(lane->after, lane->stream) != CUDA_SUCCESS || wait(stream, lane->after, 0) != CUDA_SUCCESS)
-    return CUDA_ERROR_UNKNOWN;  // what follows in the program's stream would overtake it
-  return result;
+  kept = true;
+  Lane* lane = record != nullptr && wait != nullptr ? lane_of(stream, terms) : nullptr;
+  if (lane != nullptr) {
+    const std::scoped_lock order(lane->order);
+    if (record(lane->before, stream) == CUDA_SUCCESS && wait(lane->stream, lane->before, 0) == CUDA_SUCCESS) {
+      const CUresult result = go(lane->stream);
+      if (record(lane->after, lane->stream) != CUDA_SUCCESS || wait(stream, lane->after, 0) != CUDA_SUCCESS)
+        return CUDA_ERROR_UNKNOWN;  // what follows in the program's stream would overtake it
+      if (result == CUDA_SUCCESS) return result;
+    }
+  }
+  kept = false;
+  return go(stream);
 }
 
 }  // namespace corun::live

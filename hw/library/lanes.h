@@ -1,5 +1,5 @@
-// Streams of the library's own, for what has the priority of its stream and shall have another: a graph.  The program's stream
-// waits for what is launched there, and what is launched there for what was launched before it.
+// Streams of the library's own, for what a launch has of its stream and shall have another: its TPCs, and a graph its priority.  The program's stream waits for what is launched there, and what is launched there for what was launched
+// before it: half a microsecond a kernel (experiments/h200/live/gate.cu).  While a stream is captured its lane is captured with it.
 #pragma once
 
 #include <cuda.h>
@@ -7,10 +7,15 @@
 #include <cstdint>
 #include <functional>
 
+#include "hw/live/wire.h"
+
 namespace corun::live {
 
-/// Calls `go` with a stream of this priority whose work is ordered as if it were in `stream`; with `stream` itself where it
-/// has that priority, where 0 is asked for, or where the driver gives no further stream.
-CUresult in_lane(CUstream stream, std::int32_t priority, const std::function<CUresult(CUstream)>& go);
+/// Calls `go` with a stream that has these terms and whose work is ordered as if it were in `stream`; with `stream` itself where
+/// the driver gives no such stream, or refuses the launch there: then `kept` is false.
+CUresult in_lane(CUstream stream, const Terms& terms, bool& kept, const std::function<CUresult(CUstream)>& go);
+
+/// Whether the stream's own priority is another.
+bool has_other_priority(CUstream stream, std::int32_t priority);
 
 }  // namespace corun::live

@@ -30,26 +30,37 @@ void check(const Policy& policy, const CapabilitySet& can) {
     throw InputError("", "--policy",
                      fmt::format("policy {} needs {}, which sim serve cannot do with programs as they are", policy.name(),
                                  fmt::join(missing, ", ")),
-                     "choose fcfs, priority, timeslice, wait or reef-n, or run a trace with --backend=cuda");
+                     "choose fcfs, priority, timeslice, tpc-mask, static-split:tpcs, wait or reef-n, or run a trace with --backend=cuda");
 }
 
 }  // namespace
 
-Books::Books(const std::string& policy, const Gpu& gpu) : spec_(policy), policy_(make_policy(policy)) {
+Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
+    : spec_(policy), options_(std::move(options)), policy_(make_policy(policy)) {
   topology_.gpu = gpu;
-  topology_.capabilities = {Capability::order, Capability::priority, Capability::preempt_at_block, Capability::time_slice};
+  topology_.capabilities = {Capability::order, Capability::priority, Capability::preempt_at_block, Capability::time_slice,
+                            Capability::tpc_mask};
   check(*policy_, topology_.capabilities);
   immediate_ = promises_of(policy_->name()).immediate;
   stops_ = policy_->requirements().capabilities.has(Capability::preempt_at_block);
+  for (const std::string& name : options_.programs) {
+    auto p = std::make_unique<Program>();
+    p->self.name = name;
+    p->expected = true, p->there = false;
+    programs_.emplace(next_client_++, std::move(p));
+  }
+  begin_again();
 }
 
 Books::~Books() = default;
 
 std::uint32_t Books::join(const Newcomer& newcomer) {
-  const std::uint32_t number = next_client_++;
-  auto p = std::make_unique<Program>();
-  p->self = newcomer;
-  programs_.emplace(number, std::move(p));
+  const auto absent = std::ranges::find_if(
+      programs_, [&](const auto& each) { return !each.second->there && each.second->self.name == newcomer.name; });
+  const std::uint32_t number = absent != programs_.end() ? absent->first : next_client_++;
+  if (absent == programs_.end()) programs_.emplace(number, std::make_unique<Program>());
+  programs_.at(number)->self = newcomer;
+  programs_.at(number)->there = true;
   begin_again();
   return number;
 }
@@ -57,7 +68,15 @@ std::uint32_t Books::join(const Newcomer& newcomer) {
 void Books::leave(std::uint32_t client) {
   for (const LaunchView& l : launches_)
     if (l.state != LaunchState::finished && places_[l.id.slot].client == client) drop(l.id);
-  programs_.erase(client);
+  const Program& gone = *programs_.at(client);
+  if (!gone.expected) {
+    programs_.erase(client);
+  } else {
+    auto absent = std::make_unique<Program>();
+    absent->self.name = gone.self.name;
+    absent->expected = true, absent->there = false;
+    programs_[client] = std::move(absent);
+  }
   begin_again();
 }
 
@@ -91,7 +110,14 @@ void Books::begin_again() {
     const Program& p = *programs_.at(number_of_[i]);
     if (p.busy) notices_.push_back(RequestArrived{ClientId{i}, p.request});
   }
-  policy_->start(topology_, client_views_);
+  unfit_.clear();
+  try {
+    policy_->start(topology_, client_views_);
+  } catch (const InputError& e) {  // as where there are fewer programs than shares
+    unfit_ = e.what();
+    policy_ = make_policy("fcfs");
+    policy_->start(topology_, client_views_);
+  }
 
   std::vector<LaunchId> waiting;
   for (LaunchView& l : launches_) {
@@ -111,9 +137,9 @@ void Books::begin_again() {
   for (LaunchId id : waiting) insert(view(id));
 }
 
-std::int32_t Books::standing_priority(std::uint32_t client) {
+Decided Books::standing(std::uint32_t client) {
   if (!immediate_)
-    return policy_->requirements().capabilities.has(Capability::priority) ? programs_.at(client)->self.priority : 0;
+    return {policy_->requirements().capabilities.has(Capability::priority) ? programs_.at(client)->self.priority : 0};
   // What the policy would decide about a launch, of which it is shown one.
   Kernel any;
   any.name = "any";
@@ -124,7 +150,7 @@ std::int32_t Books::standing_priority(std::uint32_t client) {
   finish(id, Time{});
   notices_.clear();
   programs_.at(client)->busy = false;
-  return granted.back().priority;
+  return granted.back().decided;
 }
 
 void Books::insert(LaunchView& l) {
@@ -276,6 +302,7 @@ void Books::apply(const Decision& decision, Time now) {
     l.submitted_at = now;
     l.solo_time = l.kernel->solo_time.value_or(Time{});
     l.priority = launch->priority;
+    l.tpc_mask = launch->tpc_mask;
     running_.push_back(l.id);
     pending_.came(l);
     program(l).held[l.stream.value].push_back(l.id);
@@ -313,7 +340,7 @@ Time Books::may_go_at(const Program& p, std::uint32_t stream) const {
     if (!solo) return kNever;  // never seen to end
     end += *solo;
   }
-  return end - kAhead;
+  return end - options_.ahead;
 }
 
 void Books::hand_over(std::vector<Granted>& granted, Time now) {
@@ -331,13 +358,14 @@ void Books::hand_over(std::vector<Granted>& granted, Time now) {
         p->held[s].pop_front();
         p->on_gpu[s].push_back(id);
         places_[id.slot].granted_at = now;
-        granted.push_back({number, places_[id.slot].box, view(id).priority});
+        granted.push_back({number, places_[id.slot].box, {view(id).priority, view(id).tpc_mask}});
       }
 }
 
 std::vector<ClientState> Books::state() const {
   std::vector<ClientState> all;
   for (const auto& [number, p] : programs_) {
+    if (!p->there) continue;
     ClientState s{number, p->self, p->request, 0, 0, p->on_gpu_for};
     for (std::uint32_t i = 0; i < kShownStreams; ++i)
       s.on_gpu += p->on_gpu[i].size(), s.pending += p->held[i].size();

@@ -3,11 +3,11 @@
 //
 // A launch that is on the GPU runs to its end: an order to stop it takes back what is behind it on the host, and is answered
 // by KernelFinished.  So of a stream that the policy may stop the next launch goes when what is on the GPU will have ended
-// within kAhead, by the shortest times seen.
+// within BooksOptions::ahead, by the shortest times seen.
 // A request is what a program launches between two waits of its host; a program that waits in another way has ended one when
 // nothing of it has been on the GPU for kQuiet.
 //
-// Leaves out: sockets and memory (service.h); copies and allocations, which are not steered; sizes and TPCs.
+// Leaves out: sockets and memory (service.h); copies and allocations, which are not steered; sizes.
 #pragma once
 
 #include <array>
@@ -31,10 +31,24 @@ struct Newcomer {
   std::int32_t priority = 0;
 };
 
+/// What a policy decides of a launch; no mask: all TPCs.
+struct Decided {
+  std::int32_t priority = 0;
+  std::optional<TpcMask> tpc_mask{};
+  bool operator==(const Decided&) const = default;
+};
+
 struct Granted {
   std::uint32_t client;  // as join() numbered it
   std::uint32_t box;
-  std::int32_t priority;
+  Decided decided;
+};
+
+struct BooksOptions {
+  /// From a grant to the launch's first block pass 8 us at most (experiments/h200/live), which this covers.
+  Time ahead = std::chrono::microseconds(20);
+  /// By name, those that the policy knows from the start and in this order, there or not.
+  std::vector<std::string> programs{};
 };
 
 /// Of a program, for those who look.
@@ -49,23 +63,23 @@ struct ClientState {
 class Books {
  public:
   static constexpr Time kQuiet = std::chrono::microseconds(100);
-  /// From a grant to the launch's first block pass 8 us at most (experiments/h200/live), which this covers.
-  static constexpr Time kAhead = std::chrono::microseconds(20);
   static constexpr std::uint32_t kShownStreams = 16;  // of a program, to the policy; further ones are shown as the last
 
   /// Throws InputError where the policy needs what cannot be done with programs as they are.
-  Books(const std::string& policy, const Gpu& gpu);
+  Books(const std::string& policy, const Gpu& gpu, BooksOptions options = {});
   ~Books();
 
-  /// Launches wait for grants: else every one goes at once, with standing_priority().
+  /// Launches wait for grants: else every one goes at once, as standing() says.
   bool asks() const { return !immediate_; }
   /// Whether programs share one context, as under MPS.
   bool one_context() const { return policy_->requirements().contexts == Contexts::one; }
 
   std::uint32_t join(const Newcomer& newcomer);
   void leave(std::uint32_t client);
-  /// Of launches that go at once, and of the streams that the program makes.
-  std::int32_t standing_priority(std::uint32_t client);
+  /// Of launches that go at once until somebody joins or leaves; the priority also of the streams that the program makes.
+  Decided standing(std::uint32_t client);
+  /// Why the policy cannot decide for the programs that are there, so that their launches go as they come; empty: it does.
+  const std::string& unfit() const { return unfit_; }
 
   /// A thread of the program waits in `box` to launch as number `number` of its stream.  The kernel is one function with one
   /// shape, and stays where it is; the shortest time that a launch of it was on the GPU becomes its solo time.
@@ -94,6 +108,7 @@ class Books {
   };
   struct Program {
     Newcomer self;
+    bool expected = false, there = true;
     std::array<std::deque<LaunchId>, kShownStreams> held, on_gpu;  // decided and not granted; granted
     std::uint64_t request = 0;
     std::uint32_t unfinished = 0;  // launches asked for and not ended
@@ -115,7 +130,8 @@ class Books {
   Program& program(const LaunchView& l) { return *programs_.at(places_[l.id.slot].client); }
   LaunchView& view(LaunchId id) { return launches_[id.slot]; }
 
-  std::string spec_;
+  std::string spec_, unfit_;
+  BooksOptions options_;
   Topology topology_;
   std::unique_ptr<Policy> policy_;
   bool immediate_ = false, stops_ = false;

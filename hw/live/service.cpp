@@ -41,6 +41,13 @@ sockaddr_un address_of(const std::filesystem::path& path) {
   return address;
 }
 
+Tpcs words_of(const std::optional<TpcMask>& mask) {
+  Tpcs words{};
+  for (std::uint32_t t = 0; mask && t < kMaxTpcs; ++t)
+    if (mask->allows(TpcId{t})) words[t / 64] |= std::uint64_t{1} << (t % 64);
+  return words;
+}
+
 std::string text_of(const char* text, std::size_t bytes) {
   std::string kept;
   for (std::size_t i = 0; i < bytes && text[i] != '\0'; ++i)
@@ -70,8 +77,8 @@ std::filesystem::path default_folder() {
   return std::filesystem::temp_directory_path() / fmt::format("corun-{}", getuid());
 }
 
-Service::Service(const std::string& policy, const Gpu& gpu, std::filesystem::path folder)
-    : policy_(policy), folder_(std::move(folder)), books_(policy, gpu), began_ns_(clock_ns()) {
+Service::Service(const std::string& policy, const Gpu& gpu, std::filesystem::path folder, BooksOptions options)
+    : policy_(policy), folder_(std::move(folder)), books_(policy, gpu, std::move(options)), began_ns_(clock_ns()) {
   const sockaddr_un address = address_of(folder_ / "socket");
   std::error_code failed;
   std::filesystem::create_directories(folder_, failed);
@@ -207,11 +214,25 @@ void Service::greet(Connection& c) {
   newcomer.priority = std::clamp(hello.priority, -5, 0);
   c.client = books_.join(newcomer);
   c.memory->gate.store(books_.asks() ? Gate::asks : Gate::open);
-  c.memory->priority.store(books_.standing_priority(c.client));
+  tell_standing();
   Welcome welcome;
   welcome.accepted = 1;
   send_with_memory(c.socket, welcome, fd);
   ::close(fd);
+}
+
+/// To all: who joins or leaves may change what another gets.
+void Service::tell_standing() {
+  for (const auto& c : connections_) {
+    if (c->memory == nullptr) continue;
+    const Decided decided = books_.standing(c->client);
+    const Tpcs tpcs = words_of(decided.tpc_mask);
+    Memory& m = *c->memory;
+    m.version.fetch_add(1);
+    m.priority.store(decided.priority);
+    for (std::size_t i = 0; i < tpcs.size(); ++i) m.tpcs[i].store(tpcs[i]);
+    m.version.fetch_add(1);
+  }
 }
 
 void Service::close(Connection& c) {
@@ -219,6 +240,7 @@ void Service::close(Connection& c) {
     books_.leave(c.client);
     munmap(c.memory, sizeof(Memory));
     c.memory = nullptr;
+    tell_standing();
   }
   ::close(c.socket);
   c.socket = -1;
@@ -305,7 +327,7 @@ void Service::grant(const Granted& granted) {
   const std::uint32_t stream = std::min(box.stream, kStreams - 1);
   c.granted[stream] = box.number;
   if (std::ranges::find(c.under_way, stream) == c.under_way.end()) c.under_way.push_back(stream);
-  box.priority = granted.priority;
+  box.terms = {granted.decided.priority, words_of(granted.decided.tpc_mask)};
   if (box.state.exchange(Mailbox::granted) == Mailbox::asleep)
     syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&box.state), FUTEX_WAKE, 1, nullptr, nullptr, 0);
 }
@@ -322,6 +344,7 @@ std::string Service::state() const {
   out["policy"] = policy_;
   out["up_s"] = std::chrono::duration<double>(now()).count();
   out["waits_for_grants"] = books_.asks();
+  if (!books_.unfit().empty()) out["unfit"] = books_.unfit();
   out["decisions"] = books_.decisions();
   out["decision_us"] = {{"p50", at(0.5)}, {"p99", at(0.99)}};
   out["programs"] = nlohmann::ordered_json::array();

@@ -25,7 +25,7 @@ std::filesystem::path default_folder();
 class Service {
  public:
   /// Opens `folder`/socket.  Throws InputError where another service is there, or the policy asks for too much.
-  Service(const std::string& policy, const Gpu& gpu, std::filesystem::path folder);
+  Service(const std::string& policy, const Gpu& gpu, std::filesystem::path folder, BooksOptions options = {});
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -53,6 +53,7 @@ class Service {
   Time now() const;
   void accept_one();
   void greet(Connection& c);
+  void tell_standing();
   void refuse(Connection& c, const std::string& why);
   void look_at_sockets(int timeout_ms);
   bool look_at_bells();

@@ -5,17 +5,29 @@
 // Leaves out: programs of another version, which are refused, and threads beyond kMailboxes, which share the last one.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 namespace corun::live {
 
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::uint32_t kMailboxes = 64;   // as many bits as the doorbell has
 inline constexpr std::uint32_t kStreams = 256;    // of a program; what is launched on others is not steered
 inline constexpr std::uint32_t kKernels = 4096;   // functions and graphs; further ones share the last entry
 inline constexpr std::size_t kNameBytes = 64, kKernelNameBytes = 224;
+
+/// A set of TPCs by number, a bit each; none: all of them.
+using Tpcs = std::array<std::uint64_t, 4>;
+inline constexpr Tpcs kAllTpcs{};
+
+/// What a policy decides of a launch.
+struct Terms {
+  std::int32_t priority = 0;  // CUDA's: 0 lowest, -5 highest
+  Tpcs tpcs{};
+  bool operator==(const Terms&) const = default;
+};
 
 /// What a program says first on the socket.
 struct Hello {
@@ -52,7 +64,7 @@ struct alignas(64) Mailbox {
   std::uint32_t grid[3] = {};  // blocks
   std::uint32_t block[3] = {};
   std::uint32_t shared_bytes = 0;
-  std::int32_t priority = 0;  // of the stream; with the grant, the one decided
+  Terms terms;  // with the grant
 };
 
 /// A function, or a graph as a whole.
@@ -66,7 +78,9 @@ struct KernelEntry {
 struct Memory {
   alignas(64) std::atomic<std::uint64_t> doorbell{0};  // by mailbox
   alignas(64) std::atomic<Gate> gate{Gate::open};
+  std::atomic<std::uint32_t> version{0};  // of the standing terms: odd while the service writes them
   std::atomic<std::int32_t> priority{0};  // standing: of launches that go at once, and of the program's streams
+  std::array<std::atomic<std::uint64_t>, 4> tpcs{};  // of launches that go at once
   std::atomic<std::uint32_t> service_sleeps{0};
   alignas(64) std::atomic<std::uint64_t> launches{0}, graphs{0}, unsteered{0};
   std::atomic<std::uint64_t> held_ns{0};  // that launches waited for their grants

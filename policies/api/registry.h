@@ -41,7 +41,8 @@ class Parameters {
 struct Promises {
   bool no_starvation = false;  // a client's launches get on, whatever load the others make
   bool reservations = false;   // Client::reservation is there one block time after it is claimed
-  /// A launch is launched when it is first shown, a stream's always in the same way: its client need not wait for the word.
+  /// A launch is launched when it is first shown, a stream's always in the same way (but where the launch itself has a mask): its
+  /// client need not wait for the word.
   bool immediate = false;
 };
 

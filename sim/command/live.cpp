@@ -75,6 +75,8 @@ void print_table(const std::string& state) {
                  ? fmt::format("a decision takes {:.1f} us, {:.1f} at p99", s["decision_us"]["p50"].get<double>(),
                                s["decision_us"]["p99"].get<double>())
                  : "launches go at once");
+  if (s.contains("unfit"))
+    fmt::print("not applied, launches go as they come: {}\n", s["unfit"].get<std::string>());
   if (s["programs"].empty()) return fmt::print("no program has joined: sim run -- PROGRAM\n");
   fmt::print("{:24}{:>12}{:>12}{:>10}{:>11}{:>10}{:>8}{:>8}{:>12}{:>9}\n", "program", "class", "launches", "graphs", "unsteered",
              "requests", "held", "on GPU", "mean wait", "busy");
@@ -93,7 +95,13 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
     command.add_option("--at", a.at, "folder of the service (default: corun below XDG_RUNTIME_DIR, or /tmp/corun-UID)");
   };
   all.serve = app.add_subcommand("serve", "decide for programs started by sim run what reaches the GPU when, by a policy");
-  all.serve->add_option("--policy", a.policy, "as of a run: fcfs, priority, timeslice, wait, reef-n")->capture_default_str();
+  all.serve->add_option("--policy", a.policy, "as of a run: fcfs, priority, timeslice, tpc-mask, static-split, wait, reef-n")
+      ->capture_default_str();
+  all.serve->add_option("--programs", a.programs, "names of those that will come, in the order of the policy's shares: cam,training")
+      ->delimiter(',');
+  all.serve->add_option("--ahead-us", a.ahead_us, "a launch that a policy may hold back goes this long before those before it end")
+      ->check(CLI::Range(0.0, 1e6))
+      ->capture_default_str();
   all.serve->add_option("--gpu", a.gpu, "the GPU in this machine (default: as the driver says)");
   all.serve->add_flag("--no-mps", a.no_mps, "start no MPS server: programs then take turns, unless one of yours is there");
   all.serve->add_option("--metrics", a.metrics, "file that has the state each second, in Prometheus's text format");
@@ -114,7 +122,7 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
 
 int serve(const LiveArguments& a) {
   const Gpu gpu = gpu_here(a.gpu);
-  live::Service service(a.policy, gpu, folder_of(a));
+  live::Service service(a.policy, gpu, folder_of(a), {from_ns(1e3 * a.ahead_us), a.programs});
   std::optional<hw::MpsDaemon> mps;
   if (service.books().one_context() && !a.no_mps) mps.emplace();
   service.invite(mps ? mps->environment() : std::vector<std::string>{});
@@ -141,6 +149,7 @@ int run_steered(const LiveArguments& a) {
   const char* before = std::getenv("LD_PRELOAD");
   const std::string library = beside_this("libcorun_steer.so", "build with the CUDA Toolkit").string();
   setenv("LD_PRELOAD", before != nullptr && *before != '\0' ? (library + ":" + before).c_str() : library.c_str(), 1);
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "8", 0);  // as without MPS, whose 2 make streams wait for each other
   setenv("CORUN_NAME", a.name.empty() ? files::path(a.program.front()).filename().c_str() : a.name.c_str(), 1);
   setenv("CORUN_CLASS", a.service_class.c_str(), 1);
   setenv("CORUN_PRIORITY", fmt::format("{}", a.priority).c_str(), 1);

@@ -12,7 +12,8 @@ struct LiveArguments {
   bool no_mps = false, json = false;
   std::string name, service_class = "best_effort";
   int priority = 0;
-  std::vector<std::string> program;
+  std::vector<std::string> program, programs;
+  double ahead_us = 20;
 };
 
 struct LiveCommands {

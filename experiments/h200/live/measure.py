@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A real-time program beside best-effort ones, unmodified: alone, under plain MPS, taking turns, and steered by `sim serve`.
 
-  measure.py SIM OUT.json FOLDER REPEATS REQUESTS MODE[,MODE...] REAL_TIME BEST_EFFORT...
-MODE: alone, mps, turns, or a policy of `sim serve`.  The real-time program's requests come at a load of 0.4 of its warm time alone.
+  measure.py SIM OUT.json FOLDER REPEATS REQUESTS "MODE[;MODE...]" REAL_TIME BEST_EFFORT...
+MODE: alone, mps, turns, or a policy of `sim serve` (with POLICY@US: a launch goes that long before those before it end).  The real-time program's requests come at a load of 0.4 of its warm time alone.
 """
 import json
 import os
@@ -31,7 +31,11 @@ def once(sim, folder, mode, programs, count, period):
         subprocess.run(["nvidia-cuda-mps-control", "-d"], env=environment, check=True)
     elif mode not in ("alone", "turns"):
         at = folder + "/service"
-        service = subprocess.Popen([sim, "serve", "--policy=" + mode, "--at", at], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        policy, _, ahead = mode.partition("@")
+        options = ["--ahead-us=" + ahead] if ahead else []
+        if policy.startswith(("tpc-mask", "static-split")):
+            options += ["--programs=cam" + ",work" * (len(programs) - 1)]
+        service = subprocess.Popen([sim, "serve", "--policy=" + policy, "--at", at, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         while not os.path.exists(at + "/environment") and service.poll() is None:
             time.sleep(0.01)
         before = lambda rt: [sim, "run", "--at", at, "--name", "cam" if rt else "work",  # noqa: E731
@@ -83,7 +87,7 @@ def main(sim, path, folder, repeats, count, modes, *programs):
     print(json.dumps(data["alone"]), flush=True)
     period = alone[programs[0]][programs[0]]["mean_ms"] / LOAD
     for turn in range(int(repeats)):
-        for mode in modes.split(","):
+        for mode in modes.split(";"):
             run = once(sim, folder, mode, programs[:1] if mode == "alone" else programs, int(count), period)
             data["runs"].append({"mode": mode, "turn": turn, **run})
             brief = {p: {k: run[p].get(k) for k in ("per_s", "p50_ms", "p99_ms", "failed", "said")} for p in programs if p in run}
