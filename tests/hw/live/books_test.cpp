@@ -13,7 +13,7 @@ namespace {
 constexpr Time at_us(double us) { return Time{static_cast<std::int64_t>(us * 1e6)}; }
 
 struct Scene {
-  explicit Scene(const std::string& policy) : books(policy, sim::small_gpu(2)) {}
+  explicit Scene(const std::string& policy, BooksOptions options = {}) : books(policy, sim::small_gpu(2), std::move(options)) {}
 
   std::uint32_t best_effort() { return books.join({"work", ServiceClass::best_effort, 0}); }
   std::uint32_t real_time() { return books.join({"cam", ServiceClass::real_time, -5}); }
@@ -51,11 +51,35 @@ TEST(Books, AProgramOfAnImmediatePolicyNeedNotAsk) {
 
 TEST(Books, TheStandingPriorityIsThePolicys) {
   Scene fcfs("fcfs"), priority("priority"), wait("wait"), beside("wait:beside=on");
-  EXPECT_EQ(fcfs.books.standing_priority(fcfs.real_time()), 0);
-  EXPECT_EQ(priority.books.standing_priority(priority.real_time()), -5);
-  EXPECT_EQ(wait.books.standing_priority(wait.real_time()), 0);
-  EXPECT_EQ(beside.books.standing_priority(beside.real_time()), -5);
+  EXPECT_EQ(fcfs.books.standing(fcfs.real_time()).priority, 0);
+  EXPECT_EQ(priority.books.standing(priority.real_time()).priority, -5);
+  EXPECT_EQ(wait.books.standing(wait.real_time()).priority, 0);
+  EXPECT_EQ(beside.books.standing(beside.real_time()).priority, -5);
   EXPECT_TRUE(priority.books.idle()) << "of the launch that it was asked by nothing is left";
+}
+
+TEST(Books, TheStandingMaskIsThePolicysForTheProgramsInTheirOrder) {
+  TpcMask first, second;
+  first.enable(TpcId{0}), second.enable(TpcId{1});
+  Scene s("static-split:tpcs=1/1", {.programs = {"work", "cam"}});
+  const auto cam = s.real_time();
+  EXPECT_EQ(s.books.standing(cam).tpc_mask, second) << "the other is expected, and has its share before it is there";
+  const auto work = s.best_effort();
+  EXPECT_EQ(s.books.standing(work).tpc_mask, first);
+  s.books.leave(work);
+  EXPECT_EQ(s.books.standing(cam).tpc_mask, second);
+  EXPECT_EQ(s.best_effort(), work) << "it is expected again";
+}
+
+TEST(Books, WhereThePolicyDoesNotFitTheProgramsTheyRunAsTheyComeUntilItDoes) {
+  Scene s("static-split:tpcs=1/1");
+  const auto cam = s.real_time();
+  EXPECT_THAT(s.books.unfit(), testing::HasSubstr("tpcs"));
+  EXPECT_EQ(s.books.standing(cam), Decided{});
+  const auto work = s.best_effort();
+  EXPECT_EQ(s.books.unfit(), "");
+  EXPECT_TRUE(s.books.standing(cam).tpc_mask);
+  EXPECT_TRUE(s.books.standing(work).tpc_mask);
 }
 
 TEST(Books, WhatAPolicyNeedsAndAProgramCannotBeMadeToDoIsSaid) {
@@ -68,7 +92,6 @@ TEST(Books, WhatAPolicyNeedsAndAProgramCannotBeMadeToDoIsSaid) {
     return {};
   };
   EXPECT_THAT(why("slate"), testing::HasSubstr("sm_quota"));
-  EXPECT_THAT(why("tpc-mask"), testing::HasSubstr("tpc_mask"));
   EXPECT_THAT(why("lookahead"), testing::HasSubstr("a forecast"));
   EXPECT_THAT(why("mps"), testing::HasSubstr("MPS percentages"));
   EXPECT_THAT(why("nonsense"), testing::HasSubstr("nonsense"));
@@ -86,7 +109,7 @@ TEST(Books, ABestEffortLaunchGoesShortlyBeforeTheOneBeforeItEnds) {
   EXPECT_THAT(s.goes(), ElementsAre("0.2"));
   s.asks(work, s.kernel);
   EXPECT_THAT(s.goes(), IsEmpty());
-  EXPECT_EQ(s.books.next_wish(), at_us(200) - Books::kAhead);
+  EXPECT_EQ(s.books.next_wish(), at_us(200) - BooksOptions{}.ahead);
   s.now = 179.999;
   EXPECT_THAT(s.goes(), IsEmpty());
   s.now = 180;

@@ -1,5 +1,6 @@
 // A driver with one GPU for each process: a stream is a thread that does what it was given, in order.  A function is a number
-// of microseconds.  Each kernel is a line of the file that CORUN_FAKE_LOG names: NAME BEGIN_NS END_NS.
+// of microseconds.  Each kernel is a line of the file that CORUN_FAKE_LOG names: NAME BEGIN_NS END_NS PRIORITY GROUPS, the last
+// as a number with a bit for each group of SMs that a green context has.  Its groups are an H200's: 15 of 8 SMs and a rest of 12.
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <dlfcn.h>
@@ -16,6 +17,7 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -23,11 +25,19 @@ std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+constexpr int kGroups = 16, kAllGroups = (1 << kGroups) - 1;
+
+/// A graph of as many kernels as were captured runs as one, where the last was captured.
+struct Graph {
+  int us = 0, groups = kAllGroups;
+};
+
 class Queue {
  public:
-  explicit Queue(int priority) : priority_(priority) {
+  explicit Queue(int priority, int on = kAllGroups) : groups(on), priority_(priority) {
     std::thread([this] { work(); }).detach();
   }
+  const int groups;
   void add(std::function<void()> what) {
     const std::scoped_lock lock(mutex_);
     todo_.push_back(std::move(what));
@@ -37,7 +47,8 @@ class Queue {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return todo_.empty(); });
   }
-  bool captured = false;  // what is launched goes into a graph
+  Queue* captured = nullptr;  // what is launched goes into the graph of this stream's capture
+  Graph graph;                // of its own capture
   bool idle() {
     const std::scoped_lock lock(mutex_);
     return todo_.empty();
@@ -63,26 +74,39 @@ class Queue {
   std::deque<std::function<void()>> todo_;
 };
 
+std::vector<Queue*>& captured() {
+  static auto* const all = new std::vector<Queue*>;
+  return *all;
+}
+
 Queue& of(CUstream stream) {
   static auto* const common = new Queue(0);
   return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ? *common : *reinterpret_cast<Queue*>(stream);
 }
 
-void run(CUfunction f, CUstream stream, int priority) {
-  const auto us = reinterpret_cast<std::intptr_t>(f);
-  of(stream).add([us, priority] {
+void run(std::intptr_t us, CUstream stream, int priority, int groups) {
+  of(stream).add([us, priority, groups] {
     const std::int64_t begin = now_ns();
     std::this_thread::sleep_for(std::chrono::microseconds(us));
     const char* log = std::getenv("CORUN_FAKE_LOG");
     if (log == nullptr) return;
     char line[128];
     const char* name = std::getenv("CORUN_NAME");
-    const int n = std::snprintf(line, sizeof line, "%s %lld %lld %d\n", name != nullptr ? name : "?", static_cast<long long>(begin),
-                                static_cast<long long>(now_ns()), priority);
+    const int n = std::snprintf(line, sizeof line, "%s %lld %lld %d %d\n", name != nullptr ? name : "?", static_cast<long long>(begin),
+                                static_cast<long long>(now_ns()), priority, groups);
     const int fd = open(log, O_WRONLY | O_APPEND | O_CREAT, 0600);
     if (write(fd, line, static_cast<std::size_t>(n)) != n) std::abort();
     close(fd);
   });
+}
+
+CUresult launch(CUfunction f, CUstream stream, int priority) {
+  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+  const auto us = reinterpret_cast<std::intptr_t>(f);
+  Queue& queue = of(stream);
+  if (queue.captured == nullptr) return run(us, stream, priority, queue.groups), CUDA_SUCCESS;
+  queue.captured->graph = {static_cast<int>(us), queue.groups};
+  return CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -106,9 +130,7 @@ CUresult cuGetProcAddress_v2(const char* name, void** f, int version, cuuint64_t
 }
 CUresult cuLaunchKernel(CUfunction f, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream stream, void**,
                         void**) {
-  if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
-  if (of(stream).captured) return CUDA_SUCCESS;
-  return run(f, stream, of(stream).priority()), CUDA_SUCCESS;
+  return launch(f, stream, of(stream).priority());
 }
 CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h,
                              CUstream stream, void** arguments, void** extra) {
@@ -118,20 +140,62 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction f, void**, vo
   int priority = of(config->hStream).priority();
   for (unsigned i = 0; i < config->numAttrs; ++i)
     if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PRIORITY) priority = config->attrs[i].value.priority;
-  return run(f, config->hStream, priority), CUDA_SUCCESS;
+  return launch(f, config->hStream, priority);
 }
 CUresult cuGraphLaunch(CUgraphExec graph, CUstream stream) {
-  return run(reinterpret_cast<CUfunction>(graph), stream, of(stream).priority()), CUDA_SUCCESS;
+  const auto us = reinterpret_cast<std::intptr_t>(graph);
+  const Graph& made = us < 1'000'000 ? Graph{static_cast<int>(us), kAllGroups} : *reinterpret_cast<const Graph*>(graph);
+  return run(made.us, stream, of(stream).priority(), made.groups), CUDA_SUCCESS;
 }
+CUresult cuGraphInstantiateWithFlags(CUgraphExec* made, CUgraph graph, unsigned long long) {
+  return *made = reinterpret_cast<CUgraphExec>(graph), CUDA_SUCCESS;
+}
+CUresult cuDeviceGetDevResource(CUdevice, CUdevResource* all, CUdevResourceType type) {
+  *all = {};
+  all->type = type;
+  all->sm.smCount = 132;
+  return CUDA_SUCCESS;
+}
+CUresult cuDevSmResourceSplitByCount(CUdevResource* groups, unsigned* count, const CUdevResource*, CUdevResource* rest, unsigned,
+                                     unsigned) {
+  *count = kGroups - 1;
+  for (int g = 0; groups != nullptr && g < kGroups; ++g) {
+    CUdevResource& group = g < kGroups - 1 ? groups[g] : *rest;
+    group = {};
+    group.type = CU_DEV_RESOURCE_TYPE_SM;
+    group.sm.smCount = g < kGroups - 1 ? 8 : 12;
+    group._internal_padding[0] = static_cast<unsigned char>(g);
+  }
+  return CUDA_SUCCESS;
+}
+CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* described, CUdevResource* groups, unsigned count) {
+  std::intptr_t bits = 0;
+  for (unsigned i = 0; i < count; ++i) bits |= 1 << groups[i]._internal_padding[0];
+  return *described = reinterpret_cast<CUdevResourceDesc>(bits), CUDA_SUCCESS;
+}
+CUresult cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc described, CUdevice, unsigned) {
+  return *context = reinterpret_cast<CUgreenCtx>(described), CUDA_SUCCESS;
+}
+CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned, int priority) {
+  const auto groups = static_cast<int>(reinterpret_cast<std::intptr_t>(context));
+  return *stream = reinterpret_cast<CUstream>(new Queue(priority, groups)), CUDA_SUCCESS;
+}
+CUresult cuCtxGetDevice(CUdevice* device) { return *device = 0, CUDA_SUCCESS; }
 CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned, int priority) {
   return *stream = reinterpret_cast<CUstream>(new Queue(priority)), CUDA_SUCCESS;
 }
 CUresult cuStreamCreate(CUstream* stream, unsigned flags) { return cuStreamCreateWithPriority(stream, flags, 0); }
 CUresult cuStreamGetPriority(CUstream stream, int* priority) { return *priority = of(stream).priority(), CUDA_SUCCESS; }
-CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) { return of(stream).captured = true, CUDA_SUCCESS; }
-CUresult cuStreamEndCapture(CUstream stream, CUgraph*) { return of(stream).captured = false, CUDA_SUCCESS; }
+CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
+  return of(stream).captured = &of(stream), captured().push_back(&of(stream)), CUDA_SUCCESS;
+}
+CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
+  *graph = reinterpret_cast<CUgraph>(new Graph(of(stream).graph));
+  for (Queue* queue : captured()) queue->captured = nullptr;
+  return captured().clear(), CUDA_SUCCESS;
+}
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
-  *status = of(stream).captured ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  *status = of(stream).captured != nullptr ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
   return CUDA_SUCCESS;
 }
 CUresult cuStreamSynchronize(CUstream stream) { return of(stream).wait(), CUDA_SUCCESS; }
@@ -139,7 +203,7 @@ CUresult cuCtxSynchronize() { return cuStreamSynchronize(nullptr); }
 CUresult cuCtxSynchronize_v2(CUcontext) { return cuStreamSynchronize(nullptr); }
 CUresult cuStreamQuery(CUstream stream) { return of(stream).idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
 CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned) {
-  if (of(stream).captured) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (of(stream).captured != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   of(stream).add([at, value] { __atomic_store_n(reinterpret_cast<cuuint32_t*>(at), value, __ATOMIC_RELEASE); });
   return CUDA_SUCCESS;
 }
@@ -155,6 +219,10 @@ CUresult cuEventRecord(CUevent event, CUstream stream) {
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   // All that is in the other stream now, which is at least what was there when the event was recorded.
   Queue* other = reinterpret_cast<std::pair<Queue*, int>*>(event)->first;
+  if (other->captured != nullptr) {  // the stream joins the capture
+    if (of(stream).captured == nullptr) captured().push_back(&of(stream));
+    return of(stream).captured = other->captured, CUDA_SUCCESS;
+  }
   auto* passed = new std::pair<std::mutex, std::condition_variable>;
   auto* there = new bool(false);
   other->add([=] {

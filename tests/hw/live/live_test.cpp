@@ -44,12 +44,13 @@ class Live : public testing::Test {
   std::string at() const { return (folder_ / "service").string(); }
   std::string log() const { return (folder_ / "log").string(); }
 
-  void serve(const std::string& policy) {
+  void serve(const std::string& policy, const std::string& option = "--no-mps") {
     service_ = fork();
     if (service_ == 0) {
       freopen((folder_ / "served").c_str(), "w", stdout);
       freopen((folder_ / "served").c_str(), "w", stderr);
-      execl(sim().c_str(), "sim", "serve", ("--policy=" + policy).c_str(), "--gpu=h200", "--no-mps", "--at", at().c_str(), nullptr);
+      execl(sim().c_str(), "sim", "serve", ("--policy=" + policy).c_str(), "--gpu=h200", "--no-mps", option.c_str(), "--at",
+            at().c_str(), nullptr);
       _exit(127);
     }
     for (int i = 0; !files::exists(at() + "/environment") && i < 1000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -91,12 +92,12 @@ class Live : public testing::Test {
   struct Kernel {
     std::string program;
     long long begin = 0, end = 0;
-    int priority = 0;
+    int priority = 0, groups = 0;
   };
   std::vector<Kernel> kernels() const {
     std::vector<Kernel> all;
     std::ifstream in(log());
-    for (Kernel k; in >> k.program >> k.begin >> k.end >> k.priority;) all.push_back(k);
+    for (Kernel k; in >> k.program >> k.begin >> k.end >> k.priority >> k.groups;) all.push_back(k);
     return all;
   }
 
@@ -159,6 +160,26 @@ TEST_F(Live, APriorityGoesWithLaunchesStreamsAndGraphs) {
   for (const Kernel& k : kernels()) priorities[k.program].push_back(k.priority);
   for (const char* way : {"dlsym", "stream", "graph"}) EXPECT_THAT(priorities[way], testing::ElementsAre(-5, -5, -5)) << way;
   EXPECT_THAT(priorities["plain"], testing::ElementsAre(0, 0, 0));
+}
+
+TEST_F(Live, AMaskConfinesLaunchesAndTheGraphsThatAreCapturedUnderIt) {
+  serve("static-split:tpcs=16/50", "--programs=cam,work");
+  for (const char* way : {"dlsym", "stream", "capture"}) {
+    std::filesystem::remove(log());
+    const Ended ended = shell(joins(fmt::format("{} 3 10 3", way), "--name cam") + " & " +
+                              joins(fmt::format("{} 3 10 3", way), "--name work") + "; wait");
+    std::map<std::string, std::vector<int>> groups;
+    for (const Kernel& k : kernels()) groups[k.program].push_back(k.groups);
+    EXPECT_THAT(groups["cam"], testing::ElementsAre(0x000f, 0x000f, 0x000f)) << way << ended.said;
+    EXPECT_THAT(groups["work"], testing::ElementsAre(0xfff0, 0xfff0, 0xfff0)) << way << ended.said;
+  }
+}
+
+TEST_F(Live, AProgramAloneUnderASplitThatNamesTwoIsNotToldOfItsMaskUntilBothAreKnown) {
+  serve("static-split:tpcs=16/50");
+  shell(joins("dlsym 3 10 3", "--name cam"));
+  for (const Kernel& k : kernels()) EXPECT_EQ(k.groups, 0xffff) << "the policy does not fit one program, so that it runs as it comes";
+  EXPECT_THAT(state().dump(), HasSubstr("tpcs"));
 }
 
 TEST_F(Live, NoBestEffortLaunchBeginsWhileARealTimeRequestIsUnderWay) {

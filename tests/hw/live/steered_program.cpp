@@ -55,11 +55,15 @@ int main(int argc, char** argv) {
   init(0);
   CUstream stream = nullptr;
   if (way == "stream") reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
+  auto graph_made = reinterpret_cast<CUgraphExec>(static_cast<std::intptr_t>(us));
   if (way == "capture") {
     reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
     reinterpret_cast<CUresult (*)(CUstream, CUstreamCaptureMode)>(dlsym(driver, "cuStreamBeginCapture_v2"))(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
     for (int i = 0; i < 5; ++i) launch(function, us, stream);
-    reinterpret_cast<CUresult (*)(CUstream, CUgraph*)>(dlsym(driver, "cuStreamEndCapture"))(stream, nullptr);
+    CUgraph captured = nullptr;
+    reinterpret_cast<CUresult (*)(CUstream, CUgraph*)>(dlsym(driver, "cuStreamEndCapture"))(stream, &captured);
+    reinterpret_cast<CUresult (*)(CUgraphExec*, CUgraph, unsigned long long)>(dlsym(driver, "cuGraphInstantiateWithFlags"))(
+        &graph_made, captured, 0);
   }
   if (way == "fork") {
     if (const pid_t child = fork(); child == 0) {
@@ -73,7 +77,7 @@ int main(int argc, char** argv) {
   }
   for (int i = 1; i <= launches; ++i) {
     if (way == "graph" || way == "capture")
-      graph(reinterpret_cast<CUgraphExec>(static_cast<std::intptr_t>(us)), stream);
+      graph(graph_made, stream);
     else
       launch(function, way == "bad" && i == 1 ? 0 : us, stream);
     if (i % each == 0) wait(stream);
