@@ -127,7 +127,7 @@ TEST(UserKernel, OfTheExperimentsKernelsTwoAreSetAsideAndAMixHoldsNeither) {
   for (const Kernel& k : read_trace((folder / "kernels-source.json").string()).kernels) all.insert(k.name);
   std::ifstream names(folder / "set-aside.txt");
   for (std::string name; names >> name;) set_aside.insert(name);
-  EXPECT_EQ(all.size(), 8u);
+  EXPECT_EQ(all.size(), 10u);
   EXPECT_EQ(set_aside.size(), 2u);
   EXPECT_TRUE(std::ranges::includes(all, set_aside));
   std::size_t open = 0;

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Profiles the eight kernels and records the mixes on the GPU of this machine; from the repository's root:
+# Profiles the ten kernels and records the mixes on the GPU of this machine; from the repository's root:
 #     experiments/h200/user_kernels/run.sh path/of/sim [folder for an archive of what was made]
 # What was compiled is kept for the run in a folder of its own.
 set -eu
