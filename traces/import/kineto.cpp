@@ -995,7 +995,13 @@ Trace import_records(const std::filesystem::path& file, Records records, const I
 }
 
 Trace import_kineto(const std::filesystem::path& file, const ImportOptions& options, RecordedTimes* recorded) {
-  return import_records(file, kineto::read_records(file, options.range), options, "Kineto", recorded);
+  Records records = kineto::read_records(file, options.range);
+  const std::map<std::string, Nanoseconds> times = std::move(records.request_times);
+  Trace trace = import_records(file, std::move(records), options, "Kineto", recorded);
+  auto of = times.find(options.range.empty() ? "ProfilerStep" : options.range);
+  if (of == times.end()) of = times.find("");
+  if (of != times.end() && recorded != nullptr) recorded->without_profiler = of->second;
+  return trace;
 }
 
 Trace import_kineto(const std::filesystem::path& file, const std::string& gpu,

@@ -450,6 +450,46 @@ TEST(KinetoImport, TruncatedTraceNamesThePlace) {
   }
 }
 
+/// kSmall with such a time, as PyTorch's add_metadata_json writes it.
+std::string with_request_time(const std::string& value) {
+  return replaced(text_of(kSmall), "\"displayTimeUnit\"", "\"corun_request_time_us\": " + value + ", \"displayTimeUnit\"");
+}
+
+std::optional<Time> request_time(const std::string& value, const std::string& range = {}) {
+  std::string text = with_request_time(value);
+  if (!range.empty()) text = replaced(text, "\"traceEvents\": [", R"("traceEvents": [{"ph": "X", "cat": "user_annotation", "name": ")" + range + R"(", "ts": 4404001950900.000, "dur": 1000},)");
+  ImportOptions options;
+  options.range = range;
+  RecordedTimes recorded;
+  import_kineto(TestFile(text), options, &recorded);
+  return recorded.without_profiler;
+}
+
+TEST(KinetoImport, TheRecordingCanSayWhatARequestTakesWithoutTheProfiler) {
+  using std::chrono::microseconds;
+  EXPECT_EQ(request_time("3214.5"), Time{std::chrono::nanoseconds{3'214'500}});
+  EXPECT_EQ(request_time("80"), Time{microseconds{80}});
+  EXPECT_EQ(request_time(R"({"ProfilerStep": 80, "decode": 70})"), Time{microseconds{80}});
+  EXPECT_EQ(request_time(R"({"prefill": 80, "decode": 70})", "decode"), Time{microseconds{70}});
+  EXPECT_EQ(request_time("80", "decode"), Time{microseconds{80}}) << "of any range";
+  EXPECT_EQ(request_time(R"({"prefill": 80})", "decode"), std::nullopt);
+  EXPECT_EQ(request_time("{}"), std::nullopt);
+  RecordedTimes none;
+  import_kineto(kSmall, ImportOptions{}, &none);
+  EXPECT_EQ(none.without_profiler, std::nullopt);
+}
+
+TEST(KinetoImport, ATimeWithoutTheProfilerThatIsNoneIsRefused) {
+  EXPECT_EQ(request_time("0.001"), Time{std::chrono::nanoseconds{1}});
+  EXPECT_EQ(request_time("3600000000"), Time{std::chrono::hours{1}});
+  for (const char* value : {"0", "-5", "3600000001", "1e300", "\"80\"", "null", "true", "[80]", R"({"a": "80"})", R"({"a": {"b": 80}})", R"({"a": null})"}) {
+    const InputError error = refusal(with_request_time(value));
+    EXPECT_THAT(error.problem(), HasSubstr("`corun_request_time_us` is neither a number of microseconds")) << value;
+    EXPECT_THAT(error.remedy(), HasSubstr("add_metadata_json"));
+    EXPECT_THAT(error.place(), HasSubstr("line "));
+  }
+}
+
 TEST(KinetoImport, CutGzipNamesThePlace) {
   std::ifstream in(source_of(kNetworks[0]), std::ios::binary);
   const std::string bytes(std::istreambuf_iterator<char>(in), {});
