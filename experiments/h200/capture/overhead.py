@@ -27,6 +27,7 @@ WAYS = {  # PROBE of overhead.cpp; None: no library
     "kernels, callbacks": CALLS + "kind=10",
     "kernels, copies, callbacks": CALLS + "kind=10,kind=1,kind=22,kind=2",
     "the same, allocations": CALLS + "kind=10,kind=1,kind=22,kind=2,kind=49",
+    "the same, waits, events": CALLS + "kind=10,kind=1,kind=22,kind=2,kind=49,kind=38,kind=36",
     "whole graphs, callbacks": CALLS + "kind=51,kind=10",
     "whole graphs, copies, callbacks": CALLS + "kind=51,kind=10,kind=1,kind=22,kind=2",
 }
