@@ -41,6 +41,10 @@ from gpu import Gpu, drive, networks
 METRICS = ["smsp__inst_executed.sum", "smsp__issue_active.avg.pct_of_peak_sustained_active", "dram__bytes_read.sum",
            "dram__bytes_write.sum", "lts__t_bytes.sum", "l1tex__t_bytes.sum",
            "sm__warps_active.avg.pct_of_peak_sustained_active", "sm__inst_executed_pipe_tensor.sum",
+           *(f"sm__inst_executed_pipe_{pipe}.avg.pct_of_peak_sustained_active" for pipe in ("alu", "fma", "fmaheavy", "fp16", "lsu", "xu")),
+           "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+           "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
+           "l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed",
            "gpu__time_duration.sum", "launch__cluster_dim_x", "launch__cluster_dim_y", "launch__cluster_dim_z",
            "launch__registers_per_thread", "launch__shared_mem_per_block_static", "launch__shared_mem_per_block_dynamic"]
 REPEATS = 3
@@ -171,7 +175,7 @@ def record(folder, names):
         os.remove(f"{folder}/warm.json.gz")
 
 
-ROUNDS = 8  # of two batches without the profiler and one with it
+ROUNDS = 6  # of two batches without the profiler and one with it
 
 
 def steps(path, folder, names):
