@@ -256,13 +256,15 @@ template <class What>
 void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, What&& what) {
   const Gpu& gpu = topology_.gpu;
   const StreamPlace& at = place(l);
+  const Client& client = trace_.clients[l.client.value];
+  const HandedOver how = handed_over(client, trace_.programs[client.program.value], l.op);
   Submission submission{l.id,
                         at.stream,
-                        at.graph ? gpu.graph_launch_latency : gpu.launch_latency,
-                        at.graph ? graph_gap() : gpu.stream_gap,
+                        how == HandedOver::by_itself ? gpu.launch_latency : gpu.graph_launch_latency,
+                        how == HandedOver::in_graph ? graph_gap() : gpu.stream_gap,
                         {follows.begin(), follows.end()},
                         std::forward<What>(what)};
-  submission.graph = at.graph;
+  submission.graph = how != HandedOver::by_itself;
   submission.ahead = at.ahead;
   Fate& fate = fates_.renew(l, at.context, at.stream);
   if (fate.reaches != Time{}) {

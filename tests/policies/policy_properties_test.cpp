@@ -72,6 +72,7 @@ Workload draw_workload(const Arrivals& arrivals) {
     for (std::uint32_t n = draw(1, 4), o = 0; o < n; ++o) {
       Op op = launch(draw_kernel(w.b, w.gpu), draw(0, 1));
       if (o > 0 && one_in(3)) op = after(op, {draw(0, o - 1)});
+      if (one_in(4)) op.graph = draw(1, 2);
       ops.push_back(op);
     }
     Arrivals when = arrivals;

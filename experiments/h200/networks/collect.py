@@ -61,6 +61,13 @@ def trace_of(sim, name, issue):
             return json.load(file) | {"$schema": SCHEMA}
 
 
+def in_a_row(trace):
+    """A request with other calls than its graph, as a training step's: its host works ahead, as it did when it was measured."""
+    if trace["programs"][0].get("issue") != "graph":
+        trace["clients"][0]["arrivals"] = {"type": "closed_loop", "in_flight": 2}
+    return trace
+
+
 def eager_trace_of(sim, name):
     """In a row, as it was measured: the host waited for nothing until eight requests were issued.  It is the recording
     that waits at the end of its one."""
@@ -133,7 +140,7 @@ def collect(sim):
         for part in ("", *(f".{p}" for p in sorted({p for parts in PARTS.values() for p in parts}))):
             if not os.path.exists(os.path.join(HERE, "recordings", f"{name}.{part[1:] or 'graph'}.json.gz")):
                 continue  # the profiler lost its kernels
-            trace = trace_of(sim, name, part[1:] or "graph")
+            trace = in_a_row(trace_of(sim, name, part[1:] or "graph"))
             programs[name + part] = trace["programs"][0]["name"]
             save(f"traces/{name}{part}.json.gz", trace)
         row = {"name": name, "about": measured["about"], "trace": f"traces/{name}.json.gz", "set_aside": name in aside,

@@ -332,6 +332,51 @@ TEST(KinetoImport, OneGraphLaunchIsOneRequestInOneCall) {
   EXPECT_EQ(import_kineto(kSmall).programs[0].issue, Issue::eager);
 }
 
+/// A call of the host, and a kernel that it launched.
+std::string host_call(const std::string& name, int correlation, double ts) {
+  std::ostringstream out;
+  out.precision(17);
+  out << R"({"ph": "X", "cat": "cuda_runtime", "name": ")" << name << R"(", "pid": 1, "tid": 1, "ts": )" << ts
+      << R"(, "dur": 2, "args": {"correlation": )" << correlation << "}},";
+  return out.str();
+}
+std::string kernel_of(int correlation, int stream, double ts, double dur) {
+  std::ostringstream out;
+  out.precision(17);
+  out << R"({"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": )" << ts << R"(, "dur": )" << dur
+      << R"(, "args": {"device": 0, "context": 1, "stream": )" << stream << R"(, "correlation": )" << correlation
+      << R"(, "grid": [1, 1, 1], "block": [32, 1, 1], "registers per thread": 32, "shared memory": 0}},)";
+  return out.str();
+}
+
+TEST(KinetoImport, AGraphAmongOtherCallsIsOneCall) {
+  std::string text = host_call("cudaLaunchKernel", 1, 100) + host_call("cudaGraphLaunch", 2, 104) + host_call("cudaGraphLaunch", 3, 110) +
+                     kernel_of(1, 7, 120, 4) + kernel_of(2, 7, 125, 4) + kernel_of(2, 7, 130, 4) + kernel_of(3, 7, 136, 4);
+  text.pop_back();
+  const Program program = import_text("{\"traceEvents\": [" + text + "]}").programs[0];
+  EXPECT_EQ(program.issue, Issue::eager);
+  std::vector<std::uint32_t> graphs;
+  std::vector<Time> gaps;
+  for (const Op& op : program.ops) graphs.push_back(op.graph), gaps.push_back(op.host_gap);
+  EXPECT_THAT(graphs, ElementsAre(0, 1, 1, 2));
+  EXPECT_THAT(gaps, ElementsAre(Time{}, from_ns(2000), Time{}, from_ns(4000)));
+}
+
+TEST(KinetoImport, BranchesOfAGraphRunBesideEachOtherWhereTheyDid) {
+  // A fork into two branches and their join.
+  std::string text = host_call("cudaGraphLaunch", 1, 100) + kernel_of(1, 7, 120, 4) + kernel_of(1, 7, 125, 10) +
+                     kernel_of(1, 8, 126, 12) + kernel_of(1, 7, 139, 4);
+  text.pop_back();
+  const Trace trace = import_text("{\"traceEvents\": [" + text + "]}");
+  const Program& program = trace.programs[0];
+  EXPECT_EQ(program.issue, Issue::graph);
+  ASSERT_EQ(program.ops.size(), 4u);
+  EXPECT_THAT(program.ops[1].after, IsEmpty());
+  EXPECT_THAT(program.ops[2].after, ElementsAre(OpId{0}));
+  EXPECT_THAT(program.ops[3].after, ElementsAre(OpId{2}));
+  EXPECT_THAT(trace.notes, Contains(HasSubstr("2 kernel launches ran beside another stream's")));
+}
+
 TEST(KinetoImport, SharedMemoryIsKept) {
   const Trace trace = import_kineto(kSmall);
   EXPECT_EQ(trace.kernels[0].shared_memory_bytes(), 12544u);

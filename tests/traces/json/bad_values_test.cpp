@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bound{"/clients/0/priority", -99, -100}, Bound{"/clients/0/priority", -1, 18446744073709551615u},
         Bound{"/clients/0/quota", 1, 1.01}, Bound{"/clients/0/quota", 0.001, 0},
         Bound{"/clients/0/reservation", 1, 1.5}, Bound{"/clients/0/deadline_ns", 0.001, 0},
-        Bound{"/clients/0/memory_bytes", 0, -1}, Bound{"/clients/0/arrivals/period_ns", 0.001, 0},
+        Bound{"/clients/0/memory_bytes", 0, -1}, Bound{"/programs/0/ops/0/graph", 1, 0}, Bound{"/clients/0/arrivals/period_ns", 0.001, 0},
         Bound{"/clients/0/arrivals/offset_ns", 0, -1}, Bound{"/run/duration_ns", 0.001, 0},
         Bound{"/run/warm_up_ns", 0, -1}, Bound{"/run/seed", 0, -1},
         Bound{"/run/seed", 9223372036854775807, 9223372036854775808u}));
