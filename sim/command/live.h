@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct LiveArguments {
   int priority = 0;
   std::vector<std::string> program, programs;
   double ahead_us = 20;
+  std::uint32_t in_flight = 64;
 };
 
 struct LiveCommands {

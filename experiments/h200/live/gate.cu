@@ -228,6 +228,10 @@ int main(int count, char** words) {
     chain(w, s, "wait and write in one", ns, true, Mark::batch);
     chain(w, s, "wait, and write beside", ns, true, Mark::side);
   }
+  for (const Mark mark : {Mark::none, Mark::side}) {
+    const bool wait = mark == Mark::side;
+    chain(w, nullptr, wait ? "in the default stream: wait, and write beside" : "in the default stream: plain", 2000, wait, mark);
+  }
   {  // streams that wait, and another
     std::vector<CUstream> waiting;
     w.host[0] = 0;

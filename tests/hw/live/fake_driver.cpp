@@ -207,6 +207,16 @@ CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr at, cuuint32_t val
   of(stream).add([at, value] { __atomic_store_n(reinterpret_cast<cuuint32_t*>(at), value, __ATOMIC_RELEASE); });
   return CUDA_SUCCESS;
 }
+CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags) {
+  if (std::getenv("CORUN_FAKE_WITHOUT_WAITS") != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (of(stream).captured != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (flags != CU_STREAM_WAIT_VALUE_GEQ) std::abort();
+  of(stream).add([at, value] {
+    const auto there = [&] { return static_cast<int>(__atomic_load_n(reinterpret_cast<cuuint32_t*>(at), __ATOMIC_ACQUIRE) - value) >= 0; };
+    while (!there()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  });
+  return CUDA_SUCCESS;
+}
 CUresult cuMemHostRegister_v2(void*, size_t, unsigned) { return CUDA_SUCCESS; }
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* at, void* host, unsigned) {
   return *at = reinterpret_cast<CUdeviceptr>(host), CUDA_SUCCESS;
