@@ -102,7 +102,9 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
   all.serve->add_option("--ahead-us", a.ahead_us, "a launch that a policy may hold back goes this long before those before it end")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
-  all.serve->add_option("--in-flight", a.in_flight, "launches of a stream that such a program's host makes before they may go; 0: it waits for each")
+  all.serve
+      ->add_option("--in-flight", a.in_flight,
+                   "launches of a stream that such a program's host makes before they may go; 0: it waits for each")
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
   all.serve->add_option("--gpu", a.gpu, "the GPU in this machine (default: as the driver says)");

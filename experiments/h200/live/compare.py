@@ -22,7 +22,8 @@ def main(sim, *paths):
             measured = json.load(file)
         programs, runs = list(measured["alone"]), {}
         for run in measured["runs"]:
-            runs.setdefault(run["mode"], []).append(run)
+            if "failed" not in run:
+                runs.setdefault(run["mode"], []).append(run)
         real_time, *others = programs
         rate = 1e3 * measured["load"] / measured["alone"][real_time]["mean_ms"]
         print(f"{os.path.basename(path)}: {real_time} at {rate:.0f} requests a second, beside {', '.join(others)}; medians of {len(next(iter(runs.values())))}")
@@ -38,7 +39,7 @@ def main(sim, *paths):
             saturated = statistics.median(r[real_time]["per_s"] for r in of_mode) < 0.97 * rate
             simulated = {}
             if clients:
-                said = subprocess.run([sim, "--policy=" + SIMULATED.get(mode, mode), "--duration=2s", "--json", *clients], capture_output=True, text=True, check=True)
+                said = subprocess.run([sim, "--policy=" + SIMULATED.get(mode, mode.partition("@")[0]), "--duration=2s", "--json", *clients], capture_output=True, text=True, check=True)
                 simulated = {c["name"]: c for c in json.loads(said.stdout)["clients"]}
             line = f"{mode:16}" + (f"{'behind':>10}" if saturated else f"{p99:10.3f}")
             if clients:
