@@ -48,8 +48,8 @@ struct Granted {
 };
 
 struct BooksOptions {
-  /// From a grant to the launch's first block pass 8 us at most (experiments/h200/live), which this covers.
-  Time ahead = std::chrono::microseconds(20);
+  /// From a grant to the end of an empty kernel pass 7 us in the median, 13 at p99 (experiments/h200/live, gate-mps.jsonl).
+  Time ahead = std::chrono::microseconds(8);
   /// Launches of a stream that a best-effort program's host makes before they are granted, under a policy that stops it.
   /// Each may take three of a channel's 1,021 entries: its wait, itself, and the event behind it.
   std::uint32_t in_flight = 64;

@@ -14,7 +14,7 @@ struct LiveArguments {
   std::string name, service_class = "best_effort";
   int priority = 0;
   std::vector<std::string> program, programs;
-  double ahead_us = 20;
+  double ahead_us = 8;
   std::uint32_t in_flight = 64;
 };
 

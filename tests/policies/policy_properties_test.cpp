@@ -230,6 +230,7 @@ std::vector<std::string> every_policy() {
   specs.push_back("tpc-mask:split=even");
   specs.push_back("lookahead:ways=hold/now/preempt/in-turn/part,objective=deadlines,every_us=5");
   specs.push_back("token-bucket:percentages=50,bucket_ms=0.01,interval_ms=0.01");
+  specs.push_back("wait:beside=on,backfill=on");
   return specs;
 }
 

@@ -145,6 +145,29 @@ TEST(Books, BesideBestEffortBlocksARealTimeLaunchGoesAtOnce) {
   EXPECT_THAT(s.goes(), ElementsAre("1.1"));
 }
 
+TEST(Books, UnderBackfillALaunchThatWouldMeetTheNextRequestGoesAfterIt) {
+  Scene s("wait:backfill=on");
+  const auto work = s.best_effort(), cam = s.real_time();
+  s.kernel.solo_time = at_us(300);
+  const auto request = [&](std::uint32_t n) {
+    s.now = 1000.0 * n;
+    s.asks(cam, s.other);
+    EXPECT_THAT(s.goes(), ElementsAre(fmt::format("1.{}", n + 1)));
+    s.now += 100;
+    s.ended(cam, n + 1), s.books.waits(cam);
+    return s.goes();
+  };
+  for (std::uint32_t n = 0; n < 9; ++n) EXPECT_THAT(request(n), IsEmpty());
+  s.now = 8600;
+  s.asks(work, s.kernel);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+  s.now = 8900;
+  s.ended(work, 1), s.asks(work, s.kernel);
+  EXPECT_THAT(s.goes(), IsEmpty());
+  EXPECT_EQ(s.books.next_wish(), at_us(9000)) << "if no request comes";
+  EXPECT_THAT(request(9), ElementsAre("0.2"));
+}
+
 TEST(Books, ARequestEndsWhenItsProgramHasHadNothingOnTheGpuForAWhile) {
   Scene s("wait");
   const auto work = s.best_effort(), cam = s.real_time();
@@ -240,8 +263,10 @@ TEST(Books, ARealTimeRequestTakesBackAllThatIsNotGranted) {
   EXPECT_THAT(s.goes(), IsEmpty());
   s.now = 60, s.ended(cam, 1), s.books.waits(cam);
   EXPECT_THAT(s.goes(), ElementsAre("0.2"));
-  s.now = 90;
-  EXPECT_THAT(s.goes(), ElementsAre("0.3")) << "50 us each, and 20 us before the end";
+  s.now = 101;
+  EXPECT_THAT(s.goes(), IsEmpty());
+  s.now = 102;
+  EXPECT_THAT(s.goes(), ElementsAre("0.3")) << "50 us each, and 8 us before the end";
 }
 
 TEST(Books, ALaunchThatIsRefusedBeforeItIsGrantedGetsItsGrantForWhatWaitsBehindIt) {
