@@ -50,6 +50,10 @@ class RegularArrivals {
 
 class Backfill {
  public:
+  /// Launches of a stream on the GPU while a request is expected: what kernels take differs, and what is launched early would
+  /// end when it was not meant to.
+  static constexpr std::uint32_t kDepth = 4;
+
   /// To be called first in decide().
   void look(const Snapshot& now) {
     for (const Notice& notice : now.notices)
@@ -70,18 +74,14 @@ class Backfill {
       if (const auto next = arrivals.next(); next && now.now < next->latest)
         if (!expected_ || next->soonest < expected_->soonest) expected_ = next;
     ends_ = now.now;
-    full_.clear();
+    lanes_.clear();
+    holds_ = false;
     if (!expected_) return;
-    std::vector<std::pair<ClientId, StreamId>> seen;
     for (LaunchId id : now.running) {
       const LaunchView& l = now.launch(id);
       if (l.kernel == nullptr || is_real_time(now, l)) continue;
-      const std::pair stream(l.client, l.stream);
       Time left = time_left(l);
-      if (std::ranges::find(seen, stream) == seen.end()) {  // the one that runs; the others of the stream are behind it
-        seen.push_back(stream);
-        left = std::max(Time{}, left - (now.now - begun(now, l)));
-      }
+      if (lane_of(l).launched++ == 0) left = std::max(Time{}, left - (now.now - begun(now, l)));  // others are behind it
       ends_ += left;
     }
   }
@@ -89,21 +89,33 @@ class Backfill {
   /// Whether this pending best-effort launch may go now, to be asked in order; it counts as gone if so.
   bool may_go(const LaunchView& l) {
     if (!expected_) return true;
-    const std::pair stream(l.client, l.stream);
-    if (std::ranges::find(full_, stream) != full_.end()) return false;
+    Lane& lane = lane_of(l);
+    if (lane.launched >= kDepth) return false;
     const Time end = ends_ + time_left(l);
     if (end > expected_->soonest && l.solo_time > Time{} && std::ranges::find(passed_, l.id) == passed_.end()) {
-      full_.push_back(stream);
+      lane.launched = kDepth;
+      holds_ = true;
       if (std::ranges::find(held_, l.id) == held_.end()) held_.push_back(l.id);
       return false;
     }
+    ++lane.launched;
     ends_ = end;
     return true;
   }
   /// When what is held goes if no request comes; nothing is held: never.
-  Time until() const { return expected_ && !full_.empty() ? expected_->latest : kNever; }
+  Time until() const { return holds_ ? expected_->latest : kNever; }
 
  private:
+  struct Lane {  // a stream
+    ClientId client;
+    StreamId stream;
+    std::uint32_t launched = 0;  // kDepth: no more
+  };
+  Lane& lane_of(const LaunchView& l) {
+    for (Lane& lane : lanes_)
+      if (lane.client == l.client && lane.stream == l.stream) return lane;
+    return lanes_.emplace_back(l.client, l.stream);
+  }
   static Time time_left(const LaunchView& l) {
     if (l.blocks_done == 0) return l.solo_time;
     const auto blocks = static_cast<std::int64_t>(l.kernel->blocks());
@@ -117,8 +129,9 @@ class Backfill {
 
   std::map<ClientId, RegularArrivals> arrivals_;
   std::optional<RegularArrivals::Window> expected_;  // of all clients the first
-  Time ends_{};                                      // what is on the GPU, and what has been let go since
-  std::vector<std::pair<ClientId, StreamId>> full_;  // the next launch does not go
+  Time ends_{};                                      // of what is on the GPU, and what has been let go since
+  std::vector<Lane> lanes_;
+  bool holds_ = false;
   std::vector<LaunchId> held_, passed_;              // passed: held back from a request that came
 };
 

@@ -96,6 +96,20 @@ TEST(Backfill, OfALaunchThatWasStoppedCountsWhatIsNotDone) {
   EXPECT_TRUE(s.goes_at(ms(8) + us(500), id));
 }
 
+TEST(Backfill, WhileARequestIsExpectedFourLaunchesOfAStreamAreOnTheGpu) {
+  Scene s;
+  s.every_ms(8);
+  std::vector<LaunchId> launches;
+  for (int i = 0; i < 5; ++i) launches.push_back(s.waits(us(1)));
+  const auto gone = [&] { return std::ranges::count_if(launches, [&](LaunchId id) { return s.goes(id); }); };
+  s.look(ms(7) + us(100));
+  EXPECT_EQ(gone(), 5) << "none is expected yet";
+  s.requests({ms(8)});
+  s.look(ms(8) + us(100));
+  EXPECT_EQ(gone(), 4);
+  EXPECT_EQ(s.backfill.until(), kNever) << "the end of one is the occasion";
+}
+
 TEST(Backfill, WhatIsBehindAHeldLaunchWaitsTooButNotInAnotherStream) {
   Scene s;
   s.every_ms(9);

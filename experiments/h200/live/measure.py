@@ -3,7 +3,7 @@
 
   measure.py SIM OUT.json FOLDER REPEATS REQUESTS "MODE[;MODE...]" REAL_TIME BEST_EFFORT...
 MODE: alone, mps, turns, or a policy of `sim serve`.  POLICY@US: a launch goes that long before those before it end; POLICY@US/N: and so many
-launches of a stream may be with the driver before they are granted.  The real-time program's requests come at a load of 0.4 of its mean time
+launches of a stream may be with the driver before they are granted; MODE*N: N times instead of REPEATS.  The real-time program's requests come at a load of 0.4 of its mean time
 alone, REPEATS times REQUESTS of them in each mode; of the others counts what they do meanwhile.
 """
 import bisect
@@ -111,7 +111,8 @@ def main(sim, path, folder, repeats, count, modes, *programs):
     period = data["alone"][programs[0]]["mean_ms"] / LOAD
     for mode in modes.split(";"):
         began = time.time()
-        run = once(sim, folder, mode, programs[:1] if mode == "alone" else programs, int(count), period, int(repeats))
+        mode, _, times = mode.partition("*")
+        run = once(sim, folder, mode, programs[:1] if mode == "alone" else programs, int(count), period, int(times or repeats))
         state = {k: run.get(k) for k in ("service", "service_said", "timeout", "killed") if run.get(k)}
         rounds = by_round(run, [p for p in programs if p in run])
         data["runs"] += [{"mode": mode, "turn": i, **r, **(state if i == 0 else {})} for i, r in enumerate(rounds)]

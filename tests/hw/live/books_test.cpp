@@ -113,9 +113,9 @@ TEST(Books, ABestEffortLaunchGoesShortlyBeforeTheOneBeforeItEnds) {
   s.asks(work, s.kernel);
   EXPECT_THAT(s.goes(), IsEmpty());
   EXPECT_EQ(s.books.next_wish(), at_us(200) - BooksOptions{}.ahead);
-  s.now = 179.999;
+  s.now = 191.999;
   EXPECT_THAT(s.goes(), IsEmpty());
-  s.now = 180;
+  s.now = 192;
   EXPECT_THAT(s.goes(), ElementsAre("0.3"));
 }
 
