@@ -3,8 +3,9 @@
 
   measure.py SIM OUT.json FOLDER REPEATS REQUESTS "MODE[;MODE...]" REAL_TIME BEST_EFFORT...
 MODE: alone, mps, turns, or a policy of `sim serve`.  POLICY@US: a launch goes that long before those before it end; POLICY@US/N: and so many
-launches of a stream may be with the driver before they are granted; MODE*N: N times instead of REPEATS.  The real-time program's requests come at a load of 0.4 of its mean time
-alone, REPEATS times REQUESTS of them in each mode; of the others counts what they do meanwhile.
+launches of a stream may be with the driver before they are granted; MODE*N: N times instead of REPEATS.  The real-time program's
+requests come at a load of 0.4 of its mean time alone, REPEATS times REQUESTS of them in each mode; of the others counts what they do
+meanwhile.
 """
 import bisect
 import json
