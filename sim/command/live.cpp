@@ -135,11 +135,15 @@ int serve(const LiveArguments& a) {
   const hw::SignalGuard guard;
   fmt::print(stderr, "{} on {}: sim run{} -- PROGRAM joins; Ctrl-C ends\n", a.policy, gpu.name,
              a.at.empty() ? "" : fmt::format(" --at {}", a.at));
-  service.run([] { return hw::SignalGuard::flag().load(std::memory_order_relaxed); },
+  bool lost = false;
+  service.run([&] { return lost || hw::SignalGuard::flag().load(std::memory_order_relaxed); },
               [&](const std::string& state) {
                 if (!a.metrics.empty()) write_metrics(a.metrics, state);
+                lost = mps && mps->ended();
               });
   fmt::print("{}", service.state());
+  if (lost)
+    throw InputError("", "serve", "the MPS server's control daemon has ended", "start sim serve anew, and the programs that have failed");
   return 0;
 }
 

@@ -125,7 +125,7 @@ TEST_P(EachWay, AProgramThatComesByTheDriverInThisWayAsksForEachLaunch) {
   ASSERT_NE(decided, std::string::npos) << text.str();
   EXPECT_GE(std::stoi(text.str().substr(decided + 13)), 40);
 }
-INSTANTIATE_TEST_SUITE_P(Ways, EachWay, testing::Values("linked", "dlsym", "address", "address-of-thread", "context", "graph", "stream"),
+INSTANTIATE_TEST_SUITE_P(Ways, EachWay, testing::Values("linked", "dlsym", "address", "address-of-thread", "address-of-11", "context", "graph", "stream"),
                          [](const auto& way) { return std::regex_replace(std::string(way.param), std::regex("-"), "_"); });
 
 TEST_F(Live, ALaunchOfAnImmediatePolicyIsCountedAndGoesAtOnce) {
@@ -209,14 +209,14 @@ class HeldBack : public Live {
  protected:
   /// `way` launches 12 times beside a real-time launch of 0.4 s, which is on the GPU before; it says how many calls came back
   /// within 0.2 s.
-  Ended beside(const std::string& way, const std::string& environment = {}, const std::function<void()>& then = [] {}) {
+  Ended beside(const std::string& way, const std::string& environment = {}, const std::function<void()>& then = [] {}, int us = 1000) {
     std::thread cam([&] { shell(joins("dlsym 1 400000", "--name cam --class=real_time")); });
     EXPECT_TRUE(comes([&] {
       const nlohmann::json now = program("cam");
       return !now.is_null() && now["on_gpu"] == 1;
     }));
     std::thread next([&] { then(); });
-    Ended work = shell(environment + joins(way + " 12 1000", "--name work"));
+    Ended work = shell(environment + joins(fmt::format("{} 12 {}", way, us), "--name work"));
     cam.join(), next.join();
     std::vector<Kernel> all = kernels();
     std::ranges::sort(all, {}, &Kernel::begin);
@@ -292,6 +292,28 @@ TEST_F(HeldBack, WhatWaitsOnTheGpuGoesOnWhenTheServiceIsKilled) {
   EXPECT_THAT(ended.said, HasSubstr("done 12"));
   EXPECT_EQ(of_work_, 12);
   EXPECT_GT(begun_in_it_, 0) << "before the real-time launch has ended";
+}
+
+TEST_F(HeldBack, LaunchesOnASecondDeviceArePassedThroughAndCounted) {
+  serve("wait");
+  std::size_t unsteered = 0;
+  const Ended ended = beside("dlsym", "CORUN_FAKE_DEVICE=1 ", [&] {
+    comes([&] {
+      const nlohmann::json now = program("work");
+      if (!now.is_null()) unsteered = std::max(unsteered, now["unsteered"].get<std::size_t>());
+      return unsteered == 12;
+    });
+  }, 15'000);
+  EXPECT_THAT(ended.said, HasSubstr("done 12"));
+  EXPECT_GT(begun_in_it_, 0);
+  EXPECT_EQ(unsteered, 12u);
+}
+
+TEST_F(HeldBack, OfTwoDevicesTheFirstIsSteered) {
+  serve("wait");
+  EXPECT_THAT(beside("dlsym", "CORUN_FAKE_DEVICE=0 ").said, HasSubstr("done 12"));
+  EXPECT_EQ(of_work_, 12);
+  EXPECT_EQ(begun_in_it_, 0);
 }
 
 class EachWait : public Live, public testing::WithParamInterface<const char*> {};
@@ -392,6 +414,30 @@ TEST_F(Live, APolicyThatNeedsMoreIsRefusedBeforeAnythingRuns) {
   EXPECT_EQ(ended.code, 2);
   EXPECT_THAT(ended.said, HasSubstr("sm_quota"));
   EXPECT_FALSE(files::exists(at()));
+}
+
+TEST_F(Live, WhereTheMpsServersDaemonEndsServiceAndProgramsAreToldWithinASecond) {
+  const files::path control = folder_ / "nvidia-cuda-mps-control";
+  std::ofstream(control) << "#!/bin/sh\necho $$ > " << (folder_ / "pid").string() << "\n: > $CUDA_MPS_PIPE_DIRECTORY/control\nexec sleep 60\n";
+  files::permissions(control, files::perms::owner_all);
+  const std::string served = (folder_ / "served").string();
+  std::thread program([&] {
+    comes([&] { return files::exists(at() + "/environment"); });
+    const Ended ended = shell(joins("dlsym 3000 1000 20", "--name one"));
+    EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("the service has ended"), HasSubstr("done 3000")));
+  });
+  std::chrono::steady_clock::time_point killed;
+  std::thread killer([&] {
+    EXPECT_TRUE(comes([&] { return kernels().size() > 20; }));
+    killed = std::chrono::steady_clock::now();
+    shell(fmt::format("kill -9 $(cat {})", (folder_ / "pid").string()));
+  });
+  const Ended service = shell(fmt::format("PATH={}:$PATH {} serve --policy=wait --gpu=h200 --at {}", folder_.string(), sim(), at()));
+  killer.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::milliseconds(2500)) << "a second, on a machine that does other work";
+  EXPECT_EQ(service.code, 2);
+  EXPECT_THAT(service.said, HasSubstr("the MPS server's control daemon has ended"));
+  program.join();
 }
 
 TEST_F(Live, WhatIsServedIsWrittenForPrometheus) {

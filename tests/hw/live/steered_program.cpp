@@ -1,6 +1,6 @@
 // A program that launches, and knows nothing of corun.
 //   steered_program WAY LAUNCHES US [EACH]
-// WAY: linked, dlsym, address, address-of-thread, context, graph, stream, two-streams, two-threads, capture, fork, bad, bad-last
+// WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, capture, fork, bad, bad-last
 // Waits after each EACH launches and at the end.  Says "early N": so many calls came back within 0.2 s; and "done LAUNCHES".
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
   auto function = reinterpret_cast<Launch>(dlsym(driver, "cuLaunchKernel"));
   auto wait = reinterpret_cast<Wait>(dlsym(driver, "cuStreamSynchronize"));
   const auto graph = reinterpret_cast<CUresult (*)(CUgraphExec, CUstream)>(dlsym(driver, "cuGraphLaunch"));
-  if (way.starts_with("address")) {
+  if (way == "address" || way == "address-of-thread") {
     using Get = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
     const auto first = reinterpret_cast<Get>(dlsym(driver, "cuGetProcAddress_v2"));
     Get get = nullptr;
@@ -44,6 +44,14 @@ int main(int argc, char** argv) {
     get("cuInit", reinterpret_cast<void**>(&init), 2000, flags, nullptr);
     get("cuLaunchKernel", reinterpret_cast<void**>(&function), 7000, flags, nullptr);
     get("cuStreamSynchronize", reinterpret_cast<void**>(&wait), 7000, 0, nullptr);
+  }
+  if (way == "address-of-11") {  // as the runtime of CUDA 11.3 to 11.8 does
+    using Get = CUresult (*)(const char*, void**, int, cuuint64_t);
+    Get get = reinterpret_cast<Get>(dlsym(driver, "cuGetProcAddress"));
+    get("cuGetProcAddress", reinterpret_cast<void**>(&get), 11030, 0);
+    get("cuInit", reinterpret_cast<void**>(&init), 2000, 0);
+    get("cuLaunchKernel", reinterpret_cast<void**>(&function), 7000, 0);
+    get("cuStreamSynchronize", reinterpret_cast<void**>(&wait), 7000, 0);
   }
   if (way == "linked") {
     init = cuInit;
