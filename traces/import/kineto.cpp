@@ -82,7 +82,7 @@ std::vector<std::string> product_words(std::string_view product) {
     }
   }
   std::erase_if(words, [](const std::string& w) {
-    return w.empty() || w == "NVIDIA" || w == "TESLA" || w == "GEFORCE";
+    return w.empty() || w == "NVIDIA" || w == "TESLA" || w == "GEFORCE" || w == "AMD" || w == "RADEON" || w == "INSTINCT";
   });
   return words;
 }
