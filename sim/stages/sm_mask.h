@@ -8,7 +8,7 @@
 
 namespace corun::sim {
 
-inline constexpr std::uint32_t kMaxSms = 320;
+inline constexpr std::uint32_t kMaxSms = 384;  // an even number of words: the compiler takes two at a time
 
 class SmMask {
  public:

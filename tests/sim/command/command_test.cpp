@@ -326,6 +326,19 @@ TEST(Command, ATraceRunsOnSeveralGpusInOneTable) {
   EXPECT_EQ(sim("compare --gpus=h200 --memory=1GB " + example).code, 2);
 }
 
+/// An MI300X has 304 compute units, and three levels of priority where an H200 has six.
+TEST(Command, PrioritiesAreTranslatedToACardThatHasFewer) {
+  const std::string example = " traces/h200/examples/realtime-resnet50-beside-resnet152.json";
+  const Ran ran = sim("compare --json --gpus=h200,mi300x --policies=priority --duration=5ms" + example);
+  ASSERT_EQ(ran.code, 0) << ran.out;
+  const nlohmann::json document = nlohmann::json::parse(ran.out);
+  EXPECT_EQ(document["results"].size(), 2u) << ran.out;
+  EXPECT_EQ(document["cards"][1]["carried_over"]["priorities"],
+            nlohmann::json::parse(R"([{"was":-5,"is":-2},{"was":0,"is":0}])"));
+  EXPECT_NE(sim("compare --gpus=mi300x --policies=priority --duration=5ms" + example).out.find("-5 is -2, 0 is 0"),
+            std::string::npos);
+}
+
 TEST(Command, TwoGpusAreComparedValueByValue) {
   const Ran ran = sim("gpus compare h200 a100");
   EXPECT_NE(ran.out.find("memory/dram_bytes_per_second"), std::string::npos);

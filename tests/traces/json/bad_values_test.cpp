@@ -86,8 +86,8 @@ TEST_F(BadInput, BlockTimesOfTheWrongNumberAreRefused) {
 
 TEST_F(BadInput, TpcMaskMustBeAscendingRangesWithinTheLimit) {
   const std::string place = "/programs/0/ops/1/tpc_mask";
-  expect_accepted(with_replaced(place, "0,2-3,319"));
-  expect_refused(with_replaced(place, "320"), place, "expected TPCs from 0 to 319, got 320");
+  expect_accepted(with_replaced(place, "0,2-3,383"));
+  expect_refused(with_replaced(place, "384"), place, "expected TPCs from 0 to 383, got 384");
   expect_refused(with_replaced(place, "5-3"), place, "runs backwards");
   for (const char* text : {"a", "1,", "-3", "1-2-3", "1 2", "0x1"})
     expect_refused(with_replaced(place, text), place, "expected something like \"0-32,40\"");
@@ -95,9 +95,9 @@ TEST_F(BadInput, TpcMaskMustBeAscendingRangesWithinTheLimit) {
   std::string all = "1";
   for (int i = 0; i < 30'000; ++i) all += ",1";  // the pattern's recursion took all of the stack
   expect_refused(with(place, all), place, "at most 2048 characters");
-  expect_refused(with("/clients/0/tpc_mask", "320"), "/clients/0/tpc_mask", "got 320");
-  expect_refused(with("/clients/0/streams/side/tpc_mask", "320"), "/clients/0/streams/side/tpc_mask",
-                 "got 320");
+  expect_refused(with("/clients/0/tpc_mask", "384"), "/clients/0/tpc_mask", "got 384");
+  expect_refused(with("/clients/0/streams/side/tpc_mask", "384"), "/clients/0/streams/side/tpc_mask",
+                 "got 384");
 }
 
 // --- Meaning
