@@ -160,7 +160,8 @@ std::map<std::int32_t, std::int32_t> carry_priorities(std::vector<Client>& clien
 }  // namespace
 
 CarriedOver carried_over(const Trace& trace, const Gpu& from, const Gpu& to) {
-  CarriedOver carried{trace};
+  CarriedOver carried;
+  carried.trace = trace;
   carried.priorities = carry_priorities(carried.trace.clients, to.priority_levels);
   const CardRatios ratios = ratios_of(from, to);
   carried.trimmed = trim(carried.trace.kernels, to.sm.shared_memory_per_block_bytes);

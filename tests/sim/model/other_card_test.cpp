@@ -150,7 +150,7 @@ std::vector<std::int32_t> carried_priorities(const std::vector<std::int32_t>& gi
   to.priority_levels = levels;
   const CarriedOver carried = carried_over(trace, read_gpu("h200"), to);
   std::vector<std::int32_t> found;
-  for (const Client& client : carried.trace.clients) found.push_back(client.priority);
+  for (const auto& client : carried.trace.clients) found.push_back(client.priority);
   EXPECT_EQ(carried.trace.clients.back().streams[0].priority, found.back());
   EXPECT_EQ(carried.priorities.empty(), found == given) << "what was translated is told";
   return found;
