@@ -8,6 +8,7 @@
 #include <string>
 
 #include "hw/calibrate/jobs.h"
+#include "traces/model/error.h"
 
 namespace corun::hw {
 
@@ -85,7 +86,9 @@ void measure_mps(Calibrating& c) {
   std::vector<std::uint32_t> seen;
   try {
     seen = c.sms_under_mps(percentages);
-  } catch (const std::exception& e) {
+  } catch (const InputError& e) {  // there is no MPS
+    return missing(e.problem());
+  } catch (const DriverError& e) {
     return missing(e.what());
   }
   const MpsGranularity g = mps_granularity(percentages, seen, sms);
