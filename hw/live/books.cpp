@@ -36,6 +36,14 @@ void check(const Policy& policy, const CapabilitySet& can) {
 
 }  // namespace
 
+Time LastTimes::usual() const {
+  const std::size_t known = std::min(n_, kTimes);
+  std::array<Time, kTimes> sorted = times_;
+  const auto at = sorted.begin() + static_cast<std::ptrdiff_t>(known / 4);
+  std::nth_element(sorted.begin(), at, sorted.begin() + static_cast<std::ptrdiff_t>(known));
+  return *at;
+}
+
 Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
     : spec_(policy), options_(std::move(options)), policy_(make_policy(policy)) {
   topology_.gpu = gpu;
@@ -212,8 +220,11 @@ void Books::ended(std::uint32_t client, std::uint32_t stream, std::uint32_t numb
       ++i;
       continue;
     }
-    if (const Time begun = begun_at(p, place); now > begun)
-      place.kernel->solo_time = std::min(place.kernel->solo_time.value_or(kNever), now - begun);
+    if (const Time begun = begun_at(p, place); now > begun) {
+      LastTimes& times = p.times[place.kernel];
+      times.add(now - begun);
+      place.kernel->solo_time = times.usual();
+    }
     p.ended_at[stream] = now;
     finish(on_gpu[i], now);
   }

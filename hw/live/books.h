@@ -3,7 +3,7 @@
 //
 // A launch that is on the GPU runs to its end: an order to stop it takes back what is behind it on the host, and is answered
 // by KernelFinished.  So of a stream that the policy may stop the next launch goes when what is on the GPU will have ended
-// within BooksOptions::ahead, by the shortest times seen.  The host of such a program need not wait for that: the driver has up
+// within BooksOptions::ahead, by the times seen (LastTimes).  The host of such a program need not wait for that: the driver has up
 // to BooksOptions::in_flight further launches of each stream, and the GPU holds them back.  What it holds back holds up what
 // came later, of other streams of the program too, where they share a hardware channel.  So such a program's launches go in
 // the order in which they came, and the policy sees them as one stream.
@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "policies/api/policy.h"
@@ -57,6 +58,20 @@ struct BooksOptions {
   std::vector<std::string> programs{};
 };
 
+/// What the latest launches of a kernel took.  Each end is seen a little late: a time is too short where the end before was seen
+/// later than its own, and too long beside others.
+class LastTimes {
+ public:
+  static constexpr std::size_t kTimes = 8;
+  void add(Time took) { times_[n_++ % kTimes] = took; }
+  /// The lower quartile; of fewer than four the shortest.
+  Time usual() const;
+
+ private:
+  std::array<Time, kTimes> times_{};
+  std::size_t n_ = 0;
+};
+
 /// Of a program, for those who look.
 struct ClientState {
   std::uint32_t client = 0;
@@ -90,7 +105,7 @@ class Books {
   const std::string& unfit() const { return unfit_; }
 
   /// The program wants to launch as number `number` of its stream.  The kernel is one function with one shape, and stays where
-  /// it is; the shortest time that a launch of it was on the GPU becomes its solo time.
+  /// it is; the time that launches of it are usually on the GPU becomes its solo time.
   void asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now);
   /// The GPU has done the stream's launches up to this number.
   void ended(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Time now);
@@ -124,6 +139,7 @@ class Books {
     bool busy = false, waits = false;
     Time arrived{}, last_end{}, on_gpu_since{}, on_gpu_for{};
     std::map<std::uint32_t, Time> ended_at;  // by stream of its own
+    std::unordered_map<const Kernel*, LastTimes> times;
     Op launch{corun::Launch{}, {}, {}, {}, {}};  // what a policy sees of each
   };
 

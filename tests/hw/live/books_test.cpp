@@ -119,6 +119,44 @@ TEST(Books, ABestEffortLaunchGoesShortlyBeforeTheOneBeforeItEnds) {
   EXPECT_THAT(s.goes(), ElementsAre("0.3"));
 }
 
+/// 24 launches of 100 us one behind the other, of which those in `late` are seen to have ended so much later than they have.
+Time learnt(const std::map<int, double>& late) {
+  Scene s("wait");
+  const auto work = s.best_effort();
+  for (int i = 0; i < 24; ++i) s.asks(work, s.kernel);
+  for (int i = 1; i <= 24; ++i) {
+    while (s.goes().empty()) s.now = std::chrono::duration<double, std::micro>(s.books.next_wish()).count();
+    const auto found = late.find(i);
+    s.now = 100.0 * i + (found != late.end() ? found->second : 0);
+    s.ended(work, static_cast<std::uint32_t>(i));
+  }
+  return *s.kernel.solo_time;
+}
+
+TEST(Books, AnEndThatIsSeenLateMakesTheNextLaunchSeemShortAndNotTheKernel) {
+  EXPECT_EQ(learnt({}), at_us(100));
+  EXPECT_EQ(learnt({{3, 90}, {12, 90}}), at_us(100)) << "long ago";
+  EXPECT_EQ(learnt({{18, 90}, {21, 90}}), at_us(100)) << "two of the last eight";
+  EXPECT_EQ(learnt({{17, 90}, {19, 90}, {21, 90}}), at_us(10)) << "three";
+}
+
+TEST(Books, WhatLaunchesTakeBesideOthersIsNotWhatTheKernelTakes) {
+  LastTimes five, six;
+  for (int i = 0; i < 8; ++i) five.add(at_us(i < 5 ? 300 : 100)), six.add(at_us(i < 6 ? 300 : 100));
+  EXPECT_EQ(five.usual(), at_us(100));
+  EXPECT_EQ(six.usual(), at_us(300));
+}
+
+TEST(Books, OfFewerThanFourLaunchesTheShortestTimeIsTheKernels) {
+  LastTimes times;
+  times.add(at_us(500));
+  EXPECT_EQ(times.usual(), at_us(500));
+  times.add(at_us(20)), times.add(at_us(100));
+  EXPECT_EQ(times.usual(), at_us(20));
+  times.add(at_us(100));
+  EXPECT_EQ(times.usual(), at_us(100));
+}
+
 TEST(Books, ARealTimeRequestHoldsBestEffortLaunchesUntilItHasEnded) {
   Scene s("wait");
   const auto work = s.best_effort(), cam = s.real_time();
