@@ -16,7 +16,7 @@ extern char** environ;
 namespace corun::hw {
 
 Child Child::start(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                   int descriptor, bool in_group) {
+                   int descriptor, bool in_group, bool outlives) {
   // All that needs memory, before the fork: another thread may hold the allocator's lock.
   std::vector<char*> arguments, variables;
   for (const std::string& a : command) arguments.push_back(const_cast<char*>(a.c_str()));
@@ -34,8 +34,8 @@ Child Child::start(const std::vector<std::string>& command, const std::vector<st
   const pid_t pid = fork();
   if (pid < 0) throw std::runtime_error("no further process can be started");
   if (pid == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(127);
+    if (!outlives) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!outlives && getppid() != parent) _exit(127);
     if (in_group) setpgid(0, 0);
     if (descriptor >= 0 && dup2(descriptor, kDescriptor) < 0) _exit(127);
     const int nowhere = open("/dev/null", O_RDWR);

@@ -1,4 +1,4 @@
-// Processes that a run starts, and that end when it does, however it ends.
+// Processes that a run starts, and that end when it does, however it ends, unless they are to outlive it.
 #pragma once
 
 #include <sys/types.h>
@@ -13,9 +13,10 @@ class Child {
  public:
   /// `environment`: NAME=VALUE beside those of this process.  `descriptor`, where not -1, is open there as
   /// kDescriptor.  `in_group` of its own: whatever it starts can be ended with it, and Ctrl-C is not for it.
-  /// Its output, but for errors, goes nowhere.  A program that cannot be started ends with code 127.
+  /// `outlives`: it goes on where this process is killed.  Its output, but for errors, goes nowhere.  A program that cannot be
+  /// started ends with code 127.
   static Child start(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                     int descriptor, bool in_group);
+                     int descriptor, bool in_group, bool outlives = false);
   explicit Child(pid_t pid, bool in_group = false) : pid_(pid), in_group_(in_group) {}
   Child(Child&& other) noexcept;
   Child& operator=(Child&&) = delete;

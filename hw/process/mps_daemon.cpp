@@ -1,7 +1,10 @@
 #include "hw/process/mps_daemon.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -13,6 +16,9 @@ namespace corun::hw {
 namespace {
 
 constexpr const char* kControl = "nvidia-cuda-mps-control";
+// With the folder and the daemon's process.  Without a time limit the daemon waits for its clients.
+const std::string kGuard = fmt::format("cat /proc/self/fd/{} >/dev/null; echo quit | {}; while [ -e /proc/$1/exe ]; do sleep 1; done; rm -rf \"$0\"",
+                                       Child::kDescriptor, kControl);
 
 }  // namespace
 
@@ -20,7 +26,12 @@ MpsDaemon::MpsDaemon(double patience_s) : patience_s_(patience_s) {
   try {
     std::filesystem::create_directory(folder() + "/pipe");
     std::filesystem::create_directory(folder() + "/log");
-    daemon_.emplace(Child::start({kControl, "-f"}, environment(), -1, true));
+    daemon_.emplace(Child::start({kControl, "-f"}, environment(), -1, true, true));
+    std::array<int, 2> ends{};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("no further pipe can be made");
+    alive_ = ends[1];
+    guard_.emplace(Child::start({"sh", "-c", kGuard, folder(), fmt::format("{}", daemon_->pid())}, environment(), ends[0], true, true));
+    close(ends[0]);
     for (int i = 0; !std::filesystem::exists(folder() + "/pipe/control"); ++i) {
       if (const auto end = daemon_->ended())
         throw InputError(
@@ -51,9 +62,11 @@ void MpsDaemon::stop() noexcept {
       if (!daemon_->wait(patience_s_)) daemon_->kill(SIGTERM);
       daemon_->wait(1);
     }
+    guard_.reset();
     daemon_.reset();                 // kills what is left of it and of its servers
   } catch (const std::exception&) {  // the folders go all the same
   }
+  if (alive_ >= 0) close(alive_);
 }
 
 std::vector<std::string> MpsDaemon::environment() const {

@@ -1,5 +1,6 @@
 // NVIDIA's Multi-Process Service for one run: a control daemon of our own, with folders of its own, which is
-// there as long as this.  Processes with environment() use it; others on the machine do not see it.
+// there as long as this.  Processes with environment() use it; others on the machine do not see it.  Where this process is killed
+// they go on: a guard then tells the daemon to end when they have.
 #pragma once
 
 #include <optional>
@@ -31,7 +32,8 @@ class MpsDaemon {
   void stop() noexcept;
   double patience_s_;
   TemporaryFolder folder_{"mps"};
-  std::optional<Child> daemon_;
+  std::optional<Child> daemon_, guard_;
+  int alive_ = -1;  // of a pipe that the guard reads: closed when this process ends
 };
 
 }  // namespace corun::hw

@@ -411,6 +411,36 @@ echo $$ > $here/daemon; touch "$CUDA_MPS_PIPE_DIRECTORY/control"; while true; do
   EXPECT_FALSE(fake.left_anything());
 }
 
+TEST(Mps, WhereTheProcessIsKilledTheDaemonGoesOnUntilItsClientsHaveEnded) {
+  // Told to quit without a time limit it waits for its clients, here for as long as there is a file.
+  const FakeMps fake(R"(
+here=$(dirname "$0")
+if [ "$1" = -f ]; then
+  echo $$ > $here/daemon; : > $here/client; touch "$CUDA_MPS_PIPE_DIRECTORY/control"; exec sleep 1000
+fi
+cat >> $here/told
+while [ -e $here/client ]; do sleep 0.02; done
+kill $(cat $here/daemon)
+)");
+  const pid_t user = fork();
+  if (user == 0) {
+    const MpsDaemon daemon;
+    kill(getpid(), SIGKILL);
+  }
+  waitpid(user, nullptr, 0);
+  const auto within = [](const auto& so) {
+    const auto last = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!so() && std::chrono::steady_clock::now() < last) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return so();
+  };
+  EXPECT_TRUE(within([&] { return fake.said("told") == "quit\n"; })) << fake.said("told");
+  EXPECT_TRUE(runs(fake.said("daemon")));
+  EXPECT_TRUE(fake.left_anything()) << "its pipes, which the clients use";
+  fs::remove(fake.folder() + "/client");
+  EXPECT_TRUE(within([&] { return !fake.left_anything(); }));
+  EXPECT_FALSE(runs(fake.said("daemon")));
+}
+
 TEST(Mps, WhereThereIsNoneOrItMayNotRunTheReasonIsToldAtStartUp) {
   const auto reason = [](const char* body) {
     const FakeMps fake(body);
