@@ -42,6 +42,13 @@ struct Totals {
   double sm_ps = 0, warp_ps = 0;
 };
 
+/// `sim serve` starts an MPS server where the policy wants one context; what a program is compared with alone runs without both.
+Requirements needed_of(const Setting& s, const RunOptions& options) {
+  Requirements needed = s.needed;
+  if (options.served_ahead && s.together && needed.contexts == Contexts::one) needed.thread_percentages = {100};
+  return needed;
+}
+
 class SimSetup final : public Setup {
  public:
   SimSetup(const Setting& s, const Gpu& gpu, Common& common, const RunOptions& options, const HostCosts* host,
@@ -54,8 +61,8 @@ class SimSetup final : public Setup {
         instance_(!s.profile.empty()),
         audited_(options.engine.audit),
         totals_(totals),
-        backend_(s.trace, gpu, s.needed, s.timeline, options.engine, common.shapes.get(), host) {
-    if (options.served_ahead) served_.emplace(backend_, s.trace, s.needed, *options.served_ahead);
+        backend_(s.trace, gpu, needed_of(s, options), s.timeline, options.engine, common.shapes.get(), host) {
+    if (options.served_ahead && s.together) served_.emplace(backend_, s.trace, s.needed, *options.served_ahead);
   }
 
   Backend& backend() override {
