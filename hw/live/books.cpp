@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "hw/live/recording.h"
 #include "hw/live/wire.h"
 #include "policies/api/registry.h"
 #include "traces/model/error.h"
@@ -64,7 +65,13 @@ Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
 
 Books::~Books() = default;
 
+Recording& Books::record() {
+  recording_ = std::make_unique<Recording>(spec_, topology_.gpu, options_);
+  return *recording_;
+}
+
 std::uint32_t Books::join(const Newcomer& newcomer) {
+  if (recording_) recording_->joined(newcomer);
   const auto absent = std::ranges::find_if(
       programs_, [&](const auto& each) { return !each.second->there && each.second->self.name == newcomer.name; });
   const std::uint32_t number = absent != programs_.end() ? absent->first : next_client_++;
@@ -76,6 +83,7 @@ std::uint32_t Books::join(const Newcomer& newcomer) {
 }
 
 void Books::leave(std::uint32_t client) {
+  if (recording_) recording_->happened(Recording::What::leave, client);
   for (const LaunchView& l : launches_)
     if (l.state != LaunchState::finished && places_[l.id.slot].client == client) drop(l.id);
   const Program& gone = *programs_.at(client);
@@ -150,6 +158,8 @@ void Books::begin_again() {
 Decided Books::standing(std::uint32_t client) {
   if (!immediate_)
     return {policy_->requirements().capabilities.has(Capability::priority) ? programs_.at(client)->self.priority : 0};
+  if (recording_) recording_->happened(Recording::What::standing, client);
+  auto kept = std::exchange(recording_, nullptr);  // what follows comes of this
   // What the policy would decide about a launch, of which it is shown one.
   Kernel any;
   any.name = "any";
@@ -160,6 +170,7 @@ Decided Books::standing(std::uint32_t client) {
   finish(id, Time{});
   notices_.clear();
   programs_.at(client)->busy = false;
+  recording_ = std::move(kept);
   return granted.back().decided;
 }
 
@@ -179,6 +190,7 @@ void Books::insert(LaunchView& l) {
 }
 
 void Books::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now) {
+  if (recording_) recording_->asked(client, stream, number, kernel, now);
   LaunchId id{static_cast<std::uint32_t>(launches_.size()), next_serial_++};
   if (free_slots_.empty()) {
     launches_.emplace_back();
@@ -212,6 +224,7 @@ void Books::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t numb
 }
 
 void Books::ended(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Time now) {
+  if (recording_) recording_->happened(Recording::What::ended, client, stream, number, now);
   Program& p = *programs_.at(client);
   auto& on_gpu = p.on_gpu[shown(client, stream).value];
   for (std::size_t i = 0; i < on_gpu.size();) {
@@ -237,6 +250,7 @@ Time Books::begun_at(const Program& p, const Place& place) const {
 }
 
 void Books::failed(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Time now) {
+  if (recording_) recording_->happened(Recording::What::failed, client, stream, number, now);
   const auto is = [&](LaunchId id) {
     const Place& place = places_[id.slot];
     return place.client == client && place.stream == stream && place.number == number;
@@ -280,7 +294,10 @@ void Books::drop(LaunchId id) {
   retired_.push_back(id.slot);
 }
 
-void Books::waits(std::uint32_t client) { programs_.at(client)->waits = true; }
+void Books::waits(std::uint32_t client) {
+  if (recording_) recording_->happened(Recording::What::waits, client);
+  programs_.at(client)->waits = true;
+}
 
 void Books::end_requests(Time now) {
   for (std::uint32_t i = 0; i < number_of_.size(); ++i) {
@@ -300,6 +317,7 @@ Time Books::next_wish() const {
 }
 
 void Books::decide(Time now, std::vector<Granted>& granted) {
+  if (recording_) recording_->happened(Recording::What::decide, 0, 0, 0, now);
   end_requests(now);
   if (wake_at_ <= now) {
     wake_at_ = kNever;
@@ -320,7 +338,11 @@ void Books::decide(Time now, std::vector<Granted>& granted) {
     chosen_.clear();
     policy_->decide(snapshot, chosen_);
     ++decisions_;
-    for (const Decision& d : chosen_) apply(d, now);
+    if (recording_) recording_->told(now, told);
+    for (const Decision& d : chosen_) {
+      if (recording_) recording_->decided(d);
+      apply(d, now);
+    }
     reuse_retired();
   }
   hand_over(granted, now);

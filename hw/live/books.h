@@ -81,6 +81,8 @@ struct ClientState {
   Time busy{};  // with something on the GPU
 };
 
+class Recording;
+
 class Books {
  public:
   static constexpr Time kQuiet = std::chrono::microseconds(100);
@@ -89,6 +91,10 @@ class Books {
   /// Throws InputError where the policy needs what cannot be done with programs as they are.
   Books(const std::string& policy, const Gpu& gpu, BooksOptions options = {});
   ~Books();
+
+  /// From here on; to be called before anybody joins.
+  Recording& record();
+  const Recording* recording() const { return recording_.get(); }
 
   /// Launches wait for grants: else every one goes at once, as standing() says.
   bool asks() const { return !immediate_; }
@@ -160,6 +166,7 @@ class Books {
   LaunchView& view(LaunchId id) { return launches_[id.slot]; }
 
   std::string spec_, unfit_;
+  std::unique_ptr<Recording> recording_;
   BooksOptions options_;
   Topology topology_;
   std::unique_ptr<Policy> policy_;

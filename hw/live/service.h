@@ -29,6 +29,8 @@ class Service {
   Service& operator=(const Service&) = delete;
 
   const Books& books() const { return books_; }
+  /// What the policy is told and decides, from here on.
+  void record() { books_.record(); }
   /// `environment` of the programs that are to join (NAME=VALUE), for `sim run`.
   void invite(const std::vector<std::string>& environment);
   /// Until `stop` says so, which is asked at least each 100 ms.  `tick` is called about once a second.

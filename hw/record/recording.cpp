@@ -26,7 +26,59 @@ Json mask_json(const TpcMask& mask) {
   return tpcs;
 }
 
-/// A decision, all of it, in a form that equal decisions share.
+Json notice_json(const Notice& notice) {
+  return std::visit(
+      [](const auto& n) -> Json {
+        using N = std::decay_t<decltype(n)>;
+        if constexpr (std::is_same_v<N, LastBlockStarted>)
+          return {{"last_block_started", id_json(n.launch)}};
+        else if constexpr (std::is_same_v<N, KernelFinished>)
+          return {{"kernel_finished", id_json(n.launch)}};
+        else if constexpr (std::is_same_v<N, Preempted>)
+          return {{"preempted", id_json(n.launch)}, {"blocks", n.blocks_done}};
+        else if constexpr (std::is_same_v<N, CopyFinished>)
+          return {{"copy_finished", id_json(n.launch)}};
+        else if constexpr (std::is_same_v<N, ProgressReported>)
+          return {{"progress", id_json(n.launch)}, {"blocks", n.blocks_done}, {"as_of", n.as_of.count()}};
+        else if constexpr (std::is_same_v<N, BufferMoved>)
+          return {{"buffer_moved", n.buffer.value}};
+        else if constexpr (std::is_same_v<N, ClientLost>)
+          return {{"client_lost", n.client.value}};
+        else if constexpr (std::is_same_v<N, RequestArrived>)  // from here on the session's own
+          return {{"request_arrived", {n.client.value, n.request}}};
+        else if constexpr (std::is_same_v<N, RequestFinished>)
+          return {{"request_finished", {n.client.value, n.request}}};
+        else if constexpr (std::is_same_v<N, LaunchReady>)
+          return {{"launch_ready", id_json(n.launch)}};
+        else if constexpr (std::is_same_v<N, WokeUp>)
+          return {{"woke_up", true}};
+        else
+          return nullptr;
+      },
+      notice);
+}
+
+Notice notice_of(const Json& j) {
+  const auto& [key, value] = *j.items().begin();
+  if (key == "last_block_started") return LastBlockStarted{id_of(value)};
+  if (key == "kernel_finished") return KernelFinished{id_of(value)};
+  if (key == "preempted") return Preempted{id_of(value), j.at("blocks").get<std::uint64_t>()};
+  if (key == "copy_finished") return CopyFinished{id_of(value)};
+  if (key == "progress")
+    return ProgressReported{id_of(value), j.at("blocks").get<std::uint64_t>(),
+                            Time{j.at("as_of").get<std::int64_t>()}};
+  if (key == "client_lost") return ClientLost{ClientId{value.get<std::uint32_t>()}};
+  return BufferMoved{BufferId{value.get<std::uint32_t>()}};
+}
+
+Json profile_json(const Profile& profile) {
+  Json points = Json::array();
+  for (const ProfilePoint& p : profile) points.push_back({p.ctas, p.time.count(), p.sms, p.ctas_per_sm});
+  return points;
+}
+
+}  // namespace
+
 std::string text_of(const Decision& decision) {
   const Json j = std::visit(
       [](const auto& d) -> Json {
@@ -63,50 +115,7 @@ std::string text_of(const Decision& decision) {
   return j.dump();
 }
 
-Json notice_json(const Notice& notice) {
-  return std::visit(
-      [](const auto& n) -> Json {
-        using N = std::decay_t<decltype(n)>;
-        if constexpr (std::is_same_v<N, LastBlockStarted>)
-          return {{"last_block_started", id_json(n.launch)}};
-        else if constexpr (std::is_same_v<N, KernelFinished>)
-          return {{"kernel_finished", id_json(n.launch)}};
-        else if constexpr (std::is_same_v<N, Preempted>)
-          return {{"preempted", id_json(n.launch)}, {"blocks", n.blocks_done}};
-        else if constexpr (std::is_same_v<N, CopyFinished>)
-          return {{"copy_finished", id_json(n.launch)}};
-        else if constexpr (std::is_same_v<N, ProgressReported>)
-          return {{"progress", id_json(n.launch)}, {"blocks", n.blocks_done}, {"as_of", n.as_of.count()}};
-        else if constexpr (std::is_same_v<N, BufferMoved>)
-          return {{"buffer_moved", n.buffer.value}};
-        else if constexpr (std::is_same_v<N, ClientLost>)
-          return {{"client_lost", n.client.value}};
-        else
-          return nullptr;  // the session's own
-      },
-      notice);
-}
-
-Notice notice_of(const Json& j) {
-  const auto& [key, value] = *j.items().begin();
-  if (key == "last_block_started") return LastBlockStarted{id_of(value)};
-  if (key == "kernel_finished") return KernelFinished{id_of(value)};
-  if (key == "preempted") return Preempted{id_of(value), j.at("blocks").get<std::uint64_t>()};
-  if (key == "copy_finished") return CopyFinished{id_of(value)};
-  if (key == "progress")
-    return ProgressReported{id_of(value), j.at("blocks").get<std::uint64_t>(),
-                            Time{j.at("as_of").get<std::int64_t>()}};
-  if (key == "client_lost") return ClientLost{ClientId{value.get<std::uint32_t>()}};
-  return BufferMoved{BufferId{value.get<std::uint32_t>()}};
-}
-
-Json profile_json(const Profile& profile) {
-  Json points = Json::array();
-  for (const ProfilePoint& p : profile) points.push_back({p.ctas, p.time.count(), p.sms, p.ctas_per_sm});
-  return points;
-}
-
-}  // namespace
+std::string text_of(const Notice& notice) { return notice_json(notice).dump(); }
 
 RecordingBackend::RecordingBackend(Backend& inner, const std::string& policy, const Trace& trace,
                                    std::ostream& out)

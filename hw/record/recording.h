@@ -14,6 +14,10 @@
 
 namespace corun::hw {
 
+/// A decision or a notice, all of it, as JSON that equal ones share.
+std::string text_of(const Decision& decision);
+std::string text_of(const Notice& notice);
+
 /// Passes all through to a backend, and keeps it in memory; written at the end, since making text of a
 /// decision takes longer than deciding.
 class RecordingBackend final : public Backend {

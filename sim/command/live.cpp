@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 
+#include "hw/live/recording.h"
 #include "hw/live/service.h"
 #include "hw/process/mps_daemon.h"
 #include "hw/run/signal_guard.h"
@@ -110,6 +111,7 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
   all.serve->add_option("--gpu", a.gpu, "the GPU in this machine (default: as the driver says)");
   all.serve->add_flag("--no-mps", a.no_mps, "start no MPS server: programs then take turns, unless one of yours is there");
   all.serve->add_option("--metrics", a.metrics, "file that has the state each second, in Prometheus's text format");
+  all.serve->add_option("--record", a.record, "file that gets what the policy was told and what it decided, when the service ends");
   add_at(*all.serve);
   all.run = app.add_subcommand("run", "run a program whose launches sim serve decides about");
   all.run->add_option("program", a.program, "the program and its arguments, after --: -- python serve.py")->required();
@@ -132,6 +134,12 @@ int serve(const LiveArguments& a) {
   if (service.books().one_context() && !a.no_mps) mps.emplace();
   service.invite(mps ? mps->environment() : std::vector<std::string>{});
   if (!a.metrics.empty()) write_metrics(a.metrics, service.state());
+  std::ofstream recorded;
+  if (!a.record.empty()) {
+    recorded.open(a.record);
+    if (!recorded) throw InputError(a.record, "--record", "cannot be written", "name a file in a folder that exists and has room");
+    service.record();
+  }
   const hw::SignalGuard guard;
   fmt::print(stderr, "{} on {}: sim run{} -- PROGRAM joins; Ctrl-C ends\n", a.policy, gpu.name,
              a.at.empty() ? "" : fmt::format(" --at {}", a.at));
@@ -142,6 +150,11 @@ int serve(const LiveArguments& a) {
                 lost = mps && mps->ended();
               });
   fmt::print("{}", service.state());
+  if (const live::Recording* recording = service.books().recording()) {
+    recording->write(recorded);
+    if (recording->full()) fmt::print(stderr, "{}: only the first {} lines were kept\n", a.record, recording->size());
+    if (!recorded.flush()) throw InputError(a.record, "--record", "cannot be written", "name a file in a folder that exists and has room");
+  }
   if (lost)
     throw InputError("", "serve", "the MPS server's control daemon has ended", "start sim serve anew, and the programs that have failed");
   return 0;

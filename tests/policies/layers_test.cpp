@@ -85,7 +85,7 @@ const std::vector<Layer> kLayers = {
     {"hw/capture", {"traces/import"}, {"cuda.h", "cupti.h", "cxxabi.h", "dlfcn.h", "nvtx3/", "unistd.h"}},
     // Policies on programs as they are: the service, and the library that goes into them.
     {"hw/live",
-     {"policies/api", "policies/session", "traces/model"},
+     {"hw/record", "policies/api", "policies/session", "traces/json", "traces/model"},
      {"fmt/", "linux/futex.h", "nlohmann/", "poll.h", "sys/", "unistd.h"}},
     {"hw/library", {"hw/live"}, {"cuda.h", "dlfcn.h", "linux/futex.h", "poll.h", "pthread.h", "sys/", "unistd.h"}},
     {"hw/run",

@@ -20,6 +20,9 @@
 #include <sstream>
 #include <thread>
 
+#include "hw/live/recording.h"
+#include "traces/json/trace_json.h"
+
 namespace corun {
 namespace {
 
@@ -438,6 +441,31 @@ TEST_F(Live, WhereTheMpsServersDaemonEndsServiceAndProgramsAreToldWithinASecond)
   EXPECT_EQ(service.code, 2);
   EXPECT_THAT(service.said, HasSubstr("the MPS server's control daemon has ended"));
   program.join();
+}
+
+TEST_F(Live, WhatWasDecidedOfRunningProgramsIsDecidedAgainOfTheRecording) {
+  for (const char* policy : {"wait", "wait:beside=on,backfill=on", "priority"}) {
+    const std::string file = (folder_ / "recorded.jsonl").string();
+    serve(policy, "--record=" + file);
+    shell(joins("two-streams 200 300", "--name work") + " & sleep 0.05; " + joins("dlsym 60 500 10", "--name cam --class=real_time --priority=-5") +
+          "; " + joins("bad 10 50", "--name late") + "; wait");
+    end_service(SIGTERM);
+    const hw::Replayed r = live::replay(file, read_gpu("h200"));
+    EXPECT_EQ(r.difference, "") << policy;
+    std::ifstream in(file);
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    const bool asks = std::string(policy) != "priority";
+    EXPECT_THAT(text, HasSubstr(asks ? "\"asked\"" : "\"standing\"")) << policy;
+    if (asks) {
+      EXPECT_GE(r.decisions, 270u) << policy << ": one for each launch";
+    }
+  }
+}
+
+TEST_F(Live, ARecordingThatCannotBeWrittenIsRefusedBeforeAnythingRuns) {
+  const Ended ended = shell(fmt::format("{} serve --gpu=h200 --no-mps --at {} --record={}/none/r.jsonl", sim(), at(), folder_.string()));
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.said, HasSubstr("cannot be written"));
 }
 
 TEST_F(Live, WhatIsServedIsWrittenForPrometheus) {

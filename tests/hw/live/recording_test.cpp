@@ -1,0 +1,123 @@
+// Does what the books of a service were told lead to the same decisions again, and is another decision noticed?
+#include "hw/live/recording.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <regex>
+#include <sstream>
+
+#include "tests/support/build.h"
+#include "traces/model/error.h"
+
+namespace corun::live {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr Time at_us(double us) { return Time{static_cast<std::int64_t>(us * 1e6)}; }
+
+/// Programs that come, launch, wait, fail and go at random; what is granted ends some time later.
+std::string run(const std::string& policy, unsigned seed, int steps, BooksOptions options = {}) {
+  Books books(policy, sim::small_gpu(4), std::move(options));
+  books.record();
+  std::mt19937 random(seed);
+  const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
+  struct There {
+    std::uint32_t client;
+    std::deque<Kernel> kernels = std::deque<Kernel>(3);
+    std::array<std::uint32_t, 2> asked{}, granted{}, ended{};
+  };
+  std::vector<std::unique_ptr<There>> there;
+  std::vector<Granted> granted;
+  Time now{};
+  for (int i = 0; i < steps; ++i, now += at_us(1 + below(40))) {
+    if (there.size() < 2 || (there.size() < 4 && below(200) == 0)) {
+      const bool real_time = there.size() % 2 == 1;
+      there.push_back(std::make_unique<There>());
+      there.back()->client = books.join({real_time ? "cam" : "work", real_time ? ServiceClass::real_time : ServiceClass::best_effort, real_time ? -3 : 0});
+      for (Kernel& k : there.back()->kernels) k.name = "some", k.grid = {1 + below(9), 1, 1};
+      for (const auto& t : there) (void)books.standing(t->client);
+    }
+    const std::size_t whose = below(static_cast<std::uint32_t>(there.size()));
+    There& t = *there[whose];
+    const std::uint32_t stream = below(2), what = below(60);
+    if (what == 0 && there.size() > 2) {
+      books.leave(t.client);
+      there.erase(there.begin() + static_cast<std::ptrdiff_t>(whose));
+    } else if (what < 25 && books.asks()) {
+      books.asked(t.client, stream, ++t.asked[stream], t.kernels[below(3)], now);
+      if (what == 1) books.failed(t.client, stream, t.asked[stream], now);
+    } else if (what < 30) {
+      books.waits(t.client);
+    } else if (t.granted[stream] != t.ended[stream]) {
+      books.ended(t.client, stream, t.ended[stream] = t.granted[stream], now);
+    }
+    granted.clear();
+    books.decide(now, granted);
+    for (const Granted& g : granted)
+      for (const auto& each : there)
+        if (each->client == g.client) each->granted[g.stream] = g.number;
+  }
+  std::ostringstream out;
+  books.recording()->write(out);
+  return out.str();
+}
+
+class LiveRecording : public testing::Test {
+ protected:
+  hw::Replayed again(const std::string& text) {
+    std::ofstream(file_) << text;
+    return replay(file_, sim::small_gpu(4));
+  }
+  std::string file_ = testing::TempDir() + "live-recording.jsonl";
+};
+
+TEST_F(LiveRecording, TheSameIsDecidedAgainOfWhatWasTold) {
+  for (const char* policy : {"wait", "wait:beside=on", "wait:beside=on,backfill=on", "reef-n", "priority", "fcfs"})
+    for (unsigned seed = 1; seed <= 5; ++seed) {
+      SCOPED_TRACE(std::string(policy) + " " + std::to_string(seed));
+      const hw::Replayed r = again(run(policy, seed, 2000, {.in_flight = seed % 2 * 64}));
+      EXPECT_EQ(r.difference, "");
+      EXPECT_EQ(r.waits, 2000u);
+      EXPECT_GE(r.decisions, std::string(policy).starts_with("wait") ? 200u : 0u);
+    }
+}
+
+TEST_F(LiveRecording, AnotherDecisionIsNoticed) {
+  const std::string text = run("wait:beside=on", 1, 500);
+  EXPECT_EQ(again(text).difference, "");
+  const std::string other = std::regex_replace(text, std::regex(R"(priority\\":-3)"), R"(priority\":-2)");
+  ASSERT_NE(other, text);
+  EXPECT_THAT(again(other).difference, HasSubstr("recorded"));
+  const std::string policy = std::regex_replace(text, std::regex("wait:beside=on"), "wait");
+  EXPECT_NE(again(policy).difference, "");
+}
+
+TEST_F(LiveRecording, OneThatIsFullEndsBehindAllThatCameOfWhatHappenedLast) {
+  for (std::size_t most = 1; most < 60; ++most) {
+    Recording kept("wait", sim::small_gpu(4), {}, most);
+    kept.joined({"work", ServiceClass::best_effort, 0});
+    while (!kept.full()) {
+      kept.happened(Recording::What::decide, 0, 0, 0, at_us(1));
+      kept.told(at_us(1), {WokeUp{}});
+      kept.decided(decide::WakeAt{at_us(2)});
+    }
+    EXPECT_EQ(kept.size() % 3, 1u);
+    EXPECT_GE(kept.size(), most);
+    EXPECT_LT(kept.size(), most + 3);
+  }
+}
+
+TEST_F(LiveRecording, WhatIsNoRecordingIsRefused) {
+  EXPECT_THROW(again("{}\n"), InputError);
+  EXPECT_THROW(again("nonsense\n"), InputError);
+  EXPECT_THROW(again(run("wait", 1, 5) + R"({"t":1,"asked":[0,0,1,77]})" + "\n"), InputError);
+}
+
+}  // namespace
+}  // namespace corun::live
