@@ -416,6 +416,7 @@ void Books::hand_over(std::vector<Granted>& granted, Time now) {
         Place& place = places_[id.slot];
         place.granted_at = now;
         granted.push_back({number, place.stream, place.number, {view(id).priority, view(id).tpc_mask}});
+        if (recording_) recording_->granted(granted.back(), now);
         if (place.failed) finish(id, now);
       }
 }

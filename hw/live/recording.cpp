@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<const char*, 9> kNames{"kernel", "join", "leave", "asked", "ended", "failed", "waits", "standing", "decide"};
+constexpr std::array<const char*, 10> kNames{"kernel", "join", "leave", "asked", "ended", "failed", "waits", "standing", "decide", "granted"};
 
 Json dims(const Dim3& d) { return {d.x, d.y, d.z}; }
 Dim3 dims_of(const Json& j) { return {j.at(0).get<std::uint32_t>(), j.at(1).get<std::uint32_t>(), j.at(2).get<std::uint32_t>()}; }
@@ -68,6 +68,10 @@ void Recording::decided(const Decision& decision) {
   if (!full_) lines_.push_back(decision);
 }
 
+void Recording::granted(const Granted& launch, Time now) {
+  if (!full_) lines_.push_back(Happened{What::granted, now, launch.client, launch.stream, launch.number});
+}
+
 std::string Recording::line(std::size_t i) const {
   if (const auto* told = std::get_if<Told>(&lines_[i])) {
     Json line{{"t", told->now.count()}, {"told", Json::array()}};
@@ -91,7 +95,8 @@ std::string Recording::line(std::size_t i) const {
     }
     case What::asked: return Json{{"t", h.now.count()}, {name, {h.client, h.stream, h.number, h.kernel}}}.dump();
     case What::ended:
-    case What::failed: return Json{{"t", h.now.count()}, {name, {h.client, h.stream, h.number}}}.dump();
+    case What::failed:
+    case What::granted: return Json{{"t", h.now.count()}, {name, {h.client, h.stream, h.number}}}.dump();
     case What::decide: return Json{{"t", h.now.count()}, {name, true}}.dump();
     default: return Json{{name, h.client}}.dump();
   }

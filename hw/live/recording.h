@@ -1,6 +1,7 @@
 // What the books of a service were told and what the policy decided, as JSON lines in the form of hw/record, so that its decisions
 // can be asked for again without a GPU and without the programs.  The first line says how the books were opened.  Then comes
-// what happened (join, leave, asked, ended, failed, waits, standing, decide), and after it the policy's notices and decisions.
+// what happened (join, leave, asked, ended, failed, waits, standing, decide), and after it the policy's notices and decisions and
+// the grants.
 //
 // Leaves out: a service that is killed writes nothing, as lines are kept in memory: to make text takes longer than to decide;
 // what happens after kMost lines.
@@ -23,12 +24,13 @@ class Recording {
 
   Recording(const std::string& policy, const Gpu& gpu, const BooksOptions& options, std::size_t most = kMost);
 
-  enum class What : std::uint8_t { kernel, join, leave, asked, ended, failed, waits, standing, decide };
+  enum class What : std::uint8_t { kernel, join, leave, asked, ended, failed, waits, standing, decide, granted };
   void joined(const Newcomer& newcomer);
   void asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, const Kernel& kernel, Time now);
   void happened(What what, std::uint32_t client, std::uint32_t stream = 0, std::uint32_t number = 0, Time now = {});
   void told(Time now, const std::vector<Notice>& notices);
   void decided(const Decision& decision);
+  void granted(const Granted& launch, Time now);
 
   bool full() const { return full_; }
   std::size_t size() const { return lines_.size(); }

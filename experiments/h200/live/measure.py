@@ -3,7 +3,7 @@
 
   measure.py SIM OUT.json FOLDER REPEATS REQUESTS "MODE[;MODE...]" REAL_TIME BEST_EFFORT...
 MODE: alone, mps, turns, or a policy of `sim serve`.  POLICY@US: a launch goes that long before those before it end; POLICY@US/N: and so many
-launches of a stream may be with the driver before they are granted; MODE*N: N times instead of REPEATS.  The real-time program's
+launches of a stream may be with the driver before they are granted; POLICY@US/N/FILE: and recorded there; MODE*N: N times instead of REPEATS.  The real-time program's
 requests come at a load of 0.4 of its mean time alone, REPEATS times REQUESTS of them in each mode; of the others counts what they do
 meanwhile.
 """
@@ -36,7 +36,7 @@ def once(sim, folder, mode, programs, count, period, rounds=1):
     elif mode not in ("alone", "turns"):
         at = folder + "/service"
         policy, _, rest = mode.partition("@")
-        options = [f"--{name}={value}" for name, value in zip(("ahead-us", "in-flight"), rest.split("/")) if value]
+        options = [f"--{name}={value}" for name, value in zip(("ahead-us", "in-flight", "record"), rest.split("/")) if value]
         if policy.startswith(("tpc-mask", "static-split")):
             options += ["--programs=cam" + ",work" * (len(programs) - 1)]
         service = subprocess.Popen([sim, "serve", "--policy=" + policy, "--at", at, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -75,7 +75,7 @@ def once(sim, folder, mode, programs, count, period, rounds=1):
             result[p]["said"] = [line for line in err.splitlines() if "corun:" in line][:3]
     if service is not None:
         service.terminate()
-        out, err = service.communicate(timeout=20)
+        out, err = service.communicate(timeout=60)
         result["service"], result["service_said"] = state, err[-500:]
     if mode == "mps":
         subprocess.run("echo quit | nvidia-cuda-mps-control", shell=True, env=environment)

@@ -369,6 +369,14 @@ TEST_F(Live, AProgramThatIsKilledIsGoneFromTheService) {
   EXPECT_TRUE(comes([&] { return state()["programs"].empty(); }));
 }
 
+TEST_F(Live, MoreMemoryThanIsLeftIsRefusedByTheDriverAndTheProgramGoesOnSteered) {
+  serve("wait");
+  const Ended ended = shell(joins("allocate 10 50", "--name one"));
+  EXPECT_THAT(ended.said, HasSubstr("allocated 0 2\n")) << "out of memory, as the driver says it";
+  EXPECT_THAT(ended.said, HasSubstr("done 10"));
+  EXPECT_EQ(kernels().size(), 10u);
+}
+
 TEST_F(Live, AForkedChildIsNotSteered) {
   serve("wait");
   const Ended ended = shell(joins("fork 10 50", "--name one"));

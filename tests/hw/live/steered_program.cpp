@@ -1,6 +1,6 @@
 // A program that launches, and knows nothing of corun.
 //   steered_program WAY LAUNCHES US [EACH]
-// WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, capture, fork, bad, bad-last
+// WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, capture, fork, allocate, bad, bad-last
 // Waits after each EACH launches and at the end.  Says "early N": so many calls came back within 0.2 s; and "done LAUNCHES".
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -85,6 +85,12 @@ int main(int argc, char** argv) {
       waitpid(child, &status, 0);
       std::printf("child %d\n", status);
     }
+  }
+  if (way == "allocate") {
+    const auto allocate = reinterpret_cast<CUresult (*)(CUdeviceptr*, size_t)>(dlsym(driver, "cuMemAlloc_v2"));
+    CUdeviceptr at = 0;
+    const CUresult most = allocate(&at, std::size_t{1} << 30), more = allocate(&at, (std::size_t{1} << 30) + 1);
+    std::printf("allocated %d %d\n", most, more);
   }
   CUstream second = stream;
   if (way == "two-streams") reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&second, 1);
