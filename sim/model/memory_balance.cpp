@@ -30,16 +30,10 @@ Sloped sloped_queue(double issue, double blocks, double delay, double chance) {
 
 /// Blocks per ps, with its slope in the delay.
 Sloped sloped_rate(const Presser& p, double delay) {
-  double slope = 1;
-  if (p.fp64 > 0) {
-    const Sloped pipe = sloped_queue(p.fp64, p.per_sm, delay + p.issue, 1);
-    delay += pipe.value;
-    slope += pipe.slope;
-  }
   const Sloped slots = sloped_queue(p.issue, p.per_sm, delay, p.chance);
   const double inverse = 1 / (slots.value + delay);
   const double rate = p.blocks * inverse;
-  return {rate, -rate * inverse * (slots.slope + 1) * slope};
+  return {rate, -rate * inverse * (slots.slope + 1)};
 }
 
 double l2_stretch(double use, double backlog, const MemoryLimits& m) {
@@ -197,7 +191,8 @@ bool balance_by_newton(std::span<const Presser> pressers, const MemoryLimits& m,
     const double step = std::max(
         {std::abs(du) * per_free, std::abs(dv) * per_v_root * per_v_root, std::abs(dw)});
     u += part * du, v += part * dv, w += part * dw;
-    if (!(step >= kNewtonClose)) {
+    // After a half step as much is left as it was long.
+    if (!(step >= kNewtonClose * (part < 1 ? kNewtonClose : 1))) {
       if (!(step >= 0)) return false;  // not a number
       const double more = backlog_at(u, m);
       at = {dram_stretch(u, w, more, m), l2_stretch(v, more, m), u, v, w};

@@ -60,7 +60,7 @@ void ContentionModel::press(Launch& launch, double delay, double issue) {
   launch.delay = delay;
   launch.issue = issue;
   launch.serial =
-      rates_.serial_of({delay, issue, launch.load.alone, launch.load.fp64, launch.load.chance});
+      rates_.serial_of({delay, issue, launch.load.alone, launch.load.chance, launch.load.uses});
 }
 
 /// `blocks` of its blocks have come; negative: have gone.
@@ -309,7 +309,7 @@ void ContentionModel::rate_rows(std::uint32_t head, std::int64_t now) {
     RateTable::Rates& rates = rates_.rates_of({launch.serial, 0, row.count});
     if (rates.older == 0)
       rates.older =
-          rate_of(alone_on_sm(launch.issue, row.count, launch.delay, launch.load.fp64, launch.load.chance) /
+          rate_of(alone_on_sm(launch.issue, row.count, launch.delay, launch.load.chance) /
                   launch.load.alone);
     row.set_rate(oldest_first(row, rates.older), now);
   } else if (rows.size() == 2) {
@@ -331,8 +331,8 @@ void ContentionModel::rate_pair(BlockRow& a, BlockRow& b, std::int64_t now) {
   RateTable::Rates& rates =
       rates_.rates_of({x.serial, y.serial, distance << 16 | a.count << 8 | b.count});
   if (rates.older == 0) {
-    SmShare shares[] = {{x.issue, x.delay, a.count, 0, x.load.fp64, x.load.chance},
-                        {y.issue, y.delay, b.count, 0, y.load.fp64, y.load.chance}};
+    SmShare shares[] = {{x.issue, x.delay, a.count, 0, x.load.chance, x.load.uses},
+                        {y.issue, y.delay, b.count, 0, y.load.chance, y.load.uses}};
     share_sm(shares, distance, memory_.limits());
     rates.older = rate_of(shares[0].time / x.load.alone);
     rates.younger = rate_of(shares[1].time / y.load.alone);
@@ -377,7 +377,7 @@ void ContentionModel::rate_several(const Rows& rows, std::int64_t now) {
   if (!found) {
     for (const std::uint16_t r : order) {
       const Launch& launch = launches_[rows_[r].work.value];
-      shares.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.fp64, launch.load.chance});
+      shares.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.chance, launch.load.uses});
     }
     share_sm({shares.data(), shares.size()}, distance, memory_.limits());
   }

@@ -68,7 +68,7 @@ struct Tally {
     const auto mean = [&](Time sum) {
       return latencies.empty() ? kUndefined : to_ms(sum) / static_cast<double>(latencies.size());
     };
-    return {mean(p.alone), mean(p.places), mean(p.issue), mean(p.fp64), mean(p.l2), mean(p.dram), mean(p.clock)};
+    return {mean(p.alone), mean(p.places), mean(p.issue), mean(p.pipes), mean(p.l2), mean(p.dram), mean(p.clock)};
   }
   double mean_ms() const {
     if (latencies.empty()) return kUndefined;

@@ -109,7 +109,7 @@ TEST(LatencyParts, OfRunningKernelsAreAsTheyTellAndAddUpToThePicosecond) {
   EXPECT_EQ(r.sum(), parts.running);
   EXPECT_EQ(r.alone, Time{127 * 80 / 137});
   EXPECT_NEAR(static_cast<double>(r.dram.count()), 127 * 50.0 / 137, 1);
-  EXPECT_EQ(r.fp64 + r.l2 + r.clock, Time{});
+  EXPECT_EQ(r.pipes + r.l2 + r.clock, Time{});
 }
 
 TEST(LatencyParts, OfRunningKernelsAreNotToldUnlessAskedFor) {
