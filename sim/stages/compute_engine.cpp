@@ -106,4 +106,17 @@ void ComputeEngine::open_door() {
   pipeline_.stop_after(most);
 }
 
+Time length_alone(ComputeEngine& engine, const Work& work, const SmMask& allowed, const SmResources& demand) {
+  CORUN_EXPECTS(!engine.busy());
+  std::vector<EngineNotice> notices;
+  const Time began = engine.rests();
+  engine.advance(began, notices);
+  engine.accept(work, 0, allowed, demand);
+  while (engine.busy()) {
+    notices.clear();
+    engine.advance(kNever, notices);
+  }
+  return engine.now() - began;
+}
+
 }  // namespace corun::sim

@@ -6,6 +6,7 @@
 // Times are the context's own, which stands still while another context has the GPU.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -59,6 +60,8 @@ class ComputeEngine {
   /// Runs up to `limit`, or the first instant with notices, whichever is earlier; now() is then that instant.
   void advance(Time limit, std::vector<EngineNotice>& notices);
   Time now() const { return door_ ? door_->now : pipeline_.now(); }
+  /// From when on a launch finds it as if none had been there, if none is.
+  Time rests() const { return std::max(now(), pipeline_.dispatcher_rests()); }
   /// Global time minus this context's time; changes while another context runs.
   Time offset() const { return pipeline_.offset(); }
   void shift(Time by) { pipeline_.shift(by); }
@@ -124,5 +127,8 @@ class ComputeEngine {
   std::optional<Door> door_;
   std::optional<Watched> watched_;
 };
+
+/// How long a launch takes that has the engine, where nothing is, to itself from its rest on.
+Time length_alone(ComputeEngine& engine, const Work& work, const SmMask& allowed, const SmResources& demand);
 
 }  // namespace corun::sim

@@ -52,7 +52,7 @@ void ContentionModel::introduce(WorkId work, const BlockLoad& load) {
 
 /// What was known of a launch of this number, or under another pressure, no longer holds.
 void ContentionModel::as_alone(Launch& launch) {
-  launch.settled = 0;
+  launch.settled = launch.settled_sms = 0;
   press(launch, launch.load.delay_alone, launch.load.issue);
 }
 
@@ -234,6 +234,45 @@ std::uint64_t ContentionModel::signature(std::uint32_t head) const {
   return bits;
 }
 
+// ---- rounds ----------------------------------------------------------------------------------------------
+
+std::optional<ContentionModel::Round> ContentionModel::round(const Cohorts& cohorts, Time now) const {
+  if (present_.size() != 1) return std::nullopt;
+  const Launch& launch = launches_[present_.front().value];
+  const bool judged = pressure_.only == present_.front() && launch.settled == launch.blocks && launch.settled_sms == launch.sms;
+  if (feels_pressure() && !judged) return std::nullopt;
+  for (const std::uint16_t head : cohorts.list()) {
+    const Rows& rows = sms_[head];
+    if (rows.empty()) continue;
+    const BlockRow& row = rows_[rows.front()];
+    const bool all = cohorts.size(head) * row.count == launch.blocks;
+    if (!all || row.slots_used != 1 || row.since != now.count() || row.progress != 0) return std::nullopt;
+    return Round{present_.front(), head, launch.blocks, Time{row.next} - now};
+  }
+  return std::nullopt;
+}
+
+void ContentionModel::skip(const Round& round, std::int64_t rounds, bool restarts, Time now) {
+  CORUN_EXPECTS(rounds > 0 && round.length > Time{});
+  CORUN_EXPECTS(changed_.empty() && counted_.empty() && ended_.empty());
+  const Time end = now + round.length * rounds;
+  BlockRow& row = rows_[sms_[round.head].front()];
+  row.skip((end - now).count(), restarts);
+  ends_[round.head] = next_end_ = row.next;
+  if (!feels_pressure()) return;
+  // At the end of each round its launch has no block for an instant, so that the pressure is judged anew, which
+  // changes nothing but when that may be done again.
+  for (Time t = now + round.length; t <= end; t += round.length) {
+    if (pressure_.unsettled && pressure_.settles_at < t) pressure_.settled_at = pressure_.settles_at, pressure_.unsettled = false;
+    unsettle(t);
+    if (pressure_.settles_at > t) continue;
+    pressure_.settled_at = t, pressure_.unsettled = false;
+    if (round.length < kSettling) continue;
+    pressure_.settled_at = end;  // as at each end from now on
+    return;
+  }
+}
+
 // ---- rates ------------------------------------------------------------------------------------------------
 
 /// The residents of an SM are others than before: it is rated anew at the end of this instant.
@@ -411,7 +450,7 @@ void ContentionModel::tell(LossMeter& losses, std::uint32_t head, std::int64_t n
 // ---- pressure ---------------------------------------------------------------------------------------------
 
 void ContentionModel::unsettle(Time now) {
-  if (pressure_.unsettled || !contended_ || (pressure_.launches == 0 && pressure_.dram == 0)) return;
+  if (pressure_.unsettled || !feels_pressure()) return;
   pressure_.unsettled = true;
   pressure_.settles_at = std::max(now, pressure_.settled_at + kSettling);
 }
@@ -420,9 +459,11 @@ void ContentionModel::unsettle(Time now) {
 bool ContentionModel::judge_pressure(LossMeter* losses) {
   Contenders contenders;
   Numbers numbers;
+  pressure_.only.reset();
+  if (present_.size() == 1) pressure_.only = present_.front();
   for (const WorkId work : present_) {
     Launch& launch = launches_[work.value];
-    launch.settled = launch.blocks;
+    launch.settled = launch.blocks, launch.settled_sms = launch.sms;
     numbers.push_back(launch.number);
     contenders.push_back(
         {&launch.load, static_cast<double>(launch.blocks), static_cast<double>(launch.sms), 0, 0});
