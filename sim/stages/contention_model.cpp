@@ -138,6 +138,7 @@ void ContentionModel::add(TaskId task, WorkId work, const Blocks& blocks, const 
 void ContentionModel::take_ended(Time now, const Cohorts& cohorts) {
   if (next_end_ > now.count()) return;
   CORUN_EXPECTS(next_end_ == now.count());  // else an end was missed
+  if (!several_due_) return take_ended(due_, cohorts.size(due_), now.count());
   for (const std::uint16_t head : cohorts.list())
     if (ends_[head] == now.count()) take_ended(head, cohorts.size(head), now.count());
 }
@@ -205,12 +206,14 @@ void ContentionModel::split(std::uint32_t head, std::uint32_t other) {
   }
   if (is_changed_[head] != 0) changed(other);
   ends_[other] = ends_[head];
+  several_due_ = several_due_ || due_ == head;
 }
 
 void ContentionModel::join(std::uint32_t other) {
   free_rows_.insert(free_rows_.end(), sms_[other].begin(), sms_[other].end());
   sms_[other].clear();
   ends_[other] = kNone;
+  several_due_ = several_due_ || due_ == other;
 }
 
 bool ContentionModel::alike(std::uint32_t a, std::uint32_t b, Time now) const {
@@ -325,8 +328,15 @@ void ContentionModel::settle(Time now, const Cohorts& cohorts, LossMeter* losses
     find_next(head, now.count());
   }
   changed_.clear();
-  next_end_ = kNone;
-  for (const std::uint16_t head : cohorts.list()) next_end_ = std::min(next_end_, ends_[head]);
+  std::int64_t next = kNone;
+  for (const std::uint16_t head : cohorts.list()) {
+    const std::int64_t end = ends_[head];
+    if (end > next) continue;
+    several_due_ = end == next;
+    next = end;
+    due_ = head;
+  }
+  next_end_ = next;
 }
 
 inline void ContentionModel::find_next(std::uint32_t head, std::int64_t now) {

@@ -158,6 +158,8 @@ class ContentionModel {
   RateTable rates_;
   std::vector<std::int64_t> ends_;  // when the next block ends, by head
   std::int64_t next_end_ = kNone;   // the least of them
+  std::uint16_t due_ = 0;           // the head whose it is,
+  bool several_due_ = false;        // if it is of one
   std::vector<std::uint16_t> changed_;  // heads, at this instant
   std::vector<std::uint8_t> is_changed_;
   std::vector<Ended> ended_;
