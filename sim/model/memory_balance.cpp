@@ -18,7 +18,7 @@ struct Sloped {
 };
 
 /// `queue` with its slope in the delay.
-Sloped sloped_queue(double issue, double blocks, double delay, double chance) {
+[[gnu::always_inline]] inline Sloped sloped_queue(double issue, double blocks, double delay, double chance) {
   const double b = blocks * issue - delay;
   const double root = std::sqrt(b * b + 4 * issue * delay);
   const double random = (b + root) / 2;
@@ -29,7 +29,7 @@ Sloped sloped_queue(double issue, double blocks, double delay, double chance) {
 }
 
 /// Blocks per ps, with its slope in the delay.
-Sloped sloped_rate(const Presser& p, double delay) {
+[[gnu::always_inline]] inline Sloped sloped_rate(const Presser& p, double delay) {
   double slope = 1;
   if (p.fp64 > 0) {
     const Sloped pipe = sloped_queue(p.fp64, p.per_sm, delay + p.issue, 1);

@@ -36,7 +36,7 @@ Pipeline& ComputeEngine::pipeline() {
   return pipeline_;
 }
 
-void ComputeEngine::accept(Work work, std::uint32_t level, const SmMask& allowed, const SmResources& demand) {
+void ComputeEngine::accept(Work&& work, std::uint32_t level, const SmMask& allowed, const SmResources& demand) {
   Pipeline& pipe = pipeline();
   pipe.condition(work);
   // What was on the GPU before has times of then in its record.
@@ -111,7 +111,7 @@ Time length_alone(ComputeEngine& engine, const Work& work, const SmMask& allowed
   std::vector<EngineNotice> notices;
   const Time began = engine.rests();
   engine.advance(began, notices);
-  engine.accept(work, 0, allowed, demand);
+  engine.accept(Work(work), 0, allowed, demand);
   while (engine.busy()) {
     notices.clear();
     engine.advance(kNever, notices);

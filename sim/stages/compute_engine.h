@@ -35,7 +35,7 @@ class ComputeEngine {
   // ---- launches: at now() ----
   /// A launch reaches the TMU.  `work.record` has all but what happens from here on.  For a persistent launch,
   /// work.ctas workers are dispatched.
-  void accept(Work work, std::uint32_t level, const SmMask& allowed, const SmResources& demand);
+  void accept(Work&& work, std::uint32_t level, const SmMask& allowed, const SmResources& demand);
   /// Gives a persistent launch another number of CTAs: fewer retreat at their next block; for more, a further
   /// instance reaches the TMU.  Ignored once the launch has ended.
   void resize(LaunchId launch, std::uint32_t ctas) { pipeline().resize(launch, ctas); }
@@ -86,6 +86,7 @@ class ComputeEngine {
   /// pJ that its blocks have taken, at the highest clock.
   double energy() { return pipeline().energy(); }
   SmMask mask_of(const TpcMask& tpcs) const { return pipeline_.sms().mask_of(tpcs); }
+  const SmMask& all_sms() const { return pipeline_.sms().all(); }
   std::size_t tmu_queue() const { return pipeline_.tmu_queue(); }
   std::uint64_t blocks_run() const { return pipeline_.blocks_run(); }
   std::uint64_t events() const { return pipeline_.steps(); }
