@@ -1,6 +1,7 @@
 #include "sim/stages/contention_model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <boost/container/small_vector.hpp>
 
@@ -9,8 +10,6 @@ namespace {
 
 /// Share of a launch's blocks that may come or go before the pressure is judged again.
 constexpr std::uint32_t kFewBlocks = 64;
-/// A memory request's time: the pressure does not follow what is shorter.
-constexpr Time kSettling{1'000'000};
 
 using Contenders = boost::container::small_vector<Contender, 16>;
 using Numbers = boost::container::small_vector<std::uint32_t, 16>;
@@ -64,7 +63,7 @@ void ContentionModel::press(Launch& launch, double delay, double issue) {
 }
 
 /// `blocks` of its blocks have come; negative: have gone.
-inline void ContentionModel::count(Launch& launch, WorkId work, std::int64_t blocks) {
+void ContentionModel::count(Launch& launch, WorkId work, std::int64_t blocks) {
   launch.blocks = static_cast<std::uint32_t>(launch.blocks + blocks);
   if (launch.counted) return;
   launch.counted = true;
@@ -204,7 +203,8 @@ void ContentionModel::split(std::uint32_t head, std::uint32_t other) {
     rows_[copy] = rows_[r];
     sms_[other].push_back(copy);
   }
-  if (is_changed_[head] != 0) changed(other);
+  if (is_changed_[head] == kToBeRated) changed(other);
+  if (is_changed_[head] == kRenewed) renewed(other);
   ends_[other] = ends_[head];
   several_due_ = several_due_ || due_ == head;
 }
@@ -237,51 +237,18 @@ std::uint64_t ContentionModel::signature(std::uint32_t head) const {
   return bits;
 }
 
-// ---- rounds ----------------------------------------------------------------------------------------------
-
-std::optional<ContentionModel::Round> ContentionModel::round(const Cohorts& cohorts, Time now) const {
-  if (present_.size() != 1) return std::nullopt;
-  const Launch& launch = launches_[present_.front().value];
-  const bool judged = pressure_.only == present_.front() && launch.settled == launch.blocks && launch.settled_sms == launch.sms;
-  if (feels_pressure() && !judged) return std::nullopt;
-  for (const std::uint16_t head : cohorts.list()) {
-    const Rows& rows = sms_[head];
-    if (rows.empty()) continue;
-    const BlockRow& row = rows_[rows.front()];
-    const bool all = cohorts.size(head) * row.count == launch.blocks;
-    if (!all || row.slots_used != 1 || row.since != now.count() || row.progress != 0) return std::nullopt;
-    return Round{present_.front(), head, launch.blocks, Time{row.next} - now};
-  }
-  return std::nullopt;
-}
-
-void ContentionModel::skip(const Round& round, std::int64_t rounds, bool restarts, Time now) {
-  CORUN_EXPECTS(rounds > 0 && round.length > Time{});
-  CORUN_EXPECTS(changed_.empty() && counted_.empty() && ended_.empty());
-  const Time end = now + round.length * rounds;
-  BlockRow& row = rows_[sms_[round.head].front()];
-  row.skip((end - now).count(), restarts);
-  ends_[round.head] = next_end_ = row.next;
-  if (!feels_pressure()) return;
-  // At the end of each round its launch has no block for an instant, so that the pressure is judged anew, which
-  // changes nothing but when that may be done again.
-  for (Time t = now + round.length; t <= end; t += round.length) {
-    if (pressure_.unsettled && pressure_.settles_at < t) pressure_.settled_at = pressure_.settles_at, pressure_.unsettled = false;
-    unsettle(t);
-    if (pressure_.settles_at > t) continue;
-    pressure_.settled_at = t, pressure_.unsettled = false;
-    if (round.length < kSettling) continue;
-    pressure_.settled_at = end;  // as at each end from now on
-    return;
-  }
-}
-
 // ---- rates ------------------------------------------------------------------------------------------------
 
 /// The residents of an SM are others than before: it is rated anew at the end of this instant.
-inline void ContentionModel::changed(std::uint32_t head) {
+void ContentionModel::changed(std::uint32_t head) {
+  renewed(head);
+  is_changed_[head] = kToBeRated;
+}
+
+/// Blocks began there that are like those before them: the rates stay.
+void ContentionModel::renewed(std::uint32_t head) {
   if (is_changed_[head] != 0) return;
-  is_changed_[head] = 1;
+  is_changed_[head] = kRenewed;
   changed_.push_back(static_cast<std::uint16_t>(head));
 }
 
@@ -322,8 +289,8 @@ void ContentionModel::settle(Time now, const Cohorts& cohorts, LossMeter* losses
   }
   if (changed_.empty()) return;
   for (const std::uint16_t head : changed_) {
-    is_changed_[head] = 0;
-    if (!sms_[head].empty()) rate_rows(head, now.count());
+    const bool to_be_rated = std::exchange(is_changed_[head], 0) == kToBeRated;
+    if (to_be_rated && !sms_[head].empty()) rate_rows(head, now.count());
     if (losses != nullptr) tell(*losses, head, now.count());
     find_next(head, now.count());
   }
