@@ -1,7 +1,6 @@
 #include "sim/stages/contention_model.h"
 
 #include <algorithm>
-#include <utility>
 
 #include <boost/container/small_vector.hpp>
 
@@ -63,7 +62,7 @@ void ContentionModel::press(Launch& launch, double delay, double issue) {
 }
 
 /// `blocks` of its blocks have come; negative: have gone.
-void ContentionModel::count(Launch& launch, WorkId work, std::int64_t blocks) {
+inline void ContentionModel::count(Launch& launch, WorkId work, std::int64_t blocks) {
   launch.blocks = static_cast<std::uint32_t>(launch.blocks + blocks);
   if (launch.counted) return;
   launch.counted = true;
@@ -203,8 +202,7 @@ void ContentionModel::split(std::uint32_t head, std::uint32_t other) {
     rows_[copy] = rows_[r];
     sms_[other].push_back(copy);
   }
-  if (is_changed_[head] == kToBeRated) changed(other);
-  if (is_changed_[head] == kRenewed) renewed(other);
+  if (is_changed_[head] != 0) changed(other);
   ends_[other] = ends_[head];
   several_due_ = several_due_ || due_ == head;
 }
@@ -240,15 +238,9 @@ std::uint64_t ContentionModel::signature(std::uint32_t head) const {
 // ---- rates ------------------------------------------------------------------------------------------------
 
 /// The residents of an SM are others than before: it is rated anew at the end of this instant.
-void ContentionModel::changed(std::uint32_t head) {
-  renewed(head);
-  is_changed_[head] = kToBeRated;
-}
-
-/// Blocks began there that are like those before them: the rates stay.
-void ContentionModel::renewed(std::uint32_t head) {
+inline void ContentionModel::changed(std::uint32_t head) {
   if (is_changed_[head] != 0) return;
-  is_changed_[head] = kRenewed;
+  is_changed_[head] = 1;
   changed_.push_back(static_cast<std::uint16_t>(head));
 }
 
@@ -289,8 +281,8 @@ void ContentionModel::settle(Time now, const Cohorts& cohorts, LossMeter* losses
   }
   if (changed_.empty()) return;
   for (const std::uint16_t head : changed_) {
-    const bool to_be_rated = std::exchange(is_changed_[head], 0) == kToBeRated;
-    if (to_be_rated && !sms_[head].empty()) rate_rows(head, now.count());
+    is_changed_[head] = 0;
+    if (!sms_[head].empty()) rate_rows(head, now.count());
     if (losses != nullptr) tell(*losses, head, now.count());
     find_next(head, now.count());
   }

@@ -11,7 +11,6 @@
 #include <span>
 #include <vector>
 
-#include <boost/container/small_vector.hpp>
 #include <boost/container/static_vector.hpp>
 
 #include "sim/engine/expects.h"
@@ -80,24 +79,6 @@ class ContentionModel {
   /// run count as begun with the last of them.
   void skip(const Round& round, std::int64_t rounds, bool restarts, Time now);
 
-  /// Of one task, on each SM of a cohort, which end now.
-  struct Ending {
-    WorkId work;
-    TaskId task;
-    std::uint16_t head = 0, row = 0;
-    std::uint32_t slots = 0, count = 0;  // of the row, and blocks
-  };
-  using Endings = boost::container::small_vector<Ending, 8>;
-  /// All that end now, in `endings`; nothing changes.  False: none does, or those of several tasks on an SM, or
-  /// workers without a block.
-  bool endings(Time now, const Cohorts& cohorts, Endings& endings) const;
-  /// In the place of take_ended() and add(): each of the blocks is replaced by one of `left` ps, which counts as begun at
-  /// `start`.  `alike`: as that one did.
-  void replace(const Ending& ending, std::int64_t left, std::int64_t start, bool alike, Time now);
-  /// So it was for all blocks of the launch.
-  void replaced_all(WorkId work, Time now);
-  std::uint32_t blocks(WorkId work) const { return launches_[work.value].blocks; }
-
   /// How much longer `dram_accesses`, one after the other, take beside those who are there now, ps.
   double longer(double dram_accesses) const;
   /// The use of DRAM, 0 to 1.
@@ -123,7 +104,6 @@ class ContentionModel {
   static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
   /// A memory request's time: the pressure does not follow what is shorter.
   static constexpr Time kSettling{1'000'000};
-  static constexpr std::uint8_t kRenewed = 1, kToBeRated = 2;
   using Rows = boost::container::static_vector<std::uint16_t, kMostBlocks>;
   struct Launch {
     BlockLoad load;
@@ -154,7 +134,6 @@ class ContentionModel {
   void came(Launch& launch, WorkId work, Time now);
   void went(Launch& launch, WorkId work, Time now);
   void changed(std::uint32_t head);
-  void renewed(std::uint32_t head);
   void change_all(const Cohorts& cohorts);
   void rate_rows(std::uint32_t head, std::int64_t now);
   static bool older(const BlockRow& a, const BlockRow& b);
@@ -184,7 +163,7 @@ class ContentionModel {
   std::uint16_t due_ = 0;           // the head whose it is,
   bool several_due_ = false;        // if it is of one
   std::vector<std::uint16_t> changed_;  // heads, at this instant
-  std::vector<std::uint8_t> is_changed_;  // by head
+  std::vector<std::uint8_t> is_changed_;
   std::vector<Ended> ended_;
   Pressure pressure_;
 };

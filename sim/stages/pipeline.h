@@ -134,7 +134,6 @@ class Pipeline {
 
   void skip_waves(Time limit);
   void skip_rounds(Time limit);
-  bool go_on(Time t);
   void tell(EngineNotice::Kind kind, LaunchId launch) {
     if (notices_ != nullptr) notices_->push_back({kind, launch});
   }

@@ -2,8 +2,6 @@
 // it has not seen.
 #include <algorithm>
 
-#include <boost/container/small_vector.hpp>
-
 #include "sim/stages/pipeline.h"
 
 namespace corun::sim {
@@ -58,48 +56,6 @@ void Pipeline::skip_rounds(Time limit) {
   work.done += blocks;
   blocks_run_ += blocks;
   pass_time(now_ + round->length * rounds);
-}
-
-/// Workers whose blocks end at this instant all take their next ones: nothing else happens, and no rate changes.
-bool Pipeline::go_on(Time t) {
-  if (launches_.persistent() == 0 || launches_.with_quotas() != 0 || !by_age_of_workers(gpu_)) return false;
-  if (to_do_.judge || to_do_.merge || to_do_.refill || contention_.empty()) return false;
-  if (std::min({dispatcher_.next_time(), completions_.next_time(), quotas_.next_time()}) <= t) return false;
-  ContentionModel::Endings endings;
-  if (!contention_.endings(t, sms_.cohorts(), endings)) return false;
-  struct Going {
-    WorkId work;
-    std::uint64_t blocks;
-  };
-  boost::container::small_vector<Going, 4> going;
-  for (const auto& e : endings) {
-    const Work& work = launches_[e.work];
-    if (!work.persistent() || work.block_times != nullptr || work.load.at_once > 0 || work.workers > work.ctas)
-      return false;
-    auto found = std::ranges::find(going, e.work, &Going::work);
-    if (found == going.end()) found = going.insert(going.end(), {e.work, 0});
-    found->blocks += std::uint64_t{sms_.cohorts().size(e.head)} * e.count;
-  }
-  const auto all_end = [&](const Going& g) { return g.blocks == contention_.blocks(g.work); };
-  for (const Going& g : going)
-    if (launches_[g.work].blocks() - launches_[g.work].next <= g.blocks) return false;
-  if (std::ranges::count_if(going, all_end) > 1) return false;
-  pass_time(t);
-  ++steps_.taken;
-  for (const auto& e : endings) {
-    const Work& work = launches_[e.work];
-    const Time left = std::max(work.per_task + work.block_alone, Time{1});
-    contention_.replace(e, left.count(), tasks_[e.task].started.count(), true, t);
-  }
-  for (const Going& g : going) {
-    Work& work = launches_[g.work];
-    work.next += g.blocks;
-    work.done += g.blocks;
-    blocks_run_ += g.blocks;
-    if (all_end(g)) contention_.replaced_all(g.work, t);
-  }
-  settle();
-  return true;
 }
 
 void Pipeline::pass(Work&& work, Time since, const UndisturbedRun& run) {
