@@ -53,12 +53,13 @@ Session::Session(const Trace& trace, Policy& policy, Backend& backend, Timeline&
     const Program& program = trace.programs[trace.clients[i].program.value];
     const auto* loop = std::get_if<ClosedLoop>(&trace.clients[i].arrivals);
     const std::size_t ops = program.ops.size();
-    clients_.push_back({std::vector<StreamState>(program.streams.size()),
-                        std::vector<RequestState>(loop != nullptr ? loop->in_flight : 1,
-                                                  {std::vector<LaunchId>(ops), std::vector<bool>(ops),
-                                                   std::vector<bool>(ops)}),
-                        std::ranges::any_of(program.ops, [](const Op& op) { return std::holds_alternative<Copy>(op.what); }),
-                        trace.clients[i].memory_bytes != 0 || !program.buffers.empty()});
+    clients_.push_back(
+        {std::vector<StreamState>(program.streams.size()),
+         std::vector<RequestState>(
+             loop != nullptr ? loop->in_flight : 1,
+             {std::vector<LaunchId>(ops), std::vector<bool>(ops), std::vector<bool>(ops)}),
+         std::ranges::any_of(program.ops, [](const Op& op) { return std::holds_alternative<Copy>(op.what); }),
+         trace.clients[i].memory_bytes != 0 || !program.buffers.empty()});
     client_views_.push_back({ClientId{i}, &trace.clients[i], 0, false});
     for (std::uint32_t s = 0; s < program.streams.size(); ++s) pending_.add_stream(ClientId{i}, StreamId{s});
   }

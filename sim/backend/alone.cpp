@@ -68,12 +68,13 @@ bool stands_alone(const Trace& trace, const Gpu& gpu) {
   return std::max({gpu.stream_gap, gpu.graph_gap, dispatcher_ahead}) <= between;
 }
 
-/// Of a request that repeats, counted from its beginning: when its kernels end, and the energy that they take.
+/// Of a request that repeats, counted from its beginning: when its kernels end, and the energy that they
+/// take.
 class Repetition {
  public:
   /// `whole`: the last request that was simulated, with its parts.
-  Repetition(const Course& course, Time called, const RequestRecord& whole, const Trace& trace, const Gpu& gpu,
-             Shapes& shapes)
+  Repetition(const Course& course, Time called, const RequestRecord& whole, const Trace& trace,
+             const Gpu& gpu, Shapes& shapes)
       : whole_(whole), power_(gpu.power) {
     double energy = 0;
     Time work{};
@@ -81,8 +82,8 @@ class Repetition {
       const Shape shape = shapes.of(trace.kernels[r.kernel.value], r.solo, gpu.sms);
       energy += shape.load.energy * static_cast<double>(r.blocks);
       work += r.solo;
-      kernels_.push_back({called + r.started, called + r.finished, called + r.finished + gpu.completion_notice, work,
-                          energy});
+      kernels_.push_back({called + r.started, called + r.finished,
+                          called + r.finished + gpu.completion_notice, work, energy});
     }
   }
   Time length() const { return whole_.finished - whole_.started; }
@@ -145,7 +146,8 @@ Trace by_requests(const Trace& trace) {
   Program& program = whole.programs.emplace_back();
   program.streams.resize(1);
   program.ops.emplace_back().what = Launch{};
-  if (std::holds_alternative<Sync>(ops.back().what)) program.ops.emplace_back().what = Sync{};  // the host ends it
+  if (std::holds_alternative<Sync>(ops.back().what))
+    program.ops.emplace_back().what = Sync{};  // the host ends it
   return whole;
 }
 

@@ -114,8 +114,8 @@ class SimBackend final : public Backend {
   Outcome launch(const decide::Launch& decision, const LaunchView& launch, std::span<const LaunchId> follows);
   Outcome preempt(const decide::Preempt& decision, const LaunchView& launch,
                   std::span<const LaunchId> behind);
-  void prepare(Submission::Kernel& kernel, const LaunchView& launch, const Shape& shape, std::int32_t priority,
-               const SmMask& allowed);
+  void prepare(Submission::Kernel& kernel, const LaunchView& launch, const Shape& shape,
+               std::int32_t priority, const SmMask& allowed);
   Time flag_delay(std::uint32_t context, LaunchId launch) const;
   void evict_host(std::uint32_t preemption);
   void stop(std::uint32_t preemption);

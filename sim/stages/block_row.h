@@ -119,7 +119,8 @@ struct BlockRow {
     --slots_used;
   }
 
-  /// So much later it is as it is now, with blocks that are others; `restarts`: which began so much later, too.
+  /// So much later it is as it is now, with blocks that are others; `restarts`: which began so much later,
+  /// too.
   void skip(std::int64_t span, bool restarts) {
     since += span;
     next += span;

@@ -36,7 +36,8 @@ Pipeline& ComputeEngine::pipeline() {
   return pipeline_;
 }
 
-void ComputeEngine::accept(Work&& work, std::uint32_t level, const SmMask& allowed, const SmResources& demand) {
+void ComputeEngine::accept(Work&& work, std::uint32_t level, const SmMask& allowed,
+                           const SmResources& demand) {
   Pipeline& pipe = pipeline();
   pipe.condition(work);
   // What was on the GPU before has times of then in its record.

@@ -67,7 +67,8 @@ class ContentionModel {
   /// To be called after each instant: rates what has changed.  `losses`, if not null, is told; SMs are then kept
   /// one by one.
   void settle(Time now, const Cohorts& cohorts, LossMeter* losses = nullptr);
-  /// The only launch, all of whose blocks began at this instant and end together: its next blocks go as they do.
+  /// The only launch, all of whose blocks began at this instant and end together: its next blocks go as they
+  /// do.
   struct Round {
     WorkId work;
     std::uint32_t head = 0;
@@ -75,8 +76,8 @@ class ContentionModel {
     Time length{};
   };
   std::optional<Round> round(const Cohorts& cohorts, Time now) const;
-  /// So many more of them have passed, in which each block that ended was replaced at once; `restarts`: the blocks that
-  /// run count as begun with the last of them.
+  /// So many more of them have passed, in which each block that ended was replaced at once; `restarts`: the
+  /// blocks that run count as begun with the last of them.
   void skip(const Round& round, std::int64_t rounds, bool restarts, Time now);
 
   /// How much longer `dram_accesses`, one after the other, take beside those who are there now, ps.

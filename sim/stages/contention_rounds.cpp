@@ -1,5 +1,5 @@
-// Rounds of a launch that is alone: its blocks all end at one instant, and the next ones begin.  One is like the one
-// before, and need not be looked into.  Exact to the tick.
+// Rounds of a launch that is alone: its blocks all end at one instant, and the next ones begin.  One is like
+// the one before, and need not be looked into.  Exact to the tick.
 #include "sim/stages/contention_model.h"
 
 namespace corun::sim {
@@ -7,7 +7,8 @@ namespace corun::sim {
 std::optional<ContentionModel::Round> ContentionModel::round(const Cohorts& cohorts, Time now) const {
   if (present_.size() != 1) return std::nullopt;
   const Launch& launch = launches_[present_.front().value];
-  const bool judged = pressure_.only == present_.front() && launch.settled == launch.blocks && launch.settled_sms == launch.sms;
+  const bool judged = pressure_.only == present_.front() && launch.settled == launch.blocks &&
+                      launch.settled_sms == launch.sms;
   if (feels_pressure() && !judged) return std::nullopt;
   for (const std::uint16_t head : cohorts.list()) {
     const Rows& rows = sms_[head];
@@ -28,10 +29,11 @@ void ContentionModel::skip(const Round& round, std::int64_t rounds, bool restart
   row.skip((end - now).count(), restarts);
   ends_[round.head] = next_end_ = row.next;
   if (!feels_pressure()) return;
-  // At the end of each round its launch has no block for an instant, so that the pressure is judged anew, which
-  // changes nothing but when that may be done again.
+  // At the end of each round its launch has no block for an instant, so that the pressure is judged anew,
+  // which changes nothing but when that may be done again.
   for (Time t = now + round.length; t <= end; t += round.length) {
-    if (pressure_.unsettled && pressure_.settles_at < t) pressure_.settled_at = pressure_.settles_at, pressure_.unsettled = false;
+    if (pressure_.unsettled && pressure_.settles_at < t)
+      pressure_.settled_at = pressure_.settles_at, pressure_.unsettled = false;
     unsettle(t);
     if (pressure_.settles_at > t) continue;
     pressure_.settled_at = t, pressure_.unsettled = false;

@@ -29,8 +29,8 @@
 
 namespace corun::sim {
 
-/// A kernel on its way to the GPU.  Less than a `Work`, which is made when it reaches the GPU: with graphs, a thousand
-/// wait in a channel.
+/// A kernel on its way to the GPU.  Less than a `Work`, which is made when it reaches the GPU: with graphs, a
+/// thousand wait in a channel.
 struct SubmittedKernel {
   KernelRecord record;  // so far
   bool resumed = false;

@@ -55,7 +55,8 @@ const CompiledSchema& compiled(std::string_view name) {
   static auto* all = new std::map<std::string, CompiledSchema, std::less<>>;
   const std::scoped_lock lock(mutex);
   const auto found = all->find(name);
-  return found != all->end() ? found->second : all->try_emplace(std::string(name), schema(name)).first->second;
+  return found != all->end() ? found->second
+                             : all->try_emplace(std::string(name), schema(name)).first->second;
 }
 
 std::string number(const json& value) {

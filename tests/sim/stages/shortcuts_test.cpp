@@ -294,8 +294,8 @@ TEST(Waves, OfAKernelOfManyWavesAreSkipped) {
   EXPECT_EQ(lines(quick.collected.kernels), lines(plain.collected.kernels));
 }
 
-/// Kernels of ResNet-50 on an H200, which wait for the memory, each as a persistent kernel; others come, and its number
-/// of CTAs changes, at some time.
+/// Kernels of ResNet-50 on an H200, which wait for the memory, each as a persistent kernel; others come, and
+/// its number of CTAs changes, at some time.
 std::vector<std::string> rounds(std::uint64_t seed, EngineOptions options) {
   static const Gpu h200 = read_gpu("h200");
   static const Trace trace = read_trace("traces/h200/resnet50_b1.json");
@@ -305,10 +305,13 @@ std::vector<std::string> rounds(std::uint64_t seed, EngineOptions options) {
   EngineRig rig(gpu, options, false);
   Time at{};
   for (int i = 0; i < 3; ++i) {
-    const auto any = [&] { return KernelId{dice.any(0, static_cast<std::uint32_t>(trace.kernels.size()) - 1)}; };
+    const auto any = [&] {
+      return KernelId{dice.any(0, static_cast<std::uint32_t>(trace.kernels.size()) - 1)};
+    };
     const KernelId persistent = any();
     const std::uint32_t ctas = dice.any(1, 4) * (dice.one_in(2) ? 132 : 1);
-    const LaunchId launch = rig.accept(trace.kernels[persistent.value], {.at = at, .ctas = ctas, .kernel = persistent});
+    const LaunchId launch =
+        rig.accept(trace.kernels[persistent.value], {.at = at, .ctas = ctas, .kernel = persistent});
     at += ns(dice.any(0, 60'000));
     if (dice.one_in(2)) {
       rig.run_to(at);
@@ -327,7 +330,8 @@ std::vector<std::string> rounds(std::uint64_t seed, EngineOptions options) {
 }
 
 TEST(Rounds, OfAPersistentKernelThatContendsAreTheSameSkippedAndNot) {
-  for (std::uint64_t seed = 1; seed <= 60; ++seed) ASSERT_EQ(rounds(seed, kShortcuts), rounds(seed, kPlain)) << "seed " << seed;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed)
+    ASSERT_EQ(rounds(seed, kShortcuts), rounds(seed, kPlain)) << "seed " << seed;
 }
 
 TEST(Rounds, OfAPersistentKernelThatContendsAreSkipped) {
