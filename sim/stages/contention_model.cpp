@@ -24,14 +24,14 @@ ContentionModel::ContentionModel(const Gpu& gpu, bool together)
     : memory_(limits_of(gpu)),
       together_(together),
       sms_(gpu.sms),
-      ends_(gpu.sms, kNone),
+      ends_(gpu.sms),
       is_changed_(gpu.sms) {
   CORUN_EXPECTS(gpu.sms <= kMaxSms && gpu.sm.max_blocks <= kMostBlocks);
   pressure_.settled_at = -kSettling;
 }
 
 Time ContentionModel::next_time() const {
-  const Time end{next_end_};
+  const Time end{ends_.first()};
   return pressure_.unsettled ? std::min(end, pressure_.settles_at) : end;
 }
 
@@ -134,11 +134,10 @@ void ContentionModel::add(TaskId task, WorkId work, const Blocks& blocks, const 
 }
 
 void ContentionModel::take_ended(Time now, const Cohorts& cohorts) {
-  if (next_end_ > now.count()) return;
-  CORUN_EXPECTS(next_end_ == now.count());  // else an end was missed
-  if (!several_due_) return take_ended(due_, cohorts.size(due_), now.count());
-  for (const std::uint16_t head : cohorts.list())
-    if (ends_[head] == now.count()) take_ended(head, cohorts.size(head), now.count());
+  if (ends_.first() > now.count()) return;
+  CORUN_EXPECTS(ends_.first() == now.count());  // else an end was missed
+  ends_.for_each_first(cohorts,
+                       [&](std::uint16_t head) { take_ended(head, cohorts.size(head), now.count()); });
 }
 
 inline void ContentionModel::take_ended(std::uint32_t head, std::uint32_t sms, std::int64_t now) {
@@ -203,15 +202,13 @@ void ContentionModel::split(std::uint32_t head, std::uint32_t other) {
     sms_[other].push_back(copy);
   }
   if (is_changed_[head] != 0) changed(other);
-  ends_[other] = ends_[head];
-  several_due_ = several_due_ || due_ == head;
+  ends_.split(head, other);
 }
 
 void ContentionModel::join(std::uint32_t other) {
   free_rows_.insert(free_rows_.end(), sms_[other].begin(), sms_[other].end());
   sms_[other].clear();
-  ends_[other] = kNone;
-  several_due_ = several_due_ || due_ == other;
+  ends_.join(other);
 }
 
 bool ContentionModel::alike(std::uint32_t a, std::uint32_t b, Time now) const {
@@ -287,24 +284,16 @@ void ContentionModel::settle(Time now, const Cohorts& cohorts, LossMeter* losses
     find_next(head, now.count());
   }
   changed_.clear();
-  std::int64_t next = kNone;
-  for (const std::uint16_t head : cohorts.list()) {
-    const std::int64_t end = ends_[head];
-    if (end > next) continue;
-    several_due_ = end == next;
-    next = end;
-    due_ = head;
-  }
-  next_end_ = next;
+  ends_.find_first(cohorts);
 }
 
 inline void ContentionModel::find_next(std::uint32_t head, std::int64_t now) {
-  std::int64_t next = kNone;
+  std::int64_t next = NextEnds::kNone;
   for (const std::uint16_t r : sms_[head]) {
     rows_[r].find_next(now);
     next = std::min(next, rows_[r].next);
   }
-  ends_[head] = next;
+  ends_.set(head, next);
 }
 
 void ContentionModel::rate_rows(std::uint32_t head, std::int64_t now) {

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "sim/stages/cohorts.h"
 #include "sim/stages/loss_meter.h"
 #include "sim/stages/memory_table.h"
+#include "sim/stages/next_ends.h"
 #include "sim/stages/rate_table.h"
 #include "sim/stages/task.h"
 #include "traces/model/gpu.h"
@@ -78,7 +78,7 @@ class ContentionModel {
   std::optional<Round> round(const Cohorts& cohorts, Time now) const;
   /// So many more of them have passed, in which each block that ended was replaced at once; `restarts`: the
   /// blocks that run count as begun with the last of them.
-  void skip(const Round& round, std::int64_t rounds, bool restarts, Time now);
+  void skip(const Round& round, std::int64_t rounds, bool restarts, const Cohorts& cohorts, Time now);
 
   /// How much longer `dram_accesses`, one after the other, take beside those who are there now, ps.
   double longer(double dram_accesses) const;
@@ -102,7 +102,6 @@ class ContentionModel {
   }
 
  private:
-  static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
   /// A memory request's time: the pressure does not follow what is shorter.
   static constexpr Time kSettling{1'000'000};
   using Rows = boost::container::static_vector<std::uint16_t, kMostBlocks>;
@@ -159,10 +158,7 @@ class ContentionModel {
   std::vector<WorkId> present_;
   std::vector<WorkId> counted_;  // at this instant
   RateTable rates_;
-  std::vector<std::int64_t> ends_;  // when the next block ends, by head
-  std::int64_t next_end_ = kNone;   // the least of them
-  std::uint16_t due_ = 0;           // the head whose it is,
-  bool several_due_ = false;        // if it is of one
+  NextEnds ends_;
   std::vector<std::uint16_t> changed_;  // heads, at this instant
   std::vector<std::uint8_t> is_changed_;
   std::vector<Ended> ended_;

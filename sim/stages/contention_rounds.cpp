@@ -21,13 +21,15 @@ std::optional<ContentionModel::Round> ContentionModel::round(const Cohorts& coho
   return std::nullopt;
 }
 
-void ContentionModel::skip(const Round& round, std::int64_t rounds, bool restarts, Time now) {
+void ContentionModel::skip(const Round& round, std::int64_t rounds, bool restarts, const Cohorts& cohorts,
+                           Time now) {
   CORUN_EXPECTS(rounds > 0 && round.length > Time{});
   CORUN_EXPECTS(changed_.empty() && counted_.empty() && ended_.empty());
   const Time end = now + round.length * rounds;
   BlockRow& row = rows_[sms_[round.head].front()];
   row.skip((end - now).count(), restarts);
-  ends_[round.head] = next_end_ = row.next;
+  ends_.set(round.head, row.next);
+  ends_.find_first(cohorts);
   if (!feels_pressure()) return;
   // At the end of each round its launch has no block for an instant, so that the pressure is judged anew,
   // which changes nothing but when that may be done again.

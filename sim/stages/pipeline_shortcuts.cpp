@@ -51,7 +51,7 @@ void Pipeline::skip_rounds(Time limit) {
   auto rounds = static_cast<std::int64_t>(whole - 1);
   if (limit < kNever) rounds = std::min<std::int64_t>(rounds, (limit - now_) / round->length);
   if (rounds == 0) return;
-  contention_.skip(*round, rounds, !by_age_of_workers(gpu_), now_);
+  contention_.skip(*round, rounds, !by_age_of_workers(gpu_), sms_.cohorts(), now_);
   const std::uint64_t blocks = static_cast<std::uint64_t>(rounds) * round->blocks;
   work.next += blocks;
   work.done += blocks;
