@@ -57,7 +57,7 @@ const Registered registered{
       {"inside", "the policy in each instance, with its parameters: to be given last", "fcfs", true}},
      {.no_starvation = true},
      {"multi-instance-gpu"},
-     "MIG could not be switched on where we measure"},
+     "MIG could not be switched on where we measure; of what others published, three networks of five come out within 8 %"},
     [](const Parameters& p) -> std::unique_ptr<Policy> { return std::make_unique<Mig>(p); }};
 
 }  // namespace

@@ -16,6 +16,7 @@ struct Job {
 };
 constexpr Job kJobs[] = {{"limits", measure_limits},
                          {"placement", measure_placement},
+                         {"GPCs", measure_gpcs},
                          {"dispatch", measure_dispatch},
                          {"task slots", measure_task_slots},
                          {"channels", measure_channels},
@@ -31,7 +32,8 @@ constexpr Job kJobs[] = {{"limits", measure_limits},
                          {"one SM", measure_one_sm},
                          {"launches beside others", measure_launches_beside},
                          {"clocks", measure_clocks},
-                         {"turns", measure_turns}};
+                         {"turns", measure_turns},
+                         {"MPS", measure_mps}};
 
 /// A kernel of one thread that sees pauses shares the GPU with another context.
 void check_alone(Bench& bench) {
@@ -53,7 +55,7 @@ Constants calibrate(Driver& driver, Compiler& compiler, const Gpu& like, const C
   Bench bench(driver, compiler, options.interrupted != nullptr ? *options.interrupted : never);
   bench.check_interrupt();
   bench.raise_clock();
-  Calibrating c{bench, found, like, options.further_context};
+  Calibrating c{bench, found, like, options.further_context, options.sms_under_mps};
   double done = 0;
   for (const Job& job : kJobs) {
     options.progress(job.name, done++ / static_cast<double>(std::size(kJobs)));

@@ -1,8 +1,8 @@
 // Measures the constants of a GPU description on the GPU of this machine, in jobs, without counters and without
 // changing any of the card's settings.
 //
-// Leaves out what a program cannot see or would take long for: allocation granularities, MPS, gaps under MPS
-// and in turns, the judged factors of the contention model, power.  The description inherits them.
+// Leaves out what a program cannot see or would take long for: allocation granularities, gaps under MPS and in
+// turns, what MPS keeps back, the judged factors of the contention model, power.  The description inherits them.
 #pragma once
 
 #include <functional>
@@ -20,9 +20,13 @@ class CardInUse : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// SMs that a client of MPS sees with each of these active thread percentages.  Throws where there is no MPS.
+using SmsUnderMps = std::function<std::vector<std::uint32_t>(const std::vector<double>& percentages)>;
+
 struct CalibrationOptions {
   std::function<void(const char* job, double done)> progress = [](const char*, double) {};
   std::function<std::unique_ptr<Driver>()> further_context;
+  SmsUnderMps sms_under_mps;  // none: not asked
   const std::atomic<bool>* interrupted = nullptr;
 };
 

@@ -22,6 +22,19 @@ extern "C" __global__ void note_sm(unsigned* sm_of_block) {
   if (threadIdx.x == 0) sm_of_block[blockIdx.x] = sm_id();
 }
 
+// Blocks of a cluster run on one GPC. They stay for different times, so that later clusters find other SMs free.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define CORUN_CLUSTER(n)                                                                                       \
+  extern "C" __global__ void __cluster_dims__(n, 1, 1) cluster_of_##n(unsigned* sm_of_block, long long cycles) { \
+    if (threadIdx.x != 0) return;                                                                              \
+    sm_of_block[blockIdx.x] = sm_id();                                                                         \
+    spin(cycles * (1 + blockIdx.x * 2654435761u % 4));                                                         \
+  }
+CORUN_CLUSTER(2)
+CORUN_CLUSTER(4)
+CORUN_CLUSTER(8)
+#endif
+
 // Blocks that stay until the flag is set. With a second flag the first block passes it on to the others.
 extern "C" __global__ void wait_for_flag(const volatile unsigned* first, volatile unsigned* passed_on,
                                          u64 limit_ns) {

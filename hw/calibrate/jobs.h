@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 
+#include "hw/calibrate/calibrate.h"
 #include "hw/calibrate/constants.h"
 #include "traces/model/gpu.h"
 
@@ -15,10 +16,25 @@ struct Calibrating {
   Constants& found;
   const Gpu& like;
   std::function<std::unique_ptr<Driver>()> further_context;
+  SmsUnderMps sms_under_mps;
 };
+
+/// Of each TPC, numbered in the order of their first TPCs, where blocks of a cluster are on one GPC.  `clusters`: the
+/// SMs of each.  Empty where they do not tell, and then `why`.
+std::vector<double> gpc_of_tpcs(const std::vector<std::vector<std::uint32_t>>& clusters, std::uint32_t sms,
+                                std::uint32_t sms_per_tpc, std::string& why);
+
+/// How many SMs an active thread percentage leaves a client of MPS: at least so many, else in whole steps.
+struct MpsGranularity {
+  std::uint32_t least = 0, step = 0;  // 0: no such rule gives what was seen
+};
+MpsGranularity mps_granularity(const std::vector<double>& percentages, const std::vector<std::uint32_t>& seen,
+                               std::uint32_t sms);
 
 void measure_limits(Calibrating& c);
 void measure_placement(Calibrating& c);
+void measure_gpcs(Calibrating& c);
+void measure_mps(Calibrating& c);
 void measure_dispatch(Calibrating& c);
 void measure_task_slots(Calibrating& c);
 void measure_channels(Calibrating& c);

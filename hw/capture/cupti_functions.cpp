@@ -17,10 +17,9 @@ bool find(void* library, F& function, const char* name) {
 
 bool take(void* library, Cupti& c) {
   if (library == nullptr) return false;
-  // Where a version has them not, every call is recorded.
-  find(library, c.enable_runtime_call, "cuptiActivityEnableRuntimeApi");
-  find(library, c.enable_driver_call, "cuptiActivityEnableDriverApi");
-  return find(library, c.register_callbacks, "cuptiActivityRegisterCallbacks") && find(library, c.enable, "cuptiActivityEnable") &&
+  return find(library, c.subscribe, "cuptiSubscribe") && find(library, c.unsubscribe, "cuptiUnsubscribe") &&
+         find(library, c.enable_callback, "cuptiEnableCallback") &&
+         find(library, c.register_callbacks, "cuptiActivityRegisterCallbacks") && find(library, c.enable, "cuptiActivityEnable") &&
          find(library, c.disable, "cuptiActivityDisable") && find(library, c.next, "cuptiActivityGetNextRecord") &&
          find(library, c.flush, "cuptiActivityFlushAll") && find(library, c.flush_period, "cuptiActivityFlushPeriod") &&
          find(library, c.dropped, "cuptiActivityGetNumDroppedRecords") && find(library, c.call_name, "cuptiGetCallbackName") &&

@@ -13,8 +13,9 @@ struct Cupti {
   decltype(&::cuptiActivityRegisterCallbacks) register_callbacks = nullptr;
   decltype(&::cuptiActivityEnable) enable = nullptr;
   decltype(&::cuptiActivityDisable) disable = nullptr;
-  decltype(&::cuptiActivityEnableRuntimeApi) enable_runtime_call = nullptr;
-  decltype(&::cuptiActivityEnableDriverApi) enable_driver_call = nullptr;
+  decltype(&::cuptiSubscribe) subscribe = nullptr;
+  decltype(&::cuptiUnsubscribe) unsubscribe = nullptr;
+  decltype(&::cuptiEnableCallback) enable_callback = nullptr;
   decltype(&::cuptiActivityGetNextRecord) next = nullptr;
   decltype(&::cuptiActivityFlushAll) flush = nullptr;
   decltype(&::cuptiActivityFlushPeriod) flush_period = nullptr;

@@ -1,11 +1,9 @@
 // What `sim capture` puts into a program: a library that the CUDA driver loads (CUDA_INJECTION64_PATH) and that writes
 // CUPTI's activity records, a line of JSON each, to PID.jsonl in the folder that CORUN_CAPTURE names.
 //
-// Kernels, copies, memsets, host calls that issue work or wait for it, synchronizations, events, allocations, and ranges of
-// NVTX (ranges.cpp).  Other calls are not recorded: PyTorch makes 17 calls a launch, which took a tenth of its time
-// (experiments/h200/capture).  Nothing is interpreted here: traces/import/captured.cpp
-// reads the lines.  Leaves out: nodes that a graph launches on the device, and what the last moments held if the program is
-// killed.
+// Kernels, copies, memsets, synchronizations, events, allocations; host calls that issue work or wait for it (calls.cpp), and
+// ranges of NVTX (ranges.cpp).  Nothing is interpreted here: traces/import/captured.cpp reads the lines.  Leaves out: nodes
+// that a graph launches on the device, and what the last moments held if the program is killed.
 #include <cuda.h>
 #include <cupti.h>
 #include <cxxabi.h>
@@ -14,12 +12,14 @@
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
+#include "hw/capture/calls.h"
 #include "hw/capture/cupti_functions.h"
 #include "hw/capture/lines.h"
-#include "traces/import/kineto_records.h"
 
 namespace corun::capture {
 namespace {
@@ -37,12 +37,17 @@ class Records {
     has_devices_ = false;
     names_.clear(), calls_.clear();
   }
-  /// Of a full buffer, in the order in which CUPTI has them.
+  /// Of a full buffer, in the order in which CUPTI has them, and the calls so far.
   void write(std::uint8_t* buffer, std::size_t bytes) {
     CUpti_Activity* record = nullptr;
     const std::scoped_lock lock(mutex_);
     if (!has_devices_) write_devices();
     while (cupti().next(buffer, bytes, &record) == CUPTI_SUCCESS) write(*record);
+    write_calls();
+  }
+  void end() {
+    const std::scoped_lock lock(mutex_);
+    write_calls();
   }
 
  private:
@@ -53,8 +58,6 @@ class Records {
       case CUPTI_ACTIVITY_KIND_MEMCPY: return copy(as<CUpti_ActivityMemcpy6>(record));
       case CUPTI_ACTIVITY_KIND_MEMCPY2: return peer_copy(as<CUpti_ActivityMemcpyPtoP4>(record));
       case CUPTI_ACTIVITY_KIND_MEMSET: return set(as<CUpti_ActivityMemset4>(record));
-      case CUPTI_ACTIVITY_KIND_RUNTIME: return call(as<CUpti_ActivityAPI>(record), CUPTI_CB_DOMAIN_RUNTIME_API);
-      case CUPTI_ACTIVITY_KIND_DRIVER: return call(as<CUpti_ActivityAPI>(record), CUPTI_CB_DOMAIN_DRIVER_API);
       case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: return synchronization(as<CUpti_ActivitySynchronization2>(record));
       case CUPTI_ACTIVITY_KIND_CUDA_EVENT: return event(as<CUpti_ActivityCudaEvent2>(record));
       case CUPTI_ACTIVITY_KIND_MEMORY2: return memory(as<CUpti_ActivityMemory4>(record));
@@ -93,17 +96,18 @@ class Records {
     line.add(s.bytes).add(s.start).add(s.end).add(s.deviceId).add(s.contextId).add(s.streamId).add(s.correlationId);
     output().write(line);
   }
-  void call(const CUpti_ActivityAPI& c, CUpti_CallbackDomain domain) {
-    const std::uint64_t key = std::uint64_t{c.cbid} << 1 | (domain == CUPTI_CB_DOMAIN_DRIVER_API ? 1 : 0);
-    const auto [known, added] = calls_.try_emplace(key, 0);
-    if (added) {
-      const char* of = nullptr;
-      if (cupti().call_name(domain, c.cbid, &of) != CUPTI_SUCCESS || of == nullptr) of = "?";
-      known->second = name(of);
-    }
-    Line line('a');
-    line.add(known->second).add(c.start).add(c.end).add(c.threadId).add(c.correlationId);
-    output().write(line);
+  void write_calls() {
+    take_calls([&](const Call& c) {
+      const auto [known, added] = calls_.try_emplace({c.domain, c.function}, 0);
+      if (added) {
+        const char* of = nullptr;
+        if (cupti().call_name(c.domain, c.function, &of) != CUPTI_SUCCESS || of == nullptr) of = "?";
+        known->second = name(of);
+      }
+      Line line('a');
+      line.add(known->second).add(c.start).add(c.end).add(c.thread).add(c.correlation);
+      output().write(line);
+    });
   }
   void synchronization(const CUpti_ActivitySynchronization2& s) {
     Line line('s');
@@ -161,7 +165,7 @@ class Records {
   std::mutex mutex_;
   bool has_devices_ = false;
   std::unordered_map<std::string, std::uint32_t> names_;
-  std::unordered_map<std::uint64_t, std::uint32_t> calls_;
+  std::map<std::pair<CUpti_CallbackDomain, CUpti_CallbackId>, std::uint32_t> calls_;  // names' numbers
 };
 
 Records& records() {
@@ -184,32 +188,18 @@ void CUPTIAPI completed(CUcontext context, std::uint32_t stream, std::uint8_t* b
 }
 
 constexpr CUpti_ActivityKind kKinds[] = {
-    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,          CUPTI_ACTIVITY_KIND_MEMCPY2,
-    CUPTI_ACTIVITY_KIND_MEMSET,            CUPTI_ACTIVITY_KIND_RUNTIME,         CUPTI_ACTIVITY_KIND_DRIVER,
-    CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,   CUPTI_ACTIVITY_KIND_CUDA_EVENT,      CUPTI_ACTIVITY_KIND_MEMORY2};
+    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,     CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMSET,
+    CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,   CUPTI_ACTIVITY_KIND_CUDA_EVENT, CUPTI_ACTIVITY_KIND_MEMORY2};
 
 std::atomic<bool> running{false};
-
-/// All are on once their kind is.
-template <typename F>
-void keep_what_matters(CUpti_CallbackDomain domain, CUpti_CallbackId end, F enable) {
-  if (enable == nullptr) return;
-  for (CUpti_CallbackId id = 1; id < end; ++id) {
-    const char* of = nullptr;
-    if (cupti().call_name(domain, id, &of) == CUPTI_SUCCESS && of != nullptr && !kineto::call_kind(of)) enable(id, 0);
-  }
-}
-
-void keep_what_matters() {
-  keep_what_matters(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_SIZE, cupti().enable_runtime_call);
-  keep_what_matters(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE, cupti().enable_driver_call);
-}
 
 /// At the program's end, or of what is captured of it.
 void finish() {
   if (!running.exchange(false)) return;
   cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   for (const CUpti_ActivityKind kind : kKinds) cupti().disable(kind);
+  hear_no_calls();
+  records().end();
   Line line('z');
   line.add(dropped.load());
   output().write(line);
@@ -237,7 +227,7 @@ bool start() {
   for (const CUpti_ActivityKind kind : kKinds)
     if (const CUptiResult result = cupti().enable(kind); result != CUPTI_SUCCESS && kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
       return complain("CUPTI records no kernels: ", result);
-  keep_what_matters();
+  if (const CUptiResult result = hear_calls(); result != CUPTI_SUCCESS) return complain("CUPTI tells of no calls: ", result);
   cupti().flush_period(kFlushEveryMs);
   running = true;
   static const int at_exit = std::atexit(finish);

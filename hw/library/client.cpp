@@ -9,11 +9,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <chrono>
-#include <climits>
+#include <csignal>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <thread>
 
 #include "hw/library/driver.h"
 
@@ -22,11 +26,16 @@ namespace {
 
 std::atomic<Client*> steered{nullptr};
 
-constexpr std::uint64_t kSpins = 20000;  // a millisecond or so: to be woken takes 50 us, a tenth of a short request
-constexpr long kLookNs = 20'000'000;    // how often one that sleeps looks whether the service is there
+constexpr std::uint64_t kSpins = 20000;    // a millisecond or so: to be woken takes 50 us, a tenth of a short request
+constexpr long kSleepNs = 20'000'000;      // how often one that sleeps looks whether the service is there
+constexpr std::int64_t kLookNs = 2'000;    // for the grant of a launch that is next; twice a round trip
 
-void say(const char* problem, const char* more = "") {
+void warn(const char* problem, const char* more = "") {
   std::fprintf(stderr, "corun: %s%s%s; this program is not steered\n", problem, *more != '\0' ? ": " : "", more);
+}
+
+std::int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 /// The memory that came with the service's welcome.
@@ -47,7 +56,7 @@ Memory* received(int socket, Welcome& welcome) {
 }
 
 void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t value) {
-  const timespec limit{0, kLookNs};
+  const timespec limit{0, kSleepNs};
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, value, &limit, nullptr, 0);
 }
 
@@ -62,11 +71,11 @@ void Client::connect() {
     if (path == nullptr || *path == '\0') return;
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    if (std::strlen(path) >= sizeof address.sun_path) return say("the socket's path is too long", path);
+    if (std::strlen(path) >= sizeof address.sun_path) return warn("the socket's path is too long", path);
     std::strcpy(address.sun_path, path);
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-      say("there is no service", path);
+      warn("there is no service", path);
       close(fd);
       return;
     }
@@ -80,7 +89,7 @@ void Client::connect() {
     if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello)) memory = received(fd, welcome);
     if (memory == nullptr) {
       welcome.reason[sizeof welcome.reason - 1] = '\0';
-      say("the service refused", welcome.reason);
+      warn("the service refused", welcome.reason);
       close(fd);
       return;
     }
@@ -89,7 +98,30 @@ void Client::connect() {
   });
 }
 
-Client::Client(int socket, Memory* memory) : socket_(socket), memory_(memory) {}
+Client::Client(int socket, Memory* memory) : socket_(socket), memory_(memory) {
+  if (in_flight() == 0) return;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are not this thread's
+  std::thread([this] { watch(); }).detach();
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+/// What waits on the GPU when the service has ended goes on.
+void Client::watch() {
+  pollfd look{socket_, POLLRDHUP, 0};
+  while (poll(&look, 1, -1) < 0 && errno == EINTR) {
+  }
+  service_is_gone();
+  const auto let_go = [&] {
+    for (std::uint32_t i = 0; i < kStreams; ++i) memory_->words.granted[i].store(numbered_[i].launched);
+  };
+  // A thread that is in the driver, which may wait for what waits, ends there; whoever comes later finds no service.
+  std::unique_lock<std::mutex> lock(order_, std::defer_lock);
+  do let_go();
+  while (!lock.try_lock() && (usleep(1000), true));
+  let_go();
+}
 
 /// A number is not given to another stream: launches may still run when theirs is destroyed.  A stream that the driver makes
 /// later at the same address goes on with it.
@@ -108,27 +140,27 @@ Client::Stream* Client::stream(const StreamKey& key) {
   return known;
 }
 
-Mailbox& Client::box(std::unique_lock<std::mutex>& shared) {
-  thread_local std::uint32_t mine = kMailboxes;
-  if (mine == kMailboxes) mine = std::min(threads_.fetch_add(1), kMailboxes - 1);
-  if (mine == kMailboxes - 1) shared = std::unique_lock(last_box_);
-  return memory_->boxes[mine];
-}
-
-/// Hands the filled mailbox to the service.
-void Client::post(Mailbox& box) {
-  box.state.store(Mailbox::filled, std::memory_order_release);
-  memory_->doorbell.fetch_or(std::uint64_t{1} << (&box - memory_->boxes));  // seq_cst: before the look whether it sleeps
+/// False: nobody hears it any more.
+bool Client::say(const Saying& saying) {
+  const std::scoped_lock lock(saying_);
+  const std::uint32_t said = memory_->said.load(std::memory_order_relaxed);
+  for (std::uint64_t spins = 1; said - memory_->heard.load(std::memory_order_acquire) >= kSayings; ++spins) {
+    __builtin_ia32_pause();
+    if (spins % kSpins == 0 && service_is_gone()) return false;
+  }
+  memory_->sayings[said % kSayings] = saying;
+  memory_->said.store(said + 1);  // seq_cst: before the look whether it sleeps
   if (memory_->service_sleeps.load() != 0) {
     const char ring = 1;
     (void)send(socket_, &ring, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
+  return true;
 }
 
 bool Client::service_is_gone() {
   pollfd look{socket_, POLLRDHUP, 0};
   if (poll(&look, 1, 0) == 0) return false;
-  if (steered.exchange(nullptr) != nullptr) say("the service has ended");
+  if (steered.exchange(nullptr) != nullptr) warn("the service has ended");
   return true;
 }
 
@@ -147,36 +179,45 @@ const Terms& Client::standing() const {
   }
 }
 
-Terms Client::ask(Stream& stream, const Work& work) {
-  std::unique_lock<std::mutex> shared;
-  Mailbox& mine = box(shared);
-  for (std::uint32_t state; (state = mine.state.load(std::memory_order_acquire)) != Mailbox::empty;)
-    if (service_is_gone()) return {};  // what was said before has yet to be read
-  const auto begin = std::chrono::steady_clock::now();
-  mine.said = Said::launch;
-  mine.stream = stream.index;
-  mine.number = ++stream.launched;
-  mine.kernel = number_of(work);
-  std::memcpy(mine.grid, work.grid, sizeof mine.grid);
-  std::memcpy(mine.block, work.block, sizeof mine.block);
-  mine.shared_bytes = work.shared_bytes;
-  post(mine);
-  std::uint64_t spins = 0;
-  while (mine.state.load(std::memory_order_acquire) != Mailbox::granted) {
-    if (++spins < kSpins) {
+bool Client::has_grant(const Stream& stream, std::uint32_t number) const {
+  return reached(memory_->words.granted[stream.index].load(std::memory_order_acquire), number);
+}
+
+bool Client::ask(Stream& stream, const Work& work) {
+  const std::uint32_t number = ++stream.launched, ahead = in_flight();
+  if (!say({Saying::What::launch, stream.index, number, number_of(work)})) return true;
+  if (ahead == 0 || !has_grant(stream, number - ahead)) wait_until_granted(stream, number - ahead);
+  if (ahead == 0 || has_grant(stream, number)) return true;
+  // Where it is next its grant may be on its way: to look costs the host less than the GPU's wait costs the GPU.
+  const std::int64_t until = has_grant(stream, number - 1) ? now_ns() + kLookNs : 0;
+  while (now_ns() < until)
+    if (has_grant(stream, number)) return true;
+  memory_->queued.fetch_add(1, std::memory_order_relaxed);
+  return Client::get() == nullptr;
+}
+
+void Client::wait_for_grant(Stream& stream) { wait_until_granted(stream, stream.launched); }
+
+void Client::wait_until_granted(const Stream& stream, std::uint32_t number) {
+  const std::int64_t begin = now_ns();
+  std::atomic<std::uint32_t>& word = memory_->words.granted[stream.index];
+  for (std::uint64_t spins = 0; !has_grant(stream, number); ++spins) {
+    if (spins < kSpins) {
       __builtin_ia32_pause();
-    } else {
-      std::uint32_t filled = Mailbox::filled;
-      mine.state.compare_exchange_strong(filled, Mailbox::asleep);
-      sleep_while(mine.state, Mailbox::asleep);
-      if (mine.state.load(std::memory_order_acquire) != Mailbox::granted && service_is_gone()) return {};
+      continue;
     }
+    memory_->sleeps[stream.index].store(1);  // seq_cst: before the look whether it is granted
+    const std::uint32_t seen = word.load();
+    if (!reached(seen, number)) sleep_while(word, seen);
+    if (!has_grant(stream, number) && service_is_gone()) return;
   }
-  const Terms terms = mine.terms;
-  mine.state.store(Mailbox::empty, std::memory_order_release);
-  const auto waited = std::chrono::steady_clock::now() - begin;
-  memory_->held_ns.fetch_add(static_cast<std::uint64_t>(std::chrono::nanoseconds(waited).count()), std::memory_order_relaxed);
-  return terms;
+  memory_->sleeps[stream.index].store(0);
+  memory_->held_ns.fetch_add(static_cast<std::uint64_t>(now_ns() - begin), std::memory_order_relaxed);
+}
+
+Terms Client::terms(const Stream& stream) const {
+  if (Client::get() == nullptr) return {};
+  return in_flight() != 0 ? standing() : memory_->terms[stream.index];
 }
 
 CUdeviceptr Client::ended(const Stream& stream) {
@@ -186,10 +227,10 @@ CUdeviceptr Client::ended(const Stream& stream) {
     const auto add = driver<Register>("cuMemHostRegister_v2");
     const auto address = driver<Address>("cuMemHostGetDevicePointer_v2");
     if (add == nullptr || address == nullptr ||
-        add(memory_->ended, sizeof memory_->ended, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != CUDA_SUCCESS ||
-        address(&on_device_, memory_->ended, 0) != CUDA_SUCCESS) {
+        add(&memory_->words, sizeof memory_->words, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != CUDA_SUCCESS ||
+        address(&on_device_, &memory_->words, 0) != CUDA_SUCCESS) {
       on_device_ = 0;
-      say("the GPU cannot write into the service's memory");
+      warn("the GPU cannot write into the service's memory");
       steered.store(nullptr);
       shutdown(socket_, SHUT_RDWR);
     }
@@ -197,38 +238,35 @@ CUdeviceptr Client::ended(const Stream& stream) {
   return on_device_ == 0 ? 0 : on_device_ + stream.index * sizeof(std::uint32_t);
 }
 
-void Client::failed(const Stream& stream) {
-  std::unique_lock<std::mutex> shared;
-  Mailbox& mine = box(shared);
-  while (mine.state.load(std::memory_order_acquire) != Mailbox::empty)
-    if (service_is_gone()) return;
-  mine.said = Said::failed;
-  mine.stream = stream.index;
-  mine.number = stream.launched;
-  post(mine);
+CUdeviceptr Client::granted(const Stream& stream) const {
+  return on_device_ + offsetof(Memory::Words, granted) + stream.index * sizeof(std::uint32_t);
 }
 
-void Client::waits() {
-  std::unique_lock<std::mutex> shared;
-  Mailbox& mine = box(shared);
-  if (mine.state.load(std::memory_order_acquire) != Mailbox::empty) return;  // it has just said so
-  mine.said = Said::waits;
-  post(mine);
+void Client::failed(const Stream& stream) { say({Saying::What::failed, stream.index, stream.launched, 0}); }
+
+void Client::waits() { say({Saying::What::waits, 0, 0, 0}); }
+
+std::size_t Client::Hash::operator()(const Work& work) const {
+  std::size_t hash = reinterpret_cast<std::size_t>(work.key) ^ work.shared_bytes;
+  for (const std::uint32_t* n : {work.grid, work.block})
+    for (int i = 0; i < 3; ++i) hash = hash * 0x9E3779B97F4A7C15u + n[i];
+  return hash;
 }
 
 std::uint32_t Client::number_of(const Work& work) {
-  thread_local const void* last = nullptr;
+  thread_local Work last;
   thread_local std::uint32_t known = 0;
-  if (last == work.key) return known;
+  if (last == work) return known;
   const std::scoped_lock lock(tables_);
   const auto next = std::min<std::uint32_t>(static_cast<std::uint32_t>(kernels_.size()), kKernels - 1);
-  const auto [at, added] = kernels_.try_emplace(work.key, next);
-  last = work.key, known = at->second;
-  if (!added) return known;
+  const auto [at, added] = kernels_.try_emplace(work, next);
+  last = work, known = at->second;
+  if (!added || kernels_.size() > kKernels) return known;
   KernelEntry& entry = memory_->kernels[known];
-  if (entry.written.load() != 0) return known;
+  std::memcpy(entry.grid, work.grid, sizeof entry.grid);
+  std::memcpy(entry.block, work.block, sizeof entry.block);
+  entry.shared_bytes = work.shared_bytes;
   if (work.graph) {
-    entry.is_graph = 1;
     std::snprintf(entry.name, sizeof entry.name, "graph %u", known);
   } else {
     const auto function = static_cast<CUfunction>(const_cast<void*>(work.key));
@@ -244,7 +282,6 @@ std::uint32_t Client::number_of(const Work& work) {
     entry.registers = static_cast<std::uint32_t>(registers), entry.static_shared_bytes = static_cast<std::uint32_t>(shared);
     std::strncpy(entry.name, name != nullptr ? name : "?", sizeof entry.name - 1);
   }
-  entry.written.store(1, std::memory_order_release);
   return known;
 }
 

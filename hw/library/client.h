@@ -1,13 +1,14 @@
-// A program's side of `sim serve`: its connection to the service, its mailboxes, and the numbers of its streams and kernels.
-// A launch waits in its own thread for its grant; the stream's order is kept by a lock on the stream until it is launched.
-// A program whose service is gone, and a forked child, go on as if there were none.
+// A program's side of `sim serve`: its connection to the service, what it says there, and the numbers of its streams and
+// kernels.  A launch waits for its grant in its own thread, or, where the service lets the host run ahead, on the GPU.  The
+// order of a stream is kept by a lock until it is launched, and where launches wait on the GPU the order of all: what waits
+// holds up what comes behind it in a hardware channel, which must not be granted sooner.
+// A program whose service is gone, and a forked child, go on as if there were none; a thread of the library lets go what waits.
 //
 // Leaves out: what a launch is (hooks.cpp), and devices but the first that the program sees.
 #pragma once
 
 #include <cuda.h>
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -24,6 +25,7 @@ struct Work {
   bool graph = false;
   std::uint32_t grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
   std::uint32_t shared_bytes = 0;
+  bool operator==(const Work&) const = default;
 };
 
 /// A stream as the program knows it; `thread`: of the default stream of each thread, else 0.
@@ -51,38 +53,52 @@ class Client {
 
   struct Stream {
     std::mutex order;
-    std::uint32_t index = 0, launched = 0;
+    std::uint32_t index = 0;
+    std::atomic<std::uint32_t> launched{0};
     Mark mark;
   };
   /// Null: there are too many.
   Stream* stream(const StreamKey& key);
+  /// To be held from ask() until the launch and what is behind it are with the driver.
+  std::mutex& order(Stream& stream) { return in_flight() != 0 ? order_ : stream.order; }
 
-  /// Waits until the launch, the next of its stream, may go.  The stream's `order` is held.
-  Terms ask(Stream& stream, const Work& work);
-  /// Where the GPU is to write the number of a launch that it has done: an address on the device, 0 if there is none.
+  /// Asks for the stream's next launch, and waits until the driver may have it.  False: it has to wait on the GPU.
+  bool ask(Stream& stream, const Work& work);
+  /// For the launch asked for last: the driver cannot let the GPU wait.
+  void wait_for_grant(Stream& stream);
+  /// Of the launch asked for last.
+  Terms terms(const Stream& stream) const;
+  /// Where the GPU is to write the number of a launch that it has done, and where it finds that of the last that may go:
+  /// addresses on the device, 0 if there are none.
   CUdeviceptr ended(const Stream& stream);
-  /// The driver refused a launch that was granted.
+  CUdeviceptr granted(const Stream& stream) const;
+  /// The driver refused the launch asked for last.
   void failed(const Stream& stream);
   void waits();
 
  private:
   Client(int socket, Memory* memory);
-  Mailbox& box(std::unique_lock<std::mutex>& shared);
-  void post(Mailbox& box);
+  std::uint32_t in_flight() const { return memory_->in_flight.load(std::memory_order_relaxed); }
+  bool has_grant(const Stream& stream, std::uint32_t number) const;
+  void wait_until_granted(const Stream& stream, std::uint32_t number);
+  bool say(const Saying& saying);
   bool service_is_gone();
+  void watch();
   std::uint32_t number_of(const Work& work);
 
   int socket_;
   Memory* memory_;
   std::mutex tables_;
   std::unordered_map<CUstream, std::unordered_map<std::uint64_t, Stream*>> streams_;
-  std::array<Stream, kStreams> numbered_;
+  Stream numbered_[kStreams];
   std::uint32_t used_ = 0;
-  std::unordered_map<const void*, std::uint32_t> kernels_;
+  struct Hash {
+    std::size_t operator()(const Work& work) const;
+  };
+  std::unordered_map<Work, std::uint32_t, Hash> kernels_;
   std::once_flag mapped_;
   CUdeviceptr on_device_ = 0;
-  std::atomic<std::uint32_t> threads_{0};
-  std::mutex last_box_;
+  std::mutex order_, saying_;
 };
 
 }  // namespace corun::live

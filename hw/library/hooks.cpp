@@ -1,6 +1,7 @@
 // The library that `sim run` puts before a program's libraries (LD_PRELOAD).  It answers for the driver's calls that launch or
 // wait, in each way in which a program can come by them: linked, by dlsym, or by cuGetProcAddress, as the CUDA runtime does.
-// A launch that the program's host calls goes when the service grants it, and after it the GPU writes that it has done it.
+// A launch that the program's host calls goes when the service grants it: its thread waits, or, of a program that may run
+// ahead, its stream on the GPU.  After it the GPU writes that it has done it.
 //
 // Passed through: what is called while a stream is captured (its graph is steered as one launch), launches on devices but the
 // first, and everything that is no launch.  Leaves out: sizes, copies, and memory.
@@ -98,11 +99,25 @@ CUresult launch_on(const Terms& terms, const Work& work, CUstream stream, Defaul
   return result;
 }
 
+/// A driver that launches by a function of its own that is answered for here is asked about once.
+class Within {
+ public:
+  Within() { within_ = true; }
+  ~Within() { within_ = false; }
+  Within(const Within&) = delete;
+  Within& operator=(const Within&) = delete;
+  static bool already() { return within_; }
+
+ private:
+  static inline thread_local bool within_ = false;
+};
+
 /// What comes back is what the driver said.
 template <class Go>
 CUresult steer(const Work& work, CUstream stream, Default kind, Go go) {
   Client* client = Client::get();
-  if (client == nullptr) return go(stream, 0);
+  if (client == nullptr || Within::already()) return go(stream, 0);
+  const Within from_here;
   if (!on_first_device()) return client->count_unsteered(), go(stream, 0);
   if (captured(plain(stream, kind))) {
     if (client->asks() || client->standing().tpcs == kAllTpcs) return client->count_unsteered(), go(stream, 0);
@@ -120,8 +135,10 @@ CUresult steer(const Work& work, CUstream stream, Default kind, Go go) {
   Client::Stream* of = client->stream(key_of(stream, kind));
   const CUdeviceptr ended = of != nullptr ? client->ended(*of) : 0;
   if (ended == 0) return client->count_unsteered(), go(stream, 0);
-  const std::scoped_lock order(of->order);
-  const Terms terms = client->ask(*of, work);
+  const std::scoped_lock order(client->order(*of));
+  if (Client::get() == nullptr) return go(stream, 0);
+  if (!client->ask(*of, work) && !hold(plain(stream, kind), client->granted(*of), of->launched)) client->wait_for_grant(*of);
+  const Terms terms = client->terms(*of);
   if (elsewhere(terms)) client->count_unsteered();
   const CUresult result = launch_on(terms, work, stream, kind, *client, go);
   if (result != CUDA_SUCCESS || !of->mark.put(plain(stream, kind), ended, of->launched))

@@ -1,5 +1,6 @@
-// Streams of the library's own, for what a launch has of its stream and shall have another: its TPCs, and a graph its priority.  The program's stream waits for what is launched there, and what is launched there for what was launched
-// before it: half a microsecond a kernel (experiments/h200/live/gate.cu).  While a stream is captured its lane is captured with it.
+// Streams of the library's own, for what a launch has of its stream and shall have another: its TPCs, and a graph its
+// priority.  The program's stream waits for what is launched there, and what is launched there for what was launched before
+// it: half a microsecond a kernel (experiments/h200/live/gate.cu).  While a stream is captured its lane is captured with it.
 #pragma once
 
 #include <cuda.h>

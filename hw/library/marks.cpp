@@ -30,4 +30,9 @@ bool Mark::put(CUstream stream, CUdeviceptr at, std::uint32_t number) {
   return make(context) && behind();  // the first, or the context was reset
 }
 
+bool hold(CUstream stream, CUdeviceptr at, std::uint32_t number) {
+  static const auto wait = driver<CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned)>("cuStreamWaitValue32_v2");
+  return wait != nullptr && wait(stream, at, number, CU_STREAM_WAIT_VALUE_GEQ) == CUDA_SUCCESS;
+}
+
 }  // namespace corun::live

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "hw/live/wire.h"
 #include "policies/api/registry.h"
 #include "traces/model/error.h"
 
@@ -43,6 +44,7 @@ Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
   check(*policy_, topology_.capabilities);
   immediate_ = promises_of(policy_->name()).immediate;
   stops_ = policy_->requirements().capabilities.has(Capability::preempt_at_block);
+  masks_ = policy_->requirements().capabilities.has(Capability::tpc_mask);
   for (const std::string& name : options_.programs) {
     auto p = std::make_unique<Program>();
     p->self.name = name;
@@ -143,7 +145,7 @@ Decided Books::standing(std::uint32_t client) {
   // What the policy would decide about a launch, of which it is shown one.
   Kernel any;
   any.name = "any";
-  asked(client, 0, 0, 0, any, Time{});
+  asked(client, 0, 0, any, Time{});
   std::vector<Granted> granted;
   decide(Time{}, granted);
   const LaunchId id = programs_.at(client)->on_gpu[0].back();
@@ -153,14 +155,22 @@ Decided Books::standing(std::uint32_t client) {
   return granted.back().decided;
 }
 
+std::uint32_t Books::in_flight(std::uint32_t client) const {
+  return stoppable(*programs_.at(client)) && !masks_ ? options_.in_flight : 0;  // a mask is of one launch
+}
+
+/// As the policy sees it.
+StreamId Books::shown(std::uint32_t client, std::uint32_t stream) const {
+  return StreamId{in_flight(client) != 0 ? 0 : std::min(stream, kShownStreams - 1)};
+}
+
 void Books::insert(LaunchView& l) {
   l.state = LaunchState::pending;
   pending_.insert(l);
   notices_.push_back(LaunchReady{l.id});
 }
 
-void Books::asked(std::uint32_t client, std::uint32_t box, std::uint32_t stream, std::uint32_t number, Kernel& kernel,
-                  Time now) {
+void Books::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now) {
   LaunchId id{static_cast<std::uint32_t>(launches_.size()), next_serial_++};
   if (free_slots_.empty()) {
     launches_.emplace_back();
@@ -171,20 +181,20 @@ void Books::asked(std::uint32_t client, std::uint32_t box, std::uint32_t stream,
   }
   Program& p = *programs_.at(client);
   const auto at = std::ranges::find(number_of_, client);
-  const ClientId shown{static_cast<std::uint32_t>(at - number_of_.begin())};
+  const ClientId id_of_client{static_cast<std::uint32_t>(at - number_of_.begin())};
   if (!p.busy) {
     p.busy = true;
     p.arrived = now;
-    notices_.push_back(RequestArrived{shown, p.request});
+    notices_.push_back(RequestArrived{id_of_client, p.request});
   }
   p.waits = false;
   ++p.unfinished;
-  places_[id.slot] = {client, box, stream, number, &kernel, {}};
+  places_[id.slot] = {client, stream, number, &kernel, {}};
   LaunchView& l = view(id);
   l = LaunchView{};
   l.id = id;
-  l.client = shown;
-  l.stream = StreamId{std::min(stream, kShownStreams - 1)};
+  l.client = id_of_client;
+  l.stream = shown(client, stream);
   l.request = p.request;
   l.kernel = &kernel;
   l.operation = &p.launch;
@@ -194,23 +204,37 @@ void Books::asked(std::uint32_t client, std::uint32_t box, std::uint32_t stream,
 }
 
 void Books::ended(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Time now) {
-  auto& on_gpu = programs_.at(client)->on_gpu[std::min(stream, kShownStreams - 1)];
+  Program& p = *programs_.at(client);
+  auto& on_gpu = p.on_gpu[shown(client, stream).value];
   for (std::size_t i = 0; i < on_gpu.size();) {
     const Place& place = places_[on_gpu[i].slot];
-    if (place.stream != stream || static_cast<std::int32_t>(number - place.number) < 0) {
+    if (place.stream != stream || !reached(number, place.number)) {
       ++i;
       continue;
     }
-    const LaunchView& l = view(on_gpu[i]);
-    const Time begun = std::max(place.granted_at, pending_.ended_at(l.client, l.stream));
-    if (now > begun) place.kernel->solo_time = std::min(place.kernel->solo_time.value_or(kNever), now - begun);
-    finish(l.id, now);
+    if (const Time begun = begun_at(p, place); now > begun)
+      place.kernel->solo_time = std::min(place.kernel->solo_time.value_or(kNever), now - begun);
+    p.ended_at[stream] = now;
+    finish(on_gpu[i], now);
   }
 }
 
+/// At the earliest.
+Time Books::begun_at(const Program& p, const Place& place) const {
+  const auto before = p.ended_at.find(place.stream);
+  return before == p.ended_at.end() ? place.granted_at : std::max(place.granted_at, before->second);
+}
+
 void Books::failed(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Time now) {
-  for (LaunchId id : programs_.at(client)->on_gpu[std::min(stream, kShownStreams - 1)])
-    if (places_[id.slot].stream == stream && places_[id.slot].number == number) return finish(id, now);
+  const auto is = [&](LaunchId id) {
+    const Place& place = places_[id.slot];
+    return place.client == client && place.stream == stream && place.number == number;
+  };
+  const auto& on_gpu = programs_.at(client)->on_gpu[shown(client, stream).value];
+  if (const auto at = std::ranges::find_if(on_gpu, is); at != on_gpu.end()) return finish(*at, now);
+  // What waits for its grant on the GPU goes on with it, and those behind it; so it keeps its turn.
+  for (const LaunchView& l : launches_)
+    if (l.state != LaunchState::finished && is(l.id)) places_[l.id.slot].failed = true;
 }
 
 /// A launch is on the GPU no longer.
@@ -328,19 +352,18 @@ void Books::take_back(const LaunchView& first) {
   }
 }
 
-/// When the next launch of the stream may be granted.  kNever: when one of those on the GPU has ended.
-Time Books::may_go_at(const Program& p, std::uint32_t stream) const {
-  const auto& on_gpu = p.on_gpu[stream];
-  const bool stoppable = stops_ && p.self.service_class == ServiceClass::best_effort;
-  if (!stoppable || on_gpu.empty()) return Time{};
-  const LaunchView& first = launches_[on_gpu.front().slot];
-  Time end = std::max(places_[first.id.slot].granted_at, pending_.ended_at(first.client, first.stream));
-  for (LaunchId id : on_gpu) {
-    const std::optional<Time>& solo = places_[id.slot].kernel->solo_time;
-    if (!solo) return kNever;  // never seen to end
-    end += *solo;
+/// When the next launch of a stream may be granted.  kNever: when one of those before it has ended.
+Time Books::may_go_at(const Program& p, LaunchId next) const {
+  if (!stoppable(p)) return Time{};
+  const std::uint32_t stream = places_[next.slot].stream;
+  std::optional<Time> end;
+  for (LaunchId id : p.on_gpu[launches_[next.slot].stream.value]) {
+    const Place& place = places_[id.slot];
+    if (place.stream != stream) continue;
+    if (!place.kernel->solo_time) return kNever;  // never seen to end
+    end = end.value_or(begun_at(p, place)) + *place.kernel->solo_time;
   }
-  return end - options_.ahead;
+  return end ? *end - options_.ahead : Time{};
 }
 
 void Books::hand_over(std::vector<Granted>& granted, Time now) {
@@ -350,15 +373,17 @@ void Books::hand_over(std::vector<Granted>& granted, Time now) {
     for (std::uint32_t s = 0; s < kShownStreams; ++s)
       while (!p->held[s].empty()) {
         const LaunchId id = p->held[s].front();
-        if (const Time at = may_go_at(*p, s); at > now) {
+        if (const Time at = may_go_at(*p, id); at > now) {
           hand_over_at_ = std::min(hand_over_at_, at);
           break;
         }
         if (std::ranges::all_of(p->on_gpu, none)) p->on_gpu_since = now;
         p->held[s].pop_front();
         p->on_gpu[s].push_back(id);
-        places_[id.slot].granted_at = now;
-        granted.push_back({number, places_[id.slot].box, {view(id).priority, view(id).tpc_mask}});
+        Place& place = places_[id.slot];
+        place.granted_at = now;
+        granted.push_back({number, place.stream, place.number, {view(id).priority, view(id).tpc_mask}});
+        if (place.failed) finish(id, now);
       }
 }
 

@@ -3,7 +3,10 @@
 //
 // A launch that is on the GPU runs to its end: an order to stop it takes back what is behind it on the host, and is answered
 // by KernelFinished.  So of a stream that the policy may stop the next launch goes when what is on the GPU will have ended
-// within BooksOptions::ahead, by the shortest times seen.
+// within BooksOptions::ahead, by the shortest times seen.  The host of such a program need not wait for that: the driver has up
+// to BooksOptions::in_flight further launches of each stream, and the GPU holds them back.  What it holds back holds up what
+// came later, of other streams of the program too, where they share a hardware channel.  So such a program's launches go in
+// the order in which they came, and the policy sees them as one stream.
 // A request is what a program launches between two waits of its host; a program that waits in another way has ended one when
 // nothing of it has been on the GPU for kQuiet.
 //
@@ -40,13 +43,16 @@ struct Decided {
 
 struct Granted {
   std::uint32_t client;  // as join() numbered it
-  std::uint32_t box;
+  std::uint32_t stream, number;
   Decided decided;
 };
 
 struct BooksOptions {
-  /// From a grant to the launch's first block pass 8 us at most (experiments/h200/live), which this covers.
-  Time ahead = std::chrono::microseconds(20);
+  /// From a grant to the end of an empty kernel pass 7 us in the median, 13 at p99 (experiments/h200/live, gate-mps.jsonl).
+  Time ahead = std::chrono::microseconds(8);
+  /// Launches of a stream that a best-effort program's host makes before they are granted, under a policy that stops it.
+  /// Each may take three of a channel's 1,021 entries: its wait, itself, and the event behind it.
+  std::uint32_t in_flight = 64;
   /// By name, those that the policy knows from the start and in this order, there or not.
   std::vector<std::string> programs{};
 };
@@ -76,17 +82,19 @@ class Books {
 
   std::uint32_t join(const Newcomer& newcomer);
   void leave(std::uint32_t client);
+  /// How many launches of each stream the driver may have before they are granted.  They have the standing terms.
+  std::uint32_t in_flight(std::uint32_t client) const;
   /// Of launches that go at once until somebody joins or leaves; the priority also of the streams that the program makes.
   Decided standing(std::uint32_t client);
   /// Why the policy cannot decide for the programs that are there, so that their launches go as they come; empty: it does.
   const std::string& unfit() const { return unfit_; }
 
-  /// A thread of the program waits in `box` to launch as number `number` of its stream.  The kernel is one function with one
-  /// shape, and stays where it is; the shortest time that a launch of it was on the GPU becomes its solo time.
-  void asked(std::uint32_t client, std::uint32_t box, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now);
+  /// The program wants to launch as number `number` of its stream.  The kernel is one function with one shape, and stays where
+  /// it is; the shortest time that a launch of it was on the GPU becomes its solo time.
+  void asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now);
   /// The GPU has done the stream's launches up to this number.
   void ended(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Time now);
-  /// The driver refused this launch, which was granted.
+  /// The driver refused this launch.
   void failed(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Time now);
   /// The program's host waits for what it has launched.
   void waits(std::uint32_t client);
@@ -102,9 +110,10 @@ class Books {
 
  private:
   struct Place {  // of a launch, by slot
-    std::uint32_t client = 0, box = 0, stream = 0, number = 0;
+    std::uint32_t client = 0, stream = 0, number = 0;
     Kernel* kernel = nullptr;
     Time granted_at{};
+    bool failed = false;  // before it was granted
   };
   struct Program {
     Newcomer self;
@@ -114,6 +123,7 @@ class Books {
     std::uint32_t unfinished = 0;  // launches asked for and not ended
     bool busy = false, waits = false;
     Time arrived{}, last_end{}, on_gpu_since{}, on_gpu_for{};
+    std::map<std::uint32_t, Time> ended_at;  // by stream of its own
     Op launch{corun::Launch{}, {}, {}, {}, {}};  // what a policy sees of each
   };
 
@@ -124,7 +134,10 @@ class Books {
   void apply(const Decision& decision, Time now);
   void take_back(const LaunchView& first);
   void hand_over(std::vector<Granted>& granted, Time now);
-  Time may_go_at(const Program& p, std::uint32_t stream) const;
+  Time may_go_at(const Program& p, LaunchId id) const;
+  Time begun_at(const Program& p, const Place& place) const;
+  bool stoppable(const Program& p) const { return stops_ && p.self.service_class == ServiceClass::best_effort; }
+  StreamId shown(std::uint32_t client, std::uint32_t stream) const;
   void drop(LaunchId id);
   void reuse_retired();
   Program& program(const LaunchView& l) { return *programs_.at(places_[l.id.slot].client); }
@@ -134,7 +147,7 @@ class Books {
   BooksOptions options_;
   Topology topology_;
   std::unique_ptr<Policy> policy_;
-  bool immediate_ = false, stops_ = false;
+  bool immediate_ = false, stops_ = false, masks_ = false;
   std::map<std::uint32_t, std::unique_ptr<Program>> programs_;  // by number
   std::uint32_t next_client_ = 0, next_serial_ = 0;
 

@@ -125,14 +125,14 @@ void Service::run(const std::function<bool()>& stop, const std::function<void(co
   Time busy = now(), sockets{}, told = now();
   while (!stop()) {
     // A round of looking takes 100 ns, and asking whether to stop is a read.
-    // Who rang, before what the GPU has done: a host that waited for it asks for its next launch afterwards.
-    const bool rung = look_at_bells();
+    // What was said, before what the GPU has done: a host that waited for it asks for its next launch afterwards.
+    const bool said = look_at_sayings();
     const bool done = look_at_gpu();
     if (done) decide();
-    if (rung) hear_all();
+    if (said) hear_all();
     const Time at = now();
-    if (rung || books_.next_wish() <= at) decide();
-    if (rung || done) busy = at;
+    if (said || books_.next_wish() <= at) decide();
+    if (said || done) busy = at;
     if (at >= sockets) {
       look_at_sockets(0);
       sockets = at + kLookAtSockets;
@@ -145,7 +145,7 @@ void Service::run(const std::function<bool()>& stop, const std::function<void(co
     for (const auto& c : connections_)
       if (c->memory != nullptr) c->memory->service_sleeps.store(1);
     const bool meanwhile = std::ranges::any_of(
-        connections_, [](const auto& c) { return c->memory != nullptr && c->memory->doorbell.load() != 0; });
+        connections_, [](const auto& c) { return c->memory != nullptr && c->memory->said.load() != c->heard; });
     if (!meanwhile) look_at_sockets(kSleepMs);
     for (const auto& c : connections_)
       if (c->memory != nullptr) c->memory->service_sleeps.store(0);
@@ -214,6 +214,7 @@ void Service::greet(Connection& c) {
   newcomer.priority = std::clamp(hello.priority, -5, 0);
   c.client = books_.join(newcomer);
   c.memory->gate.store(books_.asks() ? Gate::asks : Gate::open);
+  c.memory->in_flight.store(books_.in_flight(c.client));
   tell_standing();
   Welcome welcome;
   welcome.accepted = 1;
@@ -246,49 +247,47 @@ void Service::close(Connection& c) {
   c.socket = -1;
 }
 
-bool Service::look_at_bells() {
+bool Service::look_at_sayings() {
   bool any = false;
   for (const auto& c : connections_) {
-    if (c->memory == nullptr || c->memory->doorbell.load(std::memory_order_relaxed) == 0) continue;
-    c->rung = c->memory->doorbell.exchange(0);
-    any = true;
+    if (c->memory == nullptr) continue;
+    c->said = c->memory->said.load(std::memory_order_acquire);
+    any |= c->said != c->heard;
   }
   return any;
 }
 
 void Service::hear_all() {
-  for (const auto& c : connections_)
-    for (; c->rung != 0; c->rung &= c->rung - 1) hear(*c, static_cast<std::uint32_t>(__builtin_ctzll(c->rung)));
-}
-
-void Service::hear(Connection& c, std::uint32_t number) {
-  Mailbox& box = c.memory->boxes[number];
-  const std::uint32_t state = box.state.load(std::memory_order_acquire);
-  if (state != Mailbox::filled && state != Mailbox::asleep) return;
-  const std::uint32_t stream = std::min(box.stream, kStreams - 1);
-  switch (box.said) {
-    case Said::launch: books_.asked(c.client, number, stream, box.number, kernel_of(c, box), now()); return;
-    case Said::waits: books_.waits(c.client); break;
-    case Said::failed: books_.failed(c.client, stream, box.number, now()); break;
+  for (const auto& c : connections_) {
+    if (c->memory == nullptr || c->said == c->heard) continue;
+    for (std::uint32_t n = 0; c->heard != c->said && n < kSayings; ++n) hear(*c, c->memory->sayings[c->heard++ % kSayings]);
+    c->heard = c->said;
+    c->memory->heard.store(c->heard, std::memory_order_release);
   }
-  box.state.store(Mailbox::empty, std::memory_order_release);
 }
 
-Kernel& Service::kernel_of(Connection& c, const Mailbox& box) {
-  const std::uint32_t number = std::min(box.kernel, kKernels - 1);
-  const Shape shape{number,
-                    {box.grid[0], box.grid[1], box.grid[2], box.block[0], box.block[1], box.block[2]},
-                    box.shared_bytes};
-  std::unique_ptr<Kernel>& kernel = c.kernels[shape];
+void Service::hear(Connection& c, const Saying& saying) {
+  const std::uint32_t stream = std::min(saying.stream, kStreams - 1);
+  switch (saying.what) {
+    case Saying::What::launch: books_.asked(c.client, stream, saying.number, kernel_of(c, saying.kernel), now()); break;
+    case Saying::What::waits: books_.waits(c.client); break;
+    case Saying::What::failed: books_.failed(c.client, stream, saying.number, now()); break;
+  }
+}
+
+Kernel& Service::kernel_of(Connection& c, std::uint32_t number) {
+  number = std::min(number, kKernels - 1);
+  if (number >= c.kernels.size()) c.kernels.resize(number + 1);
+  std::unique_ptr<Kernel>& kernel = c.kernels[number];
   if (kernel != nullptr) return *kernel;
   const KernelEntry& entry = c.memory->kernels[number];
   kernel = std::make_unique<Kernel>();
   kernel->name = text_of(entry.name, sizeof entry.name);
-  kernel->grid = {box.grid[0], box.grid[1], box.grid[2]};
-  kernel->block = {box.block[0], box.block[1], box.block[2]};
+  kernel->grid = {entry.grid[0], entry.grid[1], entry.grid[2]};
+  kernel->block = {entry.block[0], entry.block[1], entry.block[2]};
   kernel->registers_per_thread = entry.registers;
   kernel->static_shared_memory_bytes = entry.static_shared_bytes;
-  kernel->dynamic_shared_memory_bytes = box.shared_bytes;
+  kernel->dynamic_shared_memory_bytes = entry.shared_bytes;
   return *kernel;
 }
 
@@ -296,7 +295,7 @@ bool Service::look_at_gpu() {
   bool any = false;
   for (const auto& c : connections_)
     std::erase_if(c->under_way, [&](std::uint32_t stream) {
-      const std::uint32_t ended = c->memory->ended[stream].load(std::memory_order_acquire);
+      const std::uint32_t ended = c->memory->words.ended[stream].load(std::memory_order_acquire);
       if (ended == c->ended[stream]) return false;
       c->ended[stream] = ended;
       books_.ended(c->client, stream, ended, now());
@@ -323,13 +322,13 @@ void Service::grant(const Granted& granted) {
       connections_, [&](const auto& c) { return c->memory != nullptr && c->client == granted.client; });
   if (of == connections_.end()) return;
   Connection& c = **of;
-  Mailbox& box = c.memory->boxes[granted.box];
-  const std::uint32_t stream = std::min(box.stream, kStreams - 1);
-  c.granted[stream] = box.number;
-  if (std::ranges::find(c.under_way, stream) == c.under_way.end()) c.under_way.push_back(stream);
-  box.terms = {granted.decided.priority, words_of(granted.decided.tpc_mask)};
-  if (box.state.exchange(Mailbox::granted) == Mailbox::asleep)
-    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&box.state), FUTEX_WAKE, 1, nullptr, nullptr, 0);
+  c.granted[granted.stream] = granted.number;
+  if (std::ranges::find(c.under_way, granted.stream) == c.under_way.end()) c.under_way.push_back(granted.stream);
+  Memory& m = *c.memory;
+  m.terms[granted.stream] = {granted.decided.priority, words_of(granted.decided.tpc_mask)};
+  m.words.granted[granted.stream].store(granted.number);  // seq_cst: before the look whether it sleeps
+  if (m.sleeps[granted.stream].load() != 0)
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&m.words.granted[granted.stream]), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 std::string Service::state() const {
@@ -361,6 +360,7 @@ std::string Service::state() const {
          {"launches", memory.launches.load()},
          {"graphs", memory.graphs.load()},
          {"unsteered", memory.unsteered.load()},
+         {"queued", memory.queued.load()},
          {"requests", s.requests},
          {"waiting", s.pending},
          {"on_gpu", s.on_gpu},

@@ -1,4 +1,4 @@
-// The service of `sim serve`: lets programs in through a socket, looks at their mailboxes and at what the GPU has written, asks
+// The service of `sim serve`: lets programs in through a socket, hears what they say, looks at what the GPU has written, asks
 // the books what may go, and grants it.  While anything is pending or on the GPU it looks without a pause, which takes a core;
 // else it sleeps until a program rings.
 //
@@ -8,10 +8,8 @@
 #include <array>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "hw/live/books.h"
@@ -39,13 +37,12 @@ class Service {
   std::string state() const;
 
  private:
-  using Shape = std::tuple<std::uint32_t, std::array<std::uint32_t, 6>, std::uint32_t>;
   struct Connection {
     int socket = -1;
     Memory* memory = nullptr;  // null: it has not said anything yet
     std::uint32_t client = 0;
-    std::uint64_t rung = 0;  // mailboxes to be heard
-    std::map<Shape, std::unique_ptr<Kernel>> kernels;
+    std::uint32_t said = 0, heard = 0;
+    std::vector<std::unique_ptr<Kernel>> kernels;            // by number
     std::array<std::uint32_t, kStreams> granted{}, ended{};  // numbers of launches
     std::vector<std::uint32_t> under_way;                    // streams with something on the GPU
   };
@@ -56,11 +53,11 @@ class Service {
   void tell_standing();
   void refuse(Connection& c, const std::string& why);
   void look_at_sockets(int timeout_ms);
-  bool look_at_bells();
+  bool look_at_sayings();
   void hear_all();
   bool look_at_gpu();
-  void hear(Connection& c, std::uint32_t box);
-  Kernel& kernel_of(Connection& c, const Mailbox& box);
+  void hear(Connection& c, const Saying& saying);
+  static Kernel& kernel_of(Connection& c, std::uint32_t number);
   void grant(const Granted& granted);
   void decide();
   void close(Connection& c);

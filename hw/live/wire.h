@@ -1,8 +1,9 @@
 // What a program under `sim run` and the service of `sim serve` share: a piece of memory for each program, and the first
-// words on the socket, with which it is handed over.  A thread that wants to launch fills its mailbox, rings, and waits until
-// the service has granted the launch: a round trip is a microsecond where both look.  What the GPU has done, the GPU writes.
+// words on the socket, with which it is handed over.  What a program says goes into a ring, in the order in which it says it.
+// A grant is the number of the last launch of a stream that may go, in a word that the program's thread looks at, or the GPU:
+// a round trip is a microsecond where both sides look.  What the GPU has done, the GPU writes.
 //
-// Leaves out: programs of another version, which are refused, and threads beyond kMailboxes, which share the last one.
+// Leaves out: programs of another version, which are refused.
 #pragma once
 
 #include <array>
@@ -12,10 +13,10 @@
 
 namespace corun::live {
 
-inline constexpr std::uint32_t kVersion = 2;
-inline constexpr std::uint32_t kMailboxes = 64;   // as many bits as the doorbell has
+inline constexpr std::uint32_t kVersion = 3;
+inline constexpr std::uint32_t kSayings = 1024;  // that the service has not heard yet; who has more to say waits
 inline constexpr std::uint32_t kStreams = 256;    // of a program; what is launched on others is not steered
-inline constexpr std::uint32_t kKernels = 4096;   // functions and graphs; further ones share the last entry
+inline constexpr std::uint32_t kKernels = 4096;   // functions with a shape, and graphs; further ones share the last entry
 inline constexpr std::size_t kNameBytes = 64, kKernelNameBytes = 224;
 
 /// A set of TPCs by number, a bit each; none: all of them.
@@ -47,47 +48,49 @@ struct Welcome {
 /// open: a launch goes at once, with the standing priority.  asks: each waits for its grant.
 enum class Gate : std::uint32_t { open, asks };
 
-enum class Said : std::uint32_t {
-  launch,  // may it go?
-  waits,   // the host waits for what it has launched
-  failed   // a granted launch was refused by the driver
+struct Saying {
+  enum class What : std::uint32_t {
+    launch,  // may it go?
+    waits,   // the host waits for what it has launched
+    failed   // a launch was refused by the driver
+  } what = What::launch;
+  std::uint32_t stream = 0;  // index into Memory::ended
+  std::uint32_t number = 0;  // of the launch in its stream, from 1
+  std::uint32_t kernel = 0;  // index into Memory::kernels
 };
 
-/// Of one thread of the program.
-struct alignas(64) Mailbox {
-  enum State : std::uint32_t { empty, filled, asleep, granted };  // asleep: filled, and its thread sleeps
-  std::atomic<std::uint32_t> state{empty};
-  Said said = Said::launch;
-  std::uint32_t stream = 0;    // index into Memory::ended
-  std::uint32_t number = 0;    // of the launch in its stream, from 1
-  std::uint32_t kernel = 0;    // index into Memory::kernels
-  std::uint32_t grid[3] = {};  // blocks
-  std::uint32_t block[3] = {};
-  std::uint32_t shared_bytes = 0;
-  Terms terms;  // with the grant
-};
-
-/// A function, or a graph as a whole.
+/// A function with the shape of a launch, or a graph as a whole.
 struct KernelEntry {
-  std::atomic<std::uint32_t> written{0};
-  std::uint32_t registers = 0, static_shared_bytes = 0, is_graph = 0;
+  std::uint32_t registers = 0, static_shared_bytes = 0, shared_bytes = 0;
+  std::uint32_t grid[3] = {}, block[3] = {};
   char name[kKernelNameBytes] = {};
 };
 
 /// All zero at first.  The program only adds to its counters, and the service only reads them.
 struct Memory {
-  alignas(64) std::atomic<std::uint64_t> doorbell{0};  // by mailbox
+  alignas(64) std::atomic<std::uint32_t> said{0};   // sayings so far
+  alignas(64) std::atomic<std::uint32_t> heard{0};  // of them
   alignas(64) std::atomic<Gate> gate{Gate::open};
+  std::atomic<std::uint32_t> in_flight{0};  // launches of a stream that the driver may have before they are granted
   std::atomic<std::uint32_t> version{0};  // of the standing terms: odd while the service writes them
   std::atomic<std::int32_t> priority{0};  // standing: of launches that go at once, and of the program's streams
   std::array<std::atomic<std::uint64_t>, 4> tpcs{};  // of launches that go at once
   std::atomic<std::uint32_t> service_sleeps{0};
   alignas(64) std::atomic<std::uint64_t> launches{0}, graphs{0}, unsteered{0};
-  std::atomic<std::uint64_t> held_ns{0};  // that launches waited for their grants
-  alignas(4096) std::atomic<std::uint32_t> ended[kStreams] = {};  // by stream: the last launch that the GPU has done
-  Mailbox boxes[kMailboxes];
+  std::atomic<std::uint64_t> held_ns{0};  // that threads waited for grants
+  std::atomic<std::uint64_t> queued{0};   // launches that the driver got before their grants
+  // By stream, for the GPU as well: the last launch that it has done, and the last that may go.
+  struct alignas(4096) Words {
+    std::atomic<std::uint32_t> ended[kStreams], granted[kStreams];
+  } words;
+  Terms terms[kStreams];                         // of the last launch granted
+  std::atomic<std::uint32_t> sleeps[kStreams];   // not 0: a thread sleeps until the next grant
+  Saying sayings[kSayings];                      // that with number n at n % kSayings
   KernelEntry kernels[kKernels];
 };
+/// Whether number `a` of a stream is at or behind `b`, also where numbers begin again.
+constexpr bool reached(std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>(a - b) >= 0; }
+
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
 inline constexpr const char* kSocketVariable = "CORUN_SERVICE";

@@ -18,8 +18,9 @@ enum class Kind : std::uint32_t {
   freed,     // BufferId
   close,     // to end its work, check results, and tell
   quit,
+  count_sms,  // that its process sees, and end: instead of a setup
   // from a worker
-  ready,
+  ready,      // uint32: the SMs, where it was to count them
   started,   // Time: of the host's clock, at its own time 0
   finished,  // LaunchId
   kernel,    // KernelRecord in its own time and numbers of clients

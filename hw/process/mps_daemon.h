@@ -23,6 +23,8 @@ class MpsDaemon {
   std::vector<std::string> environment() const;
   /// For a client with this active thread percentage.
   std::vector<std::string> environment(double percentage) const;
+  /// It was killed, or has failed: programs that come find none.
+  bool ended() { return !daemon_ || daemon_->ended().has_value(); }
   const std::string& folder() const { return folder_.path().native(); }
 
  private:

@@ -177,7 +177,12 @@ class Worker {
 int serve(Channel& channel, const WorkerTools& tools) {
   std::unique_ptr<Worker> worker;  // ends after it has told why: what it leaves on the GPU may take time
   try {
-    worker = std::make_unique<Worker>(channel, Json::parse(next(channel).bytes), tools);
+    const Message first = next(channel);
+    if (static_cast<Kind>(first.kind) == Kind::count_sms) {
+      channel.send(message(Kind::ready).put(tools.driver()->facts().sms));
+      return 0;
+    }
+    worker = std::make_unique<Worker>(channel, Json::parse(first.bytes), tools);
     channel.send(message(Kind::ready));
     for (std::uint32_t idle = 0;; ++idle) {
       bool told = false;

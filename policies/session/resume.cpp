@@ -87,13 +87,13 @@ std::vector<Session::Resumed> Session::on_gpu(const Snapshot& at, const Trace& t
   for (const LaunchId id : at.running) {
     const LaunchView& l = at.launch(id);
     const Client& client = at.client_of(l);
-    const bool graph = issue_of(client, trace.programs[client.program.value]) == Issue::graph;
-    Time reached = l.submitted_at + (graph ? gpu.graph_launch_latency : gpu.launch_latency);
+    const HandedOver how = handed_over(client, trace.programs[client.program.value], l.op);
+    Time reached = l.submitted_at + (how == HandedOver::by_itself ? gpu.launch_latency : gpu.graph_launch_latency);
     if (of == nullptr || of->client != l.client || of->stream != l.stream)
       of = &*std::ranges::find_if(
           at.streams, [&](const StreamView& s) { return s.client == l.client && s.stream == l.stream; });
     if (const Time ended = std::max(l.unblocked_at, of->ended_at); ended != Time{})
-      reached = std::max(reached, ended - gpu.completion_notice + (graph ? gpu.graph_gap : gpu.stream_gap));
+      reached = std::max(reached, ended - gpu.completion_notice + (how == HandedOver::in_graph ? gpu.graph_gap : gpu.stream_gap));
     if (l.reported_at > l.submitted_at)
       reached = std::max(reached, l.reported_at);  // it is known how far it was then
     all.push_back({id, reached});

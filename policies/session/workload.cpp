@@ -166,7 +166,7 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
   ++c.serving.back().outstanding;
   calls.push_back(call);
   // A graph's operations are all handed over by one call.
-  prepare_next_call(id, issue(id) == Issue::graph ? now : now + gpu_.launch_call);
+  prepare_next_call(id, handed_over(id, op) == HandedOver::by_itself ? now + gpu_.launch_call : now);
   return true;
 }
 
@@ -179,17 +179,24 @@ void Workload::prepare_next_call(ClientId id, Time from) {
     return;
   }
   const Program& program = trace_.programs[trace_.clients[id.value].program.value];
-  const Op& next = program.ops[order[c.next_op].value];
-  if (issue(id) == Issue::graph) {  // one call for all up to the next host call
-    const bool ends_graph =
-        std::holds_alternative<Sync>(next.what) ||
-        (is_host_call(next) && c.next_op > 0 && !is_host_call(program.ops[order[c.next_op - 1].value]));
-    // What the host does before it launches a program that is a graph; a client's own `issue` has no gaps.
-    const bool begins = c.next_op == c.first_op && program.issue == Issue::graph;
-    c.host_free = from + (ends_graph ? gpu_.graph_launch_call : Time{}) + (begins ? next.host_gap : Time{});
-    return;
+  const OpId next = order[c.next_op];
+  const bool begins = c.next_op == c.first_op;
+  const auto how = [&](OpId op) {
+    return is_host_call(program.ops[op.value]) ? HandedOver::by_itself : handed_over(id, op);
+  };
+  c.host_free = from;
+  if (!begins && how(order[c.next_op - 1]) != HandedOver::by_itself) {
+    if (how(next) == HandedOver::in_graph) return;  // by the same call
+    c.host_free += gpu_.graph_launch_call;
   }
-  c.host_free = from + next.host_gap;
+  // Of a program that is a graph, what the host does before it launches that; a client's own `issue` has no gaps.
+  if (issue(id) == Issue::eager || (begins && program.issue == Issue::graph))
+    c.host_free += program.ops[next.value].host_gap;
+}
+
+HandedOver Workload::handed_over(ClientId id, OpId op) const {
+  const Client& client = trace_.clients[id.value];
+  return corun::handed_over(client, trace_.programs[client.program.value], op);
 }
 
 /// Its next step: from now, or when the next sequence comes; none where all have ended.

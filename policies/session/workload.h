@@ -117,6 +117,7 @@ class Workload {
   void finish(ClientId id, std::size_t serving, Time now);
   void prepare_next_call(ClientId id, Time from);
   Issue issue(ClientId id) const;
+  HandedOver handed_over(ClientId id, OpId op) const;
 
   const Trace& trace_;
   const Gpu& gpu_;

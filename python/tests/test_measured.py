@@ -76,3 +76,26 @@ def test_the_time_to_the_first_token_is_within_ten_percent_in_the_mean(served, s
 
 def test_known_gap_the_median_first_token_is_late_as_a_prompt_takes_the_next_larger_size(served):
     assert 0.08 <= max(served[speed, "first_token"][1] for speed in (1, 2)) <= 0.2
+
+
+@pytest.fixture(scope="module")
+def instances():
+    """Error of the images a second in each MIG instance of an A100, by network, against what was published."""
+    errors = {}
+    for network, profile, _, published, simulated in script(EXPERIMENTS.parent / "mig/parva.py").rows(SIM):
+        errors.setdefault(network, {})[profile] = simulated / published - 1
+    return errors
+
+
+@pytest.mark.parametrize("network, most", [("resnet50_b1", 0.04), ("vgg19_b1", 0.04), ("resnet152_b8", 0.085)])
+def test_networks_in_instances_of_an_a100_do_what_was_published(instances, network, most):
+    assert len(instances[network]) >= 3
+    assert max(map(abs, instances[network].values())) <= most
+
+
+def test_known_gap_many_small_kernels_of_other_libraries_are_a_third_too_fast_in_the_smallest_instance(instances):
+    assert 0.28 <= instances["densenet201_b1"]["1g.10gb"] <= 0.40
+
+
+def test_known_gap_a_network_that_was_published_with_other_kernels_is_far_too_fast(instances):
+    assert 0.35 <= min(instances["inception3_b1"].values()) and max(instances["inception3_b1"].values()) <= 0.95

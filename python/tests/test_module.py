@@ -361,13 +361,13 @@ def test_ctas_per_sm_add_up_to_ctas() -> None:
         corun.Launch(launch, ctas=4, ctas_per_sm=[2, 0, 1])
 
 
-@pytest.mark.parametrize("tpc, fits", [(-1, False), (0, True), (255, True), (256, False)])
-def test_a_mask_holds_tpcs_0_to_255(tpc: int, fits: bool) -> None:
+@pytest.mark.parametrize("tpc, fits", [(-1, False), (0, True), (383, True), (384, False)])
+def test_a_mask_holds_tpcs_0_to_383(tpc: int, fits: bool) -> None:
     launch = corun.LaunchId(0, 0)
     if fits:
         assert corun.Launch(launch, tpc_mask=[tpc]).tpc_mask == {tpc}
     else:
-        with pytest.raises(ValueError, match="0 to 255"):
+        with pytest.raises(ValueError, match="0 to 383"):
             corun.Launch(launch, tpc_mask=[tpc])
 
 

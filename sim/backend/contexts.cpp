@@ -25,6 +25,19 @@ std::uint32_t contexts_of(const Trace& trace, Contexts contexts) {
   return n;
 }
 
+/// A stream to which only further branches of a CUDA graph go.  The driver gives those channels of their own: other streams do not
+/// wait behind a branch that waits for another (experiments/h200/networks, gqa-wav2vec2-trainbert).
+bool is_branch(const Client& client, const Program& program, StreamId stream) {
+  bool any = false;
+  for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
+    const Op& op = program.ops[i];
+    if (is_host_call(op) || op.stream != stream) continue;
+    if (i == 0 || handed_over(client, program, OpId{i}) != HandedOver::in_graph) return false;
+    any = true;
+  }
+  return any;
+}
+
 bool has_copies(const Program& program) {
   return std::ranges::any_of(program.ops,
                              [](const Op& op) { return std::holds_alternative<Copy>(op.what); });
@@ -37,23 +50,26 @@ GpuContexts::GpuContexts(const Trace& trace, const Gpu& gpu, const Requirements&
     : gpu_(gpu), timeline_(timeline), slicer_(gpu, contexts_of(trace, needed.contexts)) {
   const std::vector<std::uint32_t> of_client = context_of_clients(trace, needed.contexts);
   const std::uint32_t n = contexts_of(trace, needed.contexts);
-  std::vector<std::uint32_t> streams(n);
-  std::vector<std::uint32_t> client_of_stream;  // where there is one context
+  const bool own_channels = !needed.thread_percentages.empty() && *gpu.mps_client_channels != 0;
+  std::vector<std::vector<std::uint32_t>> groups(n);  // of channels, by context and stream
+  std::vector<std::uint32_t> further(n, own_channels ? static_cast<std::uint32_t>(trace.clients.size()) : 1);
   for (std::uint32_t i = 0; i < trace.clients.size(); ++i) {
     const Program& program = trace.programs[trace.clients[i].program.value];
-    const bool graph = issue_of(trace.clients[i], program) == Issue::graph;
-    const bool ahead = graph && !has_copies(program);
+    const bool ahead = issue_of(trace.clients[i], program) == Issue::graph && !has_copies(program);
     std::vector<StreamPlace>& mine = places_.emplace_back();
-    for (std::size_t s = 0; s < program.streams.size(); ++s)
-      mine.push_back({of_client[i], streams[of_client[i]]++, graph, ahead});
-    client_of_stream.resize(client_of_stream.size() + mine.size(), i);
+    std::vector<std::uint32_t>& group = groups[of_client[i]];
+    bool branches = false;
+    for (std::uint32_t s = 0; s < program.streams.size(); ++s) {
+      mine.push_back({of_client[i], static_cast<std::uint32_t>(group.size()), ahead});
+      const bool branch = is_branch(trace.clients[i], program, StreamId{s});
+      branches |= branch;
+      group.push_back(branch ? further[of_client[i]] : own_channels ? i : 0);
+    }
+    further[of_client[i]] += branches;
   }
-  const bool mps = !needed.thread_percentages.empty();
-  const bool own_channels = mps && *gpu.mps_client_channels != 0;
   for (std::uint32_t i = 0; i < n; ++i) {
     Context& c = all_.emplace_back();
-    c.host = own_channels ? std::make_unique<Host>(gpu, *gpu.mps_client_channels, client_of_stream)
-                          : std::make_unique<Host>(gpu, streams[i]);
+    c.host = std::make_unique<Host>(gpu, own_channels ? *gpu.mps_client_channels : gpu.host_channels, groups[i]);
     c.engine = std::make_unique<ComputeEngine>(gpu, timeline, options);
     c.looked_at.resize(c.host->channels(), kNever);
   }

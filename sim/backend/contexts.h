@@ -25,11 +25,10 @@ struct Context {
   Time turn_began{};
 };
 
-/// Where a client's stream is, and how its launches come.
+/// Where a client's stream is, and whether its launches are read ahead.
 struct StreamPlace {
   std::uint32_t context, stream;
-  bool graph;  // one call for a request
-  bool ahead;  // and no copy in it: the front end reads them ahead
+  bool ahead;  // one call for a request and no copy in it: the front end reads them ahead
 };
 
 class GpuContexts {

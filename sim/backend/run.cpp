@@ -14,6 +14,7 @@
 #include "sim/backend/instances.h"
 #include "sim/backend/metered.h"
 #include "sim/backend/profile.h"
+#include "sim/backend/served.h"
 #include "sim/backend/sim_backend.h"
 #include "sim/model/kernel_prior.h"
 #include "sim/model/mended_counters.h"
@@ -53,9 +54,14 @@ class SimSetup final : public Setup {
         instance_(!s.profile.empty()),
         audited_(options.engine.audit),
         totals_(totals),
-        backend_(s.trace, gpu, s.needed, s.timeline, options.engine, common.shapes.get(), host) {}
+        backend_(s.trace, gpu, s.needed, s.timeline, options.engine, common.shapes.get(), host) {
+    if (options.served_ahead) served_.emplace(backend_, s.trace, s.needed, *options.served_ahead);
+  }
 
-  Backend& backend() override { return backend_; }
+  Backend& backend() override {
+    if (served_) return *served_;
+    return backend_;
+  }
   bool audited() const override { return audited_; }
   Profile profile(KernelId id) override {
     const Kernel& kernel = trace_.kernels[id.value];
@@ -82,6 +88,7 @@ class SimSetup final : public Setup {
   bool by_sm_, instance_, audited_;
   Totals& totals_;
   SimBackend backend_;
+  std::optional<Served> served_;
 };
 
 class Simulator final : public Testbed {

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "policies/api/policy.h"
@@ -48,6 +49,7 @@ struct RunOptions : corun::RunOptions {
   unsigned threads = 0;      // for the runs of clients alone; 0: as many as there are cores
   Common* common = nullptr;  // null: the run has its own
   Policy* object = nullptr;  // not null: this policy, which `policy` then only names
+  std::optional<Time> served_ahead{};  // there: the clients are programs under `sim serve`, with this --ahead-us (served.h)
 };
 
 /// Throws InputError for a trace, GPU or policy that do not fit each other, StuckError for a run that cannot

@@ -258,12 +258,14 @@ Time SimBackend::graph_gap() const {
 void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, Submission&& submission) {
   const Gpu& gpu = topology_.gpu;
   const StreamPlace& at = place(l);
+  const Client& client = trace_.clients[l.client.value];
+  const HandedOver how = handed_over(client, trace_.programs[client.program.value], l.op);
   submission.launch = l.id;
   submission.stream = at.stream;
-  submission.reaches_gpu = at.graph ? gpu.graph_launch_latency : gpu.launch_latency;
-  submission.gap = at.graph ? graph_gap() : gpu.stream_gap;
+  submission.reaches_gpu = how == HandedOver::by_itself ? gpu.launch_latency : gpu.graph_launch_latency;
+  submission.gap = how == HandedOver::in_graph ? graph_gap() : gpu.stream_gap;
   submission.follows.assign(follows.begin(), follows.end());
-  submission.graph = at.graph;
+  submission.graph = how != HandedOver::by_itself;
   submission.ahead = at.ahead;
   Fate& fate = fates_.renew(l, at.context, at.stream);
   if (fate.reaches != Time{}) {

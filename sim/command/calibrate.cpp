@@ -15,6 +15,7 @@
 #include "hw/calibrate/calibrate.h"
 #include "hw/driver/card.h"
 #include "hw/driver/cuda_driver.h"
+#include "hw/process/mps_sms.h"
 #include "hw/run/signal_guard.h"
 #include "sim/command/progress.h"
 #include "traces/json/gpu_document.h"
@@ -72,7 +73,7 @@ void print_table(const hw::Constants& found, const Gpu& like, bool is_described)
   if (is_described) fmt::print("{:>14}{:>9}", like.name, "off by");
   fmt::print("\n");
   for (const hw::Constant& k : found.all()) {
-    const std::string value = k.is_list ? fmt::format("{} SMs", k.value.size()) : fmt::format("{:.5g}", k.value[0]);
+    const std::string value = k.is_list ? fmt::format("{} numbers", k.value.size()) : fmt::format("{:.5g}", k.value[0]);
     const std::string spread = k.samples > 1 ? fmt::format("{:.1f} %", 100 * k.spread) : "";
     fmt::print("{:<44}{:>14}{:>9}", k.group + "/" + k.key, value, spread);
     const std::vector<double> was = is_described ? described_value(like.name, k.group, k.key) : std::vector<double>{};
@@ -121,6 +122,7 @@ int calibrate(const CalibrateArguments& a) {
     hw::CalibrationOptions options;
     options.progress = [&](const char* job, double done) { bar.show(job, done); };
     options.further_context = [] { return hw::open_cuda(0, hw::OpenAs::further_context); };
+    options.sms_under_mps = hw::sms_under_mps;
     options.interrupted = &hw::SignalGuard::flag();
     try {
       found = hw::calibrate(*driver, *compiler, like, options);

@@ -1,6 +1,7 @@
 #include "sim/command/compare_gpus.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <filesystem>
@@ -53,6 +54,11 @@ std::string carried_text(const Card& card, const Gpu& from) {
   if (c.trimmed != 0)
     text += fmt::format("\n         {} ask for more shared memory than a block can have there, and get that",
                         c.trimmed);
+  std::vector<std::string> became;
+  for (const auto& [was, is] : c.priorities) became.push_back(fmt::format("{} is {}", was, is));
+  if (!became.empty())
+    text += fmt::format("\n         it has {} levels of priority: {}{}", card.gpu.priority_levels, fmt::join(became, ", "),
+                        became.size() > card.gpu.priority_levels ? "; levels that coincide are served alike" : "");
   return text;
 }
 
@@ -100,6 +106,9 @@ void print_document(const Gpu& from, const std::vector<Card>& cards, const std::
                             {"kernels_by_class", c->by_class},
                             {"kernels_by_clock", c->by_clock},
                             {"kernels_with_less_shared_memory", c->trimmed}};
+    if (card.carried)
+      for (const auto& [was, is] : card.carried->priorities)
+        to["carried_over"]["priorities"].push_back({{"was", was}, {"is", is}});
     document["cards"].push_back(std::move(to));
   }
   std::cout << document.dump(2) << '\n';

@@ -65,4 +65,13 @@ std::string fit_host(Trace& trace, Time wanted) {
                      gpu_alone > wanted ? ", less than its work on the GPU as recorded" : "");
 }
 
+bool fit_host_as_recorded(Trace& trace, const RecordedTimes& recorded) {
+  if (!recorded.without_profiler) return false;
+  const Time wanted = *recorded.without_profiler;
+  trace.notes.push_back(fmt::format("The recording says that a request takes {:.4g} ms without the profiler (corun_request_time_us).", to_ms(wanted)));
+  trace.notes.push_back(trace.gpu.empty() ? "Host gaps are as recorded: they are fitted to that where the GPU is known (--gpu)."
+                                          : fit_host(trace, wanted));
+  return true;
+}
+
 }  // namespace corun::sim

@@ -1,9 +1,10 @@
 // A profiler slows the host by a factor that the recording does not tell.  What a request takes without it does: the
-// program's own clock knows, or its NVTX ranges in a run without CUPTI.
+// program's own clock knows, or its NVTX ranges in a run without CUPTI; a recording may carry it.
 #pragma once
 
 #include <string>
 
+#include "traces/import/kineto.h"
 #include "traces/model/time.h"
 #include "traces/model/trace.h"
 
@@ -13,5 +14,9 @@ namespace corun::sim {
 /// its work on the GPU alone does.  They never grow.  Returns a note.  Throws InputError where there are several
 /// programs, or the GPU is not known.
 std::string fit_host(Trace& trace, Time wanted);
+
+/// The same with the time that the recording itself gives, and notes; false where it gives none.  Where the GPU is not known
+/// the gaps stay, and a note says so.
+bool fit_host_as_recorded(Trace& trace, const RecordedTimes& recorded);
 
 }  // namespace corun::sim

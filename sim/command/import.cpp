@@ -70,7 +70,8 @@ void add_common(CLI::App& command, ImportArguments& a) {
                      "time in which the host issues the request without the profiler, as 5.9ms\n"
                      "(default: as recorded, which the profiler slows)");
   command.add_option("--request-time", a.request_time,
-                     "what a request takes without the profiler, as 3.2ms: the host's gaps shrink until it replays so");
+                     "what a request takes without the profiler, as 3.2ms: the host's gaps shrink until it replays so\n"
+                 "(default: what the recording says)");
   command
       .add_option("--sms", a.sms,
                   "SMs that the program had, of a GPU that has more (default: as the recording says,\n"
@@ -124,11 +125,13 @@ int import(const ImportArguments& a) {
   RecordedTimes recorded;
   Trace trace = read(a, recorded);
   for (const std::string& part : a.parts) join_part_of(part, a, trace);
+  bool fitted = true;
   if (!a.request_time.empty()) trace.notes.push_back(fit_host(trace, parse_duration(a.request_time, "--request-time")));
-  if (!a.untraced.empty()) trace.notes.push_back(fit_host(trace, untraced_range(a.untraced, recorded.request)));
+  else if (!a.untraced.empty()) trace.notes.push_back(fit_host(trace, untraced_range(a.untraced, recorded.request)));
+  else fitted = a.host_time.empty() && fit_host_as_recorded(trace, recorded);
   if (trace.clients.size() == 1) {
     std::vector<std::string> notes = replay_notes(trace, recorded);
-    if (!a.request_time.empty() || !a.untraced.empty()) notes.resize(std::min<std::size_t>(notes.size(), 1));  // it is shorter on purpose
+    if (fitted) notes.resize(std::min<std::size_t>(notes.size(), 1));  // it is shorter on purpose
     trace.notes.insert(trace.notes.end(), notes.begin(), notes.end());
   }
   if (!a.gpu.empty() && !locate_gpu(a.gpu).empty() && std::filesystem::exists(a.gpu))  // a trace's starts beside it

@@ -102,6 +102,11 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
   all.serve->add_option("--ahead-us", a.ahead_us, "a launch that a policy may hold back goes this long before those before it end")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();
+  all.serve
+      ->add_option("--in-flight", a.in_flight,
+                   "launches of a stream that such a program's host makes before they may go; 0: it waits for each")
+      ->check(CLI::Range(0, 256))
+      ->capture_default_str();
   all.serve->add_option("--gpu", a.gpu, "the GPU in this machine (default: as the driver says)");
   all.serve->add_flag("--no-mps", a.no_mps, "start no MPS server: programs then take turns, unless one of yours is there");
   all.serve->add_option("--metrics", a.metrics, "file that has the state each second, in Prometheus's text format");
@@ -122,7 +127,7 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
 
 int serve(const LiveArguments& a) {
   const Gpu gpu = gpu_here(a.gpu);
-  live::Service service(a.policy, gpu, folder_of(a), {from_ns(1e3 * a.ahead_us), a.programs});
+  live::Service service(a.policy, gpu, folder_of(a), {from_ns(1e3 * a.ahead_us), a.in_flight, a.programs});
   std::optional<hw::MpsDaemon> mps;
   if (service.books().one_context() && !a.no_mps) mps.emplace();
   service.invite(mps ? mps->environment() : std::vector<std::string>{});
@@ -130,11 +135,15 @@ int serve(const LiveArguments& a) {
   const hw::SignalGuard guard;
   fmt::print(stderr, "{} on {}: sim run{} -- PROGRAM joins; Ctrl-C ends\n", a.policy, gpu.name,
              a.at.empty() ? "" : fmt::format(" --at {}", a.at));
-  service.run([] { return hw::SignalGuard::flag().load(std::memory_order_relaxed); },
+  bool lost = false;
+  service.run([&] { return lost || hw::SignalGuard::flag().load(std::memory_order_relaxed); },
               [&](const std::string& state) {
                 if (!a.metrics.empty()) write_metrics(a.metrics, state);
+                lost = mps && mps->ended();
               });
   fmt::print("{}", service.state());
+  if (lost)
+    throw InputError("", "serve", "the MPS server's control daemon has ended", "start sim serve anew, and the programs that have failed");
   return 0;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,8 @@ struct LiveArguments {
   std::string name, service_class = "best_effort";
   int priority = 0;
   std::vector<std::string> program, programs;
-  double ahead_us = 20;
+  double ahead_us = 8;
+  std::uint32_t in_flight = 64;
 };
 
 struct LiveCommands {

@@ -2,22 +2,33 @@
 
 #include <fmt/format.h>
 
+#include "sim/command/fit_host.h"
 #include "traces/json/duration.h"
 #include "traces/import/recording.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
 namespace corun::sim {
+namespace {
+
+std::optional<Trace> recording(const std::filesystem::path& file, const ImportOptions& options) {
+  RecordedTimes times;
+  std::optional<Trace> trace = import_recording(file, options, &times);
+  if (trace) fit_host_as_recorded(*trace, times);
+  return trace;
+}
+
+}  // namespace
 
 Trace read_input(const std::string& file, const std::string& gpu, const std::string& counters) {
   ImportOptions options;
   options.gpu = gpu, options.counters = counters;
-  if (std::optional<Trace> recorded = import_recording(file, options)) return std::move(*recorded);
+  if (std::optional<Trace> recorded = recording(file, options)) return std::move(*recorded);
   if (!counters.empty())
     throw InputError(counters, "",
                      fmt::format("{} is no PyTorch profiler trace, which counters are joined to", file),
                      "give counters with the profiler trace; a trace has them in its kernels");
-  return read_trace(file, [](const auto& included) { return import_recording(included); });
+  return read_trace(file, [](const auto& included) { return recording(included, {}); });
 }
 
 void adjust(Trace& trace, const std::string& file, const Adjustments& how) {

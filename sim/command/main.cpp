@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "hw/backend/cuda_backend.h"
+#include "hw/live/books.h"
 #include "hw/process/worker.h"
 #include "hw/run/run.h"
 #include "hw/run/signal_guard.h"
@@ -63,6 +64,7 @@ struct Arguments {
   bool json = false, audit = false, plain = false, resources = false;
   CudaArguments cuda;
   std::uint64_t memory = 0;
+  std::optional<double> as_served;  // microseconds
   OutputOptions outputs;
   std::string report;
   std::string schema;
@@ -115,7 +117,10 @@ int simulate(const Arguments& a, Task task) {
   const bool comparing = task == Task::compare;
   if (comparing) (void)specs_of(a.comparison);  // before what takes time
   if (task == Task::run) (void)make_policy(a.policy);
+  if (a.as_served && a.cuda.backend != "sim")
+    throw InputError("", "--as-served", "it is of the simulator", "leave out --backend=cuda, or run the programs under sim serve");
   const Trace trace = load(a);
+  if (a.as_served) (void)live::Books(a.policy, read_gpu(trace.gpu));  // which refuses what it cannot do
   if (comparing && !a.comparison.gpus.empty()) {
     if (!a.profiles.empty() || a.cuda.backend != "sim" || a.memory != 0 || a.comparison.oracle)
       throw InputError("", "--gpus", "it goes with none of --profiles, --memory, --oracle and --backend=cuda",
@@ -166,7 +171,9 @@ int simulate(const Arguments& a, Task task) {
         guard.reset();
         return stopped = true;
       };
-      result = run(trace, gpu, {options, engine});
+      RunOptions simulated{options, engine};
+      if (a.as_served) simulated.served_ahead = from_ns(1e3 * *a.as_served);
+      result = run(trace, gpu, simulated);
     } else {
       options.alone = !a.cuda.no_alone;
       result = hw::run(trace, gpu, {options, a.cuda.store, a.cuda.record, a.cuda.verify});
@@ -244,6 +251,10 @@ int command(int argc, char** argv) {
   app.add_option("--policy", a.policy, "name[:key=value,...]; `help` lists the policies")
       ->capture_default_str();
   add_run_options(app, a);
+  app.add_option("--as-served", a.as_served,
+                 "as sim serve --ahead-us=this, usually 8, runs programs as they are: kernels run to their ends, and one\n"
+                 "that the policy may hold back goes so long before those before it end")
+      ->check(CLI::Range(0.0, 1e6));
   app.add_option("--out", a.outputs.directory,
                  "write summary.json, requests.csv, kernels.csv, timeline.pftrace, occupancy.svg here");
   app.add_flag("--resources", a.resources,

@@ -135,10 +135,34 @@ std::uint32_t trim(std::vector<Kernel>& kernels, std::uint32_t most) {
   return trimmed;
 }
 
+/// Those that exist there stay.  Else the trace's levels are spread evenly, in their order, over those that there are;
+/// of more levels than those some coincide.
+std::map<std::int32_t, std::int32_t> carry_priorities(std::vector<Client>& clients, std::uint32_t levels) {
+  std::map<std::int32_t, std::int32_t> became;
+  for (const Client& client : clients) {
+    became[client.priority] = 0;
+    for (const ClientStream& stream : client.streams)
+      if (stream.priority) became[*stream.priority] = 0;
+  }
+  const std::int32_t highest = 1 - static_cast<std::int32_t>(levels);
+  if (became.empty() || became.begin()->first >= highest) return {};
+  const auto last = static_cast<std::int32_t>(became.size()) - 1;
+  std::int32_t rank = last;  // of CUDA's numbers the highest priority is the least
+  for (auto& [was, is] : became) is = last == 0 ? highest : highest * rank-- / last;
+  for (Client& client : clients) {
+    client.priority = became.at(client.priority);
+    for (ClientStream& stream : client.streams)
+      if (stream.priority) stream.priority = became.at(*stream.priority);
+  }
+  return became;
+}
+
 }  // namespace
 
 CarriedOver carried_over(const Trace& trace, const Gpu& from, const Gpu& to) {
-  CarriedOver carried{trace};
+  CarriedOver carried;
+  carried.trace = trace;
+  carried.priorities = carry_priorities(carried.trace.clients, to.priority_levels);
   const CardRatios ratios = ratios_of(from, to);
   carried.trimmed = trim(carried.trace.kernels, to.sm.shared_memory_per_block_bytes);
   const std::vector<Kernel> kernels = carried.trace.kernels;

@@ -4,11 +4,13 @@
 // kernels' counters are known, the rest is what the contention model gives the same work on the other card
 // (`CarriedKernel`).  Where that is not enough to go by, the share in which it uses the bandwidth of DRAM goes
 // with that, the other with the clock and the SMs that its blocks can fill.  A kernel that asks for more shared
-// memory than a block can have there gets what it can have.  Left out: tensor cores of another kind, other
-// kernels that a library would choose there, the host.
+// memory than a block can have there gets what it can have.  Where the other card has fewer levels of priority, the
+// trace's keep their order, from its lowest to its highest.  Left out: tensor cores of another kind, other kernels
+// that a library would choose there, the host.
 #pragma once
 
 #include <cstdint>
+#include <map>
 
 #include "traces/model/gpu.h"
 #include "traces/model/trace.h"
@@ -21,6 +23,7 @@ struct CarriedOver {
   std::uint32_t by_counters = 0, by_class = 0, by_clock = 0;
   std::uint32_t trimmed = 0;  // kernels whose shared memory an SM of the other would not give a block
   double least = 0, median = 0, most = 0;  // ratio of the times of launches
+  std::map<std::int32_t, std::int32_t> priorities;  // what each became; empty: all exist there
 };
 
 /// The trace as if it had been recorded on `to`.

@@ -8,14 +8,18 @@
 
 namespace corun::sim {
 
-inline constexpr std::uint32_t kMaxSms = 256;
+inline constexpr std::uint32_t kMaxSms = 384;  // an even number of words: the compiler takes two at a time
 
 class SmMask {
  public:
   void set(std::uint32_t rank) { words_[rank / 64] |= std::uint64_t{1} << rank % 64; }
   void reset(std::uint32_t rank) { words_[rank / 64] &= ~(std::uint64_t{1} << rank % 64); }
   bool test(std::uint32_t rank) const { return (words_[rank / 64] >> rank % 64 & 1) != 0; }
-  bool none() const { return (words_[0] | words_[1] | words_[2] | words_[3]) == 0; }
+  bool none() const {
+    std::uint64_t any = 0;
+    for (std::uint64_t w : words_) any |= w;
+    return any == 0;
+  }
   std::uint32_t count() const {
     std::uint32_t n = 0;
     for (std::uint64_t w : words_) n += static_cast<std::uint32_t>(std::popcount(w));

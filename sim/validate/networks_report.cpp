@@ -132,7 +132,7 @@ std::string alone_eagerly_text(const MeasuredNetworks& all) {
   if (text.empty()) return {};
   return fmt::format("\n{:<22}{:>12}{:>12}{:>8}\n", "alone, eagerly, ms", "measured", "simulated", "ratio") +
          text + fmt::format("{:<22}{:>32} %\n", "error", of(errors)) +
-         "eagerly     simulated with the host as recorded, slowed by the profiler\n";
+         "eagerly     simulated in the time without the profiler that a recording tells; measured: other requests of that process\n";
 }
 
 std::string alone_text(const MeasuredNetworks& all) {

@@ -131,6 +131,7 @@ write("kineto", "of-2021", kineto(event("Runtime", "cudaLaunchKernel", 1, 2, cor
                                   event("Memcpy", "Memcpy DtoH", 7, 2, bytes=8)))
 write("kineto", "two-devices", kineto(kernel(1, 1), kernel(30, 2, device=1), kernel(60, 3, device=1)))
 write("kineto", "from-1970", kineto(kernel(1759276800000000.123, 1), kernel(1759276800000030.5, 2)))
+write("kineto", "request-times", kineto(LAUNCH, kernel(20, 1), corun_request_time_us={"ProfilerStep": 80.5, "decode": 70}))
 write("kineto", "gzip", gzip.compress(json.dumps(kineto(LAUNCH, kernel(20, 1))).encode(), mtime=0))
 
 # --- Nsight Systems: rows, as nsys_rows.h says, and a database ---

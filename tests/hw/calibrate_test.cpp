@@ -7,6 +7,7 @@
 
 #include "hw/backend/cuda_backend.h"
 #include "hw/calibrate/calibrate.h"
+#include "hw/calibrate/jobs.h"
 #include "tests/support/fake_driver.h"
 #include "traces/json/trace_json.h"
 #include "traces/json/write_gpu.h"
@@ -47,6 +48,116 @@ TEST(Calibration, LeavesNothingOnTheGpuWhenItIsInterrupted) {
   options.interrupted = &interrupted;
   EXPECT_THROW(calibrate(driver, compiler, read_gpu("h200"), options), Interrupted);
   EXPECT_EQ(driver.left(), 0u);
+}
+
+using Clusters = std::vector<std::vector<std::uint32_t>>;
+
+TEST(Gpcs, TpcsOfOneClusterAreOnOneGpc) {
+  std::string why;
+  // Six TPCs of two SMs; the second cluster joins TPCs 0 and 4, the fourth 1 and 3.
+  EXPECT_EQ(gpc_of_tpcs({{0, 1}, {1, 8}, {4, 5}, {2, 7}, {6, 3}, {10, 4}}, 12, 2, why),
+            (std::vector<double>{0, 1, 2, 1, 0, 2}));
+  EXPECT_EQ(why, "");
+}
+
+TEST(Gpcs, AreNotToldWhereATpcGotNoBlockOrClustersJoinTooLittle) {
+  std::string why;
+  EXPECT_TRUE(gpc_of_tpcs({{0, 2}, {4, 5}}, 8, 2, why).empty());
+  EXPECT_EQ(why, "1 of 4 TPCs got no block of a cluster");
+  EXPECT_EQ(gpc_of_tpcs({{0, 2}, {4, 6}}, 8, 2, why), (std::vector<double>{0, 0, 1, 1})) << "half as many groups as TPCs";
+  EXPECT_TRUE(gpc_of_tpcs({{0, 2}, {4}, {6}}, 8, 2, why).empty());
+  EXPECT_EQ(why, "clusters join 4 TPCs to 3 groups");
+  EXPECT_TRUE(gpc_of_tpcs({{0, 99}}, 8, 2, why).empty());
+  EXPECT_EQ(why, "a block ran on SM 99 of 8");
+}
+
+/// max(8, 2 * floor(percentage * 132 / 200)), as an H200 was found to do (experiments/h200/processes).
+TEST(MpsGranularityRule, IsFoundInWhatClientsSee) {
+  const MpsGranularity h200 = mps_granularity({1, 4, 9, 14, 50, 99}, {8, 8, 10, 18, 66, 130}, 132);
+  EXPECT_EQ(h200.least, 8u);
+  EXPECT_EQ(h200.step, 2u);
+  EXPECT_EQ(mps_granularity({1, 50, 99}, {1, 54, 106}, 108).step, 1u);
+}
+
+TEST(MpsGranularityRule, IsNotMadeUpWhereNoneFits) {
+  EXPECT_EQ(mps_granularity({1, 4, 9, 14, 50, 99}, {8, 8, 10, 18, 64, 130}, 132).step, 0u);
+  EXPECT_EQ(mps_granularity({1, 50}, {132, 132}, 132).step, 132u) << "percentages that are not heeded are a step of all";
+  EXPECT_EQ(mps_granularity({1, 50}, {0, 0}, 132).step, 0u);
+  EXPECT_EQ(mps_granularity({}, {}, 132).step, 0u);
+  EXPECT_EQ(mps_granularity({1, 50}, {8}, 132).step, 0u);
+}
+
+/// Jobs before a driver without a GPU.
+class Jobs : public testing::Test {
+ protected:
+  FakeDriver driver_;
+  FakeCompiler compiler_;
+  std::atomic<bool> interrupted_{false};
+  Bench bench_{driver_, compiler_, interrupted_};
+  Constants found_;
+  const Gpu like_ = read_gpu("h200");
+  Calibrating c_{bench_, found_, like_, {}, {}};
+
+  std::string why(const char* place) const {
+    for (const auto& [where, reason] : found_.failed())
+      if (where == place) return reason;
+    return "";
+  }
+};
+
+TEST_F(Jobs, MpsIsAskedAndItsRuleKept) {
+  const std::uint32_t sms = bench_.facts().sms;
+  c_.sms_under_mps = [&](const std::vector<double>& percentages) {
+    std::vector<std::uint32_t> seen;
+    for (const double p : percentages)
+      seen.push_back(std::max(2u, static_cast<std::uint32_t>(p * sms / 200) * 2));
+    return seen;
+  };
+  measure_mps(c_);
+  EXPECT_EQ(found_.value("scheduling", "mps_least_sms"), 2);
+  EXPECT_EQ(found_.value("scheduling", "mps_sm_step"), 2);
+}
+
+TEST_F(Jobs, WithoutMpsNothingIsSaidOfIt) {
+  measure_mps(c_);
+  EXPECT_EQ(why("scheduling/mps_sm_step"), "MPS was not asked");
+  c_.sms_under_mps = [](const std::vector<double>&) -> std::vector<std::uint32_t> {
+    throw DriverError("there is no nvidia-cuda-mps-control on this machine");
+  };
+  measure_mps(c_);
+  EXPECT_TRUE(found_.all().empty());
+  EXPECT_EQ(found_.failed().back().second, "there is no nvidia-cuda-mps-control on this machine");
+}
+
+/// The fake's GPCs hold eight TPCs, the last one two.
+TEST_F(Jobs, GpcsAreFoundByClusters) {
+  measure_gpcs(c_);
+  ASSERT_EQ(found_.all().size(), 1u) << why("chip/gpc_of_tpc");
+  const std::vector<double>& gpc = found_.all().front().value;
+  ASSERT_EQ(gpc.size(), 66u);
+  for (std::size_t tpc = 0; tpc < gpc.size(); ++tpc) EXPECT_EQ(gpc[tpc], static_cast<double>(tpc / 8));
+}
+
+TEST_F(Jobs, BlocksThatNoteNoSmTellNoGpcs) {
+  driver_.notes_sms = false;
+  measure_gpcs(c_);
+  EXPECT_TRUE(found_.all().empty());
+  EXPECT_EQ(why("chip/gpc_of_tpc"), "65 of 66 TPCs got no block of a cluster");
+}
+
+/// Of a card with clusters, and of one without.
+TEST(CalibrationCode, CompilesForTheOldestAndTheNewestOfItsArchitectures) {
+  for (const char* architecture : {"sm_75", "sm_90"}) {
+    std::unique_ptr<Compiler> compiler;
+    try {
+      compiler = open_nvrtc(architecture, "");
+    } catch (const DriverError& e) {
+      GTEST_SKIP() << e.what();
+    }
+    FakeDriver driver;
+    const std::atomic<bool> interrupted{false};
+    EXPECT_NO_THROW(Bench(driver, *compiler, interrupted)) << architecture;
+  }
 }
 
 class WrittenGpu : public testing::Test {

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <thread>
 
+#include "hw/process/mps_sms.h"
 #include "hw/process/process_backend.h"
 #include "hw/process/worker.h"
 #include "hw/record/recording.h"
@@ -52,6 +53,28 @@ Child fork_worker(const Channel& channel, Fault fault) {
                    },
                    [](const DeviceFacts&, const std::string&) { return std::make_unique<FakeCompiler>(); }});
   _exit(code);
+}
+
+TEST(SmsOfAProcess, AreWhatItsDriverShows) {
+  const StartWorker start = [](const Channel& channel, const std::vector<std::string>&) {
+    return fork_worker(channel, Fault::none);
+  };
+  EXPECT_EQ(sms_of_process(start, {}), 132u);
+}
+
+TEST(SmsOfAProcess, AProcessThatCannotTellIsAnError) {
+  const StartWorker fails = [](const Channel& channel, const std::vector<std::string>&) {
+    return fork_worker(channel, Fault::driver_fails);
+  };
+  EXPECT_THAT([&] { sms_of_process(fails, {}); },
+              testing::ThrowsMessage<DriverError>(HasSubstr("CUDA_ERROR_UNKNOWN")));
+  const StartWorker dies = [](const Channel&, const std::vector<std::string>&) {
+    const pid_t pid = fork();
+    if (pid == 0) _exit(1);
+    return Child(pid);
+  };
+  EXPECT_THAT([&] { sms_of_process(dies, {}); },
+              testing::ThrowsMessage<DriverError>(HasSubstr("ended without a word")));
 }
 
 std::size_t children() {  // processes of ours that have not been waited for

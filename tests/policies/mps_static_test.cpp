@@ -100,7 +100,7 @@ TEST(MpsStatic, PartitionsHoldAsManyChunksAsThereAreAndNoMore) {
               HasSubstr("adds up to 17, and small has 16 of 8 SMs"));
   EXPECT_THAT(problem_of(clients(1), gpu_of(9), "mps-static:chunks=1/1"),
               HasSubstr("2 partitions for 1 clients"));
-  for (const char* wrong : {"1/", "-1", "1.5", "257"})
+  for (const char* wrong : {"1/", "-1", "1.5", "385"})
     EXPECT_THAT(problem_of(clients(1), gpu_of(9), std::string("mps-static:chunks=") + wrong),
                 HasSubstr("is not a list of numbers of chunks"))
         << wrong;

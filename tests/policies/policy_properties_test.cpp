@@ -72,6 +72,7 @@ Workload draw_workload(const Arrivals& arrivals) {
     for (std::uint32_t n = draw(1, 4), o = 0; o < n; ++o) {
       Op op = launch(draw_kernel(w.b, w.gpu), draw(0, 1));
       if (o > 0 && one_in(3)) op = after(op, {draw(0, o - 1)});
+      if (one_in(4)) op.graph = draw(1, 2);
       ops.push_back(op);
     }
     Arrivals when = arrivals;
@@ -229,6 +230,7 @@ std::vector<std::string> every_policy() {
   specs.push_back("tpc-mask:split=even");
   specs.push_back("lookahead:ways=hold/now/preempt/in-turn/part,objective=deadlines,every_us=5");
   specs.push_back("token-bucket:percentages=50,bucket_ms=0.01,interval_ms=0.01");
+  specs.push_back("wait:beside=on,backfill=on");
   return specs;
 }
 

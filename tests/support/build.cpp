@@ -147,6 +147,11 @@ Op host_gap(Op op, Time gap) {
   return op;
 }
 
+Op in_graph(Op op, std::uint32_t graph) {
+  op.graph = graph;
+  return op;
+}
+
 KernelId TraceBuilder::kernel(Kernel k) {
   const KernelId id{static_cast<std::uint32_t>(trace.kernels.size())};
   k.name += std::to_string(id.value);

@@ -40,6 +40,8 @@ Op uses(Op op, std::vector<std::uint32_t> buffers);
 /// It waits for an event recorded after each of `ops` (indices in the program).
 Op after(Op op, std::vector<std::uint32_t> ops);
 Op host_gap(Op op, Time gap);
+/// Of a launch of a CUDA graph, with that number.
+Op in_graph(Op op, std::uint32_t graph);
 
 class TraceBuilder {
  public:

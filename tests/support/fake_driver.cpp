@@ -102,6 +102,14 @@ void FakeDriver::launch(Function f, Dim3 grid, Dim3, std::uint32_t, Stream s,
     // Groups lie in another order than TPCs.
     return now_or_later(s, [=, group = streams_.at(s.value).first_group] { *to = 2 * (65 - group); });
   }
+  if (entry.starts_with("cluster_of_"))
+    return now_or_later(s, [=, this, to = pointer(0), size = static_cast<std::uint32_t>(entry.back() - '0')] {
+      for (std::uint32_t b = 0; b < grid.x; ++b) {
+        const std::uint32_t cluster = b / size, last = 132 / 16, chosen = cluster % (last + 1);
+        const std::uint32_t gpc = chosen == last && size > 4 ? 0 : chosen, sms = gpc == last ? 4 : 16;
+        reinterpret_cast<std::uint32_t*>(to)[b] = notes_sms ? 16 * gpc + (cluster / (last + 1) * 3 + b % size) % sms : 0;
+      }
+    });
   if (entry == "corun_padded") return padded(s, grid.x, parameters);
   const auto number = [&](std::size_t i) { return *static_cast<const std::uint32_t*>(parameters[i]); };
   if (entry == "fill_u32")

@@ -42,6 +42,7 @@ class FakeDriver final : public Driver {
   std::uint64_t most_backed = 0;
   std::uint64_t backed_bytes() const;
   bool loses_memory = false;  // a copy to the device changes one byte
+  bool notes_sms = true;      // blocks of clusters say where they run: GPCs of 16 SMs
 
   DeviceFacts facts() const override;
   Time now() override { return now_; }

@@ -41,9 +41,9 @@ bool same(const Kernel& a, const Kernel& b) {
 
 bool same(const Op& a, const Op& b) {
   const auto all = [](const Op& op) {
-    const auto& [what, stream, gap, after, name, uses] = op;
+    const auto& [what, stream, gap, after, name, uses, graph] = op;
     static_cast<void>(what);
-    return std::tie(stream, gap, after, name, uses);
+    return std::tie(stream, gap, after, name, uses, graph);
   };
   const auto same_what = [&](const auto& what) {
     using What = std::decay_t<decltype(what)>;

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "traces/import/host_gaps.h"
+#include "traces/import/graph_branches.h"
 #include "traces/import/join_counters.h"
 #include "traces/import/kineto_records.h"
 #include "traces/import/median.h"
@@ -53,6 +54,8 @@ struct Item {
   Time call_start{}, call_end{};
   Time gpu_start{};
   std::vector<std::uint32_t> after;  // items
+  bool beside = false;               // it ran beside an operation of another stream
+  Time gpu_end() const { return gpu_start + op->duration; }
 };
 
 std::string trace_name(const std::filesystem::path& file) {
@@ -79,7 +82,7 @@ std::vector<std::string> product_words(std::string_view product) {
     }
   }
   std::erase_if(words, [](const std::string& w) {
-    return w.empty() || w == "NVIDIA" || w == "TESLA" || w == "GEFORCE";
+    return w.empty() || w == "NVIDIA" || w == "TESLA" || w == "GEFORCE" || w == "AMD" || w == "RADEON" || w == "INSTINCT";
   });
   return words;
 }
@@ -152,6 +155,8 @@ class Import {
       delay_calls();
     }
     add_event_waits();
+    order_graph_branches();
+    find_concurrent();
     write_program();
     note_gaps();
     return std::move(trace_);
@@ -602,6 +607,39 @@ class Import {
                           : ""));
   }
 
+  bool of_graph(const Item& item) const {
+    const Call* call = item.op == nullptr ? nullptr : call_of(item.call);
+    return call != nullptr && call->kind == Call::Kind::graph_launch;
+  }
+
+  void order_graph_branches() {
+    for (std::uint32_t begin = 0, end = 0; begin < items_.size(); begin = end) {
+      end = begin + 1;
+      if (!of_graph(items_[begin])) continue;
+      while (end < items_.size() && items_[end].op != nullptr && items_[end].call == items_[begin].call) ++end;
+      std::vector<GraphNode> nodes;
+      for (std::uint32_t i = begin; i < end; ++i) nodes.push_back({items_[i].stream, items_[i].gpu_start, items_[i].gpu_end()});
+      const auto after = order_of_branches(nodes);
+      for (std::uint32_t i = begin; i < end; ++i)
+        for (const std::uint32_t node : after[i - begin]) items_[i].after.push_back(begin + node);
+    }
+  }
+
+  void find_concurrent() {
+    std::vector<Item*> in_order;
+    for (Item& item : items_)
+      if (item.op != nullptr) in_order.push_back(&item);
+    std::stable_sort(in_order.begin(), in_order.end(), [](const Item* a, const Item* b) { return a->gpu_start < b->gpu_start; });
+    std::vector<Item*> last(streams_.size());  // of each stream, the one that ends last so far
+    for (Item* item : in_order) {
+      for (Item* other : last)
+        if (other != nullptr && other->stream != item->stream && other->gpu_end() > item->gpu_start)
+          other->beside = item->beside = true;
+      Item*& own = last[item->stream];
+      if (own == nullptr || own->gpu_end() < item->gpu_end()) own = item;
+    }
+  }
+
   // --- the trace ---
 
   std::string stream_name(const StreamKey& key) const {
@@ -620,6 +658,8 @@ class Import {
     std::set<std::uint32_t> named;
     for (const Item& item : items_) named.insert(item.after.begin(), item.after.end());
     std::optional<std::uint64_t> last_call;
+    const bool whole = one_graph();
+    std::uint32_t graphs = 0;
     Time free = window_ != nullptr ? at(window_->start) : items_.front().call_start;
     for (std::uint32_t i = 0; i < items_.size(); ++i) {
       const Item& item = items_[i];
@@ -632,14 +672,16 @@ class Import {
         op.what = Copy{item.op->direction, item.op->bytes};
       }
       op.stream = StreamId{item.stream};
-      if (!item.call || item.call != last_call) op.host_gap = std::max(Time{}, item.call_start - free);
-      last_call = item.call;
+      const bool new_call = !item.call || item.call != last_call;
+      if (new_call) op.host_gap = std::max(Time{}, item.call_start - free);
+      if (!whole && of_graph(item)) op.graph = new_call ? ++graphs : graphs;
+      last_call = item.op == nullptr ? std::nullopt : item.call;
       free = std::max(free, item.call_end);
       for (const std::uint32_t source : item.after) op.after.push_back(OpId{source});
       if (named.contains(i)) op.name = fmt::format("op{}", i);
       program.ops.push_back(std::move(op));
     }
-    if (one_graph()) program.issue = Issue::graph;
+    if (whole) program.issue = Issue::graph;
     // Of a range: what the host does after its last wait, as reading a result.
     if (const Time rest = window_ == nullptr ? Time{} : at(window_->start + window_->duration) - free;
         wanted_.repeats && program.issue != Issue::graph && items_.back().op == nullptr && rest >= std::chrono::microseconds{1}) {
@@ -714,7 +756,22 @@ class Import {
     if (counters_.empty()) return;
     join_ = join_counters(recorded_, profile_.launches);
     refuse_no_match();
+    take_times_alone();
     kernel_of_launch_ = split_by_behaviour(recorded_, join_.matches);
+  }
+
+  /// What ran beside others took longer for that: there Nsight Compute's time, which sees each launch alone, counts, if it is less.
+  void take_times_alone() {
+    std::size_t i = 0;
+    for (const Item& item : items_) {
+      if (item.op == nullptr || item.op->kind != GpuOp::Kind::kernel) continue;
+      const ProfiledLaunch* seen = join_.matches[i].launch;
+      RecordedLaunch& launch = recorded_[i++];
+      if (!item.beside || seen == nullptr || !seen->counters.duration_ns) continue;
+      ++known_alone_;
+      const Time alone = from_ns(*seen->counters.duration_ns / std::max(1.0, join_.duration_ratio.value_or(1)));
+      launch.duration = std::min(launch.duration, std::max(alone, Time{1}));
+    }
   }
 
   void refuse_no_match() const {
@@ -779,7 +836,8 @@ class Import {
   Launch write_launch(const GpuOp& op) {
     Launch launch;
     launch.kernel = KernelId{kernel_of_launch_[launches_]};
-    if (trace_.kernels[launch.kernel.value].solo_time != solo_time(op)) launch.solo_time = solo_time(op);
+    const Time alone = recorded_[launches_].duration;
+    if (trace_.kernels[launch.kernel.value].solo_time != alone) launch.solo_time = alone;
     ++launches_;
     kernel_time_ += solo_time(op);
     return launch;
@@ -856,12 +914,10 @@ class Import {
     if (!any_call_) return;
     std::vector<Nanoseconds> durations;
     std::set<std::uint32_t> threads;
-    bool graphs = false;
     std::set<std::uint64_t> seen;
     for (const Item& item : items_) {
       const Call* call = call_of(item.call);
       if (call == nullptr || !seen.insert(call->correlation).second) continue;
-      graphs |= call->kind == Call::Kind::graph_launch;
       threads.insert(call->thread);
       if (call->kind == Call::Kind::launch) durations.push_back(call->duration);
     }
@@ -874,10 +930,6 @@ class Import {
     if (threads.size() > 1)
       note(fmt::format("{} host threads issued work: their calls are replayed by one, in the same order.",
                        threads.size()));
-    if (graphs && !one_graph())
-      note(
-          "CUDA graphs mixed with single launches: a graph's kernels are issued one call each, which slows "
-          "the host.");
     if (ops_without_call_ != 0)
       note(fmt::format("{} without a launch call: {:.1f} us before the start is assumed.",
                        count(ops_without_call_, "GPU operation", "GPU operations"),
@@ -921,26 +973,28 @@ class Import {
     std::vector<const Item*> kernels;
     for (const Item& item : items_) {
       syncs += item.op == nullptr ? 1 : 0;
-      if (item.op != nullptr && item.op->kind == GpuOp::Kind::kernel) kernels.push_back(&item);
+      if (item.op == nullptr || item.op->kind != GpuOp::Kind::kernel) continue;
+      beside += item.beside ? 1 : 0;
+      kernels.push_back(&item);
     }
     std::stable_sort(kernels.begin(), kernels.end(),
                      [](const Item* a, const Item* b) { return a->gpu_start < b->gpu_start; });
     std::vector<Time> busy(streams_.size(), Time::min());
     for (const Item* item : kernels) {
-      for (std::uint32_t s = 0; s < busy.size(); ++s) {
-        if (busy[s] <= item->gpu_start) continue;
-        ++(s == item->stream ? within : beside);
-        break;
-      }
-      busy[item->stream] = std::max(busy[item->stream], item->gpu_start + item->op->duration);
+      within += busy[item->stream] > item->gpu_start ? 1 : 0;
+      busy[item->stream] = std::max(busy[item->stream], item->gpu_end());
     }
     if (syncs != 0 && streams_.size() > 1)
       note(
           "A synchronization waits for all streams, also where it was with one stream or event: the host may "
           "be late.");
-    if (beside != 0)
-      note(fmt::format("{} beside another stream's: that time is taken as its time alone, so too long.",
-                       count(beside, "kernel launch ran", "kernel launches ran")));
+    if (beside > known_alone_)
+      note(fmt::format("{} beside another stream's: that time is taken as its time alone, so too long{}.",
+                       count(beside - known_alone_, "kernel launch ran", "kernel launches ran"),
+                       counters_.empty() ? "; counters of Nsight Compute tell it" : ""));
+    if (known_alone_ != 0)
+      note(fmt::format("{} beside another stream's: what Nsight Compute saw of {} alone is taken where it is less.",
+                       count(known_alone_, "kernel launch ran", "kernel launches ran"), known_alone_ == 1 ? "it" : "them"));
     if (within != 0)
       note(fmt::format(
           "{} before its stream's previous one had ended (graph branches or dependent launches): they are "
@@ -979,6 +1033,7 @@ class Import {
   CountersJoin join_;
   std::vector<std::uint32_t> kernel_of_launch_;  // of its shape's, later of all
   bool any_call_ = false, any_shared_memory_ = false;
+  std::size_t known_alone_ = 0;  // launches beside others of which the profile has the time
   std::size_t ops_without_call_ = 0, kernels_without_registers_ = 0, kernels_without_cluster_ = 0,
               launches_ = 0;
   Time kernel_time_{};
@@ -995,7 +1050,13 @@ Trace import_records(const std::filesystem::path& file, Records records, const I
 }
 
 Trace import_kineto(const std::filesystem::path& file, const ImportOptions& options, RecordedTimes* recorded) {
-  return import_records(file, kineto::read_records(file, options.range), options, "Kineto", recorded);
+  Records records = kineto::read_records(file, options.range);
+  const std::map<std::string, Nanoseconds> times = std::move(records.request_times);
+  Trace trace = import_records(file, std::move(records), options, "Kineto", recorded);
+  auto of = times.find(options.range.empty() ? "ProfilerStep" : options.range);
+  if (of == times.end()) of = times.find("");
+  if (of != times.end() && recorded != nullptr) recorded->without_profiler = of->second;
+  return trace;
 }
 
 Trace import_kineto(const std::filesystem::path& file, const std::string& gpu,

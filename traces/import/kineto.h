@@ -43,6 +43,7 @@ struct ImportOptions {
 /// What was recorded of the request, to hold a replay against.
 struct RecordedTimes {
   std::string request;  // name of the step or range that it was; empty: all
+  std::optional<Time> without_profiler{};  // what it takes then, where the recording says so
   Time span{};     // from where the host begins to the last end on the GPU
   Time kernels{};  // sum
   struct Interval {

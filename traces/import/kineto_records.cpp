@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::size_t kMaxDepth = 64;
 constexpr std::size_t kPeekBytes = 64 * 1024;
+constexpr std::string_view kRequestTime = "corun_request_time_us";
+constexpr Nanoseconds kLongestRequest = std::chrono::hours{1};
 constexpr std::int64_t kMaxGridX = std::numeric_limits<std::int32_t>::max();
 constexpr std::uint64_t kMaxBlocks = std::numeric_limits<std::uint32_t>::max();
 
@@ -48,7 +50,8 @@ enum class Field : std::uint8_t {
   wait_on_stream,
   record_correlation,
   id,
-  sms
+  sms,
+  request_time
 };
 
 Field event_field(std::string_view key) {
@@ -102,7 +105,9 @@ class RecordSax {
   }
 
   bool null() {
-    return value([](Field) {});
+    return value([&](Field field) {
+      if (field == Field::request_time) refuse_request_time();
+    });
   }
   bool boolean(bool) { return null(); }
   bool number_integer(std::int64_t v) { return number(integer_number(v)); }
@@ -119,6 +124,7 @@ class RecordSax {
 
   bool start_object(std::size_t) {
     open();
+    if (field_ == Field::request_time && depth_ != 2) refuse_request_time();
     if (depth_ == record_depth_ && in_events()) event_ = {};
     if (depth_ == record_depth_ && section_ == Section::devices) device_ = {};
     if (depth_ == record_depth_ + 1 && in_events() && field_ == Field::args) in_args_ = true;
@@ -129,7 +135,11 @@ class RecordSax {
     if (depth_ == 1 && !array_) {
       section_ = name == "traceEvents"        ? Section::events
                  : name == "deviceProperties" ? Section::devices
+                 : name == kRequestTime       ? Section::request_time
                                               : Section::other;
+      if (section_ == Section::request_time) field_ = Field::request_time, request_of_.clear();
+    } else if (section_ == Section::request_time && depth_ == 2) {
+      field_ = Field::request_time, request_of_ = std::move(name);
     } else if (in_events() && depth_ == record_depth_) {
       field_ = event_field(name);
       if (field_ == Field::none) field_ = argument_field(name);  // bare kernel records have no `args`
@@ -150,6 +160,7 @@ class RecordSax {
   }
   bool start_array(std::size_t) {
     open();
+    if (field_ == Field::request_time) refuse_request_time();
     if (depth_ == 1) {
       array_ = true;
       record_depth_ = 2;
@@ -186,7 +197,7 @@ class RecordSax {
   }
 
  private:
-  enum class Section : std::uint8_t { other, events, devices };
+  enum class Section : std::uint8_t { other, events, devices, request_time };
 
   struct Event {
     std::string name, cat, ph, tid, sync_kind;
@@ -237,6 +248,8 @@ class RecordSax {
       case Field::sync_kind:
         event_.sync_kind = std::move(text);
         break;
+      case Field::request_time:
+        refuse_request_time();
       default:
         break;
     }
@@ -289,9 +302,20 @@ class RecordSax {
       case Field::sms:
         device_.sms = static_cast<std::uint32_t>(n.integer.value_or(0));
         break;
+      case Field::request_time:
+        if (!n.microseconds || *n.microseconds <= Nanoseconds{} || *n.microseconds > kLongestRequest) refuse_request_time();
+        records_.request_times[request_of_] = *n.microseconds;
+        break;
       default:
         break;
     }
+  }
+
+  [[noreturn]] void refuse_request_time() const {
+    throw InputError(file_, source_.place(),
+                     fmt::format("`{}` is neither a number of microseconds, above 0 and at most an hour, nor an object with one for each range",
+                                 kRequestTime),
+                     fmt::format("write it as add_metadata_json(\"{}\", \"3214.5\") does", kRequestTime));
   }
 
   [[noreturn]] void refuse(const std::string& problem) const {
@@ -527,7 +551,7 @@ class RecordSax {
 
   std::string file_;
   const ByteSource& source_;
-  std::string range_;
+  std::string range_, request_of_;  // request_of_: range whose time comes next
   Records records_;
 
   std::size_t depth_ = 0;

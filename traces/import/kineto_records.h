@@ -110,6 +110,7 @@ struct Records {
   std::vector<Step> steps;
   std::vector<Device> devices;
   std::uint32_t threads = 0;
+  std::map<std::string, Nanoseconds> request_times;  // what a request takes without the profiler, by range; "": any
   // AMD's tools record launches in other ways.
   std::size_t shapes_of_calls = 0, shapes_of_names = 0;  // kernels whose shape was found elsewhere
   std::size_t work_items = 0;                            // whose grid was counted in work-items

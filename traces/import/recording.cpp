@@ -5,10 +5,10 @@
 
 namespace corun {
 
-std::optional<Trace> import_recording(const std::filesystem::path& file, const ImportOptions& options) {
-  if (looks_like_nsys(file)) return import_nsys(file, options);
-  if (looks_like_rocprof(file)) return import_rocprof(file, options);
-  if (looks_like_kineto(file)) return import_kineto(file, options);
+std::optional<Trace> import_recording(const std::filesystem::path& file, const ImportOptions& options, RecordedTimes* recorded) {
+  if (looks_like_nsys(file)) return import_nsys(file, options, {}, recorded);
+  if (looks_like_rocprof(file)) return import_rocprof(file, options, {}, recorded);
+  if (looks_like_kineto(file)) return import_kineto(file, options, recorded);
   return std::nullopt;
 }
 

@@ -323,6 +323,10 @@ class TraceReader {
       } else {
         op.what = Sync{};
       }
+      op.graph = ops[i].value("graph", 0u);
+      if (op.graph != 0 && program.issue == Issue::graph)
+        fail(file, op_place + "/graph", "the program is one launch of a CUDA graph as a whole (its issue is graph)",
+             "leave graph out, or the program's issue");
       if (const json* uses = find(ops[i], "uses")) op.uses = buffers.used(*uses, op_place + "/uses");
       program.ops.push_back(std::move(op));
     }

@@ -212,6 +212,7 @@ json program(const Program& from, const std::string& name, const std::vector<std
       for (std::uint32_t buffer : *op.uses) item["uses"].push_back(from.buffers[buffer]);
     }
     put(item, "host_gap_ns", op.host_gap, Time{});
+    put(item, "graph", op.graph, 0u);
     if (launch != nullptr) {
       put(item, "solo_time_ns", launch->solo_time);
       put(item, "tpc_mask", launch->tpc_mask);

@@ -37,7 +37,7 @@ Gpu instance_of(const Gpu& whole, const MigGeometry& geometry, const MigProfile&
   gpu.placement_order.clear();
   for (std::uint32_t sm = 0; sm < profile.sms; ++sm) gpu.placement_order.push_back(SmId{sm});
   gpu.gpc_of_tpc.clear();
-  gpu.memory_bytes = profile.memory_bytes;
+  gpu.memory_bytes = std::min(profile.memory_bytes, whole.memory_bytes);  // CUDA shows less than nvidia-smi
   gpu.copy_engines = profile.copy_engines;
   const auto share = [&](auto& value) {
     value = static_cast<std::remove_reference_t<decltype(value)>>(

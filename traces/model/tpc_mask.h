@@ -10,7 +10,7 @@
 
 namespace corun {
 
-inline constexpr std::uint32_t kMaxTpcs = 256;
+inline constexpr std::uint32_t kMaxTpcs = 384;
 
 class TpcMask {
  public:

@@ -46,6 +46,9 @@ struct Op {
   /// Buffers of the program that a launch or copy uses; absent: all that the client holds.
   /// Client::memory_bytes is always used.
   std::optional<std::vector<std::uint32_t>> uses{};
+  /// Not 0: with those right before and after it that have the same number it is one launch of a CUDA graph, among calls of a
+  /// program that is none as a whole.
+  std::uint32_t graph = 0;
 };
 
 /// The host does it by itself, between what it hands to streams.
@@ -142,6 +145,15 @@ struct Client {
 /// How this client hands its requests over.
 inline Issue issue_of(const Client& client, const Program& program) {
   return client.issue.value_or(program.issue);
+}
+
+/// By which call an operation comes to the GPU.
+enum class HandedOver : std::uint8_t { by_itself, first_of_graph, in_graph };
+inline HandedOver handed_over(const Client& client, const Program& program, OpId op) {
+  if (issue_of(client, program) == Issue::graph) return HandedOver::in_graph;
+  const std::uint32_t graph = program.ops[op.value].graph;
+  if (graph == 0 || client.issue) return HandedOver::by_itself;
+  return op.value != 0 && program.ops[op.value - 1].graph == graph ? HandedOver::in_graph : HandedOver::first_of_graph;
 }
 
 struct RunControl {

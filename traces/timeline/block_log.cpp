@@ -184,7 +184,7 @@ void BlockLogSink::record(const KernelRecord& r) {
     fmt::format_to(std::back_inserter(sms), "{}{}", separator, b.sm.value);
     last_end = std::max(last_end, end);
   }
-  const Time call = issue_of(client, program) == Issue::eager ? gpu_.launch_call : Time{};
+  const Time call = handed_over(client, program, r.op) == HandedOver::by_itself ? gpu_.launch_call : Time{};
   const Time returned = std::max(r.submitted, r.ready + call);
   const bool waited = r.finished != kNever && log_->waited_for[r.client.value][r.op.value];
   const Time learnt = r.finished + gpu_.completion_notice;

@@ -1,152 +1,258 @@
 #!/usr/bin/env python3
-"""What each of CUPTI's kinds of record costs a program: milliseconds of a request with it, and without in the same round.
+"""What capturing costs a request, by what is asked of CUPTI: each way in a process of its own, all of them taking turns, so
+that the host's drift meets all alike.  A wave is one process each; waves follow one another while there is time.
 
-  overhead.py OUT.json FOLDER   on the GPU; FOLDER: for the library
+  overhead.py OUT.json FOLDER [NAME=LIBRARY...]   on the GPU; LIBRARY: a libcorun_capture.so, one more way each
 """
+import collections
 import ctypes
-import glob
 import json
 import os
+import select
 import statistics
 import subprocess
 import sys
 import time
 
-import torch
-import torchvision
-
 HERE = os.path.dirname(os.path.abspath(__file__))
-ROUNDS, REQUESTS = 5, 40
-# CUpti_ActivityKind
-MEMCPY, MEMSET, KERNEL, DRIVER, RUNTIME, EVENT, SYNC, CONCURRENT, MEMORY2 = 1, 2, 3, 4, 5, 36, 38, 10, 49
-WANTED = ["Launch", "GraphLaunch", "Memcpy", "Memset", "EventRecord", "StreamWaitEvent", "StreamSynchronize", "DeviceSynchronize",
-          "CtxSynchronize", "EventSynchronize"]
-SETS = {  # in this order, as some slow the process from then on
-    "nothing": [],
-    "kernels": [CONCURRENT],
-    "kernels, their calls' times": [CONCURRENT, "latency"],
-    "kernels, waits": [CONCURRENT, "latency", SYNC],
-    "kernels, waits, copies": [CONCURRENT, "latency", SYNC, MEMCPY, MEMSET],
-    "kernels, waits, copies, events": [CONCURRENT, "latency", SYNC, MEMCPY, MEMSET, EVENT],
-    "kernels, waits, copies, events, memory": [CONCURRENT, "latency", SYNC, MEMCPY, MEMSET, EVENT, MEMORY2],
-    "callbacks at the driver's launches": ["callbacks 1"],
-    "calls of the driver": [DRIVER],
-    "callbacks at the runtime's launches": ["callbacks 2"],
-    "wanted calls of the runtime": [RUNTIME, "only"],
-    "calls of the runtime": [RUNTIME],
-    "all": [CONCURRENT, DRIVER, RUNTIME, MEMCPY, MEMSET, SYNC, EVENT, MEMORY2],
+SECONDS, TURNS, REQUESTS, FIRST = float(os.environ.get("LIMIT_S", 150)), 8, 12, 2
+CALLS = "subscribe,runtime,driver,"
+WAYS = {  # PROBE of overhead.cpp; None: no library
+    "nothing": None,
+    "nothing again": None,  # how far two processes are apart
+    "a library": "",
+    "subscribed": "subscribe",
+    "callbacks, runtime": "subscribe,runtime",
+    "callbacks, driver": "subscribe,driver",
+    "kernels": "kind=10",
+    "kernels, buffers zeroed": "attribute=5:1,kind=10",
+    "kernels, callbacks": CALLS + "kind=10",
+    "kernels, copies, callbacks": CALLS + "kind=10,kind=1,kind=22,kind=2",
+    "the same, allocations": CALLS + "kind=10,kind=1,kind=22,kind=2,kind=49",
+    "the same, waits, events": CALLS + "kind=10,kind=1,kind=22,kind=2,kind=49,kind=38,kind=36",
+    "whole graphs, callbacks": CALLS + "kind=51,kind=10",
+    "whole graphs, copies, callbacks": CALLS + "kind=51,kind=10,kind=1,kind=22,kind=2",
+}
+SWITCHED = {  # in a process each, which may crash: what is on first, then what is switched, [kind, on] each, between requests
+    "whole, by node, whole": ("kind=51,kind=10", [[51, 0], [51, 1]]),
+    "by node, whole": ("kind=10", [[51, 1]]),
+    "whole, no kernels, whole": ("kind=51,kind=10", [[10, 0], [10, 1]]),
+    "whole, nothing, by node, whole": ("kind=51,kind=10", [[51, 0], [10, 0], [10, 1], [51, 1]]),
 }
 
 
-def switch(probe, kinds, on):
-    codes = []
-    for kind in kinds:
-        if kind == "only":
-            if on:
-                codes.append(sum(probe.probe_only(d, "".join(p + w + "\n" for w in WANTED).encode()) for d, p in ((2, "cuda"),)))
-        elif kind == "latency":
-            codes.append(probe.probe_latency(on))
-        elif str(kind).startswith("callbacks"):
-            domain = int(kind[-1])
-            codes.append(sum(probe.probe_callbacks(domain, (("cu", "cuda")[domain - 1] + w).encode(), on) for w in WANTED[:2]))
-        else:
-            codes.append(probe.probe_kind(kind, on))
-    return codes
-
-
-def programs():
-    net, x = torchvision.models.resnet50().eval().cuda(), torch.randn(8, 3, 224, 224, device="cuda")
-    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    with torch.inference_mode():
-        with torch.cuda.stream(stream):
-            for _ in range(4):
-                net(x)
-        torch.cuda.synchronize()
-        with torch.cuda.graph(graph, stream=stream):
-            net(x)
+def programs_():
+    """{name: (request, wait)}: those of programs.py, which hand both to `serve`, and 200 kernels that do nearly nothing."""
+    import programs
+    import torch
+    made = {}
+    for name in ("torch_eager", "torch_graph", "torch_decode"):
+        programs.serve = lambda request, wait: made.update({name: (request, wait)})
+        getattr(programs, name)()
     small = torch.randn(256, device="cuda")
 
     def elementwise():
         y = small
         for _ in range(200):
             y = torch.add(y, 1.0)
-    return {"resnet50 eager": lambda: net(x), "resnet50 graph": graph.replay, "200 small kernels": elementwise}
+    made["200 small"] = elementwise, torch.cuda.synchronize
+    return made
 
 
-def milliseconds(request):
-    took = []
-    for _ in range(REQUESTS):
-        begin = time.perf_counter()
+def measure(request, wait, n=REQUESTS):
+    """Medians in us: the host's call, and the request with its wait."""
+    calls, all_ = [], []
+    for _ in range(FIRST + n):
+        begin = time.perf_counter_ns()
         request()
-        torch.cuda.synchronize()
-        took.append(time.perf_counter() - begin)
-    return round(statistics.median(took) * 1e3, 5)
+        called = time.perf_counter_ns()
+        wait()
+        calls.append(called - begin), all_.append(time.perf_counter_ns() - begin)
+    return [statistics.median(t[FIRST:]) / 1e3 for t in (calls, all_)]
 
 
-def main(path, folder):
-    os.makedirs(folder, exist_ok=True)
-    built = os.path.join(folder, "overhead.so")
-    subprocess.run(["g++", "-O2", "-std=c++17", "-shared", "-fPIC", "-I/usr/local/cuda/include", "-o", built,
-                    os.path.join(HERE, "overhead.cpp"), "-ldl"], check=True)
-    probe = ctypes.CDLL(built)
-    probe.probe_records.restype = ctypes.c_uint64
-    probe.probe_kept.restype = ctypes.c_uint64
-    probe.probe_attribute.argtypes = [ctypes.c_int, ctypes.c_uint64]
-    cupti = sorted(glob.glob(os.path.join(os.path.dirname(torch.__file__), "..", "nvidia", "*", "lib", "libcupti.so*")))
-    data = {"gpu": torch.cuda.get_device_name(), "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-            "cupti": os.path.basename(cupti[0]), "opened": probe.probe_open(cupti[0].encode()), "rows": []}
-    served = programs()
+class Probe:
+    """The library that the driver has loaded; without one, of no records."""
+
+    class Row(ctypes.Structure):
+        _fields_ = [(name, ctypes.c_uint64) for name in ("what", "id", "correlation", "start", "end")]
+
+    def __init__(self):
+        self.is_there = "PROBE" in os.environ
+        if self.is_there:
+            self.library = ctypes.CDLL(os.environ["CUDA_INJECTION64_PATH"])
+            self.library.probe_name.restype = ctypes.c_char_p
+            self.library.probe_kept.restype = ctypes.c_uint64
+            self.library.probe_kept.argtypes = [ctypes.c_void_p, ctypes.c_uint64]
+
+    def drain(self):
+        if self.is_there and "kind=" in os.environ["PROBE"]:
+            self.library.probe_drain()
+
+    def counts(self):
+        of = (ctypes.c_uint64 * 2)()
+        if self.is_there:
+            self.drain(), self.library.probe_counts(of)
+        return list(of)
+
+    def seen(self, request, wait):
+        """Of one request: how often each call and kind of record; of kernels and graphs, how many have a number that a call has."""
+        if not self.is_there:
+            return {}
+        self.drain(), self.library.probe_keep(1)
+        request(), wait()
+        self.drain(), self.library.probe_keep(0)
+        rows = (self.Row * 100_000)()
+        rows = rows[:self.library.probe_kept(rows, len(rows))]
+        kind = {1: "driver ", 2: "runtime "}
+        seen = collections.Counter(kind[r.what] + self.library.probe_name(r.what, r.id).decode() if r.what in kind else f"records of kind {r.what - 100}"
+                                   for r in rows)
+        for domain, name in kind.items():
+            numbers = {r.correlation for r in rows if r.what == domain}
+            seen[f"joined with {name.strip()}"] = sum(r.correlation in numbers for r in rows if r.what in (110, 151))
+        work = [r.end - r.start for r in rows if r.what in (110, 151)]
+        return dict(seen, work_us=sum(work) / 1e3)
+
+    def clock(self):
+        of = (ctypes.c_double * 4)()
+        if self.is_there:
+            self.library.probe_clock(of)
+        return list(of)
+
+
+def worker():
+    import torch
+    probe = Probe()
+    served = programs_()
     with torch.inference_mode():
-        for request in served.values():
-            milliseconds(request)
-        probe.probe_flush(200)
-        for kinds in SETS:
-            for name, request in served.items():
-                without, with_, records, codes = [], [], 0, None
-                for _ in range(ROUNDS):
-                    without.append(milliseconds(request))
-                    codes = switch(probe, SETS[kinds], 1)
-                    request()  # what comes first after a switch does not count
-                    torch.cuda.synchronize()
-                    probe.probe_records()
-                    with_.append(milliseconds(request))
-                    probe.probe_drain()
-                    records = probe.probe_records()
-                    switch(probe, SETS[kinds], 0)
-                row = {"program": name, "records": kinds, "without_ms": without, "with_ms": with_,
-                       "records_a_request": round(records / REQUESTS, 1), "codes": codes}
-                data["rows"].append(row)
-                ratio = statistics.median(w / o for w, o in zip(with_, without))
-                print(f"{name:18} {kinds:40} {statistics.median(without):8.4f} {statistics.median(with_):8.4f} ms x{ratio:.3f} "
-                      f"{row['records_a_request']} {codes}", flush=True)
-            if kinds.startswith("kernels, waits, copies"):
-                data["sample"] = sample(probe, served, SETS[kinds])
-            with open(path, "w") as file:
-                json.dump(data, file)
+        for request, wait in served.values():
+            measure(request, wait)
+        print(json.dumps("ready"), flush=True)
+        for line in sys.stdin:
+            said = json.loads(line)
+            if said == "turn":
+                probe.counts()
+                answer = {name: [*measure(*one), *(n / (FIRST + REQUESTS) for n in probe.counts())] for name, one in served.items()}
+            elif said == "seen":
+                answer = dict({name: probe.seen(*one) for name, one in served.items()}, clock=probe.clock())
+            else:
+                answer = probe.library.probe_kind(*said)
+            print(json.dumps(answer), flush=True)
+    os._exit(0)  # what a library does at the end is not of interest
 
 
-def sample(probe, served, kinds):
-    """Records of two requests of each program beside the host's clock: [kind, correlation, four times]."""
-    found = {}
-    for name, request in served.items():
-        switch(probe, kinds, 1)
-        request()
-        torch.cuda.synchronize()
-        probe.probe_drain(), probe.probe_keep()
-        host = []
-        for _ in range(2):
-            host.append(time.time_ns())
-            request()
-            host.append(time.time_ns())
-            torch.cuda.synchronize()
-            host.append(time.time_ns())
-        torch.ones(8).cuda(), torch.cuda.current_stream().synchronize(), torch.ones(8, device="cuda").cpu()
-        probe.probe_drain()
-        rows = (ctypes.c_uint64 * (6 * 4096))()
-        n = probe.probe_kept(rows)
-        switch(probe, kinds, 0)
-        found[name] = {"host": host, "rows": [list(rows[6 * i:6 * i + 6]) for i in range(n)]}
-    return found
+class Process:
+    def __init__(self, name, probe, library, folder):
+        environment = dict(os.environ, PYTHONPATH=HERE)
+        if library is not None:
+            environment["CUDA_INJECTION64_PATH"] = library
+        if probe is not None:
+            environment["PROBE"] = probe
+        else:
+            environment["CORUN_CAPTURE"] = folder
+        self.errors = open(os.path.join(folder, name.replace(" ", "-") + ".errors"), "a+")
+        self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--worker"], env=environment, text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors)
+
+    def hear(self):
+        """None of one that is dead, or says nothing for a minute."""
+        if not select.select([self.process.stdout], [], [], 60)[0]:
+            self.process.kill()
+        line = self.process.stdout.readline()
+        return json.loads(line) if line else None
+
+    def ask(self, what):
+        try:
+            print(json.dumps(what), file=self.process.stdin, flush=True)
+        except (OSError, ValueError):
+            return None
+        return self.hear()
+
+    def end(self):
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass
+        code = self.process.wait(timeout=30)
+        self.errors.seek(0)
+        return code, self.errors.read()[-400:]
 
 
-main(*sys.argv[1:3])
+def wave(ways, library, folder, data):
+    """One process of each way; each in turn serves all programs."""
+    processes = {name: Process(name, probe, of if of is not None else library if probe is not None else None, folder)
+                 for name, (probe, of) in ways.items()}
+    alive = [name for name, p in processes.items() if p.hear() == "ready"]
+    for turn in range(TURNS):
+        for name in alive[turn % len(alive):] + alive[:turn % len(alive)]:
+            data["turns"].setdefault(name, []).append(processes[name].ask("turn"))
+        for name in ways:
+            if name not in alive:
+                data["turns"].setdefault(name, []).append(None)
+    if not data["seen"]:
+        data["seen"] = {name: processes[name].ask("seen") for name in alive if ways[name][0] is not None}
+    for name, process in processes.items():
+        code, errors = process.end()
+        if code != 0 or name not in alive:
+            data["failed"].append([name, code, errors])
+
+
+def switched(library, folder, data):
+    processes = {name: Process("switched " + name, probe, library, folder) for name, (probe, _) in SWITCHED.items()}
+    for name, process in processes.items():
+        found = [process.hear(), process.ask("turn"), process.ask("seen")]
+        for change in SWITCHED[name][1]:
+            found += [change, process.ask(change), process.ask("turn"), process.ask("seen")]
+        data["switched"][name] = {"found": found, "end": process.end()}
+
+
+def tell(data):
+    """Medians over the turns of the ratio to the process without a library in the same turn."""
+    names = list(next(turn for turn in data["turns"]["nothing"] if turn))
+    print(f"{'way: host call, request':34}" + "".join(f"{name:>32}" for name in names))
+    for way, turns in data["turns"].items():
+        cells = []
+        for name in names:
+            pairs = [(t[name], n[name]) for t, n in zip(turns, data["turns"]["nothing"]) if t and n]
+            call, request = ([a[i] / b[i] for a, b in pairs] for i in (0, 1))
+            spread = [sorted(request)[len(request) * q // 10] for q in (1, 9)] if request else []
+            us = statistics.median(a[1] for a, _ in pairs) if pairs else 0
+            cells.append(f"{us:8.0f} {statistics.median(call):6.3f} {statistics.median(request):6.3f} {spread[0]:.2f}-{spread[1]:.2f}" if pairs else "-")
+        print(f"{way:34}" + "".join(f"{cell:>32}" for cell in cells), flush=True)
+
+
+def main(path, folder, libraries):
+    began = time.time()
+    os.makedirs(folder, exist_ok=True)
+    library = os.path.abspath(os.path.join(folder, "overhead.so"))
+    subprocess.run(["g++", "-O2", "-std=c++17", "-shared", "-fPIC", "-I/usr/local/cuda/include", "-o", library,
+                    os.path.join(HERE, "overhead.cpp"), "-ldl"], check=True)
+    ways = {name: (probe, None) for name, probe in WAYS.items()}
+    ways.update({name: (None, os.path.abspath(of)) for name, of in (one.split("=", 1) for one in libraries)})
+    gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
+    data = {"gpu": gpu, "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "turns": {}, "seen": {}, "switched": {}, "failed": []}
+
+    def keep():
+        with open(path, "w") as file:
+            json.dump(data, file)
+    took = []
+    while not took or time.time() - began + (took[-1] if took[1:] else 0.7 * took[0]) < SECONDS - 20:  # the first reads from disk; a start follows
+        at = time.time()
+        wave(ways, library, folder, data)
+        took.append(time.time() - at)
+        print(f"a wave took {took[-1]:.1f} s", flush=True)
+        keep()
+    tell(data)
+    for way, seen in data["seen"].items():
+        print(way, json.dumps(seen))
+    print("failed:", data["failed"], flush=True)
+    switched(library, folder, data)
+    keep()
+    for name, one in data["switched"].items():
+        states = [[f.get("torch_graph") for f in one["found"][i:i + 2] if f] for i in range(1, len(one["found"]), 4)]
+        print(name, one["end"][0], json.dumps(states), one["end"][1][-200:])
+    print(f"{time.time() - began:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    worker() if sys.argv[1] == "--worker" else main(sys.argv[1], sys.argv[2], sys.argv[3:])

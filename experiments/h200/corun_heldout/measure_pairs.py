@@ -35,6 +35,12 @@ COUNTERS = {
     "tensor_instructions": "sm__inst_executed_pipe_tensor.sum",
     "ncu_duration_ns": "gpu__time_duration.sum",
 }
+PIPES = {  # how busy each pipe of the SMs is, per cent
+    **{pipe: f"sm__inst_executed_pipe_{pipe}.avg.pct_of_peak_sustained_active" for pipe in ("alu", "fma", "fmaheavy", "fp16", "lsu", "xu")},
+    "tensor_cycles": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+    "l1_data": "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
+    "shared_data": "l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed",
+}
 TARGET_MS = 4.0  # what a client's launches should last alone
 
 
@@ -381,7 +387,7 @@ def counters(path):
         data = json.load(file)
     names = list(data["kernels"])
     command = ["ncu", "--profile-from-start", "off", "--clock-control", "none", "--csv",
-               "--print-units", "base", "--metrics", ",".join(COUNTERS.values()),
+               "--print-units", "base", "--metrics", ",".join([*COUNTERS.values(), *PIPES.values()]),
                sys.executable, __file__, "profiled", data.get("set", "heldout"), *names]
     run = subprocess.run(command, capture_output=True, text=True)
     table = list(csv.DictReader(line for line in run.stdout.splitlines() if line.startswith('"')))
@@ -391,8 +397,9 @@ def counters(path):
     if len(by_id) != len(names):
         sys.exit(f"{len(by_id)} kernels profiled, {len(names)} expected:\n{run.stdout[-3000:]}\n{run.stderr[-3000:]}")
     for name, (_, row) in zip(names, sorted(by_id.items())):
-        values = {key: float(row[metric].replace(",", "")) for key, metric in COUNTERS.items() if metric in row}
-        data["kernels"][name]["ncu"] = {key: v for key, v in values.items() if math.isfinite(v)}
+        counted, busy = ({key: v for key, metric in wanted.items() if metric in row
+                          and math.isfinite(v := float(row[metric].replace(",", "")))} for wanted in (COUNTERS, PIPES))
+        data["kernels"][name]["ncu"] = {**counted, "pipes_pct": busy}
         print(name, row["kernel"][:50], data["kernels"][name]["ncu"], flush=True)
     save(path, data)
 

@@ -53,7 +53,7 @@ enum class Mark { none, write, batch, event, side };  // side: written by anothe
 /// One chain of kernels, each of `ns`: microseconds each on the GPU's clock, and of the host's calls.
 static void chain(const Words& w, CUstream s, const char* what, long long ns, bool wait, Mark mark) {
   std::vector<double> each, calls;
-  constexpr int kKernels = 300;
+  constexpr int kKernels = 200;  // with their waits and events fewer than a channel has entries
   cudaEvent_t begin, end;
   cudaEventCreate(&begin), cudaEventCreate(&end);
   CUevent done[8];
@@ -227,6 +227,10 @@ int main(int count, char** words) {
     chain(w, s, "wait and write", ns, true, Mark::write);
     chain(w, s, "wait and write in one", ns, true, Mark::batch);
     chain(w, s, "wait, and write beside", ns, true, Mark::side);
+  }
+  for (const Mark mark : {Mark::none, Mark::side}) {
+    const bool wait = mark == Mark::side;
+    chain(w, nullptr, wait ? "in the default stream: wait, and write beside" : "in the default stream: plain", 2000, wait, mark);
   }
   {  // streams that wait, and another
     std::vector<CUstream> waiting;

@@ -2,8 +2,12 @@
 """A real-time program beside best-effort ones, unmodified: alone, under plain MPS, taking turns, and steered by `sim serve`.
 
   measure.py SIM OUT.json FOLDER REPEATS REQUESTS "MODE[;MODE...]" REAL_TIME BEST_EFFORT...
-MODE: alone, mps, turns, or a policy of `sim serve` (with POLICY@US: a launch goes that long before those before it end).  The real-time program's requests come at a load of 0.4 of its warm time alone.
+MODE: alone, mps, turns, or a policy of `sim serve`.  POLICY@US: a launch goes that long before those before it end; POLICY@US/N: and so many
+launches of a stream may be with the driver before they are granted; MODE*N: N times instead of REPEATS.  The real-time program's
+requests come at a load of 0.4 of its mean time alone, REPEATS times REQUESTS of them in each mode; of the others counts what they do
+meanwhile.
 """
+import bisect
 import json
 import os
 import shutil
@@ -20,7 +24,7 @@ def start(program, folder, mode, before, environment):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def once(sim, folder, mode, programs, count, period):
+def once(sim, folder, mode, programs, count, period, rounds=1):
     """One run: what each program said, and the service's last state."""
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
@@ -31,8 +35,8 @@ def once(sim, folder, mode, programs, count, period):
         subprocess.run(["nvidia-cuda-mps-control", "-d"], env=environment, check=True)
     elif mode not in ("alone", "turns"):
         at = folder + "/service"
-        policy, _, ahead = mode.partition("@")
-        options = ["--ahead-us=" + ahead] if ahead else []
+        policy, _, rest = mode.partition("@")
+        options = [f"--{name}={value}" for name, value in zip(("ahead-us", "in-flight"), rest.split("/")) if value]
         if policy.startswith(("tpc-mask", "static-split")):
             options += ["--programs=cam" + ",work" * (len(programs) - 1)]
         service = subprocess.Popen([sim, "serve", "--policy=" + policy, "--at", at, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -40,7 +44,7 @@ def once(sim, folder, mode, programs, count, period):
             time.sleep(0.01)
         before = lambda rt: [sim, "run", "--at", at, "--name", "cam" if rt else "work",  # noqa: E731
                              *(["--class=real_time", "--priority=-5"] if rt else []), "--"]
-    running = [start(p, folder, f"{count}:{period}" if i == 0 and period else "loop", before(i == 0), environment)
+    running = [start(p, folder, f"{count}:{period}:{rounds}" if i == 0 and period else "loop", before(i == 0), environment)
                for i, p in enumerate(programs)]
     deadline = time.time() + 90
     while not all(os.path.exists(f"{folder}/{p}.ready") for p in programs) and time.time() < deadline:
@@ -53,7 +57,7 @@ def once(sim, folder, mode, programs, count, period):
         if not period:
             time.sleep(3)
         else:
-            running[0].wait(timeout=60)
+            running[0].wait(timeout=60 * rounds)
         if service is not None:
             state = json.loads(subprocess.run([sim, "top", "--json", "--at", folder + "/service"], capture_output=True, text=True).stdout or "null")
     except subprocess.TimeoutExpired:
@@ -78,23 +82,49 @@ def once(sim, folder, mode, programs, count, period):
     return result
 
 
+def done_by(ends, at):
+    """How many requests, with the part of the one under way."""
+    n = bisect.bisect_right(ends, at)
+    return n if n == 0 or n == len(ends) else n + (at - ends[n - 1]) / (ends[n] - ends[n - 1])
+
+
+def by_round(run, programs):
+    """For each round of the real-time program what it saw, and what the others did from its begin to its end."""
+    rounds = []
+    for r in run.get(programs[0], {}).get("rounds", []):
+        row = {programs[0]: {k: v for k, v in r.items() if k not in ("began", "ended", "ends")} | {"sha256": run[programs[0]]["sha256"]}}
+        for p in programs[1:]:
+            ends = run[p].get("rounds", [{}])[0].get("ends", [])
+            per_s = (done_by(ends, r["ended"]) - done_by(ends, r["began"])) / (r["ended"] - r["began"])
+            row[p] = {"per_s": round(per_s, 3), "sha256": run[p].get("sha256")} | ({} if ends else {"failed": run[p].get("failed", "no request")})
+        rounds.append(row)
+    return rounds
+
+
 def main(sim, path, folder, repeats, count, modes, *programs):
     data = {"gpu": subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,uuid", "--format=csv,noheader"], capture_output=True,
                                   text=True).stdout.strip(),
-            "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "command": " ".join(sys.argv[1:]), "load": LOAD, "runs": []}
-    alone = {p: once(sim, folder, "alone", [p], 0, 0) for p in programs}
-    data["alone"] = {p: run[p] for p, run in alone.items()}
+            "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "command": " ".join(sys.argv[1:]), "load": LOAD, "alone": {}, "runs": []}
+    for p in programs:
+        said = once(sim, folder, "alone", [p], 0, 0)
+        data["alone"][p] = by_round(said, [p])[0][p] if "rounds" in said[p] else said[p]
     print(json.dumps(data["alone"]), flush=True)
-    period = alone[programs[0]][programs[0]]["mean_ms"] / LOAD
-    for turn in range(int(repeats)):
-        for mode in modes.split(";"):
-            run = once(sim, folder, mode, programs[:1] if mode == "alone" else programs, int(count), period)
-            data["runs"].append({"mode": mode, "turn": turn, **run})
-            brief = {p: {k: run[p].get(k) for k in ("per_s", "p50_ms", "p99_ms", "failed", "said")} for p in programs if p in run}
-            same = [run[p].get("sha256") == data["alone"][p].get("sha256") for p in programs if p in run]
-            print(mode, turn, json.dumps(brief), "same outputs" if all(same) else same, run.get("service_said", "")[-200:], flush=True)
-            with open(path, "w") as file:
-                json.dump(data, file, indent=1)
+    period = data["alone"][programs[0]]["mean_ms"] / LOAD
+    for mode in modes.split(";"):
+        began = time.time()
+        mode, _, times = mode.partition("*")
+        run = once(sim, folder, mode, programs[:1] if mode == "alone" else programs, int(count), period, int(times or repeats))
+        state = {k: run.get(k) for k in ("service", "service_said", "timeout", "killed") if run.get(k)}
+        rounds = by_round(run, [p for p in programs if p in run])
+        data["runs"] += [{"mode": mode, "turn": i, **r, **(state if i == 0 else {})} for i, r in enumerate(rounds)]
+        if not rounds:
+            data["runs"].append({"mode": mode, "failed": run})
+        print(f"{mode}: {time.time() - began:.0f} s", json.dumps([{p: [r[p].get("p99_ms"), r[p]["per_s"]] for p in r} for r in rounds] or run)[:1500],
+              "same outputs:", [all(r[p]["sha256"] == data["alone"][p].get("sha256") for r in rounds) for p in programs if p in run],
+              {p["name"]: {k: p[k] for k in ("queued", "unsteered", "mean_wait_us", "launches")} for p in (run.get("service") or {}).get("programs", [])},
+              (run.get("service") or {}).get("decision_us"), {p: run[p]["said"] for p in programs if "said" in run.get(p, {})}, flush=True)
+        with open(path, "w") as file:
+            json.dump(data, file, indent=1)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 """Programs as people write them, none of which knows of corun: each prints a line of JSON when it ends.
 
   programs.py NAME FOLDER MODE   NAME: decode, decode-graph, vision, vision-graph, prefill, train
-                                 MODE: "loop" until FOLDER/stop is there, or "COUNT:PERIOD_MS" requests at that period
-FOLDER/NAME.ready says that it has warmed up; it begins when FOLDER/go is there.
+                                 MODE: "loop" until FOLDER/stop is there, or "COUNT:PERIOD_MS:ROUNDS": so often, COUNT requests at that period
+FOLDER/NAME.ready says that it has warmed up; it begins when FOLDER/go is there.  Times are those of the host's one clock.
 """
 import hashlib
 import json
@@ -115,24 +115,29 @@ def main(name, folder, mode):
         open(os.path.join(folder, name + ".ready"), "w").close()
         while not os.path.exists(os.path.join(folder, "go")):
             time.sleep(0.002)
-        latencies, began = [], time.perf_counter()
-        count, period = (None, 0) if mode == "loop" else (int(mode.split(":")[0]), float(mode.split(":")[1]) / 1e3)
-        while len(latencies) < count if count else not os.path.exists(os.path.join(folder, "stop")):
-            due = began + len(latencies) * period if period else time.perf_counter()
-            while (now := time.perf_counter()) < due:
-                if due - now > 2e-4:
-                    time.sleep((due - now) / 2)
-            torch.cuda.nvtx.range_push("request")
-            request()
-            torch.cuda.synchronize()
-            torch.cuda.nvtx.range_pop()
-            latencies.append(time.perf_counter() - due)
-        took = time.perf_counter() - began
-    latencies.sort()
-    at = lambda share: round(1e3 * latencies[int(share * (len(latencies) - 1))], 4)  # noqa: E731
-    print(json.dumps({"program": name, "requests": len(latencies), "per_s": round(len(latencies) / took, 3), "p50_ms": at(0.5), "p99_ms": at(0.99),
-                      "mean_ms": round(1e3 * sum(latencies) / len(latencies), 4), "warm_ms": round(1e3 * sorted(times)[15], 4),
-                      "sha256": digest.hexdigest()}), flush=True)
+        count, period, rounds = (None, 0, 1) if mode == "loop" else (convert(x) for convert, x in zip((int, float, int), mode.split(":")))
+
+        def one_round():
+            latencies, ends, began = [], [], time.perf_counter()
+            while len(latencies) < count if count else not os.path.exists(os.path.join(folder, "stop")):
+                due = began + len(latencies) * period / 1e3 if period else time.perf_counter()
+                while (now := time.perf_counter()) < due:
+                    if due - now > 2e-4:
+                        time.sleep((due - now) / 2)
+                torch.cuda.nvtx.range_push("request")
+                request()
+                torch.cuda.synchronize()
+                torch.cuda.nvtx.range_pop()
+                ends.append(time.perf_counter())
+                latencies.append(ends[-1] - due)
+            latencies.sort()
+            at = lambda share: round(1e3 * latencies[int(share * (len(latencies) - 1))], 4)  # noqa: E731
+            said = {"requests": len(latencies), "began": began, "ended": ends[-1], "per_s": round(len(latencies) / (ends[-1] - began), 3),
+                    "p50_ms": at(0.5), "p99_ms": at(0.99), "mean_ms": round(1e3 * sum(latencies) / len(latencies), 4)}
+            return said if count else said | {"ends": [round(t, 6) for t in ends]}
+
+        all_rounds = [one_round() for _ in range(rounds)]
+    print(json.dumps({"program": name, "warm_ms": round(1e3 * sorted(times)[15], 4), "sha256": digest.hexdigest(), "rounds": all_rounds}), flush=True)
 
 
 if __name__ == "__main__":

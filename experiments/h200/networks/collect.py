@@ -19,6 +19,7 @@ POLICIES = {"streams": "fcfs", "priority": "priority", "halves": "tpc-mask", "ti
 # Where libraries choose kernels for the SMs that they have: the recording on those of the first client, and of the others.
 PARTS = {"mps_percent": ("mps40", "mps60"), "halves": ("half", "half")}
 SMS = {"half": ["--sms", "66"]}  # of what a recording does not say
+SCHEMA = "../../../../traces/schema/trace.schema.json"  # from traces/ and mixes/
 FIRST_HALF, SECOND_HALF = "0-32", "33-65"  # TPCs, under `halves`: the first client's, the others'
 
 
@@ -57,7 +58,14 @@ def trace_of(sim, name, issue):
                    "-o", out, *(["--counters", counters] if os.path.exists(counters) else []), *SMS.get(issue, [])]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         with open(out) as file:
-            return json.load(file)
+            return json.load(file) | {"$schema": SCHEMA}
+
+
+def in_a_row(trace):
+    """A request with other calls than its graph, as a training step's: its host works ahead, as it did when it was measured."""
+    if trace["programs"][0].get("issue") != "graph":
+        trace["clients"][0]["arrivals"] = {"type": "closed_loop", "in_flight": 2}
+    return trace
 
 
 def eager_trace_of(sim, name):
@@ -67,7 +75,8 @@ def eager_trace_of(sim, name):
     program, client = trace["programs"][0], trace["clients"][0]
     if program["ops"][-1].get("sync"):
         program["ops"].pop()
-    waits = any(op.get("sync") for op in program["ops"])  # within a request: then none is issued ahead of it
+    # Within a request, or streams for each other: then none is issued ahead of it.
+    waits = any(op.get("sync") or op.get("stream") for op in program["ops"])
     client["arrivals"] = {"type": "closed_loop", "in_flight": 1 if waits else 8}
     return trace
 
@@ -99,12 +108,21 @@ def policy_of(mode, mix, percentages):
     return POLICIES[mode] + ("/".join(shares) if mode == "mps_percent" else "")
 
 
-def measured_in(mode):
-    """The files of a mode's calls: MODE.json.gz, MODE-2.json.gz, ..."""
-    names = [mode + ".json.gz"]
+def measured_in(what):
+    """The files of several calls: WHAT.json.gz, WHAT-2.json.gz, ..."""
+    names = [what + ".json.gz"]
     while (part := load(names[-1])) is not None:
         yield names[-1], part
-        names.append(f"{mode}-{len(names) + 1}.json.gz")
+        names.append(f"{what}-{len(names) + 1}.json.gz")
+
+
+def networks_in(what):
+    """What these files have by network; the first of them also says on what it was measured."""
+    first, by_network = None, {}
+    for _, part in measured_in(what):
+        first = first or part
+        by_network.update(part["networks"])
+    return first, by_network
 
 
 def states(run):
@@ -114,21 +132,22 @@ def states(run):
 
 
 def collect(sim):
-    alone, aside, programs = load("alone.json.gz"), set_aside(), {}
-    eager = load("steps.json.gz")["networks"]  # of the same processes as the recordings
-    data = {"corun_networks": 1, **{k: alone[k] for k in ("device", "driver", "cuda", "pytorch", "date")},
+    (first, alone), aside, programs = networks_in("alone"), set_aside(), {}
+    _, eager = networks_in("steps")  # of the same processes as the recordings
+    data = {"corun_networks": 1, **{k: first[k] for k in ("device", "driver", "cuda", "pytorch", "date")},
             "networks": [], "mixes": [], "runs": []}
-    for name, measured in alone["networks"].items():
+    for name, measured in alone.items():
         for part in ("", *(f".{p}" for p in sorted({p for parts in PARTS.values() for p in parts}))):
             if not os.path.exists(os.path.join(HERE, "recordings", f"{name}.{part[1:] or 'graph'}.json.gz")):
                 continue  # the profiler lost its kernels
-            trace = trace_of(sim, name, part[1:] or "graph")
+            trace = in_a_row(trace_of(sim, name, part[1:] or "graph"))
             programs[name + part] = trace["programs"][0]["name"]
             save(f"traces/{name}{part}.json.gz", trace)
-        save(f"traces/{name}.eager.json.gz", eager_trace_of(sim, name))
-        row = {"name": name, "about": measured["about"], "trace": f"traces/{name}.json.gz",
-               "eager_trace": f"traces/{name}.eager.json.gz", "set_aside": name in aside}
-        row["graph_ms"], row["eager_ms"] = measured["graph_ms"], eager[name]["before_ms"] + eager[name]["after_ms"]
+        row = {"name": name, "about": measured["about"], "trace": f"traces/{name}.json.gz", "set_aside": name in aside,
+               "graph_ms": measured["graph_ms"]}
+        if name in eager:
+            row |= {"eager_trace": f"traces/{name}.eager.json.gz", "eager_ms": eager[name]["eager_ms"]}
+            save(row["eager_trace"], eager_trace_of(sim, name))
         data["networks"].append(row)
     mixes, seconds = {}, {}
     for mode in POLICIES:

@@ -4,7 +4,8 @@
   measure.py alone OUT.json [NAME...]       each network without a profiler: as a graph, eagerly
   measure.py clocks OUT.json [NAME...]      each network, and single operations, in a row for 1.2 s: clock, power, time of each
   measure.py record DIR [NAME...]           Kineto traces as a graph
-  measure.py steps OUT.json DIR [NAME...]   eagerly, eight requests in a row: time without the profiler, Kineto trace of six
+  measure.py steps OUT.json DIR [NAME...]   eagerly, eight requests in a row: in turns without the profiler and with it, and the
+                                            Kineto trace of six, which carries the time without
   measure.py counters OUT.csv [NAME...]     Nsight Compute, each distinct operation of each network once
   measure.py split CSV DIR NAME...          what `counters` wrote, a file a network; NAMEs in the order in which they were given
   measure.py mixes OUT.json MODE [MIX...]   requests of the mixes under streams, priority, halves (one process), timeslice,
@@ -29,6 +30,7 @@ import json
 import os
 import select
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -39,10 +41,15 @@ from gpu import Gpu, drive, networks
 METRICS = ["smsp__inst_executed.sum", "smsp__issue_active.avg.pct_of_peak_sustained_active", "dram__bytes_read.sum",
            "dram__bytes_write.sum", "lts__t_bytes.sum", "l1tex__t_bytes.sum",
            "sm__warps_active.avg.pct_of_peak_sustained_active", "sm__inst_executed_pipe_tensor.sum",
+           *(f"sm__inst_executed_pipe_{pipe}.avg.pct_of_peak_sustained_active" for pipe in ("alu", "fma", "fmaheavy", "fp16", "lsu", "xu")),
+           "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+           "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
+           "l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed",
            "gpu__time_duration.sum", "launch__cluster_dim_x", "launch__cluster_dim_y", "launch__cluster_dim_z",
            "launch__registers_per_thread", "launch__shared_mem_per_block_static", "launch__shared_mem_per_block_dynamic"]
 REPEATS = 3
 WANTED = 346  # real-time requests a repeat: three make a p99 of 1,000
+REQUEST_TIME = "corun_request_time_us"  # in a recording: what a request takes without the profiler
 PERCENTAGES = (40, 60)  # of the first client and of the others, under mps_percent
 
 
@@ -168,28 +175,41 @@ def record(folder, names):
         os.remove(f"{folder}/warm.json.gz")
 
 
+ROUNDS = 6  # of two batches without the profiler and one with it
+
+
 def steps(path, folder, names):
-    """The profiler's recording and the times before and after it, from one process."""
+    """Batches of eight requests in a row, in turns without the profiler and with it, in one process, since the host's speed
+    drifts. Of the batches without, one of each round is what the recording tells (`told_ms`), the other is what a replay of
+    it is compared with (`eager_ms`); either comes first in turn. CUPTI is detached in between: it slows a process."""
+    os.environ["TEARDOWN_CUPTI"] = "1"
     import torch
     from torch.profiler import ProfilerActivity, profile, schedule
     os.makedirs(folder, exist_ok=True)
     gpu, data = Gpu(), {**describe(), "networks": {}}
     for name in names or networks().NETWORKS:
         try:
-            run, row = gpu.run(name), data["networks"].setdefault(name, {})
+            run, row = gpu.run(name), data["networks"].setdefault(name, {"told_ms": [], "eager_ms": []})
+            gc.collect()
+            gc.disable()
             with torch.cuda.stream(gpu.stream("plain", 0)):
-                in_a_row(torch, run, 3)
-                row["before_ms"] = [in_a_row(torch, run, 8) for _ in range(3)]
-                with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True,
-                             schedule=schedule(wait=0, warmup=2, active=6, repeat=1)) as p:
-                    for _ in range(8):
-                        run()
-                        p.step()
+                in_a_row(torch, run, 12)
+                for turn in range(ROUNDS):
+                    for kind in ("told_ms", "eager_ms")[::1 if turn % 2 else -1]:
+                        run()  # what the profiler's end has left behind does not count
+                        row[kind].append(in_a_row(torch, run, 8))
+                    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True,
+                                 schedule=schedule(wait=0, warmup=2, active=6, repeat=1)) as p:
+                        if turn + 1 == ROUNDS:
+                            p.add_metadata_json(REQUEST_TIME, f"{statistics.mean(row['told_ms']) * 1e3:.1f}")
+                        for _ in range(8):
+                            run()
+                            p.step()
                 row["kernels"] = export(p, f"{folder}/{name}.eager.json.gz")
-                row["after_ms"] = [in_a_row(torch, run, 8) for _ in range(3)]
             print("steps", name, row, flush=True)
         except Exception as error:
             print("steps", name, "LEFT OUT:", repr(error)[:300], flush=True)
+        gc.enable()
         gpu.runs.clear()
         torch.cuda.empty_cache()
         save(path, data)

@@ -226,6 +226,70 @@ def models():
     return m
 
 
+def speech():
+    import transformers
+    return plain(transformers.Wav2Vec2Model(transformers.Wav2Vec2Config()), normal(1, 160_000, dtype=f16), dtype=f16)
+
+
+def segmentation():
+    from torchvision.models.segmentation import deeplabv3_resnet50
+    return plain(deeplabv3_resnet50(weights=None, weights_backbone=None), normal(2, 3, 320, 320), tf32=True)
+
+
+class GroupedAttention(nn.Module):
+    """A decoder layer whose heads share keys and values in groups, one new token a sequence."""
+
+    def __init__(self, width, heads, groups, hidden):
+        super().__init__()
+        self.heads, self.groups, self.each = heads, groups, width // heads
+        self.norm1, self.norm2 = nn.RMSNorm(width), nn.RMSNorm(width)
+        self.query, self.pair = nn.Linear(width, width, bias=False), nn.Linear(width, 2 * groups * self.each, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+        self.up, self.down = nn.Linear(width, 2 * hidden, bias=False), nn.Linear(hidden, width, bias=False)
+
+    def forward(self, x, keys, values):
+        batch, width = x.shape[0], x.shape[-1]
+        h = self.norm1(x)
+        q = self.query(h).view(batch, self.heads, 1, self.each)
+        k, v = self.pair(h).view(batch, 2, self.groups, self.each).unbind(1)
+        keys[:, :, -1], values[:, :, -1] = k, v
+        a = F.scaled_dot_product_attention(q, keys, values, enable_gqa=True)
+        x = x + self.out(a.reshape(batch, 1, width))
+        gate, up = self.up(self.norm2(x)).chunk(2, -1)
+        return x + self.down(F.silu(gate) * up)
+
+
+def grouped_decode(width=3072, heads=24, groups=8, hidden=8192, batch=16, context=2048, layers=8):
+    net = nn.ModuleList(GroupedAttention(width, heads, groups, hidden) for _ in range(layers)).to(bf16).eval()
+    caches = [(normal(batch, groups, context, width // heads, dtype=bf16),
+               normal(batch, groups, context, width // heads, dtype=bf16)) for _ in range(layers)]
+    first = normal(batch, 1, width, dtype=bf16)
+
+    def run():
+        with torch.no_grad():
+            x = first
+            for block, cache in zip(net, caches):
+                x = block(x, *cache)
+            return x
+    return run
+
+
+def text_training(batch=16, length=128):
+    import transformers
+    config = transformers.BertConfig(num_hidden_layers=4)
+    net = transformers.BertForSequenceClassification(config).train()
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4, capturable=True)
+    tokens, wanted = torch.randint(0, 30000, (batch, length)), torch.randint(0, 2, (batch,))
+
+    def run():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(DEVICE, dtype=bf16, cache_enabled=False):
+            loss = F.cross_entropy(net(tokens).logits, wanted)
+        loss.backward()
+        optimizer.step()
+    return run
+
+
 NETWORKS = {  # name: what it is, how it is made
     "resnet50_b1": ("ResNet-50, batch 1, fp32 with tf32 convolutions", lambda: image(models().resnet50, 1)),
     "resnet152_b8": ("ResNet-152, batch 8, fp32 with tf32 convolutions", lambda: image(models().resnet152, 8)),
@@ -252,12 +316,17 @@ NETWORKS = {  # name: what it is, how it is made
     "swin_b4": ("Swin transformer tiny, batch 4, tf32", swin),
     "mobilenet_b32": ("MobileNet v3 large, batch 32, fp16, channels last",
                       lambda: image(models().mobilenet_v3_large, 32, dtype=f16, last=True)),
+    "wav2vec2_10s": ("wav2vec 2.0 base, 10 s of speech, fp16", speech),
+    "deeplab_b2": ("DeepLabv3 with ResNet-50, batch 2 of 320 x 320, tf32", segmentation),
+    "decode_gqa": ("decode step, 8 layers of width 3072, 24 heads in 8 groups, batch 16, context 2048, bf16", grouped_decode),
+    "train_bert": ("training step of BERT with 4 layers, batch 16, 128 tokens, bf16 autocast, AdamW", text_training),
 }
 # Named before they were measured: no part of the model is chosen or fitted with these in view, nor with a mix that holds one
 # of them; scored at most three times.
-SET_ASIDE = ["gpt2_b2s256", "convnext_b8", "swin_b4", "mobilenet_b32"]
-# Were set aside until their third score, `scores/3-2026-11-22.txt`.
+SET_ASIDE = ["wav2vec2_10s", "deeplab_b2", "decode_gqa", "train_bert"]
+# Were set aside until their third scores, `scores/3-2026-11-22.txt` and `scores/second-set-3-2026-11-23.txt`.
 FIRST_SET_ASIDE = ["decode_2k", "bert_b2s128", "whisper", "efficientnet_b16"]
+SECOND_SET_ASIDE = ["gpt2_b2s256", "convnext_b8", "swin_b4", "mobilenet_b32"]
 
 
 def rt(network, period_ms):
@@ -303,4 +372,10 @@ MIXES = {
     "convnext-dlrm": [rt("convnext_b8", 6), be("dlrm_b2048")],
     "gpt2-swin-train": [rt("gpt2_b2s256", 5), rt("swin_b4", 7), be("train_resnet18")],
     "four-new": [rt("mobilenet_b32", 5), rt("bert_b8_bf16", 6), be("swin_b4"), be("decode_2k")],
+    "gqa-prefill": [rt("decode_gqa", 4), be("prefill_4k")],
+    "wav2vec2-resnet152": [rt("wav2vec2_10s", 6), be("resnet152_b8")],
+    "deeplab-trainbert": [rt("deeplab_b2", 8), be("train_bert")],
+    "resnet50-trainbert": [rt("resnet50_b1", 3), be("train_bert")],
+    "gqa-deeplab": [rt("decode_gqa", 4), be("deeplab_b2")],
+    "gqa-wav2vec2-trainbert": [rt("decode_gqa", 5), rt("wav2vec2_10s", 7), be("train_bert")],
 }

@@ -5,13 +5,13 @@
   parts.py kernels   how many launches of each part are of a function and grid that the whole GPU's recording has
   parts.py halves    wgmma gemms of one block an SM: time on half of the SMs over that on all
   parts.py slices    beside a kernel that never ends: how long that was away, and what the network did meanwhile
-  parts.py steps     eagerly: the time without the profiler after its recording over that before it
+  parts.py steps     eagerly: how far batches without the profiler are apart, and what the profiler adds
 """
 import collections
 import statistics
 import sys
 
-from collect import load
+from collect import load, networks_in
 
 PARTS = ("mps40", "mps60", "half")
 
@@ -35,9 +35,11 @@ def of_rows(rows, what):
 
 
 def mps(alone):
-    under, parts = load("parts-mps.json.gz")["networks"], load("parts-mps_percent.json.gz")["networks"]
+    under, parts = networks_in("parts-mps")[1], networks_in("parts-mps_percent")[1]
     more, gaps, once, often = [], collections.defaultdict(list), [], []
     for name, row in alone.items():
+        if name not in under:
+            continue
         time, events, plain = mean_us(under[name]["mps"]["graph_ms"]), recorded(name, "mps"), recorded(name, "graph")
         more.append((time - mean_us(row["graph_ms"])) / len(plain))
         for kind, ms in (("graph", row["graph_ms"]), ("mps", under[name]["mps"]["graph_ms"]),
@@ -88,7 +90,7 @@ def halves(alone):
 
 def slices(alone):
     beside, away = load("slices.json.gz")["beside"], []
-    for name in alone:
+    for name in filter(beside.get, alone):
         row = beside[name]
         cycle = statistics.median(b[0] - a[0] for a, b in zip(row["away"], row["away"][1:]))
         off = statistics.median(b - a for a, b in row["away"])
@@ -102,18 +104,21 @@ def slices(alone):
 
 
 def steps(alone):
-    change = []
+    """Of batches that follow each other: how far apart they are, which no simulation can undercut; what the profiler adds."""
+    apart, slower = [], []
     for name, row in load("steps.json.gz")["networks"].items():
-        change.append(abs(statistics.mean(row["after_ms"]) / statistics.mean(row["before_ms"]) - 1))
-    print(f"changes by {statistics.mean(change):.2f} in the mean, {statistics.median(change):.2f} in the median, {max(change):.2f} at most")
-    first = load("alone-first.json.gz")["networks"]
-    rounds = [abs(statistics.mean(row["eager_ms"]) / statistics.mean(first[name]["eager_ms"]) - 1)
-              for name, row in alone.items() if "eager_ms" in first.get(name, {})]
-    print(f"from the first round to the second: {statistics.median(rounds):.2f} in the median of {len(rounds)}")
+        told = statistics.mean(row["told_ms"])
+        apart.append(abs(statistics.mean(row["eager_ms"]) / told - 1))
+        recorded = [e["dur"] for e in load(f"recordings/{name}.eager.json.gz")["traceEvents"] if e["name"].startswith("ProfilerStep#")]
+        slower.append(statistics.mean(recorded) / 1e3 / told)
+        print(f"{name:20}told {told:7.3f} ms, the other batches {apart[-1]:6.1%} away, recorded {slower[-1]:.2f} times as long")
+    print(f"{len(apart)} networks: {statistics.mean(apart):.1%} apart in the mean, {statistics.median(apart):.1%} in the median, "
+          f"{max(apart):.1%} at most; {sum(a > 0.03 for a in apart)} above 3 %")
+    of_rows(slower, "under the profiler")
 
 
 if __name__ == "__main__":
     commands = {f.__name__: f for f in (mps, kernels, halves, slices, steps)}
     if len(sys.argv) != 2 or sys.argv[1] not in commands:
         sys.exit(__doc__)
-    commands[sys.argv[1]](load("alone.json.gz")["networks"])
+    commands[sys.argv[1]](networks_in("alone")[1])

@@ -1,11 +1,11 @@
 #!/bin/bash
-# Profiles the eight kernels and records the mixes on the GPU of this machine; from the repository's root:
-#     experiments/h200/user_kernels/run.sh path/of/sim [folder for an archive of what was made]
+# Profiles the kernels and records the mixes of a set on the GPU of this machine; from the repository's root:
+#     experiments/h200/user_kernels/run.sh path/of/sim [folder for an archive of what was made] [second]
 # What was compiled is kept for the run in a folder of its own.
 set -eu
 sim=$(realpath "$1")
 to=${2:+$(realpath "$2")}
-cd "$(dirname "$0")"
+cd "$(dirname "$0")/${3:-}"
 store=$(mktemp -d)
 trap 'rm -rf "$store"' EXIT
 policies=(fcfs sequential priority tpc-mask:split=even static-split greedy slate smcompactor wait reef-n timeslice mps)

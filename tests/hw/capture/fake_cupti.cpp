@@ -15,7 +15,8 @@ namespace {
 CUpti_BuffersCallbackRequestFunc request;
 CUpti_BuffersCallbackCompleteFunc complete;
 std::set<int> enabled;
-std::set<std::pair<int, std::uint32_t>> calls_off;
+CUpti_CallbackFunc subscriber;
+std::set<std::pair<int, std::uint32_t>> heard;  // calls, by domain
 std::uint8_t* buffer;
 std::size_t size, used;
 std::uint64_t clock_ns = 1'700'000'000'000'000'000;
@@ -51,18 +52,30 @@ T& record(CUpti_ActivityKind kind) {
   return *made;
 }
 
-void call(CUpti_ActivityKind kind, std::uint32_t id, std::uint64_t start, std::uint64_t end) {
-  if (calls_off.contains({kind, id})) return;
-  auto& c = record<CUpti_ActivityAPI>(kind);
-  c.cbid = id, c.start = start, c.end = end, c.processId = 1, c.threadId = 11, c.correlationId = correlation;
+/// While `body` passes its time.
+template <typename F>
+void call(CUpti_CallbackDomain domain, std::uint32_t id, F body) {
+  std::uint64_t kept = 0;
+  CUpti_CallbackData data{};
+  data.correlationId = correlation, data.correlationData = &kept;
+  const auto tell = [&](CUpti_ApiCallbackSite site) {
+    data.callbackSite = site;
+    if (heard.contains({domain, id})) subscriber(nullptr, domain, id, &data);
+  };
+  tell(CUPTI_API_ENTER);
+  body();
+  tell(CUPTI_API_EXIT);
 }
 
-/// The outer call takes 1 us; the inner one stands in the buffer before it, as it ends first.
+/// The outer call takes 1 us, the inner one 0.6 of it.
 void calls(std::uint32_t runtime, std::uint32_t driver) {
   ++correlation;
-  if (driver != 0) call(CUPTI_ACTIVITY_KIND_DRIVER, driver, clock_ns + 300, clock_ns + 900);
-  call(CUPTI_ACTIVITY_KIND_RUNTIME, runtime, clock_ns, clock_ns + 1000);
-  clock_ns += 1000;
+  call(CUPTI_CB_DOMAIN_RUNTIME_API, runtime, [&] {
+    clock_ns += 300;
+    if (driver != 0) call(CUPTI_CB_DOMAIN_DRIVER_API, driver, [] { clock_ns += 600; });
+    else clock_ns += 600;
+    clock_ns += 100;
+  });
 }
 
 std::uint64_t begins(std::uint32_t stream) { return std::max(clock_ns + 2000, stream_free[stream]); }
@@ -80,7 +93,7 @@ std::size_t length(const CUpti_Activity& r) {
     case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: return sizeof(CUpti_ActivitySynchronization2);
     case CUPTI_ACTIVITY_KIND_CUDA_EVENT: return sizeof(CUpti_ActivityCudaEvent2);
     case CUPTI_ACTIVITY_KIND_MEMORY2: return sizeof(CUpti_ActivityMemory4);
-    default: return sizeof(CUpti_ActivityAPI);
+    default: return sizeof(CUpti_Activity);
   }
 }
 
@@ -93,11 +106,12 @@ CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequest
   return CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind kind) { return enabled.insert(kind), CUPTI_SUCCESS; }
-CUptiResult CUPTIAPI cuptiActivityEnableRuntimeApi(CUpti_CallbackId id, std::uint8_t on) {
-  return on ? calls_off.erase({CUPTI_ACTIVITY_KIND_RUNTIME, id}) : calls_off.insert({CUPTI_ACTIVITY_KIND_RUNTIME, id}).second, CUPTI_SUCCESS;
+CUptiResult CUPTIAPI cuptiSubscribe(CUpti_SubscriberHandle*, CUpti_CallbackFunc callback, void*) {
+  return subscriber = callback, CUPTI_SUCCESS;
 }
-CUptiResult CUPTIAPI cuptiActivityEnableDriverApi(CUpti_CallbackId id, std::uint8_t on) {
-  return on ? calls_off.erase({CUPTI_ACTIVITY_KIND_DRIVER, id}) : calls_off.insert({CUPTI_ACTIVITY_KIND_DRIVER, id}).second, CUPTI_SUCCESS;
+CUptiResult CUPTIAPI cuptiUnsubscribe(CUpti_SubscriberHandle) { return heard.clear(), CUPTI_SUCCESS; }
+CUptiResult CUPTIAPI cuptiEnableCallback(std::uint32_t on, CUpti_SubscriberHandle, CUpti_CallbackDomain domain, CUpti_CallbackId id) {
+  return on ? heard.insert({domain, id}).second : heard.erase({domain, id}) != 0, CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind kind) { return enabled.erase(kind), CUPTI_SUCCESS; }
 CUptiResult CUPTIAPI cuptiActivityGetNextRecord(std::uint8_t* from, std::size_t bytes, CUpti_Activity** r) {
@@ -125,7 +139,7 @@ CUptiResult CUPTIAPI cuptiGetResultString(CUptiResult, const char** words) { ret
 void fake_launch(const FakeKernel* kernel) {
   for (int i = 0; i < 9; ++i) {  // as PyTorch does
     ++correlation;
-    call(CUPTI_ACTIVITY_KIND_RUNTIME, 7, clock_ns, clock_ns + 10);
+    call(CUPTI_CB_DOMAIN_RUNTIME_API, 7, [] {});
   }
   const std::uint64_t start = begins(kernel->stream);
   calls(1, 6);
@@ -160,11 +174,11 @@ void fake_synchronize(std::uint32_t stream) {
   ++correlation;
   std::uint64_t last = clock_ns;
   for (const auto& [other, free] : stream_free) last = std::max(last, free);
-  call(CUPTI_ACTIVITY_KIND_RUNTIME, 5, clock_ns, last + 3000);
+  const std::uint64_t begin = clock_ns;
+  call(CUPTI_CB_DOMAIN_RUNTIME_API, 5, [&] { clock_ns = last + 3000; });
   auto& s = record<CUpti_ActivitySynchronization2>(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION);
-  s.type = CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE, s.start = clock_ns, s.end = last + 3000;
+  s.type = CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE, s.start = begin, s.end = clock_ns;
   s.correlationId = correlation, s.contextId = 1, s.streamId = stream;
-  clock_ns = last + 3000;
 }
 void fake_allocate(std::uint64_t bytes, std::uint64_t address) {
   auto& m = record<CUpti_ActivityMemory4>(CUPTI_ACTIVITY_KIND_MEMORY2);

@@ -1,6 +1,7 @@
 // Do the books of a service show policies what programs do, and let launches go when the policy says so?  No process, no GPU.
 #include "hw/live/books.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,24 +18,26 @@ struct Scene {
 
   std::uint32_t best_effort() { return books.join({"work", ServiceClass::best_effort, 0}); }
   std::uint32_t real_time() { return books.join({"cam", ServiceClass::real_time, -5}); }
-  /// The next launch of a program's only stream; its box has the launch's number.
-  void asks(std::uint32_t client, Kernel& what) {
-    const std::uint32_t number = ++asked[client];
-    books.asked(client, number, 0, number, what, at_us(now));
+  /// The next launch of a program's stream.
+  void asks(std::uint32_t client, Kernel& what, std::uint32_t stream = 0) {
+    books.asked(client, stream, ++asked[{client, stream}], what, at_us(now));
   }
-  void ended(std::uint32_t client, std::uint32_t number) { books.ended(client, 0, number, at_us(now)); }
-  /// What goes now: "0.1" is the first launch of program 0.
+  void ended(std::uint32_t client, std::uint32_t number, std::uint32_t stream = 0) {
+    books.ended(client, stream, number, at_us(now));
+  }
+  /// What goes now: "0.1" is the first launch of program 0, "0.1 in 2" of its stream 2.
   std::vector<std::string> goes() {
     std::vector<Granted> granted;
     books.decide(at_us(now), granted);
     std::vector<std::string> names;
-    for (const Granted& g : granted) names.push_back(std::to_string(g.client) + "." + std::to_string(g.box));
+    for (const Granted& g : granted)
+      names.push_back(fmt::format("{}.{}{}", g.client, g.number, g.stream != 0 ? fmt::format(" in {}", g.stream) : ""));
     return names;
   }
 
   Books books;
   double now = 0;
-  std::map<std::uint32_t, std::uint32_t> asked;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> asked;
   Kernel kernel, other;
 };
 
@@ -110,9 +113,9 @@ TEST(Books, ABestEffortLaunchGoesShortlyBeforeTheOneBeforeItEnds) {
   s.asks(work, s.kernel);
   EXPECT_THAT(s.goes(), IsEmpty());
   EXPECT_EQ(s.books.next_wish(), at_us(200) - BooksOptions{}.ahead);
-  s.now = 179.999;
+  s.now = 191.999;
   EXPECT_THAT(s.goes(), IsEmpty());
-  s.now = 180;
+  s.now = 192;
   EXPECT_THAT(s.goes(), ElementsAre("0.3"));
 }
 
@@ -140,6 +143,29 @@ TEST(Books, BesideBestEffortBlocksARealTimeLaunchGoesAtOnce) {
   EXPECT_THAT(s.goes(), ElementsAre("0.1"));
   s.asks(work, s.kernel), s.asks(cam, s.other);
   EXPECT_THAT(s.goes(), ElementsAre("1.1"));
+}
+
+TEST(Books, UnderBackfillALaunchThatWouldMeetTheNextRequestGoesAfterIt) {
+  Scene s("wait:backfill=on");
+  const auto work = s.best_effort(), cam = s.real_time();
+  s.kernel.solo_time = at_us(300);
+  const auto request = [&](std::uint32_t n) {
+    s.now = 1000.0 * n;
+    s.asks(cam, s.other);
+    EXPECT_THAT(s.goes(), ElementsAre(fmt::format("1.{}", n + 1)));
+    s.now += 100;
+    s.ended(cam, n + 1), s.books.waits(cam);
+    return s.goes();
+  };
+  for (std::uint32_t n = 0; n < 9; ++n) EXPECT_THAT(request(n), IsEmpty());
+  s.now = 8600;
+  s.asks(work, s.kernel);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+  s.now = 8900;
+  s.ended(work, 1), s.asks(work, s.kernel);
+  EXPECT_THAT(s.goes(), IsEmpty());
+  EXPECT_EQ(s.books.next_wish(), at_us(9000)) << "if no request comes";
+  EXPECT_THAT(request(9), ElementsAre("0.2"));
 }
 
 TEST(Books, ARequestEndsWhenItsProgramHasHadNothingOnTheGpuForAWhile) {
@@ -198,12 +224,74 @@ TEST(Books, ARefusedLaunchIsGoneAndTheOnesBeforeItAreNot) {
   EXPECT_FALSE(s.other.solo_time) << "what it took to be refused is no kernel's time";
 }
 
+TEST(Books, OnlyBestEffortLaunchesThatThePolicyMayHoldBackAreMadeBeforeTheyAreGranted) {
+  Scene wait("wait", {.in_flight = 7}), waits_for_each("wait", {.in_flight = 0}), fcfs("fcfs");
+  EXPECT_EQ(wait.books.in_flight(wait.best_effort()), 7u);
+  EXPECT_EQ(wait.books.in_flight(wait.real_time()), 0u);
+  EXPECT_EQ(waits_for_each.books.in_flight(waits_for_each.best_effort()), 0u);
+  EXPECT_EQ(fcfs.books.in_flight(fcfs.best_effort()), 0u);
+}
+
+TEST(Books, LaunchesThatWaitOnTheGpuGoInTheOrderInWhichTheyCameWhateverTheirStreams) {
+  Scene s("wait");
+  const auto work = s.best_effort();
+  s.asks(work, s.kernel), s.asks(work, s.kernel), s.asks(work, s.other, 2), s.asks(work, s.other, 2);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1")) << "what is in the second stream came behind the second launch, which waits";
+  s.now = 100, s.ended(work, 1);
+  EXPECT_THAT(s.goes(), ElementsAre("0.2", "0.1 in 2")) << "streams do not wait for each other's ends";
+  s.now = 150, s.ended(work, 1, 2);
+  EXPECT_THAT(s.goes(), ElementsAre("0.2 in 2"));
+  EXPECT_EQ(s.kernel.solo_time, at_us(100));
+  EXPECT_EQ(s.other.solo_time, at_us(50));
+}
+
+TEST(Books, WhereTheHostWaitsForEachGrantStreamsDoNotWaitForEachOther) {
+  Scene s("wait", {.in_flight = 0});
+  const auto work = s.best_effort();
+  s.asks(work, s.kernel), s.asks(work, s.kernel), s.asks(work, s.other, 2);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1", "0.1 in 2"));
+}
+
+TEST(Books, ARealTimeRequestTakesBackAllThatIsNotGranted) {
+  Scene s("wait:beside=on");
+  const auto work = s.best_effort(), cam = s.real_time();
+  for (int i = 0; i < 5; ++i) s.asks(work, s.kernel);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+  s.asks(cam, s.other);
+  EXPECT_THAT(s.goes(), ElementsAre("1.1"));
+  s.now = 50, s.ended(work, 1);
+  EXPECT_THAT(s.goes(), IsEmpty());
+  s.now = 60, s.ended(cam, 1), s.books.waits(cam);
+  EXPECT_THAT(s.goes(), ElementsAre("0.2"));
+  s.now = 101;
+  EXPECT_THAT(s.goes(), IsEmpty());
+  s.now = 102;
+  EXPECT_THAT(s.goes(), ElementsAre("0.3")) << "50 us each, and 8 us before the end";
+}
+
+TEST(Books, ALaunchThatIsRefusedBeforeItIsGrantedGetsItsGrantForWhatWaitsBehindIt) {
+  Scene s("wait");
+  const auto work = s.best_effort(), cam = s.real_time();
+  s.asks(cam, s.other);
+  EXPECT_THAT(s.goes(), ElementsAre("1.1"));
+  s.asks(work, s.kernel), s.asks(work, s.kernel);
+  s.books.failed(work, 0, 1, at_us(s.now));
+  EXPECT_THAT(s.goes(), IsEmpty());
+  s.now = 50, s.ended(cam, 1), s.books.waits(cam);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1", "0.2"));
+  EXPECT_FALSE(s.kernel.solo_time);
+  s.now = 70, s.ended(work, 2);
+  EXPECT_EQ(s.kernel.solo_time, at_us(20));
+  EXPECT_THAT(s.goes(), IsEmpty());
+  EXPECT_TRUE(s.books.idle());
+}
+
 TEST(Books, AnEndTellsOfAllBeforeItInItsStreamAlsoWhereNumbersBeginAgain) {
   Scene s("reef-n");
   const auto cam = s.real_time();
   std::vector<Granted> granted;
-  for (const std::uint32_t number : {0xfffffffeu, 0xffffffffu, 0u}) s.books.asked(cam, 1, 0, number, s.kernel, Time{});
-  s.books.asked(cam, 1, 7, 1, s.kernel, Time{});
+  for (const std::uint32_t number : {0xfffffffeu, 0xffffffffu, 0u}) s.books.asked(cam, 0, number, s.kernel, Time{});
+  s.books.asked(cam, 7, 1, s.kernel, Time{});
   s.books.decide(Time{}, granted);
   EXPECT_EQ(granted.size(), 4u);
   s.books.ended(cam, 0, 0xffffffffu, at_us(1));

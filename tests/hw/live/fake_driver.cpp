@@ -1,6 +1,7 @@
 // A driver with one GPU for each process: a stream is a thread that does what it was given, in order.  A function is a number
 // of microseconds.  Each kernel is a line of the file that CORUN_FAKE_LOG names: NAME BEGIN_NS END_NS PRIORITY GROUPS, the last
 // as a number with a bit for each group of SMs that a green context has.  Its groups are an H200's: 15 of 8 SMs and a rest of 12.
+// CORUN_FAKE_DEVICE: of two devices the program uses this one.
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <dlfcn.h>
@@ -113,11 +114,11 @@ CUresult launch(CUfunction f, CUstream stream, int priority) {
 
 extern "C" {
 CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
-CUresult cuDeviceGetCount(int* count) { return *count = 1, CUDA_SUCCESS; }
+CUresult cuDeviceGetCount(int* count) { return *count = std::getenv("CORUN_FAKE_DEVICE") != nullptr ? 2 : 1, CUDA_SUCCESS; }
 CUresult cuGetProcAddress_v2(const char* name, void** f, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* found) {
   std::string symbol = name;
   if (symbol == "cuCtxSynchronize" && version >= 13000) symbol = "cuCtxSynchronize_v2";
-  if (symbol == "cuGetProcAddress") symbol = "cuGetProcAddress_v2";
+  if (symbol == "cuGetProcAddress" && version >= 12000) symbol = "cuGetProcAddress_v2";
   if ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 && symbol == "cuLaunchKernel") symbol = "cuLaunchKernel_ptsz";
   static void* const self = [] {
     Dl_info here{};
@@ -127,6 +128,9 @@ CUresult cuGetProcAddress_v2(const char* name, void** f, int version, cuuint64_t
   *f = dlsym(self, symbol.c_str());
   if (found != nullptr) *found = *f != nullptr ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
   return *f != nullptr ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}
+CUresult cuGetProcAddress(const char* name, void** f, int version, cuuint64_t flags) {  // as until CUDA 11
+  return cuGetProcAddress_v2(name, f, version, flags, nullptr);
 }
 CUresult cuLaunchKernel(CUfunction f, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream stream, void**,
                         void**) {
@@ -180,7 +184,10 @@ CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned, 
   const auto groups = static_cast<int>(reinterpret_cast<std::intptr_t>(context));
   return *stream = reinterpret_cast<CUstream>(new Queue(priority, groups)), CUDA_SUCCESS;
 }
-CUresult cuCtxGetDevice(CUdevice* device) { return *device = 0, CUDA_SUCCESS; }
+CUresult cuCtxGetDevice(CUdevice* device) {
+  const char* used = std::getenv("CORUN_FAKE_DEVICE");
+  return *device = used != nullptr ? std::atoi(used) : 0, CUDA_SUCCESS;
+}
 CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned, int priority) {
   return *stream = reinterpret_cast<CUstream>(new Queue(priority)), CUDA_SUCCESS;
 }
@@ -205,6 +212,16 @@ CUresult cuStreamQuery(CUstream stream) { return of(stream).idle() ? CUDA_SUCCES
 CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned) {
   if (of(stream).captured != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   of(stream).add([at, value] { __atomic_store_n(reinterpret_cast<cuuint32_t*>(at), value, __ATOMIC_RELEASE); });
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags) {
+  if (std::getenv("CORUN_FAKE_WITHOUT_WAITS") != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (of(stream).captured != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (flags != CU_STREAM_WAIT_VALUE_GEQ) std::abort();
+  of(stream).add([at, value] {
+    const auto there = [&] { return static_cast<int>(__atomic_load_n(reinterpret_cast<cuuint32_t*>(at), __ATOMIC_ACQUIRE) - value) >= 0; };
+    while (!there()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  });
   return CUDA_SUCCESS;
 }
 CUresult cuMemHostRegister_v2(void*, size_t, unsigned) { return CUDA_SUCCESS; }

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -111,7 +112,7 @@ class EachWay : public Live, public testing::WithParamInterface<const char*> {};
 
 TEST_P(EachWay, AProgramThatComesByTheDriverInThisWayAsksForEachLaunch) {
   serve("wait");
-  const Ended ended = shell(joins(fmt::format("{} 40 50 10", GetParam()), "--name one") + " & sleep 0.01; wait");
+  const Ended ended = shell(joins(fmt::format("{} 40 50 10", GetParam()), "--name one --class=real_time") + " & sleep 0.01; wait");
   EXPECT_THAT(ended.said, HasSubstr("done 40"));
   EXPECT_EQ(kernels().size(), 40u);
   end_service(SIGTERM);
@@ -119,12 +120,12 @@ TEST_P(EachWay, AProgramThatComesByTheDriverInThisWayAsksForEachLaunch) {
   std::stringstream text;
   text << served.rdbuf();
   EXPECT_THAT(text.str(), HasSubstr("\"waits_for_grants\": true"));
-  // A decision for each launch at least.
+  // A decision for each launch at least: a real-time program's host waits for each.
   const std::size_t decided = text.str().find("\"decisions\": ");
   ASSERT_NE(decided, std::string::npos) << text.str();
   EXPECT_GE(std::stoi(text.str().substr(decided + 13)), 40);
 }
-INSTANTIATE_TEST_SUITE_P(Ways, EachWay, testing::Values("linked", "dlsym", "address", "address-of-thread", "context", "graph", "stream"),
+INSTANTIATE_TEST_SUITE_P(Ways, EachWay, testing::Values("linked", "dlsym", "address", "address-of-thread", "address-of-11", "context", "graph", "stream"),
                          [](const auto& way) { return std::regex_replace(std::string(way.param), std::regex("-"), "_"); });
 
 TEST_F(Live, ALaunchOfAnImmediatePolicyIsCountedAndGoesAtOnce) {
@@ -182,8 +183,10 @@ TEST_F(Live, AProgramAloneUnderASplitThatNamesTwoIsNotToldOfItsMaskUntilBothAreK
   EXPECT_THAT(state().dump(), HasSubstr("tpcs"));
 }
 
-TEST_F(Live, NoBestEffortLaunchBeginsWhileARealTimeRequestIsUnderWay) {
-  serve("wait");
+class EachFlight : public Live, public testing::WithParamInterface<const char*> {};
+
+TEST_P(EachFlight, NoBestEffortLaunchBeginsWhileARealTimeRequestIsUnderWay) {
+  serve("wait", fmt::format("--in-flight={}", GetParam()));
   // The real-time program's requests are of 20 launches of 1 ms each, the other's launches of 1 ms.
   const Ended ended = shell(joins("dlsym 300 1000 300", "--name work") + " & sleep 0.1; " +
                             joins("dlsym 60 1000 20", "--name cam --class=real_time") + "; wait");
@@ -198,6 +201,119 @@ TEST_F(Live, NoBestEffortLaunchBeginsWhileARealTimeRequestIsUnderWay) {
     EXPECT_EQ(std::ranges::count_if(work, [&](const Kernel& k) { return k.begin > begin && k.begin < end; }), 0)
         << "within request " << request;
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(Flights, EachFlight, testing::Values("0", "1", "64"), [](const auto& flight) { return std::string(flight.param); });
+
+class HeldBack : public Live {
+ protected:
+  /// `way` launches 12 times beside a real-time launch of 0.4 s, which is on the GPU before; it says how many calls came back
+  /// within 0.2 s.
+  Ended beside(const std::string& way, const std::string& environment = {}, const std::function<void()>& then = [] {}, int us = 1000) {
+    std::thread cam([&] { shell(joins("dlsym 1 400000", "--name cam --class=real_time")); });
+    EXPECT_TRUE(comes([&] {
+      const nlohmann::json now = program("cam");
+      return !now.is_null() && now["on_gpu"] == 1;
+    }));
+    std::thread next([&] { then(); });
+    Ended work = shell(environment + joins(fmt::format("{} 12 {}", way, us), "--name work"));
+    cam.join(), next.join();
+    std::vector<Kernel> all = kernels();
+    std::ranges::sort(all, {}, &Kernel::begin);
+    begun_in_it_ = 0;
+    for (const Kernel& k : all) begun_in_it_ += k.program == "work" && k.begin < cam_end(all);
+    of_work_ = std::ranges::count(all, "work", &Kernel::program);
+    return work;
+  }
+  static long long cam_end(const std::vector<Kernel>& all) {
+    const auto cam = std::ranges::find(all, "cam", &Kernel::program);
+    return cam != all.end() ? cam->end : 0;
+  }
+  std::ptrdiff_t begun_in_it_ = 0, of_work_ = 0;
+};
+
+TEST_F(HeldBack, AHostRunsAheadOfItsGrantsByAsManyLaunchesAsItMayAndNotOneMore) {
+  serve("wait", "--in-flight=5");
+  const Ended ended = beside("dlsym");
+  EXPECT_THAT(ended.said, HasSubstr("early 5\n"));
+  EXPECT_THAT(ended.said, HasSubstr("done 12"));
+  EXPECT_EQ(of_work_, 12);
+  EXPECT_EQ(begun_in_it_, 0);
+}
+
+TEST_F(HeldBack, AHostThatMayNotRunAheadWaitsForEachGrant) {
+  serve("wait", "--in-flight=0");
+  EXPECT_THAT(beside("dlsym").said, HasSubstr("early 0\n"));
+  EXPECT_EQ(of_work_, 12);
+  EXPECT_EQ(begun_in_it_, 0);
+}
+
+TEST_F(HeldBack, GraphsAndStreamsOfTheProgramWaitOnTheGpuToo) {
+  serve("wait");
+  for (const char* way : {"graph", "stream", "two-streams", "two-threads", "capture"}) {
+    files::remove(log());
+    const Ended ended = beside(way);
+    EXPECT_THAT(ended.said, HasSubstr("early 12\n")) << way;
+    EXPECT_EQ(of_work_, 12) << way;
+    EXPECT_EQ(begun_in_it_, 0) << way;
+  }
+}
+
+TEST_F(HeldBack, WhereTheDriverCannotLetTheGpuWaitTheHostDoes) {
+  serve("wait");
+  const Ended ended = beside("dlsym", "CORUN_FAKE_WITHOUT_WAITS=1 ");
+  EXPECT_THAT(ended.said, HasSubstr("early 0\n"));
+  EXPECT_EQ(of_work_, 12);
+  EXPECT_EQ(begun_in_it_, 0);
+}
+
+TEST_F(HeldBack, ALaunchThatTheDriverRefusesWhileItIsHeldHoldsNothingUp) {
+  serve("wait");
+  for (const char* way : {"bad", "bad-last"}) {
+    files::remove(log());
+    const Ended ended = beside(way);
+    EXPECT_THAT(ended.said, HasSubstr("refused")) << way;
+    EXPECT_THAT(ended.said, HasSubstr("done 12")) << way;
+    EXPECT_EQ(of_work_, 11) << way;
+    EXPECT_EQ(begun_in_it_, 0) << way;
+  }
+}
+
+TEST_F(HeldBack, WhatWaitsOnTheGpuGoesOnWhenTheServiceIsKilled) {
+  serve("wait");
+  const Ended ended = beside("dlsym", {}, [&] {
+    EXPECT_TRUE(comes([&] {
+      const nlohmann::json now = program("work");
+      return !now.is_null() && now["queued"] == 12;
+    }));
+    end_service(SIGKILL);
+  });
+  EXPECT_THAT(ended.said, HasSubstr("the service has ended"));
+  EXPECT_THAT(ended.said, HasSubstr("done 12"));
+  EXPECT_EQ(of_work_, 12);
+  EXPECT_GT(begun_in_it_, 0) << "before the real-time launch has ended";
+}
+
+TEST_F(HeldBack, LaunchesOnASecondDeviceArePassedThroughAndCounted) {
+  serve("wait");
+  std::size_t unsteered = 0;
+  const Ended ended = beside("dlsym", "CORUN_FAKE_DEVICE=1 ", [&] {
+    comes([&] {
+      const nlohmann::json now = program("work");
+      if (!now.is_null()) unsteered = std::max(unsteered, now["unsteered"].get<std::size_t>());
+      return unsteered == 12;
+    });
+  }, 15'000);
+  EXPECT_THAT(ended.said, HasSubstr("done 12"));
+  EXPECT_GT(begun_in_it_, 0);
+  EXPECT_EQ(unsteered, 12u);
+}
+
+TEST_F(HeldBack, OfTwoDevicesTheFirstIsSteered) {
+  serve("wait");
+  EXPECT_THAT(beside("dlsym", "CORUN_FAKE_DEVICE=0 ").said, HasSubstr("done 12"));
+  EXPECT_EQ(of_work_, 12);
+  EXPECT_EQ(begun_in_it_, 0);
 }
 
 class EachWait : public Live, public testing::WithParamInterface<const char*> {};
@@ -298,6 +414,30 @@ TEST_F(Live, APolicyThatNeedsMoreIsRefusedBeforeAnythingRuns) {
   EXPECT_EQ(ended.code, 2);
   EXPECT_THAT(ended.said, HasSubstr("sm_quota"));
   EXPECT_FALSE(files::exists(at()));
+}
+
+TEST_F(Live, WhereTheMpsServersDaemonEndsServiceAndProgramsAreToldWithinASecond) {
+  const files::path control = folder_ / "nvidia-cuda-mps-control";
+  std::ofstream(control) << "#!/bin/sh\necho $$ > " << (folder_ / "pid").string() << "\n: > $CUDA_MPS_PIPE_DIRECTORY/control\nexec sleep 60\n";
+  files::permissions(control, files::perms::owner_all);
+  const std::string served = (folder_ / "served").string();
+  std::thread program([&] {
+    comes([&] { return files::exists(at() + "/environment"); });
+    const Ended ended = shell(joins("dlsym 3000 1000 20", "--name one"));
+    EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("the service has ended"), HasSubstr("done 3000")));
+  });
+  std::chrono::steady_clock::time_point killed;
+  std::thread killer([&] {
+    EXPECT_TRUE(comes([&] { return kernels().size() > 20; }));
+    killed = std::chrono::steady_clock::now();
+    shell(fmt::format("kill -9 $(cat {})", (folder_ / "pid").string()));
+  });
+  const Ended service = shell(fmt::format("PATH={}:$PATH {} serve --policy=wait --gpu=h200 --at {}", folder_.string(), sim(), at()));
+  killer.join();
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, std::chrono::milliseconds(2500)) << "a second, on a machine that does other work";
+  EXPECT_EQ(service.code, 2);
+  EXPECT_THAT(service.said, HasSubstr("the MPS server's control daemon has ended"));
+  program.join();
 }
 
 TEST_F(Live, WhatIsServedIsWrittenForPrometheus) {

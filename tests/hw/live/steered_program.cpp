@@ -1,15 +1,18 @@
 // A program that launches, and knows nothing of corun.
-//   steered_program WAY LAUNCHES US [EACH]   WAY: linked, dlsym, address, address-of-thread, context, graph, stream, capture, fork, bad
-// Waits after each EACH launches and at the end.  Says "done LAUNCHES".
+//   steered_program WAY LAUNCHES US [EACH]
+// WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, capture, fork, bad, bad-last
+// Waits after each EACH launches and at the end.  Says "early N": so many calls came back within 0.2 s; and "done LAUNCHES".
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <thread>
 
 namespace {
 
@@ -32,7 +35,7 @@ int main(int argc, char** argv) {
   auto function = reinterpret_cast<Launch>(dlsym(driver, "cuLaunchKernel"));
   auto wait = reinterpret_cast<Wait>(dlsym(driver, "cuStreamSynchronize"));
   const auto graph = reinterpret_cast<CUresult (*)(CUgraphExec, CUstream)>(dlsym(driver, "cuGraphLaunch"));
-  if (way.starts_with("address")) {
+  if (way == "address" || way == "address-of-thread") {
     using Get = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
     const auto first = reinterpret_cast<Get>(dlsym(driver, "cuGetProcAddress_v2"));
     Get get = nullptr;
@@ -41,6 +44,14 @@ int main(int argc, char** argv) {
     get("cuInit", reinterpret_cast<void**>(&init), 2000, flags, nullptr);
     get("cuLaunchKernel", reinterpret_cast<void**>(&function), 7000, flags, nullptr);
     get("cuStreamSynchronize", reinterpret_cast<void**>(&wait), 7000, 0, nullptr);
+  }
+  if (way == "address-of-11") {  // as the runtime of CUDA 11.3 to 11.8 does
+    using Get = CUresult (*)(const char*, void**, int, cuuint64_t);
+    Get get = reinterpret_cast<Get>(dlsym(driver, "cuGetProcAddress"));
+    get("cuGetProcAddress", reinterpret_cast<void**>(&get), 11030, 0);
+    get("cuInit", reinterpret_cast<void**>(&init), 2000, 0);
+    get("cuLaunchKernel", reinterpret_cast<void**>(&function), 7000, 0);
+    get("cuStreamSynchronize", reinterpret_cast<void**>(&wait), 7000, 0);
   }
   if (way == "linked") {
     init = cuInit;
@@ -75,13 +86,27 @@ int main(int argc, char** argv) {
       std::printf("child %d\n", status);
     }
   }
-  for (int i = 1; i <= launches; ++i) {
+  CUstream second = stream;
+  if (way == "two-streams") reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&second, 1);
+  const auto begin = std::chrono::steady_clock::now();
+  int early = 0;
+  const auto call = [&](int i) {
     if (way == "graph" || way == "capture")
       graph(graph_made, stream);
     else
-      launch(function, way == "bad" && i == 1 ? 0 : us, stream);
-    if (i % each == 0) wait(stream);
+      launch(function, (way == "bad" && i == 1) || (way == "bad-last" && i == launches) ? 0 : us, i % 2 == 0 ? second : stream);
+    early += std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(200);
+  };
+  for (int i = 1; i <= launches; ++i) {
+    if (way == "two-threads")  // one after the other, as a framework's backward pass has a thread of its own
+      std::thread(call, i).join();
+    else
+      call(i);
+    if (i % each == 0) {
+      if (i == launches) std::printf("early %d\n", early);
+      wait(stream), wait(second);
+    }
   }
-  wait(stream);
+  wait(stream), wait(second);
   std::printf("done %d\n", launches);
 }

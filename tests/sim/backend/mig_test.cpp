@@ -132,12 +132,12 @@ TEST_F(MigRun, AGeometryThatCannotBeIsRefused) {
   EXPECT_EQ(refusal("mig:profile=3g.71gb/4g.71gb"), "");
 }
 
-TEST_F(MigRun, TheResultSaysWhatTheInstancesAreAndThatNobodyMeasuredThem) {
+TEST_F(MigRun, TheResultSaysWhatTheInstancesAreAndWhatTheyWereComparedWith) {
   add("cam"), add("llm");
   const RunResult r = result("mig:profile=3g.71gb/4g.71gb");
   ASSERT_GE(r.notes.size(), 2u);
   EXPECT_THAT(r.notes[r.notes.size() - 2], HasSubstr("3g.71gb (60 SMs, 70 GiB, 2.3 TB/s) under fcfs"));
-  EXPECT_THAT(r.notes.back(), HasSubstr("has not been measured"));
+  EXPECT_THAT(r.notes.back(), HasSubstr("no GPU could be divided here"));
 }
 
 TEST(MigDivisions, AreThoseOfWhichNoInstanceCouldBeLarger) {

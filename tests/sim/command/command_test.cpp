@@ -121,6 +121,36 @@ TEST(Command, BadArgumentsAreRefusedWithExitCode2) {
   expect_refused("import vtune x", {"vtune"});
 }
 
+TEST(Command, ARecordingThatSaysItsTimeWithoutTheProfilerIsFittedToItAsByOption) {
+  const Folder folder;
+  const auto in = [&](const std::string& name) {
+    std::filesystem::create_directory(folder.path(name));
+    return name + "/r.json";
+  };
+  std::string text = read("tests/data/kineto_small.json");
+  const std::string plain = folder.write(in("plain"), text);
+  text.insert(text.find("\"displayTimeUnit\""), "\"corun_request_time_us\": 92.5, ");
+  const std::string timed = folder.write(in("timed"), text);
+  const auto imported = [&](const std::string& file, const std::string& options) {
+    const Ran ran = sim(fmt::format("import kineto {} {} -o {}", file, options, folder.path("t.json")));
+    EXPECT_EQ(ran.code, 0) << ran.out;
+    return nlohmann::json::parse(read(folder.path("t.json")));
+  };
+  const auto by_option = imported(plain, "--request-time 92.5us"), by_file = imported(timed, "");
+  EXPECT_EQ(by_option["programs"], by_file["programs"]);
+  EXPECT_NE(imported(plain, "")["programs"], by_file["programs"]);
+  EXPECT_NE(by_file["notes"].dump().find("The recording says that a request takes 0.0925 ms without the profiler"), std::string::npos);
+  EXPECT_EQ(imported(timed, "--request-time 94us")["programs"], imported(plain, "--request-time 94us")["programs"]) << "an option counts more";
+  EXPECT_EQ(imported(timed, "--host-time 60us")["programs"], imported(plain, "--host-time 60us")["programs"]) << "an option counts more";
+  const auto p50 = [&](const std::string& file) {
+    const Ran ran = sim("--json " + file);
+    return nlohmann::json::parse(ran.out.substr(ran.out.find('{')))["clients"][0]["p50_ms"];
+  };
+  imported(timed, "");
+  EXPECT_EQ(p50(timed), p50(folder.path("t.json"))) << "also run directly";
+  EXPECT_NE(p50(timed), p50(plain));
+}
+
 TEST(Command, CountersJoinAnImport) {
   const Folder folder;
   const std::string recording = folder.write(
@@ -294,6 +324,19 @@ TEST(Command, ATraceRunsOnSeveralGpusInOneTable) {
       nlohmann::json::parse(sim("compare --json --policies=fcfs --duration=5ms " + example).out);
   EXPECT_EQ(document["results"][0], one["results"][0]) << "on the card of the recording nothing is carried over";
   EXPECT_EQ(sim("compare --gpus=h200 --memory=1GB " + example).code, 2);
+}
+
+/// An MI300X has 304 compute units, and three levels of priority where an H200 has six.
+TEST(Command, PrioritiesAreTranslatedToACardThatHasFewer) {
+  const std::string example = " traces/h200/examples/realtime-resnet50-beside-resnet152.json";
+  const Ran ran = sim("compare --json --gpus=h200,mi300x --policies=priority --duration=5ms" + example);
+  ASSERT_EQ(ran.code, 0) << ran.out;
+  const nlohmann::json document = nlohmann::json::parse(ran.out);
+  EXPECT_EQ(document["results"].size(), 2u) << ran.out;
+  EXPECT_EQ(document["cards"][1]["carried_over"]["priorities"],
+            nlohmann::json::parse(R"([{"was":-5,"is":-2},{"was":0,"is":0}])"));
+  EXPECT_NE(sim("compare --gpus=mi300x --policies=priority --duration=5ms" + example).out.find("-5 is -2, 0 is 0"),
+            std::string::npos);
 }
 
 TEST(Command, TwoGpusAreComparedValueByValue) {

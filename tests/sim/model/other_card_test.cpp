@@ -141,6 +141,38 @@ TEST(OtherCard, SaysByWhatEachKernelWasCarried) {
   EXPECT_EQ(carried.trace.gpu, "l40s");
 }
 
+/// The priorities of one client each, and of the last one's only stream, on a card of so many levels.
+std::vector<std::int32_t> carried_priorities(const std::vector<std::int32_t>& given, std::uint32_t levels) {
+  Trace trace = one_kernel(132, 0.5);
+  for (const std::int32_t priority : given) trace.clients.emplace_back().priority = priority;
+  trace.clients.back().streams = {{given.back(), {}}};
+  Gpu to = read_gpu("l40s");
+  to.priority_levels = levels;
+  const CarriedOver carried = carried_over(trace, read_gpu("h200"), to);
+  std::vector<std::int32_t> found;
+  for (const auto& client : carried.trace.clients) found.push_back(client.priority);
+  EXPECT_EQ(carried.trace.clients.back().streams[0].priority, found.back());
+  EXPECT_EQ(carried.priorities.empty(), found == given) << "what was translated is told";
+  return found;
+}
+
+TEST(OtherCard, PrioritiesThatExistThereStay) {
+  EXPECT_EQ(carried_priorities({0, -2, -1}, 3), (std::vector{0, -2, -1}));
+  EXPECT_EQ(carried_priorities({0, -5}, 6), (std::vector{0, -5}));
+}
+
+TEST(OtherCard, PrioritiesThatDoNotKeepTheirOrderFromTheLowestToTheHighest) {
+  EXPECT_EQ(carried_priorities({0, -3}, 3), (std::vector{0, -2})) << "one more than there is";
+  EXPECT_EQ(carried_priorities({-5, 0, -4}, 3), (std::vector{-2, 0, -1}));
+  EXPECT_EQ(carried_priorities({-4, -5}, 6 - 1), (std::vector{0, -4})) << "of two, one is the lowest";
+  EXPECT_EQ(carried_priorities({-5, -5}, 3), (std::vector{-2, -2}));
+  EXPECT_EQ(carried_priorities({0, -5}, 1), (std::vector{0, 0}));
+}
+
+TEST(OtherCard, MorePrioritiesThanThereAreCoincideAndNeverChangePlaces) {
+  EXPECT_EQ(carried_priorities({0, -1, -2, -3, -4, -5}, 3), (std::vector{0, 0, 0, -1, -1, -2}));
+}
+
 TEST(OtherCard, SharedMemoryThatNoBlockCanHaveIsTrimmed) {
   Trace trace = one_kernel(1000, 0);
   const Gpu l40s = read_gpu("l40s");

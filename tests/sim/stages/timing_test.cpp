@@ -191,6 +191,50 @@ TEST(GraphIssue, TheClientsChoiceOverridesTheProgramsOwn) {
   EXPECT_EQ(ran.of(kFirst)[1].ready, us(3));
 }
 
+TEST(GraphIssue, OfSomeOperationsIsOneCallAmongOthers) {
+  Scene s;
+  s.gpu.graph_launch_call = us(2);
+  const Ran ran = s.run({launch(s.k), host_gap(in_graph(launch(s.k), 1), us(1)), host_gap(in_graph(launch(s.k), 1), us(9)),
+                         in_graph(launch(s.k), 2), launch(s.k)});
+  std::vector<Time> ready, gaps;
+  for (const KernelRecord& k : ran.of(kFirst)) ready.push_back(k.ready);
+  EXPECT_THAT(ready, ElementsAre(us(0), us(3 + 1), us(3 + 1), us(4 + 2), us(6 + 2))) << "gaps are between calls";
+  const auto kernels = ran.of(kFirst);
+  for (std::size_t i = 1; i < kernels.size(); ++i) gaps.push_back(kernels[i].started - kernels[i - 1].finished);
+  EXPECT_THAT(gaps, ElementsAre(us(1), ns(600), us(1), us(1))) << "within a graph its own";
+}
+
+TEST(GraphIssue, OfSomeOperationsEndsAtAHostCall) {
+  Scene s;
+  s.gpu.graph_launch_call = us(2);
+  const Ran ran = s.run({in_graph(launch(s.k), 1), sync(), in_graph(launch(s.k), 1)});
+  EXPECT_EQ(ran.of(kFirst)[0].started, us(6)) << "it comes as a graph does";
+  EXPECT_EQ(ran.of(kFirst)[1].ready, us(56) + ns(700));
+}
+
+TEST(GraphIssue, OfSomeOperationsIsOverriddenByTheClientsChoice) {
+  Scene s;
+  s.client("client", s.program({in_graph(launch(s.k), 1), in_graph(launch(s.k, 1), 1)})).issue = Issue::eager;
+  EXPECT_EQ(run_trace(s.trace, s.gpu).of(kFirst)[1].ready, us(3));
+}
+
+TEST(GraphIssue, NobodyWaitsInAChannelBehindItsBranches) {
+  for (const bool graph : {true, false}) {
+    Scene s;
+    s.gpu.host_channels = 2;
+    std::vector<Op> ops = {launch(s.k, 0), after(launch(s.k, 1), {0}), after(launch(s.k, 2), {0})};
+    if (graph)
+      for (Op& op : ops) op = in_graph(op, 1);
+    s.client("branches", s.program(ops));
+    s.client("other", s.program({launch(s.k)}), Once{us(20)});
+    const KernelRecord other = run_trace(s.trace, s.gpu).only(ClientId{1});
+    if (graph)
+      EXPECT_EQ(other.started, us(20) + us(5));
+    else
+      EXPECT_GE(other.started, us(55) + us(1)) << "behind streams it does: each has one of two channels";
+  }
+}
+
 TEST(GraphIssue, ACopyBehindAKernelOfAnotherStreamIsNotLost) {
   Scene s;
   const Ran ran =

@@ -332,6 +332,51 @@ TEST(KinetoImport, OneGraphLaunchIsOneRequestInOneCall) {
   EXPECT_EQ(import_kineto(kSmall).programs[0].issue, Issue::eager);
 }
 
+/// A call of the host, and a kernel that it launched.
+std::string host_call(const std::string& name, int correlation, double ts) {
+  std::ostringstream out;
+  out.precision(17);
+  out << R"({"ph": "X", "cat": "cuda_runtime", "name": ")" << name << R"(", "pid": 1, "tid": 1, "ts": )" << ts
+      << R"(, "dur": 2, "args": {"correlation": )" << correlation << "}},";
+  return out.str();
+}
+std::string kernel_of(int correlation, int stream, double ts, double dur) {
+  std::ostringstream out;
+  out.precision(17);
+  out << R"({"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": )" << ts << R"(, "dur": )" << dur
+      << R"(, "args": {"device": 0, "context": 1, "stream": )" << stream << R"(, "correlation": )" << correlation
+      << R"(, "grid": [1, 1, 1], "block": [32, 1, 1], "registers per thread": 32, "shared memory": 0}},)";
+  return out.str();
+}
+
+TEST(KinetoImport, AGraphAmongOtherCallsIsOneCall) {
+  std::string text = host_call("cudaLaunchKernel", 1, 100) + host_call("cudaGraphLaunch", 2, 104) + host_call("cudaGraphLaunch", 3, 110) +
+                     kernel_of(1, 7, 120, 4) + kernel_of(2, 7, 125, 4) + kernel_of(2, 7, 130, 4) + kernel_of(3, 7, 136, 4);
+  text.pop_back();
+  const Program program = import_text("{\"traceEvents\": [" + text + "]}").programs[0];
+  EXPECT_EQ(program.issue, Issue::eager);
+  std::vector<std::uint32_t> graphs;
+  std::vector<Time> gaps;
+  for (const Op& op : program.ops) graphs.push_back(op.graph), gaps.push_back(op.host_gap);
+  EXPECT_THAT(graphs, ElementsAre(0, 1, 1, 2));
+  EXPECT_THAT(gaps, ElementsAre(Time{}, from_ns(2000), Time{}, from_ns(4000)));
+}
+
+TEST(KinetoImport, BranchesOfAGraphRunBesideEachOtherWhereTheyDid) {
+  // A fork into two branches and their join.
+  std::string text = host_call("cudaGraphLaunch", 1, 100) + kernel_of(1, 7, 120, 4) + kernel_of(1, 7, 125, 10) +
+                     kernel_of(1, 8, 126, 12) + kernel_of(1, 7, 139, 4);
+  text.pop_back();
+  const Trace trace = import_text("{\"traceEvents\": [" + text + "]}");
+  const Program& program = trace.programs[0];
+  EXPECT_EQ(program.issue, Issue::graph);
+  ASSERT_EQ(program.ops.size(), 4u);
+  EXPECT_THAT(program.ops[1].after, IsEmpty());
+  EXPECT_THAT(program.ops[2].after, ElementsAre(OpId{0}));
+  EXPECT_THAT(program.ops[3].after, ElementsAre(OpId{2}));
+  EXPECT_THAT(trace.notes, Contains(HasSubstr("2 kernel launches ran beside another stream's")));
+}
+
 TEST(KinetoImport, SharedMemoryIsKept) {
   const Trace trace = import_kineto(kSmall);
   EXPECT_EQ(trace.kernels[0].shared_memory_bytes(), 12544u);
@@ -447,6 +492,46 @@ TEST(KinetoImport, TruncatedTraceNamesThePlace) {
     EXPECT_THAT(error.problem(), HasSubstr("ends in the middle"));
     EXPECT_THAT(error.file(), HasSubstr("trace.json"));
     EXPECT_THAT(error.remedy(), Not(IsEmpty()));
+  }
+}
+
+/// kSmall with such a time, as PyTorch's add_metadata_json writes it.
+std::string with_request_time(const std::string& value) {
+  return replaced(text_of(kSmall), "\"displayTimeUnit\"", "\"corun_request_time_us\": " + value + ", \"displayTimeUnit\"");
+}
+
+std::optional<Time> request_time(const std::string& value, const std::string& range = {}) {
+  std::string text = with_request_time(value);
+  if (!range.empty()) text = replaced(text, "\"traceEvents\": [", R"("traceEvents": [{"ph": "X", "cat": "user_annotation", "name": ")" + range + R"(", "ts": 4404001950900.000, "dur": 1000},)");
+  ImportOptions options;
+  options.range = range;
+  RecordedTimes recorded;
+  import_kineto(TestFile(text), options, &recorded);
+  return recorded.without_profiler;
+}
+
+TEST(KinetoImport, TheRecordingCanSayWhatARequestTakesWithoutTheProfiler) {
+  using std::chrono::microseconds;
+  EXPECT_EQ(request_time("3214.5"), Time{std::chrono::nanoseconds{3'214'500}});
+  EXPECT_EQ(request_time("80"), Time{microseconds{80}});
+  EXPECT_EQ(request_time(R"({"ProfilerStep": 80, "decode": 70})"), Time{microseconds{80}});
+  EXPECT_EQ(request_time(R"({"prefill": 80, "decode": 70})", "decode"), Time{microseconds{70}});
+  EXPECT_EQ(request_time("80", "decode"), Time{microseconds{80}}) << "of any range";
+  EXPECT_EQ(request_time(R"({"prefill": 80})", "decode"), std::nullopt);
+  EXPECT_EQ(request_time("{}"), std::nullopt);
+  RecordedTimes none;
+  import_kineto(kSmall, ImportOptions{}, &none);
+  EXPECT_EQ(none.without_profiler, std::nullopt);
+}
+
+TEST(KinetoImport, ATimeWithoutTheProfilerThatIsNoneIsRefused) {
+  EXPECT_EQ(request_time("0.001"), Time{std::chrono::nanoseconds{1}});
+  EXPECT_EQ(request_time("3600000000"), Time{std::chrono::hours{1}});
+  for (const char* value : {"0", "-5", "3600000001", "1e300", "\"80\"", "null", "true", "[80]", R"({"a": "80"})", R"({"a": {"b": 80}})", R"({"a": null})"}) {
+    const InputError error = refusal(with_request_time(value));
+    EXPECT_THAT(error.problem(), HasSubstr("`corun_request_time_us` is neither a number of microseconds")) << value;
+    EXPECT_THAT(error.remedy(), HasSubstr("add_metadata_json"));
+    EXPECT_THAT(error.place(), HasSubstr("line "));
   }
 }
 

@@ -113,10 +113,17 @@ TEST_F(RocprofImport, ARangeOfRoctxIsARequest) {
 
 TEST_F(RocprofImport, TheGpuIsFoundByProductElseByInstructionSetWhereTheComputeUnitsAreAsMany) {
   EXPECT_EQ(server().gpu, "mi250x");
-  EXPECT_EQ(import_rocprof(kRocm62, {}).gpu, "mi300x") << "gfx942, 38 compute units";
-  const Trace whole = import_rocprof(write(changed(kRocm62, "\"cu_count\": 38", "\"cu_count\": 304")), {});
-  EXPECT_EQ(whole.gpu, "") << "described is one of its eight dies";
-  EXPECT_THAT(whole.notes, Contains(HasSubstr("304 SMs")));
+  EXPECT_EQ(import_rocprof(kRocm62, {}).gpu, "mi300x-xcd") << "gfx942, 38 compute units";
+  const auto with_units = [&](const char* units) {
+    return import_rocprof(write(changed(kRocm62, "\"cu_count\": 38", fmt::format("\"cu_count\": {}", units))), {});
+  };
+  EXPECT_EQ(with_units("304").gpu, "mi300x");
+  const Trace neither = with_units("303");
+  EXPECT_EQ(neither.gpu, "");
+  EXPECT_THAT(neither.notes, Contains(HasSubstr("303 SMs")));
+  const Trace other = import_rocprof(
+      write(changed(kRocm62, "\"product_name\": \"\"", "\"product_name\": \"AMD Instinct MI355X\"")), {});
+  EXPECT_EQ(other.gpu, "") << "the maker's name and as many compute units do not make it the same card";
 }
 
 TEST_F(RocprofImport, OldVersionsWriteKeysTwiceAndHaveQueuesForStreams) {

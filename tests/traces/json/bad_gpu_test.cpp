@@ -79,11 +79,11 @@ TEST_F(BadGpu, InconsistentValuesAreRefused) {
                      "expected one GPC for each of 5 TPCs, got 2");
   expect_gpu_refused(with_value("chip", "sms", 0), "/chip/sms/value", "expected an integer >= 1");
   // Of whole TPCs, but more SMs than the engine's masks hold.
-  json wide = with_value("chip", "sms", 258);
+  json wide = with_value("chip", "sms", 386);
   wide["chip"]["sms_per_tpc"]["value"] = 2;
   wide["chip"]["placement_order"]["value"] = json::array();
-  for (int sm = 0; sm < 258; ++sm) wide["chip"]["placement_order"]["value"].push_back(sm);
-  expect_gpu_refused(wide, "/chip/sms/value", "and <= 256, got 258");
+  for (int sm = 0; sm < 386; ++sm) wide["chip"]["placement_order"]["value"].push_back(sm);
+  expect_gpu_refused(wide, "/chip/sms/value", "and <= 384, got 386");
   expect_gpu_refused(with_value("sm", "registers_per_block", 70000), "/sm/registers_per_block/value",
                      "at most 65536");
   expect_gpu_refused(with_value("sm", "max_threads", 2080), "/sm/max_threads/value", "at most 2048");

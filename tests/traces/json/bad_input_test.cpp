@@ -95,6 +95,13 @@ TEST_F(BadInput, WordThatIsNoChoiceIsRefused) {
                  "expected one of 'host_to_device'");
 }
 
+TEST_F(BadInput, AGraphWithinAGraphIsRefused) {
+  json graph = json::parse(with("/programs/0/ops/0/graph", 1));
+  expect_accepted(graph.dump());
+  graph["programs"][0]["issue"] = "graph";
+  expect_refused(graph.dump(), "/programs/0/ops/0/graph", "one launch of a CUDA graph as a whole");
+}
+
 TEST_F(BadInput, OpThatIsNotExactlyOneThingIsRefused) {
   expect_refused(with_replaced("/programs/0/ops/0", json::object()), "/programs/0/ops/0",
                  "exactly one of the keys 'launch', 'copy', 'sync', 'alloc', 'free'; got none");

@@ -43,7 +43,7 @@ INSTANTIATE_TEST_SUITE_P(
         Bound{"/clients/0/priority", -99, -100}, Bound{"/clients/0/priority", -1, 18446744073709551615u},
         Bound{"/clients/0/quota", 1, 1.01}, Bound{"/clients/0/quota", 0.001, 0},
         Bound{"/clients/0/reservation", 1, 1.5}, Bound{"/clients/0/deadline_ns", 0.001, 0},
-        Bound{"/clients/0/memory_bytes", 0, -1}, Bound{"/clients/0/arrivals/period_ns", 0.001, 0},
+        Bound{"/clients/0/memory_bytes", 0, -1}, Bound{"/programs/0/ops/0/graph", 1, 0}, Bound{"/clients/0/arrivals/period_ns", 0.001, 0},
         Bound{"/clients/0/arrivals/offset_ns", 0, -1}, Bound{"/run/duration_ns", 0.001, 0},
         Bound{"/run/warm_up_ns", 0, -1}, Bound{"/run/seed", 0, -1},
         Bound{"/run/seed", 9223372036854775807, 9223372036854775808u}));
@@ -86,8 +86,8 @@ TEST_F(BadInput, BlockTimesOfTheWrongNumberAreRefused) {
 
 TEST_F(BadInput, TpcMaskMustBeAscendingRangesWithinTheLimit) {
   const std::string place = "/programs/0/ops/1/tpc_mask";
-  expect_accepted(with_replaced(place, "0,2-3,255"));
-  expect_refused(with_replaced(place, "256"), place, "expected TPCs from 0 to 255, got 256");
+  expect_accepted(with_replaced(place, "0,2-3,383"));
+  expect_refused(with_replaced(place, "384"), place, "expected TPCs from 0 to 383, got 384");
   expect_refused(with_replaced(place, "5-3"), place, "runs backwards");
   for (const char* text : {"a", "1,", "-3", "1-2-3", "1 2", "0x1"})
     expect_refused(with_replaced(place, text), place, "expected something like \"0-32,40\"");
@@ -95,9 +95,9 @@ TEST_F(BadInput, TpcMaskMustBeAscendingRangesWithinTheLimit) {
   std::string all = "1";
   for (int i = 0; i < 30'000; ++i) all += ",1";  // the pattern's recursion took all of the stack
   expect_refused(with(place, all), place, "at most 2048 characters");
-  expect_refused(with("/clients/0/tpc_mask", "300"), "/clients/0/tpc_mask", "got 300");
-  expect_refused(with("/clients/0/streams/side/tpc_mask", "300"), "/clients/0/streams/side/tpc_mask",
-                 "got 300");
+  expect_refused(with("/clients/0/tpc_mask", "384"), "/clients/0/tpc_mask", "got 384");
+  expect_refused(with("/clients/0/streams/side/tpc_mask", "384"), "/clients/0/streams/side/tpc_mask",
+                 "got 384");
 }
 
 // --- Meaning

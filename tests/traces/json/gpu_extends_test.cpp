@@ -241,7 +241,7 @@ TEST(GpuCards, AnSmHoldsWhatItsComputeCapabilityAllows) {
 }
 
 TEST(GpuCards, AmdsHaveWavesOf64AndAssumedQueues) {
-  for (const char* name : {"mi250x", "mi300x"}) {
+  for (const char* name : {"mi250x", "mi300x", "mi300x-xcd"}) {
     EXPECT_EQ(read_gpu(name).sm.warp_size, 64u);
     EXPECT_EQ(gpu_document(name, {}).json["scheduling"]["task_slots"]["basis"], "assumed");
     EXPECT_EQ(read_gpu(name).basis.calibrated, 0u);

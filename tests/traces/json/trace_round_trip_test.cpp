@@ -146,6 +146,7 @@ class AnyTrace {
       if (what <= 2) {
         if (coin()) op.uses = held;
         op.stream = StreamId{below(static_cast<std::uint32_t>(program.streams.size()))};
+        if (program.issue == Issue::eager) op.graph = below(3);
         if (i > 0 && coin()) op.after.push_back(OpId{below(i)});
       }
       program.ops.push_back(op);

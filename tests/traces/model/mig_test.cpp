@@ -50,6 +50,43 @@ TEST_F(Mig, AnInstanceHasItsShareOfMemory) {
   EXPECT_EQ(part.launch_latency, gpu_.launch_latency);
 }
 
+/// What device properties say in instances of an A100 80GB (NJIT, "MIG Profile Comparison"): SMs, bits of the memory
+/// bus, MB of L2, copy engines.
+TEST_F(Mig, AnA100sInstancesAreWhatTheirProgramsAreTold) {
+  struct Told {
+    const char* profile;
+    std::uint32_t sms, bus, l2_mb, copy_engines;
+  };
+  const Gpu whole = read_gpu("a100-80gb");
+  const MigGeometry geometry = *mig_geometry(whole);
+  for (const Told& told :
+       {Told{"1g.10gb", 14, 640, 5, 1}, Told{"2g.20gb", 28, 1280, 10, 2}, Told{"3g.40gb", 42, 2560, 20, 3}}) {
+    const Gpu part = instance_of(whole, geometry, *geometry.find(told.profile));
+    EXPECT_EQ(part.sms, told.sms);
+    EXPECT_DOUBLE_EQ(part.dram_bytes_per_second, whole.dram_bytes_per_second * told.bus / 5120);
+    EXPECT_EQ(part.l2_bytes, told.l2_mb << 20);
+    EXPECT_EQ(part.copy_engines, told.copy_engines);
+  }
+}
+
+TEST_F(Mig, AnA30HasFourSlices) {
+  const MigGeometry geometry = *mig_geometry(read_gpu("a30"));
+  const MigProfile *one = geometry.find("1g.6gb"), *two = geometry.find("2g.12gb");
+  EXPECT_TRUE(geometry.places(std::vector<const MigProfile*>(4, one)));
+  EXPECT_FALSE(geometry.places(std::vector<const MigProfile*>(5, one)));
+  EXPECT_TRUE(geometry.places(std::vector{two, one, one}));
+  EXPECT_FALSE(geometry.places(std::vector{two, two, one}));
+}
+
+TEST_F(Mig, NoInstanceHasMoreMemoryThanItsCard) {
+  for (const std::string& name : gpus_with_mig()) {
+    const Gpu gpu = read_gpu(name);
+    const MigGeometry geometry = *mig_geometry(gpu);
+    for (const MigProfile& p : geometry.profiles)
+      EXPECT_LE(instance_of(gpu, geometry, p).memory_bytes, gpu.memory_bytes) << name << " " << p.name;
+  }
+}
+
 TEST_F(Mig, EveryDescribedGeometryHasInstancesThatFit) {
   for (const std::string& name : gpus_with_mig()) {
     Gpu gpu;

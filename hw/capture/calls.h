@@ -1,0 +1,26 @@
+// Calls of the host that issue work or wait for it, as CUPTI's callbacks tell of them.
+#pragma once
+
+#include <cuda.h>
+#include <cupti.h>
+
+#include <cstdint>
+#include <functional>
+
+namespace corun::capture {
+
+struct Call {
+  CUpti_CallbackDomain domain;
+  CUpti_CallbackId function;
+  std::uint32_t thread, correlation;
+  std::uint64_t start, end;
+};
+
+/// From here on calls are kept.
+CUptiResult hear_calls();
+void hear_no_calls();
+
+/// Those that have been kept, in the order of each thread; they are not kept any longer.  From one thread at a time.
+void take_calls(const std::function<void(const Call&)>& taker);
+
+}  // namespace corun::capture
