@@ -8,12 +8,11 @@
 #include "tests/support/engine_rig.h"
 #include "tests/support/random_trace.h"
 #include "tests/support/run_trace.h"
+#include "tests/support/stages.h"
 #include "traces/json/trace_json.h"
 
 namespace corun::sim {
 namespace {
-
-constexpr EngineOptions kShortcuts{true, false}, kPlain{false, false}, kAudited{false, true};
 
 /// What the blocks of one launch say.
 struct Blocks {
