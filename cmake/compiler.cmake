@@ -52,10 +52,11 @@ if(PROJECT_IS_TOP_LEVEL)
   find_program(CORUN_CCACHE ccache)
   if(CORUN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     # Objects made with a precompiled header are kept only by permission. Paths below the build folder count from
-    # there, so that `pip install .` finds what `make test` compiled.
+    # there, so that `pip install .` finds what `make test` compiled. What a unit includes is known from the compiler
+    # (CCACHE_DEPEND) and not from a run of the preprocessor before it.
     set(CMAKE_CXX_COMPILER_LAUNCHER
-        "${CMAKE_COMMAND}" -E env CCACHE_BASEDIR=${CMAKE_BINARY_DIR} CCACHE_SLOPPINESS=pch_defines,time_macros
-        "${CORUN_CCACHE}")
+        "${CMAKE_COMMAND}" -E env CCACHE_BASEDIR=${CMAKE_BINARY_DIR} CCACHE_DEPEND=1
+        CCACHE_SLOPPINESS=pch_defines,time_macros "${CORUN_CCACHE}")
   endif()
 
   include(CheckLinkerFlag)

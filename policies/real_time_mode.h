@@ -54,10 +54,16 @@ class RealTimeMode {
   std::vector<ClientId> waiting_;
 };
 
+inline bool runs_best_effort(const Snapshot& now) {
+  return std::any_of(now.streams.begin(), now.streams.end(),
+                     [&](const StreamView& s) { return s.running != 0 && !is_real_time(now, s); });
+}
+
 /// Orders every best-effort stream off the GPU that `may` (a launch in it) allows: its first launch, and with
 /// it all behind that.  Launches that are coming off already are not ordered again.
 template <class May>
 void take_off_best_effort(const Snapshot& now, std::vector<Decision>& decisions, decide::Stop how, May may) {
+  if (!runs_best_effort(now)) return;
   std::vector<std::pair<ClientId, StreamId>> seen;
   for (LaunchId id : now.running) {
     const LaunchView& l = now.launch(id);

@@ -36,7 +36,7 @@ class ReefScheduler : public Policy {
     if (!mode_.active()) return launch_best_effort(now, decisions);
     const auto ordinary = [&](const LaunchView& l) { return !pads(l.id); };
     take_off_best_effort(now, decisions, options_.how, ordinary);
-    const bool clear = std::none_of(now.running.begin(), now.running.end(), [&](LaunchId id) {
+    const bool clear = !runs_best_effort(now) || std::ranges::none_of(now.running, [&](LaunchId id) {
       const LaunchView& l = now.launch(id);
       return l.kernel != nullptr && !is_real_time(now, l) && ordinary(l);
     });
@@ -59,6 +59,11 @@ class ReefScheduler : public Policy {
   /// Real-time mode: as far ahead as the padding of the next launch can still be chosen without the GPU
   /// running dry.
   void launch_real_time(const Snapshot& now, std::vector<Decision>& decisions) {
+    const auto served = [&](const StreamView& s) {
+      return is_real_time(now, s) && mode_.has_turn(s.client) ? s.pending.size() : 0;
+    };
+    const std::vector<LaunchId> pending = now.first_pending(served);
+    if (pending.empty()) return;
     Time ahead{};
     bool first = true;
     for (LaunchId id : now.running)
@@ -68,10 +73,7 @@ class ReefScheduler : public Policy {
       }
     const bool choosing = options_.padding && (!padding_.empty() || any_best_effort(now));
     std::vector<LaunchId> taken;
-    const auto served = [&](const StreamView& s) {
-      return is_real_time(now, s) && mode_.has_turn(s.client) ? s.pending.size() : 0;
-    };
-    for (LaunchId id : now.first_pending(served)) {
+    for (LaunchId id : pending) {
       const LaunchView& l = now.launch(id);
       if (choosing && !first && ahead >= options_.lead) return;
       const bool refused = std::find(tried_.begin(), tried_.end(), id) != tried_.end();

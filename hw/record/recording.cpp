@@ -59,7 +59,9 @@ Json notice_json(const Notice& notice) {
 }
 
 Notice notice_of(const Json& j) {
-  const auto& [key, value] = *j.items().begin();
+  const auto first = j.begin();
+  const std::string& key = first.key();
+  const Json& value = first.value();
   if (key == "last_block_started") return LastBlockStarted{id_of(value)};
   if (key == "kernel_finished") return KernelFinished{id_of(value)};
   if (key == "preempted") return Preempted{id_of(value), j.at("blocks").get<std::uint64_t>()};

@@ -53,10 +53,13 @@ Session::Session(const Trace& trace, Policy& policy, Backend& backend, Timeline&
     const Program& program = trace.programs[trace.clients[i].program.value];
     const auto* loop = std::get_if<ClosedLoop>(&trace.clients[i].arrivals);
     const std::size_t ops = program.ops.size();
-    clients_.push_back({std::vector<StreamState>(program.streams.size()),
-                        std::vector<RequestState>(loop != nullptr ? loop->in_flight : 1,
-                                                  {std::vector<LaunchId>(ops), std::vector<bool>(ops),
-                                                   std::vector<bool>(ops)})});
+    clients_.push_back(
+        {std::vector<StreamState>(program.streams.size()),
+         std::vector<RequestState>(
+             loop != nullptr ? loop->in_flight : 1,
+             {std::vector<LaunchId>(ops), std::vector<bool>(ops), std::vector<bool>(ops)}),
+         std::ranges::any_of(program.ops, [](const Op& op) { return std::holds_alternative<Copy>(op.what); }),
+         trace.clients[i].memory_bytes != 0 || !program.buffers.empty()});
     client_views_.push_back({ClientId{i}, &trace.clients[i], 0, false});
     for (std::uint32_t s = 0; s < program.streams.size(); ++s) pending_.add_stream(ClientId{i}, StreamId{s});
   }
@@ -87,7 +90,7 @@ SessionOutcome Session::run(const std::function<void(Time)>& progress, const std
     give_back();
     if (!notices_.empty()) ask(now);
     give_back();
-    free_slots_.insert(free_slots_.end(), retired_.begin(), retired_.end());
+    for (const std::uint32_t slot : retired_) free_slots_.push_back(slot);
     retired_.clear();
     memory_.forget_released();
     gauge_memory(now);
@@ -166,7 +169,7 @@ void Session::call(const HostCall& call, Time now) {
   const LaunchId id = l.id;
   l.stream = op.stream;
   l.operation = &op;
-  if (!use(l, memory_.used_by(call.client, op))) return;
+  if (state.memory && !use(l, memory_.used_by(call.client, op))) return;
   for (OpId before : workload_.graph(call.client).predecessors(call.op))
     l.waits_for += !state.request(call.request).ended[before.value];
   state.streams[op.stream.value].unsubmitted.push_back(id);
@@ -422,6 +425,7 @@ Outcome Session::preempt_launch(const decide::Preempt& preempt) {
 /// Copies wait for no decision: each goes as soon as its place in its stream and the launches that it follows
 /// allow.
 void Session::submit_copies(ClientId client, Time now) {
+  if (!clients_[client.value].copies) return;
   for (bool more = true; more;) {
     more = false;
     for (StreamState& stream : clients_[client.value].streams) {

@@ -74,6 +74,7 @@ class Session {
   struct ClientState {
     std::vector<StreamState> streams;
     std::vector<RequestState> requests;  // in flight, by their number modulo how many may be
+    bool copies = false, memory = false;  // its program has any; it holds buffers
     RequestState& request(std::uint64_t number) { return requests[number % requests.size()]; }
     const RequestState& request(std::uint64_t number) const { return requests[number % requests.size()]; }
   };

@@ -22,7 +22,7 @@ PARTS = {
     "contention": "contention with others",
     "places": "fewer places on SMs",
     "issue": "contention: issue slots",
-    "fp64": "contention: FP64 units",
+    "pipes": "contention: pipes of an SM",
     "l2": "contention: L2",
     "dram": "contention: DRAM",
     "clock": "a lower clock",

@@ -18,7 +18,7 @@
 #include "python/native/columns.h"
 #include "python/native/policy.h"
 #include "python/native/trace_object.h"
-#include "sim/command/load.h"
+#include "sim/sweep/load.h"
 #include "traces/json/output_file.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"

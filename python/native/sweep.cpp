@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 
+#include "policies/api/registry.h"
 #include "python/native/trace_object.h"
 #include "sim/advise/advice_json.h"
-#include "sim/command/compose.h"
-#include "sim/command/load.h"
-#include "policies/api/registry.h"
+#include "sim/sweep/compose.h"
+#include "sim/sweep/load.h"
 #include "traces/model/error.h"
 
 namespace corun::python {

@@ -46,7 +46,7 @@ def test_contention_is_told_by_resource_and_adds_up(result):
         parts = report.split_parts(client)
         assert sum(parts.values()) == pytest.approx(client["mean_ms"], rel=1e-9)
         assert "contention" not in parts
-        lost = sum(parts[name] for name in ("places", "issue", "fp64", "l2", "dram", "clock"))
+        lost = sum(parts[name] for name in ("places", "issue", "pipes", "l2", "dram", "clock"))
         assert lost == pytest.approx(report.split_parts(together)["contention"], rel=0.02)
         del client["running_parts_ms"]
     assert split == result.summary, "asking changes nothing else"
@@ -90,7 +90,7 @@ def test_the_command_makes_the_same_page(tmp_path):
     data = tables_of(text)
     assert [name for name, _ in data] == ["clients", "latency-parts", "latencies", "timeline", "occupancy"]
     assert "contention: DRAM" in text or "contention: issue slots" in text
-    assert data[1][1].splitlines()[0].endswith("running,places,issue,fp64,l2,dram,clock")
+    assert data[1][1].splitlines()[0].endswith("running,places,issue,pipes,l2,dram,clock")
     warps = list(csv.DictReader(io.StringIO(data[-1][1])))
     assert {row["client"] for row in warps} == {"camera", "batch"}
     assert all(0 < float(row["warps"]) <= 64 for row in warps)

@@ -1,6 +1,6 @@
-// A client that has the GPU to itself.  Its requests find the GPU idle, one after the other, so that each goes as
-// the one before did: two are simulated, and the others follow, exact to the picosecond.  The client's own side,
-// as arrivals, the queue and the host's calls, is played as ever (`Workload`).
+// A client that has the GPU to itself.  Its requests find the GPU idle, one after the other, so that each
+// goes as the one before did: two are simulated, and the others follow as wholes, exact to the picosecond.
+// What the client does between them, as arrivals and the queue, is played as ever (`Workload`).
 //
 // Leaves out, so that the run is simulated whole: clients of several streams, copies or allocations, servers,
 // several requests in flight, and runs in which the power limit may lower the clock.

@@ -167,11 +167,11 @@ Outcome SimBackend::pad(const decide::LaunchPadded& decision, const LaunchView& 
   if (contexts_[at.context].host->full(at.stream)) return Refused{"the stream's hardware channel is full"};
   SmMask mine, rest;
   for (std::uint32_t rank = 0; rank < gpu.sms; ++rank) (rank < decision.sms ? mine : rest).set(rank);
-  const auto prepared = [&](const LaunchView& of, const SmMask& on) {
-    return prepare(of, shapes_->of(of, on.count()), decision.priority, on);
-  };
-  Submission::Kernel kernel = prepared(l, mine);
-  auto other = std::make_unique<Submission::Kernel>(prepared(padding, rest));
+  Submission submission;
+  auto& kernel = std::get<Submission::Kernel>(submission.what);
+  auto other = std::make_unique<Submission::Kernel>();
+  prepare(kernel, l, shapes_->of(l, mine.count()), decision.priority, mine);
+  prepare(*other, padding, shapes_->of(padding, rest.count()), decision.priority, rest);
   const SmResources larger = larger_of(kernel.demand, other->demand);
   if (room(capacity_of(gpu.sm), larger) == 0) return Refused{"no SM holds a block as large as either needs"};
   other->last = std::min(other->first + decision.padding_blocks, other->record.blocks);
@@ -183,7 +183,7 @@ Outcome SimBackend::pad(const decide::LaunchPadded& decision, const LaunchView& 
     k->per_task = Time{static_cast<std::int64_t>(extra)};
   }
   kernel.padding = std::move(other);
-  submit(l, follows, std::move(kernel));
+  submit(l, follows, std::move(submission));
   fates_.renew(padding, at.context, place(padding).stream);
   for (const LaunchId id : {l.id, padding.id}) fates_[id.slot].padded = true;
   contexts_[at.context].host->hold(place(padding).stream);

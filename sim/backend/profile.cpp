@@ -29,13 +29,7 @@ Work work_of(const Kernel& kernel, const Gpu& gpu, const Shape* shape) {
 Time length(const Work& work, const SmResources& demand, const Gpu& gpu) {
   Timeline nobody;
   ComputeEngine engine(gpu, nobody, {});
-  engine.accept(work, 0, engine.mask_of(TpcMask::all()), demand);
-  std::vector<EngineNotice> notices;
-  while (engine.busy()) {
-    notices.clear();
-    engine.advance(kNever, notices);
-  }
-  return engine.now();
+  return length_alone(engine, work, engine.mask_of(TpcMask::all()), demand);
 }
 
 constexpr std::uint64_t kRounds = 16;
@@ -48,13 +42,15 @@ Profile profile_kernel(const Kernel& kernel, const Gpu& gpu, const Profile& know
       std::min<std::uint64_t>(kernel.blocks(), std::uint64_t{gpu.sms} * room(capacity_of(gpu.sm), demand));
   Work work = work_of(kernel, gpu, shape);
   Profile profile;
+  Timeline nobody;
+  ComputeEngine engine(gpu, nobody, {});
   for (ProfilePoint point : points_by_total(gpu.sms, static_cast<std::uint32_t>(most))) {
     work.ctas = point.ctas;
     if (std::any_of(known.begin(), known.end(), [&](const ProfilePoint& k) {
           return k.ctas == point.ctas && k.sms == point.sms && k.ctas_per_sm == point.ctas_per_sm;
         }))
       continue;
-    point.time = length(work, demand, gpu);
+    point.time = length_alone(engine, work, engine.mask_of(TpcMask::all()), demand);
     profile.push_back(point);
   }
   return profile;

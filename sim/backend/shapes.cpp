@@ -34,24 +34,6 @@ std::string key_of(const Kernel& k, Time solo_time) {
   return key;
 }
 
-Time length_alone(const Kernel& kernel, const Shape& shape, std::uint32_t sms, const Gpu& gpu) {
-  Timeline nobody;
-  ComputeEngine engine(gpu, nobody, {});
-  SmMask allowed;
-  for (std::uint32_t rank = 0; rank < sms; ++rank) allowed.set(rank);
-  Work work;
-  work.block_alone = shape.block_alone;
-  work.load = shape.load;
-  work.record.blocks = kernel.blocks();
-  engine.accept(work, 0, allowed, shape.demand);
-  std::vector<EngineNotice> notices;
-  while (engine.busy()) {
-    notices.clear();
-    engine.advance(kNever, notices);
-  }
-  return engine.now();
-}
-
 /// Blocks take longer where the memory gives less than they take alone.
 void move_to(Shape& shape, const MemoryLimits& memory) {
   if (!shape.load.contends()) return;
@@ -94,8 +76,16 @@ Shape Shapes::make(const Kernel& kernel, const KernelModel& model, std::uint32_t
   // the others take a little longer than the average: find the block time by simulating the kernel alone.
   const bool one_wave = kernel.blocks() <= shape.load.places;
   const Time target = model.solo_time(sms);
+  SmMask allowed;
+  for (std::uint32_t rank = 0; rank < sms; ++rank) allowed.set(rank);
+  Work work;
+  work.load = shape.load;
+  work.record.blocks = kernel.blocks();
+  Timeline nobody;
+  ComputeEngine engine(gpu_, nobody, {});
   for (int i = 0; i < 4; ++i) {
-    const Time length = length_alone(kernel, shape, sms, gpu_);
+    work.block_alone = shape.block_alone;
+    const Time length = length_alone(engine, work, allowed, shape.demand);
     const double ratio = static_cast<double>(target.count()) / static_cast<double>(length.count());
     if (one_wave ? length == target : ratio > 1 - 1e-5 && ratio < 1 + 1e-5) break;
     const auto scaled =

@@ -156,14 +156,16 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
   const Fate* expected = fates_.find(l.id);
   if (context.host->full(at.stream) && (expected == nullptr || expected->reaches == Time{}))
     return Refused{"the stream's hardware channel is full"};
-  const TpcMask wanted = decision.tpc_mask.value_or(TpcMask::all());
-  const SmMask masked = context.engine->mask_of(wanted);
+  const ComputeEngine& engine = *context.engine;
+  const SmMask masked = decision.tpc_mask ? engine.mask_of(*decision.tpc_mask) : engine.all_sms();
   const SmMask allowed = limits_.within(l.client, masked);
   if (allowed.count() == 0) return Refused{"the mask has no TPC of this GPU"};
   if (!decision.ctas_per_sm.empty())
     if (const auto why = impossible(decision.ctas_per_sm, decision.ctas, l, allowed)) return Refused{*why};
   const Shape& shape = shapes_->of(l, allowed.count());
-  Submission::Kernel kernel = prepare(l, shape, decision.priority, allowed);
+  Submission submission;
+  auto& kernel = std::get<Submission::Kernel>(submission.what);
+  prepare(kernel, l, shape, decision.priority, allowed);
   kernel.ctas = kernel.record.ctas = l.ctas;
   if (l.ctas != 0) {
     kernel.per_task = shape.persistent_task;
@@ -174,7 +176,7 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
   }
   kernel.ctas_per_sm = decision.ctas_per_sm;
   kernel.controlled = l.ctas != 0 || stoppable(l);
-  submit(l, follows, std::move(kernel));
+  submit(l, follows, std::move(submission));
   Fate& fate = fates_[l.id.slot];
   fate.spreads = !decision.ctas_per_sm.empty();
   fate.allowed = allowed;
@@ -194,9 +196,8 @@ SmResources SimBackend::demand_of_worker(const Kernel& kernel) const {
 }
 
 /// What is left of the launch, if it has been on the GPU before.
-Submission::Kernel SimBackend::prepare(const LaunchView& l, const Shape& shape, std::int32_t priority,
-                                       const SmMask& allowed) {
-  Submission::Kernel kernel;
+void SimBackend::prepare(Submission::Kernel& kernel, const LaunchView& l, const Shape& shape,
+                         std::int32_t priority, const SmMask& allowed) {
   kernel.allowed = allowed;
   kernel.level = static_cast<std::uint32_t>(levels() - 1 + priority);
   kernel.demand = l.ctas != 0 || stoppable(l) ? demand_of_worker(*l.kernel) : shape.demand;
@@ -214,7 +215,6 @@ Submission::Kernel SimBackend::prepare(const LaunchView& l, const Shape& shape, 
   }
   r.priority = priority;
   r.preemptions = before != nullptr ? before->preemptions : 0;
-  return kernel;
 }
 
 void SimBackend::expect(const LaunchView& l, Time reaches) {
@@ -229,11 +229,13 @@ void SimBackend::expect(const LaunchView& l, Time reaches) {
 }
 
 Outcome SimBackend::copy(const LaunchView& l, std::span<const LaunchId> follows) {
-  Submission::CopyJob job{{}, std::get<Copy>(l.operation->what)};
+  Submission submission;
+  auto& job = submission.what.emplace<Submission::CopyJob>();
+  job.copy = std::get<Copy>(l.operation->what);
   CopyRecord& r = job.record;
   r.launch = l.id, r.client = l.client, r.stream = l.stream, r.op = l.op, r.request = l.request,
   r.bytes = job.copy.bytes;
-  submit(l, follows, std::move(job));
+  submit(l, follows, std::move(submission));
   return Applied{};
 }
 
@@ -252,18 +254,17 @@ Time SimBackend::graph_gap() const {
   return limits_.any() ? gpu.mps_graph_gap : contexts_.size() > 1 ? gpu.turn_graph_gap : gpu.graph_gap;
 }
 
-template <class What>
-void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, What&& what) {
+/// The submission has what is to be done, and gets how it comes there.
+void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, Submission&& submission) {
   const Gpu& gpu = topology_.gpu;
   const StreamPlace& at = place(l);
   const Client& client = trace_.clients[l.client.value];
   const HandedOver how = handed_over(client, trace_.programs[client.program.value], l.op);
-  Submission submission{l.id,
-                        at.stream,
-                        how == HandedOver::by_itself ? gpu.launch_latency : gpu.graph_launch_latency,
-                        how == HandedOver::in_graph ? graph_gap() : gpu.stream_gap,
-                        {follows.begin(), follows.end()},
-                        std::forward<What>(what)};
+  submission.launch = l.id;
+  submission.stream = at.stream;
+  submission.reaches_gpu = how == HandedOver::by_itself ? gpu.launch_latency : gpu.graph_launch_latency;
+  submission.gap = how == HandedOver::in_graph ? graph_gap() : gpu.stream_gap;
+  submission.follows.assign(follows.begin(), follows.end());
   submission.graph = how != HandedOver::by_itself;
   submission.ahead = at.ahead;
   Fate& fate = fates_.renew(l, at.context, at.stream);
@@ -412,7 +413,7 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
     const Time ready = c.host->ready_at(channel, [this](LaunchId launch) { return fates_.ended_at(launch); });
     if (ready == kNever) return;
     if (ready > now_) return queue_.schedule(ready, 1, {Event::Kind::channel, context, channel});
-    Submission s = c.host->take(channel);
+    Submission& s = c.host->take(channel);
     if (s.evicted) {
       const PreemptionCosts& costs = topology_.gpu.preemption;
       Time takes{};
@@ -423,9 +424,7 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
       Errand e;
       e.launch = s.launch, e.context = context, e.ctas = s.stream;
       queue_.schedule(now_ + takes, 0, {Event::Kind::passed, errands_.add(e), 0});
-      continue;
-    }
-    if (auto* kernel = std::get_if<Submission::Kernel>(&s.what)) {
+    } else if (auto* kernel = std::get_if<Submission::Kernel>(&s.what)) {
       for (Submission::Kernel* k = kernel; k != nullptr; k = k->padding.get()) {
         if (!k->resumed) k->record.queued = now_;
         limits_.settle(*c.engine, *k);
@@ -440,6 +439,7 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
       e.copy.engine = slot.engine, e.copy.started = slot.start, e.copy.finished = slot.end;
       queue_.schedule(slot.end, 0, {Event::Kind::copy_end, errands_.add(e), 0});
     }
+    c.host->drop(channel);
   }
 }
 

@@ -114,8 +114,8 @@ class SimBackend final : public Backend {
   Outcome launch(const decide::Launch& decision, const LaunchView& launch, std::span<const LaunchId> follows);
   Outcome preempt(const decide::Preempt& decision, const LaunchView& launch,
                   std::span<const LaunchId> behind);
-  Submission::Kernel prepare(const LaunchView& launch, const Shape& shape, std::int32_t priority,
-                             const SmMask& allowed);
+  void prepare(Submission::Kernel& kernel, const LaunchView& launch, const Shape& shape,
+               std::int32_t priority, const SmMask& allowed);
   Time flag_delay(std::uint32_t context, LaunchId launch) const;
   void evict_host(std::uint32_t preemption);
   void stop(std::uint32_t preemption);
@@ -127,8 +127,7 @@ class SimBackend final : public Backend {
   void release(std::uint32_t preemption);
   Outcome move(BufferId buffer, const Copy& copy, ClientId client);
   Time graph_gap() const;
-  template <class What>
-  void submit(const LaunchView& launch, std::span<const LaunchId> follows, What&& what);
+  void submit(const LaunchView& launch, std::span<const LaunchId> follows, Submission&& submission);
   void hand_over(Submission&& submission, std::uint32_t context, Time called);
   // The host's thread (host_thread.cpp).
   Time call(const LaunchView& launch);

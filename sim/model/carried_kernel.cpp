@@ -77,11 +77,11 @@ CarriedKernel::CarriedKernel(const Kernel& kernel, Time alone, Time about, const
   const double clock = from.clock_hz / to.clock_hz;
   load_.issue = found.issue * clock;
   load_.fixed = found.fixed * clock;
-  load_.fp64 = found.fp64 * clock;
   load_.wait = found.wait * l2_latency(there_.limits) / l2_latency(here_.features().limits);
   load_.l2 *= found.l2 / told.l2;
   load_.dram_cost = dram_cost_there(found.dram_cost, here_.features().limits, there_.limits);
   load_.chance = found.chance;
+  load_.uses = found.uses;
   load_.even = found.even;
   known_ = work(here_.features(), found, from.sms) > 0 && work(there_, load_, to.sms) > 0;
 }

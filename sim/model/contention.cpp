@@ -61,7 +61,7 @@ Presser presser(const Contender& c, const Asked& asked, const MemoryLimits& m) {
   const BlockLoad& load = *c.load;
   Presser p;
   p.blocks = c.blocks, p.per_sm = c.blocks / c.sms;
-  p.issue = asked.issue, p.fp64 = load.fp64, p.chance = load.chance;
+  p.issue = asked.issue, p.chance = load.chance;
   p.by_f = load.wait * asked.missing * m.dram_over_l2;
   p.by_g = load.staged ? load.wait : load.wait * (1 - asked.missing);
   p.delay = load.staged ? asked.fixed - p.by_f : asked.fixed;
@@ -133,23 +133,6 @@ void less_by_chance(std::span<SmShare> shares) {
   for (SmShare& s : shares) s.time = time(s, high);
 }
 
-/// Its time at the FP64 pipe becomes part of each share's delay; those that need it take turns there.
-void wait_for_fp64(std::span<SmShare> shares) {
-  if (std::none_of(shares.begin(), shares.end(), [](const SmShare& s) { return s.fp64 > 0; })) return;
-  std::array<SmShare, kMostShares> users;
-  std::array<double, kMostShares> times;
-  std::size_t n = 0;
-  for (const SmShare& s : shares)
-    if (s.fp64 > 0) users[n++] = {s.fp64, s.delay + s.issue, s.blocks};
-  if (n > 1) by_turns(std::span(users).first(n), times);
-  for (std::size_t i = 0, k = 0; i < shares.size(); ++i) {
-    SmShare& s = shares[i];
-    if (s.fp64 <= 0) continue;
-    s.delay += n == 1 ? at_fp64(s.fp64, s.blocks, s.delay + s.issue) : times[k] - users[k].delay;
-    ++k;
-  }
-}
-
 }  // namespace
 
 MemoryLimits limits_of(const Gpu& gpu) {
@@ -217,8 +200,7 @@ MemoryBalance balance_of(std::span<const Contender> contenders, const MemoryLimi
     std::array<double, kMostContenders> time;
     for (std::size_t i = 0; i < n; ++i) {
       const Contender& c = contenders[i];
-      double d = asked[i].delay(*c.load, m, s.f, s.g);
-      d += at_fp64(c.load->fp64, c.blocks / c.sms, d + asked[i].issue);
+      const double d = asked[i].delay(*c.load, m, s.f, s.g);
       time[i] = queue(asked[i].issue, c.blocks / c.sms, d, c.load->chance) + d;
       moved[i] =
           (bytes_read(*c.load, survives[i]) + c.load->write * c.load->cold) * c.blocks;  // in a block's time
@@ -275,7 +257,7 @@ void settle_alone(BlockLoad& load, const MemoryLimits& limits) {
   Contender one{&load, blocks, std::min<double>(load.sms, blocks / load.residents), 0};
   share_memory({&one, 1}, limits);
   load.delay_alone = one.delay;
-  load.alone = alone_on_sm(load.issue, load.residents, one.delay, load.fp64, load.chance);
+  load.alone = alone_on_sm(load.issue, load.residents, one.delay, load.chance);
 }
 
 void slow_down(BlockLoad& load, double stretch, const MemoryLimits& limits) {
@@ -283,13 +265,11 @@ void slow_down(BlockLoad& load, double stretch, const MemoryLimits& limits) {
   if (stretch <= own) return;
   load.issue *= stretch / own;
   load.fixed *= stretch / own;
-  load.fp64 *= stretch / own;
   load.clock = stretch;
   settle_alone(load, limits);
 }
 
-double alone_on_sm(double issue, double blocks, double delay, double fp64, double chance) {
-  delay += at_fp64(fp64, blocks, delay + issue);
+double alone_on_sm(double issue, double blocks, double delay, double chance) {
   return delay + queue(issue, blocks, delay, chance);
 }
 
@@ -300,9 +280,10 @@ std::uint32_t apart(const Starts& older, const Starts& younger) {
   return static_cast<std::uint32_t>(std::min<std::int64_t>(kMostApart, distance * (kMostApart + 1) / spread));
 }
 
-void share_fp64(std::span<SmShare> shares) { wait_for_fp64(shares); }
+namespace {
 
-void share_slots(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& m) {
+/// Of what all need: the slots, or a pipe.
+void share_one(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& m) {
   std::array<double, kMostShares> aged, turned;
   by_age(shares, aged);
   if (apart != kMostApart) by_turns(shares, turned);
@@ -313,9 +294,49 @@ void share_slots(std::span<SmShare> shares, std::uint32_t apart, const MemoryLim
   less_by_chance(shares);
 }
 
+/// Whether no launch needs `pipe` more than `other`: then none waits longer there.
+bool covered(std::span<const SmShare> shares, std::size_t pipe, std::size_t other) {
+  return std::ranges::all_of(shares, [&](const SmShare& s) { return s.uses[pipe] <= s.uses[other]; });
+}
+
+bool matters(std::span<const SmShare> shares, std::size_t pipe) {
+  for (std::size_t other = 0; other < kPipes; ++other)
+    if (other != pipe && covered(shares, pipe, other) && (other < pipe || !covered(shares, other, pipe)))
+      return false;
+  return true;
+}
+
+}  // namespace
+
 void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& m) {
-  share_fp64(shares);
-  share_slots(shares, apart, m);
+  if (std::ranges::all_of(shares, [](const SmShare& s) { return s.uses == kSlotsAlone; }))
+    return share_one(shares, apart, m);
+  std::array<double, kMostShares> alone;
+  for (std::size_t i = 0; i < shares.size(); ++i) {
+    SmShare& s = shares[i];
+    s.time = alone[i] = alone_on_sm(s.issue, s.blocks, s.delay, s.chance);
+  }
+  for (std::size_t pipe = 0; pipe < kPipes; ++pipe) {
+    if (!matters(shares, pipe)) continue;
+    boost::container::static_vector<SmShare, kMostShares> users;
+    boost::container::static_vector<std::size_t, kMostShares> whose;
+    for (std::size_t i = 0; i < shares.size(); ++i) {
+      const SmShare& s = shares[i];
+      const double here = s.issue * s.uses[pipe];
+      if (here <= 0) continue;
+      // The rest of its time it spends elsewhere, waiting for its own launch's blocks at its busiest pipe included.
+      users.push_back({here, s.uses[pipe] < 1 ? alone[i] - here : s.delay, s.blocks, 0, s.chance});
+      whose.push_back(i);
+    }
+    if (users.size() < 2) continue;
+    share_one({users.data(), users.size()}, apart, m);
+    for (std::size_t k = 0; k < users.size(); ++k) {
+      const SmShare& u = users[k];
+      const double longer = u.time - alone_on_sm(u.issue, u.blocks, u.delay, u.chance);
+      SmShare& s = shares[whose[k]];
+      s.time = std::max(s.time, alone[whose[k]] + longer);
+    }
+  }
 }
 
 }  // namespace corun::sim

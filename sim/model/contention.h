@@ -8,15 +8,18 @@
 // falls as blocks wait longer, so all follow from the residents (`share_memory`).  What a launch re-reads
 // from L2 it loses to DRAM as the others fill the cache.
 //
-// Where a GPU has few FP64 units, as consumer cards, a double-precision kernel is bound by their pipe and
-// leaves the issue slots to others.  Its time there, queueing for it included, is a further part of D.
+// Behind the slots lie pipes: of FP64, of special functions, of the data of L1 and shared memory, and others.
+// R is the time at the one that a block needs most.  Beside other launches a block is held up where it waits
+// longest for them: at the slots, or at a pipe that both need.
 //
 // Times are in picoseconds, computed with + - * / and sqrt alone, so that results are the same anywhere.
 //
-// Leaves out: pipes other than the issue slots and FP64, L1, address translation, and that stores go by age
-// too.
+// Leaves out: the tensor pipe, what others leave of the contents of L1, address translation, and that stores
+// go by age too.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -24,17 +27,24 @@
 
 namespace corun::sim {
 
+/// What an SM has once for all its blocks: the issue slots, and the pipes behind them.
+inline constexpr std::size_t kSlots = 0, kFp64 = 1, kL1 = 2, kAlu = 3, kFma = 4, kXu = 5;
+inline constexpr std::size_t kPipes = 6;
+/// A block's time at each, over that at the one which it needs most.
+using PipeUse = std::array<double, kPipes>;
+inline constexpr PipeUse kSlotsAlone{1};
+
 /// What a block asks of its SM.
 struct SmLoad {
-  double issue = 0;      // ps of its SM's issue slots
+  double issue = 0;      // ps of what it needs most of its SM: the issue slots, or a pipe
   double fixed = 0;      // ps that nobody stretches
-  double fp64 = 0;       // ps of its SM's FP64 pipe
   double chance = 1;     // 0: it comes to the slots when they are free if ever they are; 1: at random
   bool even = false;     // it stalls too often for its age to count at the slots
   bool tensor = false;   // slows the clock for all
   double clock = 1;      // the highest clock over that for which `issue` and `fixed` are
   double energy = 0;     // pJ, at the highest clock
   double at_once = 0;    // not 0: blocks that an SM's slots serve at a time, oldest first
+  PipeUse uses = kSlotsAlone;
   bool operator==(const SmLoad&) const = default;
 };
 
@@ -149,15 +159,15 @@ void settle_alone(BlockLoad& load, const MemoryLimits& limits);
 void slow_down(BlockLoad& load, double stretch, const MemoryLimits& limits);
 
 /// Time of a block of a launch that has its SM to itself, `blocks` there.
-double alone_on_sm(double issue, double blocks, double delay, double fp64 = 0, double chance = 1);
+double alone_on_sm(double issue, double blocks, double delay, double chance = 1);
 
 /// Launches on one SM, the one with the older blocks first.
 struct SmShare {
   double issue, delay;
   std::uint32_t blocks;
   double time = 0;  // out: of a block
-  double fp64 = 0;
   double chance = 1;
+  PipeUse uses = kSlotsAlone;
 };
 /// When the blocks of a launch on an SM started, ps.
 struct Starts {
@@ -169,10 +179,7 @@ inline constexpr std::uint32_t kMostApart = 7;
 /// Instead, where the age of the older ones counts for nothing.
 inline constexpr std::uint32_t kByTurns = kMostApart + 1;
 std::uint32_t apart(const Starts& older, const Starts& younger);
-/// The issue slots go to the oldest first, the more strictly the further the launches are `apart`.
+/// The slots and pipes go to the oldest first, the more strictly the further the launches are `apart`.
 void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& limits);
-/// Its two halves: what all wait for at the FP64 pipe becomes part of their delays; then the issue slots.
-void share_fp64(std::span<SmShare> shares);
-void share_slots(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& limits);
 
 }  // namespace corun::sim

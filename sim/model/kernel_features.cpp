@@ -35,6 +35,9 @@ constexpr double kLeastCompulsory = 0.3;
 constexpr double kLeastSurvival = 0.1;
 /// Warps on an SM at which a kernel without counters is taken to fill the issue slots: half of an H200's 64.
 constexpr double kWarpsToFillIssue = 32;
+/// Share of what a block needs most, by its solo times, that a pipe's counter must account for to tell that it is
+/// that pipe: counters are off by up to a tenth.
+constexpr double kTold = 0.9;
 /// Waves from which on they have drifted apart.
 constexpr double kDrifting = 20;
 /// Of a launch's time, the share in which DRAM at its full rate moves its bytes, from which on its blocks
@@ -145,12 +148,7 @@ void KernelFeatures::read_counters() {
   load.tensor =
       c.warp_instructions && c.tensor_instructions.value_or(0) > kTensorShare * *c.warp_instructions;
 
-  if (c.fp64_active_pct) {  // of the launch's time, on the SMs that have blocks
-    const double busy = std::max(static_cast<double>(solo_time.count()) - limits.launch_cost,
-                                 0.2 * static_cast<double>(solo_time.count()));
-    load.fp64 = *c.fp64_active_pct / 100 * busy * std::min<double>(measured_sms, blocks) / blocks;
-  }
-
+  read_pipes();
   const double read = c.dram_read_bytes.value_or(0);
   const double l2 = c.l2_bytes.value_or(1.5 * (read + c.dram_write_bytes.value_or(0)));
   if (l2 <= 0) return;
@@ -203,6 +201,38 @@ void KernelFeatures::read_counters() {
   if (load.tensor && c.l1_bytes && *c.l1_bytes < kBulkThroughL1 * l2)
     tensor = *c.tensor_instructions / blocks * wgmma_columns(kernel.name) * kWgmmaColumnCycles /
               gpu.clock_hz * 1e12;
+}
+
+void KernelFeatures::read_pipes() {
+  const Counters& c = kernel.counters;
+  const double blocks = load.blocks;
+  pipes[kSlots] = least_issue;
+  if (c.fp64_active_pct) {  // of the launch's time, on the SMs that have blocks
+    const double whole = static_cast<double>(solo_time.count());
+    const double time = std::max(whole - limits.launch_cost, 0.2 * whole);
+    pipes[kFp64] = *c.fp64_active_pct / 100 * time * std::min<double>(measured_sms, blocks) / blocks;
+  }
+  const auto busy = [&](const char* pipe) {
+    const auto found = c.pipes_pct.find(pipe);
+    return found == c.pipes_pct.end() ? 0 : found->second;
+  };
+  // Of the time and the SMs as the profiler saw them; the others of the time in which an SM had warps, as the
+  // issue slots.
+  if (c.duration_ns) pipes[kL1] = busy("l1_data") / 100 * *c.duration_ns * 1e3 * gpu.sms / blocks;
+  if (c.issue_active_pct.value_or(0) <= 0) return;
+  const double per_percent = least_issue / *c.issue_active_pct;
+  pipes[kAlu] = busy("alu") * per_percent;
+  pipes[kFma] = std::max(busy("fma"), busy("fmaheavy")) * per_percent;
+  pipes[kXu] = busy("xu") * per_percent;
+}
+
+PipeUse KernelFeatures::uses(double issue) const {
+  const double most = busiest();
+  if (issue <= 0 || most <= 0) return kSlotsAlone;
+  PipeUse uses{};
+  for (std::size_t i = 0; i < kPipes; ++i) uses[i] = pipes[i] == most ? 1 : std::min(1.0, pipes[i] / issue);
+  if (most < kTold * issue) uses[kSlots] = 1;  // it is at either
+  return uses;
 }
 
 bool KernelFeatures::tiled() const { return kernel.shared_memory_bytes() >= kTile; }

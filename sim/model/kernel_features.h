@@ -3,6 +3,7 @@
 // wait.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "sim/model/contention.h"
@@ -24,6 +25,11 @@ struct KernelFeatures {
 
   /// Something is known of what it does, beside its shape.
   bool counted() const;
+  /// Time of a block at the one of the slots and pipes that it needs most.
+  double busiest() const { return *std::max_element(pipes.begin(), pipes.end()); }
+  /// Of a block that needs `issue` at what it needs most: at its busiest pipe, and at the slots too where the
+  /// counters do not account for that.
+  PipeUse uses(double issue) const;
   /// It stages its reads in shared memory.
   bool tiled() const;
   /// Blocks on an SM, waves, and the time of a block, ps, of a launch alone on `sms` SMs.
@@ -43,6 +49,7 @@ struct KernelFeatures {
   std::uint32_t max_active_blocks;  // of an SM
   const Prior* prior = nullptr;     // its counters are what this class usually has
   double least_issue = 0;           // ps a block, from the instructions
+  std::array<double, kPipes> pipes{};  // ps a block at each, as far as counters say
   double l2_written = 0;            // bytes a block
   double sectors = 0;               // bytes a block that it reads by sectors
   double least_wait = 0;            // ps a block, from the bytes that its threads read
@@ -58,6 +65,7 @@ struct KernelFeatures {
   void fill_counters();
   void from_shape();
   void read_counters();
+  void read_pipes();
 };
 
 }  // namespace corun::sim

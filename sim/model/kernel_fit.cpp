@@ -39,7 +39,7 @@ double block_among(const KernelFeatures& f, const BlockLoad& load, std::uint32_t
   const double residents = std::ceil(blocks / sms - 1e-9);
   Contender one{&l, blocks, blocks / residents, 0};
   share_memory({&one, 1}, f.limits);
-  return alone_on_sm(l.issue, residents, one.delay, l.fp64, l.chance);
+  return alone_on_sm(l.issue, residents, one.delay, l.chance);
 }
 
 }  // namespace
@@ -64,7 +64,7 @@ double average_length(const KernelFeatures& f, const BlockLoad& load, std::uint3
   const double resident = f.load.blocks / f.waves(sms);
   Contender one{&l, resident, resident / l.residents, 0};
   share_memory({&one, 1}, f.limits);
-  const double block = alone_on_sm(one.issue, l.residents, one.delay, l.fp64, l.chance);
+  const double block = alone_on_sm(one.issue, l.residents, one.delay, l.chance);
   return block * f.waves(sms) + f.limits.launch_cost;
 }
 
@@ -97,7 +97,7 @@ double workers_error(const KernelFeatures& f, const BlockLoad& load) {
 BlockLoad fit_curve(const KernelFeatures& f, std::span<const SoloPoint> curve) {
   const SoloPoint& first = curve.front();
   const double n = f.residents(first.sms), time = f.block_time(first.sms, first.time);
-  double least = f.least_issue;
+  double least = f.busiest();
   if (f.random) least = std::max(least, f.sectors / f.limits.sm_sector_bytes_per_ps);
   least = std::min(least, time / n * 0.98);
   const double most_delay = std::max(time - least / (1 - (n - 1) * least / time), 0.02 * time);
@@ -113,7 +113,7 @@ BlockLoad fit_curve(const KernelFeatures& f, std::span<const SoloPoint> curve) {
       double low = l.issue, high = time / n;
       for (int i = 0; i < kIssueBisections; ++i) {
         const double middle = (low + high) / 2;
-        (alone_on_sm(middle, n, delay, 0, chance) < time ? low : high) = middle;
+        (alone_on_sm(middle, n, delay, chance) < time ? low : high) = middle;
       }
       l.issue = high;
       l.chance = chance;
@@ -186,7 +186,7 @@ BlockLoad fit_whole(const KernelFeatures& f, const SoloPoint& whole) {
                stores = f.l2_written / f.limits.sm_write_bytes_per_ps;
   double port = base.l2_read / f.limits.sm_read_bytes_per_ps + stores;
   if (f.random || f.scattered) port = f.sectors / f.limits.sm_sector_bytes_per_ps;
-  double issue = std::max(instructions, port);
+  double issue = std::max({instructions, port, f.busiest()});
   // A warp's instructions one after the other, at four cycles each.
   double serial = 4 * f.least_issue * slots / warps;
   if (f.tensor > 0) {  // reads, instructions and the tensor pipe go on side by side; the stores come last

@@ -29,7 +29,7 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
   for (const auto& [sms, time] : kernel.solo_time_by_sms)
     curve.push_back({sms, static_cast<double>(scaled(kernel, solo_time, time).count())});
   // What the FP64 pipe takes of a block's time shows in the curve only with the workers' times beside it.
-  const bool fits = curve.size() >= 2 && (load_.fp64 <= 0 || kernel.persistent_time_by_ctas.size() > 1);
+  const bool fits = curve.size() >= 2 && (features_.pipes[kFp64] <= 0 || kernel.persistent_time_by_ctas.size() > 1);
   const std::string times = fits ? "solo times by SMs" : "solo time";
   basis_ = features_.prior != nullptr
                ? "launch shape, " + times + " and what " + std::string(features_.prior->plural) + " usually do"
@@ -38,6 +38,7 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
   load_ = fits ? fit_curve(features_, curve)
                : fit_whole(features_, {features_.measured_sms,
                                        static_cast<double>(features_.solo_time.count())});
+  load_.uses = features_.uses(load_.issue);
 }
 
 BlockLoad KernelModel::load(std::uint32_t sms) const {
@@ -45,7 +46,7 @@ BlockLoad KernelModel::load(std::uint32_t sms) const {
   BlockLoad l = features_.on(load_, sms);
   settle_alone(l, features_.limits);
   // How the time depends on the number of workers tells what an SM's slots can do, apart from the memory.
-  const double at_once = l.residents * alone_on_sm(l.issue, 1, l.delay_alone, l.fp64, l.chance) / l.alone;
+  const double at_once = l.residents * alone_on_sm(l.issue, 1, l.delay_alone, l.chance) / l.alone;
   const bool told = !features_.kernel.persistent_time_by_ctas.empty();
   if (told && at_once < kTogether * l.residents) l.at_once = at_once;
   return l;

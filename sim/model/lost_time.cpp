@@ -25,25 +25,22 @@ Met met_of(const Sharer& s, Sharing shared) {
 }
 
 SmShare share_of(const Sharer& s, const Met& met, const MemoryLimits& m) {
-  return {s.load->issue * met.clock, delay_of(*s.load, met, m), s.blocks, 0, s.load->fp64, s.load->chance};
+  return {s.load->issue * met.clock, delay_of(*s.load, met, m), s.blocks, 0, s.load->chance, s.load->uses};
 }
 
 /// Time of a block of `which`, which shares these resources; the others share all.
 double time_of(std::span<const Sharer> sharers, std::size_t which, Sharing shared, std::uint32_t apart,
                const MemoryLimits& m) {
   const SmShare own = share_of(sharers[which], met_of(sharers[which], shared), m);
-  const auto slots_alone = [&](double delay) {
-    return delay + queue(own.issue, own.blocks, delay, own.chance);
-  };
-  const double fp64_alone = at_fp64(own.fp64, own.blocks, own.delay + own.issue);
-  if (!has(shared, kAtIssue) && !has(shared, kAtFp64)) return slots_alone(own.delay + fp64_alone);
+  if (!has(shared, kAtIssue) && !has(shared, kAtPipes))
+    return alone_on_sm(own.issue, own.blocks, own.delay, own.chance);
   boost::container::static_vector<SmShare, kMostSharers> shares;
   for (const Sharer& s : sharers) shares.push_back(share_of(s, s.beside, m));
   shares[which] = own;
-  share_fp64({shares.data(), shares.size()});
-  if (!has(shared, kAtFp64)) shares[which].delay = own.delay + fp64_alone;
-  if (!has(shared, kAtIssue)) return slots_alone(shares[which].delay);
-  share_slots({shares.data(), shares.size()}, apart, m);
+  for (SmShare& s : shares)
+    for (std::size_t i = 0; i < kPipes; ++i)
+      if (!has(shared, i == kSlots ? kAtIssue : kAtPipes)) s.uses[i] = 0;
+  share_sm({shares.data(), shares.size()}, apart, m);
   return shares[which].time;
 }
 
@@ -54,9 +51,9 @@ LostShares lost_shares(std::span<const Sharer> sharers, std::size_t which, std::
   const Sharer& own = sharers[which];
   LostShares lost{};
   boost::container::static_vector<std::size_t, kSharedResources> matter;  // others have nothing of the rest
-  const auto users = std::ranges::count_if(sharers, [](const Sharer& s) { return s.load->fp64 > 0; });
   if (sharers.size() > 1) matter.push_back(kAtIssue);
-  if (users > 1 && own.load->fp64 > 0) matter.push_back(kAtFp64);
+  if (std::ranges::any_of(sharers, [](const Sharer& s) { return s.load->uses != kSlotsAlone; }) && sharers.size() > 1)
+    matter.push_back(kAtPipes);
   if (own.alone.missing != own.beside.missing || own.alone.l2 != own.beside.l2) matter.push_back(kAtL2);
   if (own.alone.dram != own.beside.dram || own.alone.backlog != own.beside.backlog) matter.push_back(kAtDram);
   if (own.alone.clock != own.beside.clock) matter.push_back(kAtClock);

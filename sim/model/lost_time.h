@@ -1,4 +1,4 @@
-// Which resource a block loses its time to, beside others: issue slots, FP64 pipe, L2, DRAM or the clock.
+// Which resource a block loses its time to, beside others: issue slots, a pipe behind them, L2, DRAM or the clock.
 //
 // What is lost is the block's time less its time if the others were not there, with its launch's own blocks
 // where they are.  Each subset of the resources gives a time between these two: the block shares what is in
@@ -20,7 +20,7 @@
 namespace corun::sim {
 
 /// Indices of `LostShares`.
-inline constexpr std::size_t kAtIssue = 0, kAtFp64 = 1, kAtL2 = 2, kAtDram = 3, kAtClock = 4;
+inline constexpr std::size_t kAtIssue = 0, kAtPipes = 1, kAtL2 = 2, kAtDram = 3, kAtClock = 4;
 inline constexpr std::size_t kSharedResources = 5;
 /// Shares of a block's time, by resource.
 using LostShares = std::array<double, kSharedResources>;

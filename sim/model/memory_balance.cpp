@@ -18,7 +18,7 @@ struct Sloped {
 };
 
 /// `queue` with its slope in the delay.
-Sloped sloped_queue(double issue, double blocks, double delay, double chance) {
+[[gnu::always_inline]] inline Sloped sloped_queue(double issue, double blocks, double delay, double chance) {
   const double b = blocks * issue - delay;
   const double root = std::sqrt(b * b + 4 * issue * delay);
   const double random = (b + root) / 2;
@@ -29,17 +29,11 @@ Sloped sloped_queue(double issue, double blocks, double delay, double chance) {
 }
 
 /// Blocks per ps, with its slope in the delay.
-Sloped sloped_rate(const Presser& p, double delay) {
-  double slope = 1;
-  if (p.fp64 > 0) {
-    const Sloped pipe = sloped_queue(p.fp64, p.per_sm, delay + p.issue, 1);
-    delay += pipe.value;
-    slope += pipe.slope;
-  }
+[[gnu::always_inline]] inline Sloped sloped_rate(const Presser& p, double delay) {
   const Sloped slots = sloped_queue(p.issue, p.per_sm, delay, p.chance);
   const double inverse = 1 / (slots.value + delay);
   const double rate = p.blocks * inverse;
-  return {rate, -rate * inverse * (slots.slope + 1) * slope};
+  return {rate, -rate * inverse * (slots.slope + 1)};
 }
 
 double l2_stretch(double use, double backlog, const MemoryLimits& m) {
@@ -130,6 +124,15 @@ double kept(double use, double step) {
   return std::max(-use, step);
 }
 
+/// What of a row is left without the unknown of another one.
+template <int kPivot, int kRow>
+void take_out(double (&a)[3][4]) {
+  const double times = a[kRow][kPivot] / a[kPivot][kPivot];
+  if constexpr (kPivot < 1) a[kRow][1] -= times * a[kPivot][1];
+  a[kRow][2] -= times * a[kPivot][2];
+  a[kRow][3] -= times * a[kPivot][3];
+}
+
 bool presses(std::span<const Presser> pressers) {
   return std::any_of(pressers.begin(), pressers.end(),
                      [](const Presser& p) { return p.read + p.write > 0 || p.l2 > 0; });
@@ -185,11 +188,11 @@ bool balance_by_newton(std::span<const Presser> pressers, const MemoryLimits& m,
     // Who is at the bound, and would be beyond, stays there.
     if (v > kMostUse - kAtBound && asked.l2.value > v) a[1][0] = a[1][2] = a[1][3] = 0, a[1][1] = 1;
     if (u > kMostUse - kAtBound && asked.dram.value > u) a[2][0] = a[2][1] = a[2][3] = 0, a[2][2] = 1;
-    for (int p = one ? 1 : 0; p < 2; ++p)
-      for (int row = p + 1; row < 3; ++row) {
-        const double times = a[row][p] / a[p][p];
-        for (int k = p + 1; k < 4; ++k) a[row][k] -= times * a[p][k];
-      }
+    if (!one) {
+      take_out<0, 1>(a);
+      take_out<0, 2>(a);
+    }
+    take_out<1, 2>(a);
     const double part = i < kNewtonSteps ? 1 : 0.5;
     const double du = kept(u, a[2][3] / a[2][2]);
     const double dv = kept(v, (a[1][3] - a[1][2] * du) / a[1][1]);
@@ -197,7 +200,8 @@ bool balance_by_newton(std::span<const Presser> pressers, const MemoryLimits& m,
     const double step = std::max(
         {std::abs(du) * per_free, std::abs(dv) * per_v_root * per_v_root, std::abs(dw)});
     u += part * du, v += part * dv, w += part * dw;
-    if (!(step >= kNewtonClose)) {
+    // After a half step as much is left as it was long.
+    if (!(step >= kNewtonClose * (part < 1 ? kNewtonClose : 1))) {
       if (!(step >= 0)) return false;  // not a number
       const double more = backlog_at(u, m);
       at = {dram_stretch(u, w, more, m), l2_stretch(v, more, m), u, v, w};

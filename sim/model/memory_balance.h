@@ -15,7 +15,7 @@ namespace corun::sim {
 /// What a launch asks of the memory.
 struct Presser {
   double blocks = 0, per_sm = 0;         // on all SMs, and on each that has any
-  double issue = 0, fp64 = 0;            // ps a block
+  double issue = 0;                      // ps a block
   double chance = 1;                     // as of `BlockLoad`
   double delay = 0, by_f = 0, by_g = 0;  // its D is delay + by_f * F + by_g * G
   double l2 = 0, read = 0, write = 0;    // ps a block of the whole GPU's L2, and of its DRAM by streaming
@@ -57,11 +57,6 @@ inline double queue(double issue, double blocks, double delay, double chance = 1
   const double b = blocks * issue - delay;
   const double random = std::max((b + std::sqrt(b * b + 4 * issue * delay)) / 2, b);
   return chance < 1 ? std::max(issue + chance * (random - issue), b) : random;
-}
-
-/// Time at the FP64 pipe with its own blocks alone.
-inline double at_fp64(double fp64, double blocks, double rest) {
-  return fp64 > 0 ? queue(fp64, blocks, rest) : 0;
 }
 
 }  // namespace corun::sim

@@ -54,6 +54,11 @@ class Mending {
     check(c_.issue_active_pct, "issue_active_pct");
     check(c_.warps_active_pct, "warps_active_pct");
     check(c_.fp64_active_pct, "fp64_active_pct");
+    for (auto at = c_.pipes_pct.begin(); at != c_.pipes_pct.end();) {
+      Counter busy = at->second;
+      check(busy, ("pipes_pct." + at->first).c_str());
+      at = busy ? std::next(at) : c_.pipes_pct.erase(at);
+    }
   }
 
   void at_most(Counter& value, double most, const char* name, const std::string& of_what) {
@@ -67,6 +72,11 @@ class Mending {
     at_most(c_.issue_active_pct, 100, "issue_active_pct", "all");
     at_most(c_.warps_active_pct, 100, "warps_active_pct", "all");
     at_most(c_.fp64_active_pct, 100, "fp64_active_pct", "all");
+    for (auto& [pipe, of_time] : c_.pipes_pct) {
+      Counter busy = of_time;
+      at_most(busy, 100, ("pipes_pct." + pipe).c_str(), "all");
+      of_time = *busy;
+    }
   }
 
   void instructions() {

@@ -119,6 +119,19 @@ struct BlockRow {
     --slots_used;
   }
 
+  /// So much later it is as it is now, with blocks that are others; `restarts`: which began so much later,
+  /// too.
+  void skip(std::int64_t span, bool restarts) {
+    since += span;
+    next += span;
+    if (!restarts) return;
+    for (std::uint32_t i = 0; i < slots_used; ++i) {
+      Slot& s = slot(i);
+      s.starts += span * s.count, s.first_start += span, s.last_start += span;
+      starts += span * s.count;
+    }
+  }
+
   /// Whether it goes on like the other from now on.
   bool alike(const BlockRow& other, bool oldest_first, std::int64_t now) const {
     if (task != other.task || rate != other.rate || starts != other.starts ||

@@ -36,7 +36,8 @@ Pipeline& ComputeEngine::pipeline() {
   return pipeline_;
 }
 
-void ComputeEngine::accept(Work work, std::uint32_t level, const SmMask& allowed, const SmResources& demand) {
+void ComputeEngine::accept(Work&& work, std::uint32_t level, const SmMask& allowed,
+                           const SmResources& demand) {
   Pipeline& pipe = pipeline();
   pipe.condition(work);
   // What was on the GPU before has times of then in its record.
@@ -104,6 +105,19 @@ void ComputeEngine::open_door() {
   }
   pipeline_.pass_time(door.now);
   pipeline_.stop_after(most);
+}
+
+Time length_alone(ComputeEngine& engine, const Work& work, const SmMask& allowed, const SmResources& demand) {
+  CORUN_EXPECTS(!engine.busy());
+  std::vector<EngineNotice> notices;
+  const Time began = engine.rests();
+  engine.advance(began, notices);
+  engine.accept(Work(work), 0, allowed, demand);
+  while (engine.busy()) {
+    notices.clear();
+    engine.advance(kNever, notices);
+  }
+  return engine.now() - began;
 }
 
 }  // namespace corun::sim

@@ -6,6 +6,7 @@
 // Times are the context's own, which stands still while another context has the GPU.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -34,7 +35,7 @@ class ComputeEngine {
   // ---- launches: at now() ----
   /// A launch reaches the TMU.  `work.record` has all but what happens from here on.  For a persistent launch,
   /// work.ctas workers are dispatched.
-  void accept(Work work, std::uint32_t level, const SmMask& allowed, const SmResources& demand);
+  void accept(Work&& work, std::uint32_t level, const SmMask& allowed, const SmResources& demand);
   /// Gives a persistent launch another number of CTAs: fewer retreat at their next block; for more, a further
   /// instance reaches the TMU.  Ignored once the launch has ended.
   void resize(LaunchId launch, std::uint32_t ctas) { pipeline().resize(launch, ctas); }
@@ -59,6 +60,8 @@ class ComputeEngine {
   /// Runs up to `limit`, or the first instant with notices, whichever is earlier; now() is then that instant.
   void advance(Time limit, std::vector<EngineNotice>& notices);
   Time now() const { return door_ ? door_->now : pipeline_.now(); }
+  /// From when on a launch finds it as if none had been there, if none is.
+  Time rests() const { return std::max(now(), pipeline_.dispatcher_rests()); }
   /// Global time minus this context's time; changes while another context runs.
   Time offset() const { return pipeline_.offset(); }
   void shift(Time by) { pipeline_.shift(by); }
@@ -83,6 +86,7 @@ class ComputeEngine {
   /// pJ that its blocks have taken, at the highest clock.
   double energy() { return pipeline().energy(); }
   SmMask mask_of(const TpcMask& tpcs) const { return pipeline_.sms().mask_of(tpcs); }
+  const SmMask& all_sms() const { return pipeline_.sms().all(); }
   std::size_t tmu_queue() const { return pipeline_.tmu_queue(); }
   std::uint64_t blocks_run() const { return pipeline_.blocks_run(); }
   std::uint64_t events() const { return pipeline_.steps(); }
@@ -124,5 +128,8 @@ class ComputeEngine {
   std::optional<Door> door_;
   std::optional<Watched> watched_;
 };
+
+/// How long a launch takes that has the engine, where nothing is, to itself from its rest on.
+Time length_alone(ComputeEngine& engine, const Work& work, const SmMask& allowed, const SmResources& demand);
 
 }  // namespace corun::sim

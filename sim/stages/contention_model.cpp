@@ -9,8 +9,6 @@ namespace {
 
 /// Share of a launch's blocks that may come or go before the pressure is judged again.
 constexpr std::uint32_t kFewBlocks = 64;
-/// A memory request's time: the pressure does not follow what is shorter.
-constexpr Time kSettling{1'000'000};
 
 using Contenders = boost::container::small_vector<Contender, 16>;
 using Numbers = boost::container::small_vector<std::uint32_t, 16>;
@@ -26,14 +24,14 @@ ContentionModel::ContentionModel(const Gpu& gpu, bool together)
     : memory_(limits_of(gpu)),
       together_(together),
       sms_(gpu.sms),
-      ends_(gpu.sms, kNone),
+      ends_(gpu.sms),
       is_changed_(gpu.sms) {
   CORUN_EXPECTS(gpu.sms <= kMaxSms && gpu.sm.max_blocks <= kMostBlocks);
   pressure_.settled_at = -kSettling;
 }
 
 Time ContentionModel::next_time() const {
-  const Time end{next_end_};
+  const Time end{ends_.first()};
   return pressure_.unsettled ? std::min(end, pressure_.settles_at) : end;
 }
 
@@ -52,7 +50,7 @@ void ContentionModel::introduce(WorkId work, const BlockLoad& load) {
 
 /// What was known of a launch of this number, or under another pressure, no longer holds.
 void ContentionModel::as_alone(Launch& launch) {
-  launch.settled = 0;
+  launch.settled = launch.settled_sms = 0;
   press(launch, launch.load.delay_alone, launch.load.issue);
 }
 
@@ -60,7 +58,7 @@ void ContentionModel::press(Launch& launch, double delay, double issue) {
   launch.delay = delay;
   launch.issue = issue;
   launch.serial =
-      rates_.serial_of({delay, issue, launch.load.alone, launch.load.fp64, launch.load.chance});
+      rates_.serial_of({delay, issue, launch.load.alone, launch.load.chance, launch.load.uses});
 }
 
 /// `blocks` of its blocks have come; negative: have gone.
@@ -136,10 +134,10 @@ void ContentionModel::add(TaskId task, WorkId work, const Blocks& blocks, const 
 }
 
 void ContentionModel::take_ended(Time now, const Cohorts& cohorts) {
-  if (next_end_ > now.count()) return;
-  CORUN_EXPECTS(next_end_ == now.count());  // else an end was missed
-  for (const std::uint16_t head : cohorts.list())
-    if (ends_[head] == now.count()) take_ended(head, cohorts.size(head), now.count());
+  if (ends_.first() > now.count()) return;
+  CORUN_EXPECTS(ends_.first() == now.count());  // else an end was missed
+  ends_.for_each_first(cohorts,
+                       [&](std::uint16_t head) { take_ended(head, cohorts.size(head), now.count()); });
 }
 
 inline void ContentionModel::take_ended(std::uint32_t head, std::uint32_t sms, std::int64_t now) {
@@ -204,13 +202,13 @@ void ContentionModel::split(std::uint32_t head, std::uint32_t other) {
     sms_[other].push_back(copy);
   }
   if (is_changed_[head] != 0) changed(other);
-  ends_[other] = ends_[head];
+  ends_.split(head, other);
 }
 
 void ContentionModel::join(std::uint32_t other) {
   free_rows_.insert(free_rows_.end(), sms_[other].begin(), sms_[other].end());
   sms_[other].clear();
-  ends_[other] = kNone;
+  ends_.join(other);
 }
 
 bool ContentionModel::alike(std::uint32_t a, std::uint32_t b, Time now) const {
@@ -286,17 +284,16 @@ void ContentionModel::settle(Time now, const Cohorts& cohorts, LossMeter* losses
     find_next(head, now.count());
   }
   changed_.clear();
-  next_end_ = kNone;
-  for (const std::uint16_t head : cohorts.list()) next_end_ = std::min(next_end_, ends_[head]);
+  ends_.find_first(cohorts);
 }
 
 inline void ContentionModel::find_next(std::uint32_t head, std::int64_t now) {
-  std::int64_t next = kNone;
+  std::int64_t next = NextEnds::kNone;
   for (const std::uint16_t r : sms_[head]) {
     rows_[r].find_next(now);
     next = std::min(next, rows_[r].next);
   }
-  ends_[head] = next;
+  ends_.set(head, next);
 }
 
 void ContentionModel::rate_rows(std::uint32_t head, std::int64_t now) {
@@ -309,7 +306,7 @@ void ContentionModel::rate_rows(std::uint32_t head, std::int64_t now) {
     RateTable::Rates& rates = rates_.rates_of({launch.serial, 0, row.count});
     if (rates.older == 0)
       rates.older =
-          rate_of(alone_on_sm(launch.issue, row.count, launch.delay, launch.load.fp64, launch.load.chance) /
+          rate_of(alone_on_sm(launch.issue, row.count, launch.delay, launch.load.chance) /
                   launch.load.alone);
     row.set_rate(oldest_first(row, rates.older), now);
   } else if (rows.size() == 2) {
@@ -331,8 +328,8 @@ void ContentionModel::rate_pair(BlockRow& a, BlockRow& b, std::int64_t now) {
   RateTable::Rates& rates =
       rates_.rates_of({x.serial, y.serial, distance << 16 | a.count << 8 | b.count});
   if (rates.older == 0) {
-    SmShare shares[] = {{x.issue, x.delay, a.count, 0, x.load.fp64, x.load.chance},
-                        {y.issue, y.delay, b.count, 0, y.load.fp64, y.load.chance}};
+    SmShare shares[] = {{x.issue, x.delay, a.count, 0, x.load.chance, x.load.uses},
+                        {y.issue, y.delay, b.count, 0, y.load.chance, y.load.uses}};
     share_sm(shares, distance, memory_.limits());
     rates.older = rate_of(shares[0].time / x.load.alone);
     rates.younger = rate_of(shares[1].time / y.load.alone);
@@ -377,7 +374,7 @@ void ContentionModel::rate_several(const Rows& rows, std::int64_t now) {
   if (!found) {
     for (const std::uint16_t r : order) {
       const Launch& launch = launches_[rows_[r].work.value];
-      shares.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.fp64, launch.load.chance});
+      shares.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.chance, launch.load.uses});
     }
     share_sm({shares.data(), shares.size()}, distance, memory_.limits());
   }
@@ -411,7 +408,7 @@ void ContentionModel::tell(LossMeter& losses, std::uint32_t head, std::int64_t n
 // ---- pressure ---------------------------------------------------------------------------------------------
 
 void ContentionModel::unsettle(Time now) {
-  if (pressure_.unsettled || !contended_ || (pressure_.launches == 0 && pressure_.dram == 0)) return;
+  if (pressure_.unsettled || !feels_pressure()) return;
   pressure_.unsettled = true;
   pressure_.settles_at = std::max(now, pressure_.settled_at + kSettling);
 }
@@ -420,9 +417,11 @@ void ContentionModel::unsettle(Time now) {
 bool ContentionModel::judge_pressure(LossMeter* losses) {
   Contenders contenders;
   Numbers numbers;
+  pressure_.only.reset();
+  if (present_.size() == 1) pressure_.only = present_.front();
   for (const WorkId work : present_) {
     Launch& launch = launches_[work.value];
-    launch.settled = launch.blocks;
+    launch.settled = launch.blocks, launch.settled_sms = launch.sms;
     numbers.push_back(launch.number);
     contenders.push_back(
         {&launch.load, static_cast<double>(launch.blocks), static_cast<double>(launch.sms), 0, 0});

@@ -6,7 +6,7 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,6 +18,7 @@
 #include "sim/stages/cohorts.h"
 #include "sim/stages/loss_meter.h"
 #include "sim/stages/memory_table.h"
+#include "sim/stages/next_ends.h"
 #include "sim/stages/rate_table.h"
 #include "sim/stages/task.h"
 #include "traces/model/gpu.h"
@@ -66,6 +67,19 @@ class ContentionModel {
   /// To be called after each instant: rates what has changed.  `losses`, if not null, is told; SMs are then kept
   /// one by one.
   void settle(Time now, const Cohorts& cohorts, LossMeter* losses = nullptr);
+  /// The only launch, all of whose blocks began at this instant and end together: its next blocks go as they
+  /// do.
+  struct Round {
+    WorkId work;
+    std::uint32_t head = 0;
+    std::uint32_t blocks = 0;
+    Time length{};
+  };
+  std::optional<Round> round(const Cohorts& cohorts, Time now) const;
+  /// So many more of them have passed, in which each block that ended was replaced at once; `restarts`: the
+  /// blocks that run count as begun with the last of them.
+  void skip(const Round& round, std::int64_t rounds, bool restarts, const Cohorts& cohorts, Time now);
+
   /// How much longer `dram_accesses`, one after the other, take beside those who are there now, ps.
   double longer(double dram_accesses) const;
   /// The use of DRAM, 0 to 1.
@@ -88,7 +102,8 @@ class ContentionModel {
   }
 
  private:
-  static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  /// A memory request's time: the pressure does not follow what is shorter.
+  static constexpr Time kSettling{1'000'000};
   using Rows = boost::container::static_vector<std::uint16_t, kMostBlocks>;
   struct Launch {
     BlockLoad load;
@@ -97,7 +112,8 @@ class ContentionModel {
     std::uint32_t serial = 0;     // of these two and the time alone
     std::uint32_t blocks = 0;     // on all SMs
     std::uint32_t sms = 0;        // that have any
-    std::uint32_t settled = 0;    // blocks when the pressure was last judged
+    std::uint32_t settled = 0;    // blocks when the pressure was last judged,
+    std::uint32_t settled_sms = 0;  // and SMs
     bool counted = false;         // its blocks are others than at the last instant
   };
   /// On what all SMs share.
@@ -105,9 +121,11 @@ class ContentionModel {
     std::uint32_t launches = 0;  // present, whose neighbours wait for the memory or the clock
     bool unsettled = false;
     Time settles_at{}, settled_at{};
+    std::optional<WorkId> only;  // that had blocks when it was judged last
     double dram = 0;  // its use, 0 to 1
   };
 
+  bool feels_pressure() const { return contended_ && (pressure_.launches != 0 || pressure_.dram != 0); }
   void as_alone(Launch& launch);
   void press(Launch& launch, double delay, double issue);
   std::uint16_t new_row();
@@ -140,8 +158,7 @@ class ContentionModel {
   std::vector<WorkId> present_;
   std::vector<WorkId> counted_;  // at this instant
   RateTable rates_;
-  std::vector<std::int64_t> ends_;  // when the next block ends, by head
-  std::int64_t next_end_ = kNone;   // the least of them
+  NextEnds ends_;
   std::vector<std::uint16_t> changed_;  // heads, at this instant
   std::vector<std::uint8_t> is_changed_;
   std::vector<Ended> ended_;

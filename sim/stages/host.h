@@ -29,41 +29,45 @@
 
 namespace corun::sim {
 
-/// A kernel or a copy on its way to the GPU.
+/// A kernel on its way to the GPU.  Less than a `Work`, which is made when it reaches the GPU: with graphs, a
+/// thousand wait in a channel.
+struct SubmittedKernel {
+  KernelRecord record;  // so far
+  bool resumed = false;
+  std::uint64_t first = 0, last = 0;
+  std::vector<std::uint16_t> ctas_per_sm;
+  Time block_alone{}, per_task{};
+  const BlockLoad* load = nullptr;  // outlives the submission
+  const std::vector<Time>* block_times = nullptr;
+  std::uint32_t ctas = 0, level = 0;
+  bool controlled = false;  // the host sees its last block start
+  SmMask allowed;
+  SmResources demand;
+  std::unique_ptr<SubmittedKernel> padding;  // one grid with it
+
+  Work work() &&;
+};
+struct SubmittedCopy {
+  CopyRecord record;
+  Copy copy;
+};
+
 struct Submission {
+  using Kernel = SubmittedKernel;
+  using CopyJob = SubmittedCopy;
+
   LaunchId launch;
   std::uint32_t stream = 0;  // number of the stream within the context
   Time reaches_gpu{};
   Time gap{};                     // at least this long after what it waits for has ended
   std::vector<LaunchId> follows;  // events it waits for
-  /// Less than a `Work`, which is made when it reaches the GPU: with graphs, a thousand wait in a channel.
-  struct Kernel {
-    KernelRecord record;  // so far
-    bool resumed = false;
-    std::uint64_t first = 0, last = 0;
-    std::vector<std::uint16_t> ctas_per_sm;
-    Time block_alone{}, per_task{};
-    const BlockLoad* load = nullptr;  // outlives the submission
-    const std::vector<Time>* block_times = nullptr;
-    std::uint32_t ctas = 0, level = 0;
-    bool controlled = false;  // the host sees its last block start
-    SmMask allowed;
-    SmResources demand;
-    std::unique_ptr<Kernel> padding;  // one grid with it
-
-    Work work() &&;
-  };
-  struct CopyJob {
-    CopyRecord record;
-    Copy copy;
-  };
   std::variant<Kernel, CopyJob> what;
   bool evicted = false;  // it passes the GPU without doing anything
   bool graph = false;    // one call for all of its request, as all of its stream
   bool ahead = false;    // read before what is in front of it has ended, as all of its stream
 };
 
-inline Work Submission::Kernel::work() && {
+inline Work SubmittedKernel::work() && {
   Work work;
   work.record = record;
   work.block_alone = block_alone;
@@ -99,7 +103,7 @@ class Host {
     return channels_[channel_for(stream)].size() >= gpu_.channel_depth;
   }
   /// Returns the channel.
-  std::uint32_t accept(Submission submission) {
+  std::uint32_t accept(Submission&& submission) {
     Stream& stream = streams_[submission.stream];
     const std::uint32_t channel = channel_for(submission.stream);
     if (stream.unfinished++ == 0) {
@@ -133,15 +137,16 @@ class Host {
     }
     return ready;
   }
-  Submission take(std::uint32_t channel) {
-    Submission head = std::move(channels_[channel].front());
-    channels_[channel].pop_front();
+  /// The head, which goes on to the GPU.  To be dropped before anything else is done with the channel.
+  Submission& take(std::uint32_t channel) {
+    Submission& head = channels_[channel].front();
     Stream& stream = streams_[head.stream];
     stream.in_flight = true;
     stream.follows_evicted = head.evicted && stream.evicting;
     stream.evicting = head.evicted;
     return head;
   }
+  void drop(std::uint32_t channel) { channels_[channel].pop_front(); }
   /// Whether what was taken last of this stream, evicted, came right behind another that was.
   bool follows_evicted(std::uint32_t stream) const { return streams_[stream].follows_evicted; }
 

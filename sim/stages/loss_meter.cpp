@@ -23,7 +23,7 @@ RunningParts divided(Time ran, const LostShares& shares, Time alone) {
     return Time{static_cast<std::int64_t>(static_cast<double>(ran.count()) * shares[resource])};
   };
   RunningParts parts;
-  parts.issue = part(kAtIssue), parts.fp64 = part(kAtFp64), parts.l2 = part(kAtL2), parts.dram = part(kAtDram);
+  parts.issue = part(kAtIssue), parts.pipes = part(kAtPipes), parts.l2 = part(kAtL2), parts.dram = part(kAtDram);
   parts.clock = part(kAtClock);
   const Time left = ran - parts.sum();
   parts.alone = alone > Time{} ? std::min(alone, left) : left;

@@ -13,10 +13,6 @@ namespace {
 /// Of a launch of more waves than that, blocks are spread over time, and each is started on its own.
 constexpr std::uint64_t kFewWaves = 8;
 
-/// Issue slots go by the age of a persistent worker, not of the block that it has: so on an H200
-/// (experiments/h200/policies).  Earlier generations, of which that is not known, keep the block's.
-bool by_age_of_workers(const Gpu& gpu) { return gpu.compute_capability_major >= 9; }
-
 /// Where there are more seats than blocks, workers of one SM take theirs together: all come within half a
 /// microsecond, and SMs near the counter ask sooner (the same).
 void keep_first(std::vector<std::uint16_t>& quota, std::uint64_t seats) {
@@ -149,7 +145,10 @@ void Pipeline::advance(Time limit, std::vector<EngineNotice>& notices) {
   CORUN_EXPECTS(limit >= now_);
   notices_ = &notices;
   while (notices.empty()) {
-    if (shortcuts_) skip_waves(limit);
+    if (shortcuts_) {
+      skip_waves(limit);
+      skip_rounds(limit);
+    }
     const Time t = next_time();
     if (t > limit || t == kNever) break;
     if (steps_.spent()) {

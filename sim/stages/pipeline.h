@@ -81,6 +81,7 @@ class Pipeline {
   bool busy() const { return launches_.unfinished() != 0; }
   /// The dispatcher would start a block at once.
   bool dispatcher_free() const { return dispatcher_.free() <= now_; }
+  Time dispatcher_rests() const { return dispatcher_.free(); }
   const SmArray& sms() const { return sms_; }
   std::uint64_t blocks_done(LaunchId launch) const;
   std::uint32_t resident_blocks(LaunchId launch) const;
@@ -132,6 +133,7 @@ class Pipeline {
   void merge_alike();
 
   void skip_waves(Time limit);
+  void skip_rounds(Time limit);
   void tell(EngineNotice::Kind kind, LaunchId launch) {
     if (notices_ != nullptr) notices_->push_back({kind, launch});
   }

@@ -1,4 +1,5 @@
-// The pipeline's shortcuts: waves that repeat are skipped, and a launch passes that it has not seen.
+// The pipeline's shortcuts: waves that repeat are skipped, rounds of a persistent launch too, and a launch
+// passes that it has not seen.
 #include <algorithm>
 
 #include "sim/stages/pipeline.h"
@@ -31,6 +32,31 @@ void Pipeline::skip_waves(Time limit) {
     dispatcher_.skip_to(jump->last_end + gpu_.dispatch_interval);
   }
   pass_time(jump->last_end);
+}
+
+/// Of a persistent launch that is alone, whose workers all take their next blocks at one instant, each round
+/// is as long as the one before.
+void Pipeline::skip_rounds(Time limit) {
+  if (launches_.unfinished() != 1 || launches_.persistent() != 1 || launches_.with_quotas() != 0) return;
+  if (to_do_.judge || dispatcher_.next_time() != kNever || contention_.empty()) return;
+  const auto round = contention_.round(sms_.cohorts(), now_);
+  if (!round) return;
+  Work& work = launches_[round->work];
+  if (work.block_times != nullptr || work.load.at_once > 0 || work.workers != round->blocks ||
+      work.workers > work.ctas)
+    return;
+  // The last rounds are simulated, whose workers may not all find a block.
+  const std::uint64_t whole = (work.blocks() - work.next) / round->blocks;
+  if (whole < 2) return;
+  auto rounds = static_cast<std::int64_t>(whole - 1);
+  if (limit < kNever) rounds = std::min<std::int64_t>(rounds, (limit - now_) / round->length);
+  if (rounds == 0) return;
+  contention_.skip(*round, rounds, !by_age_of_workers(gpu_), sms_.cohorts(), now_);
+  const std::uint64_t blocks = static_cast<std::uint64_t>(rounds) * round->blocks;
+  work.next += blocks;
+  work.done += blocks;
+  blocks_run_ += blocks;
+  pass_time(now_ + round->length * rounds);
 }
 
 void Pipeline::pass(Work&& work, Time since, const UndisturbedRun& run) {

@@ -8,6 +8,7 @@
 
 #include "sim/engine/expects.h"
 #include "sim/engine/latest_table.h"
+#include "sim/model/contention.h"
 
 namespace corun::sim {
 
@@ -15,7 +16,8 @@ class RateTable {
  public:
   /// What makes the times of a launch's blocks, ps and a ratio.
   struct Kind {
-    double delay = 0, issue = 0, alone = 0, fp64 = 0, chance = 1;
+    double delay = 0, issue = 0, alone = 0, chance = 1;
+    PipeUse uses = kSlotsAlone;
     bool operator==(const Kind&) const = default;
   };
   struct Company {

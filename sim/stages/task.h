@@ -90,6 +90,10 @@ struct Work {
   std::uint64_t blocks() const { return last; }
 };
 
+/// Issue slots go by the age of a persistent worker, not of the block that it has: so on an H200
+/// (experiments/h200/policies).  Earlier generations, of which that is not known, keep the block's.
+inline bool by_age_of_workers(const Gpu& gpu) { return gpu.compute_capability_major >= 9; }
+
 struct Task {
   WorkId work;
   std::uint32_t level = 0;    // 0 is the highest priority

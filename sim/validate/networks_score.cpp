@@ -4,20 +4,16 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <numeric>
+
+#include "traces/model/statistics.h"
 
 namespace corun::sim {
 namespace {
 
 constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 
-double mean_of(const std::vector<double>& v) {
-  return v.empty() ? kUndefined : std::accumulate(v.begin(), v.end(), 0.0) / static_cast<double>(v.size());
-}
-
-/// The order statistic of rank ceil(q n), as in the metrics of a run.
-double quantile(const std::vector<double>& sorted, std::size_t percent) {
-  return sorted.empty() ? kUndefined : sorted[(percent * sorted.size() + 99) / 100 - 1];
+double percentile_of(const std::vector<double>& ascending, std::size_t percent) {
+  return ascending.empty() ? kUndefined : order_statistic(ascending, percent);
 }
 
 double stp_of(const std::vector<ClientRow>& clients, ClientNumbers ClientRow::*which) {
@@ -134,11 +130,11 @@ void RatioErrors::add(double measured, double simulated) {
   if (!std::isfinite(measured) || measured <= 0) return;
   values.push_back(std::isfinite(simulated) ? std::fabs(simulated / measured - 1) : 1);
 }
-double RatioErrors::mean() const { return mean_of(values); }
+double RatioErrors::mean() const { return corun::mean(values); }
 double RatioErrors::median() const {
   std::vector<double> sorted = values;
   std::sort(sorted.begin(), sorted.end());
-  return quantile(sorted, 50);
+  return percentile_of(sorted, 50);
 }
 double RatioErrors::worst() const {
   return values.empty() ? kUndefined : *std::max_element(values.begin(), values.end());
@@ -152,7 +148,7 @@ double Choices::regret() const {
   std::vector<double> all;  // a mode that was not to be chosen has no finite one
   for (const Of& m : mixes)
     if (std::isfinite(m.regret)) all.push_back(m.regret);
-  return mean_of(all);
+  return mean(all);
 }
 double Choices::worst_regret() const {
   double worst = kUndefined;
@@ -167,7 +163,7 @@ ClientNumbers numbers_of(const std::vector<Got>& repeats, bool real_time, double
     std::vector<double> rates;
     for (const Got& r : repeats)
       if (std::isfinite(r.per_s)) rates.push_back(r.per_s);
-    n.per_s = mean_of(rates);
+    n.per_s = mean(rates);
     n.progress = n.per_s * alone_ms / 1e3;
     n.slowdown = 1 / n.progress;
     return n;
@@ -180,9 +176,9 @@ ClientNumbers numbers_of(const std::vector<Got>& repeats, bool real_time, double
   }
   std::sort(latencies.begin(), latencies.end());
   n.requests = latencies.size();
-  n.mean_us = mean_of(latencies);
-  n.p50_us = quantile(latencies, 50);
-  n.p99_us = quantile(latencies, 99);
+  n.mean_us = mean(latencies);
+  n.p50_us = percentile_of(latencies, 50);
+  n.p99_us = percentile_of(latencies, 99);
   n.slowdown = n.mean_us / 1e3 / alone_ms;
   n.progress = static_cast<double>(n.requests) / static_cast<double>(n.requests + dropped);
   return n;
@@ -190,9 +186,9 @@ ClientNumbers numbers_of(const std::vector<Got>& repeats, bool real_time, double
 
 double spread_of(const std::vector<Got>& repeats, bool real_time) {
   std::vector<double> each;
-  for (const Got& r : repeats) each.push_back(real_time ? mean_of(r.latencies_us) : r.per_s);
+  for (const Got& r : repeats) each.push_back(real_time ? mean(r.latencies_us) : r.per_s);
   const auto [least, most] = std::minmax_element(each.begin(), each.end());
-  return each.empty() ? kUndefined : (*most - *least) / mean_of(each);
+  return each.empty() ? kUndefined : (*most - *least) / mean(each);
 }
 
 NetworksScore score_networks(const MeasuredNetworks& all) {

@@ -49,6 +49,7 @@ Counters counters(const json& from) {
   to.warps_active_pct = number("warps_active_pct");
   to.fp64_active_pct = number("fp64_active_pct");
   to.duration_ns = number("ncu_duration_ns");
+  if (const auto pipes = from.find("pipes_pct"); pipes != from.end()) pipes->get_to(to.pipes_pct);
   return to;
 }
 

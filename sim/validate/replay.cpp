@@ -58,11 +58,11 @@ std::string bounds(const Reference& reference, const ReferenceRow& row, const Gp
   }
   const MemoryUse use = share_memory(both, limits_of(gpu));
   const auto bound = [](const Contender& c) {
-    const double slots = alone_on_sm(c.issue, c.load->residents, c.delay, 0, c.load->chance) - c.delay;
-    if (c.load->fp64 * c.load->residents > std::max(slots, c.delay)) return "the FP64 pipe";
+    const double slots = alone_on_sm(c.issue, c.load->residents, c.delay, c.load->chance) - c.delay;
     const double memory = c.delay - c.load->fixed;
     if (memory > slots && memory > c.load->fixed) return "memory";
-    return slots > c.load->fixed ? "issue slots" : "latency of its own";
+    if (slots <= c.load->fixed) return "latency of its own";
+    return c.load->uses[kSlots] >= 1 ? "issue slots" : "a pipe of its SM";
   };
   return fmt::format("a: {}, b: {}; DRAM {:.0f} % in use, {:.1f} x latency", bound(both[0]), bound(both[1]),
                      100 * use.dram, use.stretch);

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
+
+#include "traces/model/statistics.h"
 
 namespace corun::sim {
 namespace {
@@ -11,12 +12,6 @@ namespace {
 constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 
 double error(double simulated, double measured) { return std::abs(simulated / measured - 1); }
-
-double mean(const std::vector<double>& values) {
-  return values.empty()
-             ? kUndefined
-             : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
 
 int sign(double x) { return (x > 0) - (x < 0); }
 

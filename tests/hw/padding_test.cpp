@@ -27,8 +27,8 @@ class Latencies final : public Sink {
 
 /// A real-time client with one launch every 2 ms, and a best-effort one with eight of spin10 (42,240 blocks
 /// of 10 us, 1,056 at a time), over and over.
-struct Rig {
-  Rig(const std::string& real_time, const Requirements& needed) {
+struct PaddingRig {
+  PaddingRig(const std::string& real_time, const Requirements& needed) {
     trace.name = "rig", trace.gpu = "h200";
     for (const auto& [name, solo_us] :
          {std::pair(real_time, 100.0), std::pair(std::string("spin10"), 400.0)}) {
@@ -78,10 +78,10 @@ struct Rig {
 
 const Requirements kPadding{
     {Capability::order, Capability::preempt_at_block, Capability::padding}, Contexts::one, false};
-constexpr std::uint64_t kBlocks = 132 * 8 * 40;
+constexpr std::uint64_t kSpinBlocks = 132 * 8 * 40;
 
 TEST(PaddedLaunch, ThePaddingIsToldOfWithWhatIsDoneOfIt) {
-  Rig rig("spin100_few", kPadding);
+  PaddingRig rig("spin100_few", kPadding);
   // 68 SMs of eight workers for 100 us of blocks of 10 us.
   ASSERT_TRUE(std::holds_alternative<Applied>(rig.pad(3000)));
   const std::vector<Notice> told = told_within(*rig.backend, from_ns(130e3));
@@ -101,35 +101,35 @@ TEST(PaddedLaunch, ThePaddingIsToldOfWithWhatIsDoneOfIt) {
       rig.backend->apply(decide::Launch{{4, 4}, 0, {}, 0}, rig.view(1, 4, off[0].blocks_done), {})));
   EXPECT_EQ(only<KernelFinished>(told_within(*rig.backend, from_ns(500e3))).size(), 1u);
   rig.backend->close();
-  EXPECT_EQ(rig.backend->blocks_run(), kBlocks + 2 * 64);
+  EXPECT_EQ(rig.backend->blocks_run(), kSpinBlocks + 2 * 64);
   EXPECT_THAT(rig.backend->verify(), testing::IsEmpty());
   EXPECT_EQ(rig.backend->kernels_verified(), 2u);
 }
 
 TEST(PaddedLaunch, APaddingWithoutBlocksLeftHasEnded) {
-  Rig rig("spin100_few", kPadding);
-  ASSERT_TRUE(std::holds_alternative<Applied>(rig.pad(5000, kBlocks - 1000)));
+  PaddingRig rig("spin100_few", kPadding);
+  ASSERT_TRUE(std::holds_alternative<Applied>(rig.pad(5000, kSpinBlocks - 1000)));
   const std::vector<Notice> told = told_within(*rig.backend, from_ns(130e3));
   EXPECT_EQ(only<KernelFinished>(told).size(), 2u);
   EXPECT_THAT(only<Preempted>(told), testing::IsEmpty());
 }
 
 TEST(PaddedLaunch, WhatCannotBePaddedIsRefused) {
-  Rig rig("spin100_few", kPadding);
+  PaddingRig rig("spin100_few", kPadding);
   EXPECT_TRUE(std::holds_alternative<Refused>(
       rig.backend->pad(decide::LaunchPadded{{1, 1}, 0, 64, {0, 0}, 10}, rig.view(1, 1), rig.view(0, 0), {})));
   for (const std::uint32_t sms : {0u, 132u})
     EXPECT_TRUE(std::holds_alternative<Refused>(rig.backend->pad(
         decide::LaunchPadded{{0, 0}, 0, sms, {1, 1}, 10}, rig.view(0, 0), rig.view(1, 1), {})));
   // A kernel of 1,024 threads leaves room for two of the eight that the first has alone.
-  Rig wide("spin10", kPadding);
+  PaddingRig wide("spin10", kPadding);
   EXPECT_TRUE(std::holds_alternative<Applied>(wide.pad(10)));
 }
 
 TEST(ReefN, ARealTimeRequestWaitsForRunningBlocksOnly) {
   for (const char* spec : {"reef-n", "reef-n:depth=0", "wait", "reef-n:padding=on"}) {
     const std::unique_ptr<Policy> policy = make_policy(spec);
-    Rig rig("spin100_few", policy->requirements());
+    PaddingRig rig("spin100_few", policy->requirements());
     Session session(rig.trace, *policy, *rig.backend, rig.timeline, {});
     const SessionOutcome outcome = session.run();
     rig.backend->close();
@@ -145,7 +145,7 @@ TEST(ReefN, PaddingGivesBestEffortTheSmsThatRealTimeLeaves) {
   std::vector<double> best_effort;
   for (const char* spec : {"reef-n:padding=off", "reef-n:padding=on"}) {
     const std::unique_ptr<Policy> policy = make_policy(spec);
-    Rig rig("spin100_few", policy->requirements());
+    PaddingRig rig("spin100_few", policy->requirements());
     rig.trace.clients[0].arrivals = Periodic{from_ns(2e5), Time{}};
     Session session(rig.trace, *policy, *rig.backend, rig.timeline, {});
     session.run();
@@ -158,7 +158,7 @@ TEST(ReefN, PaddingGivesBestEffortTheSmsThatRealTimeLeaves) {
 
 TEST(Sequential, ARealTimeRequestIsTheNextOne) {
   const std::unique_ptr<Policy> policy = make_policy("sequential");
-  Rig rig("spin100_few", policy->requirements());
+  PaddingRig rig("spin100_few", policy->requirements());
   Session session(rig.trace, *policy, *rig.backend, rig.timeline, {});
   session.run();
   rig.backend->close();

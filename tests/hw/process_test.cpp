@@ -260,7 +260,7 @@ TEST(Processes, NoneOutlivesARunThatIsKilled) {
     _exit(0);
   }
   pid_t workers[2] = {};
-  ASSERT_EQ(read(pipe_of[0], workers, sizeof workers), static_cast<ssize_t>(sizeof workers));
+  ASSERT_EQ(::read(pipe_of[0], workers, sizeof workers), static_cast<ssize_t>(sizeof workers));
   kill(run, SIGKILL);
   waitpid(run, nullptr, 0);
   for (const pid_t pid : workers) {

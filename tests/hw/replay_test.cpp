@@ -11,11 +11,11 @@
 namespace corun::hw {
 namespace {
 
-const std::filesystem::path kRuns = "experiments/h200/cuda_backend";
+const std::filesystem::path kMixes = "experiments/h200/cuda_backend";
 
 Replayed replay_of(const std::string& mix, const std::string& policy, const std::string& file = {}) {
-  const Trace trace = read_trace((kRuns / ("mix-" + mix + ".json")).string());
-  return replay(file.empty() ? (kRuns / ("rec-" + mix + "-" + policy + ".jsonl")).string() : file, trace,
+  const Trace trace = read_trace((kMixes / ("mix-" + mix + ".json")).string());
+  return replay(file.empty() ? (kMixes / ("rec-" + mix + "-" + policy + ".jsonl")).string() : file, trace,
                 read_gpu("h200"));
 }
 
@@ -32,7 +32,7 @@ TEST(Replay, EveryRecordedRunHasTheSameDecisions) {
 }
 
 TEST(Replay, AnotherDecisionIsNoticed) {
-  std::ifstream in(kRuns / "rec-a-fcfs.jsonl");
+  std::ifstream in(kMixes / "rec-a-fcfs.jsonl");
   const std::string changed = testing::TempDir() + "changed.jsonl";
   std::ofstream out(changed);
   for (std::string line; std::getline(in, line);)  // as if fcfs had used a higher priority
@@ -42,8 +42,8 @@ TEST(Replay, AnotherDecisionIsNoticed) {
 }
 
 TEST(Replay, ARecordingOfAnotherTraceIsRefused) {
-  EXPECT_THROW(replay_of("a", "", (kRuns / "rec-b-fcfs.jsonl").string()), InputError);
-  EXPECT_THROW(replay_of("a", "", (kRuns / "mix-a.json").string()), InputError);
+  EXPECT_THROW(replay_of("a", "", (kMixes / "rec-b-fcfs.jsonl").string()), InputError);
+  EXPECT_THROW(replay_of("a", "", (kMixes / "mix-a.json").string()), InputError);
 }
 
 }  // namespace

@@ -58,8 +58,8 @@ const std::vector<Layer> kLayers = {
     {"sim/advise",  // `sim/oracle` for its search, `sim/model` for what a kernel takes on another card
      {"policies/api", "sim/backend", "sim/model", "sim/oracle", "traces/json", "traces/model", "traces/timeline"},
      {"fmt/", "nlohmann/"}},
-    {"sim/sweep",
-     {"policies/api", "sim/backend", "sim/stages", "traces/import", "traces/json", "traces/model", "traces/timeline"},
+    {"sim/sweep",  // `sim/model` for what a kernel takes on another card
+     {"policies/api", "sim/backend", "sim/model", "sim/stages", "traces/import", "traces/json", "traces/model", "traces/timeline"},
      {"boost/uuid/", "fmt/", "nlohmann/"}},
     {"sim/papers",
      {"policies/api", "sim/backend", "sim/stages", "traces", "traces/json", "traces/model",
@@ -106,8 +106,8 @@ const std::vector<Layer> kLayers = {
       "sim/advise", "sim/backend", "sim/model", "sim/oracle", "sim/papers", "sim/stages", "sim/sweep", "sim/validate", "traces/import",
       "traces/json", "traces/model", "traces/timeline"},
      {"CLI/", "fmt/", "nlohmann/", "spawn.h", "sys/", "unistd.h"}},
-    {"python/native",  // `sim/command` for reading a trace as the command does
-     {"policies/api", "sim/advise", "sim/backend", "sim/command", "sim/sweep", "traces/json", "traces/model", "traces/timeline"},
+    {"python/native",
+     {"policies/api", "sim/advise", "sim/backend", "sim/sweep", "traces/json", "traces/model", "traces/timeline"},
      {"fmt/", "pybind11/"}},
 };
 

@@ -94,7 +94,9 @@ struct Ran : Collector {
   std::uint64_t refused = 0;
 };
 
-Ran run(const Workload& w, const std::string& spec, const std::function<bool()>& refuse = {}) {
+/// `over`: asked now and then; where it says so, the run ends.
+Ran run(const Workload& w, const std::string& spec, const std::function<bool()>& refuse = {},
+        const std::function<bool(const Ran&)>& over = [](const Ran&) { return false; }) {
   Ran ran;
   Timeline timeline;
   timeline.attach(ran);
@@ -105,7 +107,7 @@ Ran run(const Workload& w, const std::string& spec, const std::function<bool()>&
   if (refuse) backend.refuse = refuse;
   Session session(w.b.trace, *policy, backend, timeline,
                   [&](KernelId k) { return profile_kernel(w.b.trace.kernels[k.value], w.gpu); });
-  ran.outcome = session.run();
+  ran.outcome = session.run({}, [&] { return over(ran); });
   simulated.close();
   timeline.flush();
   ran.granted = backend.granted;
@@ -264,10 +266,16 @@ TEST_P(PolicyProperties, ARefusedDecisionIsSurvived) {
     const auto pattern = *rc::gen::nonEmpty(rc::gen::arbitrary<std::vector<bool>>());
     std::uint32_t left = draw(1, 60);
     std::size_t asked = 0;
-    const Ran ran = run(w, GetParam(), [&] {
+    const auto refuse = [&] {
       if (left == 0 || !pattern[asked++ % pattern.size()]) return false;
       --left;
       return true;
+    };
+    const auto ticks = static_cast<std::uint32_t>(w.b.trace.clients.size()) - 1;
+    const Ran ran = run(w, GetParam(), refuse, [&](const Ran& so_far) {  // nothing is left to be refused or awaited
+      return left == 0 && static_cast<std::uint32_t>(std::ranges::count_if(so_far.requests, [&](const RequestRecord& r) {
+                            return r.client.value != ticks;
+                          })) == ticks;
     });
     RC_ASSERT(ran.outcome.stuck == std::string());
     RC_ASSERT(ran.outcome.refusals >= ran.refused);

@@ -110,6 +110,9 @@ constexpr std::array<std::pair<std::string_view, Fact>, 21> kFacts = {
 constexpr std::size_t kFactsAskedFor = 7;
 
 constexpr double kMostCount = 1e18;  // as in the schema of traces
+constexpr std::string_view kL1Data = "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed";
+/// That the model knows.
+constexpr std::array<std::string_view, 4> kPipes = {"alu", "fma", "fmaheavy", "xu"};
 constexpr std::string_view kOfPeak = ".avg.pct_of_peak_sustained_active";
 
 /// Whether it is `before`, something, `after`: that.
@@ -146,6 +149,7 @@ std::optional<Meaning> meaning_of(std::string_view metric) {
     if (auto of_tensor = between(*pipe, "tensor_op_", "")) pipe = std::move(of_tensor);
     return Meaning{Meaning::Of::pipe, nullptr, Quantity::percent, 1, *pipe + "_cycles"};
   }
+  if (metric == kL1Data) return Meaning{Meaning::Of::pipe, nullptr, Quantity::percent, 1, "l1_data"};
   return std::nullopt;
 }
 
@@ -414,7 +418,9 @@ std::string nsight_compute_metrics() {
   std::vector<std::string_view> metrics;
   for (std::size_t i = 0; i < kAskedFor; ++i) metrics.push_back(kCounters[i].metric);
   for (std::size_t i = 0; i < kFactsAskedFor; ++i) metrics.push_back(kFacts[i].first);
-  return fmt::format("{}", fmt::join(metrics, ","));
+  std::string text = fmt::format("{}", fmt::join(metrics, ","));
+  for (const std::string_view pipe : kPipes) text += fmt::format(",sm__inst_executed_pipe_{}{}", pipe, kOfPeak);
+  return text + ',' + std::string(kL1Data);
 }
 
 }  // namespace corun

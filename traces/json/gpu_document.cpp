@@ -239,9 +239,9 @@ GpuDocument gpu_document(const std::string& name_or_path, const files::path& bes
 }
 
 std::string find_gpu(const std::string& name) {
+  for (const EmbeddedFile& file : embedded_gpus())
+    if (file.name == name) return name;
   const std::string key = product_key(name);
-  for (const Product& product : products())
-    if (product.name == name) return product.name;
   if (key.empty()) return "";
   for (const Product& product : products())
     if (product_key(product.name) == key ||

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <valijson/adapters/nlohmann_json_adapter.hpp>
@@ -48,14 +49,14 @@ class CompiledSchema {
   valijson::Schema schema_;
 };
 
+/// Made when it is first asked for.
 const CompiledSchema& compiled(std::string_view name) {
-  static const auto* schemas = [] {
-    auto* all = new std::map<std::string, CompiledSchema, std::less<>>;
-    for (const char* each : {"figure", "gpu", "mig", "networks", "profile", "reference", "runs", "sweep", "trace"})
-      all->try_emplace(each, schema(each));
-    return all;
-  }();
-  return schemas->find(name)->second;
+  static std::mutex mutex;
+  static auto* all = new std::map<std::string, CompiledSchema, std::less<>>;
+  const std::scoped_lock lock(mutex);
+  const auto found = all->find(name);
+  return found != all->end() ? found->second
+                             : all->try_emplace(std::string(name), schema(name)).first->second;
 }
 
 std::string number(const json& value) {

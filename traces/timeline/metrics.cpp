@@ -6,9 +6,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <variant>
+
+#include "traces/model/statistics.h"
 
 namespace corun {
 namespace {
@@ -68,17 +69,7 @@ struct Tally {
     const auto mean = [&](Time sum) {
       return latencies.empty() ? kUndefined : to_ms(sum) / static_cast<double>(latencies.size());
     };
-    return {mean(p.alone), mean(p.places), mean(p.issue), mean(p.fp64), mean(p.l2), mean(p.dram), mean(p.clock)};
-  }
-  double mean_ms() const {
-    if (latencies.empty()) return kUndefined;
-    const Time sum = std::accumulate(latencies.begin(), latencies.end(), Time{});
-    return to_ms(sum) / static_cast<double>(latencies.size());
-  }
-  double percentile_ms(std::size_t percent) const {
-    if (latencies.empty()) return kUndefined;
-    const std::size_t rank = (percent * latencies.size() + 99) / 100;
-    return to_ms(latencies[rank - 1]);
+    return {mean(p.alone), mean(p.places), mean(p.issue), mean(p.pipes), mean(p.l2), mean(p.dram), mean(p.clock)};
   }
 };
 
@@ -136,13 +127,13 @@ ClientResult client_result(const Client& client, const Window& w, const Tally& t
   result.dropped = together.dropped;
   result.unfinished = together.unfinished;
   result.throughput_per_s = per_second(together.finished, length);
-  result.mean_ms = together.mean_ms();
-  result.p50_ms = together.percentile_ms(50);
-  result.p95_ms = together.percentile_ms(95);
-  result.p99_ms = together.percentile_ms(99);
-  result.max_ms = together.percentile_ms(100);
+  result.mean_ms = mean_ms(together.latencies);
+  result.p50_ms = percentile_ms(together.latencies, 50);
+  result.p95_ms = percentile_ms(together.latencies, 95);
+  result.p99_ms = percentile_ms(together.latencies, 99);
+  result.max_ms = percentile_ms(together.latencies, 100);
   result.deadline_misses = together.deadline_misses;
-  result.alone_mean_ms = alone.mean_ms();
+  result.alone_mean_ms = mean_ms(alone.latencies);
   result.parts = together.mean_parts();
   result.alone_parts = alone.mean_parts();
   result.alone_throughput_per_s = per_second(alone.finished, length);

@@ -23,7 +23,7 @@ struct PartsMs {
 
 /// RunningParts, the same.
 struct RunningPartsMs {
-  double alone = 0, places = 0, issue = 0, fp64 = 0, l2 = 0, dram = 0, clock = 0;
+  double alone = 0, places = 0, issue = 0, pipes = 0, l2 = 0, dram = 0, clock = 0;
 };
 
 /// What one client got in the window that counts.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "traces/model/statistics.h"
+
 namespace corun {
 namespace {
 
@@ -13,7 +15,7 @@ Spread spread_of(std::vector<Time> times) {
   Spread s;
   if (times.empty()) return s;
   std::sort(times.begin(), times.end());
-  const auto at = [&](std::size_t percent) { return us(times[(percent * times.size() + 99) / 100 - 1]); };
+  const auto at = [&](std::size_t percent) { return us(order_statistic(times, percent)); };
   s.mean_us = us(std::accumulate(times.begin(), times.end(), Time{})) / static_cast<double>(times.size());
   s.p50_us = at(50), s.p99_us = at(99), s.max_us = at(100);
   return s;

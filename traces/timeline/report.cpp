@@ -230,7 +230,7 @@ nlohmann::ordered_json json_of(const PartsMs& p) {
 }
 
 nlohmann::ordered_json json_of(const RunningPartsMs& p) {
-  return {{"alone", p.alone}, {"places", p.places}, {"issue", p.issue}, {"fp64", p.fp64},
+  return {{"alone", p.alone}, {"places", p.places}, {"issue", p.issue}, {"pipes", p.pipes},
           {"l2", p.l2},       {"dram", p.dram},     {"clock", p.clock}};
 }
 
@@ -429,7 +429,7 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
 std::string format_parts(std::span<const RunResult> results) {
   Table table({"where latency goes (ms)", "mean", "queue", "host", "policy", "launch", "wait", "turn", "copy", "off",
                "alone", "others"});
-  Table resources({"what running kernels lack (ms)", "running", "alone", "places", "issue", "FP64", "L2", "DRAM", "clock"});
+  Table resources({"what running kernels lack (ms)", "running", "alone", "places", "issue", "pipes", "L2", "DRAM", "clock"});
   bool by_resource = false;
   for (const RunResult& r : results)
     for (const ClientResult& c : r.clients) {
@@ -444,7 +444,7 @@ std::string format_parts(std::span<const RunResult> results) {
       if (!c.running_parts) continue;
       by_resource = true;
       const RunningPartsMs& q = *c.running_parts;
-      resources.add({name, fixed(p.running, 3), fixed(q.alone, 3), fixed(q.places, 3), fixed(q.issue, 3), fixed(q.fp64, 3),
+      resources.add({name, fixed(p.running, 3), fixed(q.alone, 3), fixed(q.places, 3), fixed(q.issue, 3), fixed(q.pipes, 3),
                      fixed(q.l2, 3), fixed(q.dram, 3), fixed(q.clock, 3)});
     }
   return table.text() + (by_resource ? "\n" + resources.text() : "");

@@ -1,22 +1,11 @@
 #include "traces/timeline/served.h"
 
 #include <algorithm>
-#include <limits>
-#include <numeric>
+
+#include "traces/model/statistics.h"
 
 namespace corun {
 namespace {
-
-/// As of latencies: the smallest that a share of them does not exceed.
-double percentile_ms(std::vector<Time>& ascending, std::size_t percent) {
-  if (ascending.empty()) return std::numeric_limits<double>::quiet_NaN();
-  return to_ms(ascending[(percent * ascending.size() + 99) / 100 - 1]);
-}
-
-double mean_ms(const std::vector<Time>& all) {
-  if (all.empty()) return std::numeric_limits<double>::quiet_NaN();
-  return to_ms(std::accumulate(all.begin(), all.end(), Time{})) / static_cast<double>(all.size());
-}
 
 bool within_limits(const Serving& serving, const SequenceRecord& r) {
   if (serving.first_token_slo && r.first_token - r.arrival > *serving.first_token_slo) return false;

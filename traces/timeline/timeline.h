@@ -19,16 +19,16 @@ struct RunningParts {
   Time alone{};
   Time places{};  // fewer places on SMs than alone, or a worker's cost of taking blocks
   Time issue{};   // the SM's issue slots
-  Time fp64{};    // the SM's FP64 pipe
+  Time pipes{};   // the SM's pipes behind the slots
   Time l2{};      // L2: its bandwidth, and what others have replaced there
   Time dram{};    // DRAM: its bandwidth and queues
   Time clock{};   // a clock below the highest one
 
-  Time sum() const { return alone + places + issue + fp64 + l2 + dram + clock; }
+  Time sum() const { return alone + places + issue + pipes + l2 + dram + clock; }
   inline void operator+=(const RunningParts& more);
 };
 inline constexpr std::array kRunningParts{&RunningParts::alone, &RunningParts::places, &RunningParts::issue,
-                                          &RunningParts::fp64,  &RunningParts::l2,     &RunningParts::dram,
+                                          &RunningParts::pipes, &RunningParts::l2,     &RunningParts::dram,
                                           &RunningParts::clock};
 void RunningParts::operator+=(const RunningParts& more) {
   for (Time RunningParts::*part : kRunningParts) this->*part += more.*part;

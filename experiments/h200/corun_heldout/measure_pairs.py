@@ -2,7 +2,7 @@
 """Times pairs of GPU kernels that share a GPU: the data on which a contention model is tested, not fitted.
 
     measure_pairs.py times SET FILE   kernels alone, alone on fewer SMs, and every pair in six modes
-    measure_pairs.py counters FILE    adds Nsight Compute's counters to the kernels of FILE
+    measure_pairs.py counters FILE    adds those of Nsight Compute's counters that the kernels of FILE lack
 
 SET: heldout, or reference (those of ../../reference/h200-corun.json.gz).  Each operation is one PyTorch call
 that launches one kernel; an operation that does not is left out with a message. A client issues `launches`
@@ -16,6 +16,7 @@ Modes: streams, streams_ba   two plain streams, the host issues A first or B fir
        half, quarter         green contexts, A on a half or a quarter of the SMs and B on the others
 """
 import csv
+import gzip
 import json
 import math
 import subprocess
@@ -33,13 +34,15 @@ COUNTERS = {
     "l1_bytes": "l1tex__t_bytes.sum",
     "warps_active_pct": "sm__warps_active.avg.pct_of_peak_sustained_active",
     "tensor_instructions": "sm__inst_executed_pipe_tensor.sum",
+    "fp64_active_pct": "sm__pipe_fp64_cycles_active.avg.pct_of_peak_sustained_active",
     "ncu_duration_ns": "gpu__time_duration.sum",
 }
-PIPES = {  # how busy each pipe of the SMs is, per cent
-    **{pipe: f"sm__inst_executed_pipe_{pipe}.avg.pct_of_peak_sustained_active" for pipe in ("alu", "fma", "fmaheavy", "fp16", "lsu", "xu")},
+# How busy each pipe of the SMs is, %.
+PIPES = {
+    **{pipe: f"sm__inst_executed_pipe_{pipe}.avg.pct_of_peak_sustained_active"
+       for pipe in ("alu", "fma", "fmaheavy", "lsu", "xu")},
     "tensor_cycles": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
     "l1_data": "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
-    "shared_data": "l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed",
 }
 TARGET_MS = 4.0  # what a client's launches should last alone
 
@@ -383,12 +386,17 @@ def profiled(which, names):
 
 
 def counters(path):
-    with open(path) as file:
+    packed = path.endswith(".gz")
+    with (gzip.open(path, "rt") if packed else open(path)) as file:
         data = json.load(file)
     names = list(data["kernels"])
+    which = data.get("set", "reference" if "sgemm1024" in names else "heldout")  # the first files do not say
+    known = {key for kernel in data["kernels"].values() for key in kernel.get("ncu", {})}
+    wanted = {key: metric for key, metric in COUNTERS.items() if key not in known}
+    pipes = {} if "pipes_pct" in known else PIPES
     command = ["ncu", "--profile-from-start", "off", "--clock-control", "none", "--csv",
-               "--print-units", "base", "--metrics", ",".join([*COUNTERS.values(), *PIPES.values()]),
-               sys.executable, __file__, "profiled", data.get("set", "heldout"), *names]
+               "--print-units", "base", "--metrics", ",".join([*wanted.values(), *pipes.values()]),
+               sys.executable, __file__, "profiled", which, *names]
     run = subprocess.run(command, capture_output=True, text=True)
     table = list(csv.DictReader(line for line in run.stdout.splitlines() if line.startswith('"')))
     by_id = {}
@@ -397,11 +405,19 @@ def counters(path):
     if len(by_id) != len(names):
         sys.exit(f"{len(by_id)} kernels profiled, {len(names)} expected:\n{run.stdout[-3000:]}\n{run.stderr[-3000:]}")
     for name, (_, row) in zip(names, sorted(by_id.items())):
-        counted, busy = ({key: v for key, metric in wanted.items() if metric in row
-                          and math.isfinite(v := float(row[metric].replace(",", "")))} for wanted in (COUNTERS, PIPES))
-        data["kernels"][name]["ncu"] = {**counted, "pipes_pct": busy}
-        print(name, row["kernel"][:50], data["kernels"][name]["ncu"], flush=True)
-    save(path, data)
+        def values(metrics):
+            found = {key: float(row[m].replace(",", "")) for key, m in metrics.items() if m in row}
+            return {key: value for key, value in found.items() if math.isfinite(value)}
+        ncu = data["kernels"][name].setdefault("ncu", {})
+        ncu.update(values(wanted))
+        if pipes:
+            ncu["pipes_pct"] = values(pipes)
+        print(name, row["kernel"][:50], "of", data["kernels"][name]["name"][:50], ncu, flush=True)
+    if packed:
+        with open(path, "wb") as file:
+            file.write(gzip.compress(json.dumps(data, separators=(",", ":")).encode(), 9, mtime=0))
+    else:
+        save(path, data)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@
   measure.py record DIR [NAME...]           Kineto traces as a graph
   measure.py steps OUT.json DIR [NAME...]   eagerly, eight requests in a row: in turns without the profiler and with it, and the
                                             Kineto trace of six, which carries the time without
-  measure.py counters OUT.csv [NAME...]     Nsight Compute, each distinct operation of each network once
+  measure.py counters OUT.csv SECONDS [NAME...]   Nsight Compute, each distinct operation of each network once
+  measure.py pipes OUT.csv SECONDS [NAME...]   the same, of the pipes of the SMs alone
   measure.py split CSV DIR NAME...          what `counters` wrote, a file a network; NAMEs in the order in which they were given
+  measure.py join CSV DIR NAME...           what `pipes` wrote, into these files
   measure.py mixes OUT.json MODE [MIX...]   requests of the mixes under streams, priority, halves (one process), timeslice,
                                             mps or mps_percent (a process a client)
   measure.py parts OUT.json DIR PART [NAME...]   alone within a part of the GPU: time as a graph, Kineto trace into DIR; PART is
@@ -23,9 +25,11 @@
 A real-time client sends a request each period, which counts from its due time; while one is served, only the latest that
 came due waits. A best-effort client has two requests in its stream at all times.
 """
+import csv
 import ctypes
 import gc
 import gzip
+import io
 import json
 import os
 import select
@@ -38,13 +42,13 @@ import time
 
 from gpu import Gpu, drive, networks
 
+PIPES = [*(f"sm__inst_executed_pipe_{pipe}.avg.pct_of_peak_sustained_active" for pipe in ("alu", "fma", "fmaheavy", "lsu", "xu")),
+         "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
+         "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed"]
 METRICS = ["smsp__inst_executed.sum", "smsp__issue_active.avg.pct_of_peak_sustained_active", "dram__bytes_read.sum",
            "dram__bytes_write.sum", "lts__t_bytes.sum", "l1tex__t_bytes.sum",
            "sm__warps_active.avg.pct_of_peak_sustained_active", "sm__inst_executed_pipe_tensor.sum",
-           *(f"sm__inst_executed_pipe_{pipe}.avg.pct_of_peak_sustained_active" for pipe in ("alu", "fma", "fmaheavy", "fp16", "lsu", "xu")),
-           "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active",
-           "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed",
-           "l1tex__data_pipe_lsu_wavefronts_mem_shared.avg.pct_of_peak_sustained_elapsed",
+           *PIPES,
            "gpu__time_duration.sum", "launch__cluster_dim_x", "launch__cluster_dim_y", "launch__cluster_dim_z",
            "launch__registers_per_thread", "launch__shared_mem_per_block_static", "launch__shared_mem_per_block_dynamic"]
 REPEATS = 3
@@ -374,18 +378,27 @@ def profiled(seconds, names):
         torch.cuda.empty_cache()
 
 
-def counters(path, seconds, names):
+def counters(path, seconds, names, metrics):
     names = names or list(networks().NETWORKS)
     command = ["ncu", "--profile-from-start", "off", "--clock-control", "none", "--csv", "--print-units", "base",
-               "--log-file", path, "--metrics", ",".join(METRICS), sys.executable, os.path.abspath(__file__), "profiled",
+               "--log-file", path, "--metrics", ",".join(metrics), sys.executable, os.path.abspath(__file__), "profiled",
                str(seconds), *names]
     print("ncu exits with", subprocess.run(command).returncode, flush=True)
 
 
-def split(path, folder, names):
-    os.makedirs(folder, exist_ok=True)
+def lines_of(path):
     with (gzip.open(path, "rt") if path.endswith(".gz") else open(path)) as file:
-        head, *rows = [line for line in file if line.startswith('"')]
+        return [line for line in file if line.startswith('"')]
+
+
+def save_lines(folder, name, lines):
+    with open(f"{folder}/{name}.csv.gz", "wb") as file:
+        file.write(gzip.compress("".join(lines).encode(), 9, mtime=0))
+
+
+def by_network(path, names):
+    """The table's head, and the rows of each network."""
+    head, *rows = lines_of(path)
     of, left, ended = {name: [] for name in names}, list(names), None
     for row in rows:
         launch = row.split(",", 1)[0]
@@ -393,9 +406,44 @@ def split(path, folder, names):
             ended, left = launch, left[1:]
         elif launch != ended:
             of[left[0]].append(row)
+    return head, of
+
+
+def split(path, folder, names):
+    os.makedirs(folder, exist_ok=True)
+    head, of = by_network(path, names)
     for name, lines in of.items():
-        with open(f"{folder}/{name}.csv.gz", "wb") as file:
-            file.write(gzip.compress((head + "".join(lines)).encode(), 9, mtime=0))
+        save_lines(folder, name, [head, *lines])
+
+
+def join(path, folder, names):
+    """Adds each launch's new rows to those it has, which is found by its place in the order of launches."""
+    head, of = by_network(path, names)
+    columns = next(csv.reader([head]))
+    place = {name: columns.index(name) for name in ("ID", "Kernel Name", "Block Size", "Grid Size", "Metric Name")}
+
+    def launches(lines):
+        found = {}
+        for line in lines:
+            row = next(csv.reader([line]))
+            found.setdefault(row[place["ID"]], ([row[place[n]] for n in ("Kernel Name", "Block Size", "Grid Size")], []))[1].append(row)
+        return list(found.items())
+    for name, lines in of.items():
+        known_head, *known = lines_of(f"{folder}/{name}.csv.gz")
+        before, after = launches(known), launches(lines)
+        if known_head != head or [kind for _, (kind, _) in before] != [kind for _, (kind, _) in after]:
+            print(name, "NOT JOINED: other columns or launches,", len(before), "before and", len(after), "now", flush=True)
+            continue
+        has, more = {row[place["Metric Name"]] for _, (_, rows) in before for row in rows}, []
+        for (number, (_, rows)), (_, (_, added)) in zip(before, after):
+            kept = {"ID": number, "Process ID": rows[0][columns.index("Process ID")]}
+            for row in added:
+                if row[place["Metric Name"]] not in has:
+                    more.append([kept.get(column, value) for column, value in zip(columns, row)])
+        text = io.StringIO()
+        csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(more)
+        save_lines(folder, name, [head, *known, text.getvalue()])
+        print(name, "joined,", len(after), "launches", flush=True)
 
 
 # ---- mixes -------------------------------------------------------------------------------------------------------------
@@ -665,8 +713,10 @@ if __name__ == "__main__":
         case ["alone", path, *names]: alone(path, names)
         case ["record", folder, *names]: record(folder, names)
         case ["steps", path, folder, *names]: steps(path, folder, names)
-        case ["counters", path, seconds, *names]: counters(path, float(seconds), names)
+        case ["counters", path, seconds, *names]: counters(path, float(seconds), names, METRICS + PIPES)
+        case ["pipes", path, seconds, *names]: counters(path, float(seconds), names, PIPES)
         case ["split", path, folder, *names]: split(path, folder, names)
+        case ["join", path, folder, *names]: join(path, folder, names)
         case ["profiled", seconds, *names]: profiled(float(seconds), names)
         case ["clocks", path, *names]: clocks(path, names)
         case ["sensor"]: sensor()

@@ -47,7 +47,7 @@ TEST(Losses, AddUpToTheRunningTimeOfEachRequestToThePicosecond) {
         const RunningParts& p = r.parts.of_running;
         EXPECT_EQ(p.sum(), r.parts.running) << policy << ", seed " << seed;
         EXPECT_EQ(r.parts.sum(), r.finished - r.arrival) << policy << ", seed " << seed;
-        for (const Time part : {p.alone, p.places, p.issue, p.fp64, p.l2, p.dram, p.clock})
+        for (const Time part : {p.alone, p.places, p.issue, p.pipes, p.l2, p.dram, p.clock})
           EXPECT_GE(part, Time{}) << policy << ", seed " << seed;
         ++split;
         lost += p.sum() > p.alone;
@@ -123,7 +123,7 @@ TEST(Losses, OfAMixThatFightsForDramOnlyAreAtDram) {
   Kernel k = kernel_of(gpu);
   k.counters.dram_read_bytes = k.counters.l2_bytes = 0.8 * gpu.dram_bytes_per_second * 100e-6;
   const RunningPartsMs p = parts_of_two(k, gpu);
-  const double lost = p.places + p.issue + p.fp64 + p.l2 + p.dram + p.clock;
+  const double lost = p.places + p.issue + p.pipes + p.l2 + p.dram + p.clock;
   EXPECT_GT(lost, 0.015) << "of 0.1 ms alone";
   EXPECT_GT(p.dram, 0.9 * lost);
 }
@@ -134,7 +134,7 @@ TEST(Losses, OfAMixThatFightsForIssueSlotsOnlyAreThere) {
   k.counters.issue_active_pct = 85;
   k.counters.warp_instructions = 0.85 * 100e-6 * gpu.clock_hz * 4 * gpu.sms;
   const RunningPartsMs p = parts_of_two(k, gpu);
-  const double lost = p.places + p.issue + p.fp64 + p.l2 + p.dram + p.clock;
+  const double lost = p.places + p.issue + p.pipes + p.l2 + p.dram + p.clock;
   EXPECT_GT(lost, 0.03) << "of 0.1 ms alone";
   EXPECT_GT(p.issue, 0.9 * lost);
 }
@@ -145,7 +145,7 @@ TEST(Losses, OfLaunchesThatMayUseHalfOfTheSmsAreTheWantOfPlaces) {
   k.grid = {16 * gpu.sms, 1, 1};
   k.dynamic_shared_memory_bytes = 100'000;  // two blocks an SM
   const RunningPartsMs p = parts_of_two(k, gpu, "tpc-mask:split=even");
-  const double lost = p.places + p.issue + p.fp64 + p.l2 + p.dram + p.clock;
+  const double lost = p.places + p.issue + p.pipes + p.l2 + p.dram + p.clock;
   EXPECT_NEAR(lost, 0.1, 0.01) << "as long again as alone";
   EXPECT_GT(p.places, 0.9 * lost);
 }

@@ -104,6 +104,8 @@ Kernel draw_kernel(const Gpu& gpu) {
   c.warps_active_pct = draw_percentage();
   c.fp64_active_pct = draw_percentage();
   c.duration_ns = draw_count(ns);
+  for (const char* pipe : {"alu", "fma", "fmaheavy", "xu", "l1_data"})
+    if (const auto busy = draw_percentage()) c.pipes_pct[pipe] = *busy;
   return k;
 }
 
@@ -127,11 +129,12 @@ void expect_sound(const Kernel& k, const Gpu& gpu) {
   for (const std::uint32_t sms : {1u, (gpu.sms + 1) / 2, gpu.sms}) {
     const BlockLoad load = model.load(sms);
     for (const double value :
-         {load.issue, load.fixed, load.fp64, load.chance, load.wait, load.read, load.reread, load.write,
+         {load.issue, load.fixed, load.chance, load.wait, load.read, load.reread, load.write,
           load.l2_read, load.l2, load.dram_cost, load.cold, load.delay_alone, load.alone, load.at_once}) {
       RC_ASSERT(std::isfinite(value));
       RC_ASSERT(value >= 0);
     }
+    for (const double share : load.uses) RC_ASSERT(share >= 0 && share <= 1);
     RC_ASSERT(model.solo_time(sms) > Time{});
     RC_ASSERT(model.block_alone(sms) > Time{});
     RC_ASSERT(model.block_alone(sms) < std::chrono::hours{24});

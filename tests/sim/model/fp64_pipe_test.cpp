@@ -33,10 +33,10 @@ class Fp64Pipe : public testing::Test {
     return blocks / time / (l.residents / l.alone);
   }
   static double alone(const BlockLoad& l, std::uint32_t blocks) {
-    return rate(l, blocks, alone_on_sm(l.issue, blocks, l.delay_alone, l.fp64));
+    return rate(l, blocks, alone_on_sm(l.issue, blocks, l.delay_alone));
   }
   static SmShare share(const BlockLoad& l, std::uint32_t blocks) {
-    return {l.issue, l.delay_alone, blocks, 0, l.fp64};
+    return {l.issue, l.delay_alone, blocks, 0, 1, l.uses};
   }
 
   Gpu gpu_ = read_gpu("titan-xp");
@@ -68,11 +68,15 @@ TEST_F(Fp64Pipe, BesideOneThatIssuesMuchBothGoOnAsAlone) {
   EXPECT_LT(rate(issues, 4, shares[1].time), 0.8 * alone(issues, 4));
 }
 
-TEST_F(Fp64Pipe, TwoThatNeedItHaveHalfOfItEach) {
+/// As at the issue slots, it serves the older blocks first (experiments/h200/contention, shares and pairs).
+TEST_F(Fp64Pipe, TwoThatNeedItHaveHalfOfItEachByTurnsAndTheOlderMostOfItByAge) {
   const BlockLoad fp64 = load(bound_by(98, 5));
-  std::array shares = {share(fp64, 4), share(fp64, 4)};
-  share_sm(shares, kMostApart, limits_);
-  for (const SmShare& s : shares) EXPECT_NEAR(rate(fp64, 4, s.time), 0.5, 0.03);
+  std::array turns = {share(fp64, 4), share(fp64, 4)}, aged = turns;
+  share_sm(turns, kByTurns, limits_);
+  for (const SmShare& s : turns) EXPECT_NEAR(rate(fp64, 4, s.time), 0.5, 0.03);
+  share_sm(aged, kMostApart, limits_);
+  EXPECT_GT(rate(fp64, 4, aged[0].time), 0.8);
+  EXPECT_NEAR(rate(fp64, 4, aged[0].time) + rate(fp64, 4, aged[1].time), 1, 0.06);
 }
 
 /// In the simulator: one of the two begins first and neither waits for the other's blocks.

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kIssue = 25, kDelay = 75;  // ps a block
 
-SmShare share(std::uint32_t blocks, double chance) { return {kIssue, kDelay, blocks, 0, 0, chance}; }
+SmShare share(std::uint32_t blocks, double chance) { return {kIssue, kDelay, blocks, 0, chance}; }
 
 class IssueChance : public testing::Test {
  protected:
@@ -23,15 +23,15 @@ class IssueChance : public testing::Test {
 };
 
 TEST_F(IssueChance, WithoutItBlocksTakeAsLongAsAloneUntilTheSlotsAreFull) {
-  for (const double blocks : {1, 2, 3, 4}) EXPECT_DOUBLE_EQ(alone_on_sm(kIssue, blocks, kDelay, 0, 0), 100);
-  EXPECT_DOUBLE_EQ(alone_on_sm(kIssue, 5, kDelay, 0, 0), 125);
-  EXPECT_DOUBLE_EQ(alone_on_sm(kIssue, 16, kDelay, 0, 0), 400);
+  for (const double blocks : {1, 2, 3, 4}) EXPECT_DOUBLE_EQ(alone_on_sm(kIssue, blocks, kDelay, 0), 100);
+  EXPECT_DOUBLE_EQ(alone_on_sm(kIssue, 5, kDelay, 0), 125);
+  EXPECT_DOUBLE_EQ(alone_on_sm(kIssue, 16, kDelay, 0), 400);
 }
 
 TEST_F(IssueChance, WithItTheyWaitAsInAQueueAndInBetweenSomeOfThat) {
-  const double random = alone_on_sm(kIssue, 3, kDelay, 0, 1);
+  const double random = alone_on_sm(kIssue, 3, kDelay, 1);
   EXPECT_GT(random, 110);
-  EXPECT_NEAR(alone_on_sm(kIssue, 3, kDelay, 0, 0.5), (100 + random) / 2, 1e-9);
+  EXPECT_NEAR(alone_on_sm(kIssue, 3, kDelay, 0.5), (100 + random) / 2, 1e-9);
 }
 
 TEST_F(IssueChance, TwoLaunchesDoNotStretchEachOtherUntilTheSlotsAreFull) {

@@ -27,10 +27,10 @@ class LostTime : public testing::Test {
     Contender own = both[0];
     share_memory({&own, 1}, limits_);
     share_memory(both, limits_);
-    SmShare shares[] = {{both[0].issue, both[0].delay, 4, 0, a.fp64, a.chance},
-                        {both[1].issue, both[1].delay, 4, 0, b.fp64, b.chance}};
+    SmShare shares[] = {{both[0].issue, both[0].delay, 4, 0, a.chance, a.uses},
+                        {both[1].issue, both[1].delay, 4, 0, b.chance, b.uses}};
     share_sm(shares, kApart, limits_);
-    return 1 - alone_on_sm(own.issue, 4, own.delay, a.fp64, a.chance) / shares[0].time;
+    return 1 - alone_on_sm(own.issue, 4, own.delay, a.chance) / shares[0].time;
   }
   static double sum(const LostShares& shares) { return std::accumulate(shares.begin(), shares.end(), 0.0); }
 
@@ -64,12 +64,16 @@ TEST_F(LostTime, OfLaunchesThatOnlyReadMemoryIsAtDram) {
   EXPECT_GT(shares[kAtDram], 0.99 * sum(shares));
 }
 
-TEST_F(LostTime, AtTheFp64PipeIsChargedToIt) {
-  BlockLoad doubles;
-  doubles.issue = 1e4, doubles.fixed = 1e5, doubles.fp64 = 1e6;
-  const LostShares shares = lost(doubles, doubles, 0);
-  EXPECT_GT(shares[kAtFp64], 0.4);
-  EXPECT_GT(shares[kAtFp64], 0.95 * sum(shares));
+TEST_F(LostTime, AtAPipeIsChargedToThePipes) {
+  for (const std::size_t pipe : {kFp64, kL1, kXu}) {
+    BlockLoad load;
+    load.issue = 1e6, load.fixed = 1e5;
+    load.uses = {0.01};
+    load.uses[pipe] = 1;
+    const LostShares shares = lost(load, load, 1);
+    EXPECT_GT(shares[kAtPipes], 0.4);
+    EXPECT_GT(shares[kAtPipes], 0.95 * sum(shares));
+  }
 }
 
 TEST_F(LostTime, ByATensorKernelThatSlowsTheClockIsTheClocks) {
@@ -94,13 +98,13 @@ TEST_F(LostTime, OfWhatOthersReplaceInL2IsL2s) {
 
 TEST_F(LostTime, AddsUpToWhatTheBlockTakesLonger) {
   for (double issue : {1e3, 1e5, 5e5, 2e6})
-    for (double fp64 : {0.0, 3e5})
+    for (double pipe : {0.0, 0.3, 1.0})
       for (double read : {0.1, 0.8, 2.0}) {
         BlockLoad a = streaming(), b = issuing();
-        a.issue = issue, a.fp64 = fp64, a.read *= read;
-        b.fp64 = fp64, b.read = a.read / 2, b.wait = 2e5, b.l2_read = b.read, b.tensor = true;
+        a.issue = issue, a.uses[kXu] = pipe, a.read *= read;
+        b.uses[kXu] = pipe, b.uses[kSlots] = 1 - pipe / 2, b.read = a.read / 2, b.wait = 2e5, b.l2_read = b.read, b.tensor = true;
         const LostShares shares = lost(a, b, 0);
-        EXPECT_NEAR(sum(shares), lost_in_all(a, b), 1e-9) << issue << ' ' << fp64 << ' ' << read;
+        EXPECT_NEAR(sum(shares), lost_in_all(a, b), 1e-9) << issue << ' ' << pipe << ' ' << read;
         for (const double share : shares) EXPECT_GE(share, 0);
       }
 }

@@ -30,7 +30,7 @@ std::vector<Presser> company(Dice& dice) {
     p.blocks = p.per_sm * sms;
     p.issue = dice.one_in(10) ? 0 : spread(dice, 1e4, 10);
     p.delay = spread(dice, 1e5, 8);
-    if (dice.one_in(10)) p.fp64 = spread(dice, 1e4, 10);
+    if (dice.one_in(10)) p.delay += spread(dice, 1e4, 10);
     if (dice.one_in(4)) p.chance = dice.any(0, 4) / 4.0;
     if (!dice.one_in(8)) {
       const double wait = spread(dice, 1e5, 8), missing = dice.any(0, 4) / 4.0;

@@ -11,14 +11,13 @@
 #include "sim/model/kernel_energy.h"
 #include "sim/stages/clock_governor.h"
 #include "tests/support/run_trace.h"
+#include "tests/support/stages.h"
 #include "traces/json/input_file.h"
 #include "traces/json/parse.h"
 #include "traces/json/trace_json.h"
 
 namespace corun::sim {
 namespace {
-
-constexpr ClientId kFirst{0};
 
 /// At 1 GHz; 15 MHz a step, so 67 of them.  The clock is set each 4 ms.
 Gpu limited_gpu() {

@@ -6,16 +6,12 @@
 
 #include <stdexcept>
 
+#include "tests/support/stages.h"
+
 namespace corun::sim {
 namespace {
 
 using testing::ElementsAre;
-
-SmMask mask(std::initializer_list<std::uint32_t> ranks) {
-  SmMask m;
-  for (const std::uint32_t rank : ranks) m.set(rank);
-  return m;
-}
 
 TEST(SmCohorts, AreOneAtFirstOrEachSmItsOwn) {
   EXPECT_THAT(Cohorts(3, true).list(), ElementsAre(0));

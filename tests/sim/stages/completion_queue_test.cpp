@@ -6,13 +6,13 @@
 
 #include <stdexcept>
 
+#include "tests/support/stages.h"
+
 namespace corun::sim {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-constexpr TaskId kA{0}, kB{1}, kC{2};
 
 class Completions {
  public:

@@ -9,11 +9,10 @@
 #include "sim/stages/compute_engine.h"
 #include "tests/support/collect.h"
 #include "tests/support/random_trace.h"
+#include "tests/support/stages.h"
 
 namespace corun::sim {
 namespace {
-
-constexpr EngineOptions kShortcuts{true, false}, kPlain{false, false}, kAudited{false, true};
 
 /// What an engine told, and what was asked of it.
 using Seen = std::vector<std::string>;
@@ -38,9 +37,9 @@ struct Action {
 };
 
 /// Launches of all shapes, resizes, questions, and launches that are stopped or killed.
-class Script {
+class RandomCalls {
  public:
-  explicit Script(std::uint64_t seed) : dice_(seed), scenario_(random_scenario(seed, Requests::one)) {
+  explicit RandomCalls(std::uint64_t seed) : dice_(seed), scenario_(random_scenario(seed, Requests::one)) {
     for (int i = 0; i < 24; ++i) {
       if (!dice_.one_in(3)) at_ += ns(dice_.any(0, dice_.one_in(3) ? 400'000 : 8'000));
       if (launches_ == 0 || !dice_.one_in(3))
@@ -49,7 +48,7 @@ class Script {
         touch(LaunchId{dice_.any(0, launches_ - 1), 0});
     }
   }
-  Script(const Script&) = delete;
+  RandomCalls(const RandomCalls&) = delete;
 
   const Gpu& gpu() const { return scenario_.gpu; }
   const std::vector<Action>& actions() const { return actions_; }
@@ -176,7 +175,7 @@ class Script {
 /// An engine that goes through a script, or a copy of one.
 class Going {
  public:
-  Going(const Script& script, EngineOptions options, bool with_blocks)
+  Going(const RandomCalls& script, EngineOptions options, bool with_blocks)
       : collected_(with_blocks), engine(script.gpu(), attached(), options), script_(script) {}
   Going(const Going& other)
       : collected_(other.collected_.wants_blocks()),
@@ -230,14 +229,14 @@ class Going {
   ComputeEngine engine;
 
  private:
-  const Script& script_;
+  const RandomCalls& script_;
   std::size_t next_ = 0;
   Seen seen_;
 };
 
 void copy_in_the_middle(std::uint64_t seed, EngineOptions options, bool with_blocks) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
-  const Script script(seed);
+  const RandomCalls script(seed);
   Dice dice(seed + 1'000'000);
   const std::size_t until = dice.any(1, static_cast<std::uint32_t>(script.actions().size()));
   const Time last = script.actions()[until - 1].at;

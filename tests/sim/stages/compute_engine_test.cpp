@@ -6,11 +6,10 @@
 #include <stdexcept>
 
 #include "tests/support/engine_rig.h"
+#include "tests/support/stages.h"
 
 namespace corun::sim {
 namespace {
-
-constexpr EngineOptions kShortcuts{true, false}, kPlain{false, false};
 
 TEST(ComputeEngine, WavesOfASingleWorkerAreSkippedToo) {
   EngineRig quick(small_gpu(2), kShortcuts, false), plain(small_gpu(2), kPlain, false);

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "tests/support/build.h"
+#include "tests/support/stages.h"
 
 namespace corun::sim {
 namespace {
@@ -14,15 +15,8 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr TaskId kA{0}, kB{1}, kC{2};
 constexpr WorkId kWorkA{0}, kWorkB{1}, kWorkC{2};
 constexpr std::uint32_t kSms = 4;
-
-SmMask mask(std::initializer_list<std::uint32_t> ranks) {
-  SmMask m;
-  for (const std::uint32_t rank : ranks) m.set(rank);
-  return m;
-}
 
 /// A block of 10 us, `share` of them at the issue slots; one block an SM.
 BlockLoad issuing(double share) {

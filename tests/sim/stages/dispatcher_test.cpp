@@ -8,6 +8,7 @@
 
 #include "tests/support/build.h"
 #include "tests/support/random_trace.h"
+#include "tests/support/stages.h"
 
 namespace corun::sim {
 namespace {
@@ -16,12 +17,6 @@ using testing::ElementsAre;
 
 /// Of the first an SM holds four, of the second eight.
 constexpr SmResources kQuarter{1, 16, 512, 0, 0}, kEighth{1, 8, 256, 0, 0};
-
-SmMask mask(std::initializer_list<std::uint32_t> ranks) {
-  SmMask m;
-  for (const std::uint32_t rank : ranks) m.set(rank);
-  return m;
-}
 
 /// The dispatcher with four SMs, each on its own; a block every nanosecond.
 class Dispatch {

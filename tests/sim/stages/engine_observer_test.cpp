@@ -8,6 +8,7 @@
 
 #include "tests/support/build.h"
 #include "tests/support/collect.h"
+#include "tests/support/stages.h"
 
 namespace corun::sim {
 namespace {
@@ -23,9 +24,7 @@ class Gauges final : public Sink {
   std::vector<GaugeRecord> all;
 };
 
-constexpr SmResources kHalf{1, 32, 1024, 0, 0};
-
-Work work_of(std::uint64_t blocks) {
+Work work_of_blocks(std::uint64_t blocks) {
   Work work;
   work.record.launch = {0, 7};
   work.record.kernel = KernelId{3};
@@ -57,7 +56,7 @@ TEST(EngineObserver, ABlocksRecordHasItsTimesAndItsSm) {
   Collector collected(true);
   timeline.attach(collected);
   EngineObserver observer(gpu, timeline, false);
-  Work work = work_of(4);
+  Work work = work_of_blocks(4);
   observer.launch_began(WorkId{0}, work);
   work.next = 2;
   observer.block_dispatched(WorkId{0}, work, us(1));
@@ -81,7 +80,7 @@ TEST(EngineObserver, AWorkerThatIsPlacedWhenAllHaveStartedHasNoTimeToTell) {
   Collector collected(true);
   timeline.attach(collected);
   EngineObserver observer(gpu, timeline, false);
-  Work work = work_of(4);
+  Work work = work_of_blocks(4);
   observer.launch_began(WorkId{0}, work);
   work.next = 4;
   EXPECT_NO_THROW(observer.block_dispatched(WorkId{0}, work, us(1)));
@@ -139,7 +138,7 @@ TEST(EngineObserver, TheAuditFindsABlockThatRunsTwice) {
   const Gpu gpu = small_gpu(2);
   Timeline nobody;
   EngineObserver observer(gpu, nobody, true);
-  Work work = work_of(4);
+  Work work = work_of_blocks(4);
   observer.launch_began(WorkId{0}, work);
   observer.block_started(WorkId{0}, work, 1, 0, Time{});
   observer.block_started(WorkId{0}, work, 2, 0, Time{});
@@ -151,7 +150,7 @@ TEST(EngineObserver, TheAuditFindsMoreBlocksThanTheQuota) {
   const Gpu gpu = small_gpu(2);
   Timeline nobody;
   EngineObserver observer(gpu, nobody, true);
-  Work work = work_of(4);
+  Work work = work_of_blocks(4);
   work.spread.quota = {1, 0}, work.spread.running = {0, 0};
   observer.launch_began(WorkId{0}, work);
   EXPECT_NO_THROW(observer.block_started(WorkId{0}, work, 0, 0, Time{}));
@@ -178,7 +177,7 @@ TEST(EngineObserver, TheAuditFindsWhatALaunchLeavesBehind) {
   Timeline nobody;
   EngineObserver observer(gpu, nobody, true);
   SmArray sms(gpu, false, false);
-  Work work = work_of(4);
+  Work work = work_of_blocks(4);
   work.done = 4;
   const std::vector<SmResources> all = sms.free();
   EXPECT_NO_THROW(observer.check_end(work, all, sms, gpu.task_slots));

@@ -16,7 +16,7 @@ const MemoryLimits& limits() {
 }
 
 /// Half of its work is of the clock; what it reads may be in L2 yet.
-Work work_of(std::uint32_t client, double cold = 1) {
+Work contending_work(std::uint32_t client, double cold = 1) {
   Work work;
   work.record.client = ClientId{client};
   work.record.blocks = work.last = 100;
@@ -33,7 +33,7 @@ Work work_of(std::uint32_t client, double cold = 1) {
 
 /// It has moved `bytes`.
 Work done(std::uint32_t client, double bytes) {
-  Work work = work_of(client);
+  Work work = contending_work(client);
   work.load.read = bytes / 100;
   work.done = 100;
   return work;
@@ -42,7 +42,7 @@ Work done(std::uint32_t client, double bytes) {
 TEST(GpuCondition, AtTheHighestClockAndAloneNothingChanges) {
   GpuCondition condition(limits());
   const LaunchTable nobody;
-  Work work = work_of(0, 0.1);
+  Work work = contending_work(0, 0.1);
   const Work before = work;
   condition.meet(work, nobody);
   EXPECT_EQ(work.load.alone, before.load.alone);
@@ -54,7 +54,7 @@ TEST(GpuCondition, ALowerClockLengthensWhatGoesByIt) {
   GpuCondition condition(limits());
   const LaunchTable nobody;
   condition.set_clock(1.25);
-  Work work = work_of(0);
+  Work work = contending_work(0);
   const Work before = work;
   condition.meet(work, nobody);
   EXPECT_DOUBLE_EQ(work.load.issue, 1.25 * before.load.issue);
@@ -78,17 +78,17 @@ TEST(GpuCondition, WhatContendsForNothingStays) {
 TEST(GpuCondition, WhatOthersMovedSinceAClientsLastLaunchIsLostFromL2) {
   GpuCondition condition(limits());
   const LaunchTable nobody;
-  Work first = work_of(0, 0.1);
+  Work first = contending_work(0, 0.1);
   condition.meet(first, nobody);
   EXPECT_EQ(first.load.cold, 0.1) << "nobody has replaced anything";
   condition.ended(done(1, 50e6));
-  Work second = work_of(0, 0.1);
+  Work second = contending_work(0, 0.1);
   const Work before = second;
   condition.meet(second, nobody);
   EXPECT_GT(second.load.cold, 0.1);
   EXPECT_GT(second.load.alone, before.load.alone);
   EXPECT_GT(second.block_alone, before.block_alone);
-  Work third = work_of(0, 0.1);
+  Work third = contending_work(0, 0.1);
   condition.meet(third, nobody);
   EXPECT_EQ(third.load.cold, 0.1) << "nobody has since the second";
 }
@@ -96,10 +96,10 @@ TEST(GpuCondition, WhatOthersMovedSinceAClientsLastLaunchIsLostFromL2) {
 TEST(GpuCondition, WhatTheClientItselfMovedReplacesNothingOfItsOwn) {
   GpuCondition condition(limits());
   const LaunchTable nobody;
-  Work first = work_of(0, 0.1);
+  Work first = contending_work(0, 0.1);
   condition.meet(first, nobody);
   condition.ended(done(0, 50e6));
-  Work second = work_of(0, 0.1);
+  Work second = contending_work(0, 0.1);
   condition.meet(second, nobody);
   EXPECT_EQ(second.load.cold, 0.1);
 }
@@ -107,23 +107,23 @@ TEST(GpuCondition, WhatTheClientItselfMovedReplacesNothingOfItsOwn) {
 TEST(GpuCondition, WhatRunsNowCountsAsFarAsItIs) {
   GpuCondition condition(limits());
   LaunchTable launches;
-  Work first = work_of(0, 0.1);
+  Work first = contending_work(0, 0.1);
   condition.meet(first, launches);
   Work running = done(1, 50e6);
   running.instances = 1, running.done = 0;
   const WorkId id = launches.add(running);
-  Work second = work_of(0, 0.1);
+  Work second = contending_work(0, 0.1);
   condition.meet(second, launches);
   EXPECT_EQ(second.load.cold, 0.1);
   launches[id].done = 100;
-  Work third = work_of(0, 0.1);
+  Work third = contending_work(0, 0.1);
   condition.meet(third, launches);
   EXPECT_GT(third.load.cold, 0.1);
 }
 
 TEST(GpuCondition, EnergyIsThatOfTheBlocksOfThisRun) {
   GpuCondition condition(limits());
-  Work work = work_of(0);
+  Work work = contending_work(0);
   work.first = 30, work.done = 80;
   condition.ended(work);
   EXPECT_DOUBLE_EQ(condition.energy(), 5 * 50);
@@ -135,7 +135,7 @@ TEST(GpuCondition, RefusesAClockAboveTheHighest) {
   GpuCondition condition(limits());
   EXPECT_THROW(condition.set_clock(0.99), std::logic_error);
   EXPECT_NO_THROW(condition.set_clock(1));
-  Work work = work_of(0);
+  Work work = contending_work(0);
   work.first = 30, work.done = 20;
   EXPECT_THROW(condition.ended(work), std::logic_error);
 }

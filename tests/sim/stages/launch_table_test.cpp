@@ -8,7 +8,7 @@
 namespace corun::sim {
 namespace {
 
-Work work_of(LaunchId launch) {
+Work work_of_launch(LaunchId launch) {
   Work work;
   work.record.launch = launch;
   work.record.blocks = 8;
@@ -17,17 +17,17 @@ Work work_of(LaunchId launch) {
 
 TEST(LaunchTable, ANumberIsGivenAgainOnlyAfterItsLaunchHasLeft) {
   LaunchTable table;
-  const WorkId first = table.add(work_of({0, 0})), second = table.add(work_of({1, 1}));
+  const WorkId first = table.add(work_of_launch({0, 0})), second = table.add(work_of_launch({1, 1}));
   EXPECT_NE(first, second);
   table.remove(first);
-  EXPECT_EQ(table.add(work_of({0, 2})), first);
-  EXPECT_NE(table.add(work_of({2, 3})), second);
+  EXPECT_EQ(table.add(work_of_launch({0, 2})), first);
+  EXPECT_NE(table.add(work_of_launch({2, 3})), second);
 }
 
 TEST(LaunchTable, FindsALaunchWhileItIsThereAndNoOlderOneOfItsSlot) {
   LaunchTable table;
   EXPECT_EQ(table.find({3, 7}), std::nullopt);
-  const WorkId id = table.add(work_of({3, 7}));
+  const WorkId id = table.add(work_of_launch({3, 7}));
   EXPECT_EQ(table.find({3, 7}), id);
   EXPECT_EQ(table.find({3, 6}), std::nullopt);
   EXPECT_EQ(table.find({2, 7}), std::nullopt);
@@ -37,9 +37,9 @@ TEST(LaunchTable, FindsALaunchWhileItIsThereAndNoOlderOneOfItsSlot) {
 
 TEST(LaunchTable, CountsThoseThatAreThere) {
   LaunchTable table;
-  Work persistent = work_of({0, 0});
+  Work persistent = work_of_launch({0, 0});
   persistent.ctas = 4;
-  Work spread = work_of({1, 1});
+  Work spread = work_of_launch({1, 1});
   spread.ctas = 2, spread.spread.quota = {1, 1};
   const WorkId a = table.add(persistent), b = table.add(spread);
   EXPECT_EQ(table.unfinished(), 2u);
@@ -55,7 +55,7 @@ TEST(LaunchTable, CountsThoseThatAreThere) {
 TEST(LaunchTable, TellsTheCourseOfTheOneThatWasRemovedLast) {
   LaunchTable table;
   for (std::uint32_t i = 1; i <= 2; ++i) {
-    Work work = work_of({0, i});
+    Work work = work_of_launch({0, i});
     work.record.started = Time{10 * i}, work.record.last_block = Time{20 * i};
     work.record.finished = Time{30 * i};
     table.remove(table.add(work));
@@ -67,8 +67,8 @@ TEST(LaunchTable, TellsTheCourseOfTheOneThatWasRemovedLast) {
 
 TEST(LaunchTable, WhatWasTakenOffIsCollectedOnce) {
   LaunchTable table;
-  table.keep({work_of({0, 0}).record, 3});
-  table.keep({work_of({1, 1}).record, 5});
+  table.keep({work_of_launch({0, 0}).record, 3});
+  table.keep({work_of_launch({1, 1}).record, 5});
   EXPECT_EQ(table.collect({1, 1}).done, 5u);
   EXPECT_THROW(table.collect({1, 1}), std::logic_error);
   EXPECT_EQ(table.collect({0, 0}).done, 3u);
@@ -76,12 +76,12 @@ TEST(LaunchTable, WhatWasTakenOffIsCollectedOnce) {
 
 TEST(LaunchTable, RefusesWhatWouldMixUpTwoLaunches) {
   LaunchTable table;
-  const WorkId id = table.add(work_of({0, 0}));
-  EXPECT_THROW(table.add(work_of({0, 1})), std::logic_error);  // the slot is taken
+  const WorkId id = table.add(work_of_launch({0, 0}));
+  EXPECT_THROW(table.add(work_of_launch({0, 1})), std::logic_error);  // the slot is taken
   table.remove(id);
   EXPECT_THROW(table.remove(id), std::logic_error);
   EXPECT_THROW(table.remove({9}), std::logic_error);
-  EXPECT_THROW(table.keep({work_of({0, 0}).record, 9}), std::logic_error);  // of 8 blocks
+  EXPECT_THROW(table.keep({work_of_launch({0, 0}).record, 9}), std::logic_error);  // of 8 blocks
 }
 
 TEST(TaskTable, CountsArrivalsOnWhenANumberIsGivenAgain) {

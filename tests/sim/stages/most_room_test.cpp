@@ -3,15 +3,10 @@
 
 #include "sim/stages/placement.h"
 #include "tests/support/random_trace.h"
+#include "tests/support/stages.h"
 
 namespace corun::sim {
 namespace {
-
-SmMask mask(std::initializer_list<std::uint32_t> ranks) {
-  SmMask m;
-  for (const std::uint32_t rank : ranks) m.set(rank);
-  return m;
-}
 
 TEST(MostRoom, IsThatOfTheSmWithTheMostAmongThoseThatMayBeUsed) {
   Placement placement;

@@ -7,14 +7,13 @@
 #include <stdexcept>
 
 #include "tests/support/build.h"
+#include "tests/support/stages.h"
 
 namespace corun::sim {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-constexpr SmResources kHalf{1, 32, 1024, 0, 0};
 
 /// Two SMs, each with room for two workers; an instance takes 5 us.
 class Quotas {

@@ -18,7 +18,7 @@ namespace {
 using PerSm = std::vector<std::uint16_t>;
 
 /// Most blocks of a launch that ran at once on each SM within [from, to).
-PerSm most_at_once(const std::vector<BlockRecord>& blocks, std::uint32_t sms, Time from = {},
+PerSm most_at_once_by_sm(const std::vector<BlockRecord>& blocks, std::uint32_t sms, Time from = {},
                    Time to = kNever) {
   PerSm most(sms);
   for (std::uint32_t sm = 0; sm < sms; ++sm) {
@@ -46,9 +46,9 @@ TEST(CtasPerSm, AreHeldExactlyOnAnEmptyGpu) {
   EngineRig rig(gpu_of(4));
   const LaunchId launch = rig.accept(kernel(200, 256, us(20)), {.ctas_per_sm = {3, 0, 8, 1}});
   rig.run();
-  EXPECT_EQ(most_at_once(rig.blocks(launch), 4), (PerSm{3, 0, 8, 1}));
+  EXPECT_EQ(most_at_once_by_sm(rig.blocks(launch), 4), (PerSm{3, 0, 8, 1}));
   // The first blocks start as soon as they are placed; all have when the dispatcher has placed one residency.
-  EXPECT_EQ(most_at_once(rig.blocks(launch), 4, us(1), us(2)), (PerSm{3, 0, 8, 1}));
+  EXPECT_EQ(most_at_once_by_sm(rig.blocks(launch), 4, us(1), us(2)), (PerSm{3, 0, 8, 1}));
 }
 
 TEST(CtasPerSm, TheWholeResidencyIsThatOfAPlainPersistentKernel) {
@@ -78,7 +78,7 @@ TEST(CtasPerSm, AnSmWithLittleRoomIsReachedAlthoughOthersHaveMore) {
       rig.accept(kernel(20, 256, us(10)),
                  {.at = us(10), .ctas_per_sm = {1, 0, 0, 0, 0, 0, 0, 0}, .kernel = KernelId{1}});
   rig.run();
-  EXPECT_EQ(most_at_once(rig.blocks(launch), 8), (PerSm{1, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(most_at_once_by_sm(rig.blocks(launch), 8), (PerSm{1, 0, 0, 0, 0, 0, 0, 0}));
   EXPECT_LT(rig.record(launch).started, us(11));
 }
 
@@ -88,7 +88,7 @@ TEST(CtasPerSm, WhereTheyComeTogetherTheWorkersOfAnSmTakeBlocksTogether) {
   EngineRig rig(gpu);
   const LaunchId launch = rig.accept(kernel(10, 256, us(20)), {.ctas_per_sm = {8, 8, 8, 8}});
   rig.run();
-  PerSm most = most_at_once(rig.blocks(launch), 4);
+  PerSm most = most_at_once_by_sm(rig.blocks(launch), 4);
   std::sort(most.begin(), most.end());
   EXPECT_EQ(most, (PerSm{0, 0, 2, 8}));
 }
@@ -101,7 +101,7 @@ TEST(CtasPerSm, AFurtherInstanceComesOnceThereIsRoom) {
   rig.run();
   EXPECT_GE(rig.record(launch).started, us(100) + rig.gpu.launch_latency);
   EXPECT_LT(rig.record(launch).started, us(101) + rig.gpu.launch_latency);
-  EXPECT_EQ(most_at_once(rig.blocks(launch), 2), (PerSm{8, 0}));
+  EXPECT_EQ(most_at_once_by_sm(rig.blocks(launch), 2), (PerSm{8, 0}));
 }
 
 TEST(CtasPerSm, WhereNothingTakesTimeAnInstanceInVainIsFollowedAtALaterInstant) {
@@ -121,7 +121,7 @@ TEST(CtasPerSm, WhereNothingTakesTimeAnInstanceInVainIsFollowedAtALaterInstant) 
     EXPECT_EQ(rig.record(waits).started, room);
     EXPECT_EQ(rig.record(launch).started, room);
     if (options.audit) {
-      EXPECT_EQ(most_at_once(rig.blocks(launch), 2), (PerSm{0, 3}));
+      EXPECT_EQ(most_at_once_by_sm(rig.blocks(launch), 2), (PerSm{0, 3}));
     }
   }
 }
@@ -140,8 +140,8 @@ TEST(CtasPerSm, FewerTakeEffectAtTheNextBlockOfEachSm) {
   rig.engine.resize(launch, {2, 8}, true);
   rig.run();
   const auto blocks = rig.blocks(launch);
-  EXPECT_EQ(most_at_once(blocks, 2, us(35), us(40)), (PerSm{8, 8}));
-  EXPECT_EQ(most_at_once(blocks, 2, us(41)), (PerSm{2, 8}));
+  EXPECT_EQ(most_at_once_by_sm(blocks, 2, us(35), us(40)), (PerSm{8, 8}));
+  EXPECT_EQ(most_at_once_by_sm(blocks, 2, us(41)), (PerSm{2, 8}));
 }
 
 TEST(CtasPerSm, MoreComeWithAFurtherInstance) {
@@ -151,8 +151,8 @@ TEST(CtasPerSm, MoreComeWithAFurtherInstance) {
   rig.engine.resize(launch, {2, 6}, true);
   rig.run();
   const auto blocks = rig.blocks(launch);
-  EXPECT_EQ(most_at_once(blocks, 2, us(30), us(35)), (PerSm{2, 2}));
-  EXPECT_EQ(most_at_once(blocks, 2, us(36), us(40)), (PerSm{2, 6}));
+  EXPECT_EQ(most_at_once_by_sm(blocks, 2, us(30), us(35)), (PerSm{2, 2}));
+  EXPECT_EQ(most_at_once_by_sm(blocks, 2, us(36), us(40)), (PerSm{2, 6}));
 }
 
 TEST(CtasPerSm, AllMayMoveToOtherSms) {
@@ -164,7 +164,7 @@ TEST(CtasPerSm, AllMayMoveToOtherSms) {
   EXPECT_EQ(rig.engine.sm_ps(), (us(40) + ns(6) + ns(15) + ns(300)).count());
   rig.engine.resize(launch, {0, 3}, true);
   rig.run();
-  EXPECT_EQ(most_at_once(rig.blocks(launch), 2, us(100)), (PerSm{0, 3}));
+  EXPECT_EQ(most_at_once_by_sm(rig.blocks(launch), 2, us(100)), (PerSm{0, 3}));
   EXPECT_EQ(rig.blocks(launch).size(), 200u);
 }
 

@@ -8,11 +8,11 @@
 #include "tests/support/engine_rig.h"
 #include "tests/support/random_trace.h"
 #include "tests/support/run_trace.h"
+#include "tests/support/stages.h"
+#include "traces/json/trace_json.h"
 
 namespace corun::sim {
 namespace {
-
-constexpr EngineOptions kShortcuts{true, false}, kPlain{false, false}, kAudited{false, true};
 
 /// What the blocks of one launch say.
 struct Blocks {
@@ -287,6 +287,56 @@ TEST(Waves, OfAKernelOfManyWavesAreSkipped) {
   EngineRig quick(small_gpu(2), kShortcuts, false), plain(small_gpu(2), kPlain, false);
   for (EngineRig* rig : {&quick, &plain}) {
     rig->accept(kernel(100'000, 256, us(1)));
+    rig->run();
+  }
+  EXPECT_LT(quick.engine.events() * 100, plain.engine.events());
+  EXPECT_EQ(lines(quick.collected.kernels), lines(plain.collected.kernels));
+}
+
+/// Kernels of ResNet-50 on an H200, which wait for the memory, each as a persistent kernel; others come, and
+/// its number of CTAs changes, at some time.
+std::vector<std::string> rounds(std::uint64_t seed, EngineOptions options) {
+  static const Gpu h200 = read_gpu("h200");
+  static const Trace trace = read_trace("traces/h200/resnet50_b1.json");
+  Dice dice(seed);
+  Gpu gpu = h200;
+  if (dice.one_in(2)) gpu.compute_capability_major = 8;  // whose issue slots go by the age of blocks
+  EngineRig rig(gpu, options, false);
+  Time at{};
+  for (int i = 0; i < 3; ++i) {
+    const auto any = [&] {
+      return KernelId{dice.any(0, static_cast<std::uint32_t>(trace.kernels.size()) - 1)};
+    };
+    const KernelId persistent = any();
+    const std::uint32_t ctas = dice.any(1, 4) * (dice.one_in(2) ? 132 : 1);
+    const LaunchId launch =
+        rig.accept(trace.kernels[persistent.value], {.at = at, .ctas = ctas, .kernel = persistent});
+    at += ns(dice.any(0, 60'000));
+    if (dice.one_in(2)) {
+      rig.run_to(at);
+      rig.engine.resize(launch, dice.any(1, 4));
+    }
+    const KernelId other = any();
+    rig.accept(trace.kernels[other.value], {.at = at, .ctas = dice.one_in(2) ? 2u : 0u, .kernel = other});
+    if (dice.one_in(3)) rig.run();
+    at = std::max(at, rig.engine.now()) + ns(dice.any(0, 3'000));
+  }
+  rig.run();
+  std::vector<std::string> seen = lines(rig.collected.kernels);
+  seen.push_back(std::to_string(rig.engine.sm_ps()) + " " + std::to_string(rig.engine.warp_ps()) + " " +
+                 std::to_string(rig.engine.blocks_run()));
+  return seen;
+}
+
+TEST(Rounds, OfAPersistentKernelThatContendsAreTheSameSkippedAndNot) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed)
+    ASSERT_EQ(rounds(seed, kShortcuts), rounds(seed, kPlain)) << "seed " << seed;
+}
+
+TEST(Rounds, OfAPersistentKernelThatContendsAreSkipped) {
+  EngineRig quick(small_gpu(2), kShortcuts, false), plain(small_gpu(2), kPlain, false);
+  for (EngineRig* rig : {&quick, &plain}) {
+    rig->accept(busy(kernel(10'000, 256, us(1)), 60), {.ctas = 2});
     rig->run();
   }
   EXPECT_LT(quick.engine.events() * 100, plain.engine.events());

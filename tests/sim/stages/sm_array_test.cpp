@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "tests/support/build.h"
+#include "tests/support/stages.h"
 
 namespace corun::sim {
 namespace {
@@ -14,28 +15,22 @@ namespace {
 using testing::ElementsAre;
 
 /// A quarter of an SM's threads.
-constexpr SmResources kQuarter{1, 16, 512, 16384, 0};
+constexpr SmResources kQuarterWithMemory{1, 16, 512, 16384, 0};
 constexpr SmResources kSmall{1, 4, 128, 4096, 1024};
-
-SmMask mask(std::initializer_list<std::uint32_t> ranks) {
-  SmMask m;
-  for (const std::uint32_t rank : ranks) m.set(rank);
-  return m;
-}
 
 TEST(SmArray, TakingAndGivingBackRestoresTheRoom) {
   const Gpu gpu = small_gpu(2);
   SmArray sms(gpu, false, false);
   const std::vector<SmResources> before = sms.free();
-  ASSERT_EQ(sms.room_for(1, kQuarter, 0), 4u);
-  sms.take(1, kQuarter, 0, 1, true);
+  ASSERT_EQ(sms.room_for(1, kQuarterWithMemory, 0), 4u);
+  sms.take(1, kQuarterWithMemory, 0, 1, true);
   sms.take(1, kSmall, 0, 1, false);
-  EXPECT_EQ(sms.room_for(1, kQuarter, 0), 2u);
-  EXPECT_EQ(sms.room_for(0, kQuarter, 0), 4u);
+  EXPECT_EQ(sms.room_for(1, kQuarterWithMemory, 0), 2u);
+  EXPECT_EQ(sms.room_for(0, kQuarterWithMemory, 0), 4u);
   EXPECT_EQ(sms.busy(), 1u);
   EXPECT_EQ(sms.resident_blocks(), 2u);
   EXPECT_EQ(sms.resident_warps(), 20u);
-  sms.give_back(1, kQuarter, 0, 1, true);
+  sms.give_back(1, kQuarterWithMemory, 0, 1, true);
   EXPECT_EQ(sms.busy(), 1u);
   sms.give_back(1, kSmall, 0, 1, false);
   EXPECT_EQ(sms.free(), before);
@@ -46,9 +41,9 @@ TEST(SmArray, TakingAndGivingBackRestoresTheRoom) {
 TEST(SmArray, ACohortTakesOnEachOfItsSms) {
   const Gpu gpu = small_gpu(3);
   SmArray sms(gpu, true, false);
-  sms.take(0, kQuarter, 0, 2, true);
-  EXPECT_EQ(sms.room_for(0, kQuarter, 0), 2u);
-  EXPECT_EQ(sms.room_for(1, kQuarter, 0), 0u) << "no head";
+  sms.take(0, kQuarterWithMemory, 0, 2, true);
+  EXPECT_EQ(sms.room_for(0, kQuarterWithMemory, 0), 2u);
+  EXPECT_EQ(sms.room_for(1, kQuarterWithMemory, 0), 0u) << "no head";
   EXPECT_EQ(sms.busy(), 3u);
   EXPECT_EQ(sms.resident_blocks(), 6u);
   EXPECT_EQ(sms.resident_warps(), 96u);
@@ -111,9 +106,9 @@ TEST(SmArray, IntegralsGrowWithTimeAndWithWhatRuns) {
   SmArray sms(gpu, false, false);
   sms.pass_time(1000);
   EXPECT_EQ(sms.sm_ps(), 0);
-  sms.take(0, kQuarter, 0, 1, true);
+  sms.take(0, kQuarterWithMemory, 0, 1, true);
   sms.pass_time(10);
-  sms.take(1, kQuarter, 0, 1, true);
+  sms.take(1, kQuarterWithMemory, 0, 1, true);
   sms.pass_time(5);
   EXPECT_EQ(sms.sm_ps(), 10 + 2 * 5);
   EXPECT_EQ(sms.warp_ps(), 16 * 10 + 32 * 5);
@@ -164,11 +159,11 @@ TEST(SmArray, WhatHasChangedIsToldOnce) {
 TEST(SmArray, ACopyGoesItsOwnWay) {
   const Gpu gpu = small_gpu(2);
   SmArray sms(gpu, false, false);
-  sms.take(0, kQuarter, 0, 1, true);
+  sms.take(0, kQuarterWithMemory, 0, 1, true);
   SmArray copy = sms;
-  copy.take(0, kQuarter, 0, 3, true);
-  EXPECT_EQ(copy.room_for(0, kQuarter, 0), 0u);
-  EXPECT_EQ(sms.room_for(0, kQuarter, 0), 3u);
+  copy.take(0, kQuarterWithMemory, 0, 3, true);
+  EXPECT_EQ(copy.room_for(0, kQuarterWithMemory, 0), 0u);
+  EXPECT_EQ(sms.room_for(0, kQuarterWithMemory, 0), 3u);
 }
 
 TEST(SmArray, RefusesGpusThatItCannotHold) {
@@ -196,13 +191,13 @@ TEST(SmArray, RefusesToTakeWhatIsNotThere) {
   if (!kExpectsSlow) GTEST_SKIP() << "looked at where speed does not count";
   const Gpu gpu = small_gpu(2);
   SmArray sms(gpu, true, false);
-  EXPECT_THROW(sms.take(1, kQuarter, 0, 1, true), std::logic_error);  // no head
-  EXPECT_THROW(sms.take(0, kQuarter, 0, 5, true), std::logic_error);
-  EXPECT_NO_THROW(sms.take(0, kQuarter, 0, 4, true));
-  EXPECT_THROW(sms.take(0, kQuarter, 0, 1, true), std::logic_error);
+  EXPECT_THROW(sms.take(1, kQuarterWithMemory, 0, 1, true), std::logic_error);  // no head
+  EXPECT_THROW(sms.take(0, kQuarterWithMemory, 0, 5, true), std::logic_error);
+  EXPECT_NO_THROW(sms.take(0, kQuarterWithMemory, 0, 4, true));
+  EXPECT_THROW(sms.take(0, kQuarterWithMemory, 0, 1, true), std::logic_error);
   EXPECT_THROW(sms.pass_time(-1), std::logic_error);
-  sms.give_back(0, kQuarter, 0, 4, true);
-  EXPECT_THROW(sms.give_back(0, kQuarter, 0, 1, true), std::logic_error);
+  sms.give_back(0, kQuarterWithMemory, 0, 4, true);
+  EXPECT_THROW(sms.give_back(0, kQuarterWithMemory, 0, 1, true), std::logic_error);
 }
 
 }  // namespace

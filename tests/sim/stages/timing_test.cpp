@@ -7,6 +7,7 @@
 #include "sim/backend/sim_backend.h"
 #include "tests/support/engine_rig.h"
 #include "tests/support/run_trace.h"
+#include "tests/support/stages.h"
 #include "traces/model/error.h"
 
 namespace corun::sim {
@@ -14,8 +15,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
-
-constexpr ClientId kFirst{0}, kSecond{1};
 
 /// One client, one request, these operations.
 struct Scene : TraceBuilder {

@@ -6,12 +6,11 @@
 
 #include "sim/model/kernel_model.h"
 #include "tests/support/run_trace.h"
+#include "tests/support/stages.h"
 #include "traces/json/trace_json.h"
 
 namespace corun::sim {
 namespace {
-
-constexpr ClientId kFirst{0}, kSecond{1};
 
 /// The launch of uneven.txt (experiments/h200/contention): 128 threads, four multiplications in flight.
 Kernel multiplications(std::uint32_t blocks, Time solo) {

@@ -90,7 +90,11 @@ TEST_F(NsightCompute, EveryCounterHasItsMetric) {
     EXPECT_THAT(nsight_compute_metrics(), HasSubstr(metric));
     text += row(0, metric, "", std::to_string(value++));
   }
-  text += row(0, "sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active", "%", "11.5");
+  for (const char* pipe : {"sm__inst_executed_pipe_alu.avg.pct_of_peak_sustained_active",
+                           "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed"}) {
+    EXPECT_THAT(nsight_compute_metrics(), HasSubstr(pipe));
+    text += row(0, pipe, "%", "11.5");
+  }
   text += row(0, "sm__pipe_tensor_op_hmma_cycles_active.avg.pct_of_peak_sustained_active", "%", "12.5");
   text += row(0, "launch__registers_per_thread", "register/thread", "40");
   text += row(0, "launch__shared_mem_per_block_static", "byte/block", "1,024");
@@ -109,7 +113,7 @@ TEST_F(NsightCompute, EveryCounterHasItsMetric) {
   EXPECT_EQ(c.warps_active_pct, 8);
   EXPECT_EQ(c.tensor_instructions, 9);
   EXPECT_EQ(c.fp64_active_pct, 10);
-  EXPECT_THAT(c.pipes_pct, ElementsAre(std::pair("alu", 11.5), std::pair("hmma_cycles", 12.5)));
+  EXPECT_THAT(c.pipes_pct, ElementsAre(std::pair("alu", 11.5), std::pair("hmma_cycles", 12.5), std::pair("l1_data", 11.5)));
   EXPECT_EQ(launch.registers_per_thread, 40u);
   EXPECT_EQ(launch.static_shared_memory_bytes, 1024u);
   EXPECT_EQ(launch.dynamic_shared_memory_bytes, 16380u);

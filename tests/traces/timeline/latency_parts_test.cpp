@@ -6,7 +6,7 @@
 namespace corun {
 namespace {
 
-Trace two_clients() {
+Trace clients_a_and_b() {
   Trace trace;
   for (const char* name : {"a", "b"}) {
     Client client;
@@ -33,7 +33,7 @@ RequestRecord request(std::uint32_t client, std::int64_t arrival, std::int64_t s
 }
 
 TEST(LatencyParts, AreThoseOfTheLaunchsOwnStations) {
-  PartsMeter meter(two_clients(), false);
+  PartsMeter meter(clients_a_and_b(), false);
   meter.record(kernel(0, 110, 130, 160, 200, 300));
   meter.record(request(0, 80, 100, 310));
   const LatencyParts parts = meter.requests().at(0).parts;
@@ -47,7 +47,7 @@ TEST(LatencyParts, AreThoseOfTheLaunchsOwnStations) {
 }
 
 TEST(LatencyParts, GiveAnInstantToWhatHasComeFurthest) {
-  PartsMeter meter(two_clients(), false);
+  PartsMeter meter(clients_a_and_b(), false);
   meter.record(kernel(0, 0, 0, 0, 10, 50));
   CopyRecord copy;
   copy.client = ClientId{0};
@@ -63,7 +63,7 @@ TEST(LatencyParts, GiveAnInstantToWhatHasComeFurthest) {
 }
 
 TEST(LatencyParts, AKernelThatWasTakenOffIsCountedApart) {
-  PartsMeter meter(two_clients(), false);
+  PartsMeter meter(clients_a_and_b(), false);
   KernelRecord taken_off = kernel(0, 0, 0, 0, 0, 60);
   taken_off.preemptions = 1;
   meter.record(taken_off);
@@ -75,7 +75,7 @@ TEST(LatencyParts, AKernelThatWasTakenOffIsCountedApart) {
 }
 
 TEST(LatencyParts, OutsideTheTurnsOfItsContextARequestIsOffTurn) {
-  PartsMeter meter(two_clients(), true);
+  PartsMeter meter(clients_a_and_b(), true);
   meter.record(kernel(1, 10, 10, 20, 30, 200));
   meter.record(TurnRecord{0, Time{0}, Time{25}});
   meter.record(TurnRecord{1, Time{30}, Time{80}});
@@ -96,7 +96,7 @@ LossRecord losses(std::uint32_t client, RunningParts parts) {
 }
 
 TEST(LatencyParts, OfRunningKernelsAreAsTheyTellAndAddUpToThePicosecond) {
-  PartsMeter meter(two_clients(), false, true);
+  PartsMeter meter(clients_a_and_b(), false, true);
   EXPECT_TRUE(meter.wants_losses());
   meter.record(losses(0, {.alone = Time{50}, .dram = Time{50}}));
   meter.record(kernel(0, 0, 0, 0, 0, 100));
@@ -109,11 +109,11 @@ TEST(LatencyParts, OfRunningKernelsAreAsTheyTellAndAddUpToThePicosecond) {
   EXPECT_EQ(r.sum(), parts.running);
   EXPECT_EQ(r.alone, Time{127 * 80 / 137});
   EXPECT_NEAR(static_cast<double>(r.dram.count()), 127 * 50.0 / 137, 1);
-  EXPECT_EQ(r.fp64 + r.l2 + r.clock, Time{});
+  EXPECT_EQ(r.pipes + r.l2 + r.clock, Time{});
 }
 
 TEST(LatencyParts, OfRunningKernelsAreNotToldUnlessAskedFor) {
-  PartsMeter meter(two_clients(), false);
+  PartsMeter meter(clients_a_and_b(), false);
   EXPECT_FALSE(meter.wants_losses());
   meter.record(kernel(0, 0, 0, 0, 0, 100));
   meter.record(request(0, 0, 0, 100));
@@ -121,7 +121,7 @@ TEST(LatencyParts, OfRunningKernelsAreNotToldUnlessAskedFor) {
 }
 
 TEST(LatencyParts, RequestsOfAClientInFlightAtOnceAreApart) {
-  PartsMeter meter(two_clients(), false);
+  PartsMeter meter(clients_a_and_b(), false);
   KernelRecord second = kernel(0, 0, 0, 0, 20, 30);
   second.request = 1;
   meter.record(kernel(0, 0, 0, 0, 0, 20));

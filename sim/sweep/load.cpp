@@ -1,4 +1,4 @@
-#include "sim/command/load.h"
+#include "sim/sweep/load.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "sim/command/compose.h"
+#include "sim/sweep/compose.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,9 +11,9 @@
 #include <set>
 #include <utility>
 
-#include "sim/command/load.h"
 #include "sim/model/other_card.h"
 #include "sim/sweep/client_settings.h"
+#include "sim/sweep/load.h"
 #include "traces/json/spelling.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
