@@ -14,7 +14,7 @@ namespace corun::sim {
 namespace {
 
 /// A camera whose requests come, and a batch with launches in one stream or two.
-struct Scene {
+struct Expected {
   Client camera, batch;
   Kernel kernel;
   std::vector<ClientView> clients;
@@ -23,7 +23,7 @@ struct Scene {
   std::vector<StreamView> streams;
   Backfill backfill;
 
-  Scene() {
+  Expected() {
     camera.service_class = ServiceClass::real_time;
     clients = {{ClientId{0}, &camera}, {ClientId{1}, &batch}};
     streams = {{ClientId{1}, StreamId{0}}, {ClientId{1}, StreamId{1}}};
@@ -54,7 +54,7 @@ struct Scene {
 };
 
 TEST(Backfill, ALaunchGoesThatEndsWhenTheNextRequestIsExpectedAndNoneThatEndsLater) {
-  Scene s;
+  Expected s;
   s.every_ms(9);  // at 0 to 8 ms
   const LaunchId at = s.waits(us(400)), over = s.waits(us(400) + ps(1));
   EXPECT_TRUE(s.goes_at(ms(8) + us(600), at));
@@ -64,7 +64,7 @@ TEST(Backfill, ALaunchGoesThatEndsWhenTheNextRequestIsExpectedAndNoneThatEndsLat
 }
 
 TEST(Backfill, WhatIsBeforeALaunchCounts) {
-  Scene s;
+  Expected s;
   s.every_ms(9);
   s.runs(s.waits(us(100)), ms(8) + us(550));  // half of it is done at 600 us
   s.runs(s.waits(us(50)), ms(8) + us(550));
@@ -76,7 +76,7 @@ TEST(Backfill, WhatIsBeforeALaunchCounts) {
 }
 
 TEST(Backfill, ALaunchThatRunsBeganWhenTheOneBeforeItInItsStreamEnded) {
-  Scene s;
+  Expected s;
   s.every_ms(9);
   s.runs(s.waits(us(100)), ms(8) + us(400));
   s.streams[0].ended_at = ms(8) + us(590);
@@ -87,7 +87,7 @@ TEST(Backfill, ALaunchThatRunsBeganWhenTheOneBeforeItInItsStreamEnded) {
 }
 
 TEST(Backfill, OfALaunchThatWasStoppedCountsWhatIsNotDone) {
-  Scene s;
+  Expected s;
   s.kernel = sim::kernel(10, 32, us(1));
   s.every_ms(9);
   const LaunchId id = s.waits(us(1000));
@@ -97,7 +97,7 @@ TEST(Backfill, OfALaunchThatWasStoppedCountsWhatIsNotDone) {
 }
 
 TEST(Backfill, WhileARequestIsExpectedFourLaunchesOfAStreamAreOnTheGpu) {
-  Scene s;
+  Expected s;
   s.every_ms(8);
   std::vector<LaunchId> launches;
   for (int i = 0; i < 5; ++i) launches.push_back(s.waits(us(1)));
@@ -111,7 +111,7 @@ TEST(Backfill, WhileARequestIsExpectedFourLaunchesOfAStreamAreOnTheGpu) {
 }
 
 TEST(Backfill, WhatIsBehindAHeldLaunchWaitsTooButNotInAnotherStream) {
-  Scene s;
+  Expected s;
   s.every_ms(9);
   const LaunchId first = s.waits(us(500)), behind = s.waits(us(1)), beside = s.waits(us(1), 1);
   s.look(ms(8) + us(600));
@@ -121,7 +121,7 @@ TEST(Backfill, WhatIsBehindAHeldLaunchWaitsTooButNotInAnotherStream) {
 }
 
 TEST(Backfill, ARequestThatIsLaterThanItsGapsWereIsNotWaitedFor) {
-  Scene s;
+  Expected s;
   s.requests({ms(0), ms(1), ms(2), ms(3), ms(4), ms(5) + us(20), ms(6) + us(40), ms(7) + us(40), ms(8) + us(40)});
   const LaunchId id = s.waits(us(500));  // the gaps, without the shortest and the longest: 1 to 1.02 ms
   EXPECT_FALSE(s.goes_at(ms(8) + us(900), id));
@@ -131,7 +131,7 @@ TEST(Backfill, ARequestThatIsLaterThanItsGapsWereIsNotWaitedFor) {
 }
 
 TEST(Backfill, ALaunchIsHeldBackFromOneRequestAtMost) {
-  Scene s;
+  Expected s;
   s.every_ms(9);
   const LaunchId longer_than_a_gap = s.waits(ms(5)), next = s.waits(us(10));
   EXPECT_FALSE(s.goes_at(ms(8) + us(900), longer_than_a_gap));
@@ -143,7 +143,7 @@ TEST(Backfill, ALaunchIsHeldBackFromOneRequestAtMost) {
 
 TEST(Backfill, GapsThatDifferByMoreThanAnEighthHoldNothingBack) {
   for (const Time more : {us(125), us(125) + ps(1)}) {
-    Scene s;
+    Expected s;
     Time at{};
     s.requests({at});
     for (int i = 0; i < 8; ++i) s.requests({at += i < 4 ? ms(1) : ms(1) + more});
@@ -152,19 +152,19 @@ TEST(Backfill, GapsThatDifferByMoreThanAnEighthHoldNothingBack) {
 }
 
 TEST(Backfill, OneRequestThatWasLateChangesNothing) {
-  Scene s;
+  Expected s;
   s.requests({ms(0), ms(1), ms(2), ms(3) + us(500), ms(4), ms(5), ms(6), ms(7), ms(8)});  // gaps of 1.5 and 0.5 ms
   EXPECT_FALSE(s.goes_at(ms(8) + us(600), s.waits(us(400) + ps(1))));
 }
 
 TEST(Backfill, TooFewRequestsHoldNothingBack) {
-  Scene s;
+  Expected s;
   s.every_ms(8);
   EXPECT_TRUE(s.goes_at(ms(7) + us(600), s.waits(us(500))));
 }
 
 TEST(Backfill, OfSeveralClientsTheFirstRequestCounts) {
-  Scene s;
+  Expected s;
   s.clients.push_back({ClientId{2}, &s.camera});
   for (int i = 0; i < 9; ++i) s.look(ms(i), {RequestArrived{ClientId{0}, 0}}), s.look(ms(i) + us(300), {RequestArrived{ClientId{2}, 0}});
   const LaunchId id = s.waits(us(400));

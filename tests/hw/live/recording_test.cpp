@@ -19,8 +19,6 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr Time at_us(double us) { return Time{static_cast<std::int64_t>(us * 1e6)}; }
-
 /// Programs that come, launch, wait, fail and go at random; what is granted ends some time later.
 std::string run(const std::string& policy, unsigned seed, int steps, BooksOptions options = {}) {
   Books books(policy, sim::small_gpu(4), std::move(options));
@@ -35,7 +33,7 @@ std::string run(const std::string& policy, unsigned seed, int steps, BooksOption
   std::vector<std::unique_ptr<There>> there;
   std::vector<Granted> granted;
   Time now{};
-  for (int i = 0; i < steps; ++i, now += at_us(1 + below(40))) {
+  for (int i = 0; i < steps; ++i, now += sim::us(1 + below(40))) {
     if (there.size() < 2 || (there.size() < 4 && below(200) == 0)) {
       const bool real_time = there.size() % 2 == 1;
       there.push_back(std::make_unique<There>());
@@ -103,9 +101,9 @@ TEST_F(LiveRecording, OneThatIsFullEndsBehindAllThatCameOfWhatHappenedLast) {
     Recording kept("wait", sim::small_gpu(4), {}, most);
     kept.joined({"work", ServiceClass::best_effort, 0});
     while (!kept.full()) {
-      kept.happened(Recording::What::decide, 0, 0, 0, at_us(1));
-      kept.told(at_us(1), {WokeUp{}});
-      kept.decided(decide::WakeAt{at_us(2)});
+      kept.happened(Recording::What::decide, 0, 0, 0, sim::us(1));
+      kept.told(sim::us(1), {WokeUp{}});
+      kept.decided(decide::WakeAt{sim::us(2)});
     }
     EXPECT_EQ(kept.size() % 3, 1u);
     EXPECT_GE(kept.size(), most);
