@@ -11,7 +11,8 @@
 namespace corun::sim {
 
 /// The host gaps of the only program shrink alike, until a request alone takes no longer than `wanted`, or no longer than
-/// its work on the GPU alone does.  They never grow.  Returns a note.  Throws InputError where there are several
+/// its work on the GPU alone does.  They never grow.  Of one that is a single graph the kernels get shorter instead, each by
+/// the same time, at most by half.  Returns a note.  Throws InputError where there are several
 /// programs, or the GPU is not known.
 std::string fit_host(Trace& trace, Time wanted);
 

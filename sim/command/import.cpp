@@ -111,6 +111,11 @@ CLI::App* add_capture(CLI::App& app, CaptureArguments& a) {
   command->add_option("--range", a.import.range,
                       "a request is an NVTX range of this name (default: the program's own that holds most, else what repeats)");
   command->add_flag("--twice", a.twice, "run it first without tracing, for the time of its NVTX ranges: the host's gaps shrink to it");
+  command->add_flag("--all", a.all,
+                    "record the kernels of the whole run (default: of stretches, as that slows the host; between them only calls,\n"
+                    "which tell what a request takes without: host gaps shrink to that)");
+  command->add_flag("--whole-graphs", a.whole_graphs,
+                    "between stretches graphs are traced as wholes, which costs them 2 instead of 17 %");
   command->add_flag("--counters", a.counters, "run it again under Nsight Compute (ncu), for counters of every launch");
   command
       ->add_option("--by-sms", a.by_sms,

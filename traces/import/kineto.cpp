@@ -365,6 +365,7 @@ class Import {
         if (found.between_is_work)
           note(fmt::format("Between two of them the host took {:.3f} ms (lower quartile), taken as its work for the next.",
                            static_cast<double>(found.between.count()) / 1e6));
+        records_.unrecorded_request = unrecorded_round(records_, found);
       }
       records_.steps = std::move(found.steps);
     }
@@ -386,6 +387,9 @@ class Import {
         throw InputError(file_.string(), wanted_.range.empty() ? "--step" : "--range",
                          records_.steps.empty() ? "there are no such marks in it" : "no kernel was issued within one",
                          "leave the option out: the whole recording is then one request");
+      if (!records_.unrecorded_calls.empty())
+        throw InputError(file_.string(), "", "no request was found in it, and kernels were recorded in stretches of the run only",
+                         "record all of it: sim capture --all; or mark requests with NVTX ranges");
       note(records_.steps.empty()
                ? "No ProfilerStep marks: the whole recording is one request."
                : "No kernel was issued within a ProfilerStep: the whole recording is one request.");
@@ -873,6 +877,8 @@ class Import {
       times_.ops.push_back(item.op == nullptr ? RecordedTimes::Interval{}
                                               : RecordedTimes::Interval{item.gpu_start - begin,
                                                                         item.gpu_start + item.op->duration - begin});
+    if (records_.unrecorded_request)
+      times_.without_profiler = *records_.unrecorded_request, times_.told_by = "its stretches in which no kernels were recorded";
     note_host();
     note_long_calls();
     note_copies();
@@ -1055,7 +1061,7 @@ Trace import_kineto(const std::filesystem::path& file, const ImportOptions& opti
   Trace trace = import_records(file, std::move(records), options, "Kineto", recorded);
   auto of = times.find(options.range.empty() ? "ProfilerStep" : options.range);
   if (of == times.end()) of = times.find("");
-  if (of != times.end() && recorded != nullptr) recorded->without_profiler = of->second;
+  if (of != times.end() && recorded != nullptr) recorded->without_profiler = of->second, recorded->told_by = "corun_request_time_us";
   return trace;
 }
 

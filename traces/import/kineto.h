@@ -44,6 +44,7 @@ struct ImportOptions {
 struct RecordedTimes {
   std::string request;  // name of the step or range that it was; empty: all
   std::optional<Time> without_profiler{};  // what it takes then, where the recording says so
+  std::string told_by{};                   // and how it does
   Time span{};     // from where the host begins to the last end on the GPU
   Time kernels{};  // sum
   struct Interval {

@@ -1,0 +1,145 @@
+// A stretch begins and ends between requests: where the host has waited and no range of the program's own is open.  One with
+// records takes 0.1 s and 32 waits at least, the first 1 s.  The one without that follows takes as long, twice, three times
+// and then always four times as long, but no more than 1 s, and ends at the first wait after a launch of what was not launched
+// in one with records: a loop that has just begun is recorded.
+//
+// CUPTI crashes where graphs are to be traced as wholes that were made while they were not (13.0, experiments/h200/capture),
+// so that is on from the beginning and whenever a graph is made.  It goes off after a first launch, for the kernels.
+#include "hw/capture/stretches.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+
+#include "hw/capture/cupti_functions.h"
+#include "hw/capture/lines.h"
+
+namespace corun::capture {
+namespace {
+
+constexpr std::uint64_t kFirst = 1'000'000'000, kWith = 100'000'000, kMostWithout = 1'000'000'000;
+constexpr std::uint32_t kWaits = 32, kTimes = 4;
+constexpr CUpti_ActivityKind kWork[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
+                                        CUPTI_ACTIVITY_KIND_MEMSET};
+
+std::atomic<int> open_ranges{0};
+std::atomic<bool> recorded{true};     // kernels are
+std::atomic<bool> something_new{false};  // was launched in a stretch without records
+std::atomic<bool> graph_launched{false};
+/// A bit for each launch of a stretch with records; two that fall together cost a stretch that comes later.
+std::array<std::atomic<std::uint64_t>, 1024> known{};
+
+class Stretches {
+ public:
+  CUptiResult begin(bool without, bool whole_graphs) {
+    const std::scoped_lock lock(mutex_);
+    active_ = without || whole_graphs, without_ = without, whole_graphs_ = whole_graphs;
+    began_ = now(), ends_ = began_ + kFirst, waits_ = 0, times_ = 1;
+    recorded = true, something_new = graph_launched = false;
+    for (auto& bits : known) bits = 0;
+    whole_ = whole_graphs_ && cupti().enable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE) == CUPTI_SUCCESS;
+    whole_graphs_ = whole_;
+    const CUptiResult result = records(true);
+    cupti().enable(CUPTI_ACTIVITY_KIND_MEMORY2);
+    if (whole_) tell(began_);
+    return result;
+  }
+  void end() {
+    const std::scoped_lock lock(mutex_);
+    active_ = false;
+    records(false), whole(false);
+    cupti().disable(CUPTI_ACTIVITY_KIND_MEMORY2);
+  }
+  void between_requests(std::uint64_t time) {
+    if (!active_) return;
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock || !active_) return;
+    ++waits_;
+    if (recorded && whole_ && graph_launched.exchange(false)) whole(false), tell(now());
+    if (!without_) return;
+    if (recorded ? time >= ends_ && waits_ >= kWaits : time >= ends_ || something_new) switch_at(time);
+  }
+  void graph_begins() {
+    if (!whole_graphs_) return;
+    const std::scoped_lock lock(mutex_);
+    if (!active_ || whole_) return;
+    graph_launched = false;
+    whole(true), tell(now());
+  }
+
+ private:
+  void switch_at(std::uint64_t time) {
+    waits_ = 0;
+    if (recorded) {
+      recorded = something_new = false;
+      tell(time);
+      records(false), whole(whole_graphs_);
+      ends_ = now() + std::min(kMostWithout, times_ * (time - began_));
+      times_ = std::min(times_ + 1, kTimes);
+    } else {
+      records(true);
+      recorded = true;
+      if (graph_launched.exchange(false)) whole(false);
+      began_ = now(), ends_ = began_ + kWith;
+      tell(began_);
+    }
+  }
+  static CUptiResult records(bool on) {
+    CUptiResult of_kernels = CUPTI_SUCCESS;
+    // What a version of CUPTI does not have is left out, but for kernels.
+    for (const CUpti_ActivityKind kind : kWork) {
+      const CUptiResult result = on ? cupti().enable(kind) : cupti().disable(kind);
+      if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) of_kernels = result;
+    }
+    return of_kernels;
+  }
+  void whole(bool on) {
+    if (on == whole_) return;
+    on ? cupti().enable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE) : cupti().disable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
+    whole_ = on;
+  }
+  /// From `time` on it is so.
+  void tell(std::uint64_t time) const {
+    Line line('o');
+    line.add(time).add(int(recorded.load())).add(int(whole_));
+    output().write(line);
+  }
+
+  std::mutex mutex_;
+  std::atomic<bool> active_{false};
+  std::atomic<bool> whole_graphs_{false};
+  bool without_ = false, whole_ = false;
+  std::uint64_t began_ = 0, ends_ = 0;
+  std::uint32_t waits_ = 0, times_ = 1;
+};
+
+Stretches& stretches() {
+  static Stretches* all = new Stretches;  // outlives the program's own destructors
+  return *all;
+}
+
+}  // namespace
+
+CUptiResult begin_stretches(bool without, bool whole_graphs) { return stretches().begin(without, whole_graphs); }
+void end_stretches() { stretches().end(); }
+void host_waited(std::uint64_t time) {
+  if (open_ranges == 0) stretches().between_requests(time);
+}
+void range_opened() { ++open_ranges; }
+void range_closed(std::uint64_t time) {
+  if (--open_ranges == 0) stretches().between_requests(time);
+}
+void graph_begins() { stretches().graph_begins(); }
+
+void launched(const void* what, std::uint64_t size, bool is_graph) {
+  if (is_graph && !graph_launched.load(std::memory_order_relaxed)) graph_launched = true;
+  const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(what) + size * 0x9e3779b97f4a7c15U) * 0xbf58476d1ce4e5b9U >> 48;
+  std::atomic<std::uint64_t>& bits = known[mixed >> 6];
+  const std::uint64_t bit = std::uint64_t{1} << (mixed & 63);
+  if ((bits.load(std::memory_order_relaxed) & bit) != 0) return;
+  if (recorded.load(std::memory_order_relaxed)) bits |= bit;
+  else something_new = true;
+}
+
+}  // namespace corun::capture
