@@ -195,7 +195,7 @@ void hear(CUpti_CallbackDomain domain, CUpti_CallbackId end) {
     if (of_runtime && (function.kind == Kind::launch || function.kind == Kind::graph_launch)) function.kind.reset();
     function.of_thread = name.find("_ptsz") != name.npos;
     function.has_kernel = name.starts_with("cuLaunchKernel");
-    function.makes_graph = !of_runtime && name.starts_with("cuGraphInstantiate");
+    function.makes_graph = name.starts_with("cuGraphInstantiate") || name.starts_with("cudaGraphInstantiate");
     if (function.kind || function.makes_graph) cupti().enable_callback(1, subscriber, domain, id);
   }
 }

@@ -7,6 +7,8 @@
 // so that is on from the beginning and whenever a graph is made.  It goes off after a first launch, for the kernels.
 #include "hw/capture/stretches.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -34,6 +36,7 @@ class Stretches {
  public:
   CUptiResult begin(bool without, bool whole_graphs) {
     const std::scoped_lock lock(mutex_);
+    process_ = getpid();
     active_ = without || whole_graphs, without_ = without, whole_graphs_ = whole_graphs;
     began_ = now(), ends_ = began_ + kFirst, waits_ = 0, times_ = 1;
     recorded = true, something_new = graph_launched = false;
@@ -54,7 +57,7 @@ class Stretches {
   void between_requests(std::uint64_t time) {
     if (!active_) return;
     const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock || !active_) return;
+    if (!lock || !active_ || process_ != getpid()) return;  // not in the child of a fork
     ++waits_;
     if (recorded && whole_ && graph_launched.exchange(false)) whole(false), tell(now());
     if (!without_) return;
@@ -107,6 +110,7 @@ class Stretches {
   }
 
   std::mutex mutex_;
+  pid_t process_ = 0;
   std::atomic<bool> active_{false};
   std::atomic<bool> whole_graphs_{false};
   bool without_ = false, whole_ = false;
