@@ -878,7 +878,7 @@ class Import {
                                               : RecordedTimes::Interval{item.gpu_start - begin,
                                                                         item.gpu_start + item.op->duration - begin});
     if (records_.unrecorded_request)
-      times_.without_profiler = *records_.unrecorded_request, times_.told_by = "its stretches in which no kernels were recorded";
+      times_.without_profiler = {*records_.unrecorded_request}, times_.told_by = "its stretches in which no kernels were recorded";
     note_host();
     note_long_calls();
     note_copies();
@@ -1061,7 +1061,7 @@ Trace import_kineto(const std::filesystem::path& file, const ImportOptions& opti
   Trace trace = import_records(file, std::move(records), options, "Kineto", recorded);
   auto of = times.find(options.range.empty() ? "ProfilerStep" : options.range);
   if (of == times.end()) of = times.find("");
-  if (of != times.end() && recorded != nullptr) recorded->without_profiler = of->second, recorded->told_by = "corun_request_time_us";
+  if (of != times.end() && recorded != nullptr) recorded->without_profiler = {of->second}, recorded->told_by = "corun_request_time_us";
   return trace;
 }
 

@@ -43,8 +43,8 @@ struct ImportOptions {
 /// What was recorded of the request, to hold a replay against.
 struct RecordedTimes {
   std::string request;  // name of the step or range that it was; empty: all
-  std::optional<Time> without_profiler{};  // what it takes then, where the recording says so
-  std::string told_by{};                   // and how it does
+  std::vector<std::optional<Time>> without_profiler{};  // what a request of each client takes then, where the recording says so
+  std::string told_by{};                                // and how it does
   Time span{};     // from where the host begins to the last end on the GPU
   Time kernels{};  // sum
   struct Interval {

@@ -154,6 +154,13 @@ TEST_F(Capture, BetweenStretchesWhatRepeatsTellsWhatARequestTakes) {
   expect_request(read_trace(file()), read_trace(file()).programs.front());
 }
 
+TEST_F(Capture, TheHostsGapsShrinkToWhatARequestTakesBetweenStretches) {
+  ASSERT_EQ(capture(program("long-hosted")), 0) << said_;
+  EXPECT_TRUE(said("The request is request (0.457 ms)")) << said_;  // the record of the first kernel takes the host 0.9 us
+  EXPECT_TRUE(said("The recording says that a request takes 0.456 ms without")) << said_;
+  EXPECT_TRUE(said("so a request takes 0.4559 ms instead of 0.4618")) << said_;
+}
+
 TEST_F(Capture, AllIsRecordedWhereItIsAskedFor) {
   ASSERT_EQ(capture(program("long"), "--all --keep " + file("kept")), 0) << said_;
   EXPECT_EQ(lines_of(file("kept")).at('k'), 1 + 4 * 4000u);
@@ -262,6 +269,13 @@ TEST_F(Capture, BySmsWithoutAnMpsServerIsRefusedAndSoIsAPartThatIsTheWhole) {
 
 TEST_F(Capture, ProcessesBecomeClients) {
   ASSERT_EQ(capture(fmt::format("sh -c '{0} & {0}; wait'", program("serve"))), 0) << said_;
+  EXPECT_EQ(read_trace(file()).clients.size(), 2u);
+}
+
+TEST_F(Capture, OfSeveralProcessesEachIsFittedToItsOwnTimeWithoutRecords) {
+  ASSERT_EQ(capture(fmt::format("sh -c '{} & {}; wait'", program("long"), program("graph")), "--whole-graphs"), 0) << said_;
+  EXPECT_TRUE(said(": The recording says that a request takes 0.528 ms")) << said_;
+  EXPECT_TRUE(said(": The recording says that a request takes 0.555 ms")) << said_;
   EXPECT_EQ(read_trace(file()).clients.size(), 2u);
 }
 

@@ -1,7 +1,7 @@
 // A program that is captured where there is no GPU: it loads what CUDA_INJECTION64_PATH names, as the driver does, and
 // serves requests on a fake GPU; its ranges go through NVTX's own header.
 //
-//   captured_program serve|chooses|unmarked|hosted|once|killed|fails|idle|long|long-unmarked|late|graph
+//   captured_program serve|chooses|unmarked|hosted|once|killed|fails|idle|long|long-unmarked|long-hosted|late|graph
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -40,11 +40,11 @@ void request() {
 }
 
 /// The host works 0.4 ms between two kernels of 50 us; of the real clock it takes 0.25 ms and what a sleep is late.
-void hosted_request() {
+void hosted_request(bool sleeps) {
   nvtxRangePushA("request");
   fake_launch(&kBias);
   fake_host_works(400'000);
-  std::this_thread::sleep_for(std::chrono::microseconds{250});
+  if (sleeps) std::this_thread::sleep_for(std::chrono::microseconds{250});
   fake_launch(&kBias);
   fake_synchronize(7);
   nvtxRangePop();
@@ -99,7 +99,7 @@ int main(int, char** argv) {
   if (name == "late") late_requests();
   const int requests = name == "once" ? 1 : name == "late" ? 0 : name.starts_with("long") || name == "graph" ? kLong : 20;
   for (int i = 0; i < requests; ++i) {
-    if (name == "hosted") hosted_request();
+    if (name.ends_with("hosted")) hosted_request(name == "hosted");
     else if (name == "graph") graph_request(i);
     else request();
   }
