@@ -1,5 +1,5 @@
 // A stretch begins and ends between requests: where the host has waited and no range of the program's own is open.  One with
-// records takes 0.1 s and 32 waits at least, the first 1 s.  The one without that follows takes as long, twice, three times
+// records takes 0.1 s and 32 waits or 4 ranges at least, the first 1 s.  The one without that follows takes as long, twice, three times
 // and then always four times as long, but no more than 1 s, and ends at the first wait after a launch of what was not launched
 // in one with records: a loop that has just begun is recorded.
 //
@@ -21,7 +21,7 @@ namespace corun::capture {
 namespace {
 
 constexpr std::uint64_t kFirst = 1'000'000'000, kWith = 100'000'000, kMostWithout = 1'000'000'000;
-constexpr std::uint32_t kWaits = 32, kTimes = 4;
+constexpr std::uint32_t kWaits = 32, kWaitsOfRange = 8, kTimes = 4;
 constexpr CUpti_ActivityKind kWork[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
                                         CUPTI_ACTIVITY_KIND_MEMSET};
 
@@ -54,11 +54,11 @@ class Stretches {
     records(false), whole(false);
     cupti().disable(CUPTI_ACTIVITY_KIND_MEMORY2);
   }
-  void between_requests(std::uint64_t time) {
+  void between_requests(std::uint64_t time, std::uint32_t waits) {
     if (!active_) return;
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock || !active_ || process_ != getpid()) return;  // not in the child of a fork
-    ++waits_;
+    waits_ += waits;
     if (recorded && whole_ && graph_launched.exchange(false)) whole(false), tell(now());
     if (!without_) return;
     if (recorded ? time >= ends_ && waits_ >= kWaits : time >= ends_ || something_new) switch_at(time);
@@ -76,7 +76,7 @@ class Stretches {
     waits_ = 0;
     if (recorded) {
       recorded = something_new = false;
-      tell(time);
+      tell(time + 1);  // a range that ends now is of the stretch before
       records(false), whole(whole_graphs_);
       ends_ = now() + std::min(kMostWithout, times_ * (time - began_));
       times_ = std::min(times_ + 1, kTimes);
@@ -128,11 +128,11 @@ Stretches& stretches() {
 CUptiResult begin_stretches(bool without, bool whole_graphs) { return stretches().begin(without, whole_graphs); }
 void end_stretches() { stretches().end(); }
 void host_waited(std::uint64_t time) {
-  if (open_ranges == 0) stretches().between_requests(time);
+  if (open_ranges == 0) stretches().between_requests(time, 1);
 }
 void range_opened() { ++open_ranges; }
 void range_closed(std::uint64_t time) {
-  if (--open_ranges == 0) stretches().between_requests(time);
+  if (--open_ranges == 0) stretches().between_requests(time, kWaitsOfRange);
 }
 void graph_begins() { stretches().graph_begins(); }
 

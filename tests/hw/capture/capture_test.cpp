@@ -144,6 +144,8 @@ TEST_F(Capture, KernelsAreRecordedInStretchesAndCallsAlways) {
   EXPECT_GE(lines.at('k'), 4 * 1000u) << "all of the first second";
   EXPECT_LT(lines.at('k'), 4 * 2500u) << "of four";
   EXPECT_GE(lines.at('a'), 4 * 8000u);
+  EXPECT_EQ((lines.at('k') - 1) % 4, 0u) << "whole requests";
+  EXPECT_TRUE(said(fmt::format("the median of {} steps", (lines.at('k') - 1) / 4))) << said_ << "all of them count";
   EXPECT_TRUE(said("its stretches in which no kernels were recorded")) << said_;
   expect_request(read_trace(file()), read_trace(file()).programs.front(), 2);
 }
