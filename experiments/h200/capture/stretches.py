@@ -8,6 +8,7 @@ program, so that the host's drift meets all alike.  Each request is an NVTX rang
 import gzip
 import json
 import os
+import select
 import shutil
 import statistics
 import subprocess
@@ -60,7 +61,10 @@ class Process:
         self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--worker"], env=environment, text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors)
 
-    def hear(self):
+    def hear(self, seconds=12):
+        """None of one that is dead, or says nothing for so long."""
+        if not select.select([self.process.stdout], [], [], seconds)[0]:
+            self.process.kill()
         line = self.process.stdout.readline()
         return json.loads(line) if line else None
 
@@ -97,7 +101,7 @@ def measure(sim, path, folder, seconds):
     library = os.path.join(os.path.dirname(os.path.abspath(sim)), "libcorun_capture.so")
     processes = {way: Process(library, variable, os.path.join(folder, way)) for way, variable in WAYS.items()}
     for way, process in processes.items():
-        print(way, process.hear(), f"{time.time() - began:.1f} s", flush=True)
+        print(way, process.hear(40), f"{time.time() - began:.1f} s", flush=True)
     order, took = list(WAYS), 0
     while time.time() - began + took < seconds - 6:
         at = time.time()
