@@ -96,7 +96,6 @@ struct Function {
   std::optional<Kind> kind;
   bool of_thread = false;        // the stream 0 is the thread's own
   bool has_kernel = false;       // its parameters are those of cuLaunchKernel or cuLaunchKernelEx
-  bool makes_graph = false;      // that can be launched
 };
 /// By number; the runtime's and the driver's.
 std::array<std::vector<Function>, 2> functions;
@@ -142,14 +141,14 @@ void add_event(const CUpti_CallbackData& data, const Function& function, Call& c
 
 void tell_launch(const CUpti_CallbackData& data, CUpti_CallbackId id, const Function& function) {
   if (function.kind == Kind::graph_launch) {
-    launched(static_cast<const cuGraphLaunch_params*>(data.functionParams)->hGraph, 0, true);
+    launched(static_cast<const cuGraphLaunch_params*>(data.functionParams)->hGraph, 0);
   } else if (function.kind == Kind::launch && function.has_kernel) {
     if (id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx || id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz) {
       const auto& given = *static_cast<const cuLaunchKernelEx_params*>(data.functionParams);
-      launched(reinterpret_cast<const void*>(given.f), given.config == nullptr ? 0 : given.config->gridDimX, false);
+      launched(reinterpret_cast<const void*>(given.f), given.config == nullptr ? 0 : given.config->gridDimX);
     } else {
       const auto& given = *static_cast<const cuLaunchKernel_params*>(data.functionParams);
-      launched(reinterpret_cast<const void*>(given.f), given.gridDimX, false);
+      launched(reinterpret_cast<const void*>(given.f), given.gridDimX);
     }
   }
 }
@@ -159,10 +158,6 @@ void CUPTIAPI called(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, co
   const auto& call = *static_cast<const CUpti_CallbackData*>(data);
   const Function& function = function_of(domain, id);
   const bool of_runtime = domain == CUPTI_CB_DOMAIN_RUNTIME_API;
-  if (function.makes_graph) {
-    if (call.callbackSite == CUPTI_API_ENTER) graph_begins();
-    return;
-  }
   if (caller.queue == nullptr) return;
   if (caller.heard != times_heard.load(std::memory_order_relaxed)) caller.heard = times_heard, caller.runtime_calls = 0;
   if (call.callbackSite == CUPTI_API_ENTER) {
@@ -195,8 +190,7 @@ void hear(CUpti_CallbackDomain domain, CUpti_CallbackId end) {
     if (of_runtime && (function.kind == Kind::launch || function.kind == Kind::graph_launch)) function.kind.reset();
     function.of_thread = name.find("_ptsz") != name.npos;
     function.has_kernel = name.starts_with("cuLaunchKernel");
-    function.makes_graph = name.starts_with("cuGraphInstantiate") || name.starts_with("cudaGraphInstantiate");
-    if (function.kind || function.makes_graph) cupti().enable_callback(1, subscriber, domain, id);
+    if (function.kind) cupti().enable_callback(1, subscriber, domain, id);
   }
 }
 

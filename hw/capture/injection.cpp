@@ -215,8 +215,7 @@ bool start() {
   static const CUptiResult registered = cupti().register_callbacks(requested, completed);
   if (registered != CUPTI_SUCCESS) return complain("CUPTI cannot be used: ", registered);
   records().begin();
-  const bool all = std::getenv("CORUN_CAPTURE_ALL") != nullptr, whole = std::getenv("CORUN_CAPTURE_WHOLE_GRAPHS") != nullptr;
-  if (const CUptiResult result = begin_stretches(!all, whole); result != CUPTI_SUCCESS)
+  if (const CUptiResult result = begin_stretches(std::getenv("CORUN_CAPTURE_ALL") == nullptr); result != CUPTI_SUCCESS)
     return complain("CUPTI records no kernels: ", result);
   if (const CUptiResult result = hear_calls(); result != CUPTI_SUCCESS) return complain("CUPTI tells of no calls: ", result);
   cupti().flush_period(kFlushEveryMs);

@@ -2,9 +2,6 @@
 // records takes 0.1 s and 32 waits or 4 ranges at least, the first 1 s.  The one without that follows takes as long, twice, three times
 // and then always four times as long, but no more than 1 s, and ends at the first wait after a launch of what was not launched
 // in one with records: a loop that has just begun is recorded.
-//
-// CUPTI crashes where graphs are to be traced as wholes that were made while they were not (13.0, experiments/h200/capture),
-// so that is on from the beginning and whenever a graph is made.  It goes off after a first launch, for the kernels.
 #include "hw/capture/stretches.h"
 
 #include <unistd.h>
@@ -28,30 +25,26 @@ constexpr CUpti_ActivityKind kWork[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, C
 std::atomic<int> open_ranges{0};
 std::atomic<bool> recorded{true};     // kernels are
 std::atomic<bool> something_new{false};  // was launched in a stretch without records
-std::atomic<bool> graph_launched{false};
 /// A bit for each launch of a stretch with records; two that fall together cost a stretch that comes later.
 std::array<std::atomic<std::uint64_t>, 1024> known{};
 
 class Stretches {
  public:
-  CUptiResult begin(bool without, bool whole_graphs) {
+  CUptiResult begin(bool without) {
     const std::scoped_lock lock(mutex_);
     process_ = getpid();
-    active_ = without || whole_graphs, without_ = without, whole_graphs_ = whole_graphs;
+    active_ = without;
     began_ = now(), ends_ = began_ + kFirst, waits_ = 0, times_ = 1;
-    recorded = true, something_new = graph_launched = false;
+    recorded = true, something_new = false;
     for (auto& bits : known) bits = 0;
-    whole_ = whole_graphs_ && cupti().enable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE) == CUPTI_SUCCESS;
-    whole_graphs_ = whole_;
     const CUptiResult result = records(true);
     cupti().enable(CUPTI_ACTIVITY_KIND_MEMORY2);
-    if (whole_) tell(began_);
     return result;
   }
   void end() {
     const std::scoped_lock lock(mutex_);
     active_ = false;
-    records(false), whole(false);
+    records(false);
     cupti().disable(CUPTI_ACTIVITY_KIND_MEMORY2);
   }
   void between_requests(std::uint64_t time, std::uint32_t waits) {
@@ -59,16 +52,7 @@ class Stretches {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock || !active_ || process_ != getpid()) return;  // not in the child of a fork
     waits_ += waits;
-    if (recorded && whole_ && graph_launched.exchange(false)) whole(false), tell(now());
-    if (!without_) return;
     if (recorded ? time >= ends_ && waits_ >= kWaits : time >= ends_ || something_new) switch_at(time);
-  }
-  void graph_begins() {
-    if (!whole_graphs_) return;
-    const std::scoped_lock lock(mutex_);
-    if (!active_ || whole_) return;
-    graph_launched = false;
-    whole(true), tell(now());
   }
 
  private:
@@ -77,13 +61,12 @@ class Stretches {
     if (recorded) {
       recorded = something_new = false;
       tell(time + 1);  // a range that ends now is of the stretch before
-      records(false), whole(whole_graphs_);
+      records(false);
       ends_ = now() + std::min(kMostWithout, times_ * (time - began_));
       times_ = std::min(times_ + 1, kTimes);
     } else {
       records(true);
       recorded = true;
-      if (graph_launched.exchange(false)) whole(false);
       began_ = now(), ends_ = began_ + kWith;
       tell(began_);
     }
@@ -97,23 +80,16 @@ class Stretches {
     }
     return of_kernels;
   }
-  void whole(bool on) {
-    if (on == whole_) return;
-    on ? cupti().enable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE) : cupti().disable(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
-    whole_ = on;
-  }
   /// From `time` on it is so.
   void tell(std::uint64_t time) const {
     Line line('o');
-    line.add(time).add(int(recorded.load())).add(int(whole_));
+    line.add(time).add(int(recorded.load()));
     output().write(line);
   }
 
   std::mutex mutex_;
   pid_t process_ = 0;
   std::atomic<bool> active_{false};
-  std::atomic<bool> whole_graphs_{false};
-  bool without_ = false, whole_ = false;
   std::uint64_t began_ = 0, ends_ = 0;
   std::uint32_t waits_ = 0, times_ = 1;
 };
@@ -125,7 +101,7 @@ Stretches& stretches() {
 
 }  // namespace
 
-CUptiResult begin_stretches(bool without, bool whole_graphs) { return stretches().begin(without, whole_graphs); }
+CUptiResult begin_stretches(bool without) { return stretches().begin(without); }
 void end_stretches() { stretches().end(); }
 void host_waited(std::uint64_t time) {
   if (open_ranges == 0) stretches().between_requests(time, 1);
@@ -134,10 +110,8 @@ void range_opened() { ++open_ranges; }
 void range_closed(std::uint64_t time) {
   if (--open_ranges == 0) stretches().between_requests(time, kWaitsOfRange);
 }
-void graph_begins() { stretches().graph_begins(); }
 
-void launched(const void* what, std::uint64_t size, bool is_graph) {
-  if (is_graph && !graph_launched.load(std::memory_order_relaxed)) graph_launched = true;
+void launched(const void* what, std::uint64_t size) {
   const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(what) + size * 0x9e3779b97f4a7c15U) * 0xbf58476d1ce4e5b9U >> 48;
   std::atomic<std::uint64_t>& bits = known[mixed >> 6];
   const std::uint64_t bit = std::uint64_t{1} << (mixed & 63);

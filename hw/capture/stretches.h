@@ -9,9 +9,9 @@
 
 namespace corun::capture {
 
-/// All kinds of records are on from here.  `without`: there are stretches without them.  `whole_graphs`: in these, and until
-/// a graph was launched for the first time, CUPTI traces graphs as wholes.  The result is that of the records of kernels.
-CUptiResult begin_stretches(bool without, bool whole_graphs);
+/// All kinds of records are on from here.  `without`: there are stretches without them.  The result is that of the records
+/// of kernels.
+CUptiResult begin_stretches(bool without);
 void end_stretches();
 
 /// The host has waited for the GPU, at that time.  Here, with no range of the program's own open, a stretch may end.
@@ -20,8 +20,6 @@ void range_opened();
 void range_closed(std::uint64_t now);
 
 /// A launch of something: `what` and `size` are the same for launches of the same kernel or graph.
-void launched(const void* what, std::uint64_t size, bool is_graph);
-/// A graph is about to be made that can be launched.
-void graph_begins();
+void launched(const void* what, std::uint64_t size);
 
 }  // namespace corun::capture

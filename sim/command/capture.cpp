@@ -96,7 +96,6 @@ int capture(CaptureArguments a) {
   };
   std::vector<std::string> traced = {set("CUDA_INJECTION64_PATH", library)};
   if (a.all) traced.emplace_back("CORUN_CAPTURE_ALL=1");
-  if (a.whole_graphs) traced.emplace_back("CORUN_CAPTURE_WHOLE_GRAPHS=1");
   if (a.twice) {
     a.import.untraced = made("untraced").string();
     recorded(a.import.untraced, {});

@@ -77,34 +77,52 @@ std::string fit_nodes(Trace& trace, std::size_t client, const Gpu& gpu, Time rec
                      to_ns(high) / 1e3, to_ms(alone(trace, client, gpu, 1)), to_ms(recorded), to_ms(wanted));
 }
 
-std::string fit(Trace& trace, std::size_t client, Time wanted) {
-  const Gpu gpu = read_gpu(trace.gpu);
-  const Time recorded = alone(trace, client, gpu, 1), gpu_alone = alone(trace, client, gpu, 0);
-  if (recorded <= wanted)
-    return fmt::format("A request replays in {:.4g} ms, no longer than the {:.4g} ms that it takes without the profiler: host gaps are as "
-                       "recorded.",
-                       to_ms(recorded), to_ms(wanted));
-  if (program_of(trace, client).issue == Issue::graph) return fit_nodes(trace, client, gpu, recorded, wanted);
-  const Time limit = std::max(wanted, from_ns(kHidden * to_ns(gpu_alone)));
-  double low = 0, high = 1;
+/// The largest share of the host gaps with which a request takes no longer than `limit`.
+double share_within(const Trace& trace, std::size_t client, const Gpu& gpu, Time limit, double low, double high) {
   for (int i = 0; i < kSteps; ++i) {
     const double middle = (low + high) / 2;
     (alone(trace, client, gpu, middle) <= limit ? low : high) = middle;
   }
-  scale_host_gaps(program_of(trace, client), low);
+  return low;
+}
+
+std::string fit(Trace& trace, std::size_t client, const WithoutProfiler& told, Time in_calls) {
+  const Gpu gpu = read_gpu(trace.gpu);
+  const Time recorded = alone(trace, client, gpu, 1), gpu_alone = alone(trace, client, gpu, 0), wanted = told.request - told.nodes;
+  const Time hidden = from_ns(kHidden * to_ns(gpu_alone));
+  const bool graph = program_of(trace, client).issue == Issue::graph;
+  Time gaps{};
+  for (const Op& op : program_of(trace, client).ops) gaps += op.host_gap;
+  double share = 1;
+  if (recorded > wanted && graph) return fit_nodes(trace, client, gpu, recorded, wanted);
+  if (recorded > wanted) {
+    share = share_within(trace, client, gpu, std::max(wanted, hidden), 0, 1);
+  } else if (!graph && recorded > hidden && gaps > Time{} && in_calls > Time{}) {
+    share = share_within(trace, client, gpu, wanted, 1, 1 + to_ns(in_calls) / to_ns(gaps));
+  } else {
+    return fmt::format("A request replays in {:.4g} ms, no longer than the {:.4g} ms that it takes without the profiler: host gaps are as "
+                       "recorded.",
+                       to_ms(recorded), to_ms(wanted));
+  }
+  if (gaps > Time{}) share = std::max(0.0, share - to_ns(told.calls) / to_ns(gaps));
+  scale_host_gaps(program_of(trace, client), share);
   return fmt::format("Host gaps are {:.3f} of the recorded ones: so a request takes {:.4g} ms instead of {:.4g}; without the profiler it "
                      "takes {:.4g}{}.",
-                     low, to_ms(alone(trace, client, gpu, 1)), to_ms(recorded), to_ms(wanted),
+                     share, to_ms(alone(trace, client, gpu, 1)), to_ms(recorded), to_ms(wanted - told.calls),
                      gpu_alone > wanted ? ", less than its work on the GPU as recorded" : "");
+}
+
+Time in_calls_of(const RecordedTimes& recorded, std::size_t client) {
+  return client < recorded.in_calls.size() ? recorded.in_calls[client] : Time{};
 }
 
 }  // namespace
 
-std::string fit_host(Trace& trace, Time wanted) {
+std::string fit_host(Trace& trace, Time wanted, const RecordedTimes& recorded) {
   const auto refuse = [](const char* problem, const char* remedy) { throw InputError("", "--request-time", problem, remedy); };
   if (trace.clients.size() != 1) refuse("goes with one program, and several were recorded", "choose one with --process");
   if (trace.gpu.empty()) refuse("needs a GPU that is known", "name it: --gpu, as sim gpus lists them");
-  return fit(trace, 0, wanted);
+  return fit(trace, 0, {wanted}, in_calls_of(recorded, 0));
 }
 
 bool fit_host_as_recorded(Trace& trace, const RecordedTimes& recorded) {
@@ -112,11 +130,14 @@ bool fit_host_as_recorded(Trace& trace, const RecordedTimes& recorded) {
   for (std::size_t client = 0; client < recorded.without_profiler.size(); ++client) {
     if (!recorded.without_profiler[client]) continue;
     told = true;
-    const Time wanted = *recorded.without_profiler[client];
+    const WithoutProfiler& without = *recorded.without_profiler[client];
     const std::string of = trace.clients.size() == 1 ? "" : trace.clients[client].name + ": ";
-    trace.notes.push_back(fmt::format("{}The recording says that a request takes {:.4g} ms without the profiler ({}).", of, to_ms(wanted), recorded.told_by));
+    const Time added = without.calls + without.nodes;
+    trace.notes.push_back(fmt::format("{}The recording says that a request takes {:.4g} ms without the profiler ({}){}.", of, to_ms(without.request),
+                                      recorded.told_by,
+                                      added == Time{} ? "" : fmt::format("; {:.4g} ms of that are taken off, which the tool adds all the same", to_ms(added))));
     trace.notes.push_back(of + (trace.gpu.empty() ? "Host gaps are as recorded: they are fitted to that where the GPU is known (--gpu)."
-                                                  : fit(trace, client, wanted)));
+                                                  : fit(trace, client, without, in_calls_of(recorded, client))));
   }
   return told;
 }

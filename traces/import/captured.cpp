@@ -26,6 +26,9 @@ using kineto::Nanoseconds;
 using kineto::Shape;
 
 constexpr std::int64_t kVersion = 1;
+/// What CUPTI adds where it records no kernels, to a call that issues work and to a node of a graph: on an H200, in a process
+/// of its own (`overhead.py overhead.json` in experiments/h200/capture).
+constexpr Nanoseconds kAddedToCall{1200}, kAddedToNode{290};
 /// In nanoseconds 146 years, so that sums of two fit 64 bits.
 constexpr std::int64_t kMostOfAny = std::int64_t{1} << 62;
 constexpr std::int64_t kMostBytes = (std::int64_t{1} << 53) - 1;
@@ -93,7 +96,7 @@ class Reader {
       case 'c': return copy(f, GpuOp::Kind::copy);
       case 'm': return copy(f, GpuOp::Kind::memset);
       case 'a': return call(f);
-      case 'o': stretches_.push_back({Nanoseconds{f.integer(1)}, f.integer(2, 0, 1) == 1, f.integer(3, 0, 1) == 1}); return;
+      case 'o': stretches_.push_back({Nanoseconds{f.integer(1)}, f.integer(2, 0, 1) == 1}); return;
       case 's': return event_wait(f);
       case 'e': recorded_[{f.integer(1), f.integer(4)}].push_back({f.integer(3), f.integer(2)}); return;
       case 'r': return range(f);
@@ -117,7 +120,7 @@ class Reader {
     GpuOp op;
     op.kind = kind;
     op.start = Nanoseconds{f.integer(2)};
-    op.duration = Nanoseconds{f.integer(3, f.integer(2))} - op.start;
+    op.duration = Nanoseconds{f.integer(3)} - op.start;
     op.stream = {f.integer(4), f.integer(5), f.integer(6)};
     if (f.integer(7) != 0) op.correlation = static_cast<std::uint64_t>(f.integer(7));
     return op;
@@ -132,7 +135,7 @@ class Reader {
   void kernel(const Fields& f) {
     if (device_ && f.integer(4) != *device_) return;
     GpuOp op = operation(f, GpuOp::Kind::kernel);
-    if (op.start == Nanoseconds{} || op.duration == Nanoseconds{}) {
+    if (op.start == Nanoseconds{} || op.duration <= Nanoseconds{}) {
       ++unmeasured_;
       return;
     }
@@ -164,6 +167,10 @@ class Reader {
     if (device_ && f.integer(4) != *device_) return;
     GpuOp op = operation(f, kind);
     op.bytes = static_cast<std::uint64_t>(f.integer(1, 0, kMostBytes));
+    if (op.duration < Nanoseconds{}) {
+      ++unmeasured_;
+      return;
+    }
     const auto what = kind == GpuOp::Kind::copy ? kineto::cupti_copy(f.integer(8)) : kineto::CuptiCopy{op.direction, false};
     if (op.bytes == 0 || !what) {
       ++process_.records.skipped_copies;
@@ -221,7 +228,7 @@ class Reader {
     join_events();
     leave_out_stretches();
     most_memory();
-    if (unmeasured_ != 0) process_.notes.push_back(fmt::format("CUPTI has no times of {} kernels; they are left out.", unmeasured_));
+    if (unmeasured_ != 0) process_.notes.push_back(fmt::format("CUPTI has no times of {} kernels or copies, or an end before the beginning; they are left out.", unmeasured_));
     if (!ended_)
       process_.notes.push_back("The program did not end by itself: what it did in its last 0.2 s may be missing.");
     choose_range();
@@ -230,7 +237,7 @@ class Reader {
   /// What was recorded at that time.
   struct Stretch {
     Nanoseconds start{};
-    bool records = true, whole_graphs = false;
+    bool records = true;
     std::size_t number = 0;
   };
   const Stretch& stretch_at(Nanoseconds time) const {
@@ -240,7 +247,7 @@ class Reader {
   }
 
   /// Calls that were made while no kernels were recorded tell what a request takes then, and nothing else; the same holds for
-  /// ranges.  Ranges that hold the launch of a graph whose kernels are not known, or are of several stretches, are left out.
+  /// ranges.  Ranges of several stretches are left out.
   void leave_out_stretches() {
     if (stretches_.empty()) return;
     std::sort(stretches_.begin(), stretches_.end(), [](const Stretch& a, const Stretch& b) { return a.start < b.start; });
@@ -251,14 +258,11 @@ class Reader {
       recorded = s.records, s.number = number;
     }
     kineto::Records& r = process_.records;
+    r.added_to_call = kAddedToCall, r.added_to_node = kAddedToNode;
     const auto unrecorded = [&](Nanoseconds time) { return !stretch_at(time).records; };
     std::set<std::uint64_t> calls;
-    std::vector<Nanoseconds> unknown_graphs;
-    for (const Call& call : r.calls) {
-      const Stretch& of = stretch_at(call.start);
-      if (!of.records) r.unrecorded_calls.push_back(call), calls.insert(call.correlation);
-      else if (of.whole_graphs && call.kind == Call::Kind::graph_launch) unknown_graphs.push_back(call.start);
-    }
+    for (const Call& call : r.calls)
+      if (unrecorded(call.start)) r.unrecorded_calls.push_back(call), calls.insert(call.correlation);
     std::erase_if(r.calls, [&](const Call& call) { return unrecorded(call.start); });
     std::erase_if(r.syncs, [&](const kineto::SyncEvent& sync) { return unrecorded(sync.start); });
     std::erase_if(r.ops, [&](const GpuOp& op) { return op.correlation && calls.contains(*op.correlation); });
@@ -267,10 +271,7 @@ class Reader {
         if (unrecorded(step.start) && stretch_at(step.start).number == stretch_at(step.start + step.duration).number)
           of.unrecorded.push_back(step.duration);
       std::erase_if(of.steps, [&](const kineto::Step& step) {
-        const Nanoseconds end = step.start + step.duration;
-        const auto graph = std::lower_bound(unknown_graphs.begin(), unknown_graphs.end(), step.start);
-        return unrecorded(step.start) || stretch_at(step.start).number != stretch_at(end).number ||
-               (graph != unknown_graphs.end() && *graph < end);
+        return unrecorded(step.start) || stretch_at(step.start).number != stretch_at(step.start + step.duration).number;
       });
     }
   }

@@ -662,6 +662,7 @@ class Import {
     std::set<std::uint32_t> named;
     for (const Item& item : items_) named.insert(item.after.begin(), item.after.end());
     std::optional<std::uint64_t> last_call;
+    Time in_calls{};
     const bool whole = one_graph();
     std::uint32_t graphs = 0;
     Time free = window_ != nullptr ? at(window_->start) : items_.front().call_start;
@@ -678,6 +679,7 @@ class Import {
       op.stream = StreamId{item.stream};
       const bool new_call = !item.call || item.call != last_call;
       if (new_call) op.host_gap = std::max(Time{}, item.call_start - free);
+      if (new_call && item.op != nullptr) in_calls += std::max(Time{}, item.call_end - item.call_start - launch_call_);
       if (!whole && of_graph(item)) op.graph = new_call ? ++graphs : graphs;
       last_call = item.op == nullptr ? std::nullopt : item.call;
       free = std::max(free, item.call_end);
@@ -685,6 +687,7 @@ class Import {
       if (named.contains(i)) op.name = fmt::format("op{}", i);
       program.ops.push_back(std::move(op));
     }
+    times_.in_calls = {in_calls};
     if (whole) program.issue = Issue::graph;
     // Of a range: what the host does after its last wait, as reading a result.
     if (const Time rest = window_ == nullptr ? Time{} : at(window_->start + window_->duration) - free;
@@ -877,8 +880,7 @@ class Import {
       times_.ops.push_back(item.op == nullptr ? RecordedTimes::Interval{}
                                               : RecordedTimes::Interval{item.gpu_start - begin,
                                                                         item.gpu_start + item.op->duration - begin});
-    if (records_.unrecorded_request)
-      times_.without_profiler = {*records_.unrecorded_request}, times_.told_by = "its stretches in which no kernels were recorded";
+    note_without_records();
     note_host();
     note_long_calls();
     note_copies();
@@ -893,6 +895,20 @@ class Import {
           count(kernels_without_registers_, "kernel", "kernels")));
     note_profile();
     note("No times of single blocks: all blocks of a kernel are taken as equal, which flatters uneven ones.");
+  }
+
+  void note_without_records() {
+    if (!records_.unrecorded_request) return;
+    std::set<std::uint64_t> calls;
+    std::int64_t nodes = 0;
+    for (const Item& item : items_) {
+      if (item.op == nullptr || !item.call) continue;
+      calls.insert(*item.call);
+      nodes += of_graph(item) ? 1 : 0;
+    }
+    times_.without_profiler = {WithoutProfiler{*records_.unrecorded_request, static_cast<std::int64_t>(calls.size()) * records_.added_to_call,
+                                               nodes * records_.added_to_node}};
+    times_.told_by = "its stretches in which no kernels were recorded";
   }
 
   void note_profile() {
@@ -1061,7 +1077,7 @@ Trace import_kineto(const std::filesystem::path& file, const ImportOptions& opti
   Trace trace = import_records(file, std::move(records), options, "Kineto", recorded);
   auto of = times.find(options.range.empty() ? "ProfilerStep" : options.range);
   if (of == times.end()) of = times.find("");
-  if (of != times.end() && recorded != nullptr) recorded->without_profiler = {of->second}, recorded->told_by = "corun_request_time_us";
+  if (of != times.end() && recorded != nullptr) recorded->without_profiler = {WithoutProfiler{of->second}}, recorded->told_by = "corun_request_time_us";
   return trace;
 }
 

@@ -160,7 +160,7 @@ TEST_F(Capture, TheHostsGapsShrinkToWhatARequestTakesBetweenStretches) {
   ASSERT_EQ(capture(program("long-hosted")), 0) << said_;
   EXPECT_TRUE(said("The request is request (0.457 ms)")) << said_;  // the record of the first kernel takes the host 0.9 us
   EXPECT_TRUE(said("The recording says that a request takes 0.456 ms without")) << said_;
-  EXPECT_TRUE(said("so a request takes 0.4559 ms instead of 0.4618")) << said_;
+  EXPECT_TRUE(said("so a request takes 0.4535 ms instead of 0.4618")) << said_;
 }
 
 TEST_F(Capture, AllIsRecordedWhereItIsAskedFor) {
@@ -182,14 +182,13 @@ double first_kernel(const std::string& file) {
 }
 
 TEST_F(Capture, WhatTracingAddsToAGraphsNodesIsTakenOff) {
-  ASSERT_EQ(capture(program("graph")), 0) << said_;
+  ASSERT_EQ(capture(program("graph"), "--all"), 0) << said_;
   EXPECT_FALSE(said("taken off each kernel")) << said_;
   EXPECT_EQ(first_kernel(file()), 50);
-  ASSERT_EQ(capture(program("graph"), "--whole-graphs --keep " + file("kept")), 0) << said_;
+  ASSERT_EQ(capture(program("graph")), 0) << said_;
   EXPECT_TRUE(said("taken off each kernel")) << said_;
   EXPECT_LT(first_kernel(file()), 50);
   EXPECT_GT(first_kernel(file()), 48);
-  EXPECT_EQ(read_trace(file()).programs.front().ops.size(), 4u + 1) << "a graph whose kernels are not known is no request";
 }
 
 /// Milliseconds that the host takes between calls.
@@ -275,9 +274,9 @@ TEST_F(Capture, ProcessesBecomeClients) {
 }
 
 TEST_F(Capture, OfSeveralProcessesEachIsFittedToItsOwnTimeWithoutRecords) {
-  ASSERT_EQ(capture(fmt::format("sh -c '{} & {}; wait'", program("long"), program("graph")), "--whole-graphs"), 0) << said_;
+  ASSERT_EQ(capture(fmt::format("sh -c '{} & {}; wait'", program("long"), program("graph"))), 0) << said_;
   EXPECT_TRUE(said(": The recording says that a request takes 0.528 ms")) << said_;
-  EXPECT_TRUE(said(": The recording says that a request takes 0.555 ms")) << said_;
+  EXPECT_TRUE(said(": The recording says that a request takes 0.5562 ms")) << said_;
   EXPECT_EQ(read_trace(file()).clients.size(), 2u);
 }
 

@@ -86,9 +86,8 @@ T handle(std::uint32_t number) {
 /// What CUPTI does to a launch while it records its kernel.
 constexpr std::uint64_t kRecordNs = 900;
 
-/// And to each node of a graph that it does not trace as a whole.
-constexpr std::uint64_t kNodeNs = 1200;
-bool graph_is_made_for_wholes = true;
+/// And to each node of a graph while it records kernels, and while it does not.
+constexpr std::uint64_t kRecordedNodeNs = 1200, kNodeNs = 290;
 
 std::uint64_t begins(std::uint32_t stream) { return std::max(clock_ns + 2000, stream_free[stream]); }
 
@@ -151,10 +150,8 @@ CUptiResult CUPTIAPI cuptiGetCallbackName(CUpti_CallbackDomain domain, std::uint
       {{CUPTI_CB_DOMAIN_RUNTIME_API, 5}, "cudaStreamSynchronize_v3020"},
       {{CUPTI_CB_DOMAIN_RUNTIME_API, 7}, "cudaGetDevice_v3020"},
       {{CUPTI_CB_DOMAIN_RUNTIME_API, 8}, "cudaGraphLaunch_v10000"},
-      {{CUPTI_CB_DOMAIN_RUNTIME_API, 9}, "cudaGraphInstantiate_v12000"},
       {{CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel}, "cuLaunchKernel"},
-      {{CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch}, "cuGraphLaunch"},
-      {{CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithFlags}, "cuGraphInstantiateWithFlags"}};
+      {{CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch}, "cuGraphLaunch"}};
   const auto known = names.find({domain, id});
   if (known == names.end()) return CUPTI_ERROR_INVALID_PARAMETER;
   return *name = known->second, CUPTI_SUCCESS;
@@ -177,24 +174,14 @@ void fake_launch(const FakeKernel* kernel) {
   if (enabled.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)) clock_ns += kRecordNs;
   work(*kernel, start, 0);
 }
-void fake_make_graph() {
-  calls(9, nullptr, CUPTI_DRIVER_TRACE_CBID_cuGraphInstantiateWithFlags);
-  graph_is_made_for_wholes = enabled.contains(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
-}
 void fake_launch_graph(const FakeKernel* kernels, std::uint32_t count) {
-  const bool whole = enabled.contains(CUPTI_ACTIVITY_KIND_GRAPH_TRACE);
-  if (whole && !graph_is_made_for_wholes) std::abort();  // as CUPTI of CUDA 13.0
   cuGraphLaunch_params parameters{};
   parameters.hGraph = handle<CUgraphExec>(1);
   std::uint64_t start = begins(kernels->stream);
   calls(8, nullptr, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, &parameters);
   for (std::uint32_t i = 0; i < count; ++i) {
-    if (whole) {
-      start = stream_free[kernels->stream] = start + kernels[i].ns;
-    } else {
-      work(kernels[i], start, 1);
-      start = stream_free[kernels->stream] += kNodeNs;
-    }
+    work(kernels[i], start, 1);
+    start = stream_free[kernels->stream] += enabled.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) ? kRecordedNodeNs : kNodeNs;
   }
 }
 void fake_copy_to_device(std::uint32_t stream, std::uint64_t bytes, std::uint64_t ns) {

@@ -507,7 +507,7 @@ std::optional<Time> request_time(const std::string& value, const std::string& ra
   options.range = range;
   RecordedTimes recorded;
   import_kineto(TestFile(text), options, &recorded);
-  return recorded.without_profiler.empty() ? std::nullopt : recorded.without_profiler.front();
+  return recorded.without_profiler.empty() ? std::nullopt : std::optional{recorded.without_profiler.front()->request};
 }
 
 TEST(KinetoImport, TheRecordingCanSayWhatARequestTakesWithoutTheProfiler) {
