@@ -207,6 +207,12 @@ def switched(library, folder, data):
         data["switched"][name] = {"found": found, "end": process.end()}
 
 
+def launches(data, program):
+    """Kernels of a request."""
+    seen = data["seen"]["kernels, copies, callbacks"][program]
+    return seen["joined with driver"]
+
+
 def tell(data):
     """Of a request: the median in us, the ratio to the process without a library in the same turn, its median and the second lowest and
     highest of ten, and the ratio of the fastest turns: the host's speed varies twofold within seconds, its fastest does not."""
@@ -224,6 +230,10 @@ def tell(data):
             fastest = min(a for a, _ in pairs) / min(b for _, b in pairs)
             cells.append(f"{statistics.median(a for a, _ in pairs):8.0f} {statistics.median(ratios):5.2f} {low:.2f}-{high:.2f} {fastest:5.2f}")
         print(f"{way:34}" + "".join(f"{cell:>32}" for cell in cells), flush=True)
+    for way in ("subscribed", "callbacks, driver", "kernels, copies, callbacks"):
+        added = {name: 1e3 * (min(t[name][1] for t in data["turns"][way] if t) - min(n[name][1] for n in data["turns"]["nothing"] if n)) /
+                 launches(data, name) for name in names}
+        print(f"{way} adds to a launch, of a graph to a node, in the fastest turns:", ", ".join(f"{name} {ns:.0f} ns" for name, ns in added.items()))
     for name, one in data["switched"].items():  # [us of the call and of the request, records, calls]
         states = [one["found"][i]["torch_graph"] for i in range(1, len(one["found"]), 4) if one["found"][i]]
         print(name, "ended with", one["end"][0], json.dumps(states))

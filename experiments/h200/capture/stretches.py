@@ -3,11 +3,15 @@
 program, so that the host's drift meets all alike.  Each request is an NVTX range of its program's name.
 
   stretches.py SIM OUT.json FOLDER [SECONDS]   on the GPU; SIM: the `sim` command, with libcorun_capture.so beside it
-  stretches.py SIM OUT.json                    anywhere: the table, from OUT.json and the recordings that were left beside it
+  stretches.py SIM OUT.json                    anywhere: the table, from OUT.json and what was left of the recordings beside it
+  stretches.py cut RECORDING.jsonl TO.jsonl.gz   what `measure` leaves of a recording
 """
+import bisect
+import collections
 import gzip
 import json
 import os
+import re
 import select
 import shutil
 import statistics
@@ -18,7 +22,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TURN_S = 0.35
-WAYS = {"nothing": None, "nothing again": None, "stretches": "", "stretches, whole graphs": "CORUN_CAPTURE_WHOLE_GRAPHS", "all": "CORUN_CAPTURE_ALL"}
+WAYS = {"nothing": None, "nothing again": None, "stretches": "", "all": "CORUN_CAPTURE_ALL"}
 
 
 def worker():
@@ -94,6 +98,58 @@ def kept(path, way):
     return os.path.join(os.path.dirname(os.path.abspath(path)), way.replace(", ", "-").replace(" ", "-") + ".jsonl.gz")
 
 
+def apart(ranges):
+    """Those that overlap, as one."""
+    found = []
+    for start, end in sorted(ranges):
+        if found and start < found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
+
+
+def cut(recording, to):
+    """Of each kind of range a few requests whole, those of about the median time; of the others no more than a kernel and its call,
+    so that they are found and counted, and all ranges.  An import chooses the same request and gives the same trace."""
+    with open(recording) as file:
+        lines = [json.loads(line) for line in file if line.endswith("\n")]
+    switches = sorted((line[1], line[2]) for line in lines if line[0] == "o")
+    stretch = lambda time: bisect.bisect_right(switches, (time, 2))  # noqa: E731
+    recorded = lambda time: stretch(time) == 0 or switches[stretch(time) - 1][1] == 1  # noqa: E731
+    by_name = collections.defaultdict(list)
+    for line in lines:
+        if line[0] == "r" and recorded(line[2]) and stretch(line[2]) == stretch(line[3]):
+            by_name[line[1]].append((line[3] - line[2], line[2], line[3]))
+    whole, part = [], []
+    for ranges in by_name.values():
+        ranges.sort()
+        middle = (len(ranges) - 1) // 2
+        for i, (_, start, end) in enumerate(ranges):
+            (whole if abs(i - middle) <= 3 else part).append((start, end))
+    whole, part = apart(whole), apart(part)
+
+    def within(ranges, time):
+        i = bisect.bisect_right(ranges, (time, float("inf"))) - 1
+        return i if i >= 0 and time < ranges[i][1] else None
+    kept_calls, began, first_only = set(), set(), set()
+    for line in sorted((line for line in lines if line[0] == "a"), key=lambda line: line[2]):
+        if within(whole, line[2]) is not None:
+            kept_calls.add(line[5])
+        elif (of := within(part, line[2])) is not None and of not in began:
+            began.add(of)
+            kept_calls.add(line[5])
+            first_only.add(line[5])
+    with gzip.open(to, "wt", 9) as file:
+        for line in lines:
+            call = line[5] if line[0] == "a" else line[7] if line[0] == "k" else None
+            if call is not None and call not in kept_calls:
+                continue
+            if line[0] == "k" and call in first_only:
+                kept_calls.discard(call)
+            file.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+
 def measure(sim, path, folder, seconds):
     began = time.time()
     gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
@@ -115,8 +171,7 @@ def measure(sim, path, folder, seconds):
     for way, variable in WAYS.items():
         if variable is not None:
             for name in sorted(os.listdir(os.path.join(folder, way)))[:1]:
-                with open(os.path.join(folder, way, name), "rb") as source, gzip.open(kept(path, way), "wb", 1) as to:
-                    shutil.copyfileobj(source, to)
+                cut(os.path.join(folder, way, name), kept(path, way))
     print(f"{time.time() - began:.1f} s", data["ends"], flush=True)
 
 
@@ -135,34 +190,42 @@ def replay(sim, recording, program):
 
 
 def tell(sim, path):
-    """Medians over the turns: of the ratio to the mean request of `nothing` in the same turn, and the replay beside its medians."""
+    """Of a request, over the turns: its mean time (median); the ratio to `nothing` in the same turn (median); that of the fastest turns;
+    and the replay beside the medians of the turns of the two processes without a library: their median, and the range they span."""
     with open(path) as file:
         data = json.load(file)
     names = list(next(turn for turn in data["turns"]["nothing"] if turn))
     print(data["gpu"], data["date"])
-    print(f"{'way: us, ratio, fastest ratio, replay':38}" + "".join(f"{name:>36}" for name in names))
-    plain = {name: statistics.median(turn[name][0] for turn in data["turns"]["nothing"] + data["turns"]["nothing again"]) for name in names}
+    print(f"{'way: us, ratio, fastest ratio':24}" + "".join(f"{name:>22}" for name in names))
     for way, turns in data["turns"].items():
         cells = []
         for name in names:
             pairs = [(a[name][1], b[name][1]) for a, b in zip(turns, data["turns"]["nothing"]) if a and b]
-            if not pairs:
-                cells.append("-")
-                continue
             ratio, fastest = statistics.median(a / b for a, b in pairs), min(a for a, _ in pairs) / min(b for _, b in pairs)
-            cell = f"{statistics.median(a for a, _ in pairs):7.0f} {ratio:5.3f} {fastest:5.3f}"
-            if WAYS[way] is not None:
-                ms, _ = replay(sim, kept(path, way), name)
-                cell += " refused" if ms is None else f" {100 * (1e3 * ms / plain[name] - 1):+6.1f} %"
-            cells.append(cell)
-        print(f"{way:38}" + "".join(f"{cell:>36}" for cell in cells), data["ends"][way][0], flush=True)
+            cells.append(f"{statistics.median(a for a, _ in pairs):7.0f} {ratio:5.3f} {fastest:5.3f}")
+        print(f"{way:24}" + "".join(f"{cell:>22}" for cell in cells), data["ends"][way][0], flush=True)
+    plain = {name: [turn[name][0] for turn in data["turns"]["nothing"] + data["turns"]["nothing again"]] for name in names}
+    for way in data["turns"]:
+        if not os.path.exists(kept(path, way)):
+            continue
+        print(f"replayed from {way}, beside the median without, beside the fastest and the slowest turn without")
+        for name in names:
+            ms, said = replay(sim, kept(path, way), name)
+            if ms is None:
+                print(f"  {name:14} refused: {said}")
+                continue
+            beside = [1e3 * ms / of - 1 for of in (statistics.median(plain[name]), min(plain[name]), max(plain[name]))]
+            within = [re.search(words, said) for words in (r"The request is .* \(([\d.]+) ms\)", r"a request takes ([\d.]+) ms without")]
+            print(f"  {name:14} {ms:7.3f} ms " + " ".join(f"{100 * one:+6.1f} %" for one in beside) +
+                  (f"   in its process {within[0][1]} ms with records, {within[1][1]} without" if all(within) else ""), flush=True)
 
 
 if __name__ == "__main__":
     if sys.argv[1] == "--worker":
         worker()
+    elif sys.argv[1] == "cut":
+        cut(sys.argv[2], sys.argv[3])
+    elif len(sys.argv) > 3:
+        measure(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]) if len(sys.argv) > 4 else 52)
     else:
-        if len(sys.argv) > 3:
-            measure(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]) if len(sys.argv) > 4 else 52)
-        else:
-            tell(sys.argv[1], sys.argv[2])
+        tell(sys.argv[1], sys.argv[2])
