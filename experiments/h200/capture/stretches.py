@@ -189,6 +189,14 @@ def replay(sim, recording, program):
         return (json.loads(again.stdout)["clients"][0]["p50_ms"] if again.returncode == 0 else None), said.stderr
 
 
+def replays(sim, path, way):
+    """Of each program: milliseconds of a request alone, what the import said, and the medians in us of the turns without a library."""
+    with open(path) as file:
+        turns = json.load(file)["turns"]
+    for name in turns["nothing"][0]:
+        yield name, *replay(sim, kept(path, way), name), [turn[name][0] for turn in turns["nothing"] + turns["nothing again"]]
+
+
 def tell(sim, path):
     """Of a request, over the turns: its mean time (median); the ratio to `nothing` in the same turn (median); that of the fastest turns;
     and the replay beside the medians of the turns of the two processes without a library: their median, and the range they span."""
@@ -204,17 +212,15 @@ def tell(sim, path):
             ratio, fastest = statistics.median(a / b for a, b in pairs), min(a for a, _ in pairs) / min(b for _, b in pairs)
             cells.append(f"{statistics.median(a for a, _ in pairs):7.0f} {ratio:5.3f} {fastest:5.3f}")
         print(f"{way:24}" + "".join(f"{cell:>22}" for cell in cells), data["ends"][way][0], flush=True)
-    plain = {name: [turn[name][0] for turn in data["turns"]["nothing"] + data["turns"]["nothing again"]] for name in names}
     for way in data["turns"]:
         if not os.path.exists(kept(path, way)):
             continue
         print(f"replayed from {way}, beside the median without, beside the fastest and the slowest turn without")
-        for name in names:
-            ms, said = replay(sim, kept(path, way), name)
+        for name, ms, said, plain in replays(sim, path, way):
             if ms is None:
                 print(f"  {name:14} refused: {said}")
                 continue
-            beside = [1e3 * ms / of - 1 for of in (statistics.median(plain[name]), min(plain[name]), max(plain[name]))]
+            beside = [1e3 * ms / of - 1 for of in (statistics.median(plain), min(plain), max(plain))]
             within = [re.search(words, said) for words in (r"The request is .* \(([\d.]+) ms\)", r"a request takes ([\d.]+) ms without")]
             print(f"  {name:14} {ms:7.3f} ms " + " ".join(f"{100 * one:+6.1f} %" for one in beside) +
                   (f"   in its process {within[0][1]} ms with records, {within[1][1]} without" if all(within) else ""), flush=True)
