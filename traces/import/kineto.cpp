@@ -58,6 +58,9 @@ struct Item {
   Time gpu_end() const { return gpu_start + op->duration; }
 };
 
+/// Of calls, which are no longer than a recording and may overlap.
+Time add_up(Time sum, Time call) { return std::min<Time>(sum + call, kLongestRecording); }
+
 std::string trace_name(const std::filesystem::path& file) {
   std::string name = file.filename().string();
   for (bool cut = true; cut;) {
@@ -447,7 +450,7 @@ class Import {
         item.call_start = at(call->start);
         item.call_end = at(call->start + call->duration);
         if (is_long(*call)) {  // what it takes beyond an ordinary call is the host's own time
-          if (long_calls_.insert(call->correlation).second) times_.long_calls += call->duration;
+          if (long_calls_.insert(call->correlation).second) times_.long_calls = add_up(times_.long_calls, call->duration);
           item.call_end = item.call_start + launch_call_;
         }
       } else {
@@ -679,7 +682,7 @@ class Import {
       op.stream = StreamId{item.stream};
       const bool new_call = !item.call || item.call != last_call;
       if (new_call) op.host_gap = std::max(Time{}, item.call_start - free);
-      if (new_call && item.op != nullptr) in_calls += std::max(Time{}, item.call_end - item.call_start - launch_call_);
+      if (new_call && item.op != nullptr) in_calls = add_up(in_calls, std::max(Time{}, item.call_end - item.call_start - launch_call_));
       if (!whole && of_graph(item)) op.graph = new_call ? ++graphs : graphs;
       last_call = item.op == nullptr ? std::nullopt : item.call;
       free = std::max(free, item.call_end);
