@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <iostream>
 
-#include "sim/command/fit_host.h"
 #include "sim/command/replayed.h"
+#include "sim/sweep/fit_host.h"
 #include "traces/import/captured.h"
 #include "traces/import/join_parts.h"
 #include "traces/import/kineto.h"

@@ -1,4 +1,4 @@
-#include "sim/command/fit_host.h"
+#include "sim/sweep/fit_host.h"
 
 #include <fmt/format.h>
 
