@@ -1,19 +1,24 @@
 // Calls are told by callbacks at their beginning and end and not by CUPTI's records, which leave a process a fifth slower
 // (experiments/h200/capture).  A thread writes what it calls into blocks of its own without a lock; another reads them.
 //
-// Leaves out the driver's calls within one of the runtime, which have its number, and what a thread calls while it ends.
+// Of launches the driver's call is heard, which each of the runtime's makes under its number; of others the outer one.  Leaves
+// out what a thread calls while it ends.
 #include "hw/capture/calls.h"
 
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "hw/capture/cupti_functions.h"
+#include "hw/capture/stretches.h"
 #include "traces/import/kineto_records.h"
 
 namespace corun::capture {
@@ -86,30 +91,106 @@ struct Caller {
 
 std::atomic<std::uint32_t> times_heard{0};
 
-void CUPTIAPI called(void*, CUpti_CallbackDomain domain, CUpti_CallbackId function, const void* data) {
+using Kind = kineto::Call::Kind;
+struct Function {
+  std::optional<Kind> kind;
+  bool of_thread = false;        // the stream 0 is the thread's own
+  bool has_kernel = false;       // its parameters are those of cuLaunchKernel or cuLaunchKernelEx
+};
+/// By number; the runtime's and the driver's.
+std::array<std::vector<Function>, 2> functions;
+
+const Function& function_of(CUpti_CallbackDomain domain, CUpti_CallbackId id) {
+  return functions[domain == CUPTI_CB_DOMAIN_RUNTIME_API ? 0 : 1][id];
+}
+
+// The runtime's calls have the same parameters as the driver's, and those with flags have them at the end.
+struct Recorded {
+  CUevent event;
+  CUstream stream;
+};
+struct WaitedFor {
+  CUstream stream;
+  CUevent event;
+};
+static_assert(offsetof(cuEventRecordWithFlags_params, hStream) == offsetof(Recorded, stream));
+static_assert(offsetof(cuStreamWaitEvent_params, hEvent) == offsetof(WaitedFor, event));
+
+/// CUPTI's number of the stream, as kernels have it.
+bool number_stream(CUstream stream, bool of_thread, std::uint32_t& number) {
+  if (stream == CU_STREAM_PER_THREAD) stream = nullptr, of_thread = true;
+  else if (stream == CU_STREAM_LEGACY) stream = nullptr, of_thread = false;
+  return cupti().stream_number(nullptr, stream, of_thread ? 1 : 0, &number) == CUPTI_SUCCESS;
+}
+
+void add_event(const CUpti_CallbackData& data, const Function& function, Call& call) {
+  CUevent event = nullptr;
+  CUstream stream = nullptr;
+  if (function.kind == Kind::event_record) {
+    const auto& given = *static_cast<const Recorded*>(data.functionParams);
+    event = given.event, stream = given.stream;
+  } else if (function.kind == Kind::event_wait) {
+    const auto& given = *static_cast<const WaitedFor*>(data.functionParams);
+    event = given.event, stream = given.stream, call.waits = true;
+  } else {
+    return;
+  }
+  if (event != nullptr && number_stream(stream, function.of_thread, call.stream))
+    call.event = reinterpret_cast<std::uintptr_t>(event), call.context = data.contextUid;
+}
+
+void tell_launch(const CUpti_CallbackData& data, CUpti_CallbackId id, const Function& function) {
+  if (function.kind == Kind::graph_launch) {
+    launched(static_cast<const cuGraphLaunch_params*>(data.functionParams)->hGraph, 0);
+  } else if (function.kind == Kind::launch && function.has_kernel) {
+    if (id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx || id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz) {
+      const auto& given = *static_cast<const cuLaunchKernelEx_params*>(data.functionParams);
+      launched(reinterpret_cast<const void*>(given.f), given.config == nullptr ? 0 : given.config->gridDimX);
+    } else {
+      const auto& given = *static_cast<const cuLaunchKernel_params*>(data.functionParams);
+      launched(reinterpret_cast<const void*>(given.f), given.gridDimX);
+    }
+  }
+}
+
+void CUPTIAPI called(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void* data) {
   static thread_local Caller caller;
   const auto& call = *static_cast<const CUpti_CallbackData*>(data);
+  const Function& function = function_of(domain, id);
   const bool of_runtime = domain == CUPTI_CB_DOMAIN_RUNTIME_API;
   if (caller.queue == nullptr) return;
   if (caller.heard != times_heard.load(std::memory_order_relaxed)) caller.heard = times_heard, caller.runtime_calls = 0;
   if (call.callbackSite == CUPTI_API_ENTER) {
     caller.runtime_calls += of_runtime;
     *call.correlationData = now();
+    if (!of_runtime) tell_launch(call, id, function);
     return;
   }
   if (!of_runtime && caller.runtime_calls != 0) return;
   if (of_runtime && caller.runtime_calls != 0) --caller.runtime_calls;
   if (*call.correlationData == 0) return;  // began before it was heard
-  caller.queue->add({domain, function, caller.thread, call.correlationId, *call.correlationData, now()});
+  Call kept{domain, id, caller.thread, call.correlationId, *call.correlationData, now(), 0, 0, 0, false};
+  add_event(call, function, kept);
+  caller.queue->add(kept);
+  if (function.kind == Kind::synchronize || function.kind == Kind::copy_and_wait) host_waited(kept.end);
 }
 
 CUpti_SubscriberHandle subscriber = nullptr;
 
 void hear(CUpti_CallbackDomain domain, CUpti_CallbackId end) {
-  for (CUpti_CallbackId function = 1; function < end; ++function) {
-    const char* name = nullptr;
-    if (cupti().call_name(domain, function, &name) == CUPTI_SUCCESS && name != nullptr && kineto::call_kind(name))
-      cupti().enable_callback(1, subscriber, domain, function);
+  const bool of_runtime = domain == CUPTI_CB_DOMAIN_RUNTIME_API;
+  auto& all = functions[of_runtime ? 0 : 1];
+  all.assign(end, {});
+  for (CUpti_CallbackId id = 1; id < end; ++id) {
+    const char* text = nullptr;
+    if (cupti().call_name(domain, id, &text) != CUPTI_SUCCESS || text == nullptr) continue;
+    const std::string_view name = text;
+    Function& function = all[id];
+    function.kind = kineto::call_kind(name);
+    if (of_runtime && (function.kind == Kind::launch || function.kind == Kind::graph_launch)) function.kind.reset();
+    function.of_thread = name.find("_ptsz") != name.npos;
+    function.has_kernel = name.starts_with("cuLaunchKernel");
+    if (function.kind) cupti().enable_callback(1, subscriber, domain, id);
   }
 }
 

@@ -14,6 +14,10 @@ struct Call {
   CUpti_CallbackId function;
   std::uint32_t thread, correlation;
   std::uint64_t start, end;
+  /// Of one that records an event on a stream, or lets a stream wait for one; else the event is 0.
+  std::uint64_t event;
+  std::uint32_t context, stream;
+  bool waits;  // the stream does
 };
 
 /// From here on calls are kept.

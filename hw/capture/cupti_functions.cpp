@@ -23,7 +23,7 @@ bool take(void* library, Cupti& c) {
          find(library, c.disable, "cuptiActivityDisable") && find(library, c.next, "cuptiActivityGetNextRecord") &&
          find(library, c.flush, "cuptiActivityFlushAll") && find(library, c.flush_period, "cuptiActivityFlushPeriod") &&
          find(library, c.dropped, "cuptiActivityGetNumDroppedRecords") && find(library, c.call_name, "cuptiGetCallbackName") &&
-         find(library, c.now, "cuptiGetTimestamp") && find(library, c.in_words, "cuptiGetResultString");
+         find(library, c.stream_number, "cuptiGetStreamIdEx") && find(library, c.now, "cuptiGetTimestamp") && find(library, c.in_words, "cuptiGetResultString");
 }
 
 }  // namespace

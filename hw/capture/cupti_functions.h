@@ -21,6 +21,7 @@ struct Cupti {
   decltype(&::cuptiActivityFlushPeriod) flush_period = nullptr;
   decltype(&::cuptiActivityGetNumDroppedRecords) dropped = nullptr;
   decltype(&::cuptiGetCallbackName) call_name = nullptr;
+  decltype(&::cuptiGetStreamIdEx) stream_number = nullptr;
   decltype(&::cuptiGetTimestamp) now = nullptr;
   decltype(&::cuptiGetResultString) in_words = nullptr;
 

@@ -1,9 +1,10 @@
 // What `sim capture` puts into a program: a library that the CUDA driver loads (CUDA_INJECTION64_PATH) and that writes
 // CUPTI's activity records, a line of JSON each, to PID.jsonl in the folder that CORUN_CAPTURE names.
 //
-// Kernels, copies, memsets, synchronizations, events, allocations; host calls that issue work or wait for it (calls.cpp), and
-// ranges of NVTX (ranges.cpp).  Nothing is interpreted here: traces/import/captured.cpp reads the lines.  Leaves out: nodes
-// that a graph launches on the device, and what the last moments held if the program is killed.
+// Kernels, copies, memsets (in stretches of the run, stretches.cpp) and allocations; host calls that issue work or wait for it,
+// with their events (calls.cpp), and ranges of NVTX (ranges.cpp).  Nothing is interpreted here: traces/import/captured.cpp
+// reads the lines.  Leaves out: nodes that a graph launches on the device, and what the last moments held if the program is
+// killed.
 #include <cuda.h>
 #include <cupti.h>
 #include <cxxabi.h>
@@ -20,6 +21,7 @@
 #include "hw/capture/calls.h"
 #include "hw/capture/cupti_functions.h"
 #include "hw/capture/lines.h"
+#include "hw/capture/stretches.h"
 
 namespace corun::capture {
 namespace {
@@ -58,8 +60,6 @@ class Records {
       case CUPTI_ACTIVITY_KIND_MEMCPY: return copy(as<CUpti_ActivityMemcpy6>(record));
       case CUPTI_ACTIVITY_KIND_MEMCPY2: return peer_copy(as<CUpti_ActivityMemcpyPtoP4>(record));
       case CUPTI_ACTIVITY_KIND_MEMSET: return set(as<CUpti_ActivityMemset4>(record));
-      case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: return synchronization(as<CUpti_ActivitySynchronization2>(record));
-      case CUPTI_ACTIVITY_KIND_CUDA_EVENT: return event(as<CUpti_ActivityCudaEvent2>(record));
       case CUPTI_ACTIVITY_KIND_MEMORY2: return memory(as<CUpti_ActivityMemory4>(record));
       default: return;
     }
@@ -107,17 +107,13 @@ class Records {
       Line line('a');
       line.add(known->second).add(c.start).add(c.end).add(c.thread).add(c.correlation);
       output().write(line);
+      if (c.event != 0) write_event(c);
     });
   }
-  void synchronization(const CUpti_ActivitySynchronization2& s) {
-    Line line('s');
-    line.add(static_cast<int>(s.type)).add(s.start).add(s.end).add(s.contextId).add(s.streamId).add(s.correlationId);
-    line.add(s.cudaEventId);
-    output().write(line);
-  }
-  void event(const CUpti_ActivityCudaEvent2& e) {
-    Line line('e');
-    line.add(e.contextId).add(e.streamId).add(e.correlationId).add(e.eventId);
+  void write_event(const Call& c) {
+    Line line(c.waits ? 's' : 'e');
+    if (c.waits) line.add(c.start);
+    line.add(c.context).add(c.stream).add(c.correlation).add(c.event);
     output().write(line);
   }
   void memory(const CUpti_ActivityMemory4& m) {
@@ -187,17 +183,13 @@ void CUPTIAPI completed(CUcontext context, std::uint32_t stream, std::uint8_t* b
   std::free(buffer);
 }
 
-constexpr CUpti_ActivityKind kKinds[] = {
-    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,     CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMSET,
-    CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,   CUPTI_ACTIVITY_KIND_CUDA_EVENT, CUPTI_ACTIVITY_KIND_MEMORY2};
-
 std::atomic<bool> running{false};
 
 /// At the program's end, or of what is captured of it.
 void finish() {
   if (!running.exchange(false)) return;
   cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-  for (const CUpti_ActivityKind kind : kKinds) cupti().disable(kind);
+  end_stretches();
   hear_no_calls();
   records().end();
   Line line('z');
@@ -223,10 +215,8 @@ bool start() {
   static const CUptiResult registered = cupti().register_callbacks(requested, completed);
   if (registered != CUPTI_SUCCESS) return complain("CUPTI cannot be used: ", registered);
   records().begin();
-  // What a version of CUPTI does not have is left out, but for kernels.
-  for (const CUpti_ActivityKind kind : kKinds)
-    if (const CUptiResult result = cupti().enable(kind); result != CUPTI_SUCCESS && kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
-      return complain("CUPTI records no kernels: ", result);
+  if (const CUptiResult result = begin_stretches(std::getenv("CORUN_CAPTURE_ALL") == nullptr); result != CUPTI_SUCCESS)
+    return complain("CUPTI records no kernels: ", result);
   if (const CUptiResult result = hear_calls(); result != CUPTI_SUCCESS) return complain("CUPTI tells of no calls: ", result);
   cupti().flush_period(kFlushEveryMs);
   running = true;

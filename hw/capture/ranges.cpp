@@ -11,6 +11,7 @@
 
 #include "hw/capture/cupti_functions.h"
 #include "hw/capture/lines.h"
+#include "hw/capture/stretches.h"
 
 namespace corun::capture {
 namespace {
@@ -27,6 +28,7 @@ std::vector<Open>& open_ranges(nvtxDomainHandle_t domain) {
 
 int push(nvtxDomainHandle_t domain, const char* name) {
   auto& open = open_ranges(domain);
+  if (domain == nullptr) range_opened();
   open.push_back({name == nullptr ? "?" : name, now()});
   return static_cast<int>(open.size()) - 1;
 }
@@ -35,10 +37,12 @@ int push(nvtxDomainHandle_t domain, const char* name) {
 int pop(nvtxDomainHandle_t domain) {
   auto& open = open_ranges(domain);
   if (open.empty()) return -1;
+  const std::uint64_t end = now();
   Line line('r');
-  line.add_text(open.back().name.c_str()).add(open.back().start).add(now()).add(gettid()).add(domain == nullptr ? 0 : 1);
+  line.add_text(open.back().name.c_str()).add(open.back().start).add(end).add(gettid()).add(domain == nullptr ? 0 : 1);
   output().write(line);
   open.pop_back();
+  if (domain == nullptr) range_closed(end);
   return static_cast<int>(open.size());
 }
 

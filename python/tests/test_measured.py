@@ -49,6 +49,22 @@ def test_a_program_that_is_also_run_without_tracing_replays_in_that_time(twice, 
     assert abs(twice[program]) <= most
 
 
+@pytest.fixture(scope="module")
+def in_stretches():
+    """Error of the replay of `sim capture` as it is against the median of the turns without tracing, by program."""
+    of = EXPERIMENTS / "capture"
+    return {name: 1e3 * ms / statistics.median(plain) - 1 for name, ms, _, plain in script(of / "stretches.py").replays(SIM, of / "stretches.json", "stretches")}
+
+
+def test_a_graph_captured_in_stretches_replays_in_its_time_without_tracing(in_stretches):
+    assert abs(in_stretches["torch_graph"]) <= 0.01
+
+
+@pytest.mark.parametrize("program, least, most", [("torch_eager", 0.10, 0.15), ("torch_decode", 0.03, 0.06), ("200 small", -0.06, -0.03)])
+def test_known_gap_what_tracing_adds_to_a_host_is_taken_off_in_part(in_stretches, program, least, most):
+    assert least <= in_stretches[program] <= most
+
+
 def test_times_on_parts_of_the_gpu_bring_a_program_within_two_percent_or_the_known_gap_stands():
     errors = {percent: (known / measured - 1, without / measured - 1)
               for percent, measured, known, without in script(EXPERIMENTS / "capture/judge.py").by_sms(SIM)}

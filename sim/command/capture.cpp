@@ -94,13 +94,14 @@ int capture(CaptureArguments a) {
     environment.insert(environment.end(), {set("CORUN_CAPTURE", into), set("NVTX_INJECTION64_PATH", library)});
     return run_program(a.program, environment);
   };
-  const std::string traced = set("CUDA_INJECTION64_PATH", library);
+  std::vector<std::string> traced = {set("CUDA_INJECTION64_PATH", library)};
+  if (a.all) traced.emplace_back("CORUN_CAPTURE_ALL=1");
   if (a.twice) {
     a.import.untraced = made("untraced").string();
     recorded(a.import.untraced, {});
     fmt::print(stderr, "again, traced\n");
   }
-  const ProgramEnd ended = recorded(folder, {traced});
+  const ProgramEnd ended = recorded(folder, traced);
   if (ended.code == kCannotStart && std::filesystem::is_empty(folder))
     throw InputError("", a.program.front(), "cannot be started", "check the program's name after --");
   if (ended.code != 0 || ended.signal != 0)
@@ -122,7 +123,8 @@ int capture(CaptureArguments a) {
     for (const unsigned percent : a.by_sms) {
       a.import.parts.push_back(made(fmt::format("percent-{}", percent)).string());
       std::vector<std::string> environment = server.environment();
-      environment.insert(environment.end(), {traced, fmt::format("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={}", percent)});
+      environment.insert(environment.end(), traced.begin(), traced.end());
+      environment.push_back(fmt::format("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={}", percent));
       fmt::print(stderr, "again, on {} % of the GPU\n", percent);
       recorded(a.import.parts.back(), environment);
     }

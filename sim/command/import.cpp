@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <iostream>
 
-#include "sim/command/fit_host.h"
 #include "sim/command/replayed.h"
+#include "sim/sweep/fit_host.h"
 #include "traces/import/captured.h"
 #include "traces/import/join_parts.h"
 #include "traces/import/kineto.h"
@@ -70,7 +70,7 @@ void add_common(CLI::App& command, ImportArguments& a) {
                      "time in which the host issues the request without the profiler, as 5.9ms\n"
                      "(default: as recorded, which the profiler slows)");
   command.add_option("--request-time", a.request_time,
-                     "what a request takes without the profiler, as 3.2ms: the host's gaps shrink until it replays so\n"
+                     "what a request takes without the profiler, as 3.2ms: the host's gaps are fitted to it\n"
                  "(default: what the recording says)");
   command
       .add_option("--sms", a.sms,
@@ -110,7 +110,10 @@ CLI::App* add_capture(CLI::App& app, CaptureArguments& a) {
   command->add_option("--step", a.import.step, "which repetition or range is the request, from 0 (default: the median)");
   command->add_option("--range", a.import.range,
                       "a request is an NVTX range of this name (default: the program's own that holds most, else what repeats)");
-  command->add_flag("--twice", a.twice, "run it first without tracing, for the time of its NVTX ranges: the host's gaps shrink to it");
+  command->add_flag("--twice", a.twice, "run it first without tracing, for the time of its NVTX ranges: the host's gaps are fitted to it");
+  command->add_flag("--all", a.all,
+                    "record the kernels of the whole run (default: of stretches, as that slows the host; between them only calls,\n"
+                    "which tell what a request takes without: host gaps are fitted to that)");
   command->add_flag("--counters", a.counters, "run it again under Nsight Compute (ncu), for counters of every launch");
   command
       ->add_option("--by-sms", a.by_sms,
@@ -126,8 +129,8 @@ int import(const ImportArguments& a) {
   Trace trace = read(a, recorded);
   for (const std::string& part : a.parts) join_part_of(part, a, trace);
   bool fitted = true;
-  if (!a.request_time.empty()) trace.notes.push_back(fit_host(trace, parse_duration(a.request_time, "--request-time")));
-  else if (!a.untraced.empty()) trace.notes.push_back(fit_host(trace, untraced_range(a.untraced, recorded.request)));
+  if (!a.request_time.empty()) trace.notes.push_back(fit_host(trace, parse_duration(a.request_time, "--request-time"), recorded));
+  else if (!a.untraced.empty()) trace.notes.push_back(fit_host(trace, untraced_range(a.untraced, recorded.request), recorded));
   else fitted = a.host_time.empty() && fit_host_as_recorded(trace, recorded);
   if (trace.clients.size() == 1) {
     std::vector<std::string> notes = replay_notes(trace, recorded);

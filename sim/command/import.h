@@ -26,7 +26,7 @@ int import(const ImportArguments& arguments);
 struct CaptureArguments {
   ImportArguments import;  // of what was recorded; `input`: the folder that keeps it
   std::vector<std::string> program;
-  bool counters = false, twice = false;
+  bool counters = false, twice = false, all = false;
   std::vector<unsigned> by_sms{};  // percentages of the GPU under MPS on which it runs again
 };
 

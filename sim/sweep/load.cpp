@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "sim/command/fit_host.h"
+#include "sim/sweep/fit_host.h"
 #include "traces/json/duration.h"
 #include "traces/import/recording.h"
 #include "traces/json/trace_json.h"

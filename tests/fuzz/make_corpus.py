@@ -196,8 +196,24 @@ def captured(start, correlation, cluster="0,0,0"):
 write("capture", "a-launch", CAPTURE + captured(1000, 5) + '["z",0]\n')
 write("capture", "of-each-kind", CAPTURE.replace('["d",0,"NVIDIA H200",132]\n', "") + '["r","step",500,90000,11]\n' +
       captured(1000, 5, "2,1,1") + '["c",4096,10000,11000,0,1,7,6,1,1,2]\n["m",64,12000,12500,0,1,7,8]\n'
-      '["x",1,4096,139,900]\n["x",2,4096,139,50000]\n["e",1,3,9,7]\n["s",2,20000,20100,1,8,10,3]\n' +
+      '["x",1,4096,139,900]\n["x",2,4096,139,50000]\n["e",1,3,9,7]\n["s",20000,1,8,10,3]\n' +
       captured(30000, 11) + '["z",2]\n')
+
+
+def captured_rounds(begin, first, recorded):
+    """Four launches with a wait and a range each."""
+    text = ""
+    for i in range(4):
+        at, number = begin + 20_000 * i, first + 2 * i
+        launch = captured(at, number)
+        text += (launch if recorded else launch.splitlines(True)[0]) + f'["a",2,{at + 2000},{at + 9000},11,{number + 1}]\n'
+        text += f'["r","step",{at - 100},{at + 9100},11,0]\n'
+    return text
+
+
+write("capture", "stretches", CAPTURE + '["n",2,"cudaStreamSynchronize_v3020"]\n["n",3,"cuGraphLaunch"]\n["o",1,1]\n' +
+      captured_rounds(10_000, 1, True) + '["a",3,92000,93000,11,99]\n["o",95000,0]\n' + captured_rounds(100_000, 21, False) +
+      '["o",190000,1]\n' + captured_rounds(200_000, 41, True) + '["z",0]\n')
 
 # --- Nsight Compute ---
 

@@ -26,6 +26,9 @@ using kineto::Nanoseconds;
 using kineto::Shape;
 
 constexpr std::int64_t kVersion = 1;
+/// What CUPTI adds where it records no kernels, to a call that issues work and to a node of a graph: on an H200, in a process
+/// of its own (`overhead.py overhead.json` in experiments/h200/capture).
+constexpr Nanoseconds kAddedToCall{1200}, kAddedToNode{290};
 /// In nanoseconds 146 years, so that sums of two fit 64 bits.
 constexpr std::int64_t kMostOfAny = std::int64_t{1} << 62;
 constexpr std::int64_t kMostBytes = (std::int64_t{1} << 53) - 1;
@@ -93,7 +96,8 @@ class Reader {
       case 'c': return copy(f, GpuOp::Kind::copy);
       case 'm': return copy(f, GpuOp::Kind::memset);
       case 'a': return call(f);
-      case 's': return synchronization(f);
+      case 'o': stretches_.push_back({Nanoseconds{f.integer(1)}, f.integer(2, 0, 1) == 1}); return;
+      case 's': return event_wait(f);
       case 'e': recorded_[{f.integer(1), f.integer(4)}].push_back({f.integer(3), f.integer(2)}); return;
       case 'r': return range(f);
       case 'x': return memory(f);
@@ -116,7 +120,7 @@ class Reader {
     GpuOp op;
     op.kind = kind;
     op.start = Nanoseconds{f.integer(2)};
-    op.duration = Nanoseconds{f.integer(3, f.integer(2))} - op.start;
+    op.duration = Nanoseconds{f.integer(3)} - op.start;
     op.stream = {f.integer(4), f.integer(5), f.integer(6)};
     if (f.integer(7) != 0) op.correlation = static_cast<std::uint64_t>(f.integer(7));
     return op;
@@ -131,7 +135,7 @@ class Reader {
   void kernel(const Fields& f) {
     if (device_ && f.integer(4) != *device_) return;
     GpuOp op = operation(f, GpuOp::Kind::kernel);
-    if (op.start == Nanoseconds{} || op.duration == Nanoseconds{}) {
+    if (op.start == Nanoseconds{} || op.duration <= Nanoseconds{}) {
       ++unmeasured_;
       return;
     }
@@ -163,6 +167,10 @@ class Reader {
     if (device_ && f.integer(4) != *device_) return;
     GpuOp op = operation(f, kind);
     op.bytes = static_cast<std::uint64_t>(f.integer(1, 0, kMostBytes));
+    if (op.duration < Nanoseconds{}) {
+      ++unmeasured_;
+      return;
+    }
     const auto what = kind == GpuOp::Kind::copy ? kineto::cupti_copy(f.integer(8)) : kineto::CuptiCopy{op.direction, false};
     if (op.bytes == 0 || !what) {
       ++process_.records.skipped_copies;
@@ -186,17 +194,14 @@ class Reader {
                                       Nanoseconds{f.integer(2)}, Nanoseconds{f.integer(3, f.integer(2)) - f.integer(2)}});
   }
 
-  /// Host waits are among the calls; here are the waits of streams for events.
-  void synchronization(const Fields& f) {
-    constexpr std::int64_t kStreamWaitsForEvent = 2;  // CUpti_ActivitySynchronizationType
-    if (f.integer(1) != kStreamWaitsForEvent) return;
+  void event_wait(const Fields& f) {
     kineto::SyncEvent sync;
     sync.event_wait = true;
-    sync.start = Nanoseconds{f.integer(2)};
-    sync.stream = {0, f.integer(4), f.integer(5)};
-    if (f.integer(6) > 0) sync.correlation = static_cast<std::uint64_t>(f.integer(6));
+    sync.start = Nanoseconds{f.integer(1)};
+    sync.stream = {0, f.integer(2), f.integer(3)};
+    if (f.integer(4) > 0) sync.correlation = static_cast<std::uint64_t>(f.integer(4));
     process_.records.syncs.push_back(sync);
-    event_of_.push_back({f.integer(4), f.integer(7)});
+    event_of_.push_back({f.integer(2), f.integer(5)});
   }
 
   void range(const Fields& f) {
@@ -221,18 +226,64 @@ class Reader {
     std::stable_sort(r.ops.begin(), r.ops.end(), [](const GpuOp& a, const GpuOp& b) { return a.start < b.start; });
     std::stable_sort(r.calls.begin(), r.calls.end(), [](const Call& a, const Call& b) { return a.start < b.start; });
     join_events();
+    leave_out_stretches();
     most_memory();
-    if (unmeasured_ != 0) process_.notes.push_back(fmt::format("CUPTI has no times of {} kernels; they are left out.", unmeasured_));
+    if (unmeasured_ != 0) process_.notes.push_back(fmt::format("CUPTI has no times of {} kernels or copies, or an end before the beginning; they are left out.", unmeasured_));
     if (!ended_)
       process_.notes.push_back("The program did not end by itself: what it did in its last 0.2 s may be missing.");
     choose_range();
+  }
+
+  /// What was recorded at that time.
+  struct Stretch {
+    Nanoseconds start{};
+    bool records = true;
+    std::size_t number = 0;
+  };
+  const Stretch& stretch_at(Nanoseconds time) const {
+    static constexpr Stretch kAll;
+    const auto next = std::upper_bound(stretches_.begin(), stretches_.end(), time, [](Nanoseconds t, const Stretch& s) { return t < s.start; });
+    return next == stretches_.begin() ? kAll : *std::prev(next);
+  }
+
+  /// Calls that were made while no kernels were recorded tell what a request takes then, and nothing else; the same holds for
+  /// ranges.  Ranges of several stretches are left out.
+  void leave_out_stretches() {
+    if (stretches_.empty()) return;
+    std::sort(stretches_.begin(), stretches_.end(), [](const Stretch& a, const Stretch& b) { return a.start < b.start; });
+    bool recorded = true;
+    std::size_t number = 0;
+    for (Stretch& s : stretches_) {
+      if (s.records != recorded) ++number;
+      recorded = s.records, s.number = number;
+    }
+    kineto::Records& r = process_.records;
+    r.added_to_call = kAddedToCall, r.added_to_node = kAddedToNode;
+    const auto unrecorded = [&](Nanoseconds time) { return !stretch_at(time).records; };
+    std::set<std::uint64_t> calls;
+    for (const Call& call : r.calls)
+      if (unrecorded(call.start)) r.unrecorded_calls.push_back(call), calls.insert(call.correlation);
+    std::erase_if(r.calls, [&](const Call& call) { return unrecorded(call.start); });
+    std::erase_if(r.syncs, [&](const kineto::SyncEvent& sync) { return unrecorded(sync.start); });
+    std::erase_if(r.ops, [&](const GpuOp& op) { return op.correlation && calls.contains(*op.correlation); });
+    for (auto& [name, of] : ranges_) {
+      for (const kineto::Step& step : of.steps)
+        if (unrecorded(step.start) && stretch_at(step.start).number == stretch_at(step.start + step.duration).number)
+          of.unrecorded.push_back(step.duration);
+      std::erase_if(of.steps, [&](const kineto::Step& step) {
+        return unrecorded(step.start) || stretch_at(step.start).number != stretch_at(step.start + step.duration).number;
+      });
+    }
   }
 
   /// The one that is asked for; else, of the program's own, the one that holds most of the GPU's work.
   void choose_range() {
     if (ranges_.empty()) return;
     const std::string chosen = range_.empty() ? best_range() : range_;
-    if (const auto known = ranges_.find(chosen); known != ranges_.end()) process_.records.steps = known->second.steps;
+    if (const auto known = ranges_.find(chosen); known != ranges_.end()) {
+      process_.records.steps = known->second.steps;
+      if (!known->second.unrecorded.empty()) process_.records.unrecorded_request = lower_median(known->second.unrecorded);
+    }
     if (!range_.empty()) return;
     std::vector<std::string> names;
     for (const auto& [name, of] : ranges_)
@@ -333,10 +384,12 @@ class Reader {
   std::vector<Event> event_of_;                                                 // by Records::syncs
   struct Ranges {
     std::size_t count = 0;
-    std::vector<kineto::Step> steps;  // of those that may be requests
+    std::vector<kineto::Step> steps;      // of those that may be requests
+    std::vector<Nanoseconds> unrecorded;  // what they took while no kernels were recorded
   };
   std::map<std::string, Ranges> ranges_;
   std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>> allocations_;  // {time, bytes or -1, address}
+  std::vector<Stretch> stretches_;
   std::size_t unmeasured_ = 0;
   bool ended_ = false;
 };

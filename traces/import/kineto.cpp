@@ -58,6 +58,9 @@ struct Item {
   Time gpu_end() const { return gpu_start + op->duration; }
 };
 
+/// Of calls, which are no longer than a recording and may overlap.
+Time add_up(Time sum, Time call) { return std::min<Time>(sum + call, kLongestRecording); }
+
 std::string trace_name(const std::filesystem::path& file) {
   std::string name = file.filename().string();
   for (bool cut = true; cut;) {
@@ -365,6 +368,7 @@ class Import {
         if (found.between_is_work)
           note(fmt::format("Between two of them the host took {:.3f} ms (lower quartile), taken as its work for the next.",
                            static_cast<double>(found.between.count()) / 1e6));
+        records_.unrecorded_request = unrecorded_round(records_, found);
       }
       records_.steps = std::move(found.steps);
     }
@@ -386,6 +390,9 @@ class Import {
         throw InputError(file_.string(), wanted_.range.empty() ? "--step" : "--range",
                          records_.steps.empty() ? "there are no such marks in it" : "no kernel was issued within one",
                          "leave the option out: the whole recording is then one request");
+      if (!records_.unrecorded_calls.empty())
+        throw InputError(file_.string(), "", "no request was found in it, and kernels were recorded in stretches of the run only",
+                         "record all of it: sim capture --all; or mark requests with NVTX ranges");
       note(records_.steps.empty()
                ? "No ProfilerStep marks: the whole recording is one request."
                : "No kernel was issued within a ProfilerStep: the whole recording is one request.");
@@ -443,7 +450,7 @@ class Import {
         item.call_start = at(call->start);
         item.call_end = at(call->start + call->duration);
         if (is_long(*call)) {  // what it takes beyond an ordinary call is the host's own time
-          if (long_calls_.insert(call->correlation).second) times_.long_calls += call->duration;
+          if (long_calls_.insert(call->correlation).second) times_.long_calls = add_up(times_.long_calls, call->duration);
           item.call_end = item.call_start + launch_call_;
         }
       } else {
@@ -658,6 +665,7 @@ class Import {
     std::set<std::uint32_t> named;
     for (const Item& item : items_) named.insert(item.after.begin(), item.after.end());
     std::optional<std::uint64_t> last_call;
+    Time in_calls{};
     const bool whole = one_graph();
     std::uint32_t graphs = 0;
     Time free = window_ != nullptr ? at(window_->start) : items_.front().call_start;
@@ -674,6 +682,7 @@ class Import {
       op.stream = StreamId{item.stream};
       const bool new_call = !item.call || item.call != last_call;
       if (new_call) op.host_gap = std::max(Time{}, item.call_start - free);
+      if (new_call && item.op != nullptr) in_calls = add_up(in_calls, std::max(Time{}, item.call_end - item.call_start - launch_call_));
       if (!whole && of_graph(item)) op.graph = new_call ? ++graphs : graphs;
       last_call = item.op == nullptr ? std::nullopt : item.call;
       free = std::max(free, item.call_end);
@@ -681,6 +690,7 @@ class Import {
       if (named.contains(i)) op.name = fmt::format("op{}", i);
       program.ops.push_back(std::move(op));
     }
+    times_.in_calls = {in_calls};
     if (whole) program.issue = Issue::graph;
     // Of a range: what the host does after its last wait, as reading a result.
     if (const Time rest = window_ == nullptr ? Time{} : at(window_->start + window_->duration) - free;
@@ -873,6 +883,7 @@ class Import {
       times_.ops.push_back(item.op == nullptr ? RecordedTimes::Interval{}
                                               : RecordedTimes::Interval{item.gpu_start - begin,
                                                                         item.gpu_start + item.op->duration - begin});
+    note_without_records();
     note_host();
     note_long_calls();
     note_copies();
@@ -887,6 +898,20 @@ class Import {
           count(kernels_without_registers_, "kernel", "kernels")));
     note_profile();
     note("No times of single blocks: all blocks of a kernel are taken as equal, which flatters uneven ones.");
+  }
+
+  void note_without_records() {
+    if (!records_.unrecorded_request) return;
+    std::set<std::uint64_t> calls;
+    std::int64_t nodes = 0;
+    for (const Item& item : items_) {
+      if (item.op == nullptr || !item.call) continue;
+      calls.insert(*item.call);
+      nodes += of_graph(item) ? 1 : 0;
+    }
+    times_.without_profiler = {WithoutProfiler{*records_.unrecorded_request, static_cast<std::int64_t>(calls.size()) * records_.added_to_call,
+                                               nodes * records_.added_to_node}};
+    times_.told_by = "its stretches in which no kernels were recorded";
   }
 
   void note_profile() {
@@ -1055,7 +1080,7 @@ Trace import_kineto(const std::filesystem::path& file, const ImportOptions& opti
   Trace trace = import_records(file, std::move(records), options, "Kineto", recorded);
   auto of = times.find(options.range.empty() ? "ProfilerStep" : options.range);
   if (of == times.end()) of = times.find("");
-  if (of != times.end() && recorded != nullptr) recorded->without_profiler = of->second;
+  if (of != times.end() && recorded != nullptr) recorded->without_profiler = {WithoutProfiler{of->second}}, recorded->told_by = "corun_request_time_us";
   return trace;
 }
 

@@ -40,10 +40,18 @@ struct ImportOptions {
   bool assume_shapes = false;            // kernels of which no shape is recorded get one block of 256 threads an SM
 };
 
+/// What a request takes where no kernels are recorded, and what of that the tool adds to the host's calls and to the nodes of
+/// graphs all the same.
+struct WithoutProfiler {
+  Time request{}, calls{}, nodes{};
+};
+
 /// What was recorded of the request, to hold a replay against.
 struct RecordedTimes {
   std::string request;  // name of the step or range that it was; empty: all
-  std::optional<Time> without_profiler{};  // what it takes then, where the recording says so
+  std::vector<std::optional<WithoutProfiler>> without_profiler{};  // of each client, where the recording says so
+  std::string told_by{};                                           // and how it does
+  std::vector<Time> in_calls{};  // of each client: what its calls that issue work took in all beyond what a replay's take
   Time span{};     // from where the host begins to the last end on the GPU
   Time kernels{};  // sum
   struct Interval {

@@ -110,6 +110,9 @@ struct Records {
   std::vector<Step> steps;
   std::vector<Device> devices;
   std::uint32_t threads = 0;
+  std::vector<Call> unrecorded_calls;                // made while the tool recorded nothing else
+  std::optional<Nanoseconds> unrecorded_request;     // what one of `steps` took then
+  Nanoseconds added_to_call{}, added_to_node{};      // of that by the tool, for each that issues work and each node of a graph
   std::map<std::string, Nanoseconds> request_times;  // what a request takes without the profiler, by range; "": any
   // AMD's tools record launches in other ways.
   std::size_t shapes_of_calls = 0, shapes_of_names = 0;  // kernels whose shape was found elsewhere

@@ -387,10 +387,10 @@ class Reader {
   /// Of `op_hmma` and `op_hmma_type_bf16` the second is part of the first.
   static double sum_of_variants(const std::vector<std::pair<std::string, double>>& variants) {
     double sum = 0;
-    for (const auto& [name, value] : variants)
+    for (const auto& variant : variants)
       if (std::none_of(variants.begin(), variants.end(),
-                       [&](const auto& other) { return name.starts_with(other.first + "_"); }))
-        sum += value;
+                       [&](const auto& other) { return variant.first.starts_with(other.first + "_"); }))
+        sum += variant.second;
     return sum;
   }
 

@@ -39,6 +39,8 @@ Trace import_processes(const std::filesystem::path& file, std::vector<RecordedPr
   }
   Trace all;
   bool first = true;
+  std::vector<std::optional<WithoutProfiler>> without_profiler;
+  std::vector<Time> in_calls;
   for (RecordedProcess& p : processes) {
     RecordedTimes times;
     Trace one = import_records(file, std::move(p.records), options, tool, &times);
@@ -48,7 +50,10 @@ Trace import_processes(const std::filesystem::path& file, std::vector<RecordedPr
       if (recorded != nullptr) *recorded = std::move(times);
       return one;
     }
+    without_profiler.push_back(times.without_profiler.empty() ? std::nullopt : times.without_profiler.front());
+    in_calls.push_back(times.in_calls.empty() ? Time{} : times.in_calls.front());
     if (first && recorded != nullptr) *recorded = times;
+    if (!times.told_by.empty() && recorded != nullptr) recorded->told_by = times.told_by;
     if (options.name.empty()) one.programs.front().name = p.name;
     one.clients.front().name = one.clients.front().process = p.name;
     if (first) all.name = one.name, all.about = one.about, all.gpu = one.gpu;
@@ -60,6 +65,7 @@ Trace import_processes(const std::filesystem::path& file, std::vector<RecordedPr
     client.program = ProgramId{at.programs};
     all.clients.push_back(std::move(client));
   }
+  if (recorded != nullptr) recorded->without_profiler = std::move(without_profiler), recorded->in_calls = std::move(in_calls);
   all.notes.push_back(fmt::format("{} processes were recorded beside each other: where they shared the GPU their kernels' "
                                   "times are longer than alone. Record each by itself for times alone.",
                                   processes.size()));

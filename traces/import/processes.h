@@ -18,7 +18,8 @@ struct RecordedProcess {
 };
 
 /// A closed-loop client a process.  Processes were recorded beside each other, which their kernels' times hold:
-/// Trace::notes says so.  `wanted`: only the one of this name; empty: all.  `recorded`: of the first.  Throws InputError.
+/// Trace::notes says so.  `wanted`: only the one of this name; empty: all.  `recorded`: of the first,
+/// what requests take without the profiler of each.  Throws InputError.
 Trace import_processes(const std::filesystem::path& file, std::vector<RecordedProcess> processes, const ImportOptions& options,
                        const char* tool, const std::string& wanted, RecordedTimes* recorded);
 

@@ -74,8 +74,8 @@ std::vector<std::string> missing_metrics(const CountersJoin& join) {
       {"gpu__time_duration.sum", &Counters::duration_ns}};
   std::vector<std::string> missing;
   for (const auto& [metric, counter] : kNeeded)
-    if (std::none_of(join.matches.begin(), join.matches.end(), [&](const CountersJoin::Match& m) {
-          return m.launch != nullptr && (m.launch->counters.*counter).has_value();
+    if (std::none_of(join.matches.begin(), join.matches.end(), [&, of = counter](const CountersJoin::Match& m) {
+          return m.launch != nullptr && (m.launch->counters.*of).has_value();
         }))
       missing.emplace_back(metric);
   return missing;

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <unordered_set>
+
+#include "traces/import/median.h"
 
 namespace corun {
 namespace {
@@ -150,7 +153,53 @@ Nanoseconds round_over(const std::vector<Issued>& issued, std::size_t begin, std
   return over;
 }
 
+using Kind = Call::Kind;
+
+bool counts(const Call& call) { return call.kind != Kind::query && call.kind != Kind::event_record && call.kind != Kind::event_wait; }
+
+/// Those that issue work or wait for it, the outer ones, in the host's order; of several waits in a row the last.
+std::vector<Call> outer_calls(const std::vector<Call>& calls) {
+  std::vector<Call> sorted = calls, kept;
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Call& a, const Call& b) { return a.start < b.start; });
+  std::unordered_set<std::uint64_t> seen;
+  for (const Call& call : sorted) {
+    if (!counts(call) || !seen.insert(call.correlation).second) continue;
+    if (call.kind == Kind::synchronize && !kept.empty() && kept.back().kind == Kind::synchronize) kept.pop_back();
+    kept.push_back(call);
+  }
+  return kept;
+}
+
 }  // namespace
+
+std::optional<Nanoseconds> unrecorded_round(const kineto::Records& records, const Repetition& repetition) {
+  if (repetition.steps.empty()) return std::nullopt;
+  std::vector<kineto::Step> steps = repetition.steps;
+  std::sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.duration < b.duration; });
+  const kineto::Step& typical = steps[(steps.size() - 1) / 2];
+  std::vector<Kind> round;
+  for (const Call& call : outer_calls(records.calls))
+    if (call.start >= typical.start && call.start < typical.start + typical.duration) round.push_back(call.kind);
+  if (round.empty() || (round.back() != Kind::synchronize && round.back() != Kind::copy_and_wait)) return std::nullopt;
+  const std::vector<Call> calls = outer_calls(records.unrecorded_calls);
+  const auto returned = [&](std::size_t i) { return calls[i].start + calls[i].duration; };
+  std::vector<Nanoseconds> took, leads;
+  for (std::size_t at = 0, last = 0; at + round.size() <= calls.size();) {
+    const bool same = std::equal(round.begin(), round.end(), calls.begin() + static_cast<std::ptrdiff_t>(at),
+                                 [](Kind kind, const Call& call) { return kind == call.kind; });
+    if (!same) {
+      ++at;
+      continue;
+    }
+    if (!took.empty() && last == at) leads.push_back(std::max(Nanoseconds{}, calls[at].start - returned(at - 1)));
+    last = at + round.size();
+    took.push_back(returned(last - 1) - calls[at].start);
+    at = last;
+  }
+  if (took.size() < kTimes || leads.empty()) return std::nullopt;
+  std::sort(leads.begin(), leads.end());
+  return lower_median(std::move(took)) + (repetition.between_is_work ? leads[leads.size() / 4] : Nanoseconds{});
+}
 
 Repetition find_repetition(const kineto::Records& records) {
   std::vector<Issued> issued = issued_by(records, true);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "traces/import/kineto_records.h"
@@ -22,5 +23,9 @@ struct Repetition {
 /// host, where it has any, and there after the longest pause.  The host is taken to work between rounds if that takes no
 /// longer than the round itself, else to wait for requests.  No steps: nothing repeats.
 Repetition find_repetition(const kineto::Records& records);
+
+/// What a step of it took while only calls were recorded: the median of the rounds of the same calls in the same order.
+/// Nothing: there are fewer than three, or the host does not wait at their end.
+std::optional<kineto::Nanoseconds> unrecorded_round(const kineto::Records& records, const Repetition& repetition);
 
 }  // namespace corun

@@ -2,6 +2,7 @@
 """What capturing costs a request, by what is asked of CUPTI: each way in a process of its own, all of them taking turns, so
 that the host's drift meets all alike.  A wave is one process each; waves follow one another while there is time.
 
+  overhead.py OUT.json                            anywhere: the table of what was measured
   overhead.py OUT.json FOLDER [NAME=LIBRARY...]   on the GPU; LIBRARY: a libcorun_capture.so, one more way each
 """
 import collections
@@ -206,19 +207,36 @@ def switched(library, folder, data):
         data["switched"][name] = {"found": found, "end": process.end()}
 
 
+def launches(data, program):
+    """Kernels of a request."""
+    seen = data["seen"]["kernels, copies, callbacks"][program]
+    return seen["joined with driver"]
+
+
 def tell(data):
-    """Medians over the turns of the ratio to the process without a library in the same turn."""
+    """Of a request: the median in us, the ratio to the process without a library in the same turn, its median and the second lowest and
+    highest of ten, and the ratio of the fastest turns: the host's speed varies twofold within seconds, its fastest does not."""
     names = list(next(turn for turn in data["turns"]["nothing"] if turn))
-    print(f"{'way: host call, request':34}" + "".join(f"{name:>32}" for name in names))
+    print(f"{'way: us, ratio, spread, fastest':34}" + "".join(f"{name:>32}" for name in names))
     for way, turns in data["turns"].items():
         cells = []
         for name in names:
-            pairs = [(t[name], n[name]) for t, n in zip(turns, data["turns"]["nothing"]) if t and n]
-            call, request = ([a[i] / b[i] for a, b in pairs] for i in (0, 1))
-            spread = [sorted(request)[len(request) * q // 10] for q in (1, 9)] if request else []
-            us = statistics.median(a[1] for a, _ in pairs) if pairs else 0
-            cells.append(f"{us:8.0f} {statistics.median(call):6.3f} {statistics.median(request):6.3f} {spread[0]:.2f}-{spread[1]:.2f}" if pairs else "-")
+            pairs = [(t[name][1], n[name][1]) for t, n in zip(turns, data["turns"]["nothing"]) if t and n]
+            if not pairs:
+                cells.append("-")
+                continue
+            ratios = sorted(a / b for a, b in pairs)
+            low, high = (ratios[len(ratios) * q // 10] for q in (1, 9))
+            fastest = min(a for a, _ in pairs) / min(b for _, b in pairs)
+            cells.append(f"{statistics.median(a for a, _ in pairs):8.0f} {statistics.median(ratios):5.2f} {low:.2f}-{high:.2f} {fastest:5.2f}")
         print(f"{way:34}" + "".join(f"{cell:>32}" for cell in cells), flush=True)
+    for way in ("subscribed", "callbacks, driver", "kernels, copies, callbacks"):
+        added = {name: 1e3 * (min(t[name][1] for t in data["turns"][way] if t) - min(n[name][1] for n in data["turns"]["nothing"] if n)) /
+                 launches(data, name) for name in names}
+        print(f"{way} adds to a launch, of a graph to a node, in the fastest turns:", ", ".join(f"{name} {ns:.0f} ns" for name, ns in added.items()))
+    for name, one in data["switched"].items():  # [us of the call and of the request, records, calls]
+        states = [one["found"][i]["torch_graph"] for i in range(1, len(one["found"]), 4) if one["found"][i]]
+        print(name, "ended with", one["end"][0], json.dumps(states))
 
 
 def main(path, folder, libraries):
@@ -242,17 +260,20 @@ def main(path, folder, libraries):
         took.append(time.time() - at)
         print(f"a wave took {took[-1]:.1f} s", flush=True)
         keep()
+    switched(library, folder, data)
+    keep()
     tell(data)
     for way, seen in data["seen"].items():
         print(way, json.dumps(seen))
     print("failed:", data["failed"], flush=True)
-    switched(library, folder, data)
-    keep()
-    for name, one in data["switched"].items():
-        states = [[f.get("torch_graph") for f in one["found"][i:i + 2] if f] for i in range(1, len(one["found"]), 4)]
-        print(name, one["end"][0], json.dumps(states), one["end"][1][-200:])
     print(f"{time.time() - began:.0f} s", flush=True)
 
 
 if __name__ == "__main__":
-    worker() if sys.argv[1] == "--worker" else main(sys.argv[1], sys.argv[2], sys.argv[3:])
+    if sys.argv[1] == "--worker":
+        worker()
+    elif len(sys.argv) == 2:
+        with open(sys.argv[1]) as measured:
+            tell(json.load(measured))
+    else:
+        main(sys.argv[1], sys.argv[2], sys.argv[3:])

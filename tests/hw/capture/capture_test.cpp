@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include "traces/json/trace_json.h"
@@ -122,8 +123,72 @@ TEST_F(Capture, OnlyCallsThatIssueWorkOrWaitForItAreRecorded) {
     std::ifstream in(entry.path());
     all.assign(std::istreambuf_iterator<char>(in), {});
   }
-  EXPECT_NE(all.find("cudaLaunchKernel"), std::string::npos);
+  EXPECT_NE(all.find("cuLaunchKernel"), std::string::npos);
+  EXPECT_EQ(all.find("cudaLaunchKernel"), std::string::npos) << "a launch is one call";
   EXPECT_EQ(all.find("cudaGetDevice"), std::string::npos);
+}
+
+/// Lines of each kind of record.
+std::map<char, std::size_t> lines_of(const std::string& folder) {
+  std::map<char, std::size_t> lines;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::ifstream in(entry.path());
+    for (std::string line; std::getline(in, line);) ++lines[line.at(2)];
+  }
+  return lines;
+}
+
+TEST_F(Capture, KernelsAreRecordedInStretchesAndCallsAlways) {
+  ASSERT_EQ(capture(program("long"), "--keep " + file("kept")), 0) << said_;
+  const auto lines = lines_of(file("kept"));
+  EXPECT_GE(lines.at('k'), 4 * 1000u) << "all of the first second";
+  EXPECT_LT(lines.at('k'), 4 * 2500u) << "of four";
+  EXPECT_GE(lines.at('a'), 4 * 8000u);
+  EXPECT_EQ((lines.at('k') - 1) % 4, 0u) << "whole requests";
+  EXPECT_TRUE(said(fmt::format("the median of {} steps", (lines.at('k') - 1) / 4))) << said_ << "all of them count";
+  EXPECT_TRUE(said("its stretches in which no kernels were recorded")) << said_;
+  expect_request(read_trace(file()), read_trace(file()).programs.front(), 2);
+}
+
+TEST_F(Capture, BetweenStretchesWhatRepeatsTellsWhatARequestTakes) {
+  ASSERT_EQ(capture(program("long-unmarked")), 0) << said_;
+  EXPECT_TRUE(said("its stretches in which no kernels were recorded")) << said_;
+  expect_request(read_trace(file()), read_trace(file()).programs.front());
+}
+
+TEST_F(Capture, TheHostsGapsShrinkToWhatARequestTakesBetweenStretches) {
+  ASSERT_EQ(capture(program("long-hosted")), 0) << said_;
+  EXPECT_TRUE(said("The request is request (0.457 ms)")) << said_;  // the record of the first kernel takes the host 0.9 us
+  EXPECT_TRUE(said("The recording says that a request takes 0.456 ms without")) << said_;
+  EXPECT_TRUE(said("so a request takes 0.4535 ms instead of 0.4618")) << said_;
+}
+
+TEST_F(Capture, AllIsRecordedWhereItIsAskedFor) {
+  ASSERT_EQ(capture(program("long"), "--all --keep " + file("kept")), 0) << said_;
+  EXPECT_EQ(lines_of(file("kept")).at('k'), 1 + 4 * 4000u);
+  EXPECT_FALSE(said("without the profiler")) << said_;
+}
+
+TEST_F(Capture, ALoopThatBeginsBetweenStretchesIsRecorded) {
+  ASSERT_EQ(capture(program("late"), "--range late"), 0) << said_;
+  EXPECT_TRUE(said("The request is late")) << said_;
+  EXPECT_EQ(read_trace(file()).kernels.front().name, "small(float*, int)");
+}
+
+/// Microseconds of the first kernel.
+double first_kernel(const std::string& file) {
+  const Trace trace = read_trace(file);
+  return to_ns(*trace.kernels.front().solo_time) / 1e3;
+}
+
+TEST_F(Capture, WhatTracingAddsToAGraphsNodesIsTakenOff) {
+  ASSERT_EQ(capture(program("graph"), "--all"), 0) << said_;
+  EXPECT_FALSE(said("taken off each kernel")) << said_;
+  EXPECT_EQ(first_kernel(file()), 50);
+  ASSERT_EQ(capture(program("graph")), 0) << said_;
+  EXPECT_TRUE(said("taken off each kernel")) << said_;
+  EXPECT_LT(first_kernel(file()), 50);
+  EXPECT_GT(first_kernel(file()), 48);
 }
 
 /// Milliseconds that the host takes between calls.
@@ -136,7 +201,7 @@ double host_gaps(const std::string& file) {
 
 TEST_F(Capture, TheHostsGapsShrinkUntilARequestTakesItsTimeWithoutTheProfiler) {
   ASSERT_EQ(capture(program("hosted"), "--request-time 0.3ms"), 0) << said_;
-  EXPECT_TRUE(said("so a request takes 0.2999 ms instead of 0.4602; without the profiler it takes 0.3")) << said_;
+  EXPECT_TRUE(said("so a request takes 0.2999 ms instead of 0.4618; without the profiler it takes 0.3")) << said_;
   EXPECT_FALSE(said("warning: the replay is")) << said_;
   const double fitted = host_gaps(file());
   ASSERT_EQ(capture(program("hosted"), "--request-time 10ms"), 0) << said_;
@@ -205,6 +270,13 @@ TEST_F(Capture, BySmsWithoutAnMpsServerIsRefusedAndSoIsAPartThatIsTheWhole) {
 
 TEST_F(Capture, ProcessesBecomeClients) {
   ASSERT_EQ(capture(fmt::format("sh -c '{0} & {0}; wait'", program("serve"))), 0) << said_;
+  EXPECT_EQ(read_trace(file()).clients.size(), 2u);
+}
+
+TEST_F(Capture, OfSeveralProcessesEachIsFittedToItsOwnTimeWithoutRecords) {
+  ASSERT_EQ(capture(fmt::format("sh -c '{} & {}; wait'", program("long"), program("graph"))), 0) << said_;
+  EXPECT_TRUE(said(": The recording says that a request takes 0.528 ms")) << said_;
+  EXPECT_TRUE(said(": The recording says that a request takes 0.5562 ms")) << said_;
   EXPECT_EQ(read_trace(file()).clients.size(), 2u);
 }
 

@@ -1,7 +1,7 @@
 // A program that is captured where there is no GPU: it loads what CUDA_INJECTION64_PATH names, as the driver does, and
 // serves requests on a fake GPU; its ranges go through NVTX's own header.
 //
-//   captured_program serve|chooses|unmarked|hosted|once|killed|fails|idle
+//   captured_program serve|chooses|unmarked|hosted|once|killed|fails|idle|long|long-unmarked|long-hosted|late|graph
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 #include <thread>
 
 #include "tests/hw/capture/fake_cupti.h"
@@ -16,7 +17,7 @@
 namespace {
 
 constexpr FakeKernel kGemm{"_Z4gemmPfi", 7, 264, 128, 400'000}, kBias{"_Z4biasPfS_", 7, 96, 256, 50'000},
-    kOther{"_Z4gemmPfi", 8, 32, 128, 40'000}, kSmallGemm{"_Z4smallPfi", 7, 132, 128, 400'000};
+    kOther{"_Z4gemmPfi", 8, 32, 128, 40'000}, kSmallGemm{"_Z5smallPfi", 7, 132, 128, 400'000};
 
 bool ranges = true;
 
@@ -39,15 +40,38 @@ void request() {
 }
 
 /// The host works 0.4 ms between two kernels of 50 us; of the real clock it takes 0.25 ms and what a sleep is late.
-void hosted_request() {
+void hosted_request(bool sleeps) {
   nvtxRangePushA("request");
   fake_launch(&kBias);
   fake_host_works(400'000);
-  std::this_thread::sleep_for(std::chrono::microseconds{250});
+  if (sleeps) std::this_thread::sleep_for(std::chrono::microseconds{250});
   fake_launch(&kBias);
   fake_synchronize(7);
   nvtxRangePop();
   fake_host_works(20'000);
+}
+
+/// For 4 s, longer than kernels are recorded at once.
+constexpr int kLong = 4000;
+
+void graph_request() {
+  constexpr FakeKernel nodes[] = {kBias, kBias, kGemm, kBias};
+  nvtxRangePushA("request");
+  fake_launch_graph(nodes, 4);
+  fake_synchronize(7);
+  nvtxRangePop();
+  fake_host_works(500'000);
+}
+
+/// After the first second, of which all is recorded, another loop, whose kernels are new.
+void late_requests() {
+  for (int i = 0; i < 1010; ++i) request();
+  for (int i = 0; i < 40; ++i) {
+    nvtxRangePushA("late");
+    fake_launch(&kSmallGemm);
+    fake_synchronize(7);
+    nvtxRangePop();
+  }
 }
 
 }  // namespace
@@ -61,7 +85,7 @@ int main(int, char** argv) {
     reinterpret_cast<int (*)()>(dlsym(injected, "InitializeInjection"))();
   }
   if (std::strcmp(what, "idle") == 0) return 0;
-  ranges = std::strcmp(what, "unmarked") != 0;
+  ranges = std::strstr(what, "unmarked") == nullptr;
   chooses = std::strcmp(what, "chooses") == 0;
   fake_allocate(1 << 30, 0x7000'0000);
   fake_allocate(1 << 20, 0x6000'0000);
@@ -69,9 +93,14 @@ int main(int, char** argv) {
   constexpr FakeKernel first{"_Z4initv", 7, 4, 32, 900'000};
   fake_launch(&first);
   fake_host_works(5'000'000);
-  const int requests = std::strcmp(what, "once") == 0 ? 1 : 20;
-  const bool hosted = std::strcmp(what, "hosted") == 0;
-  for (int i = 0; i < requests; ++i) hosted ? hosted_request() : request();
+  const std::string_view name = what;
+  if (name == "late") late_requests();
+  const int requests = name == "once" ? 1 : name == "late" ? 0 : name.starts_with("long") || name == "graph" ? kLong : 20;
+  for (int i = 0; i < requests; ++i) {
+    if (name.ends_with("hosted")) hosted_request(name == "hosted");
+    else if (name == "graph") graph_request();
+    else request();
+  }
   fake_flush();
   if (std::strcmp(what, "killed") == 0) {
     request();

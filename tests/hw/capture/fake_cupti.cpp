@@ -54,10 +54,10 @@ T& record(CUpti_ActivityKind kind) {
 
 /// While `body` passes its time.
 template <typename F>
-void call(CUpti_CallbackDomain domain, std::uint32_t id, F body) {
+void call(CUpti_CallbackDomain domain, std::uint32_t id, const void* parameters, F body) {
   std::uint64_t kept = 0;
   CUpti_CallbackData data{};
-  data.correlationId = correlation, data.correlationData = &kept;
+  data.correlationId = correlation, data.correlationData = &kept, data.functionParams = parameters, data.contextUid = 1;
   const auto tell = [&](CUpti_ApiCallbackSite site) {
     data.callbackSite = site;
     if (heard.contains({domain, id})) subscriber(nullptr, domain, id, &data);
@@ -68,17 +68,37 @@ void call(CUpti_CallbackDomain domain, std::uint32_t id, F body) {
 }
 
 /// The outer call takes 1 us, the inner one 0.6 of it.
-void calls(std::uint32_t runtime, std::uint32_t driver) {
+void calls(std::uint32_t runtime, const void* parameters, std::uint32_t driver = 0, const void* of_driver = nullptr) {
   ++correlation;
-  call(CUPTI_CB_DOMAIN_RUNTIME_API, runtime, [&] {
+  call(CUPTI_CB_DOMAIN_RUNTIME_API, runtime, parameters, [&] {
     clock_ns += 300;
-    if (driver != 0) call(CUPTI_CB_DOMAIN_DRIVER_API, driver, [] { clock_ns += 600; });
+    if (driver != 0) call(CUPTI_CB_DOMAIN_DRIVER_API, driver, of_driver, [] { clock_ns += 600; });
     else clock_ns += 600;
     clock_ns += 100;
   });
 }
 
+template <typename T>
+T handle(std::uint32_t number) {
+  return reinterpret_cast<T>(std::uintptr_t{number} << 8);
+}
+
+/// What CUPTI does to a launch while it records its kernel.
+constexpr std::uint64_t kRecordNs = 900;
+
+/// And to each node of a graph while it records kernels, and while it does not.
+constexpr std::uint64_t kRecordedNodeNs = 1200, kNodeNs = 290;
+
 std::uint64_t begins(std::uint32_t stream) { return std::max(clock_ns + 2000, stream_free[stream]); }
+
+void work(const FakeKernel& kernel, std::uint64_t start, std::uint32_t graph) {
+  auto& k = record<CUpti_ActivityKernel10>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
+  k.name = kernel.name, k.start = start, k.end = stream_free[kernel.stream] = start + kernel.ns * 100 / percentage();
+  k.contextId = 1, k.streamId = kernel.stream, k.correlationId = correlation, k.graphId = graph;
+  k.gridX = kernel.grid, k.gridY = k.gridZ = 1, k.blockX = kernel.block, k.blockY = k.blockZ = 1;
+  k.registersPerThread = 40, k.staticSharedMemory = 1024, k.dynamicSharedMemory = 2048;
+  k.clusterX = k.clusterY = k.clusterZ = 0;
+}
 
 template <typename T>
 T next_of(std::uint8_t* from, std::size_t bytes, CUpti_Activity* before, std::size_t (*length)(const CUpti_Activity&)) {
@@ -90,8 +110,6 @@ std::size_t length(const CUpti_Activity& r) {
   switch (r.kind) {
     case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: return sizeof(CUpti_ActivityKernel10);
     case CUPTI_ACTIVITY_KIND_MEMCPY: return sizeof(CUpti_ActivityMemcpy6);
-    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION: return sizeof(CUpti_ActivitySynchronization2);
-    case CUPTI_ACTIVITY_KIND_CUDA_EVENT: return sizeof(CUpti_ActivityCudaEvent2);
     case CUPTI_ACTIVITY_KIND_MEMORY2: return sizeof(CUpti_ActivityMemory4);
     default: return sizeof(CUpti_Activity);
   }
@@ -124,14 +142,22 @@ CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords(CUcontext, std::uint32_t,
   return *dropped = 0, CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiGetCallbackName(CUpti_CallbackDomain domain, std::uint32_t id, const char** name) {
-  static const std::map<std::uint32_t, const char*> names = {
-      {1, "cudaLaunchKernel_v7000"}, {2, "cudaMemcpyAsync_v3020"},       {3, "cudaEventRecord_v3020"},
-      {4, "cudaStreamWaitEvent_v3020"}, {5, "cudaStreamSynchronize_v3020"}, {6, "cuLaunchKernel"},
-      {7, "cudaGetDevice_v3020"}};
-  (void)domain;
-  const auto known = names.find(id);
+  static const std::map<std::pair<int, std::uint32_t>, const char*> names = {
+      {{CUPTI_CB_DOMAIN_RUNTIME_API, 1}, "cudaLaunchKernel_v7000"},
+      {{CUPTI_CB_DOMAIN_RUNTIME_API, 2}, "cudaMemcpyAsync_v3020"},
+      {{CUPTI_CB_DOMAIN_RUNTIME_API, 3}, "cudaEventRecord_v3020"},
+      {{CUPTI_CB_DOMAIN_RUNTIME_API, 4}, "cudaStreamWaitEvent_v3020"},
+      {{CUPTI_CB_DOMAIN_RUNTIME_API, 5}, "cudaStreamSynchronize_v3020"},
+      {{CUPTI_CB_DOMAIN_RUNTIME_API, 7}, "cudaGetDevice_v3020"},
+      {{CUPTI_CB_DOMAIN_RUNTIME_API, 8}, "cudaGraphLaunch_v10000"},
+      {{CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel}, "cuLaunchKernel"},
+      {{CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch}, "cuGraphLaunch"}};
+  const auto known = names.find({domain, id});
   if (known == names.end()) return CUPTI_ERROR_INVALID_PARAMETER;
   return *name = known->second, CUPTI_SUCCESS;
+}
+CUptiResult CUPTIAPI cuptiGetStreamIdEx(CUcontext, CUstream stream, std::uint8_t, std::uint32_t* id) {
+  return *id = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(stream) >> 8), CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiGetTimestamp(std::uint64_t* time) { return *time = clock_ns, CUPTI_SUCCESS; }
 CUptiResult CUPTIAPI cuptiGetResultString(CUptiResult, const char** words) { return *words = "?", CUPTI_SUCCESS; }
@@ -139,46 +165,47 @@ CUptiResult CUPTIAPI cuptiGetResultString(CUptiResult, const char** words) { ret
 void fake_launch(const FakeKernel* kernel) {
   for (int i = 0; i < 9; ++i) {  // as PyTorch does
     ++correlation;
-    call(CUPTI_CB_DOMAIN_RUNTIME_API, 7, [] {});
+    call(CUPTI_CB_DOMAIN_RUNTIME_API, 7, nullptr, [] {});
   }
+  cuLaunchKernel_params parameters{};
+  parameters.f = reinterpret_cast<CUfunction>(const_cast<char*>(kernel->name)), parameters.gridDimX = static_cast<unsigned>(kernel->grid);
   const std::uint64_t start = begins(kernel->stream);
-  calls(1, 6);
-  auto& k = record<CUpti_ActivityKernel10>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
-  k.name = kernel->name, k.start = start, k.end = stream_free[kernel->stream] = start + kernel->ns * 100 / percentage();
-  k.contextId = 1, k.streamId = kernel->stream, k.correlationId = correlation;
-  k.gridX = kernel->grid, k.gridY = k.gridZ = 1, k.blockX = kernel->block, k.blockY = k.blockZ = 1;
-  k.registersPerThread = 40, k.staticSharedMemory = 1024, k.dynamicSharedMemory = 2048;
-  k.clusterX = k.clusterY = k.clusterZ = 0;
+  calls(1, nullptr, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, &parameters);
+  if (enabled.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)) clock_ns += kRecordNs;
+  work(*kernel, start, 0);
+}
+void fake_launch_graph(const FakeKernel* kernels, std::uint32_t count) {
+  cuGraphLaunch_params parameters{};
+  parameters.hGraph = handle<CUgraphExec>(1);
+  std::uint64_t start = begins(kernels->stream);
+  calls(8, nullptr, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, &parameters);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    work(kernels[i], start, 1);
+    start = stream_free[kernels->stream] += enabled.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) ? kRecordedNodeNs : kNodeNs;
+  }
 }
 void fake_copy_to_device(std::uint32_t stream, std::uint64_t bytes, std::uint64_t ns) {
   const std::uint64_t start = begins(stream);
-  calls(2, 0);
+  calls(2, nullptr);
   auto& c = record<CUpti_ActivityMemcpy6>(CUPTI_ACTIVITY_KIND_MEMCPY);
   c.copyKind = CUPTI_ACTIVITY_MEMCPY_KIND_HTOD, c.srcKind = CUPTI_ACTIVITY_MEMORY_KIND_PINNED;
   c.dstKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE, c.bytes = bytes, c.start = start, c.end = stream_free[stream] = start + ns;
   c.contextId = 1, c.streamId = stream, c.correlationId = correlation;
 }
 void fake_record_event(std::uint32_t stream, std::uint32_t event) {
-  calls(3, 0);
-  auto& e = record<CUpti_ActivityCudaEvent2>(CUPTI_ACTIVITY_KIND_CUDA_EVENT);
-  e.correlationId = correlation, e.contextId = 1, e.streamId = stream, e.eventId = event;
+  const cuEventRecord_params parameters{handle<CUevent>(event), handle<CUstream>(stream)};
+  calls(3, &parameters);
 }
 void fake_wait_event(std::uint32_t stream, std::uint32_t event) {
-  calls(4, 0);
-  auto& s = record<CUpti_ActivitySynchronization2>(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION);
-  s.type = CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT, s.start = s.end = clock_ns, s.correlationId = correlation;
-  s.contextId = 1, s.streamId = stream, s.cudaEventId = event;
+  const cuStreamWaitEvent_params parameters{handle<CUstream>(stream), handle<CUevent>(event), 0};
+  calls(4, &parameters);
   for (const auto& [other, free] : stream_free) stream_free[stream] = std::max(stream_free[stream], free);
 }
-void fake_synchronize(std::uint32_t stream) {
+void fake_synchronize(std::uint32_t) {
   ++correlation;
   std::uint64_t last = clock_ns;
   for (const auto& [other, free] : stream_free) last = std::max(last, free);
-  const std::uint64_t begin = clock_ns;
-  call(CUPTI_CB_DOMAIN_RUNTIME_API, 5, [&] { clock_ns = last + 3000; });
-  auto& s = record<CUpti_ActivitySynchronization2>(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION);
-  s.type = CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE, s.start = begin, s.end = clock_ns;
-  s.correlationId = correlation, s.contextId = 1, s.streamId = stream;
+  call(CUPTI_CB_DOMAIN_RUNTIME_API, 5, nullptr, [&] { clock_ns = last + 3000; });
 }
 void fake_allocate(std::uint64_t bytes, std::uint64_t address) {
   auto& m = record<CUpti_ActivityMemory4>(CUPTI_ACTIVITY_KIND_MEMORY2);

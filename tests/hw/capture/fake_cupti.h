@@ -11,8 +11,11 @@ struct FakeKernel {
 };
 
 extern "C" {
-/// A call of the runtime, the driver's within it under the same number, and the kernel, 2 us later at the earliest.
+/// A call of the runtime, the driver's within it under the same number, and the kernel, 2 us later at the earliest.  A record
+/// of the kernel takes the host 0.9 us, one of a graph's node the GPU 1.2 us.
 void fake_launch(const FakeKernel* kernel);
+/// The runtime makes the program's only graph, which is given anew at each launch.
+void fake_launch_graph(const FakeKernel* kernels, std::uint32_t count);
 void fake_copy_to_device(std::uint32_t stream, std::uint64_t bytes, std::uint64_t ns);
 void fake_record_event(std::uint32_t stream, std::uint32_t event);
 void fake_wait_event(std::uint32_t stream, std::uint32_t event);

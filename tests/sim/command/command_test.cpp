@@ -151,6 +151,27 @@ TEST(Command, ARecordingThatSaysItsTimeWithoutTheProfilerIsFittedToItAsByOption)
   EXPECT_NE(p50(timed), p50(plain));
 }
 
+TEST(Command, HostGapsGrowToTheTimeWithoutTheProfilerByNoMoreThanWhatCallsTook) {
+  const Folder folder;
+  std::string events;
+  for (int i = 0; i < 20; ++i) {  // calls of 20 us, 5 us between, kernels of 2 us
+    events += fmt::format(R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","ts":{},"dur":20,"tid":1,"args":{{"correlation":{}}}}},)", 25 * i, i + 1);
+    events += fmt::format(
+        R"({{"ph":"X","cat":"kernel","name":"k","ts":{},"dur":2,"args":{{"device":0,"context":1,"stream":7,"correlation":{},"grid":[132,1,1],"block":[128,1,1]}}}},)",
+        25 * i + 21, i + 1);
+  }
+  events += R"({"ph":"X","cat":"cuda_runtime","name":"cudaDeviceSynchronize","ts":497,"dur":3,"tid":1,"args":{"correlation":99}})";
+  const std::string file = folder.write("r.json", R"({"schemaVersion":1,"traceEvents":[)" + events + "]}");
+  const auto replayed_ms = [&](const std::string& request_time) {
+    EXPECT_EQ(sim(fmt::format("import kineto {} --gpu h200 --request-time {} -o {}", file, request_time, folder.path("t.json"))).code, 0);
+    const Ran ran = sim("--json " + folder.path("t.json"));
+    return nlohmann::json::parse(ran.out.substr(ran.out.find('{')))["clients"][0]["p50_ms"].get<double>();
+  };
+  EXPECT_NEAR(replayed_ms("120us"), 0.12, 0.002) << "gaps shrink";
+  EXPECT_NEAR(replayed_ms("300us"), 0.3, 0.002) << "and grow";
+  EXPECT_NEAR(replayed_ms("10ms"), 0.5, 0.01) << "the host takes no longer than it was recorded to";
+}
+
 TEST(Command, CountersJoinAnImport) {
   const Folder folder;
   const std::string recording = folder.write(

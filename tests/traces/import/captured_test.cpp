@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -22,9 +23,10 @@ class Captured : public testing::Test {
 
   Trace import(const std::string& lines) {
     std::ofstream(folder_ / "7.jsonl") << lines;
+    recorded_ = {};
     ImportOptions options;
     options.gpu = "h200";
-    return import_captured(folder_, options);
+    return import_captured(folder_, options, {}, &recorded_);
   }
   void expect_refused(const std::string& lines, const std::string& place, const std::string& problem) {
     try {
@@ -38,6 +40,7 @@ class Captured : public testing::Test {
   }
 
   std::filesystem::path folder_;
+  RecordedTimes recorded_;
 };
 
 const std::string kHead = "[\"p\",1,7,\"serve\"]\n[\"d\",0,\"NVIDIA H200\",132]\n[\"n\",0,\"k\"]\n[\"n\",1,\"cudaLaunchKernel_v7000\"]\n";
@@ -54,6 +57,90 @@ TEST_F(Captured, AKernelHasItsShapeAndTime) {
   EXPECT_EQ(trace.gpu, "h200");
 }
 
+/// A launch and a wait each 10 us, the wait returns 8 us after the launch began, or that of `late`; ranges "r" around.
+std::string rounds(int from, int to, bool recorded, int late = 8000) {
+  std::string lines;
+  for (int i = from; i < to; ++i) {
+    const int at = 10'000 * i;
+    lines += fmt::format("[\"a\",1,{},{},11,{}]\n[\"a\",2,{},{},11,{}]\n", at, at + 1000, 2 * i + 1, at + 2000, at + late, 2 * i + 2);
+    lines += fmt::format("[\"r\",\"r\",{},{},11,0]\n", at - 500, at + late + 500);
+    if (recorded) lines += kernel(at + 3000, at + 7000, 2 * i + 1);
+  }
+  return lines;
+}
+const std::string kWait = "[\"n\",2,\"cudaStreamSynchronize_v3020\"]\n";
+std::string without_ranges(std::string lines) {
+  for (std::size_t at = lines.find("[\"r\""); at != lines.npos; at = lines.find("[\"r\"")) lines.erase(at, lines.find('\n', at) + 1 - at);
+  return lines;
+}
+
+TEST_F(Captured, WhatARequestTakesIsThatOfTheStretchesWithoutRecords) {
+  const std::string lines = kHead + kWait + rounds(1, 20, true) + "[\"o\",195000,0]\n" + rounds(20, 40, false, 7000) + "[\"o\",395000,1]\n" +
+                            rounds(40, 60, true);
+  import(lines);
+  ASSERT_EQ(recorded_.without_profiler.size(), 1u);
+  EXPECT_EQ(recorded_.without_profiler.front()->request, from_ns(8000)) << "of the range";
+  EXPECT_EQ(recorded_.without_profiler.front()->calls, from_ns(1200)) << "of one launch";
+  EXPECT_EQ(recorded_.without_profiler.front()->nodes, Time{});
+  import(without_ranges(lines));
+  ASSERT_EQ(recorded_.without_profiler.size(), 1u);
+  EXPECT_EQ(recorded_.without_profiler.front()->request, from_ns(7000 + 3000)) << "with the host's work between";
+  import(kHead + kWait + rounds(1, 20, true));
+  EXPECT_TRUE(recorded_.without_profiler.empty());
+}
+
+TEST_F(Captured, StretchesWithoutRecordsDoNotCountAsPartsOfARequest) {
+  const std::string lines = kHead + kWait + rounds(1, 5, true) + "[\"o\",45000,0]\n" + rounds(5, 40, false) + "[\"o\",395000,1]\n" + rounds(40, 44, true);
+  for (const std::string& all : {lines, without_ranges(lines)}) {
+    const Trace trace = import(all);
+    EXPECT_EQ(trace.programs.front().ops.size(), 2u);
+    EXPECT_EQ(trace.kernels.front().solo_time, from_ns(4000));
+  }
+}
+
+TEST_F(Captured, StretchesWithoutARequestAreRefused) {
+  const std::string lines = kHead + kCall + kernel(4000, 9000) + "[\"o\",9500,0]\n[\"a\",1,10000,11000,11,7]\n";
+  try {
+    import(lines);
+    FAIL() << "not refused";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("kernels were recorded in stretches of the run only"), std::string::npos) << error.what();
+  }
+  EXPECT_NO_THROW(import(kHead + kCall + kernel(4000, 9000) + "[\"a\",1,10000,11000,11,7]\n"));
+}
+
+/// A request: a launch, a graph of two nodes, a wait.
+std::string mixed(int from, int to, bool recorded) {
+  std::string lines;
+  for (int i = from; i < to; ++i) {
+    const int at = 20'000 * i;
+    lines += fmt::format("[\"a\",1,{},{},11,{}]\n[\"a\",3,{},{},11,{}]\n", at, at + 1000, 3 * i + 1, at + 2000, at + 3000, 3 * i + 2);
+    lines += fmt::format("[\"a\",2,{},{},11,{}]\n[\"r\",\"r\",{},{},11,0]\n", at + 4000, at + 16000, 3 * i + 3, at - 500, at + 16500);
+    if (recorded) lines += kernel(at + 3000, at + 7000, 3 * i + 1) + kernel(at + 8000, at + 11000, 3 * i + 2) + kernel(at + 12000, at + 15000, 3 * i + 2);
+  }
+  return lines;
+}
+
+TEST_F(Captured, AGraphMayStandAmongOtherCalls) {
+  const Trace trace = import(kHead + kWait + "[\"n\",3,\"cuGraphLaunch\"]\n" + mixed(1, 10, true) + "[\"o\",195000,0]\n" + mixed(10, 20, false));
+  const Program& program = trace.programs.front();
+  ASSERT_EQ(program.ops.size(), 4u);
+  EXPECT_EQ(program.issue, Issue::eager);
+  EXPECT_EQ(program.ops[0].graph, 0u);
+  EXPECT_EQ(program.ops[1].graph, 1u);
+  EXPECT_EQ(program.ops[2].graph, 1u);
+  ASSERT_EQ(recorded_.without_profiler.size(), 1u);
+  EXPECT_EQ(recorded_.without_profiler.front()->calls, from_ns(2 * 1200)) << "a graph is one call";
+  EXPECT_EQ(recorded_.without_profiler.front()->nodes, from_ns(2 * 290));
+}
+
+TEST_F(Captured, AKernelThatEndsBeforeItBeginsIsLeftOut) {
+  const Trace trace = import(kHead + kCall + kernel(4000, 9000) + kernel(9000, 4000, 6));
+  EXPECT_EQ(trace.programs.front().ops.size(), 1u);
+  EXPECT_NE(std::find_if(trace.notes.begin(), trace.notes.end(), [](const auto& n) { return n.find("an end before the beginning") != n.npos; }),
+            trace.notes.end());
+}
+
 TEST_F(Captured, ALineThatIsCutOffAtTheEndIsLeftOut) {
   const Trace trace = import(kHead + kCall + kernel(4000, 9000) + "[\"k\",0,95");
   EXPECT_EQ(trace.kernels.size(), 1u);
@@ -63,7 +150,7 @@ TEST_F(Captured, ALineThatIsCutOffAtTheEndIsLeftOut) {
 }
 
 TEST_F(Captured, AWrongLineIsToldByNumber) {
-  expect_refused(kHead + kCall + kernel(9000, 4000), "line 6", "field 3 is 4000");
+  expect_refused(kHead + "[\"a\",1,2000,1000,11,5]\n", "line 5", "field 3 is 1000");
   expect_refused(kHead + "nonsense\n" + kCall, "line 5", "is no record of a capture");
   expect_refused(kHead + "[\"k\",9,1,2,0,1,7,5,64,1,1,128,1,1,32,0,0,0,0,0,0,0]\n", "line 5", "a name that was not given before");
   expect_refused(kHead + "[\"k\",0,1,2,0,1,7,5,0,1,1,128,1,1,32,0,0,0,0,0,0,0]\n", "line 5", "field 8 is 0");
@@ -72,6 +159,7 @@ TEST_F(Captured, AWrongLineIsToldByNumber) {
   expect_refused(kHead + "[\"k\",0,1,2,0,1,7,5,1,1,1,8,1,65,32,0,0,0,0,0,0,0]\n", "line 5", "field 13 is 65");
   expect_refused(kHead + "[\"k\",0,1,2,0,1,7,5,3,1,1,128,1,1,32,0,0,2,1,1,0,0]\n", "line 5", "do not fill the grid");
   expect_refused(kHead + "[\"c\",9007199254740992,1,2,0,1,7,5,1,1,1]\n", "line 5", "field 1 is 9007199254740992");
+  expect_refused(kHead + "[\"o\",5,2]\n", "line 5", "field 2 is 2");
   expect_refused(kHead + "[\"k\",0]\n", "line 5", "is no integer");
   expect_refused(kHead + "[\"q\",0]\n", "line 5", "unknown kind");
   expect_refused("[\"p\",2,7,\"serve\"]\n", "line 1", "version 2");

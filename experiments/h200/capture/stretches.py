@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""What `sim capture` costs and how its captures replay: processes without a library and with it take turns, TURN_S of each
+program, so that the host's drift meets all alike.  Each request is an NVTX range of its program's name.
+
+  stretches.py SIM OUT.json FOLDER [SECONDS]   on the GPU; SIM: the `sim` command, with libcorun_capture.so beside it
+  stretches.py SIM OUT.json                    anywhere: the table, from OUT.json and what was left of the recordings beside it
+  stretches.py cut RECORDING.jsonl TO.jsonl.gz   what `measure` leaves of a recording
+"""
+import bisect
+import collections
+import gzip
+import json
+import os
+import re
+import select
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TURN_S = 0.35
+WAYS = {"nothing": None, "nothing again": None, "stretches": "", "all": "CORUN_CAPTURE_ALL"}
+
+
+def worker():
+    import overhead
+    import torch
+    programs = overhead.programs_()
+
+    def serve(name, request, wait, seconds):
+        """Microseconds of each request, with its wait."""
+        times, until = [], time.perf_counter() + seconds
+        while time.perf_counter() < until:
+            begin = time.perf_counter_ns()
+            torch.cuda.nvtx.range_push(name)
+            request()
+            wait()
+            torch.cuda.nvtx.range_pop()
+            times.append((time.perf_counter_ns() - begin) / 1e3)
+        return times
+    with torch.inference_mode():
+        for name, one in programs.items():
+            serve("first", *one, 0.1)
+        print(json.dumps("ready"), flush=True)
+        for _ in sys.stdin:
+            answer = {}
+            for name, one in programs.items():
+                times = serve(name, *one, TURN_S)
+                answer[name] = [statistics.median(times), statistics.mean(times), len(times)]
+            print(json.dumps(answer), flush=True)
+
+
+class Process:
+    def __init__(self, library, variable, folder):
+        environment = dict(os.environ, PYTHONPATH=HERE)
+        if variable is not None:
+            os.makedirs(folder, exist_ok=True)
+            environment.update({"CUDA_INJECTION64_PATH": library, "NVTX_INJECTION64_PATH": library, "CORUN_CAPTURE": folder})
+            if variable:
+                environment[variable] = "1"
+        self.errors = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--worker"], env=environment, text=True,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors)
+
+    def hear(self, seconds=12):
+        """None of one that is dead, or says nothing for so long."""
+        if not select.select([self.process.stdout], [], [], seconds)[0]:
+            self.process.kill()
+        line = self.process.stdout.readline()
+        return json.loads(line) if line else None
+
+    def ask(self):
+        try:
+            print("turn", file=self.process.stdin, flush=True)
+        except OSError:
+            return None
+        return self.hear()
+
+    def end(self):
+        """Exit code and what was said."""
+        try:
+            self.process.stdin.close()
+        except OSError:
+            pass
+        try:
+            code = self.process.wait(timeout=8)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = "did not end"
+        self.errors.seek(0)
+        return code, self.errors.read()[-400:]
+
+
+def kept(path, way):
+    return os.path.join(os.path.dirname(os.path.abspath(path)), way.replace(", ", "-").replace(" ", "-") + ".jsonl.gz")
+
+
+def apart(ranges):
+    """Those that overlap, as one."""
+    found = []
+    for start, end in sorted(ranges):
+        if found and start < found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
+
+
+def cut(recording, to):
+    """Of each kind of range a few requests whole, those of about the median time; of the others no more than a kernel and its call,
+    so that they are found and counted, and all ranges.  An import chooses the same request and gives the same trace."""
+    with open(recording) as file:
+        lines = [json.loads(line) for line in file if line.endswith("\n")]
+    switches = sorted((line[1], line[2]) for line in lines if line[0] == "o")
+    stretch = lambda time: bisect.bisect_right(switches, (time, 2))  # noqa: E731
+    recorded = lambda time: stretch(time) == 0 or switches[stretch(time) - 1][1] == 1  # noqa: E731
+    by_name = collections.defaultdict(list)
+    for line in lines:
+        if line[0] == "r" and recorded(line[2]) and stretch(line[2]) == stretch(line[3]):
+            by_name[line[1]].append((line[3] - line[2], line[2], line[3]))
+    whole, part = [], []
+    for ranges in by_name.values():
+        ranges.sort()
+        middle = (len(ranges) - 1) // 2
+        for i, (_, start, end) in enumerate(ranges):
+            (whole if abs(i - middle) <= 3 else part).append((start, end))
+    whole, part = apart(whole), apart(part)
+
+    def within(ranges, time):
+        i = bisect.bisect_right(ranges, (time, float("inf"))) - 1
+        return i if i >= 0 and time < ranges[i][1] else None
+    kept_calls, began, first_only = set(), set(), set()
+    for line in sorted((line for line in lines if line[0] == "a"), key=lambda line: line[2]):
+        if within(whole, line[2]) is not None:
+            kept_calls.add(line[5])
+        elif (of := within(part, line[2])) is not None and of not in began:
+            began.add(of)
+            kept_calls.add(line[5])
+            first_only.add(line[5])
+    with gzip.open(to, "wt", 9) as file:
+        for line in lines:
+            call = line[5] if line[0] == "a" else line[7] if line[0] == "k" else None
+            if call is not None and call not in kept_calls:
+                continue
+            if line[0] == "k" and call in first_only:
+                kept_calls.discard(call)
+            file.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+
+def measure(sim, path, folder, seconds):
+    began = time.time()
+    gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
+    data = {"gpu": gpu, "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "turns": {way: [] for way in WAYS}, "ends": {}}
+    library = os.path.join(os.path.dirname(os.path.abspath(sim)), "libcorun_capture.so")
+    processes = {way: Process(library, variable, os.path.join(folder, way)) for way, variable in WAYS.items()}
+    for way, process in processes.items():
+        print(way, process.hear(40), f"{time.time() - began:.1f} s", flush=True)
+    order, took = list(WAYS), 0
+    while time.time() - began + took < seconds - 6:
+        at = time.time()
+        for way in order:
+            data["turns"][way].append(processes[way].ask())
+        order, took = order[1:] + order[:1], time.time() - at
+    for way, process in processes.items():
+        data["ends"][way] = process.end()
+    with open(path, "w") as file:
+        json.dump(data, file)
+    for way, variable in WAYS.items():
+        if variable is not None:
+            for name in sorted(os.listdir(os.path.join(folder, way)))[:1]:
+                cut(os.path.join(folder, way, name), kept(path, way))
+    print(f"{time.time() - began:.1f} s", data["ends"], flush=True)
+
+
+def replay(sim, recording, program):
+    """Milliseconds of a request, alone, and what the import said of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.makedirs(os.path.join(folder, "kept"))
+        with gzip.open(recording) as source, open(os.path.join(folder, "kept", "1.jsonl"), "wb") as to:
+            shutil.copyfileobj(source, to)
+        trace = os.path.join(folder, "trace.json")
+        said = subprocess.run([sim, "import", "capture", os.path.join(folder, "kept"), "--range", program, "-o", trace], capture_output=True, text=True)
+        if said.returncode != 0:
+            return None, said.stderr
+        again = subprocess.run([sim, "--policy=fcfs", "--duration=300ms", "--json", trace], capture_output=True, text=True)
+        return (json.loads(again.stdout)["clients"][0]["p50_ms"] if again.returncode == 0 else None), said.stderr
+
+
+def replays(sim, path, way):
+    """Of each program: milliseconds of a request alone, what the import said, and the medians in us of the turns without a library."""
+    with open(path) as file:
+        turns = json.load(file)["turns"]
+    for name in turns["nothing"][0]:
+        yield name, *replay(sim, kept(path, way), name), [turn[name][0] for turn in turns["nothing"] + turns["nothing again"]]
+
+
+def tell(sim, path):
+    """Of a request, over the turns: its mean time (median); the ratio to `nothing` in the same turn (median); that of the fastest turns;
+    and the replay beside the medians of the turns of the two processes without a library: their median, and the range they span."""
+    with open(path) as file:
+        data = json.load(file)
+    names = list(next(turn for turn in data["turns"]["nothing"] if turn))
+    print(data["gpu"], data["date"])
+    print(f"{'way: us, ratio, fastest ratio':24}" + "".join(f"{name:>22}" for name in names))
+    for way, turns in data["turns"].items():
+        cells = []
+        for name in names:
+            pairs = [(a[name][1], b[name][1]) for a, b in zip(turns, data["turns"]["nothing"]) if a and b]
+            ratio, fastest = statistics.median(a / b for a, b in pairs), min(a for a, _ in pairs) / min(b for _, b in pairs)
+            cells.append(f"{statistics.median(a for a, _ in pairs):7.0f} {ratio:5.3f} {fastest:5.3f}")
+        print(f"{way:24}" + "".join(f"{cell:>22}" for cell in cells), data["ends"][way][0], flush=True)
+    for way in data["turns"]:
+        if not os.path.exists(kept(path, way)):
+            continue
+        print(f"replayed from {way}, beside the median without, beside the fastest and the slowest turn without")
+        for name, ms, said, plain in replays(sim, path, way):
+            if ms is None:
+                print(f"  {name:14} refused: {said}")
+                continue
+            beside = [1e3 * ms / of - 1 for of in (statistics.median(plain), min(plain), max(plain))]
+            within = [re.search(words, said) for words in (r"The request is .* \(([\d.]+) ms\)", r"a request takes ([\d.]+) ms without")]
+            print(f"  {name:14} {ms:7.3f} ms " + " ".join(f"{100 * one:+6.1f} %" for one in beside) +
+                  (f"   in its process {within[0][1]} ms with records, {within[1][1]} without" if all(within) else ""), flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "--worker":
+        worker()
+    elif sys.argv[1] == "cut":
+        cut(sys.argv[2], sys.argv[3])
+    elif len(sys.argv) > 3:
+        measure(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]) if len(sys.argv) > 4 else 52)
+    else:
+        tell(sys.argv[1], sys.argv[2])

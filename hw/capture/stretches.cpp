@@ -1,0 +1,123 @@
+// A stretch begins and ends between requests: where the host has waited and no range of the program's own is open.  One with
+// records takes 0.1 s and 32 waits or 4 ranges at least, the first 1 s.  The one without that follows takes as long, twice, three times
+// and then always four times as long, but no more than 1 s, and ends at the first wait after a launch of what was not launched
+// in one with records: a loop that has just begun is recorded.
+#include "hw/capture/stretches.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <mutex>
+
+#include "hw/capture/cupti_functions.h"
+#include "hw/capture/lines.h"
+
+namespace corun::capture {
+namespace {
+
+constexpr std::uint64_t kFirst = 1'000'000'000, kWith = 100'000'000, kMostWithout = 1'000'000'000;
+constexpr std::uint32_t kWaits = 32, kWaitsOfRange = 8, kTimes = 4;
+constexpr CUpti_ActivityKind kWork[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
+                                        CUPTI_ACTIVITY_KIND_MEMSET};
+
+std::atomic<int> open_ranges{0};
+std::atomic<bool> recorded{true};     // kernels are
+std::atomic<bool> something_new{false};  // was launched in a stretch without records
+/// A bit for each launch of a stretch with records; two that fall together cost a stretch that comes later.
+std::array<std::atomic<std::uint64_t>, 1024> known{};
+
+class Stretches {
+ public:
+  CUptiResult begin(bool without) {
+    const std::scoped_lock lock(mutex_);
+    process_ = getpid();
+    active_ = without;
+    began_ = now(), ends_ = began_ + kFirst, waits_ = 0, times_ = 1;
+    recorded = true, something_new = false;
+    for (auto& bits : known) bits = 0;
+    const CUptiResult result = records(true);
+    cupti().enable(CUPTI_ACTIVITY_KIND_MEMORY2);
+    return result;
+  }
+  void end() {
+    const std::scoped_lock lock(mutex_);
+    active_ = false;
+    records(false);
+    cupti().disable(CUPTI_ACTIVITY_KIND_MEMORY2);
+  }
+  void between_requests(std::uint64_t time, std::uint32_t waits) {
+    if (!active_) return;
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock || !active_ || process_ != getpid()) return;  // not in the child of a fork
+    waits_ += waits;
+    if (recorded ? time >= ends_ && waits_ >= kWaits : time >= ends_ || something_new) switch_at(time);
+  }
+
+ private:
+  void switch_at(std::uint64_t time) {
+    waits_ = 0;
+    if (recorded) {
+      recorded = something_new = false;
+      tell(time + 1);  // a range that ends now is of the stretch before
+      records(false);
+      ends_ = now() + std::min(kMostWithout, times_ * (time - began_));
+      times_ = std::min(times_ + 1, kTimes);
+    } else {
+      records(true);
+      recorded = true;
+      began_ = now(), ends_ = began_ + kWith;
+      tell(began_);
+    }
+  }
+  static CUptiResult records(bool on) {
+    CUptiResult of_kernels = CUPTI_SUCCESS;
+    // What a version of CUPTI does not have is left out, but for kernels.
+    for (const CUpti_ActivityKind kind : kWork) {
+      const CUptiResult result = on ? cupti().enable(kind) : cupti().disable(kind);
+      if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) of_kernels = result;
+    }
+    return of_kernels;
+  }
+  /// From `time` on it is so.
+  void tell(std::uint64_t time) const {
+    Line line('o');
+    line.add(time).add(int(recorded.load()));
+    output().write(line);
+  }
+
+  std::mutex mutex_;
+  pid_t process_ = 0;
+  std::atomic<bool> active_{false};
+  std::uint64_t began_ = 0, ends_ = 0;
+  std::uint32_t waits_ = 0, times_ = 1;
+};
+
+Stretches& stretches() {
+  static Stretches* all = new Stretches;  // outlives the program's own destructors
+  return *all;
+}
+
+}  // namespace
+
+CUptiResult begin_stretches(bool without) { return stretches().begin(without); }
+void end_stretches() { stretches().end(); }
+void host_waited(std::uint64_t time) {
+  if (open_ranges == 0) stretches().between_requests(time, 1);
+}
+void range_opened() { ++open_ranges; }
+void range_closed(std::uint64_t time) {
+  if (--open_ranges == 0) stretches().between_requests(time, kWaitsOfRange);
+}
+
+void launched(const void* what, std::uint64_t size) {
+  const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(what) + size * 0x9e3779b97f4a7c15U) * 0xbf58476d1ce4e5b9U >> 48;
+  std::atomic<std::uint64_t>& bits = known[mixed >> 6];
+  const std::uint64_t bit = std::uint64_t{1} << (mixed & 63);
+  if ((bits.load(std::memory_order_relaxed) & bit) != 0) return;
+  if (recorded.load(std::memory_order_relaxed)) bits |= bit;
+  else something_new = true;
+}
+
+}  // namespace corun::capture

@@ -1,0 +1,25 @@
+// Records of kernels slow the host, so they are made in stretches of the run; between them only its calls are kept, which tell
+// what a request takes without.
+#pragma once
+
+#include <cuda.h>
+#include <cupti.h>
+
+#include <cstdint>
+
+namespace corun::capture {
+
+/// All kinds of records are on from here.  `without`: there are stretches without them.  The result is that of the records
+/// of kernels.
+CUptiResult begin_stretches(bool without);
+void end_stretches();
+
+/// The host has waited for the GPU, at that time.  Here, with no range of the program's own open, a stretch may end.
+void host_waited(std::uint64_t now);
+void range_opened();
+void range_closed(std::uint64_t now);
+
+/// A launch of something: `what` and `size` are the same for launches of the same kernel or graph.
+void launched(const void* what, std::uint64_t size);
+
+}  // namespace corun::capture

@@ -1,0 +1,145 @@
+#include "sim/sweep/fit_host.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <vector>
+
+#include "sim/backend/run.h"
+#include "traces/import/host_gaps.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+#include "traces/timeline/timeline.h"
+
+namespace corun::sim {
+namespace {
+
+constexpr int kSteps = 12;
+/// What the host adds to the GPU's own time is no more than this where it does not matter.
+constexpr double kHidden = 1.005;
+
+class RequestTime final : public Sink {
+ public:
+  using Sink::record;
+  void record(const RequestRecord& r) override {
+    if (r.finished != kNever) time = r.finished - r.arrival;
+  }
+  Time time = kNever;
+};
+
+Program& program_of(Trace& trace, std::size_t client) { return trace.programs[trace.clients[client].program.value]; }
+
+/// Those of the client's program; no kernel loses more than half.
+void shorten_kernels(Trace& trace, std::size_t client, Time less) {
+  const auto shorten = [&](Time& time) { time = std::max(time / 2, time - less); };
+  std::set<std::size_t> launched;
+  for (Op& op : program_of(trace, client).ops) {
+    auto* launch = std::get_if<Launch>(&op.what);
+    if (launch == nullptr) continue;
+    launched.insert(launch->kernel.value);
+    if (launch->solo_time) shorten(*launch->solo_time);
+  }
+  for (const std::size_t i : launched) {
+    Kernel& kernel = trace.kernels[i];
+    if (kernel.solo_time) shorten(*kernel.solo_time);
+    for (auto& [sms, time] : kernel.solo_time_by_sms) shorten(time);
+  }
+}
+
+Time alone(Trace trace, std::size_t client, const Gpu& gpu, double share, Time less = {}) {
+  shorten_kernels(trace, client, less);
+  scale_host_gaps(program_of(trace, client), share);
+  trace.clients = {trace.clients[client]};
+  trace.clients.front().arrivals = Once{};
+  trace.run = {};
+  RequestTime request;
+  RunOptions options;
+  options.policy = "fcfs";
+  options.alone = false;
+  options.sinks = {&request};
+  run(trace, gpu, options);
+  return request.time;
+}
+
+/// Tracing adds to each node of a graph: as much is taken off each, until a request takes no longer than `wanted`.
+std::string fit_nodes(Trace& trace, std::size_t client, const Gpu& gpu, Time recorded, Time wanted) {
+  Time most{};
+  for (const Kernel& kernel : trace.kernels) most = std::max(most, kernel.solo_time.value_or(Time{}));
+  Time low{}, high = most / 2;  // `high` is enough
+  for (int i = 0; i < 2 * kSteps; ++i) {
+    const Time middle = low + (high - low) / 2;
+    (alone(trace, client, gpu, 1, middle) <= wanted ? high : low) = middle;
+  }
+  shorten_kernels(trace, client, high);
+  return fmt::format("{:.3f} us are taken off each kernel, as tracing adds to a graph's nodes: so a request takes {:.4g} ms instead of {:.4g}; "
+                     "without the profiler it takes {:.4g}.",
+                     to_ns(high) / 1e3, to_ms(alone(trace, client, gpu, 1)), to_ms(recorded), to_ms(wanted));
+}
+
+/// The largest share of the host gaps with which a request takes no longer than `limit`.
+double share_within(const Trace& trace, std::size_t client, const Gpu& gpu, Time limit, double low, double high) {
+  for (int i = 0; i < kSteps; ++i) {
+    const double middle = (low + high) / 2;
+    (alone(trace, client, gpu, middle) <= limit ? low : high) = middle;
+  }
+  return low;
+}
+
+std::string fit(Trace& trace, std::size_t client, const WithoutProfiler& told, Time in_calls) {
+  const Gpu gpu = read_gpu(trace.gpu);
+  const Time recorded = alone(trace, client, gpu, 1), gpu_alone = alone(trace, client, gpu, 0), wanted = told.request - told.nodes;
+  const Time hidden = from_ns(kHidden * to_ns(gpu_alone));
+  const bool graph = program_of(trace, client).issue == Issue::graph;
+  Time gaps{};
+  for (const Op& op : program_of(trace, client).ops) gaps += op.host_gap;
+  double share = 1;
+  if (recorded > wanted && graph) return fit_nodes(trace, client, gpu, recorded, wanted);
+  if (recorded > wanted) {
+    share = share_within(trace, client, gpu, std::max(wanted, hidden), 0, 1);
+  } else if (!graph && recorded > hidden && gaps > Time{} && in_calls > Time{}) {
+    share = share_within(trace, client, gpu, wanted, 1, 1 + to_ns(in_calls) / to_ns(gaps));
+  } else {
+    return fmt::format("A request replays in {:.4g} ms, no longer than the {:.4g} ms that it takes without the profiler: host gaps are as "
+                       "recorded.",
+                       to_ms(recorded), to_ms(wanted));
+  }
+  if (gaps > Time{}) share = std::max(0.0, share - to_ns(told.calls) / to_ns(gaps));
+  scale_host_gaps(program_of(trace, client), share);
+  return fmt::format("Host gaps are {:.3f} of the recorded ones: so a request takes {:.4g} ms instead of {:.4g}; without the profiler it "
+                     "takes {:.4g}{}.",
+                     share, to_ms(alone(trace, client, gpu, 1)), to_ms(recorded), to_ms(wanted - told.calls),
+                     gpu_alone > wanted ? ", less than its work on the GPU as recorded" : "");
+}
+
+Time in_calls_of(const RecordedTimes& recorded, std::size_t client) {
+  return client < recorded.in_calls.size() ? recorded.in_calls[client] : Time{};
+}
+
+}  // namespace
+
+std::string fit_host(Trace& trace, Time wanted, const RecordedTimes& recorded) {
+  const auto refuse = [](const char* problem, const char* remedy) { throw InputError("", "--request-time", problem, remedy); };
+  if (trace.clients.size() != 1) refuse("goes with one program, and several were recorded", "choose one with --process");
+  if (trace.gpu.empty()) refuse("needs a GPU that is known", "name it: --gpu, as sim gpus lists them");
+  return fit(trace, 0, {wanted}, in_calls_of(recorded, 0));
+}
+
+bool fit_host_as_recorded(Trace& trace, const RecordedTimes& recorded) {
+  bool told = false;
+  for (std::size_t client = 0; client < recorded.without_profiler.size(); ++client) {
+    if (!recorded.without_profiler[client]) continue;
+    told = true;
+    const WithoutProfiler& without = *recorded.without_profiler[client];
+    const std::string of = trace.clients.size() == 1 ? "" : trace.clients[client].name + ": ";
+    const Time added = without.calls + without.nodes;
+    trace.notes.push_back(fmt::format("{}The recording says that a request takes {:.4g} ms without the profiler ({}){}.", of, to_ms(without.request),
+                                      recorded.told_by,
+                                      added == Time{} ? "" : fmt::format("; {:.4g} ms of that are taken off, which the tool adds all the same", to_ms(added))));
+    trace.notes.push_back(of + (trace.gpu.empty() ? "Host gaps are as recorded: they are fitted to that where the GPU is known (--gpu)."
+                                                  : fit(trace, client, without, in_calls_of(recorded, client))));
+  }
+  return told;
+}
+
+}  // namespace corun::sim
