@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/model/kernel_fit.h"
+#include "sim/model/other_card.h"
 
 namespace corun::sim {
 namespace {
@@ -77,7 +78,7 @@ CarriedKernel::CarriedKernel(const Kernel& kernel, Time alone, Time about, const
   const double clock = from.clock_hz / to.clock_hz;
   load_.issue = found.issue * clock;
   load_.fixed = found.fixed * clock;
-  load_.fp64 = found.fp64 * clock;
+  load_.fp64 = found.fp64 * clock * ratios_of(from, to).fp64;
   load_.wait = found.wait * l2_latency(there_.limits) / l2_latency(here_.features().limits);
   load_.l2 *= found.l2 / told.l2;
   load_.dram_cost = dram_cost_there(found.dram_cost, here_.features().limits, there_.limits);
