@@ -30,7 +30,6 @@ constexpr Job kJobs[] = {{"limits", measure_limits},
                          {"latencies", measure_latencies},
                          {"L2", measure_l2},
                          {"one SM", measure_one_sm},
-                         {"launches beside others", measure_launches_beside},
                          {"clocks", measure_clocks},
                          {"turns", measure_turns},
                          {"MPS", measure_mps}};

@@ -53,6 +53,5 @@ void measure_latencies(Calibrating& c);
 void measure_l2(Calibrating& c);
 void measure_one_sm(Calibrating& c);
 void measure_clocks(Calibrating& c);
-void measure_launches_beside(Calibrating& c);
 
 }  // namespace corun::hw

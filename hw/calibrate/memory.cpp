@@ -1,4 +1,4 @@
-// Rates and latencies of DRAM and L2, of one SM, and what launches and clocks lose beside others.
+// Rates and latencies of DRAM and L2, of one SM, and what clocks lose beside others.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -171,42 +171,6 @@ void measure_clocks(Calibrating& c) {
   c.found.add(kContention, "tensor_clock_ratio", ratio,
               fmt::format("{:.0f} MHz rated, {:.0f} under FMAs, {:.0f} under mma.sync on all SMs", highest,
                           median(free), median(loaded)));
-}
-
-/// The gap between launches of a stream, alone and beside arithmetic on all SMs.
-void measure_launches_beside(Calibrating& c) {
-  Bench& bench = c.bench;
-  constexpr std::uint32_t kChain = 120;
-  const DeviceArray stamps(bench.driver(), kChain * sizeof(Stamp));
-  const Stream s = bench.stream(4);
-  const auto chain = [&] {
-    for (std::uint32_t i = 0; i < kChain; ++i)
-      bench.body(s, 1, 32, stamps.at() + i * sizeof(Stamp), 5);
-  };
-  // Of 80 gaps the sum: the timer's steps would show in each.
-  const auto gap = [&] {
-    const auto all = bench.read<Stamp>(stamps.at(), kChain);
-    double ns = 0;
-    for (std::uint32_t i = 20; i < 100; ++i) ns += static_cast<double>(all[i].start - all[i - 1].end);
-    return ns / 80;
-  };
-  Load fma;
-  fma.kernel = "client_fma";
-  Load elsewhere = fma;
-  elsewhere.threads = 32, elsewhere.sms = {bench.facts().sms - 1};
-  Samples more;
-  for (int repeat = 0; repeat < 5; ++repeat) {
-    Samples pairs;  // one after the other, so that both see the same clock
-    for (int pair = 0; pair < 9; ++pair) {
-      bench.run_together({elsewhere}, 3000, 400, chain);
-      const double alone = gap();
-      bench.run_together({fma}, 3000, 400, chain);
-      pairs.push_back(gap() - alone);
-    }
-    more.push_back(std::max(0.0, median(pairs)));
-  }
-  c.found.add(kContention, "launch_beside_others_ns", more,
-              "what the gap between launches of a stream grows by beside FMAs on all SMs, medians of nine pairs of chains");
 }
 
 }  // namespace corun::hw

@@ -57,9 +57,12 @@ void measure_gpcs(Calibrating& c) {
   std::string why;
   std::vector<double> gpc = gpc_of_tpcs(clusters, f.sms, c.like.sms_per_tpc, why);
   if (gpc.empty()) return c.found.missing("chip", "gpc_of_tpc", why);
-  const double gpcs = *std::ranges::max_element(gpc) + 1;
+  std::vector<std::uint32_t> tpcs(gpc.size());
+  for (const double g : gpc) ++tpcs[static_cast<std::size_t>(g)];
+  const auto single = std::ranges::count(tpcs, 1u), none = std::ranges::count(tpcs, 0u);
   c.found.list("chip", "gpc_of_tpc", std::move(gpc),
-               fmt::format("TPCs whose SMs blocks of one cluster shared, {} clusters of 2, 4 and 8: {} GPCs", clusters.size(), gpcs));
+               fmt::format("TPCs whose SMs blocks of one cluster shared, {} clusters of 2, 4 and 8: {} GPCs, and {} TPCs each alone",
+                           clusters.size(), static_cast<std::ptrdiff_t>(tpcs.size()) - none - single, single));
 }
 
 MpsGranularity mps_granularity(const std::vector<double>& percentages, const std::vector<std::uint32_t>& seen,

@@ -78,7 +78,7 @@ std::filesystem::path make_directory(const std::string& directory) {
 int validate_networks(const ValidateArguments& a, const std::filesystem::path& file) {
   NetworksOptions options;
   options.mixes = a.mixes, options.modes = a.modes, options.threads = a.threads;
-  options.only = a.only;
+  options.only = a.only, options.gpu = a.gpu;
   if (!a.duration.empty()) options.duration = parse_duration(a.duration, "--duration");
   std::optional<OutputFile> csv;
   if (!a.timeline.empty()) {
@@ -116,7 +116,7 @@ int validate_runs(const ValidateArguments& a) {
   {
     ProgressBar bar;
     comparison = compare_runs(files, {a.mixes, a.policies, a.threads,
-                                      [&](const char* stage, double done) { bar.show(stage, done); }, a.only});
+                                      [&](const char* stage, double done) { bar.show(stage, done); }, a.only, a.gpu});
   }
   if (csv) {
     write_runs_csv(comparison, csv->stream());
@@ -148,8 +148,8 @@ CLI::App* add_validate(CLI::App& app, ValidateArguments& a) {
                    "(solo time on the whole GPU, counters)")
       ->check(CLI::IsMember({"curve", "counters"}))
       ->capture_default_str();
-  command->add_option("--gpu", a.gpu, "GPU to simulate: a name of `sim gpus` or a description's path")
-      ->capture_default_str();
+  command->add_option("--gpu", a.gpu, "GPU to simulate: a name of `sim gpus` or a description's path (default: h200; of runs and networks "
+                                      "that of their traces)");
   command->add_option("--modes", a.modes, "only these modes, as streams,half")->delimiter(',')->allow_extra_args(false);
   command->add_option("--pairs", a.pairs, "only these pairs, as a+b,c+d")->delimiter(',')->allow_extra_args(false);
   CLI::Option* only = command
@@ -182,7 +182,7 @@ int validate(const ValidateArguments& a) {
                        "name a folder of `sim schema networks`");
     return validate_runs(a);
   }
-  const Gpu gpu = read_gpu(a.gpu);
+  const Gpu gpu = read_gpu(a.gpu.empty() ? "h200" : a.gpu);
   const Inputs inputs = a.inputs == "curve" ? Inputs::curve : Inputs::counters;
   Reference reference = read_reference(a.reference, gpu, inputs);
   select(reference, a.modes, a.pairs, a.only);

@@ -9,7 +9,7 @@
 namespace corun::sim {
 
 struct ValidateArguments {
-  std::string reference, gpu = "h200", inputs = "curve", directory, report, runs, duration, timeline;
+  std::string reference, gpu, inputs = "curve", directory, report, runs, duration, timeline;
   std::vector<std::string> modes, pairs, mixes, policies, only;
   unsigned threads = 0;
   bool json = false, solo_only = false;

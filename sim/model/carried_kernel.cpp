@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/model/kernel_fit.h"
+#include "sim/model/other_card.h"
 
 namespace corun::sim {
 namespace {
@@ -75,13 +76,17 @@ CarriedKernel::CarriedKernel(const Kernel& kernel, Time alone, Time about, const
       there_.max_active_blocks == 0)
     return;
   const double clock = from.clock_hz / to.clock_hz;
-  load_.issue = found.issue * clock;
+  PipeUse uses = found.uses;
+  uses[kFp64] *= ratios_of(from, to).fp64;
+  const double most = *std::ranges::max_element(uses);
+  for (double& use : uses) use /= most;
+  load_.issue = found.issue * clock * most;
   load_.fixed = found.fixed * clock;
   load_.wait = found.wait * l2_latency(there_.limits) / l2_latency(here_.features().limits);
   load_.l2 *= found.l2 / told.l2;
   load_.dram_cost = dram_cost_there(found.dram_cost, here_.features().limits, there_.limits);
   load_.chance = found.chance;
-  load_.uses = found.uses;
+  load_.uses = uses;
   load_.even = found.even;
   known_ = work(here_.features(), found, from.sms) > 0 && work(there_, load_, to.sms) > 0;
 }

@@ -50,7 +50,7 @@ class Carry {
     const double part = static_cast<double>(to_.sms) / static_cast<double>(from_.sms);
     const auto turns = static_cast<std::int64_t>(std::max<std::uint64_t>(1, kernel_.blocks() / from_.sms));
     const double share = dram_share(kernel_.solo_time.value_or(time * turns));
-    return share * ratios_.dram * part + (1 - share) * ratios_.clock;
+    return std::max(share * ratios_.dram * part + (1 - share) * ratios_.clock, fp64() * ratios_.clock);
   }
 
  private:
@@ -62,9 +62,11 @@ class Carry {
     };
     if (model_) return launch + (1 - launch) * model_->ratio(had, has);
     const double rest = ratios_.clock * filled(had) / filled(has), share = dram_share(time);
-    return launch + (1 - launch) * (share * dram + (1 - share) * rest);
+    return launch + (1 - launch) * std::max(share * dram + (1 - share) * rest, fp64() * rest);
   }
 
+  /// The FP64 pipe's cycles there, in cycles of the kernel here.
+  double fp64() const { return kernel_.counters.fp64_active_pct.value_or(0) / 100 * ratios_.fp64; }
   static double ratio_of(Time part, Time whole) {
     return static_cast<double>(part.count()) / static_cast<double>(whole.count());
   }
@@ -89,10 +91,12 @@ class Carry {
 
 /// Shares of what the SMs can do: the same work, in another time, on others.
 void carry_counters(Counters& c, double longer, const CardRatios& ratios) {
-  const auto carry = [&](double& percent) { percent = std::min(100.0, percent / longer * ratios.sms); };
+  const auto carry = [&](double& percent, double cycles = 1) {
+    percent = std::min(100.0, percent / longer * ratios.sms * cycles);
+  };
   if (c.issue_active_pct) carry(*c.issue_active_pct);
-  if (c.fp64_active_pct) carry(*c.fp64_active_pct);
-  for (auto& [pipe, percent] : c.pipes_pct) carry(percent);
+  if (c.fp64_active_pct) carry(*c.fp64_active_pct, ratios.fp64);
+  for (auto& [pipe, percent] : c.pipes_pct) carry(percent, pipe == "fp64" ? ratios.fp64 : 1);
   if (c.duration_ns) *c.duration_ns *= longer;
 }
 
@@ -119,6 +123,7 @@ CardRatios ratios_of(const Gpu& from, const Gpu& to) {
   r.dram = from.contention.dram_read_bytes_per_second / to.contention.dram_read_bytes_per_second;
   r.clock = from.clock_hz / to.clock_hz;
   r.sms = r.clock * from.sms / to.sms;
+  if (from.sm.fp64_units != 0 && to.sm.fp64_units != 0) r.fp64 = double(from.sm.fp64_units) / to.sm.fp64_units;
   return r;
 }
 

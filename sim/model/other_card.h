@@ -4,9 +4,10 @@
 // kernels' counters are known, the rest is what the contention model gives the same work on the other card
 // (`CarriedKernel`).  Where that is not enough to go by, the share in which it uses the bandwidth of DRAM goes
 // with that, the other with the clock and the SMs that its blocks can fill.  A kernel that asks for more shared
-// memory than a block can have there gets what it can have.  Where the other card has fewer levels of priority, the
-// trace's keep their order, from its lowest to its highest.  Left out: tensor cores of another kind, other kernels
-// that a library would choose there, the host.
+// memory than a block can have there gets what it can have.  Its cycles at the FP64 pipe go with an SM's units of
+// that, where both cards' are known.  Where the other card has fewer levels of priority, the trace's keep their
+// order, from its lowest to its highest.  Left out: tensor cores of another kind, other kernels that a library would
+// choose there, the host.
 #pragma once
 
 #include <cstdint>
@@ -34,12 +35,13 @@ struct CardRatios {
   double dram = 1;   // bound by the bandwidth of DRAM
   double sms = 1;    // bound by SMs and clock, enough blocks for all SMs
   double clock = 1;  // bound by the clock, too few blocks for more SMs
+  double fp64 = 1;   // cycles at the FP64 pipe
 };
 CardRatios ratios_of(const Gpu& from, const Gpu& to);
 
 /// The rule in one sentence.
 inline constexpr const char* kCarryRule =
     "of a kernel's time its launch stays; by counters or class the rest is what the contention model gives the "
-    "same work there, else it goes with the clock and the SMs that its blocks fill";
+    "same work there, else it goes with the clock and the SMs that its blocks fill; cycles of FP64 go with an SM's units";
 
 }  // namespace corun::sim

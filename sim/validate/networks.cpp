@@ -70,7 +70,7 @@ class Reader {
     for (std::size_t i = 0; i < document_["runs"].size(); ++i)
       if (const json& run = document_["runs"][i]; is_wanted(run)) read_run(run, fmt::format("/runs/{}", i));
     const NetworkMix& first = all_.mixes.front();
-    all_.gpu = read_gpu(first.trace.gpu, first.trace_file.parent_path());
+    all_.gpu = options_.gpu.empty() ? read_gpu(first.trace.gpu, first.trace_file.parent_path()) : read_gpu(options_.gpu);
     return std::move(all_);
   }
 

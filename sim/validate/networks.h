@@ -69,6 +69,7 @@ struct NetworksOptions {
   unsigned threads = 0;                                              // 0: as many as the machine has
   std::function<void(const char* stage, double fraction)> progress;  // may be empty
   std::vector<std::string> only{};                                   // names of either kind
+  std::string gpu{};                                                 // instead of the traces' own
 };
 
 /// The networks.json or networks.json.gz in this folder, or this file if it is called so; empty: none.

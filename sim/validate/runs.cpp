@@ -188,6 +188,7 @@ RunsComparison compare_runs(const std::vector<fs::path>& files, const RunsOption
           throw InputError(solo->file, "/gpu",
                            fmt::format("the profiles are of {}, {} is run on {}", solo->gpu, mix, gpu.name),
                            "profile the kernels on this GPU");
+        if (!options.gpu.empty()) gpu = read_gpu(options.gpu);
         if (solo->host) gpu = through(*solo->host, gpu);
         auto common = std::make_unique<Common>(gpu);
         known = std::make_unique<Mix>(Mix{std::move(trace), std::move(gpu), solo.get(), std::move(common)});

@@ -49,6 +49,7 @@ struct RunsOptions {
   unsigned threads = 0;                                              // 0: as many as the machine has
   std::function<void(const char* stage, double fraction)> progress;  // may be empty
   std::vector<std::string> only{};                                   // names of either kind
+  std::string gpu{};                                                 // instead of the traces' own
 };
 
 /// Every runs.json in this folder and below, or this file.  Throws InputError if there is none.

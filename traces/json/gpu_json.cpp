@@ -48,6 +48,7 @@ SmLimits read_sm(const json& document) {
   from.get("warp_size", sm.warp_size);
   from.get("warp_allocation_granularity", sm.warp_allocation_granularity);
   from.get("sub_partitions", sm.sub_partitions);
+  from.get("fp64_units", sm.fp64_units);
   from.get("registers", sm.registers);
   from.get("registers_per_block", sm.registers_per_block);
   from.get("register_allocation_unit", sm.register_allocation_unit);

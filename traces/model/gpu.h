@@ -22,6 +22,7 @@ struct SmLimits {
   std::uint32_t warp_size = 32;
   std::uint32_t warp_allocation_granularity = 4;  // a block is admitted as if it had whole multiples of this
   std::uint32_t sub_partitions = 4;               // each with its own register file and issue slot
+  std::uint32_t fp64_units = 0;                   // FP64 multiply-adds that it starts in a cycle; 0: not known
   std::uint32_t registers = 0;
   std::uint32_t registers_per_block = 0;         // most that one block may use
   std::uint32_t register_allocation_unit = 256;  // registers, per warp

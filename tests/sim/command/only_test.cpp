@@ -53,6 +53,15 @@ TEST(Only, OfRecordedRunsBothTheMixAndThePolicyThatAreNamed) {
   EXPECT_EQ(sim("validate --only four --mixes four " + kRuns).code, 2);
 }
 
+TEST(Validate, RecordedRunsAndNetworksAreSimulatedOnTheGpuThatIsNamed) {
+  for (const std::string& what : {"four,timeslice " + kRuns, "two-rt-resnet152,streams --duration 20ms " + kNetworks}) {
+    const auto of = [&](const std::string& gpu) { return result_of("validate --json --only " + what + gpu).dump(); };
+    EXPECT_EQ(of(" --gpu h200"), of(""));
+    EXPECT_NE(of(" --gpu h100-sxm"), of(""));
+  }
+  EXPECT_EQ(sim("validate --gpu h300 --only four,fcfs " + kRuns).code, 2);
+}
+
 TEST(Only, OfNetworksAndPairsAMisspeltNameIsToldBeforeAnythingRuns) {
   expect_meant("validate --only streasm " + kNetworks, "streams");
 }

@@ -120,6 +120,44 @@ TEST(OtherCard, ASmallerL2ReadsAgainMoreAndKeepsLessOfWhatIsWritten) {
   EXPECT_NEAR(*there(smaller).dram_write_bytes, 8.5e7, 1);
 }
 
+/// An H200 whose SMs start so many FP64 multiply-adds a cycle; of one kernel what it takes longer there.
+double with_fp64_units(std::uint32_t units, const Trace& trace) {
+  Gpu gpu = read_gpu("h200");
+  gpu.sm.fp64_units = units;
+  return ratio(trace, gpu);
+}
+
+TEST(OtherCard, CyclesOfFp64GoWithTheUnitsOfAnSm) {
+  Trace uncounted = one_kernel(1000, 0), by_counters = counted(1e9, 0, 1.5e9, from_ns(1e6), 1000);
+  uncounted.kernels[0].counters = {};
+  for (Trace* trace : {&uncounted, &by_counters}) {
+    const auto busy = [&](double percent) -> const Trace& {
+      trace->kernels[0].counters.fp64_active_pct = percent;
+      return *trace;
+    };
+    EXPECT_NEAR(with_fp64_units(2, busy(98)), 32 * 0.98, 1.5);
+    EXPECT_GT(with_fp64_units(2, busy(50)), 15.5);
+    EXPECT_LT(with_fp64_units(2, busy(50)), trace == &uncounted ? 16.5 : 20) << "by the model its blocks also wait in line";
+    EXPECT_NEAR(with_fp64_units(2, busy(0)), 1, 1e-3);
+    EXPECT_EQ(with_fp64_units(64, busy(98)), 1);
+    EXPECT_EQ(with_fp64_units(0, busy(98)), 1) << "not known";
+  }
+}
+
+TEST(OtherCard, AnFp64KernelIsSlowedOnACardWithFewUnits) {
+  Trace trace = one_kernel(1000, 0);
+  trace.kernels[0].counters = {};
+  trace.kernels[0].counters.fp64_active_pct = 90;
+  const Gpu h200 = read_gpu("h200");
+  for (const auto& [name, units] : {std::pair{"a100", 32}, {"l4", 2}}) {
+    const Gpu to = read_gpu(name);
+    const double by_units = 0.9 * 64 / units * h200.clock_hz / to.clock_hz * h200.sms / to.sms;
+    EXPECT_NEAR(ratio(trace, to), by_units, 0.01 * by_units) << name;
+  }
+  EXPECT_GT(ratio(trace, read_gpu("l4")), 60);
+  EXPECT_GT(*carried_over(trace, read_gpu("h200"), read_gpu("l4")).trace.kernels[0].counters.fp64_active_pct, 95);
+}
+
 TEST(OtherCard, ALaunchStays) {
   Trace trace = one_kernel(1000, 0);
   trace.kernels[0].solo_time = read_gpu("h200").contention.launch_cost;
