@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "tests/support/build.h"
+#include "traces/json/temporary_folder.h"
 #include "traces/model/error.h"
 
 namespace corun::live {
@@ -69,10 +70,11 @@ std::string run(const std::string& policy, unsigned seed, int steps, BooksOption
 class LiveRecording : public testing::Test {
  protected:
   hw::Replayed again(const std::string& text) {
-    std::ofstream(file_) << text;
-    return replay(file_, sim::small_gpu(4));
+    const std::string file = (folder_.path() / "recording.jsonl").string();
+    std::ofstream(file) << text;
+    return replay(file, sim::small_gpu(4));
   }
-  std::string file_ = testing::TempDir() + "live-recording.jsonl";
+  TemporaryFolder folder_{"live-recording"};
 };
 
 TEST_F(LiveRecording, TheSameIsDecidedAgainOfWhatWasTold) {
