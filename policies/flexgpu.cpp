@@ -98,7 +98,7 @@ class FlexGpu final : public Policy {
 double FlexGpu::occupancy(const Kernel& kernel) const {
   if (kernel.counters.warps_active_pct) return *kernel.counters.warps_active_pct / 100;
   const SmResources demand = demand_of(kernel, gpu_.sm);
-  const double places = static_cast<double>(room(capacity_of(gpu_.sm), demand)) * gpu_.sms;
+  const double places = static_cast<double>(max_active_blocks(capacity_of(gpu_.sm), demand)) * gpu_.sms;
   return std::min(places, static_cast<double>(kernel.blocks())) * demand.warps /
          (static_cast<double>(gpu_.sms) * gpu_.sm.max_warps);
 }

@@ -35,9 +35,9 @@ inline std::optional<Padding> pad(const Paddable& real_time, const Paddable& bes
   const std::uint64_t sms = gpu.sms;
   const auto alone_on_sm = [&](const Paddable& k) {
     return std::max<std::uint64_t>(
-        1, std::min<std::uint64_t>(room(capacity, k.demand), (k.all_blocks + sms - 1) / sms));
+        1, std::min<std::uint64_t>(max_active_blocks(capacity, k.demand), (k.all_blocks + sms - 1) / sms));
   };
-  const std::uint64_t merged = room(capacity, larger_of(real_time.demand, best_effort.demand));
+  const std::uint64_t merged = max_active_blocks(capacity, larger_of(real_time.demand, best_effort.demand));
   if (merged < alone_on_sm(real_time)) return std::nullopt;
 
   const std::uint64_t layers = (real_time.all_blocks + sms - 1) / sms;

@@ -129,7 +129,7 @@ class Slate final : public Policy {
 
   decide::CtasPerSm ctas(const LaunchView& l, Range range) const {
     decide::CtasPerSm spread(gpu_.sms);
-    const std::uint32_t most = room(capacity_of(gpu_.sm), demand_of(*l.kernel, gpu_.sm));
+    const std::uint32_t most = max_active_blocks(capacity_of(gpu_.sm), demand_of(*l.kernel, gpu_.sm));
     std::fill(spread.begin() + range.from, spread.begin() + range.to, static_cast<std::uint16_t>(most));
     return spread;
   }

@@ -165,7 +165,7 @@ class SmCompactor final : public Policy {
     const double enough = threshold_ * k.saturated;
     double sum = 0;
     const auto give = [&](std::uint32_t sm, std::uint32_t most) {
-      const std::uint32_t n = std::min(most, room(table.free[sm], k.demand));
+      const std::uint32_t n = std::min(most, max_active_blocks(table.free[sm], k.demand));
       ctas[sm] = static_cast<std::uint16_t>(n);
       table.take(sm, k.demand, n);
       sum += k.on_sm(n);
@@ -174,7 +174,7 @@ class SmCompactor final : public Policy {
     if (c != nullptr) {
       std::uint32_t given = 0;
       for (std::uint32_t sm = 0; sm < sms_ && given < c->sms; ++sm)
-        if (room(table.free[sm], k.demand) >= c->each) given += give(sm, c->each);
+        if (max_active_blocks(table.free[sm], k.demand) >= c->each) given += give(sm, c->each);
       if (given == c->sms) {
         reached = 1;  // as profiled
         return ctas;
@@ -202,8 +202,7 @@ const Registered registered{
      "left",
      "Chen 2020, chapter 4",
      {{"threshold", "share of a kernel's best throughput that counts as near it", "0.9"},
-      {"sms",
-       "SMs of the first kernel of a table; 0: as its profile says (section 4.5.3)", "0"},
+      {"sms", "SMs of the first kernel of a table; 0: as its profile says (section 4.5.3)", "0"},
       {"ctas", "CTAs on each of these SMs", "1"}}},
     [](const Parameters& p) -> std::unique_ptr<Policy> { return std::make_unique<SmCompactor>(p); }};
 

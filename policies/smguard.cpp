@@ -179,7 +179,7 @@ class SmGuard final : public Policy {
     t.reserved = is_reserved(client);
     t.demand = demand_of(*l.kernel, sm_);
     t.division = division_of(t.demand, sm_);
-    t.slices = std::max(1u, room(capacity_of(sm_), t.demand));
+    t.slices = std::max(1u, max_active_blocks(capacity_of(sm_), t.demand));
     t.share = (t.online ? client.reservation : client.quota).value_or(1.0) * sms_;
     t.most = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(l.kernel->blocks() - l.blocks_done, blocks(t.share, t)));
@@ -232,7 +232,7 @@ class SmGuard final : public Policy {
     const bool there = !leave_[sm] && !t.had.empty() && t.had[sm] != 0;
     const bool joins = there || (only ? *only == t.division : !holds_[sm] || *holds_[sm] >= t.division);
     const bool all_leave = take_over && !leave_[sm] && free_[sm] == capacity_of(sm_);
-    return joins || all_leave ? room(free, t.demand) : 0;
+    return joins || all_leave ? max_active_blocks(free, t.demand) : 0;
   }
   void keep(Task& t, const decide::CtasPerSm& had) {
     for (std::uint32_t sm = 0; sm < sms_; ++sm)
@@ -306,7 +306,8 @@ class SmGuard final : public Policy {
     for (const Task& other : tasks_)
       if (!other.had.empty())
         for (std::uint32_t sm = 0; sm < sms_; ++sm)
-          for (std::uint32_t n = other.ctas[sm]; n < other.had[sm] && room(left[sm], other.demand) != 0; ++n)
+          for (std::uint32_t n = other.ctas[sm];
+               n < other.had[sm] && max_active_blocks(left[sm], other.demand) != 0; ++n)
             left[sm] -= other.demand;
     extend(t, t.most, left);
     if (t.online) extend(t, t.most - t.total, free_, true);

@@ -84,8 +84,9 @@ class StaticSplit final : public Policy {
   }
 
   std::uint32_t ctas(const Kernel& kernel, std::uint32_t percent) const {
-    const std::uint64_t places =
-        std::uint64_t{gpu_.sms} * room(capacity_of(gpu_.sm), demand_of(kernel, gpu_.sm)) * percent / 100;
+    const std::uint64_t places = std::uint64_t{gpu_.sms} *
+                                 max_active_blocks(capacity_of(gpu_.sm), demand_of(kernel, gpu_.sm)) *
+                                 percent / 100;
     return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(places, 1, kernel.blocks()));
   }
 

@@ -121,7 +121,8 @@ class TokenBucket final : public Policy {
   /// Its time alone, times the share of the places for blocks that it takes.
   Time cost_of(const LaunchView& l) const {
     const auto places = static_cast<std::int64_t>(
-        std::uint64_t{gpu_.sms} * std::max(1u, room(capacity_of(gpu_.sm), demand_of(*l.kernel, gpu_.sm))));
+        std::uint64_t{gpu_.sms} *
+        std::max(1u, max_active_blocks(capacity_of(gpu_.sm), demand_of(*l.kernel, gpu_.sm))));
     const auto blocks = static_cast<std::int64_t>(l.kernel->blocks());
     if (!by_blocks_ || blocks >= places) return l.solo_time;
     return l.solo_time / places * blocks + l.solo_time % places * blocks / places;

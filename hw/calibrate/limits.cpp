@@ -61,8 +61,9 @@ void measure_placement(Calibrating& c) {
     return c.found.missing("chip", "placement_order",
                            fmt::format("{} SMs of {} got blocks, in the same order {} times of 5",
                                        orders.back().size(), sms, same));
-  c.found.list("chip", "placement_order", orders.back(),
-               fmt::format("SMs of the first blocks of 32 threads on an idle GPU, alike {} times of 5", same));
+  c.found.list(
+      "chip", "placement_order", orders.back(),
+      fmt::format("SMs of the first blocks of 32 threads on an idle GPU, alike {} times of 5", same));
 }
 
 void measure_dispatch(Calibrating& c) {
@@ -117,10 +118,10 @@ void measure_channels(Calibrating& c) {
     }
     const auto all = stamps_of(bench, at.at(), 2 * kStreams);
     std::uint64_t first_end = ~std::uint64_t{0};
-    double at_once = 0;
+    double concurrent = 0;
     for (std::uint32_t i = 0; i < kStreams; ++i) first_end = std::min(first_end, all[2 * i].end);
-    for (std::uint32_t i = 0; i < kStreams; ++i) at_once += all[2 * i].start < first_end;
-    channels.push_back(at_once);
+    for (std::uint32_t i = 0; i < kStreams; ++i) concurrent += all[2 * i].start < first_end;
+    channels.push_back(concurrent);
 
     bench.hold(bench.stream(0), 60e3);
     std::uint32_t launched = 0;
@@ -134,7 +135,8 @@ void measure_channels(Calibrating& c) {
     depth.push_back(launched - 1.0);
   }
   if (median(channels) >= kStreams)
-    c.found.missing("scheduling", "host_channels", fmt::format("{} streams do not hinder each other", kStreams));
+    c.found.missing("scheduling", "host_channels",
+                    fmt::format("{} streams do not hinder each other", kStreams));
   else
     c.found.add("scheduling", "host_channels", channels,
                 "streams before false dependencies appear, CUDA_DEVICE_MAX_CONNECTIONS unset");

@@ -15,10 +15,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<const char*, 10> kNames{"kernel", "join", "leave", "asked", "ended", "failed", "waits", "standing", "decide", "granted"};
+constexpr std::array<const char*, 10> kNames{"kernel", "join",  "leave",    "asked",  "ended",
+                                             "failed", "waits", "standing", "decide", "granted"};
 
 Json dims(const Dim3& d) { return {d.x, d.y, d.z}; }
-Dim3 dims_of(const Json& j) { return {j.at(0).get<std::uint32_t>(), j.at(1).get<std::uint32_t>(), j.at(2).get<std::uint32_t>()}; }
+Dim3 dims_of(const Json& j) {
+  return {j.at(0).get<std::uint32_t>(), j.at(1).get<std::uint32_t>(), j.at(2).get<std::uint32_t>()};
+}
 
 }  // namespace
 
@@ -33,20 +36,22 @@ Recording::Recording(const std::string& policy, const Gpu& gpu, const BooksOptio
                   .dump()),
       most_(most) {}
 
-bool Recording::room() {
+bool Recording::has_space() {
   full_ |= lines_.size() >= most_;
   return !full_;
 }
 
 void Recording::joined(const Newcomer& newcomer) {
-  if (!room()) return;
+  if (!has_space()) return;
   lines_.push_back(Happened{What::join, {}, static_cast<std::uint32_t>(newcomers_.size())});
   newcomers_.push_back(newcomer);
 }
 
-void Recording::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, const Kernel& kernel, Time now) {
-  if (!room()) return;
-  const auto [at, added] = number_of_.try_emplace({client, &kernel}, static_cast<std::uint32_t>(kernels_.size()));
+void Recording::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, const Kernel& kernel,
+                      Time now) {
+  if (!has_space()) return;
+  const auto [at, added] =
+      number_of_.try_emplace({client, &kernel}, static_cast<std::uint32_t>(kernels_.size()));
   if (added) {
     kernels_.push_back(kernel);
     lines_.push_back(Happened{What::kernel, {}, client, 0, 0, at->second});
@@ -54,10 +59,12 @@ void Recording::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t 
   lines_.push_back(Happened{What::asked, now, client, stream, number, at->second});
 }
 
-void Recording::happened(What what, std::uint32_t client, std::uint32_t stream, std::uint32_t number, Time now) {
-  if (!room()) return;
+void Recording::happened(What what, std::uint32_t client, std::uint32_t stream, std::uint32_t number,
+                         Time now) {
+  if (!has_space()) return;
   lines_.push_back(Happened{what, now, client, stream, number});
-  if (what == What::leave) std::erase_if(number_of_, [&](const auto& each) { return each.first.first == client; });
+  if (what == What::leave)
+    std::erase_if(number_of_, [&](const auto& each) { return each.first.first == client; });
 }
 
 void Recording::told(Time now, const std::vector<Notice>& notices) {
@@ -78,27 +85,37 @@ std::string Recording::line(std::size_t i) const {
     for (const Notice& n : told->notices) line["told"].push_back(Json::parse(hw::text_of(n)));
     return line.dump();
   }
-  if (const auto* decision = std::get_if<Decision>(&lines_[i])) return Json{{"decision", hw::text_of(*decision)}}.dump();
+  if (const auto* decision = std::get_if<Decision>(&lines_[i]))
+    return Json{{"decision", hw::text_of(*decision)}}.dump();
   const Happened& h = std::get<Happened>(lines_[i]);
   const char* name = kNames[static_cast<std::size_t>(h.what)];
   switch (h.what) {
     case What::kernel: {
       const Kernel& k = kernels_[h.kernel];
-      return Json{{name, h.kernel}, {"name", k.name}, {"grid", dims(k.grid)}, {"block", dims(k.block)},
+      return Json{{name, h.kernel},
+                  {"name", k.name},
+                  {"grid", dims(k.grid)},
+                  {"block", dims(k.block)},
                   {"registers", k.registers_per_thread},
                   {"shared_bytes", {k.static_shared_memory_bytes, k.dynamic_shared_memory_bytes}}}
           .dump();
     }
     case What::join: {
       const Newcomer& n = newcomers_[h.client];
-      return Json{{name, n.name}, {"real_time", n.service_class == ServiceClass::real_time}, {"priority", n.priority}}.dump();
+      return Json{
+          {name, n.name}, {"real_time", n.service_class == ServiceClass::real_time}, {"priority", n.priority}}
+          .dump();
     }
-    case What::asked: return Json{{"t", h.now.count()}, {name, {h.client, h.stream, h.number, h.kernel}}}.dump();
+    case What::asked:
+      return Json{{"t", h.now.count()}, {name, {h.client, h.stream, h.number, h.kernel}}}.dump();
     case What::ended:
     case What::failed:
-    case What::granted: return Json{{"t", h.now.count()}, {name, {h.client, h.stream, h.number}}}.dump();
-    case What::decide: return Json{{"t", h.now.count()}, {name, true}}.dump();
-    default: return Json{{name, h.client}}.dump();
+    case What::granted:
+      return Json{{"t", h.now.count()}, {name, {h.client, h.stream, h.number}}}.dump();
+    case What::decide:
+      return Json{{"t", h.now.count()}, {name, true}}.dump();
+    default:
+      return Json{{name, h.client}}.dump();
   }
 }
 
@@ -115,7 +132,8 @@ hw::Replayed replay(const std::string& file, const Gpu& gpu) {
   try {
     std::getline(*in, text);
     const Json head = Json::parse(text);
-    if (head.value("of", "") != "sim serve") throw InputError(file, "line 1", "it is no recording of sim serve", "make one with sim serve --record");
+    if (head.value("of", "") != "sim serve")
+      throw InputError(file, "line 1", "it is no recording of sim serve", "make one with sim serve --record");
     Books books(head.at("policy").get<std::string>(), gpu,
                 {Time{head.at("ahead_ps").get<std::int64_t>()}, head.at("in_flight").get<std::uint32_t>(),
                  head.at("programs").get<std::vector<std::string>>()});
@@ -126,14 +144,17 @@ hw::Replayed replay(const std::string& file, const Gpu& gpu) {
     while (std::getline(*in, text)) {
       ++row;
       const Json line = Json::parse(text);
-      const auto number = [&](const char* name, std::size_t i) { return line.at(name).at(i).get<std::uint32_t>(); };
+      const auto number = [&](const char* name, std::size_t i) {
+        return line.at(name).at(i).get<std::uint32_t>();
+      };
       const auto at = [&] { return Time{line.at("t").get<std::int64_t>()}; };
       if (line.contains("kernel")) {
         Kernel& k = kernels.emplace_back();
         k.name = line.at("name").get<std::string>();
         k.grid = dims_of(line.at("grid")), k.block = dims_of(line.at("block"));
         k.registers_per_thread = line.at("registers").get<std::uint32_t>();
-        k.static_shared_memory_bytes = number("shared_bytes", 0), k.dynamic_shared_memory_bytes = number("shared_bytes", 1);
+        k.static_shared_memory_bytes = number("shared_bytes", 0),
+        k.dynamic_shared_memory_bytes = number("shared_bytes", 1);
         continue;
       }
       if (compared == now.size()) {  // nothing more comes of what happened before
@@ -144,7 +165,8 @@ hw::Replayed replay(const std::string& file, const Gpu& gpu) {
         else if (line.contains("leave"))
           books.leave(line["leave"].get<std::uint32_t>());
         else if (line.contains("asked"))
-          books.asked(number("asked", 0), number("asked", 1), number("asked", 2), kernels.at(number("asked", 3)), at());
+          books.asked(number("asked", 0), number("asked", 1), number("asked", 2),
+                      kernels.at(number("asked", 3)), at());
         else if (line.contains("ended"))
           books.ended(number("ended", 0), number("ended", 1), number("ended", 2), at());
         else if (line.contains("failed"))
@@ -166,9 +188,11 @@ hw::Replayed replay(const std::string& file, const Gpu& gpu) {
     }
     if (compared < now.size()) result.difference = "the recording ends before: " + now.line(compared);
   } catch (const Json::exception& e) {
-    throw InputError(file, fmt::format("line {}", row), fmt::format("it is not a recording: {}", e.what()), "record the run again");
+    throw InputError(file, fmt::format("line {}", row), fmt::format("it is not a recording: {}", e.what()),
+                     "record the run again");
   } catch (const std::out_of_range&) {
-    throw InputError(file, fmt::format("line {}", row), "it names a program or kernel that has not been told of", "record the run again");
+    throw InputError(file, fmt::format("line {}", row),
+                     "it names a program or kernel that has not been told of", "record the run again");
   }
   return result;
 }

@@ -1,10 +1,10 @@
-// What the books of a service were told and what the policy decided, as JSON lines in the form of hw/record, so that its decisions
-// can be asked for again without a GPU and without the programs.  The first line says how the books were opened.  Then comes
-// what happened (join, leave, asked, ended, failed, waits, standing, decide), and after it the policy's notices and decisions and
-// the grants.
+// What the books of a service were told and what the policy decided, as JSON lines in the form of hw/record,
+// so that its decisions can be asked for again without a GPU and without the programs.  The first line says
+// how the books were opened.  Then comes what happened (join, leave, asked, ended, failed, waits, standing,
+// decide), and after it the policy's notices and decisions and the grants.
 //
-// Leaves out: a service that is killed writes nothing, as lines are kept in memory: to make text takes longer than to decide;
-// what happens after kMost lines.
+// Leaves out: a service that is killed writes nothing, as lines are kept in memory: to make text takes longer
+// than to decide; what happens after kMost lines.
 #pragma once
 
 #include <iosfwd>
@@ -24,10 +24,23 @@ class Recording {
 
   Recording(const std::string& policy, const Gpu& gpu, const BooksOptions& options, std::size_t most = kMost);
 
-  enum class What : std::uint8_t { kernel, join, leave, asked, ended, failed, waits, standing, decide, granted };
+  enum class What : std::uint8_t {
+    kernel,
+    join,
+    leave,
+    asked,
+    ended,
+    failed,
+    waits,
+    standing,
+    decide,
+    granted
+  };
   void joined(const Newcomer& newcomer);
-  void asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, const Kernel& kernel, Time now);
-  void happened(What what, std::uint32_t client, std::uint32_t stream = 0, std::uint32_t number = 0, Time now = {});
+  void asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, const Kernel& kernel,
+             Time now);
+  void happened(What what, std::uint32_t client, std::uint32_t stream = 0, std::uint32_t number = 0,
+                Time now = {});
   void told(Time now, const std::vector<Notice>& notices);
   void decided(const Decision& decision);
   void granted(const Granted& launch, Time now);
@@ -41,14 +54,15 @@ class Recording {
   struct Happened {
     What what;
     Time now{};
-    std::uint32_t client = 0, stream = 0, number = 0, kernel = 0;  // of join: the newcomer; of kernel: the kernel
+    std::uint32_t client = 0, stream = 0, number = 0,
+                  kernel = 0;  // of join: the newcomer; of kernel: the kernel
   };
   struct Told {
     Time now{};
     std::vector<Notice> notices;
   };
   /// False: nothing more is kept, so that the last to have happened is there with all that came of it.
-  bool room();
+  bool has_space();
 
   std::string header_;
   std::size_t most_;
@@ -56,10 +70,12 @@ class Recording {
   std::vector<std::variant<Happened, Told, Decision>> lines_;
   std::vector<Newcomer> newcomers_;
   std::vector<Kernel> kernels_;
-  std::map<std::pair<std::uint32_t, const Kernel*>, std::uint32_t> number_of_;  // those of a program end with it
+  std::map<std::pair<std::uint32_t, const Kernel*>, std::uint32_t>
+      number_of_;  // those of a program end with it
 };
 
-/// Tells books of the recording's policy again what happened.  Throws InputError where it is no recording of a service.
+/// Tells books of the recording's policy again what happened.  Throws InputError where it is no recording of
+/// a service.
 hw::Replayed replay(const std::string& file, const Gpu& gpu);
 
 }  // namespace corun::live

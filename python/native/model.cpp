@@ -55,7 +55,9 @@ void bind_gpu(py::module_& m) {
 
   m.def(
       "blocks_per_sm",
-      [](const Kernel& kernel, const Gpu& g) { return room(capacity_of(g.sm), demand_of(kernel, g.sm)); },
+      [](const Kernel& kernel, const Gpu& g) {
+        return max_active_blocks(capacity_of(g.sm), demand_of(kernel, g.sm));
+      },
       py::arg("kernel"), py::arg("gpu"), "How many blocks of the kernel an empty SM holds.");
   m.def("gpus", &gpu_names, "Names of the built-in GPU descriptions, sorted.");
 }

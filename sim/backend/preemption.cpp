@@ -173,7 +173,8 @@ Outcome SimBackend::pad(const decide::LaunchPadded& decision, const LaunchView& 
   prepare(kernel, l, shapes_->of(l, mine.count()), decision.priority, mine);
   prepare(*other, padding, shapes_->of(padding, rest.count()), decision.priority, rest);
   const SmResources larger = larger_of(kernel.demand, other->demand);
-  if (room(capacity_of(gpu.sm), larger) == 0) return Refused{"no SM holds a block as large as either needs"};
+  if (max_active_blocks(capacity_of(gpu.sm), larger) == 0)
+    return Refused{"no SM holds a block as large as either needs"};
   other->last = std::min(other->first + decision.padding_blocks, other->record.blocks);
   for (Submission::Kernel* k : {&kernel, other.get()}) {
     k->demand = larger;

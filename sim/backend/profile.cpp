@@ -38,8 +38,8 @@ constexpr std::uint64_t kRounds = 16;
 
 Profile profile_kernel(const Kernel& kernel, const Gpu& gpu, const Profile& known, const Shape* shape) {
   const SmResources demand = demand_of(kernel, gpu.sm);
-  const std::uint64_t most =
-      std::min<std::uint64_t>(kernel.blocks(), std::uint64_t{gpu.sms} * room(capacity_of(gpu.sm), demand));
+  const std::uint64_t most = std::min<std::uint64_t>(
+      kernel.blocks(), std::uint64_t{gpu.sms} * max_active_blocks(capacity_of(gpu.sm), demand));
   Work work = work_of(kernel, gpu, shape);
   Profile profile;
   Timeline nobody;
@@ -58,7 +58,7 @@ Profile profile_kernel(const Kernel& kernel, const Gpu& gpu, const Profile& know
 
 Profile profile_by_sm(const Kernel& kernel, const Gpu& gpu, const Shape* shape) {
   const SmResources demand = demand_of(kernel, gpu.sm);
-  const std::uint32_t most = room(capacity_of(gpu.sm), demand);
+  const std::uint32_t most = max_active_blocks(capacity_of(gpu.sm), demand);
   Work work = work_of(kernel, gpu, shape);
   Profile profile = points_by_sm(gpu.sms, most, kernel.blocks());
   for (ProfilePoint& point : profile) {

@@ -135,7 +135,7 @@ std::optional<std::string> SimBackend::impossible(const decide::CtasPerSm& ctas_
                                                   const LaunchView& launch, const SmMask& allowed) const {
   const Gpu& gpu = topology_.gpu;
   if (ctas_per_sm.size() != gpu.sms) return "not one number of CTAs for each SM";
-  const std::uint32_t most = room(capacity_of(gpu.sm), demand_of(*launch.kernel, gpu.sm));
+  const std::uint32_t most = max_active_blocks(capacity_of(gpu.sm), demand_of(*launch.kernel, gpu.sm));
   std::uint64_t sum = 0;
   for (std::uint32_t rank = 0; rank < gpu.sms; ++rank) {
     const std::uint32_t n = ctas_per_sm[gpu.placement_order[rank].value];
@@ -172,7 +172,7 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
   } else if (stoppable(l)) {
     kernel.per_task = shape.stoppable_task;
     if (l.kernel->stoppable->workers_stay)
-      kernel.ctas = allowed.count() * room(capacity_of(topology_.gpu.sm), shape.demand);
+      kernel.ctas = allowed.count() * max_active_blocks(capacity_of(topology_.gpu.sm), shape.demand);
   }
   kernel.ctas_per_sm = decision.ctas_per_sm;
   kernel.controlled = l.ctas != 0 || stoppable(l);

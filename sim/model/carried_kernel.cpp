@@ -24,8 +24,8 @@ struct Traffic {
   }
 };
 
-/// What an L2 of another size makes of one launch: more or fewer of its re-reads survive there, and more or less
-/// of what it has written is still there at its end.
+/// What an L2 of another size makes of one launch: more or fewer of its re-reads survive there, and more or
+/// less of what it has written is still there at its end.
 Traffic traffic_there(const KernelFeatures& here, const Gpu& to) {
   Traffic more;
   const Counters& c = here.kernel.counters;
@@ -69,7 +69,8 @@ double work(const KernelFeatures& f, const BlockLoad& load, std::uint32_t sms) {
 CarriedKernel::CarriedKernel(const Kernel& kernel, Time alone, Time about, const Gpu& from, const Gpu& to)
     : here_(kernel, alone, from),
       counters_(traffic_there(here_.features(), to).with(kernel.counters)),
-      there_(with(kernel, traffic_there(here_.features(), to).with(here_.features().kernel.counters)), about, to),
+      there_(with(kernel, traffic_there(here_.features(), to).with(here_.features().kernel.counters)), about,
+             to),
       load_(there_.load) {
   const BlockLoad &found = here_.fitted(), &told = here_.features().load;
   if (!here_.features().counted() || !there_.counted() || told.l2 <= 0 || load_.l2 <= 0 ||
@@ -85,9 +86,9 @@ CarriedKernel::CarriedKernel(const Kernel& kernel, Time alone, Time about, const
   load_.wait = found.wait * l2_latency(there_.limits) / l2_latency(here_.features().limits);
   load_.l2 *= found.l2 / told.l2;
   load_.dram_cost = dram_cost_there(found.dram_cost, here_.features().limits, there_.limits);
-  load_.chance = found.chance;
+  load_.arrival_randomness = found.arrival_randomness;
   load_.uses = uses;
-  load_.even = found.even;
+  load_.processor_sharing = found.processor_sharing;
   known_ = work(here_.features(), found, from.sms) > 0 && work(there_, load_, to.sms) > 0;
 }
 

@@ -61,7 +61,7 @@ Presser presser(const Contender& c, const Asked& asked, const MemoryLimits& m) {
   const BlockLoad& load = *c.load;
   Presser p;
   p.blocks = c.blocks, p.per_sm = c.blocks / c.sms;
-  p.issue = asked.issue, p.chance = load.chance;
+  p.issue = asked.issue, p.arrival_randomness = load.arrival_randomness;
   p.by_f = load.wait * asked.missing * m.dram_over_l2;
   p.by_g = load.staged ? load.wait : load.wait * (1 - asked.missing);
   p.delay = load.staged ? asked.fixed - p.by_f : asked.fixed;
@@ -87,7 +87,7 @@ void by_age(std::span<const SmShare> shares, std::span<double> times) {
   }
 }
 
-void by_turns(std::span<const SmShare> shares, std::span<double> times) {
+void processor_sharing_times(std::span<const SmShare> shares, std::span<double> times) {
   // Whoever arrives at the slots finds `waiting` others there, less itself.  How many it finds grows ever
   // more slowly with how many wait: Newton's steps come down to where both are the same.
   double waiting = 0;
@@ -113,10 +113,11 @@ void by_turns(std::span<const SmShare> shares, std::span<double> times) {
 /// From the times that all would take if they came to the slots at random: what does not waits less, as far
 /// as the slots can serve all.
 void less_by_chance(std::span<SmShare> shares) {
-  if (std::none_of(shares.begin(), shares.end(), [](const SmShare& s) { return s.chance < 1; })) return;
+  if (std::none_of(shares.begin(), shares.end(), [](const SmShare& s) { return s.arrival_randomness < 1; }))
+    return;
   const auto time = [](const SmShare& s, double more) {
     const double least = s.delay + s.issue;
-    return least + (s.chance + more * (1 - s.chance)) * (s.time - least);
+    return least + (s.arrival_randomness + more * (1 - s.arrival_randomness)) * (s.time - least);
   };
   const auto use = [&](double more) {
     double sum = 0;
@@ -201,7 +202,7 @@ MemoryBalance balance_of(std::span<const Contender> contenders, const MemoryLimi
     for (std::size_t i = 0; i < n; ++i) {
       const Contender& c = contenders[i];
       const double d = asked[i].delay(*c.load, m, s.f, s.g);
-      time[i] = queue(asked[i].issue, c.blocks / c.sms, d, c.load->chance) + d;
+      time[i] = queue(asked[i].issue, c.blocks / c.sms, d, c.load->arrival_randomness) + d;
       moved[i] =
           (bytes_read(*c.load, survives[i]) + c.load->write * c.load->cold) * c.blocks;  // in a block's time
       all += moved[i] / time[i];
@@ -239,9 +240,9 @@ void meet(std::span<const Contender> contenders, const MemoryLimits& m, std::spa
   const MemoryBalance s = balance_of(contenders, m, asked);
   const double backlog = backlog_at(s.use, m);
   for (std::size_t i = 0; i < contenders.size(); ++i)
-    met[i] = i < kMostContenders
-                 ? Met{asked[i].clock, asked[i].missing, s.g - m.dram_over_l2 * backlog, s.f - backlog, backlog}
-                 : Met{};
+    met[i] = i < kMostContenders ? Met{asked[i].clock, asked[i].missing, s.g - m.dram_over_l2 * backlog,
+                                       s.f - backlog, backlog}
+                                 : Met{};
 }
 
 double delay_of(const BlockLoad& load, const Met& met, const MemoryLimits& m) {
@@ -257,7 +258,7 @@ void settle_alone(BlockLoad& load, const MemoryLimits& limits) {
   Contender one{&load, blocks, std::min<double>(load.sms, blocks / load.residents), 0};
   share_memory({&one, 1}, limits);
   load.delay_alone = one.delay;
-  load.alone = alone_on_sm(load.issue, load.residents, one.delay, load.chance);
+  load.alone = alone_on_sm(load.issue, load.residents, one.delay, load.arrival_randomness);
 }
 
 void slow_down(BlockLoad& load, double stretch, const MemoryLimits& limits) {
@@ -269,8 +270,8 @@ void slow_down(BlockLoad& load, double stretch, const MemoryLimits& limits) {
   settle_alone(load, limits);
 }
 
-double alone_on_sm(double issue, double blocks, double delay, double chance) {
-  return delay + queue(issue, blocks, delay, chance);
+double alone_on_sm(double issue, double blocks, double delay, double arrival_randomness) {
+  return delay + queue(issue, blocks, delay, arrival_randomness);
 }
 
 std::uint32_t apart(const Starts& older, const Starts& younger) {
@@ -286,9 +287,9 @@ namespace {
 void share_one(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& m) {
   std::array<double, kMostShares> aged, turned;
   by_age(shares, aged);
-  if (apart != kMostApart) by_turns(shares, turned);
+  if (apart != kMostApart) processor_sharing_times(shares, turned);
   const double age =
-      apart == kByTurns ? 0 : m.issue_by_age + (1 - m.issue_by_age) * apart / kMostApart;
+      apart == kProcessorSharing ? 0 : m.issue_by_age + (1 - m.issue_by_age) * apart / kMostApart;
   for (std::size_t i = 0; i < shares.size(); ++i)
     shares[i].time = apart != kMostApart ? 1 / ((1 - age) / turned[i] + age / aged[i]) : aged[i];
   less_by_chance(shares);
@@ -314,7 +315,7 @@ void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits
   std::array<double, kMostShares> alone;
   for (std::size_t i = 0; i < shares.size(); ++i) {
     SmShare& s = shares[i];
-    s.time = alone[i] = alone_on_sm(s.issue, s.blocks, s.delay, s.chance);
+    s.time = alone[i] = alone_on_sm(s.issue, s.blocks, s.delay, s.arrival_randomness);
   }
   for (std::size_t pipe = 0; pipe < kPipes; ++pipe) {
     if (!matters(shares, pipe)) continue;
@@ -324,15 +325,17 @@ void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits
       const SmShare& s = shares[i];
       const double here = s.issue * s.uses[pipe];
       if (here <= 0) continue;
-      // The rest of its time it spends elsewhere, waiting for its own launch's blocks at its busiest pipe included.
-      users.push_back({here, s.uses[pipe] < 1 ? alone[i] - here : s.delay, s.blocks, 0, s.chance});
+      // The rest of its time it spends elsewhere, waiting for its own launch's blocks at its busiest pipe
+      // included.
+      users.push_back(
+          {here, s.uses[pipe] < 1 ? alone[i] - here : s.delay, s.blocks, 0, s.arrival_randomness});
       whose.push_back(i);
     }
     if (users.size() < 2) continue;
     share_one({users.data(), users.size()}, apart, m);
     for (std::size_t k = 0; k < users.size(); ++k) {
       const SmShare& u = users[k];
-      const double longer = u.time - alone_on_sm(u.issue, u.blocks, u.delay, u.chance);
+      const double longer = u.time - alone_on_sm(u.issue, u.blocks, u.delay, u.arrival_randomness);
       SmShare& s = shares[whose[k]];
       s.time = std::max(s.time, alone[whose[k]] + longer);
     }

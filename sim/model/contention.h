@@ -3,10 +3,10 @@
 // A block's time is R + D.  R is its time at its SM's issue slots, queueing included: the SM's residents are
 // a closed network of one server (the slots) and one delay, in the approximation of Bard and Schweitzer.
 // That holds for what comes to the slots at random; warps that issue at even steps wait for each other only
-// where the slots cannot serve all (`chance`).  D is the delay: work that nobody stretches, and waits for L2
-// and DRAM, which all clients stretch together: F (DRAM) and G (L2) grow with the use of each, and the use
-// falls as blocks wait longer, so all follow from the residents (`share_memory`).  What a launch re-reads
-// from L2 it loses to DRAM as the others fill the cache.
+// where the slots cannot serve all (`arrival_randomness`).  D is the delay: work that nobody stretches, and
+// waits for L2 and DRAM, which all clients stretch together: F (DRAM) and G (L2) grow with the use of each,
+// and the use falls as blocks wait longer, so all follow from the residents (`share_memory`).  What a launch
+// re-reads from L2 it loses to DRAM as the others fill the cache.
 //
 // Behind the slots lie pipes: of FP64, of special functions, of the data of L1 and shared memory, and others.
 // R is the time at the one that a block needs most.  Beside other launches a block is held up where it waits
@@ -36,14 +36,15 @@ inline constexpr PipeUse kSlotsAlone{1};
 
 /// What a block asks of its SM.
 struct SmLoad {
-  double issue = 0;      // ps of what it needs most of its SM: the issue slots, or a pipe
-  double fixed = 0;      // ps that nobody stretches
-  double chance = 1;     // 0: it comes to the slots when they are free if ever they are; 1: at random
-  bool even = false;     // it stalls too often for its age to count at the slots
-  bool tensor = false;   // slows the clock for all
-  double clock = 1;      // the highest clock over that for which `issue` and `fixed` are
-  double energy = 0;     // pJ, at the highest clock
-  double at_once = 0;    // not 0: blocks that an SM's slots serve at a time, oldest first
+  double issue = 0;  // ps of what it needs most of its SM: the issue slots, or a pipe
+  double fixed = 0;  // ps that nobody stretches
+  double arrival_randomness =
+      1;  // 0: it comes to the slots when they are free if ever they are; 1: at random
+  bool processor_sharing = false;  // it stalls too often for its age to count at the slots
+  bool tensor = false;             // slows the clock for all
+  double clock = 1;                // the highest clock over that for which `issue` and `fixed` are
+  double energy = 0;               // pJ, at the highest clock
+  double oldest_served = 0;        // not 0: blocks that an SM's slots serve at a time, oldest first
   PipeUse uses = kSlotsAlone;
   bool operator==(const SmLoad&) const = default;
 };
@@ -115,8 +116,8 @@ struct SmPorts {
 struct MemoryLimits : DramLimits, L2Limits, SmPorts {};
 MemoryLimits limits_of(const Gpu& gpu);
 
-/// How long a launch's own traffic is between two uses of what it re-reads, as a share of what its resident blocks
-/// move.
+/// How long a launch's own traffic is between two uses of what it re-reads, as a share of what its resident
+/// blocks move.
 inline constexpr double kOwnTurnover = 0.4;
 /// Share that is still in L2 if `bytes` have come since: all below `shared`, none above `all`.
 double survival(double bytes, double shared, double all);
@@ -159,14 +160,14 @@ void settle_alone(BlockLoad& load, const MemoryLimits& limits);
 void slow_down(BlockLoad& load, double stretch, const MemoryLimits& limits);
 
 /// Time of a block of a launch that has its SM to itself, `blocks` there.
-double alone_on_sm(double issue, double blocks, double delay, double chance = 1);
+double alone_on_sm(double issue, double blocks, double delay, double arrival_randomness = 1);
 
 /// Launches on one SM, the one with the older blocks first.
 struct SmShare {
   double issue, delay;
   std::uint32_t blocks;
   double time = 0;  // out: of a block
-  double chance = 1;
+  double arrival_randomness = 1;
   PipeUse uses = kSlotsAlone;
 };
 /// When the blocks of a launch on an SM started, ps.
@@ -177,7 +178,7 @@ struct Starts {
 /// one came long before those of the other.
 inline constexpr std::uint32_t kMostApart = 7;
 /// Instead, where the age of the older ones counts for nothing.
-inline constexpr std::uint32_t kByTurns = kMostApart + 1;
+inline constexpr std::uint32_t kProcessorSharing = kMostApart + 1;
 std::uint32_t apart(const Starts& older, const Starts& younger);
 /// The slots and pipes go to the oldest first, the more strictly the further the launches are `apart`.
 void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& limits);

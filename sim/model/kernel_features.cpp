@@ -35,8 +35,8 @@ constexpr double kLeastCompulsory = 0.3;
 constexpr double kLeastSurvival = 0.1;
 /// Warps on an SM at which a kernel without counters is taken to fill the issue slots: half of an H200's 64.
 constexpr double kWarpsToFillIssue = 32;
-/// Share of what a block needs most, by its solo times, that a pipe's counter must account for to tell that it is
-/// that pipe: counters are off by up to a tenth.
+/// Share of what a block needs most, by its solo times, that a pipe's counter must account for to tell that
+/// it is that pipe: counters are off by up to a tenth.
 constexpr double kTold = 0.9;
 /// Waves from which on they have drifted apart.
 constexpr double kDrifting = 20;
@@ -53,7 +53,8 @@ Time length_known(const Kernel& kernel, const Gpu& gpu) {
   Time sum{};
   for (const Time block : kernel.block_times) sum += block;
   return solo_length(
-      kernel.blocks(), std::uint64_t{gpu.sms} * room(capacity_of(gpu.sm), demand_of(kernel, gpu.sm)),
+      kernel.blocks(),
+      std::uint64_t{gpu.sms} * max_active_blocks(capacity_of(gpu.sm), demand_of(kernel, gpu.sm)),
       std::max(Time{1}, sum / static_cast<std::int64_t>(kernel.block_times.size())), gpu.dispatch_interval);
 }
 
@@ -65,7 +66,7 @@ KernelFeatures::KernelFeatures(const Kernel& of, Time alone, const Gpu& on_gpu)
       limits(limits_of(gpu)),
       solo_time(alone > Time{} ? alone : length_known(of, gpu)),
       measured_sms(of.solo_time_sms == 0 ? gpu.sms : std::min(of.solo_time_sms, gpu.sms)),
-      max_active_blocks(room(capacity_of(gpu.sm), demand_of(of, gpu.sm))) {
+      max_active_blocks(corun::max_active_blocks(capacity_of(gpu.sm), demand_of(of, gpu.sm))) {
   load.blocks = static_cast<double>(kernel.blocks());
   kernel.counters = mend_counters(of, solo_time, gpu).counters;
   prior = prior_for(kernel);
@@ -167,7 +168,7 @@ void KernelFeatures::read_counters() {
   l2_bound = l2_time > dram_time * (1 - warm);
   dram_bound = dram_time > kDramBound * static_cast<double>(solo_time.count());
   scattered = !tiled() && l2_bound && warm == 0 && read < 0.6 * l2_read &&
-               through / static_cast<double>(solo_time.count()) > 0.45 * limits.l2_read_bytes_per_ps;
+              through / static_cast<double>(solo_time.count()) > 0.45 * limits.l2_read_bytes_per_ps;
 
   load.l2_read = l2_read / blocks;
   l2_written = written / blocks;
@@ -190,8 +191,8 @@ void KernelFeatures::read_counters() {
     load.reread = reread / blocks;
   }
   const double threads = kernel.threads_per_block();
-  const double rounds = tiled() ? l2_read / blocks / kernel.shared_memory_bytes()
-                                : l2_read / blocks / threads / kBytesInFlight;
+  const double rounds =
+      tiled() ? l2_read / blocks / kernel.shared_memory_bytes() : l2_read / blocks / threads / kBytesInFlight;
   double most_rounds = rounds;
   if (c.warp_instructions)
     most_rounds = *c.warp_instructions / blocks / std::ceil(threads / 32) / kInstructionsPerRound;
@@ -200,7 +201,7 @@ void KernelFeatures::read_counters() {
     most_wait = least_wait + l2_read / blocks / std::ceil(threads / 32) / kWarpLoad * limits.dram_latency;
   if (load.tensor && c.l1_bytes && *c.l1_bytes < kBulkThroughL1 * l2)
     tensor = *c.tensor_instructions / blocks * wgmma_columns(kernel.name) * kWgmmaColumnCycles /
-              gpu.clock_hz * 1e12;
+             gpu.clock_hz * 1e12;
 }
 
 void KernelFeatures::read_pipes() {

@@ -39,7 +39,7 @@ double block_among(const KernelFeatures& f, const BlockLoad& load, std::uint32_t
   const double residents = std::ceil(blocks / sms - 1e-9);
   Contender one{&l, blocks, blocks / residents, 0};
   share_memory({&one, 1}, f.limits);
-  return alone_on_sm(l.issue, residents, one.delay, l.chance);
+  return alone_on_sm(l.issue, residents, one.delay, l.arrival_randomness);
 }
 
 }  // namespace
@@ -54,7 +54,6 @@ double length(const KernelFeatures& f, const BlockLoad& load, std::uint32_t sms)
          f.limits.launch_cost;
 }
 
-
 namespace {
 
 /// The same at the average residency of all waves: smoother in the shape, which a fit to several points
@@ -64,7 +63,7 @@ double average_length(const KernelFeatures& f, const BlockLoad& load, std::uint3
   const double resident = f.load.blocks / f.waves(sms);
   Contender one{&l, resident, resident / l.residents, 0};
   share_memory({&one, 1}, f.limits);
-  const double block = alone_on_sm(one.issue, l.residents, one.delay, l.chance);
+  const double block = alone_on_sm(one.issue, l.residents, one.delay, l.arrival_randomness);
   return block * f.waves(sms) + f.limits.launch_cost;
 }
 
@@ -103,20 +102,20 @@ BlockLoad fit_curve(const KernelFeatures& f, std::span<const SoloPoint> curve) {
   const double most_delay = std::max(time - least / (1 - (n - 1) * least / time), 0.02 * time);
   const double wait_floor = std::min(0.9 * most_delay / f.limits.dram_over_l2, f.least_wait);
 
-  double best = 1e300, best_delay = 0, best_share = 0, best_cost = 0, best_chance = 1;
+  double best = 1e300, best_delay = 0, best_share = 0, best_cost = 0, best_randomness = 1;
   BlockLoad found = f.load;
-  const auto attempt = [&](double delay, double share, double cost, double chance) {
+  const auto attempt = [&](double delay, double share, double cost, double arrival_randomness) {
     BlockLoad l = f.load;
     const double r = time - delay;
     l.issue = r / (1 + (n - 1) * r / time);
-    if (chance < 1) {  // more, as it waits less for the same time in all
+    if (arrival_randomness < 1) {  // more, as it waits less for the same time in all
       double low = l.issue, high = time / n;
       for (int i = 0; i < kIssueBisections; ++i) {
         const double middle = (low + high) / 2;
-        (alone_on_sm(middle, n, delay, chance) < time ? low : high) = middle;
+        (alone_on_sm(middle, n, delay, arrival_randomness) < time ? low : high) = middle;
       }
       l.issue = high;
-      l.chance = chance;
+      l.arrival_randomness = arrival_randomness;
     }
     (f.l2_bound ? l.l2 : l.dram_cost) *= cost;
     // At the first point, memory is nearly idle; what little it stretches is taken out of the wait.
@@ -148,7 +147,8 @@ BlockLoad fit_curve(const KernelFeatures& f, std::span<const SoloPoint> curve) {
       error += square(distance(average_length(f, l, p.sms), p.time));
     }
     if (error < best)
-      best = error, best_delay = delay, best_share = share, best_cost = cost, best_chance = chance, found = l;
+      best = error, best_delay = delay, best_share = share, best_cost = cost,
+      best_randomness = arrival_randomness, found = l;
   };
 
   const double most_cost = f.l2_bound ? (f.load.tensor ? 1 : f.limits.l2_sector_cost) : kMostDramCost;
@@ -163,16 +163,17 @@ BlockLoad fit_curve(const KernelFeatures& f, std::span<const SoloPoint> curve) {
       for (const double share : {0.02, 0.1, 0.3, 0.5, 0.7, 1.0})
         for (const double cost : costs) attempt(delay * most_delay, share, cost, 1);
   if (n > 1)
-    for (const double chance : {0.5, 0.2, 0.0})
+    for (const double arrival_randomness : {0.5, 0.2, 0.0})
       for (double delay = 1; delay > 0.15; delay -= 0.1)
         for (const double share : {0.02, 0.1, 0.3, 0.6, 1.0})
-          attempt(delay * most_delay, share, std::min(1.0, most_cost), chance);
+          attempt(delay * most_delay, share, std::min(1.0, most_cost), arrival_randomness);
   for (const double step : {0.05, 0.025}) {
-    const double delay = best_delay, share = best_share, cost = best_cost, chance = best_chance;
+    const double delay = best_delay, share = best_share, cost = best_cost,
+                 arrival_randomness = best_randomness;
     for (const double d : {delay * (1 - step), delay, std::min(most_delay, delay * (1 + step))})
       for (const double s : {std::max(0.02, share - step), share, std::min(1.0, share + step)})
         for (const double k : {cost * (1 - step / 2), cost, std::min(most_cost, cost * (1 + step / 2))})
-          attempt(d, s, k, chance);
+          attempt(d, s, k, arrival_randomness);
   }
   return found;
 }
@@ -205,7 +206,7 @@ BlockLoad fit_whole(const KernelFeatures& f, const SoloPoint& whole) {
       issue = use * alone;
       serial = std::min(serial, (1 - use) * alone);
     }
-    base.even = true;
+    base.processor_sharing = true;
   }
   base.issue = std::min(issue, time / n);
   const double fixed = std::min(kBlockStart + serial, 0.8 * time);
@@ -222,7 +223,7 @@ BlockLoad fit_whole(const KernelFeatures& f, const SoloPoint& whole) {
   const double fixed_weight = f.tensor > 0 ? 0.1 : base.tensor ? 0.001 : 0.01;
   const double most_cost = f.l2_bound ? (base.tensor ? 1 : f.limits.l2_sector_cost)
                            : f.random ? 2
-                                     : kMostStreamCost;
+                                      : kMostStreamCost;
   double best = 1e300;
   BlockLoad found = base;
   static constexpr double kOne[] = {1};
@@ -240,15 +241,15 @@ BlockLoad fit_whole(const KernelFeatures& f, const SoloPoint& whole) {
         l.fixed = x * fixed;
         l.wait = w * wait;
         (f.l2_bound ? l.l2 : l.dram_cost) *= cost;
-        double error = (f.l2_bound ? 0.02 : 1) * 0.3 * square(distance(c, 1)) + 0.02 * square(distance(w, 1)) +
-                       fixed_weight * square(distance((x + 0.2) / 1.2, 1));
+        double error = (f.l2_bound ? 0.02 : 1) * 0.3 * square(distance(c, 1)) +
+                       0.02 * square(distance(w, 1)) + fixed_weight * square(distance((x + 0.2) / 1.2, 1));
         if (error >= best) continue;
         error += life > 0 ? square(distance(block_among(f, l, whole.sms, resident), life))
                           : square(distance(length(f, l, whole.sms), whole.time));
         if (error < best) best = error, found = l;
       }
   base = found;
-  if (!base.even || life > 0) return base;
+  if (!base.processor_sharing || life > 0) return base;
   // A tile's use of its SM is known; what the priors leave of the solo time is latency of its own.
   double low = 0, high = time;
   for (int i = 0; i < kFixedBisections; ++i) {

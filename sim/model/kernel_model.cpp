@@ -16,8 +16,9 @@ constexpr double kTogether = 0.95;
 Time scaled(const Kernel& kernel, Time own, Time on_some) {
   const Time usual = kernel.solo_time.value_or(own);
   if (usual == own || usual == Time{}) return on_some;
-  return Time{static_cast<std::int64_t>(static_cast<double>(on_some.count()) * static_cast<double>(own.count()) /
-                                        static_cast<double>(usual.count()))};
+  return Time{
+      static_cast<std::int64_t>(static_cast<double>(on_some.count()) * static_cast<double>(own.count()) /
+                                static_cast<double>(usual.count()))};
 }
 
 }  // namespace
@@ -29,15 +30,16 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
   for (const auto& [sms, time] : kernel.solo_time_by_sms)
     curve.push_back({sms, static_cast<double>(scaled(kernel, solo_time, time).count())});
   // What the FP64 pipe takes of a block's time shows in the curve only with the workers' times beside it.
-  const bool fits = curve.size() >= 2 && (features_.pipes[kFp64] <= 0 || kernel.persistent_time_by_ctas.size() > 1);
+  const bool fits =
+      curve.size() >= 2 && (features_.pipes[kFp64] <= 0 || kernel.persistent_time_by_ctas.size() > 1);
   const std::string times = fits ? "solo times by SMs" : "solo time";
-  basis_ = features_.prior != nullptr
-               ? "launch shape, " + times + " and what " + std::string(features_.prior->plural) + " usually do"
-               : times + " and counters";
+  basis_ = features_.prior != nullptr ? "launch shape, " + times + " and what " +
+                                            std::string(features_.prior->plural) + " usually do"
+                                      : times + " and counters";
   if (load_.issue <= 0 && load_.l2 <= 0) return;
-  load_ = fits ? fit_curve(features_, curve)
-               : fit_whole(features_, {features_.measured_sms,
-                                       static_cast<double>(features_.solo_time.count())});
+  load_ =
+      fits ? fit_curve(features_, curve)
+           : fit_whole(features_, {features_.measured_sms, static_cast<double>(features_.solo_time.count())});
   load_.uses = features_.uses(load_.issue);
 }
 
@@ -46,9 +48,10 @@ BlockLoad KernelModel::load(std::uint32_t sms) const {
   BlockLoad l = features_.on(load_, sms);
   settle_alone(l, features_.limits);
   // How the time depends on the number of workers tells what an SM's slots can do, apart from the memory.
-  const double at_once = l.residents * alone_on_sm(l.issue, 1, l.delay_alone, l.chance) / l.alone;
+  const double oldest_served =
+      l.residents * alone_on_sm(l.issue, 1, l.delay_alone, l.arrival_randomness) / l.alone;
   const bool told = !features_.kernel.persistent_time_by_ctas.empty();
-  if (told && at_once < kTogether * l.residents) l.at_once = at_once;
+  if (told && oldest_served < kTogether * l.residents) l.oldest_served = oldest_served;
   return l;
 }
 
@@ -69,7 +72,8 @@ Time KernelModel::longer_by_block(Time time) const {
 
 Time KernelModel::solo_time(std::uint32_t sms) const {
   const auto found = features_.kernel.solo_time_by_sms.find(sms);
-  if (found != features_.kernel.solo_time_by_sms.end()) return scaled(features_.kernel, features_.solo_time, found->second);
+  if (found != features_.kernel.solo_time_by_sms.end())
+    return scaled(features_.kernel, features_.solo_time, found->second);
   if (sms == features_.measured_sms || load_.issue <= 0) return features_.solo_time;
   const double ratio = length(features_, load_, sms) / length(features_, load_, features_.measured_sms);
   return Time{static_cast<std::int64_t>(static_cast<double>(features_.solo_time.count()) * ratio)};
@@ -77,8 +81,9 @@ Time KernelModel::solo_time(std::uint32_t sms) const {
 
 Time KernelModel::block_alone(std::uint32_t sms) const {
   if (features_.kernel.block_times.size() == 1) return features_.kernel.block_times.front();
-  if (load_.issue <= 0 || (sms != features_.measured_sms && features_.kernel.solo_time_by_sms.empty() &&
-                           !features_.kernel.counters.l2_bytes && !features_.kernel.counters.warp_instructions))
+  if (load_.issue <= 0 ||
+      (sms != features_.measured_sms && features_.kernel.solo_time_by_sms.empty() &&
+       !features_.kernel.counters.l2_bytes && !features_.kernel.counters.warp_instructions))
     return solo_block_time(features_.kernel, features_.solo_time, features_.gpu, features_.measured_sms);
   return solo_block_time(features_.kernel, solo_time(sms), features_.gpu, sms);
 }

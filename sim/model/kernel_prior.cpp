@@ -70,7 +70,8 @@ Counters usual_counters(const Prior& prior, const Kernel& kernel, Time solo_time
   const double whole = static_cast<double>(solo_time.count());
   const double launch_cost = static_cast<double>(gpu.contention.launch_cost.count());
   const double time = std::max(whole - launch_cost, 0.2 * whole);  // ps
-  const double places = static_cast<double>(room(capacity_of(gpu.sm), demand_of(kernel, gpu.sm))) * gpu.sms;
+  const double places =
+      static_cast<double>(max_active_blocks(capacity_of(gpu.sm), demand_of(kernel, gpu.sm))) * gpu.sms;
   const double resident = blocks / std::ceil(blocks / std::max(1.0, places));
   const double busy = std::min<double>(gpu.sms, blocks);
 

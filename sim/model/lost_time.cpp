@@ -25,7 +25,12 @@ Met met_of(const Sharer& s, Sharing shared) {
 }
 
 SmShare share_of(const Sharer& s, const Met& met, const MemoryLimits& m) {
-  return {s.load->issue * met.clock, delay_of(*s.load, met, m), s.blocks, 0, s.load->chance, s.load->uses};
+  return {s.load->issue * met.clock,
+          delay_of(*s.load, met, m),
+          s.blocks,
+          0,
+          s.load->arrival_randomness,
+          s.load->uses};
 }
 
 /// Time of a block of `which`, which shares these resources; the others share all.
@@ -33,7 +38,7 @@ double time_of(std::span<const Sharer> sharers, std::size_t which, Sharing share
                const MemoryLimits& m) {
   const SmShare own = share_of(sharers[which], met_of(sharers[which], shared), m);
   if (!has(shared, kAtIssue) && !has(shared, kAtPipes))
-    return alone_on_sm(own.issue, own.blocks, own.delay, own.chance);
+    return alone_on_sm(own.issue, own.blocks, own.delay, own.arrival_randomness);
   boost::container::static_vector<SmShare, kMostSharers> shares;
   for (const Sharer& s : sharers) shares.push_back(share_of(s, s.beside, m));
   shares[which] = own;
@@ -52,7 +57,8 @@ LostShares lost_shares(std::span<const Sharer> sharers, std::size_t which, std::
   LostShares lost{};
   boost::container::static_vector<std::size_t, kSharedResources> matter;  // others have nothing of the rest
   if (sharers.size() > 1) matter.push_back(kAtIssue);
-  if (std::ranges::any_of(sharers, [](const Sharer& s) { return s.load->uses != kSlotsAlone; }) && sharers.size() > 1)
+  if (std::ranges::any_of(sharers, [](const Sharer& s) { return s.load->uses != kSlotsAlone; }) &&
+      sharers.size() > 1)
     matter.push_back(kAtPipes);
   if (own.alone.missing != own.beside.missing || own.alone.l2 != own.beside.l2) matter.push_back(kAtL2);
   if (own.alone.dram != own.beside.dram || own.alone.backlog != own.beside.backlog) matter.push_back(kAtDram);
@@ -70,7 +76,8 @@ LostShares lost_shares(std::span<const Sharer> sharers, std::size_t which, std::
   const double more = times[all] - times[0];
   if (!(more > 0)) return lost;
 
-  // Of all orders of n, those in which exactly this subset comes before a resource: |subset|! (n - 1 - |subset|)!
+  // Of all orders of n, those in which exactly this subset comes before a resource: |subset|! (n - 1 -
+  // |subset|)!
   constexpr std::array<double, kSharedResources> kFactorial{1, 1, 2, 6, 24};
   double sum = 0;
   for (std::size_t i = 0; i < n; ++i) {

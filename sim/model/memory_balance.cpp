@@ -18,19 +18,20 @@ struct Sloped {
 };
 
 /// `queue` with its slope in the delay.
-[[gnu::always_inline]] inline Sloped sloped_queue(double issue, double blocks, double delay, double chance) {
+[[gnu::always_inline]] inline Sloped sloped_queue(double issue, double blocks, double delay,
+                                                  double arrival_randomness) {
   const double b = blocks * issue - delay;
   const double root = std::sqrt(b * b + 4 * issue * delay);
   const double random = (b + root) / 2;
   const double slope = root > 0 ? ((2 * issue - b) / root - 1) / 2 : 0;
-  if (chance >= 1) return {random, slope};
-  const double less = issue + chance * (random - issue);
-  return less > b ? Sloped{less, chance * slope} : Sloped{b, -1};
+  if (arrival_randomness >= 1) return {random, slope};
+  const double less = issue + arrival_randomness * (random - issue);
+  return less > b ? Sloped{less, arrival_randomness * slope} : Sloped{b, -1};
 }
 
 /// Blocks per ps, with its slope in the delay.
 [[gnu::always_inline]] inline Sloped sloped_rate(const Presser& p, double delay) {
-  const Sloped slots = sloped_queue(p.issue, p.per_sm, delay, p.chance);
+  const Sloped slots = sloped_queue(p.issue, p.per_sm, delay, p.arrival_randomness);
   const double inverse = 1 / (slots.value + delay);
   const double rate = p.blocks * inverse;
   return {rate, -rate * inverse * (slots.slope + 1)};
@@ -181,10 +182,9 @@ bool balance_by_newton(std::span<const Presser> pressers, const MemoryLimits& m,
     const auto by_v = [&](const Felt& x) { return x.by_g * g_by_v; };
     const auto by_w = [&](const Felt& x) { return x.by_f * f_by_w; };
     // The step of u is found first, then, for as much of it as is kept, that of v, and of w.
-    double a[3][4] = {
-        {1 - by_w(writes), -by_v(writes), -by_u(writes), writes.value - w},
-        {-by_w(asked.l2), 1 - by_v(asked.l2), -by_u(asked.l2), asked.l2.value - v},
-        {-by_w(asked.dram), -by_v(asked.dram), 1 - by_u(asked.dram), asked.dram.value - u}};
+    double a[3][4] = {{1 - by_w(writes), -by_v(writes), -by_u(writes), writes.value - w},
+                      {-by_w(asked.l2), 1 - by_v(asked.l2), -by_u(asked.l2), asked.l2.value - v},
+                      {-by_w(asked.dram), -by_v(asked.dram), 1 - by_u(asked.dram), asked.dram.value - u}};
     // Who is at the bound, and would be beyond, stays there.
     if (v > kMostUse - kAtBound && asked.l2.value > v) a[1][0] = a[1][2] = a[1][3] = 0, a[1][1] = 1;
     if (u > kMostUse - kAtBound && asked.dram.value > u) a[2][0] = a[2][1] = a[2][3] = 0, a[2][2] = 1;
@@ -197,8 +197,8 @@ bool balance_by_newton(std::span<const Presser> pressers, const MemoryLimits& m,
     const double du = kept(u, a[2][3] / a[2][2]);
     const double dv = kept(v, (a[1][3] - a[1][2] * du) / a[1][1]);
     const double dw = one ? 0 : std::clamp((a[0][3] - a[0][2] * du - a[0][1] * dv) / a[0][0], -w, 1 - w);
-    const double step = std::max(
-        {std::abs(du) * per_free, std::abs(dv) * per_v_root * per_v_root, std::abs(dw)});
+    const double step =
+        std::max({std::abs(du) * per_free, std::abs(dv) * per_v_root * per_v_root, std::abs(dw)});
     u += part * du, v += part * dv, w += part * dw;
     // After a half step as much is left as it was long.
     if (!(step >= kNewtonClose * (part < 1 ? kNewtonClose : 1))) {

@@ -16,7 +16,7 @@ namespace corun::sim {
 struct Presser {
   double blocks = 0, per_sm = 0;         // on all SMs, and on each that has any
   double issue = 0;                      // ps a block
-  double chance = 1;                     // as of `BlockLoad`
+  double arrival_randomness = 1;         // as of `BlockLoad`
   double delay = 0, by_f = 0, by_g = 0;  // its D is delay + by_f * F + by_g * G
   double l2 = 0, read = 0, write = 0;    // ps a block of the whole GPU's L2, and of its DRAM by streaming
   double dram_cost = 1;
@@ -53,10 +53,10 @@ inline double backlog_at(double use, const MemoryLimits& m) { return m.backlog *
 
 /// Time at the slots.  What comes at random waits for what is there; what does not waits only where the slots
 /// cannot serve all.
-inline double queue(double issue, double blocks, double delay, double chance = 1) {
+inline double queue(double issue, double blocks, double delay, double arrival_randomness = 1) {
   const double b = blocks * issue - delay;
   const double random = std::max((b + std::sqrt(b * b + 4 * issue * delay)) / 2, b);
-  return chance < 1 ? std::max(issue + chance * (random - issue), b) : random;
+  return arrival_randomness < 1 ? std::max(issue + arrival_randomness * (random - issue), b) : random;
 }
 
 }  // namespace corun::sim

@@ -18,7 +18,8 @@ Time solo_length(std::uint64_t blocks, std::uint64_t places, Time block, Time in
 }
 
 Time solo_block_time(const Kernel& kernel, Time solo_time, const Gpu& gpu, std::uint32_t sms) {
-  const std::uint64_t n = std::uint64_t{sms} * room(capacity_of(gpu.sm), demand_of(kernel, gpu.sm));
+  const std::uint64_t n =
+      std::uint64_t{sms} * max_active_blocks(capacity_of(gpu.sm), demand_of(kernel, gpu.sm));
   Time low{1}, high = std::max(solo_time, low);  // solo_length grows with the block time: bisect
   while (low < high) {
     const Time middle = low + (high - low) / 2;

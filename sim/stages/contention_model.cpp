@@ -21,11 +21,7 @@ std::uint32_t rate_of(double slowdown) {
 }  // namespace
 
 ContentionModel::ContentionModel(const Gpu& gpu, bool together)
-    : memory_(limits_of(gpu)),
-      together_(together),
-      sms_(gpu.sms),
-      ends_(gpu.sms),
-      is_changed_(gpu.sms) {
+    : memory_(limits_of(gpu)), together_(together), sms_(gpu.sms), ends_(gpu.sms), is_changed_(gpu.sms) {
   CORUN_EXPECTS(gpu.sms <= kMaxSms && gpu.sm.max_blocks <= kMostBlocks);
   pressure_.settled_at = -kSettling;
 }
@@ -39,7 +35,7 @@ Time ContentionModel::next_time() const {
 
 void ContentionModel::introduce(WorkId work, const BlockLoad& load) {
   CORUN_EXPECTS(load.contends());
-  CORUN_EXPECTS(load.at_once <= 0 || load.residents != 0);
+  CORUN_EXPECTS(load.oldest_served <= 0 || load.residents != 0);
   if (work.value >= launches_.size()) launches_.resize(work.value + 1);
   Launch& launch = launches_[work.value];
   CORUN_EXPECTS(launch.blocks == 0);  // of the one that had the number
@@ -58,7 +54,7 @@ void ContentionModel::press(Launch& launch, double delay, double issue) {
   launch.delay = delay;
   launch.issue = issue;
   launch.serial =
-      rates_.serial_of({delay, issue, launch.load.alone, launch.load.chance, launch.load.uses});
+      rates_.serial_of({delay, issue, launch.load.alone, launch.load.arrival_randomness, launch.load.uses});
 }
 
 /// `blocks` of its blocks have come; negative: have gone.
@@ -114,12 +110,13 @@ void ContentionModel::add(TaskId task, WorkId work, const Blocks& blocks, const 
   BlockRow& row = row_of(task, work, blocks.head, sms, now.count());
   changed(blocks.head);
   const std::int64_t progress = row.progress_at(now.count());
-  if (const double at_once = launch.load.at_once; at_once > 0 && blocks.number != kNoBlock) {
+  if (const double oldest_served = launch.load.oldest_served;
+      oldest_served > 0 && blocks.number != kNoBlock) {
     // Each joins a backlog that moves on by a block when a full SM would have done one.
     const std::int64_t step = blocks.left / launch.load.residents;
     const auto least =
-        progress + std::max<std::int64_t>(
-                       1, static_cast<std::int64_t>(static_cast<double>(step) * std::max(1.0, at_once)));
+        progress + std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(step) *
+                                                                       std::max(1.0, oldest_served)));
     for (std::uint32_t i = 0; i < blocks.count; ++i) {
       row.backlog = std::max(progress, row.backlog) + step;
       row.insert({std::max(least, row.backlog), blocks.start, blocks.start, blocks.start, blocks.number,
@@ -216,7 +213,8 @@ bool ContentionModel::alike(std::uint32_t a, std::uint32_t b, Time now) const {
   if (of_a.size() != of_b.size()) return false;
   for (std::size_t i = 0; i < of_a.size(); ++i) {
     const BlockRow& row = rows_[of_a[i]];
-    if (!row.alike(rows_[of_b[i]], launches_[row.work.value].load.at_once > 0, now.count())) return false;
+    if (!row.alike(rows_[of_b[i]], launches_[row.work.value].load.oldest_served > 0, now.count()))
+      return false;
   }
   return true;
 }
@@ -306,7 +304,7 @@ void ContentionModel::rate_rows(std::uint32_t head, std::int64_t now) {
     RateTable::Rates& rates = rates_.rates_of({launch.serial, 0, row.count});
     if (rates.older == 0)
       rates.older =
-          rate_of(alone_on_sm(launch.issue, row.count, launch.delay, launch.load.chance) /
+          rate_of(alone_on_sm(launch.issue, row.count, launch.delay, launch.load.arrival_randomness) /
                   launch.load.alone);
     row.set_rate(oldest_first(row, rates.older), now);
   } else if (rows.size() == 2) {
@@ -324,12 +322,12 @@ bool ContentionModel::older(const BlockRow& a, const BlockRow& b) {
 
 void ContentionModel::rate_pair(BlockRow& a, BlockRow& b, std::int64_t now) {
   const Launch &x = launches_[a.work.value], &y = launches_[b.work.value];
-  const std::uint32_t distance = x.load.even && y.load.even ? kByTurns : apart(a.ages(), b.ages());
-  RateTable::Rates& rates =
-      rates_.rates_of({x.serial, y.serial, distance << 16 | a.count << 8 | b.count});
+  const std::uint32_t distance =
+      x.load.processor_sharing && y.load.processor_sharing ? kProcessorSharing : apart(a.ages(), b.ages());
+  RateTable::Rates& rates = rates_.rates_of({x.serial, y.serial, distance << 16 | a.count << 8 | b.count});
   if (rates.older == 0) {
-    SmShare shares[] = {{x.issue, x.delay, a.count, 0, x.load.chance, x.load.uses},
-                        {y.issue, y.delay, b.count, 0, y.load.chance, y.load.uses}};
+    SmShare shares[] = {{x.issue, x.delay, a.count, 0, x.load.arrival_randomness, x.load.uses},
+                        {y.issue, y.delay, b.count, 0, y.load.arrival_randomness, y.load.uses}};
     share_sm(shares, distance, memory_.limits());
     rates.older = rate_of(shares[0].time / x.load.alone);
     rates.younger = rate_of(shares[1].time / y.load.alone);
@@ -353,8 +351,10 @@ std::uint32_t ContentionModel::least_apart(const Rows& order) const {
   std::uint32_t least = kMostApart;
   for (std::size_t k = 1; k < order.size(); ++k)
     least = std::min(least, apart(rows_[order[k - 1]].ages(), rows_[order[k]].ages()));
-  const auto even = [this](std::uint16_t r) { return launches_[rows_[r].work.value].load.even; };
-  return std::all_of(order.begin(), order.end(), even) ? kByTurns : least;
+  const auto sharing = [this](std::uint16_t r) {
+    return launches_[rows_[r].work.value].load.processor_sharing;
+  };
+  return std::all_of(order.begin(), order.end(), sharing) ? kProcessorSharing : least;
 }
 
 void ContentionModel::rate_several(const Rows& rows, std::int64_t now) {
@@ -374,24 +374,26 @@ void ContentionModel::rate_several(const Rows& rows, std::int64_t now) {
   if (!found) {
     for (const std::uint16_t r : order) {
       const Launch& launch = launches_[rows_[r].work.value];
-      shares.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.chance, launch.load.uses});
+      shares.push_back(
+          {launch.issue, launch.delay, rows_[r].count, 0, launch.load.arrival_randomness, launch.load.uses});
     }
     share_sm({shares.data(), shares.size()}, distance, memory_.limits());
   }
   for (std::size_t k = 0; k < order.size(); ++k) {
     BlockRow& row = rows_[order[k]];
-    const std::uint32_t rate = found ? (*known)[k] : rate_of(shares[k].time / launches_[row.work.value].load.alone);
+    const std::uint32_t rate =
+        found ? (*known)[k] : rate_of(shares[k].time / launches_[row.work.value].load.alone);
     if (known != nullptr) (*known)[k] = rate;
     row.set_rate(oldest_first(row, rate), now);
   }
 }
 
-/// A backlog served oldest first moves on by what all its blocks do, not by what each of them does; those that
-/// run at once do not wait for each other.
+/// A backlog served oldest first moves on by what all its blocks do, not by what each of them does; those
+/// that run at once do not wait for each other.
 inline std::uint32_t ContentionModel::oldest_first(const BlockRow& row, std::uint32_t rate) const {
   const BlockLoad& load = launches_[row.work.value].load;
-  if (load.at_once <= 0) return rate;
-  const double serving = std::max<double>(row.count, load.at_once);
+  if (load.oldest_served <= 0) return rate;
+  const double serving = std::max<double>(row.count, load.oldest_served);
   return std::max(1u, static_cast<std::uint32_t>(rate * serving / load.residents));
 }
 
@@ -459,8 +461,8 @@ double ContentionModel::dram_use() const {
   double use = 0;
   for (const Launch& launch : launches_)
     if (launch.blocks != 0)
-      use += launch.blocks * bytes_moved(launch.load) / launch.load.alone /
-             memory_.limits().read_bytes_per_ps;
+      use +=
+          launch.blocks * bytes_moved(launch.load) / launch.load.alone / memory_.limits().read_bytes_per_ps;
   return std::min(1.0, use);
 }
 

@@ -68,7 +68,7 @@ void Pipeline::condition(Work& work) {
 void Pipeline::accept(Work&& arrived, std::uint32_t level, const SmMask& allowed, const SmResources& demand) {
   CORUN_EXPECTS(arrived.first < arrived.blocks() && arrived.next == arrived.first);
   CORUN_EXPECTS(!allowed.none() && allowed.minus(sms_.all()).none());
-  CORUN_EXPECTS(demand.blocks != 0 && room(capacity_of(gpu_.sm), demand) != 0);
+  CORUN_EXPECTS(demand.blocks != 0 && max_active_blocks(capacity_of(gpu_.sm), demand) != 0);
   const WorkId id = launches_.add(std::move(arrived));
   Work& work = launches_[id];
   observer_.launch_began(id, work);
@@ -76,15 +76,14 @@ void Pipeline::accept(Work&& arrived, std::uint32_t level, const SmMask& allowed
   sms_.respect(allowed, [this](std::uint32_t head, const SmMask& part) { single_out(head, part); });
   const std::uint64_t left = work.blocks() - work.first;
   if (!work.has_quotas()) {
-    add_task(id, level, allowed, demand,
-             work.persistent() ? std::min<std::uint64_t>(work.ctas, left) : left);
+    add_task(id, level, allowed, demand, work.persistent() ? std::min<std::uint64_t>(work.ctas, left) : left);
     return;
   }
   const SmMask heads = sms_.cohorts().heads();
   heads.for_each([this](std::uint32_t head) { part_all(head); });
   Spread& s = work.spread;
   s.level = level, s.allowed = allowed, s.demand = demand, s.carveout = division_of(demand, gpu_.sm);
-  s.workers = allowed.count() * room(capacity_of(gpu_.sm), demand);
+  s.workers = allowed.count() * max_active_blocks(capacity_of(gpu_.sm), demand);
   s.quota = sms_.by_rank(s.quota);
   for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank)  // else instances would come without end
     CORUN_EXPECTS(s.quota[rank] == 0 || allowed.test(rank));
@@ -351,9 +350,8 @@ std::uint32_t Pipeline::start(TaskId id, const SmMask* ready) {
   const Dispatcher::Lap lap = dispatcher_.lap(id, task, most, ready, cohorts, now_,
                                               [&](std::uint32_t sms) { return work.may_part(sms); });
   if (lap.whole_cohorts) {
-    lap.heads.for_each([&](std::uint32_t head) {
-      start_blocks(id, head, dispatcher_.room_at(id, head) - lap.leaves);
-    });
+    lap.heads.for_each(
+        [&](std::uint32_t head) { start_blocks(id, head, dispatcher_.room_at(id, head) - lap.leaves); });
     return lap.blocks;
   }
   SmMask all;
@@ -446,11 +444,10 @@ void Pipeline::occupy(TaskId id, std::uint32_t head, std::uint16_t place, std::u
   // A block takes some time, however much faster workers were measured than the plain kernel.
   duration = std::max(duration, Time{block == kNoBlock ? 0 : 1});
   const auto rank = static_cast<std::uint16_t>(head);
-  if (!contends)
-    return completions_.add(id, {(now_ + duration).count(), block, rank, place}, duration);
+  if (!contends) return completions_.add(id, {(now_ + duration).count(), block, rank, place}, duration);
   const Time since = work.persistent() && by_age_of_workers(gpu_) ? task.started : now_;
-  contention_.add(id, task.work, {duration.count(), since.count(), block, rank, place, each},
-                  sms_.cohorts(), now_);
+  contention_.add(id, task.work, {duration.count(), since.count(), block, rank, place, each}, sms_.cohorts(),
+                  now_);
 }
 
 /// An SM has gained or lost blocks of task `by`: that task knows what this means for its own room.

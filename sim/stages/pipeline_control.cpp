@@ -21,9 +21,8 @@ void Pipeline::resize(LaunchId launch, std::uint32_t ctas) {
   work.ctas = ctas;
   to_do_.judge = true;
   if (work.workers >= ctas) return;
-  const auto instance = std::ranges::find_if(tasks_.all(), [&](const Task& t) {
-    return (t.pending != 0 || t.resident != 0) && t.work == *id;
-  });
+  const auto instance = std::ranges::find_if(
+      tasks_.all(), [&](const Task& t) { return (t.pending != 0 || t.resident != 0) && t.work == *id; });
   const Task like = *instance;
   const std::uint64_t more = std::min<std::uint64_t>(ctas - work.workers, work.blocks() - work.next);
   add_task(like.work, like.level, like.allowed, like.demand, more);
@@ -167,8 +166,8 @@ void Pipeline::part_what_ends() {
     if (several && launches_[work].may_part(ending)) part_workers(work);
 }
 
-/// In their order the first leave while there are more than wanted, the next go on while there are blocks, and
-/// the last leave.
+/// In their order the first leave while there are more than wanted, the next go on while there are blocks,
+/// and the last leave.
 void Pipeline::part_workers(WorkId id) {
   const Work& work = launches_[id];
   std::vector<ContentionModel::Ended>& ended = contention_.ended();
@@ -253,7 +252,8 @@ void Pipeline::merge_alike() {
   };
   boost::container::static_vector<Seen, kMaxSms> seen;
   std::array<std::uint16_t, std::size_t{2} * kMaxSms> places{};  // by key: number in `seen`, from 1; 0: free
-  const boost::container::static_vector<std::uint16_t, kMaxSms> list(cohorts.list().begin(), cohorts.list().end());
+  const boost::container::static_vector<std::uint16_t, kMaxSms> list(cohorts.list().begin(),
+                                                                     cohorts.list().end());
   for (const std::uint16_t head : list) {
     const SmResources& free = sms_.free()[head];
     const std::uint64_t room = (std::uint64_t{free.registers} << 32 | free.shared_memory) + free.warps;
@@ -298,7 +298,7 @@ std::uint64_t Pipeline::threads_on(const SmMask& sms) const {
     if (task.resident + task.pending == 0) continue;
     const std::uint64_t of = task.allowed.count();
     const std::uint64_t blocks =
-        std::min(task.resident + task.pending, of * room(capacity_of(gpu_.sm), task.demand));
+        std::min(task.resident + task.pending, of * max_active_blocks(capacity_of(gpu_.sm), task.demand));
     threads += blocks * task.demand.threads * (task.allowed & sms).count() / of;
   }
   return threads;
@@ -324,8 +324,8 @@ double Pipeline::energy() const {
 UndisturbedRun Pipeline::last_run(Time since, std::int64_t sm_ps, std::int64_t warp_ps) const {
   const Time from = since + offset_;
   const LaunchTable::Course& last = launches_.last();
-  return {last.started - from,  last.last_block - from,  last.finished - from, dispatcher_.free() - since,
-          sms_.sm_ps() - sm_ps, sms_.warp_ps() - warp_ps};
+  return {last.started - from,        last.last_block - from, last.finished - from,
+          dispatcher_.free() - since, sms_.sm_ps() - sm_ps,   sms_.warp_ps() - warp_ps};
 }
 
 void Pipeline::observe() {

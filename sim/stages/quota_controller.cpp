@@ -12,7 +12,7 @@ bool reachable(const Spread& spread, const SmArray& sms) {
 
 }  // namespace
 
-bool QuotaController::seek(WorkId id, Work& work, const SmArray& sms, Time now, bool at_once) {
+bool QuotaController::seek(WorkId id, Work& work, const SmArray& sms, Time now, bool immediately) {
   CORUN_EXPECTS(work.has_quotas() && work.spread.held.size() == work.spread.quota.size());
   Spread& s = work.spread;
   s.trying = false;
@@ -21,7 +21,7 @@ bool QuotaController::seek(WorkId id, Work& work, const SmArray& sms, Time now, 
     if (std::find(wanting_.begin(), wanting_.end(), id) == wanting_.end()) wanting_.push_back(id);
     return false;
   }
-  if (at_once) return true;
+  if (immediately) return true;
   s.trying = true;
   std::erase(wanting_, id);
   // The room may be kept for a task before it in the table.  Where nothing takes time, a further instance at

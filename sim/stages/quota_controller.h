@@ -32,8 +32,8 @@ class QuotaController {
     std::erase(wanting_, id);
   }
   /// An instance has been placed, or the numbers have changed.  True: a further one comes at once, which only
-  /// `at_once` allows.
-  bool seek(WorkId id, Work& work, const SmArray& sms, Time now, bool at_once = false);
+  /// `immediately` allows.
+  bool seek(WorkId id, Work& work, const SmArray& sms, Time now, bool immediately = false);
   /// An SM has got room.
   void look_again(std::uint32_t rank, LaunchTable& launches, const SmArray& sms, Time now);
   /// The launch needs no more instances.

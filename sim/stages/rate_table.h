@@ -16,7 +16,7 @@ class RateTable {
  public:
   /// What makes the times of a launch's blocks, ps and a ratio.
   struct Kind {
-    double delay = 0, issue = 0, alone = 0, chance = 1;
+    double delay = 0, issue = 0, alone = 0, arrival_randomness = 1;
     PipeUse uses = kSlotsAlone;
     bool operator==(const Kind&) const = default;
   };

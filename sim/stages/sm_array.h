@@ -32,7 +32,7 @@ class SmArray {
   /// Blocks of `demand` that an SM of the cohort could take now; 0 where `head` is no head.
   std::uint32_t room_for(std::uint32_t head, const SmResources& demand, std::uint32_t carveout) const {
     if (!cohorts_.heads().test(head)) return 0;
-    return empty(head) || carveout <= carveout_[head] ? room(free_[head], demand) : 0;
+    return empty(head) || carveout <= carveout_[head] ? max_active_blocks(free_[head], demand) : 0;
   }
   bool empty(std::uint32_t head) const { return free_[head].blocks == gpu_.sm.max_blocks; }
 

@@ -58,7 +58,8 @@ std::string bounds(const Reference& reference, const ReferenceRow& row, const Gp
   }
   const MemoryUse use = share_memory(both, limits_of(gpu));
   const auto bound = [](const Contender& c) {
-    const double slots = alone_on_sm(c.issue, c.load->residents, c.delay, c.load->chance) - c.delay;
+    const double slots =
+        alone_on_sm(c.issue, c.load->residents, c.delay, c.load->arrival_randomness) - c.delay;
     const double memory = c.delay - c.load->fixed;
     if (memory > slots && memory > c.load->fixed) return "memory";
     if (slots <= c.load->fixed) return "latency of its own";

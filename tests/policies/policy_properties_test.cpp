@@ -58,7 +58,8 @@ KernelId draw_kernel(TraceBuilder& b, const Gpu& gpu) {
   k.static_shared_memory_bytes = one_in(2) ? 0 : 1024 * draw(1, 32);
   k.idempotent = true;  // so that a policy may run blocks again
   while (!misfit(k, gpu.sm).empty()) k.registers_per_thread -= 8;
-  const std::uint64_t at_once = std::uint64_t{gpu.sms} * room(capacity_of(gpu.sm), demand_of(k, gpu.sm));
+  const std::uint64_t at_once =
+      std::uint64_t{gpu.sms} * max_active_blocks(capacity_of(gpu.sm), demand_of(k, gpu.sm));
   k.solo_time = k.block_times.front() * static_cast<std::int64_t>((k.blocks() + at_once - 1) / at_once);
   return b.kernel(k);
 }
@@ -95,8 +96,9 @@ struct Ran : Collector {
 };
 
 /// `over`: asked now and then; where it says so, the run ends.
-Ran run(const Workload& w, const std::string& spec, const std::function<bool()>& refuse = {},
-        const std::function<bool(const Ran&)>& over = [](const Ran&) { return false; }) {
+Ran run(
+    const Workload& w, const std::string& spec, const std::function<bool()>& refuse = {},
+    const std::function<bool(const Ran&)>& over = [](const Ran&) { return false; }) {
   Ran ran;
   Timeline timeline;
   timeline.attach(ran);
@@ -272,11 +274,12 @@ TEST_P(PolicyProperties, ARefusedDecisionIsSurvived) {
       return true;
     };
     const auto ticks = static_cast<std::uint32_t>(w.b.trace.clients.size()) - 1;
-    const Ran ran = run(w, GetParam(), refuse, [&](const Ran& so_far) {  // nothing is left to be refused or awaited
-      return left == 0 && static_cast<std::uint32_t>(std::ranges::count_if(so_far.requests, [&](const RequestRecord& r) {
-                            return r.client.value != ticks;
-                          })) == ticks;
-    });
+    const Ran ran =
+        run(w, GetParam(), refuse, [&](const Ran& so_far) {  // nothing is left to be refused or awaited
+          return left == 0 && static_cast<std::uint32_t>(std::ranges::count_if(
+                                  so_far.requests,
+                                  [&](const RequestRecord& r) { return r.client.value != ticks; })) == ticks;
+        });
     RC_ASSERT(ran.outcome.stuck == std::string());
     RC_ASSERT(ran.outcome.refusals >= ran.refused);
     for (const RequestRecord& r : ran.requests)
@@ -381,7 +384,8 @@ bool reservation_kept(Workload& w, double share, const std::string& spec) {
   const Kernel& k = w.b.trace.kernels[id.value];
   Time block{};
   for (const Kernel& each : w.b.trace.kernels) block = std::max(block, each.block_times.front());
-  const std::uint64_t places = std::uint64_t{w.gpu.sms} * room(capacity_of(w.gpu.sm), demand_of(k, w.gpu.sm));
+  const std::uint64_t places =
+      std::uint64_t{w.gpu.sms} * max_active_blocks(capacity_of(w.gpu.sm), demand_of(k, w.gpu.sm));
   const auto promised =
       std::min<std::uint64_t>(static_cast<std::uint64_t>(share * static_cast<double>(places)), k.blocks());
   const Ran ran = run(w, spec);

@@ -43,7 +43,7 @@ SmResources capacity_of(const SmLimits& sm);
 SmResources demand_of(const Kernel& kernel, const SmLimits& sm);
 
 /// How many blocks of `demand` fit into `free`.
-inline std::uint32_t room(const SmResources& free, const SmResources& demand) {
+inline std::uint32_t max_active_blocks(const SmResources& free, const SmResources& demand) {
   std::uint32_t n = free.blocks / demand.blocks;
   const auto limit = [&n](std::uint32_t have, std::uint32_t need) {
     if (need != 0 && have / need < n) n = have / need;
@@ -66,7 +66,8 @@ inline SmResources larger_of(const SmResources& a, const SmResources& b) {
 /// full residency.  Blocks join an SM in use only if theirs is not larger than the SM's present one; an empty
 /// SM takes that of its first block.  As measured on an H200 (experiments/h200/contention, `carveouts`).
 inline std::uint32_t division_of(const SmResources& demand, const SmLimits& sm) {
-  const std::uint64_t bytes = std::uint64_t{room(capacity_of(sm), demand)} * demand.shared_memory;
+  const std::uint64_t bytes =
+      std::uint64_t{max_active_blocks(capacity_of(sm), demand)} * demand.shared_memory;
   for (const std::uint32_t division : sm.shared_memory_divisions)
     if (division >= bytes) return division;
   return sm.shared_memory_divisions.empty() ? 0 : sm.shared_memory_divisions.back();

@@ -128,9 +128,9 @@ void expect_sound(const Kernel& k, const Gpu& gpu) {
   const KernelModel model(k, k.solo_time.value_or(Time{}), gpu);
   for (const std::uint32_t sms : {1u, (gpu.sms + 1) / 2, gpu.sms}) {
     const BlockLoad load = model.load(sms);
-    for (const double value :
-         {load.issue, load.fixed, load.chance, load.wait, load.read, load.reread, load.write,
-          load.l2_read, load.l2, load.dram_cost, load.cold, load.delay_alone, load.alone, load.at_once}) {
+    for (const double value : {load.issue, load.fixed, load.arrival_randomness, load.wait, load.read,
+                               load.reread, load.write, load.l2_read, load.l2, load.dram_cost, load.cold,
+                               load.delay_alone, load.alone, load.oldest_served}) {
       RC_ASSERT(std::isfinite(value));
       RC_ASSERT(value >= 0);
     }

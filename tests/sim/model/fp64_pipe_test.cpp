@@ -72,7 +72,7 @@ TEST_F(Fp64Pipe, BesideOneThatIssuesMuchBothGoOnAsAlone) {
 TEST_F(Fp64Pipe, TwoThatNeedItHaveHalfOfItEachByTurnsAndTheOlderMostOfItByAge) {
   const BlockLoad fp64 = load(bound_by(98, 5));
   std::array turns = {share(fp64, 4), share(fp64, 4)}, aged = turns;
-  share_sm(turns, kByTurns, limits_);
+  share_sm(turns, kProcessorSharing, limits_);
   for (const SmShare& s : turns) EXPECT_NEAR(rate(fp64, 4, s.time), 0.5, 0.03);
   share_sm(aged, kMostApart, limits_);
   EXPECT_GT(rate(fp64, 4, aged[0].time), 0.8);

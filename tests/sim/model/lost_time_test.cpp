@@ -27,10 +27,10 @@ class LostTime : public testing::Test {
     Contender own = both[0];
     share_memory({&own, 1}, limits_);
     share_memory(both, limits_);
-    SmShare shares[] = {{both[0].issue, both[0].delay, 4, 0, a.chance, a.uses},
-                        {both[1].issue, both[1].delay, 4, 0, b.chance, b.uses}};
+    SmShare shares[] = {{both[0].issue, both[0].delay, 4, 0, a.arrival_randomness, a.uses},
+                        {both[1].issue, both[1].delay, 4, 0, b.arrival_randomness, b.uses}};
     share_sm(shares, kApart, limits_);
-    return 1 - alone_on_sm(own.issue, 4, own.delay, a.chance) / shares[0].time;
+    return 1 - alone_on_sm(own.issue, 4, own.delay, a.arrival_randomness) / shares[0].time;
   }
   static double sum(const LostShares& shares) { return std::accumulate(shares.begin(), shares.end(), 0.0); }
 
@@ -43,7 +43,8 @@ class LostTime : public testing::Test {
   BlockLoad streaming() const {
     BlockLoad load;
     load.issue = 1, load.wait = 1e6, load.staged = false;
-    load.read = load.l2_read = 0.6 * limits_.read_bytes_per_ps * 1e6 * limits_.dram_over_l2 / (4.0 * gpu_.sms);
+    load.read = load.l2_read =
+        0.6 * limits_.read_bytes_per_ps * 1e6 * limits_.dram_over_l2 / (4.0 * gpu_.sms);
     return load;
   }
 
@@ -102,7 +103,8 @@ TEST_F(LostTime, AddsUpToWhatTheBlockTakesLonger) {
       for (double read : {0.1, 0.8, 2.0}) {
         BlockLoad a = streaming(), b = issuing();
         a.issue = issue, a.uses[kXu] = pipe, a.read *= read;
-        b.uses[kXu] = pipe, b.uses[kSlots] = 1 - pipe / 2, b.read = a.read / 2, b.wait = 2e5, b.l2_read = b.read, b.tensor = true;
+        b.uses[kXu] = pipe, b.uses[kSlots] = 1 - pipe / 2, b.read = a.read / 2, b.wait = 2e5,
+        b.l2_read = b.read, b.tensor = true;
         const LostShares shares = lost(a, b, 0);
         EXPECT_NEAR(sum(shares), lost_in_all(a, b), 1e-9) << issue << ' ' << pipe << ' ' << read;
         for (const double share : shares) EXPECT_GE(share, 0);

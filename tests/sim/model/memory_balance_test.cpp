@@ -13,7 +13,7 @@ namespace corun::sim {
 namespace {
 
 constexpr double kSms = 132;
-constexpr double kClose = 1e-5;  // of the use of DRAM and of L2
+constexpr double kClose = 1e-5;             // of the use of DRAM and of L2
 constexpr int kFine = 30, kFineRounds = 8;  // leave nothing to wish for
 
 /// From `least` to `most`, as often within a factor of 2 anywhere between.
@@ -31,7 +31,7 @@ std::vector<Presser> company(Dice& dice) {
     p.issue = dice.one_in(10) ? 0 : spread(dice, 1e4, 10);
     p.delay = spread(dice, 1e5, 8);
     if (dice.one_in(10)) p.delay += spread(dice, 1e4, 10);
-    if (dice.one_in(4)) p.chance = dice.any(0, 4) / 4.0;
+    if (dice.one_in(4)) p.arrival_randomness = dice.any(0, 4) / 4.0;
     if (!dice.one_in(8)) {
       const double wait = spread(dice, 1e5, 8), missing = dice.any(0, 4) / 4.0;
       p.by_f = 1.8 * missing * wait, p.by_g = (1 - missing) * wait;

@@ -102,7 +102,7 @@ class RandomCalls {
 
   /// At least one worker, and none where the launch may not go.
   std::vector<std::uint16_t> random_quota(const SmResources& demand, const TpcMask& tpcs) {
-    const std::uint32_t most = room(capacity_of(scenario_.gpu.sm), demand);
+    const std::uint32_t most = max_active_blocks(capacity_of(scenario_.gpu.sm), demand);
     std::vector<std::uint16_t> quota(scenario_.gpu.sms);
     for (std::uint32_t sm = 0; sm < scenario_.gpu.sms; ++sm)
       if (tpcs.allows(TpcId{sm / scenario_.gpu.sms_per_tpc}) && !dice_.one_in(3))

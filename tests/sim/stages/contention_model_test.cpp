@@ -114,7 +114,7 @@ TEST(ContentionModel, ABlockEndsAtItsTimeNotBefore) {
 TEST(ContentionModel, TwoEqualLaunchesSlowEachOtherAlike) {
   Contending c;
   BlockLoad load = issuing(0.8);
-  load.even = true;  // their ages do not count
+  load.processor_sharing = true;  // their ages do not count
   c.model.introduce(kWorkA, load), c.model.introduce(kWorkB, load);
   c.add(kA, kWorkA, load), c.add(kB, kWorkB, load);
   c.contend(true);
@@ -280,7 +280,7 @@ TEST(ContentionModel, AccessesTakeLongerTheMoreUseDram) {
 
 TEST(ContentionModel, BlocksServedInTheOrderOfTheirAgesEndOneAfterTheOther) {
   BlockLoad load = issuing(1);
-  load.residents = 2, load.at_once = 1;
+  load.residents = 2, load.oldest_served = 1;
   Contending c;
   c.model.introduce(kWorkA, load);
   c.add_on(0, kA, kWorkA, load, {}, 2);

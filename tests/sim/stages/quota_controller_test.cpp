@@ -31,8 +31,8 @@ class Quotas {
     work.spread.workers = 4;
     return launches.add(std::move(work));
   }
-  bool seek(WorkId id, Time now, bool at_once = false) {
-    return quotas.seek(id, launches[id], sms, now, at_once);
+  bool seek(WorkId id, Time now, bool immediately = false) {
+    return quotas.seek(id, launches[id], sms, now, immediately);
   }
   void fill(std::uint32_t rank) { sms.take(rank, kHalf, 0, 1, true), sms.take(rank, kHalf, 0, 1, true); }
   void make_room(std::uint32_t rank, Time now) {

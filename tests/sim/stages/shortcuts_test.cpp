@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, RandomTraces,
 /// A number of CTAs for each SM that `mask` allows, at most what fits, at least one in all.
 std::vector<std::uint16_t> random_spread(Dice& dice, const Gpu& gpu, const Kernel& kernel,
                                          const TpcMask& mask) {
-  const std::uint32_t most = room(capacity_of(gpu.sm), demand_of(kernel, gpu.sm));
+  const std::uint32_t most = max_active_blocks(capacity_of(gpu.sm), demand_of(kernel, gpu.sm));
   std::vector<std::uint16_t> spread(gpu.sms);
   std::uint32_t last = 0;
   for (std::uint32_t sm = 0; sm < gpu.sms; ++sm) {

@@ -12,7 +12,7 @@ namespace corun::sim {
 namespace {
 
 std::uint64_t places_of(const Kernel& k, const Gpu& gpu) {
-  return std::uint64_t{gpu.sms} * room(capacity_of(gpu.sm), demand_of(k, gpu.sm));
+  return std::uint64_t{gpu.sms} * max_active_blocks(capacity_of(gpu.sm), demand_of(k, gpu.sm));
 }
 
 Time engine_length(const Kernel& k, const Gpu& gpu, EngineOptions options) {

@@ -1,5 +1,5 @@
-// A launch of less than a wave puts more blocks on some SMs than on others: who is done when, alone and beside
-// another client, and how much of an SM a block on tiles takes.
+// A launch of less than a wave puts more blocks on some SMs than on others: who is done when, alone and
+// beside another client, and how much of an SM a block on tiles takes.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -87,14 +87,17 @@ TEST(TileUse, TwoBlocksOfAGemmOnAnSmTakeAsMuchLongerAsMeasured) {
   const Gpu gpu = read_gpu("h200");
   const Kernel gemm = sgemm1024();
   const BlockLoad load = KernelModel(gemm, *gemm.solo_time, gpu).load(gpu.sms);
-  EXPECT_TRUE(load.even);
-  const double one = alone_on_sm(load.issue, 1, load.delay_alone), two = alone_on_sm(load.issue, 2, load.delay_alone);
+  EXPECT_TRUE(load.processor_sharing);
+  const double one = alone_on_sm(load.issue, 1, load.delay_alone),
+               two = alone_on_sm(load.issue, 2, load.delay_alone);
   EXPECT_NEAR(two / one, 97.5 / 56.6, 0.1);
 }
 
 TEST(TileUse, IsOfKernelsThatMultiplyMatricesAndDoNotWaitForDram) {
   const Gpu gpu = read_gpu("h200");
-  const auto even = [&](const Kernel& k) { return KernelModel(k, *k.solo_time, gpu).load(gpu.sms).even; };
+  const auto even = [&](const Kernel& k) {
+    return KernelModel(k, *k.solo_time, gpu).load(gpu.sms).processor_sharing;
+  };
   Kernel k = sgemm1024();
   EXPECT_TRUE(even(k));
   k.name = "max_pool_forward_nhwc";
@@ -137,7 +140,7 @@ TEST(SoloTimeSms, ALaunchTakesItsSoloTimeOnTheSmsOnWhichItWasRecorded) {
 TEST(TileUse, TheAgeOfBlocksOnTilesCountsForNothing) {
   const MemoryLimits limits = limits_of(read_gpu("h200"));
   SmShare turns[] = {{80, 20, 1}, {80, 20, 1}}, aged[] = {{80, 20, 1}, {80, 20, 1}};
-  share_sm(turns, kByTurns, limits);
+  share_sm(turns, kProcessorSharing, limits);
   share_sm(aged, kMostApart, limits);
   EXPECT_DOUBLE_EQ(turns[0].time, turns[1].time);
   EXPECT_LT(aged[0].time, turns[0].time);

@@ -20,7 +20,7 @@ Kernel kernel_of(std::uint32_t threads, std::uint32_t registers, std::uint32_t s
 }
 
 std::uint32_t fit(const Kernel& kernel, const Gpu& gpu) {
-  return room(capacity_of(gpu.sm), demand_of(kernel, gpu.sm));
+  return max_active_blocks(capacity_of(gpu.sm), demand_of(kernel, gpu.sm));
 }
 
 TEST(Occupancy, RegistersAreTakenInStepsOf256PerWarp) {

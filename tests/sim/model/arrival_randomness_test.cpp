@@ -14,7 +14,9 @@ namespace {
 
 constexpr double kIssue = 25, kDelay = 75;  // ps a block
 
-SmShare share(std::uint32_t blocks, double chance) { return {kIssue, kDelay, blocks, 0, chance}; }
+SmShare share(std::uint32_t blocks, double arrival_randomness) {
+  return {kIssue, kDelay, blocks, 0, arrival_randomness};
+}
 
 class IssueChance : public testing::Test {
  protected:
@@ -60,7 +62,7 @@ TEST_F(IssueChance, IsFoundFromSoloTimesOnFewerSms) {
       trace.kernels, [](const Kernel& k) { return k.name == "compute 128 x 128, 7951"; });
   ASSERT_NE(found, trace.kernels.end());
   const KernelModel model(*found, *found->solo_time, gpu_);
-  EXPECT_LT(model.load(gpu_.sms).chance, 0.5);
+  EXPECT_LT(model.load(gpu_.sms).arrival_randomness, 0.5);
   for (const auto& [sms, time] : found->solo_time_by_sms)
     EXPECT_NEAR(model.load(sms).alone / static_cast<double>(time.count()), 1, 0.06) << sms;
 }
