@@ -77,7 +77,7 @@ from ._native import (
 )
 from ._capture import capture
 from ._show import client_rows, comparison_html, rows_to_pandas
-from ._sweep import Sweep, sweep
+from ._sweep import RayExecutor, Sweep, sweep
 from ._table import Table, read_gavel, table
 from .policy import Decision, Policy
 from .report import write_report
@@ -106,6 +106,7 @@ __all__ = [
     "compose",
     "hash_points",
     "line_again",
+    "RayExecutor",
     "read_gavel",
     "run_points",
     "Sweep",

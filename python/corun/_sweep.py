@@ -14,9 +14,6 @@ from typing import Any, Iterable, Iterator, Mapping, Optional, Sequence, Union
 from ._native import InputError, SweepPoint, hash_points, line_again, run_points, sweep_points
 from ._show import package, rows_html, rows_to_pandas
 
-#: Results that a part of a store holds before the next one is begun.
-PART = 200
-
 #: What a notebook shows of each client of a point, beside what was set.
 SHOWN = {"trace", "policy", "seed", "gpu", "stp", "client", "throughput_per_s", "p99_ms", "error"}
 
@@ -73,9 +70,10 @@ class Sweep:
 
 
 class _Store:
-    """Lines by hash in a folder of Parquet files.
+    """Lines by hash in a folder: of sweeps that ended in a file of Parquet, of the one that runs in a journal.
 
-    Each part appears whole or not at all, so that what is interrupted loses the last few results and no more.
+    A line is in the journal as soon as its worker has answered, so that a process that is killed loses nothing that was
+    done, but for a line that was being written.
     """
 
     def __init__(self, folder: Union[str, os.PathLike[str]]):
@@ -86,32 +84,32 @@ class _Store:
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         self.lines: dict[str, str] = {}
-        self._fresh: dict[str, str] = {}
         for part in sorted(self.folder.glob("*.parquet")):
             table = pyarrow.parquet.read_table(part, columns=["hash", "line"])
             self.lines.update(zip(table["hash"].to_pylist(), table["line"].to_pylist()))
+        self._file = self.folder / "journal.jsonl"
+        journal = self._file.read_bytes() if self._file.exists() else b""
+        *whole, cut = journal.split(b"\n")
+        self.lines.update((json.loads(line)["hash"], line.decode()) for line in whole)
+        if cut:
+            os.truncate(self._file, len(journal) - len(cut))
+        self._journal = self._file.open("a", encoding="utf-8")
 
     def add(self, line: str) -> None:
-        self._fresh[json.loads(line)["hash"]] = line
-        if len(self._fresh) >= PART:
-            self.flush()
+        self.lines[json.loads(line)["hash"]] = line
+        self._journal.write(line + "\n")
+        self._journal.flush()
 
-    def flush(self) -> None:
-        if self._fresh:
-            number = len(list(self.folder.glob("part-*.parquet")))
-            self._write(f"part-{number:06}.parquet", self._fresh)
-            self.lines.update(self._fresh)
-            self._fresh = {}
+    def close(self) -> None:
+        self._journal.close()
 
     def finish(self, lines: Sequence[str]) -> None:
         """One file in the order of the grid, then what was there of other grids; the same bytes whatever the order of work."""
-        self.flush()
         ordered = {json.loads(line)["hash"]: line for line in lines}
         ordered.update({h: line for h, line in sorted(self.lines.items()) if h not in ordered})
-        parts = list(self.folder.glob("part-*.parquet"))
         self._write("sweep.parquet", ordered)
-        for part in parts:
-            part.unlink()
+        self.close()
+        self._file.unlink()
 
     def _write(self, name: str, lines: Mapping[str, str]) -> None:
         rows = [json.loads(line) for line in lines.values()]
@@ -180,6 +178,23 @@ def _run(points: list[SweepPoint]) -> list[str]:
     return run_points(points)
 
 
+class RayExecutor(concurrent.futures.Executor):
+    """Ray behind `concurrent.futures`, for `sweep(executor=...)`: on a cluster that `ray.init` joined, or on this machine.
+
+    options: of `ray.remote`, as num_cpus=1. What Ray runs keeps running when this is shut down.
+    """
+
+    def __init__(self, **options: Any):
+        self._ray = package("ray")
+        self._options = {"num_cpus": 1, **options}
+        self._remote: dict[Any, Any] = {}
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if fn not in self._remote:
+            self._remote[fn] = self._ray.remote(**self._options)(fn)
+        return self._remote[fn].remote(*args, **kwargs).future()
+
+
 def _own_executor(workers: Optional[int]) -> concurrent.futures.Executor:
     return concurrent.futures.ProcessPoolExecutor(
         max_workers=workers or os.cpu_count(), mp_context=multiprocessing.get_context("spawn")
@@ -205,8 +220,9 @@ def sweep(
     """Run every combination of traces (files), gpus, `set` ({"cam.rate": [50, 100]}), seeds and policies.
 
     executor: any of `concurrent.futures`: a ProcessPoolExecutor of its own by default (`workers` processes, one a core),
-    `dask.distributed.Client().get_executor()`, `mpi4py.futures.MPIPoolExecutor()`, or one with `submit`. Its workers need
-    corun and the traces' files. store: a folder of Parquet files; what is known there by its hash is not run again.
+    `dask.distributed.Client().get_executor()`, `mpi4py.futures.MPIPoolExecutor()`, `corun.RayExecutor()`, or one with `submit`.
+    Its workers need corun and the traces' files. store: a folder with the results in Parquet; what is known there by its hash
+    is not run again.
     The lines do not depend on the executor. Bad input of a point is a line with its error; of the grid, an InputError.
     """
     changes = [(name, [str(value) for value in values]) for name, values in (set or {}).items()]
@@ -239,7 +255,7 @@ def sweep(
                     for i, line in zip(indices, future.result()):
                         if lines[i] is None:
                             kept.add(line)
-            kept.flush()
+            kept.close()
         if own is not None:
             own.shutdown(wait=False, cancel_futures=True)
         raise
@@ -253,4 +269,4 @@ def sweep(
     return Sweep(done)
 
 
-__all__ = ["InputError", "Sweep", "sweep"]
+__all__ = ["InputError", "RayExecutor", "Sweep", "sweep"]
