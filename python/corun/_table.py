@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import csv
 import itertools
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any, Iterable, Mapping, Optional, Sequence, Union
@@ -92,7 +92,15 @@ class Table:
 
 
 def _key(program: str) -> str:
-    return str((program, 1))
+    return f"('{program}', 1)"
+
+
+def _parsed(key: str) -> tuple[str, int]:
+    """As Gavel reads a key: whatever stands between the quotes is the name."""
+    match = re.fullmatch(r"\('(.*)', (\d+)\)", key)
+    if match is None:
+        raise ValueError(f"{key!r} is no pair of a name and a number")
+    return match[1], int(match[2])
 
 
 def _write(path: Union[str, os.PathLike[str]], text: str) -> None:
@@ -112,18 +120,16 @@ def read_gavel(path: Union[str, os.PathLike[str]]) -> dict[str, dict[tuple[str, 
         for kind, rows in document.items():
             out[kind] = {}
             for key, row in rows.items():
-                name, gpus = ast.literal_eval(key)
                 parsed: dict[Any, Any] = {}
                 for other, value in row.items():
                     if other == "null":
                         parsed[None] = float(value)
                     else:
-                        theirs, count = ast.literal_eval(other)
                         own, others = value
-                        parsed[(theirs, int(count))] = (float(own), float(others))
-                out[kind][(name, int(gpus))] = parsed
+                        parsed[_parsed(other)] = (float(own), float(others))
+                out[kind][_parsed(key)] = parsed
         return out
-    except (ValueError, SyntaxError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError) as error:
         raise InputError(f"{path}: is no table of throughputs in Gavel's layout: {error}") from error
 
 
