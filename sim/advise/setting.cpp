@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <ranges>
 #include <set>
 
 #include "sim/backend/instances.h"
@@ -36,6 +37,15 @@ bool two_classes(const Trace& trace) {
   return n != 0 && static_cast<std::size_t>(n) != trace.clients.size();
 }
 
+/// Of each client, in whole percent.
+std::uint32_t equal_share(std::size_t clients) { return 100 / static_cast<std::uint32_t>(clients); }
+
+/// Configuration of NVIDIA's device plugin for Kubernetes, in a line (docs: "Shared Access to GPUs").
+std::string device_plugin(const char* sharing, std::size_t replicas) {
+  return fmt::format("Kubernetes device plugin: {{version: v1, sharing: {{{}: {{resources: [{{name: nvidia.com/gpu, replicas: {}}}]}}}}}}",
+                     sharing, replicas);
+}
+
 Setting percentage_setting(const Trace& trace, const std::vector<std::uint32_t>& percent) {
   std::vector<std::string> capped, typed;
   for (std::size_t i = 0; i < percent.size(); ++i) {
@@ -44,8 +54,11 @@ Setting percentage_setting(const Trace& trace, const std::vector<std::uint32_t>&
     capped.push_back(fmt::format("{} on at most {} % of the SMs", name, percent[i]));
     typed.push_back(fmt::format("{}: CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={}", name, percent[i]));
   }
+  std::string to_do = fmt::format("{}; {}", kStartMps, fmt::join(typed, "; "));
+  if (percent == std::vector<std::uint32_t>(percent.size(), equal_share(percent.size())))  // what the plugin sets
+    to_do += "; " + device_plugin("mps", percent.size());
   return {SharingMode::percentages, fmt::format("mps:percentages={}", fmt::join(percent, "/")),
-          fmt::format("MPS, {}", fmt::join(capped, ", ")), fmt::format("{}; {}", kStartMps, fmt::join(typed, "; "))};
+          fmt::format("MPS, {}", fmt::join(capped, ", ")), to_do};
 }
 
 }  // namespace
@@ -100,8 +113,7 @@ ModeError error_of(SharingMode mode, bool counters) {
 std::vector<Setting> plain_settings(const Trace& trace) {
   std::vector<Setting> all;
   all.push_back({SharingMode::time_slicing, "timeslice", "time-slicing",
-                 fmt::format("nothing to set: processes take turns (Kubernetes: sharing.timeSlicing, replicas: {})",
-                             trace.clients.size())});
+                 "nothing to set: processes take turns; " + device_plugin("timeSlicing", trace.clients.size())});
   all.push_back({SharingMode::mps, "mps", "MPS without percentages", kStartMps});
   if (has_priorities(trace) || two_classes(trace)) {
     std::vector<std::string> below;
@@ -128,6 +140,8 @@ std::vector<Setting> percentage_settings(const Trace& trace) {
       for (std::size_t i = 0; i < percent.size(); ++i) percent[i] = best_effort(trace.clients[i]) ? p : 100;
       all.push_back(percentage_setting(trace, percent));
     }
+    std::fill(percent.begin(), percent.end(), equal_share(percent.size()));
+    all.push_back(percentage_setting(trace, percent));
     return all;
   }
   if (percent.size() == 2) {
@@ -135,7 +149,7 @@ std::vector<Setting> percentage_settings(const Trace& trace) {
       all.push_back(percentage_setting(trace, {p, 100 - p}));
     return all;
   }
-  for (std::uint32_t p : {75u, 50u, 100u / static_cast<std::uint32_t>(percent.size())}) {
+  for (std::uint32_t p : {75u, 50u, equal_share(percent.size())}) {
     std::fill(percent.begin(), percent.end(), p);
     all.push_back(percentage_setting(trace, percent));
   }
@@ -160,11 +174,14 @@ std::vector<Setting> mig_settings(const Trace& trace, const Gpu& gpu) {
   for (const std::string& profiles : divisions(gpu, names.size())) {
     std::string made = profiles;
     std::replace(made.begin(), made.end(), '/', ',');
+    std::set<std::string> resources;
+    for (const auto profile : std::views::split(profiles, '/'))
+      resources.insert("nvidia.com/mig-" + std::string(profile.begin(), profile.end()));
     all.push_back({SharingMode::mig, "mig:profile=" + profiles,
                    fmt::format("MIG, {} for {}", profiles, fmt::join(names, "/")),
                    fmt::format("nvidia-smi -mig 1; nvidia-smi mig -cgi {} -C; CUDA_VISIBLE_DEVICES of each client in "
-                               "the order {}",
-                               made, fmt::join(names, ", "))});
+                               "the order {}; Kubernetes device plugin: {{version: v1, flags: {{migStrategy: mixed}}}}, with {}",
+                               made, fmt::join(names, ", "), fmt::join(resources, ", "))});
   }
   return all;
 }

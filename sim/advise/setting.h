@@ -36,8 +36,8 @@ ModeError error_of(SharingMode mode, bool counters);
 
 /// Settings without a split, in the order in which ties are decided: what is simplest to set up first.
 std::vector<Setting> plain_settings(const Trace& trace);
-/// Active thread percentages: each best-effort client on at most 10, 20, ... 90 %; exclusive shares
-/// where all are of one class.
+/// Active thread percentages: each best-effort client on at most 10, 20, ... 90 %, and the same share for each client, which
+/// is what Kubernetes' device plugin sets; exclusive shares where all are of one class.
 std::vector<Setting> percentage_settings(const Trace& trace);
 /// The clients on SMs of their own, in units of `kGreenContextSms`; `units` of each client.
 inline constexpr std::uint32_t kGreenContextSms = 8;

@@ -132,6 +132,36 @@ TEST(Advise, EveryWayOfSharingIsTried) {
       << "streams would take one process for both";
 }
 
+TEST(Advise, WhatToTypeHasTheDevicePluginsConfigurationWhereItCanSetTheSettingUp) {
+  Trace trace = two_clients();
+  const auto plugin_of = [](const Setting& s) {
+    const auto at = s.to_do.find("Kubernetes device plugin: ");
+    return at == std::string::npos ? std::string() : s.to_do.substr(at + 26);
+  };
+  EXPECT_EQ(plugin_of(plain_settings(trace).front()),
+            "{version: v1, sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}}");
+  std::size_t equal = 0;
+  for (const Setting& s : percentage_settings(trace)) {
+    if (s.policy != "mps:percentages=50/50") {
+      EXPECT_EQ(plugin_of(s), "") << "it gives each client the same share: " << s.policy;
+      continue;
+    }
+    ++equal;
+    EXPECT_EQ(plugin_of(s), "{version: v1, sharing: {mps: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}}");
+  }
+  EXPECT_EQ(equal, 1u);
+  for (const Setting& s : mig_settings(trace, read_gpu("h200")))
+    if (s.policy == "mig:profile=3g.71gb/4g.71gb") {
+      EXPECT_EQ(plugin_of(s), "{version: v1, flags: {migStrategy: mixed}}, with nvidia.com/mig-3g.71gb, nvidia.com/mig-4g.71gb");
+    }
+  trace.clients.push_back(trace.clients[1]);
+  trace.clients.back().name = "third";
+  std::set<std::string> policies;
+  for (const Setting& s : percentage_settings(trace))
+    if (!plugin_of(s).empty()) policies.insert(s.policy);
+  EXPECT_EQ(policies, std::set<std::string>{"mps:percentages=33/33/33"});
+}
+
 TEST(Advise, PrioritiesFollowTheClassesWhereTheTraceHasNone) {
   const Trace trace = two_clients();
   for (const Setting& setting : plain_settings(trace))
