@@ -2,14 +2,18 @@
 """What the pages show is what the commands print.
 
 Runs the `console` blocks of each page in order, in a folder where the repository's own are found, and compares what
-follows each command. On a page
+follows each command. A block's commands share a shell. On a page
 
-    $, >           begin a command, and its further lines
-    ...            stands for any lines, or for any text within one
-    1.23 s         is a time that the simulation took, and may be another
-    needs: plotly  in a comment before the block: run only where that package is there
+    $, >               begin a command, and its further lines
+    ...                stands for any lines, or for any text within one
+    1.23 s             is a time that the simulation took, and may be another
+    needs: plotly      in a comment before the block: run only where that package is there
+    needs: CORUN_WHEEL the same, where this variable of the environment names a file: it is found beside the page
+    each is run        in a comment before an indented list: each line begins with a command, which is run (each is run; needs: plotly)
+    run by FILE        in a comment before an indented block: its scripts and goals of make stand in that file, which runs them
 
-What needs a GPU is in a `{code-block} console`, whose caption says when it was run and that the tests do not run it.
+Blocks within comments are run and not shown. What needs a GPU is in a `{code-block} console`, whose caption says when it was run
+and that the tests do not run it, or in an indented list below a line that says so.
 """
 
 from __future__ import annotations
@@ -23,16 +27,22 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
-from typing import Iterator, NamedTuple
+from typing import Iterator, NamedTuple, Optional
 
 ROOT = Path(__file__).resolve().parents[2]
-KNOWN = ("CONTRIBUTING.md", "experiments", "python", "traces")
-TIMEOUT_S = 120
+KNOWN = ("CONTRIBUTING.md", "experiments", "python", "tests", "traces")
+PAGES = ("README.md", "CONTRIBUTING.md", "hw/README.md", "python/README.md", "traces/FORMAT.md")  # and all of docs/
+TIMEOUT_S = 120  # of a command
 
 FENCE = re.compile(r"^(?P<ticks>`{3,})(?P<info>[^\n]*)\n(?P<body>.*?)^(?P=ticks)[ ]*$", re.M | re.S)
+INDENTED = re.compile(r"(?P<before>^[^\n]*\n)(?P<gap>\n*)(?P<body>(?:^ {4}[^\n]*\n)+)", re.M)
+COMMAND = re.compile(r"^(\$ |(sim|ncu|nsys|python3?|pip|make|cmake|docker) |[A-Z_]+=\S+ |[\w./]+\.(sh|py)\b)", re.M)
 NEEDS = re.compile(r"<!-- needs: (\w+) -->\n+\Z")
-NOT_RUN = re.compile(r"^:caption: .*\d{4}-\d{2}-\d{2}.*not run by the tests", re.M)
+EACH = re.compile(r"<!-- each is run(?:; needs: (\w+))? -->")
+RUN_BY = re.compile(r"<!-- run by (\S+) -->")
+NOT_RUN = re.compile(r"\d{4}-\d{2}-\d{2}.*not run by the tests")
 TOOK = re.compile(r"\b\d[\d.]* s\b")
 
 
@@ -61,18 +71,50 @@ def steps_of(body: str, line: int) -> Iterator[Step]:
         yield Step(line + begin, command, shown)
 
 
-def faults_of(page: str) -> list[str]:
-    """Commands that stand where nothing runs them."""
-    faults = []
+class Block(NamedTuple):
+    line: int
+    steps: list[Step]
+    needs: Optional[str]
+
+
+def listed(body: str, line: int) -> Iterator[Step]:
+    """The commands of a list, each up to its description."""
+    for at, text in enumerate(body.splitlines()):
+        if not text.startswith("     "):
+            yield Step(line + at, re.split(r"  +", text.strip())[0], [])
+
+
+def blocks_of(page: str) -> tuple[list[Block], list[str]]:
+    """What is run, in the order of the page, and the commands that stand where nothing runs them."""
+    blocks, faults = [], []
     for fence in FENCE.finditer(page):
         line = page.count("\n", 0, fence.start()) + 1
         info = fence["info"].strip()
-        if info == "{code-block} console":
-            if not NOT_RUN.search(fence["body"]):
+        if info == "console":
+            needs = NEEDS.search(page, 0, fence.start())
+            blocks.append(Block(line, list(steps_of(fence["body"], line + 1)), needs and needs[1]))
+        elif info == "{code-block} console":
+            if not re.search(r"^:caption: .*" + NOT_RUN.pattern, fence["body"], re.M):
                 faults.append(f"line {line}: the caption does not say when it was run, and that the tests do not run it")
-        elif info != "console" and re.search(r"^(\$ |sim )", fence["body"], re.M):
+        elif re.search(r"^(\$ |sim )", fence["body"], re.M):
             faults.append(f"line {line}: a command outside of a console block")
-    return faults
+    prose = FENCE.sub(lambda fence: re.sub(r"[^\n]", "-", fence[0]), page)
+    for code in INDENTED.finditer(prose):
+        before, line = code["before"].strip(), page.count("\n", 0, code.start("body")) + 1
+        if not (code["gap"] or before.startswith(("#", "<!--"))) or not COMMAND.search(re.sub(r"^ {4}", "", code["body"], flags=re.M)):
+            continue
+        each, run_by = EACH.fullmatch(before), RUN_BY.fullmatch(before)
+        if each:
+            blocks.append(Block(line, list(listed(code["body"], line)), each[1]))
+        elif run_by:
+            text = (ROOT / run_by[1]).read_text(encoding="utf-8")
+            for step in listed(code["body"], line):
+                program = step.command.split()[0]
+                if (step.command if program == "make" else program if (ROOT / program).is_file() else "") not in text:
+                    faults.append(f"line {step.line}: {run_by[1]} does not run {step.command}")
+        elif not NOT_RUN.search(before):
+            faults.append(f"line {line}: a command outside of a console block")
+    return sorted(blocks), faults
 
 
 def comparable(line: str) -> str:
@@ -99,48 +141,58 @@ def search_path(folder: Path, sim: Path) -> str:
     return f"{programs}{os.pathsep}{os.environ['PATH']}"
 
 
+def run(steps: list[Step], folder: Path, environment: dict[str, str]) -> Iterator[tuple[Step, list[str], int]]:
+    """Each command with what it printed and its exit code; all in one shell, so that what one sets holds for the next."""
+    script = "".join(f"{{\n{step.command}\n}}\nprintf '\\1%d\\1' $?\n" for step in steps)
+    ran = subprocess.run(["bash", "-c", script], cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, timeout=TIMEOUT_S * len(steps))
+    parts = ran.stdout.decode(errors="replace").split("\1")
+    for i, step in enumerate(steps):
+        ended = 2 * i + 1 < len(parts)
+        yield step, parts[2 * i].splitlines(), int(parts[2 * i + 1]) if ended else ran.returncode
+        if not ended:
+            return  # the command ended the shell
+
+
+def have(needed: str, folder: Path) -> bool:
+    if not needed.isupper():
+        return importlib.util.find_spec(needed) is not None
+    file = os.environ.get(needed)
+    if file is not None:
+        (folder / Path(file).name).symlink_to(Path(file).resolve())
+    return file is not None
+
+
 def check(page: Path, sim: Path) -> list[str]:
     """What is wrong with a page; prints what it runs."""
-    text = page.read_text(encoding="utf-8")
-    faults = faults_of(text)
+    blocks, faults = blocks_of(page.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for known in KNOWN:
             (folder / known).symlink_to(ROOT / known)
         environment = {**os.environ, "PATH": search_path(folder, sim), "LC_ALL": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
-        for fence in FENCE.finditer(text):
-            if fence["info"].strip() != "console":
+        for block in blocks:
+            if block.needs and not have(block.needs, folder):
+                print(f"{page.name}: without {block.needs}, not run: {block.steps[0].command}")
                 continue
-            needs = NEEDS.search(text, 0, fence.start())
-            if needs and importlib.util.find_spec(needs[1]) is None:
-                print(f"{page.name}: without {needs[1]}, not run: {fence['body'].splitlines()[0]}")
-                continue
-            for step in steps_of(fence["body"], text.count("\n", 0, fence.start()) + 2):
+            began = time.monotonic()
+            for step, printed, code in run(block.steps, folder, environment):
                 print(f"{page.name}:{step.line}: {step.command}", flush=True)
-                ran = subprocess.run(
-                    ["bash", "-c", step.command],
-                    cwd=folder,
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.STDOUT,
-                    timeout=TIMEOUT_S,
-                )
-                printed = ran.stdout.decode(errors="replace").splitlines()
-                if ran.returncode != 0:
-                    faults.append(f"line {step.line}: exit code {ran.returncode}\n" + "\n".join(printed))
+                if code != 0:
+                    faults.append(f"line {step.line}: exit code {code}\n" + "\n".join(printed))
                 elif step.shown and not matches(step.shown, printed):
                     difference = difflib.unified_diff(step.shown, printed, "shown", "printed", lineterm="", n=1)
                     faults.append(f"line {step.line}: {step.command}\n" + "\n".join(difference))
+            print(f"    {time.monotonic() - began:.1f} s")
     return [f"{os.path.relpath(page, ROOT)}: {fault}" for fault in faults]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sim", type=Path, help="the command under test")
-    parser.add_argument("pages", type=Path, nargs="*", help="default: README.md and docs/**/*.md")
+    parser.add_argument("pages", type=Path, nargs="*", help="default: those of the site, but for the experiments'")
     arguments = parser.parse_args()
-    pages = arguments.pages or [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    pages = arguments.pages or [*(ROOT / page for page in PAGES), *sorted((ROOT / "docs").rglob("*.md"))]
     faults = [fault for page in pages for fault in check(page.resolve(), arguments.sim.resolve())]
     print("\n".join(faults))
     return 1 if faults else 0
