@@ -20,8 +20,9 @@ test: build/build.ninja
 	cmake --build --preset release
 	ctest --preset release -j $$(nproc) -LE all
 
-# Also what takes minutes, packages of PyPI or a browser: the wheel, its commands, pages, Parquet, Dask, Arrow, the notebook.
+# Also what takes minutes, packages of PyPI or a browser: wheels, their commands, pages, Parquet, Dask, Ray, MPI, Arrow, notebooks.
 test-all: build/build.ninja
+	-packaging/install.sh packaging/apt-test-all.txt
 	cmake --build --preset release --target all benchmarks
 	ctest --preset release -j $$(nproc)
 

@@ -11,6 +11,7 @@ extensions = ["myst_parser"]
 root_doc = "docs/index"
 include_patterns = [
     "*.md",
+    "cmake/*.md",
     "docs/**.md",
     "experiments/**.md",
     "hw/*.md",

@@ -1,10 +1,12 @@
 #!/bin/sh
-# Installs the packages of apt.txt that are missing. Where it cannot, it says so and lets the build go on:
+# Installs the packages of a list that are missing. Where it cannot, it says so and lets the build go on:
 # the libraries may be there under other names.
+#
+#   packaging/install.sh [list]     default: packaging/apt.txt
 set -eu
 
 cd "$(dirname "$0")/.."
-wanted=$(sed 's/#.*//' packaging/apt.txt)
+wanted=$(sed 's/#.*//' "${1:-packaging/apt.txt}")
 
 if ! command -v apt-get >/dev/null; then
   echo "No apt-get here. If the build stops, install your system's equivalents of:" $wanted

@@ -80,7 +80,7 @@ from ._show import client_rows, comparison_html, rows_to_pandas
 from ._sweep import RayExecutor, Sweep, sweep
 from ._table import Table, read_gavel, table
 from .policy import Decision, Policy
-from .report import write_report
+from .report import figures, write_report
 
 
 class Comparison(list[dict[str, Any]]):
@@ -104,6 +104,7 @@ __all__ = [
     "advise",
     "capture",
     "compose",
+    "figures",
     "hash_points",
     "line_again",
     "RayExecutor",

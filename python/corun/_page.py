@@ -30,6 +30,7 @@ class Page:
         self._parts = [f"<h1>{html.escape(title)}</h1>"]
         self._title = title
         self._count = 0
+        self.figures: dict[str, Any] = {}  #: of the charts, by name
 
     def heading(self, text: str, level: int = 2) -> None:
         self._parts.append(f"<h{level}>{html.escape(text)}</h{level}>")
@@ -58,6 +59,7 @@ class Page:
     def chart(self, figure: Any, name: str, rows: Sequence[Row], height: int = 360,
               below: int = 50) -> None:
         """`below`: pixels under the axis, for its title and a legend."""
+        self.figures[name] = figure
         figure.update_layout(height=height, margin=dict(l=60, r=20, t=30, b=below), template="plotly_white")
         self._parts.append(
             self._plotly.io.to_html(

@@ -142,8 +142,8 @@ def _timeline(page: Page, run: Run, go: Any) -> None:
     page.chart(figure, "timeline", rows, height=200 + 40 * len({row["client"] for row in rows}))
 
 
-def page(runs: Iterable[Run], title: str = "") -> str:
-    """The page as HTML text. `runs` are shown one after the other; several are compared first."""
+def page(runs: Iterable[Run], title: str = "") -> Page:
+    """`runs` are shown one after the other; several are compared first."""
     import plotly.graph_objects as go
 
     all_runs = list(runs)
@@ -170,7 +170,7 @@ def page(runs: Iterable[Run], title: str = "") -> str:
         if run.summary.get("notes"):
             out.heading("What this rests on", 3)
             out.items(run.summary["notes"])
-    return out.html()
+    return out
 
 
 def _document(source: Any) -> Optional[Row]:
@@ -181,6 +181,22 @@ def _document(source: Any) -> Optional[Row]:
     if not isinstance(document, dict):
         raise ValueError(f"{source}: this is not what `sim validate --json` or `sim advise --json` prints")
     return document
+
+
+def _run_of(source: Any) -> Run:
+    if not hasattr(source, "write"):
+        return Run(source)
+    with tempfile.TemporaryDirectory() as scratch:
+        source.write(scratch)
+        return Run(scratch)
+
+
+def figures(source: Any) -> dict[str, Any]:
+    """The charts of a `Result`'s page as Plotly figures, to show in a notebook or to change: `latency-parts`, `latencies`, `timeline`.
+
+    source: a `Result`, or a folder that `sim --out` or `Result.write` wrote. Raises ImportError without Plotly.
+    """
+    return page([_run_of(source)]).figures
 
 
 def write_report(source: Any, path: Union[str, os.PathLike[str]], title: str = "") -> None:
@@ -197,15 +213,7 @@ def write_report(source: Any, path: Union[str, os.PathLike[str]], title: str = "
         make = advice_page if "promised" in document else comparison_page
         write_whole(make(document, title), path)
         return
-    with tempfile.TemporaryDirectory() as scratch:
-        runs = []
-        for i, one in enumerate(sources):
-            folder = one
-            if hasattr(one, "write"):
-                folder = Path(scratch) / str(i)
-                one.write(folder)
-            runs.append(Run(folder))
-        write_whole(page(runs, title), path)
+    write_whole(page(map(_run_of, sources), title).html(), path)
 
 
 def main(arguments: Optional[Sequence[str]] = None) -> int:

@@ -208,3 +208,13 @@ def test_an_advice_that_nothing_holds_has_a_page_too():
     outside = re.sub(r"<script.*?</script>", "", text, flags=re.S)
     assert "No setting holds" in outside and "it has &lt;i&gt;" in outside
     assert "<i>" not in outside
+
+
+def test_the_charts_of_the_page_are_had_as_figures(result):
+    pytest.importorskip("plotly")
+    figures = corun.figures(result)
+    assert list(figures) == ["latency-parts", "latencies", "timeline"]
+    parts = figures["latency-parts"].data
+    camera = sum(bar.x[list(bar.y).index("camera")] for bar in parts)
+    assert camera == pytest.approx(result.summary["clients"][0]["mean_ms"], rel=1e-9)
+    assert {bar.name for bar in figures["timeline"].data} == {"camera", "batch"}

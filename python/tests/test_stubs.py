@@ -37,7 +37,7 @@ def test_stub_and_module_have_the_same_names() -> None:
 
 def test_the_package_has_all_of_the_module() -> None:
     module = {name for name in dir(_native) if not name.startswith("__")}
-    assert module | {"Policy", "Decision", "capture", "compare", "Comparison", "write_report", "RayExecutor", "Sweep", "sweep", "Table", "table", "read_gavel", "__version__"} == set(corun.__all__)
+    assert module | {"Policy", "Decision", "capture", "compare", "Comparison", "figures", "write_report", "RayExecutor", "Sweep", "sweep", "Table", "table", "read_gavel", "__version__"} == set(corun.__all__)
 
 
 def test_stub_and_module_have_the_same_attributes() -> None:
