@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import os
+import pty
+import re
 import resource
 import shutil
 import signal
@@ -58,14 +60,32 @@ def test_the_lines_do_not_depend_on_the_executor(kind: str, expected: bytes, tmp
     if kind in NEEDS:
         pytest.importorskip(NEEDS[kind])
     out = tmp_path / "lines"
-    subprocess.run(started(kind, "--lines", str(out), home=tmp_path), check=True)
+    told = told_on_a_terminal(started(kind, "--lines", str(out), home=tmp_path))
     assert out.read_bytes() == expected
+    if kind == "two":  # others write to the terminal too
+        assert re.search(rf"\d+ of {POINTS} points, \d+ s left", told)
 
 
-def test_the_command_writes_the_same_lines(expected: bytes, tmp_path: Path) -> None:
+def told_on_a_terminal(run: List[str]) -> str:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(run, stderr=theirs)
+    os.close(theirs)
+    told = b""
+    try:
+        while part := os.read(ours, 4096):
+            told += part
+    except OSError:  # the terminal has no other end any more
+        pass
+    os.close(ours)
+    assert process.wait() == 0
+    return told.decode()
+
+
+def test_the_command_writes_the_same_lines_and_says_how_much_time_is_left(expected: bytes, tmp_path: Path) -> None:
     out = tmp_path / "lines"
-    subprocess.run(command(out), check=True)
+    told = told_on_a_terminal(command(out))
     assert out.read_bytes() == expected
+    assert re.search(rf" %, \d+ (s|min \d+ s) left  \d+ of {POINTS} points", told)
 
 
 @pytest.fixture
