@@ -29,115 +29,202 @@ class SmLimits:
     """What one SM holds."""
 
     @property
-    def max_threads(self) -> int: ...
+    def max_threads(self) -> int:
+        """Resident threads."""
+
     @property
-    def max_warps(self) -> int: ...
+    def max_warps(self) -> int:
+        """Resident warps."""
+
     @property
-    def max_blocks(self) -> int: ...
+    def max_blocks(self) -> int:
+        """Resident blocks."""
+
     @property
-    def warp_size(self) -> int: ...
+    def warp_size(self) -> int:
+        """Threads of a warp: 32, or 64 on AMD GPUs."""
+
     @property
-    def registers(self) -> int: ...
+    def registers(self) -> int:
+        """32-bit registers of all resident blocks together."""
+
     @property
-    def threads_per_block(self) -> int: ...
+    def threads_per_block(self) -> int:
+        """Most that one block may have."""
+
     @property
-    def shared_memory_bytes(self) -> int: ...
+    def shared_memory_bytes(self) -> int:
+        """Of all resident blocks together."""
+
     @property
-    def shared_memory_per_block_bytes(self) -> int: ...
+    def shared_memory_per_block_bytes(self) -> int:
+        """Most that one block may ask for (opt-in)."""
 
 class Gpu:
     """A GPU as its description has it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """As `sim gpus` lists it, "h200"."""
+
     @property
-    def product(self) -> str: ...
+    def product(self) -> str:
+        """As the vendor calls it, "NVIDIA H200"."""
+
     @property
-    def architecture(self) -> str: ...
+    def architecture(self) -> str:
+        """Lower case, "hopper"."""
+
     @property
-    def sms(self) -> int: ...
+    def sms(self) -> int:
+        """Streaming multiprocessors, or compute units."""
+
     @property
-    def sms_per_tpc(self) -> int: ...
+    def sms_per_tpc(self) -> int:
+        """SMs of a texture processing cluster, the smallest part that a mask names."""
+
     @property
-    def tpcs(self) -> int: ...
+    def tpcs(self) -> int:
+        """sms / sms_per_tpc."""
+
     @property
     def gpc_of_tpc(self) -> List[int]:
         """Empty: unknown."""
 
     @property
-    def sm(self) -> SmLimits: ...
+    def sm(self) -> SmLimits:
+        """What each SM holds."""
+
     @property
-    def task_slots(self) -> int: ...
+    def task_slots(self) -> int:
+        """Grids that the work distribution unit holds at once."""
+
     @property
     def priority_levels(self) -> int:
         """Stream priorities are 0 (lowest) to -(levels - 1)."""
 
     @property
-    def host_channels(self) -> int: ...
+    def host_channels(self) -> int:
+        """Hardware queues of one context; further streams share them."""
+
     @property
-    def channel_depth(self) -> int: ...
+    def channel_depth(self) -> int:
+        """Launches that one channel holds before a call waits."""
+
     @property
-    def copy_engines(self) -> int: ...
+    def copy_engines(self) -> int:
+        """Copies between host and device that go at once."""
+
     @property
-    def dispatch_interval_ps(self) -> int: ...
+    def dispatch_interval_ps(self) -> int:
+        """Between two blocks that leave the work distribution unit, of the whole GPU."""
+
     @property
-    def launch_call_ps(self) -> int: ...
+    def launch_call_ps(self) -> int:
+        """Of the host's thread, for one launch."""
+
     @property
-    def launch_latency_ps(self) -> int: ...
+    def launch_latency_ps(self) -> int:
+        """From the call until the task reaches the task management unit, by an idle channel."""
+
     @property
-    def stream_gap_ps(self) -> int: ...
+    def stream_gap_ps(self) -> int:
+        """From the end of a kernel to the start of the next in its stream, which waits already."""
+
     @property
-    def graph_gap_ps(self) -> int: ...
+    def graph_gap_ps(self) -> int:
+        """The same between kernels of a CUDA graph."""
+
     @property
-    def time_slice_ps(self) -> int: ...
+    def time_slice_ps(self) -> int:
+        """Of a context among others that do not share through MPS."""
+
     @property
-    def context_switch_ps(self) -> int: ...
+    def context_switch_ps(self) -> int:
+        """From one context to the next, while nothing runs."""
+
     @property
-    def completion_notice_ps(self) -> int: ...
+    def completion_notice_ps(self) -> int:
+        """From the end of a kernel until its host knows."""
+
     @property
-    def progress_read_ps(self) -> int: ...
+    def progress_read_ps(self) -> int:
+        """Until a host that asks how many blocks are done has the answer."""
+
     @property
-    def persistent_task_ps(self) -> int: ...
+    def persistent_task_ps(self) -> int:
+        """That a persistent worker takes for its next block."""
+
     @property
-    def stop_flag_ps(self) -> int: ...
+    def stop_flag_ps(self) -> int:
+        """From a host's write until persistent workers see it."""
+
     @property
-    def memory_bytes(self) -> int: ...
+    def memory_bytes(self) -> int:
+        """Device memory."""
+
     @property
-    def l2_bytes(self) -> int: ...
+    def l2_bytes(self) -> int:
+        """L2 cache."""
+
     @property
-    def clock_hz(self) -> float: ...
+    def clock_hz(self) -> float:
+        """Highest SM clock."""
+
     @property
-    def dram_bytes_per_second(self) -> float: ...
+    def dram_bytes_per_second(self) -> float:
+        """Device memory's, as the vendor has it."""
+
     @property
-    def copy_bytes_per_second(self) -> float: ...
+    def copy_bytes_per_second(self) -> float:
+        """Between host and device, pinned memory, each way."""
 
 class Topology:
     """The GPU, and what the backend can do on it."""
 
     @property
-    def gpu(self) -> Gpu: ...
+    def gpu(self) -> Gpu:
+        """The one that is simulated or measured."""
+
     @property
-    def capabilities(self) -> frozenset[Capability]: ...
+    def capabilities(self) -> frozenset[Capability]:
+        """What the backend can do; a policy that needs more is refused before the run."""
 
 class Kernel:
     """A kernel as a launch sees it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Demangled, as the profiler printed it."""
+
     @property
-    def grid(self) -> Tuple[int, int, int]: ...
+    def grid(self) -> Tuple[int, int, int]:
+        """Blocks, by x, y and z."""
+
     @property
-    def block(self) -> Tuple[int, int, int]: ...
+    def block(self) -> Tuple[int, int, int]:
+        """Threads of a block, by x, y and z."""
+
     @property
-    def cluster(self) -> Tuple[int, int, int]: ...
+    def cluster(self) -> Tuple[int, int, int]:
+        """Blocks of a cluster, by x, y and z; (1, 1, 1): none."""
+
     @property
-    def blocks(self) -> int: ...
+    def blocks(self) -> int:
+        """Of the grid."""
+
     @property
-    def threads_per_block(self) -> int: ...
+    def threads_per_block(self) -> int:
+        """x times y times z."""
+
     @property
-    def registers_per_thread(self) -> int: ...
+    def registers_per_thread(self) -> int:
+        """32-bit registers."""
+
     @property
-    def shared_memory_bytes(self) -> int: ...
+    def shared_memory_bytes(self) -> int:
+        """Of a block, static and dynamic."""
+
     @property
     def idempotent(self) -> bool:
         """May be killed and run again from its inputs."""
@@ -147,34 +234,55 @@ class Kernel:
         """First block's start to last block's end, alone on the whole GPU."""
 
 class ServiceClass(Enum):
+    """What a client is promised."""
+
     real_time = ...
+    """Each request soon after it comes."""
     best_effort = ...
+    """What is left."""
 
 class ClientStream:
     """A client's stream; None: as the client."""
 
     @property
-    def priority(self) -> Optional[int]: ...
+    def priority(self) -> Optional[int]:
+        """0 lowest, as low as -(priority_levels - 1) highest."""
+
     @property
-    def tpc_mask(self) -> Optional[frozenset[int]]: ...
+    def tpc_mask(self) -> Optional[frozenset[int]]:
+        """TPCs that its kernels may use."""
 
 class Client:
     """A client as the trace describes it."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Unique in the trace."""
+
     @property
-    def process(self) -> str: ...
+    def process(self) -> str:
+        """Clients of one process share a context."""
+
     @property
-    def service_class(self) -> ServiceClass: ...
+    def service_class(self) -> ServiceClass:
+        """Real-time or best effort."""
+
     @property
-    def priority(self) -> int: ...
+    def priority(self) -> int:
+        """0 lowest, as low as -(priority_levels - 1) highest."""
+
     @property
-    def tpc_mask(self) -> Optional[frozenset[int]]: ...
+    def tpc_mask(self) -> Optional[frozenset[int]]:
+        """TPCs that its kernels may use; None: all."""
+
     @property
-    def streams(self) -> List[ClientStream]: ...
+    def streams(self) -> List[ClientStream]:
+        """By their index."""
+
     @property
-    def memory_bytes(self) -> int: ...
+    def memory_bytes(self) -> int:
+        """Device memory that it holds from its first request on."""
+
     @property
     def quota(self) -> Optional[float]:
         """Most of the GPU that it may hold, as a fraction."""
@@ -196,10 +304,15 @@ def gpus() -> List[str]:
 # ---- what a policy sees ------------------------------------------------------------------------------------
 
 class LaunchState(Enum):
+    """How far a launch is, as far as the host knows."""
+
     pending = ...
+    """Called, not yet launched."""
     submitted = ...
     draining = ...
+    """Its last block has started."""
     stopping = ...
+    """Asked to come off the GPU."""
     finished = ...
 
 class LaunchId:
@@ -207,26 +320,42 @@ class LaunchId:
 
     def __init__(self, slot: int, serial: int) -> None: ...
     @property
-    def slot(self) -> int: ...
+    def slot(self) -> int:
+        """Where its view is; used again once the launch has ended."""
+
     @property
-    def serial(self) -> int: ...
+    def serial(self) -> int:
+        """Rises with each launch of the run."""
+
     def __hash__(self) -> int: ...
 
 class LaunchView:
     """A launch as it was when the snapshot was taken."""
 
     @property
-    def id(self) -> LaunchId: ...
+    def id(self) -> LaunchId:
+        """For decisions."""
+
     @property
-    def client(self) -> int: ...
+    def client(self) -> int:
+        """Index into Snapshot.clients."""
+
     @property
-    def stream(self) -> int: ...
+    def stream(self) -> int:
+        """Index into the client's streams."""
+
     @property
-    def op(self) -> int: ...
+    def op(self) -> int:
+        """Index into the operations of the client's program."""
+
     @property
-    def request(self) -> int: ...
+    def request(self) -> int:
+        """Number of the request, from 0."""
+
     @property
-    def kernel_id(self) -> int: ...
+    def kernel_id(self) -> int:
+        """Index of the kernel, for Snapshot.profile."""
+
     @property
     def kernel(self) -> Kernel:
         """None for an allocation."""
@@ -240,17 +369,25 @@ class LaunchView:
         """What an allocation takes."""
 
     @property
-    def solo_time_ps(self) -> int: ...
+    def solo_time_ps(self) -> int:
+        """Of this launch alone on the whole GPU, as the trace has it; 0: not known."""
+
     @property
-    def state(self) -> LaunchState: ...
+    def state(self) -> LaunchState:
+        """When the snapshot was taken."""
+
     @property
     def waits_for(self) -> int:
         """Unfinished operations that it follows directly (stream order, events)."""
 
     @property
-    def ready_at_ps(self) -> int: ...
+    def ready_at_ps(self) -> int:
+        """When the client's host called it."""
+
     @property
-    def submitted_at_ps(self) -> int: ...
+    def submitted_at_ps(self) -> int:
+        """When a Launch was decided; 0: not yet."""
+
     @property
     def ctas(self) -> int:
         """0: a plain launch."""
@@ -260,15 +397,20 @@ class LaunchView:
         """As last reported; of a preempted launch: for good."""
 
     @property
-    def reported_at_ps(self) -> int: ...
+    def reported_at_ps(self) -> int:
+        """When `blocks_done` was so."""
 
 class ClientView:
     """A client as it was when the snapshot was taken."""
 
     @property
-    def id(self) -> int: ...
+    def id(self) -> int:
+        """Index into Snapshot.clients."""
+
     @property
-    def client(self) -> Client: ...
+    def client(self) -> Client:
+        """What the trace says of it."""
+
     @property
     def requests_waiting(self) -> int:
         """Arrived, none of their operations issued."""
@@ -278,10 +420,13 @@ class ClientView:
         """A request is being served."""
 
 class Place(Enum):
+    """Of a buffer's contents."""
+
     asked = ...
     """Wanted, and not yet granted."""
     device = ...
     to_host = ...
+    """Under way, and taking device memory, as to_device."""
     host = ...
     to_device = ...
 
@@ -289,13 +434,21 @@ class BufferView:
     """An allocation in device memory, from grant to release."""
 
     @property
-    def id(self) -> int: ...
+    def id(self) -> int:
+        """Index into Snapshot.buffers, for decisions."""
+
     @property
-    def client(self) -> int: ...
+    def client(self) -> int:
+        """Whose it is."""
+
     @property
-    def bytes(self) -> int: ...
+    def bytes(self) -> int:
+        """Its size."""
+
     @property
-    def place(self) -> Place: ...
+    def place(self) -> Place:
+        """Where its contents are, or are going."""
+
     @property
     def free(self) -> bool:
         """The slot holds no buffer."""
@@ -313,79 +466,134 @@ class BufferView:
         """Launches so far."""
 
     @property
-    def last_used_ps(self) -> int: ...
+    def last_used_ps(self) -> int:
+        """When the last launch that uses it was decided."""
 
 class ProfilePoint:
     """Solo time as a persistent kernel of `ctas` CTAs."""
 
     @property
-    def ctas(self) -> int: ...
+    def ctas(self) -> int:
+        """Of the whole GPU."""
+
     @property
-    def time_ps(self) -> int: ...
+    def time_ps(self) -> int:
+        """From the first block to the last."""
+
     @property
-    def sms(self) -> int: ...
+    def sms(self) -> int:
+        """That have CTAs; the last may have fewer."""
+
     @property
-    def ctas_per_sm(self) -> int: ...
+    def ctas_per_sm(self) -> int:
+        """Of each of these."""
 
 class RequestArrived:
+    """A request of the client has come."""
+
     @property
-    def client(self) -> int: ...
+    def client(self) -> int:
+        """Index."""
+
     @property
-    def request(self) -> int: ...
+    def request(self) -> int:
+        """Number, from 0."""
 
 class RequestFinished:
+    """All of its operations have ended."""
+
     @property
-    def client(self) -> int: ...
+    def client(self) -> int:
+        """Index."""
+
     @property
-    def request(self) -> int: ...
+    def request(self) -> int:
+        """Number, from 0."""
 
 class LaunchReady:
+    """The client's host has called the launch; it waits for a Launch."""
+
     @property
-    def launch(self) -> LaunchId: ...
+    def launch(self) -> LaunchId:
+        """Which one."""
 
 class LastBlockStarted:
+    """From here on a change of its size has no effect.  Told of persistent, stoppable and padded launches."""
+
     @property
-    def launch(self) -> LaunchId: ...
+    def launch(self) -> LaunchId:
+        """Which one."""
 
 class KernelFinished:
+    """The host knows that the kernel has ended."""
+
     @property
-    def launch(self) -> LaunchId: ...
+    def launch(self) -> LaunchId:
+        """Which one."""
 
 class CopyFinished:
+    """The host knows that the copy has ended."""
+
     @property
-    def launch(self) -> LaunchId: ...
+    def launch(self) -> LaunchId:
+        """Which one."""
 
 class Preempted:
+    """The launch is off the GPU and pending again."""
+
     @property
-    def launch(self) -> LaunchId: ...
+    def launch(self) -> LaunchId:
+        """Which one."""
+
     @property
-    def blocks_done(self) -> int: ...
+    def blocks_done(self) -> int:
+        """For good."""
 
 class ProgressReported:
+    """The answer to a Query."""
+
     @property
-    def launch(self) -> LaunchId: ...
+    def launch(self) -> LaunchId:
+        """Which one."""
+
     @property
-    def blocks_done(self) -> int: ...
+    def blocks_done(self) -> int:
+        """At `as_of_ps`."""
+
     @property
-    def as_of_ps(self) -> int: ...
+    def as_of_ps(self) -> int:
+        """Earlier than the notice by what the read costs."""
 
 class AllocationReady:
+    """The client's host has called an allocation; it waits for an Allocate."""
+
     @property
-    def allocation(self) -> LaunchId: ...
+    def allocation(self) -> LaunchId:
+        """To be granted."""
 
 class BufferMoved:
+    """A Checkpoint or Restore is complete."""
+
     @property
-    def buffer(self) -> int: ...
+    def buffer(self) -> int:
+        """Index."""
 
 class BufferWanted:
+    """A copy of the client waits for a buffer that is not on the device."""
+
     @property
-    def buffer(self) -> int: ...
+    def buffer(self) -> int:
+        """Index."""
 
 class ClientLost:
-    @property
-    def client(self) -> int: ...
+    """The client's process has failed or was killed; nothing that it has on the GPU will be told of."""
 
-class WokeUp: ...
+    @property
+    def client(self) -> int:
+        """Index."""
+
+class WokeUp:
+    """The time asked for by WakeAt has come."""
 
 Notice = Union[
     RequestArrived,
@@ -407,13 +615,17 @@ class Snapshot:
     """What a host can see at one instant.  Readable during `decide` only; the views in it are copies."""
 
     @property
-    def now_ps(self) -> int: ...
+    def now_ps(self) -> int:
+        """The host's time, from the beginning of the run."""
+
     @property
     def notices(self) -> List[Notice]:
         """What happened since the policy was last asked."""
 
     @property
-    def clients(self) -> List[ClientView]: ...
+    def clients(self) -> List[ClientView]:
+        """By index."""
+
     @property
     def pending(self) -> List[LaunchView]:
         """Ready, not yet launched; in order of readiness."""
@@ -431,7 +643,9 @@ class Snapshot:
         """By index; some slots may be free."""
 
     @property
-    def memory_used_bytes(self) -> int: ...
+    def memory_used_bytes(self) -> int:
+        """Device memory of all clients."""
+
     def launch(self, id: Union[LaunchId, LaunchView]) -> LaunchView:
         """As it is now.  KeyError: it has ended."""
 
@@ -578,27 +792,43 @@ class Parameter:
     """A parameter of a registered policy."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Before the "="."""
+
     @property
-    def meaning(self) -> str: ...
+    def meaning(self) -> str:
+        """A sentence, with the values that it takes."""
+
     @property
-    def default_value(self) -> str: ...
+    def default_value(self) -> str:
+        """As text; empty: it must be given."""
 
 class PolicyInfo:
     """A registered policy."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """For `policy=`."""
+
     @property
-    def summary(self) -> str: ...
+    def summary(self) -> str:
+        """A line."""
+
     @property
-    def source(self) -> str: ...
+    def source(self) -> str:
+        """Paper and section, or documentation."""
+
     @property
-    def parameters(self) -> List[Parameter]: ...
+    def parameters(self) -> List[Parameter]:
+        """In the order in which `--policy=help` prints them."""
+
     @property
-    def also_called(self) -> List[str]: ...
+    def also_called(self) -> List[str]:
+        """Other names that are taken for it."""
+
     @property
-    def unverified(self) -> str: ...
+    def unverified(self) -> str:
+        """Why no GPU was compared with it; empty: one was, or a paper."""
 
 def policies() -> List[PolicyInfo]:
     """The registered policies, by name."""
@@ -611,14 +841,18 @@ class Columns:
     """
 
     @property
-    def names(self) -> Tuple[str, ...]: ...
+    def names(self) -> Tuple[str, ...]:
+        """In the order of the columns."""
+
     def words(self, name: str) -> Optional[Tuple[str, ...]]:
         """What the numbers of a column of words stand for; None: it is a column of numbers."""
 
     def to_pandas(self) -> Any:
         """A DataFrame, words as categories.  ModuleNotFoundError without pandas."""
 
-    def _repr_html_(self) -> str: ...
+    def _repr_html_(self) -> str:
+        """The first rows, for a notebook."""
+
     def __len__(self) -> int: ...
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
         """A view, not to be written to.  KeyError: there is no such column."""
@@ -672,13 +906,21 @@ class Result:
         ModuleNotFoundError without pandas.
         """
 
-    def _repr_html_(self) -> str: ...
+    def _repr_html_(self) -> str:
+        """A table of the clients, for a notebook."""
+
     @property
-    def client_names(self) -> Tuple[str, ...]: ...
+    def client_names(self) -> Tuple[str, ...]:
+        """By index."""
+
     @property
-    def kernel_names(self) -> Tuple[str, ...]: ...
+    def kernel_names(self) -> Tuple[str, ...]:
+        """By index."""
+
     @property
-    def policy(self) -> str: ...
+    def policy(self) -> str:
+        """As it was given, with its parameters."""
+
     @property
     def wall_s(self) -> float:
         """Time that the simulation took."""
@@ -693,9 +935,13 @@ class TraceClient:
     """A client of a Trace; what is set here holds for later runs of that trace, and of no copy."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Unique in the trace."""
+
     @property
-    def real_time(self) -> bool: ...
+    def real_time(self) -> bool:
+        """False: best effort."""
+
     @property
     def rate(self) -> Optional[float]:
         """Requests a second; None for one whose requests follow each other.
@@ -742,11 +988,17 @@ class Trace:
     """A workload that can be run, and changed."""
 
     @property
-    def file(self) -> str: ...
+    def file(self) -> str:
+        """That it was read from."""
+
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """As results call it."""
+
     @property
-    def about(self) -> str: ...
+    def about(self) -> str:
+        """What it is and where it comes from."""
+
     @property
     def gpu(self) -> str:
         """A name of gpus(), or a path.  Set, the kernels' times are taken as times of that GPU."""
@@ -754,13 +1006,17 @@ class Trace:
     @gpu.setter
     def gpu(self, value: str) -> None: ...
     @property
-    def seed(self) -> int: ...
+    def seed(self) -> int:
+        """Of random arrivals and policies."""
+
     @seed.setter
     def seed(self, value: int) -> None: ...
     def client(self, name: str) -> TraceClient:
         """A client, to be read and changed.  InputError if there is none of that name."""
 
-    def _repr_html_(self) -> str: ...
+    def _repr_html_(self) -> str:
+        """Its clients, for a notebook."""
+
     def set_duration(self, duration: str) -> None:
         """Length of a run, as "200ms"."""
 
@@ -775,11 +1031,17 @@ class Trace:
         """None: until every client has finished once."""
 
     @property
-    def client_names(self) -> Tuple[str, ...]: ...
+    def client_names(self) -> Tuple[str, ...]:
+        """By index."""
+
     @property
-    def kernel_names(self) -> Tuple[str, ...]: ...
+    def kernel_names(self) -> Tuple[str, ...]:
+        """By index."""
+
     @property
-    def notes(self) -> List[str]: ...
+    def notes(self) -> List[str]:
+        """What an import assumed or missed, a sentence or two each."""
+
     def run(
         self,
         policy: Union[str, Policy] = "fcfs",
@@ -819,17 +1081,28 @@ class SweepPoint:
     """One run of a sweep; it can be sent to another process."""
 
     @property
-    def trace(self) -> str: ...
+    def trace(self) -> str:
+        """Its file."""
+
     @property
-    def gpu(self) -> str: ...
+    def gpu(self) -> str:
+        """A name or path; empty: the trace's."""
+
     @property
-    def changes(self) -> List[Tuple[str, str]]: ...
+    def changes(self) -> List[Tuple[str, str]]:
+        """Settings of clients, ("cam.rate", "50")."""
+
     @property
-    def seed(self) -> Optional[int]: ...
+    def seed(self) -> Optional[int]:
+        """None: the trace's."""
+
     @property
-    def duration(self) -> str: ...
+    def duration(self) -> str:
+        """As "200ms"; empty: the trace's."""
+
     @property
-    def policy(self) -> str: ...
+    def policy(self) -> str:
+        """With its parameters."""
 
 def sweep_points(
     traces: List[str],

@@ -48,6 +48,18 @@ def test_stub_and_module_have_the_same_attributes() -> None:
         assert attributes(node) == has, name
 
 
+def test_all_that_can_be_called_or_read_is_explained() -> None:
+    without = []
+    for name, node in {"": STUB, **CLASSES}.items():
+        for what in node.body:
+            if not isinstance(what, (ast.ClassDef, ast.FunctionDef)) or what.name.startswith("__"):
+                continue
+            setter = any(isinstance(d, ast.Attribute) and d.attr == "setter" for d in what.decorator_list)
+            if not setter and ast.get_docstring(what) is None:
+                without.append(f"{name}.{what.name}")
+    assert without == []
+
+
 def test_stub_and_module_have_the_same_arguments() -> None:
     calls: Dict[str, ast.FunctionDef] = {n.name: n for n in STUB.body if isinstance(n, ast.FunctionDef)}
     for name, node in CLASSES.items():
