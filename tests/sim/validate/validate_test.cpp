@@ -199,8 +199,8 @@ TEST_F(Validate, AReferenceIsReadWithTheKernelsAloneOfOneLaunch) {
   EXPECT_EQ(k.kernel.registers_per_thread, 40u);
   EXPECT_EQ(k.kernel.dynamic_shared_memory_bytes, 24u);
   EXPECT_EQ(k.launches, 6u);
-  EXPECT_EQ(k.kernel.solo_time, from_ns(20'000) - h200_.stream_gap);
-  EXPECT_EQ(k.kernel.solo_time_by_sms.at(8), from_ns(200'000) - h200_.stream_gap);
+  EXPECT_EQ(k.kernel.solo_time, from_ns(20'000 - 1440));
+  EXPECT_EQ(k.kernel.solo_time_by_sms.at(8), from_ns(200'000 - 1440));
   EXPECT_EQ(k.kernel.counters.dram_read_bytes, 1000);
   EXPECT_EQ(k.kernel.counters.issue_active_pct, 12.5);
   EXPECT_EQ(k.kernel.counters.duration_ns, 19000);
