@@ -52,10 +52,8 @@ struct Reference {
   }
 };
 
-/// The GPU as periods of launches see it: from the last instruction of a launch to the first block of the next in
-/// its stream 1.44 us pass (experiments/h200/contention, `next_kernel`), in which SMs are free for others.  Only a part
-/// lies between the durations that profilers record (`stream_gap`); the other is of what a launch costs beside its
-/// blocks.
+/// The GPU as periods of launches see it: what a launch costs beside its blocks lies between launches, in which SMs are
+/// free for others.  Only a part of that lies between the durations that profilers record (`stream_gap`).
 Gpu of_periods(Gpu gpu);
 
 /// Throws InputError for what the file cannot hold, or for what does not fit this GPU.

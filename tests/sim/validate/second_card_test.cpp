@@ -36,12 +36,12 @@ TEST(SecondCard, PairsAreWithinTheirBounds) {
   EXPECT_LE(e.slowdown_median, 0.015);
 }
 
-TEST(SecondCard, FurtherPairsAreWithinFivePercentWhereFourAreWanted) {
+TEST(SecondCard, FurtherPairsAreWithinFourAndAHalfPercentWhereFourAreWanted) {
   const Errors e = compared("experiments/h100/pairs/heldout.json.gz").all;
-  EXPECT_LE(e.slowdown_mean, 0.05);
+  EXPECT_LE(e.slowdown_mean, 0.045);
   EXPECT_GT(e.slowdown_mean, 0.04) << "a known gap has closed";
-  EXPECT_LE(e.slowdown_median, 0.032);
-  EXPECT_LE(e.slowdown_p95, 0.155);
+  EXPECT_LE(e.slowdown_median, 0.027);
+  EXPECT_LE(e.slowdown_p95, 0.145);
   EXPECT_LE(e.stp_mean, 0.04);
 }
 
