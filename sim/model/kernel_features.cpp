@@ -191,12 +191,18 @@ void KernelFeatures::read_counters() {
     load.reread = reread / blocks;
   }
   const double threads = kernel.threads_per_block();
-  const double rounds =
-      tiled() ? l2_read / blocks / kernel.shared_memory_bytes() : l2_read / blocks / threads / kBytesInFlight;
+  const double tile = tiled() ? kernel.shared_memory_bytes() : threads * kBytesInFlight;  // bytes in flight
+  const double rounds = l2_read / blocks / tile;
   double most_rounds = rounds;
   if (c.warp_instructions)
     most_rounds = *c.warp_instructions / blocks / std::ceil(threads / 32) / kInstructionsPerRound;
-  least_wait = limits.l2_wait * std::max(kLeastRounds, std::min(rounds, most_rounds));
+  const auto wait = [&](double times) {
+    return limits.l2_wait * std::max(kLeastRounds, std::min(times, most_rounds));
+  };
+  least_wait = wait(rounds);
+  // What fills tiles comes through L1, unless bulk copies bring it.
+  const double filled = c.l1_bytes.value_or(0) - written;
+  fill_wait = tiled() ? wait(std::max(rounds, filled / blocks / tile)) : least_wait;
   if (!tiled())
     most_wait = least_wait + l2_read / blocks / std::ceil(threads / 32) / kWarpLoad * limits.dram_latency;
   if (load.tensor && c.l1_bytes && *c.l1_bytes < kBulkThroughL1 * l2)

@@ -53,6 +53,7 @@ struct KernelFeatures {
   double l2_written = 0;            // bytes a block
   double sectors = 0;               // bytes a block that it reads by sectors
   double least_wait = 0;            // ps a block, from the bytes that its threads read
+  double fill_wait = 0;             // the same, if each fill of its tiles is waited for
   double most_wait = 1e300;         // the same if each load waited for the one before
   double tensor = 0;                // ps a block of the tensor pipe, where its cost is known
   bool l2_bound = false;

@@ -100,7 +100,7 @@ BlockLoad fit_curve(const KernelFeatures& f, std::span<const SoloPoint> curve) {
   if (f.random) least = std::max(least, f.sectors / f.limits.sm_sector_bytes_per_ps);
   least = std::min(least, time / n * 0.98);
   const double most_delay = std::max(time - least / (1 - (n - 1) * least / time), 0.02 * time);
-  const double wait_floor = std::min(0.9 * most_delay / f.limits.dram_over_l2, f.least_wait);
+  const double wait_floor = std::min(0.9 * most_delay / f.limits.dram_over_l2, f.fill_wait);
 
   double best = 1e300, best_delay = 0, best_share = 0, best_cost = 0, best_randomness = 1;
   BlockLoad found = f.load;

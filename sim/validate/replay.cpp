@@ -151,7 +151,7 @@ Trace alone(const ReferenceKernel& kernel, const Gpu& gpu, std::optional<std::ui
 }
 
 Replay replay(const Reference& reference, const Gpu& measured_gpu, const ReplayOptions& options) {
-  const Gpu gpu = behind_gate(measured_gpu);
+  const Gpu gpu = of_periods(behind_gate(measured_gpu));
   Shapes shapes(gpu);
   Replay result;
   result.solo_ms.resize(reference.kernels.size());

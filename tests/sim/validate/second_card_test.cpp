@@ -26,23 +26,22 @@ Comparison compared(const char* file) {
   return compare(reference, replay(reference, gpu, {}));
 }
 
-TEST(SecondCard, PairsAreWithinTheirBoundsAndTheKnownGapStands) {
+TEST(SecondCard, PairsAreWithinTheirBounds) {
   const Comparison c = compared("experiments/h100/pairs/reference.json.gz");
   const Errors& e = c.all;
   EXPECT_LE(e.slowdown_mean, 0.03);
   EXPECT_LE(e.slowdown_p95, 0.11);
   EXPECT_LE(e.stp_mean, 0.03);
   EXPECT_GE(c.kendall_tau, 0.8);
-  EXPECT_LE(e.slowdown_median, 0.018);
-  EXPECT_GT(e.slowdown_median, 0.015) << "a known gap has closed";
+  EXPECT_LE(e.slowdown_median, 0.015);
 }
 
-TEST(SecondCard, FurtherPairsAreWithinFivePercentWhereFourAreWanted) {
+TEST(SecondCard, FurtherPairsAreWithinFourAndAHalfPercentWhereFourAreWanted) {
   const Errors e = compared("experiments/h100/pairs/heldout.json.gz").all;
-  EXPECT_LE(e.slowdown_mean, 0.05);
+  EXPECT_LE(e.slowdown_mean, 0.045);
   EXPECT_GT(e.slowdown_mean, 0.04) << "a known gap has closed";
-  EXPECT_LE(e.slowdown_median, 0.032);
-  EXPECT_LE(e.slowdown_p95, 0.155);
+  EXPECT_LE(e.slowdown_median, 0.027);
+  EXPECT_LE(e.slowdown_p95, 0.145);
   EXPECT_LE(e.stp_mean, 0.04);
 }
 
