@@ -52,15 +52,16 @@ struct Reference {
   }
 };
 
-/// The GPU as periods of launches see it: what a launch costs beside its blocks lies between launches, in which SMs are
-/// free for others.  Only a part of that lies between the durations that profilers record (`stream_gap`).
+/// The GPU as periods of launches see it: what a launch costs beside its blocks lies between launches, in
+/// which SMs are free for others.  Only a part of that lies between the durations that profilers record
+/// (`stream_gap`).
 Gpu of_periods(Gpu gpu);
 
 /// Throws InputError for what the file cannot hold, or for what does not fit this GPU.
 ///
 /// Gate and end event of a measurement together are taken to cost one gap between kernels of a stream, so
-/// that a launch alone lasts solo_ms / launches less the gap of `of_periods`, on fewer SMs likewise; replay() adds
-/// that gap again.
+/// that a launch alone lasts solo_ms / launches less the gap of `of_periods`, on fewer SMs likewise; replay()
+/// adds that gap again.
 Reference read_reference(const std::filesystem::path& file, const Gpu& gpu, Inputs inputs = Inputs::curve);
 
 /// Keeps the rows of these modes and pairs ("a+b", either way round), all where a list is empty, and the

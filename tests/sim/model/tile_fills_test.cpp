@@ -1,4 +1,5 @@
-// How often a block that stages its reads in shared memory waits for them: once for each time that they fill it.
+// How often a block that stages its reads in shared memory waits for them: once for each time that they fill
+// it.
 #include <gtest/gtest.h>
 
 #include "sim/model/kernel_features.h"

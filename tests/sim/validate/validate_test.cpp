@@ -189,11 +189,11 @@ TEST_F(Validate, OnlyPairsWithSeveralModesHaveAnOrder) {
 TEST_F(Validate, WhatALaunchCostsBesideItsBlocksLiesBetweenLaunches) {
   const Gpu of = of_periods(h200_);
   EXPECT_EQ(of.stream_gap + of.contention.launch_cost, h200_.stream_gap + h200_.contention.launch_cost);
-  EXPECT_EQ(of.contention.launch_cost, from_ns(250));
+  EXPECT_EQ(of.contention.launch_cost, from_ns(460));
   Gpu quick = h200_;
-  quick.contention.launch_cost = from_ns(249);
+  quick.contention.launch_cost = from_ns(459);
   EXPECT_EQ(of_periods(quick).stream_gap, quick.stream_gap);
-  EXPECT_EQ(of_periods(quick).contention.launch_cost, from_ns(249));
+  EXPECT_EQ(of_periods(quick).contention.launch_cost, from_ns(459));
 }
 
 TEST_F(Validate, AReferenceIsReadWithTheKernelsAloneOfOneLaunch) {
@@ -209,8 +209,8 @@ TEST_F(Validate, AReferenceIsReadWithTheKernelsAloneOfOneLaunch) {
   EXPECT_EQ(k.kernel.registers_per_thread, 40u);
   EXPECT_EQ(k.kernel.dynamic_shared_memory_bytes, 24u);
   EXPECT_EQ(k.launches, 6u);
-  EXPECT_EQ(k.kernel.solo_time, from_ns(20'000 - 1650));
-  EXPECT_EQ(k.kernel.solo_time_by_sms.at(8), from_ns(200'000 - 1650));
+  EXPECT_EQ(k.kernel.solo_time, from_ns(20'000 - 1440));
+  EXPECT_EQ(k.kernel.solo_time_by_sms.at(8), from_ns(200'000 - 1440));
   EXPECT_EQ(k.kernel.counters.dram_read_bytes, 1000);
   EXPECT_EQ(k.kernel.counters.issue_active_pct, 12.5);
   EXPECT_EQ(k.kernel.counters.duration_ns, 19000);
