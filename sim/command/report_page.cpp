@@ -15,10 +15,14 @@
 namespace corun::sim {
 namespace {
 
+std::string interpreter() {
+  const char* chosen = std::getenv("CORUN_PYTHON");
+  return chosen != nullptr ? chosen : "python3";
+}
+
 /// Exit code, -1 if it cannot be started.
 int python(std::vector<std::string> arguments) {
-  const char* chosen = std::getenv("CORUN_PYTHON");
-  arguments.insert(arguments.begin(), chosen != nullptr ? chosen : "python3");
+  arguments.insert(arguments.begin(), interpreter());
   std::vector<char*> raw;
   for (std::string& argument : arguments) raw.push_back(argument.data());
   raw.push_back(nullptr);
@@ -40,7 +44,7 @@ void check_report_can_be_made() {
               "    print(f'{error.name} is missing', file=sys.stderr)\n"
               "    sys.exit(1)"}) == 0)
     return;
-  throw InputError("", "--report", "the page is made by the Python module, which python3 does not have",
+  throw InputError("", "--report", fmt::format("the page is made by the Python module with Plotly, which {} does not have", interpreter()),
                    "pip install 'corun[report]', or name the Python that has it: CORUN_PYTHON=/path/to/python");
 }
 

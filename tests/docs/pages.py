@@ -10,6 +10,7 @@ follows each command. A block's commands share a shell. On a page
     needs: plotly      in a comment before the block: run only where that package is there
     needs: CORUN_WHEEL the same, where this variable of the environment names a file: it is found beside the page
     each is run        in a comment before an indented list: each line begins with a command, which is run (each is run; needs: plotly)
+    is run             in a comment before a block of Python: it is run
     run by FILE        in a comment before an indented block: its scripts and goals of make stand in that file, which runs them
 
 Blocks within comments are run and not shown. What needs a GPU is in a `{code-block} console`, whose caption says when it was run
@@ -93,6 +94,8 @@ def blocks_of(page: str) -> tuple[list[Block], list[str]]:
         if info == "console":
             needs = NEEDS.search(page, 0, fence.start())
             blocks.append(Block(line, list(steps_of(fence["body"], line + 1)), needs and needs[1]))
+        elif info == "python" and page[: fence.start()].endswith("<!-- is run -->\n"):
+            blocks.append(Block(line, [Step(line + 1, f"python3 - <<'END'\n{fence['body']}END", [])], None))
         elif info == "{code-block} console":
             if not re.search(r"^:caption: .*" + NOT_RUN.pattern, fence["body"], re.M):
                 faults.append(f"line {line}: the caption does not say when it was run, and that the tests do not run it")

@@ -96,3 +96,10 @@ def test_a_block_that_needs_a_file_finds_it_or_is_left_out(tmp_path: Path, monke
         (tmp_path / "a.whl").write_text(content)
         monkeypatch.setenv("CORUN_WHEEL", str(tmp_path / "a.whl"))
         assert len(pages.check(page, Path("/bin/true"))) == faults
+
+
+def test_python_is_run_where_the_page_says_so(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    for before, body, faults in (("<!-- is run -->\n", "1 / 0", 1), ("<!-- is run -->\n", "print(1)", 0), ("", "1 / 0", 0)):
+        page.write_text(f"{before}```python\n{body}\n```\n")
+        assert len(pages.check(page, Path("/bin/true"))) == faults
