@@ -20,8 +20,8 @@ constexpr double kClose = 1e-6;
 /// The same as `kOwnTurnover` of the others in a block's time.
 constexpr double kOthersTurnover = 0.6;
 /// How long it is between two uses of what a launch finds in L2 from those before it, in lengths of the launch: its
-/// inputs are a launch old, a shortcut past some launches or weights more.
-constexpr double kLaunchesBetweenUses = 3;
+/// input is a launch old, a shortcut past some launches or what several read is older.
+constexpr double kLaunchesBetweenUses = 2;
 
 /// Launches on an SM.
 constexpr std::size_t kMostShares = 64;

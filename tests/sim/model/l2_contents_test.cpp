@@ -40,16 +40,16 @@ class L2Contents : public testing::Test {
 };
 
 TEST_F(L2Contents, AreLostOnceOthersHaveMovedMoreThanThereIsRoomFor) {
-  // 20 MB are left where all SMs use the lines: at half of the bandwidth 8.6 us, three launches of 2.9 us.
-  EXPECT_EQ(missing(consumer(2.5e6), stream(0.5)), 0);
-  EXPECT_GT(missing(consumer(3.2e6), stream(0.5)), 0.02);
-  EXPECT_GT(missing(consumer(9e6), stream(0.5)), 0.9);
+  // 20 MB are left where all SMs use the lines: at half of the bandwidth 8.6 us, two launches of 4.3 us.
+  EXPECT_EQ(missing(consumer(3.8e6), stream(0.5)), 0);
+  EXPECT_GT(missing(consumer(4.8e6), stream(0.5)), 0.02);
+  EXPECT_GT(missing(consumer(14e6), stream(0.5)), 0.9);
 }
 
 TEST_F(L2Contents, AreLostMoreTheMoreOthersMove) {
   double before = 0;
-  for (const double share : {0.2, 0.3, 0.4, 0.5}) {
-    const double now = missing(consumer(6e6), stream(share));
+  for (const double share : {0.2, 0.25, 0.3, 0.35}) {
+    const double now = missing(consumer(12e6), stream(share));
     EXPECT_GT(now, before) << share;
     before = now;
   }
