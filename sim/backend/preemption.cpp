@@ -128,7 +128,7 @@ void SimBackend::taken_off(LaunchId launch) {
   fate.preemptions += !fate.padded;
   tell_later(Preempted{launch, off.done});
   cleared(launch);
-  leave(launch, fate.context, fate.stream, contexts_[fate.context].engine->launch_delay());
+  leave(launch, fate.context, fate.stream, next_late(fate.context, fate.stream));
 }
 
 /// Its launches that are neither off nor ended: others may have been launched again since.

@@ -446,7 +446,13 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
 void SimBackend::ended(LaunchId launch, std::uint32_t context, std::uint32_t stream) {
   fates_[launch.slot].end = now_;
   cleared(launch);
-  leave(launch, context, stream, contexts_[context].engine->launch_delay());
+  leave(launch, context, stream, next_late(context, stream));
+}
+
+/// How late the stream's next launch starts, where its latest leaves it now.
+Time SimBackend::next_late(std::uint32_t context, std::uint32_t stream) {
+  const Host& host = *contexts_[context].host;
+  return contexts_[context].engine->launch_delay(host.in_graphs(stream), host.others_launched_since(stream));
 }
 
 /// It holds its stream no longer, whose next launch starts so late.

@@ -96,6 +96,7 @@ class SimBackend final : public Backend {
   void pump(std::uint32_t context, std::uint32_t channel);
   void ended(LaunchId launch, std::uint32_t context, std::uint32_t stream);
   void leave(LaunchId launch, std::uint32_t context, std::uint32_t stream, Time late);
+  Time next_late(std::uint32_t context, std::uint32_t stream);
   void tell_later(const Notice& notice) { told_.push_back({now_ + topology_.gpu.completion_notice, notice}); }
   void turn();
   void pump_all(std::uint32_t context);

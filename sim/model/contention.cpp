@@ -19,6 +19,9 @@ constexpr double kClose = 1e-6;
 
 /// The same as `kOwnTurnover` of the others in a block's time.
 constexpr double kOthersTurnover = 0.6;
+/// How long it is between two uses of what a launch finds in L2 from those before it, in lengths of the launch: its
+/// input is a launch old, a shortcut past some launches or what several read is older.
+constexpr double kLaunchesBetweenUses = 2;
 
 /// Launches on an SM.
 constexpr std::size_t kMostShares = 64;
@@ -39,16 +42,29 @@ struct Asked {
   }
 };
 
-double bytes_read(const BlockLoad& load, double survives) {
-  return (load.read + load.reread * (1 - survives)) * load.cold;
+/// What the company leaves a launch of its data in L2.
+struct Kept {
+  double rereads = 1;  // share of what it re-reads
+  double cold = 1;     // share of the rest that is not in L2 from launches before
+
+  double bytes_read(const BlockLoad& load) const { return (load.read + load.reread * (1 - rereads)) * cold; }
+  double bytes_moved(const BlockLoad& load) const { return bytes_read(load) + load.write * cold; }
+};
+
+/// The share that is not in L2, if others have moved `bytes` since.
+double colder(const BlockLoad& load, double bytes, const MemoryLimits& m) {
+  const double own = (load.read + load.write) * load.blocks;
+  const double alone = survival(own, m.l2_shared_bytes, m.l2_bytes);
+  if (alone <= 0) return load.cold;
+  return 1 - (1 - load.cold) * survival(own + bytes, m.l2_shared_bytes, m.l2_bytes) / alone;
 }
 
-Asked ask(const BlockLoad& load, const MemoryLimits& m, double survives, bool slow_clock) {
+Asked ask(const BlockLoad& load, const MemoryLimits& m, const Kept& kept, bool slow_clock) {
   Asked a;
-  const double read = bytes_read(load, survives);
+  const double read = kept.bytes_read(load);
   a.read = read / m.read_bytes_per_ps;
-  a.write = load.write * load.cold / m.write_bytes_per_ps;
-  a.missing = load.l2_read <= 0 ? 0 : load.staged ? load.cold : std::min(1.0, read / load.l2_read);
+  a.write = load.write * kept.cold / m.write_bytes_per_ps;
+  a.missing = load.l2_read <= 0 ? 0 : load.staged ? kept.cold : std::min(1.0, read / load.l2_read);
   // A tensor kernel anywhere slows the clock, unless it is slower already.
   const double clock = slow_clock && !load.tensor ? std::max(1.0, m.tensor_clock / load.clock) : 1;
   a.issue = load.issue * clock;
@@ -174,47 +190,54 @@ double survival(double bytes, double shared, double all) {
 
 namespace {
 
-/// What each of the first contenders asks for, in `asked`, when what they re-read from L2 is what the company
-/// leaves there; and the use of L2 and DRAM then.
+/// What each of the first contenders asks for, in `asked`, when the company leaves them what it does of their
+/// data in L2; and the use of L2 and DRAM then.
 MemoryBalance balance_of(std::span<const Contender> contenders, const MemoryLimits& m,
                          std::array<Asked, kMostContenders>& asked) {
   const std::size_t n = std::min(contenders.size(), kMostContenders);
-  std::array<double, kMostContenders> survives, moved;
-  bool tensor = false, rereads = false;
+  std::array<Kept, kMostContenders> kept;
+  std::array<double, kMostContenders> moved, time;  // bytes in a block's time
+  bool tensor = false, loses = false;
   for (std::size_t i = 0; i < n; ++i) {
-    tensor = tensor || contenders[i].load->tensor;
-    rereads = rereads || contenders[i].load->reread > 0;
-    survives[i] = 1;
+    const BlockLoad& load = *contenders[i].load;
+    tensor = tensor || load.tensor;
+    loses = loses || load.reread > 0 || (n > 1 && load.cold < 1);
+    kept[i].cold = load.cold;
   }
   MemoryBalance s;
   boost::container::static_vector<Presser, kMostContenders> pressers;
-  for (int round = 0; round < (rereads ? kRounds : 1); ++round) {
+  for (int round = 0; round < (loses ? kRounds : 1); ++round) {
     pressers.clear();  // the others wait, but are waited for by none
     for (std::size_t i = 0; i < n; ++i) {
-      asked[i] = ask(*contenders[i].load, m, survives[i], tensor);
+      asked[i] = ask(*contenders[i].load, m, kept[i], tensor);
       if (contenders[i].load->l2 > 0 || asked[i].read + asked[i].write > 0)
         pressers.push_back(presser(contenders[i], asked[i], m));
     }
     s = balance({pressers.data(), pressers.size()}, m, round == 0 ? nullptr : &s);
-    if (!rereads) break;
+    if (!loses) break;
     double all = 0;
-    std::array<double, kMostContenders> time;
     for (std::size_t i = 0; i < n; ++i) {
       const Contender& c = contenders[i];
       const double d = asked[i].delay(*c.load, m, s.f, s.g);
       time[i] = queue(asked[i].issue, c.blocks / c.sms, d, c.load->arrival_randomness) + d;
-      moved[i] =
-          (bytes_read(*c.load, survives[i]) + c.load->write * c.load->cold) * c.blocks;  // in a block's time
+      moved[i] = kept[i].bytes_moved(*c.load) * c.blocks;
       all += moved[i] / time[i];
     }
     bool same = true;
+    const auto change = [&](double& share, double now) {
+      const double next = round == 0 ? now : (share + now) / 2;
+      same = same && next == share;
+      share = next;
+    };
     for (std::size_t i = 0; i < n; ++i) {
+      const BlockLoad& load = *contenders[i].load;
       const double others = (all - moved[i] / time[i]) * time[i];
-      const double now =
-          survival(kOwnTurnover * moved[i] + kOthersTurnover * others, m.l2_first_loss, m.l2_bytes);
-      const double next = round == 0 ? now : (survives[i] + now) / 2;
-      same = same && (next == survives[i] || contenders[i].load->reread <= 0);
-      survives[i] = next;
+      if (load.reread > 0)
+        change(kept[i].rereads, survival(kOwnTurnover * moved[i] + kOthersTurnover * others,
+                                         m.l2_first_loss, m.l2_bytes));
+      if (n == 1 || load.cold >= 1) continue;
+      const double waves = std::max(1.0, load.blocks / contenders[i].blocks);
+      change(kept[i].cold, colder(load, kLaunchesBetweenUses * waves * others, m));
     }
     if (same) break;  // further rounds would find what this one did
   }

@@ -82,7 +82,9 @@ class ComputeEngine {
   std::uint64_t blocks_done(LaunchId launch) { return pipeline().blocks_done(launch); }
   std::uint32_t resident_blocks(LaunchId launch) { return pipeline().resident_blocks(launch); }
   /// How much later than usual the next launch of a stream starts, for what runs now.
-  Time launch_delay() { return pipeline().launch_delay(); }
+  Time launch_delay(bool in_graph, bool after_others) {
+    return pipeline().launch_delay(in_graph, after_others);
+  }
   /// pJ that its blocks have taken, at the highest clock.
   double energy() { return pipeline().energy(); }
   SmMask mask_of(const TpcMask& tpcs) const { return pipeline_.sms().mask_of(tpcs); }

@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <utility>
 #include <variant>
@@ -142,6 +143,7 @@ class Host {
     Submission& head = channels_[channel].front();
     Stream& stream = streams_[head.stream];
     stream.in_flight = true;
+    if (std::holds_alternative<SubmittedKernel>(head.what) && !head.evicted) launched_last_ = head.stream;
     stream.follows_evicted = head.evicted && stream.evicting;
     stream.evicting = head.evicted;
     return head;
@@ -189,6 +191,10 @@ class Host {
     graph_ended_ = stream.graph;
     if (--stream.unfinished == 0) --users_[stream.channel];
   }
+
+  bool in_graphs(std::uint32_t stream) const { return streams_[stream].graph; }
+  /// Whether another stream's kernel went on to the GPU after the latest of this one.
+  bool others_launched_since(std::uint32_t stream) const { return launched_last_ != stream; }
 
   /// Whether the channel's head may have waited for this launch.
   bool waits(std::uint32_t channel, LaunchId launch, std::uint32_t stream) const {
@@ -260,6 +266,7 @@ class Host {
   std::vector<Stream> streams_;
   std::vector<std::uint32_t> next_;  // by group
   bool closed_ = false;              // for this turn
+  std::uint32_t launched_last_ = std::numeric_limits<std::uint32_t>::max();  // the latest kernel's stream
   bool graph_ended_ = false;
   std::vector<std::size_t> unread_;  // by channel: those at its end that wait for the next turn
 };

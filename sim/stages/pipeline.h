@@ -87,7 +87,7 @@ class Pipeline {
   std::uint32_t resident_blocks(LaunchId launch) const;
   std::uint64_t threads_on(const SmMask& sms) const;
   std::size_t tmu_queue() const { return dispatcher_.waiting(); }
-  Time launch_delay() const;
+  Time launch_delay(bool in_graph, bool after_others) const;
   double energy() const;
   std::uint64_t blocks_run() const { return blocks_run_; }
   std::uint64_t steps() const { return steps_.taken; }

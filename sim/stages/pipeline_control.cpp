@@ -304,13 +304,17 @@ std::uint64_t Pipeline::threads_on(const SmMask& sms) const {
   return threads;
 }
 
-/// A launch takes longer while others run: the front end looks at one stream at a time, and what it reads for
-/// a launch waits in the memory with everything else.
-Time Pipeline::launch_delay() const {
-  if (contention_.present().empty()) return Time{};
+/// A launch takes longer while others run, one of a graph where another stream's came before it: the front end
+/// looks at one stream at a time, and what it reads for a launch waits in the memory with everything else.
+Time Pipeline::launch_delay(bool in_graph, bool after_others) const {
   const Contention& c = gpu_.contention;
-  return c.launch_beside_others +
-         Time{static_cast<std::int64_t>(contention_.longer(c.launch_memory_accesses))};
+  const bool beside_others = !contention_.present().empty();
+  Time delay{};
+  if (in_graph && after_others) delay = c.graph_launch_after_others;
+  if (!in_graph && beside_others) delay = c.launch_beside_others;
+  if (!beside_others) return delay;
+  const double accesses = in_graph ? c.graph_launch_memory_accesses : c.launch_memory_accesses;
+  return delay + Time{static_cast<std::int64_t>(contention_.longer(accesses))};
 }
 
 double Pipeline::energy() const {

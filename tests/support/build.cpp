@@ -55,6 +55,8 @@ Gpu small_gpu(std::uint32_t sms) {
   c.launch_cost = us(1);
   c.launch_beside_others = ns(300);
   c.launch_memory_accesses = 10;
+  c.graph_launch_after_others = ns(940);
+  c.graph_launch_memory_accesses = 3;
   return gpu;
 }
 

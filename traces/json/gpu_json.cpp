@@ -92,6 +92,10 @@ Contention read_contention(const json& document) {
   from.get("launch_cost_ns", c.launch_cost);
   from.get("launch_beside_others_ns", c.launch_beside_others);
   from.get("launch_memory_accesses", c.launch_memory_accesses);
+  c.graph_launch_after_others = c.launch_beside_others;
+  c.graph_launch_memory_accesses = c.launch_memory_accesses;
+  from.get("graph_launch_after_others_ns", c.graph_launch_after_others);
+  from.get("graph_launch_memory_accesses", c.graph_launch_memory_accesses);
   return c;
 }
 

@@ -64,6 +64,9 @@ struct Contention {
   Time launch_cost{};                 // of a kernel alone, beside its blocks
   Time launch_beside_others{};        // what a launch takes longer while others run
   double launch_memory_accesses = 0;  // on a launch's way, one after the other
+  // The same of a graph's kernels, the first where another stream launched since the kernel before it.
+  Time graph_launch_after_others{};
+  double graph_launch_memory_accesses = 0;
 };
 
 /// Taking launches off the GPU, and padding them.

@@ -90,6 +90,8 @@ void make_latencies_equal(Gpu& gpu) {
   gpu.launch_latency = gpu.stream_gap = us(1);
   gpu.contention.launch_beside_others = Time{};
   gpu.contention.launch_memory_accesses = 0;
+  gpu.contention.graph_launch_after_others = Time{};
+  gpu.contention.graph_launch_memory_accesses = 0;
 }
 
 /// Two to four clients of one process with up to three streams each, for 3 ms.

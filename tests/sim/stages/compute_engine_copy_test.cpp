@@ -143,7 +143,7 @@ class RandomCalls {
         break;
       case 3:
         act = [](ComputeEngine& engine, Seen& seen) {
-          seen.push_back(fmt::format("busy {} delay {}", engine.busy_sms(), engine.launch_delay().count()));
+          seen.push_back(fmt::format("busy {} delay {}", engine.busy_sms(), engine.launch_delay(false, false).count()));
         };
         break;
       case 4:

@@ -217,6 +217,19 @@ TEST(GraphIssue, OfSomeOperationsIsOverriddenByTheClientsChoice) {
   EXPECT_EQ(run_trace(s.trace, s.gpu).of(kFirst)[1].ready, us(3));
 }
 
+TEST(GraphIssue, AKernelStartsLaterWhereAnotherStreamLaunchedSinceTheOneBeforeIt) {
+  Scene s;
+  s.gpu.contention.graph_launch_after_others = ns(300);
+  s.client("graph", s.program({launch(s.k), launch(s.k), launch(s.k), launch(s.k)}, Issue::graph));
+  s.client("other", s.program({launch(s.k)}), Once{us(70)});
+  const Ran ran = run_trace(s.trace, s.gpu);
+  ASSERT_EQ(ran.only(ClientId{1}).started, us(75)) << "beside the second and third kernel of the graph";
+  const auto kernels = ran.of(kFirst);
+  std::vector<Time> gaps;
+  for (std::size_t i = 1; i < kernels.size(); ++i) gaps.push_back(kernels[i].started - kernels[i - 1].finished);
+  EXPECT_THAT(gaps, ElementsAre(ns(600), ns(600 + 300), ns(600))) << "also beside one that came before";
+}
+
 TEST(GraphIssue, NobodyWaitsInAChannelBehindItsBranches) {
   for (const bool graph : {true, false}) {
     Scene s;

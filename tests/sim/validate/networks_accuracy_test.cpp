@@ -1,7 +1,7 @@
 // Do whole networks that share an H200 come out as measured (experiments/h200/networks)?  Of the mixes without a
 // network that is set aside; runs of 100 ms, so that a commit can wait for them.  The bounds are of the 26 mixes of
-// the first two sets; with the eight of the third, which held networks set aside until their scores were spent, the
-// gap is known and asserted.
+// the first two sets, and of these with the eight of the third, which held networks set aside until their scores were
+// spent.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -92,7 +92,7 @@ TEST(NetworksAccuracy, UnderStreamsAndPrioritiesIsWithinItsBounds) {
   EXPECT_LE(s.others.all.stp.mean(), 0.01);
 }
 
-/// Over 400 ms, as `sim validate` simulates them, throughput is 2.97 % off and STP 1.91; here 3.05 and 2.05.
+/// Over 400 ms, as `sim validate` simulates them, throughput is 2.75 % off and STP 1.72; here 2.82 and 1.83.
 TEST(NetworksAccuracy, OfAllMixesAndModesIsWithinItsBounds) {
   const MeasuredNetworks first = first_mixes();
   ASSERT_EQ(first.runs.size(), 26u * 6u);
@@ -108,9 +108,9 @@ TEST(NetworksAccuracy, OfAllMixesAndModesIsWithinItsBounds) {
   EXPECT_LE(s.others.all.throughput.mean(), 0.031);
 }
 
-/// With the second set, whose programs of few large kernels and fp32 products beside others are predicted worse.  Over
-/// 400 ms latency is 7.1 % off in the mean and 4.7 in the median, throughput 3.4.
-TEST(NetworksAccuracy, WithTheSecondSetThroughputIsAKnownGap) {
+/// With the second set.  Over 400 ms latency is 6.6 % off in the mean and 4.2 in the median, throughput 2.91; here 7.0,
+/// 4.6 and 2.97.
+TEST(NetworksAccuracy, WithTheSecondSetIsWithinItsBounds) {
   ASSERT_EQ(simulated().mixes.size(), 34u);
   const NetworksScore s = score_networks(simulated());
   EXPECT_LE(s.others.all.mean_latency.mean(), 0.08);
@@ -118,7 +118,7 @@ TEST(NetworksAccuracy, WithTheSecondSetThroughputIsAKnownGap) {
   EXPECT_LE(s.others.all.p99.mean(), 0.12);
   EXPECT_LE(s.others.all.stp.mean(), 0.025);
   for (const auto& [mode, errors] : s.others.by_mode) EXPECT_LE(errors.mean_latency.mean(), 0.12) << mode;
-  EXPECT_NEAR(s.others.all.throughput.mean(), 0.035, 0.002) << "a known gap: 3 % is wanted";
+  EXPECT_LE(s.others.all.throughput.mean(), 0.03);
   EXPECT_GE(s.others.by_slowdown.simulated.right(), 31u);
   EXPECT_GE(s.others.by_p99.simulated.right(), 31u);
 }

@@ -135,6 +135,8 @@ TEST(GpuDescriptions, H200ContendsAsMeasured) {
   within(c.launch_cost, from_ns(620), from_ns(1270));
   within(c.launch_beside_others, from_ns(200), from_ns(400));
   within(c.launch_memory_accesses, 4, 18);
+  within(c.graph_launch_after_others, from_ns(780), from_ns(1180));
+  within(c.graph_launch_memory_accesses, 1, 4);
 }
 
 TEST(GpuDescriptions, H200PlacementOrderIsThatOfTheRecordedWalk) {
