@@ -307,7 +307,7 @@ std::uint64_t Pipeline::threads_on(const SmMask& sms) const {
 /// A launch takes longer while others run: the front end looks at one stream at a time, and what it reads for
 /// a launch waits in the memory with everything else.
 Time Pipeline::launch_delay() const {
-  if (contention_.present().empty()) return Time{};
+  if (!gpu_.contention.modelled || contention_.present().empty()) return Time{};
   const Contention& c = gpu_.contention;
   return c.launch_beside_others +
          Time{static_cast<std::int64_t>(contention_.longer(c.launch_memory_accesses))};
