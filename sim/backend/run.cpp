@@ -138,7 +138,9 @@ class Simulator final : public Testbed {
 };
 
 /// What a reader must know before believing how much the clients slow each other.
-std::string contention_warning(const Trace& trace) {
+std::string contention_warning(const Trace& trace, const Gpu& gpu) {
+  if (!gpu.contention.modelled)
+    return "contention is not modelled: blocks take as long as alone, at the highest clock, whatever runs beside them";
   if (trace.clients.size() < 2) return {};
   std::size_t bare = 0, usual = 0;
   for (const Kernel& k : trace.kernels) {
@@ -247,7 +249,7 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
   }
   const std::vector<std::string> mended = mended_counters(trace, gpu);
   result.notes.insert(result.notes.begin(), mended.begin(), mended.end());
-  if (const std::string warning = contention_warning(trace); !warning.empty())
+  if (const std::string warning = contention_warning(trace, gpu); !warning.empty())
     result.notes.insert(result.notes.begin(), warning);
   if (host != nullptr && host->launch_call != Time{})
     result.notes.push_back("one host thread issues for all clients, at the costs in the profile file");

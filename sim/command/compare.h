@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "policies/session/profile_file.h"
+#include "sim/command/contention.h"
 #include "sim/stages/compute_engine.h"
 #include "traces/model/gpu.h"
 #include "traces/model/trace.h"
@@ -20,6 +21,7 @@ struct CompareArguments {
   bool oracle = false;
   Notes notes = Notes::first;
   bool where = false;  // latency goes
+  ContentionChoice contention;
   std::string objective = "stp";
 };
 

@@ -119,17 +119,21 @@ int simulate(const Arguments& a, Task task) {
   if (task == Task::run) (void)make_policy(a.policy);
   if (a.as_served && a.cuda.backend != "sim")
     throw InputError("", "--as-served", "it is of the simulator", "leave out --backend=cuda, or run the programs under sim serve");
+  if (!a.comparison.contention.modelled() && a.cuda.backend != "sim")
+    throw InputError("", "--contention", "it is of the simulator", "leave out --backend=cuda, or --contention=none");
   const Trace trace = load(a);
   if (a.as_served) (void)live::Books(a.policy, read_gpu(trace.gpu));  // which refuses what it cannot do
   if (comparing && !a.comparison.gpus.empty()) {
-    if (!a.profiles.empty() || a.cuda.backend != "sim" || a.memory != 0 || a.comparison.oracle)
-      throw InputError("", "--gpus", "it goes with none of --profiles, --memory, --oracle and --backend=cuda",
+    if (!a.profiles.empty() || a.cuda.backend != "sim" || a.memory != 0 || a.comparison.oracle ||
+        !a.comparison.contention.modelled())
+      throw InputError("", "--gpus", "it goes with none of --profiles, --memory, --oracle, --contention=none and --backend=cuda",
                        "leave these out, or compare on one GPU");
     const EngineOptions engine{!a.plain, a.audit || std::getenv("CORUN_AUDIT") != nullptr};
     return compare_gpus(trace, a.trace, a.comparison, engine, a.json);
   }
   Gpu gpu = read_gpu(trace.gpu, std::filesystem::path(a.trace).parent_path());
   if (a.memory != 0) gpu.memory_bytes = a.memory;
+  gpu.contention.modelled = a.comparison.contention.modelled();
   const EngineOptions engine{!a.plain, a.audit || std::getenv("CORUN_AUDIT") != nullptr};
   std::optional<Profiles> profiles;
   if (!a.profiles.empty()) {
@@ -251,6 +255,7 @@ int command(int argc, char** argv) {
   app.add_option("--policy", a.policy, "name[:key=value,...]; `help` lists the policies")
       ->capture_default_str();
   add_run_options(app, a);
+  a.comparison.contention.add_to(app);
   app.add_option("--as-served", a.as_served,
                  "as sim serve --ahead-us=this, usually 8, runs programs as they are: kernels run to their ends, and one\n"
                  "that the policy may hold back goes so long before those before it end")
@@ -273,6 +278,7 @@ int command(int argc, char** argv) {
   add_compare(*comparer, a.comparison);
   comparer->add_option("trace", a.trace, "trace to run");
   add_run_options(*comparer, a);
+  a.comparison.contention.add_to(*comparer);
   CLI::App* adviser = app.add_subcommand("advise", "which way to share the GPU keeps what was promised");
   add_advise(*adviser, a.advice);
   adviser->add_option("trace", a.trace, "trace to run");

@@ -57,7 +57,11 @@ class Files {
 };
 
 /// Prints a comparison, and makes its page, by the Python module from the same JSON.
-void show(const ValidateArguments& a, const nlohmann::ordered_json& document, const std::string& text) {
+void show(const ValidateArguments& a, nlohmann::ordered_json document, std::string text) {
+  if (!a.contention.modelled()) {
+    document["contention"] = "none";
+    text += "contention  not modelled: blocks take as long as alone, whatever runs beside them\n";
+  }
   if (a.json)
     print_json(document, std::cout);
   else
@@ -82,6 +86,8 @@ int validate_networks(const ValidateArguments& a, const std::filesystem::path& f
   if (!a.duration.empty()) options.duration = parse_duration(a.duration, "--duration");
   std::optional<OutputFile> csv;
   if (!a.timeline.empty()) {
+    if (!a.contention.modelled())
+      throw InputError("", "--contention", "it is not of --timeline", "leave out one of them");
     const TimelineComparison comparison = compare_timeline(file, a.timeline, options);
     if (!a.directory.empty()) {
       csv.emplace(make_directory(a.directory) / "timeline.csv");
@@ -92,6 +98,7 @@ int validate_networks(const ValidateArguments& a, const std::filesystem::path& f
     return 0;
   }
   MeasuredNetworks networks = read_networks(file, options);
+  networks.gpu.contention.modelled = a.contention.modelled();
   if (!a.directory.empty()) csv.emplace(make_directory(a.directory) / "networks.csv");
   {
     ProgressBar bar;
@@ -116,7 +123,8 @@ int validate_runs(const ValidateArguments& a) {
   {
     ProgressBar bar;
     comparison = compare_runs(files, {a.mixes, a.policies, a.threads,
-                                      [&](const char* stage, double done) { bar.show(stage, done); }, a.only, a.gpu});
+                                      [&](const char* stage, double done) { bar.show(stage, done); }, a.only, a.gpu,
+                                      a.contention.modelled()});
   }
   if (csv) {
     write_runs_csv(comparison, csv->stream());
@@ -150,6 +158,7 @@ CLI::App* add_validate(CLI::App& app, ValidateArguments& a) {
       ->capture_default_str();
   command->add_option("--gpu", a.gpu, "GPU to simulate: a name of `sim gpus` or a description's path (default: h200; of runs and networks "
                                       "that of their traces)");
+  a.contention.add_to(*command);
   command->add_option("--modes", a.modes, "only these modes, as streams,half")->delimiter(',')->allow_extra_args(false);
   command->add_option("--pairs", a.pairs, "only these pairs, as a+b,c+d")->delimiter(',')->allow_extra_args(false);
   CLI::Option* only = command
@@ -182,7 +191,8 @@ int validate(const ValidateArguments& a) {
                        "name a folder of `sim schema networks`");
     return validate_runs(a);
   }
-  const Gpu gpu = read_gpu(a.gpu.empty() ? "h200" : a.gpu);
+  Gpu gpu = read_gpu(a.gpu.empty() ? "h200" : a.gpu);
+  gpu.contention.modelled = a.contention.modelled();
   const Inputs inputs = a.inputs == "curve" ? Inputs::curve : Inputs::counters;
   Reference reference = read_reference(a.reference, gpu, inputs);
   select(reference, a.modes, a.pairs, a.only);

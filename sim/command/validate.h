@@ -6,12 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "sim/command/contention.h"
+
 namespace corun::sim {
 
 struct ValidateArguments {
   std::string reference, gpu, inputs = "curve", directory, report, runs, duration, timeline;
   std::vector<std::string> modes, pairs, mixes, policies, only;
   unsigned threads = 0;
+  ContentionChoice contention;
   bool json = false, solo_only = false;
 };
 

@@ -62,7 +62,7 @@ void Pipeline::condition(Work& work) {
   if (work.last == 0) work.last = work.record.blocks;
   work.next = work.done = work.first;
   if (!work.resumed) work.record.slotted = work.record.started = kNever;
-  condition_.meet(work, launches_);
+  if (gpu_.contention.modelled) condition_.meet(work, launches_);
 }
 
 void Pipeline::accept(Work&& arrived, std::uint32_t level, const SmMask& allowed, const SmResources& demand) {
@@ -465,8 +465,9 @@ void Pipeline::settle() {
     to_do_.judge = false;
     const auto present = contention_.present();
     const bool contended =
-        present.size() > 1 ||
-        (present.size() == 1 && (contention_.contended() || differs_from_alone(launches_[present.front()])));
+        gpu_.contention.modelled &&
+        (present.size() > 1 ||
+         (present.size() == 1 && (contention_.contended() || differs_from_alone(launches_[present.front()]))));
     contention_.contend(contended, now_, sms_.cohorts());
   }
   contention_.settle(now_, sms_.cohorts(), observer_.losses());

@@ -308,6 +308,7 @@ std::uint64_t Pipeline::threads_on(const SmMask& sms) const {
 /// looks at one stream at a time, and what it reads for a launch waits in the memory with everything else.
 Time Pipeline::launch_delay(bool in_graph, bool after_others) const {
   const Contention& c = gpu_.contention;
+  if (!c.modelled) return Time{};
   const bool beside_others = !contention_.present().empty();
   Time delay{};
   if (in_graph && after_others) delay = c.graph_launch_after_others;

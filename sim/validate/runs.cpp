@@ -189,6 +189,7 @@ RunsComparison compare_runs(const std::vector<fs::path>& files, const RunsOption
                            fmt::format("the profiles are of {}, {} is run on {}", solo->gpu, mix, gpu.name),
                            "profile the kernels on this GPU");
         if (!options.gpu.empty()) gpu = read_gpu(options.gpu);
+        gpu.contention.modelled = options.contention;
         if (solo->host) gpu = through(*solo->host, gpu);
         auto common = std::make_unique<Common>(gpu);
         known = std::make_unique<Mix>(Mix{std::move(trace), std::move(gpu), solo.get(), std::move(common)});

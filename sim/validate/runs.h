@@ -50,6 +50,7 @@ struct RunsOptions {
   std::function<void(const char* stage, double fraction)> progress;  // may be empty
   std::vector<std::string> only{};                                   // names of either kind
   std::string gpu{};                                                 // instead of the traces' own
+  bool contention = true;                                            // false: blocks take as long as alone
 };
 
 /// Every runs.json in this folder and below, or this file.  Throws InputError if there is none.

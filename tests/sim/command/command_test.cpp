@@ -347,6 +347,26 @@ TEST(Command, ATraceRunsOnSeveralGpusInOneTable) {
   EXPECT_EQ(sim("compare --gpus=h200 --memory=1GB " + example).code, 2);
 }
 
+TEST(Command, ContentionIsLeftOutWhereThatIsAskedForAndTheResultSaysSo) {
+  const std::string example = " traces/h200/examples/realtime-resnet50-beside-resnet152.json",
+                    pair = "validate --modes half --pairs add256M+add256M --reference experiments/reference/h200-corun.json.gz";
+  const Ran with = sim("--duration=5ms" + example), without = sim("--duration=5ms --contention=none" + example);
+  EXPECT_EQ(without.code, 0) << without.out;
+  EXPECT_EQ(with.out.find("contention is not modelled"), std::string::npos) << with.out;
+  EXPECT_NE(without.out.find("contention is not modelled"), std::string::npos) << without.out;
+  const auto slowdown_error = [&](const std::string& choice) {
+    const nlohmann::json said = nlohmann::json::parse(sim(pair + " --json" + choice).out);
+    EXPECT_EQ(said.value("contention", ""), choice.empty() ? "" : "none");
+    return said["all"]["slowdown_error_mean"].get<double>();
+  };
+  EXPECT_LT(slowdown_error(""), 0.05);
+  EXPECT_GT(slowdown_error(" --contention=none"), 0.4) << "two sums share the memory's bandwidth";
+  EXPECT_NE(sim(pair + " --contention=none").out.find("contention  not modelled"), std::string::npos);
+  expect_refused("--contention=some" + example, {"--contention"});
+  expect_refused("--contention=none --backend=cuda" + example, {"--contention", "simulator"});
+  expect_refused("compare --contention=none --gpus=h200" + example, {"--contention=none"});
+}
+
 /// An MI300X has 304 compute units, and three levels of priority where an H200 has six.
 TEST(Command, PrioritiesAreTranslatedToACardThatHasFewer) {
   const std::string example = " traces/h200/examples/realtime-resnet50-beside-resnet152.json";

@@ -94,7 +94,7 @@ class Hold {
   std::int64_t now_ = 0;
 };
 
-class EventQueueSpeedTest : public testing::TestWithParam<std::uint32_t> {};
+class EventQueueSpeedTest : public ::testing::TestWithParam<std::uint32_t> {};
 
 TEST_P(EventQueueSpeedTest, HoldsAtLeastAsFastAsStdPriorityQueue) {
 #if defined(CORUN_SANITIZED)
@@ -120,8 +120,8 @@ TEST_P(EventQueueSpeedTest, HoldsAtLeastAsFastAsStdPriorityQueue) {
   EXPECT_GE(*median, 1.0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Pending, EventQueueSpeedTest, testing::Values(1'000u, 100'000u),
-                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Pending, EventQueueSpeedTest, ::testing::Values(1'000u, 100'000u),
+                         ::testing::PrintToStringParamName());
 
 }  // namespace
 }  // namespace corun::sim
