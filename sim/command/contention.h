@@ -2,8 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-
-#include "traces/model/gpu.h"
+#include <string>
 
 namespace corun::sim {
 
