@@ -75,14 +75,14 @@ void by_age(std::span<const SmShare> shares, std::span<double> times) {
   double older = 0;
   for (std::size_t i = 0; i < shares.size(); ++i) {
     const SmShare& s = shares[i];
-    const double issue = s.issue / std::max(kLeastShare, 1 - older);
-    times[i] = s.delay + queue(issue, s.blocks, s.delay);
+    const double issue = s.issue / std::max(kLeastShare, 1 - older), random = queue(issue, s.blocks, s.delay);
+    times[i] = s.delay + std::max(s.issue + s.arrival_randomness * (random - s.issue), s.blocks * issue - s.delay);
     older += s.blocks * s.issue / times[i];
   }
   double younger = 0;
   for (std::size_t i = shares.size(); i-- > 0;) {
     const double use = shares[i].blocks * shares[i].issue / times[i];
-    times[i] += kUnderWay * younger * shares[i].issue;
+    times[i] += kUnderWay * shares[i].arrival_randomness * younger * shares[i].issue;
     younger += use;
   }
 }
@@ -112,16 +112,17 @@ void processor_sharing_times(std::span<const SmShare> shares, std::span<double> 
 
 /// From the times that all would take if they came to the slots at random: what does not waits less, as far
 /// as the slots can serve all.
-void less_by_chance(std::span<SmShare> shares) {
+void less_by_chance(std::span<const SmShare> shares, std::span<double> times) {
   if (std::none_of(shares.begin(), shares.end(), [](const SmShare& s) { return s.arrival_randomness < 1; }))
     return;
-  const auto time = [](const SmShare& s, double more) {
+  const auto time = [&](std::size_t i, double more) {
+    const SmShare& s = shares[i];
     const double least = s.delay + s.issue;
-    return least + (s.arrival_randomness + more * (1 - s.arrival_randomness)) * (s.time - least);
+    return least + (s.arrival_randomness + more * (1 - s.arrival_randomness)) * (times[i] - least);
   };
   const auto use = [&](double more) {
     double sum = 0;
-    for (const SmShare& s : shares) sum += s.blocks * s.issue / time(s, more);
+    for (std::size_t i = 0; i < shares.size(); ++i) sum += shares[i].blocks * shares[i].issue / time(i, more);
     return sum;
   };
   const double most = std::max(1.0, use(1));
@@ -131,7 +132,7 @@ void less_by_chance(std::span<SmShare> shares) {
     const double middle = (low + high) / 2;
     (use(middle) > most ? low : high) = middle;
   }
-  for (SmShare& s : shares) s.time = time(s, high);
+  for (std::size_t i = 0; i < shares.size(); ++i) times[i] = time(i, high);
 }
 
 }  // namespace
@@ -287,12 +288,14 @@ namespace {
 void share_one(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& m) {
   std::array<double, kMostShares> aged, turned;
   by_age(shares, aged);
-  if (apart != kMostApart) processor_sharing_times(shares, turned);
+  if (apart != kMostApart) {
+    processor_sharing_times(shares, turned);
+    less_by_chance(shares, turned);
+  }
   const double age =
       apart == kProcessorSharing ? 0 : m.issue_by_age + (1 - m.issue_by_age) * apart / kMostApart;
   for (std::size_t i = 0; i < shares.size(); ++i)
     shares[i].time = apart != kMostApart ? 1 / ((1 - age) / turned[i] + age / aged[i]) : aged[i];
-  less_by_chance(shares);
 }
 
 /// Whether no launch needs `pipe` more than `other`: then none waits longer there.
