@@ -25,6 +25,10 @@ constexpr std::size_t kMostShares = 64;
 constexpr double kLeastShare = 0.002;
 /// An instruction of a younger block that is under way when an older one is ready.
 constexpr double kUnderWay = 0.5;
+/// How strictly each serves the oldest first: 1, or by turns: 0.  Of its rate alone the older of two codes that
+/// fill the data pipe of L1 and shared memory has 0.56 to 0.77, of those that fill another 0.99 to 1.00
+/// (experiments/h200/contention, `pairs`).
+constexpr PipeUse kByAge{1, 1, 0.4, 1, 1, 1};
 
 /// What a contender asks of the memory under a given company.
 struct Asked {
@@ -71,12 +75,15 @@ Presser presser(const Contender& c, const Asked& asked, const MemoryLimits& m) {
 }
 
 void by_age(std::span<const SmShare> shares, std::span<double> times) {
-  // From the oldest on: what the older ones leave (Sevcik's shadow server), and part of what is under way.
+  // From the oldest on: what the older ones leave (Sevcik's shadow server), and part of what is under way.  What
+  // does not come at random waits less, as in `queue`.
   double older = 0;
   for (std::size_t i = 0; i < shares.size(); ++i) {
     const SmShare& s = shares[i];
-    const double issue = s.issue / std::max(kLeastShare, 1 - older), random = queue(issue, s.blocks, s.delay);
-    times[i] = s.delay + std::max(s.issue + s.arrival_randomness * (random - s.issue), s.blocks * issue - s.delay);
+    const double issue = s.issue / std::max(kLeastShare, 1 - older);
+    const double random = queue(issue, s.blocks, s.delay);
+    times[i] = s.delay + std::max(s.issue + s.arrival_randomness * (random - s.issue),
+                                  s.blocks * issue - s.delay);
     older += s.blocks * s.issue / times[i];
   }
   double younger = 0;
@@ -284,18 +291,29 @@ std::uint32_t apart(const Starts& older, const Starts& younger) {
 
 namespace {
 
+/// Of what the older launches need there, the share that counters do not account for: they wait by themselves,
+/// and do not keep the younger from it.
+double not_taken(std::span<const SmShare> shares) {
+  double needed = 0, taken = 0;
+  for (const SmShare& s : shares.first(shares.size() - 1)) {
+    needed += s.blocks * s.issue;
+    taken += s.blocks * s.issue * s.takes[kSlots];
+  }
+  return needed > 0 ? 1 - taken / needed : 0;
+}
+
 /// Of what all need: the slots, or a pipe.
-void share_one(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& m) {
+void share_one(std::span<SmShare> shares, std::uint32_t apart, double by_age_here, const MemoryLimits& m) {
   std::array<double, kMostShares> aged, turned;
   by_age(shares, aged);
-  if (apart != kMostApart) {
+  double age = apart == kProcessorSharing ? 0 : m.issue_by_age + (1 - m.issue_by_age) * apart / kMostApart;
+  age *= by_age_here * (1 - not_taken(shares));
+  if (age < 1) {
     processor_sharing_times(shares, turned);
     less_by_chance(shares, turned);
   }
-  const double age =
-      apart == kProcessorSharing ? 0 : m.issue_by_age + (1 - m.issue_by_age) * apart / kMostApart;
   for (std::size_t i = 0; i < shares.size(); ++i)
-    shares[i].time = apart != kMostApart ? 1 / ((1 - age) / turned[i] + age / aged[i]) : aged[i];
+    shares[i].time = age < 1 ? 1 / ((1 - age) / turned[i] + age / aged[i]) : aged[i];
 }
 
 /// Whether no launch needs `pipe` more than `other`: then none waits longer there.
@@ -314,7 +332,7 @@ bool matters(std::span<const SmShare> shares, std::size_t pipe) {
 
 void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& m) {
   if (std::ranges::all_of(shares, [](const SmShare& s) { return s.uses == kSlotsAlone; }))
-    return share_one(shares, apart, m);
+    return share_one(shares, apart, kByAge[kSlots], m);
   std::array<double, kMostShares> alone;
   for (std::size_t i = 0; i < shares.size(); ++i) {
     SmShare& s = shares[i];
@@ -330,12 +348,17 @@ void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits
       if (here <= 0) continue;
       // The rest of its time it spends elsewhere, waiting for its own launch's blocks at its busiest pipe
       // included.
-      users.push_back(
-          {here, s.uses[pipe] < 1 ? alone[i] - here : s.delay, s.blocks, 0, s.arrival_randomness});
+      users.push_back({here,
+                       s.uses[pipe] < 1 ? alone[i] - here : s.delay,
+                       s.blocks,
+                       0,
+                       s.arrival_randomness,
+                       kSlotsAlone,
+                       {std::min(1.0, s.takes[pipe] / s.uses[pipe])}});
       whose.push_back(i);
     }
     if (users.size() < 2) continue;
-    share_one({users.data(), users.size()}, apart, m);
+    share_one({users.data(), users.size()}, apart, kByAge[pipe], m);
     for (std::size_t k = 0; k < users.size(); ++k) {
       const SmShare& u = users[k];
       const double longer = u.time - alone_on_sm(u.issue, u.blocks, u.delay, u.arrival_randomness);

@@ -46,6 +46,7 @@ struct SmLoad {
   double energy = 0;               // pJ, at the highest clock
   double oldest_served = 0;        // not 0: blocks that an SM's slots serve at a time, oldest first
   PipeUse uses = kSlotsAlone;
+  PipeUse takes = kSlotsAlone;  // of it, what counters account for: the rest it waits for by itself
   bool operator==(const SmLoad&) const = default;
 };
 
@@ -168,7 +169,7 @@ struct SmShare {
   std::uint32_t blocks;
   double time = 0;  // out: of a block
   double arrival_randomness = 1;
-  PipeUse uses = kSlotsAlone;
+  PipeUse uses = kSlotsAlone, takes = kSlotsAlone;
 };
 /// When the blocks of a launch on an SM started, ps.
 struct Starts {

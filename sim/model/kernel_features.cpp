@@ -236,6 +236,19 @@ PipeUse KernelFeatures::uses(double issue) const {
   return uses;
 }
 
+PipeUse KernelFeatures::takes(double issue) const {
+  if (issue <= 0 || busiest() <= 0) return kSlotsAlone;
+  PipeUse takes = pipes;
+  takes[kL1] = std::max(takes[kL1], port());
+  for (double& t : takes) t = std::min(1.0, t / issue);
+  return takes;
+}
+
+double KernelFeatures::port() const {
+  if (random || scattered) return sectors / limits.sm_sector_bytes_per_ps;
+  return load.l2_read / limits.sm_read_bytes_per_ps + l2_written / limits.sm_write_bytes_per_ps;
+}
+
 bool KernelFeatures::tiled() const { return kernel.shared_memory_bytes() >= kTile; }
 
 }  // namespace corun::sim

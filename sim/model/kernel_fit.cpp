@@ -186,9 +186,7 @@ BlockLoad fit_whole(const KernelFeatures& f, const SoloPoint& whole) {
   const double slots = f.gpu.sm.sub_partitions;
   const double instructions = f.least_issue / kSlotsReached,
                stores = f.l2_written / f.limits.sm_write_bytes_per_ps;
-  double port = base.l2_read / f.limits.sm_read_bytes_per_ps + stores;
-  if (f.random || f.scattered) port = f.sectors / f.limits.sm_sector_bytes_per_ps;
-  double issue = std::max({instructions, port, f.busiest()});
+  double issue = std::max({instructions, f.port(), f.busiest()});
   // A warp's instructions one after the other, at four cycles each.
   double serial = 4 * f.least_issue * slots / warps;
   if (f.tensor > 0) {  // reads, instructions and the tensor pipe go on side by side; the stores come last
