@@ -297,7 +297,7 @@ double not_taken(std::span<const SmShare> shares) {
   double needed = 0, taken = 0;
   for (const SmShare& s : shares.first(shares.size() - 1)) {
     needed += s.blocks * s.issue;
-    taken += s.blocks * s.issue * s.takes[kSlots];
+    taken += s.blocks * s.issue * s.accounted[kSlots];
   }
   return needed > 0 ? 1 - taken / needed : 0;
 }
@@ -354,7 +354,7 @@ void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits
                        0,
                        s.arrival_randomness,
                        kSlotsAlone,
-                       {std::min(1.0, s.takes[pipe] / s.uses[pipe])}});
+                       {s.accounted[pipe]}});
       whose.push_back(i);
     }
     if (users.size() < 2) continue;

@@ -236,12 +236,15 @@ PipeUse KernelFeatures::uses(double issue) const {
   return uses;
 }
 
-PipeUse KernelFeatures::takes(double issue) const {
-  if (issue <= 0 || busiest() <= 0) return kSlotsAlone;
-  PipeUse takes = pipes;
-  takes[kL1] = std::max(takes[kL1], port());
-  for (double& t : takes) t = std::min(1.0, t / issue);
-  return takes;
+PipeUse KernelFeatures::accounted(double issue) const {
+  const PipeUse used = uses(issue);
+  PipeUse accounted = kAllOfIt;
+  if (used == kSlotsAlone) return accounted;
+  PipeUse told = pipes;
+  told[kL1] = std::max(told[kL1], port());
+  for (std::size_t i = 0; i < kPipes; ++i)
+    if (used[i] > 0) accounted[i] = std::min(1.0, told[i] / (used[i] * issue));
+  return accounted;
 }
 
 double KernelFeatures::port() const {

@@ -30,8 +30,8 @@ struct KernelFeatures {
   /// Of a block that needs `issue` at what it needs most: at its busiest pipe, and at the slots too where the
   /// counters do not account for that.
   PipeUse uses(double issue) const;
-  /// Of that, what the counters account for; of the data pipe, also as the way to L2.
-  PipeUse takes(double issue) const;
+  /// Share of each that the counters account for; of the data pipe, also as the way to L2.
+  PipeUse accounted(double issue) const;
   /// Time of a block at its SM's way to L2.
   double port() const;
   /// It stages its reads in shared memory.

@@ -31,7 +31,7 @@ SmShare share_of(const Sharer& s, const Met& met, const MemoryLimits& m) {
           0,
           s.load->arrival_randomness,
           s.load->uses,
-          s.load->takes};
+          s.load->accounted};
 }
 
 /// Time of a block of `which`, which shares these resources; the others share all.
