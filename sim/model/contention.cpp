@@ -74,7 +74,7 @@ Presser presser(const Contender& c, const Asked& asked, const MemoryLimits& m) {
   return p;
 }
 
-void by_age(std::span<const SmShare> shares, std::span<double> times) {
+void by_age(std::span<const SmShare> shares, bool at_random, std::span<double> times) {
   // From the oldest on: what the older ones leave (Sevcik's shadow server), and part of what is under way.  What
   // does not come at random waits less, as in `queue`.
   double older = 0;
@@ -82,14 +82,15 @@ void by_age(std::span<const SmShare> shares, std::span<double> times) {
     const SmShare& s = shares[i];
     const double issue = s.issue / std::max(kLeastShare, 1 - older);
     const double random = queue(issue, s.blocks, s.delay);
-    times[i] = s.delay + std::max(s.issue + s.arrival_randomness * (random - s.issue),
-                                  s.blocks * issue - s.delay);
+    times[i] = s.delay + (at_random ? random
+                                    : std::max(s.issue + s.arrival_randomness * (random - s.issue),
+                                               s.blocks * issue - s.delay));
     older += s.blocks * s.issue / times[i];
   }
   double younger = 0;
   for (std::size_t i = shares.size(); i-- > 0;) {
     const double use = shares[i].blocks * shares[i].issue / times[i];
-    times[i] += kUnderWay * shares[i].arrival_randomness * younger * shares[i].issue;
+    times[i] += kUnderWay * (at_random ? 1 : shares[i].arrival_randomness) * younger * shares[i].issue;
     younger += use;
   }
 }
@@ -302,18 +303,22 @@ double not_taken(std::span<const SmShare> shares) {
   return needed > 0 ? 1 - taken / needed : 0;
 }
 
-/// Of what all need: the slots, or a pipe.
-void share_one(std::span<SmShare> shares, std::uint32_t apart, double by_age_here, const MemoryLimits& m) {
-  std::array<double, kMostShares> aged, turned;
-  by_age(shares, aged);
+/// Of what all need: a pipe that is known, or something that no counter names.  In the second case the older wait
+/// as if all came at random, and only then all a part of that: chains beside loads are further off otherwise.
+void share_one(std::span<SmShare> shares, std::uint32_t apart, double by_age_here, bool known,
+               const MemoryLimits& m) {
+  std::array<double, kMostShares> aged, turned, times;
+  by_age(shares, !known, aged);
   double age = apart == kProcessorSharing ? 0 : m.issue_by_age + (1 - m.issue_by_age) * apart / kMostApart;
   age *= by_age_here * (1 - not_taken(shares));
   if (age < 1) {
     processor_sharing_times(shares, turned);
-    less_by_chance(shares, turned);
+    if (known) less_by_chance(shares, turned);
   }
   for (std::size_t i = 0; i < shares.size(); ++i)
-    shares[i].time = age < 1 ? 1 / ((1 - age) / turned[i] + age / aged[i]) : aged[i];
+    times[i] = age < 1 ? 1 / ((1 - age) / turned[i] + age / aged[i]) : aged[i];
+  if (!known) less_by_chance(shares, times);
+  for (std::size_t i = 0; i < shares.size(); ++i) shares[i].time = times[i];
 }
 
 /// Whether no launch needs `pipe` more than `other`: then none waits longer there.
@@ -332,7 +337,7 @@ bool matters(std::span<const SmShare> shares, std::size_t pipe) {
 
 void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& m) {
   if (std::ranges::all_of(shares, [](const SmShare& s) { return s.uses == kSlotsAlone; }))
-    return share_one(shares, apart, kByAge[kSlots], m);
+    return share_one(shares, apart, kByAge[kSlots], false, m);
   std::array<double, kMostShares> alone;
   for (std::size_t i = 0; i < shares.size(); ++i) {
     SmShare& s = shares[i];
@@ -358,7 +363,7 @@ void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits
       whose.push_back(i);
     }
     if (users.size() < 2) continue;
-    share_one({users.data(), users.size()}, apart, kByAge[pipe], m);
+    share_one({users.data(), users.size()}, apart, kByAge[pipe], true, m);
     for (std::size_t k = 0; k < users.size(); ++k) {
       const SmShare& u = users[k];
       const double longer = u.time - alone_on_sm(u.issue, u.blocks, u.delay, u.arrival_randomness);
