@@ -25,8 +25,8 @@ constexpr std::size_t kMostShares = 64;
 constexpr double kLeastShare = 0.002;
 /// An instruction of a younger block that is under way when an older one is ready.
 constexpr double kUnderWay = 0.5;
-/// How strictly each serves the oldest first: 1, or by turns: 0.  Of its rate alone the older of two codes that
-/// fill the data pipe of L1 and shared memory has 0.56 to 0.77, of those that fill another 0.99 to 1.00
+/// How strictly each serves the oldest first: 1, or by turns: 0.  Of its rate alone the older of two codes
+/// that fill the data pipe of L1 and shared memory has 0.56 to 0.77, of those that fill another 0.99 to 1.00
 /// (experiments/h200/contention, `pairs`).
 constexpr PipeUse kByAge{1, 1, 0.4, 1, 1, 1};
 
@@ -75,8 +75,8 @@ Presser presser(const Contender& c, const Asked& asked, const MemoryLimits& m) {
 }
 
 void by_age(std::span<const SmShare> shares, bool at_random, std::span<double> times) {
-  // From the oldest on: what the older ones leave (Sevcik's shadow server), and part of what is under way.  What
-  // does not come at random waits less, as in `queue`.
+  // From the oldest on: what the older ones leave (Sevcik's shadow server), and part of what is under way.
+  // What does not come at random waits less, as in `queue`.
   double older = 0;
   for (std::size_t i = 0; i < shares.size(); ++i) {
     const SmShare& s = shares[i];
@@ -292,8 +292,8 @@ std::uint32_t apart(const Starts& older, const Starts& younger) {
 
 namespace {
 
-/// Of what the older launches need there, the share that counters do not account for: they wait by themselves,
-/// and do not keep the younger from it.
+/// Of what the older launches need there, the share that counters do not account for: they wait by
+/// themselves, and do not keep the younger from it.
 double not_taken(std::span<const SmShare> shares) {
   double needed = 0, taken = 0;
   for (const SmShare& s : shares.first(shares.size() - 1)) {
@@ -303,8 +303,9 @@ double not_taken(std::span<const SmShare> shares) {
   return needed > 0 ? 1 - taken / needed : 0;
 }
 
-/// Of what all need: a pipe that is known, or something that no counter names.  In the second case the older wait
-/// as if all came at random, and only then all a part of that: chains beside loads are further off otherwise.
+/// Of what all need: a pipe that is known, or something that no counter names.  In the second case the older
+/// wait as if all came at random, and only then all a part of that: chains beside loads are further off
+/// otherwise.
 void share_one(std::span<SmShare> shares, std::uint32_t apart, double by_age_here, bool known,
                const MemoryLimits& m) {
   std::array<double, kMostShares> aged, turned, times;

@@ -62,8 +62,9 @@ TEST_F(Pipes, TheDataPipeOfL1ServesTheOldestFirstInPartOnly) {
   EXPECT_LT(1 / slow[1], 0.44);
 }
 
-/// md5 with two blocks on an SM, which take no longer than eight, beside a younger block of sgemm, that needs little of
-/// integer logic: it takes 1.0 to 1.3 ms for 0.2 (experiments/h200/policies, `compute` under smcompactor).
+/// md5 with two blocks on an SM, which take no longer than eight, beside a younger block of sgemm, that needs
+/// little of integer logic: it takes 1.0 to 1.3 ms for 0.2 (experiments/h200/policies, `compute` under
+/// smcompactor).
 TEST_F(Pipes, AnOlderLaunchThatFillsAPipeLeavesNothingToWhatNeedsALittleOfIt) {
   const auto beside = [&](double older_randomness) {
     SmShare older{10, 1, 2, 0, older_randomness, needs({{kAlu, 1}})};
