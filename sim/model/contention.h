@@ -33,6 +33,7 @@ inline constexpr std::size_t kPipes = 6;
 /// A block's time at each, over that at the one which it needs most.
 using PipeUse = std::array<double, kPipes>;
 inline constexpr PipeUse kSlotsAlone{1};
+inline constexpr PipeUse kAllOfIt{1, 1, 1, 1, 1, 1};
 
 /// What a block asks of its SM.
 struct SmLoad {
@@ -46,6 +47,7 @@ struct SmLoad {
   double energy = 0;               // pJ, at the highest clock
   double oldest_served = 0;        // not 0: blocks that an SM's slots serve at a time, oldest first
   PipeUse uses = kSlotsAlone;
+  PipeUse accounted = kAllOfIt;  // share of it that counters account for: the rest it waits for by itself
   bool operator==(const SmLoad&) const = default;
 };
 
@@ -168,7 +170,7 @@ struct SmShare {
   std::uint32_t blocks;
   double time = 0;  // out: of a block
   double arrival_randomness = 1;
-  PipeUse uses = kSlotsAlone;
+  PipeUse uses = kSlotsAlone, accounted = kAllOfIt;
 };
 /// When the blocks of a launch on an SM started, ps.
 struct Starts {

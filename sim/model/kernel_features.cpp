@@ -242,6 +242,22 @@ PipeUse KernelFeatures::uses(double issue) const {
   return uses;
 }
 
+PipeUse KernelFeatures::accounted(double issue) const {
+  const PipeUse used = uses(issue);
+  PipeUse accounted = kAllOfIt;
+  if (used == kSlotsAlone) return accounted;
+  PipeUse told = pipes;
+  told[kL1] = std::max(told[kL1], port());
+  for (std::size_t i = 0; i < kPipes; ++i)
+    if (used[i] > 0) accounted[i] = std::min(1.0, told[i] / (used[i] * issue));
+  return accounted;
+}
+
+double KernelFeatures::port() const {
+  if (random || scattered) return sectors / limits.sm_sector_bytes_per_ps;
+  return load.l2_read / limits.sm_read_bytes_per_ps + l2_written / limits.sm_write_bytes_per_ps;
+}
+
 bool KernelFeatures::tiled() const { return kernel.shared_memory_bytes() >= kTile; }
 
 }  // namespace corun::sim

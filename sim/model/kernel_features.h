@@ -30,6 +30,10 @@ struct KernelFeatures {
   /// Of a block that needs `issue` at what it needs most: at its busiest pipe, and at the slots too where the
   /// counters do not account for that.
   PipeUse uses(double issue) const;
+  /// Share of each that the counters account for; of the data pipe, also as the way to L2.
+  PipeUse accounted(double issue) const;
+  /// Time of a block at its SM's way to L2.
+  double port() const;
   /// It stages its reads in shared memory.
   bool tiled() const;
   /// Blocks on an SM, waves, and the time of a block, ps, of a launch alone on `sms` SMs.

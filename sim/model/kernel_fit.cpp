@@ -159,9 +159,10 @@ BlockLoad fit_curve(const KernelFeatures& f, std::span<const SoloPoint> curve) {
     for (const double share : {0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0})
       for (const double cost : costs) attempt(delay * most_delay, share, cost, 1);
   if (f.kernel.persistent_time_by_ctas.size() > 1)  // which can tell a block that hardly waits
-    for (const double delay : {0.15, 0.1, 0.07, 0.05, 0.03, 0.02})
-      for (const double share : {0.02, 0.1, 0.3, 0.5, 0.7, 1.0})
-        for (const double cost : costs) attempt(delay * most_delay, share, cost, 1);
+    for (const double arrival_randomness : {1.0, 0.5, 0.2, 0.0})
+      for (const double delay : {0.15, 0.1, 0.07, 0.05, 0.03, 0.02})
+        for (const double share : {0.02, 0.1, 0.3, 0.5, 0.7, 1.0})
+          for (const double cost : costs) attempt(delay * most_delay, share, cost, arrival_randomness);
   if (n > 1)
     for (const double arrival_randomness : {0.5, 0.2, 0.0})
       for (double delay = 1; delay > 0.15; delay -= 0.1)
@@ -185,9 +186,7 @@ BlockLoad fit_whole(const KernelFeatures& f, const SoloPoint& whole) {
   const double slots = f.gpu.sm.sub_partitions;
   const double instructions = f.least_issue / kSlotsReached,
                stores = f.l2_written / f.limits.sm_write_bytes_per_ps;
-  double port = base.l2_read / f.limits.sm_read_bytes_per_ps + stores;
-  if (f.random || f.scattered) port = f.sectors / f.limits.sm_sector_bytes_per_ps;
-  double issue = std::max({instructions, port, f.busiest()});
+  double issue = std::max({instructions, f.port(), f.busiest()});
   // A warp's instructions one after the other, at four cycles each.
   double serial = 4 * f.least_issue * slots / warps;
   if (f.tensor > 0) {  // reads, instructions and the tensor pipe go on side by side; the stores come last

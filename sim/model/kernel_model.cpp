@@ -41,6 +41,7 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
       fits ? fit_curve(features_, curve)
            : fit_whole(features_, {features_.measured_sms, static_cast<double>(features_.solo_time.count())});
   load_.uses = features_.uses(load_.issue);
+  load_.accounted = features_.accounted(load_.issue);
 }
 
 BlockLoad KernelModel::load(std::uint32_t sms) const {

@@ -30,7 +30,8 @@ SmShare share_of(const Sharer& s, const Met& met, const MemoryLimits& m) {
           s.blocks,
           0,
           s.load->arrival_randomness,
-          s.load->uses};
+          s.load->uses,
+          s.load->accounted};
 }
 
 /// Time of a block of `which`, which shares these resources; the others share all.

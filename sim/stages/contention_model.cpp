@@ -53,8 +53,8 @@ void ContentionModel::as_alone(Launch& launch) {
 void ContentionModel::press(Launch& launch, double delay, double issue) {
   launch.delay = delay;
   launch.issue = issue;
-  launch.serial =
-      rates_.serial_of({delay, issue, launch.load.alone, launch.load.arrival_randomness, launch.load.uses});
+  launch.serial = rates_.serial_of({delay, issue, launch.load.alone, launch.load.arrival_randomness,
+                                    launch.load.uses, launch.load.accounted});
 }
 
 /// `blocks` of its blocks have come; negative: have gone.
@@ -327,8 +327,9 @@ void ContentionModel::rate_pair(BlockRow& a, BlockRow& b, std::int64_t now) {
       x.load.processor_sharing && y.load.processor_sharing ? kProcessorSharing : apart(a.ages(), b.ages());
   RateTable::Rates& rates = rates_.rates_of({x.serial, y.serial, distance << 16 | a.count << 8 | b.count});
   if (rates.older == 0) {
-    SmShare shares[] = {{x.issue, x.delay, a.count, 0, x.load.arrival_randomness, x.load.uses},
-                        {y.issue, y.delay, b.count, 0, y.load.arrival_randomness, y.load.uses}};
+    SmShare shares[] = {
+        {x.issue, x.delay, a.count, 0, x.load.arrival_randomness, x.load.uses, x.load.accounted},
+        {y.issue, y.delay, b.count, 0, y.load.arrival_randomness, y.load.uses, y.load.accounted}};
     share_sm(shares, distance, memory_.limits());
     rates.older = rate_of(shares[0].time / x.load.alone);
     rates.younger = rate_of(shares[1].time / y.load.alone);
@@ -375,8 +376,8 @@ void ContentionModel::rate_several(const Rows& rows, std::int64_t now) {
   if (!found) {
     for (const std::uint16_t r : order) {
       const Launch& launch = launches_[rows_[r].work.value];
-      shares.push_back(
-          {launch.issue, launch.delay, rows_[r].count, 0, launch.load.arrival_randomness, launch.load.uses});
+      shares.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.arrival_randomness,
+                        launch.load.uses, launch.load.accounted});
     }
     share_sm({shares.data(), shares.size()}, distance, memory_.limits());
   }

@@ -17,7 +17,7 @@ class RateTable {
   /// What makes the times of a launch's blocks, ps and a ratio.
   struct Kind {
     double delay = 0, issue = 0, alone = 0, arrival_randomness = 1;
-    PipeUse uses = kSlotsAlone;
+    PipeUse uses = kSlotsAlone, accounted = kAllOfIt;
     bool operator==(const Kind&) const = default;
   };
   struct Company {

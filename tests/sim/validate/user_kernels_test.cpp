@@ -15,7 +15,7 @@ TEST(UserKernels, AreSimulatedWithinFivePercentAndInTheRightOrder) {
   EXPECT_LE(c.all.stp, 0.05);
   EXPECT_GE(c.order.share(), 0.9);
   // smcompactor's decisions hang on profiles within 1 %: a gap that is known.
-  EXPECT_NEAR(c.by_policy.at("smcompactor").stp, 0.164, 0.05) << "closed, or wider: correct the folder's README";
+  EXPECT_NEAR(c.by_policy.at("smcompactor").stp, 0.298, 0.05) << "closed, or wider: correct the folder's README";
 }
 
 }  // namespace
