@@ -19,8 +19,8 @@ constexpr double kClose = 1e-6;
 
 /// The same as `kOwnTurnover` of the others in a block's time.
 constexpr double kOthersTurnover = 0.6;
-/// How long it is between two uses of what a launch finds in L2 from those before it, in lengths of the launch: its
-/// input is a launch old, a shortcut past some launches or what several read is older.
+/// How long it is between two uses of what a launch finds in L2 from those before it, in lengths of the
+/// launch: its input is a launch old, a shortcut past some launches or what several read is older.
 constexpr double kLaunchesBetweenUses = 2;
 
 /// Launches on an SM.
@@ -242,8 +242,8 @@ MemoryBalance balance_of(std::span<const Contender> contenders, const MemoryLimi
       const BlockLoad& load = *contenders[i].load;
       const double others = (all - moved[i] / time[i]) * time[i];
       if (load.reread > 0)
-        change(kept[i].rereads, survival(kOwnTurnover * moved[i] + kOthersTurnover * others,
-                                         m.l2_first_loss, m.l2_bytes));
+        change(kept[i].rereads,
+               survival(kOwnTurnover * moved[i] + kOthersTurnover * others, m.l2_first_loss, m.l2_bytes));
       if (n == 1 || load.cold >= 1) continue;
       const double waves = std::max(1.0, load.blocks / contenders[i].blocks);
       change(kept[i].cold, colder(load, kLaunchesBetweenUses * waves * others, m));

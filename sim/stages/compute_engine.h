@@ -1,7 +1,7 @@
 // The compute side of one context: its pipeline (`Pipeline`), and a shortcut before it.  A launch that comes
 // when nothing else is there, and that has been seen to go undisturbed before, waits at the door: if nobody
-// comes or looks until its end, it goes as it did then, and the pipeline never sees it.  Otherwise the pipeline
-// takes it in as of when it came.  Exact to the tick; off under audit and when blocks are recorded.
+// comes or looks until its end, it goes as it did then, and the pipeline never sees it.  Otherwise the
+// pipeline takes it in as of when it came.  Exact to the tick; off under audit and when blocks are recorded.
 //
 // Times are the context's own, which stands still while another context has the GPU.
 #pragma once
@@ -33,8 +33,8 @@ class ComputeEngine {
   ComputeEngine(const ComputeEngine& other, Timeline& timeline);
 
   // ---- launches: at now() ----
-  /// A launch reaches the TMU.  `work.record` has all but what happens from here on.  For a persistent launch,
-  /// work.ctas workers are dispatched.
+  /// A launch reaches the TMU.  `work.record` has all but what happens from here on.  For a persistent
+  /// launch, work.ctas workers are dispatched.
   void accept(Work&& work, std::uint32_t level, const SmMask& allowed, const SmResources& demand);
   /// Gives a persistent launch another number of CTAs: fewer retreat at their next block; for more, a further
   /// instance reaches the TMU.  Ignored once the launch has ended.
@@ -106,10 +106,10 @@ class ComputeEngine {
     std::uint32_t level;
     SmMask allowed;
     SmResources demand;
-    UndisturbedRun run;        // as it went before
+    UndisturbedRun run;  // as it went before
     Time now;
-    bool advanced = false;     // time has been asked to pass since it came
-    bool last_told = false;    // that its last block has started, or nobody is to know
+    bool advanced = false;   // time has been asked to pass since it came
+    bool last_told = false;  // that its last block has started, or nobody is to know
   };
   /// A launch that has had the pipeline to itself since it came.
   struct Watched {

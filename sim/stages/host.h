@@ -240,7 +240,7 @@ class Host {
 
  private:
   struct Stream {
-    bool in_flight = false;        // its head is past the channel
+    bool in_flight = false;  // its head is past the channel
     bool graph = false;
     bool ahead = false;            // its kernels are read ahead
     bool evicting = false;         // what was taken last was evicted,
@@ -264,8 +264,8 @@ class Host {
   std::vector<boost::circular_buffer<Submission>> channels_;
   std::vector<std::uint32_t> users_;  // by channel: streams with unfinished work in it
   std::vector<Stream> streams_;
-  std::vector<std::uint32_t> next_;  // by group
-  bool closed_ = false;              // for this turn
+  std::vector<std::uint32_t> next_;                                          // by group
+  bool closed_ = false;                                                      // for this turn
   std::uint32_t launched_last_ = std::numeric_limits<std::uint32_t>::max();  // the latest kernel's stream
   bool graph_ended_ = false;
   std::vector<std::size_t> unread_;  // by channel: those at its end that wait for the next turn

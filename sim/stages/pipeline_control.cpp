@@ -304,8 +304,9 @@ std::uint64_t Pipeline::threads_on(const SmMask& sms) const {
   return threads;
 }
 
-/// A launch takes longer while others run, one of a graph where another stream's came before it: the front end
-/// looks at one stream at a time, and what it reads for a launch waits in the memory with everything else.
+/// A launch takes longer while others run, one of a graph where another stream's came before it: the front
+/// end looks at one stream at a time, and what it reads for a launch waits in the memory with everything
+/// else.
 Time Pipeline::launch_delay(bool in_graph, bool after_others) const {
   const Contention& c = gpu_.contention;
   if (!c.modelled) return Time{};
