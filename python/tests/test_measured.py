@@ -103,7 +103,7 @@ def instances():
     return errors
 
 
-@pytest.mark.parametrize("network, most", [("resnet50_b1", 0.04), ("vgg19_b1", 0.04), ("resnet152_b8", 0.085)])
+@pytest.mark.parametrize("network, most", [("resnet50_b1", 0.04), ("vgg19_b1", 0.04), ("resnet152_b8", 0.09)])
 def test_networks_in_instances_of_an_a100_do_what_was_published(instances, network, most):
     assert len(instances[network]) >= 3
     assert max(map(abs, instances[network].values())) <= most

