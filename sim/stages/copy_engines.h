@@ -29,7 +29,7 @@ class CopyEngines {
     const double rate = inside ? gpu_.dram_bytes_per_second / 2 : gpu_.copy_bytes_per_second;
     const Time start = std::max(now, free_at_[engine]);
     free_at_[engine] = start + from_ns(static_cast<double>(copy.bytes) / rate * 1e9);
-    if (inside) free_at_[engine] += gpu_.device_copy;
+    if (inside) free_at_[engine] += copy.bytes < gpu_.copy_kernel_bytes ? gpu_.device_copy : gpu_.copy_kernel;
     return {engine, start, free_at_[engine]};
   }
 

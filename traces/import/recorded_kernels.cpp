@@ -56,7 +56,23 @@ void RecordedKernels::join_profile(const HostOrder& order, const std::string& fi
   kernel_of_launch_ = split_by_behaviour(recorded_, join_.matches);
 }
 
+/// What Nsight Compute adds, as cold caches, is about as much for a short kernel as for a long one.  So the ratio of the
+/// totals counts, which is that of long kernels; the median is that of the many short ones.
+double RecordedKernels::profile_over_recorded(const HostOrder& order) const {
+  double profiled = 0, recorded = 0;
+  std::size_t i = 0;
+  for (const HostItem& item : order.items()) {
+    if (!item.is_kernel()) continue;
+    const ProfiledLaunch* seen = join_.matches[i].launch;
+    const Time lasted = recorded_[i++].duration;
+    if (item.beside || seen == nullptr || !seen->counters.duration_ns) continue;
+    profiled += *seen->counters.duration_ns, recorded += to_ns(lasted);
+  }
+  return recorded > 0 ? profiled / recorded : join_.duration_ratio.value_or(1);
+}
+
 void RecordedKernels::take_times_alone(const HostOrder& order) {
+  const double ratio = std::max(1.0, profile_over_recorded(order));
   std::size_t i = 0;
   for (const HostItem& item : order.items()) {
     if (!item.is_kernel()) continue;
@@ -64,8 +80,7 @@ void RecordedKernels::take_times_alone(const HostOrder& order) {
     RecordedLaunch& launch = recorded_[i++];
     if (!item.beside || seen == nullptr || !seen->counters.duration_ns) continue;
     ++known_alone_;
-    const Time alone = from_ns(*seen->counters.duration_ns / std::max(1.0, join_.duration_ratio.value_or(1)));
-    launch.duration = std::min(launch.duration, std::max(alone, Time{1}));
+    launch.duration = std::min(launch.duration, std::max(from_ns(*seen->counters.duration_ns / ratio), Time{1}));
   }
 }
 

@@ -47,6 +47,8 @@ class RecordedKernels {
   /// What ran beside others took longer for that: there Nsight Compute's time, which sees each launch alone,
   /// counts, if it is less.
   void take_times_alone(const HostOrder& order);
+  /// Of launches that ran alone in both.
+  double profile_over_recorded(const HostOrder& order) const;
   void refuse_no_match(const std::string& file) const;
   void write_kernels();
 

@@ -176,6 +176,8 @@ Gpu read_document(const json& document) {
   latencies.get("turn_graph_gap_ns", gpu.turn_graph_gap);
   latencies.get("mps_kernel_ns", gpu.mps_kernel);
   latencies.get("device_copy_ns", gpu.device_copy);
+  gpu.copy_kernel = gpu.device_copy;
+  latencies.get("copy_kernel_ns", gpu.copy_kernel);
   latencies.get("time_slice_ns", gpu.time_slice);
   latencies.get("context_switch_ns", gpu.context_switch);
   latencies.get("switch_sm_ns", gpu.switch_sm);
@@ -193,6 +195,7 @@ Gpu read_document(const json& document) {
   memory.get("l2_bytes", gpu.l2_bytes);
   memory.get("dram_bytes_per_second", gpu.dram_bytes_per_second);
   memory.get("copy_bytes_per_second", gpu.copy_bytes_per_second);
+  memory.get("copy_kernel_bytes", gpu.copy_kernel_bytes);
 
   gpu.preemption = read_preemption(document);
   gpu.contention = read_contention(document);

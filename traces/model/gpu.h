@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -133,6 +134,7 @@ struct Gpu {
   Time turn_graph_gap{};  // and of a context that takes turns with others
   Time mps_kernel{};      // what kernels take longer there than without MPS, part of mps_graph_gap
   Time device_copy{};  // of a copy or memset within the device, beside its bytes
+  Time copy_kernel{};  // the same where the driver does it by a kernel: copies from copy_kernel_bytes on
   Time time_slice{};   // between contexts that do not share through MPS
   Time context_switch{};
   Time switch_sm{};  // more for each SM that has blocks to be interrupted
@@ -153,6 +155,7 @@ struct Gpu {
   double clock_hz = 0;
   double dram_bytes_per_second = 0;
   double copy_bytes_per_second = 0;  // host <-> device, pinned, each way
+  std::uint64_t copy_kernel_bytes = std::numeric_limits<std::uint64_t>::max();
 
   PreemptionCosts preemption;
   Contention contention;

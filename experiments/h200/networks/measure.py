@@ -6,6 +6,7 @@
   measure.py record DIR [NAME...]           Kineto traces as a graph
   measure.py steps OUT.json DIR [NAME...]   eagerly, eight requests in a row: in turns without the profiler and with it, and the
                                             Kineto trace of six, which carries the time without
+  measure.py eager OUT.json [NAME...]       eagerly, without the profiler: two sets of batches of four requests, in turns
   measure.py counters OUT.csv SECONDS [NAME...]   Nsight Compute, each distinct operation of each network once
   measure.py pipes OUT.csv SECONDS [NAME...]   the same, of the pipes of the SMs alone
   measure.py split CSV DIR NAME...          what `counters` wrote, a file a network; NAMEs in the order in which they were given
@@ -32,6 +33,7 @@ import gzip
 import io
 import json
 import os
+import re
 import select
 import shutil
 import statistics
@@ -213,6 +215,36 @@ def steps(path, folder, names):
             print("steps", name, row, flush=True)
         except Exception as error:
             print("steps", name, "LEFT OUT:", repr(error)[:300], flush=True)
+        gc.enable()
+        gpu.runs.clear()
+        torch.cuda.empty_cache()
+        save(path, data)
+
+
+PAIRS, PAIRED, PAIRS_SECONDS = (24, 400), 4, 2.5  # of batches of so many requests, in so long a network
+
+
+def eager(path, names):
+    """The host's speed drifts, so batches of two sets alternate, either first in turn: `told_ms` is what a request is said to
+    take without the profiler, `eager_ms` what a replay of a recording with that time is compared with. How far apart the two
+    are is the error of the measurement."""
+    gpu, data = Gpu(), {**describe(), "requests": PAIRED, "networks": {}}
+    torch = gpu.torch
+    for name in names or networks().NETWORKS:
+        try:
+            run, row = gpu.run(name), data["networks"].setdefault(name, {"told_ms": [], "eager_ms": []})
+            gc.collect()
+            gc.disable()
+            with torch.cuda.stream(gpu.stream("plain", 0)):
+                once = in_a_row(torch, run, 12)
+                pairs = min(max(PAIRS[0], int(PAIRS_SECONDS * 1e3 / (2 * PAIRED * once))), PAIRS[1])
+                for turn in range(pairs):
+                    for kind in ("told_ms", "eager_ms")[::1 if turn % 2 else -1]:
+                        row[kind].append(in_a_row(torch, run, PAIRED))
+            told, other = statistics.mean(row["told_ms"]), statistics.mean(row["eager_ms"])
+            print(f"eager {name}: {pairs} pairs, {told:.3f} and {other:.3f} ms, {told / other - 1:+.1%}", flush=True)
+        except Exception as error:
+            print("eager", name, "LEFT OUT:", repr(error)[:300], flush=True)
         gc.enable()
         gpu.runs.clear()
         torch.cuda.empty_cache()
@@ -422,11 +454,14 @@ def join(path, folder, names):
     columns = next(csv.reader([head]))
     place = {name: columns.index(name) for name in ("ID", "Kernel Name", "Block Size", "Grid Size", "Metric Name")}
 
+    def kind(row):  # of namespaces one run of ncu names the inner one, another the outer one
+        return [re.sub(r"\w+::", "", row[place["Kernel Name"]]), row[place["Block Size"]], row[place["Grid Size"]]]
+
     def launches(lines):
         found = {}
         for line in lines:
             row = next(csv.reader([line]))
-            found.setdefault(row[place["ID"]], ([row[place[n]] for n in ("Kernel Name", "Block Size", "Grid Size")], []))[1].append(row)
+            found.setdefault(row[place["ID"]], (kind(row), []))[1].append(row)
         return list(found.items())
     for name, lines in of.items():
         known_head, *known = lines_of(f"{folder}/{name}.csv.gz")
@@ -713,6 +748,7 @@ if __name__ == "__main__":
         case ["alone", path, *names]: alone(path, names)
         case ["record", folder, *names]: record(folder, names)
         case ["steps", path, folder, *names]: steps(path, folder, names)
+        case ["eager", path, *names]: eager(path, names)
         case ["counters", path, seconds, *names]: counters(path, float(seconds), names, METRICS + PIPES)
         case ["pipes", path, seconds, *names]: counters(path, float(seconds), names, PIPES)
         case ["split", path, folder, *names]: split(path, folder, names)

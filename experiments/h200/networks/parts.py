@@ -6,6 +6,8 @@
   parts.py halves    wgmma gemms of one block an SM: time on half of the SMs over that on all
   parts.py slices    beside a kernel that never ends: how long that was away, and what the network did meanwhile
   parts.py steps     eagerly: how far batches without the profiler are apart, and what the profiler adds
+  parts.py copies    copies and memsets within the device in graphs: how long, and how far from the kernels before and after
+  parts.py gaps      what a graph takes longer than its durations add up to, an operation, and how that goes with what
 """
 import collections
 import statistics
@@ -108,7 +110,7 @@ def steps(alone):
     apart, slower = [], []
     for name, row in load("steps.json.gz")["networks"].items():
         told = statistics.mean(row["told_ms"])
-        apart.append(abs(statistics.mean(row["eager_ms"]) / told - 1))
+        apart.append(abs(told / statistics.mean(row["eager_ms"]) - 1))
         recorded = [e["dur"] for e in load(f"recordings/{name}.eager.json.gz")["traceEvents"] if e["name"].startswith("ProfilerStep#")]
         slower.append(statistics.mean(recorded) / 1e3 / told)
         print(f"{name:20}told {told:7.3f} ms, the other batches {apart[-1]:6.1%} away, recorded {slower[-1]:.2f} times as long")
@@ -117,8 +119,55 @@ def steps(alone):
     of_rows(slower, "under the profiler")
 
 
+TINY_BYTES, TINY_US, GAP_US = 1024, 3.04, 0.27  # of memsets; between a memset's neighbours, and between two kernels
+
+
+def is_tiny(event):
+    return event["cat"] == "gpu_memset" and event["args"]["bytes"] <= TINY_BYTES
+
+
+def copies(alone):
+    rows = collections.defaultdict(list)
+    for name in alone:
+        events = recorded(name, "graph")
+        for before, e, after in zip(events, events[1:], events[2:]):
+            if e["cat"] == "kernel":
+                kind = "kernels below 2 us" if e["dur"] < 2 else "kernels"
+            else:
+                size = e["args"]["bytes"]
+                kind = f"{e['cat'][4:]} of {'at most 1,024 B' if size <= TINY_BYTES else '23 to 154 KB' if size < 2e5 else 'more'}"
+            rows[kind].append((e["dur"], e["ts"] - before["ts"] - before["dur"], after["ts"] - e["ts"] - e["dur"], e["args"].get("bytes", 0)))
+    for kind, seen in sorted(rows.items()):
+        lasts, before, after, sizes = zip(*seen)
+        print(f"{kind:32}{len(seen):5}, {min(sizes):6} to {max(sizes):8} B: {statistics.median(lasts):5.2f} us, "
+              f"{statistics.median(before):4.2f} after what is before, {statistics.median(after):4.2f} before what is after")
+
+
+def gaps(alone):
+    rows = {}
+    for name, row in alone.items():
+        events = recorded(name, "graph")
+        if len({e["args"]["stream"] for e in events}) > 1:
+            continue  # branches overlap
+        tiny = [e for e in events if is_tiny(e)]
+        count = len(events) - 1 - 2 * len(tiny)
+        left = mean_us(row["graph_ms"]) - sum(e["dur"] for e in events if not is_tiny(e)) - TINY_US * len(tiny)
+        rows[name] = {"us a gap": left / count, "gaps": count, "below 2 us": sum(e["dur"] < 2 for e in events) / len(events),
+                      "tiny memsets": len(tiny) / len(events), "mean us": statistics.mean(e["dur"] for e in events),
+                      "above 1,056 blocks": sum(e["cat"] == "kernel" and e["args"]["grid"][0] * e["args"]["grid"][1] * e["args"]["grid"][2] > 1056
+                                                for e in events) / len(events),
+                      "off, %": 100 * (GAP_US * count - left) / mean_us(row["graph_ms"])}
+        print(f"{name:20}" + ", ".join(f"{what} {value:.2f}" if isinstance(value, float) else f"{value} {what}"
+                                       for what, value in rows[name].items()))
+    steady = [r for name, r in rows.items() if name != "prefill_4k"]  # whose clock falls
+    of_rows([r["us a gap"] for r in steady], "us a gap")
+    of_rows([abs(r["off, %"]) for r in steady], f"% that {GAP_US} us a gap and {TINY_US} a tiny memset are off")
+    for what in ("gaps", "below 2 us", "tiny memsets", "mean us", "above 1,056 blocks"):
+        print(f"correlation of us a gap with {what}: {statistics.correlation([r['us a gap'] for r in steady], [r[what] for r in steady]):+.2f}")
+
+
 if __name__ == "__main__":
-    commands = {f.__name__: f for f in (mps, kernels, halves, slices, steps)}
+    commands = {f.__name__: f for f in (mps, kernels, halves, slices, steps, copies, gaps)}
     if len(sys.argv) != 2 or sys.argv[1] not in commands:
         sys.exit(__doc__)
     commands[sys.argv[1]](networks_in("alone")[1])

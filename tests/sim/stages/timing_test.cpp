@@ -305,6 +305,18 @@ TEST(Copies, OfDifferentDirectionsOverlap) {
               ElementsAre(std::pair(us(5), us(105)), std::pair(us(8), us(108)), std::pair(us(11), us(13))));
 }
 
+/// Smaller ones go another way, which takes longer.
+TEST(Copies, WithinTheDeviceAreAKernelOfTheDriverFromSoManyBytesOn) {
+  const auto lasts = [](std::uint64_t bytes) {
+    Scene s;
+    s.gpu.device_copy = us(3), s.gpu.copy_kernel = us(1), s.gpu.copy_kernel_bytes = kMegabyte;
+    const auto [from, to] = spans(s.run({copy(kInside, bytes)})).front();
+    return to - from;
+  };
+  EXPECT_EQ(lasts(kMegabyte), us(1) + us(2));
+  EXPECT_EQ(lasts(kMegabyte - 500), us(3) + us(2) - ns(1));
+}
+
 TEST(Copies, ShareTheEngineIfThereIsOnlyOne) {
   Scene s;
   s.gpu.copy_engines = 1;
