@@ -8,7 +8,8 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 programs=${PROGRAMS:-python3 $root/experiments/h200/live/programs.py}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-cd "$scratch"
+mkdir "$scratch/mixes" && cd "$scratch/mixes"
+cp "$root/experiments/h200/policies/kernels.json" ..
 cp "$root/experiments/h200/policies/mixes/issue.json" trace.json
 
 show() {  # show <as the page has it> <as it is run>
@@ -37,7 +38,7 @@ if wanted capture; then
   rm go
 fi
 if wanted serve; then
-  at="--at $scratch/service"
+  at="--at $PWD/service"
   show 'sim serve --policy=wait:beside=on &' "$sim serve --policy=wait:beside=on $at ${SERVE:-} > service.txt 2>&1 & echo \$! > service.pid
     for i in \$(seq 100); do grep -q joins service.txt && break; sleep 0.1; done; cat service.txt"
   show 'sim run --name cam --class=real_time --priority=-5 -- python camera.py &' \

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What the calibrations here say of each constant, card by card.
 
-    table.py                      constants of the four H200s: least, most, how far apart, and the largest spread within a file
-    table.py --all                all constants, and the H100's beside them
+    table.py                      constants of the H200s: least, most, how far apart, and the largest spread within a file
+    table.py --all                all constants, and the second H100's beside them
     table.py --moves build/bin/sim   of those more than 3 % apart, how far 3 % moves the pairs' mean simulated slowdown (7 s of a core each)
 """
 
@@ -20,7 +20,9 @@ CARDS = {  # of each file; the -second files name the first card's UUID (README)
     "h200-second": "GPU-d787f051-447a-01b5-cbb2-1ced6301a160",
     "h200-third": "GPU-b8d34e37-4d04-5317-be8c-f6731f19c418",
     "h200-fourth": "GPU-5974ac44-45fc-55df-5a38-ca17121dcd6f",
+    "h200-fifth": "GPU-d5fe117f-c655-3062-2203-5852ae54eee3",
     "h100-first": "GPU-8e13b55c-30e0-c68d-a742-8d55534ccc53",
+    "h100-second": "GPU-4273c401-ed43-f881-9f34-3bf984567d9c",
 }
 GROUPS = ("scheduling", "latencies", "preemption", "memory", "contention")
 BASE = HERE / "h200-third.json"
@@ -65,7 +67,7 @@ def table(everything=False):
     for constant in constants:
         least, most, percent, spread, n = apart(cards, constant)
         if everything or percent > 3:
-            h100 = cards["h100-first"].get(constant)
+            h100 = cards["h100-second"].get(constant)
             rows.append((constant, n, least, most, percent, spread, sum(v for v, _ in h100) / len(h100) if h100 else None))
     return rows, len(constants)
 

@@ -38,7 +38,7 @@ def read(folder):
 
 
 def simulated(sim, network, profile, processes, seconds):
-    """Images a second of so many processes together, each with its next request as soon as the last has ended."""
+    """Images a second of `processes` processes together, each with its next request as soon as the last has ended."""
     trace = TRACES / f"{network}.json.gz"
     with gzip.open(trace) as file:
         program = json.load(file)["programs"][0]["name"]

@@ -24,7 +24,7 @@ struct Calibrating {
 std::vector<double> gpc_of_tpcs(const std::vector<std::vector<std::uint32_t>>& clusters, std::uint32_t sms,
                                 std::uint32_t sms_per_tpc, std::string& why);
 
-/// How many SMs an active thread percentage leaves a client of MPS: at least so many, else in whole steps.
+/// How many SMs an active thread percentage leaves a client of MPS: `least` at the least, else multiples of `step`.
 struct MpsGranularity {
   std::uint32_t least = 0, step = 0;  // 0: no such rule gives what was seen
 };

@@ -47,30 +47,42 @@ bool captured(CUstream stream) {
   return status_of == nullptr || status_of(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/// On which TPCs the kernels of graphs run: where they were captured, whatever stream the graph is launched in.
-class GraphPlaces {
+/// How many nodes graphs have, and on which TPCs their kernels run: where they were captured, whatever stream the graph is launched in.
+class Graphs {
  public:
   void captured(CUgraph graph, const Tpcs& tpcs) {
     const std::scoped_lock lock(mutex_);
     of_graph_[graph] = tpcs;
   }
   void made(CUgraphExec made, CUgraph from) {
+    static const auto nodes_of = driver<CUresult (*)(CUgraph, CUgraphNode*, std::size_t*)>("cuGraphGetNodes");
+    std::size_t nodes = 1;
+    if (nodes_of == nullptr || nodes_of(from, nullptr, &nodes) != CUDA_SUCCESS) nodes = 1;
     const std::scoped_lock lock(mutex_);
     const auto at = of_graph_.find(from);
-    of_made_[made] = at != of_graph_.end() ? at->second : kAllTpcs;
+    of_made_[made] = {at != of_graph_.end() ? at->second : kAllTpcs, static_cast<unsigned>(nodes)};
   }
   bool runs_on(CUgraphExec graph, const Tpcs& tpcs) {
     const std::scoped_lock lock(mutex_);
     const auto at = of_made_.find(graph);
-    return (at != of_made_.end() ? at->second : kAllTpcs) == tpcs;
+    return (at != of_made_.end() ? at->second.tpcs : kAllTpcs) == tpcs;
+  }
+  unsigned nodes(CUgraphExec graph) {
+    const std::scoped_lock lock(mutex_);
+    const auto at = of_made_.find(graph);
+    return at != of_made_.end() ? at->second.nodes : 1;
   }
 
  private:
   std::mutex mutex_;
   std::unordered_map<CUgraph, Tpcs> of_graph_;
-  std::unordered_map<CUgraphExec, Tpcs> of_made_;
+  struct Made {
+    Tpcs tpcs;
+    unsigned nodes;
+  };
+  std::unordered_map<CUgraphExec, Made> of_made_;
 };
-GraphPlaces& graph_places = *new GraphPlaces;  // lives as long as the program
+Graphs& graphs = *new Graphs;  // lives as long as the program
 
 bool on_first_device() {
   static const bool one = [] {
@@ -125,7 +137,7 @@ CUresult steer(const Work& work, CUstream stream, Default kind, Go go) {
   }
   client->count(work);
   const auto elsewhere = [&](const Terms& terms) {
-    return work.graph && !graph_places.runs_on(static_cast<CUgraphExec>(const_cast<void*>(work.key)), terms.tpcs);
+    return work.graph && !graphs.runs_on(static_cast<CUgraphExec>(const_cast<void*>(work.key)), terms.tpcs);
   };
   if (!client->asks()) {
     const Terms& terms = client->standing();
@@ -211,7 +223,7 @@ CUresult launch_cooperative(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
 
 template <Default K>
 CUresult launch_graph(CUgraphExec graph, CUstream stream) {
-  const Work work{reinterpret_cast<const void*>(graph), true, {1, 1, 1}, {1, 1, 1}, 0};
+  const Work work{reinterpret_cast<const void*>(graph), true, {graphs.nodes(graph), 1, 1}, {1, 1, 1}, 0};
   return steer(work, stream, K, [&](CUstream to, std::int32_t) { return real<&launch_graph<K>>(graph, to); });
 }
 
@@ -255,18 +267,18 @@ CUresult end_capture(CUstream stream, CUgraph* graph) {
   --captures;
   Client* client = Client::get();
   if (client != nullptr && result == CUDA_SUCCESS && graph != nullptr && !client->asks())
-    graph_places.captured(*graph, client->standing().tpcs);
+    graphs.captured(*graph, client->standing().tpcs);
   return result;
 }
 CUresult instantiate(CUgraphExec* made, CUgraph graph, unsigned long long flags) {
   const CUresult result = real<&instantiate>(made, graph, flags);
-  if (result == CUDA_SUCCESS) graph_places.made(*made, graph);
+  if (result == CUDA_SUCCESS) graphs.made(*made, graph);
   return result;
 }
 template <Default K>
 CUresult instantiate_with(CUgraphExec* made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
   const CUresult result = real<&instantiate_with<K>>(made, graph, parameters);
-  if (result == CUDA_SUCCESS) graph_places.made(*made, graph);
+  if (result == CUDA_SUCCESS) graphs.made(*made, graph);
   return result;
 }
 /// A stream for which the program asks no priority has the one that it was given, and so have the graphs captured from it.

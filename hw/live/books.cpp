@@ -19,20 +19,20 @@ Promises promises_of(std::string_view policy) {
 }
 
 /// Throws InputError for what no program can be made to do from outside.
-void check(const Policy& policy, const CapabilitySet& can) {
+void check(const Policy& policy, const CapabilitySet& can, bool forecasts) {
   const Requirements needs = policy.requirements();
   std::vector<std::string> missing;
   if (const CapabilitySet lacks = needs.capabilities.without(can); !lacks.empty()) missing.push_back(lacks.names());
   if (needs.profiles) missing.emplace_back("profiles of kernels");
   if (needs.memory) missing.emplace_back("decisions about memory");
-  if (needs.forecast) missing.emplace_back("a forecast");
+  if (needs.forecast && !forecasts) missing.emplace_back("a forecast");
   if (!needs.thread_percentages.empty()) missing.emplace_back("MPS percentages");
   if (!needs.instances.empty()) missing.emplace_back("instances");
   if (!missing.empty())
     throw InputError("", "--policy",
                      fmt::format("policy {} needs {}, which sim serve cannot do with programs as they are", policy.name(),
                                  fmt::join(missing, ", ")),
-                     "choose fcfs, priority, timeslice, tpc-mask, static-split:tpcs, wait or reef-n, or run a trace with --backend=cuda");
+                     "choose fcfs, priority, timeslice, tpc-mask, static-split:tpcs, wait, reef-n or lookahead, or run a trace with --backend=cuda");
 }
 
 }  // namespace
@@ -50,7 +50,8 @@ Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
   topology_.gpu = gpu;
   topology_.capabilities = {Capability::order, Capability::priority, Capability::preempt_at_block, Capability::time_slice,
                             Capability::tpc_mask};
-  check(*policy_, topology_.capabilities);
+  check(*policy_, topology_.capabilities, options_.forecast != nullptr);
+  if (policy_->requirements().forecast) forecast_ = options_.forecast(gpu, policy_->requirements());
   immediate_ = promises_of(policy_->name()).immediate;
   stops_ = policy_->requirements().capabilities.has(Capability::preempt_at_block);
   masks_ = policy_->requirements().capabilities.has(Capability::tpc_mask);
@@ -98,10 +99,16 @@ void Books::leave(std::uint32_t client) {
   begin_again();
 }
 
+std::unique_ptr<Policy> Books::fresh_policy() const {
+  std::unique_ptr<Policy> policy = make_policy(spec_);
+  if (forecast_ != nullptr) policy->look_ahead(*forecast_);
+  return policy;
+}
+
 /// The policy starts anew with the programs that are there; what they have on the GPU and what waits is shown to it.
 void Books::begin_again() {
   reuse_retired();
-  policy_ = make_policy(spec_);
+  policy_ = fresh_policy();
   clients_.clear();
   client_views_.clear();
   number_of_.clear();
@@ -175,7 +182,8 @@ Decided Books::standing(std::uint32_t client) {
 }
 
 std::uint32_t Books::in_flight(std::uint32_t client) const {
-  return stoppable(*programs_.at(client)) && !masks_ ? options_.in_flight : 0;  // a mask is of one launch
+  const bool held_back = programs_.at(client)->self.service_class == ServiceClass::best_effort && (stops_ || forecast_ != nullptr);
+  return held_back && !masks_ ? options_.in_flight : 0;  // a mask is of one launch
 }
 
 /// As the policy sees it.

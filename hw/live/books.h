@@ -15,6 +15,7 @@
 
 #include <array>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -56,6 +57,8 @@ struct BooksOptions {
   std::uint32_t in_flight = 64;
   /// By name, those that the policy knows from the start and in this order, there or not.
   std::vector<std::string> programs{};
+  /// Makes what a policy asks that looks ahead; empty: such a policy is refused.
+  std::function<std::unique_ptr<Forecast>(const Gpu&, const Requirements&)> forecast{};
 };
 
 /// What the latest launches of a kernel took.  Each end is seen a little late: a time is too short where the end before was seen
@@ -150,6 +153,7 @@ class Books {
   };
 
   void begin_again();
+  std::unique_ptr<Policy> fresh_policy() const;
   void insert(LaunchView& l);
   void finish(LaunchId id, Time now);
   void end_requests(Time now);
@@ -169,6 +173,7 @@ class Books {
   std::unique_ptr<Recording> recording_;
   BooksOptions options_;
   Topology topology_;
+  std::unique_ptr<Forecast> forecast_;
   std::unique_ptr<Policy> policy_;
   bool immediate_ = false, stops_ = false, masks_ = false;
   std::map<std::uint32_t, std::unique_ptr<Program>> programs_;  // by number

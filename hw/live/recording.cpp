@@ -124,7 +124,7 @@ void Recording::write(std::ostream& out) const {
   for (std::size_t i = 0; i < lines_.size(); ++i) out << line(i) << "\n";
 }
 
-hw::Replayed replay(const std::string& file, const Gpu& gpu) {
+hw::Replayed replay(const std::string& file, const Gpu& gpu, decltype(BooksOptions::forecast) forecast) {
   const std::unique_ptr<std::istream> in = open_input(file);
   std::string text;
   std::size_t row = 1;
@@ -136,7 +136,7 @@ hw::Replayed replay(const std::string& file, const Gpu& gpu) {
       throw InputError(file, "line 1", "it is no recording of sim serve", "make one with sim serve --record");
     Books books(head.at("policy").get<std::string>(), gpu,
                 {Time{head.at("ahead_ps").get<std::int64_t>()}, head.at("in_flight").get<std::uint32_t>(),
-                 head.at("programs").get<std::vector<std::string>>()});
+                 head.at("programs").get<std::vector<std::string>>(), std::move(forecast)});
     Recording& now = books.record();
     std::deque<Kernel> kernels;
     std::vector<Granted> granted;

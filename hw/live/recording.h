@@ -76,6 +76,6 @@ class Recording {
 
 /// Tells books of the recording's policy again what happened.  Throws InputError where it is no recording of
 /// a service.
-hw::Replayed replay(const std::string& file, const Gpu& gpu);
+hw::Replayed replay(const std::string& file, const Gpu& gpu, decltype(BooksOptions::forecast) forecast = {});
 
 }  // namespace corun::live

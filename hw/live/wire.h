@@ -59,7 +59,7 @@ struct Saying {
   std::uint32_t kernel = 0;  // index into Memory::kernels
 };
 
-/// A function with the shape of a launch, or a graph as a whole.
+/// A function with the shape of a launch, or a graph as a whole: its nodes as the grid, and no registers.
 struct KernelEntry {
   std::uint32_t registers = 0, static_shared_bytes = 0, shared_bytes = 0;
   std::uint32_t grid[3] = {}, block[3] = {};

@@ -95,17 +95,18 @@ SharingMode parse_mode(const std::string& name) {
 }
 
 ModeError error_of(SharingMode mode, bool counters) {
-  // Without counters a mean latency is 1 point further off under streams and priorities (prior.py, judge); for the
-  // other modes that is assumed.
-  const double more = counters ? 0 : 0.01;
+  // p99 of the 34 mixes that `sim validate experiments/h200/networks` prints.  Without counters a mean latency is 1.1
+  // points further off under streams and 3.3 under priorities (prior.py, judge); for the other modes the mean of
+  // the two is assumed.
+  const auto of = [&](double known, double more = 0.022) { return known + (counters ? 0 : more); };
   switch (mode) {
-    case SharingMode::mps: return {0.095 + more, true};
-    case SharingMode::priority: return {0.061 + more, true};
-    case SharingMode::streams: return {0.053 + more, true};
-    case SharingMode::time_slicing: return {0.012 + more, true};
-    case SharingMode::percentages: return {0.102 + more, true};
-    case SharingMode::green_contexts: return {0.077 + more, true};
-    case SharingMode::mig: return {0.077 + more, false};
+    case SharingMode::mps: return {of(0.086), true};
+    case SharingMode::priority: return {of(0.061, 0.033), true};
+    case SharingMode::streams: return {of(0.070, 0.011), true};
+    case SharingMode::time_slicing: return {of(0.026), true};
+    case SharingMode::percentages: return {of(0.111), true};
+    case SharingMode::green_contexts: return {of(0.082), true};
+    case SharingMode::mig: return {of(0.082), false};
   }
   return {1, false};
 }

@@ -21,4 +21,7 @@ namespace corun::sim {
 std::unique_ptr<Forecast> make_forecast(const Trace& trace, const Gpu& gpu, const Requirements& needed,
                                         Shapes* shapes = nullptr, const HostCosts* host = nullptr);
 
+/// For programs that are known by what a Snapshot shows alone (unknown_forecast.cpp).
+std::unique_ptr<Forecast> make_forecast(const Gpu& gpu, const Requirements& needed);
+
 }  // namespace corun::sim

@@ -31,7 +31,7 @@ constexpr std::size_t kMostMended = 3;
 constexpr const char* kUsually =
     " taken to do what kernels of their class did in networks measured on an H200; without any counters, "
     "that "
-    "had mean latencies of networks side by side 9 % off and throughputs 5 %, with counters 8 and 3";
+    "had mean latencies of networks side by side 9 % off and throughputs 5 %, with counters 7 and 3";
 constexpr const char* kByShape =
     " taken to fill the issue slots by their warps and not to use the memory, so how much clients slow each "
     "other may be far off";

@@ -17,6 +17,7 @@
 #include "hw/live/service.h"
 #include "hw/process/mps_daemon.h"
 #include "hw/run/signal_guard.h"
+#include "sim/backend/forecast.h"
 #include "sim/command/beside.h"
 #include "traces/json/gpu_document.h"
 #include "traces/json/trace_json.h"
@@ -69,6 +70,8 @@ void write_metrics(const files::path& file, const std::string& state) {
     throw InputError(file.string(), "--metrics", "cannot be written", "name a file in a folder that exists and has room");
 }
 
+std::unique_ptr<Forecast> forecast_unknown(const Gpu& gpu, const Requirements& needed) { return make_forecast(gpu, needed); }
+
 void print_table(const std::string& state) {
   const auto s = nlohmann::json::parse(state);
   fmt::print("policy {}, up {:.0f} s; {}\n", s["policy"].get<std::string>(), s["up_s"].get<double>(),
@@ -96,7 +99,7 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
     command.add_option("--at", a.at, "folder of the service (default: corun below XDG_RUNTIME_DIR, or /tmp/corun-UID)");
   };
   all.serve = app.add_subcommand("serve", "decide for programs started by sim run what reaches the GPU when, by a policy");
-  all.serve->add_option("--policy", a.policy, "as of a run: fcfs, priority, timeslice, tpc-mask, static-split, wait, reef-n")
+  all.serve->add_option("--policy", a.policy, "as of a run: fcfs, priority, timeslice, tpc-mask, static-split, wait, reef-n, lookahead")
       ->capture_default_str();
   all.serve->add_option("--programs", a.programs, "names of those that will come, in the order of the policy's shares: cam,training")
       ->delimiter(',');
@@ -129,7 +132,7 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
 
 int serve(const LiveArguments& a) {
   const Gpu gpu = gpu_here(a.gpu);
-  live::Service service(a.policy, gpu, folder_of(a), {from_ns(1e3 * a.ahead_us), a.in_flight, a.programs});
+  live::Service service(a.policy, gpu, folder_of(a), {from_ns(1e3 * a.ahead_us), a.in_flight, a.programs, forecast_unknown});
   std::optional<hw::MpsDaemon> mps;
   if (service.books().one_context() && !a.no_mps) mps.emplace();
   service.invite(mps ? mps->environment() : std::vector<std::string>{});

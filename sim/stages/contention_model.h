@@ -76,7 +76,7 @@ class ContentionModel {
     Time length{};
   };
   std::optional<Round> round(const Cohorts& cohorts, Time now) const;
-  /// So many more of them have passed, in which each block that ended was replaced at once; `restarts`: the
+  /// `rounds` more of them have passed, in which each block that ended was replaced at once; `restarts`: the
   /// blocks that run count as begun with the last of them.
   void skip(const Round& round, std::int64_t rounds, bool restarts, const Cohorts& cohorts, Time now);
 

@@ -22,7 +22,7 @@ class NextEnds {
   /// The least of them, as of find_first(); kNone: there is none.
   std::int64_t first() const { return first_; }
   std::int64_t of(std::uint32_t head) const { return least_[leaves_ + head]; }
-  /// So many heads are about to be set.
+  /// `changes` heads are about to be set.
   void expect(std::size_t changes) { is_tree_ = is_tree_ && changes * kManyChanges < leaves_; }
   /// find_first() is to follow.
   void set(std::uint32_t head, std::int64_t end) {
@@ -65,7 +65,7 @@ class NextEnds {
  private:
   /// Up to which looking at each is quicker.
   static constexpr std::size_t kFewHeads = 12;
-  /// Where one in so many leaves changes, the tree is better made anew.
+  /// Where more than one leaf in this number changes, making the tree anew takes less time.
   static constexpr std::size_t kManyChanges = 8;
 
   void find_first_of(const std::vector<std::uint16_t>& list) {

@@ -172,7 +172,11 @@ std::uint64_t misses(const RunResult& r) {
   return sum;
 }
 
-std::string took(double seconds) { return seconds > 0 ? number(seconds) + " s" : "-"; }
+/// Of one width up to 1,000 s, so that a table's columns do not depend on how fast the machine was.
+std::string took(double seconds) {
+  if (!(seconds > 0)) return "-";
+  return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 2 : seconds < 100 ? 1 : 0);
+}
 
 /// Of the requests that arrived in the window.
 std::uint64_t offered(const ClientResult& c) { return c.finished + c.dropped + c.unfinished; }

@@ -2,7 +2,7 @@
 """A real-time program beside best-effort ones, unmodified: alone, under plain MPS, taking turns, and steered by `sim serve`.
 
   measure.py SIM OUT.json FOLDER REPEATS REQUESTS "MODE[;MODE...]" REAL_TIME BEST_EFFORT...
-MODE: alone, mps, turns, or a policy of `sim serve`.  POLICY@US: a launch goes that long before those before it end; POLICY@US/N: and so many
+MODE: alone, mps, turns, or a policy of `sim serve`.  POLICY@US: a launch goes that long before those before it end; POLICY@US/N: and up to N
 launches of a stream may be with the driver before they are granted; POLICY@US/N/FILE: and recorded there; MODE*N: N times instead of REPEATS.  The real-time program's
 requests come at a load of 0.4 of its mean time alone, REPEATS times REQUESTS of them in each mode; of the others counts what they do
 meanwhile.

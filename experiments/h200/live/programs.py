@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """Programs as people write them, none of which knows of corun: each prints a line of JSON when it ends.
 
-  programs.py NAME FOLDER MODE   NAME: decode, decode-graph, vision, vision-graph, prefill, train
-                                 MODE: "loop" until FOLDER/stop is there, or "COUNT:PERIOD_MS:ROUNDS": so often, COUNT requests at that period
+  programs.py NAME FOLDER MODE   NAME: decode, decode-flash, vision, prefill, train, and each with -graph behind it but train
+                                 MODE: "loop" until FOLDER/stop is there, or "COUNT:PERIOD_MS:ROUNDS": so often, COUNT requests at that period,
+                                 or "hash:COUNT": the outputs of all requests are hashed, or "turns:COUNT": a loop between FOLDER/go.N and stop.N
 FOLDER/NAME.ready says that it has warmed up; it begins when FOLDER/go is there.  Times are those of the host's one clock.
+decode's attention is cuDNN's, which adds parts of a result in the order in which they come: its outputs differ from run to run.  decode-flash is
+the same with PyTorch's own.
 """
 import hashlib
 import json
@@ -21,7 +24,7 @@ torch.manual_seed(1)
 HASHED = 12  # requests whose outputs are hashed, before the time counts
 
 
-def decode():
+def decode(attention=F.scaled_dot_product_attention):
     """A step of a language model of 8 layers, four sequences."""
     width, heads, layers, context = 2048, 16, 8, 1024
     half = {"device": "cuda", "dtype": torch.float16}
@@ -35,11 +38,20 @@ def decode():
         h = x
         for i in range(layers):
             q, _, _ = (h @ qkv[i]).view(4, 1, 3, heads, -1).permute(2, 0, 3, 1, 4)
-            a = F.scaled_dot_product_attention(q, keys[i], values[i])
+            a = attention(q, keys[i], values[i])
             h = h + a.transpose(1, 2).reshape(4, 1, width) @ out[i]
             h = h + F.gelu(h @ up[i]) @ down[i]
         return h
     return request
+
+
+def decode_flash():
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    def attention(q, k, v):
+        with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]):
+            return F.scaled_dot_product_attention(q, k, v)
+    return decode(attention)
 
 
 def prefill():
@@ -98,14 +110,18 @@ def as_graph(request):
 
 
 def main(name, folder, mode):
-    programs = {"decode": decode, "vision": vision, "prefill": prefill, "train": train}
+    programs = {"decode": decode, "decode-flash": decode_flash, "vision": vision, "prefill": prefill, "train": train}
     with torch.set_grad_enabled(name == "train"):
         request = programs[name.removesuffix("-graph")]()
         if name.endswith("-graph"):
             request = as_graph(request)
         digest = hashlib.sha256()
-        for _ in range(HASHED):
-            digest.update(request().detach().cpu().numpy().tobytes())
+
+        def hashed(count):
+            for _ in range(count):
+                digest.update(request().detach().cpu().numpy().tobytes())
+
+        hashed(HASHED)
         times = []
         for _ in range(30):
             begin = time.perf_counter()
@@ -113,13 +129,27 @@ def main(name, folder, mode):
             torch.cuda.synchronize()
             times.append(time.perf_counter() - begin)
         open(os.path.join(folder, name + ".ready"), "w").close()
-        while not os.path.exists(os.path.join(folder, "go")):
-            time.sleep(0.002)
-        count, period, rounds = (None, 0, 1) if mode == "loop" else (convert(x) for convert, x in zip((int, float, int), mode.split(":")))
 
-        def one_round():
+        def is_there(file):
+            return os.path.exists(os.path.join(folder, file))
+
+        while not is_there("go"):
+            time.sleep(0.002)
+        if mode.startswith("hash:"):
+            began = time.perf_counter()
+            hashed(int(mode[5:]))
+            print(json.dumps({"program": name, "sha256": digest.hexdigest(), "s": round(time.perf_counter() - began, 3)}), flush=True)
+            return
+        turns = mode.startswith("turns:")
+        count, period, rounds = ((None, 0, 1) if mode == "loop" else (None, 0, int(mode[6:])) if turns else
+                                 (convert(x) for convert, x in zip((int, float, int), mode.split(":"))))
+
+        def one_round(number):
+            while turns and not is_there(f"go.{number}"):
+                time.sleep(0.001)
+            stop = f"stop.{number}" if turns else "stop"
             latencies, ends, began = [], [], time.perf_counter()
-            while len(latencies) < count if count else not os.path.exists(os.path.join(folder, "stop")):
+            while len(latencies) < count if count else not is_there(stop):
                 due = began + len(latencies) * period / 1e3 if period else time.perf_counter()
                 while (now := time.perf_counter()) < due:
                     if due - now > 2e-4:
@@ -134,9 +164,9 @@ def main(name, folder, mode):
             at = lambda share: round(1e3 * latencies[int(share * (len(latencies) - 1))], 4)  # noqa: E731
             said = {"requests": len(latencies), "began": began, "ended": ends[-1], "per_s": round(len(latencies) / (ends[-1] - began), 3),
                     "p50_ms": at(0.5), "p99_ms": at(0.99), "mean_ms": round(1e3 * sum(latencies) / len(latencies), 4)}
-            return said if count else said | {"ends": [round(t, 6) for t in ends]}
+            return said if count or turns else said | {"ends": [round(t, 6) for t in ends]}
 
-        all_rounds = [one_round() for _ in range(rounds)]
+        all_rounds = [one_round(number) for number in range(rounds)]
     print(json.dumps({"program": name, "warm_ms": round(1e3 * sorted(times)[15], 4), "sha256": digest.hexdigest(), "rounds": all_rounds}), flush=True)
 
 

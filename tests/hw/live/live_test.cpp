@@ -377,6 +377,17 @@ TEST_F(Live, MoreMemoryThanIsLeftIsRefusedByTheDriverAndTheProgramGoesOnSteered)
   EXPECT_EQ(kernels().size(), 10u);
 }
 
+TEST_F(Live, APolicyThatLooksAheadSteersProgramsThatNobodyKnows) {
+  for (const char* policy : {"lookahead", "lookahead:ways=now/hold,budget_events=500"}) {
+    files::remove(log());
+    serve(policy);
+    const Ended ended = shell(joins("two-streams 100 500 10", "--name work") + " & " + joins("graph 20 2000 5", "--name cam --class=real_time") + "; wait");
+    EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("done 100"), HasSubstr("done 20"), testing::Not(HasSubstr("not steered")))) << policy;
+    EXPECT_EQ(kernels().size(), 120u) << policy;
+    end_service(SIGTERM);
+  }
+}
+
 TEST_F(Live, AForkedChildIsNotSteered) {
   serve("wait");
   const Ended ended = shell(joins("fork 10 50", "--name one"));

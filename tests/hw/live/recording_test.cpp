@@ -11,6 +11,7 @@
 #include <regex>
 #include <sstream>
 
+#include "sim/backend/forecast.h"
 #include "tests/support/build.h"
 #include "traces/json/temporary_folder.h"
 #include "traces/model/error.h"
@@ -67,21 +68,23 @@ std::string run(const std::string& policy, unsigned seed, int steps, BooksOption
   return out.str();
 }
 
+std::unique_ptr<Forecast> forecast(const Gpu& gpu, const Requirements& needed) { return sim::make_forecast(gpu, needed); }
+
 class LiveRecording : public testing::Test {
  protected:
   hw::Replayed again(const std::string& text) {
     const std::string file = (folder_.path() / "recording.jsonl").string();
     std::ofstream(file) << text;
-    return replay(file, sim::small_gpu(4));
+    return replay(file, sim::small_gpu(4), forecast);
   }
   TemporaryFolder folder_{"live-recording"};
 };
 
 TEST_F(LiveRecording, TheSameIsDecidedAgainOfWhatWasTold) {
-  for (const char* policy : {"wait", "wait:beside=on", "wait:beside=on,backfill=on", "reef-n", "priority", "fcfs"})
+  for (const char* policy : {"wait", "wait:beside=on", "wait:beside=on,backfill=on", "reef-n", "priority", "fcfs", "lookahead:budget_events=200", "lookahead:ways=now/hold,budget_events=200"})
     for (unsigned seed = 1; seed <= 5; ++seed) {
       SCOPED_TRACE(std::string(policy) + " " + std::to_string(seed));
-      const hw::Replayed r = again(run(policy, seed, 2000, {.in_flight = seed % 2 * 64}));
+      const hw::Replayed r = again(run(policy, seed, 2000, {.in_flight = seed % 2 * 64, .forecast = forecast}));
       EXPECT_EQ(r.difference, "");
       EXPECT_EQ(r.waits, 2000u);
       EXPECT_GE(r.decisions, std::string(policy).starts_with("wait") ? 200u : 0u);

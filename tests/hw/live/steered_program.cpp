@@ -1,7 +1,7 @@
 // A program that launches, and knows nothing of corun.
 //   steered_program WAY LAUNCHES US [EACH]
 // WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, capture, fork, allocate, bad, bad-last
-// Waits after each EACH launches and at the end.  Says "early N": so many calls came back within 0.2 s; and "done LAUNCHES".
+// Waits after each EACH launches and at the end.  Says "early N": N calls came back within 0.2 s; and "done LAUNCHES".
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <dlfcn.h>

@@ -120,7 +120,7 @@ TEST(OtherCard, ASmallerL2ReadsAgainMoreAndKeepsLessOfWhatIsWritten) {
   EXPECT_NEAR(*there(smaller).dram_write_bytes, 8.5e7, 1);
 }
 
-/// An H200 whose SMs start so many FP64 multiply-adds a cycle; of one kernel what it takes longer there.
+/// An H200 whose SMs start `units` FP64 multiply-adds a cycle; of one kernel what it takes longer there.
 double with_fp64_units(std::uint32_t units, const Trace& trace) {
   Gpu gpu = read_gpu("h200");
   gpu.sm.fp64_units = units;
@@ -179,7 +179,7 @@ TEST(OtherCard, SaysByWhatEachKernelWasCarried) {
   EXPECT_EQ(carried.trace.gpu, "l40s");
 }
 
-/// The priorities of one client each, and of the last one's only stream, on a card of so many levels.
+/// The priorities of one client each, and of the last one's only stream, on a card of `levels` levels.
 std::vector<std::int32_t> carried_priorities(const std::vector<std::int32_t>& given, std::uint32_t levels) {
   Trace trace = one_kernel(132, 0.5);
   for (const std::int32_t priority : given) trace.clients.emplace_back().priority = priority;

@@ -59,7 +59,7 @@ TEST(NextEnds, ACohortThatJoinsLeavesItsEndToTheOther) {
   EXPECT_EQ(first_of(ends, cohorts), Heads{0});
 }
 
-/// Of so many SMs, some or nearly all of which change between two looks; also where the number of cohorts falls and rises.
+/// Of 1 to 132 SMs, of which up to three or all change between two looks; also where the number of cohorts falls and rises.
 TEST(NextEnds, OfAnyNumberOfHeadsTheFirstAreThoseThatAScanFinds) {
   std::mt19937 random(1);
   const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };

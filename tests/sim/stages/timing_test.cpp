@@ -1,20 +1,16 @@
-// When does each thing happen?  Every latency of the model by itself, to the picosecond, from the host's call
+// When does each thing happen?  Every latency of a launch and a copy by itself, to the picosecond, from the host's call
 // to the host's knowledge of the end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "policies/session/arrivals.h"
-#include "sim/backend/sim_backend.h"
 #include "tests/support/engine_rig.h"
 #include "tests/support/run_trace.h"
 #include "tests/support/stages.h"
-#include "traces/model/error.h"
 
 namespace corun::sim {
 namespace {
 
 using testing::ElementsAre;
-using testing::IsEmpty;
 
 /// One client, one request, these operations.
 struct Scene : TraceBuilder {
@@ -259,6 +255,20 @@ TEST(GraphIssue, ACopyBehindAKernelOfAnotherStreamIsNotLost) {
   EXPECT_NE(ran.requests[0].finished, kNever);
 }
 
+TEST(Graphs, HaveAGapOfTheirOwnUnderMpsAndInTurns) {
+  Gpu gpu = slow_host_gpu(2);
+  gpu.graph_gap = ns(600), gpu.mps_graph_gap = ns(900), gpu.turn_graph_gap = ns(100);
+  TraceBuilder b;
+  const KernelId k = b.kernel(whole_sm_kernel(1, us(5)));
+  b.client("graph", b.program({launch(k), launch(k)}, Issue::graph));
+  b.one_kernel("other", whole_sm_kernel(1, us(5)), us(80));
+  for (const auto& [policy, gap] : {std::pair("fcfs", ns(600)), {"mps", ns(900)}, {"timeslice", ns(100)}}) {
+    const auto kernels = run_trace(b.trace, gpu, policy).of(kFirst);
+    ASSERT_EQ(kernels.size(), 2u);
+    EXPECT_EQ(kernels[1].started, kernels[0].finished + gap) << policy;
+  }
+}
+
 // ---- copies -----------------------------------------------------------------------------------------------
 
 std::vector<std::pair<Time, Time>> spans(const Ran& ran) {
@@ -354,393 +364,6 @@ TEST(Channels, AFullOneRefusesAndTheLaunchIsMadeLater) {
   ASSERT_EQ(kernels.size(), 6u);
   for (std::size_t i = 1; i < 6; ++i) EXPECT_GE(kernels[i].started, kernels[i - 1].finished + us(1));
   EXPECT_GT(kernels[5].submitted, kernels[5].ready);
-}
-
-// ---- time slices ------------------------------------------------------------------------------------------
-
-/// Two processes, each with one kernel whose blocks take turns on the only SM.
-struct Sliced : TraceBuilder {
-  Gpu gpu = slow_host_gpu(1);
-
-  Ran run() { return run_trace(trace, gpu, "timeslice", Record::blocks); }
-};
-
-std::vector<std::tuple<std::uint32_t, Time, Time>> turns(const Ran& ran) {
-  std::vector<std::tuple<std::uint32_t, Time, Time>> of;
-  for (const TurnRecord& t : ran.turns) of.emplace_back(t.context, t.start, t.end);
-  return of;
-}
-
-TEST(TimeSlices, ContextsTakeTurnsOfOneSliceWithASwitchBetween) {
-  Sliced s;
-  s.one_kernel("a", whole_sm_kernel(12, us(20)));
-  s.one_kernel("b", whole_sm_kernel(12, us(20)));
-  const auto all = turns(s.run());
-  ASSERT_GE(all.size(), 4u);
-  EXPECT_EQ(all[0], std::tuple(0u, us(0), us(105)));  // its slice counts from its first work on, at 5 us
-  EXPECT_EQ(all[1], std::tuple(1u, us(115), us(215)));
-  EXPECT_EQ(all[2], std::tuple(0u, us(225), us(325)));
-  EXPECT_EQ(all[3], std::tuple(1u, us(335), us(435)));
-}
-
-TEST(TimeSlices, AnInterruptedBlockGoesOnWithWhatItHasLeft) {
-  Sliced s;
-  s.one_kernel("a", whole_sm_kernel(12, us(30)));
-  s.one_kernel("b", whole_sm_kernel(12, us(30)));
-  const Ran ran = s.run();
-  const auto blocks = ran.blocks_of(ran.only(kFirst).launch);
-  ASSERT_EQ(blocks.size(), 12u);
-  EXPECT_EQ(blocks[2].end, us(95));
-  EXPECT_EQ(blocks[3].start, us(95));
-  EXPECT_EQ(blocks[3].end, us(245));  // 10 us before the switch at 105, 20 us from 225 on
-  EXPECT_EQ(blocks[4].end, us(275));
-}
-
-TEST(TimeSlices, NothingIsLostOrDoneTwice) {
-  Sliced s;
-  s.one_kernel("a", whole_sm_kernel(30, us(17)));
-  s.one_kernel("b", whole_sm_kernel(25, us(23)));
-  s.one_kernel("c", whole_sm_kernel(20, us(29)));
-  const Ran ran = s.run();
-  std::vector<Time> had(3);
-  for (const TurnRecord& t : ran.turns) had[t.context] += t.end - t.start;
-  EXPECT_EQ(ran.blocks_run, 30u + 25u + 20u);
-  // 5 us of the first turn pass before the first launch arrives.
-  EXPECT_GE(had[0], us(30 * 17 + 5));
-  EXPECT_GE(had[1], us(25 * 23));
-  EXPECT_GE(had[2], us(20 * 29));
-  for (std::uint32_t c = 0; c < 3; ++c) {
-    Time work{};
-    for (const BlockRecord& b : ran.blocks_of(ran.only(ClientId{c}).launch))
-      for (const TurnRecord& t : ran.turns)
-        if (t.context == c) work += std::max(Time{}, std::min(b.end, t.end) - std::max(b.start, t.start));
-    EXPECT_EQ(work, us(c == 0 ? 30 * 17 : c == 1 ? 25 * 23 : 20 * 29));
-  }
-}
-
-TEST(TimeSlices, ASwitchTakesLongerForEachSmThatItInterrupts) {
-  for (const std::uint32_t blocks : {1u, 2u, 3u}) {
-    Sliced s;
-    s.gpu = slow_host_gpu(4);
-    s.gpu.switch_sm = us(3);
-    s.one_kernel("a", whole_sm_kernel(blocks, us(500)));
-    s.one_kernel("b", whole_sm_kernel(1, us(30)));
-    EXPECT_EQ(s.run().only(kSecond).started, us(105 + 10 + 3 * blocks)) << blocks;
-  }
-}
-
-TEST(TimeSlices, OnlyOneContextRunsAtATime) {
-  Sliced s;
-  s.one_kernel("a", kernel(200, 256, us(30)));
-  s.one_kernel("b", kernel(200, 256, us(30)));
-  const Ran ran = s.run();
-  ASSERT_GT(ran.turns.size(), 4u);
-  for (std::size_t i = 1; i < ran.turns.size(); ++i)
-    EXPECT_EQ(ran.turns[i].start, ran.turns[i - 1].end + s.gpu.context_switch);
-}
-
-TEST(TimeSlices, WorkThatEndsWithTheSliceIsNotInterrupted) {
-  for (const Time more : {ps(0), ps(1)}) {
-    Sliced s;
-    s.one_kernel("a", whole_sm_kernel(1, us(100) + more));
-    s.one_kernel("b", whole_sm_kernel(12, us(20)));
-    const Time away = us(10 + 100 + 10);
-    EXPECT_EQ(s.run().only(kFirst).finished, us(105) + (more == ps(0) ? ps(0) : away + more));
-  }
-}
-
-TEST(TimeSlices, AContextWithoutWorkGivesItsTurnUp) {
-  Sliced s;
-  s.one_kernel("a", whole_sm_kernel(1, us(30)));
-  s.one_kernel("b", whole_sm_kernel(1, us(30)));
-  const Ran ran = s.run();
-  EXPECT_EQ(ran.only(kFirst).finished, us(35));
-  EXPECT_EQ(ran.only(kSecond).started, us(35) + s.gpu.context_switch);
-}
-
-TEST(TimeSlices, OneContextAloneKeepsTheGpu) {
-  Sliced s;
-  s.one_kernel("a", whole_sm_kernel(40, us(20)));
-  s.one_kernel("b", whole_sm_kernel(1, us(20)), us(900));
-  const Ran ran = s.run();
-  EXPECT_EQ(ran.only(kFirst).finished, us(5 + 800));
-  EXPECT_EQ(ran.turns.front().end, us(905));
-}
-
-TEST(TimeSlices, ALateComerWaitsForTheEndOfTheSliceUnderWay) {
-  Sliced s;
-  s.one_kernel("a", whole_sm_kernel(40, us(20)));
-  s.one_kernel("b", whole_sm_kernel(1, us(20)), us(350));
-  const Ran ran = s.run();
-  EXPECT_EQ(ran.only(kSecond).started, us(5 + 4 * 100) + s.gpu.context_switch);
-}
-
-TEST(TimeSlices, ASwitchFromAContextWhoseGraphHasEndedDependsOnWhetherTheNextWasInterrupted) {
-  for (const Issue issue : {Issue::graph, Issue::eager}) {
-    Sliced s;
-    s.gpu.idle_switch = us(2);
-    s.gpu.idle_switch_to_interrupted = us(6);
-    s.one_kernel("a", whole_sm_kernel(1, us(150)));
-    s.client("b", s.program({launch(s.kernel(whole_sm_kernel(1, us(30))))}, issue), Once{});
-    s.client("c", s.program({launch(s.kernel(whole_sm_kernel(1, us(30))))}, issue), Once{});
-    const Ran ran = s.run();
-    const bool graph = issue == Issue::graph;
-    const Time fresh = graph ? us(2) : us(10), interrupted = graph ? us(6) : us(10);
-    EXPECT_EQ(ran.only(kSecond).finished, us(105 + 10 + 30));
-    EXPECT_EQ(ran.only(ClientId{2}).started, us(145) + fresh);
-    EXPECT_EQ(ran.only(kFirst).finished, us(175) + fresh + interrupted + us(50));
-  }
-}
-
-/// A graph of kernels of 20 us, two requests in flight, and another context that always has work.
-struct ReadAhead : Sliced {
-  void graph(std::uint32_t kernels, bool copied = false) {
-    gpu.read_ahead_launches = 12;
-    gpu.time_slice = us(500);
-    gpu.graph_launch_call = us(1);
-    Kernel one = whole_sm_kernel(1, us(20));
-    one.name = "one";
-    std::vector<Op> ops(kernels, launch(kernel(one)));
-    if (copied) ops.insert(ops.begin() + 1, copy(CopyDirection::device_to_device, 64));
-    client("graph", program(std::move(ops), Issue::graph), ClosedLoop{Time{}, 2});
-    one_kernel("other", whole_sm_kernel(2000, us(20)), us(300));
-    trace.run.duration = ms(8);
-  }
-  /// The longest turn of the graph's context after the other has come.
-  Time longest() {
-    Time most{};
-    for (const TurnRecord& t : run().turns)
-      if (t.context == 0 && t.start > us(400)) most = std::max(most, t.end - t.start);
-    return most;
-  }
-};
-
-TEST(TimeSlices, AGraphThatHasBeenReadAheadGivesItsTurnUpWhenItHasEnded) {
-  ReadAhead s;
-  s.graph(6);  // 12 launches in two requests, of 120 us each
-  EXPECT_EQ(s.longest(), us(2 * 120));
-}
-
-TEST(TimeSlices, OneLaunchMoreThanIsReadAheadKeepsTheTurnUntilTheFirstRequestsEnd) {
-  ReadAhead s;
-  s.graph(13);
-  EXPECT_EQ(s.longest(), us(500));
-}
-
-TEST(TimeSlices, AGraphWithACopyIsNotReadAhead) {
-  ReadAhead s;
-  s.graph(6, true);
-  EXPECT_EQ(s.longest(), us(500));
-}
-
-TEST(TimeSlices, ClientsOfOneProcessShareAContext) {
-  Sliced s;
-  s.one_kernel("a", kernel(1, 256, us(300))).process = "p";
-  s.one_kernel("b", kernel(1, 256, us(300))).process = "p";
-  const Ran ran = s.run();
-  EXPECT_THAT(ran.turns, IsEmpty());
-  EXPECT_EQ(most_at_once(ran.kernels), 2u);
-}
-
-TEST(TimeSlices, NoTimePassesOnAnIdleGpu) {
-  Sliced s;
-  s.one_kernel("a", kernel(1, 256, us(1)));
-  s.one_kernel("b", kernel(1, 256, us(1)));
-  Timeline nobody;
-  SimBackend backend(s.trace, s.gpu, {{}, corun::Contexts::per_process}, nobody, {});
-  std::vector<Notice> notices;
-  backend.wait(kNever, notices);
-  EXPECT_THAT(notices, IsEmpty());
-  EXPECT_EQ(backend.now(), us(0));
-}
-
-// ---- arrivals ---------------------------------------------------------------------------------------------
-
-std::vector<Time> first_arrivals(const Client& client, std::uint64_t seed, std::size_t n) {
-  ArrivalProcess process(client, seed);
-  std::vector<Time> times;
-  for (; times.size() < n; process.advance()) times.push_back(process.next());
-  return times;
-}
-
-Client client_with(Arrivals arrivals, const std::string& name = "client") {
-  Client c;
-  c.name = name;
-  c.arrivals = std::move(arrivals);
-  return c;
-}
-
-TEST(Arrivals, PeriodicOnesStartAtTheOffset) {
-  EXPECT_THAT(first_arrivals(client_with(Periodic{us(10), us(3)}), 1, 4),
-              ElementsAre(us(3), us(13), us(23), us(33)));
-}
-
-TEST(Arrivals, ExplicitOnesEndWithTheList) {
-  EXPECT_THAT(first_arrivals(client_with(ExplicitTimes{{us(1), us(1), us(9)}}), 1, 4),
-              ElementsAre(us(1), us(1), us(9), kNever));
-}
-
-TEST(Arrivals, OnceIsOnce) {
-  EXPECT_THAT(first_arrivals(client_with(Once{us(4)}), 1, 2), ElementsAre(us(4), kNever));
-}
-
-TEST(Arrivals, PoissonOnesDependOnTheSeedAndTheNameOnly) {
-  const auto times = [](std::uint64_t own_seed, std::uint64_t run_seed, const char* name) {
-    return first_arrivals(client_with(Poisson{1000, own_seed}, name), run_seed, 50);
-  };
-  EXPECT_EQ(times(1, 1, "a"), times(1, 1, "a"));
-  EXPECT_NE(times(1, 1, "a"), times(1, 2, "a"));
-  EXPECT_NE(times(1, 1, "a"), times(2, 1, "a"));
-  EXPECT_NE(times(1, 1, "a"), times(1, 1, "b"));
-}
-
-TEST(Arrivals, PoissonOnesKeepTheirRate) {
-  const auto times = first_arrivals(client_with(Poisson{1000, 1}), 1, 20'000);
-  EXPECT_NEAR(to_seconds(times.back()) / 20'000, 1e-3, 3e-5);  // 4 standard deviations
-  double squares = 0;
-  for (std::size_t i = 1; i < times.size(); ++i) squares += std::pow(to_seconds(times[i] - times[i - 1]), 2);
-  EXPECT_NEAR(squares / 20'000, 2e-6, 2e-7);
-}
-
-/// Arrival times of a client's requests, and what became of them, in a run.
-std::vector<RequestRecord> requests_of(const Ran& ran, ClientId client) {
-  std::vector<RequestRecord> mine;
-  for (const RequestRecord& r : ran.requests)
-    if (r.client == client) mine.push_back(r);
-  std::sort(mine.begin(), mine.end(), [](const auto& a, const auto& b) { return a.request < b.request; });
-  return mine;
-}
-std::vector<Time> arrivals_of(const Ran& ran, ClientId client) {
-  std::vector<Time> times;
-  for (const RequestRecord& r : requests_of(ran, client)) times.push_back(r.arrival);
-  return times;
-}
-
-TEST(Arrivals, PoissonOnesAreTheSameWhoeverRunsBeside) {
-  const auto arrivals = [](bool with_rival) {
-    Scene s;
-    const ProgramId p = s.program({launch(s.k)});
-    if (with_rival) s.client("rival", p, Poisson{30'000, 1});
-    s.client("client", p, Poisson{5'000, 1});
-    s.trace.run.duration = ms(5);
-    return arrivals_of(run_trace(s.trace, s.gpu), with_rival ? kSecond : kFirst);
-  };
-  EXPECT_GT(arrivals(false).size(), 10u);
-  EXPECT_EQ(arrivals(false), arrivals(true));
-}
-
-TEST(Arrivals, AClosedLoopThinksBeforeItsNextRequest) {
-  Scene s;
-  s.client("client", s.program({launch(s.k)}), ClosedLoop{us(7)});
-  s.trace.run.duration = us(130);
-  const Ran ran = run_trace(s.trace, s.gpu);
-  const auto requests = requests_of(ran, kFirst);
-  ASSERT_GE(requests.size(), 3u);
-  const Time first_end = us(55) + ns(700);
-  EXPECT_EQ(requests[0].arrival, us(0));
-  EXPECT_EQ(requests[0].finished, first_end);
-  EXPECT_EQ(requests[1].arrival, first_end + us(7));
-  EXPECT_EQ(requests[1].started, first_end + us(7));
-  EXPECT_EQ(requests[2].finished, kNever);  // the run ends
-}
-
-TEST(Arrivals, ASecondRequestInFlightRunsBehindTheFirstWithoutAPause) {
-  Scene s;
-  s.client("client", s.program({launch(s.k), sync()}, Issue::graph), ClosedLoop{Time{}, 2});
-  s.trace.run.duration = us(200);
-  const Ran ran = run_trace(s.trace, s.gpu);
-  const auto requests = requests_of(ran, kFirst);
-  const auto kernels = ran.of(kFirst);
-  ASSERT_GE(requests.size(), 4u);
-  ASSERT_GE(kernels.size(), 3u);
-  EXPECT_EQ(requests[0].started, us(0));
-  EXPECT_EQ(requests[1].started, us(0));
-  EXPECT_EQ(requests[2].started, requests[0].finished);
-  for (std::size_t i = 1; i < 3; ++i)
-    EXPECT_EQ(kernels[i].started, kernels[i - 1].finished + s.gpu.graph_gap) << i;
-}
-
-TEST(Graphs, HaveAGapOfTheirOwnUnderMpsAndInTurns) {
-  Gpu gpu = slow_host_gpu(2);
-  gpu.graph_gap = ns(600), gpu.mps_graph_gap = ns(900), gpu.turn_graph_gap = ns(100);
-  TraceBuilder b;
-  const KernelId k = b.kernel(whole_sm_kernel(1, us(5)));
-  b.client("graph", b.program({launch(k), launch(k)}, Issue::graph));
-  b.one_kernel("other", whole_sm_kernel(1, us(5)), us(80));
-  for (const auto& [policy, gap] : {std::pair("fcfs", ns(600)), {"mps", ns(900)}, {"timeslice", ns(100)}}) {
-    const auto kernels = run_trace(b.trace, gpu, policy).of(kFirst);
-    ASSERT_EQ(kernels.size(), 2u);
-    EXPECT_EQ(kernels[1].started, kernels[0].finished + gap) << policy;
-  }
-}
-
-TEST(Arrivals, SeveralInFlightNeedOneStream) {
-  Scene s;
-  s.client("client", s.program({launch(s.k, 0), launch(s.k, 1)}), ClosedLoop{Time{}, 2});
-  s.trace.run.duration = us(200);
-  EXPECT_THROW(run_trace(s.trace, s.gpu), InputError);
-}
-
-TEST(Arrivals, SeveralInFlightNeedAProgramThatDoesNotStopInItsMiddle) {
-  Scene s;
-  s.client("client", s.program({launch(s.k), sync(), launch(s.k)}), ClosedLoop{Time{}, 2});
-  s.trace.run.duration = us(200);
-  EXPECT_THROW(run_trace(s.trace, s.gpu), InputError);
-}
-
-TEST(Arrivals, ARequestStartsWhenThePreviousOneHasEnded) {
-  Scene s;
-  s.client("client", s.program({launch(s.k)}), ExplicitTimes{{us(0), us(10)}}).stale = Stale::queue;
-  s.trace.run.duration = us(200);
-  const auto requests = requests_of(run_trace(s.trace, s.gpu), kFirst);
-  ASSERT_EQ(requests.size(), 2u);
-  EXPECT_EQ(requests[1].arrival, us(10));
-  EXPECT_EQ(requests[1].started, us(55) + ns(700));
-}
-
-/// Requests every 20 us, each of which takes 55.7 us: served at 0, and then whatever waits at 55.7 and 111.4.
-std::vector<RequestRecord> overrun(Stale stale) {
-  Scene s;
-  s.client("client", s.program({launch(s.k)}), Periodic{us(20), us(0)}).stale = stale;
-  s.trace.run.duration = us(130);
-  return requests_of(run_trace(s.trace, s.gpu), kFirst);
-}
-
-TEST(Stale, KeepNewestDropsWhatANewerRequestFindsWaiting) {
-  std::vector<std::uint64_t> dropped, served;
-  for (const RequestRecord& r : overrun(Stale::keep_newest)) {
-    if (r.dropped)
-      dropped.push_back(r.request);
-    else if (r.finished != kNever)
-      served.push_back(r.request);
-  }
-  EXPECT_THAT(served, ElementsAre(0, 2));  // at 55.7 us the one of 40 us waits
-  EXPECT_THAT(dropped, ElementsAre(1, 3, 4 /* by that of 100 us; that one is served from 111.4 us on */));
-}
-
-TEST(Stale, QueueServesAllInOrder) {
-  std::vector<std::uint64_t> served;
-  Time previous{};
-  for (const RequestRecord& r : overrun(Stale::queue)) {
-    EXPECT_FALSE(r.dropped);
-    if (r.finished == kNever) continue;
-    served.push_back(r.request);
-    EXPECT_GE(r.started, previous);
-    previous = r.finished;
-  }
-  EXPECT_THAT(served, ElementsAre(0, 1));
-}
-
-TEST(Stale, ARequestThatArrivesAsThePreviousOneEndsReplacesTheWaitingOne) {
-  const Time end = us(55) + ns(700);
-  for (const Time late : {ps(-1), ps(0), ps(1)}) {
-    Scene s;
-    s.client("client", s.program({launch(s.k)}), ExplicitTimes{{us(0), us(10), end + late}});
-    s.trace.run.duration = us(300);
-    const auto requests = requests_of(run_trace(s.trace, s.gpu), kFirst);
-    ASSERT_EQ(requests.size(), 3u);
-    EXPECT_EQ(requests[1].dropped, late <= ps(0));
-  }
 }
 
 }  // namespace

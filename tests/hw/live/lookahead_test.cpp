@@ -1,0 +1,134 @@
+// A policy that looks ahead, on programs of which the books know what a Snapshot shows: what it is told, and
+// what it decides.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "hw/live/books.h"
+#include "sim/backend/forecast.h"
+#include "tests/support/build.h"
+
+namespace corun::live {
+namespace {
+
+/// Keeps what was foretold.
+class Overheard final : public Forecast {
+ public:
+  Overheard(std::unique_ptr<Forecast> of, std::vector<Outlook>& all) : of_(std::move(of)), all_(all) {}
+  Outlook look(const Snapshot& now, const WayOfDeciding& way, const ForecastBounds& bounds) override {
+    all_.push_back(of_->look(now, way, bounds));
+    const Outlook again = of_->look(now, way, bounds);
+    EXPECT_EQ(again.events, all_.back().events);
+    EXPECT_EQ(again.reached, all_.back().reached);
+    EXPECT_EQ(again.launches.size(), now.running.size() + now.pending.size());
+    for (std::size_t i = 0; i < again.launches.size(); ++i) {
+      EXPECT_EQ(again.launches[i].at, all_.back().launches[i].at);
+      EXPECT_EQ(again.launches[i].launch,
+                i < now.running.size() ? now.running[i] : now.pending[i - now.running.size()]);
+    }
+    return again;
+  }
+
+ private:
+  std::unique_ptr<Forecast> of_;
+  std::vector<Outlook>& all_;
+};
+
+class Ahead : public testing::Test {
+ protected:
+  Ahead() {
+    busy_.name = "busy", busy_.grid = {2, 1, 1}, busy_.block = {1024, 1, 1}, busy_.registers_per_thread = 32;
+    request_ = busy_;
+    graph_.name = "graph 0", graph_.grid = {8, 1, 1}, graph_.block = {1, 1, 1};
+    work_ = books_.join({"work", ServiceClass::best_effort, 0});
+    cam_ = books_.join({"cam", ServiceClass::real_time, -5});
+  }
+  static Time us(double us) { return from_ns(1e3 * us); }
+  std::size_t decide(double at) {
+    granted_.clear();
+    outlooks_.clear();
+    books_.decide(us(at), granted_);
+    return granted_.size();
+  }
+  /// The first two ways that were asked about, in the order of `ways`.
+  Time request_ends(std::size_t way) const { return outlooks_.at(way).clients[cam_].request_ends; }
+
+  std::vector<Outlook> outlooks_;
+  Books books_{"lookahead:ways=now/hold,slack=0,horizon_us=5000,budget_events=1000000",
+               sim::small_gpu(2),
+               {.in_flight = 4,
+                .forecast = [this](const Gpu& gpu, const Requirements& needed) -> std::unique_ptr<Forecast> {
+                  return std::make_unique<Overheard>(sim::make_forecast(gpu, needed), outlooks_);
+                }}};
+  Kernel busy_, request_, graph_;
+  std::uint32_t work_ = 0, cam_ = 0;
+  std::vector<Granted> granted_;
+};
+
+TEST_F(Ahead, AKernelAloneIsForetoldToTakeWhatItTookAndOneThatWasNeverSeenTenMicroseconds) {
+  for (const double took : {10.0, 320.0}) {
+    if (took != 10) request_.solo_time = us(took);
+    books_.asked(cam_, 0, took == 10 ? 1 : 2, request_, us(1000));
+    ASSERT_EQ(decide(1000), 1u);
+    ASSERT_EQ(outlooks_.size(), 2u);
+    const double ends = to_ns(request_ends(0) - us(1000)) / 1e3;
+    EXPECT_GE(ends, took * 15 / 16) << "times are rounded down to a part in 16";
+    EXPECT_LE(ends, took + 15) << "the launch, its notice, and the kernel";
+    books_.ended(cam_, 0, took == 10 ? 1 : 2, us(1001));
+    books_.waits(cam_);
+    decide(1002);
+  }
+}
+
+TEST_F(Ahead, ABestEffortProgramIsForetoldToGoOnAsItDoesAndARealTimeOneToBeDoneWithItsRequest) {
+  busy_.solo_time = us(100);
+  books_.asked(work_, 0, 1, busy_, us(0));
+  ASSERT_EQ(decide(0), 1u);
+  EXPECT_GE(outlooks_.at(0).clients[work_].requests, 40u) << "of 50 that fit in";
+  books_.asked(cam_, 0, 1, request_, us(10));
+  decide(10);
+  EXPECT_EQ(outlooks_.at(0).clients[cam_].requests, 1u);
+}
+
+TEST_F(Ahead, AGraphIsHurtByEachKernelThatComesBetweenItsPartsAndSoBestEffortIsHeld) {
+  busy_.solo_time = us(200), graph_.solo_time = us(400);
+  for (std::uint32_t n = 1; n <= 2; ++n) books_.asked(work_, 0, n, busy_, us(0));
+  books_.asked(cam_, 0, 1, graph_, us(0));
+  decide(0);
+  ASSERT_EQ(outlooks_.size(), 2u);
+  EXPECT_GT(to_ns(request_ends(0)), to_ns(request_ends(1)) + 100e3)
+      << "beside kernels of 200 us, and with them held";
+  for (const Granted& g : granted_) EXPECT_EQ(g.client, cam_) << "held";
+  books_.ended(cam_, 0, 1, us(450));
+  books_.waits(cam_);
+  EXPECT_EQ(decide(451), 2u) << "and no longer";
+}
+
+TEST_F(Ahead, TheHostOfABestEffortProgramMayRunAheadOfItsGrants) {
+  EXPECT_EQ(books_.in_flight(work_), 4u);
+  EXPECT_EQ(books_.in_flight(cam_), 0u);
+  Books masks("lookahead:ways=now/part", sim::small_gpu(2),
+              {.forecast = [](const Gpu& gpu, const Requirements& needed) {
+                return sim::make_forecast(gpu, needed);
+              }});
+  EXPECT_EQ(masks.in_flight(masks.join({"work", ServiceClass::best_effort, 0})), 0u)
+      << "a mask is of one launch";
+}
+
+TEST_F(Ahead, LooksOfWhatRunsOfManyProgramsEnd) {
+  for (int i = 0; i < 30; ++i) {
+    const double at = 50 * i;
+    busy_.solo_time = us(7 + i), graph_.solo_time = us(300 + i);
+    books_.asked(work_, static_cast<std::uint32_t>(i % 3), static_cast<std::uint32_t>(i / 3 + 1),
+                 i % 4 == 0 ? graph_ : busy_, us(at));
+    if (i % 5 == 0) books_.asked(cam_, 0, static_cast<std::uint32_t>(i / 5 + 1), graph_, us(at));
+    decide(at);
+    for (const Granted& g : std::vector<Granted>(granted_))
+      books_.ended(g.client, g.stream, g.number, us(at + 30));
+    if (i % 2 == 0) books_.waits(cam_);
+    decide(at + 31);
+  }
+  EXPECT_TRUE(books_.idle());
+}
+
+}  // namespace
+}  // namespace corun::live
