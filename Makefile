@@ -7,6 +7,8 @@ DEMO_TRACE := traces/h200/examples/realtime-resnet50-beside-resnet152.json
 # Seconds for which `make fuzz` fuzzes each reader.
 FUZZ_SECONDS := 300
 PREFIX ?= /usr/local
+# One more than cores, as ninja has it: some tests wait for processes.
+JOBS = $$(($$(nproc) + 1))
 
 .PHONY: demo test test-all docs install bench asan tsan ubsan clang fuzz format tidy clean
 .DEFAULT_GOAL := test
@@ -18,13 +20,13 @@ demo: build/build.ninja
 
 test: build/build.ninja
 	cmake --build --preset release
-	ctest --preset release -j $$(nproc) -LE all
+	ctest --preset release -j $(JOBS) -LE all
 
 # Also what takes minutes, packages of PyPI or a browser: wheels, their commands, pages, Parquet, Dask, Ray, MPI, Arrow, notebooks.
 test-all: build/build.ninja
 	-packaging/install.sh packaging/apt-test-all.txt
 	cmake --build --preset release --target all benchmarks
-	ctest --preset release -j $$(nproc)
+	ctest --preset release -j $(JOBS)
 
 # The pages, as a site: build/docs/index.html.
 docs:
@@ -48,7 +50,7 @@ bench: build/build.ninja
 asan tsan ubsan clang: build/packages
 	cmake --preset $@
 	cmake --build --preset $@
-	ctest --preset $@ -j $$(nproc)
+	ctest --preset $@ -j $(JOBS)
 
 # What a reader breaks on is left as build/fuzz/<reader>-*; cut down, it belongs into tests/fuzz/corpus as found-*.
 fuzz: build/packages

@@ -15,7 +15,7 @@ class Fcfs final : public Policy {
   }
 };
 
-const Registered registered{
+const Registered fcfs_policy{
     {"fcfs",
      "in order of arrival, one context: plain streams, or MPS without percentages",
      "Chen 2020, section 2.6",

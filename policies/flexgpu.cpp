@@ -241,7 +241,7 @@ void FlexGpu::decide(const Snapshot& now, std::vector<Decision>& decisions) {
   }
 }
 
-const Registered registered{
+const Registered flexgpu_policy{
     {"flexgpu",
      "memory beyond what the GPU has: idle contents move to the host, launches join while occupancy allows",
      "Chen 2020, section 3 (FlexGPU)",

@@ -172,7 +172,7 @@ class Greedy final : public Policy {
   bool due_ = false;                     // something happened that calls for a new allocation
 };
 
-const Registered registered{
+const Registered greedy_policy{
     {"greedy",
      "persistent kernels; the kernel with the longest remaining time gets more CTAs while all fit",
      "Bashizade, Li and Lebeck 2018, Algorithm 1",

@@ -227,7 +227,7 @@ class Lookahead final : public Policy {
   Time looked_at_{-1'000'000'000'000};
 };
 
-const Registered registered{
+const Registered lookahead_policy{
     {"lookahead",
      "forecasts a few ways of deciding, and takes the one that is best for its objective",
      "rollout: Bertsekas, Dynamic Programming and Optimal Control, section 6.4",

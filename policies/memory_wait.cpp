@@ -45,7 +45,7 @@ class MemoryWait final : public Policy {
   std::uint64_t capacity_ = 0;
 };
 
-const Registered registered{
+const Registered memory_wait_policy{
     {"memory-wait",
      "allocations wait for memory instead of failing; clients can wait for each other for good",
      "Kang et al. 2017 (ConVGPU); Chen 2020, section 3.1",

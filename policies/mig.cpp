@@ -48,7 +48,7 @@ class Mig final : public Policy {
   Requirements needed_{{Capability::order}, Contexts::one, false};
 };
 
-const Registered registered{
+const Registered mig_policy{
     {"mig",
      "Multi-Instance GPU: instances with SMs, L2 and memory of their own, each with a policy inside",
      "NVIDIA MIG User Guide",

@@ -51,7 +51,7 @@ class Mps final : public Policy {
   std::vector<double> percentages_;
 };
 
-const Registered registered{
+const Registered mps_policy{
     {"mps",
      "one context for all processes, each client capped to a percentage of the SMs",
      "NVIDIA Multi-Process Service documentation; Chen 2020, section 2.6",

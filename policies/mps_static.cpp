@@ -101,7 +101,7 @@ class MpsStatic final : public Policy {
   std::vector<TpcMask> partitions_;    // by client
 };
 
-const Registered registered{
+const Registered mps_static_policy{
     {"mps-static",
      "MPS in static partitioning mode: each client has chunks of SMs, which nobody else uses",
      "NVIDIA Multi-Process Service documentation, \"Using Static SM Partitioning\"",

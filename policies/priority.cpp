@@ -22,7 +22,7 @@ class Priority final : public Policy {
   }
 };
 
-const Registered registered{
+const Registered priority_policy{
     {"priority",
      "streams of the priorities in the trace, one context",
      "Bakita and Anderson 2023, section V",

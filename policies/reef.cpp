@@ -26,7 +26,7 @@ class Reef final : public ReefScheduler {
   }
 };
 
-const Registered registered{
+const Registered reef_policy{
     {"reef",
      "real-time requests kill best-effort kernels and run padded with their blocks",
      "Han et al., OSDI 2022, sections 4 and 5",

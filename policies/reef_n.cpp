@@ -22,7 +22,7 @@ class ReefN final : public ReefScheduler {
   bool padding_on_;
 };
 
-const Registered registered{
+const Registered reef_n_policy{
     {"reef-n",
      "as reef, but running blocks end by themselves",
      "Han et al., OSDI 2022, section 4.4",

@@ -34,7 +34,7 @@ class Sequential final : public Policy {
   std::optional<ClientId> served_;
 };
 
-const Registered registered{
+const Registered sequential_policy{
     {"sequential", "one request at a time, real-time ones first", "Han et al., OSDI 2022, section 7.1", {}},
     [](const Parameters&) -> std::unique_ptr<Policy> { return std::make_unique<Sequential>(); }};
 

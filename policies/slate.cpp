@@ -145,7 +145,7 @@ class Slate final : public Policy {
   std::vector<Placed> placed_;  // at most two; one that was refused is forgotten at the next notice
 };
 
-const Registered registered{
+const Registered slate_policy{
     {"slate",
      "two complementary persistent kernels at once, each on its own range of SMs",
      "Allen, Feng and Ge 2019; Chen 2020, section 4.5",

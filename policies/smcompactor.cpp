@@ -196,7 +196,7 @@ class SmCompactor final : public Policy {
   std::vector<LaunchId> held_;  // found no place in the last table
 };
 
-const Registered registered{
+const Registered smcompactor_policy{
     {"smcompactor",
      "a table of CTAs per SM: each kernel on the fewest SMs that keep it near its best, the next in what is "
      "left",

@@ -343,7 +343,7 @@ class SmGuard final : public Policy {
   std::vector<std::optional<std::uint32_t>> holds_, claimed_, leave_;
 };
 
-const Registered registered{
+const Registered smguard_policy{
     {"smguard",
      "offline clients within quotas, reservations for online ones: offline kernels give way at their next "
      "block",

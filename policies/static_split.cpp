@@ -95,7 +95,7 @@ class StaticSplit final : public Policy {
   std::vector<TpcMask> masks_;  // by client
 };
 
-const Registered registered{
+const Registered static_split_policy{
     {"static-split",
      "each client on a fixed share of the GPU",
      "the oracle's search space, sim/oracle/DECISIONS.md",

@@ -16,7 +16,7 @@ class Timeslice final : public Policy {
   }
 };
 
-const Registered registered{
+const Registered timeslice_policy{
     {"timeslice",
      "a context per process, in equal turns on the whole GPU, whatever share was asked for: CUDA without MPS",
      "experiments/h200/launch_path, question 10",

@@ -138,7 +138,7 @@ class TokenBucket final : public Policy {
   std::vector<Charge> charged_;  // by the last decisions
 };
 
-const Registered registered{
+const Registered token_bucket_policy{
     {"token-bucket",
      "time-slicing where each client's launches wait at the host once it has had its percentage: HAMi's "
      "gpucores",

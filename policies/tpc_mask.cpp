@@ -103,7 +103,7 @@ class TpcMaskPolicy final : public Policy {
   std::vector<TpcMask> shares_;        // by client; empty: the trace's
 };
 
-const Registered registered{
+const Registered tpc_mask_policy{
     {"tpc-mask",
      "each launch on its own set of TPCs",
      "Bakita and Anderson 2023, section IV",

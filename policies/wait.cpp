@@ -48,7 +48,7 @@ class Wait final : public Policy {
   Backfill backfill_;
 };
 
-const Registered registered{
+const Registered wait_policy{
     {"wait",
      "real-time requests stop best-effort kernels at their next blocks",
      "Zhou, Tong and Liu, RTAS 2015; Han et al., OSDI 2022, section 2.2",

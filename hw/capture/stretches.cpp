@@ -22,7 +22,7 @@ constexpr std::uint32_t kWaits = 32, kWaitsOfRange = 8, kTimes = 4;
 constexpr CUpti_ActivityKind kWork[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
                                         CUPTI_ACTIVITY_KIND_MEMSET};
 
-std::atomic<int> open_ranges{0};
+std::atomic<int> ranges_open{0};
 std::atomic<bool> recorded{true};     // kernels are
 std::atomic<bool> something_new{false};  // was launched in a stretch without records
 /// A bit for each launch of a stretch with records; two that fall together cost a stretch that comes later.
@@ -104,11 +104,11 @@ Stretches& stretches() {
 CUptiResult begin_stretches(bool without) { return stretches().begin(without); }
 void end_stretches() { stretches().end(); }
 void host_waited(std::uint64_t time) {
-  if (open_ranges == 0) stretches().between_requests(time, 1);
+  if (ranges_open == 0) stretches().between_requests(time, 1);
 }
-void range_opened() { ++open_ranges; }
+void range_opened() { ++ranges_open; }
 void range_closed(std::uint64_t time) {
-  if (--open_ranges == 0) stretches().between_requests(time, kWaitsOfRange);
+  if (--ranges_open == 0) stretches().between_requests(time, kWaitsOfRange);
 }
 
 void launched(const void* what, std::uint64_t size) {

@@ -38,8 +38,6 @@ constexpr double kWarpsToFillIssue = 32;
 /// Share of what a block needs most, by its solo times, that a pipe's counter must account for to tell that
 /// it is that pipe: counters are off by up to a tenth.
 constexpr double kTold = 0.9;
-/// Waves from which on they have drifted apart.
-constexpr double kDrifting = 20;
 /// Of a launch's time, the share in which DRAM at its full rate moves its bytes, from which on its blocks
 /// wait for them instead of filling their SM: an attention over the keys of 4,096 tokens, 0.9, takes 37 us
 /// where an SM has two of its blocks and 35 where it has one (experiments/h200/networks, parts-half.json.gz).

@@ -17,6 +17,8 @@ struct Prior;
 
 /// L2 traffic counts a fill from DRAM and a write-back by half beside the SMs' accesses.
 inline constexpr double kFillsCounted = 0.5;
+/// Waves from which on they have drifted apart.
+inline constexpr double kDrifting = 20;
 
 struct KernelFeatures {
   /// `alone`: the solo time of the launch on the whole GPU; 0: what the kernel itself tells.  `on_gpu` must

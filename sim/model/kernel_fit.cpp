@@ -22,8 +22,6 @@ constexpr double kMostDramCost = 1.8;
 constexpr double kMostStreamCost = 1.1;
 /// From a block's place to its first work.
 constexpr double kBlockStart = 100e3;
-/// Waves from which on they have drifted apart.
-constexpr double kDrifting = 20;
 /// Steps in which the latency of a block's own is found that makes its kernel's solo time.
 constexpr int kFixedBisections = 24;
 /// Steps in which the issue time of a kernel is found that does not come to the slots at random.

@@ -8,7 +8,7 @@ namespace {
 
 /// Whole ones, then half ones: between slopes that differ to either side of a bend, whole ones may go to and
 /// fro.
-constexpr int kNewtonSteps = 10, kHalfSteps = 30;
+constexpr int kWholeSteps = 10, kHalfSteps = 30;
 constexpr double kAtBound = 1e-8;
 /// Of DRAM's use, below which the share of writes in it means nothing.
 constexpr double kNoUse = 1e-9;
@@ -159,7 +159,7 @@ bool balance_by_newton(std::span<const Presser> pressers, const MemoryLimits& m,
     const Presser& p = pressers.front();
     w = p.read + p.write > 0 ? p.write / (p.read + p.write) : 0.5;
   }
-  for (int i = 0; i < kNewtonSteps + kHalfSteps; ++i) {
+  for (int i = 0; i < kWholeSteps + kHalfSteps; ++i) {
     const double per_free = 1 / (1 - u), backlog = m.backlog * u * per_free;
     const double backlog_by_u = m.backlog * per_free * per_free;
     const double queued = std::min(u, m.queue_full_use), per_root = 1 / std::sqrt(1 - queued);
@@ -193,7 +193,7 @@ bool balance_by_newton(std::span<const Presser> pressers, const MemoryLimits& m,
       take_out<0, 2>(a);
     }
     take_out<1, 2>(a);
-    const double part = i < kNewtonSteps ? 1 : 0.5;
+    const double part = i < kWholeSteps ? 1 : 0.5;
     const double du = kept(u, a[2][3] / a[2][2]);
     const double dv = kept(v, (a[1][3] - a[1][2] * du) / a[1][1]);
     const double dw = one ? 0 : std::clamp((a[0][3] - a[0][2] * du - a[0][1] * dv) / a[0][0], -w, 1 - w);

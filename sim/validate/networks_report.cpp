@@ -6,17 +6,13 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "sim/validate/figures.h"
+
 namespace corun::sim {
 namespace {
 
 using json = nlohmann::ordered_json;
 
-std::string percent(double fraction) {
-  return std::isnan(fraction) ? "-" : std::isinf(fraction) ? "lost" : fmt::format("{:.1f} %", 100 * fraction);
-}
-std::string figure(double value, int digits = 3) {
-  return std::isfinite(value) ? fmt::format("{:.{}f}", value, digits) : "-";
-}
 json number(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
 
 /// "mean / median / worst"
@@ -31,9 +27,10 @@ std::string errors_line(const std::string& name, const ErrorSet& e) {
 }
 
 std::string choice_lines(const char* name, const ModeChoice& c) {
-  const auto line = [](const std::string& who, const Choices& of) {
+  const auto regret = [](double of) { return std::isinf(of) ? "lost" : percent(of); };
+  const auto line = [&](const std::string& who, const Choices& of) {
     return fmt::format("  {:<32}{:>3} of {:<3} right{:>14} mean regret{:>10} worst\n", who, of.right(),
-                       of.mixes.size(), percent(of.regret()), percent(of.worst_regret()));
+                       of.mixes.size(), regret(of.regret()), regret(of.worst_regret()));
   };
   if (c.simulated.mixes.empty()) return {};
   return fmt::format("choice of mode by {}\n", name) + line("by what is simulated", c.simulated) +

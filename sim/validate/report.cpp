@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "sim/validate/figures.h"
 #include "traces/json/spelling.h"
 
 namespace corun::sim {
@@ -15,10 +16,6 @@ namespace {
 using json = nlohmann::ordered_json;
 
 constexpr std::size_t kWorstShown = 5;
-
-std::string percent(double fraction) {
-  return std::isnan(fraction) ? "-" : fmt::format("{:.1f} %", 100 * fraction);
-}
 
 std::string line_of(std::string_view name, const Errors& e) {
   return fmt::format("{:<12}{:>6}{:>10}{:>10}{:>10}{:>10}{:>10}\n", name, e.rows, percent(e.slowdown_mean),

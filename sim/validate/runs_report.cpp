@@ -7,15 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "sim/validate/figures.h"
+
 namespace corun::sim {
 namespace {
 
 using json = nlohmann::ordered_json;
-
-std::string percent(double fraction) {
-  return std::isfinite(fraction) ? fmt::format("{:.1f} %", 100 * fraction) : "-";
-}
-std::string figure(double value) { return std::isfinite(value) ? fmt::format("{:.3f}", value) : "-"; }
 
 /// The longest p99 of a client.
 double worst(const std::vector<double>& p99) {

@@ -2,9 +2,9 @@
 
 #include <filesystem>
 #include <fstream>
-#include <regex>
 
 #include "hw/record/recording.h"
+#include "tests/support/replaced.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
@@ -36,7 +36,7 @@ TEST(Replay, AnotherDecisionIsNoticed) {
   const std::string changed = testing::TempDir() + "changed.jsonl";
   std::ofstream out(changed);
   for (std::string line; std::getline(in, line);)  // as if fcfs had used a higher priority
-    out << std::regex_replace(line, std::regex(R"(priority\\":0)"), R"(priority\":-1)") << "\n";
+    out << replaced(line, R"(priority\":0)", R"(priority\":-1)") << "\n";
   out.close();
   EXPECT_NE(replay_of("a", "fcfs", changed).difference, "");
 }

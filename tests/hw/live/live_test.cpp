@@ -16,11 +16,11 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <regex>
 #include <sstream>
 #include <thread>
 
 #include "hw/live/recording.h"
+#include "tests/support/replaced.h"
 #include "traces/json/trace_json.h"
 
 namespace corun {
@@ -129,7 +129,7 @@ TEST_P(EachWay, AProgramThatComesByTheDriverInThisWayAsksForEachLaunch) {
   EXPECT_GE(std::stoi(text.str().substr(decided + 13)), 40);
 }
 INSTANTIATE_TEST_SUITE_P(Ways, EachWay, testing::Values("linked", "dlsym", "address", "address-of-thread", "address-of-11", "context", "graph", "stream"),
-                         [](const auto& way) { return std::regex_replace(std::string(way.param), std::regex("-"), "_"); });
+                         [](const auto& way) { return replaced(way.param, "-", "_"); });
 
 TEST_F(Live, ALaunchOfAnImmediatePolicyIsCountedAndGoesAtOnce) {
   serve("fcfs");

@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <fstream>
 #include <random>
-#include <regex>
 #include <sstream>
 
 #include "sim/backend/forecast.h"
 #include "tests/support/build.h"
+#include "tests/support/replaced.h"
 #include "traces/json/temporary_folder.h"
 #include "traces/model/error.h"
 
@@ -94,10 +94,10 @@ TEST_F(LiveRecording, TheSameIsDecidedAgainOfWhatWasTold) {
 TEST_F(LiveRecording, AnotherDecisionIsNoticed) {
   const std::string text = run("wait:beside=on", 1, 500);
   EXPECT_EQ(again(text).difference, "");
-  const std::string other = std::regex_replace(text, std::regex(R"(priority\\":-3)"), R"(priority\":-2)");
+  const std::string other = replaced(text, R"(priority\":-3)", R"(priority\":-2)");
   ASSERT_NE(other, text);
   EXPECT_THAT(again(other).difference, HasSubstr("recorded"));
-  const std::string policy = std::regex_replace(text, std::regex("wait:beside=on"), "wait");
+  const std::string policy = replaced(text, "wait:beside=on", "wait");
   EXPECT_NE(again(policy).difference, "");
 }
 

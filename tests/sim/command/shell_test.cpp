@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <regex>
 #include <set>
 #include <sstream>
 
+#include "tests/support/replaced.h"
 #include "tests/support/sim_command.h"
 #include "traces/json/temporary_folder.h"
 
@@ -26,9 +26,10 @@ std::set<std::string> words(const std::string& text) {
 std::set<std::string> options_of(const std::string& subcommand) {
   const std::string help = sim(subcommand + " --help").out;
   std::set<std::string> options;
-  const std::regex line(R"((^|\n)  (-[^ \n]+))");
-  for (std::sregex_iterator at(help.begin(), help.end(), line), end; at != end; ++at)
-    options.merge(words(std::regex_replace((*at)[2].str(), std::regex(","), " ")));
+  std::istringstream in(help);
+  for (std::string line; std::getline(in, line);)
+    if (line.starts_with("  -") && !line.starts_with("  - "))
+      options.merge(words(replaced(line.substr(2, line.find(' ', 2) - 2), ",", " ")));
   return options;
 }
 
@@ -95,7 +96,7 @@ TEST(Completion, FishOffersWhatBashOffers) {
 }
 
 TEST(Manual, HasEveryOptionOfEverySubcommandUnderItsName) {
-  const std::string page = std::regex_replace(sim("man").out, std::regex(R"(\\-)"), "-");
+  const std::string page = replaced(sim("man").out, R"(\-)", "-");
   std::size_t found = 0;
   const auto has = [&](const std::string& subcommand, std::size_t begin) {
     ASSERT_NE(begin, std::string::npos) << subcommand;
