@@ -22,7 +22,8 @@ struct Cupti {
   decltype(&::cuptiActivityGetNumDroppedRecords) dropped = nullptr;
   decltype(&::cuptiGetCallbackName) call_name = nullptr;
   decltype(&::cuptiGetStreamIdEx) stream_number = nullptr;
-  decltype(&::cuptiGetTimestamp) now = nullptr;
+  decltype(&::cuptiGetVersion) version = nullptr;
+  decltype(&::cuptiFinalize) finalize = nullptr;
   decltype(&::cuptiGetResultString) in_words = nullptr;
 
   bool load();
@@ -30,7 +31,7 @@ struct Cupti {
 
 Cupti& cupti();
 
-/// CUPTI's clock, in ns; without CUPTI the host's.
+/// The host's clock, in ns, which CUPTI's records have.
 std::uint64_t now();
 
 }  // namespace corun::capture
