@@ -15,6 +15,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -61,7 +62,7 @@ class Stretches {
     if (result != CUPTI_SUCCESS) return result;
     active_ = without;
     std::uint32_t version = 0;
-    goes_ = cupti().version(&version) == CUPTI_SUCCESS && version >= kComesBack;
+    goes_ = std::getenv("CORUN_CAPTURE_STAYS") == nullptr && cupti().version(&version) == CUPTI_SUCCESS && version >= kComesBack;
     if (without && goes_ && !keeper_.joinable()) keeper_ = std::jthread([this](const std::stop_token& stop) { keep(stop); });
     return result;
   }
