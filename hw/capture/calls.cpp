@@ -169,16 +169,15 @@ void CUPTIAPI called(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, co
   if (!of_runtime && caller.runtime_calls != 0) return;
   if (of_runtime && caller.runtime_calls != 0) --caller.runtime_calls;
   if (*call.correlationData == 0) return;  // began before it was heard
-  Call kept{domain, id, caller.thread, number_of(call.correlationId), *call.correlationData, now(), 0, 0, 0, false};
+  Call kept{domain, id, caller.thread, call.correlationId, *call.correlationData, now(), 0, 0, 0, false};
   add_event(call, function, kept);
   caller.queue->add(kept);
   if (function.kind == Kind::synchronize || function.kind == Kind::copy_and_wait) host_waited(kept.end);
-  call_ended();
 }
 
 CUpti_SubscriberHandle subscriber = nullptr;
 
-void look_up(CUpti_CallbackDomain domain, CUpti_CallbackId end) {
+void hear(CUpti_CallbackDomain domain, CUpti_CallbackId end) {
   const bool of_runtime = domain == CUPTI_CB_DOMAIN_RUNTIME_API;
   auto& all = functions[of_runtime ? 0 : 1];
   all.assign(end, {});
@@ -191,28 +190,18 @@ void look_up(CUpti_CallbackDomain domain, CUpti_CallbackId end) {
     if (of_runtime && (function.kind == Kind::launch || function.kind == Kind::graph_launch)) function.kind.reset();
     function.of_thread = name.find("_ptsz") != name.npos;
     function.has_kernel = name.starts_with("cuLaunchKernel");
+    if (function.kind) cupti().enable_callback(1, subscriber, domain, id);
   }
-}
-
-void hear(CUpti_CallbackDomain domain) {
-  const auto& all = functions[domain == CUPTI_CB_DOMAIN_RUNTIME_API ? 0 : 1];
-  for (CUpti_CallbackId id = 1; id < all.size(); ++id)
-    if (all[id].kind) cupti().enable_callback(1, subscriber, domain, id);
 }
 
 }  // namespace
 
 CUptiResult hear_calls() {
-  static const bool looked_up = [] {
-    look_up(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_SIZE);
-    look_up(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE);
-    return true;
-  }();
-  (void)looked_up;
+  take_calls([](const Call&) {});
   ++times_heard;
   if (const CUptiResult result = cupti().subscribe(&subscriber, called, nullptr); result != CUPTI_SUCCESS) return result;
-  hear(CUPTI_CB_DOMAIN_RUNTIME_API);
-  hear(CUPTI_CB_DOMAIN_DRIVER_API);
+  hear(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_SIZE);
+  hear(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE);
   return CUPTI_SUCCESS;
 }
 

@@ -12,8 +12,7 @@ namespace corun::capture {
 struct Call {
   CUpti_CallbackDomain domain;
   CUpti_CallbackId function;
-  std::uint32_t thread;
-  std::uint64_t correlation;
+  std::uint32_t thread, correlation;
   std::uint64_t start, end;
   /// Of one that records an event on a stream, or lets a stream wait for one; else the event is 0.
   std::uint64_t event;

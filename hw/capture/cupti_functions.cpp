@@ -23,7 +23,7 @@ bool take(void* library, Cupti& c) {
          find(library, c.disable, "cuptiActivityDisable") && find(library, c.next, "cuptiActivityGetNextRecord") &&
          find(library, c.flush, "cuptiActivityFlushAll") && find(library, c.flush_period, "cuptiActivityFlushPeriod") &&
          find(library, c.dropped, "cuptiActivityGetNumDroppedRecords") && find(library, c.call_name, "cuptiGetCallbackName") &&
-         find(library, c.stream_number, "cuptiGetStreamIdEx") && find(library, c.version, "cuptiGetVersion") && find(library, c.finalize, "cuptiFinalize") && find(library, c.in_words, "cuptiGetResultString");
+         find(library, c.stream_number, "cuptiGetStreamIdEx") && find(library, c.now, "cuptiGetTimestamp") && find(library, c.in_words, "cuptiGetResultString");
 }
 
 }  // namespace
@@ -45,6 +45,11 @@ Cupti& cupti() {
 }
 
 std::uint64_t now() {
+  std::uint64_t time = 0;
+  if (cupti().now != nullptr) {
+    cupti().now(&time);
+    return time;
+  }
   timespec t{};
   clock_gettime(CLOCK_REALTIME, &t);
   return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(t.tv_nsec);

@@ -22,8 +22,7 @@ struct Cupti {
   decltype(&::cuptiActivityGetNumDroppedRecords) dropped = nullptr;
   decltype(&::cuptiGetCallbackName) call_name = nullptr;
   decltype(&::cuptiGetStreamIdEx) stream_number = nullptr;
-  decltype(&::cuptiGetVersion) version = nullptr;
-  decltype(&::cuptiFinalize) finalize = nullptr;
+  decltype(&::cuptiGetTimestamp) now = nullptr;
   decltype(&::cuptiGetResultString) in_words = nullptr;
 
   bool load();
@@ -31,7 +30,7 @@ struct Cupti {
 
 Cupti& cupti();
 
-/// The host's clock, in ns, which CUPTI's records have.
+/// CUPTI's clock, in ns; without CUPTI the host's.
 std::uint64_t now();
 
 }  // namespace corun::capture

@@ -1,5 +1,5 @@
-// Records of kernels slow the host, and so does CUPTI where it is only attached.  So kernels are recorded in stretches of the run,
-// between which CUPTI leaves the process: the ranges that the program marks are timed there all the same, by NVTX alone.
+// Records of kernels slow the host, so they are made in stretches of the run; between them only its calls are kept, which tell
+// what a request takes without.
 #pragma once
 
 #include <cuda.h>
@@ -9,8 +9,9 @@
 
 namespace corun::capture {
 
-/// CUPTI is attached by `attach` and records from here.  `without`: there are stretches without records.
-CUptiResult begin_stretches(bool without, CUptiResult (*attach)());
+/// All kinds of records are on from here.  `without`: there are stretches without them.  The result is that of the records
+/// of kernels.
+CUptiResult begin_stretches(bool without);
 void end_stretches();
 
 /// The host has waited for the GPU, at that time.  Here, with no range of the program's own open, a stretch may end.
@@ -18,13 +19,7 @@ void host_waited(std::uint64_t now);
 void range_opened();
 void range_closed(std::uint64_t now);
 
-/// In CUPTI's callback, at the end of a call: where it may leave.
-void call_ended();
-
 /// A launch of something: `what` and `size` are the same for launches of the same kernel or graph.
 void launched(const void* what, std::uint64_t size);
-
-/// CUPTI's number of a call, of this time that it is attached: it may begin anew when it comes back.
-std::uint64_t number_of(std::uint32_t correlation);
 
 }  // namespace corun::capture

@@ -96,7 +96,7 @@ class Reader {
       case 'c': return copy(f, GpuOp::Kind::copy);
       case 'm': return copy(f, GpuOp::Kind::memset);
       case 'a': return call(f);
-      case 'o': stretches_.push_back({Nanoseconds{f.integer(1)}, static_cast<Stretch::What>(f.integer(2, 0, 2))}); return;
+      case 'o': stretches_.push_back({Nanoseconds{f.integer(1)}, f.integer(2, 0, 1) == 1}); return;
       case 's': return event_wait(f);
       case 'e': recorded_[{f.integer(1), f.integer(4)}].push_back({f.integer(3), f.integer(2)}); return;
       case 'r': return range(f);
@@ -236,9 +236,8 @@ class Reader {
 
   /// What was recorded at that time.
   struct Stretch {
-    enum What : std::uint8_t { calls, kernels, ranges };  // ranges always, calls with kernels; as hw/capture/stretches.cpp tells them
     Nanoseconds start{};
-    What what = kernels;
+    bool records = true;
     std::size_t number = 0;
   };
   const Stretch& stretch_at(Nanoseconds time) const {
@@ -252,15 +251,15 @@ class Reader {
   void leave_out_stretches() {
     if (stretches_.empty()) return;
     std::sort(stretches_.begin(), stretches_.end(), [](const Stretch& a, const Stretch& b) { return a.start < b.start; });
-    Stretch before;
+    bool recorded = true;
+    std::size_t number = 0;
     for (Stretch& s : stretches_) {
-      s.number = before.number + (s.what != before.what ? 1 : 0);
-      before = s;
+      if (s.records != recorded) ++number;
+      recorded = s.records, s.number = number;
     }
     kineto::Records& r = process_.records;
-    r.in_stretches = std::any_of(stretches_.begin(), stretches_.end(), [](const Stretch& s) { return s.what != Stretch::kernels; });
     r.added_to_call = kAddedToCall, r.added_to_node = kAddedToNode;
-    const auto unrecorded = [&](Nanoseconds time) { return stretch_at(time).what != Stretch::kernels; };
+    const auto unrecorded = [&](Nanoseconds time) { return !stretch_at(time).records; };
     std::set<std::uint64_t> calls;
     for (const Call& call : r.calls)
       if (unrecorded(call.start)) r.unrecorded_calls.push_back(call), calls.insert(call.correlation);
@@ -268,10 +267,12 @@ class Reader {
     std::erase_if(r.syncs, [&](const kineto::SyncEvent& sync) { return unrecorded(sync.start); });
     std::erase_if(r.ops, [&](const GpuOp& op) { return op.correlation && calls.contains(*op.correlation); });
     for (auto& [name, of] : ranges_) {
-      std::erase_if(of.steps, [&](const kineto::Step& step) { return stretch_at(step.start).number != stretch_at(step.start + step.duration).number; });
       for (const kineto::Step& step : of.steps)
-        if (unrecorded(step.start)) (stretch_at(step.start).what == Stretch::ranges ? of.alone : of.unrecorded).push_back(step.duration);
-      std::erase_if(of.steps, [&](const kineto::Step& step) { return unrecorded(step.start); });
+        if (unrecorded(step.start) && stretch_at(step.start).number == stretch_at(step.start + step.duration).number)
+          of.unrecorded.push_back(step.duration);
+      std::erase_if(of.steps, [&](const kineto::Step& step) {
+        return unrecorded(step.start) || stretch_at(step.start).number != stretch_at(step.start + step.duration).number;
+      });
     }
   }
 
@@ -281,10 +282,7 @@ class Reader {
     const std::string chosen = range_.empty() ? best_range() : range_;
     if (const auto known = ranges_.find(chosen); known != ranges_.end()) {
       process_.records.steps = known->second.steps;
-      // Without CUPTI nothing is added.
-      if (!known->second.alone.empty()) process_.records.added_to_call = process_.records.added_to_node = {};
-      if (const auto& times = known->second.alone.empty() ? known->second.unrecorded : known->second.alone; !times.empty())
-        process_.records.unrecorded_request = lower_median(times);
+      if (!known->second.unrecorded.empty()) process_.records.unrecorded_request = lower_median(known->second.unrecorded);
     }
     if (!range_.empty()) return;
     std::vector<std::string> names;
@@ -364,8 +362,7 @@ class Reader {
       if (bytes >= 0) {
         if (held > kMostBytes - bytes)
           throw InputError(file_, "", "allocations of more bytes than any GPU has", "capture the program again");
-        std::int64_t& there = size_at[address];
-        held += bytes - there, there = bytes;  // what was freed while CUPTI was away
+        held += bytes, size_at[address] = bytes;
       } else if (const auto known = size_at.find(address); known != size_at.end()) {
         held -= known->second;
         size_at.erase(known);
@@ -388,7 +385,7 @@ class Reader {
   struct Ranges {
     std::size_t count = 0;
     std::vector<kineto::Step> steps;      // of those that may be requests
-    std::vector<Nanoseconds> unrecorded, alone;  // what they took while no kernels were recorded, and without CUPTI
+    std::vector<Nanoseconds> unrecorded;  // what they took while no kernels were recorded
   };
   std::map<std::string, Ranges> ranges_;
   std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>> allocations_;  // {time, bytes or -1, address}

@@ -3,16 +3,11 @@
 #include "tests/hw/capture/fake_cupti.h"
 
 #include <cupti.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <map>
-#include <mutex>
 #include <set>
 
 namespace {
@@ -24,10 +19,9 @@ CUpti_CallbackFunc subscriber;
 std::set<std::pair<int, std::uint32_t>> heard;  // calls, by domain
 std::uint8_t* buffer;
 std::size_t size, used;
-std::atomic<std::uint64_t> clock_ns = 1'700'000'000'000'000'000;
+std::uint64_t clock_ns = 1'700'000'000'000'000'000;
 std::uint32_t correlation = 0;
 std::map<std::uint32_t, std::uint64_t> stream_free;
-std::recursive_mutex all_of_it;
 
 /// Kernels take as much longer as the part of the GPU is smaller.
 std::uint64_t percentage() {
@@ -95,7 +89,7 @@ constexpr std::uint64_t kRecordNs = 900;
 /// And to each node of a graph while it records kernels, and while it does not.
 constexpr std::uint64_t kRecordedNodeNs = 1200, kNodeNs = 290;
 
-std::uint64_t begins(std::uint32_t stream) { return std::max(clock_ns.load() + 2000, stream_free[stream]); }
+std::uint64_t begins(std::uint32_t stream) { return std::max(clock_ns + 2000, stream_free[stream]); }
 
 void work(const FakeKernel& kernel, std::uint64_t start, std::uint32_t graph) {
   auto& k = record<CUpti_ActivityKernel10>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
@@ -125,21 +119,11 @@ std::size_t length(const CUpti_Activity& r) {
 
 extern "C" {
 
-/// Of the whole process: the wall clock is the GPU's.
-int clock_gettime(clockid_t clock, timespec* time) noexcept {
-  if (clock != CLOCK_REALTIME) return static_cast<int>(syscall(SYS_clock_gettime, clock, time));
-  time->tv_sec = static_cast<time_t>(clock_ns / 1'000'000'000), time->tv_nsec = static_cast<long>(clock_ns % 1'000'000'000);
-  return 0;
-}
-
 CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc r, CUpti_BuffersCallbackCompleteFunc c) {
   request = r, complete = c;
   return CUPTI_SUCCESS;
 }
-CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind kind) {
-  const std::scoped_lock lock(all_of_it);
-  return enabled.insert(kind), CUPTI_SUCCESS;
-}
+CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind kind) { return enabled.insert(kind), CUPTI_SUCCESS; }
 CUptiResult CUPTIAPI cuptiSubscribe(CUpti_SubscriberHandle*, CUpti_CallbackFunc callback, void*) {
   return subscriber = callback, CUPTI_SUCCESS;
 }
@@ -147,18 +131,12 @@ CUptiResult CUPTIAPI cuptiUnsubscribe(CUpti_SubscriberHandle) { return heard.cle
 CUptiResult CUPTIAPI cuptiEnableCallback(std::uint32_t on, CUpti_SubscriberHandle, CUpti_CallbackDomain domain, CUpti_CallbackId id) {
   return on ? heard.insert({domain, id}).second : heard.erase({domain, id}) != 0, CUPTI_SUCCESS;
 }
-CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind kind) {
-  const std::scoped_lock lock(all_of_it);
-  return enabled.erase(kind), CUPTI_SUCCESS;
-}
+CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind kind) { return enabled.erase(kind), CUPTI_SUCCESS; }
 CUptiResult CUPTIAPI cuptiActivityGetNextRecord(std::uint8_t* from, std::size_t bytes, CUpti_Activity** r) {
   *r = next_of<CUpti_Activity*>(from, bytes, *r, length);
   return *r == nullptr ? CUPTI_ERROR_MAX_LIMIT_REACHED : CUPTI_SUCCESS;
 }
-CUptiResult CUPTIAPI cuptiActivityFlushAll(std::uint32_t) {
-  const std::scoped_lock lock(all_of_it);
-  return hand_over(), CUPTI_SUCCESS;
-}
+CUptiResult CUPTIAPI cuptiActivityFlushAll(std::uint32_t) { return hand_over(), CUPTI_SUCCESS; }
 CUptiResult CUPTIAPI cuptiActivityFlushPeriod(std::uint32_t) { return CUPTI_SUCCESS; }
 CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords(CUcontext, std::uint32_t, std::size_t* dropped) {
   return *dropped = 0, CUPTI_SUCCESS;
@@ -181,19 +159,10 @@ CUptiResult CUPTIAPI cuptiGetCallbackName(CUpti_CallbackDomain domain, std::uint
 CUptiResult CUPTIAPI cuptiGetStreamIdEx(CUcontext, CUstream stream, std::uint8_t, std::uint32_t* id) {
   return *id = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(stream) >> 8), CUPTI_SUCCESS;
 }
-CUptiResult CUPTIAPI cuptiGetVersion(std::uint32_t* version) {
-  const char* old = std::getenv("CORUN_FAKE_CUPTI_VERSION");
-  return *version = old != nullptr ? static_cast<std::uint32_t>(std::atoi(old)) : 130000, CUPTI_SUCCESS;
-}
-/// Numbers begin anew.
-CUptiResult CUPTIAPI cuptiFinalize() {
-  const std::scoped_lock lock(all_of_it);
-  return enabled.clear(), heard.clear(), subscriber = nullptr, correlation = 0, CUPTI_SUCCESS;
-}
+CUptiResult CUPTIAPI cuptiGetTimestamp(std::uint64_t* time) { return *time = clock_ns, CUPTI_SUCCESS; }
 CUptiResult CUPTIAPI cuptiGetResultString(CUptiResult, const char** words) { return *words = "?", CUPTI_SUCCESS; }
 
 void fake_launch(const FakeKernel* kernel) {
-  const std::scoped_lock lock(all_of_it);
   for (int i = 0; i < 9; ++i) {  // as PyTorch does
     ++correlation;
     call(CUPTI_CB_DOMAIN_RUNTIME_API, 7, nullptr, [] {});
@@ -206,7 +175,6 @@ void fake_launch(const FakeKernel* kernel) {
   work(*kernel, start, 0);
 }
 void fake_launch_graph(const FakeKernel* kernels, std::uint32_t count) {
-  const std::scoped_lock lock(all_of_it);
   cuGraphLaunch_params parameters{};
   parameters.hGraph = handle<CUgraphExec>(1);
   std::uint64_t start = begins(kernels->stream);
@@ -217,7 +185,6 @@ void fake_launch_graph(const FakeKernel* kernels, std::uint32_t count) {
   }
 }
 void fake_copy_to_device(std::uint32_t stream, std::uint64_t bytes, std::uint64_t ns) {
-  const std::scoped_lock lock(all_of_it);
   const std::uint64_t start = begins(stream);
   calls(2, nullptr);
   auto& c = record<CUpti_ActivityMemcpy6>(CUPTI_ACTIVITY_KIND_MEMCPY);
@@ -226,35 +193,30 @@ void fake_copy_to_device(std::uint32_t stream, std::uint64_t bytes, std::uint64_
   c.contextId = 1, c.streamId = stream, c.correlationId = correlation;
 }
 void fake_record_event(std::uint32_t stream, std::uint32_t event) {
-  const std::scoped_lock lock(all_of_it);
   const cuEventRecord_params parameters{handle<CUevent>(event), handle<CUstream>(stream)};
   calls(3, &parameters);
 }
 void fake_wait_event(std::uint32_t stream, std::uint32_t event) {
-  const std::scoped_lock lock(all_of_it);
   const cuStreamWaitEvent_params parameters{handle<CUstream>(stream), handle<CUevent>(event), 0};
   calls(4, &parameters);
   for (const auto& [other, free] : stream_free) stream_free[stream] = std::max(stream_free[stream], free);
 }
 void fake_synchronize(std::uint32_t) {
-  const std::scoped_lock lock(all_of_it);
   ++correlation;
   std::uint64_t last = clock_ns;
   for (const auto& [other, free] : stream_free) last = std::max(last, free);
   call(CUPTI_CB_DOMAIN_RUNTIME_API, 5, nullptr, [&] { clock_ns = last + 3000; });
 }
 void fake_allocate(std::uint64_t bytes, std::uint64_t address) {
-  const std::scoped_lock lock(all_of_it);
   auto& m = record<CUpti_ActivityMemory4>(CUPTI_ACTIVITY_KIND_MEMORY2);
   m.memoryOperationType = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION, m.memoryKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
   m.bytes = bytes, m.address = address, m.timestamp = ++clock_ns;
 }
 void fake_free(std::uint64_t bytes, std::uint64_t address) {
-  const std::scoped_lock lock(all_of_it);
   auto& m = record<CUpti_ActivityMemory4>(CUPTI_ACTIVITY_KIND_MEMORY2);
   m.memoryOperationType = CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE, m.memoryKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
   m.bytes = bytes, m.address = address, m.timestamp = ++clock_ns;
 }
 void fake_host_works(std::uint64_t ns) { clock_ns += ns; }
-void fake_flush() { cuptiActivityFlushAll(0); }
+void fake_flush() { hand_over(); }
 }
