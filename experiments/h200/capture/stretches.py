@@ -25,7 +25,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TURN_S = 0.35
 # What is set, where there is a library.
 WAYS = {"nothing": None, "nothing again": None, "stretches": {}, "stretches, no ranges": {"NO_RANGES": "1"}, "all": {"CORUN_CAPTURE_ALL": "1"}}
-KINDS = {1: "kernels", 0: "calls alone", 2: "CUPTI away"}
+KINDS = {1: "kernels", 0: "calls alone", 2: "CUPTI away"}  # the last of a library that was tried
 
 
 def worker():
@@ -159,13 +159,9 @@ def cut(recording, to):
 
 
 def joined(lines):
-    """Of each time that CUPTI was attached: kernels, and how many of them have the number of a call that was heard."""
-    calls, kernels = {line[5] for line in lines if line[0] == "a"}, collections.defaultdict(lambda: [0, 0])
-    for line in lines:
-        if line[0] == "k":
-            kernels[line[7] >> 32][0] += 1
-            kernels[line[7] >> 32][1] += line[7] in calls
-    return sorted([number, *counts] for number, counts in kernels.items())
+    """Kernels, and how many of them have the number of a call that was heard."""
+    calls, kernels = {line[5] for line in lines if line[0] == "a"}, [line[7] for line in lines if line[0] == "k"]
+    return [len(kernels), sum(number in calls for number in kernels)]
 
 
 def measure(sim, path, folder, seconds, others):
@@ -195,7 +191,7 @@ def measure(sim, path, folder, seconds, others):
         if variables is not None:
             for name in sorted(os.listdir(os.path.join(folder, way)))[:1]:
                 data["joined"][way] = cut(os.path.join(folder, way, name), None if "NO_RANGES" in variables else kept(path, way))
-                print(way, "kernels joined by attachment", data["joined"][way][:12], f"{time.time() - began:.1f} s", flush=True)
+                print(way, "kernels, joined", data["joined"][way], f"{time.time() - began:.1f} s", flush=True)
     keep()
     print(f"{time.time() - began:.1f} s", data["ends"], flush=True)
 
@@ -223,12 +219,13 @@ def replays(sim, path, way):
 
 
 def by_kind(path, way, names):
-    """In that process: what a request takes in stretches of each kind, and how often and for how long they changed."""
+    """In that process: what a request takes in stretches of each kind, and how often and for how long they changed.  Is the recording
+    of a kind that is still imported?"""
     with gzip.open(kept(path, way), "rt") as file:
         lines = [json.loads(line) for line in file]
     switches = sorted(line[1:] for line in lines if line[0] == "o")
     if not switches:
-        return
+        return True
     last = max(line[3] for line in lines if line[0] == "r")
     spent, changes = collections.Counter(), collections.defaultdict(list)
     for (start, what, *took), (end, *_) in zip(switches, switches[1:] + [[last]]):
@@ -245,6 +242,7 @@ def by_kind(path, way, names):
     for name in names:
         print(f"  {name:14}" + ", ".join(f"  {kind}: {len(times[name, what])} requests, median {statistics.median(times[name, what]):.0f} us, lower quintile {statistics.quantiles(times[name, what], n=5)[0]:.0f}"
                                          for what, kind in KINDS.items() if len(times[name, what]) > 1))
+    return not spent[2]
 
 
 def tell(sim, path):
@@ -268,7 +266,8 @@ def tell(sim, path):
     for way in data["turns"]:
         if not os.path.exists(kept(path, way)):
             continue
-        by_kind(path, way, names)
+        if not by_kind(path, way, names):
+            continue
         print(f"replayed from {way}, beside the median without, beside the fastest and the slowest turn without")
         for name, ms, said, plain in replays(sim, path, way):
             if ms is None:
