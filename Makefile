@@ -52,7 +52,8 @@ asan tsan ubsan clang: build/packages
 	cmake --build --preset $@
 	ctest --preset $@ -j $(JOBS)
 
-# What a reader breaks on is left as build/fuzz/<reader>-*; cut down, it belongs into tests/fuzz/corpus as found-*.
+# With clang 16 or newer (cmake/clang.cmake).  What a reader breaks on is left as build/fuzz/<reader>-*; cut down, it belongs
+# into tests/fuzz/corpus as found-*.
 fuzz: build/packages
 	cmake --preset fuzz
 	cmake --build --preset fuzz
@@ -60,7 +61,7 @@ fuzz: build/packages
 	  reader=$${folder##*/}; \
 	  case $$reader in figure|networks|profile|reference|sweep) kind=results;; *) kind=inputs;; esac; \
 	  mkdir -p build/fuzz/corpus/$$reader; \
-	  build/fuzz/bin/fuzz_$$kind --reader=$$reader -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 \
+	  build/fuzz/bin/fuzz_$$kind --reader=$$reader -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
 	    -artifact_prefix=build/fuzz/$$reader- build/fuzz/corpus/$$reader $$folder; \
 	done
 

@@ -96,6 +96,7 @@ struct Function {
   std::optional<Kind> kind;
   bool of_thread = false;        // the stream 0 is the thread's own
   bool has_kernel = false;       // its parameters are those of cuLaunchKernel or cuLaunchKernelEx
+  int captures = 0;              // 1: what is launched becomes a graph from here; -1: no longer
 };
 /// By number; the runtime's and the driver's.
 std::array<std::vector<Function>, 2> functions;
@@ -159,6 +160,11 @@ void CUPTIAPI called(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, co
   const Function& function = function_of(domain, id);
   const bool of_runtime = domain == CUPTI_CB_DOMAIN_RUNTIME_API;
   if (caller.queue == nullptr) return;
+  if (function.captures != 0) {
+    const auto* result = static_cast<const int*>(call.functionReturnValue);
+    if (call.callbackSite == CUPTI_API_EXIT && (function.captures < 0 || result == nullptr || *result == 0)) graph_captured(function.captures);
+    return;
+  }
   if (caller.heard != times_heard.load(std::memory_order_relaxed)) caller.heard = times_heard, caller.runtime_calls = 0;
   if (call.callbackSite == CUPTI_API_ENTER) {
     caller.runtime_calls += of_runtime;
@@ -173,6 +179,7 @@ void CUPTIAPI called(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, co
   add_event(call, function, kept);
   caller.queue->add(kept);
   if (function.kind == Kind::synchronize || function.kind == Kind::copy_and_wait) host_waited(kept.end);
+  else if (function.kind == Kind::launch || function.kind == Kind::graph_launch) launch_ended(kept.end);
 }
 
 CUpti_SubscriberHandle subscriber = nullptr;
@@ -190,7 +197,8 @@ void hear(CUpti_CallbackDomain domain, CUpti_CallbackId end) {
     if (of_runtime && (function.kind == Kind::launch || function.kind == Kind::graph_launch)) function.kind.reset();
     function.of_thread = name.find("_ptsz") != name.npos;
     function.has_kernel = name.starts_with("cuLaunchKernel");
-    if (function.kind) cupti().enable_callback(1, subscriber, domain, id);
+    function.captures = name.find("StreamBeginCapture") != name.npos ? 1 : name.find("StreamEndCapture") != name.npos ? -1 : 0;
+    if (function.kind || function.captures != 0) cupti().enable_callback(1, subscriber, domain, id);
   }
 }
 

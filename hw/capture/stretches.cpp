@@ -1,7 +1,7 @@
 // A stretch begins and ends between requests: where the host has waited and no range of the program's own is open.  One with
 // records takes 0.1 s and 32 waits or 4 ranges at least, the first 1 s.  The one without that follows takes as long, twice, three times
-// and then always four times as long, but no more than 1 s, and ends at the first wait after a launch of what was not launched
-// in one with records: a loop that has just begun is recorded.
+// and then always four times as long, but no more than 1 s, and ends behind a launch of what was not launched in one with
+// records: a loop that has just begun is recorded, also of a program that waits by no call, whose stretch then lasts.
 #include "hw/capture/stretches.h"
 
 #include <unistd.h>
@@ -22,7 +22,7 @@ constexpr std::uint32_t kWaits = 32, kWaitsOfRange = 8, kTimes = 4;
 constexpr CUpti_ActivityKind kWork[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
                                         CUPTI_ACTIVITY_KIND_MEMSET};
 
-std::atomic<int> ranges_open{0};
+std::atomic<int> ranges_open{0}, open_captures{0};
 std::atomic<bool> recorded{true};     // kernels are
 std::atomic<bool> something_new{false};  // was launched in a stretch without records
 /// A bit for each launch of a stretch with records; two that fall together cost a stretch that comes later.
@@ -35,7 +35,7 @@ class Stretches {
     process_ = getpid();
     active_ = without;
     began_ = now(), ends_ = began_ + kFirst, waits_ = 0, times_ = 1;
-    recorded = true, something_new = false;
+    recorded = true, something_new = false, open_captures = 0;
     for (auto& bits : known) bits = 0;
     const CUptiResult result = records(true);
     cupti().enable(CUPTI_ACTIVITY_KIND_MEMORY2);
@@ -52,14 +52,21 @@ class Stretches {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock || !active_ || process_ != getpid()) return;  // not in the child of a fork
     waits_ += waits;
-    if (recorded ? time >= ends_ && waits_ >= kWaits : time >= ends_ || something_new) switch_at(time);
+    if (time >= ends_ && (!recorded || waits_ >= kWaits)) switch_at(time);
+  }
+  void record_from(std::uint64_t time) {
+    if (!active_) return;
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock && active_ && process_ == getpid() && !recorded) switch_at(time);
   }
 
  private:
   void switch_at(std::uint64_t time) {
+    if (open_captures > 0) return;  // the driver allows little then
     waits_ = 0;
+    something_new = false;
     if (recorded) {
-      recorded = something_new = false;
+      recorded = false;
       tell(time + 1);  // a range that ends now is of the stretch before
       records(false);
       ends_ = now() + std::min(kMostWithout, times_ * (time - began_));
@@ -118,6 +125,12 @@ void launched(const void* what, std::uint64_t size) {
   if ((bits.load(std::memory_order_relaxed) & bit) != 0) return;
   if (recorded.load(std::memory_order_relaxed)) bits |= bit;
   else something_new = true;
+}
+void launch_ended(std::uint64_t time) {
+  if (something_new.load(std::memory_order_relaxed)) stretches().record_from(time);
+}
+void graph_captured(int change) {
+  if (open_captures + change >= 0) open_captures += change;
 }
 
 }  // namespace corun::capture

@@ -21,5 +21,9 @@ void range_closed(std::uint64_t now);
 
 /// A launch of something: `what` and `size` are the same for launches of the same kernel or graph.
 void launched(const void* what, std::uint64_t size);
+void launch_ended(std::uint64_t now);
+
+/// A capture of a graph has begun, 1, or ended, -1.  Within one no stretch begins or ends.
+void graph_captured(int change);
 
 }  // namespace corun::capture

@@ -10,6 +10,8 @@ template <class... Cases>
 struct Match : Cases... {
   using Cases::operator()...;
 };
+template <class... Cases>
+Match(Cases...) -> Match<Cases...>;  // clang 16 needs it said
 
 std::vector<std::uint32_t> seed_words(const Client& client, std::uint64_t seed) {
   const auto* poisson = std::get_if<Poisson>(&client.arrivals);

@@ -228,7 +228,7 @@ class Reader {
     join_events();
     leave_out_stretches();
     most_memory();
-    if (unmeasured_ != 0) process_.notes.push_back(fmt::format("CUPTI has no times of {} kernels or copies, or an end before the beginning; they are left out.", unmeasured_));
+    if (unmeasured_ != 0) process_.notes.push_back(fmt::format("CUPTI has no times of {} kernels or copies, an end before the beginning, or one that is too late; they are left out.", unmeasured_));
     if (!ended_)
       process_.notes.push_back("The program did not end by itself: what it did in its last 0.2 s may be missing.");
     choose_range();
@@ -247,7 +247,8 @@ class Reader {
   }
 
   /// Calls that were made while no kernels were recorded tell what a request takes then, and nothing else; the same holds for
-  /// ranges.  Ranges of several stretches are left out.
+  /// ranges.  Ranges of several stretches are left out.  So is all of a call whose work ends in another stretch: where CUPTI had
+  /// not read the times of a graph's nodes when its stretch ended, they are those of a later launch of the graph.
   void leave_out_stretches() {
     if (stretches_.empty()) return;
     std::sort(stretches_.begin(), stretches_.end(), [](const Stretch& a, const Stretch& b) { return a.start < b.start; });
@@ -260,18 +261,34 @@ class Reader {
     kineto::Records& r = process_.records;
     r.added_to_call = kAddedToCall, r.added_to_node = kAddedToNode;
     const auto unrecorded = [&](Nanoseconds time) { return !stretch_at(time).records; };
-    std::set<std::uint64_t> calls;
+    const auto several = [&](Nanoseconds start, Nanoseconds duration) {
+      return stretch_at(start).number != stretch_at(start + duration).number;
+    };
+    std::set<std::uint64_t> calls, cut;
     for (const Call& call : r.calls)
       if (unrecorded(call.start)) r.unrecorded_calls.push_back(call), calls.insert(call.correlation);
     std::erase_if(r.calls, [&](const Call& call) { return unrecorded(call.start); });
+    for (const GpuOp& op : r.ops)
+      if (op.correlation && !calls.contains(*op.correlation) && (unrecorded(op.start) || several(op.start, op.duration))) {
+        ++unmeasured_;
+        cut.insert(*op.correlation);
+      }
+    std::vector<Nanoseconds> cut_at;
+    for (const Call& call : r.calls)
+      if (cut.contains(call.correlation)) cut_at.push_back(call.start);
+    const auto is_cut = [&](const kineto::Step& step) {
+      const auto at = std::lower_bound(cut_at.begin(), cut_at.end(), step.start);
+      return at != cut_at.end() && *at < step.start + step.duration;
+    };
+    std::erase_if(r.calls, [&](const Call& call) { return cut.contains(call.correlation); });
+    calls.merge(cut);
     std::erase_if(r.syncs, [&](const kineto::SyncEvent& sync) { return unrecorded(sync.start); });
     std::erase_if(r.ops, [&](const GpuOp& op) { return op.correlation && calls.contains(*op.correlation); });
     for (auto& [name, of] : ranges_) {
       for (const kineto::Step& step : of.steps)
-        if (unrecorded(step.start) && stretch_at(step.start).number == stretch_at(step.start + step.duration).number)
-          of.unrecorded.push_back(step.duration);
+        if (unrecorded(step.start) && !several(step.start, step.duration)) of.unrecorded.push_back(step.duration);
       std::erase_if(of.steps, [&](const kineto::Step& step) {
-        return unrecorded(step.start) || stretch_at(step.start).number != stretch_at(step.start + step.duration).number;
+        return unrecorded(step.start) || several(step.start, step.duration) || is_cut(step);
       });
     }
   }

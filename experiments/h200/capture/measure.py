@@ -67,7 +67,8 @@ def measured(sim, command, folder, program, policy, turns):
         row["captured_ms"].append(said(ran.stdout)), row["exit"].append(ran.returncode)
         again = subprocess.run([sim, "--policy=" + policy, "--duration=300ms", "--json", trace], capture_output=True, text=True, timeout=100)
         clients = json.loads(again.stdout)["clients"] if again.returncode == 0 else []
-        row["replayed_ms"].append(sorted(c["p50_ms"] for c in clients) or again.stderr[-300:])
+        replayed = [c["p50_ms"] for c in clients]  # None: no request was done
+        row["replayed_ms"].append(sorted(replayed) if replayed and None not in replayed else f"{replayed} {again.stderr[-300:]}")
         print(program, turn, {name: values[-1] for name, values in row.items() if values}, flush=True)
     return row
 

@@ -2,7 +2,8 @@
 """What `sim capture` costs and how its captures replay: processes without a library and with it take turns, TURN_S of each
 program, so that the host's drift meets all alike.  Each request is an NVTX range of its program's name.
 
-  stretches.py SIM OUT.json FOLDER [SECONDS]   on the GPU; SIM: the `sim` command, with libcorun_capture.so beside it
+  stretches.py SIM OUT.json FOLDER [SECONDS [NAME=LIBRARY...]]   on the GPU; SIM: the `sim` command, with libcorun_capture.so beside it;
+                                               LIBRARY: another one, one more way each
   stretches.py SIM OUT.json                    anywhere: the table, from OUT.json and what was left of the recordings beside it
   stretches.py cut RECORDING.jsonl TO.jsonl.gz   what `measure` leaves of a recording
 """
@@ -22,7 +23,9 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TURN_S = 0.35
-WAYS = {"nothing": None, "nothing again": None, "stretches": "", "all": "CORUN_CAPTURE_ALL"}
+# What is set, where there is a library.
+WAYS = {"nothing": None, "nothing again": None, "stretches": {}, "stretches, no ranges": {"NO_RANGES": "1"}, "all": {"CORUN_CAPTURE_ALL": "1"}}
+KINDS = {1: "kernels", 0: "calls alone", 2: "CUPTI away"}  # the last of a library that was tried
 
 
 def worker():
@@ -35,32 +38,34 @@ def worker():
         times, until = [], time.perf_counter() + seconds
         while time.perf_counter() < until:
             begin = time.perf_counter_ns()
-            torch.cuda.nvtx.range_push(name)
+            if marks:
+                torch.cuda.nvtx.range_push(name)
             request()
             wait()
-            torch.cuda.nvtx.range_pop()
+            if marks:
+                torch.cuda.nvtx.range_pop()
             times.append((time.perf_counter_ns() - begin) / 1e3)
         return times
+    marks = "NO_RANGES" not in os.environ
     with torch.inference_mode():
         for name, one in programs.items():
             serve("first", *one, 0.1)
+        os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[-1]})  # this thread: of all processes one core, as one is as fast as another then
         print(json.dumps("ready"), flush=True)
         for _ in sys.stdin:
             answer = {}
             for name, one in programs.items():
                 times = serve(name, *one, TURN_S)
-                answer[name] = [statistics.median(times), statistics.mean(times), len(times)]
+                answer[name] = [statistics.median(times), statistics.mean(times), len(times), statistics.quantiles(times, n=5)[0]]
             print(json.dumps(answer), flush=True)
 
 
 class Process:
-    def __init__(self, library, variable, folder):
+    def __init__(self, library, variables, folder):
         environment = dict(os.environ, PYTHONPATH=HERE)
-        if variable is not None:
+        if variables is not None:
             os.makedirs(folder, exist_ok=True)
-            environment.update({"CUDA_INJECTION64_PATH": library, "NVTX_INJECTION64_PATH": library, "CORUN_CAPTURE": folder})
-            if variable:
-                environment[variable] = "1"
+            environment.update({"CUDA_INJECTION64_PATH": library, "NVTX_INJECTION64_PATH": library, "CORUN_CAPTURE": folder, **variables})
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--worker"], env=environment, text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors)
@@ -114,6 +119,8 @@ def cut(recording, to):
     so that they are found and counted, and all ranges.  An import chooses the same request and gives the same trace."""
     with open(recording) as file:
         lines = [json.loads(line) for line in file if line.endswith("\n")]
+    if to is None:
+        return joined(lines)
     switches = sorted((line[1], line[2]) for line in lines if line[0] == "o")
     stretch = lambda time: bisect.bisect_right(switches, (time, 2))  # noqa: E731
     recorded = lambda time: stretch(time) == 0 or switches[stretch(time) - 1][1] == 1  # noqa: E731
@@ -148,17 +155,26 @@ def cut(recording, to):
             if line[0] == "k" and call in first_only:
                 kept_calls.discard(call)
             file.write(json.dumps(line, separators=(",", ":")) + "\n")
+    return joined(lines)
 
 
-def measure(sim, path, folder, seconds):
+def joined(lines):
+    """Kernels, and how many of them have the number of a call that was heard."""
+    calls, kernels = {line[5] for line in lines if line[0] == "a"}, [line[7] for line in lines if line[0] == "k"]
+    return [len(kernels), sum(number in calls for number in kernels)]
+
+
+def measure(sim, path, folder, seconds, others):
     began = time.time()
     gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
-    data = {"gpu": gpu, "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "turns": {way: [] for way in WAYS}, "ends": {}}
     library = os.path.join(os.path.dirname(os.path.abspath(sim)), "libcorun_capture.so")
-    processes = {way: Process(library, variable, os.path.join(folder, way)) for way, variable in WAYS.items()}
+    ways = {way: (library, variables) for way, variables in WAYS.items()}
+    ways.update({name: (os.path.abspath(of), {}) for name, of in others})
+    data = {"gpu": gpu, "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "turns": {way: [] for way in ways}, "ends": {}, "joined": {}}
+    processes = {way: Process(of, variables, os.path.join(folder, way)) for way, (of, variables) in ways.items()}
     for way, process in processes.items():
         print(way, process.hear(40), f"{time.time() - began:.1f} s", flush=True)
-    order, took = list(WAYS), 0
+    order, took = list(ways), 0
     while time.time() - began + took < seconds - 6:
         at = time.time()
         for way in order:
@@ -166,12 +182,17 @@ def measure(sim, path, folder, seconds):
         order, took = order[1:] + order[:1], time.time() - at
     for way, process in processes.items():
         data["ends"][way] = process.end()
-    with open(path, "w") as file:
-        json.dump(data, file)
-    for way, variable in WAYS.items():
-        if variable is not None:
+
+    def keep():
+        with open(path, "w") as file:
+            json.dump(data, file)
+    keep()
+    for way, (_, variables) in ways.items():
+        if variables is not None:
             for name in sorted(os.listdir(os.path.join(folder, way)))[:1]:
-                cut(os.path.join(folder, way, name), kept(path, way))
+                data["joined"][way] = cut(os.path.join(folder, way, name), None if "NO_RANGES" in variables else kept(path, way))
+                print(way, "kernels, joined", data["joined"][way], f"{time.time() - began:.1f} s", flush=True)
+    keep()
     print(f"{time.time() - began:.1f} s", data["ends"], flush=True)
 
 
@@ -197,6 +218,33 @@ def replays(sim, path, way):
         yield name, *replay(sim, kept(path, way), name), [turn[name][0] for turn in turns["nothing"] + turns["nothing again"]]
 
 
+def by_kind(path, way, names):
+    """In that process: what a request takes in stretches of each kind, and how often and for how long they changed.  Is the recording
+    of a kind that is still imported?"""
+    with gzip.open(kept(path, way), "rt") as file:
+        lines = [json.loads(line) for line in file]
+    switches = sorted(line[1:] for line in lines if line[0] == "o")
+    if not switches:
+        return True
+    last = max(line[3] for line in lines if line[0] == "r")
+    spent, changes = collections.Counter(), collections.defaultdict(list)
+    for (start, what, *took), (end, *_) in zip(switches, switches[1:] + [[last]]):
+        spent[what] += max(0, end - start)
+        changes[what] += took
+    print(f"{way}: " + ", ".join(f"{kind} {spent[what] / 1e9:.1f} s in {sum(s[1] == what for s in switches)}" + (f", a change {statistics.median(changes[what]) / 1e6:.2f} ms" if any(changes[what]) else "")
+                                 for what, kind in KINDS.items()))
+    times = collections.defaultdict(list)
+    for line in lines:
+        if line[0] == "r":
+            begin, end = (bisect.bisect_right(switches, [time, 3]) for time in line[2:4])
+            if begin == end:
+                times[line[1], switches[begin - 1][1] if begin else 1].append((line[3] - line[2]) / 1e3)
+    for name in names:
+        print(f"  {name:14}" + ", ".join(f"  {kind}: {len(times[name, what])} requests, median {statistics.median(times[name, what]):.0f} us, lower quintile {statistics.quantiles(times[name, what], n=5)[0]:.0f}"
+                                         for what, kind in KINDS.items() if len(times[name, what]) > 1))
+    return not spent[2]
+
+
 def tell(sim, path):
     """Of a request, over the turns: its mean time (median); the ratio to `nothing` in the same turn (median); that of the fastest turns;
     and the replay beside the medians of the turns of the two processes without a library: their median, and the range they span."""
@@ -209,11 +257,16 @@ def tell(sim, path):
         cells = []
         for name in names:
             pairs = [(a[name][1], b[name][1]) for a, b in zip(turns, data["turns"]["nothing"]) if a and b]
+            if not pairs:
+                cells.append("-")
+                continue
             ratio, fastest = statistics.median(a / b for a, b in pairs), min(a for a, _ in pairs) / min(b for _, b in pairs)
             cells.append(f"{statistics.median(a for a, _ in pairs):7.0f} {ratio:5.3f} {fastest:5.3f}")
-        print(f"{way:24}" + "".join(f"{cell:>22}" for cell in cells), data["ends"][way][0], flush=True)
+        print(f"{way:24}" + "".join(f"{cell:>22}" for cell in cells), data["ends"][way][0] if way in data["ends"] else "", flush=True)
     for way in data["turns"]:
         if not os.path.exists(kept(path, way)):
+            continue
+        if not by_kind(path, way, names):
             continue
         print(f"replayed from {way}, beside the median without, beside the fastest and the slowest turn without")
         for name, ms, said, plain in replays(sim, path, way):
@@ -232,6 +285,6 @@ if __name__ == "__main__":
     elif sys.argv[1] == "cut":
         cut(sys.argv[2], sys.argv[3])
     elif len(sys.argv) > 3:
-        measure(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]) if len(sys.argv) > 4 else 52)
+        measure(sys.argv[1], sys.argv[2], sys.argv[3], float(sys.argv[4]) if len(sys.argv) > 4 else 52, [one.split("=", 1) for one in sys.argv[5:]])
     else:
         tell(sys.argv[1], sys.argv[2])

@@ -175,6 +175,21 @@ TEST_F(Capture, ALoopThatBeginsBetweenStretchesIsRecorded) {
   EXPECT_EQ(read_trace(file()).kernels.front().name, "small(float*, int)");
 }
 
+TEST_F(Capture, ALoopThatBeginsBetweenStretchesAndNeverWaitsIsRecorded) {
+  ASSERT_EQ(capture(program("unwaiting-unmarked"), "--keep " + file("kept")), 0) << said_;
+  const std::size_t recorded = lines_of(file("kept")).at('k');
+  ASSERT_EQ(capture(program("unwaiting-unmarked"), "--all --keep " + file("all")), 0) << said_;
+  EXPECT_GE(recorded, 400 - 1u) << "but for the launch that is new";
+  EXPECT_LT(recorded, lines_of(file("all")).at('k') - 400u) << "between stretches";
+}
+
+TEST_F(Capture, NoStretchBeginsWhileAGraphIsCaptured) {
+  ASSERT_EQ(capture(program("capturing-unmarked"), "--keep " + file("kept")), 0) << said_;
+  const std::size_t captured = lines_of(file("kept")).at('o');
+  ASSERT_EQ(capture(program("unwaiting-unmarked"), "--keep " + file("other")), 0) << said_;
+  EXPECT_EQ(captured + 1, lines_of(file("other")).at('o'));
+}
+
 /// Microseconds of the first kernel.
 double first_kernel(const std::string& file) {
   const Trace trace = read_trace(file);

@@ -1,7 +1,8 @@
 // A program that is captured where there is no GPU: it loads what CUDA_INJECTION64_PATH names, as the driver does, and
 // serves requests on a fake GPU; its ranges go through NVTX's own header.
 //
-//   captured_program serve|chooses|unmarked|hosted|once|killed|fails|idle|long|long-unmarked|long-hosted|late|graph
+//   captured_program serve|chooses|unmarked|hosted|once|killed|fails|idle|long|long-unmarked|long-hosted|late|graph|
+//                    unwaiting-unmarked|capturing-unmarked
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -74,6 +75,17 @@ void late_requests() {
   }
 }
 
+/// As late_requests(), without ranges and waits; within the capture of a graph, or without one.
+void unwaiting_requests(bool captured) {
+  for (int i = 0; i < 3000; ++i) request();
+  if (captured) fake_capture_begins();
+  for (int i = 0; i < 400; ++i) {
+    fake_launch(&kSmallGemm);
+    fake_host_works(500'000);
+  }
+  if (captured) fake_capture_ends();
+}
+
 }  // namespace
 
 int main(int, char** argv) {
@@ -94,8 +106,10 @@ int main(int, char** argv) {
   fake_launch(&first);
   fake_host_works(5'000'000);
   const std::string_view name = what;
+  const bool captured = name.starts_with("capturing"), unwaiting = captured || name.starts_with("unwaiting");
   if (name == "late") late_requests();
-  const int requests = name == "once" ? 1 : name == "late" ? 0 : name.starts_with("long") || name == "graph" ? kLong : 20;
+  if (unwaiting) unwaiting_requests(captured);
+  const int requests = name == "once" ? 1 : name == "late" || unwaiting ? 0 : name.starts_with("long") || name == "graph" ? kLong : 20;
   for (int i = 0; i < requests; ++i) {
     if (name.ends_with("hosted")) hosted_request(name == "hosted");
     else if (name == "graph") graph_request();

@@ -150,6 +150,8 @@ CUptiResult CUPTIAPI cuptiGetCallbackName(CUpti_CallbackDomain domain, std::uint
       {{CUPTI_CB_DOMAIN_RUNTIME_API, 5}, "cudaStreamSynchronize_v3020"},
       {{CUPTI_CB_DOMAIN_RUNTIME_API, 7}, "cudaGetDevice_v3020"},
       {{CUPTI_CB_DOMAIN_RUNTIME_API, 8}, "cudaGraphLaunch_v10000"},
+      {{CUPTI_CB_DOMAIN_RUNTIME_API, 9}, "cudaStreamBeginCapture_v10000"},
+      {{CUPTI_CB_DOMAIN_RUNTIME_API, 10}, "cudaStreamEndCapture_v10000"},
       {{CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel}, "cuLaunchKernel"},
       {{CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch}, "cuGraphLaunch"}};
   const auto known = names.find({domain, id});
@@ -184,6 +186,8 @@ void fake_launch_graph(const FakeKernel* kernels, std::uint32_t count) {
     start = stream_free[kernels->stream] += enabled.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) ? kRecordedNodeNs : kNodeNs;
   }
 }
+void fake_capture_begins() { calls(9, nullptr); }
+void fake_capture_ends() { calls(10, nullptr); }
 void fake_copy_to_device(std::uint32_t stream, std::uint64_t bytes, std::uint64_t ns) {
   const std::uint64_t start = begins(stream);
   calls(2, nullptr);

@@ -16,6 +16,9 @@ extern "C" {
 void fake_launch(const FakeKernel* kernel);
 /// The runtime makes the program's only graph, which is given anew at each launch.
 void fake_launch_graph(const FakeKernel* kernels, std::uint32_t count);
+/// Of a stream, into a graph; what is launched is a kernel all the same.
+void fake_capture_begins();
+void fake_capture_ends();
 void fake_copy_to_device(std::uint32_t stream, std::uint64_t bytes, std::uint64_t ns);
 void fake_record_event(std::uint32_t stream, std::uint32_t event);
 void fake_wait_event(std::uint32_t stream, std::uint32_t event);

@@ -98,6 +98,21 @@ TEST_F(Captured, StretchesWithoutRecordsDoNotCountAsPartsOfARequest) {
   }
 }
 
+TEST_F(Captured, ARequestWhoseWorkEndsInAnotherStretchIsLeftOut) {
+  const auto notes = [&](int end) {
+    const std::string last = rounds(19, 20, false) + kernel(193'000, end, 2 * 19 + 1);
+    const Trace trace = import(kHead + kWait + rounds(1, 19, true) + last + "[\"o\",199000,0]\n" + rounds(20, 40, false) + "[\"o\",395000,1]\n");
+    EXPECT_EQ(trace.kernels.front().solo_time, from_ns(4000));
+    return fmt::format("{}", fmt::join(trace.notes, " "));
+  };
+  const std::string left_out = "no times of 1 kernels", steps_with = "the median of 19 steps", steps_without = "the median of 18 steps";
+  EXPECT_EQ(notes(198'999).find(left_out), std::string::npos);
+  EXPECT_NE(notes(198'999).find(steps_with), std::string::npos) << notes(198'999);
+  EXPECT_NE(notes(199'000).find(left_out), std::string::npos) << notes(199'000);
+  EXPECT_NE(notes(199'000).find(steps_without), std::string::npos);
+  EXPECT_NE(notes(396'000).find(steps_without), std::string::npos) << "in a stretch with records, a later one";
+}
+
 TEST_F(Captured, StretchesWithoutARequestAreRefused) {
   const std::string lines = kHead + kCall + kernel(4000, 9000) + "[\"o\",9500,0]\n[\"a\",1,10000,11000,11,7]\n";
   try {
