@@ -221,7 +221,7 @@ def steps(path, folder, names):
         save(path, data)
 
 
-PAIRS, PAIRED, PAIRS_SECONDS = (24, 400), 4, 2.5  # of batches of so many requests, in so long a network
+PAIRS, PAIRED, PAIRS_SECONDS = (24, 400), 4, 1.2  # of batches of so many requests, in so long a network
 
 
 def eager(path, names):

@@ -6,6 +6,7 @@
   parts.py halves    wgmma gemms of one block an SM: time on half of the SMs over that on all
   parts.py slices    beside a kernel that never ends: how long that was away, and what the network did meanwhile
   parts.py steps     eagerly: how far batches without the profiler are apart, and what the profiler adds
+  parts.py eager     eagerly: how far two batches side by side are apart
   parts.py copies    copies and memsets within the device in graphs: how long, and how far from the kernels before and after
   parts.py gaps      what a graph takes longer than its durations add up to, an operation, and how that goes with what
 """
@@ -119,6 +120,17 @@ def steps(alone):
     of_rows(slower, "under the profiler")
 
 
+def eager(alone):
+    """Of batches side by side: the median ratio of a batch to its neighbour, which the host's drift does not reach."""
+    apart = []
+    for name, row in load("eager.json.gz")["networks"].items():
+        apart.append(abs(statistics.median(a / b for a, b in zip(row["told_ms"], row["eager_ms"])) - 1))
+        print(f"{name:20}{len(row['told_ms']):4} pairs, {statistics.median(row['told_ms']):7.3f} ms, neighbours {apart[-1]:.1%} apart, "
+              f"means {abs(statistics.mean(row['told_ms']) / statistics.mean(row['eager_ms']) - 1):.1%}")
+    print(f"{len(apart)} networks: neighbours {statistics.mean(apart):.1%} apart in the mean, {statistics.median(apart):.1%} in the median, "
+          f"{max(apart):.1%} at most; {sum(a > 0.03 for a in apart)} above 3 %")
+
+
 TINY_BYTES, TINY_US, GAP_US = 1024, 3.04, 0.27  # of memsets; between a memset's neighbours, and between two kernels
 
 
@@ -167,7 +179,7 @@ def gaps(alone):
 
 
 if __name__ == "__main__":
-    commands = {f.__name__: f for f in (mps, kernels, halves, slices, steps, copies, gaps)}
+    commands = {f.__name__: f for f in (mps, kernels, halves, slices, steps, eager, copies, gaps)}
     if len(sys.argv) != 2 or sys.argv[1] not in commands:
         sys.exit(__doc__)
     commands[sys.argv[1]](networks_in("alone")[1])
