@@ -25,14 +25,14 @@ def replay(sim, trace, policy):
     return sorted(client["p50_ms"] for client in json.loads(ran.stdout)["clients"])
 
 
-def measured(of=""):
+def captured(of=""):
     with open(os.path.join(HERE, f"capture{of}.json")) as file:
         return json.load(file)
 
 
 def rows(sim, of=""):
     """(program, ms of each run without tracing, captured, replayed) by client."""
-    for name, row in measured(of)["programs"].items():
+    for name, row in captured(of)["programs"].items():
         trace = os.path.join(HERE, "traces", f"{name}{of}.json.gz")
         for i, ms in enumerate(replay(sim, trace, "mps" if name == "two" else "fcfs")):
             yield name, [run[i] for run in row["plain_ms"]], [run[i] for run in row["captured_ms"]], ms
@@ -70,11 +70,11 @@ def by_sms(sim):
 def main(sim):
     for path in sorted(glob.glob(os.path.join(HERE, "capture*.json"))):
         of = os.path.basename(path)[len("capture"):-len(".json")]
-        print(measured(of)["gpu"], measured(of)["date"])
+        print(captured(of)["gpu"], captured(of)["date"])
         print(f"{'program':14} {'without tracing, ms: runs':>32} {'captured':>10} {'x':>5} {'replayed':>10} {'error':>8}")
-        for name, plain, captured, ms in rows(sim, of):
-            slower = statistics.median(c / p for c, p in zip(captured, plain))
-            print(f"{name:14} {' '.join(f'{p:9.4f}' for p in plain):>32} {statistics.median(captured):10.4f} {slower:5.2f} {ms:10.4f} "
+        for name, plain, traced, ms in rows(sim, of):
+            slower = statistics.median(c / p for c, p in zip(traced, plain))
+            print(f"{name:14} {' '.join(f'{p:9.4f}' for p in plain):>32} {statistics.median(traced):10.4f} {slower:5.2f} {ms:10.4f} "
                   f"{100 * (ms / plain[0] - 1):+7.1f} %")
     print(f"{'--twice':14} {'without tracing':>32} {'traced':>10} {'x':>5} {'replayed':>10} {'error':>8}")
     for name, plain, traced, ms in twice(sim):
