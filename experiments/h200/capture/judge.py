@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Replays what was captured in the first turn (traces/) beside what the programs said of themselves (capture.json).
+"""Replays what was captured in the first turn (traces/) beside what the programs said of themselves (capture*.json).
 The error is that against the run of the same turn without tracing: the host's speed changes from minute to minute.
 
 Then what `sim capture --twice` made of its two runs (twice-*.json): the replay beside its own run without tracing; that of
@@ -25,12 +25,15 @@ def replay(sim, trace, policy):
     return sorted(client["p50_ms"] for client in json.loads(ran.stdout)["clients"])
 
 
-def rows(sim):
+def captured(of=""):
+    with open(os.path.join(HERE, f"capture{of}.json")) as file:
+        return json.load(file)
+
+
+def rows(sim, of=""):
     """(program, ms of each run without tracing, captured, replayed) by client."""
-    with open(os.path.join(HERE, "capture.json")) as file:
-        data = json.load(file)
-    for name, row in data["programs"].items():
-        trace = os.path.join(HERE, "traces", name + ".json.gz")
+    for name, row in captured(of)["programs"].items():
+        trace = os.path.join(HERE, "traces", f"{name}{of}.json.gz")
         for i, ms in enumerate(replay(sim, trace, "mps" if name == "two" else "fcfs")):
             yield name, [run[i] for run in row["plain_ms"]], [run[i] for run in row["captured_ms"]], ms
 
@@ -65,11 +68,14 @@ def by_sms(sim):
 
 
 def main(sim):
-    print(f"{'program':14} {'without tracing, ms: runs':>32} {'captured':>10} {'x':>5} {'replayed':>10} {'error':>8}")
-    for name, plain, captured, ms in rows(sim):
-        slower = statistics.median(c / p for c, p in zip(captured, plain))
-        print(f"{name:14} {' '.join(f'{p:9.4f}' for p in plain):>32} {statistics.median(captured):10.4f} {slower:5.2f} {ms:10.4f} "
-              f"{100 * (ms / plain[0] - 1):+7.1f} %")
+    for path in sorted(glob.glob(os.path.join(HERE, "capture*.json"))):
+        of = os.path.basename(path)[len("capture"):-len(".json")]
+        print(captured(of)["gpu"], captured(of)["date"])
+        print(f"{'program':14} {'without tracing, ms: runs':>32} {'captured':>10} {'x':>5} {'replayed':>10} {'error':>8}")
+        for name, plain, traced, ms in rows(sim, of):
+            slower = statistics.median(c / p for c, p in zip(traced, plain))
+            print(f"{name:14} {' '.join(f'{p:9.4f}' for p in plain):>32} {statistics.median(traced):10.4f} {slower:5.2f} {ms:10.4f} "
+                  f"{100 * (ms / plain[0] - 1):+7.1f} %")
     print(f"{'--twice':14} {'without tracing':>32} {'traced':>10} {'x':>5} {'replayed':>10} {'error':>8}")
     for name, plain, traced, ms in twice(sim):
         print(f"{name:14} {plain:32.4f} {traced:10.4f} {traced / plain:5.2f} {ms:10.4f} {100 * (ms / plain - 1):+7.1f} %")
