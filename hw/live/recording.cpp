@@ -15,8 +15,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<const char*, 10> kNames{"kernel", "join",  "leave",    "asked",  "ended",
-                                             "failed", "waits", "standing", "decide", "granted"};
+constexpr std::array<const char*, 11> kNames{"kernel", "join",  "leave",    "asked",  "ended",
+                                             "failed", "waits", "standing", "decide", "granted",
+                                             "foretold"};
 
 Json dims(const Dim3& d) { return {d.x, d.y, d.z}; }
 Dim3 dims_of(const Json& j) {
@@ -119,6 +120,8 @@ std::string Recording::line(std::size_t i) const {
     case What::failed:
     case What::granted:
       return Json{{"t", h.now.count()}, {name, {h.client, h.stream, h.number}}}.dump();
+    case What::foretold:
+      return Json{{name, true}}.dump();
     case What::decide:
       return Json{{"t", h.now.count()}, {name, true}}.dump();
     default:
@@ -182,6 +185,8 @@ hw::Replayed replay(const std::string& file, const Gpu& gpu, decltype(BooksOptio
           books.waits(line["waits"].get<std::uint32_t>());
         else if (line.contains("standing"))
           (void)books.standing(line["standing"].get<std::uint32_t>());
+        else if (line.contains("foretold"))
+          books.hear_forecast();
         else if (line.contains("decide"))
           ++result.waits, books.decide(at(), granted);
         if (compared < now.size() && Json::parse(now.line(compared)).contains("kernel")) ++compared;

@@ -1,7 +1,7 @@
 // What the books of a service were told and what the policy decided, as JSON lines in the form of hw/record,
 // so that its decisions can be asked for again without a GPU and without the programs.  The first line says
 // how the books were opened.  Then comes what happened (join, leave, asked, ended, failed, waits, standing,
-// decide), and after it the policy's notices and decisions and the grants.
+// decide, foretold), and after it the policy's notices and decisions and the grants.
 //
 // Leaves out: a service that is killed writes nothing, as lines are kept in memory: to make text takes longer
 // than to decide; what happens after kMost lines.  Lines are kept in parts that stay where they are: to move a
@@ -35,7 +35,8 @@ class Recording {
     waits,
     standing,
     decide,
-    granted
+    granted,
+    foretold
   };
   void joined(const Newcomer& newcomer);
   void asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, const Kernel& kernel,

@@ -9,6 +9,7 @@
 #include "policies/api/registry.h"
 #include "tests/support/build.h"
 #include "tests/support/run_trace.h"
+#include "traces/json/input_file.h"
 
 namespace corun::sim {
 namespace {
@@ -172,6 +173,20 @@ TEST(Backfill, OfSeveralClientsTheFirstRequestCounts) {
   EXPECT_FALSE(s.goes_at(ms(8) + us(600) + ps(1), id));
   EXPECT_FALSE(s.goes_at(ms(9) + us(125), s.waits(us(175) + ps(1))));
   EXPECT_TRUE(s.goes_at(ms(9) + us(125), s.waits(us(175)))) << "the first is late, the second comes at 9.3 ms";
+}
+
+TEST(RegularArrivals, OfAProgramOnACardAreLaterThanExpectedOnceInAHundredTimes) {
+  const auto in = open_input("experiments/h200/live/arrivals-4.txt.gz");
+  RegularArrivals arrivals;
+  int requests = 0, expected = 0, later = 0;
+  for (double seconds = 0; *in >> seconds; ++requests) {
+    const Time at = from_ns(1e9 * seconds);
+    if (const auto next = arrivals.next()) ++expected, later += at >= next->latest;
+    arrivals.arrived(at);
+  }
+  EXPECT_EQ(requests, 2000);
+  EXPECT_GT(expected, 1900);
+  EXPECT_LT(later, expected / 100) << "by their last eight gaps, without the longest, 420";
 }
 
 /// A camera of 100 us each millisecond beside kernels of 10 and 150 us that run to their ends.

@@ -58,6 +58,7 @@ std::string run(const std::string& policy, unsigned seed, int steps, BooksOption
     } else if (t.granted[stream] != t.ended[stream]) {
       books.ended(t.client, stream, t.ended[stream] = t.granted[stream], now);
     }
+    if (policy.starts_with("lookahead") && below(4) == 0) books.hear_forecast();
     granted.clear();
     books.decide(now, granted);
     for (const Granted& g : granted)
