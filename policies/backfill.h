@@ -2,9 +2,10 @@
 // that ends before the first job's reserved start is let past it (Lifka 1995, EASY backfilling).  For where a kernel that
 // is on the GPU cannot be stopped, or not soon.
 //
-// Expected is what a client has done: of its last gaps between requests, without the shortest and the longest, it comes between the
-// shortest and the longest.  One whose gaps differ by more than an eighth is not expected at all, nor one that is later than that:
-// irregular arrivals hold nothing back.  A launch is held back from one request at most: after it, it goes first.
+// Expected is what a client has done: of its last gaps between requests, without the shortest and the longest, its next request
+// comes after the shortest at the soonest, and within an eighth more.  One whose gaps differ by more than that is not expected at
+// all, nor one that is later: irregular arrivals hold nothing back.  A launch is held back from one request at most: after it, it
+// goes first.
 //
 // Leaves out: what a kernel has not been seen to take, which counts as nothing; that kernels of several streams may share the
 // GPU: their times add up.
@@ -24,7 +25,7 @@ namespace corun {
 class RegularArrivals {
  public:
   static constexpr std::size_t kGaps = 8;
-  static constexpr int kRegular = 8;  // the gaps differ by at most this part of the shortest
+  static constexpr int kRegular = 8;  // gaps that differ by at most this part of the shortest are regular
   struct Window {
     Time soonest{}, latest{};
   };
@@ -39,7 +40,7 @@ class RegularArrivals {
     std::ranges::sort(sorted);
     const Time least = sorted[1], most = sorted[kGaps - 2];
     if (most - least > least / kRegular) return {};
-    return Window{*last_ + least, *last_ + most};
+    return Window{*last_ + least, *last_ + least + least / kRegular};
   }
 
  private:

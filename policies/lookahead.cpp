@@ -11,11 +11,12 @@
 // launches of a stream are on the GPU, so that it matters what is held back.
 //
 // An occasion is a request that comes or ends, and `every_us` since the last one.  Between, the chosen way
-// decides.  Equally good ways: the first of `ways`.
+// decides, and until a forecast is there that takes its time.  Equally good ways: the first of `ways`.
 //
 // Leaves out: requests that have not come, and what the forecast leaves out.
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,8 @@ class Lookahead final : public Policy {
         events_(static_cast<std::uint64_t>(p.number("budget_events", 1, 1e12))) {
     p.choice("objective", {"p99", "stp", "deadlines"});
     chosen_ = ways_.front();
+    for (const Way way : ways_)
+      asked_about_.push_back([this, way](const Snapshot& then, std::vector<Decision>& decisions) { go(way, then, decisions); });
   }
 
   std::string_view name() const override { return "lookahead"; }
@@ -90,7 +93,12 @@ class Lookahead final : public Policy {
   }
 
   void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
-    if (ways_.size() > 1 && occasion(now)) choose(now);
+    if (ways_.size() > 1) {
+      hear();  // of an earlier occasion
+      due_ = due_ || occasion(now);
+      if (due_) ask(now);
+      hear();
+    }
     go(chosen_, now, decisions);
   }
 
@@ -105,17 +113,22 @@ class Lookahead final : public Policy {
     return requests || now.now >= looked_at_ + every_;
   }
 
-  void choose(const Snapshot& now) {
+  void ask(const Snapshot& now) {
+    const bool nothing = now.pending.empty() && now.running.empty();
+    if (!nothing && !forecast_->ask(now, asked_about_, {now.now + horizon_, std::max<std::uint64_t>(1, events_ / ways_.size())}))
+      return;
     looked_at_ = now.now;
-    if (now.pending.empty() && now.running.empty()) return;
-    std::vector<Outlook> outlooks;
-    for (const Way way : ways_)
-      outlooks.push_back(forecast_->look(
-          now, [&](const Snapshot& then, std::vector<Decision>& decisions) { go(way, then, decisions); },
-          {now.now + horizon_, std::max<std::uint64_t>(1, events_ / ways_.size())}));
+    due_ = false;
+  }
+
+  void hear() {
+    if (const std::optional<Foretold> told = forecast_->answer()) choose(told->of, told->outlooks);
+  }
+
+  void choose(const Snapshot& then, const std::vector<Outlook>& outlooks) {
     std::vector<Score> scores;
-    for (const Outlook& o : outlooks) scores.push_back(score(now, o));
-    if (objective_ == Objective::p99) allow_slack(now, outlooks, scores);
+    for (const Outlook& o : outlooks) scores.push_back(score(then, o));
+    if (objective_ == Objective::p99) allow_slack(then, outlooks, scores);
     chosen_ = ways_[static_cast<std::size_t>(std::ranges::min_element(scores) - scores.begin())];
   }
 
@@ -223,7 +236,9 @@ class Lookahead final : public Policy {
   Forecast* forecast_ = nullptr;
   TpcMask rest_;
   std::int32_t highest_ = 0;
+  std::vector<WayOfDeciding> asked_about_;  // by ways_
   Way chosen_ = Way::now;
+  bool due_ = false;  // an occasion, of which nothing was asked yet
   Time looked_at_{-1'000'000'000'000};
 };
 

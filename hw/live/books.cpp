@@ -51,7 +51,7 @@ Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
   topology_.capabilities = {Capability::order, Capability::priority, Capability::preempt_at_block, Capability::time_slice,
                             Capability::tpc_mask};
   check(*policy_, topology_.capabilities, options_.forecast != nullptr);
-  if (policy_->requirements().forecast) forecast_ = options_.forecast(gpu, policy_->requirements());
+  if (policy_->requirements().forecast) forecast_ = std::make_unique<ForecastBeside>(options_.forecast(gpu, policy_->requirements()));
   immediate_ = promises_of(policy_->name()).immediate;
   stops_ = policy_->requirements().capabilities.has(Capability::preempt_at_block);
   masks_ = policy_->requirements().capabilities.has(Capability::tpc_mask);
@@ -64,7 +64,9 @@ Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
   begin_again();
 }
 
-Books::~Books() = default;
+Books::~Books() {
+  if (forecast_ != nullptr) forecast_->forget();
+}
 
 Recording& Books::record() {
   recording_ = std::make_unique<Recording>(spec_, topology_.gpu, options_);
@@ -72,6 +74,7 @@ Recording& Books::record() {
 }
 
 std::uint32_t Books::join(const Newcomer& newcomer) {
+  if (forecast_ != nullptr) forecast_->forget();
   if (recording_) recording_->joined(newcomer);
   const auto absent = std::ranges::find_if(
       programs_, [&](const auto& each) { return !each.second->there && each.second->self.name == newcomer.name; });
@@ -84,6 +87,7 @@ std::uint32_t Books::join(const Newcomer& newcomer) {
 }
 
 void Books::leave(std::uint32_t client) {
+  if (forecast_ != nullptr) forecast_->forget();
   if (recording_) recording_->happened(Recording::What::leave, client);
   for (const LaunchView& l : launches_)
     if (l.state != LaunchState::finished && places_[l.id.slot].client == client) drop(l.id);
@@ -305,6 +309,12 @@ void Books::drop(LaunchId id) {
 void Books::waits(std::uint32_t client) {
   if (recording_) recording_->happened(Recording::What::waits, client);
   programs_.at(client)->waits = true;
+}
+
+void Books::hear_forecast() {
+  if (recording_) recording_->happened(Recording::What::foretold, 0);
+  forecast_->hear();
+  notices_.push_back(WokeUp{});
 }
 
 void Books::end_requests(Time now) {

@@ -23,6 +23,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "hw/live/beside.h"
 #include "policies/api/policy.h"
 #include "policies/session/launch_list.h"
 #include "policies/session/pending_launches.h"
@@ -123,6 +124,11 @@ class Books {
   /// The program's host waits for what it has launched.
   void waits(std::uint32_t client);
 
+  /// A forecast is there of which the policy has not heard.
+  bool foretold() const { return forecast_ != nullptr && forecast_->ready(); }
+  /// The policy hears of it with the next decision.
+  void hear_forecast();
+
   /// Asks the policy if anything has happened, and appends what may go.
   void decide(Time now, std::vector<Granted>& granted);
   /// When decide() is to be called though no program says anything; kNever: not.  In the past: somebody has left.
@@ -173,7 +179,7 @@ class Books {
   std::unique_ptr<Recording> recording_;
   BooksOptions options_;
   Topology topology_;
-  std::unique_ptr<Forecast> forecast_;
+  std::unique_ptr<ForecastBeside> forecast_;
   std::unique_ptr<Policy> policy_;
   bool immediate_ = false, stops_ = false, masks_ = false;
   std::map<std::uint32_t, std::unique_ptr<Program>> programs_;  // by number

@@ -15,8 +15,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<const char*, 10> kNames{"kernel", "join",  "leave",    "asked",  "ended",
-                                             "failed", "waits", "standing", "decide", "granted"};
+constexpr std::array<const char*, 11> kNames{"kernel", "join",  "leave",    "asked",  "ended",
+                                             "failed", "waits", "standing", "decide", "granted",
+                                             "foretold"};
 
 Json dims(const Dim3& d) { return {d.x, d.y, d.z}; }
 Dim3 dims_of(const Json& j) {
@@ -37,13 +38,19 @@ Recording::Recording(const std::string& policy, const Gpu& gpu, const BooksOptio
       most_(most) {}
 
 bool Recording::has_space() {
-  full_ |= lines_.size() >= most_;
+  full_ |= size_ >= most_;
   return !full_;
+}
+
+void Recording::keep(Line line) {
+  if (size_ % kPart == 0) parts_.emplace_back().reserve(kPart);
+  parts_.back().push_back(std::move(line));
+  ++size_;
 }
 
 void Recording::joined(const Newcomer& newcomer) {
   if (!has_space()) return;
-  lines_.push_back(Happened{What::join, {}, static_cast<std::uint32_t>(newcomers_.size())});
+  keep(Happened{What::join, {}, static_cast<std::uint32_t>(newcomers_.size())});
   newcomers_.push_back(newcomer);
 }
 
@@ -54,40 +61,41 @@ void Recording::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t 
       number_of_.try_emplace({client, &kernel}, static_cast<std::uint32_t>(kernels_.size()));
   if (added) {
     kernels_.push_back(kernel);
-    lines_.push_back(Happened{What::kernel, {}, client, 0, 0, at->second});
+    keep(Happened{What::kernel, {}, client, 0, 0, at->second});
   }
-  lines_.push_back(Happened{What::asked, now, client, stream, number, at->second});
+  keep(Happened{What::asked, now, client, stream, number, at->second});
 }
 
 void Recording::happened(What what, std::uint32_t client, std::uint32_t stream, std::uint32_t number,
                          Time now) {
   if (!has_space()) return;
-  lines_.push_back(Happened{what, now, client, stream, number});
+  keep(Happened{what, now, client, stream, number});
   if (what == What::leave)
     std::erase_if(number_of_, [&](const auto& each) { return each.first.first == client; });
 }
 
 void Recording::told(Time now, const std::vector<Notice>& notices) {
-  if (!full_) lines_.push_back(Told{now, notices});
+  if (!full_) keep(Told{now, notices});
 }
 
 void Recording::decided(const Decision& decision) {
-  if (!full_) lines_.push_back(decision);
+  if (!full_) keep(decision);
 }
 
 void Recording::granted(const Granted& launch, Time now) {
-  if (!full_) lines_.push_back(Happened{What::granted, now, launch.client, launch.stream, launch.number});
+  if (!full_) keep(Happened{What::granted, now, launch.client, launch.stream, launch.number});
 }
 
 std::string Recording::line(std::size_t i) const {
-  if (const auto* told = std::get_if<Told>(&lines_[i])) {
+  const Line& kept = parts_[i / kPart][i % kPart];
+  if (const auto* told = std::get_if<Told>(&kept)) {
     Json line{{"t", told->now.count()}, {"told", Json::array()}};
     for (const Notice& n : told->notices) line["told"].push_back(Json::parse(hw::text_of(n)));
     return line.dump();
   }
-  if (const auto* decision = std::get_if<Decision>(&lines_[i]))
+  if (const auto* decision = std::get_if<Decision>(&kept))
     return Json{{"decision", hw::text_of(*decision)}}.dump();
-  const Happened& h = std::get<Happened>(lines_[i]);
+  const Happened& h = std::get<Happened>(kept);
   const char* name = kNames[static_cast<std::size_t>(h.what)];
   switch (h.what) {
     case What::kernel: {
@@ -112,6 +120,8 @@ std::string Recording::line(std::size_t i) const {
     case What::failed:
     case What::granted:
       return Json{{"t", h.now.count()}, {name, {h.client, h.stream, h.number}}}.dump();
+    case What::foretold:
+      return Json{{name, true}}.dump();
     case What::decide:
       return Json{{"t", h.now.count()}, {name, true}}.dump();
     default:
@@ -121,7 +131,7 @@ std::string Recording::line(std::size_t i) const {
 
 void Recording::write(std::ostream& out) const {
   out << header_ << "\n";
-  for (std::size_t i = 0; i < lines_.size(); ++i) out << line(i) << "\n";
+  for (std::size_t i = 0; i < size_; ++i) out << line(i) << "\n";
 }
 
 hw::Replayed replay(const std::string& file, const Gpu& gpu, decltype(BooksOptions::forecast) forecast) {
@@ -175,6 +185,8 @@ hw::Replayed replay(const std::string& file, const Gpu& gpu, decltype(BooksOptio
           books.waits(line["waits"].get<std::uint32_t>());
         else if (line.contains("standing"))
           (void)books.standing(line["standing"].get<std::uint32_t>());
+        else if (line.contains("foretold"))
+          books.hear_forecast();
         else if (line.contains("decide"))
           ++result.waits, books.decide(at(), granted);
         if (compared < now.size() && Json::parse(now.line(compared)).contains("kernel")) ++compared;

@@ -1,10 +1,11 @@
 // What the books of a service were told and what the policy decided, as JSON lines in the form of hw/record,
 // so that its decisions can be asked for again without a GPU and without the programs.  The first line says
 // how the books were opened.  Then comes what happened (join, leave, asked, ended, failed, waits, standing,
-// decide), and after it the policy's notices and decisions and the grants.
+// decide, foretold), and after it the policy's notices and decisions and the grants.
 //
 // Leaves out: a service that is killed writes nothing, as lines are kept in memory: to make text takes longer
-// than to decide; what happens after kMost lines.
+// than to decide; what happens after kMost lines.  Lines are kept in parts that stay where they are: to move a
+// million of them stands the service still for as long as a request.
 #pragma once
 
 #include <iosfwd>
@@ -34,7 +35,8 @@ class Recording {
     waits,
     standing,
     decide,
-    granted
+    granted,
+    foretold
   };
   void joined(const Newcomer& newcomer);
   void asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, const Kernel& kernel,
@@ -46,7 +48,7 @@ class Recording {
   void granted(const Granted& launch, Time now);
 
   bool full() const { return full_; }
-  std::size_t size() const { return lines_.size(); }
+  std::size_t size() const { return size_; }
   std::string line(std::size_t i) const;
   void write(std::ostream& out) const;
 
@@ -61,13 +63,17 @@ class Recording {
     Time now{};
     std::vector<Notice> notices;
   };
+  using Line = std::variant<Happened, Told, Decision>;
+  static constexpr std::size_t kPart = 4096;
+  void keep(Line line);
   /// False: nothing more is kept, so that the last to have happened is there with all that came of it.
   bool has_space();
 
   std::string header_;
   std::size_t most_;
   bool full_ = false;
-  std::vector<std::variant<Happened, Told, Decision>> lines_;
+  std::vector<std::vector<Line>> parts_;
+  std::size_t size_ = 0;
   std::vector<Newcomer> newcomers_;
   std::vector<Kernel> kernels_;
   std::map<std::pair<std::uint32_t, const Kernel*>, std::uint32_t>

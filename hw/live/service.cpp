@@ -128,6 +128,7 @@ void Service::run(const std::function<bool()>& stop, const std::function<void(co
     // What was said, before what the GPU has done: a host that waited for it asks for its next launch afterwards.
     const bool said = look_at_sayings();
     const bool done = look_at_gpu();
+    if (books_.foretold()) books_.hear_forecast();
     if (done) decide();
     if (said) hear_all();
     const Time at = now();

@@ -9,6 +9,9 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "policies/api/decision.h"
@@ -46,12 +49,31 @@ struct Outlook {
   std::uint64_t events = 0;
 };
 
+/// What would become of the work of a snapshot, in each of the ways that were asked about.
+struct Foretold {
+  Snapshot of;
+  std::vector<Outlook> outlooks;
+};
+
 class Forecast {
  public:
   virtual ~Forecast() = default;
 
   /// The same snapshot, way and bounds give the same outlook.
   virtual Outlook look(const Snapshot& now, const WayOfDeciding& way, const ForecastBounds& bounds) = 0;
+
+  /// Asks about several ways.  The answer is there at once, or at a later decision, where time does not stand still
+  /// meanwhile (hw/live/beside.h): the ways must bear to be asked by another thread.  False: not now.
+  virtual bool ask(const Snapshot& now, std::span<const WayOfDeciding> ways, const ForecastBounds& each) {
+    answer_.emplace(Foretold{now, {}});
+    for (const WayOfDeciding& way : ways) answer_->outlooks.push_back(look(now, way, each));
+    return true;
+  }
+  /// To what was asked last, once; to be used up before the decision is over.
+  std::optional<Foretold> answer() { return std::exchange(answer_, std::nullopt); }
+
+ protected:
+  std::optional<Foretold> answer_;
 };
 
 }  // namespace corun

@@ -2,7 +2,8 @@
 """Live runs beside the simulation of the same programs, captured alone, under the same policies.  What the best-effort programs get
 done is a share of what they do alone, of which a host's speed takes out.
 
-  compare.py SIM MEASURED.json.gz...   SIM: the `sim` command
+  compare.py SIM [ARRIVALS.txt.gz] MEASURED.json.gz...   SIM: the `sim` command; MEASURED: of measure.py or stp.py
+ARRIVALS: the real-time program's requests come as these did, seconds, a line each, at the measured rate; else each a period after the last.
 """
 import gzip
 import json
@@ -19,31 +20,71 @@ AHEAD_US = "20"  # where a mode does not say
 RATES = (0.98, 0.99, 1, 1.01, 1.02)  # of the measured one: where two programs' periods agree a p99 is of a few phases
 
 
-def simulate(sim, policy, served, clients, rates):
+def simulate(sim, policy, served, clients, rates, arrivals_per_s=1):
     """Of each client what its result says, in the median of the rates."""
     of_rates = []
     for rate in rates:
-        said = subprocess.run([sim, "--policy=" + policy, "--duration=2s", "--json", *served, *(c.replace("RATE", f"{rate:.3f}") for c in clients)],
-                              capture_output=True, text=True, check=True)
+        clients_now = [c.replace("RATE", f"{rate:.3f}").replace("SPEED", f"{rate / arrivals_per_s:.6f}") for c in clients]
+        said = subprocess.run([sim, "--policy=" + policy, "--duration=2s", "--json", *served, *clients_now], capture_output=True, text=True, check=True)
         of_rates.append({c["name"]: c | {"kept_up": c["throughput_per_s"] / rate} for c in json.loads(said.stdout)["clients"]})
     return {name: {k: statistics.median(r[name][k] for r in of_rates) for k in ("p50_ms", "p99_ms", "progress", "kept_up")} for name in of_rates[0]}
 
 
+def throughput(sim, measured, path):
+    """STP of each set of programs, measured and simulated."""
+    print(f"{os.path.basename(path)}: what programs get done, as a share of alone; simulated in brackets")
+    alone = {}  # a host's speed differs from process to process: the fastest counts
+    for run in measured["runs"]:
+        for row in run["sets"]:
+            if len(row) == 1:
+                alone |= {p: max(r["per_s"], alone.get(p, 0)) for p, r in row.items()}
+    print("alone: " + ", ".join(f"{p} {per_s:.1f} /s" for p, per_s in alone.items()))
+    errors = []
+    for run in measured["runs"]:
+        for row in run["sets"]:
+            if len(row) == 1:
+                continue
+            steered = run["mode"] not in SIMULATED
+            clients = []
+            for i, p in enumerate(row):
+                real_time = steered and p == measured["programs"][0]
+                clients += ["--client", f"{p}={os.path.join(HERE, TRACES[p])},closed,process={i}," + ("rt,priority=-5" if real_time else "be")]
+            simulated = simulate(sim, SIMULATED.get(run["mode"], run["mode"]), ["--as-served=8"] if steered else [], clients, [1])
+            shares, there = {p: r["per_s"] / alone[p] for p, r in row.items()}, sum(simulated[p]["progress"] for p in row)
+            errors.append(there / sum(shares.values()) - 1)
+            print(f"{run['mode']:22}{'+'.join(row):28}STP {sum(shares.values()):.3f} ({there:.3f}, {100 * errors[-1]:+5.1f}%)  " +
+                  ", ".join(f"{p} {shares[p]:.2f} ({simulated[p]['progress']:.2f})" for p in row), flush=True)
+    worst = max(errors, key=abs)
+    print(f"error of STP: {100 * statistics.mean(map(abs, errors)):.1f}% in the mean, {100 * worst:+.1f}% at most; "
+          f"{sum(abs(e) <= 0.06 for e in errors)} of {len(errors)} within 6%", end="\n\n")
+
+
 def main(sim, *paths):
+    arrivals = [p for p in paths if p.endswith(".txt.gz")]
     for path in paths:
+        if path in arrivals:
+            continue
         with gzip.open(path) as file:
             measured = json.load(file)
+        if "sets" in measured["runs"][0]:
+            throughput(sim, measured, path)
+            continue
         programs, runs = list(measured["alone"]), {}
         for run in measured["runs"]:
             if "failed" not in run:
                 runs.setdefault(run["mode"], []).append(run)
         real_time, *others = programs
+        comes, arrivals_per_s = "rate=RATE", 1
+        if arrivals:
+            with gzip.open(arrivals[0], "rt") as file:
+                at = [float(line) for line in file]
+            comes, arrivals_per_s = f"times={arrivals[0]},speed=SPEED", (len(at) - 1) / (at[-1] - at[0])
         rate = 1e3 * measured["load"] / measured["alone"][real_time]["mean_ms"]
         print(f"{os.path.basename(path)}: {real_time} at {rate:.0f} requests a second, beside {', '.join(others)}; medians of {len(next(iter(runs.values())))}")
         if not all(p in TRACES for p in programs):
             clients = None
         else:
-            clients = ["--client", f"{real_time}={os.path.join(HERE, TRACES[real_time])},rt,rate=RATE,queue,priority=-5,process=0"]
+            clients = ["--client", f"{real_time}={os.path.join(HERE, TRACES[real_time])},rt,{comes},queue,priority=-5,process=0"]
             for i, p in enumerate(others):
                 clients += ["--client", f"{p}={os.path.join(HERE, TRACES[p])},be,closed,process={i + 1}"]
         print(f"{'mode':32}{'p50 ms':>8}{'simulated':>10}{'p99 ms':>8}{'simulated':>10}{'':8}" + "".join(f"{p + ' /s':>12}{'of alone':>10}{'simulated':>10}" for p in others))
@@ -53,7 +94,7 @@ def main(sim, *paths):
             simulated, (policy, _, options) = {}, mode.partition("@")
             if clients:
                 served = [] if mode in SIMULATED else ["--as-served=" + (options.partition("/")[0] or AHEAD_US)]
-                simulated = simulate(sim, SIMULATED.get(mode, policy), served, clients, [x * rate for x in RATES])
+                simulated = simulate(sim, SIMULATED.get(mode, policy), served, clients, [x * rate for x in RATES], arrivals_per_s)
             p50 = statistics.median(r[real_time]["p50_ms"] for r in of_mode)
             line = f"{mode:32}" + (" " * 8 if saturated else f"{p50:8.3f}") + (f"{simulated[real_time]['p50_ms']:10.3f}" if clients and not saturated else " " * 10)
             line += (f"{'behind':>8}" if saturated else f"{p99:8.3f}")

@@ -202,7 +202,7 @@ TEST(Books, UnderBackfillALaunchThatWouldMeetTheNextRequestGoesAfterIt) {
   s.now = 8900;
   s.ended(work, 1), s.asks(work, s.kernel);
   EXPECT_THAT(s.goes(), IsEmpty());
-  EXPECT_EQ(s.books.next_wish(), at_us(9000)) << "if no request comes";
+  EXPECT_EQ(s.books.next_wish(), at_us(9125)) << "if no request comes";
   EXPECT_THAT(request(9), ElementsAre("0.2"));
 }
 

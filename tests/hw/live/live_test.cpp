@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "hw/live/recording.h"
+#include "sim/backend/forecast.h"
 #include "tests/support/replaced.h"
 #include "traces/json/trace_json.h"
 
@@ -463,13 +464,13 @@ TEST_F(Live, WhereTheMpsServersDaemonEndsServiceAndProgramsAreToldWithinASecond)
 }
 
 TEST_F(Live, WhatWasDecidedOfRunningProgramsIsDecidedAgainOfTheRecording) {
-  for (const char* policy : {"wait", "wait:beside=on,backfill=on", "priority"}) {
+  for (const char* policy : {"wait", "wait:beside=on,backfill=on", "priority", "lookahead:ways=now/hold,budget_events=500"}) {
     const std::string file = (folder_ / "recorded.jsonl").string();
     serve(policy, "--record=" + file);
     shell(joins("two-streams 200 300", "--name work") + " & sleep 0.05; " + joins("dlsym 60 500 10", "--name cam --class=real_time --priority=-5") +
           "; " + joins("bad 10 50", "--name late") + "; wait");
     end_service(SIGTERM);
-    const hw::Replayed r = live::replay(file, read_gpu("h200"));
+    const hw::Replayed r = live::replay(file, read_gpu("h200"), [](const Gpu& gpu, const Requirements& needed) { return sim::make_forecast(gpu, needed); });
     EXPECT_EQ(r.difference, "") << policy;
     std::ifstream in(file);
     const std::string text{std::istreambuf_iterator<char>(in), {}};
@@ -478,6 +479,7 @@ TEST_F(Live, WhatWasDecidedOfRunningProgramsIsDecidedAgainOfTheRecording) {
     if (asks) {
       EXPECT_GE(r.decisions, 270u) << policy << ": one for each launch";
     }
+    EXPECT_EQ(text.find("\"foretold\"") != std::string::npos, std::string(policy).starts_with("lookahead")) << policy;
   }
 }
 

@@ -3,9 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <mutex>
+#include <thread>
+
 #include "hw/live/books.h"
 #include "sim/backend/forecast.h"
 #include "tests/support/build.h"
+#include "traces/model/error.h"
 
 namespace corun::live {
 namespace {
@@ -49,6 +54,13 @@ class Ahead : public testing::Test {
     books_.decide(us(at), granted_);
     return granted_.size();
   }
+  /// It has looked, and the policy decides again.
+  std::size_t foretold(double at) {
+    books_.hear_forecast();
+    granted_.clear();
+    books_.decide(us(at), granted_);
+    return granted_.size();
+  }
   /// The first two ways that were asked about, in the order of `ways`.
   Time request_ends(std::size_t way) const { return outlooks_.at(way).clients[cam_].request_ends; }
 
@@ -69,6 +81,7 @@ TEST_F(Ahead, AKernelAloneIsForetoldToTakeWhatItTookAndOneThatWasNeverSeenTenMic
     if (took != 10) request_.solo_time = us(took);
     books_.asked(cam_, 0, took == 10 ? 1 : 2, request_, us(1000));
     ASSERT_EQ(decide(1000), 1u);
+    EXPECT_EQ(foretold(1000), 0u);
     ASSERT_EQ(outlooks_.size(), 2u);
     const double ends = to_ns(request_ends(0) - us(1000)) / 1e3;
     EXPECT_GE(ends, took * 15 / 16) << "times are rounded down to a part in 16";
@@ -82,25 +95,113 @@ TEST_F(Ahead, AKernelAloneIsForetoldToTakeWhatItTookAndOneThatWasNeverSeenTenMic
 TEST_F(Ahead, ABestEffortProgramIsForetoldToGoOnAsItDoesAndARealTimeOneToBeDoneWithItsRequest) {
   busy_.solo_time = us(100);
   books_.asked(work_, 0, 1, busy_, us(0));
-  ASSERT_EQ(decide(0), 1u);
+  books_.asked(cam_, 0, 1, request_, us(0));
+  ASSERT_EQ(decide(0), 2u);
+  foretold(0);
   EXPECT_GE(outlooks_.at(0).clients[work_].requests, 40u) << "of 50 that fit in";
-  books_.asked(cam_, 0, 1, request_, us(10));
-  decide(10);
   EXPECT_EQ(outlooks_.at(0).clients[cam_].requests, 1u);
+}
+
+TEST_F(Ahead, WhereNoRealTimeRequestIsUnderWayNothingIsAsked) {
+  books_.asked(work_, 0, 1, busy_, us(0));
+  ASSERT_EQ(decide(0), 1u);
+  EXPECT_EQ(foretold(0), 0u);
+  EXPECT_TRUE(outlooks_.empty());
+  books_.asked(cam_, 0, 1, request_, us(1));
+  ASSERT_EQ(decide(1), 1u);
+  foretold(1);
+  EXPECT_EQ(outlooks_.size(), 2u);
 }
 
 TEST_F(Ahead, AGraphIsHurtByEachKernelThatComesBetweenItsPartsAndSoBestEffortIsHeld) {
   busy_.solo_time = us(200), graph_.solo_time = us(400);
   for (std::uint32_t n = 1; n <= 2; ++n) books_.asked(work_, 0, n, busy_, us(0));
   books_.asked(cam_, 0, 1, graph_, us(0));
-  decide(0);
+  EXPECT_EQ(decide(0), 3u) << "as was chosen last, while it looks";
+  foretold(0);
   ASSERT_EQ(outlooks_.size(), 2u);
   EXPECT_GT(to_ns(request_ends(0)), to_ns(request_ends(1)) + 100e3)
       << "beside kernels of 200 us, and with them held";
-  for (const Granted& g : granted_) EXPECT_EQ(g.client, cam_) << "held";
+  books_.asked(work_, 0, 3, busy_, us(10));
+  EXPECT_EQ(decide(10), 0u) << "held";
   books_.ended(cam_, 0, 1, us(450));
   books_.waits(cam_);
-  EXPECT_EQ(decide(451), 2u) << "and no longer";
+  EXPECT_EQ(decide(451), 1u) << "and no longer";
+}
+
+/// Looks until it is let go.
+class Slow final : public Forecast {
+ public:
+  Slow(std::mutex& until, std::atomic<int>& looks) : until_(until), looks_(looks) {}
+  Outlook look(const Snapshot& now, const WayOfDeciding&, const ForecastBounds&) override {
+    ++looks_;
+    const std::lock_guard wait(until_);
+    Outlook o;
+    o.clients.resize(now.clients.size());
+    return o;
+  }
+
+ private:
+  std::mutex& until_;
+  std::atomic<int>& looks_;
+};
+
+TEST(AheadOfTime, WhileItLooksLaunchesAreGrantedAndItIsAskedNothingMore) {
+  std::mutex until;
+  std::atomic<int> looks = 0;
+  std::unique_lock held(until);
+  Books books("lookahead:ways=now/hold,every_us=1", sim::small_gpu(2), {.forecast = [&](const Gpu&, const Requirements&) {
+                return std::make_unique<Slow>(until, looks);
+              }});
+  const std::uint32_t cam = books.join({"cam", ServiceClass::real_time, -5});
+  Kernel kernel;
+  std::vector<Granted> granted;
+  for (std::uint32_t n = 1; n <= 50; ++n) {
+    books.asked(cam, 0, n, kernel, sim::us(10 * n));
+    books.decide(sim::us(10 * n), granted);
+    EXPECT_EQ(granted.size(), n);
+    EXPECT_FALSE(books.foretold());
+  }
+  held.unlock();
+  while (!books.foretold()) std::this_thread::yield();
+  EXPECT_EQ(looks, 2) << "one for each way";
+  books.hear_forecast();
+  EXPECT_FALSE(books.foretold());
+  books.decide(sim::us(501), granted);
+  while (!books.foretold()) std::this_thread::yield();
+  EXPECT_EQ(looks, 4) << "and then of what is there now";
+}
+
+TEST(AheadOfTime, AProgramThatGoesWhileItLooksIsForgottenWithWhatWasAsked) {
+  std::mutex until;
+  std::atomic<int> looks = 0;
+  Books books("lookahead:ways=now/hold", sim::small_gpu(2), {.forecast = [&](const Gpu&, const Requirements&) {
+                return std::make_unique<Slow>(until, looks);
+              }});
+  std::vector<Granted> granted;
+  for (int i = 0; i < 200; ++i) {
+    const std::uint32_t cam = books.join({"cam", ServiceClass::real_time, -5});
+    auto kernel = std::make_unique<Kernel>();
+    books.asked(cam, 0, 1, *kernel, sim::us(10 * i));
+    books.decide(sim::us(10 * i), granted);
+    books.leave(cam);
+    kernel.reset();
+    EXPECT_FALSE(books.foretold());
+  }
+  EXPECT_EQ(granted.size(), 200u);
+  EXPECT_EQ(looks, 400);
+}
+
+TEST(AheadOfTime, AForecastThatFailsEndsTheServiceWithItsError) {
+  struct Fails final : Forecast {
+    Outlook look(const Snapshot&, const WayOfDeciding&, const ForecastBounds&) override { throw InputError("", "a", "b", "c"); }
+  };
+  Books books("lookahead:ways=now/hold", sim::small_gpu(2), {.forecast = [&](const Gpu&, const Requirements&) { return std::make_unique<Fails>(); }});
+  Kernel kernel;
+  std::vector<Granted> granted;
+  books.asked(books.join({"cam", ServiceClass::real_time, -5}), 0, 1, kernel, sim::us(1));
+  books.decide(sim::us(1), granted);
+  EXPECT_THROW(books.hear_forecast(), InputError);
 }
 
 TEST_F(Ahead, TheHostOfABestEffortProgramMayRunAheadOfItsGrants) {
@@ -122,6 +223,9 @@ TEST_F(Ahead, LooksOfWhatRunsOfManyProgramsEnd) {
                  i % 4 == 0 ? graph_ : busy_, us(at));
     if (i % 5 == 0) books_.asked(cam_, 0, static_cast<std::uint32_t>(i / 5 + 1), graph_, us(at));
     decide(at);
+    std::vector<Granted> first = granted_;
+    foretold(at);
+    granted_.insert(granted_.end(), first.begin(), first.end());
     for (const Granted& g : std::vector<Granted>(granted_))
       books_.ended(g.client, g.stream, g.number, us(at + 30));
     if (i % 2 == 0) books_.waits(cam_);

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <deque>
 #include <filesystem>
 #include <fstream>
@@ -57,6 +58,7 @@ std::string run(const std::string& policy, unsigned seed, int steps, BooksOption
     } else if (t.granted[stream] != t.ended[stream]) {
       books.ended(t.client, stream, t.ended[stream] = t.granted[stream], now);
     }
+    if (policy.starts_with("lookahead") && below(4) == 0) books.hear_forecast();
     granted.clear();
     books.decide(now, granted);
     for (const Granted& g : granted)
@@ -114,6 +116,23 @@ TEST_F(LiveRecording, OneThatIsFullEndsBehindAllThatCameOfWhatHappenedLast) {
     EXPECT_GE(kept.size(), most);
     EXPECT_LT(kept.size(), most + 3);
   }
+}
+
+TEST_F(LiveRecording, TheMillionthLineTakesNoLongerThanTheFirst) {
+  const auto cpu_us = [] {  // of this thread, so that others may run
+    timespec t{};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) / 1e3;
+  };
+  Recording kept("wait", sim::small_gpu(4), {});
+  double longest = 0;
+  for (double before = cpu_us(); kept.size() < 1'000'000;) {
+    kept.happened(Recording::What::decide, 0, 0, 0, sim::us(1));
+    const double now = cpu_us();
+    longest = std::max(longest, now - before);
+    before = now;
+  }
+  EXPECT_LT(longest, 5000) << "us; in one vector half a million lines are moved at once";
 }
 
 TEST_F(LiveRecording, WhatIsNoRecordingIsRefused) {

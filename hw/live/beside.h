@@ -1,0 +1,70 @@
+// A forecast beside the decisions: a thread of its own looks ahead from a copy of the Snapshot while the service goes on
+// granting, as a look takes longer than most requests (experiments/h200/live).  Only while a real-time request is under
+// way: between, the ways of `lookahead` decide alike, and what was chosen last stays so until the next.
+//
+// Leaves out: to stop a look whose time has passed; it ends with its events.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "policies/api/forecast.h"
+
+namespace corun::live {
+
+class ForecastBeside final : public Forecast {
+ public:
+  explicit ForecastBeside(std::unique_ptr<Forecast> of);
+  ~ForecastBeside() override;
+  ForecastBeside(const ForecastBeside&) = delete;
+  ForecastBeside& operator=(const ForecastBeside&) = delete;
+
+  Outlook look(const Snapshot& now, const WayOfDeciding& way, const ForecastBounds& bounds) override {
+    return of_->look(now, way, bounds);
+  }
+  /// False while it looks or has an answer, and where no real-time request is under way.
+  bool ask(const Snapshot& now, std::span<const WayOfDeciding> ways, const ForecastBounds& each) override;
+
+  /// It has looked, and nobody has heard of it.
+  bool ready() const { return state_.load(std::memory_order_acquire) == State::looked; }
+  /// Waits until it has looked.  Then answer() is there.  Nothing was asked: nothing.
+  void hear();
+  /// Waits until it looks no longer, and forgets: what it was asked about is going away.
+  void forget();
+
+ private:
+  enum class State : std::uint8_t { idle, looks, looked };
+
+  struct Kept {  // what a snapshot points to and may change, by value
+    std::vector<ClientView> clients;
+    std::vector<LaunchView> launches;
+    std::map<const Kernel*, Kernel> kernels;
+    std::vector<LaunchId> pending, running;
+    std::vector<std::vector<LaunchId>> of_stream;
+    std::vector<StreamView> streams;
+    Snapshot snapshot;
+  };
+  void keep(const Snapshot& now);
+  void run();
+  void await();
+
+  std::unique_ptr<Forecast> of_;
+  Kept kept_;
+  std::span<const WayOfDeciding> ways_;
+  ForecastBounds each_;
+  std::vector<Outlook> outlooks_;
+  std::exception_ptr failed_;
+  std::atomic<State> state_{State::idle};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool ends_ = false;
+  std::thread thread_;
+};
+
+}  // namespace corun::live
