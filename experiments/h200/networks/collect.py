@@ -8,6 +8,7 @@ import ast
 import gzip
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -50,12 +51,12 @@ def set_aside():
                 return ast.literal_eval(statement.value)
 
 
-def trace_of(sim, name, issue):
+def trace_of(sim, name, issue, *options):
     counters = os.path.join(HERE, "counters", name + ".csv.gz")
     with tempfile.TemporaryDirectory() as folder:
         out = os.path.join(folder, "trace.json")
         command = [sim, "import", "kineto", os.path.join(HERE, "recordings", f"{name}.{issue}.json.gz"), "--gpu", GPU,
-                   "-o", out, *(["--counters", counters] if os.path.exists(counters) else []), *SMS.get(issue, [])]
+                   "-o", out, *(["--counters", counters] if os.path.exists(counters) else []), *SMS.get(issue, []), *options]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         with open(out) as file:
             return json.load(file) | {"$schema": SCHEMA}
@@ -68,10 +69,10 @@ def in_a_row(trace):
     return trace
 
 
-def eager_trace_of(sim, name):
-    """In a row, as it was measured: the host waited for nothing until eight requests were issued.  It is the recording
+def eager_trace_of(sim, name, told_ms):
+    """In a row, as it was measured: the host waited for nothing until all of a batch were issued.  It is the recording
     that waits at the end of its one."""
-    trace = trace_of(sim, name, "eager")
+    trace = trace_of(sim, name, "eager", "--request-time", f"{statistics.mean(told_ms)}ms")
     program, client = trace["programs"][0], trace["clients"][0]
     if program["ops"][-1].get("sync"):
         program["ops"].pop()
@@ -133,7 +134,7 @@ def states(run):
 
 def collect(sim):
     (first, alone), aside, programs = networks_in("alone"), set_aside(), {}
-    _, eager = networks_in("steps")  # of the same processes as the recordings
+    _, eager = networks_in("eager")
     data = {"corun_networks": 1, **{k: first[k] for k in ("device", "driver", "cuda", "pytorch", "date")},
             "networks": [], "mixes": [], "runs": []}
     for name, measured in alone.items():
@@ -145,9 +146,9 @@ def collect(sim):
             save(f"traces/{name}{part}.json.gz", trace)
         row = {"name": name, "about": measured["about"], "trace": f"traces/{name}.json.gz", "set_aside": name in aside,
                "graph_ms": measured["graph_ms"]}
-        if name in eager:
+        if name in eager and os.path.exists(os.path.join(HERE, "recordings", f"{name}.eager.json.gz")):
             row |= {"eager_trace": f"traces/{name}.eager.json.gz", "eager_ms": eager[name]["eager_ms"]}
-            save(row["eager_trace"], eager_trace_of(sim, name))
+            save(row["eager_trace"], eager_trace_of(sim, name, eager[name]["told_ms"]))
         data["networks"].append(row)
     mixes, seconds = {}, {}
     for mode in POLICIES:

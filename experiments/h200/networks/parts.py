@@ -108,16 +108,21 @@ def slices(alone):
 
 def steps(alone):
     """Of batches that follow each other: how far apart they are, which no simulation can undercut; what the profiler adds."""
-    apart, slower = [], []
+    slower = {}
     for name, row in load("steps.json.gz")["networks"].items():
-        told = statistics.mean(row["told_ms"])
-        apart.append(abs(told / statistics.mean(row["eager_ms"]) - 1))
         recorded = [e["dur"] for e in load(f"recordings/{name}.eager.json.gz")["traceEvents"] if e["name"].startswith("ProfilerStep#")]
-        slower.append(statistics.mean(recorded) / 1e3 / told)
-        print(f"{name:20}told {told:7.3f} ms, the other batches {apart[-1]:6.1%} away, recorded {slower[-1]:.2f} times as long")
-    print(f"{len(apart)} networks: {statistics.mean(apart):.1%} apart in the mean, {statistics.median(apart):.1%} in the median, "
-          f"{max(apart):.1%} at most; {sum(a > 0.03 for a in apart)} above 3 %")
-    of_rows(slower, "under the profiler")
+        slower[name] = statistics.mean(recorded) / 1e3 / statistics.mean(row["told_ms"])
+    of_rows(list(slower.values()), "under the profiler, times as long as before and after it")
+    for file in ("steps.json.gz", "eager.json.gz"):
+        apart = {}
+        for name, row in load(file)["networks"].items():
+            told, other = (statistics.mean(row[kind]) for kind in ("told_ms", "eager_ms"))
+            spread = statistics.stdev(a / b for a, b in zip(row["told_ms"], row["eager_ms"]))
+            apart[name] = abs(told / other - 1)
+            print(f"{name:20}told {told:7.3f} ms, the other batches {apart[name]:6.1%} away; a pair's two differ by {spread:5.1%} (standard deviation of {len(row['told_ms'])})")
+        above = sorted(name for name, a in apart.items() if a > 0.03)
+        print(f"{file}: {len(apart)} networks, {statistics.mean(apart.values()):.1%} apart in the mean, {statistics.median(apart.values()):.1%} in the median, "
+              f"{max(apart.values()):.1%} at most; {len(above)} above 3 %: {', '.join(above)}")
 
 
 def eager(alone):

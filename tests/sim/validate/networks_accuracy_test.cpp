@@ -70,70 +70,72 @@ TEST(NetworksAccuracy, OfEachAloneAsAGraphIsWithinThreePercent) {
   EXPECT_TRUE(sustained.contains("prefill_4k"));
 }
 
-/// What a request takes without the profiler, launched one by one: one half of the batches, which its recording tells,
-/// and the other half, which lies 50 ms from it.
-std::map<std::string, std::pair<double, double>> eagerly_ms() {
-  const auto mean = [](const nlohmann::json& row) {
-    const std::vector<double> ms = row;
+/// What a request takes without the profiler, launched one by one: in one half of the batches, to which its recording is
+/// fitted, in the other half, in turns with them, and the median ratio of a batch to its neighbour.
+struct Eagerly {
+  double told = 0, other = 0, side_by_side = 0;
+};
+
+std::map<std::string, Eagerly> eagerly_ms() {
+  const auto mean = [](const std::vector<double>& ms) {
     return std::accumulate(ms.begin(), ms.end(), 0.0) / static_cast<double>(ms.size());
   };
-  const std::string file = std::string(kNetworks) + "/steps.json.gz";
-  const nlohmann::json steps = parse_json(*open_input(file), file);
-  std::map<std::string, std::pair<double, double>> found;
-  for (const auto& [name, row] : steps["networks"].items())
-    found[name] = {mean(row["told_ms"]), mean(row["eager_ms"])};
+  const std::string file = std::string(kNetworks) + "/eager.json.gz";
+  const nlohmann::json measured = parse_json(*open_input(file), file);
+  std::map<std::string, Eagerly> found;
+  for (const auto& [name, row] : measured["networks"].items()) {
+    const std::vector<double> told = row["told_ms"], other = row["eager_ms"];
+    std::vector<double> ratios;
+    for (std::size_t i = 0; i < told.size(); ++i) ratios.push_back(told[i] / other.at(i));
+    std::ranges::nth_element(ratios, ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2));
+    found[name] = {mean(told), mean(other), ratios[ratios.size() / 2]};
+  }
   return found;
 }
 
-/// A recording that took less than its request did without the profiler, as the host's speed changes.
-constexpr const char* kRecordedFaster = "bert_b2s128";
-
-TEST(NetworksAccuracy, OfEachAloneLaunchedOneByOneIsWhatItsRecordingTells) {
+TEST(NetworksAccuracy, OfEachAloneLaunchedOneByOneIsWhatItsRecordingIsFittedTo) {
   const auto measured = eagerly_ms();
   for (const Network& n : simulated().networks)
-    if (!n.set_aside && n.name == kRecordedFaster) {
-      EXPECT_NEAR(n.simulated_eager_ms / measured.at(n.name).first, 0.939, 0.01) << "a known gap";
-    } else if (!n.set_aside) {
-      EXPECT_NEAR(n.simulated_eager_ms / measured.at(n.name).first, 1, 0.02) << n.name;
-    }
+    if (!n.set_aside) EXPECT_NEAR(n.simulated_eager_ms / measured.at(n.name).told, 1, 0.02) << n.name;
 }
 
-/// The host's speed drifts; batches side by side do not see that.  A tenth of the networks may fail to repeat.
-TEST(NetworksAccuracy, OfTwentyFiveNetworksBatchesSideBySideTakeTheSameWithinThreePercent) {
-  const std::string file = std::string(kNetworks) + "/eager.json.gz";
-  const nlohmann::json measured = parse_json(*open_input(file), file);
+/// Wanted is 3 %.  The median of ratios of neighbours is reached by neither the host's drift nor its spikes, as means are.
+TEST(NetworksAccuracy, OfEachAloneLaunchedOneByOneIsWithinThreePercentOfItsNeighbourWhereTwoBatchesAre) {
+  const auto measured = eagerly_ms();
   std::set<std::string> not_repeated;
-  for (const auto& [name, row] : measured["networks"].items()) {
-    const std::vector<double> told = row["told_ms"], beside = row["eager_ms"];
-    ASSERT_EQ(told.size(), beside.size());
-    std::vector<double> ratios;
-    for (std::size_t i = 0; i < told.size(); ++i) ratios.push_back(told[i] / beside[i]);
-    std::ranges::nth_element(ratios, ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2));
-    if (std::abs(ratios[ratios.size() / 2] - 1) > 0.03) not_repeated.insert(name);
+  std::size_t networks = 0;
+  for (const Network& n : simulated().networks) {
+    if (n.set_aside) continue;
+    ++networks;
+    const Eagerly& m = measured.at(n.name);
+    if (std::abs(m.side_by_side - 1) > 0.03)
+      not_repeated.insert(n.name);
+    else
+      EXPECT_NEAR(n.simulated_eager_ms / m.told * m.side_by_side, 1, 0.03) << n.name;
   }
-  EXPECT_EQ(measured["networks"].size(), 27u);
-  EXPECT_EQ(not_repeated, (std::set<std::string>{"decode_4k", "distilbert_b1s128"}));
+  EXPECT_EQ(networks, 23u);
+  EXPECT_EQ(not_repeated, (std::set<std::string>{"decode_4k", "distilbert_b1s128"})) << "at most a tenth may be left out";
 }
 
-/// Wanted is 3 % of what the other batches took.  Those of nine of 23 networks are further than that from the told ones.
+/// By means of all batches.  Those of five of 23 networks are further than that from the told ones.
 TEST(NetworksAccuracy, OfEachAloneLaunchedOneByOneIsWithinThreePercentWhereItsMeasurementRepeats) {
+  const auto measured = eagerly_ms();
   RatioErrors errors;
   std::set<std::string> not_repeated;
   for (const Network& n : simulated().networks) {
     if (n.set_aside) continue;
-    const auto [told, other] = eagerly_ms().at(n.name);
+    const auto [told, other, side_by_side] = measured.at(n.name);
     errors.add(n.measured_eager_ms, n.simulated_eager_ms);
     if (std::abs(told / other - 1) > 0.03)
       not_repeated.insert(n.name);
-    else if (n.name != kRecordedFaster)
+    else
       EXPECT_NEAR(n.simulated_eager_ms / other, 1, 0.03) << n.name;
   }
   ASSERT_EQ(errors.values.size(), 23u);
-  EXPECT_EQ(not_repeated, (std::set<std::string>{"convnext_b8", "decode_4k", "densenet201_b1", "inception3_b1", "mobilenet_b32",
-                                                 "prefill_4k", "resnet152_b8", "swin_b4", "whisper"}));
-  EXPECT_LE(errors.mean(), 0.03);
-  EXPECT_LE(errors.median(), 0.02);
-  EXPECT_NEAR(static_cast<double>(std::ranges::count_if(errors.values, [](double e) { return e <= 0.03; })), 14, 1)
+  EXPECT_EQ(not_repeated, (std::set<std::string>{"decode_4k", "distilbert_b1s128", "inception3_b1", "unet", "vgg19_b1"}));
+  EXPECT_LE(errors.mean(), 0.02);
+  EXPECT_LE(errors.median(), 0.015);
+  EXPECT_NEAR(static_cast<double>(std::ranges::count_if(errors.values, [](double e) { return e <= 0.03; })), 18, 1)
       << "a known gap: all 23 within 3 % are wanted";
 }
 
