@@ -54,8 +54,8 @@ void shorten_kernels(Trace& trace, std::size_t client, Time less) {
   }
 }
 
-/// The host waits for nothing: in a row it issues a request while the GPU is at the one before, so what a request was measured
-/// to take is the time from one's end to the next one's.
+/// The host waits for nothing: in a row it issues a request while the GPU is at the one before, so what a
+/// request was measured to take is the time from one's end to the next one's.
 bool works_ahead(const Trace& trace, std::size_t client) {
   const Program& program = trace.programs[trace.clients[client].program.value];
   return program.issue != Issue::graph && std::ranges::all_of(program.ops, [&](const Op& op) {
@@ -124,16 +124,20 @@ std::string fit(Trace& trace, std::size_t client, const WithoutProfiler& told, T
   } else if (!graph && recorded > hidden && gaps > Time{} && in_calls > Time{}) {
     share = share_within(trace, client, gpu, wanted, 1, 1 + to_ns(in_calls) / to_ns(gaps));
   } else {
-    return fmt::format("A request replays in {:.4g} ms{}, no longer than the {:.4g} ms that it takes without the profiler: host gaps are as "
-                       "recorded.",
-                       to_ms(recorded), row, to_ms(wanted));
+    return fmt::format(
+        "A request replays in {:.4g} ms{}, no longer than the {:.4g} ms that it takes without the profiler: "
+        "host gaps are as "
+        "recorded.",
+        to_ms(recorded), row, to_ms(wanted));
   }
   if (gaps > Time{}) share = std::max(0.0, share - to_ns(told.calls) / to_ns(gaps));
   scale_host_gaps(program_of(trace, client), share);
-  return fmt::format("Host gaps are {:.3f} of the recorded ones: so a request takes {:.4g} ms instead of {:.4g}{}; without the profiler it "
-                     "takes {:.4g}{}.",
-                     share, to_ms(alone(trace, client, gpu, 1)), to_ms(recorded), row, to_ms(wanted - told.calls),
-                     gpu_alone > wanted ? ", less than its work on the GPU as recorded" : "");
+  return fmt::format(
+      "Host gaps are {:.3f} of the recorded ones: so a request takes {:.4g} ms instead of {:.4g}{}; without "
+      "the profiler it "
+      "takes {:.4g}{}.",
+      share, to_ms(alone(trace, client, gpu, 1)), to_ms(recorded), row, to_ms(wanted - told.calls),
+      gpu_alone > wanted ? ", less than its work on the GPU as recorded" : "");
 }
 
 Time in_calls_of(const RecordedTimes& recorded, std::size_t client) {

@@ -66,8 +66,9 @@ void note_copies(const DeviceRecords& device, const HostOrder& order, Notes& not
     notes.push_back(fmt::format("{} between devices: replayed within one device, so too fast.",
                                 counted(peer, "copy was", "copies were")));
   if (memsets != 0)
-    notes.push_back(fmt::format("{} replayed as device-to-device copies of half as many bytes, which move as many.",
-                                counted(memsets, "memset is", "memsets are")));
+    notes.push_back(
+        fmt::format("{} replayed as device-to-device copies of half as many bytes, which move as many.",
+                    counted(memsets, "memset is", "memsets are")));
   if (device.records().skipped_copies != 0)
     notes.push_back(fmt::format("{} of no bytes or within the host left out.",
                                 counted(device.records().skipped_copies, "copy", "copies")));

@@ -104,7 +104,8 @@ class Import {
       } else if (item.op->kind == GpuOp::Kind::kernel) {
         op.what = kernels_.next_launch(*item.op);
       } else {
-        const bool filled = item.op->kind == GpuOp::Kind::memset;  // moves half of what a copy reads and writes
+        const bool filled =
+            item.op->kind == GpuOp::Kind::memset;  // moves half of what a copy reads and writes
         op.what = Copy{item.op->direction, filled ? (item.op->bytes + 1) / 2 : item.op->bytes};
       }
       op.stream = StreamId{item.stream};

@@ -56,8 +56,8 @@ void RecordedKernels::join_profile(const HostOrder& order, const std::string& fi
   kernel_of_launch_ = split_by_behaviour(recorded_, join_.matches);
 }
 
-/// What Nsight Compute adds, as cold caches, is about as much for a short kernel as for a long one.  So the ratio of the
-/// totals counts, which is that of long kernels; the median is that of the many short ones.
+/// What Nsight Compute adds, as cold caches, is about as much for a short kernel as for a long one.  So the
+/// ratio of the totals counts, which is that of long kernels; the median is that of the many short ones.
 double RecordedKernels::profile_over_recorded(const HostOrder& order) const {
   double profiled = 0, recorded = 0;
   std::size_t i = 0;
@@ -80,7 +80,8 @@ void RecordedKernels::take_times_alone(const HostOrder& order) {
     RecordedLaunch& launch = recorded_[i++];
     if (!item.beside || seen == nullptr || !seen->counters.duration_ns) continue;
     ++known_alone_;
-    launch.duration = std::min(launch.duration, std::max(from_ns(*seen->counters.duration_ns / ratio), Time{1}));
+    launch.duration =
+        std::min(launch.duration, std::max(from_ns(*seen->counters.duration_ns / ratio), Time{1}));
   }
 }
 

@@ -123,20 +123,26 @@ TEST(Command, HostGapsGrowToTheTimeWithoutTheProfilerByNoMoreThanWhatCallsTook) 
   EXPECT_NEAR(replayed_ms("10ms"), 0.5, 0.01) << "the host takes no longer than it was recorded to";
 }
 
-/// A step of 20 calls of 20 us, 30 us apart, whose last kernel takes 300 us.  Its time was measured in a row, so it is that from
-/// one step's end to the next one's, and what the GPU does behind the step's last call costs nothing.
+/// A step of 20 calls of 20 us, 30 us apart, whose last kernel takes 300 us.  Its time was measured in a row,
+/// so it is that from one step's end to the next one's, and what the GPU does behind the step's last call
+/// costs nothing.
 TEST(Command, WhereTheHostWaitsForNothingTheTimeWithoutTheProfilerIsThatOfRequestsInARow) {
   const Folder folder;
   std::string events;
   for (int i = 0; i < 20; ++i) {
-    events += fmt::format(R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","ts":{},"dur":20,"tid":1,"args":{{"correlation":{}}}}},)", 50 * i, i + 1);
+    events += fmt::format(
+        R"({{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","ts":{},"dur":20,"tid":1,"args":{{"correlation":{}}}}},)",
+        50 * i, i + 1);
     events += fmt::format(
         R"({{"ph":"X","cat":"kernel","name":"k{}","ts":{},"dur":{},"args":{{"device":0,"context":1,"stream":7,"correlation":{},"grid":[132,1,1],"block":[128,1,1]}}}},)",
         i / 19, 50 * i + 21, i == 19 ? 300 : 2, i + 1);
   }
   events.pop_back();
   const std::string file = folder.write("r.json", R"({"schemaVersion":1,"traceEvents":[)" + events + "]}");
-  EXPECT_EQ(sim(fmt::format("import kineto {} --gpu h200 --request-time 450us -o {}", file, folder.path("t.json"))).code, 0);
+  EXPECT_EQ(
+      sim(fmt::format("import kineto {} --gpu h200 --request-time 450us -o {}", file, folder.path("t.json")))
+          .code,
+      0);
   auto trace = nlohmann::json::parse(read(folder.path("t.json")));
   EXPECT_NE(trace["notes"].dump().find("in a row, as its host waits for nothing"), std::string::npos);
   const auto requests_in_ms = [&](int in_flight, int ms) {

@@ -377,21 +377,28 @@ TEST(KinetoImport, BranchesOfAGraphRunBesideEachOtherWhereTheyDid) {
   EXPECT_THAT(trace.notes, Contains(HasSubstr("2 kernel launches ran beside another stream's")));
 }
 
-/// 30 kernels of 1 us by themselves, which take 2 under Nsight Compute, one of 300 us, which takes 303 there, and two of 100 us
-/// beside each other.  By the median ratio of 2 a kernel that takes 150 us under Nsight Compute would be known to take 75 alone.
+/// 30 kernels of 1 us by themselves, which take 2 under Nsight Compute, one of 300 us, which takes 303 there,
+/// and two of 100 us beside each other.  By the median ratio of 2 a kernel that takes 150 us under Nsight
+/// Compute would be known to take 75 alone.
 TEST(KinetoImport, WhatRanBesideOthersTakesNsightComputesTimeByTheRatioOfTheTotals) {
   const auto with_block = [](std::string kernel, int threads) {
-    return replaced(std::move(kernel), R"("block": [32, 1, 1])", fmt::format(R"("block": [{}, 1, 1])", threads));
+    return replaced(std::move(kernel), R"("block": [32, 1, 1])",
+                    fmt::format(R"("block": [{}, 1, 1])", threads));
   };
   std::string text = host_call("cudaGraphLaunch", 1, 100);
   for (int i = 0; i < 30; ++i) text += with_block(kernel_of(1, 7, 120 + 2 * i, 1), 32);
-  text += with_block(kernel_of(1, 7, 200, 300), 64) + with_block(kernel_of(1, 7, 510, 100) + kernel_of(1, 8, 510, 100), 128);
+  text += with_block(kernel_of(1, 7, 200, 300), 64) +
+          with_block(kernel_of(1, 7, 510, 100) + kernel_of(1, 8, 510, 100), 128);
   text.pop_back();
   const auto alone = [&](int beside_ns) {
-    std::string csv = "\"ID\",\"Kernel Name\",\"Block Size\",\"Grid Size\",\"Metric Name\",\"Metric Unit\",\"Metric Value\"\n";
+    std::string csv =
+        "\"ID\",\"Kernel Name\",\"Block Size\",\"Grid Size\",\"Metric Name\",\"Metric Unit\",\"Metric "
+        "Value\"\n";
     int id = 0;
     const auto seen = [&](int threads, int nanoseconds) {
-      csv += fmt::format("\"{}\",\"k\",\"({}, 1, 1)\",\"(1, 1, 1)\",\"gpu__time_duration.sum\",\"ns\",\"{}\"\n", id++, threads, nanoseconds);
+      csv +=
+          fmt::format("\"{}\",\"k\",\"({}, 1, 1)\",\"(1, 1, 1)\",\"gpu__time_duration.sum\",\"ns\",\"{}\"\n",
+                      id++, threads, nanoseconds);
     };
     for (int i = 0; i < 30; ++i) seen(32, 2000);
     seen(64, 303'000), seen(128, beside_ns), seen(128, beside_ns);
