@@ -2,6 +2,7 @@
 """What kernels took in a recording of `sim serve --record`, as the service saw it, and how regular requests came.
 
   times.py RECORDING.jsonl [KERNELS]
+  times.py RECORDING.jsonl arrivals PROGRAM COUNT    when the last COUNT requests of a program came, seconds, a line each, as `--client NAME=TRACE,times=FILE` reads them
 Microseconds, of the kernels that took longest in all: shortest, lower quartile, median, longest.  A launch begins with its grant, or with
 the end of the one before it in its stream; where both ends were seen at once there is no time.
 """
@@ -14,7 +15,7 @@ import sys
 def read(lines):
     kernels, of, granted, ended_at = {}, {}, {}, {}
     waiting = collections.defaultdict(collections.deque)  # by stream, granted and not ended
-    times, arrivals = collections.defaultdict(list), collections.defaultdict(list)
+    times, arrivals, left = collections.defaultdict(list), collections.defaultdict(list), False
     for line in lines:
         at = line.get("t", 0) / 1e6
         if "kernel" in line:
@@ -38,15 +39,20 @@ def read(lines):
                 if kernel is not None and at > begin:
                     times[launch[0], kernel].append(at - begin)
                 ended_at[client, stream] = at
+        left = left or "leave" in line  # from then on a policy's clients have other numbers
         for notice in line.get("told", []):
-            if "request_arrived" in notice:
+            if "request_arrived" in notice and not left:
                 arrivals[notice["request_arrived"][0]].append(at)
     return kernels, times, arrivals
 
 
-def main(path, most="30"):
+def main(path, most="30", program="0", count="2000"):
     with open(path) as file:
         kernels, times, arrivals = read(json.loads(line) for line in file)
+    if most == "arrivals":
+        at = arrivals[int(program)][-int(count):]
+        print("".join(f"{(t - at[0]) / 1e6 + 1e-3:.7f}\n" for t in at), end="")
+        return
     print(f"{'program':>8}{'launches':>10}{'shortest':>10}{'quartile':>10}{'median':>10}{'longest':>10}  kernel")
     for (client, kernel), took in sorted(times.items(), key=lambda each: -sum(each[1]))[: int(most)]:
         took.sort()
