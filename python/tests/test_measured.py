@@ -126,12 +126,15 @@ def test_known_gap_a_network_that_was_published_with_other_kernels_is_far_too_fa
     assert 0.35 <= min(instances["inception3_b1"].values()) and max(instances["inception3_b1"].values()) <= 0.95
 
 
-def test_calibrations_of_four_h200s_agree_in_what_the_card_decides_alone():
-    """Within 3 %, but for calls and notices in which the host takes part, gaps of a stream, host flags, copies, and what is no longer measured."""
+def test_calibrations_of_five_h200s_agree_in_what_the_card_decides_alone():
+    """Within 3 %, but for calls and notices in which the host takes part, gaps of a stream, host flags, copies, persistent kernels' turns, DRAM's
+    latency (4.2 %), one SM's reads (3.3 %), and what is no longer measured.  3 % of none of them moves the pairs' mean slowdown by 0.1 % (README)."""
     rows, constants = script(EXPERIMENTS.parent / "calibrations/table.py").table()
     assert constants == 41
     assert {row[0] for row in rows} == {
-        "latencies/launch_call_ns", "latencies/launch_latency_ns", "latencies/stream_gap_ns", "latencies/graph_launch_call_ns",
+        "contention/dram_latency_ns", "contention/dram_over_l2_latency_ratio", "contention/sm_read_bytes_per_second",
+        "latencies/persistent_task_ns", "latencies/retreat_ns", "latencies/launch_call_ns", "latencies/launch_latency_ns", "latencies/stream_gap_ns",
+        "latencies/graph_launch_call_ns",
         "latencies/graph_launch_latency_ns", "latencies/completion_notice_ns", "latencies/progress_read_ns", "latencies/stop_flag_ns",
         "preemption/stop_flag_host_ns", "preemption/stop_flag_host_block_ns", "preemption/stop_flag_copied_ns",
         "memory/copy_bytes_per_second", "contention/launch_beside_others_ns"}

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
@@ -346,12 +347,12 @@ Basis basis_of(const json& document) {
   return basis;
 }
 
-constexpr std::size_t kMostErrors = 100;
+constexpr std::size_t kMostErrors = 100;  // that are told; all are looked for, as what is wrong must not be read
 
 }  // namespace
 
 void check_gpu_document(const GpuDocument& document) {
-  const std::vector<Violation> wrong = violations(document.json, "gpu", kMostErrors);
+  const std::vector<Violation> wrong = violations(document.json, "gpu", std::numeric_limits<std::size_t>::max());
   std::set<std::string> unknown;
   const Gpu gpu = read_document(wrong.empty() ? document.json : mended(document.json, wrong, unknown));
   std::vector<Rules::Broken> all;
@@ -360,9 +361,10 @@ void check_gpu_document(const GpuDocument& document) {
   for (Rules::Broken& rule : Rules(gpu, std::move(unknown)).broken()) all.push_back(std::move(rule));
   if (all.empty()) return;
   std::string problem = all.front().problem;
-  for (std::size_t i = 1; i < all.size(); ++i)
+  for (std::size_t i = 1; i < std::min(all.size(), kMostErrors); ++i)
     problem +=
         fmt::format("\n  and{}: {}", all[i].place.empty() ? "" : " at " + all[i].place, all[i].problem);
+  if (all.size() > kMostErrors) problem += fmt::format("\n  and {} more", all.size() - kMostErrors);
   throw InputError(document.file, all.front().place, std::move(problem),
                    all.size() == 1 || !wrong.empty() ? all.front().remedy : remedy);
 }

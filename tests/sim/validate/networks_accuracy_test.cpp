@@ -87,8 +87,9 @@ std::map<std::string, Eagerly> eagerly_ms() {
     const std::vector<double> told = row["told_ms"], other = row["eager_ms"];
     std::vector<double> ratios;
     for (std::size_t i = 0; i < told.size(); ++i) ratios.push_back(told[i] / other.at(i));
-    std::ranges::nth_element(ratios, ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2));
-    found[name] = {mean(told), mean(other), ratios[ratios.size() / 2]};
+    std::ranges::sort(ratios);
+    const std::size_t half = ratios.size() / 2;
+    found[name] = {mean(told), mean(other), ratios.size() % 2 == 1 ? ratios[half] : (ratios[half - 1] + ratios[half]) / 2};
   }
   return found;
 }

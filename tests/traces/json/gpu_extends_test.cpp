@@ -147,6 +147,20 @@ TEST_F(GpuExtends, AllErrorsAreToldAtOnce) {
     EXPECT_THAT(told, HasSubstr(each));
 }
 
+TEST_F(GpuExtends, MoreErrorsThanAreToldAreStillErrors) {
+  json document = gpu_document("h200", {}).json;
+  std::size_t wrong = 0;
+  for (auto& [group, leaves] : document.items())
+    if (leaves.is_object())
+      for (auto& [key, each] : leaves.items()) {
+        each["basis"] = "guess", ++wrong;
+        if (wrong < 10) each["source"] = "?", ++wrong;
+      }
+  document["sm"]["warp_size"] = {{"size", 32}};
+  ASSERT_GT(wrong, 100u);
+  EXPECT_THAT(problem_of(write(document)), HasSubstr(" more"));
+}
+
 TEST_F(GpuExtends, AMisspeltKeyIsNotAMissingOneAsWell) {
   json document = gpu_document("titan-v", {}).json;
   document["sm"]["max_wraps"] = document["sm"]["max_warps"];
