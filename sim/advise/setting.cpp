@@ -100,13 +100,13 @@ ModeError error_of(SharingMode mode, bool counters) {
   // the two is assumed.
   const auto of = [&](double known, double more = 0.022) { return known + (counters ? 0 : more); };
   switch (mode) {
-    case SharingMode::mps: return {of(0.086), true};
-    case SharingMode::priority: return {of(0.061, 0.033), true};
-    case SharingMode::streams: return {of(0.070, 0.011), true};
-    case SharingMode::time_slicing: return {of(0.026), true};
-    case SharingMode::percentages: return {of(0.111), true};
-    case SharingMode::green_contexts: return {of(0.082), true};
-    case SharingMode::mig: return {of(0.082), false};
+    case SharingMode::mps: return {of(0.081), true};
+    case SharingMode::priority: return {of(0.059, 0.033), true};
+    case SharingMode::streams: return {of(0.066, 0.011), true};
+    case SharingMode::time_slicing: return {of(0.028), true};
+    case SharingMode::percentages: return {of(0.107), true};
+    case SharingMode::green_contexts: return {of(0.081), true};
+    case SharingMode::mig: return {of(0.081), false};
   }
   return {1, false};
 }
