@@ -96,8 +96,10 @@ std::map<std::string, Eagerly> eagerly_ms() {
 
 TEST(NetworksAccuracy, OfEachAloneLaunchedOneByOneIsWhatItsRecordingIsFittedTo) {
   const auto measured = eagerly_ms();
-  for (const Network& n : simulated().networks)
-    if (!n.set_aside) EXPECT_NEAR(n.simulated_eager_ms / measured.at(n.name).told, 1, 0.02) << n.name;
+  for (const Network& n : simulated().networks) {
+    if (n.set_aside) continue;
+    EXPECT_NEAR(n.simulated_eager_ms / measured.at(n.name).told, 1, 0.02) << n.name;
+  }
 }
 
 /// Wanted is 3 %.  The median of ratios of neighbours is reached by neither the host's drift nor its spikes, as means are.
