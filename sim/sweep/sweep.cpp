@@ -10,7 +10,9 @@
 #include <filesystem>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
+#include <thread>
 
 #include "policies/api/registry.h"
 #include "sim/backend/in_parallel.h"
@@ -254,8 +256,19 @@ void sweep(const std::vector<Point>& points, const Prepared::Reader& read, const
     group_of[i] = groups.back().get();
     group_of[i]->left = ++group_of[i]->count;
   }
+  // Points that share a trace wait for its preparation, so each thread begins with a trace of its own.
+  const std::size_t threads = options.threads != 0 ? options.threads : std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::size_t> order;
+  for (std::size_t begin = 0; begin < groups.size(); begin += threads) {
+    const std::span side_by_side(groups.begin() + static_cast<std::ptrdiff_t>(begin), std::min(threads, groups.size() - begin));
+    const std::size_t most = (*std::ranges::max_element(side_by_side, {}, [](const auto& group) { return group->count; }))->count;
+    for (std::size_t k = 0; k < most; ++k)
+      for (const auto& group : side_by_side)
+        if (k < group->count) order.push_back(group->first + k);
+  }
   std::mutex telling;
-  in_parallel(points.size(), options.threads, [&](std::size_t i) {
+  in_parallel(points.size(), options.threads, [&](std::size_t turn) {
+    const std::size_t i = order[turn];
     const Point& point = points[i];
     Group& group = *group_of[i];
     std::call_once(group.once, [&] {
