@@ -3,7 +3,7 @@
 
   identity.py SIM OUT.json FOLDER OWN "MODE[;MODE...]" [TOGETHER]
 MODE: none (each in a context of its own, no service) or a policy of `sim serve`.  Two modes `none` say whether the programs agree with themselves.
-OWN: own.cu, compiled.  TOGETHER: so many modes run at the same time, each with a service and an MPS server of its own.
+OWN: own.cu, compiled.  TOGETHER: how many modes run at the same time, each with a service and an MPS server of its own.
 """
 import json
 import os

@@ -221,7 +221,7 @@ def steps(path, folder, names):
         save(path, data)
 
 
-PAIRS, PAIRED, PAIRS_SECONDS = (24, 400), 4, 1.2  # of batches of so many requests, in so long a network
+PAIRS, PAIRED, PAIRS_SECONDS = (24, 400), 4, 1.2  # pairs of batches at least and at most; requests a batch; seconds a network
 
 
 def eager(path, names):
