@@ -12,6 +12,8 @@
 // last block keeps its places until it ends; a kernel for which not one place is left waits.
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <memory>
 
 #include "policies/api/registry.h"
 
@@ -31,6 +33,7 @@ class SmCompactor final : public Policy {
   void start(const Topology& topology, std::span<const ClientView>) override {
     sms_ = topology.gpu.sms;
     sm_ = topology.gpu.sm;
+    shapes_.clear();
   }
 
   void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
@@ -47,21 +50,26 @@ class SmCompactor final : public Policy {
     if (!due) return;
 
     std::vector<Kernel> kernels;
-    Table empty{std::vector<SmResources>(sms_, capacity_of(sm_)), std::vector<bool>(sms_)};
+    std::vector<SmResources> free(sms_, capacity_of(sm_));
+    std::vector<bool> used(sms_);
     for (const Granted& g : granted_) {
       const LaunchView& l = now.launch(g.launch);
-      if (l.state == LaunchState::submitted)
+      if (l.state == LaunchState::submitted) {
         kernels.push_back(kernel(now, l, false));
-      else
-        for (std::uint32_t sm = 0; sm < sms_; ++sm) empty.take(sm, demand_of(*l.kernel, sm_), g.ctas[sm]);
+        continue;
+      }
+      for (std::uint32_t sm = 0; sm < sms_; ++sm) {
+        for (std::uint32_t i = 0; i < g.ctas[sm]; ++i) free[sm] -= demand_of(*l.kernel, sm_);
+        used[sm] = used[sm] || g.ctas[sm] != 0;
+      }
     }
     for (LaunchId id : ready) kernels.push_back(kernel(now, now.launch(id), true));
     held_.clear();
     if (kernels.empty()) return;
 
-    const Plan plan = best_plan(kernels, empty);
+    const Plan plan = best_plan(kernels, table_of(free, used));
     for (std::size_t i = 0; i < kernels.size(); ++i) {
-      const decide::CtasPerSm& ctas = plan.ctas[i];
+      const decide::CtasPerSm& ctas = plan[i];
       const bool none = std::all_of(ctas.begin(), ctas.end(), [](std::uint16_t n) { return n == 0; });
       if (kernels[i].pending && none) {
         held_.push_back(kernels[i].launch);
@@ -79,30 +87,35 @@ class SmCompactor final : public Policy {
   struct Configuration {
     std::uint32_t sms, each;
   };
-  struct Kernel {
-    LaunchId launch;
-    bool pending;
-    SmResources demand;
+  /// What a profile says.
+  struct Shape {
     std::vector<Configuration> near_best;  // fewest SMs first, then fewest CTAs on each
     std::uint32_t each = 1;                // CTAs on an SM that it gets for itself
     double saturated = 0, start = 0, improve = 0;
     double on_sm(std::uint32_t ctas) const { return ctas == 0 ? 0 : start * std::pow(ctas, improve); }
   };
-  struct Table {
-    std::vector<SmResources> free;  // by SM
-    std::vector<bool> used;
-    void take(std::uint32_t sm, const SmResources& demand, std::uint32_t n) {
-      for (std::uint32_t i = 0; i < n; ++i) free[sm] -= demand;
-      used[sm] = used[sm] || n != 0;
-    }
+  struct Kernel {
+    LaunchId launch;
+    bool pending;
+    SmResources demand;
+    const Shape* shape;
   };
-  struct Plan {
-    std::vector<decide::CtasPerSm> ctas;  // by kernel
-    double worst = 0;                     // of the kernels: throughput over what is near its best, at most 1
-    std::size_t sms = 0, total = 0;       // in use; CTAs
-    bool better_than(const Plan& o) const {
+  /// SMs beside each other that are alike.  A table has a few of them, which makes a decision fast: while one
+  /// is made, nothing comes to the GPU.
+  struct Alike {
+    std::uint32_t first, count;
+    std::uint16_t ctas;  // of the kernel that is being filled in
+    bool used;
+    SmResources free;
+  };
+  using Table = std::vector<Alike>;
+  using Plan = std::vector<decide::CtasPerSm>;  // by kernel
+  struct Score {
+    double worst = 1;               // of the kernels: throughput over what is near its best, at most 1
+    std::size_t sms = 0, ctas = 0;  // in use
+    bool better_than(const Score& o) const {
       if (worst != o.worst) return worst > o.worst;
-      return sms != o.sms ? sms < o.sms : total < o.total;
+      return sms != o.sms ? sms < o.sms : ctas < o.ctas;
     }
   };
   struct Granted {
@@ -114,10 +127,14 @@ class SmCompactor final : public Policy {
     return std::find_if(granted_.begin(), granted_.end(), [&](const Granted& g) { return g.launch == id; });
   }
 
-  Kernel kernel(const Snapshot& now, const LaunchView& l, bool pending) const {
-    const Profile& profile = now.profiles[l.kernel_id.value];
-    Kernel k;
-    k.launch = l.id, k.pending = pending, k.demand = demand_of(*l.kernel, sm_);
+  Kernel kernel(const Snapshot& now, const LaunchView& l, bool pending) {
+    auto& shape = shapes_[l.kernel_id.value];  // profiles do not change during a run
+    if (!shape) shape = std::make_unique<Shape>(shape_of(now.profiles[l.kernel_id.value]));
+    return {l.id, pending, demand_of(*l.kernel, sm_), shape.get()};
+  }
+
+  Shape shape_of(const Profile& profile) const {
+    Shape k;
     const ProfilePoint* fewest = nullptr;  // on the fewest SMs: with the fewest and the most CTAs
     const ProfilePoint* most = nullptr;
     for (const ProfilePoint& p : profile) {
@@ -141,56 +158,85 @@ class SmCompactor final : public Policy {
   }
   static double throughput(const ProfilePoint& p) { return 1 / static_cast<double>(p.time.count()); }
 
-  Plan best_plan(const std::vector<Kernel>& kernels, const Table& empty) const {
-    Plan best;
-    for (const Configuration& c : kernels.front().near_best) {
-      Plan plan;
-      Table table = empty;
-      plan.worst = 1;
-      for (const Kernel& k : kernels) {
-        double reached = 0;
-        plan.ctas.push_back(fill(k, &k == &kernels.front() ? &c : nullptr, table, reached));
-        plan.worst = std::min(plan.worst, reached);
-        for (const std::uint16_t n : plan.ctas.back()) plan.total += n;
-      }
-      plan.sms = static_cast<std::size_t>(std::count(table.used.begin(), table.used.end(), true));
-      if (best.ctas.empty() || plan.better_than(best)) best = std::move(plan);
-    }
-    return best;
+  Table table_of(const std::vector<SmResources>& free, const std::vector<bool>& used) const {
+    Table table;
+    for (std::uint32_t sm = 0; sm < sms_; ++sm)
+      if (sm > 0 && free[sm] == free[sm - 1] && used[sm] == used[sm - 1])
+        ++table.back().count;
+      else
+        table.push_back({sm, 1, 0, used[sm], free[sm]});
+    return table;
   }
 
-  /// Its CTAs by SM; with a configuration, that if the SMs have room for it.
-  decide::CtasPerSm fill(const Kernel& k, const Configuration* c, Table& table, double& reached) const {
-    decide::CtasPerSm ctas(sms_);
-    const double enough = threshold_ * k.saturated;
+  Plan best_plan(const std::vector<Kernel>& kernels, const Table& empty) {
+    const Configuration* best = nullptr;
+    Score least;
+    for (const Configuration& c : kernels.front().shape->near_best) {
+      Score score;
+      table_ = empty;
+      for (const Kernel& k : kernels) {
+        score.worst = std::min(score.worst, fill(k, &k == &kernels.front() ? &c : nullptr, table_));
+        if (best != nullptr && score.worst < least.worst) break;  // no more can make it better
+        for (const Alike& a : table_) score.ctas += std::size_t{a.ctas} * a.count;
+      }
+      for (const Alike& a : table_) score.sms += a.used ? a.count : 0;
+      if (best == nullptr || score.better_than(least)) best = &c, least = score;
+    }
+    Plan plan;
+    table_ = empty;
+    for (const Kernel& k : kernels) {
+      fill(k, &k == &kernels.front() ? best : nullptr, table_);
+      decide::CtasPerSm& ctas = plan.emplace_back(sms_);
+      for (const Alike& a : table_) std::fill_n(ctas.begin() + a.first, a.count, a.ctas);
+    }
+    return plan;
+  }
+
+  /// Leaves its CTAs in the table, of the SMs with a configuration as that says if they have room for it.  How
+  /// much it reaches of what is near its best.
+  double fill(const Kernel& k, const Configuration* c, Table& table) const {
+    const Shape& shape = *k.shape;
+    const double enough = threshold_ * shape.saturated;
     double sum = 0;
-    const auto give = [&](std::uint32_t sm, std::uint32_t most) {
-      const std::uint32_t n = std::min(most, max_active_blocks(table.free[sm], k.demand));
-      ctas[sm] = static_cast<std::uint16_t>(n);
-      table.take(sm, k.demand, n);
-      sum += k.on_sm(n);
-      return n != 0;
+    for (Alike& a : table) a.ctas = 0;
+    /// `n` CTAs on each of at most `most` of the SMs, as long as they are not enough; what is left of them
+    /// comes next in the table.
+    const auto give = [&](std::size_t at, std::uint32_t n, std::uint32_t most, bool until_enough) {
+      if (n == 0) return std::uint32_t{0};
+      const double each = shape.on_sm(n);
+      std::uint32_t count = 0;
+      for (; count < std::min(most, table[at].count) && !(until_enough && sum >= enough); ++count) sum += each;
+      if (count == 0) return count;
+      if (count < table[at].count) {
+        Alike rest = table[at];
+        rest.first += count, rest.count -= count;
+        table.insert(table.begin() + static_cast<std::ptrdiff_t>(at) + 1, rest);
+        table[at].count = count;
+      }
+      table[at].ctas = static_cast<std::uint16_t>(n);
+      table[at].used = true;
+      for (std::uint32_t i = 0; i < n; ++i) table[at].free -= k.demand;
+      return count;
     };
     if (c != nullptr) {
-      std::uint32_t given = 0;
-      for (std::uint32_t sm = 0; sm < sms_ && given < c->sms; ++sm)
-        if (max_active_blocks(table.free[sm], k.demand) >= c->each) given += give(sm, c->each);
-      if (given == c->sms) {
-        reached = 1;  // as profiled
-        return ctas;
-      }
+      std::uint32_t left = c->sms;
+      for (std::size_t i = 0; i < table.size() && left > 0; ++i)
+        if (max_active_blocks(table[i].free, k.demand) >= c->each) left -= give(i, c->each, left, false);
+      if (left == 0) return 1;  // as profiled
     }
     for (const bool used : {true, false})  // first what is left on SMs in use, then further ones
-      for (std::uint32_t sm = 0; sm < sms_ && sum < enough; ++sm)
-        if (table.used[sm] == used && ctas[sm] == 0) give(sm, k.each);
-    reached = std::min(1.0, sum / enough);
-    return ctas;
+      for (std::size_t i = 0; i < table.size() && sum < enough; ++i)
+        if (table[i].used == used && table[i].ctas == 0)
+          give(i, std::min(shape.each, max_active_blocks(table[i].free, k.demand)), table[i].count, true);
+    return std::min(1.0, sum / enough);
   }
 
   double threshold_;
   Configuration fixed_;
   std::uint32_t sms_ = 0;
   SmLimits sm_;
+  std::map<std::uint32_t, std::unique_ptr<Shape>> shapes_;  // by kernel
+  Table table_;
   std::vector<Granted>
       granted_;                 // in order of launching; one that was refused is forgotten at the next notice
   std::vector<LaunchId> held_;  // found no place in the last table
