@@ -9,6 +9,8 @@
 // that with the smallest larger one of both kernels' times in the profile, at full residency, as if each
 // began now; a kernel that has started its last block keeps its range until it ends.
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "policies/api/registry.h"
 
@@ -25,7 +27,10 @@ class Slate final : public Policy {
   Requirements requirements() const override {
     return {{Capability::order, Capability::sm_quota}, Contexts::one, true};
   }
-  void start(const Topology& topology, std::span<const ClientView>) override { gpu_ = topology.gpu; }
+  void start(const Topology& topology, std::span<const ClientView>) override {
+    gpu_ = topology.gpu;
+    splits_.clear();
+  }
 
   void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
     std::erase_if(placed_, [&](const Placed& p) {
@@ -117,8 +122,11 @@ class Slate final : public Policy {
     return throughput > 0 ? 1 / throughput : 1e300;
   }
 
-  std::uint32_t split(const Snapshot& now, const LaunchView& a, const LaunchView& b) const {
-    std::uint32_t best = gpu_.sms;
+  /// As the profiles do not change during a run, it is the same whenever the two kernels meet.
+  std::uint32_t split(const Snapshot& now, const LaunchView& a, const LaunchView& b) {
+    const auto [known, is_new] = splits_.emplace(std::pair(a.kernel_id.value, b.kernel_id.value), gpu_.sms);
+    std::uint32_t& best = known->second;
+    if (!is_new) return best;
     double least = 0;
     for (std::uint32_t cut = step_; cut < gpu_.sms; cut += step_) {
       const double longer = std::max(time(now, a, cut), time(now, b, gpu_.sms - cut));
@@ -142,6 +150,7 @@ class Slate final : public Policy {
   double high_;
   bool resize_;
   Gpu gpu_;
+  std::map<std::pair<std::uint32_t, std::uint32_t>, std::uint32_t> splits_;  // SMs of the first, by kernels
   std::vector<Placed> placed_;  // at most two; one that was refused is forgotten at the next notice
 };
 

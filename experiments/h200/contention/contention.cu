@@ -7,6 +7,7 @@
 #include "issue_jobs.cuh"
 #include "memory_jobs.cuh"
 #include "order_jobs.cuh"
+#include "reader_jobs.cuh"
 #include "sharing_jobs.cuh"
 
 struct Job {
@@ -27,6 +28,8 @@ const Job kJobs[] = {{"pipes", pipes},
                      {"sm_scaling", sm_scaling},
                      {"footprints", footprints},
                      {"memory_pairs", memory_pairs},
+                     {"readers", readers},
+                     {"readers_counted", readers_counted},
                      {"l2_capacity", l2_capacity},
                      {"l2_sharing", l2_sharing},
                      {"turnover", turnover},
