@@ -1,6 +1,6 @@
 #!/bin/bash
 # Profiles the kernels and records the mixes of a set on the GPU of this machine; from the repository's root:
-#     experiments/h200/user_kernels/run.sh path/of/sim [folder for an archive of what was made] [second]
+#     experiments/h200/user_kernels/run.sh path/of/sim [folder for an archive of what was made] [folder, as second]
 # What was compiled is kept for the run in a folder of its own.
 set -eu
 sim=$(realpath "$1")
