@@ -38,11 +38,10 @@ struct Sloped {
 }
 
 double l2_stretch(double use, double backlog, const MemoryLimits& m) {
-  return 1 + m.l2_queueing * use / std::sqrt(1 - use) + m.dram_over_l2 * backlog;
+  return l2_wait(use, m.l2_queueing, m.dram_over_l2, backlog);
 }
 double dram_stretch(double use, double writes, double backlog, const MemoryLimits& m) {
-  const double queued = std::min(use, m.queue_full_use);
-  return 1 + (m.read_queueing + m.write_queueing * writes) * queued / std::sqrt(1 - queued) + backlog;
+  return dram_wait(use, m.read_queueing + m.write_queueing * writes, m.queue_full_use, backlog);
 }
 
 /// A value and its slopes in F and in G.

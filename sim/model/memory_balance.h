@@ -9,6 +9,7 @@
 #include <span>
 
 #include "sim/model/contention.h"
+#include "traces/model/memory_waits.h"
 
 namespace corun::sim {
 
@@ -49,7 +50,7 @@ MemoryBalance balance_by_bisection(std::span<const Presser> pressers, const Memo
                                    int rounds = kWriteRounds);
 
 /// What finds DRAM's queues full, as a stretch.
-inline double backlog_at(double use, const MemoryLimits& m) { return m.backlog * use / (1 - use); }
+inline double backlog_at(double use, const MemoryLimits& m) { return dram_backlog(use, m.backlog); }
 
 /// Time at the slots.  What comes at random waits for what is there; what does not waits only where the slots
 /// cannot serve all.
