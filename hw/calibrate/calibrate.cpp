@@ -48,9 +48,9 @@ constexpr const char* kSteady[] = {"dispatch_interval_ns", "dram_read_bytes_per_
 
 }  // namespace
 
-Constants calibrate(Driver& driver, Compiler& compiler, const Gpu& like, const CalibrationOptions& options) {
+void calibrate(Driver& driver, Compiler& compiler, const Gpu& like, const CalibrationOptions& options,
+               Constants& found) {
   static const std::atomic<bool> never{false};
-  Constants found;
   Bench bench(driver, compiler, options.interrupted != nullptr ? *options.interrupted : never);
   bench.check_interrupt();
   bench.raise_clock();
@@ -66,7 +66,6 @@ Constants calibrate(Driver& driver, Compiler& compiler, const Gpu& like, const C
     if (k.spread > kMostSpread && std::ranges::find(kSteady, k.key) != std::end(kSteady))
       throw CardInUse(fmt::format("{} varies by {:.0f} % from one repetition to the next", k.key, 100 * k.spread));
   found.drop_unsure();
-  return found;
 }
 
 }  // namespace corun::hw

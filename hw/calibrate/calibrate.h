@@ -1,8 +1,8 @@
 // Measures the constants of a GPU description on the GPU of this machine, in jobs, without counters and without
 // changing any of the card's settings.
 //
-// Leaves out what a program cannot see or would take long for: allocation granularities, gaps under MPS and in
-// turns, what MPS keeps back, the judged factors of the contention model, power.  The description inherits them.
+// Leaves out what a program cannot see or would take long for; docs/howto/gpu.md lists it with the reasons.  The
+// description inherits it.
 #pragma once
 
 #include <functional>
@@ -30,7 +30,9 @@ struct CalibrationOptions {
   const std::atomic<bool>* interrupted = nullptr;
 };
 
-/// `like`: the described GPU for what follows from shares.  Throws CardInUse, Interrupted, DriverError.
-Constants calibrate(Driver& driver, Compiler& compiler, const Gpu& like, const CalibrationOptions& options);
+/// `like`: the described GPU for what follows from shares.  Throws CardInUse, Interrupted, DriverError;
+/// `found` then holds what was measured until then.
+void calibrate(Driver& driver, Compiler& compiler, const Gpu& like, const CalibrationOptions& options,
+               Constants& found);
 
 }  // namespace corun::hw

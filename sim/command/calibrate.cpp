@@ -9,9 +9,11 @@
 #include <ctime>
 #include <filesystem>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <tuple>
 
+#include "hw/backend/cuda_backend.h"
 #include "hw/calibrate/calibrate.h"
 #include "hw/driver/card.h"
 #include "hw/driver/cuda_driver.h"
@@ -32,6 +34,36 @@ namespace files = std::filesystem;
 [[noreturn]] void in_use(const std::string& why) {
   throw InputError("", "calibrate", "the GPU is in use, so nothing is written: " + why,
                    "end what runs on it (nvidia-smi lists it), or wait, and calibrate again");
+}
+
+/// To five digits: no measurement here has more.
+double rounded(double value) {
+  if (value == 0) return 0;
+  const double unit = std::pow(10, std::floor(std::log10(std::abs(value))) - 4);
+  return std::abs(value) >= 1e5 ? std::round(value / unit) * std::round(unit)
+                                : std::round(value / unit) / std::round(1 / unit);
+}
+
+void check_writable(const std::string& path, const char* option) {
+  if (const files::path folder = files::absolute(path).parent_path();
+      access(folder.c_str(), W_OK) != 0 || files::is_directory(path))
+    throw InputError(path, "", "it cannot be written", fmt::format("choose another place with {}", option));
+}
+
+void write_samples(const std::string& path, const std::string& about, const hw::Constants& found) {
+  nlohmann::ordered_json document = {{"about", about}};
+  for (const hw::Record& record : found.records()) {
+    nlohmann::ordered_json row;
+    for (const auto& [name, value] : record.fields) row[name] = rounded(value);
+    document[record.job].push_back(row);
+  }
+  for (const auto& [place, samples] : found.taken()) {
+    document["constants"][place] = nlohmann::json::array();
+    for (const double sample : samples) document["constants"][place].push_back(rounded(sample));
+  }
+  OutputFile out(path);
+  out.stream() << document.dump(1, ' ') << '\n';
+  out.close();
 }
 
 /// The described GPU of that product, else of the nearest compute capability, number of SMs and memory.
@@ -61,13 +93,6 @@ std::string architecture(const hw::DeviceFacts& card) {
   return card.capability_major == 8 ? "ampere" : card.capability_major >= 10 ? "blackwell" : "other";
 }
 
-/// To five digits: no measurement here has more.
-double rounded(double value) {
-  if (value == 0) return 0;
-  const double unit = std::pow(10, std::floor(std::log10(std::abs(value))) - 4);
-  return std::abs(value) >= 1e5 ? std::round(value / unit) * std::round(unit) : std::round(value / unit) / std::round(1 / unit);
-}
-
 void print_table(const hw::Constants& found, const Gpu& like, bool is_described) {
   fmt::print("{:<44}{:>14}{:>9}", "constant", "value", "spread");
   if (is_described) fmt::print("{:>14}{:>9}", like.name, "off by");
@@ -92,13 +117,14 @@ CLI::App* add_calibrate(CLI::App& app, CalibrateArguments& a) {
       "calibrate", "measure the GPU of this machine and write its description, for --gpu (about a minute)");
   command->add_option("-o,--output", a.output, "description to write, as my-gpu.json")->required();
   command->add_option("--store", a.store, "folder that keeps compiled kernels between runs");
+  command->add_option("--samples", a.samples,
+                      "file for the curves and samples that some constants are found from, as JSON");
   return command;
 }
 
 int calibrate(const CalibrateArguments& a) {
-  if (const files::path folder = files::absolute(a.output).parent_path();
-      access(folder.c_str(), W_OK) != 0 || files::is_directory(a.output))
-    throw InputError(a.output, "", "it cannot be written", "choose another place with -o");
+  check_writable(a.output, "-o");
+  if (!a.samples.empty()) check_writable(a.samples, "--samples");
   const std::optional<hw::Card> before = hw::ask_card();
   if (before && !before->processes.empty())
     in_use(fmt::format("{} process{} hold{} it", before->processes.size(),
@@ -116,7 +142,17 @@ int calibrate(const CalibrateArguments& a) {
       hw::open_nvrtc(fmt::format("sm_{}{}", card.capability_major, card.capability_minor), a.store);
   const Gpu like = nearest(card);
   const hw::SignalGuard guard;
-  std::optional<hw::Constants> found;
+  char date[16];
+  const std::time_t now = std::time(nullptr);
+  std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&now));
+  const std::string measured = fmt::format("measured {} on an {} ({}{}) by sim calibrate", date, card.name,
+                                           before ? "driver " + before->driver + ", " : "", card.driver);
+  const std::string about =
+      fmt::format("Made by sim calibrate on {}{}.", date, before ? ", card " + before->uuid : "");
+  hw::Constants found;
+  const auto keep_samples = [&](const std::string& end) {
+    if (!a.samples.empty()) write_samples(a.samples, measured + "; " + about + end, found);
+  };
   {
     ProgressBar bar;
     hw::CalibrationOptions options;
@@ -125,26 +161,28 @@ int calibrate(const CalibrateArguments& a) {
     options.sms_under_mps = hw::sms_under_mps;
     options.interrupted = &hw::SignalGuard::flag();
     try {
-      found = hw::calibrate(*driver, *compiler, like, options);
+      hw::calibrate(*driver, *compiler, like, options, found);
     } catch (const hw::CardInUse& e) {
       in_use(e.what());
+    } catch (const hw::Interrupted&) {
+      throw;
+    } catch (const std::exception& e) {
+      keep_samples(std::string("  It failed: ") + e.what());
+      throw;
     }
   }
   if (const auto after = hw::ask_card(); after && after->processes.size() > 1)
     in_use("another process has come meanwhile");
 
-  char date[16];
-  const std::time_t now = std::time(nullptr);
-  std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&now));
+  keep_samples("");
   MeasuredGpu gpu;
   gpu.name = files::path(a.output).stem().string();
   gpu.product = card.name;
   gpu.architecture = architecture(card);
   gpu.like = like.name;
-  gpu.measured = fmt::format("measured {} on an {} ({}{}) by sim calibrate", date, card.name,
-                             before ? "driver " + before->driver + ", " : "", card.driver);
-  gpu.about = fmt::format("Made by sim calibrate on {}{}.", date, before ? ", card " + before->uuid : "");
-  for (const hw::Constant& k : found->all()) {
+  gpu.measured = measured, gpu.about = about;
+  found.drop([](const hw::Constant& k) { return refused_value({k.group, k.key, k.value, k.is_list, ""}); });
+  for (const hw::Constant& k : found.all()) {
     const bool exact = k.samples == 1 && k.method == "device attribute";
     MeasuredValue v{k.group, k.key, k.value, k.is_list, k.method};
     if (!exact && !k.is_list)
@@ -157,8 +195,8 @@ int calibrate(const CalibrateArguments& a) {
   const std::vector<std::string> inherited = write_gpu(gpu, out.stream());
   out.close([](const files::path& written) { (void)read_gpu(files::absolute(written).string()); });  // as `--gpu` would
 
-  print_table(*found, like, like.product == card.name);
-  for (const auto& [place, why] : found->failed()) fmt::print("not measured: {}: {}\n", place, why);
+  print_table(found, like, like.product == card.name);
+  for (const auto& [place, why] : found.failed()) fmt::print("not measured: {}: {}\n", place, why);
   fmt::print("inherited from {}: {}\n", like.name, fmt::join(inherited, ", "));
   fmt::print("wrote {}; use it with --gpu={}\n", a.output, a.output);
   return 0;

@@ -7,7 +7,7 @@
 namespace corun::sim {
 
 struct CalibrateArguments {
-  std::string output, store;
+  std::string output, store, samples;
 };
 
 CLI::App* add_calibrate(CLI::App& app, CalibrateArguments& arguments);

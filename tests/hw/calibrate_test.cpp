@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 
@@ -34,10 +36,57 @@ TEST(Constants, AreNotKeptWhereRepetitionsDifferByMoreThanHalf) {
   EXPECT_EQ(found.failed().front().first, "latencies/over_half");
 }
 
+/// A difference of two times that is nothing came out as -16 ns on an H100.
+TEST(Constants, AreNotKeptWhereTheyAreNothingWithinTheirNoise) {
+  Constants found;
+  found.add("contention", "about_nothing", {-40, -16, 11}, "how");
+  found.add("contention", "nothing", {-1, 0, 1}, "how");
+  found.add("contention", "none_at_all", {0, 0, 0}, "how");
+  found.drop_unsure();
+  ASSERT_EQ(found.all().size(), 1u);
+  EXPECT_EQ(found.all().front().key, "none_at_all");
+  ASSERT_EQ(found.failed().size(), 2u);
+  EXPECT_EQ(found.taken().front().second, (Samples{-40, -16, 11})) << "for who wants to look at them";
+}
+
+TEST(Constants, ThatWereFittedTogetherAreDroppedTogether) {
+  Constants found;
+  found.add("contention", "sure", {1, 1, 1}, "how");
+  found.add("contention", "unsure", {1, 2, 3}, "how");
+  found.add("contention", "another", {1, 2, 3}, "how");
+  const std::array<const char*, 2> other{"sure", "nowhere"}, both{"sure", "unsure"};
+  found.drop_together("contention", other);
+  EXPECT_EQ(found.all().size(), 3u);
+  found.drop_together("contention", both);
+  ASSERT_EQ(found.all().size(), 1u);
+  EXPECT_EQ(found.all().front().key, "another");
+  EXPECT_EQ(found.failed().front(),
+            (std::pair<std::string, std::string>{
+                "contention/sure", "fitted with unsure: 2 varies by 100 % from one repetition to the next"}));
+}
+
 TEST(Calibration, OfADriverWhoseTimerStandsStillFails) {
   FakeDriver driver;
   FakeCompiler compiler;
-  EXPECT_THROW(calibrate(driver, compiler, read_gpu("h200"), {}), DriverError);
+  Constants found;
+  EXPECT_THROW(calibrate(driver, compiler, read_gpu("h200"), {}, found), DriverError);
+  EXPECT_TRUE(found.all().empty());
+}
+
+/// The fake GPU does not know all that the jobs ask of it.
+TEST(Calibration, ThatFailsLaterKeepsWhatWasFoundForTheSamples) {
+  FakeDriver driver;
+  driver.other_kernels = [](const FakeDriver::Asked& asked) -> FakeDriver::Kernel {
+    if (asked.entry != "clock_rate") return {};
+    return [cycles = asked.parameter<DevicePointer>(0), ns = asked.parameter<DevicePointer>(1)] {
+      *reinterpret_cast<std::uint64_t*>(cycles) = *reinterpret_cast<std::uint64_t*>(ns) = 1000;
+      return true;
+    };
+  };
+  FakeCompiler compiler;
+  Constants found;
+  EXPECT_THROW(calibrate(driver, compiler, read_gpu("h200"), {}, found), DriverError);
+  EXPECT_EQ(found.value("chip", "sms"), driver.facts().sms);
 }
 
 TEST(Calibration, LeavesNothingOnTheGpuWhenItIsInterrupted) {
@@ -46,7 +95,8 @@ TEST(Calibration, LeavesNothingOnTheGpuWhenItIsInterrupted) {
   const std::atomic<bool> interrupted{true};
   CalibrationOptions options;
   options.interrupted = &interrupted;
-  EXPECT_THROW(calibrate(driver, compiler, read_gpu("h200"), options), Interrupted);
+  Constants found;
+  EXPECT_THROW(calibrate(driver, compiler, read_gpu("h200"), options, found), Interrupted);
   EXPECT_EQ(driver.left(), 0u);
 }
 
@@ -203,6 +253,24 @@ TEST_F(WrittenGpu, TellsWhatItInherits) {
 TEST_F(WrittenGpu, HasNoListBySmOfAnotherCard) {
   EXPECT_EQ(written(card()).placement_order.size(), 120u);  // as it is where none is described
   EXPECT_FALSE(inherits("chip/placement_order"));
+}
+
+TEST_F(WrittenGpu, RefusesWhatTheSchemaDoes) {
+  const auto why = [](const char* group, const char* key, double value) {
+    return refused_value({group, key, {value}, false, ""});
+  };
+  EXPECT_EQ(why("contention", "launch_beside_others_ns", 0), "");
+  EXPECT_EQ(why("contention", "launch_beside_others_ns", -16),
+            "-16 is out of range: a description holds 0 to 1e+06");
+  EXPECT_EQ(why("contention", "launch_beside_others_ns", 1e6), "");
+  EXPECT_NE(why("contention", "launch_beside_others_ns", 1e6 + 1), "");
+  EXPECT_NE(why("contention", "launch_beside_others_ns", std::nan("")), "");
+  EXPECT_EQ(why("chip", "sms", 132), "");
+  EXPECT_EQ(why("chip", "sms", 131.5), "131.5 is no whole number");
+  EXPECT_EQ(why("chip", "nonsense", 1), "no description holds it");
+  // A driver that tells nothing of how its SMs come in turn.
+  EXPECT_EQ(refused_value({"chip", "gpc_of_tpc", {0, 0, 1}, true, ""}), "");
+  EXPECT_NE(refused_value({"chip", "gpc_of_tpc", {0, -1, 1}, true, ""}), "");
 }
 
 }  // namespace

@@ -83,8 +83,25 @@ void FakeDriver::step() {
   for (auto& [id, s] : streams_)
     while (!s.work.empty() && s.work.front()()) s.work.pop_front();
 }
+void FakeDriver::queue(Stream s, Work work) {
+  if (capturing_ != nullptr)
+    capturing_->push_back(std::move(work));
+  else
+    streams_.at(s.value).work.push_back(std::move(work));
+}
 void FakeDriver::now_or_later(Stream s, std::function<void()> what) {
-  streams_.at(s.value).work.push_back([what = std::move(what)] { return what(), true; });
+  queue(s, [what = std::move(what)] { return what(), true; });
+}
+Graph FakeDriver::capture(Stream, const std::function<void()>& calls) {
+  std::vector<Work> all;
+  capturing_ = &all;
+  calls();
+  capturing_ = nullptr;
+  graphs_[next_] = std::move(all);
+  return {next_++};
+}
+void FakeDriver::launch(Graph g, Stream s) {
+  for (const Work& each : graphs_.at(g.value)) queue(s, each);
 }
 void FakeDriver::synchronize(Stream s) {
   for (int i = 0; !idle(s); ++i) {
@@ -127,6 +144,9 @@ void FakeDriver::launch(Function f, Dim3 grid, Dim3, std::uint32_t, Stream s,
     return now_or_later(s, [from = pointer(0), to = pointer(1)] {
       *reinterpret_cast<std::uint64_t*>(to) = *reinterpret_cast<std::uint64_t*>(from);
     });
+  if (other_kernels && !entry.starts_with("spin"))
+    if (Kernel kernel = other_kernels({entry, grid, parameters, capturing_ != nullptr}))
+      return queue(s, std::move(kernel));
   if (!entry.starts_with("spin")) return;  // other fillings
   auto* out = reinterpret_cast<std::uint32_t*>(pointer(0));
   const auto ns = *static_cast<const std::uint32_t*>(parameters[1]);

@@ -35,7 +35,8 @@ class FakeDriver final : public Driver {
   std::uint32_t seated_grids = 0;                    // that have been launched
   std::uint32_t writes = 0;                          // of the GPU's front end, tickets not counted
   std::size_t left() const {
-    return memory_.size() + streams_.size() + events_.size() + partitions_ + reserved_.size();
+    return memory_.size() + streams_.size() + events_.size() + partitions_ + reserved_.size() +
+           graphs_.size();
   }
   std::vector<std::size_t> partition_sizes;
   std::uint64_t memory_bytes = std::uint64_t{1} << 32;  // behind reserved addresses
@@ -43,6 +44,21 @@ class FakeDriver final : public Driver {
   std::uint64_t backed_bytes() const;
   bool loses_memory = false;  // a copy to the device changes one byte
   bool notes_sms = true;      // blocks of clusters say where they run: GPCs of 16 SMs
+  /// What a kernel of another entry does when its turn comes, again at each step until it has ended.  Asked
+  /// at the launch, or when a graph is captured.
+  using Kernel = std::function<bool()>;
+  struct Asked {
+    const std::string& entry;
+    Dim3 grid;
+    std::span<void* const> parameters;
+    bool in_graph;
+
+    template <class T>
+    T parameter(std::size_t i) const {
+      return *static_cast<const T*>(parameters[i]);
+    }
+  };
+  std::function<Kernel(const Asked&)> other_kernels;
 
   DeviceFacts facts() const override;
   Time now() override { return now_; }
@@ -66,9 +82,9 @@ class FakeDriver final : public Driver {
   void copy_to_host(Stream s, void* to, DevicePointer from, std::size_t bytes) override;
   void copy_on_device(Stream s, DevicePointer to, DevicePointer from, std::size_t bytes) override;
   void fill(Stream s, DevicePointer at, std::uint8_t value, std::size_t bytes) override;
-  Graph capture(Stream, const std::function<void()>&) override { throw DriverError("it has no graphs"); }
-  void launch(Graph, Stream) override {}
-  void destroy(Graph) override {}
+  Graph capture(Stream s, const std::function<void()>& calls) override;
+  void launch(Graph g, Stream s) override;
+  void destroy(Graph g) override { graphs_.erase(g.value); }
   void synchronize(Stream s) override;
   bool idle(Stream s) override { return streams_.at(s.value).work.empty(); }
   Event event() override;
@@ -100,6 +116,7 @@ class FakeDriver final : public Driver {
     Time at{};
   };
   void step();
+  void queue(Stream s, Work work);
   void now_or_later(Stream s, std::function<void()> what);
   void padded(Stream s, std::uint32_t workers, std::span<void* const> parameters);
   Work persistent(const LaunchParameters& p, std::uint32_t workers, std::uint32_t* out, std::uint32_t ns);
@@ -109,6 +126,8 @@ class FakeDriver final : public Driver {
   std::size_t partitions_ = 0;
   std::map<std::uint64_t, StreamState> streams_;
   std::map<std::uint64_t, EventState> events_;
+  std::map<std::uint64_t, std::vector<Work>> graphs_;
+  std::vector<Work>* capturing_ = nullptr;
   std::map<DevicePointer, std::unique_ptr<char[]>> memory_;
   std::map<DevicePointer, std::size_t> reserved_, backed_;
   std::map<std::uint64_t, std::string> functions_;

@@ -1,6 +1,9 @@
 #include "traces/json/write_gpu.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "traces/json/gpu_document.h"
@@ -48,6 +51,28 @@ std::vector<double> described_value(const std::string& name, const std::string& 
   const json& value = document[group][key]["value"];
   if (value.is_number()) return {value.get<double>()};
   return value.is_array() ? value.get<std::vector<double>>() : std::vector<double>{};
+}
+
+std::string refused_value(const MeasuredValue& v) {
+  static const json rules = json::parse(schema("gpu"));
+  const json::json_pointer place("/properties/" + v.group + "/properties/" + v.key + "/properties/value");
+  if (!rules.contains(place)) return "no description holds it";
+  const json& whole = rules.at(place);
+  const json& rule = v.is_list ? whole.at("items") : whole;
+  const auto bound = [&](const char* inclusive, const char* exclusive, double none) {
+    return rule.value(inclusive, rule.value(exclusive, none));
+  };
+  const double least = bound("minimum", "exclusiveMinimum", std::numeric_limits<double>::lowest());
+  const double most = bound("maximum", "exclusiveMaximum", std::numeric_limits<double>::max());
+  for (const double value : v.values) {
+    const bool at_bound = (value == least && rule.contains("exclusiveMinimum")) ||
+                          (value == most && rule.contains("exclusiveMaximum"));
+    if (at_bound || !(value >= least && value <= most))
+      return fmt::format("{:.5g} is out of range: a description holds {:.5g} to {:.5g}", value, least, most);
+    if (rule.value("type", "") == "integer" && value != std::floor(value))
+      return fmt::format("{:.5g} is no whole number", value);
+  }
+  return "";
 }
 
 std::vector<std::string> write_gpu(const MeasuredGpu& gpu, std::ostream& out) {

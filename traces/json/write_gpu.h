@@ -24,6 +24,9 @@ struct MeasuredGpu {
 /// What a built-in description says; empty where it says nothing, or no number.
 std::vector<double> described_value(const std::string& name, const std::string& group, const std::string& key);
 
+/// Why a description may not hold such a value, by the schema; "" if it may.
+std::string refused_value(const MeasuredValue& value);
+
 /// Writes the description.  Returns what it inherits, as "sm/warp_size".
 std::vector<std::string> write_gpu(const MeasuredGpu& gpu, std::ostream& out);
 
