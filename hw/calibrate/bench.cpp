@@ -62,9 +62,9 @@ Bench::Bench(Driver& driver, Compiler& compiler, const std::atomic<bool>& interr
       to_(driver.event()),
       page_(driver.allocate_host(kPageBytes)),
       scratch_(driver, kMostClients * kPerClient) {
-  for (const char* entry : {"client_read", "client_write", "client_copy", "client_gather", "client_scatter",
-                            "client_chase", "client_fma", "client_mma", "nothing", "plain_worker",
-                            "persistent_worker"})
+  for (const char* entry :
+       {"client_read", "client_write", "client_copy", "client_gather", "client_scatter", "client_chase",
+        "client_fma", "client_fp64", "client_mma", "nothing", "plain_worker", "persistent_worker"})
     driver_.allow_shared_memory(function(entry), facts_.sm.block_shared_bytes - 1024);
   buffer_bytes_ = std::min(std::uint64_t{4} << 30, std::bit_floor(driver_.memory_free() / 4));
 }
@@ -191,7 +191,7 @@ std::vector<LoadRate> Bench::run_together(const std::vector<Load>& clients, doub
     w.begin = at(begin), w.end = at(begin + window_us), w.leave = at(begin + window_us + 10);
     w.data = c.data, w.bytes = c.bytes;
     w.warps = static_cast<std::uint32_t>(c.per_sm * sms * c.threads / 32);
-    w.stride = c.stride;
+    w.stride = c.stride, w.idle_cycles = c.idle_cycles;
     w.wanted = own + kWanted, w.per_sm = static_cast<std::int32_t>(c.per_sm);
     w.claimed = own + kClaimed, w.units = own + kUnits, w.logs = own + kLogs;
     wait_until(host_zero + kBetweenClients * static_cast<double>(i));

@@ -39,6 +39,7 @@ struct Load {
   DevicePointer data = 0;
   std::uint64_t bytes = 0;
   std::uint32_t stride = 128;                // of a chain
+  std::int32_t idle_cycles = 0;              // of a warp, after each chunk
   std::vector<std::uint32_t> sms = {};       // empty: all
 };
 struct LoadRate {

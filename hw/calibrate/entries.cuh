@@ -6,6 +6,7 @@
 #define CORUN_CLIENT(name, ...) \
   extern "C" __global__ void client_##name(Work w) { run_client<__VA_ARGS__>(w); }
 CORUN_CLIENT(fma, Fma4)
+CORUN_CLIENT(fp64, Fp64)
 CORUN_CLIENT(mma, Mma)
 CORUN_CLIENT(read, Read)
 CORUN_CLIENT(write, Write)

@@ -41,6 +41,7 @@ void measure_channels(Calibrating& c);
 
 void measure_launches(Calibrating& c);
 void measure_gaps(Calibrating& c);
+void measure_evicted(Calibrating& c);
 
 void measure_workers(Calibrating& c);
 void measure_progress(Calibrating& c);
@@ -52,6 +53,9 @@ void measure_dram(Calibrating& c);
 void measure_latencies(Calibrating& c);
 void measure_l2(Calibrating& c);
 void measure_one_sm(Calibrating& c);
+void measure_fp64(Calibrating& c);
 void measure_clocks(Calibrating& c);
+void measure_queueing(Calibrating& c);
+void measure_beside(Calibrating& c);
 
 }  // namespace corun::hw

@@ -73,16 +73,20 @@ void measure_launches(Calibrating& c) {
               "launch and synchronize, less the launch latency and 0.65 us of kernel");
 }
 
-/// The time of a chain of 200 kernels less that of 100: what comes once per chain drops out.
-void measure_gaps(Calibrating& c) {
-  Bench& bench = c.bench;
-  Driver& driver = bench.driver();
-  const Stream s = bench.stream(0);
-  constexpr std::uint32_t kStep = 100;
-  const auto period = [&](std::uint32_t blocks, double us, bool as_graph) {
+namespace {
+
+/// Chains of launches that wait for each other.
+class Chains {
+ public:
+  explicit Chains(Calibrating& c) : bench_(c.bench) {}
+
+  /// ns a launch: the time of 200 less that of 100, so that what comes once per chain drops out.
+  Samples period(bool as_graph, const std::function<void()>& launch) {
+    Driver& driver = bench_.driver();
+    const Stream s = stream();
     const auto launches = [&](std::uint32_t n) {
-      return [&, n] {
-        for (std::uint32_t i = 0; i < n; ++i) bench.body(s, blocks, 256, 0, us);
+      return [&launch, n] {
+        for (std::uint32_t i = 0; i < n; ++i) launch();
       };
     };
     Graph graphs[2];
@@ -90,32 +94,73 @@ void measure_gaps(Calibrating& c) {
       for (std::uint32_t g = 0; g < 2; ++g) graphs[g] = driver.capture(s, launches((g + 1) * kStep));
     Samples periods;
     for (int repeat = -2; repeat < 2 * kRepeats; ++repeat) {
-      bench.check_interrupt();
+      bench_.check_interrupt();
       double time[2];
       for (std::uint32_t g = 0; g < 2; ++g)
-        time[g] = bench.held_us(s, [&] {
+        time[g] = bench_.held_us(s, [&] {
           if (as_graph)
             driver.launch(graphs[g], s);
           else
             launches((g + 1) * kStep)();
         });
-      if (repeat >= 0) periods.push_back(1e3 * ((time[1] - time[0]) / kStep - us));
+      if (repeat >= 0) periods.push_back(1e3 * (time[1] - time[0]) / kStep);
     }
     if (as_graph)
       for (const Graph g : graphs) driver.destroy(g);
     return periods;
-  };
+  }
+  Samples bodies(bool as_graph, std::uint32_t blocks, double us) {
+    Samples periods = period(as_graph, [&] { bench_.body(stream(), blocks, 256, 0, us); });
+    for (double& ns : periods) ns -= 1e3 * us;
+    return periods;
+  }
+  Stream stream() { return bench_.stream(0); }
+
+ private:
+  static constexpr std::uint32_t kStep = 100;
+  Bench& bench_;
+};
+
+Samples less(Samples samples, double ns) {
+  for (double& s : samples) s -= ns;
+  return samples;
+}
+
+}  // namespace
+
+void measure_gaps(Calibrating& c) {
+  Bench& bench = c.bench;
+  Chains chains(c);
   const std::uint32_t sms = bench.facts().sms;
-  const Samples in_graph = period(sms, 1, true), filled = period(8 * sms, 1, true), longer = period(sms, 5, true);
-  Samples gaps, costs;
-  for (const double ns : period(sms, 5, false)) gaps.push_back(ns - median(longer));
+  const Samples in_graph = chains.bodies(true, sms, 1), filled = chains.bodies(true, 8 * sms, 1),
+                longer = chains.bodies(true, sms, 5);
+  Samples costs;
   for (std::size_t i = 0; i < in_graph.size(); ++i) costs.push_back((in_graph[i] + filled[i]) / 2);
-  c.found.add("latencies", "stream_gap_ns", gaps,
+  c.found.add("latencies", "stream_gap_ns", less(chains.bodies(false, sms, 5), median(longer)),
               "period of dependent kernels of 5 us in a stream less that in a graph, a block on each SM");
   c.found.add("contention", "launch_cost_ns", costs,
               fmt::format("a kernel's period in a graph less its body of 1 us: mean of one block on each SM, "
                           "{:.0f} ns, and of eight, {:.0f} ns",
                           median(in_graph), median(filled)));
+}
+
+/// A queue whose blocks leave at once, as those of launches that are taken back.
+void measure_evicted(Calibrating& c) {
+  Bench& bench = c.bench;
+  Chains chains(c);
+  const std::uint32_t sms = bench.facts().sms;
+  const double dispatch_ns = c.found.value("latencies", "dispatch_interval_ns");
+  if (dispatch_ns <= 0)
+    return c.found.missing("preemption", "evicted_launch_ns", "the dispatch interval was not found");
+  const DeviceArray flag(bench.driver(), 4);
+  bench.fill(flag.at(), 1, 4);
+  const Samples periods = chains.period(false, [&] {
+    bench.launch("wait_for_flag", sms, 256, 0, chains.stream(), flag.at(), DevicePointer{0},
+                 std::uint64_t{1'000'000});
+  });
+  for (const char* key : {"evicted_launch_ns", "evicted_launch_interval_ns"})
+    c.found.add("preemption", key, less(periods, sms * dispatch_ns),
+                "period of a stream's launches whose blocks find a flag set and leave, less their dispatch");
 }
 
 }  // namespace corun::hw

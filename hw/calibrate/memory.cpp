@@ -3,40 +3,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "hw/calibrate/jobs.h"
+#include "hw/calibrate/memory_loads.h"
 
 namespace corun::hw {
 namespace {
 
-constexpr double kBytesPerSecond = 1e6;  // of bytes per us
-constexpr double kChunk = 4096;
-constexpr const char* kContention = "contention";
-
-Load memory_client(const char* kernel, double amount, std::uint32_t per_sm, DevicePointer at,
-                     std::uint64_t bytes) {
-  Load c;
-  c.kernel = kernel, c.amount = amount, c.per_sm = per_sm;
-  c.data = at, c.bytes = bytes;
-  return c;
-}
-Load reads(std::uint32_t per_sm, DevicePointer at, std::uint64_t bytes) {
-  return memory_client("client_read", 4 * kChunk, per_sm, at, bytes);
-}
-Load writes(std::uint32_t per_sm, DevicePointer at, std::uint64_t bytes) {
-  return memory_client("client_write", 4 * kChunk, per_sm, at, bytes);
-}
-Load copies(std::uint32_t per_sm, DevicePointer at, std::uint64_t bytes) {
-  return memory_client("client_copy", 8 * kChunk, per_sm, at, bytes);
-}
-/// Random sectors of 32 bytes.
-Load gathers(std::uint32_t per_sm, DevicePointer at, std::uint64_t bytes) {
-  return memory_client("client_gather", 32.0 * 32 * 32, per_sm, at, bytes);
-}
-Load on(Load c, std::vector<std::uint32_t> sms) {
-  c.sms = std::move(sms);
-  return c;
-}
 Samples times(Samples samples, double factor) {
   for (double& s : samples) s *= factor;
   return samples;
@@ -45,10 +19,6 @@ Samples times(Samples samples, double factor) {
 Samples best(const std::vector<Samples>& all) {
   return *std::max_element(all.begin(), all.end(),
                            [](const Samples& a, const Samples& b) { return median(a) < median(b); });
-}
-/// A set of this many sixtieths of L2.
-std::uint64_t part_of_l2(const Bench& bench, std::uint64_t sixtieths) {
-  return bench.facts().l2_bytes * sixtieths / 60 / (1 << 16) * (1 << 16);
 }
 
 }  // namespace
@@ -81,14 +51,12 @@ void measure_dram(Calibrating& c) {
 void measure_latencies(Calibrating& c) {
   Bench& bench = c.bench;
   const DevicePointer at = bench.buffer();
-  Load chase;
-  chase.kernel = "client_chase", chase.amount = 16, chase.threads = 32, chase.data = at, chase.sms = {0};
   const auto load_ns = [&](std::uint64_t bytes, double settle_us) {
     const auto lines = static_cast<std::uint32_t>(bytes / 128);
     bench.make_chain(at, lines, 128);
-    chase.bytes = bytes;
     Samples ns;
-    for (const double per_us : bench.rates(chase, 2000, settle_us)) ns.push_back(1e3 / per_us);
+    for (const double per_us : bench.rates(on(chase(at, bytes), {0}), 2000, settle_us))
+      ns.push_back(1e3 / per_us);
     return ns;
   };
   const std::uint64_t small = std::bit_floor(bench.facts().l2_bytes / 15), large = bench.buffer_bytes() / 2;
@@ -129,16 +97,6 @@ void measure_l2(Calibrating& c) {
   c.found.add(kContention, "l2_sector_cost_ratio", ratio,
               fmt::format("random sectors from L2 at {:.2f} TB/s, against l2_read_bytes_per_second",
                           median(gathered) * 1e-12));
-  const auto share = [&](const char* key, std::uint64_t described) {
-    if (described != 0 && c.like.l2_bytes != 0)
-      c.found.set(kContention, key,
-                  static_cast<double>(described * bench.facts().l2_bytes / c.like.l2_bytes),
-                  fmt::format("assumed: the same share of L2 as described for {}", c.like.name));
-  };
-  share("l2_own_bytes", c.like.contention.l2_own_bytes);
-  share("l2_shared_bytes", c.like.contention.l2_shared_bytes);
-  share("l2_first_loss_bytes", c.like.contention.l2_first_loss_bytes);
-  share("l2_dirty_bytes", c.like.contention.l2_dirty_bytes);
 }
 
 void measure_one_sm(Calibrating& c) {
@@ -152,6 +110,25 @@ void measure_one_sm(Calibrating& c) {
   rate("sm_write_bytes_per_second", writes(8, at, bytes), "one SM with 8 blocks of 256 threads writes L2");
   rate("sm_sector_bytes_per_second", gathers(8, at, bytes),
        "one SM with 8 blocks of 256 threads gathers random sectors from L2");
+}
+
+/// FP64 multiply-adds that an SM starts in a cycle.  A loop reaches nine tenths of it, and it is a power of
+/// two.
+void measure_fp64(Calibrating& c) {
+  Load fp64;
+  fp64.kernel = "client_fp64", fp64.amount = 1024, fp64.per_sm = 2;
+  Samples lanes;
+  for (int i = 0; i < 3; ++i) {
+    const LoadRate rate = c.bench.run_together({fp64}, 1000)[0];
+    if (rate.mhz > 0) lanes.push_back(32 * rate.per_us / (rate.mhz * c.bench.facts().sms));
+  }
+  const double found = median(lanes);
+  if (found < 1)
+    return c.found.missing("sm", "fp64_units", fmt::format("{:.2f} multiply-adds a cycle", found));
+  c.found.set(
+      "sm", "fp64_units", std::exp2(std::round(std::log2(found))),
+      fmt::format("{:.1f} multiply-adds a cycle and SM, 16 warps on each, to the nearest power of two",
+                  found));
 }
 
 void measure_clocks(Calibrating& c) {

@@ -1,0 +1,268 @@
+// Do the jobs of a calibration find what a card does that behaves by the model's own forms?
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "hw/calibrate/device_records.h"
+#include "hw/calibrate/jobs.h"
+#include "hw/calibrate/loaded_latency.h"
+#include "hw/calibrate/memory_loads.h"
+#include "tests/support/fake_driver.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/memory_waits.h"
+
+namespace corun::hw {
+namespace {
+
+/// A card whose memory waits as the model says, and whose launches do.
+class FakeCard {
+ public:
+  QueueingFactors waits{0.13, 0.45, 0.92, 0.012, 0.15};
+  double read = 4.6e12, write = 3.9e12, l2_read = 9.8e12, l2_write = 4.9e12, dram_ns = 350, l2_ns = 146;
+  double fp64_a_cycle = 1.82,
+         mhz = 1980;  // warp instructions of an SM, as of an H200 (experiments/h200/contention, pipes)
+  double gap_ns = 1500, graph_gap_ns = 700, beside_ns = 320, after_ns = 900, accesses = 8,
+         accesses_beside_copies = 8, graph_accesses = 3;
+
+  explicit FakeCard(FakeDriver& driver) : driver_(driver) {
+    driver.other_kernels = [this](const FakeDriver::Asked& asked) { return kernel(asked); };
+  }
+  double ratio() const { return dram_ns / l2_ns; }
+
+ private:
+  struct Client {
+    std::string entry;
+    Work work;
+    bool chases() const { return entry == "client_chase"; }
+    bool hits() const { return work.stride != 128; }
+    double chunks() const { return entry == "client_copy" ? 2 : 1; }
+  };
+  struct Waits {
+    double dram = 1, l2 = 1, bytes_per_us = 0;
+  };
+
+  FakeDriver::Kernel kernel(const FakeDriver::Asked& asked) {
+    const auto once = [](auto what) { return [what] { return what(), true; }; };
+    if (asked.entry == "read_timer") {
+      clients_.clear();
+      return once(
+          [this, to = asked.parameter<DevicePointer>(0)] { *reinterpret_cast<std::uint64_t*>(to) = now(); });
+    }
+    if (asked.entry == "gate") others_came_ = false;
+    if (asked.entry.starts_with("client_")) {
+      clients_.push_back({asked.entry, asked.parameter<Work>(0)});
+      return once([this] { count(); });
+    }
+    if (asked.entry == "plain_worker") return once([this] { others_came_ = true; });
+    if (asked.entry == "body")
+      return once(
+          [this, to = asked.parameter<DevicePointer>(0), in_graph = asked.in_graph] { body(to, in_graph); });
+    return {};
+  }
+  std::uint64_t now() { return static_cast<std::uint64_t>(to_ns(driver_.now())) + 1'000'000; }
+
+  /// What the load that is there asks for, and what that makes of the memory.
+  Waits waits_now() const {
+    Waits met;
+    for (const Client& c : clients_) {
+      if (c.chases()) continue;
+      const bool in_l2 = c.entry == "client_read" && c.work.bytes < std::uint64_t{1} << 20;
+      const double reads = c.entry == "client_write" ? 0 : c.entry == "client_copy" ? 0.5 : 1;
+      const double most = 1e-6 * (in_l2 ? l2_read : 1 / (reads / read + (1 - reads) / write));
+      const double us = c.work.idle_cycles / 1000.0, warps = c.work.warps;
+      const double asked = us > 0 ? warps * kChunkBytes * c.chunks() / (us + 0.9) : most;
+      const bool full = us == 0;
+      const double use = std::min(full ? 0.9995 : 0.97, asked / most);
+      met.bytes_per_us = use * most;
+      if (in_l2) {
+        met.l2 = l2_wait(use, waits.l2, ratio(), 0);
+        continue;
+      }
+      const double writing = 1e6 * met.bytes_per_us * (1 - reads) / write / use;
+      const double l2_use = 1e6 * met.bytes_per_us * (reads / l2_read + (1 - reads) / l2_write);
+      const double backlog = full ? 0.6 * warps / 1056 : dram_backlog(use, waits.backlog);
+      met.dram = dram_wait(use, waits.read + waits.write * writing, waits.full_use, backlog);
+      met.l2 = l2_wait(l2_use, waits.l2, ratio(), backlog);
+    }
+    return met;
+  }
+  void count() {
+    const Waits met = waits_now();
+    for (const Client& c : clients_) {
+      if (c.entry == "client_fp64") return count_fp64(c.work);
+      const double us = 1e-3 * static_cast<double>(c.work.end - c.work.begin);
+      const double units =
+          c.chases() ? us * c.work.warps / 16 / (1e-3 * (c.hits() ? l2_ns * met.l2 : dram_ns * met.dram))
+                     : us * met.bytes_per_us / (4 * kChunkBytes * c.chunks());
+      *reinterpret_cast<std::uint64_t*>(c.work.units) = static_cast<std::uint64_t>(units);
+    }
+  }
+  void count_fp64(const Work& work) {
+    const double us = 1e-3 * static_cast<double>(work.end - work.begin);
+    *reinterpret_cast<std::uint64_t*>(work.units) =
+        static_cast<std::uint64_t>(us * fp64_a_cycle * mhz * 132 / 1024);
+    reinterpret_cast<std::uint32_t*>(work.claimed)[kMostSmsOfClients] = 1;
+    for (int warp = 0; warp < 8; ++warp) {
+      WarpLog& log = reinterpret_cast<WarpLog*>(work.logs)[warp];
+      log.first = work.begin, log.last = work.end;
+      log.first_cycle = 0, log.last_cycle = static_cast<std::int64_t>(mhz * us);
+    }
+  }
+  void body(DevicePointer to, bool in_graph) {
+    if (to == 0) {
+      others_came_ = true;
+      return;
+    }
+    const double longer = dram_ns * (waits_now().dram - 1);
+    const bool copies =
+        std::ranges::any_of(clients_, [](const Client& c) { return c.entry == "client_copy"; });
+    const double waited = copies ? accesses_beside_copies : accesses;
+    double gap = in_graph ? graph_gap_ns + graph_accesses * longer : gap_ns + waited * longer;
+    if (in_graph && others_came_) gap += after_ns;
+    if (!in_graph && !clients_.empty()) gap += beside_ns;
+    Stamp s;
+    s.start = last_end_ + static_cast<std::uint64_t>(gap);
+    last_end_ = s.end = s.start + 5000;
+    *reinterpret_cast<Stamp*>(to) = s;
+  }
+
+  FakeDriver& driver_;
+  std::vector<Client> clients_;  // since the last reading of the timer
+  bool others_came_ = false;
+  std::uint64_t last_end_ = 1;
+};
+
+class LoadedJobs : public testing::Test {
+ protected:
+  LoadedJobs() {
+    driver_.memory_bytes = std::uint64_t{1} << 26;
+    found_.set(kContention, "dram_read_bytes_per_second", card_.read, "told");
+    found_.set(kContention, "dram_write_bytes_per_second", card_.write, "told");
+    found_.set(kContention, "l2_read_bytes_per_second", card_.l2_read, "told");
+    found_.set(kContention, "l2_write_bytes_per_second", card_.l2_write, "told");
+    found_.set(kContention, "dram_latency_ns", card_.dram_ns, "told");
+    found_.set(kContention, "dram_over_l2_latency_ratio", card_.ratio(), "told");
+  }
+  FakeDriver driver_;
+  FakeCard card_{driver_};
+  FakeCompiler compiler_;
+  std::atomic<bool> interrupted_{false};
+  Bench bench_{driver_, compiler_, interrupted_};
+  Constants found_;
+  const Gpu like_ = read_gpu("h200");
+  Calibrating c_{bench_, found_, like_, {}, {}};
+
+  double found(const char* key) const { return found_.value(kContention, key); }
+};
+
+TEST_F(LoadedJobs, FactorsOfWaitsAreThoseOfTheCard) {
+  measure_queueing(c_);
+  EXPECT_NEAR(found("dram_read_queueing_factor"), card_.waits.read, 0.01);
+  EXPECT_NEAR(found("dram_write_queueing_factor"), card_.waits.write, 0.03);
+  EXPECT_NEAR(found("dram_queue_full_use"), card_.waits.full_use, 0.02);
+  EXPECT_NEAR(found("dram_backlog_factor"), card_.waits.backlog, 0.002);
+  EXPECT_EQ(found("l2_queueing_factor"), 0) << "it is inherited";
+}
+
+TEST_F(LoadedJobs, LaunchesBesideOthersWaitAsTheyDoOnTheCard) {
+  measure_beside(c_);
+  EXPECT_EQ(found("launch_beside_others_ns"), 0) << "it is inherited";
+  EXPECT_NEAR(found("launch_memory_accesses"), card_.accesses, 0.1);
+  EXPECT_NEAR(found("graph_launch_memory_accesses"), card_.graph_accesses, 0.1);
+  EXPECT_NEAR(found("graph_launch_after_others_ns"), card_.after_ns, 2);
+}
+
+TEST_F(LoadedJobs, Fp64UnitsAreAPowerOfTwoOfWhichALoopUsesMost) {
+  measure_fp64(c_);
+  EXPECT_EQ(found_.value("sm", "fp64_units"), 64);
+}
+TEST_F(LoadedJobs, Fp64UnitsOfASmallCardAreTwo) {
+  card_.fp64_a_cycle = 1.9 / 32;
+  measure_fp64(c_);
+  EXPECT_EQ(found_.value("sm", "fp64_units"), 2);
+}
+TEST_F(LoadedJobs, WithoutAnFp64InstructionThereIsNothingToSayOfUnits) {
+  card_.fp64_a_cycle = 0;
+  measure_fp64(c_);
+  EXPECT_EQ(found_.value("sm", "fp64_units"), 0);
+  EXPECT_EQ(found_.failed().front().first, "sm/fp64_units");
+}
+
+/// Two microseconds each where the flag is set, a millisecond where it is not.
+TEST_F(LoadedJobs, LaunchesWhoseBlocksLeaveFollowEachOtherAsTheyDoOnTheCard) {
+  driver_.other_kernels = [](const FakeDriver::Asked& asked) -> FakeDriver::Kernel {
+    if (asked.entry != "wait_for_flag") return {};
+    return [at = asked.parameter<DevicePointer>(0), steps = 0]() mutable {
+      return ++steps > (*reinterpret_cast<std::uint32_t*>(at) != 0 ? 2 : 1000);
+    };
+  };
+  found_.set("latencies", "dispatch_interval_ns", 0.6, "told");
+  measure_evicted(c_);
+  EXPECT_NEAR(found_.value("preemption", "evicted_launch_ns"), 2000 - 132 * 0.6, 1);
+  EXPECT_EQ(found_.value("preemption", "evicted_launch_interval_ns"),
+            found_.value("preemption", "evicted_launch_ns"));
+}
+
+TEST_F(LoadedJobs, TurnsAreNotMeasuredWithoutASecondContext) {
+  measure_turns(c_);
+  c_.further_context = []() -> std::unique_ptr<Driver> { throw DriverError("exclusive"); };
+  measure_turns(c_);
+  EXPECT_TRUE(found_.value("latencies", "time_slice_ns") == 0 &&
+              found_.value("latencies", "idle_switch_ns") == 0);
+  ASSERT_EQ(found_.failed().size(), 2u);
+  EXPECT_EQ(found_.failed().back().second, "no second context: exclusive");
+}
+
+/// Beside reads a launch waits for eight accesses, beside copies for twenty.
+TEST_F(LoadedJobs, AccessesOfALaunchAreNotToldWhereLoadsDoNotAgree) {
+  card_.accesses_beside_copies = 20;
+  measure_beside(c_);
+  found_.drop_unsure();
+  EXPECT_EQ(found("launch_memory_accesses"), 0);
+  EXPECT_NEAR(found("graph_launch_memory_accesses"), card_.graph_accesses, 0.1);
+}
+
+/// What was recorded on an H200 on 2026-11-21, on which the factors of its description were judged.
+std::vector<LoadedLatency> recorded_curves(double dram_ns, double l2_ns) {
+  std::ifstream in("experiments/h200/contention/results.json");
+  const nlohmann::json results = nlohmann::json::parse(in);
+  constexpr double kRead = 4.70e12, kWrite = 3.9e12, kL2Read = 9.9e12, kL2Write = 4.85e12;
+  const std::map<std::string, LoadedLatency::Load> kinds{{"read", LoadedLatency::Load::reads},
+                                                         {"write", LoadedLatency::Load::writes},
+                                                         {"copy", LoadedLatency::Load::copies},
+                                                         {"L2 read", LoadedLatency::Load::l2_reads}};
+  std::vector<LoadedLatency> all;
+  for (const auto& row : results.at("loaded_latency")) {
+    const auto kind = kinds.find(row.value("load", ""));
+    if (kind == kinds.end()) continue;
+    if (row.at("probe") == "L2") {  // comes right after that of DRAM
+      all.back().l2 = row.at("value").get<double>() / l2_ns;
+      continue;
+    }
+    const double rate = 1e9 * row.at("load_GB_per_s").get<double>();
+    all.push_back(as_the_model_counts(kind->second, rate, {kRead, kWrite, kL2Read, kL2Write}));
+    all.back().dram = row.at("value").get<double>() / dram_ns;
+  }
+  return all;
+}
+
+TEST(Queueing, OfTheFirstH200IsAboutAsItWasJudged) {
+  const std::vector<LoadedLatency> curves = recorded_curves(350, 143);
+  ASSERT_EQ(curves.size(), 48u);
+  const QueueingFactors f = fit_queueing(curves, 350 / 143.0);
+  const Contention h200 = read_gpu("h200").contention;
+  EXPECT_NEAR(f.read, h200.dram_read_queueing_factor, 0.03);
+  EXPECT_NEAR(f.read + f.write, h200.dram_read_queueing_factor + h200.dram_write_queueing_factor, 0.08);
+  EXPECT_NEAR(f.full_use, h200.dram_queue_full_use, 0.05);
+  EXPECT_NEAR(f.backlog, h200.dram_backlog_factor, 0.004);
+  EXPECT_LT(f.l2, h200.l2_queueing_factor) << "that one was judged, not measured";
+  EXPECT_GT(f.l2, 0.05);
+}
+
+}  // namespace
+}  // namespace corun::hw
