@@ -148,3 +148,40 @@ void loaded_latency() {
                    "load_ns", ns);
     }
 }
+
+// The same loads where they do not share an SM with the load: what waits in the memory, and not before it.
+void loaded_latency_apart() {
+  make_chain(buffer(1), 1u << 24, 128);
+  char* const hot = buffer(1) + 8 * kGiB;
+  constexpr unsigned kHotStride = (1u << 20) + 384;
+  make_chain(hot, 16, kHotStride);
+  const std::vector<int> probes = {0, 16, 34, 50, 68, 84, 102, 118};
+  std::vector<int> others;
+  for (int sm = 0; sm < kSms; ++sm)
+    if (std::none_of(probes.begin(), probes.end(), [&](int p) { return p / 2 == sm / 2; })) others.push_back(sm);
+  const std::vector<int> half(others.begin(), others.begin() + 58);
+  Client dram = client_of<Chase<false>>("DRAM", 1, 32).in(buffer(1), 2 * kGiB).on(probes);
+  Client l2 = dram.in(hot, 16 * kHotStride);
+  l2.name = "L2";
+  l2.stride = kHotStride;
+  std::vector<Client> loads;
+  for (int per_sm : {1, 2, 4, 8})
+    for (const Client& load :
+         {memory<Read>("read", per_sm, 4 * kGiB), memory<Write>("write", per_sm, 4 * kGiB),
+          memory<Copy>("copy", per_sm, 4 * kGiB), memory<Gather>("gather", per_sm, 4 * kGiB),
+          memory<Gather>("gather in 256 MiB", per_sm, 256 * kMiB), memory<Gather>("L2 gather", per_sm, 8 * kMiB),
+          memory<Read>("L2 read", per_sm, 8 * kMiB)})
+      for (const auto& sms : {others, half}) loads.push_back(load.on(sms));
+  for (const Client& load : loads)
+    for (const Client& probe : {dram, l2}) {
+      const Rates r = rates({probe, load}, 1000, 400);
+      Samples ns;
+      for (double per_us : r.per_us[0]) ns.push_back(1e3 * 8 / per_us);
+      print_record({{"load", load.name},
+                    {"per_sm", load.per_sm},
+                    {"sms", load.sm_count()},
+                    {"load_GB_per_s", median(r.per_us[1]) * kGBps},
+                    {"probe", probe.name}},
+                   "load_ns", ns);
+    }
+}

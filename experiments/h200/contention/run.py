@@ -13,7 +13,8 @@ import sys
 import time
 
 JOBS = ["pipes", "clocks", "age_ranks", "issue_order", "shares", "bursts", "pairs", "barriers", "dram",
-        "latency", "loaded_latency", "sm_scaling", "footprints", "memory_pairs", "l2_capacity", "l2_sharing",
+        "latency", "loaded_latency", "loaded_latency_apart", "sm_scaling", "footprints", "memory_pairs", "readers",
+        "l2_capacity", "l2_sharing",
         "turnover", "empty_blocks", "drain", "early_exit", "carveouts", "preferred_divisions", "carveout_wait",
         "gap_beside", "handover", "next_kernel", "counted"]
 LIMIT_S = 60
