@@ -25,7 +25,9 @@ def _verdict(page: Page, document: Row) -> None:
     promised = ", ".join(document["promised"]) or "nothing"
     page.text(f"Promised: {promised}. Wanted most: {document['goal']}.")
     if document["best"] is None:
-        page.text("No setting holds. Give each client a GPU of its own, a lower rate, a longer limit, or try other GPUs.")
+        alone = {len(tried["clients"]) for tried in document["tried"] if "clients" in tried} == {1}
+        page.text(f"No setting holds. Give {'it' if alone else 'each client a GPU of its own,'} a lower rate, a longer limit, "
+                  "or try other GPUs.")
         return
     best = document["tried"][document["best"]]
     page.heading(f"{best['setting']} on {best['gpu']}", 3)

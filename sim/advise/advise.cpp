@@ -154,7 +154,10 @@ void try_card(const AdvisedCard& card, std::size_t number, const AdviseOptions& 
   const auto wanted = [&](SharingMode mode) {
     return options.modes.empty() || std::find(options.modes.begin(), options.modes.end(), mode) != options.modes.end();
   };
-  first.erase(std::remove_if(first.begin(), first.end(), [&](const Setting& s) { return !wanted(s.mode); }), first.end());
+  std::erase_if(first, [&](const Setting& s) {
+    const bool to_be_set_up = clients > 1 || s.mode == SharingMode::mig;
+    return to_be_set_up && !wanted(s.mode);
+  });
   trial.try_all(first);
   if (!wanted(SharingMode::green_contexts)) return;
   const std::uint32_t units = card.gpu.sms / kGreenContextSms;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "sim/backend/instances.h"
+#include "traces/json/mig_json.h"
 #include "traces/json/spelling.h"
 #include "traces/model/error.h"
 
@@ -113,6 +114,8 @@ ModeError error_of(SharingMode mode, bool counters) {
 
 std::vector<Setting> plain_settings(const Trace& trace) {
   std::vector<Setting> all;
+  if (trace.clients.size() == 1)
+    return {{SharingMode::streams, "fcfs", "the whole GPU, shared with nobody", "nothing to set"}};
   all.push_back({SharingMode::time_slicing, "timeslice", "time-slicing",
                  "nothing to set: processes take turns; " + device_plugin("timeSlicing", trace.clients.size())});
   all.push_back({SharingMode::mps, "mps", "MPS without percentages", kStartMps});
@@ -172,7 +175,12 @@ Setting green_context_setting(const Trace& trace, const Gpu& gpu, const std::vec
 std::vector<Setting> mig_settings(const Trace& trace, const Gpu& gpu) {
   std::vector<Setting> all;
   const std::vector<std::string> names = names_of(trace);
-  for (const std::string& profiles : divisions(gpu, names.size())) {
+  std::vector<std::string> divided = divisions(gpu, names.size());
+  if (const auto geometry = mig_geometry(gpu); names.size() == 1 && geometry) {  // what it leaves is others'
+    divided.clear();
+    for (const MigProfile& profile : geometry->profiles) divided.push_back(profile.name);
+  }
+  for (const std::string& profiles : divided) {
     std::string made = profiles;
     std::replace(made.begin(), made.end(), '/', ',');
     std::set<std::string> resources;

@@ -34,7 +34,8 @@ struct ModeError {
 };
 ModeError error_of(SharingMode mode, bool counters);
 
-/// Settings without a split, in the order in which ties are decided: what is simplest to set up first.
+/// Settings without a split, in the order in which ties are decided: what is simplest to set up first.  For one client
+/// the GPU as it is.
 std::vector<Setting> plain_settings(const Trace& trace);
 /// Active thread percentages: each best-effort client on at most 10, 20, ... 90 %, and the same share for each client, which
 /// is what Kubernetes' device plugin sets; exclusive shares where all are of one class.
@@ -42,7 +43,8 @@ std::vector<Setting> percentage_settings(const Trace& trace);
 /// The clients on SMs of their own, in units of `kGreenContextSms`; `units` of each client.
 inline constexpr std::uint32_t kGreenContextSms = 8;
 Setting green_context_setting(const Trace& trace, const Gpu& gpu, const std::vector<std::uint32_t>& units);
-/// An instance for each client, by the divisions that the GPU allows; empty: none.
+/// An instance for each client, by the divisions that the GPU allows; for one client each profile, the smallest first;
+/// empty: none.
 std::vector<Setting> mig_settings(const Trace& trace, const Gpu& gpu);
 
 /// The trace as it runs under the setting.

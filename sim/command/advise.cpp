@@ -70,7 +70,11 @@ class Report {
   }
 
   std::string saved(const Tried& t) const {
-    std::string text = fmt::format("one {} instead of {}", cards_[t.card].gpu.name, t.result.clients.size());
+    const std::string& gpu = cards_[t.card].gpu.name;
+    const std::size_t clients = t.result.clients.size();
+    if (clients == 1 && t.setting.mode != SharingMode::mig)
+      return fmt::format("nothing: {} has one {} to itself", t.result.clients.front().name, gpu);
+    std::string text = clients == 1 ? fmt::format("what is left of one {}", gpu) : fmt::format("one {} instead of {}", gpu, clients);
     for (const ClientResult& c : t.result.clients)
       text += fmt::format("; {} gets {} of what it has alone", c.name, whole_percent(c.progress));
     return text;
@@ -88,7 +92,7 @@ class Report {
         fmt::print("next     {}: {}{}\n", next.setting.words, values(next),
                    options_.slos.empty() ? "" : next.holds_surely() ? ": holds" : ": holds, not surely");
       } else {
-        fmt::print("next     no other way of sharing holds\n");
+        fmt::print("next     no other {} holds\n", trace.clients.size() == 1 ? "setting" : "way of sharing");
       }
       fmt::print("saves    {}\n", saved(best));
       fmt::print("do       {}\n", best.setting.to_do);
@@ -99,7 +103,8 @@ class Report {
     } else if (advice_.nearest) {
       const Tried& nearest = advice_.tried[*advice_.nearest];
       fmt::print("none     no setting holds; nearest is {}{}: {}\n", nearest.setting.words, on(nearest), values(nearest));
-      fmt::print("so       give each client a GPU of its own, a lower rate (--highest-rate), a longer limit, or try --gpus\n");
+      fmt::print("so       give {}a lower rate (--highest-rate), a longer limit, or try --gpus\n",
+                 trace.clients.size() == 1 ? "it " : "each client a GPU of its own, ");
     } else if (advice_.tried.empty()) {
       fmt::print("none     these modes have no setting for this trace\n");
     } else {

@@ -11,6 +11,7 @@
 #include "hw/calibrate/calibrate.h"
 #include "hw/calibrate/jobs.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/nvrtc.h"
 #include "traces/json/trace_json.h"
 #include "traces/json/write_gpu.h"
 
@@ -197,13 +198,9 @@ TEST_F(Jobs, BlocksThatNoteNoSmTellNoGpcs) {
 
 /// Of a card with clusters, and of one without.
 TEST(CalibrationCode, CompilesForTheOldestAndTheNewestOfItsArchitectures) {
+  if (const auto [compiler, why_not] = nvrtc_if_there(); !compiler) GTEST_SKIP() << why_not;
   for (const char* architecture : {"sm_75", "sm_90"}) {
-    std::unique_ptr<Compiler> compiler;
-    try {
-      compiler = open_nvrtc(architecture, "");
-    } catch (const DriverError& e) {
-      GTEST_SKIP() << e.what();
-    }
+    const std::unique_ptr<Compiler> compiler = open_nvrtc(architecture, "");
     FakeDriver driver;
     const std::atomic<bool> interrupted{false};
     EXPECT_NO_THROW(Bench(driver, *compiler, interrupted)) << architecture;

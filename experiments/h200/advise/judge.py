@@ -2,13 +2,14 @@
 """Sets what was measured beside what was predicted, and says of each case whether the setting that was advised is right: what
 was promised held, and what was wanted is within 5 % of the best setting that held.
 
-  judge.py   reads predictions.json and measured-*.json.gz beside it
+  judge.py [PREDICTIONS]   reads them (predictions.json), and measured-*.json.gz beside this file
 """
 import glob
 import gzip
 import json
 import os
 import statistics
+import sys
 
 from cases import names
 
@@ -31,8 +32,8 @@ def measured_of(case, runs):
     return found
 
 
-def main():
-    with open(os.path.join(HERE, "predictions.json")) as file:
+def main(predictions=os.path.join(HERE, "predictions.json")):
+    with open(predictions) as file:
         cases = json.load(file)
     runs = {}
     for path in sorted(glob.glob(os.path.join(HERE, "measured-*.json.gz"))):
@@ -77,4 +78,4 @@ def main():
     print(f"\nright in {right} of {len(cases)} cases; measured (predicted)")
 
 
-main()
+main(*sys.argv[1:])

@@ -2,7 +2,9 @@
 """Asks `sim advise` about each case before anything of it is measured, and names six settings of it: time-slicing, MPS,
 priorities, the percentages and the green contexts that serve best of their kind, and the next best of these two kinds.
 
-  predict.py SIM    writes traces/CASE.json and predictions.json beside this file
+  predict.py SIM        writes traces/CASE.json and predictions.json beside this file
+  predict.py SIM LATER  afterwards, with another simulator: leaves those as they are, and writes LATER with the settings of
+                        predictions.json as it sees them, and with what it advises where that is none of them
 """
 import gzip
 import json
@@ -38,16 +40,27 @@ def in_order(answer, modes, value):
     return sorted(kind, key=lambda t: (not t["surely"], not t["holds"], -value(t) if t["holds"] else t["use"] or float("inf")))
 
 
-def main(sim):
+def simulated(sim, path, setting):
+    """A setting that the search left out."""
+    ran = subprocess.run([sim, f"--policy={setting['policy']}", "--json", path], stdout=subprocess.PIPE, check=True)
+    return {key: setting[key] for key in ("gpu", "mode", "setting", "policy", "do")} | {"clients": json.loads(ran.stdout)["clients"]}
+
+
+def main(sim, later=None):
+    before = {}
+    if later:
+        with open(os.path.join(HERE, "predictions.json")) as file:
+            before = json.load(file)
     with gzip.open(os.path.join(HERE, "../networks/alone.json.gz")) as file:
         alone = {n: statistics.median(row["graph_ms"]) for n, row in json.load(file)["networks"].items()}
     cases = {}
     for case, (clients, promised, factor, goal) in CASES.items():
         path, called = os.path.join(HERE, "traces", case + ".json"), names(clients)
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w") as file:
-            json.dump(trace_of(clients), file, indent=1)
-            file.write("\n")
+        if not later:
+            with open(path, "w") as file:
+                json.dump(trace_of(clients), file, indent=1)
+                file.write("\n")
         slos = [f"{called[i]}:p99={promise_ms(alone[clients[i]['network']], factor)}ms" for i in promised]
         command = [sim, "advise", path, "--json", "--maximize", goal, "--modes", ",".join(MODES)]
         for slo in slos:
@@ -59,15 +72,22 @@ def main(sim):
         def value(t):
             client = next(c for c in t["clients"] if c["name"] == wanted)
             return client["throughput_per_s"] if metric == "throughput" else -client["p99_ms"]
-        settings = [in_order(answer, [mode], value)[0] for mode in MODES]
-        settings.append(next(t for t in in_order(answer, MODES[-2:], value) if t not in settings))
+        best = answer["tried"][answer["best"]]["policy"] if answer["best"] is not None else None
+        tried = {t["policy"]: t for t in answer["tried"]}
+        if later:
+            settings = [tried.get(s["policy"]) or simulated(sim, path, s) for s in before[case]["settings"]]
+            if best is not None and best not in [s["policy"] for s in settings]:
+                settings.append(tried[best])
+        else:
+            settings = [in_order(answer, [mode], value)[0] for mode in MODES]
+            settings.append(next(t for t in in_order(answer, MODES[-2:], value) if t not in settings))
         for s in settings:
-            s["mode"], s["advised"] = WORDS[s["mode"]], answer["best"] is not None and s["policy"] == answer["tried"][answer["best"]]["policy"]
+            s["mode"], s["advised"] = WORDS.get(s["mode"], s["mode"]), s["policy"] == best
         cases[case] = {"clients": clients, "promised": slos, "goal": goal, "settings": settings}
         print(case, *slos, "->", next((s["setting"] for s in settings if s["advised"]), "none holds"))
-    with open(os.path.join(HERE, "predictions.json"), "w") as file:
+    with open(later or os.path.join(HERE, "predictions.json"), "w") as file:
         json.dump(cases, file, indent=1)
         file.write("\n")
 
 
-main(sys.argv[1])
+main(*sys.argv[1:])

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "sim/backend/instances.h"
+#include "traces/json/mig_json.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
@@ -84,6 +85,27 @@ TEST(Advise, OnlyTheModesThatWereAskedForAreTried) {
   for (const Tried& t : advise({{read_gpu("h200"), trace, false}}, options).tried) tried.insert(t.setting.mode);
   EXPECT_EQ(tried, (std::set{SharingMode::time_slicing, SharingMode::green_contexts}));
   EXPECT_THROW(parse_mode("timeslicing"), InputError);
+}
+
+TEST(Advise, OneClientHasTheWholeGpuOrAnInstanceOfMig) {
+  Trace trace = two_clients();
+  trace.clients.pop_back();
+  trace.clients.front().arrivals = Periodic{from_ns(10e6)};
+  const Gpu gpu = read_gpu("h200");
+  AdviseOptions options;
+  options.slos = {parse_slo("batch:p99=1.5ms", trace)};  // 0.4 ms on all 132 SMs
+  const Advice advice = advise({{gpu, trace, false}}, options);
+  ASSERT_TRUE(advice.best && advice.next);
+  EXPECT_EQ(advice.tried[*advice.best].setting.policy, "fcfs") << "of equal ones what is simplest";
+  EXPECT_EQ(advice.tried.size(), 1 + mig_geometry(gpu)->profiles.size()) << "each profile, not the largest only";
+  EXPECT_FALSE(advice.tried[1].holds()) << "16 SMs are too few";
+  EXPECT_EQ(advice.tried[*advice.next].setting.mode, SharingMode::mig);
+  EXPECT_FALSE(advice.tried[*advice.next - 1].holds_surely()) << "the smallest instance that serves as well is the next";
+  EXPECT_LT(*advice.next, advice.tried.size() - 1);
+  options.modes = {SharingMode::time_slicing};
+  const Advice whole = advise({{gpu, trace, false}}, options);
+  ASSERT_EQ(whole.tried.size(), 1u) << "the whole GPU is there without being set up";
+  EXPECT_EQ(whole.tried.front().setting.policy, "fcfs");
 }
 
 TEST(Advise, WhereNothingHoldsTheNearestIsNamed) {
