@@ -194,7 +194,8 @@ def test_an_advice_has_a_page_that_says_which_setting_and_shows_all(tmp_path):
     assert set(tables) == {"settings", "progress", "p99"}
 
 
-def test_an_advice_that_nothing_holds_has_a_page_too():
+@pytest.mark.parametrize("clients, give", [(1, "Give it a lower rate"), (2, "Give each client a GPU of its own, a lower rate")])
+def test_an_advice_that_nothing_holds_has_a_page_too(clients, give):
     pytest.importorskip("plotly")
     from corun._advice import advice_page
 
@@ -202,11 +203,11 @@ def test_an_advice_that_nothing_holds_has_a_page_too():
     one = {"gpu": "h200", "mode": "streams", "setting": "streams", "policy": "fcfs", "do": "nothing"}
     text = advice_page({
         "trace": "t", "goal": "stp", "promised": [], "best": None, "next": None,
-        "tried": [{**one, "holds": False, "surely": False, "use": None, "model_error_p99": 0.1, "stp": 1.0, "clients": [client]},
+        "tried": [{**one, "holds": False, "surely": False, "use": None, "model_error_p99": 0.1, "stp": 1.0, "clients": clients * [client]},
                   {**one, "refused": "it has <i>"}],
     })
     outside = re.sub(r"<script.*?</script>", "", text, flags=re.S)
-    assert "No setting holds" in outside and "it has &lt;i&gt;" in outside
+    assert f"No setting holds. {give}" in outside and "it has &lt;i&gt;" in outside
     assert "<i>" not in outside
 
 
