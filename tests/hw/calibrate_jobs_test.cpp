@@ -221,8 +221,8 @@ TEST(Queueing, OfTheFirstH200IsAboutAsItWasJudged) {
   EXPECT_GT(f.l2, 0.05);
 }
 
-/// Writes alone go to 1.11 of the rate in the description, copies to 0.95: as shares of that rate their uses gave
-/// 0.20, 0.29, 0.87 and 0.008 (hw/DECISIONS.md, 351).
+/// Writes alone go to 1.11 of the rate in the description, copies to 0.95: as shares of that rate their uses
+/// gave 0.20, 0.29, 0.87 and 0.008 (hw/DECISIONS.md, 351).
 TEST(Queueing, OfAnH100RepeatsAndIsNearThatOfTheH200) {
   const std::string name = "experiments/calibrations/h100-third";
   const Contention c = read_gpu(name + ".json").contention;
