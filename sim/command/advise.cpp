@@ -74,7 +74,8 @@ class Report {
     const std::size_t clients = t.result.clients.size();
     if (clients == 1 && t.setting.mode != SharingMode::mig)
       return fmt::format("nothing: {} has one {} to itself", t.result.clients.front().name, gpu);
-    std::string text = clients == 1 ? fmt::format("what is left of one {}", gpu) : fmt::format("one {} instead of {}", gpu, clients);
+    std::string text = clients == 1 ? fmt::format("what is left of one {}", gpu)
+                                    : fmt::format("one {} instead of {}", gpu, clients);
     for (const ClientResult& c : t.result.clients)
       text += fmt::format("; {} gets {} of what it has alone", c.name, whole_percent(c.progress));
     return text;

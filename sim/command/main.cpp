@@ -15,6 +15,7 @@
 #include "hw/run/run.h"
 #include "hw/run/signal_guard.h"
 #include "policies/api/registry.h"
+#include "sim/backend/forecast.h"
 #include "sim/backend/run.h"
 #include "sim/command/advise.h"
 #include "sim/command/calibrate.h"
@@ -122,7 +123,11 @@ int simulate(const Arguments& a, Task task) {
   if (!a.comparison.contention.modelled() && a.cuda.backend != "sim")
     throw InputError("", "--contention", "it is of the simulator", "leave out --backend=cuda, or --contention=none");
   const Trace trace = load(a);
-  if (a.as_served) (void)live::Books(a.policy, read_gpu(trace.gpu));  // which refuses what it cannot do
+  if (a.as_served) {  // the service's books refuse what it cannot do
+    live::BooksOptions options;
+    options.forecast = [](const Gpu& gpu, const Requirements& needed) { return make_forecast(gpu, needed); };
+    (void)live::Books(a.policy, read_gpu(trace.gpu), options);
+  }
   if (comparing && !a.comparison.gpus.empty()) {
     if (!a.profiles.empty() || a.cuda.backend != "sim" || a.memory != 0 || a.comparison.oracle ||
         !a.comparison.contention.modelled())

@@ -17,15 +17,28 @@ TRACES = {"decode-graph": "traces/decode-graph.json.gz", "train": "traces/train.
           "vision-graph": "../capture/traces/torch-graph.json.gz"}
 SIMULATED = {"mps": "fcfs", "turns": "timeslice"}
 AHEAD_US = "20"  # where a mode does not say
+TPCS = 66
 RATES = (0.98, 0.99, 1, 1.01, 1.02)  # of the measured one: where two programs' periods agree a p99 is of a few phases
 
 
-def simulate(sim, policy, served, clients, rates, arrivals_per_s=1):
+def card_of(measured):
+    """The programs were captured on an H200; for another card their kernels are carried over."""
+    return "--gpu=h100-sxm" if "H100" in measured["gpu"] else "--gpu=h200"
+
+
+def part(programs, program):
+    """TPCs that the service gives it of an even split among all programs, running or not: groups of four, as green contexts have them."""
+    groups = TPCS // 4 // len(programs)
+    first = 4 * groups * programs.index(program)
+    return f",tpcs={first}-{first + 4 * groups - 1}"
+
+
+def simulate(sim, gpu, policy, served, clients, rates, arrivals_per_s=1):
     """Of each client what its result says, in the median of the rates."""
     of_rates = []
     for rate in rates:
         clients_now = [c.replace("RATE", f"{rate:.3f}").replace("SPEED", f"{rate / arrivals_per_s:.6f}") for c in clients]
-        said = subprocess.run([sim, "--policy=" + policy, "--duration=2s", "--json", *served, *clients_now], capture_output=True, text=True, check=True)
+        said = subprocess.run([sim, gpu, "--policy=" + policy, "--duration=2s", "--json", *served, *clients_now], capture_output=True, text=True, check=True)
         of_rates.append({c["name"]: c | {"kept_up": c["throughput_per_s"] / rate} for c in json.loads(said.stdout)["clients"]})
     return {name: {k: statistics.median(r[name][k] for r in of_rates) for k in ("p50_ms", "p99_ms", "progress", "kept_up")} for name in of_rates[0]}
 
@@ -48,8 +61,10 @@ def throughput(sim, measured, path):
             clients = []
             for i, p in enumerate(row):
                 real_time = steered and p == measured["programs"][0]
-                clients += ["--client", f"{p}={os.path.join(HERE, TRACES[p])},closed,process={i}," + ("rt,priority=-5" if real_time else "be")]
-            simulated = simulate(sim, SIMULATED.get(run["mode"], run["mode"]), ["--as-served=8"] if steered else [], clients, [1])
+                clients += ["--client", f"{p}={os.path.join(HERE, TRACES[p])},closed,process={i}," + ("rt,priority=-5" if real_time else "be") +
+                            (part(measured["programs"], p) if run["mode"] == "tpc-mask:split=even" else "")]
+            policy = "tpc-mask" if run["mode"] == "tpc-mask:split=even" else SIMULATED.get(run["mode"], run["mode"])
+            simulated = simulate(sim, card_of(measured), policy, ["--as-served=8"] if steered else [], clients, [1])
             shares, there = {p: r["per_s"] / alone[p] for p, r in row.items()}, sum(simulated[p]["progress"] for p in row)
             errors.append(there / sum(shares.values()) - 1)
             print(f"{run['mode']:22}{'+'.join(row):28}STP {sum(shares.values()):.3f} ({there:.3f}, {100 * errors[-1]:+5.1f}%)  " +
@@ -94,7 +109,7 @@ def main(sim, *paths):
             simulated, (policy, _, options) = {}, mode.partition("@")
             if clients:
                 served = [] if mode in SIMULATED else ["--as-served=" + (options.partition("/")[0] or AHEAD_US)]
-                simulated = simulate(sim, SIMULATED.get(mode, policy), served, clients, [x * rate for x in RATES], arrivals_per_s)
+                simulated = simulate(sim, card_of(measured), SIMULATED.get(mode, policy), served, clients, [x * rate for x in RATES], arrivals_per_s)
             p50 = statistics.median(r[real_time]["p50_ms"] for r in of_mode)
             line = f"{mode:32}" + (" " * 8 if saturated else f"{p50:8.3f}") + (f"{simulated[real_time]['p50_ms']:10.3f}" if clients and not saturated else " " * 10)
             line += (f"{'behind':>8}" if saturated else f"{p99:8.3f}")

@@ -97,10 +97,10 @@ TEST(Advise, OneClientHasTheWholeGpuOrAnInstanceOfMig) {
   const Advice advice = advise({{gpu, trace, false}}, options);
   ASSERT_TRUE(advice.best && advice.next);
   EXPECT_EQ(advice.tried[*advice.best].setting.policy, "fcfs") << "of equal ones what is simplest";
-  EXPECT_EQ(advice.tried.size(), 1 + mig_geometry(gpu)->profiles.size()) << "each profile, not the largest only";
+  EXPECT_EQ(advice.tried.size(), 1 + mig_geometry(gpu)->profiles.size()) << "each profile, not the largest";
   EXPECT_FALSE(advice.tried[1].holds()) << "16 SMs are too few";
   EXPECT_EQ(advice.tried[*advice.next].setting.mode, SharingMode::mig);
-  EXPECT_FALSE(advice.tried[*advice.next - 1].holds_surely()) << "the smallest instance that serves as well is the next";
+  EXPECT_FALSE(advice.tried[*advice.next - 1].holds_surely()) << "the next is the smallest that serves as well";
   EXPECT_LT(*advice.next, advice.tried.size() - 1);
   options.modes = {SharingMode::time_slicing};
   const Advice whole = advise({{gpu, trace, false}}, options);

@@ -72,6 +72,15 @@ TEST(Command, BadArgumentsAreRefusedWithExitCode2) {
   expect_refused("import vtune x", {"vtune"});
 }
 
+TEST(Command, AsServedTakesThePoliciesThatTheServiceTakes) {
+  const Folder folder;
+  const std::string good = folder.write("t.json", trace("", kLaunch));
+  for (const char* policy : {"fcfs", "wait", "reef-n", "lookahead"})
+    EXPECT_EQ(sim(fmt::format("--as-served=8 --policy={} {}", policy, good)).code, 0) << policy;
+  for (const char* policy : {"greedy", "smguard", "flexgpu"})
+    expect_refused(fmt::format("--as-served=8 --policy={} {}", policy, good), {policy, "sim serve"});
+}
+
 TEST(Command, ARecordingThatSaysItsTimeWithoutTheProfilerIsFittedToItAsByOption) {
   const Folder folder;
   const auto in = [&](const std::string& name) {

@@ -11,8 +11,9 @@ namespace {
 TEST(Command, AdviceForOneClientSaysThatNobodySharesWithIt) {
   const Ran ran = sim("advise traces/h200/resnet50_b1.json");
   EXPECT_EQ(ran.code, 0);
-  for (const char* line : {"\nsetting  the whole GPU, shared with nobody\n", "\nnext     MIG, ", "\nsaves    nothing: main has one h200 to itself\n",
-                           "\ndo       nothing to set\n", "main shares with nobody: give each program"})
+  for (const char* line : {"\nsetting  the whole GPU, shared with nobody\n", "\nnext     MIG, ",
+                           "\nsaves    nothing: main has one h200 to itself\n", "\ndo       nothing to set\n",
+                           "main shares with nobody: give each program"})
     EXPECT_NE(ran.out.find(line), std::string::npos) << line << " not in " << ran.out;
   EXPECT_EQ(ran.out.find("instead of 1"), std::string::npos) << ran.out;
 }
