@@ -56,6 +56,5 @@ void measure_one_sm(Calibrating& c);
 void measure_fp64(Calibrating& c);
 void measure_clocks(Calibrating& c);
 void measure_queueing(Calibrating& c);
-void measure_beside(Calibrating& c);
 
 }  // namespace corun::hw

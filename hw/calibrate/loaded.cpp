@@ -1,4 +1,4 @@
-// How waits for memory grow with its use, and what launches wait beside others.
+// How waits for memory grow with its use.
 #include "hw/calibrate/loaded_latency.h"
 
 #include <fmt/format.h>
@@ -51,9 +51,6 @@ class Memory {
     const auto ns = [&](std::size_t i) { return 1e3 * kProbes / std::max(1e-9, rates[i].per_us); };
     return {ns(0), ns(1), load != nullptr ? rates[2].per_us * kBytesPerSecond : 0};
   }
-  const Load& lone_dram() const { return from_dram_; }
-  /// A warp on each SM that waits for L2 most of the time.
-  Load hit_on_all() const { return on(from_l2_, {}); }
 
  private:
   Bench& bench_;
@@ -149,133 +146,6 @@ void measure_queueing(Calibrating& c) {
                     all.size()));
   // They were fitted together, so that some of them beside others of another card would say nothing.
   c.found.drop_together(kContention, kKeys);
-}
-
-namespace {
-
-/// Kernels of one block one after the other, with the gaps between them.
-class Chain {
- public:
-  explicit Chain(Bench& bench) : bench_(bench), stamps_(bench.driver(), kKernels * sizeof(Stamp)) {
-    graph_ = bench.driver().capture(stream(), [this] { launch_each(); });
-  }
-  Chain(const Chain&) = delete;
-  Chain& operator=(const Chain&) = delete;
-  ~Chain() { bench_.driver().destroy(graph_); }
-
-  Stream stream() { return bench_.stream(kStream); }
-  void launch(bool as_graph) { as_graph ? bench_.driver().launch(graph_, stream()) : launch_each(); }
-  /// After it has ended.  The mean, as gaps are of two lengths.
-  double gap_ns() {
-    const std::vector<Stamp> all = bench_.read<Stamp>(stamps_.at(), kKernels);
-    double sum = 0;
-    for (std::uint32_t i = kFirst; i < kEnd; ++i)
-      sum += static_cast<double>(static_cast<std::int64_t>(all[i].start - all[i - 1].end));
-    return sum / (kEnd - kFirst);
-  }
-
- private:
-  // The first ones may come before a load has settled, the last ones after it has gone.
-  static constexpr std::uint32_t kKernels = 80, kFirst = 10, kEnd = 70, kStream = 6;
-  static constexpr double kBodyUs = 5;
-
-  void launch_each() {
-    for (std::uint32_t i = 0; i < kKernels; ++i)
-      bench_.body(stream(), 1, 32, stamps_.at() + i * sizeof(Stamp), kBodyUs);
-  }
-
-  Bench& bench_;
-  DeviceArray stamps_;
-  Graph graph_;
-};
-
-}  // namespace
-
-/// What the gaps of a chain grow by beside blocks that leave issue slots and memory idle, beside launches of
-/// another stream, and beside loads that saturate DRAM, over what a lone load from DRAM takes longer there.
-void measure_beside(Calibrating& c) {
-  Bench& bench = c.bench;
-  const Memory memory(bench);
-  Chain chain(bench);
-  const auto gap = [&](const char* what, const std::vector<Load>& clients, bool as_graph) {
-    const std::vector<LoadRate> rates =
-        bench.run_together(clients, 3000, 400, [&] { chain.launch(as_graph); });
-    const double gap_ns = chain.gap_ns(), per_us = clients.size() < 2 ? 0 : rates[0].per_us;
-    c.found.record(std::string("gap beside ") + what,
-                   {{"as_graph", as_graph},
-                    {"gap_ns", gap_ns},
-                    {"dram_ns", per_us == 0 ? 0 : 1e3 * kProbes / per_us},
-                    {"GB_per_s", rates.empty() ? 0 : 1e-3 * rates.back().per_us}});
-    return std::pair{gap_ns, per_us == 0 ? 0 : 1e3 * kProbes / per_us};
-  };
-  Load fma;
-  fma.kernel = "client_fma", fma.amount = 1024, fma.per_sm = 1;
-  Load one_warp = fma;
-  one_warp.threads = 32;
-  const Load idle = memory.hit_on_all();
-  const std::vector<std::pair<const char*, Load>> loads{{"4 reads", memory.read(4)},
-                                                        {"6 reads", memory.read(6)},
-                                                        {"2 copies", memory.copy(2)},
-                                                        {"4 copies", memory.copy(4)}};
-  Samples accesses, graph_accesses;
-  for (int repeat = 0; repeat < kCurves; ++repeat) {
-    const double alone_ns = memory.beside(nullptr).dram_ns;
-    for (const bool as_graph : {false, true}) {
-      gap("nothing", {}, as_graph);
-      const double quiet = gap("idle blocks", {idle}, as_graph).first;
-      gap("a warp of FMAs", {one_warp}, as_graph), gap("FMAs", {fma}, as_graph);
-      // Each load is a sample: where they do not agree on a number of accesses, there is none.
-      for (const auto& [name, load] : loads) {
-        const auto [gap_ns, load_ns] = gap(name, {memory.lone_dram(), load}, as_graph);
-        (as_graph ? graph_accesses : accesses).push_back((gap_ns - quiet) / (load_ns - alone_ns));
-      }
-    }
-  }
-  c.found.add(
-      kContention, "launch_memory_accesses", accesses,
-      "what gaps between kernels of one block in a stream grow by beside reads and copies that saturate "
-      "DRAM, over what a "
-      "lone load takes longer there; less what they grow by beside a warp on each SM that waits for L2");
-  c.found.add(kContention, "graph_launch_memory_accesses", graph_accesses, "the same in a graph");
-
-  // Another stream's launches in between.
-  const Stream other = bench.stream(5);
-  const std::uint32_t sms = bench.facts().sms;
-  const std::vector<std::pair<const char*, std::function<void()>>> others{
-      {"nothing", {}},
-      {"launches of the same", [&] { bench.body(other, 1, 32, 0, 1); }},
-      {"launches", [&] { bench.launch("plain_worker", 1, 256, 0, other, bench.cycles(1)); }},
-      {"launches on all SMs", [&] { bench.launch("plain_worker", sms, 256, 0, other, bench.cycles(1)); }}};
-  Samples after;
-  std::vector<Graph> graphs;
-  for (const auto& [name, launch] : others)
-    graphs.push_back(launch ? bench.driver().capture(other,
-                                                     [&] {
-                                                       for (int i = 0; i < 400; ++i) launch();
-                                                     })
-                            : Graph{});
-  for (int repeat = 0; repeat < kCurves; ++repeat) {
-    Samples gaps;
-    for (std::size_t i = 0; i < others.size(); ++i)
-      for (const bool as_graph : {false, true}) {
-        bench.hold(chain.stream()), bench.hold(other);
-        if (graphs[i]) bench.driver().launch(graphs[i], other);
-        chain.launch(as_graph);
-        bench.wait_us(50);
-        bench.open_gate();
-        bench.synchronize_all();
-        const double gap_ns = chain.gap_ns();
-        c.found.record(std::string("gap after ") + others[i].first,
-                       {{"as_graph", as_graph}, {"gap_ns", gap_ns}});
-        if (as_graph) gaps.push_back(gap_ns);
-      }
-    after.push_back(gaps[2] - gaps[0]);
-  }
-  for (const Graph g : graphs)
-    if (g) bench.driver().destroy(g);
-  c.found.add(kContention, "graph_launch_after_others_ns", after,
-              "what gaps between kernels of one block in a graph grow by where another stream launches "
-              "kernels in between");
 }
 
 }  // namespace corun::hw

@@ -28,8 +28,8 @@ struct QueueingFactors {
 };
 
 /// The factors with which the model's form comes nearest, by least squares of logarithms, each of the four
-/// loads as much as the others.  Where DRAM is full its use says nothing of the backlog: there it is what
-/// suits both latencies best.
+/// loads as much as the others.  Use is a share of the most that a load of its kind makes.  Where DRAM is
+/// full it says nothing of the backlog: there it is what suits both latencies best.
 QueueingFactors fit_queueing(std::span<const LoadedLatency> all, double dram_over_l2);
 
 }  // namespace corun::hw

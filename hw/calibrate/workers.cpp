@@ -1,11 +1,6 @@
 // Work beside running work: persistent workers, reading progress, stopping, copying, contexts that take turns.
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <condition_variable>
 #include <future>
-#include <mutex>
-#include <optional>
 
 #include "hw/calibrate/jobs.h"
 
@@ -159,200 +154,62 @@ void measure_copies(Calibrating& c) {
   c.found.add("memory", "copy_bytes_per_second", rates, "pinned memory, the slower way");
 }
 
-namespace {
-
-/// Another context of this process, on a thread of its own, which does one thing after the other.
-class Rival {
- public:
-  Rival(Bench& bench, const std::function<std::unique_ptr<Driver>()>& open) {
-    std::promise<void> ready;
-    std::future<void> is_ready = ready.get_future();
-    thread_ = std::async(std::launch::async, [this, &bench, &open, ready = std::move(ready)]() mutable {
-      std::unique_ptr<Driver> driver;
-      Context context;
-      try {
-        driver = open();
-        context.driver = driver.get();
-        context.stream = driver->stream(0, {});
-        context.body = bench.function_in(*driver, "body");
-        context.at = driver->allocate(kBytes);
-        ready.set_value();
-      } catch (...) {
-        return ready.set_exception(std::current_exception());
-      }
-      for (std::unique_lock lock(mutex_);;) {
-        changed_.wait(lock, [this] { return over_ || todo_; });
-        if (!todo_) break;
-        const auto todo = std::move(todo_);
-        todo_ = {};
-        lock.unlock();
-        std::exception_ptr failed;
-        try {
-          todo(context);
-        } catch (...) {
-          failed = std::current_exception();
-        }
-        lock.lock();
-        failed_ = failed, busy_ = false;
-        changed_.notify_all();
-      }
-      driver->free(context.at);
-      driver->destroy(context.stream);
-    });
-    is_ready.get();
-  }
-  ~Rival() {
-    {
-      const std::lock_guard lock(mutex_);
-      over_ = true;
-    }
-    changed_.notify_all();
-    if (thread_.valid()) thread_.wait();
-  }
-
-  static constexpr std::size_t kBytes = 1 << 20;
-  struct Context {
-    Driver* driver = nullptr;
-    Stream stream;
-    Function body;
-    DevicePointer at = 0;
-
-    /// One thread of each block spins for so many cycles; where there are stamps it notes when.
-    void spin(std::uint32_t blocks, DevicePointer stamps, std::int64_t cycles) const {
-      std::int32_t no = 0;
-      void* const parameters[] = {&stamps, &cycles, &no};
-      driver->launch(body, {blocks, 1, 1}, {32, 1, 1}, 0, stream, {const_cast<void**>(parameters), 3});
-    }
-    void wait_us(double us) const {
-      for (const Time end = driver->now() + from_ns(1e3 * us); driver->now() < end;) driver->pause();
-    }
-    Stamp read() const {
-      Stamp s;
-      driver->copy_to_host(stream, &s, at, sizeof s);
-      driver->synchronize(stream);
-      return s;
-    }
-  };
-  /// `todo` runs beside what the caller does until `wait`.
-  void begin(std::function<void(const Context&)> todo) {
-    const std::lock_guard lock(mutex_);
-    todo_ = std::move(todo), busy_ = true;
-    changed_.notify_all();
-  }
-  void wait() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !busy_; });
-    if (failed_) std::rethrow_exception(std::exchange(failed_, {}));
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::function<void(const Context&)> todo_;
-  std::exception_ptr failed_;
-  bool busy_ = false, over_ = false;
-  std::future<void> thread_;
-};
-
-/// Without what came between once.
-Samples middle_tenths(Samples v) {
-  std::sort(v.begin(), v.end());
-  return Samples(v.begin() + static_cast<long>(v.size() / 10), v.end() - static_cast<long>(v.size() / 10));
-}
-
-}  // namespace
-
 /// Two contexts, each with a kernel that never ends and notes when it is away.
 void measure_turns(Calibrating& c) {
   Bench& bench = c.bench;
   if (!c.further_context)
     return c.found.missing("latencies", "time_slice_ns", "no second context was asked for");
-  std::optional<Rival> rival;
+  constexpr double kMilliseconds = 250;
+  std::promise<void> ready;
+  std::future<void> is_ready = ready.get_future();
+  std::atomic<bool> go{false}, give_up{false};
+  auto rival = std::async(std::launch::async, [&] {
+    try {
+      const std::unique_ptr<Driver> driver = c.further_context();
+      const Stream s = driver->stream(0, {});
+      const Function f = bench.function_in(*driver, "watch");
+      const DevicePointer at = driver->allocate(16 * 1024 + 8);
+      std::uint64_t pauses = at, count = at + 16 * 1024, limit = static_cast<std::uint64_t>(kMilliseconds * 1e6);
+      std::int32_t most = 1024;
+      void* const parameters[] = {&pauses, &most, &count, &limit};
+      ready.set_value();
+      while (!go && !give_up) driver->pause();
+      if (give_up) return;
+      driver->launch(f, {1, 1, 1}, {1, 1, 1}, 0, s, parameters);
+      driver->synchronize(s);
+      driver->destroy(s);
+    } catch (...) {
+      if (!go && !give_up) ready.set_exception(std::current_exception());
+    }
+  });
+  const bool there = is_ready.wait_for(std::chrono::seconds(20)) == std::future_status::ready;
+  if (!there) give_up = true;
   try {
-    rival.emplace(bench, c.further_context);
+    if (there) is_ready.get();
   } catch (const DriverError& e) {
     return c.found.missing("latencies", "time_slice_ns", std::string("no second context: ") + e.what());
   }
-  // Turns of kernels that never end, of one block and of a block on each SM.
-  struct Turns {
-    Samples on, off;
-  };
-  const auto turns = [&](double milliseconds, std::uint32_t blocks) {
-    rival->begin([&](const Rival::Context& there) {
-      there.spin(blocks, 0, bench.cycles(milliseconds * 1e3));  // counted while it is away, too
-      there.driver->synchronize(there.stream);
-    });
-    const std::vector<Pause> pauses = bench.pauses(milliseconds * 1e3);
-    rival->wait();
-    Turns t;
-    for (std::size_t i = 1; i + 1 < pauses.size(); ++i) {  // the first and the last may be cut short
-      t.off.push_back(static_cast<double>(pauses[i].to - pauses[i].from));
-      t.on.push_back(static_cast<double>(pauses[i].from - pauses[i - 1].to));
-    }
-    t.on = middle_tenths(t.on), t.off = middle_tenths(t.off);
-    return t;
-  };
-  const Turns one = turns(250, 1);
-  if (one.on.size() < 10)
+  if (!there) return c.found.missing("latencies", "time_slice_ns", "a second context does not open");
+  go = true;
+  const std::vector<Pause> pauses = bench.pauses(kMilliseconds * 1e3);
+  rival.wait();
+  Samples on, off;
+  for (std::size_t i = 1; i + 1 < pauses.size(); ++i) {  // the first and the last may be cut short
+    off.push_back(static_cast<double>(pauses[i].to - pauses[i].from));
+    on.push_back(static_cast<double>(pauses[i].from - pauses[i - 1].to));
+  }
+  if (on.size() < 10)
     return c.found.missing("latencies", "time_slice_ns", "two contexts of this process do not take turns");
-  const double slice =
-      c.found.add("latencies", "time_slice_ns", one.on, "two contexts of one process, without MPS");
+  const auto tenths = [](Samples v) {  // without what came between once
+    std::sort(v.begin(), v.end());
+    return Samples(v.begin() + static_cast<long>(v.size() / 10), v.end() - static_cast<long>(v.size() / 10));
+  };
+  on = tenths(on), off = tenths(off);
+  const double slice = c.found.add("latencies", "time_slice_ns", on, "two contexts of one process, without MPS");
   Samples switches;
-  for (const double ns : one.off) switches.push_back((ns - slice) / 2);
+  for (const double ns : off) switches.push_back((ns - slice) / 2);
   c.found.add("latencies", "context_switch_ns", switches,
               "two contexts of one process: half of what a kernel is away beyond the other's turn");
-  const std::uint32_t sms = bench.facts().sms;
-  Samples more;
-  for (const double ns : turns(120, sms).off) more.push_back((ns - median(one.off)) / (sms - 1.0));
-  c.found.add("latencies", "switch_sm_ns", more,
-              "what a kernel is away longer beside one with a block on each SM than beside one of a single "
-              "block, for each further SM");
-
-  // A short kernel there interrupts one that never ends here; and comes beside one that ends before its turn
-  // is over.
-  Samples interrupted, idle, arrived;
-  for (int repeat = 0; repeat < 7; ++repeat) {
-    bench.check_interrupt();
-    Stamp there{};
-    rival->begin([&](const Rival::Context& context) {
-      context.wait_us(3000);
-      context.spin(1, context.at, bench.cycles(300));
-      there = context.read();
-    });
-    const std::vector<Pause> pauses = bench.pauses(12e3);
-    rival->wait();
-    for (const Pause& p : pauses)
-      if (p.from < there.start && p.to > there.end) {
-        interrupted.push_back(static_cast<double>(p.to - there.end));
-        arrived.push_back(static_cast<double>(there.start - p.from));
-        c.found.record("interrupted", {{"to_there_ns", static_cast<double>(there.start - p.from)},
-                                       {"there_ns", static_cast<double>(there.end - there.start)},
-                                       {"back_ns", static_cast<double>(p.to - there.end)}});
-      }
-    const DeviceArray at(bench.driver(), sizeof(Stamp));
-    rival->begin([&](const Rival::Context& context) {
-      context.wait_us(500);
-      context.spin(1, context.at, bench.cycles(100));
-      there = context.read();
-    });
-    bench.body(bench.stream(0), 1, 32, at.at(), 1200);
-    bench.synchronize_all();
-    rival->wait();
-    const Stamp here = bench.read<Stamp>(at.at(), 1)[0];
-    c.found.record("idle",
-                   {{"here_ns", static_cast<double>(here.end - here.start)},
-                    {"after_ns", static_cast<double>(static_cast<std::int64_t>(there.start - here.end))}});
-    if (there.start > here.end) idle.push_back(static_cast<double>(there.start - here.end));
-  }
-  const auto add = [&](const char* key, const Samples& samples, const char* method) {
-    if (samples.size() < 4)
-      return c.found.missing("latencies", key, fmt::format("seen {} times of 7", samples.size()));
-    c.found.add("latencies", key, samples, method);
-  };
-  add("idle_switch_to_interrupted_ns", interrupted,
-      "from the end of a context's only kernel until another context's interrupted kernel goes on");
-  add("idle_switch_ns", idle,
-      "from the end of a context's only kernel to the first instruction of another context's that waits");
 }
 
 }  // namespace corun::hw

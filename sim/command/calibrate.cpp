@@ -114,7 +114,7 @@ void print_table(const hw::Constants& found, const Gpu& like, bool is_described)
 
 CLI::App* add_calibrate(CLI::App& app, CalibrateArguments& a) {
   CLI::App* command = app.add_subcommand(
-      "calibrate", "measure the GPU of this machine and write its description, for --gpu (about a minute)");
+      "calibrate", "measure the GPU of this machine and write its description, for --gpu (some ten seconds)");
   command->add_option("-o,--output", a.output, "description to write, as my-gpu.json")->required();
   command->add_option("--store", a.store, "folder that keeps compiled kernels between runs");
   command->add_option("--samples", a.samples,

@@ -145,7 +145,7 @@ void FakeDriver::launch(Function f, Dim3 grid, Dim3, std::uint32_t, Stream s,
       *reinterpret_cast<std::uint64_t*>(to) = *reinterpret_cast<std::uint64_t*>(from);
     });
   if (other_kernels && !entry.starts_with("spin"))
-    if (Kernel kernel = other_kernels({entry, grid, parameters, capturing_ != nullptr}))
+    if (Kernel kernel = other_kernels({entry, grid, parameters}))
       return queue(s, std::move(kernel));
   if (!entry.starts_with("spin")) return;  // other fillings
   auto* out = reinterpret_cast<std::uint32_t*>(pointer(0));

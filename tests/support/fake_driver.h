@@ -51,7 +51,6 @@ class FakeDriver final : public Driver {
     const std::string& entry;
     Dim3 grid;
     std::span<void* const> parameters;
-    bool in_graph;
 
     template <class T>
     T parameter(std::size_t i) const {
