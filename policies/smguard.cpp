@@ -78,6 +78,7 @@ class SmGuard final : public Policy {
     holds_.assign(sms_, {});
     claimed_.assign(sms_, {});
     leave_.assign(sms_, {});
+    too_large_.clear();
     recall(now);
 
     // Reservations first, then what online tasks without one and offline tasks have, in order of admission.
@@ -158,6 +159,7 @@ class SmGuard final : public Policy {
                                   [&](const Granted& each) { return each.launch == id; });
       if (l.kernel == nullptr || g == granted_.end()) continue;
       Task t = task(now, l);
+      t.ctas.resize(sms_);
       t.adjustable = l.state == LaunchState::submitted;
       t.had = sum(g->now) == l.ctas ? g->now : g->before;
       t.had_total = sum(t.had);
@@ -183,8 +185,6 @@ class SmGuard final : public Policy {
     t.share = (t.online ? client.reservation : client.quota).value_or(1.0) * sms_;
     t.most = static_cast<std::uint32_t>(
         std::min<std::uint64_t>(l.kernel->blocks() - l.blocks_done, blocks(t.share, t)));
-    t.ctas.resize(sms_);
-    t.took_over.resize(sms_);
     return t;
   }
   /// A pending launch's request, within what its client may still have under its share.
@@ -228,11 +228,26 @@ class SmGuard final : public Policy {
   /// leave it.
   std::uint32_t room_at(const Task& t, std::uint32_t sm, const SmResources& free,
                         bool take_over = false) const {
+    return may_be_at(t, sm, take_over) ? max_active_blocks(free, t.demand) : 0;
+  }
+  bool may_be_at(const Task& t, std::uint32_t sm, bool take_over) const {
     const std::optional<std::uint32_t>& only = leave_[sm] ? leave_[sm] : claimed_[sm];
     const bool there = !leave_[sm] && !t.had.empty() && t.had[sm] != 0;
     const bool joins = there || (only ? *only == t.division : !holds_[sm] || *holds_[sm] >= t.division);
-    const bool all_leave = take_over && !leave_[sm] && free_[sm] == capacity_of(sm_);
-    return joins || all_leave ? max_active_blocks(free, t.demand) : 0;
+    return joins || (take_over && !leave_[sm] && free_[sm] == capacity_of(sm_));
+  }
+  /// Whether a block of a task that has not begun finds room.  What is free only shrinks during a decision: a
+  /// demand that no SM had the resources for is not looked for again.
+  bool finds_room(const Task& t, bool take_over) {
+    if (std::find(too_large_.begin(), too_large_.end(), t.demand) != too_large_.end()) return false;
+    bool free = false;
+    for (std::uint32_t sm = 0; sm < sms_; ++sm) {
+      if (!fits(free_[sm], t.demand)) continue;
+      if (may_be_at(t, sm, take_over)) return true;
+      free = true;
+    }
+    if (!free) too_large_.push_back(t.demand);
+    return false;
   }
   void keep(Task& t, const decide::CtasPerSm& had) {
     for (std::uint32_t sm = 0; sm < sms_; ++sm)
@@ -274,6 +289,8 @@ class SmGuard final : public Policy {
 
   /// A reservation is on SMs of its own; what its client's other launches have of them is gone.
   void claim(Task t) {
+    if (!finds_room(t, true)) return;
+    t.ctas.resize(sms_), t.took_over.resize(sms_);
     std::vector<double> share = reserved_[t.client.value];
     for (const Task& other : tasks_)
       if (other.client == t.client)
@@ -300,8 +317,8 @@ class SmGuard final : public Policy {
 
   /// What is left; for an online task without a reservation, also what offline tasks have.
   void admit(Task t) {
-    const std::vector<std::uint32_t> any = rooms(t, free_, t.online);
-    if (std::none_of(any.begin(), any.end(), [](std::uint32_t n) { return n != 0; })) return;
+    if (!finds_room(t, t.online)) return;
+    t.ctas.resize(sms_), t.took_over.resize(sms_);
     std::vector<SmResources> left = free_;
     for (const Task& other : tasks_)
       if (!other.had.empty())
@@ -337,7 +354,8 @@ class SmGuard final : public Policy {
   std::vector<double> reserved_on_;            // by SM
   std::vector<Granted> granted_;               // as of the last decision
   std::vector<Task> tasks_;
-  std::vector<SmResources> free_;  // by SM
+  std::vector<SmResources> free_;       // by SM
+  std::vector<SmResources> too_large_;  // demands that no SM has the resources for, in this decision
   // Divisions, by SM: the largest of what has blocks there; of who made others leave, as long as it runs; of
   // who does so, or comes first to an empty SM, in this decision.  Only launches with the same join these.
   std::vector<std::optional<std::uint32_t>> holds_, claimed_, leave_;

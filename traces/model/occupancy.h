@@ -55,6 +55,12 @@ inline std::uint32_t max_active_blocks(const SmResources& free, const SmResource
   return n;
 }
 
+/// Whether one does.
+inline bool fits(const SmResources& free, const SmResources& demand) {
+  return free.blocks >= demand.blocks && free.warps >= demand.warps && free.threads >= demand.threads &&
+         free.registers >= demand.registers && free.shared_memory >= demand.shared_memory;
+}
+
 /// What a block needs that may turn out to be either.
 inline SmResources larger_of(const SmResources& a, const SmResources& b) {
   const auto larger = [](std::uint32_t x, std::uint32_t y) { return x > y ? x : y; };
