@@ -350,8 +350,11 @@ void Blocks::move_out(Block& block, std::uint32_t number, Lock& lock) {
   block.moving = true;
   away_.fetch_add(1);  // seq_cst: before the look whether a call is inside
   lock.unlock();
+  auto begin = std::chrono::steady_clock::now();
   bool done = comes_to_rest();
-  const auto begin = std::chrono::steady_clock::now();
+  memory_.rest_ns.fetch_add(since_ns(begin)), begin = std::chrono::steady_clock::now();
+  done = done && pin(block);
+  memory_.pin_ns.fetch_add(since_ns(begin)), begin = std::chrono::steady_clock::now();
   done = done && copy(block, true);
   lock.lock();
   if (done) {
@@ -410,12 +413,18 @@ bool Blocks::synchronize_contexts() {
   return synchronizing_->changed.wait_for(turn, kRest, [this] { return !synchronizing_->asked; });
 }
 
-/// Between the GPU and pinned memory of the host, which a block keeps: to pin 1 GiB takes half a second.
-bool Blocks::copy(Block& block, bool out) {
+/// Memory of the host, which a block keeps: to pin 1 GiB takes half a second.
+bool Blocks::pin(Block& block) {
+  if (block.host != nullptr) return true;
+  if (calls().set_context(block.context) == CUDA_SUCCESS &&
+      calls().pin(&block.host, block.bytes, CU_MEMHOSTALLOC_PORTABLE) == CUDA_SUCCESS)
+    return true;
+  return block.host = nullptr, false;
+}
+
+bool Blocks::copy(const Block& block, bool out) {
   const Calls& call = calls();
   if (call.set_context(block.context) != CUDA_SUCCESS) return false;
-  if (block.host == nullptr && call.pin(&block.host, block.bytes, CU_MEMHOSTALLOC_PORTABLE) != CUDA_SUCCESS)
-    return block.host = nullptr, false;
   Lock lock(mutex_);
   CUstream& known = streams_[block.context];
   if (known == nullptr && call.stream(&known, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return known = nullptr, false;

@@ -79,7 +79,8 @@ class Blocks {
   bool move_in(Block& block, Lock& lock);
   bool comes_to_rest();
   bool synchronize_contexts();
-  bool copy(Block& block, bool out);
+  static bool pin(Block& block);
+  bool copy(const Block& block, bool out);
   CUresult give_memory(Block& block);
   static void take_memory(Block& block);
   void drop(Block& block);

@@ -424,7 +424,9 @@ std::string Service::state() const {
                                         {"out_bytes", memory.out_bytes.load()},
                                         {"out_s", seconds(memory.out_ns)},
                                         {"in_bytes", memory.in_bytes.load()},
-                                        {"in_s", seconds(memory.in_ns)}};
+                                        {"in_s", seconds(memory.in_ns)},
+                                        {"pin_s", seconds(memory.pin_ns)},
+                                        {"rest_s", seconds(memory.rest_ns)}};
   }
   return out.dump(2) + "\n";
 }

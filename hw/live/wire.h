@@ -103,7 +103,8 @@ struct Memory {
   std::atomic<std::uint64_t> memory_cap{0};  // bytes, of all programs; 0: memory is not steered
   std::atomic<std::uint64_t> touches{0};     // calls that touch memory, other than launches
   std::atomic<std::uint64_t> passed{0};      // allocations and exports that could not be steered
-  std::atomic<std::uint64_t> out_bytes{0}, out_ns{0}, in_bytes{0}, in_ns{0};  // what went to the host and came back
+  // What went to the host and came back, and how long host memory for it took, and to come to rest.
+  std::atomic<std::uint64_t> out_bytes{0}, out_ns{0}, in_bytes{0}, in_ns{0}, pin_ns{0}, rest_ns{0};
   alignas(64) std::atomic<std::uint32_t> ordered{0};  // orders so far
   std::atomic<std::uint32_t> taken{0};                // of them, by the program
   // By stream, for the GPU as well: the last launch that it has done, and the last that may go.
