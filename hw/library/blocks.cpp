@@ -46,8 +46,8 @@ struct Calls {
   decltype(&cuDeviceGetCount) devices = driver<decltype(devices)>("cuDeviceGetCount");
 
   bool all() const {
-    return reserve && unreserve && create && release && map && unmap && access && unit && pin && unpin && context && set_context &&
-           synchronize && stream && wait && out && in && devices;
+    return reserve && unreserve && create && release && map && unmap && access && unit && pin && unpin &&
+           context && set_context && synchronize && stream && wait && out && in && devices;
   }
 };
 const Calls& calls() {
@@ -63,7 +63,8 @@ CUmemAllocationProp on_device() {
 }
 
 std::uint64_t since_ns(std::chrono::steady_clock::time_point begin) {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count());
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count());
 }
 
 /// A thread that the program knows nothing of: its signals are not this thread's, nor are what others capture its concern.
@@ -116,7 +117,8 @@ void Blocks::begin(Client& client, Memory& memory) {
   steered_.store(blocks, std::memory_order_release);
 }
 
-Blocks::Blocks(Client& client, Memory& memory) : client_(client), memory_(memory), synchronizing_(new Synchronizing) {
+Blocks::Blocks(Client& client, Memory& memory)
+    : client_(client), memory_(memory), synchronizing_(new Synchronizing) {
   for (std::uint32_t i = kBlocks; i-- > 0;) free_.push_back(i);
 }
 
@@ -126,7 +128,8 @@ bool Blocks::usable() {
     std::size_t unit = 0;
     const CUmemAllocationProp where = on_device();
     return calls().devices(&devices) == CUDA_SUCCESS && devices == 1 &&
-           calls().unit(&unit, &where, CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS && unit != 0 && kBlockUnit % unit == 0;
+           calls().unit(&unit, &where, CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS && unit != 0 &&
+           kBlockUnit % unit == 0;
   }();
   return yes;
 }
@@ -138,7 +141,8 @@ bool Blocks::service_is_gone() { return Client::get() == nullptr || client_.serv
 std::optional<CUresult> Blocks::allocate(CUdeviceptr* at, std::size_t bytes) {
   if (at == nullptr || bytes < kBlockUnit || Client::get() == nullptr) return {};
   CUcontext context = nullptr;
-  if (!usable() || calls().context(&context) != CUDA_SUCCESS || context == nullptr) return count_passed(), std::nullopt;
+  if (!usable() || calls().context(&context) != CUDA_SUCCESS || context == nullptr)
+    return count_passed(), std::nullopt;
   const std::uint64_t units = bytes / kBlockUnit + (bytes % kBlockUnit != 0 ? 1 : 0);
   if (units > cap() / kBlockUnit) return CUDA_ERROR_OUT_OF_MEMORY;
   Lock lock(mutex_);
@@ -146,7 +150,8 @@ std::optional<CUresult> Blocks::allocate(CUdeviceptr* at, std::size_t bytes) {
   lock.unlock();
   for (CUdeviceptr each : freed) free(each);
   CUdeviceptr range = 0;
-  if (calls().reserve(&range, units * kBlockUnit, 0, 0, 0) != CUDA_SUCCESS) return count_passed(), std::nullopt;
+  if (calls().reserve(&range, units * kBlockUnit, 0, 0, 0) != CUDA_SUCCESS)
+    return count_passed(), std::nullopt;
 
   lock.lock();
   if (free_.empty()) {
@@ -165,7 +170,8 @@ std::optional<CUresult> Blocks::allocate(CUdeviceptr* at, std::size_t bytes) {
   lock.unlock();
   client_.say({Saying::What::allocates, number, static_cast<std::uint32_t>(units), block.generation});
   lock.lock();
-  while (!block.answer && (changed_.wait_for(lock, kLook) == std::cv_status::no_timeout || !service_is_gone())) {
+  while (!block.answer &&
+         (changed_.wait_for(lock, kLook) == std::cv_status::no_timeout || !service_is_gone())) {
   }
   if (block.answer == CUDA_SUCCESS) return *at = range, CUDA_SUCCESS;
   const std::optional<CUresult> answer = block.answer;  // none: nobody answers any more, and the driver does
@@ -300,7 +306,8 @@ void Blocks::serve() {
     }
     if (service_is_gone()) break;
     const timespec limit{0, std::chrono::nanoseconds(kLook).count()};
-    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&memory_.ordered), FUTEX_WAIT, ordered, &limit, nullptr, 0);
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&memory_.ordered), FUTEX_WAIT, ordered, &limit,
+            nullptr, 0);
   }
   // All comes back, also where others have the memory for a while.
   Lock lock(mutex_);
@@ -323,7 +330,9 @@ void Blocks::carry_out(const Order& order) {
   Block& block = blocks_[std::min(order.block, kBlocks - 1)];
   if (block.generation != order.generation || block.moving) return;
   switch (order.what) {
-    case Order::What::refuse: block.answer = CUDA_ERROR_OUT_OF_MEMORY; break;
+    case Order::What::refuse:
+      block.answer = CUDA_ERROR_OUT_OF_MEMORY;
+      break;
     case Order::What::allocate:
       if (block.state != State::asked) return;
       block.answer = give_memory(block);
@@ -340,7 +349,8 @@ void Blocks::carry_out(const Order& order) {
       lock.lock();
       break;
     }
-    case Order::What::go: break;
+    case Order::What::go:
+      break;
   }
   changed_.notify_all();
 }
@@ -427,10 +437,12 @@ bool Blocks::copy(const Block& block, bool out) {
   if (call.set_context(block.context) != CUDA_SUCCESS) return false;
   Lock lock(mutex_);
   CUstream& known = streams_[block.context];
-  if (known == nullptr && call.stream(&known, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) return known = nullptr, false;
+  if (known == nullptr && call.stream(&known, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+    return known = nullptr, false;
   CUstream stream = known;
   lock.unlock();
-  const CUresult begun = out ? call.out(block.host, block.at, block.bytes, stream) : call.in(block.at, block.host, block.bytes, stream);
+  const CUresult begun = out ? call.out(block.host, block.at, block.bytes, stream)
+                             : call.in(block.at, block.host, block.bytes, stream);
   return begun == CUDA_SUCCESS && call.wait(stream) == CUDA_SUCCESS;
 }
 

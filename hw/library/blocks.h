@@ -94,11 +94,11 @@ class Blocks {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Block> blocks_{kBlocks};
-  std::vector<std::uint32_t> free_;        // numbers that may be given to a block
-  std::map<CUdeviceptr, std::uint32_t> at_;  // number of the block that begins there
-  std::vector<CUdeviceptr> later_;           // freed while a stream was captured
-  std::map<CUcontext, CUstream> streams_;    // of the thread that moves
-  std::set<CUcontext> contexts_;             // in which something may have touched a block
+  std::vector<std::uint32_t> free_;                 // numbers that may be given to a block
+  std::map<CUdeviceptr, std::uint32_t> at_;         // number of the block that begins there
+  std::vector<CUdeviceptr> later_;                  // freed while a stream was captured
+  std::map<CUcontext, CUstream> streams_;           // of the thread that moves
+  std::set<CUcontext> contexts_;                    // in which something may have touched a block
   std::atomic<std::uint32_t> inside_{0}, away_{0};  // calls in Touch; blocks that are not on the GPU
   std::mutex wanting_;                              // one call waits, others behind it
   std::uint32_t wanted_ = 0, goes_ = 0;

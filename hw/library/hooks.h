@@ -25,7 +25,9 @@ struct Hook {
     if (plain.ends_with("_v2")) plain.remove_suffix(3);
     return plain;
   }
-  Default kind() const { return symbol.ends_with("_ptsz") || symbol.ends_with("_ptds") ? Default::of_thread : Default::common; }
+  Default kind() const {
+    return symbol.ends_with("_ptsz") || symbol.ends_with("_ptds") ? Default::of_thread : Default::common;
+  }
 };
 
 /// With those that touch memory, or make it.

@@ -42,7 +42,8 @@ struct Passing<CUresult(A...), Of> {
     look_up();
     if (real == nullptr) return CUDA_ERROR_NOT_FOUND;
     const CUresult result = real(arguments...);
-    if (Blocks* blocks = Client::get() != nullptr ? Blocks::get() : nullptr; blocks != nullptr && result == CUDA_SUCCESS)
+    if (Blocks* blocks = Client::get() != nullptr ? Blocks::get() : nullptr;
+        blocks != nullptr && result == CUDA_SUCCESS)
       blocks->count_passed();
     return result;
   }
@@ -66,7 +67,9 @@ CUresult free_async(CUdeviceptr at, CUstream stream) {
   Blocks* blocks = Blocks::get();
   if (blocks == nullptr || !blocks->find(at)) return real<&free_async<K>>(at, stream);
   static const auto wait = driver<CUresult (*)(CUstream)>("cuStreamSynchronize");
-  if (const CUresult r = wait(stream == nullptr && K == Default::of_thread ? CU_STREAM_PER_THREAD : stream); r != CUDA_SUCCESS) return r;
+  if (const CUresult r = wait(stream == nullptr && K == Default::of_thread ? CU_STREAM_PER_THREAD : stream);
+      r != CUDA_SUCCESS)
+    return r;
   return free(at);
 }
 
@@ -97,20 +100,26 @@ bool refused(CUdeviceptr address) {
   blocks->count_passed();
   static std::atomic<bool> said{false};
   if (!said.exchange(true))
-    std::fputs("corun: this program shares device memory, which the service moves; start it with sim run --own-memory\n", stderr);
+    std::fputs(
+        "corun: this program shares device memory, which the service moves; start it with sim run "
+        "--own-memory\n",
+        stderr);
   return true;
 }
 
 CUresult ipc_handle(CUipcMemHandle* handle, CUdeviceptr address) {
   return refused(address) ? CUDA_ERROR_NOT_SUPPORTED : real<&ipc_handle>(handle, address);
 }
-CUresult range_handle(void* handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type, unsigned long long flags) {
-  return refused(address) ? CUDA_ERROR_NOT_SUPPORTED : real<&range_handle>(handle, address, bytes, type, flags);
+CUresult range_handle(void* handle, CUdeviceptr address, size_t bytes, CUmemRangeHandleType type,
+                      unsigned long long flags) {
+  return refused(address) ? CUDA_ERROR_NOT_SUPPORTED
+                          : real<&range_handle>(handle, address, bytes, type, flags);
 }
 /// As of what cuMemAlloc gives.
 CUresult retain_handle(CUmemGenericAllocationHandle* handle, void* address) {
   Blocks* blocks = Blocks::get();
-  if (blocks != nullptr && blocks->find(reinterpret_cast<CUdeviceptr>(address))) return CUDA_ERROR_INVALID_VALUE;
+  if (blocks != nullptr && blocks->find(reinterpret_cast<CUdeviceptr>(address)))
+    return CUDA_ERROR_INVALID_VALUE;
   return real<&retain_handle>(handle, address);
 }
 
@@ -122,7 +131,8 @@ CUresult reset_primary(CUdevice device) {
   static const auto retain = driver<CUresult (*)(CUcontext*, CUdevice)>("cuDevicePrimaryCtxRetain");
   static const auto release = driver<CUresult (*)(CUdevice)>("cuDevicePrimaryCtxRelease_v2");
   CUcontext context = nullptr;
-  if (Blocks* blocks = Blocks::get(); blocks != nullptr && retain != nullptr && release != nullptr && retain(&context, device) == CUDA_SUCCESS) {
+  if (Blocks* blocks = Blocks::get(); blocks != nullptr && retain != nullptr && release != nullptr &&
+                                      retain(&context, device) == CUDA_SUCCESS) {
     blocks->forget(context);
     release(device);
   }

@@ -404,6 +404,7 @@ void Books::decide(Time now, std::vector<Granted>& granted) {
     if (memory_ && memory_->let_go()) notices_.push_back(WokeUp{});  // what it launches is looked at again
     reuse_retired();
   }
+  if (memory_) say_held_back();
   hand_over(granted, now);
 }
 

@@ -182,6 +182,7 @@ class Books {
   void forget(std::optional<LaunchId> allocation);
   bool apply_memory(const Decision& decision, Time now);
   void show_memory();
+  void say_held_back();
   void program_is_busy(std::uint32_t client, Time now);
   void finish(LaunchId id, Time now);
   void end_requests(Time now);

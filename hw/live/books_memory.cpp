@@ -4,7 +4,8 @@
 
 namespace corun::live {
 
-void Books::allocates(std::uint32_t client, std::uint32_t block, std::uint32_t generation, std::uint64_t bytes, Time now) {
+void Books::allocates(std::uint32_t client, std::uint32_t block, std::uint32_t generation,
+                      std::uint64_t bytes, Time now) {
   if (recording_) recording_->memory({Saying::What::allocates, client, block, generation, bytes}, now);
   LaunchView& l = new_view(client, now);
   l.bytes = bytes;
@@ -29,7 +30,8 @@ void Books::frees(std::uint32_t client, std::uint32_t block, std::uint32_t gener
 
 void Books::moved(std::uint32_t client, std::uint32_t block, std::uint32_t generation, bool done, Time now) {
   if (recording_) recording_->memory({Saying::What::moved, client, block, generation, done}, now);
-  if (const auto buffer = memory_->moved(client, block, generation, done, now)) notices_.push_back(BufferMoved{*buffer});
+  if (const auto buffer = memory_->moved(client, block, generation, done, now))
+    notices_.push_back(BufferMoved{*buffer});
 }
 
 void Books::wants(std::uint32_t client, std::uint32_t number, Time now) {
@@ -43,7 +45,7 @@ void Books::wants(std::uint32_t client, std::uint32_t number, Time now) {
 
 void Books::has(std::uint32_t client, std::uint32_t number, Time now) {
   if (recording_) recording_->memory({Saying::What::has, client, number}, now);
-  memory_->has(client, number, now);
+  if (memory_->has(client, number, now)) notices_.push_back(WokeUp{});
 }
 
 void Books::touched(std::uint32_t client, Time now) {
@@ -51,7 +53,9 @@ void Books::touched(std::uint32_t client, Time now) {
   memory_->touched(client, now);
 }
 
-std::vector<MemoryOrder> Books::take_orders() { return memory_ ? memory_->take_orders() : std::vector<MemoryOrder>{}; }
+std::vector<MemoryOrder> Books::take_orders() {
+  return memory_ ? memory_->take_orders() : std::vector<MemoryOrder>{};
+}
 
 /// What launches and allocations use, as a policy sees it.
 void Books::show_memory() {
@@ -59,9 +63,16 @@ void Books::show_memory() {
   for (LaunchId id : memory_->allocating()) view(id).uses = {&memory_->asked_by(id), 1};
 }
 
+void Books::say_held_back() {
+  for (const auto& [number, p] : programs_) memory_->held_back(number, false);
+  for (LaunchId id : pending_.all()) memory_->held_back(places_[id.slot].client, true);
+}
+
 bool Books::apply_memory(const Decision& decision, Time now) {
   if (const auto* allocate = std::get_if<decide::Allocate>(&decision)) {
-    forget(memory_->apply(*allocate));
+    const auto granted = memory_->apply(*allocate);
+    forget(granted);
+    if (granted) notices_.push_back(WokeUp{});  // launches of its program may be next
   } else if (const auto* checkpoint = std::get_if<decide::Checkpoint>(&decision)) {
     memory_->apply(*checkpoint);
   } else if (const auto* restore = std::get_if<decide::Restore>(&decision)) {

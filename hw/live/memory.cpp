@@ -25,7 +25,8 @@ void ProgramMemory::use(Program& p, bool uses, Time now) {
 void ProgramMemory::release(Program& p, Block& block) {
   const BufferId id = block.buffer;
   if (std::erase(p.held, id) != 0 && p.uses) memory_.end_use({&id, 1});
-  if (const Place place = memory_[id].place; place == Place::to_host || place == Place::to_device) memory_.moved(id);
+  if (const Place place = memory_[id].place; place == Place::to_host || place == Place::to_device)
+    memory_.moved(id);
   if (block.allocation) {
     --p.allocations;
     std::erase(allocating_, *block.allocation);
@@ -50,10 +51,11 @@ void ProgramMemory::renumber(std::uint32_t client, ClientId id) {
   for (const auto& [number, block] : programs_[client].blocks) memory_.belongs_to(block.buffer, id);
 }
 
-bool ProgramMemory::allocates(std::uint32_t client, std::uint32_t block, std::uint32_t generation, std::uint64_t bytes, LaunchId allocation,
-                              ClientId id, Time now) {
+bool ProgramMemory::allocates(std::uint32_t client, std::uint32_t block, std::uint32_t generation,
+                              std::uint64_t bytes, LaunchId allocation, ClientId id, Time now) {
   Program& p = programs_.at(client);
-  if (const auto at = p.blocks.find(block); at != p.blocks.end()) {  // one of which it did not say that it is no longer
+  if (const auto at = p.blocks.find(block);
+      at != p.blocks.end()) {  // one of which it did not say that it is no longer
     release(p, at->second);
     p.blocks.erase(at);
   }
@@ -72,7 +74,8 @@ bool ProgramMemory::allocates(std::uint32_t client, std::uint32_t block, std::ui
   return true;
 }
 
-std::optional<LaunchId> ProgramMemory::frees(std::uint32_t client, std::uint32_t block, std::uint32_t generation) {
+std::optional<LaunchId> ProgramMemory::frees(std::uint32_t client, std::uint32_t block,
+                                             std::uint32_t generation) {
   Program& p = programs_.at(client);
   const auto at = p.blocks.find(block);
   if (at == p.blocks.end() || at->second.generation != generation) return {};
@@ -82,7 +85,8 @@ std::optional<LaunchId> ProgramMemory::frees(std::uint32_t client, std::uint32_t
   return waited;
 }
 
-std::optional<BufferId> ProgramMemory::moved(std::uint32_t client, std::uint32_t block, std::uint32_t generation, bool done, Time now) {
+std::optional<BufferId> ProgramMemory::moved(std::uint32_t client, std::uint32_t block,
+                                             std::uint32_t generation, bool done, Time now) {
   Program& p = programs_.at(client);
   const auto at = p.blocks.find(block);
   if (at == p.blocks.end() || at->second.generation != generation) return {};
@@ -91,7 +95,7 @@ std::optional<BufferId> ProgramMemory::moved(std::uint32_t client, std::uint32_t
   if (!out && memory_[id].place != Place::to_device) return {};
   if (done) {
     memory_.moved(id);
-    if (!out) p.last = now;  // it is to be used first
+    if (!out) came(p, now);
   } else {
     memory_.stays(id);
     (out ? p.stays_until : p.in_again_at) = now + (out ? kStays : kAgainIn);
@@ -99,13 +103,23 @@ std::optional<BufferId> ProgramMemory::moved(std::uint32_t client, std::uint32_t
   return id;
 }
 
+/// A block of it has; what has come is to be used first.
+void ProgramMemory::came(Program& p, Time now) {
+  p.last = now;
+  if (memory_.absent(p.held)) return;
+  p.comes = false;
+  p.linger = std::clamp(now - p.came_from, kLinger, kMostLinger);
+}
+
 void ProgramMemory::wants(std::uint32_t client, std::uint32_t number) { programs_.at(client).wants = number; }
 
-void ProgramMemory::has(std::uint32_t client, std::uint32_t number, Time now) {
+bool ProgramMemory::has(std::uint32_t client, std::uint32_t number, Time now) {
   Program& p = programs_.at(client);
-  if (p.wants == number) p.wants.reset();  // it could go before it was told to
+  const bool unasked = p.wants == number;
+  if (unasked) p.wants.reset();
   if (p.goes == number) p.goes.reset();
   p.last = now, p.copying_until = now + kCopying;
+  return unasked;
 }
 
 void ProgramMemory::touched(std::uint32_t client, Time now) {
@@ -134,8 +148,9 @@ std::string ProgramMemory::apply(const decide::Checkpoint& checkpoint) {
 
 std::string ProgramMemory::apply(const decide::Restore& restore, Time now) {
   if (std::string why = memory_.why_not(restore); !why.empty()) return why;
-  const Program& p = programs_.at(owner(restore.buffer).client);
+  Program& p = programs_.at(owner(restore.buffer).client);
   if (now < p.in_again_at) return "the driver had no memory a moment ago";
+  if (!std::exchange(p.comes, true)) p.came_from = now;
   memory_.begin(restore);
   order(Order::What::restore, restore.buffer);
   return {};
@@ -173,7 +188,8 @@ bool ProgramMemory::look(Time now) {
     // An allocation and a call that waits want all that the program has, so that none of it is taken for them.
     for (const auto& [number, block] : p.blocks) {
       const bool counts = block.allocation || p.waits();
-      memory_.set_copies_wait(block.buffer, counts ? p.allocations + (p.wants && !block.allocation ? 1 : 0) : 0);
+      memory_.set_copies_wait(block.buffer,
+                              counts ? p.allocations + (p.wants && !block.allocation ? 1 : 0) : 0);
     }
   }
   return changed;
@@ -203,7 +219,8 @@ Time ProgramMemory::next_look(bool launches) const {
 
 std::pair<std::uint64_t, std::uint64_t> ProgramMemory::bytes(std::uint32_t client) const {
   std::uint64_t device = 0, host = 0;
-  for (BufferId id : programs_.at(client).held) (memory_[id].place == Place::host ? host : device) += memory_[id].bytes;
+  for (BufferId id : programs_.at(client).held)
+    (memory_[id].place == Place::host ? host : device) += memory_[id].bytes;
   return {device, host};
 }
 

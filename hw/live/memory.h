@@ -1,9 +1,12 @@
-// The device memory of programs as they are, as a policy that decides about memory sees it: each block that a program has
-// allocated is a buffer, and each launch and copy of the program may use all of them, since nobody knows which.
+// The device memory of programs as they are, as a policy that decides about memory sees it: each block that a
+// program has allocated is a buffer, and each launch and copy of the program may use all of them, since nobody
+// knows which.
 //
-// A program uses its memory while something of it is on the GPU, and for kLinger after: a host that launches again and
-// again without a pause has gaps, and to take the memory away in one costs a thousand times as much.  A policy that lets
-// others wait for as many launches as it says (flexgpu's patience) ends that.
+// A program uses its memory while something of it is on the GPU, and for a while after: a host that launches again
+// and again has gaps, and to take the memory away in one costs a thousand times as much.  The while is as long as
+// the memory took to come the last time, so that at most as long is lost by waiting as by moving (whether to rent
+// skis or to buy them: Karlin and others 1988).  It is kLinger where the policy holds a launch of the program back:
+// what others wait for is not kept by one that waits itself.
 //
 // Leaves out: who asked for what launch, and the policy (books.h); what moves bytes (hw/library/blocks.h).
 #pragma once
@@ -27,8 +30,9 @@ struct MemoryOrder {
 
 class ProgramMemory {
  public:
-  static constexpr Time kLinger = std::chrono::milliseconds(2);
-  static constexpr Time kCopying = std::chrono::milliseconds(100);  // that calls which nobody decides about count as use
+  static constexpr Time kLinger = std::chrono::milliseconds(2), kMostLinger = std::chrono::seconds(1);
+  static constexpr Time kCopying =
+      std::chrono::milliseconds(100);                      // that calls which nobody holds count as use
   static constexpr Time kStays = std::chrono::seconds(1);  // what did not come to rest, and so counts as used
   static constexpr Time kAgainIn = std::chrono::milliseconds(20);  // after the driver had no memory
 
@@ -41,19 +45,23 @@ class ProgramMemory {
   void renumber(std::uint32_t client, ClientId id);
 
   /// False: it is refused, since the program would have more than there is.
-  bool allocates(std::uint32_t client, std::uint32_t block, std::uint32_t generation, std::uint64_t bytes, LaunchId allocation, ClientId id,
-                 Time now);
+  bool allocates(std::uint32_t client, std::uint32_t block, std::uint32_t generation, std::uint64_t bytes,
+                 LaunchId allocation, ClientId id, Time now);
   /// The allocation that waited for it, if one did.
   std::optional<LaunchId> frees(std::uint32_t client, std::uint32_t block, std::uint32_t generation);
   /// The buffer, if it is still there.
-  std::optional<BufferId> moved(std::uint32_t client, std::uint32_t block, std::uint32_t generation, bool done, Time now);
-  /// A call of the program waits until all of its memory is there; `has`: it is with the driver.
+  std::optional<BufferId> moved(std::uint32_t client, std::uint32_t block, std::uint32_t generation,
+                                bool done, Time now);
+  /// A call of the program waits until all of its memory is there; `has`: it is with the driver.  True: nobody had told it
+  /// to go.
   void wants(std::uint32_t client, std::uint32_t number);
-  void has(std::uint32_t client, std::uint32_t number, Time now);
+  bool has(std::uint32_t client, std::uint32_t number, Time now);
   /// Calls that nobody decides about have touched its memory.
   void touched(std::uint32_t client, Time now);
   void launched(std::uint32_t client, Time now);
   void ended(std::uint32_t client, Time now);
+  /// The policy has left launches of the program waiting, or none.
+  void held_back(std::uint32_t client, bool launches) { programs_.at(client).held_back = launches; }
 
   /// May be launched: all of the program's memory is there.
   bool there(std::uint32_t client) const { return !memory_.absent(programs_.at(client).held); }
@@ -88,12 +96,16 @@ class ProgramMemory {
   struct Program {
     std::map<std::uint32_t, Block> blocks;  // by number
     std::vector<BufferId> held;             // that it was given
-    std::optional<std::uint32_t> wants, goes;  // calls: one that waits, one that was let go and is not with the driver
+    std::optional<std::uint32_t> wants;     // a call that waits
+    std::optional<std::uint32_t> goes;      // one that was let go and is not with the driver yet
     std::uint32_t allocations = 0;          // that wait
     std::uint32_t launched = 0;
-    bool uses = false;
+    bool uses = false, held_back = false, comes = false;
     Time last{}, copying_until{}, stays_until{}, in_again_at{};
-    Time uses_until() const { return std::max(last + kLinger, stays_until); }
+    Time came_from{}, linger = kLinger;  // since when its memory is on its way; what that took the last time
+    Time uses_until() const {
+      return std::max(last + (waits() || held_back ? kLinger : linger), stays_until);
+    }
     bool waits() const { return wants || allocations != 0; }
   };
   struct Owner {
@@ -101,6 +113,7 @@ class ProgramMemory {
   };
   void use(Program& p, bool uses, Time now);
   void release(Program& p, Block& block);
+  void came(Program& p, Time now);
   void order(Order::What what, BufferId id);
   Owner& owner(BufferId id) { return owner_.at(id.value); }
 

@@ -37,8 +37,8 @@ Count& count() {
 }
 
 std::mutex mutex;
-std::map<CUdeviceptr, std::size_t> allocated;                        // as cuMemAlloc does
-std::map<CUmemGenericAllocationHandle, std::size_t> created;         // by the file's number
+std::map<CUdeviceptr, std::size_t> allocated;                 // as cuMemAlloc does
+std::map<CUmemGenericAllocationHandle, std::size_t> created;  // by the file's number
 
 void* host(CUdeviceptr at) { return reinterpret_cast<void*>(at); }
 
@@ -63,7 +63,9 @@ CUresult cuMemFree_v2(CUdeviceptr at) {
 }
 CUresult cuMemAllocAsync(CUdeviceptr* at, size_t bytes, CUstream) { return cuMemAlloc_v2(at, bytes); }
 CUresult cuMemFreeAsync(CUdeviceptr at, CUstream stream) { return finish(stream), cuMemFree_v2(at); }
-CUresult cuMemGetInfo_v2(size_t* left, size_t* all) { return *left = std::size_t{70} << 30, *all = std::size_t{80} << 30, CUDA_SUCCESS; }
+CUresult cuMemGetInfo_v2(size_t* left, size_t* all) {
+  return *left = std::size_t{70} << 30, *all = std::size_t{80} << 30, CUDA_SUCCESS;
+}
 CUresult cuMemGetAddressRange_v2(CUdeviceptr* at, size_t* bytes, CUdeviceptr address) {
   const std::scoped_lock lock(mutex);
   auto found = allocated.upper_bound(address);
@@ -71,22 +73,28 @@ CUresult cuMemGetAddressRange_v2(CUdeviceptr* at, size_t* bytes, CUdeviceptr add
   --found;
   return *at = found->first, *bytes = found->second, CUDA_SUCCESS;
 }
-CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr) { return std::memset(handle, 1, sizeof *handle), CUDA_SUCCESS; }
+CUresult cuIpcGetMemHandle(CUipcMemHandle* handle, CUdeviceptr) {
+  return std::memset(handle, 1, sizeof *handle), CUDA_SUCCESS;
+}
 CUresult cuMemHostAlloc(void** at, size_t bytes, unsigned) { return *at = std::malloc(bytes), CUDA_SUCCESS; }
 CUresult cuMemFreeHost(void* at) { return std::free(at), CUDA_SUCCESS; }
 
-CUresult cuMemGetAllocationGranularity(size_t* unit, const CUmemAllocationProp*, CUmemAllocationGranularity_flags) {
+CUresult cuMemGetAllocationGranularity(size_t* unit, const CUmemAllocationProp*,
+                                       CUmemAllocationGranularity_flags) {
   return *unit = 2 << 20, CUDA_SUCCESS;
 }
 CUresult cuMemAddressReserve(CUdeviceptr* at, size_t bytes, size_t, CUdeviceptr, unsigned long long) {
   void* range = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return *at = reinterpret_cast<CUdeviceptr>(range), range == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+  return *at = reinterpret_cast<CUdeviceptr>(range),
+         range == MAP_FAILED ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 CUresult cuMemAddressFree(CUdeviceptr at, size_t bytes) { return munmap(host(at), bytes), CUDA_SUCCESS; }
-CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp*, unsigned long long) {
+CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const CUmemAllocationProp*,
+                     unsigned long long) {
   const char* limit = std::getenv("CORUN_FAKE_LIMIT");
   const std::uint64_t now = count().now.fetch_add(bytes) + bytes;
-  if (limit != nullptr && now > std::strtoull(limit, nullptr, 10)) return count().now.fetch_sub(bytes), CUDA_ERROR_OUT_OF_MEMORY;
+  if (limit != nullptr && now > std::strtoull(limit, nullptr, 10))
+    return count().now.fetch_sub(bytes), CUDA_ERROR_OUT_OF_MEMORY;
   for (std::uint64_t most = count().most; most < now && !count().most.compare_exchange_weak(most, now);) {
   }
   const int fd = memfd_create("device", MFD_CLOEXEC);
@@ -96,8 +104,10 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle* handle, size_t bytes, const C
   created[*handle] = bytes;
   return CUDA_SUCCESS;
 }
-CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t, CUmemGenericAllocationHandle handle, unsigned long long) {
-  if (mmap(host(at), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, static_cast<int>(handle), 0) == MAP_FAILED) return CUDA_ERROR_INVALID_VALUE;
+CUresult cuMemMap(CUdeviceptr at, size_t bytes, size_t, CUmemGenericAllocationHandle handle,
+                  unsigned long long) {
+  if (mmap(host(at), bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, static_cast<int>(handle), 0) == MAP_FAILED)
+    return CUDA_ERROR_INVALID_VALUE;
   return CUDA_SUCCESS;
 }
 CUresult cuMemSetAccess(CUdeviceptr at, size_t bytes, const CUmemAccessDesc*, size_t) {

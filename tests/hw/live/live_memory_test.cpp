@@ -23,13 +23,16 @@ class LiveMemory : public Live {
     if (service_ == 0) {
       freopen((folder_ / "served").c_str(), "w", stdout);
       freopen((folder_ / "served").c_str(), "w", stderr);
-      execl(sim().c_str(), "sim", "serve", ("--policy=" + policy).c_str(), "--gpu=h200", "--no-mps", fmt::format("--memory={}MiB", mib).c_str(),
-            more.c_str(), "--at", at().c_str(), nullptr);
+      execl(sim().c_str(), "sim", "serve", ("--policy=" + policy).c_str(), "--gpu=h200", "--no-mps",
+            fmt::format("--memory={}MiB", mib).c_str(), more.c_str(), "--at", at().c_str(), nullptr);
       _exit(127);
     }
-    for (int i = 0; !files::exists(at() + "/environment") && i < 1000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    for (int i = 0; !files::exists(at() + "/environment") && i < 1000; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  std::string allocates(const std::string& program, const std::string& options = {}) const { return joins(program, options, CORUN_MEMORY_PROGRAM); }
+  std::string allocates(const std::string& program, const std::string& options = {}) const {
+    return joins(program, options, CORUN_MEMORY_PROGRAM);
+  }
   /// What is on the device of all processes that live, and the most that there was.
   std::pair<std::uint64_t, std::uint64_t> on_device() const {
     std::pair<std::uint64_t, std::uint64_t> bytes;
@@ -43,7 +46,8 @@ class LiveMemory : public Live {
     std::ifstream in(folder_ / "served");
     const std::string text{std::istreambuf_iterator<char>(in), {}};
     const std::size_t begin = text.find("{\n");
-    return begin != std::string::npos ? nlohmann::json::parse(text.substr(begin)) : nlohmann::json{{"said", text}};
+    return begin != std::string::npos ? nlohmann::json::parse(text.substr(begin))
+                                      : nlohmann::json{{"said", text}};
   }
 };
 
@@ -52,7 +56,8 @@ class EachProgram : public LiveMemory, public testing::WithParamInterface<const 
 TEST_P(EachProgram, ThreeThatEachWantHalfOfTheCapCompleteWithWhatTheyLeftInMemoryAndTheCapIsKept) {
   serve_memory(64);
   const std::string program = fmt::format("{} 32 6 200", GetParam());
-  const Ended all = shell(allocates(program, "--name a") + " & " + allocates(program, "--name b") + " & " + allocates(program, "--name c") + "; wait");
+  const Ended all = shell(allocates(program, "--name a") + " & " + allocates(program, "--name b") + " & " +
+                          allocates(program, "--name c") + "; wait");
   int done = 0;
   for (std::size_t at = 0; (at = all.said.find("wrong 0\ndone", at)) != std::string::npos; ++at) ++done;
   EXPECT_EQ(done, 3) << all.said;
@@ -65,7 +70,8 @@ TEST_P(EachProgram, ThreeThatEachWantHalfOfTheCapCompleteWithWhatTheyLeftInMemor
   EXPECT_EQ(state["memory"]["peak_bytes"], most);
   EXPECT_EQ(state["memory"]["used_bytes"], 0);
 }
-INSTANTIATE_TEST_SUITE_P(Ways, EachProgram, testing::Values("plain", "frees"), [](const auto& way) { return std::string(way.param); });
+INSTANTIATE_TEST_SUITE_P(Ways, EachProgram, testing::Values("plain", "frees"),
+                         [](const auto& way) { return std::string(way.param); });
 
 TEST_F(LiveMemory, AProgramAloneIsNeverMoved) {
   serve_memory(64);
@@ -75,8 +81,10 @@ TEST_F(LiveMemory, AProgramAloneIsNeverMoved) {
 
 TEST_F(LiveMemory, MoreThanTheCapIsAnsweredByOutOfMemoryAndTheProgramGoesOn) {
   serve_memory(64);
-  EXPECT_THAT(shell(allocates("beyond 32 2", "--name one")).said, AllOf(HasSubstr("beyond 2\n"), HasSubstr("wrong 0\ndone")));
-  EXPECT_THAT(shell(allocates("plain 68 2", "--name one")).said, HasSubstr("allocate failed: 2")) << "in blocks, each of which it may have";
+  EXPECT_THAT(shell(allocates("beyond 32 2", "--name one")).said,
+              AllOf(HasSubstr("beyond 2\n"), HasSubstr("wrong 0\ndone")));
+  EXPECT_THAT(shell(allocates("plain 68 2", "--name one")).said, HasSubstr("allocate failed: 2"))
+      << "in blocks, each of which it may have";
   EXPECT_LE(on_device().second, 64 * kMib);
 }
 
@@ -85,7 +93,8 @@ TEST_F(LiveMemory, WhereTheDriverHasLessThanTheCapTheProgramIsToldSo) {
   serve_memory(64);
   const Ended ended = shell(allocates("plain 48 2", "--name one"));
   files::remove(folder_ / "memory");  // what counts, for it cannot see that a process has ended
-  EXPECT_THAT(shell(allocates("plain 40 2", "--name two")).said, HasSubstr("done")) << "nothing is left of the first";
+  EXPECT_THAT(shell(allocates("plain 40 2", "--name two")).said, HasSubstr("done"))
+      << "nothing is left of the first";
   unsetenv("CORUN_FAKE_LIMIT");
   EXPECT_THAT(ended.said, HasSubstr("allocate failed: 2"));
 }
@@ -94,10 +103,12 @@ TEST_F(LiveMemory, AProgramThatIsKilledWhileItsMemoryIsOnTheHostLeavesNothing) {
   serve_memory(64);
   // `away` has all of the cap and rests; `work` takes it, and then the first is killed.
   std::thread away([&] { shell(allocates("rests 64 1 200", "--name away")); });
-  EXPECT_TRUE(comes([&] { return !program("away").is_null() && program("away")["memory"]["gpu_bytes"] == 64 * kMib; }));
+  EXPECT_TRUE(comes(
+      [&] { return !program("away").is_null() && program("away")["memory"]["gpu_bytes"] == 64 * kMib; }));
   Ended ended_work;
   std::thread work([&] { ended_work = shell(allocates("plain 48 20 2000", "--name work")); });
-  EXPECT_TRUE(comes([&] { return !program("away").is_null() && program("away")["memory"]["host_bytes"] > 0; }));
+  EXPECT_TRUE(
+      comes([&] { return !program("away").is_null() && program("away")["memory"]["host_bytes"] > 0; }));
   shell("kill -9 $(pgrep -f 'memory_program rests 64 1 200')");
   away.join(), work.join();
   EXPECT_THAT(ended_work.said, HasSubstr("wrong 0\ndone"));
@@ -125,7 +136,8 @@ TEST_F(LiveMemory, WhenTheServiceIsKilledAProgramWhoseMemoryIsOnTheHostGetsItBac
 
 TEST_F(LiveMemory, WhatDoesNotComeToRestKeepsItsMemoryUntilItDoes) {
   serve_memory(64);
-  const Ended all = shell(allocates("holds 40 3 200", "--name holds") + " & sleep 0.2; " + allocates("plain 40 3 200", "--name work") + "; wait");
+  const Ended all = shell(allocates("holds 40 3 200", "--name holds") + " & sleep 0.2; " +
+                          allocates("plain 40 3 200", "--name work") + "; wait");
   EXPECT_EQ(all.said.find("wrong 0\ndone") != all.said.rfind("wrong 0\ndone"), true) << all.said;
   EXPECT_LE(on_device().second, 64 * kMib);
 }
@@ -142,15 +154,18 @@ TEST_F(LiveMemory, WhatTheDriverSaysOfMemoryIsRightAndWhatCannotBeSteeredIsPasse
   })) << passed;
   looks.join();
   EXPECT_THAT(ended.said, HasSubstr("left 32 of 64 MiB, range 1 4194304\n"));
-  EXPECT_THAT(ended.said, AllOf(HasSubstr("shared 801\n"), HasSubstr("--own-memory"))) << "CUDA_ERROR_NOT_SUPPORTED, and why";
+  EXPECT_THAT(ended.said, AllOf(HasSubstr("shared 801\n"), HasSubstr("--own-memory")))
+      << "CUDA_ERROR_NOT_SUPPORTED, and why";
   EXPECT_THAT(ended.said, HasSubstr("wrong 0\ndone"));
   const Ended own = shell(allocates("tells 32 2", "--name one --own-memory"));
-  EXPECT_THAT(own.said, AllOf(HasSubstr("shared 0\n"), HasSubstr("of 81920 MiB"), Not(HasSubstr("own-memory"))));
+  EXPECT_THAT(own.said,
+              AllOf(HasSubstr("shared 0\n"), HasSubstr("of 81920 MiB"), Not(HasSubstr("own-memory"))));
 }
 
 TEST_F(LiveMemory, TheMemoryOfAProgramThatSeesSeveralDevicesIsItsOwn) {
   serve_memory(64);
-  EXPECT_THAT(shell("CORUN_FAKE_DEVICE=0 " + allocates("plain 96 2", "--name one")).said, HasSubstr("wrong 0\ndone"));
+  EXPECT_THAT(shell("CORUN_FAKE_DEVICE=0 " + allocates("plain 96 2", "--name one")).said,
+              HasSubstr("wrong 0\ndone"));
   EXPECT_EQ(ended()["memory"]["peak_bytes"], 0);
 }
 
@@ -158,7 +173,10 @@ TEST_F(LiveMemory, TopAndMetricsSayWhereMemoryIs) {
   const std::string metrics = (folder_ / "corun.prom").string();
   serve_memory(64, "flexgpu", "--metrics=" + metrics);
   std::thread running([&] { shell(allocates("plain 32 200 1000", "--name one")); });
-  EXPECT_TRUE(comes([&] { return shell(fmt::format("{} top --at {}", sim(), at())).said.find("32 MiB of 64 are in use") != std::string::npos; }));
+  EXPECT_TRUE(comes([&] {
+    return shell(fmt::format("{} top --at {}", sim(), at())).said.find("32 MiB of 64 are in use") !=
+           std::string::npos;
+  }));
   EXPECT_TRUE(comes([&] {
     std::ifstream in(metrics);
     const std::string text{std::istreambuf_iterator<char>(in), {}};
@@ -171,17 +189,20 @@ TEST_F(LiveMemory, TopAndMetricsSayWhereMemoryIs) {
 TEST_F(LiveMemory, WhatWasDecidedAboutMemoryIsDecidedAgainOfTheRecording) {
   const std::string file = (folder_ / "recorded.jsonl").string();
   serve_memory(64, "flexgpu", "--record=" + file);
-  shell(allocates("rests 48 4 200", "--name a") + " & sleep 0.5; " + allocates("frees 48 4 200", "--name b") + "; wait");
+  shell(allocates("rests 48 4 200", "--name a") + " & sleep 0.5; " + allocates("frees 48 4 200", "--name b") +
+        "; wait");
   end_service(SIGTERM);
   const hw::Replayed r = live::replay(file, read_gpu("h200"));
   EXPECT_EQ(r.difference, "");
   std::ifstream in(file);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
-  for (const char* what : {"allocates", "frees", "moved", "wants", "has", "touched"}) EXPECT_THAT(text, HasSubstr(fmt::format("[\"{}\"", what)));
+  for (const char* what : {"allocates", "frees", "moved", "wants", "has", "touched"})
+    EXPECT_THAT(text, HasSubstr(fmt::format("[\"{}\"", what)));
 }
 
 TEST_F(LiveMemory, ACapUnderAPolicyThatDecidesNothingAboutMemoryIsRefused) {
-  const Ended ended = shell(fmt::format("{} serve --policy=wait --memory=1GiB --gpu=h200 --no-mps --at {}", sim(), at()));
+  const Ended ended =
+      shell(fmt::format("{} serve --policy=wait --memory=1GiB --gpu=h200 --no-mps --at {}", sim(), at()));
   EXPECT_EQ(ended.code, 2);
   EXPECT_THAT(ended.said, HasSubstr("policy wait decides nothing about memory"));
 }

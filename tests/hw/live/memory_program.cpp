@@ -41,7 +41,9 @@ int main(int argc, char** argv) {
   driver = dlopen("libcuda.so.1", RTLD_NOW);
   check(CALL(cuInit)(0), "init");
   std::vector<CUdeviceptr> blocks;
-  const auto value = [](std::size_t block, std::size_t word) { return static_cast<unsigned>(block * 2654435761u + word); };
+  const auto value = [](std::size_t block, std::size_t word) {
+    return static_cast<unsigned>(block * 2654435761u + word);
+  };
   std::vector<unsigned> words(kWords);
   for (int i = 0; i < mib / 4; ++i) {
     CUdeviceptr at = 0;
@@ -82,13 +84,16 @@ int main(int argc, char** argv) {
     CUstream held = nullptr;
     if (way == "holds" && r == 1) {
       check(CALL(cuStreamCreate)(&held, CU_STREAM_NON_BLOCKING), "stream");
-      check(CALL(cuStreamWaitValue32_v2)(held, reinterpret_cast<CUdeviceptr>(&flag), 1, CU_STREAM_WAIT_VALUE_GEQ), "hold");
+      check(CALL(cuStreamWaitValue32_v2)(held, reinterpret_cast<CUdeviceptr>(&flag), 1,
+                                         CU_STREAM_WAIT_VALUE_GEQ),
+            "hold");
       usleep(900'000);
     }
     for (CUdeviceptr at : blocks) {
       std::uint64_t count = kWords;
       void* arguments[] = {&at, &count};
-      check(CALL(cuLaunchKernel)(reinterpret_cast<CUfunction>(static_cast<std::intptr_t>(us)), 8, 1, 1, 128, 1, 1, 0, nullptr, arguments, nullptr),
+      check(CALL(cuLaunchKernel)(reinterpret_cast<CUfunction>(static_cast<std::intptr_t>(us)), 8, 1, 1, 128,
+                                 1, 1, 0, nullptr, arguments, nullptr),
             "launch");
     }
     check(CALL(cuStreamSynchronize)(nullptr), "wait");
