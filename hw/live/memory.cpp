@@ -162,6 +162,8 @@ std::optional<LaunchId> ProgramMemory::apply(const decide::Allocate& allocate) {
   if (!memory_.fits(id)) return {};
   memory_.grant(id);
   Program& p = programs_.at(owner(id).client);
+  // All of its blocks are used together: so one program's go, and not parts of several, none of which could run.
+  if (!p.held.empty()) memory_.as_used_as(id, p.held.front());
   p.held.push_back(id);
   if (p.uses) memory_.begin_use({&id, 1}, false, memory_[id].last_used);
   p.blocks.at(owner(id).block).allocation.reset();

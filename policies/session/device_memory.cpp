@@ -133,6 +133,11 @@ void DeviceMemory::end_use(std::span<const BufferId> uses) {
     if (--at(id).in_use == 0 && doomed_[id.value]) vacate(id);
 }
 
+void DeviceMemory::as_used_as(BufferId id, BufferId other) {
+  at(id).uses = at(other).uses;
+  at(id).last_used = at(other).last_used;
+}
+
 void DeviceMemory::wait_for(std::span<const BufferId> uses, int copies) {
   for (BufferId id : uses) at(id).copies_wait += static_cast<std::uint32_t>(copies);
 }

@@ -46,6 +46,8 @@ class DeviceMemory {
   bool absent(std::span<const BufferId> uses) const;
   void begin_use(std::span<const BufferId> uses, bool kernel, Time now);
   void end_use(std::span<const BufferId> uses);
+  /// It counts as used when the other was, and as often.
+  void as_used_as(BufferId id, BufferId other);
   /// Copies that wait for them to be on the device.
   void wait_for(std::span<const BufferId> uses, int copies);
   void set_copies_wait(BufferId id, std::uint32_t copies) { at(id).copies_wait = copies; }

@@ -180,6 +180,22 @@ TEST(BooksMemory, WhatCameStaysAsLongAsItTookToComeButOnlyAMomentWhereItsProgram
   }
 }
 
+TEST(BooksMemory, WhatGoesIsOneProgramsAndNotPartsOfTwo) {
+  MemoryScene s;
+  const auto grows =
+      [&](std::uint32_t client) {  // by a block that is there before the launches, and one after
+        s.allocates(client, 1, 16);
+        EXPECT_THAT(s.happens(), ElementsAre(fmt::format("allocate {}.1", client)));
+      };
+  const auto one = s.with(16);
+  s.now = 1;
+  const auto two = s.with(16);
+  grows(one), grows(two);
+  const auto three = s.program();
+  s.now = 10, s.allocates(three, 0, 32);
+  EXPECT_THAT(s.happens(), ElementsAre("out 0.0", "out 0.1"));
+}
+
 TEST(BooksMemory, WhatDidNotComeToRestCountsAsUsedForASecond) {
   Away s;
   s.now = 10, s.asks(0);
