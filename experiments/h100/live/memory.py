@@ -147,4 +147,8 @@ def main(sim, path, folder, half, modes, mib, *programs):
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, end)
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    finally:
+        for each in started:
+            each.kill()
