@@ -79,7 +79,8 @@ void SimBackend::check_trace(const Trace& trace) const {
         if (const std::string problem = misfit(kernel, gpu.sm); !problem.empty())
           throw InputError(kernel.origin.file, kernel.origin.place,
                            fmt::format("kernel {} fits no SM of {}: it {}", kernel.name, gpu.name, problem),
-                           "choose another GPU with --gpu, or correct the kernel's launch shape");
+                           "choose another GPU with --gpu, carry the trace over with `sim compare --gpus` (which caps "
+                           "shared memory), or correct the kernel's launch shape");
       }
   }
 }

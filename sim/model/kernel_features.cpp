@@ -251,6 +251,12 @@ PipeUse KernelFeatures::accounted(double issue) const {
   return accounted;
 }
 
+double KernelFeatures::warp_time(double cycles) const {
+  if (!kernel.counters.warp_instructions) return 1e300;
+  const double warps = std::ceil(kernel.threads_per_block() / 32.0);
+  return *kernel.counters.warp_instructions / load.blocks / warps * cycles / gpu.clock_hz * 1e12;
+}
+
 double KernelFeatures::port() const {
   if (random || scattered) return sectors / limits.sm_sector_bytes_per_ps;
   return load.l2_read / limits.sm_read_bytes_per_ps + l2_written / limits.sm_write_bytes_per_ps;

@@ -38,6 +38,8 @@ struct KernelFeatures {
   double port() const;
   /// It stages its reads in shared memory.
   bool tiled() const;
+  /// ps of a warp whose instructions take `cycles` each; where they were not counted, without bound.
+  double warp_time(double cycles) const;
   /// Blocks on an SM, waves, and the time of a block, ps, of a launch alone on `sms` SMs.
   std::uint32_t residents(std::uint32_t sms) const;
   double waves(std::uint32_t sms) const;

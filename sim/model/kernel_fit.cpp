@@ -22,6 +22,9 @@ constexpr double kMostDramCost = 1.8;
 constexpr double kMostStreamCost = 1.1;
 /// From a block's place to its first work.
 constexpr double kBlockStart = 100e3;
+/// Cycles of an instruction of a warp that waits for no memory beyond its SM, on average of a kernel: a
+/// result of arithmetic is there after 4 to 8, a read from L1 or shared memory after 25 to 40.
+constexpr double kMostCycles = 12;
 /// Steps in which the latency of a block's own is found that makes its kernel's solo time.
 constexpr int kFixedBisections = 24;
 /// Steps in which the issue time of a kernel is found that does not come to the slots at random.
@@ -98,6 +101,7 @@ BlockLoad fit_curve(const KernelFeatures& f, std::span<const SoloPoint> curve) {
   if (f.random) least = std::max(least, f.sectors / f.limits.sm_sector_bytes_per_ps);
   least = std::min(least, time / n * 0.98);
   const double most_delay = std::max(time - least / (1 - (n - 1) * least / time), 0.02 * time);
+  const double most_fixed = f.tiled() ? 1e300 : kBlockStart + f.warp_time(kMostCycles);
   const double wait_floor = std::min(0.9 * most_delay / f.limits.dram_over_l2, f.fill_wait);
 
   double best = 1e300, best_delay = 0, best_share = 0, best_cost = 0, best_randomness = 1;
@@ -135,6 +139,7 @@ BlockLoad fit_curve(const KernelFeatures& f, std::span<const SoloPoint> curve) {
     }
     double error =
         (f.l2_bound ? 0.005 : 0.1) * square(distance(cost, 1)) + 0.0003 * square(distance(most_delay, delay));
+    if (l.fixed > most_fixed) error += 0.03 * square(distance(l.fixed, most_fixed));
     if (l.wait < wait_floor)
       error += 0.03 * square(distance(std::max(l.wait, 0.01 * wait_floor), wait_floor));
     if (l.wait > wait_floor && wait_floor > 0 && f.tiled())
