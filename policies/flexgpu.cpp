@@ -18,7 +18,8 @@
 //   follow each other, so a stream counts once, with its largest.
 // - Victims are chosen together, and only if they suffice.  Ties: longest unused.
 // - Applications are served in the order in which they began to wait.  What is moved for one is not given to
-//   another.  One that was passed by `patience` launches lets no other pass: the paper would let it starve.
+//   another.  One that was passed by `patience` launches, and has waited `turn` times as long as what it lacks takes to
+//   move and what is there instead, lets no other pass: the paper would let it starve.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -34,7 +35,8 @@ using Place = BufferView::Place;
 class FlexGpu final : public Policy {
  public:
   explicit FlexGpu(const Parameters& parameters)
-      : patience_(static_cast<std::uint32_t>(parameters.number("patience", 0, 1e6))) {
+      : patience_(static_cast<std::uint32_t>(parameters.number("patience", 0, 1e6))),
+        turn_(parameters.number("turn", 0, 1e6)) {
     std::string rest = parameters.text("bad");
     while (!rest.empty()) {
       const auto end = std::min(rest.find('/'), rest.size());
@@ -60,6 +62,7 @@ class FlexGpu final : public Policy {
   struct Wait {
     std::uint64_t ticket = 0;  // 0: it waits for nothing
     std::uint32_t passed = 0;  // launches of others since
+    Time since{};
   };
   struct Running {
     ClientId client;
@@ -83,11 +86,13 @@ class FlexGpu final : public Policy {
                std::vector<Decision>& decisions) const;
   bool make_room(const Snapshot& now, std::uint64_t bytes, Room& room,
                  std::vector<Decision>& decisions) const;
+  bool stops_others(const Snapshot& now, const Wait& wait, std::span<const BufferId> uses) const;
   void run(const LaunchView& launch) {
     running_.push_back({launch.client, launch.stream, launch.kernel, occupancy(*launch.kernel)});
   }
 
   std::uint32_t patience_;
+  double turn_;
   std::vector<std::pair<std::string, std::string>> bad_;
   Gpu gpu_;
   std::vector<Wait> waits_;  // by client
@@ -185,6 +190,15 @@ FlexGpu::Memory FlexGpu::fetch(const Snapshot& now, std::span<const BufferId> us
   return wait ? Memory::on_its_way : Memory::there;
 }
 
+bool FlexGpu::stops_others(const Snapshot& now, const Wait& wait, std::span<const BufferId> uses) const {
+  if (wait.passed < patience_) return false;
+  double lacks = 0;
+  for (BufferId id : uses)
+    if (now.buffers[id.value].place != Place::device)
+      lacks += static_cast<double>(now.buffers[id.value].bytes);
+  return now.now - wait.since >= from_ns(turn_ * 2 * lacks / gpu_.copy_bytes_per_second * 1e9);
+}
+
 void FlexGpu::decide(const Snapshot& now, std::vector<Decision>& decisions) {
   Room room;
   room.free = gpu_.memory_bytes - now.memory_used;
@@ -209,7 +223,7 @@ void FlexGpu::decide(const Snapshot& now, std::vector<Decision>& decisions) {
   }
   std::map<std::uint64_t, std::uint32_t> line;  // ticket -> client
   const auto enter = [&](std::uint32_t client) {
-    if (waits_[client].ticket == 0) waits_[client] = {++tickets_, 0};
+    if (waits_[client].ticket == 0) waits_[client] = {++tickets_, 0, now.now};
     line.emplace(waits_[client].ticket, client);
   };
   for (LaunchId id : now.pending) enter(now.launch(id).client.value);
@@ -223,7 +237,9 @@ void FlexGpu::decide(const Snapshot& now, std::vector<Decision>& decisions) {
     line.erase(line.begin());
     Wait& wait = waits_[client];
     if (!copies[client].empty()) {
-      if (fetch(now, copies[client], room, decisions) == Memory::short_of && wait.passed >= patience_) break;
+      if (fetch(now, copies[client], room, decisions) == Memory::short_of &&
+          stops_others(now, wait, copies[client]))
+        break;
       continue;
     }
     const LaunchView& launch = now.launch(launches[client][next[client]]);
@@ -235,7 +251,7 @@ void FlexGpu::decide(const Snapshot& now, std::vector<Decision>& decisions) {
         if (waits_[c].ticket != 0 && waits_[c].ticket < wait.ticket) ++waits_[c].passed;
       wait = {};
       if (++next[client] < launches[client].size()) enter(client);
-    } else if (wait.passed >= patience_) {
+    } else if (stops_others(now, wait, launch.uses)) {
       break;
     }
   }
@@ -246,7 +262,8 @@ const Registered flexgpu_policy{
      "memory beyond what the GPU has: idle contents move to the host, launches join while occupancy allows",
      "Chen 2020, section 3 (FlexGPU)",
      {{"bad", "pairs of kernels not to run together, as a+b/c+d", ""},
-      {"patience", "launches that may pass an application which waits", "32"}}},
+      {"patience", "launches that may pass an application which waits", "32"},
+      {"turn", "and for how long: times what its memory takes to move, and other to make room", "0"}}},
     [](const Parameters& p) -> std::unique_ptr<Policy> { return std::make_unique<FlexGpu>(p); }};
 
 }  // namespace

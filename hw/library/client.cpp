@@ -19,6 +19,7 @@
 #include <cstring>
 #include <thread>
 
+#include "hw/library/blocks.h"
 #include "hw/library/driver.h"
 
 namespace corun::live {
@@ -93,8 +94,13 @@ void Client::connect() {
       close(fd);
       return;
     }
-    steered.store(new Client(fd, memory), std::memory_order_release);  // lives as long as the program
-    pthread_atfork(nullptr, nullptr, [] { steered.store(nullptr, std::memory_order_release); });
+    auto* client = new Client(fd, memory);  // lives as long as the program
+    steered.store(client, std::memory_order_release);
+    Blocks::begin(*client, *memory);
+    pthread_atfork(nullptr, nullptr, [] {
+      steered.store(nullptr, std::memory_order_release);
+      Blocks::end();
+    });
   });
 }
 
@@ -140,7 +146,6 @@ Client::Stream* Client::stream(const StreamKey& key) {
   return known;
 }
 
-/// False: nobody hears it any more.
 bool Client::say(const Saying& saying) {
   const std::scoped_lock lock(saying_);
   const std::uint32_t said = memory_->said.load(std::memory_order_relaxed);

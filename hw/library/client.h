@@ -76,13 +76,15 @@ class Client {
   void failed(const Stream& stream);
   void waits();
 
+  /// False: nobody hears it any more.
+  bool say(const Saying& saying);
+  bool service_is_gone();
+
  private:
   Client(int socket, Memory* memory);
   std::uint32_t in_flight() const { return memory_->in_flight.load(std::memory_order_relaxed); }
   bool has_grant(const Stream& stream, std::uint32_t number) const;
   void wait_until_granted(const Stream& stream, std::uint32_t number);
-  bool say(const Saying& saying);
-  bool service_is_gone();
   void watch();
   std::uint32_t number_of(const Work& work);
 

@@ -4,7 +4,7 @@
 // ahead, its stream on the GPU.  After it the GPU writes that it has done it.
 //
 // Passed through: what is called while a stream is captured (its graph is steered as one launch), launches on devices but the
-// first, and everything that is no launch.  Leaves out: sizes, copies, and memory.
+// first, and everything that is no launch and touches no memory (memory_hooks.cpp).  Leaves out: sizes.
 #define __CUDA_API_VERSION_INTERNAL  // names as the library has them
 #include <cuda.h>
 #include <dlfcn.h>
@@ -15,17 +15,14 @@
 #include <unordered_map>
 #include <vector>
 
+#include "hw/library/blocks.h"
 #include "hw/library/client.h"
 #include "hw/library/driver.h"
+#include "hw/library/hooks.h"
 #include "hw/library/lanes.h"
 
 namespace corun::live {
 namespace {
-
-/// Which stream a null stream is: one for all threads, or one for each.
-enum class Default : std::uint8_t { common, of_thread };
-
-std::atomic<int> captures{0};  // of streams, under way
 
 StreamKey key_of(CUstream stream, Default kind) {
   const bool each = stream == CU_STREAM_PER_THREAD || (stream == nullptr && kind == Default::of_thread);
@@ -128,9 +125,13 @@ class Within {
 template <class Go>
 CUresult steer(const Work& work, CUstream stream, Default kind, Go go) {
   Client* client = Client::get();
-  if (client == nullptr || Within::already()) return go(stream, 0);
+  if (client == nullptr || Within::already()) {
+    const Touch touch;
+    return go(stream, 0);
+  }
   const Within from_here;
   if (!on_first_device()) return client->count_unsteered(), go(stream, 0);
+  std::optional<Touch> touch;
   if (captured(plain(stream, kind))) {
     if (client->asks() || client->standing().tpcs == kAllTpcs) return client->count_unsteered(), go(stream, 0);
     return launch_on({0, client->standing().tpcs}, work, stream, kind, *client, go);
@@ -146,10 +147,11 @@ CUresult steer(const Work& work, CUstream stream, Default kind, Go go) {
   }
   Client::Stream* of = client->stream(key_of(stream, kind));
   const CUdeviceptr ended = of != nullptr ? client->ended(*of) : 0;
-  if (ended == 0) return client->count_unsteered(), go(stream, 0);
+  if (ended == 0) return client->count_unsteered(), touch.emplace(), go(stream, 0);
   const std::scoped_lock order(client->order(*of));
-  if (Client::get() == nullptr) return go(stream, 0);
+  if (Client::get() == nullptr) return touch.emplace(), go(stream, 0);
   if (!client->ask(*of, work) && !hold(plain(stream, kind), client->granted(*of), of->launched)) client->wait_for_grant(*of);
+  touch.emplace();  // where it was granted all is there
   const Terms terms = client->terms(*of);
   if (elsewhere(terms)) client->count_unsteered();
   const CUresult result = launch_on(terms, work, stream, kind, *client, go);
@@ -253,10 +255,12 @@ CUresult this_context_synchronize(CUcontext context) {
 template <Default K>
 CUresult copy_back(void* to, CUdeviceptr from, size_t bytes) {
   host_waits();
+  const Touch touch;
   return real<&copy_back<K>>(to, from, bytes);
 }
 template <Default K>
 CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode) {
+  const Touch touch;  // so that who looks whether something is captured looks before or after
   const CUresult result = real<&begin_capture<K>>(stream, mode);
   if (result == CUDA_SUCCESS) ++captures;
   return result;
@@ -300,24 +304,6 @@ CUresult init(unsigned flags) {
 CUresult get_proc_address(const char* name, void** function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* found);
 CUresult get_proc_address_1(const char* name, void** function, int version, cuuint64_t flags);
 
-struct Hook {
-  std::string_view symbol;  // of the library
-  int since, until;         // versions of CUDA that mean this one by its name
-  void* own;
-  void** real;
-  std::string_view asked{};  // by this name of cuGetProcAddress, where it is not the symbol's
-
-  std::string_view name() const {
-    if (!asked.empty()) return asked;
-    std::string_view plain = symbol.substr(0, symbol.find("_pt"));
-    if (plain.ends_with("_v2")) plain.remove_suffix(3);
-    return plain;
-  }
-  Default kind() const { return symbol.ends_with("_ptsz") || symbol.ends_with("_ptds") ? Default::of_thread : Default::common; }
-};
-
-constexpr int kAlways = 1 << 30;
-
 template <auto Own>
 Hook hook(std::string_view symbol, int since = 0, int until = kAlways, std::string_view asked = {}) {
   return {symbol, since, until, reinterpret_cast<void*>(Own), reinterpret_cast<void**>(&real<Own>), asked};
@@ -325,7 +311,7 @@ Hook hook(std::string_view symbol, int since = 0, int until = kAlways, std::stri
 
 const std::vector<Hook>& hooks() {
   using enum Default;
-  static const std::vector<Hook> all = {
+  static const std::vector<Hook> all = with_memory({
       hook<&init>("cuInit"),
       hook<&get_proc_address>("cuGetProcAddress_v2", 12000),
       hook<&get_proc_address_1>("cuGetProcAddress", 0, 11999),
@@ -356,17 +342,8 @@ const std::vector<Hook>& hooks() {
       hook<&instantiate>("cuGraphInstantiateWithFlags", 12000, kAlways, "cuGraphInstantiate"),
       hook<&instantiate_with<common>>("cuGraphInstantiateWithParams"),
       hook<&instantiate_with<of_thread>>("cuGraphInstantiateWithParams_ptsz"),
-  };
+  });
   return all;
-}
-
-/// Looks all of them up, so that each can be called whichever way the program came by another.
-void look_up() {
-  static const bool done = [] {
-    for (const Hook& hook : hooks()) *hook.real = driver_function(std::string(hook.symbol).c_str());
-    return true;
-  }();
-  (void)done;
 }
 
 /// What the program gets in place of the driver's function; null: that one.
@@ -400,6 +377,14 @@ CUresult get_proc_address_1(const char* name, void** function, int version, cuui
 }
 
 }  // namespace
+
+void look_up() {
+  static const bool done = [] {
+    for (const Hook& hook : hooks()) *hook.real = driver_function(std::string(hook.symbol).c_str());
+    return true;
+  }();
+  (void)done;
+}
 }  // namespace corun::live
 
 // What a program finds that is linked with the driver, or that looks for names.

@@ -24,7 +24,6 @@ void check(const Policy& policy, const CapabilitySet& can, bool forecasts) {
   std::vector<std::string> missing;
   if (const CapabilitySet lacks = needs.capabilities.without(can); !lacks.empty()) missing.push_back(lacks.names());
   if (needs.profiles) missing.emplace_back("profiles of kernels");
-  if (needs.memory) missing.emplace_back("decisions about memory");
   if (needs.forecast && !forecasts) missing.emplace_back("a forecast");
   if (!needs.thread_percentages.empty()) missing.emplace_back("MPS percentages");
   if (!needs.instances.empty()) missing.emplace_back("instances");
@@ -32,7 +31,7 @@ void check(const Policy& policy, const CapabilitySet& can, bool forecasts) {
     throw InputError("", "--policy",
                      fmt::format("policy {} needs {}, which sim serve cannot do with programs as they are", policy.name(),
                                  fmt::join(missing, ", ")),
-                     "choose fcfs, priority, timeslice, tpc-mask, static-split:tpcs, wait, reef-n or lookahead, or run a trace with --backend=cuda");
+                     "choose fcfs, priority, timeslice, tpc-mask, static-split:tpcs, wait, reef-n, lookahead or flexgpu, or run a trace with --backend=cuda");
 }
 
 }  // namespace
@@ -49,12 +48,20 @@ Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
     : spec_(policy), options_(std::move(options)), policy_(make_policy(policy)) {
   topology_.gpu = gpu;
   topology_.capabilities = {Capability::order, Capability::priority, Capability::preempt_at_block, Capability::time_slice,
-                            Capability::tpc_mask};
+                            Capability::tpc_mask, Capability::memory_swap};
   check(*policy_, topology_.capabilities, options_.forecast != nullptr);
   if (policy_->requirements().forecast) forecast_ = std::make_unique<ForecastBeside>(options_.forecast(gpu, policy_->requirements()));
   immediate_ = promises_of(policy_->name()).immediate;
   stops_ = policy_->requirements().capabilities.has(Capability::preempt_at_block);
   masks_ = policy_->requirements().capabilities.has(Capability::tpc_mask);
+  if (policy_->requirements().memory) {
+    std::uint64_t& bytes = topology_.gpu.memory_bytes;
+    bytes = options_.memory != 0 ? options_.memory : bytes / 10 * 9;
+    memory_ = std::make_unique<ProgramMemory>(bytes);
+  } else if (options_.memory != 0) {
+    throw InputError("", "--memory", fmt::format("policy {} decides nothing about memory", policy_->name()),
+                     "leave it out, or choose flexgpu");
+  }
   for (const std::string& name : options_.programs) {
     auto p = std::make_unique<Program>();
     p->self.name = name;
@@ -82,6 +89,7 @@ std::uint32_t Books::join(const Newcomer& newcomer) {
   if (absent == programs_.end()) programs_.emplace(number, std::make_unique<Program>());
   programs_.at(number)->self = newcomer;
   programs_.at(number)->there = true;
+  if (memory_) memory_->join(number);
   begin_again();
   return number;
 }
@@ -90,7 +98,9 @@ void Books::leave(std::uint32_t client) {
   if (forecast_ != nullptr) forecast_->forget();
   if (recording_) recording_->happened(Recording::What::leave, client);
   for (const LaunchView& l : launches_)
-    if (l.state != LaunchState::finished && places_[l.id.slot].client == client) drop(l.id);
+    if (l.state != LaunchState::finished && l.kernel != nullptr && places_[l.id.slot].client == client) drop(l.id);
+  if (memory_)
+    for (LaunchId id : memory_->leave(client)) forget(id);
   const Program& gone = *programs_.at(client);
   if (!gone.expected) {
     programs_.erase(client);
@@ -129,6 +139,7 @@ void Books::begin_again() {
     client.streams.resize(kShownStreams);
     client.arrivals = ClosedLoop{};
     number_of_.push_back(number);
+    if (memory_) memory_->renumber(number, id);
     for (std::uint32_t s = 0; s < kShownStreams; ++s) {
       pending_.add_stream(id, StreamId{s});
       p->held[s].clear();  // decided by the policy that was; asked again
@@ -153,12 +164,19 @@ void Books::begin_again() {
     if (l.state == LaunchState::finished) continue;
     const auto at = std::ranges::find(number_of_, places_[l.id.slot].client);
     l.client = ClientId{static_cast<std::uint32_t>(at - number_of_.begin())};
+    if (l.kernel == nullptr) {
+      notices_.push_back(AllocationReady{l.id});
+      continue;
+    }
     const auto& on_gpu = program(l).on_gpu[l.stream.value];
     if (std::ranges::find(on_gpu, l.id) != on_gpu.end()) {
       l.state = LaunchState::submitted;
       pending_.came(l);
     } else {
-      if (l.state != LaunchState::pending) running_.erase(l.id);
+      if (l.state != LaunchState::pending) {
+        running_.erase(l.id);
+        if (memory_) memory_->ended(places_[l.id.slot].client, Time{});
+      }
       waiting.push_back(l.id);
     }
   }
@@ -201,8 +219,7 @@ void Books::insert(LaunchView& l) {
   notices_.push_back(LaunchReady{l.id});
 }
 
-void Books::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now) {
-  if (recording_) recording_->asked(client, stream, number, kernel, now);
+LaunchView& Books::new_view(std::uint32_t client, Time now) {
   LaunchId id{static_cast<std::uint32_t>(launches_.size()), next_serial_++};
   if (free_slots_.empty()) {
     launches_.emplace_back();
@@ -211,27 +228,39 @@ void Books::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t numb
     id.slot = free_slots_.back();
     free_slots_.pop_back();
   }
-  Program& p = *programs_.at(client);
-  const auto at = std::ranges::find(number_of_, client);
-  const ClientId id_of_client{static_cast<std::uint32_t>(at - number_of_.begin())};
-  if (!p.busy) {
-    p.busy = true;
-    p.arrived = now;
-    notices_.push_back(RequestArrived{id_of_client, p.request});
-  }
-  p.waits = false;
-  ++p.unfinished;
-  places_[id.slot] = {client, stream, number, &kernel, {}};
   LaunchView& l = view(id);
   l = LaunchView{};
   l.id = id;
-  l.client = id_of_client;
+  l.client = ClientId{static_cast<std::uint32_t>(std::ranges::find(number_of_, client) - number_of_.begin())};
+  l.request = programs_.at(client)->request;
+  l.ready_at = l.unblocked_at = now;
+  places_[id.slot] = {client, 0, 0, nullptr, {}};
+  return l;
+}
+
+void Books::program_is_busy(std::uint32_t client, Time now) {
+  Program& p = *programs_.at(client);
+  if (p.busy) return;
+  p.busy = true;
+  p.arrived = now;
+  const auto at = std::ranges::find(number_of_, client);
+  notices_.push_back(RequestArrived{ClientId{static_cast<std::uint32_t>(at - number_of_.begin())}, p.request});
+}
+
+void Books::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now) {
+  if (recording_) recording_->asked(client, stream, number, kernel, now);
+  program_is_busy(client, now);
+  Program& p = *programs_.at(client);
+  p.waits = false;
+  ++p.unfinished;
+  // A graph says how many nodes it has and not what they fill: all of the GPU.
+  if (memory_ && kernel.registers_per_thread == 0) kernel.counters.warps_active_pct = 100;
+  LaunchView& l = new_view(client, now);
+  places_[l.id.slot] = {client, stream, number, &kernel, {}};
   l.stream = shown(client, stream);
-  l.request = p.request;
   l.kernel = &kernel;
   l.operation = &p.launch;
   l.solo_time = kernel.solo_time.value_or(Time{});
-  l.ready_at = l.unblocked_at = now;
   insert(l);
 }
 
@@ -286,6 +315,7 @@ void Books::finish(LaunchId id, Time now) {
   retired_.push_back(id.slot);
   p.last_end = now;
   --p.unfinished;
+  if (memory_) memory_->ended(places_[id.slot].client, now);
   notices_.push_back(KernelFinished{id});
   if (std::ranges::all_of(p.on_gpu, [](const auto& q) { return q.empty(); })) p.on_gpu_for += now - p.on_gpu_since;
 }
@@ -293,6 +323,7 @@ void Books::finish(LaunchId id, Time now) {
 void Books::reuse_retired() {
   free_slots_.insert(free_slots_.end(), retired_.begin(), retired_.end());
   retired_.clear();
+  if (memory_) memory_->accounts().forget_released();
 }
 
 /// Its program is gone.
@@ -329,6 +360,7 @@ void Books::end_requests(Time now) {
 Time Books::next_wish() const {
   if (!notices_.empty()) return Time{};
   Time next = std::min(wake_at_, hand_over_at_);
+  if (memory_) next = std::min(next, memory_->next_look(!pending_.empty()));
   for (const auto& [number, p] : programs_)
     if (p->busy && p->unfinished == 0) next = std::min(next, p->last_end + kQuiet);
   return next;
@@ -341,6 +373,7 @@ void Books::decide(Time now, std::vector<Granted>& granted) {
     wake_at_ = kNever;
     notices_.push_back(WokeUp{});
   }
+  if (memory_ && memory_->look(now)) notices_.push_back(WokeUp{});
   std::vector<Notice> told;
   while (!notices_.empty()) {
     told.swap(notices_);
@@ -353,6 +386,13 @@ void Books::decide(Time now, std::vector<Granted>& granted) {
     }
     Snapshot snapshot{now, told, client_views_, launches_, pending_.all(), running_, {}};
     snapshot.streams = pending_.streams();
+    if (memory_) {
+      memory_->look(now);
+      show_memory();
+      snapshot.allocating = memory_->allocating();
+      snapshot.buffers = memory_->accounts().buffers();
+      snapshot.memory_used = memory_->accounts().used();
+    }
     chosen_.clear();
     policy_->decide(snapshot, chosen_);
     ++decisions_;
@@ -361,17 +401,24 @@ void Books::decide(Time now, std::vector<Granted>& granted) {
       if (recording_) recording_->decided(d);
       apply(d, now);
     }
+    if (memory_ && memory_->let_go()) notices_.push_back(WokeUp{});  // what it launches is looked at again
     reuse_retired();
   }
+  if (memory_) say_held_back();
   hand_over(granted, now);
 }
 
 void Books::apply(const Decision& decision, Time now) {
+  if (memory_ && apply_memory(decision, now)) return;
   if (const auto* wake = std::get_if<decide::WakeAt>(&decision)) {
     wake_at_ = std::min(wake_at_, wake->at);
   } else if (const auto* launch = std::get_if<decide::Launch>(&decision)) {
     LaunchView& l = view(launch->launch);
     if (l.id != launch->launch || l.state != LaunchState::pending) return;
+    if (memory_) {
+      if (!memory_->there(places_[l.id.slot].client)) return;
+      memory_->launched(places_[l.id.slot].client, now);
+    }
     pending_.erase(l);
     l.state = LaunchState::submitted;
     l.submitted_at = now;
@@ -397,6 +444,7 @@ void Books::take_back(const LaunchView& first) {
     LaunchView& l = view(id);
     running_.erase(id);
     pending_.went(l);
+    if (memory_) memory_->ended(places_[id.slot].client, l.submitted_at);
     l.state = LaunchState::pending;
     pending_.insert(l);
     notices_.push_back(Preempted{id, 0});
@@ -437,19 +485,6 @@ void Books::hand_over(std::vector<Granted>& granted, Time now) {
         if (recording_) recording_->granted(granted.back(), now);
         if (place.failed) finish(id, now);
       }
-}
-
-std::vector<ClientState> Books::state() const {
-  std::vector<ClientState> all;
-  for (const auto& [number, p] : programs_) {
-    if (!p->there) continue;
-    ClientState s{number, p->self, p->request, 0, 0, p->on_gpu_for};
-    for (std::uint32_t i = 0; i < kShownStreams; ++i)
-      s.on_gpu += p->on_gpu[i].size(), s.pending += p->held[i].size();
-    for (LaunchId id : pending_.all()) s.pending += places_[id.slot].client == number;
-    all.push_back(s);
-  }
-  return all;
 }
 
 }  // namespace corun::live

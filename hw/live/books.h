@@ -10,7 +10,9 @@
 // A request is what a program launches between two waits of its host; a program that waits in another way has ended one when
 // nothing of it has been on the GPU for kQuiet.
 //
-// Leaves out: sockets and memory (service.h); copies and allocations, which are not steered; sizes.
+// Under a policy that decides about memory a launch goes when all of its program's memory is on the GPU (memory.h).
+//
+// Leaves out: sockets and what is shared with programs (service.h); copies, which wait for memory and for nothing else; sizes.
 #pragma once
 
 #include <array>
@@ -24,6 +26,7 @@
 #include <vector>
 
 #include "hw/live/beside.h"
+#include "hw/live/memory.h"
 #include "policies/api/policy.h"
 #include "policies/session/launch_list.h"
 #include "policies/session/pending_launches.h"
@@ -60,6 +63,9 @@ struct BooksOptions {
   std::vector<std::string> programs{};
   /// Makes what a policy asks that looks ahead; empty: such a policy is refused.
   std::function<std::unique_ptr<Forecast>(const Gpu&, const Requirements&)> forecast{};
+  /// Bytes that blocks may have on the GPU, under a policy that decides about memory; 0: nine tenths of the GPU's, since
+  /// contexts, modules and what is not steered take some too (0.5 GB for a program).
+  std::uint64_t memory = 0;
 };
 
 /// What the latest launches of a kernel took.  Each end is seen a little late: a time is too short where the end before was seen
@@ -83,6 +89,7 @@ struct ClientState {
   std::uint64_t requests = 0;
   std::size_t pending = 0, on_gpu = 0;
   Time busy{};  // with something on the GPU
+  std::uint64_t device_bytes = 0, host_bytes = 0;  // where memory is steered
 };
 
 class Recording;
@@ -124,6 +131,16 @@ class Books {
   /// The program's host waits for what it has launched.
   void waits(std::uint32_t client);
 
+  /// Of memory, as Saying and ProgramMemory say it.  Where memory() is null they are not to be called.
+  const ProgramMemory* memory() const { return memory_.get(); }
+  void allocates(std::uint32_t client, std::uint32_t block, std::uint32_t generation, std::uint64_t bytes, Time now);
+  void frees(std::uint32_t client, std::uint32_t block, std::uint32_t generation, Time now);
+  void moved(std::uint32_t client, std::uint32_t block, std::uint32_t generation, bool done, Time now);
+  void wants(std::uint32_t client, std::uint32_t number, Time now);
+  void has(std::uint32_t client, std::uint32_t number, Time now);
+  void touched(std::uint32_t client, Time now);
+  std::vector<MemoryOrder> take_orders();
+
   /// A forecast is there of which the policy has not heard.
   bool foretold() const { return forecast_ != nullptr && forecast_->ready(); }
   /// The policy hears of it with the next decision.
@@ -160,7 +177,13 @@ class Books {
 
   void begin_again();
   std::unique_ptr<Policy> fresh_policy() const;
+  LaunchView& new_view(std::uint32_t client, Time now);
   void insert(LaunchView& l);
+  void forget(std::optional<LaunchId> allocation);
+  bool apply_memory(const Decision& decision, Time now);
+  void show_memory();
+  void say_held_back();
+  void program_is_busy(std::uint32_t client, Time now);
   void finish(LaunchId id, Time now);
   void end_requests(Time now);
   void apply(const Decision& decision, Time now);
@@ -181,6 +204,7 @@ class Books {
   Topology topology_;
   std::unique_ptr<ForecastBeside> forecast_;
   std::unique_ptr<Policy> policy_;
+  std::unique_ptr<ProgramMemory> memory_;  // null: the policy decides nothing about it
   bool immediate_ = false, stops_ = false, masks_ = false;
   std::map<std::uint32_t, std::unique_ptr<Program>> programs_;  // by number
   std::uint32_t next_client_ = 0, next_serial_ = 0;

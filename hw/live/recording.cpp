@@ -19,6 +19,32 @@ constexpr std::array<const char*, 11> kNames{"kernel", "join",  "leave",    "ask
                                              "failed", "waits", "standing", "decide", "granted",
                                              "foretold"};
 
+constexpr std::array<std::pair<Saying::What, const char*>, 6> kOfMemory{{{Saying::What::allocates, "allocates"},
+                                                                       {Saying::What::frees, "frees"},
+                                                                       {Saying::What::moved, "moved"},
+                                                                       {Saying::What::wants, "wants"},
+                                                                       {Saying::What::has, "has"},
+                                                                       {Saying::What::launch, "touched"}}};
+
+void happened_to_memory(Books& books, const Json& line, Time now) {
+  const Json& event = line.at("memory");
+  const auto number = [&](std::size_t i) { return event.at(i).get<std::uint32_t>(); };
+  const std::string name = event.at(0).get<std::string>();
+  if (books.memory() == nullptr) throw std::out_of_range(name);
+  if (name == "allocates")
+    books.allocates(number(1), number(2), number(3), event.at(4).get<std::uint64_t>(), now);
+  else if (name == "frees")
+    books.frees(number(1), number(2), number(3), now);
+  else if (name == "moved")
+    books.moved(number(1), number(2), number(3), number(4) != 0, now);
+  else if (name == "wants")
+    books.wants(number(1), number(2), now);
+  else if (name == "has")
+    books.has(number(1), number(2), now);
+  else
+    books.touched(number(1), now);
+}
+
 Json dims(const Dim3& d) { return {d.x, d.y, d.z}; }
 Dim3 dims_of(const Json& j) {
   return {j.at(0).get<std::uint32_t>(), j.at(1).get<std::uint32_t>(), j.at(2).get<std::uint32_t>()};
@@ -33,7 +59,8 @@ Recording::Recording(const std::string& policy, const Gpu& gpu, const BooksOptio
                    {"gpu", gpu.name},
                    {"ahead_ps", options.ahead.count()},
                    {"in_flight", options.in_flight},
-                   {"programs", options.programs}}
+                   {"programs", options.programs},
+                   {"memory", options.memory}}
                   .dump()),
       most_(most) {}
 
@@ -74,6 +101,10 @@ void Recording::happened(What what, std::uint32_t client, std::uint32_t stream, 
     std::erase_if(number_of_, [&](const auto& each) { return each.first.first == client; });
 }
 
+void Recording::memory(const OfMemory& event, Time now) {
+  if (has_space()) keep(MemoryLine{now, event});
+}
+
 void Recording::told(Time now, const std::vector<Notice>& notices) {
   if (!full_) keep(Told{now, notices});
 }
@@ -95,6 +126,11 @@ std::string Recording::line(std::size_t i) const {
   }
   if (const auto* decision = std::get_if<Decision>(&kept))
     return Json{{"decision", hw::text_of(*decision)}}.dump();
+  if (const auto* memory = std::get_if<MemoryLine>(&kept)) {
+    const OfMemory& m = memory->event;
+    const auto* name = std::ranges::find(kOfMemory, m.what, &std::pair<Saying::What, const char*>::first);
+    return Json{{"t", memory->now.count()}, {"memory", {name->second, m.client, m.block, m.generation, m.bytes}}}.dump();
+  }
   const Happened& h = std::get<Happened>(kept);
   const char* name = kNames[static_cast<std::size_t>(h.what)];
   switch (h.what) {
@@ -146,7 +182,8 @@ hw::Replayed replay(const std::string& file, const Gpu& gpu, decltype(BooksOptio
       throw InputError(file, "line 1", "it is no recording of sim serve", "make one with sim serve --record");
     Books books(head.at("policy").get<std::string>(), gpu,
                 {Time{head.at("ahead_ps").get<std::int64_t>()}, head.at("in_flight").get<std::uint32_t>(),
-                 head.at("programs").get<std::vector<std::string>>(), std::move(forecast)});
+                 head.at("programs").get<std::vector<std::string>>(), std::move(forecast),
+                 head.value("memory", std::uint64_t{0})});
     Recording& now = books.record();
     std::deque<Kernel> kernels;
     std::vector<Granted> granted;
@@ -185,6 +222,8 @@ hw::Replayed replay(const std::string& file, const Gpu& gpu, decltype(BooksOptio
           books.waits(line["waits"].get<std::uint32_t>());
         else if (line.contains("standing"))
           (void)books.standing(line["standing"].get<std::uint32_t>());
+        else if (line.contains("memory"))
+          happened_to_memory(books, line, at());
         else if (line.contains("foretold"))
           books.hear_forecast();
         else if (line.contains("decide"))

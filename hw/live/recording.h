@@ -1,7 +1,7 @@
 // What the books of a service were told and what the policy decided, as JSON lines in the form of hw/record,
 // so that its decisions can be asked for again without a GPU and without the programs.  The first line says
 // how the books were opened.  Then comes what happened (join, leave, asked, ended, failed, waits, standing,
-// decide, foretold), and after it the policy's notices and decisions and the grants.
+// decide, foretold, memory), and after it the policy's notices and decisions and the grants.
 //
 // Leaves out: a service that is killed writes nothing, as lines are kept in memory: to make text takes longer
 // than to decide; what happens after kMost lines.  Lines are kept in parts that stay where they are: to move a
@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "hw/live/books.h"
+#include "hw/live/wire.h"
 #include "hw/record/recording.h"
 
 namespace corun::live {
@@ -38,11 +39,18 @@ class Recording {
     granted,
     foretold
   };
+  /// Of a program's memory, as it says it; `launch`: calls have touched it.
+  struct OfMemory {
+    Saying::What what;
+    std::uint32_t client = 0, block = 0, generation = 0;  // block: of wants and has the number
+    std::uint64_t bytes = 0;                              // of moved: whether it was done
+  };
   void joined(const Newcomer& newcomer);
   void asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, const Kernel& kernel,
              Time now);
   void happened(What what, std::uint32_t client, std::uint32_t stream = 0, std::uint32_t number = 0,
                 Time now = {});
+  void memory(const OfMemory& event, Time now);
   void told(Time now, const std::vector<Notice>& notices);
   void decided(const Decision& decision);
   void granted(const Granted& launch, Time now);
@@ -63,7 +71,11 @@ class Recording {
     Time now{};
     std::vector<Notice> notices;
   };
-  using Line = std::variant<Happened, Told, Decision>;
+  struct MemoryLine {
+    Time now{};
+    OfMemory event;
+  };
+  using Line = std::variant<Happened, Told, Decision, MemoryLine>;
   static constexpr std::size_t kPart = 4096;
   void keep(Line line);
   /// False: nothing more is kept, so that the last to have happened is there with all that came of it.

@@ -216,6 +216,7 @@ void Service::greet(Connection& c) {
   c.client = books_.join(newcomer);
   c.memory->gate.store(books_.asks() ? Gate::asks : Gate::open);
   c.memory->in_flight.store(books_.in_flight(c.client));
+  if (const ProgramMemory* memory = books_.memory()) c.memory->memory_cap.store(memory->accounts().capacity());
   tell_standing();
   Welcome welcome;
   welcome.accepted = 1;
@@ -273,6 +274,22 @@ void Service::hear(Connection& c, const Saying& saying) {
     case Saying::What::launch: books_.asked(c.client, stream, saying.number, kernel_of(c, saying.kernel), now()); break;
     case Saying::What::waits: books_.waits(c.client); break;
     case Saying::What::failed: books_.failed(c.client, stream, saying.number, now()); break;
+    default:
+      if (books_.memory() != nullptr) hear_of_memory(c, saying);
+  }
+}
+
+void Service::hear_of_memory(Connection& c, const Saying& saying) {
+  const std::uint32_t block = std::min(saying.stream, kBlocks - 1);
+  switch (saying.what) {
+    case Saying::What::allocates:
+      books_.allocates(c.client, block, saying.kernel, kBlockUnit * std::max(saying.number, 1u), now());
+      break;
+    case Saying::What::frees: books_.frees(c.client, block, saying.kernel, now()); break;
+    case Saying::What::moved: books_.moved(c.client, block, saying.kernel, saying.number != 0, now()); break;
+    case Saying::What::wants: books_.wants(c.client, saying.number, now()); break;
+    case Saying::What::has: books_.has(c.client, saying.number, now()); break;
+    default: break;
   }
 }
 
@@ -309,7 +326,14 @@ bool Service::look_at_gpu() {
 void Service::decide() {
   const std::int64_t begin = clock_ns();
   granted_.clear();
+  if (books_.memory() != nullptr)
+    for (const auto& c : connections_)
+      if (c->memory != nullptr && c->memory->touches.load(std::memory_order_relaxed) != c->touches) {
+        c->touches = c->memory->touches.load(std::memory_order_relaxed);
+        books_.touched(c->client, now());
+      }
   books_.decide(now(), granted_);
+  for (const MemoryOrder& o : books_.take_orders()) order(o);
   for (const Granted& g : granted_) grant(g);
   const std::int64_t took = clock_ns() - begin;
   if (decision_ns_.size() < kSamples)
@@ -318,11 +342,31 @@ void Service::decide() {
     decision_ns_[next_sample_++ % kSamples] = took;
 }
 
+/// Null: it is gone.
+Service::Connection* Service::connection_of(std::uint32_t client) {
+  const auto of =
+      std::ranges::find_if(connections_, [&](const auto& c) { return c->memory != nullptr && c->client == client; });
+  return of != connections_.end() ? of->get() : nullptr;
+}
+
+void Service::order(const MemoryOrder& order) {
+  Connection* c = connection_of(order.client);
+  if (c == nullptr) return;
+  Memory& m = *c->memory;
+  const std::uint32_t ordered = m.ordered.load(std::memory_order_relaxed);
+  if (ordered - m.taken.load(std::memory_order_acquire) >= kOrders) {  // it takes none: it is no program of ours
+    shutdown(c->socket, SHUT_RDWR);
+    return;
+  }
+  m.orders[ordered % kOrders] = order.order;
+  m.ordered.store(ordered + 1);
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&m.ordered), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
 void Service::grant(const Granted& granted) {
-  const auto of = std::ranges::find_if(
-      connections_, [&](const auto& c) { return c->memory != nullptr && c->client == granted.client; });
-  if (of == connections_.end()) return;
-  Connection& c = **of;
+  Connection* of = connection_of(granted.client);
+  if (of == nullptr) return;
+  Connection& c = *of;
   c.granted[granted.stream] = granted.number;
   if (std::ranges::find(c.under_way, granted.stream) == c.under_way.end()) c.under_way.push_back(granted.stream);
   Memory& m = *c.memory;
@@ -347,6 +391,11 @@ std::string Service::state() const {
   if (!books_.unfit().empty()) out["unfit"] = books_.unfit();
   out["decisions"] = books_.decisions();
   out["decision_us"] = {{"p50", at(0.5)}, {"p99", at(0.99)}};
+  if (const ProgramMemory* memory = books_.memory()) {
+    const DeviceMemory& m = memory->accounts();
+    out["memory"] = {{"cap_bytes", m.capacity()},       {"used_bytes", m.used()},         {"peak_bytes", m.peak()},
+                     {"checkpoints", m.checkpoints()}, {"moved_bytes", m.moved_bytes()}};
+  }
   out["programs"] = nlohmann::ordered_json::array();
   for (const ClientState& s : books_.state()) {
     const auto c = std::ranges::find_if(
@@ -367,6 +416,17 @@ std::string Service::state() const {
          {"on_gpu", s.on_gpu},
          {"busy_s", std::chrono::duration<double>(s.busy).count()},
          {"mean_wait_us", launches > 0 ? held_us / launches : 0.0}});
+    if (books_.memory() == nullptr) continue;
+    const auto seconds = [](const auto& ns) { return static_cast<double>(ns.load()) / 1e9; };
+    out["programs"].back()["memory"] = {{"gpu_bytes", s.device_bytes},
+                                        {"host_bytes", s.host_bytes},
+                                        {"passed", memory.passed.load()},
+                                        {"out_bytes", memory.out_bytes.load()},
+                                        {"out_s", seconds(memory.out_ns)},
+                                        {"in_bytes", memory.in_bytes.load()},
+                                        {"in_s", seconds(memory.in_ns)},
+                                        {"pin_s", seconds(memory.pin_ns)},
+                                        {"rest_s", seconds(memory.rest_ns)}};
   }
   return out.dump(2) + "\n";
 }

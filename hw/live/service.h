@@ -44,6 +44,7 @@ class Service {
     Memory* memory = nullptr;  // null: it has not said anything yet
     std::uint32_t client = 0;
     std::uint32_t said = 0, heard = 0;
+    std::uint64_t touches = 0;
     std::vector<std::unique_ptr<Kernel>> kernels;            // by number
     std::array<std::uint32_t, kStreams> granted{}, ended{};  // numbers of launches
     std::vector<std::uint32_t> under_way;                    // streams with something on the GPU
@@ -59,8 +60,11 @@ class Service {
   void hear_all();
   bool look_at_gpu();
   void hear(Connection& c, const Saying& saying);
+  void hear_of_memory(Connection& c, const Saying& saying);
   static Kernel& kernel_of(Connection& c, std::uint32_t number);
   void grant(const Granted& granted);
+  void order(const MemoryOrder& order);
+  Connection* connection_of(std::uint32_t client);
   void decide();
   void close(Connection& c);
 

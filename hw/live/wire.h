@@ -1,7 +1,8 @@
 // What a program under `sim run` and the service of `sim serve` share: a piece of memory for each program, and the first
 // words on the socket, with which it is handed over.  What a program says goes into a ring, in the order in which it says it.
 // A grant is the number of the last launch of a stream that may go, in a word that the program's thread looks at, or the GPU:
-// a round trip is a microsecond where both sides look.  What the GPU has done, the GPU writes.
+// a round trip is a microsecond where both sides look.  What the GPU has done, the GPU writes.  What is to become of a
+// program's device memory the service writes into a second ring (Order), and the program says when it is done.
 //
 // Leaves out: programs of another version, which are refused.
 #pragma once
@@ -13,10 +14,13 @@
 
 namespace corun::live {
 
-inline constexpr std::uint32_t kVersion = 3;
+inline constexpr std::uint32_t kVersion = 4;
 inline constexpr std::uint32_t kSayings = 1024;  // that the service has not heard yet; who has more to say waits
 inline constexpr std::uint32_t kStreams = 256;    // of a program; what is launched on others is not steered
 inline constexpr std::uint32_t kKernels = 4096;   // functions with a shape, and graphs; further ones share the last entry
+inline constexpr std::uint32_t kBlocks = 4096;    // of device memory, of a program; further ones are not steered
+inline constexpr std::uint32_t kOrders = 2 * kBlocks;  // that the program has not taken yet
+inline constexpr std::uint64_t kBlockUnit = 2u << 20;  // bytes: what is smaller is not steered, and blocks are multiples of it
 inline constexpr std::size_t kNameBytes = 64, kKernelNameBytes = 224;
 
 /// A set of TPCs by number, a bit each; none: all of them.
@@ -50,13 +54,30 @@ enum class Gate : std::uint32_t { open, asks };
 
 struct Saying {
   enum class What : std::uint32_t {
-    launch,  // may it go?
-    waits,   // the host waits for what it has launched
-    failed   // a launch was refused by the driver
+    launch,     // may it go?
+    waits,      // the host waits for what it has launched
+    failed,     // a launch was refused by the driver
+    allocates,  // the host waits for a block: `number` times kBlockUnit
+    frees,      // the block is no longer
+    moved,      // what was ordered is done; number 0: it could not be, and the block is where it was
+    wants,      // a call touches memory while some is on the host, and waits: `number` from 1
+    has         // that call is with the driver
   } what = What::launch;
-  std::uint32_t stream = 0;  // index into Memory::ended
+  std::uint32_t stream = 0;  // index into Memory::ended; of memory: the block
   std::uint32_t number = 0;  // of the launch in its stream, from 1
-  std::uint32_t kernel = 0;  // index into Memory::kernels
+  std::uint32_t kernel = 0;  // index into Memory::kernels; of memory: the block's generation, which tells it from those before it
+};
+
+/// What is to become of a block.
+struct Order {
+  enum class What : std::uint32_t {
+    allocate,    // there is room: its memory is made
+    refuse,      // there is no room and will be none
+    checkpoint,  // to the host, and its device memory is given back
+    restore,     // behind the same address again
+    go           // the call that wants memory: all is there; `block`: the call's number
+  } what = What::allocate;
+  std::uint32_t block = 0, generation = 0;
 };
 
 /// A function with the shape of a launch, or a graph as a whole: its nodes as the grid, and no registers.
@@ -79,6 +100,13 @@ struct Memory {
   alignas(64) std::atomic<std::uint64_t> launches{0}, graphs{0}, unsteered{0};
   std::atomic<std::uint64_t> held_ns{0};  // that threads waited for grants
   std::atomic<std::uint64_t> queued{0};   // launches that the driver got before their grants
+  std::atomic<std::uint64_t> memory_cap{0};  // bytes, of all programs; 0: memory is not steered
+  std::atomic<std::uint64_t> touches{0};     // calls that touch memory, other than launches
+  std::atomic<std::uint64_t> passed{0};      // allocations and exports that could not be steered
+  // What went to the host and came back, and how long host memory for it took, and to come to rest.
+  std::atomic<std::uint64_t> out_bytes{0}, out_ns{0}, in_bytes{0}, in_ns{0}, pin_ns{0}, rest_ns{0};
+  alignas(64) std::atomic<std::uint32_t> ordered{0};  // orders so far
+  std::atomic<std::uint32_t> taken{0};                // of them, by the program
   // By stream, for the GPU as well: the last launch that it has done, and the last that may go.
   struct alignas(4096) Words {
     std::atomic<std::uint32_t> ended[kStreams], granted[kStreams];
@@ -87,6 +115,7 @@ struct Memory {
   std::atomic<std::uint32_t> sleeps[kStreams];   // not 0: a thread sleeps until the next grant
   Saying sayings[kSayings];                      // that with number n at n % kSayings
   KernelEntry kernels[kKernels];
+  Order orders[kOrders];  // that with number n at n % kOrders
 };
 /// Whether number `a` of a stream is at or behind `b`, also where numbers begin again.
 constexpr bool reached(std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>(a - b) >= 0; }

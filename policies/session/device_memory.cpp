@@ -25,6 +25,13 @@ DeviceMemory::DeviceMemory(const Trace& trace, std::uint64_t capacity) : capacit
 
 BufferId DeviceMemory::ask(ClientId client, std::optional<std::uint32_t> buffer, std::uint64_t bytes,
                            Time now) {
+  const BufferId id = ask(client, bytes, now);
+  Held& held = held_[client.value];
+  (buffer ? held.by_name[*buffer] : held.first) = id;
+  return id;
+}
+
+BufferId DeviceMemory::ask(ClientId client, std::uint64_t bytes, Time now) {
   BufferId id{static_cast<std::uint32_t>(buffers_.size())};
   if (free_.empty()) {
     buffers_.emplace_back();
@@ -35,8 +42,6 @@ BufferId DeviceMemory::ask(ClientId client, std::optional<std::uint32_t> buffer,
   }
   BufferView& b = at(id) = BufferView{};
   b.id = id, b.client = client, b.bytes = bytes, b.free = false, b.last_used = now;
-  Held& held = held_[client.value];
-  (buffer ? held.by_name[*buffer] : held.first) = id;
   return id;
 }
 
@@ -51,10 +56,12 @@ void DeviceMemory::grant(BufferId id) {
 }
 
 void DeviceMemory::release(BufferId id) {
-  Held& held = held_[at(id).client.value];
-  if (held.first == id) held.first.reset();
-  for (auto& name : held.by_name)
-    if (name == id) name.reset();
+  if (at(id).client.value < held_.size()) {
+    Held& held = held_[at(id).client.value];
+    if (held.first == id) held.first.reset();
+    for (auto& name : held.by_name)
+      if (name == id) name.reset();
+  }
   const BufferView& b = at(id);
   if (b.in_use != 0 || b.place == Place::to_host || b.place == Place::to_device)
     doomed_[id.value] = true;
@@ -126,6 +133,11 @@ void DeviceMemory::end_use(std::span<const BufferId> uses) {
     if (--at(id).in_use == 0 && doomed_[id.value]) vacate(id);
 }
 
+void DeviceMemory::as_used_as(BufferId id, BufferId other) {
+  at(id).uses = at(other).uses;
+  at(id).last_used = at(other).last_used;
+}
+
 void DeviceMemory::wait_for(std::span<const BufferId> uses, int copies) {
   for (BufferId id : uses) at(id).copies_wait += static_cast<std::uint32_t>(copies);
 }
@@ -168,6 +180,15 @@ void DeviceMemory::moved(BufferId id) {
   } else {
     b.place = Place::device;
   }
+  if (doomed_[id.value]) vacate(id);
+}
+
+void DeviceMemory::stays(BufferId id) {
+  BufferView& b = at(id);
+  --moving_;
+  const bool back = b.place == Place::to_device;
+  if (back) used_ -= b.bytes;
+  b.place = back ? Place::host : Place::device;
   if (doomed_[id.value]) vacate(id);
 }
 

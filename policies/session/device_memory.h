@@ -24,9 +24,13 @@ std::string in_bytes(std::uint64_t bytes);
 class DeviceMemory {
  public:
   DeviceMemory(const Trace& trace, std::uint64_t capacity);
+  /// Of clients that nobody knows beforehand: who asks keeps in mind what is whose.
+  explicit DeviceMemory(std::uint64_t capacity) : capacity_(capacity) {}
 
   /// The client asks for a buffer of its program; without one, for its memory_bytes.
   BufferId ask(ClientId client, std::optional<std::uint32_t> buffer, std::uint64_t bytes, Time now);
+  BufferId ask(ClientId client, std::uint64_t bytes, Time now);
+  void belongs_to(BufferId id, ClientId client) { at(id).client = client; }
   bool fits(BufferId id) const { return buffers_[id.value].bytes <= capacity_ - used_; }
   void grant(BufferId id);
   /// No longer the client's.  Its bytes are free at once, or when its move is complete or its last use ends.
@@ -42,8 +46,11 @@ class DeviceMemory {
   bool absent(std::span<const BufferId> uses) const;
   void begin_use(std::span<const BufferId> uses, bool kernel, Time now);
   void end_use(std::span<const BufferId> uses);
+  /// It counts as used when the other was, and as often.
+  void as_used_as(BufferId id, BufferId other);
   /// Copies that wait for them to be on the device.
   void wait_for(std::span<const BufferId> uses, int copies);
+  void set_copies_wait(BufferId id, std::uint32_t copies) { at(id).copies_wait = copies; }
 
   /// Empty: it can begin.
   std::string why_not(const decide::Checkpoint& checkpoint) const;
@@ -51,6 +58,8 @@ class DeviceMemory {
   void begin(const decide::Checkpoint& checkpoint);
   void begin(const decide::Restore& restore);
   void moved(BufferId id);
+  /// What was begun could not be done: it is where it was.
+  void stays(BufferId id);
 
   /// Released, and on the device or the host until then; told once.
   std::vector<BufferId> take_vacated() { return std::exchange(vacated_, {}); }

@@ -64,6 +64,18 @@ void write_metrics(const files::path& file, const std::string& state) {
         out << fmt::format("corun_{}_total{{program=\"{}\"}} {}\n", what, p["name"].get<std::string>(), p[what].get<std::uint64_t>());
     }
   }
+  if (s.contains("memory")) {
+    std::ofstream out(fresh, std::ios::app);
+    out << "# TYPE corun_memory_bytes gauge\n";
+    for (const auto& p : s["programs"])
+      for (const char* where : {"gpu", "host"})
+        out << fmt::format("corun_memory_bytes{{program=\"{}\",where=\"{}\"}} {}\n", p["name"].get<std::string>(), where,
+                           p["memory"][fmt::format("{}_bytes", where)].get<std::uint64_t>());
+    out << "# TYPE corun_memory_cap_bytes gauge\n"
+        << fmt::format("corun_memory_cap_bytes {}\n", s["memory"]["cap_bytes"].get<std::uint64_t>())
+        << "# TYPE corun_memory_moved_bytes_total counter\n"
+        << fmt::format("corun_memory_moved_bytes_total {}\n", s["memory"]["moved_bytes"].get<std::uint64_t>());
+  }
   std::error_code failed;
   files::rename(fresh, file, failed);
   if (failed)
@@ -89,6 +101,15 @@ void print_table(const std::string& state) {
                p["class"].get<std::string>(), p["launches"].get<std::uint64_t>(), p["graphs"].get<std::uint64_t>(),
                p["unsteered"].get<std::uint64_t>(), p["requests"].get<std::uint64_t>(), p["waiting"].get<std::uint64_t>(),
                p["on_gpu"].get<std::uint64_t>(), p["mean_wait_us"].get<double>(), p["busy_s"].get<double>());
+  if (!s.contains("memory")) return;
+  const auto mib = [](const auto& bytes) { return bytes.template get<double>() / (1 << 20); };
+  const auto& all = s["memory"];
+  fmt::print("\n{:24}{:>12}{:>12}{:>10}{:>14}{:>14}\n", "memory", "on GPU", "on host", "passed", "to the host", "and back");
+  for (const auto& p : s["programs"])
+    fmt::print("{:24}{:>8.0f} MiB{:>8.0f} MiB{:>10}{:>10.0f} MiB{:>10.0f} MiB\n", p["name"].get<std::string>(), mib(p["memory"]["gpu_bytes"]),
+               mib(p["memory"]["host_bytes"]), p["memory"]["passed"].get<std::uint64_t>(), mib(p["memory"]["out_bytes"]),
+               mib(p["memory"]["in_bytes"]));
+  fmt::print("{:.0f} MiB of {:.0f} are in use, at most {:.0f} were\n", mib(all["used_bytes"]), mib(all["cap_bytes"]), mib(all["peak_bytes"]));
 }
 
 }  // namespace
@@ -99,7 +120,7 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
     command.add_option("--at", a.at, "folder of the service (default: corun below XDG_RUNTIME_DIR, or /tmp/corun-UID)");
   };
   all.serve = app.add_subcommand("serve", "decide for programs started by sim run what reaches the GPU when, by a policy");
-  all.serve->add_option("--policy", a.policy, "as of a run: fcfs, priority, timeslice, tpc-mask, static-split, wait, reef-n, lookahead")
+  all.serve->add_option("--policy", a.policy, "as of a run: fcfs, priority, timeslice, tpc-mask, static-split, wait, reef-n, lookahead, flexgpu")
       ->capture_default_str();
   all.serve->add_option("--programs", a.programs, "names of those that will come, in the order of the policy's shares: cam,training")
       ->delimiter(',');
@@ -111,6 +132,10 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
                    "launches of a stream that such a program's host makes before they may go; 0: it waits for each")
       ->check(CLI::Range(0, 256))
       ->capture_default_str();
+  all.serve
+      ->add_option("--memory", a.memory,
+                   "under flexgpu: device memory that programs share, as 24GiB (default: nine tenths of what the GPU has)")
+      ->transform(CLI::AsSizeValue(true));
   all.serve->add_option("--gpu", a.gpu, "the GPU in this machine (default: as the driver says)");
   all.serve->add_flag("--no-mps", a.no_mps, "start no MPS server: programs then take turns, unless one of yours is there");
   all.serve->add_option("--metrics", a.metrics, "file that has the state each second, in Prometheus's text format");
@@ -123,6 +148,8 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
       ->check(CLI::IsMember({"real_time", "best_effort"}))
       ->capture_default_str();
   all.run->add_option("--priority", a.priority, "CUDA's: 0 lowest, -5 highest")->check(CLI::Range(-5, 0))->capture_default_str();
+  all.run->add_flag("--own-memory", a.own_memory,
+                    "its memory stays on the GPU, as it must of a program that shares it with others (CUDA IPC, RDMA)");
   add_at(*all.run);
   all.top = app.add_subcommand("top", "print what the programs of sim serve have done");
   all.top->add_flag("--json", a.json, "for machines");
@@ -132,7 +159,7 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
 
 int serve(const LiveArguments& a) {
   const Gpu gpu = gpu_here(a.gpu);
-  live::Service service(a.policy, gpu, folder_of(a), {from_ns(1e3 * a.ahead_us), a.in_flight, a.programs, forecast_unknown});
+  live::Service service(a.policy, gpu, folder_of(a), {from_ns(1e3 * a.ahead_us), a.in_flight, a.programs, forecast_unknown, a.memory});
   std::optional<hw::MpsDaemon> mps;
   if (service.books().one_context() && !a.no_mps) mps.emplace();
   service.invite(mps ? mps->environment() : std::vector<std::string>{});
@@ -176,6 +203,7 @@ int run_steered(const LiveArguments& a) {
   setenv("LD_PRELOAD", before != nullptr && *before != '\0' ? (library + ":" + before).c_str() : library.c_str(), 1);
   setenv("CUDA_DEVICE_MAX_CONNECTIONS", "8", 0);  // as without MPS, whose 2 make streams wait for each other
   setenv("CORUN_NAME", a.name.empty() ? files::path(a.program.front()).filename().c_str() : a.name.c_str(), 1);
+  if (a.own_memory) setenv("CORUN_OWN_MEMORY", "1", 1);
   setenv("CORUN_CLASS", a.service_class.c_str(), 1);
   setenv("CORUN_PRIORITY", fmt::format("{}", a.priority).c_str(), 1);
   std::vector<char*> words;

@@ -10,12 +10,13 @@ namespace corun::sim {
 
 struct LiveArguments {
   std::string policy = "fcfs", gpu, at, metrics, record;
-  bool no_mps = false, json = false;
+  bool no_mps = false, json = false, own_memory = false;
   std::string name, service_class = "best_effort";
   int priority = 0;
   std::vector<std::string> program, programs;
   double ahead_us = 8;
   std::uint32_t in_flight = 64;
+  std::uint64_t memory = 0;
 };
 
 struct LiveCommands {

@@ -126,7 +126,12 @@ int simulate(const Arguments& a, Task task) {
   if (a.as_served) {  // the service's books refuse what it cannot do
     live::BooksOptions options;
     options.forecast = [](const Gpu& gpu, const Requirements& needed) { return make_forecast(gpu, needed); };
-    (void)live::Books(a.policy, read_gpu(trace.gpu), options);
+    if (live::Books(a.policy, read_gpu(trace.gpu), options).memory() != nullptr)
+      throw InputError(
+          "", "--as-served",
+          fmt::format("under policy {} sim serve moves all of a program's memory, which is not simulated",
+                      a.policy),
+          "leave it out");
   }
   if (comparing && !a.comparison.gpus.empty()) {
     if (!a.profiles.empty() || a.cuda.backend != "sim" || a.memory != 0 || a.comparison.oracle ||

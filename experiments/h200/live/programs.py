@@ -106,6 +106,7 @@ def as_graph(request):
     def replay():
         graph.replay()
         return result
+    replay.weights = request  # the graph keeps nothing alive of what it reads
     return replay
 
 

@@ -1,7 +1,8 @@
 // A driver with one GPU for each process: a stream is a thread that does what it was given, in order.  A function is a number
 // of microseconds.  Each kernel is a line of the file that CORUN_FAKE_LOG names: NAME BEGIN_NS END_NS PRIORITY GROUPS, the last
 // as a number with a bit for each group of SMs that a green context has.  Its groups are an H200's: 15 of 8 SMs and a rest of 12.
-// CORUN_FAKE_DEVICE: of two devices the program uses this one.
+// CORUN_FAKE_DEVICE: of two devices the program uses this one.  A kernel with arguments (an address, a number of words) adds 1
+// to each of these words when its time is over.
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <dlfcn.h>
@@ -19,6 +20,8 @@
 #include <string>
 #include <thread>
 #include <vector>
+
+#include "fake_driver.h"
 
 namespace {
 
@@ -75,20 +78,31 @@ class Queue {
   std::deque<std::function<void()>> todo_;
 };
 
+std::mutex all_mutex;
+std::vector<Queue*>& all() {
+  static auto* const queues = new std::vector<Queue*>;
+  return *queues;
+}
+Queue* made(int priority, int groups = kAllGroups) {
+  const std::scoped_lock lock(all_mutex);
+  return all().emplace_back(new Queue(priority, groups));
+}
+
 std::vector<Queue*>& captured() {
   static auto* const all = new std::vector<Queue*>;
   return *all;
 }
 
 Queue& of(CUstream stream) {
-  static auto* const common = new Queue(0);
+  static auto* const common = made(0);
   return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ? *common : *reinterpret_cast<Queue*>(stream);
 }
 
-void run(std::intptr_t us, CUstream stream, int priority, int groups) {
-  of(stream).add([us, priority, groups] {
+void run(std::intptr_t us, CUstream stream, int priority, int groups, const std::function<void()>& what = [] {}) {
+  of(stream).add([us, priority, groups, what] {
     const std::int64_t begin = now_ns();
     std::this_thread::sleep_for(std::chrono::microseconds(us));
+    what();
     const char* log = std::getenv("CORUN_FAKE_LOG");
     if (log == nullptr) return;
     char line[128];
@@ -101,16 +115,33 @@ void run(std::intptr_t us, CUstream stream, int priority, int groups) {
   });
 }
 
-CUresult launch(CUfunction f, CUstream stream, int priority) {
+CUresult launch(CUfunction f, CUstream stream, int priority, void** arguments = nullptr) {
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   const auto us = reinterpret_cast<std::intptr_t>(f);
   Queue& queue = of(stream);
+  if (queue.captured == nullptr && arguments != nullptr) {
+    auto* words = reinterpret_cast<std::uint32_t*>(*static_cast<CUdeviceptr*>(arguments[0]));
+    const std::uint64_t count = *static_cast<std::uint64_t*>(arguments[1]);
+    run(us, stream, priority, queue.groups, [=] {
+      for (std::uint64_t i = 0; i < count; ++i) ++words[i];
+    });
+    return CUDA_SUCCESS;
+  }
   if (queue.captured == nullptr) return run(us, stream, priority, queue.groups), CUDA_SUCCESS;
   queue.captured->graph = {static_cast<int>(us), queue.groups};
   return CUDA_SUCCESS;
 }
 
 }  // namespace
+
+void enqueue(CUstream stream, std::function<void()> what) { of(stream).add(std::move(what)); }
+void finish(CUstream stream) { of(stream).wait(); }
+void finish_all() {
+  std::unique_lock lock(all_mutex);
+  const std::vector<Queue*> queues = all();
+  lock.unlock();
+  for (Queue* queue : queues) queue->wait();
+}
 
 extern "C" {
 CUresult cuInit(unsigned) { return CUDA_SUCCESS; }
@@ -132,9 +163,9 @@ CUresult cuGetProcAddress_v2(const char* name, void** f, int version, cuuint64_t
 CUresult cuGetProcAddress(const char* name, void** f, int version, cuuint64_t flags) {  // as until CUDA 11
   return cuGetProcAddress_v2(name, f, version, flags, nullptr);
 }
-CUresult cuLaunchKernel(CUfunction f, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream stream, void**,
-                        void**) {
-  return launch(f, stream, of(stream).priority());
+CUresult cuLaunchKernel(CUfunction f, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream stream,
+                        void** arguments, void**) {
+  return launch(f, stream, of(stream).priority(), arguments);
 }
 CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h,
                              CUstream stream, void** arguments, void** extra) {
@@ -182,14 +213,14 @@ CUresult cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc described, CUde
 }
 CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned, int priority) {
   const auto groups = static_cast<int>(reinterpret_cast<std::intptr_t>(context));
-  return *stream = reinterpret_cast<CUstream>(new Queue(priority, groups)), CUDA_SUCCESS;
+  return *stream = reinterpret_cast<CUstream>(made(priority, groups)), CUDA_SUCCESS;
 }
 CUresult cuCtxGetDevice(CUdevice* device) {
   const char* used = std::getenv("CORUN_FAKE_DEVICE");
   return *device = used != nullptr ? std::atoi(used) : 0, CUDA_SUCCESS;
 }
 CUresult cuStreamCreateWithPriority(CUstream* stream, unsigned, int priority) {
-  return *stream = reinterpret_cast<CUstream>(new Queue(priority)), CUDA_SUCCESS;
+  return *stream = reinterpret_cast<CUstream>(made(priority)), CUDA_SUCCESS;
 }
 CUresult cuStreamCreate(CUstream* stream, unsigned flags) { return cuStreamCreateWithPriority(stream, flags, 0); }
 CUresult cuStreamGetPriority(CUstream stream, int* priority) { return *priority = of(stream).priority(), CUDA_SUCCESS; }
@@ -206,8 +237,8 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
   return CUDA_SUCCESS;
 }
 CUresult cuStreamSynchronize(CUstream stream) { return of(stream).wait(), CUDA_SUCCESS; }
-CUresult cuCtxSynchronize() { return cuStreamSynchronize(nullptr); }
-CUresult cuCtxSynchronize_v2(CUcontext) { return cuStreamSynchronize(nullptr); }
+CUresult cuCtxSynchronize() { return finish_all(), CUDA_SUCCESS; }
+CUresult cuCtxSynchronize_v2(CUcontext) { return cuCtxSynchronize(); }
 CUresult cuStreamQuery(CUstream stream) { return of(stream).idle() ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY; }
 CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned) {
   if (of(stream).captured != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -224,15 +255,12 @@ CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr at, cuuint32_t valu
   });
   return CUDA_SUCCESS;
 }
-CUresult cuMemAlloc_v2(CUdeviceptr* at, size_t bytes) {
-  if (bytes > std::size_t{1} << 30) return CUDA_ERROR_OUT_OF_MEMORY;
-  return *at = 1, CUDA_SUCCESS;
-}
 CUresult cuMemHostRegister_v2(void*, size_t, unsigned) { return CUDA_SUCCESS; }
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* at, void* host, unsigned) {
   return *at = reinterpret_cast<CUdeviceptr>(host), CUDA_SUCCESS;
 }
-CUresult cuCtxGetCurrent(CUcontext* context) { return *context = nullptr, CUDA_SUCCESS; }
+CUresult cuCtxGetCurrent(CUcontext* context) { return *context = reinterpret_cast<CUcontext>(1), CUDA_SUCCESS; }
+CUresult cuCtxSetCurrent(CUcontext) { return CUDA_SUCCESS; }
 CUresult cuEventCreate(CUevent* event, unsigned) { return *event = reinterpret_cast<CUevent>(new std::pair<Queue*, int>), CUDA_SUCCESS; }
 CUresult cuEventRecord(CUevent event, CUstream stream) {
   return reinterpret_cast<std::pair<Queue*, int>*>(event)->first = &of(stream), CUDA_SUCCESS;

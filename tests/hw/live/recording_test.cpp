@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "sim/backend/forecast.h"
+#include "tests/hw/live/random_memory.h"
 #include "tests/support/build.h"
 #include "tests/support/replaced.h"
 #include "traces/json/temporary_folder.h"
@@ -101,6 +102,26 @@ TEST_F(LiveRecording, AnotherDecisionIsNoticed) {
   EXPECT_THAT(again(other).difference, HasSubstr("recorded"));
   const std::string policy = replaced(text, "wait:beside=on", "wait");
   EXPECT_NE(again(policy).difference, "");
+}
+
+TEST_F(LiveRecording, WhatIsDecidedAboutMemoryIsDecidedAgainOfProgramsAtRandom) {
+  std::uint64_t checkpoints = 0;
+  for (const char* policy : {"flexgpu", "flexgpu:patience=2,turn=4", "memory-wait"})
+    for (unsigned seed = 1; seed <= 5; ++seed) {
+      SCOPED_TRACE(std::string(policy) + " " + std::to_string(seed));
+      RandomMemory world(policy, seed, true);
+      world.run(2000);
+      std::ostringstream out;
+      world.books.recording()->write(out);
+      const hw::Replayed r = again(out.str());
+      EXPECT_EQ(r.difference, "");
+      EXPECT_EQ(r.waits, 2000u);
+      if (policy == std::string("flexgpu")) {
+        checkpoints += world.checkpoints();
+        EXPECT_NE(again(replaced(out.str(), R"("memory":64)", R"("memory":72)")).difference, "");
+      }
+    }
+  EXPECT_GT(checkpoints, 50u);
 }
 
 TEST_F(LiveRecording, OneThatIsFullEndsBehindAllThatCameOfWhatHappenedLast) {

@@ -1,4 +1,5 @@
 // Device memory: who gets it, who fails, who waits for whom, and what moves to the host and back.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -545,6 +546,31 @@ TEST(FlexGpu, WhoHasBeenPassedOftenEnoughLetsNoOtherPass) {
     for (const KernelRecord& r : ran.kernels)
       passed += r.client == ClientId{2} && r.submitted < ran.only(ClientId{1}).submitted;
     EXPECT_LE(passed, patience);
+  }
+}
+
+TEST(FlexGpu, WhoLacksMemoryLetsOthersPassForSoManyTimesAsLongAsItsMoveTakes) {
+  for (const double turn : {0.0, 0.5, 1.0, 2.0}) {
+    TraceBuilder b;
+    Kernel most = kernel(4, 256, us(20)), some = kernel(4, 256, us(50));
+    most.counters.warps_active_pct = 60;
+    some.counters.warps_active_pct = 50;
+    const KernelId k = b.kernel(some);
+    b.client("runs", b.program({launch(k), launch(k), launch(k), launch(k), launch(k), launch(k)}));
+    b.client("waits", b.program({alloc(0, 600'000), uses(launch(b.kernel(most)), {0})}), Once{us(1)});
+    b.client("passes", b.program({launch(k)}), Periodic{us(10), us(5)});
+    b.trace.run.duration = us(500);
+    const Ran ran = run_trace(b.trace, gpu_with(1'000'000), fmt::format("flexgpu:patience=0,turn={}", turn));
+    Time last{};
+    for (const KernelRecord& r : ran.kernels)
+      if (r.client == ClientId{2} && r.submitted < ran.only(ClientId{1}).submitted)
+        last = std::max(last, r.submitted);
+    const Time until =
+        us(1) + ps(static_cast<std::int64_t>(turn * 120e6));  // 600 kB in and as much out take 120 us
+    EXPECT_LT(last, turn == 0 ? us(5) : until) << turn;
+    if (turn != 0) {
+      EXPECT_GE(last, until - us(60)) << turn;
+    }
   }
 }
 

@@ -1,0 +1,107 @@
+// A program that allocates, and knows nothing of corun.
+//   memory_program WAY MIB ROUNDS [US]
+// It has MIB of device memory in blocks of 4 MiB, each word of which has a value of its own, and in each of ROUNDS rounds
+// adds 1 to every word in kernels of US microseconds, waits, and looks at one block.  At the end it looks at all.
+// WAY: plain; frees: each round also allocates a block and frees it; holds: in the first round the GPU waits half a
+// second and more for the host, in a stream of its own; rests: its host does nothing for 2 s, then looks at a block; beyond: it asks for 64 MiB more than MIB at once, which is to fail;
+// tells: prints what the driver says of its memory.
+// Says "wrong N" words, and "done".
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace {
+
+void* driver = nullptr;
+template <class F>
+F* call(F*, const char* name) {
+  return reinterpret_cast<F*>(dlsym(driver, name));
+}
+#define CALL(NAME) call(static_cast<decltype(&NAME)>(nullptr), #NAME)
+
+constexpr std::size_t kBlock = std::size_t{4} << 20, kWords = kBlock / 4;
+
+void check(CUresult result, const char* what) {
+  if (result == CUDA_SUCCESS) return;
+  std::printf("%s failed: %d\n", what, result);
+  std::exit(1);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string way = argv[1];
+  const int mib = std::atoi(argv[2]), rounds = std::atoi(argv[3]), us = argc > 4 ? std::atoi(argv[4]) : 100;
+  driver = dlopen("libcuda.so.1", RTLD_NOW);
+  check(CALL(cuInit)(0), "init");
+  std::vector<CUdeviceptr> blocks;
+  const auto value = [](std::size_t block, std::size_t word) {
+    return static_cast<unsigned>(block * 2654435761u + word);
+  };
+  std::vector<unsigned> words(kWords);
+  for (int i = 0; i < mib / 4; ++i) {
+    CUdeviceptr at = 0;
+    check(CALL(cuMemAlloc_v2)(&at, kBlock), "allocate");
+    for (std::size_t w = 0; w < kWords; ++w) words[w] = value(static_cast<std::size_t>(i), w);
+    check(CALL(cuMemcpyHtoD_v2)(at, words.data(), kBlock), "copy");
+    blocks.push_back(at);
+  }
+  std::puts("allocated");
+  std::fflush(stdout);
+  if (way == "beyond") {
+    CUdeviceptr at = 0;
+    std::printf("beyond %d\n", CALL(cuMemAlloc_v2)(&at, std::size_t{64} << 20));
+  }
+  if (way == "tells") {
+    std::size_t left = 0, all = 0, bytes = 0;
+    CUdeviceptr at = 0;
+    CUipcMemHandle handle;
+    CALL(cuMemGetInfo_v2)(&left, &all);
+    CALL(cuMemGetAddressRange_v2)(&at, &bytes, blocks[1] + 12345);
+    std::printf("left %zu of %zu MiB, range %d %zu\n", left >> 20, all >> 20, at == blocks[1], bytes);
+    std::printf("shared %d\n", CALL(cuIpcGetMemHandle)(&handle, blocks[0]));
+    check(CALL(cuMemAllocAsync)(&at, kBlock, nullptr), "pool");
+    check(CALL(cuMemFreeAsync)(at, nullptr), "pool");
+    check(CALL(cuMemAlloc_v2)(&at, 4096), "small");
+    check(CALL(cuMemFree_v2)(at), "small");
+  }
+  std::uint64_t wrong = 0;
+  const auto look = [&](std::size_t block, unsigned added) {
+    check(CALL(cuMemcpyDtoH_v2)(words.data(), blocks[block], kBlock), "look");
+    for (std::size_t w = 0; w < kWords; ++w) wrong += words[w] != value(block, w) + added;
+  };
+  if (way == "rests") usleep(2'000'000), look(0, 0);
+  for (int r = 1; r <= rounds; ++r) {
+    CUdeviceptr more = 0;
+    if (way == "frees") check(CALL(cuMemAlloc_v2)(&more, kBlock), "allocate more");
+    unsigned flag = 0;
+    CUstream held = nullptr;
+    if (way == "holds" && r == 1) {
+      check(CALL(cuStreamCreate)(&held, CU_STREAM_NON_BLOCKING), "stream");
+      check(CALL(cuStreamWaitValue32_v2)(held, reinterpret_cast<CUdeviceptr>(&flag), 1,
+                                         CU_STREAM_WAIT_VALUE_GEQ),
+            "hold");
+      usleep(900'000);
+    }
+    for (CUdeviceptr at : blocks) {
+      std::uint64_t count = kWords;
+      void* arguments[] = {&at, &count};
+      check(CALL(cuLaunchKernel)(reinterpret_cast<CUfunction>(static_cast<std::intptr_t>(us)), 8, 1, 1, 128,
+                                 1, 1, 0, nullptr, arguments, nullptr),
+            "launch");
+    }
+    check(CALL(cuStreamSynchronize)(nullptr), "wait");
+    if (held != nullptr) __atomic_store_n(&flag, 1, __ATOMIC_RELEASE), CALL(cuStreamSynchronize)(held);
+    look(static_cast<std::size_t>(r) % blocks.size(), static_cast<unsigned>(r));
+    if (more != 0) check(CALL(cuMemFree_v2)(more), "free");
+  }
+  for (std::size_t i = 0; i < blocks.size(); ++i) look(i, static_cast<unsigned>(rounds));
+  for (CUdeviceptr at : blocks) check(CALL(cuMemFree_v2)(at), "free");
+  std::printf("wrong %llu\ndone\n", static_cast<unsigned long long>(wrong));
+}
