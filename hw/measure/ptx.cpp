@@ -101,7 +101,7 @@ class PtxBench {
     p.launch.grid_x = k.grid.x, p.launch.grid_y = k.grid.y, p.launch.grid_z = k.grid.z;
     p.order = memory_.device + offsetof(HostWords, order),
     p.done = memory_.device + offsetof(HostWords, done);
-    p.number = ++number_;
+    p.number = p.done_value = ++number_;
     return p;
   }
   void clear() {
@@ -154,10 +154,11 @@ class PtxBench {
     bool whole = true;
     for (const std::uint32_t chunk : {1u, 4u}) {
       bench_.work.poison(instance, 0xa5, s_);
-      std::uint32_t first = 0;
-      for (int attempt = 0;; ++attempt, ++attempts) {
-        clear();
-        const PtxLaunch p = parameters(instance.kernel(), first, chunk);
+      clear();
+      PtxLaunch p = parameters(instance.kernel(), 0, chunk);
+      for (int attempt = 0; whole; ++attempt, ++attempts) {
+        p.number = p.done_value = ++number_;
+        if (attempt == kAttempts) p.order = 0;
         const Time begin = bench_.driver.now();
         launch(instance, p);
         if (attempt < kAttempts) {
@@ -169,16 +170,14 @@ class PtxBench {
           latencies.push_back(to_seconds(bench_.driver.now() - asked) * 1e6);
         }
         bench_.driver.synchronize(s_);
-        if (words_.done == p.number) break;
-        const std::uint32_t done = chunks_done(read().control, p.launch.chunks);
-        if (done != chunks_done(words_.progress, p.launch.chunks))
-          whole = false;  // the host was told otherwise
-        first += blocks_in(p.launch, done);
-        ++stops;
-        if (attempt > kAttempts) {
-          whole = false;
+        whole &= words_.progress.unused[0] == p.number;
+        const bool done = words_.done == p.number;
+        whole &= done == (words_.progress.unused[1] == p.launch.chunks);
+        if (attempt == kAttempts) {
+          whole &= done && read().control.taken == 0;
           break;
         }
+        stops += done ? 0 : 1;
       }
       whole &= digest(instance) == expected_;
     }
@@ -197,9 +196,9 @@ class PtxBench {
     const std::uint32_t leave = std::min(p.launch.chunks, workers_) / 2;
     words_.order = ptx_leave(p.number, leave);
     const bool same = is_whole(instance, p);
-    const Control c = read().control;
-    row["left"] = {c.left, leave};
-    return same && c.left <= leave;
+    const std::uint32_t left = words_.progress.unused[2];
+    row["left"] = {left, leave};
+    return same && left <= leave;
   }
 
   /// One worker on an even SM, none on an odd one.

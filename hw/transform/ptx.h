@@ -20,7 +20,9 @@
 
 namespace corun::hw {
 
-/// In device memory, zero at first: Control, and what a host asks in words of its own.
+/// In device memory, zero at first: Control, and what a host asks in words of its own.  A launch leaves it so that the next
+/// with the same parameters goes on where this one was stopped, or has nothing to do; one without orders, which nobody stops,
+/// leaves it zero.  Where SMs have seats the host clears it.
 struct PtxControl {
   Control control;
   std::uint64_t order = 0;  // the last that was seen
@@ -29,12 +31,13 @@ struct PtxControl {
 };
 static_assert(sizeof(PtxControl) == sizeof(Control) + 16);
 
-/// The last parameter.  `progress`'s third word gets `number` when the last worker has left.
+/// The last parameter.  When the last worker has left, `progress` has the number of chunks done in its fourth word, how many
+/// were told to leave in its fifth, and then `number` in its third.
 struct PtxLaunch {
   LaunchParameters launch;
-  std::uint64_t order = 0;  // host memory, a word as PtxOrder makes it; 0: there is none
-  std::uint64_t done = 0;   // host memory, where `number` is written when all blocks are done; 0: nowhere
-  std::uint32_t number = 0, unused = 0;
+  std::uint64_t order = 0;  // host memory, a word as ptx_stop makes it; 0: there is none
+  std::uint64_t done = 0;   // host memory, where `done_value` is written when all blocks are done; 0: nowhere
+  std::uint32_t number = 0, done_value = 0;
 };
 static_assert(sizeof(PtxLaunch) == 96);
 
