@@ -73,12 +73,13 @@ class PtxBench {
     const auto blocks = static_cast<std::uint32_t>(k.blocks());
     workers_ = std::min(blocks, fits_ * gpu_.sms);
     solo_us_ = time([&] { launch_plain(instance, plain); });
-    Json& same = row["identical"];
+    Json same;  // not in the row, whose elements move as it grows
     same["whole"] = run_whole(instance, 1);
     same["chunks"] = run_whole(instance, 3);
     row["stops"] = run_stopped(instance, same);
     same["leave"] = run_leaving(instance, row);
     same["seats"] = run_seated(instance, row);
+    row["identical"] = same;
     measure_times(instance, plain, row);
     fmt::print("{:<20} {:>9.1f} us {:>7} blocks, regs {}, per SM {}, {}; same {}; stops {}\n", k.name,
                row["plain_us"].get<double>(), blocks, row["registers"].dump(), row["blocks_per_sm"].dump(),

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "hw/kernels/library.h"
@@ -204,6 +205,28 @@ TEST(Ptx, WhatNoLoopCanBePutAroundIsRefusedWithTheReason) {
 TEST(Ptx, OrdersNameTheLaunchThatTheyAreFor) {
   EXPECT_EQ(ptx_stop(7), 0x8000000000000007u);
   EXPECT_EQ(ptx_leave(7, 12), 0x0000000c00000007u);
+}
+
+/// The assembler doubles a place that is come to in two ways, and lanes of a warp that are at different copies of a
+/// barrier wait for each other forever: from where the loop begins to where they meet there is one way in.
+TEST(Ptx, TheLanesOfAWarpMeetAtOnePlace) {
+  for (const char* entry : {"alone", "together", "some", "warps", "calls", "copies"}) {
+    const PersistentPtx made = accept(entry);
+    const std::size_t turn = made.text.find("$corun_turn:\n"), meet = made.text.find("$corun_published:\n"),
+                      block = made.text.find("$corun_block:\n");
+    ASSERT_LT(turn, meet);
+    ASSERT_LT(meet, block);
+    EXPECT_TRUE(made.text.substr(0, turn).ends_with("\tbar.warp.sync 0xffffffff;\n")) << entry;
+    EXPECT_THAT(made.text.substr(meet, block - meet), HasSubstr("\tbar.warp.sync 0xffffffff;\n")) << entry;
+    std::set<std::string> within;  // labels between the two
+    for (std::size_t at = turn; (at = made.text.find("\n$", at)) < block; ++at)
+      if (const std::size_t end = made.text.find(":\n", at); end < block)
+        within.insert(made.text.substr(at + 1, end - at - 1));
+    EXPECT_TRUE(within.contains("$corun_published"));
+    for (const std::string& outside : {made.text.substr(0, turn), made.text.substr(block)})
+      for (const std::string& label : within)
+        EXPECT_THAT(outside, Not(HasSubstr(" " + label + ";"))) << entry;
+  }
 }
 
 /// NVIDIA's assembler; empty: it is not here.
