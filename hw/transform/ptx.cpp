@@ -295,7 +295,7 @@ class Rewriter {
     // Its address modulo 1024 is what dynamic shared memory has without it: kernels count on that beyond what
     // they say.
     const std::string slots = dynamic_ ? ".shared .align 1024 .b8 corun_slots[1024];\n"
-                                       : ".shared .align 16 .b8 corun_slots[48];\n";
+                                       : ".shared .align 32 .b8 corun_slots[48];\n";
     bool headed = false;
     for (const PtxModule::Item& item : module_.items) {
       const PtxDeclaration* d =

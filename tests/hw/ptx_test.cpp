@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -226,6 +227,21 @@ TEST(Ptx, TheLanesOfAWarpMeetAtOnePlace) {
     for (const std::string& outside : {made.text.substr(0, turn), made.text.substr(block)})
       for (const std::string& label : within)
         EXPECT_THAT(outside, Not(HasSubstr(" " + label + ";"))) << entry;
+  }
+}
+
+/// A slot's other one is where one bit of the address differs, so that both must lie in one piece of 32 bytes.  Otherwise a
+/// worker's second block is read from what the kernel keeps there.
+TEST(Ptx, TheSlotsLieWhereTheirAddressesDifferInOneBit) {
+  for (const char* entry : {"alone", "together", "some", "warps", "calls", "copies"}) {
+    const PersistentPtx made = accept(entry);
+    ASSERT_THAT(made.text, HasSubstr("xor.b32 %corun_slot, %corun_slot, 16;"));
+    const ParsedPtx parsed = parse_ptx(made.text);
+    const auto slots =
+        std::ranges::find(parsed.module.declarations, std::string_view("corun_slots"), &PtxDeclaration::name);
+    ASSERT_NE(slots, parsed.module.declarations.end());
+    const std::string text(slots->text);
+    EXPECT_EQ(std::stoi(text.substr(text.find(".align ") + 7)) % 32, 0) << entry << ": " << text;
   }
 }
 
