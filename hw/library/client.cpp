@@ -113,8 +113,13 @@ void Client::watch() {
   while (poll(&look, 1, -1) < 0 && errno == EINTR) {
   }
   service_is_gone();
+  // No attempt is stopped any more.  One that has been is the last that the GPU says anything of before it goes on.
   const auto let_go = [&] {
-    for (std::uint32_t i = 0; i < kStreams; ++i) memory_->words.granted[i].store(numbered_[i].launched);
+    for (auto& order : memory_->words.orders) order.store(0);
+    for (std::uint32_t i = 0; i < kStreams; ++i) {
+      memory_->words.granted[i].store(numbered_[i].launched);
+      memory_->words.resumed[i].store(attempt_of(numbered_[i].launched, kAllAttempts));
+    }
   };
   // A thread that is in the driver, which may wait for what waits, ends there; whoever comes later finds no service.
   std::unique_lock<std::mutex> lock(order_, std::defer_lock);
@@ -183,9 +188,9 @@ bool Client::has_grant(const Stream& stream, std::uint32_t number) const {
   return reached(memory_->words.granted[stream.index].load(std::memory_order_acquire), number);
 }
 
-bool Client::ask(Stream& stream, const Work& work) {
+bool Client::ask(Stream& stream, const Work& work, std::uint32_t attempts) {
   const std::uint32_t number = ++stream.launched, ahead = in_flight();
-  if (!say({Saying::What::launch, stream.index, number, number_of(work)})) return true;
+  if (!say({Saying::What::launch, stream.index, number, number_of(work), attempts})) return true;
   if (ahead == 0 || !has_grant(stream, number - ahead)) wait_until_granted(stream, number - ahead);
   if (ahead == 0 || has_grant(stream, number)) return true;
   // Where it is next its grant may be on its way: to look costs the host less than the GPU's wait costs the GPU.
@@ -242,9 +247,19 @@ CUdeviceptr Client::granted(const Stream& stream) const {
   return on_device_ + offsetof(Memory::Words, granted) + stream.index * sizeof(std::uint32_t);
 }
 
-void Client::failed(const Stream& stream) { say({Saying::What::failed, stream.index, stream.launched, 0}); }
+CUdeviceptr Client::resumed(const Stream& stream) const {
+  return on_device_ + offsetof(Memory::Words, resumed) + stream.index * sizeof(std::uint32_t);
+}
+CUdeviceptr Client::orders(const Stream& stream) const {
+  return on_device_ + offsetof(Memory::Words, orders) + stream.index * sizeof(std::uint64_t);
+}
+CUdeviceptr Client::report(const Stream& stream) const {
+  return on_device_ + offsetof(Memory::Words, reports) + stream.index * sizeof(Memory::Words::reports[0]);
+}
 
-void Client::waits() { say({Saying::What::waits, 0, 0, 0}); }
+void Client::failed(const Stream& stream) { say({Saying::What::failed, stream.index, stream.launched, 0, 0}); }
+
+void Client::waits() { say({Saying::What::waits, 0, 0, 0, 0}); }
 
 std::size_t Client::Hash::operator()(const Work& work) const {
   std::size_t hash = reinterpret_cast<std::size_t>(work.key) ^ work.shared_bytes;

@@ -201,8 +201,15 @@ void Books::insert(LaunchView& l) {
   notices_.push_back(LaunchReady{l.id});
 }
 
-void Books::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now) {
-  if (recording_) recording_->asked(client, stream, number, kernel, now);
+std::uint32_t Books::attempts(std::uint32_t client, const Kernel& kernel) const {
+  // An attempt that finds nothing to do takes 15 us (experiments/h100/ptx).
+  constexpr Time kLong = std::chrono::microseconds(300), kEach = std::chrono::microseconds(500);
+  if (!options_.persistent || in_flight(client) == 0 || !stops_ || !kernel.solo_time || *kernel.solo_time < kLong) return 0;
+  return static_cast<std::uint32_t>(std::clamp<std::int64_t>(1 + *kernel.solo_time / kEach, 2, kMostAttempts));
+}
+
+void Books::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now, std::uint32_t attempts) {
+  if (recording_) recording_->asked(client, stream, number, kernel, now, attempts);
   LaunchId id{static_cast<std::uint32_t>(launches_.size()), next_serial_++};
   if (free_slots_.empty()) {
     launches_.emplace_back();
@@ -222,6 +229,7 @@ void Books::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t numb
   p.waits = false;
   ++p.unfinished;
   places_[id.slot] = {client, stream, number, &kernel, {}};
+  places_[id.slot].attempts = attempts;
   LaunchView& l = view(id);
   l = LaunchView{};
   l.id = id;
@@ -232,7 +240,36 @@ void Books::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t numb
   l.operation = &p.launch;
   l.solo_time = kernel.solo_time.value_or(Time{});
   l.ready_at = l.unblocked_at = now;
+  l.stoppable = attempts > 1;
   insert(l);
+}
+
+void Books::stopped(std::uint32_t client, std::uint32_t stream, std::uint32_t number, std::uint32_t blocks, Time now) {
+  if (recording_) recording_->stopped(client, stream, number, blocks, now);
+  Program& p = *programs_.at(client);
+  const StreamId of = shown(client, stream);
+  auto& on_gpu = p.on_gpu[of.value];
+  const auto at = std::ranges::find_if(on_gpu, [&](LaunchId id) {
+    const Place& place = places_[id.slot];
+    return place.stream == stream && place.number == number && place.stopping;
+  });
+  if (at == on_gpu.end()) return;
+  const LaunchId id = *at;
+  on_gpu.erase(at);
+  if (std::ranges::all_of(p.on_gpu, [](const auto& q) { return q.empty(); })) p.on_gpu_for += now - p.on_gpu_since;
+  ++p.stops;
+  Place& place = places_[id.slot];
+  place.stopping = false;
+  ++place.attempt;
+  LaunchView& l = view(id);
+  running_.erase(id);
+  pending_.went(l);
+  l.state = LaunchState::pending;
+  l.blocks_done = blocks;
+  l.stoppable = place.attempt + 1 < place.attempts;
+  pending_.insert(l);
+  notices_.push_back(Preempted{id, blocks});
+  take_back_held(p, of);  // it comes before what was decided since
 }
 
 void Books::ended(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Time now) {
@@ -245,11 +282,16 @@ void Books::ended(std::uint32_t client, std::uint32_t stream, std::uint32_t numb
       ++i;
       continue;
     }
-    if (const Time begun = begun_at(p, place); now > begun) {
+    const Time begun = begun_at(p, place);
+    if (now > begun && place.attempt == 0) {
       LastTimes& times = p.times[place.kernel];
       times.add(now - begun);
       place.kernel->solo_time = times.usual();
     }
+    // Of one that was stopped what it usually takes.
+    const Time took = place.attempt == 0 ? std::max(now - begun, Time{}) : place.kernel->solo_time.value_or(Time{});
+    for (ClientState::Took* of : {&p.all, place.attempts > 1 ? &p.stoppable : nullptr})
+      if (of != nullptr) ++of->launches, of->time += took;
     p.ended_at[stream] = now;
     finish(on_gpu[i], now);
   }
@@ -387,19 +429,38 @@ void Books::apply(const Decision& decision, Time now) {
   }
 }
 
-/// The launch and all behind it in its stream: what the host still has is pending again, the rest ends by itself.
+/// The launch and all behind it in its stream: what the host still has is pending again, the rest ends by itself, or is stopped.
 void Books::take_back(const LaunchView& first) {
   Program& p = program(first);
   for (LaunchId id : p.on_gpu[first.stream.value]) view(id).state = LaunchState::stopping;
+  take_back_held(p, first.stream);
+  order_stops(p, first.stream);
+}
+
+void Books::take_back_held(Program& p, StreamId stream) {
   std::deque<LaunchId> held;
-  held.swap(p.held[first.stream.value]);
+  held.swap(p.held[stream.value]);
   for (LaunchId id : held) {
     LaunchView& l = view(id);
     running_.erase(id);
     pending_.went(l);
     l.state = LaunchState::pending;
     pending_.insert(l);
-    notices_.push_back(Preempted{id, 0});
+    notices_.push_back(Preempted{id, l.blocks_done});
+  }
+}
+
+/// Of each of the program's own streams the last launch that went: those before it are about to end.
+void Books::order_stops(Program& p, StreamId stream) {
+  std::vector<std::uint32_t> seen;
+  const auto& on_gpu = p.on_gpu[stream.value];
+  for (auto at = on_gpu.rbegin(); at != on_gpu.rend(); ++at) {
+    Place& place = places_[at->slot];
+    if (std::ranges::find(seen, place.stream) != seen.end()) continue;
+    seen.push_back(place.stream);
+    if (place.stopping || place.attempt + 1 >= place.attempts) continue;
+    place.stopping = true;
+    stops_ordered_.push_back({place.client, place.stream, place.number, {}, place.attempt, true});
   }
 }
 
@@ -411,7 +472,7 @@ Time Books::may_go_at(const Program& p, LaunchId next) const {
   for (LaunchId id : p.on_gpu[launches_[next.slot].stream.value]) {
     const Place& place = places_[id.slot];
     if (place.stream != stream) continue;
-    if (!place.kernel->solo_time) return kNever;  // never seen to end
+    if (place.stopping || !place.kernel->solo_time) return kNever;  // it may come back; never seen to end
     end = end.value_or(begun_at(p, place)) + *place.kernel->solo_time;
   }
   return end ? *end - options_.ahead : Time{};
@@ -419,6 +480,11 @@ Time Books::may_go_at(const Program& p, LaunchId next) const {
 
 void Books::hand_over(std::vector<Granted>& granted, Time now) {
   const auto none = [](const auto& q) { return q.empty(); };
+  for (const Granted& stop : stops_ordered_) {
+    granted.push_back(stop);
+    if (recording_) recording_->granted(stop, now);
+  }
+  stops_ordered_.clear();
   hand_over_at_ = kNever;
   for (auto& [number, p] : programs_)
     for (std::uint32_t s = 0; s < kShownStreams; ++s)
@@ -433,7 +499,7 @@ void Books::hand_over(std::vector<Granted>& granted, Time now) {
         p->on_gpu[s].push_back(id);
         Place& place = places_[id.slot];
         place.granted_at = now;
-        granted.push_back({number, place.stream, place.number, {view(id).priority, view(id).tpc_mask}});
+        granted.push_back({number, place.stream, place.number, {view(id).priority, view(id).tpc_mask}, place.attempt});
         if (recording_) recording_->granted(granted.back(), now);
         if (place.failed) finish(id, now);
       }
@@ -443,7 +509,7 @@ std::vector<ClientState> Books::state() const {
   std::vector<ClientState> all;
   for (const auto& [number, p] : programs_) {
     if (!p->there) continue;
-    ClientState s{number, p->self, p->request, 0, 0, p->on_gpu_for};
+    ClientState s{number, p->self, p->request, 0, 0, p->on_gpu_for, p->all, p->stoppable, p->stops};
     for (std::uint32_t i = 0; i < kShownStreams; ++i)
       s.on_gpu += p->on_gpu[i].size(), s.pending += p->held[i].size();
     for (LaunchId id : pending_.all()) s.pending += places_[id.slot].client == number;

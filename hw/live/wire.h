@@ -13,7 +13,7 @@
 
 namespace corun::live {
 
-inline constexpr std::uint32_t kVersion = 3;
+inline constexpr std::uint32_t kVersion = 4;
 inline constexpr std::uint32_t kSayings = 1024;  // that the service has not heard yet; who has more to say waits
 inline constexpr std::uint32_t kStreams = 256;    // of a program; what is launched on others is not steered
 inline constexpr std::uint32_t kKernels = 4096;   // functions with a shape, and graphs; further ones share the last entry
@@ -57,6 +57,7 @@ struct Saying {
   std::uint32_t stream = 0;  // index into Memory::ended
   std::uint32_t number = 0;  // of the launch in its stream, from 1
   std::uint32_t kernel = 0;  // index into Memory::kernels
+  std::uint32_t attempts = 0;  // how often it may be on the GPU: it can be stopped one time less; 0: once, it is plain
 };
 
 /// A function with the shape of a launch, or a graph as a whole: its nodes as the grid, and no registers.
@@ -79,15 +80,29 @@ struct Memory {
   alignas(64) std::atomic<std::uint64_t> launches{0}, graphs{0}, unsteered{0};
   std::atomic<std::uint64_t> held_ns{0};  // that threads waited for grants
   std::atomic<std::uint64_t> queued{0};   // launches that the driver got before their grants
+  std::atomic<std::uint32_t> persistent{0};  // not 0: kernels are made persistent where the service asks for attempts
+  // Launches that could be stopped; kernels made persistent, and those that could not be; fat binaries whose PTX is compressed.
+  std::atomic<std::uint64_t> stoppable{0};
+  std::atomic<std::uint32_t> made{0}, refused{0}, compressed{0};
   // By stream, for the GPU as well: the last launch that it has done, and the last that may go.
   struct alignas(4096) Words {
     std::atomic<std::uint32_t> ended[kStreams], granted[kStreams];
+    // Of launches that can be stopped: the attempt that may go, or kAllAttempts of a launch that is done; what the service
+    // orders of an attempt (hw/transform/ptx.h), and what the attempt says when it has left (Progress).
+    std::atomic<std::uint32_t> resumed[kStreams];
+    std::atomic<std::uint64_t> orders[kStreams];
+    std::uint32_t reports[kStreams][64];
   } words;
   Terms terms[kStreams];                         // of the last launch granted
   std::atomic<std::uint32_t> sleeps[kStreams];   // not 0: a thread sleeps until the next grant
   Saying sayings[kSayings];                      // that with number n at n % kSayings
   KernelEntry kernels[kKernels];
+  std::atomic<std::uint32_t> attempts[kKernels];  // that the service asks for; 0: it is to be launched plainly
 };
+/// An attempt of a launch by its number, as in Words::resumed.
+inline constexpr std::uint32_t kMostAttempts = 6, kAllAttempts = 7;
+constexpr std::uint32_t attempt_of(std::uint32_t launch, std::uint32_t attempt) { return launch * 8 + attempt; }
+
 /// Whether number `a` of a stream is at or behind `b`, also where numbers begin again.
 constexpr bool reached(std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>(a - b) >= 0; }
 

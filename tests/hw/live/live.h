@@ -1,0 +1,106 @@
+// Programs that know nothing of corun under `sim serve`, on the fake driver.
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace corun {
+
+namespace files = std::filesystem;
+
+struct Ended {
+  int code = -1;
+  std::string said;
+};
+
+class Live : public testing::Test {
+ protected:
+  Live() {
+    std::string name = (files::temp_directory_path() / "corun-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+  }
+  ~Live() override {
+    if (service_ > 0) kill(service_, SIGKILL), waitpid(service_, nullptr, 0);
+    files::remove_all(folder_);
+  }
+
+  static std::string sim() { return std::getenv("CORUN_SIM"); }
+  std::string at() const { return (folder_ / "service").string(); }
+  std::string log() const { return (folder_ / "log").string(); }
+
+  void serve(const std::string& policy, const std::string& option = "--no-mps") {
+    service_ = fork();
+    if (service_ == 0) {
+      freopen((folder_ / "served").c_str(), "w", stdout);
+      freopen((folder_ / "served").c_str(), "w", stderr);
+      execl(sim().c_str(), "sim", "serve", ("--policy=" + policy).c_str(), "--gpu=h200", "--no-mps", option.c_str(), "--at",
+            at().c_str(), nullptr);
+      _exit(127);
+    }
+    for (int i = 0; !files::exists(at() + "/environment") && i < 1000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  void end_service(int signal) {
+    kill(service_, signal);
+    waitpid(service_, nullptr, 0);
+    service_ = -1;
+  }
+  /// A shell's words for a program that joins.
+  std::string joins(const std::string& program, const std::string& options = {}) const {
+    return fmt::format("LD_LIBRARY_PATH={} CORUN_FAKE_LOG={} {} run --at {} {} -- {} {}", CORUN_FAKE_DRIVER, log(), sim(), at(), options,
+                       CORUN_STEERED_PROGRAM, program);
+  }
+  static Ended shell(const std::string& command) {
+    Ended ended;
+    FILE* pipe = popen(fmt::format("( {} ) 2>&1 </dev/null", command).c_str(), "r");
+    std::array<char, 4096> buffer{};
+    while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) ended.said.append(buffer.data(), n);
+    const int status = pclose(pipe);
+    ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    return ended;
+  }
+  nlohmann::json state() const { return nlohmann::json::parse(shell(fmt::format("{} top --json --at {}", sim(), at())).said); }
+  nlohmann::json program(const std::string& name) const {
+    const nlohmann::json now = state();
+    for (const auto& p : now["programs"])
+      if (p["name"] == name) return p;
+    return {};
+  }
+  /// Looks until it is so, for 10 s at most.
+  template <class Condition>
+  static bool comes(Condition condition) {
+    for (int i = 0; i < 2000; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(5)))
+      if (condition()) return true;
+    return false;
+  }
+
+  struct Kernel {
+    std::string program;
+    long long begin = 0, end = 0;
+    int priority = 0, groups = 0;
+  };
+  std::vector<Kernel> kernels() const {
+    std::vector<Kernel> all;
+    std::ifstream in(log());
+    for (Kernel k; in >> k.program >> k.begin >> k.end >> k.priority >> k.groups;) all.push_back(k);
+    return all;
+  }
+
+  files::path folder_;
+  pid_t service_ = -1;
+};
+
+}  // namespace corun
