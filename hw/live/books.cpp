@@ -55,6 +55,10 @@ Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
   immediate_ = promises_of(policy_->name()).immediate;
   stops_ = policy_->requirements().capabilities.has(Capability::preempt_at_block);
   masks_ = policy_->requirements().capabilities.has(Capability::tpc_mask);
+  if (options_.persistent && (!stops_ || masks_))
+    throw InputError("", "--persistent", fmt::format("policy {} stops no kernels", policy_->name()), "choose wait or reef-n");
+  if (options_.persistent && options_.in_flight == 0)
+    throw InputError("", "--persistent", "a program whose threads wait for each grant launches plainly", "leave --in-flight as it is");
   for (const std::string& name : options_.programs) {
     auto p = std::make_unique<Program>();
     p->self.name = name;

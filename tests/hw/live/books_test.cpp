@@ -87,9 +87,9 @@ TEST(Books, WhereThePolicyDoesNotFitTheProgramsTheyRunAsTheyComeUntilItDoes) {
 }
 
 TEST(Books, WhatAPolicyNeedsAndAProgramCannotBeMadeToDoIsSaid) {
-  const auto why = [](const std::string& policy) -> std::string {
+  const auto why = [](const std::string& policy, BooksOptions options = {}) -> std::string {
     try {
-      Scene scene(policy);
+      Scene scene(policy, std::move(options));
     } catch (const InputError& error) {
       return error.what();
     }
@@ -99,6 +99,9 @@ TEST(Books, WhatAPolicyNeedsAndAProgramCannotBeMadeToDoIsSaid) {
   EXPECT_THAT(why("lookahead"), testing::HasSubstr("a forecast"));
   EXPECT_THAT(why("mps"), testing::HasSubstr("MPS percentages"));
   EXPECT_THAT(why("nonsense"), testing::HasSubstr("nonsense"));
+  EXPECT_THAT(why("fcfs", {.persistent = true}), testing::HasSubstr("stops no kernels"));
+  EXPECT_THAT(why("wait", {.in_flight = 0, .persistent = true}), testing::HasSubstr("--in-flight"));
+  EXPECT_EQ(why("reef-n", {.persistent = true}), "");
 }
 
 TEST(Books, ABestEffortLaunchGoesShortlyBeforeTheOneBeforeItEnds) {
