@@ -128,21 +128,38 @@ void Client::watch() {
   let_go();
 }
 
-/// A number is not given to another stream: launches may still run when theirs is destroyed.  A stream that the driver makes
-/// later at the same address goes on with it.
+/// A number is not given to another stream while launches may still run when theirs is destroyed.  Where none can be stopped, a
+/// stream that the driver makes later at the same address goes on with it.
 Client::Stream* Client::stream(const StreamKey& key) {
   thread_local StreamKey last;
   thread_local Stream* known = nullptr;
-  if (known != nullptr && last == key) return known;
+  thread_local std::uint32_t known_since = 0;
+  const std::uint32_t since = destroyed_.load(std::memory_order_acquire);
+  if (known != nullptr && last == key && known_since == since) return known;
   const std::scoped_lock lock(tables_);
   auto& of_handle = streams_[key.stream];
   const auto [at, added] = of_handle.try_emplace(key.thread, nullptr);
   if (added && used_ < kStreams) {
     at->second = &numbered_[used_];
     at->second->index = used_++;
+  } else if (added) {
+    const auto over = std::ranges::find_if(retired_, [&](std::uint32_t i) {
+      return memory_->words.ended[i].load(std::memory_order_acquire) == numbered_[i].launched;
+    });
+    if (over != retired_.end()) at->second = &numbered_[*over], retired_.erase(over);
   }
-  last = key, known = at->second;
+  last = key, known = at->second, known_since = since;
   return known;
+}
+
+void Client::destroyed(CUstream stream) {
+  const std::scoped_lock lock(tables_);
+  const auto at = streams_.find(stream);
+  if (at == streams_.end()) return;
+  for (const auto& [thread, of] : at->second)
+    if (of != nullptr) retired_.push_back(of->index);
+  streams_.erase(at);
+  destroyed_.fetch_add(1, std::memory_order_release);
 }
 
 /// False: nobody hears it any more.

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "hw/library/marks.h"
 #include "hw/live/wire.h"
@@ -60,6 +61,8 @@ class Client {
   };
   /// Null: there are too many.
   Stream* stream(const StreamKey& key);
+  /// The program destroys it: another at its address has a number of its own, as attempts of the two may not share what they count in.
+  void destroyed(CUstream stream);
   /// To be held from ask() until the launch and what is behind it are with the driver.
   std::mutex& order(Stream& stream) { return in_flight() != 0 ? order_ : stream.order; }
 
@@ -106,6 +109,8 @@ class Client {
   std::unordered_map<CUstream, std::unordered_map<std::uint64_t, Stream*>> streams_;
   Stream numbered_[kStreams];
   std::uint32_t used_ = 0;
+  std::vector<std::uint32_t> retired_;  // numbers of streams that were destroyed
+  std::atomic<std::uint32_t> destroyed_{0};
   struct Hash {
     std::size_t operator()(const Work& work) const;
   };

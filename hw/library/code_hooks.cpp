@@ -41,7 +41,9 @@ bool plain_options(unsigned n, const CUjit_option* options) {
                               CU_JIT_TARGET_FROM_CUCONTEXT,
                               CU_JIT_LOG_VERBOSE,
                               CU_JIT_CACHE_MODE};
-  return std::all_of(options, options + n, [&](CUjit_option o) { return std::find(kPlain.begin(), kPlain.end(), o) != kPlain.end(); });
+  return std::all_of(options, options + n, [&](CUjit_option o) {
+    return std::find(kPlain.begin(), kPlain.end(), o) != kPlain.end();
+  });
 }
 
 }  // namespace
@@ -56,8 +58,10 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   if (result == CUDA_SUCCESS) loaded(*module, image);
   return result;
 }
-CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned n, CUjit_option* options, void** values) {
-  const CUresult result = real<decltype(cuModuleLoadDataEx)>("cuModuleLoadDataEx", module, image, n, options, values);
+CUresult cuModuleLoadDataEx(CUmodule* module, const void* image, unsigned n, CUjit_option* options,
+                            void** values) {
+  const CUresult result =
+      real<decltype(cuModuleLoadDataEx)>("cuModuleLoadDataEx", module, image, n, options, values);
   if (result == CUDA_SUCCESS) loaded(*module, plain_options(n, options) ? image : nullptr);
   return result;
 }
@@ -75,10 +79,11 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   if (result == CUDA_SUCCESS && asking() != nullptr) stoppable_kernels().found(*function, module, name);
   return result;
 }
-CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* options, void** values, unsigned n,
-                           CUlibraryOption* library_options, void** library_values, unsigned library_n) {
-  const CUresult result = real<decltype(cuLibraryLoadData)>("cuLibraryLoadData", library, code, options, values, n, library_options,
-                                                            library_values, library_n);
+CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* options, void** values,
+                           unsigned n, CUlibraryOption* library_options, void** library_values,
+                           unsigned library_n) {
+  const CUresult result = real<decltype(cuLibraryLoadData)>(
+      "cuLibraryLoadData", library, code, options, values, n, library_options, library_values, library_n);
   if (result == CUDA_SUCCESS) loaded(*library, plain_options(n, options) ? code : nullptr);
   return result;
 }
@@ -100,6 +105,10 @@ CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
   const CUresult result = real<decltype(cuKernelGetFunction)>("cuKernelGetFunction", function, kernel);
   if (result == CUDA_SUCCESS && asking() != nullptr) stoppable_kernels().is_kernels(*function, kernel);
   return result;
+}
+CUresult cuStreamDestroy_v2(CUstream stream) {
+  if (Client* client = asking()) client->destroyed(stream);
+  return real<decltype(cuStreamDestroy_v2)>("cuStreamDestroy_v2", stream);
 }
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) {
   stoppable_kernels().context_ended();
@@ -130,12 +139,14 @@ void* code_hook(std::string_view name) {
       {"cuLibraryGetKernel", reinterpret_cast<void*>(&cuLibraryGetKernel)},
       {"cuLibraryGetModule", reinterpret_cast<void*>(&cuLibraryGetModule)},
       {"cuKernelGetFunction", reinterpret_cast<void*>(&cuKernelGetFunction)},
+      {"cuStreamDestroy_v2", reinterpret_cast<void*>(&cuStreamDestroy_v2)},
       {"cuDevicePrimaryCtxReset_v2", reinterpret_cast<void*>(&cuDevicePrimaryCtxReset_v2)},
       {"cuDevicePrimaryCtxRelease_v2", reinterpret_cast<void*>(&cuDevicePrimaryCtxRelease_v2)},
       {"cuCtxDestroy_v2", reinterpret_cast<void*>(&cuCtxDestroy_v2)},
   };
   for (const auto& [symbol, own] : kHooks)
-    if (symbol == name || (symbol.ends_with("_v2") && symbol.substr(0, symbol.size() - 3) == name)) return own;
+    if (symbol == name || (symbol.ends_with("_v2") && symbol.substr(0, symbol.size() - 3) == name))
+      return own;
   return nullptr;
 }
 

@@ -76,7 +76,8 @@ Image read_image(const void* image, std::uint32_t architecture) {
   while (end - at >= static_cast<std::ptrdiff_t>(sizeof(Entry))) {
     const auto entry = read<Entry>(at);
     const auto left = static_cast<std::uint64_t>(end - at);
-    if (entry.head_bytes < sizeof(Entry) || entry.head_bytes > left || entry.bytes > left - entry.head_bytes) break;
+    if (entry.head_bytes < sizeof(Entry) || entry.head_bytes > left || entry.bytes > left - entry.head_bytes)
+      break;
     const char* const body = at + entry.head_bytes;
     at = body + entry.bytes;
     if (entry.kind != kPtx || entry.architecture > architecture) continue;
@@ -101,7 +102,8 @@ std::string ptx_beside(const void* elf) {
   if (named == nullptr && home == nullptr) return {};
   const files::path cache = named != nullptr ? files::path(named) : files::path(home) / ".triton" / "cache";
   std::error_code failed;
-  for (files::recursive_directory_iterator i(cache, failed), none; !failed && i != none; i.increment(failed)) {
+  for (files::recursive_directory_iterator i(cache, failed), none; !failed && i != none;
+       i.increment(failed)) {
     const files::path& file = i->path();
     std::error_code ignored;
     if (file.extension() != ".cubin" || files::file_size(file, ignored) != bytes || ignored) continue;
@@ -112,7 +114,8 @@ std::string ptx_beside(const void* elf) {
     };
     const std::string same = text_of(file);
     if (same.size() != bytes || std::memcmp(same.data(), elf, bytes) != 0) continue;
-    if (std::string ptx = text_of(files::path(file).replace_extension(".ptx")); is_ptx(ptx.c_str())) return ptx;
+    if (std::string ptx = text_of(files::path(file).replace_extension(".ptx")); is_ptx(ptx.c_str()))
+      return ptx;
   }
   return {};
 }

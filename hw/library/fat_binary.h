@@ -16,7 +16,8 @@ struct Image {
 /// `architecture`: of the GPU, as 90; the newest PTX that is no newer.  Reads what the image says it has.
 Image read_image(const void* image, std::uint32_t architecture);
 
-/// Of a program for one architecture (an ELF file in memory): the PTX that Triton keeps beside the same in its cache.
+/// Of a program for one architecture (an ELF file in memory): the PTX that Triton keeps beside the same in
+/// its cache.
 std::string ptx_beside(const void* elf);
 
 }  // namespace corun::live

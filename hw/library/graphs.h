@@ -10,8 +10,8 @@
 
 namespace corun::live {
 
-/// How many nodes graphs have, and on which TPCs their kernels run: where they were captured, whatever stream the graph is
-/// launched in.
+/// How many nodes graphs have, and on which TPCs their kernels run: where they were captured, whatever stream
+/// the graph is launched in.
 class Graphs {
  public:
   void captured(CUgraph graph, const Tpcs& tpcs);

@@ -353,7 +353,8 @@ void* in_place_of(const char* symbol) {
       look_up();
       return *hook.real != nullptr ? hook.own : nullptr;
     }
-  return driver_function(symbol) != nullptr ? code_hook(symbol) : nullptr;
+  void* own = code_hook(symbol);
+  return own != nullptr && driver_function(symbol) != nullptr ? own : nullptr;
 }
 
 CUresult answer(CUresult result, const char* name, void** function, int version, cuuint64_t flags) {

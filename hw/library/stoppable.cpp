@@ -66,14 +66,17 @@ void StoppableKernels::unloaded(const void* module) {
 void StoppableKernels::is_of(const void* module, const void* library) {
   const std::scoped_lock lock(mutex_);
   modules_.erase(module);
-  if (const auto at = modules_.find(library); at != modules_.end()) modules_[module] = std::shared_ptr<Module>(at->second);
+  if (const auto at = modules_.find(library); at != modules_.end())
+    modules_[module] = std::shared_ptr<Module>(at->second);
 }
 
 void StoppableKernels::found(const void* function, const void* module, const char* name) {
   const std::scoped_lock lock(mutex_);
   const auto at = modules_.find(module);
   const auto known = functions_.find(function);
-  if (known != functions_.end() && at != modules_.end() && known->second.module == at->second && known->second.name == name) return;
+  if (known != functions_.end() && at != modules_.end() && known->second.module == at->second &&
+      known->second.name == name)
+    return;
   functions_.erase(function), made_.erase(function);
   if (at != modules_.end()) functions_[function] = {at->second, name};
 }
@@ -104,7 +107,8 @@ bool StoppableKernels::prepare() {
   if (prepared_) return controls_ != 0;
   prepared_ = true;
   static const auto allocate = driver<CUresult (*)(CUdeviceptr*, std::size_t)>("cuMemAlloc_v2");
-  static const auto set = driver<CUresult (*)(CUdeviceptr, unsigned char, std::size_t, CUstream)>("cuMemsetD8Async");
+  static const auto set =
+      driver<CUresult (*)(CUdeviceptr, unsigned char, std::size_t, CUstream)>("cuMemsetD8Async");
   static const auto make_stream = driver<CUresult (*)(CUstream*, unsigned)>("cuStreamCreate");
   static const auto wait = driver<CUresult (*)(CUstream)>("cuStreamSynchronize");
   static const auto destroy = driver<CUresult (*)(CUstream)>("cuStreamDestroy_v2");
@@ -112,12 +116,12 @@ bool StoppableKernels::prepare() {
   sms_ = static_cast<std::uint32_t>(attribute_of_device(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   constexpr std::size_t kBytes = kStreams * sizeof(hw::PtxControl);
   CUstream stream = nullptr;
-  if (allocate == nullptr || set == nullptr || make_stream == nullptr || wait == nullptr || destroy == nullptr || sms_ == 0 ||
-      allocate(&controls_, kBytes) != CUDA_SUCCESS)
+  if (allocate == nullptr || set == nullptr || make_stream == nullptr || wait == nullptr ||
+      destroy == nullptr || sms_ == 0 || allocate(&controls_, kBytes) != CUDA_SUCCESS)
     return controls_ = 0, false;
   // Not in the null stream, where it would wait for what is held there and others not for it.
-  if (make_stream(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS || set(controls_, 0, kBytes, stream) != CUDA_SUCCESS ||
-      wait(stream) != CUDA_SUCCESS)
+  if (make_stream(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
+      set(controls_, 0, kBytes, stream) != CUDA_SUCCESS || wait(stream) != CUDA_SUCCESS)
     controls_ = 0;
   if (stream != nullptr) destroy(stream);
   return controls_ != 0;
@@ -135,7 +139,8 @@ StoppableKernels::Kept StoppableKernels::make(const Function& function) const {
       get(&of, module, made.entry.c_str()) != CUDA_SUCCESS)
     return {};
   const hw::PtxFunction* entry = parsed.module.entry(function.name);
-  return {true, of, static_cast<std::uint32_t>(entry->parameters.size()), made.launch_offset, made.by_warps_along_x};
+  return {true, of, static_cast<std::uint32_t>(entry->parameters.size()), made.launch_offset,
+          made.by_warps_along_x};
 }
 
 std::optional<StoppableKernels::Made> StoppableKernels::of(const Work& work, Client& client) {
@@ -150,19 +155,25 @@ std::optional<StoppableKernels::Made> StoppableKernels::of(const Work& work, Cli
     client.count_made(at->second.possible);
   }
   const Kept& kept = at->second;
-  if (!kept.possible || (kept.by_warps_along_x && work.block[0] % 32 != 0 && work.block[1] * work.block[2] != 1)) return std::nullopt;
+  if (!kept.possible ||
+      (kept.by_warps_along_x && work.block[0] % 32 != 0 && work.block[1] * work.block[2] != 1))
+    return std::nullopt;
   const std::uint64_t blocks = std::uint64_t{work.grid[0]} * work.grid[1] * work.grid[2];
   const std::uint32_t threads = work.block[0] * work.block[1] * work.block[2];
   auto [size, is_new] = workers_.try_emplace({kept.function, {threads, work.shared_bytes}}, 0);
   if (is_new) {
-    static const auto allow = driver<CUresult (*)(CUfunction, CUfunction_attribute, int)>("cuFuncSetAttribute");
-    static const auto fit = driver<CUresult (*)(int*, CUfunction, int, std::size_t)>("cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    static const auto allow =
+        driver<CUresult (*)(CUfunction, CUfunction_attribute, int)>("cuFuncSetAttribute");
+    static const auto fit = driver<CUresult (*)(int*, CUfunction, int, std::size_t)>(
+        "cuOccupancyMaxActiveBlocksPerMultiprocessor");
     int fits = 0;
     // What a kernel has of its own counts with it: where the two are over 48 KiB it is to be allowed.
-    const bool room = work.shared_bytes == 0 ||
-                      (allow != nullptr && allow(kept.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                                 static_cast<int>(work.shared_bytes)) == CUDA_SUCCESS);
-    if (room && fit != nullptr && fit(&fits, kept.function, static_cast<int>(threads), work.shared_bytes) == CUDA_SUCCESS)
+    const bool room =
+        work.shared_bytes == 0 ||
+        (allow != nullptr && allow(kept.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                   static_cast<int>(work.shared_bytes)) == CUDA_SUCCESS);
+    if (room && fit != nullptr &&
+        fit(&fits, kept.function, static_cast<int>(threads), work.shared_bytes) == CUDA_SUCCESS)
       size->second = static_cast<std::uint32_t>(fits) * sms_;
   }
   const std::uint32_t workers = size->second;
@@ -170,10 +181,12 @@ std::optional<StoppableKernels::Made> StoppableKernels::of(const Work& work, Cli
   return Made{kept.function, kept.parameters, kept.launch_offset, workers};
 }
 
-CUresult StoppableKernels::launch(const Made& made, const Work& work, CUstream stream, const Arguments& arguments,
-                                  std::uint32_t attempts, const Client::Stream& of, Client& client) {
-  static const auto launch = driver<CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream,
-                                                 void**, void**)>("cuLaunchKernel");
+CUresult StoppableKernels::launch(const Made& made, const Work& work, CUstream stream,
+                                  const Arguments& arguments, std::uint32_t attempts,
+                                  const Client::Stream& of, Client& client) {
+  static const auto launch =
+      driver<CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                          CUstream, void**, void**)>("cuLaunchKernel");
   if (launch == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   hw::PtxLaunch p;
   p.launch.control = controls_ + of.index * sizeof(hw::PtxControl);
@@ -201,7 +214,8 @@ CUresult StoppableKernels::launch(const Made& made, const Work& work, CUstream s
     if (from == nullptr || size > made.launch_offset) return CUDA_ERROR_NOT_SUPPORTED;
     packed.resize(bytes);
     std::memcpy(packed.data(), from, size);
-    void* const all[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+    void* const all[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                         CU_LAUNCH_PARAM_END};
     std::memcpy(extra, all, sizeof extra);
   } else if (made.parameters == 0) {
     each.push_back(&p);
@@ -212,8 +226,10 @@ CUresult StoppableKernels::launch(const Made& made, const Work& work, CUstream s
     p.number = attempt_of(of.launched, a);
     p.order = a + 1 < attempts ? client.orders(of) : 0;
     if (!packed.empty()) std::memcpy(packed.data() + made.launch_offset, &p, sizeof p);
-    if (a > 0 && !hold(stream, p.done, p.number)) return CUDA_ERROR_UNKNOWN;  // what was stopped would overtake it
-    const CUresult result = launch(made.function, made.workers, 1, 1, work.block[0], work.block[1], work.block[2], work.shared_bytes, stream,
+    if (a > 0 && !hold(stream, p.done, p.number))
+      return CUDA_ERROR_UNKNOWN;  // what was stopped would overtake it
+    const CUresult result = launch(made.function, made.workers, 1, 1, work.block[0], work.block[1],
+                                   work.block[2], work.shared_bytes, stream,
                                    each.empty() ? nullptr : each.data(), packed.empty() ? nullptr : extra);
     if (result != CUDA_SUCCESS) return a == 0 ? CUDA_ERROR_NOT_SUPPORTED : result;
   }

@@ -1,10 +1,11 @@
-// Kernels that can be stopped at a block and go on later, made from the PTX that the program loaded (hw/transform/ptx.h).  A
-// launch becomes several attempts in its stream, all of them with the driver at once, as calls of the program may keep a later
-// one waiting.  Each attempt goes on where the one before it was stopped.  Between them the GPU waits until the launch is done, or
-// the service lets it go on; the last one cannot be stopped.
+// Kernels that can be stopped at a block and go on later, made from the PTX that the program loaded
+// (hw/transform/ptx.h).  A launch becomes several attempts in its stream, all of them with the driver at
+// once, as calls of the program may keep a later one waiting.  Each attempt goes on where the one before it
+// was stopped.  Between them the GPU waits until the launch is done, or the service lets it go on; the last
+// one cannot be stopped.
 //
-// Leaves out: kernels without PTX; those of one wave of blocks, which a stop finds running anyway; launches with attributes;
-// programs whose context has ended.
+// Leaves out: kernels without PTX; those of one wave of blocks, which a stop finds running anyway; launches
+// with attributes; programs whose context has ended.
 #pragma once
 
 #include <cuda.h>
@@ -44,11 +45,12 @@ class StoppableKernels {
     CUfunction function = nullptr;
     std::uint32_t parameters = 0, launch_offset = 0, workers = 0;
   };
-  /// Of a launch of this shape; none: it is to go plainly.  Made at the first call, which takes as long as the driver compiles.
+  /// Of a launch of this shape; none: it is to go plainly.  Made at the first call, which takes as long as
+  /// the driver compiles.
   std::optional<Made> of(const Work& work, Client& client);
   /// CUDA_ERROR_NOT_SUPPORTED: nothing was launched.
-  CUresult launch(const Made& made, const Work& work, CUstream stream, const Arguments& arguments, std::uint32_t attempts,
-                  const Client::Stream& of, Client& client);
+  CUresult launch(const Made& made, const Work& work, CUstream stream, const Arguments& arguments,
+                  std::uint32_t attempts, const Client::Stream& of, Client& client);
 
  private:
   struct Module {
@@ -71,7 +73,8 @@ class StoppableKernels {
   std::unordered_map<const void*, std::shared_ptr<Module>> modules_;
   std::unordered_map<const void*, Function> functions_;
   std::unordered_map<const void*, Kept> made_;
-  std::map<std::pair<CUfunction, std::vector<std::uint32_t>>, std::uint32_t> workers_;  // by shape; 0: it is to go plainly
+  std::map<std::pair<CUfunction, std::vector<std::uint32_t>>, std::uint32_t>
+      workers_;  // by shape; 0: it is to go plainly
   bool ended_ = false, prepared_ = false;
   CUcontext context_ = nullptr;
   CUdeviceptr controls_ = 0;  // of each stream, PtxControl

@@ -47,11 +47,12 @@ class Live : public testing::Test {
     if (service_ == 0) {
       freopen((folder_ / "served").c_str(), "w", stdout);
       freopen((folder_ / "served").c_str(), "w", stderr);
-      execl(sim().c_str(), "sim", "serve", ("--policy=" + policy).c_str(), "--gpu=h200", "--no-mps", option.c_str(), "--at",
-            at().c_str(), nullptr);
+      execl(sim().c_str(), "sim", "serve", ("--policy=" + policy).c_str(), "--gpu=h200", "--no-mps",
+            option.c_str(), "--at", at().c_str(), nullptr);
       _exit(127);
     }
-    for (int i = 0; !files::exists(at() + "/environment") && i < 1000; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    for (int i = 0; !files::exists(at() + "/environment") && i < 1000; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   void end_service(int signal) {
     kill(service_, signal);
@@ -60,19 +61,22 @@ class Live : public testing::Test {
   }
   /// A shell's words for a program that joins.
   std::string joins(const std::string& program, const std::string& options = {}) const {
-    return fmt::format("LD_LIBRARY_PATH={} CORUN_FAKE_LOG={} {} run --at {} {} -- {} {}", CORUN_FAKE_DRIVER, log(), sim(), at(), options,
-                       CORUN_STEERED_PROGRAM, program);
+    return fmt::format("LD_LIBRARY_PATH={} CORUN_FAKE_LOG={} {} run --at {} {} -- {} {}", CORUN_FAKE_DRIVER,
+                       log(), sim(), at(), options, CORUN_STEERED_PROGRAM, program);
   }
   static Ended shell(const std::string& command) {
     Ended ended;
     FILE* pipe = popen(fmt::format("( {} ) 2>&1 </dev/null", command).c_str(), "r");
     std::array<char, 4096> buffer{};
-    while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe)) ended.said.append(buffer.data(), n);
+    while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe))
+      ended.said.append(buffer.data(), n);
     const int status = pclose(pipe);
     ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     return ended;
   }
-  nlohmann::json state() const { return nlohmann::json::parse(shell(fmt::format("{} top --json --at {}", sim(), at())).said); }
+  nlohmann::json state() const {
+    return nlohmann::json::parse(shell(fmt::format("{} top --json --at {}", sim(), at())).said);
+  }
   nlohmann::json program(const std::string& name) const {
     const nlohmann::json now = state();
     for (const auto& p : now["programs"])

@@ -98,7 +98,9 @@ TEST_F(LiveRecording, TheSameIsDecidedAgainOfWhatWasTold) {
       options.persistent = seed == 3 && (name.starts_with("wait") || name == "reef-n");
       const std::string text = run(policy, seed, 2000, options);
       const hw::Replayed r = again(text);
-      if (options.persistent) EXPECT_THAT(text, testing::AllOf(HasSubstr("\"stop\":"), HasSubstr("\"stopped\":")));
+      if (options.persistent) {
+        EXPECT_THAT(text, testing::AllOf(HasSubstr("\"stop\":"), HasSubstr("\"stopped\":")));
+      }
       EXPECT_EQ(r.difference, "");
       EXPECT_EQ(r.waits, 2000u);
       EXPECT_GE(r.decisions, std::string(policy).starts_with("wait") ? 200u : 0u);

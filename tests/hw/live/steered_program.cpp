@@ -1,6 +1,6 @@
 // A program that launches, and knows nothing of corun.
 //   steered_program WAY LAUNCHES US [EACH]
-// WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, capture, fork, allocate, bad, bad-last
+// WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, capture, streams, fork, allocate, bad, bad-last
 //      ptx, ptx-extra, fat, compressed, library: a kernel of 8,448 blocks from a module; says "counted" where each block ran once a launch
 // Waits after each EACH launches and at the end.  Says "early N": N calls came back within 0.2 s; and "done LAUNCHES".
 #define __CUDA_API_VERSION_INTERNAL
@@ -146,6 +146,16 @@ int main(int argc, char** argv) {
     if (function(kernel, kBlocks, 1, 1, 128, 1, 1, 0, stream, packed ? nullptr : arguments, packed ? extra : nullptr) != CUDA_SUCCESS)
       std::puts("refused");
   };
+  if (way == "streams") {  // each launch in one of its own
+    for (int i = 0; i < launches; ++i) {
+      reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
+      launch(function, us, stream);
+      wait(stream);
+      reinterpret_cast<CUresult (*)(CUstream)>(dlsym(driver, "cuStreamDestroy_v2"))(stream);
+    }
+    sleep(1);  // so that it can be looked at
+    return std::printf("done %d\n", launches), 0;
+  }
   CUstream second = stream;
   if (way == "two-streams") reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&second, 1);
   const auto begin = std::chrono::steady_clock::now();
