@@ -68,8 +68,9 @@ class Nvrtc final : public Compiler {
     get(compile_, "nvrtcCompileProgram");
     get(log_size_, "nvrtcGetProgramLogSize");
     get(log_, "nvrtcGetProgramLog");
-    get(code_size_, "nvrtcGetCUBINSize");
-    get(code_, "nvrtcGetCUBIN");
+    const bool ptx = architecture_.starts_with("compute_");
+    get(code_size_, ptx ? "nvrtcGetPTXSize" : "nvrtcGetCUBINSize");
+    get(code_, ptx ? "nvrtcGetPTX" : "nvrtcGetCUBIN");
   }
   template <class F>
   void get(F& f, const char* name) {
@@ -101,6 +102,7 @@ class Nvrtc final : public Compiler {
     text.resize(bytes);
     code_(program, text.data());
     destroy_(&program);
+    if (architecture_.starts_with("compute_") && text.ends_with('\0')) text.pop_back();
     return text;
   }
 

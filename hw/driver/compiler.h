@@ -15,8 +15,8 @@ class Compiler {
                               const std::vector<std::string>& options) = 0;
 };
 
-/// NVIDIA's run-time compiler for an architecture as "sm_90", opened at run time.  `store`: a folder that
-/// keeps compiled code between runs; empty: none.  Throws InputError where there is no such compiler.
+/// NVIDIA's run-time compiler for an architecture as "sm_90", or to PTX for one as "compute_90", opened at run time.
+/// `store`: a folder that keeps compiled code between runs; empty: none.  Throws InputError where there is no such compiler.
 std::unique_ptr<Compiler> open_nvrtc(const std::string& architecture, const std::string& store);
 
 }  // namespace corun::hw

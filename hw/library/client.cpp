@@ -119,8 +119,13 @@ void Client::watch() {
   while (poll(&look, 1, -1) < 0 && errno == EINTR) {
   }
   service_is_gone();
+  // No attempt is stopped any more.  One that has been is the last that the GPU says anything of before it goes on.
   const auto let_go = [&] {
-    for (std::uint32_t i = 0; i < kStreams; ++i) memory_->words.granted[i].store(numbered_[i].launched);
+    for (auto& order : memory_->words.orders) order.store(0);
+    for (std::uint32_t i = 0; i < kStreams; ++i) {
+      memory_->words.granted[i].store(numbered_[i].launched);
+      memory_->words.resumed[i].store(attempt_of(numbered_[i].launched, kAllAttempts));
+    }
   };
   // A thread that is in the driver, which may wait for what waits, ends there; whoever comes later finds no service.
   std::unique_lock<std::mutex> lock(order_, std::defer_lock);
@@ -129,23 +134,41 @@ void Client::watch() {
   let_go();
 }
 
-/// A number is not given to another stream: launches may still run when theirs is destroyed.  A stream that the driver makes
-/// later at the same address goes on with it.
+/// A number is not given to another stream while launches may still run when theirs is destroyed.  Where none can be stopped, a
+/// stream that the driver makes later at the same address goes on with it.
 Client::Stream* Client::stream(const StreamKey& key) {
   thread_local StreamKey last;
   thread_local Stream* known = nullptr;
-  if (known != nullptr && last == key) return known;
+  thread_local std::uint32_t known_since = 0;
+  const std::uint32_t since = destroyed_.load(std::memory_order_acquire);
+  if (known != nullptr && last == key && known_since == since) return known;
   const std::scoped_lock lock(tables_);
   auto& of_handle = streams_[key.stream];
   const auto [at, added] = of_handle.try_emplace(key.thread, nullptr);
   if (added && used_ < kStreams) {
     at->second = &numbered_[used_];
     at->second->index = used_++;
+  } else if (added) {
+    const auto over = std::ranges::find_if(retired_, [&](std::uint32_t i) {
+      return memory_->words.ended[i].load(std::memory_order_acquire) == numbered_[i].launched;
+    });
+    if (over != retired_.end()) at->second = &numbered_[*over], retired_.erase(over);
   }
-  last = key, known = at->second;
+  last = key, known = at->second, known_since = since;
   return known;
 }
 
+void Client::destroyed(CUstream stream) {
+  const std::scoped_lock lock(tables_);
+  const auto at = streams_.find(stream);
+  if (at == streams_.end()) return;
+  for (const auto& [thread, of] : at->second)
+    if (of != nullptr) retired_.push_back(of->index);
+  streams_.erase(at);
+  destroyed_.fetch_add(1, std::memory_order_release);
+}
+
+/// False: nobody hears it any more.
 bool Client::say(const Saying& saying) {
   const std::scoped_lock lock(saying_);
   const std::uint32_t said = memory_->said.load(std::memory_order_relaxed);
@@ -188,9 +211,9 @@ bool Client::has_grant(const Stream& stream, std::uint32_t number) const {
   return reached(memory_->words.granted[stream.index].load(std::memory_order_acquire), number);
 }
 
-bool Client::ask(Stream& stream, const Work& work) {
+bool Client::ask(Stream& stream, const Work& work, std::uint32_t attempts) {
   const std::uint32_t number = ++stream.launched, ahead = in_flight();
-  if (!say({Saying::What::launch, stream.index, number, number_of(work)})) return true;
+  if (!say({Saying::What::launch, stream.index, number, number_of(work), attempts})) return true;
   if (ahead == 0 || !has_grant(stream, number - ahead)) wait_until_granted(stream, number - ahead);
   if (ahead == 0 || has_grant(stream, number)) return true;
   // Where it is next its grant may be on its way: to look costs the host less than the GPU's wait costs the GPU.
@@ -247,9 +270,19 @@ CUdeviceptr Client::granted(const Stream& stream) const {
   return on_device_ + offsetof(Memory::Words, granted) + stream.index * sizeof(std::uint32_t);
 }
 
-void Client::failed(const Stream& stream) { say({Saying::What::failed, stream.index, stream.launched, 0}); }
+CUdeviceptr Client::resumed(const Stream& stream) const {
+  return on_device_ + offsetof(Memory::Words, resumed) + stream.index * sizeof(std::uint32_t);
+}
+CUdeviceptr Client::orders(const Stream& stream) const {
+  return on_device_ + offsetof(Memory::Words, orders) + stream.index * sizeof(std::uint64_t);
+}
+CUdeviceptr Client::report(const Stream& stream) const {
+  return on_device_ + offsetof(Memory::Words, reports) + stream.index * sizeof(Memory::Words::reports[0]);
+}
 
-void Client::waits() { say({Saying::What::waits, 0, 0, 0}); }
+void Client::failed(const Stream& stream) { say({Saying::What::failed, stream.index, stream.launched, 0, 0}); }
+
+void Client::waits() { say({Saying::What::waits, 0, 0, 0, 0}); }
 
 std::size_t Client::Hash::operator()(const Work& work) const {
   std::size_t hash = reinterpret_cast<std::size_t>(work.key) ^ work.shared_bytes;

@@ -9,11 +9,13 @@
 
 #include <cuda.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "hw/library/marks.h"
 #include "hw/live/wire.h"
@@ -59,11 +61,22 @@ class Client {
   };
   /// Null: there are too many.
   Stream* stream(const StreamKey& key);
+  /// The program destroys it: another at its address has a number of its own, as attempts of the two may not share what they count in.
+  void destroyed(CUstream stream);
   /// To be held from ask() until the launch and what is behind it are with the driver.
   std::mutex& order(Stream& stream) { return in_flight() != 0 ? order_ : stream.order; }
 
+  /// Whether kernels are to be made that can be stopped, and how often a launch may then be on the GPU; 0: it is to go plainly.
+  bool persistent() const { return memory_->persistent.load(std::memory_order_relaxed) != 0 && in_flight() != 0; }
+  std::uint32_t attempts(const Work& work) {
+    return std::min(memory_->attempts[number_of(work)].load(std::memory_order_relaxed), kMostAttempts);
+  }
+  void count_stoppable() { memory_->stoppable.fetch_add(1, std::memory_order_relaxed); }
+  void count_made(bool made) { (made ? memory_->made : memory_->refused).fetch_add(1, std::memory_order_relaxed); }
+  void count_compressed() { memory_->compressed.fetch_add(1, std::memory_order_relaxed); }
+
   /// Asks for the stream's next launch, and waits until the driver may have it.  False: it has to wait on the GPU.
-  bool ask(Stream& stream, const Work& work);
+  bool ask(Stream& stream, const Work& work, std::uint32_t attempts = 0);
   /// For the launch asked for last: the driver cannot let the GPU wait.
   void wait_for_grant(Stream& stream);
   /// Of the launch asked for last.
@@ -72,6 +85,10 @@ class Client {
   /// addresses on the device, 0 if there are none.
   CUdeviceptr ended(const Stream& stream);
   CUdeviceptr granted(const Stream& stream) const;
+  /// Of launches that can be stopped, as Memory::Words has them.
+  CUdeviceptr resumed(const Stream& stream) const;
+  CUdeviceptr orders(const Stream& stream) const;
+  CUdeviceptr report(const Stream& stream) const;
   /// The driver refused the launch asked for last.
   void failed(const Stream& stream);
   void waits();
@@ -94,6 +111,8 @@ class Client {
   std::unordered_map<CUstream, std::unordered_map<std::uint64_t, Stream*>> streams_;
   Stream numbered_[kStreams];
   std::uint32_t used_ = 0;
+  std::vector<std::uint32_t> retired_;  // numbers of streams that were destroyed
+  std::atomic<std::uint32_t> destroyed_{0};
   struct Hash {
     std::size_t operator()(const Work& work) const;
   };

@@ -17,9 +17,12 @@
 
 #include "hw/library/blocks.h"
 #include "hw/library/client.h"
+#include "hw/library/code_hooks.h"
 #include "hw/library/driver.h"
+#include "hw/library/graphs.h"
 #include "hw/library/hooks.h"
 #include "hw/library/lanes.h"
+#include "hw/library/stoppable.h"
 
 namespace corun::live {
 namespace {
@@ -43,43 +46,6 @@ bool captured(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   return status_of == nullptr || status_of(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
-
-/// How many nodes graphs have, and on which TPCs their kernels run: where they were captured, whatever stream the graph is launched in.
-class Graphs {
- public:
-  void captured(CUgraph graph, const Tpcs& tpcs) {
-    const std::scoped_lock lock(mutex_);
-    of_graph_[graph] = tpcs;
-  }
-  void made(CUgraphExec made, CUgraph from) {
-    static const auto nodes_of = driver<CUresult (*)(CUgraph, CUgraphNode*, std::size_t*)>("cuGraphGetNodes");
-    std::size_t nodes = 1;
-    if (nodes_of == nullptr || nodes_of(from, nullptr, &nodes) != CUDA_SUCCESS) nodes = 1;
-    const std::scoped_lock lock(mutex_);
-    const auto at = of_graph_.find(from);
-    of_made_[made] = {at != of_graph_.end() ? at->second : kAllTpcs, static_cast<unsigned>(nodes)};
-  }
-  bool runs_on(CUgraphExec graph, const Tpcs& tpcs) {
-    const std::scoped_lock lock(mutex_);
-    const auto at = of_made_.find(graph);
-    return (at != of_made_.end() ? at->second.tpcs : kAllTpcs) == tpcs;
-  }
-  unsigned nodes(CUgraphExec graph) {
-    const std::scoped_lock lock(mutex_);
-    const auto at = of_made_.find(graph);
-    return at != of_made_.end() ? at->second.nodes : 1;
-  }
-
- private:
-  std::mutex mutex_;
-  std::unordered_map<CUgraph, Tpcs> of_graph_;
-  struct Made {
-    Tpcs tpcs;
-    unsigned nodes;
-  };
-  std::unordered_map<CUgraphExec, Made> of_made_;
-};
-Graphs& graphs = *new Graphs;  // lives as long as the program
 
 bool on_first_device() {
   static const bool one = [] {
@@ -121,9 +87,9 @@ class Within {
   static inline thread_local bool within_ = false;
 };
 
-/// What comes back is what the driver said.
+/// What comes back is what the driver said.  `arguments`: of a kernel that may be made one that can be stopped.
 template <class Go>
-CUresult steer(const Work& work, CUstream stream, Default kind, Go go) {
+CUresult steer(const Work& work, CUstream stream, Default kind, Go go, const Arguments* arguments = nullptr) {
   Client* client = Client::get();
   if (client == nullptr || Within::already()) {
     const Touch touch;
@@ -138,7 +104,7 @@ CUresult steer(const Work& work, CUstream stream, Default kind, Go go) {
   }
   client->count(work);
   const auto elsewhere = [&](const Terms& terms) {
-    return work.graph && !graphs.runs_on(static_cast<CUgraphExec>(const_cast<void*>(work.key)), terms.tpcs);
+    return work.graph && !graphs().runs_on(static_cast<CUgraphExec>(const_cast<void*>(work.key)), terms.tpcs);
   };
   if (!client->asks()) {
     const Terms& terms = client->standing();
@@ -148,13 +114,21 @@ CUresult steer(const Work& work, CUstream stream, Default kind, Go go) {
   Client::Stream* of = client->stream(key_of(stream, kind));
   const CUdeviceptr ended = of != nullptr ? client->ended(*of) : 0;
   if (ended == 0) return client->count_unsteered(), touch.emplace(), go(stream, 0);
+  std::uint32_t attempts = arguments != nullptr && client->persistent() ? client->attempts(work) : 0;
+  const auto stoppable = attempts > 1 ? stoppable_kernels().of(work, *client) : std::nullopt;
+  if (!stoppable) attempts = 0;
   const std::scoped_lock order(client->order(*of));
   if (Client::get() == nullptr) return touch.emplace(), go(stream, 0);
-  if (!client->ask(*of, work) && !hold(plain(stream, kind), client->granted(*of), of->launched)) client->wait_for_grant(*of);
+  if (!client->ask(*of, work, attempts) && !hold(plain(stream, kind), client->granted(*of), of->launched)) client->wait_for_grant(*of);
   touch.emplace();  // where it was granted all is there
   const Terms terms = client->terms(*of);
   if (elsewhere(terms)) client->count_unsteered();
-  const CUresult result = launch_on(terms, work, stream, kind, *client, go);
+  CUresult result = CUDA_ERROR_NOT_SUPPORTED;
+  if (stoppable && terms == Terms{} && Client::get() != nullptr) {
+    result = stoppable_kernels().launch(*stoppable, work, plain(stream, kind), *arguments, attempts, *of, *client);
+    if (result == CUDA_SUCCESS) client->count_stoppable();
+  }
+  if (result == CUDA_ERROR_NOT_SUPPORTED) result = launch_on(terms, work, stream, kind, *client, go);
   if (result != CUDA_SUCCESS || !of->mark.put(plain(stream, kind), ended, of->launched))
     if (Client::get() != nullptr) client->failed(*of);
   return result;
@@ -189,11 +163,12 @@ template <Default K>
 CUresult launch_kernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
                        CUstream stream, void** arguments, void** extra) {
   const Work work{reinterpret_cast<const void*>(f), false, {gx, gy, gz}, {bx, by, bz}, shared};
+  const Arguments given{arguments, extra};
   return steer(work, stream, K, [&](CUstream to, std::int32_t priority) {
     const CUlaunchConfig config{gx, gy, gz, bx, by, bz, shared, to, nullptr, 0};
     if (const CUresult r = launch_with<K>(config, f, arguments, extra, priority); r != CUDA_ERROR_NOT_SUPPORTED) return r;
     return real<&launch_kernel<K>>(f, gx, gy, gz, bx, by, bz, shared, to, arguments, extra);
-  });
+  }, &given);
 }
 
 template <Default K>
@@ -204,6 +179,7 @@ CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction f, void** arg
                   {config->gridDimX, config->gridDimY, config->gridDimZ},
                   {config->blockDimX, config->blockDimY, config->blockDimZ},
                   config->sharedMemBytes};
+  const Arguments given{arguments, extra};
   return steer(work, config->hStream, K, [&](CUstream to, std::int32_t priority) {
     for (unsigned i = 0; i < config->numAttrs; ++i)
       if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PRIORITY) priority = 0;  // the program's own
@@ -211,7 +187,7 @@ CUresult launch_kernel_ex(const CUlaunchConfig* config, CUfunction f, void** arg
     there.hStream = to;
     if (const CUresult r = launch_with<K>(there, f, arguments, extra, priority); r != CUDA_ERROR_NOT_SUPPORTED) return r;
     return real<&launch_kernel_ex<K>>(&there, f, arguments, extra);
-  });
+  }, config->numAttrs == 0 ? &given : nullptr);
 }
 
 template <Default K>
@@ -225,7 +201,7 @@ CUresult launch_cooperative(CUfunction f, unsigned gx, unsigned gy, unsigned gz,
 
 template <Default K>
 CUresult launch_graph(CUgraphExec graph, CUstream stream) {
-  const Work work{reinterpret_cast<const void*>(graph), true, {graphs.nodes(graph), 1, 1}, {1, 1, 1}, 0};
+  const Work work{reinterpret_cast<const void*>(graph), true, {graphs().nodes(graph), 1, 1}, {1, 1, 1}, 0};
   return steer(work, stream, K, [&](CUstream to, std::int32_t) { return real<&launch_graph<K>>(graph, to); });
 }
 
@@ -271,18 +247,18 @@ CUresult end_capture(CUstream stream, CUgraph* graph) {
   --captures;
   Client* client = Client::get();
   if (client != nullptr && result == CUDA_SUCCESS && graph != nullptr && !client->asks())
-    graphs.captured(*graph, client->standing().tpcs);
+    graphs().captured(*graph, client->standing().tpcs);
   return result;
 }
 CUresult instantiate(CUgraphExec* made, CUgraph graph, unsigned long long flags) {
   const CUresult result = real<&instantiate>(made, graph, flags);
-  if (result == CUDA_SUCCESS) graphs.made(*made, graph);
+  if (result == CUDA_SUCCESS) graphs().made(*made, graph);
   return result;
 }
 template <Default K>
 CUresult instantiate_with(CUgraphExec* made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
   const CUresult result = real<&instantiate_with<K>>(made, graph, parameters);
-  if (result == CUDA_SUCCESS) graphs.made(*made, graph);
+  if (result == CUDA_SUCCESS) graphs().made(*made, graph);
   return result;
 }
 /// A stream for which the program asks no priority has the one that it was given, and so have the graphs captured from it.
@@ -354,7 +330,8 @@ void* in_place_of(const char* symbol) {
       look_up();
       return *hook.real != nullptr ? hook.own : nullptr;
     }
-  return nullptr;
+  void* own = code_hook(symbol);
+  return own != nullptr && driver_function(symbol) != nullptr ? own : nullptr;
 }
 
 CUresult answer(CUresult result, const char* name, void** function, int version, cuuint64_t flags) {
@@ -363,7 +340,10 @@ CUresult answer(CUresult result, const char* name, void** function, int version,
   const Hook* best = nullptr;
   for (const Hook& hook : hooks())
     if (hook.name() == name && hook.since <= version && version <= hook.until && (hook.kind() == kind || best == nullptr)) best = &hook;
-  if (best != nullptr && *best->real != nullptr) *function = best->own;
+  if (best != nullptr && *best->real != nullptr)
+    *function = best->own;
+  else if (void* own = best == nullptr ? code_hook(name) : nullptr)
+    *function = own;
   return result;
 }
 

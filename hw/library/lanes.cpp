@@ -6,6 +6,7 @@
 
 #include "hw/library/driver.h"
 #include "hw/library/partitions.h"
+#include "hw/library/uncaptured.h"
 
 namespace corun::live {
 namespace {
@@ -14,22 +15,6 @@ struct Lane {
   CUstream stream = nullptr;
   CUevent before = nullptr, after = nullptr;
   std::mutex order;
-};
-
-/// Of this thread: what it makes now is no part of what another captures.
-class Uncaptured {
- public:
-  Uncaptured() { exchange(); }
-  ~Uncaptured() { exchange(); }
-  Uncaptured(const Uncaptured&) = delete;
-  Uncaptured& operator=(const Uncaptured&) = delete;
-
- private:
-  void exchange() {
-    static const auto call = driver<CUresult (*)(CUstreamCaptureMode*)>("cuThreadExchangeStreamCaptureMode");
-    if (call != nullptr) call(&mode_);
-  }
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
 };
 
 void make(Lane& lane, const Terms& terms) {

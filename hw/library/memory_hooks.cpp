@@ -12,6 +12,7 @@
 #include "hw/library/client.h"
 #include "hw/library/driver.h"
 #include "hw/library/hooks.h"
+#include "hw/library/stoppable.h"
 
 namespace corun::live {
 namespace {
@@ -124,10 +125,12 @@ CUresult retain_handle(CUmemGenericAllocationHandle* handle, void* address) {
 }
 
 CUresult destroy_context(CUcontext context) {
+  stoppable_kernels().context_ended();
   if (Blocks* blocks = Blocks::get()) blocks->forget(context);
   return real<&destroy_context>(context);
 }
 CUresult reset_primary(CUdevice device) {
+  stoppable_kernels().context_ended();
   static const auto retain = driver<CUresult (*)(CUcontext*, CUdevice)>("cuDevicePrimaryCtxRetain");
   static const auto release = driver<CUresult (*)(CUdevice)>("cuDevicePrimaryCtxRelease_v2");
   CUcontext context = nullptr;

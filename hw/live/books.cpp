@@ -62,6 +62,10 @@ Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
     throw InputError("", "--memory", fmt::format("policy {} decides nothing about memory", policy_->name()),
                      "leave it out, or choose flexgpu");
   }
+  if (options_.persistent && (!stops_ || masks_))
+    throw InputError("", "--persistent", fmt::format("policy {} stops no kernels", policy_->name()), "choose wait or reef-n");
+  if (options_.persistent && options_.in_flight == 0)
+    throw InputError("", "--persistent", "a program whose threads wait for each grant launches plainly", "leave --in-flight as it is");
   for (const std::string& name : options_.programs) {
     auto p = std::make_unique<Program>();
     p->self.name = name;
@@ -247,8 +251,9 @@ void Books::program_is_busy(std::uint32_t client, Time now) {
   notices_.push_back(RequestArrived{ClientId{static_cast<std::uint32_t>(at - number_of_.begin())}, p.request});
 }
 
-void Books::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now) {
-  if (recording_) recording_->asked(client, stream, number, kernel, now);
+void Books::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now,
+                  std::uint32_t attempts) {
+  if (recording_) recording_->asked(client, stream, number, kernel, now, attempts);
   program_is_busy(client, now);
   Program& p = *programs_.at(client);
   p.waits = false;
@@ -257,10 +262,12 @@ void Books::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t numb
   if (memory_ && kernel.registers_per_thread == 0) kernel.counters.warps_active_pct = 100;
   LaunchView& l = new_view(client, now);
   places_[l.id.slot] = {client, stream, number, &kernel, {}};
+  places_[l.id.slot].attempts = attempts;
   l.stream = shown(client, stream);
   l.kernel = &kernel;
   l.operation = &p.launch;
   l.solo_time = kernel.solo_time.value_or(Time{});
+  l.stoppable = attempts > 1;
   insert(l);
 }
 
@@ -274,11 +281,16 @@ void Books::ended(std::uint32_t client, std::uint32_t stream, std::uint32_t numb
       ++i;
       continue;
     }
-    if (const Time begun = begun_at(p, place); now > begun) {
+    const Time begun = begun_at(p, place);
+    if (now > begun && place.attempt == 0) {
       LastTimes& times = p.times[place.kernel];
       times.add(now - begun);
       place.kernel->solo_time = times.usual();
     }
+    // Of one that was stopped what it usually takes.
+    const Time took = place.attempt == 0 ? std::max(now - begun, Time{}) : place.kernel->solo_time.value_or(Time{});
+    for (ClientState::Took* of : {&p.all, place.attempts > 1 ? &p.stoppable : nullptr})
+      if (of != nullptr) ++of->launches, of->time += took;
     p.ended_at[stream] = now;
     finish(on_gpu[i], now);
   }
@@ -434,23 +446,6 @@ void Books::apply(const Decision& decision, Time now) {
   }
 }
 
-/// The launch and all behind it in its stream: what the host still has is pending again, the rest ends by itself.
-void Books::take_back(const LaunchView& first) {
-  Program& p = program(first);
-  for (LaunchId id : p.on_gpu[first.stream.value]) view(id).state = LaunchState::stopping;
-  std::deque<LaunchId> held;
-  held.swap(p.held[first.stream.value]);
-  for (LaunchId id : held) {
-    LaunchView& l = view(id);
-    running_.erase(id);
-    pending_.went(l);
-    if (memory_) memory_->ended(places_[id.slot].client, l.submitted_at);
-    l.state = LaunchState::pending;
-    pending_.insert(l);
-    notices_.push_back(Preempted{id, 0});
-  }
-}
-
 /// When the next launch of a stream may be granted.  kNever: when one of those before it has ended.
 Time Books::may_go_at(const Program& p, LaunchId next) const {
   if (!stoppable(p)) return Time{};
@@ -459,7 +454,7 @@ Time Books::may_go_at(const Program& p, LaunchId next) const {
   for (LaunchId id : p.on_gpu[launches_[next.slot].stream.value]) {
     const Place& place = places_[id.slot];
     if (place.stream != stream) continue;
-    if (!place.kernel->solo_time) return kNever;  // never seen to end
+    if (place.stopping || !place.kernel->solo_time) return kNever;  // it may come back; never seen to end
     end = end.value_or(begun_at(p, place)) + *place.kernel->solo_time;
   }
   return end ? *end - options_.ahead : Time{};
@@ -467,6 +462,11 @@ Time Books::may_go_at(const Program& p, LaunchId next) const {
 
 void Books::hand_over(std::vector<Granted>& granted, Time now) {
   const auto none = [](const auto& q) { return q.empty(); };
+  for (const Granted& stop : stops_ordered_) {
+    granted.push_back(stop);
+    if (recording_) recording_->granted(stop, now);
+  }
+  stops_ordered_.clear();
   hand_over_at_ = kNever;
   for (auto& [number, p] : programs_)
     for (std::uint32_t s = 0; s < kShownStreams; ++s)
@@ -481,7 +481,7 @@ void Books::hand_over(std::vector<Granted>& granted, Time now) {
         p->on_gpu[s].push_back(id);
         Place& place = places_[id.slot];
         place.granted_at = now;
-        granted.push_back({number, place.stream, place.number, {view(id).priority, view(id).tpc_mask}});
+        granted.push_back({number, place.stream, place.number, {view(id).priority, view(id).tpc_mask}, place.attempt});
         if (recording_) recording_->granted(granted.back(), now);
         if (place.failed) finish(id, now);
       }

@@ -1,8 +1,9 @@
 // The books of a service: which programs are there, what they want to launch, what is on the GPU, and what the policy decides
 // about it.  It shows the policy the same Snapshot as a session does, of programs that nobody knows beforehand.
 //
-// A launch that is on the GPU runs to its end: an order to stop it takes back what is behind it on the host, and is answered
-// by KernelFinished.  So of a stream that the policy may stop the next launch goes when what is on the GPU will have ended
+// A launch that is on the GPU runs to its end, unless the program's library has made it of several attempts (BooksOptions::persistent):
+// an order to stop it takes back what is behind it on the host, and is answered by KernelFinished, or by Preempted where an
+// attempt was stopped before its last block.  So of a stream that the policy may stop the next launch goes when what is on the GPU will have ended
 // within BooksOptions::ahead, by the times seen (LastTimes).  The host of such a program need not wait for that: the driver has up
 // to BooksOptions::in_flight further launches of each stream, and the GPU holds them back.  What it holds back holds up what
 // came later, of other streams of the program too, where they share a hardware channel.  So such a program's launches go in
@@ -47,10 +48,13 @@ struct Decided {
   bool operator==(const Decided&) const = default;
 };
 
+/// A launch may go, or go on, or is to stop.
 struct Granted {
   std::uint32_t client;  // as join() numbered it
   std::uint32_t stream, number;
   Decided decided;
+  std::uint32_t attempt = 0;
+  bool stop = false;  // this attempt, which went before
 };
 
 struct BooksOptions {
@@ -66,6 +70,8 @@ struct BooksOptions {
   /// Bytes that blocks may have on the GPU, under a policy that decides about memory; 0: nine tenths of the GPU's, since
   /// contexts, modules and what is not steered take some too (0.5 GB for a program).
   std::uint64_t memory = 0;
+  /// Long kernels of best-effort programs are to be made so that they can be stopped, where the policy stops launches.
+  bool persistent = false;
 };
 
 /// What the latest launches of a kernel took.  Each end is seen a little late: a time is too short where the end before was seen
@@ -89,6 +95,12 @@ struct ClientState {
   std::uint64_t requests = 0;
   std::size_t pending = 0, on_gpu = 0;
   Time busy{};  // with something on the GPU
+  /// Launches that ended, how long they took, and what of both was of kernels that could be stopped; stops.
+  struct Took {
+    std::uint64_t launches = 0;
+    Time time{};
+  } all{}, stoppable{};
+  std::uint64_t stops = 0;
   std::uint64_t device_bytes = 0, host_bytes = 0;  // where memory is steered
 };
 
@@ -123,7 +135,12 @@ class Books {
 
   /// The program wants to launch as number `number` of its stream.  The kernel is one function with one shape, and stays where
   /// it is; the time that launches of it are usually on the GPU becomes its solo time.
-  void asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now);
+  /// `attempts`: how often it may be on the GPU, so that it may be stopped one time less; 0: once.
+  void asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now, std::uint32_t attempts = 0);
+  /// Of the kernel's next launches; 0: they are to go plainly.
+  std::uint32_t attempts(std::uint32_t client, const Kernel& kernel) const;
+  /// An attempt was stopped when this many of the launch's blocks were done.
+  void stopped(std::uint32_t client, std::uint32_t stream, std::uint32_t number, std::uint32_t blocks, Time now);
   /// The GPU has done the stream's launches up to this number.
   void ended(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Time now);
   /// The driver refused this launch.
@@ -161,6 +178,8 @@ class Books {
     Kernel* kernel = nullptr;
     Time granted_at{};
     bool failed = false;  // before it was granted
+    bool stopping = false;
+    std::uint32_t attempts = 0, attempt = 0;  // how often it may go; how often it was stopped
   };
   struct Program {
     Newcomer self;
@@ -170,6 +189,8 @@ class Books {
     std::uint32_t unfinished = 0;  // launches asked for and not ended
     bool busy = false, waits = false;
     Time arrived{}, last_end{}, on_gpu_since{}, on_gpu_for{};
+    ClientState::Took all{}, stoppable{};
+    std::uint64_t stops = 0;
     std::map<std::uint32_t, Time> ended_at;  // by stream of its own
     std::unordered_map<const Kernel*, LastTimes> times;
     Op launch{corun::Launch{}, {}, {}, {}, {}};  // what a policy sees of each
@@ -188,6 +209,8 @@ class Books {
   void end_requests(Time now);
   void apply(const Decision& decision, Time now);
   void take_back(const LaunchView& first);
+  void take_back_held(Program& p, StreamId stream);
+  void order_stops(Program& p, StreamId stream);
   void hand_over(std::vector<Granted>& granted, Time now);
   Time may_go_at(const Program& p, LaunchId id) const;
   Time begun_at(const Program& p, const Place& place) const;
@@ -220,6 +243,7 @@ class Books {
   std::vector<std::uint32_t> free_slots_, retired_;
   std::vector<Notice> notices_;
   std::vector<Decision> chosen_;
+  std::vector<Granted> stops_ordered_;
   Time wake_at_ = kNever, hand_over_at_ = kNever;
   std::uint64_t decisions_ = 0;
 };

@@ -15,9 +15,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<const char*, 11> kNames{"kernel", "join",  "leave",    "asked",  "ended",
-                                             "failed", "waits", "standing", "decide", "granted",
-                                             "foretold"};
+constexpr std::array<const char*, 13> kNames{"kernel",   "join",   "leave",  "asked",    "ended",
+                                             "failed",   "waits",  "standing", "decide", "granted",
+                                             "foretold", "stop",   "stopped"};
 
 constexpr std::array<std::pair<Saying::What, const char*>, 6> kOfMemory{{{Saying::What::allocates, "allocates"},
                                                                        {Saying::What::frees, "frees"},
@@ -82,7 +82,7 @@ void Recording::joined(const Newcomer& newcomer) {
 }
 
 void Recording::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, const Kernel& kernel,
-                      Time now) {
+                      Time now, std::uint32_t attempts) {
   if (!has_space()) return;
   const auto [at, added] =
       number_of_.try_emplace({client, &kernel}, static_cast<std::uint32_t>(kernels_.size()));
@@ -90,7 +90,12 @@ void Recording::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t 
     kernels_.push_back(kernel);
     keep(Happened{What::kernel, {}, client, 0, 0, at->second});
   }
-  keep(Happened{What::asked, now, client, stream, number, at->second});
+  keep(Happened{What::asked, now, client, stream, number, at->second, attempts});
+}
+
+void Recording::stopped(std::uint32_t client, std::uint32_t stream, std::uint32_t number, std::uint32_t blocks,
+                        Time now) {
+  if (has_space()) keep(Happened{What::stopped, now, client, stream, number, blocks});
 }
 
 void Recording::happened(What what, std::uint32_t client, std::uint32_t stream, std::uint32_t number,
@@ -114,7 +119,8 @@ void Recording::decided(const Decision& decision) {
 }
 
 void Recording::granted(const Granted& launch, Time now) {
-  if (!full_) keep(Happened{What::granted, now, launch.client, launch.stream, launch.number});
+  if (!full_)
+    keep(Happened{launch.stop ? What::stop : What::granted, now, launch.client, launch.stream, launch.number});
 }
 
 std::string Recording::line(std::size_t i) const {
@@ -151,7 +157,13 @@ std::string Recording::line(std::size_t i) const {
           .dump();
     }
     case What::asked:
+      if (h.attempts != 0)
+        return Json{{"t", h.now.count()}, {name, {h.client, h.stream, h.number, h.kernel, h.attempts}}}
+            .dump();
+      [[fallthrough]];
+    case What::stopped:
       return Json{{"t", h.now.count()}, {name, {h.client, h.stream, h.number, h.kernel}}}.dump();
+    case What::stop:
     case What::ended:
     case What::failed:
     case What::granted:
@@ -213,7 +225,11 @@ hw::Replayed replay(const std::string& file, const Gpu& gpu, decltype(BooksOptio
           books.leave(line["leave"].get<std::uint32_t>());
         else if (line.contains("asked"))
           books.asked(number("asked", 0), number("asked", 1), number("asked", 2),
-                      kernels.at(number("asked", 3)), at());
+                      kernels.at(number("asked", 3)), at(),
+                      line["asked"].size() > 4 ? number("asked", 4) : 0);
+        else if (line.contains("stopped"))
+          books.stopped(number("stopped", 0), number("stopped", 1), number("stopped", 2), number("stopped", 3),
+                        at());
         else if (line.contains("ended"))
           books.ended(number("ended", 0), number("ended", 1), number("ended", 2), at());
         else if (line.contains("failed"))

@@ -1,7 +1,7 @@
 // What the books of a service were told and what the policy decided, as JSON lines in the form of hw/record,
 // so that its decisions can be asked for again without a GPU and without the programs.  The first line says
 // how the books were opened.  Then comes what happened (join, leave, asked, ended, failed, waits, standing,
-// decide, foretold, memory), and after it the policy's notices and decisions and the grants.
+// decide, foretold, memory, stopped), and after it the policy's notices and decisions and the grants.
 //
 // Leaves out: a service that is killed writes nothing, as lines are kept in memory: to make text takes longer
 // than to decide; what happens after kMost lines.  Lines are kept in parts that stay where they are: to move a
@@ -37,7 +37,9 @@ class Recording {
     standing,
     decide,
     granted,
-    foretold
+    foretold,
+    stop,
+    stopped
   };
   /// Of a program's memory, as it says it; `launch`: calls have touched it.
   struct OfMemory {
@@ -46,8 +48,10 @@ class Recording {
     std::uint64_t bytes = 0;                              // of moved: whether it was done
   };
   void joined(const Newcomer& newcomer);
-  void asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, const Kernel& kernel,
-             Time now);
+  void asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, const Kernel& kernel, Time now,
+             std::uint32_t attempts = 0);
+  void stopped(std::uint32_t client, std::uint32_t stream, std::uint32_t number, std::uint32_t blocks,
+               Time now);
   void happened(What what, std::uint32_t client, std::uint32_t stream = 0, std::uint32_t number = 0,
                 Time now = {});
   void memory(const OfMemory& event, Time now);
@@ -65,7 +69,8 @@ class Recording {
     What what;
     Time now{};
     std::uint32_t client = 0, stream = 0, number = 0,
-                  kernel = 0;  // of join: the newcomer; of kernel: the kernel
+                  kernel = 0;  // of join: the newcomer; of kernel: the kernel; of stopped: blocks done
+    std::uint32_t attempts = 0;
   };
   struct Told {
     Time now{};

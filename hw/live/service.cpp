@@ -78,7 +78,8 @@ std::filesystem::path default_folder() {
 }
 
 Service::Service(const std::string& policy, const Gpu& gpu, std::filesystem::path folder, BooksOptions options)
-    : policy_(policy), folder_(std::move(folder)), books_(policy, gpu, std::move(options)), began_ns_(clock_ns()) {
+    : policy_(policy), folder_(std::move(folder)), persistent_(options.persistent), books_(policy, gpu, std::move(options)),
+      began_ns_(clock_ns()) {
   const sockaddr_un address = address_of(folder_ / "socket");
   std::error_code failed;
   std::filesystem::create_directories(folder_, failed);
@@ -217,6 +218,7 @@ void Service::greet(Connection& c) {
   c.memory->gate.store(books_.asks() ? Gate::asks : Gate::open);
   c.memory->in_flight.store(books_.in_flight(c.client));
   if (const ProgramMemory* memory = books_.memory()) c.memory->memory_cap.store(memory->accounts().capacity());
+  c.memory->persistent.store(persistent_ && c.memory->in_flight.load() != 0 ? 1 : 0);
   tell_standing();
   Welcome welcome;
   welcome.accepted = 1;
@@ -271,7 +273,13 @@ void Service::hear_all() {
 void Service::hear(Connection& c, const Saying& saying) {
   const std::uint32_t stream = std::min(saying.stream, kStreams - 1);
   switch (saying.what) {
-    case Saying::What::launch: books_.asked(c.client, stream, saying.number, kernel_of(c, saying.kernel), now()); break;
+    case Saying::What::launch: {
+      Kernel& kernel = kernel_of(c, saying.kernel);
+      books_.asked(c.client, stream, saying.number, kernel, now(), std::min(saying.attempts, kMostAttempts));
+      c.asked[stream] = std::min(saying.kernel, kKernels - 1);
+      tell_attempts(c, c.asked[stream]);
+      break;
+    }
     case Saying::What::waits: books_.waits(c.client); break;
     case Saying::What::failed: books_.failed(c.client, stream, saying.number, now()); break;
     default:
@@ -313,14 +321,33 @@ bool Service::look_at_gpu() {
   bool any = false;
   for (const auto& c : connections_)
     std::erase_if(c->under_way, [&](std::uint32_t stream) {
+      if (c->ordered[stream] != 0) any |= has_stopped(*c, stream);
       const std::uint32_t ended = c->memory->words.ended[stream].load(std::memory_order_acquire);
       if (ended == c->ended[stream]) return false;
       c->ended[stream] = ended;
       books_.ended(c->client, stream, ended, now());
+      tell_attempts(*c, c->asked[stream]);
       any = true;
       return ended == c->granted[stream];
     });
   return any;
+}
+
+void Service::tell_attempts(Connection& c, std::uint32_t kernel) {
+  if (persistent_) c.memory->attempts[kernel].store(books_.attempts(c.client, kernel_of(c, kernel)), std::memory_order_relaxed);
+}
+
+/// Of an attempt that is to stop and has left: whether blocks are left.  Else the launch is done, and its end will be seen.
+bool Service::has_stopped(Connection& c, std::uint32_t stream) {
+  Memory::Words& words = c.memory->words;
+  const auto read = [](const std::uint32_t& word) { return std::atomic_ref(const_cast<std::uint32_t&>(word)).load(std::memory_order_acquire); };
+  const std::uint32_t attempt = c.ordered[stream];
+  const bool gone_on = reached(words.ended[stream].load(std::memory_order_acquire), attempt / 8);
+  if (!gone_on && read(words.reports[stream][2]) != attempt) return false;
+  c.ordered[stream] = 0;
+  if (gone_on || reached(words.resumed[stream].load(std::memory_order_acquire), attempt_of(attempt / 8, kAllAttempts))) return false;
+  books_.stopped(c.client, stream, attempt / 8, read(words.reports[stream][3]), now());
+  return true;
 }
 
 void Service::decide() {
@@ -367,6 +394,13 @@ void Service::grant(const Granted& granted) {
   Connection* of = connection_of(granted.client);
   if (of == nullptr) return;
   Connection& c = *of;
+  const std::uint32_t attempt = attempt_of(granted.number, granted.attempt);
+  if (granted.stop) {
+    c.ordered[granted.stream] = attempt;
+    c.memory->words.orders[granted.stream].store(std::uint64_t{1} << 63 | attempt);  // hw/transform/ptx.h
+    return;
+  }
+  if (granted.attempt != 0) return c.memory->words.resumed[granted.stream].store(attempt);
   c.granted[granted.stream] = granted.number;
   if (std::ranges::find(c.under_way, granted.stream) == c.under_way.end()) c.under_way.push_back(granted.stream);
   Memory& m = *c.memory;
@@ -403,6 +437,7 @@ std::string Service::state() const {
     if (c == connections_.end()) continue;
     const Memory& memory = *(*c)->memory;
     const auto launches = static_cast<double>(memory.launches.load() + memory.graphs.load());
+    const auto seconds = [](Time t) { return std::chrono::duration<double>(t).count(); };
     const double held_us = static_cast<double>(memory.held_ns.load()) / 1e3;
     out["programs"].push_back(
         {{"name", s.self.name},
@@ -416,17 +451,28 @@ std::string Service::state() const {
          {"on_gpu", s.on_gpu},
          {"busy_s", std::chrono::duration<double>(s.busy).count()},
          {"mean_wait_us", launches > 0 ? held_us / launches : 0.0}});
-    if (books_.memory() == nullptr) continue;
-    const auto seconds = [](const auto& ns) { return static_cast<double>(ns.load()) / 1e9; };
-    out["programs"].back()["memory"] = {{"gpu_bytes", s.device_bytes},
-                                        {"host_bytes", s.host_bytes},
-                                        {"passed", memory.passed.load()},
-                                        {"out_bytes", memory.out_bytes.load()},
-                                        {"out_s", seconds(memory.out_ns)},
-                                        {"in_bytes", memory.in_bytes.load()},
-                                        {"in_s", seconds(memory.in_ns)},
-                                        {"pin_s", seconds(memory.pin_ns)},
-                                        {"rest_s", seconds(memory.rest_ns)}};
+    if (books_.memory() != nullptr) {
+      const auto taken = [](const auto& ns) { return static_cast<double>(ns.load()) / 1e9; };
+      out["programs"].back()["memory"] = {{"gpu_bytes", s.device_bytes},
+                                          {"host_bytes", s.host_bytes},
+                                          {"passed", memory.passed.load()},
+                                          {"out_bytes", memory.out_bytes.load()},
+                                          {"out_s", taken(memory.out_ns)},
+                                          {"in_bytes", memory.in_bytes.load()},
+                                          {"in_s", taken(memory.in_ns)},
+                                          {"pin_s", taken(memory.pin_ns)},
+                                          {"rest_s", taken(memory.rest_ns)}};
+    }
+    if (persistent_) {
+      out["programs"].back()["stoppable"] = {{"launches", s.stoppable.launches},
+                                             {"of", s.all.launches},
+                                             {"s", seconds(s.stoppable.time)},
+                                             {"of_s", seconds(s.all.time)},
+                                             {"stops", s.stops},
+                                             {"kernels", memory.made.load()},
+                                             {"refused", memory.refused.load()},
+                                             {"compressed", memory.compressed.load()}};
+    }
   }
   return out.dump(2) + "\n";
 }

@@ -48,6 +48,8 @@ class Service {
     std::vector<std::unique_ptr<Kernel>> kernels;            // by number
     std::array<std::uint32_t, kStreams> granted{}, ended{};  // numbers of launches
     std::vector<std::uint32_t> under_way;                    // streams with something on the GPU
+    std::array<std::uint32_t, kStreams> ordered{};           // attempts that are to stop; 0: none
+    std::array<std::uint32_t, kStreams> asked{};             // kernels, the last of each stream
   };
 
   Time now() const;
@@ -59,6 +61,8 @@ class Service {
   bool look_at_sayings();
   void hear_all();
   bool look_at_gpu();
+  void tell_attempts(Connection& c, std::uint32_t kernel);
+  bool has_stopped(Connection& c, std::uint32_t stream);
   void hear(Connection& c, const Saying& saying);
   void hear_of_memory(Connection& c, const Saying& saying);
   static Kernel& kernel_of(Connection& c, std::uint32_t number);
@@ -70,6 +74,7 @@ class Service {
 
   std::string policy_;
   std::filesystem::path folder_;
+  bool persistent_;
   Books books_;
   int listener_ = -1;
   std::vector<std::unique_ptr<Connection>> connections_;

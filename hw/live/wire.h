@@ -66,6 +66,7 @@ struct Saying {
   std::uint32_t stream = 0;  // index into Memory::ended; of memory: the block
   std::uint32_t number = 0;  // of the launch in its stream, from 1
   std::uint32_t kernel = 0;  // index into Memory::kernels; of memory: the block's generation, which tells it from those before it
+  std::uint32_t attempts = 0;  // how often it may be on the GPU: it can be stopped one time less; 0: once, it is plain
 };
 
 /// What is to become of a block.
@@ -107,16 +108,30 @@ struct Memory {
   std::atomic<std::uint64_t> out_bytes{0}, out_ns{0}, in_bytes{0}, in_ns{0}, pin_ns{0}, rest_ns{0};
   alignas(64) std::atomic<std::uint32_t> ordered{0};  // orders so far
   std::atomic<std::uint32_t> taken{0};                // of them, by the program
+  std::atomic<std::uint32_t> persistent{0};  // not 0: kernels are made persistent where the service asks for attempts
+  // Launches that could be stopped; kernels made persistent, and those that could not be; fat binaries whose PTX is compressed.
+  std::atomic<std::uint64_t> stoppable{0};
+  std::atomic<std::uint32_t> made{0}, refused{0}, compressed{0};
   // By stream, for the GPU as well: the last launch that it has done, and the last that may go.
   struct alignas(4096) Words {
     std::atomic<std::uint32_t> ended[kStreams], granted[kStreams];
+    // Of launches that can be stopped: the attempt that may go, or kAllAttempts of a launch that is done; what the service
+    // orders of an attempt (hw/transform/ptx.h), and what the attempt says when it has left (Progress).
+    std::atomic<std::uint32_t> resumed[kStreams];
+    std::atomic<std::uint64_t> orders[kStreams];
+    std::uint32_t reports[kStreams][64];
   } words;
   Terms terms[kStreams];                         // of the last launch granted
   std::atomic<std::uint32_t> sleeps[kStreams];   // not 0: a thread sleeps until the next grant
   Saying sayings[kSayings];                      // that with number n at n % kSayings
   KernelEntry kernels[kKernels];
   Order orders[kOrders];  // that with number n at n % kOrders
+  std::atomic<std::uint32_t> attempts[kKernels];  // that the service asks for; 0: it is to be launched plainly
 };
+/// An attempt of a launch by its number, as in Words::resumed.
+inline constexpr std::uint32_t kMostAttempts = 6, kAllAttempts = 7;
+constexpr std::uint32_t attempt_of(std::uint32_t launch, std::uint32_t attempt) { return launch * 8 + attempt; }
+
 /// Whether number `a` of a stream is at or behind `b`, also where numbers begin again.
 constexpr bool reached(std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>(a - b) >= 0; }
 

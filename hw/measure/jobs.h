@@ -18,7 +18,8 @@ struct Bench {
   Workbench& work;
   std::uint32_t scale = 1;        // more repeats
   std::vector<std::string> only;  // kernels; empty: all
-  std::string trace{};            // of the job solo
+  std::string trace{};            // of the jobs solo and ptx
+  std::string out{};              // the folder for results
 
   bool wants(const std::string& kernel) const {
     return only.empty() || std::find(only.begin(), only.end(), kernel) != only.end();
@@ -40,6 +41,8 @@ Json measure_backend(Bench& bench);
 Json measure_solo(Bench& bench);
 /// Padded launches: time, blocks beside, results bit by bit.
 Json measure_padding(Bench& bench);
+/// Kernels made persistent from their PTX: results bit by bit, stops, quotas, time.
+Json measure_ptx(Bench& bench);
 
 double median(std::vector<double> samples);
 double quantile(std::vector<double> samples, double q);

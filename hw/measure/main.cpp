@@ -62,19 +62,20 @@ int command(int argc, char** argv) {
                                         {"partitions", measure_partitions},
                                         {"backend", measure_backend},
                                         {"padding", measure_padding},
-                                        {"solo", measure_solo}};
+                                        {"solo", measure_solo},
+                                        {"ptx", measure_ptx}};
   std::vector<std::string> wanted, kernels;
   std::string store, out = ".", architecture = "sm_90";
   std::uint32_t scale = 1;
   CLI::App app{"Measures the mechanisms of the CUDA backend."};
-  app.add_option("jobs", wanted, "overhead, identity, preemption, partitions, backend, padding, solo")
+  app.add_option("jobs", wanted, "overhead, identity, preemption, partitions, backend, padding, solo, ptx")
       ->check(
-          CLI::IsMember({"overhead", "identity", "preemption", "partitions", "backend", "padding", "solo"}));
+          CLI::IsMember({"overhead", "identity", "preemption", "partitions", "backend", "padding", "solo", "ptx"}));
   app.add_option("--store", store, "folder that keeps compiled kernels");
   app.add_option("--out", out, "folder for JOB.json")->capture_default_str();
   app.add_option("--kernels", kernels, "only these kernels")->delimiter(',');
   std::string trace;
-  app.add_option("--trace", trace, "solo: the trace whose kernels are measured");
+  app.add_option("--trace", trace, "solo and ptx: the trace whose kernels are measured");
   app.add_option("--scale", scale, "factor on the number of repeats")->check(CLI::Range(1, 100));
   app.add_option("--architecture", architecture, "what to compile for")->capture_default_str();
   try {
@@ -85,7 +86,7 @@ int command(int argc, char** argv) {
   const std::unique_ptr<Compiler> compiler = open_nvrtc(architecture, store);
   const std::unique_ptr<Driver> driver = open_cuda();
   Workbench work(*driver, *compiler);
-  Bench bench{*driver, work, scale, kernels, trace};
+  Bench bench{*driver, work, scale, kernels, trace, out};
   for (const std::string& name : wanted) {
     fmt::print("== {}\n", name);
     Json document{

@@ -40,6 +40,7 @@ struct LaunchView {
   std::uint32_t ctas = 0;         // granted by Launch or Resize; 0: a plain launch
   std::uint64_t blocks_done = 0;  // as last reported; of a preempted launch: for good
   Time reported_at{};
+  bool stoppable = true;  // where the policy may stop launches: an order to leave the GPU is not just answered by its end
 };
 
 struct ClientView {

@@ -101,6 +101,15 @@ void print_table(const std::string& state) {
                p["class"].get<std::string>(), p["launches"].get<std::uint64_t>(), p["graphs"].get<std::uint64_t>(),
                p["unsteered"].get<std::uint64_t>(), p["requests"].get<std::uint64_t>(), p["waiting"].get<std::uint64_t>(),
                p["on_gpu"].get<std::uint64_t>(), p["mean_wait_us"].get<double>(), p["busy_s"].get<double>());
+  for (const auto& p : s["programs"]) {
+    if (!p.contains("stoppable") || p["stoppable"]["of"].get<std::uint64_t>() == 0) continue;
+    const auto& is = p["stoppable"];
+    const double time = is["of_s"].get<double>();
+    fmt::print("{}: plain, so that they run to their ends, were {:.1f} % of its launches and {:.1f} % of their time; {} stops\n",
+               p["name"].get<std::string>(),
+               100 * (1 - is["launches"].get<double>() / is["of"].get<double>()),
+               time > 0 ? 100 * (1 - is["s"].get<double>() / time) : 100, is["stops"].get<std::uint64_t>());
+  }
   if (!s.contains("memory")) return;
   const auto mib = [](const auto& bytes) { return bytes.template get<double>() / (1 << 20); };
   const auto& all = s["memory"];
@@ -138,6 +147,8 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
       ->transform(CLI::AsSizeValue(true));
   all.serve->add_option("--gpu", a.gpu, "the GPU in this machine (default: as the driver says)");
   all.serve->add_flag("--no-mps", a.no_mps, "start no MPS server: programs then take turns, unless one of yours is there");
+  all.serve->add_flag("--persistent", a.persistent,
+                      "stop long best-effort kernels at a block, where the program brings their PTX: under wait and reef-n");
   all.serve->add_option("--metrics", a.metrics, "file that has the state each second, in Prometheus's text format");
   all.serve->add_option("--record", a.record, "file that gets what the policy was told and what it decided, when the service ends");
   add_at(*all.serve);
@@ -159,7 +170,8 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
 
 int serve(const LiveArguments& a) {
   const Gpu gpu = gpu_here(a.gpu);
-  live::Service service(a.policy, gpu, folder_of(a), {from_ns(1e3 * a.ahead_us), a.in_flight, a.programs, forecast_unknown, a.memory});
+  live::Service service(a.policy, gpu, folder_of(a),
+                        {from_ns(1e3 * a.ahead_us), a.in_flight, a.programs, forecast_unknown, a.memory, a.persistent});
   std::optional<hw::MpsDaemon> mps;
   if (service.books().one_context() && !a.no_mps) mps.emplace();
   service.invite(mps ? mps->environment() : std::vector<std::string>{});

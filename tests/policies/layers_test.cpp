@@ -87,7 +87,7 @@ const std::vector<Layer> kLayers = {
     {"hw/live",
      {"hw/record", "policies/api", "policies/session", "traces/json", "traces/model"},
      {"fmt/", "linux/futex.h", "nlohmann/", "poll.h", "sys/", "unistd.h"}},
-    {"hw/library", {"hw/live"}, {"cuda.h", "dlfcn.h", "linux/futex.h", "poll.h", "pthread.h", "sys/", "unistd.h"}},
+    {"hw/library", {"hw/live", "hw/transform"}, {"cuda.h", "dlfcn.h", "elf.h", "linux/futex.h", "poll.h", "pthread.h", "sys/", "unistd.h"}},
     {"hw/run",
      {"hw/backend", "hw/driver", "hw/kernels", "hw/process", "hw/record", "policies/api", "policies/session",
       "traces/json", "traces/model"},
@@ -96,7 +96,7 @@ const std::vector<Layer> kLayers = {
      {"hw/backend", "hw/driver", "hw/transform", "traces/model"},
      {"cuda_runtime.h", "fmt/"}},
     {"hw/measure",  // the program `measure_gpu`; `policies` for what reef's padding would gain
-     {"hw/backend", "hw/driver", "hw/kernels", "policies", "policies/api", "policies/session", "traces/json",
+     {"hw/backend", "hw/driver", "hw/kernels", "hw/transform", "policies", "policies/api", "policies/session", "traces/json",
       "traces/model"},
      {"CLI/", "fmt/", "nlohmann/"}},
 

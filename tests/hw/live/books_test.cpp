@@ -19,8 +19,8 @@ struct Scene {
   std::uint32_t best_effort() { return books.join({"work", ServiceClass::best_effort, 0}); }
   std::uint32_t real_time() { return books.join({"cam", ServiceClass::real_time, -5}); }
   /// The next launch of a program's stream.
-  void asks(std::uint32_t client, Kernel& what, std::uint32_t stream = 0) {
-    books.asked(client, stream, ++asked[{client, stream}], what, at_us(now));
+  void asks(std::uint32_t client, Kernel& what, std::uint32_t stream = 0, std::uint32_t attempts = 0) {
+    books.asked(client, stream, ++asked[{client, stream}], what, at_us(now), attempts);
   }
   void ended(std::uint32_t client, std::uint32_t number, std::uint32_t stream = 0) {
     books.ended(client, stream, number, at_us(now));
@@ -31,7 +31,8 @@ struct Scene {
     books.decide(at_us(now), granted);
     std::vector<std::string> names;
     for (const Granted& g : granted)
-      names.push_back(fmt::format("{}.{}{}", g.client, g.number, g.stream != 0 ? fmt::format(" in {}", g.stream) : ""));
+      names.push_back(fmt::format("{}{}.{}{}{}", g.stop ? "stop " : "", g.client, g.number, g.stream != 0 ? fmt::format(" in {}", g.stream) : "",
+                                  g.attempt != 0 ? fmt::format(" from stop {}", g.attempt) : ""));
     return names;
   }
 
@@ -86,9 +87,9 @@ TEST(Books, WhereThePolicyDoesNotFitTheProgramsTheyRunAsTheyComeUntilItDoes) {
 }
 
 TEST(Books, WhatAPolicyNeedsAndAProgramCannotBeMadeToDoIsSaid) {
-  const auto why = [](const std::string& policy) -> std::string {
+  const auto why = [](const std::string& policy, BooksOptions options = {}) -> std::string {
     try {
-      Scene scene(policy);
+      Scene scene(policy, std::move(options));
     } catch (const InputError& error) {
       return error.what();
     }
@@ -98,6 +99,9 @@ TEST(Books, WhatAPolicyNeedsAndAProgramCannotBeMadeToDoIsSaid) {
   EXPECT_THAT(why("lookahead"), testing::HasSubstr("a forecast"));
   EXPECT_THAT(why("mps"), testing::HasSubstr("MPS percentages"));
   EXPECT_THAT(why("nonsense"), testing::HasSubstr("nonsense"));
+  EXPECT_THAT(why("fcfs", {.persistent = true}), testing::HasSubstr("stops no kernels"));
+  EXPECT_THAT(why("wait", {.in_flight = 0, .persistent = true}), testing::HasSubstr("--in-flight"));
+  EXPECT_EQ(why("reef-n", {.persistent = true}), "");
 }
 
 TEST(Books, ABestEffortLaunchGoesShortlyBeforeTheOneBeforeItEnds) {
@@ -337,6 +341,75 @@ TEST(Books, AnEndTellsOfAllBeforeItInItsStreamAlsoWhereNumbersBeginAgain) {
   s.books.ended(cam, 0, 0, at_us(2));
   s.books.ended(cam, 7, 1, at_us(2));
   EXPECT_EQ(s.books.state().front().on_gpu, 0u);
+}
+
+TEST(Books, ALaunchThatCanBeStoppedIsAndGoesOnBeforeWhatIsBehindIt) {
+  Scene s("wait", {.persistent = true});
+  const auto work = s.best_effort(), cam = s.real_time();
+  s.kernel.solo_time = at_us(1000);
+  EXPECT_EQ(s.books.attempts(work, s.kernel), 3u);
+  EXPECT_EQ(s.books.attempts(cam, s.kernel), 0u);
+  for (int i = 0; i < 3; ++i) s.asks(work, s.kernel, 0, 3);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+  s.now = 100, s.asks(cam, s.other);
+  EXPECT_THAT(s.goes(), ElementsAre("stop 0.1"));
+  s.now = 200, s.books.stopped(work, 0, 1, 7, at_us(200));
+  EXPECT_THAT(s.goes(), ElementsAre("1.1")) << "the GPU is free";
+  s.now = 300, s.ended(cam, 1), s.books.waits(cam);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1 from stop 1"));
+  s.now = 1100, s.ended(work, 1);
+  EXPECT_THAT(s.goes(), ElementsAre("0.2"));
+}
+
+TEST(Books, AfterItsLastAttemptALaunchRunsToItsEnd) {
+  Scene s("wait", {.persistent = true});
+  const auto work = s.best_effort(), cam = s.real_time();
+  s.kernel.solo_time = at_us(1000);
+  s.asks(work, s.kernel, 0, 2);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+  s.asks(cam, s.other);
+  EXPECT_THAT(s.goes(), ElementsAre("stop 0.1"));
+  s.books.stopped(work, 0, 1, 7, at_us(200));
+  s.goes();
+  s.now = 300, s.ended(cam, 1), s.books.waits(cam);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1 from stop 1"));
+  s.asks(cam, s.other);
+  EXPECT_THAT(s.goes(), IsEmpty());
+  s.now = 900, s.ended(work, 1);
+  EXPECT_THAT(s.goes(), ElementsAre("1.2"));
+}
+
+TEST(Books, NothingOvertakesALaunchThatIsToStopAndHasNot) {
+  Scene s("wait", {.persistent = true});
+  const auto work = s.best_effort(), cam = s.real_time();
+  s.kernel.solo_time = at_us(1000);
+  s.asks(work, s.kernel, 0, 3), s.asks(work, s.kernel, 0, 3);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+  s.now = 100, s.asks(cam, s.other);
+  EXPECT_THAT(s.goes(), ElementsAre("stop 0.1"));
+  s.books.leave(cam);
+  s.now = 995;
+  EXPECT_THAT(s.goes(), IsEmpty()) << "it would have been time for 0.2";
+  s.now = 1000, s.books.stopped(work, 0, 1, 7, at_us(1000));
+  EXPECT_THAT(s.goes(), ElementsAre("0.1 from stop 1"));
+  s.now = 1500, s.ended(work, 1);
+  EXPECT_THAT(s.goes(), ElementsAre("0.2"));
+}
+
+TEST(Books, ALaunchThatEndsThoughItWasToStopIsDone) {
+  Scene s("wait", {.persistent = true});
+  const auto work = s.best_effort(), cam = s.real_time();
+  s.kernel.solo_time = at_us(1000);
+  s.asks(work, s.kernel, 0, 3), s.asks(work, s.kernel, 0, 3);
+  s.goes();
+  s.asks(cam, s.other);
+  EXPECT_THAT(s.goes(), ElementsAre("stop 0.1"));
+  s.now = 50, s.ended(work, 1);
+  EXPECT_THAT(s.goes(), ElementsAre("1.1"));
+  s.books.stopped(work, 0, 1, 7, at_us(60));  // nobody hears of it
+  EXPECT_THAT(s.goes(), IsEmpty());
+  s.now = 100, s.ended(cam, 1), s.books.waits(cam);
+  EXPECT_THAT(s.goes(), ElementsAre("0.2"));
 }
 
 }  // namespace

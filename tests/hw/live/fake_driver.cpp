@@ -3,12 +3,15 @@
 // as a number with a bit for each group of SMs that a green context has.  Its groups are an H200's: 15 of 8 SMs and a rest of 12.
 // CORUN_FAKE_DEVICE: of two devices the program uses this one.  A kernel with arguments (an address, a number of words) adds 1
 // to each of these words when its time is over.
+// Of a module's PTX the kernel busy_US takes this many microseconds and adds 1 to a word of its argument for each block.  Its worker
+// (busy_US__persistent) is played as hw/transform/ptx.h says: it can be stopped, and goes on.
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -22,6 +25,7 @@
 #include <vector>
 
 #include "fake_driver.h"
+#include "hw/transform/ptx.h"
 
 namespace {
 
@@ -98,21 +102,65 @@ Queue& of(CUstream stream) {
   return stream == nullptr || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD ? *common : *reinterpret_cast<Queue*>(stream);
 }
 
+void note(std::int64_t begin, int priority, int groups) {
+  const char* log = std::getenv("CORUN_FAKE_LOG");
+  if (log == nullptr) return;
+  char line[128];
+  const char* name = std::getenv("CORUN_NAME");
+  const int n = std::snprintf(line, sizeof line, "%s %lld %lld %d %d\n", name != nullptr ? name : "?", static_cast<long long>(begin),
+                              static_cast<long long>(now_ns()), priority, groups);
+  const int fd = open(log, O_WRONLY | O_APPEND | O_CREAT, 0600);
+  if (write(fd, line, static_cast<std::size_t>(n)) != n) std::abort();
+  close(fd);
+}
+
 void run(std::intptr_t us, CUstream stream, int priority, int groups, const std::function<void()>& what = [] {}) {
   of(stream).add([us, priority, groups, what] {
     const std::int64_t begin = now_ns();
     std::this_thread::sleep_for(std::chrono::microseconds(us));
     what();
-    const char* log = std::getenv("CORUN_FAKE_LOG");
-    if (log == nullptr) return;
-    char line[128];
-    const char* name = std::getenv("CORUN_NAME");
-    const int n = std::snprintf(line, sizeof line, "%s %lld %lld %d %d\n", name != nullptr ? name : "?", static_cast<long long>(begin),
-                                static_cast<long long>(now_ns()), priority, groups);
-    const int fd = open(log, O_WRONLY | O_APPEND | O_CREAT, 0600);
-    if (write(fd, line, static_cast<std::size_t>(n)) != n) std::abort();
-    close(fd);
+    note(begin, priority, groups);
   });
+}
+
+constexpr std::intptr_t kOfModule = std::intptr_t{1} << 40, kWorker = std::intptr_t{1} << 41;
+
+void run_worker(std::intptr_t us, std::uint32_t* counts, const corun::hw::PtxLaunch& p) {
+  auto& control = *reinterpret_cast<corun::hw::PtxControl*>(p.launch.control);
+  auto* const said = reinterpret_cast<std::uint32_t*>(p.launch.progress);
+  const std::int64_t begin = now_ns();
+  const std::uint32_t blocks = p.launch.end, first = control.control.taken, step = blocks / 64;
+  std::uint32_t& at = control.control.taken;
+  while (at < blocks) {
+    const std::uint64_t order = p.order == 0 ? 0 : __atomic_load_n(reinterpret_cast<std::uint64_t*>(p.order), __ATOMIC_ACQUIRE);
+    if (order == corun::hw::ptx_stop(p.number)) break;
+    for (const std::uint32_t end = std::min(at + step, blocks); at < end; ++at) ++counts[at];
+    std::this_thread::sleep_for(std::chrono::microseconds(us / 64));
+  }
+  if (at != first) note(begin, 0, kAllGroups);
+  said[3] = at;
+  if (at == blocks && p.done != 0) __atomic_store_n(reinterpret_cast<std::uint32_t*>(p.done), p.done_value, __ATOMIC_RELEASE);
+  if (p.order == 0) at = 0;
+  __atomic_store_n(said + 2, p.number, __ATOMIC_RELEASE);
+}
+
+/// What a kernel of a module gets: its counts, and a worker its launch.
+CUresult run_of_module(std::intptr_t f, unsigned blocks, CUstream stream, void** arguments, void** extra) {
+  const std::intptr_t us = f & 0xffffffff;
+  std::uint32_t* counts = nullptr;
+  corun::hw::PtxLaunch launch;
+  if (arguments != nullptr) {
+    counts = *static_cast<std::uint32_t**>(arguments[0]);
+    if ((f & kWorker) != 0) std::memcpy(&launch, arguments[1], sizeof launch);
+  } else {
+    std::memcpy(&counts, extra[1], sizeof counts);
+    if ((f & kWorker) != 0) std::memcpy(&launch, static_cast<char*>(extra[1]) + 8, sizeof launch);
+  }
+  if ((f & kWorker) != 0) return of(stream).add([=] { run_worker(us, counts, launch); }), CUDA_SUCCESS;
+  of(stream).add([=] {
+    for (unsigned b = 0; b < blocks; ++b) ++counts[b];
+  });
+  return run(us, stream, of(stream).priority(), of(stream).groups), CUDA_SUCCESS;
 }
 
 CUresult launch(CUfunction f, CUstream stream, int priority, void** arguments = nullptr) {
@@ -163,8 +211,10 @@ CUresult cuGetProcAddress_v2(const char* name, void** f, int version, cuuint64_t
 CUresult cuGetProcAddress(const char* name, void** f, int version, cuuint64_t flags) {  // as until CUDA 11
   return cuGetProcAddress_v2(name, f, version, flags, nullptr);
 }
-CUresult cuLaunchKernel(CUfunction f, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream stream,
-                        void** arguments, void**) {
+CUresult cuLaunchKernel(CUfunction f, unsigned blocks, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream stream,
+                        void** arguments, void** extra) {
+  if (const auto number = reinterpret_cast<std::intptr_t>(f); number >= kOfModule)
+    return run_of_module(number, blocks, stream, arguments, extra);
   return launch(f, stream, of(stream).priority(), arguments);
 }
 CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h,
@@ -255,6 +305,34 @@ CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr at, cuuint32_t valu
   });
   return CUDA_SUCCESS;
 }
+CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t bytes, CUstream stream) {
+  of(stream).add([=] { std::memset(reinterpret_cast<void*>(at), value, bytes); });
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamDestroy_v2(CUstream) { return CUDA_SUCCESS; }
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
+  *value = which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? 132 : which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0;
+  return CUDA_SUCCESS;
+}
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction, int, size_t) { return *blocks = 8, CUDA_SUCCESS; }
+CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
+CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  static std::intptr_t modules = 0;
+  if (image == nullptr) return CUDA_ERROR_INVALID_IMAGE;
+  return *module = reinterpret_cast<CUmodule>(++modules), CUDA_SUCCESS;
+}
+CUresult cuModuleGetFunction(CUfunction* f, CUmodule, const char* name) {
+  if (std::strncmp(name, "busy_", 5) != 0) return CUDA_ERROR_NOT_FOUND;
+  const bool worker = std::strstr(name, "__persistent") != nullptr;
+  return *f = reinterpret_cast<CUfunction>(kOfModule | (worker ? kWorker : 0) | std::atoi(name + 5)), CUDA_SUCCESS;
+}
+CUresult cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option*, void**, unsigned, CUlibraryOption*, void**, unsigned) {
+  return cuModuleLoadData(reinterpret_cast<CUmodule*>(library), image);
+}
+CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
+  return cuModuleGetFunction(reinterpret_cast<CUfunction*>(kernel), reinterpret_cast<CUmodule>(library), name);
+}
+CUresult cuKernelGetFunction(CUfunction* f, CUkernel kernel) { return *f = reinterpret_cast<CUfunction>(kernel), CUDA_SUCCESS; }
 CUresult cuMemHostRegister_v2(void*, size_t, unsigned) { return CUDA_SUCCESS; }
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* at, void* host, unsigned) {
   return *at = reinterpret_cast<CUdeviceptr>(host), CUDA_SUCCESS;

@@ -25,6 +25,7 @@ using testing::HasSubstr;
 
 /// Programs that come, launch, wait, fail and go at random; what is granted ends some time later.
 std::string run(const std::string& policy, unsigned seed, int steps, BooksOptions options = {}) {
+  const bool in_attempts = options.persistent;
   Books books(policy, sim::small_gpu(4), std::move(options));
   books.record();
   std::mt19937 random(seed);
@@ -52,7 +53,7 @@ std::string run(const std::string& policy, unsigned seed, int steps, BooksOption
       books.leave(t.client);
       there.erase(there.begin() + static_cast<std::ptrdiff_t>(whose));
     } else if (what < 25 && books.asks()) {
-      books.asked(t.client, stream, ++t.asked[stream], t.kernels[below(3)], now);
+      books.asked(t.client, stream, ++t.asked[stream], t.kernels[below(3)], now, in_attempts ? below(4) : 0);
       if (what == 1) books.failed(t.client, stream, t.asked[stream], now);
     } else if (what < 30) {
       books.waits(t.client);
@@ -63,8 +64,13 @@ std::string run(const std::string& policy, unsigned seed, int steps, BooksOption
     granted.clear();
     books.decide(now, granted);
     for (const Granted& g : granted)
-      for (const auto& each : there)
-        if (each->client == g.client) each->granted[g.stream] = g.number;
+      for (const auto& each : there) {
+        if (each->client != g.client) continue;
+        each->granted[g.stream] = g.number;
+        if (!g.stop || below(3) == 0) continue;  // it may end instead
+        books.stopped(g.client, g.stream, g.number, below(100), now);
+        each->granted[g.stream] = each->ended[g.stream];
+      }
   }
   std::ostringstream out;
   books.recording()->write(out);
@@ -87,7 +93,15 @@ TEST_F(LiveRecording, TheSameIsDecidedAgainOfWhatWasTold) {
   for (const char* policy : {"wait", "wait:beside=on", "wait:beside=on,backfill=on", "reef-n", "priority", "fcfs", "lookahead:budget_events=200", "lookahead:ways=now/hold,budget_events=200"})
     for (unsigned seed = 1; seed <= 5; ++seed) {
       SCOPED_TRACE(std::string(policy) + " " + std::to_string(seed));
-      const hw::Replayed r = again(run(policy, seed, 2000, {.in_flight = seed % 2 * 64, .forecast = forecast}));
+      BooksOptions options{.in_flight = seed % 2 * 64, .forecast = forecast};
+      // Launches that can be stopped, where the policy stops some.
+      const std::string name(policy);
+      options.persistent = seed == 3 && (name.starts_with("wait") || name == "reef-n");
+      const std::string text = run(policy, seed, 2000, options);
+      const hw::Replayed r = again(text);
+      if (options.persistent) {
+        EXPECT_THAT(text, testing::AllOf(HasSubstr("\"stop\":"), HasSubstr("\"stopped\":")));
+      }
       EXPECT_EQ(r.difference, "");
       EXPECT_EQ(r.waits, 2000u);
       EXPECT_GE(r.decisions, std::string(policy).starts_with("wait") ? 200u : 0u);

@@ -1,6 +1,7 @@
 // A program that launches, and knows nothing of corun.
 //   steered_program WAY LAUNCHES US [EACH]
-// WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, capture, fork, allocate, bad, bad-last
+// WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, capture, streams, fork, allocate, bad, bad-last
+//      ptx, ptx-extra, fat, compressed, library: a kernel of 8,448 blocks from a module; says "counted" where each block ran once a launch
 // Waits after each EACH launches and at the end.  Says "early N": N calls came back within 0.2 s; and "done LAUNCHES".
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -8,11 +9,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -22,6 +25,45 @@ using Wait = CUresult (*)(CUstream);
 void launch(Launch function, int us, CUstream stream) {
   if (function(reinterpret_cast<CUfunction>(static_cast<std::intptr_t>(us)), 8, 1, 1, 128, 1, 1, 0, stream, nullptr, nullptr) != CUDA_SUCCESS)
     std::puts("refused");
+}
+
+std::string ptx(const std::string& name) {
+  return ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry " + name +
+         "(.param .u64 counts) { .reg .b32 %r<3>; .reg .b64 %rd<4>; ld.param.u64 %rd1, [counts]; mov.u32 %r1, %ctaid.x;"
+         " mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2; red.global.add.u32 [%rd3], 1; ret; }\n";
+}
+
+/// A fat binary of one piece of PTX, as of nvcc; `compressed`: as far as its head says.
+std::string fat(const std::string& text, bool compressed) {
+  std::string all(80, '\0');
+  const auto put = [&](std::size_t at, std::uint64_t value, std::size_t bytes) { all.replace(at, bytes, reinterpret_cast<const char*>(&value), bytes); };
+  const std::uint64_t bytes = (text.size() + 8) / 8 * 8;
+  put(0, 0xba55ed50, 4), put(4, 1, 2), put(6, 16, 2), put(8, 64 + bytes, 8);
+  put(16, 1, 2), put(18, 0x101, 2), put(20, 64, 4), put(24, bytes, 8), put(44, 80, 4), put(56, 0x11, 8);
+  if (compressed) put(32, bytes, 4), put(72, 2 * bytes, 8);
+  return all + text + std::string(bytes - text.size(), '\0');
+}
+
+constexpr unsigned kBlocks = 8448;
+
+/// The kernel that takes `us`, loaded in this way.
+CUfunction kernel_of_module(void* driver, const std::string& way, int us) {
+  const std::string name = "busy_" + std::to_string(us), text = ptx(name);
+  const std::string& image = *new std::string(way == "fat" || way == "compressed" ? fat(text, way == "compressed") : text);
+  CUfunction f = nullptr;
+  if (way == "library") {
+    CUlibrary library = nullptr;
+    CUkernel kernel = nullptr;
+    reinterpret_cast<decltype(&cuLibraryLoadData)>(dlsym(driver, "cuLibraryLoadData"))(&library, image.c_str(), nullptr, nullptr, 0, nullptr,
+                                                                                   nullptr, 0);
+    reinterpret_cast<decltype(&cuLibraryGetKernel)>(dlsym(driver, "cuLibraryGetKernel"))(&kernel, library, name.c_str());
+    reinterpret_cast<decltype(&cuKernelGetFunction)>(dlsym(driver, "cuKernelGetFunction"))(&f, kernel);
+    return f;
+  }
+  CUmodule module = nullptr;
+  reinterpret_cast<decltype(&cuModuleLoadData)>(dlsym(driver, "cuModuleLoadData"))(&module, image.c_str());
+  reinterpret_cast<decltype(&cuModuleGetFunction)>(dlsym(driver, "cuModuleGetFunction"))(&f, module, name.c_str());
+  return f;
 }
 
 }  // namespace
@@ -92,12 +134,36 @@ int main(int argc, char** argv) {
     const CUresult most = allocate(&at, std::size_t{1} << 30), more = allocate(&at, (std::size_t{1} << 30) + 1);
     std::printf("allocated %d %d\n", most, more);
   }
+  const bool of_module = way == "ptx" || way == "ptx-extra" || way == "fat" || way == "compressed" || way == "library";
+  const CUfunction kernel = of_module ? kernel_of_module(driver, way, us) : nullptr;
+  std::vector<std::uint32_t> counts(kBlocks);
+  const auto launch_kernel = [&] {
+    std::uint32_t* at = counts.data();
+    void* arguments[] = {&at};
+    std::size_t bytes = sizeof at;
+    void* extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &at, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes, CU_LAUNCH_PARAM_END};
+    const bool packed = way == "ptx-extra";
+    if (function(kernel, kBlocks, 1, 1, 128, 1, 1, 0, stream, packed ? nullptr : arguments, packed ? extra : nullptr) != CUDA_SUCCESS)
+      std::puts("refused");
+  };
+  if (way == "streams") {  // each launch in one of its own
+    for (int i = 0; i < launches; ++i) {
+      reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
+      launch(function, us, stream);
+      wait(stream);
+      reinterpret_cast<CUresult (*)(CUstream)>(dlsym(driver, "cuStreamDestroy_v2"))(stream);
+    }
+    sleep(1);  // so that it can be looked at
+    return std::printf("done %d\n", launches), 0;
+  }
   CUstream second = stream;
   if (way == "two-streams") reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&second, 1);
   const auto begin = std::chrono::steady_clock::now();
   int early = 0;
   const auto call = [&](int i) {
-    if (way == "graph" || way == "capture")
+    if (of_module)
+      launch_kernel();
+    else if (way == "graph" || way == "capture")
       graph(graph_made, stream);
     else
       launch(function, (way == "bad" && i == 1) || (way == "bad-last" && i == launches) ? 0 : us, i % 2 == 0 ? second : stream);
@@ -114,5 +180,6 @@ int main(int argc, char** argv) {
     }
   }
   wait(stream), wait(second);
+  if (of_module && std::ranges::all_of(counts, [&](std::uint32_t n) { return n == static_cast<std::uint32_t>(launches); })) std::puts("counted");
   std::printf("done %d\n", launches);
 }

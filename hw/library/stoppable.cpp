@@ -1,0 +1,239 @@
+#include "hw/library/stoppable.h"
+
+#include <cstddef>
+#include <cstring>
+
+#include "hw/library/driver.h"
+#include "hw/library/fat_binary.h"
+#include "hw/library/marks.h"
+#include "hw/library/uncaptured.h"
+#include "hw/transform/ptx.h"
+
+namespace corun::live {
+namespace {
+
+constexpr std::uint32_t kMostBlocks = 1u << 30;
+
+int attribute_of_device(CUdevice_attribute which) {
+  static const auto get = driver<CUresult (*)(int*, CUdevice_attribute, CUdevice)>("cuDeviceGetAttribute");
+  int value = 0;
+  return get != nullptr && get(&value, which, 0) == CUDA_SUCCESS ? value : 0;
+}
+
+std::uint32_t architecture() {
+  static const int it = 10 * attribute_of_device(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+                        attribute_of_device(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  return static_cast<std::uint32_t>(it);
+}
+
+CUcontext current() {
+  static const auto get = driver<CUresult (*)(CUcontext*)>("cuCtxGetCurrent");
+  CUcontext context = nullptr;
+  return get != nullptr && get(&context) == CUDA_SUCCESS ? context : nullptr;
+}
+
+}  // namespace
+
+StoppableKernels& stoppable_kernels() {
+  static auto* const all = new StoppableKernels;
+  return *all;
+}
+
+void StoppableKernels::loaded(const void* module, const void* image, Client& client) {
+  Image found = read_image(image, architecture());
+  if (found.compressed) client.count_compressed();
+  if (found.ptx.empty()) found.ptx = ptx_beside(image);
+  const std::scoped_lock lock(mutex_);
+  modules_.erase(module);
+  if (found.ptx.empty()) return;
+  modules_[module] = std::make_shared<Module>(Module{std::move(found.ptx)});
+}
+
+void StoppableKernels::unloaded(const void* module) {
+  const std::scoped_lock lock(mutex_);
+  const auto at = modules_.find(module);
+  if (at == modules_.end()) return;
+  // Another's may be where a function of it was.
+  std::erase_if(functions_, [&](const auto& each) {
+    if (each.second.module != at->second) return false;
+    made_.erase(each.first);
+    return true;
+  });
+  const std::shared_ptr<Module> gone = at->second;
+  std::erase_if(modules_, [&](const auto& each) { return each.second == gone; });
+}
+
+void StoppableKernels::is_of(const void* module, const void* library) {
+  const std::scoped_lock lock(mutex_);
+  modules_.erase(module);
+  if (const auto at = modules_.find(library); at != modules_.end())
+    modules_[module] = std::shared_ptr<Module>(at->second);
+}
+
+void StoppableKernels::found(const void* function, const void* module, const char* name) {
+  const std::scoped_lock lock(mutex_);
+  const auto at = modules_.find(module);
+  const auto known = functions_.find(function);
+  if (known != functions_.end() && at != modules_.end() && known->second.module == at->second &&
+      known->second.name == name)
+    return;
+  functions_.erase(function), made_.erase(function);
+  if (at != modules_.end()) functions_[function] = {at->second, name};
+}
+
+void StoppableKernels::is_kernels(const void* function, const void* kernel) {
+  const std::scoped_lock lock(mutex_);
+  if (function == kernel) return;
+  const auto at = functions_.find(kernel);
+  if (at == functions_.end()) {
+    functions_.erase(function), made_.erase(function);
+    return;
+  }
+  const Function same = at->second;
+  if (const auto known = functions_.find(function);
+      known != functions_.end() && known->second.module == same.module && known->second.name == same.name)
+    return;
+  made_.erase(function);
+  functions_[function] = same;
+}
+
+void StoppableKernels::context_ended() {
+  const std::scoped_lock lock(mutex_);
+  ended_ = true;
+}
+
+/// Memory on the device that launches share, once; false: there is none.
+bool StoppableKernels::prepare() {
+  if (prepared_) return controls_ != 0;
+  prepared_ = true;
+  static const auto allocate = driver<CUresult (*)(CUdeviceptr*, std::size_t)>("cuMemAlloc_v2");
+  static const auto set =
+      driver<CUresult (*)(CUdeviceptr, unsigned char, std::size_t, CUstream)>("cuMemsetD8Async");
+  static const auto make_stream = driver<CUresult (*)(CUstream*, unsigned)>("cuStreamCreate");
+  static const auto wait = driver<CUresult (*)(CUstream)>("cuStreamSynchronize");
+  static const auto destroy = driver<CUresult (*)(CUstream)>("cuStreamDestroy_v2");
+  context_ = current();
+  sms_ = static_cast<std::uint32_t>(attribute_of_device(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
+  constexpr std::size_t kBytes = kStreams * sizeof(hw::PtxControl);
+  CUstream stream = nullptr;
+  if (allocate == nullptr || set == nullptr || make_stream == nullptr || wait == nullptr ||
+      destroy == nullptr || sms_ == 0 || allocate(&controls_, kBytes) != CUDA_SUCCESS)
+    return controls_ = 0, false;
+  // Not in the null stream, where it would wait for what is held there and others not for it.
+  if (make_stream(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
+      set(controls_, 0, kBytes, stream) != CUDA_SUCCESS || wait(stream) != CUDA_SUCCESS)
+    controls_ = 0;
+  if (stream != nullptr) destroy(stream);
+  return controls_ != 0;
+}
+
+StoppableKernels::Kept StoppableKernels::make(const Function& function) const {
+  static const auto load = driver<CUresult (*)(CUmodule*, const void*)>("cuModuleLoadData");
+  static const auto get = driver<CUresult (*)(CUfunction*, CUmodule, const char*)>("cuModuleGetFunction");
+  const hw::ParsedPtx parsed = hw::parse_ptx(function.module->ptx);
+  if (!parsed.problem.empty() || load == nullptr || get == nullptr) return {};
+  const hw::PersistentPtx made = hw::make_persistent(parsed.module, function.name);
+  CUmodule module = nullptr;
+  CUfunction of = nullptr;
+  if (!made.refused.empty() || load(&module, made.text.c_str()) != CUDA_SUCCESS ||
+      get(&of, module, made.entry.c_str()) != CUDA_SUCCESS)
+    return {};
+  const hw::PtxFunction* entry = parsed.module.entry(function.name);
+  return {true, of, static_cast<std::uint32_t>(entry->parameters.size()), made.launch_offset,
+          made.by_warps_along_x};
+}
+
+std::optional<StoppableKernels::Made> StoppableKernels::of(const Work& work, Client& client) {
+  const std::scoped_lock lock(mutex_);
+  const auto known = functions_.find(work.key);
+  if (known == functions_.end() || ended_) return std::nullopt;
+  const Uncaptured now;
+  if (!prepare() || current() != context_) return std::nullopt;
+  auto [at, added] = made_.try_emplace(work.key);
+  if (added) {
+    at->second = make(known->second);
+    client.count_made(at->second.possible);
+  }
+  const Kept& kept = at->second;
+  if (!kept.possible ||
+      (kept.by_warps_along_x && work.block[0] % 32 != 0 && work.block[1] * work.block[2] != 1))
+    return std::nullopt;
+  const std::uint64_t blocks = std::uint64_t{work.grid[0]} * work.grid[1] * work.grid[2];
+  const std::uint32_t threads = work.block[0] * work.block[1] * work.block[2];
+  auto [size, is_new] = workers_.try_emplace({kept.function, {threads, work.shared_bytes}}, 0);
+  if (is_new) {
+    static const auto allow =
+        driver<CUresult (*)(CUfunction, CUfunction_attribute, int)>("cuFuncSetAttribute");
+    static const auto fit = driver<CUresult (*)(int*, CUfunction, int, std::size_t)>(
+        "cuOccupancyMaxActiveBlocksPerMultiprocessor");
+    int fits = 0;
+    // What a kernel has of its own counts with it: where the two are over 48 KiB it is to be allowed.
+    const bool room =
+        work.shared_bytes == 0 ||
+        (allow != nullptr && allow(kept.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                                   static_cast<int>(work.shared_bytes)) == CUDA_SUCCESS);
+    if (room && fit != nullptr &&
+        fit(&fits, kept.function, static_cast<int>(threads), work.shared_bytes) == CUDA_SUCCESS)
+      size->second = static_cast<std::uint32_t>(fits) * sms_;
+  }
+  const std::uint32_t workers = size->second;
+  if (workers == 0 || blocks <= workers || blocks > kMostBlocks) return std::nullopt;
+  return Made{kept.function, kept.parameters, kept.launch_offset, workers};
+}
+
+CUresult StoppableKernels::launch(const Made& made, const Work& work, CUstream stream,
+                                  const Arguments& arguments, std::uint32_t attempts,
+                                  const Client::Stream& of, Client& client) {
+  static const auto launch =
+      driver<CUresult (*)(CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+                          CUstream, void**, void**)>("cuLaunchKernel");
+  if (launch == nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  hw::PtxLaunch p;
+  p.launch.control = controls_ + of.index * sizeof(hw::PtxControl);
+  p.launch.progress = client.report(of);
+  p.launch.chunks = p.launch.end = work.grid[0] * work.grid[1] * work.grid[2];
+  p.launch.progress_mask = ~0u;
+  p.launch.grid_x = work.grid[0], p.launch.grid_y = work.grid[1], p.launch.grid_z = work.grid[2];
+  p.done = client.resumed(of);
+  p.done_value = attempt_of(of.launched, kAllAttempts);
+
+  std::vector<void*> each;
+  std::vector<char> packed;
+  void* extra[5] = {};
+  std::size_t bytes = made.launch_offset + sizeof p;
+  if (arguments.each != nullptr) {
+    each.assign(arguments.each, arguments.each + made.parameters);
+    each.push_back(&p);
+  } else if (arguments.extra != nullptr) {
+    const void* from = nullptr;
+    std::size_t size = 0;
+    for (void** at = arguments.extra; *at != CU_LAUNCH_PARAM_END; at += 2) {
+      if (*at == CU_LAUNCH_PARAM_BUFFER_POINTER) from = at[1];
+      if (*at == CU_LAUNCH_PARAM_BUFFER_SIZE) size = *static_cast<const std::size_t*>(at[1]);
+    }
+    if (from == nullptr || size > made.launch_offset) return CUDA_ERROR_NOT_SUPPORTED;
+    packed.resize(bytes);
+    std::memcpy(packed.data(), from, size);
+    void* const all[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, packed.data(), CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                         CU_LAUNCH_PARAM_END};
+    std::memcpy(extra, all, sizeof extra);
+  } else if (made.parameters == 0) {
+    each.push_back(&p);
+  } else {
+    return CUDA_ERROR_NOT_SUPPORTED;
+  }
+  for (std::uint32_t a = 0; a < attempts; ++a) {
+    p.number = attempt_of(of.launched, a);
+    p.order = a + 1 < attempts ? client.orders(of) : 0;
+    if (!packed.empty()) std::memcpy(packed.data() + made.launch_offset, &p, sizeof p);
+    if (a > 0 && !hold(stream, p.done, p.number))
+      return CUDA_ERROR_UNKNOWN;  // what was stopped would overtake it
+    const CUresult result = launch(made.function, made.workers, 1, 1, work.block[0], work.block[1],
+                                   work.block[2], work.shared_bytes, stream,
+                                   each.empty() ? nullptr : each.data(), packed.empty() ? nullptr : extra);
+    if (result != CUDA_SUCCESS) return a == 0 ? CUDA_ERROR_NOT_SUPPORTED : result;
+  }
+  return CUDA_SUCCESS;
+}
+
+}  // namespace corun::live

@@ -1,0 +1,127 @@
+// Are long kernels of programs that bring their PTX stopped at a block for a real-time request, and does each
+// of their blocks run once?  The fake driver plays the worker; that the worker itself does so on a GPU is
+// `measure_gpu ptx`.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "tests/hw/live/live.h"
+
+namespace corun {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class Stops : public Live {
+ protected:
+  /// `way` launches 8 kernels of 40 ms beside requests of 2 ms, which begin when it has told the service how
+  /// long one takes.
+  Ended beside_requests(const std::string& way, const std::string& options = {}) {
+    Ended work;
+    std::thread first([&] { work = shell(joins(way + " 8 40000 2", "--name work " + options)); });
+    EXPECT_TRUE(comes([&] { return std::ranges::count(kernels(), "work", &Kernel::program) >= 2; }));
+    std::thread looks([&] {
+      while (!there_is_no_more_)
+        if (const nlohmann::json now = program("work"); !now.is_null() && now.contains("stoppable"))
+          last_ = now["stoppable"];
+    });
+    for (int i = 0; i < 4; ++i) {
+      shell(joins("dlsym 3 2000 3", "--name cam --class=real_time"));
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+    first.join();
+    there_is_no_more_ = true;
+    looks.join();
+    return work;
+  }
+  std::vector<Kernel> of(const std::string& name) const {
+    std::vector<Kernel> all;
+    for (const Kernel& k : kernels())
+      if (k.program == name) all.push_back(k);
+    return all;
+  }
+  std::atomic<bool> there_is_no_more_{false};
+  nlohmann::json last_;
+};
+
+class EachImage : public Stops, public testing::WithParamInterface<const char*> {};
+
+TEST_P(EachImage, ALongKernelStopsForARequestAndGoesOnWhereItWas) {
+  serve("wait", "--persistent");
+  const Ended ended = beside_requests(GetParam());
+  EXPECT_THAT(ended.said,
+              testing::AllOf(HasSubstr("done 8"), HasSubstr("counted\n"), Not(HasSubstr("refused"))))
+      << "each block once a launch";
+  const std::vector<Kernel> work = of("work"), cam = of("cam");
+  EXPECT_EQ(cam.size(), 12u);
+  EXPECT_GT(work.size(), 8u) << "some launches were several pieces";
+  for (std::size_t r = 0; r < 4; ++r)
+    for (const Kernel& k : work)
+      EXPECT_FALSE(k.begin > cam[3 * r].begin && k.begin < cam[3 * r + 2].end)
+          << "a piece began within request " << r;
+  EXPECT_GE(last_["stops"].get<int>(), 1) << last_.dump();
+  EXPECT_EQ(last_["kernels"], 1);
+  EXPECT_GE(last_["launches"].get<int>(), 3) << last_.dump();
+}
+INSTANTIATE_TEST_SUITE_P(Images, EachImage, testing::Values("ptx", "ptx-extra", "fat", "library"),
+                         [](const auto& way) {
+                           return way.param == std::string("ptx-extra") ? "ptx_extra" : way.param;
+                         });
+
+TEST_F(Stops, WithoutTheOptionOrWhereThePtxIsCompressedKernelsRunToTheirEnds) {
+  serve("wait");
+  EXPECT_THAT(beside_requests("ptx").said, HasSubstr("counted\n"));
+  EXPECT_EQ(of("work").size(), 8u);
+  end_service(SIGTERM);
+  files::remove(log());
+  there_is_no_more_ = false;
+  serve("wait", "--persistent");
+  EXPECT_THAT(beside_requests("compressed").said, HasSubstr("counted\n"));
+  EXPECT_EQ(of("work").size(), 8u);
+  EXPECT_EQ(last_["compressed"], 1);
+  EXPECT_EQ(last_["launches"], 0);
+}
+
+TEST_F(Stops, ARealTimeProgramsKernelsStayPlain) {
+  serve("wait", "--persistent");
+  EXPECT_THAT(shell(joins("ptx 4 20000 2", "--name cam --class=real_time")).said, HasSubstr("counted\n"));
+  EXPECT_EQ(of("cam").size(), 4u);
+}
+
+TEST_F(Stops, AStreamThatIsDestroyedLeavesItsPlaceToAnother) {
+  serve("wait", "--persistent");
+  std::thread work(
+      [&] { EXPECT_THAT(shell(joins("streams 300 100", "--name work")).said, HasSubstr("done 300")); });
+  EXPECT_TRUE(comes([&] {
+    const nlohmann::json now = program("work");
+    return !now.is_null() && now["launches"] == 300;
+  }));
+  EXPECT_EQ(program("work")["unsteered"], 0);
+  work.join();
+}
+
+TEST_F(Stops, WhatWasStoppedGoesOnWhenTheServiceIsKilled) {
+  serve("wait", "--persistent");
+  std::thread killer([&] {
+    EXPECT_TRUE(comes([&] {
+      const nlohmann::json now = program("work");
+      return !now.is_null() && now["stoppable"]["launches"] >= 1;
+    }));
+    std::thread cam([&] { shell(joins("dlsym 1 400000", "--name cam --class=real_time")); });
+    EXPECT_TRUE(comes([&] {
+      const nlohmann::json now = program("work");
+      return !now.is_null() && now["stoppable"]["stops"] >= 1;
+    }));
+    kill(service_, SIGKILL);
+    cam.join();
+  });
+  const Ended ended = shell(joins("ptx 30 40000 2", "--name work"));
+  killer.join();
+  EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("the service has ended"), HasSubstr("done 30"),
+                                         HasSubstr("counted\n")));
+}
+
+}  // namespace
+}  // namespace corun
