@@ -149,7 +149,7 @@ def simulated(sim, data):
             of = {c["name"]: c for c in json.loads(said.stdout)["clients"]}
             rt = of[real_time]
             all_.setdefault("+".join(row), {})[mode] = {
-                "p99": rt["p99_ms"] if rt["throughput_per_s"] * data["period_ms"] > 950 else float("inf"), "late": rt["deadline_misses"] / max(1, rt["finished"]),
+                "p99": rt["p99_ms"] if rt["throughput_per_s"] * data["period_ms"] > 950 else float("inf"), "late": min(1, rt["deadline_misses"] / max(1, rt["finished"])),
                 "stp": sum(c["progress"] for c in of.values()), "shares": {p: c["progress"] for p, c in of.items()}}
     return all_
 
