@@ -140,6 +140,7 @@ void Books::begin_again() {
     client.process = fmt::format("{}", number);
     client.service_class = p->self.service_class;
     client.priority = p->self.priority;
+    client.deadline = p->self.deadline;
     client.streams.resize(kShownStreams);
     client.arrivals = ClosedLoop{};
     number_of_.push_back(number);
