@@ -36,14 +36,6 @@ void check(const Policy& policy, const CapabilitySet& can, bool forecasts) {
 
 }  // namespace
 
-Time LastTimes::usual() const {
-  const std::size_t known = std::min(n_, kTimes);
-  std::array<Time, kTimes> sorted = times_;
-  const auto at = sorted.begin() + static_cast<std::ptrdiff_t>(known / 4);
-  std::nth_element(sorted.begin(), at, sorted.begin() + static_cast<std::ptrdiff_t>(known));
-  return *at;
-}
-
 Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
     : spec_(policy), options_(std::move(options)), policy_(make_policy(policy)) {
   topology_.gpu = gpu;

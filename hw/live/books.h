@@ -28,6 +28,7 @@
 
 #include "hw/live/beside.h"
 #include "hw/live/memory.h"
+#include "policies/api/last_times.h"
 #include "policies/api/policy.h"
 #include "policies/session/launch_list.h"
 #include "policies/session/pending_launches.h"
@@ -73,20 +74,6 @@ struct BooksOptions {
   std::uint64_t memory = 0;
   /// Long kernels of best-effort programs are to be made so that they can be stopped, where the policy stops launches.
   bool persistent = false;
-};
-
-/// What the latest launches of a kernel took.  Each end is seen a little late: a time is too short where the end before was seen
-/// later than its own, and too long beside others.
-class LastTimes {
- public:
-  static constexpr std::size_t kTimes = 8;
-  void add(Time took) { times_[n_++ % kTimes] = took; }
-  /// The lower quartile; of fewer than four the shortest.
-  Time usual() const;
-
- private:
-  std::array<Time, kTimes> times_{};
-  std::size_t n_ = 0;
 };
 
 /// Of a program, for those who look.

@@ -1,7 +1,9 @@
-// A forecast that takes its time, as `sim serve` makes it (hw/live/beside.h): what was asked about is heard `takes` later,
-// nothing else is asked meanwhile, and only while a real-time request is under way.
+// A forecast that takes its time, as `sim serve` makes it (hw/live/beside.h): what was asked about is heard
+// `takes` later, nothing else is asked meanwhile, and only while a real-time request is under way.  A graph
+// is one launch to it.
 //
-// Leaves out: that a look takes longer the more it sees; `takes` is the mean of a service's (`sim top --json`, looks).
+// Leaves out: that a look takes longer the more it sees; `takes` is the mean of a service's (`sim top
+// --json`, looks).
 #pragma once
 
 #include <memory>
@@ -10,27 +12,35 @@
 
 #include "policies/api/forecast.h"
 #include "policies/api/kept_snapshot.h"
+#include "sim/backend/graphs_as_one.h"
 
 namespace corun::sim {
 
 class LaterForecast final : public Forecast {
  public:
-  LaterForecast(std::unique_ptr<Forecast> of, Time takes) : of_(std::move(of)), takes_(takes) {}
+  LaterForecast(std::unique_ptr<Forecast> of, Time takes, const Trace& trace)
+      : of_(std::move(of)), takes_(takes), graphs_(trace) {}
 
   Outlook look(const Snapshot& now, const WayOfDeciding& way, const ForecastBounds& bounds) override {
     return of_->look(now, way, bounds);
   }
   bool ask(const Snapshot& now, std::span<const WayOfDeciding> ways, const ForecastBounds& each) override {
     if (due_ != kNever || answer_) return false;
-    if (std::ranges::none_of(now.clients, [](const ClientView& c) { return c.busy && c.client->service_class == ServiceClass::real_time; }))
+    if (std::ranges::none_of(now.clients, [](const ClientView& c) {
+          return c.busy && c.client->service_class == ServiceClass::real_time;
+        }))
       return false;
-    kept_.keep(now);
+    kept_.keep(graphs_.show(now));
     outlooks_.clear();
     for (const WayOfDeciding& way : ways) outlooks_.push_back(of_->look(kept_.snapshot(), way, each));
     due_ = now.now + takes_;
     (void)tell(now.now);
     return true;
   }
+
+  /// Of the launches, as they come to the GPU and end.
+  void went(const LaunchView& launch, Time now) { graphs_.went(launch, now); }
+  void ended(LaunchId launch, Time now) { graphs_.ended(launch, now); }
 
   /// When what was asked will be heard; kNever: nothing is.
   Time due() const { return due_; }
@@ -45,6 +55,7 @@ class LaterForecast final : public Forecast {
  private:
   std::unique_ptr<Forecast> of_;
   Time takes_;
+  GraphsAsOne graphs_;
   KeptSnapshot kept_;
   std::vector<Outlook> outlooks_;
   Time due_ = kNever;

@@ -66,7 +66,7 @@ class SimSetup final : public Setup {
     if (!options.served_ahead || !s.together) return;
     Served::Options served{*options.served_ahead};
     if (s.needed.forecast && options.served_look)
-      served.forecast = std::make_unique<LaterForecast>(make_forecast(gpu_, s.needed), *options.served_look);
+      served.forecast = std::make_unique<LaterForecast>(make_forecast(gpu_, s.needed), *options.served_look, s.trace);
     served_.emplace(backend_, s.trace, s.needed, std::move(served));
   }
 

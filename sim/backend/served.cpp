@@ -15,7 +15,7 @@ Served::Served(Backend& gpu, const Trace& trace, const Requirements& needed, Opt
 
 Outcome Served::apply(const Decision& decision, const LaunchView& l, std::span<const LaunchId> follows) {
   Program& p = programs_[l.client.value];
-  if (!p.stoppable) return gpu_.apply(decision, l, follows);
+  if (!p.stoppable) return go(decision, l, follows);
   if (std::holds_alternative<decide::Launch>(decision)) {
     p.held.push_back({l, decision, {follows.begin(), follows.end()}});
     return Applied{};
@@ -27,6 +27,13 @@ Outcome Served::apply(const Decision& decision, const LaunchView& l, std::span<c
     return off;
   });
   return Applied{};
+}
+
+Outcome Served::go(const Decision& decision, const LaunchView& l, std::span<const LaunchId> follows) {
+  Outcome outcome = gpu_.apply(decision, l, follows);
+  if (options_.forecast && std::holds_alternative<decide::Launch>(decision) && std::holds_alternative<Applied>(outcome))
+    options_.forecast->went(l, now());
+  return outcome;
 }
 
 Outcome Served::copy(const LaunchView& l, std::span<const LaunchId> follows) {
@@ -59,7 +66,7 @@ Time Served::hand_over() {
       if (h.launch.kernel == nullptr) {
         gpu_.copy(h.launch, h.follows);
         p.gone.push_back({h.launch.id, h.launch.stream, now(), {}});
-      } else if (std::holds_alternative<Refused>(gpu_.apply(h.decision, h.launch, h.follows))) {
+      } else if (std::holds_alternative<Refused>(go(h.decision, h.launch, h.follows))) {
         told_.push_back(Preempted{h.launch.id, 0});
       } else {
         p.gone.push_back({h.launch.id, h.launch.stream, now(), h.launch.solo_time});
@@ -76,7 +83,10 @@ void Served::heard(const Notice& notice) {
         return g.id == id;
       });
   };
-  if (const auto* kernel = std::get_if<KernelFinished>(&notice)) over(kernel->launch);
+  if (const auto* kernel = std::get_if<KernelFinished>(&notice)) {
+    over(kernel->launch);
+    if (options_.forecast) options_.forecast->ended(kernel->launch, now());
+  }
   if (const auto* copy = std::get_if<CopyFinished>(&notice)) over(copy->launch);
 }
 

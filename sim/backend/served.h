@@ -58,6 +58,7 @@ class Served final : public Backend {
     std::vector<Time> ended_at{};  // by stream
   };
 
+  Outcome go(const Decision& decision, const LaunchView& launch, std::span<const LaunchId> follows);
   Time may_go_at(const Program& p) const;
   /// What may go now goes.  When the next may.
   Time hand_over();
