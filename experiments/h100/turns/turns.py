@@ -161,6 +161,9 @@ def kernels(path):
 def of_program(row):
     away = row["watch"].get("away", [])
     alone, beside = row["said"]["rounds"] if isinstance(row["said"], dict) else ({}, {})
+    if beside and "end" in row["watch"]:  # what it did before the kernel began and after it ended is taken off
+        seconds = (row["watch"]["end"] - row["watch"]["begin"]) / 1e6
+        beside = {"per_s": round((beside["requests"] - alone["per_s"] * (beside["ended"] - beside["began"] - seconds)) / seconds, 1)}
     mid = [c.split(", ") for c in row["clocks"][15:-5]]
     lasts = sorted(round(e - b) for b, e in away)
     return (f"alone {alone.get('per_s')} /s, p50 {alone.get('p50_ms')} ms; beside a kernel that never ends {beside.get('per_s')} /s; that is away {len(away)} times, "
