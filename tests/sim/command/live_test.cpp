@@ -48,7 +48,7 @@ std::map<Programs, double> errors(const std::string& mode, const std::string& op
   const Measured measured = read_measured();
   std::map<Programs, double> all;
   for (const auto& [programs, stp] : measured.stp.at(mode)) {
-    std::string arguments = "--gpu=h100-sxm --duration=1s --json " + options;
+    std::string arguments = "--gpu=h100-sxm --duration=500ms --json " + options;
     for (std::size_t i = 0; i < measured.programs.size(); ++i) {
       const std::string& name = measured.programs[i];
       if (!programs.contains(name)) continue;
