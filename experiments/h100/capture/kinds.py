@@ -171,7 +171,7 @@ def measure(sim, path, folder, seconds):
     for group, by_way in processes.items():
         for way, ones in by_way.items():
             for name, one in ones.items():
-                if one.hear(50 - (time.time() - began)) is None:
+                if one.hear(70 - (time.time() - began)) is None:
                     data["missing"][f"{name} {way}"] = one.end()
                     print("MISSING", name, way, data["missing"][f"{name} {way}"], flush=True)
     for group in processes:
