@@ -85,6 +85,7 @@ void Client::connect() {
     std::strncpy(hello.name, text("CORUN_NAME"), sizeof hello.name - 1);
     hello.real_time = std::strcmp(text("CORUN_CLASS"), "real_time") == 0;
     hello.priority = std::atoi(text("CORUN_PRIORITY"));
+    hello.slo_us = std::strtoull(text("CORUN_SLO_US"), nullptr, 10);
     Welcome welcome;
     Memory* memory = nullptr;
     if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello)) memory = received(fd, welcome);

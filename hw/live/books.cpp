@@ -31,7 +31,7 @@ void check(const Policy& policy, const CapabilitySet& can, bool forecasts) {
     throw InputError("", "--policy",
                      fmt::format("policy {} needs {}, which sim serve cannot do with programs as they are", policy.name(),
                                  fmt::join(missing, ", ")),
-                     "choose fcfs, priority, timeslice, tpc-mask, static-split:tpcs, wait, reef-n, lookahead or flexgpu, or run a trace with --backend=cuda");
+                     "choose fcfs, priority, timeslice, tpc-mask, static-split:tpcs, wait, reef-n, lookahead, memory-wait or flexgpu, or run a trace with --backend=cuda");
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
     memory_ = std::make_unique<ProgramMemory>(bytes);
   } else if (options_.memory != 0) {
     throw InputError("", "--memory", fmt::format("policy {} decides nothing about memory", policy_->name()),
-                     "leave it out, or choose flexgpu");
+                     "leave it out, or choose flexgpu or memory-wait");
   }
   if (options_.persistent && (!stops_ || masks_))
     throw InputError("", "--persistent", fmt::format("policy {} stops no kernels", policy_->name()), "choose wait or reef-n");
@@ -140,6 +140,7 @@ void Books::begin_again() {
     client.process = fmt::format("{}", number);
     client.service_class = p->self.service_class;
     client.priority = p->self.priority;
+    client.deadline = p->self.deadline;
     client.streams.resize(kShownStreams);
     client.arrivals = ClosedLoop{};
     number_of_.push_back(number);

@@ -39,6 +39,7 @@ struct Newcomer {
   std::string name;
   ServiceClass service_class = ServiceClass::best_effort;
   std::int32_t priority = 0;
+  std::optional<Time> deadline{};  // of a request, from its first launch
 };
 
 /// What a policy decides of a launch; no mask: all TPCs.
@@ -162,6 +163,8 @@ class Books {
   bool foretold() const { return forecast_ != nullptr && forecast_->ready(); }
   /// The policy hears of it with the next decision.
   void hear_forecast();
+  /// Null: nothing is foretold.
+  const ForecastBeside* forecast() const { return forecast_.get(); }
 
   /// Asks the policy if anything has happened, and appends what may go.
   void decide(Time now, std::vector<Granted>& granted);

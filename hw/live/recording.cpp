@@ -152,9 +152,9 @@ std::string Recording::line(std::size_t i) const {
     }
     case What::join: {
       const Newcomer& n = newcomers_[h.client];
-      return Json{
-          {name, n.name}, {"real_time", n.service_class == ServiceClass::real_time}, {"priority", n.priority}}
-          .dump();
+      Json line{{name, n.name}, {"real_time", n.service_class == ServiceClass::real_time}, {"priority", n.priority}};
+      if (n.deadline) line["slo"] = n.deadline->count();
+      return line.dump();
     }
     case What::asked:
       if (h.attempts != 0)
@@ -220,7 +220,8 @@ hw::Replayed replay(const std::string& file, const Gpu& gpu, decltype(BooksOptio
         if (line.contains("join"))
           books.join({line["join"].get<std::string>(),
                       line.at("real_time").get<bool>() ? ServiceClass::real_time : ServiceClass::best_effort,
-                      line.at("priority").get<std::int32_t>()});
+                      line.at("priority").get<std::int32_t>(),
+                      line.contains("slo") ? std::optional(Time{line["slo"].get<std::int64_t>()}) : std::nullopt});
         else if (line.contains("leave"))
           books.leave(line["leave"].get<std::uint32_t>());
         else if (line.contains("asked"))
