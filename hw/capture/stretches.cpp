@@ -4,8 +4,10 @@
 // ends behind a launch of what was not launched in one with records: a loop that has just begun is recorded.
 //
 // A program may wait by no call (JAX polls).  Where none came for 1 s of launches, a stretch with records
-// that has lasted ends behind a launch, the next such one after 2 s, and so on: so some stretch holds a
-// request of whatever length.  What was under way then is left out by the import.
+// that has lasted ends behind a launch, the next such one after 2 s, then 4, and so on: so some stretch holds
+// a request of whatever length.  The one without records that follows takes as long, twice, three times and
+// then always four times as long as was waited for a wait, and ends behind a launch too.  What was under way
+// then is left out by the import.
 #include "hw/capture/stretches.h"
 
 #include <unistd.h>
@@ -26,11 +28,11 @@ constexpr std::uint64_t kFirst = 1'000'000'000, kWith = 100'000'000, kMostWithou
 constexpr std::uint64_t kPatience = 1'000'000'000, kLook = 20'000'000, kIdle = 100'000'000,
                         kNever = ~std::uint64_t{0};
 constexpr std::uint32_t kWaits = 32, kWaitsOfRange = 8, kTimes = 4;
-constexpr CUpti_ActivityKind kWork[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
-                                        CUPTI_ACTIVITY_KIND_MEMSET};
+constexpr CUpti_ActivityKind kWork[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+                                        CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMSET};
 
 std::atomic<int> ranges_open{0}, open_captures{0};
-std::atomic<bool> recorded{true};     // kernels are
+std::atomic<bool> recorded{true};        // kernels are
 std::atomic<bool> something_new{false};  // was launched in a stretch without records
 std::atomic<std::uint64_t> overdue{
     kNever};  // from here on a stretch may end behind a launch, if no wait has come
@@ -94,7 +96,8 @@ class Stretches {
       recorded = false;
       tell(time + 1);  // a range that ends now is of the stretch before
       records(false);
-      ends_ = now() + std::min(kMostWithout, times_ * (time - began_));
+      ends_ =
+          now() + (unwaited_ ? times_ * (patience_ / 2) : std::min(kMostWithout, times_ * (time - began_)));
       began_ = now();
       times_ = std::min(times_ + 1, kTimes);
       overdue = std::exchange(unwaited_, false) ? ends_ : kNever;
@@ -148,15 +151,19 @@ void range_closed(std::uint64_t time) {
 }
 
 void launched(const void* what, std::uint64_t size) {
-  const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(what) + size * 0x9e3779b97f4a7c15U) * 0xbf58476d1ce4e5b9U >> 48;
+  const std::uint64_t mixed =
+      (reinterpret_cast<std::uintptr_t>(what) + size * 0x9e3779b97f4a7c15U) * 0xbf58476d1ce4e5b9U >> 48;
   std::atomic<std::uint64_t>& bits = known[mixed >> 6];
   const std::uint64_t bit = std::uint64_t{1} << (mixed & 63);
   if ((bits.load(std::memory_order_relaxed) & bit) != 0) return;
-  if (recorded.load(std::memory_order_relaxed)) bits |= bit;
-  else something_new = true;
+  if (recorded.load(std::memory_order_relaxed))
+    bits |= bit;
+  else
+    something_new = true;
 }
 void launch_ended(std::uint64_t time) {
-  if (something_new.load(std::memory_order_relaxed)) stretches().record_from(time);
+  if (something_new.load(std::memory_order_relaxed))
+    stretches().record_from(time);
   else if (time >= overdue.load(std::memory_order_relaxed) && ranges_open == 0)
     stretches().end_without_wait(time);
 }

@@ -87,9 +87,9 @@ void unwaiting_requests(bool captured) {
   if (captured) fake_capture_ends();
 }
 
-/// For 4 s and as JAX does: the host begins when a kernel has ended, and waits for that by no call.
+/// For 8.5 s and as JAX does: the host begins when a kernel has ended, and waits for that by no call.
 void polling_requests() {
-  for (int i = 0; i < 8000; ++i) {
+  for (int i = 0; i < 17'000; ++i) {
     fake_launch(&kSmallGemm);
     fake_host_works(500'000);
   }
