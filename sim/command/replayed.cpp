@@ -88,9 +88,11 @@ std::string prior_note(const Trace& trace) {
       if (prior_for(kernel) != nullptr) known += time;
     }
   if (bare <= 0) return {};
-  return fmt::format("Of the time of kernels without counters {:.1f} % is of a known class: a simulation takes these to do what kernels of "
-                     "their class did in measured networks{}.",
-                     100 * known / bare, known < bare ? ", and guesses what the rest does from its shape" : "");
+  return fmt::format(
+      "Of the time of kernels without counters {:.1f} % is of a known class: a simulation takes these to do "
+      "what kernels of "
+      "their class did in measured networks{}.",
+      100 * known / bare, known < bare ? ", and guesses what the rest does from its shape" : "");
 }
 
 std::vector<std::string> replay_notes(const Trace& trace, const RecordedTimes& recorded) {

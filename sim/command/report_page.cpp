@@ -43,7 +43,8 @@ void check_report_can_be_made() {
               "    try:\n"
               "        importlib.import_module(module)\n"
               "    except ImportError as error:\n"
-              "        missing.append(f'{error.name} is missing' if isinstance(error, ModuleNotFoundError) else\n"
+              "        missing.append(f'{error.name} is missing' if isinstance(error, ModuleNotFoundError) "
+              "else\n"
               "                       f'{module} cannot be imported: {error}')\n"
               "print(*missing, sep='\\n', end='\\n' if missing else '', file=sys.stderr)\n"
               "sys.exit(bool(missing))"}) == 0)

@@ -128,7 +128,8 @@ void note_profile(const RecordedKernels& kernels, const std::filesystem::path& c
     for (std::string& text : profile_notes(kernels.join(), kernels.profile(), counters.filename().string()))
       notes.push_back(std::move(text));
     if (const std::size_t none = kernels.launches_without_counters(); none != 0)
-      notes.push_back(fmt::format("{} no hardware counters: there {}.", counted(none, "launch has", "launches have"), without));
+      notes.push_back(fmt::format("{} no hardware counters: there {}.",
+                                  counted(none, "launch has", "launches have"), without));
   }
   if (kernels.without_cluster() == kernels.kernels().size())
     notes.push_back(

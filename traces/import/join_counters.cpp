@@ -23,7 +23,8 @@ constexpr double kApart = 1.1;
 constexpr double kJitterNs = 300;
 /// A name or number of registers that differs is as bad as a duration that differs by e.
 constexpr double kDiffers = 1;
-/// So much longer or shorter in the profile than expected, and by so much time, a launch is another than recorded.
+/// So much longer or shorter in the profile than expected, and by so much time, a launch is another than
+/// recorded.
 constexpr double kClearly = 1.5;
 constexpr double kClearlyNs = 2000;
 /// One that is this near to what is expected may be the one recorded; one this far may not.
@@ -219,7 +220,8 @@ class Join {
     std::ranges::sort(times);
     std::vector<Group> found;
     for (std::size_t begin = 0, i = 1; i <= times.size(); ++i) {
-      if (i < times.size() && (times[i] <= kAgrees * times[i - 1] || times[i] <= times[i - 1] + kJitterNs)) continue;
+      if (i < times.size() && (times[i] <= kAgrees * times[i - 1] || times[i] <= times[i - 1] + kJitterNs))
+        continue;
       found.push_back({times[(begin + i - 1) / 2], i - begin});
       begin = i;
     }
@@ -267,7 +269,8 @@ class Join {
     for (std::size_t key = 0; key < of_key_.size(); ++key)
       for (const Alike& alike : alike_launches(key))
         if (const Times t = times_of(alike); t.recorded.size() == 1 && t.profiled.size() == 1)
-          ratios.insert(ratios.end(), t.recorded.front().launches, t.profiled.front().middle / t.recorded.front().middle);
+          ratios.insert(ratios.end(), t.recorded.front().launches,
+                        t.profiled.front().middle / t.recorded.front().middle);
     return ratios.empty() ? 1 : lower_median(std::move(ratios));
   }
 
@@ -284,8 +287,8 @@ class Join {
            std::abs(ns / ratio - nanoseconds(recorded_[r])) <= kClearlyNs;
   }
 
-  /// The ratio under which the most launches have one in the profile that took as long; of several, that under which the most
-  /// have been given it; of these the usual one.
+  /// The ratio under which the most launches have one in the profile that took as long; of several, that
+  /// under which the most have been given it; of these the usual one.
   double ratio_of(const Alike& alike, const Times& t, double usual) const {
     double best = usual, far = 0;
     std::pair<std::size_t, std::size_t> most{};
@@ -298,7 +301,8 @@ class Join {
                 return std::abs(std::log(seen.middle / other.middle / ratio)) < std::log(kAgrees);
               }))
             agree += other.launches;
-        const auto fit = std::ranges::count_if(alike.recorded, [&](std::uint32_t launch) { return fits(launch, ratio); });
+        const auto fit =
+            std::ranges::count_if(alike.recorded, [&](std::uint32_t launch) { return fits(launch, ratio); });
         const std::pair found{agree, static_cast<std::size_t>(fit)};
         if (found < most || (found == most && unusual >= far)) continue;
         best = ratio, most = found, far = unusual;
@@ -306,14 +310,14 @@ class Join {
     return best;
   }
 
-  /// The order of two runs need not be the same.  Clocks and cold caches stretch all launches of a kernel about alike: one
-  /// that does not fit to the others goes to one that does, and to none if none can be it.
+  /// The order of two runs need not be the same.  Clocks and cold caches stretch all launches of a kernel
+  /// about alike: one that does not fit to the others goes to one that does, and to none if none can be it.
   void check_durations() {
     const double usual = ratio_of_steady();
     for (std::size_t key = 0; key < of_key_.size(); ++key)
       for (const Alike& alike : alike_launches(key))
-        if (const Times t = times_of(alike); !t.recorded.empty() && !t.profiled.empty() &&
-                                             t.recorded.size() + t.profiled.size() > 2)
+        if (const Times t = times_of(alike);
+            !t.recorded.empty() && !t.profiled.empty() && t.recorded.size() + t.profiled.size() > 2)
           check_durations(alike, ratio_of(alike, t, usual));
   }
 
@@ -345,8 +349,8 @@ class Join {
 
   /// Of those that agree the first that nobody has, else the nearest.
   template <class Off>
-  std::uint32_t most_likely(const std::vector<std::uint32_t>& candidates, const std::set<const ProfiledLaunch*>& taken,
-                            const Off& off) const {
+  std::uint32_t most_likely(const std::vector<std::uint32_t>& candidates,
+                            const std::set<const ProfiledLaunch*>& taken, const Off& off) const {
     for (const std::uint32_t p : candidates)
       if (off(p) <= std::log(kAgrees) && !taken.contains(profiled_[p])) return p;
     return *std::ranges::min_element(candidates, {}, off);

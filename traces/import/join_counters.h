@@ -3,7 +3,8 @@
 //
 // In this order: the whole sequence, where the profile has it; the n-th launch of a function and shape, where
 // both have as many; else the one of that function and shape whose duration is nearest.  Never launches of
-// other grids or blocks.  Where the durations of a function and shape differ, each match is held against them.
+// other grids or blocks.  Where the durations of a function and shape differ, each match is held against
+// them.
 #pragma once
 
 #include <cstdint>

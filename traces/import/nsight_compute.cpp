@@ -366,7 +366,9 @@ class Reader {
     launch.dynamic_shared_memory_bytes = at(facts, Fact::dynamic_shared);
     if (const auto n = at(facts, Fact::cluster_blocks)) launch.cluster_blocks = std::max(1u, *n);
     if (const auto cluster = three(facts, Fact::cluster_x)) launch.cluster = cluster;
-    const auto fits = [](Dim3 d) { return std::max({d.x, d.y, d.z}) <= kMostInCluster && d.count() <= kMostInCluster; };
+    const auto fits = [](Dim3 d) {
+      return std::max({d.x, d.y, d.z}) <= kMostInCluster && d.count() <= kMostInCluster;
+    };
     if ((launch.cluster && !fits(*launch.cluster)) || launch.cluster_blocks.value_or(0) > kMostInCluster) {
       launch.cluster.reset(), launch.cluster_blocks.reset();
       ++read_.impossible;
@@ -397,7 +399,8 @@ class Reader {
     for (const Needed& needed : kNeeded) {
       const auto has = [&](const ProfiledLaunch& launch) {
         const Counters& c = launch.counters;
-        return (c.*needed.counter).has_value() || (needed.or_else != nullptr && (c.*needed.or_else).has_value());
+        return (c.*needed.counter).has_value() ||
+               (needed.or_else != nullptr && (c.*needed.or_else).has_value());
       };
       const auto without = static_cast<std::size_t>(
           std::ranges::count_if(read_.launches, [&](const ProfiledLaunch& launch) { return !has(launch); }));

@@ -30,7 +30,8 @@ struct ProfiledLaunch {
   std::optional<std::uint32_t> registers_per_thread;
   std::optional<std::uint32_t> static_shared_memory_bytes, dynamic_shared_memory_bytes;
   Counters counters;
-  bool cut = false;        // it lacks what others of the file have, so that only `duration_ns` of its counters is kept
+  bool cut =
+      false;  // it lacks what others of the file have, so that only `duration_ns` of its counters is kept
   std::uint64_t line = 0;  // of the file, at which it begins
 };
 
@@ -39,7 +40,8 @@ struct ProfiledLaunches {
   std::size_t unusable = 0;              // launches that lack one of these, or all counters
   std::set<std::string> unknown_units;   // whose values are left out
   std::size_t impossible = 0;            // values that are negative, or larger than can be: left out
-  std::map<std::string, std::size_t> lacking;  // metrics that only some launches have: of how many they are missing
+  std::map<std::string, std::size_t>
+      lacking;  // metrics that only some launches have: of how many they are missing
 };
 
 /// Plain or gzip.  Throws InputError where there is no usable launch in it.

@@ -21,7 +21,8 @@ constexpr double kSameDuration = 0.1;
 /// Of median duration, among those with all counters if there are any.
 const ProfiledLaunch& typical(std::span<const ProfiledLaunch* const> profiled) {
   std::vector<const ProfiledLaunch*> all(profiled.begin(), profiled.end());
-  if (!std::ranges::all_of(all, &ProfiledLaunch::cut)) std::erase_if(all, [](const auto* p) { return p->cut; });
+  if (!std::ranges::all_of(all, &ProfiledLaunch::cut))
+    std::erase_if(all, [](const auto* p) { return p->cut; });
   const auto middle = all.begin() + static_cast<std::ptrdiff_t>((all.size() - 1) / 2);
   std::nth_element(all.begin(), middle, all.end(), [](const ProfiledLaunch* a, const ProfiledLaunch* b) {
     const double x = a->counters.duration_ns.value_or(0), y = b->counters.duration_ns.value_or(0);
@@ -121,14 +122,19 @@ std::vector<std::string> profile_notes(const CountersJoin& join, const ProfiledL
   std::string text = fmt::format("Counters of {} of {} are from {}{}{}.", matched, launches(all), file,
                                  ways.empty() ? "" : ": ", fmt::join(ways, ", "));
   if (join.unused != 0)
-    text += fmt::format(" {} of the profile {} none.", launches(join.unused), join.unused == 1 ? "matches" : "match");
+    text += fmt::format(" {} of the profile {} none.", launches(join.unused),
+                        join.unused == 1 ? "matches" : "match");
   notes.push_back(std::move(text));
   if (join.moved != 0)
-    notes.push_back(fmt::format("For {} what {} has at that place took clearly more or less time than it would: the nearest "
-                                "duration of the name and shape is taken.", launches(join.moved), file));
+    notes.push_back(fmt::format(
+        "For {} what {} has at that place took clearly more or less time than it would: the nearest "
+        "duration of the name and shape is taken.",
+        launches(join.moved), file));
   if (join.left_out != 0)
-    notes.push_back(fmt::format("{} took clearly more or less time than any of the name and shape in {}, and {} counters of "
-                                "none.", launches(join.left_out), file, join.left_out == 1 ? "gets" : "get"));
+    notes.push_back(fmt::format(
+        "{} took clearly more or less time than any of the name and shape in {}, and {} counters of "
+        "none.",
+        launches(join.left_out), file, join.left_out == 1 ? "gets" : "get"));
   if (join.sources > 1)
     notes.push_back(
         fmt::format("{} has launches of {} processes and devices: the one that matches best is taken.", file,
@@ -137,14 +143,19 @@ std::vector<std::string> profile_notes(const CountersJoin& join, const ProfiledL
     notes.push_back(fmt::format("Metrics that {} lacks: {}.", file, fmt::join(missing, ", ")));
   if (!profile.lacking.empty()) {
     std::vector<std::string> lacking;
-    for (const auto& [metric, n] : profile.lacking) lacking.push_back(fmt::format("{} of {}", metric, launches(n)));
-    notes.push_back(fmt::format("{} lacks {}: no counter of these launches is used, but those of another launch of the "
-                                "same kernel, if there is one.", file, fmt::join(lacking, ", ")));
+    for (const auto& [metric, n] : profile.lacking)
+      lacking.push_back(fmt::format("{} of {}", metric, launches(n)));
+    notes.push_back(
+        fmt::format("{} lacks {}: no counter of these launches is used, but those of another launch of the "
+                    "same kernel, if there is one.",
+                    file, fmt::join(lacking, ", ")));
   }
   if (profile.impossible != 0)
-    notes.push_back(fmt::format("Left out of {}, as they cannot be: {} that {} negative, above 1e18, or a cluster of more than "
-                                "16 blocks.", file, profile.impossible == 1 ? "1 value" : fmt::format("{} values", profile.impossible),
-                                profile.impossible == 1 ? "is" : "are"));
+    notes.push_back(fmt::format(
+        "Left out of {}, as they cannot be: {} that {} negative, above 1e18, or a cluster of more than "
+        "16 blocks.",
+        file, profile.impossible == 1 ? "1 value" : fmt::format("{} values", profile.impossible),
+        profile.impossible == 1 ? "is" : "are"));
   if (profile.unusable != 0)
     notes.push_back(fmt::format("{} of {} without a grid, a block or a metric that is used are left out.",
                                 launches(profile.unusable), file));

@@ -133,9 +133,11 @@ TEST_F(KinetoCounters, WhereDurationsContradictTheOrderTheNearestCounts) {
   // The same two gemms, profiled in the other order, and sorted.
   const Trace reversed = import({{"gemm", 66}, {"gemm", 250}}, {{"gemm", 251, 4000}, {"gemm", 67, 1000}});
   EXPECT_THAT(instructions(reversed), ElementsAre(1000, 4000));
-  EXPECT_THAT(reversed.notes, Contains(HasSubstr("For 2 launches what ncu.csv has at that place took clearly")));
-  const Trace sorted = import({{"gemm", 66}, {"gemm", 250}, {"gemm", 66}, {"gemm", 250}},
-                              {{"gemm", 100, 1000}, {"gemm", 100, 1001}, {"gemm", 375, 4000}, {"gemm", 375, 4001}});
+  EXPECT_THAT(reversed.notes,
+              Contains(HasSubstr("For 2 launches what ncu.csv has at that place took clearly")));
+  const Trace sorted =
+      import({{"gemm", 66}, {"gemm", 250}, {"gemm", 66}, {"gemm", 250}},
+             {{"gemm", 100, 1000}, {"gemm", 100, 1001}, {"gemm", 375, 4000}, {"gemm", 375, 4001}});
   EXPECT_THAT(names(sorted), ElementsAre("gemm", "gemm #2"));
   EXPECT_THAT(instructions(sorted), ElementsAre(1000, 4000, 1000, 4000));
   // By name and shape, as the rest is in another order.
@@ -148,18 +150,22 @@ TEST_F(KinetoCounters, WhatStretchesAllLaunchesOfAKernelContradictsNothing) {
   // Cold caches: short kernels take 2.4 times as long, long ones 1.5.
   const Trace trace = import({{"a", 5}, {"gemm", 66}, {"a", 6}, {"gemm", 100}},
                              {{"a", 12, 1}, {"gemm", 99, 1000}, {"a", 14, 2}, {"gemm", 150, 2000}});
-  EXPECT_THAT(trace.notes, Contains(HasSubstr("Counters of 4 of 4 launches are from ncu.csv: 4 by the order of all.")));
+  EXPECT_THAT(trace.notes,
+              Contains(HasSubstr("Counters of 4 of 4 launches are from ncu.csv: 4 by the order of all.")));
   EXPECT_THAT(trace.notes, Each(Not(HasSubstr("clearly"))));
-  // Three embeddings of train_bert: the short one tells another ratio, by which the third would be the second.
+  // Three embeddings of train_bert: the short one tells another ratio, by which the third would be the
+  // second.
   EXPECT_THAT(instructions(import({{"e", 4.67}, {"e", 127.7}, {"e", 93.06}, {"x", 100}},
                                   {{"e", 7.17, 1}, {"e", 143.8, 2}, {"e", 91.6, 3}, {"x", 150, 9}})),
               ElementsAre(1, 2, 3, 9));
 }
 
 TEST_F(KinetoCounters, ALaunchThatNoneInTheProfileCanBeHasNoCounters) {
-  const Trace trace = import({{"head", 20}, {"gemm", 66}, {"gemm", 250}}, {{"head", 20, 10}, {"gemm", 251, 4000}});
+  const Trace trace =
+      import({{"head", 20}, {"gemm", 66}, {"gemm", 250}}, {{"head", 20, 10}, {"gemm", 251, 4000}});
   EXPECT_THAT(instructions(trace), ElementsAre(10, 0, 4000));
-  EXPECT_THAT(trace.notes, Contains(HasSubstr("1 launch took clearly more or less time than any of the name")));
+  EXPECT_THAT(trace.notes,
+              Contains(HasSubstr("1 launch took clearly more or less time than any of the name")));
   EXPECT_THAT(trace.notes, Contains(HasSubstr("1 launch has no hardware counters")));
 }
 
@@ -168,7 +174,8 @@ TEST_F(KinetoCounters, OfACutLaunchNoCounterIsUsed) {
   const auto counters = [&](const std::string& l2, const std::vector<Recorded>& recorded) {
     std::ostringstream out;
     out << R"("ID","Kernel Name","Block Size","Grid Size","gpu__time_duration.sum",)" << metrics << "\n"
-        << R"("","","","","ns","","")" << "\n";
+        << R"("","","","","ns","","")"
+        << "\n";
     int id = 0;
     for (const Recorded& r : recorded) {
       out << id << "," << r.name << R"x(,"(128, 1, 1)","(8, 1, 1)",)x" << r.us * 1000 << ",1000,"

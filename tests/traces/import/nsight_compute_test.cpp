@@ -74,9 +74,10 @@ TEST_F(NsightCompute, RowsOfOneLaunchAreOneLaunch) {
 }
 
 TEST_F(NsightCompute, ALaunchThatLacksWhatOthersHaveKeepsOnlyItsDuration) {
-  const ProfiledLaunches all = read(kLongHeader + row(0, "smsp__inst_executed.sum", "inst", "5000") +
-                                    row(0, "dram__bytes_read.sum", "byte", "1000") +
-                                    row(1, "dram__bytes_read.sum", "byte", "2000") + row(1, "gpu__time_duration.sum", "ns", "70"));
+  const ProfiledLaunches all =
+      read(kLongHeader + row(0, "smsp__inst_executed.sum", "inst", "5000") +
+           row(0, "dram__bytes_read.sum", "byte", "1000") + row(1, "dram__bytes_read.sum", "byte", "2000") +
+           row(1, "gpu__time_duration.sum", "ns", "70"));
   ASSERT_EQ(all.launches.size(), 2u);
   EXPECT_FALSE(all.launches[0].cut);
   EXPECT_TRUE(all.launches[1].cut);
