@@ -216,6 +216,7 @@ json program(const Program& from, const std::string& name, const std::vector<std
     if (launch != nullptr) {
       put(item, "solo_time_ns", launch->solo_time);
       put(item, "tpc_mask", launch->tpc_mask);
+      put(item, "dependent", launch->dependent, false);
     }
     to["ops"].push_back(std::move(item));
   }
@@ -267,6 +268,7 @@ json serving(const Serving& from, const std::vector<std::string>& programs) {
     to["steps"].push_back(std::move(one));
   }
   to["most_at_once"] = from.most_at_once;
+  put(to, "padded", from.padded, false);
   for (const Sequence& s : from.sequences) to["sequences"].push_back(json::array({ns(s.at), s.prompt, s.generated}));
   put(to, "first_token_slo_ns", from.first_token_slo);
   put(to, "between_tokens_slo_ns", from.between_tokens_slo);

@@ -19,6 +19,9 @@ struct Launch {
   KernelId kernel;
   std::optional<Time> solo_time;    // of this launch, where it differs from the kernel's
   std::optional<TpcMask> tpc_mask;  // finest of the three levels
+  /// Programmatic dependent launch: it is there when its stream's previous kernel ends, so it starts without a gap.  Its time
+  /// is what it takes from then on.
+  bool dependent = false;
 };
 enum class CopyDirection : std::uint8_t { host_to_device, device_to_host, device_to_device };
 struct Copy {
@@ -108,6 +111,7 @@ struct Sequence {
 struct Serving {
   std::vector<ServingStep> steps;   // at least a prefill and a decode
   std::uint32_t most_at_once = 0;   // sequences in the batch
+  bool padded = false;  // a decode reads as many tokens of each as the longest has, else its own of each
   std::vector<Sequence> sequences;  // in the order of their times
   std::optional<Time> first_token_slo, between_tokens_slo;  // the latter of a sequence's mean
 };
