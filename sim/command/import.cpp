@@ -22,6 +22,15 @@
 namespace corun::sim {
 namespace {
 
+/// No request takes no time, and the least that a host issues is not nothing.
+Time some_time(const std::string& text, const char* option) {
+  const Time time = parse_duration(text, option);
+  if (time <= Time{})
+    throw InputError("", option, fmt::format("'{}' is no time in which a request is done", text),
+                     "give what was measured, as 3.2ms");
+  return time;
+}
+
 Trace read(const ImportArguments& a, RecordedTimes& recorded) {
   ImportOptions options;
   options.gpu = a.gpu, options.counters = a.counters, options.sms = a.sms;
@@ -128,8 +137,10 @@ int import(const ImportArguments& a) {
   RecordedTimes recorded;
   Trace trace = read(a, recorded);
   for (const std::string& part : a.parts) join_part_of(part, a, trace);
+  if (std::string note = prior_note(trace); !note.empty()) trace.notes.push_back(std::move(note));
   bool fitted = true;
-  if (!a.request_time.empty()) trace.notes.push_back(fit_host(trace, parse_duration(a.request_time, "--request-time"), recorded));
+  if (!a.request_time.empty())
+    trace.notes.push_back(fit_host(trace, some_time(a.request_time, "--request-time"), recorded));
   else if (!a.untraced.empty()) trace.notes.push_back(fit_host(trace, untraced_range(a.untraced, recorded.request), recorded));
   else fitted = a.host_time.empty() && fit_host_as_recorded(trace, recorded);
   if (trace.clients.size() == 1) {

@@ -8,6 +8,8 @@
 #include <numeric>
 
 #include "sim/backend/run.h"
+#include "sim/model/kernel_prior.h"
+#include "traces/import/join_parts.h"
 #include "traces/json/spelling.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -73,6 +75,26 @@ std::string ms(Time time) { return fmt::format("{:.4g} ms", to_ms(time)); }
 
 }  // namespace
 
+std::string prior_note(const Trace& trace) {
+  double bare = 0, known = 0;
+  for (const Program& program : trace.programs)
+    for (const Op& op : program.ops) {
+      const auto* launch = std::get_if<Launch>(&op.what);
+      if (launch == nullptr) continue;
+      const Kernel& kernel = trace.kernels[launch->kernel.value];
+      if (kernel.counters.warp_instructions || kernel.counters.issue_active_pct) continue;
+      const double time = to_ns(launch->solo_time.value_or(kernel.solo_time.value_or(Time{})));
+      bare += time;
+      if (prior_for(kernel) != nullptr) known += time;
+    }
+  if (bare <= 0) return {};
+  return fmt::format(
+      "Of the time of kernels without counters {:.1f} % is of a known class: a simulation takes these to do "
+      "what kernels of "
+      "their class did in measured networks{}.",
+      100 * known / bare, known < bare ? ", and guesses what the rest does from its shape" : "");
+}
+
 std::vector<std::string> replay_notes(const Trace& trace, const RecordedTimes& recorded) {
   if (trace.gpu.empty()) return {};
   const Gpu gpu = read_gpu(trace.gpu);
@@ -82,6 +104,11 @@ std::vector<std::string> replay_notes(const Trace& trace, const RecordedTimes& r
   OneRequest replay(trace.programs.front().ops.size());
   RunOptions options;
   options.policy = "fcfs";
+  const std::uint32_t sms = recorded_sms(trace);
+  if (sms != 0 && sms < gpu.sms) {
+    options.policy = "tpc-mask";
+    once.clients.front().tpc_mask = TpcMask::range(0, (sms + gpu.sms_per_tpc - 1) / gpu.sms_per_tpc);
+  }
   options.alone = false;
   options.sinks = {&replay};
   try {

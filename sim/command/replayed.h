@@ -13,4 +13,8 @@ namespace corun::sim {
 /// name.  One request of the imported program is simulated alone.  Nothing if the GPU is not known.
 std::vector<std::string> replay_notes(const Trace& trace, const RecordedTimes& recorded);
 
+/// Of which share of the time of kernels without counters the model knows the class.  Empty: all have
+/// counters.
+std::string prior_note(const Trace& trace);
+
 }  // namespace corun::sim

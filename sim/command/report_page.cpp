@@ -37,12 +37,17 @@ int python(std::vector<std::string> arguments) {
 
 void check_report_can_be_made() {
   if (python({"-c",
-              "import sys\n"
-              "try:\n"
-              "    import corun.report, plotly\n"
-              "except ImportError as error:\n"
-              "    print(f'{error.name} is missing', file=sys.stderr)\n"
-              "    sys.exit(1)"}) == 0)
+              "import importlib, sys\n"
+              "missing = []\n"
+              "for module in ('plotly', 'corun.report'):\n"
+              "    try:\n"
+              "        importlib.import_module(module)\n"
+              "    except ImportError as error:\n"
+              "        missing.append(f'{error.name} is missing' if isinstance(error, ModuleNotFoundError) "
+              "else\n"
+              "                       f'{module} cannot be imported: {error}')\n"
+              "print(*missing, sep='\\n', end='\\n' if missing else '', file=sys.stderr)\n"
+              "sys.exit(bool(missing))"}) == 0)
     return;
   throw InputError("", "--report", fmt::format("the page is made by the Python module with Plotly, which {} does not have", interpreter()),
                    "pip install 'corun[report]', or name the Python that has it: CORUN_PYTHON=/path/to/python");

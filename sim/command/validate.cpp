@@ -79,11 +79,40 @@ std::filesystem::path make_directory(const std::string& directory) {
   return directory;
 }
 
+/// What was asked for and is not of this kind of measurement would be ignored.
+void refuse_options(const char* kind, std::initializer_list<std::pair<const char*, bool>> given) {
+  for (const auto& [option, is_given] : given)
+    if (is_given)
+      throw InputError("", option, fmt::format("it is not of {}", kind),
+                       "leave it out; `sim validate --help` says of what each option is");
+}
+
+/// Nothing is known of a mix in which no request of any client ended.
+void check_long_enough(const MeasuredNetworks& networks, const NetworksOptions& options) {
+  for (const MeasuredRun& run : networks.runs)
+    if (std::ranges::all_of(run.simulated,
+                            [](const Got& got) { return got.latencies_us.empty() && !(got.per_s > 0); }))
+      throw InputError(
+          "", "--duration",
+          fmt::format("in {} no request of {} under {} ends", fmt::format("{:g} ms", to_ms(options.duration)),
+                      networks.mixes[run.mix].name, run.mode),
+          "take a longer run; 400ms is the default");
+}
+
 int validate_networks(const ValidateArguments& a, const std::filesystem::path& file) {
+  refuse_options("measured networks", {{"--policies", !a.policies.empty()},
+                                       {"--pairs", !a.pairs.empty()},
+                                       {"--inputs", !a.inputs.empty()},
+                                       {"--solo", a.solo_only}});
+  if (!a.timeline.empty())
+    refuse_options("--timeline",
+                   {{"--json", a.json}, {"--mixes", !a.mixes.empty()}, {"--modes", !a.modes.empty()}});
   NetworksOptions options;
   options.mixes = a.mixes, options.modes = a.modes, options.threads = a.threads;
   options.only = a.only, options.gpu = a.gpu;
   if (!a.duration.empty()) options.duration = parse_duration(a.duration, "--duration");
+  if (options.duration <= Time{})
+    throw InputError("", "--duration", "a run of no length shows nothing", "take 400ms, the default");
   std::optional<OutputFile> csv;
   if (!a.timeline.empty()) {
     if (!a.contention.modelled())
@@ -105,6 +134,7 @@ int validate_networks(const ValidateArguments& a, const std::filesystem::path& f
     options.progress = [&](const char* stage, double done) { bar.show(stage, done); };
     simulate_networks(networks, options);
   }
+  check_long_enough(networks, options);
   const NetworksScore score = score_networks(networks);
   if (csv) {
     write_networks_csv(networks, score, csv->stream());
@@ -116,6 +146,10 @@ int validate_networks(const ValidateArguments& a, const std::filesystem::path& f
 }
 
 int validate_runs(const ValidateArguments& a) {
+  refuse_options("recorded runs", {{"--modes", !a.modes.empty()},
+                                   {"--pairs", !a.pairs.empty()},
+                                   {"--inputs", !a.inputs.empty()},
+                                   {"--solo", a.solo_only}});
   const std::vector<std::filesystem::path> files = find_runs(a.runs);
   std::optional<OutputFile> csv;
   if (!a.directory.empty()) csv.emplace(make_directory(a.directory) / "runs.csv");
@@ -155,7 +189,7 @@ CLI::App* add_validate(CLI::App& app, ValidateArguments& a) {
                    "what is known of a kernel: curve (solo times on any number of SMs, counters) or counters "
                    "(solo time on the whole GPU, counters)")
       ->check(CLI::IsMember({"curve", "counters"}))
-      ->capture_default_str();
+      ->default_str("curve");
   command->add_option("--gpu", a.gpu, "GPU to simulate: a name of `sim gpus` or a description's path (default: h200; of runs and networks "
                                       "that of their traces)");
   a.contention.add_to(*command);
@@ -191,9 +225,13 @@ int validate(const ValidateArguments& a) {
                        "name a folder of `sim schema networks`");
     return validate_runs(a);
   }
+  refuse_options("measured pairs", {{"--mixes", !a.mixes.empty()},
+                                    {"--policies", !a.policies.empty()},
+                                    {"--timeline", !a.timeline.empty()},
+                                    {"--duration", !a.duration.empty()}});
   Gpu gpu = read_gpu(a.gpu.empty() ? "h200" : a.gpu);
   gpu.contention.modelled = a.contention.modelled();
-  const Inputs inputs = a.inputs == "curve" ? Inputs::curve : Inputs::counters;
+  const Inputs inputs = a.inputs == "counters" ? Inputs::counters : Inputs::curve;
   Reference reference = read_reference(a.reference, gpu, inputs);
   select(reference, a.modes, a.pairs, a.only);
   if (a.solo_only) reference.rows.clear();

@@ -11,7 +11,7 @@
 namespace corun::sim {
 
 struct ValidateArguments {
-  std::string reference, gpu, inputs = "curve", directory, report, runs, duration, timeline;
+  std::string reference, gpu, inputs, directory, report, runs, duration, timeline;
   std::vector<std::string> modes, pairs, mixes, policies, only;
   unsigned threads = 0;
   ContentionChoice contention;

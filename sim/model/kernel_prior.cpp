@@ -11,8 +11,9 @@
 namespace corun::sim {
 namespace {
 
-/// `pattern`'s parts between the stars stand in `name` one after the other.
+/// `pattern`'s parts between the stars stand in `name` one after the other; after `^` it begins so.
 bool holds(std::string_view name, std::string_view pattern) {
+  if (pattern.starts_with('^')) return name.starts_with(pattern.substr(1));
   while (true) {
     const std::size_t star = pattern.find('*');
     const std::string_view part = pattern.substr(0, star);
@@ -42,7 +43,8 @@ std::string in_lower_case(std::string_view name) {
 }  // namespace
 
 bool Prior::multiplies() const {
-  return name == "attention" || name == "thin_gemm" || name == "wgmma" || name == "mma" || name == "simt";
+  return name == "attention" || name == "thin_gemm" || name == "wgmma" || name == "mma" || name == "simt" ||
+         name == "depthwise" || name == "gemm";
 }
 
 bool is_named_as(std::string_view name, std::string_view prior) {

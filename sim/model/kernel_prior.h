@@ -18,7 +18,7 @@ struct Prior {
   enum class Per : std::uint8_t { sm_time, warp_time, warp };
   using enum Per;
   std::string_view name, plural;  // "mma", "gemms with mma.sync"
-  std::string_view patterns;      // separated by blanks; of names in lower case; `*`: anything
+  std::string_view patterns;  // separated by blanks; of names in lower case; `*`: anything, `^`: it begins so
   Per instructions_per;
   double instructions;
   Per l2_per;

@@ -125,15 +125,14 @@ void note_concurrency(const HostOrder& order, const RecordedKernels& kernels, bo
 }
 
 void note_profile(const RecordedKernels& kernels, const std::filesystem::path& counters, Notes& notes) {
-  const char* without =
-      "what kernels take from each other's memory and issue slots is guessed from their shape.";
+  const char* without = "what kernels take from each other's memory and issue slots is not recorded";
   if (counters.empty()) {
-    notes.push_back(fmt::format("No hardware counters: {}", without));
+    notes.push_back(fmt::format("No hardware counters: {}.", without));
   } else {
     for (std::string& text : profile_notes(kernels.join(), kernels.profile(), counters.filename().string()))
       notes.push_back(std::move(text));
-    if (const std::size_t none = kernels.join().count(CountersJoin::How::none); none != 0)
-      notes.push_back(fmt::format("{} no hardware counters: there {}",
+    if (const std::size_t none = kernels.launches_without_counters(); none != 0)
+      notes.push_back(fmt::format("{} no hardware counters: there {}.",
                                   counted(none, "launch has", "launches have"), without));
   }
   if (kernels.without_cluster() == kernels.kernels().size())

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -22,6 +23,14 @@ constexpr double kApart = 1.1;
 constexpr double kJitterNs = 300;
 /// A name or number of registers that differs is as bad as a duration that differs by e.
 constexpr double kDiffers = 1;
+/// So much longer or shorter in the profile than expected, and by so much time, a launch is another than
+/// recorded.
+constexpr double kClearly = 1.5;
+constexpr double kClearlyNs = 2000;
+/// One that is this near to what is expected may be the one recorded; one this far may not.
+constexpr double kAgrees = 1.25;
+constexpr double kFarOff = 2.5;
+constexpr double kFarOffNs = 5000;
 constexpr std::uint32_t kNobody = ~std::uint32_t{0};
 
 Dims dims(Dim3 d) { return {d.x, d.y, d.z}; }
@@ -48,6 +57,7 @@ class Join {
       find_ratio();
       match_nearest();
     }
+    check_durations();
     find_ratio();
     std::set<const ProfiledLaunch*> used;
     for (const CountersJoin::Match& m : join_.matches)
@@ -118,13 +128,21 @@ class Join {
 
   static double nanoseconds(const RecordedLaunch& r) { return std::max(1e-3, to_ns(r.duration)); }
 
-  /// How unlike they are.
-  double distance(std::size_t recorded, std::size_t profiled) const {
+  /// In name and registers.
+  double unlikeness(std::size_t recorded, std::size_t profiled) const {
     const RecordedLaunch& r = recorded_[recorded];
     const ProfiledLaunch& p = *profiled_[profiled];
     double sum = names_[recorded] != profile_names_[profiled] ? kDiffers : 0;
     if (r.registers_per_thread && p.registers_per_thread && r.registers_per_thread != p.registers_per_thread)
       sum += kDiffers;
+    return sum;
+  }
+
+  /// How unlike they are.
+  double distance(std::size_t recorded, std::size_t profiled) const {
+    const RecordedLaunch& r = recorded_[recorded];
+    const ProfiledLaunch& p = *profiled_[profiled];
+    double sum = unlikeness(recorded, profiled);
     if (p.counters.duration_ns.value_or(0) > 0)
       sum += std::abs(std::log(*p.counters.duration_ns / nanoseconds(r) / join_.duration_ratio.value_or(1)));
     return sum;
@@ -189,6 +207,153 @@ class Join {
     return *std::min_element(candidates.begin(), candidates.end(), [&](std::uint32_t a, std::uint32_t b) {
       return distance(r, a) < distance(r, b);
     });
+  }
+
+  double profiled_ns(std::uint32_t p) const { return profiled_[p]->counters.duration_ns.value_or(0); }
+
+  /// Durations of launches of one key, sorted: groups of like ones.
+  struct Group {
+    double middle = 0;  // ns
+    std::size_t launches = 0;
+  };
+  static std::vector<Group> groups(std::vector<double> times) {
+    std::ranges::sort(times);
+    std::vector<Group> found;
+    for (std::size_t begin = 0, i = 1; i <= times.size(); ++i) {
+      if (i < times.size() && (times[i] <= kAgrees * times[i - 1] || times[i] <= times[i - 1] + kJitterNs))
+        continue;
+      found.push_back({times[(begin + i - 1) / 2], i - begin});
+      begin = i;
+    }
+    return found;
+  }
+
+  /// Launches of one key and name, with as many registers, and what in the profile may be them.
+  struct Alike {
+    std::vector<std::uint32_t> recorded, profiled;
+  };
+  std::vector<Alike> alike_launches(std::size_t key) const {
+    std::map<std::pair<std::uint32_t, std::optional<std::uint32_t>>, Alike> found;
+    for (const std::uint32_t r : of_key_[key])
+      found[{names_[r], recorded_[r].registers_per_thread}].recorded.push_back(r);
+    std::vector<Alike> all;
+    for (auto& [who, alike] : found) {
+      double least = std::numeric_limits<double>::max();
+      for (const std::uint32_t p : in_profile_[key]) {
+        const double unlike = unlikeness(alike.recorded.front(), p);
+        if (unlike < least) alike.profiled.clear();
+        if (unlike <= least) alike.profiled.push_back(p);
+        least = std::min(least, unlike);
+      }
+      all.push_back(std::move(alike));
+    }
+    return all;
+  }
+
+  struct Times {
+    std::vector<Group> recorded, profiled;
+  };
+  /// Of launches that ran by themselves in the recording, and of those that the profile has the times of.
+  Times times_of(const Alike& alike) const {
+    std::vector<double> recorded, profiled;
+    for (const std::uint32_t r : alike.recorded)
+      if (!recorded_[r].beside) recorded.push_back(nanoseconds(recorded_[r]));
+    for (const std::uint32_t p : alike.profiled)
+      if (profiled_ns(p) > 0) profiled.push_back(profiled_ns(p));
+    return {groups(std::move(recorded)), groups(std::move(profiled))};
+  }
+
+  /// Times in the profile over recorded ones, of the kernels that always take as long; 1: there are none.
+  double ratio_of_steady() const {
+    std::vector<double> ratios;
+    for (std::size_t key = 0; key < of_key_.size(); ++key)
+      for (const Alike& alike : alike_launches(key))
+        if (const Times t = times_of(alike); t.recorded.size() == 1 && t.profiled.size() == 1)
+          ratios.insert(ratios.end(), t.recorded.front().launches,
+                        t.profiled.front().middle / t.recorded.front().middle);
+    return ratios.empty() ? 1 : lower_median(std::move(ratios));
+  }
+
+  /// By which factor the profile's time differs from the one expected, as a logarithm.
+  double off(std::uint32_t r, double seen_ns, double ratio) const {
+    return std::abs(std::log(seen_ns / ratio / nanoseconds(recorded_[r])));
+  }
+
+  /// Whether what the launch has been given may be it.
+  bool fits(std::uint32_t r, double ratio) const {
+    const ProfiledLaunch* seen = join_.matches[r].launch;
+    const double ns = seen == nullptr ? 0 : seen->counters.duration_ns.value_or(0);
+    return recorded_[r].beside || ns <= 0 || off(r, ns, ratio) <= std::log(kClearly) ||
+           std::abs(ns / ratio - nanoseconds(recorded_[r])) <= kClearlyNs;
+  }
+
+  /// The ratio under which the most launches have one in the profile that took as long; of several, that
+  /// under which the most have been given it; of these the usual one.
+  double ratio_of(const Alike& alike, const Times& t, double usual) const {
+    double best = usual, far = 0;
+    std::pair<std::size_t, std::size_t> most{};
+    for (const Group& r : t.recorded)
+      for (const Group& p : t.profiled) {
+        const double ratio = p.middle / r.middle, unusual = std::abs(std::log(ratio / usual));
+        std::size_t agree = 0;
+        for (const Group& other : t.recorded)
+          if (std::ranges::any_of(t.profiled, [&](const Group& seen) {
+                return std::abs(std::log(seen.middle / other.middle / ratio)) < std::log(kAgrees);
+              }))
+            agree += other.launches;
+        const auto fit =
+            std::ranges::count_if(alike.recorded, [&](std::uint32_t launch) { return fits(launch, ratio); });
+        const std::pair found{agree, static_cast<std::size_t>(fit)};
+        if (found < most || (found == most && unusual >= far)) continue;
+        best = ratio, most = found, far = unusual;
+      }
+    return best;
+  }
+
+  /// The order of two runs need not be the same.  Clocks and cold caches stretch all launches of a kernel
+  /// about alike: one that does not fit to the others goes to one that does, and to none if none can be it.
+  void check_durations() {
+    const double usual = ratio_of_steady();
+    for (std::size_t key = 0; key < of_key_.size(); ++key)
+      for (const Alike& alike : alike_launches(key))
+        if (const Times t = times_of(alike);
+            !t.recorded.empty() && !t.profiled.empty() && t.recorded.size() + t.profiled.size() > 2)
+          check_durations(alike, ratio_of(alike, t, usual));
+  }
+
+  void check_durations(const Alike& alike, double ratio) {
+    std::vector<std::uint32_t> wrong;
+    std::set<const ProfiledLaunch*> taken;
+    for (const std::uint32_t r : alike.recorded)
+      if (fits(r, ratio))
+        taken.insert(join_.matches[r].launch);
+      else
+        wrong.push_back(r);
+    for (const std::uint32_t r : wrong) {
+      const std::uint32_t found = most_likely(alike.profiled, taken, [&](std::uint32_t p) {
+        return profiled_ns(p) > 0 ? off(r, profiled_ns(p), ratio) : std::numeric_limits<double>::max();
+      });
+      const double left = off(r, profiled_ns(found), ratio);
+      const double before = off(r, *join_.matches[r].launch->counters.duration_ns, ratio);
+      const double apart = std::abs(profiled_ns(found) / ratio - nanoseconds(recorded_[r]));
+      if (std::min(left, before) > std::log(kFarOff) && apart > kFarOffNs) {
+        join_.matches[r] = {};
+        ++join_.left_out;
+      } else if (left + std::log(kAgrees) < before) {
+        match(r, found, How::nearest);
+        taken.insert(profiled_[found]);
+        ++join_.moved;
+      }
+    }
+  }
+
+  /// Of those that agree the first that nobody has, else the nearest.
+  template <class Off>
+  std::uint32_t most_likely(const std::vector<std::uint32_t>& candidates,
+                            const std::set<const ProfiledLaunch*>& taken, const Off& off) const {
+    for (const std::uint32_t p : candidates)
+      if (off(p) <= std::log(kAgrees) && !taken.contains(profiled_[p])) return p;
+    return *std::ranges::min_element(candidates, {}, off);
   }
 
   std::span<const RecordedLaunch> recorded_;

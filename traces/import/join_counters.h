@@ -3,7 +3,8 @@
 //
 // In this order: the whole sequence, where the profile has it; the n-th launch of a function and shape, where
 // both have as many; else the one of that function and shape whose duration is nearest.  Never launches of
-// other grids or blocks.
+// other grids or blocks.  Where the durations of a function and shape differ, each match is held against
+// them.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@ struct RecordedLaunch {
   std::optional<std::uint32_t> registers_per_thread;
   Time duration{};
   std::uint32_t shape = 0;  // launches of one kernel, as far as the recording tells
+  bool beside = false;      // it ran beside others, so that `duration` says little
   Time early{};             // how long before the end of its stream's previous one it started
 };
 
@@ -38,6 +40,9 @@ struct CountersJoin {
   std::optional<double> duration_ratio;
   std::size_t unused = 0;   // profiled launches that match none
   std::size_t sources = 0;  // processes and devices in the profile, of which one is taken
+  /// Whose match took clearly more or less time than others of the function and shape: given to the nearest
+  /// instead, or to none.
+  std::size_t moved = 0, left_out = 0;
 
   std::size_t count(How how) const;
 };

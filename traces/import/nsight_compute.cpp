@@ -110,6 +110,7 @@ constexpr std::array<std::pair<std::string_view, Fact>, 21> kFacts = {
 constexpr std::size_t kFactsAskedFor = 7;
 
 constexpr double kMostCount = 1e18;  // as in the schema of traces
+constexpr std::uint32_t kMostInCluster = 16;  // blocks, as in the schema
 constexpr std::string_view kL1Data = "l1tex__data_pipe_lsu_wavefronts.avg.pct_of_peak_sustained_elapsed";
 /// That the model knows.
 constexpr std::array<std::string_view, 4> kPipes = {"alu", "fma", "fmaheavy", "xu"};
@@ -170,6 +171,7 @@ class Reader {
     }
     if (header_.empty()) refuse("", "there is no row of column names with \"ID\" and \"Kernel Name\"");
     for (Raw& raw : raws_) finish(raw);
+    set_cut_launches_aside();
     if (read_.launches.empty())
       refuse(fmt::format("line {}", header_line_),
              "no row below these column names has a kernel name, a grid, a block and a metric that is used");
@@ -301,7 +303,11 @@ class Reader {
   std::optional<double> number(const Value& v) {
     const Meaning& meaning = meanings_[v.meaning];
     const auto value = profiler_number(v.value, marks());
-    if (!value || *value < 0) return std::nullopt;
+    if (!value) return std::nullopt;
+    if (*value < 0) {
+      ++read_.impossible;
+      return std::nullopt;
+    }
     const auto factor = unit_factor(v.unit, meaning.quantity);
     if (!factor) {
       read_.unknown_units.insert(v.unit);
@@ -309,7 +315,9 @@ class Reader {
     }
     const double all = *value * *factor * meaning.factor;
     if (meaning.quantity == Quantity::percent) return std::min(all, 100.0);
-    return all <= kMostCount ? std::optional(all) : std::nullopt;
+    if (all <= kMostCount) return all;
+    ++read_.impossible;
+    return std::nullopt;
   }
 
   using Facts = std::array<std::optional<std::uint32_t>, static_cast<std::size_t>(Fact::count)>;
@@ -358,6 +366,13 @@ class Reader {
     launch.dynamic_shared_memory_bytes = at(facts, Fact::dynamic_shared);
     if (const auto n = at(facts, Fact::cluster_blocks)) launch.cluster_blocks = std::max(1u, *n);
     if (const auto cluster = three(facts, Fact::cluster_x)) launch.cluster = cluster;
+    const auto fits = [](Dim3 d) {
+      return std::max({d.x, d.y, d.z}) <= kMostInCluster && d.count() <= kMostInCluster;
+    };
+    if ((launch.cluster && !fits(*launch.cluster)) || launch.cluster_blocks.value_or(0) > kMostInCluster) {
+      launch.cluster.reset(), launch.cluster_blocks.reset();
+      ++read_.impossible;
+    }
     if (!launch.counters.tensor_instructions && !tensor.empty())
       launch.counters.tensor_instructions = sum_of_variants(tensor);
     constexpr double kLongest = 8.6e15;  // as in the schema of traces
@@ -367,6 +382,38 @@ class Reader {
       return;
     }
     read_.launches.push_back(std::move(launch));
+  }
+
+  /// What a file has for some launches, as its rows are cut or a pass failed, is no zero for the others.
+  void set_cut_launches_aside() {
+    struct Needed {
+      std::string_view metric;
+      std::optional<double> Counters::*counter, Counters::*or_else;
+    };
+    constexpr Needed kNeeded[] = {
+        {"smsp__inst_executed.sum", &Counters::warp_instructions, &Counters::issue_active_pct},
+        {"dram__bytes_read.sum", &Counters::dram_read_bytes, nullptr},
+        {"dram__bytes_write.sum", &Counters::dram_write_bytes, nullptr},
+        {"lts__t_bytes.sum", &Counters::l2_bytes, nullptr},
+        {"sm__inst_executed_pipe_tensor.sum", &Counters::tensor_instructions, nullptr}};
+    for (const Needed& needed : kNeeded) {
+      const auto has = [&](const ProfiledLaunch& launch) {
+        const Counters& c = launch.counters;
+        return (c.*needed.counter).has_value() ||
+               (needed.or_else != nullptr && (c.*needed.or_else).has_value());
+      };
+      const auto without = static_cast<std::size_t>(
+          std::ranges::count_if(read_.launches, [&](const ProfiledLaunch& launch) { return !has(launch); }));
+      if (without == 0 || without == read_.launches.size()) continue;
+      read_.lacking.emplace(needed.metric, without);
+      for (ProfiledLaunch& launch : read_.launches) launch.cut |= !has(launch);
+    }
+    for (ProfiledLaunch& launch : read_.launches)
+      if (launch.cut) {
+        const auto duration = launch.counters.duration_ns;
+        launch.counters = {};
+        launch.counters.duration_ns = duration;
+      }
   }
 
   static bool find_shape(Raw& raw, Facts& facts) {

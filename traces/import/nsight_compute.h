@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -29,6 +30,8 @@ struct ProfiledLaunch {
   std::optional<std::uint32_t> registers_per_thread;
   std::optional<std::uint32_t> static_shared_memory_bytes, dynamic_shared_memory_bytes;
   Counters counters;
+  bool cut =
+      false;  // it lacks what others of the file have, so that only `duration_ns` of its counters is kept
   std::uint64_t line = 0;  // of the file, at which it begins
 };
 
@@ -36,6 +39,9 @@ struct ProfiledLaunches {
   std::vector<ProfiledLaunch> launches;  // in the order of the file, all with a name, a grid and a block
   std::size_t unusable = 0;              // launches that lack one of these, or all counters
   std::set<std::string> unknown_units;   // whose values are left out
+  std::size_t impossible = 0;            // values that are negative, or larger than can be: left out
+  std::map<std::string, std::size_t>
+      lacking;  // metrics that only some launches have: of how many they are missing
 };
 
 /// Plain or gzip.  Throws InputError where there is no usable launch in it.

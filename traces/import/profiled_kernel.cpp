@@ -17,11 +17,12 @@ using How = CountersJoin::How;
 constexpr double kRounding = 0.01;
 /// Clocks and caches are alike if durations differ by less.
 constexpr double kSameDuration = 0.1;
-constexpr std::uint32_t kMostInCluster = 1024;
 
-/// Of median duration.
+/// Of median duration, among those with all counters if there are any.
 const ProfiledLaunch& typical(std::span<const ProfiledLaunch* const> profiled) {
   std::vector<const ProfiledLaunch*> all(profiled.begin(), profiled.end());
+  if (!std::ranges::all_of(all, &ProfiledLaunch::cut))
+    std::erase_if(all, [](const auto* p) { return p->cut; });
   const auto middle = all.begin() + static_cast<std::ptrdiff_t>((all.size() - 1) / 2);
   std::nth_element(all.begin(), middle, all.end(), [](const ProfiledLaunch* a, const ProfiledLaunch* b) {
     const double x = a->counters.duration_ns.value_or(0), y = b->counters.duration_ns.value_or(0);
@@ -38,7 +39,7 @@ bool divides(Dim3 cluster, Dim3 grid) {
 /// Where only the number of a cluster's blocks is known they are taken to be side by side.
 std::optional<Dim3> cluster_of(const ProfiledLaunch& p, Dim3 grid) {
   std::optional<Dim3> cluster = p.cluster;
-  if (!cluster && p.cluster_blocks && *p.cluster_blocks <= kMostInCluster) {
+  if (!cluster && p.cluster_blocks) {
     const std::uint32_t n = *p.cluster_blocks;
     cluster = Dim3{n, 1, 1};
     for (const Dim3 other : {Dim3{1, n, 1}, Dim3{1, 1, n}})
@@ -103,22 +104,58 @@ ProfiledFacts take_over(std::span<const ProfiledLaunch* const> profiled, bool re
 std::vector<std::string> profile_notes(const CountersJoin& join, const ProfiledLaunches& profile,
                                        const std::string& file) {
   std::vector<std::string> notes;
-  const std::size_t all = join.matches.size(), none = join.count(How::none);
+  const auto with_counters = [&](How how) {
+    return std::ranges::count_if(join.matches, [&](const CountersJoin::Match& m) {
+      return m.how == how && m.launch != nullptr && !m.launch->cut;
+    });
+  };
+  const std::size_t all = join.matches.size();
+  std::size_t matched = 0;
   std::vector<std::string> ways;
   for (const auto& [how, text] :
        {std::pair(How::order, "by the order of all"), std::pair(How::shape, "by name and shape"),
         std::pair(How::nearest, "by name, shape and nearest duration")})
-    if (const std::size_t n = join.count(how); n != 0) ways.push_back(fmt::format("{} {}", n, text));
-  std::string text = fmt::format("Counters of {} of {} are from {}: {}.", all - none, launches(all), file,
-                                 fmt::join(ways, ", "));
-  if (join.unused != 0) text += fmt::format(" {} of the profile match none.", launches(join.unused));
+    if (const auto n = with_counters(how); n != 0) {
+      ways.push_back(fmt::format("{} {}", n, text));
+      matched += static_cast<std::size_t>(n);
+    }
+  std::string text = fmt::format("Counters of {} of {} are from {}{}{}.", matched, launches(all), file,
+                                 ways.empty() ? "" : ": ", fmt::join(ways, ", "));
+  if (join.unused != 0)
+    text += fmt::format(" {} of the profile {} none.", launches(join.unused),
+                        join.unused == 1 ? "matches" : "match");
   notes.push_back(std::move(text));
+  if (join.moved != 0)
+    notes.push_back(fmt::format(
+        "For {} what {} has at that place took clearly more or less time than it would: the nearest "
+        "duration of the name and shape is taken.",
+        launches(join.moved), file));
+  if (join.left_out != 0)
+    notes.push_back(fmt::format(
+        "{} took clearly more or less time than any of the name and shape in {}, and {} counters of "
+        "none.",
+        launches(join.left_out), file, join.left_out == 1 ? "gets" : "get"));
   if (join.sources > 1)
     notes.push_back(
         fmt::format("{} has launches of {} processes and devices: the one that matches best is taken.", file,
                     join.sources));
   if (const auto missing = missing_metrics(join); !missing.empty())
     notes.push_back(fmt::format("Metrics that {} lacks: {}.", file, fmt::join(missing, ", ")));
+  if (!profile.lacking.empty()) {
+    std::vector<std::string> lacking;
+    for (const auto& [metric, n] : profile.lacking)
+      lacking.push_back(fmt::format("{} of {}", metric, launches(n)));
+    notes.push_back(
+        fmt::format("{} lacks {}: no counter of these launches is used, but those of another launch of the "
+                    "same kernel, if there is one.",
+                    file, fmt::join(lacking, ", ")));
+  }
+  if (profile.impossible != 0)
+    notes.push_back(fmt::format(
+        "Left out of {}, as they cannot be: {} that {} negative, above 1e18, or a cluster of more than "
+        "16 blocks.",
+        file, profile.impossible == 1 ? "1 value" : fmt::format("{} values", profile.impossible),
+        profile.impossible == 1 ? "is" : "are"));
   if (profile.unusable != 0)
     notes.push_back(fmt::format("{} of {} without a grid, a block or a metric that is used are left out.",
                                 launches(profile.unusable), file));

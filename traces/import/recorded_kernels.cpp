@@ -45,7 +45,8 @@ void RecordedKernels::join_profile(const HostOrder& order, const std::string& fi
     if (!item.is_kernel()) continue;
     const Shape& shape = device_.shape(*item.op);
     recorded_.push_back({shape.name, shape.grid, shape.block, shape.registers_per_thread,
-                         std::max(solo_time(*item.op) - item.early, Time{1}), item.op->shape, item.early});
+                         std::max(solo_time(*item.op) - item.early, Time{1}), item.op->shape, item.beside,
+                         item.early});
   }
   join_.matches.resize(recorded_.size());
   kernel_of_launch_.resize(recorded_.size());
@@ -170,6 +171,7 @@ void RecordedKernels::write_kernels() {
     kernel.solo_time = lower_median(std::move(times));
     kernel.solo_time_sms = gpu_.sms;
     ProfiledFacts known = take_over(profiled, shape.registers_per_thread.has_value(), kernel);
+    if (std::ranges::all_of(profiled, &ProfiledLaunch::cut)) launches_without_counters_ += of_kernel.size();
     if (shape.cluster && !known.cluster) kernel.cluster = *shape.cluster, known.cluster = true;
     without_registers_ += known.registers ? 0 : 1;
     without_cluster_ += known.cluster ? 0 : 1;

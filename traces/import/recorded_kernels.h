@@ -34,6 +34,7 @@ class RecordedKernels {
     return known_alone_;
   }  // launches beside others of which the profile has the time
   std::size_t known_by_same() const { return known_by_same_; }  // of which others of the same kernel ran alone
+  std::size_t launches_without_counters() const { return launches_without_counters_; }
   std::size_t without_registers() const { return without_registers_; }  // kernels
   std::size_t without_cluster() const { return without_cluster_; }
   bool any_shared_memory() const {
@@ -67,6 +68,7 @@ class RecordedKernels {
   std::vector<std::uint32_t> kernel_of_launch_;  // of its shape's, later of all
   std::vector<Kernel> kernels_;
   std::size_t known_alone_ = 0, known_by_same_ = 0, without_registers_ = 0, without_cluster_ = 0, launches_ = 0;
+  std::size_t launches_without_counters_ = 0;
   bool any_shared_memory_ = false;
   Time kernel_time_{};
 };

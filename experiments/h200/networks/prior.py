@@ -24,13 +24,16 @@ TABLE = os.path.join(ROOT, "sim/model/kernel_prior_table.h")
 GPU = "h200"
 FAR = math.log(10)  # a kernel so far off counts no more than that
 
-# The first class counts whose patterns hold one that the name, in lower case, contains; `*`: anything.  What a name says of
-# its arguments may be anything, so classes that such a name would meet by chance stand behind those it would not.
+# The first class counts whose patterns hold one that the name, in lower case, contains; `*`: anything, `^`: it begins so.
+# What a name says of its arguments may be anything, so classes that such a name would meet by chance stand behind those it
+# would not.
 CLASSES = [
+    ("cache", "copies into caches", "reshape_and_cache concat_and_cache"),
+    ("rotary", "rotary embeddings", "rotary_embedding apply_rotary rope_kernel"),
     ("gather", "gathers", "scatter_gather gather_kernel index_elementwise indexselect index_put indexing_backward embedding"),
     ("elementwise", "elementwise kernels", "elementwise_kernel triton_poi"),
     ("optimizer", "optimizer steps", "multi_tensor_apply"),
-    ("attention", "attention kernels", "fmha flash_ attention sdpa"),
+    ("attention", "attention kernels", "fmha flash_ attention sdpa attn_fwd attn_bwd ^_fwd_kernel ^_bwd_kernel"),
     ("batch_norm", "batch normalisations", "bn_fw bn_bw batch_norm batchnorm"),
     ("normalisation", "normalisations", "layer_norm layernorm rms_norm rmsnorm group_norm groupnorm softmax"),
     ("reduction", "reductions", "reduce_kernel splitkreduce reducesplitk rowwisemoments triton_red triton_per"),
@@ -41,12 +44,20 @@ CLASSES = [
     ("wgmma", "gemms with wgmma", "nvjet warpgroupsize gmma sm90_xmma sm90_tensorop cutlass3x_sm90"),
     ("mma", "gemms with mma.sync", "tensorop tensor16x8 s1688 s16816 h1688 h16816 s884 h884 i16832 hmma wmma triton_tem "
                                    "triton_mm implicitgemm"),
-    ("simt", "gemms without tensor cores", "sgemm ffma simt_ gemmsn gemmk1 scudnn winograd"),
+    ("simt", "gemms without tensor cores", "sgemm ffma simt_ gemmsn gemmk1 scudnn winograd f32f32_f32f32_f32"),
+    ("activation", "activations", "act_and_mul silu_and_mul gelu_and_mul"),
+    ("cub", "kernels of CUB", "cub::"),
+    ("depthwise", "depthwise convolutions", "conv_depthwise conv2d_c1_"),
+    ("gemm", "gemms of which no more is known", "gemm matmul"),
 ]
+# Not learnt, as the networks have too few of them or none: taken to do what those of another class do.
+LIKE = {"cache": "copy", "rotary": "elementwise", "activation": "elementwise", "cub": "reduction", "depthwise": "simt", "gemm": "mma"}
 
 
 def matches(name, pattern):
     at = 0
+    if pattern.startswith("^"):
+        return name.startswith(pattern[1:])
     for part in pattern.split("*"):
         at = name.find(part, at)
         if at < 0:
@@ -143,7 +154,7 @@ def learn(rows):
     priors = {}
     for name, _, _ in CLASSES:
         own = [r for r in rows if r["class"] == name]
-        if not own:
+        if not own or name in LIKE:
             continue
         prior = {"kernels": len(own), "networks": len({r["network"] for r in own})}
         for what in ("instructions", "l2"):
@@ -164,7 +175,7 @@ def write_table(path, priors, gpu, about):
              "tensor of all instructions, L1, DRAM reads", "// and writes of L2 bytes; the number of kernels and of networks it is learnt from",
              "inline constexpr Prior kPriors[] = {"]
     for name, plural, patterns in CLASSES:
-        p = priors.get(name)
+        p = priors.get(LIKE.get(name, name))
         if not p:
             continue
         scaled = []
@@ -188,6 +199,8 @@ def learnt_networks():
 def spread(rows):
     for name, plural, _ in CLASSES:
         own = [r for r in rows if r["class"] == name]
+        if not own or name in LIKE:
+            continue
         prior = learn(own)[name]
         text = ", ".join(f"{what} {math.exp(distance(own, what, prior[what][0])):.2f}x a {prior[what][0]}"
                          for what in ("instructions", "l2"))

@@ -70,6 +70,26 @@ TEST(Command, BadArgumentsAreRefusedWithExitCode2) {
   expect_refused("compare --policies=fcfs,nope " + good, {"nope"});
   expect_refused("schema nothing", {"nothing"});
   expect_refused("import vtune x", {"vtune"});
+  const std::string profile =
+      "import kineto experiments/h200/networks/recordings/decode_4k.graph.json.gz --request-time ";
+  expect_refused(profile + "0ms", {"--request-time", "0ms"});
+}
+
+TEST(Command, OptionsThatAreNotOfWhatIsValidatedAreRefused) {
+  const std::string networks = "validate experiments/h200/networks --mixes decode-bert --modes mps ";
+  for (const char* option : {"--policies fcfs", "--pairs a+b", "--inputs curve", "--solo"})
+    expect_refused(networks + option, {std::string(option).substr(0, 6), "not of measured networks"});
+  expect_refused("validate experiments/h200/networks --timeline decode-prefill.streams --json",
+                 {"--json", "not of --timeline"});
+  for (const char* option : {"--modes mps", "--pairs a+b", "--inputs curve", "--solo"})
+    expect_refused(std::string("validate experiments/h200/policies --mixes four ") + option,
+                   {"not of recorded runs"});
+  for (const char* option : {"--mixes four", "--policies fcfs", "--duration 1ms", "--timeline a.b"})
+    expect_refused(std::string("validate --reference experiments/reference/h200-corun.json.gz ") + option,
+                   {"not of measured pairs"});
+  // In which no request ends.
+  for (const char* duration : {"0ms", "1ns", "1ms"})
+    expect_refused(networks + "--duration " + duration, {"--duration"});
 }
 
 TEST(Command, AsServedTakesThePoliciesThatTheServiceTakes) {

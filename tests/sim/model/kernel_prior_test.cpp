@@ -89,9 +89,43 @@ TEST(KernelClass, IsToldByTheNamesOfLibrariesKernels) {
   EXPECT_EQ(class_of("triton_tem_fused_mm_5"), "mma");
 }
 
+TEST(KernelClass, IsToldByTheNamesOfServersKernels) {
+  // vLLM's, Triton's, CUTLASS's and CUB's.
+  EXPECT_EQ(class_of("void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, __nv_bfloat16, "
+                     "(vllm::Fp8KVCacheDataType)0>"),
+            "cache");
+  EXPECT_EQ(class_of("void vllm::rotary_embedding_kernel<c10::BFloat16, true>(long const*, c10::BFloat16*)"),
+            "rotary");
+  EXPECT_EQ(class_of("void vllm::act_and_mul_kernel<c10::BFloat16, &vllm::silu_kernel>(c10::BFloat16*)"),
+            "activation");
+  EXPECT_EQ(class_of("_fwd_kernel"), "attention");
+  EXPECT_EQ(class_of("_attn_fwd"), "attention");
+  EXPECT_EQ(class_of("_layer_norm_fwd_kernel"), "normalisation");
+  EXPECT_EQ(
+      class_of("void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int, int>>>"),
+      "gemm");
+  EXPECT_EQ(class_of("my_gemm_kernel"), "gemm");
+  EXPECT_EQ(class_of("matmul_kernel"), "gemm");
+  // As profilers cut names off.
+  EXPECT_EQ(class_of("sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize64x32x64"),
+            "gemm");
+  EXPECT_EQ(class_of("sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize32x32x8_st"),
+            "simt");
+  EXPECT_EQ(
+      class_of("void at::native::(anonymous namespace)::conv_depthwise2d_forward_kernel<3, float, int>"),
+      "depthwise");
+  EXPECT_EQ(class_of("conv2d_c1_k1_nhwc_specialized"), "depthwise");
+  EXPECT_EQ(class_of("void cub::CUB_200700_900_NS::DeviceRadixSortOnesweepKernel<>"), "cub");
+}
+
+TEST(KernelClass, NotLearntDoesAsItsLike) {
+  EXPECT_EQ(prior_of("my_gemm_kernel")->l2, prior_of("triton_mm")->l2);
+  EXPECT_EQ(prior_of("act_and_mul_kernel")->instructions, prior_of("triton_poi_0")->instructions);
+}
+
 TEST(KernelClass, IsUnknownOfOtherNames) {
   for (const char* name :
-       {"", "k", "relu", "gemm", "conv1", "void my_kernel(float*)", "render", "fused_nn_conv2d_add"})
+       {"", "k", "relu", "conv1", "my_fwd_kernel", "void my_kernel(float*)", "render", "fused_nn_conv2d_add"})
     EXPECT_EQ(class_of(name), "") << name;
 }
 

@@ -166,7 +166,7 @@ TEST(NetworksAccuracy, OfAllMixesAndModesIsWithinItsBounds) {
   for (const auto& [mode, errors] : s.others.by_mode) EXPECT_LE(errors.mean_latency.mean(), 0.09) << mode;
   EXPECT_GE(s.others.by_slowdown.simulated.right(), 24u);
   EXPECT_GE(s.others.by_p99.simulated.right(), 23u);
-  EXPECT_LE(s.others.all.throughput.mean(), 0.031);
+  EXPECT_LE(s.others.all.throughput.mean(), 0.03);
 }
 
 /// With the second set.  Over 400 ms latency is 6.6 % off in the mean and 4.2 in the median, throughput 2.91; here 6.7,
@@ -175,7 +175,7 @@ TEST(NetworksAccuracy, WithTheSecondSetIsWithinItsBounds) {
   ASSERT_EQ(simulated().mixes.size(), 34u);
   const NetworksScore s = score_networks(simulated());
   EXPECT_LE(s.others.all.mean_latency.mean(), 0.08);
-  EXPECT_LE(s.others.all.mean_latency.median(), 0.052);
+  EXPECT_LE(s.others.all.mean_latency.median(), 0.05);
   EXPECT_LE(s.others.all.p99.mean(), 0.12);
   EXPECT_LE(s.others.all.stp.mean(), 0.025);
   for (const auto& [mode, errors] : s.others.by_mode) EXPECT_LE(errors.mean_latency.mean(), 0.12) << mode;

@@ -129,6 +129,78 @@ TEST_F(KinetoCounters, PartOfTheLaunchesGivesEachTheNearestDuration) {
   EXPECT_THAT(trace.notes, Contains(HasSubstr("1.50 times as long under Nsight Compute")));
 }
 
+TEST_F(KinetoCounters, WhereDurationsContradictTheOrderTheNearestCounts) {
+  // The same two gemms, profiled in the other order, and sorted.
+  const Trace reversed = import({{"gemm", 66}, {"gemm", 250}}, {{"gemm", 251, 4000}, {"gemm", 67, 1000}});
+  EXPECT_THAT(instructions(reversed), ElementsAre(1000, 4000));
+  EXPECT_THAT(reversed.notes,
+              Contains(HasSubstr("For 2 launches what ncu.csv has at that place took clearly")));
+  const Trace sorted =
+      import({{"gemm", 66}, {"gemm", 250}, {"gemm", 66}, {"gemm", 250}},
+             {{"gemm", 100, 1000}, {"gemm", 100, 1001}, {"gemm", 375, 4000}, {"gemm", 375, 4001}});
+  EXPECT_THAT(names(sorted), ElementsAre("gemm", "gemm #2"));
+  EXPECT_THAT(instructions(sorted), ElementsAre(1000, 4000, 1000, 4000));
+  // By name and shape, as the rest is in another order.
+  EXPECT_THAT(instructions(import({{"gemm", 66}, {"a", 5}, {"gemm", 250}, {"b", 30}},
+                                  {{"gemm", 251, 4000}, {"gemm", 67, 1000}, {"b", 31, 300}, {"a", 5, 50}})),
+              ElementsAre(1000, 50, 4000, 300));
+}
+
+TEST_F(KinetoCounters, WhatStretchesAllLaunchesOfAKernelContradictsNothing) {
+  // Cold caches: short kernels take 2.4 times as long, long ones 1.5.
+  const Trace trace = import({{"a", 5}, {"gemm", 66}, {"a", 6}, {"gemm", 100}},
+                             {{"a", 12, 1}, {"gemm", 99, 1000}, {"a", 14, 2}, {"gemm", 150, 2000}});
+  EXPECT_THAT(trace.notes,
+              Contains(HasSubstr("Counters of 4 of 4 launches are from ncu.csv: 4 by the order of all.")));
+  EXPECT_THAT(trace.notes, Each(Not(HasSubstr("clearly"))));
+  // Three embeddings of train_bert: the short one tells another ratio, by which the third would be the
+  // second.
+  EXPECT_THAT(instructions(import({{"e", 4.67}, {"e", 127.7}, {"e", 93.06}, {"x", 100}},
+                                  {{"e", 7.17, 1}, {"e", 143.8, 2}, {"e", 91.6, 3}, {"x", 150, 9}})),
+              ElementsAre(1, 2, 3, 9));
+}
+
+TEST_F(KinetoCounters, ALaunchThatNoneInTheProfileCanBeHasNoCounters) {
+  const Trace trace =
+      import({{"head", 20}, {"gemm", 66}, {"gemm", 250}}, {{"head", 20, 10}, {"gemm", 251, 4000}});
+  EXPECT_THAT(instructions(trace), ElementsAre(10, 0, 4000));
+  EXPECT_THAT(trace.notes,
+              Contains(HasSubstr("1 launch took clearly more or less time than any of the name")));
+  EXPECT_THAT(trace.notes, Contains(HasSubstr("1 launch has no hardware counters")));
+}
+
+TEST_F(KinetoCounters, OfACutLaunchNoCounterIsUsed) {
+  const std::string metrics = R"("smsp__inst_executed.sum","lts__t_bytes.sum")";
+  const auto counters = [&](const std::string& l2, const std::vector<Recorded>& recorded) {
+    std::ostringstream out;
+    out << R"("ID","Kernel Name","Block Size","Grid Size","gpu__time_duration.sum",)" << metrics << "\n"
+        << R"("","","","","ns","","")"
+        << "\n";
+    int id = 0;
+    for (const Recorded& r : recorded) {
+      out << id << "," << r.name << R"x(,"(128, 1, 1)","(8, 1, 1)",)x" << r.us * 1000 << ",1000,"
+          << (id == 0 ? l2 : "64000") << "\n";
+      ++id;
+    }
+    return import_kineto(recording(recorded), "h200", write("ncu.csv", out.str()));
+  };
+  for (const char* l2 : {"n/a", "", "-5", "inf", "1e30"}) {
+    SCOPED_TRACE(l2);
+    const Trace alone = counters(l2, {{"a", 10}, {"b", 10}});
+    EXPECT_FALSE(alone.kernels[0].counters.warp_instructions);
+    EXPECT_EQ(alone.kernels[1].counters.l2_bytes, 64000);
+    EXPECT_THAT(alone.notes, Contains(HasSubstr("ncu.csv lacks lts__t_bytes.sum of 1 launch")));
+    EXPECT_THAT(alone.notes, Contains(HasSubstr("Counters of 1 of 2 launches")));
+    EXPECT_THAT(alone.notes, Contains(HasSubstr("1 launch has no hardware counters")));
+    // Another launch of the same kernel has them.
+    const Trace lent = counters(l2, {{"a", 10}, {"a", 10}});
+    ASSERT_EQ(lent.kernels.size(), 1u);
+    EXPECT_EQ(lent.kernels[0].counters.l2_bytes, 64000);
+    EXPECT_THAT(lent.notes, Each(Not(HasSubstr("no hardware counters"))));
+  }
+  EXPECT_THAT(counters("-5", {{"a", 10}, {"b", 10}}).notes, Contains(HasSubstr("1 value that is negative")));
+}
+
 TEST_F(KinetoCounters, WithoutDurationsAPartIsRepeated) {
   EXPECT_THAT(
       instructions(import({{"a", 10}, {"a", 30}, {"a", 10}, {"a", 30}}, {{"a", 0, 1000}, {"a", 0, 3000}})),

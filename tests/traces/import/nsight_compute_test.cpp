@@ -70,7 +70,28 @@ TEST_F(NsightCompute, RowsOfOneLaunchAreOneLaunch) {
   EXPECT_EQ(first.line, 2u);
   EXPECT_EQ(first.counters.warp_instructions, 4963609951.0);
   EXPECT_EQ(first.counters.dram_read_bytes, 1000);
-  EXPECT_EQ(all.launches[1].counters.dram_read_bytes, 2000);
+  EXPECT_EQ(all.launches[1].line, 4u);
+}
+
+TEST_F(NsightCompute, ALaunchThatLacksWhatOthersHaveKeepsOnlyItsDuration) {
+  const ProfiledLaunches all =
+      read(kLongHeader + row(0, "smsp__inst_executed.sum", "inst", "5000") +
+           row(0, "dram__bytes_read.sum", "byte", "1000") + row(1, "dram__bytes_read.sum", "byte", "2000") +
+           row(1, "gpu__time_duration.sum", "ns", "70"));
+  ASSERT_EQ(all.launches.size(), 2u);
+  EXPECT_FALSE(all.launches[0].cut);
+  EXPECT_TRUE(all.launches[1].cut);
+  EXPECT_EQ(all.launches[1].counters.dram_read_bytes, std::nullopt);
+  EXPECT_EQ(all.launches[1].counters.duration_ns, 70);
+  EXPECT_EQ(all.lacking, (std::map<std::string, std::size_t>{{"smsp__inst_executed.sum", 1}}));
+}
+
+TEST_F(NsightCompute, AClusterThatNoGpuHasIsLeftOut) {
+  const std::string counted = kLongHeader + row(0, "smsp__inst_executed.sum", "inst", "5000");
+  EXPECT_EQ(only(counted + row(0, "launch__cluster_size", "", "16")).cluster_blocks, 16u);
+  const ProfiledLaunches all = read(counted + row(0, "launch__cluster_size", "", "64"));
+  EXPECT_EQ(all.launches.at(0).cluster_blocks, std::nullopt);
+  EXPECT_EQ(all.impossible, 1u);
 }
 
 TEST_F(NsightCompute, EveryCounterHasItsMetric) {
