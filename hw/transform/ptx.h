@@ -22,7 +22,7 @@ namespace corun::hw {
 
 /// In device memory, zero at first: Control, and what a host asks in words of its own.  A launch leaves it so that the next
 /// with the same parameters goes on where this one was stopped, or has nothing to do; one without orders, which nobody stops,
-/// leaves it zero.  Where SMs have seats the host clears it.
+/// leaves it zero.
 struct PtxControl {
   Control control;
   std::uint64_t order = 0;  // the last that was seen
@@ -38,12 +38,14 @@ struct PtxLaunch {
   std::uint64_t order = 0;  // host memory, a word as ptx_stop makes it; 0: there is none
   std::uint64_t done = 0;   // host memory, where `done_value` is written when all blocks are done; 0: nowhere
   std::uint32_t number = 0, done_value = 0;
+  std::uint64_t quotas = 0;  // where `launch.seated`: how many workers an SM may hold, a word each, by SM; may be host memory
 };
-static_assert(sizeof(PtxLaunch) == 96);
+static_assert(sizeof(PtxLaunch) == 104);
 
 /// What the host asks of the launch with this number.
 constexpr std::uint64_t ptx_stop(std::uint32_t number) { return std::uint64_t{1} << 63 | number; }
-/// So many workers leave, in all since the launch began.
+/// So many workers leave, in all since the launch began; where SMs have seats, those beyond the quotas as they are now: the
+/// number only has to be another each time.
 constexpr std::uint64_t ptx_leave(std::uint32_t number, std::uint32_t workers) {
   return std::uint64_t{workers} << 32 | number;
 }
