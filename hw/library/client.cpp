@@ -85,6 +85,7 @@ void Client::connect() {
     std::strncpy(hello.name, text("CORUN_NAME"), sizeof hello.name - 1);
     hello.real_time = std::strcmp(text("CORUN_CLASS"), "real_time") == 0;
     hello.priority = std::atoi(text("CORUN_PRIORITY"));
+    hello.quota = std::strtod(text("CORUN_QUOTA"), nullptr), hello.reservation = std::strtod(text("CORUN_RESERVATION"), nullptr);
     Welcome welcome;
     Memory* memory = nullptr;
     if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello)) memory = received(fd, welcome);
@@ -278,6 +279,10 @@ CUdeviceptr Client::orders(const Stream& stream) const {
 }
 CUdeviceptr Client::report(const Stream& stream) const {
   return on_device_ + offsetof(Memory::Words, reports) + stream.index * sizeof(Memory::Words::reports[0]);
+}
+
+CUdeviceptr Client::quotas(const Stream& stream) const {
+  return on_device_ + offsetof(Memory::Words, quotas) + stream.index * sizeof(Memory::Words::quotas[0]);
 }
 
 void Client::failed(const Stream& stream) { say({Saying::What::failed, stream.index, stream.launched, 0, 0}); }

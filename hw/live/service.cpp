@@ -214,11 +214,13 @@ void Service::greet(Connection& c) {
   if (newcomer.name.empty()) newcomer.name = fmt::format("pid {}", peer.pid);
   newcomer.service_class = hello.real_time != 0 ? ServiceClass::real_time : ServiceClass::best_effort;
   newcomer.priority = std::clamp(hello.priority, -5, 0);
+  if (hello.quota > 0 && hello.quota <= 1) newcomer.quota = hello.quota;
+  if (hello.reservation > 0 && hello.reservation <= 1) newcomer.reservation = hello.reservation;
   c.client = books_.join(newcomer);
   c.memory->gate.store(books_.asks() ? Gate::asks : Gate::open);
   c.memory->in_flight.store(books_.in_flight(c.client));
   if (const ProgramMemory* memory = books_.memory()) c.memory->memory_cap.store(memory->accounts().capacity());
-  c.memory->persistent.store(persistent_ && c.memory->in_flight.load() != 0 ? 1 : 0);
+  c.memory->persistent.store(!persistent_ || c.memory->in_flight.load() == 0 ? 0 : books_.sizes() ? kSized : 1);
   tell_standing();
   Welcome welcome;
   welcome.accepted = 1;
@@ -337,7 +339,7 @@ void Service::tell_attempts(Connection& c, std::uint32_t kernel) {
   if (persistent_) c.memory->attempts[kernel].store(books_.attempts(c.client, kernel_of(c, kernel)), std::memory_order_relaxed);
 }
 
-/// Of an attempt that is to stop and has left: whether blocks are left.  Else the launch is done, and its end will be seen.
+/// Of an attempt that has left: whether blocks are left.  Else the launch is done, and its end will be seen.
 bool Service::has_stopped(Connection& c, std::uint32_t stream) {
   Memory::Words& words = c.memory->words;
   const auto read = [](const std::uint32_t& word) { return std::atomic_ref(const_cast<std::uint32_t&>(word)).load(std::memory_order_acquire); };
@@ -395,9 +397,20 @@ void Service::grant(const Granted& granted) {
   if (of == nullptr) return;
   Connection& c = *of;
   const std::uint32_t attempt = attempt_of(granted.number, granted.attempt);
+  Memory::Words& words = c.memory->words;
   if (granted.stop) {
     c.ordered[granted.stream] = attempt;
-    c.memory->words.orders[granted.stream].store(std::uint64_t{1} << 63 | attempt);  // hw/transform/ptx.h
+    words.orders[granted.stream].store(std::uint64_t{1} << 63 | attempt);  // hw/transform/ptx.h has both orders
+    return;
+  }
+  if (!granted.ctas_per_sm.empty()) {
+    c.ordered[granted.stream] = attempt;
+    for (std::uint32_t sm = 0; sm < kSms; ++sm)
+      words.quotas[granted.stream][sm].store(sm < granted.ctas_per_sm.size() ? granted.ctas_per_sm[sm] : 0, std::memory_order_relaxed);
+  }
+  if (granted.resize) {
+    c.resized = c.resized % 0x7fffffff + 1;
+    words.orders[granted.stream].store(std::uint64_t{c.resized} << 32 | attempt);
     return;
   }
   if (granted.attempt != 0) return c.memory->words.resumed[granted.stream].store(attempt);
@@ -469,6 +482,7 @@ std::string Service::state() const {
                                              {"s", seconds(s.stoppable.time)},
                                              {"of_s", seconds(s.all.time)},
                                              {"stops", s.stops},
+                                             {"resizes", s.resizes},
                                              {"kernels", memory.made.load()},
                                              {"refused", memory.refused.load()},
                                              {"compressed", memory.compressed.load()}};
