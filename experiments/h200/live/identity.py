@@ -2,7 +2,7 @@
 """Six programs at the same time: are their outputs, bit by bit, those that they have without the library?
 
   identity.py SIM OUT.json FOLDER OWN "MODE[;MODE...]" [TOGETHER]
-MODE: none (each in a context of its own, no service) or a policy of `sim serve`.  Two modes `none` say whether the programs agree with themselves.
+MODE: none (each in a context of its own, no service) or a policy of `sim serve` (and further options of it).  Two modes `none` say whether the programs agree with themselves.
 OWN: own.cu, compiled.  TOGETHER: how many modes run at the same time, each with a service and an MPS server of its own.
 """
 import json
@@ -24,7 +24,7 @@ def once(sim, folder, own, mode):
     began, at, service, row = time.time(), folder + "/service", None, {"mode": mode, "programs": {}}
     if mode != "none":
         options = ["--programs=" + ",".join(COUNT)] if mode.startswith("tpc-mask") else []
-        service = subprocess.Popen([sim, "serve", "--policy=" + mode, "--at", at, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        service = subprocess.Popen([sim, "serve", *("--policy=" + mode).split(), "--at", at, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         while not os.path.exists(at + "/environment") and service.poll() is None:
             time.sleep(0.01)
         if service.poll() is not None:

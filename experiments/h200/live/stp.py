@@ -3,7 +3,8 @@
 gets done alone without the library on the same card.
 
   stp.py SIM OUT.json FOLDER SECONDS "MODE[;MODE...]" PROGRAM...    MODE: turns (no MPS; to be first, its runs alone are what all are compared
-                                                                    with), mps, or a policy of `sim serve`, for which the first program is real-time
+                                                                    with), mps, or a policy of `sim serve` (and further options of it), for
+                                                                    which the first program is real-time
 In each mode the programs are started once, and each set of them, down to each alone, runs for a while.
 """
 import itertools
@@ -27,7 +28,7 @@ def once(sim, folder, mode, seconds, programs):
         subprocess.run(["nvidia-cuda-mps-control", "-d"], env=environment, check=True)
     elif mode != "turns":
         options = ["--programs=" + ",".join(programs)] if mode.startswith("tpc-mask") else []
-        service = subprocess.Popen([sim, "serve", "--policy=" + mode, "--at", at, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        service = subprocess.Popen([sim, "serve", *("--policy=" + mode).split(), "--at", at, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         while not os.path.exists(at + "/environment") and service.poll() is None:
             time.sleep(0.01)
         before = lambda i: [sim, "run", "--at", at, "--name", programs[i], *(["--class=real_time", "--priority=-5"] if i == 0 else []), "--"]  # noqa: E731
