@@ -109,7 +109,11 @@ function(corun_add_test name)
   if(name MATCHES "^sim_(papers|validate)_")
     set(first COST 100)  # what takes longest begins first, also where no run before this one has told ctest
   endif()
-  set(properties TIMEOUT 300 ${alone} ${first} ENVIRONMENT CORUN_AUDIT=1
+  set(timeout 300)
+  if(CORUN_SANITIZE)
+    set(timeout 3000)  # up to ten times as long
+  endif()
+  set(properties TIMEOUT ${timeout} ${alone} ${first} ENVIRONMENT CORUN_AUDIT=1
                  ENVIRONMENT_MODIFICATION CORUN_SIM=set:${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/sim)
   foreach(suite IN LISTS ${name}_suites)
     add_test(NAME ${suite} COMMAND ${name} --gtest_filter=${suite}.* WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")

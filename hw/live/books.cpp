@@ -35,7 +35,7 @@ void check(const Policy& policy, const CapabilitySet& can, bool forecasts, bool 
     throw InputError("", "--policy",
                      fmt::format("policy {} needs {}, which sim serve cannot do with programs as they are", policy.name(),
                                  fmt::join(missing, ", ")),
-                     "choose fcfs, priority, timeslice, tpc-mask, static-split:tpcs, wait, reef-n, smguard, lookahead or flexgpu, or run a trace with --backend=cuda");
+                     "choose fcfs, priority, timeslice, tpc-mask, static-split:tpcs, wait, reef-n, smguard, lookahead, memory-wait or flexgpu, or run a trace with --backend=cuda");
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
     memory_ = std::make_unique<ProgramMemory>(bytes);
   } else if (options_.memory != 0) {
     throw InputError("", "--memory", fmt::format("policy {} decides nothing about memory", policy_->name()),
-                     "leave it out, or choose flexgpu");
+                     "leave it out, or choose flexgpu or memory-wait");
   }
   if (options_.persistent && (!stops_ || masks_))
     throw InputError("", "--persistent", fmt::format("policy {} stops no kernels", policy_->name()), "choose wait, reef-n or smguard");

@@ -130,7 +130,7 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
     command.add_option("--at", a.at, "folder of the service (default: corun below XDG_RUNTIME_DIR, or /tmp/corun-UID)");
   };
   all.serve = app.add_subcommand("serve", "decide for programs started by sim run what reaches the GPU when, by a policy");
-  all.serve->add_option("--policy", a.policy, "as of a run: fcfs, priority, timeslice, tpc-mask, static-split, wait, reef-n, smguard, lookahead, flexgpu")
+  all.serve->add_option("--policy", a.policy, "as of a run: fcfs, priority, timeslice, tpc-mask, static-split, wait, reef-n, smguard, lookahead, memory-wait, flexgpu")
       ->capture_default_str();
   all.serve->add_option("--programs", a.programs, "names of those that will come, in the order of the policy's shares: cam,training")
       ->delimiter(',');

@@ -79,6 +79,18 @@ TEST_F(LiveMemory, AProgramAloneIsNeverMoved) {
   EXPECT_EQ(ended()["memory"]["checkpoints"], 0);
 }
 
+TEST_F(LiveMemory, UnderMemoryWaitAnAllocationThatDoesNotFitWaitsForAnothersEndAndNothingMoves) {
+  serve_memory(64, "memory-wait");
+  const Ended both = shell(allocates("rests 48 2", "--name first") + " & sleep 0.5; " +
+                           allocates("plain 48 2", "--name second") + "; echo second ended; wait");
+  int done = 0;
+  for (std::size_t at = 0; (at = both.said.find("wrong 0\ndone", at)) != std::string::npos; ++at) ++done;
+  EXPECT_EQ(done, 2) << both.said;
+  EXPECT_LT(both.said.find("done"), both.said.rfind("allocated")) << both.said;
+  EXPECT_LE(on_device().second, 64 * kMib);
+  EXPECT_EQ(ended()["memory"]["checkpoints"], 0);
+}
+
 TEST_F(LiveMemory, MoreThanTheCapIsAnsweredByOutOfMemoryAndTheProgramGoesOn) {
   serve_memory(64);
   EXPECT_THAT(shell(allocates("beyond 32 2", "--name one")).said,
