@@ -312,13 +312,20 @@ std::uint32_t Client::number_of(const Work& work) {
   if (work.graph) {
     std::snprintf(entry.name, sizeof entry.name, "graph %u", known);
   } else {
-    const auto function = static_cast<CUfunction>(const_cast<void*>(work.key));
+    auto function = static_cast<CUfunction>(const_cast<void*>(work.key));
     using Name = CUresult (*)(const char**, CUfunction);
     using Attribute = CUresult (*)(int*, CUfunction_attribute, CUfunction);
     const char* name = nullptr;
     int registers = 0, shared = 0;
+    const auto attribute = driver<Attribute>("cuFuncGetAttribute");
+    // A kernel of a library, as the runtime launches them, has no attributes of a function.
+    if (attribute != nullptr && attribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function) != CUDA_SUCCESS)
+      if (const auto of = driver<CUresult (*)(CUfunction*, CUkernel)>("cuKernelGetFunction")) {
+        CUfunction its = nullptr;
+        if (of(&its, reinterpret_cast<CUkernel>(function)) == CUDA_SUCCESS) function = its;
+      }
     if (const auto name_of = driver<Name>("cuFuncGetName")) name_of(&name, function);
-    if (const auto attribute = driver<Attribute>("cuFuncGetAttribute")) {
+    if (attribute != nullptr) {
       attribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
       attribute(&shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
     }

@@ -125,7 +125,7 @@ void run(std::intptr_t us, CUstream stream, int priority, int groups, const std:
   });
 }
 
-constexpr std::intptr_t kOfModule = std::intptr_t{1} << 40, kWorker = std::intptr_t{1} << 41;
+constexpr std::intptr_t kOfModule = std::intptr_t{1} << 40, kWorker = std::intptr_t{1} << 41, kOfLibrary = std::intptr_t{1} << 42;
 
 constexpr int kWorkers = 1'000'000, kSms = 132, kOfSm = 16;
 
@@ -353,9 +353,15 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option*,
   return cuModuleLoadData(reinterpret_cast<CUmodule*>(library), image);
 }
 CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
-  return cuModuleGetFunction(reinterpret_cast<CUfunction*>(kernel), reinterpret_cast<CUmodule>(library), name);
+  const CUresult result = cuModuleGetFunction(reinterpret_cast<CUfunction*>(kernel), reinterpret_cast<CUmodule>(library), name);
+  if (result == CUDA_SUCCESS) *kernel = reinterpret_cast<CUkernel>(reinterpret_cast<std::intptr_t>(*kernel) | kOfLibrary);
+  return result;
 }
-CUresult cuKernelGetFunction(CUfunction* f, CUkernel kernel) { return *f = reinterpret_cast<CUfunction>(kernel), CUDA_SUCCESS; }
+CUresult cuKernelGetFunction(CUfunction* f, CUkernel kernel) {
+  const auto bits = reinterpret_cast<std::intptr_t>(kernel);
+  if ((bits & kOfLibrary) == 0) return CUDA_ERROR_INVALID_HANDLE;
+  return *f = reinterpret_cast<CUfunction>(bits & ~kOfLibrary), CUDA_SUCCESS;
+}
 CUresult cuMemHostRegister_v2(void*, size_t, unsigned) { return CUDA_SUCCESS; }
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* at, void* host, unsigned) {
   return *at = reinterpret_cast<CUdeviceptr>(host), CUDA_SUCCESS;
@@ -386,6 +392,13 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   });
   return CUDA_SUCCESS;
 }
-CUresult cuFuncGetName(const char** name, CUfunction) { return *name = "busy", CUDA_SUCCESS; }
-CUresult cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction) { return *value = 32, CUDA_SUCCESS; }
+// A kernel of a library can be launched as a function, but has no attributes of one.
+CUresult cuFuncGetName(const char** name, CUfunction f) {
+  if ((reinterpret_cast<std::intptr_t>(f) & kOfLibrary) != 0) return CUDA_ERROR_INVALID_HANDLE;
+  return *name = "busy", CUDA_SUCCESS;
+}
+CUresult cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction f) {
+  if ((reinterpret_cast<std::intptr_t>(f) & kOfLibrary) != 0) return CUDA_ERROR_INVALID_HANDLE;
+  return *value = 32, CUDA_SUCCESS;
+}
 }
