@@ -16,6 +16,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <numeric>
 #include <nlohmann/json.hpp>
 
 #include "traces/model/error.h"
@@ -400,17 +401,18 @@ void Service::grant(const Granted& granted) {
   Memory::Words& words = c.memory->words;
   if (granted.stop) {
     c.ordered[granted.stream] = attempt;
-    words.orders[granted.stream].store(std::uint64_t{1} << 63 | attempt);  // hw/transform/ptx.h has both orders
+    words.orders[granted.stream].store(std::uint64_t{1} << 63 | attempt);  // hw/transform/ptx.h has all orders
     return;
   }
   if (!granted.ctas_per_sm.empty()) {
     c.ordered[granted.stream] = attempt;
     for (std::uint32_t sm = 0; sm < kSms; ++sm)
-      words.quotas[granted.stream][sm].store(sm < granted.ctas_per_sm.size() ? granted.ctas_per_sm[sm] : 0, std::memory_order_relaxed);
+      words.quotas[granted.stream][sm].workers.store(sm < granted.ctas_per_sm.size() ? granted.ctas_per_sm[sm] : 0, std::memory_order_relaxed);
   }
   if (granted.resize) {
-    c.resized = c.resized % 0x7fffffff + 1;
-    words.orders[granted.stream].store(std::uint64_t{c.resized} << 32 | attempt);
+    c.resized = c.resized % 0x7fff + 1;
+    const std::uint32_t all = std::min(std::accumulate(granted.ctas_per_sm.begin(), granted.ctas_per_sm.end(), 0u), 0xffffu);
+    words.orders[granted.stream].store(std::uint64_t{c.resized << 16 | all} << 32 | attempt);
     return;
   }
   if (granted.attempt != 0) return c.memory->words.resumed[granted.stream].store(attempt);

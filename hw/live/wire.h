@@ -123,7 +123,9 @@ struct Memory {
     std::atomic<std::uint32_t> resumed[kStreams];
     std::atomic<std::uint64_t> orders[kStreams];
     std::uint32_t reports[kStreams][64];
-    std::atomic<std::uint32_t> quotas[kStreams][kSms];  // of the launch that is on the GPU: workers that an SM may hold
+    struct alignas(32) Quota {  // as hw/transform/ptx.h has it
+      std::atomic<std::uint32_t> workers;
+    } quotas[kStreams][kSms];  // of the launch that is on the GPU: workers that an SM may hold
   } words;
   Terms terms[kStreams];                         // of the last launch granted
   std::atomic<std::uint32_t> sleeps[kStreams];   // not 0: a thread sleeps until the next grant

@@ -20,7 +20,7 @@ struct HostWords {
   volatile Progress progress;
   volatile std::uint64_t order;
   volatile std::uint32_t done;
-  volatile std::uint32_t quotas[kMostSms];
+  volatile PtxQuota quotas[kMostSms];
 };
 
 class PtxBench {
@@ -214,7 +214,7 @@ class PtxBench {
   }
   bool beyond(const PtxControl& c) const {
     for (std::uint32_t sm = 0; sm < kMostSms; ++sm)
-      if (c.control.present[sm] > words_.quotas[sm]) return true;
+      if (c.control.present[sm] > words_.quotas[sm].workers) return true;
     return false;
   }
   /// `on_even` workers on an even SM, `on_odd` on an odd one.
@@ -222,7 +222,7 @@ class PtxBench {
     std::uint32_t all = 0;
     for (std::uint32_t sm = 0; sm < gpu_.sms; ++sm) {
       const std::uint32_t quota = sm % 2 == 0 ? on_even : on_odd;
-      words_.quotas[sm] = quota;
+      words_.quotas[sm].workers = quota;
       all += quota;
     }
     return all;
@@ -271,9 +271,9 @@ class PtxBench {
     set_quotas(fits_, fits_);
     launch(instance, p);
     pause();
-    set_quotas(1, 0);
+    const std::uint32_t few = set_quotas(1, 0);
     const Time asked = bench_.driver.now();
-    words_.order = ptx_leave(p.number, 1);
+    words_.order = ptx_resize(p.number, 1, few);
     const bool fewer = until([&] { return left() || !beyond(look()); });
     row["fewer_us"] = to_seconds(bench_.driver.now() - asked) * 1e6;
     row["fewer_done"] = {words_.progress.unused[1], left()};

@@ -40,7 +40,8 @@ static std::string read(const std::string& path) {
 struct Host {
   volatile Progress progress;
   volatile std::uint64_t order;
-  volatile std::uint32_t done, quotas[kMostSms];
+  volatile std::uint32_t done;
+  volatile PtxQuota quotas[kMostSms];
 };
 struct Kernel {
   const char *name, *entry;
@@ -132,7 +133,7 @@ int main(int n, char** v) {
       const std::uint32_t blocks = k.gx * k.gy;
       const auto run = [&](std::uint32_t workers, bool order, int seats, bool far, std::uint32_t chunk, unsigned mask) {
         PtxLaunch p;
-        for (unsigned sm = 0; sm < kMostSms; ++sm) h->quotas[sm] = sm < 132 ? static_cast<std::uint32_t>(seats) : 0;
+        for (unsigned sm = 0; sm < kMostSms; ++sm) h->quotas[sm].workers = sm < 132 ? static_cast<std::uint32_t>(seats) : 0;
         OK(cuMemcpyHtoD_(on_device, h, sizeof *h));
         return time([&] {
           p.number = p.done_value = ++number;
@@ -155,7 +156,7 @@ int main(int n, char** v) {
       for (std::uint32_t workers : {1056u, 264u}) {
         std::printf("; %u: no orders %.1f, orders %.1f", workers, run(workers, false, 0, true, 1, ~0u), run(workers, true, 0, true, 1, ~0u));
         const int of = static_cast<int>(workers / 132);
-        if (seats) std::printf(", seats %.1f, near %.1f, mask 0 %.1f", run(workers, true, of, true, 1, ~0u), run(workers, true, of, false, 1, ~0u), run(workers, true, of, true, 1, 1023));
+        if (seats) std::printf(", seats %.1f, near %.1f", run(workers, true, of, true, 1, ~0u), run(workers, true, of, false, 1, ~0u));
         for (std::uint32_t chunk : {4u, 8u})
           std::printf(", chunk %u %.1f", chunk, seats ? run(workers, true, of, true, chunk, ~0u) : run(workers, true, 0, true, chunk, ~0u));
       }

@@ -133,7 +133,7 @@ int workers_of(const corun::hw::PtxLaunch& p) {
   if (p.launch.seated == 0) return kSms * kOfSm;
   int all = 0;
   for (int sm = 0; sm < kSms; ++sm)
-    all += std::min<int>(kOfSm, static_cast<int>(__atomic_load_n(reinterpret_cast<std::uint32_t*>(p.quotas) + sm, __ATOMIC_ACQUIRE)));
+    all += std::min<int>(kOfSm, static_cast<int>(__atomic_load_n(&reinterpret_cast<corun::hw::PtxQuota*>(p.quotas)[sm].workers, __ATOMIC_ACQUIRE)));
   return all;
 }
 
