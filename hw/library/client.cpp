@@ -86,6 +86,7 @@ void Client::connect() {
     hello.real_time = std::strcmp(text("CORUN_CLASS"), "real_time") == 0;
     hello.priority = std::atoi(text("CORUN_PRIORITY"));
     hello.quota = std::strtod(text("CORUN_QUOTA"), nullptr), hello.reservation = std::strtod(text("CORUN_RESERVATION"), nullptr);
+    hello.slo_us = std::strtoull(text("CORUN_SLO_US"), nullptr, 10);
     Welcome welcome;
     Memory* memory = nullptr;
     if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello)) memory = received(fd, welcome);

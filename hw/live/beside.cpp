@@ -19,7 +19,8 @@ bool ForecastBeside::ask(const Snapshot& now, std::span<const WayOfDeciding> way
   if (state_.load(std::memory_order_acquire) != State::idle || answer_) return false;
   if (std::ranges::none_of(now.clients, [](const ClientView& c) { return c.busy && c.client->service_class == ServiceClass::real_time; }))
     return false;
-  keep(now);
+  kept_.keep(now);
+  asked_at_ = std::chrono::steady_clock::now();
   ways_ = ways;
   each_ = each;
   {
@@ -30,23 +31,6 @@ bool ForecastBeside::ask(const Snapshot& now, std::span<const WayOfDeciding> way
   return true;
 }
 
-/// A launch that is over is a free slot, of which nobody asks.
-void ForecastBeside::keep(const Snapshot& now) {
-  kept_.clients.assign(now.clients.begin(), now.clients.end());
-  kept_.launches.assign(now.launches.begin(), now.launches.end());
-  kept_.kernels.clear();
-  for (LaunchView& l : kept_.launches)
-    l.kernel = l.state == LaunchState::finished || l.kernel == nullptr ? nullptr : &kept_.kernels.try_emplace(l.kernel, *l.kernel).first->second;
-  kept_.pending.assign(now.pending.begin(), now.pending.end());
-  kept_.running.assign(now.running.begin(), now.running.end());
-  kept_.streams.assign(now.streams.begin(), now.streams.end());
-  kept_.of_stream.clear();
-  for (const StreamView& s : now.streams) kept_.of_stream.emplace_back(s.pending.begin(), s.pending.end());
-  for (std::size_t i = 0; i < kept_.streams.size(); ++i) kept_.streams[i].pending = kept_.of_stream[i];
-  kept_.snapshot = Snapshot{now.now, {}, kept_.clients, kept_.launches, kept_.pending, kept_.running, {}};
-  kept_.snapshot.streams = kept_.streams;
-}
-
 void ForecastBeside::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -55,7 +39,7 @@ void ForecastBeside::run() {
     lock.unlock();
     outlooks_.clear();
     try {
-      for (const WayOfDeciding& way : ways_) outlooks_.push_back(of_->look(kept_.snapshot, way, each_));
+      for (const WayOfDeciding& way : ways_) outlooks_.push_back(of_->look(kept_.snapshot(), way, each_));
     } catch (...) {
       failed_ = std::current_exception();
     }
@@ -75,7 +59,11 @@ void ForecastBeside::hear() {
   if (state_.load() != State::looked) return;
   state_.store(State::idle);
   if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
-  answer_.emplace(Foretold{kept_.snapshot, std::move(outlooks_)});
+  const double us = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - asked_at_).count();
+  ++looks_.heard;
+  looks_.sum_us += us;
+  looks_.max_us = std::max(looks_.max_us, us);
+  answer_.emplace(Foretold{kept_.snapshot(), std::move(outlooks_)});
 }
 
 void ForecastBeside::forget() {

@@ -6,15 +6,16 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "policies/api/forecast.h"
+#include "policies/api/kept_snapshot.h"
 
 namespace corun::live {
 
@@ -35,31 +36,29 @@ class ForecastBeside final : public Forecast {
   bool ready() const { return state_.load(std::memory_order_acquire) == State::looked; }
   /// Waits until it has looked.  Then answer() is there.  Nothing was asked: nothing.
   void hear();
+  /// Answers so far, and from asking to hearing of them, us.
+  struct Looks {
+    std::uint64_t heard = 0;
+    double sum_us = 0, max_us = 0;
+  };
+  const Looks& looks() const { return looks_; }
   /// Waits until it looks no longer, and forgets: what it was asked about is going away.
   void forget();
 
  private:
   enum class State : std::uint8_t { idle, looks, looked };
 
-  struct Kept {  // what a snapshot points to and may change, by value
-    std::vector<ClientView> clients;
-    std::vector<LaunchView> launches;
-    std::map<const Kernel*, Kernel> kernels;
-    std::vector<LaunchId> pending, running;
-    std::vector<std::vector<LaunchId>> of_stream;
-    std::vector<StreamView> streams;
-    Snapshot snapshot;
-  };
-  void keep(const Snapshot& now);
   void run();
   void await();
 
   std::unique_ptr<Forecast> of_;
-  Kept kept_;
+  KeptSnapshot kept_;
   std::span<const WayOfDeciding> ways_;
   ForecastBounds each_;
   std::vector<Outlook> outlooks_;
   std::exception_ptr failed_;
+  std::chrono::steady_clock::time_point asked_at_{};
+  Looks looks_;
   std::atomic<State> state_{State::idle};
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -148,6 +148,7 @@ void Books::begin_again() {
     client.priority = p->self.priority;
     client.quota = p->self.quota;
     client.reservation = p->self.reservation;
+    client.deadline = p->self.deadline;
     client.streams.resize(kShownStreams);
     client.arrivals = ClosedLoop{};
     number_of_.push_back(number);

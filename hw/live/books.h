@@ -44,6 +44,7 @@ struct Newcomer {
   ServiceClass service_class = ServiceClass::best_effort;
   std::int32_t priority = 0;
   std::optional<double> quota{}, reservation{};  // fractions of the GPU, as of Client
+  std::optional<Time> deadline{};  // of a request, from its first launch
 };
 
 /// What a policy decides of a launch; no mask: all TPCs.
@@ -171,6 +172,8 @@ class Books {
   bool foretold() const { return forecast_ != nullptr && forecast_->ready(); }
   /// The policy hears of it with the next decision.
   void hear_forecast();
+  /// Null: nothing is foretold.
+  const ForecastBeside* forecast() const { return forecast_.get(); }
 
   /// Asks the policy if anything has happened, and appends what may go.
   void decide(Time now, std::vector<Granted>& granted);

@@ -158,6 +158,7 @@ std::string Recording::line(std::size_t i) const {
           {name, n.name}, {"real_time", n.service_class == ServiceClass::real_time}, {"priority", n.priority}};
       if (n.quota) line["quota"] = *n.quota;
       if (n.reservation) line["reservation"] = *n.reservation;
+      if (n.deadline) line["slo"] = n.deadline->count();
       return line.dump();
     }
     case What::asked:
@@ -228,7 +229,8 @@ hw::Replayed replay(const std::string& file, const Gpu& gpu, decltype(BooksOptio
         if (line.contains("join"))
           books.join({line["join"].get<std::string>(),
                       line.at("real_time").get<bool>() ? ServiceClass::real_time : ServiceClass::best_effort,
-                      line.at("priority").get<std::int32_t>(), share(line, "quota"), share(line, "reservation")});
+                      line.at("priority").get<std::int32_t>(), share(line, "quota"), share(line, "reservation"),
+                      line.contains("slo") ? std::optional(Time{line["slo"].get<std::int64_t>()}) : std::nullopt});
         else if (line.contains("leave"))
           books.leave(line["leave"].get<std::uint32_t>());
         else if (line.contains("asked"))

@@ -217,6 +217,8 @@ void Service::greet(Connection& c) {
   newcomer.priority = std::clamp(hello.priority, -5, 0);
   if (hello.quota > 0 && hello.quota <= 1) newcomer.quota = hello.quota;
   if (hello.reservation > 0 && hello.reservation <= 1) newcomer.reservation = hello.reservation;
+  constexpr std::uint64_t kDay = 86'400'000'000;
+  if (hello.slo_us != 0) newcomer.deadline = std::chrono::microseconds(std::min(hello.slo_us, kDay));
   c.client = books_.join(newcomer);
   c.memory->gate.store(books_.asks() ? Gate::asks : Gate::open);
   c.memory->in_flight.store(books_.in_flight(c.client));
@@ -440,6 +442,10 @@ std::string Service::state() const {
   if (!books_.unfit().empty()) out["unfit"] = books_.unfit();
   out["decisions"] = books_.decisions();
   out["decision_us"] = {{"p50", at(0.5)}, {"p99", at(0.99)}};
+  if (const ForecastBeside* forecast = books_.forecast()) {
+    const ForecastBeside::Looks& l = forecast->looks();
+    out["looks"] = {{"heard", l.heard}, {"mean_us", l.heard != 0 ? l.sum_us / static_cast<double>(l.heard) : 0.0}, {"max_us", l.max_us}};
+  }
   if (const ProgramMemory* memory = books_.memory()) {
     const DeviceMemory& m = memory->accounts();
     out["memory"] = {{"cap_bytes", m.capacity()},       {"used_bytes", m.used()},         {"peak_bytes", m.peak()},

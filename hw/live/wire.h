@@ -14,7 +14,7 @@
 
 namespace corun::live {
 
-inline constexpr std::uint32_t kVersion = 5;
+inline constexpr std::uint32_t kVersion = 6;
 inline constexpr std::uint32_t kSayings = 1024;  // that the service has not heard yet; who has more to say waits
 inline constexpr std::uint32_t kStreams = 256;    // of a program; what is launched on others is not steered
 inline constexpr std::uint32_t kKernels = 4096;   // functions with a shape, and graphs; further ones share the last entry
@@ -42,6 +42,7 @@ struct Hello {
   std::int32_t priority = 0;  // CUDA's: 0 lowest, -5 highest
   std::uint32_t real_time = 0;
   double quota = 0, reservation = 0;  // fractions of the GPU; 0: none
+  std::uint64_t slo_us = 0;  // a request is late after so long; 0: never
   char name[kNameBytes] = {};
 };
 /// The answer; the memory comes with it.

@@ -63,14 +63,14 @@ class Forecast {
   virtual Outlook look(const Snapshot& now, const WayOfDeciding& way, const ForecastBounds& bounds) = 0;
 
   /// Asks about several ways.  The answer is there at once, or at a later decision, where time does not stand still
-  /// meanwhile (hw/live/beside.h): the ways must bear to be asked by another thread.  False: not now.
+  /// meanwhile (hw/live/beside.h, sim/backend/later_forecast.h): the ways must bear to be asked by another thread.  False: not now.
   virtual bool ask(const Snapshot& now, std::span<const WayOfDeciding> ways, const ForecastBounds& each) {
     answer_.emplace(Foretold{now, {}});
     for (const WayOfDeciding& way : ways) answer_->outlooks.push_back(look(now, way, each));
     return true;
   }
   /// To what was asked last, once; to be used up before the decision is over.
-  std::optional<Foretold> answer() { return std::exchange(answer_, std::nullopt); }
+  virtual std::optional<Foretold> answer() { return std::exchange(answer_, std::nullopt); }
 
  protected:
   std::optional<Foretold> answer_;

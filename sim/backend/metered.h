@@ -27,11 +27,11 @@ class MeteredPolicy final : public Policy, private Forecast {
     policy_.start(topology, clients);
   }
   void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
-    const std::uint64_t before = sum_.forecasts;
+    asked_ = false;
     const auto began = std::chrono::steady_clock::now();
     policy_.decide(now, decisions);
     const auto took = std::chrono::steady_clock::now() - began;
-    if (sum_.forecasts != before) us_.push_back(std::chrono::duration<double, std::micro>(took).count());
+    if (asked_) us_.push_back(std::chrono::duration<double, std::micro>(took).count());
   }
 
   RunResult::LookedAhead sum() const {
@@ -49,14 +49,29 @@ class MeteredPolicy final : public Policy, private Forecast {
  private:
   Outlook look(const Snapshot& now, const WayOfDeciding& way, const ForecastBounds& bounds) override {
     Outlook outlook = forecast_->look(now, way, bounds);
+    asked_ = true;
+    count(outlook);
+    return outlook;
+  }
+  bool ask(const Snapshot& now, std::span<const WayOfDeciding> ways, const ForecastBounds& each) override {
+    const bool taken = forecast_->ask(now, ways, each);
+    asked_ = asked_ || taken;
+    return taken;
+  }
+  std::optional<Foretold> answer() override {
+    std::optional<Foretold> told = forecast_->answer();
+    if (told) std::ranges::for_each(told->outlooks, [&](const Outlook& o) { count(o); });
+    return told;
+  }
+  void count(const Outlook& outlook) {
     ++sum_.forecasts;
     sum_.events += outlook.events;
-    return outlook;
   }
 
   Policy& policy_;
   Forecast* forecast_ = nullptr;
   RunResult::LookedAhead sum_;
+  bool asked_ = false;  // by this decision
   std::vector<double> us_;  // of each decision with a forecast
 };
 

@@ -10,6 +10,7 @@
 
 #include "policies/api/registry.h"
 #include "sim/backend/alone.h"
+#include "sim/backend/forecast.h"
 #include "sim/backend/in_parallel.h"
 #include "sim/backend/instances.h"
 #include "sim/backend/metered.h"
@@ -62,7 +63,11 @@ class SimSetup final : public Setup {
         audited_(options.engine.audit),
         totals_(totals),
         backend_(s.trace, gpu, needed_of(s, options), s.timeline, options.engine, common.shapes.get(), host) {
-    if (options.served_ahead && s.together) served_.emplace(backend_, s.trace, s.needed, *options.served_ahead);
+    if (!options.served_ahead || !s.together) return;
+    Served::Options served{*options.served_ahead};
+    if (s.needed.forecast && options.served_look)
+      served.forecast = std::make_unique<LaterForecast>(make_forecast(gpu_, s.needed), *options.served_look);
+    served_.emplace(backend_, s.trace, s.needed, std::move(served));
   }
 
   Backend& backend() override {

@@ -4,7 +4,7 @@
 
 namespace corun::sim {
 
-Served::Served(Backend& gpu, const Trace& trace, const Requirements& needed, Time ahead) : gpu_(gpu), ahead_(ahead) {
+Served::Served(Backend& gpu, const Trace& trace, const Requirements& needed, Options options) : gpu_(gpu), options_(std::move(options)) {
   const bool stops = needed.capabilities.has(Capability::preempt_at_block) || needed.capabilities.has(Capability::preempt_reset);
   for (const Client& c : trace.clients) {
     Program& p = programs_.emplace_back();
@@ -43,7 +43,7 @@ Time Served::may_go_at(const Program& p) const {
   std::optional<Time> end;
   for (const Gone& g : p.gone)
     if (g.stream == next.stream) end = end.value_or(std::max(g.at, p.ended_at[g.stream.value])) + g.solo;
-  return end ? *end - ahead_ : Time{};
+  return end ? *end - options_.ahead : Time{};
 }
 
 Time Served::hand_over() {
@@ -88,9 +88,11 @@ void Served::wait(Time until, std::vector<Notice>& notices) {
     if (!told_.empty()) until = now();
     told_.clear();
     const std::size_t heard_before = notices.size();
-    gpu_.wait(std::min(until, next), notices);
+    const Time foretold = options_.forecast ? options_.forecast->due() : kNever;
+    gpu_.wait(std::min({until, next, foretold}), notices);
     for (std::size_t i = heard_before; i < notices.size(); ++i) heard(notices[i]);
-    if (notices.size() != before || now() >= until || next == kNever) return;
+    if (options_.forecast && options_.forecast->tell(now())) notices.push_back(WokeUp{});
+    if (notices.size() != before || now() >= until || (next == kNever && foretold == kNever)) return;
   }
 }
 

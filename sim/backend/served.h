@@ -1,23 +1,30 @@
 // Programs as they are under `sim serve`, before the simulated GPU: of a best-effort client that the policy may stop a launch
 // goes when what is before it in its stream ends within `ahead`, in the order in which they were decided; what has gone runs to
-// its end, and an order to stop takes back the rest at once (hw/live/books.h has the same rule).
+// its end, and an order to stop takes back the rest at once (hw/live/books.h has the same rule).  Of a policy that looks ahead the
+// forecast is the service's: of programs that nobody knows, and heard when it has taken its time.
 //
 // Leaves out: what a wait on the GPU and a grant cost, 2 us each (experiments/h200/live); that times are known from the second
 // launch on only; how far the host may run ahead, 64 launches of a stream there, here without a limit.
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <vector>
 
 #include "policies/api/backend.h"
 #include "policies/api/policy.h"
+#include "sim/backend/later_forecast.h"
 #include "traces/model/trace.h"
 
 namespace corun::sim {
 
 class Served final : public Backend {
  public:
-  Served(Backend& gpu, const Trace& trace, const Requirements& needed, Time ahead);
+  struct Options {
+    Time ahead{};                                   // `--ahead-us`
+    std::unique_ptr<LaterForecast> forecast = {};  // null: that of the GPU
+  };
+  Served(Backend& gpu, const Trace& trace, const Requirements& needed, Options options);
 
   const Topology& topology() const override { return gpu_.topology(); }
   Time now() const override { return gpu_.now(); }
@@ -31,7 +38,7 @@ class Served final : public Backend {
   }
   void freed(BufferId buffer) override { gpu_.freed(buffer); }
   Outcome copy(const LaunchView& copy, std::span<const LaunchId> follows) override;
-  Forecast* forecast() override { return gpu_.forecast(); }
+  Forecast* forecast() override { return options_.forecast ? options_.forecast.get() : gpu_.forecast(); }
 
  private:
   struct Held {
@@ -57,7 +64,7 @@ class Served final : public Backend {
   void heard(const Notice& notice);
 
   Backend& gpu_;
-  Time ahead_;
+  Options options_;
   std::vector<Program> programs_;  // by ClientId
   std::deque<Notice> told_;
 };

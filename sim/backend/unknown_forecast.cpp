@@ -4,7 +4,7 @@
 // kUnknown.  A graph, of which the number of its nodes is known, is taken to be kernels one after the other
 // that fill the GPU and take the same time each, of at most kParts parts.
 //
-// Leaves out: that what is on the GPU cannot be stopped there; what a wait on the GPU and a grant cost
+// Leaves out: copies; that what is on the GPU cannot be stopped there; what a wait on the GPU and a grant cost
 // (experiments/h200/live).
 #include <algorithm>
 #include <bit>
@@ -42,7 +42,8 @@ class Shown {
     unfinished.insert(unfinished.end(), now.pending.begin(), now.pending.end());
     std::ranges::sort(unfinished, {}, &LaunchId::serial);
     copies_of_.resize(now.launches.size());
-    for (const LaunchId id : unfinished) add(now, now.launch(id));
+    for (const LaunchId id : unfinished)
+      if (now.launch(id).kernel != nullptr) add(now, now.launch(id));
     static const Kernel nothing = [] {  // of a program that shows none, whose requests are not simulated
       Kernel k;
       k.name = "nothing";
@@ -102,7 +103,9 @@ class Shown {
     std::vector<Time> at(launches_.size(), kNever);
     for (const Outlook::LaunchEnd& e : of_copies) at[e.launch.slot] = e.at;
     std::vector<Outlook::LaunchEnd> all;
-    const auto add = [&](LaunchId id) { all.push_back({id, at[copies_of_[id.slot].back().slot]}); };
+    const auto add = [&](LaunchId id) {
+      all.push_back({id, copies_of_[id.slot].empty() ? kNever : at[copies_of_[id.slot].back().slot]});
+    };
     std::ranges::for_each(now.running, add);
     std::ranges::for_each(now.pending, add);
     return all;

@@ -91,6 +91,9 @@ void print_table(const std::string& state) {
                  ? fmt::format("a decision takes {:.1f} us, {:.1f} at p99", s["decision_us"]["p50"].get<double>(),
                                s["decision_us"]["p99"].get<double>())
                  : "launches go at once");
+  if (s.contains("looks"))
+    fmt::print("what was foretold came {:.0f} us after it was asked for in the mean, {:.0f} at most, {} times\n", s["looks"]["mean_us"].get<double>(),
+               s["looks"]["max_us"].get<double>(), s["looks"]["heard"].get<std::uint64_t>());
   if (s.contains("unfit"))
     fmt::print("not applied, launches go as they come: {}\n", s["unfit"].get<std::string>());
   if (s["programs"].empty()) return fmt::print("no program has joined: sim run -- PROGRAM\n");
@@ -164,6 +167,8 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
       ->check(CLI::Range(0.001, 1.0));
   all.run->add_option("--reservation", a.reservation, "under smguard: the least that a real-time program gets")
       ->check(CLI::Range(0.001, 1.0));
+  all.run->add_option("--slo-us", a.slo_us, "a request is to take no longer, for a policy that minds it (default: none)")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{86'400'000'000}));
   all.run->add_flag("--own-memory", a.own_memory,
                     "its memory stays on the GPU, as it must of a program that shares it with others (CUDA IPC, RDMA)");
   add_at(*all.run);
@@ -225,6 +230,7 @@ int run_steered(const LiveArguments& a) {
   setenv("CORUN_PRIORITY", fmt::format("{}", a.priority).c_str(), 1);
   if (a.quota != 0) setenv("CORUN_QUOTA", fmt::format("{}", a.quota).c_str(), 1);
   if (a.reservation != 0) setenv("CORUN_RESERVATION", fmt::format("{}", a.reservation).c_str(), 1);
+  if (a.slo_us != 0) setenv("CORUN_SLO_US", fmt::format("{}", a.slo_us).c_str(), 1);
   std::vector<char*> words;
   for (const std::string& word : a.program) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);

@@ -16,7 +16,7 @@ struct LiveArguments {
   std::vector<std::string> program, programs;
   double ahead_us = 8, quota = 0, reservation = 0;
   std::uint32_t in_flight = 64;
-  std::uint64_t memory = 0;
+  std::uint64_t memory = 0, slo_us = 0;
 };
 
 struct LiveCommands {

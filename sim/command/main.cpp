@@ -65,7 +65,7 @@ struct Arguments {
   bool json = false, audit = false, plain = false, resources = false;
   CudaArguments cuda;
   std::uint64_t memory = 0;
-  std::optional<double> as_served;  // microseconds
+  std::optional<double> as_served, look_us;
   OutputOptions outputs;
   std::string report;
   std::string schema;
@@ -120,6 +120,8 @@ int simulate(const Arguments& a, Task task) {
   if (task == Task::run) (void)make_policy(a.policy);
   if (a.as_served && a.cuda.backend != "sim")
     throw InputError("", "--as-served", "it is of the simulator", "leave out --backend=cuda, or run the programs under sim serve");
+  if (a.look_us && !a.as_served)
+    throw InputError("", "--look-us", "it is of programs under the service", "give --as-served=8 too");
   if (!a.comparison.contention.modelled() && a.cuda.backend != "sim")
     throw InputError("", "--contention", "it is of the simulator", "leave out --backend=cuda, or --contention=none");
   const Trace trace = load(a);
@@ -187,6 +189,7 @@ int simulate(const Arguments& a, Task task) {
       };
       RunOptions simulated{options, engine};
       if (a.as_served) simulated.served_ahead = from_ns(1e3 * *a.as_served);
+      if (a.look_us) simulated.served_look = from_ns(1e3 * *a.look_us);
       result = run(trace, gpu, simulated);
     } else {
       options.alone = !a.cuda.no_alone;
@@ -269,6 +272,10 @@ int command(int argc, char** argv) {
   app.add_option("--as-served", a.as_served,
                  "as sim serve --ahead-us=this, usually 8, runs programs as they are: kernels run to their ends, and one\n"
                  "that the policy may hold back goes so long before those before it end")
+      ->check(CLI::Range(0.0, 1e6));
+  app.add_option("--look-us", a.look_us,
+                 "with --as-served, of a policy that looks ahead: what it asks is foretold so much later, from what a service\n"
+                 "knows of its programs (sim top --json says what it takes: looks; default: at once, from the trace)")
       ->check(CLI::Range(0.0, 1e6));
   app.add_option("--out", a.outputs.directory,
                  "write summary.json, requests.csv, kernels.csv, timeline.pftrace, occupancy.svg here");

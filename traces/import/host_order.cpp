@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "traces/import/graph_branches.h"
@@ -254,6 +255,32 @@ void HostOrder::find_concurrent() {
         other->beside = item->beside = true;
     HostItem*& own = last[item->stream];
     if (own == nullptr || own->gpu_end() < item->gpu_end()) own = item;
+  }
+  find_times_by_itself();
+}
+
+void HostOrder::find_times_by_itself() {
+  struct Edge {
+    Time at{};
+    bool starts = false;
+    std::uint32_t item = 0;
+  };
+  std::vector<Edge> edges;
+  for (std::uint32_t i = 0; i < items_.size(); ++i)
+    if (const HostItem& item = items_[i]; item.op != nullptr && item.op->duration > Time{})
+      edges.insert(edges.end(), {{item.gpu_start, true, i}, {item.gpu_end(), false, i}});
+  std::ranges::sort(edges, {}, [](const Edge& e) { return std::tuple(e.at, e.starts, e.item); });
+  std::vector<std::uint32_t> nth(items_.size());  // by start
+  std::uint32_t started = 0, there = 0, which = 0;  // `which`: of what is there, numbers added up by exclusive or
+  Time since{};
+  for (const Edge& edge : edges) {
+    if (there == 1) items_[which].by_itself += edge.at - since;
+    since = edge.at, which ^= edge.item;
+    HostItem& item = items_[edge.item];
+    if (edge.starts)
+      item.others = there++, nth[edge.item] = ++started;
+    else
+      item.others += started - nth[edge.item], --there;
   }
 }
 

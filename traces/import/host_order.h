@@ -23,6 +23,8 @@ struct HostItem {
   Time gpu_start{};
   std::vector<std::uint32_t> after;  // items
   bool beside = false;               // it ran beside an operation of another stream
+  std::uint32_t others = 0;          // operations that were on the GPU while it was
+  Time by_itself{};                  // of its time there, without them
   Time gpu_end() const { return gpu_start + op->duration; }
   bool is_kernel() const { return op != nullptr && op->kind == kineto::GpuOp::Kind::kernel; }
 };
@@ -61,6 +63,7 @@ class HostOrder {
   void add_event_waits();
   void order_graph_branches();
   void find_concurrent();
+  void find_times_by_itself();
 
   const DeviceRecords& device_;
   const RecordedGpu& gpu_;

@@ -94,16 +94,20 @@ void note_concurrency(const HostOrder& order, const RecordedKernels& kernels, bo
     notes.push_back(
         "A synchronization waits for all streams, also where it was with one stream or event: the host may "
         "be late.");
-  if (beside > kernels.known_alone())
+  const std::size_t known = kernels.known_alone() + kernels.known_by_same();
+  if (beside > known)
     notes.push_back(
         fmt::format("{} beside another stream's: that time is taken as its time alone, so too long{}.",
-                    counted(beside - kernels.known_alone(), "kernel launch ran", "kernel launches ran"),
+                    counted(beside - known, "kernel launch ran", "kernel launches ran"),
                     !counters ? "; counters of Nsight Compute tell it" : ""));
   if (kernels.known_alone() != 0)
     notes.push_back(fmt::format(
         "{} beside another stream's: what Nsight Compute saw of {} alone is taken where it is less.",
         counted(kernels.known_alone(), "kernel launch ran", "kernel launches ran"),
         kernels.known_alone() == 1 ? "it" : "them"));
+  if (kernels.known_by_same() != 0)
+    notes.push_back(fmt::format("{} beside another stream's: taken is what launches of the same kernel took alone, or with least of others.",
+                                counted(kernels.known_by_same(), "kernel launch ran", "kernel launches ran")));
   if (within != 0)
     notes.push_back(fmt::format(
         "{} before its stream's previous one had ended (graph branches or dependent launches): they are "

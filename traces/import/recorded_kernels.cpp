@@ -49,10 +49,14 @@ void RecordedKernels::join_profile(const HostOrder& order, const std::string& fi
   }
   join_.matches.resize(recorded_.size());
   kernel_of_launch_.resize(recorded_.size());
-  if (counters_.empty()) return;
+  if (counters_.empty()) {
+    take_times_of_same_kernel(order);
+    return;
+  }
   join_ = join_counters(recorded_, profile_.launches);
   refuse_no_match(file);
   take_times_alone(order);
+  take_times_of_same_kernel(order);
   kernel_of_launch_ = split_by_behaviour(recorded_, join_.matches);
 }
 
@@ -83,6 +87,43 @@ void RecordedKernels::take_times_alone(const HostOrder& order) {
     launch.duration =
         std::min(launch.duration, std::max(from_ns(*seen->counters.duration_ns / ratio), Time{1}));
   }
+}
+
+void RecordedKernels::take_times_of_same_kernel(const HostOrder& order) {
+  struct Times {
+    std::vector<Time> alone;
+    Time least_beside = Time::max();
+  };
+  std::map<std::uint32_t, Times> of_shape;
+  const auto each = [&](const auto& work) {
+    std::size_t i = 0;
+    for (const HostItem& item : order.items())
+      if (item.is_kernel()) work(item, recorded_[i], join_.matches[i].launch), ++i;
+  };
+  each([&](const HostItem& item, const RecordedLaunch& launch, const ProfiledLaunch*) {
+    Times& times = of_shape[launch.shape];
+    if (item.beside)
+      times.least_beside = std::min(times.least_beside, launch.duration);
+    else
+      times.alone.push_back(launch.duration);
+  });
+  for (auto& [shape, times] : of_shape) {
+    if (times.alone.empty()) times.alone.push_back(times.least_beside);
+    std::ranges::sort(times.alone);
+  }
+  each([&](const HostItem& item, RecordedLaunch& launch, const ProfiledLaunch* seen) {
+    if (!item.beside || (seen != nullptr && seen->counters.duration_ns)) return;
+    // The longest that are no longer, and those that do as much.
+    const std::vector<Time>& times = of_shape.at(launch.shape).alone;
+    const auto end = std::ranges::upper_bound(times, launch.duration);
+    if (end == times.begin()) return;
+    const auto begin = std::ranges::lower_bound(times, *std::prev(end) / 5 * 4);
+    const Time usual = *(begin + (end - begin - 1) / 2);
+    const bool as_usual = launch.duration - usual < usual / 10;  // launches differ by that anyway
+    if (as_usual || usual < item.by_itself || usual * (1 + item.others) < launch.duration) return;
+    ++known_by_same_;
+    launch.duration = usual;
+  });
 }
 
 void RecordedKernels::refuse_no_match(const std::string& file) const {

@@ -33,6 +33,7 @@ class RecordedKernels {
   std::size_t known_alone() const {
     return known_alone_;
   }  // launches beside others of which the profile has the time
+  std::size_t known_by_same() const { return known_by_same_; }  // of which others of the same kernel ran alone
   std::size_t without_registers() const { return without_registers_; }  // kernels
   std::size_t without_cluster() const { return without_cluster_; }
   bool any_shared_memory() const {
@@ -47,6 +48,11 @@ class RecordedKernels {
   /// What ran beside others took longer for that: there Nsight Compute's time, which sees each launch alone,
   /// counts, if it is less.
   void take_times_alone(const HostOrder& order);
+  /// Where Nsight Compute saw none: what launches of the same kernel took that ran alone, if that can be; where none did, the
+  /// shortest of those beside others.  While others were
+  /// there a launch made some progress or none, so it takes no less than its time without them; and each of n others held it
+  /// up for no longer than the launch takes alone, else it does more than those that it is compared with.
+  void take_times_of_same_kernel(const HostOrder& order);
   /// Of launches that ran alone in both.
   double profile_over_recorded(const HostOrder& order) const;
   void refuse_no_match(const std::string& file) const;
@@ -60,7 +66,7 @@ class RecordedKernels {
   CountersJoin join_;
   std::vector<std::uint32_t> kernel_of_launch_;  // of its shape's, later of all
   std::vector<Kernel> kernels_;
-  std::size_t known_alone_ = 0, without_registers_ = 0, without_cluster_ = 0, launches_ = 0;
+  std::size_t known_alone_ = 0, known_by_same_ = 0, without_registers_ = 0, without_cluster_ = 0, launches_ = 0;
   bool any_shared_memory_ = false;
   Time kernel_time_{};
 };

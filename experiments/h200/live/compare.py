@@ -21,8 +21,13 @@ TPCS = 66
 RATES = (0.98, 0.99, 1, 1.01, 1.02)  # of the measured one: where two programs' periods agree a p99 is of a few phases
 
 
+def trace_of(program, card):
+    """As captured on that card, else on an H200: then its kernels are carried over."""
+    own = os.path.join(HERE, "../../h100/live/traces", program + ".json.gz")
+    return own if card == "h100-sxm" and os.path.exists(own) else os.path.join(HERE, TRACES[program])
+
+
 def card_of(measured):
-    """The programs were captured on an H200; for another card their kernels are carried over."""
     return "--gpu=h100-sxm" if "H100" in measured["gpu"] else "--gpu=h200"
 
 
@@ -61,7 +66,7 @@ def throughput(sim, measured, path):
             clients = []
             for i, p in enumerate(row):
                 real_time = steered and p == measured["programs"][0]
-                clients += ["--client", f"{p}={os.path.join(HERE, TRACES[p])},closed,process={i}," + ("rt,priority=-5" if real_time else "be") +
+                clients += ["--client", f"{p}={trace_of(p, card_of(measured)[6:])},closed,process={i}," + ("rt,priority=-5" if real_time else "be") +
                             (part(measured["programs"], p) if run["mode"] == "tpc-mask:split=even" else "")]
             policy = "tpc-mask" if run["mode"] == "tpc-mask:split=even" else SIMULATED.get(run["mode"], run["mode"])
             simulated = simulate(sim, card_of(measured), policy, ["--as-served=8"] if steered else [], clients, [1])
@@ -99,9 +104,9 @@ def main(sim, *paths):
         if not all(p in TRACES for p in programs):
             clients = None
         else:
-            clients = ["--client", f"{real_time}={os.path.join(HERE, TRACES[real_time])},rt,{comes},queue,priority=-5,process=0"]
+            clients = ["--client", f"{real_time}={trace_of(real_time, card_of(measured)[6:])},rt,{comes},queue,priority=-5,process=0"]
             for i, p in enumerate(others):
-                clients += ["--client", f"{p}={os.path.join(HERE, TRACES[p])},be,closed,process={i + 1}"]
+                clients += ["--client", f"{p}={trace_of(p, card_of(measured)[6:])},be,closed,process={i + 1}"]
         print(f"{'mode':32}{'p50 ms':>8}{'simulated':>10}{'p99 ms':>8}{'simulated':>10}{'':8}" + "".join(f"{p + ' /s':>12}{'of alone':>10}{'simulated':>10}" for p in others))
         for mode, of_mode in runs.items():
             p99 = statistics.median(r[real_time]["p99_ms"] for r in of_mode)

@@ -3,7 +3,7 @@
 
   programs.py NAME FOLDER MODE   NAME: decode, decode-flash, vision, prefill, train, and each with -graph behind it but train
                                  MODE: "loop" until FOLDER/stop is there, or "COUNT:PERIOD_MS:ROUNDS": so often, COUNT requests at that period,
-                                 or "hash:COUNT": the outputs of all requests are hashed, or "turns:COUNT": a loop between FOLDER/go.N and stop.N
+                                 or "hash:COUNT": the outputs of all requests are hashed, or "turns:COUNT[:PERIOD_MS]": a loop between FOLDER/go.N and stop.N
 FOLDER/NAME.ready says that it has warmed up; it begins when FOLDER/go is there.  Times are those of the host's one clock.
 decode's attention is cuDNN's, which adds parts of a result in the order in which they come: its outputs differ from run to run.  decode-flash is
 the same with PyTorch's own.
@@ -142,8 +142,10 @@ def main(name, folder, mode):
             print(json.dumps({"program": name, "sha256": digest.hexdigest(), "s": round(time.perf_counter() - began, 3)}), flush=True)
             return
         turns = mode.startswith("turns:")
-        count, period, rounds = ((None, 0, 1) if mode == "loop" else (None, 0, int(mode[6:])) if turns else
-                                 (convert(x) for convert, x in zip((int, float, int), mode.split(":"))))
+        if turns:
+            count, rounds, period = None, int(mode.split(":")[1]), float((mode + ":0").split(":")[2])
+        else:
+            count, period, rounds = (None, 0, 1) if mode == "loop" else (convert(x) for convert, x in zip((int, float, int), mode.split(":")))
 
         def one_round(number):
             while turns and not is_there(f"go.{number}"):
@@ -161,10 +163,13 @@ def main(name, folder, mode):
                 torch.cuda.nvtx.range_pop()
                 ends.append(time.perf_counter())
                 latencies.append(ends[-1] - due)
+            in_order = [round(1e3 * x, 4) for x in latencies]
             latencies.sort()
             at = lambda share: round(1e3 * latencies[int(share * (len(latencies) - 1))], 4)  # noqa: E731
             said = {"requests": len(latencies), "began": began, "ended": ends[-1], "per_s": round(len(latencies) / (ends[-1] - began), 3),
                     "p50_ms": at(0.5), "p99_ms": at(0.99), "mean_ms": round(1e3 * sum(latencies) / len(latencies), 4)}
+            if turns and period:
+                said["ms"] = in_order
             return said if count or turns else said | {"ends": [round(t, 6) for t in ends]}
 
         all_rounds = [one_round(number) for number in range(rounds)]

@@ -163,7 +163,7 @@ def collect(sim):
                     "clients": [[repeat[i] for repeat in run["repeats"]] for i in range(len(run["clients"]))]})
     for name, mix in mixes.items():
         save(f"mixes/{name}.json", mix_trace(mix, programs, seconds[name], ("", "")))
-        by_mode = {mode: f"mixes/{name}.{mode}.json" for mode in PARTS}
+        by_mode = {mode: f"mixes/{name}.{mode}.json" for mode in PARTS if any(r["mode"] == mode for r in data["runs"])}
         for mode, file in by_mode.items():
             save(file, mix_trace(mix, programs, seconds[name], [f".{part}" for part in PARTS[mode]]))
         data["mixes"].append({"name": name, "trace": f"mixes/{name}.json", "trace_by_mode": by_mode,

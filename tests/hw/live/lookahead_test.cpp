@@ -129,6 +129,28 @@ TEST_F(Ahead, AGraphIsHurtByEachKernelThatComesBetweenItsPartsAndSoBestEffortIsH
   EXPECT_EQ(decide(451), 1u) << "and no longer";
 }
 
+TEST(AheadOfTime, AnSloIsADeadlineOfEachRequest) {
+  for (const int slo : {600, 3000}) {  // us; alone the graph takes 400, beside kernels of 200 more than the 700 that are looked at
+    Books books("lookahead:ways=now/hold,horizon_us=700,budget_events=1000000,objective=deadlines", sim::small_gpu(2),
+                {.forecast = [](const Gpu& gpu, const Requirements& needed) { return sim::make_forecast(gpu, needed); }});
+    const std::uint32_t work = books.join({"work", ServiceClass::best_effort, 0});
+    const std::uint32_t cam = books.join({"cam", ServiceClass::real_time, -5, sim::us(slo)});
+    Kernel busy, graph;
+    busy.name = "busy", busy.grid = {2, 1, 1}, busy.block = {1024, 1, 1}, busy.registers_per_thread = 32, busy.solo_time = sim::us(200);
+    graph.name = "graph 0", graph.grid = {8, 1, 1}, graph.block = {1, 1, 1}, graph.solo_time = sim::us(400);
+    std::vector<Granted> granted;
+    for (std::uint32_t n = 1; n <= 2; ++n) books.asked(work, 0, n, busy, sim::us(0));
+    books.asked(cam, 0, 1, graph, sim::us(0));
+    books.decide(sim::us(0), granted);
+    ASSERT_EQ(granted.size(), 3u);
+    books.hear_forecast();
+    books.asked(work, 0, 3, busy, sim::us(10));
+    granted.clear();
+    books.decide(sim::us(10), granted);
+    EXPECT_EQ(granted.size(), slo == 3000 ? 1u : 0u) << "it is met either way, or only where the others are held";
+  }
+}
+
 /// Looks until it is let go.
 class Slow final : public Forecast {
  public:

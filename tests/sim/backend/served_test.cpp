@@ -30,10 +30,10 @@ struct Script : TraceBuilder {
     camera.service_class = ServiceClass::real_time;
     camera.arrivals = Once{camera_at};
   }
-  SessionOutcome run(const std::string& spec, Time ahead) {
+  SessionOutcome run(const std::string& spec, Time ahead, std::unique_ptr<LaterForecast> forecast = {}) {
     Timeline timeline;
     const auto policy = make_policy(spec);
-    Served served(gpu, trace, policy->requirements(), ahead);
+    Served served(gpu, trace, policy->requirements(), {ahead, std::move(forecast)});
     Session session(trace, *policy, served, timeline, {});
     return session.run();
   }
@@ -89,6 +89,66 @@ TEST(Served, ACopyKeepsItsPlaceAmongTheLaunches) {
   ASSERT_EQ(ran.kernels.size(), 4u);
   EXPECT_GE(ran.copies[0].started, ran.kernels[1].finished);
   EXPECT_GE(ran.kernels[2].started, ran.copies[0].finished);
+}
+
+/// Of each two ways the second ends real-time requests sooner.
+struct SecondIsBetter final : Forecast {
+  Outlook look(const Snapshot& now, const WayOfDeciding&, const ForecastBounds&) override {
+    Outlook o;
+    o.clients.resize(now.clients.size());
+    for (Outlook::OfClient& c : o.clients) c.request_ends = now.now + (looks_ % 2 == 0 ? us(1000) : us(500));
+    ++looks_;
+    o.reached = now.now + us(2000);
+    return o;
+  }
+  int looks_ = 0;
+};
+
+TEST(Served, WhatIsForetoldIsHeardWhenTheLookHasTakenItsTime) {
+  for (const int takes : {40, 60}) {
+    Script s(3, us(150));
+    s.gpu.finish(us(100), 0), s.gpu.finish(us(200), 1), s.gpu.finish(us(400), 3), s.gpu.finish(us(500), 2);
+    const auto forecast = [&] { return std::make_unique<LaterForecast>(std::make_unique<SecondIsBetter>(), us(takes)); };
+    s.run("lookahead:ways=now/hold,depth=1,every_us=100000", us(8), forecast());
+    EXPECT_THAT(s.gpu.at(us(100)), ElementsAre("launch 1 ctas 0"));
+    EXPECT_THAT(s.gpu.at(us(150)), ElementsAre("launch 3 ctas 0")) << "while it looks the way decides that was chosen last";
+    if (takes == 40)
+      EXPECT_THAT(s.gpu.at(us(200)), IsEmpty()) << "since 190 us launches of the batch are held";
+    else
+      EXPECT_THAT(s.gpu.at(us(200)), ElementsAre("launch 2 ctas 0")) << "not before 210 us";
+  }
+}
+
+TEST(Served, WhileItLooksNothingElseIsAskedAndNothingWithoutARealTimeRequest) {
+  Client camera, batch;
+  camera.service_class = ServiceClass::real_time;
+  std::vector<ClientView> clients{{ClientId{0}, &camera}, {ClientId{1}, &batch}};
+  Snapshot now{};
+  const std::vector<WayOfDeciding> ways(2, [](const Snapshot&, std::vector<Decision>&) {});
+  LaterForecast forecast(std::make_unique<SecondIsBetter>(), us(100));
+  const auto ask = [&](int at) {
+    now.now = us(at), now.clients = clients;
+    return forecast.ask(now, ways, {});
+  };
+  clients[1].busy = true;
+  EXPECT_FALSE(ask(10)) << "only best effort is under way";
+  clients[0].busy = true;
+  EXPECT_TRUE(ask(20));
+  EXPECT_EQ(forecast.due(), us(120));
+  clients[0].busy = false, clients[0].arrived_at = us(50);
+  EXPECT_FALSE(ask(60)) << "it looks";
+  EXPECT_FALSE(forecast.tell(us(119)));
+  EXPECT_FALSE(forecast.answer());
+  EXPECT_TRUE(forecast.tell(us(120)));
+  clients[0].busy = true;
+  EXPECT_FALSE(ask(120)) << "nobody has heard of it";
+  const std::optional<Foretold> told = forecast.answer();
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->of.now, us(20));
+  EXPECT_TRUE(told->of.clients[0].busy) << "as it was";
+  EXPECT_EQ(told->outlooks.size(), 2u);
+  EXPECT_EQ(forecast.due(), kNever);
+  EXPECT_TRUE(ask(130));
 }
 
 TEST(Served, InTheSimulatorAKernelThatARequestMeetsRunsToItsEnd) {

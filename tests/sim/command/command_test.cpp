@@ -79,6 +79,9 @@ TEST(Command, AsServedTakesThePoliciesThatTheServiceTakes) {
     EXPECT_EQ(sim(fmt::format("--as-served=8 --policy={} {}", policy, good)).code, 0) << policy;
   for (const char* policy : {"greedy", "smguard", "flexgpu"})
     expect_refused(fmt::format("--as-served=8 --policy={} {}", policy, good), {policy, "sim serve"});
+  EXPECT_EQ(sim("--as-served=8 --look-us=1600 --policy=lookahead " + good).code, 0);
+  expect_refused("--look-us=1600 --policy=lookahead " + good, {"--look-us", "--as-served=8"});
+  expect_refused("--as-served=8 --look-us=-1 --policy=lookahead " + good, {"--look-us"});
 }
 
 TEST(Command, ARecordingThatSaysItsTimeWithoutTheProfilerIsFittedToItAsByOption) {

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iterator>
 #include <map>
+#include <ranges>
 #include <set>
 #include <sstream>
 #include <string>
@@ -178,6 +179,24 @@ TEST(KinetoImport, SameLaunchesAreOneKernel) {
   EXPECT_EQ(std::get<Launch>(ops[1].what).solo_time, from_ns(20000));
   EXPECT_EQ(std::get<Launch>(ops[3].what).solo_time, from_ns(21000));
   EXPECT_EQ(std::get<Launch>(ops[5].what).solo_time, std::nullopt);
+}
+
+/// Streams 7 and 8: k alone for 10 us, then k and a longer m beside each other.
+TEST(KinetoImport, WhatRanBesideAnotherStreamTakesWhatTheSameKernelTookAloneIfThatCanBe) {
+  // When m starts 12 us before k and ends `after` us after k began, k lasts `lasts`.
+  const auto second = [&](int lasts, int after) {
+    const Trace trace = import_text("[" + record("k", 100, 10) + "," + record("m", 188, 12 + after, 8) + "," + record("k", 200, lasts) + "]");
+    for (const Op& op : trace.programs[0].ops | std::views::reverse)
+      if (const auto* launch = std::get_if<Launch>(&op.what); launch != nullptr && trace.kernels[launch->kernel.value].name == "k")
+        return launch->solo_time.value_or(trace.kernels[launch->kernel.value].solo_time.value());
+    return Time{};
+  };
+  EXPECT_EQ(second(20, 20), from_ns(10'000)) << "as long again, for which another was there";
+  EXPECT_EQ(second(21, 21), from_ns(21'000)) << "one other holds it up for no more than its own time";
+  EXPECT_EQ(second(19, 9), from_ns(10'000)) << "10 us without the other";
+  EXPECT_EQ(second(19, 8), from_ns(19'000)) << "11 us without the other: it does more";
+  EXPECT_EQ(second(11, 11), from_ns(10'000));
+  EXPECT_EQ(second(10, 10), from_ns(10'000));
 }
 
 TEST(KinetoImport, OneNameInTwoShapesIsTwoKernels) {
