@@ -166,8 +166,9 @@ class SmGuard final : public Policy {
       if (l.kernel == nullptr || g == granted_.end()) continue;
       Task t = task(now, l);
       t.ctas.resize(sms_);
-      t.adjustable = l.state == LaunchState::submitted && l.ctas != 0;
-      t.had = l.ctas == 0 || sum(g->now) == l.ctas ? g->now : g->before;
+      const bool sized = l.sizable || l.ctas != 0;
+      t.adjustable = l.state == LaunchState::submitted && sized;
+      t.had = !sized || sum(g->now) == l.ctas ? g->now : g->before;
       t.had_total = sum(t.had);
       t.took_over = g->took_over;
       for (std::uint32_t sm = 0; sm < sms_; ++sm) {
