@@ -16,8 +16,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <numeric>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "traces/model/error.h"
 
@@ -400,27 +400,23 @@ void Service::grant(const Granted& granted) {
   if (of == nullptr) return;
   Connection& c = *of;
   const std::uint32_t attempt = attempt_of(granted.number, granted.attempt);
-  Memory::Words& words = c.memory->words;
-  if (granted.stop) {
-    c.ordered[granted.stream] = attempt;
-    words.orders[granted.stream].store(std::uint64_t{1} << 63 | attempt);  // hw/transform/ptx.h has all orders
-    return;
-  }
-  if (!granted.ctas_per_sm.empty()) {
-    c.ordered[granted.stream] = attempt;
+  Memory& m = *c.memory;
+  Memory::Words& words = m.words;
+  if (granted.stop || !granted.ctas_per_sm.empty()) c.ordered[granted.stream] = attempt;
+  // hw/transform/ptx.h has all orders.
+  if (granted.stop) return words.orders[granted.stream].store(std::uint64_t{1} << 63 | attempt);
+  const auto workers_on = [&](std::size_t sm) { return sm < granted.ctas_per_sm.size() ? granted.ctas_per_sm[sm] : 0u; };
+  if (!granted.ctas_per_sm.empty())
     for (std::uint32_t sm = 0; sm < kSms; ++sm)
-      words.quotas[granted.stream][sm].workers.store(sm < granted.ctas_per_sm.size() ? granted.ctas_per_sm[sm] : 0, std::memory_order_relaxed);
-  }
+      words.quotas[granted.stream][sm].workers.store(workers_on(sm), std::memory_order_relaxed);
   if (granted.resize) {
     c.resized = c.resized % 0x7fff + 1;
-    const std::uint32_t all = std::min(std::accumulate(granted.ctas_per_sm.begin(), granted.ctas_per_sm.end(), 0u), 0xffffu);
-    words.orders[granted.stream].store(std::uint64_t{c.resized << 16 | all} << 32 | attempt);
-    return;
+    const auto all = std::min(std::accumulate(granted.ctas_per_sm.begin(), granted.ctas_per_sm.end(), 0u), 0xffffu);
+    return words.orders[granted.stream].store(std::uint64_t{c.resized << 16 | all} << 32 | attempt);
   }
-  if (granted.attempt != 0) return c.memory->words.resumed[granted.stream].store(attempt);
+  if (granted.attempt != 0) return words.resumed[granted.stream].store(attempt);
   c.granted[granted.stream] = granted.number;
   if (std::ranges::find(c.under_way, granted.stream) == c.under_way.end()) c.under_way.push_back(granted.stream);
-  Memory& m = *c.memory;
   m.terms[granted.stream] = {granted.decided.priority, words_of(granted.decided.tpc_mask)};
   m.words.granted[granted.stream].store(granted.number);  // seq_cst: before the look whether it sleeps
   if (m.sleeps[granted.stream].load() != 0)
