@@ -29,8 +29,9 @@ void check(const Policy& policy, const CapabilitySet& can, bool forecasts, bool 
   if (!needs.instances.empty()) missing.emplace_back("instances");
   if (missing.size() == 1 && !persistent && needs.capabilities.without(can).without({Capability::sm_quota}).empty() &&
       needs.capabilities.has(Capability::sm_quota))
-    throw InputError("", "--policy", fmt::format("policy {} needs sm_quota: kernels that are made persistent", policy.name()),
-                     "add --persistent");
+    throw InputError("", "--policy",
+                     fmt::format("policy {} needs sm_quota, which sim serve has of kernels that are made persistent", policy.name()),
+                     "start it with --persistent; --as-served does not simulate that");
   if (!missing.empty())
     throw InputError("", "--policy",
                      fmt::format("policy {} needs {}, which sim serve cannot do with programs as they are", policy.name(),
