@@ -29,7 +29,7 @@ def trace(**more):
                      "solo_time_ns": 3424}],
         "programs": [{"name": "infer", "streams": ["main", "side"], "ops": [
             {"launch": "gemm", "name": "first", "host_gap_ns": 12.5},
-            {"launch": "gemm", "stream": "side", "after": ["first"], "tpc_mask": "0-32,40", "solo_time_ns": 900},
+            {"launch": "gemm", "stream": "side", "after": ["first"], "tpc_mask": "0-32,40", "solo_time_ns": 900, "dependent": true},
             {"copy": "device_to_host", "bytes": 100}, {"sync": True}]}],
         "clients": [{"name": "camera", "program": "infer", "streams": {"side": {"priority": -1}},
                      "arrivals": {"type": "periodic", "period_ns": 100, "offset_ns": 1, "stale": "queue"}}],

@@ -254,6 +254,8 @@ void HostOrder::find_concurrent() {
       if (other != nullptr && other->stream != item->stream && other->gpu_end() > item->gpu_start)
         other->beside = item->beside = true;
     HostItem*& own = last[item->stream];
+    if (own != nullptr && own->is_kernel() && item->is_kernel() && own->gpu_end() < item->gpu_end())
+      item->early = std::max(Time{}, own->gpu_end() - item->gpu_start);
     if (own == nullptr || own->gpu_end() < item->gpu_end()) own = item;
   }
   find_times_by_itself();

@@ -75,7 +75,7 @@ void note_copies(const DeviceRecords& device, const HostOrder& order, Notes& not
 }
 
 void note_concurrency(const HostOrder& order, const RecordedKernels& kernels, bool counters, Notes& notes) {
-  std::size_t syncs = 0, beside = 0, within = 0;
+  std::size_t syncs = 0, beside = 0, within = 0, dependent = 0;
   std::vector<const HostItem*> in_order;
   for (const HostItem& item : order.items()) {
     syncs += item.op == nullptr ? 1 : 0;
@@ -87,7 +87,8 @@ void note_concurrency(const HostOrder& order, const RecordedKernels& kernels, bo
                    [](const HostItem* a, const HostItem* b) { return a->gpu_start < b->gpu_start; });
   std::vector<Time> busy(order.streams().size(), Time::min());
   for (const HostItem* item : in_order) {
-    within += busy[item->stream] > item->gpu_start ? 1 : 0;
+    dependent += item->early > Time{} ? 1 : 0;
+    within += busy[item->stream] > item->gpu_start && item->early == Time{} ? 1 : 0;
     busy[item->stream] = std::max(busy[item->stream], item->gpu_end());
   }
   if (syncs != 0 && order.streams().size() > 1)
@@ -110,9 +111,12 @@ void note_concurrency(const HostOrder& order, const RecordedKernels& kernels, bo
                                 counted(kernels.known_by_same(), "kernel launch ran", "kernel launches ran")));
   if (within != 0)
     notes.push_back(fmt::format(
-        "{} before its stream's previous one had ended (graph branches or dependent launches): they are "
-        "replayed one after the other, so too slowly.",
-        counted(within, "kernel launch started", "kernel launches started")));
+        "{} while its stream's previous one ran (graph branches): they are replayed one after the other, so too slowly.",
+        counted(within, "kernel launch started and ended", "kernel launches started and ended")));
+  if (dependent != 0)
+    notes.push_back(fmt::format("{} before its stream's previous one had ended: taken is their time from then on, without a gap, as "
+                                "of programmatic dependent launches.",
+                                counted(dependent, "kernel launch started", "kernel launches started")));
   std::set<std::int64_t> contexts;
   for (const StreamKey& key : order.streams()) contexts.insert(key.context);
   if (contexts.size() > 1)

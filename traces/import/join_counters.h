@@ -24,6 +24,7 @@ struct RecordedLaunch {
   std::optional<std::uint32_t> registers_per_thread;
   Time duration{};
   std::uint32_t shape = 0;  // launches of one kernel, as far as the recording tells
+  Time early{};             // how long before the end of its stream's previous one it started
 };
 
 struct CountersJoin {

@@ -44,8 +44,8 @@ void RecordedKernels::join_profile(const HostOrder& order, const std::string& fi
   for (const HostItem& item : order.items()) {
     if (!item.is_kernel()) continue;
     const Shape& shape = device_.shape(*item.op);
-    recorded_.push_back({shape.name, shape.grid, shape.block, shape.registers_per_thread, solo_time(*item.op),
-                         item.op->shape});
+    recorded_.push_back({shape.name, shape.grid, shape.block, shape.registers_per_thread,
+                         std::max(solo_time(*item.op) - item.early, Time{1}), item.op->shape, item.early});
   }
   join_.matches.resize(recorded_.size());
   kernel_of_launch_.resize(recorded_.size());
@@ -188,8 +188,9 @@ Launch RecordedKernels::next_launch(const GpuOp& op) {
   launch.kernel = KernelId{kernel_of_launch_[launches_]};
   const Time alone = recorded_[launches_].duration;
   if (kernels_[launch.kernel.value].solo_time != alone) launch.solo_time = alone;
+  launch.dependent = recorded_[launches_].early > Time{};
+  kernel_time_ += solo_time(op) - recorded_[launches_].early;
   ++launches_;
-  kernel_time_ += solo_time(op);
   return launch;
 }
 

@@ -343,6 +343,7 @@ class TraceReader {
     launch.kernel = id;
     launch.solo_time = optional_time(op, "solo_time_ns");
     launch.tpc_mask = optional_mask(file, op, place);
+    launch.dependent = op.value("dependent", false);
     const Kernel& kernel = trace_.kernels[id.value];
     if (!launch.solo_time && !kernel.solo_time && kernel.block_times.empty())
       fail(file, place,

@@ -216,6 +216,7 @@ json program(const Program& from, const std::string& name, const std::vector<std
     if (launch != nullptr) {
       put(item, "solo_time_ns", launch->solo_time);
       put(item, "tpc_mask", launch->tpc_mask);
+      put(item, "dependent", launch->dependent, false);
     }
     to["ops"].push_back(std::move(item));
   }

@@ -19,6 +19,9 @@ struct Launch {
   KernelId kernel;
   std::optional<Time> solo_time;    // of this launch, where it differs from the kernel's
   std::optional<TpcMask> tpc_mask;  // finest of the three levels
+  /// Programmatic dependent launch: it is there when its stream's previous kernel ends, so it starts without a gap.  Its time
+  /// is what it takes from then on.
+  bool dependent = false;
 };
 enum class CopyDirection : std::uint8_t { host_to_device, device_to_host, device_to_device };
 struct Copy {

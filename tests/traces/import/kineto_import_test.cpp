@@ -199,6 +199,20 @@ TEST(KinetoImport, WhatRanBesideAnotherStreamTakesWhatTheSameKernelTookAloneIfTh
   EXPECT_EQ(second(10, 10), from_ns(10'000));
 }
 
+TEST(KinetoImport, AKernelThatStartedBeforeItsStreamsPreviousOneEndedIsADependentLaunch) {
+  // The second 1 us before the first ends, the third when the second does, the fourth within the third.
+  const Trace trace = import_text("[" + record("k", 100, 10) + "," + record("k", 109, 10) + "," + record("k", 119, 10) + "," +
+                                  record("m", 121, 3) + "]");
+  std::vector<std::pair<bool, Time>> launches;
+  for (const Op& op : trace.programs[0].ops)
+    if (const auto* launch = std::get_if<Launch>(&op.what))
+      launches.emplace_back(launch->dependent, launch->solo_time.value_or(trace.kernels[launch->kernel.value].solo_time.value()));
+  EXPECT_THAT(launches, ElementsAre(std::pair(false, from_ns(10'000)), std::pair(true, from_ns(9'000)),
+                                    std::pair(false, from_ns(10'000)), std::pair(false, from_ns(3'000))));
+  EXPECT_THAT(trace.notes, Contains(HasSubstr("1 kernel launch started before its stream's previous one had ended")));
+  EXPECT_THAT(trace.notes, Contains(HasSubstr("1 kernel launch started and ended while its stream's previous one ran")));
+}
+
 TEST(KinetoImport, OneNameInTwoShapesIsTwoKernels) {
   const Trace trace =
       import_text("[" + record("k", 100, 5) + "," + replaced(record("k", 200, 5), "[32,", "[64,") + "]");

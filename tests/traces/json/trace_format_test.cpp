@@ -85,6 +85,8 @@ TEST_F(TraceFormat, DocumentedExampleIsReadCompletely) {
   TpcMask mask = TpcMask::range(0, 33);
   mask.enable(TpcId{40});
   EXPECT_EQ(std::get<Launch>(infer.ops[3].what).tpc_mask, mask);
+  EXPECT_TRUE(std::get<Launch>(infer.ops[3].what).dependent);
+  EXPECT_FALSE(std::get<Launch>(infer.ops[2].what).dependent);
   EXPECT_TRUE(std::holds_alternative<Sync>(infer.ops[4].what));
 
   ASSERT_THAT(trace.clients, SizeIs(1));

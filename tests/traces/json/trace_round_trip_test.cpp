@@ -129,6 +129,7 @@ class AnyTrace {
         Launch launch{KernelId{below(static_cast<std::uint32_t>(trace.kernels.size()))}, std::nullopt,
                       mask()};
         if (coin()) launch.solo_time = time();
+        launch.dependent = coin();
         op.what = launch;
       } else if (what == 2) {
         op.what = Copy{static_cast<CopyDirection>(below(3)), below(1000) + 1};
