@@ -16,6 +16,8 @@
 // And an SM in use is full for a kernel that needs another division of L1 and shared memory, larger than
 // those of the kernels there (`division_of`): what makes way for it leaves the SM until it has ended.
 //
+// A launch that cannot be sized (LaunchView::sizable) goes plainly: `pass_on`.
+//
 // Further: online is the trace's real-time class; a client without quota or reservation asks for the whole
 // GPU, and an online one without a reservation comes before offline ones, which have what it leaves, and
 // gives way to reservations; shares hold for a client, whatever its launches; the task admitted last releases
@@ -80,20 +82,21 @@ class SmGuard final : public Policy {
     leave_.assign(sms_, {});
     too_large_.clear();
     recall(now);
+    pass_on(now, decisions);
 
     // Reservations first, then what online tasks without one and offline tasks have, in order of admission.
     for (Task& t : tasks_)
       if (t.reserved) keep(t, t.had);
     const std::size_t admitted_before = tasks_.size();
-    for (LaunchId id : now.pending)
+    for (LaunchId id : candidates_)
       if (std::optional<Task> t = asks(now, id, Rank::reserved); t) claim(*t);
     for (Task& t : tasks_)
       if (!t.reserved && t.online) keep(t, t.had);
-    for (LaunchId id : now.pending)
+    for (LaunchId id : candidates_)
       if (std::optional<Task> t = asks(now, id, Rank::online); t) admit(*t);
     for (std::size_t i = 0; i < admitted_before; ++i)
       if (Task& t = tasks_[i]; !t.online) keep(t, t.had);
-    for (LaunchId id : now.pending)
+    for (LaunchId id : candidates_)
       if (std::optional<Task> t = asks(now, id, Rank::offline); t) admit(*t);
     const bool ended = std::any_of(now.notices.begin(), now.notices.end(),
                                    [](const Notice& n) { return std::holds_alternative<KernelFinished>(n); });
@@ -102,7 +105,9 @@ class SmGuard final : public Policy {
     granted_.clear();
     for (std::size_t i = 0; i < tasks_.size(); ++i) {
       const Task& t = tasks_[i];
-      if (i >= admitted_before)
+      if (i >= admitted_before && t.plain)
+        continue_plain(now, t, decisions);
+      else if (i >= admitted_before)
         decisions.push_back(decide::Launch{t.launch, priority_of(t), {}, 0, t.ctas});
       else if (t.adjustable && t.total == 0)
         decisions.push_back(decide::Preempt{t.launch, decide::Stop::at_block});
@@ -120,6 +125,7 @@ class SmGuard final : public Policy {
     LaunchId launch;
     ClientId client;
     bool online = false, reserved = false, adjustable = false;
+    bool plain = false;  // it cannot be sized
     SmResources demand;
     std::uint32_t division = 0;   // of L1 and shared memory
     double slices = 1;            // M
@@ -160,8 +166,9 @@ class SmGuard final : public Policy {
       if (l.kernel == nullptr || g == granted_.end()) continue;
       Task t = task(now, l);
       t.ctas.resize(sms_);
-      t.adjustable = l.state == LaunchState::submitted;
-      t.had = sum(g->now) == l.ctas ? g->now : g->before;
+      const bool sized = l.sizable || l.ctas != 0;
+      t.adjustable = l.state == LaunchState::submitted && sized;
+      t.had = !sized || sum(g->now) == l.ctas ? g->now : g->before;
       t.had_total = sum(t.had);
       t.took_over = g->took_over;
       for (std::uint32_t sm = 0; sm < sms_; ++sm) {
@@ -173,12 +180,43 @@ class SmGuard final : public Policy {
     }
   }
 
+  /// Launches that cannot be sized.  Offline ones wait while an online request is under way; else they go, with what
+  /// the GPU gives them, and count for nothing.  Online ones go with those before them in their stream, and are given
+  /// room when these have ended.
+  void pass_on(const Snapshot& now, std::vector<Decision>& decisions) {
+    candidates_.assign(now.pending.begin(), now.pending.end());
+    const bool online = std::ranges::any_of(now.clients, [](const ClientView& c) {
+      return c.busy && c.client->service_class == ServiceClass::real_time;
+    });
+    std::erase_if(candidates_, [&](LaunchId id) {
+      const LaunchView& l = now.launch(id);
+      if (l.sizable) return false;
+      if (rank_of(now.client_of(l)) != Rank::offline) {
+        if (l.waits_for != 0) decisions.push_back(decide::Launch{id, priority_of(task(now, l))});
+        return l.waits_for != 0;
+      }
+      if (!online) decisions.push_back(decide::Launch{id});
+      return true;
+    });
+    for (LaunchId id : now.running) {
+      const LaunchView& l = now.launch(id);
+      const bool known = std::ranges::any_of(granted_, [&](const Granted& g) { return g.launch == id; });
+      if (l.kernel != nullptr && !l.sizable && l.waits_for == 0 && !known && rank_of(now.client_of(l)) != Rank::offline)
+        candidates_.push_back(id);
+    }
+  }
+  /// It goes, if it has not gone before its turn.
+  void continue_plain(const Snapshot& now, const Task& t, std::vector<Decision>& decisions) const {
+    if (now.launch(t.launch).state == LaunchState::pending) decisions.push_back(decide::Launch{t.launch, priority_of(t)});
+  }
+
   Task task(const Snapshot& now, const LaunchView& l) const {
     const Client& client = now.client_of(l);
     Task t;
     t.launch = l.id, t.client = l.client;
     t.online = client.service_class == ServiceClass::real_time;
     t.reserved = is_reserved(client);
+    t.plain = !l.sizable;
     t.demand = demand_of(*l.kernel, sm_);
     t.division = division_of(t.demand, sm_);
     t.slices = std::max(1u, max_active_blocks(capacity_of(sm_), t.demand));
@@ -354,6 +392,7 @@ class SmGuard final : public Policy {
   std::vector<double> reserved_on_;            // by SM
   std::vector<Granted> granted_;               // as of the last decision
   std::vector<Task> tasks_;
+  std::vector<LaunchId> candidates_;    // to be admitted, in this decision
   std::vector<SmResources> free_;       // by SM
   std::vector<SmResources> too_large_;  // demands that no SM has the resources for, in this decision
   // Divisions, by SM: the largest of what has blocks there; of who made others leave, as long as it runs; of

@@ -85,6 +85,7 @@ void Client::connect() {
     std::strncpy(hello.name, text("CORUN_NAME"), sizeof hello.name - 1);
     hello.real_time = std::strcmp(text("CORUN_CLASS"), "real_time") == 0;
     hello.priority = std::atoi(text("CORUN_PRIORITY"));
+    hello.quota = std::strtod(text("CORUN_QUOTA"), nullptr), hello.reservation = std::strtod(text("CORUN_RESERVATION"), nullptr);
     hello.slo_us = std::strtoull(text("CORUN_SLO_US"), nullptr, 10);
     Welcome welcome;
     Memory* memory = nullptr;
@@ -281,6 +282,10 @@ CUdeviceptr Client::report(const Stream& stream) const {
   return on_device_ + offsetof(Memory::Words, reports) + stream.index * sizeof(Memory::Words::reports[0]);
 }
 
+CUdeviceptr Client::quotas(const Stream& stream) const {
+  return on_device_ + offsetof(Memory::Words, quotas) + stream.index * sizeof(Memory::Words::quotas[0]);
+}
+
 void Client::failed(const Stream& stream) { say({Saying::What::failed, stream.index, stream.launched, 0, 0}); }
 
 void Client::waits() { say({Saying::What::waits, 0, 0, 0, 0}); }
@@ -308,13 +313,20 @@ std::uint32_t Client::number_of(const Work& work) {
   if (work.graph) {
     std::snprintf(entry.name, sizeof entry.name, "graph %u", known);
   } else {
-    const auto function = static_cast<CUfunction>(const_cast<void*>(work.key));
+    auto function = static_cast<CUfunction>(const_cast<void*>(work.key));
     using Name = CUresult (*)(const char**, CUfunction);
     using Attribute = CUresult (*)(int*, CUfunction_attribute, CUfunction);
     const char* name = nullptr;
     int registers = 0, shared = 0;
+    const auto attribute = driver<Attribute>("cuFuncGetAttribute");
+    // A kernel of a library, as the runtime launches them, has no attributes of a function.
+    if (attribute != nullptr && attribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function) != CUDA_SUCCESS)
+      if (const auto of = driver<CUresult (*)(CUfunction*, CUkernel)>("cuKernelGetFunction")) {
+        CUfunction its = nullptr;
+        if (of(&its, reinterpret_cast<CUkernel>(function)) == CUDA_SUCCESS) function = its;
+      }
     if (const auto name_of = driver<Name>("cuFuncGetName")) name_of(&name, function);
-    if (const auto attribute = driver<Attribute>("cuFuncGetAttribute")) {
+    if (attribute != nullptr) {
       attribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function);
       attribute(&shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, function);
     }

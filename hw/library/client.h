@@ -71,6 +71,8 @@ class Client {
   std::uint32_t attempts(const Work& work) {
     return std::min(memory_->attempts[number_of(work)].load(std::memory_order_relaxed), kMostAttempts);
   }
+  /// All attempts but the last keep to quotas.
+  bool sized() const { return memory_->persistent.load(std::memory_order_relaxed) == kSized; }
   void count_stoppable() { memory_->stoppable.fetch_add(1, std::memory_order_relaxed); }
   void count_made(bool made) { (made ? memory_->made : memory_->refused).fetch_add(1, std::memory_order_relaxed); }
   void count_compressed() { memory_->compressed.fetch_add(1, std::memory_order_relaxed); }
@@ -89,6 +91,7 @@ class Client {
   CUdeviceptr resumed(const Stream& stream) const;
   CUdeviceptr orders(const Stream& stream) const;
   CUdeviceptr report(const Stream& stream) const;
+  CUdeviceptr quotas(const Stream& stream) const;
   /// The driver refused the launch asked for last.
   void failed(const Stream& stream);
   void waits();

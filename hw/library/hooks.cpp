@@ -4,7 +4,7 @@
 // ahead, its stream on the GPU.  After it the GPU writes that it has done it.
 //
 // Passed through: what is called while a stream is captured (its graph is steered as one launch), launches on devices but the
-// first, and everything that is no launch and touches no memory (memory_hooks.cpp).  Leaves out: sizes.
+// first, and everything that is no launch and touches no memory (memory_hooks.cpp).  Leaves out: sizes of kernels without PTX.
 #define __CUDA_API_VERSION_INTERNAL  // names as the library has them
 #include <cuda.h>
 #include <dlfcn.h>
@@ -115,7 +115,8 @@ CUresult steer(const Work& work, CUstream stream, Default kind, Go go, const Arg
   const CUdeviceptr ended = of != nullptr ? client->ended(*of) : 0;
   if (ended == 0) return client->count_unsteered(), touch.emplace(), go(stream, 0);
   std::uint32_t attempts = arguments != nullptr && client->persistent() ? client->attempts(work) : 0;
-  const auto stoppable = attempts > 1 ? stoppable_kernels().of(work, *client) : std::nullopt;
+  // Terms of the program's own are of plain launches.
+  const auto stoppable = attempts > 1 && client->standing() == Terms{} ? stoppable_kernels().of(work, *client) : std::nullopt;
   if (!stoppable) attempts = 0;
   const std::scoped_lock order(client->order(*of));
   if (Client::get() == nullptr) return touch.emplace(), go(stream, 0);

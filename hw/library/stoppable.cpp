@@ -196,6 +196,7 @@ CUresult StoppableKernels::launch(const Made& made, const Work& work, CUstream s
   p.launch.grid_x = work.grid[0], p.launch.grid_y = work.grid[1], p.launch.grid_z = work.grid[2];
   p.done = client.resumed(of);
   p.done_value = attempt_of(of.launched, kAllAttempts);
+  p.quotas = client.quotas(of);
 
   std::vector<void*> each;
   std::vector<char> packed;
@@ -225,6 +226,7 @@ CUresult StoppableKernels::launch(const Made& made, const Work& work, CUstream s
   for (std::uint32_t a = 0; a < attempts; ++a) {
     p.number = attempt_of(of.launched, a);
     p.order = a + 1 < attempts ? client.orders(of) : 0;
+    p.launch.seated = p.order != 0 && client.sized() ? 1 : 0;
     if (!packed.empty()) std::memcpy(packed.data() + made.launch_offset, &p, sizeof p);
     if (a > 0 && !hold(stream, p.done, p.number))
       return CUDA_ERROR_UNKNOWN;  // what was stopped would overtake it

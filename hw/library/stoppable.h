@@ -2,7 +2,8 @@
 // (hw/transform/ptx.h).  A launch becomes several attempts in its stream, all of them with the driver at
 // once, as calls of the program may keep a later one waiting.  Each attempt goes on where the one before it
 // was stopped.  Between them the GPU waits until the launch is done, or the service lets it go on; the last
-// one cannot be stopped.
+// one cannot be stopped.  Where the policy gives sizes all attempts but that one keep to quotas of workers by SM, which the
+// service writes.
 //
 // Leaves out: kernels without PTX; those of one wave of blocks, which a stop finds running anyway; launches
 // with attributes; programs whose context has ended.

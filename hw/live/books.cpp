@@ -19,7 +19,7 @@ Promises promises_of(std::string_view policy) {
 }
 
 /// Throws InputError for what no program can be made to do from outside.
-void check(const Policy& policy, const CapabilitySet& can, bool forecasts) {
+void check(const Policy& policy, const CapabilitySet& can, bool forecasts, bool persistent) {
   const Requirements needs = policy.requirements();
   std::vector<std::string> missing;
   if (const CapabilitySet lacks = needs.capabilities.without(can); !lacks.empty()) missing.push_back(lacks.names());
@@ -27,11 +27,16 @@ void check(const Policy& policy, const CapabilitySet& can, bool forecasts) {
   if (needs.forecast && !forecasts) missing.emplace_back("a forecast");
   if (!needs.thread_percentages.empty()) missing.emplace_back("MPS percentages");
   if (!needs.instances.empty()) missing.emplace_back("instances");
+  if (missing.size() == 1 && !persistent && needs.capabilities.without(can).without({Capability::sm_quota}).empty() &&
+      needs.capabilities.has(Capability::sm_quota))
+    throw InputError("", "--policy",
+                     fmt::format("policy {} needs sm_quota, which sim serve has of kernels that are made persistent", policy.name()),
+                     "start it with --persistent; --as-served does not simulate that");
   if (!missing.empty())
     throw InputError("", "--policy",
                      fmt::format("policy {} needs {}, which sim serve cannot do with programs as they are", policy.name(),
                                  fmt::join(missing, ", ")),
-                     "choose fcfs, priority, timeslice, tpc-mask, static-split:tpcs, wait, reef-n, lookahead, memory-wait or flexgpu, or run a trace with --backend=cuda");
+                     "choose fcfs, priority, timeslice, tpc-mask, static-split:tpcs, wait, reef-n, smguard, lookahead, memory-wait or flexgpu, or run a trace with --backend=cuda");
 }
 
 }  // namespace
@@ -41,11 +46,13 @@ Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
   topology_.gpu = gpu;
   topology_.capabilities = {Capability::order, Capability::priority, Capability::preempt_at_block, Capability::time_slice,
                             Capability::tpc_mask, Capability::memory_swap};
-  check(*policy_, topology_.capabilities, options_.forecast != nullptr);
+  if (options_.persistent) topology_.capabilities.add(Capability::sm_quota);
+  check(*policy_, topology_.capabilities, options_.forecast != nullptr, options_.persistent);
   if (policy_->requirements().forecast) forecast_ = std::make_unique<ForecastBeside>(options_.forecast(gpu, policy_->requirements()));
   immediate_ = promises_of(policy_->name()).immediate;
   stops_ = policy_->requirements().capabilities.has(Capability::preempt_at_block);
   masks_ = policy_->requirements().capabilities.has(Capability::tpc_mask);
+  sizes_ = policy_->requirements().capabilities.has(Capability::sm_quota);
   if (policy_->requirements().memory) {
     std::uint64_t& bytes = topology_.gpu.memory_bytes;
     bytes = options_.memory != 0 ? options_.memory : bytes / 10 * 9;
@@ -55,7 +62,7 @@ Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
                      "leave it out, or choose flexgpu or memory-wait");
   }
   if (options_.persistent && (!stops_ || masks_))
-    throw InputError("", "--persistent", fmt::format("policy {} stops no kernels", policy_->name()), "choose wait or reef-n");
+    throw InputError("", "--persistent", fmt::format("policy {} stops no kernels", policy_->name()), "choose wait, reef-n or smguard");
   if (options_.persistent && options_.in_flight == 0)
     throw InputError("", "--persistent", "a program whose threads wait for each grant launches plainly", "leave --in-flight as it is");
   for (const std::string& name : options_.programs) {
@@ -132,6 +139,8 @@ void Books::begin_again() {
     client.process = fmt::format("{}", number);
     client.service_class = p->self.service_class;
     client.priority = p->self.priority;
+    client.quota = p->self.quota;
+    client.reservation = p->self.reservation;
     client.deadline = p->self.deadline;
     client.streams.resize(kShownStreams);
     client.arrivals = ClosedLoop{};
@@ -261,6 +270,8 @@ void Books::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t numb
   l.operation = &p.launch;
   l.solo_time = kernel.solo_time.value_or(Time{});
   l.stoppable = attempts > 1;
+  l.sizable = !sizes_ || attempts > 1;
+  if (sizes_) l.waits_for = follows(client, stream, number);
   insert(l);
 }
 
@@ -318,6 +329,7 @@ void Books::finish(LaunchId id, Time now) {
   pending_.ended(l, now);
   l.state = LaunchState::finished;
   retired_.push_back(id.slot);
+  if (sizes_) tell_next(places_[id.slot], now);
   p.last_end = now;
   --p.unfinished;
   if (memory_) memory_->ended(places_[id.slot].client, now);
@@ -411,73 +423,6 @@ void Books::decide(Time now, std::vector<Granted>& granted) {
   }
   if (memory_) say_held_back();
   hand_over(granted, now);
-}
-
-void Books::apply(const Decision& decision, Time now) {
-  if (memory_ && apply_memory(decision, now)) return;
-  if (const auto* wake = std::get_if<decide::WakeAt>(&decision)) {
-    wake_at_ = std::min(wake_at_, wake->at);
-  } else if (const auto* launch = std::get_if<decide::Launch>(&decision)) {
-    LaunchView& l = view(launch->launch);
-    if (l.id != launch->launch || l.state != LaunchState::pending) return;
-    if (memory_) {
-      if (!memory_->there(places_[l.id.slot].client)) return;
-      memory_->launched(places_[l.id.slot].client, now);
-    }
-    pending_.erase(l);
-    l.state = LaunchState::submitted;
-    l.submitted_at = now;
-    l.solo_time = l.kernel->solo_time.value_or(Time{});
-    l.priority = launch->priority;
-    l.tpc_mask = launch->tpc_mask;
-    running_.push_back(l.id);
-    pending_.came(l);
-    program(l).held[l.stream.value].push_back(l.id);
-  } else if (const auto* preempt = std::get_if<decide::Preempt>(&decision)) {
-    const LaunchView& l = view(preempt->launch);
-    if (l.id == preempt->launch && (l.state == LaunchState::submitted || l.state == LaunchState::draining)) take_back(l);
-  }
-}
-
-/// When the next launch of a stream may be granted.  kNever: when one of those before it has ended.
-Time Books::may_go_at(const Program& p, LaunchId next) const {
-  if (!stoppable(p)) return Time{};
-  const std::uint32_t stream = places_[next.slot].stream;
-  std::optional<Time> end;
-  for (LaunchId id : p.on_gpu[launches_[next.slot].stream.value]) {
-    const Place& place = places_[id.slot];
-    if (place.stream != stream) continue;
-    if (place.stopping || !place.kernel->solo_time) return kNever;  // it may come back; never seen to end
-    end = end.value_or(begun_at(p, place)) + *place.kernel->solo_time;
-  }
-  return end ? *end - options_.ahead : Time{};
-}
-
-void Books::hand_over(std::vector<Granted>& granted, Time now) {
-  const auto none = [](const auto& q) { return q.empty(); };
-  for (const Granted& stop : stops_ordered_) {
-    granted.push_back(stop);
-    if (recording_) recording_->granted(stop, now);
-  }
-  stops_ordered_.clear();
-  hand_over_at_ = kNever;
-  for (auto& [number, p] : programs_)
-    for (std::uint32_t s = 0; s < kShownStreams; ++s)
-      while (!p->held[s].empty()) {
-        const LaunchId id = p->held[s].front();
-        if (const Time at = may_go_at(*p, id); at > now) {
-          hand_over_at_ = std::min(hand_over_at_, at);
-          break;
-        }
-        if (std::ranges::all_of(p->on_gpu, none)) p->on_gpu_since = now;
-        p->held[s].pop_front();
-        p->on_gpu[s].push_back(id);
-        Place& place = places_[id.slot];
-        place.granted_at = now;
-        granted.push_back({number, place.stream, place.number, {view(id).priority, view(id).tpc_mask}, place.attempt});
-        if (recording_) recording_->granted(granted.back(), now);
-        if (place.failed) finish(id, now);
-      }
 }
 
 }  // namespace corun::live

@@ -13,7 +13,11 @@
 //
 // Under a policy that decides about memory a launch goes when all of its program's memory is on the GPU (memory.h).
 //
-// Leaves out: sockets and what is shared with programs (service.h); copies, which wait for memory and for nothing else; sizes.
+// A policy that gives launches a number of workers on each SM gives it to those of several attempts.  Fewer leave at their next
+// block; more come when the attempt has been stopped and the next one goes.  The last attempt has what the GPU gives it.
+//
+// Leaves out: sockets and what is shared with programs (service.h); copies, which wait for memory and for nothing else; sizes
+// other than by SM.
 #pragma once
 
 #include <array>
@@ -40,6 +44,7 @@ struct Newcomer {
   std::string name;
   ServiceClass service_class = ServiceClass::best_effort;
   std::int32_t priority = 0;
+  std::optional<double> quota{}, reservation{};  // fractions of the GPU, as of Client
   std::optional<Time> deadline{};  // of a request, from its first launch
 };
 
@@ -50,13 +55,15 @@ struct Decided {
   bool operator==(const Decided&) const = default;
 };
 
-/// A launch may go, or go on, or is to stop.
+/// A launch may go, or go on, or is to stop, or to keep to other quotas.
 struct Granted {
   std::uint32_t client;  // as join() numbered it
   std::uint32_t stream, number;
   Decided decided;
   std::uint32_t attempt = 0;
-  bool stop = false;  // this attempt, which went before
+  bool stop = false;                   // this attempt, which went before
+  bool resize = false;                 // the same
+  decide::CtasPerSm ctas_per_sm{};     // not empty: its workers keep to this
 };
 
 struct BooksOptions {
@@ -88,7 +95,7 @@ struct ClientState {
     std::uint64_t launches = 0;
     Time time{};
   } all{}, stoppable{};
-  std::uint64_t stops = 0;
+  std::uint64_t stops = 0, resizes = 0;
   std::uint64_t device_bytes = 0, host_bytes = 0;  // where memory is steered
 };
 
@@ -109,6 +116,8 @@ class Books {
 
   /// Launches wait for grants: else every one goes at once, as standing() says.
   bool asks() const { return !immediate_; }
+  /// The policy gives launches sizes.
+  bool sizes() const { return sizes_; }
   /// Whether programs share one context, as under MPS.
   bool one_context() const { return policy_->requirements().contexts == Contexts::one; }
 
@@ -127,7 +136,7 @@ class Books {
   void asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now, std::uint32_t attempts = 0);
   /// Of the kernel's next launches; 0: they are to go plainly.
   std::uint32_t attempts(std::uint32_t client, const Kernel& kernel) const;
-  /// An attempt was stopped when this many of the launch's blocks were done.
+  /// An attempt was stopped when this many of the launch's blocks were done, or none of its workers found its place.
   void stopped(std::uint32_t client, std::uint32_t stream, std::uint32_t number, std::uint32_t blocks, Time now);
   /// The GPU has done the stream's launches up to this number.
   void ended(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Time now);
@@ -170,6 +179,8 @@ class Books {
     bool failed = false;  // before it was granted
     bool stopping = false;
     std::uint32_t attempts = 0, attempt = 0;  // how often it may go; how often it was stopped
+    decide::CtasPerSm ctas_per_sm{};          // of a launch that has a size
+    bool goes_on = false;                     // at once when it has stopped
   };
   struct Program {
     Newcomer self;
@@ -180,7 +191,7 @@ class Books {
     bool busy = false, waits = false;
     Time arrived{}, last_end{}, on_gpu_since{}, on_gpu_for{};
     ClientState::Took all{}, stoppable{};
-    std::uint64_t stops = 0;
+    std::uint64_t stops = 0, resizes = 0;
     std::map<std::uint32_t, Time> ended_at;  // by stream of its own
     std::unordered_map<const Kernel*, LastTimes> times;
     Op launch{corun::Launch{}, {}, {}, {}, {}};  // what a policy sees of each
@@ -201,6 +212,10 @@ class Books {
   void take_back(const LaunchView& first);
   void take_back_held(Program& p, StreamId stream);
   void order_stops(Program& p, StreamId stream);
+  void order_stop(Place& place);
+  bool resize(const decide::Resize& decision);
+  std::uint32_t follows(std::uint32_t client, std::uint32_t stream, std::uint32_t number) const;
+  void tell_next(const Place& ended, Time now);
   void hand_over(std::vector<Granted>& granted, Time now);
   Time may_go_at(const Program& p, LaunchId id) const;
   Time begun_at(const Program& p, const Place& place) const;
@@ -218,7 +233,7 @@ class Books {
   std::unique_ptr<ForecastBeside> forecast_;
   std::unique_ptr<Policy> policy_;
   std::unique_ptr<ProgramMemory> memory_;  // null: the policy decides nothing about it
-  bool immediate_ = false, stops_ = false, masks_ = false;
+  bool immediate_ = false, stops_ = false, masks_ = false, sizes_ = false;
   std::map<std::uint32_t, std::unique_ptr<Program>> programs_;  // by number
   std::uint32_t next_client_ = 0, next_serial_ = 0;
 
@@ -233,7 +248,7 @@ class Books {
   std::vector<std::uint32_t> free_slots_, retired_;
   std::vector<Notice> notices_;
   std::vector<Decision> chosen_;
-  std::vector<Granted> stops_ordered_;
+  std::vector<Granted> ordered_;  // of what is on the GPU
   Time wake_at_ = kNever, hand_over_at_ = kNever;
   std::uint64_t decisions_ = 0;
 };

@@ -87,7 +87,7 @@ std::vector<ClientState> Books::state() const {
   std::vector<ClientState> all;
   for (const auto& [number, p] : programs_) {
     if (!p->there) continue;
-    ClientState s{number, p->self, p->request, 0, 0, p->on_gpu_for, p->all, p->stoppable, p->stops};
+    ClientState s{number, p->self, p->request, 0, 0, p->on_gpu_for, p->all, p->stoppable, p->stops, p->resizes};
     for (std::uint32_t i = 0; i < kShownStreams; ++i)
       s.on_gpu += p->on_gpu[i].size(), s.pending += p->held[i].size();
     for (LaunchId id : pending_.all()) s.pending += places_[id.slot].client == number;

@@ -21,10 +21,19 @@ void Books::stopped(std::uint32_t client, std::uint32_t stream, std::uint32_t nu
   auto& on_gpu = p.on_gpu[of.value];
   const auto at = std::ranges::find_if(on_gpu, [&](LaunchId id) {
     const Place& place = places_[id.slot];
-    return place.stream == stream && place.number == number && place.stopping;
+    return place.stream == stream && place.number == number && (place.stopping || !place.ctas_per_sm.empty());
   });
   if (at == on_gpu.end()) return;
   const LaunchId id = *at;
+  if (Place& place = places_[id.slot]; place.goes_on || !place.stopping) {
+    p.stops += place.stopping ? 1 : 0;
+    place.stopping = place.goes_on = false;
+    ++place.attempt;
+    view(id).sizable = view(id).stoppable = place.attempt + 1 < place.attempts;
+    ordered_.push_back({place.client, place.stream, place.number, {}, place.attempt});
+    if (view(id).sizable) ordered_.back().ctas_per_sm = place.ctas_per_sm;
+    return;
+  }
   on_gpu.erase(at);
   if (std::ranges::all_of(p.on_gpu, [](const auto& q) { return q.empty(); })) p.on_gpu_for += now - p.on_gpu_since;
   ++p.stops;
@@ -38,6 +47,9 @@ void Books::stopped(std::uint32_t client, std::uint32_t stream, std::uint32_t nu
   l.state = LaunchState::pending;
   l.blocks_done = blocks;
   l.stoppable = place.attempt + 1 < place.attempts;
+  l.sizable = !sizes_ || l.stoppable;
+  l.ctas = 0;
+  place.ctas_per_sm.clear();
   pending_.insert(l);
   notices_.push_back(Preempted{id, blocks});
   take_back_held(p, of);  // it comes before what was decided since
@@ -73,10 +85,15 @@ void Books::order_stops(Program& p, StreamId stream) {
     Place& place = places_[at->slot];
     if (std::ranges::find(seen, place.stream) != seen.end()) continue;
     seen.push_back(place.stream);
-    if (place.stopping || place.attempt + 1 >= place.attempts) continue;
-    place.stopping = true;
-    stops_ordered_.push_back({place.client, place.stream, place.number, {}, place.attempt, true});
+    place.goes_on = false;
+    if (!place.stopping && place.attempt + 1 < place.attempts) order_stop(place);
   }
+}
+
+void Books::order_stop(Place& place) {
+  place.stopping = true;
+  Granted& stop = ordered_.emplace_back(Granted{place.client, place.stream, place.number, {}, place.attempt});
+  stop.stop = true;
 }
 
 }  // namespace corun::live

@@ -15,9 +15,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<const char*, 13> kNames{"kernel",   "join",   "leave",  "asked",    "ended",
+constexpr std::array<const char*, 14> kNames{"kernel",   "join",   "leave",  "asked",    "ended",
                                              "failed",   "waits",  "standing", "decide", "granted",
-                                             "foretold", "stop",   "stopped"};
+                                             "foretold", "stop",   "stopped", "resize"};
 
 constexpr std::array<std::pair<Saying::What, const char*>, 6> kOfMemory{{{Saying::What::allocates, "allocates"},
                                                                        {Saying::What::frees, "frees"},
@@ -60,7 +60,8 @@ Recording::Recording(const std::string& policy, const Gpu& gpu, const BooksOptio
                    {"ahead_ps", options.ahead.count()},
                    {"in_flight", options.in_flight},
                    {"programs", options.programs},
-                   {"memory", options.memory}}
+                   {"memory", options.memory},
+                   {"persistent", options.persistent}}
                   .dump()),
       most_(most) {}
 
@@ -120,7 +121,8 @@ void Recording::decided(const Decision& decision) {
 
 void Recording::granted(const Granted& launch, Time now) {
   if (!full_)
-    keep(Happened{launch.stop ? What::stop : What::granted, now, launch.client, launch.stream, launch.number});
+    keep(Happened{launch.stop ? What::stop : launch.resize ? What::resize : What::granted, now, launch.client, launch.stream,
+                  launch.number});
 }
 
 std::string Recording::line(std::size_t i) const {
@@ -152,7 +154,10 @@ std::string Recording::line(std::size_t i) const {
     }
     case What::join: {
       const Newcomer& n = newcomers_[h.client];
-      Json line{{name, n.name}, {"real_time", n.service_class == ServiceClass::real_time}, {"priority", n.priority}};
+      Json line{
+          {name, n.name}, {"real_time", n.service_class == ServiceClass::real_time}, {"priority", n.priority}};
+      if (n.quota) line["quota"] = *n.quota;
+      if (n.reservation) line["reservation"] = *n.reservation;
       if (n.deadline) line["slo"] = n.deadline->count();
       return line.dump();
     }
@@ -164,6 +169,7 @@ std::string Recording::line(std::size_t i) const {
     case What::stopped:
       return Json{{"t", h.now.count()}, {name, {h.client, h.stream, h.number, h.kernel}}}.dump();
     case What::stop:
+    case What::resize:
     case What::ended:
     case What::failed:
     case What::granted:
@@ -195,7 +201,10 @@ hw::Replayed replay(const std::string& file, const Gpu& gpu, decltype(BooksOptio
     Books books(head.at("policy").get<std::string>(), gpu,
                 {Time{head.at("ahead_ps").get<std::int64_t>()}, head.at("in_flight").get<std::uint32_t>(),
                  head.at("programs").get<std::vector<std::string>>(), std::move(forecast),
-                 head.value("memory", std::uint64_t{0})});
+                 head.value("memory", std::uint64_t{0}), head.value("persistent", false)});
+    const auto share = [](const Json& line, const char* name) {
+      return line.contains(name) ? std::optional(line[name].get<double>()) : std::nullopt;
+    };
     Recording& now = books.record();
     std::deque<Kernel> kernels;
     std::vector<Granted> granted;
@@ -220,7 +229,7 @@ hw::Replayed replay(const std::string& file, const Gpu& gpu, decltype(BooksOptio
         if (line.contains("join"))
           books.join({line["join"].get<std::string>(),
                       line.at("real_time").get<bool>() ? ServiceClass::real_time : ServiceClass::best_effort,
-                      line.at("priority").get<std::int32_t>(),
+                      line.at("priority").get<std::int32_t>(), share(line, "quota"), share(line, "reservation"),
                       line.contains("slo") ? std::optional(Time{line["slo"].get<std::int64_t>()}) : std::nullopt});
         else if (line.contains("leave"))
           books.leave(line["leave"].get<std::uint32_t>());

@@ -39,7 +39,8 @@ class Recording {
     granted,
     foretold,
     stop,
-    stopped
+    stopped,
+    resize
   };
   /// Of a program's memory, as it says it; `launch`: calls have touched it.
   struct OfMemory {

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "traces/model/error.h"
 
@@ -214,13 +215,15 @@ void Service::greet(Connection& c) {
   if (newcomer.name.empty()) newcomer.name = fmt::format("pid {}", peer.pid);
   newcomer.service_class = hello.real_time != 0 ? ServiceClass::real_time : ServiceClass::best_effort;
   newcomer.priority = std::clamp(hello.priority, -5, 0);
+  if (hello.quota > 0 && hello.quota <= 1) newcomer.quota = hello.quota;
+  if (hello.reservation > 0 && hello.reservation <= 1) newcomer.reservation = hello.reservation;
   constexpr std::uint64_t kDay = 86'400'000'000;
   if (hello.slo_us != 0) newcomer.deadline = std::chrono::microseconds(std::min(hello.slo_us, kDay));
   c.client = books_.join(newcomer);
   c.memory->gate.store(books_.asks() ? Gate::asks : Gate::open);
   c.memory->in_flight.store(books_.in_flight(c.client));
   if (const ProgramMemory* memory = books_.memory()) c.memory->memory_cap.store(memory->accounts().capacity());
-  c.memory->persistent.store(persistent_ && c.memory->in_flight.load() != 0 ? 1 : 0);
+  c.memory->persistent.store(!persistent_ || c.memory->in_flight.load() == 0 ? 0 : books_.sizes() ? kSized : 1);
   tell_standing();
   Welcome welcome;
   welcome.accepted = 1;
@@ -339,7 +342,7 @@ void Service::tell_attempts(Connection& c, std::uint32_t kernel) {
   if (persistent_) c.memory->attempts[kernel].store(books_.attempts(c.client, kernel_of(c, kernel)), std::memory_order_relaxed);
 }
 
-/// Of an attempt that is to stop and has left: whether blocks are left.  Else the launch is done, and its end will be seen.
+/// Of an attempt that has left: whether blocks are left.  Else the launch is done, and its end will be seen.
 bool Service::has_stopped(Connection& c, std::uint32_t stream) {
   Memory::Words& words = c.memory->words;
   const auto read = [](const std::uint32_t& word) { return std::atomic_ref(const_cast<std::uint32_t&>(word)).load(std::memory_order_acquire); };
@@ -397,15 +400,23 @@ void Service::grant(const Granted& granted) {
   if (of == nullptr) return;
   Connection& c = *of;
   const std::uint32_t attempt = attempt_of(granted.number, granted.attempt);
-  if (granted.stop) {
-    c.ordered[granted.stream] = attempt;
-    c.memory->words.orders[granted.stream].store(std::uint64_t{1} << 63 | attempt);  // hw/transform/ptx.h
-    return;
+  Memory& m = *c.memory;
+  Memory::Words& words = m.words;
+  if (granted.stop || !granted.ctas_per_sm.empty()) c.ordered[granted.stream] = attempt;
+  // hw/transform/ptx.h has all orders.
+  if (granted.stop) return words.orders[granted.stream].store(std::uint64_t{1} << 63 | attempt);
+  const auto workers_on = [&](std::size_t sm) { return sm < granted.ctas_per_sm.size() ? granted.ctas_per_sm[sm] : 0u; };
+  if (!granted.ctas_per_sm.empty())
+    for (std::uint32_t sm = 0; sm < kSms; ++sm)
+      words.quotas[granted.stream][sm].workers.store(workers_on(sm), std::memory_order_relaxed);
+  if (granted.resize) {
+    c.resized = c.resized % 0x7fff + 1;
+    const auto all = std::min(std::accumulate(granted.ctas_per_sm.begin(), granted.ctas_per_sm.end(), 0u), 0xffffu);
+    return words.orders[granted.stream].store(std::uint64_t{c.resized << 16 | all} << 32 | attempt);
   }
-  if (granted.attempt != 0) return c.memory->words.resumed[granted.stream].store(attempt);
+  if (granted.attempt != 0) return words.resumed[granted.stream].store(attempt);
   c.granted[granted.stream] = granted.number;
   if (std::ranges::find(c.under_way, granted.stream) == c.under_way.end()) c.under_way.push_back(granted.stream);
-  Memory& m = *c.memory;
   m.terms[granted.stream] = {granted.decided.priority, words_of(granted.decided.tpc_mask)};
   m.words.granted[granted.stream].store(granted.number);  // seq_cst: before the look whether it sleeps
   if (m.sleeps[granted.stream].load() != 0)
@@ -475,6 +486,7 @@ std::string Service::state() const {
                                              {"s", seconds(s.stoppable.time)},
                                              {"of_s", seconds(s.all.time)},
                                              {"stops", s.stops},
+                                             {"resizes", s.resizes},
                                              {"kernels", memory.made.load()},
                                              {"refused", memory.refused.load()},
                                              {"compressed", memory.compressed.load()}};

@@ -48,7 +48,8 @@ class Service {
     std::vector<std::unique_ptr<Kernel>> kernels;            // by number
     std::array<std::uint32_t, kStreams> granted{}, ended{};  // numbers of launches
     std::vector<std::uint32_t> under_way;                    // streams with something on the GPU
-    std::array<std::uint32_t, kStreams> ordered{};           // attempts that are to stop; 0: none
+    std::array<std::uint32_t, kStreams> ordered{};           // attempts that may leave before all is done; 0: none
+    std::uint32_t resized = 0;                               // orders to keep to other quotas
     std::array<std::uint32_t, kStreams> asked{};             // kernels, the last of each stream
   };
 

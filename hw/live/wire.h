@@ -14,12 +14,13 @@
 
 namespace corun::live {
 
-inline constexpr std::uint32_t kVersion = 5;
+inline constexpr std::uint32_t kVersion = 6;
 inline constexpr std::uint32_t kSayings = 1024;  // that the service has not heard yet; who has more to say waits
 inline constexpr std::uint32_t kStreams = 256;    // of a program; what is launched on others is not steered
 inline constexpr std::uint32_t kKernels = 4096;   // functions with a shape, and graphs; further ones share the last entry
 inline constexpr std::uint32_t kBlocks = 4096;    // of device memory, of a program; further ones are not steered
 inline constexpr std::uint32_t kOrders = 2 * kBlocks;  // that the program has not taken yet
+inline constexpr std::uint32_t kSms = 256, kSized = 2;
 inline constexpr std::uint64_t kBlockUnit = 2u << 20;  // bytes: what is smaller is not steered, and blocks are multiples of it
 inline constexpr std::size_t kNameBytes = 64, kKernelNameBytes = 224;
 
@@ -40,6 +41,7 @@ struct Hello {
   std::uint32_t version = kVersion;
   std::int32_t priority = 0;  // CUDA's: 0 lowest, -5 highest
   std::uint32_t real_time = 0;
+  double quota = 0, reservation = 0;  // fractions of the GPU; 0: none
   std::uint64_t slo_us = 0;  // a request is late after so long; 0: never
   char name[kNameBytes] = {};
 };
@@ -109,7 +111,8 @@ struct Memory {
   std::atomic<std::uint64_t> out_bytes{0}, out_ns{0}, in_bytes{0}, in_ns{0}, pin_ns{0}, rest_ns{0};
   alignas(64) std::atomic<std::uint32_t> ordered{0};  // orders so far
   std::atomic<std::uint32_t> taken{0};                // of them, by the program
-  std::atomic<std::uint32_t> persistent{0};  // not 0: kernels are made persistent where the service asks for attempts
+  // Not 0: kernels are made persistent where the service asks for attempts; kSized: all attempts but the last keep to quotas.
+  std::atomic<std::uint32_t> persistent{0};
   // Launches that could be stopped; kernels made persistent, and those that could not be; fat binaries whose PTX is compressed.
   std::atomic<std::uint64_t> stoppable{0};
   std::atomic<std::uint32_t> made{0}, refused{0}, compressed{0};
@@ -121,6 +124,9 @@ struct Memory {
     std::atomic<std::uint32_t> resumed[kStreams];
     std::atomic<std::uint64_t> orders[kStreams];
     std::uint32_t reports[kStreams][64];
+    struct alignas(32) Quota {  // as hw/transform/ptx.h has it
+      std::atomic<std::uint32_t> workers;
+    } quotas[kStreams][kSms];  // of the launch that is on the GPU: workers that an SM may hold
   } words;
   Terms terms[kStreams];                         // of the last launch granted
   std::atomic<std::uint32_t> sleeps[kStreams];   // not 0: a thread sleeps until the next grant

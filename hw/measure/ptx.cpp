@@ -20,6 +20,7 @@ struct HostWords {
   volatile Progress progress;
   volatile std::uint64_t order;
   volatile std::uint32_t done;
+  volatile PtxQuota quotas[kMostSms];
 };
 
 class PtxBench {
@@ -29,6 +30,7 @@ class PtxBench {
         gpu_(bench.driver.facts()),
         compiler_(open_nvrtc(fmt::format("compute_{}{}", gpu_.capability_major, gpu_.capability_minor), "")),
         s_(bench.driver.stream(0, {})),
+        beside_(bench.driver.stream(0, {})),
         from_(bench.driver.event()),
         to_(bench.driver.event()),
         control_(bench.driver.allocate(sizeof(PtxControl))),
@@ -79,6 +81,7 @@ class PtxBench {
     row["stops"] = run_stopped(instance, same);
     same["leave"] = run_leaving(instance, row);
     same["seats"] = run_seated(instance, row);
+    same["resized"] = run_resized(instance, row);
     row["identical"] = same;
     measure_times(instance, plain, row);
     fmt::print("{:<20} {:>9.1f} us {:>7} blocks, regs {}, per SM {}, {}; same {}; stops {}\n", k.name,
@@ -202,28 +205,89 @@ class PtxBench {
     return same && left <= leave;
   }
 
-  /// One worker on an even SM, none on an odd one.
+  /// Workers on each SM now, beside what runs.
+  PtxControl look() {
+    PtxControl c;
+    bench_.driver.copy_to_host(beside_, &c, control_, sizeof c);
+    bench_.driver.synchronize(beside_);
+    return c;
+  }
+  bool beyond(const PtxControl& c) const {
+    for (std::uint32_t sm = 0; sm < kMostSms; ++sm)
+      if (c.control.present[sm] > words_.quotas[sm].workers) return true;
+    return false;
+  }
+  /// `on_even` workers on an even SM, `on_odd` on an odd one.
+  std::uint32_t set_quotas(std::uint32_t on_even, std::uint32_t on_odd) {
+    std::uint32_t all = 0;
+    for (std::uint32_t sm = 0; sm < gpu_.sms; ++sm) {
+      const std::uint32_t quota = sm % 2 == 0 ? on_even : on_odd;
+      words_.quotas[sm].workers = quota;
+      all += quota;
+    }
+    return all;
+  }
+  PtxLaunch seated(const LibraryKernel& k) {
+    PtxLaunch p = parameters(k, 0, 1);
+    p.launch.seated = 1, p.launch.single = 0;
+    p.quotas = memory_.device + offsetof(HostWords, quotas);
+    return p;
+  }
+
   bool run_seated(Instance& instance, Json& row) {
     bench_.work.poison(instance, 0xa5, s_);
     clear();
-    PtxControl c;
-    for (std::uint32_t sm = 0; sm < gpu_.sms; sm += 2) c.control.quota[sm] = 1;
-    bench_.driver.copy_to_device(s_, control_, &c, sizeof c);
-    bench_.driver.synchronize(s_);
-    PtxLaunch p = parameters(instance.kernel(), 0, 1);
-    p.launch.seated = 1, p.launch.single = 0;
+    const std::uint32_t all = set_quotas(1, 0);
+    const PtxLaunch p = seated(instance.kernel());
     launch(instance, p);
+    const auto left = [&] { return words_.progress.unused[0] == p.number; };
+    const bool ended = until([&] { return left() || beyond(look()); }) && left();
     bench_.driver.synchronize(s_);
-    c = read();
-    std::uint32_t present = 0, beyond = 0;
-    for (std::uint32_t sm = 0; sm < kMostSms; ++sm) {
-      present += c.control.present[sm];
-      beyond += c.control.present[sm] > c.control.quota[sm];
-    }
-    row["seats"] = {{"taken", present}, {"beyond", beyond}, {"told", seats_in(words_.progress).taken}};
+    const std::uint32_t told = seats_in(words_.progress).taken;
+    row["seats"] = {{"taken", told}, {"of", all}};
+    bool free = true;
+    for (const std::uint32_t present : read().control.present) free &= present == 0;
     // A small grid's workers may all have come to SMs without a seat.
-    if (words_.done != p.number && present == 0) return beyond == 0;
-    return is_whole(instance, p) && beyond == 0 && seats_in(words_.progress).taken == present;
+    if (words_.done != p.number && told == 0) return ended && free;
+    return is_whole(instance, p) && ended && free && told <= all;
+  }
+
+  /// All seats, then one on each even SM, then a stop, all seats again, a stop, and the rest without seats.
+  bool run_resized(Instance& instance, Json& row) {
+    bench_.work.poison(instance, 0xa5, s_);
+    clear();
+    const auto pause = [&] {
+      const Time at = bench_.driver.now() + from_ns(3000 + solo_us_ * 150);
+      until([&] { return bench_.driver.now() >= at; });
+    };
+    PtxLaunch p = seated(instance.kernel());
+    const auto left = [&] { return words_.progress.unused[0] == p.number; };
+    const auto stop = [&] {
+      words_.order = ptx_stop(p.number);
+      until(left);
+      bench_.driver.synchronize(s_);
+      p.number = p.done_value = ++number_;
+    };
+    set_quotas(fits_, fits_);
+    launch(instance, p);
+    pause();
+    const std::uint32_t few = set_quotas(1, 0);
+    const Time asked = bench_.driver.now();
+    words_.order = ptx_resize(p.number, 1, few);
+    const bool fewer = until([&] { return left() || !beyond(look()); });
+    row["fewer_us"] = to_seconds(bench_.driver.now() - asked) * 1e6;
+    row["fewer_done"] = {words_.progress.unused[1], left()};
+    pause();
+    stop();
+    set_quotas(fits_, fits_);
+    launch(instance, p);
+    pause();
+    stop();
+    const std::uint32_t done = words_.progress.unused[1];
+    row["resized_done"] = {done, p.launch.chunks};
+    p.order = 0, p.launch.seated = 0;
+    launch(instance, p);
+    return is_whole(instance, p) && fewer;
   }
 
   template <class Launch>
@@ -262,7 +326,7 @@ class PtxBench {
   Bench& bench_;
   DeviceFacts gpu_;
   std::unique_ptr<Compiler> compiler_;
-  Stream s_;
+  Stream s_, beside_;
   Event from_, to_;
   DevicePointer control_;
   HostMemory memory_;

@@ -22,7 +22,7 @@ namespace corun::hw {
 
 /// In device memory, zero at first: Control, and what a host asks in words of its own.  A launch leaves it so that the next
 /// with the same parameters goes on where this one was stopped, or has nothing to do; one without orders, which nobody stops,
-/// leaves it zero.  Where SMs have seats the host clears it.
+/// leaves it zero.
 struct PtxControl {
   Control control;
   std::uint64_t order = 0;  // the last that was seen
@@ -38,14 +38,25 @@ struct PtxLaunch {
   std::uint64_t order = 0;  // host memory, a word as ptx_stop makes it; 0: there is none
   std::uint64_t done = 0;   // host memory, where `done_value` is written when all blocks are done; 0: nowhere
   std::uint32_t number = 0, done_value = 0;
+  std::uint64_t quotas = 0;  // where `launch.seated`: a PtxQuota for each SM; may be host memory
 };
-static_assert(sizeof(PtxLaunch) == 96);
+static_assert(sizeof(PtxLaunch) == 104);
+
+/// How many workers an SM may hold.  A sector of its own: the GPU's reads of one sector of host memory wait for each other.
+struct alignas(32) PtxQuota {
+  std::uint32_t workers = 0;
+};
 
 /// What the host asks of the launch with this number.
 constexpr std::uint64_t ptx_stop(std::uint32_t number) { return std::uint64_t{1} << 63 | number; }
 /// So many workers leave, in all since the launch began.
 constexpr std::uint64_t ptx_leave(std::uint32_t number, std::uint32_t workers) {
   return std::uint64_t{workers} << 32 | number;
+}
+/// Where SMs have seats: workers beyond the quotas as they are now leave.  `change` is one more each time, from 1 to 0x7fff;
+/// `workers` is how many the quotas allow in all.
+constexpr std::uint64_t ptx_resize(std::uint32_t number, std::uint32_t change, std::uint32_t workers) {
+  return std::uint64_t{change << 16 | (workers < 0xffff ? workers : 0xffff)} << 32 | number;
 }
 
 struct PersistentPtx {

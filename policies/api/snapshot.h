@@ -41,6 +41,7 @@ struct LaunchView {
   std::uint64_t blocks_done = 0;  // as last reported; of a preempted launch: for good
   Time reported_at{};
   bool stoppable = true;  // where the policy may stop launches: an order to leave the GPU is not just answered by its end
+  bool sizable = true;    // whether it can run as a persistent kernel of a given size; else it goes plainly, whatever size is decided
 };
 
 struct ClientView {

@@ -108,10 +108,11 @@ void print_table(const std::string& state) {
     if (!p.contains("stoppable") || p["stoppable"]["of"].get<std::uint64_t>() == 0) continue;
     const auto& is = p["stoppable"];
     const double time = is["of_s"].get<double>();
-    fmt::print("{}: plain, so that they run to their ends, were {:.1f} % of its launches and {:.1f} % of their time; {} stops\n",
+    fmt::print("{}: plain, so that they run to their ends, were {:.1f} % of its launches and {:.1f} % of their time; {} stops, {} resizes\n",
                p["name"].get<std::string>(),
                100 * (1 - is["launches"].get<double>() / is["of"].get<double>()),
-               time > 0 ? 100 * (1 - is["s"].get<double>() / time) : 100, is["stops"].get<std::uint64_t>());
+               time > 0 ? 100 * (1 - is["s"].get<double>() / time) : 100, is["stops"].get<std::uint64_t>(),
+               is["resizes"].get<std::uint64_t>());
   }
   if (!s.contains("memory")) return;
   const auto mib = [](const auto& bytes) { return bytes.template get<double>() / (1 << 20); };
@@ -132,7 +133,7 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
     command.add_option("--at", a.at, "folder of the service (default: corun below XDG_RUNTIME_DIR, or /tmp/corun-UID)");
   };
   all.serve = app.add_subcommand("serve", "decide for programs started by sim run what reaches the GPU when, by a policy");
-  all.serve->add_option("--policy", a.policy, "as of a run: fcfs, priority, timeslice, tpc-mask, static-split, wait, reef-n, lookahead, memory-wait, flexgpu")
+  all.serve->add_option("--policy", a.policy, "as of a run: fcfs, priority, timeslice, tpc-mask, static-split, wait, reef-n, smguard, lookahead, memory-wait, flexgpu")
       ->capture_default_str();
   all.serve->add_option("--programs", a.programs, "names of those that will come, in the order of the policy's shares: cam,training")
       ->delimiter(',');
@@ -151,7 +152,7 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
   all.serve->add_option("--gpu", a.gpu, "the GPU in this machine (default: as the driver says)");
   all.serve->add_flag("--no-mps", a.no_mps, "start no MPS server: programs then take turns, unless one of yours is there");
   all.serve->add_flag("--persistent", a.persistent,
-                      "stop long best-effort kernels at a block, where the program brings their PTX: under wait and reef-n");
+                      "stop or size long best-effort kernels, where the program brings their PTX: under wait, reef-n and smguard");
   all.serve->add_option("--metrics", a.metrics, "file that has the state each second, in Prometheus's text format");
   all.serve->add_option("--record", a.record, "file that gets what the policy was told and what it decided, when the service ends");
   add_at(*all.serve);
@@ -162,6 +163,10 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
       ->check(CLI::IsMember({"real_time", "best_effort"}))
       ->capture_default_str();
   all.run->add_option("--priority", a.priority, "CUDA's: 0 lowest, -5 highest")->check(CLI::Range(-5, 0))->capture_default_str();
+  all.run->add_option("--quota", a.quota, "under smguard: the most of the GPU that a best-effort program gets, as 0.5")
+      ->check(CLI::Range(0.001, 1.0));
+  all.run->add_option("--reservation", a.reservation, "under smguard: the least that a real-time program gets")
+      ->check(CLI::Range(0.001, 1.0));
   all.run->add_option("--slo-us", a.slo_us, "a request is to take no longer, for a policy that minds it (default: none)")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{86'400'000'000}));
   all.run->add_flag("--own-memory", a.own_memory,
@@ -223,6 +228,8 @@ int run_steered(const LiveArguments& a) {
   if (a.own_memory) setenv("CORUN_OWN_MEMORY", "1", 1);
   setenv("CORUN_CLASS", a.service_class.c_str(), 1);
   setenv("CORUN_PRIORITY", fmt::format("{}", a.priority).c_str(), 1);
+  if (a.quota != 0) setenv("CORUN_QUOTA", fmt::format("{}", a.quota).c_str(), 1);
+  if (a.reservation != 0) setenv("CORUN_RESERVATION", fmt::format("{}", a.reservation).c_str(), 1);
   if (a.slo_us != 0) setenv("CORUN_SLO_US", fmt::format("{}", a.slo_us).c_str(), 1);
   std::vector<char*> words;
   for (const std::string& word : a.program) words.push_back(const_cast<char*>(word.c_str()));

@@ -14,7 +14,7 @@ struct LiveArguments {
   std::string name, service_class = "best_effort";
   int priority = 0;
   std::vector<std::string> program, programs;
-  double ahead_us = 8;
+  double ahead_us = 8, quota = 0, reservation = 0;
   std::uint32_t in_flight = 64;
   std::uint64_t memory = 0, slo_us = 0;
 };

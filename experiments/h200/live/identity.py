@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Six programs at the same time: are their outputs, bit by bit, those that they have without the library?
 
-  identity.py SIM OUT.json FOLDER OWN "MODE[;MODE...]" [TOGETHER]
-MODE: none (each in a context of its own, no service) or a policy of `sim serve`.  Two modes `none` say whether the programs agree with themselves.
+  identity.py SIM OUT.json FOLDER OWN "MODE[;MODE...]" [TOGETHER [SHARE]]
+MODE: none (each in a context of its own, no service) or a policy of `sim serve` (and further options of it).  Two modes `none` say whether the programs agree with themselves.
 OWN: own.cu, compiled.  TOGETHER: how many modes run at the same time, each with a service and an MPS server of its own.
+SHARE: of the requests of each program.
 """
 import json
 import os
@@ -24,7 +25,7 @@ def once(sim, folder, own, mode):
     began, at, service, row = time.time(), folder + "/service", None, {"mode": mode, "programs": {}}
     if mode != "none":
         options = ["--programs=" + ",".join(COUNT)] if mode.startswith("tpc-mask") else []
-        service = subprocess.Popen([sim, "serve", "--policy=" + mode, "--at", at, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        service = subprocess.Popen([sim, "serve", *("--policy=" + mode).split(), "--at", at, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         while not os.path.exists(at + "/environment") and service.poll() is None:
             time.sleep(0.01)
         if service.poll() is not None:
@@ -68,8 +69,10 @@ def outputs(row, name):
     return said.get("sha256") or said.get("fnv1a")
 
 
-def main(sim, path, folder, own, modes, together="1"):
+def main(sim, path, folder, own, modes, together="1", share="1"):
     rows = []
+    for name in COUNT:
+        COUNT[name] = int(COUNT[name] * float(share))
     data = {"gpu": subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,uuid", "--format=csv,noheader"], capture_output=True, text=True).stdout.strip(),
             "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "requests": COUNT, "runs": rows}
     with ThreadPoolExecutor(int(together)) as pool:

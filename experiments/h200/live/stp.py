@@ -3,7 +3,8 @@
 gets done alone without the library on the same card.
 
   stp.py SIM OUT.json FOLDER SECONDS "MODE[;MODE...]" PROGRAM...    MODE: turns (no MPS; to be first, its runs alone are what all are compared
-                                                                    with), mps, or a policy of `sim serve`, for which the first program is real-time
+                                                                    with), mps, or a policy of `sim serve` (and further options of it), for
+                                                                    which the first program is real-time
 In each mode the programs are started once, and each set of them, down to each alone, runs for a while.
 """
 import itertools
@@ -21,15 +22,22 @@ def once(sim, folder, mode, seconds, programs):
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     environment, service, before, at = dict(os.environ), None, lambda i: [], folder + "/service"  # noqa: ARG005
+    said_no = []  # what services said that ended at once
     if mode == "mps":
         environment |= {"CUDA_MPS_PIPE_DIRECTORY": folder + "/mps", "CUDA_MPS_LOG_DIRECTORY": folder + "/mps"}
         os.makedirs(folder + "/mps")
         subprocess.run(["nvidia-cuda-mps-control", "-d"], env=environment, check=True)
     elif mode != "turns":
         options = ["--programs=" + ",".join(programs)] if mode.startswith("tpc-mask") else []
-        service = subprocess.Popen([sim, "serve", "--policy=" + mode, "--at", at, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        while not os.path.exists(at + "/environment") and service.poll() is None:
-            time.sleep(0.01)
+        for _ in range(3):
+            service = subprocess.Popen([sim, "serve", *("--policy=" + mode).split(), "--at", at, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            while not os.path.exists(at + "/environment") and service.poll() is None:
+                time.sleep(0.01)
+            if service.poll() is None:
+                break
+            said_no.append(service.communicate()[1][-500:])
+        if service.poll() is not None:
+            return {"mode": mode, "failed": {"service": said_no}, "sets": []}
         before = lambda i: [sim, "run", "--at", at, "--name", programs[i], *(["--class=real_time", "--priority=-5"] if i == 0 else []), "--"]  # noqa: E731
     sets = [s for n in range(1, len(programs) + 1) for s in itertools.combinations(programs, n)]
     of_program = {p: [s for s in sets if p in s] for p in programs}
@@ -61,11 +69,11 @@ def once(sim, folder, mode, seconds, programs):
             out, err = r.communicate()
             err = "hangs; " + err
         said[p] = json.loads(out) if out.startswith("{") else {"failed": err[-800:]}
-    row = {"mode": mode, "failed": {p: said[p]["failed"] for p in programs if "failed" in said[p]}, "sets": []}
+    row = {"mode": mode, "failed": {p: said[p]["failed"] for p in programs if "failed" in said[p]}, "sets": [], "said_no": said_no}
     if service is not None:
         row["service"] = json.loads(subprocess.run([sim, "top", "--json", "--at", at], capture_output=True, text=True).stdout or "null")
         service.terminate()
-        service.communicate(timeout=60)
+        row["service_ended"] = service.communicate(timeout=60)[1][-500:]
     if mode == "mps":
         subprocess.run("echo quit | nvidia-cuda-mps-control", shell=True, env=environment)
     if not row["failed"]:

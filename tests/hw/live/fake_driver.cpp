@@ -4,7 +4,9 @@
 // CORUN_FAKE_DEVICE: of two devices the program uses this one.  A kernel with arguments (an address, a number of words) adds 1
 // to each of these words when its time is over.
 // Of a module's PTX the kernel busy_US takes this many microseconds and adds 1 to a word of its argument for each block.  Its worker
-// (busy_US__persistent) is played as hw/transform/ptx.h says: it can be stopped, and goes on.
+// (busy_US__persistent) is played as hw/transform/ptx.h says: it can be stopped, and goes on, and where SMs have seats it has as many
+// workers as its quotas say, of which it learns by an order.  Of these a line for each number of workers, which is in place of GROUPS,
+// above kWorkers.
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <dlfcn.h>
@@ -123,21 +125,42 @@ void run(std::intptr_t us, CUstream stream, int priority, int groups, const std:
   });
 }
 
-constexpr std::intptr_t kOfModule = std::intptr_t{1} << 40, kWorker = std::intptr_t{1} << 41;
+constexpr std::intptr_t kOfModule = std::intptr_t{1} << 40, kWorker = std::intptr_t{1} << 41, kOfLibrary = std::intptr_t{1} << 42;
+
+constexpr int kWorkers = 1'000'000, kSms = 132, kOfSm = 16;
+
+int workers_of(const corun::hw::PtxLaunch& p) {
+  if (p.launch.seated == 0) return kSms * kOfSm;
+  int all = 0;
+  for (int sm = 0; sm < kSms; ++sm)
+    all += std::min<int>(kOfSm, static_cast<int>(__atomic_load_n(&reinterpret_cast<corun::hw::PtxQuota*>(p.quotas)[sm].workers, __ATOMIC_ACQUIRE)));
+  return all;
+}
 
 void run_worker(std::intptr_t us, std::uint32_t* counts, const corun::hw::PtxLaunch& p) {
   auto& control = *reinterpret_cast<corun::hw::PtxControl*>(p.launch.control);
   auto* const said = reinterpret_cast<std::uint32_t*>(p.launch.progress);
-  const std::int64_t begin = now_ns();
-  const std::uint32_t blocks = p.launch.end, first = control.control.taken, step = blocks / 64;
-  std::uint32_t& at = control.control.taken;
-  while (at < blocks) {
+  std::int64_t begin = now_ns();
+  const std::uint32_t blocks = p.launch.end, step = blocks / 64;
+  std::uint32_t &at = control.control.taken, first = at;
+  int workers = workers_of(p);
+  const auto note_piece = [&] {
+    if (at != first) note(begin, 0, p.launch.seated == 0 ? kAllGroups : kWorkers + workers);
+    begin = now_ns(), first = at;
+  };
+  std::uint64_t seen = 0;
+  while (at < blocks && workers != 0) {
     const std::uint64_t order = p.order == 0 ? 0 : __atomic_load_n(reinterpret_cast<std::uint64_t*>(p.order), __ATOMIC_ACQUIRE);
     if (order == corun::hw::ptx_stop(p.number)) break;
+    if (order != seen && static_cast<std::uint32_t>(order) == p.number) {
+      note_piece();
+      seen = order, workers = std::min(workers, workers_of(p));  // nobody comes
+      if (workers == 0) break;
+    }
     for (const std::uint32_t end = std::min(at + step, blocks); at < end; ++at) ++counts[at];
-    std::this_thread::sleep_for(std::chrono::microseconds(us / 64));
+    std::this_thread::sleep_for(std::chrono::microseconds(us / 64 * kSms * kOfSm / workers));
   }
-  if (at != first) note(begin, 0, kAllGroups);
+  note_piece();
   said[3] = at;
   if (at == blocks && p.done != 0) __atomic_store_n(reinterpret_cast<std::uint32_t*>(p.done), p.done_value, __ATOMIC_RELEASE);
   if (p.order == 0) at = 0;
@@ -314,7 +337,7 @@ CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute which, CUdevice) {
   *value = which == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? 132 : which == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? 9 : 0;
   return CUDA_SUCCESS;
 }
-CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction, int, size_t) { return *blocks = 8, CUDA_SUCCESS; }
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction, int, size_t) { return *blocks = 16, CUDA_SUCCESS; }
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
 CUresult cuModuleLoadData(CUmodule* module, const void* image) {
   static std::intptr_t modules = 0;
@@ -330,9 +353,15 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option*,
   return cuModuleLoadData(reinterpret_cast<CUmodule*>(library), image);
 }
 CUresult cuLibraryGetKernel(CUkernel* kernel, CUlibrary library, const char* name) {
-  return cuModuleGetFunction(reinterpret_cast<CUfunction*>(kernel), reinterpret_cast<CUmodule>(library), name);
+  const CUresult result = cuModuleGetFunction(reinterpret_cast<CUfunction*>(kernel), reinterpret_cast<CUmodule>(library), name);
+  if (result == CUDA_SUCCESS) *kernel = reinterpret_cast<CUkernel>(reinterpret_cast<std::intptr_t>(*kernel) | kOfLibrary);
+  return result;
 }
-CUresult cuKernelGetFunction(CUfunction* f, CUkernel kernel) { return *f = reinterpret_cast<CUfunction>(kernel), CUDA_SUCCESS; }
+CUresult cuKernelGetFunction(CUfunction* f, CUkernel kernel) {
+  const auto bits = reinterpret_cast<std::intptr_t>(kernel);
+  if ((bits & kOfLibrary) == 0) return CUDA_ERROR_INVALID_HANDLE;
+  return *f = reinterpret_cast<CUfunction>(bits & ~kOfLibrary), CUDA_SUCCESS;
+}
 CUresult cuMemHostRegister_v2(void*, size_t, unsigned) { return CUDA_SUCCESS; }
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* at, void* host, unsigned) {
   return *at = reinterpret_cast<CUdeviceptr>(host), CUDA_SUCCESS;
@@ -363,6 +392,13 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   });
   return CUDA_SUCCESS;
 }
-CUresult cuFuncGetName(const char** name, CUfunction) { return *name = "busy", CUDA_SUCCESS; }
-CUresult cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction) { return *value = 32, CUDA_SUCCESS; }
+// A kernel of a library can be launched as a function, but has no attributes of one.
+CUresult cuFuncGetName(const char** name, CUfunction f) {
+  if ((reinterpret_cast<std::intptr_t>(f) & kOfLibrary) != 0) return CUDA_ERROR_INVALID_HANDLE;
+  return *name = "busy", CUDA_SUCCESS;
+}
+CUresult cuFuncGetAttribute(int* value, CUfunction_attribute, CUfunction f) {
+  if ((reinterpret_cast<std::intptr_t>(f) & kOfLibrary) != 0) return CUDA_ERROR_INVALID_HANDLE;
+  return *value = 32, CUDA_SUCCESS;
+}
 }

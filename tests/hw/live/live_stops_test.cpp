@@ -65,10 +65,26 @@ TEST_P(EachImage, ALongKernelStopsForARequestAndGoesOnWhereItWas) {
   EXPECT_EQ(last_["kernels"], 1);
   EXPECT_GE(last_["launches"].get<int>(), 3) << last_.dump();
 }
-INSTANTIATE_TEST_SUITE_P(Images, EachImage, testing::Values("ptx", "ptx-extra", "fat", "library"),
+INSTANTIATE_TEST_SUITE_P(Images, EachImage, testing::Values("ptx", "ptx-extra", "fat", "library", "kernel"),
                          [](const auto& way) {
                            return way.param == std::string("ptx-extra") ? "ptx_extra" : way.param;
                          });
+
+TEST_F(Stops, TheServiceKnowsWhatAKernelNeedsHoweverItIsLaunched) {
+  for (const char* way : {"library", "kernel"}) {
+    const std::string file = (folder_ / way).string();
+    serve("wait", "--record=" + file);
+    EXPECT_THAT(shell(joins(fmt::format("{} 1 1000", way))).said, HasSubstr("done 1"));
+    end_service(SIGINT);
+    std::ifstream in(file);
+    std::string line;
+    while (std::getline(in, line) && !line.starts_with("{\"kernel\"")) {
+    }
+    const nlohmann::json kernel = nlohmann::json::parse(line);
+    EXPECT_EQ(kernel["registers"], 32) << way;
+    EXPECT_EQ(kernel["name"], "busy") << way;
+  }
+}
 
 TEST_F(Stops, WithoutTheOptionOrWhereThePtxIsCompressedKernelsRunToTheirEnds) {
   serve("wait");

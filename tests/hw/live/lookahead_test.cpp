@@ -134,7 +134,7 @@ TEST(AheadOfTime, AnSloIsADeadlineOfEachRequest) {
     Books books("lookahead:ways=now/hold,horizon_us=700,budget_events=1000000,objective=deadlines", sim::small_gpu(2),
                 {.forecast = [](const Gpu& gpu, const Requirements& needed) { return sim::make_forecast(gpu, needed); }});
     const std::uint32_t work = books.join({"work", ServiceClass::best_effort, 0});
-    const std::uint32_t cam = books.join({"cam", ServiceClass::real_time, -5, sim::us(slo)});
+    const std::uint32_t cam = books.join({"cam", ServiceClass::real_time, -5, {}, {}, sim::us(slo)});
     Kernel busy, graph;
     busy.name = "busy", busy.grid = {2, 1, 1}, busy.block = {1024, 1, 1}, busy.registers_per_thread = 32, busy.solo_time = sim::us(200);
     graph.name = "graph 0", graph.grid = {8, 1, 1}, graph.block = {1, 1, 1}, graph.solo_time = sim::us(400);

@@ -1,7 +1,7 @@
 // A program that launches, and knows nothing of corun.
 //   steered_program WAY LAUNCHES US [EACH]
 // WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, capture, streams, fork, allocate, bad, bad-last
-//      ptx, ptx-extra, fat, compressed, library: a kernel of 8,448 blocks from a module; says "counted" where each block ran once a launch
+//      ptx, ptx-extra, fat, compressed, library, kernel: a kernel of 8,448 blocks from a module; says "counted" where each block ran once a launch
 // Waits after each EACH launches and at the end.  Says "early N": N calls came back within 0.2 s; and "done LAUNCHES".
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -51,12 +51,13 @@ CUfunction kernel_of_module(void* driver, const std::string& way, int us) {
   const std::string name = "busy_" + std::to_string(us), text = ptx(name);
   const std::string& image = *new std::string(way == "fat" || way == "compressed" ? fat(text, way == "compressed") : text);
   CUfunction f = nullptr;
-  if (way == "library") {
+  if (way == "library" || way == "kernel") {
     CUlibrary library = nullptr;
     CUkernel kernel = nullptr;
     reinterpret_cast<decltype(&cuLibraryLoadData)>(dlsym(driver, "cuLibraryLoadData"))(&library, image.c_str(), nullptr, nullptr, 0, nullptr,
                                                                                    nullptr, 0);
     reinterpret_cast<decltype(&cuLibraryGetKernel)>(dlsym(driver, "cuLibraryGetKernel"))(&kernel, library, name.c_str());
+    if (way == "kernel") return reinterpret_cast<CUfunction>(kernel);  // as the runtime launches it
     reinterpret_cast<decltype(&cuKernelGetFunction)>(dlsym(driver, "cuKernelGetFunction"))(&f, kernel);
     return f;
   }
@@ -134,7 +135,7 @@ int main(int argc, char** argv) {
     const CUresult most = allocate(&at, std::size_t{1} << 30), more = allocate(&at, (std::size_t{1} << 30) + 1);
     std::printf("allocated %d %d\n", most, more);
   }
-  const bool of_module = way == "ptx" || way == "ptx-extra" || way == "fat" || way == "compressed" || way == "library";
+  const bool of_module = way == "ptx" || way == "ptx-extra" || way == "fat" || way == "compressed" || way == "library" || way == "kernel";
   const CUfunction kernel = of_module ? kernel_of_module(driver, way, us) : nullptr;
   std::vector<std::uint32_t> counts(kBlocks);
   const auto launch_kernel = [&] {

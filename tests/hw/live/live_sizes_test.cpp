@@ -1,0 +1,134 @@
+// Do long kernels of programs that bring their PTX keep to the shares that smguard gives them, and does each of their blocks run
+// once?  The fake driver plays the worker; that the worker itself does so on a GPU is `measure_gpu ptx`.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tests/hw/live/live.h"
+
+namespace corun {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::Ge;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr int kWhole = 132 * 16;  // workers of the fake driver's GPU
+
+class Sizes : public Live {
+ protected:
+  /// Workers of the program's pieces that had a size; 0: the piece had none.
+  std::vector<int> workers(const std::string& name) const {
+    std::vector<int> all;
+    for (const Kernel& k : kernels())
+      if (k.program == name) all.push_back(std::max(0, k.groups - 1'000'000));
+    return all;
+  }
+  std::set<int> sizes(const std::string& name) const {
+    const std::vector<int> all = workers(name);
+    std::set<int> some(all.begin(), all.end());
+    some.erase(0);
+    return some;
+  }
+};
+
+TEST_F(Sizes, AProgramKeepsToItsQuota) {
+  serve("smguard", "--persistent");
+  const Ended ended = shell(joins("ptx 6 40000 2", "--name work --quota=0.25"));
+  EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("done 6"), HasSubstr("counted\n")));
+  EXPECT_THAT(sizes("work"), ElementsAre(kWhole / 4));
+  EXPECT_THAT(workers("work"), Contains(0)) << "the first was plain";
+}
+
+TEST_F(Sizes, TwoProgramsShareByTheirQuotas) {
+  serve("smguard", "--persistent");
+  Ended other;
+  std::thread second([&] { other = shell(joins("ptx 8 40000 2", "--name other --quota=0.25")); });
+  const Ended ended = shell(joins("ptx 8 40000 2", "--name work --quota=0.5"));
+  second.join();
+  EXPECT_THAT(ended.said, HasSubstr("counted\n"));
+  EXPECT_THAT(other.said, HasSubstr("counted\n"));
+  EXPECT_THAT(sizes("work"), ElementsAre(kWhole / 2));
+  EXPECT_THAT(sizes("other"), ElementsAre(kWhole / 4));
+  bool at_once = false;
+  for (const Kernel& a : kernels())
+    for (const Kernel& b : kernels())
+      at_once |= a.groups > 1'000'000 && b.groups > 1'000'000 && a.program != b.program && a.begin < b.end && b.begin < a.end;
+  EXPECT_TRUE(at_once);
+}
+
+TEST_F(Sizes, ARealTimeRequestTakesWorkersAndGivesThemBack) {
+  serve("smguard", "--persistent");
+  Ended work;
+  nlohmann::json last;
+  std::thread first([&] { work = shell(joins("ptx 10 100000 2", "--name work")); });
+  EXPECT_TRUE(comes([&] { return std::ranges::count(workers("work"), kWhole) >= 1; }));
+  std::thread looks([&] {
+    EXPECT_TRUE(comes([&] {
+      const nlohmann::json now = program("work");
+      if (!now.is_null()) last = now["stoppable"];
+      return now.is_null();
+    }));
+  });
+  // Who comes finds launches under way of which the policy, which begins anew, knows nothing.
+  shell(joins("dlsym 12 40000 3", "--name cam --class=real_time --priority=-5"));
+  looks.join();
+  first.join();
+  EXPECT_THAT(work.said, testing::AllOf(HasSubstr("done 10"), HasSubstr("counted\n"), Not(HasSubstr("refused"))));
+  // A request's kernels have 8 blocks of 128 threads.
+  const std::vector<int> all = workers("work");
+  EXPECT_THAT(sizes("work"), Contains(kWhole));
+  const auto fewer = std::ranges::find_if(all, [](int n) { return n != 0 && n < kWhole; });
+  ASSERT_NE(fewer, all.end());
+  EXPECT_GE(*fewer, kWhole - 132) << "no more than it takes";
+  EXPECT_NE(std::find(fewer, all.end(), kWhole), all.end()) << "it had all of them again";
+  EXPECT_GE(last["resizes"].get<int>(), 1) << last.dump();
+  std::vector<int> priorities;
+  for (const Kernel& k : kernels())
+    if (k.program == "cam") priorities.push_back(k.priority);
+  EXPECT_EQ(priorities.size(), 12u);
+  EXPECT_THAT(priorities, testing::Each(-4)) << "before offline workers that find no room";
+}
+
+TEST_F(Sizes, WhatCannotBeSizedGoesPlainlyAndNotBesideARequest) {
+  serve("smguard", "--persistent");
+  Ended work;
+  std::thread first([&] { work = shell(joins("compressed 16 20000 2", "--name work --quota=0.25")); });
+  EXPECT_TRUE(comes([&] { return std::ranges::count(kernels(), "work", &Kernel::program) >= 2; }));
+  for (int i = 0; i < 3; ++i) shell(joins("dlsym 3 2000 3", "--name cam --class=real_time --priority=-5"));
+  first.join();
+  EXPECT_THAT(work.said, HasSubstr("counted\n"));
+  EXPECT_THAT(sizes("work"), IsEmpty());
+  std::vector<Kernel> cam, plain;
+  for (const Kernel& k : kernels()) (k.program == "cam" ? cam : plain).push_back(k);
+  ASSERT_EQ(cam.size(), 9u);
+  ASSERT_EQ(plain.size(), 16u);
+  for (std::size_t r = 0; r < 3; ++r)
+    for (const Kernel& k : plain)
+      EXPECT_FALSE(k.begin > cam[3 * r].begin && k.begin < cam[3 * r + 2].end) << "one began within request " << r;
+}
+
+TEST_F(Sizes, WhatHasASizeGoesOnWhenTheServiceIsKilled) {
+  serve("smguard", "--persistent");
+  std::thread killer([&] {
+    EXPECT_TRUE(comes([&] { return std::ranges::count(workers("work"), kWhole / 8) >= 1; }));
+    kill(service_, SIGKILL);
+  });
+  const Ended ended = shell(joins("ptx 10 20000 2", "--name work --quota=0.125"));
+  killer.join();
+  EXPECT_THAT(ended.said,
+              testing::AllOf(HasSubstr("the service has ended"), HasSubstr("done 10"), HasSubstr("counted\n")));
+}
+
+TEST_F(Sizes, WithoutPersistentKernelsThereAreNone) {
+  const Ended ended = shell(fmt::format("{} serve --policy=smguard --gpu=h200 --no-mps --at {}", sim(), at()));
+  EXPECT_EQ(ended.code, 2);
+  EXPECT_THAT(ended.said, HasSubstr("--persistent"));
+}
+
+}  // namespace
+}  // namespace corun
