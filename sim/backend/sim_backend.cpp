@@ -60,6 +60,31 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
   }
 }
 
+void SimBackend::check_trace(const Trace& trace) const {
+  const Gpu& gpu = topology_.gpu;
+  const auto check_priority = [&](const Client& client, std::int32_t priority) {
+    if (priority > 0 || priority <= -static_cast<std::int32_t>(gpu.priority_levels))
+      throw InputError(
+          client.origin.file, client.origin.place + "/priority",
+          fmt::format("priority {} of client {} does not exist on {}", priority, client.name, gpu.name),
+          fmt::format("use 0 (lowest) to {} (highest)", 1 - static_cast<std::int32_t>(gpu.priority_levels)));
+  };
+  for (const Client& client : trace.clients) {
+    check_priority(client, client.priority);
+    for (const ClientStream& stream : client.streams)
+      if (stream.priority) check_priority(client, *stream.priority);
+    for (const Op& op : trace.programs[client.program.value].ops)
+      if (const auto* launch = std::get_if<corun::Launch>(&op.what)) {
+        const Kernel& kernel = trace.kernels[launch->kernel.value];
+        if (const std::string problem = misfit(kernel, gpu.sm); !problem.empty())
+          throw InputError(kernel.origin.file, kernel.origin.place,
+                           fmt::format("kernel {} fits no SM of {}: it {}", kernel.name, gpu.name, problem),
+                           "choose another GPU with --gpu, carry the trace over with `sim compare --gpus` (which caps "
+                           "shared memory), or correct the kernel's launch shape");
+      }
+  }
+}
+
 // ---- decisions --------------------------------------------------------------------------------------------
 
 Outcome SimBackend::apply(const Decision& decision, const LaunchView& view,

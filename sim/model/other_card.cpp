@@ -173,7 +173,7 @@ std::vector<std::string> card_notes(const Trace& trace, const Gpu& gpu) {
   const TpcMask there = TpcMask::range(0, gpu.tpcs());
   for (const Client& client : trace.clients)
     if (client.tpc_mask && client.tpc_mask->count() < kMaxTpcs && !((*client.tpc_mask & there) == *client.tpc_mask))
-      notes.push_back(fmt::format("tpc_mask of client {} names TPCs that {} lacks: of its {} those count that exist",
+      notes.push_back(fmt::format("tpc_mask of client {}, where a policy keeps to it, names TPCs that {} lacks: of its {} those count that exist",
                                   client.name, gpu.name, gpu.tpcs()));
   return notes;
 }

@@ -192,6 +192,11 @@ TEST_F(GpuExtends, ACycleIsFoundHoweverItsPathIsWritten) {
   EXPECT_THAT(problem_of(write(document)), HasSubstr("extends itself"));
 }
 
+TEST_F(GpuExtends, BothBoardsOfAnA100AreFoundAsNvidiaSmiCallsThem) {
+  EXPECT_EQ(find_gpu("NVIDIA A100 80GB PCIe"), "a100-80gb");
+  EXPECT_EQ(find_gpu("NVIDIA A100-PCIE-40GB"), "a100");
+}
+
 TEST_F(GpuExtends, MoreErrorsThanAreToldAreStillErrors) {
   json document = gpu_document("h200", {}).json;
   std::size_t wrong = 0;
