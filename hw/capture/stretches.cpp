@@ -1,7 +1,13 @@
-// A stretch begins and ends between requests: where the host has waited and no range of the program's own is open.  One with
-// records takes 0.1 s and 32 waits or 4 ranges at least, the first 1 s.  The one without that follows takes as long, twice, three times
-// and then always four times as long, but no more than 1 s, and ends behind a launch of what was not launched in one with
-// records: a loop that has just begun is recorded, also of a program that waits by no call, whose stretch then lasts.
+// A stretch begins and ends between requests: where the host has waited and no range of the program's own is
+// open.  One with records takes 0.1 s and 32 waits or 4 ranges at least, the first 1 s.  The one without that
+// follows takes as long, twice, three times and then always four times as long, but no more than 1 s, and
+// ends behind a launch of what was not launched in one with records: a loop that has just begun is recorded.
+//
+// A program may wait by no call (JAX polls).  Where none came for 1 s of launches, a stretch with records
+// that has lasted ends behind a launch, the next such one after 2 s, then 4, and so on: so some stretch holds
+// a request of whatever length.  The one without records that follows takes as long, twice, three times and
+// then always four times as long as was waited for a wait, and ends behind a launch too.  What was under way
+// then is left out by the import.
 #include "hw/capture/stretches.h"
 
 #include <unistd.h>
@@ -10,6 +16,7 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <utility>
 
 #include "hw/capture/cupti_functions.h"
 #include "hw/capture/lines.h"
@@ -18,13 +25,17 @@ namespace corun::capture {
 namespace {
 
 constexpr std::uint64_t kFirst = 1'000'000'000, kWith = 100'000'000, kMostWithout = 1'000'000'000;
+constexpr std::uint64_t kPatience = 1'000'000'000, kLook = 20'000'000, kIdle = 100'000'000,
+                        kNever = ~std::uint64_t{0};
 constexpr std::uint32_t kWaits = 32, kWaitsOfRange = 8, kTimes = 4;
-constexpr CUpti_ActivityKind kWork[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY2,
-                                        CUPTI_ACTIVITY_KIND_MEMSET};
+constexpr CUpti_ActivityKind kWork[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+                                        CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMSET};
 
 std::atomic<int> ranges_open{0}, open_captures{0};
-std::atomic<bool> recorded{true};     // kernels are
+std::atomic<bool> recorded{true};        // kernels are
 std::atomic<bool> something_new{false};  // was launched in a stretch without records
+std::atomic<std::uint64_t> overdue{
+    kNever};  // from here on a stretch may end behind a launch, if no wait has come
 /// A bit for each launch of a stretch with records; two that fall together cost a stretch that comes later.
 std::array<std::atomic<std::uint64_t>, 1024> known{};
 
@@ -35,6 +46,7 @@ class Stretches {
     process_ = getpid();
     active_ = without;
     began_ = now(), ends_ = began_ + kFirst, waits_ = 0, times_ = 1;
+    patience_ = kPatience, unwaited_ = false, overdue = ends_, last_wait_ = began_;
     recorded = true, something_new = false, open_captures = 0;
     for (auto& bits : known) bits = 0;
     const CUptiResult result = records(true);
@@ -51,13 +63,28 @@ class Stretches {
     if (!active_) return;
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock || !active_ || process_ != getpid()) return;  // not in the child of a fork
-    waits_ += waits;
+    waits_ += waits, last_wait_ = time;
     if (time >= ends_ && (!recorded || waits_ >= kWaits)) switch_at(time);
   }
   void record_from(std::uint64_t time) {
     if (!active_) return;
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (lock && active_ && process_ == getpid() && !recorded) switch_at(time);
+  }
+  void end_without_wait(std::uint64_t time) {
+    if (!active_) return;
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock || !active_ || process_ != getpid() || time < overdue) return;
+    if (time - last_look_ > kIdle) busy_since_ = time;  // one that does nothing does not wait for nothing
+    last_look_ = time;
+    const std::uint64_t from = recorded              ? std::max(last_wait_, busy_since_) + patience_
+                               : last_wait_ > began_ ? kNever
+                                                     : 0;
+    if (time < from) overdue = recorded ? time + kLook : kNever;
+    if (time < from || open_captures > 0) return;
+    unwaited_ = true;
+    if (recorded) patience_ *= 2;
+    switch_at(time);
   }
 
  private:
@@ -69,12 +96,16 @@ class Stretches {
       recorded = false;
       tell(time + 1);  // a range that ends now is of the stretch before
       records(false);
-      ends_ = now() + std::min(kMostWithout, times_ * (time - began_));
+      ends_ =
+          now() + (unwaited_ ? times_ * (patience_ / 2) : std::min(kMostWithout, times_ * (time - began_)));
+      began_ = now();
       times_ = std::min(times_ + 1, kTimes);
+      overdue = std::exchange(unwaited_, false) ? ends_ : kNever;
     } else {
       records(true);
       recorded = true;
       began_ = now(), ends_ = began_ + kWith;
+      overdue = ends_;
       tell(began_);
     }
   }
@@ -97,7 +128,8 @@ class Stretches {
   std::mutex mutex_;
   pid_t process_ = 0;
   std::atomic<bool> active_{false};
-  std::uint64_t began_ = 0, ends_ = 0;
+  std::uint64_t began_ = 0, ends_ = 0, last_wait_ = 0, last_look_ = 0, busy_since_ = 0, patience_ = kPatience;
+  bool unwaited_ = false;  // the stretch with records ends so
   std::uint32_t waits_ = 0, times_ = 1;
 };
 
@@ -119,15 +151,21 @@ void range_closed(std::uint64_t time) {
 }
 
 void launched(const void* what, std::uint64_t size) {
-  const std::uint64_t mixed = (reinterpret_cast<std::uintptr_t>(what) + size * 0x9e3779b97f4a7c15U) * 0xbf58476d1ce4e5b9U >> 48;
+  const std::uint64_t mixed =
+      (reinterpret_cast<std::uintptr_t>(what) + size * 0x9e3779b97f4a7c15U) * 0xbf58476d1ce4e5b9U >> 48;
   std::atomic<std::uint64_t>& bits = known[mixed >> 6];
   const std::uint64_t bit = std::uint64_t{1} << (mixed & 63);
   if ((bits.load(std::memory_order_relaxed) & bit) != 0) return;
-  if (recorded.load(std::memory_order_relaxed)) bits |= bit;
-  else something_new = true;
+  if (recorded.load(std::memory_order_relaxed))
+    bits |= bit;
+  else
+    something_new = true;
 }
 void launch_ended(std::uint64_t time) {
-  if (something_new.load(std::memory_order_relaxed)) stretches().record_from(time);
+  if (something_new.load(std::memory_order_relaxed))
+    stretches().record_from(time);
+  else if (time >= overdue.load(std::memory_order_relaxed) && ranges_open == 0)
+    stretches().end_without_wait(time);
 }
 void graph_captured(int change) {
   if (open_captures + change >= 0) open_captures += change;

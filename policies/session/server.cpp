@@ -1,13 +1,11 @@
 #include "policies/session/server.h"
 
 #include <algorithm>
-#include <cassert>
 
 namespace corun {
 
-Server::Server(const Serving& serving, const Program& merged) : serving_(serving), program_(merged) {
-  assert(merged.parts.size() == serving.steps.size());
-}
+Server::Server(const Serving& serving, const Program& merged, std::span<const Kernel> kernels)
+    : serving_(serving), program_(merged), times_(serving, merged, kernels) {}
 
 Time Server::next(Time from) const {
   if (!batch_.empty()) return from;
@@ -25,11 +23,12 @@ std::pair<std::size_t, std::size_t> Server::begin(Time now) {
   const std::uint32_t unread = all[last.index].prompt - last.read;
   if (unread == 0) {
     reads_ = 0;
-    return range(decode_step());
+    step_ = decode();
+  } else {
+    reads_ = std::min(unread, times_.largest_prompt());
+    step_ = times_.prompt(reads_);
   }
-  const std::size_t step = prefill_step(unread);
-  reads_ = std::min(unread, serving_.steps[step].tokens);
-  return range(step);
+  return range();
 }
 
 std::vector<SequenceRecord> Server::ended(Time now) {
@@ -63,36 +62,20 @@ std::vector<SequenceRecord> Server::unfinished() const {
   return left;
 }
 
-std::size_t Server::decode_step() const {
-  std::uint64_t tokens = 0;
-  for (const Running& s : batch_) tokens += serving_.sequences[s.index].prompt + s.generated;
-  const auto batch = static_cast<std::uint32_t>(batch_.size());
-  const auto context = static_cast<std::uint32_t>((tokens + batch - 1) / batch);
-  // What does not fit comes behind all that does, the largest first.
-  const auto badness = [](std::uint32_t has, std::uint32_t wanted) {
-    return has >= wanted ? std::pair(false, static_cast<std::int64_t>(has)) : std::pair(true, -static_cast<std::int64_t>(has));
-  };
-  std::size_t best = serving_.steps.size();
-  const auto rank = [&](const ServingStep& s) { return std::pair(badness(s.batch, batch), badness(s.context, context)); };
-  for (std::size_t i = 0; i < serving_.steps.size(); ++i)
-    if (serving_.steps[i].tokens == 0 && (best == serving_.steps.size() || rank(serving_.steps[i]) < rank(serving_.steps[best])))
-      best = i;
-  return best;
-}
-
-std::size_t Server::prefill_step(std::uint32_t tokens) const {
-  std::size_t best = serving_.steps.size();
-  for (std::size_t i = 0; i < serving_.steps.size(); ++i) {
-    const std::uint32_t has = serving_.steps[i].tokens;
-    if (has == 0) continue;
-    const std::uint32_t so_far = best == serving_.steps.size() ? 0 : serving_.steps[best].tokens;
-    if (so_far == 0 || (so_far < tokens ? has > so_far : has >= tokens && has < so_far)) best = i;
+StepTimes::Choice Server::decode() const {
+  std::uint64_t tokens = 0, longest = 0;
+  for (const Running& s : batch_) {
+    const std::uint64_t context = std::uint64_t{serving_.sequences[s.index].prompt} + s.generated;
+    tokens += context;
+    longest = std::max(longest, context);
   }
-  return best;
+  const std::uint64_t context = serving_.padded ? longest : (tokens + batch_.size() - 1) / batch_.size();
+  return times_.decode(static_cast<std::uint32_t>(batch_.size()), static_cast<std::uint32_t>(context));
 }
 
-std::pair<std::size_t, std::size_t> Server::range(std::size_t step) const {
+std::pair<std::size_t, std::size_t> Server::range() const {
   const auto& parts = program_.parts;
+  const std::size_t step = step_.program;
   return {parts[step].value, step + 1 < parts.size() ? parts[step + 1].value : program_.ops.size()};
 }
 

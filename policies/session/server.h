@@ -1,17 +1,21 @@
-// A server of sequences, as of a language model's (continuous batching): which of its captured steps is the next, and
-// when each sequence has its tokens.  Prompts are read first, one at a time, in chunks of what was captured; else all
-// sequences in the batch get a token.
+// A server of sequences, as of a language model's (continuous batching): which of its captured steps is the
+// next, and when each sequence has its tokens.  Prompts are read first, one at a time, in chunks of what was
+// captured; else all sequences in the batch get a token.
 //
-// A decode takes the smallest captured batch that holds the sequences, and of that the smallest context that is at least
-// their mean; what exceeds all is taken by the largest.  Leaves out: steps that decode and read prompts at once, the
-// cache's memory and what is put off for lack of it, prefixes that are cached.
+// A step takes what lies between the captured steps around its size (step_times.h): the tokens of a prompt,
+// or the sequences of a decode and the mean of their contexts, of a server that pads the longest.  What
+// exceeds all that was captured is taken by the largest, a prompt chunk by chunk.  Leaves out: steps that
+// decode and read prompts at once, the cache's memory and what is put off for lack of it, prefixes that are
+// cached.
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "policies/session/step_times.h"
 #include "traces/model/trace.h"
 #include "traces/timeline/timeline.h"
 
@@ -20,12 +24,14 @@ namespace corun {
 class Server {
  public:
   /// `merged`: the client's program, with a part for each step.
-  Server(const Serving& serving, const Program& merged);
+  Server(const Serving& serving, const Program& merged, std::span<const Kernel> kernels);
 
   /// When the next step can begin: `from`, or when the next sequence comes; kNever: none is left.
   Time next(Time from) const;
   /// The step that begins now: its first operation, and one behind its last.
   std::pair<std::size_t, std::size_t> begin(Time now);
+  /// Of a launch of the step that runs, in a trace that says it takes `own`.
+  Time solo_time(OpId op, Time own) const { return times_.solo_time(step_, op, own); }
   /// The step has ended; sequences that have all their tokens now.
   std::vector<SequenceRecord> ended(Time now);
   /// At the end of the run: those that have come and not ended.
@@ -39,12 +45,13 @@ class Server {
     Time last_token{};
     SequenceRecord record;
   };
-  std::size_t decode_step() const;
-  std::size_t prefill_step(std::uint32_t tokens) const;
-  std::pair<std::size_t, std::size_t> range(std::size_t step) const;
+  StepTimes::Choice decode() const;
+  std::pair<std::size_t, std::size_t> range() const;
 
   const Serving& serving_;
   const Program& program_;
+  StepTimes times_;
+  StepTimes::Choice step_;  // the one under way
   std::size_t next_sequence_ = 0;
   std::vector<Running> batch_;  // the last one's prompt may be unread yet
   std::uint32_t reads_ = 0;     // tokens of the prefill under way; 0: a decode

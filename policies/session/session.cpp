@@ -179,7 +179,7 @@ void Session::call(const HostCall& call, Time now) {
   if (const auto* launch = std::get_if<corun::Launch>(&op.what)) {
     l.kernel_id = launch->kernel;
     l.kernel = &trace_.kernels[launch->kernel.value];
-    l.solo_time = launch->solo_time ? *launch->solo_time : l.kernel->solo_time.value_or(Time{});
+    l.solo_time = workload_.solo_time(call.client, call.op);
     if (requires_.profiles && profiles_[launch->kernel.value].empty())
       profiles_[launch->kernel.value] = profile_source_(launch->kernel);
     pending_.insert(l);

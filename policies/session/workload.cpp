@@ -22,7 +22,7 @@ Workload::Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline)
     c.has_first_memory = client.memory_bytes == 0;
     c.calls = ops.size();
     if (client.serving) {
-      c.server.emplace(*client.serving, trace.programs[client.program.value]);
+      c.server.emplace(*client.serving, trace.programs[client.program.value], trace.kernels);
       await_step(c, Time{});
       continue;
     }
@@ -192,6 +192,14 @@ void Workload::prepare_next_call(ClientId id, Time from) {
   // Of a program that is a graph, what the host does before it launches that; a client's own `issue` has no gaps.
   if (issue(id) == Issue::eager || (begins && program.issue == Issue::graph))
     c.host_free += program.ops[next.value].host_gap;
+}
+
+Time Workload::solo_time(ClientId client, OpId op) const {
+  const auto& launch =
+      std::get<Launch>(trace_.programs[trace_.clients[client.value].program.value].ops[op.value].what);
+  const Time own = launch.solo_time.value_or(trace_.kernels[launch.kernel.value].solo_time.value_or(Time{}));
+  const std::optional<Server>& server = clients_[client.value].server;
+  return server ? server->solo_time(op, own) : own;
 }
 
 HandedOver Workload::handed_over(ClientId id, OpId op) const {

@@ -79,6 +79,8 @@ class Workload {
   bool busy(ClientId client) const { return !clients_[client.value].serving.empty(); }
   /// What a policy is shown of the client.
   void show(ClientView& client, Time now) const;
+  /// Alone on the whole GPU, of a launch of the request whose calls are being made.
+  Time solo_time(ClientId client, OpId op) const;
   const LaunchGraph& graph(ClientId client) const {
     return (*graphs_)[trace_.clients[client.value].program.value];
   }

@@ -54,6 +54,10 @@ struct CudaArguments {
   bool verify = false, no_alone = false;
 };
 
+struct ServedArguments {
+  std::optional<double> ahead_us, look_us;
+};
+
 struct Arguments {
   std::string trace;
   std::vector<std::string> clients;
@@ -65,7 +69,7 @@ struct Arguments {
   bool json = false, audit = false, plain = false, resources = false;
   CudaArguments cuda;
   std::uint64_t memory = 0;
-  std::optional<double> as_served, look_us;
+  ServedArguments served;
   OutputOptions outputs;
   std::string report;
   std::string schema;
@@ -132,14 +136,14 @@ int simulate(const Arguments& a, Task task) {
   const bool comparing = task == Task::compare;
   if (comparing) (void)specs_of(a.comparison);  // before what takes time
   if (task == Task::run) (void)make_policy(a.policy);
-  if (a.as_served && a.cuda.backend != "sim")
+  if (a.served.ahead_us && a.cuda.backend != "sim")
     throw InputError("", "--as-served", "it is of the simulator", "leave out --backend=cuda, or run the programs under sim serve");
-  if (a.look_us && !a.as_served)
+  if (a.served.look_us && !a.served.ahead_us)
     throw InputError("", "--look-us", "it is of programs under the service", "give --as-served=8 too");
   if (!a.comparison.contention.modelled() && a.cuda.backend != "sim")
     throw InputError("", "--contention", "it is of the simulator", "leave out --backend=cuda, or --contention=none");
   const Trace trace = load(a);
-  if (a.as_served) {  // the service's books refuse what it cannot do
+  if (a.served.ahead_us) {  // the service's books refuse what it cannot do
     live::BooksOptions options;
     options.forecast = [](const Gpu& gpu, const Requirements& needed) { return make_forecast(gpu, needed); };
     if (live::Books(a.policy, read_gpu(trace.gpu), options).memory() != nullptr)
@@ -202,8 +206,8 @@ int simulate(const Arguments& a, Task task) {
         return stopped = true;
       };
       RunOptions simulated{options, engine};
-      if (a.as_served) simulated.served_ahead = from_ns(1e3 * *a.as_served);
-      if (a.look_us) simulated.served_look = from_ns(1e3 * *a.look_us);
+      if (a.served.ahead_us) simulated.served_ahead = from_ns(1e3 * *a.served.ahead_us);
+      if (a.served.look_us) simulated.served_look = from_ns(1e3 * *a.served.look_us);
       result = run(trace, gpu, simulated);
     } else {
       options.alone = !a.cuda.no_alone;
@@ -284,11 +288,11 @@ int command(int argc, char** argv) {
       ->capture_default_str();
   add_run_options(app, a);
   a.comparison.contention.add_to(app);
-  app.add_option("--as-served", a.as_served,
+  app.add_option("--as-served", a.served.ahead_us,
                  "as sim serve --ahead-us=this, usually 8, runs programs as they are: kernels run to their ends, and one\n"
                  "that the policy may hold back goes so long before those before it end")
       ->check(CLI::Range(0.0, 1e6));
-  app.add_option("--look-us", a.look_us,
+  app.add_option("--look-us", a.served.look_us,
                  "with --as-served, of a policy that looks ahead: what it asks is foretold so much later, from what a service\n"
                  "knows of its programs (sim top --json says what it takes: looks; default: at once, from the trace)")
       ->check(CLI::Range(0.0, 1e6));

@@ -248,6 +248,10 @@ void Pipeline::end_blocks(TaskId id, std::uint32_t head, std::uint32_t block, st
   Task& task = tasks_[id];
   Work& work = launches_[task.work];
   const std::uint32_t ctas = sms_.cohorts().size(head) * count;
+  // Workers wait as long as blocks of their kernel would in their place, which is less on few SMs than on all.  Did they leave before
+  // all have a place, they might take it again and again.
+  if (block == kNoBlock && work.has_quotas() && !work.spread.stayed && !work.all_started() && work.spread.filled > now_)
+    return occupy(id, head, place, count, false);
   if (block != kNoBlock) {
     work.done += ctas;
     blocks_run_ += ctas;

@@ -198,7 +198,8 @@ const std::vector<Key>& keys() {
        }},
       key("from", "3600s", "the recorded arrivals start here", of_times),
       key("speed", "2", "the recorded arrivals come faster by this factor", of_times),
-      key("queue", nullptr, "requests that find the client busy wait; else the newest replaces the one that waits",
+      key("queue", nullptr,
+          "requests that find the client busy wait; else the newest replaces the one that waits",
           [](Client& c, const Said&, const ClientSetting&) { c.stale = Stale::queue; }),
       key("slo", "20ms", "deadline of a request, from its arrival",
           [](Client& c, const Said& w, const ClientSetting& s) { c.deadline = duration(w, s); }),
@@ -207,9 +208,13 @@ const std::vector<Key>& keys() {
             c.priority = static_cast<std::int32_t>(std::lround(number(w, s, -5, 0, "a whole number from -5 to 0")));
           }),
       key("quota", "0.5", "most of the GPU it may hold",
-          [](Client& c, const Said& w, const ClientSetting& s) { c.quota = number(w, s, 0.001, 1, "0.001 to 1"); }),
+          [](Client& c, const Said& w, const ClientSetting& s) {
+            c.quota = number(w, s, 0.001, 1, "0.001 to 1");
+          }),
       key("reservation", "0.25", "least of the GPU it is promised",
-          [](Client& c, const Said& w, const ClientSetting& s) { c.reservation = number(w, s, 0, 1, "0 to 1"); }),
+          [](Client& c, const Said& w, const ClientSetting& s) {
+            c.reservation = number(w, s, 0, 1, "0 to 1");
+          }),
       key("memory", "4GB", "device memory it holds",
           [](Client& c, const Said& w, const ClientSetting& s) { c.memory_bytes = bytes(w, s); }),
       key("process", "NAME", "clients of one process share a context",
@@ -221,14 +226,23 @@ const std::vector<Key>& keys() {
       key("tpcs", "0-15", "TPCs that it may use, for tpc-mask",
           [](Client& c, const Said& w, const ClientSetting& s) { c.tpc_mask = mask(w, s); }),
       key("ttft", "200ms", "of a server: latest first token of a sequence",
-          [=](Client& c, const Said& w, const ClientSetting& s) { of_server(c, w, s).first_token_slo = duration(w, s); }),
+          [=](Client& c, const Said& w, const ClientSetting& s) {
+            of_server(c, w, s).first_token_slo = duration(w, s);
+          }),
       key("tbt", "50ms", "of a server: longest mean time between a sequence's tokens",
-          [=](Client& c, const Said& w, const ClientSetting& s) { of_server(c, w, s).between_tokens_slo = duration(w, s); }),
+          [=](Client& c, const Said& w, const ClientSetting& s) {
+            of_server(c, w, s).between_tokens_slo = duration(w, s);
+          }),
       key("most", "16", "of a server: sequences in its batch",
           [=](Client& c, const Said& w, const ClientSetting& s) {
             of_server(c, w, s).most_at_once = static_cast<std::uint32_t>(number(w, s, 1, 65535, "a whole number from 1"));
           }),
-      of_a_file("serve", "STEPS", "a server of sequences, of times=; the file's programs by size: prefill:512+decode:8x2048"),
+      key("padded", nullptr,
+          "of a server: a decode reads as many tokens of each sequence as the longest has, not of each its "
+          "own",
+          [=](Client& c, const Said& w, const ClientSetting& s) { of_server(c, w, s).padded = true; }),
+      of_a_file("serve", "STEPS",
+                "a server of sequences, of times=; the file's programs by size: prefill:512+decode:8x2048"),
       of_a_file("program", "NAME", "which of the file's programs"),
       of_a_file("client", "NAME", "start from this client of the file"),
       of_a_file("counters", "FILE", "what `ncu --csv` printed of the recorded program"),

@@ -87,7 +87,7 @@ bool same(const Program& a, const Program& b) {
 }
 
 bool same(const Serving& a, const Serving& b) {
-  const auto& [steps, most, sequences, first, between] = a;
+  const auto& [steps, most, padded, sequences, first, between] = a;
   const auto same_step = [](const ServingStep& x, const ServingStep& y) {
     const auto& [program, batch, context, tokens] = x;
     return program == y.program && batch == y.batch && context == y.context && tokens == y.tokens;
@@ -96,8 +96,10 @@ bool same(const Serving& a, const Serving& b) {
     const auto& [at, prompt, generated] = x;
     return at == y.at && prompt == y.prompt && generated == y.generated;
   };
-  return std::equal(steps.begin(), steps.end(), b.steps.begin(), b.steps.end(), same_step) && most == b.most_at_once &&
-         std::equal(sequences.begin(), sequences.end(), b.sequences.begin(), b.sequences.end(), same_sequence) &&
+  return std::equal(steps.begin(), steps.end(), b.steps.begin(), b.steps.end(), same_step) &&
+         most == b.most_at_once && padded == b.padded &&
+         std::equal(sequences.begin(), sequences.end(), b.sequences.begin(), b.sequences.end(),
+                    same_sequence) &&
          first == b.first_token_slo && between == b.between_tokens_slo;
 }
 

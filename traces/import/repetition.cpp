@@ -180,10 +180,16 @@ std::optional<Nanoseconds> unrecorded_round(const kineto::Records& records, cons
   std::vector<Kind> round;
   for (const Call& call : outer_calls(records.calls))
     if (call.start >= typical.start && call.start < typical.start + typical.duration) round.push_back(call.kind);
-  if (round.empty() || (round.back() != Kind::synchronize && round.back() != Kind::copy_and_wait)) return std::nullopt;
+  if (round.empty()) return std::nullopt;
+  const auto waits = [](Kind kind) { return kind == Kind::synchronize || kind == Kind::copy_and_wait; };
+  // Of a host that is seen to wait for nothing, and still begins a round after the GPU has ended the one
+  // before, a round lasts until the next one.
+  const bool unseen = std::none_of(round.begin(), round.end(), waits) && repetition.between_is_work &&
+                      repetition.between > Nanoseconds{};
+  if (!unseen && !waits(round.back())) return std::nullopt;
   const std::vector<Call> calls = outer_calls(records.unrecorded_calls);
   const auto returned = [&](std::size_t i) { return calls[i].start + calls[i].duration; };
-  std::vector<Nanoseconds> took, leads;
+  std::vector<Nanoseconds> took, leads, periods;
   for (std::size_t at = 0, last = 0; at + round.size() <= calls.size();) {
     const bool same = std::equal(round.begin(), round.end(), calls.begin() + static_cast<std::ptrdiff_t>(at),
                                  [](Kind kind, const Call& call) { return kind == call.kind; });
@@ -191,11 +197,15 @@ std::optional<Nanoseconds> unrecorded_round(const kineto::Records& records, cons
       ++at;
       continue;
     }
-    if (!took.empty() && last == at) leads.push_back(std::max(Nanoseconds{}, calls[at].start - returned(at - 1)));
+    if (!took.empty() && last == at) {
+      leads.push_back(std::max(Nanoseconds{}, calls[at].start - returned(at - 1)));
+      periods.push_back(calls[at].start - calls[at - round.size()].start);
+    }
     last = at + round.size();
     took.push_back(returned(last - 1) - calls[at].start);
     at = last;
   }
+  if (unseen) return periods.size() < kTimes ? std::nullopt : std::optional(lower_median(std::move(periods)));
   if (took.size() < kTimes || leads.empty()) return std::nullopt;
   std::sort(leads.begin(), leads.end());
   return lower_median(std::move(took)) + (repetition.between_is_work ? leads[leads.size() / 4] : Nanoseconds{});

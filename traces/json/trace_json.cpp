@@ -443,6 +443,7 @@ class TraceReader {
       serving.steps.push_back({ProgramId{known->second}, step.value("batch", 0u), step.value("context", 0u), step.value("tokens", 0u)});
     }
     serving.most_at_once = from.value("most_at_once", 0u);
+    serving.padded = from.value("padded", false);
     for (std::size_t i = 0; i < from["sequences"].size(); ++i) {
       const json& one = from["sequences"][i];
       serving.sequences.push_back({time(one[0]), one[1].get<std::uint32_t>(), one[2].get<std::uint32_t>()});

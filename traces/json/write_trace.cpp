@@ -267,6 +267,7 @@ json serving(const Serving& from, const std::vector<std::string>& programs) {
     to["steps"].push_back(std::move(one));
   }
   to["most_at_once"] = from.most_at_once;
+  put(to, "padded", from.padded, false);
   for (const Sequence& s : from.sequences) to["sequences"].push_back(json::array({ns(s.at), s.prompt, s.generated}));
   put(to, "first_token_slo_ns", from.first_token_slo);
   put(to, "between_tokens_slo_ns", from.between_tokens_slo);

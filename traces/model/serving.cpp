@@ -12,8 +12,16 @@ namespace {
   throw InputError(client.origin.file, client.origin.place + "/serving", problem, remedy);
 }
 
-/// Its operations in the order in which the host calls them, so that none names a later one.
+std::uint32_t last_graph(const Program& program) {
+  std::uint32_t last = 0;
+  for (const Op& op : program.ops) last = std::max(last, op.graph);
+  return last;
+}
+
+/// Its operations in the order in which the host calls them, so that none names a later one.  Its CUDA graphs
+/// get numbers of their own: those of two parts beside each other are not one.
 void append_part(Program& to, const Program& step) {
+  const std::uint32_t graphs = last_graph(to);
   const auto first = static_cast<std::uint32_t>(to.ops.size());
   to.parts.push_back(OpId{first});
   const LaunchGraph graph(step);
@@ -23,6 +31,7 @@ void append_part(Program& to, const Program& step) {
     Op op = step.ops[from.value];
     for (OpId& after : op.after) after = OpId{place[after.value]};
     op.name.clear();
+    if (op.graph != 0) op.graph += graphs;
     to.ops.push_back(std::move(op));
   }
   while (to.streams.size() < step.streams.size()) to.streams.push_back(step.streams[to.streams.size()]);

@@ -108,6 +108,7 @@ struct Sequence {
 struct Serving {
   std::vector<ServingStep> steps;   // at least a prefill and a decode
   std::uint32_t most_at_once = 0;   // sequences in the batch
+  bool padded = false;  // a decode reads as many tokens of each as the longest has, else its own of each
   std::vector<Sequence> sequences;  // in the order of their times
   std::optional<Time> first_token_slo, between_tokens_slo;  // the latter of a sequence's mean
 };

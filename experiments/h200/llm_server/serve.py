@@ -3,11 +3,13 @@
 
   serve.py steps                    each step of the grid some times, an NVTX range each: to be captured
   serve.py server SPEED OUT.json    arrivals.csv at SPEED times its rate: when each sequence had its tokens
+  serve.py both FOLDER SPEED...     the steps and what each takes (FOLDER/times.json), then the server at each speed, in one process
 """
 import csv
 import datetime
 import json
 import os
+import statistics
 import sys
 import time
 
@@ -65,10 +67,14 @@ class Model:
 
 
 def steps(model):
-    """One of each after the other, as a server has them: twelve long prompts in a row would lower the clock."""
+    """One of each after the other, as a server has them: twelve long prompts in a row would lower the clock.  Of each the median in ms."""
+    times = {}
+
     def step(name, work):
         torch.cuda.nvtx.range_push(name)
+        begin = time.perf_counter_ns()
         work()
+        times.setdefault(name, []).append((time.perf_counter_ns() - begin) / 1e6)
         torch.cuda.nvtx.range_pop()
     for i in range(12):
         for n in PROMPTS:
@@ -76,6 +82,7 @@ def steps(model):
             for b in BATCHES[i % 2::2]:
                 c = CONTEXTS[(i // 2 + PROMPTS.index(n)) % len(CONTEXTS)]
                 step(f"decode_{b}x{c}", lambda: model.decode([1] * b, [c - 1] * b))
+    return {name: statistics.median(of) for name, of in times.items()}
 
 
 def arrivals(speed):
@@ -117,30 +124,42 @@ def server(model, speed):
     return sorted(done, key=lambda s: s["index"])
 
 
-def main():
-    with torch.inference_mode():
-        model = Model()
-        model.prefill([1] * 64, 0), model.decode([1, 1], [64, 64])
-        # The first of each size loads its kernels, which takes 70 ms.
-        for n in sorted(set(PROMPTS) | {prompt for _, prompt, _ in arrivals(1)}):
-            model.prefill([1] * n, 0)
-        for b in range(1, SLOTS + 1):
-            for c in range(64, LONGEST + 1, 64):
-                model.decode([1] * b, [c - 1] * b)
-        if sys.argv[1] == "steps":
-            steps(model)
-            return
-        torch.cuda.synchronize()
-        done = server(model, float(sys.argv[2]))
-    with open(sys.argv[3], "w") as file:
-        json.dump({"speed": float(sys.argv[2]), "gpu": torch.cuda.get_device_name(), "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+def serve(model, speed, path):
+    torch.cuda.synchronize()
+    done = server(model, speed)
+    with open(path, "w") as file:
+        json.dump({"speed": speed, "gpu": torch.cuda.get_device_name(), "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
                    "torch": torch.__version__,
                    "sequences": [{"at_s": s["at"], "prompt": s["prompt"], "generated": s["generate"],
                                   "tokens_s": [round(t, 6) for t in s["tokens"]]} for s in done]}, file)
     first = sorted(s["tokens"][0] - s["at"] for s in done)
     between = sorted((s["tokens"][-1] - s["tokens"][0]) / (len(s["tokens"]) - 1) for s in done if len(s["tokens"]) > 1)
     print(f"{len(done)} sequences: first token {first[len(first) // 2] * 1e3:.2f} ms (median), {sum(first) / len(first) * 1e3:.2f} (mean); "
-          f"between tokens {between[len(between) // 2] * 1e3:.3f} ms (median of means)")
+          f"between tokens {between[len(between) // 2] * 1e3:.3f} ms (median of means)", flush=True)
+
+
+def main():
+    with torch.inference_mode():
+        model = Model()
+        model.prefill([1] * 64, 0), model.decode([1, 1], [64, 64])
+        # The first of each size loads its kernels, which takes 70 ms.
+        only = sys.argv[1] == "steps"
+        for n in sorted(set(PROMPTS) | {prompt for _, prompt, _ in ([] if only else arrivals(1))}):
+            model.prefill([1] * n, 0)
+        for b in BATCHES if only else range(1, SLOTS + 1):
+            for c in CONTEXTS if only else range(64, LONGEST + 1, 64):
+                model.decode([1] * b, [c - 1] * b)
+        print(f"ready after {time.process_time():.1f} s of the process", flush=True)
+        if sys.argv[1] == "server":
+            serve(model, float(sys.argv[2]), sys.argv[3])
+            return
+        times = steps(model)
+        if sys.argv[1] == "steps":
+            return
+        with open(os.path.join(sys.argv[2], "times.json"), "w") as file:
+            json.dump(times, file)
+        for i, speed in enumerate(sys.argv[3:]):
+            serve(model, float(speed), os.path.join(sys.argv[2], f"served-{i + 1}.json"))
 
 
 main()

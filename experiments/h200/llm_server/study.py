@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
 """Simulates the server from its captured steps, and compares with what was measured.
 
-  study.py steps SIM RECORDING    steps.json.gz from what `sim capture --keep RECORDING` kept: a program a step
-  study.py compare SIM            the runs of served*.json.gz beside the simulation of the same arrivals
+  study.py steps SIM RECORDING [FOLDER]   FOLDER/steps.json.gz from what `sim capture --keep RECORDING` kept: a program a step; with what
+                                          each takes without tracing, where FOLDER/times.json says so
+  study.py compare SIM [FOLDER]           the runs of FOLDER/served*.json.gz beside the simulation of the same arrivals
+  study.py sizes [FOLDER]                 each captured size left out: how near do its neighbours come?
+
+FOLDER: this one, unless another is given.
 """
 import glob
 import gzip
@@ -15,7 +19,10 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-STEPS = os.path.join(HERE, "steps.json.gz")
+
+
+def packed_steps(folder):
+    return os.path.join(folder, "steps.json.gz")
 
 
 def ranges_of(recording):
@@ -26,15 +33,21 @@ def ranges_of(recording):
     return sorted(names, key=lambda name: [int(n) for n in re.findall("[0-9]+", name)])
 
 
-def make_steps(sim, recording):
-    kernels, of_name, programs = {}, {}, []
-    with tempfile.TemporaryDirectory() as folder:
+def make_steps(sim, recording, folder):
+    kernels, of_name, programs, gpu, times = {}, {}, [], None, {}
+    to, known = packed_steps(folder), os.path.join(folder, "times.json")
+    if os.path.exists(known):
+        with open(known) as file:
+            times = json.load(file)
+    with tempfile.TemporaryDirectory() as scratch:
         for name in ranges_of(recording):
-            path = os.path.join(folder, "step.json")
-            subprocess.run([sim, "import", "capture", recording, "--range", name, "--name", name, "-o", path], check=True,
+            path = os.path.join(scratch, "step.json")
+            without = ["--request-time", f"{times[name]:.5f}ms"] if name in times else []
+            subprocess.run([sim, "import", "capture", recording, "--range", name, "--name", name, *without, "-o", path], check=True,
                            stderr=subprocess.DEVNULL)
             with open(path) as file:
                 trace = json.load(file)
+            gpu = trace["gpu"]
             by_name = {}  # kernels of one name and of several steps are one where all else is equal too
             for kernel in trace["kernels"]:
                 was = kernel.pop("name")
@@ -50,10 +63,50 @@ def make_steps(sim, recording):
                 if "launch" in op:
                     op["launch"] = by_name[op["launch"]]
             programs.append(program)
-    trace = {"corun_trace": 1, "name": "llm_server_steps", "about": f"Captured from serve.py steps: {len(programs)} steps of a server of a language model.", "gpu": "h200", "kernels": list(kernels.values()),
+    trace = {"corun_trace": 1, "name": "llm_server_steps", "about": f"Captured from serve.py steps: {len(programs)} steps of a server of a language model.", "gpu": gpu, "kernels": list(kernels.values()),
              "programs": programs, "clients": []}
-    with gzip.GzipFile(STEPS, "wb", mtime=0) as file:
+    with open(to, "wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
         file.write(json.dumps(trace).encode())
+
+
+def totals(folder):
+    """Microseconds of all launches of each step: of prompts by (0, tokens), of decodes by (batch, context)."""
+    with gzip.open(packed_steps(folder)) as file:
+        trace = json.load(file)
+    usual = {kernel["name"]: kernel["solo_time_ns"] for kernel in trace["kernels"]}
+    all_ = {}
+    for program in trace["programs"]:
+        size = [int(n) for n in re.findall("[0-9]+", program["name"])]
+        all_[size[0] if len(size) > 1 else 0, size[-1]] = sum(op.get("solo_time_ns", usual[op["launch"]]) for op in program["ops"] if "launch" in op) / 1e3
+    return all_
+
+
+def errors_of_sizes(folder=HERE):
+    """Of prompts, contexts and batches: the errors of a size that is left out, if it takes the next larger one, the nearer one (of two the mean
+    of their errors), or what lies between."""
+    of = totals(folder)
+    batches, contexts = sorted({b for b, _ in of if b}), sorted({c for b, c in of if b})
+    rows = {"prompts": [[(size, of[0, size]) for size in sorted(c for b, c in of if b == 0)]],
+            "contexts": [[(c, of[b, c]) for c in contexts] for b in batches],
+            "batches": [[(b, of[b, c]) for b in batches] for c in contexts]}
+    found = {}
+    for name, lists in rows.items():
+        found[name] = {"next larger": [], "nearer": [], "between": []}
+        for row in lists:
+            for (small, below), (size, true), (large, above) in zip(row, row[1:], row[2:]):
+                way = (size - small) / (large - small)
+                nearer = [below] if way < 0.5 else [above] if way > 0.5 else [below, above]
+                found[name]["next larger"].append([above / true - 1])
+                found[name]["nearer"].append([one / true - 1 for one in nearer])
+                found[name]["between"].append([(below + way * (above - below)) / true - 1])
+    return found
+
+
+def sizes(folder):
+    print(f"{'left out: error':16} {'number':>6}" + "".join(f"{way + ': mean, size, worst':>34}" for way in ("next larger", "nearer", "between")))
+    for name, ways in errors_of_sizes(folder).items():
+        print(f"{name:16} {len(ways['between']):6}" + "".join(f"{100 * statistics.mean(map(statistics.mean, of)):+18.1f} {100 * statistics.mean(abs(e) for es in of for e in es):6.1f} "
+              f"{100 * max(abs(e) for es in of for e in es):6.1f} %" for of in ways.values()))
 
 
 def quantiles(values):
@@ -61,10 +114,10 @@ def quantiles(values):
     return [statistics.mean(values), values[(len(values) - 1) // 2], values[int(0.99 * (len(values) - 1))]]
 
 
-def measured():
+def measured(folder):
     """Of each speed and each of first_token and between_tokens: mean, p50 and p99 in ms, of each run."""
     runs = {}
-    for path in sorted(glob.glob(os.path.join(HERE, "served*.json.gz"))):
+    for path in sorted(glob.glob(os.path.join(folder, "served*.json.gz"))):
         with gzip.open(path) as file:
             run = json.load(file)
         sequences = run["sequences"]
@@ -75,23 +128,24 @@ def measured():
     return runs
 
 
-def rows(sim):
+def rows(sim, folder=HERE):
     """(speed, what, measured, simulated): mean, p50 and p99 in ms, of each run and of the simulation."""
-    with gzip.open(STEPS) as file:
-        programs = [p["name"] for p in json.load(file)["programs"]]
+    with gzip.open(packed_steps(folder)) as file:
+        steps = json.load(file)
+    programs = [p["name"] for p in steps["programs"]]
     serve, served = "+".join(f"{name}:{name.split('_')[1]}" for name in programs), {}
-    for (speed, name), runs in measured().items():
+    for (speed, name), runs in measured(folder).items():
         if speed not in served:
-            client = f"llm={STEPS},rt,serve={serve},times={os.path.join(HERE, 'arrivals.csv')},speed={speed}"
-            ran = subprocess.run([sim, "compare", "--client", client, "--gpu", "h200", "--policies", "fcfs", "--duration=120s", "--json"],
+            client = f"llm={packed_steps(folder)},rt,padded,serve={serve},times={os.path.join(HERE, 'arrivals.csv')},speed={speed}"
+            ran = subprocess.run([sim, "compare", "--client", client, "--gpu", steps["gpu"], "--policies", "fcfs", "--duration=120s", "--json"],
                                  capture_output=True, text=True, check=True)
             served[speed] = json.loads(ran.stdout)["results"][0]["clients"][0]["served"]
         yield speed, name, runs, [served[speed][f"{name}_{q}_ms"] for q in ("mean", "p50", "p99")]
 
 
-def compare(sim):
+def compare(sim, folder):
     print(f"{'speed':>5} {'runs':>4} {'':14} {'measured ms: mean (from - to)':>29} {'p50 (from - to)':>24} {'simulated':>17} {'error':>19}")
-    for speed, name, runs, there in rows(sim):
+    for speed, name, runs, there in rows(sim, folder):
         of = [[run[i] for run in runs] for i in range(2)]
         middle = [statistics.mean(values) for values in of]
         spread = [f"{m:7.2f} ({min(values):6.2f} - {max(values):6.2f})" for m, values in zip(middle, of)]
@@ -100,7 +154,6 @@ def compare(sim):
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "steps":
-        make_steps(sys.argv[2], sys.argv[3])
-    else:
-        compare(sys.argv[2])
+    what, *given = sys.argv[1:]
+    folder = given.pop() if len(given) > {"steps": 2, "compare": 1, "sizes": 0}[what] else HERE
+    {"steps": make_steps, "compare": compare, "sizes": sizes}[what](*given, folder)

@@ -183,6 +183,15 @@ TEST_F(Capture, ALoopThatBeginsBetweenStretchesAndNeverWaitsIsRecorded) {
   EXPECT_LT(recorded, lines_of(file("all")).at('k') - 400u) << "between stretches";
 }
 
+TEST_F(Capture, OfAProgramThatIsSeenToWaitForNothingCallsAloneAreKeptToo) {
+  ASSERT_EQ(capture(program("polling-unmarked"), "--keep " + file("kept")), 0) << said_;
+  const auto lines = lines_of(file("kept"));
+  EXPECT_EQ(lines.at('o'), 3u) << "records for 2 s, none for 1 s, again for 2.1 s, none for 4 s";
+  EXPECT_GT(lines.at('k'), 8100u);
+  EXPECT_LT(lines.at('k'), 8300u);
+  EXPECT_TRUE(said("a request takes 0.501 ms without the profiler")) << said_;
+}
+
 TEST_F(Capture, NoStretchBeginsWhileAGraphIsCaptured) {
   ASSERT_EQ(capture(program("capturing-unmarked"), "--keep " + file("kept")), 0) << said_;
   const std::size_t captured = lines_of(file("kept")).at('o');

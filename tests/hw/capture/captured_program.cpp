@@ -1,8 +1,9 @@
-// A program that is captured where there is no GPU: it loads what CUDA_INJECTION64_PATH names, as the driver does, and
-// serves requests on a fake GPU; its ranges go through NVTX's own header.
+// A program that is captured where there is no GPU: it loads what CUDA_INJECTION64_PATH names, as the driver
+// does, and serves requests on a fake GPU; its ranges go through NVTX's own header.
 //
-//   captured_program serve|chooses|unmarked|hosted|once|killed|fails|idle|long|long-unmarked|long-hosted|late|graph|
-//                    unwaiting-unmarked|capturing-unmarked
+//   captured_program
+//   serve|chooses|unmarked|hosted|once|killed|fails|idle|long|long-unmarked|long-hosted|late|graph|
+//                    unwaiting-unmarked|capturing-unmarked|polling-unmarked
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -86,6 +87,14 @@ void unwaiting_requests(bool captured) {
   if (captured) fake_capture_ends();
 }
 
+/// For 8.5 s and as JAX does: the host begins when a kernel has ended, and waits for that by no call.
+void polling_requests() {
+  for (int i = 0; i < 17'000; ++i) {
+    fake_launch(&kSmallGemm);
+    fake_host_works(500'000);
+  }
+}
+
 }  // namespace
 
 int main(int, char** argv) {
@@ -109,7 +118,12 @@ int main(int, char** argv) {
   const bool captured = name.starts_with("capturing"), unwaiting = captured || name.starts_with("unwaiting");
   if (name == "late") late_requests();
   if (unwaiting) unwaiting_requests(captured);
-  const int requests = name == "once" ? 1 : name == "late" || unwaiting ? 0 : name.starts_with("long") || name == "graph" ? kLong : 20;
+  const bool polling = name.starts_with("polling");
+  if (polling) polling_requests();
+  const int requests = name == "once"                                ? 1
+                       : name == "late" || unwaiting || polling      ? 0
+                       : name.starts_with("long") || name == "graph" ? kLong
+                                                                     : 20;
   for (int i = 0; i < requests; ++i) {
     if (name.ends_with("hosted")) hosted_request(name == "hosted");
     else if (name == "graph") graph_request();

@@ -20,7 +20,7 @@ class Servers : public testing::Test {
   }
   /// Runs it; every step takes 1 ms.  What it did, by number of the step.
   std::vector<std::size_t> play(Time until = ms(1'000'000)) {
-    Server server(serving_, merged_);
+    Server server(serving_, merged_, kernels_);
     std::vector<std::size_t> steps;
     for (Time now = server.next(Time{}); now != kNever && now < until; now = server.next(now)) {
       const auto [first, end] = server.begin(now);
@@ -35,6 +35,7 @@ class Servers : public testing::Test {
 
   Serving serving_;
   Program merged_;
+  std::vector<Kernel> kernels_{Kernel{}};
   std::vector<SequenceRecord> done_, left_;
 };
 
@@ -54,25 +55,32 @@ TEST_F(Servers, OneTokenNeedsNoDecode) {
   EXPECT_EQ(done_.at(0).finished, done_.at(0).first_token);
 }
 
-TEST_F(Servers, ALongPromptIsReadInChunksOfTheLargestAndTheSmallestThatHoldsTheRest) {
+TEST_F(Servers, ALongPromptIsReadInChunksOfTheLargestAndWhatIsLeft) {
   serving_.sequences = {{ms(0), 64, 1}, {ms(0), 65, 1}, {ms(0), 256, 1}, {ms(0), 257, 1}, {ms(0), 600, 1}};
-  EXPECT_EQ(play(), (std::vector<std::size_t>{0, 1, 1, 1, 0, 1, 1, 1}));
+  EXPECT_EQ(play(), (std::vector<std::size_t>{0, 0, 1, 1, 0, 1, 1, 1})) << "65 are nearer 64, 88 are not";
 }
 
 TEST_F(Servers, ADecodeHoldsTheBatchAndTheMeanContext) {
-  serving_.sequences = {{ms(0), 64, 40}};
+  serving_.sequences = {{ms(0), 64, 110}};
   std::vector<std::size_t> steps = play();
-  // After the prompt 64 + 1 tokens; the 100th is there after 36 more.
-  EXPECT_EQ(std::vector<std::size_t>(steps.begin(), steps.begin() + 37), [] {
-    std::vector<std::size_t> expected(37, 2);
+  // After the prompt 64 + 1 tokens; the 156th is there after 92 more.
+  EXPECT_EQ(std::vector<std::size_t>(steps.begin(), steps.begin() + 93), [] {
+    std::vector<std::size_t> expected(93, 2);
     expected[0] = 0;
     return expected;
-  }()) << "contexts 65 to 100 fit into 100";
-  EXPECT_EQ(steps[37], 3u) << "101 does not";
+  }()) << "contexts 65 to 156 are as 100";
+  EXPECT_EQ(steps[93], 3u) << "157 lie between 100 and 1000";
   done_.clear();
   serving_.sequences = {{ms(0), 64, 40}, {ms(0), 64, 40}, {ms(0), 64, 40}};
   steps = play();
   EXPECT_EQ(steps[3], 4u) << "three sequences fit into a batch of four";
+}
+
+TEST_F(Servers, APaddedDecodeReadsAsMuchOfEachAsTheLongestHas) {
+  serving_.sequences = {{ms(0), 60, 2}, {ms(0), 200, 2}};
+  EXPECT_EQ(play(), (std::vector<std::size_t>{0, 1, 2})) << "131 in the mean";
+  serving_.padded = true;
+  EXPECT_EQ(play(), (std::vector<std::size_t>{0, 1, 3})) << "201";
 }
 
 TEST_F(Servers, WhatExceedsAllThatWasCapturedTakesTheLargest) {

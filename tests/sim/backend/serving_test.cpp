@@ -42,6 +42,31 @@ TEST(Serving, ASequenceTakesItsStepsOneBehindTheOther) {
   EXPECT_NEAR(r.clients[0].progress, 1, 1e-9) << "alone it is the same";
 }
 
+TEST(Serving, APromptBetweenTwoCapturedSizesTakesWhatLiesBetween) {
+  nlohmann::json trace = server("{" + kSteps + R"(, "sequences": [[1000000, 192, 1], [90000000, 256, 1]]})");
+  trace["programs"].push_back(trace["programs"][0]);
+  trace["programs"].back()["name"] = "longer";
+  for (auto& op : trace["programs"].back()["ops"])
+    if (op.contains("launch")) op["solo_time_ns"] = 350000;
+  trace["clients"][0]["serving"]["steps"].push_back({{"program", "longer"}, {"tokens", 256}});
+  const RunResult r = run_it(trace);
+  ASSERT_TRUE(r.clients[0].served);
+  EXPECT_NEAR(2 * r.clients[0].served->first_token_mean_ms, 2 * 0.25 + 2 * 0.35, 0.1);
+  EXPECT_NEAR(r.clients[0].progress, 1, 1e-9) << "alone it is the same";
+}
+
+TEST(Serving, TheGraphsOfTwoStepsAreNotOneLaunch) {
+  nlohmann::json trace = server("{" + kSteps + R"(, "sequences": [[1000000, 200, 2]]})");
+  for (auto& program : trace["programs"]) {
+    program["ops"].erase(program["ops"].size() - 1);  // the wait between them
+    for (auto& op : program["ops"]) op["graph"] = 1;
+  }
+  const Trace read = read_trace(trace, "s.json");
+  const Program& merged = read.programs[read.clients[0].program.value];
+  for (const OpId part : merged.parts)
+    EXPECT_EQ(handed_over(read.clients[0], merged, part), HandedOver::first_of_graph);
+}
+
 TEST(Serving, GoodputCountsWhatKeepsAllItsLimits) {
   const std::string two = R"(, "sequences": [[0, 100, 11], [0, 100, 11]])";
   const auto good = [&](const std::string& limits) { return run_it(server("{" + kSteps + two + limits + "}")).clients[0].served->goodput_per_s; };

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "policies/api/registry.h"
+#include "sim/backend/profile.h"
 #include "sim/backend/run.h"
 #include "sim/model/kernel_model.h"
 #include "sim/model/mended_counters.h"
@@ -173,6 +174,29 @@ TEST(AbsurdCounters, GiveRunsThatEndUnderEveryKindOfPolicy) {
       RC_ASSERT(k.finished < std::chrono::hours{1});
     }
   }));
+}
+
+/// As a kernel that fills DRAM has them: on few SMs its blocks take a fraction of what they take on all, and so did workers
+/// that waited on SMs where they were not wanted. They left before those that were wanted had come, for ever.
+Kernel bound_by_dram(double us, double gib_per_s, double instructions_per_us) {
+  Kernel k;
+  k.name = "elementwise_kernel";
+  k.grid = {1056, 1, 1};
+  k.block = {256, 1, 1};
+  k.solo_time = from_ns(1e3 * us);
+  k.counters.dram_read_bytes = k.counters.dram_write_bytes = us * gib_per_s * 1.074e3 / 2;
+  k.counters.l2_bytes = us * gib_per_s * 1.074e3;
+  k.counters.warp_instructions = us * instructions_per_us;
+  return k;
+}
+
+TEST(AbsurdCounters, ProfileByNumbersOfSmsEndsWhereFewAreFasterThanAll) {
+  const Gpu gpu = read_gpu("h200");
+  for (const double us : {3.0, 100.0})
+    for (const double gib_per_s : {500, 1000, 2100, 4500, 9000})
+      for (const double instructions_per_us : {300, 2535})
+        for (const ProfilePoint& p : profile_by_sm(bound_by_dram(us, gib_per_s, instructions_per_us), gpu))
+          EXPECT_GT(p.time, Time{}) << us << " us, " << gib_per_s << " GiB/s";
 }
 
 /// A kernel that stages its reads, with solo times on two SM counts and as a persistent one.

@@ -89,6 +89,25 @@ TEST_F(Captured, WhatARequestTakesIsThatOfTheStretchesWithoutRecords) {
   EXPECT_TRUE(recorded_.without_profiler.empty());
 }
 
+TEST_F(Captured, ARequestOfAHostThatIsSeenToWaitForNothingLastsUntilTheNext) {
+  const auto unwaited = [](int from, int to, int each, bool recorded) {
+    std::string lines;
+    for (int i = from; i < to; ++i) {
+      const int at = 10'000 * from + each * (i - from);
+      lines += fmt::format("[\"a\",1,{},{},11,{}]\n", at, at + 1000, 2 * i + 1) +
+               (recorded ? kernel(at + 3000, at + 7000, 2 * i + 1) : "");
+    }
+    return lines;
+  };
+  const auto request = [&](int each, int without) {
+    import(kHead + kWait + unwaited(1, 20, each, true) + "[\"o\",199900,0]\n" +
+           unwaited(20, 40, without, false) + "[\"o\",399900,1]\n" + unwaited(40, 60, each, true));
+    return recorded_.without_profiler.empty() ? Time{} : recorded_.without_profiler.front()->request;
+  };
+  EXPECT_EQ(request(9000, 8600), from_ns(8600));
+  EXPECT_EQ(request(6900, 6500), Time{}) << "it begins before the GPU has ended the one before";
+}
+
 TEST_F(Captured, StretchesWithoutRecordsDoNotCountAsPartsOfARequest) {
   const std::string lines = kHead + kWait + rounds(1, 5, true) + "[\"o\",45000,0]\n" + rounds(5, 40, false) + "[\"o\",395000,1]\n" + rounds(40, 44, true);
   for (const std::string& all : {lines, without_ranges(lines)}) {

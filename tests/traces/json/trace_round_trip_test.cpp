@@ -205,6 +205,7 @@ class AnyTrace {
     serving.steps[0].context = 0;
     serving.most_at_once = coin() ? 0 : below(16) + 1;
     for (std::uint32_t n = below(4) + 1; n > 0; --n) serving.sequences.push_back({Time{1000 * (5 - n)}, below(99) + 1, below(99) + 1});
+    serving.padded = coin();
     if (coin()) serving.first_token_slo = time();
     if (coin()) serving.between_tokens_slo = time();
     client.issue = Issue::eager;
