@@ -19,10 +19,26 @@ std::vector<std::string> pieces(const std::string& text, char separator) {
   return all;
 }
 
+/// As nvidia-smi prints it, with the media engines that one instance may have: its SMs and memory are the same without.
+std::string without_media(const std::string& profile) {
+  constexpr std::string_view kMedia = "+me";
+  return profile.ends_with(kMedia) ? profile.substr(0, profile.size() - kMedia.size()) : profile;
+}
+
 class Mig final : public Policy {
  public:
   explicit Mig(const Parameters& p) {
-    const std::vector<std::string> profiles = pieces(p.text("profile"), '/');
+    std::vector<std::string> profiles = pieces(p.text("profile"), '/');
+    std::size_t with_media = 0;
+    for (std::string& profile : profiles) {
+      const std::string plain = without_media(profile);
+      with_media += plain == profile ? 0 : 1;
+      profile = plain;
+    }
+    if (with_media > 1)
+      throw InputError("", "--policy", "mig:profile=" + p.text("profile") + " gives media engines to " +
+                                           std::to_string(with_media) + " instances",
+                       "only one instance can have +me");
     const std::vector<std::string> clients = pieces(p.text("clients"), '/');
     if (!clients.empty() && clients.size() != profiles.size())
       throw InputError("", "--policy",
@@ -30,6 +46,9 @@ class Mig final : public Policy {
                            " instances, and there are " + std::to_string(profiles.size()),
                        "name the clients of each instance, as in profile=3g.71gb/4g.71gb,clients=cam+mic/llm");
     const std::string& inside = p.text("inside");
+    if (profiles.empty() && inside != "fcfs")
+      throw InputError("", "--policy", "mig:inside=" + inside + " is for instances, and profile= names none",
+                       "name the instances, as in profile=3g.71gb/4g.71gb,inside=" + inside);
     if (!make_policy(inside)->requirements().instances.empty())
       throw InputError("", "--policy", "mig:inside=" + inside + " divides an instance again",
                        "an instance of MIG is not divided further here");

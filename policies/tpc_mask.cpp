@@ -59,7 +59,15 @@ class TpcMaskPolicy final : public Policy {
     return {{Capability::order, Capability::priority, Capability::tpc_mask}, Contexts::one, false};
   }
   void start(const Topology& topology, std::span<const ClientView> clients) override {
-    if (split_ == "trace") return;
+    tpcs_ = TpcMask::range(0, topology.gpu.tpcs());
+    gpu_ = topology.gpu.name;
+    if (split_ == "trace") {
+      for (const ClientView& view : clients) {
+        check(view.client->tpc_mask, *view.client);
+        for (const ClientStream& stream : view.client->streams) check(stream.tpc_mask, *view.client);
+      }
+      return;
+    }
     const auto n = static_cast<std::uint32_t>(clients.size());
     const std::uint32_t tpcs = topology.gpu.tpcs();
     const std::vector<std::uint32_t> order = in_order(split_, topology.gpu);
@@ -91,16 +99,29 @@ class TpcMaskPolicy final : public Policy {
   }
 
  private:
+  /// A launch with a mask of none would wait for ever.
+  void check(const std::optional<TpcMask>& mask, const Client& client) const {
+    if (mask && (*mask & tpcs_).empty())
+      refuse("the mask of client " + client.name + " names only TPCs that " + gpu_ + " lacks: it has " +
+                 std::to_string(tpcs_.count()),
+             "name some of 0-" + std::to_string(tpcs_.count() - 1) + ", or use split=even");
+  }
+
   std::optional<TpcMask> mask(const LaunchView& launch, const Client& client,
                               const ClientStream& stream) const {
     if (!shares_.empty()) return shares_[launch.client.value];
-    if (const auto& of_op = std::get<Launch>(launch.operation->what).tpc_mask) return of_op;
+    if (const auto& of_op = std::get<Launch>(launch.operation->what).tpc_mask) {
+      check(of_op, client);
+      return of_op;
+    }
     return stream.tpc_mask ? stream.tpc_mask : client.tpc_mask;
   }
 
   std::string split_;
   std::vector<std::uint32_t> counts_;  // of TPCs, by client; empty: equal shares
   std::vector<TpcMask> shares_;        // by client; empty: the trace's
+  TpcMask tpcs_;                       // that the GPU has
+  std::string gpu_;
 };
 
 const Registered tpc_mask_policy{

@@ -64,6 +64,7 @@ std::unique_ptr<Policy> make_policy(std::string_view spec) {
 
 Parameters::Parameters(std::string_view policy, const std::vector<Parameter>& known, std::string_view text)
     : policy_(policy) {
+  std::vector<std::string_view> given;
   for (const Parameter& p : known) {
     values_.emplace_back(p.name, p.default_value);
     if (!p.rest) continue;
@@ -89,7 +90,15 @@ Parameters::Parameters(std::string_view policy, const std::vector<Parameter>& kn
                        known.empty() ? "it has no parameters"
                                      : fmt::format("write key=value with one of {}", fmt::join(names, ", ")));
     }
-    found->second = std::string(one.substr(equals + 1));
+    if (std::ranges::find(given, key) != given.end())
+      throw InputError("", "--policy", fmt::format("policy {} is given {}= twice", policy, key), "leave one of them out");
+    given.push_back(key);
+    const std::string_view value = one.substr(equals + 1);
+    for (const Parameter& p : known)
+      if (const std::string wrong = ":" + p.name + "="; value.find(wrong) != std::string_view::npos)
+        throw InputError("", "--policy", fmt::format("policy {}: a colon stands before {}= in '{}'", policy, p.name, one),
+                         "separate parameters by commas, as in name:key=value,key=value");
+    found->second = std::string(value);
   }
 }
 

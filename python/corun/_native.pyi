@@ -1060,6 +1060,7 @@ class Trace:
 
         policy: a name, "name:key=value,...", or an object of a class derived from Policy.
         seed, duration ("200ms"), gpu (a name or a description's path), issue: in place of the trace's.
+        Times that were recorded on another card are carried over to `gpu`, with a note.
         timeline: what `Result.perfetto` shows; "cta" also keeps every block, which takes time and memory.
         counters: also the counters of the timeline (queues, residents), which take as long as the simulation.
         resources: also which resource running kernels lacked, as `sim --resources` and `--report` tell it (slower).
@@ -1074,7 +1075,8 @@ def load(
     counters: Optional[Union[str, PathLike[str]]] = None,
 ) -> Trace:
     """Read a trace (traces/FORMAT.md) or a PyTorch profiler trace, plain or gzip; `counters`: what
-    `ncu --csv` printed of the program that the profiler recorded.
+    `ncu --csv` printed of the program that the profiler recorded.  Times that were recorded on another card
+    than `gpu` are carried over to it, with a note.
     """
 
 class SweepPoint:

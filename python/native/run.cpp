@@ -18,6 +18,7 @@
 #include "python/native/columns.h"
 #include "python/native/policy.h"
 #include "python/native/trace_object.h"
+#include "sim/sweep/carry.h"
 #include "sim/sweep/load.h"
 #include "traces/json/output_file.h"
 #include "traces/json/trace_json.h"
@@ -447,7 +448,7 @@ void bind_run(py::module_& m) {
         const py::gil_scoped_release release;
         Trace trace = sim::read_input(file.string(), gpu.value_or(""),
                                       counters.value_or(std::filesystem::path()).string());
-        if (gpu) trace.gpu = locate_gpu(*gpu);
+        if (gpu) sim::put_on(trace, file.string(), *gpu);
         return TraceObject{file.string(), std::make_shared<const Trace>(std::move(trace)),
                            std::make_shared<Shared>()};
       },

@@ -10,8 +10,8 @@
 #include <numeric>
 
 #include "sim/backend/in_parallel.h"
-#include "sim/model/other_card.h"
 #include "sim/oracle/oracle.h"
+#include "sim/sweep/carry.h"
 #include "traces/json/spelling.h"
 #include "traces/model/error.h"
 
@@ -239,11 +239,12 @@ Goal parse_goal(const std::string& text, const Trace& trace) {
 }
 
 AdvisedCard card_of(const Trace& trace, const Gpu& from, const Gpu& to) {
+  Trace there = trace;
+  carry_over(there, trace.name, from, to);
   const auto known = std::count_if(trace.kernels.begin(), trace.kernels.end(), [](const Kernel& k) {
     return k.counters.issue_active_pct || k.counters.warp_instructions;
   });
-  return {to, from.name == to.name ? trace : carried_over(trace, from, to).trace,
-          2 * static_cast<std::size_t>(known) > trace.kernels.size()};
+  return {to, std::move(there), 2 * static_cast<std::size_t>(known) > trace.kernels.size()};
 }
 
 Advice advise(const std::vector<AdvisedCard>& cards, const AdviseOptions& options) {

@@ -19,6 +19,7 @@
 #include "sim/backend/sim_backend.h"
 #include "sim/model/kernel_prior.h"
 #include "sim/model/mended_counters.h"
+#include "sim/model/other_card.h"
 #include "traces/json/spelling.h"
 #include "traces/timeline/preemption.h"
 
@@ -253,9 +254,14 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
     result.occupancy = totals.warp_ps / span / gpu.sm.max_warps;
   }
   const std::vector<std::string> mended = mended_counters(trace, gpu);
-  result.notes.insert(result.notes.begin(), mended.begin(), mended.end());
-  if (const std::string warning = contention_warning(trace, gpu); !warning.empty())
-    result.notes.insert(result.notes.begin(), warning);
+  // That times are of another card comes before all else.
+  const auto at = [&] {
+    return std::ranges::find_if(result.notes, [](const std::string& n) { return n.find(kCarried) == n.npos; });
+  };
+  result.notes.insert(at(), mended.begin(), mended.end());
+  if (const std::string warning = contention_warning(trace, gpu); !warning.empty()) result.notes.insert(at(), warning);
+  const std::vector<std::string> of_card = card_notes(trace, gpu);
+  result.notes.insert(at(), of_card.begin(), of_card.end());
   if (host != nullptr && host->launch_call != Time{})
     result.notes.push_back("one host thread issues for all clients, at the costs in the profile file");
   std::ranges::copy(simulator.instances().notes(), std::back_inserter(result.notes));

@@ -12,6 +12,7 @@
 #include "sim/advise/advise.h"
 #include "sim/command/progress.h"
 #include "sim/command/report_page.h"
+#include "sim/sweep/carry.h"
 #include "traces/json/spelling.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -101,9 +102,11 @@ class Report {
         fmt::print("note     {} shares with nobody: give each program with --client NAME=FILE\n",
                    trace.clients.front().name);
       few(best);
+      carried(best);
     } else if (advice_.nearest) {
       const Tried& nearest = advice_.tried[*advice_.nearest];
       fmt::print("none     no setting holds; nearest is {}{}: {}\n", nearest.setting.words, on(nearest), values(nearest));
+      carried(nearest);
       fmt::print("so       give {}a lower rate (--highest-rate), a longer limit, or try --gpus\n",
                  trace.clients.size() == 1 ? "it " : "each client a GPU of its own, ");
     } else if (advice_.tried.empty()) {
@@ -127,6 +130,10 @@ class Report {
     return text;
   }
   std::string on(const Tried& t) const { return cards_.size() < 2 ? "" : " on " + cards_[t.card].gpu.name; }
+  void carried(const Tried& t) const {
+    for (const std::string& note : t.result.notes)
+      if (note.find(kCarried) != std::string::npos) fmt::print("note     {}\n", note);
+  }
   void few(const Tried& t) const {
     for (const Slo& slo : options_.slos) {
       const ClientResult& c = t.result.clients[slo.client];
@@ -185,7 +192,7 @@ int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineO
 
   std::vector<AdvisedCard> cards;
   if (a.gpus.empty()) cards.push_back(card_of(trace, gpu, gpu));
-  for (const std::string& name : a.gpus) cards.push_back(card_of(trace, gpu, read_gpu(name)));
+  for (const Gpu& to : read_gpus(a.gpus)) cards.push_back(card_of(trace, gpu, to));
 
   Advice advice;
   std::optional<HighestRate> rate;

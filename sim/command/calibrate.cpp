@@ -45,6 +45,7 @@ double rounded(double value) {
 }
 
 void check_writable(const std::string& path, const char* option) {
+  if (path.empty()) throw InputError("", option, "it names no file", fmt::format("write {} my-gpu.json", option));
   if (const files::path folder = files::absolute(path).parent_path();
       access(folder.c_str(), W_OK) != 0 || files::is_directory(path))
     throw InputError(path, "", "it cannot be written", fmt::format("choose another place with {}", option));

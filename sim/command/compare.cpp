@@ -88,7 +88,7 @@ void add_compare(CLI::App& command, CompareArguments& a) {
       ->delimiter(',')->allow_extra_args(false);
   command
       .add_option("--gpus", a.gpus,
-                  "run the trace on each of these GPUs; times that were recorded on another are carried over")
+                  "run the trace on each of these GPUs, as --gpu on one")
       ->delimiter(',')->allow_extra_args(false);
   command.add_flag(
       "--oracle", a.oracle,
@@ -139,7 +139,7 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
   std::vector<RunResult> results;
   std::vector<NotRun> not_run;
   std::optional<Oracle> oracle, instances;
-  bool stopped = false;
+  bool stopped = false, searching = false;
   {
     ProgressBar bar;
     const auto progress = [&](const char* stage, double done) { bar.show(stage, done); };
@@ -186,11 +186,17 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
       throw InputError(trace.name, "", "no policy can run this trace: " + not_run.front().reason,
                        "name one with --policies to see all that is wrong");
     if (a.oracle && !stopped) {
-      OracleOptions options{objective_of(a.objective), engine, 0, progress, &common};
+      OracleOptions options{objective_of(a.objective), engine, 0, progress, &common,
+                            [] { return bool(hw::SignalGuard::flag()); }};
       oracle = find_oracle(trace, gpu, options);
       instances = find_best_instances(trace, gpu, options);
+      stopped = searching = hw::SignalGuard::flag();
+      for (auto* found : {&oracle, &instances})
+        if (*found && (*found)->tried == 0) found->reset();
     }
   }
+  if (searching)
+    fmt::print(stderr, "sim: interrupted while the oracle searched; the best division is of those tried until then\n");
   std::vector<RunResult> shown = results;
   for (const auto* found : {&oracle, &instances})
     if (*found) shown.push_back((*found)->best);
@@ -208,6 +214,7 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
   nlohmann::ordered_json document = nlohmann::ordered_json::parse(text);
   if (oracle) document["oracle"] = json_of(*oracle, results, a);
   if (instances) document["instances"] = json_of(*instances, results, a);
+  if (searching) document["oracle_interrupted"] = true;
   std::cout << document.dump(2) << '\n';
   return stopped ? 130 : 0;
 }

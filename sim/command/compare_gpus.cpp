@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
@@ -13,7 +14,7 @@
 
 #include "sim/backend/in_parallel.h"
 #include "sim/backend/run.h"
-#include "sim/model/other_card.h"
+#include "sim/sweep/carry.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 #include "traces/timeline/report.h"
@@ -59,18 +60,22 @@ std::string carried_text(const Card& card, const Gpu& from) {
   if (!became.empty())
     text += fmt::format("\n         it has {} levels of priority: {}{}", card.gpu.priority_levels, fmt::join(became, ", "),
                         became.size() > card.gpu.priority_levels ? "; levels that coincide are served alike" : "");
-  return text;
+  if (const std::string left_out = not_carried(c, from, card.gpu); !left_out.empty()) text += "\n         " + left_out;
+  return text + "\n         " + carry_error(from, card.gpu);
 }
 
 void print_text(const Trace& trace, const Gpu& from, const std::vector<Card>& cards,
-                const std::vector<Row>& rows) {
+                const std::vector<Row>& rows, Notes which) {
   fmt::print("trace    {}, recorded on {}; times in ms\n", trace.name, from.name);
-  fmt::print("{:<14}{:<26}{:>7}{:>8}{:>10}{:>14}{:>10}{:>11}\n", "gpu", "policy", "STP", "ANTT", "fairness",
+  std::size_t width = 12;
+  for (const Card& card : cards) width = std::max(width, card.gpu.name.size());
+  width += 2;
+  fmt::print("{:<{}}{:<26}{:>7}{:>8}{:>10}{:>14}{:>10}{:>11}\n", "gpu", width, "policy", "STP", "ANTT", "fairness",
              "worst RT p99", "slowest", "makespan");
   for (const Row& row : rows)
     if (row.result) {
       const RunResult& r = *row.result;
-      fmt::print("{:<14}{:<26}{:>7}{:>8}{:>10}{:>14}{:>10}{:>11}\n", cards[row.card].gpu.name, row.policy,
+      fmt::print("{:<{}}{:<26}{:>7}{:>8}{:>10}{:>14}{:>10}{:>11}\n", cards[row.card].gpu.name, width, row.policy,
                  number(r.stp, 3), number(r.antt, 3), number(r.fairness, 3),
                  number(worst_real_time_p99(r), 3), "x" + number(worst_slowdown(r), 2), number(to_ms(r.makespan), 2));
     }
@@ -78,11 +83,23 @@ void print_text(const Trace& trace, const Gpu& from, const std::vector<Card>& ca
   for (const Row& row : rows)
     if (!row.result)
       fmt::print("not run  {} under {}: {}\n", cards[row.card].gpu.name, row.policy, row.refused);
-  for (const Card& card : cards)
-    fmt::print("gpu      {}, {}\n         {}\n", card.gpu.name, in_words(card.gpu.basis),
-               carried_text(card, from));
-  fmt::print("rule     {}\n         (from an H200 to an H100, times alone were off by 1 % in the median and 5 % at p90)\n",
-             kCarryRule);
+  for (const Row& row : rows)
+    if (row.result)
+      for (const ClientResult& c : row.result->clients)
+        if (!c.failed.empty())
+          fmt::print("failed   {} on {} under {}: {}\n", c.name, cards[row.card].gpu.name, row.policy, c.failed);
+  for (const Card& card : cards) {
+    fmt::print("gpu      {}, {}\n         {}\n", card.gpu.name, in_words(card.gpu.basis), carried_text(card, from));
+    for (const std::string& note : card_notes(card.trace, card.gpu)) fmt::print("         {}\n", note);
+  }
+  if (std::ranges::any_of(cards, [](const Card& card) { return card.carried.has_value(); }))
+    fmt::print("rule     {}\n", kCarryRule);
+  if (which != Notes::all) return;
+  std::vector<std::string> told;
+  for (const Row& row : rows)
+    if (row.result)
+      for (const std::string& note : row.result->notes)
+        if (std::ranges::find(told, note) == told.end()) fmt::print("note     {}\n", told.emplace_back(note));
 }
 
 void print_document(const Gpu& from, const std::vector<Card>& cards, const std::vector<Row>& rows) {
@@ -105,7 +122,8 @@ void print_document(const Gpu& from, const std::vector<Card>& cards, const std::
                             {"kernels_by_counters", c->by_counters},
                             {"kernels_by_class", c->by_class},
                             {"kernels_by_clock", c->by_clock},
-                            {"kernels_with_less_shared_memory", c->trimmed}};
+                            {"kernels_with_less_shared_memory", c->trimmed},
+                            {"error", carry_error(from, card.gpu)}};
     if (card.carried)
       for (const auto& [was, is] : card.carried->priorities)
         to["carried_over"]["priorities"].push_back({{"was", was}, {"is", is}});
@@ -121,9 +139,13 @@ int compare_gpus(const Trace& trace, const std::string& file, const CompareArgum
   const Gpu from = read_gpu(trace.gpu, std::filesystem::path(file).parent_path());
   std::vector<std::string> specs = specs_of(a);
   std::vector<Card> cards;
-  for (const std::string& name : a.gpus) {
-    Card card{read_gpu(name), {}, trace};
-    if (card.gpu.name != from.name) {
+  const std::vector<Gpu> gpus = read_gpus(a.gpus);
+  for (std::size_t i = 0; i < gpus.size(); ++i) {
+    const std::string& name = a.gpus[i];
+    Card card{told_apart(gpus[i], from, name), {}, trace};
+    const auto has_its_name = [&](const Card& other) { return other.gpu.name == card.gpu.name; };
+    if (std::ranges::any_of(cards, has_its_name)) card.gpu.name += fmt::format(" ({})", name);
+    if (!same_card(from, card.gpu)) {
       card.carried = carried_over(trace, from, card.gpu);
       card.trace = card.carried->trace;
     }
@@ -143,7 +165,7 @@ int compare_gpus(const Trace& trace, const std::string& file, const CompareArgum
       rows[i].refused = error.problem();
     }
   });
-  json ? print_document(from, cards, rows) : print_text(trace, from, cards, rows);
+  json ? print_document(from, cards, rows) : print_text(trace, from, cards, rows, a.notes);
   return 0;
 }
 

@@ -107,6 +107,20 @@ void check_subcommand(const CLI::App& app, const std::string& trace) {
                      "`sim --help` lists the subcommands");
 }
 
+/// Throws InputError for `--gpu=` and the like, which would take the next word for their value.
+void refuse_empty_values(const CLI::App& app, int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (i == 1 && (word == "capture" || word == "run")) return;  // what follows may be another program's
+    if (word == "--") return;
+    if (!word.starts_with("--") || !word.ends_with("=")) continue;
+    const std::string name = word.substr(0, word.size() - 1);
+    const auto all = app.get_subcommands([&](const CLI::App* each) { return i > 1 && each->get_name() == argv[1]; });
+    if ((all.empty() ? &app : all.front())->get_option_no_throw(name) != nullptr)
+      throw InputError("", name, "no value follows the equals sign", fmt::format("write {}VALUE, or leave it out", word));
+  }
+}
+
 Trace load(const Arguments& a) {
   if (a.trace.empty() == a.clients.empty())
     throw InputError("", "", a.trace.empty() ? "no trace given" : "both a trace and --client given",
@@ -235,7 +249,8 @@ void add_run_options(CLI::App& app, Arguments& a) {
                      client_settings_help(true))
       ->allow_extra_args(false);
   app.add_option("--gpu", a.gpu,
-                 "GPU to simulate: a name of `sim gpus` or a description's path (default: the trace's)");
+                 "GPU to simulate: a name of `sim gpus` or a description's path (default: the trace's);\n"
+                 "times that were recorded on another card are carried over");
   app.add_option("--duration", a.duration, "length of the run, as 200ms (default: the trace's)");
   app.add_option("--seed", a.seed, "seed of the arrivals (default: the trace's)");
   app.add_option("--issue", a.issue, "hand every request over by single calls (eager) or at once (graph)")
@@ -333,6 +348,7 @@ int command(int argc, char** argv) {
   CLI::App* manuals = app.add_subcommand("man", "print the manual page, for man -l -");
   app.require_subcommand(0, 1);
 
+  refuse_empty_values(app, argc, argv);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version

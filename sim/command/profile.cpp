@@ -10,6 +10,7 @@
 #include "sim/backend/in_parallel.h"
 #include "sim/backend/profile.h"
 #include "sim/command/progress.h"
+#include "sim/sweep/carry.h"
 #include "traces/import/recording.h"
 #include "traces/json/output_file.h"
 #include "traces/json/trace_json.h"
@@ -54,8 +55,11 @@ int profile(const ProfileArguments& a) {
   if (a.backend == "cuda") return profile_on_gpu(a);
   if (a.trace.empty())
     throw InputError("", "", "no trace given", "`sim profile --help` shows how to call it");
-  const Trace trace = read_trace(a.trace, [](const auto& included) { return import_recording(included); });
-  const std::string name = a.gpu.empty() ? trace.gpu : locate_gpu(a.gpu);
+  Trace trace = read_trace(a.trace, [](const auto& included) { return import_recording(included); });
+  const std::size_t notes = trace.notes.size();
+  if (!a.gpu.empty()) put_on(trace, a.trace, a.gpu);
+  if (trace.notes.size() != notes) fmt::print(stderr, "note: {}\n", trace.notes.front());
+  const std::string name = trace.gpu;
   if (name.empty())
     throw InputError(a.trace, "/gpu", "the trace names no GPU",
                      "pass --gpu=NAME; `sim gpus` lists the names");

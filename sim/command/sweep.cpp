@@ -148,7 +148,7 @@ CLI::App* add_sweep(CLI::App& app, SweepArguments& a) {
   command->add_option("--only", a.only, "of the policies only these, by name")->delimiter(',')->allow_extra_args(false);
   command->add_option("--set", a.changes, "values of a client's setting, as cam.rate=50,100,150; once for each setting")
       ->allow_extra_args(false);
-  command->add_option("--gpus", a.gpus, "GPUs (default: each trace's)")->delimiter(',')->allow_extra_args(false);
+  command->add_option("--gpus", a.gpus, "GPUs, each as with --gpu (default: each trace's)")->delimiter(',')->allow_extra_args(false);
   command->add_option("--seeds", a.seeds, "seeds of the arrivals, as 1..5 (default: each trace's)");
   command->add_option("--duration", a.duration, "length of each run, as 200ms (default: each trace's)");
   command->add_option("-o,--out", a.output, "file of lines; what is there already is not run again");
@@ -165,7 +165,7 @@ int sweep(const SweepArguments& a) {
   Lines lines(points.size(), a.output);
   const auto read = [&](const std::string& file) {
     if (file != kComposed || a.clients.empty()) return read_input(file, "");
-    return compose(a.clients, a.gpus.empty() ? "" : a.gpus.front());
+    return compose(a.clients, a.gpus.size() == 1 ? a.gpus.front() : "");  // of several each point puts it on its own
   };
   const auto began = std::chrono::steady_clock::now();
   try {

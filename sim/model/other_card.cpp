@@ -1,5 +1,7 @@
 #include "sim/model/other_card.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -9,6 +11,7 @@
 
 #include "sim/model/carried_kernel.h"
 #include "sim/model/kernel_prior.h"
+#include "traces/model/tpc_mask.h"
 
 namespace corun::sim {
 namespace {
@@ -127,7 +130,66 @@ CardRatios ratios_of(const Gpu& from, const Gpu& to) {
   return r;
 }
 
+ArchitectureRates rates_of(const Gpu& gpu) {
+  switch (10 * gpu.compute_capability_major + gpu.compute_capability_minor) {
+    case 60: return {0, 64};
+    case 61: return {0, 128};
+    case 70: return {512, 64};
+    case 75: return {512, 64};
+    case 80: return {1024, 64};
+    case 86: return {512, 128};
+    case 89: return {512, 128};
+    case 90: return {2048, 128};
+    case 100: return {4096, 128};
+    default: return {};
+  }
+}
+
+std::string not_carried(const CarriedOver& carried, const Gpu& from, const Gpu& to) {
+  constexpr double kWorthSaying = 1.05;
+  const ArchitectureRates here = rates_of(from), there = rates_of(to);
+  std::string text;
+  if (carried.tensor_short > kWorthSaying)
+    text = fmt::format("tensor throughput of an SM is not carried, so a kernel bound by it may be up to {:.1f} times too fast",
+                       carried.tensor_short);
+  if (there.fp32 > 0 && here.fp32 > kWorthSaying * there.fp32)
+    text += fmt::format("{}FP32 throughput of an SM is not carried, so a kernel bound by it may be up to {:.1f} times too fast",
+                        text.empty() ? "" : "; ", here.fp32 / there.fp32);
+  return text;
+}
+
+std::vector<std::string> card_notes(const Trace& trace, const Gpu& gpu) {
+  constexpr std::uint32_t kFirstWithClusters = 9;
+  std::vector<std::string> notes;
+  if (gpu.product.starts_with("AMD"))
+    notes.push_back(fmt::format("{} is an AMD card: its queues and all waits are assumed, and none has been measured",
+                                gpu.name));
+  const auto clusters =
+      std::ranges::count_if(trace.kernels, [](const Kernel& k) { return k.cluster.count() > 1; });
+  if (clusters != 0 && gpu.compute_capability_major < kFirstWithClusters)
+    notes.push_back(fmt::format("{} of {} kernels launch clusters of blocks, which {} does not have: they are simulated as "
+                                "if it had",
+                                clusters, trace.kernels.size(), gpu.name));
+  const TpcMask there = TpcMask::range(0, gpu.tpcs());
+  for (const Client& client : trace.clients)
+    if (client.tpc_mask && client.tpc_mask->count() < kMaxTpcs && !((*client.tpc_mask & there) == *client.tpc_mask))
+      notes.push_back(fmt::format("tpc_mask of client {}, where a policy keeps to it, names TPCs that {} lacks: of its {} those count that exist",
+                                  client.name, gpu.name, gpu.tpcs()));
+  return notes;
+}
+
 namespace {
+
+/// Of a kernel's instructions, from which on it is taken to use tensor cores.
+constexpr double kTensorUse = 0.01;
+
+/// Tiles of matrices, not by FP32 units.
+bool uses_tensor_cores(const Kernel& kernel) {
+  const Counters& c = kernel.counters;
+  if (c.tensor_instructions) return *c.tensor_instructions > kTensorUse * c.warp_instructions.value_or(0);
+  const Prior* prior = prior_of(kernel.name);
+  return prior != nullptr && prior->multiplies() && prior->tensor_share > kTensorUse;
+}
 
 /// What an SM there would not give a block: the number of kernels that asked for more.
 std::uint32_t trim(std::vector<Kernel>& kernels, std::uint32_t most) {
@@ -187,6 +249,8 @@ CarriedOver carried_over(const Trace& trace, const Gpu& from, const Gpu& to) {
        : known == Known::by_class  ? carried.by_class
                                    : carried.by_clock);
   }
+  const double rate_there = rates_of(to).tensor_fp16;
+  const double tensor = rate_there > 0 ? rates_of(from).tensor_fp16 / rate_there : 0;
   std::vector<double> longer;
   for (Program& program : carried.trace.programs)
     for (Op& op : program.ops) {
@@ -197,6 +261,10 @@ CarriedOver carried_over(const Trace& trace, const Gpu& from, const Gpu& to) {
       const double ratio = carry[k].ratio(time);
       if (launch->solo_time) launch->solo_time = times(time, ratio);
       if (time > Time{}) longer.push_back(ratio);
+      if (time > Time{} && tensor > 0 && uses_tensor_cores(kernels[k])) {
+        const double bound = tensor * (kernels[k].blocks() < to.sms ? ratios.clock : ratios.sms);
+        carried.tensor_short = std::max(carried.tensor_short, bound / ratio);
+      }
     }
   for (std::size_t k = 0; k < kernels.size(); ++k)
     carry_kernel(carried.trace.kernels[k], carry[k], kernels[k].solo_time.value_or(longest[k]), ratios, to.sms);

@@ -12,6 +12,8 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
+#include <vector>
 
 #include "traces/model/gpu.h"
 #include "traces/model/trace.h"
@@ -24,6 +26,9 @@ struct CarriedOver {
   std::uint32_t by_counters = 0, by_class = 0, by_clock = 0;
   std::uint32_t trimmed = 0;  // kernels whose shared memory an SM of the other would not give a block
   double least = 0, median = 0, most = 0;  // ratio of the times of launches
+  /// Most by which a kernel that keeps the tensor cores busy is shorter than their rates on the two cards allow; 0: none
+  /// uses them, or a rate is not known.
+  double tensor_short = 0;
   std::map<std::int32_t, std::int32_t> priorities;  // what each became; empty: all exist there
 };
 
@@ -38,6 +43,22 @@ struct CardRatios {
   double fp64 = 1;   // cycles at the FP64 pipe
 };
 CardRatios ratios_of(const Gpu& from, const Gpu& to);
+
+/// Multiply-adds that an SM of that compute capability starts in a cycle; 0: not known here.
+struct ArchitectureRates {
+  double tensor_fp16 = 0;  // dense, accumulated in FP32 on cards for data centres
+  double fp32 = 0;
+};
+ArchitectureRates rates_of(const Gpu& gpu);
+
+/// What no rule carries, and by what factor such a kernel may be too fast; empty: nothing that is known of.
+std::string not_carried(const CarriedOver& carried, const Gpu& from, const Gpu& to);
+
+/// What this card's results leave out of this trace, or assume for it.
+std::vector<std::string> card_notes(const Trace& trace, const Gpu& gpu);
+
+/// Stands in the note of every trace whose times were carried over.
+inline constexpr const char* kCarried = "its kernels' times are carried over to";
 
 /// The rule in one sentence.
 inline constexpr const char* kCarryRule =

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <mutex>
+#include <optional>
 
 #include "policies/api/topology.h"
 #include "sim/backend/in_parallel.h"
@@ -43,30 +44,46 @@ class Finder {
 
   /// How good each is, larger being better.
   std::vector<double> try_all(const std::vector<std::string>& policies) {
-    std::vector<RunResult> results(policies.size());
+    std::vector<std::optional<RunResult>> results(policies.size());
     in_parallel(policies.size(), options_.threads, [&](std::size_t i) {
-      results[i] = run(trace_, gpu_, {{policies[i]}, options_.engine, 1, options_.common});
+      try {
+        results[i] = run_one(policies[i]);
+      } catch (const std::exception&) {  // in a helper of a run that was stopped
+        if (!stopped()) throw;
+      } catch (const Stopped&) {
+      }
+      if (!results[i]) return;
       const std::scoped_lock lock(telling_);
       ++oracle_.tried;
       if (options_.progress) options_.progress(policies[i].c_str(), expected_share());
     });
     std::vector<double> merits;
-    for (RunResult& result : results) {
-      merits.push_back(merit(result, options_.objective));
-      if (found_ && merits.back() <= best_) continue;
+    for (std::optional<RunResult>& result : results) {
+      merits.push_back(result ? merit(*result, options_.objective) : -HUGE_VAL);
+      if (!result || (found_ && merits.back() <= best_)) continue;
       found_ = true;
       best_ = merits.back();
-      oracle_.best = std::move(result);
+      oracle_.best = std::move(*result);
     }
     return merits;
   }
 
   Oracle take() {
-    oracle_.value = value_of(oracle_.best, options_.objective);
+    if (found_) oracle_.value = value_of(oracle_.best, options_.objective);
     return std::move(oracle_);
   }
 
  private:
+  struct Stopped {};
+  bool stopped() const { return options_.stop && options_.stop(); }
+  RunResult run_one(const std::string& policy) const {
+    const auto interrupt = [this] {
+      if (stopped()) throw Stopped{};
+    };
+    interrupt();
+    return run(trace_, gpu_, {{.policy = policy, .interrupt = interrupt}, options_.engine, 1, options_.common});
+  }
+
   /// How many will be tried is not known; this approaches 1.
   double expected_share() const {
     const auto tried = static_cast<double>(oracle_.tried);

@@ -33,12 +33,13 @@ struct OracleOptions {
   std::function<void(const char* stage, double fraction)>
       progress;  // may be empty; from one thread at a time
   Common* common = nullptr;
+  std::function<bool()> stop{};  // the search ends, with what it has; may be empty
 };
 
 struct Oracle {
   RunResult best;
   double value = 0;
-  std::size_t tried = 0;  // divisions simulated
+  std::size_t tried = 0;  // divisions simulated; none: `best` is empty, as the search was stopped before
 };
 
 /// `units` of something in as many parts as there are clients, each at least 1, all used.  The best of a

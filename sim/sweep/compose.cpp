@@ -11,7 +11,7 @@
 #include <set>
 #include <utility>
 
-#include "sim/model/other_card.h"
+#include "sim/sweep/carry.h"
 #include "sim/sweep/client_settings.h"
 #include "sim/sweep/load.h"
 #include "traces/json/spelling.h"
@@ -103,7 +103,7 @@ class Composer {
   void choose_gpu(const std::vector<Written>& all, const std::string& gpu) {
     if (!gpu.empty()) {
       out_.gpu = locate_gpu(gpu);
-      target_ = read_gpu(out_.gpu);
+      target_ = read_gpu(out_.gpu), written_ = gpu;
       return;
     }
     const Written* first = nullptr;
@@ -115,7 +115,7 @@ class Composer {
         const std::string& named = parts_.at(key_of_part(written)).trace.gpu;
         const auto beside = std::filesystem::path(written.file).parent_path() / named;
         out_.gpu = std::filesystem::exists(beside) ? locate_gpu(beside.string()) : named;
-      } else if (target_->name != recorded_on->name) {
+      } else if (!same_card(*target_, *recorded_on)) {
         throw InputError("", "--client",
                          fmt::format("{} was recorded on {}, {} on {}", first->file, target_->name, written.file,
                                      recorded_on->name),
@@ -199,13 +199,11 @@ class Composer {
     const auto [at, is_new] = taken_.try_emplace(key_of_part(written));
     if (!is_new) return;
     out_.notes.insert(out_.notes.end(), trace.notes.begin(), trace.notes.end());
-    if (part.recorded_on && part.recorded_on->name != target_->name) {
-      CarriedOver carried = carried_over(trace, *part.recorded_on, *target_);
-      out_.notes.push_back(fmt::format("{}: recorded on {}; its kernels' times are carried over to {}, {:.2f} times as "
-                                       "long in the median ({:.2f} to {:.2f})",
-                                       written.file, part.recorded_on->name, target_->name, carried.median,
-                                       carried.least, carried.most));
-      trace = std::move(carried.trace);
+    if (part.recorded_on) {
+      trace.notes.clear();  // they are told already
+      carry_over(trace, written.file, *part.recorded_on, told_apart(*target_, *part.recorded_on, written_));
+      out_.notes.insert(out_.notes.begin() + carried_notes_, trace.notes.begin(), trace.notes.end());
+      carried_notes_ += static_cast<std::ptrdiff_t>(trace.notes.size());
     }
     at->second = append(out_, trace, written.name);
   }
@@ -234,6 +232,8 @@ class Composer {
 
   Trace out_;
   std::optional<Gpu> target_;
+  std::ptrdiff_t carried_notes_ = 0;  // they come first
+  std::string written_;  // which it was asked for by; empty: by none
   std::map<PartKey, Part> parts_;
   std::map<PartKey, Offsets> taken_;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "sim/sweep/carry.h"
 #include "sim/sweep/fit_host.h"
 #include "traces/json/duration.h"
 #include "traces/import/recording.h"
@@ -22,8 +23,12 @@ std::optional<Trace> recording(const std::filesystem::path& file, const ImportOp
 
 Trace read_input(const std::string& file, const std::string& gpu, const std::string& counters) {
   ImportOptions options;
-  options.gpu = gpu, options.counters = counters;
-  if (std::optional<Trace> recorded = recording(file, options)) return std::move(*recorded);
+  options.counters = counters;
+  if (std::optional<Trace> recorded = recording(file, options)) {
+    if (!recorded->gpu.empty() || gpu.empty()) return std::move(*recorded);
+    options.gpu = gpu;
+    return std::move(*recording(file, options));
+  }
   if (!counters.empty())
     throw InputError(counters, "",
                      fmt::format("{} is no PyTorch profiler trace, which counters are joined to", file),
@@ -38,7 +43,7 @@ void adjust(Trace& trace, const std::string& file, const Adjustments& how) {
       throw InputError("", "--duration", "the run would end within its warm-up", "make it longer");
   }
   if (how.seed) trace.run.seed = *how.seed;
-  if (!how.gpu.empty()) trace.gpu = locate_gpu(how.gpu);
+  if (!how.gpu.empty()) put_on(trace, file, how.gpu);
   if (!how.issue.empty()) {
     if (how.issue != "eager" && how.issue != "graph")
       throw InputError("", "--issue", fmt::format("'{}' is no way to hand requests over", how.issue),

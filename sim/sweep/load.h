@@ -9,13 +9,13 @@
 
 namespace corun::sim {
 
-/// A trace or, told by its content, a PyTorch profiler trace, recorded on `gpu` (empty: as it says), whose
+/// A trace or, told by its content, a PyTorch profiler trace, recorded on `gpu` where it does not say, whose
 /// launches get the counters that `ncu --csv` printed into `counters` (empty: none).  Throws InputError.
 Trace read_input(const std::string& file, const std::string& gpu, const std::string& counters = {});
 
 /// Empty: as the trace says.
 struct Adjustments {
-  std::string gpu;       // a name of `sim gpus` or a path
+  std::string gpu;       // a name of `sim gpus` or a path; times are carried over (`put_on`)
   std::string duration;  // "200ms"
   std::string issue;     // "eager" or "graph", for every client
   std::optional<std::uint64_t> seed;

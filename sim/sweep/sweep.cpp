@@ -16,6 +16,7 @@
 
 #include "policies/api/registry.h"
 #include "sim/backend/in_parallel.h"
+#include "sim/sweep/carry.h"
 #include "sim/sweep/client_settings.h"
 #include "traces/json/duration.h"
 #include "traces/json/gpu_document.h"
@@ -179,7 +180,9 @@ std::vector<Point> points_of(const Grid& grid) {
 
 Prepared::Prepared(const Point& point, const Reader& read) : trace_(read(point.trace)) {
   const std::filesystem::path folder = std::filesystem::path(point.trace).parent_path();
-  if (!point.gpu.empty()) trace_.gpu = locate_gpu(point.gpu);
+  const std::size_t notes = trace_.notes.size();
+  if (!point.gpu.empty()) put_on(trace_, point.trace, point.gpu);
+  if (trace_.notes.size() != notes) carried_ = trace_.notes.front();
   if (trace_.gpu.empty())
     throw InputError(point.trace, "/gpu", "the trace names no GPU", "give --gpus; `sim gpus` lists the names");
   if (trace_.clients.empty())
@@ -215,6 +218,7 @@ std::string Prepared::run(const Point& point, const std::function<void()>& inter
     write_summary(result, text);
     ordered_json body = ordered_json::parse(text);
     for (const char* known : {"version", "trace", "policy", "notes", "window", "alone", "gpu_basis"}) body.erase(known);
+    if (!carried_.empty()) body["times"] = carried_;
     return line_of(described(point), id, "result", std::move(body));
   } catch (const InputError& error) {
     return line_of_error(point, id, error);

@@ -66,6 +66,7 @@ class Prepared {
   Trace trace_;
   Gpu gpu_;
   std::string content_;  // canonical
+  std::string carried_;  // the note that the kernels' times are of another card
   std::unique_ptr<Common> common_;
 };
 

@@ -12,6 +12,7 @@
 
 #include "sim/backend/in_parallel.h"
 #include "sim/backend/run.h"
+#include "sim/sweep/carry.h"
 #include "sim/validate/only.h"
 #include "traces/json/input_file.h"
 #include "traces/json/parse.h"
@@ -70,7 +71,12 @@ class Reader {
     for (std::size_t i = 0; i < document_["runs"].size(); ++i)
       if (const json& run = document_["runs"][i]; is_wanted(run)) read_run(run, fmt::format("/runs/{}", i));
     const NetworkMix& first = all_.mixes.front();
-    all_.gpu = options_.gpu.empty() ? read_gpu(first.trace.gpu, first.trace_file.parent_path()) : read_gpu(options_.gpu);
+    all_.gpu = read_gpu(first.trace.gpu, first.trace_file.parent_path());
+    if (options_.gpu.empty()) return std::move(all_);
+    const Gpu other = read_gpu(options_.gpu);
+    if (!same_card(all_.gpu, other))
+      all_.device += fmt::format("; simulated on {}, another card, with the times as recorded", other.name);
+    all_.gpu = other;
     return std::move(all_);
   }
 

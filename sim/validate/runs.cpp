@@ -12,6 +12,7 @@
 #include "policies/session/profile_file.h"
 #include "sim/backend/in_parallel.h"
 #include "sim/backend/run.h"
+#include "sim/sweep/carry.h"
 #include "sim/validate/only.h"
 #include "traces/json/input_file.h"
 #include "traces/json/parse.h"
@@ -188,7 +189,12 @@ RunsComparison compare_runs(const std::vector<fs::path>& files, const RunsOption
           throw InputError(solo->file, "/gpu",
                            fmt::format("the profiles are of {}, {} is run on {}", solo->gpu, mix, gpu.name),
                            "profile the kernels on this GPU");
-        if (!options.gpu.empty()) gpu = read_gpu(options.gpu);
+        if (!options.gpu.empty()) {
+          const Gpu other = read_gpu(options.gpu);
+          const std::string said = fmt::format("; simulated on {}, another card, with the times as recorded", other.name);
+          if (!same_card(gpu, other) && !all.sets.back().ends_with(said)) all.sets.back() += said;
+          gpu = other;
+        }
         gpu.contention.modelled = options.contention;
         if (solo->host) gpu = through(*solo->host, gpu);
         auto common = std::make_unique<Common>(gpu);

@@ -54,19 +54,19 @@ const std::vector<Layer> kLayers = {
      {"policies/api", "policies/session", "sim/engine", "sim/model", "sim/stages", "traces/json",
       "traces/model", "traces/timeline"},
      {"fmt/"}},
-    {"sim/oracle", {"policies/api", "sim/backend", "traces/timeline"}, {"fmt/"}},
-    {"sim/advise",  // `sim/oracle` for its search, `sim/model` for what a kernel takes on another card
-     {"policies/api", "sim/backend", "sim/model", "sim/oracle", "traces/json", "traces/model", "traces/timeline"},
-     {"fmt/", "nlohmann/"}},
     {"sim/sweep",  // `sim/model` for what a kernel takes on another card
      {"policies/api", "sim/backend", "sim/model", "sim/stages", "traces/import", "traces/json", "traces/model", "traces/timeline"},
      {"boost/uuid/", "fmt/", "nlohmann/"}},
+    {"sim/oracle", {"policies/api", "sim/backend", "traces/timeline"}, {"fmt/"}},
+    {"sim/advise",  // `sim/oracle` for its search, `sim/sweep` for times on another card
+     {"policies/api", "sim/backend", "sim/oracle", "sim/sweep", "traces/json", "traces/model", "traces/timeline"},
+     {"fmt/", "nlohmann/"}},
     {"sim/papers",
      {"policies/api", "sim/backend", "sim/stages", "traces", "traces/json", "traces/model",
       "traces/timeline"},
      {"fmt/", "nlohmann/"}},
-    {"sim/validate",
-     {"policies/api", "policies/session", "sim/backend", "sim/stages", "traces/import", "traces/json",
+    {"sim/validate",  // `sim/sweep` for which cards are the same
+     {"policies/api", "policies/session", "sim/backend", "sim/stages", "sim/sweep", "traces/import", "traces/json",
       "traces/model", "traces/timeline"},
      {"fmt/", "nlohmann/"}},
 

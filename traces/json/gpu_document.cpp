@@ -214,7 +214,7 @@ GpuDocument load(const std::string& name_or_path, const files::path& beside, std
     document.json = parse_json(text, built_in);
   } else {
     if (!input_exists(path)) fail_unknown(chain.empty() ? path.string() : from, place, name_or_path);
-    document.file = path.string(), folder = path.parent_path();
+    document.file = path.lexically_normal().string(), folder = path.parent_path();
     document.json = parse_json(*open_input(path), document.file);
   }
   if (std::ranges::find(chain, document.file) != chain.end())
@@ -236,6 +236,18 @@ GpuDocument load(const std::string& name_or_path, const files::path& beside, std
 
 GpuDocument gpu_document(const std::string& name_or_path, const files::path& beside) {
   return load(name_or_path, beside, {}, "");
+}
+
+std::vector<std::string> carried_by(const std::string& group, const std::string& key) {
+  switch (growth_of(group, key)) {
+    case Grows::not_at_all: break;
+    case Grows::with_clock:
+    case Grows::against_clock: return {"/chip/clock_hz"};
+    case Grows::with_sms_and_clock: return {"/chip/sms", "/chip/clock_hz"};
+    case Grows::with_dram: return {"/memory/dram_bytes_per_second"};
+    case Grows::with_l2: return {"/memory/l2_bytes"};
+  }
+  return {};
 }
 
 std::string find_gpu(const std::string& name) {

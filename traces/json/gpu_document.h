@@ -31,6 +31,9 @@ std::string find_gpu(const std::string& name);
 nlohmann::json inherited_leaf(const std::string& group, const std::string& key, const nlohmann::json& parent,
                               const nlohmann::json& child);
 
+/// Places of the values by which such a value is carried over from another card; none: it stays as it is.
+std::vector<std::string> carried_by(const std::string& group, const std::string& key);
+
 /// Throws InputError for all that is wrong with it at once.
 void check_gpu_document(const GpuDocument& document);
 

@@ -207,7 +207,9 @@ Gpu read_document(const json& document) {
 /// What a schema cannot say, and what is known of the places that a rule looks at.
 class Rules {
  public:
-  Rules(const Gpu& gpu, std::set<std::string> unknown) : gpu_(gpu), unknown_(std::move(unknown)) {}
+  /// `given`: what stands in the file itself.
+  Rules(const Gpu& gpu, std::set<std::string> unknown, const json& given)
+      : gpu_(gpu), unknown_(std::move(unknown)), given_(given) {}
 
   /// One sentence each, with what to do about it.
   struct Broken {
@@ -269,6 +271,14 @@ class Rules {
            {kStep, kLeast, "/chip/sms_per_tpc"},
            fmt::format("expected whole TPCs of {} SMs", gpu_.sms_per_tpc),
            "an MPS client's limit is a number of TPCs");
+    // What is inherited for more SMs than there are leaves a client all of them.
+    const auto within = [&](const char* key, std::uint32_t value) {
+      if (given_.contains(json::json_pointer(key)))
+        at_most(key, value, "/chip/sms", gpu_.sms, "chip/sms");
+    };
+    within(kLeast, gpu_.mps_least_sms);
+    within(kStep, gpu_.mps_sm_step);
+    within("/scheduling/mps_kept_back_sms", gpu_.mps_kept_back_sms);
   }
 
   template <class Value>
@@ -305,6 +315,7 @@ class Rules {
 
   const Gpu& gpu_;
   std::set<std::string> unknown_;  // places whose values are missing or wrong
+  const json& given_;
   std::vector<Broken> broken_;
 };
 
@@ -318,7 +329,7 @@ json mended(const json& document, const std::vector<Violation>& wrong, std::set<
     const bool has_group = document.is_object() && given != document.end() && given->is_object();
     for (auto leaf = leaves.begin(); leaf != leaves.end();) {
       const std::string place = fmt::format("/{}/{}", group, leaf.key());
-      const bool is_good = has_group && given->contains(leaf.key()) &&
+      const bool is_good = has_group && given->contains(leaf.key()) && !unknown.contains(place) &&
                            std::ranges::none_of(wrong, [&](const Violation& v) {
                              return v.place == place || v.place.starts_with(place + "/");
                            });
@@ -329,8 +340,34 @@ json mended(const json& document, const std::vector<Violation>& wrong, std::set<
       else
         ++leaf;
     }
+    if (!has_group) continue;
+    for (const auto& [key, leaf] : given->items()) {  // which the valid one does not have
+      const std::string place = fmt::format("/{}/{}", group, key);
+      if (!leaves.contains(key) && !unknown.contains(place) && std::ranges::none_of(wrong, [&](const Violation& v) {
+            return v.place == place || v.place.starts_with(place + "/");
+          }))
+        leaves[key] = leaf;
+    }
   }
   return whole;
+}
+
+/// Inherited values that were carried over by one that is wrong: that they are wrong too is no news.
+std::set<std::string> carried_by_wrong(const GpuDocument& document, const std::vector<Violation>& wrong) {
+  std::set<std::string> places;
+  for (const auto& [group, leaves] : document.json.items()) {
+    if (!leaves.is_object()) continue;
+    for (const auto& [key, leaf] : leaves.items()) {
+      const std::string place = fmt::format("/{}/{}", group, key);
+      if (document.given.contains(json::json_pointer(place))) continue;
+      const std::vector<std::string> sources = carried_by(group, key);
+      if (std::ranges::any_of(sources, [&](const std::string& source) {
+            return std::ranges::any_of(wrong, [&](const Violation& v) { return v.place.starts_with(source); });
+          }))
+        places.insert(place);
+    }
+  }
+  return places;
 }
 
 Basis basis_of(const json& document) {
@@ -352,13 +389,23 @@ constexpr std::size_t kMostErrors = 100;  // that are told; all are looked for, 
 }  // namespace
 
 void check_gpu_document(const GpuDocument& document) {
-  const std::vector<Violation> wrong = violations(document.json, "gpu", std::numeric_limits<std::size_t>::max());
+  std::vector<Violation> wrong = violations(document.json, "gpu", std::numeric_limits<std::size_t>::max());
   std::set<std::string> unknown;
+  if (document.json.is_object() && document.given.is_object()) {
+    unknown = carried_by_wrong(document, wrong);
+    const auto derived = [&](const Violation& v) {
+      return std::ranges::any_of(unknown, [&](const std::string& place) { return v.place.starts_with(place + "/"); });
+    };
+    std::vector<Violation> own;
+    std::ranges::copy_if(wrong, std::back_inserter(own), [&](const Violation& v) { return !derived(v); });
+    wrong = std::move(own);
+  }
   const Gpu gpu = read_document(wrong.empty() ? document.json : mended(document.json, wrong, unknown));
   std::vector<Rules::Broken> all;
   const std::string remedy = how_to_see_the_schema("gpu");
   for (const Violation& v : wrong) all.push_back({printable(v.place, 300), v.problem, remedy});
-  for (Rules::Broken& rule : Rules(gpu, std::move(unknown)).broken()) all.push_back(std::move(rule));
+  const json none = json::object();
+  for (Rules::Broken& rule : Rules(gpu, std::move(unknown), document.given.is_object() ? document.given : none).broken()) all.push_back(std::move(rule));
   if (all.empty()) return;
   std::string problem = all.front().problem;
   for (std::size_t i = 1; i < std::min(all.size(), kMostErrors); ++i)

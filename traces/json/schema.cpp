@@ -192,7 +192,17 @@ class Explanation {
     const char* article = type == "integer" || type == "object" || type == "array" ? "an" : "a";
     std::string got = shown(value);
     if (type == "number" && value.is_number()) got = number(value);
-    add(place, fmt::format("expected {} {}{}, got {}", article, fmt::join(types, " or "), bounds(rule), got));
+    add(place, fmt::format("expected {} {}{}, got {}{}", article, fmt::join(types, " or "), bounds(rule), got,
+                           value.is_number() ? unit_of(place) : ""));
+  }
+
+  /// " Hz", as the key of a described value says; empty: it says none.
+  static const char* unit_of(const Pointer& place) {
+    const std::string key = place.empty() ? "" : place.back() == "value" ? place.parent_pointer().to_string() : "";
+    if (key.ends_with("_hz")) return " Hz";
+    if (key.ends_with("_bytes_per_second")) return " bytes a second";
+    if (key.ends_with("_bytes")) return " bytes";
+    return key.ends_with("_ns") ? " ns" : "";
   }
 
   void in_number(const json& value, const json& rule, const Pointer& place) {

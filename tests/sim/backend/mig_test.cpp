@@ -124,6 +124,11 @@ TEST_F(MigRun, AGeometryThatCannotBeIsRefused) {
   add("cam"), add("llm");
   EXPECT_THAT(refusal("mig:profile=4g.71gb/4g.71gb"), HasSubstr("cannot be divided into 4g.71gb and 4g.71gb"));
   EXPECT_THAT(refusal("mig:profile=4g.70gb/3g.71gb"), HasSubstr("no MIG profile '4g.70gb'"));
+  EXPECT_THAT(refusal("mig:inside=mps:percentages=30"), HasSubstr("profile= names none"));
+  EXPECT_THAT(refusal("mig:profile=4g.71gb:clients=a/b"), HasSubstr("a colon stands before clients="));
+  EXPECT_THAT(refusal("mig:profile=4g.71gb,profile=3g.71gb"), HasSubstr("given profile= twice"));
+  EXPECT_THAT(refusal("mig:profile=1g.18gb+me/1g.18gb+me"), HasSubstr("gives media engines to 2 instances"));
+  EXPECT_EQ(make_policy("mig:profile=1g.18gb+me")->requirements().instances.front().profile, "1g.18gb");
   EXPECT_THAT(refusal("mig:profile=3g.71gb/4g.71gb,clients=cam/cat"), HasSubstr("no client 'cat'"));
   EXPECT_THAT(refusal("mig:profile=3g.71gb/4g.71gb,clients=cam/cam+llm"), HasSubstr("in two instances"));
   EXPECT_THAT(refusal("mig:profile=3g.71gb/4g.71gb,clients=cam/"), HasSubstr("'llm' is in no instance"));

@@ -114,6 +114,79 @@ TEST(Command, PrioritiesAreTranslatedToACardThatHasFewer) {
             std::string::npos);
 }
 
+/// A client that asks for 30 GB beside one that does not, and a mask of the upper half of an H200's TPCs.
+std::string two_clients(const char* setting) {
+  return fmt::format(
+      R"({{"corun_trace": 1, "name": "t", "gpu": "h200", "run": {{"duration_ns": 2000000}}, "kernels": [{{"name": "k",
+      "grid": [528,1,1], "block": [256,1,1], "cluster": [2,1,1], "registers_per_thread": 32, "solo_time_ns": 100000}}], "programs": [{{"name": "p",
+      "ops": [{{"launch": "k"}}]}}], "clients": [{{"name": "cam", "program": "p", {}}}, {{"name": "llm", "program": "p"}}]}})",
+      setting);
+}
+
+TEST(Command, WhatFailedOrIsLeftOutOnACardIsToldBesideTheOthers) {
+  const Folder folder;
+  const std::string large = folder.write("large.json", two_clients(R"("memory_bytes": 30000000000)"));
+  const std::string told = sim("compare --gpus=h200,l4 --policies=fcfs " + large).out;
+  EXPECT_NE(told.find("failed   cam on l4 under fcfs: out of memory"), std::string::npos) << told;
+  EXPECT_EQ(told.find("cam on h200"), std::string::npos) << told;
+  EXPECT_NE(told.find("1 of 1 kernels launch clusters of blocks, which l4 does not have"), std::string::npos) << told;
+  EXPECT_EQ(told.find("clusters of blocks, which h200"), std::string::npos) << told;
+  const std::string masked = folder.write("masked.json", two_clients(R"("tpc_mask": "40-65")"));
+  EXPECT_EQ(sim("--policy=tpc-mask " + masked).code, 0);
+  expect_refused("--gpu=l4 --policy=tpc-mask " + masked, {"client cam", "only TPCs that l4 lacks", "0-28"});
+  EXPECT_NE(sim("compare --gpus=h200,l4 --policies=tpc-mask " + masked).out.find("not run  l4 under tpc-mask: "), std::string::npos);
+}
+
+TEST(Command, ResultsOnAnAmdCardSayThatItsQueuesAreAssumed) {
+  const Folder folder;
+  const std::string file = folder.write("t.json", trace("", kLaunch));
+  constexpr const char* kSaid = "is an AMD card: its queues and all waits are assumed";
+  for (const char* how : {"--gpu=mi300x ", "--json --gpu=mi300x ", "compare --policies=fcfs --gpu=mi250x ", "compare --policies=fcfs --gpus=h200,mi300x "}) {
+    const Ran ran = sim(how + file);
+    EXPECT_EQ(ran.code, 0) << ran.out;
+    EXPECT_NE(ran.out.find(kSaid), std::string::npos) << ran.out;
+  }
+  EXPECT_EQ(sim("--json --gpu=l4 " + file).out.find(kSaid), std::string::npos);
+}
+
+TEST(Command, TwoCardsOfOneNameAreToldApartByTheirFile) {
+  const Folder folder;
+  const std::string file = folder.write("t.json", trace("", kLaunch));
+  const std::string other = folder.write("h200.json", R"({"corun_gpu": 1, "name": "h200", "extends": "l4"})");
+  const auto document = nlohmann::json::parse(sim("compare --json --policies=fcfs --gpus=h200," + other + " " + file).out);
+  EXPECT_EQ(document["cards"][0]["gpu"], "h200");
+  EXPECT_FALSE(document["cards"][0].contains("carried_over"));
+  EXPECT_EQ(document["cards"][1]["gpu"], "h200 (" + other + ")");
+  EXPECT_TRUE(document["cards"][1].contains("carried_over"));
+}
+
+TEST(Command, ErrorsAreMeasuredOnlyForTheCardsOnWhichTheyWere) {
+  const std::string said = sim("compare --policies=fcfs --duration=3ms --gpus=h100-sxm,a100 traces/h200/examples/realtime-resnet50-beside-resnet152.json").out;
+  const std::size_t a100 = said.find("gpu      a100");
+  ASSERT_NE(a100, std::string::npos) << said;
+  EXPECT_NE(said.substr(0, a100).find("off by 1 % in the median"), std::string::npos) << said;
+  EXPECT_EQ(said.find("off by 1 % in the median", a100), std::string::npos) << said;
+  EXPECT_NE(said.find("tensor throughput of an SM is not carried", a100), std::string::npos) << said;
+  EXPECT_EQ(said.substr(0, a100).find("tensor throughput"), std::string::npos) << said;
+}
+
+TEST(Command, AllWrongGpusAreToldAndAnOptionWithoutItsValueIsNamed) {
+  const Folder folder;
+  const std::string file = folder.write("t.json", trace("", kLaunch));
+  expect_refused("compare --gpus=l4,bogus,l5 " + file, {"'bogus'", "'l5'; did you mean 'l4'"});
+  expect_refused("--gpu= " + file, {"--gpu", "no value follows"});
+  expect_refused("compare --gpus= " + file, {"--gpus", "no value follows"});
+  expect_refused("calibrate -o ''", {"names no file"});
+}
+
+TEST(Command, TheOraclesSearchEndsAtCtrlCWithWhatItHas) {
+  const Ran ran = shell(fmt::format("timeout --foreground --preserve-status -s INT 4 {} compare --policies=fcfs --oracle --duration=40ms "
+                                    "traces/h200/examples/six-clients.json",
+                                    std::getenv("CORUN_SIM")));
+  EXPECT_EQ(ran.code, 130) << ran.out;
+  EXPECT_NE(ran.out.find("interrupted"), std::string::npos) << ran.out;
+}
+
 TEST(Command, TwoGpusAreComparedValueByValue) {
   const Ran ran = sim("gpus compare h200 a100");
   EXPECT_NE(ran.out.find("memory/dram_bytes_per_second"), std::string::npos);

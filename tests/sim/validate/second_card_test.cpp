@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -20,8 +21,8 @@
 namespace corun::sim {
 namespace {
 
-Comparison compared(const char* file) {
-  const Gpu gpu = read_gpu("h100-sxm");
+Comparison compared(const char* file, const char* description = "h100-sxm") {
+  const Gpu gpu = read_gpu(description);
   const Reference reference = read_reference(file, gpu, Inputs::curve);
   return compare(reference, replay(reference, gpu, {}));
 }
@@ -34,6 +35,16 @@ TEST(SecondCard, PairsAreWithinTheirBounds) {
   EXPECT_LE(e.stp_mean, 0.03);
   EXPECT_GE(c.kendall_tau, 0.8);
   EXPECT_LE(e.slowdown_median, 0.015);
+}
+
+/// As `sim calibrate` wrote it on another H100 than the pairs were measured on.
+TEST(SecondCard, PairsAreWithinTheSameBoundsByAnotherCardsCalibration) {
+  const Comparison c = compared("experiments/h100/pairs/reference.json.gz", "experiments/calibrations/h100-fourth.json");
+  EXPECT_LE(c.all.slowdown_mean, 0.03);
+  EXPECT_LE(c.all.slowdown_median, 0.015);
+  EXPECT_LE(c.all.slowdown_p95, 0.11);
+  EXPECT_LE(c.all.stp_mean, 0.03);
+  EXPECT_GE(c.kendall_tau, 0.8);
 }
 
 TEST(SecondCard, FurtherPairsAreWithinFourAndAFifthPercentWhereFourAreWanted) {
@@ -50,8 +61,10 @@ struct Carried {
   std::vector<double> errors;   // of each kernel's time alone, smallest first
   std::vector<double> differ;   // of those whose times on the two cards differ by over 5 %
   Comparison pairs;
+  /// The nearest rank that at least this share of the kernels does not exceed.
   double at(double share) const {
-    return errors[static_cast<std::size_t>(share * static_cast<double>(errors.size() - 1))];
+    const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(errors.size())));
+    return errors[std::max<std::size_t>(rank, 1) - 1];
   }
 };
 Carried carried(const char* there, const char* here) {
@@ -91,7 +104,7 @@ TEST(SecondCard, KernelsOfTheFirstCarriedOverAreWithinTheirBounds) {
                     c.differ[c.differ.size() / 2], c.pairs.all.slowdown_mean);
     RecordProperty(&c == all ? "reference" : "heldout", shown);
     EXPECT_LE(c.at(0.5), 0.02) << shown;
-    EXPECT_LE(c.at(0.9), 0.06) << shown;
+    EXPECT_LE(c.at(0.9), &c == all ? 0.06 : 0.13) << shown;  // wanted: 0.25
     EXPECT_GE(c.differ.size(), 5u) << shown;
     EXPECT_LE(c.differ[c.differ.size() / 2], 0.04) << shown;
   }

@@ -147,6 +147,56 @@ TEST_F(GpuExtends, AllErrorsAreToldAtOnce) {
     EXPECT_THAT(told, HasSubstr(each));
 }
 
+TEST_F(GpuExtends, AWrongUnitIsToldWhereItWasWrittenAndNotWhereItWasCarriedTo) {
+  const auto only = [&](const char* group, const char* key, double value, const std::string& said) {
+    json document = extending("h200");
+    document[group][key] = leaf(static_cast<std::int64_t>(value));
+    const std::string told = problem_of(write(document));
+    EXPECT_THAT(told, HasSubstr(fmt::format("/{}/{}/value: expected ", group, key)));
+    EXPECT_THAT(told, HasSubstr(said));
+    EXPECT_THAT(told, ::testing::Not(HasSubstr("and at"))) << "one mistake, one error";
+  };
+  only("chip", "clock_hz", 2040, "got 2040 Hz");
+  only("memory", "memory_bytes", 24, "got 24 bytes");
+  only("memory", "l2_bytes", 48, "got 48 bytes");
+  only("memory", "dram_bytes_per_second", 300, "got 300 bytes a second");
+  only("latencies", "dispatch_interval_ns", 1e13, "got 10000000000000 ns");
+  only("latencies", "persistent_task_ns", 8e15, "got 8000000000000000 ns");
+}
+
+TEST_F(GpuExtends, MpsLeavesAClientNoMoreSmsThanThereAre) {
+  for (const char* key : {"mps_least_sms", "mps_kept_back_sms"}) {
+    json document = extending("h200");
+    document["scheduling"][key] = leaf(132);
+    EXPECT_EQ(problem_of(write(document)), "");
+    document["scheduling"][key] = leaf(134);
+    EXPECT_THAT(problem_of(write(document)), HasSubstr("expected at most 132 (chip/sms), got 134"));
+  }
+}
+
+TEST_F(GpuExtends, ListsThatTheExtendedCardLacksAreCheckedBesideOtherErrors) {
+  json document = extending("h200");
+  document["chip"]["clock_hz"] = leaf(1);
+  document["chip"]["gpc_of_tpc"] = leaf(0);
+  document["chip"]["gpc_of_tpc"]["value"] = {0, 0, 1};
+  document["chip"]["placement_order"] = leaf(0);
+  document["chip"]["placement_order"]["value"] = {0, 1, 1};
+  const std::string told = problem_of(write(document));
+  EXPECT_THAT(told, HasSubstr("expected one GPC for each of 66 TPCs, got 3"));
+  EXPECT_THAT(told, HasSubstr("SM 1 stands there twice"));
+}
+
+TEST_F(GpuExtends, ACycleIsFoundHoweverItsPathIsWritten) {
+  json document = extending("./mine.json");
+  document["extends"] = "../" + folder_.filename().string() + "/./mine.json";
+  EXPECT_THAT(problem_of(write(document)), HasSubstr("extends itself"));
+}
+
+TEST_F(GpuExtends, BothBoardsOfAnA100AreFoundAsNvidiaSmiCallsThem) {
+  EXPECT_EQ(find_gpu("NVIDIA A100 80GB PCIe"), "a100-80gb");
+  EXPECT_EQ(find_gpu("NVIDIA A100-PCIE-40GB"), "a100");
+}
+
 TEST_F(GpuExtends, MoreErrorsThanAreToldAreStillErrors) {
   json document = gpu_document("h200", {}).json;
   std::size_t wrong = 0;
