@@ -164,7 +164,7 @@ def test_a_file_that_is_no_comparison_is_refused(tmp_path):
 def test_without_plotly_the_command_says_what_to_install(tmp_path):
     import os
 
-    (tmp_path / "plotly.py").write_text("raise ImportError('none', name='plotly')")
+    (tmp_path / "plotly.py").write_text("raise ModuleNotFoundError('none', name='plotly')")
     environment = {**os.environ, "CORUN_PYTHON": sys.executable,
                    "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
     ran = subprocess.run([os.environ["CORUN_SIM"], "--report", str(tmp_path / "p.html"), EXAMPLE], env=environment,

@@ -358,13 +358,13 @@ std::set<std::string> carried_by_wrong(const GpuDocument& document, const std::v
   for (const auto& [group, leaves] : document.json.items()) {
     if (!leaves.is_object()) continue;
     for (const auto& [key, leaf] : leaves.items()) {
-      const std::string place = fmt::format("/{}/{}", group, key);
-      if (document.given.contains(json::json_pointer(place))) continue;
+      const json::json_pointer place = json::json_pointer() / group / key;  // keys may be anything
+      if (document.given.contains(place)) continue;
       const std::vector<std::string> sources = carried_by(group, key);
       if (std::ranges::any_of(sources, [&](const std::string& source) {
             return std::ranges::any_of(wrong, [&](const Violation& v) { return v.place.starts_with(source); });
           }))
-        places.insert(place);
+        places.insert(place.to_string());
     }
   }
   return places;
