@@ -10,7 +10,7 @@ namespace {
 
 constexpr Time us(std::int64_t n) { return Time{n * 1'000'000}; }
 
-/// A step of so many launches of these times, one behind the other in the merged program.
+/// A step of one launch for each of these times, one behind the other in the merged program.
 class BetweenSizes : public testing::Test {
  protected:
   std::size_t step(ServingStep size, std::vector<std::optional<Time>> times) {
