@@ -392,11 +392,6 @@ auto linked(F* function, Arguments... arguments) {
 }  // namespace
 
 #pragma GCC visibility push(default)
-#ifdef __SANITIZE_ADDRESS__
-// This library comes before AddressSanitizer's in a program that `sim run` starts.
-extern "C" const char* __asan_default_options();  // NOLINT(bugprone-reserved-identifier)
-const char* __asan_default_options() { return "verify_asan_link_order=0"; }  // NOLINT
-#endif
 extern "C" {
 CUresult cuInit(unsigned flags) { return linked(init, flags); }
 CUresult cuGetProcAddress(const char* name, void** f, int version, cuuint64_t flags) {
