@@ -97,8 +97,8 @@ TEST_F(Sizes, ARealTimeRequestTakesWorkersAndGivesThemBack) {
 TEST_F(Sizes, WhatCannotBeSizedGoesPlainlyAndNotBesideARequest) {
   serve("smguard", "--persistent");
   Ended work;
-  std::thread first([&] { work = shell(joins("compressed 16 20000 2", "--name work --quota=0.25")); });
-  EXPECT_TRUE(comes([&] { return std::ranges::count(kernels(), "work", &Kernel::program) >= 2; }));
+  std::thread first([&] { work = shell(joins("compressed 300 1000 2", "--name work --quota=0.25")); });
+  EXPECT_TRUE(comes([&] { return std::ranges::count(kernels(), "work", &Kernel::program) >= 8; }));
   for (int i = 0; i < 3; ++i) shell(joins("dlsym 3 2000 3", "--name cam --class=real_time --priority=-5"));
   first.join();
   EXPECT_THAT(work.said, HasSubstr("counted\n"));
@@ -106,10 +106,12 @@ TEST_F(Sizes, WhatCannotBeSizedGoesPlainlyAndNotBesideARequest) {
   std::vector<Kernel> cam, plain;
   for (const Kernel& k : kernels()) (k.program == "cam" ? cam : plain).push_back(k);
   ASSERT_EQ(cam.size(), 9u);
-  ASSERT_EQ(plain.size(), 16u);
-  for (std::size_t r = 0; r < 3; ++r)
-    for (const Kernel& k : plain)
-      EXPECT_FALSE(k.begin > cam[3 * r].begin && k.begin < cam[3 * r + 2].end) << "one began within request " << r;
+  ASSERT_EQ(plain.size(), 300u);
+  for (std::size_t r = 0; r < 3; ++r) {
+    const auto within = [&](const Kernel& k) { return k.begin > cam[3 * r].begin && k.begin < cam[3 * r + 2].end; };
+    // Three kernels of 2 ms, within which six of 1 ms would begin.  Some have their grant when the request comes.
+    EXPECT_LE(std::ranges::count_if(plain, within), 3) << "in request " << r;
+  }
 }
 
 TEST_F(Sizes, WhatHasASizeGoesOnWhenTheServiceIsKilled) {
