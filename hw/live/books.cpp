@@ -19,16 +19,16 @@ Promises promises_of(std::string_view policy) {
 }
 
 /// Throws InputError for what no program can be made to do from outside.
-void check(const Policy& policy, const CapabilitySet& can, bool forecasts, bool persistent) {
+void check(const Policy& policy, const CapabilitySet& can, bool forecasts) {
   const Requirements needs = policy.requirements();
+  const CapabilitySet lacks = needs.capabilities.without(can);
   std::vector<std::string> missing;
-  if (const CapabilitySet lacks = needs.capabilities.without(can); !lacks.empty()) missing.push_back(lacks.names());
+  if (!lacks.empty()) missing.push_back(lacks.names());
   if (needs.profiles) missing.emplace_back("profiles of kernels");
   if (needs.forecast && !forecasts) missing.emplace_back("a forecast");
   if (!needs.thread_percentages.empty()) missing.emplace_back("MPS percentages");
   if (!needs.instances.empty()) missing.emplace_back("instances");
-  if (missing.size() == 1 && !persistent && needs.capabilities.without(can).without({Capability::sm_quota}).empty() &&
-      needs.capabilities.has(Capability::sm_quota))
+  if (missing.size() == 1 && lacks.has(Capability::sm_quota) && lacks.without({Capability::sm_quota}).empty())
     throw InputError("", "--policy",
                      fmt::format("policy {} needs sm_quota, which sim serve has of kernels that are made persistent", policy.name()),
                      "start it with --persistent; --as-served does not simulate that");
@@ -47,7 +47,7 @@ Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
   topology_.capabilities = {Capability::order, Capability::priority, Capability::preempt_at_block, Capability::time_slice,
                             Capability::tpc_mask, Capability::memory_swap};
   if (options_.persistent) topology_.capabilities.add(Capability::sm_quota);
-  check(*policy_, topology_.capabilities, options_.forecast != nullptr, options_.persistent);
+  check(*policy_, topology_.capabilities, options_.forecast != nullptr);
   if (policy_->requirements().forecast) forecast_ = std::make_unique<ForecastBeside>(options_.forecast(gpu, policy_->requirements()));
   immediate_ = promises_of(policy_->name()).immediate;
   stops_ = policy_->requirements().capabilities.has(Capability::preempt_at_block);

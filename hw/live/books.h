@@ -213,7 +213,7 @@ class Books {
   void take_back_held(Program& p, StreamId stream);
   void order_stops(Program& p, StreamId stream);
   void order_stop(Place& place);
-  bool resize(const decide::Resize& decision);
+  void resize(const decide::Resize& decision);
   std::uint32_t follows(std::uint32_t client, std::uint32_t stream, std::uint32_t number) const;
   void tell_next(const Place& ended, Time now);
   void hand_over(std::vector<Granted>& granted, Time now);

@@ -83,12 +83,12 @@ void Books::hand_over(std::vector<Granted>& granted, Time now) {
       }
 }
 
-/// False: it stays as it is.
-bool Books::resize(const decide::Resize& decision) {
+/// A launch that cannot have another size any more stays as it is.
+void Books::resize(const decide::Resize& decision) {
   LaunchView& l = view(decision.launch);
-  if (l.id != decision.launch || l.state != LaunchState::submitted || l.ctas == 0) return false;
+  if (l.id != decision.launch || l.state != LaunchState::submitted || l.ctas == 0) return;
   const std::uint32_t ctas = std::accumulate(decision.ctas_per_sm.begin(), decision.ctas_per_sm.end(), 0u);
-  if (ctas == 0) return false;
+  if (ctas == 0) return;
   Place& place = places_[l.id.slot];
   const auto& on_gpu = program(l).on_gpu[l.stream.value];
   if (std::ranges::find(on_gpu, l.id) != on_gpu.end()) {
@@ -97,7 +97,7 @@ bool Books::resize(const decide::Resize& decision) {
       more |= decision.ctas_per_sm[sm] > (sm < place.ctas_per_sm.size() ? place.ctas_per_sm[sm] : 0);
     if (!place.stopping) {
       // Workers come with an attempt; the last one has no quotas.
-      if (place.attempt + (more ? 2 : 1) >= place.attempts) return false;
+      if (place.attempt + (more ? 2 : 1) >= place.attempts) return;
       ++program(l).resizes;
       if (more) {
         order_stop(place);
@@ -108,12 +108,11 @@ bool Books::resize(const decide::Resize& decision) {
         fewer.ctas_per_sm = decision.ctas_per_sm;
       }
     } else if (!place.goes_on) {
-      return false;
+      return;
     }
   }
   place.ctas_per_sm = decision.ctas_per_sm;
   l.ctas = ctas;
-  return true;
 }
 
 /// Launches of the program's own stream that are to end before this one: the latest.

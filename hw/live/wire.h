@@ -42,7 +42,7 @@ struct Hello {
   std::int32_t priority = 0;  // CUDA's: 0 lowest, -5 highest
   std::uint32_t real_time = 0;
   double quota = 0, reservation = 0;  // fractions of the GPU; 0: none
-  std::uint64_t slo_us = 0;  // a request is late after so long; 0: never
+  std::uint64_t slo_us = 0;           // a request that takes longer is late; 0: none is
   char name[kNameBytes] = {};
 };
 /// The answer; the memory comes with it.

@@ -22,6 +22,23 @@ std::int64_t share(std::int64_t of, std::int64_t weight) {
   return of / StepTimes::kWhole * weight + of % StepTimes::kWhole * weight / StepTimes::kWhole;
 }
 
+/// The first of `row` that is at least `wanted`, else the last; and the one before it, if `wanted` lies
+/// between.
+template <typename Row>
+auto around(const Row& row, std::uint32_t wanted) {
+  auto upper = std::ranges::lower_bound(row, wanted, {}, [](const auto& one) { return one.size; });
+  auto lower = upper;
+  if (upper == row.end())
+    lower = --upper;
+  else if (upper != row.begin() && upper->size != wanted)
+    --lower;
+  return std::pair(lower, upper);
+}
+
+void add(StepTimes::Choice& to, std::size_t step, std::int64_t weight) {
+  if (weight != 0) to.parts.push_back({step, weight});
+}
+
 }  // namespace
 
 StepTimes::StepTimes(const Serving& serving, const Program& merged, std::span<const Kernel> kernels)
@@ -46,27 +63,6 @@ StepTimes::StepTimes(const Serving& serving, const Program& merged, std::span<co
     row.erase(std::ranges::unique(row, {}, &Captured::size).begin(), row.end());
   }
 }
-
-namespace {
-
-/// The first of `row` that is at least `wanted`, else the last; and the one before it, if `wanted` lies
-/// between.
-template <typename Row>
-auto around(const Row& row, std::uint32_t wanted) {
-  auto upper = std::ranges::lower_bound(row, wanted, {}, [](const auto& one) { return one.size; });
-  auto lower = upper;
-  if (upper == row.end())
-    lower = --upper;
-  else if (upper != row.begin() && upper->size != wanted)
-    --lower;
-  return std::pair(lower, upper);
-}
-
-void add(StepTimes::Choice& to, std::size_t step, std::int64_t weight) {
-  if (weight != 0) to.parts.push_back({step, weight});
-}
-
-}  // namespace
 
 StepTimes::Choice StepTimes::prompt(std::uint32_t tokens) const {
   const auto [lower, upper] = around(rows_.at(0), tokens);
@@ -107,9 +103,8 @@ Time StepTimes::solo_time(const Choice& choice, OpId op, Time own) const {
     if (of.launches.size() == program.launches.size())
       its = of.launches[place_[op.value]];
     else if (program.total > Time{})
-      its =
-          Time{std::llround(static_cast<double>(own.count()) * (static_cast<double>(of.total.count()) /
-                                                                static_cast<double>(program.total.count())))};
+      its = Time{std::llround(static_cast<double>(own.count()) *
+                              (static_cast<double>(of.total.count()) / static_cast<double>(program.total.count())))};
     time += share((its < Time{} ? own : its).count(), part.weight);
   }
   return Time{std::max<std::int64_t>(time, 1)};

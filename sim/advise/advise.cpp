@@ -240,7 +240,8 @@ Goal parse_goal(const std::string& text, const Trace& trace) {
 
 AdvisedCard card_of(const Trace& trace, const Gpu& from, const Gpu& to) {
   Trace there = trace;
-  carry_over(there, trace.name, from, to);
+  if (std::string note = carry_over(there, trace.name, from, to); !note.empty())
+    there.notes.insert(there.notes.begin(), std::move(note));
   const auto known = std::count_if(trace.kernels.begin(), trace.kernels.end(), [](const Kernel& k) {
     return k.counters.issue_active_pct || k.counters.warp_instructions;
   });

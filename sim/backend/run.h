@@ -50,7 +50,7 @@ struct RunOptions : corun::RunOptions {
   Common* common = nullptr;  // null: the run has its own
   Policy* object = nullptr;  // not null: this policy, which `policy` then only names
   std::optional<Time> served_ahead{};  // there: the clients are programs under `sim serve`, with this --ahead-us (served.h)
-  std::optional<Time> served_look{};   // there: of those the forecast is the service's, and takes so long (later_forecast.h)
+  std::optional<Time> served_look{};   // there: of those the forecast is the service's, and takes this time (later_forecast.h)
 };
 
 /// Throws InputError for a trace, GPU or policy that do not fit each other, StuckError for a run that cannot

@@ -293,8 +293,8 @@ int command(int argc, char** argv) {
                  "that the policy may hold back goes so long before those before it end")
       ->check(CLI::Range(0.0, 1e6));
   app.add_option("--look-us", a.served.look_us,
-                 "with --as-served, of a policy that looks ahead: what it asks is foretold so much later, from what a service\n"
-                 "knows of its programs (sim top --json says what it takes: looks; default: at once, from the trace)")
+                 "with --as-served, of a policy that looks ahead: microseconds from asking for a forecast to hearing it, which is\n"
+                 "made of what a service knows of its programs (sim top --json has its mean: looks; default: made of the trace, at once)")
       ->check(CLI::Range(0.0, 1e6));
   app.add_option("--out", a.outputs.directory,
                  "write summary.json, requests.csv, kernels.csv, timeline.pftrace, occupancy.svg here");

@@ -56,9 +56,8 @@ int profile(const ProfileArguments& a) {
   if (a.trace.empty())
     throw InputError("", "", "no trace given", "`sim profile --help` shows how to call it");
   Trace trace = read_trace(a.trace, [](const auto& included) { return import_recording(included); });
-  const std::size_t notes = trace.notes.size();
-  if (!a.gpu.empty()) put_on(trace, a.trace, a.gpu);
-  if (trace.notes.size() != notes) fmt::print(stderr, "note: {}\n", trace.notes.front());
+  if (!a.gpu.empty())
+    if (const std::string note = put_on(trace, a.trace, a.gpu); !note.empty()) fmt::print(stderr, "note: {}\n", note);
   const std::string name = trace.gpu;
   if (name.empty())
     throw InputError(a.trace, "/gpu", "the trace names no GPU",

@@ -65,27 +65,31 @@ std::string carry_note(const CarriedOver& c, const std::string& what, const Gpu&
                      left_out.empty() ? "" : "; " + left_out);
 }
 
-void carry_over(Trace& trace, const std::string& what, const Gpu& from, const Gpu& to) {
-  std::string note;
+std::string carry_over(Trace& trace, const std::string& what, const Gpu& from, const Gpu& to) {
   if (!same_card(from, to)) {
     CarriedOver carried = carried_over(trace, from, to);
-    note = carry_note(carried, what, from, to);
     trace = std::move(carried.trace);
-  } else if (from.name != to.name) {
-    note = fmt::format("{}: recorded on {}; {} describes such a card, so times stay as recorded", what, from.name, to.name);
-  } else {
-    return;
+    return carry_note(carried, what, from, to);
   }
-  trace.notes.insert(trace.notes.begin(), std::move(note));
+  if (from.name == to.name) return {};
+  return fmt::format("{}: recorded on {}; {} describes such a card, so times stay as recorded", what, from.name, to.name);
 }
 
-void put_on(Trace& trace, const std::string& file, const std::string& gpu) {
+std::string put_on(Trace& trace, const std::string& file, const std::string& gpu) {
   const std::string found = locate_gpu(gpu);
+  std::string note;
   if (!trace.gpu.empty()) {
     const Gpu from = read_gpu(trace.gpu, std::filesystem::path(file).parent_path());
-    carry_over(trace, file.empty() ? trace.name : file, from, told_apart(read_gpu(found), from, gpu));
+    note = carry_over(trace, file.empty() ? trace.name : file, from, told_apart(read_gpu(found), from, gpu));
   }
   trace.gpu = found;
+  if (!note.empty()) trace.notes.insert(trace.notes.begin(), note);
+  return note;
+}
+
+std::string simulated_elsewhere(const Gpu& measured, const Gpu& simulated) {
+  if (same_card(measured, simulated)) return {};
+  return fmt::format("; simulated on {}, another card, with the times as recorded", simulated.name);
 }
 
 }  // namespace corun::sim

@@ -200,10 +200,8 @@ class Composer {
     if (!is_new) return;
     out_.notes.insert(out_.notes.end(), trace.notes.begin(), trace.notes.end());
     if (part.recorded_on) {
-      trace.notes.clear();  // they are told already
-      carry_over(trace, written.file, *part.recorded_on, told_apart(*target_, *part.recorded_on, written_));
-      out_.notes.insert(out_.notes.begin() + carried_notes_, trace.notes.begin(), trace.notes.end());
-      carried_notes_ += static_cast<std::ptrdiff_t>(trace.notes.size());
+      std::string note = carry_over(trace, written.file, *part.recorded_on, told_apart(*target_, *part.recorded_on, written_));
+      if (!note.empty()) out_.notes.insert(out_.notes.begin() + carried_notes_++, std::move(note));
     }
     at->second = append(out_, trace, written.name);
   }

@@ -180,9 +180,7 @@ std::vector<Point> points_of(const Grid& grid) {
 
 Prepared::Prepared(const Point& point, const Reader& read) : trace_(read(point.trace)) {
   const std::filesystem::path folder = std::filesystem::path(point.trace).parent_path();
-  const std::size_t notes = trace_.notes.size();
-  if (!point.gpu.empty()) put_on(trace_, point.trace, point.gpu);
-  if (trace_.notes.size() != notes) carried_ = trace_.notes.front();
+  if (!point.gpu.empty()) carried_ = put_on(trace_, point.trace, point.gpu);
   if (trace_.gpu.empty())
     throw InputError(point.trace, "/gpu", "the trace names no GPU", "give --gpus; `sim gpus` lists the names");
   if (trace_.clients.empty())

@@ -74,8 +74,7 @@ class Reader {
     all_.gpu = read_gpu(first.trace.gpu, first.trace_file.parent_path());
     if (options_.gpu.empty()) return std::move(all_);
     const Gpu other = read_gpu(options_.gpu);
-    if (!same_card(all_.gpu, other))
-      all_.device += fmt::format("; simulated on {}, another card, with the times as recorded", other.name);
+    all_.device += simulated_elsewhere(all_.gpu, other);
     all_.gpu = other;
     return std::move(all_);
   }

@@ -191,8 +191,7 @@ RunsComparison compare_runs(const std::vector<fs::path>& files, const RunsOption
                            "profile the kernels on this GPU");
         if (!options.gpu.empty()) {
           const Gpu other = read_gpu(options.gpu);
-          const std::string said = fmt::format("; simulated on {}, another card, with the times as recorded", other.name);
-          if (!same_card(gpu, other) && !all.sets.back().ends_with(said)) all.sets.back() += said;
+          if (const std::string said = simulated_elsewhere(gpu, other); !all.sets.back().ends_with(said)) all.sets.back() += said;
           gpu = other;
         }
         gpu.contention.modelled = options.contention;

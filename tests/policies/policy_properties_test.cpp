@@ -245,6 +245,10 @@ Promises promises_of(const std::string& spec) {
 }
 
 class PolicyProperties : public testing::TestWithParam<std::string> {};
+/// Of policies that promise it.
+class NoStarvation : public PolicyProperties {};
+class Immediate : public PolicyProperties {};
+class Reservations : public PolicyProperties {};
 
 TEST_P(PolicyProperties, EveryBlockRunsOnceWithinWhatTheGpuHasAndThePolicyGranted) {
   EXPECT_TRUE(rc::check([&] {
@@ -310,16 +314,14 @@ bool last_client_gets_on(Workload& w, const std::string& spec) {
          });
 }
 
-TEST_P(PolicyProperties, NobodyStarvesWhereThePolicyPromisesSo) {
-  if (!promises_of(GetParam()).no_starvation) GTEST_SKIP() << "not promised";
+TEST_P(NoStarvation, NobodyStarvesWhereThePolicyPromisesSo) {
   EXPECT_TRUE(rc::check([&] {
     Workload w = draw_workload(ClosedLoop{});
     RC_ASSERT(last_client_gets_on(w, GetParam()));
   }));
 }
 
-TEST_P(PolicyProperties, LaunchesGoAtOnceAndAlikeWhereThePolicyPromisesSo) {
-  if (!promises_of(GetParam()).immediate) GTEST_SKIP() << "not promised";
+TEST_P(Immediate, LaunchesGoAtOnceAndAlikeWhereThePolicyPromisesSo) {
   EXPECT_TRUE(rc::check([&] {
     const Workload w = draw_workload(ClosedLoop{});
     const Ran ran = run(w, GetParam());
@@ -401,8 +403,7 @@ bool reservation_kept(Workload& w, double share, const std::string& spec) {
   return started >= promised;
 }
 
-TEST_P(PolicyProperties, AReservationIsThereOneBlockTimeAfterItIsClaimed) {
-  if (!promises_of(GetParam()).reservations) GTEST_SKIP() << "not promised";
+TEST_P(Reservations, AReservationIsThereOneBlockTimeAfterItIsClaimed) {
   EXPECT_TRUE(rc::check([&] {
     Workload w = draw_workload(ClosedLoop{});
     w.gpu.task_slots =
@@ -422,13 +423,22 @@ TEST(PolicyPropertyChecks, ABrokenReservationIsNoticed) {
   EXPECT_TRUE(reservation_kept(w, 0.5, "static-split"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Registered, PolicyProperties, testing::ValuesIn(every_policy()),
-                         [](const auto& test) {
-                           std::string name = test.param;
-                           std::erase_if(name,
-                                         [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); });
-                           return name;
-                         });
+std::vector<std::string> those_that_promise(bool Promises::*what) {
+  std::vector<std::string> all = every_policy();
+  std::erase_if(all, [&](const std::string& policy) { return !(promises_of(policy).*what); });
+  return all;
+}
+
+std::string letters(const testing::TestParamInfo<std::string>& test) {
+  std::string name = test.param;
+  std::erase_if(name, [](char c) { return !std::isalnum(static_cast<unsigned char>(c)); });
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Registered, PolicyProperties, testing::ValuesIn(every_policy()), letters);
+INSTANTIATE_TEST_SUITE_P(Registered, NoStarvation, testing::ValuesIn(those_that_promise(&Promises::no_starvation)), letters);
+INSTANTIATE_TEST_SUITE_P(Registered, Immediate, testing::ValuesIn(those_that_promise(&Promises::immediate)), letters);
+INSTANTIATE_TEST_SUITE_P(Registered, Reservations, testing::ValuesIn(those_that_promise(&Promises::reservations)), letters);
 
 }  // namespace
 }  // namespace corun::sim

@@ -25,7 +25,7 @@ struct HostItem {
   bool beside = false;               // it ran beside an operation of another stream
   std::uint32_t others = 0;          // operations that were on the GPU while it was
   Time by_itself{};                  // of its time there, without them
-  Time early{};                      // before its stream's previous kernel ended it started so much; not if it also ended before
+  Time early{};  // of a kernel, from its start to the end of its stream's previous one, if it ended later
   Time gpu_end() const { return gpu_start + op->duration; }
   bool is_kernel() const { return op != nullptr && op->kind == kineto::GpuOp::Kind::kernel; }
 };

@@ -23,11 +23,12 @@ constexpr double kApart = 1.1;
 constexpr double kJitterNs = 300;
 /// A name or number of registers that differs is as bad as a duration that differs by e.
 constexpr double kDiffers = 1;
-/// So much longer or shorter in the profile than expected, and by so much time, a launch is another than
-/// recorded.
+/// A launch whose time in the profile is off from the one expected by more than this factor, and by more than
+/// this many ns, is another than the one recorded.
 constexpr double kClearly = 1.5;
 constexpr double kClearlyNs = 2000;
-/// One that is this near to what is expected may be the one recorded; one this far may not.
+/// One within the first factor of what is expected may be the one recorded; one that is off by the second, and
+/// by more than this many ns, may not.
 constexpr double kAgrees = 1.25;
 constexpr double kFarOff = 2.5;
 constexpr double kFarOffNs = 5000;

@@ -26,7 +26,6 @@ struct RecordedLaunch {
   Time duration{};
   std::uint32_t shape = 0;  // launches of one kernel, as far as the recording tells
   bool beside = false;      // it ran beside others, so that `duration` says little
-  Time early{};             // how long before the end of its stream's previous one it started
 };
 
 struct CountersJoin {

@@ -102,7 +102,7 @@ class Import {
       if (item.op == nullptr) {
         op.what = Sync{};
       } else if (item.op->kind == GpuOp::Kind::kernel) {
-        op.what = kernels_.next_launch(*item.op);
+        op.what = kernels_.next_launch();
       } else {
         const bool filled =
             item.op->kind == GpuOp::Kind::memset;  // moves half of what a copy reads and writes

@@ -35,96 +35,88 @@ RecordedKernels::RecordedKernels(const DeviceRecords& device, const RecordedGpu&
   write_kernels();
 }
 
-Time RecordedKernels::solo_time(const GpuOp& op) const {
-  const Time lasted = std::max<Time>(op.duration, Nanoseconds{1});
-  return std::max(lasted / 2, lasted - gpu_.mps_kernel);
+Time RecordedKernels::recorded_time(const HostItem& item) const {
+  const Time lasted = std::max<Time>(item.op->duration, Nanoseconds{1});
+  return std::max(std::max(lasted / 2, lasted - gpu_.mps_kernel) - item.early, Time{1});
 }
 
 void RecordedKernels::join_profile(const HostOrder& order, const std::string& file) {
   for (const HostItem& item : order.items()) {
     if (!item.is_kernel()) continue;
     const Shape& shape = device_.shape(*item.op);
-    recorded_.push_back({shape.name, shape.grid, shape.block, shape.registers_per_thread,
-                         std::max(solo_time(*item.op) - item.early, Time{1}), item.op->shape, item.beside,
-                         item.early});
+    items_.push_back(&item);
+    recorded_.push_back({shape.name, shape.grid, shape.block, shape.registers_per_thread, recorded_time(item),
+                         item.op->shape, item.beside});
   }
   join_.matches.resize(recorded_.size());
   kernel_of_launch_.resize(recorded_.size());
-  if (counters_.empty()) {
-    take_times_of_same_kernel(order);
-    return;
+  if (!counters_.empty()) {
+    join_ = join_counters(recorded_, profile_.launches);
+    refuse_no_match(file);
+    take_times_alone();
   }
-  join_ = join_counters(recorded_, profile_.launches);
-  refuse_no_match(file);
-  take_times_alone(order);
-  take_times_of_same_kernel(order);
-  kernel_of_launch_ = split_by_behaviour(recorded_, join_.matches);
+  take_times_of_same_kernel();
+  if (!counters_.empty()) kernel_of_launch_ = split_by_behaviour(recorded_, join_.matches);
+}
+
+std::optional<double> RecordedKernels::profiled_ns(std::size_t launch) const {
+  const ProfiledLaunch* seen = join_.matches[launch].launch;
+  return seen == nullptr ? std::nullopt : seen->counters.duration_ns;
 }
 
 /// What Nsight Compute adds, as cold caches, is about as much for a short kernel as for a long one.  So the
 /// ratio of the totals counts, which is that of long kernels; the median is that of the many short ones.
-double RecordedKernels::profile_over_recorded(const HostOrder& order) const {
+double RecordedKernels::profile_over_recorded() const {
   double profiled = 0, recorded = 0;
-  std::size_t i = 0;
-  for (const HostItem& item : order.items()) {
-    if (!item.is_kernel()) continue;
-    const ProfiledLaunch* seen = join_.matches[i].launch;
-    const Time lasted = recorded_[i++].duration;
-    if (item.beside || seen == nullptr || !seen->counters.duration_ns) continue;
-    profiled += *seen->counters.duration_ns, recorded += to_ns(lasted);
-  }
+  for (std::size_t i = 0; i < recorded_.size(); ++i)
+    if (const auto ns = profiled_ns(i); ns && !recorded_[i].beside)
+      profiled += *ns, recorded += to_ns(recorded_[i].duration);
   return recorded > 0 ? profiled / recorded : join_.duration_ratio.value_or(1);
 }
 
-void RecordedKernels::take_times_alone(const HostOrder& order) {
-  const double ratio = std::max(1.0, profile_over_recorded(order));
-  std::size_t i = 0;
-  for (const HostItem& item : order.items()) {
-    if (!item.is_kernel()) continue;
-    const ProfiledLaunch* seen = join_.matches[i].launch;
-    RecordedLaunch& launch = recorded_[i++];
-    if (!item.beside || seen == nullptr || !seen->counters.duration_ns) continue;
+void RecordedKernels::take_times_alone() {
+  const double ratio = std::max(1.0, profile_over_recorded());
+  for (std::size_t i = 0; i < recorded_.size(); ++i) {
+    RecordedLaunch& launch = recorded_[i];
+    const auto ns = profiled_ns(i);
+    if (!ns || !launch.beside) continue;
     ++known_alone_;
-    launch.duration =
-        std::min(launch.duration, std::max(from_ns(*seen->counters.duration_ns / ratio), Time{1}));
+    launch.duration = std::min(launch.duration, std::max(from_ns(*ns / ratio), Time{1}));
   }
 }
 
-void RecordedKernels::take_times_of_same_kernel(const HostOrder& order) {
+void RecordedKernels::take_times_of_same_kernel() {
   struct Times {
     std::vector<Time> alone;
     Time least_beside = Time::max();
   };
   std::map<std::uint32_t, Times> of_shape;
-  const auto each = [&](const auto& work) {
-    std::size_t i = 0;
-    for (const HostItem& item : order.items())
-      if (item.is_kernel()) work(item, recorded_[i], join_.matches[i].launch), ++i;
-  };
-  each([&](const HostItem& item, const RecordedLaunch& launch, const ProfiledLaunch*) {
+  for (const RecordedLaunch& launch : recorded_) {
     Times& times = of_shape[launch.shape];
-    if (item.beside)
+    if (launch.beside)
       times.least_beside = std::min(times.least_beside, launch.duration);
     else
       times.alone.push_back(launch.duration);
-  });
+  }
   for (auto& [shape, times] : of_shape) {
     if (times.alone.empty()) times.alone.push_back(times.least_beside);
     std::ranges::sort(times.alone);
   }
-  each([&](const HostItem& item, RecordedLaunch& launch, const ProfiledLaunch* seen) {
-    if (!item.beside || (seen != nullptr && seen->counters.duration_ns)) return;
+  for (std::size_t i = 0; i < recorded_.size(); ++i) {
+    RecordedLaunch& launch = recorded_[i];
+    if (!launch.beside || profiled_ns(i)) continue;
     // The longest that are no longer, and those that do as much.
     const std::vector<Time>& times = of_shape.at(launch.shape).alone;
     const auto end = std::ranges::upper_bound(times, launch.duration);
-    if (end == times.begin()) return;
+    if (end == times.begin()) continue;
     const auto begin = std::ranges::lower_bound(times, *std::prev(end) / 5 * 4);
     const Time usual = *(begin + (end - begin - 1) / 2);
     const bool as_usual = launch.duration - usual < usual / 10;  // launches differ by that anyway
-    if (as_usual || usual < item.by_itself || usual * (1 + item.others) < launch.duration) return;
+    const HostItem& item = *items_[i];
+    if (as_usual || usual < item.by_itself || usual * (1 + item.others) < launch.duration) continue;
     ++known_by_same_;
     launch.duration = usual;
-  });
+  }
 }
 
 void RecordedKernels::refuse_no_match(const std::string& file) const {
@@ -185,13 +177,14 @@ void RecordedKernels::write_kernels() {
   }
 }
 
-Launch RecordedKernels::next_launch(const GpuOp& op) {
+Launch RecordedKernels::next_launch() {
+  const HostItem& item = *items_[launches_];
   Launch launch;
   launch.kernel = KernelId{kernel_of_launch_[launches_]};
   const Time alone = recorded_[launches_].duration;
   if (kernels_[launch.kernel.value].solo_time != alone) launch.solo_time = alone;
-  launch.dependent = recorded_[launches_].early > Time{};
-  kernel_time_ += solo_time(op) - recorded_[launches_].early;
+  launch.dependent = item.early > Time{};
+  kernel_time_ += recorded_time(item);
   ++launches_;
   return launch;
 }

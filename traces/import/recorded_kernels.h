@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ class RecordedKernels {
 
   const std::vector<Kernel>& kernels() const { return kernels_; }
   /// In the order of the host's calls, each once.
-  Launch next_launch(const kineto::GpuOp& op);
+  Launch next_launch();
   std::size_t launches() const { return launches_; }  // that were taken
   Time kernel_time() const { return kernel_time_; }   // of these, in all
 
@@ -42,20 +43,21 @@ class RecordedKernels {
   }  // of which static and dynamic are not told apart
 
  private:
-  /// Without what MPS added.
-  Time solo_time(const kineto::GpuOp& op) const;
+  /// Without what MPS added, and without what ran before its stream's previous kernel had ended.
+  Time recorded_time(const HostItem& item) const;
   /// The launches in the order of the host's calls, and what Nsight Compute saw of each.
   void join_profile(const HostOrder& order, const std::string& file);
   /// What ran beside others took longer for that: there Nsight Compute's time, which sees each launch alone,
   /// counts, if it is less.
-  void take_times_alone(const HostOrder& order);
-  /// Where Nsight Compute saw none: what launches of the same kernel took that ran alone, if that can be; where none did, the
-  /// shortest of those beside others.  While others were
-  /// there a launch made some progress or none, so it takes no less than its time without them; and each of n others held it
-  /// up for no longer than the launch takes alone, else it does more than those that it is compared with.
-  void take_times_of_same_kernel(const HostOrder& order);
+  void take_times_alone();
+  /// Where Nsight Compute saw none: what launches of the same kernel took that ran alone, if that can be; where
+  /// none did, the shortest of those beside others.  While others were there a launch made some progress or
+  /// none, so it takes no less than its time without them; and each of n others held it up for no longer than
+  /// the launch takes alone, else it does more than those that it is compared with.
+  void take_times_of_same_kernel();
   /// Of launches that ran alone in both.
-  double profile_over_recorded(const HostOrder& order) const;
+  double profile_over_recorded() const;
+  std::optional<double> profiled_ns(std::size_t launch) const;
   void refuse_no_match(const std::string& file) const;
   void write_kernels();
 
@@ -64,6 +66,7 @@ class RecordedKernels {
   std::filesystem::path counters_;
   ProfiledLaunches profile_;
   std::vector<RecordedLaunch> recorded_;
+  std::vector<const HostItem*> items_;  // of these
   CountersJoin join_;
   std::vector<std::uint32_t> kernel_of_launch_;  // of its shape's, later of all
   std::vector<Kernel> kernels_;

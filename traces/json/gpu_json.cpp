@@ -323,16 +323,18 @@ class Rules {
 /// `unknown`: so that rules between the others can be asked.
 json mended(const json& document, const std::vector<Violation>& wrong, std::set<std::string>& unknown) {
   json whole = gpu_document("h200", {}).json;
+  const auto is_right = [&](const std::string& place) {
+    return !unknown.contains(place) && std::ranges::none_of(wrong, [&](const Violation& v) {
+      return v.place == place || v.place.starts_with(place + "/");
+    });
+  };
   for (auto& [group, leaves] : whole.items()) {
     if (!leaves.is_object()) continue;
     const auto given = document.is_object() ? document.find(group) : document.end();
     const bool has_group = document.is_object() && given != document.end() && given->is_object();
     for (auto leaf = leaves.begin(); leaf != leaves.end();) {
       const std::string place = fmt::format("/{}/{}", group, leaf.key());
-      const bool is_good = has_group && given->contains(leaf.key()) && !unknown.contains(place) &&
-                           std::ranges::none_of(wrong, [&](const Violation& v) {
-                             return v.place == place || v.place.starts_with(place + "/");
-                           });
+      const bool is_good = has_group && given->contains(leaf.key()) && is_right(place);
       if (!is_good) unknown.insert(place);
       if (is_good) *leaf = given->at(leaf.key());
       if (!is_good && leaf->at("value").is_array())
@@ -341,13 +343,8 @@ json mended(const json& document, const std::vector<Violation>& wrong, std::set<
         ++leaf;
     }
     if (!has_group) continue;
-    for (const auto& [key, leaf] : given->items()) {  // which the valid one does not have
-      const std::string place = fmt::format("/{}/{}", group, key);
-      if (!leaves.contains(key) && !unknown.contains(place) && std::ranges::none_of(wrong, [&](const Violation& v) {
-            return v.place == place || v.place.starts_with(place + "/");
-          }))
-        leaves[key] = leaf;
-    }
+    for (const auto& [key, leaf] : given->items())  // which the valid one does not have
+      if (!leaves.contains(key) && is_right(fmt::format("/{}/{}", group, key))) leaves[key] = leaf;
   }
   return whole;
 }
@@ -396,16 +393,15 @@ void check_gpu_document(const GpuDocument& document) {
     const auto derived = [&](const Violation& v) {
       return std::ranges::any_of(unknown, [&](const std::string& place) { return v.place.starts_with(place + "/"); });
     };
-    std::vector<Violation> own;
-    std::ranges::copy_if(wrong, std::back_inserter(own), [&](const Violation& v) { return !derived(v); });
-    wrong = std::move(own);
+    std::erase_if(wrong, derived);
   }
   const Gpu gpu = read_document(wrong.empty() ? document.json : mended(document.json, wrong, unknown));
   std::vector<Rules::Broken> all;
   const std::string remedy = how_to_see_the_schema("gpu");
   for (const Violation& v : wrong) all.push_back({printable(v.place, 300), v.problem, remedy});
   const json none = json::object();
-  for (Rules::Broken& rule : Rules(gpu, std::move(unknown), document.given.is_object() ? document.given : none).broken()) all.push_back(std::move(rule));
+  Rules rules(gpu, std::move(unknown), document.given.is_object() ? document.given : none);
+  for (Rules::Broken& rule : rules.broken()) all.push_back(std::move(rule));
   if (all.empty()) return;
   std::string problem = all.front().problem;
   for (std::size_t i = 1; i < std::min(all.size(), kMostErrors); ++i)

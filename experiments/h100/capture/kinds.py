@@ -77,7 +77,7 @@ class Process:
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors)
 
     def hear(self, seconds=12):
-        """None of one that is dead, or says nothing for so long."""
+        """None of one that is dead, or says nothing in `seconds`."""
         if not select.select([self.process.stdout], [], [], max(0.1, seconds))[0]:
             self.process.kill()
         line = self.process.stdout.readline()

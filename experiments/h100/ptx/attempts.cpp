@@ -1,36 +1,12 @@
 // What attempts that are with the driver before they are needed cost, and whether a stop and a resume by
 // words of host memory alone work.
-#include <cuda.h>
-#include <dlfcn.h>
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <vector>
+#include "driver.h"
 #include "hw/transform/ptx.h"
 using namespace corun::hw;
-static void* lib;
-template <class F>
-F get(const char* n) {
-  return reinterpret_cast<F>(dlsym(lib, n));
-}
-#define FN(n) auto n##_ = get<decltype(&n)>(#n)
-#define FN2(n, s) auto n##_ = get<decltype(&n)>(s)
-#define OK(e)                                                   \
-  do {                                                          \
-    CUresult r_ = (e);                                          \
-    if (r_ != CUDA_SUCCESS) {                                   \
-      std::printf("failed %s: %d line %d\n", #e, r_, __LINE__); \
-      exit(1);                                                  \
-    }                                                           \
-  } while (0)
-static double now() {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 struct Host {
   volatile Progress progress;
   volatile std::uint64_t order;
@@ -38,7 +14,6 @@ struct Host {
 };
 int main(int, char** v) {
   setvbuf(stdout, nullptr, _IOLBF, 0);
-  lib = dlopen("libcuda.so.1", RTLD_NOW);
   FN(cuInit);
   FN(cuDeviceGet);
   FN(cuDevicePrimaryCtxRetain);
@@ -61,17 +36,15 @@ int main(int, char** v) {
   CUcontext ctx;
   OK(cuDevicePrimaryCtxRetain_(&ctx, dev));
   OK(cuCtxSetCurrent_(ctx));
-  std::ifstream in(v[1]);
-  std::stringstream t;
-  t << in.rdbuf();
-  auto parsed = parse_ptx(t.str());
+  const std::string text = read(v[1]);
+  auto parsed = parse_ptx(text);
   auto made = make_persistent(parsed.module, "work");
   if (!made.refused.empty()) {
     std::printf("refused %s\n", made.refused.c_str());
     return 1;
   }
   CUmodule m, mp;
-  OK(cuModuleLoadData_(&m, t.str().c_str()));
+  OK(cuModuleLoadData_(&m, text.c_str()));
   OK(cuModuleLoadData_(&mp, made.text.c_str()));
   CUfunction plain, how;
   OK(cuModuleGetFunction_(&plain, m, "work"));

@@ -1,38 +1,12 @@
 // One step at a time; after a second without an end it says what the words are.
-#include <cuda.h>
-#include <dlfcn.h>
-#include <unistd.h>
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
+#include "driver.h"
 #include "hw/transform/ptx.h"
 using namespace corun::hw;
-static void* lib;
-template <class F>
-F get(const char* n) {
-  return reinterpret_cast<F>(dlsym(lib, n));
-}
-#define FN(n) auto n##_ = get<decltype(&n)>(#n)
-#define FN2(n, s) auto n##_ = get<decltype(&n)>(s)
-#define OK(e)                                                   \
-  do {                                                          \
-    CUresult r_ = (e);                                          \
-    if (r_ != CUDA_SUCCESS) {                                   \
-      std::printf("failed %s: %d line %d\n", #e, r_, __LINE__); \
-      std::fflush(stdout);                                      \
-      _exit(1);                                                 \
-    }                                                           \
-  } while (0)
-static double now() {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 struct Host {
   volatile Progress progress;
   volatile std::uint64_t order;
@@ -40,7 +14,6 @@ struct Host {
 };
 int main(int, char** v) {
   setvbuf(stdout, nullptr, _IOLBF, 0);
-  lib = dlopen("libcuda.so.1", RTLD_NOW);
   FN(cuInit);
   FN(cuDeviceGet);
   FN(cuDevicePrimaryCtxRetain);
@@ -64,10 +37,7 @@ int main(int, char** v) {
   CUcontext ctx;
   OK(cuDevicePrimaryCtxRetain_(&ctx, dev));
   OK(cuCtxSetCurrent_(ctx));
-  std::ifstream in(v[1]);
-  std::stringstream t;
-  t << in.rdbuf();
-  const std::string text = t.str();
+  const std::string text = read(v[1]);
   auto parsed = parse_ptx(text);
   auto made = make_persistent(parsed.module, "work");
   if (!made.refused.empty()) {

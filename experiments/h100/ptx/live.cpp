@@ -1,36 +1,16 @@
 // A program for live runs; it finds the driver's library by its name, as programs do.
 //   live be LAUNCHES PTX: kernels of about 5 ms, waits after each four
 //   live rt REQUESTS PTX US: a request of three short kernels each US microseconds, timed from when it is due
-#include <cuda.h>
-#include <dlfcn.h>
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <vector>
-static void* lib;
-#define FN(n) auto n##_ = reinterpret_cast<decltype(&n)>(dlsym(lib, #n))
-#define FN2(n, s) auto n##_ = reinterpret_cast<decltype(&n)>(dlsym(lib, s))
-#define OK(e)                                                   \
-  do {                                                          \
-    CUresult r_ = (e);                                          \
-    if (r_ != CUDA_SUCCESS) {                                   \
-      std::printf("failed %s: %d line %d\n", #e, r_, __LINE__); \
-      exit(1);                                                  \
-    }                                                           \
-  } while (0)
-static double now() {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
+
+#include "driver.h"
 int main(int, char** v) {
   setvbuf(stdout, nullptr, _IOLBF, 0);
   const bool rt = !std::strcmp(v[1], "rt");
   const int n = std::atoi(v[2]);
-  lib = dlopen("libcuda.so.1", RTLD_NOW);
   FN(cuInit);
   FN(cuDeviceGet);
   FN(cuDevicePrimaryCtxRetain);
@@ -50,10 +30,7 @@ int main(int, char** v) {
   CUcontext ctx;
   OK(cuDevicePrimaryCtxRetain_(&ctx, dev));
   OK(cuCtxSetCurrent_(ctx));
-  std::ifstream in(v[3]);
-  std::stringstream t;
-  t << in.rdbuf();
-  const std::string ptx = t.str();
+  const std::string ptx = read(v[3]);
   CUmodule m;
   OK(cuModuleLoadData_(&m, ptx.c_str()));
   CUfunction f;

@@ -1,42 +1,15 @@
 // What a worker's turn costs: kernels of shares.cu, made persistent, by themselves: with and without looks for orders, seats and chunks.
 //   turns FOLDER NAME...     reads shares.ptx and, of each name, FOLDER/NAME-fma.ptx, -triad.ptx and -tiles.ptx (rewrite.cpp)
-#include <cuda.h>
-#include <dlfcn.h>
-
 #include <algorithm>
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <string>
 #include <vector>
 
+#include "driver.h"
 #include "hw/transform/ptx.h"
-using namespace corun::hw;
 
-static void* lib;
-template <class F>
-F get(const char* n) {
-  return reinterpret_cast<F>(dlsym(lib, n));
-}
-#define FN(n) auto n##_ = get<decltype(&n)>(#n)
-#define FN2(n, s) auto n##_ = get<decltype(&n)>(s)
-#define OK(e)                                                   \
-  do {                                                          \
-    CUresult r_ = (e);                                          \
-    if (r_ != CUDA_SUCCESS) {                                   \
-      std::printf("failed %s: %d line %d\n", #e, r_, __LINE__); \
-      exit(1);                                                  \
-    }                                                           \
-  } while (0)
-static std::string read(const std::string& path) {
-  std::ifstream in(path);
-  std::stringstream t;
-  t << in.rdbuf();
-  return t.str();
-}
+using namespace corun::hw;
 struct Host {
   volatile Progress progress;
   volatile std::uint64_t order;
@@ -50,7 +23,6 @@ struct Kernel {
 
 int main(int n, char** v) {
   setvbuf(stdout, nullptr, _IOLBF, 0);
-  lib = dlopen("libcuda.so.1", RTLD_NOW);
   FN(cuInit);
   FN(cuDeviceGet);
   FN(cuDevicePrimaryCtxRetain);

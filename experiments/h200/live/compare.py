@@ -17,7 +17,7 @@ TRACES = {"decode-graph": "traces/decode-graph.json.gz", "train": "traces/train.
           "vision-graph": "../capture/traces/torch-graph.json.gz"}
 SIMULATED = {"mps": "fcfs", "turns": "timeslice"}
 AHEAD_US = "20"  # where a mode does not say
-LOOK_US = "1150"  # what `lookahead` foretells comes so much later (../../h100/live/objectives-1.json.gz: 1,115, 1,155 and 1,194 us in the mean)
+LOOK_US = "1150"  # from asking to hearing what `lookahead` foretells (../../h100/live/objectives-1.json.gz: 1,115, 1,155 and 1,194 us in the mean)
 TPCS = 66
 RATES = (0.98, 0.99, 1, 1.01, 1.02)  # of the measured one: where two programs' periods agree a p99 is of a few phases
 

@@ -12,7 +12,6 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <ranges>
 #include <set>
 #include <sstream>
 #include <string>
@@ -21,14 +20,15 @@
 #include <variant>
 #include <vector>
 
+#include "tests/traces/import/kineto_text.h"
 #include "traces/json/input_file.h"
-#include "traces/json/temporary_folder.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
 namespace corun {
 namespace {
 
+using namespace kineto_text;
 using std::filesystem::path;
 using testing::Contains;
 using testing::Each;
@@ -36,8 +36,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
-
-const path kSmall = "tests/data/kineto_small.json";
 
 struct Network {
   const char* name;
@@ -54,42 +52,10 @@ path source_of(const Network& network) {
   return path("experiments/reference/dnn") / (std::string(network.name) + ".kernels.json.gz");
 }
 
-std::string text_of(const path& file) {
-  const auto in = open_input(file);
-  return {std::istreambuf_iterator<char>(*in), {}};
-}
-
 std::string written(const Trace& trace) {
   std::ostringstream out;
   write_trace(trace, out);
   return out.str();
-}
-
-std::string replaced(std::string text, std::string_view from, std::string_view to) {
-  std::size_t times = 0;
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size(), ++times)
-    text.replace(at, from.size(), to);
-  EXPECT_GT(times, 0u) << from;
-  return text;
-}
-
-/// A file for one test.
-class TestFile {
- public:
-  explicit TestFile(const std::string& text, const std::string& name = "trace.json") {
-    file_ = folder_.path() / name;
-    std::ofstream(file_, std::ios::binary) << text;
-  }
-  operator const path&() const { return file_; }
-
- private:
-  TemporaryFolder folder_{"test"};
-  path file_;
-};
-
-Trace import_text(const std::string& text, const std::string& gpu = {}) {
-  const TestFile file(text);
-  return import_kineto(file, gpu);
 }
 
 InputError refusal(const std::string& text) {
@@ -100,14 +66,6 @@ InputError refusal(const std::string& text) {
   }
   ADD_FAILURE() << "imported what should be refused";
   return {"", "", "", ""};
-}
-
-std::string kernel_name(const Trace& trace, const Op& op) {
-  return trace.kernels[std::get<Launch>(op.what).kernel.value].name;
-}
-
-Time solo_time(const Trace& trace, const Launch& launch) {
-  return launch.solo_time.value_or(trace.kernels[launch.kernel.value].solo_time.value());
 }
 
 /// "sgemm@7", "copy@7", "sync"
@@ -123,16 +81,6 @@ std::vector<std::string> outline(const Trace& trace) {
     }
   }
   return all;
-}
-
-/// A bare kernel record.
-std::string record(const std::string& name, double ts, double dur, int stream = 7) {
-  std::ostringstream out;
-  out.precision(17);
-  out << R"({"name": ")" << name << R"(", "ts": )" << ts << R"(, "dur": )" << dur
-      << R"(, "grid": [1, 1, 1], "block": [32, 1, 1], "registers per thread": 32, "shared memory": 0, "stream": )"
-      << stream << "}";
-  return out.str();
 }
 
 /// When kernels start as the host and one stream play them: an independent, minimal model.
@@ -179,38 +127,6 @@ TEST(KinetoImport, SameLaunchesAreOneKernel) {
   EXPECT_EQ(std::get<Launch>(ops[1].what).solo_time, from_ns(20000));
   EXPECT_EQ(std::get<Launch>(ops[3].what).solo_time, from_ns(21000));
   EXPECT_EQ(std::get<Launch>(ops[5].what).solo_time, std::nullopt);
-}
-
-/// Streams 7 and 8: k alone for 10 us, then k and a longer m beside each other.
-TEST(KinetoImport, WhatRanBesideAnotherStreamTakesWhatTheSameKernelTookAloneIfThatCanBe) {
-  // When m starts 12 us before k and ends `after` us after k began, k lasts `lasts`.
-  const auto second = [&](int lasts, int after) {
-    const Trace trace = import_text("[" + record("k", 100, 10) + "," + record("m", 188, 12 + after, 8) + "," + record("k", 200, lasts) + "]");
-    for (const Op& op : trace.programs[0].ops | std::views::reverse)
-      if (const auto* launch = std::get_if<Launch>(&op.what); launch != nullptr && trace.kernels[launch->kernel.value].name == "k")
-        return launch->solo_time.value_or(trace.kernels[launch->kernel.value].solo_time.value());
-    return Time{};
-  };
-  EXPECT_EQ(second(20, 20), from_ns(10'000)) << "as long again, for which another was there";
-  EXPECT_EQ(second(21, 21), from_ns(21'000)) << "one other holds it up for no more than its own time";
-  EXPECT_EQ(second(19, 9), from_ns(10'000)) << "10 us without the other";
-  EXPECT_EQ(second(19, 8), from_ns(19'000)) << "11 us without the other: it does more";
-  EXPECT_EQ(second(11, 11), from_ns(10'000));
-  EXPECT_EQ(second(10, 10), from_ns(10'000));
-}
-
-TEST(KinetoImport, AKernelThatStartedBeforeItsStreamsPreviousOneEndedIsADependentLaunch) {
-  // The second 1 us before the first ends, the third when the second does, the fourth within the third.
-  const Trace trace = import_text("[" + record("k", 100, 10) + "," + record("k", 109, 10) + "," + record("k", 119, 10) + "," +
-                                  record("m", 121, 3) + "]");
-  std::vector<std::pair<bool, Time>> launches;
-  for (const Op& op : trace.programs[0].ops)
-    if (const auto* launch = std::get_if<Launch>(&op.what))
-      launches.emplace_back(launch->dependent, launch->solo_time.value_or(trace.kernels[launch->kernel.value].solo_time.value()));
-  EXPECT_THAT(launches, ElementsAre(std::pair(false, from_ns(10'000)), std::pair(true, from_ns(9'000)),
-                                    std::pair(false, from_ns(10'000)), std::pair(false, from_ns(3'000))));
-  EXPECT_THAT(trace.notes, Contains(HasSubstr("1 kernel launch started before its stream's previous one had ended")));
-  EXPECT_THAT(trace.notes, Contains(HasSubstr("1 kernel launch started and ended while its stream's previous one ran")));
 }
 
 TEST(KinetoImport, OneNameInTwoShapesIsTwoKernels) {
@@ -311,27 +227,6 @@ TEST(KinetoImport, WithoutLaunchCallsStartsAreReproduced) {
   }
 }
 
-TEST(KinetoImport, EventWaitBecomesAnAfterEdge) {
-  const Trace trace = import_kineto(kSmall);
-  const auto& ops = trace.programs[0].ops;
-  for (std::size_t i = 0; i < ops.size(); ++i) {
-    if (i == 2) {
-      EXPECT_THAT(ops[i].after, ElementsAre(OpId{1}));
-      EXPECT_FALSE(ops[1].name.empty());
-    } else {
-      EXPECT_THAT(ops[i].after, IsEmpty()) << i;
-    }
-  }
-}
-
-TEST(KinetoImport, EventWaitWithoutItsStreamIsSaid) {
-  const std::string text = replaced(text_of(kSmall), R"("cat": "cuda_sync", "name": "Stream Wait Event")",
-                                    R"("cat": "other", "name": "Stream Wait Event")");
-  const Trace trace = import_text(text);
-  EXPECT_THAT(trace.notes, Contains(HasSubstr("1 event wait does not say for which stream")));
-  EXPECT_THAT(trace.programs[0].ops[2].after, IsEmpty());
-}
-
 TEST(KinetoImport, ProfilerStepsBecomeRequests) {
   const auto step = [](int n, double start, double duration) {
     std::ostringstream out;
@@ -363,85 +258,6 @@ TEST(KinetoImport, OneGraphLaunchIsOneRequestInOneCall) {
   text = replaced(text, R"("cat": "cuda_sync")", R"("cat": "other")");
   EXPECT_EQ(import_text(text).programs[0].issue, Issue::graph);
   EXPECT_EQ(import_kineto(kSmall).programs[0].issue, Issue::eager);
-}
-
-/// A call of the host, and a kernel that it launched.
-std::string host_call(const std::string& name, int correlation, double ts) {
-  std::ostringstream out;
-  out.precision(17);
-  out << R"({"ph": "X", "cat": "cuda_runtime", "name": ")" << name << R"(", "pid": 1, "tid": 1, "ts": )" << ts
-      << R"(, "dur": 2, "args": {"correlation": )" << correlation << "}},";
-  return out.str();
-}
-std::string kernel_of(int correlation, int stream, double ts, double dur) {
-  std::ostringstream out;
-  out.precision(17);
-  out << R"({"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": )" << ts << R"(, "dur": )" << dur
-      << R"(, "args": {"device": 0, "context": 1, "stream": )" << stream << R"(, "correlation": )" << correlation
-      << R"(, "grid": [1, 1, 1], "block": [32, 1, 1], "registers per thread": 32, "shared memory": 0}},)";
-  return out.str();
-}
-
-TEST(KinetoImport, AGraphAmongOtherCallsIsOneCall) {
-  std::string text = host_call("cudaLaunchKernel", 1, 100) + host_call("cudaGraphLaunch", 2, 104) + host_call("cudaGraphLaunch", 3, 110) +
-                     kernel_of(1, 7, 120, 4) + kernel_of(2, 7, 125, 4) + kernel_of(2, 7, 130, 4) + kernel_of(3, 7, 136, 4);
-  text.pop_back();
-  const Program program = import_text("{\"traceEvents\": [" + text + "]}").programs[0];
-  EXPECT_EQ(program.issue, Issue::eager);
-  std::vector<std::uint32_t> graphs;
-  std::vector<Time> gaps;
-  for (const Op& op : program.ops) graphs.push_back(op.graph), gaps.push_back(op.host_gap);
-  EXPECT_THAT(graphs, ElementsAre(0, 1, 1, 2));
-  EXPECT_THAT(gaps, ElementsAre(Time{}, from_ns(2000), Time{}, from_ns(4000)));
-}
-
-TEST(KinetoImport, BranchesOfAGraphRunBesideEachOtherWhereTheyDid) {
-  // A fork into two branches and their join.
-  std::string text = host_call("cudaGraphLaunch", 1, 100) + kernel_of(1, 7, 120, 4) + kernel_of(1, 7, 125, 10) +
-                     kernel_of(1, 8, 126, 12) + kernel_of(1, 7, 139, 4);
-  text.pop_back();
-  const Trace trace = import_text("{\"traceEvents\": [" + text + "]}");
-  const Program& program = trace.programs[0];
-  EXPECT_EQ(program.issue, Issue::graph);
-  ASSERT_EQ(program.ops.size(), 4u);
-  EXPECT_THAT(program.ops[1].after, IsEmpty());
-  EXPECT_THAT(program.ops[2].after, ElementsAre(OpId{0}));
-  EXPECT_THAT(program.ops[3].after, ElementsAre(OpId{2}));
-  EXPECT_THAT(trace.notes, Contains(HasSubstr("2 kernel launches ran beside another stream's")));
-}
-
-/// 30 kernels of 1 us by themselves, which take 2 under Nsight Compute, one of 300 us, which takes 303 there,
-/// and two of 100 us beside each other.  By the median ratio of 2 a kernel that takes 150 us under Nsight
-/// Compute would be known to take 75 alone.
-TEST(KinetoImport, WhatRanBesideOthersTakesNsightComputesTimeByTheRatioOfTheTotals) {
-  const auto with_block = [](std::string kernel, int threads) {
-    return replaced(std::move(kernel), R"("block": [32, 1, 1])",
-                    fmt::format(R"("block": [{}, 1, 1])", threads));
-  };
-  std::string text = host_call("cudaGraphLaunch", 1, 100);
-  for (int i = 0; i < 30; ++i) text += with_block(kernel_of(1, 7, 120 + 2 * i, 1), 32);
-  text += with_block(kernel_of(1, 7, 200, 300), 64) +
-          with_block(kernel_of(1, 7, 510, 100) + kernel_of(1, 8, 510, 100), 128);
-  text.pop_back();
-  const auto alone = [&](int beside_ns) {
-    std::string csv =
-        "\"ID\",\"Kernel Name\",\"Block Size\",\"Grid Size\",\"Metric Name\",\"Metric Unit\",\"Metric "
-        "Value\"\n";
-    int id = 0;
-    const auto seen = [&](int threads, int nanoseconds) {
-      csv +=
-          fmt::format("\"{}\",\"k\",\"({}, 1, 1)\",\"(1, 1, 1)\",\"gpu__time_duration.sum\",\"ns\",\"{}\"\n",
-                      id++, threads, nanoseconds);
-    };
-    for (int i = 0; i < 30; ++i) seen(32, 2000);
-    seen(64, 303'000), seen(128, beside_ns), seen(128, beside_ns);
-    const TestFile counters(csv, "ncu.csv"), recording("{\"traceEvents\": [" + text + "]}");
-    const Trace trace = import_kineto(recording, "h200", counters);
-    return *trace.kernels[std::get<Launch>(trace.programs[0].ops.back().what).kernel.value].solo_time;
-  };
-  const double ratio = (30 * 2.0 + 303) / (30 * 1.0 + 300);
-  EXPECT_EQ(alone(150'000), from_ns(100'000)) << "more than was recorded: that stays";
-  EXPECT_NEAR(to_ns(alone(99'000)), 99'000 / ratio, 1);
 }
 
 TEST(KinetoImport, AMemsetIsACopyOfHalfAsManyBytes) {
