@@ -52,11 +52,14 @@ def set_aside():
 
 
 def trace_of(sim, name, issue, *options):
-    counters = os.path.join(HERE, "counters", name + ".csv.gz")
+    # Of the whole GPU, and of what libraries choose on that part of it.
+    files = [path for part in ("", "." + issue) if os.path.exists(path := os.path.join(HERE, "counters", name + part + ".csv.gz"))]
     with tempfile.TemporaryDirectory() as folder:
-        out = os.path.join(folder, "trace.json")
+        out, counters = os.path.join(folder, "trace.json"), os.path.join(folder, name + ".csv.gz")
+        with gzip.open(counters, "wb") as file:
+            file.writelines(gzip.open(path).read() for path in files)
         command = [sim, "import", "kineto", os.path.join(HERE, "recordings", f"{name}.{issue}.json.gz"), "--gpu", GPU,
-                   "-o", out, *(["--counters", counters] if os.path.exists(counters) else []), *SMS.get(issue, []), *options]
+                   "-o", out, *(["--counters", counters] if files else []), *SMS.get(issue, []), *options]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         with open(out) as file:
             return json.load(file) | {"$schema": SCHEMA}

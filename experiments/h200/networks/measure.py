@@ -11,6 +11,8 @@
   measure.py pipes OUT.csv SECONDS [NAME...]   the same, of the pipes of the SMs alone
   measure.py split CSV DIR NAME...          what `counters` wrote, a file a network; NAMEs in the order in which they were given
   measure.py join CSV DIR NAME...           what `pipes` wrote, into these files
+  measure.py rest CSV DIR PART NAME...      what `counters` wrote under sms.c, a file a network: NAME.PART.csv.gz has the launches that
+                                            NAME.csv.gz lacks
   measure.py mixes OUT.json MODE [MIX...]   requests of the mixes under streams, priority, halves (one process), timeslice,
                                             mps or mps_percent (a process a client)
   measure.py parts OUT.json DIR PART [NAME...]   alone within a part of the GPU: time as a graph, Kineto trace into DIR; PART is
@@ -482,6 +484,28 @@ def join(path, folder, names):
         print(name, "joined,", len(after), "launches", flush=True)
 
 
+def rest(path, folder, part, names):
+    head, of = by_network(path, names)
+    columns = next(csv.reader([head]))
+    number, process, kernel, block, grid = (columns.index(c) for c in ("ID", "Process ID", "Kernel Name", "Block Size", "Grid Size"))
+
+    def which(row):
+        return row[kernel], row[block], row[grid]
+    for name, lines in of.items():
+        known = list(csv.reader(lines_of(f"{folder}/{name}.csv.gz")[1:]))
+        there, after = {which(row) for row in known}, max(int(row[number]) for row in known) + 1
+        rows = [row for row in csv.reader(lines) if which(row) not in there]
+        if not rows:
+            continue
+        first = int(rows[0][number])
+        for row in rows:  # read after the others, as launches of the same process
+            row[number], row[process] = str(int(row[number]) - first + after), known[0][process]
+        text = io.StringIO()
+        csv.writer(text, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(rows)
+        save_lines(folder, f"{name}.{part}", [text.getvalue()])
+        print(name, len({row[number] for row in rows}), "launches that it lacks", flush=True)
+
+
 # ---- mixes -------------------------------------------------------------------------------------------------------------
 
 def offset(client):
@@ -754,6 +778,7 @@ if __name__ == "__main__":
         case ["pipes", path, seconds, *names]: counters(path, float(seconds), names, PIPES)
         case ["split", path, folder, *names]: split(path, folder, names)
         case ["join", path, folder, *names]: join(path, folder, names)
+        case ["rest", path, folder, part, *names]: rest(path, folder, part, names)
         case ["profiled", seconds, *names]: profiled(float(seconds), names)
         case ["clocks", path, *names]: clocks(path, names)
         case ["sensor"]: sensor()

@@ -169,8 +169,8 @@ TEST(NetworksAccuracy, OfAllMixesAndModesIsWithinItsBounds) {
   EXPECT_LE(s.others.all.throughput.mean(), 0.03);
 }
 
-/// With the second set.  Over 400 ms latency is 6.6 % off in the mean and 4.3 in the median, throughput 2.97; here 6.7,
-/// 4.3 and 3.002, so its bound here is 3.1.
+/// With the second set.  Over 400 ms latency is 6.5 % off in the mean and 4.2 in the median, throughput 2.93; here 6.6,
+/// 4.3 and 2.97.
 TEST(NetworksAccuracy, WithTheSecondSetIsWithinItsBounds) {
   ASSERT_EQ(simulated().mixes.size(), 34u);
   const NetworksScore s = score_networks(simulated());
@@ -179,7 +179,7 @@ TEST(NetworksAccuracy, WithTheSecondSetIsWithinItsBounds) {
   EXPECT_LE(s.others.all.p99.mean(), 0.12);
   EXPECT_LE(s.others.all.stp.mean(), 0.025);
   for (const auto& [mode, errors] : s.others.by_mode) EXPECT_LE(errors.mean_latency.mean(), 0.12) << mode;
-  EXPECT_LE(s.others.all.throughput.mean(), 0.031);
+  EXPECT_LE(s.others.all.throughput.mean(), 0.03);
   EXPECT_GE(s.others.by_slowdown.simulated.right(), 31u);
   EXPECT_GE(s.others.by_p99.simulated.right(), 31u);
 }
