@@ -12,90 +12,25 @@ import gzip
 import itertools
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-PROGRAMS = os.path.join(HERE, "../../h200/live/programs.py")
-PLAIN = ("mps", "turns")
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../h200/live"))
+import sets  # noqa: E402
+
 OBJECTIVES = {"p99": min, "late": min, "stp": max}
 
 
-def once(sim, folder, mode, seconds, period_ms, slo_ms, programs, alone):
-    shutil.rmtree(folder, ignore_errors=True)
-    os.makedirs(folder)
-    environment, service, at = dict(os.environ), None, folder + "/service"
-    if mode == "mps":
-        environment |= {"CUDA_MPS_PIPE_DIRECTORY": folder + "/mps", "CUDA_MPS_LOG_DIRECTORY": folder + "/mps"}
-        os.makedirs(folder + "/mps")
-        subprocess.run(["nvidia-cuda-mps-control", "-d"], env=environment, check=True)
-    elif mode != "turns":
-        options = ["--programs=" + ",".join(programs)] if mode.startswith("tpc-mask") else []
-        service = subprocess.Popen([sim, "serve", "--policy=" + mode, "--at", at, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        while not os.path.exists(at + "/environment") and service.poll() is None:
-            time.sleep(0.01)
-
-    def before(i):
-        if service is None:
-            return []
-        real_time = ["--class=real_time", "--priority=-5", f"--slo-us={round(1e3 * slo_ms)}"] if i == 0 else []
-        return [sim, "run", "--at", at, "--name", programs[i], *real_time, "--"]
-    sets = [(programs[0], *s) for n in (1, 2) for s in itertools.combinations(programs[1:], n)]
-    if alone:
-        sets = [(p,) for p in programs] + sets
-    of_program = {p: [s for s in sets if p in s] for p in programs}
-    running = {}
-    for i, p in enumerate(programs):
-        own = f"{folder}/{p}"
-        os.makedirs(own)
-        open(own + "/go", "w").close()
-        running[p] = subprocess.Popen([*before(i), sys.executable, PROGRAMS, p, own, f"turns:{len(of_program[p])}" + (f":{period_ms}" if i == 0 else "")],
-                                      env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.time() + 40
-    while not all(os.path.exists(f"{folder}/{p}/{p}.ready") for p in programs) and time.time() < deadline:
-        if any(r.poll() is not None for r in running.values()):
-            break
-        time.sleep(0.01)
-    for s in sets:
-        for p in s:
-            open(f"{folder}/{p}/go.{of_program[p].index(s)}", "w").close()
-        time.sleep(seconds)
-        for p in s:
-            open(f"{folder}/{p}/stop.{of_program[p].index(s)}", "w").close()
-        time.sleep(0.1)
-    state = None
-    if service is not None:
-        state = json.loads(subprocess.run([sim, "top", "--json", "--at", at], capture_output=True, text=True).stdout or "null")
-    said = {}
-    for p, r in running.items():
-        try:
-            out, err = r.communicate(timeout=12)
-        except subprocess.TimeoutExpired:
-            r.kill()
-            out, err = r.communicate()
-            err = "hangs; " + err
-        said[p] = json.loads(out) if out.startswith("{") else {"failed": err[-800:]}
-    row = {"mode": mode, "failed": {p: said[p]["failed"] for p in programs if "failed" in said[p]}, "sets": [], "service": state}
-    if service is not None:
-        service.terminate()
-        service.communicate(timeout=30)
-    if mode == "mps":
-        subprocess.run("echo quit | nvidia-cuda-mps-control", shell=True, env=environment)
-    if not row["failed"]:
-        row["sets"] = [{p: said[p]["rounds"][of_program[p].index(s)] for p in s} for s in sets]
-    return row
-
-
 def measure(sim, path, folder, seconds, period_ms, slo_ms, modes, *programs):
-    data = {"gpu": subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,uuid", "--format=csv,noheader"], capture_output=True, text=True).stdout.strip(),
-            "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "seconds": float(seconds), "period_ms": float(period_ms), "slo_ms": float(slo_ms),
+    data = {"gpu": sets.gpu(), "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "seconds": float(seconds), "period_ms": float(period_ms), "slo_ms": float(slo_ms),
             "programs": programs, "runs": []}
+    beside = [(programs[0], *s) for n in (1, 2) for s in itertools.combinations(programs[1:], n)]
     for i, mode in enumerate(modes.split(";")):
         began = time.time()
-        data["runs"].append(once(sim, folder, mode, float(seconds), float(period_ms), float(slo_ms), programs, i == 0))
+        ran = ([(p,) for p in programs] if i == 0 else []) + beside
+        data["runs"].append(sets.run(sim, folder, mode, float(seconds), programs, ran, float(period_ms), float(slo_ms)))
         with open(path, "w") as file:
             json.dump(data, file)
         print(f"{mode} ({time.time() - began:.0f} s)", data["runs"][-1]["failed"] or "", json.dumps((data["runs"][-1]["service"] or {}).get("looks")), flush=True)
@@ -124,7 +59,6 @@ def outcomes(data):
 
 def simulated(sim, data):
     """The same, of the simulation."""
-    sys.path.insert(0, os.path.join(HERE, "../../h200/live"))
     import compare
     real_time, all_ = data["programs"][0], {}
     looks = {run["mode"]: (run["service"] or {}).get("looks") for run in data["runs"]}
@@ -138,10 +72,10 @@ def simulated(sim, data):
             for i, p in enumerate(row):
                 of_mode = compare.part(data["programs"], p) if mode == "tpc-mask:split=even" else ""
                 how = f"rt,rate={1e3 / data['period_ms']},queue,slo={data['slo_ms']}ms" if p == real_time else "be,closed"
-                priority = ",priority=-5" if p == real_time and mode not in PLAIN else ""
+                priority = ",priority=-5" if p == real_time and mode not in sets.PLAIN else ""
                 clients += ["--client", f"{p}={compare.trace_of(p, card)},{how},process={i}{priority}{of_mode}"]
             policy = "tpc-mask" if of_mode else {"mps": "fcfs", "turns": "timeslice"}.get(mode, mode)
-            served = ["--as-served=8"] if mode not in PLAIN else []
+            served = ["--as-served=8"] if mode not in sets.PLAIN else []
             if looks[mode]:
                 served.append(f"--look-us={round(looks[mode]['mean_us'])}")
             said = subprocess.run([sim, "--gpu=" + card, "--policy=" + policy, "--duration=2s", "--json", *served, *clients], capture_output=True, text=True)

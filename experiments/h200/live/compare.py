@@ -40,13 +40,16 @@ def part(programs, program):
 
 
 def simulate(sim, gpu, policy, served, clients, rates, arrivals_per_s=1):
-    """Of each client what its result says, in the median of the rates."""
+    """Of each client what its result says, in the median of the rates.  None of a policy that --as-served refuses."""
     of_rates = []
     if served and policy.startswith("lookahead"):
         served = [*served, "--look-us=" + LOOK_US]
     for rate in rates:
         clients_now = [c.replace("RATE", f"{rate:.3f}").replace("SPEED", f"{rate / arrivals_per_s:.6f}") for c in clients]
-        said = subprocess.run([sim, gpu, "--policy=" + policy, "--duration=2s", "--json", *served, *clients_now], capture_output=True, text=True, check=True)
+        said = subprocess.run([sim, gpu, "--policy=" + policy, "--duration=2s", "--json", *served, *clients_now], capture_output=True, text=True)
+        if said.returncode == 2 and "--persistent" in said.stderr:
+            return None
+        said.check_returncode()
         of_rates.append({c["name"]: c | {"kept_up": c["throughput_per_s"] / rate} for c in json.loads(said.stdout)["clients"]})
     return {name: {k: statistics.median(r[name][k] for r in of_rates) for k in ("p50_ms", "p99_ms", "progress", "kept_up")} for name in of_rates[0]}
 
@@ -71,9 +74,14 @@ def throughput(sim, measured, path):
                 real_time = steered and p == measured["programs"][0]
                 clients += ["--client", f"{p}={trace_of(p, card_of(measured)[6:])},closed,process={i}," + ("rt,priority=-5" if real_time else "be") +
                             (part(measured["programs"], p) if run["mode"] == "tpc-mask:split=even" else "")]
-            policy = "tpc-mask" if run["mode"] == "tpc-mask:split=even" else SIMULATED.get(run["mode"], run["mode"])
+            mode = run["mode"].split()[0]  # without the service's further options
+            policy = "tpc-mask" if mode == "tpc-mask:split=even" else SIMULATED.get(mode, mode)
             simulated = simulate(sim, card_of(measured), policy, ["--as-served=8"] if steered else [], clients, [1])
-            shares, there = {p: r["per_s"] / alone[p] for p, r in row.items()}, sum(simulated[p]["progress"] for p in row)
+            shares = {p: r["per_s"] / alone[p] for p, r in row.items()}
+            if simulated is None:
+                print(f"{run['mode']:22}{'+'.join(row):28}STP {sum(shares.values()):.3f} (not simulated)  " + ", ".join(f"{p} {shares[p]:.2f}" for p in row))
+                continue
+            there = sum(simulated[p]["progress"] for p in row)
             errors.append(there / sum(shares.values()) - 1)
             print(f"{run['mode']:22}{'+'.join(row):28}STP {sum(shares.values()):.3f} ({there:.3f}, {100 * errors[-1]:+5.1f}%)  " +
                   ", ".join(f"{p} {shares[p]:.2f} ({simulated[p]['progress']:.2f})" for p in row), flush=True)

@@ -54,5 +54,5 @@ static int address(const char *name, void **function, int version, unsigned long
 void *dlsym(void *library, const char *name) {
   void *driver = found(library, name);
   // The first cuGetProcAddress has other parameters: a runtime that asks for it finds what it wants there or by dlsym.
-  return driver && name && strcmp(name, "cuGetProcAddress") ? stand_before(name, driver) : driver;
+  return driver && strcmp(name, "cuGetProcAddress") ? stand_before(name, driver) : driver;
 }
