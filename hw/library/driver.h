@@ -11,7 +11,7 @@ Function driver(const char* name) {
   return reinterpret_cast<Function>(driver_function(name));
 }
 
-/// dlsym as the C library has it.
-void* plain_dlsym(void* handle, const char* name);
+/// dlsym as the C library has it.  Were it not noexcept, the library's own dlsym could not jump to it.
+void* plain_dlsym(void* handle, const char* name) noexcept;
 
 }  // namespace corun::live

@@ -323,18 +323,6 @@ const std::vector<Hook>& hooks() {
   return all;
 }
 
-/// What the program gets in place of the driver's function; null: that one.
-void* in_place_of(const char* symbol) {
-  if (std::strncmp(symbol, "cu", 2) != 0) return nullptr;
-  for (const Hook& hook : hooks())
-    if (hook.symbol == symbol) {
-      look_up();
-      return *hook.real != nullptr ? hook.own : nullptr;
-    }
-  void* own = code_hook(symbol);
-  return own != nullptr && driver_function(symbol) != nullptr ? own : nullptr;
-}
-
 CUresult answer(CUresult result, const char* name, void** function, int version, cuuint64_t flags) {
   if (result != CUDA_SUCCESS || function == nullptr || *function == nullptr) return result;
   const Default kind = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 ? Default::of_thread : Default::common;
@@ -366,17 +354,17 @@ void look_up() {
   }();
   (void)done;
 }
-}  // namespace corun::live
 
-// What a program finds that is linked with the driver, or that looks for names.
-extern "C" {
-
-[[gnu::visibility("default")]] void* dlsym(void* handle, const char* name) noexcept {
-  if (void* own = corun::live::in_place_of(name)) return own;
-  return corun::live::plain_dlsym(handle, name);  // a jump, so that the C library sees who asks (RTLD_NEXT)
+void* in_place_of(const char* symbol) {
+  for (const Hook& hook : hooks())
+    if (hook.symbol == symbol) {
+      look_up();
+      return *hook.real != nullptr ? hook.own : nullptr;
+    }
+  void* own = code_hook(symbol);
+  return own != nullptr && driver_function(symbol) != nullptr ? own : nullptr;
 }
-
-}  // extern "C"
+}  // namespace corun::live
 
 // Of a program that is linked with the driver: its names are found here first.
 namespace {

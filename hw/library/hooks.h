@@ -36,4 +36,7 @@ std::vector<Hook> with_memory(std::vector<Hook> hooks);
 /// Looks all of them up, so that each can be called whichever way the program came by another.
 void look_up();
 
+/// What a program gets in place of the driver's function; null: that one.
+void* in_place_of(const char* symbol);
+
 }  // namespace corun::live

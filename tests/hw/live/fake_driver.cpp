@@ -21,6 +21,7 @@
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -368,7 +369,12 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* at, void* host, unsigned) {
 }
 CUresult cuCtxGetCurrent(CUcontext* context) { return *context = reinterpret_cast<CUcontext>(1), CUDA_SUCCESS; }
 CUresult cuCtxSetCurrent(CUcontext) { return CUDA_SUCCESS; }
-CUresult cuEventCreate(CUevent* event, unsigned) { return *event = reinterpret_cast<CUevent>(new std::pair<Queue*, int>), CUDA_SUCCESS; }
+CUresult cuEventCreate(CUevent* event, unsigned) {
+  static auto* const all = new std::deque<std::pair<Queue*, int>>;  // as nobody destroys one
+  static auto* const mutex = new std::mutex;
+  const std::scoped_lock lock(*mutex);
+  return *event = reinterpret_cast<CUevent>(&all->emplace_back()), CUDA_SUCCESS;
+}
 CUresult cuEventRecord(CUevent event, CUstream stream) {
   return reinterpret_cast<std::pair<Queue*, int>*>(event)->first = &of(stream), CUDA_SUCCESS;
 }
@@ -379,16 +385,20 @@ CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
     if (of(stream).captured == nullptr) captured().push_back(&of(stream));
     return of(stream).captured = other->captured, CUDA_SUCCESS;
   }
-  auto* passed = new std::pair<std::mutex, std::condition_variable>;
-  auto* there = new bool(false);
+  struct Passed {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool there = false;
+  };
+  const auto passed = std::make_shared<Passed>();
   other->add([=] {
-    const std::scoped_lock lock(passed->first);
-    *there = true;
-    passed->second.notify_all();
+    const std::scoped_lock lock(passed->mutex);
+    passed->there = true;
+    passed->changed.notify_all();
   });
   of(stream).add([=] {
-    std::unique_lock lock(passed->first);
-    passed->second.wait(lock, [=] { return *there; });
+    std::unique_lock lock(passed->mutex);
+    passed->changed.wait(lock, [&] { return passed->there; });
   });
   return CUDA_SUCCESS;
 }

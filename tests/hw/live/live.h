@@ -33,6 +33,11 @@ class Live : public testing::Test {
   Live() {
     std::string name = (files::temp_directory_path() / "corun-XXXXXX").string();
     folder_ = mkdtemp(name.data());
+#ifdef CORUN_LIBRARY_BEFORE_SANITIZER
+    // AddressSanitizer's runtime by default ends a program in which a library comes before it.
+    const char* before = std::getenv("ASAN_OPTIONS");
+    setenv("ASAN_OPTIONS", fmt::format("{}:verify_asan_link_order=0", before != nullptr ? before : "").c_str(), 1);
+#endif
   }
   ~Live() override {
     if (service_ > 0) kill(service_, SIGKILL), waitpid(service_, nullptr, 0);

@@ -35,6 +35,12 @@ TEST_P(EachWay, AProgramThatComesByTheDriverInThisWayAsksForEachLaunch) {
 INSTANTIATE_TEST_SUITE_P(Ways, EachWay, testing::Values("linked", "dlsym", "address", "address-of-thread", "address-of-11", "context", "graph", "stream"),
                          [](const auto& way) { return replaced(way.param, "-", "_"); });
 
+// The library's dlsym is the first there is, and behind the program: behind the library is the C library's.
+TEST_F(Live, WhatAProgramLooksUpBehindItselfIsLookedUpBehindItAndNotBehindTheLibrary) {
+  serve("fcfs");
+  EXPECT_EQ(shell(joins("next 0 0")).said, "the first\n");
+}
+
 TEST_F(Live, ALaunchOfAnImmediatePolicyIsCountedAndGoesAtOnce) {
   serve("fcfs");
   const std::string there = joins("dlsym 30 100 30", "--name one");

@@ -2,6 +2,7 @@
 //   steered_program WAY LAUNCHES US [EACH]
 // WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, capture, streams, fork, allocate, bad, bad-last
 //      ptx, ptx-extra, fat, compressed, library, kernel: a kernel of 8,448 blocks from a module; says "counted" where each block ran once a launch
+//      next: says what it finds behind itself as dlsym, and ends
 // Waits after each EACH launches and at the end.  Says "early N": N calls came back within 0.2 s; and "done LAUNCHES".
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -49,7 +50,7 @@ constexpr unsigned kBlocks = 8448;
 /// The kernel that takes `us`, loaded in this way.
 CUfunction kernel_of_module(void* driver, const std::string& way, int us) {
   const std::string name = "busy_" + std::to_string(us), text = ptx(name);
-  const std::string& image = *new std::string(way == "fat" || way == "compressed" ? fat(text, way == "compressed") : text);
+  static const std::string& image = *new std::string(way == "fat" || way == "compressed" ? fat(text, way == "compressed") : text);
   CUfunction f = nullptr;
   if (way == "library" || way == "kernel") {
     CUlibrary library = nullptr;
@@ -72,6 +73,7 @@ CUfunction kernel_of_module(void* driver, const std::string& way, int us) {
 int main(int argc, char** argv) {
   const std::string way = argv[1];
   const int launches = std::atoi(argv[2]), us = std::atoi(argv[3]), each = argc > 4 ? std::atoi(argv[4]) : launches;
+  if (way == "next") return std::puts(dlsym(RTLD_NEXT, "dlsym") == dlsym(RTLD_DEFAULT, "dlsym") ? "the first" : "another"), 0;
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
   if (driver == nullptr) return std::puts(dlerror()), 1;
   auto init = reinterpret_cast<CUresult (*)(unsigned)>(dlsym(driver, "cuInit"));
