@@ -158,7 +158,8 @@ Gpu::Work Gpu::kernel(const Launch& l) {
       ++answered;
       const Ns back = now + static_cast<Ns>(2 * card_.half_trip);
       at(back, [pong, back] { memory<volatile std::uint64_t>(pong) = static_cast<std::uint64_t>(back); });
-      return answered < rounds ? std::nullopt : std::optional(back);
+      if (answered == rounds) return back;
+      return std::nullopt;
     };
   } else if (l.entry == "hello") {
     k.begin = [this, to = w[0]](Ns begun) {
