@@ -159,22 +159,24 @@ std::vector<Pause> Bench::pauses(double us) {
   return read<Pause>(at, std::min(found, kMostPauses));
 }
 
-std::vector<LoadRate> Bench::run_together(const std::vector<Load>& clients, double window_us,
+std::vector<LoadRate> Bench::run_together(const std::vector<Load>& wanted_clients, double window_us,
                                          double settle_us, const std::function<void()>& meanwhile) {
   check_interrupt();
-  if (clients.size() > kMostClients || facts_.sms > kMostSmsOfClients)
+  if (wanted_clients.size() > kMostClients || facts_.sms > kMostSmsOfClients)
     throw DriverError("more clients or SMs than a bench has room for");
+  std::vector<Load> clients = wanted_clients;
   std::vector<std::uint32_t> grids;
   for (std::size_t i = 0; i < clients.size(); ++i) {
-    const Load& c = clients[i];
+    Load& c = clients[i];
+    const std::uint32_t resident = driver_.blocks_per_sm(function(c.kernel), c.threads, 4096);
+    c.per_sm = std::min(c.per_sm, resident);  // a block without a place would come when the others leave
     std::vector<std::uint8_t> wanted(kMostSmsOfClients, c.sms.empty());
     for (const std::uint32_t sm : c.sms) wanted[sm] = 1;
     const DevicePointer own = scratch_.at() + i * kPerClient;
     fill(own, 0, kLogs + std::size_t{facts_.sms} * c.per_sm * c.threads / 32 * sizeof(WarpLog));
     driver_.copy_to_device(stream(0), own + kWanted, wanted.data(), wanted.size());
     driver_.synchronize(stream(0));
-    const Function f = function(c.kernel);
-    grids.push_back(driver_.blocks_per_sm(f, c.threads, 4096) * facts_.sms);
+    grids.push_back(resident * facts_.sms);
   }
   launch("read_timer", 1, 1, 0, stream(0), page_.device + kTimer);
   driver_.synchronize(stream(0));

@@ -2,6 +2,7 @@
 // microseconds.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <map>
@@ -68,6 +69,8 @@ class Bench {
   bool wait_for(const std::function<bool()>& condition, double limit_us);
 
   Function function(std::string_view entry);
+  /// Blocks of 256 threads that an SM holds at once, of at most eight: four on 7.5, six on 8.6 and 8.9.
+  std::uint32_t blocks_of_256() { return std::min(8u, driver_.blocks_per_sm(function("body"), 256, 0)); }
   /// Of another driver, which loads the code anew.
   Function function_in(Driver& other, const std::string& entry) const { return other.load(code_, entry); }
   /// Of streams that live as long as the bench.

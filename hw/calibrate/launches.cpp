@@ -131,8 +131,8 @@ Samples less(Samples samples, double ns) {
 void measure_gaps(Calibrating& c) {
   Bench& bench = c.bench;
   Chains chains(c);
-  const std::uint32_t sms = bench.facts().sms;
-  const Samples in_graph = chains.bodies(true, sms, 1), filled = chains.bodies(true, 8 * sms, 1),
+  const std::uint32_t sms = bench.facts().sms, most = bench.blocks_of_256();
+  const Samples in_graph = chains.bodies(true, sms, 1), filled = chains.bodies(true, most * sms, 1),
                 longer = chains.bodies(true, sms, 5);
   Samples costs;
   for (std::size_t i = 0; i < in_graph.size(); ++i) costs.push_back((in_graph[i] + filled[i]) / 2);
@@ -140,8 +140,8 @@ void measure_gaps(Calibrating& c) {
               "period of dependent kernels of 5 us in a stream less that in a graph, a block on each SM");
   c.found.add("contention", "launch_cost_ns", costs,
               fmt::format("a kernel's period in a graph less its body of 1 us: mean of one block on each SM, "
-                          "{:.0f} ns, and of eight, {:.0f} ns",
-                          median(in_graph), median(filled)));
+                          "{:.0f} ns, and of {}, {:.0f} ns",
+                          median(in_graph), most, median(filled)));
 }
 
 /// A queue whose blocks leave at once, as those of launches that are taken back.

@@ -35,7 +35,7 @@ void measure_dram(Calibrating& c) {
                 copy = times(best({bench.rates(copies(2, at, bytes), 600), bench.rates(copies(4, at, bytes), 600)}),
                              kBytesPerSecond);
   const double highest = c.found.add(kContention, "dram_read_bytes_per_second", read,
-                                     "kernels that stream 16-byte loads, 4 or 8 blocks of 256 threads an SM");
+                                     "kernels that stream 16-byte loads, 4 blocks of 256 threads an SM or up to 8");
   c.found.set("memory", "dram_bytes_per_second", highest, "as dram_read_bytes_per_second");
   Samples both;
   for (std::size_t i = 0; i < copy.size(); ++i) {
@@ -90,7 +90,7 @@ void measure_l2(Calibrating& c) {
   const Samples gathered =
       times(bench.rates(gathers(8, at, part_of_l2(bench, 12)), 400, 600), kBytesPerSecond);
   const double rate = c.found.add(kContention, "l2_read_bytes_per_second", least,
-                                  "the least of sets of 8 to 36 sixtieths of L2, 8 blocks of 256 threads an SM");
+                                  "the least of sets of 8 to 36 sixtieths of L2, up to 8 blocks of 256 threads an SM");
   c.found.add(kContention, "l2_write_bytes_per_second", written, "in sets of 8 to 36 sixtieths of L2");
   Samples ratio;
   for (const double g : gathered) ratio.push_back(rate / g);
@@ -106,10 +106,10 @@ void measure_one_sm(Calibrating& c) {
   const auto rate = [&](const char* key, const Load& client, const char* method) {
     c.found.add(kContention, key, times(bench.rates(on(client, {0}), 300, 1500), kBytesPerSecond), method);
   };
-  rate("sm_read_bytes_per_second", reads(8, at, bytes), "one SM with 8 blocks of 256 threads reads L2");
-  rate("sm_write_bytes_per_second", writes(8, at, bytes), "one SM with 8 blocks of 256 threads writes L2");
+  rate("sm_read_bytes_per_second", reads(8, at, bytes), "one SM with up to 8 blocks of 256 threads reads L2");
+  rate("sm_write_bytes_per_second", writes(8, at, bytes), "one SM with up to 8 blocks of 256 threads writes L2");
   rate("sm_sector_bytes_per_second", gathers(8, at, bytes),
-       "one SM with 8 blocks of 256 threads gathers random sectors from L2");
+       "one SM with up to 8 blocks of 256 threads gathers random sectors from L2");
 }
 
 /// FP64 multiply-adds that an SM starts in a cycle.  A loop reaches nine tenths of it, and it is a power of

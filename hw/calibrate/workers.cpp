@@ -1,4 +1,6 @@
 // Work beside running work: persistent workers, reading progress, stopping, copying, contexts that take turns.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <future>
 
@@ -11,7 +13,7 @@ void measure_workers(Calibrating& c) {
   Bench& bench = c.bench;
   const Stream s = bench.stream(0);
   const DeviceArray next(bench.driver(), 4);
-  const std::uint32_t sms = bench.facts().sms;
+  const std::uint32_t sms = bench.facts().sms, most = bench.blocks_of_256();
   constexpr std::uint32_t rounds = 50;
   const auto overhead_ns = [&](std::uint32_t per_sm, double us, bool persistent) {
     // Shared memory keeps the plain grid to as many blocks per SM.
@@ -34,7 +36,7 @@ void measure_workers(Calibrating& c) {
   for (int repeat = -1; repeat < 5; ++repeat) {
     bench.check_interrupt();
     double sum = 0;
-    for (const std::uint32_t per_sm : {1u, 4u, 8u})
+    for (const std::uint32_t per_sm : {1u, most / 2, most})
       for (const double us : {1.0, 5.0, 20.0})
         sum += overhead_ns(per_sm, us, true) - overhead_ns(per_sm, us, false);
     // As long as a place on an SM takes for an empty block, with one place on each.
@@ -89,7 +91,7 @@ void measure_stop_flags(Calibrating& c) {
   auto* const one = static_cast<std::uint32_t*>(page.host) + 32;
   *one = 1;
   const DeviceArray device_flag(driver, 4);
-  const std::uint32_t many = 8 * bench.facts().sms;
+  const std::uint32_t on_each = bench.blocks_of_256(), many = on_each * bench.facts().sms;
   enum class Place { host, relay, copied };
   const auto measure = [&](Place place, std::uint32_t blocks) {
     Samples medians;
@@ -117,15 +119,15 @@ void measure_stop_flags(Calibrating& c) {
     return medians;
   };
   c.found.add("latencies", "stop_flag_ns", measure(Place::relay, many),
-              "one relay block polls host memory, eight blocks on each SM poll the device flag that it writes");
+              fmt::format("one relay block polls host memory, {} blocks on each SM poll the device flag that it writes", on_each));
   const double one_block = c.found.add("preemption", "stop_flag_host_ns", measure(Place::host, 1),
                                        "one block polls mapped host memory");
   Samples further;
   for (const double ns : measure(Place::host, many)) further.push_back((ns - one_block) / (many - 1));
   c.found.add("preemption", "stop_flag_host_block_ns", further,
-              "eight blocks on each SM poll mapped host memory, for each after the first");
+              fmt::format("{} blocks on each SM poll mapped host memory, for each after the first", on_each));
   c.found.add("preemption", "stop_flag_copied_ns", measure(Place::copied, many),
-              "eight blocks on each SM poll a device flag that a copy sets");
+              fmt::format("{} blocks on each SM poll a device flag that a copy sets", on_each));
   driver.free(page);
 }
 

@@ -126,6 +126,7 @@ CLI::App* add_calibrate(CLI::App& app, CalibrateArguments& a) {
 int calibrate(const CalibrateArguments& a) {
   check_writable(a.output, "-o");
   if (!a.samples.empty()) check_writable(a.samples, "--samples");
+  const hw::SignalGuard guard;
   const std::optional<hw::Card> before = hw::ask_card();
   if (before && !before->processes.empty())
     in_use(fmt::format("{} process{} hold{} it", before->processes.size(),
@@ -142,7 +143,6 @@ int calibrate(const CalibrateArguments& a) {
   const std::unique_ptr<hw::Compiler> compiler =
       hw::open_nvrtc(fmt::format("sm_{}{}", card.capability_major, card.capability_minor), a.store);
   const Gpu like = nearest(card);
-  const hw::SignalGuard guard;
   char date[16];
   const std::time_t now = std::time(nullptr);
   std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&now));
@@ -174,6 +174,7 @@ int calibrate(const CalibrateArguments& a) {
   }
   if (const auto after = hw::ask_card(); after && after->processes.size() > 1)
     in_use("another process has come meanwhile");
+  if (hw::SignalGuard::flag()) throw hw::Interrupted("interrupted");  // since the last job looked
 
   keep_samples("");
   MeasuredGpu gpu;

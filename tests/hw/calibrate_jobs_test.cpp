@@ -8,92 +8,46 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "hw/calibrate/device_records.h"
 #include "hw/calibrate/jobs.h"
 #include "hw/calibrate/loaded_latency.h"
-#include "hw/calibrate/memory_loads.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/waiting_memory.h"
 #include "traces/json/input_file.h"
 #include "traces/json/trace_json.h"
-#include "traces/model/memory_waits.h"
 
 namespace corun::hw {
 namespace {
 
 /// A card whose memory waits as the model says.
-class FakeCard {
+class FakeCard : public WaitingMemory {
  public:
-  QueueingFactors waits{0.13, 0.45, 0.92, 0.012, 0.15};
-  double read = 4.6e12, write = 3.9e12, l2_read = 9.8e12, l2_write = 4.9e12, dram_ns = 350, l2_ns = 146;
   double fp64_a_cycle = 1.82,
          mhz = 1980;  // warp instructions of an SM, as of an H200 (experiments/h200/contention, pipes)
 
   explicit FakeCard(FakeDriver& driver) : driver_(driver) {
     driver.other_kernels = [this](const FakeDriver::Asked& asked) { return kernel(asked); };
   }
-  double ratio() const { return dram_ns / l2_ns; }
 
  private:
-  struct Client {
-    std::string entry;
-    Work work;
-    bool chases() const { return entry == "client_chase"; }
-    bool hits() const { return work.stride != 128; }
-    double chunks() const { return entry == "client_copy" ? 2 : 1; }
-  };
-  struct Waits {
-    double dram = 1, l2 = 1, bytes_per_us = 0;
-  };
-
   FakeDriver::Kernel kernel(const FakeDriver::Asked& asked) {
     const auto once = [](auto what) { return [what] { return what(), true; }; };
     if (asked.entry == "read_timer") {
-      clients_.clear();
+      begin();
       return once(
           [this, to = asked.parameter<DevicePointer>(0)] { *reinterpret_cast<std::uint64_t*>(to) = now(); });
     }
     if (asked.entry.starts_with("client_")) {
-      clients_.push_back({asked.entry, asked.parameter<Work>(0)});
+      add(asked.entry, asked.parameter<Work>(0));
       return once([this] { count(); });
     }
     return {};
   }
   std::uint64_t now() { return static_cast<std::uint64_t>(to_ns(driver_.now())) + 1'000'000; }
 
-  /// What the load that is there asks for, and what that makes of the memory.
-  Waits waits_now() const {
-    Waits met;
-    for (const Client& c : clients_) {
-      if (c.chases()) continue;
-      const bool in_l2 = c.entry == "client_read" && c.work.bytes < std::uint64_t{1} << 20;
-      const double reads = c.entry == "client_write" ? 0 : c.entry == "client_copy" ? 0.5 : 1;
-      const double most = 1e-6 * (in_l2 ? l2_read : 1 / (reads / read + (1 - reads) / write));
-      const double us = c.work.idle_cycles / 1000.0, warps = c.work.warps;
-      const double asked = us > 0 ? warps * kChunkBytes * c.chunks() / (us + 0.9) : most;
-      const bool full = us == 0;
-      const double use = std::min(full ? 0.9995 : 0.97, asked / most);
-      met.bytes_per_us = use * most;
-      if (in_l2) {
-        met.l2 = l2_wait(use, waits.l2, ratio(), 0);
-        continue;
-      }
-      const double writing = 1e6 * met.bytes_per_us * (1 - reads) / write / use;
-      const double l2_use = 1e6 * met.bytes_per_us * (reads / l2_read + (1 - reads) / l2_write);
-      const double backlog = full ? 0.6 * warps / 1056 : dram_backlog(use, waits.backlog);
-      met.dram = dram_wait(use, waits.read + waits.write * writing, waits.full_use, backlog);
-      met.l2 = l2_wait(l2_use, waits.l2, ratio(), backlog);
-    }
-    return met;
-  }
   void count() {
-    const Waits met = waits_now();
-    for (const Client& c : clients_) {
+    for (const Client& c : clients()) {
       if (c.entry == "client_fp64") return count_fp64(c.work);
-      const double us = 1e-3 * static_cast<double>(c.work.end - c.work.begin);
-      const double units =
-          c.chases() ? us * c.work.warps / 16 / (1e-3 * (c.hits() ? l2_ns * met.l2 : dram_ns * met.dram))
-                     : us * met.bytes_per_us / (4 * kChunkBytes * c.chunks());
-      *reinterpret_cast<std::uint64_t*>(c.work.units) = static_cast<std::uint64_t>(units);
+      *reinterpret_cast<std::uint64_t*>(c.work.units) = units(c);
     }
   }
   void count_fp64(const Work& work) {
@@ -109,7 +63,6 @@ class FakeCard {
   }
 
   FakeDriver& driver_;
-  std::vector<Client> clients_;  // since the last reading of the timer
 };
 
 class LoadedJobs : public testing::Test {
