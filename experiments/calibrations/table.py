@@ -24,6 +24,7 @@ CARDS = {  # of each file; the -second files name the first card's UUID (README)
     "h100-first": "GPU-8e13b55c-30e0-c68d-a742-8d55534ccc53",
     "h100-second": "GPU-4273c401-ed43-f881-9f34-3bf984567d9c",
     "h100-fourth": "GPU-f5c56712-9ebc-4638-e3b6-45ee95481385",
+    "h100-fifth": "GPU-43cf3af8-d36f-ceaf-a075-b16b1d92a05f",
     "h100-third": "GPU-17c07f79-fcc0-1191-4661-c55918bbde62",
 }
 GROUPS = ("scheduling", "latencies", "preemption", "memory", "contention")
