@@ -49,11 +49,16 @@ constexpr double kMostSpread = 0.1;
 constexpr const char* kSteady[] = {"dispatch_interval_ns", "dram_read_bytes_per_second",
                                    "l2_read_bytes_per_second", "sm_read_bytes_per_second"};
 
+/// A bench takes a quarter, and jobs copy 64 MiB of it.
+constexpr std::uint64_t kLeastFreeMib = 256;
+
 }  // namespace
 
 void calibrate(Driver& driver, Compiler& compiler, const Gpu& like, const CalibrationOptions& options,
                Constants& found) {
   static const std::atomic<bool> never{false};
+  if (const std::uint64_t mib = driver.memory_free() >> 20; mib < kLeastFreeMib)
+    throw CardInUse(fmt::format("{} MiB of its memory are free, and {} are needed", mib, kLeastFreeMib));
   Bench bench(driver, compiler, options.interrupted != nullptr ? *options.interrupted : never);
   bench.check_interrupt();
   bench.raise_clock();

@@ -93,6 +93,12 @@ TEST_F(Calibrate, WhoseKernelsAreInterruptedByAnotherContextSaysSoAndLeavesNoFil
 TEST_F(Calibrate, BesideAProcessThatComesMeanwhileSaysSoAndLeavesNoFile) {
   expect_no_file("comes_at=100", 2, {"the GPU is in use, so nothing is written: another process has come meanwhile"});
 }
+TEST_F(Calibrate, OfACardWithLessFreeMemoryThanItNeedsSaysSoAndLeavesNoFile) {
+  expect_no_file("memory_gib=0.249", 2, {"the GPU is in use, so nothing is written: 254 MiB of its memory are free, and 256 are needed"});
+}
+TEST_F(Calibrate, OfACardWithAsMuchFreeMemoryAsItNeedsBegins) {
+  EXPECT_EQ(calibrate("memory_gib=0.25;interrupt_at=1").code, 130);
+}
 /// A tenth is the most; the median is of the slower ones here.
 TEST_F(Calibrate, OfRatesThatVaryByMoreThanATenthSaysSoAndLeavesNoFile) {
   expect_no_file("unsteady=0.113", 2, {"the GPU is in use, so nothing is written: dispatch_interval_ns varies by 10 %"});
