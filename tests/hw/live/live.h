@@ -38,6 +38,11 @@ class Live : public testing::Test {
     const char* before = std::getenv("ASAN_OPTIONS");
     setenv("ASAN_OPTIONS", fmt::format("{}:verify_asan_link_order=0", before != nullptr ? before : "").c_str(), 1);
 #endif
+#ifdef CORUN_FORKS_UNDER_SANITIZER
+    // ThreadSanitizer's by default ends a child of a program with threads that begins threads of its own.
+    const char* forks = std::getenv("TSAN_OPTIONS");
+    setenv("TSAN_OPTIONS", fmt::format("{}:die_after_fork=0", forks != nullptr ? forks : "").c_str(), 1);
+#endif
   }
   ~Live() override {
     if (service_ > 0) kill(service_, SIGKILL), waitpid(service_, nullptr, 0);

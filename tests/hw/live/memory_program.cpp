@@ -102,6 +102,7 @@ int main(int argc, char** argv) {
     if (more != 0) check(CALL(cuMemFree_v2)(more), "free");
   }
   for (std::size_t i = 0; i < blocks.size(); ++i) look(i, static_cast<unsigned>(rounds));
-  for (CUdeviceptr at : blocks) check(CALL(cuMemFree_v2)(at), "free");
   std::printf("wrong %llu\ndone\n", static_cast<unsigned long long>(wrong));
+  std::fflush(stdout);  // before another program has this memory, and says so
+  for (CUdeviceptr at : blocks) check(CALL(cuMemFree_v2)(at), "free");
 }
