@@ -11,8 +11,8 @@
   measure.py pipes OUT.csv SECONDS [NAME...]   the same, of the pipes of the SMs alone
   measure.py split CSV DIR NAME...          what `counters` wrote, a file a network; NAMEs in the order in which they were given
   measure.py join CSV DIR NAME...           what `pipes` wrote, into these files
-  measure.py rest CSV DIR PART NAME...      what `counters` wrote under sms.c (PART: mps40, mps60) or with AS_CAPTURED (graph), a file
-                                            a network: NAME.PART.csv.gz has the launches that NAME.csv.gz lacks
+  measure.py rest CSV DIR PART NAME...      what `counters` wrote under sms.c (PART: mps40, mps60) or with AS_CAPTURED (captured), a
+                                            file a network: NAME.PART.csv.gz has the launches that NAME.csv.gz lacks
   measure.py mixes OUT.json MODE [MIX...]   requests of the mixes under streams, priority, halves (one process), timeslice,
                                             mps or mps_percent (a process a client)
   measure.py parts OUT.json DIR PART [NAME...]   alone within a part of the GPU: time as a graph, Kineto trace into DIR; PART is
