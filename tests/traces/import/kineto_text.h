@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -14,6 +16,7 @@
 #include "traces/import/kineto.h"
 #include "traces/json/input_file.h"
 #include "traces/json/temporary_folder.h"
+#include "traces/json/trace_json.h"
 #include "traces/model/trace.h"
 
 namespace corun::kineto_text {
@@ -84,6 +87,28 @@ inline std::string kernel_of(int correlation, int stream, double ts, double dur)
   out << R"({"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": )" << ts << R"(, "dur": )" << dur
       << R"(, "args": {"device": 0, "context": 1, "stream": )" << stream << R"(, "correlation": )" << correlation
       << R"(, "grid": [1, 1, 1], "block": [32, 1, 1], "registers per thread": 32, "shared memory": 0}},)";
+  return out.str();
+}
+
+/// Of which the repository has recordings and traces.
+struct Network {
+  const char* name;
+  std::size_t kernels;
+};
+inline constexpr std::array<Network, 6> kNetworks = {{{"resnet50_b1", 218},
+                                                      {"vgg19_b1", 98},
+                                                      {"densenet201_b1", 977},
+                                                      {"inception3_b1", 447},
+                                                      {"resnet152_b8", 674},
+                                                      {"distilbert_b1s128", 136}}};
+
+inline std::filesystem::path source_of(const Network& network) {
+  return std::filesystem::path("experiments/reference/dnn") / (std::string(network.name) + ".kernels.json.gz");
+}
+
+inline std::string written(const Trace& trace) {
+  std::ostringstream out;
+  write_trace(trace, out);
   return out.str();
 }
 
