@@ -130,12 +130,12 @@ bool same(const ClientStream& a, const ClientStream& b) {
 bool same(const Client& a, const Client& b) {
   const auto all = [](const Client& client) {
     const auto& [name, origin, program, process, issue, service, priority, mask, streams, memory, quota,
-                 reservation, deadline, arrivals, stale, serving] = client;
+                 reservation, deadline, arrivals, stale, host_stalls, serving] = client;
     static_cast<void>(serving);
     static_cast<void>(streams);
     static_cast<void>(arrivals);
     return std::tie(name, origin, program, process, issue, service, priority, mask, memory, quota,
-                    reservation, deadline, stale);
+                    reservation, deadline, stale, host_stalls);
   };
   return all(a) == all(b) && all_same(a.streams, b.streams) && same(a.arrivals, b.arrivals) &&
          a.serving.has_value() == b.serving.has_value() && (!a.serving || same(*a.serving, *b.serving));

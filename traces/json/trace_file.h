@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "traces/model/host_stalls.h"
 #include "traces/model/kernel.h"
 
 namespace corun::reading {
@@ -44,5 +45,7 @@ std::optional<double> optional_number(const json& object, const char* key);
 
 /// One of the file's kernels, at `place`.  Throws InputError for what the schema cannot say.
 Kernel read_kernel(const TraceFile& file, const json& from, const std::string& place);
+/// Of a client; likewise.
+HostStalls read_host_stalls(const TraceFile& file, const json& from, const std::string& place);
 
 }  // namespace corun::reading

@@ -386,6 +386,7 @@ class TraceReader {
       client.arrivals = read_arrivals(file, *arrivals, place + "/arrivals");
       client.stale = arrivals->value("stale", "keep_newest") == "queue" ? Stale::queue : Stale::keep_newest;
     }
+    if (const json* stalls = find(from, "host_stalls")) client.host_stalls = read_host_stalls(file, *stalls, place + "/host_stalls");
     if (const json* serving = find(from, "serving")) {
       if (find(from, "arrivals") != nullptr)
         fail(file, place + "/arrivals", "a client that serves sequences has no other arrivals", "remove it, or serving");

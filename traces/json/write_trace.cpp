@@ -296,6 +296,10 @@ json client(const Client& from, const std::string& name, const Program& its_prog
     put(settings, "tpc_mask", from.streams[i].tpc_mask);
     if (!settings.empty()) to["streams"][streams[i]] = std::move(settings);
   }
+  if (from.host_stalls) {
+    json& stalls = to["host_stalls"] = {{"observed_ns", ns(from.host_stalls->observed)}, {"stalls", json::array()}};
+    for (const HostStalls::Stall& s : from.host_stalls->stalls) stalls["stalls"].push_back(json::array({ns(s.at), ns(s.lasting)}));
+  }
   if (from.serving) {
     to["serving"] = serving(*from.serving, programs);
     return to;

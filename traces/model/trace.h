@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "traces/model/host_stalls.h"
 #include "traces/model/ids.h"
 #include "traces/model/kernel.h"
 #include "traces/model/time.h"
@@ -143,6 +144,7 @@ struct Client {
   std::optional<Time> deadline;       // relative to the intended arrival
   Arrivals arrivals;
   Stale stale = Stale::keep_newest;
+  std::optional<HostStalls> host_stalls{};  // absent: its host never stands still
   std::optional<Serving> serving{};  // then `arrivals` is a closed loop, and the program one that serve() made
 };
 

@@ -100,6 +100,32 @@ TEST_F(BadInput, TpcMaskMustBeAscendingRangesWithinTheLimit) {
                  "got 384");
 }
 
+TEST_F(BadInput, StallsOfTheHostLieApartAndWithinTheTimeObserved) {
+  const auto stalls = [](json observed, json all) {
+    return with("/clients/0/host_stalls", {{"observed_ns", std::move(observed)}, {"stalls", std::move(all)}});
+  };
+  const std::string place = "/clients/0/host_stalls";
+  const auto one = [](double at, double lasting) { return json::array({json::array({at, lasting})}); };
+  expect_accepted(stalls(0.001, json::array()));
+  expect_refused(stalls(0, json::array()), place + "/observed_ns", "expected a number >= 0.001");
+  expect_refused(stalls(-1, json::array()), place + "/observed_ns", "expected a number >= 0.001");
+  expect_accepted(stalls(86400000000000, json::array()));
+  expect_refused(stalls(86400000000001, json::array()), place + "/observed_ns", "expected a number");
+  expect_accepted(stalls(100, one(0, 0.001)));
+  expect_refused(stalls(100, one(-0.001, 1)), place + "/stalls/0/0", "expected a number >= 0");
+  expect_refused(stalls(100, one(0, 0)), place + "/stalls/0/1", "expected a number >= 0.001");
+  expect_refused(stalls(100, one(1, -5)), place + "/stalls/0/1", "expected a number >= 0.001");
+  expect_refused(stalls(100, json::array({json::array({1})})), place + "/stalls/0", "expected an array of 2");
+  expect_accepted(stalls(100, one(90, 10)));
+  expect_refused(stalls(100, one(90, 10.001)), place + "/stalls/0", "it ends at 100.001 ns, and the host was watched for 100");
+  const auto two = [](double second) { return json::array({json::array({10, 20}), json::array({second, 5})}); };
+  expect_accepted(stalls(100, two(30)));
+  expect_refused(stalls(100, two(29.999)), place + "/stalls/1", "it begins at 29.999 ns, before the one before it ends, at 30");
+  expect_refused(stalls(100, two(5)), place + "/stalls/1", "before the one before it ends");
+  expect_accepted(stalls(100, one(0, 99.999)));
+  expect_refused(stalls(100, one(0, 100)), place + "/stalls", "all the time that it was watched");
+}
+
 // --- Meaning
 
 TEST_F(BadInput, UnknownNameIsRefusedWithTheOneMeant) {

@@ -173,6 +173,7 @@ class AnyTrace {
     if (coin()) client.quota = 0.75;
     if (coin()) client.reservation = 1.0 / 3;
     if (coin()) client.deadline = time();
+    if (coin()) stalls(client);
     switch (below(5)) {
       case 0:
         client.arrivals = ClosedLoop{coin() ? Time{} : time()};
@@ -193,6 +194,16 @@ class AnyTrace {
         !std::holds_alternative<Once>(client.arrivals) && coin())
       client.stale = Stale::queue;
     return client;
+  }
+
+  void stalls(Client& client) {
+    HostStalls& record = client.host_stalls.emplace();
+    Time over{};
+    for (std::uint32_t i = below(4); i > 0; --i) {
+      record.stalls.push_back({over + (coin() ? Time{} : Time{below(1'000'000'000)}), Time{1 + below(1'000'000'000)}});
+      over = record.stalls.back().at + record.stalls.back().lasting;
+    }
+    record.observed = over + Time{1 + below(1'000'000'000)};
   }
 
   /// Where it can: of two programs that allocate nothing.
