@@ -17,7 +17,7 @@ Workload::Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline)
           client.origin.file, client.origin.place + "/program",
           "a request of client " + client.name + " takes no time: its program launches and copies nothing",
           "give the program a launch or a copy");
-    State& c = clients_.emplace_back(State{ArrivalProcess(client, trace.run.seed)});
+    State& c = clients_.emplace_back(State{ArrivalProcess(client, trace.run.seed), HostClock(client, trace.run.seed)});
     c.host_free = kNever;
     c.has_first_memory = client.memory_bytes == 0;
     c.calls = ops.size();
@@ -98,7 +98,8 @@ Time Workload::next_event(ClientId id) const {
   if (c.failed) return kNever;
   Time at = c.arrivals.next();
   if (!c.serving.empty()) at = std::min(at, c.host_free);
-  return c.queue.empty() || !may_serve_next(id) ? at : std::min(at, c.queue.front().arrival);
+  if (!c.unnoted.empty()) at = std::min(at, c.unnoted.front().at);
+  return c.queue.empty() || !may_serve_next(id) ? at : std::min(at, c.host.after(c.queue.front().arrival));
 }
 
 void Workload::advance(Time now, std::vector<RequestArrived>& arrived, std::vector<HostCall>& calls) {
@@ -122,7 +123,14 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
     c.arrivals.advance();
     return true;
   }
-  if (may_serve_next(id) && !c.queue.empty() && c.queue.front().arrival <= now) {
+  if (!c.unnoted.empty() && c.unnoted.front().at <= now) {
+    const std::uint64_t request = c.unnoted.front().request;
+    c.unnoted.pop_front();
+    calls.push_back({HostCall::Kind::end_of_request, id, {}, request});
+    finish(id, serving_of(id, request), now);
+    return true;
+  }
+  if (may_serve_next(id) && !c.queue.empty() && c.host.after(c.queue.front().arrival) <= now) {
     if (std::holds_alternative<ClosedLoop>(trace_.clients[id.value].arrivals))
       arrived.push_back({id, c.queue.front().request});
     serve_next(id, now);
@@ -166,7 +174,7 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
   ++c.serving.back().outstanding;
   calls.push_back(call);
   // A graph's operations are all handed over by one call.
-  prepare_next_call(id, handed_over(id, op) == HandedOver::by_itself ? now + gpu_.launch_call : now);
+  prepare_next_call(id, handed_over(id, op) == HandedOver::by_itself ? c.host.after(now, gpu_.launch_call) : now);
   return true;
 }
 
@@ -184,14 +192,16 @@ void Workload::prepare_next_call(ClientId id, Time from) {
   const auto how = [&](OpId op) {
     return is_host_call(program.ops[op.value]) ? HandedOver::by_itself : handed_over(id, op);
   };
-  c.host_free = from;
+  Time work{};
+  c.host_free = c.host.after(from);
   if (!begins && how(order[c.next_op - 1]) != HandedOver::by_itself) {
     if (how(next) == HandedOver::in_graph) return;  // by the same call
-    c.host_free += gpu_.graph_launch_call;
+    work += gpu_.graph_launch_call;
   }
   // Of a program that is a graph, what the host does before it launches that; a client's own `issue` has no gaps.
   if (issue(id) == Issue::eager || (begins && program.issue == Issue::graph))
-    c.host_free += program.ops[next.value].host_gap;
+    work += program.ops[next.value].host_gap;
+  c.host_free = c.host.after(from, work);
 }
 
 Time Workload::solo_time(ClientId client, OpId op) const {
@@ -241,16 +251,20 @@ void Workload::serve_next(ClientId id, Time now) {
 bool Workload::finished(ClientId id, std::uint64_t request, Time now, Time solo) {
   State& c = clients_[id.value];
   if (c.failed) return false;
-  const auto at = std::find_if(c.serving.begin(), c.serving.end(),
-                               [&](const Serving& s) { return s.record.request == request; });
+  const auto at = c.serving.begin() + static_cast<std::ptrdiff_t>(serving_of(id, request));
   at->record.work_done += solo;
   if (--at->outstanding != 0 || c.waits_for_memory) return false;
   const bool calling = at == std::prev(c.serving.end()) && !all_called(id);
   if (calling && c.host_free == kNever) {  // it waited in a sync
-    c.host_free = now;
-    next_event_ = std::min(next_event_, now);
+    c.host_free = c.host.after(now);
+    next_event_ = std::min(next_event_, c.host_free);
   }
   if (calling) return false;
+  if (const Time noted = c.host.after(now); noted != now) {
+    c.unnoted.push_back({noted, request});
+    next_event_ = std::min(next_event_, noted);
+    return false;
+  }
   finish(id, static_cast<std::size_t>(at - c.serving.begin()), now);
   return true;
 }
@@ -268,7 +282,13 @@ void Workload::fail(ClientId id) {
   c.host_free = kNever;
   for (const Serving& s : c.serving) timeline_.record(s.record);
   c.serving.clear();
+  c.unnoted.clear();
   c.queue.clear();
+}
+
+std::size_t Workload::serving_of(ClientId id, std::uint64_t request) const {
+  const auto& serving = clients_[id.value].serving;
+  return static_cast<std::size_t>(std::ranges::find(serving, request, [](const Serving& s) { return s.record.request; }) - serving.begin());
 }
 
 /// Of the request that was begun last.

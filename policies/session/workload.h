@@ -16,6 +16,7 @@
 #include "policies/api/notice.h"
 #include "policies/api/snapshot.h"
 #include "policies/session/arrivals.h"
+#include "policies/session/host_clock.h"
 #include "policies/session/server.h"
 #include "traces/model/gpu.h"
 #include "traces/model/launch_graph.h"
@@ -94,13 +95,19 @@ class Workload {
     RequestRecord record;
     std::uint32_t outstanding = 0;  // calls made whose operations have not ended
   };
+  struct Noted {
+    Time at;  // when the host goes on and sees it
+    std::uint64_t request;
+  };
   struct State {
     ArrivalProcess arrivals;
+    HostClock host{};
     std::optional<Server> server{};
     std::uint32_t in_flight = 1;
     std::size_t calls = 0;  // end of a request's: of all, but where several are in flight not a sync at its end
     std::deque<Waiting> queue{};
     std::deque<Serving> serving{};  // the last is the one whose calls are being made
+    std::deque<Noted> unnoted{};    // of those, which have ended while the host stood still
     std::size_t next_op = 0, first_op = 0;  // of that, index into the issue order
     Time host_free{};             // when the host thread can go on; kNever: it waits for the GPU
     Time returned{};              // when its last call did
@@ -116,6 +123,7 @@ class Workload {
   void serve_next(ClientId id, Time now);
   bool all_called(ClientId id) const;
   bool may_serve_next(ClientId id) const;
+  std::size_t serving_of(ClientId id, std::uint64_t request) const;
   void finish(ClientId id, std::size_t serving, Time now);
   void prepare_next_call(ClientId id, Time from);
   Issue issue(ClientId id) const;

@@ -981,6 +981,11 @@ class TraceClient:
 
     @deadline_ns.setter
     def deadline_ns(self, value: str) -> None: ...
+    @property
+    def host_stalls(self) -> Optional[Tuple[float, List[Tuple[float, float]]]]:
+        """How long its host was watched and when it stood still, (ns, [(at, lasting), ...]); None: it never does.  set(steady=True)
+        leaves that out."""
+
     def set(self, **settings: Any) -> None:
         """The settings of `sim --client`: set(rt=True, poisson=80, slo="20ms", queue=True).  Throws InputError."""
 

@@ -90,6 +90,17 @@ void bind_changes(py::module_& m, py::class_<TraceObject>& traces) {
   setting(clients, "deadline_ns", "slo", [](const Client& c) { return ns_of(c.deadline); },
           "From the intended arrival; set as \"20ms\".");
   clients
+      .def_property_readonly(
+          "host_stalls",
+          [](const ClientHandle& c) -> std::optional<std::pair<double, std::vector<std::pair<double, double>>>> {
+            const auto& record = c.get().host_stalls;
+            if (!record) return std::nullopt;
+            std::vector<std::pair<double, double>> stalls;
+            for (const HostStalls::Stall& s : record->stalls) stalls.emplace_back(to_ns(s.at), to_ns(s.lasting));
+            return std::pair{to_ns(record->observed), std::move(stalls)};
+          },
+          "How long its host was watched and when it stood still, (ns, [(at, lasting), ...]); None: it never does.  set(steady=True)\n"
+          "leaves that out.")
       .def_property_readonly("real_time",
                              [](const ClientHandle& c) { return c.get().service_class == ServiceClass::real_time; })
       .def(

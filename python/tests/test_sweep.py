@@ -131,6 +131,21 @@ def test_a_trace_can_be_changed_copied_and_saved(file, tmp_path):
             change()
 
 
+def test_a_client_says_when_its_host_stood_still_and_can_be_steady(file, tmp_path):
+    document = json.loads(Path(file).read_text())
+    assert corun.load(file).client("cam").host_stalls is None
+    cam = next(client for client in document["clients"] if client["name"] == "cam")
+    cam["host_stalls"] = {"observed_ns": 1e6, "stalls": [[1000, 2000.5], [400000, 300000]]}
+    stalled = tmp_path / "stalled.json"
+    stalled.write_text(json.dumps(document))
+    trace = corun.load(stalled)
+    assert trace.client("cam").host_stalls == (1e6, [(1000, 2000.5), (400000, 300000)])
+    slow = trace.run("fcfs").summary["clients"]
+    trace.client("cam").set(steady=True)
+    assert trace.client("cam").host_stalls is None
+    assert trace.run("fcfs").summary["clients"] != slow
+
+
 def test_advice_is_that_of_the_command(file):
     trace = corun.load(file)
     advice = corun.advise(trace, slo=["cam:p99=1ms"], maximize="llm:throughput")

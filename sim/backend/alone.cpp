@@ -59,6 +59,7 @@ bool stands_alone(const Trace& trace, const Gpu& gpu) {
   const Client& client = trace.clients.front();
   const Program& program = trace.programs[client.program.value];
   const auto* loop = std::get_if<ClosedLoop>(&client.arrivals);
+  if (client.host_stalls && !client.host_stalls->stalls.empty()) return false;
   if (client.serving || client.memory_bytes != 0 || program.streams.size() != 1) return false;
   if (loop != nullptr && loop->in_flight != 1) return false;
   for (const Op& op : program.ops)

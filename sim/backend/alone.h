@@ -3,7 +3,7 @@
 // What the client does between them, as arrivals and the queue, is played as ever (`Workload`).
 //
 // Leaves out, so that the run is simulated whole: clients of several streams, copies or allocations, servers,
-// several requests in flight, and runs in which the power limit may lower the clock.
+// several requests in flight, hosts that stand still now and then, and runs in which the power limit may lower the clock.
 #pragma once
 
 #include <functional>

@@ -30,6 +30,7 @@ Trace known_of(Trace trace) {
   for (Client& c : trace.clients) {
     c.memory_bytes = 0;
     c.serving.reset();
+    c.host_stalls.reset();
     if (!std::holds_alternative<ClosedLoop>(c.arrivals)) c.arrivals = ExplicitTimes{};
   }
   for (Program& p : trace.programs)

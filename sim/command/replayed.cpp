@@ -100,6 +100,7 @@ std::vector<std::string> replay_notes(const Trace& trace, const RecordedTimes& r
   const Gpu gpu = read_gpu(trace.gpu);
   Trace once = trace;
   once.clients.front().arrivals = Once{};
+  once.clients.front().host_stalls.reset();
   once.run = {};
   OneRequest replay(trace.programs.front().ops.size());
   RunOptions options;

@@ -223,6 +223,8 @@ const std::vector<Key>& keys() {
           [](Client& c, const Said&, const ClientSetting&) { c.issue = Issue::graph; }),
       key("eager", nullptr, "a request is handed over by single calls",
           [](Client& c, const Said&, const ClientSetting&) { c.issue = Issue::eager; }),
+      key("steady", nullptr, "its host never stands still, whatever its recording says",
+          [](Client& c, const Said&, const ClientSetting&) { c.host_stalls.reset(); }),
       key("tpcs", "0-15", "TPCs that it may use, for tpc-mask",
           [](Client& c, const Said& w, const ClientSetting& s) { c.tpc_mask = mask(w, s); }),
       key("ttft", "200ms", "of a server: latest first token of a sequence",
