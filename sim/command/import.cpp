@@ -37,6 +37,7 @@ Trace read(const ImportArguments& a, RecordedTimes& recorded) {
   if (!a.host_time.empty()) options.host_time = parse_duration(a.host_time, "--host-time");
   options.device = a.device, options.range = a.range, options.step = a.step;
   options.name = a.name, options.assume_shapes = a.assume_shapes, options.repeats = a.repeats;
+  options.host_stalls = !a.no_host_stalls;
   if (a.format == "kineto") return import_kineto(a.input, options, &recorded);
   if (a.format == "capture") return import_captured(a.input, options, a.process, &recorded);
   if (a.format == "rocprof") {
@@ -86,6 +87,8 @@ void add_common(CLI::App& command, ImportArguments& a) {
                   "SMs that the program had, of a GPU that has more (default: as the recording says,\n"
                   "which does not see green contexts)")
       ->check(CLI::Range(1, 65535));
+  command.add_flag("--no-host-stalls", a.no_host_stalls,
+                   "leave out when the host stood still (default: of a capture, as its requests show it)");
 }
 
 }  // namespace

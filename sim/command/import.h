@@ -16,7 +16,7 @@ struct ImportArguments {
   std::uint32_t sms = 0;
   std::optional<std::int64_t> device;
   std::optional<std::uint64_t> step;
-  bool assume_shapes = false, repeats = false;
+  bool assume_shapes = false, repeats = false, no_host_stalls = false;
 };
 
 CLI::App* add_import(CLI::App& app, ImportArguments& arguments);

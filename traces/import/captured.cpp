@@ -12,6 +12,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "traces/import/host_stalls.h"
 #include "traces/import/median.h"
 #include "traces/import/processes.h"
 #include "traces/json/spelling.h"
@@ -63,8 +64,8 @@ class Fields {
 
 class Reader {
  public:
-  Reader(const std::filesystem::path& file, std::string range, std::optional<std::int64_t> device)
-      : file_(file.string()), range_(std::move(range)), device_(device) {}
+  Reader(const std::filesystem::path& file, std::string range, std::optional<std::int64_t> device, bool host_stalls = false)
+      : file_(file.string()), range_(std::move(range)), device_(device), host_stalls_(host_stalls) {}
 
   RecordedProcess read() {
     std::ifstream in(file_);
@@ -210,6 +211,11 @@ class Reader {
     ++of.count;
     const kineto::Step step{name, Nanoseconds{f.integer(2)}, Nanoseconds{f.integer(3, f.integer(2)) - f.integer(2)}};
     if (range_.empty() ? f.integer(5) == 0 : name == range_) of.steps.push_back(step);
+    if (host_stalls_ && f.integer(5) == 0) {
+      const auto [thread, is_new] = threads_.try_emplace(f.integer(4), process_.records.threads);
+      if (is_new) ++process_.records.threads;
+      seen_.push_back({&of, thread->second, step.start, step.start + step.duration});
+    }
   }
 
   void memory(const Fields& f) {
@@ -226,7 +232,9 @@ class Reader {
     std::stable_sort(r.ops.begin(), r.ops.end(), [](const GpuOp& a, const GpuOp& b) { return a.start < b.start; });
     std::stable_sort(r.calls.begin(), r.calls.end(), [](const Call& a, const Call& b) { return a.start < b.start; });
     join_events();
+    const std::vector<Call> calls = host_stalls_ ? r.calls : std::vector<Call>{};
     leave_out_stretches();
+    if (host_stalls_) watch_host(calls);
     most_memory();
     if (unmeasured_ != 0) process_.notes.push_back(fmt::format("CUPTI has no times of {} kernels or copies, an end before the beginning, or one that is too late; they are left out.", unmeasured_));
     if (!ended_)
@@ -291,6 +299,17 @@ class Reader {
         return unrecorded(step.start) || several(step.start, step.duration) || is_cut(step);
       });
     }
+  }
+
+  void watch_host(const std::vector<Call>& calls) {
+    for (WatchedRange& range : seen_) {
+      const Stretch &begins = stretch_at(range.start), &ends = stretch_at(range.end);
+      range.records = begins.records, range.stretch = begins.number, range.last_stretch = ends.number;
+    }
+    std::optional<FoundStalls> found = stalls_in_ranges(std::move(seen_), calls);
+    if (!found) return;
+    process_.notes.push_back(found->in_words());
+    process_.host_stalls = std::move(found->record);
   }
 
   /// The one that is asked for; else, of the program's own, the one that holds most of the GPU's work.
@@ -405,10 +424,11 @@ class Reader {
     std::vector<Nanoseconds> unrecorded;  // what they took while no kernels were recorded
   };
   std::map<std::string, Ranges> ranges_;
+  std::vector<WatchedRange> seen_;  // of no domain
   std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>> allocations_;  // {time, bytes or -1, address}
   std::vector<Stretch> stretches_;
   std::size_t unmeasured_ = 0;
-  bool ended_ = false;
+  bool ended_ = false, host_stalls_;
 };
 
 }  // namespace
@@ -423,7 +443,7 @@ Trace import_captured(const std::filesystem::path& folder, const ImportOptions& 
   std::sort(files.begin(), files.end());
   std::vector<RecordedProcess> processes;
   for (const auto& file : files) {
-    RecordedProcess one = Reader(file, options.range, options.device).read();
+    RecordedProcess one = Reader(file, options.range, options.device, options.host_stalls).read();
     if (!one.records.ops.empty()) processes.push_back(std::move(one));
   }
   std::erase_if(processes, [](const RecordedProcess& p) { return !p.records.any_events; });

@@ -37,6 +37,7 @@ struct ImportOptions {
   std::optional<std::uint64_t> step{};   // which, counted from 0; absent: the median one
   bool repeats = false;                  // without such marks a request is what repeats, else the whole recording
   std::string name{};                    // of the program; empty: the file's
+  bool host_stalls = true;               // where the recording shows when the host stood still, the client has it
   bool assume_shapes = false;            // kernels of which no shape is recorded get one block of 256 threads an SM
 };
 

@@ -46,6 +46,7 @@ Trace import_processes(const std::filesystem::path& file, std::vector<RecordedPr
     Trace one = import_records(file, std::move(p.records), options, tool, &times);
     one.notes.insert(one.notes.begin(), p.notes.begin(), p.notes.end());
     one.clients.front().memory_bytes = p.memory_bytes;
+    one.clients.front().host_stalls = std::move(p.host_stalls);
     if (processes.size() == 1) {
       if (recorded != nullptr) *recorded = std::move(times);
       return one;

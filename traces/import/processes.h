@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct RecordedProcess {
   std::string name;  // "python3-1234"
   kineto::Records records;
   std::vector<std::string> notes;
+  std::optional<HostStalls> host_stalls{};
   std::uint64_t memory_bytes = 0;  // most that it held of the device's at once; 0: not known
 };
 

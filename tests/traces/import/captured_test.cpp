@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <map>
 
 #include "traces/model/error.h"
 
@@ -166,6 +167,142 @@ TEST_F(Captured, AGraphMayStandAmongOtherCalls) {
   ASSERT_EQ(recorded_.without_profiler.size(), 1u);
   EXPECT_EQ(recorded_.without_profiler.front()->calls, from_ns(2 * 1200)) << "a graph is one call";
   EXPECT_EQ(recorded_.without_profiler.front()->nodes, from_ns(2 * 290));
+}
+
+/// Ranges "r" every 4 ms from 4 ms on: launch calls of 0.1 ms each 0.1 ms behind the one before, then a wait until 3 ms after the
+/// beginning.  `longer`: by how many us the host takes longer before the second launch, of a round.
+struct Rounds {
+  int from = 1, to = 21, launches = 3, thread = 11;
+  const char* name = "r";
+  std::map<int, int> longer{};
+
+  std::string text() const {
+    std::string lines;
+    for (int i = from; i < to; ++i) {
+      const int begins = 4'000'000 * i, wait = begins + 3'000'000 + 1000 * more(i);
+      int at = begins + 50'000;
+      for (int k = 0; k < launches; ++k, at += 200'000) {
+        if (k == 1) at += 1000 * more(i);
+        const int number = 100 * i + 10 * (thread - 11) + k;
+        lines += fmt::format("[\"a\",1,{},{},{},{}]\n", at, at + 100'000, thread, number) + kernel(at + 110'000, at + 150'000, number);
+      }
+      lines += fmt::format("[\"a\",2,{},{},{},{}]\n[\"r\",\"{}\",{},{},{},0]\n", at, wait, thread, 100 * i + 99 - (thread - 11), name, begins, wait + 100'000, thread);
+    }
+    return lines;
+  }
+  int more(int i) const { return longer.contains(i) ? longer.at(i) : 0; }
+};
+
+using Stalls = std::vector<HostStalls::Stall>;
+constexpr Time us_of(std::int64_t us) { return std::chrono::microseconds(us); }
+
+class HostOfACapture : public Captured {
+ protected:
+  /// Of the client; none: it never stood still.
+  std::optional<HostStalls> stalls(const std::string& lines) {
+    trace_ = import(kHead + kWait + lines);
+    return trace_.clients.front().host_stalls;
+  }
+  bool said() const {
+    return std::ranges::any_of(trace_.notes, [](const std::string& n) { return n.find("it stood still for") != n.npos; });
+  }
+  Trace trace_;
+};
+// The host takes 0.75 ms of a round: 0.05 and 0.1 before launches, 0.1 in each, 0.1 behind the last and behind the wait.
+constexpr int kWork = 750;
+
+TEST_F(HostOfACapture, ARequestOfWhichTheHostTakesOneAndAHalfTimesTheUsualShowsThatItStood) {
+  EXPECT_FALSE(stalls(Rounds{.longer = {{7, kWork / 2 - 1}}}.text()));
+  EXPECT_FALSE(said());
+  const auto found = stalls(Rounds{.longer = {{7, kWork / 2}}}.text());
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(said()) << fmt::format("{}", fmt::join(trace_.notes, "\n"));
+  // Twenty rounds of 3.1 ms, the seventh longer, 0.9 ms between them.
+  EXPECT_EQ(found->observed, us_of(20 * 3100 + kWork / 2 + 19 * 900 - kWork / 2));
+  ASSERT_EQ(found->stalls.size(), 1u);
+  EXPECT_EQ(found->stalls[0].lasting, us_of(kWork / 2));
+  EXPECT_EQ(found->stalls[0].at + found->stalls[0].lasting, us_of(6 * 4000 + 3100 + kWork / 2)) << "less than a grain: at the end of its request";
+}
+
+TEST_F(HostOfACapture, ALongStallIsWhereItWas) {
+  const auto found = stalls(Rounds{.longer = {{7, 800}, {8, 700}}}.text());
+  ASSERT_TRUE(found);
+  ASSERT_EQ(found->stalls.size(), 2u);
+  EXPECT_EQ(found->stalls[0], (HostStalls::Stall{us_of(6 * 4000 + 250), us_of(800)})) << "before the second launch";
+  EXPECT_EQ(found->stalls[1].lasting, us_of(700));
+}
+
+TEST_F(HostOfACapture, OfAFewRequestsNothingIsKnown) {
+  EXPECT_TRUE(stalls(Rounds{.to = 9, .longer = {{3, 800}}}.text())) << "eight";
+  EXPECT_FALSE(stalls(Rounds{.to = 8, .longer = {{3, 800}}}.text())) << "seven";
+}
+
+TEST_F(HostOfACapture, ARequestOfOtherCallsIsALongerRequestAndNoStall) {
+  const std::string longer = Rounds{.from = 30, .to = 31, .launches = 9}.text();
+  EXPECT_FALSE(stalls(Rounds{}.text() + longer));
+}
+
+TEST_F(HostOfACapture, AWaitForTheGpuIsNoStall) {
+  std::string lines = Rounds{}.text();
+  const std::string wait = "[\"a\",2,28650000,31000000,", range = "[\"r\",\"r\",28000000,31100000,";
+  ASSERT_NE(lines.find(wait), lines.npos);
+  lines.replace(lines.find(wait), wait.size(), "[\"a\",2,28650000,31800000,");
+  ASSERT_NE(lines.find(range), lines.npos);
+  lines.replace(lines.find(range), range.size(), "[\"r\",\"r\",28000000,31900000,");
+  EXPECT_FALSE(stalls(lines));
+}
+
+TEST_F(HostOfACapture, WhatTheToolDoesBetweenStretchesIsNoStall) {
+  const std::string lines = Rounds{.longer = {{11, 900}, {16, 900}}}.text();
+  ASSERT_TRUE(stalls(lines + "[\"o\",1,1]\n"));
+  EXPECT_EQ(stalls(lines + "[\"o\",1,1]\n")->stalls.size(), 2u);
+  // The eleventh round is from 44 to 48 ms: without records from within it on, or from before it, and then all are of few.
+  for (const int change : {44'500'000, 43'500'000}) {
+    const auto found = stalls(Rounds{.to = 31, .longer = {{11, 900}, {26, 900}}}.text() + fmt::format("[\"o\",{},0]\n", change));
+    ASSERT_TRUE(found) << change;
+    EXPECT_EQ(found->stalls.size(), 1u) << change;
+  }
+  EXPECT_EQ(stalls(Rounds{.to = 31, .longer = {{11, 900}, {26, 900}}}.text() + "[\"o\",39500000,0]\n")->stalls.size(), 2u)
+      << "the round before the eleventh was the first after it";
+}
+
+TEST_F(HostOfACapture, RangesWithinARequestAndOfOtherThreadsDoNotCount) {
+  std::string within;
+  for (int i = 1; i < 21; ++i) within += fmt::format("[\"r\",\"inner\",{},{},11,0]\n", 4'000'000 * i + 40'000, 4'000'000 * i + 200'000 + (i == 9 ? 400'000 : 0));
+  EXPECT_EQ(stalls(Rounds{.longer = {{7, 800}}}.text() + within)->stalls.size(), 1u);
+  const std::string other = Rounds{.to = 10, .thread = 12, .longer = {{5, 900}}}.text();
+  EXPECT_FALSE(stalls(Rounds{}.text() + other)) << "another thread has fewer requests";
+}
+
+TEST_F(HostOfACapture, TimeInWhichNothingWasRequestedIsNotObserved) {
+  std::string lines = Rounds{.longer = {{7, 800}}}.text() + Rounds{.from = 400, .to = 420}.text();
+  const auto found = stalls(lines);
+  ASSERT_TRUE(found);
+  // Between the two, 1.5 s, as much as the request before it took.
+  EXPECT_EQ(found->observed, us_of(40 * 3100 + 800 + 38 * 900 - 800 + 3100));
+}
+
+TEST_F(HostOfACapture, WhatATraceCannotSayIsLeftOut) {
+  const auto nothing = [](std::int64_t from, int count) {
+    std::string lines;
+    for (int i = 0; i < count; ++i) lines += fmt::format("[\"r\",\"nothing\",{0},{0},11,0]\n", from + i);
+    return lines;
+  };
+  const std::string one = "[\"r\",\"nothing\",200000000,201000000,11,0]\n";
+  EXPECT_FALSE(stalls(Rounds{.to = 2}.text() + nothing(100'000'000, 9) + one)) << "all that was watched is one stall";
+  constexpr std::int64_t kDay = 86'400'000'000'000;
+  const std::string stalled = Rounds{.longer = {{7, 800}}}.text();  // from 4 ms on
+  EXPECT_TRUE(stalls(stalled + fmt::format("[\"r\",\"r\",{},{},11,0]\n", kDay, kDay + 4'000'000)));
+  EXPECT_FALSE(stalls(stalled + fmt::format("[\"r\",\"r\",{},{},11,0]\n", kDay, kDay + 4'000'001)));
+  EXPECT_THROW(stalls(stalled + "[\"r\",\"r\",4611686018427387903,4611686018427387904,11,0]\n"), InputError) << "no recording is so long";
+}
+
+TEST_F(HostOfACapture, TheyCanBeLeftOut) {
+  std::ofstream(folder_ / "7.jsonl") << kHead + kWait + Rounds{.longer = {{7, 800}}}.text();
+  ImportOptions options;
+  options.gpu = "h200", options.host_stalls = false;
+  const Trace trace = import_captured(folder_, options);
+  EXPECT_FALSE(trace.clients.front().host_stalls);
 }
 
 TEST_F(Captured, AKernelThatEndsBeforeItBeginsIsLeftOut) {
