@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What the server's steps took, beside what steps of their size take without tracing (times.json); and what the host's stalls made of the queue.
+"""What the server's steps took, beside what steps of their size take without tracing (times.json); and what the host made of the queue.
 
-  stalls.py          steps, stalls, and the server by arithmetic: its steps one after the other, without the measured stalls,
-                     with them, and with those of the run at the other rate
+  stalls.py          of each server and each of its runs the pace of its steps, its stalls, and the server by arithmetic: its steps one after
+                     the other; with the stalls of the phases of steps; with its own; and with those of the phases at the run's own pace
 
-The times of the tokens give each step: a decode ends for all its sequences at once, a prompt for one.  A stall is a decode that takes 1.1 times what
-its size takes, or more (nine of ten take less than 1.05 times as much), or a prompt that takes 1.5 times as much (prompts lie up to 1.2 times off).
+The times of the tokens give each step: a decode ends for all its sequences at once, a prompt for one.  A stall is here a decode that takes 1.1 times
+what its size takes, or more (nine of ten take less than 1.05 times as much), or a prompt that takes 1.5 times as much (prompts lie up to 1.2 times
+off).  It is what the step lost: of what the host lost the GPU hides up to 3 ms.  The pace is the median of what decodes take beside their sizes' times.
 """
 import bisect
 import glob
@@ -16,7 +17,12 @@ import re
 import statistics
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-DECODE_STALLS, PROMPT_STALLS, SLOTS = 1.1, 1.5, 16
+DECODE_STALLS, PROMPT_STALLS, SLOTS, PLACES = 1.1, 1.5, 16, 20
+
+
+def read(path):
+    with gzip.open(path) as file:
+        return json.load(file)
 
 
 class Times:
@@ -64,8 +70,8 @@ def steps(run, times):
     return found
 
 
-def served(run, times, stalls):
-    """Milliseconds to the first token of each sequence and between tokens, if steps take what their sizes do; stalls: (at, ms)."""
+def served(run, times, stalls, pace=1):
+    """Milliseconds to the first token of each sequence and between tokens, if steps take `pace` times what their sizes do; stalls: (at, ms)."""
     waiting, stalls = list(run["sequences"]), list(stalls)
     now, batch, first, between = 0.0, [], [], []
     while waiting or batch:
@@ -73,7 +79,7 @@ def served(run, times, stalls):
         if not prompt and not batch:
             now = waiting[0]["at_s"] * 1e3
             continue
-        now += times.prompt(waiting[0]["prompt"]) if prompt else times.decode(len(batch), max(s["holds"] for s in batch))
+        now += pace * (times.prompt(waiting[0]["prompt"]) if prompt else times.decode(len(batch), max(s["holds"] for s in batch)))
         while stalls and stalls[0][0] <= now:
             now += stalls.pop(0)[1]
         if prompt:
@@ -92,37 +98,69 @@ def stalls_of(all_):
     return [(at - ms, ms - usual) for at, ms, usual, prompt in all_ if ms >= usual * (PROMPT_STALLS if prompt else DECODE_STALLS)]
 
 
+def stalls_of_phases(folder, times):
+    """The same of the phases of steps; and how long they are, ms."""
+    each = read(os.path.join(folder, "each.json.gz"))
+    sizes = [[int(n) for n in re.findall("[0-9]+", name)] for name in each["names"]]
+    found, now = [], 0
+    for phase in each["phases"]:
+        for name, gap, _, took in phase:
+            size = sizes[name]
+            usual = times.decodes[tuple(size)] if len(size) == 2 else times.prompts[size[0]]
+            now += (gap + took) / 1e3
+            found.append((now, took / 1e3, usual, len(size) == 1))
+    return stalls_of(found), now
+
+
+def from_places(stalls, length, wanted):
+    """As a run of that length meets them that begins at each of some places of the record."""
+    for place in range(PLACES):
+        begin = length * place / PLACES
+        yield [(at - begin + lap, ms) for lap in (0, length) for at, ms in stalls if begin <= at + lap < begin + wanted]
+
+
 def means(first, between):
     return [(statistics.mean(values), statistics.median_low(values)) for values in (first, between)]
 
 
-def rows(folder=HERE):
-    """Of each run: speed; by kind of step its number, the median of its ratio to its size's time and the ratio of the sums; the stalls; the ms of
-    the run; mean and median of the first token and between tokens: measured, without stalls, with them, with the next run's."""
-    times, runs = Times(folder), []
+def mean_of(ways):
+    return [tuple(statistics.mean(way[i][q] for way in ways) for q in range(2)) for i in range(2)]
+
+
+def rows(folder):
+    """Of each run: speed; by kind of step its number, the median of its ratio to its size's time and the ratio of the sums; the median in ms of what
+    the host takes over a decode; the ms lost to stalls a second; mean and median of the first token and between tokens, by way."""
+    times = Times(folder)
+    of_phases, length = stalls_of_phases(folder, times)
     for path in sorted(glob.glob(os.path.join(folder, "served*.json.gz"))):
-        with gzip.open(path) as file:
-            runs.append(json.load(file))
-    all_ = [steps(run, times) for run in runs]
-    stalls = [stalls_of(of) for of in all_]
-    for i, run in enumerate(runs):
+        run = read(path)
+        all_ = steps(run, times)
         kinds = {}
         for name, kind in (("prompts", True), ("decodes", False)):
-            of = [(ms, usual) for _, ms, usual, prompt in all_[i] if prompt == kind]
+            of = [(ms, usual) for _, ms, usual, prompt in all_ if prompt == kind]
             kinds[name] = (len(of), statistics.median(ms / usual for ms, usual in of), sum(ms for ms, _ in of) / sum(usual for _, usual in of))
-        sequences = run["sequences"]
-        measured = means([(s["tokens_s"][0] - s["at_s"]) * 1e3 for s in sequences], [(b - a) * 1e3 for s in sequences for a, b in zip(s["tokens_s"], s["tokens_s"][1:])])
-        yield run["speed"], kinds, stalls[i], all_[i][-1][0], [measured, *(means(*served(run, times, of)) for of in ([], stalls[i], stalls[(i + 1) % len(runs)]))]
+        host = statistics.median(us / 1e3 for us, (_, _, _, prompt) in zip(run["issued_us"], all_) if not prompt)
+        sequences, stalls, pace = run["sequences"], stalls_of(all_), kinds["decodes"][1]
+        laps = list(from_places(of_phases, length, all_[-1][0] + 1000))
+        yield run["speed"], kinds, host, sum(ms for _, ms in stalls) / all_[-1][0] * 1e3, {
+            "measured": means([(s["tokens_s"][0] - s["at_s"]) * 1e3 for s in sequences],
+                              [(b - a) * 1e3 for s in sequences for a, b in zip(s["tokens_s"], s["tokens_s"][1:])]),
+            "no stalls": means(*served(run, times, [])),
+            "the phases'": mean_of([means(*served(run, times, lap)) for lap in laps]),
+            "its own": means(*served(run, times, stalls)),
+            "at its pace": mean_of([means(*served(run, times, lap, pace)) for lap in laps])}
 
 
 def main():
-    for speed, kinds, stalls, length, ways in rows():
-        print(f"rate {speed:g}: " + "; ".join(f"{n} {kind} take {median:.3f} of their sizes' times in the median, {total:.3f} in all" for kind, (n, median, total) in kinds.items()))
-        print(f"  {len(stalls)} stalls of together {sum(ms for _, ms in stalls):.0f} ms in {length / 1e3:.1f} s; ms, mean and median")
-        for i, what in enumerate(("first token", "between tokens")):
-            mean, p50 = ways[0][i]
-            print(f"  {what:14} measured {mean:6.2f} {p50:5.2f}" + "".join(f"; {name} {of[i][0]:5.2f} {of[i][1]:5.2f} ({100 * (of[i][0] / mean - 1):+5.1f} {100 * (of[i][1] / p50 - 1):+4.1f} %)"
-                  for name, of in zip(("no stalls", "its own", "the other's"), ways[1:])))
+    for name in ("first", "second"):
+        folder = os.path.join(HERE, name)
+        stalls, length = stalls_of_phases(folder, Times(folder))
+        print(f"{name} server: {len(stalls)} steps of its phases lost together {sum(ms for _, ms in stalls):.0f} ms in {length / 1e3:.1f} s, {sum(ms for _, ms in stalls) / length * 1e3:.1f} ms a second")
+        print(f"{'speed':>7} {'prompts, decodes: pace':>23} {'host':>5} {'lost ms/s':>9}   mean ms to the first token, between tokens: "
+              + ", ".join(("measured", "no stalls", "the phases'", "its own", "the phases' at its pace")))
+        for speed, kinds, host, lost, ways in rows(folder):
+            print(f"{speed:7g} {kinds['prompts'][1]:15.3f} {kinds['decodes'][1]:7.3f} {host:5.2f} {lost:9.1f}   "
+                  + "  ".join(f"{of[i][0]:6.2f}" for i in range(2) for of in ways.values()))
 
 
 if __name__ == "__main__":

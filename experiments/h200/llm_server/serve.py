@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """A server of a language model in PyTorch, eagerly: prompts first, one at a time and whole, else a token for all in the batch.
 
-  serve.py steps                    each step of the grid some times, an NVTX range each: to be captured
+  serve.py steps [ROUNDS]           each step of the grid some times, an NVTX range each: to be captured
   serve.py server SPEED OUT.json    arrivals.csv at SPEED times its rate: when each sequence had its tokens
-  serve.py both FOLDER SPEED...     the steps and what each takes (FOLDER/times.json), then the server at each speed, in one process
+  serve.py both FOLDER SPEED...     the steps and what each takes (FOLDER/times.json, and each by itself in FOLDER/each.json), then the
+                                    server at each speed, in one process; a "," among the speeds: the steps once more
 """
 import csv
 import datetime
@@ -18,6 +19,7 @@ import torch.nn.functional as F
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LAYERS, WIDTH, HEADS, VOCABULARY, SLOTS, LONGEST = 8, 8192, 64, 32000, 16, 2368
+ROUNDS = 24
 PROMPTS = [128 * i for i in range(1, 17)]
 BATCHES, CONTEXTS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16], [256, 512, 768, 1024, 1536, 2304]
 
@@ -49,7 +51,9 @@ class Model:
             self.keys[i, slot, :, :n], self.values[i, slot, :, :n] = k, v
             a = F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0]
             h = self.after_attention(h, a.transpose(0, 1).reshape(n, WIDTH), layer)
-        return int((h[-1:] @ self.head).argmax(-1).cpu())
+        token = (h[-1:] @ self.head).argmax(-1)
+        self.issued = time.perf_counter_ns()
+        return int(token.cpu())
 
     def decode(self, tokens, lengths):
         """A token for each of the slots 0 to the batch's size; lengths: of what they hold."""
@@ -63,26 +67,44 @@ class Model:
             self.keys[i][slots, :, at], self.values[i][slots, :, at] = k, v
             a = F.scaled_dot_product_attention(q[:, :, None], self.keys[i, :b, :, :longest], self.values[i, :b, :, :longest], attn_mask=mask)
             h = self.after_attention(h, a.reshape(b, WIDTH), layer)
-        return (h @ self.head).argmax(-1).cpu().tolist()
+        of = (h @ self.head).argmax(-1)
+        self.issued = time.perf_counter_ns()
+        return of.cpu().tolist()
 
 
-def steps(model):
-    """One of each after the other, as a server has them: twelve long prompts in a row would lower the clock.  Of each the median in ms."""
-    times = {}
+def steps(model, rounds):
+    """One of each after the other, as a server has them: twelve long prompts in a row would lower the clock.  Of each its name, when it began,
+    when the host had issued it and when it had ended, in ns."""
+    each = []
 
     def step(name, work):
         torch.cuda.nvtx.range_push(name)
         begin = time.perf_counter_ns()
         work()
-        times.setdefault(name, []).append((time.perf_counter_ns() - begin) / 1e6)
+        each.append((name, begin, model.issued, time.perf_counter_ns()))
         torch.cuda.nvtx.range_pop()
-    for i in range(12):
+    for i in range(rounds):
         for n in PROMPTS:
             step(f"prefill_{n}", lambda: model.prefill([1] * n, 0))
             for b in BATCHES[i % 2::2]:
                 c = CONTEXTS[(i // 2 + PROMPTS.index(n)) % len(CONTEXTS)]
                 step(f"decode_{b}x{c}", lambda: model.decode([1] * b, [c - 1] * b))
-    return {name: statistics.median(of) for name, of in times.items()}
+    return each
+
+
+def write_steps(folder, phases):
+    """Of each size the median in ms; and each step of each phase: the number of its name, us from the end of the one before to its begin, and from
+    there until it was issued and until it had ended."""
+    times = {}
+    for name, begin, _, end in (one for phase in phases for one in phase):
+        times.setdefault(name, []).append((end - begin) / 1e6)
+    with open(os.path.join(folder, "times.json"), "w") as file:
+        json.dump({name: statistics.median(of) for name, of in times.items()}, file)
+    number = {name: i for i, name in enumerate(times)}
+    with open(os.path.join(folder, "each.json"), "w") as file:
+        json.dump({"names": list(times), "phases": [
+            [[number[name], (begin - before) // 1000, (issued - begin) // 1000, (end - begin) // 1000]
+             for (name, begin, issued, end), before in zip(phase, [phase[0][1], *(end for *_, end in phase)])] for phase in phases]}, file)
 
 
 def arrivals(speed):
@@ -94,16 +116,22 @@ def arrivals(speed):
 
 def server(model, speed):
     waiting = [dict(index=i, at=at, prompt=p, generate=g, tokens=[]) for i, (at, p, g) in enumerate(arrivals(speed))]
-    batch, done, begin = [], [], time.perf_counter()
+    batch, done, issued_us, begin = [], [], [], time.perf_counter()
+
+    def step(work):
+        at = time.perf_counter_ns()
+        result = work()
+        issued_us.append((model.issued - at) // 1000)
+        return result
     while waiting or batch:
         now = time.perf_counter() - begin
         if waiting and waiting[0]["at"] <= now and len(batch) < SLOTS:
             s = waiting.pop(0)
-            s["last"] = model.prefill([1] * s["prompt"], len(batch))
+            s["last"] = step(lambda: model.prefill([1] * s["prompt"], len(batch)))
             s["tokens"].append(time.perf_counter() - begin)
             batch.append(s)
         elif batch:
-            tokens = model.decode([s["last"] for s in batch], [s["prompt"] + len(s["tokens"]) - 1 for s in batch])
+            tokens = step(lambda: model.decode([s["last"] for s in batch], [s["prompt"] + len(s["tokens"]) - 1 for s in batch]))
             now = time.perf_counter() - begin
             for s, token in zip(batch, tokens):
                 s["last"] = token
@@ -121,17 +149,17 @@ def server(model, speed):
                 model.values[:, i, :, :n] = model.values[:, last, :, :n]
                 batch[i] = batch[last]
             batch.pop()
-    return sorted(done, key=lambda s: s["index"])
+    return sorted(done, key=lambda s: s["index"]), issued_us
 
 
 def serve(model, speed, path):
     torch.cuda.synchronize()
-    done = server(model, speed)
+    done, issued_us = server(model, speed)
     with open(path, "w") as file:
         json.dump({"speed": speed, "gpu": torch.cuda.get_device_name(), "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
                    "torch": torch.__version__,
                    "sequences": [{"at_s": s["at"], "prompt": s["prompt"], "generated": s["generate"],
-                                  "tokens_s": [round(t, 6) for t in s["tokens"]]} for s in done]}, file)
+                                                  "tokens_s": [round(t, 6) for t in s["tokens"]]} for s in done], "issued_us": issued_us}, file)
     first = sorted(s["tokens"][0] - s["at"] for s in done)
     between = sorted((s["tokens"][-1] - s["tokens"][0]) / (len(s["tokens"]) - 1) for s in done if len(s["tokens"]) > 1)
     print(f"{len(done)} sequences: first token {first[len(first) // 2] * 1e3:.2f} ms (median), {sum(first) / len(first) * 1e3:.2f} (mean); "
@@ -153,13 +181,17 @@ def main():
         if sys.argv[1] == "server":
             serve(model, float(sys.argv[2]), sys.argv[3])
             return
-        times = steps(model)
-        if sys.argv[1] == "steps":
+        if only:
+            steps(model, int(sys.argv[2]) if len(sys.argv) > 2 else ROUNDS)
             return
-        with open(os.path.join(sys.argv[2], "times.json"), "w") as file:
-            json.dump(times, file)
-        for i, speed in enumerate(sys.argv[3:]):
-            serve(model, float(speed), os.path.join(sys.argv[2], f"served-{i + 1}.json"))
+        phases, number = [steps(model, ROUNDS)], 0
+        for speed in sys.argv[3:]:
+            if speed == ",":
+                phases.append(steps(model, ROUNDS))
+                continue
+            number += 1
+            serve(model, float(speed), os.path.join(sys.argv[2], f"served-{number}.json"))
+        write_steps(sys.argv[2], phases)
 
 
 main()

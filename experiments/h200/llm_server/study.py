@@ -2,8 +2,10 @@
 """Simulates the server from its captured steps, and compares with what was measured.
 
   study.py steps SIM RECORDING [FOLDER]   FOLDER/steps.json.gz from what `sim capture --keep RECORDING` kept: a program a step; with what
-                                          each takes without tracing, where FOLDER/times.json says so
-  study.py compare SIM [FOLDER]           the runs of FOLDER/served*.json.gz beside the simulation of the same arrivals
+                                          each takes without tracing, where FOLDER/times.json says so, and when the host stood still,
+                                          as FOLDER/each.json.gz has it, else as the recording does
+  study.py compare SIM [FOLDER]           the runs of FOLDER/served*.json.gz beside the simulation of the same arrivals: without stalls of
+                                          the host, and with them, of ten seeds
   study.py sizes [FOLDER]                 each captured size left out: how near do its neighbours come?
 
 FOLDER: this one, unless another is given.
@@ -25,6 +27,35 @@ def packed_steps(folder):
     return os.path.join(folder, "steps.json.gz")
 
 
+def read(path):
+    with gzip.open(path) as file:
+        return json.load(file)
+
+
+# As `sim import capture` has them (traces/import/host_stalls.cpp): a stall's share of the usual time, its least, and what is written as one.
+SLOW, LEAST_US, GRAIN_US = 1.5, 200, 500
+
+
+def stalls_of(each):
+    """When the host stood still, from steps whose calls took it so much longer than the median of their size; nanoseconds, and of how many steps."""
+    times = {}
+    for phase in each["phases"]:
+        for name, _, issued, _ in phase:
+            times.setdefault(name, []).append(issued)
+    usual = {name: statistics.median_low(of) for name, of in times.items()}
+    stalls, now, steps = [], 0, 0
+    for phase in each["phases"]:
+        for name, gap, issued, took in phase:
+            now += gap
+            lost = issued - usual[name]
+            if lost >= LEAST_US and issued >= SLOW * usual[name]:  # spread over its calls, as they were
+                steps, parts = steps + 1, max(1, lost // GRAIN_US)
+                of_us = [(now + issued * (i + 1) // parts, lost * (i + 1) // parts - lost * i // parts) for i in range(parts)]
+                stalls += [[1000 * (end - lasting), 1000 * lasting] for end, lasting in of_us]
+            now += took
+    return {"observed_ns": 1000 * now, "stalls": stalls}, steps
+
+
 def ranges_of(recording):
     names = set()
     for path in glob.glob(os.path.join(recording, "*.jsonl")):
@@ -39,6 +70,7 @@ def make_steps(sim, recording, folder):
     if os.path.exists(known):
         with open(known) as file:
             times = json.load(file)
+    stalls = {}
     with tempfile.TemporaryDirectory() as scratch:
         for name in ranges_of(recording):
             path = os.path.join(scratch, "step.json")
@@ -47,7 +79,7 @@ def make_steps(sim, recording, folder):
                            stderr=subprocess.DEVNULL)
             with open(path) as file:
                 trace = json.load(file)
-            gpu = trace["gpu"]
+            gpu, stalls = trace["gpu"], trace["clients"][0].get("host_stalls")
             by_name = {}  # kernels of one name and of several steps are one where all else is equal too
             for kernel in trace["kernels"]:
                 was = kernel.pop("name")
@@ -63,16 +95,20 @@ def make_steps(sim, recording, folder):
                 if "launch" in op:
                     op["launch"] = by_name[op["launch"]]
             programs.append(program)
+    host = {"name": "main", "program": programs[0]["name"]}
+    if os.path.exists(os.path.join(folder, "each.json.gz")):
+        stalls, _ = stalls_of(read(os.path.join(folder, "each.json.gz")))
+    if stalls:
+        host["host_stalls"] = stalls
     trace = {"corun_trace": 1, "name": "llm_server_steps", "about": f"Captured from serve.py steps: {len(programs)} steps of a server of a language model.", "gpu": gpu, "kernels": list(kernels.values()),
-             "programs": programs, "clients": []}
+             "programs": programs, "clients": [host]}
     with open(to, "wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as file:
         file.write(json.dumps(trace).encode())
 
 
 def totals(folder):
     """Microseconds of all launches of each step: of prompts by (0, tokens), of decodes by (batch, context)."""
-    with gzip.open(packed_steps(folder)) as file:
-        trace = json.load(file)
+    trace = read(packed_steps(folder))
     usual = {kernel["name"]: kernel["solo_time_ns"] for kernel in trace["kernels"]}
     all_ = {}
     for program in trace["programs"]:
@@ -118,8 +154,7 @@ def measured(folder):
     """Of each speed and each of first_token and between_tokens: mean, p50 and p99 in ms, of each run."""
     runs = {}
     for path in sorted(glob.glob(os.path.join(folder, "served*.json.gz"))):
-        with gzip.open(path) as file:
-            run = json.load(file)
+        run = read(path)
         sequences = run["sequences"]
         times = {"first_token": [(s["tokens_s"][0] - s["at_s"]) * 1e3 for s in sequences],
                  "between_tokens": [(b - a) * 1e3 for s in sequences for a, b in zip(s["tokens_s"], s["tokens_s"][1:])]}
@@ -128,29 +163,37 @@ def measured(folder):
     return runs
 
 
-def rows(sim, folder=HERE):
-    """(speed, what, measured, simulated): mean, p50 and p99 in ms, of each run and of the simulation."""
-    with gzip.open(packed_steps(folder)) as file:
-        steps = json.load(file)
-    programs = [p["name"] for p in steps["programs"]]
-    serve, served = "+".join(f"{name}:{name.split('_')[1]}" for name in programs), {}
+def simulated(sim, folder, speed, seed=1, steady=False):
+    """Of first_token and between_tokens: mean, p50 and p99 in ms."""
+    steps = read(packed_steps(folder))
+    serve = "+".join(f"{name}:{name.split('_')[1]}" for name in (p["name"] for p in steps["programs"]))
+    client = f"llm={packed_steps(folder)},rt,padded,serve={serve},times={os.path.join(HERE, 'arrivals.csv')},speed={speed}" + (",steady" if steady else "")
+    ran = subprocess.run([sim, "compare", "--client", client, "--gpu", steps["gpu"], "--policies", "fcfs", "--duration=120s", "--seed", str(seed), "--json"],
+                         capture_output=True, text=True, check=True)
+    served = json.loads(ran.stdout)["results"][0]["clients"][0]["served"]
+    return {name: [served[f"{name}_{q}_ms"] for q in ("mean", "p50", "p99")] for name in ("first_token", "between_tokens")}
+
+
+def rows(sim, folder=HERE, seeds=1, steady=False):
+    """(speed, what, measured, simulated): mean, p50 and p99 in ms, of each run and of each seed, which says when the host stands still."""
+    served = {}
     for (speed, name), runs in measured(folder).items():
         if speed not in served:
-            client = f"llm={packed_steps(folder)},rt,padded,serve={serve},times={os.path.join(HERE, 'arrivals.csv')},speed={speed}"
-            ran = subprocess.run([sim, "compare", "--client", client, "--gpu", steps["gpu"], "--policies", "fcfs", "--duration=120s", "--json"],
-                                 capture_output=True, text=True, check=True)
-            served[speed] = json.loads(ran.stdout)["results"][0]["clients"][0]["served"]
-        yield speed, name, runs, [served[speed][f"{name}_{q}_ms"] for q in ("mean", "p50", "p99")]
+            served[speed] = [simulated(sim, folder, speed, seed, steady) for seed in range(1, seeds + 1)]
+        yield speed, name, runs, [of[name] for of in served[speed]]
 
 
 def compare(sim, folder):
-    print(f"{'speed':>5} {'runs':>4} {'':14} {'measured ms: mean (from - to)':>29} {'p50 (from - to)':>24} {'simulated':>17} {'error':>19}")
-    for speed, name, runs, there in rows(sim, folder):
-        of = [[run[i] for run in runs] for i in range(2)]
-        middle = [statistics.mean(values) for values in of]
-        spread = [f"{m:7.2f} ({min(values):6.2f} - {max(values):6.2f})" for m, values in zip(middle, of)]
-        print(f"{speed:5g} {len(runs):4} {name:14} {spread[0]:>29} {spread[1]:>24} {there[0]:8.2f} {there[1]:8.2f}"
-              f" {''.join(f'{100 * (t / m - 1):+8.1f} %' for m, t in zip(middle, there))}")
+    stalls = any("host_stalls" in client for client in read(packed_steps(folder))["clients"])
+    ways = [("without stalls", 1, True), ("with stalls", 10, False)] if stalls else [("", 1, False)]
+    for way, seeds, steady in ways:
+        print(f"speed runs {way:14} {'measured ms: mean (from - to)':>34} {'p50 (from - to)':>24} {'simulated: mean (from - to)':>31} {'p50':>7} {'error':>19}")
+        for speed, name, runs, there in rows(sim, folder, seeds, steady):
+            of = [[run[i] for run in runs] for i in range(2)]
+            middle, simulated_ = [statistics.mean(values) for values in of], [statistics.mean(run[i] for run in there) for i in range(2)]
+            spread = [f"{m:7.2f} ({min(values):6.2f} - {max(values):6.2f})" for m, values in zip([*middle, simulated_[0]], [*of, [run[0] for run in there]])]
+            print(f"{speed:5g} {len(runs):4} {name:14} {spread[0]:>34} {spread[1]:>24} {spread[2]:>31} {simulated_[1]:7.2f}"
+                  f" {''.join(f'{100 * (t / m - 1):+8.1f} %' for m, t in zip(middle, simulated_))}")
 
 
 if __name__ == "__main__":
