@@ -7,6 +7,7 @@
 #include "sim/backend/alone.h"
 #include "sim/backend/run.h"
 #include "tests/support/build.h"
+#include "tests/support/random_trace.h"
 #include "tests/support/run_trace.h"
 #include "traces/json/trace_json.h"
 
@@ -129,6 +130,39 @@ TEST(HostStalls, AnotherClientsHostGoesOn) {
   };
   EXPECT_LE(finished(0), 2);
   EXPECT_GE(finished(1), 15);
+}
+
+TEST(HostStalls, OfRandomTracesNothingThatAHostDoesFallsIntoAStall) {
+  std::size_t seen = 0, stood = 0;
+  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+    Scenario s = random_scenario(seed, Requests::repeated);
+    Dice dice(seed);
+    for (Client& client : s.trace.clients) {
+      HostStalls& record = client.host_stalls.emplace();
+      Time over{};
+      for (std::uint32_t i = dice.any(1, 4); i > 0; --i) {
+        record.stalls.push_back({over + ns(dice.any(0, 30'000)), ns(dice.any(1, 20'000))});
+        over = record.stalls.back().at + record.stalls.back().lasting;
+      }
+      record.observed = over + ns(dice.any(1, 30'000));
+    }
+    const Ran ran = run_trace(s.trace, s.gpu);
+    EXPECT_EQ(ran.outcome.stuck, "") << "seed " << seed;
+    std::vector<HostClock> hosts;
+    for (const Client& client : s.trace.clients) hosts.emplace_back(client, s.trace.run.seed);
+    const auto goes = [&](ClientId client, Time at) {
+      ++seen;
+      return hosts[client.value].after(at) == at;
+    };
+    for (const KernelRecord& r : ran.kernels) ASSERT_TRUE(goes(r.client, r.ready)) << "seed " << seed;
+    for (const RequestRecord& r : ran.requests) {
+      if (r.started != kNever) ASSERT_TRUE(goes(r.client, r.started)) << "seed " << seed;
+      if (r.finished != kNever) ASSERT_TRUE(goes(r.client, r.finished)) << "seed " << seed;
+      if (r.started != kNever && r.started > r.arrival) ++stood;
+    }
+  }
+  EXPECT_GT(seen, 5000u);
+  EXPECT_GT(stood, 300u);
 }
 
 TEST(HostStalls, TokensOfAServerComeWhenItsHostGoesOn) {
