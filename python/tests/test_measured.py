@@ -133,7 +133,7 @@ def test_known_gap_a_queue_makes_much_of_steps_that_were_captured_too_long(serve
 def paces():
     """Of each server: its runs, as stalls.py has them."""
     stalls = script(H100 / "llm_server/stalls.py")
-    return {server: list(stalls.rows(SERVERS[server])) for server in ("first", "second")}
+    return {server: list(stalls.rows(SERVERS[server], places=5)) for server in ("first", "second")}
 
 
 @pytest.mark.parametrize("server", ["first", "second"])

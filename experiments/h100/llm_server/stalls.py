@@ -112,10 +112,10 @@ def stalls_of_phases(folder, times):
     return stalls_of(found), now
 
 
-def from_places(stalls, length, wanted):
-    """As a run of that length meets them that begins at each of some places of the record."""
-    for place in range(PLACES):
-        begin = length * place / PLACES
+def from_places(stalls, length, wanted, places):
+    """As a run of that length meets them that begins at each of that many places of the record."""
+    for place in range(places):
+        begin = length * place / places
         yield [(at - begin + lap, ms) for lap in (0, length) for at, ms in stalls if begin <= at + lap < begin + wanted]
 
 
@@ -127,7 +127,7 @@ def mean_of(ways):
     return [tuple(statistics.mean(way[i][q] for way in ways) for q in range(2)) for i in range(2)]
 
 
-def rows(folder):
+def rows(folder, places=PLACES):
     """Of each run: speed; by kind of step its number, the median of its ratio to its size's time and the ratio of the sums; the median in ms of what
     the host takes over a decode; the ms lost to stalls a second; mean and median of the first token and between tokens, by way."""
     times = Times(folder)
@@ -141,7 +141,7 @@ def rows(folder):
             kinds[name] = (len(of), statistics.median(ms / usual for ms, usual in of), sum(ms for ms, _ in of) / sum(usual for _, usual in of))
         host = statistics.median(us / 1e3 for us, (_, _, _, prompt) in zip(run["issued_us"], all_) if not prompt)
         sequences, stalls, pace = run["sequences"], stalls_of(all_), kinds["decodes"][1]
-        laps = list(from_places(of_phases, length, all_[-1][0] + 1000))
+        laps = list(from_places(of_phases, length, all_[-1][0] + 1000, places))
         yield run["speed"], kinds, host, sum(ms for _, ms in stalls) / all_[-1][0] * 1e3, {
             "measured": means([(s["tokens_s"][0] - s["at_s"]) * 1e3 for s in sequences],
                               [(b - a) * 1e3 for s in sequences for a, b in zip(s["tokens_s"], s["tokens_s"][1:])]),
