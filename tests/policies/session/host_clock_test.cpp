@@ -71,11 +71,11 @@ TEST(HostClock, WorkThatEndsBeforeAStallIsNotHeldAndWorkThatEndsWithItsBeginning
 
 TEST(HostClock, ItGoesAsIfEachPicosecondWereCounted) {
   std::mt19937 dice(1);
-  const auto below = [&](std::uint32_t n) { return Time{dice() % n}; };
+  const auto below = [&](std::int64_t n) { return Time{static_cast<std::int64_t>(dice()) % n}; };
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     std::vector<HostStalls::Stall> stalls;
     Time over = below(2) * below(20).count();
-    for (std::uint32_t i = dice() % 5; i > 0; --i) {
+    for (auto i = dice() % 5; i > 0; --i) {
       stalls.push_back({over, Time{1} + below(20)});
       over = stalls.back().at + stalls.back().lasting + below(2) * below(20).count();
     }
