@@ -38,6 +38,8 @@ struct KernelFeatures {
   double port() const;
   /// It stages its reads in shared memory.
   bool tiled() const;
+  /// A launch that takes `time`, ps.
+  bool keeps_dram_busy(double time) const;
   /// ps of a warp whose instructions take `cycles` each; where they were not counted, without bound.
   double warp_time(double cycles) const;
   /// Blocks on an SM, waves, and the time of a block, ps, of a launch alone on `sms` SMs.
@@ -64,6 +66,7 @@ struct KernelFeatures {
   double fill_wait = 0;             // the same, if each fill of its tiles is waited for
   double most_wait = 1e300;         // the same if each load waited for the one before
   double tensor = 0;                // ps a block of the tensor pipe, where its cost is known
+  double dram_busy = 0;             // ps of all of DRAM, that its bytes take
   bool l2_bound = false;
   bool dram_bound = false;
   bool random = false;     // reads of single sectors, of which DRAM moves two
