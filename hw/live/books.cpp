@@ -31,7 +31,7 @@ void check(const Policy& policy, const CapabilitySet& can, bool forecasts) {
   if (missing.size() == 1 && lacks.has(Capability::sm_quota) && lacks.without({Capability::sm_quota}).empty())
     throw InputError("", "--policy",
                      fmt::format("policy {} needs sm_quota, which sim serve has of kernels that are made persistent", policy.name()),
-                     "start it with --persistent; --as-served does not simulate that");
+                     "start it with --persistent");
   if (!missing.empty())
     throw InputError("", "--policy",
                      fmt::format("policy {} needs {}, which sim serve cannot do with programs as they are", policy.name(),

@@ -35,7 +35,7 @@ Played play_on(Testbed& testbed, const Trace& trace, Policy& policy, const std::
   for (Sink* sink : sinks) timeline.attach(*sink);
   const std::unique_ptr<Setup> setup = testbed.set_up({trace, named, needed, timeline, together, profile});
   SessionOutcome outcome =
-      play(trace, policy, setup->backend(), timeline, [&](KernelId kernel) { return setup->profile(kernel); },
+      play(trace, setup->asked(policy), setup->backend(), timeline, [&](KernelId kernel) { return setup->profile(kernel); },
            {setup->audited(), progress, stop});
   setup->ended(outcome);
   if (!outcome.stuck.empty())

@@ -64,6 +64,8 @@ class Setup {
  public:
   virtual ~Setup() = default;
   virtual Backend& backend() = 0;
+  /// What the session asks in the place of the policy: itself, or what shows it the run as others would.
+  virtual Policy& asked(Policy& policy) { return policy; }
   virtual Profile profile(KernelId kernel) = 0;
   virtual bool audited() const { return false; }
   /// After the run, whose outcome it may add to; `outcome.stuck` says if it was not complete.

@@ -1,6 +1,5 @@
 // A forecast that takes its time, as `sim serve` makes it (hw/live/beside.h): what was asked about is heard
-// `takes` later, nothing else is asked meanwhile, and only while a real-time request is under way.  A graph
-// is one launch to it.
+// `takes` later, nothing else is asked meanwhile, and only while a real-time request is under way.
 //
 // Leaves out: that a look takes longer the more it sees; `takes` is the mean of a service's (`sim top
 // --json`, looks).
@@ -12,14 +11,12 @@
 
 #include "policies/api/forecast.h"
 #include "policies/api/kept_snapshot.h"
-#include "sim/backend/graphs_as_one.h"
 
 namespace corun::sim {
 
 class LaterForecast final : public Forecast {
  public:
-  LaterForecast(std::unique_ptr<Forecast> of, Time takes, const Trace& trace)
-      : of_(std::move(of)), takes_(takes), graphs_(trace) {}
+  LaterForecast(std::unique_ptr<Forecast> of, Time takes) : of_(std::move(of)), takes_(takes) {}
 
   Outlook look(const Snapshot& now, const WayOfDeciding& way, const ForecastBounds& bounds) override {
     return of_->look(now, way, bounds);
@@ -30,17 +27,13 @@ class LaterForecast final : public Forecast {
           return c.busy && c.client->service_class == ServiceClass::real_time;
         }))
       return false;
-    kept_.keep(graphs_.show(now));
+    kept_.keep(now);
     outlooks_.clear();
     for (const WayOfDeciding& way : ways) outlooks_.push_back(of_->look(kept_.snapshot(), way, each));
     due_ = now.now + takes_;
     (void)tell(now.now);
     return true;
   }
-
-  /// Of the launches, as they come to the GPU and end.
-  void went(const LaunchView& launch, Time now) { graphs_.went(launch, now); }
-  void ended(LaunchId launch, Time now) { graphs_.ended(launch, now); }
 
   /// When what was asked will be heard; kNever: nothing is.
   Time due() const { return due_; }
@@ -55,7 +48,6 @@ class LaterForecast final : public Forecast {
  private:
   std::unique_ptr<Forecast> of_;
   Time takes_;
-  GraphsAsOne graphs_;
   KeptSnapshot kept_;
   std::vector<Outlook> outlooks_;
   Time due_ = kNever;

@@ -16,6 +16,7 @@
 #include "sim/backend/metered.h"
 #include "sim/backend/profile.h"
 #include "sim/backend/served.h"
+#include "sim/backend/service_view.h"
 #include "sim/backend/sim_backend.h"
 #include "sim/model/kernel_prior.h"
 #include "sim/model/mended_counters.h"
@@ -67,13 +68,19 @@ class SimSetup final : public Setup {
     if (!options.served_ahead || !s.together) return;
     Served::Options served{*options.served_ahead};
     if (s.needed.forecast && options.served_look)
-      served.forecast = std::make_unique<LaterForecast>(make_forecast(gpu_, s.needed), *options.served_look, s.trace);
+      served.forecast = std::make_unique<LaterForecast>(make_forecast(gpu_, s.needed), *options.served_look);
+    viewed_ = !s.needed.forecast || served.forecast != nullptr;
     served_.emplace(backend_, s.trace, s.needed, std::move(served));
   }
 
   Backend& backend() override {
     if (served_) return *served_;
     return backend_;
+  }
+  /// A forecast that knows the trace foretells its launches, a graph's too.
+  Policy& asked(Policy& policy) override {
+    if (!viewed_) return policy;
+    return view_.emplace(policy, trace_);
   }
   bool audited() const override { return audited_; }
   Profile profile(KernelId id) override {
@@ -102,6 +109,8 @@ class SimSetup final : public Setup {
   Totals& totals_;
   SimBackend backend_;
   std::optional<Served> served_;
+  bool viewed_ = false;  // the policy sees what a service shows it
+  std::optional<ServiceView> view_;
 };
 
 class Simulator final : public Testbed {

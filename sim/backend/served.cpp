@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "sim/backend/service_view.h"
+
 namespace corun::sim {
 
-Served::Served(Backend& gpu, const Trace& trace, const Requirements& needed, Options options) : gpu_(gpu), options_(std::move(options)) {
+Served::Served(Backend& gpu, const Trace& trace, const Requirements& needed, Options options) : gpu_(gpu), trace_(trace), options_(std::move(options)) {
   const bool stops = needed.capabilities.has(Capability::preempt_at_block) || needed.capabilities.has(Capability::preempt_reset);
   for (const Client& c : trace.clients) {
     Program& p = programs_.emplace_back();
@@ -15,7 +17,7 @@ Served::Served(Backend& gpu, const Trace& trace, const Requirements& needed, Opt
 
 Outcome Served::apply(const Decision& decision, const LaunchView& l, std::span<const LaunchId> follows) {
   Program& p = programs_[l.client.value];
-  if (!p.stoppable) return go(decision, l, follows);
+  if (!p.stoppable) return gpu_.apply(decision, l, follows);
   if (std::holds_alternative<decide::Launch>(decision)) {
     p.held.push_back({l, decision, {follows.begin(), follows.end()}});
     return Applied{};
@@ -29,13 +31,6 @@ Outcome Served::apply(const Decision& decision, const LaunchView& l, std::span<c
   return Applied{};
 }
 
-Outcome Served::go(const Decision& decision, const LaunchView& l, std::span<const LaunchId> follows) {
-  Outcome outcome = gpu_.apply(decision, l, follows);
-  if (options_.forecast && std::holds_alternative<decide::Launch>(decision) && std::holds_alternative<Applied>(outcome))
-    options_.forecast->went(l, now());
-  return outcome;
-}
-
 Outcome Served::copy(const LaunchView& l, std::span<const LaunchId> follows) {
   Program& p = programs_[l.client.value];
   if (!p.stoppable) return gpu_.copy(l, follows);
@@ -43,10 +38,16 @@ Outcome Served::copy(const LaunchView& l, std::span<const LaunchId> follows) {
   return Applied{};
 }
 
+/// The first that is held is of the graph of which others have gone.
+bool Served::goes_with_last(const Program& p) const {
+  const LaunchView& next = p.held.front().launch;
+  return p.last && in_graph(trace_, next) && *p.last == GraphLaunch{next.request, next.operation->graph};
+}
+
 /// The first that is held.  A copy goes with what is before it.
 Time Served::may_go_at(const Program& p) const {
   const LaunchView& next = p.held.front().launch;
-  if (next.kernel == nullptr) return {};
+  if (next.kernel == nullptr || goes_with_last(p)) return {};
   std::optional<Time> end;
   for (const Gone& g : p.gone)
     if (g.stream == next.stream) end = end.value_or(std::max(g.at, p.ended_at[g.stream.value])) + g.solo;
@@ -63,10 +64,12 @@ Time Served::hand_over() {
       }
       const Held h = std::move(p.held.front());
       p.held.pop_front();
+      p.last.reset();
+      if (in_graph(trace_, h.launch)) p.last = {h.launch.request, h.launch.operation->graph};
       if (h.launch.kernel == nullptr) {
         gpu_.copy(h.launch, h.follows);
         p.gone.push_back({h.launch.id, h.launch.stream, now(), {}});
-      } else if (std::holds_alternative<Refused>(go(h.decision, h.launch, h.follows))) {
+      } else if (std::holds_alternative<Refused>(gpu_.apply(h.decision, h.launch, h.follows))) {
         told_.push_back(Preempted{h.launch.id, 0});
       } else {
         p.gone.push_back({h.launch.id, h.launch.stream, now(), h.launch.solo_time});
@@ -83,10 +86,7 @@ void Served::heard(const Notice& notice) {
         return g.id == id;
       });
   };
-  if (const auto* kernel = std::get_if<KernelFinished>(&notice)) {
-    over(kernel->launch);
-    if (options_.forecast) options_.forecast->ended(kernel->launch, now());
-  }
+  if (const auto* kernel = std::get_if<KernelFinished>(&notice)) over(kernel->launch);
   if (const auto* copy = std::get_if<CopyFinished>(&notice)) over(copy->launch);
 }
 

@@ -1,6 +1,6 @@
 // Programs as they are under `sim serve`, before the simulated GPU: of a best-effort client that the policy may stop a launch
 // goes when what is before it in its stream ends within `ahead`, in the order in which they were decided; what has gone runs to
-// its end, and an order to stop takes back the rest at once (hw/live/books.h has the same rule).  Of a policy that looks ahead the
+// its end, and an order to stop takes back the rest at once (hw/live/books.h has the same rule).  A graph goes as a whole.  Of a policy that looks ahead the
 // forecast is the service's: of programs that nobody knows, and heard when it has taken its time.
 //
 // Leaves out: what a wait on the GPU and a grant cost, 2 us each (experiments/h200/live); that times are known from the second
@@ -51,20 +51,24 @@ class Served final : public Backend {
     StreamId stream;
     Time at{}, solo{};
   };
+  using GraphLaunch = std::pair<std::uint64_t, std::uint32_t>;  // request, number of the graph
   struct Program {
     bool stoppable = false;
     std::deque<Held> held;
     std::vector<Gone> gone;        // not known to have ended
+    std::optional<GraphLaunch> last{};  // that went; none: it was no graph
     std::vector<Time> ended_at{};  // by stream
   };
 
-  Outcome go(const Decision& decision, const LaunchView& launch, std::span<const LaunchId> follows);
   Time may_go_at(const Program& p) const;
   /// What may go now goes.  When the next may.
   Time hand_over();
   void heard(const Notice& notice);
 
+  bool goes_with_last(const Program& p) const;
+
   Backend& gpu_;
+  const Trace& trace_;
   Options options_;
   std::vector<Program> programs_;  // by ClientId
   std::deque<Notice> told_;

@@ -145,6 +145,8 @@ int simulate(const Arguments& a, Task task) {
   const Trace trace = load(a);
   if (a.served.ahead_us) {  // the service's books refuse what it cannot do
     live::BooksOptions options;
+    const CapabilitySet needs = make_policy(a.policy)->requirements().capabilities;
+    options.persistent = needs.has(Capability::sm_quota) && needs.has(Capability::preempt_at_block);
     options.forecast = [](const Gpu& gpu, const Requirements& needed) { return make_forecast(gpu, needed); };
     if (live::Books(a.policy, read_gpu(trace.gpu), options).memory() != nullptr)
       throw InputError(

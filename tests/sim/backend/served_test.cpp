@@ -108,7 +108,7 @@ TEST(Served, WhatIsForetoldIsHeardWhenTheLookHasTakenItsTime) {
   for (const int takes : {40, 60}) {
     Script s(3, us(150));
     s.gpu.finish(us(100), 0), s.gpu.finish(us(200), 1), s.gpu.finish(us(400), 3), s.gpu.finish(us(500), 2);
-    const auto forecast = [&] { return std::make_unique<LaterForecast>(std::make_unique<SecondIsBetter>(), us(takes), s.trace); };
+    const auto forecast = [&] { return std::make_unique<LaterForecast>(std::make_unique<SecondIsBetter>(), us(takes)); };
     s.run("lookahead:ways=now/hold,depth=1,every_us=100000", us(8), forecast());
     EXPECT_THAT(s.gpu.at(us(100)), ElementsAre("launch 1 ctas 0"));
     EXPECT_THAT(s.gpu.at(us(150)), ElementsAre("launch 3 ctas 0")) << "while it looks the way decides that was chosen last";
@@ -125,8 +125,7 @@ TEST(Served, WhileItLooksNothingElseIsAskedAndNothingWithoutARealTimeRequest) {
   std::vector<ClientView> clients{{ClientId{0}, &camera}, {ClientId{1}, &batch}};
   Snapshot now{};
   const std::vector<WayOfDeciding> ways(2, [](const Snapshot&, std::vector<Decision>&) {});
-  const Trace nothing;
-  LaterForecast forecast(std::make_unique<SecondIsBetter>(), us(100), nothing);
+  LaterForecast forecast(std::make_unique<SecondIsBetter>(), us(100));
   const auto ask = [&](int at) {
     now.now = us(at), now.clients = clients;
     return forecast.ask(now, ways, {});
@@ -150,54 +149,6 @@ TEST(Served, WhileItLooksNothingElseIsAskedAndNothingWithoutARealTimeRequest) {
   EXPECT_EQ(told->outlooks.size(), 2u);
   EXPECT_EQ(forecast.due(), kNever);
   EXPECT_TRUE(ask(130));
-}
-
-/// Of a camera that is a graph of three kernels, and a batch.
-struct GraphScript : TraceBuilder {
-  GraphScript() {
-    const KernelId k = kernel(whole_sm_kernel(10, us(10)));
-    client("camera", program({launch(k), launch(k), launch(k)}, Issue::graph));
-    client("batch", program({launch(k)}));
-    for (std::uint32_t i = 0; i < 4; ++i) views.push_back(view(i, i < 3 ? 0 : 1, i < 3 ? i : 0));
-  }
-  LaunchView view(std::uint32_t i, std::uint32_t of, std::uint32_t op) {
-    LaunchView l;
-    l.id = {i, i};
-    l.client = ClientId{of}, l.op = OpId{op};
-    l.kernel = trace.kernels.data();
-    l.operation = &trace.programs[of].ops[op];
-    l.solo_time = us(10);
-    l.submitted_at = us(100 + op);
-    l.state = LaunchState::submitted;
-    return l;
-  }
-  std::vector<LaunchView> views;
-};
-
-TEST(Served, AForecastIsShownAGraphAsOneLaunchThatTakesWhatItTookTheLastTimes) {
-  GraphScript s;
-  GraphsAsOne graphs(s.trace);
-  std::vector<LaunchId> running;
-  for (const LaunchView& l : s.views) graphs.went(l, l.submitted_at), running.push_back(l.id);
-  Snapshot now;
-  now.launches = s.views;
-  const auto shown = [&] {
-    now.running = running;
-    const Snapshot snapshot = graphs.show(now);
-    EXPECT_EQ(snapshot.running.size(), 2u) << "the graph and the batch";
-    return snapshot.launch(snapshot.running[0]);
-  };
-  EXPECT_EQ(shown().kernel->registers_per_thread, 0u) << "what a graph is to the books";
-  EXPECT_EQ(shown().kernel->grid.x, 3u) << "nodes";
-  EXPECT_EQ(shown().solo_time, Time{}) << "nobody has seen it end";
-  graphs.ended({0, 0}, us(120));
-  running.erase(running.begin());
-  EXPECT_EQ(shown().submitted_at, us(100)) << "as its first kernel";
-  graphs.ended({1, 1}, us(200)), graphs.ended({2, 2}, us(350));
-  for (std::uint32_t i = 0; i < 3; ++i) s.views[i].request = 1, s.views[i].submitted_at = us(400), graphs.went(s.views[i], us(400));
-  running.insert(running.begin(), LaunchId{0, 0});
-  EXPECT_EQ(shown().solo_time, us(250)) << "from 100 to 350, though its kernels take 30 alone";
-  EXPECT_EQ(graphs.show(now).launch(running[3]).kernel, s.trace.kernels.data()) << "the batch is as it was";
 }
 
 TEST(Served, InTheSimulatorAKernelThatARequestMeetsRunsToItsEnd) {

@@ -95,9 +95,9 @@ TEST(Command, OptionsThatAreNotOfWhatIsValidatedAreRefused) {
 TEST(Command, AsServedTakesThePoliciesThatTheServiceTakes) {
   const Folder folder;
   const std::string good = folder.write("t.json", trace("", kLaunch));
-  for (const char* policy : {"fcfs", "wait", "reef-n", "lookahead"})
+  for (const char* policy : {"fcfs", "wait", "reef-n", "smguard", "lookahead"})
     EXPECT_EQ(sim(fmt::format("--as-served=8 --policy={} {}", policy, good)).code, 0) << policy;
-  for (const char* policy : {"greedy", "smguard", "flexgpu"})
+  for (const char* policy : {"greedy", "slate", "flexgpu"})
     expect_refused(fmt::format("--as-served=8 --policy={} {}", policy, good), {policy, "sim serve"});
   EXPECT_EQ(sim("--as-served=8 --look-us=1600 --policy=lookahead " + good).code, 0);
   expect_refused("--look-us=1600 --policy=lookahead " + good, {"--look-us", "--as-served=8"});
