@@ -1,5 +1,5 @@
 // Are programs on an H100 simulated as they ran there, in turns, under MPS and under `sim serve`?  What they got done together
-// (experiments/h100/live, stp-1.json.gz), of programs captured alone on the same kind of card.
+// (experiments/h100/live, stp-1.json.gz and stp-2.json.gz), of programs captured alone on the same kind of card.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -21,86 +21,127 @@ namespace {
 
 using Programs = std::set<std::string>;
 
+using Shares = std::map<std::string, double>;  // of what a program does alone
+
 struct Measured {
   std::vector<std::string> programs;  // the first is real-time under `sim serve`
-  std::map<std::string, std::map<Programs, double>> stp;  // by mode
+  std::map<std::string, std::map<Programs, Shares>> runs;  // by mode
 };
 
-Measured read_measured() {
-  const auto in = open_input("experiments/h100/live/stp-1.json.gz");
+double stp(const Shares& shares) {
+  double sum = 0;
+  for (const auto& [name, share] : shares) sum += share;
+  return sum;
+}
+
+Measured read_measured(const std::string& name) {
+  const auto in = open_input("experiments/h100/live/" + name + ".json.gz");
   const auto file = nlohmann::json::parse(*in);
   Measured all{file["programs"].get<std::vector<std::string>>(), {}};
   std::map<std::string, double> alone;
   for (const auto& run : file["runs"])
     for (const auto& row : run["sets"])
       if (row.size() == 1)
-        for (const auto& [name, said] : row.items()) alone[name] = std::max(alone[name], said["per_s"].get<double>());
+        for (const auto& [program, said] : row.items()) alone[program] = std::max(alone[program], said["per_s"].get<double>());
   for (const auto& run : file["runs"])
     for (const auto& row : run["sets"]) {
       if (row.size() == 1) continue;
       Programs programs;
-      double stp = 0;
-      for (const auto& [name, said] : row.items()) programs.insert(name), stp += said["per_s"].get<double>() / alone.at(name);
-      all.stp[run["mode"]][programs] = stp;
+      Shares shares;
+      for (const auto& [program, said] : row.items())
+        programs.insert(program), shares[program] = said["per_s"].get<double>() / alone.at(program);
+      all.runs[run["mode"]][programs] = shares;
     }
   return all;
 }
 
-/// Error of STP of each set of programs, simulated with these options.  Of an even split: TPCs in the driver's groups of four.
-std::map<Programs, double> errors(const std::string& mode, const std::string& options) {
-  const Measured measured = read_measured();
-  std::map<Programs, double> all;
-  for (const auto& [programs, stp] : measured.stp.at(mode)) {
+/// Each set of programs, measured and simulated with these options.  Of an even split: TPCs in the driver's groups of four.
+std::map<Programs, std::pair<Shares, Shares>> compared(const std::string& name, const std::string& mode, const std::string& options) {
+  const Measured measured = read_measured(name);
+  std::map<Programs, std::pair<Shares, Shares>> all;
+  for (const auto& [programs, shares] : measured.runs.at(mode)) {
     std::string arguments = "--gpu=h100-sxm --duration=500ms --json " + options;
     for (std::size_t i = 0; i < measured.programs.size(); ++i) {
-      const std::string& name = measured.programs[i];
-      if (!programs.contains(name)) continue;
+      const std::string& program = measured.programs[i];
+      if (!programs.contains(program)) continue;
       const bool real_time = i == 0 && options.find("--as-served") != std::string::npos;
       const std::size_t tpcs = 66 / 4 / measured.programs.size() * 4;
-      arguments += fmt::format(" --client {0}=experiments/h100/live/traces/{0}.json.gz,closed,process={1},{2}{3}", name, i,
+      arguments += fmt::format(" --client {0}=experiments/h100/live/traces/{0}.json.gz,closed,process={1},{2}{3}", program, i,
                                real_time ? "rt,priority=-5" : "be",
                                mode.starts_with("tpc-mask") ? fmt::format(",tpcs={}-{}", i * tpcs, (i + 1) * tpcs - 1) : "");
     }
     const Ran ran = shell(fmt::format("env -u CORUN_AUDIT {} {}", std::getenv("CORUN_SIM"), arguments));  // audited it takes minutes
     if (ran.code != 0) throw std::runtime_error(ran.out);
-    double simulated = 0;
+    Shares simulated;
     const auto said = nlohmann::json::parse(ran.out);
-    for (const auto& client : said["clients"]) simulated += client["progress"].get<double>();
-    all[programs] = simulated / stp - 1;
+    for (const auto& client : said["clients"]) simulated[client["name"]] = client["progress"].get<double>();
+    all[programs] = {shares, simulated};
   }
+  return all;
+}
+
+/// Error of STP.
+std::map<Programs, double> errors(const std::string& name, const std::string& mode, const std::string& options) {
+  std::map<Programs, double> all;
+  for (const auto& [programs, both] : compared(name, mode, options)) all[programs] = stp(both.second) / stp(both.first) - 1;
   return all;
 }
 
 constexpr double kWanted = 0.06;
 
-TEST(LiveAccuracy, InTurnsOneSetOfFourIsFurtherOffThanSixPercent) {
-  for (const auto& [programs, error] : errors("turns", "--policy=timeslice"))
-    if (programs == Programs{"prefill", "vision-graph"}) {
-      EXPECT_NEAR(error, 0.065, 0.01);
-      EXPECT_GT(error, 0.055) << "a known gap has closed: a prefill gets 0.55 of its throughput alone, measured 0.50";
+TEST(LiveAccuracy, InTurnsAllSetsAreWithinSixPercentButOneAtItsEdge) {
+  for (const char* name : {"stp-1", "stp-2"})
+    for (const auto& [programs, error] : errors(name, "turns", "--policy=timeslice"))
+      if (programs == Programs{"prefill", "vision-graph"})
+        EXPECT_NEAR(error, 0.06, 0.01) << "a prefill gets 0.55 of its throughput alone, measured 0.50";
+      else
+        EXPECT_LE(std::abs(error), kWanted) << *programs.begin() << " and " << *programs.rbegin();
+}
+
+TEST(LiveAccuracy, UnderMpsAllSetsAreWithinSixPercent) {
+  for (const auto& [programs, error] : errors("stp-1", "mps", "--policy=fcfs"))
+    EXPECT_LE(std::abs(error), kWanted) << *programs.begin() << " and " << *programs.rbegin();
+}
+
+TEST(LiveAccuracy, UnderLookaheadAllSetsAreWithinSixPercent) {
+  for (const auto& [programs, error] : errors("stp-1", "lookahead", "--policy=lookahead --as-served=8 --look-us=1150"))
+    EXPECT_LE(std::abs(error), kWanted) << *programs.begin() << " and " << *programs.rbegin();
+}
+
+/// All sets within what is wanted, but one that is as far off as is known.
+void expect_one_gap(const std::map<Programs, double>& all, const Programs& gap, double known) {
+  for (const auto& [programs, error] : all)
+    if (programs == gap) {
+      EXPECT_NEAR(error, known, 0.015);
+      EXPECT_GT(std::abs(error), 0.055) << "a known gap has closed";
     } else {
       EXPECT_LE(std::abs(error), kWanted) << *programs.begin() << " and " << *programs.rbegin();
     }
 }
 
-TEST(LiveAccuracy, UnderMpsAllSetsAreWithinSixPercent) {
-  for (const auto& [programs, error] : errors("mps", "--policy=fcfs"))
-    EXPECT_LE(std::abs(error), kWanted) << *programs.begin() << " and " << *programs.rbegin();
+TEST(LiveAccuracy, OnAThirdOfTheTpcsEachAPrefillBesideTrainingIsFurtherOffThanSixPercent) {
+  expect_one_gap(errors("stp-1", "tpc-mask:split=even", "--policy=tpc-mask --as-served=8"), {"prefill", "train"}, -0.088);
 }
 
-TEST(LiveAccuracy, UnderLookaheadAllSetsAreWithinSixPercent) {
-  for (const auto& [programs, error] : errors("lookahead", "--policy=lookahead --as-served=8 --look-us=1150"))
-    EXPECT_LE(std::abs(error), kWanted) << *programs.begin() << " and " << *programs.rbegin();
+TEST(LiveAccuracy, UnderReefNAPrefillBesideARealTimeGraphIsFurtherOffThanSixPercent) {
+  expect_one_gap(errors("stp-1", "reef-n", "--policy=reef-n --as-served=8"), {"prefill", "vision-graph"}, 0.067);
 }
 
-TEST(LiveAccuracy, TrainingOnAThirdOfTheTpcsIsFasterThanSimulated) {
-  const auto of = errors("tpc-mask:split=even", "--policy=tpc-mask --as-served=8");
-  const double known[] = {of.at({"train", "vision-graph"}), of.at({"prefill", "train"})};
-  EXPECT_NEAR(known[0], -0.133, 0.015);
-  EXPECT_NEAR(known[1], -0.198, 0.015);
-  for (const double error : known) EXPECT_LT(error, -0.1) << "a known gap has closed";
-  EXPECT_LE(std::abs(of.at({"prefill", "vision-graph"})), kWanted);
-  EXPECT_LE(std::abs(of.at({"prefill", "train", "vision-graph"})), kWanted);
+TEST(LiveAccuracy, OfThreeProgramsWithTrainingOneSetIsFurtherOffUnderMpsFcfsAndSmguard) {
+  const Programs three{"decode-graph", "train", "vision-graph"};
+  expect_one_gap(errors("stp-2", "mps", "--policy=fcfs"), three, -0.072);
+  expect_one_gap(errors("stp-2", "fcfs", "--policy=fcfs --as-served=8"), three, -0.078);
+  expect_one_gap(errors("stp-2", "smguard --persistent --gpu=h100-sxm", "--policy=smguard --as-served=8"), three, -0.062);
+}
+
+TEST(LiveAccuracy, UnderWaitEachProgramGetsWhatItGotBesideADecodeThatNothingStops) {
+  for (const auto& [programs, both] : compared("stp-2", "wait", "--policy=wait --as-served=8")) {
+    const auto& [measured, simulated] = both;
+    EXPECT_NEAR(stp(simulated) / stp(measured), 1, kWanted);
+    if (!programs.contains("decode-graph")) continue;
+    for (const auto& [name, share] : measured)
+      EXPECT_NEAR(simulated.at(name), share, 0.04) << name << " of " << programs.size() << ": its graph is one launch";
+  }
 }
 
 }  // namespace
