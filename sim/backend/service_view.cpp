@@ -173,7 +173,7 @@ void ServiceView::forget_lost(const Snapshot& now) {
 void ServiceView::show(Entry& e, const Snapshot& now, std::vector<LaunchId>& list) {
   if (std::exchange(e.seen, true)) return;
   list.push_back(e.id);
-  LaunchView& l = launches_[e.id.slot];
+  LaunchView& l = show_.launches[e.id.slot];
   const LaunchView& lead = now.launch(e.parts.front());
   l = lead;
   if (e.graph) {
@@ -193,38 +193,38 @@ void ServiceView::show(Entry& e, const Snapshot& now, std::vector<LaunchId>& lis
 }
 
 Snapshot ServiceView::shown(const Snapshot& now) {
-  launches_.resize(entries_.size());
+  show_.launches.resize(entries_.size());
   for (Entry& e : entries_) e.seen = false;
-  for (LaunchView& l : launches_) l.state = LaunchState::finished;
-  running_.clear(), pending_.clear(), allocating_.clear();
+  for (LaunchView& l : show_.launches) l.state = LaunchState::finished;
+  show_.running.clear(), show_.pending.clear(), show_.allocating.clear();
   const auto all_of = [&](std::span<const LaunchId> ids, std::vector<LaunchId>& list) {
     for (const LaunchId id : ids)
       if (Entry* e = of(id); e != nullptr) show(*e, now, list);
   };
-  all_of(now.running, running_);
-  all_of(now.pending, pending_);
-  all_of(now.allocating, allocating_);
-  client_views_.assign(now.clients.begin(), now.clients.end());
-  for (ClientView& c : client_views_) {
+  all_of(now.running, show_.running);
+  all_of(now.pending, show_.pending);
+  all_of(now.allocating, show_.allocating);
+  show_.clients.assign(now.clients.begin(), now.clients.end());
+  for (ClientView& c : show_.clients) {
     const ClientState& state = clients_[c.id.value];
     c.busy = state.busy;
     c.requests_waiting = 0;
     c.arrived_at = c.waits_since = state.since;
   }
-  streams_.assign(now.streams.begin(), now.streams.end());
-  of_stream_.resize(streams_.size());
-  for (std::size_t i = 0; i < streams_.size(); ++i) {
-    StreamView& s = streams_[i];
-    const auto here = [&](LaunchId id) { return launches_[id.slot].client == s.client && launches_[id.slot].stream == s.stream; };
-    s.running = static_cast<std::uint32_t>(std::ranges::count_if(running_, here));
+  show_.streams.assign(now.streams.begin(), now.streams.end());
+  show_.of_stream.resize(show_.streams.size());
+  for (std::size_t i = 0; i < show_.streams.size(); ++i) {
+    StreamView& s = show_.streams[i];
+    const auto here = [&](LaunchId id) { return show_.launches[id.slot].client == s.client && show_.launches[id.slot].stream == s.stream; };
+    s.running = static_cast<std::uint32_t>(std::ranges::count_if(show_.running, here));
     s.ended_at = clients_[s.client.value].ended_at[s.stream.value];
-    of_stream_[i].clear();
-    std::ranges::copy_if(pending_, std::back_inserter(of_stream_[i]), here);
-    s.pending = of_stream_[i];
+    show_.of_stream[i].clear();
+    std::ranges::copy_if(show_.pending, std::back_inserter(show_.of_stream[i]), here);
+    s.pending = show_.of_stream[i];
   }
   Snapshot all = now;
-  all.notices = notices_, all.clients = client_views_, all.launches = launches_, all.pending = pending_;
-  all.running = running_, all.allocating = allocating_, all.streams = streams_;
+  all.notices = notices_, all.clients = show_.clients, all.launches = show_.launches, all.pending = show_.pending;
+  all.running = show_.running, all.allocating = show_.allocating, all.streams = show_.streams;
   return all;
 }
 

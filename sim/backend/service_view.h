@@ -31,6 +31,15 @@ namespace corun::sim {
 /// Whether the launch is part of a graph, which one call hands over.
 bool in_graph(const Trace& trace, const LaunchView& launch);
 
+/// What a snapshot points to.
+struct Showing {
+  std::vector<LaunchView> launches;
+  std::vector<LaunchId> running, pending, allocating;
+  std::vector<ClientView> clients;
+  std::vector<StreamView> streams;
+  std::vector<std::vector<LaunchId>> of_stream;
+};
+
 class ServiceView final : public Policy {
  public:
   ServiceView(Policy& policy, const Trace& trace);
@@ -90,13 +99,8 @@ class ServiceView final : public Policy {
   std::vector<ClientState> clients_;
   bool ask_ = false;
 
-  // As shown, until the next decision.
   std::vector<Notice> notices_;
-  std::vector<LaunchView> launches_;
-  std::vector<LaunchId> running_, pending_, allocating_;
-  std::vector<ClientView> client_views_;
-  std::vector<StreamView> streams_;
-  std::vector<std::vector<LaunchId>> of_stream_;
+  Showing show_;  // until the next decision
   std::vector<Decision> chosen_;
 };
 

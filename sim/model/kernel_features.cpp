@@ -167,7 +167,6 @@ void KernelFeatures::read_counters() {
   const double warm = survival(read + write, limits.l2_shared_bytes, limits.l2_bytes);
   l2_bound = l2_time > dram_time * (1 - warm);
   dram_busy = dram_time;
-  dram_bound = keeps_dram_busy(static_cast<double>(solo_time.count()));
   scattered = !tiled() && l2_bound && warm == 0 && read < 0.6 * l2_read &&
               through / static_cast<double>(solo_time.count()) > 0.45 * limits.l2_read_bytes_per_ps;
 
