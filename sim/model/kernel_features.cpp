@@ -76,8 +76,6 @@ KernelFeatures::KernelFeatures(const Kernel& of, Time alone, const Gpu& on_gpu)
     from_shape();
 }
 
-bool KernelFeatures::keeps_dram_busy(double time) const { return dram_busy > kDramBound * time; }
-
 bool KernelFeatures::counted() const {
   return kernel.counters.warp_instructions || kernel.counters.issue_active_pct;
 }
@@ -166,7 +164,7 @@ void KernelFeatures::read_counters() {
   const double dram_time = read / limits.read_bytes_per_ps + write / limits.write_bytes_per_ps;
   const double warm = survival(read + write, limits.l2_shared_bytes, limits.l2_bytes);
   l2_bound = l2_time > dram_time * (1 - warm);
-  dram_busy = dram_time;
+  dram_bound = dram_time > kDramBound * static_cast<double>(solo_time.count());
   scattered = !tiled() && l2_bound && warm == 0 && read < 0.6 * l2_read &&
               through / static_cast<double>(solo_time.count()) > 0.45 * limits.l2_read_bytes_per_ps;
 

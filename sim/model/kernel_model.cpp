@@ -29,10 +29,9 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
   std::vector<SoloPoint> curve;
   for (const auto& [sms, time] : kernel.solo_time_by_sms)
     curve.push_back({sms, static_cast<double>(scaled(kernel, solo_time, time).count())});
-  // What the FP64 pipe takes of a block's time shows in the curve only with the workers' times beside it; and the curve tells
-  // nothing of waits where even the fewest SMs keep DRAM busy.
-  const bool fits = curve.size() >= 2 && (features_.pipes[kFp64] <= 0 || kernel.persistent_time_by_ctas.size() > 1) &&
-                    !features_.keeps_dram_busy(curve.front().time);
+  // What the FP64 pipe takes of a block's time shows in the curve only with the workers' times beside it.
+  const bool fits =
+      curve.size() >= 2 && (features_.pipes[kFp64] <= 0 || kernel.persistent_time_by_ctas.size() > 1);
   const std::string times = fits ? "solo times by SMs" : "solo time";
   basis_ = features_.prior != nullptr ? "launch shape, " + times + " and what " +
                                             std::string(features_.prior->plural) + " usually do"
