@@ -9,6 +9,7 @@
 #include "order_jobs.cuh"
 #include "reader_jobs.cuh"
 #include "sharing_jobs.cuh"
+#include "wave_jobs.cuh"
 
 struct Job {
   const char* name;
@@ -36,6 +37,8 @@ const Job kJobs[] = {{"pipes", pipes},
                      {"turnover", turnover},
                      {"empty_blocks", empty_blocks},
                      {"drain", drain},
+                     {"waves", waves},
+                     {"gap_after", gap_after},
                      {"early_exit", early_exit},
                      {"carveouts", carveouts},
                      {"preferred_divisions", preferred_divisions},

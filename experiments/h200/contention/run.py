@@ -15,7 +15,7 @@ import time
 JOBS = ["pipes", "clocks", "age_ranks", "issue_order", "shares", "bursts", "pairs", "barriers", "dram",
         "latency", "loaded_latency", "loaded_latency_apart", "sm_scaling", "footprints", "memory_pairs", "readers",
         "l2_capacity", "l2_sharing",
-        "turnover", "empty_blocks", "drain", "early_exit", "carveouts", "preferred_divisions", "carveout_wait",
+        "turnover", "empty_blocks", "drain", "waves", "gap_after", "early_exit", "carveouts", "preferred_divisions", "carveout_wait",
         "gap_beside", "handover", "next_kernel", "counted"]
 LIMIT_S = 60
 PROGRAM = pathlib.Path(__file__).resolve().parent / "contention"
@@ -61,7 +61,7 @@ def counted():
 
 
 def environment():
-    query = ["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,clocks.mem,power.draw,power.limit",
+    query = ["nvidia-smi", "--query-gpu=name,uuid,driver_version,clocks.sm,clocks.mem,power.draw,power.limit",
              "--format=csv,noheader"]
     return [{"date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
              "gpu": subprocess.run(query, capture_output=True, text=True).stdout.strip()}]
