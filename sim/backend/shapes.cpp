@@ -16,8 +16,10 @@ std::string key_of(const Kernel& k, Time solo_time) {
       k.registers_per_thread);
   add(k.shared_memory_bytes(), solo_time, k.solo_time.value_or(Time{}), k.solo_time_sms);
   const Counters& c = k.counters;
-  add(k.solo_time_by_sms.size(), k.persistent_time_by_ctas.size(), k.block_times.size(), c.pipes_pct.size());
+  add(k.solo_time_by_sms.size(), k.persistent_time_by_ctas.size(), k.block_times.size(), c.pipes_pct.size(),
+      k.places_free_by_sms.size());
   for (const auto& [n, time] : k.solo_time_by_sms) add(n, time);
+  for (const auto& [n, time] : k.places_free_by_sms) add(n, time);
   for (const auto& [n, time] : k.persistent_time_by_ctas) add(n, time);
   const Kernel::Stoppable stoppable = k.stoppable.value_or(Kernel::Stoppable{});
   add(k.stoppable.has_value(), stoppable.time, stoppable.workers_stay);
@@ -75,7 +77,7 @@ Shape Shapes::make(const Kernel& kernel, const KernelModel& model, std::uint32_t
   // Blocks that start together do so a little early, and the last wave goes faster as it thins out, so that
   // the others take a little longer than the average: find the block time by simulating the kernel alone.
   const bool one_wave = kernel.blocks() <= shape.load.places;
-  const Time target = model.solo_time(sms);
+  const Time target = model.solo_time(sms) - kernel.places_free(sms);
   SmMask allowed;
   for (std::uint32_t rank = 0; rank < sms; ++rank) allowed.set(rank);
   Work work;

@@ -266,7 +266,10 @@ void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, 
   submission.reaches_gpu = how == HandedOver::by_itself ? gpu.launch_latency : gpu.graph_launch_latency;
   const auto* launch = std::get_if<Launch>(&l.operation->what);
   const bool dependent = launch != nullptr && launch->dependent;
-  submission.gap = dependent ? Time{} : how == HandedOver::in_graph ? graph_gap() : gpu.stream_gap;
+  submission.gap = dependent                          ? Time{}
+                   : how == HandedOver::in_graph      ? graph_gap()
+                   : launch != nullptr && launch->gap ? *launch->gap
+                                                      : gpu.stream_gap;
   submission.follows.assign(follows.begin(), follows.end());
   submission.graph = how != HandedOver::by_itself;
   submission.ahead = at.ahead;

@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "sim/validate/places_free.h"
 #include "sim/validate/only.h"
 #include "traces/json/input_file.h"
 #include "traces/json/parse.h"
@@ -148,6 +149,12 @@ class Reader {
         if (inputs_ == Inputs::curve) kernel.solo_time_by_sms[sms] = time;
       }
     if (const auto ncu = from.find("ncu"); ncu != from.end()) kernel.counters = counters(*ncu);
+    std::set<std::uint32_t> parts;
+    for (const auto& [sms, ms] : to.solo_ms_by_sms) parts.insert(sms);
+    for (const Mode mode : kModes)
+      for (const std::uint32_t sms : {first_part(mode, gpu_), gpu_.sms - first_part(mode, gpu_)})
+        if (sms != 0) parts.insert(sms);
+    for (const std::uint32_t sms : parts) kernel.places_free_by_sms[sms] = places_free(kernel, gpu_, sms);
     to.inputs = describe_inputs(kernel);
     return to;
   }
@@ -198,6 +205,11 @@ Mode mode_of(const std::string& text, const std::string& place) {
     throw InputError("", place, fmt::format("unknown mode {}{}", in_quotes(text), did_you_mean(text, names)),
                      fmt::format("use some of {}", list_names(names)));
   return kModes[static_cast<std::size_t>(found - names.begin())];
+}
+
+std::uint32_t first_part(Mode mode, const Gpu& gpu) {
+  if (mode != Mode::half && mode != Mode::quarter) return gpu.sms;
+  return gpu.tpcs() / (mode == Mode::half ? 2 : 4) * gpu.sms_per_tpc;
 }
 
 Gpu of_periods(Gpu gpu) {

@@ -21,6 +21,9 @@ std::string_view to_string(Mode mode);
 /// Throws InputError naming `place`.
 Mode mode_of(const std::string& text, const std::string& place);
 
+/// SMs that the first of two clients may use: where each has a part of the GPU, the other has the rest.
+std::uint32_t first_part(Mode mode, const Gpu& gpu);
+
 /// What of the measurement the simulator is given beside launch shape, solo time on the whole GPU, counters:
 /// the solo times on fewer SMs too, or not.
 enum class Inputs : std::uint8_t { curve, counters };

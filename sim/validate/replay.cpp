@@ -36,14 +36,15 @@ std::vector<double> run_once(const Trace& trace, const Gpu& gpu, Shapes& shapes,
   if (!outcome.stuck.empty())
     throw InputError(trace.name, "", "the run cannot go on: " + outcome.stuck, "check the launch shapes");
   std::vector<double> ms;
-  for (Time end : ends.of_client) ms.push_back(to_ms(end + gpu.stream_gap));
+  for (std::size_t i = 0; i < trace.clients.size(); ++i)
+    ms.push_back(to_ms(ends.of_client[i] + *std::get<Launch>(trace.programs[i].ops.front().what).gap));
   return ms;
 }
 
 /// What holds up a block of each client while both have all the blocks on the GPU that fit.
 std::string bounds(const Reference& reference, const ReferenceRow& row, const Gpu& gpu, Shapes& shapes) {
   const bool apart = row.mode == Mode::half || row.mode == Mode::quarter;
-  const std::uint32_t border = gpu.tpcs() / (row.mode == Mode::half ? 2 : 4) * gpu.sms_per_tpc;
+  const std::uint32_t border = first_part(row.mode, gpu);
   std::vector<BlockLoad> loads;
   for (const auto& [index, sms] :
        {std::pair(row.a, apart ? border : gpu.sms), std::pair(row.b, apart ? gpu.sms - border : gpu.sms)}) {
@@ -69,15 +70,18 @@ std::string bounds(const Reference& reference, const ReferenceRow& row, const Gp
                      100 * use.dram, use.stretch);
 }
 
-void add_client(Trace& trace, const ReferenceKernel& from, const char* name, std::int32_t priority,
-                std::optional<TpcMask> mask) {
+/// One kernel, again and again.  What its places are free of its time is free between its launches.
+void add_client(Trace& trace, const ReferenceKernel& from, const Gpu& gpu, const char* name,
+                std::int32_t priority, std::optional<TpcMask> mask) {
   const auto index = static_cast<std::uint32_t>(trace.clients.size());
   trace.kernels.push_back(from.kernel);
   Program program;
   program.name = name;
   program.streams.push_back({"main"});
   Op op;
-  op.what = Launch{KernelId{index}, {}, {}};
+  Launch launch{KernelId{index}, {}, {}};
+  launch.gap = gpu.stream_gap + from.kernel.places_free(mask ? mask->count() * gpu.sms_per_tpc : gpu.sms);
+  op.what = launch;
   program.ops.assign(from.launches, op);
   trace.programs.push_back(std::move(program));
   Client client;
@@ -121,15 +125,15 @@ Trace together(const Reference& reference, const ReferenceRow& row, const Gpu& g
   const std::int32_t highest = 1 - static_cast<std::int32_t>(gpu.priority_levels);
   std::optional<TpcMask> mask_a, mask_b;
   if (row.mode == Mode::half || row.mode == Mode::quarter) {
-    const std::uint32_t border = gpu.tpcs() / (row.mode == Mode::half ? 2 : 4);
+    const std::uint32_t border = first_part(row.mode, gpu) / gpu.sms_per_tpc;
     mask_a = TpcMask::range(0, border);
     mask_b = TpcMask::range(border, gpu.tpcs());
   }
   const auto add_a = [&] {
-    add_client(trace, reference.kernels[row.a], "a", row.mode == Mode::prio_a ? highest : 0, mask_a);
+    add_client(trace, reference.kernels[row.a], gpu, "a", row.mode == Mode::prio_a ? highest : 0, mask_a);
   };
   const auto add_b = [&] {
-    add_client(trace, reference.kernels[row.b], "b", row.mode == Mode::prio_b ? highest : 0, mask_b);
+    add_client(trace, reference.kernels[row.b], gpu, "b", row.mode == Mode::prio_b ? highest : 0, mask_b);
   };
   if (row.mode == Mode::streams_ba) {
     add_b();
@@ -145,7 +149,7 @@ Trace alone(const ReferenceKernel& kernel, const Gpu& gpu, std::optional<std::ui
   Trace trace;
   trace.name = kernel.kernel.name + " alone";
   trace.gpu = gpu.name;
-  add_client(trace, kernel, "alone", 0,
+  add_client(trace, kernel, gpu, "alone", 0,
              sms ? std::optional(TpcMask::range(0, *sms / gpu.sms_per_tpc)) : std::nullopt);
   return trace;
 }

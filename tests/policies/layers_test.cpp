@@ -65,8 +65,8 @@ const std::vector<Layer> kLayers = {
      {"policies/api", "sim/backend", "sim/stages", "traces", "traces/json", "traces/model",
       "traces/timeline"},
      {"fmt/", "nlohmann/"}},
-    {"sim/validate",  // `sim/sweep` for which cards are the same
-     {"policies/api", "policies/session", "sim/backend", "sim/stages", "sim/sweep", "traces/import", "traces/json",
+    {"sim/validate",  // `sim/sweep` for which cards are the same, `sim/model` for what bounds a kernel
+     {"policies/api", "policies/session", "sim/backend", "sim/model", "sim/stages", "sim/sweep", "traces/import", "traces/json",
       "traces/model", "traces/timeline"},
      {"fmt/", "nlohmann/"}},
 

@@ -21,10 +21,10 @@ bool same(const Counters& a, const Counters& b) {
 bool same(const Kernel& a, const Kernel& b) {
   const auto all = [](const Kernel& kernel) {
     const auto& [name, origin, grid, block, cluster, registers, fixed, dynamic, idempotent, solo, solo_sms,
-                 by_sms, by_ctas, stoppable, blocks, counters, code] = kernel;
+                 by_sms, places_free, by_ctas, stoppable, blocks, counters, code] = kernel;
     static_cast<void>(counters), static_cast<void>(code), static_cast<void>(stoppable);
     return std::tie(name, origin, grid, block, cluster, registers, fixed, dynamic, idempotent, solo, solo_sms,
-                    by_sms, by_ctas, blocks);
+                    by_sms, places_free, by_ctas, blocks);
   };
   const auto code = [](const Kernel& kernel) {
     const DeviceCode none;
@@ -50,7 +50,7 @@ bool same(const Op& a, const Op& b) {
     const What& other = std::get<What>(b.what);
     if constexpr (std::is_same_v<What, Launch>) {
       return what.kernel == other.kernel && what.solo_time == other.solo_time &&
-             what.tpc_mask == other.tpc_mask;
+             what.tpc_mask == other.tpc_mask && what.dependent == other.dependent && what.gap == other.gap;
     } else if constexpr (std::is_same_v<What, Copy>) {
       return what.direction == other.direction && what.bytes == other.bytes;
     } else if constexpr (std::is_same_v<What, Alloc>) {

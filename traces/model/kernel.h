@@ -66,6 +66,9 @@ struct Kernel {
   /// choose their kernels by it.  0: all.
   std::uint32_t solo_time_sms = 0;
   std::map<std::uint32_t, Time> solo_time_by_sms;  // by the number of SMs to which it is confined
+  /// By the number of SMs: for how much of its solo time there its blocks are not on them, where that is known.
+  /// Set by `sim validate` only, and not part of trace files.
+  std::map<std::uint32_t, Time> places_free_by_sms;
   /// On the whole GPU as a persistent kernel, by the number of workers on each SM.
   std::map<std::uint32_t, Time> persistent_time_by_ctas;
   /// As it runs where a policy may stop it: on the whole GPU, by workers that take blocks until none is left,
@@ -79,6 +82,10 @@ struct Kernel {
   Counters counters;
   std::optional<DeviceCode> code;
 
+  Time places_free(std::uint32_t sms) const {
+    const auto found = places_free_by_sms.find(sms);
+    return found == places_free_by_sms.end() ? Time{} : found->second;
+  }
   std::uint64_t blocks() const { return grid.count(); }
   std::uint32_t threads_per_block() const { return static_cast<std::uint32_t>(block.count()); }
   std::uint32_t shared_memory_bytes() const {

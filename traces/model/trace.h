@@ -23,6 +23,9 @@ struct Launch {
   /// Programmatic dependent launch: it is there when its stream's previous kernel ends, so it starts without a gap.  Its time
   /// is what it takes from then on.
   bool dependent = false;
+  /// Between the end of its stream's previous kernel and its start, outside of graphs; none: the GPU's `stream_gap`.
+  /// Set by `sim validate` only, and not part of trace files.
+  std::optional<Time> gap = {};
 };
 enum class CopyDirection : std::uint8_t { host_to_device, device_to_host, device_to_device };
 struct Copy {

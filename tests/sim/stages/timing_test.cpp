@@ -285,6 +285,22 @@ TEST(DependentLaunches, StartWithoutAGapWhenTheirStreamsPreviousKernelHasEnded) 
   }
 }
 
+TEST(LaunchGaps, OfALaunchThatSaysItsOwnReplaceTheStreamsAndNotTheGraphs) {
+  Gpu gpu = slow_host_gpu(2);
+  gpu.stream_gap = us(1), gpu.graph_gap = ns(600);
+  for (const Issue issue : {Issue::eager, Issue::graph}) {
+    TraceBuilder b;
+    const KernelId k = b.kernel(whole_sm_kernel(1, us(50)));
+    Op later = launch(k);
+    std::get<Launch>(later.what).gap = us(7);
+    b.client("one", b.program({launch(k), later, launch(k)}, issue));
+    const auto kernels = run_trace(b.trace, gpu, "fcfs").of(kFirst);
+    ASSERT_EQ(kernels.size(), 3u);
+    EXPECT_EQ(kernels[1].started, kernels[0].finished + (issue == Issue::graph ? ns(600) : us(7)));
+    EXPECT_EQ(kernels[2].started, kernels[1].finished + (issue == Issue::graph ? ns(600) : us(1)));
+  }
+}
+
 // ---- copies -----------------------------------------------------------------------------------------------
 
 std::vector<std::pair<Time, Time>> spans(const Ran& ran) {

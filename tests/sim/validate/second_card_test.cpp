@@ -47,13 +47,12 @@ TEST(SecondCard, PairsAreWithinTheSameBoundsByAnotherCardsCalibration) {
   EXPECT_GE(c.kendall_tau, 0.8);
 }
 
-TEST(SecondCard, FurtherPairsAreWithinFourAndAFifthPercentWhereFourAreWanted) {
+TEST(SecondCard, FurtherPairsAreWithinTheirBounds) {
   const Errors e = compared("experiments/h100/pairs/heldout.json.gz").all;
-  EXPECT_LE(e.slowdown_mean, 0.042);
-  EXPECT_GT(e.slowdown_mean, 0.04) << "a known gap has closed";
-  EXPECT_LE(e.slowdown_median, 0.026);
+  EXPECT_LE(e.slowdown_mean, 0.04);
+  EXPECT_LE(e.slowdown_median, 0.02);
   EXPECT_LE(e.slowdown_p95, 0.13);
-  EXPECT_LE(e.stp_mean, 0.034);
+  EXPECT_LE(e.stp_mean, 0.034);  // wanted: 0.06
 }
 
 /// Kernels as an H200 ran them, carried over to the H100 by the rule of `sim compare --gpus`.
