@@ -96,6 +96,7 @@ struct Function {
   std::optional<Kind> kind;
   bool of_thread = false;        // the stream 0 is the thread's own
   bool has_kernel = false;       // its parameters are those of cuLaunchKernel or cuLaunchKernelEx
+  bool notices = false;          // the GPU calls a function of the host's
   int captures = 0;              // 1: what is launched becomes a graph from here; -1: no longer
 };
 /// By number; the runtime's and the driver's.
@@ -165,6 +166,10 @@ void CUPTIAPI called(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, co
     if (call.callbackSite == CUPTI_API_EXIT && (function.captures < 0 || result == nullptr || *result == 0)) graph_captured(function.captures);
     return;
   }
+  if (function.notices) {
+    if (call.callbackSite == CUPTI_API_EXIT) host_function_given();
+    return;
+  }
   if (caller.heard != times_heard.load(std::memory_order_relaxed)) caller.heard = times_heard, caller.runtime_calls = 0;
   if (call.callbackSite == CUPTI_API_ENTER) {
     caller.runtime_calls += of_runtime;
@@ -197,8 +202,9 @@ void hear(CUpti_CallbackDomain domain, CUpti_CallbackId end) {
     if (of_runtime && (function.kind == Kind::launch || function.kind == Kind::graph_launch)) function.kind.reset();
     function.of_thread = name.find("_ptsz") != name.npos;
     function.has_kernel = name.starts_with("cuLaunchKernel");
+    function.notices = !of_runtime && name.starts_with("cuLaunchHostFunc");
     function.captures = name.find("StreamBeginCapture") != name.npos ? 1 : name.find("StreamEndCapture") != name.npos ? -1 : 0;
-    if (function.kind || function.captures != 0) cupti().enable_callback(1, subscriber, domain, id);
+    if (function.kind || function.notices || function.captures != 0) cupti().enable_callback(1, subscriber, domain, id);
   }
 }
 

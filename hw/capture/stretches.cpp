@@ -1,13 +1,15 @@
 // A stretch begins and ends between requests: where the host has waited and no range of the program's own is
 // open.  One with records takes 0.1 s and 32 waits or 4 ranges at least, the first 1 s.  The one without that
-// follows takes as long, twice, three times and then always four times as long, but no more than 1 s, and
+// follows takes as long, twice, three times and then always nine times as long, but no more than 10 s, and
 // ends behind a launch of what was not launched in one with records: a loop that has just begun is recorded.
+// Of a pause between launches or waits 0.1 s counts at most: one without records shall not pass while the
+// program does nothing.
 //
-// A program may wait by no call (JAX polls).  Where none came for 1 s of launches, a stretch with records
-// that has lasted ends behind a launch, the next such one after 2 s, then 4, and so on: so some stretch holds
-// a request of whatever length.  The one without records that follows takes as long, twice, three times and
-// then always four times as long as was waited for a wait, and ends behind a launch too.  What was under way
-// then is left out by the import.
+// A program may wait by no call.  Where none came for 1 s, but it has the GPU call functions of its own
+// (JAX), the end of the first launch after each of these counts as a wait.  Without them a stretch with
+// records that has lasted ends behind a launch, the next such one after 2 s, then 4, and so on: so some
+// stretch holds a request of whatever length.  The one without records that follows takes as long, twice, and
+// so on.  What was under way then is left out by the import.
 #include "hw/capture/stretches.h"
 
 #include <unistd.h>
@@ -24,18 +26,17 @@
 namespace corun::capture {
 namespace {
 
-constexpr std::uint64_t kFirst = 1'000'000'000, kWith = 100'000'000, kMostWithout = 1'000'000'000;
-constexpr std::uint64_t kPatience = 1'000'000'000, kLook = 20'000'000, kIdle = 100'000'000,
-                        kNever = ~std::uint64_t{0};
-constexpr std::uint32_t kWaits = 32, kWaitsOfRange = 8, kTimes = 4;
+constexpr std::uint64_t kFirst = 1'000'000'000, kWith = 100'000'000, kMostWithout = 10'000'000'000;
+constexpr std::uint64_t kPatience = 1'000'000'000, kLook = 20'000'000, kPause = 100'000'000;
+constexpr std::uint32_t kWaits = 32, kWaitsOfRange = 8, kTimes = 9;
 constexpr CUpti_ActivityKind kWork[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
                                         CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMSET};
 
 std::atomic<int> ranges_open{0}, open_captures{0};
 std::atomic<bool> recorded{true};        // kernels are
 std::atomic<bool> something_new{false};  // was launched in a stretch without records
-std::atomic<std::uint64_t> overdue{
-    kNever};  // from here on a stretch may end behind a launch, if no wait has come
+std::atomic<bool> noticed{false};        // a function was given to the GPU, and nothing launched since
+std::atomic<std::uint64_t> look{0};      // from here on a launch looks whether the stretch ends behind it
 /// A bit for each launch of a stretch with records; two that fall together cost a stretch that comes later.
 std::array<std::atomic<std::uint64_t>, 1024> known{};
 
@@ -45,8 +46,8 @@ class Stretches {
     const std::scoped_lock lock(mutex_);
     process_ = getpid();
     active_ = without;
-    began_ = now(), ends_ = began_ + kFirst, waits_ = 0, times_ = 1;
-    patience_ = kPatience, unwaited_ = false, overdue = ends_, last_wait_ = began_;
+    waits_ = 0, times_ = 1, patience_ = kPatience, notices_ = 0, told_by_notices_ = unwaited_ = false;
+    starts(now(), kFirst);
     recorded = true, something_new = false, open_captures = 0;
     for (auto& bits : known) bits = 0;
     const CUptiResult result = records(true);
@@ -60,53 +61,75 @@ class Stretches {
     cupti().disable(CUPTI_ACTIVITY_KIND_MEMORY2);
   }
   void between_requests(std::uint64_t time, std::uint32_t waits) {
-    if (!active_) return;
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock || !active_ || process_ != getpid()) return;  // not in the child of a fork
-    waits_ += waits, last_wait_ = time;
-    if (time >= ends_ && (!recorded || waits_ >= kWaits)) switch_at(time);
+    if (const auto lock = turn()) {
+      notices_ = 0;
+      waited(time, waits);
+    }
+  }
+  void notice(std::uint64_t time) {
+    const auto lock = turn();
+    if (!lock) return;
+    ++notices_;
+    if (told_by_notices_) waited(time, 1);
   }
   void record_from(std::uint64_t time) {
-    if (!active_) return;
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (lock && active_ && process_ == getpid() && !recorded) switch_at(time);
+    if (const auto lock = turn(); lock && !recorded) switch_at(time);
   }
   void end_without_wait(std::uint64_t time) {
-    if (!active_) return;
-    const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock || !active_ || process_ != getpid() || time < overdue) return;
-    if (time - last_look_ > kIdle) busy_since_ = time;  // one that does nothing does not wait for nothing
-    last_look_ = time;
-    const std::uint64_t from = recorded              ? std::max(last_wait_, busy_since_) + patience_
-                               : last_wait_ > began_ ? kNever
-                                                     : 0;
-    if (time < from) overdue = recorded ? time + kLook : kNever;
-    if (time < from || open_captures > 0) return;
-    unwaited_ = true;
-    if (recorded) patience_ *= 2;
+    const auto lock = turn();
+    if (!lock || time < look) return;
+    pass(time);
+    if (busy_ - last_wait_ < (recorded ? patience_ : std::max(lasts_, kPatience)) || busy_ < lasts_ ||
+        open_captures > 0)
+      return;
+    if (recorded && notices_ > 0) {
+      told_by_notices_ = true;
+      waits_ = std::max(waits_, std::exchange(notices_, 0));
+      last_wait_ = busy_;
+      return;  // it ends at the next one, if that comes within 1 s
+    }
+    if (recorded) unwaited_ = true, patience_ *= 2;
     switch_at(time);
   }
 
  private:
+  /// None in the child of a fork, and none where another thread has it.
+  std::unique_lock<std::mutex> turn() {
+    if (!active_) return {};
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (lock && (!active_ || process_ != getpid())) lock.unlock();
+    return lock;
+  }
+  void starts(std::uint64_t time, std::uint64_t lasts) {
+    busy_ = last_wait_ = 0, lasts_ = lasts, last_look_ = time, look = time + kLook;
+  }
+  void pass(std::uint64_t time) {
+    if (time <= last_look_) return;  // another thread's
+    busy_ += std::min(time - last_look_, kPause);
+    last_look_ = time, look = time + kLook;
+  }
+  void waited(std::uint64_t time, std::uint32_t waits) {
+    pass(time);
+    waits_ += waits, last_wait_ = busy_;
+    if (busy_ >= lasts_ && (!recorded || waits_ >= kWaits)) switch_at(time);
+  }
   void switch_at(std::uint64_t time) {
     if (open_captures > 0) return;  // the driver allows little then
     waits_ = 0;
     something_new = false;
     if (recorded) {
+      pass(time);
       recorded = false;
       tell(time + 1);  // a range that ends now is of the stretch before
       records(false);
-      ends_ =
-          now() + (unwaited_ ? times_ * (patience_ / 2) : std::min(kMostWithout, times_ * (time - began_)));
-      began_ = now();
+      starts(now(), std::exchange(unwaited_, false) ? times_ * (patience_ / 2)
+                                                    : std::min(kMostWithout, times_ * busy_));
       times_ = std::min(times_ + 1, kTimes);
-      overdue = std::exchange(unwaited_, false) ? ends_ : kNever;
     } else {
       records(true);
       recorded = true;
-      began_ = now(), ends_ = began_ + kWith;
-      overdue = ends_;
-      tell(began_);
+      starts(now(), kWith);
+      tell(last_look_);
     }
   }
   static CUptiResult records(bool on) {
@@ -128,9 +151,11 @@ class Stretches {
   std::mutex mutex_;
   pid_t process_ = 0;
   std::atomic<bool> active_{false};
-  std::uint64_t began_ = 0, ends_ = 0, last_wait_ = 0, last_look_ = 0, busy_since_ = 0, patience_ = kPatience;
+  std::uint64_t busy_ = 0, last_wait_ = 0, lasts_ = 0;  // of this stretch, without pauses
+  std::uint64_t last_look_ = 0, patience_ = kPatience;
+  std::uint32_t waits_ = 0, notices_ = 0, times_ = 1;
+  bool told_by_notices_ = false;
   bool unwaited_ = false;  // the stretch with records ends so
-  std::uint32_t waits_ = 0, times_ = 1;
 };
 
 Stretches& stretches() {
@@ -162,11 +187,14 @@ void launched(const void* what, std::uint64_t size) {
     something_new = true;
 }
 void launch_ended(std::uint64_t time) {
+  if (noticed.load(std::memory_order_relaxed) && noticed.exchange(false) && ranges_open == 0)
+    stretches().notice(time);
   if (something_new.load(std::memory_order_relaxed))
     stretches().record_from(time);
-  else if (time >= overdue.load(std::memory_order_relaxed) && ranges_open == 0)
+  else if (time >= look.load(std::memory_order_relaxed) && ranges_open == 0)
     stretches().end_without_wait(time);
 }
+void host_function_given() { noticed.store(true, std::memory_order_relaxed); }
 void graph_captured(int change) {
   if (open_captures + change >= 0) open_captures += change;
 }

@@ -23,6 +23,9 @@ void range_closed(std::uint64_t now);
 void launched(const void* what, std::uint64_t size);
 void launch_ended(std::uint64_t now);
 
+/// The GPU will call a function of the program's when it has done what was given to it so far.
+void host_function_given();
+
 /// A capture of a graph has begun, 1, or ended, -1.  Within one no stretch begins or ends.
 void graph_captured(int change);
 

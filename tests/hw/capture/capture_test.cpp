@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "traces/json/trace_json.h"
@@ -183,13 +185,65 @@ TEST_F(Capture, ALoopThatBeginsBetweenStretchesAndNeverWaitsIsRecorded) {
   EXPECT_LT(recorded, lines_of(file("all")).at('k') - 400u) << "between stretches";
 }
 
+/// Seconds with launches of each stretch: with records, without, and so on.
+std::vector<double> stretches_of(const std::string& folder) {
+  std::vector<std::uint64_t> launches, changes;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::ifstream in(entry.path());
+    for (std::string line; std::getline(in, line);) {
+      const auto record = nlohmann::json::parse(line);
+      if (record[0] == "o") changes.push_back(record[1]);
+      if (record[0] == "a") launches.push_back(record[2]);
+    }
+  }
+  std::vector<double> seconds(changes.size() + 1);
+  for (std::size_t i = 1, stretch = 0; i < launches.size(); ++i) {
+    while (stretch < changes.size() && launches[i] >= changes[stretch]) ++stretch;
+    seconds[stretch] += 1e-9 * double(std::min<std::uint64_t>(launches[i] - launches[i - 1], 100'000'000));
+  }
+  return seconds;
+}
+/// A stretch ends at the latest 20 ms, and where there are pauses 20 ms for each, after it may.
+void expect_stretches(const std::vector<double>& seconds, const std::vector<double>& expected, double more = 0) {
+  ASSERT_GE(seconds.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_GE(seconds[i], expected[i] - 0.01) << i;
+    EXPECT_LE(seconds[i], expected[i] * (1 + more) + 0.025) << i;
+  }
+}
+
 TEST_F(Capture, OfAProgramThatIsSeenToWaitForNothingCallsAloneAreKeptToo) {
   ASSERT_EQ(capture(program("polling-unmarked"), "--keep " + file("kept")), 0) << said_;
-  const auto lines = lines_of(file("kept"));
-  EXPECT_EQ(lines.at('o'), 3u) << "records for 2 s, none for 1 s, again for 2.1 s, none for 4 s";
-  EXPECT_GT(lines.at('k'), 8100u);
-  EXPECT_LT(lines.at('k'), 8300u);
+  expect_stretches(stretches_of(file("kept")), {1, 1, 2, 4, 0.5});
   EXPECT_TRUE(said("a request takes 0.501 ms without the profiler")) << said_;
+}
+
+TEST_F(Capture, AProgramThatWaitsOnceASecondWaits) {
+  ASSERT_EQ(capture(program("often-unmarked"), "--keep " + file("often")), 0) << said_;
+  EXPECT_EQ(stretches_of(file("often")).size(), 1u) << "nine waits of the 32 that a stretch has";
+  ASSERT_EQ(capture(program("seldom-unmarked"), "--keep " + file("seldom")), 0) << said_;
+  expect_stretches(stretches_of(file("seldom")), {1});
+  EXPECT_GT(stretches_of(file("seldom")).size(), 1u);
+}
+
+TEST_F(Capture, NoStretchPassesWhileTheProgramDoesNothing) {
+  ASSERT_EQ(capture(program("bursting-unmarked"), "--keep " + file("kept")), 0) << said_;
+  expect_stretches(stretches_of(file("kept")), {1, 1, 2, 4}, 0.05);
+}
+
+TEST_F(Capture, WhereTheGpuCallsFunctionsOfTheProgramsStretchesAreThoseOfOneThatWaits) {
+  ASSERT_EQ(capture(program("noticed-unmarked"), "--keep " + file("kept")), 0) << said_;
+  expect_stretches(stretches_of(file("kept")), {1, 1, 0.1, 0.2, 0.1, 0.3, 0.1, 0.4, 0.1, 0.5, 0.1, 0.6, 0.1, 0.7, 0.1, 0.8, 0.1, 0.9, 0.1, 0.9});
+  EXPECT_TRUE(said("without the profiler")) << said_;
+}
+
+TEST_F(Capture, RangesThatXlaMakesForEachNodeAreHeardOnlyWhereAllIs) {
+  ASSERT_EQ(capture(program("xla"), "--keep " + file("kept")), 0) << said_;
+  EXPECT_EQ(lines_of(file("kept")).at('r'), 20u) << "the program's own";
+  ASSERT_EQ(capture(program("xla"), "--all --keep " + file("all")), 0) << said_;
+  EXPECT_EQ(lines_of(file("all")).at('r'), 40u);
+  ASSERT_EQ(capture(program("nccl"), "--keep " + file("other")), 0) << said_;
+  EXPECT_EQ(lines_of(file("other")).at('r'), 40u);
 }
 
 TEST_F(Capture, NoStretchBeginsWhileAGraphIsCaptured) {

@@ -3,7 +3,8 @@
 //
 //   captured_program
 //   serve|chooses|unmarked|hosted|once|killed|fails|idle|long|long-unmarked|long-hosted|late|graph|
-//                    unwaiting-unmarked|capturing-unmarked|polling-unmarked
+//                    unwaiting-unmarked|capturing-unmarked|polling-unmarked|bursting-unmarked|noticed-unmarked|
+//                    often-unmarked|seldom-unmarked|xla|nccl
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -23,11 +24,20 @@ constexpr FakeKernel kGemm{"_Z4gemmPfi", 7, 264, 128, 400'000}, kBias{"_Z4biasPf
 
 bool ranges = true;
 
+nvtxDomainHandle_t library = nullptr;  // a range in each request, where it is heard
+
 /// On a part of the GPU another kernel, as libraries do.
 bool chooses = false;
 
 void request() {
   if (ranges) nvtxRangePushA("request");
+  if (library != nullptr) {
+    nvtxEventAttributes_t node{};
+    node.version = NVTX_VERSION, node.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+    node.messageType = NVTX_MESSAGE_TYPE_ASCII, node.message.ascii = "node";
+    nvtxDomainRangePushEx(library, &node);
+    nvtxDomainRangePop(library);
+  }
   fake_copy_to_device(7, 1 << 20, 19'000);
   fake_launch(chooses && std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") != nullptr ? &kSmallGemm : &kGemm);
   fake_launch(&kBias);
@@ -87,11 +97,15 @@ void unwaiting_requests(bool captured) {
   if (captured) fake_capture_ends();
 }
 
-/// For 8.5 s and as JAX does: the host begins when a kernel has ended, and waits for that by no call.
-void polling_requests() {
+/// For 8.5 s: the host begins when a kernel has ended, and waits for that by no call.  In bursts, it does so for 0.4 s of each
+/// second; if noticed, it has the GPU call a function, as JAX does; and it may wait after so many launches.
+void polling_requests(bool bursts, bool noticed, int waits_after = 20'000) {
   for (int i = 0; i < 17'000; ++i) {
     fake_launch(&kSmallGemm);
+    if (noticed) fake_launch_host_function();
     fake_host_works(500'000);
+    if (bursts && i % 800 == 799) fake_host_works(600'000'000);
+    if (i % waits_after == waits_after - 1) fake_synchronize(7);
   }
 }
 
@@ -115,11 +129,16 @@ int main(int, char** argv) {
   fake_launch(&first);
   fake_host_works(5'000'000);
   const std::string_view name = what;
+  if (name == "xla") library = nvtxDomainCreateA("TSL");
+  if (name == "nccl") library = nvtxDomainCreateA("NCCL");
   const bool captured = name.starts_with("capturing"), unwaiting = captured || name.starts_with("unwaiting");
   if (name == "late") late_requests();
   if (unwaiting) unwaiting_requests(captured);
-  const bool polling = name.starts_with("polling");
-  if (polling) polling_requests();
+  const bool bursts = name.starts_with("bursting"), noticed = name.starts_with("noticed");
+  // With records a launch comes each 0.502 ms: a wait each 0.98 s, and each 1.03 s.
+  const bool often = name.starts_with("often"), seldom = name.starts_with("seldom");
+  const bool polling = name.starts_with("polling") || bursts || noticed || often || seldom;
+  if (polling) polling_requests(bursts, noticed, often ? 1'952 : seldom ? 2'052 : 20'000);
   const int requests = name == "once"                                ? 1
                        : name == "late" || unwaiting || polling      ? 0
                        : name.starts_with("long") || name == "graph" ? kLong

@@ -152,6 +152,8 @@ CUptiResult CUPTIAPI cuptiGetCallbackName(CUpti_CallbackDomain domain, std::uint
       {{CUPTI_CB_DOMAIN_RUNTIME_API, 8}, "cudaGraphLaunch_v10000"},
       {{CUPTI_CB_DOMAIN_RUNTIME_API, 9}, "cudaStreamBeginCapture_v10000"},
       {{CUPTI_CB_DOMAIN_RUNTIME_API, 10}, "cudaStreamEndCapture_v10000"},
+      {{CUPTI_CB_DOMAIN_RUNTIME_API, 11}, "cudaLaunchHostFunc_v10000"},
+      {{CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchHostFunc}, "cuLaunchHostFunc"},
       {{CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel}, "cuLaunchKernel"},
       {{CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch}, "cuGraphLaunch"}};
   const auto known = names.find({domain, id});
@@ -196,6 +198,7 @@ void fake_copy_to_device(std::uint32_t stream, std::uint64_t bytes, std::uint64_
   c.dstKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE, c.bytes = bytes, c.start = start, c.end = stream_free[stream] = start + ns;
   c.contextId = 1, c.streamId = stream, c.correlationId = correlation;
 }
+void fake_launch_host_function() { calls(11, nullptr, CUPTI_DRIVER_TRACE_CBID_cuLaunchHostFunc); }
 void fake_record_event(std::uint32_t stream, std::uint32_t event) {
   const cuEventRecord_params parameters{handle<CUevent>(event), handle<CUstream>(stream)};
   calls(3, &parameters);

@@ -19,6 +19,8 @@ void fake_launch_graph(const FakeKernel* kernels, std::uint32_t count);
 /// Of a stream, into a graph; what is launched is a kernel all the same.
 void fake_capture_begins();
 void fake_capture_ends();
+/// Which the GPU calls when it has done all before.
+void fake_launch_host_function();
 void fake_copy_to_device(std::uint32_t stream, std::uint64_t bytes, std::uint64_t ns);
 void fake_record_event(std::uint32_t stream, std::uint32_t event);
 void fake_wait_event(std::uint32_t stream, std::uint32_t event);
