@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
 """Does a program of each kind replay in its time without tracing?  Processes of it without a library, under `sim capture`'s library, and
-without one again take turns, so that the host's drift meets all alike.
+without one again take turns, so that the host's drift meets all alike.  A request is timed around its NVTX range and inside it.
 
   kinds.py SIM OUT.json FOLDER [SECONDS]   on the GPU; SIM: the `sim` command, with libcorun_capture.so beside it
+  KINDS=jax kinds.py ...                   of one group
   kinds.py SIM OUT.json                    anywhere: the table, from OUT.json and traces/ beside it
 
 A group is a process: programs of PyTorch and Triton (an NVTX range a request, as one process holds four), JAX, CuPy (neither has ranges: a request
-is what repeats), and as processes of one MPS server a graph each 9 ms beside Triton each 13 ms.  plain.cu is run anew each turn.
+is what repeats), and as processes of one MPS server a graph each 9 ms beside Triton each 13 ms.  plain.cu is run anew each turn.  Of JAX there are
+three processes without a library.  With calls.so (calls.cpp) beside the library, a process of PyTorch's and one of JAX have CUPTI attached and nothing else, and one
+of PyTorch's had it for a moment.
 """
+import bisect
 import concurrent.futures
 import glob
 import gzip
@@ -23,10 +27,13 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = os.environ.get("PROGRAMS", os.path.join(HERE, "../../h200/capture"))  # where programs.py and plain.cu are
-TURN_S, TOGETHER_S = {"jax": 1.5}, 0.8  # of a program; else 0.3.  JAX waits by no call, so that its stretches take longer
+TURN_S, TOGETHER_S = {"jax": 3.0 if "KINDS" not in os.environ else 2.0}, 0.8  # of a program; else 0.3.  JAX waits by no call, so that its stretches take longer
 WAYS = ["without", "captured", "without again"]
+WAYS_OF = {"torch": [*WAYS, "attached", "let go"], "jax": [*WAYS, "without a third time", "attached"]}
+ATTACHED = {"attached": {}, "let go": {"CALLS": "-"}}  # variables of calls.so
 GROUPS = {"torch": ["torch_eager", "torch_graph", "torch_decode", "triton"], "jax": ["jax"], "cupy": ["cupy"]}
 TWO = {"two-graph": ("torch_graph", 9), "two-triton": ("triton", 13)}
+CHOSEN = os.environ.get("KINDS", "").split() or [*GROUPS, "two", "plain"]
 
 
 def worker(names, marked, period_ms, core):
@@ -43,27 +50,34 @@ def worker(names, marked, period_ms, core):
         torch.inference_mode().__enter__()
 
     def serve(name, request, wait, seconds, least=1):
-        times, until = [], time.perf_counter() + seconds
-        while time.perf_counter() < until or len(times) < least:
-            begin = time.perf_counter_ns()
+        """Of each request the time around its range and inside it, in us; and how long all took, in us."""
+        times, clock = [], time.perf_counter_ns
+        began = clock()
+        while clock() < began + seconds * 1e9 or len(times) < least:
+            begin = clock()
             push(name)
+            opened = clock()
             request()
             wait()
+            waited = clock()
             pop()
-            times.append((time.perf_counter_ns() - begin) / 1e3)
+            times.append(((clock() - begin) / 1e3, (waited - opened) / 1e3))
             if period_ms:
                 time.sleep(period_ms / 1e3)
-        return times
+        return times, (clock() - began) / 1e3
     for name, one in zip(names, made):
         serve(name, *one, 0.2, 20)  # the first compile
     os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[core]})  # this thread: of all processes one core
     print(json.dumps("ready"), flush=True)
+    programs_of = list(zip(names, made))
     for _ in sys.stdin:
         answer = {}
-        for name, one in zip(names, made):
-            times = serve(name, *one, TOGETHER_S if period_ms else TURN_S.get(name, 0.3), 5)
-            answer[name] = [statistics.median(times), len(times)]
+        for name, one in programs_of:
+            times, all_us = serve(name, *one, TOGETHER_S if period_ms else TURN_S.get(name, 0.3), 5)
+            around, inside = (statistics.median(of) for of in zip(*times))
+            answer[name] = {"around": around, "inside": inside, "requests": len(times), "all": all_us}
         print(json.dumps(answer), flush=True)
+        programs_of.append(programs_of.pop(0))  # so that stretches of the recording meet all alike
 
 
 class Process:
@@ -71,7 +85,9 @@ class Process:
         environment = dict(os.environ, **variables)
         if library:
             os.makedirs(folder, exist_ok=True)
-            environment.update({"CUDA_INJECTION64_PATH": library, "NVTX_INJECTION64_PATH": library, "CORUN_CAPTURE": folder})
+            environment["CUDA_INJECTION64_PATH"] = library
+            if "capture" in os.path.basename(library):
+                environment.update({"NVTX_INJECTION64_PATH": library, "CORUN_CAPTURE": folder})
         self.errors = tempfile.TemporaryFile("w+")
         self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--worker", *arguments], env=environment, text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors)
@@ -106,7 +122,7 @@ class Process:
 
 def turns_of(processes, data, until):
     """`processes`: by way, a list of those that run at once."""
-    order = [way for way in WAYS if way in processes]
+    order = list(processes)
     turn = 0.0
     while time.time() + turn < until:
         began = time.time()
@@ -115,8 +131,8 @@ def turns_of(processes, data, until):
                 one.tell()
             for name, one in processes[way].items():
                 answer = one.hear() or {}
-                for program, (us, requests) in answer.items():
-                    data["turns"].setdefault(name if name in TWO else program, {}).setdefault(way, []).append([us, requests])
+                for program, times in answer.items():
+                    data["turns"].setdefault(name if name in TWO else program, {}).setdefault(way, []).append(times)
         order, turn = order[1:] + order[:1], time.time() - began
 
 
@@ -129,19 +145,51 @@ def run_plain(sim, binary, data, folder, until):
                 command = [sim, "capture", "-o", os.path.join(folder, f"plain-{turn}.json"), "--keep", os.path.join(folder, f"plain-{turn}"), "--", binary]
             said = subprocess.run(command, capture_output=True, text=True, timeout=30)
             ms = re.findall(r"^ms ([0-9.]+)$", said.stdout, re.M)
-            data["turns"].setdefault("plain", {}).setdefault(way, []).append([1e3 * float(ms[0]), 100] if ms else [None, said.stderr[-200:]])
+            data["turns"].setdefault("plain", {}).setdefault(way, []).append(
+                {"around": 1e3 * float(ms[0]), "inside": 1e3 * float(ms[0])} if ms else {"said": said.stderr[-200:]})
         turn += 1
 
 
 def imported(sim, recording, to, arguments):
     """What was said, or None."""
-    ran = subprocess.run([sim, "import", "capture", recording, *arguments, "-o", to], capture_output=True, text=True, timeout=60)
+    ran = subprocess.run([sim, "import", "capture", recording, *arguments, "-o", to], capture_output=True, text=True, timeout=90)
     return ran.stderr[-3000:] if ran.returncode == 0 else f"refused: {ran.stderr[-600:]}"
 
 
-def middle(data, program, way):
-    times = [us for us, _ in data["turns"].get(program, {}).get(way, []) if us]
-    return statistics.median(times) if times else None
+def of_turns(data, program, way, what="inside"):
+    """Milliseconds of each turn.  kinds-1.json has the time around alone."""
+    turns = data["turns"].get(program, {}).get(way, [])
+    return [(turn[0] if isinstance(turn, list) else turn[what]) / 1e3 for turn in turns if isinstance(turn, list) or what in turn]
+
+
+def stretches(recording):
+    """Of each process' recording: of its stretches with records and without how many there were, how long, and in how much of that launches
+    followed each other within 50 ms, and how many."""
+    found = []
+    for path in sorted(glob.glob(os.path.join(recording, "*.jsonl"))):
+        launches, changes, names = [], [], {}
+        with open(path) as file:
+            for line in file:
+                if line[2] == "n":
+                    _, number, name = json.loads(line)
+                    names[number] = "Launch" in name and "HostFunc" not in name
+                elif line[2] == "a":
+                    _, number, start, *_ = json.loads(line)
+                    if names.get(number):
+                        launches.append(start)
+                elif line[2] == "o":
+                    changes.append(json.loads(line)[1:])
+        launches.sort()
+        changes = [[launches[0] if launches else 0, 1], *changes, [launches[-1] if launches else 0, 0]]
+        sums = {records: {"process": os.path.basename(path), "records": records, "stretches": 0, "s": 0, "busy_s": 0, "launches": 0} for records in (1, 0)}
+        for (begin, records), (end, _) in zip(changes, changes[1:]):
+            inside = launches[bisect.bisect_left(launches, begin):bisect.bisect_left(launches, end)]
+            gaps = [b - a for a, b in zip(inside, inside[1:]) if b - a < 50_000_000]
+            if gaps:
+                for key, value in {"stretches": 1, "s": (end - begin) / 1e9, "busy_s": sum(gaps) / 1e9, "launches": len(gaps)}.items():
+                    sums[records][key] += value
+        found += [one for one in sums.values() if one["launches"]]
+    return found
 
 
 def measure(sim, path, folder, seconds):
@@ -157,16 +205,21 @@ def measure(sim, path, folder, seconds):
     os.makedirs(folder, exist_ok=True)
     mps = {"CUDA_MPS_PIPE_DIRECTORY": tempfile.mkdtemp(prefix="mps"), "CUDA_MPS_LOG_DIRECTORY": folder}
     subprocess.run(["nvidia-cuda-mps-control", "-d"], env=dict(os.environ, **mps), timeout=10)
-    at = {way: os.path.join(folder, way.replace(" ", "-")) for way in WAYS}
-    processes = {group: {} for group in [*GROUPS, "two"]}
-    for way in WAYS:
-        of = library if way == "captured" else None
+    attached = os.path.join(os.path.dirname(sim), "calls.so")
+    ways_of = {group: [way for way in WAYS_OF.get(group, WAYS) if way not in ATTACHED or os.path.exists(attached)] for group in [*GROUPS, "two"] if group in CHOSEN}
+    at = {way: os.path.join(folder, way.replace(" ", "-")) for ways in ways_of.values() for way in ways}
+    processes = {group: {} for group in ways_of}
+    for way in at:
+        of = library if way == "captured" else attached if way in ATTACHED else None
         for group, names in GROUPS.items():
-            processes[group][way] = {group: Process([",".join(names), "1" if group == "torch" else "", "0", "-1"], of, {}, os.path.join(at[way], group))}
-        processes["two"][way] = {name: Process([program, "1", str(period), str(-1 - i)], of, mps, os.path.join(at[way], "two"))
+            if way in ways_of.get(group, ()):
+                processes[group][way] = {group: Process([",".join(names), "1" if group == "torch" else "", "0", "-1"], of, ATTACHED.get(way, {}), os.path.join(at[way], group))}
+        if way in ways_of.get("two", ()):
+            processes["two"][way] = {name: Process([program, "1", str(period), str(-1 - i)], of, mps, os.path.join(at[way], "two"))
                                  for i, (name, (program, period)) in enumerate(TWO.items())}
     binary = os.path.join(folder, "plain")
-    subprocess.run(["nvcc", "-O2", "-arch=native", "-o", binary, os.path.join(PROGRAMS, "plain.cu")], timeout=60)
+    if "plain" in CHOSEN:
+        subprocess.run(["nvcc", "-O2", "-arch=native", "-o", binary, os.path.join(PROGRAMS, "plain.cu")], timeout=60)
     for group, by_way in processes.items():
         for way, ones in by_way.items():
             for name, one in ones.items():
@@ -179,18 +232,18 @@ def measure(sim, path, folder, seconds):
     print(f"ready after {time.time() - began:.1f} s", flush=True)
     left = began + seconds - time.time()
     # Groups with one program are given as many turns in less time.
-    share = {"torch": 0.45, "jax": 0.25, "cupy": 0.08, "two": 0.22}
+    share = {"torch": 0.27, "jax": 0.54, "cupy": 0.05, "two": 0.14} if len(CHOSEN) > 1 else {CHOSEN[0]: 1}
     for group, by_way in processes.items():
         if by_way:
-            turns_of(by_way, data, time.time() + share[group] * 0.85 * left)
-            print(group, f"{time.time() - began:.1f} s", {p: {w: [round(us) for us, _ in t] for w, t in ways.items()} for p, ways in data["turns"].items()}, flush=True)
+            turns_of(by_way, data, time.time() + share[group] * 0.92 * left)
+            print(group, f"{time.time() - began:.1f} s", {p: {w: [round(1e3 * ms) for ms in of_turns(data, p, w)] for w in ways} for p, ways in data["turns"].items() if p in (*GROUPS.get(group, ()), *TWO)}, flush=True)
         keep()
         for way, ones in by_way.items():
             for name, one in ones.items():
                 data["ends"][f"{name} {way}"] = one.end()
     subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", text=True, env=dict(os.environ, **mps), timeout=20)
-    if os.path.exists(binary):
-        run_plain(sim, binary, data, folder, time.time() + 0.15 * left)
+    if "plain" in CHOSEN and os.path.exists(binary):
+        run_plain(sim, binary, data, folder, time.time() + 0.08 * left)
     keep()
     print(f"measured after {time.time() - began:.1f} s", data["ends"], flush=True)
     make_traces(sim, data, folder)
@@ -208,10 +261,12 @@ def make_traces(sim, data, folder):
         if not os.path.isdir(recording):
             continue
         ways = {program: arguments}
-        if time_without := middle(data, program, "without"):
-            ways[program + ".twice"] = [*arguments, "--request-time", f"{time_without / 1e3:.5f}ms"]
+        if first := of_turns(data, program, "without"):
+            ways[program + ".twice"] = [*arguments, "--request-time", f"{statistics.median(first):.5f}ms"]
         for name, options in ways.items():
             begun[name] = pool.submit(imported, sim, recording, os.path.join(folder, name + ".json"), options)
+    seen = {group: pool.submit(stretches, os.path.join(folder, "captured", group)) for group in [*GROUPS, "two"]}
+    data["stretches"] = {group: one.result() for group, one in seen.items()}
     for name, one in begun.items():
         data["said"][name] = one.result()
         print(name, data["said"][name][-250:], flush=True)
@@ -223,40 +278,70 @@ def replay(sim, trace, policy):
     return {c["name"]: c["p50_ms"] for c in json.loads(ran.stdout)["clients"]} if ran.returncode == 0 else {}
 
 
+class Row:
+    """Of a program: in ms its turns by way, inside the request's range and around it; what it took in each process without a library, inside,
+    and the median of those; replays in ms as captured, and as `--twice` would (judged by the processes that it does not know)."""
+
+    def __init__(self, data, program, replays):
+        self.program, self.replayed, self.twice = program, *replays
+        ways = data["turns"][program]
+        self.inside, self.around = ({way: of_turns(data, program, way, what) for way in ways} for what in ("inside", "around"))
+        self.whole = all(self.inside.get(way) for way in WAYS)
+        if not self.whole:
+            return
+        self.without = [way for way in ways if way.startswith("without") and self.inside[way]]
+        self.processes = [statistics.median(self.inside[way]) for way in self.without]
+        self.usual = statistics.median(self.processes)
+        self.usual_around = statistics.median(statistics.median(self.around[way]) for way in self.without)
+        self.spread = min(self.processes) / self.usual - 1, max(self.processes) / self.usual - 1
+        self.error = self.replayed / self.usual - 1 if self.replayed else None
+        self.error_around = self.replayed / self.usual_around - 1 if self.replayed else None
+        self.attached = {way: statistics.median(self.inside[way]) / self.usual for way in ATTACHED if self.inside.get(way)}
+        self.overhead = statistics.median(self.inside["captured"]) / self.usual
+        # Of all requests, pauses between them included.
+        a_request = {way: sum(turn["all"] for turn in turns) / sum(turn["requests"] for turn in turns)
+                     for way, turns in ways.items()} if program not in TWO and "all" in ways["captured"][0] else {}
+        self.overhead_of_all = a_request["captured"] / statistics.median(a_request[way] for way in self.without) if a_request else None
+        self.twice_error = self.twice / statistics.median(self.processes[1:]) - 1 if self.twice else None
+
+
 def rows(sim, path):
-    """Of each program: its name; the times in ms of its turns by way; replays in ms as captured, and as `--twice` would (judged by the process that
-    it does not know)."""
     with open(path) as file:
         data = json.load(file)
     at = os.path.join(os.path.dirname(os.path.abspath(path)), "traces")
     stem = os.path.basename(path)[:-len(".json")]
-    for program, ways in data["turns"].items():
-        turns = {way: [us / 1e3 for us, _ in times if us] for way, times in ways.items()}
-        group = "two" if program in TWO else program
-        of = {}
+    for program in data["turns"]:
+        group, replays = "two" if program in TWO else program, []
         for name in (group, group + ".twice"):
             trace = os.path.join(at, f"{stem}.{name}.json.gz")
-            if os.path.exists(trace):
-                found = replay(sim, trace, "mps" if group == "two" else "fcfs")
-                # Of two clients the graph's is the longer one.
-                of[name] = sorted(found.values())[0 if program == "two-triton" else -1] if found else None
-        yield program, turns, of.get(group), of.get(group + ".twice")
+            found = replay(sim, trace, "mps" if group == "two" else "fcfs") if os.path.exists(trace) else {}
+            # Of two clients the graph's is the longer one.
+            replays.append(sorted(found.values())[0 if program == "two-triton" else -1] if found else None)
+        yield Row(data, program, replays)
+
+
+def percent(share):
+    return f"{100 * share:+7.1f} %" if share is not None else f"{'':9}"
 
 
 def tell(sim, path):
     with open(path) as file:
         data = json.load(file)
     print(data["gpu"], data["date"], "; missing: " + ", ".join(data["missing"]) if data["missing"] else "")
-    print(f"{'program':13} {'turns':>5} {'without tracing, ms':>20} {'again':>8} {'spread of turns':>18} {'captured':>9} {'x':>5} {'replayed':>9} {'error':>8} {'--twice':>9} {'error':>8}")
-    for program, turns, replayed, twice in rows(sim, path):
-        if not all(turns.get(way) for way in WAYS):
-            print(f"{program:13} left out: {turns}")
+    print(f"{'':19}{'without tracing, ms':>22} {'spread of':>18}{'captured':>19} {'':>6} {'':>9} {'error':>9} {'error':>9} {'--twice':>9}\n"
+          f"{'program':13} {'turns':>5} {'inside':>11} {'around':>10} {'processes':>18} {'inside':>11} {'x':>6} {'of all':>6} {'replayed':>9} {'inside':>9} {'around':>9} {'error':>9}")
+    for r in rows(sim, path):
+        if not r.whole:
+            print(f"{r.program:13} left out: {r.inside}")
             continue
-        both = turns["without"] + turns["without again"]
-        a, b, c = (statistics.median(turns[way]) for way in ("without", "without again", "captured"))
-        usual = statistics.median(both)
-        cells = [f"{replayed:9.4f} {100 * (replayed / usual - 1):+6.1f} %" if replayed else f"{'-':>18}", f"{twice:9.4f} {100 * (twice / b - 1):+6.1f} %" if twice else ""]
-        print(f"{program:13} {len(turns['captured']):5} {a:20.4f} {b:8.4f} {100 * (min(both) / usual - 1):+7.1f} to {100 * (max(both) / usual - 1):+5.1f} % {c:9.4f} {c / usual:5.2f} {' '.join(cells)}")
+        print(f"{r.program:13} {len(r.inside['captured']):5} {r.usual:11.4f} {r.usual_around:10.4f} {100 * r.spread[0]:+7.1f} to {100 * r.spread[1]:+5.1f} % "
+              f"{statistics.median(r.inside['captured']):11.4f} {r.overhead:6.3f} {f'{r.overhead_of_all:.3f}' if r.overhead_of_all else '':>6} "
+              f"{f'{r.replayed:.4f}' if r.replayed else '-':>9} {percent(r.error)} {percent(r.error_around)} {percent(r.twice_error)}"
+              + "".join(f"  {way} {x:.3f}" for way, x in r.attached.items()))
+    for group, of in data.get("stretches", {}).items():
+        for one in of:
+            print(f"{group:13} {'with records' if one['records'] else 'calls alone ':12} {one['stretches']:3} stretches, {one['busy_s']:7.2f} s with launches of "
+                  f"{one['s']:6.1f} s, {1e6 * one['busy_s'] / one['launches']:8.2f} us from launch to launch")
 
 
 def collect(path, folder):
