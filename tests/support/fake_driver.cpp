@@ -262,7 +262,7 @@ void FakeDriver::copy_to_device(Stream s, DevicePointer to, const void* from, st
   });
 }
 void FakeDriver::copy_to_host(Stream s, void* to, DevicePointer from, std::size_t bytes) {
-  now_or_later(s, [=] { std::memcpy(to, reinterpret_cast<void*>(from), bytes); });
+  now_or_later(s, [=] { std::copy_n(reinterpret_cast<const char*>(from), bytes, static_cast<char*>(to)); });
 }
 void FakeDriver::copy_on_device(Stream s, DevicePointer to, DevicePointer from, std::size_t bytes) {
   now_or_later(s, [=] { std::memmove(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes); });

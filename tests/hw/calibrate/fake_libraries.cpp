@@ -120,7 +120,9 @@ CUresult lasting(CUstream s, Ns ns, std::function<void()> what) {
 }
 CUresult copied(CUstream s, void* to, const void* from, std::size_t bytes) {
   const auto ns = static_cast<Ns>(fake().card.copy + 1e9 * static_cast<double>(bytes) / fake().card.copies);
-  return lasting(s, ns, [=] { std::memcpy(to, from, std::min(bytes, kMoved)); });
+  return lasting(s, ns, [=] {
+    std::copy_n(static_cast<const char*>(from), std::min(bytes, kMoved), static_cast<char*>(to));
+  });
 }
 
 }  // namespace
