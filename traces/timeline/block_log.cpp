@@ -187,7 +187,7 @@ void BlockLogSink::record(const KernelRecord& r) {
   const Time call = handed_over(client, program, r.op) == HandedOver::by_itself ? gpu_.launch_call : Time{};
   const Time returned = std::max(r.submitted, r.ready + call);
   const bool waited = r.finished != kNever && log_->waited_for[r.client.value][r.op.value];
-  const Time learnt = r.finished + gpu_.completion_notice;
+  const Time learnt = waited ? r.finished + gpu_.completion_notice : Time{};
   log.out << fmt::format(
       ",\n{{\"kernel_name\": {}, \"block_count\": {}, \"thread_count\": {}, \"shared_memory\": {}, "
       "\"cuda_launch_times\": [{}, {}, {}], \"ee_queue_time\": {}, \"block_times\": [{}], "
