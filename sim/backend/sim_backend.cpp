@@ -485,13 +485,13 @@ std::uint64_t SimBackend::events() const {
   for (const Context& c : contexts_) n += c.engine->events();
   return n;
 }
-std::int64_t SimBackend::sm_ps() const {
-  std::int64_t n = 0;
+SmArray::Integral SimBackend::sm_ps() const {
+  SmArray::Integral n = 0;
   for (const Context& c : contexts_) n += c.engine->sm_ps();
   return n;
 }
-std::int64_t SimBackend::warp_ps() const {
-  std::int64_t n = 0;
+SmArray::Integral SimBackend::warp_ps() const {
+  SmArray::Integral n = 0;
   for (const Context& c : contexts_) n += c.engine->warp_ps();
   return n;
 }

@@ -21,6 +21,7 @@
 #include "sim/stages/compute_engine.h"
 #include "sim/stages/copy_engines.h"
 #include "sim/stages/host.h"
+#include "sim/stages/sm_array.h"
 #include "traces/timeline/timeline.h"
 
 namespace corun::sim {
@@ -56,8 +57,8 @@ class SimBackend final : public Backend {
   std::uint64_t blocks_run() const;
   std::uint64_t events() const;
   /// Integrals over the run: SMs with a block x ps, resident warps x ps.
-  std::int64_t sm_ps() const;
-  std::int64_t warp_ps() const;
+  SmArray::Integral sm_ps() const;
+  SmArray::Integral warp_ps() const;
 
  private:
   struct Event {

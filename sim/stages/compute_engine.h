@@ -96,8 +96,8 @@ class ComputeEngine {
   void stop_after(std::uint64_t events) { pipeline_.stop_after(events); }
   bool out_of_events() const { return pipeline_.out_of_steps(); }
   /// Integrals over context time, for utilisation: SMs with a block x ps, and resident warps x ps.
-  std::int64_t sm_ps() const { return pipeline_.sms().sm_ps(); }
-  std::int64_t warp_ps() const { return pipeline_.sms().warp_ps(); }
+  SmArray::Integral sm_ps() const { return pipeline_.sms().sm_ps(); }
+  SmArray::Integral warp_ps() const { return pipeline_.sms().warp_ps(); }
 
  private:
   /// A launch that the pipeline has not seen.
@@ -116,7 +116,7 @@ class ComputeEngine {
     LaunchId launch;
     SoloMemory::Key key;
     Time since{};
-    std::int64_t sm_ps = 0, warp_ps = 0;
+    SmArray::Integral sm_ps = 0, warp_ps = 0;
   };
 
   /// The pipeline as of now: the only way to it for all that comes from outside.

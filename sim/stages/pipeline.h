@@ -35,7 +35,7 @@ struct EngineNotice {
 /// How a launch went that had the GPU to itself, counted from its arrival.
 struct UndisturbedRun {
   Time started{}, last_block{}, end{}, dispatcher_free{};
-  std::int64_t sm_ps = 0, warp_ps = 0;
+  SmArray::Integral sm_ps = 0, warp_ps = 0;
 };
 
 /// Instants that a pipeline has stepped through, and how many it may.
@@ -97,7 +97,7 @@ class Pipeline {
   std::uint64_t stop_after(std::uint64_t steps) { return std::exchange(steps_.most, steps); }
   bool out_of_steps() const { return steps_.spent(); }
   /// How the launch went that ended last, counted from `since`, when these were the SMs' integrals.
-  UndisturbedRun last_run(Time since, std::int64_t sm_ps, std::int64_t warp_ps) const;
+  UndisturbedRun last_run(Time since, SmArray::Integral sm_ps, SmArray::Integral warp_ps) const;
 
  private:
   // complete

@@ -327,7 +327,7 @@ double Pipeline::energy() const {
   return sum;
 }
 
-UndisturbedRun Pipeline::last_run(Time since, std::int64_t sm_ps, std::int64_t warp_ps) const {
+UndisturbedRun Pipeline::last_run(Time since, SmArray::Integral sm_ps, SmArray::Integral warp_ps) const {
   const Time from = since + offset_;
   const LaunchTable::Course& last = launches_.last();
   return {last.started - from,        last.last_block - from, last.finished - from,

@@ -20,6 +20,9 @@ namespace corun::sim {
 
 class SmArray {
  public:
+  /// SMs or warps x ps.  In 64 bits those of a GPU that is full of warps would end after a thousand seconds.
+  __extension__ using Integral = __int128;
+
   /// `number_places`: block places are told apart, for block records.
   SmArray(const Gpu& gpu, bool together, bool number_places);
 
@@ -72,18 +75,18 @@ class SmArray {
   /// All stay as they are for so long, ps.
   void pass_time(std::int64_t span) {
     CORUN_EXPECTS_SLOW(span >= 0);
-    sm_ps_ += span * busy_;
-    warp_ps_ += span * warps_;
+    sm_ps_ += Integral{span} * busy_;
+    warp_ps_ += Integral{span} * warps_;
   }
   /// The same of residents that were not simulated.
-  void skip_time(std::int64_t sm_ps, std::int64_t warp_ps) {
+  void skip_time(Integral sm_ps, Integral warp_ps) {
     CORUN_EXPECTS(sm_ps >= 0 && warp_ps >= 0);
     sm_ps_ += sm_ps;
     warp_ps_ += warp_ps;
   }
   /// Integrals: SMs with a block x ps, and resident warps x ps.
-  std::int64_t sm_ps() const { return sm_ps_; }
-  std::int64_t warp_ps() const { return warp_ps_; }
+  Integral sm_ps() const { return sm_ps_; }
+  Integral warp_ps() const { return warp_ps_; }
 
   std::uint32_t busy() const { return busy_; }
   std::uint32_t resident_warps() const { return warps_; }
@@ -146,7 +149,7 @@ class SmArray {
   std::vector<std::uint32_t> rank_of_sm_;
   SmMask all_;
   std::uint32_t busy_ = 0, warps_ = 0, blocks_ = 0;
-  std::int64_t sm_ps_ = 0, warp_ps_ = 0;
+  Integral sm_ps_ = 0, warp_ps_ = 0;
   SmMask touched_;
   std::vector<std::uint16_t> log_;  // ring
   std::uint64_t changes_ = 2 * kRemembered;

@@ -14,7 +14,7 @@ struct Ran : Collector {
   using Collector::Collector;
   SessionOutcome outcome;
   std::uint64_t blocks_run = 0, events = 0;
-  std::int64_t sm_ps = 0, warp_ps = 0;
+  SmArray::Integral sm_ps = 0, warp_ps = 0;
 };
 
 enum class Record { kernels, blocks };

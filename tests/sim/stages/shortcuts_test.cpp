@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <map>
 #include <unordered_set>
 
@@ -141,7 +143,7 @@ std::vector<std::string> random_engine_run(std::uint64_t seed, EngineOptions opt
   }
   rig.run();
   for (std::string& line : lines(rig.collected.kernels)) seen.push_back(std::move(line));
-  seen.push_back(std::to_string(rig.engine.sm_ps()) + " " + std::to_string(rig.engine.warp_ps()));
+  seen.push_back(fmt::format("{} {}", rig.engine.sm_ps(), rig.engine.warp_ps()));
   return seen;
 }
 
@@ -323,8 +325,8 @@ std::vector<std::string> rounds(std::uint64_t seed, EngineOptions options) {
   }
   rig.run();
   std::vector<std::string> seen = lines(rig.collected.kernels);
-  seen.push_back(std::to_string(rig.engine.sm_ps()) + " " + std::to_string(rig.engine.warp_ps()) + " " +
-                 std::to_string(rig.engine.blocks_run()));
+  seen.push_back(
+      fmt::format("{} {} {}", rig.engine.sm_ps(), rig.engine.warp_ps(), rig.engine.blocks_run()));
   return seen;
 }
 

@@ -117,6 +117,24 @@ TEST(SmArray, IntegralsGrowWithTimeAndWithWhatRuns) {
   EXPECT_EQ(sms.warp_ps(), 320 + 1600);
 }
 
+TEST(SmArray, IntegralsGoOnBeyond64Bits) {
+  constexpr SmArray::Integral kBound = SmArray::Integral{1} << 63;
+  constexpr std::int64_t kSpan = std::int64_t{1} << 59;
+  const Gpu gpu = small_gpu(2);
+  SmArray sms(gpu, false, false);
+  sms.take(0, kQuarterWithMemory, 0, 1, true);  // 16 warps
+  sms.pass_time(kSpan - 1);
+  EXPECT_EQ(sms.warp_ps(), kBound - 16);
+  sms.pass_time(1);
+  EXPECT_EQ(sms.warp_ps(), kBound);
+  EXPECT_EQ(sms.sm_ps(), kSpan);
+  sms.pass_time(2 * kSpan);
+  EXPECT_EQ(sms.warp_ps(), 3 * kBound) << "in one span";
+  sms.skip_time(kBound, 16 * kBound);
+  EXPECT_EQ(sms.sm_ps(), 3 * kSpan + kBound);
+  EXPECT_EQ(sms.warp_ps(), 19 * kBound);
+}
+
 TEST(SmArray, MasksAndNumbersAreByPlacementOrder) {
   Gpu gpu = small_gpu(4);
   gpu.sms_per_tpc = 2;
