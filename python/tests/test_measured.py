@@ -166,11 +166,12 @@ def kinds():
     """Rows by recording and program: kinds-1 of a fast host, the others of slow ones, jax-1 with what was mended for JAX.  Errors are
     against the median of the processes without a library, of the time inside the request's range; kinds-1 has the time around it alone."""
     module = script(H100 / "capture/kinds.py")
-    return {(name, row.program): row for name in ("kinds-1", "kinds-2", "kinds-3", "jax-1") for row in module.rows(SIM, H100 / f"capture/{name}.json")}
+    return {(name, row.program): row for name in ("kinds-1", "kinds-2", "kinds-3", "kinds-4", "jax-1") for row in module.rows(SIM, H100 / f"capture/{name}.json")}
 
 
 WITHIN = [("kinds-1", p) for p in ("torch_eager", "torch_graph", "torch_decode", "triton", "cupy", "plain", "two-graph")] + [
-    ("kinds-2", p) for p in ("torch_graph", "triton", "cupy", "plain", "two-graph")] + [("kinds-3", p) for p in ("triton", "cupy", "plain")] + [("jax-1", "jax")]
+    ("kinds-2", p) for p in ("torch_graph", "triton", "cupy", "plain", "two-graph")] + [("kinds-3", p) for p in ("triton", "cupy", "plain")] + [("jax-1", "jax")] + [
+    ("kinds-4", p) for p in ("torch_graph", "triton", "jax", "cupy", "plain", "two-graph", "two-triton")]
 
 
 @pytest.mark.parametrize("recording, program", WITHIN)
@@ -198,7 +199,8 @@ def test_attached_alone_cupti_adds_little_to_jax(kinds):
 
 @pytest.mark.parametrize("recording, program, least, most", [
     ("kinds-2", "torch_eager", 0.08, 0.11), ("kinds-2", "torch_decode", 0.04, 0.07), ("kinds-3", "torch_eager", 0.07, 0.10),
-    ("kinds-3", "torch_decode", 0.10, 0.15), ("kinds-3", "torch_graph", 0.03, 0.04), ("kinds-3", "two-graph", 0.06, 0.08)])
+    ("kinds-3", "torch_decode", 0.10, 0.15), ("kinds-3", "torch_graph", 0.03, 0.04), ("kinds-3", "two-graph", 0.06, 0.08),
+    ("kinds-4", "torch_eager", 0.08, 0.10), ("kinds-4", "torch_decode", 0.10, 0.13)])
 def test_known_gap_where_the_host_is_slow_cupti_adds_more_than_is_taken_off(kinds, recording, program, least, most):
     assert least <= kinds[recording, program].error <= most
 
