@@ -81,8 +81,12 @@ TEST_F(LiveMemory, AProgramAloneIsNeverMoved) {
 
 TEST_F(LiveMemory, UnderMemoryWaitAnAllocationThatDoesNotFitWaitsForAnothersEndAndNothingMoves) {
   serve_memory(64, "memory-wait");
-  const Ended both = shell(allocates("rests 48 2", "--name first") + " & sleep 0.5; " +
-                           allocates("plain 48 2", "--name second") + "; echo second ended; wait");
+  // Two that held a part each would wait for each other: the second starts when the first has all it asks for.
+  const std::string said = (folder_ / "first").string();
+  const Ended both = shell(allocates("rests 48 2", "--name first") + " | tee " + said +
+                           " & for i in $(seq 600); do grep -qs allocated " + said +
+                           " && break; sleep 0.1; done; " + allocates("plain 48 2", "--name second") +
+                           "; echo second ended; wait");
   int done = 0;
   for (std::size_t at = 0; (at = both.said.find("wrong 0\ndone", at)) != std::string::npos; ++at) ++done;
   EXPECT_EQ(done, 2) << both.said;
