@@ -1,6 +1,6 @@
 #!/bin/bash
-# counters.sh PROGRAMS FOLDER NAME LAUNCHES: a program of ../../h200/live captured, and counters of one request's launches, of which there are
-# at most so many; PROGRAMS holds sim and libcorun_capture.so.  Training: 38 s and 205 s.  ncu writes what it has at its end alone.
+# counters.sh PROGRAMS FOLDER NAME LAUNCHES: a program of ../../h200/live captured, and counters of one request's launches, at
+# most LAUNCHES; PROGRAMS holds sim and libcorun_capture.so.  Training: 38 s and 205 s.  ncu writes what it has at its end alone.
 set -u
 g=$(realpath $1); mkdir -p $2; O=$(realpath $2); here=$(realpath $(dirname $0)); T=$(mktemp -d); P=$here/../../h200/live/programs.py
 ( nvidia-smi --query-gpu=name,uuid,driver_version,memory.used --format=csv,noheader; date -u ) > $O/card.txt 2>&1

@@ -65,23 +65,12 @@ struct GatherSectors {
     return mix;
   }
 };
-// Chains of multiply-adds, two a thread.
+// Chains of multiply-adds, two a thread, in single or double precision.
+template <class Number>
 struct Chains {
   __device__ static unsigned run(const Waves& w, char*) {
-    float a = threadIdx.x, b = blockIdx.x;
-    const float by = 1.0001f + w.zero, plus = 0.5f + w.zero;
-    for (int i = 0; i < w.amount; ++i) {
-#pragma unroll
-      for (int k = 0; k < 16; ++k) a = a * by + plus, b = b * by + plus;
-    }
-    return __float_as_uint(a + b);
-  }
-};
-// The same in double precision.
-struct Doubles {
-  __device__ static unsigned run(const Waves& w, char*) {
-    double a = threadIdx.x, b = blockIdx.x;
-    const double by = 1.0001 + w.zero, plus = 0.5 + w.zero;
+    Number a = threadIdx.x, b = blockIdx.x;
+    const Number by = Number(1.0001) + w.zero, plus = Number(0.5) + w.zero;
     for (int i = 0; i < w.amount; ++i) {
 #pragma unroll
       for (int k = 0; k < 16; ++k) a = a * by + plus, b = b * by + plus;
@@ -161,9 +150,9 @@ void waves() {
                         {"read", in_waves<ReadRow>, 1024, 0, 16, 1024 * 16 * 16},
                         {"read", in_waves<ReadRow>, 128, 0, 16, 128 * 16 * 16},
                         {"gather", in_waves<GatherSectors>, 128, 0, 32, 0},
-                        {"chains", in_waves<Chains>, 128, 0, 200, 0},
-                        {"chains", in_waves<Chains>, 256, 100 << 10, 400, 0},
-                        {"doubles", in_waves<Doubles>, 128, 0, 40, 0},
+                        {"chains", in_waves<Chains<float>>, 128, 0, 200, 0},
+                        {"chains", in_waves<Chains<float>>, 256, 100 << 10, 400, 0},
+                        {"doubles", in_waves<Chains<double>>, 128, 0, 40, 0},
                         {"tiles", in_waves<Tiles>, 64, 16 << 10, 16, 0},
                         {"tiles", in_waves<Tiles>, 128, 100 << 10, 32, 0},
                         {"tiles", in_waves<Tiles>, 256, 200 << 10, 32, 0}};

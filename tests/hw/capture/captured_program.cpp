@@ -98,7 +98,7 @@ void unwaiting_requests(bool captured) {
 }
 
 /// For 8.5 s: the host begins when a kernel has ended, and waits for that by no call.  In bursts, it does so for 0.4 s of each
-/// second; if noticed, it has the GPU call a function, as JAX does; and it may wait after so many launches.
+/// second; if noticed, it has the GPU call a function, as JAX does; and it waits after each `waits_after` launches.
 void polling_requests(bool bursts, bool noticed, int waits_after = 20'000) {
   for (int i = 0; i < 17'000; ++i) {
     fake_launch(&kSmallGemm);

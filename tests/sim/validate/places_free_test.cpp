@@ -14,7 +14,7 @@ constexpr std::uint32_t kPlaces = 16 * 132;  // of blocks of 128 threads on the 
 
 class PlacesFree : public ::testing::Test {
  protected:
-  /// It takes 100 us alone; moves so many MB to and from DRAM.
+  /// It takes 100 us alone and reads `dram_mb` MB from DRAM.
   static Kernel kernel(std::uint32_t blocks, double dram_mb) {
     Kernel k;
     k.name = "k";
