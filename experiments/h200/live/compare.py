@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Live runs beside the simulation of the same programs, captured alone, under the same policies.  What the best-effort programs get
-done is a share of what they do alone, of which a host's speed takes out.
+"""Live runs beside the simulation of the same programs, captured alone, under the same policies.  What programs get done is a share of
+what they do alone.  A host's speed differs from process to process: of stp.py's runs, the simulated host of a program that waits for its
+host is as fast as that process was alone.
 
   compare.py SIM [ARRIVALS.txt.gz] MEASURED.json.gz...   SIM: the `sim` command; MEASURED: of measure.py or stp.py
 ARRIVALS: the real-time program's requests come as these did, seconds, a line each, at the measured rate; else each a period after the last.
@@ -11,6 +12,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRACES = {"decode-graph": "traces/decode-graph.json.gz", "train": "traces/train.json.gz", "prefill": "traces/prefill.json.gz",
@@ -19,6 +21,8 @@ SIMULATED = {"mps": "fcfs", "turns": "timeslice"}
 AHEAD_US = "20"  # where a mode does not say
 LOOK_US = "1150"  # from asking to hearing what `lookahead` foretells (../../h100/live/objectives-1.json.gz: 1,115, 1,155 and 1,194 us in the mean)
 TPCS = 66
+HOST_BOUND = ("train", "decode")  # alone their GPU waits for the host
+HALVINGS = 8  # of the factor by which a host is slower: to 1 %
 RATES = (0.98, 0.99, 1, 1.01, 1.02)  # of the measured one: where two programs' periods agree a p99 is of a few phases
 
 
@@ -51,40 +55,69 @@ def simulate(sim, gpu, policy, served, clients, rates, arrivals_per_s=1):
             return None
         said.check_returncode()
         of_rates.append({c["name"]: c | {"kept_up": c["throughput_per_s"] / rate} for c in json.loads(said.stdout)["clients"]})
-    return {name: {k: statistics.median(r[name][k] for r in of_rates) for k in ("p50_ms", "p99_ms", "progress", "kept_up")} for name in of_rates[0]}
+    return {name: {k: statistics.median(r[name][k] for r in of_rates) for k in ("p50_ms", "p99_ms", "progress", "kept_up", "throughput_per_s")} for name in of_rates[0]}
+
+
+def at_speed(sim, gpu, policy, served, program, per_s, folder):
+    """The program's trace with its host's gaps longer or shorter by a factor, so that alone it does `per_s` requests a second."""
+    with gzip.open(trace_of(program, gpu[6:])) as file:
+        trace = json.load(file)
+    gaps = [(op, op["host_gap_ns"]) for op in trace["programs"][0]["ops"] if "host_gap_ns" in op]
+    path, low, high = os.path.join(folder, program + ".json"), 0.25, 4
+    for _ in range(HALVINGS):
+        factor = (low * high) ** 0.5
+        for op, gap in gaps:
+            op["host_gap_ns"] = round(gap * factor, 2)
+        with open(path, "w") as file:
+            json.dump(trace, file)
+        alone = simulate(sim, gpu, policy, served, ["--client", f"{program}={path},closed,be"], [1])
+        low, high = (factor, high) if alone[program]["throughput_per_s"] > per_s else (low, factor)
+    return path
+
+
+def simulated_sets(sim, measured, run, alone, folder):
+    """What each program of each set gets done, as a share of alone; None of a policy that --as-served refuses."""
+    gpu, mode = card_of(measured), run["mode"].split()[0]  # without the service's further options
+    policy = "tpc-mask" if mode == "tpc-mask:split=even" else SIMULATED.get(mode, mode)
+    served = ["--as-served=8"] if mode not in SIMULATED else []
+    traces = {p: trace_of(p, gpu[6:]) for p in measured["programs"]}
+    fitted = {}
+    if policy != "tpc-mask":  # alone on a part of the GPU it waits for its kernels
+        fitted = {p: at_speed(sim, gpu, policy, served, p, r["per_s"], folder) for row in run["sets"] if len(row) == 1 for p, r in row.items() if p in HOST_BOUND}
+    for row in run["sets"]:
+        if len(row) == 1:
+            continue
+        clients = []
+        for i, p in enumerate(row):
+            real_time = served and p == measured["programs"][0]
+            clients += ["--client", f"{p}={(traces | fitted)[p]},closed,process={i}," + ("rt,priority=-5" if real_time else "be") +
+                        (part(measured["programs"], p) if policy == "tpc-mask" else "")]
+        said = simulate(sim, gpu, policy, served, clients, [1])
+        yield row, said and {p: r["throughput_per_s"] / alone[p] if p in fitted else r["progress"] for p, r in said.items()}
 
 
 def throughput(sim, measured, path):
     """STP of each set of programs, measured and simulated."""
     print(f"{os.path.basename(path)}: what programs get done, as a share of alone; simulated in brackets")
-    alone = {}  # a host's speed differs from process to process: the fastest counts
+    alone = {}  # the fastest counts
     for run in measured["runs"]:
         for row in run["sets"]:
             if len(row) == 1:
                 alone |= {p: max(r["per_s"], alone.get(p, 0)) for p, r in row.items()}
     print("alone: " + ", ".join(f"{p} {per_s:.1f} /s" for p, per_s in alone.items()))
     errors = []
-    for run in measured["runs"]:
-        for row in run["sets"]:
-            if len(row) == 1:
-                continue
-            steered = run["mode"] not in SIMULATED
-            clients = []
-            for i, p in enumerate(row):
-                real_time = steered and p == measured["programs"][0]
-                clients += ["--client", f"{p}={trace_of(p, card_of(measured)[6:])},closed,process={i}," + ("rt,priority=-5" if real_time else "be") +
-                            (part(measured["programs"], p) if run["mode"] == "tpc-mask:split=even" else "")]
-            mode = run["mode"].split()[0]  # without the service's further options
-            policy = "tpc-mask" if mode == "tpc-mask:split=even" else SIMULATED.get(mode, mode)
-            simulated = simulate(sim, card_of(measured), policy, ["--as-served=8"] if steered else [], clients, [1])
-            shares = {p: r["per_s"] / alone[p] for p, r in row.items()}
-            if simulated is None:
-                print(f"{run['mode']:22}{'+'.join(row):28}STP {sum(shares.values()):.3f} (not simulated)  " + ", ".join(f"{p} {shares[p]:.2f}" for p in row))
-                continue
-            there = sum(simulated[p]["progress"] for p in row)
-            errors.append(there / sum(shares.values()) - 1)
-            print(f"{run['mode']:22}{'+'.join(row):28}STP {sum(shares.values()):.3f} ({there:.3f}, {100 * errors[-1]:+5.1f}%)  " +
-                  ", ".join(f"{p} {shares[p]:.2f} ({simulated[p]['progress']:.2f})" for p in row), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        for run in measured["runs"]:
+            for row, there in simulated_sets(sim, measured, run, alone, folder):
+                shares = {p: r["per_s"] / alone[p] for p, r in row.items()}
+                stp = sum(shares.values())
+                line = f"{run['mode']:22}{'+'.join(row):28}STP {stp:.3f} "
+                if there is None:
+                    print(line + "(not simulated)  " + ", ".join(f"{p} {share:.2f}" for p, share in shares.items()))
+                    continue
+                errors.append(sum(there.values()) / stp - 1)
+                print(line + f"({sum(there.values()):.3f}, {100 * errors[-1]:+5.1f}%)  " +
+                      ", ".join(f"{p} {share:.2f} ({there[p]:.2f})" for p, share in shares.items()), flush=True)
     worst = max(errors, key=abs)
     print(f"error of STP: {100 * statistics.mean(map(abs, errors)):.1f}% in the mean, {100 * worst:+.1f}% at most; "
           f"{sum(abs(e) <= 0.06 for e in errors)} of {len(errors)} within 6%", end="\n\n")
