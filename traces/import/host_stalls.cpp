@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "traces/import/median.h"
@@ -20,6 +21,8 @@ constexpr std::size_t kOften = 8;
 /// median, which is all that a trace of medians lacks: in three recordings of a server's steps 1.41, 1.49 and 1.56 would do that
 /// exactly (decision 372).
 constexpr double kSlow = 1.5;
+/// The first request of a name that takes more than this many times the median loads or compiles its code: no stall.
+constexpr std::int64_t kCold = 10;
 constexpr Nanoseconds kLeast{200'000};
 /// A host that stands still now for 10 us and then for 50, between any two calls, is written as one that stands for this
 /// long together: a GPU has as much to do.
@@ -139,9 +142,9 @@ std::string FoundStalls::in_words() const {
 }
 
 std::optional<FoundStalls> stalls_in_ranges(std::vector<WatchedRange> ranges, std::vector<Call> calls) {
-  std::map<const void*, std::size_t> times;
-  for (const WatchedRange& range : ranges) ++times[range.name];
-  std::erase_if(ranges, [&](const WatchedRange& range) { return times.at(range.name) < kOften; });
+  std::map<const void*, std::vector<Nanoseconds>> lengths;
+  for (const WatchedRange& range : ranges) lengths[range.name].push_back(range.end - range.start);
+  std::erase_if(ranges, [&](const WatchedRange& range) { return lengths.at(range.name).size() < kOften; });
   if (ranges.empty()) return std::nullopt;
   std::map<std::uint32_t, std::size_t> threads;
   for (const WatchedRange& range : ranges) ++threads[range.thread];
@@ -152,12 +155,15 @@ std::optional<FoundStalls> stalls_in_ranges(std::vector<WatchedRange> ranges, st
   });
   std::vector<WatchedRequest> requests;
   std::map<std::pair<const void*, bool>, std::uint64_t> kinds;
+  std::map<const void*, Nanoseconds> usual;
+  for (auto& [name, of] : lengths) usual[name] = lower_median(std::move(of));
+  std::set<const void*> begun;
   const WatchedRange* before = nullptr;  // the outer one
   for (const WatchedRange& range : ranges) {
     if (range.thread != thread || (before != nullptr && range.start < before->end)) continue;
     const bool undisturbed = range.stretch == range.last_stretch && (before == nullptr || before->last_stretch == range.stretch);
     before = &range;
-    if (!undisturbed) continue;
+    if (!undisturbed || (begun.insert(range.name).second && range.end - range.start > kCold * usual.at(range.name))) continue;
     const std::uint64_t kind = kinds.try_emplace({range.name, range.records}, kinds.size()).first->second;
     requests.push_back({kind, range.start, range.end});
   }
