@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "hw/capture/attachment.h"
 #include "hw/capture/cupti_functions.h"
 #include "hw/capture/stretches.h"
 #include "traces/import/kineto_records.h"
@@ -87,6 +88,7 @@ struct Caller {
   Queue* queue;
   std::uint32_t thread = static_cast<std::uint32_t>(gettid());
   std::uint32_t runtime_calls = 0, heard = 0;  // how many it is in, since which hear_calls()
+  std::uint32_t known = 0;                     // of thread_called()
 };
 
 std::atomic<std::uint32_t> times_heard{0};
@@ -97,6 +99,7 @@ struct Function {
   bool of_thread = false;        // the stream 0 is the thread's own
   bool has_kernel = false;       // its parameters are those of cuLaunchKernel or cuLaunchKernelEx
   bool notices = false;          // the GPU calls a function of the host's
+  bool uploads = false;          // a graph, before its first launch
   int captures = 0;              // 1: what is launched becomes a graph from here; -1: no longer
 };
 /// By number; the runtime's and the driver's.
@@ -143,6 +146,7 @@ void add_event(const CUpti_CallbackData& data, const Function& function, Call& c
 
 void tell_launch(const CUpti_CallbackData& data, CUpti_CallbackId id, const Function& function) {
   if (function.kind == Kind::graph_launch) {
+    graph_given();
     launched(static_cast<const cuGraphLaunch_params*>(data.functionParams)->hGraph, 0);
   } else if (function.kind == Kind::launch && function.has_kernel) {
     if (id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx || id == CUPTI_DRIVER_TRACE_CBID_cuLaunchKernelEx_ptsz) {
@@ -170,6 +174,10 @@ void CUPTIAPI called(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, co
     if (call.callbackSite == CUPTI_API_EXIT) host_function_given();
     return;
   }
+  if (function.uploads) {
+    if (call.callbackSite == CUPTI_API_ENTER) graph_given();
+    return;
+  }
   if (caller.heard != times_heard.load(std::memory_order_relaxed)) caller.heard = times_heard, caller.runtime_calls = 0;
   if (call.callbackSite == CUPTI_API_ENTER) {
     caller.runtime_calls += of_runtime;
@@ -180,16 +188,17 @@ void CUPTIAPI called(void*, CUpti_CallbackDomain domain, CUpti_CallbackId id, co
   if (!of_runtime && caller.runtime_calls != 0) return;
   if (of_runtime && caller.runtime_calls != 0) --caller.runtime_calls;
   if (*call.correlationData == 0) return;  // began before it was heard
-  Call kept{domain, id, caller.thread, call.correlationId, *call.correlationData, now(), 0, 0, 0, false};
+  Call kept{domain, id, caller.thread, number_of(call.correlationId), *call.correlationData, now(), 0, 0, 0, false};
   add_event(call, function, kept);
   caller.queue->add(kept);
+  thread_called(caller.thread, caller.known);
   if (function.kind == Kind::synchronize || function.kind == Kind::copy_and_wait) host_waited(kept.end);
   else if (function.kind == Kind::launch || function.kind == Kind::graph_launch) launch_ended(kept.end);
 }
 
 CUpti_SubscriberHandle subscriber = nullptr;
 
-void hear(CUpti_CallbackDomain domain, CUpti_CallbackId end) {
+void look_up(CUpti_CallbackDomain domain, CUpti_CallbackId end) {
   const bool of_runtime = domain == CUPTI_CB_DOMAIN_RUNTIME_API;
   auto& all = functions[of_runtime ? 0 : 1];
   all.assign(end, {});
@@ -204,18 +213,30 @@ void hear(CUpti_CallbackDomain domain, CUpti_CallbackId end) {
     function.has_kernel = name.starts_with("cuLaunchKernel");
     function.notices = !of_runtime && name.starts_with("cuLaunchHostFunc");
     function.captures = name.find("StreamBeginCapture") != name.npos ? 1 : name.find("StreamEndCapture") != name.npos ? -1 : 0;
-    if (function.kind || function.notices || function.captures != 0) cupti().enable_callback(1, subscriber, domain, id);
+    function.uploads = !of_runtime && name.starts_with("cuGraphUpload");
   }
+}
+
+void hear(CUpti_CallbackDomain domain) {
+  const auto& all = functions[domain == CUPTI_CB_DOMAIN_RUNTIME_API ? 0 : 1];
+  for (CUpti_CallbackId id = 1; id < all.size(); ++id)
+    if (all[id].kind || all[id].notices || all[id].uploads || all[id].captures != 0)
+      cupti().enable_callback(1, subscriber, domain, id);
 }
 
 }  // namespace
 
 CUptiResult hear_calls() {
-  take_calls([](const Call&) {});
+  static const bool looked_up = [] {
+    look_up(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_SIZE);
+    look_up(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE);
+    return true;
+  }();
+  (void)looked_up;
   ++times_heard;
   if (const CUptiResult result = cupti().subscribe(&subscriber, called, nullptr); result != CUPTI_SUCCESS) return result;
-  hear(CUPTI_CB_DOMAIN_RUNTIME_API, CUPTI_RUNTIME_TRACE_CBID_SIZE);
-  hear(CUPTI_CB_DOMAIN_DRIVER_API, CUPTI_DRIVER_TRACE_CBID_SIZE);
+  hear(CUPTI_CB_DOMAIN_RUNTIME_API);
+  hear(CUPTI_CB_DOMAIN_DRIVER_API);
   return CUPTI_SUCCESS;
 }
 

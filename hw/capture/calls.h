@@ -12,7 +12,8 @@ namespace corun::capture {
 struct Call {
   CUpti_CallbackDomain domain;
   CUpti_CallbackId function;
-  std::uint32_t thread, correlation;
+  std::uint32_t thread;
+  std::uint64_t correlation;  // number_of() CUPTI's
   std::uint64_t start, end;
   /// Of one that records an event on a stream, or lets a stream wait for one; else the event is 0.
   std::uint64_t event;
@@ -20,7 +21,7 @@ struct Call {
   bool waits;  // the stream does
 };
 
-/// From here on calls are kept.
+/// From here on calls are kept; again where CUPTI has left the process and come back.
 CUptiResult hear_calls();
 void hear_no_calls();
 

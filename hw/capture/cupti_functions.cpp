@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <ctime>
 #include <initializer_list>
@@ -17,6 +18,7 @@ bool find(void* library, F& function, const char* name) {
 
 bool take(void* library, Cupti& c) {
   if (library == nullptr) return false;
+  find(library, c.finalize, "cuptiFinalize");
   return find(library, c.subscribe, "cuptiSubscribe") && find(library, c.unsubscribe, "cuptiUnsubscribe") &&
          find(library, c.enable_callback, "cuptiEnableCallback") &&
          find(library, c.register_callbacks, "cuptiActivityRegisterCallbacks") && find(library, c.enable, "cuptiActivityEnable") &&
@@ -24,6 +26,15 @@ bool take(void* library, Cupti& c) {
          find(library, c.flush, "cuptiActivityFlushAll") && find(library, c.flush_period, "cuptiActivityFlushPeriod") &&
          find(library, c.dropped, "cuptiActivityGetNumDroppedRecords") && find(library, c.call_name, "cuptiGetCallbackName") &&
          find(library, c.stream_number, "cuptiGetStreamIdEx") && find(library, c.now, "cuptiGetTimestamp") && find(library, c.in_words, "cuptiGetResultString");
+}
+
+std::atomic<bool> attached{false};
+constexpr std::uint64_t kNear = 100'000;
+
+std::uint64_t of_host() {
+  timespec t{};
+  clock_gettime(CLOCK_REALTIME, &t);
+  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(t.tv_nsec);
 }
 
 }  // namespace
@@ -44,15 +55,18 @@ Cupti& cupti() {
   return functions;
 }
 
+void set_attached(bool is) { attached = is; }
+
 std::uint64_t now() {
+  if (!attached.load(std::memory_order_relaxed)) return of_host();
   std::uint64_t time = 0;
-  if (cupti().now != nullptr) {
-    cupti().now(&time);
-    return time;
-  }
-  timespec t{};
-  clock_gettime(CLOCK_REALTIME, &t);
-  return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000 + static_cast<std::uint64_t>(t.tv_nsec);
+  cupti().now(&time);
+  return time;
+}
+
+bool one_clock() {
+  const std::uint64_t before = of_host(), time = now(), after = of_host();
+  return time + kNear >= before && time <= after + kNear;
 }
 
 }  // namespace corun::capture

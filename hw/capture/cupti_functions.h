@@ -24,13 +24,20 @@ struct Cupti {
   decltype(&::cuptiGetStreamIdEx) stream_number = nullptr;
   decltype(&::cuptiGetTimestamp) now = nullptr;
   decltype(&::cuptiGetResultString) in_words = nullptr;
+  decltype(&::cuptiFinalize) finalize = nullptr;  // null: CUPTI cannot leave the process
 
   bool load();
 };
 
 Cupti& cupti();
 
-/// CUPTI's clock, in ns; without CUPTI the host's.
+/// CUPTI's clock, in ns; while CUPTI is not in the process the host's, which CUPTI's is too.
 std::uint64_t now();
+
+/// CUPTI is in the process from here, or no longer.
+void set_attached(bool attached);
+
+/// CUPTI's clock and the host's agree within 0.1 ms.
+bool one_clock();
 
 }  // namespace corun::capture

@@ -18,6 +18,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "hw/capture/attachment.h"
 #include "hw/capture/calls.h"
 #include "hw/capture/cupti_functions.h"
 #include "hw/capture/lines.h"
@@ -38,6 +39,7 @@ class Records {
     const std::scoped_lock lock(mutex_);
     has_devices_ = false;
     names_.clear(), calls_.clear();
+    take_calls([](const Call&) {});
   }
   /// Of a full buffer, in the order in which CUPTI has them, and the calls so far.
   void write(std::uint8_t* buffer, std::size_t bytes) {
@@ -47,7 +49,8 @@ class Records {
     while (cupti().next(buffer, bytes, &record) == CUPTI_SUCCESS) write(*record);
     write_calls();
   }
-  void end() {
+  /// Calls that have been kept and not written.
+  void write_rest() {
     const std::scoped_lock lock(mutex_);
     write_calls();
   }
@@ -71,9 +74,12 @@ class Records {
     return reinterpret_cast<const T&>(record);
   }
 
+  /// 0: of no call.
+  static std::uint64_t number(std::uint32_t correlation) { return correlation == 0 ? 0 : number_of(correlation); }
+
   void kernel(const CUpti_ActivityKernel10& k) {
     Line line('k');
-    line.add(name(k.name)).add(k.start).add(k.end).add(k.deviceId).add(k.contextId).add(k.streamId).add(k.correlationId);
+    line.add(name(k.name)).add(k.start).add(k.end).add(k.deviceId).add(k.contextId).add(k.streamId).add(number(k.correlationId));
     line.add(k.gridX).add(k.gridY).add(k.gridZ).add(k.blockX).add(k.blockY).add(k.blockZ).add(k.registersPerThread);
     line.add(k.staticSharedMemory).add(k.dynamicSharedMemory).add(k.clusterX).add(k.clusterY).add(k.clusterZ);
     line.add(k.graphId).add(k.channelID);
@@ -81,19 +87,19 @@ class Records {
   }
   void copy(const CUpti_ActivityMemcpy6& c) {
     Line line('c');
-    line.add(c.bytes).add(c.start).add(c.end).add(c.deviceId).add(c.contextId).add(c.streamId).add(c.correlationId);
+    line.add(c.bytes).add(c.start).add(c.end).add(c.deviceId).add(c.contextId).add(c.streamId).add(number(c.correlationId));
     line.add(c.copyKind).add(c.srcKind).add(c.dstKind);
     output().write(line);
   }
   void peer_copy(const CUpti_ActivityMemcpyPtoP4& c) {
     Line line('c');
-    line.add(c.bytes).add(c.start).add(c.end).add(c.deviceId).add(c.contextId).add(c.streamId).add(c.correlationId);
+    line.add(c.bytes).add(c.start).add(c.end).add(c.deviceId).add(c.contextId).add(c.streamId).add(number(c.correlationId));
     line.add(c.copyKind).add(c.srcKind).add(c.dstKind);
     output().write(line);
   }
   void set(const CUpti_ActivityMemset4& s) {
     Line line('m');
-    line.add(s.bytes).add(s.start).add(s.end).add(s.deviceId).add(s.contextId).add(s.streamId).add(s.correlationId);
+    line.add(s.bytes).add(s.start).add(s.end).add(s.deviceId).add(s.contextId).add(s.streamId).add(number(s.correlationId));
     output().write(line);
   }
   void write_calls() {
@@ -188,10 +194,8 @@ std::atomic<bool> running{false};
 /// At the program's end, or of what is captured of it.
 void finish() {
   if (!running.exchange(false)) return;
-  cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   end_stretches();
-  hear_no_calls();
-  records().end();
+  records().write_rest();
   Line line('z');
   line.add(dropped.load());
   output().write(line);
@@ -208,17 +212,22 @@ bool complain(const std::string& what, CUptiResult result = CUPTI_SUCCESS) {
   return false;
 }
 
+/// Also where CUPTI comes back.
+CUptiResult hear() {
+  if (const CUptiResult result = cupti().register_callbacks(requested, completed); result != CUPTI_SUCCESS) return result;
+  if (const CUptiResult result = hear_calls(); result != CUPTI_SUCCESS) return result;
+  cupti().flush_period(kFlushEveryMs);
+  return CUPTI_SUCCESS;
+}
+
 bool start() {
   if (std::getenv("CORUN_CAPTURE") == nullptr || running.load()) return true;
   static const bool loaded = cupti().load();
   if (!loaded) return complain("libcupti was not found");
-  static const CUptiResult registered = cupti().register_callbacks(requested, completed);
-  if (registered != CUPTI_SUCCESS) return complain("CUPTI cannot be used: ", registered);
   records().begin();
-  if (const CUptiResult result = begin_stretches(std::getenv("CORUN_CAPTURE_ALL") == nullptr); result != CUPTI_SUCCESS)
-    return complain("CUPTI records no kernels: ", result);
-  if (const CUptiResult result = hear_calls(); result != CUPTI_SUCCESS) return complain("CUPTI tells of no calls: ", result);
-  cupti().flush_period(kFlushEveryMs);
+  const Attachment attachment{hear, [] { records().write_rest(); }};
+  if (const CUptiResult result = begin_stretches(std::getenv("CORUN_CAPTURE_ALL") == nullptr, attachment); result != CUPTI_SUCCESS)
+    return complain("CUPTI cannot be used: ", result);
   running = true;
   static const int at_exit = std::atexit(finish);
   return at_exit == 0;

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "hw/capture/cupti_functions.h"
@@ -46,8 +47,9 @@ int pop(nvtxDomainHandle_t domain) {
   Line line('r');
   line.add_text(open.back().name.c_str()).add(open.back().start).add(end).add(gettid()).add(domain == nullptr ? 0 : 1);
   output().write(line);
+  const std::string name = std::move(open.back().name);
   open.pop_back();
-  if (domain == nullptr) range_closed(end);
+  if (domain == nullptr) range_closed(end, name);
   return static_cast<int>(open.size());
 }
 

@@ -10,6 +10,15 @@
 // records that has lasted ends behind a launch, the next such one after 2 s, then 4, and so on: so some
 // stretch holds a request of whatever length.  The one without records that follows takes as long, twice, and
 // so on.  What was under way then is left out by the import.
+//
+// An attached CUPTI costs each launch, most where it has recorded kernels before.  So it leaves the process
+// in a stretch without records where that breaks nothing (attachment.h) and the program's own ranges tell
+// what a request takes: where a range closes that was recorded four times, and nearly all launches lie in
+// ranges.  It is away for 2 s of ranges at least, and comes back early where a range of a new name closes, or
+// where the process works for 1 s and none does.
+//
+// Once a graph has been recorded CUPTI stays.  So of a program that marks ranges records end before its first
+// graph is launched, and CUPTI is away for 16 ranges and 0.1 s: that is what the graph takes without it.
 #include "hw/capture/stretches.h"
 
 #include <unistd.h>
@@ -17,9 +26,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <ctime>
+#include <map>
 #include <mutex>
+#include <thread>
 #include <utility>
 
+#include "hw/capture/attachment.h"
 #include "hw/capture/cupti_functions.h"
 #include "hw/capture/lines.h"
 
@@ -29,42 +43,86 @@ namespace {
 constexpr std::uint64_t kFirst = 1'000'000'000, kWith = 100'000'000, kMostWithout = 10'000'000'000;
 constexpr std::uint64_t kPatience = 1'000'000'000, kLook = 20'000'000, kPause = 100'000'000;
 constexpr std::uint32_t kWaits = 32, kWaitsOfRange = 8, kTimes = 9;
+constexpr std::uint64_t kAway = 2'000'000'000;
+constexpr std::uint32_t kKnown = 4, kOfRanges = 8;  // one launch of as many may lie in no range
+constexpr std::size_t kNames = 64;                  // with more of them a new one is nothing new
+constexpr std::chrono::milliseconds kWatch{500};
+constexpr std::uint32_t kRangesOfGraph = 16;
+constexpr std::uint64_t kGraphAway = 100'000'000, kHeld = 1'000'000'000;
 constexpr CUpti_ActivityKind kWork[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
                                         CUPTI_ACTIVITY_KIND_MEMCPY2, CUPTI_ACTIVITY_KIND_MEMSET};
 
 std::atomic<int> ranges_open{0}, open_captures{0};
-std::atomic<bool> recorded{true};        // kernels are
-std::atomic<bool> something_new{false};  // was launched in a stretch without records
-std::atomic<bool> noticed{false};        // a function was given to the GPU, and nothing launched since
-std::atomic<std::uint64_t> look{0};      // from here on a launch looks whether the stretch ends behind it
+std::atomic<bool> recorded{true};                          // kernels are
+std::atomic<bool> ranges_seen{false}, graphs_wait{false};  // the first graph's records
+std::atomic<bool> something_new{false};                    // was launched in a stretch without records
+std::atomic<bool> noticed{false};  // a function was given to the GPU, and nothing launched since
+std::atomic<std::uint32_t> in_ranges{0}, in_none{0};  // launches of this stretch
+std::atomic<std::uint64_t> look{0};  // from here on a launch looks whether the stretch ends behind it
 /// A bit for each launch of a stretch with records; two that fall together cost a stretch that comes later.
 std::array<std::atomic<std::uint64_t>, 1024> known{};
 
 class Stretches {
  public:
-  CUptiResult begin(bool without) {
+  CUptiResult begin(bool without, const Attachment& attachment) {
     const std::scoped_lock lock(mutex_);
-    process_ = getpid();
+    process_ = getpid(), attachment_ = attachment, away_ = false, ranges_.recorded.clear();
+    if (const CUptiResult result = attach(attachment_); result != CUPTI_SUCCESS) return result;
     active_ = without;
     waits_ = 0, times_ = 1, patience_ = kPatience, notices_ = 0, told_by_notices_ = unwaited_ = false;
     starts(now(), kFirst);
     recorded = true, something_new = false, open_captures = 0;
+    held_ = ranges_seen = false, graphs_wait = without;
     for (auto& bits : known) bits = 0;
-    const CUptiResult result = records(true);
-    cupti().enable(CUPTI_ACTIVITY_KIND_MEMORY2);
-    return result;
+    forget_threads();
+    in_ranges = in_none = 0;
+    return records(true);
   }
   void end() {
     const std::scoped_lock lock(mutex_);
     active_ = false;
+    if (std::exchange(away_, true)) return;
+    cupti().flush(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     records(false);
-    cupti().disable(CUPTI_ACTIVITY_KIND_MEMORY2);
+    detach();
+    set_attached(false);
   }
-  void between_requests(std::uint64_t time, std::uint32_t waits) {
+  void host_waited(std::uint64_t time) {
     if (const auto lock = turn()) {
       notices_ = 0;
-      waited(time, waits);
+      waited(time, 1);
     }
+  }
+  void closed(std::uint64_t time, const std::string& name) {
+    const auto lock = turn();
+    if (!lock) return;
+    ++ranges_.closed;
+    auto& names = ranges_.recorded;
+    std::uint32_t& times = names[names.size() < kNames ? name : std::string()];
+    if (away_) {
+      pass(time);
+      ++ranges_.away;
+      if (held_ ? busy_ >= kHeld || (ranges_.away >= kRangesOfGraph && busy_ >= kGraphAway)
+                : busy_ >= lasts_ || (times == 0 && names.size() < kNames))
+        come();
+      return;
+    }
+    notices_ = 0;
+    if (recorded) ++times;
+    waited(time, kWaitsOfRange);
+    if (recorded || open_captures > 0) return;
+    if (may_leave() && (held_ || (times >= kKnown && in_ranges >= kOfRanges * in_none)))
+      go();
+    else if (held_)
+      switch_at(time);
+  }
+  /// Its records wait until CUPTI has been away.
+  void graph_given() {
+    const auto lock = turn();
+    if (!lock || !recorded || open_captures > 0 || !first_graph_recorded()) return;
+    held_ = true;
+    switch_at(now());
+    lasts_ = kHeld;
   }
   void notice(std::uint64_t time) {
     const auto lock = turn();
@@ -73,7 +131,7 @@ class Stretches {
     if (told_by_notices_) waited(time, 1);
   }
   void record_from(std::uint64_t time) {
-    if (const auto lock = turn(); lock && !recorded) switch_at(time);
+    if (const auto lock = turn(); lock && !recorded && !held_) switch_at(time);
   }
   void end_without_wait(std::uint64_t time) {
     const auto lock = turn();
@@ -119,36 +177,72 @@ class Stretches {
     something_new = false;
     if (recorded) {
       pass(time);
-      recorded = false;
-      tell(time + 1);  // a range that ends now is of the stretch before
+      recorded = false, recorded_for_ = busy_;
+      tell(time + 1, 0);  // a range that ends now is of the stretch before
       records(false);
       starts(now(), std::exchange(unwaited_, false) ? times_ * (patience_ / 2)
                                                     : std::min(kMostWithout, times_ * busy_));
       times_ = std::min(times_ + 1, kTimes);
     } else {
-      records(true);
-      recorded = true;
-      starts(now(), kWith);
-      tell(last_look_);
+      start_records();
+    }
+  }
+  void start_records() {
+    if (std::exchange(held_, false)) graphs_wait = false;
+    forget_threads();
+    in_ranges = in_none = 0;
+    records(true);
+    recorded = true;
+    starts(now(), kWith);
+    tell(last_look_, 1);
+  }
+  void go() {
+    leave(attachment_);
+    away_ = true, ranges_.away = 0;
+    starts(now(), std::min(kMostWithout, std::max(kAway, times_ * recorded_for_)));
+    tell(last_look_, 2);
+    if (!std::exchange(watched_, true)) std::thread([this] { watch(); }).detach();
+  }
+  void come() {
+    if (attach(attachment_) != CUPTI_SUCCESS) return starts(now(), kMostWithout);  // another tool has it
+    away_ = false, something_new = false, waits_ = 0;
+    start_records();
+  }
+  /// In a thread.  The process works, and closes no range.
+  void watch() {
+    std::uint32_t closed = 0, looks = 0;
+    std::clock_t used = 0;
+    for (;;) {
+      std::this_thread::sleep_for(kWatch);
+      const std::scoped_lock lock(mutex_);
+      const std::clock_t until_now = std::clock();
+      const bool works = until_now - std::exchange(used, until_now) > CLOCKS_PER_SEC / 20;
+      const bool quiet = std::exchange(closed, ranges_.closed) == ranges_.closed;
+      looks = works && quiet ? looks + 1 : 0;
+      if (looks >= 2 && active_ && away_ && ranges_open == 0) come(), looks = 0;
     }
   }
   static CUptiResult records(bool on) {
     CUptiResult of_kernels = CUPTI_SUCCESS;
+    if (on) records_kernels(true);
     // What a version of CUPTI does not have is left out, but for kernels.
     for (const CUpti_ActivityKind kind : kWork) {
       const CUptiResult result = on ? cupti().enable(kind) : cupti().disable(kind);
       if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) of_kernels = result;
     }
+    if (!on) records_kernels(false);
     return of_kernels;
   }
-  /// From `time` on it is so.
-  void tell(std::uint64_t time) const {
+  /// From `time` on: 0 calls are kept, 1 kernels too, 2 ranges alone.
+  void tell(std::uint64_t time, int what) {
+    told_ = std::max(time, told_ + 1);
     Line line('o');
-    line.add(time).add(int(recorded.load()));
+    line.add(told_).add(what);
     output().write(line);
   }
 
   std::mutex mutex_;
+  Attachment attachment_{};
   pid_t process_ = 0;
   std::atomic<bool> active_{false};
   std::uint64_t busy_ = 0, last_wait_ = 0, lasts_ = 0;  // of this stretch, without pauses
@@ -156,6 +250,14 @@ class Stretches {
   std::uint32_t waits_ = 0, notices_ = 0, times_ = 1;
   bool told_by_notices_ = false;
   bool unwaited_ = false;  // the stretch with records ends so
+  bool away_ = false;      // CUPTI is
+  bool held_ = false;      // records, for the first graph
+  bool watched_ = false;
+  std::uint64_t recorded_for_ = 0, told_ = 0;  // the last stretch with records; the last change
+  struct {
+    std::uint32_t closed = 0, away = 0;             // while CUPTI is away, this time
+    std::map<std::string, std::uint32_t> recorded;  // by name, how often
+  } ranges_;
 };
 
 Stretches& stretches() {
@@ -165,14 +267,19 @@ Stretches& stretches() {
 
 }  // namespace
 
-CUptiResult begin_stretches(bool without) { return stretches().begin(without); }
+CUptiResult begin_stretches(bool without, const Attachment& attachment) {
+  return stretches().begin(without, attachment);
+}
 void end_stretches() { stretches().end(); }
 void host_waited(std::uint64_t time) {
-  if (ranges_open == 0) stretches().between_requests(time, 1);
+  if (ranges_open == 0) stretches().host_waited(time);
 }
-void range_opened() { ++ranges_open; }
-void range_closed(std::uint64_t time) {
-  if (--ranges_open == 0) stretches().between_requests(time, kWaitsOfRange);
+void range_opened() {
+  ++ranges_open;
+  ranges_seen.store(true, std::memory_order_relaxed);
+}
+void range_closed(std::uint64_t time, const std::string& name) {
+  if (--ranges_open == 0) stretches().closed(time, name);
 }
 
 void launched(const void* what, std::uint64_t size) {
@@ -186,7 +293,14 @@ void launched(const void* what, std::uint64_t size) {
   else
     something_new = true;
 }
+void graph_given() {
+  if (graphs_wait.load(std::memory_order_relaxed) && ranges_seen.load(std::memory_order_relaxed))
+    stretches().graph_given();
+  graph_comes();
+}
 void launch_ended(std::uint64_t time) {
+  (ranges_open.load(std::memory_order_relaxed) == 0 ? in_none : in_ranges)
+      .fetch_add(1, std::memory_order_relaxed);
   if (noticed.load(std::memory_order_relaxed) && noticed.exchange(false) && ranges_open == 0)
     stretches().notice(time);
   if (something_new.load(std::memory_order_relaxed))

@@ -30,6 +30,17 @@ constexpr std::int64_t kVersion = 1;
 /// What CUPTI adds where it records no kernels, to a call that issues work and to a node of a graph: on an H200, in a process
 /// of its own (`overhead.py overhead.json` in experiments/h200/capture).
 constexpr Nanoseconds kAddedToCall{1200}, kAddedToNode{290};
+/// Ranges without CUPTI, so that their median counts, also beside four times as many with it.
+constexpr std::size_t kEnough = 8, kBeside = 4;
+/// And beside any number where all their work is of graphs, so that the GPU decides what they take, and their quartiles are within this
+/// share of their median.
+constexpr double kSteady = 0.05;
+
+bool steady(std::vector<Nanoseconds> times) {
+  std::ranges::sort(times);
+  const auto at = [&](std::size_t quarter) { return static_cast<double>(times[quarter * (times.size() - 1) / 4].count()); };
+  return at(3) - at(1) <= kSteady * at(2);
+}
 /// In nanoseconds 146 years, so that sums of two fit 64 bits.
 constexpr std::int64_t kMostOfAny = std::int64_t{1} << 62;
 constexpr std::int64_t kMostBytes = (std::int64_t{1} << 53) - 1;
@@ -97,7 +108,7 @@ class Reader {
       case 'c': return copy(f, GpuOp::Kind::copy);
       case 'm': return copy(f, GpuOp::Kind::memset);
       case 'a': return call(f);
-      case 'o': stretches_.push_back({Nanoseconds{f.integer(1)}, f.integer(2, 0, 1) == 1}); return;
+      case 'o': stretches_.push_back({Nanoseconds{f.integer(1)}, f.integer(2, 0, 2)}); return;
       case 's': return event_wait(f);
       case 'e': recorded_[{f.integer(1), f.integer(4)}].push_back({f.integer(3), f.integer(2)}); return;
       case 'r': return range(f);
@@ -245,8 +256,10 @@ class Reader {
   /// What was recorded at that time.
   struct Stretch {
     Nanoseconds start{};
-    bool records = true;
+    std::int64_t what = 1;  // 0: calls, 1: kernels too, 2: ranges alone, as CUPTI was not in the process
     std::size_t number = 0;
+    bool records() const { return what == 1; }
+    bool away() const { return what == 2; }
   };
   const Stretch& stretch_at(Nanoseconds time) const {
     static constexpr Stretch kAll;
@@ -260,15 +273,15 @@ class Reader {
   void leave_out_stretches() {
     if (stretches_.empty()) return;
     std::sort(stretches_.begin(), stretches_.end(), [](const Stretch& a, const Stretch& b) { return a.start < b.start; });
-    bool recorded = true;
+    std::int64_t what = 1;
     std::size_t number = 0;
     for (Stretch& s : stretches_) {
-      if (s.records != recorded) ++number;
-      recorded = s.records, s.number = number;
+      if (s.what != what) ++number;
+      what = s.what, s.number = number;
     }
     kineto::Records& r = process_.records;
     r.added_to_call = kAddedToCall, r.added_to_node = kAddedToNode;
-    const auto unrecorded = [&](Nanoseconds time) { return !stretch_at(time).records; };
+    const auto unrecorded = [&](Nanoseconds time) { return !stretch_at(time).records(); };
     const auto several = [&](Nanoseconds start, Nanoseconds duration) {
       return stretch_at(start).number != stretch_at(start + duration).number;
     };
@@ -276,6 +289,7 @@ class Reader {
     for (const Call& call : r.calls)
       if (unrecorded(call.start)) r.unrecorded_calls.push_back(call), calls.insert(call.correlation);
     std::erase_if(r.calls, [&](const Call& call) { return unrecorded(call.start); });
+    r.in_stretches = !r.unrecorded_calls.empty() || std::ranges::any_of(stretches_, &Stretch::away);
     for (const GpuOp& op : r.ops)
       if (op.correlation && !calls.contains(*op.correlation) && (unrecorded(op.start) || several(op.start, op.duration))) {
         ++unmeasured_;
@@ -294,7 +308,8 @@ class Reader {
     std::erase_if(r.ops, [&](const GpuOp& op) { return op.correlation && calls.contains(*op.correlation); });
     for (auto& [name, of] : ranges_) {
       for (const kineto::Step& step : of.steps)
-        if (unrecorded(step.start) && !several(step.start, step.duration)) of.unrecorded.push_back(step.duration);
+        if (unrecorded(step.start) && !several(step.start, step.duration))
+          (stretch_at(step.start).away() ? of.away : of.unrecorded).push_back(step.duration);
       std::erase_if(of.steps, [&](const kineto::Step& step) {
         return unrecorded(step.start) || several(step.start, step.duration) || is_cut(step);
       });
@@ -304,8 +319,10 @@ class Reader {
   void watch_host(const std::vector<Call>& calls) {
     for (WatchedRange& range : seen_) {
       const Stretch &begins = stretch_at(range.start), &ends = stretch_at(range.end);
-      range.records = begins.records, range.stretch = begins.number, range.last_stretch = ends.number;
+      range.records = begins.records(), range.stretch = begins.number, range.last_stretch = ends.number;
     }
+    // Of what they call nothing is known while CUPTI is away.
+    std::erase_if(seen_, [&](const WatchedRange& range) { return stretch_at(range.start).away() || stretch_at(range.end).away(); });
     std::optional<FoundStalls> found = stalls_in_ranges(std::move(seen_), calls);
     if (!found) return;
     process_.notes.push_back(found->in_words());
@@ -318,7 +335,13 @@ class Reader {
     const std::string chosen = range_.empty() ? best_range() : range_;
     if (const auto known = ranges_.find(chosen); known != ranges_.end()) {
       process_.records.steps = known->second.steps;
-      if (!known->second.unrecorded.empty()) process_.records.unrecorded_request = lower_median(known->second.unrecorded);
+      const Ranges& of = known->second;
+      if (of.away.size() >= kEnough && (kBeside * of.away.size() >= of.unrecorded.size() || (steady(of.away) && graphs_alone(of.steps)))) {
+        process_.records.unrecorded_request = lower_median(of.away);
+        process_.records.added_to_call = process_.records.added_to_node = Nanoseconds{};
+      } else if (!of.unrecorded.empty()) {
+        process_.records.unrecorded_request = lower_median(of.unrecorded);
+      }
     }
     if (!range_.empty()) return;
     std::vector<std::string> names;
@@ -328,6 +351,21 @@ class Reader {
                                          ranges_.size() > names.size() ? " and more" : "",
                                          chosen.empty() ? "" : fmt::format("{} is taken as the request; ", in_quotes(chosen)),
                                          chosen.empty() ? "one as the request" : "another"));
+  }
+
+  /// What is launched within them is graphs, but for a few launches.
+  bool graphs_alone(const std::vector<kineto::Step>& steps) const {
+    const std::vector<Call>& calls = process_.records.calls;
+    constexpr std::size_t kFew = 16;
+    std::size_t launches = 0, graphs = 0;
+    for (const kineto::Step& step : steps) {
+      auto call = std::ranges::lower_bound(calls, step.start, {}, &Call::start);
+      for (; call != calls.end() && call->start < step.start + step.duration; ++call) {
+        launches += call->kind == Call::Kind::launch;
+        graphs += call->kind == Call::Kind::graph_launch;
+      }
+    }
+    return graphs > kFew * launches;
   }
 
   /// Of those that occur three times, by their time, and no more than are worth a look: outer ones come before inner ones.
@@ -422,6 +460,7 @@ class Reader {
     std::size_t count = 0;
     std::vector<kineto::Step> steps;      // of those that may be requests
     std::vector<Nanoseconds> unrecorded;  // what they took while no kernels were recorded
+    std::vector<Nanoseconds> away;        // and while CUPTI was not in the process
   };
   std::map<std::string, Ranges> ranges_;
   std::vector<WatchedRange> seen_;  // of no domain

@@ -110,6 +110,7 @@ struct Records {
   std::vector<Step> steps;
   std::vector<Device> devices;
   std::uint32_t threads = 0;
+  bool in_stretches = false;                         // of the run; between them kernels were not recorded
   std::vector<Call> unrecorded_calls;                // made while the tool recorded nothing else
   std::optional<Nanoseconds> unrecorded_request;     // what one of `steps` took then
   Nanoseconds added_to_call{}, added_to_node{};      // of that by the tool, for each that issues work and each node of a graph

@@ -4,7 +4,7 @@
 //   captured_program
 //   serve|chooses|unmarked|hosted|once|killed|fails|idle|long|long-unmarked|long-hosted|late|graph|
 //                    unwaiting-unmarked|capturing-unmarked|polling-unmarked|bursting-unmarked|noticed-unmarked|
-//                    often-unmarked|seldom-unmarked|xla|nccl
+//                    often-unmarked|seldom-unmarked|xla|nccl|staged|threads|wanders
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -97,6 +97,52 @@ void unwaiting_requests(bool captured) {
   if (captured) fake_capture_ends();
 }
 
+void marked(const char* name, int times, void (*body)()) {
+  for (int i = 0; i < times; ++i) {
+    nvtxRangePushA(name);
+    body();
+    fake_synchronize(7);
+    nvtxRangePop();
+    fake_host_works(20'000);
+  }
+}
+void two_launches() {
+  fake_launch(&kBias);
+  fake_host_works(400'000);
+  fake_launch(&kBias);
+}
+
+/// Single launches for 4 s, then a graph for 1 s, both in turns for 4 s, and another graph.
+void staged_requests() {
+  const auto graph = [] {
+    constexpr FakeKernel nodes[] = {kBias, kBias, kGemm, kBias};
+    fake_launch_graph(nodes, 4);
+  };
+  marked("eager", 8000, two_launches);
+  marked("graph", 2000, graph);
+  for (int i = 0; i < 4; ++i) {
+    marked("eager", 1000, two_launches);
+    marked("graph", 1000, graph);
+  }
+}
+
+/// In each request another thread calls, too.
+void requests_of_two_threads() {
+  marked("request", 8000, [] {
+    two_launches();
+    std::thread([] { fake_synchronize(7); }).join();
+  });
+}
+
+/// Of 4 s of ranges; then the process works for 3 s without them.
+void wandering_requests() {
+  marked("request", 8000, two_launches);
+  const auto began = std::chrono::steady_clock::now();
+  for (int i = 0; i < 100 || std::chrono::steady_clock::now() - began < std::chrono::seconds{3}; ++i) {
+    if (i % 100'000 == 0) fake_launch(&kSmallGemm), fake_synchronize(7);
+  }
+}
+
 /// For 8.5 s: the host begins when a kernel has ended, and waits for that by no call.  In bursts, it does so for 0.4 s of each
 /// second; if noticed, it has the GPU call a function, as JAX does; and it waits after each `waits_after` launches.
 void polling_requests(bool bursts, bool noticed, int waits_after = 20'000) {
@@ -133,6 +179,10 @@ int main(int, char** argv) {
   if (name == "nccl") library = nvtxDomainCreateA("NCCL");
   const bool captured = name.starts_with("capturing"), unwaiting = captured || name.starts_with("unwaiting");
   if (name == "late") late_requests();
+  if (name == "staged") staged_requests();
+  if (name == "threads") requests_of_two_threads();
+  if (name == "wanders") wandering_requests();
+  const bool stages = name == "staged" || name == "threads" || name == "wanders";
   if (unwaiting) unwaiting_requests(captured);
   const bool bursts = name.starts_with("bursting"), noticed = name.starts_with("noticed");
   // With records a launch comes each 0.502 ms: a wait each 0.98 s, and each 1.03 s.
@@ -140,7 +190,7 @@ int main(int, char** argv) {
   const bool polling = name.starts_with("polling") || bursts || noticed || often || seldom;
   if (polling) polling_requests(bursts, noticed, often ? 1'952 : seldom ? 2'052 : 20'000);
   const int requests = name == "once"                                ? 1
-                       : name == "late" || unwaiting || polling      ? 0
+                       : name == "late" || unwaiting || polling || stages ? 0
                        : name.starts_with("long") || name == "graph" ? kLong
                                                                      : 20;
   for (int i = 0; i < requests; ++i) {

@@ -1,12 +1,17 @@
 // A CUPTI without a GPU: its activity interface, and what a program "does" (fake_cupti.h).  Records have the layout of the
-// headers; a buffer is handed over when it is full, or at a flush.
+// headers; a buffer is handed over when it is full, or at a flush.  It leaves a process as CUPTI does: a graph that was launched while
+// kernels were recorded fails from then on.  Who asks it for something while it is away ends the program.
 #include "tests/hw/capture/fake_cupti.h"
 
 #include <cupti.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <map>
 #include <set>
 
@@ -19,8 +24,13 @@ CUpti_CallbackFunc subscriber;
 std::set<std::pair<int, std::uint32_t>> heard;  // calls, by domain
 std::uint8_t* buffer;
 std::size_t size, used;
-std::uint64_t clock_ns = 1'700'000'000'000'000'000;
+std::atomic<std::uint64_t> clock_ns = 1'700'000'000'000'000'000;
 std::uint32_t correlation = 0;
+bool here = false, graph_recorded = false, graph_broken = false;
+
+void must_be_here() {
+  if (!here) _exit(17);
+}
 std::map<std::uint32_t, std::uint64_t> stream_free;
 
 /// Kernels take as much longer as the part of the GPU is smaller.
@@ -83,13 +93,13 @@ T handle(std::uint32_t number) {
   return reinterpret_cast<T>(std::uintptr_t{number} << 8);
 }
 
-/// What CUPTI does to a launch while it records its kernel.
-constexpr std::uint64_t kRecordNs = 900;
+/// What CUPTI does to a launch while it is in the process, and while it also records its kernel.
+constexpr std::uint64_t kHereNs = 1200, kRecordNs = 900;
 
 /// And to each node of a graph while it records kernels, and while it does not.
 constexpr std::uint64_t kRecordedNodeNs = 1200, kNodeNs = 290;
 
-std::uint64_t begins(std::uint32_t stream) { return std::max(clock_ns + 2000, stream_free[stream]); }
+std::uint64_t begins(std::uint32_t stream) { return std::max(clock_ns.load() + 2000, stream_free[stream]); }
 
 void work(const FakeKernel& kernel, std::uint64_t start, std::uint32_t graph) {
   auto& k = record<CUpti_ActivityKernel10>(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
@@ -120,23 +130,29 @@ std::size_t length(const CUpti_Activity& r) {
 extern "C" {
 
 CUptiResult CUPTIAPI cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc r, CUpti_BuffersCallbackCompleteFunc c) {
-  request = r, complete = c;
+  request = r, complete = c, here = true;
   return CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiActivityEnable(CUpti_ActivityKind kind) { return enabled.insert(kind), CUPTI_SUCCESS; }
 CUptiResult CUPTIAPI cuptiSubscribe(CUpti_SubscriberHandle*, CUpti_CallbackFunc callback, void*) {
-  return subscriber = callback, CUPTI_SUCCESS;
+  return here = true, subscriber = callback, CUPTI_SUCCESS;
 }
-CUptiResult CUPTIAPI cuptiUnsubscribe(CUpti_SubscriberHandle) { return heard.clear(), CUPTI_SUCCESS; }
+CUptiResult CUPTIAPI cuptiUnsubscribe(CUpti_SubscriberHandle) { return must_be_here(), heard.clear(), CUPTI_SUCCESS; }
+CUptiResult CUPTIAPI cuptiFinalize() {
+  must_be_here();
+  if (graph_recorded) graph_broken = true;
+  here = false, correlation = 0, enabled.clear(), heard.clear();
+  return CUPTI_SUCCESS;
+}
 CUptiResult CUPTIAPI cuptiEnableCallback(std::uint32_t on, CUpti_SubscriberHandle, CUpti_CallbackDomain domain, CUpti_CallbackId id) {
   return on ? heard.insert({domain, id}).second : heard.erase({domain, id}) != 0, CUPTI_SUCCESS;
 }
-CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind kind) { return enabled.erase(kind), CUPTI_SUCCESS; }
+CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind kind) { return must_be_here(), enabled.erase(kind), CUPTI_SUCCESS; }
 CUptiResult CUPTIAPI cuptiActivityGetNextRecord(std::uint8_t* from, std::size_t bytes, CUpti_Activity** r) {
   *r = next_of<CUpti_Activity*>(from, bytes, *r, length);
   return *r == nullptr ? CUPTI_ERROR_MAX_LIMIT_REACHED : CUPTI_SUCCESS;
 }
-CUptiResult CUPTIAPI cuptiActivityFlushAll(std::uint32_t) { return hand_over(), CUPTI_SUCCESS; }
+CUptiResult CUPTIAPI cuptiActivityFlushAll(std::uint32_t) { return must_be_here(), hand_over(), CUPTI_SUCCESS; }
 CUptiResult CUPTIAPI cuptiActivityFlushPeriod(std::uint32_t) { return CUPTI_SUCCESS; }
 CUptiResult CUPTIAPI cuptiActivityGetNumDroppedRecords(CUcontext, std::uint32_t, std::size_t* dropped) {
   return *dropped = 0, CUPTI_SUCCESS;
@@ -163,7 +179,7 @@ CUptiResult CUPTIAPI cuptiGetCallbackName(CUpti_CallbackDomain domain, std::uint
 CUptiResult CUPTIAPI cuptiGetStreamIdEx(CUcontext, CUstream stream, std::uint8_t, std::uint32_t* id) {
   return *id = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(stream) >> 8), CUPTI_SUCCESS;
 }
-CUptiResult CUPTIAPI cuptiGetTimestamp(std::uint64_t* time) { return *time = clock_ns, CUPTI_SUCCESS; }
+CUptiResult CUPTIAPI cuptiGetTimestamp(std::uint64_t* time) { return must_be_here(), *time = clock_ns, CUPTI_SUCCESS; }
 CUptiResult CUPTIAPI cuptiGetResultString(CUptiResult, const char** words) { return *words = "?", CUPTI_SUCCESS; }
 
 void fake_launch(const FakeKernel* kernel) {
@@ -176,16 +192,19 @@ void fake_launch(const FakeKernel* kernel) {
   const std::uint64_t start = begins(kernel->stream);
   calls(1, nullptr, CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel, &parameters);
   if (enabled.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)) clock_ns += kRecordNs;
+  if (here) clock_ns += kHereNs;
   work(*kernel, start, 0);
 }
 void fake_launch_graph(const FakeKernel* kernels, std::uint32_t count) {
   cuGraphLaunch_params parameters{};
   parameters.hGraph = handle<CUgraphExec>(1);
+  if (graph_broken) _exit(19);
   std::uint64_t start = begins(kernels->stream);
   calls(8, nullptr, CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch, &parameters);
+  graph_recorded |= enabled.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);  // unless records ended at the call's beginning
   for (std::uint32_t i = 0; i < count; ++i) {
     work(kernels[i], start, 1);
-    start = stream_free[kernels->stream] += enabled.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) ? kRecordedNodeNs : kNodeNs;
+    start = stream_free[kernels->stream] += enabled.contains(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) ? kRecordedNodeNs : here ? kNodeNs : 0;
   }
 }
 void fake_capture_begins() { calls(9, nullptr); }
@@ -226,4 +245,11 @@ void fake_free(std::uint64_t bytes, std::uint64_t address) {
 }
 void fake_host_works(std::uint64_t ns) { clock_ns += ns; }
 void fake_flush() { hand_over(); }
+
+/// The host's clock is CUPTI's.
+int clock_gettime(clockid_t clock, timespec* time) noexcept {
+  if (clock != CLOCK_REALTIME) return static_cast<int>(syscall(SYS_clock_gettime, clock, time));
+  time->tv_sec = static_cast<time_t>(clock_ns / 1'000'000'000), time->tv_nsec = static_cast<long>(clock_ns % 1'000'000'000);
+  return 0;
+}
 }

@@ -90,6 +90,28 @@ TEST_F(Captured, WhatARequestTakesIsThatOfTheStretchesWithoutRecords) {
   EXPECT_TRUE(recorded_.without_profiler.empty());
 }
 
+/// Ranges alone.
+std::string away(int from, int to, int lasts) {
+  std::string lines;
+  for (int i = from; i < to; ++i) lines += fmt::format("[\"r\",\"r\",{},{},11,0]\n", 10'000 * i - 500, 10'000 * i - 500 + lasts);
+  return lines;
+}
+
+TEST_F(Captured, WhatARequestTakesIsThatOfRangesWithoutCuptiWhereThereAreEight) {
+  const auto told = [&](int ranges) {
+    const std::string calls = rounds(20, 40, false, 7000) + "[\"o\",395000,2]\n";
+    import(kHead + kWait + rounds(1, 20, true) + "[\"o\",195000,0]\n" + calls + away(40, 40 + ranges, 6500) + "[\"o\",595000,1]\n" + rounds(60, 70, true));
+    return *recorded_.without_profiler.front();
+  };
+  EXPECT_EQ(told(7).request, from_ns(8000)) << "with calls alone";
+  EXPECT_EQ(told(7).calls, from_ns(1200));
+  EXPECT_EQ(told(8).request, from_ns(6500));
+  EXPECT_EQ(told(8).calls, Time{}) << "CUPTI adds nothing while it is away";
+  const std::string across = "[\"r\",\"r\",594000,596000,11,0]\n[\"r\",\"r\",194000,196000,11,0]\n";
+  import(kHead + kWait + rounds(1, 20, true) + "[\"o\",195000,2]\n" + away(20, 28, 6500) + across + across + across + "[\"o\",595000,1]\n");
+  EXPECT_EQ(recorded_.without_profiler.front()->request, from_ns(6500)) << "those of two stretches do not count";
+}
+
 TEST_F(Captured, ARequestOfAHostThatIsSeenToWaitForNothingLastsUntilTheNext) {
   const auto unwaited = [](int from, int to, int each, bool recorded) {
     std::string lines;
@@ -142,6 +164,7 @@ TEST_F(Captured, StretchesWithoutARequestAreRefused) {
     EXPECT_NE(std::string(error.what()).find("kernels were recorded in stretches of the run only"), std::string::npos) << error.what();
   }
   EXPECT_NO_THROW(import(kHead + kCall + kernel(4000, 9000) + "[\"a\",1,10000,11000,11,7]\n"));
+  EXPECT_THROW(import(kHead + kCall + kernel(4000, 9000) + "[\"o\",9500,2]\n"), InputError) << "nor what was not seen";
 }
 
 /// A request: a launch, a graph of two nodes, a wait.
@@ -154,6 +177,25 @@ std::string mixed(int from, int to, bool recorded) {
     if (recorded) lines += kernel(at + 3000, at + 7000, 3 * i + 1) + kernel(at + 8000, at + 11000, 3 * i + 2) + kernel(at + 12000, at + 15000, 3 * i + 2);
   }
   return lines;
+}
+
+TEST_F(Captured, AFewRangesWithoutCuptiCountWhereAllTheirWorkIsOfGraphs) {
+  const auto told = [&](const std::string& call, int longest) {
+    std::string all = kHead + kWait + "[\"n\",3,\"" + call + "\"]\n", with, few;
+    for (int i = 1; i < 100; ++i) {
+      const int at = 20'000 * i;
+      with = fmt::format("[\"a\",3,{},{},11,{}]\n[\"a\",2,{},{},11,{}]\n", at, at + 1000, 2 * i + 1, at + 2000, at + 8000, 2 * i + 2);
+      with += fmt::format("[\"r\",\"r\",{},{},11,0]\n", at - 500, at + 8500);
+      if (i < 20) with += kernel(at + 3000, at + 7000, 2 * i + 1);
+      all += with;
+    }
+    for (int i = 0; i < 8; ++i) few += fmt::format("[\"r\",\"r\",{},{},11,0]\n", 2'000'000 + 20'000 * i, 2'000'000 + 20'000 * i + (i < 5 ? 7000 : longest));
+    import(all + "[\"o\",390000,0]\n[\"o\",1990000,2]\n" + few + "[\"o\",2990000,1]\n");
+    return recorded_.without_profiler.front()->request;
+  };
+  EXPECT_EQ(told("cuGraphLaunch", 7350), from_ns(7000));
+  EXPECT_EQ(told("cuGraphLaunch", 7351), from_ns(9000)) << "over a twentieth from quartile to quartile";
+  EXPECT_EQ(told("cuLaunchKernel", 7350), from_ns(9000)) << "the host's pace changes";
 }
 
 TEST_F(Captured, AGraphMayStandAmongOtherCalls) {
@@ -230,6 +272,13 @@ TEST_F(HostOfACapture, ALongStallIsWhereItWas) {
   ASSERT_EQ(found->stalls.size(), 2u);
   EXPECT_EQ(found->stalls[0], (HostStalls::Stall{us_of(6 * 4000 + 250), us_of(800)})) << "before the second launch";
   EXPECT_EQ(found->stalls[1].lasting, us_of(700));
+}
+
+TEST_F(HostOfACapture, TheFirstOfANameMayCompileItsCode) {
+  const auto first = [](int longer) { return Rounds{.to = 2, .longer = {{1, longer}}}.text() + Rounds{.from = 20, .to = 40}.text(); };
+  EXPECT_TRUE(stalls(first(27'900))) << "ten times the usual";
+  EXPECT_FALSE(stalls(first(27'901)));
+  EXPECT_TRUE(stalls(Rounds{.to = 3, .longer = {{2, 27'901}}}.text() + Rounds{.from = 20, .to = 40}.text())) << "not the first";
 }
 
 TEST_F(HostOfACapture, OfAFewRequestsNothingIsKnown) {
@@ -330,7 +379,7 @@ TEST_F(Captured, AWrongLineIsToldByNumber) {
   expect_refused(kHead + "[\"k\",0,1,2,0,1,7,5,1,1,1,8,1,65,32,0,0,0,0,0,0,0]\n", "line 5", "field 13 is 65");
   expect_refused(kHead + "[\"k\",0,1,2,0,1,7,5,3,1,1,128,1,1,32,0,0,2,1,1,0,0]\n", "line 5", "do not fill the grid");
   expect_refused(kHead + "[\"c\",9007199254740992,1,2,0,1,7,5,1,1,1]\n", "line 5", "field 1 is 9007199254740992");
-  expect_refused(kHead + "[\"o\",5,2]\n", "line 5", "field 2 is 2");
+  expect_refused(kHead + "[\"o\",5,3]\n", "line 5", "field 2 is 3");
   expect_refused(kHead + "[\"k\",0]\n", "line 5", "is no integer");
   expect_refused(kHead + "[\"q\",0]\n", "line 5", "unknown kind");
   expect_refused("[\"p\",2,7,\"serve\"]\n", "line 1", "version 2");
