@@ -6,10 +6,11 @@ without one again take turns, so that the host's drift meets all alike.  A reque
   KINDS=jax kinds.py ...                   of one group
   kinds.py SIM OUT.json                    anywhere: the table, from OUT.json and traces/ beside it
 
-A group is a process: programs of PyTorch and Triton (an NVTX range a request, as one process holds four), JAX, CuPy (neither has ranges: a request
+A group is a process: eager programs of PyTorch and Triton (an NVTX range a request, as one process holds three), PyTorch's graph, JAX, CuPy (neither has ranges: a request
 is what repeats), and as processes of one MPS server a graph each 9 ms beside Triton each 13 ms.  plain.cu is run anew each turn.  Of JAX there are
 three processes without a library.  With calls.so (calls.cpp) beside the library, a process of PyTorch's and one of JAX have CUPTI attached and nothing else, and one
-of PyTorch's had it for a moment.
+of PyTorch's had it for a moment.  KINDS=mixed is one process of PyTorch's eager programs, its graph and Triton, as `torch` was until kinds-4.  With
+libcorun_capture_before.so beside the library, a process of each group runs under that one.
 """
 import bisect
 import concurrent.futures
@@ -31,9 +32,16 @@ TURN_S, TOGETHER_S = {"jax": 3.0 if "KINDS" not in os.environ else 2.0}, 0.8  # 
 WAYS = ["without", "captured", "without again"]
 WAYS_OF = {"torch": [*WAYS, "attached", "let go"], "jax": [*WAYS, "without a third time", "attached"]}
 ATTACHED = {"attached": {}, "let go": {"CALLS": "-"}}  # variables of calls.so
-GROUPS = {"torch": ["torch_eager", "torch_graph", "torch_decode", "triton"], "jax": ["jax"], "cupy": ["cupy"]}
+GROUPS = {"torch": ["torch_eager", "torch_decode", "triton"], "graph": ["torch_graph"], "mixed": ["torch_eager", "torch_graph", "torch_decode", "triton"],
+          "jax": ["jax"], "cupy": ["cupy"]}
+MARKED = ("torch", "graph", "mixed")
 TWO = {"two-graph": ("torch_graph", 9), "two-triton": ("triton", 13)}
-CHOSEN = os.environ.get("KINDS", "").split() or [*GROUPS, "two", "plain"]
+CHOSEN = os.environ.get("KINDS", "").split() or [*(group for group in GROUPS if group != "mixed"), "two", "plain"]
+
+
+def key_of(group, program):
+    """As the data name it."""
+    return group if group in TWO else f"mixed-{program}" if group == "mixed" else program
 
 
 def worker(names, marked, period_ms, core):
@@ -132,7 +140,7 @@ def turns_of(processes, data, until):
             for name, one in processes[way].items():
                 answer = one.hear() or {}
                 for program, times in answer.items():
-                    data["turns"].setdefault(name if name in TWO else program, {}).setdefault(way, []).append(times)
+                    data["turns"].setdefault(key_of(name, program), {}).setdefault(way, []).append(times)
         order, turn = order[1:] + order[:1], time.time() - began
 
 
@@ -164,10 +172,10 @@ def of_turns(data, program, way, what="inside"):
 
 def stretches(recording):
     """Of each process' recording: of its stretches with records and without how many there were, how long, and in how much of that launches
-    followed each other within 50 ms, and how many."""
+    followed each other within 50 ms, and how many; where CUPTI was away, how much ranges took, and how many."""
     found = []
     for path in sorted(glob.glob(os.path.join(recording, "*.jsonl"))):
-        launches, changes, names = [], [], {}
+        launches, changes, ranges, names = [], [], [], {}
         with open(path) as file:
             for line in file:
                 if line[2] == "n":
@@ -177,12 +185,19 @@ def stretches(recording):
                     _, number, start, *_ = json.loads(line)
                     if names.get(number):
                         launches.append(start)
+                elif line[2] == "r":
+                    ranges.append(json.loads(line)[2:4])
                 elif line[2] == "o":
                     changes.append(json.loads(line)[1:])
         launches.sort()
         changes = [[launches[0] if launches else 0, 1], *changes, [launches[-1] if launches else 0, 0]]
-        sums = {records: {"process": os.path.basename(path), "records": records, "stretches": 0, "s": 0, "busy_s": 0, "launches": 0} for records in (1, 0)}
+        sums = {records: {"process": os.path.basename(path), "records": records, "stretches": 0, "s": 0, "busy_s": 0, "launches": 0} for records in (1, 0, 2)}
         for (begin, records), (end, _) in zip(changes, changes[1:]):
+            if records == 2:
+                away = [e - b for b, e in ranges if begin <= b and e <= end]
+                for key, value in {"stretches": 1, "s": (end - begin) / 1e9, "busy_s": sum(away) / 1e9, "launches": len(away)}.items():
+                    sums[records][key] += value
+                continue
             inside = launches[bisect.bisect_left(launches, begin):bisect.bisect_left(launches, end)]
             gaps = [b - a for a, b in zip(inside, inside[1:]) if b - a < 50_000_000]
             if gaps:
@@ -205,15 +220,16 @@ def measure(sim, path, folder, seconds):
     os.makedirs(folder, exist_ok=True)
     mps = {"CUDA_MPS_PIPE_DIRECTORY": tempfile.mkdtemp(prefix="mps"), "CUDA_MPS_LOG_DIRECTORY": folder}
     subprocess.run(["nvidia-cuda-mps-control", "-d"], env=dict(os.environ, **mps), timeout=10)
-    attached = os.path.join(os.path.dirname(sim), "calls.so")
-    ways_of = {group: [way for way in WAYS_OF.get(group, WAYS) if way not in ATTACHED or os.path.exists(attached)] for group in [*GROUPS, "two"] if group in CHOSEN}
+    attached, earlier = (os.path.join(os.path.dirname(sim), name) for name in ("calls.so", "libcorun_capture_before.so"))
+    before = ["before"] if os.path.exists(earlier) else []
+    ways_of = {group: [way for way in WAYS_OF.get(group, WAYS) + before if way not in ATTACHED or os.path.exists(attached)] for group in [*GROUPS, "two"] if group in CHOSEN}
     at = {way: os.path.join(folder, way.replace(" ", "-")) for ways in ways_of.values() for way in ways}
     processes = {group: {} for group in ways_of}
     for way in at:
-        of = library if way == "captured" else attached if way in ATTACHED else None
+        of = library if way == "captured" else earlier if way == "before" else attached if way in ATTACHED else None
         for group, names in GROUPS.items():
             if way in ways_of.get(group, ()):
-                processes[group][way] = {group: Process([",".join(names), "1" if group == "torch" else "", "0", "-1"], of, ATTACHED.get(way, {}), os.path.join(at[way], group))}
+                processes[group][way] = {group: Process([",".join(names), "1" if group in MARKED else "", "0", "-1"], of, ATTACHED.get(way, {}), os.path.join(at[way], group))}
         if way in ways_of.get("two", ()):
             processes["two"][way] = {name: Process([program, "1", str(period), str(-1 - i)], of, mps, os.path.join(at[way], "two"))
                                  for i, (name, (program, period)) in enumerate(TWO.items())}
@@ -232,11 +248,13 @@ def measure(sim, path, folder, seconds):
     print(f"ready after {time.time() - began:.1f} s", flush=True)
     left = began + seconds - time.time()
     # Groups with one program are given as many turns in less time.
-    share = {"torch": 0.27, "jax": 0.54, "cupy": 0.05, "two": 0.14} if len(CHOSEN) > 1 else {CHOSEN[0]: 1}
+    share = {"torch": 0.22, "graph": 0.08, "mixed": 0.27, "jax": 0.5, "cupy": 0.05, "two": 0.14, "plain": 0.01}
+    whole = sum(share[group] for group in CHOSEN)
+    share = {group: share[group] / whole for group in CHOSEN}
     for group, by_way in processes.items():
         if by_way:
             turns_of(by_way, data, time.time() + share[group] * 0.92 * left)
-            print(group, f"{time.time() - began:.1f} s", {p: {w: [round(1e3 * ms) for ms in of_turns(data, p, w)] for w in ways} for p, ways in data["turns"].items() if p in (*GROUPS.get(group, ()), *TWO)}, flush=True)
+            print(group, f"{time.time() - began:.1f} s", {p: {w: [round(1e3 * ms) for ms in of_turns(data, p, w)] for w in ways} for p, ways in data["turns"].items() if p in {key_of(group, p) for p in GROUPS.get(group, ())} or (group == "two" and p in TWO)}, flush=True)
         keep()
         for way, ones in by_way.items():
             for name, one in ones.items():
@@ -253,7 +271,7 @@ def measure(sim, path, folder, seconds):
 
 def make_traces(sim, data, folder):
     """As captured; and with what a request takes in the process without a library, as `capture --twice` takes it."""
-    jobs = {program: (group, ["--range", program] if group == "torch" else []) for group, names in GROUPS.items() for program in names}
+    jobs = {key_of(group, program): (group, ["--range", program] if group in MARKED else []) for group in GROUPS if group in CHOSEN for program in GROUPS[group]}
     jobs["two"] = ("two", [])
     begun, pool = {}, concurrent.futures.ThreadPoolExecutor(8)
     for program, (group, arguments) in jobs.items():
@@ -265,6 +283,8 @@ def make_traces(sim, data, folder):
             ways[program + ".twice"] = [*arguments, "--request-time", f"{statistics.median(first):.5f}ms"]
         for name, options in ways.items():
             begun[name] = pool.submit(imported, sim, recording, os.path.join(folder, name + ".json"), options)
+        if os.path.isdir(earlier := os.path.join(folder, "before", group)):
+            begun[program + ".before"] = pool.submit(imported, sim, earlier, os.path.join(folder, program + ".before.json"), arguments)
     seen = {group: pool.submit(stretches, os.path.join(folder, "captured", group)) for group in [*GROUPS, "two"]}
     data["stretches"] = {group: one.result() for group, one in seen.items()}
     for name, one in begun.items():
@@ -275,15 +295,16 @@ def make_traces(sim, data, folder):
 def replay(sim, trace, policy):
     """p50 in ms of each client."""
     ran = subprocess.run([sim, "--policy=" + policy, "--duration=2s" if policy == "mps" else "--duration=300ms", "--json", trace], capture_output=True, text=True)
-    return {c["name"]: c["p50_ms"] for c in json.loads(ran.stdout)["clients"]} if ran.returncode == 0 else {}
+    return {c["name"]: c["p50_ms"] for c in json.loads(ran.stdout)["clients"] if c["p50_ms"] is not None} if ran.returncode == 0 else {}
 
 
 class Row:
     """Of a program: in ms its turns by way, inside the request's range and around it; what it took in each process without a library, inside,
-    and the median of those; replays in ms as captured, and as `--twice` would (judged by the processes that it does not know)."""
+    and the median of those; replays in ms as captured, as `--twice` would (judged by the processes that it does not know), and as captured by the library
+    before."""
 
     def __init__(self, data, program, replays):
-        self.program, self.replayed, self.twice = program, *replays
+        self.program, self.replayed, self.twice, self.replayed_before = program, *replays
         ways = data["turns"][program]
         self.inside, self.around = ({way: of_turns(data, program, way, what) for way in ways} for what in ("inside", "around"))
         self.whole = all(self.inside.get(way) for way in WAYS)
@@ -302,6 +323,9 @@ class Row:
         a_request = {way: sum(turn["all"] for turn in turns) / sum(turn["requests"] for turn in turns)
                      for way, turns in ways.items()} if program not in TWO and "all" in ways["captured"][0] else {}
         self.overhead_of_all = a_request["captured"] / statistics.median(a_request[way] for way in self.without) if a_request else None
+        self.before = statistics.median(self.inside["before"]) / self.usual if self.inside.get("before") else None
+        self.before_of_all = a_request["before"] / statistics.median(a_request[way] for way in self.without) if a_request and "before" in a_request else None
+        self.before_error = self.replayed_before / self.usual - 1 if self.replayed_before else None
         self.twice_error = self.twice / statistics.median(self.processes[1:]) - 1 if self.twice else None
 
 
@@ -312,11 +336,11 @@ def rows(sim, path):
     stem = os.path.basename(path)[:-len(".json")]
     for program in data["turns"]:
         group, replays = "two" if program in TWO else program, []
-        for name in (group, group + ".twice"):
+        for name in (group, group + ".twice", group + ".before"):
             trace = os.path.join(at, f"{stem}.{name}.json.gz")
             found = replay(sim, trace, "mps" if group == "two" else "fcfs") if os.path.exists(trace) else {}
             # Of two clients the graph's is the longer one.
-            replays.append(sorted(found.values())[0 if program == "two-triton" else -1] if found else None)
+            replays.append(sorted(found.values())[0 if program == "two-triton" else -1] if len(found) == (2 if group == "two" else 1) else None)
         yield Row(data, program, replays)
 
 
@@ -337,9 +361,13 @@ def tell(sim, path):
         print(f"{r.program:13} {len(r.inside['captured']):5} {r.usual:11.4f} {r.usual_around:10.4f} {100 * r.spread[0]:+7.1f} to {100 * r.spread[1]:+5.1f} % "
               f"{statistics.median(r.inside['captured']):11.4f} {r.overhead:6.3f} {f'{r.overhead_of_all:.3f}' if r.overhead_of_all else '':>6} "
               f"{f'{r.replayed:.4f}' if r.replayed else '-':>9} {percent(r.error)} {percent(r.error_around)} {percent(r.twice_error)}"
-              + "".join(f"  {way} {x:.3f}" for way, x in r.attached.items()))
+              + "".join(f"  {way} {x:.3f}" for way, x in r.attached.items())
+              + (f"  before {r.before:.3f}{f' of all {r.before_of_all:.3f}' if r.before_of_all else ''}{percent(r.before_error)}" if r.before else ""))
     for group, of in data.get("stretches", {}).items():
         for one in of:
+            if one["records"] == 2:
+                print(f"{group:13} CUPTI away   {one['stretches']:3} stretches, {one['busy_s']:7.2f} s in ranges of {one['s']:6.1f} s")
+                continue
             print(f"{group:13} {'with records' if one['records'] else 'calls alone ':12} {one['stretches']:3} stretches, {one['busy_s']:7.2f} s with launches of "
                   f"{one['s']:6.1f} s, {1e6 * one['busy_s'] / one['launches']:8.2f} us from launch to launch")
 
