@@ -152,7 +152,7 @@ def rows(folder, places=PLACES):
 
 
 def main():
-    for name in ("first", "second"):
+    for name in ("first", "second", "third"):
         folder = os.path.join(HERE, name)
         stalls, length = stalls_of_phases(folder, Times(folder))
         print(f"{name} server: {len(stalls)} steps of its phases lost together {sum(ms for _, ms in stalls):.0f} ms in {length / 1e3:.1f} s, {sum(ms for _, ms in stalls) / length * 1e3:.1f} ms a second")

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LAYERS, WIDTH, HEADS, VOCABULARY, SLOTS, LONGEST = 8, 8192, 64, 32000, 16, 2368
-ROUNDS = 24
+ROUNDS = int(os.environ.get("ROUNDS", 24))  # of a phase
 PROMPTS = [128 * i for i in range(1, 17)]
 BATCHES, CONTEXTS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16], [256, 512, 768, 1024, 1536, 2304]
 
