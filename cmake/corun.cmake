@@ -94,6 +94,7 @@ endfunction()
 # One GoogleTest executable. Tests run in the repository root, check the simulator's invariants while it
 # runs (CORUN_AUDIT) and find the command under test in CORUN_SIM.
 # Each test is a process, but for the suites in <name>_suites: their tests look at one simulation.
+# The suites in <name>_whole simulate a part of what was measured; `make test-all` runs them again with all of it.
 # corun_add_test(<name> <source>...)
 function(corun_add_test name)
   add_executable(${name} ${ARGN})
@@ -118,6 +119,11 @@ function(corun_add_test name)
   foreach(suite IN LISTS ${name}_suites)
     add_test(NAME ${suite} COMMAND ${name} --gtest_filter=${suite}.* WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
     set_tests_properties(${suite} PROPERTIES ${properties})
+  endforeach()
+  foreach(suite IN LISTS ${name}_whole)
+    add_test(NAME ${suite}/whole COMMAND ${name} --gtest_filter=${suite}.* WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    set_tests_properties(${suite}/whole PROPERTIES ${properties} LABELS all)
+    set_property(TEST ${suite}/whole APPEND PROPERTY ENVIRONMENT CORUN_WHOLE=1)  # tests/support/whole.h
   endforeach()
   if(${name}_suites)
     list(JOIN ${name}_suites ".*:" suites)

@@ -55,14 +55,14 @@ def simulated(sim, network, profile, processes, seconds):
     return sum(1000 / c["mean_ms"] for c in result["results"][0]["clients"]) * NETWORKS[network][1]
 
 
-def rows(sim):
+def rows(sim, requests=REQUESTS):
     """Of each figure that the GPU decides: network, profile, processes, published, simulated images a second."""
     for network, sizes in json.loads((HERE / "published.json").read_text())["figures"].items():
         for profile, figure in sizes.items():
             if not figure["full"]:
                 continue
             n, published = figure["processes"], figure["images_per_s"]
-            seconds = REQUESTS * n * NETWORKS[network][1] / published
+            seconds = requests * n * NETWORKS[network][1] / published
             yield network, profile, n, published, simulated(sim, network, profile, n, seconds)
 
 

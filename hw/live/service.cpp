@@ -115,10 +115,15 @@ Service::~Service() {
   std::filesystem::remove(folder_, ignored);  // where nobody else keeps anything there
 }
 
+/// A program that finds the file finds all of it: one that read the empty file would run unsteered.
 void Service::invite(const std::vector<std::string>& environment) {
-  std::ofstream out(folder_ / "environment");
-  out << kSocketVariable << '=' << (folder_ / "socket").native() << '\n';
-  for (const std::string& variable : environment) out << variable << '\n';
+  const std::filesystem::path file = folder_ / "environment", begun = folder_ / "environment.new";
+  {
+    std::ofstream out(begun);
+    out << kSocketVariable << '=' << (folder_ / "socket").native() << '\n';
+    for (const std::string& variable : environment) out << variable << '\n';
+  }
+  std::filesystem::rename(begun, file);
 }
 
 Time Service::now() const { return std::chrono::nanoseconds(clock_ns() - began_ns_); }

@@ -215,11 +215,14 @@ int serve(const LiveArguments& a) {
 int run_steered(const LiveArguments& a) {
   const files::path folder = folder_of(a);
   std::ifstream environment(folder / "environment");
-  if (!environment)
-    throw InputError(folder.string(), "run", "no service is there", "start one with sim serve, or name its folder with --at");
+  bool invited = false;
   for (std::string line; std::getline(environment, line);)
-    if (const std::size_t at = line.find('='); at != std::string::npos)
+    if (const std::size_t at = line.find('='); at != std::string::npos) {
+      invited = invited || line.substr(0, at) == live::kSocketVariable;
       setenv(line.substr(0, at).c_str(), line.substr(at + 1).c_str(), 1);
+    }
+  if (!invited)  // without the socket's name the program would run unsteered and say nothing
+    throw InputError(folder.string(), "run", "no service is there", "start one with sim serve, or name its folder with --at");
   const char* before = std::getenv("LD_PRELOAD");
   const std::string library = beside_this("libcorun_steer.so", "build with the CUDA Toolkit").string();
   setenv("LD_PRELOAD", before != nullptr && *before != '\0' ? (library + ":" + before).c_str() : library.c_str(), 1);

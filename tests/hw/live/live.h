@@ -86,8 +86,10 @@ class Live : public testing::Test {
     ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     return ended;
   }
+  /// Without programs where no service answers.
   nlohmann::json state() const {
-    return nlohmann::json::parse(shell(fmt::format("{} top --json --at {}", sim(), at())).said);
+    nlohmann::json said = nlohmann::json::parse(shell(fmt::format("{} top --json --at {}", sim(), at())).said, nullptr, false);
+    return said.is_object() ? said : nlohmann::json{{"programs", nlohmann::json::array()}};
   }
   nlohmann::json program(const std::string& name) const {
     const nlohmann::json now = state();

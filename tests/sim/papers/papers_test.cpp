@@ -13,6 +13,7 @@
 #include "sim/papers/report.h"
 #include "sim/papers/scoreboard.h"
 #include "tests/support/in_folder.h"
+#include "tests/support/whole.h"
 #include "traces/model/error.h"
 
 namespace corun::sim {
@@ -256,14 +257,15 @@ const std::set<std::string> kKnownGaps = {"Fig. 4.19: two kernels: FT-LM, MPS ov
 
 class Scoreboard : public testing::Test {
  protected:
-  /// What the command says of the built-in figures: simulated once for all tests here.
+  /// What the command says of the built-in figures, without REEF's where not all are to be simulated: they take 70 % of the time,
+  /// and the tests of `Reef` and `ReefN` are of them.
   static const json& rows() {
     static const json all = [] {
       const std::string out =
           (std::filesystem::temp_directory_path() / fmt::format("corun-{}", getpid())).string();
       const std::string command =
-          fmt::format("env -u CORUN_AUDIT {} papers --json --markdown {}.md > {}.json",
-                      std::getenv("CORUN_SIM"), out, out);
+          fmt::format("env -u CORUN_AUDIT {} papers --json{} --markdown {}.md > {}.json", std::getenv("CORUN_SIM"),
+                      whole() ? "" : " --only flexgpu,libsmctrl,smcompactor,fcfs,greedy,mps,timeslice,smguard", out, out);
       json list = json::array();
       if (std::system(command.c_str()) == 0) {
         list = json::parse(text_of(out + ".json"));
@@ -296,8 +298,20 @@ TEST_F(Scoreboard, HoldsWhatItPromisesAndIsCommittedAsPrinted) {
   }
   EXPECT_GE(4 * close, 3 * rows().size()) << close << " of " << rows().size() << " within 20 %";
   EXPECT_EQ(gaps, kKnownGaps) << "a gap that has opened, or one that has closed: correct the list";
-  EXPECT_EQ(markdown_, text_of("experiments/papers/README.md"))
-      << "run `build/bin/sim papers --markdown experiments/papers/README.md`";
+  const std::string page = text_of("experiments/papers/README.md"),
+                    anew = "run `build/bin/sim papers --markdown experiments/papers/README.md`";
+  if (whole()) {
+    EXPECT_EQ(markdown_, page) << anew;
+    return;
+  }
+  std::istringstream lines(markdown_);
+  std::size_t found = 0;
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with("| ")) {
+      ++found;
+      EXPECT_NE(page.find(line + "\n"), std::string::npos) << line << '\n' << anew;
+    }
+  EXPECT_GE(found, rows().size());
 }
 
 }  // namespace

@@ -16,19 +16,32 @@
 #include "sim/validate/runs_report.h"
 #include "sim/validate/score.h"
 #include "tests/support/sustained.h"
+#include "tests/support/whole.h"
 #include "traces/json/trace_json.h"
 
 namespace corun::sim {
 namespace {
 
-Comparison compared(const char* file, const char* description = "h100-sxm") {
+/// The rows of every n-th pair, in all its modes.
+void keep_part(Reference& reference, std::size_t n) {
+  std::vector<std::string> pairs;
+  for (const ReferenceRow& row : reference.rows)
+    if (pairs.empty() || pairs.back() != reference.pair(row)) pairs.push_back(reference.pair(row));
+  const std::vector<std::string> kept = part(pairs, n);
+  std::erase_if(reference.rows, [&](const ReferenceRow& row) {
+    return std::ranges::find(kept, reference.pair(row)) == kept.end();
+  });
+}
+
+Comparison compared(const char* file, std::size_t n, const char* description = "h100-sxm") {
   const Gpu gpu = read_gpu(description);
-  const Reference reference = read_reference(file, gpu, Inputs::curve);
+  Reference reference = read_reference(file, gpu, Inputs::curve);
+  keep_part(reference, n);
   return compare(reference, replay(reference, gpu, {}));
 }
 
 TEST(SecondCard, PairsAreWithinTheirBounds) {
-  const Comparison c = compared("experiments/h100/pairs/reference.json.gz");
+  const Comparison c = compared("experiments/h100/pairs/reference.json.gz", 3);
   const Errors& e = c.all;
   EXPECT_LE(e.slowdown_mean, 0.03);
   EXPECT_LE(e.slowdown_p95, 0.11);
@@ -39,7 +52,7 @@ TEST(SecondCard, PairsAreWithinTheirBounds) {
 
 /// As `sim calibrate` wrote it on another H100 than the pairs were measured on.
 TEST(SecondCard, PairsAreWithinTheSameBoundsByAnotherCardsCalibration) {
-  const Comparison c = compared("experiments/h100/pairs/reference.json.gz", "experiments/calibrations/h100-fourth.json");
+  const Comparison c = compared("experiments/h100/pairs/reference.json.gz", 5, "experiments/calibrations/h100-fourth.json");
   EXPECT_LE(c.all.slowdown_mean, 0.03);
   EXPECT_LE(c.all.slowdown_median, 0.015);
   EXPECT_LE(c.all.slowdown_p95, 0.11);
@@ -48,7 +61,7 @@ TEST(SecondCard, PairsAreWithinTheSameBoundsByAnotherCardsCalibration) {
 }
 
 TEST(SecondCard, FurtherPairsAreWithinTheirBounds) {
-  const Errors e = compared("experiments/h100/pairs/heldout.json.gz").all;
+  const Errors e = compared("experiments/h100/pairs/heldout.json.gz", 5).all;
   EXPECT_LE(e.slowdown_mean, 0.04);
   EXPECT_LE(e.slowdown_median, 0.02);
   EXPECT_LE(e.slowdown_p95, 0.13);
@@ -87,6 +100,7 @@ Carried carried(const char* there, const char* here) {
   }
   std::ranges::sort(result.errors);
   std::ranges::sort(result.differ);
+  keep_part(reference, 5);
   result.pairs = compare(reference, replay(reference, to, {}));
   return result;
 }
@@ -112,16 +126,20 @@ TEST(SecondCard, KernelsOfTheFirstCarriedOverAreWithinTheirBounds) {
 }
 
 TEST(SecondCard, RunsUnderPoliciesAreWithinFourPercentAndInTheRightOrder) {
-  const RunsComparison c = compare_runs(find_runs("experiments/h100/policies"), {});
-  EXPECT_EQ(c.runs.size(), 196u);
+  RunsOptions options;
+  if (!whole()) options.mixes = {"compute", "issue", "network", "periodic", "small", "tensor", "two-rt"};
+  const RunsComparison c = compare_runs(find_runs("experiments/h100/policies"), options);
+  EXPECT_EQ(c.runs.size(), whole() ? 196u : 7 * 14u);
   EXPECT_LE(c.all.stp, 0.04) << format_runs(c);
   EXPECT_GE(c.order.share(), 0.9) << format_runs(c);
 }
 
 /// Of all mixes, those with kernels set aside included.
 TEST(SecondCard, RunsOfAUsersKernelsAreWithinFourPercentAndInTheRightOrder) {
-  const RunsComparison c = compare_runs(find_runs("experiments/h100/user_kernels"), {});
-  EXPECT_EQ(c.runs.size(), 60u);
+  RunsOptions options;
+  if (!whole()) options.mixes = {"open", "signals"};
+  const RunsComparison c = compare_runs(find_runs("experiments/h100/user_kernels"), options);
+  EXPECT_EQ(c.runs.size(), whole() ? 60u : 24u);
   EXPECT_LE(c.all.stp, 0.04) << format_runs(c);
   EXPECT_GE(c.order.share(), 0.93) << format_runs(c);
 }
