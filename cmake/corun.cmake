@@ -122,7 +122,7 @@ function(corun_add_test name)
   endforeach()
   foreach(suite IN LISTS ${name}_whole)
     add_test(NAME ${suite}/whole COMMAND ${name} --gtest_filter=${suite}.* WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-    set_tests_properties(${suite}/whole PROPERTIES ${properties} LABELS all)
+    set_tests_properties(${suite}/whole PROPERTIES ${properties} LABELS all TIMEOUT 3000)
     set_property(TEST ${suite}/whole APPEND PROPERTY ENVIRONMENT CORUN_WHOLE=1)  # tests/support/whole.h
   endforeach()
   if(${name}_suites)

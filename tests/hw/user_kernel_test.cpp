@@ -12,6 +12,7 @@
 #include "policies/session/session.h"
 #include "tests/support/fake_driver.h"
 #include "tests/support/nvrtc.h"
+#include "traces/json/temporary_folder.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
@@ -35,10 +36,14 @@ Json document(const Json& code) {
   return all;
 }
 
+/// Of this process: ctest runs others of these tests meanwhile.
+std::string folder_of_all() {
+  static const TemporaryFolder own("user_kernel");
+  return own.path().string() + "/";
+}
 /// A trace of this code beside a file with spin.cu's kernel.
 Trace trace_of(const Json& code) {
-  const std::string folder = testing::TempDir() + "user_kernel/";
-  std::filesystem::create_directories(folder);
+  const std::string folder = folder_of_all();
   std::ofstream(folder + "mine.cu") << "extern \"C\" __global__ void spin(unsigned* out, unsigned ns) {\n"
                                        "  out[blockIdx.x] = ns;\n}\n";
   std::ofstream(folder + "mine.json") << document(code).dump();
@@ -82,7 +87,7 @@ TEST(UserKernel, WhatATraceSaysOfItIsWrittenAsItWasRead) {
   const Trace once = trace_of(all);
   std::ostringstream text;
   write_trace(once, text);
-  const std::string again_file = testing::TempDir() + "user_kernel/again.json";
+  const std::string again_file = folder_of_all() + "again.json";
   std::ofstream(again_file) << text.str();
   const Trace again = read_trace(again_file);
   ASSERT_TRUE(again.kernels[0].code);

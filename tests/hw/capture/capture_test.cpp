@@ -328,7 +328,7 @@ TEST_F(Capture, WhereTheGpuTakesLongerTheHostKeepsWhatHidesBehindIt) {
 
 TEST_F(Capture, TwiceTakesTheTimeOfTheRangesWithoutTracing) {
   ASSERT_EQ(capture(program("hosted"), "--twice"), 0) << said_;
-  EXPECT_TRUE(said("without the profiler it takes 0.")) << said_;
+  EXPECT_TRUE(said("without the profiler it takes ")) << said_;
   EXPECT_EQ(capture(program("unmarked"), "--twice"), 2);
   EXPECT_TRUE(said("the request is no NVTX range")) << said_;
 }
