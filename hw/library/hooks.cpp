@@ -61,14 +61,14 @@ bool on_first_device() {
 
 /// Launches on these terms: `go(stream, priority)` launches the work in that stream.
 template <class Go>
-CUresult launch_on(const Terms& terms, const Work& work, CUstream stream, Default kind, Client& client, Go& go) {
+CUresult launch_on(const Terms& terms, const Work& work, CUstream stream, Default kind, Client& client, Go& go, bool captured = false) {
   // A graph's kernels have the priority of the stream it is launched in, unless it keeps its nodes' (PyTorch's): of where they
   // were captured, as are their TPCs.
   const CUstream own = plain(stream, kind);
   if (work.graph ? terms.priority == 0 || !has_other_priority(own, terms.priority) : terms.tpcs == kAllTpcs)
     return go(stream, terms.priority);
   bool kept = true;
-  const CUresult result = in_lane(own, {terms.priority, work.graph ? kAllTpcs : terms.tpcs}, kept,
+  const CUresult result = in_lane(own, {terms.priority, work.graph ? kAllTpcs : terms.tpcs}, kept, captured,
                                   [&](CUstream lane) { return go(lane, lane == own ? terms.priority : 0); });
   if (!kept && !work.graph && result == CUDA_SUCCESS) client.count_unsteered();
   return result;
@@ -100,7 +100,7 @@ CUresult steer(const Work& work, CUstream stream, Default kind, Go go, const Arg
   std::optional<Touch> touch;
   if (captured(plain(stream, kind))) {
     if (client->asks() || client->standing().tpcs == kAllTpcs) return client->count_unsteered(), go(stream, 0);
-    return launch_on({0, client->standing().tpcs}, work, stream, kind, *client, go);
+    return launch_on({0, client->standing().tpcs}, work, stream, kind, *client, go, true);
   }
   client->count(work);
   const auto elsewhere = [&](const Terms& terms) {

@@ -3,6 +3,7 @@
 #include <map>
 #include <mutex>
 #include <tuple>
+#include <vector>
 
 #include "hw/library/driver.h"
 #include "hw/library/partitions.h"
@@ -44,6 +45,28 @@ Lane* lane_of(CUstream stream, const Terms& terms) {
   return lane.stream != nullptr ? &lane : nullptr;
 }
 
+/// In a capture: what is next in `to` depends on what is next in `from` depends on, and on nothing else.  A wait for an event adds to
+/// what a stream depends on and takes nothing away, so that each kernel of a graph would depend on all before it.
+void depend_alike(CUstream from, CUstream to) {
+  using Info = CUresult (*)(CUstream, CUstreamCaptureStatus*, cuuint64_t*, CUgraph*, const CUgraphNode**, const CUgraphEdgeData**, std::size_t*);
+  using Update = CUresult (*)(CUstream, CUgraphNode*, const CUgraphEdgeData*, std::size_t, unsigned);
+  static const auto info = driver<Info>("cuStreamGetCaptureInfo_v3");  // none of a driver before CUDA 12.3
+  static const auto update = driver<Update>("cuStreamUpdateCaptureDependencies_v2");
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  cuuint64_t id = 0;
+  CUgraph graph = nullptr;
+  const CUgraphNode* nodes = nullptr;
+  const CUgraphEdgeData* edges = nullptr;
+  std::size_t count = 0;
+  if (info == nullptr || update == nullptr || info(from, &status, &id, &graph, &nodes, &edges, &count) != CUDA_SUCCESS ||
+      status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    return;
+  std::vector<CUgraphNode> after(nodes, nodes + count);
+  std::vector<CUgraphEdgeData> how;
+  if (edges != nullptr) how.assign(edges, edges + count);
+  update(to, after.data(), how.empty() ? nullptr : how.data(), count, CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+}
+
 }  // namespace
 
 bool has_other_priority(CUstream stream, std::int32_t priority) {
@@ -52,7 +75,7 @@ bool has_other_priority(CUstream stream, std::int32_t priority) {
   return priority_of == nullptr || priority_of(stream, &has) != CUDA_SUCCESS || has != priority;
 }
 
-CUresult in_lane(CUstream stream, const Terms& terms, bool& kept, const std::function<CUresult(CUstream)>& go) {
+CUresult in_lane(CUstream stream, const Terms& terms, bool& kept, bool captured, const std::function<CUresult(CUstream)>& go) {
   static const auto record = driver<CUresult (*)(CUevent, CUstream)>("cuEventRecord");
   static const auto wait = driver<CUresult (*)(CUstream, CUevent, unsigned)>("cuStreamWaitEvent");
   kept = true;
@@ -60,9 +83,11 @@ CUresult in_lane(CUstream stream, const Terms& terms, bool& kept, const std::fun
   if (lane != nullptr) {
     const std::scoped_lock order(lane->order);
     if (record(lane->before, stream) == CUDA_SUCCESS && wait(lane->stream, lane->before, 0) == CUDA_SUCCESS) {
+      if (captured) depend_alike(stream, lane->stream);
       const CUresult result = go(lane->stream);
       if (record(lane->after, lane->stream) != CUDA_SUCCESS || wait(stream, lane->after, 0) != CUDA_SUCCESS)
         return CUDA_ERROR_UNKNOWN;  // what follows in the program's stream would overtake it
+      if (captured) depend_alike(lane->stream, stream);
       if (result == CUDA_SUCCESS) return result;
     }
   }

@@ -13,8 +13,8 @@
 namespace corun::live {
 
 /// Calls `go` with a stream that has these terms and whose work is ordered as if it were in `stream`; with `stream` itself where
-/// the driver gives no such stream, or refuses the launch there: then `kept` is false.
-CUresult in_lane(CUstream stream, const Terms& terms, bool& kept, const std::function<CUresult(CUstream)>& go);
+/// the driver gives no such stream, or refuses the launch there: then `kept` is false.  `captured`: the stream is.
+CUresult in_lane(CUstream stream, const Terms& terms, bool& kept, bool captured, const std::function<CUresult(CUstream)>& go);
 
 /// Whether the stream's own priority is another.
 bool has_other_priority(CUstream stream, std::int32_t priority);

@@ -20,9 +20,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -41,6 +43,8 @@ constexpr int kGroups = 16, kAllGroups = (1 << kGroups) - 1;
 /// A graph of as many kernels as were captured runs as one, where the last was captured.
 struct Graph {
   int us = 0, groups = kAllGroups;
+  std::intptr_t nodes = 0;
+  std::size_t edges = 0;
 };
 
 class Queue {
@@ -60,6 +64,7 @@ class Queue {
   }
   Queue* captured = nullptr;  // what is launched goes into the graph of this stream's capture
   Graph graph;                // of its own capture
+  std::set<std::intptr_t> depends;  // of which nodes what is captured next is
   bool idle() {
     const std::scoped_lock lock(mutex_);
     return todo_.empty();
@@ -94,6 +99,11 @@ Queue* made(int priority, int groups = kAllGroups) {
   const std::scoped_lock lock(all_mutex);
   return all().emplace_back(new Queue(priority, groups));
 }
+
+struct Event {
+  Queue* of = nullptr;
+  std::set<std::intptr_t> depends;  // when it was recorded in a capture
+};
 
 std::vector<Queue*>& captured() {
   static auto* const all = new std::vector<Queue*>;
@@ -200,8 +210,9 @@ CUresult launch(CUfunction f, CUstream stream, int priority, void** arguments = 
     return CUDA_SUCCESS;
   }
   if (queue.captured == nullptr) return run(us, stream, priority, queue.groups), CUDA_SUCCESS;
-  queue.captured->graph = {static_cast<int>(us), queue.groups};
-  return CUDA_SUCCESS;
+  Graph& graph = queue.captured->graph;
+  graph = {static_cast<int>(us), queue.groups, graph.nodes + 1, graph.edges + queue.depends.size()};
+  return queue.depends = {graph.nodes}, CUDA_SUCCESS;
 }
 
 }  // namespace
@@ -303,11 +314,26 @@ CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode) {
 }
 CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) {
   *graph = reinterpret_cast<CUgraph>(new Graph(of(stream).graph));
-  for (Queue* queue : captured()) queue->captured = nullptr;
+  if (const char* log = std::getenv("CORUN_FAKE_LOG"))
+    std::ofstream(std::string(log) + ".edges", std::ios::app) << of(stream).graph.nodes << ' ' << of(stream).graph.edges << '\n';
+  for (Queue* queue : captured()) queue->captured = nullptr, queue->graph = {}, queue->depends.clear();
   return captured().clear(), CUDA_SUCCESS;
 }
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus* status) {
   *status = of(stream).captured != nullptr ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus* status, cuuint64_t*, CUgraph*, const CUgraphNode** nodes,
+                                   const CUgraphEdgeData**, size_t* count) {
+  static thread_local std::vector<CUgraphNode> all;
+  all.clear();
+  for (const std::intptr_t node : of(stream).depends) all.push_back(reinterpret_cast<CUgraphNode>(node));
+  *nodes = all.data(), *count = all.size();
+  return cuStreamIsCapturing(stream, status);
+}
+CUresult cuStreamUpdateCaptureDependencies_v2(CUstream stream, CUgraphNode* nodes, const CUgraphEdgeData*, size_t count, unsigned flags) {
+  if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES) of(stream).depends.clear();
+  for (size_t i = 0; i < count; ++i) of(stream).depends.insert(reinterpret_cast<std::intptr_t>(nodes[i]));
   return CUDA_SUCCESS;
 }
 CUresult cuStreamSynchronize(CUstream stream) { return of(stream).wait(), CUDA_SUCCESS; }
@@ -370,19 +396,20 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* at, void* host, unsigned) {
 CUresult cuCtxGetCurrent(CUcontext* context) { return *context = reinterpret_cast<CUcontext>(1), CUDA_SUCCESS; }
 CUresult cuCtxSetCurrent(CUcontext) { return CUDA_SUCCESS; }
 CUresult cuEventCreate(CUevent* event, unsigned) {
-  static auto* const all = new std::deque<std::pair<Queue*, int>>;  // as nobody destroys one
+  static auto* const all = new std::deque<Event>;  // as nobody destroys one
   static auto* const mutex = new std::mutex;
   const std::scoped_lock lock(*mutex);
   return *event = reinterpret_cast<CUevent>(&all->emplace_back()), CUDA_SUCCESS;
 }
 CUresult cuEventRecord(CUevent event, CUstream stream) {
-  return reinterpret_cast<std::pair<Queue*, int>*>(event)->first = &of(stream), CUDA_SUCCESS;
+  return *reinterpret_cast<Event*>(event) = {&of(stream), of(stream).depends}, CUDA_SUCCESS;
 }
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   // All that is in the other stream now, which is at least what was there when the event was recorded.
-  Queue* other = reinterpret_cast<std::pair<Queue*, int>*>(event)->first;
+  const auto& [other, depends] = *reinterpret_cast<Event*>(event);
   if (other->captured != nullptr) {  // the stream joins the capture
     if (of(stream).captured == nullptr) captured().push_back(&of(stream));
+    of(stream).depends.insert(depends.begin(), depends.end());
     return of(stream).captured = other->captured, CUDA_SUCCESS;
   }
   struct Passed {

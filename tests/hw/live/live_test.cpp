@@ -89,6 +89,16 @@ TEST_F(Live, AMaskConfinesLaunchesAndTheGraphsThatAreCapturedUnderIt) {
   }
 }
 
+TEST_F(Live, AKernelCapturedUnderAMaskDependsOnTheOneBeforeIt) {
+  serve("static-split:tpcs=16/50", "--programs=cam,work");
+  const Ended ended = shell(joins("capture 1 10", "--name cam"));
+  std::ifstream graphs(log() + ".edges");
+  int nodes = 0, edges = 0;
+  graphs >> nodes >> edges;
+  EXPECT_EQ(nodes, 5) << ended.said;
+  EXPECT_EQ(edges, 4) << "and not on all before it, each of which the GPU would look after";
+}
+
 TEST_F(Live, AProgramAloneUnderASplitThatNamesTwoIsNotToldOfItsMaskUntilBothAreKnown) {
   serve("static-split:tpcs=16/50");
   shell(joins("dlsym 3 10 3", "--name cam"));
