@@ -28,7 +28,7 @@ Client* asking() {
 }
 
 void loaded(const void* module, const void* image) {
-  if (Client* client = asking()) stoppable_kernels().loaded(module, image, *client);
+  if (asking() != nullptr) stoppable_kernels().loaded(module, image);
 }
 
 /// Options that leave what the driver makes as it is.

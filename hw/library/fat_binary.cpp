@@ -7,7 +7,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
+#include <vector>
+
+#include "hw/library/decompress.h"
 
 namespace corun::live {
 namespace {
@@ -25,7 +29,8 @@ struct Head {
   std::uint16_t version, head_bytes;
   std::uint64_t bytes;  // of what follows
 };
-/// As compilers of CUDA 11 to 13 write it; what is not known is passed over.
+/// As compilers of CUDA 11 to 13 write it; what is not known is passed over.  `bytes`: with what fills them
+/// up to eight.
 struct Entry {
   std::uint16_t kind, version;
   std::uint32_t head_bytes;
@@ -57,39 +62,73 @@ bool is_ptx(const char* text) {
   }
 }
 
+struct Piece {
+  Entry entry;
+  std::string_view body;
+};
+
+/// Of PTX, the newest first.
+std::vector<Piece> pieces_of(std::string_view bytes, std::uint32_t architecture) {
+  if (bytes.size() < sizeof(Head)) return {};
+  const auto head = read<Head>(bytes.data());
+  if (head.magic != kFatBinary || head.head_bytes > bytes.size()) return {};
+  bytes = bytes.substr(head.head_bytes, head.bytes);
+  std::vector<Piece> pieces;
+  while (bytes.size() >= sizeof(Entry)) {
+    const auto entry = read<Entry>(bytes.data());
+    if (entry.head_bytes < sizeof(Entry) || entry.head_bytes > bytes.size() ||
+        entry.bytes > bytes.size() - entry.head_bytes)
+      break;
+    if (entry.kind == kPtx && entry.architecture <= architecture)
+      pieces.push_back({entry, bytes.substr(entry.head_bytes, entry.bytes)});
+    bytes.remove_prefix(entry.head_bytes + entry.bytes);
+  }
+  std::ranges::stable_sort(pieces, std::ranges::greater{},
+                           [](const Piece& p) { return p.entry.architecture; });
+  return pieces;
+}
+
+/// None: it cannot be read, or is no PTX.
+std::optional<std::string> text_of(const Piece& piece) {
+  const Entry& entry = piece.entry;
+  std::string text(piece.body);
+  if (entry.compressed_bytes != 0 || entry.whole_bytes != 0) {
+    if (entry.compressed_bytes > piece.body.size()) return std::nullopt;
+    std::optional<std::string> whole =
+        decompress(piece.body.substr(0, entry.compressed_bytes), entry.flags, entry.whole_bytes);
+    if (!whole) return std::nullopt;
+    text = *std::move(whole);
+  }
+  text.resize(std::min(text.find('\0'), text.size()));
+  return is_ptx(text.c_str()) ? std::optional(std::move(text)) : std::nullopt;
+}
+
 }  // namespace
 
-Image read_image(const void* image, std::uint32_t architecture) {
-  Image found;
-  if (image == nullptr) return found;
+std::string_view fat_binary_of(const void* image) {
+  if (image == nullptr) return {};
   if (read<std::uint32_t>(image) == kWrapper) image = read<Wrapper>(image).data;
-  if (image == nullptr) return found;
-  if (std::memcmp(image, ELFMAG, SELFMAG) == 0) return found;
-  if (read<std::uint32_t>(image) != kFatBinary) {
-    if (is_ptx(static_cast<const char*>(image))) found.ptx = static_cast<const char*>(image);
-    return found;
-  }
+  if (image == nullptr || read<std::uint32_t>(image) != kFatBinary) return {};
   const auto head = read<Head>(image);
-  const char* at = static_cast<const char*>(image) + head.head_bytes;
-  const char* const end = at + head.bytes;
-  std::uint32_t newest = 0;
-  while (end - at >= static_cast<std::ptrdiff_t>(sizeof(Entry))) {
-    const auto entry = read<Entry>(at);
-    const auto left = static_cast<std::uint64_t>(end - at);
-    if (entry.head_bytes < sizeof(Entry) || entry.head_bytes > left || entry.bytes > left - entry.head_bytes)
-      break;
-    const char* const body = at + entry.head_bytes;
-    at = body + entry.bytes;
-    if (entry.kind != kPtx || entry.architecture > architecture) continue;
-    if (entry.compressed_bytes != 0 || entry.whole_bytes != 0) {
-      found.compressed = true;
-      continue;
-    }
-    const std::string text(body, strnlen(body, entry.bytes));
-    if (entry.architecture > newest && is_ptx(text.c_str())) newest = entry.architecture, found.ptx = text;
-  }
-  if (!found.ptx.empty()) found.compressed = false;
-  return found;
+  return {static_cast<const char*>(image), head.head_bytes + head.bytes};
+}
+
+bool has_ptx(std::string_view fat_binary, std::uint32_t architecture) {
+  return !pieces_of(fat_binary, architecture).empty();
+}
+
+Ptx read_ptx(std::string_view fat_binary, std::uint32_t architecture) {
+  const std::vector<Piece> pieces = pieces_of(fat_binary, architecture);
+  for (const Piece& piece : pieces)
+    if (std::optional<std::string> text = text_of(piece)) return {*std::move(text), false};
+  return {{}, !pieces.empty()};
+}
+
+std::string text_of(const void* image) {
+  if (image == nullptr || !fat_binary_of(image).empty() || std::memcmp(image, ELFMAG, SELFMAG) == 0)
+    return {};
+  const char* const text = static_cast<const char*>(image);
+  return is_ptx(text) ? text : "";
 }
 
 std::string ptx_beside(const void* elf) {
@@ -107,14 +146,14 @@ std::string ptx_beside(const void* elf) {
     const files::path& file = i->path();
     std::error_code ignored;
     if (file.extension() != ".cubin" || files::file_size(file, ignored) != bytes || ignored) continue;
-    const auto text_of = [](const files::path& path) {
+    const auto content_of = [](const files::path& path) {
       std::stringstream text;
       text << std::ifstream(path, std::ios::binary).rdbuf();
       return text.str();
     };
-    const std::string same = text_of(file);
+    const std::string same = content_of(file);
     if (same.size() != bytes || std::memcmp(same.data(), elf, bytes) != 0) continue;
-    if (std::string ptx = text_of(files::path(file).replace_extension(".ptx")); is_ptx(ptx.c_str()))
+    if (std::string ptx = content_of(files::path(file).replace_extension(".ptx")); is_ptx(ptx.c_str()))
       return ptx;
   }
   return {};

@@ -1,20 +1,28 @@
 // The PTX of what programs give to the driver to load.
 //
-// Leaves out: PTX that a fat binary holds compressed, by no published method: it is only counted.
+// Leaves out: PTX that compilers before CUDA 11 compressed (decompress.h): it is only counted.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace corun::live {
 
-struct Image {
-  std::string ptx;          // empty: there is none
-  bool compressed = false;  // a fat binary has some, compressed
-};
+/// The fat binary that the image is, as long as its head says; empty: it is none.
+std::string_view fat_binary_of(const void* image);
+/// Some that is no newer than `architecture`, the GPU's, as 90.
+bool has_ptx(std::string_view fat_binary, std::uint32_t architecture);
 
-/// `architecture`: of the GPU, as 90; the newest PTX that is no newer.  Reads what the image says it has.
-Image read_image(const void* image, std::uint32_t architecture);
+struct Ptx {
+  std::string text;         // empty: there is none that can be read
+  bool unreadable = false;  // there is some, and none of it can be read
+};
+/// The newest that is no newer than `architecture`.  Decompresses it.
+Ptx read_ptx(std::string_view fat_binary, std::uint32_t architecture);
+
+/// Of an image that is PTX as text; else empty.
+std::string text_of(const void* image);
 
 /// Of a program for one architecture (an ELF file in memory): the PTX that Triton keeps beside the same in
 /// its cache.

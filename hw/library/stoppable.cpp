@@ -1,7 +1,10 @@
 #include "hw/library/stoppable.h"
 
+#include <link.h>
+
 #include <cstddef>
 #include <cstring>
+#include <span>
 
 #include "hw/library/driver.h"
 #include "hw/library/fat_binary.h"
@@ -32,6 +35,19 @@ CUcontext current() {
   return get != nullptr && get(&context) == CUDA_SUCCESS ? context : nullptr;
 }
 
+/// What nobody can write in a program or a library that is loaded: it is there until that is unloaded.
+bool stays(const void* image) {
+  const auto holds = [](dl_phdr_info* object, std::size_t, void* address) {
+    const auto at = reinterpret_cast<std::uintptr_t>(address);
+    for (const auto& segment : std::span(object->dlpi_phdr, object->dlpi_phnum))
+      if (segment.p_type == PT_LOAD && (segment.p_flags & PF_W) == 0 &&
+          at - object->dlpi_addr - segment.p_vaddr < segment.p_memsz)
+        return 1;
+    return 0;
+  };
+  return dl_iterate_phdr(holds, const_cast<void*>(image)) != 0;
+}
+
 }  // namespace
 
 StoppableKernels& stoppable_kernels() {
@@ -39,14 +55,18 @@ StoppableKernels& stoppable_kernels() {
   return *all;
 }
 
-void StoppableKernels::loaded(const void* module, const void* image, Client& client) {
-  Image found = read_image(image, architecture());
-  if (found.compressed) client.count_compressed();
-  if (found.ptx.empty()) found.ptx = ptx_beside(image);
+void StoppableKernels::loaded(const void* module, const void* image) {
+  auto made = std::make_shared<Module>();
+  if (const std::string_view fat = fat_binary_of(image); has_ptx(fat, architecture())) {
+    if (!stays(fat.data())) made->copy = fat;
+    made->fat_binary = made->copy.empty() ? fat : made->copy;
+  } else {
+    made->ptx = text_of(image);
+    if (made->ptx.empty()) made->ptx = ptx_beside(image);
+  }
   const std::scoped_lock lock(mutex_);
   modules_.erase(module);
-  if (found.ptx.empty()) return;
-  modules_[module] = std::make_shared<Module>(Module{std::move(found.ptx)});
+  if (!made->ptx.empty() || !made->fat_binary.empty()) modules_[module] = std::move(made);
 }
 
 void StoppableKernels::unloaded(const void* module) {
@@ -127,10 +147,17 @@ bool StoppableKernels::prepare() {
   return controls_ != 0;
 }
 
-StoppableKernels::Kept StoppableKernels::make(const Function& function) const {
+StoppableKernels::Kept StoppableKernels::make(const Function& function, Client& client) const {
   static const auto load = driver<CUresult (*)(CUmodule*, const void*)>("cuModuleLoadData");
   static const auto get = driver<CUresult (*)(CUfunction*, CUmodule, const char*)>("cuModuleGetFunction");
-  const hw::ParsedPtx parsed = hw::parse_ptx(function.module->ptx);
+  Module& from = *function.module;
+  if (!from.fat_binary.empty()) {
+    Ptx read = read_ptx(from.fat_binary, architecture());
+    if (read.unreadable) client.count_unreadable();
+    from = {std::move(read.text), {}, {}};
+  }
+  if (from.ptx.empty()) return {};
+  const hw::ParsedPtx parsed = hw::parse_ptx(from.ptx);
   if (!parsed.problem.empty() || load == nullptr || get == nullptr) return {};
   const hw::PersistentPtx made = hw::make_persistent(parsed.module, function.name);
   CUmodule module = nullptr;
@@ -151,7 +178,7 @@ std::optional<StoppableKernels::Made> StoppableKernels::of(const Work& work, Cli
   if (!prepare() || current() != context_) return std::nullopt;
   auto [at, added] = made_.try_emplace(work.key);
   if (added) {
-    at->second = make(known->second);
+    at->second = make(known->second, client);
     client.count_made(at->second.possible);
   }
   const Kept& kept = at->second;

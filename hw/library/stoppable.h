@@ -17,6 +17,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -33,7 +34,7 @@ struct Arguments {
 class StoppableKernels {
  public:
   // What the program does.
-  void loaded(const void* module, const void* image, Client& client);
+  void loaded(const void* module, const void* image);
   void unloaded(const void* module);
   /// The module of a library, the function of its kernel.
   void is_of(const void* module, const void* library);
@@ -56,6 +57,9 @@ class StoppableKernels {
  private:
   struct Module {
     std::string ptx;
+    // Until the first kernel of it is made, as most of what programs load is never asked for.
+    std::string_view fat_binary;
+    std::string copy;  // where it may be gone by then
   };
   struct Function {
     std::shared_ptr<Module> module;
@@ -68,7 +72,7 @@ class StoppableKernels {
     bool by_warps_along_x = false;
   };
   bool prepare();
-  Kept make(const Function& function) const;
+  Kept make(const Function& function, Client& client) const;
 
   std::mutex mutex_;
   std::unordered_map<const void*, std::shared_ptr<Module>> modules_;

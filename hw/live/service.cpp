@@ -494,7 +494,7 @@ std::string Service::state() const {
                                              {"resizes", s.resizes},
                                              {"kernels", memory.made.load()},
                                              {"refused", memory.refused.load()},
-                                             {"compressed", memory.compressed.load()}};
+                                             {"unreadable", memory.unreadable.load()}};
     }
   }
   return out.dump(2) + "\n";

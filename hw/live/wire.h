@@ -113,9 +113,9 @@ struct Memory {
   std::atomic<std::uint32_t> taken{0};                // of them, by the program
   // Not 0: kernels are made persistent where the service asks for attempts; kSized: all attempts but the last keep to quotas.
   std::atomic<std::uint32_t> persistent{0};
-  // Launches that could be stopped; kernels made persistent, and those that could not be; fat binaries whose PTX is compressed.
+  // Launches that could be stopped; kernels made persistent, and those that could not be; fat binaries whose PTX cannot be read.
   std::atomic<std::uint64_t> stoppable{0};
-  std::atomic<std::uint32_t> made{0}, refused{0}, compressed{0};
+  std::atomic<std::uint32_t> made{0}, refused{0}, unreadable{0};
   // By stream, for the GPU as well: the last launch that it has done, and the last that may go.
   struct alignas(4096) Words {
     std::atomic<std::uint32_t> ended[kStreams], granted[kStreams];

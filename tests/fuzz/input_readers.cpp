@@ -3,9 +3,13 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#ifdef CORUN_FUZZ_FAT_BINARIES
+#include "hw/library/fat_binary.h"
+#endif
 #include "tests/fuzz/nsys_rows.h"
 #include "tests/fuzz/readers.h"
 #include "traces/import/arrivals.h"
@@ -73,9 +77,21 @@ void read_kineto(const fs::path& file) {
   check_imported(import_kineto(file, any_shape()));
 }
 
+#ifdef CORUN_FUZZ_FAT_BINARIES
+void read_fat_binary(const fs::path& file) {
+  std::stringstream bytes;
+  bytes << std::ifstream(file, std::ios::binary).rdbuf();
+  if (live::read_ptx(bytes.str(), 90).text.find('\0') != std::string::npos)
+    throw std::logic_error("PTX goes on behind its end");
+}
+#endif
+
 constexpr std::array kReaders = {
     Reader{"arrivals", [](const fs::path& file) { (void)read_arrivals(file); }},
     Reader{"capture", read_capture},
+#ifdef CORUN_FUZZ_FAT_BINARIES
+    Reader{"fat_binary", read_fat_binary},
+#endif
     Reader{"gpu", [](const fs::path& file) { (void)read_gpu(file.string()); }},
     Reader{"kineto", read_kineto},
     Reader{"ncu", [](const fs::path& file) { (void)read_nsight_compute(file); }},

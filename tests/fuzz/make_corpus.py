@@ -29,7 +29,7 @@ def trace(**more):
                      "solo_time_ns": 3424}],
         "programs": [{"name": "infer", "streams": ["main", "side"], "ops": [
             {"launch": "gemm", "name": "first", "host_gap_ns": 12.5},
-            {"launch": "gemm", "stream": "side", "after": ["first"], "tpc_mask": "0-32,40", "solo_time_ns": 900, "dependent": true},
+            {"launch": "gemm", "stream": "side", "after": ["first"], "tpc_mask": "0-32,40", "solo_time_ns": 900, "dependent": True},
             {"copy": "device_to_host", "bytes": 100}, {"sync": True}]}],
         "clients": [{"name": "camera", "program": "infer", "streams": {"side": {"priority": -1}},
                      "arrivals": {"type": "periodic", "period_ns": 100, "offset_ns": 1, "stale": "queue"}}],
@@ -275,3 +275,8 @@ cut = json.loads(gzip.decompress((ROOT / "experiments/reference/h200-corun-2.jso
 two = dict(list(cut["kernels"].items())[:2])
 write("reference", "two-kernels", {**cut, "kernels": two, "rows": [
     row for row in cut["rows"] if row["a"] in two and row["b"] in two][:6]})
+
+# --- fat binaries ---
+
+for mode in ["none", "speed", "balance", "size"]:
+    write("fat_binary", mode, (ROOT / f"tests/data/fat_binaries/{mode}.fatbin").read_bytes())

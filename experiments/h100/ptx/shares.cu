@@ -1,4 +1,4 @@
-// A program whose long kernels bring their PTX, as `nvcc --no-compress` builds them, and whose blocks count how often they ran.
+// A program whose long kernels bring their PTX, as nvcc builds them, and whose blocks count how often they ran.
 //   shares KIND FOLDER ROUNDS [PERIOD_US]
 // KIND: fma (arithmetic), triad (memory), tiles (shared memory and barriers, blocks in two dimensions), or short: requests of three
 // short kernels, each PERIOD_US after the one before, timed from when they are due.  Others are requests of four launches, one after the other.

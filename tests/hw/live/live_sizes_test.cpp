@@ -97,7 +97,7 @@ TEST_F(Sizes, ARealTimeRequestTakesWorkersAndGivesThemBack) {
 TEST_F(Sizes, WhatCannotBeSizedGoesPlainlyAndNotBesideARequest) {
   serve("smguard", "--persistent");
   Ended work;
-  std::thread first([&] { work = shell(joins("compressed 300 1000 2", "--name work --quota=0.25")); });
+  std::thread first([&] { work = shell(joins("fat-unreadable 300 1000 2", "--name work --quota=0.25")); });
   EXPECT_TRUE(comes([&] { return std::ranges::count(kernels(), "work", &Kernel::program) >= 8; }));
   for (int i = 0; i < 3; ++i) shell(joins("dlsym 3 2000 3", "--name cam --class=real_time --priority=-5"));
   first.join();

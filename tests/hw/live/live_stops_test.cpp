@@ -75,10 +75,19 @@ TEST_P(EachImage, ALongKernelStopsForARequestAndGoesOnWhereItWas) {
   EXPECT_EQ(stoppable("kernels"), 1);
   EXPECT_GE(stoppable("launches"), 3) << last_.dump();
 }
-INSTANTIATE_TEST_SUITE_P(Images, EachImage, testing::Values("ptx", "ptx-extra", "fat", "library", "kernel"),
+INSTANTIATE_TEST_SUITE_P(Images, EachImage, testing::Values("ptx", "ptx-extra", "fat", "fat-lz4", "fat-zstd", "fat-static", "library", "kernel"),
                          [](const auto& way) {
-                           return way.param == std::string("ptx-extra") ? "ptx_extra" : way.param;
+                           std::string name = way.param;
+                           std::ranges::replace(name, '-', '_');
+                           return name;
                          });
+
+TEST_F(Stops, TheLibraryBringsNoneOfWhatDecompressesIntoAProgram) {
+  const std::string library = (files::path(sim()).parent_path() / "libcorun_steer.so").string();
+  const std::string needs = shell("readelf -d " + library).said, shows = shell("readelf -W --dyn-syms " + library + " | grep -v UND").said;
+  EXPECT_THAT(needs, testing::AllOf(HasSubstr("Shared library"), Not(HasSubstr("liblz4")), Not(HasSubstr("libzstd"))));
+  EXPECT_THAT(shows, testing::AllOf(HasSubstr("cuModuleLoadData"), Not(HasSubstr("LZ4_")), Not(HasSubstr("ZSTD_"))));
+}
 
 TEST_F(Stops, TheServiceKnowsWhatAKernelNeedsHoweverItIsLaunched) {
   for (const char* way : {"library", "kernel"}) {
@@ -96,7 +105,7 @@ TEST_F(Stops, TheServiceKnowsWhatAKernelNeedsHoweverItIsLaunched) {
   }
 }
 
-TEST_F(Stops, WithoutTheOptionOrWhereThePtxIsCompressedKernelsRunToTheirEnds) {
+TEST_F(Stops, WithoutTheOptionOrWhereThePtxCannotBeReadKernelsRunToTheirEnds) {
   serve("wait");
   EXPECT_THAT(beside_requests("ptx").said, HasSubstr("counted\n"));
   EXPECT_EQ(of("work").size(), launches_);
@@ -104,9 +113,9 @@ TEST_F(Stops, WithoutTheOptionOrWhereThePtxIsCompressedKernelsRunToTheirEnds) {
   files::remove(log());
   there_is_no_more_ = false;
   serve("wait", "--persistent");
-  EXPECT_THAT(beside_requests("compressed").said, HasSubstr("counted\n"));
+  EXPECT_THAT(beside_requests("fat-unreadable").said, HasSubstr("counted\n"));
   EXPECT_EQ(of("work").size(), launches_);
-  EXPECT_EQ(stoppable("compressed"), 1);
+  EXPECT_EQ(stoppable("unreadable"), 1);
   EXPECT_EQ(last_["launches"], 0);
 }
 

@@ -1,14 +1,16 @@
 // A program that launches, and knows nothing of corun.
 //   steered_program WAY LAUNCHES US [EACH]
 // WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, capture, streams, fork, allocate, bad, bad-last
-//      ptx, ptx-extra, fat, compressed, library, kernel: a kernel of 8,448 blocks from a module; says "counted" where each block ran once a launch
+//      ptx, ptx-extra, fat, fat-lz4, fat-zstd, fat-unreadable, fat-static (of 40,000 US), library, kernel: a kernel of 8,448 blocks from a module; says "counted" where each block ran once a launch
 //      next: says what it finds behind itself as dlsym, and ends
 // Waits after each EACH launches and at the end.  Says "returned" and when each call came back; and "done LAUNCHES".
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <dlfcn.h>
+#include <lz4.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <zstd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -28,20 +30,50 @@ void launch(Launch function, int us, CUstream stream) {
     std::puts("refused");
 }
 
+#define PTX_OF(name)                                                                                                          \
+  ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry " name                                                      \
+  "(.param .u64 counts) { .reg .b32 %r<3>; .reg .b64 %rd<4>; ld.param.u64 %rd1, [counts]; mov.u32 %r1, %ctaid.x;"            \
+  " mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2; red.global.add.u32 [%rd3], 1; ret; }\n"
+
 std::string ptx(const std::string& name) {
-  return ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry " + name +
-         "(.param .u64 counts) { .reg .b32 %r<3>; .reg .b64 %rd<4>; ld.param.u64 %rd1, [counts]; mov.u32 %r1, %ctaid.x;"
-         " mul.wide.u32 %rd2, %r1, 4; add.s64 %rd3, %rd1, %rd2; red.global.add.u32 [%rd3], 1; ret; }\n";
+  std::string text = PTX_OF("@");
+  return text.replace(text.find('@'), 1, name);
 }
 
-/// A fat binary of one piece of PTX, as of nvcc; `compressed`: as far as its head says.
-std::string fat(const std::string& text, bool compressed) {
+/// As nvcc puts it into a program: where nobody can write.
+struct Fixed {
+  std::uint32_t magic = 0xba55ed50;
+  std::uint16_t version = 1, head_bytes = 16;
+  std::uint64_t bytes = 64 + sizeof(text);
+  std::uint16_t kind = 1, version_of_kind = 0x101;
+  std::uint32_t entry_bytes = 64;
+  std::uint64_t text_bytes = sizeof(text);
+  std::uint32_t compressed_bytes = 0, options = 0, minor = 0, architecture = 80, other[2] = {};
+  std::uint64_t flags = 0x11, zero = 0, whole_bytes = 0;
+  char text[512] = PTX_OF("busy_40000");
+};
+constexpr Fixed kFixed;
+
+/// A fat binary of one piece of PTX, as of nvcc; unreadable: by a method that there is not.
+std::string fat(std::string text, const std::string& way) {
+  const std::size_t whole = text.size() + 1;
+  std::uint64_t flags = 0x11;
+  std::string compressed(ZSTD_compressBound(whole), '\0');
+  if (way == "fat-lz4") {
+    flags |= 0x2000;
+    compressed.resize(LZ4_compress_default(text.c_str(), compressed.data(), static_cast<int>(whole), static_cast<int>(compressed.size())));
+  } else {
+    flags |= way == "fat-zstd" ? 0x8000 : 0x1000;
+    compressed.resize(ZSTD_compress(compressed.data(), compressed.size(), text.c_str(), whole, 3));
+  }
+  const bool plain = way == "fat";
+  if (!plain) text = compressed;
   std::string all(80, '\0');
   const auto put = [&](std::size_t at, std::uint64_t value, std::size_t bytes) { all.replace(at, bytes, reinterpret_cast<const char*>(&value), bytes); };
   const std::uint64_t bytes = (text.size() + 8) / 8 * 8;
   put(0, 0xba55ed50, 4), put(4, 1, 2), put(6, 16, 2), put(8, 64 + bytes, 8);
-  put(16, 1, 2), put(18, 0x101, 2), put(20, 64, 4), put(24, bytes, 8), put(44, 80, 4), put(56, 0x11, 8);
-  if (compressed) put(32, bytes, 4), put(72, 2 * bytes, 8);
+  put(16, 1, 2), put(18, 0x101, 2), put(20, 64, 4), put(24, bytes, 8), put(44, 80, 4), put(56, plain ? 0x11 : flags, 8);
+  if (!plain) put(32, text.size(), 4), put(72, whole, 8);
   return all + text + std::string(bytes - text.size(), '\0');
 }
 
@@ -50,7 +82,7 @@ constexpr unsigned kBlocks = 8448;
 /// The kernel that takes `us`, loaded in this way.
 CUfunction kernel_of_module(void* driver, const std::string& way, int us) {
   const std::string name = "busy_" + std::to_string(us), text = ptx(name);
-  static const std::string& image = *new std::string(way == "fat" || way == "compressed" ? fat(text, way == "compressed") : text);
+  std::string image = way.starts_with("fat") ? fat(text, way) : text;
   CUfunction f = nullptr;
   if (way == "library" || way == "kernel") {
     CUlibrary library = nullptr;
@@ -63,7 +95,8 @@ CUfunction kernel_of_module(void* driver, const std::string& way, int us) {
     return f;
   }
   CUmodule module = nullptr;
-  reinterpret_cast<decltype(&cuModuleLoadData)>(dlsym(driver, "cuModuleLoadData"))(&module, image.c_str());
+  reinterpret_cast<decltype(&cuModuleLoadData)>(dlsym(driver, "cuModuleLoadData"))(&module, way == "fat-static" ? static_cast<const void*>(&kFixed) : image.c_str());
+  std::ranges::fill(image, 'x');  // it is the driver's that is used from now on
   reinterpret_cast<decltype(&cuModuleGetFunction)>(dlsym(driver, "cuModuleGetFunction"))(&f, module, name.c_str());
   return f;
 }
@@ -139,7 +172,7 @@ int main(int argc, char** argv) {
     const CUresult most = allocate(&at, std::size_t{1} << 30), more = allocate(&at, (std::size_t{1} << 30) + 1);
     std::printf("allocated %d %d\n", most, more);
   }
-  const bool of_module = way == "ptx" || way == "ptx-extra" || way == "fat" || way == "compressed" || way == "library" || way == "kernel";
+  const bool of_module = way == "ptx" || way == "ptx-extra" || way.starts_with("fat") || way == "library" || way == "kernel";
   const CUfunction kernel = of_module ? kernel_of_module(driver, way, us) : nullptr;
   std::vector<std::uint32_t> counts(kBlocks);
   const auto launch_kernel = [&] {
