@@ -230,6 +230,10 @@ class Kernel:
         """May be killed and run again from its inputs."""
 
     @property
+    def ptx(self) -> bool:
+        """Its program brings its PTX, by which a service can make it persistent."""
+
+    @property
     def solo_time_ps(self) -> Optional[int]:
         """First block's start to last block's end, alone on the whole GPU."""
 

@@ -78,6 +78,7 @@ void bind_model(py::module_& m) {
       .def_readonly("registers_per_thread", &Kernel::registers_per_thread)
       .def_property_readonly("shared_memory_bytes", &Kernel::shared_memory_bytes)
       .def_readonly("idempotent", &Kernel::idempotent)
+      .def_readonly("ptx", &Kernel::ptx)
       .def_readonly("solo_time_ps", &Kernel::solo_time);
   as_record(kernel, {"name", "grid", "block"});
 

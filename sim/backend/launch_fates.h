@@ -28,6 +28,7 @@ struct Fate {
   std::unique_ptr<KernelRecord> record;  // of earlier runs, if it was on the GPU before
   std::uint64_t done = 0;                // in those
   Time reaches{};                        // the GPU, not earlier
+  Time wait{};                           // of its stream before it, on the GPU
 };
 
 class LaunchFates {

@@ -69,7 +69,10 @@ class SimSetup final : public Setup {
     Served::Options served{*options.served_ahead};
     if (s.needed.forecast && options.served_look)
       served.forecast = std::make_unique<LaterForecast>(make_forecast(gpu_, s.needed), *options.served_look);
+    if (options.served_waits) served.let_reach = [this](const LaunchView& l, Time at, Time wait) { backend_.let_reach(l, at, wait); };
     viewed_ = !s.needed.forecast || served.forecast != nullptr;
+    // Sizes are what --persistent is for: sim serve refuses such a policy without it.
+    if (viewed_ && (options.served_persistent || by_sm_)) served.persistent = &persistent_.emplace(trace_, gpu_);
     served_.emplace(backend_, s.trace, s.needed, std::move(served));
   }
 
@@ -80,7 +83,7 @@ class SimSetup final : public Setup {
   /// A forecast that knows the trace foretells its launches, a graph's too.
   Policy& asked(Policy& policy) override {
     if (!viewed_) return policy;
-    return view_.emplace(policy, trace_);
+    return view_.emplace(policy, trace_, persistent_ ? &*persistent_ : nullptr);
   }
   bool audited() const override { return audited_; }
   Profile profile(KernelId id) override {
@@ -108,6 +111,7 @@ class SimSetup final : public Setup {
   bool by_sm_, instance_, audited_;
   Totals& totals_;
   SimBackend backend_;
+  std::optional<PersistentLaunches> persistent_;
   std::optional<Served> served_;
   bool viewed_ = false;  // the policy sees what a service shows it
   std::optional<ServiceView> view_;

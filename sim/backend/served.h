@@ -3,17 +3,27 @@
 // its end, and an order to stop takes back the rest at once (hw/live/books.h has the same rule).  A graph goes as a whole.  Of a policy that looks ahead the
 // forecast is the service's: of programs that nobody knows, and heard when it has taken its time.
 //
-// Leaves out: what a wait on the GPU and a grant cost, 2 us each (experiments/h200/live); that times are known from the second
+// Launches that are persistent (persistent_launches.h) can be stopped while they have an attempt left: of each stream the last that
+// has gone.  Further workers come with another attempt: what there is of the launch stops, and goes on at once.  The attempts that
+// are left find nothing to do when its blocks are done, and only then is its end known.  Where the policy sizes launches, one of a stream is on
+// the GPU at a time.
+//
+// A best-effort launch is with the driver when it is granted, behind a wait of its stream on the GPU. So it begins sooner after its grant
+// than another launch after its call, also where a request has begun since, but later after what is before it in its stream.
+//
+// Leaves out: that times are known from the second
 // launch on only; how far the host may run ahead, 64 launches of a stream there, here without a limit.
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "policies/api/backend.h"
 #include "policies/api/policy.h"
 #include "sim/backend/later_forecast.h"
+#include "sim/backend/persistent_launches.h"
 #include "traces/model/trace.h"
 
 namespace corun::sim {
@@ -23,6 +33,9 @@ class Served final : public Backend {
   struct Options {
     Time ahead{};                                   // `--ahead-us`
     std::unique_ptr<LaterForecast> forecast = {};  // null: that of the GPU
+    PersistentLaunches* persistent = nullptr;      // null: there are none
+    /// The launch that is about to go reaches the GPU then, and its stream has a wait before it.  None: as any launch.
+    std::function<void(const LaunchView&, Time at, Time wait)> let_reach = {};
   };
   Served(Backend& gpu, const Trace& trace, const Requirements& needed, Options options);
 
@@ -47,9 +60,11 @@ class Served final : public Backend {
     std::vector<LaunchId> follows;
   };
   struct Gone {
-    LaunchId id;
-    StreamId stream;
+    Held what;
     Time at{}, solo{};
+    bool stopping = false;
+    std::optional<Decision> goes_on{};  // as which, when it has stopped
+    std::optional<Time> ends_at{};      // its blocks are done, and this is when its last attempt ends
   };
   using GraphLaunch = std::pair<std::uint64_t, std::uint32_t>;  // request, number of the graph
   struct Program {
@@ -63,7 +78,16 @@ class Served final : public Backend {
   Time may_go_at(const Program& p) const;
   /// What may go now goes.  When the next may.
   Time hand_over();
-  void heard(const Notice& notice);
+  Time reaches_gpu(const LaunchView& l) const;
+  Outcome go(const Held& h, bool of_graph);
+  Outcome resize(const decide::Resize& decision, const LaunchView& l);
+  void order_stops(Program& p, const LaunchView& first, std::span<const LaunchId> follows);
+  bool persistent(LaunchId id) const { return options_.persistent != nullptr && options_.persistent->are(id); }
+  std::uint32_t left(LaunchId id) const { return options_.persistent == nullptr ? 0 : options_.persistent->left(id); }
+  Gone* gone(LaunchId id);
+  void over(LaunchId id);
+  /// False: the session is not to know of it, or not yet.
+  bool heard(const Notice& notice);
 
   bool goes_with_last(const Program& p) const;
 
@@ -72,6 +96,7 @@ class Served final : public Backend {
   Options options_;
   std::vector<Program> programs_;  // by ClientId
   std::deque<Notice> told_;
+  std::vector<std::pair<Time, LaunchId>> late_;  // persistent launches whose blocks are done, and when that is known
 };
 
 }  // namespace corun::sim

@@ -10,7 +10,8 @@ bool in_graph(const Trace& trace, const LaunchView& l) {
   return handed_over(client, trace.programs[client.program.value], l.op) != HandedOver::by_itself;
 }
 
-ServiceView::ServiceView(Policy& policy, const Trace& trace) : policy_(policy), trace_(trace) {
+ServiceView::ServiceView(Policy& policy, const Trace& trace, PersistentLaunches* persistent)
+    : policy_(policy), trace_(trace), persistent_(persistent) {
   for (std::uint32_t c = 0; c < trace.clients.size(); ++c) {
     const Program& program = trace.programs[trace.clients[c].program.value];
     clients_.emplace_back().ended_at.resize(program.streams.size());
@@ -63,6 +64,7 @@ void ServiceView::ready(const LaunchView& l, Time now) {
     clients_[l.client.value].since = now;
     notices_.push_back(RequestArrived{l.client, l.request});
   }
+  if (persistent_ != nullptr) persistent_->called(l);
   const bool graph = l.kernel != nullptr && in_graph(trace_, l);
   Entry* e = nullptr;
   if (graph)
@@ -94,6 +96,7 @@ void ServiceView::ended(LaunchId real, Time now) {
   if (--e->left != 0) return;
   const LaunchView& l = e->first;
   if (e->graph) took_[{l.client.value, l.operation->graph}].add(now - e->since);
+  if (!e->graph && persistent_ != nullptr) persistent_->ended(l);
   clients_[l.client.value].ended_at[l.stream.value] = now;
   notices_.push_back(KernelFinished{e->id});
   ask_ = true;
@@ -189,7 +192,7 @@ void ServiceView::show(Entry& e, const Snapshot& now, std::vector<LaunchId>& lis
     l.unblocked_at = lead.id == e.first.id ? lead.unblocked_at : e.since;
   }
   l.id = e.id;
-  l.stoppable = l.sizable = false;
+  l.stoppable = l.sizable = has_attempts(e);
 }
 
 Snapshot ServiceView::shown(const Snapshot& now) {
@@ -241,8 +244,10 @@ void ServiceView::carry_out(const Decision& decision, const Snapshot& now, std::
     if (e->graph) granted_graphs_.push_back(e->id);
     e->came_back = false;
     e->granted = *launch;
-    e->granted->ctas = 0;  // it has no size
-    e->granted->ctas_per_sm.clear();
+    if (!has_attempts(*e)) {  // it has no size
+      e->granted->ctas = 0;
+      e->granted->ctas_per_sm.clear();
+    }
     e->since = now.now;
     for (const LaunchId part : e->parts) {
       decide::Launch each = *e->granted;

@@ -8,7 +8,7 @@
 // A request begins with its first launch and ends when its host has what it waits for.  What the host does between two requests is
 // time in which the client is not busy, also in a closed loop; nobody knows of requests that wait.
 //
-// No launch is made persistent: none can be stopped on the GPU, or has a size.
+// Only launches that are persistent (PersistentLaunches) can be stopped on the GPU and have a size.
 //
 // Leaves out: that of other kernels, too, a service knows only what they took; copies behind a graph's last kernel; that a
 // best-effort program's streams are shown as one; that a program which launches nothing for 100 us has ended a request.
@@ -24,6 +24,7 @@
 
 #include "policies/api/last_times.h"
 #include "policies/api/policy.h"
+#include "sim/backend/persistent_launches.h"
 #include "traces/model/trace.h"
 
 namespace corun::sim {
@@ -42,7 +43,8 @@ struct Showing {
 
 class ServiceView final : public Policy {
  public:
-  ServiceView(Policy& policy, const Trace& trace);
+  /// `persistent`: null: there are none.
+  ServiceView(Policy& policy, const Trace& trace, PersistentLaunches* persistent = nullptr);
 
   std::string_view name() const override { return policy_.name(); }
   Requirements requirements() const override { return policy_.requirements(); }
@@ -84,10 +86,12 @@ class ServiceView final : public Policy {
   std::uint32_t kernels(const Entry& graph) const { return graphs_.at({graph.first.client.value, graph.first.operation->graph}).grid.x; }
   void show(Entry& e, const Snapshot& now, std::vector<LaunchId>& list);
   Snapshot shown(const Snapshot& now);
+  bool has_attempts(const Entry& e) const { return persistent_ != nullptr && !e.graph && persistent_->left(e.first.id) != 0; }
   void carry_out(const Decision& decision, const Snapshot& now, std::vector<Decision>& decisions);
 
   Policy& policy_;
   const Trace& trace_;
+  PersistentLaunches* persistent_;
   std::map<GraphOfClient, Kernel> graphs_;  // what the policy sees of each
   std::map<GraphOfClient, LastTimes> took_;
   std::vector<Entry> entries_;

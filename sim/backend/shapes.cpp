@@ -4,6 +4,17 @@
 #include "sim/stages/compute_engine.h"
 
 namespace corun::sim {
+
+SmResources demand_of_worker(const Kernel& kernel, const Gpu& gpu) {
+  if (gpu.persistent_shared_bytes == 0) return demand_of(kernel, gpu.sm);
+  Kernel worker;
+  worker.block = kernel.block;
+  worker.registers_per_thread = kernel.registers_per_thread;
+  worker.static_shared_memory_bytes = kernel.static_shared_memory_bytes + gpu.persistent_shared_bytes;
+  worker.dynamic_shared_memory_bytes = kernel.dynamic_shared_memory_bytes;
+  return demand_of(worker, gpu.sm);
+}
+
 namespace {
 
 /// All that a shape depends on, as bytes; before what has no fixed length stands how much there is of it.

@@ -26,6 +26,9 @@ struct Shape {
   Time stoppable_task;   // or where the launch may be stopped
 };
 
+/// A worker has what a block has, and state of its own.
+SmResources demand_of_worker(const Kernel& kernel, const Gpu& gpu);
+
 class Shapes {
  public:
   explicit Shapes(const Gpu& gpu) : gpu_(gpu) {}

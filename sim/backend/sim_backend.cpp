@@ -184,24 +184,12 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
   return Applied{};
 }
 
-/// A worker has what a block has, and state of its own.
-SmResources SimBackend::demand_of_worker(const Kernel& kernel) const {
-  if (topology_.gpu.persistent_shared_bytes == 0) return demand_of(kernel, topology_.gpu.sm);
-  Kernel worker;
-  worker.block = kernel.block;
-  worker.registers_per_thread = kernel.registers_per_thread;
-  worker.static_shared_memory_bytes =
-      kernel.static_shared_memory_bytes + topology_.gpu.persistent_shared_bytes;
-  worker.dynamic_shared_memory_bytes = kernel.dynamic_shared_memory_bytes;
-  return demand_of(worker, topology_.gpu.sm);
-}
-
 /// What is left of the launch, if it has been on the GPU before.
 void SimBackend::prepare(Submission::Kernel& kernel, const LaunchView& l, const Shape& shape,
                          std::int32_t priority, const SmMask& allowed) {
   kernel.allowed = allowed;
   kernel.level = static_cast<std::uint32_t>(levels() - 1 + priority);
-  kernel.demand = l.ctas != 0 || stoppable(l) ? demand_of_worker(*l.kernel) : shape.demand;
+  kernel.demand = l.ctas != 0 || stoppable(l) ? demand_of_worker(*l.kernel, topology_.gpu) : shape.demand;
   kernel.block_alone = shape.block_alone;
   kernel.load = &shape.load;
   if (l.kernel->block_times.size() > 1) kernel.block_times = &l.kernel->block_times;
@@ -274,6 +262,7 @@ void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, 
   submission.graph = how != HandedOver::by_itself;
   submission.ahead = at.ahead;
   Fate& fate = fates_.renew(l, at.context, at.stream);
+  submission.gap += std::exchange(fate.wait, Time{});
   if (fate.reaches != Time{}) {
     submission.reaches_gpu = Time{};
     return hand_over(std::move(submission), at.context, std::max(now_, std::exchange(fate.reaches, Time{})));

@@ -49,6 +49,11 @@ class SimBackend final : public Backend {
   /// Of the launch, which was not here yet, its `blocks_done` are done, and it reaches the GPU then or, where that
   /// has passed, at once.
   void expect(const LaunchView& launch, Time reaches);
+  /// The launch, which is about to be handed over, reaches the GPU then and not a latency after, and its stream has a wait before it.
+  void let_reach(const LaunchView& launch, Time at, Time wait) {
+    Fate& fate = fates_.renew(launch, place(launch).context, place(launch).stream);
+    fate.reaches = at, fate.wait = wait;
+  }
   /// From that number of events() on wait() returns at once.
   void stop_after(std::uint64_t events);
   std::uint64_t blocks_done(const LaunchView& launch) {
@@ -109,10 +114,9 @@ class SimBackend final : public Backend {
   /// Whether it runs as a kernel that can be stopped, which is known to take longer.  Those of real-time
   /// clients never are.
   bool stoppable(const LaunchView& l) const {
-    return preemptive_ && l.kernel->stoppable &&
+    return preemptive_ && l.stoppable && l.kernel->stoppable &&
            trace_.clients[l.client.value].service_class == ServiceClass::best_effort;
   }
-  SmResources demand_of_worker(const Kernel& kernel) const;
   Outcome launch(const decide::Launch& decision, const LaunchView& launch, std::span<const LaunchId> follows);
   Outcome preempt(const decide::Preempt& decision, const LaunchView& launch,
                   std::span<const LaunchId> behind);

@@ -56,6 +56,7 @@ struct CudaArguments {
 
 struct ServedArguments {
   std::optional<double> ahead_us, look_us;
+  bool persistent = false;
 };
 
 struct Arguments {
@@ -140,13 +141,15 @@ int simulate(const Arguments& a, Task task) {
     throw InputError("", "--as-served", "it is of the simulator", "leave out --backend=cuda, or run the programs under sim serve");
   if (a.served.look_us && !a.served.ahead_us)
     throw InputError("", "--look-us", "it is of programs under the service", "give --as-served=8 too");
+  if (a.served.persistent && !a.served.ahead_us)
+    throw InputError("", "--persistent", "it is of programs under the service", "give --as-served=8 too");
   if (!a.comparison.contention.modelled() && a.cuda.backend != "sim")
     throw InputError("", "--contention", "it is of the simulator", "leave out --backend=cuda, or --contention=none");
   const Trace trace = load(a);
   if (a.served.ahead_us) {  // the service's books refuse what it cannot do
     live::BooksOptions options;
     const CapabilitySet needs = make_policy(a.policy)->requirements().capabilities;
-    options.persistent = needs.has(Capability::sm_quota) && needs.has(Capability::preempt_at_block);
+    options.persistent = a.served.persistent || (needs.has(Capability::sm_quota) && needs.has(Capability::preempt_at_block));
     options.forecast = [](const Gpu& gpu, const Requirements& needed) { return make_forecast(gpu, needed); };
     if (live::Books(a.policy, read_gpu(trace.gpu), options).memory() != nullptr)
       throw InputError(
@@ -209,6 +212,7 @@ int simulate(const Arguments& a, Task task) {
       };
       RunOptions simulated{options, engine};
       if (a.served.ahead_us) simulated.served_ahead = from_ns(1e3 * *a.served.ahead_us);
+      simulated.served_persistent = a.served.persistent;
       if (a.served.look_us) simulated.served_look = from_ns(1e3 * *a.served.look_us);
       result = run(trace, gpu, simulated);
     } else {
@@ -294,6 +298,9 @@ int command(int argc, char** argv) {
                  "as sim serve --ahead-us=this, usually 8, runs programs as they are: kernels run to their ends, and one\n"
                  "that the policy may hold back goes so long before those before it end")
       ->check(CLI::Range(0.0, 1e6));
+  app.add_flag("--persistent", a.served.persistent,
+               "with --as-served: kernels that bring their PTX (traces/FORMAT.md: ptx) can be stopped and sized, as under\n"
+               "sim serve --persistent; policies that give sizes have it anyway");
   app.add_option("--look-us", a.served.look_us,
                  "with --as-served, of a policy that looks ahead: microseconds from asking for a forecast to hearing it, which is\n"
                  "made of what a service knows of its programs (sim top --json has its mean: looks; default: made of the trace, at once)")

@@ -20,10 +20,10 @@ bool same(const Counters& a, const Counters& b) {
 
 bool same(const Kernel& a, const Kernel& b) {
   const auto all = [](const Kernel& kernel) {
-    const auto& [name, origin, grid, block, cluster, registers, fixed, dynamic, idempotent, solo, solo_sms,
+    const auto& [name, origin, grid, block, cluster, registers, fixed, dynamic, idempotent, ptx, solo, solo_sms,
                  by_sms, places_free, by_ctas, stoppable, blocks, counters, code] = kernel;
     static_cast<void>(counters), static_cast<void>(code), static_cast<void>(stoppable);
-    return std::tie(name, origin, grid, block, cluster, registers, fixed, dynamic, idempotent, solo, solo_sms,
+    return std::tie(name, origin, grid, block, cluster, registers, fixed, dynamic, idempotent, ptx, solo, solo_sms,
                     by_sms, places_free, by_ctas, blocks);
   };
   const auto code = [](const Kernel& kernel) {

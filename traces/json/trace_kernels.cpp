@@ -87,6 +87,7 @@ Kernel read_kernel(const TraceFile& file, const json& from, const std::string& p
   kernel.static_shared_memory_bytes = from.value("static_shared_memory_bytes", 0u);
   kernel.dynamic_shared_memory_bytes = from.value("dynamic_shared_memory_bytes", 0u);
   kernel.idempotent = from.value("idempotent", false);
+  kernel.ptx = from.value("ptx", false);
   kernel.solo_time = optional_time(from, "solo_time_ns");
   kernel.solo_time_sms = from.value("solo_time_sms", 0u);
   if (const json* by_sms = find(from, "solo_time_by_sms_ns"))

@@ -139,6 +139,7 @@ json kernel(const Kernel& from, const std::string& name) {
   put(to, "static_shared_memory_bytes", from.static_shared_memory_bytes, 0u);
   put(to, "dynamic_shared_memory_bytes", from.dynamic_shared_memory_bytes, 0u);
   put(to, "idempotent", from.idempotent, false);
+  put(to, "ptx", from.ptx, false);
   put(to, "solo_time_ns", from.solo_time);
   put(to, "solo_time_sms", from.solo_time_sms, 0u);
   for (const auto& [sms, time] : from.solo_time_by_sms)

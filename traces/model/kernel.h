@@ -60,6 +60,7 @@ struct Kernel {
   std::uint32_t static_shared_memory_bytes = 0;
   std::uint32_t dynamic_shared_memory_bytes = 0;
   bool idempotent = false;  // may be killed and run again from its inputs
+  bool ptx = false;         // its program brings its PTX, by which a service can make it persistent
 
   std::optional<Time> solo_time;  // first block's start to last block's end, alone on the whole GPU
   /// The number of SMs that the program had when that and its launches' solo times were measured: libraries

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """What shares.py measured beside the simulation of the same programs: what each gets done of what it gets done alone.
 
-  simulated.py SIM SHARES.json[.gz] FOLDER SECONDS [--turns=TURNS.txt] NCU.csv[.gz]...
+  simulated.py SIM SHARES.json[.gz] FOLDER SECONDS [--turns=TURNS.txt] [--as-served=US] NCU.csv[.gz]...
 SIM: the `sim` command; SHARES: of shares.py; FOLDER: for the traces; SECONDS: simulated of each set; NCU: of each kind's kernel, `ncu-KIND.csv`.
+With --as-served best-effort kernels but for short's bring their PTX, and what a service has is simulated; without it each launch can be stopped and sized.
 With --turns kernels under smguard take as workers with seats the time that turns.cpp measured of one launch, else what the counters say.
 """
 import csv
@@ -14,6 +15,7 @@ import re
 import subprocess
 import sys
 
+WARM_UP_S = 0.05  # of a service: the first launches of a kernel are plain
 KINDS = ("short", "fma", "triad", "tiles")  # as shares.py has them
 GRID = {"short": [132, 1, 1], "fma": [101376, 1, 1], "triad": [131072, 1, 1], "tiles": [512, 512, 1]}
 BLOCK = {"tiles": [32, 8, 1]}
@@ -36,6 +38,8 @@ def kernel(kind, path, turns):
     counters = {name: values[metric] for metric, name in COUNTERS.items()} | {"pipes_pct": {name: values[metric] for metric, name in PIPES.items()}}
     k = {"name": kind, "grid": GRID[kind], "block": BLOCK.get(kind, [256, 1, 1]), "registers_per_thread": int(values["launch__registers_per_thread"]),
          "static_shared_memory_bytes": int(values["launch__shared_mem_per_block_static"]), "solo_time_ns": values["gpu__time_duration.sum"], "counters": counters}
+    if kind != "short":
+        k["ptx"] = True
     if kind in turns:
         k["persistent_time_by_ctas_ns"] = turns[kind]
     return k
@@ -73,7 +77,9 @@ def shares_of(mode):
 
 def main(sim, measured, folder, seconds, *rest):
     seconds = float(seconds)
-    turns = of_turns(rest[0].partition("=")[2]) if rest[0].startswith("--turns=") else {}
+    given = dict(p.split("=", 1) for p in rest if p.startswith("--"))
+    turns = of_turns(given["--turns"]) if "--turns" in given else {}
+    served = ["--as-served=" + given["--as-served"]] if "--as-served" in given else []
     sheets = {os.path.basename(p).split(".")[0].removeprefix("ncu-"): p for p in rest if not p.startswith("--")}
     os.makedirs(folder, exist_ok=True)
     runs = json.loads(text_of(measured))["runs"]
@@ -83,6 +89,7 @@ def main(sim, measured, folder, seconds, *rest):
         policy = "fcfs" if mode == "mps" else re.search(r"--policy=(\S+)", mode)[1]
         plain = policy == "fcfs"
         errors = {}
+        warm_up = WARM_UP_S if served and not plain else 0
         print(f"{mode.partition('=')[0]}: STP measured, simulated; of each program, measured and simulated")
         for row in run["sets"]:
             kinds = list(row)
@@ -90,11 +97,12 @@ def main(sim, measured, folder, seconds, *rest):
                 continue
             trace = {"corun_trace": 1, "name": "+".join(kinds), "gpu": "h100-sxm", "kernels": [kernel(k, sheets[k], {} if plain else turns) for k in KINDS],
                      "programs": [{"name": k, "ops": [{"launch": k}] * (3 if k == "short" else 4) + [{"sync": True}]} for k in KINDS],
-                     "clients": [client(k, k in kinds, shares_of(mode), seconds) for k in KINDS], "run": {"duration_ns": seconds * 1e9}}
+                     "clients": [client(k, k in kinds, shares_of(mode), seconds + warm_up) for k in KINDS], "run": {"duration_ns": (seconds + warm_up) * 1e9, "warm_up_ns": warm_up * 1e9}}
             path = os.path.join(folder, f"{mode.partition('=')[0]}-{'-'.join(kinds)}.json")
             with open(path, "w") as file:
                 json.dump(trace, file)
-            said = subprocess.run([sim, "--policy=" + policy, "--json", path], capture_output=True, text=True, check=True)
+            options = [] if plain or not served else [*served, "--persistent"]
+            said = subprocess.run([sim, "--policy=" + policy, "--json", *options, path], capture_output=True, text=True, check=True)
             of = {c["name"]: c for c in json.loads(said.stdout)["clients"]}
             got = {k: row[k]["per_s"] / alone[k] for k in kinds}
             foretold = {k: of[k]["progress"] for k in kinds}

@@ -75,6 +75,51 @@ TEST(Served, UnderAPolicyThatStopsNothingLaunchesGoAsTheyCome) {
   EXPECT_THAT(s.gpu.at(us(0)), ElementsAre("launch 0 ctas 0", "launch 1 ctas 0", "launch 2 ctas 0"));
 }
 
+/// A camera's request, and the second of three launches of 100 us, which may go at 92 us, 8 us ahead.
+struct GrantBesideARequest : TraceBuilder {
+  KernelRecord second(Time request_at) { return batch(request_at).at(1); }
+  std::vector<KernelRecord> batch(Time request_at) {
+    const KernelId k = kernel([] {
+      Kernel each = whole_sm_kernel(10, us(100));
+      each.solo_time = us(100);
+      return each;
+    }());
+    client("batch", program({launch(k), launch(k), launch(k)}));
+    Client& camera = one_kernel("camera", sim::kernel(1, 32, us(50)), request_at);
+    camera.service_class = ServiceClass::real_time;
+    RunOptions options{{.policy = "wait:beside=on"}};
+    options.served_ahead = us(8);
+    Collector ran;
+    options.sinks.push_back(&ran);
+    Gpu gpu = small_gpu(10);
+    gpu.launch_latency = us(6);
+    run(trace, gpu, options);
+    return ran.of(ClientId{0});
+  }
+};
+
+TEST(Served, ALaunchThatHasItsGrantWhenARequestBeginsBeginsWithinIt) {
+  // The first has its grant at 0 and takes 100 us, so that the second may go at 92 us.
+  EXPECT_EQ(GrantBesideARequest{}.second(us(92) + ps(1)).submitted, us(92));
+  const KernelRecord granted = GrantBesideARequest{}.second(us(92) + ps(1));
+  EXPECT_GT(granted.started, us(92) + ps(1));
+  EXPECT_LT(granted.started, us(92) + ps(1) + us(50)) << "while the request is under way";
+  EXPECT_GE(GrantBesideARequest{}.second(us(92)).submitted, us(92) + us(50)) << "at that instant it is taken back";
+}
+
+TEST(Served, AKernelThatIsGrantedInTimeBeginsAWaitAfterTheOneBeforeIt) {
+  const std::vector<KernelRecord> batch = GrantBesideARequest{}.batch(us(1000));
+  EXPECT_EQ(batch[0].queued, us(6) + ns(2500));
+  EXPECT_EQ(batch[1].queued, batch[0].finished + ns(2500));
+}
+
+TEST(Served, WhatWasHeldBeginsSoonerAfterItsGrantThanALaunchAfterItsCall) {
+  // The request ends at 80 + 6 + 50 us; the second launch was called at 0 and is granted then.
+  const KernelRecord held = GrantBesideARequest{}.second(us(80));
+  EXPECT_EQ(held.submitted, us(136));
+  EXPECT_EQ(held.queued - held.submitted, us(6) - ns(3520));
+}
+
 TEST(Served, ACopyKeepsItsPlaceAmongTheLaunches) {
   Script s(0);
   s.trace.programs[0].ops = {launch(KernelId{0}), launch(KernelId{0}), copy(CopyDirection::device_to_host, 1000), launch(KernelId{0})};
@@ -158,7 +203,7 @@ TEST(Served, InTheSimulatorAKernelThatARequestMeetsRunsToItsEnd) {
     options.served_ahead = served;
     return run(s.trace, small_gpu(10), options).clients[1].max_ms;
   };
-  EXPECT_NEAR(latency(us(8)), 0.15, 0.002) << "launch 1 ends at 200 us";
+  EXPECT_NEAR(latency(us(8)), 0.155, 0.001) << "launch 1 ends at 205 us, of which two waits are 5";
   EXPECT_NEAR(latency({}), 0.105, 0.005) << "or at its next blocks";
 }
 

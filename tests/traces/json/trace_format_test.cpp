@@ -51,6 +51,7 @@ TEST_F(TraceFormat, DocumentedExampleIsReadCompletely) {
   EXPECT_EQ(gemm.static_shared_memory_bytes, 0u);
   EXPECT_EQ(gemm.dynamic_shared_memory_bytes, 16384u);
   EXPECT_TRUE(gemm.idempotent);
+  EXPECT_TRUE(gemm.ptx);
   EXPECT_EQ(gemm.solo_time, from_ns(3424));
   EXPECT_EQ(gemm.solo_time_by_sms,
             (std::map<std::uint32_t, Time>{{8, from_ns(20000)}, {132, from_ns(3424)}}));
@@ -143,6 +144,7 @@ TEST_F(TraceFormat, DefaultsAreAsDocumented) {
   EXPECT_EQ(kernel.registers_per_thread, 32u);
   EXPECT_EQ(kernel.shared_memory_bytes(), 0u);
   EXPECT_FALSE(kernel.idempotent);
+  EXPECT_FALSE(kernel.ptx);
   EXPECT_THAT(kernel.block_times, IsEmpty());
   EXPECT_EQ(kernel.counters.dram_read_bytes, std::nullopt);
   const Program& program = trace.programs[0];

@@ -75,6 +75,7 @@ class AnyTrace {
     kernel.static_shared_memory_bytes = coin() ? 0 : below(50000);
     kernel.dynamic_shared_memory_bytes = coin() ? 0 : below(50000);
     kernel.idempotent = coin();
+    kernel.ptx = coin();
     kernel.solo_time = time();
     for (std::uint32_t i = below(3); i > 0; --i) kernel.solo_time_by_sms[below(132) + 1] = time();
     for (std::uint32_t i = below(3); i > 0; --i) kernel.persistent_time_by_ctas[below(32) + 1] = time();
