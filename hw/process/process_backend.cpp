@@ -209,7 +209,7 @@ void ProcessBackend::wait(Time until, std::vector<Notice>& notices) {
       if (until == kNever) return;
       last_event_ = now;
     } else if (now - last_event_ >
-               options_.cuda.patience + std::chrono::seconds(2)) {  // later than each of them
+               options_.cuda.patience + std::chrono::seconds(10)) {  // later than each of them, on a busy machine too
       throw Stalled(what_it_waits_for());
     }
     std::this_thread::yield();
