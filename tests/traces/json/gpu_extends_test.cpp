@@ -1,4 +1,5 @@
 // GPU descriptions made of another one: what is taken over, what it counts as, what is refused.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
