@@ -12,6 +12,7 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "traces/import/captured_ranges.h"
 #include "traces/import/host_stalls.h"
 #include "traces/import/median.h"
 #include "traces/import/processes.h"
@@ -30,17 +31,6 @@ constexpr std::int64_t kVersion = 1;
 /// What CUPTI adds where it records no kernels, to a call that issues work and to a node of a graph: on an H200, in a process
 /// of its own (`overhead.py overhead.json` in experiments/h200/capture).
 constexpr Nanoseconds kAddedToCall{1200}, kAddedToNode{290};
-/// Ranges without CUPTI, so that their median counts, also beside four times as many with it.
-constexpr std::size_t kEnough = 8, kBeside = 4;
-/// And beside any number where all their work is of graphs, so that the GPU decides what they take, and their quartiles are within this
-/// share of their median.
-constexpr double kSteady = 0.05;
-
-bool steady(std::vector<Nanoseconds> times) {
-  std::ranges::sort(times);
-  const auto at = [&](std::size_t quarter) { return static_cast<double>(times[quarter * (times.size() - 1) / 4].count()); };
-  return at(3) - at(1) <= kSteady * at(2);
-}
 /// In nanoseconds 146 years, so that sums of two fit 64 bits.
 constexpr std::int64_t kMostOfAny = std::int64_t{1} << 62;
 constexpr std::int64_t kMostBytes = (std::int64_t{1} << 53) - 1;
@@ -218,7 +208,7 @@ class Reader {
 
   void range(const Fields& f) {
     const std::string name = f.text(1);
-    Ranges& of = ranges_[name];
+    RangesOfName& of = ranges_[name];
     ++of.count;
     const kineto::Step step{name, Nanoseconds{f.integer(2)}, Nanoseconds{f.integer(3, f.integer(2)) - f.integer(2)}};
     if (range_.empty() ? f.integer(5) == 0 : name == range_) of.steps.push_back(step);
@@ -250,7 +240,7 @@ class Reader {
     if (unmeasured_ != 0) process_.notes.push_back(fmt::format("CUPTI has no times of {} kernels or copies, an end before the beginning, or one that is too late; they are left out.", unmeasured_));
     if (!ended_)
       process_.notes.push_back("The program did not end by itself: what it did in its last 0.2 s may be missing.");
-    choose_range();
+    choose_range(ranges_, range_, process_);
   }
 
   /// What was recorded at that time.
@@ -329,87 +319,6 @@ class Reader {
     process_.host_stalls = std::move(found->record);
   }
 
-  /// The one that is asked for; else, of the program's own, the one that holds most of the GPU's work.
-  void choose_range() {
-    if (ranges_.empty()) return;
-    const std::string chosen = range_.empty() ? best_range() : range_;
-    if (const auto known = ranges_.find(chosen); known != ranges_.end()) {
-      process_.records.steps = known->second.steps;
-      const Ranges& of = known->second;
-      if (of.away.size() >= kEnough && (kBeside * of.away.size() >= of.unrecorded.size() || (steady(of.away) && graphs_alone(of.steps)))) {
-        process_.records.unrecorded_request = lower_median(of.away);
-        process_.records.added_to_call = process_.records.added_to_node = Nanoseconds{};
-      } else if (!of.unrecorded.empty()) {
-        process_.records.unrecorded_request = lower_median(of.unrecorded);
-      }
-    }
-    if (!range_.empty()) return;
-    std::vector<std::string> names;
-    for (const auto& [name, of] : ranges_)
-      if (names.size() < 6) names.push_back(fmt::format("{} ({})", name, of.count));
-    process_.notes.push_back(fmt::format("It has ranges of NVTX, {}{}: {}--range takes {}.", fmt::join(names, ", "),
-                                         ranges_.size() > names.size() ? " and more" : "",
-                                         chosen.empty() ? "" : fmt::format("{} is taken as the request; ", in_quotes(chosen)),
-                                         chosen.empty() ? "one as the request" : "another"));
-  }
-
-  /// What is launched within them is graphs, but for a few launches.
-  bool graphs_alone(const std::vector<kineto::Step>& steps) const {
-    const std::vector<Call>& calls = process_.records.calls;
-    constexpr std::size_t kFew = 16;
-    std::size_t launches = 0, graphs = 0;
-    for (const kineto::Step& step : steps) {
-      auto call = std::ranges::lower_bound(calls, step.start, {}, &Call::start);
-      for (; call != calls.end() && call->start < step.start + step.duration; ++call) {
-        launches += call->kind == Call::Kind::launch;
-        graphs += call->kind == Call::Kind::graph_launch;
-      }
-    }
-    return graphs > kFew * launches;
-  }
-
-  /// Of those that occur three times, by their time, and no more than are worth a look: outer ones come before inner ones.
-  std::vector<std::string> longest_ranges() const {
-    constexpr std::size_t kTimes = 3, kTried = 64;
-    std::vector<std::pair<Nanoseconds, std::string>> by_time;
-    for (const auto& [name, of] : ranges_) {
-      if (of.steps.size() < kTimes) continue;
-      Nanoseconds time{};
-      for (const kineto::Step& step : of.steps) time += step.duration;
-      by_time.emplace_back(-time, name);
-    }
-    std::sort(by_time.begin(), by_time.end());
-    std::vector<std::string> names;
-    for (auto& [time, name] : by_time)
-      if (names.size() < kTried) names.push_back(std::move(name));
-    return names;
-  }
-
-  /// Empty: none holds four fifths of the work between its first and its last, and a quarter of all.
-  std::string best_range() const {
-    const kineto::Records& r = process_.records;
-    std::unordered_map<std::uint64_t, Nanoseconds> issued;
-    for (const Call& call : r.calls) issued.try_emplace(call.correlation, call.start);
-    Nanoseconds all{}, most{};
-    for (const GpuOp& op : r.ops) all += op.duration;
-    std::string best;
-    for (const std::string& name : longest_ranges()) {
-      std::vector<kineto::Step> steps = ranges_.at(name).steps;
-      std::sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.start < b.start; });
-      Nanoseconds within{}, between{};
-      for (const GpuOp& op : r.ops) {
-        const auto call = issued.find(op.correlation.value_or(0));
-        const Nanoseconds at = call == issued.end() ? op.start : call->second;
-        auto next = std::upper_bound(steps.begin(), steps.end(), at, [](Nanoseconds t, const auto& step) { return t < step.start; });
-        if (next == steps.begin()) continue;
-        if (const auto& step = *std::prev(next); at < step.start + step.duration) within += op.duration;
-        else if (next != steps.end()) between += op.duration;
-      }
-      if (4 * between <= within && 4 * within >= all && within > most) best = name, most = within;
-    }
-    return best;
-  }
-
   /// A wait is for the latest record of its event before it: calls are numbered as they come.
   void join_events() {
     for (auto& [event, records] : recorded_) std::sort(records.begin(), records.end());
@@ -456,13 +365,7 @@ class Reader {
   using Event = std::pair<std::int64_t, std::int64_t>;                          // context, event
   std::map<Event, std::vector<std::pair<std::int64_t, std::int64_t>>> recorded_;  // {correlation, stream}
   std::vector<Event> event_of_;                                                 // by Records::syncs
-  struct Ranges {
-    std::size_t count = 0;
-    std::vector<kineto::Step> steps;      // of those that may be requests
-    std::vector<Nanoseconds> unrecorded;  // what they took while no kernels were recorded
-    std::vector<Nanoseconds> away;        // and while CUPTI was not in the process
-  };
-  std::map<std::string, Ranges> ranges_;
+  RangesByName ranges_;
   std::vector<WatchedRange> seen_;  // of no domain
   std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>> allocations_;  // {time, bytes or -1, address}
   std::vector<Stretch> stretches_;

@@ -88,18 +88,14 @@ TEST(Command, ContentionIsLeftOutWhereThatIsAskedForAndTheResultSaysSo) {
   EXPECT_EQ(without.code, 0) << without.out;
   EXPECT_EQ(with.out.find("contention is not modelled"), std::string::npos) << with.out;
   EXPECT_NE(without.out.find("contention is not modelled"), std::string::npos) << without.out;
-  // Under the audit, of which this is no test, two sums take fifty times as long.
-  const auto plain = [](const std::string& arguments) {
-    return shell(fmt::format("env -u CORUN_AUDIT {} {}", std::getenv("CORUN_SIM"), arguments));
-  };
   const auto slowdown_error = [&](const std::string& choice) {
-    const nlohmann::json said = nlohmann::json::parse(plain(pair + " --json" + choice).out);
+    const nlohmann::json said = nlohmann::json::parse(sim_unaudited(pair + " --json" + choice).out);
     EXPECT_EQ(said.value("contention", ""), choice.empty() ? "" : "none");
     return said["all"]["slowdown_error_mean"].get<double>();
   };
   EXPECT_LT(slowdown_error(""), 0.05);
   EXPECT_GT(slowdown_error(" --contention=none"), 0.4) << "two sums share the memory's bandwidth";
-  EXPECT_NE(plain(pair + " --contention=none").out.find("contention  not modelled"), std::string::npos);
+  EXPECT_NE(sim_unaudited(pair + " --contention=none").out.find("contention  not modelled"), std::string::npos);
   expect_refused("--contention=some" + example, {"--contention"});
   expect_refused("--contention=none --backend=cuda" + example, {"--contention", "simulator"});
   expect_refused("compare --contention=none --gpus=h200" + example, {"--contention=none"});
