@@ -3,12 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
 
 #include "traces/model/error.h"
+#include "traces/model/fetch.h"
 
 namespace corun {
 namespace {
+
+/// Of a launch's view, bytes.
+constexpr std::size_t kReadAtEnd = offsetof(LaunchView, unblocked_at) + sizeof(Time);
 
 template <class SizedDecision>
 std::uint32_t ctas_of(const SizedDecision& decision) {
@@ -268,11 +273,20 @@ void Session::end(LaunchId id, Time now) {
   request.ended[l.op.value] = true;
   for (OpId after : workload_.graph(l.client).successors(l.op))
     if (request.called[after.value])
-      if (LaunchView& next = view(request.launch_of_op[after.value]); --next.waits_for == 0) next.unblocked_at = now;
+      free_to_go(view(request.launch_of_op[after.value]), request, now);
   pending_.ended(l, now);
   retired_.push_back(id.slot);
   memory_.end_use(l.uses);
   if (workload_.finished(l.client, l.request, now, l.solo_time)) request_ended(l.client, l.request);
+}
+
+/// One less of what the launch waits for. Of a graph a thousand launches wait, each of which has left the cache when
+/// its turn comes: what its end will need, and that of those after it, is asked for ahead.
+void Session::free_to_go(LaunchView& l, const RequestState& request, Time now) {
+  if (--l.waits_for == 0) l.unblocked_at = now;
+  fetch(&l, kReadAtEnd);
+  for (OpId after : workload_.graph(l.client).successors(l.op))
+    if (request.called[after.value]) fetch(&view(request.launch_of_op[after.value]), kReadAtEnd);
 }
 
 void Session::request_ended(ClientId client, std::uint64_t request) {

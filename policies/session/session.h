@@ -96,6 +96,7 @@ class Session {
   bool memory_deadlock();
   void fold(Time now);
   void end(LaunchId id, Time now);
+  void free_to_go(LaunchView& l, const RequestState& request, Time now);
   void ask(Time now);
   Outcome apply(const Decision& decision, Time now);
   Outcome submit(const decide::LaunchPadded& padded, Time now);

@@ -7,6 +7,7 @@
 
 #include "policies/api/snapshot.h"
 #include "sim/stages/sm_mask.h"
+#include "traces/model/fetch.h"
 #include "traces/timeline/timeline.h"
 
 namespace corun::sim {
@@ -49,6 +50,8 @@ class LaunchFates {
     fate.padded = fate.was_held = false;
     return fate;
   }
+  /// It will be asked for soon.
+  [[gnu::always_inline]] void fetch_ahead(std::uint32_t slot) const { fetch(&by_slot_[slot], sizeof(Fate)); }
   Fate& operator[](std::uint32_t slot) { return by_slot_[slot]; }
   const Fate& operator[](std::uint32_t slot) const { return by_slot_[slot]; }
   /// Null: it has not been handed over yet.

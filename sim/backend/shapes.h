@@ -2,15 +2,18 @@
 // by content, so that runs on one GPU share what takes a fit and a few simulations of the kernel alone.
 #pragma once
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "policies/api/snapshot.h"
 #include "sim/engine/kept_table.h"
 #include "sim/model/kernel_model.h"
+#include "traces/model/fetch.h"
 #include "traces/model/gpu.h"
 #include "traces/model/kernel.h"
 #include "traces/model/occupancy.h"
@@ -61,8 +64,10 @@ class LaunchShapes {
   /// Of a launch that may use `sms` SMs.  Valid as long as this.
   const Shape& of(const LaunchView& launch, std::uint32_t sms) {
     const Key key{launch.kernel_id.value, launch.solo_time.count(), sms};
-    if (const Shape* known = known_.find(key, key.hash())) return *known;
-    return known_.add(key, key.hash(), all_.of(*launch.kernel, launch.solo_time, sms));
+    Latest& latest = latest_of(launch);
+    if (latest.shape == nullptr || latest.key != key) latest = {key, &find(key, launch)};
+    if (&latest != &latest_[launch.client.value].back()) fetch((&latest + 1)->shape, offsetof(Shape, load));
+    return *latest.shape;
   }
 
  private:
@@ -75,6 +80,23 @@ class LaunchShapes {
       return static_cast<std::uint64_t>(solo) ^ std::uint64_t{kernel} << 40 ^ std::uint64_t{sms} << 56;
     }
   };
+  struct Latest {
+    Key key{};
+    const Shape* shape = nullptr;
+  };
+  /// A program's launches come in its order, and each is as it was the last time: to look there stays in the cache.
+  Latest& latest_of(const LaunchView& launch) {
+    if (launch.client.value >= latest_.size()) latest_.resize(launch.client.value + 1);
+    std::vector<Latest>& ops = latest_[launch.client.value];
+    if (launch.op.value >= ops.size()) ops.resize(launch.op.value + 1);
+    return ops[launch.op.value];
+  }
+  const Shape& find(const Key& key, const LaunchView& launch) {
+    if (const Shape* known = known_.find(key, key.hash())) return *known;
+    return known_.add(key, key.hash(), all_.of(*launch.kernel, launch.solo_time, key.sms));
+  }
+
+  std::vector<std::vector<Latest>> latest_;  // by client, by op
   KeptTable<Key, Shape> known_;
   std::unique_ptr<Shapes> own_;
   Shapes& all_;

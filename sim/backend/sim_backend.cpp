@@ -435,6 +435,7 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
       queue_.schedule(slot.end, 0, {Event::Kind::copy_end, errands_.add(e), 0});
     }
     c.host->drop(channel);
+    if (const LaunchId* next = c.host->fetch_ahead(channel)) fates_.fetch_ahead(next->slot);
   }
 }
 

@@ -26,6 +26,7 @@
 #include <boost/circular_buffer.hpp>
 
 #include "sim/stages/task.h"
+#include "traces/model/fetch.h"
 #include "traces/model/trace.h"
 
 namespace corun::sim {
@@ -149,6 +150,16 @@ class Host {
     return head;
   }
   void drop(std::uint32_t channel) { channels_[channel].pop_front(); }
+  /// Of a graph a thousand wait, each of which has left the cache when its turn comes: asks for what the head and
+  /// the one behind it will need.  Returns the head's launch, if there is one.
+  [[gnu::always_inline]] const LaunchId* fetch_ahead(std::uint32_t channel) const {
+    const auto& queue = channels_[channel];
+    if (queue.empty()) return nullptr;
+    if (queue.size() > 1) fetch(&queue[1], sizeof(Submission));
+    const Submission& head = queue.front();
+    if (const auto* kernel = std::get_if<SubmittedKernel>(&head.what)) fetch(kernel->load, sizeof(BlockLoad));
+    return &head.launch;
+  }
   /// Whether what was taken last of this stream, evicted, came right behind another that was.
   bool follows_evicted(std::uint32_t stream) const { return streams_[stream].follows_evicted; }
 

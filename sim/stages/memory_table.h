@@ -72,9 +72,9 @@ class MemoryTable {
   };
 
   MemoryLimits limits_;
-  LatestTable<BlockLoad, std::uint32_t> numbers_{10};
+  LatestTable<BlockLoad, std::uint32_t> numbers_{8};
   std::uint32_t last_ = 0;
-  LatestTable<Company, Shared> shared_{13};
+  LatestTable<Company, Shared> shared_{10};
 };
 
 }  // namespace corun::sim

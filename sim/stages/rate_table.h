@@ -65,10 +65,10 @@ class RateTable {
   }
 
  private:
-  LatestTable<Kind, std::uint32_t> serials_{10};
+  LatestTable<Kind, std::uint32_t> serials_{7};
   std::uint32_t last_ = 0;
-  LatestTable<Company, Rates> rates_{12};
-  LatestTable<Several, SeveralRates> several_{12};
+  LatestTable<Company, Rates> rates_{9};
+  LatestTable<Several, SeveralRates> several_{9};
 };
 
 }  // namespace corun::sim

@@ -68,8 +68,16 @@ class CycleFinder : public boost::default_dfs_visitor {
 
 }  // namespace
 
-LaunchGraph::LaunchGraph(const Program& program)
-    : follows_(program.ops.size()), predecessors_(program.ops.size()), successors_(program.ops.size()) {
+LaunchGraph::Lists::Lists(const std::vector<std::vector<OpId>>& by_op) {
+  begins_.push_back(0);
+  for (const std::vector<OpId>& ops : by_op) {
+    all_.insert(all_.end(), ops.begin(), ops.end());
+    begins_.push_back(static_cast<std::uint32_t>(all_.size()));
+  }
+}
+
+LaunchGraph::LaunchGraph(const Program& program) {
+  std::vector<std::vector<OpId>> follows(program.ops.size()), predecessors = follows, successors = follows;
   std::vector<std::optional<OpId>> last_in_stream(program.streams.size());
   for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
@@ -79,13 +87,14 @@ LaunchGraph::LaunchGraph(const Program& program)
          std::set<OpId>(op.after.begin(), op.after.end()))  // an earlier one of its stream it follows anyway
       if (!is_host_call(program.ops[other.value]) &&  // what the host waits for has ended before the next call
           (program.ops[other.value].stream != op.stream || other.value >= i))
-        follows_[i].push_back(other);
-    predecessors_[i] = follows_[i];
+        follows[i].push_back(other);
+    predecessors[i] = follows[i];
     auto& before = last_in_stream[op.stream.value];
-    if (before) predecessors_[i].push_back(*before);
+    if (before) predecessors[i].push_back(*before);
     before = OpId{i};
-    for (OpId other : predecessors_[i]) successors_[other.value].push_back(OpId{i});
+    for (OpId other : predecessors[i]) successors[other.value].push_back(OpId{i});
   }
+  follows_ = Lists(follows), predecessors_ = Lists(predecessors), successors_ = Lists(successors);
   const Graph graph = dependencies(program);
   std::vector<Vertex> path;
   try {

@@ -3,6 +3,7 @@
 // functions.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
@@ -17,17 +18,27 @@ class LaunchGraph {
   explicit LaunchGraph(const Program& program);
 
   /// What the GPU itself must wait for beyond the stream's order (cudaStreamWaitEvent), ascending.
-  std::span<const OpId> follows(OpId op) const { return follows_[op.value]; }
+  std::span<const OpId> follows(OpId op) const { return follows_.of(op); }
   /// The same and its predecessor in its stream.
-  std::span<const OpId> predecessors(OpId op) const { return predecessors_[op.value]; }
-  std::span<const OpId> successors(OpId op) const { return successors_[op.value]; }
+  std::span<const OpId> predecessors(OpId op) const { return predecessors_.of(op); }
+  std::span<const OpId> successors(OpId op) const { return successors_.of(op); }
   /// The order in which the host calls: the program's, but never before what `after` names.
   std::span<const OpId> issue_order() const { return issue_order_; }
   /// Operations on a cycle, each waiting for the next one and the last for the first; empty if there is none.
   std::span<const OpId> cycle() const { return cycle_; }
 
  private:
-  std::vector<std::vector<OpId>> follows_, predecessors_, successors_;  // by op
+  /// Those of one operation after those of another, so that a program's go through the cache in its order.
+  class Lists {
+   public:
+    explicit Lists(const std::vector<std::vector<OpId>>& by_op);
+    std::span<const OpId> of(OpId op) const { return {all_.data() + begins_[op.value], all_.data() + begins_[op.value + 1]}; }
+
+   private:
+    std::vector<std::uint32_t> begins_;  // by op, and the end
+    std::vector<OpId> all_;
+  };
+  Lists follows_{{}}, predecessors_{{}}, successors_{{}};
   std::vector<OpId> issue_order_;
   std::vector<OpId> cycle_;
 };
