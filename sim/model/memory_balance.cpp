@@ -63,13 +63,26 @@ struct Felt {
   }
 };
 
-Felt felt_rate(const Presser& p, double f, double g) {
+[[gnu::always_inline]] inline Felt felt_rate(const Presser& p, double f, double g) {
   const Sloped r = sloped_rate(p, p.delay + p.by_f * f + p.by_g * g);
   return {r.value, r.slope * p.by_f, r.slope * p.by_g};
 }
 
 struct Demand {
   Felt l2, dram, written;
+};
+
+/// What a company asks for if none of its accesses cost more than streamed ones, as a rule.
+struct Streamed {
+  Felt l2, moved, written;
+  bool dearer = false;  // some do
+  [[gnu::always_inline]] void add(const Presser& p, double f, double g) {
+    const Felt rate = felt_rate(p, f, g);
+    l2 += p.l2 * rate;
+    moved += (p.read + p.write) * rate;
+    written += p.write * rate;
+    dearer = dearer || p.dram_cost != 1;
+  }
 };
 
 Demand demand(std::span<const Presser> pressers, double f, double g) {
@@ -79,26 +92,21 @@ Demand demand(std::span<const Presser> pressers, double f, double g) {
     const Felt costs = p.dram_cost * rate;
     return {p.l2 * rate, (p.read + p.write) * costs, p.write * costs};
   }
-  Demand sum;
+  Streamed streamed;
+  if (pressers.size() == 2) {  // without a loop: neither waits for the other
+    streamed.add(pressers[0], f, g);
+    streamed.add(pressers[1], f, g);
+  } else {
+    for (const Presser& p : pressers) streamed.add(p, f, g);
+  }
+  const Felt& total = streamed.moved;
+  Demand sum{streamed.l2, total, streamed.written};
+  if (!streamed.dearer || total.value <= 0) return sum;
   boost::container::static_vector<Felt, kMostPressers> moved;  // an array would be set to 0 each time
-  Felt total;
-  bool dearer = false;
-  for (std::size_t k = 0; k < pressers.size(); ++k) {
-    const Presser& p = pressers[k];
-    const Felt rate = felt_rate(p, f, g);
-    sum.l2 += p.l2 * rate;
-    moved.push_back((p.read + p.write) * rate);
-    total += moved.back();
-    sum.written += p.write * rate;
-    dearer = dearer || p.dram_cost != 1;
-  }
-  if (!dearer || total.value <= 0) {
-    sum.dram = total;
-    return sum;
-  }
+  for (const Presser& p : pressers) moved.push_back((p.read + p.write) * felt_rate(p, f, g));
   // Accesses that cost more than streamed ones do so as far as they have the DRAM to themselves; random ones
   // share what they cost more, the opening of rows.
-  sum.written = {};
+  sum.dram = sum.written = {};
   for (std::size_t k = 0; k < pressers.size(); ++k) {
     const Presser& p = pressers[k];
     if (p.read + p.write <= 0) continue;

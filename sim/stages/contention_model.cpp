@@ -275,7 +275,6 @@ void ContentionModel::settle(Time now, const Cohorts& cohorts, LossMeter* losses
     if (judge_pressure(losses) || losses != nullptr) change_all(cohorts);
   }
   if (changed_.empty()) return;
-  ends_.expect(changed_.size());
   for (const std::uint16_t head : changed_) {
     is_changed_[head] = 0;
     if (!sms_[head].empty()) rate_rows(head, now.count());

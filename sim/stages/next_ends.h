@@ -1,6 +1,6 @@
 // When the next block ends on the SMs of each cohort, and on which of them first.  As a rule that is one cohort,
-// whose head is kept, so that at its end nobody looks for it.  Of many cohorts the ends are the leaves of a
-// tournament tree, in which a change concerns the path to the root alone.
+// whose head is kept, so that at its end nobody looks for it.  Of many cohorts the ends are kept by groups, each with
+// its least: a change concerns one group, and no look depends on the one before, as on the path of a tree.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <limits>
 #include <vector>
 
+#include "sim/engine/expects.h"
 #include "sim/stages/cohorts.h"
 
 namespace corun::sim {
@@ -17,35 +18,29 @@ class NextEnds {
  public:
   static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 
-  explicit NextEnds(std::uint32_t sms) : leaves_(std::bit_ceil(sms)), least_(2 * std::size_t{leaves_}, kNone) {}
+  explicit NextEnds(std::uint32_t sms)
+      : least_((sms + kGroup - 1) / kGroup, kNone), ends_(least_.size() * kGroup, kNone) {
+    CORUN_EXPECTS(least_.size() <= 64);
+  }
 
   /// The least of them, as of find_first(); kNone: there is none.
   std::int64_t first() const { return first_; }
-  std::int64_t of(std::uint32_t head) const { return least_[leaves_ + head]; }
-  /// `changes` heads are about to be set.
-  void expect(std::size_t changes) { is_tree_ = is_tree_ && changes * kManyChanges < leaves_; }
+  std::int64_t of(std::uint32_t head) const { return ends_[head]; }
   /// find_first() is to follow.
   void set(std::uint32_t head, std::int64_t end) {
-    std::uint32_t at = leaves_ + head;
-    least_[at] = end;
-    if (!is_tree_) return;
-    while ((at /= 2) != 0) {
-      const std::int64_t least = std::min(least_[2 * at], least_[2 * at + 1]);
-      if (least_[at] == least) return;
-      least_[at] = least;
-    }
+    ends_[head] = end;
+    changed_ |= std::uint64_t{1} << head / kGroup;
   }
   void find_first(const Cohorts& cohorts) {
-    if (cohorts.list().size() <= kFewHeads) return find_first_of(cohorts.list());
-    if (!is_tree_)
-      for (std::uint32_t at = leaves_ - 1; at != 0; --at) least_[at] = std::min(least_[2 * at], least_[2 * at + 1]);
-    is_tree_ = true;
-    first_ = least_[1];
+    by_groups_ = cohorts.list().size() > kFewHeads;
+    if (!by_groups_) return find_first_of(cohorts.list());
+    bring_up_to_date();
+    first_ = least_of(least_.data(), least_.size());
   }
   /// f(head) for those of the first end, which there is, in ascending order.
   template <typename F>
   void for_each_first(const Cohorts& cohorts, F&& f) const {
-    if (is_tree_) return visit_first(1, f);
+    if (by_groups_) return for_each_first_by_groups(f);
     if (!several_) return f(head_);
     for (const std::uint16_t head : cohorts.list())
       if (of(head) == first_) f(head);
@@ -55,21 +50,21 @@ class NextEnds {
   void split(std::uint32_t head, std::uint32_t other) {
     set(other, of(head));
     several_ = several_ || head_ == head;
+    if (by_groups_) bring_up_to_date();
   }
   /// The cohort of `other` is about to join that of another head, which has the same end.
   void join(std::uint32_t other) {
     set(other, kNone);
     several_ = several_ || head_ == other;
+    if (by_groups_) bring_up_to_date();
   }
 
  private:
   /// Up to which looking at each is quicker.
   static constexpr std::size_t kFewHeads = 12;
-  /// Where more than one leaf in this number changes, making the tree anew takes less time.
-  static constexpr std::size_t kManyChanges = 8;
+  static constexpr std::uint32_t kGroup = 8;
 
   void find_first_of(const std::vector<std::uint16_t>& list) {
-    is_tree_ = false;
     // Twice without a branch is quicker than once with one that cannot be foretold.
     std::int64_t first = kNone;
     for (const std::uint16_t head : list) first = std::min(first, of(head));
@@ -83,21 +78,34 @@ class NextEnds {
     head_ = static_cast<std::uint16_t>(last);
     several_ = heads != 1;
   }
-  template <typename F>
-  void visit_first(std::uint32_t at, F& f) const {
-    for (; at < leaves_; at = 2 * at + 1) {
-      if (least_[at] != first_) return;
-      if (least_[2 * at] != first_) continue;
-      visit_first(2 * at, f);
-      if (least_[2 * at + 1] != first_) return;
+  /// Two by two, of which neither waits for the other.
+  static std::int64_t least_of(const std::int64_t* from, std::size_t n) {
+    std::int64_t even = kNone, odd = kNone;
+    std::size_t i = 0;
+    for (; i + 1 < n; i += 2) even = std::min(even, from[i]), odd = std::min(odd, from[i + 1]);
+    if (i < n) even = std::min(even, from[i]);
+    return std::min(even, odd);
+  }
+  void bring_up_to_date() {
+    for (; changed_ != 0; changed_ &= changed_ - 1) {
+      const auto group = static_cast<std::uint32_t>(std::countr_zero(changed_));
+      least_[group] = least_of(&ends_[std::size_t{group} * kGroup], kGroup);
     }
-    f(static_cast<std::uint16_t>(at - leaves_));
+  }
+  template <typename F>
+  void for_each_first_by_groups(F& f) const {
+    for (std::uint32_t group = 0; group < least_.size(); ++group) {
+      if (least_[group] != first_) continue;
+      for (std::uint32_t head = group * kGroup; head < (group + 1) * kGroup; ++head)
+        if (ends_[head] == first_) f(static_cast<std::uint16_t>(head));
+    }
   }
 
-  std::uint32_t leaves_;
-  std::vector<std::int64_t> least_;  // from leaves_ on ends by head; before, if it is a tree, the least of 2 i and 2 i + 1
-  bool is_tree_ = false;
+  std::vector<std::int64_t> least_;  // by group, but for those that
+  std::uint64_t changed_ = 0;        // since have changed
+  std::vector<std::int64_t> ends_;   // by head; kNone: there is no cohort of it
   std::int64_t first_ = kNone;
+  bool by_groups_ = false;  // there are many heads
   // Of few heads:
   std::uint16_t head_ = 0;  // whose it is,
   bool several_ = true;     // if it is not of several
