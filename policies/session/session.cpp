@@ -12,8 +12,7 @@
 namespace corun {
 namespace {
 
-/// Of a launch's view, bytes.
-constexpr std::size_t kReadAtEnd = offsetof(LaunchView, unblocked_at) + sizeof(Time);
+constexpr std::size_t kReadAtEnd = offsetof(LaunchView, unblocked_at) + sizeof(Time);  // of a launch's view, bytes
 
 template <class SizedDecision>
 std::uint32_t ctas_of(const SizedDecision& decision) {
@@ -280,8 +279,8 @@ void Session::end(LaunchId id, Time now) {
   if (workload_.finished(l.client, l.request, now, l.solo_time)) request_ended(l.client, l.request);
 }
 
-/// One less of what the launch waits for. Of a graph a thousand launches wait, each of which has left the cache when
-/// its turn comes: what its end will need, and that of those after it, is asked for ahead.
+/// One less of what it waits for. Of a graph a thousand launches wait, each of which has left the cache when its turn
+/// comes: what its end will need, and that of those after it, is asked for ahead.
 void Session::free_to_go(LaunchView& l, const RequestState& request, Time now) {
   if (--l.waits_for == 0) l.unblocked_at = now;
   fetch(&l, kReadAtEnd);

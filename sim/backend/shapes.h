@@ -2,7 +2,6 @@
 // by content, so that runs on one GPU share what takes a fit and a few simulations of the kernel alone.
 #pragma once
 
-#include <cstddef>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -66,7 +65,7 @@ class LaunchShapes {
     const Key key{launch.kernel_id.value, launch.solo_time.count(), sms};
     Latest& latest = latest_of(launch);
     if (latest.shape == nullptr || latest.key != key) latest = {key, &find(key, launch)};
-    if (&latest != &latest_[launch.client.value].back()) fetch((&latest + 1)->shape, offsetof(Shape, load));
+    if (&latest != &latest_[launch.client.value].back()) fetch((&latest + 1)->shape, sizeof(Time) + sizeof(SmResources));
     return *latest.shape;
   }
 
