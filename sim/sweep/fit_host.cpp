@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <vector>
 
@@ -135,8 +136,11 @@ std::string fit(Trace& trace, std::size_t client, const WithoutProfiler& told, T
   if (recorded > wanted && graph) return fit_nodes(trace, client, gpu, recorded, wanted);
   if (recorded > wanted) {
     share = share_within(trace, client, gpu, std::max(wanted, hidden), 0, 1);
-  } else if (!graph && recorded > hidden && gaps > Time{} && in_calls > Time{}) {
-    share = share_within(trace, client, gpu, wanted, 1, 1 + to_ns(in_calls) / to_ns(gaps));
+  } else if (!graph && recorded > hidden && gaps > Time{} && (in_calls > Time{} || told.tool_away)) {
+    // What requests took without the tool is what they take: the host had a faster pace where kernels were
+    // recorded.  With the tool about, longer calls alone are a reason to take longer.
+    const double most = told.tool_away ? to_ns(wanted) / to_ns(gaps) : 1 + to_ns(in_calls) / to_ns(gaps);
+    share = share_within(trace, client, gpu, wanted, 1, std::max(1.0, most));
   } else {
     return fmt::format(
         "A request replays in {:.4g} ms{}, no longer than the {:.4g} ms that it takes without the profiler: "
@@ -152,6 +156,26 @@ std::string fit(Trace& trace, std::size_t client, const WithoutProfiler& told, T
       "takes {:.4g}{}.",
       share, to_ms(alone(trace, client, gpu, 1)), to_ms(recorded), row, to_ms(wanted - told.calls),
       gpu_alone > wanted ? ", less than its work on the GPU as recorded" : "");
+}
+
+/// What requests took without tracing, beside each other.
+std::string paces(const WithoutProfiler& without) {
+  constexpr double kOne = 1.25;
+  const double low = to_ms(without.tenth), high = to_ms(without.nine_tenths);
+  std::string text = fmt::format("Of {} requests {} a tenth took less than {:.4g} ms and a tenth more than {:.4g}",
+                                 without.requests, without.tool_away ? "without tracing" : "without records of kernels", low, high);
+  if (high > kOne * low)
+    text += ": their pace changed, and the trace has what half of them took; --request-time takes another";
+  return text + ".";
+}
+
+/// The replay beside requests to which it was not fitted.
+std::string judged(const Trace& trace, std::size_t client, Time kept_back) {
+  const Time replayed = alone(trace, client, read_gpu(trace.gpu), 1);
+  const double off = std::round(1000 * (to_ns(replayed) / to_ns(kept_back) - 1)) / 10;
+  return fmt::format("It replays in {:.4g} ms; every second request without tracing was kept back for that, and takes "
+                     "{:.4g} ms (median): {:+.1f} %.",
+                     to_ms(replayed), to_ms(kept_back), off + 0.0);  // no minus before zero
 }
 
 Time in_calls_of(const RecordedTimes& recorded, std::size_t client) {
@@ -180,6 +204,8 @@ bool fit_host_as_recorded(Trace& trace, const RecordedTimes& recorded) {
                                       added == Time{} ? "" : fmt::format("; {:.4g} ms of that are taken off, which the tool adds all the same", to_ms(added))));
     trace.notes.push_back(of + (trace.gpu.empty() ? "Host gaps are as recorded: they are fitted to that where the GPU is known (--gpu)."
                                                   : fit(trace, client, without, in_calls_of(recorded, client))));
+    if (without.requests != 0) trace.notes.push_back(of + paces(without));
+    if (without.kept_back && !trace.gpu.empty()) trace.notes.push_back(of + judged(trace, client, *without.kept_back));
   }
   return told;
 }

@@ -306,13 +306,12 @@ class Reader {
     }
   }
 
+  /// While CUPTI is away no calls are known: of a range then all but its usual time is a stall.
   void watch_host(const std::vector<Call>& calls) {
     for (WatchedRange& range : seen_) {
       const Stretch &begins = stretch_at(range.start), &ends = stretch_at(range.end);
       range.records = begins.records(), range.stretch = begins.number, range.last_stretch = ends.number;
     }
-    // Of what they call nothing is known while CUPTI is away.
-    std::erase_if(seen_, [&](const WatchedRange& range) { return stretch_at(range.start).away() || stretch_at(range.end).away(); });
     std::optional<FoundStalls> found = stalls_in_ranges(std::move(seen_), calls);
     if (!found) return;
     process_.notes.push_back(found->in_words());

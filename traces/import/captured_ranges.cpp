@@ -28,6 +28,25 @@ bool steady(std::vector<Nanoseconds> times) {
   return at(3) - at(1) <= kSteady * at(2);
 }
 
+/// Every second one, from `first` on.
+std::vector<Nanoseconds> every_second(const std::vector<Nanoseconds>& times, std::size_t first) {
+  std::vector<Nanoseconds> found;
+  for (std::size_t i = first; i < times.size(); i += 2) found.push_back(times[i]);
+  return found;
+}
+
+/// Neighbours share the pace of their host, which changes for seconds: of every two one tells what a request takes, and the other is kept back,
+/// to hold the replay against.  Of a few all tell.
+void tell(const std::vector<Nanoseconds>& times, bool tool_away, kineto::Records& r) {
+  std::vector<Nanoseconds> sorted = times;
+  std::ranges::sort(sorted);
+  const auto at = [&](std::size_t tenths) { return sorted[tenths * (sorted.size() - 1) / 10]; };
+  r.untraced = {times.size(), at(1), at(9), std::nullopt, tool_away};
+  const bool enough = tool_away && times.size() >= 2 * kEnough;
+  r.unrecorded_request = lower_median(enough ? every_second(times, 0) : times);
+  if (enough) r.untraced.kept_back = lower_median(every_second(times, 1));
+}
+
 /// What is launched within them is graphs, but for a few launches.
 bool graphs_alone(const std::vector<kineto::Step>& steps, const std::vector<Call>& calls) {
   constexpr std::size_t kFew = 16;
@@ -93,10 +112,10 @@ void choose_range(const RangesByName& ranges, const std::string& asked, Recorded
     const RangesOfName& of = known->second;
     r.steps = of.steps;
     if (of.away.size() >= kEnough && (kBeside * of.away.size() >= of.unrecorded.size() || (steady(of.away) && graphs_alone(of.steps, r.calls)))) {
-      r.unrecorded_request = lower_median(of.away);
+      tell(of.away, true, r);
       r.added_to_call = r.added_to_node = Nanoseconds{};
     } else if (!of.unrecorded.empty()) {
-      r.unrecorded_request = lower_median(of.unrecorded);
+      tell(of.unrecorded, false, r);
     }
   }
   if (!asked.empty()) return;

@@ -225,6 +225,7 @@ class Import {
 
   void note_without_records() {
     if (!device_.records().unrecorded_request) return;
+    const kineto::Untraced& untraced = device_.records().untraced;
     std::set<std::uint64_t> calls;
     std::int64_t nodes = 0;
     for (const HostItem& item : order_.items()) {
@@ -235,8 +236,10 @@ class Import {
     times_.without_profiler = {
         WithoutProfiler{*device_.records().unrecorded_request,
                         static_cast<std::int64_t>(calls.size()) * device_.records().added_to_call,
-                        nodes * device_.records().added_to_node}};
-    times_.told_by = "its stretches in which no kernels were recorded";
+                        nodes * device_.records().added_to_node, untraced.count, untraced.tenth,
+                        untraced.nine_tenths, untraced.kept_back, untraced.tool_away}};
+    times_.told_by = untraced.tool_away ? "ranges while CUPTI was not in the process"
+                                        : "its stretches in which no kernels were recorded";
   }
 
   void note_long_calls() {

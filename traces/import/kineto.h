@@ -45,6 +45,12 @@ struct ImportOptions {
 /// graphs all the same.
 struct WithoutProfiler {
   Time request{}, calls{}, nodes{};
+  /// Of how many requests that is known, and a tenth and nine tenths of them took less.
+  std::size_t requests = 0;
+  Time tenth{}, nine_tenths{};
+  /// The median of every second one of these, to which nothing is fitted.
+  std::optional<Time> kept_back{};
+  bool tool_away = false;  // it was not in the process
 };
 
 /// What was recorded of the request, to hold a replay against.

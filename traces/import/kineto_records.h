@@ -102,6 +102,14 @@ struct Device {
   std::uint32_t sms = 0;
 };
 
+/// What requests took where the tool recorded no kernels.
+struct Untraced {
+  std::size_t count = 0;
+  Nanoseconds tenth{}, nine_tenths{};       // as many took less
+  std::optional<Nanoseconds> kept_back{};   // the median of every second one, which told nothing else
+  bool tool_away = false;                   // the tool was not in the process
+};
+
 struct Records {
   std::vector<Shape> shapes;
   std::vector<GpuOp> ops;
@@ -113,6 +121,7 @@ struct Records {
   bool in_stretches = false;                         // of the run; between them kernels were not recorded
   std::vector<Call> unrecorded_calls;                // made while the tool recorded nothing else
   std::optional<Nanoseconds> unrecorded_request;     // what one of `steps` took then
+  Untraced untraced;                                 // of ranges, what all of `steps` took then
   Nanoseconds added_to_call{}, added_to_node{};      // of that by the tool, for each that issues work and each node of a graph
   std::map<std::string, Nanoseconds> request_times;  // what a request takes without the profiler, by range; "": any
   // AMD's tools record launches in other ways.

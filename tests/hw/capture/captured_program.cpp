@@ -4,7 +4,7 @@
 //   captured_program
 //   serve|chooses|unmarked|hosted|once|killed|fails|idle|long|long-unmarked|long-hosted|late|graph|
 //                    unwaiting-unmarked|capturing-unmarked|polling-unmarked|bursting-unmarked|noticed-unmarked|
-//                    often-unmarked|seldom-unmarked|xla|nccl|staged|threads|wanders
+//                    often-unmarked|seldom-unmarked|xla|nccl|staged|slows|hastens|threads|wanders
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -112,6 +112,12 @@ void two_launches() {
   fake_launch(&kBias);
 }
 
+void two_slow_launches() {
+  fake_launch(&kBias);
+  fake_host_works(720'000);
+  fake_launch(&kBias);
+}
+
 /// Single launches for 4 s, then a graph for 1 s, both in turns for 4 s, and another graph.
 void staged_requests() {
   const auto graph = [] {
@@ -124,6 +130,12 @@ void staged_requests() {
     marked("eager", 1000, two_launches);
     marked("graph", 1000, graph);
   }
+}
+
+/// The host is slower by 1.8 times after the first second, in which all is recorded, or before.
+void paced_requests(bool slows) {
+  marked("request", 2200, slows ? two_launches : two_slow_launches);
+  marked("request", 8000, slows ? two_slow_launches : two_launches);
 }
 
 /// In each request another thread calls, too.
@@ -180,9 +192,10 @@ int main(int, char** argv) {
   const bool captured = name.starts_with("capturing"), unwaiting = captured || name.starts_with("unwaiting");
   if (name == "late") late_requests();
   if (name == "staged") staged_requests();
+  if (name == "slows" || name == "hastens") paced_requests(name == "slows");
   if (name == "threads") requests_of_two_threads();
   if (name == "wanders") wandering_requests();
-  const bool stages = name == "staged" || name == "threads" || name == "wanders";
+  const bool stages = name == "staged" || name == "slows" || name == "hastens" || name == "threads" || name == "wanders";
   if (unwaiting) unwaiting_requests(captured);
   const bool bursts = name.starts_with("bursting"), noticed = name.starts_with("noticed");
   // With records a launch comes each 0.502 ms: a wait each 0.98 s, and each 1.03 s.

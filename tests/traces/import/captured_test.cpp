@@ -112,6 +112,36 @@ TEST_F(Captured, WhatARequestTakesIsThatOfRangesWithoutCuptiWhereThereAreEight) 
   EXPECT_EQ(recorded_.without_profiler.front()->request, from_ns(6500)) << "those of two stretches do not count";
 }
 
+TEST_F(Captured, OfNeighboursWithoutCuptiOneTellsWhatARequestTakesAndOneIsKeptBack) {
+  // The host has a slow pace at first, and every second request takes 100 ns more.
+  const auto told = [&](int slow, int fast) {
+    std::string ranges;
+    for (int i = 0; i < slow + fast; ++i) ranges += away(20 + i, 21 + i, (i < slow ? 9000 : 5000) + 100 * (i % 2));
+    import(kHead + kWait + rounds(1, 20, true) + "[\"o\",195000,2]\n" + ranges + "[\"o\",595000,1]\n" + rounds(60, 70, true));
+    return *recorded_.without_profiler.front();
+  };
+  EXPECT_EQ(told(7, 8).kept_back, std::nullopt) << "of a few all tell";
+  EXPECT_EQ(told(7, 8).request, from_ns(5100));
+  EXPECT_EQ(told(8, 8).kept_back, from_ns(5100)) << "the lower median of eight, four of them slow";
+  EXPECT_EQ(told(8, 8).request, from_ns(5000));
+  const WithoutProfiler slow = told(22, 10);
+  EXPECT_EQ(slow.request, from_ns(9000));
+  EXPECT_EQ(slow.kept_back, from_ns(9100));
+  EXPECT_TRUE(slow.tool_away);
+  EXPECT_EQ(slow.requests, 32u);
+  EXPECT_EQ(slow.tenth, from_ns(5000));
+  EXPECT_EQ(slow.nine_tenths, from_ns(9100));
+}
+
+TEST_F(Captured, WithCallsAloneNoRequestIsKeptBack) {
+  import(kHead + kWait + rounds(1, 20, true) + "[\"o\",195000,0]\n" + rounds(20, 40, false, 7000) + "[\"o\",395000,1]\n" + rounds(40, 60, true));
+  const WithoutProfiler& told = *recorded_.without_profiler.front();
+  EXPECT_EQ(told.requests, 19u) << "but for one of two stretches";
+  EXPECT_EQ(told.tenth, from_ns(8000));
+  EXPECT_FALSE(told.tool_away);
+  EXPECT_EQ(told.kept_back, std::nullopt) << "they have what calls cost";
+}
+
 TEST_F(Captured, ARequestOfAHostThatIsSeenToWaitForNothingLastsUntilTheNext) {
   const auto unwaited = [](int from, int to, int each, bool recorded) {
     std::string lines;
@@ -313,6 +343,20 @@ TEST_F(HostOfACapture, WhatTheToolDoesBetweenStretchesIsNoStall) {
   }
   EXPECT_EQ(stalls(Rounds{.to = 31, .longer = {{11, 900}, {26, 900}}}.text() + "[\"o\",39500000,0]\n")->stalls.size(), 2u)
       << "the round before the eleventh was the first after it";
+}
+
+TEST_F(HostOfACapture, WhileCuptiIsAwayARangeThatTakesOneAndAHalfTimesTheUsualShowsThatItStood) {
+  const auto with = [](int longest) {
+    std::string lines = Rounds{}.text() + "[\"o\",83500000,2]\n";
+    for (int i = 0; i < 20; ++i) lines += fmt::format("[\"r\",\"r\",{},{},11,0]\n", 84'000'000 + 8'000'000 * i, 84'000'000 + 8'000'000 * i + (i == 9 ? longest : 3'100'000));
+    return lines;
+  };
+  EXPECT_FALSE(stalls(with(4'649'999)));
+  const auto found = stalls(with(4'650'000));
+  ASSERT_TRUE(found);
+  ASSERT_EQ(found->stalls.size(), 1u);
+  EXPECT_EQ(found->stalls[0].lasting, us_of(1550));
+  EXPECT_GT(found->observed, us_of(39 * 3100)) << "both are watched, but for the first range after the change";
 }
 
 TEST_F(HostOfACapture, RangesWithinARequestAndOfOtherThreadsDoNotCount) {
