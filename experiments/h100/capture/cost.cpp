@@ -5,6 +5,7 @@
 #include <cupti.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -66,8 +67,9 @@ void CUPTIAPI completed(CUcontext, std::uint32_t, std::uint8_t* buffer, std::siz
   std::free(buffer);
 }
 
-const char* kPtx = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry nothing() { ret; }\n";
-CUfunction nothing = nullptr;
+const char* kPtx =
+    ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry nothing() { ret; }\n.visible .entry given(.param .u64 a, .param .u64 b, .param .u64 c) { ret; }\n";
+CUfunction nothing = nullptr, given_some = nullptr;
 CUstream stream = nullptr;
 std::vector<CUgraphExec> graphs;
 
@@ -93,6 +95,7 @@ int cost_kernel() {
   CUmodule module = nullptr;
   if (int e = CU(cuModuleLoadData)(&module, kPtx)) return e;
   if (int e = CU(cuModuleGetFunction)(&nothing, module, "nothing")) return e;
+  if (int e = CU(cuModuleGetFunction)(&given_some, module, "given")) return e;
   return CU(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING);
 }
 /// ns a launch of `n`, with a wait after each 100, which does not count; below 0: an error.
@@ -133,6 +136,63 @@ double cost_launch_graph(int n) {
   for (std::size_t i = 1; i < times.size(); ++i)
     for (std::size_t j = i; j > 0 && times[j] < times[j - 1]; --j) std::swap(times[j], times[j - 1]);
   return times[times.size() / 2];
+}
+
+/// us of each call of a graph's launch as XLA makes it, medians of `n`: a node's parameters set, an event recorded, a stream made to wait for it, the graph's launch,
+/// a function that the GPU calls; of all, and with the wait for the GPU.  changes: the parameters do, so that the driver has something to set; cold: the host does other work
+/// before each, through 4 MiB.  0: done.
+int cost_updated_graph(int nodes, int n, int changes, int cold, double us[7]) {
+  CUgraph graph = nullptr;
+  CUgraphExec exec = nullptr;
+  static CUevent event = nullptr;
+  std::vector<CUgraphNode> all(static_cast<std::size_t>(nodes));
+  if (int e = CUV(cuStreamBeginCapture, "_v2")(stream, CU_STREAM_CAPTURE_MODE_RELAXED)) return e;
+  std::uint64_t a = 0, b = 0, c = 0;
+  void* parameters[] = {&a, &b, &c};
+  for (int i = 0; i < nodes; ++i) CU(cuLaunchKernel)(given_some, 1, 1, 1, 32, 1, 1, 0, stream, parameters, nullptr);
+  if (int e = CU(cuStreamEndCapture)(stream, &graph)) return e;
+  if (int e = CU(cuGraphInstantiateWithFlags)(&exec, graph, 0)) return e;
+  std::size_t count = all.size();
+  if (int e = CU(cuGraphGetNodes)(graph, all.data(), &count)) return e;
+  if (event == nullptr && CU(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING) != 0) return -1;
+  CUDA_KERNEL_NODE_PARAMS given{};
+  given.func = given_some, given.kernelParams = parameters, given.gridDimX = given.gridDimY = given.gridDimZ = given.blockDimY = given.blockDimZ = 1, given.blockDimX = 32;
+  const auto set = CUV(cuGraphExecKernelNodeSetParams, "_v2");
+  const auto launch = CU(cuGraphLaunch);
+  const auto wait = CU(cuStreamSynchronize);
+  const auto record = CU(cuEventRecord);
+  const auto wait_for = CU(cuStreamWaitEvent);
+  const auto host = CU(cuLaunchHostFunc);
+  std::vector<std::vector<double>> times(7);
+  for (int i = 0; i < n; ++i) {
+    if (changes) a += 256, b += 512, c += 1024;
+    static std::vector<std::uint64_t> other(std::size_t{4} << 17);
+    if (cold)
+      for (std::size_t k = 0; k < other.size(); k += 8) other[k] += other[(k * 5 + 3) % other.size()];
+    std::uint64_t at[6] = {host_clock()};
+    for (CUgraphNode node : all)
+      if (int e = set(exec, node, &given)) return e;
+    at[1] = host_clock();
+    if (int e = record(event, stream)) return e;
+    at[2] = host_clock();
+    if (int e = wait_for(stream, event, 0)) return e;
+    at[3] = host_clock();
+    if (int e = launch(exec, stream)) return e;
+    at[4] = host_clock();
+    if (int e = host(stream, [](void*) {}, nullptr)) return e;
+    at[5] = host_clock();
+    if (int e = wait(stream)) return e;
+    for (int k = 0; k < 5; ++k) times[k].push_back(1e-3 * static_cast<double>(at[k + 1] - at[k]) / (k == 0 ? nodes : 1));
+    times[5].push_back(1e-3 * static_cast<double>(at[5] - at[0]));
+    times[6].push_back(1e-3 * static_cast<double>(host_clock() - at[0]));
+  }
+  for (int k = 0; k < 7; ++k) {
+    std::sort(times[k].begin(), times[k].end());
+    us[k] = times[k][times[k].size() / 2];
+  }
+  CU(cuGraphExecDestroy)(exec);
+  CU(cuGraphDestroy)(graph);
+  return 0;
 }
 
 int cost_subscribe() {

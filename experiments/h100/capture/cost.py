@@ -2,15 +2,17 @@
 """What CUPTI costs a launch, part by part, in one process that attaches it and takes it out again; and whether graphs outlive that.
 
   cost.py states OUT.json SECONDS [FOLDER_OF_PROGRAMS]   on the GPU: eager launches in each state, in turns
+  cost.py updated OUT.json SECONDS                       on the GPU: a graph of 24 kernels whose parameters are set before each launch, as XLA does
   cost.py letters SEQUENCE                               on the GPU: a chain of 200 empty kernels as a graph
   cost.py torch SEQUENCE [FOLDER_OF_PROGRAMS]            the same with a network's graph (PyTorch)
-  cost.py OUT.json                                       anywhere: the table
+  cost.py OUT.json                                       anywhere: the table (also of OUT.json.gz)
 
 A sequence: A subscribe, C and c hear calls and no longer, Y and y records of allocations, K and k records of kernels, G records of kernels end where a graph is about to be launched, U unsubscribe, F flush and cuptiFinalize,
 M make the graph, L launch it, E single launches.
 """
 import ctypes
 import glob
+import gzip
 import json
 import os
 import statistics
@@ -141,12 +143,51 @@ def states(path, seconds, folder):
     tell(path)
 
 
+UPDATED = ["a node's parameters", "event record", "stream wait", "graph launch", "host function", "all of them", "with the wait"]
+
+
+def updated(path, seconds):
+    """In turns: without CUPTI, attached and heard, kernels recorded, recorded no longer but heard; then CUPTI leaves.  A graph lives for one state alone."""
+    os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[-1]})
+    lib = library()
+    assert lib.cost_context() == 0 and lib.cost_kernel() == 0
+    us, until = (ctypes.c_double * 7)(), time.time() + seconds
+    states = {"none": lambda: None, "attached": lambda: lib.cost_subscribe(), "heard": lambda: (lib.cost_register(), lib.cost_callbacks(2, 1)), "recorded": lambda: lib.cost_records(1), "heard again": lambda: (lib.cost_records(0), lib.cost_flush())}
+    cases = {f"{nodes} nodes, parameters {('as before', 'changed')[changes]}, caches {('warm', 'cold')[cold]}": (nodes, changes, cold)
+             for nodes, changes, cold in ((24, 0, 0), (24, 1, 0), (24, 1, 1), (1, 0, 0), (200, 0, 0), (1, 0, 1), (24, 0, 1), (200, 0, 1))}
+    data = {case: {state: [] for state in states} for case in cases}
+    while time.time() < until:
+        for state, enter in states.items():
+            enter()
+            for case, (nodes, changes, cold) in cases.items():
+                assert lib.cost_updated_graph(nodes, 5, changes, cold, us) == 0 and (e := lib.cost_updated_graph(nodes, 40, changes, cold, us)) == 0, e
+                data[case][state].append([round(one, 2) for one in us])
+        lib.cost_flush()
+        lib.cost_finalize()
+    gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,uuid,driver_version", "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
+    data = {"gpu": gpu, "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "calls": UPDATED, "states": data}
+    with open(path, "w") as file:
+        json.dump(data, file)
+    tell_updated(data)
+
+
+def tell_updated(data):
+    print(data["gpu"], data["date"], "us, and in brackets what is added to the same round without CUPTI (median; quartiles)")
+    for what, rounds in data["states"].items():
+        print(f"{what}, {len(rounds['none'])} rounds")
+        for state, of in rounds.items():
+            added = [statistics.quantiles([one[k] - base[k] for one, base in zip(of, rounds["none"])], n=4) for k in range(len(UPDATED))]
+            print(f"  {state:12} " + "; ".join(f"{name} {statistics.median(one[k] for one in of):.2f} ({added[k][1]:+.2f}; {added[k][0]:+.2f} to {added[k][2]:+.2f})" for k, name in enumerate(UPDATED)))
+
+
 LAUNCHES = {"loop": 1, "small": 1, "eager": 232, "decode": 80}  # of a request
 
 
 def tell(path):
-    with open(path) as file:
+    with gzip.open(path, "rt") if path.endswith(".gz") else open(path) as file:
         data = json.load(file)
+    if "calls" in data:
+        return tell_updated(data)
     rounds = len(data["states"]["unsubscribed"])
     print(data["gpu"], data["date"], f"{rounds} rounds; a clock's reading {data['clock_ns'][0]:.0f} ns (CUPTI's), {data['clock_ns'][1]:.0f} ns (the host's); "
           f"attach {statistics.median(data['attach_ms']):.1f} ms, leave {statistics.median(data['finalize_ms']):.1f} ms (most {max(data['finalize_ms']):.1f})")
@@ -164,6 +205,8 @@ if __name__ == "__main__":
     here = os.path.join(HERE, "../../h200/capture")
     if sys.argv[1] == "states":
         states(sys.argv[2], float(sys.argv[3]), sys.argv[4] if len(sys.argv) > 4 else here)
+    elif sys.argv[1] == "updated":
+        updated(sys.argv[2], float(sys.argv[3]))
     elif sys.argv[1] == "letters":
         sys.exit(0 if plain(sys.argv[2]) else 1)
     elif sys.argv[1] == "torch":

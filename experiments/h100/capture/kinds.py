@@ -89,7 +89,7 @@ def worker(names, marked, period_ms, core):
 
 
 class Process:
-    def __init__(self, arguments, library, variables, folder):
+    def __init__(self, arguments, library, variables, folder, script=os.path.abspath(__file__)):
         environment = dict(os.environ, **variables)
         if library:
             os.makedirs(folder, exist_ok=True)
@@ -97,7 +97,7 @@ class Process:
             if "capture" in os.path.basename(library):
                 environment.update({"NVTX_INJECTION64_PATH": library, "CORUN_CAPTURE": folder})
         self.errors = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "--worker", *arguments], env=environment, text=True,
+        self.process = subprocess.Popen([sys.executable, script, "--worker", *arguments], env=environment, text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors)
 
     def hear(self, seconds=12):
