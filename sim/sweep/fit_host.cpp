@@ -162,8 +162,9 @@ std::string fit(Trace& trace, std::size_t client, const WithoutProfiler& told, T
 std::string paces(const WithoutProfiler& without) {
   constexpr double kOne = 1.25;
   const double low = to_ms(without.tenth), high = to_ms(without.nine_tenths);
-  std::string text = fmt::format("Of {} requests {} a tenth took less than {:.4g} ms and a tenth more than {:.4g}",
-                                 without.requests, without.tool_away ? "without tracing" : "without records of kernels", low, high);
+  std::string text = fmt::format(
+      "Of {} requests {} a tenth took less than {:.4g} ms and a tenth more than {:.4g}", without.requests,
+      without.tool_away ? "without tracing" : "without records of kernels", low, high);
   if (high > kOne * low)
     text += ": their pace changed, and the trace has what half of them took; --request-time takes another";
   return text + ".";
@@ -173,9 +174,10 @@ std::string paces(const WithoutProfiler& without) {
 std::string judged(const Trace& trace, std::size_t client, Time kept_back) {
   const Time replayed = alone(trace, client, read_gpu(trace.gpu), 1);
   const double off = std::round(1000 * (to_ns(replayed) / to_ns(kept_back) - 1)) / 10;
-  return fmt::format("It replays in {:.4g} ms; every second request without tracing was kept back for that, and takes "
-                     "{:.4g} ms (median): {:+.1f} %.",
-                     to_ms(replayed), to_ms(kept_back), off + 0.0);  // no minus before zero
+  return fmt::format(
+      "It replays in {:.4g} ms; every second request without tracing was kept back for that, and takes "
+      "{:.4g} ms (median): {:+.1f} %.",
+      to_ms(replayed), to_ms(kept_back), off + 0.0);  // no minus before zero
 }
 
 Time in_calls_of(const RecordedTimes& recorded, std::size_t client) {
@@ -205,7 +207,8 @@ bool fit_host_as_recorded(Trace& trace, const RecordedTimes& recorded) {
     trace.notes.push_back(of + (trace.gpu.empty() ? "Host gaps are as recorded: they are fitted to that where the GPU is known (--gpu)."
                                                   : fit(trace, client, without, in_calls_of(recorded, client))));
     if (without.requests != 0) trace.notes.push_back(of + paces(without));
-    if (without.kept_back && !trace.gpu.empty()) trace.notes.push_back(of + judged(trace, client, *without.kept_back));
+    if (without.kept_back && !trace.gpu.empty())
+      trace.notes.push_back(of + judged(trace, client, *without.kept_back));
   }
   return told;
 }

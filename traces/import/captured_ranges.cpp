@@ -35,8 +35,8 @@ std::vector<Nanoseconds> every_second(const std::vector<Nanoseconds>& times, std
   return found;
 }
 
-/// Neighbours share the pace of their host, which changes for seconds: of every two one tells what a request takes, and the other is kept back,
-/// to hold the replay against.  Of a few all tell.
+/// Neighbours share the pace of their host, which changes for seconds: of every two one tells what a request
+/// takes, and the other is kept back, to hold the replay against.  Of a few all tell.
 void tell(const std::vector<Nanoseconds>& times, bool tool_away, kineto::Records& r) {
   std::vector<Nanoseconds> sorted = times;
   std::ranges::sort(sorted);

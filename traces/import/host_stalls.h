@@ -41,9 +41,10 @@ struct WatchedRange {
   std::size_t stretch = 0, last_stretch = 0;  // of the recording, in which it begins and ends
 };
 
-/// Requests are the outer ones of the ranges that occur often, on the thread that has most of them.  Those of stretches with
-/// records and without are of different kinds, and so are those while no calls were heard, of which all is taken for
-/// the host's.  One in which the tool began or ended to record is none, nor is the first after that: what it does then takes the host time too.  `calls` in order.
+/// Requests are the outer ones of the ranges that occur often, on the thread that has most of them.  Those of
+/// stretches with records and without are of different kinds, and so are those while no calls were heard, of
+/// which all is taken for the host's.  One in which the tool began or ended to record is none, nor is the
+/// first after that: what it does then takes the host time too.  `calls` in order.
 std::optional<FoundStalls> stalls_in_ranges(std::vector<WatchedRange> ranges, std::vector<kineto::Call> calls);
 
 }  // namespace corun

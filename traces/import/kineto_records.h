@@ -105,9 +105,9 @@ struct Device {
 /// What requests took where the tool recorded no kernels.
 struct Untraced {
   std::size_t count = 0;
-  Nanoseconds tenth{}, nine_tenths{};       // as many took less
-  std::optional<Nanoseconds> kept_back{};   // the median of every second one, which told nothing else
-  bool tool_away = false;                   // the tool was not in the process
+  Nanoseconds tenth{}, nine_tenths{};      // as many took less
+  std::optional<Nanoseconds> kept_back{};  // the median of every second one, which told nothing else
+  bool tool_away = false;                  // the tool was not in the process
 };
 
 struct Records {

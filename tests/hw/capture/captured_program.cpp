@@ -195,7 +195,8 @@ int main(int, char** argv) {
   if (name == "slows" || name == "hastens") paced_requests(name == "slows");
   if (name == "threads") requests_of_two_threads();
   if (name == "wanders") wandering_requests();
-  const bool stages = name == "staged" || name == "slows" || name == "hastens" || name == "threads" || name == "wanders";
+  const bool stages =
+      name == "staged" || name == "slows" || name == "hastens" || name == "threads" || name == "wanders";
   if (unwaiting) unwaiting_requests(captured);
   const bool bursts = name.starts_with("bursting"), noticed = name.starts_with("noticed");
   // With records a launch comes each 0.502 ms: a wait each 0.98 s, and each 1.03 s.
