@@ -136,10 +136,12 @@ std::string fit(Trace& trace, std::size_t client, const WithoutProfiler& told, T
   if (recorded > wanted && graph) return fit_nodes(trace, client, gpu, recorded, wanted);
   if (recorded > wanted) {
     share = share_within(trace, client, gpu, std::max(wanted, hidden), 0, 1);
-  } else if (!graph && recorded > hidden && gaps > Time{} && (in_calls > Time{} || told.tool_away)) {
+  } else if (const bool by_itself = told.tool_away && trace.clients.size() == 1;
+             !graph && recorded > hidden && gaps > Time{} && (in_calls > Time{} || by_itself)) {
     // What requests took without the tool is what they take: the host had a faster pace where kernels were
-    // recorded.  With the tool about, longer calls alone are a reason to take longer.
-    const double most = told.tool_away ? to_ns(wanted) / to_ns(gaps) : 1 + to_ns(in_calls) / to_ns(gaps);
+    // recorded.  With the tool about, longer calls alone are a reason to take longer; and of several processes
+    // one may have waited for another's work on the GPU.
+    const double most = by_itself ? to_ns(wanted) / to_ns(gaps) : 1 + to_ns(in_calls) / to_ns(gaps);
     share = share_within(trace, client, gpu, wanted, 1, std::max(1.0, most));
   } else {
     return fmt::format(
