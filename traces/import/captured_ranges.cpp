@@ -38,10 +38,8 @@ std::vector<Nanoseconds> every_second(const std::vector<Nanoseconds>& times, std
 /// Neighbours share the pace of their host, which changes for seconds: of every two one tells what a request
 /// takes, and the other is kept back, to hold the replay against.  Of a few all tell.
 void tell(const std::vector<Nanoseconds>& times, bool tool_away, kineto::Records& r) {
-  std::vector<Nanoseconds> sorted = times;
-  std::ranges::sort(sorted);
-  const auto at = [&](std::size_t tenths) { return sorted[tenths * (sorted.size() - 1) / 10]; };
-  r.untraced = {times.size(), at(1), at(9), std::nullopt, tool_away};
+  const auto [tenth, nine_tenths] = tenths(times);
+  r.untraced = {times.size(), tenth, nine_tenths, std::nullopt, tool_away};
   const bool enough = tool_away && times.size() >= 2 * kEnough;
   r.unrecorded_request = lower_median(enough ? every_second(times, 0) : times);
   if (enough) r.untraced.kept_back = lower_median(every_second(times, 1));

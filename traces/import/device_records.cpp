@@ -175,7 +175,8 @@ void DeviceRecords::choose_window() {
         notes_.push_back(fmt::format(
             "Between two of them the host took {:.3f} ms (lower quartile), taken as its work for the next.",
             static_cast<double>(found.between.count()) / 1e6));
-      records_.unrecorded_request = unrecorded_round(records_, found);
+      if (const auto round = unrecorded_round(records_, found))
+        records_.unrecorded_request = round->median, records_.untraced = round->untraced;
     }
     records_.steps = std::move(found.steps);
   }

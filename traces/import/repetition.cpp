@@ -172,7 +172,7 @@ std::vector<Call> outer_calls(const std::vector<Call>& calls) {
 
 }  // namespace
 
-std::optional<Nanoseconds> unrecorded_round(const kineto::Records& records, const Repetition& repetition) {
+std::optional<UnrecordedRound> unrecorded_round(const kineto::Records& records, const Repetition& repetition) {
   if (repetition.steps.empty()) return std::nullopt;
   std::vector<kineto::Step> steps = repetition.steps;
   std::sort(steps.begin(), steps.end(), [](const auto& a, const auto& b) { return a.duration < b.duration; });
@@ -205,10 +205,14 @@ std::optional<Nanoseconds> unrecorded_round(const kineto::Records& records, cons
     took.push_back(returned(last - 1) - calls[at].start);
     at = last;
   }
-  if (unseen) return periods.size() < kTimes ? std::nullopt : std::optional(lower_median(std::move(periods)));
+  const auto told = [](const std::vector<Nanoseconds>& times, Nanoseconds more) {
+    const auto [tenth, nine_tenths] = tenths(times);
+    return UnrecordedRound{lower_median(times) + more, {times.size(), tenth + more, nine_tenths + more}};
+  };
+  if (unseen) return periods.size() < kTimes ? std::nullopt : std::optional(told(periods, {}));
   if (took.size() < kTimes || leads.empty()) return std::nullopt;
   std::sort(leads.begin(), leads.end());
-  return lower_median(std::move(took)) + (repetition.between_is_work ? leads[leads.size() / 4] : Nanoseconds{});
+  return told(took, repetition.between_is_work ? leads[leads.size() / 4] : Nanoseconds{});
 }
 
 Repetition find_repetition(const kineto::Records& records) {

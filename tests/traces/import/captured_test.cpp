@@ -86,6 +86,8 @@ TEST_F(Captured, WhatARequestTakesIsThatOfTheStretchesWithoutRecords) {
   import(without_ranges(lines));
   ASSERT_EQ(recorded_.without_profiler.size(), 1u);
   EXPECT_EQ(recorded_.without_profiler.front()->request, from_ns(7000 + 3000)) << "with the host's work between";
+  EXPECT_EQ(recorded_.without_profiler.front()->tenth, from_ns(7000 + 3000));
+  EXPECT_EQ(recorded_.without_profiler.front()->requests, 20u);
   import(kHead + kWait + rounds(1, 20, true));
   EXPECT_TRUE(recorded_.without_profiler.empty());
 }
