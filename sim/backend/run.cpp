@@ -55,7 +55,7 @@ Requirements needed_of(const Setting& s, const RunOptions& options) {
 class SimSetup final : public Setup {
  public:
   SimSetup(const Setting& s, const Gpu& gpu, Common& common, const RunOptions& options, const HostCosts* host,
-           Totals& totals)
+           Totals* totals)
       : trace_(s.trace),
         gpu_(gpu),
         common_(common),
@@ -97,10 +97,11 @@ class SimSetup final : public Setup {
     });
   }
   void ended(SessionOutcome&) override {
-    totals_.blocks += backend_.blocks_run();
-    totals_.events += backend_.events();
-    totals_.sm_ps += static_cast<double>(backend_.sm_ps());
-    totals_.warp_ps += static_cast<double>(backend_.warp_ps());
+    if (totals_ == nullptr) return;
+    totals_->blocks += backend_.blocks_run();
+    totals_->events += backend_.events();
+    totals_->sm_ps += static_cast<double>(backend_.sm_ps());
+    totals_->warp_ps += static_cast<double>(backend_.warp_ps());
   }
 
  private:
@@ -109,7 +110,7 @@ class SimSetup final : public Setup {
   Common& common_;
   const Profiles* profiles_;
   bool by_sm_, instance_, audited_;
-  Totals& totals_;
+  Totals* totals_;  // null: of a client alone, whose runs go on side by side
   SimBackend backend_;
   std::optional<PersistentLaunches> persistent_;
   std::optional<Served> served_;
@@ -126,7 +127,7 @@ class Simulator final : public Testbed {
     const bool whole = s.profile.empty();
     return std::make_unique<SimSetup>(s, whole ? gpu_ : instances_.gpu(s.profile),
                                       whole ? common_ : instances_.common(s.profile), options_, host_,
-                                      s.together ? totals_ : ignored_);
+                                      s.together ? &totals_ : nullptr);
   }
   std::vector<std::uint32_t> divide(const std::vector<Instance>& instances) override {
     return instances_.make(instances);
@@ -152,7 +153,7 @@ class Simulator final : public Testbed {
   Common& common_;
   const RunOptions& options_;
   const HostCosts* host_;
-  Totals totals_, ignored_;
+  Totals totals_;
   Instances instances_;
 };
 

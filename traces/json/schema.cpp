@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <locale>
 #include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -49,8 +51,18 @@ class CompiledSchema {
   valijson::Schema schema_;
 };
 
+/// A regular expression, which the validator makes anew in each check, writes what it meets first into a table
+/// of the locale, without a lock.  Once all is there, threads only read it.
+bool fill_tables_of_locale() {
+  const auto& characters = std::use_facet<std::ctype<char>>(std::locale());
+  for (int c = 1; c <= std::numeric_limits<unsigned char>::max(); ++c)
+    characters.narrow(static_cast<char>(c), '\0');
+  return true;
+}
+
 /// Made when it is first asked for.
 const CompiledSchema& compiled(std::string_view name) {
+  [[maybe_unused]] static const bool filled = fill_tables_of_locale();
   static std::mutex mutex;
   static auto* all = new std::map<std::string, CompiledSchema, std::less<>>;
   const std::scoped_lock lock(mutex);
