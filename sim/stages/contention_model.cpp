@@ -442,8 +442,7 @@ bool ContentionModel::judge_pressure(LossMeter* losses) {
   return differs;
 }
 
-double ContentionModel::longer(double dram_accesses) const {
-  CORUN_EXPECTS(dram_accesses >= 0);
+MemoryUse ContentionModel::memory_for_another() const {
   Contenders contenders;
   Numbers numbers;
   for (const Launch& launch : launches_) {
@@ -452,9 +451,7 @@ double ContentionModel::longer(double dram_accesses) const {
     numbers.push_back(launch.number);
     contenders.push_back({&launch.load, n, n / launch.load.residents, 0});
   }
-  const MemoryUse use =
-      memory_.share({contenders.data(), contenders.size()}, {numbers.data(), numbers.size()});
-  return dram_accesses * memory_.limits().dram_latency * (use.stretch - 1);
+  return memory_.share({contenders.data(), contenders.size()}, {numbers.data(), numbers.size()});
 }
 
 double ContentionModel::dram_use() const {

@@ -80,8 +80,8 @@ class ContentionModel {
   /// blocks that run count as begun with the last of them.
   void skip(const Round& round, std::int64_t rounds, bool restarts, const Cohorts& cohorts, Time now);
 
-  /// How much longer `dram_accesses`, one after the other, take beside those who are there now, ps.
-  double longer(double dram_accesses) const;
+  /// What an access meets at DRAM beside those who are there now.
+  MemoryUse memory_for_another() const;
   /// The use of DRAM, 0 to 1.
   double dram_use() const;
 

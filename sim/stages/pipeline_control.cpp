@@ -9,6 +9,12 @@
 #include "sim/stages/pipeline.h"
 
 namespace corun::sim {
+namespace {
+
+/// Of DRAM's use, from which a launch of a stream finds that others move bytes: measured from 0.15 on.
+constexpr double kMovesDram = 0.05;
+
+}  // namespace
 
 // ---- sizes ------------------------------------------------------------------------------------------------
 
@@ -306,17 +312,21 @@ std::uint64_t Pipeline::threads_on(const SmMask& sms) const {
 
 /// A launch takes longer while others run, one of a graph where another stream's came before it: the front
 /// end looks at one stream at a time, and what it reads for a launch waits in the memory with everything
-/// else.
+/// else, but not in the SMs' own queues.
 Time Pipeline::launch_delay(bool in_graph, bool after_others) const {
   const Contention& c = gpu_.contention;
   if (!c.modelled) return Time{};
-  const bool beside_others = !contention_.present().empty();
-  Time delay{};
-  if (in_graph && after_others) delay = c.graph_launch_after_others;
-  if (!in_graph && beside_others) delay = c.launch_beside_others;
-  if (!beside_others) return delay;
+  Time delay = in_graph && after_others ? c.graph_launch_after_others : Time{};
+  if (contention_.present().empty()) return delay;
+  if (!in_graph) delay += c.launch_beside_others;
   const double accesses = in_graph ? c.graph_launch_memory_accesses : c.launch_memory_accesses;
-  return delay + Time{static_cast<std::int64_t>(contention_.longer(accesses))};
+  if (accesses == 0 && c.launch_beside_memory == Time{}) return delay;
+  const MemoryUse memory = contention_.memory_for_another();
+  if (!in_graph && memory.dram >= kMovesDram) delay += c.launch_beside_memory;
+  double wait = static_cast<double>(c.dram_latency.count()) * (memory.stretch - 1);
+  if (c.launch_access_most_wait > Time{})
+    wait = std::min(wait, static_cast<double>(c.launch_access_most_wait.count()));
+  return delay + Time{static_cast<std::int64_t>(accesses * wait)};
 }
 
 double Pipeline::energy() const {

@@ -48,7 +48,7 @@ class SmArray {
     const std::uint32_t sms = cohorts_.size(head);
     if (empty(head)) {
       busy_ += sms;
-      carveout_[head] = carveout;
+      carveout_[head] = std::max(carveout, gpu_.sm.empty_sm_shared_memory_bytes);
     }
     free_[head] -= each * demand;
     warps_ += sms * each * demand.warps;

@@ -60,6 +60,7 @@ SmLimits read_sm(const json& document) {
   from.get("shared_memory_allocation_unit", sm.shared_memory_allocation_unit);
   from.get("shared_memory_reserved_bytes", sm.shared_memory_reserved_bytes);
   from.get("shared_memory_divisions", sm.shared_memory_divisions);
+  from.get("empty_sm_shared_memory_bytes", sm.empty_sm_shared_memory_bytes);
   return sm;
 }
 
@@ -92,7 +93,9 @@ Contention read_contention(const json& document) {
   from.get("tile_use_per_registers", c.tile_use_per_registers);
   from.get("launch_cost_ns", c.launch_cost);
   from.get("launch_beside_others_ns", c.launch_beside_others);
+  from.get("launch_beside_memory_ns", c.launch_beside_memory);
   from.get("launch_memory_accesses", c.launch_memory_accesses);
+  from.get("launch_access_most_wait_ns", c.launch_access_most_wait);
   c.graph_launch_after_others = c.launch_beside_others;
   c.graph_launch_memory_accesses = c.launch_memory_accesses;
   from.get("graph_launch_after_others_ns", c.graph_launch_after_others);

@@ -35,6 +35,7 @@ struct SmLimits {
   std::uint32_t shared_memory_reserved_bytes = 0;   // per block, taken by the system
   /// Ways to divide L1 from shared memory: bytes of the latter, rising.  Empty: not a matter of scheduling.
   std::vector<std::uint32_t> shared_memory_divisions;
+  std::uint32_t empty_sm_shared_memory_bytes = 0;  // of these, what an empty SM takes at least
 };
 
 /// What kernels that run side by side share, and what a launch costs: the machine constants of
@@ -65,7 +66,9 @@ struct Contention {
   double tile_use = 0, tile_use_per_registers = 0;
   Time launch_cost{};                 // of a kernel alone, beside its blocks
   Time launch_beside_others{};        // what a launch takes longer while others run
+  Time launch_beside_memory{};        // and in a stream, more while others move bytes of DRAM
   double launch_memory_accesses = 0;  // on a launch's way, one after the other
+  Time launch_access_most_wait{};     // what one of them takes longer at most; 0: not known
   // The same of a graph's kernels, the first where another stream launched since the kernel before it.
   Time graph_launch_after_others{};
   double graph_launch_memory_accesses = 0;

@@ -68,6 +68,19 @@ TEST(SmArray, ASplitCohortHasTheSameRoomInBothHalves) {
   EXPECT_EQ(sms.resident_blocks(), 12u);
 }
 
+TEST(SmArray, AnEmptySmHasAsMuchSharedMemoryAsItsGpuGivesAtLeast) {
+  Gpu gpu = small_gpu(1);
+  gpu.sm.shared_memory_divisions = {8192, 32768, 65536};
+  gpu.sm.empty_sm_shared_memory_bytes = 32768;
+  SmArray sms(gpu, true, false);
+  sms.take(0, kSmall, 8192, 1, false);
+  EXPECT_NE(sms.room_for(0, kSmall, 32768), 0u);
+  EXPECT_EQ(sms.room_for(0, kSmall, 32769), 0u);
+  sms.give_back(0, kSmall, 0, 1, false);
+  sms.take(0, kSmall, 65536, 1, false);
+  EXPECT_NE(sms.room_for(0, kSmall, 65536), 0u) << "more than that is given where a block needs more";
+}
+
 TEST(SmArray, SmsWhoseBlocksHaveKnownEndsAreNotAlike) {
   const Gpu gpu = small_gpu(2);
   SmArray sms(gpu, true, false);

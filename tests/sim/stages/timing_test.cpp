@@ -226,6 +226,44 @@ TEST(GraphIssue, AKernelStartsLaterWhereAnotherStreamLaunchedSinceTheOneBeforeIt
   EXPECT_THAT(gaps, ElementsAre(ns(600), ns(600 + 300), ns(600))) << "also beside one that came before";
 }
 
+/// When the second of two short kernels of a stream or of a graph starts, beside a kernel that does `bytes` of DRAM.
+Time second_start(const Contention& contention, Issue issue, double bytes) {
+  Scene s;
+  s.gpu.contention = contention;
+  Kernel reads = sim::kernel(2, 256, us(400));
+  reads.counters.dram_read_bytes = reads.counters.l2_bytes = bytes;
+  s.client("load", s.program({launch(s.kernel(reads))}), Once{});
+  s.client("chain", s.program({launch(s.k), launch(s.k)}, issue), Once{us(70)});
+  return run_trace(s.trace, s.gpu).of(ClientId{1})[1].started;
+}
+
+TEST(Launches, WaitForTheirAccessesToAFullMemoryButNoLongerThanAnAccessDoes) {
+  const double full = 4.6e12 * 400e-6;
+  for (const Issue issue : {Issue::eager, Issue::graph}) {
+    Contention c = small_gpu(2).contention;
+    c.launch_memory_accesses = c.graph_launch_memory_accesses = 0;
+    const Time none = second_start(c, issue, full);
+    c.launch_memory_accesses = c.graph_launch_memory_accesses = 3;
+    c.launch_access_most_wait = ns(20);
+    EXPECT_EQ(second_start(c, issue, full) - none, 3 * ns(20));
+    c.launch_access_most_wait = Time{};
+    EXPECT_GT(second_start(c, issue, full) - none, 3 * ns(20));
+  }
+}
+
+TEST(Launches, OfAStreamTakeLongerBesideWhoMovesBytesAtAll) {
+  Contention c = small_gpu(2).contention;
+  c.launch_memory_accesses = c.graph_launch_memory_accesses = 0;
+  for (const double share : {0.03, 0.06, 0.5}) {
+    const double bytes = share * 4.64e12 * 400e-6;
+    c.launch_beside_memory = Time{};
+    const Time stream = second_start(c, Issue::eager, bytes), graph = second_start(c, Issue::graph, bytes);
+    c.launch_beside_memory = ns(800);
+    EXPECT_EQ(second_start(c, Issue::eager, bytes) - stream, share < 0.05 ? Time{} : ns(800)) << share;
+    EXPECT_EQ(second_start(c, Issue::graph, bytes), graph);
+  }
+}
+
 TEST(GraphIssue, NobodyWaitsInAChannelBehindItsBranches) {
   for (const bool graph : {true, false}) {
     Scene s;
