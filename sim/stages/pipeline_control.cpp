@@ -320,6 +320,7 @@ Time Pipeline::launch_delay(bool in_graph, bool after_others) const {
   if (contention_.present().empty()) return delay;
   if (!in_graph) delay += c.launch_beside_others;
   const double accesses = in_graph ? c.graph_launch_memory_accesses : c.launch_memory_accesses;
+  CORUN_EXPECTS(accesses >= 0);
   if (accesses == 0 && c.launch_beside_memory == Time{}) return delay;
   const MemoryUse memory = contention_.memory_for_another();
   if (!in_graph && memory.dram >= kMovesDram) delay += c.launch_beside_memory;

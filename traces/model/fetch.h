@@ -3,16 +3,17 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace corun {
 
-/// Reads nothing: any address will do. Always inlined, as are those that do nothing else: g++ 12 takes a call that
+/// Reads nothing: any address will do, also none, which is why it is counted with as a number. Always inlined, as are those that do nothing else: g++ 12 takes a call that
 /// only fetches for one without effect, and leaves it out.
 [[gnu::always_inline]] inline void fetch(const void* from, std::size_t bytes) {
   constexpr std::size_t kLine = 64;
-  const char* at = static_cast<const char*>(from);
-  for (std::size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(at + i);
-  __builtin_prefetch(at + bytes - 1);
+  const auto at = reinterpret_cast<std::uintptr_t>(from);
+  for (std::size_t i = 0; i < bytes; i += kLine) __builtin_prefetch(reinterpret_cast<const void*>(at + i));
+  __builtin_prefetch(reinterpret_cast<const void*>(at + bytes - 1));
 }
 
 }  // namespace corun

@@ -36,6 +36,11 @@ def recorded(folder):
             case "k": kernels.append((names[row[1]], row[8] * row[9] * row[10], row[2], row[3]))
             case "r": ranges.append((row[2], row[3]))
     kernels.sort(key=lambda k: k[2])
+    return usual(in_requests(kernels, ranges))
+
+
+def in_requests(kernels, ranges):
+    """Kernels by the ranges in which they start."""
     requests, at = [], 0
     for begin, end in ranges:
         while at < len(kernels) and kernels[at][2] < begin:
@@ -44,8 +49,12 @@ def recorded(folder):
         while at < len(kernels) and kernels[at][2] < end:
             at += 1
         requests.append(kernels[first:at])
-    usual = collections.Counter(map(len, requests)).most_common(1)[0][0]
-    return [r for r in requests if len(r) == usual]
+    return requests
+
+
+def usual(requests):
+    length = collections.Counter(map(len, requests)).most_common(1)[0][0]
+    return [r for r in requests if len(r) == length]
 
 
 def collect(keep, out):

@@ -16,6 +16,8 @@ import subprocess
 import sys
 import tempfile
 
+from kernels import in_requests, means, usual  # of this folder
+
 LIVE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "live", "traces")
 PROGRAMS = ("decode-graph", "train", "vision-graph")
 EAGER = "train"
@@ -54,21 +56,13 @@ def collect(sim, folder, out):
 
 
 def measured(data):
-    """Of each request, in order: each kernel's start, its time, its name and blocks."""
+    """Of each request, in order: each kernel's name and blocks, its start and its time."""
     kernels, at = [], 0
     for i in range(0, len(data["kernels"]), 3):
         shape, after, took = data["kernels"][i:i + 3]
         at += after
-        kernels.append((at, took, *data["shapes"][shape]))
-    requests, at = [], 0
-    for begin, end in data["requests"]:
-        while at < len(kernels) and kernels[at][0] < begin:
-            at += 1
-        first = at
-        while at < len(kernels) and kernels[at][0] < end:
-            at += 1
-        requests.append(kernels[first:at])
-    return requests
+        kernels.append((*data["shapes"][shape], at, took))
+    return in_requests(kernels, data["requests"])
 
 
 def simulated(sim, gaps, folder):
@@ -90,17 +84,6 @@ def simulated(sim, gaps, folder):
     return {p: [[(k[1], k[2] - k[1]) for k in sorted(r)] for r in of.values()][1:] for p, of in requests.items()}
 
 
-def usual(requests):
-    length = collections.Counter(map(len, requests)).most_common(1)[0][0]
-    return [r for r in requests if len(r) == length]
-
-
-def means(requests):
-    """Of each kernel what it takes, and the time from the end of the one before, us."""
-    return [(statistics.mean(r[i][1] for r in requests) / 1e3, statistics.mean(r[i][0] - r[i - 1][0] - r[i - 1][1] for r in requests) / 1e3 if i else 0)
-            for i in range(len(requests[0]))]
-
-
 def compare(sim, path):
     data = json.load(gzip.open(path))
     print(*data["card"])
@@ -110,12 +93,12 @@ def compare(sim, path):
         on_card, simulated_ = usual(measured(data[program])), usual(of[program])
         period = statistics.mean(b - a for a, b in data[program]["requests"]) / 1e6
         there = (simulated_[-1][-1][0] - simulated_[0][0][0]) / max(1, len(simulated_)) / 1e6
-        a, b = means(on_card), means(simulated_)
+        a, b = (list(means(r)) for r in ([[k[2:] for k in r] for r in on_card], simulated_))
         print(f"{program}: a request takes {period:.2f} ms, simulated {there:.2f}; kernels run {sum(k[0] for k in a):.0f} us and {sum(k[1] for k in a):.0f} pass between them, "
               f"simulated {sum(k[0] for k in b):.0f} and {sum(k[1] for k in b):.0f}")
         groups = collections.defaultdict(list)
         for k, x, y in zip(on_card[0], a, b):
-            groups[k[2][:44], k[3]].append((*x, *y))
+            groups[k[0][:44], k[1]].append((*x, *y))
         for (name, blocks), rows in sorted(groups.items(), key=lambda g: -abs(sum(r[2] + r[3] - r[0] - r[1] for r in g[1])))[:6]:
             c = [sum(column) for column in zip(*rows)]
             print(f"{len(rows):5} {c[0]:8.0f} {c[1]:7.0f}   simulated {c[2]:8.0f} {c[3]:7.0f}   {name} {blocks}")
