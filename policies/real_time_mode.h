@@ -28,7 +28,9 @@ class RealTimeMode {
     for (const Notice& notice : now.notices)
       if (const auto* ready = std::get_if<LaunchReady>(&notice); ready != nullptr)
         if (const LaunchView& l = now.launch(ready->launch); is_real_time(now, l)) queue(l.client);
-    std::erase_if(waiting_, [&](ClientId c) { return !now.clients[c.value].busy; });
+    const auto gone = [&](ClientId c) { return !now.clients[c.value].busy; };
+    if (turn_ && gone(*turn_)) turn_.reset();  // it failed, and its request will never end
+    std::erase_if(waiting_, gone);
     if (!turn_ && !waiting_.empty()) {
       turn_ = waiting_.front();
       waiting_.erase(waiting_.begin());

@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <pybind11/numpy.h>
-#include <pybind11/stl/filesystem.h>
 
 #include <chrono>
 #include <cmath>

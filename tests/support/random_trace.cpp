@@ -30,8 +30,10 @@ Kernel random_kernel(Dice& dice) {
   const std::uint32_t blocks = dice.one_in(3)   ? dice.any(1, 6)
                                : dice.one_in(2) ? dice.any(1, 60)
                                                 : dice.any(60, 600);
-  Kernel k = kernel(blocks, dice.one_in(4) ? 1024 : 32 * dice.any(1, 32),
-                    ps(dice.any(1, dice.one_in(4) ? 5'000 : 9'000'000)));
+  // Not as arguments of one call: compilers evaluate these in different orders.
+  const Time block = ps(dice.any(1, dice.one_in(4) ? 5'000 : 9'000'000));
+  const std::uint32_t threads = dice.one_in(4) ? 1024 : 32 * dice.any(1, 32);
+  Kernel k = kernel(blocks, threads, block);
   if (dice.one_in(3)) k.registers_per_thread = dice.any(16, 64);
   if (dice.one_in(3)) k.static_shared_memory_bytes = 1024 * dice.any(1, 64);
   switch (dice.any(0, 3)) {
@@ -64,7 +66,8 @@ Op random_op(Dice& dice, const TraceBuilder& b, const Gpu& gpu, std::uint32_t in
   Op op = launch(KernelId{dice.any(0, static_cast<std::uint32_t>(b.trace.kernels.size()) - 1)}, stream);
   if (index != 0 && dice.one_in(8)) return sync();  // a request must do something
   if (dice.one_in(6)) {
-    op = copy(static_cast<CopyDirection>(dice.any(0, 2)), dice.any(1, 200'000), stream);
+    const std::uint64_t bytes = dice.any(1, 200'000);
+    op = copy(static_cast<CopyDirection>(dice.any(0, 2)), bytes, stream);
   } else {
     auto& what = std::get<corun::Launch>(op.what);
     if (dice.one_in(4)) what.solo_time = us(dice.any(1, 20));

@@ -59,7 +59,9 @@ TEST(RepeatedAlone, GoesAsSimulatedWholeToThePicosecond) {
     TraceBuilder b;
     std::vector<Op> ops;
     for (std::uint32_t i = dice.any(1, 6); i > 0; --i) {
-      const KernelId id = b.kernel(kernel(dice.any(1, 200), 32 * dice.any(1, 32), ns(dice.any(200, 20'000))));
+      const Time block = ns(dice.any(200, 20'000));
+      const std::uint32_t threads = 32 * dice.any(1, 32);
+      const KernelId id = b.kernel(kernel(dice.any(1, 200), threads, block));
       ops.push_back(host_gap(launch(id), ns(dice.one_in(3) ? dice.any(0, 9'000) : 0)));
       if (dice.one_in(4)) ops.push_back(sync());
     }

@@ -141,6 +141,21 @@ TEST(Memory, AFailedClientSendsNoFurtherRequests) {
   EXPECT_GT(ran.of(ClientId{1}).size(), 10u);
 }
 
+TEST(Memory, ARealTimeClientThatFailsInItsTurnLeavesItToTheNext) {
+  for (const char* policy : {"reef", "reef-n", "wait"}) {
+    TraceBuilder b;
+    const KernelId k = b.kernel(kernel(1, 256, us(5)));
+    for (const char* name : {"fails", "next"}) {
+      Client& c = b.client(name, b.program({launch(k), sync(), alloc(0, *name == 'f' ? 1001 : 1), launch(k)}), Once{us(1)});
+      c.service_class = ServiceClass::real_time;
+    }
+    const Ran ran = run_trace(b.trace, gpu_with(1000), policy);
+    EXPECT_EQ(ran.outcome.stuck, "") << policy;
+    EXPECT_NE(ran.outcome.failed[0], "") << policy;
+    EXPECT_EQ(ran.of(ClientId{1}).size(), 2u) << policy;
+  }
+}
+
 TEST(Memory, MemoryBytesIsHeldFromTheFirstRequestToTheEnd) {
   for (const std::uint64_t others : {300u, 301u})
     for (const Time arrives : {us(0), us(5), us(500)}) {

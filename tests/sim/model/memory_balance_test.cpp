@@ -18,7 +18,8 @@ constexpr int kFine = 30, kFineRounds = 8;  // leave nothing to wish for
 
 /// From `least` to `most`, as often within a factor of 2 anywhere between.
 double spread(Dice& dice, double least, int doublings) {
-  return std::ldexp(least * (1 + dice.any(0, 1000) / 1000.0), static_cast<int>(dice.any(0, doublings)));
+  const int doubled = static_cast<int>(dice.any(0, doublings));
+  return std::ldexp(least * (1 + dice.any(0, 1000) / 1000.0), doubled);
 }
 
 /// What launches ask for that take about as long at the issue slots, waiting and moving bytes, or only some.

@@ -42,7 +42,8 @@ Kernel random_kernel(Dice& dice, std::uint32_t number, const Gpu& gpu) {
   const std::uint32_t blocks = dice.one_in(3)   ? dice.any(1, 8)
                                : dice.one_in(3) ? dice.any(200, 1500)
                                                 : dice.any(9, 200);
-  Kernel k = kernel(blocks, 32 * dice.any(1, 32), ns(dice.any(3'000, 200'000)));
+  const Time block = ns(dice.any(3'000, 200'000));
+  Kernel k = kernel(blocks, 32 * dice.any(1, 32), block);
   k.name = "kernel " + std::to_string(number);
   k.registers_per_thread = dice.any(16, 64);
   if (dice.one_in(3)) k.static_shared_memory_bytes = 1024 * dice.any(1, 40);
@@ -62,8 +63,10 @@ std::vector<Op> random_ops(Dice& dice, std::uint32_t kernels, std::uint32_t stre
     const std::uint32_t stream = i < streams ? i : dice.any(0, streams - 1);
     Op op = launch(KernelId{dice.any(0, kernels - 1)}, stream);
     if (kind == Kind::graphs_copies_and_events && i != 0) {
-      if (dice.one_in(4))
-        op = copy(static_cast<CopyDirection>(dice.any(0, 1)), dice.any(1, 2'000'000), stream);
+      if (dice.one_in(4)) {
+        const std::uint64_t bytes = dice.any(1, 2'000'000);
+        op = copy(static_cast<CopyDirection>(dice.any(0, 1)), bytes, stream);
+      }
       if (dice.one_in(3)) op = after(op, {0});
     }
     if (dice.one_in(2)) op.host_gap = ns(dice.any(0, 30'000));

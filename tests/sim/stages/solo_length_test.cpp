@@ -56,8 +56,9 @@ TEST(SoloLength, IsTheEnginesForRandomShapes) {
   for (int i = 0; i < 300; ++i) {
     Gpu gpu = small_gpu(dice.any(1, 6));
     gpu.dispatch_interval = ps(dice.any(1, 1500));
-    Kernel k = kernel(dice.any(1, dice.one_in(2) ? 40 : 1500), 32 * dice.any(1, 32),
-                      ps(dice.any(1, dice.one_in(2) ? 20'000 : 5'000'000)));
+    const Time block = ps(dice.any(1, dice.one_in(2) ? 20'000 : 5'000'000));
+    const std::uint32_t threads = 32 * dice.any(1, 32);
+    Kernel k = kernel(dice.any(1, dice.one_in(2) ? 40 : 1500), threads, block);
     k.static_shared_memory_bytes = 1024 * dice.any(0, 40);
     expect_length(k, gpu);
   }
@@ -68,7 +69,8 @@ TEST(SoloBlockTime, IsTheLeastThatFillsTheSoloTime) {
   for (int i = 0; i < 2000; ++i) {
     Gpu gpu = small_gpu(dice.any(1, 140));
     gpu.dispatch_interval = ps(dice.any(0, 1500));
-    const Kernel k = kernel(dice.any(1, dice.one_in(2) ? 40 : 500'000), 32 * dice.any(1, 32), us(1));
+    const std::uint32_t threads = 32 * dice.any(1, 32);
+    const Kernel k = kernel(dice.any(1, dice.one_in(2) ? 40 : 500'000), threads, us(1));
     const Time solo = ps(dice.any(0, dice.one_in(2) ? 1'000'000 : 2'000'000'000));
     const Time block = solo_block_time(k, solo, gpu, gpu.sms);
     const auto length = [&](Time b) {
