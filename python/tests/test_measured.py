@@ -127,7 +127,7 @@ def test_known_gap_a_host_whose_pace_changes_for_seconds(served):
 def test_known_gap_a_queue_makes_much_of_steps_that_were_captured_too_long(served):
     mean, median = served["h200", False][2, "first_token"]
     assert 0.12 <= mean <= 0.28
-    assert 0.10 <= median <= 0.17
+    assert 0.12 <= median <= 0.20
 
 
 @pytest.fixture(scope="module")

@@ -85,6 +85,7 @@ CarriedKernel::CarriedKernel(const Kernel& kernel, Time alone, Time about, const
   load_.fixed = found.fixed * clock;
   load_.wait = found.wait * l2_latency(there_.limits) / l2_latency(here_.features().limits);
   load_.l2 *= found.l2 / told.l2;
+  if (found.cold > told.cold) load_.cold = 1, load_.staged = false;  // nor is it in L2 there
   load_.dram_cost = dram_cost_there(found.dram_cost, here_.features().limits, there_.limits);
   load_.arrival_randomness = found.arrival_randomness;
   load_.uses = uses;

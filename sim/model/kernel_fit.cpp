@@ -20,6 +20,9 @@ constexpr double kDispatchBound = 0.9;
 constexpr double kMostDramCost = 1.8;
 /// The same where nothing but the time on the whole GPU says so, and reads are not of single sectors.
 constexpr double kMostStreamCost = 1.1;
+/// How unlikely it is that a launch without counters whose data fit into L2 finds none of them there, as the
+/// weights of a network's next layer: as unlikely as a wait twice as long as usual.
+constexpr double kOthersData = 0.01;
 /// From a block's place to its first work.
 constexpr double kBlockStart = 100e3;
 /// Cycles of an instruction of a warp that waits for no memory beyond its SM, on average of a kernel: a
@@ -223,9 +226,6 @@ BlockLoad fit_whole(const KernelFeatures& f, const SoloPoint& whole) {
     resident = std::min({life / interval, base.blocks, static_cast<double>(f.max_active_blocks) * whole.sms});
   }
   const double fixed_weight = f.tensor > 0 ? 0.1 : base.tensor ? 0.001 : 0.01;
-  const double most_cost = f.l2_bound ? (base.tensor ? 1 : f.limits.l2_sector_cost)
-                           : f.random ? 2
-                                      : kMostStreamCost;
   double best = 1e300;
   BlockLoad found = base;
   static constexpr double kOne[] = {1};
@@ -233,23 +233,35 @@ BlockLoad fit_whole(const KernelFeatures& f, const SoloPoint& whole) {
   const double costs[] = {0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.45, 1.65, f.limits.l2_sector_cost};
   // What a class usually does is too rough to tell waits and costs of bytes by: 0.2 ms instead of 20.
   const std::span<const double> few(kOne);
-  for (const double x : {0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.8, 2.2, 3.0, 4.0})
-    for (const double w : f.prior != nullptr ? few : std::span<const double>(kWaits))
-      for (const double c : f.prior != nullptr ? few : std::span<const double>(costs)) {
-        if (base.tensor && f.l2_bound && c != 1) continue;
-        const double cost = f.random ? 1.65 * c : c;
-        if (cost > most_cost) continue;
-        BlockLoad l = base;
-        l.fixed = x * fixed;
-        l.wait = w * wait;
-        (f.l2_bound ? l.l2 : l.dram_cost) *= cost;
-        double error = (f.l2_bound ? 0.02 : 1) * 0.3 * square(distance(c, 1)) +
-                       0.02 * square(distance(w, 1)) + fixed_weight * square(distance((x + 0.2) / 1.2, 1));
-        if (error >= best) continue;
-        error += life > 0 ? square(distance(block_among(f, l, whole.sms, resident), life))
-                          : square(distance(length(f, l, whole.sms), whole.time));
-        if (error < best) best = error, found = l;
-      }
+  const auto search = [&](const BlockLoad& from, bool l2_bound, double unlikely) {
+    const double most_cost = l2_bound   ? (from.tensor ? 1 : f.limits.l2_sector_cost)
+                             : f.random ? 2
+                                        : kMostStreamCost;
+    for (const double x : {0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.8, 2.2, 3.0, 4.0})
+      for (const double w : f.prior != nullptr ? few : std::span<const double>(kWaits))
+        for (const double c : f.prior != nullptr ? few : std::span<const double>(costs)) {
+          if (from.tensor && l2_bound && c != 1) continue;
+          const double cost = f.random ? 1.65 * c : c;
+          if (cost > most_cost) continue;
+          BlockLoad l = from;
+          l.fixed = x * fixed;
+          l.wait = w * wait;
+          (l2_bound ? l.l2 : l.dram_cost) *= cost;
+          double error = unlikely + (l2_bound ? 0.02 : 1) * 0.3 * square(distance(c, 1)) +
+                         0.02 * square(distance(w, 1)) + fixed_weight * square(distance((x + 0.2) / 1.2, 1));
+          if (error >= best) continue;
+          error += life > 0 ? square(distance(block_among(f, l, whole.sms, resident), life))
+                            : square(distance(length(f, l, whole.sms), whole.time));
+          if (error < best) best = error, found = l;
+        }
+  };
+  search(base, f.l2_bound, 0);
+  if (f.prior != nullptr && base.cold < 1) {  // does its time say that its data come from DRAM all the same?
+    BlockLoad others_data = base;
+    others_data.cold = 1;
+    others_data.staged = false;
+    search(others_data, false, kOthersData);
+  }
   base = found;
   if (!base.processor_sharing || life > 0) return base;
   // A tile's use of its SM is known; what the priors leave of the solo time is latency of its own.

@@ -39,15 +39,18 @@ __device__ Clock now() {
 
 // ---- what is measured ---------------------------------------------------------------------------------------
 
-/// An operation on `x` as an elementwise kernel does it, of a function of its own for each N.
+/// An operation on `x` as an elementwise kernel does it, of a function of its own for each N, and then nothing until `ns` are over.
 template <int N>
-__global__ void small(Clock* at, float4* x) {
-  if (threadIdx.x == 0) atomicMin(&at[0], now());
+__global__ void small(Clock* at, float4* x, int ns) {
+  const Clock begin = now();
+  if (threadIdx.x == 0) atomicMin(&at[0], begin);
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   float4 v = x[i];
   v.x = v.x * (1.0f + N) + 0.5f;
   v.y = v.y * (2.0f + N) + 0.5f;
   x[i] = v;
+  while (now() - begin < static_cast<Clock>(ns)) {
+  }
   __syncthreads();
   if (threadIdx.x == 0) atomicMax(&at[1], now());
 }
@@ -60,7 +63,7 @@ __global__ void chase(Clock* at, const unsigned* next, int steps) {
   at[1] = i;
 }
 
-using Small = void (*)(Clock*, float4*);
+using Small = void (*)(Clock*, float4*, int);
 template <int... N>
 std::vector<Small> smalls(std::integer_sequence<int, N...>) {
   return {small<N>...};
@@ -222,9 +225,14 @@ void measure(const char* where, const char* load) {
     CHECK(cudaMemcpyAsync(at, host.data(), host.size() * sizeof(Clock), cudaMemcpyHostToDevice, s));
     CHECK(cudaStreamSynchronize(s));
   };
-  for (int blocks : {1, 8, 64}) {
-    const auto chain = [&] {
-      for (int k = 0; k < kLength; ++k) kernels[k % kernels.size()]<<<blocks, 128, 0, s>>>(at + 2 * k, x);
+  struct Chain {
+    int blocks, functions, ns;
+    const char* name;
+  };
+  for (const auto& [blocks, functions, ns, name] : {Chain{1, 16, 0, "1"}, {8, 16, 0, "8"}, {64, 16, 0, "64"}, {1, 16, 5000, "1 for 5 us"}, {1, 16, 20000, "1 for 20 us"}, {1, 1, 0, "1 and the same"},
+                                                    {1, 1, 20000, "1 and the same for 20 us"}, {64, 16, 20000, "64 for 20 us"}}) {
+    const auto chain = [&, functions = functions, blocks = blocks, ns = ns] {
+      for (int k = 0; k < kLength; ++k) kernels[k % functions]<<<blocks, 128, 0, s>>>(at + 2 * k, x, ns);
     };
     cudaGraph_t graph;
     cudaGraphExec_t exec;
@@ -249,7 +257,7 @@ void measure(const char* where, const char* load) {
           times.push_back(static_cast<double>(host[2 * k + 1] - host[2 * k]));
         }
       }
-      print(where, load, (std::string(in_graph ? "graph" : "stream") + " of " + std::to_string(blocks)).c_str(), gaps, times);
+      print(where, load, (std::string(in_graph ? "graph" : "stream") + " of " + name).c_str(), gaps, times);
     }
     CHECK(cudaGraphExecDestroy(exec));
   }

@@ -62,7 +62,7 @@ def kernel(name, us):
     moved = LINE * items
     warps = items * instructions / 32
     return {"name": name, "grid": [shape, 1, 1], "block": [threads, 1, 1], "registers_per_thread": 32, "solo_time_ns": us * 1e3,
-            "counters": {"dram_read_bytes": moved * bytes_read, "dram_write_bytes": moved * bytes_written, "l2_bytes": moved * (bytes_read + bytes_written),
+            "counters": {"dram_read_bytes": moved * bytes_read, "dram_write_bytes": moved * bytes_written, "l2_bytes": 1.5 * moved * (bytes_read + bytes_written),
                          "l1_bytes": moved * (bytes_read + bytes_written), "warp_instructions": warps, "tensor_instructions": 0.0,
                          "issue_active_pct": min(99.0, warps / (us * 1e3 * 1.755 * 4 * SMS) * 100), "warps_active_pct": min(100.0, shape * threads / SMS / 2048 * 100) * (1 if shape <= SMS * 16 else 0.75),
                          "duration_ns": us * 1e3}}
