@@ -118,9 +118,9 @@ Scenario random_scenario(std::uint64_t seed, Requests requests) {
     b.program(ops, dice.one_in(3) ? Issue::graph : Issue::eager);
   }
   for (std::uint32_t n = dice.any(1, 4), i = 0; i < n; ++i) {
-    Client& c = b.client("client" + std::to_string(i),
-                         ProgramId{dice.any(0, static_cast<std::uint32_t>(b.trace.programs.size()) - 1)},
-                         random_arrivals(dice, requests));
+    const Arrivals arrivals = random_arrivals(dice, requests);
+    const ProgramId program{dice.any(0, static_cast<std::uint32_t>(b.trace.programs.size()) - 1)};
+    Client& c = b.client("client" + std::to_string(i), program, arrivals);
     if (dice.one_in(3)) c.process = "shared";
     c.priority = -static_cast<std::int32_t>(dice.any(0, s.gpu.priority_levels - 1));
     c.tpc_mask = random_mask(dice, s.gpu);
