@@ -140,6 +140,7 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
   std::vector<NotRun> not_run;
   std::optional<Oracle> oracle, instances;
   bool stopped = false, searching = false;
+  const hw::SignalGuard guard;
   {
     ProgressBar bar;
     const auto progress = [&](const char* stage, double done) { bar.show(stage, done); };
@@ -147,7 +148,6 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
     std::vector<std::string> refused(specs.size());
     std::vector<double> done(specs.size());
     std::mutex telling;
-    const hw::SignalGuard guard;
     in_parallel(specs.size(), 0, [&](std::size_t i) {
       const auto tell = [&](const char* stage, double fraction) {
         const std::scoped_lock lock(telling);
@@ -197,6 +197,9 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
   }
   if (searching)
     fmt::print(stderr, "sim: interrupted while the oracle searched; the best division is of those tried until then\n");
+  else if (stopped)
+    fmt::print(stderr, "sim: interrupted; {} of {} policies had been simulated to their end{}\n", results.size(), specs.size(),
+               a.oracle ? ", and no fixed division was tried" : "");
   std::vector<RunResult> shown = results;
   for (const auto* found : {&oracle, &instances})
     if (*found) shown.push_back((*found)->best);
