@@ -145,11 +145,15 @@ TEST_F(Stops, WhatWasStoppedGoesOnWhenTheServiceIsKilled) {
       const nlohmann::json now = program("work");
       return !now.is_null() && now["stoppable"]["launches"] >= 1;
     }));
-    std::thread cam([&] { shell(joins("dlsym 1 400000", "--name cam --class=real_time")); });
+    std::atomic<bool> stopped{false};
+    std::thread cam([&] {  // again, where its launch fell between two of the work's
+      while (!stopped) shell(joins("dlsym 1 400000", "--name cam --class=real_time"));
+    });
     EXPECT_TRUE(comes([&] {
       const nlohmann::json now = program("work");
       return !now.is_null() && now["stoppable"]["stops"] >= 1;
     }));
+    stopped = true;
     kill(service_, SIGKILL);
     cam.join();
     std::ofstream{enough};
