@@ -178,7 +178,7 @@ void DeviceRecords::choose_window() {
       if (const auto round = unrecorded_round(records_, found))
         records_.unrecorded_request = round->median, records_.untraced = round->untraced;
     }
-    records_.steps = std::move(found.steps);
+    records_.steps = std::move(found.steps), by_repetition_ = true;
   }
   for (const Step& step : records_.steps) candidates.push_back({&step, 0});
   std::sort(candidates.begin(), candidates.end(),

@@ -35,6 +35,7 @@ class DeviceRecords {
   const kineto::Records& records() const { return records_; }
   std::int64_t device() const { return device_; }
   const kineto::Step* window() const { return window_; }  // null: all is the request
+  bool marked() const { return window_ != nullptr && !by_repetition_; }
   Time think_time() const { return think_time_; }         // between requests, the median
 
   /// From the first event on.
@@ -72,6 +73,7 @@ class DeviceRecords {
   kineto::Nanoseconds origin_{};
   std::unordered_map<std::uint64_t, std::uint32_t> call_of_;  // by correlation; index into Records::calls
   const kineto::Step* window_ = nullptr;
+  bool by_repetition_ = false;  // the steps are
   Time think_time_{};
 };
 

@@ -122,12 +122,12 @@ class Import {
     }
     times_.in_calls = {in_calls};
     if (whole) program.issue = Issue::graph;
+    const bool polls = this->polls();
+    times_.polls = {polls};
     // Of a range: what the host does after its last wait, as reading a result.
-    if (const Time rest = device_.window() == nullptr
-                              ? Time{}
-                              : device_.at(device_.window()->start + device_.window()->duration) - free;
-        wanted_.repeats && program.issue != Issue::graph && order_.items().back().op == nullptr &&
-        rest >= std::chrono::microseconds{1}) {
+    if (const Time rest = device_.window() == nullptr ? Time{} : window_end() - (polls ? std::max(free, last_end()) : free);
+        wanted_.repeats && program.issue != Issue::graph && (polls || order_.items().back().op == nullptr) &&
+        (polls || rest >= std::chrono::microseconds{1})) {
       Op op;
       op.what = Sync{}, op.host_gap = rest;
       program.ops.push_back(std::move(op));
@@ -142,6 +142,21 @@ class Import {
     client.arrivals = ClosedLoop{device_.think_time()};
     trace_.clients.push_back(std::move(client));
     trace_.programs.push_back(std::move(program));
+  }
+
+  Time window_end() const { return device_.at(device_.window()->start + device_.window()->duration); }
+  Time last_end() const {
+    Time last{};
+    for (const HostItem& item : order_.items())
+      if (item.op != nullptr) last = std::max(last, item.gpu_end());
+    return last;
+  }
+  /// The request's mark ends after its work on the GPU, and no call in it waits: the program looks for itself, as JAX does.
+  bool polls() const {
+    return wanted_.repeats && device_.marked() && last_end() <= window_end() && std::ranges::none_of(order_.items(), [&](const HostItem& item) {
+             const Call* call = item.op == nullptr ? nullptr : device_.call_of(item.call);
+             return item.op == nullptr || (call != nullptr && call->kind == Call::Kind::copy_and_wait);
+           });
   }
 
   /// Of what the profiler adds only that within launch calls is known; the rest is spread over the gaps.

@@ -59,6 +59,7 @@ struct RecordedTimes {
   std::vector<std::optional<WithoutProfiler>> without_profiler{};  // of each client, where the recording says so
   std::string told_by{};                                           // and how it does
   std::vector<Time> in_calls{};  // of each client: what its calls that issue work took in all beyond what a replay's take
+  std::vector<bool> polls{};     // of each client: its request is a mark in which it waited for the GPU, and by no call
   Time span{};     // from where the host begins to the last end on the GPU
   Time kernels{};  // sum
   struct Interval {

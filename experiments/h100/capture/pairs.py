@@ -5,8 +5,8 @@ does the capture replay in that time?  A host changes its pace for seconds, so t
   pairs.py SIM OUT.json FOLDER SECONDS [PROGRAM ...]   on the GPU; SIM: the `sim` command, with libcorun_capture.so beside it, and pace.so (pace.c)
   pairs.py SIM OUT.json.gz                             anywhere: its table
 
-Every time is of the program's own clock, inside of its NVTX range (JAX marks none).  Each program has processes of its own, pinned to one core; A+B is one process that
-serves both, half a turn each.
+Every time is of the program's own clock, inside of its NVTX range (JAX marks none; PROGRAM_marked is PROGRAM with ranges of marks.so, marks.c, beside the library).  Each program has
+processes of its own, pinned to one core; A+B is one process that serves both, half a turn each.
 """
 import bisect
 import ctypes
@@ -21,7 +21,7 @@ import time
 
 from kinds import PROGRAMS, Process, imported, replay
 
-WAYS, TURN_S = ("without", "captured", "without again"), 0.1
+WAYS, TURN_S, TWICE = ("without", "captured", "without again"), 0.1, ", twice"
 SORTS = ("calls", "records", "away", "none")  # what a captured request ran under; none: across a change
 
 
@@ -31,9 +31,12 @@ def worker(names, core):
     made = []
     programs.serve = lambda request, wait: made.append((request, wait))
     for name in names:
-        getattr(programs, name)()
+        getattr(programs, name.removesuffix("_marked"))()
     clock, push, pop = time.time_ns, lambda name: None, lambda: None
-    if "jax" not in names:
+    if names[0].endswith("_marked"):
+        marks = ctypes.CDLL(os.environ["MARKS"])
+        push, pop = lambda name: marks.push(name.encode()), marks.pop
+    elif "jax" not in names:
         import torch
         push, pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
         torch.inference_mode().__enter__()
@@ -76,7 +79,7 @@ def measure(sim, path, folder, seconds, chosen):
     data = {"gpu": said("nvidia-smi", "--query-gpu=name,uuid,driver_version", "--format=csv,noheader"), "cuda": "13.0", "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
             "command": "pairs.py " + " ".join([os.path.basename(sim), os.path.basename(path), "FOLDER", str(seconds), *chosen]),
             "host": [line for line in said("lscpu").splitlines() if line.startswith(("Model name", "Thread(s)", "CPU(s)", "Hypervisor", "NUMA"))], "turns": {}, "pace_us": {}, "said": {}, "trace": {}}
-    processes = {name: {way: Process([name, "-1"], library if way == "captured" else None, {}, os.path.join(folder, name), os.path.abspath(__file__)) for way in WAYS} for name in chosen}
+    processes = {name: {way: Process([name, "-1"], library if way == "captured" else None, {"MARKS": os.path.join(beside, "marks.so")}, os.path.join(folder, name), os.path.abspath(__file__)) for way in WAYS} for name in chosen}
     for name in chosen:
         for way in WAYS:
             if processes[name][way].hear(70) is None:
@@ -110,10 +113,15 @@ def measure(sim, path, folder, seconds, chosen):
             data["turns"][key] = {way: [{"at_ms": (turn[i][0][0] - start) // 1_000_000, "us": [(end - begin) // 1000 for begin, end in turn[i]],
                                          **({"sort": "".join(str(sort_of(*one)) for one in turn[i])} if way == "captured" else {})} for turn in turns[way]] for way in WAYS}
             to = os.path.join(folder, key.replace(" ", "-") + ".json")
-            data["said"][key] = imported(sim, os.path.join(folder, name), to, ["--range", program] if program != name else [])
-            if os.path.exists(to):
-                with open(to) as file:
-                    data["trace"][key] = {key: value for key, value in json.load(file).items() if key != "$schema"}
+            marked = ["--range", program] if program != name or program.endswith("_marked") else []
+            # Twice: told what the first process without a library took, as `sim capture --twice` is.
+            first = statistics.median(us for turn in data["turns"][key]["without"] for us in turn["us"])
+            for called, options in ((key, []), (key + TWICE, ["--request-time", f"{first / 1e3:.4f}ms"])):
+                data["said"][called] = imported(sim, os.path.join(folder, name), to, [*marked, *options])
+                if os.path.exists(to):
+                    with open(to) as file:
+                        data["trace"][called] = {name: value for name, value in json.load(file).items() if name != "$schema"}
+                    os.remove(to)
             print(key, f"{time.time() - began:.1f} s", len(turns["captured"]), "turns", {way: statistics.median(us for turn in data["turns"][key][way] for us in turn["us"]) for way in WAYS}, flush=True)
     with open(path, "wb") as raw, gzip.GzipFile("", "wb", fileobj=raw, mtime=0) as to:
         to.write(json.dumps(data, separators=(",", ":")).encode())
@@ -187,6 +195,9 @@ def tell(sim, path):
             print(f"  replayed {replayed:.0f} us{f', and {think:.0f} of think time' if think >= 1 else ''}: {100 * (replayed / mine - 1):+.1f} % of the process' own requests ({pairs.sort}: {mine:.0f}), "
                   f"{100 * (replayed / reference - 1):+.1f} % of the neighbours' ({reference:.0f}), "
                   + ", ".join(f"{100 * (replayed / statistics.median(all_of[way]) - 1):+.1f} % of all {way}" for way in WAYS if way != "captured"))
+            if name + TWICE in data["trace"]:
+                replayed, think = replayed_us(sim, data["trace"][name + TWICE])
+                print(f"  twice: replayed {replayed:.0f} us: {100 * (replayed / statistics.median(all_of['without again']) - 1):+.1f} % of all without again, to whose process it was not fitted")
             stalls = data["trace"][name]["clients"][0].get("host_stalls", {"stalls": [], "observed_ns": 1})
             print("  share of time in which the host stood still: " + ", ".join(f"{way} {100 * stood(all_of[way]):.1f} %" for way in WAYS if way != "captured")
                   + f"; captured, {pairs.sort} {100 * stood(pairs.sorts[pairs.sort]):.1f} %; in the trace {100 * sum(lasting for _, lasting in stalls['stalls']) / stalls['observed_ns']:.1f} %")

@@ -174,10 +174,12 @@ def simulated(sim, folder, speed, seed=1, steady=False):
     return {name: [served[f"{name}_{q}_ms"] for q in ("mean", "p50", "p99")] for name in ("first_token", "between_tokens")}
 
 
-def rows(sim, folder=HERE, seeds=1, steady=False):
+def rows(sim, folder=HERE, seeds=1, steady=False, speeds=None):
     """(speed, what, measured, simulated): mean, p50 and p99 in ms, of each run and of each seed, which says when the host stands still."""
     served = {}
     for (speed, name), runs in measured(folder).items():
+        if speeds and speed not in speeds:
+            continue
         if speed not in served:
             served[speed] = [simulated(sim, folder, speed, seed, steady) for seed in range(1, seeds + 1)]
         yield speed, name, runs, [of[name] for of in served[speed]]

@@ -333,6 +333,17 @@ TEST_F(Capture, TheHostsGapsShrinkUntilARequestTakesItsTimeWithoutTheProfiler) {
   EXPECT_LT(fitted, host_gaps(file()));
 }
 
+TEST_F(Capture, AProgramThatLooksForTheEndOfItsGraphTakesItsTimeUntilItHasSeenIt) {
+  for (const char* by : {"", "--request-time 0.9ms"}) {
+    ASSERT_EQ(capture(program("looks"), by), 0) << said_;
+    EXPECT_TRUE(said("waits for the GPU by no call")) << by << '\n' << said_;
+    EXPECT_TRUE(said(*by == '\0' ? "a request takes 0.7" : "")) << said_;
+  }
+  EXPECT_TRUE(said("a request takes 0.9 ms")) << said_;
+  ASSERT_EQ(capture(program("graph"), "--request-time 0.9ms"), 0) << said_;
+  EXPECT_TRUE(said("host gaps are as recorded")) << "its wait says when it saw the end\n" << said_;
+}
+
 TEST_F(Capture, WhereTheGpuTakesLongerTheHostKeepsWhatHidesBehindIt) {
   ASSERT_EQ(capture(program("serve"), "--request-time 0.1ms"), 0) << said_;
   EXPECT_TRUE(said("less than its work on the GPU as recorded")) << said_;

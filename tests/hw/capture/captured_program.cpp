@@ -4,7 +4,7 @@
 //   captured_program
 //   serve|chooses|unmarked|hosted|once|killed|fails|idle|long|long-unmarked|long-hosted|late|graph|
 //                    unwaiting-unmarked|capturing-unmarked|polling-unmarked|bursting-unmarked|noticed-unmarked|
-//                    often-unmarked|seldom-unmarked|xla|nccl|staged|slows|hastens|threads|wanders
+//                    often-unmarked|seldom-unmarked|looks|xla|nccl|staged|slows|hastens|threads|wanders
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -73,6 +73,16 @@ void graph_request() {
   fake_synchronize(7);
   nvtxRangePop();
   fake_host_works(500'000);
+}
+
+/// It looks for the graph's end by no call, and has seen it after 0.7 ms.
+void looking_request() {
+  constexpr FakeKernel nodes[] = {kBias, kBias, kGemm, kBias};
+  nvtxRangePushA("request");
+  fake_launch_graph(nodes, 4);
+  fake_host_works(700'000);
+  nvtxRangePop();
+  fake_host_works(20'000);
 }
 
 /// After the first second, of which all is recorded, another loop, whose kernels are new.
@@ -205,11 +215,12 @@ int main(int, char** argv) {
   if (polling) polling_requests(bursts, noticed, often ? 1'952 : seldom ? 2'052 : 20'000);
   const int requests = name == "once"                                ? 1
                        : name == "late" || unwaiting || polling || stages ? 0
-                       : name.starts_with("long") || name == "graph" ? kLong
+                       : name.starts_with("long") || name == "graph" || name == "looks" ? kLong
                                                                      : 20;
   for (int i = 0; i < requests; ++i) {
     if (name.ends_with("hosted")) hosted_request(name == "hosted");
     else if (name == "graph") graph_request();
+    else if (name == "looks") looking_request();
     else request();
   }
   fake_flush();
