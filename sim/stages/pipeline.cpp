@@ -358,6 +358,17 @@ std::uint32_t Pipeline::start(TaskId id, const SmMask* ready) {
         [&](std::uint32_t head) { start_blocks(id, head, dispatcher_.room_at(id, head) - lap.leaves); });
     return lap.blocks;
   }
+  if (lap.blocks == 1) {  // a cohort's head is its first SM
+    const std::uint32_t first = lap.heads.first();
+    SmMask one;
+    one.set(first);
+    if (work.may_part(1))
+      lap.heads.for_each([&](std::uint32_t head) { part_all(head); });
+    else
+      single_out(first, one);
+    start_blocks(id, first, 1);
+    return 1;
+  }
   SmMask all;
   lap.heads.for_each([&](std::uint32_t head) { all |= cohorts.members(head); });
   all = all.first(lap.blocks);

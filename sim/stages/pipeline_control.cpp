@@ -142,6 +142,7 @@ std::uint32_t Pipeline::single_out(std::uint32_t head, const SmMask& part) {
 
 /// Each SM on its own.
 void Pipeline::part_all(std::uint32_t head) {
+  if (sms_.cohorts().size(head) == 1) return;
   const SmMask members = sms_.cohorts().members(head);
   members.for_each([&](std::uint32_t rank) {
     if (rank == head) return;

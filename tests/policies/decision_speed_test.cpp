@@ -58,12 +58,12 @@ TEST(DecisionSpeed, LookaheadCostsWhatItsBudgetOfEventsDoes) {
     return std::accumulate(us.begin(), us.end(), 0.0) / static_cast<double>(us.size());
   };
   double few = 1e9, many = 1e9;  // the best of a few rounds: other work on the machine only adds
-  for (int round = 0; round < 1 || (round < 10 && few >= many); ++round) {
+  for (int round = 0; round < 1 || (round < 10 && (few >= many || few >= 2000)); ++round) {
     few = std::min(few, mean_of("lookahead:budget_events=30"));
     many = std::min(many, mean_of("lookahead:budget_events=1200"));
   }
   std::printf("lookahead      %7.3f us in the mean with 30 events, %7.3f us with 1,200\n", few, many);
-  EXPECT_LT(few, 3000);
+  EXPECT_LT(few, 2000);
   EXPECT_LT(few, many);
 }
 
