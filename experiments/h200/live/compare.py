@@ -96,28 +96,42 @@ def simulated_sets(sim, measured, run, alone, folder):
         yield row, said and {p: r["throughput_per_s"] / alone[p] if p in fitted else r["progress"] for p, r in said.items()}
 
 
-def throughput(sim, measured, path):
-    """STP of each set of programs, measured and simulated."""
-    print(f"{os.path.basename(path)}: what programs get done, as a share of alone; simulated in brackets")
-    alone = {}  # the fastest counts
+def alone_in(measured):
+    """Requests a second of each program alone; the fastest of its runs counts."""
+    alone = {}
     for run in measured["runs"]:
         for row in run["sets"]:
             if len(row) == 1:
                 alone |= {p: max(r["per_s"], alone.get(p, 0)) for p, r in row.items()}
-    print("alone: " + ", ".join(f"{p} {per_s:.1f} /s" for p, per_s in alone.items()))
-    errors = []
+    return alone
+
+
+def shares_of(sim, measured, modes=None, programs=None):
+    """(mode, measured, simulated) of each set of programs, or of those named: what each program gets done, as a share of alone.  None: not simulated."""
+    alone = alone_in(measured)
     with tempfile.TemporaryDirectory() as folder:
         for run in measured["runs"]:
-            for row, there in simulated_sets(sim, measured, run, alone, folder):
-                shares = {p: r["per_s"] / alone[p] for p, r in row.items()}
-                stp = sum(shares.values())
-                line = f"{run['mode']:22}{'+'.join(row):28}STP {stp:.3f} "
-                if there is None:
-                    print(line + "(not simulated)  " + ", ".join(f"{p} {share:.2f}" for p, share in shares.items()))
-                    continue
-                errors.append(sum(there.values()) / stp - 1)
-                print(line + f"({sum(there.values()):.3f}, {100 * errors[-1]:+5.1f}%)  " +
-                      ", ".join(f"{p} {share:.2f} ({there[p]:.2f})" for p, share in shares.items()), flush=True)
+            if modes and run["mode"] not in modes:
+                continue
+            chosen = dict(run, sets=[row for row in run["sets"] if programs is None or set(row) <= set(programs)])
+            for row, there in simulated_sets(sim, measured, chosen, alone, folder):
+                yield run["mode"], {p: r["per_s"] / alone[p] for p, r in row.items()}, there
+
+
+def throughput(sim, measured, path):
+    """STP of each set of programs, measured and simulated."""
+    print(f"{os.path.basename(path)}: what programs get done, as a share of alone; simulated in brackets")
+    print("alone: " + ", ".join(f"{p} {per_s:.1f} /s" for p, per_s in alone_in(measured).items()))
+    errors = []
+    for mode, shares, there in shares_of(sim, measured):
+        stp = sum(shares.values())
+        line = f"{mode:22}{'+'.join(shares):28}STP {stp:.3f} "
+        if there is None:
+            print(line + "(not simulated)  " + ", ".join(f"{p} {share:.2f}" for p, share in shares.items()))
+            continue
+        errors.append(sum(there.values()) / stp - 1)
+        print(line + f"({sum(there.values()):.3f}, {100 * errors[-1]:+5.1f}%)  " +
+              ", ".join(f"{p} {share:.2f} ({there[p]:.2f})" for p, share in shares.items()), flush=True)
     worst = max(errors, key=abs)
     print(f"error of STP: {100 * statistics.mean(map(abs, errors)):.1f}% in the mean, {100 * worst:+.1f}% at most; "
           f"{sum(abs(e) <= 0.06 for e in errors)} of {len(errors)} within 6%", end="\n\n")
