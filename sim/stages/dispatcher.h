@@ -131,8 +131,12 @@ Dispatcher::Lap Dispatcher::lap(TaskId id, const Task& task, std::uint64_t most,
   CORUN_EXPECTS_SLOW(free_ <= now + task.early);
   Lap lap;
   lap.heads = placement.with_room(room, ready);
-  const bool several = pending == 1 && (lap.heads.count() > 1 || cohorts.size(lap.heads.first()) > 1);
-  std::uint32_t sms = several ? 2 : sms_of(lap.heads);  // of several SMs one block needs no number
+  if (pending == 1 && (lap.heads.count() > 1 || cohorts.size(lap.heads.first()) > 1)) {  // one SM of several
+    lap.whole_cohorts = false;
+    lap.blocks = 1;
+    return lap;
+  }
+  std::uint32_t sms = sms_of(lap.heads);
   if (sms > pending || (!task.plain && apart(sms))) {
     lap.whole_cohorts = false;
     lap.blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(sms, pending));

@@ -196,7 +196,7 @@ def tell(sim, path):
                   f"{100 * (replayed / reference - 1):+.1f} % of the neighbours' ({reference:.0f}), "
                   + ", ".join(f"{100 * (replayed / statistics.median(all_of[way]) - 1):+.1f} % of all {way}" for way in WAYS if way != "captured"))
             if name + TWICE in data["trace"]:
-                replayed, think = replayed_us(sim, data["trace"][name + TWICE])
+                replayed, _ = replayed_us(sim, data["trace"][name + TWICE])
                 print(f"  twice: replayed {replayed:.0f} us: {100 * (replayed / statistics.median(all_of['without again']) - 1):+.1f} % of all without again, to whose process it was not fitted")
             stalls = data["trace"][name]["clients"][0].get("host_stalls", {"stalls": [], "observed_ns": 1})
             print("  share of time in which the host stood still: " + ", ".join(f"{way} {100 * stood(all_of[way]):.1f} %" for way in WAYS if way != "captured")
