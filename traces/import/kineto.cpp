@@ -154,8 +154,8 @@ class Import {
   /// The request's mark ends after its work on the GPU, and no call in it waits: the program looks for itself, as JAX does.
   bool polls() const {
     return wanted_.repeats && device_.marked() && last_end() <= window_end() && std::ranges::none_of(order_.items(), [&](const HostItem& item) {
-             const Call* call = item.op == nullptr ? nullptr : device_.call_of(item.call);
-             return item.op == nullptr || (call != nullptr && call->kind == Call::Kind::copy_and_wait);
+             const kineto::Call* call = item.op == nullptr ? nullptr : device_.call_of(item.call);
+             return item.op == nullptr || (call != nullptr && call->kind == kineto::Call::Kind::copy_and_wait);
            });
   }
 
