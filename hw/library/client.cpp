@@ -209,6 +209,12 @@ const Terms& Client::standing() const {
   }
 }
 
+void Client::has_groups(std::span<const std::uint32_t> tpcs_of_group) {
+  const std::size_t count = std::min<std::size_t>(tpcs_of_group.size(), kSms);
+  for (std::size_t g = 0; g < count; ++g) memory_->tpcs_of_group[g].store(static_cast<std::uint16_t>(tpcs_of_group[g]), std::memory_order_relaxed);
+  memory_->groups.store(static_cast<std::uint32_t>(count), std::memory_order_release);
+}
+
 bool Client::has_grant(const Stream& stream, std::uint32_t number) const {
   return reached(memory_->words.granted[stream.index].load(std::memory_order_acquire), number);
 }

@@ -3,13 +3,12 @@
 #include <map>
 #include <mutex>
 
+#include "hw/library/client.h"
 #include "hw/library/driver.h"
 #include "hw/live/groups.h"
 
 namespace corun::live {
 namespace {
-
-constexpr unsigned kSmsOfTpc = 2;  // of every GPU since Pascal's P100
 
 class Partitions {
  public:
@@ -53,6 +52,7 @@ class Partitions {
     groups_.resize(count);
     if (rest.type == CU_DEV_RESOURCE_TYPE_SM && rest.sm.smCount > 0) groups_.push_back(rest);
     for (const CUdevResource& group : groups_) tpcs_of_group_.push_back(group.sm.smCount / kSmsOfTpc);
+    if (Client* client = Client::get()) client->has_groups(tpcs_of_group_);
   }
 
   std::mutex mutex_;

@@ -16,4 +16,10 @@ std::vector<std::size_t> groups_in(const Tpcs& tpcs, std::span<const std::uint32
   return in;
 }
 
+std::uint32_t sms_of(const Tpcs& tpcs, std::span<const std::uint32_t> tpcs_of_group) {
+  std::uint32_t sms = 0;
+  for (std::size_t g : groups_in(tpcs, tpcs_of_group)) sms += kSmsOfTpc * tpcs_of_group[g];
+  return sms;
+}
+
 }  // namespace corun::live

@@ -16,4 +16,7 @@ namespace corun::live {
 /// Sets without common TPCs have no group in common.
 std::vector<std::size_t> groups_in(const Tpcs& tpcs, std::span<const std::uint32_t> tpcs_of_group);
 
+/// SMs of those groups.
+std::uint32_t sms_of(const Tpcs& tpcs, std::span<const std::uint32_t> tpcs_of_group);
+
 }  // namespace corun::live

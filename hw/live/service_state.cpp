@@ -2,9 +2,22 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "hw/live/groups.h"
 #include "hw/live/service.h"
 
 namespace corun::live {
+namespace {
+
+/// That its launches run on where they go at once; 0: on all, or the program has asked for no part yet.
+std::uint32_t sms_of_part(const Memory& memory) {
+  Tpcs tpcs{};
+  for (std::size_t i = 0; i < tpcs.size(); ++i) tpcs[i] = memory.tpcs[i].load();
+  std::vector<std::uint32_t> groups(std::min(memory.groups.load(std::memory_order_acquire), kSms));
+  for (std::size_t g = 0; g < groups.size(); ++g) groups[g] = memory.tpcs_of_group[g].load(std::memory_order_relaxed);
+  return tpcs == kAllTpcs ? 0 : sms_of(tpcs, groups);
+}
+
+}  // namespace
 
 std::string Service::state() const {
   nlohmann::ordered_json out;
@@ -50,6 +63,7 @@ std::string Service::state() const {
          {"on_gpu", s.on_gpu},
          {"busy_s", to_seconds(s.busy)},
          {"mean_wait_us", launches > 0 ? held_us / launches : 0.0}});
+    if (const std::uint32_t sms = sms_of_part(memory); sms != 0) out["programs"].back()["sms"] = sms;
     if (books_.memory() != nullptr) {
       const auto taken = [](const auto& ns) { return static_cast<double>(ns.load()) / 1e9; };
       out["programs"].back()["memory"] = {{"gpu_bytes", s.device_bytes},

@@ -14,13 +14,14 @@
 
 namespace corun::live {
 
-inline constexpr std::uint32_t kVersion = 6;
+inline constexpr std::uint32_t kVersion = 7;
 inline constexpr std::uint32_t kSayings = 1024;  // that the service has not heard yet; who has more to say waits
 inline constexpr std::uint32_t kStreams = 256;    // of a program; what is launched on others is not steered
 inline constexpr std::uint32_t kKernels = 4096;   // functions with a shape, and graphs; further ones share the last entry
 inline constexpr std::uint32_t kBlocks = 4096;    // of device memory, of a program; further ones are not steered
 inline constexpr std::uint32_t kOrders = 2 * kBlocks;  // that the program has not taken yet
 inline constexpr std::uint32_t kSms = 256, kSized = 2;
+inline constexpr std::uint32_t kSmsOfTpc = 2;  // of every GPU since Pascal's P100
 inline constexpr std::uint64_t kBlockUnit = 2u << 20;  // bytes: what is smaller is not steered, and blocks are multiples of it
 inline constexpr std::size_t kNameBytes = 64, kKernelNameBytes = 224;
 
@@ -116,6 +117,9 @@ struct Memory {
   // Launches that could be stopped; kernels made persistent, and those that could not be; fat binaries whose PTX cannot be read.
   std::atomic<std::uint64_t> stoppable{0};
   std::atomic<std::uint32_t> made{0}, refused{0}, unreadable{0};
+  // Into how many groups the driver parts the GPU's SMs, and the TPCs of each (groups.h); 0: the program has asked for no part yet.
+  std::atomic<std::uint32_t> groups{0};
+  std::array<std::atomic<std::uint16_t>, kSms> tpcs_of_group{};
   // By stream, for the GPU as well: the last launch that it has done, and the last that may go.
   struct alignas(4096) Words {
     std::atomic<std::uint32_t> ended[kStreams], granted[kStreams];

@@ -104,6 +104,8 @@ void print_table(const std::string& state) {
                p["class"].get<std::string>(), p["launches"].get<std::uint64_t>(), p["graphs"].get<std::uint64_t>(),
                p["unsteered"].get<std::uint64_t>(), p["requests"].get<std::uint64_t>(), p["waiting"].get<std::uint64_t>(),
                p["on_gpu"].get<std::uint64_t>(), p["mean_wait_us"].get<double>(), p["busy_s"].get<double>());
+  for (const auto& p : s["programs"])
+    if (p.contains("sms")) fmt::print("{} runs on {} SMs\n", p["name"].get<std::string>(), p["sms"].get<std::uint32_t>());
   for (const auto& p : s["programs"]) {
     if (!p.contains("stoppable") || p["stoppable"]["of"].get<std::uint64_t>() == 0) continue;
     const auto& is = p["stoppable"];

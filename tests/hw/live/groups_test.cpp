@@ -38,5 +38,13 @@ TEST(Groups, ASplitInTwoGivesEachGroupToOneOfThem) {
   }
 }
 
+TEST(Groups, AnEvenSplitOfAnH200GivesThreePrograms48And40And44Sms) {
+  std::vector<std::uint32_t> groups(15, 4);
+  groups.push_back(6);
+  EXPECT_EQ(sms_of(tpcs({{0, 22}}), groups), 48u);
+  EXPECT_EQ(sms_of(tpcs({{22, 44}}), groups), 40u);
+  EXPECT_EQ(sms_of(tpcs({{44, 66}}), groups), 44u);
+}
+
 }  // namespace
 }  // namespace corun::live

@@ -89,6 +89,14 @@ TEST_F(Live, AMaskConfinesLaunchesAndTheGraphsThatAreCapturedUnderIt) {
   }
 }
 
+TEST_F(Live, TopSaysHowManySmsTheDriversGroupsGiveAProgram) {
+  serve("tpc-mask:split=even,tpcs=22/44", "--programs=cam,work");
+  std::thread running([&] { shell(joins("stream 300 1000 20", "--name cam")); });
+  EXPECT_TRUE(comes([&] { const nlohmann::json cam = program("cam"); return cam.is_object() && cam.value("sms", 0) == 48; })) << "half of the sixth group has its first TPC: " << state().dump();
+  EXPECT_THAT(shell(fmt::format("{} top --at {}", sim(), at())).said, HasSubstr("cam runs on 48 SMs"));
+  running.join();
+}
+
 TEST_F(Live, AKernelCapturedUnderAMaskDependsOnTheOneBeforeIt) {
   serve("static-split:tpcs=16/50", "--programs=cam,work");
   const Ended ended = shell(joins("capture 1 10", "--name cam"));
