@@ -331,21 +331,21 @@ def steered(recording, modes=None, programs=None):
 
 
 def test_a_graph_and_a_prefill_as_they_are_have_their_stp_within_six_percent_on_an_h200():
-    errors = steered("stp-2", ["reef-n", "priority", "wait:beside=on", "fcfs", "mps"], ["vision-graph", "prefill"])
-    assert len(errors) == 5
+    errors = steered("stp-2", ["tpc-mask:split=even", "reef-n", "priority", "wait:beside=on", "fcfs", "mps"], ["vision-graph", "prefill"])
+    assert len(errors) == 6
     assert max(map(abs, errors.values())) <= 0.06
 
 
-def test_known_gap_on_a_third_of_an_h200_a_graph_and_a_prefill_get_more_than_is_simulated():
-    (error,) = steered("stp-2", ["tpc-mask:split=even"], ["vision-graph", "prefill"]).values()
-    assert -0.26 <= error <= -0.20
+def test_known_gap_on_half_of_an_h200_a_prefill_whose_blocks_take_tiles_as_sms_get_free_gets_more_than_is_simulated():
+    (error,) = steered("stp-4", ["tpc-mask:split=even,tpcs=16/32/18"], ["vision-graph", "prefill"]).values()
+    assert -0.14 <= error <= -0.08
 
 
 @pytest.mark.skipif(not WHOLE, reason="three minutes: make test-all")
-def test_of_52_sets_of_programs_as_they_are_on_an_h200_44_have_their_stp_within_six_percent():
+def test_of_52_sets_of_programs_as_they_are_on_an_h200_49_have_their_stp_within_six_percent():
     errors = steered("stp-2") | {("of stp-3", *key): error for key, error in steered("stp-3").items()}
     assert len(errors) == 52
     off = {key: error for key, error in errors.items() if abs(error) > 0.06}
-    assert len(off) == 8
-    assert {key[0] for key in off} == {"tpc-mask:split=even", "smguard", "of stp-3"}
-    assert all(abs(error) <= 0.09 for key, error in off.items() if "tpc-mask:split=even" not in key)
+    assert len(off) == 3
+    assert {key[0] for key in off} == {"of stp-3"}
+    assert max(map(abs, off.values())) <= 0.09

@@ -63,14 +63,22 @@ double colder(const BlockLoad& load, double bytes, const MemoryLimits& m) {
   return 1 - (1 - load.cold) * survival(own + bytes, m.l2_shared_bytes, m.l2_bytes) / alone;
 }
 
-Asked ask(const BlockLoad& load, const MemoryLimits& m, const Kept& kept, bool slow_clock) {
+/// What a block takes where launches of wgmma may be on `sms` SMs, over what it took when they were on as many as its own was alone.
+double beside_wgmma(const BlockLoad& load, double sms, const MemoryLimits& m) {
+  const auto time = [&](double on) { return m.wgmma_least + (1 - m.wgmma_least) * std::min(1.0, on / m.sms); };
+  return 1 - load.wgmma * (1 - std::min(1.0, time(sms) / time(load.wgmma_sms)));
+}
+
+Asked ask(const BlockLoad& load, const MemoryLimits& m, const Kept& kept, bool slow_clock, double wgmma_sms) {
   Asked a;
   const double read = kept.bytes_read(load);
   a.read = read / m.read_bytes_per_ps;
   a.write = load.write * kept.cold / m.write_bytes_per_ps;
   a.missing = load.l2_read <= 0 ? 0 : load.staged ? kept.cold : std::min(1.0, read / load.l2_read);
   // A tensor kernel anywhere slows the clock, unless it is slower already.
-  const double clock = slow_clock && !load.tensor ? std::max(1.0, m.tensor_clock / load.clock) : 1;
+  const double clock = load.wgmma > 0                ? beside_wgmma(load, wgmma_sms, m)
+                       : slow_clock && !load.tensor ? std::max(1.0, m.tensor_clock / load.clock)
+                                                    : 1;
   a.issue = load.issue * clock;
   a.fixed = load.fixed * clock;
   a.clock = clock;
@@ -189,6 +197,8 @@ MemoryLimits limits_of(const Gpu& gpu) {
   m.sm_sector_bytes_per_ps = per_ps(c.sm_sector_bytes_per_second);
   m.issue_by_age = c.issue_by_age_share;
   m.tensor_clock = c.tensor_clock_ratio;
+  m.wgmma_least = c.wgmma_least;
+  m.sms = gpu.sms;
   m.launch_cost = ps(c.launch_cost);
   return m;
 }
@@ -207,9 +217,11 @@ MemoryBalance balance_of(std::span<const Contender> contenders, const MemoryLimi
   std::array<Kept, kMostContenders> kept;
   std::array<double, kMostContenders> moved, time;  // bytes in a block's time
   bool tensor = false, loses = false;
+  double wgmma_sms = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const BlockLoad& load = *contenders[i].load;
     tensor = tensor || load.tensor;
+    if (load.wgmma > 0) wgmma_sms += std::min(static_cast<double>(load.sms), load.blocks / load.residents);
     loses = loses || load.reread > 0 || (n > 1 && load.cold < 1);
     kept[i].cold = load.cold;
   }
@@ -218,7 +230,7 @@ MemoryBalance balance_of(std::span<const Contender> contenders, const MemoryLimi
   for (int round = 0; round < (loses ? kRounds : 1); ++round) {
     pressers.clear();  // the others wait, but are waited for by none
     for (std::size_t i = 0; i < n; ++i) {
-      asked[i] = ask(*contenders[i].load, m, kept[i], tensor);
+      asked[i] = ask(*contenders[i].load, m, kept[i], tensor, wgmma_sms);
       if (contenders[i].load->l2 > 0 || asked[i].read + asked[i].write > 0)
         pressers.push_back(presser(contenders[i], asked[i], m));
     }

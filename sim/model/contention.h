@@ -43,6 +43,8 @@ struct SmLoad {
       1;  // 0: it comes to the slots when they are free if ever they are; 1: at random
   bool processor_sharing = false;  // it stalls too often for its age to count at the slots
   bool tensor = false;             // slows the clock for all
+  // Share of its time alone in which it keeps its SM's tensor cores busy by wgmma, and the SMs that it had then.
+  double wgmma = 0, wgmma_sms = 0;
   double clock = 1;                // the highest clock over that for which `issue` and `fixed` are
   double energy = 0;               // pJ, at the highest clock
   double oldest_served = 0;        // not 0: blocks that an SM's slots serve at a time, oldest first
@@ -112,6 +114,8 @@ struct SmPorts {
   double sm_read_bytes_per_ps = 0, sm_write_bytes_per_ps = 0, sm_sector_bytes_per_ps = 0;
   double issue_by_age = 0;
   double tensor_clock = 0;
+  double wgmma_least = 1;  // as of `Contention`
+  double sms = 0;          // of the GPU
   double launch_cost = 0;
 };
 /// The GPU's `Contention`.

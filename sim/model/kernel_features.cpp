@@ -206,6 +206,9 @@ void KernelFeatures::read_counters() {
   if (load.tensor && c.l1_bytes && *c.l1_bytes < kBulkThroughL1 * l2)
     tensor = *c.tensor_instructions / blocks * wgmma_columns(kernel.name) * kWgmmaColumnCycles /
              gpu.clock_hz * 1e12;
+  if (tensor <= 0) return;
+  load.wgmma = std::min(1.0, tensor * n / block);
+  load.wgmma_sms = std::min(static_cast<double>(measured_sms), blocks / n);
 }
 
 void KernelFeatures::read_pipes() {

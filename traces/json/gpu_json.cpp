@@ -89,6 +89,7 @@ Contention read_contention(const json& document) {
   from.get("sm_sector_bytes_per_second", c.sm_sector_bytes_per_second);
   from.get("issue_by_age_share", c.issue_by_age_share);
   from.get("tensor_clock_ratio", c.tensor_clock_ratio);
+  from.get("wgmma_least_ratio", c.wgmma_least);
   from.get("tile_use_ratio", c.tile_use);
   from.get("tile_use_per_registers", c.tile_use_per_registers);
   from.get("launch_cost_ns", c.launch_cost);

@@ -61,6 +61,7 @@ struct Contention {
   double sm_sector_bytes_per_second = 0;                               // random sectors into one SM
   double issue_by_age_share = 0;      // of the issue slots, where launches' blocks came in turn
   double tensor_clock_ratio = 0;      // the clock over that beside a tensor kernel
+  double wgmma_least = 1;             // time of wgmma on one SM alone over that with all SMs at it; 1: not known
   // How busy a block that works on tiles keeps a part of its SM that no counter shows: most, and for each share
   // of the registers that it has.  0: not known.
   double tile_use = 0, tile_use_per_registers = 0;
