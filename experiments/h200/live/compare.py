@@ -16,11 +16,11 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TRACES = {"decode-graph": "traces/decode-graph.json.gz", "train": "traces/train.json.gz", "prefill": "traces/prefill.json.gz",
-          "vision-graph": "../capture/traces/torch-graph.json.gz"}
+          "vision-graph": "traces/vision-graph.json.gz"}
 SIMULATED = {"mps": "fcfs", "turns": "timeslice"}
 AHEAD_US = "20"  # where a mode does not say
 LOOK_US = "1150"  # from asking to hearing what `lookahead` foretells (../../h100/live/objectives-1.json.gz: 1,115, 1,155 and 1,194 us in the mean)
-TPCS = 66
+GROUPS = [4] * 15 + [6]  # TPCs, of an H100 or H200, as its driver parts it
 HOST_BOUND = ("train", "decode")  # alone their GPU waits for the host
 HALVINGS = 8  # of the factor by which a host is slower: to 1 %
 RATES = (0.98, 0.99, 1, 1.01, 1.02)  # of the measured one: where two programs' periods agree a p99 is of a few phases
@@ -36,11 +36,18 @@ def card_of(measured):
     return "--gpu=h100-sxm" if "H100" in measured["gpu"] else "--gpu=h200"
 
 
-def part(programs, program):
-    """TPCs that the service gives it of an even split among all programs, running or not: groups of four, as green contexts have them."""
-    groups = TPCS // 4 // len(programs)
-    first = 4 * groups * programs.index(program)
-    return f",tpcs={first}-{first + 4 * groups - 1}"
+def part(programs, service, program):
+    """TPCs that the service gave it, running or not: as many as it says that it has SMs; of recordings from before it said so, the groups of
+    which more than half of the TPCs are in its equal share, or half with the first (hw/live/groups.h)."""
+    said = {p["name"]: p["sms"] // 2 for p in (service or {}).get("programs", []) if "sms" in p}
+    if not said:
+        starts = [sum(GROUPS[:g]) for g in range(len(GROUPS))]
+        for i, p in enumerate(programs):
+            share = range(sum(GROUPS) * i // len(programs), sum(GROUPS) * (i + 1) // len(programs))
+            inside = [sum(t in share for t in range(start, start + size)) for start, size in zip(starts, GROUPS)]
+            said[p] = sum(size for n, start, size in zip(inside, starts, GROUPS) if 2 * n > size or 2 * n == size and start in share)
+    first = sum(said[p] for p in programs[:programs.index(program)])
+    return f",tpcs={first}-{first + said[program] - 1}"
 
 
 def simulate(sim, gpu, policy, served, clients, rates, arrivals_per_s=1):
@@ -78,7 +85,7 @@ def at_speed(sim, gpu, policy, served, program, per_s, folder):
 def simulated_sets(sim, measured, run, alone, folder):
     """What each program of each set gets done, as a share of alone; None of a policy that --as-served refuses."""
     gpu, mode = card_of(measured), run["mode"].split()[0]  # without the service's further options
-    policy = "tpc-mask" if mode == "tpc-mask:split=even" else SIMULATED.get(mode, mode)
+    policy = "tpc-mask" if mode.startswith("tpc-mask:split=even") else SIMULATED.get(mode, mode)
     served = ["--as-served=8"] if mode not in SIMULATED else []
     traces = {p: trace_of(p, gpu[6:]) for p in measured["programs"]}
     fitted = {}
@@ -91,9 +98,9 @@ def simulated_sets(sim, measured, run, alone, folder):
         for i, p in enumerate(row):
             real_time = served and p == measured["programs"][0]
             clients += ["--client", f"{p}={(traces | fitted)[p]},closed,process={i}," + ("rt,priority=-5" if real_time else "be") +
-                        (part(measured["programs"], p) if policy == "tpc-mask" else "")]
+                        (part(measured["programs"], run["service"], p) if policy == "tpc-mask" else "")]
         said = simulate(sim, gpu, policy, served, clients, [1])
-        yield row, said and {p: r["throughput_per_s"] / alone[p] if p in fitted else r["progress"] for p, r in said.items()}
+        yield row, said and {p: r["throughput_per_s"] / alone[p] if p in HOST_BOUND else r["progress"] for p, r in said.items()}
 
 
 def alone_in(measured):
@@ -125,7 +132,7 @@ def throughput(sim, measured, path):
     errors = []
     for mode, shares, there in shares_of(sim, measured):
         stp = sum(shares.values())
-        line = f"{mode:22}{'+'.join(shares):28}STP {stp:.3f} "
+        line = f"{mode + ' ':22}{'+'.join(shares) + ' ':28}STP {stp:.3f} "
         if there is None:
             print(line + "(not simulated)  " + ", ".join(f"{p} {share:.2f}" for p, share in shares.items()))
             continue
