@@ -342,10 +342,10 @@ def test_known_gap_on_half_of_an_h200_a_prefill_whose_blocks_take_tiles_as_sms_g
 
 
 @pytest.mark.skipif(not WHOLE, reason="three minutes: make test-all")
-def test_of_52_sets_of_programs_as_they_are_on_an_h200_49_have_their_stp_within_six_percent():
+def test_of_52_sets_of_programs_as_they_are_on_an_h200_50_have_their_stp_within_six_percent():
     errors = steered("stp-2") | {("of stp-3", *key): error for key, error in steered("stp-3").items()}
     assert len(errors) == 52
     off = {key: error for key, error in errors.items() if abs(error) > 0.06}
-    assert len(off) == 3
+    assert len(off) == 2
     assert {key[0] for key in off} == {"of stp-3"}
     assert max(map(abs, off.values())) <= 0.09

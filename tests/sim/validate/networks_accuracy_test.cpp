@@ -165,8 +165,9 @@ TEST(NetworksAccuracy, UnderStreamsAndPrioritiesIsWithinItsBounds) {
   EXPECT_LE(s.others.all.stp.mean(), 0.01);
 }
 
-/// Over 400 ms, as `sim validate` simulates them, throughput is 2.75 % off and STP 1.72; here 2.75 and 1.71.  p99 is 8.00 %
-/// off here: 7.998 before, 8.002 since kernels without counters may find nothing in L2 (sim/model/DECISIONS.md, 392).
+/// Over 400 ms, as `sim validate` simulates them, throughput is 2.75 % off and STP 1.72; here 2.75 and 1.71.  p99 is 8.09 %
+/// off here: 7.998 before, 8.002 since kernels without counters may find nothing in L2 (sim/model/DECISIONS.md, 392), 8.087
+/// since a switch between graphs takes what was measured (sim/stages/DECISIONS.md, 398), of all 34 mixes 7.4 instead of 7.5.
 TEST(NetworksAccuracy, OfAllMixesAndModesIsWithinItsBounds) {
   const MeasuredNetworks first = first_mixes();
   ASSERT_EQ(first.runs.size(), (whole() ? 26u : 13u) * 6u);
@@ -174,7 +175,7 @@ TEST(NetworksAccuracy, OfAllMixesAndModesIsWithinItsBounds) {
   EXPECT_LE(static_cast<double>(s.left_out), 0.1 * static_cast<double>(s.client_rows));
   EXPECT_LE(s.others.all.mean_latency.mean(), 0.07);
   EXPECT_LE(s.others.all.mean_latency.median(), 0.05);
-  EXPECT_LE(s.others.all.p99.mean(), 0.0801);
+  EXPECT_LE(s.others.all.p99.mean(), 0.081);
   EXPECT_LE(s.others.all.stp.mean(), 0.021);
   for (const auto& [mode, errors] : s.others.by_mode) EXPECT_LE(errors.mean_latency.mean(), 0.09) << mode;
   EXPECT_GE(s.others.by_slowdown.simulated.right(), whole() ? 24u : 12u);
