@@ -8,7 +8,7 @@
 namespace corun::live {
 namespace {
 
-/// That its launches run on where they go at once; 0: on all, or the program has asked for no part yet.
+/// That the driver's groups give it of the standing set of TPCs; 0: it has all, none, or has not launched on a part yet.
 std::uint32_t sms_of_part(const Memory& memory) {
   Tpcs tpcs{};
   for (std::size_t i = 0; i < tpcs.size(); ++i) tpcs[i] = memory.tpcs[i].load();

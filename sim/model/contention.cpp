@@ -63,8 +63,9 @@ double colder(const BlockLoad& load, double bytes, const MemoryLimits& m) {
   return 1 - (1 - load.cold) * survival(own + bytes, m.l2_shared_bytes, m.l2_bytes) / alone;
 }
 
-/// What a block takes where launches of wgmma may be on `sms` SMs, over what it took when they were on as many as its own was alone.
-double beside_wgmma(const BlockLoad& load, double sms, const MemoryLimits& m) {
+/// What a block takes where launches of wgmma may be on `sms` SMs, each counted by itself, over what it took when they were on as many as
+/// its own was alone.
+double wgmma_time_on(const BlockLoad& load, double sms, const MemoryLimits& m) {
   const auto time = [&](double on) { return m.wgmma_least + (1 - m.wgmma_least) * std::min(1.0, on / m.sms); };
   return 1 - load.wgmma * (1 - std::min(1.0, time(sms) / time(load.wgmma_sms)));
 }
@@ -75,8 +76,8 @@ Asked ask(const BlockLoad& load, const MemoryLimits& m, const Kept& kept, bool s
   a.read = read / m.read_bytes_per_ps;
   a.write = load.write * kept.cold / m.write_bytes_per_ps;
   a.missing = load.l2_read <= 0 ? 0 : load.staged ? kept.cold : std::min(1.0, read / load.l2_read);
-  // A tensor kernel anywhere slows the clock, unless it is slower already.
-  const double clock = load.wgmma > 0                ? beside_wgmma(load, wgmma_sms, m)
+  // A tensor kernel anywhere slows the clock for others, unless it is slower already; what wgmma gains on few SMs is a matter of the clock too.
+  const double clock = load.wgmma > 0                ? wgmma_time_on(load, wgmma_sms, m)
                        : slow_clock && !load.tensor ? std::max(1.0, m.tensor_clock / load.clock)
                                                     : 1;
   a.issue = load.issue * clock;
@@ -221,7 +222,7 @@ MemoryBalance balance_of(std::span<const Contender> contenders, const MemoryLimi
   for (std::size_t i = 0; i < n; ++i) {
     const BlockLoad& load = *contenders[i].load;
     tensor = tensor || load.tensor;
-    if (load.wgmma > 0) wgmma_sms += std::min(static_cast<double>(load.sms), load.blocks / load.residents);
+    if (load.wgmma_sms > 0) wgmma_sms += std::min(static_cast<double>(load.sms), load.blocks / load.residents);
     loses = loses || load.reread > 0 || (n > 1 && load.cold < 1);
     kept[i].cold = load.cold;
   }

@@ -43,8 +43,8 @@ struct SmLoad {
       1;  // 0: it comes to the slots when they are free if ever they are; 1: at random
   bool processor_sharing = false;  // it stalls too often for its age to count at the slots
   bool tensor = false;             // slows the clock for all
-  // Share of its time alone in which it keeps its SM's tensor cores busy by wgmma, and the SMs that it had then.
-  double wgmma = 0, wgmma_sms = 0;
+  double wgmma_sms = 0;            // not 0: it is at wgmma, and had these in its time alone
+  double wgmma = 0;                // share of that time which is shorter where fewer SMs are at wgmma
   double clock = 1;                // the highest clock over that for which `issue` and `fixed` are
   double energy = 0;               // pJ, at the highest clock
   double oldest_served = 0;        // not 0: blocks that an SM's slots serve at a time, oldest first

@@ -37,7 +37,7 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
                                             std::string(features_.prior->plural) + " usually do"
                                       : times + " and counters";
   if (load_.issue <= 0 && load_.l2 <= 0) return;
-  if (fits) features_.load.wgmma = 0;  // the curve tells
+  if (fits) features_.load.wgmma = 0;  // the curve tells what it gains
   load_ =
       fits ? fit_curve(features_, curve)
            : fit_whole(features_, {features_.measured_sms, static_cast<double>(features_.solo_time.count())});

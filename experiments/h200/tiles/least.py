@@ -2,7 +2,7 @@
 """How long products of matrices take on parts of the GPU over how long on all of it, measured and simulated; and `wgmma_least_ratio` of the GPU
 descriptions: that with which on half of the SMs, in two whole waves, they are simulated as long as measured in the mean of logarithms.
 
-  least.py SIM     SIM: the `sim` command; needs no GPU; 20 s
+  least.py SIM     SIM: the `sim` command; needs no GPU; 15 s
 """
 import gzip
 import json

@@ -2,7 +2,7 @@
 """Products of matrices whose kernel has a block on each SM, on parts of the GPU: how long, and at which clock meanwhile.
 
   measure.py parts OUT.json        on the GPU, 50 s: parts are green contexts of pairs of SMs, which the library that chooses the kernel sees
-  measure.py steered SIM OUT.json  on the GPU, 90 s: under `sim serve --policy=tpc-mask`: the library chooses for the whole GPU
+  measure.py steered SIM OUT.json  on the GPU, 110 s: under `sim serve --policy=tpc-mask`: the library chooses for the whole GPU
 
 A burst of launches, which takes 2 ms, is timed by events and begins at the highest clock, after a pause.  Beside it one warp on two SMs
 more, if there are such, compares the SM's clock with the time (parts).

@@ -74,5 +74,15 @@ TEST_F(WgmmaOnParts, TwoOnAHalfEachTakeWhatEachTakesOnAll) {
   EXPECT_LT(one[0].issue, all.issue);
 }
 
+TEST_F(WgmmaOnParts, OneWhoseTimesOnPartsAreKnownIsAtItForTheOther) {
+  const Kernel k = product(0.97);
+  Kernel known = k;
+  known.solo_time_by_sms = {{kHalf, from_ns(350'000)}, {kAll, *k.solo_time}};
+  const BlockLoad half = KernelModel(k, *k.solo_time, gpu_).load(kHalf), other = KernelModel(known, *k.solo_time, gpu_).load(kHalf);
+  std::array<Contender, 2> both{Contender{&half, kHalf, kHalf}, Contender{&other, kHalf, kHalf}};
+  share_memory(both, limits_of(gpu_));
+  EXPECT_EQ(both[0].issue, half.issue);
+}
+
 }  // namespace
 }  // namespace corun::sim
