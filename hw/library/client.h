@@ -76,9 +76,9 @@ class Client {
   bool sized() const { return memory_->persistent.load(std::memory_order_relaxed) == kSized; }
   void count_stoppable() { memory_->stoppable.fetch_add(1, std::memory_order_relaxed); }
   void count_made(bool made) { (made ? memory_->made : memory_->refused).fetch_add(1, std::memory_order_relaxed); }
+  void count_unreadable() { memory_->unreadable.fetch_add(1, std::memory_order_relaxed); }
   /// The groups of SMs that parts of the GPU are made of, by their TPCs: the service can say then how many SMs a part has.
   void has_groups(std::span<const std::uint32_t> tpcs_of_group);
-  void count_unreadable() { memory_->unreadable.fetch_add(1, std::memory_order_relaxed); }
 
   /// Asks for the stream's next launch, and waits until the driver may have it.  False: it has to wait on the GPU.
   bool ask(Stream& stream, const Work& work, std::uint32_t attempts = 0);

@@ -222,7 +222,7 @@ MemoryBalance balance_of(std::span<const Contender> contenders, const MemoryLimi
   for (std::size_t i = 0; i < n; ++i) {
     const BlockLoad& load = *contenders[i].load;
     tensor = tensor || load.tensor;
-    if (load.wgmma_sms > 0) wgmma_sms += std::min(static_cast<double>(load.sms), load.blocks / load.residents);
+    if (load.wgmma_sms > 0) wgmma_sms += load.sms_alone();
     loses = loses || load.reread > 0 || (n > 1 && load.cold < 1);
     kept[i].cold = load.cold;
   }
@@ -299,8 +299,7 @@ double delay_of(const BlockLoad& load, const Met& met, const MemoryLimits& m) {
 }
 
 void settle_alone(BlockLoad& load, const MemoryLimits& limits) {
-  const double blocks = std::min(load.blocks, static_cast<double>(load.places));
-  Contender one{&load, blocks, std::min<double>(load.sms, blocks / load.residents), 0};
+  Contender one{&load, load.blocks_alone(), load.sms_alone(), 0};
   share_memory({&one, 1}, limits);
   load.delay_alone = one.delay;
   load.alone = alone_on_sm(load.issue, load.residents, one.delay, load.arrival_randomness);

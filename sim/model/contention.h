@@ -18,6 +18,7 @@
 // go by age too.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -75,6 +76,9 @@ struct LaunchExtent {
   double blocks = 0;            // of the launch
   std::uint64_t places = 0;     // blocks on all its SMs, if it had more
   bool operator==(const LaunchExtent&) const = default;
+  /// At most at a time, and the SMs that have any.
+  double blocks_alone() const { return std::min(blocks, static_cast<double>(places)); }
+  double sms_alone() const { return std::min(static_cast<double>(sms), blocks_alone() / residents); }
 };
 
 /// What one block of a launch asks for, and what it takes alone.

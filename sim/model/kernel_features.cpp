@@ -208,7 +208,7 @@ void KernelFeatures::read_counters() {
              gpu.clock_hz * 1e12;
   if (tensor <= 0) return;
   load.wgmma = std::min(1.0, tensor * n / block);
-  load.wgmma_sms = std::min(static_cast<double>(measured_sms), blocks / n);
+  load.wgmma_sms = on(load, measured_sms).sms_alone();
 }
 
 void KernelFeatures::read_pipes() {

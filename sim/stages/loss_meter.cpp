@@ -45,8 +45,7 @@ void LossMeter::began(WorkId id, const Work& work) {
   launch.load = work.load;
   if (!work.load.contends()) return;
   const BlockLoad& load = launch.load;
-  const double blocks = std::min(load.blocks, static_cast<double>(load.places));  // as `settle_alone`
-  launch.whole = met_by_itself(load, blocks, std::min<double>(load.sms, blocks / load.residents), limits_);
+  launch.whole = met_by_itself(load, load.blocks_alone(), load.sms_alone(), limits_);
   launch.alone = launch.beside = launch.whole;
   number(launch);
 }

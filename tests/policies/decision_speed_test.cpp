@@ -12,7 +12,7 @@ namespace corun::sim {
 namespace {
 
 constexpr std::uint32_t kClients = 32;
-constexpr int kRepeats = 20;
+constexpr int kRepeats = 60;
 
 struct Cost {
   double mean, most;  // us of a call

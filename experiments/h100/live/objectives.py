@@ -70,7 +70,7 @@ def simulated(sim, data):
             mode = run["mode"]
             clients = []
             for i, p in enumerate(row):
-                of_mode = compare.part(data["programs"], run["service"], p) if mode == "tpc-mask:split=even" else ""
+                of_mode = compare.part(data["programs"], run, p) if mode == "tpc-mask:split=even" else ""
                 how = f"rt,rate={1e3 / data['period_ms']},queue,slo={data['slo_ms']}ms" if p == real_time else "be,closed"
                 priority = ",priority=-5" if p == real_time and mode not in sets.PLAIN else ""
                 clients += ["--client", f"{p}={compare.trace_of(p, card)},{how},process={i}{priority}{of_mode}"]

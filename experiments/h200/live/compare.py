@@ -36,13 +36,13 @@ def card_of(measured):
     return "--gpu=h100-sxm" if "H100" in measured["gpu"] else "--gpu=h200"
 
 
-def part(programs, service, program):
-    """TPCs that the service gave it, running or not: as many as it says that it has SMs; of recordings from before it said so, the groups of
-    which more than half of the TPCs are in its equal share, or half with the first (hw/live/groups.h)."""
-    said = {p["name"]: p["sms"] // 2 for p in (service or {}).get("programs", []) if "sms" in p}
-    if said and set(said) != set(programs):
-        sys.exit(f"the service says how many SMs {', '.join(said)} have, and not of all of {', '.join(programs)}")
-    if not said:
+def part(programs, run, program):
+    """TPCs that the service gave it, running or not: as many as it says that it has SMs; of even splits from before it said so, the groups of
+    which more than half of the TPCs are in its share, or half with the first (hw/live/groups.h)."""
+    said = {p["name"]: p["sms"] // 2 for p in (run["service"] or {}).get("programs", []) if "sms" in p}
+    if set(said) != set(programs):
+        if said or "tpcs=" in run["mode"]:
+            sys.exit(f"{run['mode']}: the service does not say how many SMs each of {', '.join(programs)} has")
         starts = [sum(GROUPS[:g]) for g in range(len(GROUPS))]
         for i, p in enumerate(programs):
             share = range(sum(GROUPS) * i // len(programs), sum(GROUPS) * (i + 1) // len(programs))
@@ -87,7 +87,7 @@ def at_speed(sim, gpu, policy, served, program, per_s, folder):
 def simulated_sets(sim, measured, run, alone, folder):
     """What each program of each set gets done, as a share of alone; None of a policy that --as-served refuses."""
     gpu, mode = card_of(measured), run["mode"].split()[0]  # without the service's further options
-    policy = "tpc-mask" if mode == "tpc-mask:split=even" or mode.startswith("tpc-mask:split=even,tpcs=") else SIMULATED.get(mode, mode)
+    policy = "tpc-mask" if mode.startswith("tpc-mask:split=even") else SIMULATED.get(mode, mode)
     served = ["--as-served=8"] if mode not in SIMULATED else []
     traces = {p: trace_of(p, gpu[6:]) for p in measured["programs"]}
     fitted = {}
@@ -100,7 +100,7 @@ def simulated_sets(sim, measured, run, alone, folder):
         for i, p in enumerate(row):
             real_time = served and p == measured["programs"][0]
             clients += ["--client", f"{p}={(traces | fitted)[p]},closed,process={i}," + ("rt,priority=-5" if real_time else "be") +
-                        (part(measured["programs"], run["service"], p) if policy == "tpc-mask" else "")]
+                        (part(measured["programs"], run, p) if policy == "tpc-mask" else "")]
         said = simulate(sim, gpu, policy, served, clients, [1])
         yield row, said and {p: r["throughput_per_s"] / alone[p] if p in fitted or policy == "tpc-mask" and p in HOST_BOUND else r["progress"] for p, r in said.items()}
 

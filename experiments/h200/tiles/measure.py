@@ -19,6 +19,11 @@ import time
 import torch
 from cuda.bindings import driver, nvrtc
 
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path += [os.path.join(HERE, "../live"), os.path.join(HERE, "../networks")]
+import sets  # noqa: E402
+from gpu import call  # noqa: E402
+
 PARTS = (8, 16, 24, 32, 36, 40, 44, 48, 56, 64, 66, 72, 80, 88, 96, 104, 112, 120, 128, 130, 132)
 SHAPES = {"qkv": (4096, 6144, 2048), "out": (4096, 2048, 2048), "up": (4096, 8192, 2048), "down": (4096, 2048, 8192)}
 TPCS = (4, 8, 12, 16, 18, 20, 22, 24, 28, 32, 34, 40, 44, 52, 60, 64)
@@ -30,13 +35,6 @@ CLOCK = r"""extern "C" __global__ void clocks(long long ns, long long* seen) {
   do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)); while (now - began < ns);
   seen[0] = clock64() - first; seen[1] = now - began;
 }"""
-
-
-def call(function, *arguments):
-    error, *values = function(*arguments)
-    if int(error) != 0:
-        sys.exit(f"{function.__name__}: {error}")
-    return values[0] if len(values) == 1 else values
 
 
 def clock_kernel():
@@ -82,8 +80,7 @@ def timed(product, stream):
 
 
 def header():
-    return {"gpu": subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,uuid", "--format=csv,noheader"], capture_output=True, text=True).stdout.strip(),
-            "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "torch": torch.__version__, "shapes": SHAPES, "rows": []}
+    return {"gpu": sets.gpu(), "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "torch": torch.__version__, "shapes": SHAPES, "rows": []}
 
 
 def parts(path):
@@ -115,12 +112,10 @@ def steered(sim, path):
     data = header()
     for tpcs in TPCS:
         with tempfile.TemporaryDirectory() as folder:
-            service = subprocess.Popen([sim, "serve", "--at", folder + "/s", f"--policy=tpc-mask:split=even,tpcs={tpcs}/{66 - tpcs}", "--programs=one,other"])
-            while not os.path.exists(folder + "/s/environment"):
-                time.sleep(0.01)
+            service, _ = sets.serve(sim, folder + "/s", f"tpc-mask:split=even,tpcs={tpcs}/{66 - tpcs}", ["one", "other"])
             said = subprocess.run([sim, "run", "--at", folder + "/s", "--name=one", "--", sys.executable, __file__, "one", sim, folder + "/s"], capture_output=True, text=True)
             service.terminate()
-            service.wait()
+            service.communicate()
         if said.returncode != 0:
             sys.exit(said.stderr)
         data["rows"] += json.loads(said.stdout)

@@ -234,18 +234,25 @@ TEST(FlexGpu, LaunchesOfOneStreamCountOnceAndAreQueuedBehindEachOther) {
   for (const KernelRecord& r : ran.of(ClientId{0})) EXPECT_EQ(r.submitted, r.ready);
 }
 
+/// One that runs for long, and others that arrive often and fit beside it; `waits` gets a launch that fits beside neither.
+template <class Waits>
+Trace passed_by_others(Waits waits) {
+  TraceBuilder b;
+  Kernel most = kernel(4, 256, us(20)), some = kernel(4, 256, us(50));
+  most.counters.warps_active_pct = 60;
+  some.counters.warps_active_pct = 50;
+  const KernelId k = b.kernel(some);
+  b.client("runs", b.program({launch(k), launch(k), launch(k), launch(k), launch(k), launch(k)}));
+  waits(b, most);
+  b.client("passes", b.program({launch(k)}), Periodic{us(10), us(5)});
+  b.trace.run.duration = us(500);
+  return b.trace;
+}
+
 TEST(FlexGpu, WhoHasBeenPassedOftenEnoughLetsNoOtherPass) {
   for (const std::uint32_t patience : {0u, 1u, 3u}) {
-    TraceBuilder b;
-    Kernel most = kernel(4, 256, us(20)), some = kernel(4, 256, us(50));
-    most.counters.warps_active_pct = 60;
-    some.counters.warps_active_pct = 50;
-    const KernelId k = b.kernel(some);
-    b.client("runs", b.program({launch(k), launch(k), launch(k), launch(k), launch(k), launch(k)}));
-    b.one_kernel("waits", most, us(1));
-    b.client("passes", b.program({launch(k)}), Periodic{us(10), us(5)});
-    b.trace.run.duration = us(500);
-    const Ran ran = run_trace(b.trace, gpu_with(1000), "flexgpu:patience=" + std::to_string(patience));
+    const Trace trace = passed_by_others([](TraceBuilder& b, const Kernel& most) { b.one_kernel("waits", most, us(1)); });
+    const Ran ran = run_trace(trace, gpu_with(1000), "flexgpu:patience=" + std::to_string(patience));
     std::size_t passed = 0;
     for (const KernelRecord& r : ran.kernels)
       passed += r.client == ClientId{2} && r.submitted < ran.only(ClientId{1}).submitted;
@@ -255,16 +262,10 @@ TEST(FlexGpu, WhoHasBeenPassedOftenEnoughLetsNoOtherPass) {
 
 TEST(FlexGpu, WhoLacksMemoryLetsOthersPassForSoManyTimesAsLongAsItsMoveTakes) {
   for (const double turn : {0.0, 0.5, 1.0, 2.0}) {
-    TraceBuilder b;
-    Kernel most = kernel(4, 256, us(20)), some = kernel(4, 256, us(50));
-    most.counters.warps_active_pct = 60;
-    some.counters.warps_active_pct = 50;
-    const KernelId k = b.kernel(some);
-    b.client("runs", b.program({launch(k), launch(k), launch(k), launch(k), launch(k), launch(k)}));
-    b.client("waits", b.program({alloc(0, 600'000), uses(launch(b.kernel(most)), {0})}), Once{us(1)});
-    b.client("passes", b.program({launch(k)}), Periodic{us(10), us(5)});
-    b.trace.run.duration = us(500);
-    const Ran ran = run_trace(b.trace, gpu_with(1'000'000), fmt::format("flexgpu:patience=0,turn={}", turn));
+    const Trace trace = passed_by_others([](TraceBuilder& b, const Kernel& most) {
+      b.client("waits", b.program({alloc(0, 600'000), uses(launch(b.kernel(most)), {0})}), Once{us(1)});
+    });
+    const Ran ran = run_trace(trace, gpu_with(1'000'000), fmt::format("flexgpu:patience=0,turn={}", turn));
     Time last{};
     for (const KernelRecord& r : ran.kernels)
       if (r.client == ClientId{2} && r.submitted < ran.only(ClientId{1}).submitted)
