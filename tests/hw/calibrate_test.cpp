@@ -11,6 +11,7 @@
 #include "hw/calibrate/calibrate.h"
 #include "hw/calibrate/jobs.h"
 #include "tests/support/fake_driver.h"
+#include "tests/support/in_folder.h"
 #include "tests/support/nvrtc.h"
 #include "traces/json/trace_json.h"
 #include "traces/json/write_gpu.h"
@@ -207,7 +208,7 @@ TEST(CalibrationCode, CompilesForTheOldestAndTheNewestOfItsArchitectures) {
   }
 }
 
-class WrittenGpu : public testing::Test {
+class WrittenGpu : public InFolder {
  protected:
   MeasuredGpu card() const {
     MeasuredGpu gpu;
@@ -218,7 +219,7 @@ class WrittenGpu : public testing::Test {
     return gpu;
   }
   Gpu written(const MeasuredGpu& gpu) {
-    const std::string path = testing::TempDir() + "written_gpu.json";
+    const std::filesystem::path path = folder_ / "gpu.json";
     std::ofstream out(path);
     inherited_ = write_gpu(gpu, out);
     out.close();

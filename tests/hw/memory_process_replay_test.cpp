@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "hw/record/recording.h"
+#include "traces/json/temporary_folder.h"
 #include "traces/json/trace_json.h"
 
 namespace corun::hw {
@@ -33,7 +34,8 @@ TEST(Replay, MemoryIsMovedAsItWas) {
 
 TEST(Replay, AnotherCapacityLeadsToOtherDecisions) {
   std::ifstream in(kRuns / "memory_swap/rec-working-set-flexgpu.jsonl");
-  const std::string changed = testing::TempDir() + "other-capacity.jsonl";
+  const TemporaryFolder own("test");
+  const std::string changed = (own.path() / "other-capacity.jsonl").string();
   std::ofstream out(changed);
   std::string head;
   std::getline(in, head);

@@ -20,6 +20,7 @@
 #include "policies/api/registry.h"
 #include "policies/session/session.h"
 #include "tests/support/fake_driver.h"
+#include "traces/json/temporary_folder.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
@@ -298,7 +299,8 @@ TEST(Processes, MemoryIsAllocatedInTheClientsProcess) {
 }
 
 TEST(Processes, WhatWasToldAndDecidedCanBeReplayed) {
-  const std::string file = testing::TempDir() + "processes.jsonl";
+  const TemporaryFolder own("test");
+  const std::string file = (own.path() / "processes.jsonl").string();
   ProcessRig rig({"victim", "other"}, 20, 3);
   rig.records.on_kernel = [&] {
     if (rig.kernels_of(0) == 5) kill(rig.backend->process_of(ClientId{0}), SIGKILL);

@@ -5,6 +5,7 @@
 
 #include "hw/record/recording.h"
 #include "tests/support/replaced.h"
+#include "traces/json/temporary_folder.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
@@ -33,7 +34,8 @@ TEST(Replay, EveryRecordedRunHasTheSameDecisions) {
 
 TEST(Replay, AnotherDecisionIsNoticed) {
   std::ifstream in(kMixes / "rec-a-fcfs.jsonl");
-  const std::string changed = testing::TempDir() + "changed.jsonl";
+  const TemporaryFolder own("test");
+  const std::string changed = (own.path() / "changed.jsonl").string();
   std::ofstream out(changed);
   for (std::string line; std::getline(in, line);)  // as if fcfs had used a higher priority
     out << replaced(line, R"(priority\":0)", R"(priority\":-1)") << "\n";

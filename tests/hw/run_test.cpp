@@ -8,6 +8,7 @@
 
 #include "hw/record/recording.h"
 #include "tests/support/fake_driver.h"
+#include "traces/json/temporary_folder.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
@@ -105,7 +106,8 @@ TEST(RunOnGpu, WithoutRunsAloneThereIsNoSlowdown) {
 }
 
 TEST(RunOnGpu, ItsRecordingIsOfTheRunThatCountsAndIsDecidedAgain) {
-  const std::string file = testing::TempDir() + "run_on_gpu.jsonl";
+  const TemporaryFolder own("test");
+  const std::string file = (own.path() / "run_on_gpu.jsonl").string();
   Machine machine;
   machine.run(two_clients(), {{"wait"}, {}, file});
   const Replayed again = replay(file, two_clients(), read_gpu("h200"));
