@@ -8,6 +8,7 @@
 #include "hw/transform/tokens.h"
 #include "hw/transform/transform.h"
 #include "tests/support/nvrtc.h"
+#include "tests/support/whole.h"
 #include "traces/model/error.h"
 
 namespace corun::hw {
@@ -129,9 +130,9 @@ TEST(Transform, EveryLibraryKernelCompilesInEveryVariant) {
     if (!seen.insert(k.entry).second) continue;
     SCOPED_TRACE(k.name);
     const std::string source(library_source(k.source));
-    EXPECT_FALSE(compiler->compile(source, k.source + ".cu", {}).empty());
+    if (whole()) EXPECT_FALSE(compiler->compile(source, k.source + ".cu", {}).empty());
     const Transformed t = make_persistent(source, k.source + ".cu", k.entry);
-    for (const char* prefetch : {"0", "1"})
+    for (const char* prefetch : part<const char*>({"1", "0"}, 2))
       for (const char* dimensions : {"1", "2", "3"}) {
         if (k.entry != "traps" && std::string(dimensions) != (k.grid.z > 1 ? "3" : k.grid.y > 1 ? "2" : "1"))
           continue;

@@ -12,6 +12,7 @@
 #include "policies/session/session.h"
 #include "tests/support/fake_driver.h"
 #include "tests/support/nvrtc.h"
+#include "tests/support/whole.h"
 #include "traces/json/temporary_folder.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -162,8 +163,8 @@ TEST(UserKernel, TheExperimentsKernelsCompileInEveryWay) {
   for (const Kernel& kernel : kernels) {
     SCOPED_TRACE(kernel.name);
     const LibraryKernel& k = work.device_kernel(kernel);
-    for (const Taking& taking : {Taking{}, Taking{1, true}, Taking{4, true}, Taking{1, false, true},
-                                 Taking{1, false, false, true}, Taking{1, true, false, true}})
+    for (const Taking& taking : part<Taking>({Taking{1, true, false, true}, Taking{}, Taking{1, true}, Taking{4, true},
+                                              Taking{1, false, true}, Taking{1, false, false, true}}, 4))
       EXPECT_GT(work.persistent(k, taking).workers_per_sm, 0u);
   }
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""`call` without the library and under each policy of `sim serve`, in turns: call.py SIM OUT.json FOLDER TURNS POLICY..."""
+"""`call` without the library and under each policy of `sim serve`, in turns: call.py SIM OUT.json FOLDER TURNS POLICY...    POLICY/be: as a best-effort program, else real-time"""
 import json
 import os
 import subprocess
@@ -18,10 +18,10 @@ def main(sim, path, folder, turns, *policies):
             at, before, service = folder + "/service", [], None
             environment = dict(os.environ)
             if policy != "none":  # plain MPS is that of a service whose library is left out
-                service = subprocess.Popen([sim, "serve", "--policy=" + policy.replace("mps", "fcfs"), "--at", at], stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+                service = subprocess.Popen([sim, "serve", "--policy=" + policy.replace("mps", "fcfs").removesuffix("/be"), "--at", at], stderr=subprocess.PIPE, stdout=subprocess.PIPE)
                 while not os.path.exists(at + "/environment"):
                     time.sleep(0.01)
-                before = [sim, "run", "--at", at, "--class=real_time", "--"]
+                before = [sim, "run", "--at", at, *([] if policy.endswith("/be") else ["--class=real_time"]), "--"]
                 if policy == "mps":
                     with open(at + "/environment") as file:
                         environment |= dict(line.strip().split("=", 1) for line in file if line.startswith("CUDA"))

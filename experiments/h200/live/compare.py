@@ -15,13 +15,12 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-TRACES = {"decode-graph": "traces/decode-graph.json.gz", "train": "traces/train.json.gz", "prefill": "traces/prefill.json.gz",
-          "vision-graph": "traces/vision-graph.json.gz"}
+TRACES = {p: f"traces/{p}.json.gz" for p in ("decode-graph", "train", "prefill", "vision-graph", "decode", "vision", "encoder-graph", "own")}
 SIMULATED = {"mps": "fcfs", "turns": "timeslice"}
 AHEAD_US = "20"  # where a mode does not say
 LOOK_US = "1150"  # from asking to hearing what `lookahead` foretells (../../h100/live/objectives-1.json.gz: 1,115, 1,155 and 1,194 us in the mean)
 GROUPS = [4] * 15 + [6]  # TPCs, of an H100 or H200, as its driver parts it
-HOST_BOUND = ("train", "decode")  # alone their GPU waits for the host
+HOST_BOUND = ("train", "decode", "vision")  # alone their GPU waits for the host
 HALVINGS = 8  # of the factor by which a host is slower: to 1 %
 RATES = (0.98, 0.99, 1, 1.01, 1.02)  # of the measured one: where two programs' periods agree a p99 is of a few phases
 
@@ -40,14 +39,14 @@ def part(programs, run, program):
     """TPCs that the service gave it, running or not: as many as it says that it has SMs; of even splits from before it said so, the groups of
     which more than half of the TPCs are in its share, or half with the first (hw/live/groups.h)."""
     said = {p["name"]: p["sms"] // 2 for p in (run["service"] or {}).get("programs", []) if "sms" in p}
-    if set(said) != set(programs):
-        if said or "tpcs=" in run["mode"]:
+    if set(said) != set(programs):  # some had ended, or the service is from before it said so
+        if "tpcs=" in run["mode"]:
             sys.exit(f"{run['mode']}: the service does not say how many SMs each of {', '.join(programs)} has")
         starts = [sum(GROUPS[:g]) for g in range(len(GROUPS))]
         for i, p in enumerate(programs):
             share = range(sum(GROUPS) * i // len(programs), sum(GROUPS) * (i + 1) // len(programs))
             inside = [sum(t in share for t in range(start, start + size)) for start, size in zip(starts, GROUPS)]
-            said[p] = sum(size for n, start, size in zip(inside, starts, GROUPS) if 2 * n > size or 2 * n == size and start in share)
+            said.setdefault(p, sum(size for n, start, size in zip(inside, starts, GROUPS) if 2 * n > size or 2 * n == size and start in share))
     first = sum(said[p] for p in programs[:programs.index(program)])
     return f",tpcs={first}-{first + said[program] - 1}"
 

@@ -1,6 +1,8 @@
 // A CUDA program of our own, which knows nothing of corun: a stencil in two streams that wait for each other's events, a sum, a copy back.
 //   nvcc -O2 -arch=sm_90 -o own own.cu
 //   own hash FOLDER COUNT   like programs.py: its outputs of COUNT requests as a hash, after FOLDER/own.ready and FOLDER/go
+//   own turns FOLDER ROUNDS like programs.py: a loop between FOLDER/go.N and stop.N, each request an NVTX range
+//   own count FOLDER COUNT  so many requests after FOLDER/go, each an NVTX range
 //   own loop SECONDS        requests, one after the other; says how many, or after how long a call failed, and the error
 //   own fork                a request; then a child that ends at once, and another request
 //   own device N            a request on that device
@@ -8,6 +10,7 @@
 //   own fault               a kernel that writes where nothing is
 // Prints a line of JSON.
 #include <cuda_runtime.h>
+#include <nvtx3/nvToolsExt.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -103,6 +106,31 @@ bool is_there(const std::string& file) {
   return stat(file.c_str(), &is) == 0;
 }
 
+void request_in_a_range(Work& work, std::vector<float>& result, Hash& hash) {
+  nvtxRangePushA("request");
+  work.request(result);
+  nvtxRangePop();
+  hash.add(result);
+}
+
+int turns(Work& work, const std::string& folder, int rounds) {
+  std::vector<float> result;
+  Hash hash;
+  for (int i = 0; i < 30; ++i) work.request(result);
+  std::fclose(std::fopen((folder + "/own.ready").c_str(), "w"));
+  std::string said;
+  for (int round = 0; round < rounds; ++round) {
+    while (!is_there(folder + "/go." + std::to_string(round))) usleep(1000);
+    const std::string stop = folder + "/stop." + std::to_string(round);
+    const double since = now_s();
+    int done = 0;
+    for (; !is_there(stop); ++done) request_in_a_range(work, result, hash);
+    said += (round ? ", " : "") + ("{\"requests\": " + std::to_string(done)) + ", \"per_s\": " + std::to_string(done / (now_s() - since)) + "}";
+  }
+  std::printf("{\"program\": \"own\", \"rounds\": [%s]}\n", said.c_str());
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -113,11 +141,12 @@ int main(int argc, char** argv) {
     check(cudaDeviceSynchronize());
   }
   Work work;
+  if (what == "turns") return turns(work, argv[2], std::atoi(argv[3]));
   Hash hash;
   std::vector<float> result;
   const double since = now_s();
   int count = 1;
-  if (what == "hash") {
+  if (what == "hash" || what == "count") {
     const std::string folder = argv[2];
     std::fclose(std::fopen((folder + "/own.ready").c_str(), "w"));
     while (!is_there(folder + "/go")) usleep(2000);
@@ -140,6 +169,10 @@ int main(int argc, char** argv) {
   }
   int done = 0;
   for (; done < count && (what != "loop" || now_s() - since < std::atof(argv[2])); ++done) {
+    if (what == "count") {
+      request_in_a_range(work, result, hash);
+      continue;
+    }
     work.request(result);
     if (what != "loop") hash.add(result);
   }

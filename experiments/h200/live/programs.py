@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Programs as people write them, none of which knows of corun: each prints a line of JSON when it ends.
 
-  programs.py NAME FOLDER MODE   NAME: decode, decode-flash, vision, prefill, train, and each with -graph behind it but train
+  programs.py NAME FOLDER MODE   NAME: decode, decode-flash, vision, prefill, encoder, train, and each with -graph behind it but train
                                  MODE: "loop" until FOLDER/stop is there, or "COUNT:PERIOD_MS:ROUNDS": so often, COUNT requests at that period,
                                  or "hash:COUNT": the outputs of all requests are hashed, or "turns:COUNT[:PERIOD_MS]": a loop between FOLDER/go.N and stop.N
 FOLDER/NAME.ready says that it has warmed up; it begins when FOLDER/go is there.  Times are those of the host's one clock.
@@ -73,6 +73,14 @@ def prefill():
     return request
 
 
+def encoder():
+    """BERT base reads 8 sequences of 256 tokens."""
+    layer = torch.nn.TransformerEncoderLayer(768, 12, 3072, 0.0, F.gelu, batch_first=True)
+    net = torch.nn.TransformerEncoder(layer, 12, enable_nested_tensor=False).eval().cuda().half()
+    x = torch.randn(8, 256, 768, device="cuda", dtype=torch.float16)
+    return lambda: net(x)
+
+
 def vision():
     import torchvision
     net, x = torchvision.models.resnet50().eval().cuda(), torch.randn(8, 3, 224, 224, device="cuda")
@@ -111,7 +119,7 @@ def as_graph(request):
 
 
 def main(name, folder, mode):
-    programs = {"decode": decode, "decode-flash": decode_flash, "vision": vision, "prefill": prefill, "train": train}
+    programs = {"decode": decode, "decode-flash": decode_flash, "vision": vision, "prefill": prefill, "encoder": encoder, "train": train}
     with torch.set_grad_enabled(name == "train"):
         request = programs[name.removesuffix("-graph")]()
         if name.endswith("-graph"):

@@ -1,5 +1,5 @@
 """Programs that are started once under a mode, and of which each set in turn runs for a while: what stp.py and ../../h100/live/objectives.py
-have in common.  A mode is turns (no MPS), mps, or a policy of `sim serve` (and further options of it)."""
+have in common.  The program `own` is own.cu, compiled: OWN in the environment.  A mode is turns (no MPS), mps, or a policy of `sim serve` (and further options of it)."""
 import json
 import os
 import shutil
@@ -62,6 +62,8 @@ def run(sim, folder, mode, seconds, programs, sets, period_ms=None, slo_ms=None)
         os.makedirs(own)
         open(own + "/go", "w").close()
         joins = [sim, "run", "--at", at, "--name", program, *real_time, "--"] if service else []
+        if program == "own":
+            return subprocess.Popen([*joins, os.environ["OWN"], "turns", own, str(len(of_program[program]))], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         how = f"turns:{len(of_program[program])}" + (f":{period_ms}" if i == 0 and period_ms else "")
         return subprocess.Popen([*joins, sys.executable, PROGRAMS, program, own, how], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     of_program = {p: [s for s in sets if p in s] for p in programs}
@@ -71,16 +73,16 @@ def run(sim, folder, mode, seconds, programs, sets, period_ms=None, slo_ms=None)
         if any(r.poll() is not None for r in running.values()):
             break
         time.sleep(0.01)
+    state = None
     for s in sets:
         for p in s:
             open(f"{folder}/{p}/go.{of_program[p].index(s)}", "w").close()
         time.sleep(seconds)
+        if service and s == sets[-1]:  # while all are there
+            state = json.loads(subprocess.run([sim, "top", "--json", "--at", at], capture_output=True, text=True).stdout or "null")
         for p in s:
             open(f"{folder}/{p}/stop.{of_program[p].index(s)}", "w").close()
         time.sleep(0.1)
-    state = None
-    if service:
-        state = json.loads(subprocess.run([sim, "top", "--json", "--at", at], capture_output=True, text=True).stdout or "null")
     said = {p: answer(r) for p, r in running.items()}
     row = {"mode": mode, "failed": {p: said[p]["failed"] for p in programs if "failed" in said[p]}, "sets": [], "service": state, "said_no": said_no}
     if service:
@@ -90,5 +92,5 @@ def run(sim, folder, mode, seconds, programs, sets, period_ms=None, slo_ms=None)
         subprocess.run("echo quit | nvidia-cuda-mps-control", shell=True, env=environment)
     if not row["failed"]:
         row["sets"] = [{p: said[p]["rounds"][of_program[p].index(s)] for p in s} for s in sets]
-        row["outputs"] = {p: said[p]["sha256"] for p in programs}
+        row["outputs"] = {p: said[p].get("sha256") for p in programs}
     return row
