@@ -17,6 +17,7 @@
 #include <cstring>
 #include <fstream>
 #include <numeric>
+#include <thread>
 
 #include "traces/model/error.h"
 
@@ -27,6 +28,7 @@ constexpr std::size_t kSamples = 4096;
 constexpr Time kSleepAfter = std::chrono::milliseconds(2);  // without anything to do
 constexpr Time kLookAtSockets = std::chrono::milliseconds(1);
 constexpr int kSleepMs = 100;
+constexpr unsigned kCoresToSpare = 4;  // with fewer, whoever looks all the time keeps programs waiting: it yields after each look in vain
 
 std::int64_t clock_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -129,6 +131,7 @@ Time Service::now() const { return std::chrono::nanoseconds(clock_ns() - began_n
 
 void Service::run(const std::function<bool()>& stop, const std::function<void(const std::string&)>& tick) {
   Time busy = now(), sockets{}, told = now();
+  const bool few_cores = std::thread::hardware_concurrency() < kCoresToSpare;
   while (!stop()) {
     // A round of looking takes 100 ns, and asking whether to stop is a read.
     // What was said, before what the GPU has done: a host that waited for it asks for its next launch afterwards.
@@ -148,7 +151,10 @@ void Service::run(const std::function<bool()>& stop, const std::function<void(co
       told = at;
       tick(state());
     }
-    if (!books_.idle() || at - busy < kSleepAfter) continue;
+    if (!books_.idle() || at - busy < kSleepAfter) {
+      if (few_cores && !said && !done) std::this_thread::yield();
+      continue;
+    }
     for (const auto& c : connections_)
       if (c->memory != nullptr) c->memory->service_sleeps.store(1);
     const bool meanwhile = std::ranges::any_of(

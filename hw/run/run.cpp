@@ -149,7 +149,7 @@ class Runner::OnGpu final : public Testbed {
     Found& found = s.together ? together : alone_.emplace_back();
     return std::make_unique<GpuSetup>(runner_, s, gpu_, options_, found);
   }
-  Requests alone(std::size_t, const Trace& trace, const std::function<void(Time)>&,
+  Requests alone(std::size_t, const Trace& trace, const Requests*, const std::function<void(Time)>&,
                  const std::function<Requests()>& run) override {
     const std::string key = fmt::format("{}\n{}\n{}", trace.name, trace.clients.front().name,
                                         trace.run.duration.value_or(kNever).count());

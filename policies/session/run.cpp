@@ -17,6 +17,8 @@
 namespace corun {
 namespace {
 
+const std::string kPolicyAlone = "fcfs";
+
 struct Played {
   std::vector<RequestRecord> requests;
   SessionOutcome outcome;
@@ -180,8 +182,9 @@ Ran run(const Trace& whole, const Gpu& gpu, const RunOptions& options, Testbed& 
     one.clients = {trace.clients[i]};
     if (!window.fixed_work) one.run.duration = window.end;
     const auto told_alone = watch.over(trace.clients[i].name + " alone");
-    alone[i] = testbed.alone(i, one, told_alone, [&] {
-      return play_on(testbed, one, *make_policy("fcfs"), "fcfs", false, {}, told_alone).requests;
+    const bool is_already = trace.clients.size() == 1 && object == nullptr && options.policy == kPolicyAlone && one.run.duration == whole.run.duration;
+    alone[i] = testbed.alone(i, one, is_already ? &together.requests : nullptr, told_alone, [&] {
+      return play_on(testbed, one, *make_policy(kPolicyAlone), kPolicyAlone, false, {}, told_alone).requests;
     });
   });
 

@@ -82,8 +82,9 @@ class Testbed {
   virtual std::vector<std::uint32_t> divide(const std::vector<Instance>& instances);
   virtual std::unique_ptr<Setup> set_up(const Setting& setting) = 0;
   /// Requests of a client alone, `run` to find them, unless that is known from an earlier result.  What takes the
-  /// place of `run` tells `progress` the time now and then.
-  virtual Requests alone(std::size_t client, const Trace& trace, const std::function<void(Time)>& progress,
+  /// place of `run` tells `progress` the time now and then.  `already`: not null where the client was the only one of the
+  /// run of all, under the same policy and for as long; what it did there.
+  virtual Requests alone(std::size_t client, const Trace& trace, const Requests* already, const std::function<void(Time)>& progress,
                          const std::function<Requests()>& run) = 0;
   /// Calls job(0) to job(count - 1), which are the runs of clients alone: side by side, where the testbed can.
   virtual void each(std::size_t count, const std::function<void(std::size_t)>& job) {

@@ -132,9 +132,10 @@ class Simulator final : public Testbed {
   std::vector<std::uint32_t> divide(const std::vector<Instance>& instances) override {
     return instances_.make(instances);
   }
-  Requests alone(std::size_t client, const Trace& trace, const std::function<void(Time)>& progress,
+  Requests alone(std::size_t client, const Trace& trace, const Requests* already, const std::function<void(Time)>& progress,
                  const std::function<Requests()>& run) override {
     return common_.alone(client, trace.run.duration.value_or(kNever), [&] {
+      if (already != nullptr && !options_.served_ahead) return *already;
       const bool as_before = options_.engine.shortcuts && !options_.engine.audit && host_ == nullptr;
       auto requests = as_before ? repeat_alone(trace, gpu_, common_.shapes, progress) : std::nullopt;
       return requests ? *std::move(requests) : run();

@@ -130,7 +130,9 @@ TEST(Transform, EveryLibraryKernelCompilesInEveryVariant) {
     if (!seen.insert(k.entry).second) continue;
     SCOPED_TRACE(k.name);
     const std::string source(library_source(k.source));
-    if (whole()) EXPECT_FALSE(compiler->compile(source, k.source + ".cu", {}).empty());
+    if (whole()) {
+      EXPECT_FALSE(compiler->compile(source, k.source + ".cu", {}).empty());
+    }
     const Transformed t = make_persistent(source, k.source + ".cu", k.entry);
     for (const char* prefetch : part<const char*>({"1", "0"}, 2))
       for (const char* dimensions : {"1", "2", "3"}) {

@@ -2,12 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <set>
 #include <stdexcept>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "sim/backend/in_parallel.h"
 #include "sim/backend/run.h"
+#include "tests/support/build.h"
 #include "traces/json/trace_json.h"
 
 namespace corun::sim {
@@ -45,6 +48,31 @@ TEST(Common, WhoWaitedForARunThatWasEndedSimulatesItself) {
   });
   EXPECT_EQ(done, 3);
   EXPECT_EQ(ended, 2) << "once ended, once simulated";
+}
+
+TEST(Common, TheOnlyClientUnderFcfsIsNotSimulatedAloneButUnderOthersAndServedItIs) {
+  TraceBuilder b;
+  const KernelId k = b.kernel(whole_sm_kernel(100, us(10)));
+  b.client("camera", b.program({copy(CopyDirection::host_to_device, 1 << 20), launch(k), sync()}), Poisson{1000});
+  b.trace.run.duration = ms(2000);
+  const Gpu gpu = slow_host_gpu(10);
+  std::set<std::string> stages;
+  const auto result = [&](const char* policy, std::optional<Time> served = {}) {
+    stages.clear();
+    RunOptions options;
+    options.policy = policy, options.served_ahead = served, options.threads = 1;
+    options.progress = [&](const char* stage, double) { stages.insert(stage); };
+    return run(b.trace, gpu, options).clients.front();
+  };
+  const std::string alone = "camera alone";
+  const auto fcfs = result("fcfs");
+  EXPECT_FALSE(stages.contains(alone));
+  EXPECT_EQ(fcfs.alone_mean_ms, fcfs.mean_ms);
+  const auto other = result("priority");
+  EXPECT_TRUE(stages.contains(alone));
+  EXPECT_EQ(other.alone_mean_ms, fcfs.alone_mean_ms);
+  EXPECT_EQ(result("fcfs", us(8)).alone_mean_ms, fcfs.alone_mean_ms) << "without the service";
+  EXPECT_TRUE(stages.contains(alone));
 }
 
 }  // namespace
