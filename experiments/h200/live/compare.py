@@ -170,9 +170,9 @@ def main(sim, *paths):
         if not all(p in TRACES for p in programs):
             clients = None
         else:
-            clients = ["--client", f"{real_time}={trace_of(real_time, card_of(measured)[6:])},rt,{comes},queue,priority=-5,process=0"]
+            clients = ["--client", f"{real_time}={trace_of(real_time, card_of(measured)[6:])},rt,{comes},queue,steady,priority=-5,process=0"]
             for i, p in enumerate(others):
-                clients += ["--client", f"{p}={trace_of(p, card_of(measured)[6:])},be,closed,process={i + 1}"]
+                clients += ["--client", f"{p}={trace_of(p, card_of(measured)[6:])},be,closed,steady,process={i + 1}"]
         print(f"{'mode':32}{'p50 ms':>8}{'simulated':>10}{'p99 ms':>8}{'simulated':>10}{'':8}" + "".join(f"{p + ' /s':>12}{'of alone':>10}{'simulated':>10}" for p in others))
         for mode, of_mode in runs.items():
             p99 = statistics.median(r[real_time]["p99_ms"] for r in of_mode)
