@@ -345,7 +345,7 @@ def test_known_gap_on_half_of_an_h200_a_prefill_whose_blocks_take_tiles_as_sms_g
     assert -0.14 <= error <= -0.08
 
 
-@pytest.mark.skipif(not WHOLE, reason="ten minutes: make test-all")
+@of_the_whole  # ten minutes
 def test_of_88_sets_of_programs_as_they_are_on_an_h200_84_have_their_stp_within_six_percent():
     errors = {(recording, *key): error for recording in ("stp-2", "stp-3", "stp-6") for key, error in steered(recording).items()}
     assert len(errors) == 88
@@ -353,3 +353,15 @@ def test_of_88_sets_of_programs_as_they_are_on_an_h200_84_have_their_stp_within_
     assert {(recording, mode) for recording, mode, _ in off} == {("stp-3", "turns"), ("stp-3", "reef-n"), ("stp-6", "smguard")}
     assert len(off) == 4
     assert max(map(abs, off.values())) <= 0.115
+
+
+@of_the_whole
+def test_a_decode_beside_training_has_its_p99_within_six_percent_under_priorities_and_backfilling_and_ten_under_plain_mps():
+    compare = script(EXPERIMENTS / "live/compare.py")
+    with gzip.open(EXPERIMENTS / "live/decode-train-6.json.gz", "rt") as file:
+        measured = json.load(file)
+    modes = {"priority": 0.06, "wait:beside=on,backfill=on@8/64": 0.06, "mps": 0.10}
+    for mode, rounds, simulated in compare.latencies(SIM, measured, modes):
+        p99 = statistics.median(r["decode-graph"]["p99_ms"] for r in rounds)
+        assert abs(simulated["decode-graph"]["p99_ms"] / p99 - 1) <= modes.pop(mode), mode
+    assert not modes

@@ -145,59 +145,72 @@ def throughput(sim, measured, path):
           f"{sum(abs(e) <= 0.06 for e in errors)} of {len(errors)} within 6%", end="\n\n")
 
 
+def latencies(sim, measured, modes=None, arrivals=None):
+    """(mode, its measured rounds, what is simulated of each program) of a real-time program beside others; None: without a trace."""
+    programs, runs = list(measured["alone"]), {}
+    for run in measured["runs"]:
+        if "failed" not in run and (modes is None or run["mode"] in modes):
+            runs.setdefault(run["mode"], []).append(run)
+    real_time, *others = programs
+    comes, arrivals_per_s, gpu = "rate=RATE", 1, card_of(measured)
+    if arrivals:
+        with gzip.open(arrivals, "rt") as file:
+            at = [float(line) for line in file]
+        comes, arrivals_per_s = f"times={arrivals},speed=SPEED", (len(at) - 1) / (at[-1] - at[0])
+    if all(p in TRACES for p in programs):
+        clients = ["--client", f"{real_time}={trace_of(real_time, gpu[6:])},rt,{comes},queue,steady,priority=-5,process=0"]
+        for i, p in enumerate(others):
+            clients += ["--client", f"{p}={trace_of(p, gpu[6:])},be,closed,steady,process={i + 1}"]
+    for mode, of_mode in runs.items():
+        simulated, (policy, _, options) = None, mode.partition("@")
+        if all(p in TRACES for p in programs):
+            served = [] if mode in SIMULATED else ["--as-served=" + (options.partition("/")[0] or AHEAD_US)]
+            simulated = simulate(sim, gpu, SIMULATED.get(mode, policy), served, clients, [x * rate_of(measured) for x in RATES], arrivals_per_s)
+        yield mode, of_mode, simulated
+
+
+def rate_of(measured):
+    """Requests a second of the real-time program."""
+    return 1e3 * measured["load"] / next(iter(measured["alone"].values()))["mean_ms"]
+
+
+def print_latencies(sim, measured, path, arrivals):
+    alone, rate, all_modes = measured["alone"], rate_of(measured), list(latencies(sim, measured, arrivals=arrivals))
+    real_time, *others = alone
+    print(f"{os.path.basename(path)}: {real_time} at {rate:.0f} requests a second, beside {', '.join(others)}; medians of {len(all_modes[0][1])}")
+    print(f"{'mode':32}{'p50 ms':>8}{'simulated':>10}{'p99 ms':>8}{'simulated':>10}{'':8}" + "".join(f"{p + ' /s':>12}{'of alone':>10}{'simulated':>10}" for p in others))
+    for mode, of_mode, simulated in all_modes:
+        p50, p99, per_s = (statistics.median(r[real_time][k] for r in of_mode) for k in ("p50_ms", "p99_ms", "per_s"))
+        saturated = per_s < 0.97 * rate
+        line = f"{mode:32}" + (" " * 8 if saturated else f"{p50:8.3f}") + (f"{simulated[real_time]['p50_ms']:10.3f}" if simulated and not saturated else " " * 10)
+        line += f"{'behind':>8}" if saturated else f"{p99:8.3f}"
+        if not simulated:
+            line += " " * 18
+        elif simulated[real_time]["kept_up"] < 0.97:
+            line += f"{'behind':>10}{'':8}"
+        else:
+            there = simulated[real_time]["p99_ms"]
+            line += f"{there:10.3f}" + (f"{'':8}" if saturated else f" {100 * (there / p99 - 1):+6.1f}%")
+        for p in others:
+            does = statistics.median(r[p]["per_s"] for r in of_mode)
+            line += f"{does:12.1f}{does / alone[p]['per_s']:10.2f}" + (f"{simulated[p]['progress']:10.2f}" if simulated else " " * 10)
+        print(line, flush=True)
+    same = {p: [r[p]["sha256"] == alone[p]["sha256"] for _, rs, _ in all_modes for r in rs if p in r] for p in alone}
+    print("alone: " + ", ".join(f"{p} p99 {a['p99_ms']:.3f} ms, {a['per_s']:.1f} /s" for p, a in alone.items()))
+    print("outputs as alone, bit by bit: " + ", ".join(f"{p} in {sum(is_same)} of {len(is_same)} runs" for p, is_same in same.items()), end="\n\n")
+
+
 def main(sim, *paths):
-    arrivals = [p for p in paths if p.endswith(".txt.gz")]
+    arrivals = next((p for p in paths if p.endswith(".txt.gz")), None)
     for path in paths:
-        if path in arrivals:
+        if path == arrivals:
             continue
         with gzip.open(path) as file:
             measured = json.load(file)
         if "sets" in measured["runs"][0]:
             throughput(sim, measured, path)
-            continue
-        programs, runs = list(measured["alone"]), {}
-        for run in measured["runs"]:
-            if "failed" not in run:
-                runs.setdefault(run["mode"], []).append(run)
-        real_time, *others = programs
-        comes, arrivals_per_s = "rate=RATE", 1
-        if arrivals:
-            with gzip.open(arrivals[0], "rt") as file:
-                at = [float(line) for line in file]
-            comes, arrivals_per_s = f"times={arrivals[0]},speed=SPEED", (len(at) - 1) / (at[-1] - at[0])
-        rate = 1e3 * measured["load"] / measured["alone"][real_time]["mean_ms"]
-        print(f"{os.path.basename(path)}: {real_time} at {rate:.0f} requests a second, beside {', '.join(others)}; medians of {len(next(iter(runs.values())))}")
-        if not all(p in TRACES for p in programs):
-            clients = None
         else:
-            clients = ["--client", f"{real_time}={trace_of(real_time, card_of(measured)[6:])},rt,{comes},queue,steady,priority=-5,process=0"]
-            for i, p in enumerate(others):
-                clients += ["--client", f"{p}={trace_of(p, card_of(measured)[6:])},be,closed,steady,process={i + 1}"]
-        print(f"{'mode':32}{'p50 ms':>8}{'simulated':>10}{'p99 ms':>8}{'simulated':>10}{'':8}" + "".join(f"{p + ' /s':>12}{'of alone':>10}{'simulated':>10}" for p in others))
-        for mode, of_mode in runs.items():
-            p99 = statistics.median(r[real_time]["p99_ms"] for r in of_mode)
-            saturated = statistics.median(r[real_time]["per_s"] for r in of_mode) < 0.97 * rate
-            simulated, (policy, _, options) = {}, mode.partition("@")
-            if clients:
-                served = [] if mode in SIMULATED else ["--as-served=" + (options.partition("/")[0] or AHEAD_US)]
-                simulated = simulate(sim, card_of(measured), SIMULATED.get(mode, policy), served, clients, [x * rate for x in RATES], arrivals_per_s)
-            p50 = statistics.median(r[real_time]["p50_ms"] for r in of_mode)
-            line = f"{mode:32}" + (" " * 8 if saturated else f"{p50:8.3f}") + (f"{simulated[real_time]['p50_ms']:10.3f}" if clients and not saturated else " " * 10)
-            line += (f"{'behind':>8}" if saturated else f"{p99:8.3f}")
-            if clients:
-                there = simulated[real_time]
-                behind = there["kept_up"] < 0.97
-                line += f"{'behind':>10}{'':8}" if behind else f"{there['p99_ms']:10.3f}" + (f"{'':8}" if saturated else f" {100 * (there['p99_ms'] / p99 - 1):+6.1f}%")
-            else:
-                line += " " * 18
-            for p in others:
-                per_s = statistics.median(r[p]["per_s"] for r in of_mode)
-                line += f"{per_s:12.1f}{per_s / measured['alone'][p]['per_s']:10.2f}" + (f"{simulated[p]['progress']:10.2f}" if clients else " " * 10)
-            print(line)
-        alone = measured["alone"]
-        same = {p: sum(r[p]["sha256"] == alone[p]["sha256"] for rs in runs.values() for r in rs if p in r) for p in programs}
-        print("alone: " + ", ".join(f"{p} p99 {alone[p]['p99_ms']:.3f} ms, {alone[p]['per_s']:.1f} /s" for p in programs))
-        print("outputs as alone, bit by bit: " + ", ".join(f"{p} in {n} of {sum(map(len, runs.values()))} runs" for p, n in same.items()), end="\n\n")
+            print_latencies(sim, measured, path, arrivals)
 
 
 if __name__ == "__main__":
