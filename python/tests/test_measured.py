@@ -335,8 +335,8 @@ def steered(recording, modes=None, programs=None):
 
 
 def test_a_graph_and_a_prefill_as_they_are_have_their_stp_within_six_percent_on_an_h200():
-    errors = steered("stp-2", ["tpc-mask:split=even", "reef-n", "fcfs"], ["vision-graph", "prefill"])
-    assert len(errors) == 3
+    errors = steered("stp-2", ["tpc-mask:split=even", "reef-n", "priority", "wait:beside=on", "fcfs", "mps"], ["vision-graph", "prefill"])
+    assert len(errors) == 6
     assert max(map(abs, errors.values())) <= 0.06
 
 

@@ -144,6 +144,9 @@ TEST(LiveAccuracy, OnAThirdOfTheTpcsEachAllSetsAreWithinSixPercentButAllThree) {
       EXPECT_NEAR(error, 0.072, 0.015) << "what each loses to both others";
     else
       EXPECT_LE(std::abs(error), kWanted) << *programs.begin() << " and " << *programs.rbegin();
+    if (programs != three) {
+      for (const auto& [program, share] : measured) EXPECT_NEAR(simulated.at(program), share, 0.05) << program;
+    }
     if (!programs.contains("vision-graph")) continue;
     const double more = simulated.at("vision-graph") - measured.at("vision-graph");
     if (const auto gap = too_much.find(programs); gap != too_much.end())
