@@ -81,7 +81,7 @@ class Repetition {
     Time work{};
     for (const KernelRecord& r : course) {
       const Shape shape = shapes.of(trace.kernels[r.kernel.value], r.solo, gpu.sms);
-      energy += shape.load.energy * static_cast<double>(r.blocks);
+      energy += shape.load.sm.energy_pj * static_cast<double>(r.blocks);
       work += r.solo;
       kernels_.push_back({called + r.started, called + r.finished,
                           called + r.finished + gpu.completion_notice, work, energy});

@@ -9,7 +9,7 @@
 namespace corun::sim {
 
 MpsLimits::MpsLimits(const std::vector<double>& percentages, std::size_t clients, const Gpu& gpu,
-                     const ComputeEngine& engine) {
+                     const std::function<SmMask(const TpcMask&)>& mask_of) {
   for (std::size_t i = 0; i < clients; ++i) {
     const double percentage = percentages[std::min(i, percentages.size() - 1)];
     if (percentage < 100 && gpu.mps_least_sms == 0)
@@ -19,7 +19,7 @@ MpsLimits::MpsLimits(const std::vector<double>& percentages, std::size_t clients
     const std::uint32_t given = std::max(tpcs, gpu.tpcs() - gpu.mps_kept_back_sms / gpu.sms_per_tpc);
     std::vector<SmMask>& places = places_.emplace_back();
     const auto from = [&](std::uint32_t first) {
-      places.push_back(engine.mask_of(TpcMask::range(first, first + tpcs)));
+      places.push_back(mask_of(TpcMask::range(first, first + tpcs)));
     };
     from(0);
     for (std::uint32_t end = given; end > tpcs; end -= tpcs) from(end - tpcs);
@@ -28,14 +28,15 @@ MpsLimits::MpsLimits(const std::vector<double>& percentages, std::size_t clients
   }
 }
 
-void MpsLimits::settle(ComputeEngine& engine, Submission::Kernel& kernel) const {
+void MpsLimits::settle(const std::function<std::uint64_t(const SmMask&)>& threads_on,
+                       Submission::Kernel& kernel) const {
   if (places_.empty()) return;
   const std::vector<SmMask>& places = places_[kernel.record.client.value];
   // A policy that names SMs, by a mask or by its CTAs on each, has named them within the first place.
   if (kernel.allowed != places.front() || kernel.ctas != 0) return;
   std::uint64_t least = ~std::uint64_t{0};
   for (const SmMask& place : places)
-    if (const std::uint64_t threads = engine.threads_on(place); threads < least)
+    if (const std::uint64_t threads = threads_on(place); threads < least)
       least = threads, kernel.allowed = place;
 }
 

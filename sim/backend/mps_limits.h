@@ -4,12 +4,14 @@
 // measured on an H200 (experiments/h200/processes, `pairs`).
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <vector>
 
-#include "sim/stages/compute_engine.h"
 #include "sim/stages/host.h"
 #include "sim/stages/sm_mask.h"
 #include "traces/model/gpu.h"
+#include "traces/model/tpc_mask.h"
 
 namespace corun::sim {
 
@@ -17,10 +19,10 @@ class MpsLimits {
  public:
   /// No client is one of MPS.
   MpsLimits() = default;
-  /// `percentages`: one for all clients, or one for each.  Throws InputError for a GPU without MPS,
+  /// `percentages`: one for all clients, or one for each.  `mask_of`: the SMs of TPCs.  Throws InputError for a GPU without MPS,
   /// or without percentages.
   MpsLimits(const std::vector<double>& percentages, std::size_t clients, const Gpu& gpu,
-            const ComputeEngine& engine);
+            const std::function<SmMask(const TpcMask&)>& mask_of);
 
   bool any() const { return !places_.empty(); }
   /// The SMs of a client, as far as a policy that names SMs is concerned.
@@ -28,7 +30,7 @@ class MpsLimits {
     return places_.empty() ? mask : mask & places_[client.value].front();
   }
   /// The launch reaches the GPU: it goes where least is.
-  void settle(ComputeEngine& engine, Submission::Kernel& kernel) const;
+  void settle(const std::function<std::uint64_t(const SmMask&)>& threads_on, Submission::Kernel& kernel) const;
 
  private:
   std::vector<std::vector<SmMask>> places_;  // by client

@@ -50,9 +50,9 @@ std::string key_of(const Kernel& k, Time solo_time) {
 /// Blocks take longer where the memory gives less than they take alone.
 void move_to(Shape& shape, const MemoryLimits& memory) {
   if (!shape.load.contends()) return;
-  const double before = shape.load.alone;
+  const double before = shape.load.alone_ps;
   settle_alone(shape.load, memory);
-  const double longer = static_cast<double>(shape.block_alone.count()) * shape.load.alone / before;
+  const double longer = static_cast<double>(shape.block_alone.count()) * shape.load.alone_ps / before;
   shape.block_alone = Time{static_cast<std::int64_t>(longer)};
 }
 
@@ -87,7 +87,7 @@ Shape Shapes::make(const Kernel& kernel, const KernelModel& model, std::uint32_t
   if (!shape.load.contends() || !kernel.block_times.empty()) return shape;
   // Blocks that start together do so a little early, and the last wave goes faster as it thins out, so that
   // the others take a little longer than the average: find the block time by simulating the kernel alone.
-  const bool one_wave = kernel.blocks() <= shape.load.places;
+  const bool one_wave = kernel.blocks() <= shape.load.extent.places;
   const Time target = model.solo_time(sms) - kernel.places_free(sms);
   SmMask allowed;
   for (std::uint32_t rank = 0; rank < sms; ++rank) allowed.set(rank);

@@ -52,11 +52,12 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
       shapes_(std::move(shapes)) {
   const bool mps = !needed.thread_percentages.empty();
   if (mps)
-    limits_ = MpsLimits(needed.thread_percentages, trace.clients.size(), topology_.gpu, *contexts_[0].engine);
+    limits_ = MpsLimits(needed.thread_percentages, trace.clients.size(), topology_.gpu,
+                        [this](const TpcMask& tpcs) { return contexts_[0].engine->mask_of(tpcs); });
   if (host != nullptr && host->launch_call != Time{}) {
-    thread_ = *host;
+    const bool processes = mps || needed.contexts == Contexts::per_process;
+    thread_ = HostThread(*host, processes ? trace.clients.size() : 0);
     for (std::size_t i = 0; i < trace.clients.size(); ++i) held_.add_client(contexts_.streams_of(i));
-    if (mps || needed.contexts == Contexts::per_process) process_free_.resize(trace.clients.size());
   }
 }
 
@@ -286,15 +287,15 @@ void SimBackend::hand_over(Submission&& submission, std::uint32_t context, Time 
 // ---- time -------------------------------------------------------------------------------------------------
 
 void SimBackend::wait(Time until, std::vector<Notice>& notices) {
-  until = std::max(until, host_free_);
+  until = std::max(until, thread_.free());
   for (;;) {
-    if (idle_before(until) && held_.hand_over_one()) until = std::max(until, host_free_);
+    if (idle_before(until) && held_.hand_over_one()) until = std::max(until, thread_.free());
     turn();
     const auto active = contexts_.active();
     ComputeEngine* engine = active ? contexts_[*active].engine.get() : nullptr;
-    Time limit = host_free_ > now_ ? host_free_ : until;
+    Time limit = thread_.free() > now_ ? thread_.free() : until;
     if (!queue_.empty()) limit = std::min(limit, queue_.next_time());
-    if (!told_.empty()) limit = std::min(limit, std::max(told_.front().at, host_free_));
+    if (!told_.empty()) limit = std::min(limit, std::max(told_.front().at, thread_.free()));
     // The end of a slice is nothing under way.
     if (limit == kNever && engine != nullptr && engine->next_time() == kNever) return;
     limit = std::min({limit, contexts_.next_time(now_), governor_.next_time()});
@@ -321,7 +322,7 @@ void SimBackend::wait(Time until, std::vector<Notice>& notices) {
     if (governor_.next_time() <= now_) set_clock();
     if (contexts_.begin_turn_if_due(now_)) pump_all(contexts_.current());
     while (!queue_.empty() && queue_.next_time() <= now_) handle(queue_.pop().payload);
-    while (!told_.empty() && told_.front().at <= now_ && host_free_ <= now_) {
+    while (!told_.empty() && told_.front().at <= now_ && thread_.free() <= now_) {
       notices.push_back(told_.front().notice);
       told_.pop_front();
     }
@@ -422,10 +423,10 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
     } else if (auto* kernel = std::get_if<Submission::Kernel>(&s.what)) {
       for (Submission::Kernel* k = kernel; k != nullptr; k = k->padding.get()) {
         if (!k->resumed) k->record.queued = now_;
-        limits_.settle(*c.engine, *k);
+        limits_.settle([&](const SmMask& place) { return c.engine->threads_on(place); }, *k);
         c.engine->accept(std::move(*k).work(), k->level, k->allowed, k->demand);
       }
-      if (kernel->padding) c.engine->join(s.launch, kernel->padding->record.launch);
+      if (kernel->padding) c.engine->pair_up(s.launch, kernel->padding->record.launch);
     } else {
       auto& job = std::get<Submission::CopyJob>(s.what);
       const CopyEngines::Slot slot = copy_engines_.accept(job.copy, now_);

@@ -12,6 +12,7 @@
 #include "policies/session/host_queue.h"
 #include "policies/session/profile_file.h"
 #include "sim/backend/contexts.h"
+#include "sim/backend/host_thread.h"
 #include "sim/backend/launch_fates.h"
 #include "sim/backend/mps_limits.h"
 #include "sim/backend/shapes.h"
@@ -136,15 +137,15 @@ class SimBackend final : public Backend {
   void submit(const LaunchView& launch, std::span<const LaunchId> follows, Submission&& submission);
   void hand_over(Submission&& submission, std::uint32_t context, Time called);
   // The host's thread (host_thread.cpp).
-  Time call(const LaunchView& launch);
+  Time call(const LaunchView& l) { return thread_.decide(now_, l.client, held_on_host(l)); }
   bool may_be_stopped(ClientId client) const {
     return preemptive_ && trace_.clients[client.value].service_class == ServiceClass::best_effort;
   }
-  bool held_on_host(const LaunchView& launch) const { return thread_ && may_be_stopped(launch.client); }
+  bool held_on_host(const LaunchView& launch) const { return thread_.takes_time() && may_be_stopped(launch.client); }
   void hold(const LaunchView& launch, Submission&& submission);
   void hand_over_held(ClientId client, Submission submission);
   bool idle_before(Time until) const {
-    return thread_ && now_ < until && host_free_ <= now_ && (told_.empty() || told_.front().at > now_);
+    return thread_.takes_time() && now_ < until && thread_.free() <= now_ && (told_.empty() || told_.front().at > now_);
   }
   void heard(const Notice& notice);
   bool take_held(LaunchId launch);
@@ -161,10 +162,8 @@ class SimBackend final : public Backend {
   ClockGovernor governor_;
   CopyEngines copy_engines_;
   EventQueue<Event> queue_;
-  std::deque<Told> told_;            // facts on their way to the host, in order
-  std::optional<HostCosts> thread_;  // of the one thread that issues for all; none: one for each client
-  Time host_free_{};                 // when it has done what it is at
-  std::vector<Time> process_free_;   // the same by client, where each is a process that hands over itself
+  std::deque<Told> told_;  // facts on their way to the host, in order
+  HostThread thread_;
   HostQueue<Submission> held_{[this](LaunchId id) { return fates_.ended_at(id) == kNever; },
                               [this](ClientId c, Submission s) { hand_over_held(c, std::move(s)); }};
   Slots<Errand> errands_;

@@ -10,7 +10,7 @@
 namespace corun::sim {
 namespace {
 
-constexpr int kChanceBisections = 12;
+constexpr int kRandomnessBisections = 12;
 constexpr int kRounds = 5;
 /// Those beyond are taken to wait unstretched.
 constexpr std::size_t kMostContenders = kMostPressers;
@@ -40,48 +40,48 @@ struct Asked {
   double issue, fixed;
   double clock;  // what they are longer by
   double delay(const BlockLoad& load, const MemoryLimits& m, double f, double g) const {
-    const double stretch = load.staged ? g + missing * m.dram_over_l2 * (f - 1)
-                                       : (1 - missing) * g + missing * m.dram_over_l2 * f;
-    return fixed + load.wait * stretch;
+    const double stretch = load.memory.staged ? g + missing * m.dram.over_l2_ratio * (f - 1)
+                                       : (1 - missing) * g + missing * m.dram.over_l2_ratio * f;
+    return fixed + load.memory.wait_ps * stretch;
   }
 };
 
 /// What the company leaves a launch of its data in L2.
 struct Kept {
   double rereads = 1;  // share of what it re-reads
-  double cold = 1;     // share of the rest that is not in L2 from launches before
+  double uncached = 1;  // share of the rest that is not in L2 from launches before
 
-  double bytes_read(const BlockLoad& load) const { return (load.read + load.reread * (1 - rereads)) * cold; }
-  double bytes_moved(const BlockLoad& load) const { return bytes_read(load) + load.write * cold; }
+  double bytes_read(const BlockLoad& load) const { return (load.memory.read_bytes + load.memory.reread_bytes * (1 - rereads)) * uncached; }
+  double bytes_moved(const BlockLoad& load) const { return bytes_read(load) + load.memory.write_bytes * uncached; }
 };
 
 /// The share that is not in L2, if others have moved `bytes` since.
-double colder(const BlockLoad& load, double bytes, const MemoryLimits& m) {
-  const double own = (load.read + load.write) * load.blocks;
-  const double alone = survival(own, m.l2_shared_bytes, m.l2_bytes);
-  if (alone <= 0) return load.cold;
-  return 1 - (1 - load.cold) * survival(own + bytes, m.l2_shared_bytes, m.l2_bytes) / alone;
+double uncached_after(const BlockLoad& load, double bytes, const MemoryLimits& m) {
+  const double own = (load.memory.read_bytes + load.memory.write_bytes) * load.extent.blocks;
+  const double alone = survival(own, m.l2.shared_bytes, m.l2.own_bytes);
+  if (alone <= 0) return load.memory.uncached_share;
+  return 1 - (1 - load.memory.uncached_share) * survival(own + bytes, m.l2.shared_bytes, m.l2.own_bytes) / alone;
 }
 
 /// What a block takes where launches of wgmma may be on `sms` SMs, each counted by itself, over what it took when they were on as many as
 /// its own was alone.
 double wgmma_time_on(const BlockLoad& load, double sms, const MemoryLimits& m) {
-  const auto time = [&](double on) { return m.wgmma_least + (1 - m.wgmma_least) * std::min(1.0, on / m.sms); };
-  return 1 - load.wgmma * (1 - std::min(1.0, time(sms) / time(load.wgmma_sms)));
+  const auto time = [&](double on) { return m.sm.wgmma_least + (1 - m.sm.wgmma_least) * std::min(1.0, on / m.sm.sms); };
+  return 1 - load.sm.wgmma_share * (1 - std::min(1.0, time(sms) / time(load.sm.wgmma_sms)));
 }
 
 Asked ask(const BlockLoad& load, const MemoryLimits& m, const Kept& kept, bool slow_clock, double wgmma_sms) {
   Asked a;
   const double read = kept.bytes_read(load);
-  a.read = read / m.read_bytes_per_ps;
-  a.write = load.write * kept.cold / m.write_bytes_per_ps;
-  a.missing = load.l2_read <= 0 ? 0 : load.staged ? kept.cold : std::min(1.0, read / load.l2_read);
+  a.read = read / m.dram.read_bytes_per_ps;
+  a.write = load.memory.write_bytes * kept.uncached / m.dram.write_bytes_per_ps;
+  a.missing = load.memory.l2_read_bytes <= 0 ? 0 : load.memory.staged ? kept.uncached : std::min(1.0, read / load.memory.l2_read_bytes);
   // A tensor kernel anywhere slows the clock for others, unless it is slower already; what wgmma gains on few SMs is a matter of the clock too.
-  const double clock = load.wgmma > 0                ? wgmma_time_on(load, wgmma_sms, m)
-                       : slow_clock && !load.tensor ? std::max(1.0, m.tensor_clock / load.clock)
+  const double clock = load.sm.wgmma_share > 0                ? wgmma_time_on(load, wgmma_sms, m)
+                       : slow_clock && !load.sm.tensor ? std::max(1.0, m.sm.tensor_clock_ratio / load.sm.clock_ratio)
                                                     : 1;
-  a.issue = load.issue * clock;
-  a.fixed = load.fixed * clock;
+  a.issue = load.sm.issue_ps * clock;
+  a.fixed = load.sm.fixed_ps * clock;
   a.clock = clock;
   return a;
 }
@@ -90,12 +90,12 @@ Presser presser(const Contender& c, const Asked& asked, const MemoryLimits& m) {
   const BlockLoad& load = *c.load;
   Presser p;
   p.blocks = c.blocks, p.per_sm = c.blocks / c.sms;
-  p.issue = asked.issue, p.arrival_randomness = load.arrival_randomness;
-  p.by_f = load.wait * asked.missing * m.dram_over_l2;
-  p.by_g = load.staged ? load.wait : load.wait * (1 - asked.missing);
-  p.delay = load.staged ? asked.fixed - p.by_f : asked.fixed;
-  p.l2 = load.l2, p.read = asked.read, p.write = asked.write;
-  p.dram_cost = load.dram_cost, p.random = load.random;
+  p.issue = asked.issue, p.arrival_randomness = load.sm.arrival_randomness;
+  p.by_f = load.memory.wait_ps * asked.missing * m.dram.over_l2_ratio;
+  p.by_g = load.memory.staged ? load.memory.wait_ps : load.memory.wait_ps * (1 - asked.missing);
+  p.delay = load.memory.staged ? asked.fixed - p.by_f : asked.fixed;
+  p.l2 = load.memory.l2_ps, p.read = asked.read, p.write = asked.write;
+  p.dram_cost = load.memory.dram_cost_ratio, p.random = load.memory.random;
   return p;
 }
 
@@ -105,17 +105,17 @@ void by_age(std::span<const SmShare> shares, bool at_random, std::span<double> t
   double older = 0;
   for (std::size_t i = 0; i < shares.size(); ++i) {
     const SmShare& s = shares[i];
-    const double issue = s.issue / std::max(kLeastShare, 1 - older);
-    const double random = queue(issue, s.blocks, s.delay);
-    times[i] = s.delay + (at_random ? random
-                                    : std::max(s.issue + s.arrival_randomness * (random - s.issue),
-                                               s.blocks * issue - s.delay));
-    older += s.blocks * s.issue / times[i];
+    const double issue = s.issue_ps / std::max(kLeastShare, 1 - older);
+    const double random = queue(issue, s.blocks, s.delay_ps);
+    times[i] = s.delay_ps + (at_random ? random
+                                    : std::max(s.issue_ps + s.arrival_randomness * (random - s.issue_ps),
+                                               s.blocks * issue - s.delay_ps));
+    older += s.blocks * s.issue_ps / times[i];
   }
   double younger = 0;
   for (std::size_t i = shares.size(); i-- > 0;) {
-    const double use = shares[i].blocks * shares[i].issue / times[i];
-    times[i] += kUnderWay * (at_random ? 1 : shares[i].arrival_randomness) * younger * shares[i].issue;
+    const double use = shares[i].blocks * shares[i].issue_ps / times[i];
+    times[i] += kUnderWay * (at_random ? 1 : shares[i].arrival_randomness) * younger * shares[i].issue_ps;
     younger += use;
   }
 }
@@ -129,13 +129,13 @@ void processor_sharing_times(std::span<const SmShare> shares, std::span<double> 
     double found = 0, slope = 0;
     for (std::size_t k = 0; k < shares.size(); ++k) {
       const SmShare& s = shares[k];
-      const double b = s.issue * waiting - s.delay;
-      const double root = std::sqrt(b * b + 4 * s.issue * (1 + waiting) * s.delay);
+      const double b = s.issue_ps * waiting - s.delay_ps;
+      const double root = std::sqrt(b * b + 4 * s.issue_ps * (1 + waiting) * s.delay_ps);
       const double r = (b + root) / 2;
-      times[k] = r + s.delay;
-      if (s.issue <= 0) continue;
+      times[k] = r + s.delay_ps;
+      if (s.issue_ps <= 0) continue;
       found += s.blocks * r / times[k];
-      slope += s.blocks * s.delay * s.issue / 2 * (1 + (b + 2 * s.delay) / root) / (times[k] * times[k]);
+      slope += s.blocks * s.delay_ps * s.issue_ps / 2 * (1 + (b + 2 * s.delay_ps) / root) / (times[k] * times[k]);
     }
     const double step = (waiting - found) / (1 - slope);
     if (step < kClose * waiting) break;
@@ -145,23 +145,23 @@ void processor_sharing_times(std::span<const SmShare> shares, std::span<double> 
 
 /// From the times that all would take if they came to the slots at random: what does not waits less, as far
 /// as the slots can serve all.
-void less_by_chance(std::span<const SmShare> shares, std::span<double> times) {
+void less_randomness(std::span<const SmShare> shares, std::span<double> times) {
   if (std::none_of(shares.begin(), shares.end(), [](const SmShare& s) { return s.arrival_randomness < 1; }))
     return;
   const auto time = [&](std::size_t i, double more) {
     const SmShare& s = shares[i];
-    const double least = s.delay + s.issue;
+    const double least = s.delay_ps + s.issue_ps;
     return least + (s.arrival_randomness + more * (1 - s.arrival_randomness)) * (times[i] - least);
   };
   const auto use = [&](double more) {
     double sum = 0;
-    for (std::size_t i = 0; i < shares.size(); ++i) sum += shares[i].blocks * shares[i].issue / time(i, more);
+    for (std::size_t i = 0; i < shares.size(); ++i) sum += shares[i].blocks * shares[i].issue_ps / time(i, more);
     return sum;
   };
   const double most = std::max(1.0, use(1));
   double low = 0, high = 1;
   if (use(0) <= most) high = 0;
-  for (int i = 0; i < kChanceBisections && high > 0; ++i) {
+  for (int i = 0; i < kRandomnessBisections && high > 0; ++i) {
     const double middle = (low + high) / 2;
     (use(middle) > most ? low : high) = middle;
   }
@@ -176,31 +176,31 @@ MemoryLimits limits_of(const Gpu& gpu) {
   const auto ps = [](Time time) { return static_cast<double>(time.count()); };
   const Contention& c = gpu.contention;
   MemoryLimits m;
-  m.read_bytes_per_ps = per_ps(c.dram_read_bytes_per_second);
-  m.write_bytes_per_ps = per_ps(c.dram_write_bytes_per_second);
-  m.l2_read_bytes_per_ps = per_ps(c.l2_read_bytes_per_second);
-  m.l2_write_bytes_per_ps = per_ps(c.l2_write_bytes_per_second);
-  m.dram_over_l2 = c.dram_over_l2_latency_ratio;
-  m.dram_latency = ps(c.dram_latency);
-  m.read_queueing = c.dram_read_queueing_factor;
-  m.write_queueing = c.dram_write_queueing_factor;
-  m.queue_full_use = c.dram_queue_full_use;
-  m.backlog = c.dram_backlog_factor;
-  m.l2_queueing = c.l2_queueing_factor;
-  m.l2_sector_cost = c.l2_sector_cost_ratio;
-  m.l2_wait = ps(c.l2_wait);
-  m.l2_bytes = static_cast<double>(c.l2_own_bytes);
-  m.l2_shared_bytes = static_cast<double>(c.l2_shared_bytes);
-  m.l2_first_loss = static_cast<double>(c.l2_first_loss_bytes);
-  m.l2_dirty_bytes = static_cast<double>(c.l2_dirty_bytes);
-  m.sm_read_bytes_per_ps = per_ps(c.sm_read_bytes_per_second);
-  m.sm_write_bytes_per_ps = per_ps(c.sm_write_bytes_per_second);
-  m.sm_sector_bytes_per_ps = per_ps(c.sm_sector_bytes_per_second);
-  m.issue_by_age = c.issue_by_age_share;
-  m.tensor_clock = c.tensor_clock_ratio;
-  m.wgmma_least = c.wgmma_least;
-  m.sms = gpu.sms;
-  m.launch_cost = ps(c.launch_cost);
+  m.dram.read_bytes_per_ps = per_ps(c.dram_read_bytes_per_second);
+  m.dram.write_bytes_per_ps = per_ps(c.dram_write_bytes_per_second);
+  m.l2.read_bytes_per_ps = per_ps(c.l2_read_bytes_per_second);
+  m.l2.write_bytes_per_ps = per_ps(c.l2_write_bytes_per_second);
+  m.dram.over_l2_ratio = c.dram_over_l2_latency_ratio;
+  m.dram.latency_ps = ps(c.dram_latency);
+  m.dram.read_queueing = c.dram_read_queueing_factor;
+  m.dram.write_queueing = c.dram_write_queueing_factor;
+  m.dram.queue_full_use = c.dram_queue_full_use;
+  m.dram.backlog = c.dram_backlog_factor;
+  m.l2.queueing = c.l2_queueing_factor;
+  m.l2.sector_cost_ratio = c.l2_sector_cost_ratio;
+  m.l2.wait_ps = ps(c.l2_wait);
+  m.l2.own_bytes = static_cast<double>(c.l2_own_bytes);
+  m.l2.shared_bytes = static_cast<double>(c.l2_shared_bytes);
+  m.l2.first_loss_bytes = static_cast<double>(c.l2_first_loss_bytes);
+  m.l2.dirty_bytes = static_cast<double>(c.l2_dirty_bytes);
+  m.sm.read_bytes_per_ps = per_ps(c.sm_read_bytes_per_second);
+  m.sm.write_bytes_per_ps = per_ps(c.sm_write_bytes_per_second);
+  m.sm.sector_bytes_per_ps = per_ps(c.sm_sector_bytes_per_second);
+  m.sm.issue_by_age = c.issue_by_age_share;
+  m.sm.tensor_clock_ratio = c.tensor_clock_ratio;
+  m.sm.wgmma_least = c.wgmma_least;
+  m.sm.sms = gpu.sms;
+  m.sm.launch_cost_ps = ps(c.launch_cost);
   return m;
 }
 
@@ -221,10 +221,10 @@ MemoryBalance balance_of(std::span<const Contender> contenders, const MemoryLimi
   double wgmma_sms = 0;
   for (std::size_t i = 0; i < n; ++i) {
     const BlockLoad& load = *contenders[i].load;
-    tensor = tensor || load.tensor;
-    if (load.wgmma_sms > 0) wgmma_sms += load.sms_alone();
-    loses = loses || load.reread > 0 || (n > 1 && load.cold < 1);
-    kept[i].cold = load.cold;
+    tensor = tensor || load.sm.tensor;
+    if (load.sm.wgmma_sms > 0) wgmma_sms += load.extent.sms_alone();
+    loses = loses || load.memory.reread_bytes > 0 || (n > 1 && load.memory.uncached_share < 1);
+    kept[i].uncached = load.memory.uncached_share;
   }
   MemoryBalance s;
   boost::container::static_vector<Presser, kMostContenders> pressers;
@@ -232,7 +232,7 @@ MemoryBalance balance_of(std::span<const Contender> contenders, const MemoryLimi
     pressers.clear();  // the others wait, but are waited for by none
     for (std::size_t i = 0; i < n; ++i) {
       asked[i] = ask(*contenders[i].load, m, kept[i], tensor, wgmma_sms);
-      if (contenders[i].load->l2 > 0 || asked[i].read + asked[i].write > 0)
+      if (contenders[i].load->memory.l2_ps > 0 || asked[i].read + asked[i].write > 0)
         pressers.push_back(presser(contenders[i], asked[i], m));
     }
     s = balance({pressers.data(), pressers.size()}, m, round == 0 ? nullptr : &s);
@@ -241,7 +241,7 @@ MemoryBalance balance_of(std::span<const Contender> contenders, const MemoryLimi
     for (std::size_t i = 0; i < n; ++i) {
       const Contender& c = contenders[i];
       const double d = asked[i].delay(*c.load, m, s.f, s.g);
-      time[i] = queue(asked[i].issue, c.blocks / c.sms, d, c.load->arrival_randomness) + d;
+      time[i] = queue(asked[i].issue, c.blocks / c.sms, d, c.load->sm.arrival_randomness) + d;
       moved[i] = kept[i].bytes_moved(*c.load) * c.blocks;
       all += moved[i] / time[i];
     }
@@ -254,12 +254,12 @@ MemoryBalance balance_of(std::span<const Contender> contenders, const MemoryLimi
     for (std::size_t i = 0; i < n; ++i) {
       const BlockLoad& load = *contenders[i].load;
       const double others = (all - moved[i] / time[i]) * time[i];
-      if (load.reread > 0)
+      if (load.memory.reread_bytes > 0)
         change(kept[i].rereads,
-               survival(kOwnTurnover * moved[i] + kOthersTurnover * others, m.l2_first_loss, m.l2_bytes));
-      if (n == 1 || load.cold >= 1) continue;
-      const double waves = std::max(1.0, load.blocks / contenders[i].blocks);
-      change(kept[i].cold, colder(load, kLaunchesBetweenUses * waves * others, m));
+               survival(kOwnTurnover * moved[i] + kOthersTurnover * others, m.l2.first_loss_bytes, m.l2.own_bytes));
+      if (n == 1 || load.memory.uncached_share >= 1) continue;
+      const double waves = std::max(1.0, load.extent.blocks / contenders[i].blocks);
+      change(kept[i].uncached, uncached_after(load, kLaunchesBetweenUses * waves * others, m));
     }
     if (same) break;  // further rounds would find what this one did
   }
@@ -274,8 +274,8 @@ MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& m) {
   const MemoryBalance s = balance_of(contenders, m, asked);
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     Contender& c = contenders[i];
-    c.delay = i < n ? asked[i].delay(*c.load, m, s.f, s.g) : c.load->fixed + c.load->wait;
-    c.issue = i < n ? asked[i].issue : c.load->issue;
+    c.delay_ps = i < n ? asked[i].delay(*c.load, m, s.f, s.g) : c.load->sm.fixed_ps + c.load->memory.wait_ps;
+    c.issue_ps = i < n ? asked[i].issue : c.load->sm.issue_ps;
   }
   return {s.use, s.f};
 }
@@ -285,32 +285,32 @@ void meet(std::span<const Contender> contenders, const MemoryLimits& m, std::spa
   const MemoryBalance s = balance_of(contenders, m, asked);
   const double backlog = backlog_at(s.use, m);
   for (std::size_t i = 0; i < contenders.size(); ++i)
-    met[i] = i < kMostContenders ? Met{asked[i].clock, asked[i].missing, s.g - m.dram_over_l2 * backlog,
+    met[i] = i < kMostContenders ? Met{asked[i].clock, asked[i].missing, s.g - m.dram.over_l2_ratio * backlog,
                                        s.f - backlog, backlog}
                                  : Met{};
 }
 
 double delay_of(const BlockLoad& load, const Met& met, const MemoryLimits& m) {
-  const double f = met.dram + met.backlog, g = met.l2 + m.dram_over_l2 * met.backlog;
+  const double f = met.dram + met.backlog, g = met.l2 + m.dram.over_l2_ratio * met.backlog;
   Asked asked{};
   asked.missing = met.missing;
-  asked.fixed = load.fixed * met.clock;
+  asked.fixed = load.sm.fixed_ps * met.clock;
   return asked.delay(load, m, f, g);
 }
 
 void settle_alone(BlockLoad& load, const MemoryLimits& limits) {
-  Contender one{&load, load.blocks_alone(), load.sms_alone(), 0};
+  Contender one{&load, load.extent.blocks_alone(), load.extent.sms_alone(), 0};
   share_memory({&one, 1}, limits);
-  load.delay_alone = one.delay;
-  load.alone = alone_on_sm(load.issue, load.residents, one.delay, load.arrival_randomness);
+  load.delay_alone_ps = one.delay_ps;
+  load.alone_ps = alone_on_sm(load.sm.issue_ps, load.extent.residents, one.delay_ps, load.sm.arrival_randomness);
 }
 
 void slow_down(BlockLoad& load, double stretch, const MemoryLimits& limits) {
-  const double own = load.tensor ? limits.tensor_clock : 1;  // at which its times alone were taken
+  const double own = load.sm.tensor ? limits.sm.tensor_clock_ratio : 1;  // at which its times alone were taken
   if (stretch <= own) return;
-  load.issue *= stretch / own;
-  load.fixed *= stretch / own;
-  load.clock = stretch;
+  load.sm.issue_ps *= stretch / own;
+  load.sm.fixed_ps *= stretch / own;
+  load.sm.clock_ratio = stretch;
   settle_alone(load, limits);
 }
 
@@ -332,8 +332,8 @@ namespace {
 double not_taken(std::span<const SmShare> shares) {
   double needed = 0, taken = 0;
   for (const SmShare& s : shares.first(shares.size() - 1)) {
-    needed += s.blocks * s.issue;
-    taken += s.blocks * s.issue * s.accounted[kSlots];
+    needed += s.blocks * s.issue_ps;
+    taken += s.blocks * s.issue_ps * s.accounted[kSlots];
   }
   return needed > 0 ? 1 - taken / needed : 0;
 }
@@ -345,16 +345,16 @@ void share_one(std::span<SmShare> shares, std::uint32_t apart, double by_age_her
                const MemoryLimits& m) {
   std::array<double, kMostShares> aged, turned, times;
   by_age(shares, !known, aged);
-  double age = apart == kProcessorSharing ? 0 : m.issue_by_age + (1 - m.issue_by_age) * apart / kMostApart;
+  double age = apart == kProcessorSharing ? 0 : m.sm.issue_by_age + (1 - m.sm.issue_by_age) * apart / kMostApart;
   age *= by_age_here * (1 - not_taken(shares));
   if (age < 1) {
     processor_sharing_times(shares, turned);
-    if (known) less_by_chance(shares, turned);
+    if (known) less_randomness(shares, turned);
   }
   for (std::size_t i = 0; i < shares.size(); ++i)
     times[i] = age < 1 ? 1 / ((1 - age) / turned[i] + age / aged[i]) : aged[i];
-  if (!known) less_by_chance(shares, times);
-  for (std::size_t i = 0; i < shares.size(); ++i) shares[i].time = times[i];
+  if (!known) less_randomness(shares, times);
+  for (std::size_t i = 0; i < shares.size(); ++i) shares[i].time_ps = times[i];
 }
 
 /// Whether no launch needs `pipe` more than `other`: then none waits longer there.
@@ -377,7 +377,7 @@ void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits
   std::array<double, kMostShares> alone;
   for (std::size_t i = 0; i < shares.size(); ++i) {
     SmShare& s = shares[i];
-    s.time = alone[i] = alone_on_sm(s.issue, s.blocks, s.delay, s.arrival_randomness);
+    s.time_ps = alone[i] = alone_on_sm(s.issue_ps, s.blocks, s.delay_ps, s.arrival_randomness);
   }
   for (std::size_t pipe = 0; pipe < kPipes; ++pipe) {
     if (!matters(shares, pipe)) continue;
@@ -385,12 +385,12 @@ void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits
     boost::container::static_vector<std::size_t, kMostShares> whose;
     for (std::size_t i = 0; i < shares.size(); ++i) {
       const SmShare& s = shares[i];
-      const double here = s.issue * s.uses[pipe];
+      const double here = s.issue_ps * s.uses[pipe];
       if (here <= 0) continue;
       // The rest of its time it spends elsewhere, waiting for its own launch's blocks at its busiest pipe
       // included.
       users.push_back({here,
-                       s.uses[pipe] < 1 ? alone[i] - here : s.delay,
+                       s.uses[pipe] < 1 ? alone[i] - here : s.delay_ps,
                        s.blocks,
                        0,
                        s.arrival_randomness,
@@ -402,9 +402,9 @@ void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits
     share_one({users.data(), users.size()}, apart, kByAge[pipe], true, m);
     for (std::size_t k = 0; k < users.size(); ++k) {
       const SmShare& u = users[k];
-      const double longer = u.time - alone_on_sm(u.issue, u.blocks, u.delay, u.arrival_randomness);
+      const double longer = u.time_ps - alone_on_sm(u.issue_ps, u.blocks, u.delay_ps, u.arrival_randomness);
       SmShare& s = shares[whose[k]];
-      s.time = std::max(s.time, alone[whose[k]] + longer);
+      s.time_ps = std::max(s.time_ps, alone[whose[k]] + longer);
     }
   }
 }

@@ -38,16 +38,16 @@ inline constexpr PipeUse kAllOfIt{1, 1, 1, 1, 1, 1};
 
 /// What a block asks of its SM.
 struct SmLoad {
-  double issue = 0;  // ps of what it needs most of its SM: the issue slots, or a pipe
-  double fixed = 0;  // ps that nobody stretches
+  double issue_ps = 0;  // of what it needs most of its SM: the issue slots, or a pipe
+  double fixed_ps = 0;  // that nobody stretches
   double arrival_randomness =
       1;  // 0: it comes to the slots when they are free if ever they are; 1: at random
   bool processor_sharing = false;  // it stalls too often for its age to count at the slots
   bool tensor = false;             // slows the clock for all
   double wgmma_sms = 0;            // not 0: it is at wgmma, and had these in its time alone
-  double wgmma = 0;                // share of that time which is shorter where fewer SMs are at wgmma
-  double clock = 1;                // the highest clock over that for which `issue` and `fixed` are
-  double energy = 0;               // pJ, at the highest clock
+  double wgmma_share = 0;          // of that time, which is shorter where fewer SMs are at wgmma
+  double clock_ratio = 1;          // the highest clock over that for which `issue_ps` and `fixed_ps` are
+  double energy_pj = 0;            // at the highest clock
   double oldest_served = 0;        // not 0: blocks that an SM's slots serve at a time, oldest first
   PipeUse uses = kSlotsAlone;
   PipeUse accounted = kAllOfIt;  // share of it that counters account for: the rest it waits for by itself
@@ -56,16 +56,16 @@ struct SmLoad {
 
 /// What a block asks of the memory that all SMs share.
 struct MemoryLoad {
-  double wait = 0;       // ps of waiting for memory if all were L2 hits, unloaded
-  double read = 0;       // bytes from DRAM even with an empty company in L2
-  double reread = 0;     // bytes that come from L2 if they survive there between two uses
-  double write = 0;      // bytes to DRAM
-  double l2_read = 0;    // bytes read through L2
-  double l2 = 0;         // ps of the whole GPU's L2
-  double dram_cost = 1;  // what its bytes cost beside streamed ones
-  double cold = 1;       // share of `read` and `write` that is not in L2 from the launch before
-  bool staged = false;   // through shared memory, ahead of use: only what misses is waited for
-  bool random = false;   // reads single sectors
+  double wait_ps = 0;         // for memory if all were L2 hits, unloaded
+  double read_bytes = 0;      // from DRAM even with an empty company in L2
+  double reread_bytes = 0;    // that come from L2 if they survive there between two uses
+  double write_bytes = 0;     // to DRAM
+  double l2_read_bytes = 0;   // read through L2
+  double l2_ps = 0;           // of the whole GPU's L2
+  double dram_cost_ratio = 1;  // what its bytes cost beside streamed ones
+  double uncached_share = 1;  // of what it reads and writes: not in L2 from the launch before
+  bool staged = false;        // through shared memory, ahead of use: only what misses is waited for
+  bool random = false;        // reads single sectors
   bool operator==(const MemoryLoad&) const = default;
 };
 
@@ -82,48 +82,56 @@ struct LaunchExtent {
 };
 
 /// What one block of a launch asks for, and what it takes alone.
-struct BlockLoad : SmLoad, MemoryLoad, LaunchExtent {
-  double delay_alone = 0;  // D and R + D when the launch is alone, ps
-  double alone = 0;
+struct BlockLoad {
+  SmLoad sm;
+  MemoryLoad memory;
+  LaunchExtent extent;
+  double delay_alone_ps = 0;  // D and R + D when the launch is alone
+  double alone_ps = 0;
 
   bool operator==(const BlockLoad&) const = default;
-  bool contends() const { return alone > 0; }
+  bool contends() const { return alone_ps > 0; }
   /// Uses what all SMs share.
-  bool presses() const { return tensor || l2 > 0 || read > 0 || reread > 0 || write > 0; }
+  bool presses() const {
+    return sm.tensor || memory.l2_ps > 0 || memory.read_bytes > 0 || memory.reread_bytes > 0 ||
+           memory.write_bytes > 0;
+  }
 };
 
-/// DRAM, per ps and in ps.
 struct DramLimits {
   double read_bytes_per_ps = 0, write_bytes_per_ps = 0;
-  double dram_over_l2 = 0;   // latency of a DRAM access over that of an L2 hit
-  double dram_latency = 0;   // ps
+  double over_l2_ratio = 0;  // latency of a DRAM access over that of an L2 hit
+  double latency_ps = 0;
   double read_queueing = 0;  // F = 1 + (these, by the share of writes) * use / sqrt(1 - use)
   double write_queueing = 0;
   double queue_full_use = 0;  // of use at most this: what finds the queues full backs up before L2,
   double backlog = 0;         //     + this * use / (1 - use), which L2 hits meet too
 };
-/// L2, the same.
 struct L2Limits {
-  double l2_read_bytes_per_ps = 0, l2_write_bytes_per_ps = 0;
-  double l2_queueing = 0;  // G
-  double l2_sector_cost = 0;
-  double l2_wait = 0;
-  double l2_bytes = 0;         // of lines that one SM uses
-  double l2_shared_bytes = 0;  // of lines that all SMs use: each half keeps a copy
-  double l2_first_loss = 0;    // the smallest footprint that loses private re-reads, bytes
-  double l2_dirty_bytes = 0;
+  double read_bytes_per_ps = 0, write_bytes_per_ps = 0;
+  double queueing = 0;  // G
+  double sector_cost_ratio = 0;
+  double wait_ps = 0;
+  double own_bytes = 0;         // of lines that one SM uses
+  double shared_bytes = 0;      // of lines that all SMs use: each half keeps a copy
+  double first_loss_bytes = 0;  // the smallest footprint that loses private re-reads
+  double dirty_bytes = 0;
 };
 /// An SM's ports and slots, and what all launches meet.
-struct SmPorts {
-  double sm_read_bytes_per_ps = 0, sm_write_bytes_per_ps = 0, sm_sector_bytes_per_ps = 0;
+struct SmLimits {
+  double read_bytes_per_ps = 0, write_bytes_per_ps = 0, sector_bytes_per_ps = 0;
   double issue_by_age = 0;
-  double tensor_clock = 0;
+  double tensor_clock_ratio = 0;
   double wgmma_least = 1;  // as of `Contention`
   double sms = 0;          // of the GPU
-  double launch_cost = 0;
+  double launch_cost_ps = 0;
 };
 /// The GPU's `Contention`.
-struct MemoryLimits : DramLimits, L2Limits, SmPorts {};
+struct MemoryLimits {
+  DramLimits dram;
+  L2Limits l2;
+  SmLimits sm;
+};
 MemoryLimits limits_of(const Gpu& gpu);
 
 /// How long a launch's own traffic is between two uses of what it re-reads, as a share of what its resident
@@ -137,8 +145,8 @@ struct Contender {
   const BlockLoad* load;
   double blocks;     // on all SMs
   double sms;        // that have any
-  double delay = 0;  // out: D of its blocks
-  double issue = 0;  // out: ps of issue slots of a block
+  double delay_ps = 0;  // out: D of its blocks
+  double issue_ps = 0;  // out: of issue slots, of a block
 };
 struct MemoryUse {
   double dram = 0;     // 0 to 1
@@ -161,7 +169,7 @@ void meet(std::span<const Contender> contenders, const MemoryLimits& limits, std
 double delay_of(const BlockLoad& load, const Met& met, const MemoryLimits& limits);
 
 /// Its DRAM traffic, bytes a block, if what it re-reads survives in L2.
-inline double bytes_moved(const BlockLoad& load) { return (load.read + load.write) * load.cold; }
+inline double bytes_moved(const BlockLoad& load) { return (load.memory.read_bytes + load.memory.write_bytes) * load.memory.uncached_share; }
 
 /// Sets `alone` for the number of SMs that the launch may use.
 void settle_alone(BlockLoad& load, const MemoryLimits& limits);
@@ -174,9 +182,9 @@ double alone_on_sm(double issue, double blocks, double delay, double arrival_ran
 
 /// Launches on one SM, the one with the older blocks first.
 struct SmShare {
-  double issue, delay;
+  double issue_ps, delay_ps;
   std::uint32_t blocks;
-  double time = 0;  // out: of a block
+  double time_ps = 0;  // out: of a block
   double arrival_randomness = 1;
   PipeUse uses = kSlotsAlone, accounted = kAllOfIt;
 };

@@ -65,11 +65,11 @@ KernelFeatures::KernelFeatures(const Kernel& of, Time alone, const Gpu& on_gpu)
       solo_time(alone > Time{} ? alone : length_known(of, gpu)),
       measured_sms(of.solo_time_sms == 0 ? gpu.sms : std::min(of.solo_time_sms, gpu.sms)),
       max_active_blocks(corun::max_active_blocks(capacity_of(gpu.sm), demand_of(of, gpu.sm))) {
-  load.blocks = static_cast<double>(kernel.blocks());
+  load.extent.blocks = static_cast<double>(kernel.blocks());
   kernel.counters = mend_counters(of, solo_time, gpu).counters;
   prior = prior_for(kernel);
   if (prior != nullptr) fill_counters();
-  load.energy = energy_of(kernel, kernel.counters, gpu) / load.blocks;
+  load.sm.energy_pj = energy_of(kernel, kernel.counters, gpu) / load.extent.blocks;
   if (counted())
     read_counters();
   else
@@ -86,25 +86,25 @@ std::uint32_t KernelFeatures::residents(std::uint32_t sms) const {
 }
 
 double KernelFeatures::waves(std::uint32_t sms) const {
-  const double waves = load.blocks / std::min(load.blocks, static_cast<double>(max_active_blocks) * sms);
+  const double waves = load.extent.blocks / std::min(load.extent.blocks, static_cast<double>(max_active_blocks) * sms);
   return waves < kDrifting ? std::ceil(waves - 1e-9) : waves + 0.5;
 }
 
 double KernelFeatures::block_time(std::uint32_t sms, double time) const {
-  return std::max(time - limits.launch_cost, 0.2 * time) / waves(sms);
+  return std::max(time - limits.sm.launch_cost_ps, 0.2 * time) / waves(sms);
 }
 
 BlockLoad KernelFeatures::on(BlockLoad other, std::uint32_t sms) const {
-  other.residents = residents(sms);
-  other.sms = sms;
-  other.places = std::uint64_t{max_active_blocks} * sms;
+  other.extent.residents = residents(sms);
+  other.extent.sms = sms;
+  other.extent.places = std::uint64_t{max_active_blocks} * sms;
   return other;
 }
 
 double KernelFeatures::spared(double moved, std::uint32_t sms, const MemoryLimits& l2) const {
   const double places = static_cast<double>(max_active_blocks) * sms;
-  const double resident = kOwnTurnover * moved / load.blocks * std::min(load.blocks, places);
-  return survival(resident, l2.l2_first_loss, l2.l2_bytes);
+  const double resident = kOwnTurnover * moved / load.extent.blocks * std::min(load.extent.blocks, places);
+  return survival(resident, l2.l2.first_loss_bytes, l2.l2.own_bytes);
 }
 
 /// What the trace does not say, as kernels of its class usually have it.
@@ -131,20 +131,20 @@ void KernelFeatures::from_shape() {
                                                 : solo_block_time(kernel, solo_time, gpu, measured_sms))
                                                .count());
   const double use = std::min(1.0, n * double(demand_of(kernel, gpu.sm).warps) / kWarpsToFillIssue);
-  load.issue = use * block / n;
-  load.fixed = block - load.issue;
+  load.sm.issue_ps = use * block / n;
+  load.sm.fixed_ps = block - load.sm.issue_ps;
 }
 
 /// What the counters of one launch, taken with cold caches, say of a block.
 void KernelFeatures::read_counters() {
   const Counters& c = kernel.counters;
-  const double blocks = load.blocks;
+  const double blocks = load.extent.blocks;
   const double slots = gpu.sm.sub_partitions * gpu.clock_hz;  // warp instructions a second
   const std::uint32_t n = residents(measured_sms);
   const double block = block_time(measured_sms, static_cast<double>(solo_time.count()));
-  load.issue = least_issue = c.warp_instructions ? *c.warp_instructions / blocks / slots * 1e12
+  load.sm.issue_ps = least_issue = c.warp_instructions ? *c.warp_instructions / blocks / slots * 1e12
                                                  : *c.issue_active_pct / 100 * block / n;
-  load.tensor =
+  load.sm.tensor =
       c.warp_instructions && c.tensor_instructions.value_or(0) > kTensorShare * *c.warp_instructions;
 
   read_pipes();
@@ -154,27 +154,27 @@ void KernelFeatures::read_counters() {
   const double seen = c.dram_write_bytes.value_or(0);
   // What it leaves dirty in L2 is written later, and not in its counters.
   const double write =
-      std::max(seen, std::min(seen + limits.l2_dirty_bytes, l2 / (1 + kFillsCounted) - read));
+      std::max(seen, std::min(seen + limits.l2.dirty_bytes, l2 / (1 + kFillsCounted) - read));
   const double through = std::max(l2 - kFillsCounted * (read + write), read + write);  // between SMs and L2
   const double l2_read = std::max(through - write, read), written = through - l2_read;
   const double by_sectors = l2 - kFillsCounted * (read + write) - write;  // read
-  load.random = random = by_sectors < 0.9 * read;
+  load.memory.random = random = by_sectors < 0.9 * read;
   sectors = std::max(0.0, random ? by_sectors : l2_read) / blocks;
-  const double l2_time = l2_read / limits.l2_read_bytes_per_ps + written / limits.l2_write_bytes_per_ps;
-  const double dram_time = read / limits.read_bytes_per_ps + write / limits.write_bytes_per_ps;
-  const double warm = survival(read + write, limits.l2_shared_bytes, limits.l2_bytes);
+  const double l2_time = l2_read / limits.l2.read_bytes_per_ps + written / limits.l2.write_bytes_per_ps;
+  const double dram_time = read / limits.dram.read_bytes_per_ps + write / limits.dram.write_bytes_per_ps;
+  const double warm = survival(read + write, limits.l2.shared_bytes, limits.l2.own_bytes);
   l2_bound = l2_time > dram_time * (1 - warm);
   dram_bound = dram_time > kDramBound * static_cast<double>(solo_time.count());
   scattered = !tiled() && l2_bound && warm == 0 && read < 0.6 * l2_read &&
-              through / static_cast<double>(solo_time.count()) > 0.45 * limits.l2_read_bytes_per_ps;
+              through / static_cast<double>(solo_time.count()) > 0.45 * limits.l2.read_bytes_per_ps;
 
-  load.l2_read = l2_read / blocks;
+  load.memory.l2_read_bytes = l2_read / blocks;
   l2_written = written / blocks;
-  load.l2 = l2_time / blocks;
-  load.read = read / blocks;
-  load.write = write / blocks;
-  load.cold = 1 - warm;
-  load.staged = tiled() && warm >= 0.5;
+  load.memory.l2_ps = l2_time / blocks;
+  load.memory.read_bytes = read / blocks;
+  load.memory.write_bytes = write / blocks;
+  load.memory.uncached_share = 1 - warm;
+  load.memory.staged = tiled() && warm >= 0.5;
   if (!tiled() && warm == 0) {
     // Some of the reads were hits that the launch's own traffic spared: with none of it, all re-reads would
     // be.
@@ -185,8 +185,8 @@ void KernelFeatures::read_counters() {
       compulsory = kLeastCompulsory * read;
       reread = (1 - kLeastCompulsory) * read / (1 - survives);
     }
-    load.read = compulsory / blocks;
-    load.reread = reread / blocks;
+    load.memory.read_bytes = compulsory / blocks;
+    load.memory.reread_bytes = reread / blocks;
   }
   const double threads = kernel.threads_per_block();
   const double tile = tiled() ? kernel.shared_memory_bytes() : threads * kBytesInFlight;  // bytes in flight
@@ -195,29 +195,29 @@ void KernelFeatures::read_counters() {
   if (c.warp_instructions)
     most_rounds = *c.warp_instructions / blocks / std::ceil(threads / 32) / kInstructionsPerRound;
   const auto wait = [&](double times) {
-    return limits.l2_wait * std::max(kLeastRounds, std::min(times, most_rounds));
+    return limits.l2.wait_ps * std::max(kLeastRounds, std::min(times, most_rounds));
   };
   least_wait = wait(rounds);
   // What fills tiles comes through L1, unless bulk copies bring it.
   const double filled = c.l1_bytes.value_or(0) - written;
   fill_wait = tiled() ? wait(std::max(rounds, filled / blocks / tile)) : least_wait;
   if (!tiled())
-    most_wait = least_wait + l2_read / blocks / std::ceil(threads / 32) / kWarpLoad * limits.dram_latency;
-  if (load.tensor && c.l1_bytes && *c.l1_bytes < kBulkThroughL1 * l2)
+    most_wait = least_wait + l2_read / blocks / std::ceil(threads / 32) / kWarpLoad * limits.dram.latency_ps;
+  if (load.sm.tensor && c.l1_bytes && *c.l1_bytes < kBulkThroughL1 * l2)
     tensor = *c.tensor_instructions / blocks * wgmma_columns(kernel.name) * kWgmmaColumnCycles /
              gpu.clock_hz * 1e12;
   if (tensor <= 0) return;
-  load.wgmma = std::min(1.0, tensor * n / block);
-  load.wgmma_sms = on(load, measured_sms).sms_alone();
+  load.sm.wgmma_share = std::min(1.0, tensor * n / block);
+  load.sm.wgmma_sms = on(load, measured_sms).extent.sms_alone();
 }
 
 void KernelFeatures::read_pipes() {
   const Counters& c = kernel.counters;
-  const double blocks = load.blocks;
+  const double blocks = load.extent.blocks;
   pipes[kSlots] = least_issue;
   if (c.fp64_active_pct) {  // of the launch's time, on the SMs that have blocks
     const double whole = static_cast<double>(solo_time.count());
-    const double time = std::max(whole - limits.launch_cost, 0.2 * whole);
+    const double time = std::max(whole - limits.sm.launch_cost_ps, 0.2 * whole);
     pipes[kFp64] = *c.fp64_active_pct / 100 * time * std::min<double>(measured_sms, blocks) / blocks;
   }
   const auto busy = [&](const char* pipe) {
@@ -257,12 +257,12 @@ PipeUse KernelFeatures::accounted(double issue) const {
 double KernelFeatures::warp_time(double cycles) const {
   if (!kernel.counters.warp_instructions) return 1e300;
   const double warps = std::ceil(kernel.threads_per_block() / 32.0);
-  return *kernel.counters.warp_instructions / load.blocks / warps * cycles / gpu.clock_hz * 1e12;
+  return *kernel.counters.warp_instructions / load.extent.blocks / warps * cycles / gpu.clock_hz * 1e12;
 }
 
 double KernelFeatures::port() const {
-  if (random || scattered) return sectors / limits.sm_sector_bytes_per_ps;
-  return load.l2_read / limits.sm_read_bytes_per_ps + l2_written / limits.sm_write_bytes_per_ps;
+  if (random || scattered) return sectors / limits.sm.sector_bytes_per_ps;
+  return load.memory.l2_read_bytes / limits.sm.read_bytes_per_ps + l2_written / limits.sm.write_bytes_per_ps;
 }
 
 bool KernelFeatures::tiled() const { return kernel.shared_memory_bytes() >= kTile; }

@@ -36,24 +36,24 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
   basis_ = features_.prior != nullptr ? "launch shape, " + times + " and what " +
                                             std::string(features_.prior->plural) + " usually do"
                                       : times + " and counters";
-  if (load_.issue <= 0 && load_.l2 <= 0) return;
-  if (fits) features_.load.wgmma = 0;  // the curve tells what it gains
+  if (load_.sm.issue_ps <= 0 && load_.memory.l2_ps <= 0) return;
+  if (fits) features_.load.sm.wgmma_share = 0;  // the curve tells what it gains
   load_ =
       fits ? fit_curve(features_, curve)
            : fit_whole(features_, {features_.measured_sms, static_cast<double>(features_.solo_time.count())});
-  load_.uses = features_.uses(load_.issue);
-  load_.accounted = features_.accounted(load_.issue);
+  load_.sm.uses = features_.uses(load_.sm.issue_ps);
+  load_.sm.accounted = features_.accounted(load_.sm.issue_ps);
 }
 
 BlockLoad KernelModel::load(std::uint32_t sms) const {
-  if (load_.issue <= 0 && load_.l2 <= 0) return {};
+  if (load_.sm.issue_ps <= 0 && load_.memory.l2_ps <= 0) return {};
   BlockLoad l = features_.on(load_, sms);
   settle_alone(l, features_.limits);
   // How the time depends on the number of workers tells what an SM's slots can do, apart from the memory.
   const double oldest_served =
-      l.residents * alone_on_sm(l.issue, 1, l.delay_alone, l.arrival_randomness) / l.alone;
+      l.extent.residents * alone_on_sm(l.sm.issue_ps, 1, l.delay_alone_ps, l.sm.arrival_randomness) / l.alone_ps;
   const bool told = !features_.kernel.persistent_time_by_ctas.empty();
-  if (told && oldest_served < kTogether * l.residents) l.oldest_served = oldest_served;
+  if (told && oldest_served < kTogether * l.extent.residents) l.sm.oldest_served = oldest_served;
   return l;
 }
 
@@ -76,14 +76,14 @@ Time KernelModel::solo_time(std::uint32_t sms) const {
   const auto found = features_.kernel.solo_time_by_sms.find(sms);
   if (found != features_.kernel.solo_time_by_sms.end())
     return scaled(features_.kernel, features_.solo_time, found->second);
-  if (sms == features_.measured_sms || load_.issue <= 0) return features_.solo_time;
+  if (sms == features_.measured_sms || load_.sm.issue_ps <= 0) return features_.solo_time;
   const double ratio = length(features_, load_, sms) / length(features_, load_, features_.measured_sms);
   return Time{static_cast<std::int64_t>(static_cast<double>(features_.solo_time.count()) * ratio)};
 }
 
 Time KernelModel::block_alone(std::uint32_t sms) const {
   if (features_.kernel.block_times.size() == 1) return features_.kernel.block_times.front();
-  if (load_.issue <= 0 ||
+  if (load_.sm.issue_ps <= 0 ||
       (sms != features_.measured_sms && features_.kernel.solo_time_by_sms.empty() &&
        !features_.kernel.counters.l2_bytes && !features_.kernel.counters.warp_instructions))
     return solo_block_time(features_.kernel, features_.solo_time, features_.gpu, features_.measured_sms);

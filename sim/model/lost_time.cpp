@@ -25,13 +25,13 @@ Met met_of(const Sharer& s, Sharing shared) {
 }
 
 SmShare share_of(const Sharer& s, const Met& met, const MemoryLimits& m) {
-  return {s.load->issue * met.clock,
+  return {s.load->sm.issue_ps * met.clock,
           delay_of(*s.load, met, m),
           s.blocks,
           0,
-          s.load->arrival_randomness,
-          s.load->uses,
-          s.load->accounted};
+          s.load->sm.arrival_randomness,
+          s.load->sm.uses,
+          s.load->sm.accounted};
 }
 
 /// Time of a block of `which`, which shares these resources; the others share all.
@@ -39,7 +39,7 @@ double time_of(std::span<const Sharer> sharers, std::size_t which, Sharing share
                const MemoryLimits& m) {
   const SmShare own = share_of(sharers[which], met_of(sharers[which], shared), m);
   if (!has(shared, kAtIssue) && !has(shared, kAtPipes))
-    return alone_on_sm(own.issue, own.blocks, own.delay, own.arrival_randomness);
+    return alone_on_sm(own.issue_ps, own.blocks, own.delay_ps, own.arrival_randomness);
   boost::container::static_vector<SmShare, kMostSharers> shares;
   for (const Sharer& s : sharers) shares.push_back(share_of(s, s.beside, m));
   shares[which] = own;
@@ -47,7 +47,7 @@ double time_of(std::span<const Sharer> sharers, std::size_t which, Sharing share
     for (std::size_t i = 0; i < kPipes; ++i)
       if (!has(shared, i == kSlots ? kAtIssue : kAtPipes)) s.uses[i] = 0;
   share_sm({shares.data(), shares.size()}, apart, m);
-  return shares[which].time;
+  return shares[which].time_ps;
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ LostShares lost_shares(std::span<const Sharer> sharers, std::size_t which, std::
   LostShares lost{};
   boost::container::static_vector<std::size_t, kSharedResources> matter;  // others have nothing of the rest
   if (sharers.size() > 1) matter.push_back(kAtIssue);
-  if (std::ranges::any_of(sharers, [](const Sharer& s) { return s.load->uses != kSlotsAlone; }) &&
+  if (std::ranges::any_of(sharers, [](const Sharer& s) { return s.load->sm.uses != kSlotsAlone; }) &&
       sharers.size() > 1)
     matter.push_back(kAtPipes);
   if (own.alone.missing != own.beside.missing || own.alone.l2 != own.beside.l2) matter.push_back(kAtL2);

@@ -38,10 +38,10 @@ struct Sloped {
 }
 
 double l2_stretch(double use, double backlog, const MemoryLimits& m) {
-  return l2_wait(use, m.l2_queueing, m.dram_over_l2, backlog);
+  return l2_wait(use, m.l2.queueing, m.dram.over_l2_ratio, backlog);
 }
 double dram_stretch(double use, double writes, double backlog, const MemoryLimits& m) {
-  return dram_wait(use, m.read_queueing + m.write_queueing * writes, m.queue_full_use, backlog);
+  return dram_wait(use, m.dram.read_queueing + m.dram.write_queueing * writes, m.dram.queue_full_use, backlog);
 }
 
 /// A value and its slopes in F and in G.
@@ -156,9 +156,9 @@ bool balance_by_newton(std::span<const Presser> pressers, const MemoryLimits& m,
     const Demand idle = demand(pressers, 1, 1);
     const double dram = idle.dram.value, l2 = idle.l2.value;
     w = dram > kNoUse ? idle.written.value / dram : 0.5;
-    const double factor = m.read_queueing + m.write_queueing * w + m.backlog;
+    const double factor = m.dram.read_queueing + m.dram.write_queueing * w + m.dram.backlog;
     const double first_u = dram / (1 - idle.dram.by_f * factor);
-    const double first_v = l2 / (1 - idle.l2.by_g * m.l2_queueing);
+    const double first_v = l2 / (1 - idle.l2.by_g * m.l2.queueing);
     u = std::min(kMostUse, bent(first_u));
     v = std::min(kMostUse, bent(first_v));
   }
@@ -167,18 +167,18 @@ bool balance_by_newton(std::span<const Presser> pressers, const MemoryLimits& m,
     w = p.read + p.write > 0 ? p.write / (p.read + p.write) : 0.5;
   }
   for (int i = 0; i < kWholeSteps + kHalfSteps; ++i) {
-    const double per_free = 1 / (1 - u), backlog = m.backlog * u * per_free;
-    const double backlog_by_u = m.backlog * per_free * per_free;
-    const double queued = std::min(u, m.queue_full_use), per_root = 1 / std::sqrt(1 - queued);
-    const double factor = m.read_queueing + m.write_queueing * w;
-    const double f_by_w = m.write_queueing * queued * per_root;
+    const double per_free = 1 / (1 - u), backlog = m.dram.backlog * u * per_free;
+    const double backlog_by_u = m.dram.backlog * per_free * per_free;
+    const double queued = std::min(u, m.dram.queue_full_use), per_root = 1 / std::sqrt(1 - queued);
+    const double factor = m.dram.read_queueing + m.dram.write_queueing * w;
+    const double f_by_w = m.dram.write_queueing * queued * per_root;
     const double f = 1 + factor * queued * per_root + backlog;
-    const double queued_by_u = u < m.queue_full_use ? (1 - queued / 2) * per_root * per_root * per_root : 0;
+    const double queued_by_u = u < m.dram.queue_full_use ? (1 - queued / 2) * per_root * per_root * per_root : 0;
     const double f_by_u = factor * queued_by_u + backlog_by_u;
     const double per_v_root = 1 / std::sqrt(1 - v);
-    const double g = 1 + m.l2_queueing * v * per_v_root + m.dram_over_l2 * backlog;
-    const double g_by_u = m.dram_over_l2 * backlog_by_u;
-    const double g_by_v = m.l2_queueing * (1 - v / 2) * per_v_root * per_v_root * per_v_root;
+    const double g = 1 + m.l2.queueing * v * per_v_root + m.dram.over_l2_ratio * backlog;
+    const double g_by_u = m.dram.over_l2_ratio * backlog_by_u;
+    const double g_by_v = m.l2.queueing * (1 - v / 2) * per_v_root * per_v_root * per_v_root;
 
     const Demand asked = demand(pressers, f, g);
     const Felt writes = one                         ? Felt{w, 0, 0}

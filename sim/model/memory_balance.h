@@ -50,7 +50,7 @@ MemoryBalance balance_by_bisection(std::span<const Presser> pressers, const Memo
                                    int rounds = kWriteRounds);
 
 /// What finds DRAM's queues full, as a stretch.
-inline double backlog_at(double use, const MemoryLimits& m) { return dram_backlog(use, m.backlog); }
+inline double backlog_at(double use, const MemoryLimits& m) { return dram_backlog(use, m.dram.backlog); }
 
 /// Time at the slots.  What comes at random waits for what is there; what does not waits only where the slots
 /// cannot serve all.

@@ -39,13 +39,23 @@ std::uint32_t Cohorts::split(std::uint32_t head, const SmMask& part) {
   return other;
 }
 
-void Cohorts::join(std::uint32_t head, std::uint32_t other) {
+void Cohorts::merge(std::uint32_t head, std::uint32_t other) {
   CORUN_EXPECTS(head < other && heads_.test(head) && heads_.test(other));
-  CORUN_EXPECTS(may_join(head, other));
+  CORUN_EXPECTS(may_merge(head, other));
   members_[head] |= members_[other];
   size_[head] += size_[other];
   heads_.reset(other);
   list_.erase(std::lower_bound(list_.begin(), list_.end(), other));
+}
+
+std::vector<Cohorts::Part> Cohorts::respect(const SmMask& mask) {
+  std::vector<Part> cut;
+  if (!together_ || mask == masks_.front() || !divide_zones(mask)) return cut;
+  heads_.for_each([&](std::uint32_t head) {
+    const SmMask inside = members_[head] & mask;
+    if (!inside.none() && inside != members_[head]) cut.push_back({head, inside});
+  });
+  return cut;
 }
 
 /// False if it tells no SMs apart that were one zone.

@@ -24,19 +24,15 @@ class Cohorts {
   /// of the one without the old head.
   std::uint32_t split(std::uint32_t head, const SmMask& part);
   /// Both must be in the same state, and `head` before `other`.
-  void join(std::uint32_t head, std::uint32_t other);
+  void merge(std::uint32_t head, std::uint32_t other);
 
-  /// From now on no cohort lies partly inside `mask`: `split(head, part)` is called for those that do.
-  template <typename Split>
-  void respect(const SmMask& mask, Split&& split) {
-    if (!together_ || mask == masks_.front() || !divide_zones(mask)) return;
-    const SmMask heads = heads_;
-    heads.for_each([&](std::uint32_t head) {
-      const SmMask inside = members_[head] & mask;
-      if (!inside.none() && inside != members_[head]) split(head, inside);
-    });
-  }
-  bool may_join(std::uint32_t a, std::uint32_t b) const { return together_ && zone_[a] == zone_[b]; }
+  struct Part {
+    std::uint32_t head;
+    SmMask members;
+  };
+  /// From now on no cohort may lie partly inside `mask`. Those that do, with what is inside: the caller splits them.
+  std::vector<Part> respect(const SmMask& mask);
+  bool may_merge(std::uint32_t a, std::uint32_t b) const { return together_ && zone_[a] == zone_[b]; }
 
  private:
   bool divide_zones(const SmMask& mask);

@@ -44,7 +44,7 @@ class ComputeEngine {
     pipeline().resize(launch, ctas_per_sm, grow);
   }
   /// The two launches, both accepted at this instant, are one grid.
-  void join(LaunchId launch, LaunchId padding) { pipeline().pair_up(launch, padding); }
+  void pair_up(LaunchId launch, LaunchId padding) { pipeline().pair_up(launch, padding); }
   /// No further block of the launch starts; with `reset` what it has done is void.  True: it is off at once.
   /// Else a notice follows: taken_off when its running blocks have ended, or kernel_finished if all had
   /// started.

@@ -35,7 +35,7 @@ Time ContentionModel::next_time() const {
 
 void ContentionModel::introduce(WorkId work, const BlockLoad& load) {
   CORUN_EXPECTS(load.contends());
-  CORUN_EXPECTS(load.oldest_served <= 0 || load.residents != 0);
+  CORUN_EXPECTS(load.sm.oldest_served <= 0 || load.extent.residents != 0);
   if (work.value >= launches_.size()) launches_.resize(work.value + 1);
   Launch& launch = launches_[work.value];
   CORUN_EXPECTS(launch.blocks == 0);  // of the one that had the number
@@ -47,14 +47,14 @@ void ContentionModel::introduce(WorkId work, const BlockLoad& load) {
 /// What was known of a launch of this number, or under another pressure, no longer holds.
 void ContentionModel::as_alone(Launch& launch) {
   launch.settled = launch.settled_sms = 0;
-  press(launch, launch.load.delay_alone, launch.load.issue);
+  press(launch, launch.load.delay_alone_ps, launch.load.sm.issue_ps);
 }
 
 void ContentionModel::press(Launch& launch, double delay, double issue) {
   launch.delay = delay;
   launch.issue = issue;
-  launch.serial = rates_.serial_of({delay, issue, launch.load.alone, launch.load.arrival_randomness,
-                                    launch.load.uses, launch.load.accounted});
+  launch.serial = rates_.serial_of({delay, issue, launch.load.alone_ps, launch.load.sm.arrival_randomness,
+                                    launch.load.sm.uses, launch.load.sm.accounted});
 }
 
 /// `blocks` of its blocks have come; negative: have gone.
@@ -110,10 +110,10 @@ void ContentionModel::add(TaskId task, WorkId work, const Blocks& blocks, const 
   BlockRow& row = row_of(task, work, blocks.head, sms, now.count());
   changed(blocks.head);
   const std::int64_t progress = row.progress_at(now.count());
-  if (const double oldest_served = launch.load.oldest_served;
+  if (const double oldest_served = launch.load.sm.oldest_served;
       oldest_served > 0 && blocks.number != kNoBlock) {
     // Each joins a backlog that moves on by a block when a full SM would have done one.
-    const std::int64_t step = blocks.left / launch.load.residents;
+    const std::int64_t step = blocks.left / launch.load.extent.residents;
     const auto least =
         progress + std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(step) *
                                                                        std::max(1.0, oldest_served)));
@@ -202,10 +202,29 @@ void ContentionModel::split(std::uint32_t head, std::uint32_t other) {
   ends_.split(head, other);
 }
 
-void ContentionModel::join(std::uint32_t other) {
+void ContentionModel::end_at_both(std::uint32_t head, std::uint32_t other) {
+  for (std::size_t i = 0, n = ended_.size(); i < n; ++i) {
+    if (ended_[i].head != head) continue;
+    Ended same = ended_[i];
+    same.head = static_cast<std::uint16_t>(other);
+    ended_.push_back(same);
+  }
+}
+
+void ContentionModel::end_singly(TaskId task, const SmMask& heads) {
+  for (std::size_t i = 0, n = ended_.size(); i < n; ++i) {
+    if (ended_[i].task != task || ended_[i].count == 1 || !heads.test(ended_[i].head)) continue;
+    Ended one = ended_[i];
+    one.count = 1;
+    ended_.insert(ended_.end(), ended_[i].count - 1, one);
+    ended_[i].count = 1;
+  }
+}
+
+void ContentionModel::merge(std::uint32_t other) {
   free_rows_.insert(free_rows_.end(), sms_[other].begin(), sms_[other].end());
   sms_[other].clear();
-  ends_.join(other);
+  ends_.merge(other);
 }
 
 bool ContentionModel::alike(std::uint32_t a, std::uint32_t b, Time now) const {
@@ -213,7 +232,7 @@ bool ContentionModel::alike(std::uint32_t a, std::uint32_t b, Time now) const {
   if (of_a.size() != of_b.size()) return false;
   for (std::size_t i = 0; i < of_a.size(); ++i) {
     const BlockRow& row = rows_[of_a[i]];
-    if (!row.alike(rows_[of_b[i]], launches_[row.work.value].load.oldest_served > 0, now.count()))
+    if (!row.alike(rows_[of_b[i]], launches_[row.work.value].load.sm.oldest_served > 0, now.count()))
       return false;
   }
   return true;
@@ -304,8 +323,8 @@ void ContentionModel::rate_rows(std::uint32_t head, std::int64_t now) {
     RateTable::Rates& rates = rates_.rates_of({launch.serial, 0, row.count});
     if (rates.older == 0)
       rates.older =
-          rate_of(alone_on_sm(launch.issue, row.count, launch.delay, launch.load.arrival_randomness) /
-                  launch.load.alone);
+          rate_of(alone_on_sm(launch.issue, row.count, launch.delay, launch.load.sm.arrival_randomness) /
+                  launch.load.alone_ps);
     row.set_rate(oldest_first(row, rates.older), now);
   } else if (rows.size() == 2) {
     BlockRow &a = rows_[rows[0]], &b = rows_[rows[1]];
@@ -323,15 +342,15 @@ bool ContentionModel::older(const BlockRow& a, const BlockRow& b) {
 void ContentionModel::rate_pair(BlockRow& a, BlockRow& b, std::int64_t now) {
   const Launch &x = launches_[a.work.value], &y = launches_[b.work.value];
   const std::uint32_t distance =
-      x.load.processor_sharing && y.load.processor_sharing ? kProcessorSharing : apart(a.ages(), b.ages());
+      x.load.sm.processor_sharing && y.load.sm.processor_sharing ? kProcessorSharing : apart(a.ages(), b.ages());
   RateTable::Rates& rates = rates_.rates_of({x.serial, y.serial, distance << 16 | a.count << 8 | b.count});
   if (rates.older == 0) {
     SmShare shares[] = {
-        {x.issue, x.delay, a.count, 0, x.load.arrival_randomness, x.load.uses, x.load.accounted},
-        {y.issue, y.delay, b.count, 0, y.load.arrival_randomness, y.load.uses, y.load.accounted}};
+        {x.issue, x.delay, a.count, 0, x.load.sm.arrival_randomness, x.load.sm.uses, x.load.sm.accounted},
+        {y.issue, y.delay, b.count, 0, y.load.sm.arrival_randomness, y.load.sm.uses, y.load.sm.accounted}};
     share_sm(shares, distance, memory_.limits());
-    rates.older = rate_of(shares[0].time / x.load.alone);
-    rates.younger = rate_of(shares[1].time / y.load.alone);
+    rates.older = rate_of(shares[0].time_ps / x.load.alone_ps);
+    rates.younger = rate_of(shares[1].time_ps / y.load.alone_ps);
   }
   a.set_rate(oldest_first(a, rates.older), now);
   b.set_rate(oldest_first(b, rates.younger), now);
@@ -353,7 +372,7 @@ std::uint32_t ContentionModel::least_apart(const Rows& order) const {
   for (std::size_t k = 1; k < order.size(); ++k)
     least = std::min(least, apart(rows_[order[k - 1]].ages(), rows_[order[k]].ages()));
   const auto sharing = [this](std::uint16_t r) {
-    return launches_[rows_[r].work.value].load.processor_sharing;
+    return launches_[rows_[r].work.value].load.sm.processor_sharing;
   };
   return std::all_of(order.begin(), order.end(), sharing) ? kProcessorSharing : least;
 }
@@ -375,15 +394,15 @@ void ContentionModel::rate_several(const Rows& rows, std::int64_t now) {
   if (!found) {
     for (const std::uint16_t r : order) {
       const Launch& launch = launches_[rows_[r].work.value];
-      shares.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.arrival_randomness,
-                        launch.load.uses, launch.load.accounted});
+      shares.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.sm.arrival_randomness,
+                        launch.load.sm.uses, launch.load.sm.accounted});
     }
     share_sm({shares.data(), shares.size()}, distance, memory_.limits());
   }
   for (std::size_t k = 0; k < order.size(); ++k) {
     BlockRow& row = rows_[order[k]];
     const std::uint32_t rate =
-        found ? (*known)[k] : rate_of(shares[k].time / launches_[row.work.value].load.alone);
+        found ? (*known)[k] : rate_of(shares[k].time_ps / launches_[row.work.value].load.alone_ps);
     if (known != nullptr) (*known)[k] = rate;
     row.set_rate(oldest_first(row, rate), now);
   }
@@ -393,9 +412,9 @@ void ContentionModel::rate_several(const Rows& rows, std::int64_t now) {
 /// that run at once do not wait for each other.
 inline std::uint32_t ContentionModel::oldest_first(const BlockRow& row, std::uint32_t rate) const {
   const BlockLoad& load = launches_[row.work.value].load;
-  if (load.oldest_served <= 0) return rate;
-  const double serving = std::max<double>(row.count, load.oldest_served);
-  return std::max(1u, static_cast<std::uint32_t>(rate * serving / load.residents));
+  if (load.sm.oldest_served <= 0) return rate;
+  const double serving = std::max<double>(row.count, load.sm.oldest_served);
+  return std::max(1u, static_cast<std::uint32_t>(rate * serving / load.extent.residents));
 }
 
 void ContentionModel::tell(LossMeter& losses, std::uint32_t head, std::int64_t now) const {
@@ -435,8 +454,8 @@ bool ContentionModel::judge_pressure(LossMeter* losses) {
       memory_.share({contenders.data(), contenders.size()}, {numbers.data(), numbers.size()}).dram;
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     Launch& launch = launches_[present_[i].value];
-    if (launch.delay == contenders[i].delay && launch.issue == contenders[i].issue) continue;
-    press(launch, contenders[i].delay, contenders[i].issue);
+    if (launch.delay == contenders[i].delay_ps && launch.issue == contenders[i].issue_ps) continue;
+    press(launch, contenders[i].delay_ps, contenders[i].issue_ps);
     differs = true;
   }
   return differs;
@@ -449,7 +468,7 @@ MemoryUse ContentionModel::memory_for_another() const {
     if (launch.blocks == 0) continue;
     const double n = launch.blocks;
     numbers.push_back(launch.number);
-    contenders.push_back({&launch.load, n, n / launch.load.residents, 0});
+    contenders.push_back({&launch.load, n, n / launch.load.extent.residents, 0});
   }
   return memory_.share({contenders.data(), contenders.size()}, {numbers.data(), numbers.size()});
 }
@@ -460,7 +479,7 @@ double ContentionModel::dram_use() const {
   for (const Launch& launch : launches_)
     if (launch.blocks != 0)
       use +=
-          launch.blocks * bytes_moved(launch.load) / launch.load.alone / memory_.limits().read_bytes_per_ps;
+          launch.blocks * bytes_moved(launch.load) / launch.load.alone_ps / memory_.limits().dram.read_bytes_per_ps;
   return std::min(1.0, use);
 }
 

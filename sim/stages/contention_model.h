@@ -52,10 +52,21 @@ class ContentionModel {
   /// Must precede the first block of a launch of this number.
   void introduce(WorkId work, const BlockLoad& load);
   void add(TaskId task, WorkId work, const Blocks& blocks, const Cohorts& cohorts, Time now);
-  /// Takes out the blocks that end now, into `ended()`: unordered, and to be cleared by who sees to them.
+  /// Takes out the blocks that end now, into `ended()`, unordered, where they stay until all have been completed.
   void take_ended(Time now, const Cohorts& cohorts);
-  std::vector<Ended>& ended() { return ended_; }
   const std::vector<Ended>& ended() const { return ended_; }
+  /// The blocks at that place of `ended()`, which are being completed: the place is of no task from now on.
+  Ended complete(std::size_t at) {
+    CORUN_EXPECTS_SLOW(at < ended_.size() && ended_[at].task != kNoTask);
+    const Ended e = ended_[at];
+    ended_[at].task = kNoTask;
+    return e;
+  }
+  void completed_all() { ended_.clear(); }
+  /// The cohort of `other` has left that of `head` while blocks end: the same ones end there.
+  void end_at_both(std::uint32_t head, std::uint32_t other);
+  /// Blocks of the task that end on these SMs do so one by one.
+  void end_singly(TaskId task, const SmMask& heads);
   /// Takes out all blocks of a launch, into `gone`.
   void remove(WorkId work, Time now, const Cohorts& cohorts, std::vector<Ended>& gone);
 
@@ -87,8 +98,8 @@ class ContentionModel {
 
   /// The cohort of `other` has left that of `head`.
   void split(std::uint32_t head, std::uint32_t other);
-  /// The cohort of `other` is about to join that of another head, which is in the same state.
-  void join(std::uint32_t other);
+  /// The cohort of `other` is about to become one with that of another head, which is in the same state.
+  void merge(std::uint32_t other);
   bool alike(std::uint32_t a, std::uint32_t b, Time now) const;
   /// The same of SMs that are alike, and seldom of others.
   std::uint64_t signature(std::uint32_t head) const;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -26,15 +27,17 @@ class Dispatcher {
 
   // ---- from the TMU to the table ----
   void accept(TaskId id, const Task& task);
-  /// Fills free slots.  f(task) for those that took one, g(task) for those that stopped dispatching.
-  template <typename F, typename G>
-  void refill(Time now, const TaskTable& tasks, F&& entered, G&& evicted) {
+  struct Refilled {
+    std::span<const TaskId> entered;  // took a slot
+    std::span<const TaskId> evicted;  // stopped dispatching
+  };
+  /// Fills free slots.  What it returns is valid until the next call.
+  Refilled refill(Time now, const TaskTable& tasks) {
     entered_.clear();
     evicted_.clear();
     wdu_.refill(tmu_, tasks, entered_, evicted_);
-    for (const TaskId id : evicted_) evicted(id);
-    for (const TaskId id : entered_) entered(id);
     if (!entered_.empty()) wake(now);
+    return {entered_, evicted_};
   }
   /// The task starts no further block.
   void forget(TaskId id, const Task& task) {
@@ -86,10 +89,9 @@ class Dispatcher {
     std::uint32_t leaves = 0;
     bool whole_cohorts = true;
   };
-  /// `apart`: CTAs that start together may go different ways.
-  template <typename Apart>
-  Lap lap(TaskId id, const Task& task, std::uint64_t most, const SmMask* ready, const Cohorts& cohorts,
-          Time now, Apart&& apart) const;
+  /// At most `most` blocks; those of more than `alike` SMs may go different ways (`Work::alike`).
+  Lap lap(TaskId id, const Task& task, std::uint64_t most, std::uint64_t alike, const SmMask* ready,
+          const Cohorts& cohorts, Time now) const;
   std::uint32_t room_at(TaskId id, std::uint32_t head) const { return placements_[id.value].room_at(head); }
 
   /// The SM, of which all changes but this one are known to the task, has room for `difference` blocks more of it,
@@ -115,58 +117,5 @@ class Dispatcher {
   Time free_{};
   Time slot_{};
 };
-
-template <typename Apart>
-Dispatcher::Lap Dispatcher::lap(TaskId id, const Task& task, std::uint64_t most, const SmMask* ready,
-                                const Cohorts& cohorts, Time now, Apart&& apart) const {
-  const Placement& placement = placements_[id.value];
-  const auto sms_of = [&](const SmMask& heads) {
-    std::uint32_t sms = 0;
-    heads.for_each([&](std::uint32_t head) { sms += cohorts.size(head); });
-    return sms;
-  };
-  const std::uint64_t pending = task.laps ? task.pending : 1;
-  std::uint32_t room = placement.most_room(ready);
-  CORUN_EXPECTS_SLOW(room != 0 && pending != 0);
-  CORUN_EXPECTS_SLOW(free_ <= now + task.early);
-  Lap lap;
-  lap.heads = placement.with_room(room, ready);
-  if (pending == 1 && (lap.heads.count() > 1 || cohorts.size(lap.heads.first()) > 1)) {  // one SM of several
-    lap.whole_cohorts = false;
-    lap.blocks = 1;
-    return lap;
-  }
-  std::uint32_t sms = sms_of(lap.heads);
-  if (sms > pending || (!task.plain && apart(sms))) {
-    lap.whole_cohorts = false;
-    lap.blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(sms, pending));
-    return lap;
-  }
-  // Laps while it is early enough; once others have as much room, they get blocks too.
-  most = std::min(most, pending);
-  CORUN_EXPECTS_SLOW(sms <= most);
-  const Time latest = now + task.early;
-  Time free = std::max(free_, now);
-  std::uint64_t taken = 0;
-  while (true) {
-    const std::uint32_t next = placement.most_room(ready, room - 1);
-    const Time one = sms * interval_;
-    std::uint64_t laps = std::min<std::uint64_t>(room - next, (most - taken) / sms);
-    if (free + one * static_cast<std::int64_t>(laps - 1) > latest)
-      laps = static_cast<std::uint64_t>((latest - free) / one) + 1;
-    taken += laps * sms;
-    free += one * static_cast<std::int64_t>(laps);
-    room -= static_cast<std::uint32_t>(laps);
-    if (room != next || room == 0 || free > latest) break;
-    const SmMask more = placement.with_room(next, ready);
-    const std::uint32_t all = sms + sms_of(more);
-    if (taken + all > most) break;
-    sms = all;
-    lap.heads |= more;
-  }
-  lap.blocks = static_cast<std::uint32_t>(taken);
-  lap.leaves = room;
-  return lap;
-}
 
 }  // namespace corun::sim

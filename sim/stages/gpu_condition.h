@@ -7,7 +7,6 @@
 
 #include "sim/engine/expects.h"
 #include "sim/model/contention.h"
-#include "sim/stages/launch_table.h"
 #include "sim/stages/task.h"
 
 namespace corun::sim {
@@ -21,10 +20,12 @@ class GpuCondition {
     CORUN_EXPECTS(stretch >= 1);
     clock_stretch_ = stretch;
   }
-  /// A launch comes now: its load and the time of its blocks are as clock and L2 have it.
-  void meet(Work& work, const LaunchTable& launches);
+  /// A launch comes now: its load and the time of its blocks are as clock and L2 have it.  `moved`: bytes to and from
+  /// DRAM of launches that have ended, and of those of other clients that run.
+  void meet(Work& work, double moved);
   void ended(const Work& work);
-  /// pJ of launches that have ended.
+  /// Bytes to and from DRAM, and pJ, of launches that have ended.
+  double moved() const { return moved_; }
   double energy() const { return energy_; }
 
  private:
@@ -33,7 +34,7 @@ class GpuCondition {
     double others = 0;  // what the other clients had moved when it launched last
     bool launched = false;
   };
-  void cool(Work& work, const LaunchTable& launches);
+  void replace_in_l2(Work& work, double moved);
 
   MemoryLimits limits_;
   double clock_stretch_ = 1;

@@ -89,7 +89,6 @@ class LaunchTable {
 
   /// Those that have ended too: they have no block on an SM, and no instance.
   const std::vector<Work>& all() const { return works_; }
-  std::vector<Work>& all() { return works_; }
 
   std::uint32_t unfinished() const { return unfinished_; }
   std::uint32_t persistent() const { return persistent_; }

@@ -45,7 +45,7 @@ void LossMeter::began(WorkId id, const Work& work) {
   launch.load = work.load;
   if (!work.load.contends()) return;
   const BlockLoad& load = launch.load;
-  launch.whole = met_by_itself(load, load.blocks_alone(), load.sms_alone(), limits_);
+  launch.whole = met_by_itself(load, load.extent.blocks_alone(), load.extent.sms_alone(), limits_);
   launch.alone = launch.beside = launch.whole;
   number(launch);
 }
@@ -123,7 +123,7 @@ RunningParts LossMeter::ended(WorkId id, const Work& work, Time now) {
     double left = 1;
     for (std::size_t i = 0; i < kSharedResources; ++i) left -= shares[i] = launch.lost[i] / launch.time;
     const auto [fast, slow] = work.times_alone;
-    const double alone = work.load.alone;
+    const double alone = work.load.alone_ps;
     if (fast > 0 && alone >= slow && slow >= fast) {
       shares[kAtClock] += left * (slow - fast) / alone;
       shares[kAtL2] += left * (alone - slow) / alone;

@@ -21,9 +21,9 @@ class MemoryTable {
   const MemoryLimits& limits() const { return limits_; }
   /// A number that it has for itself, not 0.
   std::uint32_t number_of(const BlockLoad& load) {
-    const std::uint64_t bits = std::bit_cast<std::uint64_t>(load.alone) ^
-                               std::bit_cast<std::uint64_t>(load.delay_alone) << 1 ^
-                               std::bit_cast<std::uint64_t>(load.blocks) << 2;
+    const std::uint64_t bits = std::bit_cast<std::uint64_t>(load.alone_ps) ^
+                               std::bit_cast<std::uint64_t>(load.delay_alone_ps) << 1 ^
+                               std::bit_cast<std::uint64_t>(load.extent.blocks) << 2;
     bool found;
     std::uint32_t& number = numbers_.look(load, bits, found);
     if (!found) number = ++last_;
@@ -47,10 +47,10 @@ class MemoryTable {
     if (!found) {
       shared.use = share_memory(contenders, limits_);
       for (std::size_t i = 0; i < contenders.size(); ++i)
-        shared.waits[i] = {contenders[i].delay, contenders[i].issue};
+        shared.waits[i] = {contenders[i].delay_ps, contenders[i].issue_ps};
     } else {
       for (std::size_t i = 0; i < contenders.size(); ++i)
-        contenders[i].delay = shared.waits[i].delay, contenders[i].issue = shared.waits[i].issue;
+        contenders[i].delay_ps = shared.waits[i].delay, contenders[i].issue_ps = shared.waits[i].issue;
     }
     return shared.use;
   }

@@ -53,7 +53,7 @@ class NextEnds {
     if (by_groups_) bring_up_to_date();
   }
   /// The cohort of `other` is about to join that of another head, which has the same end.
-  void join(std::uint32_t other) {
+  void merge(std::uint32_t other) {
     set(other, kNone);
     several_ = several_ || head_ == other;
     if (by_groups_) bring_up_to_date();

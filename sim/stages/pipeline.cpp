@@ -25,7 +25,7 @@ void keep_first(std::vector<std::uint16_t>& quota, std::uint64_t seats) {
 /// How long before the dispatcher gets to them blocks of this launch may start: a small share of their time,
 /// so that those of a launch of few waves start together.
 Time early(const Work& work) {
-  const bool few_waves = work.blocks() - work.first <= kFewWaves * work.load.places;
+  const bool few_waves = work.blocks() - work.first <= kFewWaves * work.load.extent.places;
   return work.load.contends() && !work.has_quotas() && few_waves ? work.block_alone : Time{};
 }
 
@@ -33,14 +33,14 @@ Time early(const Work& work) {
 bool differs_from_alone(const Work& work) {
   const BlockLoad& load = work.load;
   // On fewer places than that.
-  if (work.persistent()) return work.ctas < std::min<std::uint64_t>(load.places, work.blocks());
+  if (work.persistent()) return work.ctas < std::min<std::uint64_t>(load.extent.places, work.blocks());
   if (!work.all_started()) return false;
   // Its last wave leaves places empty from now on.
-  if (work.blocks() > load.places) return true;
+  if (work.blocks() > load.extent.places) return true;
   // All of it is on the GPU, with more blocks on some SMs than on others: those with fewer are done earlier,
   // and the launch takes as long as those with the most (an H200: 46.7 us where an SM has two blocks, 67.1
   // where it has three, in one launch; experiments/h200/contention, uneven.txt).
-  return load.residents > 1 && work.blocks() % load.sms != 0;
+  return load.extent.residents > 1 && work.blocks() % load.extent.sms != 0;
 }
 
 }  // namespace
@@ -48,7 +48,6 @@ bool differs_from_alone(const Work& work) {
 Pipeline::Pipeline(const Gpu& gpu, EngineObserver observer, bool shortcuts)
     : gpu_(gpu),
       observer_(std::move(observer)),
-      shortcuts_(shortcuts),
       dispatcher_(gpu),
       quotas_(gpu.launch_latency),
       sms_(gpu, shortcuts, observer_.records_blocks()),
@@ -62,7 +61,12 @@ void Pipeline::condition(Work& work) {
   if (work.last == 0) work.last = work.record.blocks;
   work.next = work.done = work.first;
   if (!work.resumed) work.record.slotted = work.record.started = kNever;
-  if (gpu_.contention.modelled) condition_.meet(work, launches_);
+  if (!gpu_.contention.modelled || !work.load.contends()) return;
+  double moved = condition_.moved();
+  for (const Work& other : launches_.all())
+    if (other.instances != 0 && other.record.client != work.record.client)
+      moved += static_cast<double>(other.done) * bytes_moved(other.load);
+  condition_.meet(work, moved);
 }
 
 void Pipeline::accept(Work&& arrived, std::uint32_t level, const SmMask& allowed, const SmResources& demand) {
@@ -73,7 +77,7 @@ void Pipeline::accept(Work&& arrived, std::uint32_t level, const SmMask& allowed
   Work& work = launches_[id];
   observer_.launch_began(id, work);
   if (work.load.contends()) contention_.introduce(id, work.load);
-  sms_.respect(allowed, [this](std::uint32_t head, const SmMask& part) { single_out(head, part); });
+  for (const Cohorts::Part& part : sms_.respect(allowed)) single_out(part.head, part.members);
   const std::uint64_t left = work.blocks() - work.first;
   if (!work.has_quotas()) {
     add_task(id, level, allowed, demand, work.persistent() ? std::min<std::uint64_t>(work.ctas, left) : left);
@@ -122,13 +126,11 @@ void Pipeline::add_instance(WorkId id) {
 
 void Pipeline::refill() {
   to_do_.refill = false;
-  dispatcher_.refill(
-      now_, tasks_,
-      [this](TaskId id) {
-        KernelRecord& record = launches_[tasks_[id].work].record;
-        if (record.slotted == kNever) record.slotted = now_ + offset_;
-      },
-      [this](TaskId id) { ++launches_[tasks_[id].work].record.evictions; });
+  const auto record_of = [this](TaskId id) -> KernelRecord& { return launches_[tasks_[id].work].record; };
+  const auto [entered, evicted] = dispatcher_.refill(now_, tasks_);
+  for (const TaskId id : evicted) ++record_of(id).evictions;
+  for (const TaskId id : entered)
+    if (record_of(id).slotted == kNever) record_of(id).slotted = now_ + offset_;
 }
 
 // ---- time -------------------------------------------------------------------------------------------------
@@ -144,7 +146,7 @@ void Pipeline::advance(Time limit, std::vector<EngineNotice>& notices) {
   CORUN_EXPECTS(limit >= now_);
   notices_ = &notices;
   while (notices.empty()) {
-    if (shortcuts_) {
+    if (shortcuts()) {
       skip_waves(limit);
       skip_rounds(limit);
     }
@@ -173,7 +175,7 @@ void Pipeline::step(Time t) {
 
   complete(t);
   if (quotas_.any_in_vain())
-    for (const WorkId work : quotas_.take_in_vain()) quotas_.seek(work, launches_[work], sms_, now_);
+    for (const WorkId work : quotas_.take_in_vain()) seek(work);
   while (const auto work = quotas_.take_due(now_)) add_instance(*work);
   if (to_do_.refill) refill();
   if (to_do_.merge) merge_alike();
@@ -197,11 +199,11 @@ void Pipeline::complete(Time t) {
 /// kernels that end together are told in that order, and a persistent worker meets the neighbours that have
 /// not ended yet.
 void Pipeline::complete_in_order(bool leading) {
-  std::vector<ContentionModel::Ended>& contending = contention_.ended();
+  const std::vector<ContentionModel::Ended>& contending = contention_.ended();
   if (sms_.cohorts().together() && launches_.persistent() != 0) part_what_ends();
   if (contending.size() == 1 && !leading && completions_.next_queued() != now_) {  // as a rule
     const ContentionModel::Ended e = contending.front();
-    contending.clear();
+    contention_.completed_all();
     return end_blocks(e.task, e.head, e.number, e.place, e.count);
   }
   struct Due {
@@ -223,8 +225,7 @@ void Pipeline::complete_in_order(bool leading) {
   if (!std::is_sorted(due.begin(), due.end(), before)) std::stable_sort(due.begin(), due.end(), before);
   for (const Due& d : due) {
     if (d.contends) {
-      const ContentionModel::Ended e = contending[d.index];
-      contending[d.index].task = kNoTask;  // done with
+      const ContentionModel::Ended e = contention_.complete(d.index);
       end_blocks(e.task, e.head, e.number, e.place, e.count);
     } else if (d.stray) {
       const CompletionQueue::Resident r = completions_.take_stray(*fixed[d.index].stray);
@@ -235,7 +236,7 @@ void Pipeline::complete_in_order(bool leading) {
       complete_fifo(fixed[d.index].task);
     }
   }
-  contending.clear();
+  contention_.completed_all();
 }
 
 void Pipeline::complete_fifo(TaskId id) {
@@ -290,7 +291,9 @@ void Pipeline::vacate(TaskId id, std::uint32_t head, std::uint16_t place, std::u
   if (contends && (work.resident -= sms_.cohorts().size(head) * count) == 0) to_do_.judge = true;
   residents_changed(head, id, static_cast<int>(count));
   if (observer_.audits()) observer_.check_sm(sms_, head);
-  if (quotas_.any_wants()) quotas_.look_again(head, launches_, sms_, now_);
+  if (!quotas_.any_wants()) return;
+  for (const WorkId wants : std::vector(quotas_.wanting()))
+    if (launches_[wants].spread.wanted(head)) seek(wants);
 }
 
 void Pipeline::retire(TaskId id) {
@@ -301,7 +304,7 @@ void Pipeline::retire(TaskId id) {
   if (--work.instances != 0) return;
   // All its workers may have left or landed wrong before others are there.
   if (!work.has_quotas() || work.done == work.blocks() || work.reset) return finish(of);
-  if (!work.spread.trying) quotas_.seek(of, work, sms_, now_);
+  if (!work.spread.trying) seek(of);
 }
 
 void Pipeline::finish(WorkId id) {
@@ -351,8 +354,7 @@ std::uint32_t Pipeline::start(TaskId id, const SmMask* ready) {
   const Work& work = launches_[task.work];
   const Cohorts& cohorts = sms_.cohorts();
   const std::uint64_t most = work.persistent() ? work.blocks() - work.next : ~std::uint64_t{0};
-  const Dispatcher::Lap lap = dispatcher_.lap(id, task, most, ready, cohorts, now_,
-                                              [&](std::uint32_t sms) { return work.may_part(sms); });
+  const Dispatcher::Lap lap = dispatcher_.lap(id, task, most, work.alike(), ready, cohorts, now_);
   if (lap.whole_cohorts) {
     lap.heads.for_each(
         [&](std::uint32_t head) { start_blocks(id, head, dispatcher_.room_at(id, head) - lap.leaves); });
@@ -362,7 +364,7 @@ std::uint32_t Pipeline::start(TaskId id, const SmMask* ready) {
     const std::uint32_t first = lap.heads.first();
     SmMask one;
     one.set(first);
-    if (work.may_part(1))
+    if (work.alike() < 1)
       lap.heads.for_each([&](std::uint32_t head) { part_all(head); });
     else
       single_out(first, one);
@@ -372,7 +374,7 @@ std::uint32_t Pipeline::start(TaskId id, const SmMask* ready) {
   SmMask all;
   lap.heads.for_each([&](std::uint32_t head) { all |= cohorts.members(head); });
   all = all.first(lap.blocks);
-  if (work.may_part(lap.blocks)) {
+  if (lap.blocks > work.alike()) {
     lap.heads.for_each([&](std::uint32_t head) { part_all(head); });
     all.for_each([&](std::uint32_t rank) { start_blocks(id, rank, 1); });
   } else {
@@ -421,7 +423,7 @@ void Pipeline::start_blocks(TaskId id, std::uint32_t head, std::uint32_t each) {
   const WorkId of = task.work;
   const bool last = task.pending == 0;
   occupy(id, head, place, 1, stays);
-  if (last) quotas_.seek(of, launches_[of], sms_, now_);
+  if (last) seek(of);
 }
 
 /// CTAs that have their places on a cohort's SMs run the next blocks there; workers that do not stay, none.

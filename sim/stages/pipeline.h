@@ -38,12 +38,6 @@ struct UndisturbedRun {
   SmArray::Integral sm_ps = 0, warp_ps = 0;
 };
 
-/// Instants that a pipeline has stepped through, and how many it may.
-struct Steps {
-  std::uint64_t taken = 0, most = ~std::uint64_t{0};
-  bool spent() const { return taken >= most; }
-};
-
 class Pipeline {
  public:
   /// `shortcuts`: SMs in the same state are kept as one, and waves that repeat are skipped.
@@ -119,6 +113,8 @@ class Pipeline {
   TaskId add_task(WorkId work, std::uint32_t level, const SmMask& allowed, const SmResources& demand,
                   std::uint64_t ctas);
   void add_instance(WorkId work);
+  bool place_left(const Spread& spread) const;
+  void seek(WorkId work);
   // dispatch
   void dispatch();
   std::uint32_t start(TaskId id, const SmMask* ready);
@@ -133,6 +129,7 @@ class Pipeline {
   void part_all(std::uint32_t head);
   void merge_alike();
 
+  bool shortcuts() const { return sms_.cohorts().together(); }
   void skip_waves(Time limit);
   void skip_rounds(Time limit);
   void tell(EngineNotice::Kind kind, LaunchId launch) {
@@ -142,7 +139,6 @@ class Pipeline {
 
   const Gpu& gpu_;
   EngineObserver observer_;
-  bool shortcuts_;
   Time now_{}, offset_{};
 
   LaunchTable launches_;
@@ -162,7 +158,11 @@ class Pipeline {
     bool judge = false;   // launches contend, or no longer
   } to_do_;
   std::uint64_t blocks_run_ = 0;
-  Steps steps_;
+  /// Instants that it has stepped through, and how many it may.
+  struct Steps {
+    std::uint64_t taken = 0, most = ~std::uint64_t{0};
+    bool spent() const { return taken >= most; }
+  } steps_;
   std::vector<EngineNotice>* notices_ = nullptr;
 };
 

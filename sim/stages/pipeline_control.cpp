@@ -47,10 +47,19 @@ void Pipeline::resize(LaunchId launch, const std::vector<std::uint16_t>& ctas_pe
     work.ctas += s.quota[rank];
   }
   to_do_.judge = true;
-  if (grow && !s.trying && quotas_.seek(*id, work, sms_, now_, true)) add_instance(*id);
+  if (grow && !s.trying && quotas_.seek(*id, work, place_left(s), now_, true)) add_instance(*id);
   // Not one CTA may be left until the others come: it must not look like a plain launch.
   launches_[*id].ctas = std::max(1u, launches_[*id].ctas);
 }
+
+/// Whether a worker more of a launch with CTAs per SM could stay somewhere.
+bool Pipeline::place_left(const Spread& spread) const {
+  for (std::uint32_t rank = 0; rank < spread.held.size(); ++rank)
+    if (spread.wanted(rank) && sms_.room_for(rank, spread.demand, spread.carveout) > 0) return true;
+  return false;
+}
+
+void Pipeline::seek(WorkId id) { quotas_.seek(id, launches_[id], place_left(launches_[id].spread), now_); }
 
 // ---- leaving before the end -------------------------------------------------------------------------------
 
@@ -122,11 +131,12 @@ void Pipeline::vacate_all(WorkId id) {
 }
 
 void Pipeline::close() {
-  for (Work& work : launches_.all()) {
+  for (const Work& work : launches_.all()) {
     if (work.instances == 0 && !work.has_quotas() && !work.partner) continue;
-    if (work.next != work.record.blocks) work.record.last_block = kNever;
-    work.record.finished = kNever;
-    observer_.launch_ended(work.record);
+    KernelRecord record = work.record;
+    if (work.next != record.blocks) record.last_block = kNever;
+    record.finished = kNever;
+    observer_.launch_ended(record);
   }
 }
 
@@ -170,14 +180,14 @@ void Pipeline::part_what_ends() {
     found->several |= here > 1;
   }
   for (const auto& [work, ending, several] : parting)
-    if (several && launches_[work].may_part(ending)) part_workers(work);
+    if (several && ending > launches_[work].alike()) part_workers(work);
 }
 
 /// In their order the first leave while there are more than wanted, the next go on while there are blocks,
 /// and the last leave.
 void Pipeline::part_workers(WorkId id) {
   const Work& work = launches_[id];
-  std::vector<ContentionModel::Ended>& ended = contention_.ended();
+  const std::vector<ContentionModel::Ended>& ended = contention_.ended();
   const Cohorts& cohorts = sms_.cohorts();
   const bool each = work.has_quotas() || work.block_times != nullptr;
   const std::uint64_t blocks = work.blocks() - work.next;
@@ -222,13 +232,7 @@ void Pipeline::part_workers(WorkId id) {
       });
     });
     // Of an SM where some go on, worker by worker.
-    for (std::size_t i = 0, n = ended.size(); i < n; ++i) {
-      if (ended[i].task != task || ended[i].count == 1 || !apart.test(ended[i].head)) continue;
-      ContentionModel::Ended one = ended[i];
-      one.count = 1;
-      ended.insert(ended.end(), ended[i].count - 1, one);
-      ended[i].count = 1;
-    }
+    contention_.end_singly(task, apart);
   }
 }
 
@@ -237,14 +241,7 @@ void Pipeline::part_ended(std::uint32_t head, const SmMask& part) {
   const SmMask members = sms_.cohorts().members(head);
   if (part.none() || part == members) return;
   single_out(head, part);
-  const std::uint32_t other = (part.test(head) ? members.minus(part) : part).first();
-  std::vector<ContentionModel::Ended>& ended = contention_.ended();
-  for (std::size_t i = 0, n = ended.size(); i < n; ++i) {
-    if (ended[i].head != head) continue;
-    ContentionModel::Ended same = ended[i];
-    same.head = static_cast<std::uint16_t>(other);
-    ended.push_back(same);
-  }
+  contention_.end_at_both(head, (part.test(head) ? members.minus(part) : part).first());
 }
 
 /// SMs that have become alike become one cohort again.  Only those that have changed can have.
@@ -267,15 +264,15 @@ void Pipeline::merge_alike() {
     const std::uint64_t key = (room ^ contention_.signature(head)) * 0x9e3779b97f4a7c15u;
     const auto like = [&](const Seen& other) {
       return other.key == key && (changed.test(head) || changed.test(other.head)) &&
-             cohorts.may_join(other.head, head) && sms_.alike(other.head, head) &&
+             cohorts.may_merge(other.head, head) && sms_.alike(other.head, head) &&
              (sms_.empty(head) || contention_.alike(other.head, head, now_));
     };
     std::size_t at = key >> 55;
     while (places[at] != 0 && !like(seen[places[at] - 1u])) at = (at + 1) % places.size();
     if (places[at] != 0) {
       const std::uint16_t first = seen[places[at] - 1u].head;
-      contention_.join(head);
-      sms_.join(first, head);
+      contention_.merge(head);
+      sms_.merge(first, head);
     } else {
       seen.push_back({key, head});
       places[at] = static_cast<std::uint16_t>(seen.size());
@@ -335,7 +332,7 @@ double Pipeline::energy() const {
   double sum = condition_.energy();
   for (const Work& work : launches_.all())
     if (work.instances != 0 || work.has_quotas())
-      sum += work.load.energy * static_cast<double>(work.done - work.first);
+      sum += work.load.sm.energy_pj * static_cast<double>(work.done - work.first);
   return sum;
 }
 

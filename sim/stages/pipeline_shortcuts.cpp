@@ -42,7 +42,7 @@ void Pipeline::skip_rounds(Time limit) {
   const auto round = contention_.round(sms_.cohorts(), now_);
   if (!round) return;
   Work& work = launches_[round->work];
-  if (work.block_times != nullptr || work.load.oldest_served > 0 || work.workers != round->blocks ||
+  if (work.block_times != nullptr || work.load.sm.oldest_served > 0 || work.workers != round->blocks ||
       work.workers > work.ctas)
     return;
   // The last rounds are simulated, whose workers may not all find a block.

@@ -10,8 +10,6 @@
 #include <vector>
 
 #include "sim/engine/expects.h"
-#include "sim/stages/launch_table.h"
-#include "sim/stages/sm_array.h"
 #include "sim/stages/task.h"
 
 namespace corun::sim {
@@ -31,11 +29,9 @@ class QuotaController {
     spread.came = now;
     std::erase(wanting_, id);
   }
-  /// An instance has been placed, or the numbers have changed.  True: a further one comes at once, which only
-  /// `immediately` allows.
-  bool seek(WorkId id, Work& work, const SmArray& sms, Time now, bool immediately = false);
-  /// An SM has got room.
-  void look_again(std::uint32_t rank, LaunchTable& launches, const SmArray& sms, Time now);
+  /// An instance has been placed, the numbers have changed, or an SM that it wants has got room.  `place_left`: a worker
+  /// more could stay somewhere.  True: a further instance comes at once, which only `immediately` allows.
+  bool seek(WorkId id, Work& work, bool place_left, Time now, bool immediately = false);
   /// The launch needs no more instances.
   void forget(WorkId id) {
     std::erase(wanting_, id);
@@ -55,7 +51,8 @@ class QuotaController {
   /// The newest instance of these came and went at the last instant: they are to seek again.
   std::vector<WorkId> take_in_vain() { return std::exchange(in_vain_, {}); }
   bool any_in_vain() const { return !in_vain_.empty(); }
-  /// Some launch waits for room.
+  /// Those that wait for room, first come first.
+  const std::vector<WorkId>& wanting() const { return wanting_; }
   bool any_wants() const { return !wanting_.empty(); }
 
  private:

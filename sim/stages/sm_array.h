@@ -94,11 +94,8 @@ class SmArray {
   const std::vector<SmResources>& free() const { return free_; }
 
   // ---- cohorts ----
-  /// From now on no cohort lies partly inside the mask: `split(head, part)` is called for those that do.
-  template <typename Split>
-  void respect(const SmMask& mask, Split&& split) {
-    cohorts_.respect(mask, split);
-  }
+  /// As `Cohorts::respect`.
+  std::vector<Cohorts::Part> respect(const SmMask& mask) { return cohorts_.respect(mask); }
   /// As `Cohorts::split`.
   std::uint32_t split(std::uint32_t head, const SmMask& part) {
     const std::uint32_t other = cohorts_.split(head, part);
@@ -107,9 +104,9 @@ class SmArray {
     note_change(other);
     return other;
   }
-  void join(std::uint32_t head, std::uint32_t other) {
+  void merge(std::uint32_t head, std::uint32_t other) {
     CORUN_EXPECTS(alike(head, other));
-    cohorts_.join(head, other);
+    cohorts_.merge(head, other);
     touched_.set(head);
     log(other);
   }

@@ -27,7 +27,7 @@ class SoloMemory {
     }
   };
   static Key key_of(const Work& work, const SmMask& allowed) {
-    return {work.record.kernel.value, work.ctas, work.block_alone.count(), work.load.alone, allowed};
+    return {work.record.kernel.value, work.ctas, work.block_alone.count(), work.load.alone_ps, allowed};
   }
 
   /// Null: it has not been seen.  Valid as long as this.

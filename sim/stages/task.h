@@ -81,10 +81,11 @@ struct Work {
 
   bool persistent() const { return ctas != 0; }
   bool all_started() const { return next == blocks(); }
-  /// Whether CTAs of this launch that take their next blocks together may go different ways.
-  bool may_part(std::uint64_t together) const {
-    return block_times != nullptr || has_quotas() ||
-           (persistent() && (workers > ctas || blocks() - next < together));
+  /// The most CTAs of this launch of which, when they take their next blocks together, none leaves or goes on alone.
+  std::uint64_t alike() const {
+    if (block_times != nullptr || has_quotas()) return 0;
+    if (!persistent()) return ~std::uint64_t{0};
+    return workers > ctas ? 0 : blocks() - next;
   }
   bool has_quotas() const { return !spread.quota.empty(); }
   std::uint64_t blocks() const { return last; }

@@ -25,11 +25,11 @@ Time places_free(const Kernel& kernel, const Gpu& gpu, std::uint32_t sms) {
   const Time time = kernel.solo_time.value();
   const KernelFeatures f(kernel, time, gpu);
   const auto waves = [&f](std::uint32_t n) {
-    return f.load.blocks / std::min(f.load.blocks, static_cast<double>(f.max_active_blocks) * n);
+    return f.load.extent.blocks / std::min(f.load.extent.blocks, static_cast<double>(f.max_active_blocks) * n);
   };
   const double all = static_cast<double>(time.count()), here = waves(sms);
   double free = 0;
-  if (bytes_moved(f.load) * f.load.blocks > f.limits.l2_bytes) free += kAfterMuch;
+  if (bytes_moved(f.load) * f.load.extent.blocks > f.limits.l2.own_bytes) free += kAfterMuch;
   if (here <= kFewWaves && f.dram_bound)
     free += kFirstAndLastBytes;
   else if (here <= kFewWaves && here > 1)

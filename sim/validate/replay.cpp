@@ -54,17 +54,17 @@ std::string bounds(const Reference& reference, const ReferenceRow& row, const Gp
   std::vector<Contender> both;
   for (const BlockLoad& load : loads) {
     if (!load.contends()) return {};
-    const double blocks = std::min(load.blocks, static_cast<double>(load.places)) / (apart ? 1 : 2);
-    both.push_back({&load, blocks, blocks / load.residents, 0, 0});
+    const double blocks = std::min(load.extent.blocks, static_cast<double>(load.extent.places)) / (apart ? 1 : 2);
+    both.push_back({&load, blocks, blocks / load.extent.residents, 0, 0});
   }
   const MemoryUse use = share_memory(both, limits_of(gpu));
   const auto bound = [](const Contender& c) {
     const double slots =
-        alone_on_sm(c.issue, c.load->residents, c.delay, c.load->arrival_randomness) - c.delay;
-    const double memory = c.delay - c.load->fixed;
-    if (memory > slots && memory > c.load->fixed) return "memory";
-    if (slots <= c.load->fixed) return "latency of its own";
-    return c.load->uses[kSlots] >= 1 ? "issue slots" : "a pipe of its SM";
+        alone_on_sm(c.issue_ps, c.load->extent.residents, c.delay_ps, c.load->sm.arrival_randomness) - c.delay_ps;
+    const double memory = c.delay_ps - c.load->sm.fixed_ps;
+    if (memory > slots && memory > c.load->sm.fixed_ps) return "memory";
+    if (slots <= c.load->sm.fixed_ps) return "latency of its own";
+    return c.load->sm.uses[kSlots] >= 1 ? "issue slots" : "a pipe of its SM";
   };
   return fmt::format("a: {}, b: {}; DRAM {:.0f} % in use, {:.1f} x latency", bound(both[0]), bound(both[1]),
                      100 * use.dram, use.stretch);

@@ -129,13 +129,13 @@ void expect_sound(const Kernel& k, const Gpu& gpu) {
   const KernelModel model(k, k.solo_time.value_or(Time{}), gpu);
   for (const std::uint32_t sms : {1u, (gpu.sms + 1) / 2, gpu.sms}) {
     const BlockLoad load = model.load(sms);
-    for (const double value : {load.issue, load.fixed, load.arrival_randomness, load.wait, load.read,
-                               load.reread, load.write, load.l2_read, load.l2, load.dram_cost, load.cold,
-                               load.delay_alone, load.alone, load.oldest_served}) {
+    for (const double value : {load.sm.issue_ps, load.sm.fixed_ps, load.sm.arrival_randomness, load.memory.wait_ps, load.memory.read_bytes,
+                               load.memory.reread_bytes, load.memory.write_bytes, load.memory.l2_read_bytes, load.memory.l2_ps, load.memory.dram_cost_ratio, load.memory.uncached_share,
+                               load.delay_alone_ps, load.alone_ps, load.sm.oldest_served}) {
       RC_ASSERT(std::isfinite(value));
       RC_ASSERT(value >= 0);
     }
-    for (const double share : load.uses) RC_ASSERT(share >= 0 && share <= 1);
+    for (const double share : load.sm.uses) RC_ASSERT(share >= 0 && share <= 1);
     RC_ASSERT(model.solo_time(sms) > Time{});
     RC_ASSERT(model.block_alone(sms) > Time{});
     RC_ASSERT(model.block_alone(sms) < std::chrono::hours{24});
@@ -239,8 +239,8 @@ TEST(AbsurdCounters, WorkerThatFindsNoBlockEndsWhenItComes) {
   const Cohorts cohorts(gpu.sms, false);
   ContentionModel sms(gpu, false);
   BlockLoad load;
-  load.delay_alone = 10, load.alone = 3;  // at three tenths of its rate alone, whatever is beside it
-  load.residents = 2, load.sms = 1, load.places = 2, load.blocks = 100;
+  load.delay_alone_ps = 10, load.alone_ps = 3;  // at three tenths of its rate alone, whatever is beside it
+  load.extent.residents = 2, load.extent.sms = 1, load.extent.places = 2, load.extent.blocks = 100;
   sms.introduce(WorkId{0}, load);
   sms.contend(true, ps(0), cohorts);
   sms.add(TaskId{0}, WorkId{0}, {1000, 0, 0, 0, 0, 1}, cohorts, ps(0));

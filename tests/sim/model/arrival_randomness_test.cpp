@@ -39,20 +39,20 @@ TEST_F(IssueChance, WithItTheyWaitAsInAQueueAndInBetweenSomeOfThat) {
 TEST_F(IssueChance, TwoLaunchesDoNotStretchEachOtherUntilTheSlotsAreFull) {
   std::array shares = {share(2, 0), share(2, 0)};
   share_sm(shares, kMostApart, limits_);
-  for (const SmShare& s : shares) EXPECT_NEAR(s.time, 100, 0.1);
+  for (const SmShare& s : shares) EXPECT_NEAR(s.time_ps, 100, 0.1);
 
   std::array full = {share(3, 0), share(3, 0)};
   share_sm(full, kMostApart, limits_);
   double use = 0;
-  for (const SmShare& s : full) use += s.blocks * s.issue / s.time;
+  for (const SmShare& s : full) use += s.blocks * s.issue_ps / s.time_ps;
   EXPECT_NEAR(use, 1, 0.01);
 }
 
 TEST_F(IssueChance, OneThatComesAtRandomStillWaits) {
   std::array shares = {share(2, 0), share(2, 1)};
   share_sm(shares, kMostApart, limits_);
-  EXPECT_NEAR(shares[0].time, 100, 0.1);
-  EXPECT_GT(shares[1].time, 110);
+  EXPECT_NEAR(shares[0].time_ps, 100, 0.1);
+  EXPECT_GT(shares[1].time_ps, 110);
 }
 
 /// Solo times of a kernel on 8 to 132 SMs, 16 blocks to one on each (experiments/h200/layer_pairs).
@@ -62,9 +62,9 @@ TEST_F(IssueChance, IsFoundFromSoloTimesOnFewerSms) {
       trace.kernels, [](const Kernel& k) { return k.name == "compute 128 x 128, 7951"; });
   ASSERT_NE(found, trace.kernels.end());
   const KernelModel model(*found, *found->solo_time, gpu_);
-  EXPECT_LT(model.load(gpu_.sms).arrival_randomness, 0.5);
+  EXPECT_LT(model.load(gpu_.sms).sm.arrival_randomness, 0.5);
   for (const auto& [sms, time] : found->solo_time_by_sms)
-    EXPECT_NEAR(model.load(sms).alone / static_cast<double>(time.count()), 1, 0.06) << sms;
+    EXPECT_NEAR(model.load(sms).alone_ps / static_cast<double>(time.count()), 1, 0.06) << sms;
 }
 
 }  // namespace

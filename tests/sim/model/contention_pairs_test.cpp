@@ -81,7 +81,7 @@ Contender contender(const BlockLoad& load, const Client& c) {
 double rate_alone(const BlockLoad& load, const Client& c, const MemoryLimits& limits) {
   Contender one = contender(load, c);
   share_memory({&one, 1}, limits);
-  return rate(c, alone_on_sm(one.issue, c.blocks, one.delay));
+  return rate(c, alone_on_sm(one.issue_ps, c.blocks, one.delay_ps));
 }
 
 /// What a unit moves, and the issue slots that its memory accesses take at least.
@@ -102,31 +102,31 @@ BlockLoad load_of(const Unit& unit, const Rates& solo, const Gpu& gpu, const Mem
   BlockLoad load;
   const double lone = 1e9 / solo.at({1, 1});  // ps of a block that has the GPU to itself
   if (unit.rounds > 0) {
-    load.issue = unit.rounds * kWarps * kInstructionsPerRound / (gpu.sm.sub_partitions * gpu.clock_hz) * 1e12;
+    load.sm.issue_ps = unit.rounds * kWarps * kInstructionsPerRound / (gpu.sm.sub_partitions * gpu.clock_hz) * 1e12;
   } else {  // from one block and from eight on one SM
     double low = 0, high = lone;
     for (int i = 0; i < 50; ++i) {
-      load.issue = (low + high) / 2;
-      const double time = alone_on_sm(load.issue, 8, lone - load.issue);
-      (8 / time * 1e9 > solo.at({1, 8}) ? low : high) = load.issue;
+      load.sm.issue_ps = (low + high) / 2;
+      const double time = alone_on_sm(load.sm.issue_ps, 8, lone - load.sm.issue_ps);
+      (8 / time * 1e9 > solo.at({1, 8}) ? low : high) = load.sm.issue_ps;
     }
   }
-  load.fixed = lone - load.issue;
+  load.sm.fixed_ps = lone - load.sm.issue_ps;
   if (unit.bytes == 0) return load;
 
-  load.read = load.l2_read = unit.bytes;
-  load.random = unit.random;
-  load.l2 = load.l2_read / limits.l2_read_bytes_per_ps;
+  load.memory.read_bytes = load.memory.l2_read_bytes = unit.bytes;
+  load.memory.random = unit.random;
+  load.memory.l2_ps = load.memory.l2_read_bytes / limits.l2.read_bytes_per_ps;
   double most = 0;
   for (const auto& [where, units] : solo) most = std::max(most, units);
-  load.dram_cost = std::max(1.0, limits.read_bytes_per_ps / (most / 1e9 * unit.bytes));
+  load.memory.dram_cost_ratio = std::max(1.0, limits.dram.read_bytes_per_ps / (most / 1e9 * unit.bytes));
   // How much of the rest is waits that others stretch: by the rates on half of the SMs and more.
   double best = 1e300;
   BlockLoad found;
   for (double share = 0; share <= 1; share += 0.02) {
     BlockLoad l = load;
-    l.wait = share * load.fixed / limits.dram_over_l2;
-    l.fixed = (1 - share) * load.fixed;
+    l.memory.wait_ps = share * load.sm.fixed_ps / limits.dram.over_l2_ratio;
+    l.sm.fixed_ps = (1 - share) * load.sm.fixed_ps;
     double error = 0;
     for (const auto& [where, units] : solo)
       if (where.first >= kAllSms / 2)
@@ -150,12 +150,12 @@ class ContentionPairs : public testing::Test {
     std::array<double, 2> time;
     if (p.same_sms) {
       std::array<SmShare, 2> shares = {
-          {{both[0].issue, both[0].delay, p.first.blocks}, {both[1].issue, both[1].delay, p.second.blocks}}};
+          {{both[0].issue_ps, both[0].delay_ps, p.first.blocks}, {both[1].issue_ps, both[1].delay_ps, p.second.blocks}}};
       share_sm(shares, kMostApart, limits_);
-      time = {shares[0].time, shares[1].time};
+      time = {shares[0].time_ps, shares[1].time_ps};
     } else {
-      time = {alone_on_sm(both[0].issue, p.first.blocks, both[0].delay),
-              alone_on_sm(both[1].issue, p.second.blocks, both[1].delay)};
+      time = {alone_on_sm(both[0].issue_ps, p.first.blocks, both[0].delay_ps),
+              alone_on_sm(both[1].issue_ps, p.second.blocks, both[1].delay_ps)};
     }
     return {rate(p.first, time[0]) / rate_alone(a, p.first, limits_),
             rate(p.second, time[1]) / rate_alone(b, p.second, limits_)};

@@ -30,13 +30,13 @@ class Fp64Pipe : public testing::Test {
   BlockLoad load(const Kernel& k) const { return KernelModel(k, *k.solo_time, gpu_).load(gpu_.sms); }
   /// Blocks of the kernel on an SM, over those alone at full residency, in the same time.
   static double rate(const BlockLoad& l, std::uint32_t blocks, double time) {
-    return blocks / time / (l.residents / l.alone);
+    return blocks / time / (l.extent.residents / l.alone_ps);
   }
   static double alone(const BlockLoad& l, std::uint32_t blocks) {
-    return rate(l, blocks, alone_on_sm(l.issue, blocks, l.delay_alone));
+    return rate(l, blocks, alone_on_sm(l.sm.issue_ps, blocks, l.delay_alone_ps));
   }
   static SmShare share(const BlockLoad& l, std::uint32_t blocks) {
-    return {l.issue, l.delay_alone, blocks, 0, 1, l.uses};
+    return {l.sm.issue_ps, l.delay_alone_ps, blocks, 0, 1, l.sm.uses};
   }
 
   Gpu gpu_ = read_gpu("titan-xp");
@@ -45,7 +45,7 @@ class Fp64Pipe : public testing::Test {
 
 TEST_F(Fp64Pipe, AFewBlocksFillItWhereWithoutItEachAddsItsPart) {
   const BlockLoad fp64 = load(bound_by(98, 5)), other = load(bound_by({}, 5));
-  ASSERT_EQ(fp64.residents, 9u);
+  ASSERT_EQ(fp64.extent.residents, 9u);
   EXPECT_NEAR(alone(fp64, 9), 1, 0.01);
   EXPECT_GT(alone(fp64, 4), 0.95);
   EXPECT_GT(alone(fp64, 1), 0.7);
@@ -58,14 +58,14 @@ TEST_F(Fp64Pipe, BesideOneThatIssuesMuchBothGoOnAsAlone) {
   for (const bool older : {true, false}) {
     std::array shares = {share(older ? fp64 : other, 4), share(older ? other : fp64, 4)};
     share_sm(shares, kMostApart, limits_);
-    EXPECT_NEAR(rate(fp64, 4, shares[older ? 0 : 1].time), alone(fp64, 4), 0.06) << older;
-    EXPECT_NEAR(rate(other, 4, shares[older ? 1 : 0].time), alone(other, 4), 0.06) << older;
+    EXPECT_NEAR(rate(fp64, 4, shares[older ? 0 : 1].time_ps), alone(fp64, 4), 0.06) << older;
+    EXPECT_NEAR(rate(other, 4, shares[older ? 1 : 0].time_ps), alone(other, 4), 0.06) << older;
   }
   // Bound by the issue slots instead, the two do not fit.
   const BlockLoad issues = load(bound_by({}, 95));
   std::array shares = {share(issues, 4), share(issues, 4)};
   share_sm(shares, kMostApart, limits_);
-  EXPECT_LT(rate(issues, 4, shares[1].time), 0.8 * alone(issues, 4));
+  EXPECT_LT(rate(issues, 4, shares[1].time_ps), 0.8 * alone(issues, 4));
 }
 
 /// As at the issue slots, it serves the older blocks first (experiments/h200/contention, shares and pairs).
@@ -73,10 +73,10 @@ TEST_F(Fp64Pipe, TwoThatNeedItHaveHalfOfItEachByTurnsAndTheOlderMostOfItByAge) {
   const BlockLoad fp64 = load(bound_by(98, 5));
   std::array turns = {share(fp64, 4), share(fp64, 4)}, aged = turns;
   share_sm(turns, kProcessorSharing, limits_);
-  for (const SmShare& s : turns) EXPECT_NEAR(rate(fp64, 4, s.time), 0.5, 0.03);
+  for (const SmShare& s : turns) EXPECT_NEAR(rate(fp64, 4, s.time_ps), 0.5, 0.03);
   share_sm(aged, kMostApart, limits_);
-  EXPECT_GT(rate(fp64, 4, aged[0].time), 0.8);
-  EXPECT_NEAR(rate(fp64, 4, aged[0].time) + rate(fp64, 4, aged[1].time), 1, 0.06);
+  EXPECT_GT(rate(fp64, 4, aged[0].time_ps), 0.8);
+  EXPECT_NEAR(rate(fp64, 4, aged[0].time_ps) + rate(fp64, 4, aged[1].time_ps), 1, 0.06);
 }
 
 /// In the simulator: one of the two begins first and neither waits for the other's blocks.

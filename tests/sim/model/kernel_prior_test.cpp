@@ -159,7 +159,7 @@ TEST(KernelPrior, SaysWhatTheModelIsMadeOf) {
   Kernel k = product();
   EXPECT_EQ(KernelModel(k, us(30), gpu).basis(),
             "launch shape, solo time and what gemms with mma.sync usually do");
-  EXPECT_TRUE(KernelModel(k, us(30), gpu).load(gpu.sms).tensor);
+  EXPECT_TRUE(KernelModel(k, us(30), gpu).load(gpu.sms).sm.tensor);
   k.solo_time_by_sms = {{132, us(30)}, {66, us(58)}};
   EXPECT_EQ(KernelModel(k, us(30), gpu).basis(),
             "launch shape, solo times by SMs and what gemms with mma.sync usually do");
@@ -186,8 +186,8 @@ RC_GTEST_PROP(KernelPrior, IsPossible, ()) {
   RC_ASSERT(*c.dram_read_bytes + *c.dram_write_bytes <= *c.l2_bytes);
   const KernelModel model(k, *k.solo_time, gpu);
   const BlockLoad load = model.load(gpu.sms);
-  RC_ASSERT(std::isfinite(load.issue) && load.issue > 0);
-  RC_ASSERT(std::isfinite(load.fixed) && load.fixed >= 0);
+  RC_ASSERT(std::isfinite(load.sm.issue_ps) && load.sm.issue_ps > 0);
+  RC_ASSERT(std::isfinite(load.sm.fixed_ps) && load.sm.fixed_ps >= 0);
   RC_ASSERT(model.block_alone(gpu.sms) > Time{});
 }
 

@@ -12,18 +12,18 @@ class L2Contents : public testing::Test {
   /// Reads 10 MB that the launch before it has left in L2, in blocks of that length.
   BlockLoad consumer(double ps) const {
     BlockLoad load;
-    load.issue = 1, load.fixed = ps, load.wait = 1e5;
-    load.blocks = resident();
-    load.read = load.l2_read = 10e6 / load.blocks;
-    load.cold = 0;
+    load.sm.issue_ps = 1, load.sm.fixed_ps = ps, load.memory.wait_ps = 1e5;
+    load.extent.blocks = resident();
+    load.memory.read_bytes = load.memory.l2_read_bytes = 10e6 / load.extent.blocks;
+    load.memory.uncached_share = 0;
     return load;
   }
   /// Moves `share` of what DRAM can read.
   BlockLoad stream(double share) const {
     BlockLoad load;
-    load.issue = 1, load.fixed = 1e8, load.wait = 1e5;
-    load.read = load.l2_read = share * limits_.read_bytes_per_ps * 1e8 / resident();
-    load.blocks = 100 * resident();
+    load.sm.issue_ps = 1, load.sm.fixed_ps = 1e8, load.memory.wait_ps = 1e5;
+    load.memory.read_bytes = load.memory.l2_read_bytes = share * limits_.dram.read_bytes_per_ps * 1e8 / resident();
+    load.extent.blocks = 100 * resident();
     return load;
   }
   /// Share of its waits that is for DRAM.
@@ -57,7 +57,7 @@ TEST_F(L2Contents, AreLostMoreTheMoreOthersMove) {
 
 TEST_F(L2Contents, StayBesideThoseWhoMoveNothing) {
   BlockLoad computes;
-  computes.issue = 1e6, computes.fixed = 1e6, computes.blocks = resident();
+  computes.sm.issue_ps = 1e6, computes.sm.fixed_ps = 1e6, computes.extent.blocks = resident();
   EXPECT_EQ(missing(consumer(1e8), computes), 0);
   EXPECT_EQ(missing(consumer(1e8), consumer(1e8)), 0) << "what fits is not moved";
 }

@@ -27,24 +27,24 @@ class LostTime : public testing::Test {
     Contender own = both[0];
     share_memory({&own, 1}, limits_);
     share_memory(both, limits_);
-    SmShare shares[] = {{both[0].issue, both[0].delay, 4, 0, a.arrival_randomness, a.uses},
-                        {both[1].issue, both[1].delay, 4, 0, b.arrival_randomness, b.uses}};
+    SmShare shares[] = {{both[0].issue_ps, both[0].delay_ps, 4, 0, a.sm.arrival_randomness, a.sm.uses},
+                        {both[1].issue_ps, both[1].delay_ps, 4, 0, b.sm.arrival_randomness, b.sm.uses}};
     share_sm(shares, kApart, limits_);
-    return 1 - alone_on_sm(own.issue, 4, own.delay, a.arrival_randomness) / shares[0].time;
+    return 1 - alone_on_sm(own.issue_ps, 4, own.delay_ps, a.sm.arrival_randomness) / shares[0].time_ps;
   }
   static double sum(const LostShares& shares) { return std::accumulate(shares.begin(), shares.end(), 0.0); }
 
   static BlockLoad issuing() {
     BlockLoad load;
-    load.issue = 1e6, load.fixed = 1e6;
+    load.sm.issue_ps = 1e6, load.sm.fixed_ps = 1e6;
     return load;
   }
   /// Alone at about 60 % of DRAM's bandwidth.
   BlockLoad streaming() const {
     BlockLoad load;
-    load.issue = 1, load.wait = 1e6, load.staged = false;
-    load.read = load.l2_read =
-        0.6 * limits_.read_bytes_per_ps * 1e6 * limits_.dram_over_l2 / (4.0 * gpu_.sms);
+    load.sm.issue_ps = 1, load.memory.wait_ps = 1e6, load.memory.staged = false;
+    load.memory.read_bytes = load.memory.l2_read_bytes =
+        0.6 * limits_.dram.read_bytes_per_ps * 1e6 * limits_.dram.over_l2_ratio / (4.0 * gpu_.sms);
     return load;
   }
 
@@ -68,9 +68,9 @@ TEST_F(LostTime, OfLaunchesThatOnlyReadMemoryIsAtDram) {
 TEST_F(LostTime, AtAPipeIsChargedToThePipes) {
   for (const std::size_t pipe : {kFp64, kL1, kXu}) {
     BlockLoad load;
-    load.issue = 1e6, load.fixed = 1e5;
-    load.uses = {0.01};
-    load.uses[pipe] = 1;
+    load.sm.issue_ps = 1e6, load.sm.fixed_ps = 1e5;
+    load.sm.uses = {0.01};
+    load.sm.uses[pipe] = 1;
     const LostShares shares = lost(load, load, 1);
     EXPECT_GT(shares[kAtPipes], 0.4);
     EXPECT_GT(shares[kAtPipes], 0.95 * sum(shares));
@@ -79,19 +79,19 @@ TEST_F(LostTime, AtAPipeIsChargedToThePipes) {
 
 TEST_F(LostTime, ByATensorKernelThatSlowsTheClockIsTheClocks) {
   BlockLoad tensor = issuing(), steady;
-  tensor.issue = 1, tensor.tensor = true;
-  steady.fixed = 1e6;
+  tensor.sm.issue_ps = 1, tensor.sm.tensor = true;
+  steady.sm.fixed_ps = 1e6;
   const LostShares shares = lost(steady, tensor, 0);
-  EXPECT_NEAR(shares[kAtClock], 1 - 1 / limits_.tensor_clock, 1e-9);
+  EXPECT_NEAR(shares[kAtClock], 1 - 1 / limits_.sm.tensor_clock_ratio, 1e-9);
   EXPECT_EQ(sum(shares), shares[kAtClock]);
 }
 
 TEST_F(LostTime, OfWhatOthersReplaceInL2IsL2s) {
   BlockLoad reader;
-  reader.issue = 1, reader.wait = 1e8;
-  reader.l2_read = reader.reread = limits_.l2_first_loss / (4.0 * gpu_.sms);
+  reader.sm.issue_ps = 1, reader.memory.wait_ps = 1e8;
+  reader.memory.l2_read_bytes = reader.memory.reread_bytes = limits_.l2.first_loss_bytes / (4.0 * gpu_.sms);
   BlockLoad evicting = streaming();
-  evicting.read = evicting.l2_read = evicting.read / 4;
+  evicting.memory.read_bytes = evicting.memory.l2_read_bytes = evicting.memory.read_bytes / 4;
   const LostShares shares = lost(reader, evicting, 0);
   EXPECT_GT(shares[kAtL2], 0.05);
   EXPECT_GT(shares[kAtL2], 0.7 * sum(shares));
@@ -102,9 +102,9 @@ TEST_F(LostTime, AddsUpToWhatTheBlockTakesLonger) {
     for (double pipe : {0.0, 0.3, 1.0})
       for (double read : {0.1, 0.8, 2.0}) {
         BlockLoad a = streaming(), b = issuing();
-        a.issue = issue, a.uses[kXu] = pipe, a.read *= read;
-        b.uses[kXu] = pipe, b.uses[kSlots] = 1 - pipe / 2, b.read = a.read / 2, b.wait = 2e5,
-        b.l2_read = b.read, b.tensor = true;
+        a.sm.issue_ps = issue, a.sm.uses[kXu] = pipe, a.memory.read_bytes *= read;
+        b.sm.uses[kXu] = pipe, b.sm.uses[kSlots] = 1 - pipe / 2, b.memory.read_bytes = a.memory.read_bytes / 2, b.memory.wait_ps = 2e5,
+        b.memory.l2_read_bytes = b.memory.read_bytes, b.sm.tensor = true;
         const LostShares shares = lost(a, b, 0);
         EXPECT_NEAR(sum(shares), lost_in_all(a, b), 1e-9) << issue << ' ' << pipe << ' ' << read;
         for (const double share : shares) EXPECT_GE(share, 0);

@@ -31,7 +31,7 @@ class OwnWork : public testing::Test {
   /// Share of a block's time that memory does not stretch.
   double own(const Kernel& k) const {
     const BlockLoad load = KernelModel(k, *k.solo_time, gpu_).load(gpu_.sms);
-    return (load.fixed + load.issue) / load.alone;
+    return (load.sm.fixed_ps + load.sm.issue_ps) / load.alone_ps;
   }
   static constexpr std::uint32_t blocks_ = 13;
   const Gpu gpu_ = read_gpu("h200");

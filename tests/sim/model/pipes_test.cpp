@@ -33,7 +33,7 @@ class Pipes : public testing::Test {
     std::array shares = {share(a), share(b)};
     share_sm(shares, kMostApart, limits_);
     const double alone = alone_on_sm(kNeeded, kFilling, kRest);
-    return {shares[0].time / alone, shares[1].time / alone};
+    return {shares[0].time_ps / alone, shares[1].time_ps / alone};
   }
   const Gpu gpu_ = read_gpu("h200");
   const MemoryLimits limits_ = limits_of(gpu_);
@@ -71,7 +71,7 @@ TEST_F(Pipes, AnOlderLaunchThatFillsAPipeLeavesNothingToWhatNeedsALittleOfIt) {
     SmShare younger{100, 10, 1, 0, 1, needs({{kSlots, 1}, {kAlu, 0.02}})};
     std::array shares = {older, younger};
     share_sm(shares, kMostApart, limits_);
-    return shares[1].time / alone_on_sm(younger.issue, 1, younger.delay);
+    return shares[1].time_ps / alone_on_sm(younger.issue_ps, 1, younger.delay_ps);
   };
   EXPECT_GT(beside(0), 5) << "two blocks that come in even steps fill it";
   EXPECT_LT(beside(1), 2) << "such that come at random leave a tenth";
@@ -82,8 +82,8 @@ TEST_F(Pipes, YoungerOnesWaitForNobodyWhereAllComeInEvenStepsAndThePipeServesAll
     std::array shares = {SmShare{5, 5, 1, 0, 0, needs({{kAlu, 1}})},
                          SmShare{younger, 10 - younger, 1, 0, 0, needs({{kAlu, 1}})}};
     share_sm(shares, kMostApart, limits_);
-    EXPECT_NEAR(shares[0].time, 10, 1e-9);
-    EXPECT_NEAR(shares[1].time, younger < 5 ? 10 : 12, 1e-9);
+    EXPECT_NEAR(shares[0].time_ps, 10, 1e-9);
+    EXPECT_NEAR(shares[1].time_ps, younger < 5 ? 10 : 12, 1e-9);
   }
 }
 
@@ -92,13 +92,13 @@ TEST_F(Pipes, WhatCountersDoNotAccountForKeepsNobodyFromThePipe) {
     std::array shares = {share(needs({{kAlu, 1}})), share(needs({{kAlu, 1}}))};
     shares[0].accounted[kAlu] = accounted;
     share_sm(shares, kMostApart, limits_);
-    return shares[1].time;
+    return shares[1].time_ps;
   };
   EXPECT_GT(younger(1), 2 * younger(0.9));
   EXPECT_GT(younger(0.9), younger(0.7));
   std::array turns = {share(needs({{kAlu, 1}})), share(needs({{kAlu, 1}}))};
   share_sm(turns, kProcessorSharing, limits_);
-  EXPECT_NEAR(younger(0), turns[1].time, 1e-9);
+  EXPECT_NEAR(younger(0), turns[1].time_ps, 1e-9);
 }
 
 TEST_F(Pipes, EqualLaunchesWaitOnlyWhereTheyNeedMost) {
@@ -136,7 +136,7 @@ Kernel kernel(std::map<std::string, double> pipes) {
 TEST_F(Pipes, TheBusiestOfTheCountersIsWhatAKernelNeedsMost) {
   const auto uses = [&](std::map<std::string, double> pipes) {
     const Kernel k = kernel(std::move(pipes));
-    return KernelModel(k, *k.solo_time, gpu_).load(gpu_.sms).uses;
+    return KernelModel(k, *k.solo_time, gpu_).load(gpu_.sms).sm.uses;
   };
   const PipeUse special = uses({{"xu", 97}, {"alu", 48}});
   EXPECT_EQ(special[kXu], 1);
@@ -149,8 +149,8 @@ TEST_F(Pipes, TheBusiestOfTheCountersIsWhatAKernelNeedsMost) {
 
 TEST_F(Pipes, WhatIsAccountedForIsWhatCountersSayOfTheSoloTime) {
   Kernel k = kernel({{"alu", 97}});
-  EXPECT_NEAR(KernelModel(k, *k.solo_time, gpu_).load(gpu_.sms).accounted[kAlu], 1, 0.05);
-  EXPECT_EQ(KernelModel(kernel({}), *k.solo_time, gpu_).load(gpu_.sms).accounted, kAllOfIt);
+  EXPECT_NEAR(KernelModel(k, *k.solo_time, gpu_).load(gpu_.sms).sm.accounted[kAlu], 1, 0.05);
+  EXPECT_EQ(KernelModel(kernel({}), *k.solo_time, gpu_).load(gpu_.sms).sm.accounted, kAllOfIt);
   const KernelFeatures f(k, *k.solo_time, gpu_);
   EXPECT_NEAR(f.accounted(2 * f.busiest())[kAlu], 0.5, 1e-9);
   EXPECT_EQ(f.accounted(f.busiest() / 2)[kAlu], 1);

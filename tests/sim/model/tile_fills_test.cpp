@@ -32,11 +32,11 @@ class TileFills : public testing::Test {
   /// In waits for L2.
   double fills(const Kernel& k) const {
     const KernelFeatures f(k, *k.solo_time, gpu_);
-    return f.fill_wait / f.limits.l2_wait;
+    return f.fill_wait / f.limits.l2.wait_ps;
   }
   double given_by_l2(const Kernel& k) const {
     const KernelFeatures f(k, *k.solo_time, gpu_);
-    return f.least_wait / f.limits.l2_wait;
+    return f.least_wait / f.limits.l2.wait_ps;
   }
   const Gpu gpu_ = read_gpu("h200");
 };
@@ -66,7 +66,7 @@ TEST_F(TileFills, AreWaitedForWhereTheSoloTimesBySmsAreKnown) {
   const auto wait = [&](double through_l1) {
     Kernel k = kernel(through_l1);
     k.solo_time_by_sms = {{66, from_ns(150'000)}, {132, *k.solo_time}};
-    return KernelModel(k, *k.solo_time, gpu_).load(gpu_.sms).wait;
+    return KernelModel(k, *k.solo_time, gpu_).load(gpu_.sms).memory.wait_ps;
   };
   EXPECT_GT(wait(2), 1.5 * wait(1));
 }

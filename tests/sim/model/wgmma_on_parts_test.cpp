@@ -32,7 +32,7 @@ class WgmmaOnParts : public testing::Test {
   /// Of a block on that many SMs over one on all.
   double time(const Kernel& k, std::uint32_t sms) const {
     const KernelModel model(k, *k.solo_time, gpu_);
-    return model.load(sms).alone / model.load(gpu_.sms).alone;
+    return model.load(sms).alone_ps / model.load(gpu_.sms).alone_ps;
   }
   const Gpu gpu_ = read_gpu("h200");
 };
@@ -68,10 +68,10 @@ TEST_F(WgmmaOnParts, TwoOnAHalfEachTakeWhatEachTakesOnAll) {
   const BlockLoad half = model.load(kHalf), all = model.load(kAll);
   std::array<Contender, 2> both{Contender{&half, kHalf, kHalf}, Contender{&half, kHalf, kHalf}};
   share_memory(both, limits_of(gpu_));
-  EXPECT_EQ(both[0].issue, all.issue);
+  EXPECT_EQ(both[0].issue_ps, all.sm.issue_ps);
   std::array<Contender, 1> one{Contender{&half, kHalf, kHalf}};
   share_memory(one, limits_of(gpu_));
-  EXPECT_LT(one[0].issue, all.issue);
+  EXPECT_LT(one[0].issue_ps, all.sm.issue_ps);
 }
 
 TEST_F(WgmmaOnParts, OneWhoseTimesOnPartsAreKnownIsAtItForTheOther) {
@@ -81,7 +81,7 @@ TEST_F(WgmmaOnParts, OneWhoseTimesOnPartsAreKnownIsAtItForTheOther) {
   const BlockLoad half = KernelModel(k, *k.solo_time, gpu_).load(kHalf), other = KernelModel(known, *k.solo_time, gpu_).load(kHalf);
   std::array<Contender, 2> both{Contender{&half, kHalf, kHalf}, Contender{&other, kHalf, kHalf}};
   share_memory(both, limits_of(gpu_));
-  EXPECT_EQ(both[0].issue, half.issue);
+  EXPECT_EQ(both[0].issue_ps, half.sm.issue_ps);
 }
 
 }  // namespace

@@ -33,30 +33,32 @@ TEST(SmCohorts, ASplitKeepsTheOldHeadAndTellsTheOther) {
 TEST(SmCohorts, JoinUndoesSplit) {
   Cohorts cohorts(4, true);
   cohorts.split(0, mask({3}));
-  cohorts.join(0, 3);
+  cohorts.merge(0, 3);
   EXPECT_THAT(cohorts.list(), ElementsAre(0));
   EXPECT_EQ(cohorts.members(0), mask({0, 1, 2, 3}));
 }
 
-TEST(SmCohorts, SmsThatAMaskTellsApartDoNotJoin) {
+TEST(SmCohorts, SmsThatAMaskTellsApartDoNotMerge) {
   Cohorts cohorts(4, true);
   std::vector<std::uint32_t> parted;
-  const auto split = [&](std::uint32_t head, const SmMask& part) {
-    parted.push_back(head);
-    cohorts.split(head, part);
+  const auto respect = [&](const SmMask& mask) {
+    for (const Cohorts::Part& part : cohorts.respect(mask)) {
+      parted.push_back(part.head);
+      cohorts.split(part.head, part.members);
+    }
   };
-  cohorts.respect(mask({2, 3}), split);
+  respect(mask({2, 3}));
   EXPECT_THAT(parted, ElementsAre(0));
-  EXPECT_FALSE(cohorts.may_join(0, 2));
-  EXPECT_TRUE(cohorts.may_join(2, 3));
-  cohorts.respect(mask({2, 3}), split);
-  cohorts.respect(mask({0, 1}), split);  // tells no more apart
-  cohorts.respect(mask({0, 1, 2, 3}), split);
+  EXPECT_FALSE(cohorts.may_merge(0, 2));
+  EXPECT_TRUE(cohorts.may_merge(2, 3));
+  respect(mask({2, 3}));
+  respect(mask({0, 1}));  // tells no more apart
+  respect(mask({0, 1, 2, 3}));
   EXPECT_THAT(parted, ElementsAre(0));
-  cohorts.respect(mask({1, 3}), split);
+  respect(mask({1, 3}));
   EXPECT_THAT(parted, ElementsAre(0, 0, 2));
-  EXPECT_FALSE(cohorts.may_join(2, 3));
-  EXPECT_THROW(cohorts.join(2, 3), std::logic_error);
+  EXPECT_FALSE(cohorts.may_merge(2, 3));
+  EXPECT_THROW(cohorts.merge(2, 3), std::logic_error);
 }
 
 TEST(SmCohorts, RefuseAPartThatIsNoneOrAll) {

@@ -91,7 +91,7 @@ class RandomCalls {
       const std::uint32_t other = launches_ - 1;
       shapes_[other] = shapes_[launches_] = Shape::joined;
       actions_.push_back({at_, [other](ComputeEngine& engine, Seen&) {
-                            engine.join({other, other}, {other + 1, other + 1});
+                            engine.pair_up({other, other}, {other + 1, other + 1});
                           }});
     }
     came_ = at_;

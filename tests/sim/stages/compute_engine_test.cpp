@@ -68,8 +68,8 @@ TEST(ComputeEngine, RefusesWhatMakesNoSense) {
   EngineRig rig(small_gpu(2), kShortcuts, false);
   const LaunchId plain = rig.accept(kernel(4, 256, us(10)));
   EXPECT_THROW(rig.engine.resize(plain, 2), std::logic_error);  // it has no workers
-  EXPECT_THROW(rig.engine.join(plain, plain), std::logic_error);
-  EXPECT_THROW(rig.engine.join(plain, {7, 7}), std::logic_error);  // not on the GPU
+  EXPECT_THROW(rig.engine.pair_up(plain, plain), std::logic_error);
+  EXPECT_THROW(rig.engine.pair_up(plain, {7, 7}), std::logic_error);  // not on the GPU
   EXPECT_THROW(rig.engine.collect(plain), std::logic_error);       // was not taken off
   const LaunchId workers = rig.accept(kernel(4, 256, us(10)), {.ctas = 2});
   EXPECT_THROW(rig.engine.resize(workers, 0), std::logic_error);

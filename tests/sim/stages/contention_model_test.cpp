@@ -21,10 +21,10 @@ constexpr std::uint32_t kSms = 4;
 /// A block of 10 us, `share` of them at the issue slots; one block an SM.
 BlockLoad issuing(double share) {
   BlockLoad load;
-  load.issue = 1e7 * share;
-  load.fixed = 1e7 * (1 - share);
-  load.residents = 1, load.sms = kSms;
-  load.blocks = kSms, load.places = kSms;
+  load.sm.issue_ps = 1e7 * share;
+  load.sm.fixed_ps = 1e7 * (1 - share);
+  load.extent.residents = 1, load.extent.sms = kSms;
+  load.extent.blocks = kSms, load.extent.places = kSms;
   settle_alone(load, limits_of(small_gpu(kSms)));
   return load;
 }
@@ -32,10 +32,10 @@ BlockLoad issuing(double share) {
 /// Waits for DRAM, of which all SMs together use about a half.
 BlockLoad reading() {
   BlockLoad load;
-  load.fixed = 1e6, load.wait = 4e6;
-  load.read = load.l2_read = 6e6;
-  load.residents = 1, load.sms = kSms;
-  load.blocks = kSms, load.places = kSms;
+  load.sm.fixed_ps = 1e6, load.memory.wait_ps = 4e6;
+  load.memory.read_bytes = load.memory.l2_read_bytes = 6e6;
+  load.extent.residents = 1, load.extent.sms = kSms;
+  load.extent.blocks = kSms, load.extent.places = kSms;
   settle_alone(load, limits_of(small_gpu(kSms)));
   return load;
 }
@@ -52,7 +52,7 @@ class Contending {
               std::uint32_t count = 1) {
     model.add(
         task, work,
-        {static_cast<std::int64_t>(load.alone), now.count(), 0, static_cast<std::uint16_t>(head), 0, count},
+        {static_cast<std::int64_t>(load.alone_ps), now.count(), 0, static_cast<std::uint16_t>(head), 0, count},
         cohorts, now);
   }
   void settle(Time now = {}) { model.settle(now, cohorts); }
@@ -64,7 +64,7 @@ class Contending {
     std::vector<TaskId> tasks;
     for (const ContentionModel::Ended& e : model.ended())
       for (std::uint32_t i = 0; i < e.count * cohorts.size(e.head); ++i) tasks.push_back(e.task);
-    model.ended().clear();
+    model.completed_all();
     return tasks;
   }
   /// When each block ends, from now on, in the order of their ends.
@@ -84,7 +84,7 @@ class Contending {
   ContentionModel model;
 };
 
-Time alone(const BlockLoad& load) { return Time{static_cast<std::int64_t>(load.alone)}; }
+Time alone(const BlockLoad& load) { return Time{static_cast<std::int64_t>(load.alone_ps)}; }
 
 TEST(ContentionModel, AloneBlocksTakeAsLongAsAlone) {
   for (const BlockLoad& load : {issuing(0.3), issuing(0.9), reading()})
@@ -114,7 +114,7 @@ TEST(ContentionModel, ABlockEndsAtItsTimeNotBefore) {
 TEST(ContentionModel, TwoEqualLaunchesSlowEachOtherAlike) {
   Contending c;
   BlockLoad load = issuing(0.8);
-  load.processor_sharing = true;  // their ages do not count
+  load.sm.processor_sharing = true;  // their ages do not count
   c.model.introduce(kWorkA, load), c.model.introduce(kWorkB, load);
   c.add(kA, kWorkA, load), c.add(kB, kWorkB, load);
   c.contend(true);
@@ -199,8 +199,8 @@ TEST(ContentionModel, SplitThenJoinLeavesTheSameEnds) {
   parted.settle(us(1));
   EXPECT_EQ(parted.next(), whole.next());
   EXPECT_TRUE(parted.model.alike(0, other, us(1)));
-  parted.model.join(other);
-  parted.cohorts.join(0, other);
+  parted.model.merge(other);
+  parted.cohorts.merge(0, other);
   EXPECT_EQ(parted.next(), whole.next());
   EXPECT_EQ(parted.run(), whole.run());
 }
@@ -279,12 +279,12 @@ TEST(ContentionModel, AnAccessTakesLongerTheMoreUseDram) {
 
 TEST(ContentionModel, BlocksServedInTheOrderOfTheirAgesEndOneAfterTheOther) {
   BlockLoad load = issuing(1);
-  load.residents = 2, load.oldest_served = 1;
+  load.extent.residents = 2, load.sm.oldest_served = 1;
   Contending c;
   c.model.introduce(kWorkA, load);
   c.add_on(0, kA, kWorkA, load, {}, 2);
   c.settle();
-  const auto left = static_cast<std::int64_t>(load.alone);
+  const auto left = static_cast<std::int64_t>(load.alone_ps);
   EXPECT_EQ(c.next(), ps(left / 2));
   EXPECT_EQ(c.end(ps(left / 2)).size(), kSms);
   c.settle(ps(left / 2));

@@ -18,6 +18,8 @@ using testing::ElementsAre;
 /// Of the first an SM holds four, of the second eight.
 constexpr SmResources kQuarter{1, 16, 512, 0, 0}, kEighth{1, 8, 256, 0, 0};
 
+constexpr std::uint64_t kAllAlike = ~std::uint64_t{0};
+
 /// The dispatcher with four SMs, each on its own; a block every nanosecond.
 class Dispatch {
  public:
@@ -31,8 +33,7 @@ class Dispatch {
     task.early = early;
     const TaskId id = tasks.add(task);
     dispatcher.accept(id, task);
-    dispatcher.refill(
-        now, tasks, [](TaskId) {}, [](TaskId) {});
+    dispatcher.refill(now, tasks);
     return id;
   }
   void fill(std::uint32_t rank, std::uint32_t blocks, const SmResources& demand = kQuarter) {
@@ -54,8 +55,7 @@ class Dispatch {
   /// Of the task that is chosen.
   Dispatcher::Lap lap(Time now = {}, std::uint64_t most = ~std::uint64_t{0}) {
     const TaskId id = choose().value();
-    return dispatcher.lap(id, tasks[id], most, ready, sms.cohorts(), now,
-                          [](std::uint32_t) { return false; });
+    return dispatcher.lap(id, tasks[id], most, kAllAlike, ready, sms.cohorts(), now);
   }
 
   const Gpu gpu = small_gpu(4);
@@ -246,8 +246,7 @@ TEST(Dispatcher, ALapCountsEverySmOfACohort) {
   const SmMask* ready;
   ASSERT_TRUE(d.dispatcher.choose(d.tasks, together, task, ready));
   const Dispatcher::Lap lap =
-      d.dispatcher.lap(task, d.tasks[task], ~std::uint64_t{0}, ready, together.cohorts(), Time{},
-                       [](std::uint32_t) { return false; });
+      d.dispatcher.lap(task, d.tasks[task], ~std::uint64_t{0}, kAllAlike, ready, together.cohorts(), Time{});
   EXPECT_EQ(lap.heads, mask({0}));
   EXPECT_EQ(lap.blocks, 8u);
   EXPECT_EQ(lap.leaves, 2u);
@@ -283,6 +282,19 @@ TEST(Dispatcher, BlocksThatStartTogetherHaveTheirOwnTimesOneAfterTheOther) {
   EXPECT_EQ(d.dispatcher.take_slot(), ns(7));
 }
 
+TEST(Dispatcher, MoreSmsThanGoAlikeTakeABlockEach) {
+  for (const std::uint64_t alike : {4u, 3u}) {
+    Dispatch d;
+    const TaskId id = d.arrive(d.sms.all(), 100, kQuarter, ns(4));
+    d.tasks[id].plain = false;
+    ASSERT_EQ(d.choose(), id);
+    const Dispatcher::Lap lap =
+        d.dispatcher.lap(id, d.tasks[id], ~std::uint64_t{0}, alike, d.ready, d.sms.cohorts(), Time{});
+    EXPECT_EQ(lap.whole_cohorts, alike == 4) << alike << " of the 4 SMs";
+    EXPECT_EQ(lap.blocks, alike == 4 ? 8u : 4u);
+  }
+}
+
 TEST(Dispatcher, TellsWhoTookASlotAndWhoStopped) {
   Gpu gpu = small_gpu(4);
   gpu.task_slots = 1;
@@ -298,8 +310,9 @@ TEST(Dispatcher, TellsWhoTookASlotAndWhoStopped) {
   const TaskId low = arrive(2), high = arrive(0);
   std::vector<TaskId> entered, evicted;
   const auto refill = [&] {
-    dispatcher.refill(
-        ns(3), tasks, [&](TaskId id) { entered.push_back(id); }, [&](TaskId id) { evicted.push_back(id); });
+    const Dispatcher::Refilled refilled = dispatcher.refill(ns(3), tasks);
+    entered.insert(entered.end(), refilled.entered.begin(), refilled.entered.end());
+    evicted.insert(evicted.end(), refilled.evicted.begin(), refilled.evicted.end());
   };
   refill();
   EXPECT_THAT(entered, ElementsAre(high));

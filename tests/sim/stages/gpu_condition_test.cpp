@@ -20,105 +20,95 @@ Work contending_work(std::uint32_t client, double cold = 1) {
   Work work;
   work.record.client = ClientId{client};
   work.record.blocks = work.last = 100;
-  work.load.issue = 2e6, work.load.fixed = 1e6, work.load.wait = 3e6;
-  work.load.read = work.load.l2_read = 1e5;
-  work.load.cold = cold;
-  work.load.energy = 5;
-  work.load.residents = 1, work.load.sms = 4, work.load.places = 4;
-  work.load.blocks = 100;
+  work.load.sm.issue_ps = 2e6, work.load.sm.fixed_ps = 1e6, work.load.memory.wait_ps = 3e6;
+  work.load.memory.read_bytes = work.load.memory.l2_read_bytes = 1e5;
+  work.load.memory.uncached_share = cold;
+  work.load.sm.energy_pj = 5;
+  work.load.extent.residents = 1, work.load.extent.sms = 4, work.load.extent.places = 4;
+  work.load.extent.blocks = 100;
   settle_alone(work.load, limits());
-  work.block_alone = Time{static_cast<std::int64_t>(work.load.alone) * 2};
+  work.block_alone = Time{static_cast<std::int64_t>(work.load.alone_ps) * 2};
   return work;
 }
 
 /// It has moved `bytes`.
 Work done(std::uint32_t client, double bytes) {
   Work work = contending_work(client);
-  work.load.read = bytes / 100;
+  work.load.memory.read_bytes = bytes / 100;
   work.done = 100;
   return work;
 }
 
 TEST(GpuCondition, AtTheHighestClockAndAloneNothingChanges) {
   GpuCondition condition(limits());
-  const LaunchTable nobody;
   Work work = contending_work(0, 0.1);
   const Work before = work;
-  condition.meet(work, nobody);
-  EXPECT_EQ(work.load.alone, before.load.alone);
-  EXPECT_EQ(work.load.cold, before.load.cold);
+  condition.meet(work, condition.moved());
+  EXPECT_EQ(work.load.alone_ps, before.load.alone_ps);
+  EXPECT_EQ(work.load.memory.uncached_share, before.load.memory.uncached_share);
   EXPECT_EQ(work.block_alone, before.block_alone);
 }
 
 TEST(GpuCondition, ALowerClockLengthensWhatGoesByIt) {
   GpuCondition condition(limits());
-  const LaunchTable nobody;
   condition.set_clock(1.25);
   Work work = contending_work(0);
   const Work before = work;
-  condition.meet(work, nobody);
-  EXPECT_DOUBLE_EQ(work.load.issue, 1.25 * before.load.issue);
-  EXPECT_GT(work.load.alone, before.load.alone);
-  EXPECT_LT(work.load.alone, 1.25 * before.load.alone) << "the memory has its own clock";
-  const double longer = work.load.alone / before.load.alone;
+  condition.meet(work, condition.moved());
+  EXPECT_DOUBLE_EQ(work.load.sm.issue_ps, 1.25 * before.load.sm.issue_ps);
+  EXPECT_GT(work.load.alone_ps, before.load.alone_ps);
+  EXPECT_LT(work.load.alone_ps, 1.25 * before.load.alone_ps) << "the memory has its own clock";
+  const double longer = work.load.alone_ps / before.load.alone_ps;
   EXPECT_NEAR(static_cast<double>(work.block_alone.count()),
               static_cast<double>(before.block_alone.count()) * longer, 1);
 }
 
 TEST(GpuCondition, WhatContendsForNothingStays) {
   GpuCondition condition(limits());
-  const LaunchTable nobody;
   condition.set_clock(2);
   Work work;
   work.block_alone = us(1);
-  condition.meet(work, nobody);
+  condition.meet(work, condition.moved());
   EXPECT_EQ(work.block_alone, us(1));
 }
 
 TEST(GpuCondition, WhatOthersMovedSinceAClientsLastLaunchIsLostFromL2) {
   GpuCondition condition(limits());
-  const LaunchTable nobody;
   Work first = contending_work(0, 0.1);
-  condition.meet(first, nobody);
-  EXPECT_EQ(first.load.cold, 0.1) << "nobody has replaced anything";
+  condition.meet(first, condition.moved());
+  EXPECT_EQ(first.load.memory.uncached_share, 0.1) << "nobody has replaced anything";
   condition.ended(done(1, 50e6));
   Work second = contending_work(0, 0.1);
   const Work before = second;
-  condition.meet(second, nobody);
-  EXPECT_GT(second.load.cold, 0.1);
-  EXPECT_GT(second.load.alone, before.load.alone);
+  condition.meet(second, condition.moved());
+  EXPECT_GT(second.load.memory.uncached_share, 0.1);
+  EXPECT_GT(second.load.alone_ps, before.load.alone_ps);
   EXPECT_GT(second.block_alone, before.block_alone);
   Work third = contending_work(0, 0.1);
-  condition.meet(third, nobody);
-  EXPECT_EQ(third.load.cold, 0.1) << "nobody has since the second";
+  condition.meet(third, condition.moved());
+  EXPECT_EQ(third.load.memory.uncached_share, 0.1) << "nobody has since the second";
 }
 
 TEST(GpuCondition, WhatTheClientItselfMovedReplacesNothingOfItsOwn) {
   GpuCondition condition(limits());
-  const LaunchTable nobody;
   Work first = contending_work(0, 0.1);
-  condition.meet(first, nobody);
+  condition.meet(first, condition.moved());
   condition.ended(done(0, 50e6));
   Work second = contending_work(0, 0.1);
-  condition.meet(second, nobody);
-  EXPECT_EQ(second.load.cold, 0.1);
+  condition.meet(second, condition.moved());
+  EXPECT_EQ(second.load.memory.uncached_share, 0.1);
 }
 
 TEST(GpuCondition, WhatRunsNowCountsAsFarAsItIs) {
   GpuCondition condition(limits());
-  LaunchTable launches;
   Work first = contending_work(0, 0.1);
-  condition.meet(first, launches);
-  Work running = done(1, 50e6);
-  running.instances = 1, running.done = 0;
-  const WorkId id = launches.add(running);
+  condition.meet(first, 0);
   Work second = contending_work(0, 0.1);
-  condition.meet(second, launches);
-  EXPECT_EQ(second.load.cold, 0.1);
-  launches[id].done = 100;
+  condition.meet(second, 0);
+  EXPECT_EQ(second.load.memory.uncached_share, 0.1);
   Work third = contending_work(0, 0.1);
-  condition.meet(third, launches);
-  EXPECT_GT(third.load.cold, 0.1);
+  condition.meet(third, 50e6);
+  EXPECT_GT(third.load.memory.uncached_share, 0.1);
 }
 
 TEST(GpuCondition, EnergyIsThatOfTheBlocksOfThisRun) {
@@ -138,6 +128,8 @@ TEST(GpuCondition, RefusesAClockAboveTheHighest) {
   Work work = contending_work(0);
   work.first = 30, work.done = 20;
   EXPECT_THROW(condition.ended(work), std::logic_error);
+  condition.ended(done(1, 50e6));
+  EXPECT_THROW(condition.meet(work, 49e6), std::logic_error) << "less than has been moved";
 }
 
 }  // namespace

@@ -14,9 +14,9 @@ namespace {
 
 BlockLoad load(double read) {
   BlockLoad l;
-  l.issue = 1e6, l.wait = 2e6, l.read = read, l.l2_read = 2 * read, l.l2 = 10;
-  l.residents = 4, l.sms = 132, l.blocks = 528, l.places = 528;
-  l.alone = 3e6 + read;
+  l.sm.issue_ps = 1e6, l.memory.wait_ps = 2e6, l.memory.read_bytes = read, l.memory.l2_read_bytes = 2 * read, l.memory.l2_ps = 10;
+  l.extent.residents = 4, l.extent.sms = 132, l.extent.blocks = 528, l.extent.places = 528;
+  l.alone_ps = 3e6 + read;
   return l;
 }
 
@@ -27,7 +27,7 @@ TEST(MemoryTable, ALoadHasItsOwnNumberNotZero) {
   EXPECT_EQ(table.number_of(load(1000)), number);
   EXPECT_NE(table.number_of(load(1001)), number);
   BlockLoad other = load(1000);
-  other.random = true;
+  other.memory.random = true;
   EXPECT_NE(table.number_of(other), number) << "of the same times";
 }
 
@@ -51,8 +51,8 @@ TEST(MemoryTable, GivesWhatShareMemoryFinds) {
     ASSERT_EQ(a.dram, b.dram);
     ASSERT_EQ(a.stretch, b.stretch);
     for (std::size_t k = 0; k < kept.size(); ++k) {
-      ASSERT_EQ(kept[k].delay, computed[k].delay);
-      ASSERT_EQ(kept[k].issue, computed[k].issue);
+      ASSERT_EQ(kept[k].delay_ps, computed[k].delay_ps);
+      ASSERT_EQ(kept[k].issue_ps, computed[k].issue_ps);
     }
   }
 }

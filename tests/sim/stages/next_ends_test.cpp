@@ -1,4 +1,4 @@
-// Is the first end found, and whose it is, as cohorts part and join?
+// Is the first end found, and whose it is, as cohorts part and merge?
 #include "sim/stages/next_ends.h"
 
 #include <gtest/gtest.h>
@@ -54,8 +54,8 @@ TEST(NextEnds, ACohortThatJoinsLeavesItsEndToTheOther) {
   const std::uint32_t other = cohorts.split(0, part);
   ends.set(0, 10), ends.set(other, 10);
   ends.find_first(cohorts);
-  ends.join(other);
-  cohorts.join(0, other);
+  ends.merge(other);
+  cohorts.merge(0, other);
   EXPECT_EQ(first_of(ends, cohorts), Heads{0});
 }
 
@@ -79,8 +79,8 @@ TEST(NextEnds, OfAnyNumberOfHeadsTheFirstAreThoseThatAScanFinds) {
         } else if (together && head != list.front() && below(round % 400 < 200 ? 8 : 2) == 0) {
           ends.set(head, known[list.front()]);
           ends.find_first(cohorts);
-          ends.join(head);
-          cohorts.join(list.front(), head);
+          ends.merge(head);
+          cohorts.merge(list.front(), head);
           known.erase(head);
         }
         const std::size_t changes = below(5) == 0 ? cohorts.list().size() : below(4);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <stdexcept>
+#include <vector>
 
 #include "tests/support/build.h"
 #include "tests/support/stages.h"
@@ -32,12 +33,17 @@ class Quotas {
     return launches.add(std::move(work));
   }
   bool seek(WorkId id, Time now, bool immediately = false) {
-    return quotas.seek(id, launches[id], sms, now, immediately);
+    bool place_left = false;
+    const Spread& s = launches[id].spread;
+    for (std::uint32_t rank = 0; rank < s.held.size(); ++rank)
+      place_left |= s.wanted(rank) && sms.room_for(rank, s.demand, s.carveout) > 0;
+    return quotas.seek(id, launches[id], place_left, now, immediately);
   }
   void fill(std::uint32_t rank) { sms.take(rank, kHalf, 0, 1, true), sms.take(rank, kHalf, 0, 1, true); }
   void make_room(std::uint32_t rank, Time now) {
     sms.give_back(rank, kHalf, 0, 1, true);
-    quotas.look_again(rank, launches, sms, now);
+    for (const WorkId id : std::vector(quotas.wanting()))
+      if (launches[id].spread.wanted(rank)) seek(id, now);
   }
 
   const Gpu gpu = small_gpu(2);
@@ -172,9 +178,8 @@ TEST(QuotaController, RefusesLaunchesWithoutNumbersPerSm) {
   Quotas q;
   Work plain;
   plain.last = 4;
-  EXPECT_THROW(q.quotas.seek({0}, plain, q.sms, us(1)), std::logic_error);
+  EXPECT_THROW(q.quotas.seek({0}, plain, true, us(1)), std::logic_error);
   EXPECT_THROW(q.quotas.began({0}, plain.spread, us(1)), std::logic_error);
-  EXPECT_THROW(q.quotas.look_again(2, q.launches, q.sms, us(1)), std::logic_error);
   EXPECT_THROW(QuotaController(ps(-1)), std::logic_error);
 }
 

@@ -63,7 +63,7 @@ TEST(SmArray, ASplitCohortHasTheSameRoomInBothHalves) {
   sms.take(1, kSmall, 8192, 1, false);
   EXPECT_FALSE(sms.alike(0, 1));
   sms.give_back(1, kSmall, 0, 1, false);
-  sms.join(0, 1);
+  sms.merge(0, 1);
   EXPECT_EQ(sms.cohorts().size(0), 4u);
   EXPECT_EQ(sms.resident_blocks(), 12u);
 }
@@ -182,7 +182,7 @@ TEST(SmArray, WhatHasChangedIsToldOnce) {
   sms.split(0, mask({3}));
   EXPECT_EQ(sms.take_touched(), mask({3}));
   const std::uint64_t before = sms.changes();
-  sms.join(0, 3);
+  sms.merge(0, 3);
   EXPECT_EQ(sms.take_touched(), mask({0}));
   EXPECT_EQ(sms.changed(before), 3u) << "who knew its room must learn that it is no head";
 }
@@ -213,9 +213,9 @@ TEST(SmArray, RefusesToJoinWhatIsNotAlike) {
   const Gpu gpu = small_gpu(2);
   SmArray sms(gpu, true, false);
   sms.split(0, mask({0}));
-  EXPECT_THROW(sms.join(1, 0), std::logic_error);
+  EXPECT_THROW(sms.merge(1, 0), std::logic_error);
   sms.take(0, kSmall, 0, 1, false);
-  EXPECT_THROW(sms.join(0, 1), std::logic_error);
+  EXPECT_THROW(sms.merge(0, 1), std::logic_error);
 }
 
 TEST(SmArray, RefusesToTakeWhatIsNotThere) {

@@ -13,7 +13,7 @@ Work work_of(std::uint32_t kernel) {
   work.record.kernel = KernelId{kernel};
   work.record.blocks = 10;
   work.block_alone = Time{1000};
-  work.load.alone = 900;
+  work.load.alone_ps = 900;
   return work;
 }
 
@@ -60,7 +60,7 @@ TEST(SoloMemory, WhatMayGoOtherwiseIsAnother) {
   other.block_alone += Time{1};
   EXPECT_EQ(memory.find(SoloMemory::key_of(other, two())), nullptr);
   other = work;
-  other.load.alone += 1;
+  other.load.alone_ps += 1;
   EXPECT_EQ(memory.find(SoloMemory::key_of(other, two())), nullptr);
   other = work;
   other.record.launch = {7, 7}, other.record.client = ClientId{3};

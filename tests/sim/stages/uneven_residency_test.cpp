@@ -87,16 +87,16 @@ TEST(TileUse, TwoBlocksOfAGemmOnAnSmTakeAsMuchLongerAsMeasured) {
   const Gpu gpu = read_gpu("h200");
   const Kernel gemm = sgemm1024();
   const BlockLoad load = KernelModel(gemm, *gemm.solo_time, gpu).load(gpu.sms);
-  EXPECT_TRUE(load.processor_sharing);
-  const double one = alone_on_sm(load.issue, 1, load.delay_alone),
-               two = alone_on_sm(load.issue, 2, load.delay_alone);
+  EXPECT_TRUE(load.sm.processor_sharing);
+  const double one = alone_on_sm(load.sm.issue_ps, 1, load.delay_alone_ps),
+               two = alone_on_sm(load.sm.issue_ps, 2, load.delay_alone_ps);
   EXPECT_NEAR(two / one, 97.5 / 56.6, 0.1);
 }
 
 TEST(TileUse, IsOfKernelsThatMultiplyMatricesAndDoNotWaitForDram) {
   const Gpu gpu = read_gpu("h200");
   const auto even = [&](const Kernel& k) {
-    return KernelModel(k, *k.solo_time, gpu).load(gpu.sms).processor_sharing;
+    return KernelModel(k, *k.solo_time, gpu).load(gpu.sms).sm.processor_sharing;
   };
   Kernel k = sgemm1024();
   EXPECT_TRUE(even(k));
@@ -142,8 +142,8 @@ TEST(TileUse, TheAgeOfBlocksOnTilesCountsForNothing) {
   SmShare turns[] = {{80, 20, 1}, {80, 20, 1}}, aged[] = {{80, 20, 1}, {80, 20, 1}};
   share_sm(turns, kProcessorSharing, limits);
   share_sm(aged, kMostApart, limits);
-  EXPECT_DOUBLE_EQ(turns[0].time, turns[1].time);
-  EXPECT_LT(aged[0].time, turns[0].time);
+  EXPECT_DOUBLE_EQ(turns[0].time_ps, turns[1].time_ps);
+  EXPECT_LT(aged[0].time_ps, turns[0].time_ps);
 }
 
 }  // namespace
