@@ -1,12 +1,17 @@
 """The compiled half of `corun`; import from `corun`.
 
-Units are in the names: `_ps` whole picoseconds, `_ns` nanoseconds.  Clients, streams, operations, kernels and
-buffers are named by their index, TPCs by their number.
+Units are in the names: `_ps` whole picoseconds, `_ns` nanoseconds, `_bytes` bytes.  Times are counted from
+the beginning of the run.  Clients, streams, operations, kernels and buffers are named by their index, TPCs by
+their number.
+
+An argument of the wrong type is a TypeError, and so is a negative number where an index or a count is wanted.
+Classes without a constructor here are made by corun only.  Lists, sets and dicts that a property gives are
+copies.
 """
 
 from enum import Enum
 from os import PathLike
-from typing import Any, Iterable, List, Literal, Optional, Sequence, Tuple, Union
+from typing import Any, Iterable, List, Literal, Optional, Sequence, Tuple, Union, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +19,19 @@ import numpy.typing as npt
 from .policy import Policy
 
 __version__: str
+"""Of the package, "0.1.0"."""
 
 class InputError(ValueError):
     """Bad input: which file, where in it, what is wrong, what to do.  Its text is that of the `sim` command."""
 
     file: str
+    """The path or name of what was read; empty: it is about an argument."""
     place: str
+    """A JSON pointer ("/kernels/3/grid"), "line 7, column 2", or the argument; empty: all of it."""
     problem: str
+    """What is wrong."""
     remedy: str
+    """What to do."""
 
 # ---- GPUs and workloads ------------------------------------------------------------------------------------
 
@@ -81,7 +91,7 @@ class Gpu:
 
     @property
     def sms_per_tpc(self) -> int:
-        """SMs of a texture processing cluster, the smallest part that a mask names."""
+        """SMs of a texture processing cluster (TPC), the smallest part that a mask names."""
 
     @property
     def tpcs(self) -> int:
@@ -89,7 +99,7 @@ class Gpu:
 
     @property
     def gpc_of_tpc(self) -> List[int]:
-        """Empty: unknown."""
+        """By TPC, the number of its graphics processing cluster; empty: unknown."""
 
     @property
     def sm(self) -> SmLimits:
@@ -180,7 +190,7 @@ class Gpu:
         """Between host and device, pinned memory, each way."""
 
 class Topology:
-    """The GPU, and what the backend can do on it."""
+    """The GPU, and what the backend can do on it.  It may be kept: it does not change."""
 
     @property
     def gpu(self) -> Gpu:
@@ -223,7 +233,7 @@ class Kernel:
 
     @property
     def shared_memory_bytes(self) -> int:
-        """Of a block, static and dynamic."""
+        """Of a block, static and dynamic, without what the system reserves."""
 
     @property
     def idempotent(self) -> bool:
@@ -300,7 +310,7 @@ class Client:
         """From the intended arrival."""
 
 def blocks_per_sm(kernel: Kernel, gpu: Gpu) -> int:
-    """How many blocks of the kernel an empty SM holds."""
+    """How many blocks of the kernel an empty SM holds; 0: not one fits."""
 
 def gpus() -> List[str]:
     """Names of the built-in GPU descriptions, sorted."""
@@ -311,18 +321,27 @@ class LaunchState(Enum):
     """How far a launch is, as far as the host knows."""
 
     pending = ...
-    """Called, not yet launched."""
+    """Called, not yet launched; an allocation that waits for Allocate."""
     submitted = ...
+    """Launched; not known to have started its last block."""
     draining = ...
     """Its last block has started."""
     stopping = ...
-    """Asked to come off the GPU."""
+    """Asked to come off the GPU, or the padding of a LaunchPadded."""
     finished = ...
+    """Known to have ended, or dropped because its client failed."""
 
 class LaunchId:
     """One execution of one operation; `serial` is unique in a run."""
 
-    def __init__(self, slot: int, serial: int) -> None: ...
+    @overload
+    def __init__(self, slot: int, serial: int) -> None:
+        """As a LaunchView or a notice has them."""
+
+    @overload
+    def __init__(self, launch: LaunchView) -> None:
+        """`launch.id`.  Wherever a LaunchId is wanted a LaunchView does."""
+
     @property
     def slot(self) -> int:
         """Where its view is; used again once the launch has ended."""
@@ -331,10 +350,11 @@ class LaunchId:
     def serial(self) -> int:
         """Rises with each launch of the run."""
 
-    def __hash__(self) -> int: ...
+    def __hash__(self) -> int:
+        """The serial."""
 
 class LaunchView:
-    """A launch as it was when the snapshot was taken."""
+    """A launch, copy or allocation as it was when the snapshot was taken.  It may be kept, as ClientView."""
 
     @property
     def id(self) -> LaunchId:
@@ -358,19 +378,22 @@ class LaunchView:
 
     @property
     def kernel_id(self) -> int:
-        """Index of the kernel, for Snapshot.profile."""
+        """Index of the kernel, for Snapshot.profile; 0 where `kernel` is None."""
 
     @property
     def kernel(self) -> Kernel:
-        """None for an allocation."""
+        """None for a copy, as `running` has them, and for an allocation."""
 
     @property
     def tpc_mask(self) -> Optional[frozenset[int]]:
-        """Of this launch, as the trace has it."""
+        """Of this launch, as the trace has it; None: it has none of its own."""
 
     @property
     def bytes(self) -> int:
-        """What an allocation takes."""
+        """What a copy moves, or an allocation of the program takes.
+
+        0 for a kernel, and for the allocation of Client.memory_bytes: see there, or BufferView.bytes.
+        """
 
     @property
     def solo_time_ps(self) -> int:
@@ -382,7 +405,7 @@ class LaunchView:
 
     @property
     def waits_for(self) -> int:
-        """Unfinished operations that it follows directly (stream order, events)."""
+        """Number of unfinished operations that it follows directly (stream order, events)."""
 
     @property
     def ready_at_ps(self) -> int:
@@ -390,22 +413,22 @@ class LaunchView:
 
     @property
     def submitted_at_ps(self) -> int:
-        """When a Launch was decided; 0: not yet."""
+        """When a Launch was last decided; 0: not yet."""
 
     @property
     def ctas(self) -> int:
-        """0: a plain launch."""
+        """CTAs that Launch or Resize gave it; 0: a plain launch, or it is pending."""
 
     @property
     def blocks_done(self) -> int:
-        """As last reported; of a preempted launch: for good."""
+        """As last reported by ProgressReported; of a preempted launch: for good."""
 
     @property
     def reported_at_ps(self) -> int:
-        """When `blocks_done` was so."""
+        """When blocks done were last counted for ProgressReported; 0: never."""
 
 class ClientView:
-    """A client as it was when the snapshot was taken."""
+    """A client as it was when the snapshot was taken.  It may be kept, also after the run."""
 
     @property
     def id(self) -> int:
@@ -417,7 +440,7 @@ class ClientView:
 
     @property
     def requests_waiting(self) -> int:
-        """Arrived, none of their operations issued."""
+        """Number of requests that have arrived and of which no operation was issued."""
 
     @property
     def busy(self) -> bool:
@@ -427,27 +450,30 @@ class Place(Enum):
     """Of a buffer's contents."""
 
     asked = ...
-    """Wanted, and not yet granted."""
+    """Wanted, and not yet granted: it takes no device memory."""
     device = ...
+    """In device memory, where launches can use it."""
     to_host = ...
-    """Under way, and taking device memory, as to_device."""
+    """A Checkpoint is under way; it takes device memory until that is complete."""
     host = ...
+    """In host memory: it takes no device memory."""
     to_device = ...
+    """A Restore is under way; it takes device memory since that began."""
 
 class BufferView:
-    """An allocation in device memory, from grant to release."""
+    """An allocation in device memory, from the client's call to its release.  A copy, which may be kept."""
 
     @property
     def id(self) -> int:
-        """Index into Snapshot.buffers, for decisions."""
+        """Index into Snapshot.buffers, for decisions; given to another buffer after the release."""
 
     @property
     def client(self) -> int:
-        """Whose it is."""
+        """Index of the client whose it is."""
 
     @property
     def bytes(self) -> int:
-        """Its size."""
+        """Its size, bytes."""
 
     @property
     def place(self) -> Place:
@@ -467,11 +493,11 @@ class BufferView:
 
     @property
     def uses(self) -> int:
-        """Launches so far."""
+        """Launches of kernels that used it so far."""
 
     @property
     def last_used_ps(self) -> int:
-        """When the last launch that uses it was decided."""
+        """When the last launch or copy that uses it went to the GPU, at first when it was asked for."""
 
 class ProfilePoint:
     """Solo time as a persistent kernel of `ctas` CTAs."""
@@ -486,7 +512,7 @@ class ProfilePoint:
 
     @property
     def sms(self) -> int:
-        """That have CTAs; the last may have fewer."""
+        """SMs that have CTAs; the last may have fewer."""
 
     @property
     def ctas_per_sm(self) -> int:
@@ -551,7 +577,7 @@ class Preempted:
 
     @property
     def blocks_done(self) -> int:
-        """For good."""
+        """For good: a further Launch goes on with the others."""
 
 class ProgressReported:
     """The answer to a Query."""
@@ -614,9 +640,15 @@ Notice = Union[
     BufferWanted,
     ClientLost,
 ]
+"""What `Snapshot.notices` has.  Notices may be kept."""
 
 class Snapshot:
-    """What a host can see at one instant.  Readable during `decide` only; the views in it are copies."""
+    """What a host can see at one instant.
+
+    It is valid during the `decide` that it is given to; a generator that `decide` returns runs within it.
+    Afterwards each property and method raises RuntimeError.  The views, notices and lists that were taken
+    from it are copies: they may be kept and stay as they are.
+    """
 
     @property
     def now_ps(self) -> int:
@@ -636,7 +668,7 @@ class Snapshot:
 
     @property
     def running(self) -> List[LaunchView]:
-        """Launched, not finished; in order of launching."""
+        """Launched, not finished, copies too; in order of launching."""
 
     @property
     def allocating(self) -> List[LaunchView]:
@@ -648,46 +680,78 @@ class Snapshot:
 
     @property
     def memory_used_bytes(self) -> int:
-        """Device memory of all clients."""
+        """Device memory of all clients, bytes."""
 
     def launch(self, id: Union[LaunchId, LaunchView]) -> LaunchView:
-        """As it is now.  KeyError: it has ended."""
+        """As it is now.  KeyError: there is no such launch, or it has ended.
+
+        One that has ended can still be asked for in the `decide` whose notices tell so.
+        """
 
     def profile(self, kernel_id: int) -> List[ProfilePoint]:
-        """Fewest CTAs first; there only if the policy requires profiles."""
+        """Fewest CTAs first.  IndexError: there is no such kernel.
+
+        Empty unless the policy requires profiles and a launch of the kernel was called.
+        """
 
 # ---- what a policy says ------------------------------------------------------------------------------------
 
 class Capability(Enum):
-    """What a backend can do."""
+    """What a backend can do.  The simulator can do all of it."""
 
     order = ...
+    """Launches reach the GPU in the order decided."""
     priority = ...
+    """Stream priorities: Launch.priority."""
     tpc_mask = ...
+    """A launch can be kept to a set of TPCs: Launch.tpc_mask."""
     cta_quota = ...
+    """A launch can run as a persistent kernel of a number of CTAs, and be resized: Launch.ctas, Resize."""
     sm_quota = ...
+    """The same with a number for each SM: `ctas_per_sm`.  Profiles are then by SMs and CTAs on each."""
     progress = ...
+    """The number of finished blocks can be asked for: Query."""
     preempt_at_block = ...
+    """A launch can be stopped at its next block and go on later: Preempt, Stop.at_block."""
     preempt_reset = ...
+    """Running blocks can be killed and run again: Stop.reset."""
     padding = ...
+    """Two kernels can be launched as one: LaunchPadded."""
     time_slice = ...
+    """Separate contexts take turns: Contexts.per_process."""
     memory_swap = ...
+    """Device memory can be moved to the host and back: Checkpoint, Restore."""
 
 class Contexts(Enum):
     """Which clients share a hardware context."""
 
     one = ...
+    """All of them, as under MPS or as streams of one process: their kernels run side by side."""
     per_process = ...
+    """Those of one process (Client.process); the GPU gives contexts turns."""
 
 class Requirements:
-    """What a policy needs; refused at the start where it is missing."""
+    """What a policy needs.  `run` raises InputError before the first `decide` if a capability is missing."""
 
     capabilities: frozenset[Capability]
+    """What its decisions use.
+
+    Without `memory_swap` each Checkpoint and Restore is refused.  Without `preempt_at_block` no kernel has
+    the cost of being stoppable.  The simulator holds the policy to nothing else here.
+    """
     contexts: Contexts
+    """Contexts.one: all clients share one."""
     profiles: bool
+    """True: Snapshot.profile has the times of kernels that were called; the simulator makes them."""
     memory: bool
+    """True: allocations wait for Allocate.  False: they are granted at once, or fail if they do not fit."""
     deferred_memory: bool
+    """True, beside `memory`: a call that allocates returns at once, and what uses the memory waits."""
     thread_percentages: List[float]
+    """MPS active thread percentages, above 0 to 100, by client; the last is that of all further clients.
+
+    Empty: no MPS.  InputError from `run` on a GPU without MPS or, below 100, without percentages.
+    """
     def __init__(
         self,
         capabilities: Iterable[Capability],
@@ -697,16 +761,33 @@ class Requirements:
         memory: bool = False,
         deferred_memory: bool = False,
         thread_percentages: Sequence[float] = ...,
-    ) -> None: ...
+    ) -> None:
+        """contexts: Contexts.one unless given.  thread_percentages: none unless given."""
+
+# A refused decision changes nothing and raises nothing: the next snapshot shows what is.
 
 class Launch:
-    """Hand a pending launch to the GPU, behind what was launched before it in its stream."""
+    """Hand a pending launch to the GPU, behind what was launched before it in its stream.
+
+    A launch that was preempted goes on with the blocks that are not done.  Refused, and it stays pending:
+    while an earlier operation of its stream or one that it waits for is not launched or is coming off the
+    GPU, a buffer that it uses is not on the device, or its hardware channel is full; and for a priority, mask
+    or size that the GPU does not have.
+    """
 
     launch: LaunchId
+    """A pending launch."""
     priority: int
+    """CUDA's: 0 lowest, 1 - Gpu.priority_levels highest."""
     tpc_mask: Optional[frozenset[int]]
+    """TPCs that it may use, by number; None: all.  ValueError for numbers below 0 or above 383."""
     ctas: int
+    """CTAs of a persistent kernel, on all SMs together; 0: a plain kernel."""
     ctas_per_sm: List[int]
+    """CTAs of a persistent kernel by SM, Gpu.sms numbers up to 65535; empty: they go where there is room.
+
+    Set the whole list, as reading gives a copy.  `ctas` does not follow: it must be 0 or the sum.
+    """
     def __init__(
         self,
         launch: Union[LaunchId, LaunchView],
@@ -716,27 +797,46 @@ class Launch:
         ctas: int = 0,
         ctas_per_sm: Sequence[int] = ...,
     ) -> None:
-        """priority: CUDA's, 0 lowest.  ctas: those of a persistent kernel; 0: a plain kernel.
-        ctas_per_sm: by SM; `ctas` is then their sum."""
+        """ctas: left out, it is the sum of ctas_per_sm.
+
+        ValueError: `ctas` is neither 0 nor that sum, or a number of tpc_mask is out of range.
+        """
 
 class Resize:
-    """Give a persistent launch another number of CTAs."""
+    """Give a persistent launch another number of CTAs.
+
+    Fewer: the surplus exits at its next block.  More: a further instance joins.  Refused for a plain launch,
+    for no CTA at all, and with ctas_per_sm where the launch has none, or the other way round.
+    """
 
     launch: LaunchId
+    """A persistent launch on the GPU."""
     ctas: int
+    """CTAs on all SMs together, at least 1."""
     ctas_per_sm: List[int]
+    """CTAs by SM, where the launch was launched so; as in Launch."""
     def __init__(
         self, launch: Union[LaunchId, LaunchView], ctas: int = 0, *, ctas_per_sm: Sequence[int] = ...
-    ) -> None: ...
+    ) -> None:
+        """One of ctas and ctas_per_sm.  ValueError: both are given, and `ctas` is not the sum."""
 
 class LaunchPadded:
-    """Launch, as one grid, a launch confined to some SMs and blocks of another client's on the others."""
+    """Launch, as one grid, a launch confined to some SMs and blocks of another client's on the others.
+
+    Both are pending, and the padding waits for nothing.  Each block has what the larger of the two kernels
+    needs of an SM.  The padding is told of by Preempted if it has blocks left, else by KernelFinished.
+    """
 
     launch: LaunchId
+    """The launch that is padded."""
     priority: int
+    """Of the grid; as in Launch."""
     sms: int
+    """SMs of `launch`, 1 to Gpu.sms - 1; the padding has the others."""
     padding: LaunchId
+    """A launch of another client, in the same context."""
     padding_blocks: int
+    """Blocks of the padding, at least 1; no more run than it has left."""
     def __init__(
         self,
         launch: Union[LaunchId, LaunchView],
@@ -745,50 +845,78 @@ class LaunchPadded:
         padding: Union[LaunchId, LaunchView],
         padding_blocks: int,
         priority: int = 0,
-    ) -> None: ...
+    ) -> None:
+        """sms, padding and padding_blocks must be given."""
 
 class Stop(Enum):
     """How a launch comes off the GPU."""
 
     at_block = ...
+    """No further block starts; those that run end."""
     reset = ...
+    """Running blocks are killed, and a further Launch starts anew.  Refused unless Kernel.idempotent."""
 
 class Preempt:
-    """Take a launch off the GPU, with whatever was launched behind it in its stream."""
+    """Take a launch off the GPU, with whatever was launched behind it in its stream or waits for any of that.
+
+    For each there follows Preempted, or KernelFinished if it was too late.  Refused for a copy, for what is
+    not on the GPU or is stopping already, and for a padded launch.
+    """
 
     launch: LaunchId
+    """A launch on the GPU."""
     how: Stop
-    def __init__(self, launch: Union[LaunchId, LaunchView], how: Stop = ...) -> None: ...
+    """Stop.at_block or Stop.reset."""
+    def __init__(self, launch: Union[LaunchId, LaunchView], how: Stop = ...) -> None:
+        """how: Stop.at_block unless given."""
 
 class Allocate:
-    """Grant a pending allocation."""
+    """Grant a pending allocation.  Refused while it does not fit the free device memory."""
 
     allocation: LaunchId
-    def __init__(self, allocation: Union[LaunchId, LaunchView]) -> None: ...
+    """One of Snapshot.allocating."""
+    def __init__(self, allocation: Union[LaunchId, LaunchView]) -> None:
+        """allocation: one of Snapshot.allocating."""
 
 class Checkpoint:
-    """Copy a buffer that no launch on the GPU uses to the host and free its device memory."""
+    """Copy a buffer to the host and free its device memory; answered by BufferMoved.
+
+    Refused if it is not on the device or something on the GPU uses it, and unless the requirements have
+    Capability.memory_swap.
+    """
 
     buffer: int
-    def __init__(self, buffer: int) -> None: ...
+    """BufferView.id."""
+    def __init__(self, buffer: int) -> None:
+        """buffer: BufferView.id."""
 
 class Restore:
-    """Bring a buffer back to the device."""
+    """Bring a buffer back to the device; answered by BufferMoved.
+
+    Refused if it is not on the host or does not fit the free device memory, and unless the requirements have
+    Capability.memory_swap.
+    """
 
     buffer: int
-    def __init__(self, buffer: int) -> None: ...
+    """BufferView.id."""
+    def __init__(self, buffer: int) -> None:
+        """buffer: BufferView.id."""
 
 class Query:
-    """Ask how many blocks are done; answered by ProgressReported."""
+    """Ask how many blocks are done; answered by ProgressReported.  Refused unless it is on the GPU."""
 
     launch: LaunchId
-    def __init__(self, launch: Union[LaunchId, LaunchView]) -> None: ...
+    """A launch on the GPU."""
+    def __init__(self, launch: Union[LaunchId, LaunchView]) -> None:
+        """launch: one that is on the GPU."""
 
 class WakeAt:
-    """Ask again at this time, whatever happens (the earliest wish counts)."""
+    """Ask again at this time, whatever happens (the earliest wish counts).  Refused if it has come."""
 
     at_ps: int
-    def __init__(self, at_ps: int) -> None: ...
+    """From the beginning of the run, as Snapshot.now_ps."""
+    def __init__(self, at_ps: int) -> None:
+        """at_ps: as Snapshot.now_ps, and later."""
 
 # ---- runs --------------------------------------------------------------------------------------------------
 
@@ -805,7 +933,7 @@ class Parameter:
 
     @property
     def default_value(self) -> str:
-        """As text; empty: it must be given."""
+        """As text; empty: there is none."""
 
 class PolicyInfo:
     """A registered policy."""
@@ -849,7 +977,10 @@ class Columns:
         """In the order of the columns."""
 
     def words(self, name: str) -> Optional[Tuple[str, ...]]:
-        """What the numbers of a column of words stand for; None: it is a column of numbers."""
+        """What the numbers of a column of words stand for; None: it is a column of numbers.
+
+        KeyError: there is no such column.
+        """
 
     def to_pandas(self) -> Any:
         """A DataFrame, words as categories.  ModuleNotFoundError without pandas."""
@@ -857,16 +988,27 @@ class Columns:
     def _repr_html_(self) -> str:
         """The first rows, for a notebook."""
 
-    def __len__(self) -> int: ...
-    def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        """A view, not to be written to.  KeyError: there is no such column."""
+    def __len__(self) -> int:
+        """Rows."""
 
-    def __arrow_c_schema__(self) -> object: ...
-    def __arrow_c_array__(self, requested_schema: Optional[object] = None) -> Tuple[object, object]: ...
-    def __arrow_c_stream__(self, requested_schema: Optional[object] = None) -> object: ...
+    def __getitem__(self, name: str) -> npt.NDArray[Any]:
+        """A view of shape (rows,), which is read-only.  KeyError: there is no such column."""
+
+    def __arrow_c_schema__(self) -> object:
+        """A capsule "arrow_schema"."""
+
+    def __arrow_c_array__(self, requested_schema: Optional[object] = None) -> Tuple[object, object]:
+        """Capsules "arrow_schema" and "arrow_array", of a struct of the columns, whatever is requested."""
+
+    def __arrow_c_stream__(self, requested_schema: Optional[object] = None) -> object:
+        """A capsule "arrow_array_stream", of one such array, whatever is requested."""
 
 class Result:
-    """What a run gave.  Arrays are in the order of the records; each access makes a new one."""
+    """What a run gave.  It holds all that it gives: the trace and the policy need not be kept.
+
+    Arrays have the shape (rows,), a row a record in the order of the records, and a dtype of named fields.
+    Each access makes a new array.  A time that there is not is NaN.
+    """
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -874,32 +1016,34 @@ class Result:
 
     @property
     def requests(self) -> npt.NDArray[np.void]:
-        """client u4, request u8, arrival_ns f8 (intended), started_ns f8, finished_ns f8, latency_ns f8 (from
-        the intended arrival), dropped bool (replaced by a newer one), work_done_ns f8 (solo time of its
-        finished kernels)."""
+        """A row a request: client u4, request u8, arrival_ns f8 (intended), started_ns f8, finished_ns f8,
+        latency_ns f8 (from the intended arrival), dropped bool (replaced by a newer one), work_done_ns f8
+        (solo time of its finished kernels)."""
 
     @property
     def kernels(self) -> npt.NDArray[np.void]:
-        """launch u4, client u4, request u8, stream u4, op u4, kernel u4, priority i4, ctas u4 (0: plain),
-        blocks u8, evictions u4, preemptions u4, redone_blocks u8, ready_ns f8 (the host's call), submitted_ns f8 (decided), queued_ns f8
-        (reached the TMU), slotted_ns f8 (entered a task slot), started_ns f8, last_block_ns f8 (last block
-        started), finished_ns f8."""
+        """A row a launch: launch u4 (LaunchId.serial), client u4, request u8, stream u4, op u4, kernel u4,
+        priority i4, ctas u4 (0: plain), blocks u8 (of its grid), evictions u4 (from a task slot),
+        preemptions u4, redone_blocks u8, ready_ns f8 (the host's call), submitted_ns f8 (decided),
+        queued_ns f8 (reached the TMU), slotted_ns f8 (entered a task slot), started_ns f8,
+        last_block_ns f8 (last block started), finished_ns f8."""
 
     @property
     def copies(self) -> npt.NDArray[np.void]:
-        """launch u4, client u4, request u8, stream u4, op u4, bytes u8, engine u4, started_ns f8,
-        finished_ns f8."""
+        """A row a copy: launch u4, client u4, request u8, stream u4, op u4, bytes u8, engine u4 (copy
+        engine), started_ns f8, finished_ns f8."""
 
     @property
     def blocks(self) -> npt.NDArray[np.void]:
-        """launch u4, client u4, kernel u4, block u4, sm u4, lane u4, start_ns f8, end_ns f8.  InputError
-        unless the run was made with timeline='cta'."""
+        """A row a block: launch u4, client u4, kernel u4, block u4, sm u4, lane u4 (its place on the SM),
+        start_ns f8, end_ns f8.  InputError unless the run was made with timeline='cta'."""
 
     def columns(self, which: Literal["requests", "kernels", "copies", "blocks", "counters"]) -> Columns:
         """The same rows by column, as pa.table(result.columns("kernels")).
 
-        counters: counter, at_ns, value, a row a change.  InputError for blocks unless the run was made with
-        timeline='cta', for counters unless with counters=True.
+        counters: counter, at_ns, value, a row a change.  A value is a number of what the counter counts, of
+        "DRAM bandwidth" percent of the peak, of "device memory" bytes.  InputError for blocks unless the run
+        was made with timeline='cta', for counters unless with counters=True, and for other rows.
         """
 
     def to_pandas(
@@ -907,7 +1051,7 @@ class Result:
     ) -> Any:
         """A DataFrame of columns(which); of clients: of what the summary says of each, with the parts of its latency.
 
-        ModuleNotFoundError without pandas.
+        ModuleNotFoundError without pandas, InputError as of columns().
         """
 
     def _repr_html_(self) -> str:
@@ -923,20 +1067,30 @@ class Result:
 
     @property
     def policy(self) -> str:
-        """As it was given, with its parameters."""
+        """As it was given, with its parameters; of an object its `name`."""
 
     @property
     def wall_s(self) -> float:
-        """Time that the simulation took."""
+        """Time that the simulation took, seconds; with clients alone, unless an earlier run had them."""
 
     def perfetto(self, path: Union[str, PathLike[str]]) -> None:
-        """Write the timeline for ui.perfetto.dev."""
+        """Write the timeline for ui.perfetto.dev, whole or not at all; by gzip where the name ends in .gz.
+
+        InputError if the run was made with timeline=None, or the file cannot be written.
+        """
 
     def write(self, directory: Union[str, PathLike[str]]) -> None:
-        """Write summary.json, requests.csv, kernels.csv and timeline.pftrace, as `sim --out` does."""
+        """Write summary.json, requests.csv, kernels.csv and timeline.pftrace, as `sim --out` does.
+
+        The directory is made if it is not there.  With timeline=None there is no timeline.pftrace.
+        InputError if the directory cannot be made or a file cannot be written: those before it then are.
+        """
 
 class TraceClient:
-    """A client of a Trace; what is set here holds for later runs of that trace, and of no copy."""
+    """A client of a Trace; what is set here holds for later runs of that trace, and of no copy.
+
+    It keeps the trace alive.  To set what is out of place raises InputError and changes nothing.
+    """
 
     @property
     def name(self) -> str:
@@ -948,57 +1102,69 @@ class TraceClient:
 
     @property
     def rate(self) -> Optional[float]:
-        """Requests a second; None for one whose requests follow each other.
+        """Requests a second; None: they follow each other, there is one only, or the client is a server.
 
-        Set, it keeps the kind of arrivals (periodic, random, recorded), and makes a closed loop periodic.
+        Set, 1e-6 to 1e6, it keeps the kind of arrivals (periodic, random, recorded), and makes a closed loop
+        periodic.  Of a server it sets the sequences a second.
         """
 
     @rate.setter
     def rate(self, value: float) -> None: ...
     @property
     def priority(self) -> int:
-        """0 lowest, -5 highest."""
+        """0 lowest, -5 highest; a GPU with fewer levels makes `run` raise InputError."""
 
     @priority.setter
     def priority(self, value: int) -> None: ...
     @property
     def quota(self) -> Optional[float]:
-        """Most of the GPU it may hold, 0 to 1."""
+        """Most of the GPU it may hold, as a fraction; None: all.  Set, 0.001 to 1."""
 
     @quota.setter
     def quota(self, value: float) -> None: ...
     @property
     def reservation(self) -> Optional[float]:
-        """Least of the GPU it is promised, 0 to 1."""
+        """Least of the GPU it is promised, as a fraction; None: nothing.  Set, 0 to 1, at most the quota."""
 
     @reservation.setter
     def reservation(self, value: float) -> None: ...
     @property
     def memory_bytes(self) -> int:
-        """Device memory it holds; set as bytes or as text, "4GB"."""
+        """Device memory it holds, bytes; set as bytes or as text, "4GB" (1e9), "512MiB" (2**20)."""
 
     @memory_bytes.setter
     def memory_bytes(self, value: Union[int, str]) -> None: ...
     @property
     def deadline_ns(self) -> Optional[float]:
-        """From the intended arrival, nanoseconds; set as text with its unit, "20ms"."""
+        """From the intended arrival, nanoseconds; None: it has none.
+
+        Set as text with its unit, "20ms".  InputError for a number, which has no unit, and for a server.
+        """
 
     @deadline_ns.setter
     def deadline_ns(self, value: str) -> None: ...
     @property
     def host_stalls(self) -> Optional[Tuple[float, List[Tuple[float, float]]]]:
-        """How long its host was watched and when it stood still, (ns, [(at, lasting), ...]); None: it never does.  set(steady=True)
-        leaves that out."""
+        """How long its host was watched and when it stood still, (ns, [(at, lasting), ...]), all in
+        nanoseconds; None: it never does.  set(steady=True) leaves that out."""
 
     def set(self, **settings: Any) -> None:
-        """The settings of `sim --client`: set(rt=True, poisson=80, slo="20ms", queue=True).  Throws InputError."""
+        """The settings of `sim --client`: set(rt=True, poisson=80, slo="20ms", queue=True).
+
+        One that takes no value is given as True; False leaves a setting out.  InputError, and nothing is
+        changed, for an unknown setting, a value out of place, settings that exclude each other, or a file
+        that cannot be read.
+        """
 
 class Trace:
-    """A workload that can be run, and changed."""
+    """A workload that can be run, and changed.  Results that it gave before do not change with it.
+
+    Runs of it share what each client does alone, until it is changed.
+    """
 
     @property
     def file(self) -> str:
-        """That it was read from."""
+        """That it was read from; empty: it was composed."""
 
     @property
     def name(self) -> str:
@@ -1010,13 +1176,16 @@ class Trace:
 
     @property
     def gpu(self) -> str:
-        """A name of gpus(), or a path.  Set, the kernels' times are taken as times of that GPU."""
+        """A name of gpus(), or a path.  Set, the kernels' times are taken as times of that GPU.
+
+        To set what is no such name and no file raises InputError.
+        """
 
     @gpu.setter
     def gpu(self, value: str) -> None: ...
     @property
     def seed(self) -> int:
-        """Of random arrivals and policies."""
+        """Of random arrivals and of where hosts' stalls begin, 0 to 2**64 - 1."""
 
     @seed.setter
     def seed(self, value: int) -> None: ...
@@ -1027,17 +1196,21 @@ class Trace:
         """Its clients, for a notebook."""
 
     def set_duration(self, duration: str) -> None:
-        """Length of a run, as "200ms"."""
+        """Length of a run, as "200ms" (s, ms, us, ns).  InputError: it is none, or within the warm-up."""
 
     def copy(self) -> Trace:
         """A trace that can be changed apart from this one."""
 
     def save(self, path: Union[str, PathLike[str]]) -> None:
-        """Write it as a trace (traces/FORMAT.md), whole or not at all."""
+        """Write it as a trace (traces/FORMAT.md), whole or not at all; by gzip where the name ends in .gz.
+
+        What it includes is written with it; a GPU's description beside the old file is not, and must be put
+        beside the new one.  InputError if the file cannot be written.
+        """
 
     @property
     def duration_ns(self) -> Optional[float]:
-        """None: until every client has finished once."""
+        """Length of a run; None: until every client has finished once."""
 
     @property
     def client_names(self) -> Tuple[str, ...]:
@@ -1073,8 +1246,15 @@ class Trace:
         timeline: what `Result.perfetto` shows; "cta" also keeps every block, which takes time and memory.
         counters: also the counters of the timeline (queues, residents), which take as long as the simulation.
         resources: also which resource running kernels lacked, as `sim --resources` and `--report` tell it (slower).
-        audit: check the invariants after every event (slow).  shortcuts=False: block by block (slow, same
-        result).  Bad input is an InputError; what a policy raises is raised here.
+        audit: check the invariants after every event (slow); so does CORUN_AUDIT in the environment.
+        shortcuts=False: block by block (slow, same result).
+
+        The GIL is held only while a Python policy decides.  A policy object may be in one run at a time.
+        InputError: an argument is out of place, trace, GPU and policy do not fit each other, or the run can
+        never end, as where a policy leaves launches pending.
+        TypeError: `policy` is no name and no policy, or its `decide` gives what is no decision.
+        RuntimeError: an invariant is broken, which is a defect of corun.
+        What a policy raises is raised here.  Ctrl-C ends the run, and raises KeyboardInterrupt.
         """
 
 def load(
@@ -1083,13 +1263,18 @@ def load(
     gpu: Optional[str] = None,
     counters: Optional[Union[str, PathLike[str]]] = None,
 ) -> Trace:
-    """Read a trace (traces/FORMAT.md) or a PyTorch profiler trace, plain or gzip; `counters`: what
-    `ncu --csv` printed of the program that the profiler recorded.  Times that were recorded on another card
-    than `gpu` are carried over to it, with a note.
+    """Read a trace (traces/FORMAT.md) or a recording of PyTorch's profiler, Nsight Systems or rocprofv3.
+
+    Files of JSON are plain or gzip.
+    gpu: a name of gpus() or a path, which starts at the working directory.  Times that were recorded on
+    another card are carried over to it, with a note; a file that names no card was recorded on this one.
+    counters: what `ncu --csv` printed of the program that the profiler recorded.
+    InputError for a file that cannot be read or is neither, a GPU that is not known, and counters beside a
+    trace, which has its own.
     """
 
 class SweepPoint:
-    """One run of a sweep; it can be sent to another process."""
+    """One run of a sweep, as sweep_points() makes it; it can be pickled, and so sent to another process."""
 
     @property
     def trace(self) -> str:
@@ -1123,30 +1308,57 @@ def sweep_points(
     duration: str,
     policies: List[str],
 ) -> List[SweepPoint]:
-    """The points of a grid, policies changing fastest; `corun.sweep` is what most want."""
+    """The points of a grid, policies changing fastest; `corun.sweep` is what most want.
+
+    changes: settings of clients and their values, ("cam.rate", ["50", "100"]).  Empty gpus, seeds and
+    duration: the traces' own.  InputError for a grid without traces or policies or of more than 10 million
+    points, for an unknown policy or parameter, and for a change that names no client and setting or has an
+    empty value.  Files and values are looked at by run_points().
+    """
 
 def run_points(points: List[SweepPoint]) -> List[str]:
-    """The JSON line of each point, run in this process one after the other."""
+    """The JSON line of each point in their order, run in this process one after the other.
+
+    A point's bad input raises nothing: its line has `error` in the place of `result`.  Ctrl-C ends all of it,
+    and raises KeyboardInterrupt.
+    """
 
 def hash_points(points: List[SweepPoint]) -> List[str]:
-    """What each point's line is known by: a hash of all that decides its result."""
+    """What each point's line is known by: a hash of all that decides its result.
+
+    It has 32 hexadecimal digits, and is the same on every machine.  Files are read for it.  A point with bad
+    input raises nothing: it has a hash of what was asked for.
+    """
 
 def line_again(point: SweepPoint, known: str) -> str:
-    """A line that was written before, under what the point is called now."""
+    """A line that was written before, under what the point is called now.
+
+    known: a line of run_points().  RuntimeError: it is not JSON, or has no hash.
+    """
 
 def compose(clients: List[str], *, gpu: Optional[str] = None) -> Trace:
     """Clients side by side, each as `sim --client` takes it: "cam=resnet.json,rt,rate=50,slo=20ms".
 
-    gpu: the one to simulate, where files were recorded on several; kernels are then carried over, with a note.
+    The trace has a duration of 1 s.  gpu: the one to simulate, where files were recorded on several; kernels
+    are then carried over, with a note.
+    InputError for a client that names no file, a file that cannot be read, a setting or value that is out of
+    place, two clients of one name, a file of several programs of which none is chosen, and, without `gpu`,
+    files of several cards.
     """
 
 def advise(
     trace: Trace, *, slo: List[str] = ..., maximize: str = "stp", gpus: List[str] = ..., modes: List[str] = ...,
     highest_rate: str = ""
-) -> Dict[str, Any]:
+) -> dict[str, Any]:
     """Which setting keeps what was promised: the document of `sim advise --json`.
 
-    slo: "cam:p99=20ms", "llm:throughput=30"; none: p99 within each client's deadline.  gpus: in the order in which they
-    are wanted.  modes: "mps", "priority", "streams", "time-slicing", "percentages", "green-contexts", "mig"; none: all.
-    `best` is an index into `tried`, None if no setting holds.
+    slo: "cam:p99=20ms", "llm:throughput=30" (requests a second); none: p99 within each client's deadline.
+    maximize: "stp", or a client and a metric, "llm:throughput".
+    gpus: in the order in which they are wanted; none: the trace's.
+    modes: "mps", "priority", "streams", "time-slicing", "percentages", "green-contexts", "mig"; none: all.
+    highest_rate: a client with a rate; `highest_rate` then has the highest that holds, requests a second.
+    `best` is an index into `tried`, None if no setting holds.  A setting that cannot run has `refused`, with
+    the reason.  `tried` is left out where no setting is of these modes.
+    InputError for a promise, goal or mode that is none, an unknown client or GPU, and a trace without a GPU.
+    Ctrl-C ends it, and raises KeyboardInterrupt.
     """

@@ -42,5 +42,6 @@ class Policy(ABC):
         """Decisions in the order in which they are to be applied.
 
         A pending launch that is not launched now stays pending.  Any decision may be refused: the next
-        snapshot tells.  The snapshot can be read during this call only; the views in it are copies.
+        snapshot tells.  The snapshot can be read during this call only, a generator's included, and raises
+        RuntimeError afterwards; the views in it are copies.  What this raises ends the run, and `run` raises it.
         """
