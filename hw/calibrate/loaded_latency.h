@@ -19,7 +19,7 @@ struct LoadedLatency {
 struct MemoryRates {
   double read = 0, write = 0, l2_read = 0, l2_write = 0;
 };
-/// With the uses that the model says of so many bytes per second of that load; its latencies are as alone.
+/// With the uses that the model says of that load at this rate; its latencies are as alone.
 LoadedLatency as_the_model_counts(LoadedLatency::Load load, double bytes_per_second,
                                   const MemoryRates& rates);
 

@@ -49,7 +49,7 @@ struct alignas(32) PtxQuota {
 
 /// What the host asks of the launch with this number.
 constexpr std::uint64_t ptx_stop(std::uint32_t number) { return std::uint64_t{1} << 63 | number; }
-/// So many workers leave, in all since the launch began.
+/// How many workers leave, in all since the launch began.
 constexpr std::uint64_t ptx_leave(std::uint32_t number, std::uint32_t workers) {
   return std::uint64_t{workers} << 32 | number;
 }
