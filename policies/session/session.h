@@ -1,6 +1,9 @@
-// The only loop: asks the backend for notices, folds them, asks the policy once an instant, and carries its
-// decisions to the backend.  It enforces what holds in every world: a stream's order, events recorded before
-// they are waited for, capabilities declared before they are used.
+// The loop of a run: asks the backend for notices, folds them, asks the policy once an instant, and carries
+// its decisions to the backend.  It enforces what holds in every world: a stream's order, events recorded
+// before they are waited for, capabilities that are there before a policy starts.
+//
+// Two loops are beside it: that of a client alone (play_requests in sim/backend/alone.cpp), which alone_test
+// keeps equal, and that of `sim serve` (hw/live/books.h), of programs that are not played.
 #pragma once
 
 #include <deque>
