@@ -1,4 +1,7 @@
 // Where decisions become work: the simulator, the CUDA runtime, or a script in a test.
+//
+// A decision that is not possible is Refused.  What wait(), apply(), pad() and copy() throw ends the run:
+// std::runtime_error where a GPU fails, stands still or is interrupted, std::logic_error for a defect here.
 #pragma once
 
 #include <memory>
@@ -18,7 +21,9 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
+  /// The same from the beginning; valid as long as this.
   virtual const Topology& topology() const = 0;
+  /// The host's time since start(), in ps.  It passes in wait() only.
   virtual Time now() const = 0;
 
   /// Before the first wait: time 0 is now.
@@ -27,8 +32,8 @@ class Backend {
   virtual void close() {}
 
   /// Runs until `until`, or until the first instant with something to tell, whichever is earlier, and appends
-  /// all notices of that instant.  Afterwards now() is that instant.  `until` == kNever and nothing under
-  /// way: returns without notices and now() unchanged.
+  /// all notices of that instant.  Afterwards now() is that instant, or later where the host was at something
+  /// else.  `until` == kNever and nothing under way: returns without notices and now() unchanged.
   virtual void wait(Time until, std::vector<Notice>& notices) = 0;
 
   /// Carries out a decision on a launch whose stream and identity `launch` describes, now.  WakeAt and
@@ -36,6 +41,8 @@ class Backend {
   /// for Preempt, what comes off with the launch: all that is behind it in its stream or waits for any of it,
   /// copies too.  For Allocate `launch` is the allocation (also where no policy decides about memory); for Checkpoint and Restore it has the buffer's
   /// client and bytes, and BufferMoved answers.  Refused: nothing has changed.
+  /// `launch` and `follows` are valid during the call.  What `launch` points to stays until its end is
+  /// told, but for the `uses` of an allocation.
   virtual Outcome apply(const Decision& decision, const LaunchView& launch,
                         std::span<const LaunchId> follows) = 0;
 
@@ -54,6 +61,7 @@ class Backend {
 
   /// For a policy that looks ahead; null: nobody has offered one.  Valid as long as this.
   virtual Forecast* forecast() { return forecast_.get(); }
+  /// Before the session is made.
   void offer(std::unique_ptr<Forecast> forecast) { forecast_ = std::move(forecast); }
 
  private:

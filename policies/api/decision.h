@@ -1,5 +1,5 @@
 // What a policy orders, imperative.  A backend may refuse any of them; the policy is asked again at the next
-// notice.
+// notice.  A refusal changes nothing.  The policy is not told of it: the next Snapshot shows what is.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@
 
 namespace corun::decide {
 
-/// By SmId: how many CTAs of a persistent kernel an SM is to hold.  Workers that land elsewhere retreat.
+/// By SmId, one for each SM: how many CTAs of a persistent kernel it is to hold.  Workers that land elsewhere
+/// retreat.
 using CtasPerSm = std::vector<std::uint16_t>;
 
 /// Hand a pending launch to the GPU, behind what was launched before it in its stream.  One that was
@@ -30,7 +31,7 @@ struct Launch {
 /// further instance joins on a stream of its own.
 struct Resize {
   LaunchId launch;
-  std::uint32_t ctas = 0;
+  std::uint32_t ctas = 0;   // at least one stays
   CtasPerSm ctas_per_sm{};  // where the launch has one
 };
 /// Launch, as one grid, a pending launch confined to some SMs and, on the others, blocks of a pending launch
@@ -41,11 +42,11 @@ struct LaunchPadded {
   std::int32_t priority = 0;
   std::uint32_t sms = 0;  // for the launch; the padding has the rest
   LaunchId padding;
-  std::uint64_t padding_blocks = 0;
+  std::uint64_t padding_blocks = 0;  // of those that it has left
 };
 enum class Stop : std::uint8_t {
   at_block,  // no further block starts; those that run end
-  reset      // running blocks are killed, and the kernel starts anew when it is launched again
+  reset      // running blocks are killed, and the kernel, an idempotent one, starts anew when launched again
 };
 /// Take a launch off the GPU, with whatever was launched behind it in its stream or waits for any of that.
 /// For each there follows Preempted, or KernelFinished if it was too late.
@@ -58,7 +59,7 @@ struct Allocate {
   LaunchId allocation;
 };
 /// Copy a buffer that no launch on the GPU uses to the host and free its device memory; answered by
-/// BufferMoved.
+/// BufferMoved.  For a policy that requires Capability::memory_swap, as Restore.
 struct Checkpoint {
   BufferId buffer;
 };
@@ -70,7 +71,7 @@ struct Restore {
 struct Query {
   LaunchId launch;
 };
-/// Ask again at this time, whatever happens (the earliest wish counts).
+/// Ask again at this time of Snapshot::now, whatever happens (the earliest wish counts).
 struct WakeAt {
   Time at{};
 };

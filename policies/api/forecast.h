@@ -51,7 +51,7 @@ struct Outlook {
 
 /// What would become of the work of a snapshot, in each of the ways that were asked about.
 struct Foretold {
-  Snapshot of;
+  Snapshot of;  // valid until the decision is over in which it was heard
   std::vector<Outlook> outlooks;
 };
 
@@ -63,7 +63,8 @@ class Forecast {
   virtual Outlook look(const Snapshot& now, const WayOfDeciding& way, const ForecastBounds& bounds) = 0;
 
   /// Asks about several ways.  The answer is there at once, or at a later decision, where time does not stand still
-  /// meanwhile (hw/live/beside.h, sim/backend/later_forecast.h): the ways must bear to be asked by another thread.  False: not now.
+  /// meanwhile (hw/live/beside.h, sim/backend/later_forecast.h): the ways must bear to be asked by another
+  /// thread, and stay where they are until then.  False: not now.
   virtual bool ask(const Snapshot& now, std::span<const WayOfDeciding> ways, const ForecastBounds& each) {
     answer_.emplace(Foretold{now, {}});
     for (const WayOfDeciding& way : ways) answer_->outlooks.push_back(look(now, way, each));

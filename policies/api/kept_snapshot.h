@@ -1,4 +1,7 @@
 // A Snapshot that outlives the instant that it shows: what it points to is copied, kernels too.
+//
+// Leaves out: notices, profiles, device memory.  Clients and operations are not copied and must outlive it.
+// LaunchView::uses is not to be read.
 #pragma once
 
 #include <map>

@@ -15,7 +15,7 @@ class LastTimes {
  public:
   static constexpr std::size_t kTimes = 8;
   void add(Time took) { times_[n_++ % kTimes] = took; }
-  /// The lower quartile; of fewer than four the shortest.
+  /// The lower quartile; of fewer than four the shortest; of none 0.
   Time usual() const {
     const std::size_t known = std::min(n_, kTimes);
     std::array<Time, kTimes> sorted = times_;

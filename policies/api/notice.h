@@ -1,5 +1,5 @@
 // Facts that reach the host, past tense.  All notices of one instant are folded into the Snapshot before the
-// policy is asked once.
+// policy is asked once.  A launch that they tell the end of still has its view there, with its kernel.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +35,7 @@ struct CopyFinished {
   LaunchId launch;
 };
 /// The answer to a Query: blocks done at `as_of`, which is earlier than the notice by what the read costs.
+/// The launch may have ended meanwhile, and another have its slot.
 struct ProgressReported {
   LaunchId launch;
   std::uint64_t blocks_done = 0;

@@ -15,7 +15,7 @@
 namespace corun {
 
 /// Which clients share a hardware context.  one: all of them, as under MPS or as streams of one process.
-/// per_process: each process has its own, and the GPU gives contexts turns.
+/// per_process: each process (Client::process) has its own, and the GPU gives contexts turns.
 enum class Contexts : std::uint8_t { one, per_process };
 
 /// A part of a GPU that is divided before the start, as by MIG: what runs there shares nothing with the rest.
@@ -25,14 +25,16 @@ struct Instance {
   std::vector<std::string> clients;  // by name
 };
 
+/// What must be there before the run: else the session, or the backend, throws InputError when it is made.  A
+/// backend may prepare for what is required only, and refuse other decisions.
 struct Requirements {
   CapabilitySet capabilities;
   Contexts contexts = Contexts::one;
   bool profiles = false;  // Snapshot::profiles must be there
   bool memory = false;    // allocations wait for Allocate; else they are granted, or fail, by themselves
-  bool deferred_memory = false;  // an allocation call returns at once, and what uses it waits
+  bool deferred_memory = false;  // besides: an allocation call returns at once, and what uses it waits
   bool forecast = false;         // look_ahead() must be called
-  /// Of MPS, by client, the last for all beyond.  Empty: not MPS.
+  /// Of MPS with one context, by client, the last for all beyond: above 0, to 100.  Empty: not MPS.
   std::vector<double> thread_percentages{};
   /// Not empty: each has a policy of its own, and this one is asked nothing.
   std::vector<Instance> instances{};
@@ -46,13 +48,15 @@ class Policy {
   virtual Requirements requirements() const = 0;
 
   /// Called once, before the first decide.  Throws InputError when a parameter does not fit these clients.
+  /// The arguments are valid during the call, what ClientView::client points to until the run is over.
   virtual void start(const Topology&, std::span<const ClientView>) {}
 
   /// Called once, before start(), where the requirements say `forecast`.  It outlives the run.
   virtual void look_ahead(Forecast&) {}
 
   /// Appends decisions, in the order in which they are to be applied.  A pending launch that is not launched
-  /// now stays pending.  Must not assume that an earlier decision was applied: the Snapshot tells.
+  /// now stays pending.  Must not assume that an earlier decision was applied: the Snapshot tells, which is
+  /// valid during the call.  What this throws ends the run.
   virtual void decide(const Snapshot&, std::vector<Decision>&) = 0;
 };
 

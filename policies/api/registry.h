@@ -24,6 +24,7 @@ class Parameters {
   /// InputError for a key that `known` does not have.
   Parameters(std::string_view policy, const std::vector<Parameter>& known, std::string_view text);
 
+  /// `key` is one that the policy is registered with, as below.
   const std::string& text(std::string_view key) const;
   /// Throws InputError if the value is not a number within [least, most].
   double number(std::string_view key, double least, double most) const;
@@ -57,6 +58,7 @@ struct PolicyInfo {
 };
 
 struct Registered {
+  /// Throws InputError for a value that is out of place.
   using Make = std::unique_ptr<Policy> (*)(const Parameters&);
   Registered(PolicyInfo info, Make make);
 };
@@ -64,7 +66,8 @@ struct Registered {
 /// Every registered policy, by name.
 std::vector<PolicyInfo> policies();
 
-/// Makes a policy from "name" or "name:key=value,key=value".  Throws InputError, listing the names there are.
+/// Makes a policy from "name" or "name:key=value,key=value".  Throws InputError, listing the names or keys
+/// there are.
 std::unique_ptr<Policy> make_policy(std::string_view spec);
 
 }  // namespace corun

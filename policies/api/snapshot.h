@@ -1,5 +1,5 @@
 // What a real host can see at one instant: a const view of arrivals, launches, reported progress, profiles,
-// time.
+// time.  Times are ps since the start of the run.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,8 @@ namespace corun {
 /// draining: its last block has started; stopping: asked to come off the GPU.
 enum class LaunchState : std::uint8_t { pending, submitted, draining, stopping, finished };
 
-/// One launch, from the client's call to its end.
+/// One launch, from the client's call to its end.  A copy may be kept.  What it points to is valid until the
+/// decide() is over that is told of its end: a service forgets kernels of programs that leave.
 struct LaunchView {
   LaunchId id;
   ClientId client;
@@ -25,28 +26,28 @@ struct LaunchView {
   OpId op;
   std::uint64_t request = 0;
   KernelId kernel_id;
-  const Kernel* kernel = nullptr;    // null: an allocation, or a copy, which no policy sees
+  const Kernel* kernel = nullptr;    // null: an allocation, or a copy, which only Snapshot::running shows
   const Op* operation = nullptr;     // null: the allocation of Client::memory_bytes
   std::span<const BufferId> uses{};  // device memory; of an allocation: the buffer asked for
   std::uint64_t bytes = 0;           // of an allocation
-  Time solo_time{};                  // of this launch alone on the whole GPU
+  Time solo_time{};                  // of this launch alone on the whole GPU; 0: not known
   LaunchState state = LaunchState::pending;
   std::uint32_t waits_for = 0;  // unfinished operations that it follows directly (stream order, events)
-  Time ready_at{};
-  Time submitted_at{};
+  Time ready_at{};              // the host's call
+  Time submitted_at{};          // the last Launch
   Time unblocked_at{};            // when the last operation that it follows was known to have ended
   std::int32_t priority = 0;      // as decided, as is what follows
   std::optional<TpcMask> tpc_mask{};
   std::uint32_t ctas = 0;         // granted by Launch or Resize; 0: a plain launch
   std::uint64_t blocks_done = 0;  // as last reported; of a preempted launch: for good
-  Time reported_at{};
+  Time reported_at{};             // ProgressReported::as_of
   bool stoppable = true;  // where the policy may stop launches: an order to leave the GPU is not just answered by its end
   bool sizable = true;    // whether it can run as a persistent kernel of a given size; else it goes plainly, whatever size is decided
 };
 
 struct ClientView {
   ClientId id;
-  const Client* client = nullptr;
+  const Client* client = nullptr;      // as long as the run
   std::uint64_t requests_waiting = 0;  // arrived, none of their operations issued
   bool busy = false;                   // a request is being served
   Time arrived_at{};                   // that one, or of several the first; as intended
@@ -79,7 +80,7 @@ struct BufferView {
   std::uint32_t in_use = 0;       // launches and copies on the GPU that use it
   std::uint32_t copies_wait = 0;  // copies that wait for it to be on the device
   std::uint64_t uses = 0;         // launches so far
-  Time last_used{};
+  Time last_used{};               // a launch or copy went to the GPU; at first, the call
 };
 
 /// Solo time of a kernel as a persistent kernel of `ctas` CTAs; fewest first.
@@ -90,19 +91,22 @@ struct ProfilePoint {
 };
 using Profile = std::vector<ProfilePoint>;
 
+/// It and its spans are valid during Policy::decide only: what is decided changes what they show.
+/// KeptSnapshot lasts longer.
 struct Snapshot {
   Time now{};
   std::span<const Notice> notices;         // what happened since the policy was last asked
   std::span<const ClientView> clients;     // by ClientId
   std::span<const LaunchView> launches;    // by LaunchId::slot; finished ones are free slots
   std::span<const LaunchId> pending;       // ready, not yet launched; in order of readiness
-  std::span<const LaunchId> running;       // launched, not finished; in order of launching
-  std::span<const Profile> profiles;       // by KernelId; empty unless the policy needs profiles
+  std::span<const LaunchId> running;       // launched, not finished, copies too; in order of launching
+  std::span<const Profile> profiles;       // by KernelId; empty unless needed, and a launch was called
   std::span<const LaunchId> allocating{};  // allocations that wait for Allocate; in order of readiness
   std::span<const BufferView> buffers{};   // by BufferId
   std::uint64_t memory_used = 0;           // bytes of device memory
   std::span<const StreamView> streams{};   // of all clients, by ClientId, then StreamId
 
+  /// Of one that may have ended earlier the `id` is to be compared: its slot may have another.
   const LaunchView& launch(LaunchId id) const { return launches[id.slot]; }
   const Client& client_of(const LaunchView& l) const { return *clients[l.client.value].client; }
   const Client& client_of(const StreamView& s) const { return *clients[s.client.value].client; }

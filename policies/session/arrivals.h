@@ -14,6 +14,7 @@ class ArrivalProcess {
  public:
   /// The run's seed and the client's name pick the random numbers, so that a client sees the same arrivals
   /// whoever runs beside it.  Boost's distributions give the same numbers everywhere.
+  /// `client` must outlive it.
   ArrivalProcess(const Client& client, std::uint64_t seed);
 
   /// Intended time of the next arrival, kNever when there are no more.

@@ -66,6 +66,7 @@ class DeviceMemory {
   /// Numbers of buffers released until now may be given anew.
   void forget_released();
 
+  /// Valid until the next ask().
   std::span<const BufferView> buffers() const { return buffers_; }
   const BufferView& operator[](BufferId id) const { return buffers_[id.value]; }
   std::uint64_t capacity() const { return capacity_; }

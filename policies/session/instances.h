@@ -25,7 +25,7 @@ std::vector<InstancePart> divide(const Trace& trace, const std::vector<Instance>
 class OfTheWhole final : public Sink {
  public:
   /// `number` of the part: the launches of each have serials of their own.  `first_sm`: of its instance, where
-  /// instances lie side by side in their order.
+  /// instances lie side by side in their order.  `to` and `part` must outlive it.
   OfTheWhole(Sink& to, const InstancePart& part, std::uint32_t number, std::uint32_t first_sm)
       : to_(to), clients_(part.clients), first_serial_(number << 28), first_sm_(first_sm) {}
 

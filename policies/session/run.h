@@ -22,6 +22,7 @@
 
 namespace corun {
 
+/// What it points to must outlive the run.
 struct RunOptions {
   std::string policy;                                                  // "name" or "name:key=value"
   std::vector<Sink*> sinks{};                                          // of the run together
@@ -40,7 +41,7 @@ class StuckError : public InputError {
 };
 
 /// One session on a backend, from the start of its clock until nothing of it is on the GPU.  `audit`: of the
-/// session's books.
+/// session's books.  Throws as Session does; the backend is then not closed.
 struct PlayOptions {
   bool audit = false;
   std::function<void(Time)> progress{};
@@ -49,12 +50,12 @@ struct PlayOptions {
 SessionOutcome play(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline,
                     ProfileSource profiles, const PlayOptions& options = {});
 
-/// What one of the runs is: `trace` has all clients, or the one that is alone.
+/// What one of the runs is: `trace` has all clients, or the one that is alone.  All of it outlives the setup.
 struct Setting {
   const Trace& trace;
   const std::string& policy;  // as it was asked for
   const Requirements& needed;
-  Timeline& timeline;  // with its sinks; outlives the setup
+  Timeline& timeline;  // with its sinks
   bool together;
   const std::string& profile;  // of the instance where it takes place; empty: on the whole GPU
 };
@@ -101,7 +102,8 @@ struct Ran {
 };
 
 /// `object`, where not null, is the policy, which `options.policy` then only names.  Throws InputError for a
-/// trace, GPU or policy that do not fit each other, StuckError for a run that cannot go on.
+/// trace, GPU or policy that do not fit each other, StuckError for a run that cannot go on.  What policy,
+/// testbed, sinks, progress and interrupt throw comes through.
 Ran run(const Trace& trace, const Gpu& gpu, const RunOptions& options, Testbed& testbed,
         Policy* object = nullptr);
 

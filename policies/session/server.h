@@ -23,7 +23,7 @@ namespace corun {
 
 class Server {
  public:
-  /// `merged`: the client's program, with a part for each step.
+  /// `merged`: the client's program, with a part for each step.  It and `serving` must outlive this.
   Server(const Serving& serving, const Program& merged, std::span<const Kernel> kernels);
 
   /// When the next step can begin: `from`, or when the next sequence comes; kNever: none is left.

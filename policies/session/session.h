@@ -28,7 +28,7 @@ namespace corun {
 using ProfileSource = std::function<Profile(KernelId)>;
 
 struct SessionOutcome {
-  Time end{};
+  Time end{};  // Backend::now()
   std::uint64_t decisions = 0, refusals = 0;
   bool stopped = false;  // it ended before its time because the caller wished so
   std::string stuck;     // not empty: the run could not go on, and why
@@ -39,9 +39,10 @@ struct SessionOutcome {
 
 class Session {
  public:
-  /// Throws InputError if the backend lacks what the policy requires.
+  /// Trace, policy, backend and timeline must outlive it.  Starts the policy.  Throws InputError if the
+  /// backend lacks what the policy requires, or the policy does not fit the clients.
   Session(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline, ProfileSource profiles);
-  /// With the clients of `begins`, a workload of the same trace that has done nothing yet.
+  /// With the clients of `begins`, a workload of the same trace and GPU that has done nothing yet.
   Session(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline, ProfileSource profiles,
           Workload begins);
 
@@ -59,10 +60,11 @@ class Session {
   /// tells.  What is on the GPU is handed over anew in the past, to a backend that knows when each launch reaches
   /// the GPU; what it then does until the snapshot, the backend finds out (resume.cpp).  `stop` of run() is asked
   /// at each instant. The trace has a duration, so that no end of a request ends the run (kNever: nor any time).
+  /// What launches of `at` point to must outlive this.
   void resume(const Snapshot& at, std::span<const Resumed> on_gpu);
 
   /// Now and then (about once per thousand instants) `progress` is told the time, and `stop` is asked whether the
-  /// run shall end here.
+  /// run shall end here.  What they, policy, backend and sinks throw comes through.  To be called once.
   SessionOutcome run(const std::function<void(Time)>& progress = {}, const std::function<bool()>& stop = {});
 
  private:

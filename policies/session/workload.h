@@ -39,8 +39,9 @@ struct HostCall {
 
 class Workload {
  public:
+  /// All three must outlive it.
   Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline);
-  /// Of the same trace, as it begins; writes to `timeline`.
+  /// Of the same trace and GPU, as it begins; writes to `timeline`.
   Workload(const Workload& begins, Timeline& timeline);
 
   /// As of a snapshot: what it tells of a client that has done nothing yet here. `serving`: its requests that have
