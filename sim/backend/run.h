@@ -20,7 +20,8 @@
 namespace corun::sim {
 
 /// What runs of one trace on one GPU share, whatever their policies: what its kernels are like, their
-/// profiles, and each client alone.  May be used from threads.
+/// profiles, and each client alone.  May be used from threads.  Another seed or other arrivals need one of
+/// their own, which nothing checks.
 class Common {
  public:
   explicit Common(const Gpu& gpu) : shapes(std::make_shared<Shapes>(gpu)) {}
@@ -28,7 +29,7 @@ class Common {
   explicit Common(std::shared_ptr<Shapes> shared) : shapes(std::move(shared)) {}
   using Requests = std::vector<RequestRecord>;
   /// Requests of a client alone for so long (kNever: to its end), simulated by `simulate` if nobody asked yet;
-  /// who asks meanwhile waits.
+  /// who asks meanwhile waits.  What `simulate` throws comes through, and the next who asks simulates.
   Requests alone(std::size_t client, Time duration, const std::function<Requests()>& simulate);
   /// Simulated by `simulate` if nobody asked yet.
   Profile profile(KernelId kernel, bool by_sm, const std::function<Profile()>& simulate);
@@ -44,6 +45,7 @@ class Common {
   Known<std::pair<std::uint32_t, bool>, Profile> profiles_;
 };
 
+/// What it points to must outlive the run.
 struct RunOptions : corun::RunOptions {
   EngineOptions engine{};
   unsigned threads = 0;      // for the runs of clients alone; 0: as many as there are cores
@@ -56,7 +58,8 @@ struct RunOptions : corun::RunOptions {
 };
 
 /// Throws InputError for a trace, GPU or policy that do not fit each other, StuckError for a run that cannot
-/// go on.
+/// go on, std::logic_error for an invariant that is broken (`engine.audit`).  What policy, sinks, progress
+/// and interrupt throw comes through.
 RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options);
 
 }  // namespace corun::sim

@@ -29,10 +29,12 @@ namespace corun::sim {
 
 class SimBackend final : public Backend {
  public:
-  /// Throws InputError for a kernel that fits no SM, a priority or mask that the GPU does not have.
+  /// `trace`, `timeline` and `shapes` must outlive it; the others are copied.  `shapes`: which runs share;
+  /// null: of its own.  `host`: of the one thread that issues for all; null: each client has one.
+  /// Throws InputError for a kernel that fits no SM, and for a priority or MPS that the GPU does not have.
   SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
              EngineOptions options, Shapes* shapes = nullptr, const HostCosts* host = nullptr);
-  /// The same of a trace that is known to fit, with what launches are like as others know it.
+  /// The same of a trace that is known to fit, with what launches are like as others know it.  No forecast.
   SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
              EngineOptions options, std::shared_ptr<LaunchShapes> shapes, const HostCosts* host);
 
