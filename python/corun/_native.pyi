@@ -580,7 +580,7 @@ class Preempted:
         """For good: a further Launch goes on with the others."""
 
 class ProgressReported:
-    """The answer to a Query."""
+    """The answer to a Query.  The launch may have ended meanwhile."""
 
     @property
     def launch(self) -> LaunchId:
