@@ -3,7 +3,7 @@
 // order.
 //
 // Known deviation: an H200 starts its second lap over one group of TPCs before the first lap is complete
-// (DESIGN.md).
+// (docs/model.md).
 #pragma once
 
 #include <array>

@@ -92,7 +92,7 @@ Sms part(const Sms& sms, std::size_t first, std::size_t end) {
 }
 
 /// The card starts its second lap over this group of TPCs before the first lap is complete, and then goes on
-/// with the first.  Our model completes the lap (placement.h, DESIGN.md).
+/// with the first.  Our model completes the lap (placement.h, docs/model.md).
 const Sms kEarlyGroup{128, 129, 130, 131, 124, 125, 126, 127};
 constexpr std::size_t kEarlyFrom = 84;  // and the first lap goes on at 92
 
