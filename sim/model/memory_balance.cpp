@@ -6,11 +6,11 @@
 namespace corun::sim {
 namespace {
 
-/// Whole ones, then half ones: between slopes that differ to either side of a bend, whole ones may go to and
-/// fro.
+/// Newton's method makes so many whole steps, then half steps. The functions have bends. Where the slopes on
+/// the two sides of a bend differ, whole steps may jump from side to side for ever; half steps do not.
 constexpr int kWholeSteps = 10, kHalfSteps = 30;
 constexpr double kAtBound = 1e-8;
-/// Of DRAM's use, below which the share of writes in it means nothing.
+/// A use of DRAM below this counts as no use: the share of writes in so little traffic means nothing.
 constexpr double kNoUse = 1e-9;
 
 struct Sloped {
@@ -126,13 +126,13 @@ Demand demand(std::span<const Presser> pressers, double f, double g) {
 
 double bent(double use) { return use / std::sqrt(std::sqrt(1 + use * use * use * use)); }
 
-/// As much of a step as does not lead out of bounds.
+/// The step, or the part of it that keeps the use between 0 and kMostUse.
 double kept(double use, double step) {
   if (use + step >= kMostUse) return std::min(kMostUse - use, (1 - use) * 0.9);
   return std::max(-use, step);
 }
 
-/// What of a row is left without the unknown of another one.
+/// Gaussian elimination: takes the unknown of row kPivot out of row kRow.
 template <int kPivot, int kRow>
 void take_out(double (&a)[3][4]) {
   const double times = a[kRow][kPivot] / a[kPivot][kPivot];

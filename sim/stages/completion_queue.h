@@ -31,8 +31,9 @@ class CompletionQueue {
     const Resident& front() const { return ring_[head_ & mask_]; }
     const Resident& back() const { return ring_[(tail_ - 1) & mask_]; }
     const Resident& at(std::uint32_t i) const { return ring_[(head_ + i) & mask_]; }
-    /// Of the one that joined last, and how many back from that one last as long.
+    /// How long the block lasts that joined last.
     Time duration() const { return duration_; }
+    /// How many blocks in a row, that one included and counted back from it, last as long as it does.
     std::uint32_t uniform() const { return uniform_; }
 
    private:
@@ -42,7 +43,7 @@ class CompletionQueue {
     void push(const Resident& r, Time duration) {
       if (size() == ring_.size()) grow();
       ring_[tail_++ & mask_] = r;
-      // A worker that leaves is followed by none like it.
+      // A worker that leaves (kNoBlock) begins no row of equal ones.
       uniform_ = r.block == kNoBlock ? 0 : duration == duration_ ? uniform_ + 1 : 1;
       duration_ = duration;
     }

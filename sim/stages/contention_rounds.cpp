@@ -31,8 +31,10 @@ void ContentionModel::skip(const Round& round, std::int64_t rounds, bool restart
   ends_.set(round.head, row.next);
   ends_.find_first(cohorts);
   if (!feels_pressure()) return;
-  // At the end of each round its launch has no block for an instant, so that the pressure is judged anew,
-  // which changes nothing but when that may be done again.
+  // At the end of each round the launch has no block for an instant. The engine then asks for the pressure to
+  // be judged anew. The judgement finds what it found before, but between two judgements at least kSettling
+  // passes. So the loop goes through the ends of the rounds, and keeps only when the pressure was judged last
+  // and whether it is to be judged again.
   for (Time t = now + round.length; t <= end; t += round.length) {
     if (pressure_.unsettled && pressure_.settles_at < t)
       pressure_.settled_at = pressure_.settles_at, pressure_.unsettled = false;
@@ -40,7 +42,8 @@ void ContentionModel::skip(const Round& round, std::int64_t rounds, bool restart
     if (pressure_.settles_at > t) continue;
     pressure_.settled_at = t, pressure_.unsettled = false;
     if (round.length < kSettling) continue;
-    pressure_.settled_at = end;  // as at each end from now on
+    // Rounds are longer than kSettling: the pressure is judged at this end and at each one after it.
+    pressure_.settled_at = end;
     return;
   }
 }

@@ -65,7 +65,8 @@ class NextEnds {
   static constexpr std::uint32_t kGroup = 8;
 
   void find_first_of(const std::vector<std::uint16_t>& list) {
-    // Twice without a branch is quicker than once with one that cannot be foretold.
+    // The first pass finds the least end, the second which heads have it. Neither has a branch. That is
+    // quicker than one pass with a branch that the processor cannot foretell.
     std::int64_t first = kNone;
     for (const std::uint16_t head : list) first = std::min(first, of(head));
     std::uint32_t heads = 0, last = 0;
@@ -78,7 +79,8 @@ class NextEnds {
     head_ = static_cast<std::uint16_t>(last);
     several_ = heads != 1;
   }
-  /// Two by two, of which neither waits for the other.
+  /// The least of n ends. Those at even places and those at odd places have a minimum each, so that the
+  /// processor can compute the two side by side.
   static std::int64_t least_of(const std::int64_t* from, std::size_t n) {
     std::int64_t even = kNone, odd = kNone;
     std::size_t i = 0;
@@ -101,14 +103,14 @@ class NextEnds {
     }
   }
 
-  std::vector<std::int64_t> least_;  // by group, but for those that
-  std::uint64_t changed_ = 0;        // since have changed
+  std::vector<std::int64_t> least_;  // by group: its least end; out of date for groups in `changed_`
+  std::uint64_t changed_ = 0;        // a bit a group: an end of it has changed since
   std::vector<std::int64_t> ends_;   // by head; kNone: there is no cohort of it
   std::int64_t first_ = kNone;
   bool by_groups_ = false;  // there are many heads
-  // Of few heads:
-  std::uint16_t head_ = 0;  // whose it is,
-  bool several_ = true;     // if it is not of several
+  // Used while there are few heads:
+  std::uint16_t head_ = 0;  // the head with the first end
+  bool several_ = true;     // or several heads may have it
 };
 
 }  // namespace corun::sim

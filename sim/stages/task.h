@@ -105,8 +105,8 @@ struct Task {
   std::uint64_t pending = 0;   // CTAs not dispatched
   std::uint32_t resident = 0;  // CTAs on SMs
   Time started{-1};            // when its first CTA was dispatched
-  bool laps = false;           // its CTAs start lap by lap (`Dispatcher::lap`),
-  bool plain = false;          // and all do the same
+  bool laps = false;           // its CTAs start lap by lap (`Dispatcher::lap`); false: one by one
+  bool plain = false;          // its CTAs are alike: no worker, no quota, one time for all blocks
   Time early{};                // its blocks may start so long before the dispatcher gets to them
 };
 
