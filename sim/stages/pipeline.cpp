@@ -22,8 +22,8 @@ void keep_first(std::vector<std::uint16_t>& quota, std::uint64_t seats) {
   }
 }
 
-/// How long before the dispatcher gets to them blocks of this launch may start: a small share of their time,
-/// so that those of a launch of few waves start together.
+/// How long before the dispatcher gets to them blocks of this launch may start: the time of a block, so that
+/// those of a launch of few waves start together.
 Time early(const Work& work) {
   const bool few_waves = work.blocks() - work.first <= kFewWaves * work.load.extent.places;
   return work.load.contends() && !work.has_quotas() && few_waves ? work.block_alone : Time{};
