@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "traces/model/expects.h"
 #include "traces/model/ids.h"
 #include "traces/model/time.h"
 
@@ -56,10 +57,15 @@ class HostQueue {
       : under_way_(std::move(under_way)), hand_over_(std::move(hand_over)) {}
 
   /// The next one.
-  void add_client(std::size_t streams) { lanes_.emplace_back(streams); }
+  void add_client(std::size_t streams) {
+    CORUN_EXPECTS(streams != 0);
+    lanes_.emplace_back(streams);
+  }
 
   /// The last of its stream.  It may go at once.
   void hold(ClientId client, StreamId stream, HostLaunch launch, Work work) {
+    CORUN_EXPECTS(client.value < lanes_.size() && stream.value < lanes_[client.value].size());
+    CORUN_EXPECTS(find(launch.id) == nullptr);
     if (launch.id.slot >= places_.size()) places_.resize(launch.id.slot + 1);
     places_[launch.id.slot] = {launch.id, client, stream, Place::Where::host, must_have_ended(launch)};
     lane(client, stream).held.emplace_back(std::move(launch), std::move(work));

@@ -381,7 +381,7 @@ class LaunchView:
         """Index of the kernel, for Snapshot.profile; 0 where `kernel` is None."""
 
     @property
-    def kernel(self) -> Kernel:
+    def kernel(self) -> Optional[Kernel]:
         """None for a copy, as `running` has them, and for an allocation."""
 
     @property
@@ -392,7 +392,7 @@ class LaunchView:
     def bytes(self) -> int:
         """What a copy moves, or an allocation of the program takes.
 
-        0 for a kernel, and for the allocation of Client.memory_bytes: see there, or BufferView.bytes.
+        0 for a kernel.
         """
 
     @property

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "python/native/trace_object.h"
 #include "sim/sweep/client_settings.h"
@@ -19,6 +20,14 @@ void change(TraceObject& t, const Change& how) {
   how(changed);
   t.trace = std::make_shared<const Trace>(std::move(changed));
   t.shared = std::make_shared<Shared>();
+}
+
+/// A GPU that is the path of a description, from another folder.  A name stays.
+std::string seen_from(const std::string& gpu, const std::filesystem::path& folder, const std::filesystem::path& to) {
+  std::error_code none;
+  if (gpu.empty() || std::ranges::count(gpu_names(), gpu) != 0 || !std::filesystem::exists(folder / gpu, none)) return gpu;
+  const std::filesystem::path there = std::filesystem::proximate(folder / gpu, to.empty() ? "." : to, none);
+  return none ? gpu : there.generic_string();
 }
 
 /// One of a trace's clients, by its number; the trace outlives it.
@@ -140,8 +149,10 @@ void bind_changes(py::module_& m, py::class_<TraceObject>& traces) {
       .def(
           "save",
           [](const TraceObject& t, const std::filesystem::path& path) {
+            Trace trace = *t.trace;
+            trace.gpu = seen_from(trace.gpu, std::filesystem::path(t.file).parent_path(), path.parent_path());
             OutputFile out(path);
-            write_trace(*t.trace, out.stream(), schema_from(path, "trace"));
+            write_trace(trace, out.stream(), schema_from(path, "trace"));
             out.close();
           },
           py::arg("path"), "Write it as a trace (traces/FORMAT.md), whole or not at all.");

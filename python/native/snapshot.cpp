@@ -11,7 +11,7 @@ py::list launches(const SnapshotObject& snapshot, std::span<const LaunchId> ids)
 
 /// What a copy moves or an allocation takes.
 std::uint64_t bytes_of(const LaunchView& launch) {
-  if (!launch.operation) return 0;
+  if (!launch.operation) return launch.bytes;
   return std::visit(
       [](const auto& what) -> std::uint64_t {
         if constexpr (requires { what.bytes; })

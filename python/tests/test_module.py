@@ -371,6 +371,12 @@ def test_a_mask_holds_tpcs_0_to_383(tpc: int, fits: bool) -> None:
             corun.Launch(launch, tpc_mask=[tpc])
 
 
+def test_a_mask_of_anything_but_integers_is_a_type_error() -> None:
+    for wrong in (["0"], [0.5], "01", 3):
+        with pytest.raises(TypeError, match="tpc_mask"):
+            corun.Launch(corun.LaunchId(0, 0), tpc_mask=wrong)  # type: ignore[arg-type]
+
+
 # ---- threads -----------------------------------------------------------------------------------------------
 
 

@@ -109,6 +109,26 @@ def test_a_grid_that_cannot_be_is_refused_at_once(file):
             corun.sweep(file, executor=Here(), **wrong)
 
 
+def test_a_line_that_no_sweep_wrote_is_an_input_error(file):
+    (point,) = corun.sweep_points([str(file)], [], [], [], "5ms", ["fcfs"])
+    for wrong in ("", "{", "[]", '{"hash": 1, "result": {}}', '{"hash": "a"}'):
+        with pytest.raises(corun.InputError, match="line of a sweep"):
+            corun.line_again(point, wrong)
+
+
+def test_a_trace_saved_elsewhere_finds_the_gpu_description_beside_the_first(file, tmp_path):
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir(), there.mkdir()
+    (here / "mine.json").write_text(Path("traces/gpus/h200.json").read_text())
+    trace = json.loads(Path(file).read_text())
+    trace["gpu"] = "mine.json"
+    (here / "trace.json").write_text(json.dumps(trace))
+    first = corun.load(here / "trace.json")
+    first.save(there / "trace.json")
+    assert json.loads((there / "trace.json").read_text())["gpu"] == "../here/mine.json"
+    assert corun.load(there / "trace.json").run("fcfs").summary == first.run("fcfs").summary
+
+
 def test_a_trace_can_be_changed_copied_and_saved(file, tmp_path):
     trace = corun.load(file)
     before = trace.copy()

@@ -11,6 +11,7 @@
 #include "sim/stages/compute_engine.h"
 #include "sim/stages/host.h"
 #include "sim/stages/time_slicer.h"
+#include "traces/model/expects.h"
 #include "traces/model/gpu.h"
 #include "traces/model/trace.h"
 #include "traces/timeline/timeline.h"
@@ -46,9 +47,13 @@ class GpuContexts {
   auto end() const { return all_.end(); }
 
   const StreamPlace& place(ClientId client, StreamId stream) const {
+    CORUN_EXPECTS_SLOW(client.value < places_.size() && stream.value < places_[client.value].size());
     return places_[client.value][stream.value];
   }
-  std::size_t streams_of(std::size_t client) const { return places_[client].size(); }
+  std::size_t streams_of(std::size_t client) const {
+    CORUN_EXPECTS(client < places_.size());
+    return places_[client].size();
+  }
 
   /// The one that has the SMs, none during a switch.
   std::optional<std::uint32_t> active() const { return slicer_.active(); }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "policies/session/profile_file.h"
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "traces/model/ids.h"
 #include "traces/model/time.h"
 

@@ -7,6 +7,7 @@
 
 #include "policies/api/snapshot.h"
 #include "sim/stages/sm_mask.h"
+#include "traces/model/expects.h"
 #include "traces/model/fetch.h"
 #include "traces/timeline/timeline.h"
 
@@ -52,8 +53,14 @@ class LaunchFates {
   }
   /// It will be asked for soon.
   [[gnu::always_inline]] void fetch_ahead(std::uint32_t slot) const { fetch(&by_slot_[slot], sizeof(Fate)); }
-  Fate& operator[](std::uint32_t slot) { return by_slot_[slot]; }
-  const Fate& operator[](std::uint32_t slot) const { return by_slot_[slot]; }
+  Fate& operator[](std::uint32_t slot) {
+    CORUN_EXPECTS_SLOW(slot < by_slot_.size());
+    return by_slot_[slot];
+  }
+  const Fate& operator[](std::uint32_t slot) const {
+    CORUN_EXPECTS_SLOW(slot < by_slot_.size());
+    return by_slot_[slot];
+  }
   /// Null: it has not been handed over yet.
   const Fate* find(LaunchId launch) const {
     return launch.slot < by_slot_.size() && by_slot_[launch.slot].launch == launch ? &by_slot_[launch.slot]
@@ -61,6 +68,7 @@ class LaunchFates {
   }
   /// kNever: it has not ended.  If its slot has been used again, it ended long ago.
   Time ended_at(LaunchId launch) const {
+    CORUN_EXPECTS(launch.slot < by_slot_.size());
     const Fate& fate = by_slot_[launch.slot];
     return fate.launch == launch ? fate.end : Time{};
   }

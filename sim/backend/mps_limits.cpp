@@ -5,13 +5,21 @@
 #include <algorithm>
 
 #include "traces/model/error.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 
 MpsLimits::MpsLimits(const std::vector<double>& percentages, std::size_t clients, const Gpu& gpu,
                      const std::function<SmMask(const TpcMask&)>& mask_of) {
+  CORUN_EXPECTS(!percentages.empty());
+  if (percentages.size() > 1 && percentages.size() != clients)
+    throw InputError("", "", fmt::format("{} thread percentages for {} clients", percentages.size(), clients),
+                     "give one for all clients, or one for each");
   for (std::size_t i = 0; i < clients; ++i) {
     const double percentage = percentages[std::min(i, percentages.size() - 1)];
+    if (!(percentage > 0 && percentage <= 100))
+      throw InputError("", "", fmt::format("a thread percentage of {} for client {}", percentage, i),
+                       "give each client more than 0 and at most 100");
     if (percentage < 100 && gpu.mps_least_sms == 0)
       throw InputError("", "", fmt::format("{} has MPS without thread percentages", gpu.product),
                        "leave the percentages out, or choose another GPU");
@@ -31,6 +39,7 @@ MpsLimits::MpsLimits(const std::vector<double>& percentages, std::size_t clients
 void MpsLimits::settle(const std::function<std::uint64_t(const SmMask&)>& threads_on,
                        Submission::Kernel& kernel) const {
   if (places_.empty()) return;
+  CORUN_EXPECTS(kernel.record.client.value < places_.size());
   const std::vector<SmMask>& places = places_[kernel.record.client.value];
   // A policy that names SMs, by a mask or by its CTAs on each, has named them within the first place.
   if (kernel.allowed != places.front() || kernel.ctas != 0) return;

@@ -2,6 +2,7 @@
 
 #include "sim/model/kernel_model.h"
 #include "sim/stages/compute_engine.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 
@@ -43,8 +44,8 @@ std::string key_of(const Kernel& k, Time solo_time) {
        {c.dram_read_bytes, c.dram_write_bytes, c.l2_bytes, c.l1_bytes, c.warp_instructions,
         c.tensor_instructions, c.issue_active_pct, c.warps_active_pct, c.fp64_active_pct, c.duration_ns})
     add(counter.value_or(-1));
-  if (!c.warp_instructions && !c.issue_active_pct) key += k.name;  // which tells its class
-  return key;
+  add(k.name.size());
+  return key += k.name;  // which tells its class, and by how many columns it multiplies
 }
 
 /// Blocks take longer where the memory gives less than they take alone.
@@ -70,6 +71,8 @@ std::shared_ptr<const KernelModel> Shapes::model_of(const std::string& key, cons
 }
 
 Shape Shapes::of(const Kernel& kernel, Time solo_time, std::uint32_t sms) {
+  CORUN_EXPECTS(sms != 0 && sms <= gpu_.sms);
+  CORUN_EXPECTS(solo_time > Time{});
   const std::pair key(key_of(kernel, solo_time), sms);
   {
     const std::scoped_lock lock(mutex_);

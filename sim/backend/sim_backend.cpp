@@ -6,6 +6,7 @@
 
 #include "sim/backend/forecast.h"
 #include "traces/model/error.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 namespace {
@@ -287,6 +288,7 @@ void SimBackend::hand_over(Submission&& submission, std::uint32_t context, Time 
 // ---- time -------------------------------------------------------------------------------------------------
 
 void SimBackend::wait(Time until, std::vector<Notice>& notices) {
+  CORUN_EXPECTS(until >= now_);
   until = std::max(until, thread_.free());
   for (;;) {
     if (idle_before(until) && held_.hand_over_one()) until = std::max(until, thread_.free());

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 

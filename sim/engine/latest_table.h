@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "sim/model/memory_balance.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 namespace {
@@ -269,6 +270,8 @@ MemoryBalance balance_of(std::span<const Contender> contenders, const MemoryLimi
 }  // namespace
 
 MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& m) {
+  CORUN_EXPECTS_SLOW(std::ranges::all_of(
+      contenders, [](const Contender& c) { return c.load != nullptr && c.blocks > 0 && c.sms > 0; }));
   const std::size_t n = std::min(contenders.size(), kMostContenders);
   std::array<Asked, kMostContenders> asked;
   const MemoryBalance s = balance_of(contenders, m, asked);
@@ -281,6 +284,7 @@ MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& m) {
 }
 
 void meet(std::span<const Contender> contenders, const MemoryLimits& m, std::span<Met> met) {
+  CORUN_EXPECTS(met.size() == contenders.size());
   std::array<Asked, kMostContenders> asked;
   const MemoryBalance s = balance_of(contenders, m, asked);
   const double backlog = backlog_at(s.use, m);
@@ -299,6 +303,8 @@ double delay_of(const BlockLoad& load, const Met& met, const MemoryLimits& m) {
 }
 
 void settle_alone(BlockLoad& load, const MemoryLimits& limits) {
+  CORUN_EXPECTS(load.extent.residents != 0 && load.extent.sms != 0);
+  CORUN_EXPECTS(load.extent.blocks > 0 && load.extent.places != 0);
   Contender one{&load, load.extent.blocks_alone(), load.extent.sms_alone(), 0};
   share_memory({&one, 1}, limits);
   load.delay_alone_ps = one.delay_ps;
@@ -306,6 +312,7 @@ void settle_alone(BlockLoad& load, const MemoryLimits& limits) {
 }
 
 void slow_down(BlockLoad& load, double stretch, const MemoryLimits& limits) {
+  CORUN_EXPECTS(stretch >= 1);
   const double own = load.sm.tensor ? limits.sm.tensor_clock_ratio : 1;  // at which its times alone were taken
   if (stretch <= own) return;
   load.sm.issue_ps *= stretch / own;
@@ -372,6 +379,8 @@ bool matters(std::span<const SmShare> shares, std::size_t pipe) {
 }  // namespace
 
 void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& m) {
+  CORUN_EXPECTS_SLOW(!shares.empty() && shares.size() <= kMostShares);
+  CORUN_EXPECTS_SLOW(apart <= kProcessorSharing);
   if (std::ranges::all_of(shares, [](const SmShare& s) { return s.uses == kSlotsAlone; }))
     return share_one(shares, apart, kByAge[kSlots], false, m);
   std::array<double, kMostShares> alone;

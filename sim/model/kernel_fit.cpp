@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "sim/model/kernel_prior.h"
+#include "traces/model/expects.h"
 #include "traces/model/occupancy.h"
 
 namespace corun::sim {
@@ -49,6 +50,7 @@ double block_among(const KernelFeatures& f, const BlockLoad& load, std::uint32_t
 }  // namespace
 
 double length(const KernelFeatures& f, const BlockLoad& load, std::uint32_t sms) {
+  CORUN_EXPECTS(sms != 0);
   const double places = std::min(load.extent.blocks, static_cast<double>(f.max_active_blocks) * sms);
   const double full = std::floor(load.extent.blocks / places + 1e-9), rest = load.extent.blocks - full * places;
   const double block = block_among(f, load, sms, places);
@@ -98,6 +100,8 @@ double workers_error(const KernelFeatures& f, const BlockLoad& load) {
 }  // namespace
 
 BlockLoad fit_curve(const KernelFeatures& f, std::span<const SoloPoint> curve) {
+  CORUN_EXPECTS(curve.size() >= 2);
+  CORUN_EXPECTS(std::ranges::all_of(curve, [](const SoloPoint& p) { return p.sms != 0 && p.time > 0; }));
   const SoloPoint& first = curve.front();
   const double n = f.residents(first.sms), time = f.block_time(first.sms, first.time);
   double least = f.busiest();
@@ -186,6 +190,7 @@ BlockLoad fit_curve(const KernelFeatures& f, std::span<const SoloPoint> curve) {
 }
 
 BlockLoad fit_whole(const KernelFeatures& f, const SoloPoint& whole) {
+  CORUN_EXPECTS(whole.sms != 0 && whole.time > 0);
   BlockLoad base = f.load;
   const double n = f.residents(whole.sms), time = f.block_time(whole.sms, whole.time);
   const double warps = std::ceil(f.kernel.threads_per_block() / 32.0);

@@ -5,6 +5,7 @@
 #include "sim/model/kernel_fit.h"
 #include "sim/model/kernel_prior.h"
 #include "sim/model/solo_length.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 namespace {
@@ -46,6 +47,7 @@ KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
 }
 
 BlockLoad KernelModel::load(std::uint32_t sms) const {
+  CORUN_EXPECTS(sms != 0);
   if (load_.sm.issue_ps <= 0 && load_.memory.l2_ps <= 0) return {};
   BlockLoad l = features_.on(load_, sms);
   settle_alone(l, features_.limits);

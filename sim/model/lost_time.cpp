@@ -6,6 +6,7 @@
 #include <boost/container/static_vector.hpp>
 
 #include "sim/model/memory_balance.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 namespace {
@@ -54,6 +55,8 @@ double time_of(std::span<const Sharer> sharers, std::size_t which, Sharing share
 
 LostShares lost_shares(std::span<const Sharer> sharers, std::size_t which, std::uint32_t apart,
                        const MemoryLimits& m) {
+  CORUN_EXPECTS(which < sharers.size() && sharers.size() <= kMostSharers);
+  CORUN_EXPECTS(apart <= kProcessorSharing);
   const Sharer& own = sharers[which];
   LostShares lost{};
   boost::container::static_vector<std::size_t, kSharedResources> matter;  // others have nothing of the rest

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 
+#include "traces/model/expects.h"
 #include "traces/model/occupancy.h"
 
 namespace corun::sim {
 
 Time solo_length(std::uint64_t blocks, std::uint64_t places, Time block, Time interval) {
+  CORUN_EXPECTS(blocks != 0 && places != 0);
+  CORUN_EXPECTS(block >= Time{} && interval >= Time{});
   // The first wave leaves the dispatcher one interval apart; each place is taken again as its block ends.  If
   // blocks are so short that the first places free up before the wave is out, the dispatcher never rests.
   if (blocks <= places || block < interval * static_cast<std::int64_t>(places))

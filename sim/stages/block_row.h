@@ -7,7 +7,7 @@
 #include <array>
 #include <cstdint>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "sim/model/contention.h"
 #include "sim/stages/task.h"
 

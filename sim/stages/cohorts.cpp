@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 

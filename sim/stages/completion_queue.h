@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sim/engine/event_queue.h"
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "sim/stages/task.h"
 #include "traces/model/time.h"
 

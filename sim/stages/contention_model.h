@@ -12,7 +12,7 @@
 
 #include <boost/container/static_vector.hpp>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "sim/model/contention.h"
 #include "sim/stages/block_row.h"
 #include "sim/stages/cohorts.h"

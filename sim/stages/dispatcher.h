@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "sim/stages/launch_table.h"
 #include "sim/stages/placement.h"
 #include "sim/stages/sm_array.h"

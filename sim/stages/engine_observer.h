@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "sim/stages/launch_table.h"
 #include "sim/stages/loss_meter.h"
 #include "sim/stages/sm_array.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "sim/stages/completion_queue.h"
 #include "sim/stages/task.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "sim/model/contention.h"
 #include "sim/stages/task.h"
 

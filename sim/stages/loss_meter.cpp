@@ -4,7 +4,7 @@
 
 #include <boost/container/static_vector.hpp>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "sim/stages/block_row.h"
 
 namespace corun::sim {

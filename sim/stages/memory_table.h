@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <span>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "sim/engine/latest_table.h"
 #include "sim/model/contention.h"
 

@@ -9,7 +9,7 @@
 #include <limits>
 #include <vector>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "sim/stages/cohorts.h"
 
 namespace corun::sim {

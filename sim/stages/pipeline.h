@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "sim/stages/completion_queue.h"
 #include "sim/stages/contention_model.h"
 #include "sim/stages/dispatcher.h"

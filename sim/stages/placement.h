@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "sim/stages/sm_mask.h"
 #include "traces/model/occupancy.h"
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "sim/stages/task.h"
 
 namespace corun::sim {

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "sim/engine/latest_table.h"
 #include "sim/model/contention.h"
 

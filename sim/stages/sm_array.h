@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "sim/stages/cohorts.h"
 #include "sim/stages/sm_mask.h"
 #include "traces/model/gpu.h"

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "sim/engine/kept_table.h"
 #include "sim/stages/pipeline.h"
 #include "sim/stages/sm_mask.h"

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "sim/stages/task.h"
 
 namespace corun::sim {

@@ -12,7 +12,7 @@
 #include <optional>
 #include <vector>
 
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 #include "sim/stages/launch_table.h"
 #include "sim/stages/tmu.h"
 

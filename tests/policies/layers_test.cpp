@@ -40,7 +40,7 @@ const std::vector<Layer> kLayers = {
     {"policies/api", {"traces/model"}},
     {"policies", {"policies/api"}},  // each policy
     {"policies/registry", {"policies/api", "traces/model"}, {"fmt/", "range/v3/"}},
-    {"policies/session",  // the only loop, the run, the host's queue
+    {"policies/session",  // the loop of a run, the run, the host's queue
      {"policies/api", "traces/json", "traces/model", "traces/timeline"},
      {"boost/random/", "fmt/", "nlohmann/"}},
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <vector>
 
 #include "traces/json/trace_json.h"
@@ -74,6 +75,17 @@ TEST(MpsLimits, ALaunchWhoseSmsThePolicyNamedStaysThere) {
   kernel.allowed = half.limits.within(ClientId{0}, tpcs(0, 10));
   half.limits.settle([&](const SmMask&) { return std::uint64_t{0}; }, kernel);
   EXPECT_EQ(kernel.allowed, tpcs(0, 10));
+}
+
+TEST(MpsLimits, APercentageIsAboveZeroAndAtMostAHundred) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const double refused : {0.0, -1.0, 100.5, nan}) EXPECT_THROW(Limits({refused}), InputError) << refused;
+  for (const double taken : {0.5, 100.0}) EXPECT_NO_THROW(Limits({taken})) << taken;
+}
+
+TEST(MpsLimits, ThereIsOneForAllOrOneForEach) {
+  EXPECT_THROW(Limits({50, 25, 25}), InputError) << "two clients";
+  EXPECT_NO_THROW(Limits({50, 25}));
 }
 
 TEST(MpsLimits, AGpuWithoutPercentagesRefusesOne) {

@@ -1,5 +1,5 @@
 // What a broken precondition tells.
-#include "sim/engine/expects.h"
+#include "traces/model/expects.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

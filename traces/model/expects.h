@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace corun::sim {
+namespace corun {
 
 /// Whether CORUN_EXPECTS_SLOW looks: in builds that are not for speed.
 #ifdef NDEBUG
@@ -19,7 +19,7 @@ inline constexpr bool kExpectsSlow = true;
   throw std::logic_error(std::string(file) + ":" + std::to_string(line) + ": not so: " + condition);
 }
 
-}  // namespace corun::sim
+}  // namespace corun
 
 // Without the folder, objects are the same wherever they are built.
 #ifdef __FILE_NAME__
@@ -31,7 +31,7 @@ inline constexpr bool kExpectsSlow = true;
 /// In every build.
 #define CORUN_EXPECTS(...)              \
   ((__VA_ARGS__) ? static_cast<void>(0) \
-                 : ::corun::sim::not_as_expected(#__VA_ARGS__, CORUN_FILE_NAME, __LINE__))
+                 : ::corun::not_as_expected(#__VA_ARGS__, CORUN_FILE_NAME, __LINE__))
 /// The same where a look would cost: for what happens with every block.
 #define CORUN_EXPECTS_SLOW(...) \
-  (::corun::sim::kExpectsSlow ? CORUN_EXPECTS(__VA_ARGS__) : static_cast<void>(0))
+  (::corun::kExpectsSlow ? CORUN_EXPECTS(__VA_ARGS__) : static_cast<void>(0))
