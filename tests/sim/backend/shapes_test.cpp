@@ -13,7 +13,7 @@ namespace corun::sim {
 namespace {
 
 bool contends(const Shape& shape) { return shape.load.contends(); }
-double pressed(const Shape& shape) { return shape.load.l2; }
+double pressed(const Shape& shape) { return shape.load.memory.l2_ps; }
 
 /// On 4 SMs: 3 blocks, or 100 in four waves. It takes 100 us and has that many bytes to read.
 Kernel counted_kernel(std::uint32_t blocks, double bytes = 1e6) {

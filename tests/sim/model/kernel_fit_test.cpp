@@ -13,16 +13,16 @@ namespace {
 
 /// A block's parts: `issue`, `fixed` and `wait` ps, and what its bytes cost.
 BlockLoad load_with(BlockLoad load, double blocks, double issue, double fixed, double wait = 0) {
-  load.blocks = blocks;
-  load.issue = issue, load.fixed = fixed, load.wait = wait;
+  load.extent.blocks = blocks;
+  load.sm.issue_ps = issue, load.sm.fixed_ps = fixed, load.memory.wait_ps = wait;
   return load;
 }
 BlockLoad without_memory(BlockLoad load) {
-  load.read = load.reread = load.write = load.l2_read = load.l2 = 0;
+  load.memory.read_bytes = load.memory.reread_bytes = load.memory.write_bytes = load.memory.l2_read_bytes = load.memory.l2_ps = 0;
   return load;
 }
-double unstretched(const BlockLoad& load) { return load.fixed; }
-double cost_of_bytes(const BlockLoad& load) { return load.dram_cost; }
+double unstretched(const BlockLoad& load) { return load.sm.fixed_ps; }
+double cost_of_bytes(const BlockLoad& load) { return load.memory.dram_cost_ratio; }
 
 class KernelFit : public testing::Test {
  protected:
@@ -70,7 +70,7 @@ TEST_F(KernelFit, WhatIsLeftHasTheSmsAndTheMemoryToItself) {
        {load_with(f.load, 1, 1, 0, 1e6), load_with(without_memory(f.load), 1, 1e6, 0)}) {
     const auto work = [&](double blocks) {
       BlockLoad l = load;
-      l.blocks = blocks;
+      l.extent.blocks = blocks;
       return length(f, l, 132) - cost_;
     };
     EXPECT_GT(work(places), 2 * work(1));

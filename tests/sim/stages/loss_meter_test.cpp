@@ -17,20 +17,20 @@ constexpr WorkId kOlder{0}, kYounger{1};
 /// One block of 10 us on each of four SMs: half of it at the issue slots, or half of it waiting for the bytes
 /// that it reads.
 BlockLoad on_four_sms(BlockLoad load) {
-  load.residents = 1, load.sms = 4;
-  load.blocks = 4, load.places = 4;
+  load.extent.residents = 1, load.extent.sms = 4;
+  load.extent.blocks = 4, load.extent.places = 4;
   settle_alone(load, limits_of(small_gpu(4)));
   return load;
 }
 BlockLoad half_issuing() {
   BlockLoad load;
-  load.issue = load.fixed = 5e6;
+  load.sm.issue_ps = load.sm.fixed_ps = 5e6;
   return on_four_sms(load);
 }
 BlockLoad half_reading() {
   BlockLoad load;
-  load.fixed = load.wait = 5e6;
-  load.read = load.l2_read = 8e6;
+  load.sm.fixed_ps = load.memory.wait_ps = 5e6;
+  load.memory.read_bytes = load.memory.l2_read_bytes = 8e6;
   return on_four_sms(load);
 }
 
@@ -143,7 +143,7 @@ TEST(LossMeter, ANumberThatIsUsedAgainIsAnotherLaunch) {
   l.rate(0, us(5), {});
   EXPECT_GT(l.end(kOlder).sum(), us(0));
   BlockLoad idle;
-  idle.fixed = 1e7;
+  idle.sm.fixed_ps = 1e7;
   l.begin(kOlder, on_four_sms(idle));
   l.begin(kYounger, half_issuing());
   l.together(0, us(5));
