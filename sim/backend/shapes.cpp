@@ -72,7 +72,7 @@ std::shared_ptr<const KernelModel> Shapes::model_of(const std::string& key, cons
 
 Shape Shapes::of(const Kernel& kernel, Time solo_time, std::uint32_t sms) {
   CORUN_EXPECTS(sms != 0 && sms <= gpu_.sms);
-  CORUN_EXPECTS(solo_time > Time{});
+  CORUN_EXPECTS(solo_time >= Time{});  // 0: not known
   const std::pair key(key_of(kernel, solo_time), sms);
   {
     const std::scoped_lock lock(mutex_);

@@ -1,10 +1,11 @@
 // A program that allocates, and knows nothing of corun.
-//   memory_program WAY MIB ROUNDS [US]
+//   memory_program WAY MIB ROUNDS [US [FOLDER PROGRAMS]]
 // It has MIB of device memory in blocks of 4 MiB, each word of which has a value of its own, and in each of ROUNDS rounds
 // adds 1 to every word in kernels of US microseconds, waits, and looks at one block.  At the end it looks at all.
 // WAY: plain; frees: each round also allocates a block and frees it; holds: in the first round the GPU waits half a
 // second and more for the host, in a stream of its own; rests: its host does nothing for 2 s, then looks at a block; beyond: it asks for 64 MiB more than MIB at once, which is to fail;
 // tells: prints what the driver says of its memory.
+// With FOLDER it leaves a file there once it has its memory, and does not end before as many as PROGRAMS have.
 // Says "wrong N" words, and "done".
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
@@ -13,6 +14,9 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -54,6 +58,8 @@ int main(int argc, char** argv) {
   }
   std::puts("allocated");
   std::fflush(stdout);
+  const std::filesystem::path folder = argc > 5 ? argv[5] : "";
+  if (argc > 6) std::ofstream(folder / std::to_string(getpid()));
   if (way == "beyond") {
     CUdeviceptr at = 0;
     std::printf("beyond %d\n", CALL(cuMemAlloc_v2)(&at, std::size_t{64} << 20));
@@ -101,6 +107,10 @@ int main(int argc, char** argv) {
     look(static_cast<std::size_t>(r) % blocks.size(), static_cast<unsigned>(r));
     if (more != 0) check(CALL(cuMemFree_v2)(more), "free");
   }
+  const auto allocated = [&] {
+    return std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator());
+  };
+  for (int waits = 0; argc > 6 && waits < 2000 && allocated() < std::atoi(argv[6]); ++waits) usleep(5'000);
   for (std::size_t i = 0; i < blocks.size(); ++i) look(i, static_cast<unsigned>(rounds));
   std::printf("wrong %llu\ndone\n", static_cast<unsigned long long>(wrong));
   std::fflush(stdout);  // before another program has this memory, and says so
