@@ -211,7 +211,7 @@ void CudaBackend::start() {
 
 void CudaBackend::reset() {
   checks_each_ = false, begun_.clear();
-  flights_.clear(), free_flights_.clear(), active_.clear(), flight_of_.clear();
+  in_flight_.clear(), free_indices_.clear(), active_.clear(), index_of_.clear();
   clearing_.clear(), used_controls_.clear(), told_.clear();
   held_.clear();
   for (std::vector<Tail>& of_client : tails_) std::ranges::fill(of_client, Tail{});
@@ -228,8 +228,8 @@ void CudaBackend::reset() {
 
 void CudaBackend::close() {
   for (std::uint32_t i : active_) {
-    Flight& f = flights_[i];
-    if (f.state == Flight::State::on_device && f.controlled && (!f.stopping || f.pads)) {
+    InFlight& f = in_flight_[i];
+    if (f.state == InFlight::State::on_device && f.controlled && (!f.stopping || f.pads)) {
       f.stopping = true;
       command(f, kStop);
     }
@@ -237,7 +237,7 @@ void CudaBackend::close() {
   for (const auto& [key, s] : streams_) driver_.synchronize(s);
   if (control_stream_) driver_.synchronize(control_stream_);
   for (std::uint32_t i : active_)
-    if (Flight& f = flights_[i]; !f.is_copy && f.state != Flight::State::over) {
+    if (InFlight& f = in_flight_[i]; !f.is_copy && f.state != InFlight::State::over) {
       f.record.finished = kNever;
       timeline_->record(f.record);
     }
@@ -263,7 +263,7 @@ void CudaBackend::check_results(std::uint32_t client, Buffers& b) {
 }
 
 /// Outputs are not cleared while a launch of another stream has part of its results there.
-void CudaBackend::begin_check(const Flight& f, Stream s) {
+void CudaBackend::begin_check(const InFlight& f, Stream s) {
   Instance& instance = *buffers_of(f.launch).instance;
   auto& begun = begun_[&instance];
   const bool ours =
@@ -274,7 +274,7 @@ void CudaBackend::begin_check(const Flight& f, Stream s) {
   begun[f.launch.id.serial] = f.launch.stream;
 }
 
-void CudaBackend::end_check(const Flight& f) {
+void CudaBackend::end_check(const InFlight& f) {
   Buffers& b = buffers_of(f.launch);
   auto& begun = begun_[b.instance];
   begun.erase(f.launch.id.serial);
@@ -287,15 +287,15 @@ std::string CudaBackend::what_it_waits_for() const {
   if (memory_->moving()) text += " " + memory_->what_moves() + (active_.empty() ? "" : ",");
   std::uint32_t listed = 0;
   for (std::uint32_t i : active_) {
-    const Flight& f = flights_[i];
+    const InFlight& f = in_flight_[i];
     if (++listed > 8) return text + " and more";
     text +=
         fmt::format("{} {} of client {} ({}", listed > 1 ? "," : "",
                     f.is_copy ? "a copy" : f.launch.kernel->name, trace_.clients[f.launch.client.value].name,
-                    f.state == Flight::State::waiting ? "held on the host"
+                    f.state == InFlight::State::waiting ? "held on the host"
                     : f.stopping                      ? "stopping"
                                                       : "on the device");
-    if (f.controlled && f.state != Flight::State::waiting)
+    if (f.controlled && f.state != InFlight::State::waiting)
       text += fmt::format(", {} of {} blocks taken", f.parameters.first + blocks_taken(f),
                           f.launch.kernel->blocks());
     text += ")";

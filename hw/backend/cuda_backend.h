@@ -107,7 +107,7 @@ class CudaBackend final : public MeasuredBackend {
     std::uint32_t number = 0;  // grids that may run at once have streams of their own
     bool ended = false;
   };
-  struct Flight {
+  struct InFlight {  // a launch or copy that the policy has handed over and that has not ended
     enum class State : std::uint8_t { waiting, on_device, over } state = State::waiting;
     LaunchView launch;
     std::vector<LaunchId> follows;
@@ -117,7 +117,7 @@ class CudaBackend final : public MeasuredBackend {
     decide::CtasPerSm per_sm;
     bool controlled = false;         // it takes its blocks from a counter
     const Way* way = nullptr;        // of the workers; null: plain, or padded
-    const Padded* padded = nullptr;  // as one grid with the flight `padding`
+    const Padded* padded = nullptr;  // as one grid with the launch at `padding`
     std::uint32_t padding = 0, padded_sms = 0, padded_on_each = 0;
     bool pads = false;
     std::uint32_t workers = 0;               // launched so far
@@ -146,8 +146,8 @@ class CudaBackend final : public MeasuredBackend {
   Outcome checkpoint(BufferId buffer);
   void check_results_in(BufferId buffer);
   void check_results(std::uint32_t client, Buffers& b);
-  void begin_check(const Flight& f, Stream s);
-  void end_check(const Flight& f);
+  void begin_check(const InFlight& f, Stream s);
+  void end_check(const InFlight& f);
   Buffers& buffers_of(const LaunchView& l) {
     return buffers_[l.client.value].at(key_of_op_[l.client.value][l.op.value]);
   }
@@ -157,28 +157,28 @@ class CudaBackend final : public MeasuredBackend {
     return preemptive_ && trace_.clients[l.client.value].service_class == ServiceClass::best_effort;
   }
   void clear_controls();
-  std::uint32_t room_for(const Flight& f) const;
+  std::uint32_t room_for(const InFlight& f) const;
   Tail& tail(const LaunchView& l) { return tails_[l.client.value][l.stream.value]; }
-  void begin_record(Flight& f) const;
-  std::uint32_t add(Flight flight);
-  Flight* find(LaunchId id);
-  void hold(Flight flight);
-  void submit(Flight& f);
-  void submit_workers(Flight& f, Stream s, std::uint32_t workers);
-  void end_of_piece(Flight& f, Stream s, std::uint32_t number = 0);
-  void send_workers(Flight& f, std::uint32_t workers);
-  void fill_seats(Flight& f);
+  void begin_record(InFlight& f) const;
+  std::uint32_t add(InFlight f);
+  InFlight* find(LaunchId id);
+  void hold(InFlight f);
+  void submit(InFlight& f);
+  void submit_workers(InFlight& f, Stream s, std::uint32_t workers);
+  void end_of_piece(InFlight& f, Stream s, std::uint32_t number = 0);
+  void send_workers(InFlight& f, std::uint32_t workers);
+  void fill_seats(InFlight& f);
   void look(std::vector<Notice>& notices);
-  bool pieces_ended(Flight& f);
-  bool left_unseated(const Flight& f) const;
-  void submit_again(Flight& f);
+  bool pieces_ended(InFlight& f);
+  bool left_unseated(const InFlight& f) const;
+  void submit_again(InFlight& f);
   void over(std::uint32_t index, std::vector<Notice>& notices);
-  void command(Flight& f, std::uint32_t value);
-  void control(Flight& f);
-  void submit_padded(Flight& f, Flight& g, Stream s);
+  void command(InFlight& f, std::uint32_t value);
+  void control(InFlight& f);
+  void submit_padded(InFlight& f, InFlight& g, Stream s);
   void load_padded();
   void prepare_ways(Code& code, Instance& instance, Time solo);
-  std::uint64_t blocks_taken(const Flight& f) const;
+  std::uint64_t blocks_taken(const InFlight& f) const;
   Stream stream_for(const LaunchView& l, std::int32_t priority, const std::vector<std::uint32_t>& groups);
   std::vector<std::uint32_t> groups_of(const TpcMask& mask) const;
   Time gpu_time(Event e);
@@ -220,11 +220,11 @@ class CudaBackend final : public MeasuredBackend {
   std::vector<DevicePointer> scratch_;  // by client: for copies
   std::vector<HostMemory> host_scratch_;
   HostQueue<std::uint32_t> held_{[this](LaunchId id) { return find(id) != nullptr; },
-                                 [this](ClientId, std::uint32_t flight) { submit(flights_[flight]); }};
+                                 [this](ClientId, std::uint32_t index) { submit(in_flight_[index]); }};
   std::vector<std::vector<Tail>> tails_;  // by client, stream
-  std::vector<Flight> flights_;
-  std::vector<std::uint32_t> free_flights_, active_;  // active: in order of launching
-  std::map<std::uint32_t, std::uint32_t> flight_of_;  // by LaunchId::serial
+  std::vector<InFlight> in_flight_;
+  std::vector<std::uint32_t> free_indices_, active_;  // of in_flight_; active: in order of launching
+  std::map<std::uint32_t, std::uint32_t> index_of_;   // by LaunchId::serial
   struct Pair {
     const Padded* looping = nullptr;
     const Padded* once = nullptr;  // where that is faster; there must be room for all of the first's blocks

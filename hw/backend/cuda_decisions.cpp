@@ -23,7 +23,7 @@ Outcome CudaBackend::launch(const decide::Launch& d, const LaunchView& l, std::s
   const Code& code = code_[l.kernel_id.value];
   if (d.priority > 0 || d.priority < driver_.facts().highest_priority) return Refused{"no such priority"};
   if (free_controls_.empty() || free_tickets_.size() < 16) return Refused{"too many launches are under way"};
-  Flight f;
+  InFlight f;
   f.launch = l;
   f.follows.assign(follows.begin(), follows.end());
   f.priority = d.priority;
@@ -57,7 +57,7 @@ Outcome CudaBackend::launch(const decide::Launch& d, const LaunchView& l, std::s
   return Applied{};
 }
 
-void CudaBackend::begin_record(Flight& f) const {
+void CudaBackend::begin_record(InFlight& f) const {
   const LaunchView& l = f.launch;
   KernelRecord& r = f.record;
   r.launch = l.id, r.client = l.client, r.stream = l.stream, r.op = l.op, r.kernel = l.kernel_id,
@@ -86,14 +86,14 @@ Outcome CudaBackend::pad(const decide::LaunchPadded& d, const LaunchView& l, con
   const auto& [looping, once] = found->second;
   const Padded& how = once != nullptr && once->workers_per_sm >= on_each ? *once : *looping;
   if (how.workers_per_sm < alone) return Refused{"as one kernel they have less room than the first alone"};
-  Flight f, g;
-  for (const auto& [flight, view, at, to] :
+  InFlight f, g;
+  for (const auto& [each, view, at, to] :
        {std::tuple(&f, &l, first, blocks), std::tuple(&g, &padding, from, end)}) {
-    flight->launch = *view;
-    flight->priority = d.priority;
-    flight->parameters = launch_parameters(at, to, {}, 1);
-    control(*flight);
-    begin_record(*flight);
+    each->launch = *view;
+    each->priority = d.priority;
+    each->parameters = launch_parameters(at, to, {}, 1);
+    control(*each);
+    begin_record(*each);
   }
   f.follows.assign(follows.begin(), follows.end());
   f.padded = &how, f.padded_sms = d.sms;
@@ -105,7 +105,7 @@ Outcome CudaBackend::pad(const decide::LaunchPadded& d, const LaunchView& l, con
   return Applied{};
 }
 
-void CudaBackend::control(Flight& f) {
+void CudaBackend::control(InFlight& f) {
   f.controlled = true;
   f.control = take_control();
   f.parameters.control = control_at(f.control);
@@ -116,7 +116,7 @@ void CudaBackend::control(Flight& f) {
   for (volatile std::uint64_t& at : progress(f.control).seats) at = 0;
 }
 
-std::uint32_t CudaBackend::room_for(const Flight& f) const {
+std::uint32_t CudaBackend::room_for(const InFlight& f) const {
   const Gpu& gpu = topology_.gpu;
   const auto sms = f.groups.empty() ? gpu.sms : static_cast<std::uint32_t>(f.groups.size()) * gpu.sms_per_tpc;
   return sms * f.way->code->workers_per_sm;
@@ -124,7 +124,7 @@ std::uint32_t CudaBackend::room_for(const Flight& f) const {
 
 Outcome CudaBackend::copy(const LaunchView& l, std::span<const LaunchId> follows) {
   if (free_tickets_.size() < 16) return Refused{"too many copies are under way"};
-  Flight f;
+  InFlight f;
   f.launch = l;
   f.follows.assign(follows.begin(), follows.end());
   f.is_copy = true;
@@ -138,7 +138,7 @@ Outcome CudaBackend::copy(const LaunchView& l, std::span<const LaunchId> follows
 }
 
 Outcome CudaBackend::resize(const decide::Resize& d, const LaunchView& l) {
-  Flight* f = find(l.id);
+  InFlight* f = find(l.id);
   if (f == nullptr || f->launch.ctas == 0) return Refused{"not a persistent kernel"};
   const std::uint32_t ctas =
       std::accumulate(d.ctas_per_sm.begin(), d.ctas_per_sm.end(), d.ctas_per_sm.empty() ? d.ctas : 0u);
@@ -146,7 +146,7 @@ Outcome CudaBackend::resize(const decide::Resize& d, const LaunchView& l) {
   if (f->stopping) return Refused{"it is being stopped"};
   if (d.ctas_per_sm.empty() != f->per_sm.empty())
     return Refused{"a launch keeps to quotas per SM or to a total"};
-  if (f->state == Flight::State::waiting) {  // nothing of it is on the device yet
+  if (f->state == InFlight::State::waiting) {  // nothing of it is on the device yet
     f->launch.ctas = ctas;
     if (f->per_sm.empty() && !f->way->taking.once) {
       f->workers = ctas;
@@ -155,7 +155,7 @@ Outcome CudaBackend::resize(const decide::Resize& d, const LaunchView& l) {
     f->per_sm = d.ctas_per_sm;
     return Applied{};
   }
-  if (f->state != Flight::State::on_device) return Refused{"it has ended"};
+  if (f->state != InFlight::State::on_device) return Refused{"it has ended"};
   const std::uint32_t room = room_for(*f);
   bool more = false, fewer = false;
   if (!f->per_sm.empty()) {
@@ -190,7 +190,7 @@ Outcome CudaBackend::resize(const decide::Resize& d, const LaunchView& l) {
 Outcome CudaBackend::preempt(const decide::Preempt& d, const LaunchView& l,
                              std::span<const LaunchId> behind) {
   if (d.how == decide::Stop::reset) return Refused{"NVIDIA's driver does not let a running block be killed"};
-  Flight* head = find(l.id);
+  InFlight* head = find(l.id);
   if (head == nullptr) return Refused{"it has ended"};
   if (!head->controlled) return Refused{"it runs as a plain kernel"};
   std::vector<LaunchId> all{l.id};
@@ -198,22 +198,22 @@ Outcome CudaBackend::preempt(const decide::Preempt& d, const LaunchView& l,
   // First what runs; what waits on the host costs the GPU nothing.
   std::vector<std::pair<DevicePointer, std::uint32_t>> stops;
   for (LaunchId id : all)
-    if (Flight* f = find(id); f != nullptr && f->state == Flight::State::on_device && f->controlled) {
+    if (InFlight* f = find(id); f != nullptr && f->state == InFlight::State::on_device && f->controlled) {
       f->stopping = true;
       stops.push_back({control_at(f->control) + offsetof(Control, command), kStop});
     }
   if (!stops.empty()) driver_.write(control_stream_, stops);
   for (LaunchId id : all) {
-    const auto found = flight_of_.find(id.serial);
-    if (found == flight_of_.end() || flights_[found->second].state != Flight::State::waiting) continue;
-    Flight& f = flights_[found->second];
+    const auto found = index_of_.find(id.serial);
+    if (found == index_of_.end() || in_flight_[found->second].state != InFlight::State::waiting) continue;
+    InFlight& f = in_flight_[found->second];
     held_.take_back(id);
     std::erase(active_, found->second);
     if (f.controlled) free_controls_.push_back(f.control);  // never used
-    f.state = Flight::State::over;
+    f.state = InFlight::State::over;
     told_.push_back(Preempted{id, f.launch.blocks_done});
-    free_flights_.push_back(found->second);
-    flight_of_.erase(found);
+    free_indices_.push_back(found->second);
+    index_of_.erase(found);
   }
   return Applied{};
 }
@@ -240,7 +240,7 @@ void CudaBackend::check_results_in(BufferId buffer) {
 }
 
 Outcome CudaBackend::query(const LaunchView& l) {
-  const Flight* f = find(l.id);
+  const InFlight* f = find(l.id);
   if (f == nullptr || !f->controlled) return Refused{"a plain kernel does not tell its progress"};
   const std::uint64_t taken = blocks_taken(*f), running = std::uint64_t{f->launch.ctas} * f->parameters.chunk;
   const std::uint64_t before = f->parameters.first;
@@ -249,11 +249,11 @@ Outcome CudaBackend::query(const LaunchView& l) {
   return Applied{};
 }
 
-std::uint64_t CudaBackend::blocks_taken(const Flight& f) const {
+std::uint64_t CudaBackend::blocks_taken(const InFlight& f) const {
   return blocks_in(f.parameters, std::min(std::uint32_t{progress(f.control).taken}, f.parameters.chunks));
 }
 
-void CudaBackend::command(Flight& f, std::uint32_t value) {
+void CudaBackend::command(InFlight& f, std::uint32_t value) {
   driver_.write(control_stream_, control_at(f.control) + offsetof(Control, command), value);
 }
 

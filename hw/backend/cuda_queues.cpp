@@ -8,26 +8,26 @@
 
 namespace corun::hw {
 
-std::uint32_t CudaBackend::add(Flight f) {
-  std::uint32_t i = static_cast<std::uint32_t>(flights_.size());
-  flight_of_[f.launch.id.serial] = free_flights_.empty() ? i : free_flights_.back();
-  if (free_flights_.empty()) {
-    flights_.push_back(std::move(f));
+std::uint32_t CudaBackend::add(InFlight f) {
+  std::uint32_t i = static_cast<std::uint32_t>(in_flight_.size());
+  index_of_[f.launch.id.serial] = free_indices_.empty() ? i : free_indices_.back();
+  if (free_indices_.empty()) {
+    in_flight_.push_back(std::move(f));
   } else {
-    i = free_flights_.back();
-    free_flights_.pop_back();
-    flights_[i] = std::move(f);
+    i = free_indices_.back();
+    free_indices_.pop_back();
+    in_flight_[i] = std::move(f);
   }
   active_.push_back(i);
   return i;
 }
 
-CudaBackend::Flight* CudaBackend::find(LaunchId id) {
-  const auto found = flight_of_.find(id.serial);
-  return found == flight_of_.end() ? nullptr : &flights_[found->second];
+CudaBackend::InFlight* CudaBackend::find(LaunchId id) {
+  const auto found = index_of_.find(id.serial);
+  return found == index_of_.end() ? nullptr : &in_flight_[found->second];
 }
 
-void CudaBackend::hold(Flight f) {
+void CudaBackend::hold(InFlight f) {
   const LaunchView& l = f.launch;
   HostLaunch held{l.id, l.solo_time, f.is_copy, stoppable(l), l.ctas != 0, f.follows};
   const ClientId client = l.client;
@@ -35,12 +35,12 @@ void CudaBackend::hold(Flight f) {
   held_.hold(client, stream, std::move(held), add(std::move(f)));
 }
 
-void CudaBackend::submit(Flight& f) {
+void CudaBackend::submit(InFlight& f) {
   Tail& last = tail(f.launch);
   const Stream s = stream_for(f.launch, f.priority, f.groups);
   if (last.stream && !(last.stream == s) && last.ended) driver_.wait(s, last.ended);
   for (LaunchId id : f.follows)
-    if (Flight* before = find(id)) driver_.wait(s, before->ended);
+    if (InFlight* before = find(id)) driver_.wait(s, before->ended);
   memory_->before(s, f.launch.uses);
   f.stream = s;
   f.started = take_event();
@@ -51,7 +51,7 @@ void CudaBackend::submit(Flight& f) {
     driver_.copy_to_device(s, control_at(f.control) + offsetof(Control, quota), quotas.data(), 4 * kMostSms);
   }
   if (checks_each_ && !f.is_copy) begin_check(f, s);
-  if (checks_each_ && f.padded != nullptr) begin_check(flights_[f.padding], s);
+  if (checks_each_ && f.padded != nullptr) begin_check(in_flight_[f.padding], s);
   driver_.record(f.started, s);
   if (f.is_copy) {
     const Copy& c = std::get<Copy>(f.launch.operation->what);
@@ -62,7 +62,7 @@ void CudaBackend::submit(Flight& f) {
     if (c.direction == CopyDirection::device_to_device)
       driver_.copy_on_device(s, device + c.bytes, device, c.bytes);
   } else if (f.padded != nullptr) {
-    submit_padded(f, flights_[f.padding], s);
+    submit_padded(f, in_flight_[f.padding], s);
   } else if (f.way == nullptr) {
     work_.launch(*buffers_of(f.launch).instance, s);
   } else {
@@ -70,37 +70,37 @@ void CudaBackend::submit(Flight& f) {
     f.workers = 0;
     submit_workers(f, s, workers);
   }
-  f.state = Flight::State::on_device;
+  f.state = InFlight::State::on_device;
   f.sent = driver_.now() - epoch_;
   driver_.record(f.ended, s);
   end_of_piece(f, s);
   if (f.padded != nullptr) {
-    Flight& g = flights_[f.padding];
+    InFlight& g = in_flight_[f.padding];
     driver_.record(g.ended, s);
     end_of_piece(g, s);
   }
   last = {s, f.ended};
 }
 
-void CudaBackend::submit_padded(Flight& f, Flight& g, Stream s) {
+void CudaBackend::submit_padded(InFlight& f, InFlight& g, Stream s) {
   PaddedParameters p;
   p.first = f.parameters, p.second = g.parameters;
   p.sms = f.padded_sms, p.per_sm = f.padded_on_each, p.seats = f.padded->workers_per_sm > f.padded_on_each;
-  const auto instance = [&](const Flight& of) -> Instance& { return *buffers_of(of.launch).instance; };
+  const auto instance = [&](const InFlight& of) -> Instance& { return *buffers_of(of.launch).instance; };
   g.started = take_event(), g.ended = take_event();
   driver_.record(g.started, s);
   work_.launch(instance(f), instance(g), *f.padded, topology_.gpu.sms * f.padded->workers_per_sm, p, s);
   f.workers = g.workers = topology_.gpu.sms * f.padded->workers_per_sm;
-  g.state = Flight::State::on_device;
+  g.state = InFlight::State::on_device;
 }
 
-void CudaBackend::submit_workers(Flight& f, Stream s, std::uint32_t workers) {
+void CudaBackend::submit_workers(InFlight& f, Stream s, std::uint32_t workers) {
   work_.launch(*buffers_of(f.launch).instance, *f.way->code, workers, f.parameters, s);
   f.workers += workers;
 }
 
 /// A further grid of workers, beside those that are there.
-void CudaBackend::send_workers(Flight& f, std::uint32_t workers) {
+void CudaBackend::send_workers(InFlight& f, std::uint32_t workers) {
   std::uint32_t number = 1;
   std::erase_if(f.pieces, [](const Piece& p) { return p.ended && p.number != 0; });
   while (std::ranges::any_of(f.pieces, [&](const Piece& p) { return p.number == number; })) ++number;
@@ -114,7 +114,7 @@ void CudaBackend::send_workers(Flight& f, std::uint32_t workers) {
 }
 
 /// Seats that stay empty after all workers have come: room that others held then may be there now.
-void CudaBackend::fill_seats(Flight& f) {
+void CudaBackend::fill_seats(InFlight& f) {
   if (f.per_sm.empty() || f.stopping || progress(f.control).all_taken != 0 || free_tickets_.empty()) return;
   const Seats seats = seats_in(progress(f.control));
   if (seats.came != (f.workers & 0xffffff)) return;
@@ -131,7 +131,7 @@ void CudaBackend::fill_seats(Flight& f) {
 }
 
 /// The GPU writes a word when it gets here.
-void CudaBackend::end_of_piece(Flight& f, Stream s, std::uint32_t number) {
+void CudaBackend::end_of_piece(InFlight& f, Stream s, std::uint32_t number) {
   f.pieces.push_back({take_ticket(), number});
   driver_.write(s, tickets_.device + 4 * f.pieces.back().ticket, 1);
 }
@@ -221,8 +221,8 @@ void CudaBackend::look(std::vector<Notice>& notices) {
   }
   for (std::size_t a = 0; a < active_.size();) {
     const std::uint32_t i = active_[a];
-    Flight& f = flights_[i];
-    if (f.state == Flight::State::waiting) {
+    InFlight& f = in_flight_[i];
+    if (f.state == InFlight::State::waiting) {
       ++a;
       continue;
     }
@@ -248,13 +248,13 @@ void CudaBackend::look(std::vector<Notice>& notices) {
 
 /// Whether no worker is left though there are chunks: where an SM still holds the workers of another launch,
 /// those that were to have its seats have come down elsewhere, and left.
-bool CudaBackend::left_unseated(const Flight& f) const {
+bool CudaBackend::left_unseated(const InFlight& f) const {
   if (f.per_sm.empty() || progress(f.control).all_taken != 0) return false;
   return chunks_done(progress(f.control), f.parameters.chunks) == f.parameters.chunks;
 }
 
 /// A further grid of workers; of a launch that is being stopped one worker, to say how far it came.
-void CudaBackend::submit_again(Flight& f) {
+void CudaBackend::submit_again(InFlight& f) {
   if (f.stopping) f.parameters.seated = 0;
   f.pieces.clear();
   submit_workers(f, f.stream, f.stopping ? 1 : room_for(f));
@@ -262,7 +262,7 @@ void CudaBackend::submit_again(Flight& f) {
   end_of_piece(f, f.stream);
 }
 
-bool CudaBackend::pieces_ended(Flight& f) {
+bool CudaBackend::pieces_ended(InFlight& f) {
   bool all = true;
   for (Piece& p : f.pieces) {
     if (!p.ended && ticket(p.ticket) != 0) {
@@ -275,7 +275,7 @@ bool CudaBackend::pieces_ended(Flight& f) {
 }
 
 void CudaBackend::over(std::uint32_t index, std::vector<Notice>& notices) {
-  Flight& f = flights_[index];
+  InFlight& f = in_flight_[index];
   const LaunchId id = f.launch.id;
   const Time started = gpu_time(f.started), ended = std::max(gpu_time(f.ended), started);
   bool done = true;
@@ -312,9 +312,9 @@ void CudaBackend::over(std::uint32_t index, std::vector<Notice>& notices) {
   if (Tail& last = tail(f.launch); last.ended == f.ended) last = {};  // nothing is before what comes next
   free_events_.push_back(f.started);
   free_events_.push_back(f.ended);
-  f.state = Flight::State::over;
-  flight_of_.erase(id.serial);
-  free_flights_.push_back(index);
+  f.state = InFlight::State::over;
+  index_of_.erase(id.serial);
+  free_indices_.push_back(index);
   // Its end may be what others wait for, in any stream of its client.
   held_.hand_over_needed(f.launch.client);
 }

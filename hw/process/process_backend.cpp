@@ -243,7 +243,7 @@ void ProcessBackend::handle(Worker& w, const Message& m, std::vector<Notice>& no
     }
     case Kind::kernel: {
       auto r = m.take<KernelRecord>(at);
-      const Flight& f = w.in_flight.at(r.launch.serial);
+      const InFlight& f = w.in_flight.at(r.launch.serial);
       r.client = f.client, r.ready = f.ready, r.submitted = f.submitted;
       for (Time* t : {&r.queued, &r.slotted, &r.started, &r.last_block, &r.finished}) *t = from(w, *t);
       timeline_.record(r);

@@ -61,7 +61,7 @@ class ProcessBackend final : public MeasuredBackend {
   const MpsDaemon* mps() const { return mps_.get(); }
 
  private:
-  struct Flight {  // what only this side knows of a launch
+  struct InFlight {  // what only this side knows of a launch
     ClientId client;
     Time ready{}, submitted{};
   };
@@ -71,8 +71,8 @@ class ProcessBackend final : public MeasuredBackend {
     std::optional<Child> child;
     std::string why;  // it failed
     bool gone = false, ready = false, started = false, closed = false;
-    Time epoch{};                                         // of the host's clock, at its time 0
-    std::unordered_map<std::uint32_t, Flight> in_flight;  // by LaunchId::serial
+    Time epoch{};                                           // of the host's clock, at its time 0
+    std::unordered_map<std::uint32_t, InFlight> in_flight;  // by LaunchId::serial
   };
 
   void setup(Worker& w, const Gpu& gpu, bool part_of_gpu, double percentage);

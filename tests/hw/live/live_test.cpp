@@ -114,9 +114,9 @@ TEST_F(Live, AProgramAloneUnderASplitThatNamesTwoIsNotToldOfItsMaskUntilBothAreK
   EXPECT_THAT(state().dump(), HasSubstr("tpcs"));
 }
 
-class EachFlight : public Live, public testing::WithParamInterface<const char*> {};
+class EachLimitInFlight : public Live, public testing::WithParamInterface<const char*> {};
 
-TEST_P(EachFlight, NoBestEffortLaunchBeginsWhileARealTimeRequestIsUnderWay) {
+TEST_P(EachLimitInFlight, NoBestEffortLaunchBeginsWhileARealTimeRequestIsUnderWay) {
   serve("wait", fmt::format("--in-flight={}", GetParam()));
   // The real-time program's requests are of 20 launches of 1 ms each, the other's launches of 1 ms.
   const Ended ended = shell(joins("dlsym 300 1000 300", "--name work") + " & sleep 0.1; " +
@@ -134,7 +134,7 @@ TEST_P(EachFlight, NoBestEffortLaunchBeginsWhileARealTimeRequestIsUnderWay) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Flights, EachFlight, testing::Values("0", "1", "64"), [](const auto& flight) { return std::string(flight.param); });
+INSTANTIATE_TEST_SUITE_P(InFlight, EachLimitInFlight, testing::Values("0", "1", "64"), [](const auto& limit) { return std::string(limit.param); });
 
 class HeldBack : public Live {
  protected:
