@@ -13,8 +13,8 @@
 // may be shared), a task's blocks are given SM by SM, elsewhere before on reserved SMs, and those who must
 // release do so where the reservation is.  They are launched with the highest priority, past workers of
 // others that wait for an SM.  A task that has nothing left is taken off the GPU at its next block and waits.
-// And an SM in use is full for a kernel that needs another division of L1 and shared memory, larger than
-// those of the kernels there (`division_of`): what makes way for it leaves the SM until it has ended.
+// And an SM in use is full for a kernel that needs another shared-memory carveout, larger than those
+// of the kernels there (`carveout_of`): what makes way for it leaves the SM until it has ended.
 //
 // A launch that cannot be sized (LaunchView::sizable) goes plainly: `pass_on`.
 //
@@ -127,14 +127,14 @@ class SmGuard final : public Policy {
     bool online = false, reserved = false, adjustable = false;
     bool plain = false;  // it cannot be sized
     SmResources demand;
-    std::uint32_t division = 0;   // of L1 and shared memory
+    std::uint32_t carveout = 0;   // of shared memory
     double slices = 1;            // M
     std::uint32_t most = 0;       // CTAs that it asks for
     double share = 0;             // of its client, units of capacity
     decide::CtasPerSm had, ctas;  // before this decision, and from now on
     std::uint32_t total = 0;      // of `ctas`
     std::uint32_t had_total = 0;
-    std::vector<bool> took_over;  // by SM: from launches that need a smaller division
+    std::vector<bool> took_over;  // by SM: from launches that need a smaller carveout
   };
   struct Granted {
     LaunchId launch;
@@ -173,8 +173,8 @@ class SmGuard final : public Policy {
       t.took_over = g->took_over;
       for (std::uint32_t sm = 0; sm < sms_; ++sm) {
         if (t.had[sm] == 0) continue;
-        holds_[sm] = std::max(holds_[sm].value_or(0), t.division);
-        if (t.took_over[sm]) claimed_[sm] = t.division;
+        holds_[sm] = std::max(holds_[sm].value_or(0), t.carveout);
+        if (t.took_over[sm]) claimed_[sm] = t.carveout;
       }
       tasks_.push_back(std::move(t));
     }
@@ -182,7 +182,7 @@ class SmGuard final : public Policy {
 
   /// Launches that cannot be sized.  Offline ones wait while an online request is under way; else they go, with what
   /// the GPU gives them, and count for nothing.  Online ones go with those before them in their stream, and are given
-  /// room when these have ended.
+  /// places when these have ended.
   void pass_on(const Snapshot& now, std::vector<Decision>& decisions) {
     candidates_.assign(now.pending.begin(), now.pending.end());
     const bool online = std::ranges::any_of(now.clients, [](const ClientView& c) {
@@ -218,7 +218,7 @@ class SmGuard final : public Policy {
     t.reserved = is_reserved(client);
     t.plain = !l.sizable;
     t.demand = demand_of(*l.kernel, sm_);
-    t.division = division_of(t.demand, sm_);
+    t.carveout = carveout_of(t.demand, sm_);
     t.slices = std::max(1u, max_active_blocks(capacity_of(sm_), t.demand));
     t.share = (t.online ? client.reservation : client.quota).value_or(1.0) * sms_;
     t.most = static_cast<std::uint32_t>(
@@ -254,29 +254,29 @@ class SmGuard final : public Policy {
 
   void give(Task& t, std::uint32_t sm, std::uint32_t n) {
     if (n == 0) return;
-    if (holds_[sm] < t.division) {
-      leave_[sm] = t.division;
+    if (holds_[sm] < t.carveout) {
+      leave_[sm] = t.carveout;
       if (holds_[sm]) t.took_over[sm] = true;
     }
     for (std::uint32_t i = 0; i < n; ++i) free_[sm] -= t.demand;
     t.ctas[sm] = static_cast<std::uint16_t>(t.ctas[sm] + n);
     t.total += n;
   }
-  /// Blocks of the task that the SM has room for, of the free resources.  `take_over`: others may have to
+  /// Places for blocks of the task that the SM has, of the free resources.  `take_over`: others may have to
   /// leave it.
-  std::uint32_t room_at(const Task& t, std::uint32_t sm, const SmResources& free,
-                        bool take_over = false) const {
+  std::uint32_t free_places_at(const Task& t, std::uint32_t sm, const SmResources& free,
+                               bool take_over = false) const {
     return may_be_at(t, sm, take_over) ? max_active_blocks(free, t.demand) : 0;
   }
   bool may_be_at(const Task& t, std::uint32_t sm, bool take_over) const {
     const std::optional<std::uint32_t>& only = leave_[sm] ? leave_[sm] : claimed_[sm];
     const bool there = !leave_[sm] && !t.had.empty() && t.had[sm] != 0;
-    const bool joins = there || (only ? *only == t.division : !holds_[sm] || *holds_[sm] >= t.division);
+    const bool joins = there || (only ? *only == t.carveout : !holds_[sm] || *holds_[sm] >= t.carveout);
     return joins || (take_over && !leave_[sm] && free_[sm] == capacity_of(sm_));
   }
-  /// Whether a block of a task that has not begun finds room.  What is free only shrinks during a decision: a
-  /// demand that no SM had the resources for is not looked for again.
-  bool finds_room(const Task& t, bool take_over) {
+  /// Whether a block of a task that has not begun finds a place.  What is free only shrinks during a decision:
+  /// a demand that no SM had the resources for is not looked for again.
+  bool finds_place(const Task& t, bool take_over) {
     if (std::find(too_large_.begin(), too_large_.end(), t.demand) != too_large_.end()) return false;
     bool free = false;
     for (std::uint32_t sm = 0; sm < sms_; ++sm) {
@@ -289,22 +289,22 @@ class SmGuard final : public Policy {
   }
   void keep(Task& t, const decide::CtasPerSm& had) {
     for (std::uint32_t sm = 0; sm < sms_; ++sm)
-      if (had[sm] > t.ctas[sm]) give(t, sm, std::min(had[sm] - t.ctas[sm] + 0u, room_at(t, sm, free_[sm])));
+      if (had[sm] > t.ctas[sm])
+        give(t, sm, std::min(had[sm] - t.ctas[sm] + 0u, free_places_at(t, sm, free_[sm])));
   }
-  /// `n` more CTAs, at most what `room_on` has, where there is most room, as the hardware would place
-  /// them.
-  void spread(Task& t, std::uint32_t n, const std::vector<std::uint32_t>& room_on) {
-    std::uint32_t level = *std::max_element(room_on.begin(), room_on.end());  // of room that is left
+  /// `n` more CTAs, at most one a place, where most places are free, as the hardware would place them.
+  void spread(Task& t, std::uint32_t n, const std::vector<std::uint32_t>& free_places) {
+    std::uint32_t level = *std::max_element(free_places.begin(), free_places.end());  // of those left
     const auto above = [&](std::uint32_t l) {
       std::uint64_t count = 0;
-      for (const std::uint32_t r : room_on) count += r > l ? r - l : 0;
+      for (const std::uint32_t places : free_places) count += places > l ? places - l : 0;
       return count;
     };
     while (level > 0 && above(level - 1) <= n) --level;
     std::uint64_t rest = n - std::min<std::uint64_t>(n, above(level));
     for (std::uint32_t sm = 0; sm < sms_; ++sm) {
-      std::uint32_t take = room_on[sm] > level ? room_on[sm] - level : 0;
-      if (rest > 0 && level > 0 && room_on[sm] >= level) ++take, --rest;
+      std::uint32_t take = free_places[sm] > level ? free_places[sm] - level : 0;
+      if (rest > 0 && level > 0 && free_places[sm] >= level) ++take, --rest;
       give(t, sm, take);
     }
   }
@@ -312,50 +312,50 @@ class SmGuard final : public Policy {
   void extend(Task& t, std::uint32_t n, const std::vector<SmResources>& free, bool take_over = false) {
     const std::uint32_t goal = t.total + n;
     for (const bool reserved : {false, true}) {
-      std::vector<std::uint32_t> room_on = rooms(t, free, take_over);
+      std::vector<std::uint32_t> free_places = free_places_of(t, free, take_over);
       for (std::uint32_t sm = 0; sm < sms_; ++sm)
-        if ((reserved_on_[sm] > 0) != reserved) room_on[sm] = 0;
-      spread(t, goal - t.total, room_on);
+        if ((reserved_on_[sm] > 0) != reserved) free_places[sm] = 0;
+      spread(t, goal - t.total, free_places);
     }
   }
-  std::vector<std::uint32_t> rooms(const Task& t, const std::vector<SmResources>& free,
-                                   bool take_over) const {
-    std::vector<std::uint32_t> room_on(sms_);
-    for (std::uint32_t sm = 0; sm < sms_; ++sm) room_on[sm] = room_at(t, sm, free[sm], take_over);
-    return room_on;
+  std::vector<std::uint32_t> free_places_of(const Task& t, const std::vector<SmResources>& free,
+                                            bool take_over) const {
+    std::vector<std::uint32_t> free_places(sms_);
+    for (std::uint32_t sm = 0; sm < sms_; ++sm) free_places[sm] = free_places_at(t, sm, free[sm], take_over);
+    return free_places;
   }
 
   /// A reservation is on SMs of its own; what its client's other launches have of them is gone.
   void claim(Task t) {
-    if (!finds_room(t, true)) return;
+    if (!finds_place(t, true)) return;
     t.ctas.resize(sms_), t.took_over.resize(sms_);
     std::vector<double> share = reserved_[t.client.value];
     for (const Task& other : tasks_)
       if (other.client == t.client)
         for (std::uint32_t sm = 0; sm < sms_; ++sm) share[sm] -= other.ctas[sm] / other.slices;
-    std::vector<std::uint32_t> room_on = rooms(t, free_, true);
+    std::vector<std::uint32_t> free_places = free_places_of(t, free_, true);
     std::uint32_t there = 0;
     for (std::uint32_t sm = 0; sm < sms_; ++sm) {
       const double fit = std::floor(std::max(0.0, share[sm]) * t.slices + kTiny);
-      room_on[sm] = std::min(room_on[sm], static_cast<std::uint32_t>(fit));
-      there += room_on[sm];
+      free_places[sm] = std::min(free_places[sm], static_cast<std::uint32_t>(fit));
+      there += free_places[sm];
     }
     if (there == 0) {  // less than a block on each: one, where most of it is
       std::uint32_t best = 0;
-      const std::vector<std::uint32_t> any = rooms(t, free_, true);
+      const std::vector<std::uint32_t> any = free_places_of(t, free_, true);
       for (std::uint32_t sm = 0; sm < sms_; ++sm)
         if (any[sm] != 0 && (any[best] == 0 || share[sm] > share[best])) best = sm;
       if (any[best] == 0) return;
       give(t, best, 1);
     } else {
-      spread(t, std::min(t.most, there), room_on);
+      spread(t, std::min(t.most, there), free_places);
     }
     tasks_.push_back(std::move(t));
   }
 
   /// What is left; for an online task without a reservation, also what offline tasks have.
   void admit(Task t) {
-    if (!finds_room(t, t.online)) return;
+    if (!finds_place(t, t.online)) return;
     t.ctas.resize(sms_), t.took_over.resize(sms_);
     std::vector<SmResources> left = free_;
     for (const Task& other : tasks_)
@@ -378,7 +378,7 @@ class SmGuard final : public Policy {
     }
   }
 
-  /// Workers that find no room hold up those of launches behind them: nobody's are before a reservation's,
+  /// Workers that find no place hold up those of launches behind them: nobody's are before a reservation's,
   /// only these before other online ones'.
   std::int32_t priority_of(const Task& t) const {
     return t.reserved ? highest_ : t.online ? std::min(0, highest_ + 1) : 0;
@@ -395,7 +395,7 @@ class SmGuard final : public Policy {
   std::vector<LaunchId> candidates_;    // to be admitted, in this decision
   std::vector<SmResources> free_;       // by SM
   std::vector<SmResources> too_large_;  // demands that no SM has the resources for, in this decision
-  // Divisions, by SM: the largest of what has blocks there; of who made others leave, as long as it runs; of
+  // Carveouts, by SM: the largest of what has blocks there; of who made others leave, as long as it runs; of
   // who does so, or comes first to an empty SM, in this decision.  Only launches with the same join these.
   std::vector<std::optional<std::uint32_t>> holds_, claimed_, leave_;
 };

@@ -86,7 +86,7 @@ void Pipeline::accept(Work&& arrived, std::uint32_t level, const SmMask& allowed
   const SmMask heads = sms_.cohorts().heads();
   heads.for_each([this](std::uint32_t head) { part_all(head); });
   Spread& s = work.spread;
-  s.level = level, s.allowed = allowed, s.demand = demand, s.carveout = division_of(demand, gpu_.sm);
+  s.level = level, s.allowed = allowed, s.demand = demand, s.carveout = carveout_of(demand, gpu_.sm);
   s.workers = allowed.count() * max_active_blocks(capacity_of(gpu_.sm), demand);
   s.quota = sms_.by_rank(s.quota);
   for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank)  // else instances would come without end
@@ -105,7 +105,7 @@ TaskId Pipeline::add_task(WorkId of, std::uint32_t level, const SmMask& allowed,
   if (work.persistent() && !work.has_quotas()) work.workers += static_cast<std::uint32_t>(ctas);
   Task task;
   task.work = of, task.level = level, task.allowed = allowed, task.demand = demand;
-  task.carveout = division_of(demand, gpu_.sm);
+  task.carveout = carveout_of(demand, gpu_.sm);
   task.pending = ctas;
   task.laps = work.load.contends() && !work.has_quotas();
   task.plain = work.block_times == nullptr && !work.persistent() && !work.has_quotas();

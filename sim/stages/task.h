@@ -101,7 +101,7 @@ struct Task {
   std::uint64_t arrival = 0;  // number of its arrival at the TMU
   SmMask allowed;
   SmResources demand;          // of one block
-  std::uint32_t carveout = 0;  // of shared memory that it needs (`division_of`)
+  std::uint32_t carveout = 0;  // of shared memory that it needs (`carveout_of`)
   std::uint64_t pending = 0;   // CTAs not dispatched
   std::uint32_t resident = 0;  // CTAs on SMs
   Time started{-1};            // when its first CTA was dispatched

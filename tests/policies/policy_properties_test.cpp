@@ -48,7 +48,7 @@ Gpu draw_gpu() {
   gpu.time_slice = us(draw(20, 100));
   gpu.context_switch = gpu.idle_switch = gpu.idle_switch_to_interrupted = us(1);
   gpu.read_ahead_launches = 3;
-  if (one_in(2)) gpu.sm.shared_memory_divisions = {0, 16384, 65536};
+  if (one_in(2)) gpu.sm.shared_memory_carveouts = {0, 16384, 65536};
   return gpu;
 }
 
@@ -176,7 +176,7 @@ std::vector<Step> steps_of(const std::vector<const BlockRecord*>& blocks) {
 
 /// What is resident at once fits the SM, block by block from the records.  Contexts of their own take turns:
 /// while one stands still its blocks stay.
-Problem room_problem(const Workload& w, const Ran& ran) {
+Problem residency_problem(const Workload& w, const Ran& ran) {
   std::map<std::pair<std::string, std::uint32_t>, std::vector<const BlockRecord*>> of_sm;
   for (const BlockRecord& b : ran.blocks) {
     const bool apart = ran.needs.contexts == corun::Contexts::per_process;
@@ -256,7 +256,7 @@ TEST_P(PolicyProperties, EveryBlockRunsOnceWithinWhatTheGpuHasAndThePolicyGrante
     const Ran ran = run(w, GetParam());
     RC_ASSERT(ends_problem(w, ran) == Problem());
     RC_ASSERT(blocks_problem(w, ran) == Problem());
-    RC_ASSERT(room_problem(w, ran) == Problem());
+    RC_ASSERT(residency_problem(w, ran) == Problem());
     RC_ASSERT(grants_problem(w, ran) == Problem());
   }));
 }
@@ -288,7 +288,7 @@ TEST_P(PolicyProperties, ARefusedDecisionIsSurvived) {
     RC_ASSERT(ran.outcome.refusals >= ran.refused);
     for (const RequestRecord& r : ran.requests)
       if (w.client(r.client).name != "ticks") RC_ASSERT(r.finished != kNever);
-    RC_ASSERT(room_problem(w, ran) == Problem());
+    RC_ASSERT(residency_problem(w, ran) == Problem());
     RC_ASSERT(grants_problem(w, ran) == Problem());
   }));
 }
@@ -341,7 +341,7 @@ TEST(PolicyPropertyChecks, WhatBreaksARunIsNoticed) {
   Ran ran = run(w, "static-split:ctas=50");
   const auto problems = [&] {
     return std::vector<bool>{!ends_problem(w, ran).empty(), !blocks_problem(w, ran).empty(),
-                             !room_problem(w, ran).empty(), !grants_problem(w, ran).empty()};
+                             !residency_problem(w, ran).empty(), !grants_problem(w, ran).empty()};
   };
   EXPECT_THAT(problems(), testing::Each(false));
   const Ran good = ran;

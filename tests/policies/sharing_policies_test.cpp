@@ -72,8 +72,7 @@ TEST(SmCompactor, AKernelGetsTheFewestSmsNearItsBestAndThenTheFewestCtas) {
 
 TEST(SmCompactor, TheNextIsFilledIntoWhatIsLeftOnSmsInUseBeforeItGetsFurtherOnes) {
   SharedScript s;
-  // The first: 4 SMs x 1 of 1,024 threads; the second, of 256 threads, needs 5 x 4: the four have room for 4
-  // each.
+  // The first: 4 SMs x 1 of 1,024 threads; the second, of 256 threads, needs 5 x 4: the four hold 4 each.
   s.kernel_with(saturating(10, 2, 4, 1, us(100)), us(0), 1024);
   s.kernel_with(saturating(10, 4, 5, 4, us(100)), us(0), 256);
   s.backend.finish(us(50), 0);
@@ -85,7 +84,7 @@ TEST(SmCompactor, TheNextIsFilledIntoWhatIsLeftOnSmsInUseBeforeItGetsFurtherOnes
 
 TEST(SmCompactor, TheFirstSpreadsOutWhereOtherwiseTheNextIsNotNearItsBest) {
   SharedScript s;
-  // Alone the first takes 5 SMs x 2 (all threads); the second needs one CTA on each SM: 10 x 1 leave room.
+  // Alone the first takes 5 SMs x 2 (all threads); the second needs one CTA on each SM: 10 x 1 leave places.
   s.kernel_with(saturating(10, 2, 5, 2, us(100)), us(0), 1024);
   s.kernel_with(saturating(10, 2, 10, 1, us(100)), us(0), 1024);
   s.backend.finish(us(50), 0);
@@ -268,15 +267,15 @@ TEST(SmGuard, AnOnlineTaskWithoutAReservationComesBeforeOfflineOnes) {
   EXPECT_THAT(s.backend.at(us(50)), ElementsAre("launch 0 ctas 7,7,7,7,7,7,7,7,7,7"));
 }
 
-/// With an SM that is divided for kernels with and without shared memory.
-Gpu divided_gpu() {
+/// With a carveout for kernels without shared memory and one for those with it.
+Gpu gpu_with_carveouts() {
   Gpu gpu = small_gpu(10);
-  gpu.sm.shared_memory_divisions = {0, 65536};
+  gpu.sm.shared_memory_carveouts = {0, 65536};
   return gpu;
 }
 
-TEST(SmGuard, AnSmInUseIsFullForAKernelThatNeedsALargerDivision) {
-  SharedScript s(divided_gpu());
+TEST(SmGuard, AnSmInUseIsFullForAKernelThatNeedsALargerCarveout) {
+  SharedScript s(gpu_with_carveouts());
   s.kernel_with({}, us(0)).quota = 0.55;
   s.kernel_with({}, us(1)).quota = 0.25;
   s.trace.kernels.back().static_shared_memory_bytes = 8192;
@@ -292,8 +291,8 @@ TEST(SmGuard, AnSmInUseIsFullForAKernelThatNeedsALargerDivision) {
   EXPECT_THAT(s.backend.at(us(90)), ElementsAre("launch 1 ctas 2,2,2,2,2,2,2,2,2,2"));
 }
 
-TEST(SmGuard, AKernelThatNeedsASmallerDivisionJoinsAnotherOnItsSm) {
-  SharedScript s(divided_gpu());
+TEST(SmGuard, AKernelThatNeedsASmallerCarveoutJoinsAnotherOnItsSm) {
+  SharedScript s(gpu_with_carveouts());
   s.kernel_with({}, us(0)).quota = 0.25;
   s.trace.kernels.back().static_shared_memory_bytes = 8192;
   s.kernel_with({}, us(1));
@@ -304,8 +303,8 @@ TEST(SmGuard, AKernelThatNeedsASmallerDivisionJoinsAnotherOnItsSm) {
   EXPECT_THAT(s.backend.at(us(1)), ElementsAre("launch 1 ctas 6,6,6,6,6,6,6,6,6,6"));
 }
 
-TEST(SmGuard, WhoMakesWayForALargerDivisionLeavesTheSmUntilTheOtherHasGone) {
-  SharedScript s(divided_gpu());
+TEST(SmGuard, WhoMakesWayForALargerCarveoutLeavesTheSmUntilTheOtherHasGone) {
+  SharedScript s(gpu_with_carveouts());
   s.kernel_with({}, us(0));
   s.kernel_with({}, us(5));  // nothing is left for it
   Client& online = s.kernel_with({}, us(10));
@@ -323,8 +322,8 @@ TEST(SmGuard, WhoMakesWayForALargerDivisionLeavesTheSmUntilTheOtherHasGone) {
 }
 
 /// Layers of a network in real time beside two kernels that keep the GPU full, on an H200, where its kernels
-/// need four divisions of an SM.
-TEST(SmGuard, KernelsOfManyDivisionsDoNotWaitForEachOther) {
+/// need four carveouts.
+TEST(SmGuard, KernelsOfManyCarveoutsDoNotWaitForEachOther) {
   Trace trace = read_trace("experiments/h200/policies/mixes/network.json");
   trace.run.duration = ms(10);
   const Gpu gpu = read_gpu(trace.gpu);

@@ -59,7 +59,7 @@ SmLimits read_sm(const json& document) {
   from.get("shared_memory_per_block_bytes", sm.shared_memory_per_block_bytes);
   from.get("shared_memory_allocation_unit", sm.shared_memory_allocation_unit);
   from.get("shared_memory_reserved_bytes", sm.shared_memory_reserved_bytes);
-  from.get("shared_memory_divisions", sm.shared_memory_divisions);
+  from.get("shared_memory_divisions", sm.shared_memory_carveouts);
   from.get("empty_sm_shared_memory_bytes", sm.empty_sm_shared_memory_bytes);
   return sm;
 }

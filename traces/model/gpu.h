@@ -33,8 +33,8 @@ struct SmLimits {
   std::uint32_t shared_memory_per_block_bytes = 0;  // most that one block may ask for (opt-in)
   std::uint32_t shared_memory_allocation_unit = 0;  // bytes
   std::uint32_t shared_memory_reserved_bytes = 0;   // per block, taken by the system
-  /// Ways to divide L1 from shared memory: bytes of the latter, rising.  Empty: not a matter of scheduling.
-  std::vector<std::uint32_t> shared_memory_divisions;
+  /// Carveouts of shared memory from L1 that there are: bytes, rising.  Empty: not a matter of scheduling.
+  std::vector<std::uint32_t> shared_memory_carveouts;
   std::uint32_t empty_sm_shared_memory_bytes = 0;  // of these, what an empty SM takes at least
 };
 

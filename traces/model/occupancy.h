@@ -68,15 +68,15 @@ inline SmResources larger_of(const SmResources& a, const SmResources& b) {
           larger(a.registers, b.registers), larger(a.shared_memory, b.shared_memory)};
 }
 
-/// How an SM must divide L1 from shared memory for a kernel, in bytes of the latter: the least that holds its
-/// full residency.  Blocks join an SM in use only if theirs is not larger than the SM's present one; an empty
-/// SM takes that of its first block.  As measured on an H200 (experiments/h200/contention, `carveouts`).
-inline std::uint32_t division_of(const SmResources& demand, const SmLimits& sm) {
+/// The shared-memory carveout that a kernel needs of an SM, in bytes: the least that holds its full residency.
+/// Blocks join an SM in use only if theirs is not larger than the SM's present one; an empty SM takes that of
+/// its first block.  As measured on an H200 (experiments/h200/contention, `carveouts`).
+inline std::uint32_t carveout_of(const SmResources& demand, const SmLimits& sm) {
   const std::uint64_t bytes =
       std::uint64_t{max_active_blocks(capacity_of(sm), demand)} * demand.shared_memory;
-  for (const std::uint32_t division : sm.shared_memory_divisions)
-    if (division >= bytes) return division;
-  return sm.shared_memory_divisions.empty() ? 0 : sm.shared_memory_divisions.back();
+  for (const std::uint32_t carveout : sm.shared_memory_carveouts)
+    if (carveout >= bytes) return carveout;
+  return sm.shared_memory_carveouts.empty() ? 0 : sm.shared_memory_carveouts.back();
 }
 
 /// Why no block of the kernel fits an empty SM ("needs 300000 bytes of shared memory, an SM gives 232448"),

@@ -113,7 +113,7 @@ Kernel draw_kernel(const Gpu& gpu) {
 Gpu draw_gpu() {
   const std::uint32_t sms = draw(1, 6);
   Gpu gpu = one_in(2) ? slow_host_gpu(sms) : small_gpu(sms);
-  if (one_in(2)) gpu.sm.shared_memory_divisions = {0, 16384, 65536};
+  if (one_in(2)) gpu.sm.shared_memory_carveouts = {0, 16384, 65536};
   if (one_in(2)) gpu.compute_capability_major = 9;
   return gpu;
 }

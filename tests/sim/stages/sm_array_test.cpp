@@ -51,14 +51,14 @@ TEST(SmArray, ACohortTakesOnEachOfItsSms) {
 
 TEST(SmArray, ASplitCohortHasTheSameRoomInBothHalves) {
   Gpu gpu = small_gpu(4);
-  gpu.sm.shared_memory_divisions = {8192, 65536};
+  gpu.sm.shared_memory_carveouts = {8192, 65536};
   SmArray sms(gpu, true, false);
   sms.take(0, kSmall, 8192, 3, false);
   const std::uint32_t other = sms.split(0, mask({0, 2}));
   EXPECT_EQ(other, 1u);
   EXPECT_EQ(sms.free()[0], sms.free()[1]);
   EXPECT_EQ(sms.room_for(0, kSmall, 8192), sms.room_for(1, kSmall, 8192));
-  EXPECT_EQ(sms.room_for(1, kSmall, 65536), 0u) << "its division came along";
+  EXPECT_EQ(sms.room_for(1, kSmall, 65536), 0u) << "its carveout came along";
   EXPECT_TRUE(sms.alike(0, 1));
   sms.take(1, kSmall, 8192, 1, false);
   EXPECT_FALSE(sms.alike(0, 1));
@@ -70,7 +70,7 @@ TEST(SmArray, ASplitCohortHasTheSameRoomInBothHalves) {
 
 TEST(SmArray, AnEmptySmHasAsMuchSharedMemoryAsItsGpuGivesAtLeast) {
   Gpu gpu = small_gpu(1);
-  gpu.sm.shared_memory_divisions = {8192, 32768, 65536};
+  gpu.sm.shared_memory_carveouts = {8192, 32768, 65536};
   gpu.sm.empty_sm_shared_memory_bytes = 32768;
   SmArray sms(gpu, true, false);
   sms.take(0, kSmall, 8192, 1, false);
@@ -93,7 +93,7 @@ TEST(SmArray, SmsWhoseBlocksHaveKnownEndsAreNotAlike) {
   EXPECT_TRUE(sms.alike(0, 1));
 }
 
-TEST(SmArray, ABlockJoinsAnSmInUseOnlyIfItNeedsNoLargerDivision) {
+TEST(SmArray, ABlockJoinsAnSmInUseOnlyIfItNeedsNoLargerCarveout) {
   const Gpu gpu = small_gpu(1);
   SmArray sms(gpu, false, false);
   EXPECT_NE(sms.room_for(0, kSmall, 9000), 0u);
@@ -101,7 +101,7 @@ TEST(SmArray, ABlockJoinsAnSmInUseOnlyIfItNeedsNoLargerDivision) {
   EXPECT_NE(sms.room_for(0, kSmall, 8192), 0u);
   EXPECT_EQ(sms.room_for(0, kSmall, 8193), 0u);
   sms.give_back(0, kSmall, 0, 1, true);
-  EXPECT_NE(sms.room_for(0, kSmall, 9000), 0u) << "empty, it divides anew";
+  EXPECT_NE(sms.room_for(0, kSmall, 9000), 0u) << "empty, it takes another carveout";
 }
 
 TEST(SmArray, ABlockGetsTheFirstPlaceThatNobodyHas) {
