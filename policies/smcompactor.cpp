@@ -43,7 +43,7 @@ class SmCompactor final : public Policy {
     std::vector<LaunchId> ready;
     for (LaunchId id : now.pending)
       if (now.launch(id).waits_for == 0) ready.push_back(id);
-    // A new table: when a kernel has ended, or one comes that was not waiting for room at the last table.
+    // A new table: when a kernel has ended, or one comes that was not waiting for places at the last table.
     bool due = std::any_of(now.notices.begin(), now.notices.end(),
                            [](const Notice& n) { return std::holds_alternative<KernelFinished>(n); });
     for (LaunchId id : ready) due = due || std::find(held_.begin(), held_.end(), id) == held_.end();
@@ -192,7 +192,7 @@ class SmCompactor final : public Policy {
     return plan;
   }
 
-  /// Leaves its CTAs in the table, of the SMs with a configuration as that says if they have room for it.  How
+  /// Leaves its CTAs in the table, of the SMs with a configuration as that says if they have the places for it.  How
   /// much it reaches of what is near its best.
   double fill(const Kernel& k, const Configuration* c, Table& table) const {
     const Shape& shape = *k.shape;

@@ -104,8 +104,8 @@ struct Rectangle {
 
 /// Divides a row of `units` among the clients by their warp-time (largest remainder), in the order of
 /// clients; in low rows every other one the other way round, so that the same colours meet and do not blur.
-/// `room_ps`: the warp-time that there was room for.
-std::vector<Band> bands_of(const Grid& grid, std::size_t row, std::size_t bucket, double room_ps,
+/// `capacity_ps`: the warp-time of a full SM.
+std::vector<Band> bands_of(const Grid& grid, std::size_t row, std::size_t bucket, double capacity_ps,
                            std::size_t units) {
   std::vector<Band> bands;
   std::vector<std::uint64_t> rest;
@@ -115,7 +115,7 @@ std::vector<Band> bands_of(const Grid& grid, std::size_t row, std::size_t bucket
     if (!client.empty()) sum += client[at];
   if (sum == 0) return bands;
 
-  const double occupancy = std::min(1.0, static_cast<double>(sum) / room_ps);
+  const double occupancy = std::min(1.0, static_cast<double>(sum) / capacity_ps);
   const auto level = static_cast<std::size_t>(std::ceil(std::sqrt(occupancy) * kLevels));
   std::size_t left = units;
   for (std::size_t c = 0; c < grid.warp_ps.size(); ++c) {

@@ -1,7 +1,7 @@
 // Which client's blocks sat on which SM over time, as one self-contained picture (SVG, below 300 kB).
 //
 // Across: time.  Down: SMs.  Colour: client; where several share an SM, its row is divided by their shares of
-// the resident warps.  Depth of colour: how much of the SM's room for warps is taken.
+// the resident warps.  Depth of colour: how many of the warps that the SM can hold are there.
 #pragma once
 
 #include <cstdint>
