@@ -18,25 +18,25 @@ SmShare share(std::uint32_t blocks, double arrival_randomness) {
   return {kIssue, kDelay, blocks, 0, arrival_randomness};
 }
 
-class IssueChance : public testing::Test {
+class ArrivalRandomness : public testing::Test {
  protected:
   Gpu gpu_ = read_gpu("h200");
   MemoryLimits limits_ = limits_of(gpu_);
 };
 
-TEST_F(IssueChance, WithoutItBlocksTakeAsLongAsAloneUntilTheSlotsAreFull) {
+TEST_F(ArrivalRandomness, WithoutItBlocksTakeAsLongAsAloneUntilTheSlotsAreFull) {
   for (const double blocks : {1, 2, 3, 4}) EXPECT_DOUBLE_EQ(alone_on_sm(kIssue, blocks, kDelay, 0), 100);
   EXPECT_DOUBLE_EQ(alone_on_sm(kIssue, 5, kDelay, 0), 125);
   EXPECT_DOUBLE_EQ(alone_on_sm(kIssue, 16, kDelay, 0), 400);
 }
 
-TEST_F(IssueChance, WithItTheyWaitAsInAQueueAndInBetweenSomeOfThat) {
+TEST_F(ArrivalRandomness, WithItTheyWaitAsInAQueueAndInBetweenSomeOfThat) {
   const double random = alone_on_sm(kIssue, 3, kDelay, 1);
   EXPECT_GT(random, 110);
   EXPECT_NEAR(alone_on_sm(kIssue, 3, kDelay, 0.5), (100 + random) / 2, 1e-9);
 }
 
-TEST_F(IssueChance, TwoLaunchesDoNotStretchEachOtherUntilTheSlotsAreFull) {
+TEST_F(ArrivalRandomness, TwoLaunchesDoNotStretchEachOtherUntilTheSlotsAreFull) {
   std::array shares = {share(2, 0), share(2, 0)};
   share_sm(shares, kMostApart, limits_);
   for (const SmShare& s : shares) EXPECT_NEAR(s.time_ps, 100, 0.1);
@@ -48,7 +48,7 @@ TEST_F(IssueChance, TwoLaunchesDoNotStretchEachOtherUntilTheSlotsAreFull) {
   EXPECT_NEAR(use, 1, 0.01);
 }
 
-TEST_F(IssueChance, OneThatComesAtRandomStillWaits) {
+TEST_F(ArrivalRandomness, OneThatComesAtRandomStillWaits) {
   std::array shares = {share(2, 0), share(2, 1)};
   share_sm(shares, kMostApart, limits_);
   EXPECT_NEAR(shares[0].time_ps, 100, 0.1);
@@ -56,7 +56,7 @@ TEST_F(IssueChance, OneThatComesAtRandomStillWaits) {
 }
 
 /// Solo times of a kernel on 8 to 132 SMs, 16 blocks to one on each (experiments/h200/layer_pairs).
-TEST_F(IssueChance, IsFoundFromSoloTimesOnFewerSms) {
+TEST_F(ArrivalRandomness, IsFoundFromSoloTimesOnFewerSms) {
   const Trace trace = read_trace("experiments/h200/layer_pairs/kernels.json");
   const auto found = std::ranges::find_if(
       trace.kernels, [](const Kernel& k) { return k.name == "compute 128 x 128, 7951"; });
