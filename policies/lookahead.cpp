@@ -6,9 +6,9 @@
 //
 // The ways: now (all that is pending, real-time launches at the highest priority); hold (best-effort launches
 // wait until no real-time request is served or waits); part (best-effort launches are kept to `part` of the
-// TPCs while one is); preempt (they come off the GPU at their next blocks, as under reef-n); in turn (one
-// client at a time, the one whose launch has waited longest).  In all of them at most `depth` best-effort
-// launches of a stream are on the GPU, so that it matters what is held back.
+// TPCs while one is); preempt (they come off the GPU at their next blocks, as under reef-n); in-turn
+// (exclusive access: one client at a time, the one whose launch has waited longest).  In all of them at most
+// `depth` best-effort launches of a stream are on the GPU, so that it matters what is held back.
 //
 // An occasion is a request that comes or ends, and `every_us` since the last one.  Between, the chosen way
 // decides, and until a forecast is there that takes its time.  Equally good ways: the first of `ways`.
@@ -26,7 +26,7 @@
 namespace corun {
 namespace {
 
-enum class Way : std::uint8_t { now, hold, part, preempt, in_turn };
+enum class Way : std::uint8_t { now, hold, part, preempt, exclusive };
 enum class Objective : std::uint8_t { p99, stp, deadlines };
 
 const std::vector<std::pair<std::string, Way>>& ways_by_name() {
@@ -34,7 +34,7 @@ const std::vector<std::pair<std::string, Way>>& ways_by_name() {
                                                             {"hold", Way::hold},
                                                             {"part", Way::part},
                                                             {"preempt", Way::preempt},
-                                                            {"in-turn", Way::in_turn}};
+                                                            {"in-turn", Way::exclusive}};
   return all;
 }
 
@@ -196,7 +196,7 @@ class Lookahead final : public Policy {
     const bool urgent = std::ranges::any_of(now.clients, [](const ClientView& c) {
       return c.client->service_class == ServiceClass::real_time && (c.busy || c.requests_waiting != 0);
     });
-    if (way == Way::in_turn) return one_client(now, decisions);
+    if (way == Way::exclusive) return one_client(now, decisions);
     if (way == Way::preempt && urgent)
       take_off_best_effort(now, decisions, decide::Stop::at_block, [](const LaunchView&) { return true; });
     const bool held = urgent && (way == Way::hold || way == Way::preempt);
