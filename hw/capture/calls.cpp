@@ -19,7 +19,7 @@
 
 #include "hw/capture/attachment.h"
 #include "hw/capture/cupti_functions.h"
-#include "hw/capture/stretches.h"
+#include "hw/capture/segments.h"
 #include "traces/import/kineto_records.h"
 
 namespace corun::capture {

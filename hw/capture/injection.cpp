@@ -1,7 +1,7 @@
 // What `sim capture` puts into a program: a library that the CUDA driver loads (CUDA_INJECTION64_PATH) and that writes
 // CUPTI's activity records, a line of JSON each, to PID.jsonl in the folder that CORUN_CAPTURE names.
 //
-// Kernels, copies, memsets (in stretches of the run, stretches.cpp) and allocations; host calls that issue work or wait for it,
+// Kernels, copies, memsets (in segments of the run, segments.cpp) and allocations; host calls that issue work or wait for it,
 // with their events (calls.cpp), and ranges of NVTX (ranges.cpp).  Nothing is interpreted here: traces/import/captured.cpp
 // reads the lines.  Leaves out: nodes that a graph launches on the device, and what the last moments held if the program is
 // killed.
@@ -22,7 +22,7 @@
 #include "hw/capture/calls.h"
 #include "hw/capture/cupti_functions.h"
 #include "hw/capture/lines.h"
-#include "hw/capture/stretches.h"
+#include "hw/capture/segments.h"
 
 namespace corun::capture {
 namespace {
@@ -194,7 +194,7 @@ std::atomic<bool> running{false};
 /// At the program's end, or of what is captured of it.
 void finish() {
   if (!running.exchange(false)) return;
-  end_stretches();
+  end_segments();
   records().write_rest();
   Line line('z');
   line.add(dropped.load());
@@ -226,7 +226,7 @@ bool start() {
   if (!loaded) return complain("libcupti was not found");
   records().begin();
   const Attachment attachment{hear, [] { records().write_rest(); }};
-  if (const CUptiResult result = begin_stretches(std::getenv("CORUN_CAPTURE_ALL") == nullptr, attachment); result != CUPTI_SUCCESS)
+  if (const CUptiResult result = begin_segments(std::getenv("CORUN_CAPTURE_ALL") == nullptr, attachment); result != CUPTI_SUCCESS)
     return complain("CUPTI cannot be used: ", result);
   running = true;
   static const int at_exit = std::atexit(finish);

@@ -17,7 +17,7 @@
 
 #include "hw/capture/cupti_functions.h"
 #include "hw/capture/lines.h"
-#include "hw/capture/stretches.h"
+#include "hw/capture/segments.h"
 
 namespace corun::capture {
 namespace {

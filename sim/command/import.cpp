@@ -124,7 +124,7 @@ CLI::App* add_capture(CLI::App& app, CaptureArguments& a) {
                       "a request is an NVTX range of this name (default: the program's own that holds most, else what repeats)");
   command->add_flag("--twice", a.twice, "run it first without tracing, for the time of its NVTX ranges: the host's gaps are fitted to it");
   command->add_flag("--all", a.all,
-                    "record the kernels of the whole run (default: of stretches, as that slows the host; between them only calls,\n"
+                    "record the kernels of the whole run (default: of segments, as that slows the host; between them only calls,\n"
                     "which tell what a request takes without: host gaps are fitted to that)");
   command->add_flag("--counters", a.counters, "run it again under Nsight Compute (ncu), for counters of every launch");
   command

@@ -211,10 +211,10 @@ def captured_rounds(begin, first, recorded):
     return text
 
 
-write("capture", "stretches", CAPTURE + '["n",2,"cudaStreamSynchronize_v3020"]\n["n",3,"cuGraphLaunch"]\n["o",1,1]\n' +
+write("capture", "segments", CAPTURE + '["n",2,"cudaStreamSynchronize_v3020"]\n["n",3,"cuGraphLaunch"]\n["o",1,1]\n' +
       captured_rounds(10_000, 1, True) + '["a",3,92000,93000,11,99]\n["o",95000,0]\n' + captured_rounds(100_000, 21, False) +
       '["o",190000,1]\n' + captured_rounds(200_000, 41, True) + '["z",0]\n')
-write("capture", "an-end-in-a-later-stretch", CAPTURE + '["r","step",500,20000,11,0]\n' + captured(1000, 5).replace(',9000,', ',60000,') +
+write("capture", "an-end-in-a-later-segment", CAPTURE + '["r","step",500,20000,11,0]\n' + captured(1000, 5).replace(',9000,', ',60000,') +
       '["r","step",20500,40000,11,0]\n' + captured(21000, 6) + '["o",50000,0]\n["o",55000,1]\n' + captured(70000, 7) + '["z",0]\n')
 
 # --- Nsight Compute ---

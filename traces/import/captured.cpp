@@ -98,7 +98,7 @@ class Reader {
       case 'c': return copy(f, GpuOp::Kind::copy);
       case 'm': return copy(f, GpuOp::Kind::memset);
       case 'a': return call(f);
-      case 'o': stretches_.push_back({Nanoseconds{f.integer(1)}, f.integer(2, 0, 2)}); return;
+      case 'o': segments_.push_back({Nanoseconds{f.integer(1)}, f.integer(2, 0, 2)}); return;
       case 's': return event_wait(f);
       case 'e': recorded_[{f.integer(1), f.integer(4)}].push_back({f.integer(3), f.integer(2)}); return;
       case 'r': return range(f);
@@ -234,7 +234,7 @@ class Reader {
     std::stable_sort(r.calls.begin(), r.calls.end(), [](const Call& a, const Call& b) { return a.start < b.start; });
     join_events();
     const std::vector<Call> calls = host_stalls_ ? r.calls : std::vector<Call>{};
-    leave_out_stretches();
+    leave_out_segments();
     if (host_stalls_) watch_host(calls);
     most_memory();
     if (unmeasured_ != 0) process_.notes.push_back(fmt::format("CUPTI has no times of {} kernels or copies, an end before the beginning, or one that is too late; they are left out.", unmeasured_));
@@ -244,42 +244,42 @@ class Reader {
   }
 
   /// What was recorded at that time.
-  struct Stretch {
+  struct Segment {
     Nanoseconds start{};
     std::int64_t what = 1;  // 0: calls, 1: kernels too, 2: ranges alone, as CUPTI was not in the process
     std::size_t number = 0;
     bool records() const { return what == 1; }
     bool away() const { return what == 2; }
   };
-  const Stretch& stretch_at(Nanoseconds time) const {
-    static constexpr Stretch kAll;
-    const auto next = std::upper_bound(stretches_.begin(), stretches_.end(), time, [](Nanoseconds t, const Stretch& s) { return t < s.start; });
-    return next == stretches_.begin() ? kAll : *std::prev(next);
+  const Segment& segment_at(Nanoseconds time) const {
+    static constexpr Segment kAll;
+    const auto next = std::upper_bound(segments_.begin(), segments_.end(), time, [](Nanoseconds t, const Segment& s) { return t < s.start; });
+    return next == segments_.begin() ? kAll : *std::prev(next);
   }
 
   /// Calls that were made while no kernels were recorded tell what a request takes then, and nothing else; the same holds for
-  /// ranges.  Ranges of several stretches are left out.  So is all of a call whose work ends in another stretch: where CUPTI had
-  /// not read the times of a graph's nodes when its stretch ended, they are those of a later launch of the graph.
-  void leave_out_stretches() {
-    if (stretches_.empty()) return;
-    std::sort(stretches_.begin(), stretches_.end(), [](const Stretch& a, const Stretch& b) { return a.start < b.start; });
+  /// ranges.  Ranges of several segments are left out.  So is all of a call whose work ends in another segment: where CUPTI had
+  /// not read the times of a graph's nodes when its segment ended, they are those of a later launch of the graph.
+  void leave_out_segments() {
+    if (segments_.empty()) return;
+    std::sort(segments_.begin(), segments_.end(), [](const Segment& a, const Segment& b) { return a.start < b.start; });
     std::int64_t what = 1;
     std::size_t number = 0;
-    for (Stretch& s : stretches_) {
+    for (Segment& s : segments_) {
       if (s.what != what) ++number;
       what = s.what, s.number = number;
     }
     kineto::Records& r = process_.records;
     r.added_to_call = kAddedToCall, r.added_to_node = kAddedToNode;
-    const auto unrecorded = [&](Nanoseconds time) { return !stretch_at(time).records(); };
+    const auto unrecorded = [&](Nanoseconds time) { return !segment_at(time).records(); };
     const auto several = [&](Nanoseconds start, Nanoseconds duration) {
-      return stretch_at(start).number != stretch_at(start + duration).number;
+      return segment_at(start).number != segment_at(start + duration).number;
     };
     std::set<std::uint64_t> calls, cut;
     for (const Call& call : r.calls)
       if (unrecorded(call.start)) r.unrecorded_calls.push_back(call), calls.insert(call.correlation);
     std::erase_if(r.calls, [&](const Call& call) { return unrecorded(call.start); });
-    r.in_stretches = !r.unrecorded_calls.empty() || std::ranges::any_of(stretches_, &Stretch::away);
+    r.in_segments = !r.unrecorded_calls.empty() || std::ranges::any_of(segments_, &Segment::away);
     for (const GpuOp& op : r.ops)
       if (op.correlation && !calls.contains(*op.correlation) && (unrecorded(op.start) || several(op.start, op.duration))) {
         ++unmeasured_;
@@ -299,7 +299,7 @@ class Reader {
     for (auto& [name, of] : ranges_) {
       for (const kineto::Step& step : of.steps)
         if (unrecorded(step.start) && !several(step.start, step.duration))
-          (stretch_at(step.start).away() ? of.away : of.unrecorded).push_back(step.duration);
+          (segment_at(step.start).away() ? of.away : of.unrecorded).push_back(step.duration);
       std::erase_if(of.steps, [&](const kineto::Step& step) {
         return unrecorded(step.start) || several(step.start, step.duration) || is_cut(step);
       });
@@ -309,8 +309,8 @@ class Reader {
   /// While CUPTI is away no calls are known: of a range then all but its usual time is a stall.
   void watch_host(const std::vector<Call>& calls) {
     for (WatchedRange& range : seen_) {
-      const Stretch &begins = stretch_at(range.start), &ends = stretch_at(range.end);
-      range.records = begins.records(), range.stretch = begins.number, range.last_stretch = ends.number;
+      const Segment &begins = segment_at(range.start), &ends = segment_at(range.end);
+      range.records = begins.records(), range.segment = begins.number, range.last_segment = ends.number;
     }
     std::optional<FoundStalls> found = stalls_in_ranges(std::move(seen_), calls);
     if (!found) return;
@@ -367,7 +367,7 @@ class Reader {
   RangesByName ranges_;
   std::vector<WatchedRange> seen_;  // of no domain
   std::vector<std::tuple<std::int64_t, std::int64_t, std::int64_t>> allocations_;  // {time, bytes or -1, address}
-  std::vector<Stretch> stretches_;
+  std::vector<Segment> segments_;
   std::size_t unmeasured_ = 0;
   bool ended_ = false, host_stalls_;
 };

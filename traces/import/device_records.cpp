@@ -199,9 +199,9 @@ void DeviceRecords::choose_window() {
           file_, wanted_.range.empty() ? "--step" : "--range",
           records_.steps.empty() ? "there are no such marks in it" : "no kernel was issued within one",
           "leave the option out: the whole recording is then one request");
-    if (records_.in_stretches)
+    if (records_.in_segments)
       throw InputError(file_, "",
-                       "no request was found in it, and kernels were recorded in stretches of the run only",
+                       "no request was found in it, and kernels were recorded in segments of the run only",
                        "record all of it: sim capture --all; or mark requests with NVTX ranges");
     notes_.push_back(records_.steps.empty()
                          ? "No ProfilerStep marks: the whole recording is one request."

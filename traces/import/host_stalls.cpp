@@ -161,7 +161,7 @@ std::optional<FoundStalls> stalls_in_ranges(std::vector<WatchedRange> ranges, st
   const WatchedRange* before = nullptr;  // the outer one
   for (const WatchedRange& range : ranges) {
     if (range.thread != thread || (before != nullptr && range.start < before->end)) continue;
-    const bool undisturbed = range.stretch == range.last_stretch && (before == nullptr || before->last_stretch == range.stretch);
+    const bool undisturbed = range.segment == range.last_segment && (before == nullptr || before->last_segment == range.segment);
     before = &range;
     if (!undisturbed || (begun.insert(range.name).second && range.end - range.start > kCold * usual.at(range.name))) continue;
     const std::uint64_t kind = kinds.try_emplace({range.name, range.records}, kinds.size()).first->second;

@@ -38,11 +38,11 @@ struct WatchedRange {
   std::uint32_t thread = 0;
   kineto::Nanoseconds start{}, end{};
   bool records = true;  // kernels were recorded when it began
-  std::size_t stretch = 0, last_stretch = 0;  // of the recording, in which it begins and ends
+  std::size_t segment = 0, last_segment = 0;  // of the recording, in which it begins and ends
 };
 
 /// Requests are the outer ones of the ranges that occur often, on the thread that has most of them.  Those of
-/// stretches with records and without are of different kinds, and so are those while no calls were heard, of
+/// segments with records and without are of different kinds, and so are those while no calls were heard, of
 /// which all is taken for the host's.  One in which the tool began or ended to record is none, nor is the
 /// first after that: what it does then takes the host time too.  `calls` in order.
 std::optional<FoundStalls> stalls_in_ranges(std::vector<WatchedRange> ranges, std::vector<kineto::Call> calls);

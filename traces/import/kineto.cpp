@@ -254,7 +254,7 @@ class Import {
                         nodes * device_.records().added_to_node, untraced.count, untraced.tenth,
                         untraced.nine_tenths, untraced.kept_back, untraced.tool_away}};
     times_.told_by = untraced.tool_away ? "ranges while CUPTI was not in the process"
-                                        : "its stretches in which no kernels were recorded";
+                                        : "its segments in which no kernels were recorded";
   }
 
   void note_long_calls() {

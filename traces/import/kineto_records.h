@@ -118,7 +118,7 @@ struct Records {
   std::vector<Step> steps;
   std::vector<Device> devices;
   std::uint32_t threads = 0;
-  bool in_stretches = false;                         // of the run; between them kernels were not recorded
+  bool in_segments = false;                          // of the run; between them kernels were not recorded
   std::vector<Call> unrecorded_calls;                // made while the tool recorded nothing else
   std::optional<Nanoseconds> unrecorded_request;     // what one of `steps` took then
   Untraced untraced;                                 // of ranges, what all of `steps` took then

@@ -18,7 +18,7 @@ using kineto::Nanoseconds;
 constexpr std::size_t kTimes = 3;
 /// Periods that are tried: the distances that occur most often.
 constexpr std::size_t kPeriods = 200;
-/// Of the longest stretch a shorter period may miss this share: a first or last round that differs a little.
+/// Of the longest segment a shorter period may miss this share: a first or last round that differs a little.
 constexpr double kAsLong = 0.98;
 constexpr std::uint64_t kWait = 1;  // Issued::what of a wait
 
@@ -90,14 +90,14 @@ std::vector<std::size_t> periods_of(const std::vector<Issued>& issued) {
   return periods;
 }
 
-struct Stretch {
+struct Segment {
   std::size_t period = 0, begin = 0, end = 0;
   Nanoseconds gpu{};
 };
 
-/// The stretch with most time of the GPU in which each launch is that of a period before.
-Stretch longest(const std::vector<Issued>& issued, const std::vector<Nanoseconds>& gpu_before, std::size_t period) {
-  Stretch best{period};
+/// The segment with most time of the GPU in which each launch is that of a period before.
+Segment longest(const std::vector<Issued>& issued, const std::vector<Nanoseconds>& gpu_before, std::size_t period) {
+  Segment best{period};
   std::size_t begin = 0;
   for (std::size_t i = 0; i + period <= issued.size(); ++i) {
     const bool same = i + period < issued.size() && issued[i].what == issued[i + period].what;
@@ -111,38 +111,38 @@ Stretch longest(const std::vector<Issued>& issued, const std::vector<Nanoseconds
 }
 
 /// Without a period: nothing repeats.
-Stretch best_of(const std::vector<Issued>& issued) {
+Segment best_of(const std::vector<Issued>& issued) {
   std::vector<Nanoseconds> gpu_before(1);
   for (const Issued& one : issued) gpu_before.push_back(gpu_before.back() + one.gpu);
-  std::vector<Stretch> stretches;
+  std::vector<Segment> segments;
   Nanoseconds most{};
   for (const std::size_t period : periods_of(issued)) {
-    stretches.push_back(longest(issued, gpu_before, period));
-    most = std::max(most, stretches.back().gpu);
+    segments.push_back(longest(issued, gpu_before, period));
+    most = std::max(most, segments.back().gpu);
   }
-  const auto found = std::find_if(stretches.begin(), stretches.end(), [&](const Stretch& s) {
+  const auto found = std::find_if(segments.begin(), segments.end(), [&](const Segment& s) {
     return most > Nanoseconds{} && static_cast<double>(s.gpu.count()) >= kAsLong * static_cast<double>(most.count());
   });
-  return found == stretches.end() ? Stretch{} : *found;
+  return found == segments.end() ? Segment{} : *found;
 }
 
-/// Where in the stretch a round begins: after the longest pause of the host, summed over the rounds; after a wait, where
+/// Where in the segment a round begins: after the longest pause of the host, summed over the rounds; after a wait, where
 /// there are any.
-std::size_t beginning(const std::vector<Issued>& issued, const Stretch& stretch) {
-  std::vector<Nanoseconds> pause(stretch.period);
-  std::vector<bool> after_wait(stretch.period);
-  for (std::size_t i = std::max<std::size_t>(stretch.begin, 1); i < stretch.end; ++i) {
-    const std::size_t at = (i - stretch.begin) % stretch.period;
+std::size_t beginning(const std::vector<Issued>& issued, const Segment& segment) {
+  std::vector<Nanoseconds> pause(segment.period);
+  std::vector<bool> after_wait(segment.period);
+  for (std::size_t i = std::max<std::size_t>(segment.begin, 1); i < segment.end; ++i) {
+    const std::size_t at = (i - segment.begin) % segment.period;
     const Nanoseconds idle = issued[i].call->start - issued[i - 1].returned();
     // One long pause, as of a first call that loads code, must not decide.
     pause[at] += std::min(std::max(idle, Nanoseconds{}), Nanoseconds{10'000'000});
-    if (i > stretch.begin) after_wait[at] = issued[i - 1].waits;
+    if (i > segment.begin) after_wait[at] = issued[i - 1].waits;
   }
   const bool any_wait = std::find(after_wait.begin(), after_wait.end(), true) != after_wait.end();
   std::size_t best = 0;
-  for (std::size_t at = 0; at < stretch.period; ++at)
+  for (std::size_t at = 0; at < segment.period; ++at)
     if ((!any_wait || after_wait[at]) && ((any_wait && !after_wait[best]) || pause[at] > pause[best])) best = at;
-  return stretch.begin + best;
+  return segment.begin + best;
 }
 
 /// Since when a round's host had nothing to wait for any more: a wait returned, or, where none is seen, the GPU was done.
@@ -217,24 +217,24 @@ std::optional<UnrecordedRound> unrecorded_round(const kineto::Records& records, 
 
 Repetition find_repetition(const kineto::Records& records) {
   std::vector<Issued> issued = issued_by(records, true);
-  Stretch stretch = best_of(issued);
+  Segment segment = best_of(issued);
   // Waits of other threads come at any time: without them far more may repeat.
   std::vector<Issued> launches = issued_by(records, false);
-  if (const Stretch without = best_of(launches); 2 * stretch.gpu < without.gpu)
-    issued = std::move(launches), stretch = without;
+  if (const Segment without = best_of(launches); 2 * segment.gpu < without.gpu)
+    issued = std::move(launches), segment = without;
   Repetition found;
-  if (stretch.period == 0) return found;
+  if (segment.period == 0) return found;
 
   struct Round {
     Nanoseconds first, over, lead{};
   };
   std::vector<Round> rounds;
-  for (std::size_t at = beginning(issued, stretch); at + stretch.period <= stretch.end; at += stretch.period) {
-    Round round{issued[at].call->start, round_over(issued, at, at + stretch.period)};
+  for (std::size_t at = beginning(issued, segment); at + segment.period <= segment.end; at += segment.period) {
+    Round round{issued[at].call->start, round_over(issued, at, at + segment.period)};
     if (!rounds.empty()) round.lead = std::max(Nanoseconds{}, round.first - rounds.back().over);
     rounds.push_back(round);
     if (rounds.size() > 1) continue;
-    for (std::size_t i = at; i < at + stretch.period; ++i) found.launches += issued[i].what == kWait ? 0 : 1;
+    for (std::size_t i = at; i < at + segment.period; ++i) found.launches += issued[i].what == kWait ? 0 : 1;
   }
   if (rounds.size() > 1) {
     std::vector<Nanoseconds> leads, took;

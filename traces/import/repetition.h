@@ -19,7 +19,7 @@ struct Repetition {
   bool between_is_work = false;  // so the steps begin by that much before the first launch
 };
 
-/// Of the stretches in which a sequence of launches, and of the host's waits for them, repeats at least three
+/// Of the segments in which a sequence of launches, and of the host's waits for them, repeats at least three
 /// times: the one with most time of kernels; of nearly equal ones that of the shortest sequence.  A round
 /// begins after a wait of the host, where it has any, and there after the longest pause.  The host is taken
 /// to work between rounds if that takes no longer than the round itself, else to wait for requests.  No

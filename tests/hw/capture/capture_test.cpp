@@ -140,7 +140,7 @@ std::map<char, std::size_t> lines_of(const std::string& folder) {
   return lines;
 }
 
-TEST_F(Capture, KernelsAreRecordedInStretchesAndRangesAlways) {
+TEST_F(Capture, KernelsAreRecordedInSegmentsAndRangesAlways) {
   ASSERT_EQ(capture(program("long"), "--keep " + file("kept")), 0) << said_;
   const auto lines = lines_of(file("kept"));
   EXPECT_GE(lines.at('k'), 4 * 1000u) << "all of the first second";
@@ -153,15 +153,15 @@ TEST_F(Capture, KernelsAreRecordedInStretchesAndRangesAlways) {
   expect_request(read_trace(file()), read_trace(file()).programs.front(), 2);
 }
 
-TEST_F(Capture, BetweenStretchesWhatRepeatsTellsWhatARequestTakes) {
+TEST_F(Capture, BetweenSegmentsWhatRepeatsTellsWhatARequestTakes) {
   ASSERT_EQ(capture(program("long-unmarked"), "--keep " + file("kept")), 0) << said_;
   EXPECT_GE(lines_of(file("kept")).at('a'), 4 * 8000u) << "CUPTI stays";
   EXPECT_TRUE(said("requests without records of kernels a tenth took less than")) << said_;
-  EXPECT_TRUE(said("its stretches in which no kernels were recorded")) << said_;
+  EXPECT_TRUE(said("its segments in which no kernels were recorded")) << said_;
   expect_request(read_trace(file()), read_trace(file()).programs.front());
 }
 
-TEST_F(Capture, TheHostsGapsShrinkToWhatARequestTakesBetweenStretches) {
+TEST_F(Capture, TheHostsGapsShrinkToWhatARequestTakesBetweenSegments) {
   ASSERT_EQ(capture(program("long-hosted")), 0) << said_;
   EXPECT_TRUE(said("The request is request (0.458 ms)")) << said_;  // CUPTI and a record take the host 2.1 us at the first launch
   EXPECT_TRUE(said("The recording says that a request takes 0.456 ms without")) << said_;
@@ -179,8 +179,8 @@ TEST_F(Capture, AReplayHasThePaceOfTheRequestsWithoutTracingAndNotOfThoseThatWer
   EXPECT_TRUE(said("their pace changed, and the trace has what half of them took")) << said_;
 }
 
-/// What was kept in each stretch: 1 kernels, 0 calls, 2 ranges.
-std::string kept_in_stretches(const std::string& folder) {
+/// What was kept in each segment: 1 kernels, 0 calls, 2 ranges.
+std::string kept_in_segments(const std::string& folder) {
   std::string what = "1";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     std::ifstream in(entry.path());
@@ -192,7 +192,7 @@ std::string kept_in_stretches(const std::string& folder) {
 
 TEST_F(Capture, CuptiLeavesUntilAGraphIsRecorded) {
   ASSERT_EQ(capture(program("staged"), "--keep " + file("kept")), 0) << said_;
-  const std::string kept = kept_in_stretches(file("kept"));
+  const std::string kept = kept_in_segments(file("kept"));
   EXPECT_EQ(kept.substr(0, 7), "1021021") << "away twice";
   EXPECT_EQ(kept.find("1021010", 4), kept.rfind('2') - 2) << kept << ", away once more before the first graph is recorded, and then never: it would fail";
   ASSERT_EQ(sim("import capture " + file("kept") + " --gpu h200 --range graph -o " + file()), 0) << said_;
@@ -201,12 +201,12 @@ TEST_F(Capture, CuptiLeavesUntilAGraphIsRecorded) {
 
 TEST_F(Capture, CuptiStaysWhereSeveralThreadsCall) {
   ASSERT_EQ(capture(program("threads"), "--keep " + file("kept")), 0) << said_;
-  EXPECT_EQ(kept_in_stretches(file("kept")).substr(0, 6), "101010");
+  EXPECT_EQ(kept_in_segments(file("kept")).substr(0, 6), "101010");
 }
 
 TEST_F(Capture, CuptiComesBackToAProgramThatWorksAndClosesNoRange) {
   ASSERT_EQ(capture(program("wanders"), "--range request --keep " + file("kept")), 0) << said_;
-  const std::string what = kept_in_stretches(file("kept"));
+  const std::string what = kept_in_segments(file("kept"));
   EXPECT_EQ(what.substr(0, 4), "1021");
   EXPECT_EQ(what.substr(what.size() - 2), "21") << what;
 }
@@ -217,22 +217,22 @@ TEST_F(Capture, AllIsRecordedWhereItIsAskedFor) {
   EXPECT_FALSE(said("without the profiler")) << said_;
 }
 
-TEST_F(Capture, ALoopThatBeginsBetweenStretchesIsRecorded) {
+TEST_F(Capture, ALoopThatBeginsBetweenSegmentsIsRecorded) {
   ASSERT_EQ(capture(program("late"), "--range late"), 0) << said_;
   EXPECT_TRUE(said("The request is late")) << said_;
   EXPECT_EQ(read_trace(file()).kernels.front().name, "small(float*, int)");
 }
 
-TEST_F(Capture, ALoopThatBeginsBetweenStretchesAndNeverWaitsIsRecorded) {
+TEST_F(Capture, ALoopThatBeginsBetweenSegmentsAndNeverWaitsIsRecorded) {
   ASSERT_EQ(capture(program("unwaiting-unmarked"), "--keep " + file("kept")), 0) << said_;
   const std::size_t recorded = lines_of(file("kept")).at('k');
   ASSERT_EQ(capture(program("unwaiting-unmarked"), "--all --keep " + file("all")), 0) << said_;
   EXPECT_GE(recorded, 400 - 1u) << "but for the launch that is new";
-  EXPECT_LT(recorded, lines_of(file("all")).at('k') - 400u) << "between stretches";
+  EXPECT_LT(recorded, lines_of(file("all")).at('k') - 400u) << "between segments";
 }
 
-/// Seconds with launches of each stretch: with records, without, and so on.
-std::vector<double> stretches_of(const std::string& folder) {
+/// Seconds with launches of each segment: with records, without, and so on.
+std::vector<double> segments_of(const std::string& folder) {
   std::vector<std::uint64_t> launches, changes;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     std::ifstream in(entry.path());
@@ -243,14 +243,14 @@ std::vector<double> stretches_of(const std::string& folder) {
     }
   }
   std::vector<double> seconds(changes.size() + 1);
-  for (std::size_t i = 1, stretch = 0; i < launches.size(); ++i) {
-    while (stretch < changes.size() && launches[i] >= changes[stretch]) ++stretch;
-    seconds[stretch] += 1e-9 * double(std::min<std::uint64_t>(launches[i] - launches[i - 1], 100'000'000));
+  for (std::size_t i = 1, segment = 0; i < launches.size(); ++i) {
+    while (segment < changes.size() && launches[i] >= changes[segment]) ++segment;
+    seconds[segment] += 1e-9 * double(std::min<std::uint64_t>(launches[i] - launches[i - 1], 100'000'000));
   }
   return seconds;
 }
-/// A stretch ends at the latest 20 ms, and where there are pauses 20 ms for each, after it may.
-void expect_stretches(const std::vector<double>& seconds, const std::vector<double>& expected, double more = 0) {
+/// A segment ends at the latest 20 ms, and where there are pauses 20 ms for each, after it may.
+void expect_segments(const std::vector<double>& seconds, const std::vector<double>& expected, double more = 0) {
   ASSERT_GE(seconds.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
     EXPECT_GE(seconds[i], expected[i] - 0.01) << i;
@@ -260,26 +260,26 @@ void expect_stretches(const std::vector<double>& seconds, const std::vector<doub
 
 TEST_F(Capture, OfAProgramThatIsSeenToWaitForNothingCallsAloneAreKeptToo) {
   ASSERT_EQ(capture(program("polling-unmarked"), "--keep " + file("kept")), 0) << said_;
-  expect_stretches(stretches_of(file("kept")), {1, 1, 2, 4, 0.5});
+  expect_segments(segments_of(file("kept")), {1, 1, 2, 4, 0.5});
   EXPECT_TRUE(said("a request takes 0.5022 ms without the profiler")) << said_;
 }
 
 TEST_F(Capture, AProgramThatWaitsOnceASecondWaits) {
   ASSERT_EQ(capture(program("often-unmarked"), "--keep " + file("often")), 0) << said_;
-  EXPECT_EQ(stretches_of(file("often")).size(), 1u) << "nine waits of the 32 that a stretch has";
+  EXPECT_EQ(segments_of(file("often")).size(), 1u) << "nine waits of the 32 that a segment has";
   ASSERT_EQ(capture(program("seldom-unmarked"), "--keep " + file("seldom")), 0) << said_;
-  expect_stretches(stretches_of(file("seldom")), {1});
-  EXPECT_GT(stretches_of(file("seldom")).size(), 1u);
+  expect_segments(segments_of(file("seldom")), {1});
+  EXPECT_GT(segments_of(file("seldom")).size(), 1u);
 }
 
-TEST_F(Capture, NoStretchPassesWhileTheProgramDoesNothing) {
+TEST_F(Capture, NoSegmentPassesWhileTheProgramDoesNothing) {
   ASSERT_EQ(capture(program("bursting-unmarked"), "--keep " + file("kept")), 0) << said_;
-  expect_stretches(stretches_of(file("kept")), {1, 1, 2, 4}, 0.05);
+  expect_segments(segments_of(file("kept")), {1, 1, 2, 4}, 0.05);
 }
 
-TEST_F(Capture, WhereTheGpuCallsFunctionsOfTheProgramsStretchesAreThoseOfOneThatWaits) {
+TEST_F(Capture, WhereTheGpuCallsFunctionsOfTheProgramsSegmentsAreThoseOfOneThatWaits) {
   ASSERT_EQ(capture(program("noticed-unmarked"), "--keep " + file("kept")), 0) << said_;
-  expect_stretches(stretches_of(file("kept")), {1, 1, 0.1, 0.2, 0.1, 0.3, 0.1, 0.4, 0.1, 0.5, 0.1, 0.6, 0.1, 0.7, 0.1, 0.8, 0.1, 0.9, 0.1, 0.9});
+  expect_segments(segments_of(file("kept")), {1, 1, 0.1, 0.2, 0.1, 0.3, 0.1, 0.4, 0.1, 0.5, 0.1, 0.6, 0.1, 0.7, 0.1, 0.8, 0.1, 0.9, 0.1, 0.9});
   EXPECT_TRUE(said("without the profiler")) << said_;
 }
 
@@ -292,7 +292,7 @@ TEST_F(Capture, RangesThatXlaMakesForEachNodeAreHeardOnlyWhereAllIs) {
   EXPECT_EQ(lines_of(file("other")).at('r'), 40u);
 }
 
-TEST_F(Capture, NoStretchBeginsWhileAGraphIsCaptured) {
+TEST_F(Capture, NoSegmentBeginsWhileAGraphIsCaptured) {
   ASSERT_EQ(capture(program("capturing-unmarked"), "--keep " + file("kept")), 0) << said_;
   const std::size_t captured = lines_of(file("kept")).at('o');
   ASSERT_EQ(capture(program("unwaiting-unmarked"), "--keep " + file("other")), 0) << said_;

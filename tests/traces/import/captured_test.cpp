@@ -75,7 +75,7 @@ std::string without_ranges(std::string lines) {
   return lines;
 }
 
-TEST_F(Captured, WhatARequestTakesIsThatOfTheStretchesWithoutRecords) {
+TEST_F(Captured, WhatARequestTakesIsThatOfTheSegmentsWithoutRecords) {
   const std::string lines = kHead + kWait + rounds(1, 20, true) + "[\"o\",195000,0]\n" + rounds(20, 40, false, 7000) + "[\"o\",395000,1]\n" +
                             rounds(40, 60, true);
   import(lines);
@@ -111,7 +111,7 @@ TEST_F(Captured, WhatARequestTakesIsThatOfRangesWithoutCuptiWhereThereAreEight) 
   EXPECT_EQ(told(8).calls, Time{}) << "CUPTI adds nothing while it is away";
   const std::string across = "[\"r\",\"r\",594000,596000,11,0]\n[\"r\",\"r\",194000,196000,11,0]\n";
   import(kHead + kWait + rounds(1, 20, true) + "[\"o\",195000,2]\n" + away(20, 28, 6500) + across + across + across + "[\"o\",595000,1]\n");
-  EXPECT_EQ(recorded_.without_profiler.front()->request, from_ns(6500)) << "those of two stretches do not count";
+  EXPECT_EQ(recorded_.without_profiler.front()->request, from_ns(6500)) << "those of two segments do not count";
 }
 
 TEST_F(Captured, OfNeighboursWithoutCuptiOneTellsWhatARequestTakesAndOneIsKeptBack) {
@@ -138,7 +138,7 @@ TEST_F(Captured, OfNeighboursWithoutCuptiOneTellsWhatARequestTakesAndOneIsKeptBa
 TEST_F(Captured, WithCallsAloneNoRequestIsKeptBack) {
   import(kHead + kWait + rounds(1, 20, true) + "[\"o\",195000,0]\n" + rounds(20, 40, false, 7000) + "[\"o\",395000,1]\n" + rounds(40, 60, true));
   const WithoutProfiler& told = *recorded_.without_profiler.front();
-  EXPECT_EQ(told.requests, 19u) << "but for one of two stretches";
+  EXPECT_EQ(told.requests, 19u) << "but for one of two segments";
   EXPECT_EQ(told.tenth, from_ns(8000));
   EXPECT_FALSE(told.tool_away);
   EXPECT_EQ(told.kept_back, std::nullopt) << "they have what calls cost";
@@ -163,7 +163,7 @@ TEST_F(Captured, ARequestOfAHostThatIsSeenToWaitForNothingLastsUntilTheNext) {
   EXPECT_EQ(request(6900, 6500), Time{}) << "it begins before the GPU has ended the one before";
 }
 
-TEST_F(Captured, StretchesWithoutRecordsDoNotCountAsPartsOfARequest) {
+TEST_F(Captured, SegmentsWithoutRecordsDoNotCountAsPartsOfARequest) {
   const std::string lines = kHead + kWait + rounds(1, 5, true) + "[\"o\",45000,0]\n" + rounds(5, 40, false) + "[\"o\",395000,1]\n" + rounds(40, 44, true);
   for (const std::string& all : {lines, without_ranges(lines)}) {
     const Trace trace = import(all);
@@ -172,7 +172,7 @@ TEST_F(Captured, StretchesWithoutRecordsDoNotCountAsPartsOfARequest) {
   }
 }
 
-TEST_F(Captured, ARequestWhoseWorkEndsInAnotherStretchIsLeftOut) {
+TEST_F(Captured, ARequestWhoseWorkEndsInAnotherSegmentIsLeftOut) {
   const auto notes = [&](int end) {
     const std::string last = rounds(19, 20, false) + kernel(193'000, end, 2 * 19 + 1);
     const Trace trace = import(kHead + kWait + rounds(1, 19, true) + last + "[\"o\",199000,0]\n" + rounds(20, 40, false) + "[\"o\",395000,1]\n");
@@ -184,16 +184,16 @@ TEST_F(Captured, ARequestWhoseWorkEndsInAnotherStretchIsLeftOut) {
   EXPECT_NE(notes(198'999).find(steps_with), std::string::npos) << notes(198'999);
   EXPECT_NE(notes(199'000).find(left_out), std::string::npos) << notes(199'000);
   EXPECT_NE(notes(199'000).find(steps_without), std::string::npos);
-  EXPECT_NE(notes(396'000).find(steps_without), std::string::npos) << "in a stretch with records, a later one";
+  EXPECT_NE(notes(396'000).find(steps_without), std::string::npos) << "in a segment with records, a later one";
 }
 
-TEST_F(Captured, StretchesWithoutARequestAreRefused) {
+TEST_F(Captured, SegmentsWithoutARequestAreRefused) {
   const std::string lines = kHead + kCall + kernel(4000, 9000) + "[\"o\",9500,0]\n[\"a\",1,10000,11000,11,7]\n";
   try {
     import(lines);
     FAIL() << "not refused";
   } catch (const InputError& error) {
-    EXPECT_NE(std::string(error.what()).find("kernels were recorded in stretches of the run only"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("kernels were recorded in segments of the run only"), std::string::npos) << error.what();
   }
   EXPECT_NO_THROW(import(kHead + kCall + kernel(4000, 9000) + "[\"a\",1,10000,11000,11,7]\n"));
   EXPECT_THROW(import(kHead + kCall + kernel(4000, 9000) + "[\"o\",9500,2]\n"), InputError) << "nor what was not seen";
@@ -333,7 +333,7 @@ TEST_F(HostOfACapture, AWaitForTheGpuIsNoStall) {
   EXPECT_FALSE(stalls(lines));
 }
 
-TEST_F(HostOfACapture, WhatTheToolDoesBetweenStretchesIsNoStall) {
+TEST_F(HostOfACapture, WhatTheToolDoesBetweenSegmentsIsNoStall) {
   const std::string lines = Rounds{.longer = {{11, 900}, {16, 900}}}.text();
   ASSERT_TRUE(stalls(lines + "[\"o\",1,1]\n"));
   EXPECT_EQ(stalls(lines + "[\"o\",1,1]\n")->stalls.size(), 2u);

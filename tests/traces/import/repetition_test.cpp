@@ -139,7 +139,7 @@ TEST(Repetition, EqualLayersOfANetworkAreNotARequest) {
   EXPECT_EQ(found.steps.size(), 8u);
 }
 
-TEST(Repetition, ARoundThatDiffersEndsTheStretch) {
+TEST(Repetition, ARoundThatDiffersEndsTheSegment) {
   Loop loop;
   for (int i = 0; i < 3; ++i) loop.round({1, 2, 3});
   loop.round({1, 7, 3});

@@ -1,4 +1,4 @@
-// A stretch begins and ends between requests: where the host has waited and no range of the program's own is
+// A segment begins and ends between requests: where the host has waited and no range of the program's own is
 // open.  One with records takes 0.1 s and 32 waits or 4 ranges at least, the first 1 s.  The one without that
 // follows takes as long, twice, three times and then always nine times as long, but no more than 10 s, and
 // ends behind a launch of what was not launched in one with records: a loop that has just begun is recorded.
@@ -6,20 +6,20 @@
 // program does nothing.
 //
 // A program may wait by no call.  Where none came for 1 s, but it has the GPU call functions of its own
-// (JAX), the end of the first launch after each of these counts as a wait.  Without them a stretch with
+// (JAX), the end of the first launch after each of these counts as a wait.  Without them a segment with
 // records that has lasted ends behind a launch, the next such one after 2 s, then 4, and so on: so some
-// stretch holds a request of whatever length.  The one without records that follows takes as long, twice, and
+// segment holds a request of whatever length.  The one without records that follows takes as long, twice, and
 // so on.  What was under way then is left out by the import.
 //
 // An attached CUPTI costs each launch, most where it has recorded kernels before.  So it leaves the process
-// in a stretch without records where that breaks nothing (attachment.h) and the program's own ranges tell
+// in a segment without records where that breaks nothing (attachment.h) and the program's own ranges tell
 // what a request takes: where a range closes that was recorded four times, and nearly all launches lie in
 // ranges.  It is away for 2 s of ranges at least, and comes back early where a range of a new name closes, or
 // where the process works for 1 s and none does.
 //
 // Once a graph has been recorded CUPTI stays.  So of a program that marks ranges records end before its first
 // graph is launched, and CUPTI is away for 16 ranges and 0.1 s: that is what the graph takes without it.
-#include "hw/capture/stretches.h"
+#include "hw/capture/segments.h"
 
 #include <unistd.h>
 
@@ -55,14 +55,14 @@ constexpr CUpti_ActivityKind kWork[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, C
 std::atomic<int> ranges_open{0}, open_captures{0};
 std::atomic<bool> recorded{true};                          // kernels are
 std::atomic<bool> ranges_seen{false}, graphs_wait{false};  // the first graph's records
-std::atomic<bool> something_new{false};                    // was launched in a stretch without records
+std::atomic<bool> something_new{false};                    // was launched in a segment without records
 std::atomic<bool> noticed{false};  // a function was given to the GPU, and nothing launched since
-std::atomic<std::uint32_t> in_ranges{0}, in_none{0};  // launches of this stretch
-std::atomic<std::uint64_t> look{0};  // from here on a launch looks whether the stretch ends behind it
-/// A bit for each launch of a stretch with records; two that fall together cost a stretch that comes later.
+std::atomic<std::uint32_t> in_ranges{0}, in_none{0};  // launches of this segment
+std::atomic<std::uint64_t> look{0};  // from here on a launch looks whether the segment ends behind it
+/// A bit for each launch of a segment with records; two that fall together cost a segment that comes later.
 std::array<std::atomic<std::uint64_t>, 1024> known{};
 
-class Stretches {
+class Segments {
  public:
   CUptiResult begin(bool without, const Attachment& attachment) {
     const std::scoped_lock lock(mutex_);
@@ -178,7 +178,7 @@ class Stretches {
     if (recorded) {
       pass(time);
       recorded = false, recorded_for_ = busy_;
-      tell(time + 1, 0);  // a range that ends now is of the stretch before
+      tell(time + 1, 0);  // a range that ends now is of the segment before
       records(false);
       starts(now(), std::exchange(unwaited_, false) ? times_ * (patience_ / 2)
                                                     : std::min(kMostWithout, times_ * busy_));
@@ -245,41 +245,41 @@ class Stretches {
   Attachment attachment_{};
   pid_t process_ = 0;
   std::atomic<bool> active_{false};
-  std::uint64_t busy_ = 0, last_wait_ = 0, lasts_ = 0;  // of this stretch, without pauses
+  std::uint64_t busy_ = 0, last_wait_ = 0, lasts_ = 0;  // of this segment, without pauses
   std::uint64_t last_look_ = 0, patience_ = kPatience;
   std::uint32_t waits_ = 0, notices_ = 0, times_ = 1;
   bool told_by_notices_ = false;
-  bool unwaited_ = false;  // the stretch with records ends so
+  bool unwaited_ = false;  // the segment with records ends so
   bool away_ = false;      // CUPTI is
   bool held_ = false;      // records, for the first graph
   bool watched_ = false;
-  std::uint64_t recorded_for_ = 0, told_ = 0;  // the last stretch with records; the last change
+  std::uint64_t recorded_for_ = 0, told_ = 0;  // the last segment with records; the last change
   struct {
     std::uint32_t closed = 0, away = 0;             // while CUPTI is away, this time
     std::map<std::string, std::uint32_t> recorded;  // by name, how often
   } ranges_;
 };
 
-Stretches& stretches() {
-  static Stretches* all = new Stretches;  // outlives the program's own destructors
+Segments& segments() {
+  static Segments* all = new Segments;  // outlives the program's own destructors
   return *all;
 }
 
 }  // namespace
 
-CUptiResult begin_stretches(bool without, const Attachment& attachment) {
-  return stretches().begin(without, attachment);
+CUptiResult begin_segments(bool without, const Attachment& attachment) {
+  return segments().begin(without, attachment);
 }
-void end_stretches() { stretches().end(); }
+void end_segments() { segments().end(); }
 void host_waited(std::uint64_t time) {
-  if (ranges_open == 0) stretches().host_waited(time);
+  if (ranges_open == 0) segments().host_waited(time);
 }
 void range_opened() {
   ++ranges_open;
   ranges_seen.store(true, std::memory_order_relaxed);
 }
 void range_closed(std::uint64_t time, const std::string& name) {
-  if (--ranges_open == 0) stretches().closed(time, name);
+  if (--ranges_open == 0) segments().closed(time, name);
 }
 
 void launched(const void* what, std::uint64_t size) {
@@ -295,18 +295,18 @@ void launched(const void* what, std::uint64_t size) {
 }
 void graph_given() {
   if (graphs_wait.load(std::memory_order_relaxed) && ranges_seen.load(std::memory_order_relaxed))
-    stretches().graph_given();
+    segments().graph_given();
   graph_comes();
 }
 void launch_ended(std::uint64_t time) {
   (ranges_open.load(std::memory_order_relaxed) == 0 ? in_none : in_ranges)
       .fetch_add(1, std::memory_order_relaxed);
   if (noticed.load(std::memory_order_relaxed) && noticed.exchange(false) && ranges_open == 0)
-    stretches().notice(time);
+    segments().notice(time);
   if (something_new.load(std::memory_order_relaxed))
-    stretches().record_from(time);
+    segments().record_from(time);
   else if (time >= look.load(std::memory_order_relaxed) && ranges_open == 0)
-    stretches().end_without_wait(time);
+    segments().end_without_wait(time);
 }
 void host_function_given() { noticed.store(true, std::memory_order_relaxed); }
 void graph_captured(int change) {
