@@ -80,7 +80,7 @@ class FlexGpu final : public Policy {
   enum class Memory { there, on_its_way, short_of };
 
   double occupancy(const Kernel& kernel) const;
-  bool may_join(const LaunchView& launch) const;
+  bool may_run(const LaunchView& launch) const;
   bool bad_pair(const Kernel& a, const Kernel& b) const;
   Memory fetch(const Snapshot& now, std::span<const BufferId> uses, Room& room,
                std::vector<Decision>& decisions) const;
@@ -114,7 +114,7 @@ bool FlexGpu::bad_pair(const Kernel& a, const Kernel& b) const {
   });
 }
 
-bool FlexGpu::may_join(const LaunchView& launch) const {
+bool FlexGpu::may_run(const LaunchView& launch) const {
   std::map<std::pair<ClientId, StreamId>, double> others;
   double own = occupancy(*launch.kernel);
   for (const Running& r : running_) {
@@ -243,7 +243,7 @@ void FlexGpu::decide(const Snapshot& now, std::vector<Decision>& decisions) {
       continue;
     }
     const LaunchView& launch = now.launch(launches[client][next[client]]);
-    if (may_join(launch) && fetch(now, launch.uses, room, decisions) == Memory::there) {
+    if (may_run(launch) && fetch(now, launch.uses, room, decisions) == Memory::there) {
       decisions.push_back(decide::Launch{launch.id, 0, {}, 0});
       run(launch);
       room.shortest = std::min(room.shortest, launch.solo_time);
@@ -259,7 +259,7 @@ void FlexGpu::decide(const Snapshot& now, std::vector<Decision>& decisions) {
 
 const Registered flexgpu_policy{
     {"flexgpu",
-     "memory beyond what the GPU has: idle contents move to the host, launches join while occupancy allows",
+     "memory beyond what the GPU has: idle contents move to the host, launches start while occupancy allows",
      "Chen 2020, section 3 (FlexGPU)",
      {{"bad", "pairs of kernels not to run together, as a+b/c+d", ""},
       {"patience", "launches that may pass an application which waits", "32"},

@@ -271,8 +271,8 @@ class SmGuard final : public Policy {
   bool may_be_at(const Task& t, std::uint32_t sm, bool take_over) const {
     const std::optional<std::uint32_t>& only = leave_[sm] ? leave_[sm] : claimed_[sm];
     const bool there = !leave_[sm] && !t.had.empty() && t.had[sm] != 0;
-    const bool joins = there || (only ? *only == t.carveout : !holds_[sm] || *holds_[sm] >= t.carveout);
-    return joins || (take_over && !leave_[sm] && free_[sm] == capacity_of(sm_));
+    const bool shares = there || (only ? *only == t.carveout : !holds_[sm] || *holds_[sm] >= t.carveout);
+    return shares || (take_over && !leave_[sm] && free_[sm] == capacity_of(sm_));
   }
   /// Whether a block of a task that has not begun finds a place.  What is free only shrinks during a decision:
   /// a demand that no SM had the resources for is not looked for again.
@@ -396,7 +396,7 @@ class SmGuard final : public Policy {
   std::vector<SmResources> free_;       // by SM
   std::vector<SmResources> too_large_;  // demands that no SM has the resources for, in this decision
   // Carveouts, by SM: the largest of what has blocks there; of who made others leave, as long as it runs; of
-  // who does so, or comes first to an empty SM, in this decision.  Only launches with the same join these.
+  // who does so, or comes first to an empty SM, in this decision.  Only launches with the same share these.
   std::vector<std::optional<std::uint32_t>> holds_, claimed_, leave_;
 };
 

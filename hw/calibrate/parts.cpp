@@ -34,7 +34,7 @@ std::vector<double> gpc_of_tpcs(const std::vector<std::vector<std::uint32_t>>& c
   double next = 0;
   for (std::uint32_t tpc = 0; tpc < leader.size(); ++tpc) gpc[tpc] = find(tpc) == tpc ? next++ : gpc[find(tpc)];
   if (2 * next > static_cast<double>(leader.size()))
-    return why = fmt::format("clusters join {} TPCs to {} groups", leader.size(), next), std::vector<double>{};
+    return why = fmt::format("clusters connect {} TPCs to {} groups", leader.size(), next), std::vector<double>{};
   return gpc;
 }
 

@@ -50,7 +50,7 @@ Json measure_partitions(Bench& bench) {
   result["groups"] = groups_json;
   result["create_us"] = summary(create_us);
 
-  // Joined groups, random and not consecutive ones among them: every block where it was told to be?
+  // Several groups together, random and not consecutive ones among them: every block where it was told to be?
   std::uint32_t random = 99, runs = 0, strayed_runs = 0, refused = 0, unused_sms = 0;
   Json masks = Json::array();
   const char* kernels[] = {"copy_small", "sgemm_small", "traps", "softmax_small", "tpacf", "nn_small"};

@@ -28,7 +28,7 @@ struct Launch {
   CtasPerSm ctas_per_sm{};            // not empty: persistent, and `ctas` is their sum
 };
 /// Give a persistent launch another number of CTAs.  Fewer: the surplus exits at its next block.  More: a
-/// further instance joins on a stream of its own.
+/// further instance is launched on a stream of its own.
 struct Resize {
   LaunchId launch;
   std::uint32_t ctas = 0;   // at least one stays

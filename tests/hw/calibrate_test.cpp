@@ -106,19 +106,19 @@ using Clusters = std::vector<std::vector<std::uint32_t>>;
 
 TEST(Gpcs, TpcsOfOneClusterAreOnOneGpc) {
   std::string why;
-  // Six TPCs of two SMs; the second cluster joins TPCs 0 and 4, the fourth 1 and 3.
+  // Six TPCs of two SMs; the second cluster connects TPCs 0 and 4, the fourth 1 and 3.
   EXPECT_EQ(gpc_of_tpcs({{0, 1}, {1, 8}, {4, 5}, {2, 7}, {6, 3}, {10, 4}}, 12, 2, why),
             (std::vector<double>{0, 1, 2, 1, 0, 2}));
   EXPECT_EQ(why, "");
 }
 
-TEST(Gpcs, AreNotToldWhereATpcGotNoBlockOrClustersJoinTooLittle) {
+TEST(Gpcs, AreNotToldWhereATpcGotNoBlockOrClustersConnectTooLittle) {
   std::string why;
   EXPECT_TRUE(gpc_of_tpcs({{0, 2}, {4, 5}}, 8, 2, why).empty());
   EXPECT_EQ(why, "1 of 4 TPCs got no block of a cluster");
   EXPECT_EQ(gpc_of_tpcs({{0, 2}, {4, 6}}, 8, 2, why), (std::vector<double>{0, 0, 1, 1})) << "half as many groups as TPCs";
   EXPECT_TRUE(gpc_of_tpcs({{0, 2}, {4}, {6}}, 8, 2, why).empty());
-  EXPECT_EQ(why, "clusters join 4 TPCs to 3 groups");
+  EXPECT_EQ(why, "clusters connect 4 TPCs to 3 groups");
   EXPECT_TRUE(gpc_of_tpcs({{0, 99}}, 8, 2, why).empty());
   EXPECT_EQ(why, "a block ran on SM 99 of 8");
 }

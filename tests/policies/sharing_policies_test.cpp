@@ -291,7 +291,7 @@ TEST(SmGuard, AnSmInUseIsFullForAKernelThatNeedsALargerCarveout) {
   EXPECT_THAT(s.backend.at(us(90)), ElementsAre("launch 1 ctas 2,2,2,2,2,2,2,2,2,2"));
 }
 
-TEST(SmGuard, AKernelThatNeedsASmallerCarveoutJoinsAnotherOnItsSm) {
+TEST(SmGuard, AKernelThatNeedsASmallerCarveoutSharesAnothersSm) {
   SharedScript s(gpu_with_carveouts());
   s.kernel_with({}, us(0)).quota = 0.25;
   s.trace.kernels.back().static_shared_memory_bytes = 8192;
