@@ -50,7 +50,7 @@ Trace trace_of(const Json& code) {
   std::ofstream(folder + "mine.json") << document(code).dump();
   return read_trace(folder + "mine.json");
 }
-std::string refusal(const Json& code) {
+std::string refusal_of_code(const Json& code) {
   try {
     const Trace trace = trace_of(code);
     FakeDriver driver;
@@ -103,27 +103,27 @@ TEST(UserKernel, WhatATraceSaysOfItIsWrittenAsItWasRead) {
 TEST(UserKernel, BadCodeIsNamedWithItsPlace) {
   Json c = code();
   c["file"] = "not_there.cu";
-  EXPECT_THAT(refusal(c), HasSubstr("not_there.cu cannot be read"));
+  EXPECT_THAT(refusal_of_code(c), HasSubstr("not_there.cu cannot be read"));
   c = code(), c["function"] = "other";
-  EXPECT_THAT(refusal(c), HasSubstr("there is no kernel other in it"));
+  EXPECT_THAT(refusal_of_code(c), HasSubstr("there is no kernel other in it"));
   c = code(), c["arguments"].erase(1);
-  EXPECT_THAT(refusal(c), testing::AllOf(HasSubstr("/kernels/0/code/arguments"),
-                                         HasSubstr("spin takes 2 arguments, here are 1")));
+  EXPECT_THAT(refusal_of_code(c), testing::AllOf(HasSubstr("/kernels/0/code/arguments"),
+                                                 HasSubstr("spin takes 2 arguments, here are 1")));
   c = code(), c["library"] = "spin";
-  EXPECT_THAT(refusal(c), HasSubstr("both a file and the library's"));
+  EXPECT_THAT(refusal_of_code(c), HasSubstr("both a file and the library's"));
   c = code(), c.erase("file"), c["library"] = "spine";
-  EXPECT_THAT(refusal(c), HasSubstr("the library has no spine"));
+  EXPECT_THAT(refusal_of_code(c), HasSubstr("the library has no spine"));
   c = code(), c["arguments"][1] = Json{{"u32", 1}, {"i32", 2}};
-  EXPECT_THAT(refusal(c), HasSubstr("an argument is one thing"));
+  EXPECT_THAT(refusal_of_code(c), HasSubstr("an argument is one thing"));
   c = code(), c["arguments"][0].erase("elements");
-  EXPECT_THAT(refusal(c), HasSubstr("a buffer of unknown size"));
+  EXPECT_THAT(refusal_of_code(c), HasSubstr("a buffer of unknown size"));
   c = code(), c["arguments"][0]["fill"] = Json{{"low", 1}};
-  EXPECT_THAT(refusal(c), HasSubstr("integers are not filled like that"));
+  EXPECT_THAT(refusal_of_code(c), HasSubstr("integers are not filled like that"));
   c = code(), c["arguments"][1] = Json{{"u32", -1}};
-  EXPECT_THAT(refusal(c), HasSubstr("/kernels/0/code/arguments/1"));
-  EXPECT_EQ(refusal(code()), "");
+  EXPECT_THAT(refusal_of_code(c), HasSubstr("/kernels/0/code/arguments/1"));
+  EXPECT_EQ(refusal_of_code(code()), "");
   c = code(), c.erase("file"), c["library"] = "spin";
-  EXPECT_EQ(refusal(c), "");
+  EXPECT_EQ(refusal_of_code(c), "");
 }
 
 /// What is set aside is named before it is measured, and the rest has a mix of its own.
