@@ -2,17 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
+#include "traces/import/kineto_fields.h"
+#include "traces/import/kineto_shapes.h"
 #include "traces/import/kineto_text.h"
 #include "traces/json/spelling.h"
 #include "traces/model/error.h"
@@ -20,70 +19,10 @@
 namespace corun::kineto {
 namespace {
 
-constexpr std::size_t kMaxDepth = 64;
-constexpr std::size_t kPeekBytes = 64 * 1024;
 constexpr std::string_view kRequestTime = "corun_request_time_us";
 constexpr Nanoseconds kLongestRequest = std::chrono::hours{1};
 constexpr std::int64_t kMaxGridX = std::numeric_limits<std::int32_t>::max();
 constexpr std::uint64_t kMaxBlocks = std::numeric_limits<std::uint32_t>::max();
-
-enum class Field : std::uint8_t {
-  none,
-  name,
-  cat,
-  ph,
-  ts,
-  dur,
-  tid,
-  args,
-  device,
-  context,
-  stream,
-  correlation,
-  registers,
-  shared_memory,
-  grid,
-  block,
-  bytes,
-  blocks_per_sm,
-  sync_kind,
-  wait_on_stream,
-  record_correlation,
-  id,
-  sms,
-  request_time
-};
-
-Field event_field(std::string_view key) {
-  static const std::unordered_map<std::string_view, Field> fields = {
-      {"name", Field::name}, {"cat", Field::cat}, {"ph", Field::ph},    {"ts", Field::ts},
-      {"dur", Field::dur},   {"tid", Field::tid}, {"args", Field::args}};
-  const auto it = fields.find(key);
-  return it == fields.end() ? Field::none : it->second;
-}
-
-Field argument_field(std::string_view key) {
-  static const std::unordered_map<std::string_view, Field> fields = {
-      {"device", Field::device},
-      {"context", Field::context},
-      {"stream", Field::stream},
-      {"correlation", Field::correlation},
-      {"registers per thread", Field::registers},
-      {"shared memory", Field::shared_memory},
-      {"grid", Field::grid},
-      {"block", Field::block},
-      {"bytes", Field::bytes},
-      {"blocks per SM", Field::blocks_per_sm},
-      {"cuda_sync_kind", Field::sync_kind},
-      {"wait_on_stream", Field::wait_on_stream},
-      {"wait_on_cuda_event_record_corr_id", Field::record_correlation}};
-  const auto it = fields.find(key);
-  return it == fields.end() ? Field::none : it->second;
-}
-
-Field device_field(std::string_view key) {
-  return key == "id" ? Field::id : key == "name" ? Field::name : key == "numSms" ? Field::sms : Field::none;
-}
 
 struct Dims {
   std::array<std::int64_t, 3> size{};
@@ -97,10 +36,7 @@ class RecordSax {
       : file_(std::move(file)), source_(source), range_(std::move(range)) {}
 
   Records take() {
-    find_shapes_of_calls();
-    count_blocks();
-    find_shapes_of_names();
-    check_grids();
+    shapes_.complete(records_, file_);
     return std::move(records_);
   }
 
@@ -425,73 +361,8 @@ class RecordSax {
       }
     }
     shape.name = std::move(event_.name);
-    op.shape = shapes_.of(std::move(shape), records_.shapes);
+    op.shape = shapes_.of(std::move(shape), records_);
     records_.ops.push_back(op);
-  }
-
-  /// Kernels without a shape get that of their launch call.
-  void find_shapes_of_calls() {
-    std::erase_if(records_.shapeless, [&](std::uint32_t i) {
-      GpuOp& op = records_.ops[i];
-      const auto call = op.correlation ? shape_of_call_.find(*op.correlation) : shape_of_call_.end();
-      if (call == shape_of_call_.end()) return false;
-      Shape shape = records_.shapes[op.shape];
-      shape.grid = call->second.grid, shape.block = call->second.block;
-      shape.shared_memory_bytes = std::max(shape.shared_memory_bytes, call->second.shared_memory_bytes);
-      op.shape = shapes_.of(std::move(shape), records_.shapes);
-      ++records_.shapes_of_calls;
-      return true;
-    });
-  }
-
-  /// Else that which most kernels of their name have.
-  void find_shapes_of_names() {
-    if (records_.shapeless.empty()) return;
-    std::map<std::string, std::map<std::uint32_t, std::size_t>> of_name;
-    std::vector<bool> without(records_.ops.size());
-    for (const std::uint32_t i : records_.shapeless) without[i] = true;
-    for (std::size_t i = 0; i < records_.ops.size(); ++i)
-      if (records_.ops[i].kind == GpuOp::Kind::kernel && !without[i])
-        ++of_name[records_.shapes[records_.ops[i].shape].name][records_.ops[i].shape];
-    std::erase_if(records_.shapeless, [&](std::uint32_t i) {
-      GpuOp& op = records_.ops[i];
-      const auto same = of_name.find(records_.shapes[op.shape].name);
-      if (same == of_name.end()) return false;
-      op.shape = std::max_element(same->second.begin(), same->second.end(), [](const auto& x, const auto& y) {
-                   return x.second < y.second;
-                 })->first;
-      ++records_.shapes_of_names;
-      return true;
-    });
-  }
-
-  /// Grids in work-items may be larger than those in blocks.
-  void check_grids() const {
-    for (const GpuOp& op : records_.ops) {
-      if (op.kind != GpuOp::Kind::kernel) continue;  // which has a shape
-      const Shape& shape = records_.shapes[op.shape];
-      if (shape.grid.y > 65535 || shape.grid.z > 65535)
-        throw InputError(file_, "", fmt::format("the kernel {} has a grid of {}x{}x{} blocks, which no launch can have",
-                                                in_quotes(shape.name), shape.grid.x, shape.grid.y, shape.grid.z),
-                         "expected at most 65535 in y and z: check the tool that wrote the file");
-    }
-  }
-
-  /// hipExtModuleLaunchKernel takes the grid in work-items, and what it launched is recorded so.
-  void count_blocks() {
-    if (in_work_items_.empty()) return;
-    std::vector<bool> without(records_.ops.size());
-    for (const std::uint32_t i : records_.shapeless) without[i] = true;
-    for (std::size_t i = 0; i < records_.ops.size(); ++i) {
-      GpuOp& op = records_.ops[i];
-      if (without[i] || op.kind != GpuOp::Kind::kernel || !op.correlation || !in_work_items_.contains(*op.correlation)) continue;
-      Shape shape = records_.shapes[op.shape];
-      const auto blocks = [](std::uint32_t items, std::uint32_t threads) { return (items + threads - 1) / threads; };
-      shape.grid = {blocks(shape.grid.x, shape.block.x), blocks(shape.grid.y, shape.block.y),
-                    blocks(shape.grid.z, shape.block.z)};
-      op.shape = shapes_.of(std::move(shape), records_.shapes);
-      ++records_.work_items;
-    }
   }
 
   void end_copy() {
@@ -526,10 +397,10 @@ class RecordSax {
       shape.grid = require_dims(event_.grid, "grid", {kMaxGridX, kMaxGridX, kMaxGridX}, kMaxBlocks);
       shape.block = require_dims(event_.block, "block", {1024, 1024, 64}, 1024);
       shape.shared_memory_bytes = require_count(event_.shared_memory.value_or(0), "shared memory", 1 << 24);
-      shape_of_call_.try_emplace(*id, std::move(shape));
+      shapes_.of_call(*id, std::move(shape));
     }
     if (event_.name.starts_with("hipExtModuleLaunch") || event_.name.starts_with("hipHccModuleLaunch"))
-      in_work_items_.insert(*id);
+      shapes_.in_work_items(*id);
     const auto [it, added] = threads_.try_emplace(event_.tid, records_.threads);
     if (added) ++records_.threads;
     records_.calls.push_back({*kind, it->second, *id, require_time(event_.ts, "ts"), duration()});
@@ -564,50 +435,9 @@ class RecordSax {
   Event event_;
   Device device_;
 
-  ShapeIndex shapes_;
+  LaunchShapes shapes_;
   std::map<std::string, std::uint32_t> threads_;
-  std::unordered_map<std::uint64_t, Shape> shape_of_call_;  // by correlation
-  std::unordered_set<std::uint64_t> in_work_items_;         // correlations
   double most_blocks_per_sm_ = 0;
-};
-
-/// Stops at the first key that tells.
-class PeekSax {
- public:
-  bool found() const { return found_; }
-
-  bool null() { return true; }
-  bool boolean(bool) { return true; }
-  bool number_integer(std::int64_t) { return true; }
-  bool number_unsigned(std::uint64_t) { return true; }
-  bool number_float(double, const std::string&) { return true; }
-  bool string(std::string&) { return true; }
-  bool binary(std::vector<std::uint8_t>&) { return true; }
-  bool start_object(std::size_t) { return ++depth_ <= kMaxDepth; }
-  bool key(std::string& name) {
-    if (array_ && depth_ == 2) {
-      has_time_ |= name == "ts";
-      has_kind_ |= name == "ph" || name == "grid";
-      found_ = has_time_ && has_kind_;
-    } else if (!array_ && depth_ == 1) {
-      found_ = name == "traceEvents" || name == "schemaVersion" || name == "deviceProperties";
-    }
-    return !found_;
-  }
-  bool end_object() { return --depth_ != 1 || !array_; }
-  bool start_array(std::size_t) {
-    array_ |= depth_ == 0;
-    return ++depth_ <= kMaxDepth;
-  }
-  bool end_array() {
-    --depth_;
-    return true;
-  }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) { return false; }
-
- private:
-  std::size_t depth_ = 0;
-  bool array_ = false, has_time_ = false, has_kind_ = false, found_ = false;
 };
 
 }  // namespace
@@ -617,17 +447,6 @@ Records read_records(const std::filesystem::path& file, const std::string& range
   RecordSax sax(file.string(), source, range);
   nlohmann::json::sax_parse(Cursor(source), Cursor(), &sax);
   return sax.take();
-}
-
-bool looks_like_records(const std::filesystem::path& file) {
-  PeekSax sax;
-  try {
-    ByteSource source(file, kPeekBytes);
-    nlohmann::json::sax_parse(Cursor(source), Cursor(), &sax);
-  } catch (const InputError&) {
-    return false;
-  }
-  return sax.found();
 }
 
 }  // namespace corun::kineto

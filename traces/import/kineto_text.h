@@ -15,6 +15,9 @@
 
 namespace corun::kineto {
 
+/// A document that is nested deeper is no recording.
+inline constexpr std::size_t kMaxDepth = 64;
+
 /// The bytes of a file, knowing where in it they are.
 class ByteSource {
  public:
@@ -68,7 +71,7 @@ struct Number {
 };
 
 Number integer_number(std::int64_t value);
-/// Digits as written: a double has no room for the nanoseconds of a time that counts from 1970.
+/// Digits as written: a double cannot hold the nanoseconds of a time that counts from 1970.
 Number decimal_number(double value, std::string_view digits);
 
 }  // namespace corun::kineto
