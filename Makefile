@@ -10,7 +10,7 @@ PREFIX ?= /usr/local
 # One more than cores, as ninja has it: some tests wait for processes.
 JOBS = $$(($$(nproc) + 1))
 
-.PHONY: demo test test-all docs install bench asan tsan ubsan clang fuzz format tidy clean
+.PHONY: demo test test-all docs install bench asan tsan clang fuzz format tidy clean
 .DEFAULT_GOAL := test
 
 demo: build/build.ninja
@@ -47,7 +47,8 @@ bench: build/build.ninja
 	cmake --build build/earlier/build --target sim >> build/earlier/log
 	python3 experiments/speed/against.py build/earlier/build/bin/sim build/bin/sim --markdown build/speed.md
 
-asan tsan ubsan clang: build/packages
+# The tests of `make test` under address and undefined-behaviour sanitizers, the thread sanitizer, or compiled by clang.
+asan tsan clang: build/packages
 	cmake --preset $@
 	cmake --build --preset $@
 	ctest --preset $@ -j $(JOBS)
