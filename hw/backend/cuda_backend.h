@@ -157,7 +157,7 @@ class CudaBackend final : public MeasuredBackend {
     return preemptive_ && trace_.clients[l.client.value].service_class == ServiceClass::best_effort;
   }
   void clear_controls();
-  std::uint32_t room_for(const InFlight& f) const;
+  std::uint32_t places_for(const InFlight& f) const;
   Tail& tail(const LaunchView& l) { return tails_[l.client.value][l.stream.value]; }
   void begin_record(InFlight& f) const;
   std::uint32_t add(InFlight f);

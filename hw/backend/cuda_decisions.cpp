@@ -41,7 +41,7 @@ Outcome CudaBackend::launch(const decide::Launch& d, const LaunchView& l, std::s
             : l.ctas + first >= blocks ? &code.whole
                                        : &code.sized;
     if (f.way->code == nullptr) return Refused{"the policy has not said that it needs this"};
-    const std::uint32_t room = room_for(f), fit = l.ctas != 0 ? std::min(l.ctas, room) : room;
+    const std::uint32_t room = places_for(f), fit = l.ctas != 0 ? std::min(l.ctas, room) : room;
     f.parameters = launch_parameters(first, blocks, f.way->taking, fit);
     f.workers = l.ctas != 0 && !f.way->taking.once ? l.ctas : workers_of(f.parameters, f.way->taking, room);
     if (!d.ctas_per_sm.empty()) {
@@ -116,7 +116,7 @@ void CudaBackend::control(InFlight& f) {
   for (volatile std::uint64_t& at : progress(f.control).seats) at = 0;
 }
 
-std::uint32_t CudaBackend::room_for(const InFlight& f) const {
+std::uint32_t CudaBackend::places_for(const InFlight& f) const {
   const Gpu& gpu = topology_.gpu;
   const auto sms = f.groups.empty() ? gpu.sms : static_cast<std::uint32_t>(f.groups.size()) * gpu.sms_per_tpc;
   return sms * f.way->code->workers_per_sm;
@@ -156,7 +156,7 @@ Outcome CudaBackend::resize(const decide::Resize& d, const LaunchView& l) {
     return Applied{};
   }
   if (f->state != InFlight::State::on_device) return Refused{"it has ended"};
-  const std::uint32_t room = room_for(*f);
+  const std::uint32_t room = places_for(*f);
   bool more = false, fewer = false;
   if (!f->per_sm.empty()) {
     for (std::size_t sm = 0; sm < topology_.gpu.sms; ++sm) {

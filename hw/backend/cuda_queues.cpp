@@ -127,7 +127,7 @@ void CudaBackend::fill_seats(InFlight& f) {
   if (driver_.now() - epoch_ < f.sent + f.patience) return;
   if (seats.taken <= f.seats_taken) f.patience = std::min(2 * f.patience, kMostPatience);
   f.seats_taken = seats.taken;
-  send_workers(f, room_for(f));
+  send_workers(f, places_for(f));
 }
 
 /// The GPU writes a word when it gets here.
@@ -257,7 +257,7 @@ bool CudaBackend::left_unseated(const InFlight& f) const {
 void CudaBackend::submit_again(InFlight& f) {
   if (f.stopping) f.parameters.seated = 0;
   f.pieces.clear();
-  submit_workers(f, f.stream, f.stopping ? 1 : room_for(f));
+  submit_workers(f, f.stream, f.stopping ? 1 : places_for(f));
   driver_.record(f.ended, f.stream);
   end_of_piece(f, f.stream);
 }

@@ -338,7 +338,7 @@ void SimBackend::set_clock() {
   double energy = 0;
   for (const Context& c : contexts_) energy += c.engine->energy();
   if (!governor_.look(energy)) return;
-  for (Context& c : contexts_) c.engine->set_clock(governor_.stretch());
+  for (Context& c : contexts_) c.engine->set_clock(governor_.clock_ratio());
 }
 
 void SimBackend::turn() {

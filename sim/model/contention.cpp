@@ -41,9 +41,9 @@ struct Asked {
   double issue, fixed;
   double clock;  // what they are longer by
   double delay(const BlockLoad& load, const MemoryLimits& m, double f, double g) const {
-    const double stretch = load.memory.staged ? g + missing * m.dram.over_l2_ratio * (f - 1)
+    const double inflation = load.memory.staged ? g + missing * m.dram.over_l2_ratio * (f - 1)
                                        : (1 - missing) * g + missing * m.dram.over_l2_ratio * f;
-    return fixed + load.memory.wait_ps * stretch;
+    return fixed + load.memory.wait_ps * inflation;
   }
 };
 
@@ -311,13 +311,13 @@ void settle_alone(BlockLoad& load, const MemoryLimits& limits) {
   load.alone_ps = alone_on_sm(load.sm.issue_ps, load.extent.residents, one.delay_ps, load.sm.arrival_randomness);
 }
 
-void slow_down(BlockLoad& load, double stretch, const MemoryLimits& limits) {
-  CORUN_EXPECTS(stretch >= 1);
+void slow_down(BlockLoad& load, double clock_ratio, const MemoryLimits& limits) {
+  CORUN_EXPECTS(clock_ratio >= 1);
   const double own = load.sm.tensor ? limits.sm.tensor_clock_ratio : 1;  // at which its times alone were taken
-  if (stretch <= own) return;
-  load.sm.issue_ps *= stretch / own;
-  load.sm.fixed_ps *= stretch / own;
-  load.sm.clock_ratio = stretch;
+  if (clock_ratio <= own) return;
+  load.sm.issue_ps *= clock_ratio / own;
+  load.sm.fixed_ps *= clock_ratio / own;
+  load.sm.clock_ratio = clock_ratio;
   settle_alone(load, limits);
 }
 

@@ -150,7 +150,7 @@ struct Contender {
 };
 struct MemoryUse {
   double dram = 0;     // 0 to 1
-  double stretch = 1;  // F
+  double latency_inflation = 1;  // F, of what waits for DRAM
 };
 MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& limits);
 
@@ -174,8 +174,8 @@ inline double bytes_moved(const BlockLoad& load) { return (load.memory.read_byte
 /// Sets `alone` for the number of SMs that the launch may use.
 void settle_alone(BlockLoad& load, const MemoryLimits& limits);
 
-/// The same where the clock is the highest one over `stretch`.
-void slow_down(BlockLoad& load, double stretch, const MemoryLimits& limits);
+/// The same where the clock is the highest one over `clock_ratio`.
+void slow_down(BlockLoad& load, double clock_ratio, const MemoryLimits& limits);
 
 /// Time of a block of a launch that has its SM to itself, `blocks` there.
 double alone_on_sm(double issue, double blocks, double delay, double arrival_randomness = 1);

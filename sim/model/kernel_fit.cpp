@@ -140,9 +140,9 @@ BlockLoad fit_curve(const KernelFeatures& f, std::span<const SoloPoint> curve) {
       // The stretch at the measured rate: let the block take as long as it does.
       probe.sm.fixed_ps = time;
       share_memory({&one, 1}, f.limits);
-      const double stretch = std::max(1.0, one.delay_ps - time), asked = share * delay / stretch;
+      const double inflation = std::max(1.0, one.delay_ps - time), asked = share * delay / inflation;
       l.memory.wait_ps = std::min(asked, f.most_wait);  // no more than its loads can, one after the other
-      l.sm.fixed_ps += (asked - l.memory.wait_ps) * stretch;
+      l.sm.fixed_ps += (asked - l.memory.wait_ps) * inflation;
     }
     double error =
         (f.l2_bound ? 0.005 : 0.1) * square(distance(cost, 1)) + 0.0003 * square(distance(most_delay, delay));

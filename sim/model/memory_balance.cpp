@@ -8,7 +8,7 @@
 namespace corun::sim {
 namespace {
 
-/// Newton's method makes so many whole steps, then half steps. The functions have bends. Where the slopes on
+/// Steps of Newton's method: whole ones first, then half ones. The functions have bends. Where the slopes on
 /// the two sides of a bend differ, whole steps may jump from side to side for ever; half steps do not.
 constexpr int kWholeSteps = 10, kHalfSteps = 30;
 constexpr double kAtBound = 1e-8;
@@ -39,10 +39,10 @@ struct Sloped {
   return {rate, -rate * inverse * (slots.slope + 1)};
 }
 
-double l2_stretch(double use, double backlog, const MemoryLimits& m) {
+double l2_inflation(double use, double backlog, const MemoryLimits& m) {
   return l2_wait(use, m.l2.queueing, m.dram.over_l2_ratio, backlog);
 }
-double dram_stretch(double use, double writes, double backlog, const MemoryLimits& m) {
+double dram_inflation(double use, double writes, double backlog, const MemoryLimits& m) {
   return dram_wait(use, m.dram.read_queueing + m.dram.write_queueing * writes, m.dram.queue_full_use, backlog);
 }
 
@@ -213,7 +213,7 @@ bool balance_by_newton(std::span<const Presser> pressers, const MemoryLimits& m,
     if (!(step >= kNewtonClose * (part < 1 ? kNewtonClose : 1))) {
       if (!(step >= 0)) return false;  // not a number
       const double more = backlog_at(u, m);
-      at = {dram_stretch(u, w, more, m), l2_stretch(v, more, m), u, v, w};
+      at = {dram_inflation(u, w, more, m), l2_inflation(v, more, m), u, v, w};
       return true;
     }
   }
@@ -238,16 +238,16 @@ MemoryBalance balance_by_bisection(std::span<const Presser> pressers, const Memo
     for (int i = 0; i < steps; ++i) {
       const double use = (low + high) / 2;
       const double backlog = backlog_at(use, m);
-      s.f = dram_stretch(use, s.writes, backlog, m);
+      s.f = dram_inflation(use, s.writes, backlog, m);
       // G for this F
       double from = 0, to = kMostUse;
       for (int j = 0; j < l2_steps; ++j) {
         const double middle = (from + to) / 2;
-        const double asked = demand(pressers, s.f, l2_stretch(middle, backlog, m)).l2.value;
+        const double asked = demand(pressers, s.f, l2_inflation(middle, backlog, m)).l2.value;
         (asked > middle ? from : to) = middle;
       }
       s.l2_use = from;
-      s.g = l2_stretch(from, backlog, m);
+      s.g = l2_inflation(from, backlog, m);
       const Demand asked = demand(pressers, s.f, s.g);
       if (asked.dram.value > kNoUse) writes = asked.written.value / asked.dram.value;
       (asked.dram.value > use ? low : high) = use;

@@ -25,7 +25,7 @@ struct Presser {
 };
 
 struct MemoryBalance {
-  double f = 1, g = 1;         // stretch of what waits for DRAM, and for L2
+  double f = 1, g = 1;         // latency inflation of what waits for DRAM, and for L2
   double use = 0, l2_use = 0;  // 0 to 1
   double writes = 0.5;         // share of DRAM's use
 };
@@ -49,7 +49,7 @@ MemoryBalance balance_by_bisection(std::span<const Presser> pressers, const Memo
                                    int steps = kBisections, int l2_steps = kL2Bisections,
                                    int rounds = kWriteRounds);
 
-/// What finds DRAM's queues full, as a stretch.
+/// What finds DRAM's queues full, as latency inflation.
 inline double backlog_at(double use, const MemoryLimits& m) { return dram_backlog(use, m.dram.backlog); }
 
 /// Time at the slots.  What comes at random waits for what is there; what does not waits only where the slots

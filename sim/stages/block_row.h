@@ -7,9 +7,9 @@
 #include <array>
 #include <cstdint>
 
-#include "traces/model/expects.h"
 #include "sim/model/contention.h"
 #include "sim/stages/task.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 

@@ -42,7 +42,7 @@ class ClockGovernor {
     return changed;
   }
   /// The highest clock over the clock.
-  double stretch() const { return static_cast<double>(steps_) / static_cast<double>(step_); }
+  double clock_ratio() const { return static_cast<double>(steps_) / static_cast<double>(step_); }
 
  private:
   static constexpr double kStep = 15e6;  // Hz

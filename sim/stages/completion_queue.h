@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "sim/engine/event_queue.h"
-#include "traces/model/expects.h"
 #include "sim/stages/task.h"
+#include "traces/model/expects.h"
 #include "traces/model/time.h"
 
 namespace corun::sim {

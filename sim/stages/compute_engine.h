@@ -66,7 +66,7 @@ class ComputeEngine {
   Time offset() const { return pipeline_.offset(); }
   void shift(Time by) { pipeline_.shift(by); }
   /// The highest clock of the GPU over its clock, for launches from now on.
-  void set_clock(double stretch) { pipeline_.set_clock(stretch); }
+  void set_clock(double clock_ratio) { pipeline_.set_clock(clock_ratio); }
   /// Another context is about to take the GPU.
   void pause() { pipeline(); }
   /// Ends the run: writes the launches still under way to the timeline.

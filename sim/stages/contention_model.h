@@ -12,7 +12,6 @@
 
 #include <boost/container/static_vector.hpp>
 
-#include "traces/model/expects.h"
 #include "sim/model/contention.h"
 #include "sim/stages/block_row.h"
 #include "sim/stages/cohorts.h"
@@ -21,6 +20,7 @@
 #include "sim/stages/next_ends.h"
 #include "sim/stages/rate_table.h"
 #include "sim/stages/task.h"
+#include "traces/model/expects.h"
 #include "traces/model/gpu.h"
 
 namespace corun::sim {

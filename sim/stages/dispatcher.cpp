@@ -17,7 +17,7 @@ bool Dispatcher::choose(const TaskTable& tasks, const SmArray& sms, TaskId& task
     bring_up_to_date(id, tasks[id], sms);
     const SmMask& allowed = tasks[id].allowed;
     if (ready != nullptr) ready_ = allowed.minus(claimed);
-    if (placements_[id.value].most_room(ready) != 0) {
+    if (placements_[id.value].most_free(ready) != 0) {
       task = id;
       return true;
     }
@@ -33,7 +33,7 @@ inline void Dispatcher::bring_up_to_date(TaskId id, const Task& task, const SmAr
   const std::uint64_t changes = sms.changes();
   if (placement.seen == changes) return;
   const auto look = [&](std::uint32_t rank) {
-    placement.set_room(rank, sms.room_for(rank, task.demand, task.carveout));
+    placement.set_free(rank, sms.free_places(rank, task.demand, task.carveout));
   };
   if (changes - placement.seen > SmArray::kRemembered) {
     placement.clear();
@@ -53,11 +53,11 @@ Dispatcher::Lap Dispatcher::lap(TaskId id, const Task& task, std::uint64_t most,
     return sms;
   };
   const std::uint64_t pending = task.laps ? task.pending : 1;
-  std::uint32_t room = placement.most_room(ready);
-  CORUN_EXPECTS_SLOW(room != 0 && pending != 0);
+  std::uint32_t free_places = placement.most_free(ready);
+  CORUN_EXPECTS_SLOW(free_places != 0 && pending != 0);
   CORUN_EXPECTS_SLOW(free_ <= now + task.early);
   Lap lap;
-  lap.heads = placement.with_room(room, ready);
+  lap.heads = placement.with_free(free_places, ready);
   if (pending == 1 && (lap.heads.count() > 1 || cohorts.size(lap.heads.first()) > 1)) {  // one SM of several
     lap.whole_cohorts = false;
     lap.blocks = 1;
@@ -69,30 +69,30 @@ Dispatcher::Lap Dispatcher::lap(TaskId id, const Task& task, std::uint64_t most,
     lap.blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(sms, pending));
     return lap;
   }
-  // Laps while it is early enough; once others have as much room, they get blocks too.
+  // Laps while it is early enough; once others have as many free places, they get blocks too.
   most = std::min(most, pending);
   CORUN_EXPECTS_SLOW(sms <= most);
   const Time latest = now + task.early;
   Time free = std::max(free_, now);
   std::uint64_t taken = 0;
   while (true) {
-    const std::uint32_t next = placement.most_room(ready, room - 1);
+    const std::uint32_t next = placement.most_free(ready, free_places - 1);
     const Time one = sms * interval_;
-    std::uint64_t laps = std::min<std::uint64_t>(room - next, (most - taken) / sms);
+    std::uint64_t laps = std::min<std::uint64_t>(free_places - next, (most - taken) / sms);
     if (free + one * static_cast<std::int64_t>(laps - 1) > latest)
       laps = static_cast<std::uint64_t>((latest - free) / one) + 1;
     taken += laps * sms;
     free += one * static_cast<std::int64_t>(laps);
-    room -= static_cast<std::uint32_t>(laps);
-    if (room != next || room == 0 || free > latest) break;
-    const SmMask more = placement.with_room(next, ready);
+    free_places -= static_cast<std::uint32_t>(laps);
+    if (free_places != next || free_places == 0 || free > latest) break;
+    const SmMask more = placement.with_free(next, ready);
     const std::uint32_t all = sms + sms_of(more);
     if (taken + all > most) break;
     sms = all;
     lap.heads |= more;
   }
   lap.blocks = static_cast<std::uint32_t>(taken);
-  lap.leaves = room;
+  lap.leaves = free_places;
   return lap;
 }
 

@@ -9,11 +9,11 @@
 #include <utility>
 #include <vector>
 
-#include "traces/model/expects.h"
 #include "sim/stages/launch_table.h"
 #include "sim/stages/placement.h"
 #include "sim/stages/sm_array.h"
 #include "sim/stages/wdu.h"
+#include "traces/model/expects.h"
 #include "traces/model/gpu.h"
 
 namespace corun::sim {
@@ -92,15 +92,15 @@ class Dispatcher {
   /// At most `most` blocks; those of more than `alike` SMs may go different ways (`Work::alike`).
   Lap lap(TaskId id, const Task& task, std::uint64_t most, std::uint64_t alike, const SmMask* ready,
           const Cohorts& cohorts, Time now) const;
-  std::uint32_t room_at(TaskId id, std::uint32_t head) const { return placements_[id.value].room_at(head); }
+  std::uint32_t free_at(TaskId id, std::uint32_t head) const { return placements_[id.value].free_at(head); }
 
   /// The SM, of which all changes but this one are known to the task, has room for `difference` blocks more of it,
   /// or less.
   bool knows_all(TaskId id, const SmArray& sms) const { return placements_[id.value].seen == sms.changes(); }
-  void change_room(TaskId id, std::uint32_t rank, int difference, const SmArray& sms) {
+  void change_free(TaskId id, std::uint32_t rank, int difference, const SmArray& sms) {
     Placement& placement = placements_[id.value];
     CORUN_EXPECTS_SLOW(placement.seen + 1 == sms.changes() && sms.changed(placement.seen) == rank);
-    placement.set_room(rank, placement.room_at(rank) + static_cast<std::uint32_t>(difference));
+    placement.set_free(rank, placement.free_at(rank) + static_cast<std::uint32_t>(difference));
     placement.seen = sms.changes();
   }
 

@@ -72,7 +72,7 @@ void EngineObserver::check_dispatcher_rests(const std::vector<TaskId>& table, co
     const Task& task = tasks[id];
     for (std::uint32_t rank = 0; rank < gpu_.sms; ++rank)
       if (task.allowed.test(rank) && !claimed.test(rank) &&
-          sms.room_for(rank, task.demand, task.carveout) > 0)
+          sms.free_places(rank, task.demand, task.carveout) > 0)
         broken(fmt::format("SM {} has room, and the dispatcher rests", gpu_.placement_order[rank].value));
     claimed |= task.allowed;
   }

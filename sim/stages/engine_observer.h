@@ -9,10 +9,10 @@
 #include <optional>
 #include <vector>
 
-#include "traces/model/expects.h"
 #include "sim/stages/launch_table.h"
 #include "sim/stages/loss_meter.h"
 #include "sim/stages/sm_array.h"
+#include "traces/model/expects.h"
 #include "traces/model/gpu.h"
 #include "traces/timeline/timeline.h"
 

@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "traces/model/expects.h"
 #include "sim/stages/completion_queue.h"
 #include "sim/stages/task.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 

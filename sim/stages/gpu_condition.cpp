@@ -16,7 +16,7 @@ void GpuCondition::meet(Work& work, double moved) {
   CORUN_EXPECTS(moved >= moved_);
   if (!work.load.contends()) return;
   const double fast = work.load.alone_ps;
-  slow_down(work.load, clock_stretch_, limits_);
+  slow_down(work.load, clock_ratio_, limits_);
   lengthen(work, fast);
   work.times_alone = {fast, work.load.alone_ps};
   if (work.load.contends()) replace_in_l2(work, moved);

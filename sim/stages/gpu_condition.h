@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "traces/model/expects.h"
 #include "sim/model/contention.h"
 #include "sim/stages/task.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 
@@ -16,9 +16,9 @@ class GpuCondition {
   explicit GpuCondition(const MemoryLimits& limits) : limits_(limits) {}
 
   /// The highest clock of the GPU over its clock, for launches from now on.
-  void set_clock(double stretch) {
-    CORUN_EXPECTS(stretch >= 1);
-    clock_stretch_ = stretch;
+  void set_clock(double clock_ratio) {
+    CORUN_EXPECTS(clock_ratio >= 1);
+    clock_ratio_ = clock_ratio;
   }
   /// A launch comes now: its load and the time of its blocks are as clock and L2 have it.  `moved`: bytes to and from
   /// DRAM of launches that have ended, and of those of other clients that run.
@@ -37,7 +37,7 @@ class GpuCondition {
   void replace_in_l2(Work& work, double moved);
 
   MemoryLimits limits_;
-  double clock_stretch_ = 1;
+  double clock_ratio_ = 1;
   double moved_ = 0;  // by all
   double energy_ = 0;
   std::vector<Client> clients_;

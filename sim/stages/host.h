@@ -145,8 +145,7 @@ class Host {
     Stream& stream = streams_[head.stream];
     stream.in_flight = true;
     if (std::holds_alternative<SubmittedKernel>(head.what) && !head.evicted) launched_last_ = head.stream;
-    stream.follows_evicted = head.evicted && stream.evicting;
-    stream.evicting = head.evicted;
+    stream.evicted = !head.evicted ? Evicted::none : stream.evicted == Evicted::none ? Evicted::first : Evicted::further;
     return head;
   }
   void drop(std::uint32_t channel) { channels_[channel].pop_front(); }
@@ -161,7 +160,7 @@ class Host {
     return &head.launch;
   }
   /// Whether what was taken last of this stream, evicted, came right behind another that was.
-  bool follows_evicted(std::uint32_t stream) const { return streams_[stream].follows_evicted; }
+  bool follows_evicted(std::uint32_t stream) const { return streams_[stream].evicted == Evicted::further; }
 
   /// A launch of this stream is on the GPU as part of another stream's.
   void hold(std::uint32_t number) {
@@ -250,12 +249,13 @@ class Host {
   }
 
  private:
+  /// What was taken last of a stream: not evicted, or that and the first or a further one in a row.
+  enum class Evicted : std::uint8_t { none, first, further };
   struct Stream {
     bool in_flight = false;  // its head is past the channel
     bool graph = false;
     bool ahead = false;            // its kernels are read ahead
-    bool evicting = false;         // what was taken last was evicted,
-    bool follows_evicted = false;  // and what was taken before that, too
+    Evicted evicted = Evicted::none;
     std::uint32_t unfinished = 0;  // submitted, not ended
     std::uint32_t channel = 0;     // while there is anything unfinished
     std::uint32_t group = 0;

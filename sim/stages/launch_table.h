@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "traces/model/expects.h"
 #include "sim/stages/task.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 

@@ -4,8 +4,8 @@
 
 #include <boost/container/static_vector.hpp>
 
-#include "traces/model/expects.h"
 #include "sim/stages/block_row.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 namespace {

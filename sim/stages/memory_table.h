@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <span>
 
-#include "traces/model/expects.h"
 #include "sim/engine/latest_table.h"
 #include "sim/model/contention.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 

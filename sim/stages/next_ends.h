@@ -9,8 +9,8 @@
 #include <limits>
 #include <vector>
 
-#include "traces/model/expects.h"
 #include "sim/stages/cohorts.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 

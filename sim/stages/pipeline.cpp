@@ -251,7 +251,7 @@ void Pipeline::end_blocks(TaskId id, std::uint32_t head, std::uint32_t block, st
   const std::uint32_t ctas = sms_.cohorts().size(head) * count;
   // Workers wait as long as blocks of their kernel would in their place, which is less on few SMs than on all.  Did they leave before
   // all have a place, they might take it again and again.
-  if (block == kNoBlock && work.has_quotas() && !work.spread.stayed && !work.all_started() && work.spread.filled > now_)
+  if (block == kNoBlock && work.has_quotas() && work.spread.newest != Spread::Newest::stayed && !work.all_started() && work.spread.filled > now_)
     return occupy(id, head, place, count, false);
   if (block != kNoBlock) {
     work.done += ctas;
@@ -357,7 +357,7 @@ std::uint32_t Pipeline::start(TaskId id, const SmMask* ready) {
   const Dispatcher::Lap lap = dispatcher_.lap(id, task, most, work.alike(), ready, cohorts, now_);
   if (lap.whole_cohorts) {
     lap.heads.for_each(
-        [&](std::uint32_t head) { start_blocks(id, head, dispatcher_.room_at(id, head) - lap.leaves); });
+        [&](std::uint32_t head) { start_blocks(id, head, dispatcher_.free_at(id, head) - lap.leaves); });
     return lap.blocks;
   }
   if (lap.blocks == 1) {  // a cohort's head is its first SM
@@ -412,13 +412,13 @@ void Pipeline::start_blocks(TaskId id, std::uint32_t head, std::uint32_t each) {
   if (!work.has_quotas()) return occupy(id, head, place, each, work.workers <= work.ctas);
 
   Spread& s = work.spread;
-  if (!s.landed) {
-    s.landed = true;
+  if (s.newest == Spread::Newest::waiting) {
+    s.newest = Spread::Newest::landed;
     s.filled = now_ + gpu_.dispatch_interval * s.workers;
   }
   const bool stays = !work.all_started() && s.wanted(head);
   s.held[head] += stays;
-  s.stayed |= stays;
+  if (stays) s.newest = Spread::Newest::stayed;
   work.workers += stays;
   const WorkId of = task.work;
   const bool last = task.pending == 0;
@@ -472,7 +472,7 @@ inline void Pipeline::residents_changed(std::uint32_t rank, TaskId by, int diffe
   history_.changed(by, now_);
   const bool current = dispatcher_.knows_all(by, sms_);
   sms_.note_change(rank);
-  if (current && tasks_[by].pending != 0) dispatcher_.change_room(by, rank, difference, sms_);
+  if (current && tasks_[by].pending != 0) dispatcher_.change_free(by, rank, difference, sms_);
 }
 
 // ---- settle -----------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@
 #include <utility>
 #include <vector>
 
-#include "traces/model/expects.h"
 #include "sim/stages/completion_queue.h"
 #include "sim/stages/contention_model.h"
 #include "sim/stages/dispatcher.h"
@@ -22,6 +21,7 @@
 #include "sim/stages/quota_controller.h"
 #include "sim/stages/sm_array.h"
 #include "sim/stages/task.h"
+#include "traces/model/expects.h"
 #include "traces/model/gpu.h"
 
 namespace corun::sim {
@@ -67,7 +67,7 @@ class Pipeline {
     CORUN_EXPECTS(by >= Time{});
     offset_ += by;
   }
-  void set_clock(double stretch) { condition_.set_clock(stretch); }
+  void set_clock(double clock_ratio) { condition_.set_clock(clock_ratio); }
   /// Writes the launches still under way to the timeline.
   void close();
   void write_to(Timeline& timeline) { observer_.write_to(timeline); }

@@ -55,7 +55,7 @@ void Pipeline::resize(LaunchId launch, const std::vector<std::uint16_t>& ctas_pe
 /// Whether a worker more of a launch with CTAs per SM could stay somewhere.
 bool Pipeline::place_left(const Spread& spread) const {
   for (std::uint32_t rank = 0; rank < spread.held.size(); ++rank)
-    if (spread.wanted(rank) && sms_.room_for(rank, spread.demand, spread.carveout) > 0) return true;
+    if (spread.wanted(rank) && sms_.free_places(rank, spread.demand, spread.carveout) > 0) return true;
   return false;
 }
 
@@ -322,7 +322,7 @@ Time Pipeline::launch_delay(bool in_graph, bool after_others) const {
   if (accesses == 0 && c.launch_beside_memory == Time{}) return delay;
   const MemoryUse memory = contention_.memory_for_another();
   if (!in_graph && memory.dram >= kMovesDram) delay += c.launch_beside_memory;
-  double wait = static_cast<double>(c.dram_latency.count()) * (memory.stretch - 1);
+  double wait = static_cast<double>(c.dram_latency.count()) * (memory.latency_inflation - 1);
   if (c.launch_access_most_wait > Time{})
     wait = std::min(wait, static_cast<double>(c.launch_access_most_wait.count()));
   return delay + Time{static_cast<std::int64_t>(accesses * wait)};

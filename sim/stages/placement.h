@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "traces/model/expects.h"
 #include "sim/stages/sm_mask.h"
+#include "traces/model/expects.h"
 #include "traces/model/occupancy.h"
 
 namespace corun::sim {
@@ -21,7 +21,7 @@ namespace corun::sim {
 /// SMs.
 class Placement {
  public:
-  static constexpr std::uint32_t kMostRoom = 64;  // counts are capped here: no GPU holds more blocks an SM
+  static constexpr std::uint32_t kMostPlaces = 64;  // counts are capped here: no GPU holds more blocks an SM
 
   void reset(const SmMask& allowed) {
     allowed_ = allowed;
@@ -29,49 +29,49 @@ class Placement {
   }
   /// No SM has room for all that is known.
   void clear() {
-    for (; levels_ != 0; levels_ &= levels_ - 1) with_room_[std::countr_zero(levels_) + 1] = {};
-    with_room_[0] = allowed_;
-    room_.fill(0);
+    for (; levels_ != 0; levels_ &= levels_ - 1) with_free_[std::countr_zero(levels_) + 1] = {};
+    with_free_[0] = allowed_;
+    free_.fill(0);
   }
 
   /// How many blocks the SM with the most room could take, of those that could take at most `most`; of the
   /// SMs of `ready` only, if it is given.
-  std::uint32_t most_room(const SmMask* ready, std::uint32_t most = kMostRoom) const {
-    CORUN_EXPECTS_SLOW(most <= kMostRoom);
+  std::uint32_t most_free(const SmMask* ready, std::uint32_t most = kMostPlaces) const {
+    CORUN_EXPECTS_SLOW(most <= kMostPlaces);
     if (most == 0) return 0;
-    std::uint64_t levels = levels_ << (kMostRoom - most);
+    std::uint64_t levels = levels_ << (kMostPlaces - most);
     while (levels != 0) {
       const auto skipped = static_cast<std::uint32_t>(std::countl_zero(levels));
-      if (ready == nullptr || !(with_room_[most - skipped] & *ready).none()) return most - skipped;
-      levels &= ~(std::uint64_t{1} << (kMostRoom - 1 - skipped));
+      if (ready == nullptr || !(with_free_[most - skipped] & *ready).none()) return most - skipped;
+      levels &= ~(std::uint64_t{1} << (kMostPlaces - 1 - skipped));
     }
     return 0;
   }
-  SmMask with_room(std::uint32_t n, const SmMask* ready) const {
-    CORUN_EXPECTS_SLOW(n <= kMostRoom);
-    return ready == nullptr ? with_room_[n] : with_room_[n] & *ready;
+  SmMask with_free(std::uint32_t n, const SmMask* ready) const {
+    CORUN_EXPECTS_SLOW(n <= kMostPlaces);
+    return ready == nullptr ? with_free_[n] : with_free_[n] & *ready;
   }
-  std::uint32_t room_at(std::uint32_t rank) const { return room_[rank]; }
+  std::uint32_t free_at(std::uint32_t rank) const { return free_[rank]; }
 
-  void set_room(std::uint32_t rank, std::uint32_t n) {
-    CORUN_EXPECTS_SLOW(rank < kMaxSms && n <= kMostRoom);
+  void set_free(std::uint32_t rank, std::uint32_t n) {
+    CORUN_EXPECTS_SLOW(rank < kMaxSms && n <= kMostPlaces);
     if (!allowed_.test(rank)) return;
-    const std::uint32_t before = room_[rank];
-    with_room_[before].reset(rank);
-    if (before != 0 && with_room_[before].none()) levels_ &= ~level(before);
-    with_room_[n].set(rank);
+    const std::uint32_t before = free_[rank];
+    with_free_[before].reset(rank);
+    if (before != 0 && with_free_[before].none()) levels_ &= ~level(before);
+    with_free_[n].set(rank);
     if (n != 0) levels_ |= level(n);
-    room_[rank] = static_cast<std::uint8_t>(n);
+    free_[rank] = static_cast<std::uint8_t>(n);
   }
 
   std::uint64_t seen = 0;  // length of the journal when this was last brought up to date
 
  private:
-  static std::uint64_t level(std::uint32_t room) { return std::uint64_t{1} << (room - 1); }
+  static std::uint64_t level(std::uint32_t places) { return std::uint64_t{1} << (places - 1); }
 
   SmMask allowed_;
-  std::array<SmMask, kMostRoom + 1> with_room_;  // by number of blocks
-  std::array<std::uint8_t, kMaxSms> room_{};
+  std::array<SmMask, kMostPlaces + 1> with_free_;  // by number of blocks
+  std::array<std::uint8_t, kMaxSms> free_{};
   std::uint64_t levels_ = 0;  // those with SMs
 };
 

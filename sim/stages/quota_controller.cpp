@@ -17,7 +17,7 @@ bool QuotaController::seek(WorkId id, Work& work, bool place_left, Time now, boo
   // The room may be kept for a task before it in the table.  Where nothing takes time, a further instance at
   // the instant of one none of whose workers stayed would go the same way, without end: it comes with
   // whatever happens next.
-  if (!s.stayed && s.came == now + launch_latency_)
+  if (s.newest != Spread::Newest::stayed && s.came == now + launch_latency_)
     in_vain_.push_back(id);
   else
     further_.push_back({now + launch_latency_, id});

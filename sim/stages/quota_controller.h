@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "traces/model/expects.h"
 #include "sim/stages/task.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 
@@ -25,7 +25,7 @@ class QuotaController {
     CORUN_EXPECTS(!spread.quota.empty() && spread.workers != 0);
     CORUN_EXPECTS(now >= spread.came);
     spread.trying = true;
-    spread.landed = spread.stayed = false;
+    spread.newest = Spread::Newest::waiting;
     spread.came = now;
     std::erase(wanting_, id);
   }

@@ -6,9 +6,9 @@
 #include <bit>
 #include <cstdint>
 
-#include "traces/model/expects.h"
 #include "sim/engine/latest_table.h"
 #include "sim/model/contention.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "traces/model/expects.h"
 #include "sim/stages/cohorts.h"
 #include "sim/stages/sm_mask.h"
+#include "traces/model/expects.h"
 #include "traces/model/gpu.h"
 #include "traces/model/occupancy.h"
 #include "traces/model/tpc_mask.h"
@@ -33,7 +33,7 @@ class SmArray {
   std::vector<std::uint16_t> by_rank(const std::vector<std::uint16_t>& by_sm) const;
 
   /// Blocks of `demand` that an SM of the cohort could take now; 0 where `head` is no head.
-  std::uint32_t room_for(std::uint32_t head, const SmResources& demand, std::uint32_t carveout) const {
+  std::uint32_t free_places(std::uint32_t head, const SmResources& demand, std::uint32_t carveout) const {
     if (!cohorts_.heads().test(head)) return 0;
     return empty(head) || carveout <= carveout_[head] ? max_active_blocks(free_[head], demand) : 0;
   }
@@ -44,7 +44,7 @@ class SmArray {
   std::uint16_t take(std::uint32_t head, const SmResources& demand, std::uint32_t carveout,
                      std::uint32_t each, bool fixed) {
     CORUN_EXPECTS_SLOW(each != 0 && (each == 1 || !number_places_));
-    CORUN_EXPECTS_SLOW(room_for(head, demand, carveout) >= each);
+    CORUN_EXPECTS_SLOW(free_places(head, demand, carveout) >= each);
     const std::uint32_t sms = cohorts_.size(head);
     if (empty(head)) {
       busy_ += sms;

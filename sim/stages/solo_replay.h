@@ -4,11 +4,11 @@
 
 #include <cstdint>
 
-#include "traces/model/expects.h"
 #include "sim/engine/kept_table.h"
 #include "sim/stages/pipeline.h"
 #include "sim/stages/sm_mask.h"
 #include "sim/stages/task.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 

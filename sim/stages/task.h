@@ -31,8 +31,8 @@ struct Spread {
   SmResources demand;
   std::uint32_t carveout = 0;
   std::uint32_t workers = 0;  // of an instance
-  bool landed = false;        // the first worker of the newest instance has
-  bool stayed = false;        // one of its workers has
+  /// How far workers of the newest instance have come: one has found a place, and one is where it is wanted.
+  enum class Newest : std::uint8_t { waiting, landed, stayed } newest = Newest::waiting;
   bool trying = false;        // an instance is under way
   Time came{-1};              // when the newest instance reached the TMU
   Time filled{};              // by when the dispatcher has placed the newest instance if there is room

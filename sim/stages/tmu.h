@@ -8,8 +8,8 @@
 #include <optional>
 #include <vector>
 
-#include "traces/model/expects.h"
 #include "sim/stages/task.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 

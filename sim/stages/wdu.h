@@ -12,9 +12,9 @@
 #include <optional>
 #include <vector>
 
-#include "traces/model/expects.h"
 #include "sim/stages/launch_table.h"
 #include "sim/stages/tmu.h"
+#include "traces/model/expects.h"
 
 namespace corun::sim {
 

@@ -67,7 +67,7 @@ std::string bounds(const Reference& reference, const ReferenceRow& row, const Gp
     return c.load->sm.uses[kSlots] >= 1 ? "issue slots" : "a pipe of its SM";
   };
   return fmt::format("a: {}, b: {}; DRAM {:.0f} % in use, {:.1f} x latency", bound(both[0]), bound(both[1]),
-                     100 * use.dram, use.stretch);
+                     100 * use.dram, use.latency_inflation);
 }
 
 /// One kernel, again and again.  What its places are free of its time is free between its launches.

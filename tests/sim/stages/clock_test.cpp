@@ -30,7 +30,7 @@ constexpr double over_interval(double watts) { return watts * 4e9; }
 
 /// Looks at kernels that would draw `watts` at the highest clock; energy: pJ since the beginning.
 void look(ClockGovernor& governor, double& energy, double watts) {
-  energy += over_interval(watts) / governor.stretch();
+  energy += over_interval(watts) / governor.clock_ratio();
   governor.look(energy);
 }
 
@@ -40,7 +40,7 @@ TEST(Clock, IsTheHighestAtTheLimitAndFallsAboveIt) {
     ClockGovernor governor(gpu);
     double energy = 0;
     for (int i = 0; i < 20; ++i) look(governor, energy, 50 + more);
-    EXPECT_EQ(governor.stretch() > 1, more > 0);
+    EXPECT_EQ(governor.clock_ratio() > 1, more > 0);
   }
 }
 
@@ -49,7 +49,7 @@ TEST(Clock, SettlesWhereKernelsDrawTheLimit) {
   ClockGovernor governor(gpu);
   double energy = 0;
   for (int i = 0; i < 20; ++i) look(governor, energy, 80);
-  const double clock = 1 / governor.stretch();
+  const double clock = 1 / governor.clock_ratio();
   EXPECT_LE(80 * clock * std::sqrt(clock), 50);
   EXPECT_GT(80 * (clock + 1.0 / 67) * std::sqrt(clock + 1.0 / 67), 50);
 }
@@ -59,7 +59,7 @@ TEST(Clock, StaysForALoadWhoseMeanIsBelowTheLimit) {
   ClockGovernor governor(gpu);
   double energy = 0;
   for (int i = 0; i < 20; ++i) look(governor, energy, 0.49 * 100);  // half of each interval at 98 W
-  EXPECT_EQ(governor.stretch(), 1);
+  EXPECT_EQ(governor.clock_ratio(), 1);
 }
 
 TEST(Clock, RisesByHalfOfTheWayEachInterval) {
@@ -67,16 +67,16 @@ TEST(Clock, RisesByHalfOfTheWayEachInterval) {
   ClockGovernor governor(gpu);
   double energy = 0;
   for (int i = 0; i < 20; ++i) look(governor, energy, 80);
-  double missing = 1 - 1 / governor.stretch();
+  double missing = 1 - 1 / governor.clock_ratio();
   EXPECT_GT(missing, 0.2);
   for (int i = 0; i < 4; ++i) {
     look(governor, energy, 0);
-    const double now = 1 - 1 / governor.stretch();
+    const double now = 1 - 1 / governor.clock_ratio();
     EXPECT_NEAR(now, missing / 2, 1.0 / 67);
     missing = now;
   }
   for (int i = 0; i < 4; ++i) look(governor, energy, 0);
-  EXPECT_EQ(governor.stretch(), 1);
+  EXPECT_EQ(governor.clock_ratio(), 1);
 }
 
 /// The mean clock, over the highest, of a load of `watts` for `on` of each `period`, after the first 0.8 s.
@@ -86,9 +86,9 @@ double mean_clock_under_load(const Gpu& gpu, double watts, int on, int period, i
   int looked_at = 0;
   for (int i = 0; i < 2400; ++i) {
     const bool loaded = i % period < on;
-    if (loaded) energy += watts * 1e9 / governor.stretch();
+    if (loaded) energy += watts * 1e9 / governor.clock_ratio();
     if (loaded && i > 800) {
-      sum += 1 / governor.stretch();
+      sum += 1 / governor.clock_ratio();
       ++looked_at;
     }
     if ((i + phase) % 20 == 19) governor.look(energy);

@@ -259,7 +259,7 @@ TEST(ContentionModel, OneThatAsksNothingOfTheMemoryPressesNobody) {
   c.add(kA, kWorkA, load);
   c.settle();
   EXPECT_EQ(c.model.dram_use(), 0);
-  EXPECT_EQ(c.model.memory_for_another().stretch, 1);
+  EXPECT_EQ(c.model.memory_for_another().latency_inflation, 1);
 }
 
 TEST(ContentionModel, AnAccessTakesLongerTheMoreUseDram) {
@@ -268,11 +268,11 @@ TEST(ContentionModel, AnAccessTakesLongerTheMoreUseDram) {
   c.model.introduce(kWorkA, load), c.model.introduce(kWorkB, load);
   c.add(kA, kWorkA, load);
   c.settle();
-  const double beside_one = c.model.memory_for_another().stretch;
+  const double beside_one = c.model.memory_for_another().latency_inflation;
   EXPECT_GT(beside_one, 1);
   c.add(kB, kWorkB, load);
   c.settle();
-  EXPECT_GT(c.model.memory_for_another().stretch, beside_one);
+  EXPECT_GT(c.model.memory_for_another().latency_inflation, beside_one);
 }
 
 // ---- one after the other ----------------------------------------------------------------------------------

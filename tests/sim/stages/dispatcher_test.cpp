@@ -137,7 +137,7 @@ TEST(Dispatcher, KnowsTheRoomHoweverManyChangesItHasNotSeen) {
     }
     d.choose();
     for (std::uint32_t rank = 0; rank < 4; ++rank)
-      EXPECT_EQ(d.dispatcher.room_at(task, rank), 4 - used[rank]) << "SM " << rank;
+      EXPECT_EQ(d.dispatcher.free_at(task, rank), 4 - used[rank]) << "SM " << rank;
   }
 }
 
@@ -148,9 +148,9 @@ TEST(Dispatcher, ATaskThatKnowsAllButItsOwnChangeNeedNotLookAgain) {
   ASSERT_TRUE(d.dispatcher.knows_all(task, d.sms));
   d.fill(2, 1);
   EXPECT_FALSE(d.dispatcher.knows_all(task, d.sms));
-  d.dispatcher.change_room(task, 2, -1, d.sms);
+  d.dispatcher.change_free(task, 2, -1, d.sms);
   EXPECT_TRUE(d.dispatcher.knows_all(task, d.sms));
-  EXPECT_EQ(d.dispatcher.room_at(task, 2), d.sms.room_for(2, kQuarter, 0));
+  EXPECT_EQ(d.dispatcher.free_at(task, 2), d.sms.free_places(2, kQuarter, 0));
 }
 
 TEST(Dispatcher, ATaskOfAUsedNumberKnowsNothingOfTheOldOne) {
@@ -163,8 +163,8 @@ TEST(Dispatcher, ATaskOfAUsedNumberKnowsNothingOfTheOldOne) {
   d.tasks.remove(old);
   ASSERT_EQ(d.arrive(mask({1, 2}), 100, kEighth), old);
   d.choose();
-  EXPECT_EQ(d.dispatcher.room_at(old, 0), 0u);
-  EXPECT_EQ(d.dispatcher.room_at(old, 1), 8u);
+  EXPECT_EQ(d.dispatcher.free_at(old, 0), 0u);
+  EXPECT_EQ(d.dispatcher.free_at(old, 1), 8u);
 }
 
 // ---- laps -------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ class Losing {
   LossMeter meter{gpu_};
 };
 
-/// Of 10 us, what the younger one loses at the issue slots with so many blocks beside one of the older.
+/// Of 10 us, what the younger one loses at the issue slots, `blocks` of it beside one of the older.
 Time lost_beside(std::uint32_t blocks = 1) {
   Losing l;
   for (const WorkId id : {kOlder, kYounger}) l.begin(id, half_issuing());

@@ -49,7 +49,7 @@ TEST(MemoryTable, GivesWhatShareMemoryFinds) {
     computed = kept;
     const MemoryUse a = table.share(kept, numbers), b = share_memory(computed, limits);
     ASSERT_EQ(a.dram, b.dram);
-    ASSERT_EQ(a.stretch, b.stretch);
+    ASSERT_EQ(a.latency_inflation, b.latency_inflation);
     for (std::size_t k = 0; k < kept.size(); ++k) {
       ASSERT_EQ(kept[k].delay_ps, computed[k].delay_ps);
       ASSERT_EQ(kept[k].issue_ps, computed[k].issue_ps);

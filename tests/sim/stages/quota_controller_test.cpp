@@ -36,7 +36,7 @@ class Quotas {
     bool place_left = false;
     const Spread& s = launches[id].spread;
     for (std::uint32_t rank = 0; rank < s.held.size(); ++rank)
-      place_left |= s.wanted(rank) && sms.room_for(rank, s.demand, s.carveout) > 0;
+      place_left |= s.wanted(rank) && sms.free_places(rank, s.demand, s.carveout) > 0;
     return quotas.seek(id, launches[id], place_left, now, immediately);
   }
   void fill(std::uint32_t rank) { sms.take(rank, kHalf, 0, 1, true), sms.take(rank, kHalf, 0, 1, true); }
@@ -139,7 +139,7 @@ TEST(QuotaController, AnInstanceThatHasBegunWantsNothing) {
   EXPECT_FALSE(q.quotas.any_wants());
   EXPECT_EQ(q.launches[id].spread.came, us(2));
   EXPECT_TRUE(q.launches[id].spread.trying);
-  EXPECT_FALSE(q.launches[id].spread.landed || q.launches[id].spread.stayed);
+  EXPECT_EQ(q.launches[id].spread.newest, Spread::Newest::waiting);
 }
 
 TEST(QuotaController, WhereNothingTakesTimeAnInstanceInVainIsNotRepeatedAtOnce) {
@@ -156,7 +156,7 @@ TEST(QuotaController, WhereNothingTakesTimeAnInstanceInVainIsNotRepeatedAtOnce) 
   q.seek(id, us(1) + ps(1));
   EXPECT_EQ(q.quotas.take_due(us(1) + ps(1)), id);
   q.quotas.began(id, spread, us(2));
-  spread.stayed = true;
+  spread.newest = Spread::Newest::stayed;
   q.seek(id, us(2));
   EXPECT_FALSE(q.quotas.any_in_vain());
   EXPECT_EQ(q.quotas.next_time(), us(2));

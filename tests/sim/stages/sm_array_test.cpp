@@ -22,11 +22,11 @@ TEST(SmArray, TakingAndGivingBackRestoresTheRoom) {
   const Gpu gpu = small_gpu(2);
   SmArray sms(gpu, false, false);
   const std::vector<SmResources> before = sms.free();
-  ASSERT_EQ(sms.room_for(1, kQuarterWithMemory, 0), 4u);
+  ASSERT_EQ(sms.free_places(1, kQuarterWithMemory, 0), 4u);
   sms.take(1, kQuarterWithMemory, 0, 1, true);
   sms.take(1, kSmall, 0, 1, false);
-  EXPECT_EQ(sms.room_for(1, kQuarterWithMemory, 0), 2u);
-  EXPECT_EQ(sms.room_for(0, kQuarterWithMemory, 0), 4u);
+  EXPECT_EQ(sms.free_places(1, kQuarterWithMemory, 0), 2u);
+  EXPECT_EQ(sms.free_places(0, kQuarterWithMemory, 0), 4u);
   EXPECT_EQ(sms.busy(), 1u);
   EXPECT_EQ(sms.resident_blocks(), 2u);
   EXPECT_EQ(sms.resident_warps(), 20u);
@@ -42,8 +42,8 @@ TEST(SmArray, ACohortTakesOnEachOfItsSms) {
   const Gpu gpu = small_gpu(3);
   SmArray sms(gpu, true, false);
   sms.take(0, kQuarterWithMemory, 0, 2, true);
-  EXPECT_EQ(sms.room_for(0, kQuarterWithMemory, 0), 2u);
-  EXPECT_EQ(sms.room_for(1, kQuarterWithMemory, 0), 0u) << "no head";
+  EXPECT_EQ(sms.free_places(0, kQuarterWithMemory, 0), 2u);
+  EXPECT_EQ(sms.free_places(1, kQuarterWithMemory, 0), 0u) << "no head";
   EXPECT_EQ(sms.busy(), 3u);
   EXPECT_EQ(sms.resident_blocks(), 6u);
   EXPECT_EQ(sms.resident_warps(), 96u);
@@ -57,8 +57,8 @@ TEST(SmArray, ASplitCohortHasTheSameRoomInBothHalves) {
   const std::uint32_t other = sms.split(0, mask({0, 2}));
   EXPECT_EQ(other, 1u);
   EXPECT_EQ(sms.free()[0], sms.free()[1]);
-  EXPECT_EQ(sms.room_for(0, kSmall, 8192), sms.room_for(1, kSmall, 8192));
-  EXPECT_EQ(sms.room_for(1, kSmall, 65536), 0u) << "its carveout came along";
+  EXPECT_EQ(sms.free_places(0, kSmall, 8192), sms.free_places(1, kSmall, 8192));
+  EXPECT_EQ(sms.free_places(1, kSmall, 65536), 0u) << "its carveout came along";
   EXPECT_TRUE(sms.alike(0, 1));
   sms.take(1, kSmall, 8192, 1, false);
   EXPECT_FALSE(sms.alike(0, 1));
@@ -74,11 +74,11 @@ TEST(SmArray, AnEmptySmHasAsMuchSharedMemoryAsItsGpuGivesAtLeast) {
   gpu.sm.empty_sm_shared_memory_bytes = 32768;
   SmArray sms(gpu, true, false);
   sms.take(0, kSmall, 8192, 1, false);
-  EXPECT_NE(sms.room_for(0, kSmall, 32768), 0u);
-  EXPECT_EQ(sms.room_for(0, kSmall, 32769), 0u);
+  EXPECT_NE(sms.free_places(0, kSmall, 32768), 0u);
+  EXPECT_EQ(sms.free_places(0, kSmall, 32769), 0u);
   sms.give_back(0, kSmall, 0, 1, false);
   sms.take(0, kSmall, 65536, 1, false);
-  EXPECT_NE(sms.room_for(0, kSmall, 65536), 0u) << "more than that is given where a block needs more";
+  EXPECT_NE(sms.free_places(0, kSmall, 65536), 0u) << "more than that is given where a block needs more";
 }
 
 TEST(SmArray, SmsWhoseBlocksHaveKnownEndsAreNotAlike) {
@@ -96,12 +96,12 @@ TEST(SmArray, SmsWhoseBlocksHaveKnownEndsAreNotAlike) {
 TEST(SmArray, ABlockJoinsAnSmInUseOnlyIfItNeedsNoLargerCarveout) {
   const Gpu gpu = small_gpu(1);
   SmArray sms(gpu, false, false);
-  EXPECT_NE(sms.room_for(0, kSmall, 9000), 0u);
+  EXPECT_NE(sms.free_places(0, kSmall, 9000), 0u);
   sms.take(0, kSmall, 8192, 1, true);
-  EXPECT_NE(sms.room_for(0, kSmall, 8192), 0u);
-  EXPECT_EQ(sms.room_for(0, kSmall, 8193), 0u);
+  EXPECT_NE(sms.free_places(0, kSmall, 8192), 0u);
+  EXPECT_EQ(sms.free_places(0, kSmall, 8193), 0u);
   sms.give_back(0, kSmall, 0, 1, true);
-  EXPECT_NE(sms.room_for(0, kSmall, 9000), 0u) << "empty, it takes another carveout";
+  EXPECT_NE(sms.free_places(0, kSmall, 9000), 0u) << "empty, it takes another carveout";
 }
 
 TEST(SmArray, ABlockGetsTheFirstPlaceThatNobodyHas) {
@@ -193,8 +193,8 @@ TEST(SmArray, ACopyGoesItsOwnWay) {
   sms.take(0, kQuarterWithMemory, 0, 1, true);
   SmArray copy = sms;
   copy.take(0, kQuarterWithMemory, 0, 3, true);
-  EXPECT_EQ(copy.room_for(0, kQuarterWithMemory, 0), 0u);
-  EXPECT_EQ(sms.room_for(0, kQuarterWithMemory, 0), 3u);
+  EXPECT_EQ(copy.free_places(0, kQuarterWithMemory, 0), 0u);
+  EXPECT_EQ(sms.free_places(0, kQuarterWithMemory, 0), 3u);
 }
 
 TEST(SmArray, RefusesGpusThatItCannotHold) {
