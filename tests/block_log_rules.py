@@ -3,11 +3,11 @@
 
     tests/block_log_rules.py [--warps N] [--blocks N] [--shared BYTES] [--interval-ps PS] FILE...
 
-Rules G1 to G4, N1 and R1 to R3 of Amert, Otterness, Yang, Anderson and Smith, "GPU Scheduling on the NVIDIA
+Rules G1 to G4, X1 and R1 to R3 of Amert, Otterness, Yang, Anderson and Smith, "GPU Scheduling on the NVIDIA
 TX2" (RTSS 2017), which hold those of OSPERT 2017. A kernel joins its stream's queue when it is launched (G1)
 and the queue of the execution engine when it has come to the head of that (G2); it leaves the engine's queue
 with its last block's start (G3) and its stream's with its last block's end (G4). Only the head of the
-engine's queue starts blocks (N1), each on an SM that has room for it (R1 to R3). The options are what an SM
+engine's queue starts blocks (X1), each on an SM that has room for it (R1 to R3). The options are what an SM
 holds and how far apart blocks start; what is not given is not checked, but that an SM holds 2,048 threads.
 
 A kernel joins the engine's queue at its `ee_queue_time`, which is corun's; without it, as in the examiner's
@@ -122,14 +122,14 @@ def check_engine(kernels, sms, interval):
             sms.give_back(k, block)
         else:
             require(last is None or time - last >= interval, time,
-                    f"N1: {k.name} starts a block too soon after the one before")
+                    f"X1: {k.name} starts a block too soon after the one before")
             last = time
             # Of kernels that came at one instant, any may be the first, but then it goes on.
             head = queue[0]
             if head is not k and head.arrival == k.arrival and pending[head] == len(head.blocks):
                 queue.remove(k)
                 queue.insert(0, k)
-            require(queue[0] is k, time, f"N1: {k.name} starts a block while {queue[0].name} is the head")
+            require(queue[0] is k, time, f"X1: {k.name} starts a block while {queue[0].name} is the head")
             sms.take(k, block)
             pending[k] -= 1
             if pending[k] == 0:

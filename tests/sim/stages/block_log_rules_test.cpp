@@ -251,7 +251,7 @@ class FalsifiedBlockLog : public BlockLogFiles {
 
 TEST_F(FalsifiedBlockLog, WithTheStartsOfTwoBlocksSwappedIsRefused) {
   falsify([&] { std::swap(first(1)["block_times"][6], second(1)["block_times"][0]); });
-  expect_refused("N1: kernel0 (second, kernel 1) starts a block while kernel0 (first, kernel 1) is the head");
+  expect_refused("X1: kernel0 (second, kernel 1) starts a block while kernel0 (first, kernel 1) is the head");
 }
 
 TEST_F(FalsifiedBlockLog, WithQueueTimesSwappedIsRefused) {
@@ -261,7 +261,7 @@ TEST_F(FalsifiedBlockLog, WithQueueTimesSwappedIsRefused) {
 
 TEST_F(FalsifiedBlockLog, WithAKernelThatOvertakesIsRefused) {
   falsify([&] { second(1)["ee_queue_time"] = 4e-6, second(1)["cuda_launch_times"] = {1e-6, 4e-6, 0}; });
-  expect_refused("N1: kernel0 (first, kernel 1) starts a block while kernel0 (second, kernel 1) is the head");
+  expect_refused("X1: kernel0 (first, kernel 1) starts a block while kernel0 (second, kernel 1) is the head");
 }
 
 TEST_F(FalsifiedBlockLog, WithAKernelQueuedBeforeItsStreamHasEndedIsRefused) {
@@ -286,7 +286,7 @@ TEST_F(FalsifiedBlockLog, WithABlockOnNoSmIsRefused) {
 
 TEST_F(FalsifiedBlockLog, WithTwoBlocksThatStartTogetherIsRefused) {
   falsify([&] { first(1)["block_times"][2] = first(1)["block_times"][0]; });
-  expect_refused("N1: kernel0 (first, kernel 1) starts a block too soon after the one before");
+  expect_refused("X1: kernel0 (first, kernel 1) starts a block too soon after the one before");
 }
 
 }  // namespace
