@@ -89,8 +89,9 @@ struct type_caster<corun::TpcMask> {
     if (!isinstance<iterable>(source) || isinstance<str>(source)) return false;
     value = corun::TpcMask{};
     for (handle tpc : reinterpret_borrow<iterable>(source)) {
-      if (!PyLong_Check(tpc.ptr())) return false;  // a TypeError that names the argument
-      const auto number = tpc.cast<std::int64_t>();
+      make_caster<std::int64_t> integer;
+      if (!integer.load(tpc, false)) return false;  // a TypeError that names the argument
+      const auto number = cast_op<std::int64_t>(integer);
       if (number < 0 || number >= corun::kMaxTpcs)
         throw value_error("a TPC has a number from 0 to " + std::to_string(corun::kMaxTpcs - 1) + ", not " +
                           std::to_string(number));

@@ -24,6 +24,7 @@ void change(TraceObject& t, const Change& how) {
 
 /// A GPU that is the path of a description, from another folder.  A name stays.
 std::string seen_from(const std::string& gpu, const std::filesystem::path& folder, const std::filesystem::path& to) {
+  if (std::filesystem::path(gpu).is_absolute()) return gpu;  // as who set it wanted
   std::error_code none;
   if (gpu.empty() || std::ranges::count(gpu_names(), gpu) != 0 || !std::filesystem::exists(folder / gpu, none)) return gpu;
   const std::filesystem::path there = std::filesystem::proximate(folder / gpu, to.empty() ? "." : to, none);

@@ -372,9 +372,11 @@ def test_a_mask_holds_tpcs_0_to_383(tpc: int, fits: bool) -> None:
 
 
 def test_a_mask_of_anything_but_integers_is_a_type_error() -> None:
-    for wrong in (["0"], [0.5], "01", 3):
+    launch = corun.LaunchId(0, 0)
+    for wrong in (["0"], [0.5], [2**70], "01", 3):
         with pytest.raises(TypeError, match="tpc_mask"):
-            corun.Launch(corun.LaunchId(0, 0), tpc_mask=wrong)  # type: ignore[arg-type]
+            corun.Launch(launch, tpc_mask=wrong)  # type: ignore[arg-type]
+    assert corun.Launch(launch, tpc_mask=np.arange(2)).tpc_mask == {0, 1}  # type: ignore[arg-type]
 
 
 # ---- threads -----------------------------------------------------------------------------------------------

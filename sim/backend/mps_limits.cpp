@@ -12,9 +12,6 @@ namespace corun::sim {
 MpsLimits::MpsLimits(const std::vector<double>& percentages, std::size_t clients, const Gpu& gpu,
                      const std::function<SmMask(const TpcMask&)>& mask_of) {
   CORUN_EXPECTS(!percentages.empty());
-  if (percentages.size() > 1 && percentages.size() != clients)
-    throw InputError("", "", fmt::format("MPS has {} percentages for {} clients", percentages.size(), clients),
-                     "give one for all clients, or one for each");
   for (std::size_t i = 0; i < clients; ++i) {
     const double percentage = percentages[std::min(i, percentages.size() - 1)];
     if (!(percentage > 0 && percentage <= 100))

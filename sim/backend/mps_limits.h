@@ -19,8 +19,8 @@ class MpsLimits {
  public:
   /// No client is one of MPS.
   MpsLimits() = default;
-  /// `percentages`: one for all clients, or one for each.  `mask_of`: the SMs of TPCs.  Throws InputError for another number
-  /// of them, one that is not above 0 and at most 100, or a GPU without percentages.
+  /// `percentages`: by client; the last is that of all further clients.  `mask_of`: the SMs of TPCs.  Throws InputError for
+  /// one that is not above 0 and at most 100, or a GPU without percentages.
   MpsLimits(const std::vector<double>& percentages, std::size_t clients, const Gpu& gpu,
             const std::function<SmMask(const TpcMask&)>& mask_of);
 

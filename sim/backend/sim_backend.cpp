@@ -425,7 +425,7 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
     } else if (auto* kernel = std::get_if<Submission::Kernel>(&s.what)) {
       for (Submission::Kernel* k = kernel; k != nullptr; k = k->padding.get()) {
         if (!k->resumed) k->record.queued = now_;
-        limits_.settle([&](const SmMask& place) { return c.engine->threads_on(place); }, *k);
+        if (limits_.any()) limits_.settle([&](const SmMask& place) { return c.engine->threads_on(place); }, *k);
         c.engine->accept(std::move(*k).work(), k->level, k->allowed, k->demand);
       }
       if (kernel->padding) c.engine->pair_up(s.launch, kernel->padding->record.launch);

@@ -118,7 +118,7 @@ struct L2Limits {
   double dirty_bytes = 0;
 };
 /// An SM's ports and slots, and what all launches meet.
-struct SmLimits {
+struct SmRates {
   double read_bytes_per_ps = 0, write_bytes_per_ps = 0, sector_bytes_per_ps = 0;
   double issue_by_age = 0;
   double tensor_clock_ratio = 0;
@@ -130,7 +130,7 @@ struct SmLimits {
 struct MemoryLimits {
   DramLimits dram;
   L2Limits l2;
-  SmLimits sm;
+  SmRates sm;
 };
 MemoryLimits limits_of(const Gpu& gpu);
 
@@ -171,7 +171,7 @@ double delay_of(const BlockLoad& load, const Met& met, const MemoryLimits& limit
 /// Its DRAM traffic, bytes a block, if what it re-reads survives in L2.
 inline double bytes_moved(const BlockLoad& load) { return (load.memory.read_bytes + load.memory.write_bytes) * load.memory.uncached_share; }
 
-/// Sets `alone` for the number of SMs that the launch may use.
+/// Sets `alone_ps` and `delay_alone_ps` for the number of SMs that the launch may use.
 void settle_alone(BlockLoad& load, const MemoryLimits& limits);
 
 /// The same where the clock is the highest one over `clock_ratio`.

@@ -82,7 +82,7 @@ bool KernelFeatures::counted() const {
 
 std::uint32_t KernelFeatures::residents(std::uint32_t sms) const {
   const std::uint64_t each = (kernel.blocks() + sms - 1) / sms;
-  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(each, 1, max_active_blocks));
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(each, 1, std::max(1u, max_active_blocks)));
 }
 
 double KernelFeatures::waves(std::uint32_t sms) const {

@@ -17,9 +17,8 @@ constexpr double kTogether = 0.95;
 Time scaled(const Kernel& kernel, Time own, Time on_some) {
   const Time usual = kernel.solo_time.value_or(own);
   if (usual == own || usual == Time{}) return on_some;
-  return Time{
-      static_cast<std::int64_t>(static_cast<double>(on_some.count()) * static_cast<double>(own.count()) /
-                                static_cast<double>(usual.count()))};
+  const double time = static_cast<double>(on_some.count()) * static_cast<double>(own.count()) / static_cast<double>(usual.count());
+  return std::max(Time{1}, Time{static_cast<std::int64_t>(time)});
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ class NextEnds {
     several_ = several_ || head_ == head;
     if (by_groups_) bring_up_to_date();
   }
-  /// The cohort of `other` is about to join that of another head, which has the same end.
+  /// The cohort of `other` is about to become one with that of another head, which has the same end.
   void merge(std::uint32_t other) {
     set(other, kNone);
     several_ = several_ || head_ == other;

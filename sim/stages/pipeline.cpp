@@ -292,7 +292,8 @@ void Pipeline::vacate(TaskId id, std::uint32_t head, std::uint16_t place, std::u
   residents_changed(head, id, static_cast<int>(count));
   if (observer_.audits()) observer_.check_sm(sms_, head);
   if (!quotas_.any_wants()) return;
-  for (const WorkId wants : std::vector(quotas_.wanting()))
+  const auto& wanting = quotas_.wanting();  // which looking again changes
+  for (const WorkId wants : boost::container::small_vector<WorkId, 8>(wanting.begin(), wanting.end()))
     if (launches_[wants].spread.wanted(head)) seek(wants);
 }
 

@@ -59,7 +59,11 @@ bool Pipeline::place_left(const Spread& spread) const {
   return false;
 }
 
-void Pipeline::seek(WorkId id) { quotas_.seek(id, launches_[id], place_left(launches_[id].spread), now_); }
+void Pipeline::seek(WorkId id) {
+  Work& work = launches_[id];
+  const bool needed = !work.all_started() && work.spread.missing();
+  quotas_.seek(id, work, needed && place_left(work.spread), now_);
+}
 
 // ---- leaving before the end -------------------------------------------------------------------------------
 

@@ -235,7 +235,7 @@ std::string line_again(const Point& point, const std::string& known) {
   const ordered_json line = ordered_json::parse(known, nullptr, false);
   if (!line.is_object() || !line.contains("hash") || !line["hash"].is_string() ||
       !(line.contains("result") || line.contains("error")))
-    throw InputError("", "", "what was written before is no line of a sweep: " + known.substr(0, 60),
+    throw InputError("", "", "what was written before is no line of a sweep: " + printable(known),
                      "give a line as `sim sweep` writes it, with hash and result or error");
   const char* key = line.contains("result") ? "result" : "error";
   return line_of(described(point), line["hash"].get<std::string>(), key, line[key]);

@@ -83,9 +83,9 @@ TEST(MpsLimits, APercentageIsAboveZeroAndAtMostAHundred) {
   for (const double taken : {0.5, 100.0}) EXPECT_NO_THROW(Limits({taken})) << taken;
 }
 
-TEST(MpsLimits, ThereIsOneForAllOrOneForEach) {
-  EXPECT_THROW(Limits({50, 25, 25}), InputError) << "two clients";
-  EXPECT_NO_THROW(Limits({50, 25}));
+TEST(MpsLimits, TheLastIsThatOfAllFurtherClients) {
+  const Limits one({25});
+  EXPECT_EQ(one.settles(1, {}).count(), one.gpu.mps_sms(25));
 }
 
 TEST(MpsLimits, AGpuWithoutPercentagesRefusesOne) {

@@ -30,7 +30,7 @@ TEST(SmCohorts, ASplitKeepsTheOldHeadAndTellsTheOther) {
   EXPECT_EQ(cohorts.size(0) + cohorts.size(1) + cohorts.size(2), 6u);
 }
 
-TEST(SmCohorts, JoinUndoesSplit) {
+TEST(SmCohorts, MergingUndoesASplit) {
   Cohorts cohorts(4, true);
   cohorts.split(0, mask({3}));
   cohorts.merge(0, 3);

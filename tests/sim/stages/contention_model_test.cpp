@@ -191,7 +191,7 @@ void begin(Contending& c) {
   while (c.next() < us(1)) c.settle(c.next());
 }
 
-TEST(ContentionModel, SplitThenJoinLeavesTheSameEnds) {
+TEST(ContentionModel, SplitThenMergedTheEndsAreTheSame) {
   Contending whole, parted;
   begin(whole), begin(parted);
   const std::uint32_t other = parted.cohorts.split(0, mask({0, 2}));

@@ -46,7 +46,7 @@ TEST(NextEnds, ACohortThatPartsTakesItsEndAlong) {
   EXPECT_EQ(first_of(ends, cohorts), (Heads{0, static_cast<std::uint16_t>(other)}));
 }
 
-TEST(NextEnds, ACohortThatJoinsLeavesItsEndToTheOther) {
+TEST(NextEnds, ACohortThatIsMergedLeavesItsEndToTheOther) {
   Cohorts cohorts(4, true);
   NextEnds ends(4);
   SmMask part;

@@ -16,6 +16,23 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
+/// Blocks of 1 MB each.
+Work reading(std::uint32_t client, double uncached_share) {
+  static std::uint32_t slot = 100;
+  Work work;
+  work.record.launch = {slot, slot};
+  ++slot;
+  work.record.client = ClientId{client};
+  work.record.blocks = 100;
+  work.load.sm.issue_ps = 2e6, work.load.memory.wait_ps = 3e6;
+  work.load.memory.read_bytes = work.load.memory.l2_read_bytes = 1e6;
+  work.load.memory.uncached_share = uncached_share;
+  work.load.extent = {2, 4, 100, 8};
+  settle_alone(work.load, limits_of(small_gpu(4)));
+  work.block_alone = Time{static_cast<std::int64_t>(work.load.alone_ps)};
+  return work;
+}
+
 /// Four SMs for two blocks each; a block every nanosecond.
 class Piped {
  public:
@@ -109,6 +126,34 @@ TEST(PipelineAlone, APersistentLaunchThatGrowsTakesMorePlaces) {
   p.pipe.resize(launch, 3);
   EXPECT_THAT(p.ended(us(10)), IsEmpty());
   EXPECT_EQ(p.pipe.resident_blocks(launch), 3u) << "the others left when their blocks ended";
+}
+
+/// What others have moved of what a client's launch finds in L2: 1: all.
+double uncached(Pipeline& pipe, std::uint32_t client) {
+  Work work = reading(client, 0.1);
+  pipe.condition(work);
+  return work.load.memory.uncached_share;
+}
+
+TEST(PipelineAlone, WhatOtherClientsThatRunHaveMovedIsLostFromL2AndWhatTheClientItselfHasIsNot) {
+  Gpu gpu = small_gpu(4);
+  gpu.contention.modelled = true;
+  for (const std::uint32_t mover : {0u, 1u}) {
+    Timeline timeline;
+    Pipeline pipe(gpu, EngineObserver(gpu, timeline, true), false);
+    EXPECT_EQ(uncached(pipe, 0), 0.1);
+    Work work = reading(mover, 1);
+    pipe.condition(work);
+    pipe.accept(std::move(work), 0, pipe.sms().all(), kHalf);
+    EXPECT_EQ(uncached(pipe, 0), 0.1) << "nothing has been done";
+    std::vector<EngineNotice> notices;
+    while (pipe.blocks_run() < 50) pipe.advance(pipe.next_time(), notices);
+    ASSERT_TRUE(pipe.busy());
+    if (mover == 0)
+      EXPECT_EQ(uncached(pipe, 0), 0.1);
+    else
+      EXPECT_GT(uncached(pipe, 0), 0.1);
+  }
 }
 
 TEST(PipelineAlone, TimeStandsStillWhenItsStepsAreSpent) {

@@ -209,7 +209,7 @@ TEST(SmArray, RefusesGpusThatItCannotHold) {
   EXPECT_THROW(SmArray(blocks, true, false), std::logic_error);
 }
 
-TEST(SmArray, RefusesToJoinWhatIsNotAlike) {
+TEST(SmArray, RefusesToMergeWhatIsNotAlike) {
   const Gpu gpu = small_gpu(2);
   SmArray sms(gpu, true, false);
   sms.split(0, mask({0}));

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace corun::sim {
+namespace corun {
 namespace {
 
 using testing::AllOf;
@@ -29,4 +29,4 @@ TEST(Expects, ASlowOneIsOnWhereSpeedDoesNotCount) {
 }
 
 }  // namespace
-}  // namespace corun::sim
+}  // namespace corun
