@@ -51,8 +51,8 @@ bool Cupti::load() {
 }
 
 Cupti& cupti() {
-  static Cupti functions;
-  return functions;
+  static Cupti loaded;
+  return loaded;
 }
 
 void set_attached(bool is) { attached = is; }

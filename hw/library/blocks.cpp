@@ -58,7 +58,7 @@ const Calls& calls() {
 CUmemAllocationProp on_device() {
   CUmemAllocationProp where{};
   where.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  where.location = {CU_MEM_LOCATION_TYPE_DEVICE, {0}};
+  where.location.type = CU_MEM_LOCATION_TYPE_DEVICE;  // the first
   return where;
 }
 

@@ -28,8 +28,7 @@ double median_of(std::vector<double> v) {
 class Stopwatch {
  public:
   Stopwatch(Workbench& work, const Gpu& gpu)
-      : work_(work),
-        driver_(work.driver()),
+      : driver_(work.driver()),
         gap_(to_ms(gpu.stream_gap)),
         from_(driver_.event()),
         to_(driver_.event()),
@@ -62,7 +61,6 @@ class Stopwatch {
   }
 
  private:
-  Workbench& work_;
   Driver& driver_;
   double gap_;
   Event from_, to_;

@@ -60,8 +60,8 @@ struct Felt {
     return {a.value * b.value, a.value * b.by_f + a.by_f * b.value, a.value * b.by_g + a.by_g * b.value};
   }
   friend Felt operator/(const Felt& a, const Felt& b) {
-    const double value = a.value / b.value;
-    return {value, (a.by_f - value * b.by_f) / b.value, (a.by_g - value * b.by_g) / b.value};
+    const double ratio = a.value / b.value;
+    return {ratio, (a.by_f - ratio * b.by_f) / b.value, (a.by_g - ratio * b.by_g) / b.value};
   }
 };
 

@@ -181,7 +181,7 @@ void polling_requests(bool bursts, bool noticed, int waits_after = 20'000) {
 
 int main(int, char** argv) {
   const char* what = argv[1];
-  if (const char* driver = std::getenv("CORUN_FAKE_CUDA")) dlopen(driver, RTLD_NOW | RTLD_GLOBAL);
+  if (const char* fake = std::getenv("CORUN_FAKE_CUDA")) dlopen(fake, RTLD_NOW | RTLD_GLOBAL);
   if (const char* library = std::getenv("CUDA_INJECTION64_PATH")) {
     void* injected = dlopen(library, RTLD_NOW);
     if (injected == nullptr) return 9;

@@ -145,7 +145,11 @@ CUptiResult CUPTIAPI cuptiFinalize() {
   return CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiEnableCallback(std::uint32_t on, CUpti_SubscriberHandle, CUpti_CallbackDomain domain, CUpti_CallbackId id) {
-  return on ? heard.insert({domain, id}).second : heard.erase({domain, id}) != 0, CUPTI_SUCCESS;
+  if (on)
+    heard.insert({domain, id});
+  else
+    heard.erase({domain, id});
+  return CUPTI_SUCCESS;
 }
 CUptiResult CUPTIAPI cuptiActivityDisable(CUpti_ActivityKind kind) { return must_be_here(), enabled.erase(kind), CUPTI_SUCCESS; }
 CUptiResult CUPTIAPI cuptiActivityGetNextRecord(std::uint8_t* from, std::size_t bytes, CUpti_Activity** r) {

@@ -97,10 +97,16 @@ class Live : public testing::Test {
       if (p["name"] == name) return p;
     return {};
   }
+#if defined(CORUN_LIBRARY_BEFORE_SANITIZER) || defined(CORUN_FORKS_UNDER_SANITIZER)
+  static constexpr int kLonger = 20;  // `sim top` takes half a second there
+#else
+  static constexpr int kLonger = 1;
+#endif
   /// Looks until it is so, for 10 s at most.
   template <class Condition>
   static bool comes(Condition condition) {
-    for (int i = 0; i < 2000; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(5)))
+    const auto latest = std::chrono::steady_clock::now() + kLonger * std::chrono::seconds(10);
+    for (; std::chrono::steady_clock::now() < latest; std::this_thread::sleep_for(std::chrono::milliseconds(5)))
       if (condition()) return true;
     return false;
   }

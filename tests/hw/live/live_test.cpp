@@ -238,7 +238,7 @@ TEST_F(HeldBack, LaunchesOnASecondDeviceArePassedThroughAndCounted) {
       if (!now.is_null()) unsteered = std::max(unsteered, now["unsteered"].get<std::size_t>());
       return unsteered == 12;
     });
-  }, 15'000);
+  }, kLonger * 15'000);
   EXPECT_THAT(ended.said, HasSubstr("done 12"));
   EXPECT_GT(begun_in_it_, 0);
   EXPECT_EQ(unsteered, 12u);
