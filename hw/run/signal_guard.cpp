@@ -10,9 +10,10 @@ extern "C" void on_signal(int) { interrupted.store(true); }
 
 }  // namespace
 
-SignalGuard::SignalGuard()
-    : old_int_(std::signal(SIGINT, on_signal)), old_term_(std::signal(SIGTERM, on_signal)) {
-  interrupted = false;
+SignalGuard::SignalGuard() {
+  interrupted = false;  // first: what comes once the handlers are there must not be forgotten
+  old_int_ = std::signal(SIGINT, on_signal);
+  old_term_ = std::signal(SIGTERM, on_signal);
 }
 SignalGuard::~SignalGuard() {
   std::signal(SIGINT, old_int_);
