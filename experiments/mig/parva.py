@@ -55,11 +55,11 @@ def simulated(sim, network, profile, processes, seconds):
     return sum(1000 / c["mean_ms"] for c in result["results"][0]["clients"]) * NETWORKS[network][1]
 
 
-def rows(sim, requests=REQUESTS):
-    """Of each figure that the GPU decides: network, profile, processes, published, simulated images a second."""
+def rows(sim, requests=REQUESTS, networks=tuple(NETWORKS)):
+    """Of each figure of these networks that the GPU decides: network, profile, processes, published, simulated images a second."""
     for network, sizes in json.loads((HERE / "published.json").read_text())["figures"].items():
         for profile, figure in sizes.items():
-            if not figure["full"]:
+            if network not in networks or not figure["full"]:
                 continue
             n, published = figure["processes"], figure["images_per_s"]
             seconds = requests * n * NETWORKS[network][1] / published
