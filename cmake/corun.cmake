@@ -108,7 +108,8 @@ function(corun_add_test name)
     corun_compile_as_tests(${name})
   endif()
   if(name MATCHES "^sim_(papers|validate)_")
-    set(first COST 100)  # what takes longest begins first, also where no run before this one has told ctest
+    # What takes longest begins first, also where no run before this one has told ctest.
+    set(first COST 100 LABELS comparison)
   endif()
   set(timeout 300)
   if(CORUN_SANITIZE)
