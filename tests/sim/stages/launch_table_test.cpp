@@ -106,9 +106,7 @@ TEST(TaskTable, ATaskWithBlocksIsNotRemoved) {
   EXPECT_THROW(table.remove(id), std::logic_error);
   table[id].resident = 0;
   EXPECT_NO_THROW(table.remove(id));
-  if (kExpectsSlow) {
-    EXPECT_THROW(table.remove(id), std::logic_error);
-  }
+  EXPECT_THROW(table.remove(id), std::logic_error);
 }
 
 }  // namespace
