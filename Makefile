@@ -47,7 +47,7 @@ bench: build/build.ninja
 	cmake --build build/earlier/build --target sim >> build/earlier/log
 	python3 experiments/speed/against.py build/earlier/build/bin/sim build/bin/sim --markdown build/speed.md
 
-# The tests of `make test` under address and undefined-behaviour sanitizers, the thread sanitizer, or compiled by clang.
+# The tests of `make test` under address and undefined-behaviour sanitizers, under the thread sanitizer (decision 409), or compiled by clang.
 asan tsan clang: build/packages
 	-[ $@ != clang ] || packaging/install.sh packaging/apt-clang.txt
 	cmake --preset $@
