@@ -108,14 +108,14 @@ function(corun_add_test name)
     corun_compile_as_tests(${name})
   endif()
   if(name MATCHES "^sim_(papers|validate)_")
-    # What takes longest begins first, also where no run before this one has told ctest.
-    set(first COST 100 LABELS comparison)
+    # They take longest, and begin first also where no run before this one has told ctest.
+    set(comparison COST 100 LABELS comparison)
   endif()
   set(timeout 300)
   if(CORUN_SANITIZE)
     set(timeout 3000)  # up to ten times as long
   endif()
-  set(properties TIMEOUT ${timeout} ${alone} ${first} ENVIRONMENT CORUN_AUDIT=1
+  set(properties TIMEOUT ${timeout} ${alone} ${comparison} ENVIRONMENT CORUN_AUDIT=1
                  ENVIRONMENT_MODIFICATION CORUN_SIM=set:${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/sim)
   foreach(suite IN LISTS ${name}_suites)
     add_test(NAME ${suite} COMMAND ${name} --gtest_filter=${suite}.* WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")

@@ -48,6 +48,12 @@ class Stops : public Live {
       if (k.program == name) all.push_back(k);
     return all;
   }
+  /// Whether nothing of the program ran for so long that its request ended (Books::kQuiet), as where a sanitizer slows its calls.
+  static bool in_a_pause(long long ns, const std::vector<Kernel>& of) {
+    for (std::size_t i = 0; i + 1 < of.size(); ++i)
+      if (ns > of[i].end && ns < of[i + 1].begin && of[i + 1].begin - of[i].end > 100'000) return true;
+    return false;
+  }
   /// 0 where the service said nothing of it.
   int stoppable(const char* what) const { return last_.is_object() ? last_.value(what, 0) : 0; }
   std::atomic<bool> there_is_no_more_{false};
@@ -67,10 +73,9 @@ TEST_P(EachImage, ALongKernelStopsForARequestAndGoesOnWhereItWas) {
   const std::vector<Kernel> work = of("work"), cam = of("cam");
   ASSERT_EQ(cam.size(), 12u);
   EXPECT_GT(work.size(), launches_) << "some launches were several pieces";
-  // In a sanitized build a request's calls may come over 100 us apart, which ends it.
-  for (std::size_t r = 0; r < 4 && kLonger == 1; ++r)
+  for (std::size_t r = 0; r < 4; ++r)
     for (const Kernel& k : work)
-      EXPECT_FALSE(k.begin > cam[3 * r].begin && k.begin < cam[3 * r + 2].end)
+      EXPECT_FALSE(k.begin > cam[3 * r].begin && k.begin < cam[3 * r + 2].end && !in_a_pause(k.begin, cam))
           << "a piece began within request " << r;
   EXPECT_GE(stoppable("stops"), 1) << last_.dump();
   EXPECT_EQ(stoppable("kernels"), 1);
