@@ -47,7 +47,7 @@ class GpuContexts {
   auto end() const { return all_.end(); }
 
   const StreamPlace& place(ClientId client, StreamId stream) const {
-    CORUN_EXPECTS(client.value < places_.size() && stream.value < places_[client.value].size());
+    CORUN_EXPECTS_SLOW(client.value < places_.size() && stream.value < places_[client.value].size());
     return places_[client.value][stream.value];
   }
   std::size_t streams_of(std::size_t client) const {

@@ -54,11 +54,11 @@ class LaunchFates {
   /// It will be asked for soon.
   [[gnu::always_inline]] void fetch_ahead(std::uint32_t slot) const { fetch(&by_slot_[slot], sizeof(Fate)); }
   Fate& operator[](std::uint32_t slot) {
-    CORUN_EXPECTS(slot < by_slot_.size());
+    CORUN_EXPECTS_SLOW(slot < by_slot_.size());
     return by_slot_[slot];
   }
   const Fate& operator[](std::uint32_t slot) const {
-    CORUN_EXPECTS(slot < by_slot_.size());
+    CORUN_EXPECTS_SLOW(slot < by_slot_.size());
     return by_slot_[slot];
   }
   /// Null: it has not been handed over yet.

@@ -270,7 +270,7 @@ MemoryBalance balance_of(std::span<const Contender> contenders, const MemoryLimi
 }  // namespace
 
 MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& m) {
-  CORUN_EXPECTS(std::ranges::all_of(
+  CORUN_EXPECTS_SLOW(std::ranges::all_of(
       contenders, [](const Contender& c) { return c.load != nullptr && c.blocks > 0 && c.sms > 0; }));
   const std::size_t n = std::min(contenders.size(), kMostContenders);
   std::array<Asked, kMostContenders> asked;
@@ -379,8 +379,8 @@ bool matters(std::span<const SmShare> shares, std::size_t pipe) {
 }  // namespace
 
 void share_sm(std::span<SmShare> shares, std::uint32_t apart, const MemoryLimits& m) {
-  CORUN_EXPECTS(!shares.empty() && shares.size() <= kMostShares);
-  CORUN_EXPECTS(apart <= kProcessorSharing);
+  CORUN_EXPECTS_SLOW(!shares.empty() && shares.size() <= kMostShares);
+  CORUN_EXPECTS_SLOW(apart <= kProcessorSharing);
   if (std::ranges::all_of(shares, [](const SmShare& s) { return s.uses == kSlotsAlone; }))
     return share_one(shares, apart, kByAge[kSlots], false, m);
   std::array<double, kMostShares> alone;

@@ -221,7 +221,7 @@ bool balance_by_newton(std::span<const Presser> pressers, const MemoryLimits& m,
 }
 
 MemoryBalance balance(std::span<const Presser> pressers, const MemoryLimits& m, const MemoryBalance* from) {
-  CORUN_EXPECTS(pressers.size() <= kMostPressers);
+  CORUN_EXPECTS_SLOW(pressers.size() <= kMostPressers);
   if (!presses(pressers)) return {};
   MemoryBalance found;
   if (from != nullptr) found = *from;

@@ -57,16 +57,16 @@ struct BlockRow {
   Slot& slot(std::uint32_t i) { return slots[(head + i) % kMostBlocks]; }
   const Slot& slot(std::uint32_t i) const { return slots[(head + i) % kMostBlocks]; }
   Starts ages() const {
-    CORUN_EXPECTS(count != 0);
+    CORUN_EXPECTS_SLOW(count != 0);
     return {starts / count, slot(0).first_start, slot(slots_used - 1).last_start};
   }
   std::int64_t progress_at(std::int64_t now) const {
     const std::int64_t span = now - since;
-    CORUN_EXPECTS(span >= 0);
+    CORUN_EXPECTS_SLOW(span >= 0);
     return progress + (span >> kRateBits) * rate + ((span & (kFullRate - 1)) * rate >> kRateBits);
   }
   void set_rate(std::uint32_t to, std::int64_t now) {
-    CORUN_EXPECTS(to != 0);
+    CORUN_EXPECTS_SLOW(to != 0);
     if (rate == to) return;
     progress = progress_at(now);
     since = now;
@@ -77,7 +77,7 @@ struct BlockRow {
   /// A worker that finds no block stays no time, of which a slow row may not have counted the last picosecond:
   /// it ends now, not when the row was there.
   void find_next(std::int64_t now) {
-    CORUN_EXPECTS(slots_used != 0);
+    CORUN_EXPECTS_SLOW(slots_used != 0);
     const std::int64_t end = slot(0).end;
     if (end == next_for) {
       next = std::max(next, now);
@@ -97,7 +97,7 @@ struct BlockRow {
 
   /// `together`: those that end together are one slot.
   void insert(const Slot& added, bool together) {
-    CORUN_EXPECTS(added.count != 0 && count + added.count <= kMostBlocks);
+    CORUN_EXPECTS_SLOW(added.count != 0 && count + added.count <= kMostBlocks);
     count += added.count;
     starts += added.starts;
     std::uint32_t i = slots_used;
@@ -112,7 +112,7 @@ struct BlockRow {
     slot(i) = added;
   }
   void pop() {
-    CORUN_EXPECTS(slots_used != 0);
+    CORUN_EXPECTS_SLOW(slots_used != 0);
     starts -= slot(0).starts;
     count -= slot(0).count;
     head = (head + 1) % kMostBlocks;

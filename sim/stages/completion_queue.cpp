@@ -16,7 +16,7 @@ void CompletionQueue::Fifo::grow() {
 
 void CompletionQueue::add(TaskId task, const Resident& resident, Time duration) {
   CORUN_EXPECTS(task.value < fifos_.size());
-  CORUN_EXPECTS(duration >= Time{} && Time{resident.end} >= duration);
+  CORUN_EXPECTS_SLOW(duration >= Time{} && Time{resident.end} >= duration);
   Fifo& fifo = fifos_[task.value];
   if (fifo.empty() || fifo.back().end <= resident.end) {
     fifo.push(resident, duration);

@@ -73,7 +73,7 @@ class CompletionQueue {
   void add(TaskId task, const Resident& resident, Time duration);
 
   const Fifo& fifo(TaskId task) const {
-    CORUN_EXPECTS(task.value < fifos_.size());
+    CORUN_EXPECTS_SLOW(task.value < fifos_.size());
     return fifos_[task.value];
   }
   std::optional<TaskId> leading() const { return leading_; }

@@ -102,7 +102,7 @@ inline BlockRow& ContentionModel::row_of(TaskId task, WorkId work, std::uint32_t
 void ContentionModel::add(TaskId task, WorkId work, const Blocks& blocks, const Cohorts& cohorts, Time now) {
   CORUN_EXPECTS(work.value < launches_.size());
   CORUN_EXPECTS(blocks.count != 0 && blocks.left >= 0 && blocks.start <= now.count());
-  CORUN_EXPECTS(cohorts.heads().test(blocks.head));
+  CORUN_EXPECTS_SLOW(cohorts.heads().test(blocks.head));
   const std::uint32_t sms = cohorts.size(blocks.head);
   Launch& launch = launches_[work.value];
   if (launch.blocks == 0) came(launch, work, now);
@@ -278,7 +278,7 @@ void ContentionModel::contend(bool contended, Time now, const Cohorts& cohorts) 
 
 void ContentionModel::settle(Time now, const Cohorts& cohorts, LossMeter* losses) {
   CORUN_EXPECTS(losses == nullptr || !together_);
-  CORUN_EXPECTS(now >= pressure_.settled_at);
+  CORUN_EXPECTS_SLOW(now >= pressure_.settled_at);
   const bool pressed = contended_ && pressure_.launches != 0;
   for (const WorkId work : counted_) {
     Launch& launch = launches_[work.value];

@@ -57,7 +57,7 @@ class ContentionModel {
   const std::vector<Ended>& ended() const { return ended_; }
   /// The blocks at that place of `ended()`, which are being completed: the place is of no task from now on.
   Ended complete(std::size_t at) {
-    CORUN_EXPECTS(at < ended_.size() && ended_[at].task != kNoTask);
+    CORUN_EXPECTS_SLOW(at < ended_.size() && ended_[at].task != kNoTask);
     const Ended e = ended_[at];
     ended_[at].task = kNoTask;
     return e;

@@ -54,8 +54,8 @@ Dispatcher::Lap Dispatcher::lap(TaskId id, const Task& task, std::uint64_t most,
   };
   const std::uint64_t pending = task.laps ? task.pending : 1;
   std::uint32_t free_places = placement.most_free(ready);
-  CORUN_EXPECTS(free_places != 0 && pending != 0);
-  CORUN_EXPECTS(free_ <= now + task.early);
+  CORUN_EXPECTS_SLOW(free_places != 0 && pending != 0);
+  CORUN_EXPECTS_SLOW(free_ <= now + task.early);
   Lap lap;
   lap.heads = placement.with_free(free_places, ready);
   if (pending == 1 && (lap.heads.count() > 1 || cohorts.size(lap.heads.first()) > 1)) {  // one SM of several
@@ -71,7 +71,7 @@ Dispatcher::Lap Dispatcher::lap(TaskId id, const Task& task, std::uint64_t most,
   }
   // Laps while it is early enough; once others have as many free places, they get blocks too.
   most = std::min(most, pending);
-  CORUN_EXPECTS(sms <= most);
+  CORUN_EXPECTS_SLOW(sms <= most);
   const Time latest = now + task.early;
   Time free = std::max(free_, now);
   std::uint64_t taken = 0;

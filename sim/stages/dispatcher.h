@@ -63,7 +63,7 @@ class Dispatcher {
     if (!wdu_.table().empty()) wake(now);
   }
   void started(std::uint32_t blocks, Time now) {
-    CORUN_EXPECTS(blocks != 0);
+    CORUN_EXPECTS_SLOW(blocks != 0);
     free_ = std::max(free_, now) + blocks * interval_;
   }
   /// Its own time for each of the blocks that start now, one after the other.
@@ -99,7 +99,7 @@ class Dispatcher {
   bool knows_all(TaskId id, const SmArray& sms) const { return placements_[id.value].seen == sms.changes(); }
   void change_free(TaskId id, std::uint32_t rank, int difference, const SmArray& sms) {
     Placement& placement = placements_[id.value];
-    CORUN_EXPECTS(placement.seen + 1 == sms.changes() && sms.changed(placement.seen) == rank);
+    CORUN_EXPECTS_SLOW(placement.seen + 1 == sms.changes() && sms.changed(placement.seen) == rank);
     placement.set_free(rank, placement.free_at(rank) + static_cast<std::uint32_t>(difference));
     placement.seen = sms.changes();
   }

@@ -7,7 +7,7 @@ namespace corun::sim {
 std::optional<WaveJump> waves_to_skip(TaskId id, const Task& task, const Work& work,
                                       const CompletionQueue::Fifo& fifo, const ResidencyHistory& history,
                                       Time due) {
-  CORUN_EXPECTS(work.next <= work.blocks());
+  CORUN_EXPECTS_SLOW(work.next <= work.blocks());
   const std::uint32_t n = fifo.size();
   if (n == 0 || n != task.resident || fifo.uniform() < n || work.block_times != nullptr) return std::nullopt;
   const std::uint64_t left = work.blocks() - work.next;

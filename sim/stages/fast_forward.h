@@ -16,7 +16,7 @@ namespace corun::sim {
 class ResidencyHistory {
  public:
   void changed(TaskId by, Time now) {
-    CORUN_EXPECTS(now >= last_change_);
+    CORUN_EXPECTS_SLOW(now >= last_change_);
     if (sole_ != by) {
       sole_ = by;
       sole_since_ = now;

@@ -53,11 +53,11 @@ class LaunchTable {
   }
 
   Work& operator[](WorkId id) {
-    CORUN_EXPECTS(id.value < works_.size());
+    CORUN_EXPECTS_SLOW(id.value < works_.size());
     return works_[id.value];
   }
   const Work& operator[](WorkId id) const {
-    CORUN_EXPECTS(id.value < works_.size());
+    CORUN_EXPECTS_SLOW(id.value < works_.size());
     return works_[id.value];
   }
   std::optional<WorkId> find(LaunchId launch) const {
@@ -124,17 +124,17 @@ class TaskTable {
   void remove(TaskId id) {
     CORUN_EXPECTS(id.value < tasks_.size());
     CORUN_EXPECTS(tasks_[id.value].pending == 0 && tasks_[id.value].resident == 0);
-    CORUN_EXPECTS(!removed(id));
+    CORUN_EXPECTS_SLOW(!removed(id));
     free_.push_back(id.value);
   }
   bool removed(TaskId id) const { return std::find(free_.begin(), free_.end(), id.value) != free_.end(); }
 
   Task& operator[](TaskId id) {
-    CORUN_EXPECTS(id.value < tasks_.size());
+    CORUN_EXPECTS_SLOW(id.value < tasks_.size());
     return tasks_[id.value];
   }
   const Task& operator[](TaskId id) const {
-    CORUN_EXPECTS(id.value < tasks_.size());
+    CORUN_EXPECTS_SLOW(id.value < tasks_.size());
     return tasks_[id.value];
   }
   /// Those that have ended too: nothing of them is pending or resident.

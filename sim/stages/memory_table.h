@@ -37,7 +37,7 @@ class MemoryTable {
     std::uint64_t bits = 0;
     for (std::size_t i = 0; i < contenders.size(); ++i) {
       const Contender& c = contenders[i];
-      CORUN_EXPECTS(numbers[i] != 0);
+      CORUN_EXPECTS_SLOW(numbers[i] != 0);
       company[i] = {c.blocks, c.sms, numbers[i]};
       bits ^= (std::bit_cast<std::uint64_t>(c.blocks) ^ std::bit_cast<std::uint64_t>(c.sms) << 3) + numbers[i];
       bits = (bits ^ bits >> 31) * 0xff51afd7ed558ccdu;

@@ -163,7 +163,7 @@ void Pipeline::advance(Time limit, std::vector<EngineNotice>& notices) {
 }
 
 void Pipeline::pass_time(Time to) {
-  CORUN_EXPECTS(to >= now_);
+  CORUN_EXPECTS_SLOW(to >= now_);
   sms_.pass_time((to - now_).count());
   now_ = to;
 }

@@ -37,7 +37,7 @@ class Placement {
   /// How many blocks the SM with the most room could take, of those that could take at most `most`; of the
   /// SMs of `ready` only, if it is given.
   std::uint32_t most_free(const SmMask* ready, std::uint32_t most = kMostPlaces) const {
-    CORUN_EXPECTS(most <= kMostPlaces);
+    CORUN_EXPECTS_SLOW(most <= kMostPlaces);
     if (most == 0) return 0;
     std::uint64_t levels = levels_ << (kMostPlaces - most);
     while (levels != 0) {
@@ -48,13 +48,13 @@ class Placement {
     return 0;
   }
   SmMask with_free(std::uint32_t n, const SmMask* ready) const {
-    CORUN_EXPECTS(n <= kMostPlaces);
+    CORUN_EXPECTS_SLOW(n <= kMostPlaces);
     return ready == nullptr ? with_free_[n] : with_free_[n] & *ready;
   }
   std::uint32_t free_at(std::uint32_t rank) const { return free_[rank]; }
 
   void set_free(std::uint32_t rank, std::uint32_t n) {
-    CORUN_EXPECTS(rank < kMaxSms && n <= kMostPlaces);
+    CORUN_EXPECTS_SLOW(rank < kMaxSms && n <= kMostPlaces);
     if (!allowed_.test(rank)) return;
     const std::uint32_t before = free_[rank];
     with_free_[before].reset(rank);

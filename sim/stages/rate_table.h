@@ -49,14 +49,14 @@ class RateTable {
     return serial;
   }
   Rates& rates_of(const Company& of) {
-    CORUN_EXPECTS(of.older != 0 && of.blocks != 0);
+    CORUN_EXPECTS_SLOW(of.older != 0 && of.blocks != 0);
     const std::uint64_t bits = (std::uint64_t{of.older} << 32 | of.younger) * 0xff51afd7ed558ccdu;
     bool found;
     return rates_.look(of, bits + of.blocks, found);
   }
   /// The first is 0 where they are not known yet.
   SeveralRates& rates_of_several(const Several& of) {
-    CORUN_EXPECTS(of.kinds.front() != 0 && of.blocks.front() != 0);
+    CORUN_EXPECTS_SLOW(of.kinds.front() != 0 && of.blocks.front() != 0);
     std::uint64_t bits = of.apart;
     for (std::size_t i = 0; i < kMost; ++i)
       bits = (bits ^ (std::uint64_t{of.kinds[i]} << 8 | of.blocks[i])) * 0xff51afd7ed558ccdu;

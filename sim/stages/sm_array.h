@@ -43,8 +43,8 @@ class SmArray {
   /// of the place, if places are told apart.
   std::uint16_t take(std::uint32_t head, const SmResources& demand, std::uint32_t carveout,
                      std::uint32_t each, bool fixed) {
-    CORUN_EXPECTS(each != 0 && (each == 1 || !number_places_));
-    CORUN_EXPECTS(free_places(head, demand, carveout) >= each);
+    CORUN_EXPECTS_SLOW(each != 0 && (each == 1 || !number_places_));
+    CORUN_EXPECTS_SLOW(free_places(head, demand, carveout) >= each);
     const std::uint32_t sms = cohorts_.size(head);
     if (empty(head)) {
       busy_ += sms;
@@ -61,8 +61,8 @@ class SmArray {
   }
   void give_back(std::uint32_t head, const SmResources& demand, std::uint16_t place, std::uint32_t each,
                  bool fixed) {
-    CORUN_EXPECTS(cohorts_.heads().test(head) && free_[head].blocks + each <= gpu_.sm.max_blocks);
-    CORUN_EXPECTS(!number_places_ || (places_[head] >> place & 1) != 0);
+    CORUN_EXPECTS_SLOW(cohorts_.heads().test(head) && free_[head].blocks + each <= gpu_.sm.max_blocks);
+    CORUN_EXPECTS_SLOW(!number_places_ || (places_[head] >> place & 1) != 0);
     const std::uint32_t sms = cohorts_.size(head);
     free_[head] += each * demand;
     if (empty(head)) busy_ -= sms;
@@ -74,7 +74,7 @@ class SmArray {
 
   /// All stay as they are for so long, ps.
   void pass_time(std::int64_t span) {
-    CORUN_EXPECTS(span >= 0);
+    CORUN_EXPECTS_SLOW(span >= 0);
     sm_ps_ += Integral{span} * busy_;
     warp_ps_ += Integral{span} * warps_;
   }
@@ -125,7 +125,7 @@ class SmArray {
   /// Changes so far; the latest `kRemembered` can be asked for.
   std::uint64_t changes() const { return changes_; }
   std::uint32_t changed(std::uint64_t change) const {
-    CORUN_EXPECTS(change < changes_ && changes_ - change <= kRemembered);
+    CORUN_EXPECTS_SLOW(change < changes_ && changes_ - change <= kRemembered);
     return log_[change % kRemembered];
   }
   /// SMs that have changed since it was asked last.

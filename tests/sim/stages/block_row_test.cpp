@@ -100,7 +100,9 @@ TEST(BlockRow, HoldsAsManyAsAnSmRoundAndRound) {
     row.insert(slot(end++), false);
   }
   EXPECT_EQ(row.count, kMostBlocks);
-  EXPECT_THROW(row.insert(slot(end), false), std::logic_error);
+  if (kExpectsSlow) {
+    EXPECT_THROW(row.insert(slot(end), false), std::logic_error);
+  }
 }
 
 TEST(BlockRow, ACopyIsAlikeAndGoesOnAlike) {

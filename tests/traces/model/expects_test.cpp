@@ -21,5 +21,12 @@ TEST(Expects, WhatDoesNotHoldTellsFileLineAndCondition) {
                   AllOf(HasSubstr("expects_test.cpp:"), HasSubstr(":" + line + ":"), HasSubstr("two == 3"))));
 }
 
+TEST(Expects, ASlowOneIsOnWhereSpeedDoesNotCount) {
+  bool looked = false;
+  const auto look = [&] { return looked = true; };
+  CORUN_EXPECTS_SLOW(look());
+  EXPECT_EQ(looked, kExpectsSlow);
+}
+
 }  // namespace
 }  // namespace corun
