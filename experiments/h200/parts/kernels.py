@@ -98,12 +98,12 @@ product("split-K gemm", "split_128_128_65536", 128, 128, 65536, "float16")
 product("split-K gemm", "split_256_512_16384", 256, 512, 16384, "bfloat16")
 product("split-K gemm", "split_f32_256_256_16384", 256, 256, 16384, "float32")
 product("one-wave gemm", "wave_1024_1024_4096", 1024, 1024, 4096, "float16")
-product("one-wave gemm", "wave_512_4096_4096", 512, 4096, 4096, "bfloat16", True)
+product("one-wave gemm", "wave_512_4k_4k", 512, 4096, 4096, "bfloat16", True)
 product("one-wave gemm", "wave_2048_1024_2048", 2048, 1024, 2048, "float16", True)
 product("one-wave gemm", "wave_768_1536_8192", 768, 1536, 8192, "bfloat16")
 product("square gemm", "square_2048", 2048, 2048, 2048, "bfloat16")
 product("square gemm", "square_4096", 4096, 4096, 4096, "float16")
-product("square gemm", "tall_16384_1024_1024", 16384, 1024, 1024, "bfloat16", True)
+product("square gemm", "gemm_tall_16384", 16384, 1024, 1024, "bfloat16", True)
 product("fp32 gemm", "sgemm_1024", 1024, 1024, 1024, "float32")
 product("fp32 gemm", "sgemm_2048", 2048, 2048, 2048, "float32")
 product("fp32 gemm", "sgemm_32_4096_4096", 32, 4096, 4096, "float32", True)
@@ -142,7 +142,7 @@ def experts(name, count, width, hidden, tokens):
     operation("MoE batch", name)(grouped)
 
 
-experts("moe_8x16_4096_7168", 8, 4096, 7168, 16)
+experts("moe_8_experts", 8, 4096, 7168, 16)
 
 
 @operation("MoE batch")
@@ -194,7 +194,7 @@ def efficient_1k():
     return lambda: torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, None, False)
 
 
-flash("decode attention", "flash_decode_b8_2k", (8, 32, 1, 2048, 128), "float16")
+flash("decode attention", "decode_flash_b8_2k", (8, 32, 1, 2048, 128), "float16")
 
 
 def own_decode(name, batch, heads, length, splits, paged):
@@ -216,15 +216,15 @@ def own_decode(name, batch, heads, length, splits, paged):
     operation("decode attention", name)(maker)
 
 
-own_decode("paged_decode_b16_4k", 16, 8, 4096, 4, True)
-flash("decode attention", "flash_decode_b32_2k", (32, 8, 1, 2048, 128), "bfloat16")
+own_decode("decode_paged_b16_4k", 16, 8, 4096, 4, True)
+flash("decode attention", "decode_flash_b32_2k", (32, 8, 1, 2048, 128), "bfloat16")
 flash("decode attention", "flash_decode_b8_8k", (8, 8, 1, 8192, 128), "float16")
 own_decode("split_decode_b4_8k", 4, 8, 8192, 16, False)
-cudnn_attention("decode attention", "cudnn_decode_b32_2k", (32, 8, 1, 2048, 128), "bfloat16")
+cudnn_attention("decode attention", "decode_cudnn_b32_2k", (32, 8, 1, 2048, 128), "bfloat16")
 
 
 @operation("decode attention")
-def math_decode_b8_2k():
+def decode_math_b8_2k():
     q, k, v = qkv(8, 32, 1, 2048, 128, "float16")
     return lambda: torch.ops.aten._scaled_dot_product_attention_math(q, k, v)
 
@@ -238,7 +238,7 @@ def rows(name, table, width, count, dtype):
     operation("gather", name)(maker)
 
 
-rows("rows_1KiB", 1 << 19, 256, 1 << 16, "float32")
+rows("gather_1_KiB", 1 << 19, 256, 1 << 16, "float32")
 
 
 @operation("gather")
@@ -273,7 +273,7 @@ def index_add(name, targets, width, count):
     operation("scatter with atomics", name)(maker)
 
 
-scatter_add("scatter_add_few", 64, 1 << 20)
+scatter_add("scatter_add_64_targets", 64, 1 << 20)
 index_add("index_add_rows_many", 1 << 18, 256, 1 << 16)
 scatter_add("scatter_add_many", 1 << 25, 1 << 22)
 index_add("index_add_rows_few", 128, 64, 1 << 17)
@@ -326,7 +326,7 @@ def sort_rows_1024():
 
 
 @operation("sort")
-def sort_1m():
+def sort_words_1m():
     x, v, i = normal(1 << 20), empty(1 << 20), empty(1 << 20, dtype="int64")
     return lambda: torch.sort(x, out=(v, i))
 
@@ -338,7 +338,7 @@ def sort_16m():
 
 
 @operation("top-k")
-def topk_64_32768():
+def topk_50_of_32768():
     def one():
         x, v, i = normal(64, 32768), empty(64, 50), empty(64, 50, dtype="int64")
         return lambda: torch.topk(x, 50, out=(v, i))
@@ -346,7 +346,7 @@ def topk_64_32768():
 
 
 @operation("top-k")
-def topk_4096_1024():
+def topk_8_of_1024():
     def one():
         x, v, i = normal(4096, 1024), empty(4096, 8), empty(4096, 8, dtype="int64")
         return lambda: torch.topk(x, 8, out=(v, i))
@@ -411,7 +411,7 @@ def batchnorm_64():
 
 
 @operation("softmax")
-def softmax_1024_32768():
+def softmax_rows_32768():
     x, y = normal(1024, 32768), empty(1024, 32768)
     return lambda: torch.softmax(x, 1, out=y)
 
@@ -475,7 +475,7 @@ def upsample_bilinear():
 # ---- recurrent cells ---------------------------------------------------------------------------------------------------
 
 @operation("recurrent")
-def lstm_cell():
+def lstm_cell_4096():
     batch, width = 4096, 1024
     gates, hidden, c = normal(batch, 4 * width), normal(batch, 4 * width), normal(batch, width)
     b, d = normal(4 * width), normal(4 * width)
@@ -500,7 +500,7 @@ def lstm_12_steps():
 # ---- Triton, Inductor, CuPy --------------------------------------------------------------------------------------------
 
 @operation("Triton")
-def triton_gelu():
+def triton_bias_gelu():
     import own_triton
     x, r, b = normal(16384, 4096, dtype="bfloat16"), normal(16384, 4096, dtype="bfloat16"), normal(4096, dtype="bfloat16")
     y = torch.empty_like(x)
@@ -508,7 +508,7 @@ def triton_gelu():
 
 
 @operation("Triton")
-def triton_persistent_product():
+def triton_persistent_matmul():
     import own_triton
 
     def one():
@@ -598,9 +598,11 @@ def inductor_mean_of_squares():
 def on_cupy(call):
     """On PyTorch's current stream."""
     import cupy
+    external = getattr(cupy.cuda, "ExternalStream", None)  # a later release has none
 
     def launch():
-        with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+        stream = torch.cuda.current_stream()
+        with external(stream.cuda_stream) if external else cupy.cuda.Stream.from_external(stream):
             call()
     return launch
 
@@ -613,7 +615,7 @@ def cupy_row_maximum():
 
 
 @operation("CuPy")
-def cupy_bodies():
+def cupy_nbody():
     """Forces among bodies: one kernel, bound by its instructions."""
     import cupy
     kernel = cupy.RawKernel(r"""
@@ -687,7 +689,7 @@ def heads_first():
 
 
 @operation("elementwise")
-def add_64m():
+def add_f32():
     x, y, z = normal(1 << 26), normal(1 << 26), empty(1 << 26)
     return lambda: torch.add(x, y, out=z)
 

@@ -2,7 +2,8 @@
 """Operations of kernels.py alone on parts of an H200, beside loads, and their kernels' counters.
 
   measure.py names                        those to learn from, and those set aside
-  measure.py times OUT.json.gz SECONDS [NAME...]   alone on parts and beside loads; saved after each operation
+  measure.py times OUT.json.gz SECONDS [NAME...]   alone on parts and beside loads; saved after each operation, and goes on where
+                                                   OUT ends; fails if the GPU's context is lost
   measure.py ncu OUT.csv SECONDS [NAME...]         Nsight Compute's counters of each kernel of each operation
   measure.py counters SECONDS [NAME...]            what `ncu` runs
   measure.py join OUT.json.gz CSV                  adds the counters to the kernels of OUT
@@ -190,6 +191,8 @@ class Gpu:
         ignore_coscheduling = 1
         self.pairs = call(driver.cuDevSmResourceSplitByCount, self.sms // 2, whole, ignore_coscheduling, 2)[0]
         self.contexts, self.streams, self.plain = {}, {}, torch.cuda.Stream()
+        self.half = self.sms // 4 * 2
+        self.sessions, self.parts_seen = 0, False  # of the profiler; whether it ever saw a part's kernels
 
     def new_stream(self, first, last):
         driver = self.driver
@@ -222,13 +225,14 @@ class Loads:
         module = call(driver.cuModuleLoadData, cubin)
         self.functions = {name: call(driver.cuModuleGetFunction, module, name.encode()) for name in ("reads", "chains", "look", "stop")}
         attribute = driver.CUfunction_attribute
-        # An SM that runs a block keeps its carveout: with the largest, blocks with shared memory find room beside the load.
-        call(driver.cuFuncSetAttribute, self.functions["chains"], attribute.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100)
         self.registers = {name: call(driver.cuFuncGetAttribute, attribute.CU_FUNC_ATTRIBUTE_NUM_REGS, f) for name, f in self.functions.items()}
         self.data = torch.randn(LOAD["bandwidth"]["bytes"] // 4, device="cuda")
         self.state = torch.zeros(16 + 16384, dtype=torch.int64, device="cuda")
-        self.half = gpu.sms // 4 * 2
-        self.at = {}  # where: the operation's stream, the load's
+        self.at, self.carveout = {}, None  # where: the operation's stream, the load's
+        self.stop(gpu.plain)  # a function's first launch may wait for what runs: not for a load
+        for where in (gpu.plain, gpu.on(0, gpu.half)):
+            self.launch("look", 1, 256, where, (self.state.data_ptr(), 1, 0), (ctypes.c_void_p, ctypes.c_int, ctypes.c_int))
+        torch.cuda.synchronize()
         for name in LOAD:
             self.choose(name)
 
@@ -236,7 +240,7 @@ class Loads:
         call(self.driver.cuLaunchKernel, self.functions[function], grid, 1, 1, block, 1, 1, 0, stream.cuda_stream, (values, types), 0)
 
     def width(self, name):
-        return self.gpu.sms if name == "issue" else self.gpu.sms - self.half
+        return self.gpu.sms if name == "issue" else self.gpu.sms - self.gpu.half
 
     def warps(self, name):
         return self.width(name) * LOAD[name]["blocks_per_sm"] * LOAD[name]["threads"] // 32
@@ -265,14 +269,21 @@ class Loads:
                 "sms": sum((word & (2 ** 64 - 1)).bit_count() for word in state[8:11])}
 
     def choose(self, name):
-        """Streams of which neither waits for the other, as two that share a hardware channel do."""
-        gpu, x = self.gpu, self.torch.zeros(1024, device="cuda")
-        for _ in range(6):
-            self.at[name] = ((gpu.plain, self.torch.cuda.Stream()) if name == "issue" else
-                             (gpu.on(0, self.half), gpu.new_stream(self.half, gpu.sms)))
-            self.found = timed(gpu, lambda: x.add_(1), 4, self.at[name][0], 0.05, self, name, 40)
-            if not self.found["load"]["early"]:
-                return
+        """Streams of which neither waits for the other, as two that share a hardware channel do.  An SM that runs a block keeps its
+        carveout: with the largest, blocks with shared memory find room beside the issue load."""
+        gpu, x, driver = self.gpu, self.torch.zeros(1024, device="cuda"), self.driver
+        carveout = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT
+        for percent in (100, -1, 0):
+            if name == "issue":
+                call(driver.cuFuncSetAttribute, self.functions["chains"], carveout, percent)
+                self.carveout = percent
+            for _ in range(4):
+                self.at[name] = ((gpu.plain, self.torch.cuda.Stream()) if name == "issue" else
+                                 (gpu.on(0, gpu.half), gpu.new_stream(gpu.half, gpu.sms)))
+                with self.torch.cuda.stream(self.at[name][0]):
+                    x.add_(1)
+                if not timed(gpu, lambda: x.add_(1), 4, self.at[name][0], 0.05, self, name, 40)["load"]["early"]:
+                    return
         say(name, "NO STREAM beside which an operation runs")
 
     def fits(self, found):
@@ -394,24 +405,30 @@ def durations(launches):
 
 def by_profiler(gpu, launch):
     """The kernels of an operation and how long each lasts on each part; parts on which others run stand apart."""
-    wanted, known, raw = {"plain": gpu.plain, **{n: gpu.on(0, n) for n in SMS if n <= gpu.sms}}, {}, {}
-    for _ in range(SESSIONS):
+    wanted = {"plain": gpu.plain, **{n: gpu.on(0, n) for n in SMS if n <= gpu.sms}}
+    known, raw = {}, {}
+    for _ in range(SESSIONS if gpu.parts_seen or gpu.sessions < 3 * SESSIONS else 1):
         left = [n for n in wanted if n not in known]
         if not left:
             break
         parts = recorded(gpu, launch, [wanted[n] for n in left], REPEATS)
+        gpu.sessions += 1
         for n, events in zip(left, parts or []):
             raw[n] = [e["name"] for e in events]
             if launches := in_launches(events, REPEATS):
                 known[n] = launches
+                gpu.parts_seen |= n != "plain"
     if not known:
         return None, {"missing": {str(n): len(r) for n, r in raw.items()}}
     whole = known.get("plain") or known.get(gpu.sms) or next(iter(known.values()))
     kept, notes = [{**shape(e), "us_by_sms": {}, "spread": {}} for e in whole[0]], {}
-    for n, launches in known.items():
+    for n, launches in ((n, known[n]) for n in wanted if n in known):
         if [what(e) for e in launches[0]] == [what(e) for e in whole[0]]:
             for row, (us, spread) in zip(kept, durations(launches)):
-                row["us_by_sms"][str(n)], row["spread"][str(n)] = us, spread
+                if n == "plain":
+                    row["us_plain_stream"] = us
+                else:
+                    row["us_by_sms"][str(n)], row["spread"][str(n)] = us, spread
         else:
             notes.setdefault("other_kernels", {})[str(n)] = [{**shape(e), "us": us, "spread": spread}
                                                             for e, (us, spread) in zip(launches[0], durations(launches))]
@@ -433,7 +450,7 @@ def typical(rows):
 
 def measured(gpu, loads, launch):
     cuda, row = gpu.torch.cuda, {}
-    for stream in (gpu.plain, *(gpu.on(0, n) for n in SMS if n <= gpu.sms), gpu.on(0, loads.half)):
+    for stream in (gpu.plain, *(gpu.on(0, n) for n in SMS if n <= gpu.sms), gpu.on(0, gpu.half)):
         with cuda.stream(stream):
             for _ in range(2):
                 launch()
@@ -444,7 +461,11 @@ def measured(gpu, loads, launch):
             launch()
         host_ms = (time.perf_counter() - begin) * 200
     cuda.synchronize()
-    found, notes = by_profiler(gpu, launch)
+    try:
+        found, notes = by_profiler(gpu, launch)
+    except Exception as error:  # events remain
+        found, notes = None, {"profiler": repr(error)[:300]}
+        cuda.synchronize()
     row.update(kernels=found, **notes)
     several = len(found or [1])
 
@@ -462,23 +483,31 @@ def measured(gpu, loads, launch):
             row["launches"][str(n)], row["events"][str(n)] = count, took
             row["ms_by_sms"][str(n)] = round(took["ms"] / count, 6)
     row["beside"] = {}
-    for name in LOAD:
-        stream = loads.at[name][0]
-        count, took = alone(stream)
-        entry = row["beside"][name] = {"sms": gpu.sms if name == "issue" else loads.half, "launches": count,
-                                       "alone_ms": round(took["ms"] / count, 6), "alone_spread": took["spread"]}
-        if name == "issue" and not loads.fits(found or []):
-            entry["fits"] = False
-            continue
-        samples = []
-        for _ in range(SAMPLES):
-            samples.append(timed(gpu, launch, count, stream, host_ms, loads, name, 12 * took["ms"] + 20))
-            if samples[-1]["load"]["early"]:
-                break
-        both = typical(samples)
-        entry.update(beside_ms=round(both["ms"] / count, 6), spread=both["spread"], host_bound=both.get("host_bound", False),
-                     load=[s["load"] for s in samples], load_alone=load_alone(gpu, loads, name))
+    for name in LOAD if loads else ():
+        try:
+            row["beside"][name] = beside(gpu, loads, name, launch, host_ms, alone, found or [])
+        except Exception as error:
+            row["beside"][name] = {"error": repr(error)[:300]}
+            cuda.synchronize()
     return row
+
+
+def beside(gpu, loads, name, launch, host_ms, alone, found):
+    stream = loads.at[name][0]
+    count, took = alone(stream)
+    row = {"sms": gpu.sms if name == "issue" else gpu.half, "launches": count, "alone_ms": round(took["ms"] / count, 6),
+           "alone_spread": took["spread"]}
+    if name == "issue" and not loads.fits(found):
+        return {**row, "fits": False}
+    samples = []
+    for _ in range(SAMPLES):
+        samples.append(timed(gpu, launch, count, stream, host_ms, loads, name, 12 * took["ms"] + 20))
+        if samples[-1]["load"]["early"]:
+            break
+    both = typical(samples)
+    return {**row, "beside_ms": round(both["ms"] / count, 6), "spread": both["spread"], "host_bound": both.get("host_bound", False),
+            "starved": any(s["load"]["early"] for s in samples), "load": [s["load"] for s in samples],
+            "load_alone": load_alone(gpu, loads, name)}
 
 
 def times(path, seconds, names):
@@ -487,15 +516,29 @@ def times(path, seconds, names):
     kernels.prepare("cuda")
     gpu = Gpu(torch)
     data = {**described(torch), "sms": SMS, "operations": {}, "failed": {}, "samples": SAMPLES, "repeats": REPEATS - 1}
-    loads = Loads(gpu)
-    data["loads"] = {name: {**load, "sms": loads.width(name), "registers": loads.registers[load["kernel"]],
-                            "alone": [load_alone(gpu, loads, name) for _ in range(3)]} for name, load in LOAD.items()}
-    say(f"{time.time() - begun:.0f} s, loads", {name: load["alone"] for name, load in data["loads"].items()})
+    try:
+        loads = Loads(gpu)
+        data["loads"] = {name: {**load, "sms": loads.width(name), "registers": loads.registers[load["kernel"]],
+                                "alone": [load_alone(gpu, loads, name) for _ in range(3)]} for name, load in LOAD.items()}
+        data["loads"]["issue"]["carveout_percent"] = loads.carveout
+        say(f"{time.time() - begun:.0f} s, loads", {name: load["alone"] for name, load in data["loads"].items()})
+    except Exception as error:  # parts matter most
+        loads, data["loads"] = None, {"error": "".join(traceback.format_exception(error))[-1500:]}
+        say("NO LOADS:", data["loads"]["error"])
     x = torch.zeros(1024, device="cuda")
     for _ in range(2):  # the first sessions of a process miss kernels
-        recorded(gpu, lambda: x.add_(1), [gpu.plain, gpu.on(0, 8)], 2)
+        try:
+            seen = recorded(gpu, lambda: x.add_(1), [gpu.plain, gpu.on(0, 8)], 2)
+            say(f"{time.time() - begun:.0f} s, the profiler sees", seen and [len(part) for part in seen])
+        except Exception as error:
+            say("profiler:", repr(error)[:300])
     clock = Clock()
     names = names or kernels.in_order()
+    if os.path.exists(path):
+        before = read(path)
+        data["operations"], data["failed"] = before["operations"], before["failed"]
+        data["earlier"] = {key: before[key] for key in ("date", "command", "state", "loads")}
+        names = [name for name in names if name not in data["operations"] and name not in data["failed"]]
     for i, name in enumerate(names):
         if time.time() - begun > seconds:
             data["not_reached"] = names[i:]
@@ -508,7 +551,7 @@ def times(path, seconds, names):
             row.update(mhz=clock.mhz(), took_s=round(time.time() - started, 2))
             data["operations"][name] = row
             say(f"{time.time() - begun:4.0f} s {name}: {len(row['kernels'] or [])} kernels,", {n: round(ms * 1e3, 1) for n, ms in row["ms_by_sms"].items()},
-                {n: b.get("beside_ms") and round(b["beside_ms"] / b["alone_ms"], 2) for n, b in row["beside"].items()},
+                {n: round(b["beside_ms"] / b["alone_ms"], 2) if "beside_ms" in b else b.get("error", "no room") for n, b in row["beside"].items()},
                 *(f"{key} {list(row[key])}" for key in ("other_kernels", "missing", "several_streams") if key in row))
         except Exception as error:  # an operation that this PyTorch refuses must not cost the others
             data["failed"][name] = "".join(traceback.format_exception(error))[-1500:]
@@ -525,7 +568,7 @@ def times(path, seconds, names):
             sys.exit(3)
         save(path, data)
     data["state_after"] = described(torch)["state"]
-    data["loads_after"] = {name: load_alone(gpu, loads, name) for name in LOAD}
+    data["loads_after"] = {name: load_alone(gpu, loads, name) for name in LOAD} if loads else None
     save(path, data)
     say(f"{time.time() - begun:.0f} s, {len(data['operations'])} operations, {len(data['failed'])} failed")
 
@@ -533,8 +576,12 @@ def times(path, seconds, names):
 # ---- counters ----------------------------------------------------------------------------------------------------------
 
 def metrics():
-    run = subprocess.run(["ncu", "--query-metrics", "--chip", "gh100"], capture_output=True, text=True, timeout=60)
-    listed = set(re.findall(r"^\s*(\w+__\w+)", run.stdout, re.M))
+    listed = set()
+    try:
+        run = subprocess.run(["ncu", "--query-metrics", "--chip", "gh100"], capture_output=True, text=True, timeout=60)
+        listed = set(re.findall(r"^\s*(\w+__\w+)", run.stdout, re.M))
+    except (OSError, subprocess.TimeoutExpired) as error:
+        say("ncu lists no metrics:", repr(error))
     asked = {key: m for key, m in ASKED.items() if m.split(".")[0] in listed}
     say(len(listed), "metrics listed; left out:", *(m for key, m in ASKED.items() if key not in asked))
     return [*KNOWN.values(), *asked.values()]
@@ -544,7 +591,8 @@ def ncu(path, seconds, names):
     command = ["ncu", "--nvtx", "--nvtx-include", "regex:.*/", "--clock-control", "none", "--csv", "--print-units", "base",
                "--log-file", path, "--metrics", ",".join(metrics()),
                sys.executable, os.path.abspath(__file__), "counters", str(seconds), *names]
-    say("ncu exits with", subprocess.run(command).returncode)
+    # Compiled by `times` before; without threads there are no processes that ncu would attach to.
+    say("ncu exits with", subprocess.run(command, env={**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}).returncode)
 
 
 def counters(seconds, names):
@@ -594,8 +642,8 @@ def join(path, table):
     meaning = {metric: key for key, metric in {**KNOWN, **ASKED}.items()}
     with open(table) as file:
         for row in csv.DictReader(line for line in file if line.startswith('"')):
-            if range_name := re.search(r"<default domain>:(\w+):", " ".join(str(v) for v in row.values())):
-                kernel = by_id.setdefault(int(row["ID"]), {"operation": range_name[1], "name": row["Kernel Name"],
+            if span := re.search(r"<default domain>:(\w+):", " ".join(str(v) for v in row.values())):
+                kernel = by_id.setdefault(int(row["ID"]), {"operation": span[1], "name": row["Kernel Name"],
                                                             "grid": triple(row["Grid Size"]), "block": triple(row["Block Size"]), "ncu": {}})
                 try:
                     value = float(row["Metric Value"].replace(",", ""))
