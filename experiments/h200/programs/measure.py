@@ -37,7 +37,8 @@ PERCENT = [(("compiled-decoder", "jax-train"), (30, 50)), (("compiled-decoder", 
            (("retrieval", "speech", "diffusion-train"), (50, 50, 50)), (("retrieval", "speech", "diffusion-train"), (30, 30, 30)),
            (("recommender", "video"), (30, 50)), (("recommender", "video"), (70, 70)), (("moe-layer", "lattice"), (30, 50)), (("moe-layer", "lattice"), (70, 70)),
            (("moe-layer", "cupy-spectrum", "lstm-train"), (50, 50, 50)), (("speech", "cupy-spectrum"), (30, 50)), (("speech", "cupy-spectrum"), (70, 70))]
-GROUPS = ["turns", "mps", "capture", "percent", "counters", "priority", "wait"]
+SHARES = {"turns": 30, "mps": 12, "capture": 18, "percent": 14, "counters": 12, "priority": 8, "wait": 8}  # of the time
+GROUPS = list(SHARES)
 LOAD, WARM_S, SECONDS, CAPTURED_S, COUNTED = 0.4, 0.5, 2.0, 2.5, 160  # COUNTED: launches of a request at most
 BEGAN = time.time()
 
@@ -444,15 +445,13 @@ class Campaign:
 
     def run(self):
         self.compile()
-        first_s = {"turns": 0.3, "mps": 0.42, "capture": 0.58, "percent": 0.76, "counters": 0.86, "priority": 0.94, "wait": 0.99}  # of the time, by when each ends
+        parts = [SHARES[group] for group in self.groups]
         ahead = {}  # of a group that follows: its processes, which have imported their libraries meanwhile
         for i, group in enumerate(self.groups):
             if self.left() < 25:
                 say("no time for", self.groups[i:])
                 break
-            until = min(BEGAN + first_s[group] * (self.end - BEGAN), self.end - 8)
-            if group == self.groups[-1]:
-                until = self.end - 8
+            until = min(BEGAN + sum(parts[:i + 1]) / sum(parts) * (self.end - BEGAN), self.end - 8)
             try:
                 if group in ("turns", "mps", "priority", "capture"):
                     mps, programs = ahead.pop(group, None) or self.all_of(group)

@@ -61,6 +61,11 @@ def make_gpu():
                 self.runs[name, slot] = models.build(name)
             return self.runs[name, slot]
 
+        def graph(self, name, kind="plain", slot=0):
+            self.run(name, slot)  # by this thread: what it reads is the primary context's
+            self.torch.cuda.synchronize()
+            return super().graph(name, kind, slot)
+
         def forget(self):
             self.runs.clear(), self.graphs.clear()
             self.torch.cuda.empty_cache()
