@@ -1,0 +1,510 @@
+#!/usr/bin/env python3
+"""Twelve programs as they are (programs.py, lattice.cu): alone, in pairs and triples, captured, and their counters.
+
+  measure.py all SIM FOLDER [SECONDS] [GROUP...]   on the GPU, 510 s; SIM: the `sim` command, with libcorun_capture.so and libcorun_steer.so beside it.
+      FOLDER gets runs.jsonl.gz, captured.jsonl.gz, counters.jsonl.gz, written row by row, and kept-1.tar.gz to kept-4, what `sim capture --keep` kept.
+      GROUP: turns (and alone), mps, capture, percent, counters, priority, wait; in this order
+  measure.py names                                 anywhere: programs and sets, and what is set aside
+  measure.py unpack FOLDER TO                      anywhere: TO/NAME.json, TO/NAME.csv
+
+Services have a request due each PERIOD_MS, a load of 0.4 of their mean time alone; the others make one request after the other. Each set runs for 2 s,
+of which the first 0.5 do not count. turns: no MPS. percent: each member has its share of the SMs, and no other program is there. priority: MPS, services
+before the others. wait: `sim serve --policy=wait`.
+"""
+import glob
+import gzip
+import hashlib
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+SERVICES = ["compiled-decoder", "retrieval", "speech", "moe-layer", "recommender", "graph-network"]
+BEST_EFFORT = ["jax-train", "cupy-spectrum", "diffusion-train", "lstm-train", "lattice", "video"]
+SETS = [("compiled-decoder", "jax-train"), ("retrieval", "diffusion-train"), ("moe-layer", "lattice"), ("compiled-decoder", "jax-train", "lattice"),
+        ("speech", "cupy-spectrum"), ("recommender", "video"), ("retrieval", "speech", "diffusion-train"), ("moe-layer", "retrieval"),
+        ("compiled-decoder", "lstm-train"), ("moe-layer", "cupy-spectrum", "lstm-train"), ("recommender", "jax-train"),
+        ("graph-network", "lstm-train"), ("speech", "lattice"), ("recommender", "graph-network", "video")]
+PERCENT = [(("compiled-decoder", "jax-train"), (30, 50)), (("compiled-decoder", "jax-train"), (70, 70)), (("compiled-decoder", "jax-train", "lattice"), (50, 50, 50)),
+           (("compiled-decoder", "jax-train", "lattice"), (30, 30, 30)), (("retrieval", "diffusion-train"), (30, 50)), (("retrieval", "diffusion-train"), (70, 70)),
+           (("retrieval", "speech", "diffusion-train"), (50, 50, 50)), (("retrieval", "speech", "diffusion-train"), (30, 30, 30)),
+           (("recommender", "video"), (30, 50)), (("recommender", "video"), (70, 70)), (("moe-layer", "lattice"), (30, 50)), (("moe-layer", "lattice"), (70, 70)),
+           (("moe-layer", "cupy-spectrum", "lstm-train"), (50, 50, 50)), (("speech", "cupy-spectrum"), (30, 50)), (("speech", "cupy-spectrum"), (70, 70))]
+SHARES = {"turns": 30, "mps": 12, "capture": 18, "percent": 14, "counters": 12, "priority": 8, "wait": 8}  # of the time
+GROUPS = list(SHARES)
+LOAD, WARM_S, SECONDS, CAPTURED_S, COUNTED = 0.4, 0.5, 2.0, 2.5, 160  # COUNTED: launches of a request at most
+BEGAN = time.time()
+
+
+def is_set_aside(name):
+    return int(hashlib.sha256(name.encode()).hexdigest(), 16) % 3 == 0
+
+
+def say(*words):
+    print(f"{time.time() - BEGAN:5.0f} s", *words, flush=True)
+
+
+class Failed(Exception):
+    pass
+
+
+class Rows:
+    """A file of lines of JSON; each append is a gzip member, so that what was written stays."""
+
+    def __init__(self, path, about):
+        self.path = path
+        open(path, "w").close()
+        self.add(about)
+
+    def add(self, row):
+        with gzip.open(self.path, "at", 9) as file:
+            file.write(json.dumps(row, separators=(",", ":")) + "\n")
+
+
+class Program:
+    """One process; it waits for orders in a folder of its own."""
+
+    def __init__(self, name, lattice, before=(), environment=None):
+        self.name, self.folder, self.number = name, tempfile.mkdtemp(prefix="program-"), 0
+        command = [lattice, self.folder] if name == "lattice" else [sys.executable, os.path.join(HERE, "programs.py"), name, self.folder]
+        self.said = open(os.path.join(self.folder, "said"), "w")
+        self.process = subprocess.Popen([*before, *command], env=environment, stdin=subprocess.DEVNULL, stdout=self.said, stderr=subprocess.STDOUT,
+                                        process_group=0)
+
+    def is_alive(self):
+        return self.process.poll() is None
+
+    def last_words(self, most=500):
+        with open(os.path.join(self.folder, "said"), errors="replace") as file:
+            return file.read()[-most:]
+
+    def wait_for(self, file, seconds):
+        path, until = os.path.join(self.folder, file), time.time() + seconds
+        while not os.path.exists(path):
+            if not self.is_alive():
+                raise Failed(f"{self.name} ended: {self.last_words()}")
+            if time.time() > until:
+                raise Failed(f"{self.name}: no {file} in {seconds:.0f} s: {self.last_words(200)}")
+            time.sleep(0.002)
+        return path
+
+    def tell(self, *order):
+        path = os.path.join(self.folder, f"order.{self.number}")
+        with open(path + ".new", "w") as file:
+            file.write(" ".join(map(str, order)))
+        os.rename(path + ".new", path)
+        self.number += 1
+
+    def hear(self, seconds):
+        """The answer to the last order; a program that gives none is ended."""
+        try:
+            with open(self.wait_for(f"answer.{self.number - 1}", seconds)) as file:
+                answer = json.load(file)
+        except Failed:
+            self.kill()
+            raise
+        if "failed" in answer:
+            raise Failed(f"{self.name}: {answer['failed']}")
+        return answer
+
+    def kill(self):
+        """With what it started, as `sim capture` and ncu start the program."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            pass
+
+    def end(self, seconds=8):
+        if self.is_alive():
+            self.tell("end")
+            try:
+                self.process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        self.said.close()
+
+    def forget(self):
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Mps:
+    """A server of its own, from `start` on; the programs' environment is known before."""
+
+    def __init__(self):
+        self.folder = tempfile.mkdtemp(prefix="mps-")
+        os.mkdir(self.folder + "/pipe"), os.mkdir(self.folder + "/log")
+        self.environment = dict(os.environ, CUDA_MPS_PIPE_DIRECTORY=self.folder + "/pipe", CUDA_MPS_LOG_DIRECTORY=self.folder + "/log")
+
+    def start(self):
+        subprocess.run(["nvidia-cuda-mps-control", "-d"], env=self.environment, check=True, timeout=20)
+
+    def quit(self):
+        try:
+            subprocess.run(["nvidia-cuda-mps-control"], input="quit\n", text=True, env=self.environment, timeout=30)
+        except (OSError, subprocess.SubprocessError) as error:
+            say("mps does not quit:", repr(error)[:200])
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def counted(answer):
+    """Of what began and ended after the warm-up: mean, median and p99 of ms; and requests a second, with parts of those at both ends."""
+    ms = sorted(m for m, end in zip(answer["ms"], answer["ends"]) if end > WARM_S)
+    ends = answer["ends"]
+
+    def done_by(at):
+        n = sum(end <= at for end in ends)
+        return n if n in (0, len(ends)) else n + (at - ends[n - 1]) / (ends[n] - ends[n - 1])
+    return {"mean_ms": round(statistics.mean(ms), 4), "p50_ms": ms[len(ms) // 2], "p99_ms": ms[int(0.99 * (len(ms) - 1))],
+            "per_s": round((done_by(SECONDS) - done_by(WARM_S)) / (SECONDS - WARM_S), 3)} if ms else {}
+
+
+class Campaign:
+    def __init__(self, sim, folder, seconds, groups):
+        os.makedirs(folder, exist_ok=True)
+        self.sim, self.folder, self.end, self.groups = os.path.abspath(sim), folder, BEGAN + seconds, groups or GROUPS
+        self.scratch, self.lattice, self.periods, self.waiting = tempfile.mkdtemp(), None, {}, []
+        os.environ |= {"TORCHINDUCTOR_CACHE_DIR": self.scratch + "/inductor", "TRITON_CACHE_DIR": self.scratch + "/triton", "CUPY_CACHE_DIR": self.scratch + "/cupy",
+                       "JAX_COMPILATION_CACHE_DIR": self.scratch + "/jax", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+                       "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # no processes of its own
+        self.plain = dict(os.environ, CUDA_MPS_PIPE_DIRECTORY=self.scratch + "/no-mps")
+        asked = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version,uuid,clocks.sm,temperature.gpu,power.draw", "--format=csv,noheader"],
+                               capture_output=True, text=True)
+        nvcc = subprocess.run("nvcc --version | grep -o 'release [0-9.]*'", shell=True, capture_output=True, text=True)
+        self.about = {"gpu": asked.stdout.strip(), "cuda": nvcc.stdout.strip(), "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
+                      "command": " ".join(["measure.py", *map(os.path.basename, sys.argv[1:])]), "load": LOAD, "seconds": SECONDS, "warm_s": WARM_S}
+        self.runs, self.captured, self.counters = (Rows(os.path.join(folder, name + ".jsonl.gz"), self.about) for name in ("runs", "captured", "counters"))
+        say(self.about)
+
+    def left(self):
+        return self.end - time.time()
+
+    def compile(self):
+        built = os.path.join(self.scratch, "lattice")
+        try:
+            subprocess.run(["nvcc", "-O3", "-arch=sm_90", "-o", built, os.path.join(HERE, "lattice.cu")], check=True, timeout=60, capture_output=True)
+        except (OSError, subprocess.SubprocessError) as error:
+            say("lattice is not compiled:", repr(error)[:300], getattr(error, "stderr", b""))
+        self.lattice = built
+
+    # ---- processes
+
+    def start(self, name, before=(), environment=None):
+        try:
+            return Program(name, self.lattice, before, environment or self.plain)
+        except OSError as error:
+            say(name, "is not started:", error)
+            return None
+
+    def all_of(self, group):
+        """What a group needs, started; the GPU is not used yet."""
+        if group == "turns":
+            return None, {n: self.start(n) for n in SERVICES + BEST_EFFORT}
+        if group in ("mps", "priority"):
+            mps = Mps()
+            return mps, {n: self.start(n, environment=mps.environment | ({"CUDA_MPS_CLIENT_PRIORITY": "0" if n in SERVICES else "1"} if group == "priority" else {}))
+                         for n in SERVICES + BEST_EFFORT}
+        return None, {n: self.start(n, self.capture_of(n)) for n in SERVICES + BEST_EFFORT}
+
+    def capture_of(self, name):
+        return [self.sim, "capture", "--gpu=h200", "--name=" + name, "-o", f"{self.scratch}/{name}.json", "--keep", f"{self.scratch}/kept/{name}", "--"]
+
+    def imported(self, programs, seconds=40):
+        until = time.time() + seconds
+        for name, one in programs.items():
+            try:
+                if one:
+                    one.wait_for("imported", max(1, until - time.time()))
+            except Failed as failed:
+                say(failed)
+
+    def begin(self, programs, mode, seconds=75):
+        """JAX first and by itself, as XLA times its kernels where it has no record of them; the others at once."""
+        begun, order = {}, [[n for n in programs if n == "jax-train"], [n for n in programs if n != "jax-train"]]
+        for names in order:
+            told = [n for n in names if programs[n] and programs[n].is_alive()]
+            for n in told:
+                programs[n].tell("begin")
+            until = time.time() + min(seconds, max(5, self.left()))
+            for n in told:
+                try:
+                    begun[n] = programs[n].hear(max(1, until - time.time()))
+                except Failed as failed:
+                    self.runs.add({"mode": mode, "begin": n, "failed": str(failed)})
+                    say(mode, "does not begin:", str(failed)[:300])
+        say(mode, "begun:", json.dumps(begun))
+        return {n: programs[n] for n in begun}
+
+    def close(self, programs):
+        for one in programs.values():
+            if one and one.is_alive():
+                one.tell("end")
+        for one in programs.values():
+            if one:
+                try:
+                    one.process.wait(6)
+                except subprocess.TimeoutExpired:
+                    one.kill()
+                one.end(), one.forget()
+
+    # ---- runs
+
+    def run_set(self, mode, programs, names, more=None, closed=False):
+        row = {"mode": mode, "set": names, **(more or {}), "programs": {}}
+        missing = [n for n in names if not (programs.get(n) and programs[n].is_alive())]
+        if missing:
+            row["failed"] = f"not there: {missing}"
+        else:
+            periods = {n: 0 if closed or n in BEST_EFFORT else self.periods.get(n, 10) for n in names}
+            row["period_ms"] = {n: p for n, p in periods.items() if p}
+            begin = time.perf_counter() + 0.03
+            for n in names:
+                programs[n].tell("run", periods[n], begin, SECONDS)
+            for n in names:  # each answer is taken, also after a failure
+                try:
+                    answer = programs[n].hear(SECONDS + 12)
+                    row["programs"][n] = counted(answer) | answer
+                except Failed as failed:
+                    row["programs"][n] = {"failed": str(failed)}
+        self.runs.add(row)
+        say(mode, "+".join(names), json.dumps(more or {}), row.get("failed", ""),
+            {n: r.get("failed", [r.get("mean_ms"), r.get("p99_ms"), r.get("per_s")]) for n, r in row["programs"].items()})
+        return row["programs"]
+
+    def sets(self, mode, programs, until):
+        for names in SETS:
+            if time.time() < until:
+                self.run_set(mode, programs, names)
+
+    def alone(self, programs, mode):
+        for n in programs:
+            said = self.run_set(mode, programs, (n,), {"closed": True}, closed=True).get(n, {})
+            if n in SERVICES and "mean_ms" in said:
+                self.periods[n] = round(said["mean_ms"] / LOAD, 2)
+        for n in programs:
+            if n in SERVICES:
+                self.run_set(mode, programs, (n,))
+
+    def group_of_all(self, group, mps, programs, until):
+        try:
+            if mps:
+                mps.start()
+            begun = self.begin(programs, group)
+            if not self.periods:
+                self.alone(begun, "alone" if group == "turns" else f"alone under {group}")
+            self.sets(group, begun, until)
+        finally:
+            self.close(programs)
+            if mps:
+                mps.quit()
+
+    def percent(self, until):
+        def started(names, shares):
+            mps = Mps()
+            return mps, {n: self.start(n, environment=mps.environment | {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(p)}) for n, p in zip(names, shares)}
+        following = started(*PERCENT[0])
+        for i, (names, shares) in enumerate(PERCENT):
+            mps, programs = following
+            following = None
+            try:
+                if time.time() < until:
+                    following = started(*PERCENT[i + 1]) if i + 1 < len(PERCENT) else None
+                    self.imported(programs, 25)
+                    mps.start()
+                    for n in names:  # one after the other: MPS gives out SMs in the order of the contexts
+                        programs[n].tell("context")
+                        programs[n].hear(20)
+                    begun = self.begin(programs, f"percent {shares}", 40)
+                    if following:
+                        self.imported(following[1], 15)
+                    self.run_set("percent", begun, names, {"percentages": shares})
+            except (Failed, OSError, subprocess.SubprocessError, AttributeError) as error:
+                say("percent", names, shares, repr(error)[:200])
+            finally:
+                self.close(programs)
+                mps.quit()
+            if following is None:
+                break
+
+    def capture(self, programs, until):
+        """One after the other; what a capture then makes of its recording is done beside the next one."""
+        self.imported(programs)
+        for n, one in programs.items():
+            try:
+                if time.time() > until or not one or not one.is_alive():
+                    raise Failed("not captured: no time, or not there: " + (one.last_words(300) if one else ""))
+                one.tell("begin")
+                one.hear(60)
+                one.tell("run", 0, time.perf_counter() + 0.05, CAPTURED_S)
+                said = counted(one.hear(CAPTURED_S + 20))
+                one.tell("end")
+                one.wanted = said
+                say("captured", n, said)
+            except Failed as failed:
+                self.captured.add({"name": n, "failed": str(failed)})
+                say("capture", n, str(failed)[:300])
+                if one:
+                    one.kill()
+        for n, one in programs.items():
+            if not hasattr(one, "wanted"):
+                continue
+            row = {"name": n, "captured": one.wanted}
+            try:
+                row["exit"] = one.process.wait(min(40, max(3, self.left() - 10)))
+            except subprocess.TimeoutExpired:
+                one.kill()
+                row["exit"] = "does not end"
+            row["said"] = one.last_words(1500)
+            path = f"{self.scratch}/{n}.json"
+            if os.path.exists(path) and os.path.getsize(path):
+                try:
+                    with open(path) as file:
+                        row["trace"] = json.load(file)
+                except ValueError as error:
+                    row["failed"] = repr(error)[:200]
+            else:
+                row["failed"] = "no trace"
+            self.captured.add(row)
+            say("trace of", n, row["exit"], row.get("failed", f"{len(row.get('trace', {}).get('kernels', []))} kernels"))
+        for i, names in enumerate((SERVICES[:3], SERVICES[3:], BEST_EFFORT[:3], BEST_EFFORT[3:])):
+            with tarfile.open(os.path.join(self.folder, f"kept-{i + 1}.tar.gz"), "w:gz") as tar:
+                for n in names:
+                    if os.path.isdir(f"{self.scratch}/kept/{n}"):
+                        tar.add(f"{self.scratch}/kept/{n}", n)
+        for one in programs.values():
+            if one:
+                one.end(), one.forget()
+
+    def count(self, until):
+        sys.path.append(os.path.join(HERE, "../networks"))
+        from ncu import METRICS
+        for n in [name for pair in zip(SERVICES, BEST_EFFORT) for name in pair]:
+            if time.time() > until:
+                say("not counted:", n)
+                continue
+            table, row = f"{self.scratch}/{n}.csv", {"name": n}
+            before = ["ncu", "--profile-from-start", "off", "--clock-control", "none", "--target-processes", "all", "--csv", "--print-units", "base",
+                      "--launch-count", str(COUNTED), "--log-file", table, "--metrics", ",".join(METRICS)]
+            one = self.start(n, before)
+            try:
+                if one is None:
+                    raise Failed("not started")
+                one.tell("begin")
+                one.hear(45)
+                one.tell("count")
+                row |= one.hear(max(20, min(60, self.left() - 10)))
+            except Failed as failed:
+                row["failed"] = str(failed)
+            finally:
+                if one:
+                    one.end(25)
+                    row["said"] = one.last_words(300) if "failed" in row else ""
+                    one.forget()
+            if os.path.exists(table):
+                with open(table, errors="replace") as file:
+                    lines = [line for line in file if line.startswith('"')]
+                if lines:
+                    row["csv"], row["launches"] = "".join(lines), len({line.split(",", 1)[0] for line in lines[1:]})
+            self.counters.add(row)
+            say("counted", n, row.get("launches"), row.get("failed", "")[:200])
+
+    def wait(self, until):
+        at = self.scratch + "/service"
+        with open(self.scratch + "/service.said", "w") as said:
+            service = subprocess.Popen([self.sim, "serve", "--policy=wait", "--at", at], stdout=said, stderr=subprocess.STDOUT)
+        programs = {}
+        try:
+            started = time.time()
+            while not os.path.exists(at + "/environment") and service.poll() is None and time.time() < started + 30:
+                time.sleep(0.02)
+            for n in SERVICES + BEST_EFFORT:
+                programs[n] = self.start(n, [self.sim, "run", "--at", at, "--name", n, *(["--class=real_time", "--priority=-5"] if n in SERVICES else []), "--"], dict(os.environ))
+            self.imported(programs, 30)
+            self.sets("wait", self.begin(programs, "wait", 60), until)
+            state = subprocess.run([self.sim, "top", "--json", "--at", at], capture_output=True, text=True, timeout=10).stdout
+            self.runs.add({"mode": "wait", "service": json.loads(state) if state.startswith("{") else state[:500]})
+        finally:
+            self.close(programs)
+            service.terminate()
+            try:
+                service.wait(20)
+            except subprocess.TimeoutExpired:
+                service.kill()
+            with open(self.scratch + "/service.said", errors="replace") as file:
+                say("service:", file.read()[-400:])
+
+    def run(self):
+        self.compile()
+        parts = [SHARES[group] for group in self.groups]
+        ahead = {}  # of a group that follows: its processes, which have imported their libraries meanwhile
+        for i, group in enumerate(self.groups):
+            if self.left() < 25:
+                say("no time for", self.groups[i:])
+                break
+            until = min(BEGAN + sum(parts[:i + 1]) / sum(parts) * (self.end - BEGAN), self.end - 8)
+            try:
+                if group in ("turns", "mps", "priority", "capture"):
+                    mps, programs = ahead.pop(group, None) or self.all_of(group)
+                    self.imported(programs)
+                    following = self.groups[i + 1] if i + 1 < len(self.groups) else ""
+                    if following in ("mps", "priority", "capture"):
+                        ahead[following] = self.all_of(following)
+                        self.imported(ahead[following][1])
+                    if group == "capture":
+                        self.capture(programs, until)
+                    else:
+                        self.group_of_all(group, mps, programs, until)
+                elif group == "percent":
+                    self.percent(until)
+                elif group == "counters":
+                    self.count(until)
+                else:
+                    self.wait(until)
+            except Exception as error:  # one that fails must not cost the others
+                say(group, "FAILS:", repr(error)[:400])
+        for mps, programs in ahead.values():
+            self.close(programs)
+            if mps:
+                shutil.rmtree(mps.folder, ignore_errors=True)
+        shutil.rmtree(self.scratch, ignore_errors=True)
+        say("done")
+
+
+def names():
+    for name in SERVICES + BEST_EFFORT:
+        print(f"{name:20}", "service    " if name in SERVICES else "best effort", "set aside" if is_set_aside(name) else "")
+    for of in SETS:
+        print(f"{' + '.join(of):52}", "set aside" if any(map(is_set_aside, of)) else "")
+
+
+def unpack(folder, to):
+    os.makedirs(to, exist_ok=True)
+    for what, key, end in (("captured", "trace", "json"), ("counters", "csv", "csv")):
+        with gzip.open(os.path.join(folder, what + ".jsonl.gz"), "rt") as file:
+            for line in file:
+                row = json.loads(line)
+                if key in row:
+                    with open(os.path.join(to, f"{row['name']}.{end}"), "w") as out:
+                        out.write(row[key] if end == "csv" else json.dumps(row[key], indent=1))
+    for path in glob.glob(os.path.join(folder, "kept-*.tar.gz")):
+        with tarfile.open(path) as tar:
+            tar.extractall(os.path.join(to, "kept"), filter="data")
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["all", sim, folder]: Campaign(sim, folder, 510, []).run()
+        case ["all", sim, folder, seconds, *groups]: Campaign(sim, folder, float(seconds), groups).run()
+        case ["names"]: names()
+        case ["unpack", folder, to]: unpack(folder, to)
+        case _: sys.exit(__doc__)
