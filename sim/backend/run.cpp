@@ -134,7 +134,7 @@ class Simulator final : public Testbed {
   }
   Requests alone(std::size_t client, const Trace& trace, const Requests* already, const std::function<void(Time)>& progress,
                  const std::function<Requests()>& run) override {
-    return common_.alone(client, trace.run.duration.value_or(kNever), [&] {
+    return common_.alone(Common::alone_of(client, trace), [&] {
       if (already != nullptr && !options_.served_ahead) return *already;
       const bool as_before = options_.engine.shortcuts && !options_.engine.audit && host_ == nullptr;
       auto requests = as_before ? repeat_alone(trace, gpu_, common_.shapes, progress) : std::nullopt;
@@ -200,6 +200,29 @@ std::vector<std::string> mended_counters(const Trace& trace, const Gpu& gpu) {
   return notes;
 }
 
+std::string bytes_of(const Arrivals& arrivals) {
+  std::string bytes(1, static_cast<char>(arrivals.index()));
+  const auto add = [&bytes](const auto&... values) {
+    (bytes.append(reinterpret_cast<const char*>(&values), sizeof values), ...);
+  };
+  if (const auto* times = std::get_if<ExplicitTimes>(&arrivals)) {
+    for (const Time time : times->times) add(time);
+  } else if (const auto* loop = std::get_if<ClosedLoop>(&arrivals)) {
+    const auto& [think_time, in_flight] = *loop;
+    add(think_time, in_flight);
+  } else if (const auto* periodic = std::get_if<Periodic>(&arrivals)) {
+    const auto& [period, offset] = *periodic;
+    add(period, offset);
+  } else if (const auto* poisson = std::get_if<Poisson>(&arrivals)) {
+    const auto& [rate, seed] = *poisson;
+    add(rate, seed);
+  } else {
+    const auto& [at] = std::get<Once>(arrivals);
+    add(at);
+  }
+  return bytes;
+}
+
 }  // namespace
 
 template <class Key, class Made>
@@ -231,8 +254,13 @@ Made Common::once(Known<Key, Made>& known, const Key& key, const std::function<M
   return made.get();
 }
 
-Common::Requests Common::alone(std::size_t client, Time duration, const std::function<Requests()>& simulate) {
-  return once(alone_, {client, duration}, simulate);
+Common::Alone Common::alone_of(std::size_t client, const Trace& one) {
+  const auto& [duration, warm_up, seed] = one.run;  // which is no matter of the simulation: the warm-up
+  return {client, duration.value_or(kNever), seed, bytes_of(one.clients.front().arrivals)};
+}
+
+Common::Requests Common::alone(const Alone& which, const std::function<Requests()>& simulate) {
+  return once(alone_, which, simulate);
 }
 
 Profile Common::profile(KernelId kernel, bool by_sm, const std::function<Profile()>& simulate) {

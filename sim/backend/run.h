@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "policies/api/policy.h"
@@ -19,18 +20,27 @@
 
 namespace corun::sim {
 
-/// What runs of one trace on one GPU share, whatever their policies: what its kernels are like, their
-/// profiles, and each client alone.  May be used from threads.  Another seed or other arrivals need one of
-/// their own, which nothing checks.
+/// What runs of one trace on one GPU share, whatever their policies, their lengths, seeds and arrivals: what its
+/// kernels are like, their profiles, and each client alone.  May be used from threads.
 class Common {
  public:
   explicit Common(const Gpu& gpu) : shapes(std::make_shared<Shapes>(gpu)) {}
   /// With shapes that runs of other traces on this GPU use too.
   explicit Common(std::shared_ptr<Shapes> shared) : shapes(std::move(shared)) {}
   using Requests = std::vector<RequestRecord>;
-  /// Requests of a client alone for so long (kNever: to its end), simulated by `simulate` if nobody asked yet;
-  /// who asks meanwhile waits.  What `simulate` throws comes through, and the next who asks simulates.
-  Requests alone(std::size_t client, Time duration, const std::function<Requests()>& simulate);
+  /// A run of a client alone, by what may differ between runs of one trace.
+  struct Alone {
+    std::size_t client = 0;
+    Time duration = kNever;  // kNever: to its end
+    std::uint64_t seed = 0;
+    std::string arrivals;  // as bytes
+    auto operator<=>(const Alone&) const = default;
+  };
+  /// `one`: the trace, of which only this client is left.
+  static Alone alone_of(std::size_t client, const Trace& one);
+  /// Requests of such a run, simulated by `simulate` if nobody asked yet; who asks meanwhile waits.  What `simulate`
+  /// throws comes through, and the next who asks simulates.
+  Requests alone(const Alone& which, const std::function<Requests()>& simulate);
   /// Simulated by `simulate` if nobody asked yet.
   Profile profile(KernelId kernel, bool by_sm, const std::function<Profile()>& simulate);
   const std::shared_ptr<Shapes> shapes;
@@ -41,7 +51,7 @@ class Common {
   template <class Key, class Made>
   Made once(Known<Key, Made>& known, const Key& key, const std::function<Made()>& make);
   std::mutex mutex_;
-  Known<std::pair<std::size_t, Time>, Requests> alone_;
+  Known<Alone, Requests> alone_;
   Known<std::pair<std::uint32_t, bool>, Profile> profiles_;
 };
 

@@ -20,32 +20,30 @@ namespace {
 
 /// All that a shape depends on, as bytes; before what has no fixed length stands how much there is of it.
 std::string key_of(const Kernel& k, Time solo_time) {
+  // Each field has its place here: with one more this does not compile until it is said what that decides.
+  const auto& [name, origin, grid, block, cluster, registers, static_shared, dynamic_shared, idempotent, ptx, solo, solo_sms,
+               solo_by_sms, places_free_by_sms, persistent_by_ctas, may_be_stopped, block_times, counters, code] = k;
+  const auto& [dram_read, dram_write, l2, l1, instructions, tensor, issue, warps, fp64, pipes, duration] = counters;
   std::string key;
   const auto add = [&key](const auto&... values) {
     (key.append(reinterpret_cast<const char*>(&values), sizeof values), ...);
   };
-  add(k.grid.x, k.grid.y, k.grid.z, k.block.x, k.block.y, k.block.z, k.cluster.x, k.cluster.y, k.cluster.z,
-      k.registers_per_thread);
-  add(k.shared_memory_bytes(), solo_time, k.solo_time.value_or(Time{}), k.solo_time_sms);
-  const Counters& c = k.counters;
-  add(k.solo_time_by_sms.size(), k.persistent_time_by_ctas.size(), k.block_times.size(), c.pipes_pct.size(),
-      k.places_free_by_sms.size());
-  for (const auto& [n, time] : k.solo_time_by_sms) add(n, time);
-  for (const auto& [n, time] : k.places_free_by_sms) add(n, time);
-  for (const auto& [n, time] : k.persistent_time_by_ctas) add(n, time);
-  const Kernel::Stoppable stoppable = k.stoppable.value_or(Kernel::Stoppable{});
-  add(k.stoppable.has_value(), stoppable.time, stoppable.workers_stay);
-  for (const Time time : k.block_times) add(time);
-  for (const auto& [pipe, busy] : c.pipes_pct) {
+  add(grid.x, grid.y, grid.z, block.x, block.y, block.z, cluster.x, cluster.y, cluster.z, registers);
+  add(k.shared_memory_bytes(), solo_time, solo.value_or(Time{}), solo_sms);
+  add(solo_by_sms.size(), persistent_by_ctas.size(), block_times.size(), pipes.size(), places_free_by_sms.size());
+  for (const auto* times : {&solo_by_sms, &places_free_by_sms, &persistent_by_ctas})
+    for (const auto& [n, time] : *times) add(n, time);
+  const Kernel::Stoppable stoppable = may_be_stopped.value_or(Kernel::Stoppable{});
+  add(may_be_stopped.has_value(), stoppable.time, stoppable.workers_stay);
+  for (const Time time : block_times) add(time);
+  for (const auto& [pipe, busy] : pipes) {
     add(pipe.size(), busy);
     key += pipe;
   }
-  for (const auto& counter :
-       {c.dram_read_bytes, c.dram_write_bytes, c.l2_bytes, c.l1_bytes, c.warp_instructions,
-        c.tensor_instructions, c.issue_active_pct, c.warps_active_pct, c.fp64_active_pct, c.duration_ns})
+  for (const auto& counter : {dram_read, dram_write, l2, l1, instructions, tensor, issue, warps, fp64, duration})
     add(counter.value_or(-1));
-  add(k.name.size());
-  return key += k.name;  // which tells its class, and by how many columns it multiplies
+  add(name.size());
+  return key += name;  // which tells its class, and by how many columns it multiplies
 }
 
 /// Blocks take longer where the memory gives less than they take alone.

@@ -40,18 +40,15 @@ void ComputeEngine::accept(Work&& work, std::uint32_t level, const SmMask& allow
                            const SmResources& demand) {
   Pipeline& pipe = pipeline();
   pipe.condition(work);
-  // What was on the GPU before has times of then in its record.
-  const bool whole = work.blocks() - work.first == work.record.blocks && !work.resumed;
-  if (!shortcuts_ || pipe.busy() || !whole || work.has_quotas() || work.block_times != nullptr ||
-      !pipe.dispatcher_free())
-    return pipe.accept(std::move(work), level, allowed, demand);
-  const SoloMemory::Key key = SoloMemory::key_of(work, allowed);
-  if (const UndisturbedRun* run = memory_.find(key)) {
+  if (!shortcuts_ || !pipe.at_rest()) return pipe.accept(std::move(work), level, allowed, demand);
+  const std::optional<SoloMemory::Key> key = SoloMemory::key_of(work, allowed, demand);
+  if (!key) return pipe.accept(std::move(work), level, allowed, demand);
+  if (const UndisturbedRun* run = memory_.find(*key)) {
     const bool told = !work.tells_last;
     door_.emplace(std::move(work), level, allowed, demand, *run, pipe.now(), false, told);
     return;
   }
-  watched_ = Watched{work.record.launch, key, pipe.now(), pipe.sms().sm_ps(), pipe.sms().warp_ps()};
+  watched_ = Watched{work.record.launch, *key, pipe.now(), pipe.sms().sm_ps(), pipe.sms().warp_ps()};
   pipe.accept(std::move(work), level, allowed, demand);
 }
 

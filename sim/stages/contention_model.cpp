@@ -41,6 +41,7 @@ void ContentionModel::introduce(WorkId work, const BlockLoad& load) {
   CORUN_EXPECTS(launch.blocks == 0);  // of the one that had the number
   launch.load = load;
   launch.number = memory_.number_of(load);
+  launch.kind = {0, 0, load.alone_ps, load.sm.arrival_randomness, load.sm.uses, load.sm.accounted};
   as_alone(launch);
 }
 
@@ -51,10 +52,9 @@ void ContentionModel::as_alone(Launch& launch) {
 }
 
 void ContentionModel::press(Launch& launch, double delay, double issue) {
-  launch.delay = delay;
-  launch.issue = issue;
-  launch.serial = rates_.serial_of({delay, issue, launch.load.alone_ps, launch.load.sm.arrival_randomness,
-                                    launch.load.sm.uses, launch.load.sm.accounted});
+  launch.kind.delay = delay;
+  launch.kind.issue = issue;
+  launch.serial = rates_.serial_of(launch.kind);
 }
 
 /// `blocks` of its blocks have come; negative: have gone.
@@ -322,9 +322,7 @@ void ContentionModel::rate_rows(std::uint32_t head, std::int64_t now) {
     const Launch& launch = launches_[row.work.value];
     RateTable::Rates& rates = rates_.rates_of({launch.serial, 0, row.count});
     if (rates.older == 0)
-      rates.older =
-          rate_of(alone_on_sm(launch.issue, row.count, launch.delay, launch.load.sm.arrival_randomness) /
-                  launch.load.alone_ps);
+      rates.older = rate_of(launch.kind.alone_on_sm(row.count) / launch.kind.alone);
     row.set_rate(oldest_first(row, rates.older), now);
   } else if (rows.size() == 2) {
     BlockRow &a = rows_[rows[0]], &b = rows_[rows[1]];
@@ -345,12 +343,10 @@ void ContentionModel::rate_pair(BlockRow& a, BlockRow& b, std::int64_t now) {
       x.load.sm.processor_sharing && y.load.sm.processor_sharing ? kProcessorSharing : apart(a.ages(), b.ages());
   RateTable::Rates& rates = rates_.rates_of({x.serial, y.serial, distance << 16 | a.count << 8 | b.count});
   if (rates.older == 0) {
-    SmShare shares[] = {
-        {x.issue, x.delay, a.count, 0, x.load.sm.arrival_randomness, x.load.sm.uses, x.load.sm.accounted},
-        {y.issue, y.delay, b.count, 0, y.load.sm.arrival_randomness, y.load.sm.uses, y.load.sm.accounted}};
+    SmShare shares[] = {x.kind.share(a.count), y.kind.share(b.count)};
     share_sm(shares, distance, memory_.limits());
-    rates.older = rate_of(shares[0].time_ps / x.load.alone_ps);
-    rates.younger = rate_of(shares[1].time_ps / y.load.alone_ps);
+    rates.older = rate_of(shares[0].time_ps / x.kind.alone);
+    rates.younger = rate_of(shares[1].time_ps / y.kind.alone);
   }
   a.set_rate(oldest_first(a, rates.older), now);
   b.set_rate(oldest_first(b, rates.younger), now);
@@ -392,17 +388,14 @@ void ContentionModel::rate_several(const Rows& rows, std::int64_t now) {
   const bool found = known != nullptr && known->front() != 0;
   boost::container::static_vector<SmShare, kMostBlocks> shares;
   if (!found) {
-    for (const std::uint16_t r : order) {
-      const Launch& launch = launches_[rows_[r].work.value];
-      shares.push_back({launch.issue, launch.delay, rows_[r].count, 0, launch.load.sm.arrival_randomness,
-                        launch.load.sm.uses, launch.load.sm.accounted});
-    }
+    for (const std::uint16_t r : order)
+      shares.push_back(launches_[rows_[r].work.value].kind.share(rows_[r].count));
     share_sm({shares.data(), shares.size()}, distance, memory_.limits());
   }
   for (std::size_t k = 0; k < order.size(); ++k) {
     BlockRow& row = rows_[order[k]];
     const std::uint32_t rate =
-        found ? (*known)[k] : rate_of(shares[k].time_ps / launches_[row.work.value].load.alone_ps);
+        found ? (*known)[k] : rate_of(shares[k].time_ps / launches_[row.work.value].kind.alone);
     if (known != nullptr) (*known)[k] = rate;
     row.set_rate(oldest_first(row, rate), now);
   }
@@ -454,7 +447,7 @@ bool ContentionModel::judge_pressure(LossMeter* losses) {
       memory_.share({contenders.data(), contenders.size()}, {numbers.data(), numbers.size()}).dram;
   for (std::size_t i = 0; i < contenders.size(); ++i) {
     Launch& launch = launches_[present_[i].value];
-    if (launch.delay == contenders[i].delay_ps && launch.issue == contenders[i].issue_ps) continue;
+    if (launch.kind.delay == contenders[i].delay_ps && launch.kind.issue == contenders[i].issue_ps) continue;
     press(launch, contenders[i].delay_ps, contenders[i].issue_ps);
     differs = true;
   }

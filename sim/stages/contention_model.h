@@ -119,8 +119,8 @@ class ContentionModel {
   struct Launch {
     BlockLoad load;
     std::uint32_t number = 0;     // of the load (`MemoryTable`)
-    double delay = 0, issue = 0;  // ps of a block, off and at the issue slots, under the present pressure
-    std::uint32_t serial = 0;     // of these two and the time alone
+    RateTable::Kind kind;         // under the present pressure
+    std::uint32_t serial = 0;     // of the kind
     std::uint32_t blocks = 0;     // on all SMs
     std::uint32_t sms = 0;        // that have any
     std::uint32_t settled = 0;    // blocks when the pressure was last judged,

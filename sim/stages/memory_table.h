@@ -36,10 +36,11 @@ class MemoryTable {
     Company company;
     std::uint64_t bits = 0;
     for (std::size_t i = 0; i < contenders.size(); ++i) {
-      const Contender& c = contenders[i];
+      // All that a contender is: its load, which has the number, blocks and SMs; the others are what is found.
+      const auto& [load, blocks, sms, delay_found, issue_found] = contenders[i];
       CORUN_EXPECTS_SLOW(numbers[i] != 0);
-      company[i] = {c.blocks, c.sms, numbers[i]};
-      bits ^= (std::bit_cast<std::uint64_t>(c.blocks) ^ std::bit_cast<std::uint64_t>(c.sms) << 3) + numbers[i];
+      company[i] = {blocks, sms, numbers[i]};
+      bits ^= (std::bit_cast<std::uint64_t>(blocks) ^ std::bit_cast<std::uint64_t>(sms) << 3) + numbers[i];
       bits = (bits ^ bits >> 31) * 0xff51afd7ed558ccdu;
     }
     bool found;

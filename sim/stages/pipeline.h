@@ -74,8 +74,8 @@ class Pipeline {
 
   // ---- what can be asked ----
   bool busy() const { return launches_.unfinished() != 0; }
-  /// The dispatcher would start a block at once.
-  bool dispatcher_free() const { return dispatcher_.free() <= now_; }
+  /// Nothing is there or about to happen, and the dispatcher would start a block at once.
+  bool at_rest() const { return !busy() && dispatcher_.free() <= now_ && next_time() == kNever; }
   Time dispatcher_rests() const { return dispatcher_.free(); }
   const SmArray& sms() const { return sms_; }
   std::uint64_t blocks_done(LaunchId launch) const;

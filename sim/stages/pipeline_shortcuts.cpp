@@ -60,7 +60,7 @@ void Pipeline::skip_rounds(Time limit) {
 }
 
 void Pipeline::pass(Work&& work, Time since, const UndisturbedRun& run) {
-  CORUN_EXPECTS(!busy() && since >= now_);
+  CORUN_EXPECTS(at_rest() && since >= now_);
   KernelRecord& record = work.record;
   record.slotted = since + offset_;
   record.started = since + run.started + offset_;

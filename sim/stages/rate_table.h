@@ -14,11 +14,14 @@ namespace corun::sim {
 
 class RateTable {
  public:
-  /// What makes the times of a launch's blocks, ps and a ratio.
+  /// What makes the times of a launch's blocks, ps and a ratio.  Rates are found from kinds alone, so that nothing
+  /// decides which their numbers do not tell.
   struct Kind {
     double delay = 0, issue = 0, alone = 0, arrival_randomness = 1;
     PipeUse uses = kSlotsAlone, accounted = kAllOfIt;
     bool operator==(const Kind&) const = default;
+    SmShare share(std::uint32_t blocks) const { return {issue, delay, blocks, 0, arrival_randomness, uses, accounted}; }
+    double alone_on_sm(std::uint32_t blocks) const { return sim::alone_on_sm(issue, blocks, delay, arrival_randomness); }
   };
   struct Company {
     std::uint32_t older = 0, younger = 0;  // numbers of their kinds, 0: none

@@ -16,7 +16,7 @@ struct Arriving {
   TpcMask mask = TpcMask::all();
   std::uint32_t ctas = 0;                    // 0: plain
   std::vector<std::uint16_t> ctas_per_sm{};  // by SM, of a persistent kernel; may be empty
-  KernelId kernel{};                         // launches of one kernel may be taken to go alike
+  KernelId kernel{};                         // in its record
 };
 
 class EngineRig {

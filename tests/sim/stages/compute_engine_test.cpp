@@ -21,6 +21,27 @@ TEST(ComputeEngine, WavesOfASingleWorkerAreSkippedToo) {
   EXPECT_EQ(lines(quick.collected.kernels), lines(plain.collected.kernels));
 }
 
+TEST(ComputeEngine, ALaunchBehindOneThatWasStoppedAtTheDoorGoesAsWithoutShortcuts) {
+  std::vector<std::vector<std::string>> records;
+  for (const EngineOptions options : {kShortcuts, kPlain}) {
+    EngineRig rig(small_gpu(2), options, false);
+    const Kernel k = kernel(1, 32, us(9));
+    rig.accept(k);
+    rig.run_to(us(20));
+    EXPECT_TRUE(rig.engine.stop(rig.accept(k), false));  // before its first block
+    rig.accept(k);
+    for (int i = 0; i < 4; ++i) {
+      std::vector<EngineNotice> notices;
+      rig.engine.advance(kNever, notices);
+    }
+    EXPECT_EQ(rig.engine.now(), us(29)) << "time does not go back";
+    rig.accept(k, {.at = us(29)});
+    rig.run();
+    records.push_back(lines(rig.collected.kernels));
+  }
+  EXPECT_EQ(records[0], records[1]);
+}
+
 TEST(ComputeEngine, WithoutALimitItReturnsWhenNothingHappensAnyMore) {
   for (const EngineOptions options : {kShortcuts, kPlain}) {
     EngineRig rig(small_gpu(2), options, false);

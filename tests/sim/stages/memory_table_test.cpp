@@ -3,10 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
+#include <set>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
+#include "tests/support/launch_fields.h"
 #include "tests/support/random_trace.h"
+#include "tests/support/stages.h"
 #include "traces/json/trace_json.h"
 
 namespace corun::sim {
@@ -26,9 +31,22 @@ TEST(MemoryTable, ALoadHasItsOwnNumberNotZero) {
   EXPECT_NE(number, 0u);
   EXPECT_EQ(table.number_of(load(1000)), number);
   EXPECT_NE(table.number_of(load(1001)), number);
-  BlockLoad other = load(1000);
-  other.memory.random = true;
-  EXPECT_NE(table.number_of(other), number) << "of the same times";
+}
+
+TEST(MemoryTable, ALoadOfWhichAnyFieldDiffersHasAnotherNumber) {
+  MemoryTable table(limits_of(read_gpu("h200")));
+  Launched usual;
+  usual.work.load = load(1000), usual.work.record.blocks = 528, usual.allowed = mask({0, 1});
+  std::set<std::uint32_t> seen{table.number_of(usual.work.load)};
+  std::deque<std::vector<Time>> none;
+  for (std::size_t at = 0;; ++at) {
+    Launched other = usual;
+    const std::string name = change_field(other, at, AnotherValue{usual, none});
+    if (name.empty()) break;
+    if (other.work.load == usual.work.load) continue;
+    EXPECT_TRUE(seen.insert(table.number_of(other.work.load)).second) << name;
+  }
+  EXPECT_GT(seen.size(), 30u);
 }
 
 TEST(MemoryTable, GivesWhatShareMemoryFinds) {

@@ -15,12 +15,12 @@ namespace {
 
 TEST(RateTable, AKindHasItsOwnNumberNotZero) {
   RateTable table;
-  const RateTable::Kind kind{1, 2, 3, 0, 1};
+  const RateTable::Kind kind{1, 2, 3, 0, {1}, {}};
   const std::uint32_t serial = table.serial_of(kind);
   EXPECT_NE(serial, 0u);
   EXPECT_EQ(table.serial_of(kind), serial);
   for (const RateTable::Kind& other :
-       {RateTable::Kind{9, 2, 3, 0, 1}, {1, 9, 3, 0, 1}, {1, 2, 9, 0, 1}, {1, 2, 3, 9, 1}, {1, 2, 3, 0, 0}})
+       {RateTable::Kind{9, 2, 3, 0, {1}, {}}, {1, 9, 3, 0, {1}, {}}, {1, 2, 9, 0, {1}, {}}, {1, 2, 3, 9, {1}, {}}, {1, 2, 3, 0, {0}, {}}, {1, 2, 3, 0, {1}, {0, 1}}})
     EXPECT_NE(table.serial_of(other), serial);
 }
 
