@@ -1,4 +1,3 @@
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -6,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -56,8 +56,7 @@ ProgramEnd run_program(const std::vector<std::string>& command, const std::vecto
     sigaction(SIGINT, &before, nullptr);
     if (limit) {
       setpgid(0, 0);
-      const int none = open("/dev/null", O_RDONLY);
-      dup2(none, STDIN_FILENO);
+      if (std::freopen("/dev/null", "r", stdin) == nullptr) _exit(kCannotStart);
     }
     for (const std::string& variable : environment) putenv(const_cast<char*>(variable.c_str()));
     execvp(arguments[0], arguments.data());
@@ -138,7 +137,7 @@ std::string not_again(const CaptureArguments& a, const ProgramEnd& ended, const 
   if (ended.interrupted) return "the program was interrupted";
   if (ended.code != 0 || ended.signal != 0) return "the program did not end well";
   if (nothing_recorded(recorded)) return "nothing was recorded";
-  if (std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") != nullptr) return "the program had a part already";
+  if (a.import.sms != 0 || std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") != nullptr) return "the program had a part already";
   return {};
 }
 

@@ -469,6 +469,8 @@ TEST_F(Capture, AProgramThatDidNotEndWellOrWasInterruptedIsNotRunAgain) {
   EXPECT_NO_PART("the program did not end well");
   ASSERT_EQ(capture(fmt::format("sh -c '{}; kill -INT $PPID'", program("serve"))), 0) << said_;
   EXPECT_NO_PART("the program was interrupted");
+  ASSERT_EQ(capture(program("serve"), "--sms 66"), 0) << said_;
+  EXPECT_NO_PART("the program had a part already");
   EXPECT_FALSE(said("again, on")) << said_;
 }
 
