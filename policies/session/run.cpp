@@ -178,8 +178,9 @@ Ran run(const Trace& whole, const Gpu& gpu, const RunOptions& options, Testbed& 
 
   std::vector<std::vector<RequestRecord>> alone(options.alone ? trace.clients.size() : 0);
   testbed.each(alone.size(), [&](std::size_t i) {
-    Trace one = trace;
-    one.clients = {trace.clients[i]};
+    Trace one = options.alone_of != nullptr ? *options.alone_of : trace;
+    one.run = trace.run;
+    one.clients = {Client(one.clients[i])};
     if (!window.fixed_work) one.run.duration = window.end;
     const auto told_alone = watch.over(trace.clients[i].name + " alone");
     const bool is_already = trace.clients.size() == 1 && object == nullptr && options.policy == kPolicyAlone && one.run.duration == whole.run.duration;

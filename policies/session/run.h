@@ -30,6 +30,7 @@ struct RunOptions {
   const Profiles* profiles = nullptr;  // in the place of what the backend's own would be
   bool resources = false;              // tell running time by the resource that kernels lack; slower
   bool alone = true;                   // false: no slowdown, progress, STP and ANTT
+  const Trace* alone_of = nullptr;     // whose clients are run alone; null: the run's own, of which it has as many
   std::function<void()> interrupt{};   // called now and then, may throw to end the run; may be empty
   std::function<bool()> stop{};        // asked now and then: true ends the window here; may be empty
 };

@@ -17,6 +17,7 @@
 #include "python/native/columns.h"
 #include "python/native/policy.h"
 #include "python/native/trace_object.h"
+#include "sim/backend/on_parts.h"
 #include "sim/sweep/carry.h"
 #include "sim/sweep/load.h"
 #include "traces/json/output_file.h"
@@ -236,12 +237,14 @@ std::unique_ptr<ResultObject> run(const TraceObject& t, const py::object& policy
   options.engine = engine;
   options.resources = resources;
   options.interrupt = Interrupt{};
-  auto result = std::make_unique<ResultObject>(trace, level, counters);
+  const std::shared_ptr<Shared> shared = t.shared;
+  auto& [gpu, common] = shared->of(*trace, std::filesystem::path(t.file).parent_path(), how.issue, engine.audit);
+  std::optional<Trace> confined =
+      sim::on_parts(*trace, gpu, object ? object->requirements() : make_policy(options.policy)->requirements());
+  const auto shown = confined ? std::make_shared<const Trace>(*std::move(confined)) : trace;
+  auto result = std::make_unique<ResultObject>(shown, level, counters);
   {
     const py::gil_scoped_release release;
-    const std::shared_ptr<Shared> shared = t.shared;
-    auto& [gpu, common] =
-        shared->of(*trace, std::filesystem::path(t.file).parent_path(), how.issue, engine.audit);
     options.common = &common;
     std::ostringstream written;
     std::optional<PerfettoSink> perfetto;
@@ -250,7 +253,7 @@ std::unique_ptr<ResultObject> run(const TraceObject& t, const py::object& policy
     if (level) {
       PerfettoOptions perfetto_options;
       perfetto_options.level = *level;
-      perfetto.emplace(*trace, gpu, perfetto_options, written);
+      perfetto.emplace(*shown, gpu, perfetto_options, written);
       options.sinks.push_back(&picked.emplace(*perfetto, counters));
     }
     result->result = sim::run(*trace, gpu, options);

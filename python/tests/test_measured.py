@@ -87,6 +87,16 @@ def test_times_on_parts_of_the_gpu_bring_a_program_within_two_percent_or_the_kno
     assert min(without for _, without in errors.values()) > 0.15
 
 
+def test_a_second_recording_on_a_part_of_the_gpu_tells_the_parts_above_it():
+    names = None if WHOLE else ["prefill_2k", "gpt2_b2s256", "decode_gqa", "resnet50_b1"]
+    by_part = script(EXPERIMENTS / "networks/second.py").errors(SIM, names=names)
+    mean = {(part, column): statistics.mean(map(abs, off)) for part, columns in by_part.items() for column, off in columns.items()}
+    assert min(mean["mps60", "whole"], mean["mps40", "whole"]) > 10, "without one partitions are guessed"
+    assert max(mean["mps60", "this part"], mean["mps40", "this part"]) <= 2
+    assert mean["mps60", "other part"] <= 4 and max(map(abs, by_part["mps60"]["other part"])) <= 10
+    assert 5 <= mean["mps40", "other part"] <= 12, "below all that was recorded: a known gap"
+
+
 H100 = EXPERIMENTS.parent / "h100"
 
 

@@ -14,6 +14,7 @@
 #include "sim/backend/in_parallel.h"
 #include "sim/backend/instances.h"
 #include "sim/backend/metered.h"
+#include "sim/backend/on_parts.h"
 #include "sim/backend/profile.h"
 #include "sim/backend/served.h"
 #include "sim/backend/service_view.h"
@@ -267,18 +268,21 @@ Profile Common::profile(KernelId kernel, bool by_sm, const std::function<Profile
   return once(profiles_, {kernel.value, by_sm}, simulate);
 }
 
-RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
+RunResult run(const Trace& recorded, const Gpu& gpu, const RunOptions& options) {
   const auto began = std::chrono::steady_clock::now();
   std::optional<Common> own;
   Common& common = options.common != nullptr ? *options.common : own.emplace(gpu);
   const HostCosts* host =
       options.profiles != nullptr && options.profiles->host ? &*options.profiles->host : nullptr;
   Simulator simulator(gpu, common, options, host);
+  const std::unique_ptr<Policy> made = options.object == nullptr ? make_policy(options.policy) : nullptr;
+  Policy& policy = made ? *made : *options.object;
+  const std::optional<Trace> confined = on_parts(recorded, gpu, policy.requirements());
+  const Trace& trace = confined ? *confined : recorded;
   PreemptionMeter preemption(trace);
   corun::RunOptions watched = options;
   watched.sinks.push_back(&preemption);
-  const std::unique_ptr<Policy> made = options.object == nullptr ? make_policy(options.policy) : nullptr;
-  Policy& policy = made ? *made : *options.object;
+  watched.alone_of = &recorded;
   std::optional<MeteredPolicy> metered;
   if (policy.requirements().forecast) metered.emplace(policy);
   auto [result, window, outcome, requests] =
@@ -305,6 +309,7 @@ RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
   if (const std::string warning = contention_warning(trace, gpu); !warning.empty()) result.notes.insert(at(), warning);
   const std::vector<std::string> of_card = card_notes(trace, gpu);
   result.notes.insert(at(), of_card.begin(), of_card.end());
+  if (confined) result.notes.insert(at(), on_parts_note(recorded, *confined));
   if (host != nullptr && host->launch_call != Time{})
     result.notes.push_back("one host thread issues for all clients, at the costs in the profile file");
   std::ranges::copy(simulator.instances().notes(), std::back_inserter(result.notes));

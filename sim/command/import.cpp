@@ -22,6 +22,19 @@
 namespace corun::sim {
 namespace {
 
+/// What a request is called that is none of the program's own ranges (repetition.cpp).
+constexpr const char* kRepetition = "repetition ";
+
+/// Recordings on parts that `sim capture --keep` put beside the one of the whole GPU.
+std::vector<ImportArguments::Part> kept_parts(const std::string& folder) {
+  std::vector<ImportArguments::Part> parts;
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, none))
+    if (entry.is_directory() && entry.path().filename().string().starts_with(kPartFolder)) parts.push_back({entry.path().string(), false});
+  std::ranges::sort(parts, {}, &ImportArguments::Part::folder);
+  return parts;
+}
+
 /// No request takes no time, and the least that a host issues is not nothing.
 Time some_time(const std::string& text, const char* option) {
   const Time time = parse_duration(text, option);
@@ -54,20 +67,36 @@ Trace read(const ImportArguments& a, RecordedTimes& recorded) {
   return import_nsys(a.input, options, a.process, &recorded);
 }
 
-void join_part_of(const std::string& folder, ImportArguments a, Trace& trace) {
-  if (trace.gpu.empty())
-    throw InputError("", "--by-sms", "the GPU is not known, so neither is its part", "name it with --gpu; sim gpus lists them");
-  if (recorded_sms(trace) != 0)
-    throw InputError("", "--by-sms", "without a percentage the program had a part of the GPU already",
-                     "run it where no other MPS server is");
-  a.input = folder, a.gpu = trace.gpu, a.counters.clear();
-  RecordedTimes ignored;
-  const Trace part = read(a, ignored);
-  const std::uint32_t all = read_gpu(trace.gpu).sms, sms = recorded_sms(part);
-  if (sms == 0)
-    throw InputError("", "--by-sms", "the program saw as many SMs as without a percentage",
-                     "take a smaller percentage; the MPS server must be this user's");
-  trace.notes.push_back(join_part(trace, all, part, sms));
+/// `request`: the range that is the request; empty: it is none, or not known.
+void join(const PartRecording& part, const ImportArguments& a, const std::string& request, Trace& trace) {
+  trace.notes.push_back(join_recording(trace, part, "--by-sms", [&](const std::string& gpu, std::uint32_t sms) {
+    ImportArguments there = a;
+    there.input = part.file.string(), there.gpu = gpu, there.sms = sms, there.counters.clear();
+    if (there.range.empty()) there.range = request;
+    RecordedTimes ignored;
+    return read(there, ignored);
+  }));
+}
+
+/// What a result lacks without a second run.
+void tell_without_part(const std::string& why) {
+  fmt::print(stderr, "note: Not run on a part of the GPU ({}): times there tell bandwidth from latency; without them partitions are guessed.\n",
+             why);
+}
+
+void join_parts(const ImportArguments& a, const RecordedTimes& recorded, Trace& trace) {
+  // One process, whose range was chosen: the request on the part is that, and not what holds most there.
+  const bool ranges = a.format == "capture" && trace.clients.size() == 1 && !recorded.request.starts_with(kRepetition);
+  const std::string request = ranges ? recorded.request : "";
+  for (const std::string& text : a.by_sms) join(part_recording(text, "--by-sms"), a, request, trace);
+  const bool kept = a.format == "capture" && a.by_sms.empty() && a.parts.empty();
+  for (const ImportArguments::Part& part : kept ? kept_parts(a.input) : a.parts) try {
+      join({part.folder, 0, true}, a, request, trace);
+    } catch (const InputError& error) {
+      if (part.asked) throw;
+      tell_without_part(error.problem());
+    }
+  if (!a.no_part.empty()) tell_without_part(a.no_part);
 }
 
 /// Options that every recording knows.
@@ -108,6 +137,11 @@ CLI::App* add_import(CLI::App& app, ImportArguments& a) {
   command->add_flag("--repeats", a.repeats, "where no step is marked, a request is what repeats (default: the whole recording)");
   command->add_flag("--assume-shapes", a.assume_shapes,
                     "kernels without a recorded shape, as in HIP graphs, get one block of 256 threads an SM");
+  command
+      ->add_option("--by-sms", a.by_sms,
+                   "a second recording of the program, on a part of the GPU; times there tell bandwidth from latency:\n"
+                   "FILE, or 33=FILE where it does not say on how many SMs; once for each part")
+      ->allow_extra_args(false);
   command->add_option("--counters", a.counters,
                       "what `ncu --csv` printed of the same program: counters and cluster dimensions\n(metrics: " +
                           nsight_compute_metrics() + ")");
@@ -127,11 +161,14 @@ CLI::App* add_capture(CLI::App& app, CaptureArguments& a) {
                     "record the kernels of the whole run (default: of segments, as that slows the host; between them only calls,\n"
                     "which tell what a request takes without: host gaps are fitted to that)");
   command->add_flag("--counters", a.counters, "run it again under Nsight Compute (ncu), for counters of every launch");
-  command
-      ->add_option("--by-sms", a.by_sms,
-                   "run it again on these percentages of the GPU under MPS, as 25,50: its kernels' times there")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 99));
+  CLI::Option* by_sms =
+      command
+          ->add_option("--by-sms", a.by_sms,
+                       "percentages of the GPU on which it runs again under MPS, as 25,50 (default: 25, where MPS starts);\n"
+                       "times there tell bandwidth from latency")
+          ->delimiter(',')
+          ->check(CLI::Range(1, 99));
+  command->add_flag("--once", a.once, "run it on the whole GPU only")->excludes(by_sms);
   command->add_option("--keep", a.import.input, "folder that keeps the recording, for `sim import capture`");
   return command;
 }
@@ -139,7 +176,7 @@ CLI::App* add_capture(CLI::App& app, CaptureArguments& a) {
 int import(const ImportArguments& a) {
   RecordedTimes recorded;
   Trace trace = read(a, recorded);
-  for (const std::string& part : a.parts) join_part_of(part, a, trace);
+  join_parts(a, recorded, trace);
   if (std::string note = prior_note(trace); !note.empty()) trace.notes.push_back(std::move(note));
   bool fitted = true;
   if (!a.request_time.empty())

@@ -16,6 +16,7 @@
 #include "hw/run/signal_guard.h"
 #include "policies/api/registry.h"
 #include "sim/backend/forecast.h"
+#include "sim/backend/on_parts.h"
 #include "sim/backend/run.h"
 #include "sim/command/advise.h"
 #include "sim/command/calibrate.h"
@@ -197,7 +198,9 @@ int simulate(const Arguments& a, Task task) {
   bool stopped = false;
   {
     ProgressBar bar;
-    Outputs outputs(outputs_wanted, trace, gpu);
+    std::optional<Trace> confined;
+    if (a.cuda.backend == "sim") confined = on_parts(trace, gpu, make_policy(a.policy)->requirements());
+    Outputs outputs(outputs_wanted, confined ? *confined : trace, gpu);
     corun::RunOptions options{.policy = a.policy,
                               .sinks = outputs.sinks(),
                               .progress = [&](const char* stage, double done) { bar.show(stage, done); },

@@ -1,5 +1,8 @@
 #include "sim/model/kernel_model.h"
 
+#include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <vector>
 
 #include "sim/model/kernel_fit.h"
@@ -78,8 +81,26 @@ Time KernelModel::solo_time(std::uint32_t sms) const {
   if (found != features_.kernel.solo_time_by_sms.end())
     return scaled(features_.kernel, features_.solo_time, found->second);
   if (sms == features_.measured_sms || load_.sm.issue_ps <= 0) return features_.solo_time;
+  if (const auto between = between_measured(sms)) return *between;
   const double ratio = length(features_, load_, sms) / length(features_, load_, features_.measured_sms);
   return Time{static_cast<std::int64_t>(static_cast<double>(features_.solo_time.count()) * ratio)};
+}
+
+/// As the model has it, less what it misses of the measured times below and above, each by how near it is.
+std::optional<Time> KernelModel::between_measured(std::uint32_t sms) const {
+  const auto& measured = features_.kernel.solo_time_by_sms;
+  const auto above = measured.upper_bound(sms);
+  if (above == measured.end() || above == measured.begin()) return std::nullopt;
+  const auto below = std::prev(above);
+  const auto time = [&](const auto& point) {
+    return static_cast<double>(scaled(features_.kernel, features_.solo_time, point.second).count());
+  };
+  const auto missed = [&](const auto& point) { return std::log(time(point) / length(features_, load_, point.first)); };
+  const auto far = [](std::uint32_t from, std::uint32_t to) { return std::log(static_cast<double>(to) / from); };
+  const double at = far(below->first, sms) / far(below->first, above->first);
+  const double modelled = length(features_, load_, sms) * std::exp((1 - at) * missed(*below) + at * missed(*above));
+  const auto [least, most] = std::minmax({time(*below), time(*above)});
+  return Time{static_cast<std::int64_t>(std::clamp(modelled, least, most))};
 }
 
 Time KernelModel::block_alone(std::uint32_t sms) const {

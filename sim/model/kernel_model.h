@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "sim/model/contention.h"
@@ -35,6 +36,7 @@ class KernelModel {
 
  private:
   Time longer_by_block(Time time) const;
+  std::optional<Time> between_measured(std::uint32_t sms) const;
 
   KernelFeatures features_;
   BlockLoad load_;  // on the whole GPU

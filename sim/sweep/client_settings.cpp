@@ -248,6 +248,7 @@ const std::vector<Key>& keys() {
       of_a_file("program", "NAME", "which of the file's programs"),
       of_a_file("client", "NAME", "start from this client of the file"),
       of_a_file("counters", "FILE", "what `ncu --csv` printed of the recorded program"),
+      of_a_file("by-sms", "FILE", "the same program recorded on a part of the GPU; 33=FILE where that does not say its SMs"),
   };
   return all;
 }

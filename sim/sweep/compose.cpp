@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "sim/sweep/carry.h"
@@ -88,13 +89,13 @@ class Composer {
   }
 
  private:
-  using PartKey = std::pair<std::string, std::string>;  // file, counters
-  static PartKey key_of_part(const Written& written) { return {written.file, written.value_of("counters")}; }
+  using PartKey = std::tuple<std::string, std::string, std::string>;  // file, counters, recording on a part of the GPU
+  static PartKey key_of_part(const Written& written) { return {written.file, written.value_of("counters"), written.value_of("by-sms")}; }
 
   void read(const Written& written) {
     const auto [at, is_new] = parts_.try_emplace(key_of_part(written));
     if (!is_new) return;
-    at->second.trace = read_input(written.file, "", at->first.second);
+    at->second.trace = read_input(written.file, "", written.value_of("counters"), written.value_of("by-sms"));
     const Trace& trace = at->second.trace;
     if (!trace.gpu.empty())
       at->second.recorded_on = read_gpu(trace.gpu, std::filesystem::path(written.file).parent_path());
@@ -125,15 +126,22 @@ class Composer {
   }
 
   ProgramId choose_program(const Written& written, const Trace& trace, const Client* base) const {
-    std::vector<std::string> names;
-    for (const Program& program : trace.programs) names.push_back(program.name);
+    std::vector<std::string> names, on_all;
+    std::set<ProgramId> on_parts;
+    for (const Program& program : trace.programs) {
+      names.push_back(program.name);
+      for (const auto& [sms, there] : program.on_sms) on_parts.insert(there);
+    }
+    std::uint32_t only = 0;
+    for (std::uint32_t i = 0; i < names.size(); ++i)
+      if (!on_parts.contains(ProgramId{i})) only = i, on_all.push_back(names[i]);
     const std::string wanted = written.value_of("program");
     if (wanted.empty() && base != nullptr) return base->program;
     if (wanted.empty()) {
-      if (names.size() != 1)
-        fail(written, fmt::format("{} has {} programs: {}", written.file, names.size(), list_names(names)),
+      if (on_all.size() != 1)
+        fail(written, fmt::format("{} has {} programs: {}", written.file, on_all.size(), list_names(on_all)),
              "choose one with program=NAME");
-      return ProgramId{0};
+      return ProgramId{only};
     }
     const auto known = std::find(names.begin(), names.end(), wanted);
     if (known == names.end())

@@ -41,16 +41,28 @@ class Requests final : public Sink {
 
 Program& program_of(Trace& trace, std::size_t client) { return trace.programs[trace.clients[client].program.value]; }
 
+/// The client's program, and the same as recorded on parts of the GPU, to which tracing has done the same.
+std::vector<Program*> recordings_of(Trace& trace, std::size_t client) {
+  std::vector<Program*> all = {&program_of(trace, client)};
+  for (const auto& [sms, there] : all.front()->on_sms) all.push_back(&trace.programs[there.value]);
+  return all;
+}
+
+void scale_all_host_gaps(Trace& trace, std::size_t client, double share) {
+  for (Program* program : recordings_of(trace, client)) scale_host_gaps(*program, share);
+}
+
 /// Those of the client's program; no kernel loses more than half.
 void shorten_kernels(Trace& trace, std::size_t client, Time less) {
   const auto shorten = [&](Time& time) { time = std::max(time / 2, time - less); };
   std::set<std::size_t> launched;
-  for (Op& op : program_of(trace, client).ops) {
-    auto* launch = std::get_if<Launch>(&op.what);
-    if (launch == nullptr) continue;
-    launched.insert(launch->kernel.value);
-    if (launch->solo_time) shorten(*launch->solo_time);
-  }
+  for (Program* program : recordings_of(trace, client))
+    for (Op& op : program->ops) {
+      auto* launch = std::get_if<Launch>(&op.what);
+      if (launch == nullptr) continue;
+      launched.insert(launch->kernel.value);
+      if (launch->solo_time) shorten(*launch->solo_time);
+    }
   for (const std::size_t i : launched) {
     Kernel& kernel = trace.kernels[i];
     if (kernel.solo_time) shorten(*kernel.solo_time);
@@ -114,7 +126,7 @@ std::string fit_nodes(Trace& trace, std::size_t client, const Gpu& gpu, Time rec
   std::string host;
   if (alone(trace, client, gpu, 1) > wanted) {
     const double share = share_within(trace, client, gpu, wanted, 0, 1);
-    scale_host_gaps(program_of(trace, client), share);
+    scale_all_host_gaps(trace, client, share);
     host = fmt::format(", and host gaps are {:.3f} of the recorded ones", share);
   }
   return fmt::format(
@@ -141,7 +153,7 @@ std::string fit(Trace& trace, std::size_t client, const WithoutProfiler& told, c
   if (recorded > wanted && graph) return fit_nodes(trace, client, gpu, recorded, wanted);
   if (const Time missing = wanted - told.calls - recorded; graph && host.polls && missing > Time{}) {
     // From the GPU's end to the mark's the recording has no call of the host, and tracing may have lengthened it.
-    program_of(trace, client).ops.front().host_gap += missing;
+    for (Program* program : recordings_of(trace, client)) program->ops.front().host_gap += missing;
     return fmt::format(
         "The program waits for the GPU by no call, so what its host does after that is not recorded: {:.4g} ms are added to its work, and a request takes {:.4g} ms.",
         to_ms(missing), to_ms(alone(trace, client, gpu, 1)));
@@ -163,7 +175,7 @@ std::string fit(Trace& trace, std::size_t client, const WithoutProfiler& told, c
         to_ms(recorded), row, to_ms(wanted));
   }
   if (gaps > Time{}) share = std::max(0.0, share - to_ns(told.calls) / to_ns(gaps));
-  scale_host_gaps(program_of(trace, client), share);
+  scale_all_host_gaps(trace, client, share);
   return fmt::format(
       "Host gaps are {:.3f} of the recorded ones: so a request takes {:.4g} ms instead of {:.4g}{}; without "
       "the profiler it "

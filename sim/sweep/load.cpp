@@ -5,6 +5,7 @@
 #include "sim/sweep/carry.h"
 #include "sim/sweep/fit_host.h"
 #include "traces/json/duration.h"
+#include "traces/import/join_parts.h"
 #include "traces/import/recording.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -12,23 +13,40 @@
 namespace corun::sim {
 namespace {
 
-std::optional<Trace> recording(const std::filesystem::path& file, const ImportOptions& options) {
+void join(Trace& trace, const std::string& by_sms) {
+  const PartRecording part = part_recording(by_sms, "by-sms");
+  trace.notes.push_back(join_recording(trace, part, "by-sms", [&](const std::string& gpu, std::uint32_t sms) {
+    ImportOptions options;
+    options.gpu = gpu, options.sms = sms;
+    if (std::optional<Trace> there = import_recording(part.file, options)) return *std::move(there);
+    throw InputError(part.file.string(), "by-sms", "is no recording of a profiler", "record the program on a part of the GPU");
+  }));
+}
+
+std::optional<Trace> recording(const std::filesystem::path& file, const ImportOptions& options, const std::string& by_sms = {}) {
   RecordedTimes times;
   std::optional<Trace> trace = import_recording(file, options, &times);
-  if (trace) fit_host_as_recorded(*trace, times);
+  if (!trace) return trace;
+  if (!by_sms.empty() && !trace->gpu.empty()) join(*trace, by_sms);
+  fit_host_as_recorded(*trace, times);
   return trace;
 }
 
 }  // namespace
 
-Trace read_input(const std::string& file, const std::string& gpu, const std::string& counters) {
+Trace read_input(const std::string& file, const std::string& gpu, const std::string& counters, const std::string& by_sms) {
   ImportOptions options;
   options.counters = counters;
-  if (std::optional<Trace> recorded = recording(file, options)) {
+  if (std::optional<Trace> recorded = recording(file, options, by_sms)) {
+    if (recorded->gpu.empty() && gpu.empty() && !by_sms.empty()) join(*recorded, by_sms);  // which says that the GPU is not known
     if (!recorded->gpu.empty() || gpu.empty()) return std::move(*recorded);
     options.gpu = gpu;
-    return std::move(*recording(file, options));
+    return std::move(*recording(file, options, by_sms));
   }
+  if (!by_sms.empty())
+    throw InputError(part_recording(by_sms, "by-sms").file.string(), "by-sms",
+                     fmt::format("{} is no recording, to which one on a part of the GPU can be joined", file),
+                     "give both recordings; a trace has times by SMs in its kernels");
   if (!counters.empty())
     throw InputError(counters, "",
                      fmt::format("{} is no PyTorch profiler trace, which counters are joined to", file),

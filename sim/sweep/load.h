@@ -10,8 +10,9 @@
 namespace corun::sim {
 
 /// A trace or, told by its content, a PyTorch profiler trace, recorded on `gpu` where it does not say, whose
-/// launches get the counters that `ncu --csv` printed into `counters` (empty: none).  Throws InputError.
-Trace read_input(const std::string& file, const std::string& gpu, const std::string& counters = {});
+/// launches get the counters that `ncu --csv` printed into `counters`, and times on the part of the GPU on which `by_sms` was
+/// recorded (PartRecording; empty: none).  Throws InputError.
+Trace read_input(const std::string& file, const std::string& gpu, const std::string& counters = {}, const std::string& by_sms = {});
 
 /// Empty: as the trace says.
 struct Adjustments {

@@ -81,9 +81,9 @@ bool all_same(const std::vector<Item>& a, const std::vector<Item>& b) {
 }
 
 bool same(const Program& a, const Program& b) {
-  const auto& [name, issue, streams, ops, buffers, parts] = a;
+  const auto& [name, issue, streams, ops, buffers, parts, on_sms] = a;
   return name == b.name && issue == b.issue && all_same(streams, b.streams) && all_same(ops, b.ops) &&
-         buffers == b.buffers && parts == b.parts;
+         buffers == b.buffers && parts == b.parts && on_sms == b.on_sms;
 }
 
 bool same(const Serving& a, const Serving& b) {

@@ -91,6 +91,7 @@ class TraceReader {
   Trace finish(const TraceFile& root, const path& name) {
     for (const auto& file : files_) read_kernels(*file);
     for (const auto& file : files_) read_programs(*file);
+    for (const auto& file : files_) read_parts(*file);
     read_clients(root);
     make_servers(trace_);
     read_run(root);
@@ -218,6 +219,23 @@ class TraceReader {
                          files_.size() > 1 ? " (included files count)" : ""),
              "give each program a name of its own");
       trace_.programs.push_back(std::move(program));
+    }
+  }
+
+  /// What was recorded of a program on fewer SMs, when all programs are known.
+  void read_parts(const TraceFile& file) {
+    const json& programs = members(file.document, "programs");
+    for (std::size_t i = 0; i < programs.size(); ++i) {
+      const auto& name = programs[i]["name"].get_ref<const std::string&>();
+      for (const auto& [sms, there] : members(programs[i], "on_sms").items()) {
+        const std::string place = fmt::format("/programs/{}/on_sms/{}", i, sms);
+        const auto known = programs_.find(there.get_ref<const std::string&>());
+        if (known == programs_.end()) fail_unknown(file, place, "program", there.get<std::string>(), programs_);
+        const std::uint32_t program = programs_.find(name)->second;
+        if (known->second == program)
+          fail(file, place, "the program is named as its own recording on a part of the GPU", "name the one that was recorded there");
+        trace_.programs[program].on_sms[static_cast<std::uint32_t>(std::stoul(sms))] = ProgramId{known->second};
+      }
     }
   }
 

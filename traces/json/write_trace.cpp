@@ -180,9 +180,10 @@ std::vector<std::string> op_names(const Program& program) {
   return all;
 }
 
-json program(const Program& from, const std::string& name, const std::vector<std::string>& kernels) {
+json program(const Program& from, std::size_t at, const std::vector<std::string>& programs, const std::vector<std::string>& kernels) {
   json to;
-  to["name"] = name;
+  to["name"] = programs[at];
+  for (const auto& [sms, there] : from.on_sms) to["on_sms"][std::to_string(sms)] = programs[there.value];
   if (from.issue == Issue::graph) to["issue"] = "graph";
   const std::vector<std::string> streams = distinct_names(from.streams, "stream");
   put(to, "streams", streams, {"main"});
@@ -327,7 +328,7 @@ void write_trace(const Trace& trace, std::ostream& out, const std::string& schem
     to["kernels"].push_back(kernel(trace.kernels[i], kernels[i]));
   for (std::size_t i = 0; i < programs.size(); ++i)
     if (trace.programs[i].parts.empty())  // else made of others, again when it is read
-      to["programs"].push_back(program(trace.programs[i], programs[i], kernels));
+      to["programs"].push_back(program(trace.programs[i], i, programs, kernels));
   for (std::size_t i = 0; i < clients.size(); ++i) {
     const auto program = trace.clients[i].program.value;
     to["clients"].push_back(client(trace.clients[i], clients[i], trace.programs[program], programs));

@@ -18,6 +18,7 @@ Offsets append(Trace& into, const Trace& from, const std::string& prefix) {
     while (!programs.insert(program.name).second) program.name = prefix + "/" + program.name;
     for (Op& op : program.ops)
       if (Launch* launch = std::get_if<Launch>(&op.what)) launch->kernel.value += at.kernels;
+    for (auto& [sms, there] : program.on_sms) there.value += at.programs;
     into.programs.push_back(std::move(program));
   }
   return at;

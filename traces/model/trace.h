@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -78,6 +79,8 @@ struct Program {
   std::vector<std::string> buffers{};  // names of its allocations
   /// Of a server's program: where each of its steps begins, of which a request is one; empty: a request is all of it.
   std::vector<OpId> parts{};
+  /// The same request as it was recorded on fewer SMs, by their number, where libraries choose other kernels there.
+  std::map<std::uint32_t, ProgramId> on_sms{};
 };
 
 struct ClosedLoop {

@@ -364,7 +364,7 @@ TEST_F(Capture, BySmsGivesTheTimesOnPartsOfTheGpu) {
   have_mps();
   ASSERT_EQ(capture(program("serve"), "--by-sms 25,50"), 0) << said_;
   EXPECT_TRUE(said("again, on 25 % of the GPU") && said("again, on 50 % of the GPU")) << said_;
-  EXPECT_TRUE(said("On 66 of 132 SMs 4 of 4 launches are of the same kernels")) << said_;
+  EXPECT_TRUE(said("On 66 of 132 SMs 4 of 4 launches are the same, and tell their kernels' times there.\n")) << said_;
   std::stringstream told;
   told << std::ifstream(file("told")).rdbuf();
   EXPECT_EQ(told.str(), "-d \n quit\n");
@@ -388,11 +388,99 @@ TEST_F(Capture, BySmsKnowsTheGpuByItsNameThoughAPartHasFewerSms) {
 TEST_F(Capture, BySmsTellsLaunchesThatAreOthersThere) {
   have_mps();
   ASSERT_EQ(capture(program("chooses"), "--by-sms 50"), 0) << said_;
-  EXPECT_TRUE(said("On 66 of 132 SMs 3 of 4 launches are of the same kernels: these have their times there. Others there: gemm(float*, int) (1)"))
+  EXPECT_TRUE(said("On 66 of 132 SMs 3 of 4 launches are the same, and tell their kernels' times there. 1 there is another, in the place "
+                   "of gemm(float*, int) (1): both requests are kept, and these take 2.00 times as long."))
       << said_;
   const Trace trace = read_trace(file());
-  EXPECT_TRUE(trace.kernels.front().solo_time_by_sms.empty());
+  EXPECT_NEAR(to_ns(trace.kernels.front().solo_time_by_sms.at(66)), 800e3, 1e3) << "as long as what does its work there";
+  EXPECT_NEAR(to_ns(trace.kernels.back().solo_time_by_sms.at(132)), 400e3, 1e3);
   EXPECT_EQ(trace.kernels[1].solo_time_by_sms.size(), 2u) << trace.kernels[1].name;
+  ASSERT_EQ(trace.programs.size(), 2u);
+  ASSERT_TRUE(trace.programs.front().on_sms.contains(66));
+  const Program& there = trace.programs[trace.programs.front().on_sms.at(66).value];
+  EXPECT_EQ(there.name, "trace on 66 SMs");
+  std::vector<std::string> launched;
+  for (const Op& op : there.ops)
+    if (const auto* launch = std::get_if<Launch>(&op.what)) launched.push_back(trace.kernels[launch->kernel.value].name);
+  EXPECT_EQ(launched, (std::vector<std::string>{"small(float*, int)", "bias(float*, float*)", "gemm(float*, int) #2", "bias(float*, float*)"}));
+  EXPECT_EQ(trace.kernels.back().solo_time_sms, 66u) << "known there alone";
+}
+
+TEST_F(Capture, AClientThatHasThePartRunsWhatWasRecordedThere) {
+  have_mps();
+  ASSERT_EQ(capture(program("chooses")), 0) << said_;
+  const auto kernels = [&](const std::string& policy) {
+    EXPECT_EQ(sim(fmt::format("--policy={} --duration 5ms --out {} {}", policy, file("out"), file())), 0) << said_;
+    std::stringstream text;
+    text << std::ifstream(file("out/kernels.csv")).rdbuf();
+    return text.str();
+  };
+  EXPECT_NE(kernels("mps:percentages=25").find("small(float*, int)"), std::string::npos) << said_;
+  EXPECT_TRUE(said("on their parts of the GPU clients run what was recorded on one: main 'trace on 32 SMs'")) << said_;
+  EXPECT_EQ(kernels("mps").find("small(float*, int)"), std::string::npos) << said_;
+  EXPECT_FALSE(said("on their parts")) << said_;
+}
+
+TEST_F(Capture, ByDefaultTheProgramRunsAgainOnAQuarterOfTheGpu) {
+  have_mps();
+  ASSERT_EQ(capture(program("serve"), "--keep " + file("kept")), 0) << said_;
+  EXPECT_TRUE(said("again, on 25 % of the GPU")) << said_;
+  EXPECT_TRUE(said("On 32 of 132 SMs 4 of 4 launches are the same")) << said_;
+  EXPECT_FALSE(said("Not run on a part")) << said_;
+  const Trace trace = read_trace(file());
+  EXPECT_EQ(trace.kernels.front().solo_time_by_sms.size(), 2u);
+  EXPECT_EQ(trace.programs.size(), 1u) << "the same launches: one request";
+  const auto times = trace.kernels.front().solo_time_by_sms;
+  ASSERT_EQ(sim(fmt::format("import capture {} --gpu h200 -o {}", file("kept"), file("again.json"))), 0) << said_;
+  EXPECT_EQ(read_trace(file("again.json")).kernels.front().solo_time_by_sms, times) << "what is kept has both runs";
+}
+
+/// The program ran once, well, and the only line about it says why.
+#define EXPECT_NO_PART(why)                                                                            \
+  EXPECT_TRUE(said(fmt::format("note: Not run on a part of the GPU ({}): times there tell", why))) << said_; \
+  EXPECT_TRUE(read_trace(file()).kernels.front().solo_time_by_sms.empty())
+
+TEST_F(Capture, OnceIsOneRunAndSaysWhatIsLost) {
+  have_mps();
+  ASSERT_EQ(capture(program("serve"), "--once"), 0) << said_;
+  EXPECT_FALSE(said("again")) << said_;
+  EXPECT_NO_PART("--once");
+  EXPECT_FALSE(std::filesystem::exists(file("told"))) << "no MPS server";
+  EXPECT_EQ(capture(program("serve"), "--once --by-sms 50"), 2);
+  EXPECT_TRUE(said("excludes")) << said_;
+}
+
+TEST_F(Capture, WithoutAnMpsServerThereIsOneRun) {
+  have_mps(1);
+  ASSERT_EQ(capture(program("serve")), 0) << said_;
+  EXPECT_NO_PART("nvidia-cuda-mps-control cannot be started");
+}
+
+TEST_F(Capture, AProgramThatSeesTheWholeGpuThereHasNoPart) {
+  have_mps();
+  driver_.clear();  // no SMs are told
+  ASSERT_EQ(capture(program("serve")), 0) << said_;
+  EXPECT_NO_PART("the program saw as many SMs as without a percentage");
+}
+
+TEST_F(Capture, AProgramThatDidNotEndWellOrWasInterruptedIsNotRunAgain) {
+  have_mps();
+  ASSERT_EQ(capture(program("fails")), 0) << said_;
+  EXPECT_NO_PART("the program did not end well");
+  ASSERT_EQ(capture(fmt::format("sh -c '{}; kill -INT $PPID'", program("serve"))), 0) << said_;
+  EXPECT_NO_PART("the program was interrupted");
+  ASSERT_EQ(capture(program("serve"), "--sms 66"), 0) << said_;
+  EXPECT_NO_PART("the program had a part already");
+  EXPECT_FALSE(said("again, on")) << said_;
+}
+
+TEST_F(Capture, ASecondRunThatFailsOrDoesNotEndIsLeftOut) {
+  have_mps();
+  ASSERT_EQ(capture(program("fails-there"), "--keep " + file("kept")), 0) << said_;
+  EXPECT_NO_PART("there it ended with exit code 5");
+  EXPECT_FALSE(std::filesystem::exists(file("kept/percent-25")));
+  ASSERT_EQ(capture(fmt::format("sh -c '{} && echo $$ > {}'", program("waits-there"), file("ended"))), 0) << said_;
+  EXPECT_NO_PART("there it had not ended after 8 times as long");
 }
 
 TEST_F(Capture, BySmsWithoutAnMpsServerIsRefusedAndSoIsAPartThatIsTheWhole) {

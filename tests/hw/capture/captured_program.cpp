@@ -4,7 +4,8 @@
 //   captured_program
 //   serve|chooses|unmarked|hosted|once|killed|fails|idle|long|long-unmarked|long-hosted|late|graph|
 //                    unwaiting-unmarked|capturing-unmarked|polling-unmarked|bursting-unmarked|noticed-unmarked|
-//                    often-unmarked|seldom-unmarked|looks|xla|nccl|staged|slows|hastens|threads|wanders
+//                    often-unmarked|seldom-unmarked|looks|xla|nccl|staged|slows|hastens|threads|wanders|
+//                    fails-there|waits-there
 #include <dlfcn.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -224,6 +225,9 @@ int main(int, char** argv) {
     else request();
   }
   fake_flush();
+  const bool on_part = std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE") != nullptr;
+  if (on_part && name == "fails-there") return 5;
+  if (on_part && name == "waits-there") std::this_thread::sleep_for(std::chrono::seconds{100});
   if (std::strcmp(what, "killed") == 0) {
     request();
     raise(SIGKILL);

@@ -215,6 +215,39 @@ TEST(Command, CountersJoinAnImport) {
   expect_refused(import + profile("k") + " --host-time 1ms", {"--host-time", "no launch calls", "remedy"});
 }
 
+TEST(Command, ASecondRecordingOnAPartOfTheGpuIsJoinedOrRefusedWithItsFile) {
+  const Folder folder;
+  const std::string whole = "tests/data/kineto_small.json", text = read(whole);
+  const auto changed = [&](const std::string& name, const std::vector<std::pair<std::string, std::string>>& changes) {
+    std::string part = text;
+    for (const auto& [from, to] : changes)
+      for (std::size_t at = 0; (at = part.find(from, at)) != std::string::npos; at += to.size()) part.replace(at, from.size(), to);
+    EXPECT_NE(part, text) << name;
+    return folder.write(name, part);
+  };
+  const std::pair<std::string, std::string> sms = {"\"numSms\": 132", "\"numSms\": 32"};
+  const std::string quarter = changed("quarter.json", {sms}), other = changed("other.json", {sms, {"sgemm_128x64_tn", "sgemm_64x32_tn"}});
+  const std::string import = "import kineto " + whole + " -o " + folder.path("t.json") + " --by-sms ";
+  const Ran same = sim(import + quarter);
+  EXPECT_EQ(same.code, 0) << same.out;
+  EXPECT_NE(same.out.find("note: On 32 of 132 SMs 4 of 4 launches are the same"), std::string::npos) << same.out;
+  EXPECT_NE(read(folder.path("t.json")).find("\"solo_time_by_sms_ns\": {\"32\": "), std::string::npos);
+  const Ran two = sim(import + other + " --by-sms 66=" + whole);
+  EXPECT_NE(two.out.find("On 32 of 132 SMs 1 of 4"), std::string::npos) << two.out;
+  EXPECT_NE(two.out.find("On 66 of 132 SMs 4 of 4"), std::string::npos) << two.out;
+  EXPECT_NE(read(folder.path("t.json")).find("\"on_sms\": {\"32\": \"kineto_small on 32 SMs\"}"), std::string::npos);
+  const std::string gemm = "--policy=mps:percentages=25 --duration 5ms ", none = changed("none.json", {sms, {"sgemm_128x64_tn", "x"}, {"relu", "y"}, {"reduce", "z"}});
+  EXPECT_NE(sim(gemm + folder.path("t.json")).out.find("'kineto_small on 32 SMs'"), std::string::npos);
+  EXPECT_NE(sim(gemm + "--client a=" + whole + ",by-sms=" + other).out.find("a 'kineto_small on 32 SMs'"), std::string::npos);
+  EXPECT_EQ(sim(gemm + "--client a=" + whole + ",by-sms=" + quarter).out.find("on 32 SMs'"), std::string::npos);
+
+  expect_refused(import + whole, {whole, "--by-sms", "does not say on how many SMs", "33=" + whole});
+  expect_refused(import + folder.path("no.json"), {"no.json", "No such file"});
+  expect_refused(import + "133=" + quarter, {"quarter.json", "133 SMs are no part of the 132"});
+  expect_refused("--client a=" + whole + ",by-sms=" + whole, {whole, "by-sms", "does not say on how many SMs"});
+  expect_refused("--client a=" + folder.path("t.json") + ",by-sms=" + quarter, {"quarter.json", "t.json is no recording"});
+}
+
 /// Two kernels of two clients, which policies that size kernels give parts of the GPU.
 const char* const kTwoKernels = R"({"corun_trace": 1, "name": "t", "gpu": "h200", "kernels": [
   {"name": "a", "grid": [4000,1,1], "block": [256,1,1], "registers_per_thread": 32, "solo_time_ns": 200000},

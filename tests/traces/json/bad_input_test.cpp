@@ -35,6 +35,7 @@ TEST_F(BadInput, UnknownKeyIsRefusedWithTheOneMeant) {
                  "did you mean 'priority'?");
   expect_refused(with("/kernels/0/solo_time_by_sms_ns", {{"eight", 1}}),
                  "/kernels/0/solo_time_by_sms_ns/eight", "unknown key");
+  expect_refused(with("/programs/0/on_sms", {{"eight", "infer"}}), "/programs/0/on_sms/eight", "unknown key");
 }
 
 TEST_F(BadInput, MissingKeyIsRefused) {

@@ -31,6 +31,8 @@ class AnyTrace {
       trace.kernels.push_back(kernel("k" + std::to_string(i)));
     for (std::uint32_t i = 0, n = below(3) + 1; i < n; ++i)
       trace.programs.push_back(program("p" + std::to_string(i), trace));
+    for (std::uint32_t i = 1; i < trace.programs.size(); ++i)
+      if (coin()) trace.programs.front().on_sms[below(132) + 1] = ProgramId{i};
     for (std::uint32_t i = 0, n = below(4); i < n; ++i)
       trace.clients.push_back(client("c" + std::to_string(i), trace));
     if (coin()) trace.run.duration = time() + Time{2'000'000'000'000};
