@@ -1,6 +1,10 @@
-// The search for what counters leave open of a kernel: its time at the issue slots, its waits, and what its
-// bytes cost, so that the contention model gives it the solo times that it has.  Nothing here has seen a
-// co-run, and nothing runs the engine.
+// The law of a kernel: from what its counters say and its solo times, what a block asks of its SM and of the
+// memory.  Nothing here has seen a co-run, and nothing runs the engine.
+//
+// Counters give a block's time at the issue slots, pipes and port of its SM, and its bytes.  Three numbers are
+// left: how much longer it keeps its SM than counters say, its waits for memory, and what its bytes cost beside
+// streamed ones.  Each has a usual value and a spread.  The solo time on the whole GPU fixes the latency that
+// nobody stretches, or the cost of the bytes; a solo time on a part of the GPU fixes which of both it is.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +21,12 @@ struct SoloPoint {
   double time;
 };
 
-/// To solo times on two SM counts or more: issue time, waits and the cost of its bytes with which they come
-/// out best.  Where they leave it open, waits are not below what the bytes imply, and bytes cost what streamed
-/// ones do.
-BlockLoad fit_curve(const KernelFeatures& f, std::span<const SoloPoint> curve);
-
-/// To the solo time on the whole GPU alone: the same parts, each near what the counters imply.
-BlockLoad fit_whole(const KernelFeatures& f, const SoloPoint& whole);
+/// The likeliest load under which the kernel has its solo time `whole`, and comes nearest to those on parts.
+BlockLoad fit(const KernelFeatures& f, const SoloPoint& whole, std::span<const SoloPoint> parts);
 
 /// Length of the kernel alone on `sms` SMs, ps: full waves, then what is left of the blocks, which has the
-/// memory to itself.  Not below what the dispatcher needs.
+/// memory to itself.  A grid of one whole wave that fills each SM with a block or two hands out its work by
+/// itself, and loses nothing to a last wave.  Not below what the dispatcher needs.
 double length(const KernelFeatures& f, const BlockLoad& load, std::uint32_t sms);
 
 }  // namespace corun::sim

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
+#include <optional>
 #include <vector>
 
 #include "sim/model/kernel_fit.h"
@@ -29,21 +29,17 @@ Time scaled(const Kernel& kernel, Time own, Time on_some) {
 KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
     : features_(kernel, solo_time, gpu), load_(features_.load), basis_("launch shape and solo time") {
   if (!features_.counted()) return;
-  std::vector<SoloPoint> curve;
+  std::vector<SoloPoint> parts;
   for (const auto& [sms, time] : kernel.solo_time_by_sms)
-    curve.push_back({sms, static_cast<double>(scaled(kernel, solo_time, time).count())});
-  // What the FP64 pipe takes of a block's time shows in the curve only with the workers' times beside it.
-  const bool fits =
-      curve.size() >= 2 && (features_.pipes[kFp64] <= 0 || kernel.persistent_time_by_ctas.size() > 1);
-  const std::string times = fits ? "solo times by SMs" : "solo time";
+    if (sms != features_.measured_sms)
+      parts.push_back({sms, static_cast<double>(scaled(kernel, solo_time, time).count())});
+  const std::string times = parts.empty() ? "solo time" : "solo times by SMs";
   basis_ = features_.prior != nullptr ? "launch shape, " + times + " and what " +
                                             std::string(features_.prior->plural) + " usually do"
                                       : times + " and counters";
   if (load_.sm.issue_ps <= 0 && load_.memory.l2_ps <= 0) return;
-  if (fits) features_.load.sm.wgmma_share = 0;  // the curve tells what it gains
-  load_ =
-      fits ? fit_curve(features_, curve)
-           : fit_whole(features_, {features_.measured_sms, static_cast<double>(features_.solo_time.count())});
+  if (!parts.empty()) features_.load.sm.wgmma_share = 0;  // they tell what it gains
+  load_ = fit(features_, {features_.measured_sms, static_cast<double>(features_.solo_time.count())}, parts);
   load_.sm.uses = features_.uses(load_.sm.issue_ps);
   load_.sm.accounted = features_.accounted(load_.sm.issue_ps);
 }
@@ -81,26 +77,27 @@ Time KernelModel::solo_time(std::uint32_t sms) const {
   if (found != features_.kernel.solo_time_by_sms.end())
     return scaled(features_.kernel, features_.solo_time, found->second);
   if (sms == features_.measured_sms || load_.sm.issue_ps <= 0) return features_.solo_time;
-  if (const auto between = between_measured(sms)) return *between;
-  const double ratio = length(features_, load_, sms) / length(features_, load_, features_.measured_sms);
-  return Time{static_cast<std::int64_t>(static_cast<double>(features_.solo_time.count()) * ratio)};
+  return Time{static_cast<std::int64_t>(length(features_, load_, sms) * missed(sms))};
 }
 
-/// As the model has it, less what it misses of the measured times below and above, each by how near it is.
-std::optional<Time> KernelModel::between_measured(std::uint32_t sms) const {
-  const auto& measured = features_.kernel.solo_time_by_sms;
-  const auto above = measured.upper_bound(sms);
-  if (above == measured.end() || above == measured.begin()) return std::nullopt;
-  const auto below = std::prev(above);
-  const auto time = [&](const auto& point) {
-    return static_cast<double>(scaled(features_.kernel, features_.solo_time, point.second).count());
+/// A measured time over the law's, where `sms` lies between two measured numbers of SMs each by how near it is;
+/// beyond them that of the nearest.
+double KernelModel::missed(std::uint32_t sms) const {
+  struct Miss {
+    double sms, log;
   };
-  const auto missed = [&](const auto& point) { return std::log(time(point) / length(features_, load_, point.first)); };
-  const auto far = [](std::uint32_t from, std::uint32_t to) { return std::log(static_cast<double>(to) / from); };
-  const double at = far(below->first, sms) / far(below->first, above->first);
-  const double modelled = length(features_, load_, sms) * std::exp((1 - at) * missed(*below) + at * missed(*above));
-  const auto [least, most] = std::minmax({time(*below), time(*above)});
-  return Time{static_cast<std::int64_t>(std::clamp(modelled, least, most))};
+  std::optional<Miss> below, above;
+  const auto see = [&](std::uint32_t at, Time time) {
+    const Miss miss{static_cast<double>(at), std::log(static_cast<double>(time.count()) / length(features_, load_, at))};
+    if (at < sms && (!below || miss.sms > below->sms)) below = miss;
+    if (at > sms && (!above || miss.sms < above->sms)) above = miss;
+  };
+  for (const auto& [at, time] : features_.kernel.solo_time_by_sms)
+    see(at, scaled(features_.kernel, features_.solo_time, time));
+  see(features_.measured_sms, features_.solo_time);
+  if (!below || !above) return std::exp((below ? below : above)->log);
+  const double share = std::log(sms / below->sms) / std::log(above->sms / below->sms);
+  return std::exp((1 - share) * below->log + share * above->log);
 }
 
 Time KernelModel::block_alone(std::uint32_t sms) const {

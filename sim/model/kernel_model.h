@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "sim/model/contention.h"
@@ -36,7 +35,7 @@ class KernelModel {
 
  private:
   Time longer_by_block(Time time) const;
-  std::optional<Time> between_measured(std::uint32_t sms) const;
+  double missed(std::uint32_t sms) const;
 
   KernelFeatures features_;
   BlockLoad load_;  // on the whole GPU

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <string>
 
+#include "sim/model/kernel_features.h"
 #include "sim/model/kernel_prior_table.h"
 #include "traces/model/occupancy.h"
 
@@ -40,6 +41,11 @@ std::string in_lower_case(std::string_view name) {
   return lower;
 }
 
+}  // namespace
+
+namespace {
+/// Of what such a kernel moves, the share that it reads: between a map of one array and one of two.
+constexpr double kReadShare = 0.6;
 }  // namespace
 
 bool Prior::multiplies() const {
@@ -100,6 +106,15 @@ Counters usual_counters(const Prior& prior, const Kernel& kernel, Time solo_time
   c.l1_bytes = prior.l1_share * *c.l2_bytes;
   c.dram_read_bytes = prior.dram_read_share * *c.l2_bytes;
   c.dram_write_bytes = prior.dram_write_share * *c.l2_bytes;
+  if (prior.multiplies()) return c;
+  // What uses each byte once, and more bytes than L2 holds, moves the rest from and to DRAM.  The class was learnt
+  // from networks, whose data fit.
+  const double through = *c.l2_bytes / (1 + kFillsCounted) - static_cast<double>(gpu.contention.l2_own_bytes);
+  const double known = *c.dram_read_bytes + *c.dram_write_bytes;
+  if (through > known) {
+    *c.dram_read_bytes += kReadShare * (through - known);
+    *c.dram_write_bytes += (1 - kReadShare) * (through - known);
+  }
   return c;
 }
 
