@@ -1,9 +1,7 @@
 #include "sim/model/kernel_fit.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <optional>
 #include <vector>
 
 #include "sim/model/kernel_prior.h"
@@ -13,48 +11,28 @@
 namespace corun::sim {
 namespace {
 
-// Usual values and spreads, the latter as standard deviations of logarithms.  They are those of the ordinary
-// kernels of experiments/reference, experiments/h200/corun_heldout and experiments/h200/parts when fitted to all
-// their solo times on parts (experiments/h200/parts/README.md).
+/// What a DRAM byte may cost beside a streamed one.
+constexpr double kMostDramCost = 1.8;
+/// The same where nothing but the time on the whole GPU says so, and reads are not of single sectors.
+constexpr double kMostStreamCost = 1.1;
+/// How unlikely it is that a launch without counters whose data fit into L2 finds none of them there, as the
+/// weights of a network's next layer: as unlikely as a wait twice as long as usual.
+constexpr double kOthersData = 0.01;
+/// From a block's place to its first work.
+constexpr double kBlockStart = 100e3;
+/// Cycles of an instruction of a warp that waits for no memory beyond its SM, on average of a kernel: a
+/// result of arithmetic is there after 4 to 8, a read from L1 or shared memory after 25 to 40.
+constexpr double kMostCycles = 12;
+/// Steps in which the latency of a block's own is found that makes its kernel's solo time.
+constexpr int kFixedBisections = 24;
+/// Steps in which the issue time of a kernel is found that does not come to the slots at random.
+constexpr int kIssueBisections = 20;
 
-/// Of the issue slots, what code that never waits reaches: 3.81 of 4 (experiments/h200/contention).
-constexpr double kSlotsReached = 0.95;
-/// How much longer a block keeps its SM than counters say.
-constexpr double kServiceSpread = 0.15;
-/// The same of a tile, and how far the share of its time in which it keeps its SM busy is off what the card's tiles
-/// have: shared memory and the tensor pipe are in no counter.
-constexpr double kTileSpread = 1, kTileUseSpread = 0.3;
-/// Waits for memory, over what the bytes in flight imply.
-constexpr double kWaitSpread = 0.5;
-/// What a byte costs beside a streamed one; of single sectors, of which DRAM moves two.
-constexpr double kCost = 1.08, kCostSpread = 0.12, kSectorCost = 1.65;
-/// The same at L2, where reads may be of sectors.
-constexpr double kL2CostSpread = 0.3;
-/// From a block's place to its first work, and what a warp's instruction takes beyond its slot, cycles.
-constexpr double kBlockStart = 250e3, kInstructionCycles = 2;
-/// Of the latency that these two give; of tensor code, whose latency they do not tell.
-constexpr double kLatencySpread = 0.35, kTensorLatencySpread = 2;
-/// Of its class's counters, where a kernel has none.
-constexpr double kClassSpread = 0.6;
-/// What a launch takes once beside its launch cost, ps: the first fetch of its code and data, by what the times of 41
-/// short kernels on 8 and 16 SMs leave on infinitely many.
-constexpr double kOnce = 700e3;
-/// Of solo times, repeated.
-constexpr double kMeasured = 0.02;
+/// Distance between two times, symmetric and without a logarithm: (a - b) / sqrt(a b).
+double distance(double a, double b) { return (a - b) / std::sqrt(a * b); }
 
-/// A place is empty so long between two blocks (experiments/h200/contention, `turnover`).
-constexpr double kTurnover = 190e3;
-/// Share of a launch's time that the dispatcher must need for it to be what bounds the launch.
-constexpr double kDispatchBound = 0.9;
-constexpr double kLeastLatency = 1e4, kMostCost = 3;
-constexpr int kSolvingSteps = 9;
-/// Of a candidate's cost over the best's, up to which it counts.
-constexpr double kStillLikely = 9;
+}  // namespace
 
-double square(double x) { return x * x; }
-double unlikely(double value, double usual, double spread) { return square(std::log(value / usual) / spread); }
-
-/// What a block takes with `blocks` of the launch on `sms` SMs, alone, ps.
 double block_among(const KernelFeatures& f, const BlockLoad& load, std::uint32_t sms, double blocks) {
   const BlockLoad l = f.on(load, sms);
   const double residents = std::ceil(blocks / sms - 1e-9);
@@ -63,13 +41,32 @@ double block_among(const KernelFeatures& f, const BlockLoad& load, std::uint32_t
   return alone_on_sm(l.sm.issue_ps, residents, one.delay_ps, l.sm.arrival_randomness);
 }
 
-/// Its blocks hand out the work among themselves: one or two of them fill an SM, and one wave the GPU.
-bool shares_out(const KernelFeatures& f) {
-  return f.max_active_blocks <= 2 && f.tiled() &&
-         f.load.extent.blocks == static_cast<double>(f.max_active_blocks) * f.gpu.sms;
+double length(const KernelFeatures& f, const BlockLoad& load, std::uint32_t sms) {
+  CORUN_EXPECTS(sms != 0);
+  const double places = std::min(load.extent.blocks, static_cast<double>(f.max_active_blocks) * sms);
+  const double full = std::floor(load.extent.blocks / places + 1e-9), rest = load.extent.blocks - full * places;
+  const double block = block_among(f, load, sms, places);
+  double sum = block * (full < kDrifting ? full : f.waves(sms));
+  if (full < kDrifting && rest >= 1) sum += block_among(f, load, sms, rest);
+  return std::max(sum, static_cast<double>(f.gpu.dispatch_interval.count()) * load.extent.blocks) +
+         f.limits.sm.launch_cost_ps;
 }
 
-/// A block's time as a persistent kernel with `each` workers on each SM of the whole GPU, in all.
+namespace {
+
+/// The same at the average residency of all waves: smoother in the shape, which a fit to several points
+/// needs.
+double average_length(const KernelFeatures& f, const BlockLoad& load, std::uint32_t sms) {
+  const BlockLoad l = f.on(load, sms);
+  const double resident = f.load.extent.blocks / f.waves(sms);
+  Contender one{&l, resident, resident / l.extent.residents, 0};
+  share_memory({&one, 1}, f.limits);
+  const double block = alone_on_sm(one.issue_ps, l.extent.residents, one.delay_ps, l.sm.arrival_randomness);
+  return block * f.waves(sms) + f.limits.sm.launch_cost_ps;
+}
+
+/// The same as a persistent kernel with `each` workers on each SM of the whole GPU, but for what taking a
+/// block costs.
 double length_of_workers(const KernelFeatures& f, const BlockLoad& load, std::uint32_t each) {
   const double workers = std::min(f.load.extent.blocks, static_cast<double>(each) * f.gpu.sms);
   const double rounds = f.load.extent.blocks / workers;
@@ -78,242 +75,199 @@ double length_of_workers(const KernelFeatures& f, const BlockLoad& load, std::ui
          f.limits.sm.launch_cost_ps;
 }
 
-/// x in [low, high] at which the growing function reaches `target`: Illinois' regula falsi.
-template <typename F>
-double solve(F&& at, double low, double at_low, double high, double at_high, double target) {
-  double x = high;
-  int side = 0;
-  for (int i = 0; i < kSolvingSteps; ++i) {
-    const double a = at_low - target, b = at_high - target;
-    x = b - a > 0 ? (low * b - high * a) / (b - a) : (low + high) / 2;
-    const double value = at(x);
-    if (std::abs(value - target) < 1e-4 * target) break;
-    if (value < target) {
-      low = x, at_low = value;
-      if (side < 0) at_high = target + b / 2;
-      side = -1;
-    } else {
-      high = x, at_high = value;
-      if (side > 0) at_low = target + a / 2;
-      side = 1;
-    }
-  }
-  return x;
+/// How far off the share of a block's time is that others of its kernel stretch: as measured by the kernel's
+/// length with fewer workers over that with the most.
+double workers_error(const KernelFeatures& f, const BlockLoad& load) {
+  if (f.kernel.persistent_time_by_ctas.size() < 2) return 0;
+  const auto& [most, shortest] = *f.kernel.persistent_time_by_ctas.rbegin();
+  const double all = length_of_workers(f, load, most);
+  double error = 0;
+  for (const auto& [each, time] : f.kernel.persistent_time_by_ctas)
+    if (each != most)
+      error += square(distance(length_of_workers(f, load, each) / all,
+                               static_cast<double>(time.count()) / static_cast<double>(shortest.count())));
+  return error;
 }
-
-class Fit {
- public:
-  Fit(const KernelFeatures& f, const SoloPoint& whole, std::span<const SoloPoint> parts)
-      : f_(f), whole_(whole), parts_(parts), found_(f.load) {
-    const double warps = std::ceil(f.kernel.threads_per_block() / 32.0);
-    const double serial = f.least_issue * f.gpu.sm.sub_partitions / warps;  // a warp's instructions, a cycle each
-    const Prior* const known = prior_of(f.kernel.name);
-    multiplies_ = f.tiled() && known != nullptr && known->multiplies();
-    const Contention& c = f.gpu.contention;
-    tile_ = multiplies_ && f.tensor <= 0 && c.tile_use > 0;
-    const double registers = demand_of(f.kernel, f.gpu.sm).registers / static_cast<double>(f.gpu.sm.registers);
-    tile_use_ = std::min(c.tile_use, c.tile_use_per_registers * registers);
-    const double n = f.residents(whole.sms);
-    block_ = f.block_time(whole.sms, whole.time);
-    counted_ = std::min(std::max({f.least_issue / kSlotsReached, f.port(), f.busiest()}), 0.98 * block_ / n);
-    most_service_ = std::max(counted_, block_ / n);
-    wait_ = std::max(f.fill_wait, f.limits.l2.wait_ps);
-    latency_ = kBlockStart + std::max(kInstructionCycles * serial, f.tensor);
-    cost_ = f.random && !f.l2_bound ? kSectorCost : 1;
-    // Where the dispatcher bounds the launch, its length says little of a block, but the warps active do.
-    const double interval = static_cast<double>(f.gpu.dispatch_interval.count());
-    if (f.kernel.counters.warps_active_pct && interval * f.load.extent.blocks > kDispatchBound * whole.time) {
-      life_ = *f.kernel.counters.warps_active_pct / 100 * f.gpu.sm.max_warps / warps * whole.sms * interval + kTurnover;
-      resident_ = std::min({life_ / interval, f.load.extent.blocks, static_cast<double>(f.max_active_blocks) * whole.sms});
-    }
-  }
-
-  BlockLoad run() {
-    static constexpr std::array kServices{-1.5, -1.0, -0.5, 0.0, 0.08, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0};
-    static constexpr std::array kWaits{-1.0, -0.5, 0.0, 0.5, 1.0, 1.7};
-    static constexpr std::array kCosts{0.98, 1.04, 1.08, 1.14, 1.25, 1.45};
-    static constexpr std::array kLatencies{-1.5, 0.0, 1.5};
-    const bool told = parts_.size() > 1 || f_.kernel.persistent_time_by_ctas.size() > 1;
-    const bool open = most_service_ > counted_ && (tile_ || f_.max_active_blocks > 1);  // else its SM serves it alone either way
-    for (const double randomness : {1.0, 0.5, 0.2, 0.0}) {
-      if (randomness < 1 && (!told || f_.residents(whole_.sms) == 1)) break;
-      for (const double service : kServices) {
-        if (service > 0 && !open) break;
-        if (service < 0 && f_.prior == nullptr) continue;  // counters do not count too much
-        for (const double wait : kWaits) {
-          for (const double cost : kCosts) attempt({randomness, service, wait, cost, std::nullopt});
-          for (const double latency : kLatencies) attempt({randomness, service, wait, 0, latency});
-        }
-      }
-    }
-    for (const double step : {1.0, 0.5, 0.25}) {
-      const Point at = best_;
-      for (const double service : {-0.08, 0.0, 0.08})
-        for (const double wait : {-0.3, 0.0, 0.3})
-          for (const double other : {-1.0, 0.0, 1.0}) {
-            Point near = at;
-            if (open && at.service >= 0) near.service = std::clamp(at.service + step * service, 0.0, 1.0);
-            near.wait += step * wait;
-            if (near.latency)
-              *near.latency += 0.7 * step * other;
-            else
-              near.cost *= 1 + 0.05 * step * other;
-            attempt(near);
-          }
-    }
-    BlockLoad load = parts_.empty() ? middle() : found_;
-    load.sm.processor_sharing = tile_ && load.sm.issue_ps > load.sm.fixed_ps + load.memory.wait_ps;
-    return load;
-  }
-
- private:
-  struct Point {
-    double randomness = 1;
-    double service = 0;  // 0: as counted; 1: all of its time
-    double wait = 0;     // logarithm, over the usual one
-    double cost = 1;     // of its bytes; the latency is solved for,
-    std::optional<double> latency;  // unless this is given, in spreads: then the cost is
-  };
-
-  double limit() const { return best_cost_ + kStillLikely; }
-  double latency_spread() const { return multiplies_ ? kTensorLatencySpread : kLatencySpread; }
-  double late(double latency) const {
-    // A shorter one is no wonder: instructions overlap.
-    return unlikely(std::max(latency, kLeastLatency), latency_, latency_spread()) * (latency < latency_ ? 0.25 : 1);
-  }
-  double dear(double cost) const {
-    if (f_.prior != nullptr) return unlikely(cost, 1, kClassSpread);
-    return f_.l2_bound ? unlikely(cost, 1, kL2CostSpread) : unlikely(cost, kCost, kCostSpread);
-  }
-  double own(const BlockLoad& l) const {
-    return life_ > 0 ? block_among(f_, l, whole_.sms, resident_) : length(f_, l, whole_.sms);
-  }
-
-  void attempt(const Point& p) {
-    BlockLoad l = f_.load;
-    l.sm.arrival_randomness = p.randomness;
-    l.sm.issue_ps = p.service < 0 ? counted_ * std::exp(p.service) : counted_ * std::pow(most_service_ / counted_, p.service);
-    l.memory.wait_ps = std::min(wait_ * std::exp(p.wait), f_.most_wait);
-    double prior = square(p.wait / kWaitSpread) + (1 - p.randomness);
-    prior += unlikely(l.sm.issue_ps, counted_, tile_ ? kTileSpread : f_.prior != nullptr ? kClassSpread : kServiceSpread);
-    if (prior >= limit()) return;
-    double& unit = f_.l2_bound ? l.memory.l2_ps : l.memory.dram_cost_ratio;
-    const double usual_unit = unit * cost_, target = life_ > 0 ? life_ : whole_.time;
-    if (p.latency) {
-      l.sm.fixed_ps = latency_ * std::exp(*p.latency * latency_spread());
-      prior += late(l.sm.fixed_ps);
-      const auto at = [&](double cost) {
-        unit = usual_unit * cost;
-        return own(l);
-      };
-      const double least = at(0.9), most = at(kMostCost);
-      if (least > target || most < target) return;
-      const double cost = solve(at, 0.9, least, kMostCost, most, target);
-      prior += dear(cost);
-    } else {
-      unit = usual_unit * p.cost;
-      prior += dear(p.cost);
-      if (prior >= limit()) return;
-      const auto at = [&](double latency) {
-        l.sm.fixed_ps = latency;
-        return own(l);
-      };
-      const double least = at(0);
-      if (least < target) {
-        double high = block_;
-        double most = at(high);
-        while (most < target) most = at(high *= 2);
-        prior += late(solve(at, 0, least, high, most, target));
-      } else {
-        prior += late(kLeastLatency);
-      }
-    }
-    judge(l, prior, p);
-  }
-
-  void judge(const BlockLoad& l, double prior, const Point& p) {
-    double cost = prior;
-    if (tile_) cost += unlikely(l.sm.issue_ps / (l.sm.issue_ps + l.sm.fixed_ps + l.memory.wait_ps), tile_use_, kTileUseSpread);
-    cost += unlikely(own(l), life_ > 0 ? life_ : whole_.time, kMeasured);
-    for (const SoloPoint& part : parts_) {
-      if (cost >= limit()) return;
-      cost += unlikely(length(f_, l, part.sms), part.time, kMeasured);
-    }
-    if (cost >= limit()) return;
-    if (f_.kernel.persistent_time_by_ctas.size() > 1) {
-      const auto& [most, shortest] = *f_.kernel.persistent_time_by_ctas.rbegin();
-      const double all = length_of_workers(f_, l, most);
-      for (const auto& [each, time] : f_.kernel.persistent_time_by_ctas)
-        if (each != most)
-          cost += unlikely(length_of_workers(f_, l, each) / all,
-                           static_cast<double>(time.count()) / static_cast<double>(shortest.count()), kMeasured);
-    }
-    if (cost >= limit()) return;
-    seen_.push_back({cost, l});
-    if (cost >= best_cost_) return;
-    best_cost_ = cost, best_ = p, found_ = l;
-  }
-
-  /// The candidate in the middle of all, each by how likely it is, in the order of what they say of a quarter of the GPU.
-  BlockLoad middle() {
-    struct Ranked {
-      double length, weight;
-      std::size_t at;
-    };
-    std::vector<Ranked> ranked;
-    double sum = 0;
-    for (std::size_t i = 0; i < seen_.size(); ++i) {
-      const double weight = std::exp(-(seen_[i].cost - best_cost_) / 2);
-      if (weight < 0.01) continue;
-      ranked.push_back({length(f_, seen_[i].load, std::max(1u, whole_.sms / 4)), weight, i});
-      sum += weight;
-    }
-    std::ranges::sort(ranked, {}, &Ranked::length);
-    double below = 0;
-    for (const Ranked& r : ranked)
-      if ((below += r.weight) >= sum / 2) return seen_[r.at].load;
-    return found_;
-  }
-
-  const KernelFeatures& f_;
-  const SoloPoint whole_;
-  const std::span<const SoloPoint> parts_;
-  bool multiplies_ = false;  // tiles of matrices
-  bool tile_ = false;        // of whose use of its SM counters tell little
-  double tile_use_ = 0;
-  double block_ = 0, counted_ = 0, most_service_ = 0, wait_ = 0, latency_ = 0, cost_ = 1;  // ps, but the cost
-  double life_ = 0, resident_ = 0;  // of a block, ps, and blocks, where the dispatcher bounds the launch
-  double best_cost_ = 1e300;
-  Point best_;
-  BlockLoad found_;
-  struct Candidate {
-    double cost;
-    BlockLoad load;
-  };
-  std::vector<Candidate> seen_;
-};
 
 }  // namespace
 
-double length(const KernelFeatures& f, const BlockLoad& load, std::uint32_t sms) {
-  CORUN_EXPECTS(sms != 0);
-  const double places = std::min(load.extent.blocks, static_cast<double>(f.max_active_blocks) * sms);
-  double sum = 0;
-  if (shares_out(f)) {
-    sum = load.extent.blocks / places * block_among(f, load, sms, places);
-  } else {
-    const double full = std::floor(load.extent.blocks / places + 1e-9), rest = load.extent.blocks - full * places;
-    sum = block_among(f, load, sms, places) * (full < kDrifting ? full : f.waves(sms));
-    if (full < kDrifting && rest >= 1) sum += block_among(f, load, sms, rest);
+BlockLoad fit_curve(const KernelFeatures& f, std::span<const SoloPoint> curve) {
+  CORUN_EXPECTS(curve.size() >= 2);
+  CORUN_EXPECTS(std::ranges::all_of(curve, [](const SoloPoint& p) { return p.sms != 0 && p.time > 0; }));
+  const SoloPoint& first = curve.front();
+  const double n = f.residents(first.sms), time = f.block_time(first.sms, first.time);
+  double least = f.busiest();
+  if (f.random) least = std::max(least, f.sectors / f.limits.sm.sector_bytes_per_ps);
+  least = std::min(least, time / n * 0.98);
+  const double most_delay = std::max(time - least / (1 - (n - 1) * least / time), 0.02 * time);
+  const double most_fixed = f.tiled() ? 1e300 : kBlockStart + f.warp_time(kMostCycles);
+  const double wait_floor = std::min(0.9 * most_delay / f.limits.dram.over_l2_ratio, f.fill_wait);
+
+  double best = 1e300, best_delay = 0, best_share = 0, best_cost = 0, best_randomness = 1;
+  BlockLoad found = f.load;
+  const auto attempt = [&](double delay, double share, double cost, double arrival_randomness) {
+    BlockLoad l = f.load;
+    const double r = time - delay;
+    l.sm.issue_ps = r / (1 + (n - 1) * r / time);
+    if (arrival_randomness < 1) {  // more, as it waits less for the same time in all
+      double low = l.sm.issue_ps, high = time / n;
+      for (int i = 0; i < kIssueBisections; ++i) {
+        const double middle = (low + high) / 2;
+        (alone_on_sm(middle, n, delay, arrival_randomness) < time ? low : high) = middle;
+      }
+      l.sm.issue_ps = high;
+      l.sm.arrival_randomness = arrival_randomness;
+    }
+    (f.l2_bound ? l.memory.l2_ps : l.memory.dram_cost_ratio) *= cost;
+    // At the first point, memory is nearly idle; what little it stretches is taken out of the wait.
+    l.sm.fixed_ps = (1 - share) * delay;
+    l.memory.wait_ps = 1;
+    {
+      BlockLoad probe = f.on(l, first.sms);
+      probe.sm.fixed_ps = 0;
+      const double resident = f.load.extent.blocks / f.waves(first.sms);
+      probe.sm.issue_ps = 0;
+      probe.memory.wait_ps = 1;
+      Contender one{&probe, resident, resident / n, 0};
+      // The stretch at the measured rate: let the block take as long as it does.
+      probe.sm.fixed_ps = time;
+      share_memory({&one, 1}, f.limits);
+      const double inflation = std::max(1.0, one.delay_ps - time), asked = share * delay / inflation;
+      l.memory.wait_ps = std::min(asked, f.most_wait);  // no more than its loads can, one after the other
+      l.sm.fixed_ps += (asked - l.memory.wait_ps) * inflation;
+    }
+    double error =
+        (f.l2_bound ? 0.005 : 0.1) * square(distance(cost, 1)) + 0.0003 * square(distance(most_delay, delay));
+    if (l.sm.fixed_ps > most_fixed) error += 0.03 * square(distance(l.sm.fixed_ps, most_fixed));
+    if (l.memory.wait_ps < wait_floor)
+      error += 0.03 * square(distance(std::max(l.memory.wait_ps, 0.01 * wait_floor), wait_floor));
+    if (l.memory.wait_ps > wait_floor && wait_floor > 0 && f.tiled())
+      error += 0.003 * square(distance(l.memory.wait_ps, wait_floor));
+    if (error < best) error += workers_error(f, l);
+    for (const SoloPoint& p : curve) {
+      if (error >= best) return;
+      error += square(distance(average_length(f, l, p.sms), p.time));
+    }
+    if (error < best)
+      best = error, best_delay = delay, best_share = share, best_cost = cost,
+      best_randomness = arrival_randomness, found = l;
+  };
+
+  const double most_cost = f.l2_bound ? (f.load.sm.tensor ? 1 : f.limits.l2.sector_cost_ratio) : kMostDramCost;
+  std::vector<double> costs;
+  for (const double cost : {0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.45, 1.6, 1.8, f.limits.l2.sector_cost_ratio})
+    if (cost <= most_cost) costs.push_back(cost);
+  for (double delay = 1; delay > 0.15; delay -= n > 1 ? 0.1 : 1)
+    for (const double share : {0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0})
+      for (const double cost : costs) attempt(delay * most_delay, share, cost, 1);
+  if (f.kernel.persistent_time_by_ctas.size() > 1)  // which can tell a block that hardly waits
+    for (const double arrival_randomness : {1.0, 0.5, 0.2, 0.0})
+      for (const double delay : {0.15, 0.1, 0.07, 0.05, 0.03, 0.02})
+        for (const double share : {0.02, 0.1, 0.3, 0.5, 0.7, 1.0})
+          for (const double cost : costs) attempt(delay * most_delay, share, cost, arrival_randomness);
+  if (n > 1)
+    for (const double arrival_randomness : {0.5, 0.2, 0.0})
+      for (double delay = 1; delay > 0.15; delay -= 0.1)
+        for (const double share : {0.02, 0.1, 0.3, 0.6, 1.0})
+          attempt(delay * most_delay, share, std::min(1.0, most_cost), arrival_randomness);
+  for (const double step : {0.05, 0.025}) {
+    const double delay = best_delay, share = best_share, cost = best_cost,
+                 arrival_randomness = best_randomness;
+    for (const double d : {delay * (1 - step), delay, std::min(most_delay, delay * (1 + step))})
+      for (const double s : {std::max(0.02, share - step), share, std::min(1.0, share + step)})
+        for (const double k : {cost * (1 - step / 2), cost, std::min(most_cost, cost * (1 + step / 2))})
+          attempt(d, s, k, arrival_randomness);
   }
-  return std::max(sum, static_cast<double>(f.gpu.dispatch_interval.count()) * load.extent.blocks) +
-         f.limits.sm.launch_cost_ps + kOnce;
+  return found;
 }
 
-BlockLoad fit(const KernelFeatures& f, const SoloPoint& whole, std::span<const SoloPoint> parts) {
+BlockLoad fit_whole(const KernelFeatures& f, const SoloPoint& whole) {
   CORUN_EXPECTS(whole.sms != 0 && whole.time > 0);
-  CORUN_EXPECTS(std::ranges::all_of(parts, [](const SoloPoint& p) { return p.sms != 0 && p.time > 0; }));
-  return Fit(f, whole, parts).run();
+  BlockLoad base = f.load;
+  const double n = f.residents(whole.sms), time = f.block_time(whole.sms, whole.time);
+  const double warps = std::ceil(f.kernel.threads_per_block() / 32.0);
+  const double slots = f.gpu.sm.sub_partitions;
+  const double instructions = f.least_issue / kSlotsReached,
+               stores = f.l2_written / f.limits.sm.write_bytes_per_ps;
+  double issue = std::max({instructions, f.port(), f.busiest()});
+  // A warp's instructions one after the other, at four cycles each.
+  double serial = 4 * f.least_issue * slots / warps;
+  if (f.tensor > 0) {  // reads, instructions and the tensor pipe go on side by side; the stores come last
+    issue = instructions + stores;
+    serial = std::max(0.0, f.tensor - instructions);
+  }
+  const Prior* const known = prior_of(f.kernel.name);
+  const bool multiplies = known == nullptr || known->multiplies();
+  if (f.tiled() && multiplies && f.tensor <= 0 && !f.dram_bound && f.gpu.contention.tile_use > 0) {
+    const double registers =
+        demand_of(f.kernel, f.gpu.sm).registers / static_cast<double>(f.gpu.sm.registers);
+    const Contention& c = f.gpu.contention;
+    const double use = std::min(c.tile_use, c.tile_use_per_registers * registers);
+    const double alone = time / alone_on_sm(use, n, 1 - use);
+    if (use * alone > issue) {
+      issue = use * alone;
+      serial = std::min(serial, (1 - use) * alone);
+    }
+    base.sm.processor_sharing = true;
+  }
+  base.sm.issue_ps = std::min(issue, time / n);
+  const double fixed = std::min(kBlockStart + serial, 0.8 * time);
+  const double wait = std::min(std::max(f.least_wait, f.limits.l2.wait_ps), 0.25 * time);
+
+  // Where the dispatcher bounds the launch, its length says little of a block, but the warps active do.
+  const double interval = static_cast<double>(f.gpu.dispatch_interval.count());
+  double resident = 0, life = 0;
+  if (f.kernel.counters.warps_active_pct && interval * base.extent.blocks > kDispatchBound * whole.time) {
+    life = *f.kernel.counters.warps_active_pct / 100 * f.gpu.sm.max_warps / warps * whole.sms * interval +
+           kTurnover;
+    resident = std::min({life / interval, base.extent.blocks, static_cast<double>(f.max_active_blocks) * whole.sms});
+  }
+  const double fixed_weight = f.tensor > 0 ? 0.1 : base.sm.tensor ? 0.001 : 0.01;
+  double best = 1e300;
+  BlockLoad found = base;
+  static constexpr double kOne[] = {1};
+  static constexpr double kWaits[] = {0.5, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, 2.0, 2.5, 3.0, 4.0, 6.0, 9.0};
+  const double costs[] = {0.95, 1.0, 1.05, 1.1, 1.2, 1.3, 1.45, 1.65, f.limits.l2.sector_cost_ratio};
+  // What a class usually does is too rough to tell waits and costs of bytes by: 0.2 ms instead of 20.
+  const std::span<const double> few(kOne);
+  const auto search = [&](const BlockLoad& from, bool l2_bound, double unlikely) {
+    const double most_cost = l2_bound   ? (from.sm.tensor ? 1 : f.limits.l2.sector_cost_ratio)
+                             : f.random ? 2
+                                        : kMostStreamCost;
+    for (const double x : {0.0, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 1.8, 2.2, 3.0, 4.0})
+      for (const double w : f.prior != nullptr ? few : std::span<const double>(kWaits))
+        for (const double c : f.prior != nullptr ? few : std::span<const double>(costs)) {
+          if (from.sm.tensor && l2_bound && c != 1) continue;
+          const double cost = f.random ? 1.65 * c : c;
+          if (cost > most_cost) continue;
+          BlockLoad l = from;
+          l.sm.fixed_ps = x * fixed;
+          l.memory.wait_ps = w * wait;
+          (l2_bound ? l.memory.l2_ps : l.memory.dram_cost_ratio) *= cost;
+          double error = unlikely + (l2_bound ? 0.02 : 1) * 0.3 * square(distance(c, 1)) +
+                         0.02 * square(distance(w, 1)) + fixed_weight * square(distance((x + 0.2) / 1.2, 1));
+          if (error >= best) continue;
+          error += life > 0 ? square(distance(block_among(f, l, whole.sms, resident), life))
+                            : square(distance(length(f, l, whole.sms), whole.time));
+          if (error < best) best = error, found = l;
+        }
+  };
+  search(base, f.l2_bound, 0);
+  if (f.prior != nullptr && base.memory.uncached_share < 1) {  // does its time say that its data come from DRAM all the same?
+    BlockLoad others_data = base;
+    others_data.memory.uncached_share = 1;
+    others_data.memory.staged = false;
+    search(others_data, false, kOthersData);
+  }
+  base = found;
+  if (!base.sm.processor_sharing || life > 0) return base;
+  // A tile's use of its SM is known; what the priors leave of the solo time is latency of its own.
+  double low = 0, high = time;
+  for (int i = 0; i < kFixedBisections; ++i) {
+    base.sm.fixed_ps = (low + high) / 2;
+    (length(f, base, whole.sms) < whole.time ? low : high) = base.sm.fixed_ps;
+  }
+  return base;
 }
 
 }  // namespace corun::sim

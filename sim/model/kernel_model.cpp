@@ -29,17 +29,23 @@ Time scaled(const Kernel& kernel, Time own, Time on_some) {
 KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
     : features_(kernel, solo_time, gpu), load_(features_.load), basis_("launch shape and solo time") {
   if (!features_.counted()) return;
-  std::vector<SoloPoint> parts;
-  for (const auto& [sms, time] : kernel.solo_time_by_sms)
-    if (sms != features_.measured_sms)
-      parts.push_back({sms, static_cast<double>(scaled(kernel, solo_time, time).count())});
+  const SoloPoint whole{features_.measured_sms, static_cast<double>(features_.solo_time.count())};
+  std::vector<SoloPoint> curve, parts;
+  for (const auto& [sms, time] : kernel.solo_time_by_sms) {
+    curve.push_back({sms, static_cast<double>(scaled(kernel, solo_time, time).count())});
+    if (sms != whole.sms) parts.push_back(curve.back());
+  }
+  // What the FP64 pipe takes of a block's time shows in the curve only with the workers' times beside it.
+  const bool fits =
+      curve.size() >= 2 && (features_.pipes[kFp64] <= 0 || kernel.persistent_time_by_ctas.size() > 1);
   const std::string times = parts.empty() ? "solo time" : "solo times by SMs";
   basis_ = features_.prior != nullptr ? "launch shape, " + times + " and what " +
                                             std::string(features_.prior->plural) + " usually do"
                                       : times + " and counters";
   if (load_.sm.issue_ps <= 0 && load_.memory.l2_ps <= 0) return;
-  if (!parts.empty()) features_.load.sm.wgmma_share = 0;  // they tell what it gains
-  load_ = fit(features_, {features_.measured_sms, static_cast<double>(features_.solo_time.count())}, parts);
+  law_.emplace(features_, whole, parts);
+  if (fits) features_.load.sm.wgmma_share = 0;  // the curve tells what it gains
+  load_ = fits ? fit_curve(features_, curve) : fit_whole(features_, whole);
   load_.sm.uses = features_.uses(load_.sm.issue_ps);
   load_.sm.accounted = features_.accounted(load_.sm.issue_ps);
 }
@@ -77,7 +83,11 @@ Time KernelModel::solo_time(std::uint32_t sms) const {
   if (found != features_.kernel.solo_time_by_sms.end())
     return scaled(features_.kernel, features_.solo_time, found->second);
   if (sms == features_.measured_sms || load_.sm.issue_ps <= 0) return features_.solo_time;
-  return Time{static_cast<std::int64_t>(length(features_, load_, sms) * missed(sms))};
+  return Time{static_cast<std::int64_t>(length_alone(sms) * missed(sms))};
+}
+
+double KernelModel::length_alone(std::uint32_t sms) const {
+  return law_ ? KernelLaw::length(features_, law_->load(), sms) : length(features_, load_, sms);
 }
 
 /// A measured time over the law's, where `sms` lies between two measured numbers of SMs each by how near it is;
@@ -88,7 +98,7 @@ double KernelModel::missed(std::uint32_t sms) const {
   };
   std::optional<Miss> below, above;
   const auto see = [&](std::uint32_t at, Time time) {
-    const Miss miss{static_cast<double>(at), std::log(static_cast<double>(time.count()) / length(features_, load_, at))};
+    const Miss miss{static_cast<double>(at), std::log(static_cast<double>(time.count()) / length_alone(at))};
     if (at < sms && (!below || miss.sms > below->sms)) below = miss;
     if (at > sms && (!above || miss.sms < above->sms)) above = miss;
   };

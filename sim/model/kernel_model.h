@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "sim/model/contention.h"
 #include "sim/model/kernel_features.h"
+#include "sim/model/kernel_law.h"
 #include "traces/model/gpu.h"
 #include "traces/model/kernel.h"
 #include "traces/model/time.h"
@@ -35,10 +37,12 @@ class KernelModel {
 
  private:
   Time longer_by_block(Time time) const;
+  double length_alone(std::uint32_t sms) const;
   double missed(std::uint32_t sms) const;
 
   KernelFeatures features_;
   BlockLoad load_;  // on the whole GPU
+  std::optional<KernelLaw> law_;  // where counters are known, or a class's
   std::string basis_;
 };
 

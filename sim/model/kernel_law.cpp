@@ -1,0 +1,278 @@
+#include "sim/model/kernel_law.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <vector>
+
+#include "sim/model/kernel_prior.h"
+#include "traces/model/expects.h"
+#include "traces/model/occupancy.h"
+
+namespace corun::sim {
+namespace {
+
+// Usual values and spreads, the latter as standard deviations of logarithms.  They are those of the ordinary
+// kernels of experiments/reference, experiments/h200/corun_heldout and experiments/h200/parts when fitted to all
+// their solo times on parts (experiments/h200/parts/README.md).
+
+/// How much longer a block keeps its SM than counters say.
+constexpr double kServiceSpread = 0.15;
+/// The same of a tile, and how far the share of its time in which it keeps its SM busy is off what the card's tiles
+/// have: shared memory and the tensor pipe are in no counter.
+constexpr double kTileSpread = 1, kTileUseSpread = 0.3;
+/// Waits for memory, over what the bytes in flight imply.
+constexpr double kWaitSpread = 0.5;
+/// What a byte costs beside a streamed one; of single sectors, of which DRAM moves two.
+constexpr double kCost = 1.08, kCostSpread = 0.12, kSectorCost = 1.65;
+/// The same at L2, where reads may be of sectors.
+constexpr double kL2CostSpread = 0.3;
+/// From a block's place to its first work, and what a warp's instruction takes beyond its slot, cycles.
+constexpr double kUsualStart = 250e3, kInstructionCycles = 2;
+/// Of the latency that these two give; of tensor code, whose latency they do not tell.
+constexpr double kLatencySpread = 0.35, kTensorLatencySpread = 2;
+/// Of its class's counters, where a kernel has none.
+constexpr double kClassSpread = 0.6;
+/// What a launch takes once beside its launch cost, ps: the first fetch of its code and data, by what the times of 41
+/// short kernels on 8 and 16 SMs leave on infinitely many.
+constexpr double kOnce = 700e3;
+/// Of solo times, repeated.
+constexpr double kMeasured = 0.02;
+
+constexpr double kLeastLatency = 1e4, kMostCost = 3;
+constexpr int kSolvingSteps = 9;
+/// Of a candidate's cost over the best's, up to which it counts.
+constexpr double kStillLikely = 9;
+
+double unlikely(double value, double usual, double spread) { return square(std::log(value / usual) / spread); }
+
+/// Its blocks hand out the work among themselves: one or two of them fill an SM, and one wave the GPU.
+bool shares_out(const KernelFeatures& f) {
+  return f.max_active_blocks <= 2 && f.tiled() &&
+         f.load.extent.blocks == static_cast<double>(f.max_active_blocks) * f.gpu.sms;
+}
+
+/// x in [low, high] at which the growing function reaches `target`: Illinois' regula falsi.
+template <typename F>
+double solve(F&& at, double low, double at_low, double high, double at_high, double target) {
+  double x = high;
+  int side = 0;
+  for (int i = 0; i < kSolvingSteps; ++i) {
+    const double a = at_low - target, b = at_high - target;
+    x = b - a > 0 ? (low * b - high * a) / (b - a) : (low + high) / 2;
+    const double value = at(x);
+    if (std::abs(value - target) < 1e-4 * target) break;
+    if (value < target) {
+      low = x, at_low = value;
+      if (side < 0) at_high = target + b / 2;
+      side = -1;
+    } else {
+      high = x, at_high = value;
+      if (side > 0) at_low = target + a / 2;
+      side = 1;
+    }
+  }
+  return x;
+}
+
+class Search {
+ public:
+  Search(const KernelFeatures& f, const SoloPoint& whole, std::span<const SoloPoint> parts)
+      : f_(f), whole_(whole), parts_(parts), found_(f.load) {
+    const double warps = std::ceil(f.kernel.threads_per_block() / 32.0);
+    const double serial = f.least_issue * f.gpu.sm.sub_partitions / warps;  // a warp's instructions, a cycle each
+    const Prior* const known = prior_of(f.kernel.name);
+    multiplies_ = f.tiled() && known != nullptr && known->multiplies();
+    const Contention& c = f.gpu.contention;
+    tile_ = multiplies_ && f.tensor <= 0 && c.tile_use > 0;
+    const double registers = demand_of(f.kernel, f.gpu.sm).registers / static_cast<double>(f.gpu.sm.registers);
+    tile_use_ = std::min(c.tile_use, c.tile_use_per_registers * registers);
+    const double n = f.residents(whole.sms);
+    block_ = f.block_time(whole.sms, whole.time);
+    counted_ = std::min(std::max({f.least_issue / kSlotsReached, f.port(), f.busiest()}), 0.98 * block_ / n);
+    most_service_ = std::max(counted_, block_ / n);
+    wait_ = std::max(f.fill_wait, f.limits.l2.wait_ps);
+    latency_ = kUsualStart + std::max(kInstructionCycles * serial, f.tensor);
+    cost_ = f.random && !f.l2_bound ? kSectorCost : 1;
+    // Where the dispatcher bounds the launch, its length says little of a block, but the warps active do.
+    const double interval = static_cast<double>(f.gpu.dispatch_interval.count());
+    if (f.kernel.counters.warps_active_pct && interval * f.load.extent.blocks > kDispatchBound * whole.time) {
+      life_ = *f.kernel.counters.warps_active_pct / 100 * f.gpu.sm.max_warps / warps * whole.sms * interval + kTurnover;
+      resident_ = std::min({life_ / interval, f.load.extent.blocks, static_cast<double>(f.max_active_blocks) * whole.sms});
+    }
+  }
+
+  BlockLoad run() {
+    static constexpr std::array kServices{-1.5, -1.0, -0.5, 0.0, 0.08, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0};
+    static constexpr std::array kWaits{-1.0, -0.5, 0.0, 0.5, 1.0, 1.7};
+    static constexpr std::array kCosts{0.98, 1.04, 1.08, 1.14, 1.25, 1.45};
+    static constexpr std::array kLatencies{-1.5, 0.0, 1.5};
+    const bool open = most_service_ > counted_ && (tile_ || f_.max_active_blocks > 1);  // else its SM serves it alone either way
+    for (const double service : kServices) {
+      if (service > 0 && !open) break;
+      if (service < 0 && f_.prior == nullptr) continue;  // counters do not count too much
+      for (const double wait : kWaits) {
+        for (const double cost : kCosts) attempt({service, wait, cost, std::nullopt});
+        for (const double latency : kLatencies) attempt({service, wait, 0, latency});
+      }
+    }
+    for (const double step : {1.0, 0.5, 0.25}) {
+      const Point at = best_;
+      for (const double service : {-0.08, 0.0, 0.08})
+        for (const double wait : {-0.3, 0.0, 0.3})
+          for (const double other : {-1.0, 0.0, 1.0}) {
+            Point near = at;
+            if (open && at.service >= 0) near.service = std::clamp(at.service + step * service, 0.0, 1.0);
+            near.wait += step * wait;
+            if (near.latency)
+              *near.latency += 0.7 * step * other;
+            else
+              near.cost *= 1 + 0.05 * step * other;
+            attempt(near);
+          }
+    }
+    return parts_.empty() ? middle() : found_;
+  }
+
+ private:
+  struct Point {
+    double service = 0;  // 0: as counted; 1: all of its time
+    double wait = 0;     // logarithm, over the usual one
+    double cost = 1;     // of its bytes; the latency is solved for,
+    std::optional<double> latency;  // unless this is given, in spreads: then the cost is
+  };
+
+  double limit() const { return best_cost_ + kStillLikely; }
+  double latency_spread() const { return multiplies_ ? kTensorLatencySpread : kLatencySpread; }
+  double late(double latency) const {
+    // A shorter one is no wonder: instructions overlap.
+    return unlikely(std::max(latency, kLeastLatency), latency_, latency_spread()) * (latency < latency_ ? 0.25 : 1);
+  }
+  double dear(double cost) const {
+    if (f_.prior != nullptr) return unlikely(cost, 1, kClassSpread);
+    return f_.l2_bound ? unlikely(cost, 1, kL2CostSpread) : unlikely(cost, kCost, kCostSpread);
+  }
+  double own(const BlockLoad& l) const {
+    return life_ > 0 ? block_among(f_, l, whole_.sms, resident_) : KernelLaw::length(f_, l, whole_.sms);
+  }
+
+  void attempt(const Point& p) {
+    BlockLoad l = f_.load;
+    l.sm.issue_ps = p.service < 0 ? counted_ * std::exp(p.service) : counted_ * std::pow(most_service_ / counted_, p.service);
+    l.memory.wait_ps = std::min(wait_ * std::exp(p.wait), f_.most_wait);
+    double prior = square(p.wait / kWaitSpread);
+    prior += unlikely(l.sm.issue_ps, counted_, tile_ ? kTileSpread : f_.prior != nullptr ? kClassSpread : kServiceSpread);
+    if (prior >= limit()) return;
+    double& unit = f_.l2_bound ? l.memory.l2_ps : l.memory.dram_cost_ratio;
+    const double usual_unit = unit * cost_, target = life_ > 0 ? life_ : whole_.time;
+    if (p.latency) {
+      l.sm.fixed_ps = latency_ * std::exp(*p.latency * latency_spread());
+      prior += late(l.sm.fixed_ps);
+      const auto at = [&](double cost) {
+        unit = usual_unit * cost;
+        return own(l);
+      };
+      const double least = at(0.9), most = at(kMostCost);
+      if (least > target || most < target) return;
+      const double cost = solve(at, 0.9, least, kMostCost, most, target);
+      prior += dear(cost);
+    } else {
+      unit = usual_unit * p.cost;
+      prior += dear(p.cost);
+      if (prior >= limit()) return;
+      const auto at = [&](double latency) {
+        l.sm.fixed_ps = latency;
+        return own(l);
+      };
+      const double least = at(0);
+      if (least < target) {
+        double high = block_;
+        double most = at(high);
+        while (most < target) most = at(high *= 2);
+        prior += late(solve(at, 0, least, high, most, target));
+      } else {
+        prior += late(kLeastLatency);
+      }
+    }
+    judge(l, prior, p);
+  }
+
+  void judge(const BlockLoad& l, double prior, const Point& p) {
+    double cost = prior;
+    if (tile_) cost += unlikely(l.sm.issue_ps / (l.sm.issue_ps + l.sm.fixed_ps + l.memory.wait_ps), tile_use_, kTileUseSpread);
+    cost += unlikely(own(l), life_ > 0 ? life_ : whole_.time, kMeasured);
+    for (const SoloPoint& part : parts_) {
+      if (cost >= limit()) return;
+      cost += unlikely(KernelLaw::length(f_, l, part.sms), part.time, kMeasured);
+    }
+    if (cost >= limit()) return;
+    if (cost >= limit()) return;
+    seen_.push_back({cost, l});
+    if (cost >= best_cost_) return;
+    best_cost_ = cost, best_ = p, found_ = l;
+  }
+
+  /// The candidate in the middle of all, each by how likely it is, in the order of what they say of a quarter of the GPU.
+  BlockLoad middle() {
+    struct Ranked {
+      double length, weight;
+      std::size_t at;
+    };
+    std::vector<Ranked> ranked;
+    double sum = 0;
+    for (std::size_t i = 0; i < seen_.size(); ++i) {
+      const double weight = std::exp(-(seen_[i].cost - best_cost_) / 2);
+      if (weight < 0.01) continue;
+      ranked.push_back({KernelLaw::length(f_, seen_[i].load, std::max(1u, whole_.sms / 4)), weight, i});
+      sum += weight;
+    }
+    std::ranges::sort(ranked, {}, &Ranked::length);
+    double below = 0;
+    for (const Ranked& r : ranked)
+      if ((below += r.weight) >= sum / 2) return seen_[r.at].load;
+    return found_;
+  }
+
+  const KernelFeatures& f_;
+  const SoloPoint whole_;
+  const std::span<const SoloPoint> parts_;
+  bool multiplies_ = false;  // tiles of matrices
+  bool tile_ = false;        // of whose use of its SM counters tell little
+  double tile_use_ = 0;
+  double block_ = 0, counted_ = 0, most_service_ = 0, wait_ = 0, latency_ = 0, cost_ = 1;  // ps, but the cost
+  double life_ = 0, resident_ = 0;  // of a block, ps, and blocks, where the dispatcher bounds the launch
+  double best_cost_ = 1e300;
+  Point best_;
+  BlockLoad found_;
+  struct Candidate {
+    double cost;
+    BlockLoad load;
+  };
+  std::vector<Candidate> seen_;
+};
+
+}  // namespace
+
+double KernelLaw::length(const KernelFeatures& f, const BlockLoad& load, std::uint32_t sms) {
+  CORUN_EXPECTS(sms != 0);
+  const double places = std::min(load.extent.blocks, static_cast<double>(f.max_active_blocks) * sms);
+  double sum = 0;
+  if (shares_out(f)) {
+    sum = load.extent.blocks / places * block_among(f, load, sms, places);
+  } else {
+    const double full = std::floor(load.extent.blocks / places + 1e-9), rest = load.extent.blocks - full * places;
+    sum = block_among(f, load, sms, places) * (full < kDrifting ? full : f.waves(sms));
+    if (full < kDrifting && rest >= 1) sum += block_among(f, load, sms, rest);
+  }
+  return std::max(sum, static_cast<double>(f.gpu.dispatch_interval.count()) * load.extent.blocks) +
+         f.limits.sm.launch_cost_ps + kOnce;
+}
+
+KernelLaw::KernelLaw(const KernelFeatures& f, const SoloPoint& whole, std::span<const SoloPoint> parts) {
+  CORUN_EXPECTS(whole.sms != 0 && whole.time > 0);
+  CORUN_EXPECTS(std::ranges::all_of(parts, [](const SoloPoint& p) { return p.sms != 0 && p.time > 0; }));
+  load_ = Search(f, whole, parts).run();
+}
+
+}  // namespace corun::sim
