@@ -66,6 +66,8 @@ KernelFeatures::KernelFeatures(const Kernel& of, Time alone, const Gpu& on_gpu)
       measured_sms(of.solo_time_sms == 0 ? gpu.sms : std::min(of.solo_time_sms, gpu.sms)),
       max_active_blocks(corun::max_active_blocks(capacity_of(gpu.sm), demand_of(of, gpu.sm))) {
   load.extent.blocks = static_cast<double>(kernel.blocks());
+  single_sectors = of.counters.l2_bytes.value_or(1e300) <
+                   of.counters.dram_read_bytes.value_or(0) + of.counters.dram_write_bytes.value_or(0);
   kernel.counters = mend_counters(of, solo_time, gpu).counters;
   prior = prior_for(kernel);
   if (prior != nullptr) fill_counters();

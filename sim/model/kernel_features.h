@@ -67,6 +67,7 @@ struct KernelFeatures {
   bool l2_bound = false;
   bool dram_bound = false;
   bool random = false;     // reads of single sectors, of which DRAM moves two
+  bool single_sectors = false;  // the same of reads or writes: DRAM moves more than passes L2
   bool scattered = false;  // L2-bound reads of single sectors
   BlockLoad load;          // on the whole GPU, as far as it is known
 

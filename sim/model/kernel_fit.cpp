@@ -28,8 +28,6 @@ constexpr int kFixedBisections = 24;
 /// Steps in which the issue time of a kernel is found that does not come to the slots at random.
 constexpr int kIssueBisections = 20;
 
-/// Distance between two times, symmetric and without a logarithm: (a - b) / sqrt(a b).
-double distance(double a, double b) { return (a - b) / std::sqrt(a * b); }
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 // co-run, and nothing runs the engine.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 
@@ -19,6 +20,9 @@ inline constexpr double kTurnover = 190e3;
 inline constexpr double kDispatchBound = 0.9;
 
 inline double square(double x) { return x * x; }
+/// Between two times: near their ratio's logarithm where that is small, without one, so that results are the same on
+/// any machine.
+inline double distance(double a, double b) { return (a - b) / std::sqrt(a * b); }
 
 /// What a block takes with `blocks` of the launch on `sms` SMs, alone, ps.
 double block_among(const KernelFeatures& f, const BlockLoad& load, std::uint32_t sms, double blocks);

@@ -23,9 +23,9 @@ constexpr double kServiceSpread = 0.15;
 /// have: shared memory and the tensor pipe are in no counter.
 constexpr double kTileSpread = 1, kTileUseSpread = 0.3;
 /// Waits for memory, over what the bytes in flight imply.
-constexpr double kWaitSpread = 0.5;
-/// What a byte costs beside a streamed one; of single sectors, of which DRAM moves two.
-constexpr double kCost = 1.08, kCostSpread = 0.12, kSectorCost = 1.65;
+constexpr double kWaitSpread = 0.7;
+/// What a byte costs beside a streamed one; of single sectors, of which DRAM moves two and opens a row for each.
+constexpr double kCost = 1.08, kCostSpread = 0.1, kSectorCost = 2, kSectorCostSpread = 0.4;
 /// The same at L2, where reads may be of sectors.
 constexpr double kL2CostSpread = 0.3;
 /// From a block's place to its first work, and what a warp's instruction takes beyond its slot, cycles.
@@ -40,12 +40,17 @@ constexpr double kOnce = 700e3;
 /// Of solo times, repeated.
 constexpr double kMeasured = 0.02;
 
-constexpr double kLeastLatency = 1e4, kMostCost = 3;
+constexpr double kLeastLatency = 1e4, kMostCost = 6;
 constexpr int kSolvingSteps = 9;
 /// Of a candidate's cost over the best's, up to which it counts.
 constexpr double kStillLikely = 9;
 
-double unlikely(double value, double usual, double spread) { return square(std::log(value / usual) / spread); }
+double unlikely(double value, double usual, double spread) { return square(distance(value, usual) / spread); }
+/// The likelihood of something so unlikely, beside 1: near exp(-unlikely / 2), by four terms.
+double weight_of(double unlikely) {
+  const double x = unlikely / 2;
+  return 1 / (1 + x * (1 + x / 2 * (1 + x / 3 * (1 + x / 4))));
+}
 
 /// Its blocks hand out the work among themselves: one or two of them fill an SM, and one wave the GPU.
 bool shares_out(const KernelFeatures& f) {
@@ -76,59 +81,76 @@ double solve(F&& at, double low, double at_low, double high, double at_high, dou
   return x;
 }
 
+/// What is usual of such a kernel.
+struct Usual {
+  Usual(const KernelFeatures& f, const SoloPoint& whole);
+
+  bool multiplies = false;  // tiles of matrices
+  bool tile = false;        // of whose use of its SM counters tell little
+  bool sectors = false;     // DRAM bounds it by accesses of single sectors
+  double tile_use = 0;
+  double block = 0;                                   // ps, on average
+  double service = 0, most_service = 0;               // ps that a block keeps its SM, as counted and at most
+  double wait = 0, latency = 0;                       // ps
+  double cost = 1;                                    // of its bytes
+  double life = 0, resident = 0;  // of a block, ps, and blocks, where the dispatcher bounds the launch
+};
+
+Usual::Usual(const KernelFeatures& f, const SoloPoint& whole) {
+  const double warps = std::ceil(f.kernel.threads_per_block() / 32.0);
+  const double serial = f.least_issue * f.gpu.sm.sub_partitions / warps;  // a warp's instructions, a cycle each
+  const Prior* const known = prior_of(f.kernel.name);
+  multiplies = f.tiled() && known != nullptr && known->multiplies();
+  const Contention& c = f.gpu.contention;
+  tile = multiplies && f.tensor <= 0 && c.tile_use > 0;
+  const double registers = demand_of(f.kernel, f.gpu.sm).registers / static_cast<double>(f.gpu.sm.registers);
+  tile_use = std::min(c.tile_use, c.tile_use_per_registers * registers);
+  const double n = f.residents(whole.sms);
+  block = f.block_time(whole.sms, whole.time);
+  service = std::min(std::max({f.least_issue / kSlotsReached, f.port(), f.busiest()}), 0.98 * block / n);
+  most_service = std::max(service, block / n);
+  wait = std::max(f.fill_wait, f.limits.l2.wait_ps);
+  latency = kUsualStart + std::max(kInstructionCycles * serial, f.tensor);
+  sectors = (f.random || f.single_sectors) && !f.l2_bound;
+  cost = sectors ? kSectorCost : 1;
+  // Where the dispatcher bounds the launch, its length says little of a block, but the warps active do.
+  const double interval = static_cast<double>(f.gpu.dispatch_interval.count());
+  if (f.kernel.counters.warps_active_pct && interval * f.load.extent.blocks > kDispatchBound * whole.time) {
+    life = *f.kernel.counters.warps_active_pct / 100 * f.gpu.sm.max_warps / warps * whole.sms * interval + kTurnover;
+    resident = std::min({life / interval, f.load.extent.blocks, static_cast<double>(f.max_active_blocks) * whole.sms});
+  }
+}
+
 class Search {
  public:
   Search(const KernelFeatures& f, const SoloPoint& whole, std::span<const SoloPoint> parts)
-      : f_(f), whole_(whole), parts_(parts), found_(f.load) {
-    const double warps = std::ceil(f.kernel.threads_per_block() / 32.0);
-    const double serial = f.least_issue * f.gpu.sm.sub_partitions / warps;  // a warp's instructions, a cycle each
-    const Prior* const known = prior_of(f.kernel.name);
-    multiplies_ = f.tiled() && known != nullptr && known->multiplies();
-    const Contention& c = f.gpu.contention;
-    tile_ = multiplies_ && f.tensor <= 0 && c.tile_use > 0;
-    const double registers = demand_of(f.kernel, f.gpu.sm).registers / static_cast<double>(f.gpu.sm.registers);
-    tile_use_ = std::min(c.tile_use, c.tile_use_per_registers * registers);
-    const double n = f.residents(whole.sms);
-    block_ = f.block_time(whole.sms, whole.time);
-    counted_ = std::min(std::max({f.least_issue / kSlotsReached, f.port(), f.busiest()}), 0.98 * block_ / n);
-    most_service_ = std::max(counted_, block_ / n);
-    wait_ = std::max(f.fill_wait, f.limits.l2.wait_ps);
-    latency_ = kUsualStart + std::max(kInstructionCycles * serial, f.tensor);
-    cost_ = f.random && !f.l2_bound ? kSectorCost : 1;
-    // Where the dispatcher bounds the launch, its length says little of a block, but the warps active do.
-    const double interval = static_cast<double>(f.gpu.dispatch_interval.count());
-    if (f.kernel.counters.warps_active_pct && interval * f.load.extent.blocks > kDispatchBound * whole.time) {
-      life_ = *f.kernel.counters.warps_active_pct / 100 * f.gpu.sm.max_warps / warps * whole.sms * interval + kTurnover;
-      resident_ = std::min({life_ / interval, f.load.extent.blocks, static_cast<double>(f.max_active_blocks) * whole.sms});
-    }
-  }
+      : f_(f), whole_(whole), parts_(parts), usual_(f, whole), found_(f.load) {}
 
   BlockLoad run() {
-    static constexpr std::array kServices{-1.5, -1.0, -0.5, 0.0, 0.08, 0.2, 0.4, 0.6, 0.8, 0.9, 1.0};
-    static constexpr std::array kWaits{-1.0, -0.5, 0.0, 0.5, 1.0, 1.7};
+    static constexpr std::array kServices{-0.78, -0.63, -0.39, 0.0, 0.05, 0.12, 0.25, 0.45, 0.7, 0.85, 1.0};
+    static constexpr std::array kWaits{0.37, 0.61, 1.0, 1.65, 2.7, 5.5};
     static constexpr std::array kCosts{0.98, 1.04, 1.08, 1.14, 1.25, 1.45};
-    static constexpr std::array kLatencies{-1.5, 0.0, 1.5};
-    const bool open = most_service_ > counted_ && (tile_ || f_.max_active_blocks > 1);  // else its SM serves it alone either way
+    const double spread = 1 + 1.5 * latency_spread();
+    const std::array latencies{1 / spread, 1.0, spread};
+    const bool open = usual_.most_service > usual_.service && (usual_.tile || f_.max_active_blocks > 1);  // else its SM serves it alone either way
     for (const double service : kServices) {
       if (service > 0 && !open) break;
       if (service < 0 && f_.prior == nullptr) continue;  // counters do not count too much
       for (const double wait : kWaits) {
         for (const double cost : kCosts) attempt({service, wait, cost, std::nullopt});
-        for (const double latency : kLatencies) attempt({service, wait, 0, latency});
+        for (const double latency : latencies) attempt({service, wait, 0, latency});
       }
     }
     for (const double step : {1.0, 0.5, 0.25}) {
       const Point at = best_;
-      for (const double service : {-0.08, 0.0, 0.08})
-        for (const double wait : {-0.3, 0.0, 0.3})
+      const auto times = [step](double most, double way) { return way < 0 ? 1 / (1 + most * step) : 1 + most * step * way; };
+      for (const double service : {-0.06, 0.0, 0.06})
+        for (const double wait : {-1.0, 0.0, 1.0})
           for (const double other : {-1.0, 0.0, 1.0}) {
             Point near = at;
             if (open && at.service >= 0) near.service = std::clamp(at.service + step * service, 0.0, 1.0);
-            near.wait += step * wait;
-            if (near.latency)
-              *near.latency += 0.7 * step * other;
-            else
-              near.cost *= 1 + 0.05 * step * other;
+            near.wait *= times(0.35, wait);
+            near.latency ? *near.latency *= times(0.7 * latency_spread(), other) : near.cost *= times(0.05, other);
             attempt(near);
           }
     }
@@ -137,37 +159,39 @@ class Search {
 
  private:
   struct Point {
-    double service = 0;  // 0: as counted; 1: all of its time
-    double wait = 0;     // logarithm, over the usual one
+    double service = 0;  // 0: as counted; 1: all of its time; -1: none
+    double wait = 1;     // over the usual one
     double cost = 1;     // of its bytes; the latency is solved for,
-    std::optional<double> latency;  // unless this is given, in spreads: then the cost is
+    std::optional<double> latency;  // unless this is given, over the usual one: then the cost is
   };
 
   double limit() const { return best_cost_ + kStillLikely; }
-  double latency_spread() const { return multiplies_ ? kTensorLatencySpread : kLatencySpread; }
+  double latency_spread() const { return usual_.multiplies ? kTensorLatencySpread : kLatencySpread; }
   double late(double latency) const {
     // A shorter one is no wonder: instructions overlap.
-    return unlikely(std::max(latency, kLeastLatency), latency_, latency_spread()) * (latency < latency_ ? 0.25 : 1);
+    return unlikely(std::max(latency, kLeastLatency), usual_.latency, latency_spread()) * (latency < usual_.latency ? 0.25 : 1);
   }
   double dear(double cost) const {
     if (f_.prior != nullptr) return unlikely(cost, 1, kClassSpread);
-    return f_.l2_bound ? unlikely(cost, 1, kL2CostSpread) : unlikely(cost, kCost, kCostSpread);
+    if (f_.l2_bound) return unlikely(cost, 1, kL2CostSpread);
+    return usual_.sectors ? unlikely(cost, 1, kSectorCostSpread) : unlikely(cost, kCost, kCostSpread);
   }
   double own(const BlockLoad& l) const {
-    return life_ > 0 ? block_among(f_, l, whole_.sms, resident_) : KernelLaw::length(f_, l, whole_.sms);
+    return usual_.life > 0 ? block_among(f_, l, whole_.sms, usual_.resident) : KernelLaw::length(f_, l, whole_.sms);
   }
 
   void attempt(const Point& p) {
     BlockLoad l = f_.load;
-    l.sm.issue_ps = p.service < 0 ? counted_ * std::exp(p.service) : counted_ * std::pow(most_service_ / counted_, p.service);
-    l.memory.wait_ps = std::min(wait_ * std::exp(p.wait), f_.most_wait);
-    double prior = square(p.wait / kWaitSpread);
-    prior += unlikely(l.sm.issue_ps, counted_, tile_ ? kTileSpread : f_.prior != nullptr ? kClassSpread : kServiceSpread);
+    l.sm.issue_ps = p.service < 0 ? usual_.service * (1 + p.service)
+                                  : usual_.service + p.service * (usual_.most_service - usual_.service);
+    l.memory.wait_ps = std::min(usual_.wait * p.wait, f_.most_wait);
+    double prior = unlikely(p.wait, 1, kWaitSpread);
+    prior += unlikely(l.sm.issue_ps, usual_.service, usual_.tile ? kTileSpread : f_.prior != nullptr ? kClassSpread : kServiceSpread);
     if (prior >= limit()) return;
     double& unit = f_.l2_bound ? l.memory.l2_ps : l.memory.dram_cost_ratio;
-    const double usual_unit = unit * cost_, target = life_ > 0 ? life_ : whole_.time;
+    const double usual_unit = unit * usual_.cost, target = usual_.life > 0 ? usual_.life : whole_.time;
     if (p.latency) {
-      l.sm.fixed_ps = latency_ * std::exp(*p.latency * latency_spread());
+      l.sm.fixed_ps = usual_.latency * *p.latency;
       prior += late(l.sm.fixed_ps);
       const auto at = [&](double cost) {
         unit = usual_unit * cost;
@@ -187,7 +211,7 @@ class Search {
       };
       const double least = at(0);
       if (least < target) {
-        double high = block_;
+        double high = usual_.block;
         double most = at(high);
         while (most < target) most = at(high *= 2);
         prior += late(solve(at, 0, least, high, most, target));
@@ -200,13 +224,12 @@ class Search {
 
   void judge(const BlockLoad& l, double prior, const Point& p) {
     double cost = prior;
-    if (tile_) cost += unlikely(l.sm.issue_ps / (l.sm.issue_ps + l.sm.fixed_ps + l.memory.wait_ps), tile_use_, kTileUseSpread);
-    cost += unlikely(own(l), life_ > 0 ? life_ : whole_.time, kMeasured);
+    if (usual_.tile) cost += unlikely(l.sm.issue_ps / (l.sm.issue_ps + l.sm.fixed_ps + l.memory.wait_ps), usual_.tile_use, kTileUseSpread);
+    cost += unlikely(own(l), usual_.life > 0 ? usual_.life : whole_.time, kMeasured);
     for (const SoloPoint& part : parts_) {
       if (cost >= limit()) return;
       cost += unlikely(KernelLaw::length(f_, l, part.sms), part.time, kMeasured);
     }
-    if (cost >= limit()) return;
     if (cost >= limit()) return;
     seen_.push_back({cost, l});
     if (cost >= best_cost_) return;
@@ -222,12 +245,12 @@ class Search {
     std::vector<Ranked> ranked;
     double sum = 0;
     for (std::size_t i = 0; i < seen_.size(); ++i) {
-      const double weight = std::exp(-(seen_[i].cost - best_cost_) / 2);
+      const double weight = weight_of(seen_[i].cost - best_cost_);
       if (weight < 0.01) continue;
       ranked.push_back({KernelLaw::length(f_, seen_[i].load, std::max(1u, whole_.sms / 4)), weight, i});
       sum += weight;
     }
-    std::ranges::sort(ranked, {}, &Ranked::length);
+    std::ranges::stable_sort(ranked, {}, &Ranked::length);
     double below = 0;
     for (const Ranked& r : ranked)
       if ((below += r.weight) >= sum / 2) return seen_[r.at].load;
@@ -237,11 +260,7 @@ class Search {
   const KernelFeatures& f_;
   const SoloPoint whole_;
   const std::span<const SoloPoint> parts_;
-  bool multiplies_ = false;  // tiles of matrices
-  bool tile_ = false;        // of whose use of its SM counters tell little
-  double tile_use_ = 0;
-  double block_ = 0, counted_ = 0, most_service_ = 0, wait_ = 0, latency_ = 0, cost_ = 1;  // ps, but the cost
-  double life_ = 0, resident_ = 0;  // of a block, ps, and blocks, where the dispatcher bounds the launch
+  const Usual usual_;
   double best_cost_ = 1e300;
   Point best_;
   BlockLoad found_;

@@ -83,31 +83,39 @@ Time KernelModel::solo_time(std::uint32_t sms) const {
   if (found != features_.kernel.solo_time_by_sms.end())
     return scaled(features_.kernel, features_.solo_time, found->second);
   if (sms == features_.measured_sms || load_.sm.issue_ps <= 0) return features_.solo_time;
-  return Time{static_cast<std::int64_t>(length_alone(sms) * missed(sms))};
+  return mended(sms);
 }
 
 double KernelModel::length_alone(std::uint32_t sms) const {
   return law_ ? KernelLaw::length(features_, law_->load(), sms) : length(features_, load_, sms);
 }
 
-/// A measured time over the law's, where `sms` lies between two measured numbers of SMs each by how near it is;
-/// beyond them that of the nearest.
-double KernelModel::missed(std::uint32_t sms) const {
-  struct Miss {
-    double sms, log;
+/// As the law has it, times what it misses: between two measured numbers of SMs by how near each is, and never outside
+/// of both; beyond them by what it misses of the nearest.
+Time KernelModel::mended(std::uint32_t sms) const {
+  struct Measured {
+    double sms, time, missed;
   };
-  std::optional<Miss> below, above;
+  std::optional<Measured> below, above;
   const auto see = [&](std::uint32_t at, Time time) {
-    const Miss miss{static_cast<double>(at), std::log(static_cast<double>(time.count()) / length_alone(at))};
-    if (at < sms && (!below || miss.sms > below->sms)) below = miss;
-    if (at > sms && (!above || miss.sms < above->sms)) above = miss;
+    const auto ps = static_cast<double>(time.count());
+    const Measured measured{static_cast<double>(at), ps, ps / length_alone(at)};
+    if (at < sms && (!below || measured.sms > below->sms)) below = measured;
+    if (at > sms && (!above || measured.sms < above->sms)) above = measured;
   };
   for (const auto& [at, time] : features_.kernel.solo_time_by_sms)
     see(at, scaled(features_.kernel, features_.solo_time, time));
   see(features_.measured_sms, features_.solo_time);
-  if (!below || !above) return std::exp((below ? below : above)->log);
-  const double share = std::log(sms / below->sms) / std::log(above->sms / below->sms);
-  return std::exp((1 - share) * below->log + share * above->log);
+  double time = length_alone(sms);
+  if (below && above) {
+    // By the inverse of the number, with which a time goes where nothing is shared.
+    const double share = (1 / below->sms - 1.0 / sms) / (1 / below->sms - 1 / above->sms);
+    const auto [least, most] = std::minmax({below->time, above->time});
+    time = std::clamp(time * ((1 - share) * below->missed + share * above->missed), least, most);
+  } else {
+    time *= (below ? below : above)->missed;
+  }
+  return std::max(Time{1}, Time{static_cast<std::int64_t>(time)});
 }
 
 Time KernelModel::block_alone(std::uint32_t sms) const {

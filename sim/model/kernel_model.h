@@ -38,7 +38,7 @@ class KernelModel {
  private:
   Time longer_by_block(Time time) const;
   double length_alone(std::uint32_t sms) const;
-  double missed(std::uint32_t sms) const;
+  Time mended(std::uint32_t sms) const;
 
   KernelFeatures features_;
   BlockLoad load_;  // on the whole GPU
