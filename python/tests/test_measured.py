@@ -79,22 +79,22 @@ def test_known_gap_what_tracing_adds_to_a_host_is_taken_off_in_part(in_stretches
     assert least <= in_stretches[run, program] <= most
 
 
-def test_times_on_parts_of_the_gpu_bring_a_program_within_two_percent_or_the_known_gap_stands():
+def test_times_on_parts_of_the_gpu_bring_a_program_within_two_percent_and_without_them_its_law_within_ten():
     errors = {percent: (known / measured - 1, without / measured - 1)
               for percent, measured, known, without in script(EXPERIMENTS / "capture/judge.py").by_sms(SIM)}
     assert abs(errors[40][0]) <= 0.02
-    assert 0.05 <= errors[60][0] <= 0.10, "a sixth of the launches are of other kernels there"
-    assert min(without for _, without in errors.values()) > 0.15
+    assert 0.02 <= errors[60][0] <= 0.10, "a sixth of the launches are of other kernels there"
+    assert max(abs(without) for _, without in errors.values()) <= 0.10
 
 
 def test_a_second_recording_on_a_part_of_the_gpu_tells_the_parts_above_it():
     names = None if WHOLE else ["prefill_2k", "gpt2_b2s256", "decode_gqa", "resnet50_b1"]
     by_part = script(EXPERIMENTS / "networks/second.py").errors(SIM, names=names)
     mean = {(part, column): statistics.mean(map(abs, off)) for part, columns in by_part.items() for column, off in columns.items()}
-    assert min(mean["mps60", "whole"], mean["mps40", "whole"]) > 10, "without one partitions are guessed"
+    assert min(mean["mps60", "whole"], mean["mps40", "whole"]) > 5, "without one partitions are guessed"
     assert max(mean["mps60", "this part"], mean["mps40", "this part"]) <= 2
     assert mean["mps60", "other part"] <= 4 and max(map(abs, by_part["mps60"]["other part"])) <= 10
-    assert 5 <= mean["mps40", "other part"] <= 12, "below all that was recorded: a known gap"
+    assert 3 <= mean["mps40", "other part"] <= 12, "below all that was recorded: a known gap"
 
 
 H100 = EXPERIMENTS.parent / "h100"
@@ -357,9 +357,9 @@ def test_a_graph_and_a_prefill_as_they_are_have_their_stp_within_six_percent_on_
     assert max(map(abs, errors.values())) <= 0.06
 
 
-def test_known_gap_on_half_of_an_h200_a_prefill_whose_blocks_take_tiles_as_sms_get_free_gets_more_than_is_simulated():
+def test_on_half_of_an_h200_a_prefill_whose_blocks_take_tiles_as_sms_get_free_is_within_six_percent():
     (error,) = steered("stp-4", ["tpc-mask:split=even,tpcs=16/32/18"], ["vision-graph", "prefill"]).values()
-    assert -0.14 <= error <= -0.08
+    assert abs(error) <= 0.06
 
 
 @of_the_whole  # ten minutes

@@ -66,7 +66,7 @@ KernelFeatures::KernelFeatures(const Kernel& of, Time alone, const Gpu& on_gpu)
       measured_sms(of.solo_time_sms == 0 ? gpu.sms : std::min(of.solo_time_sms, gpu.sms)),
       max_active_blocks(corun::max_active_blocks(capacity_of(gpu.sm), demand_of(of, gpu.sm))) {
   load.extent.blocks = static_cast<double>(kernel.blocks());
-  single_sectors = of.counters.l2_bytes.value_or(1e300) <
+  dram.sectors = of.counters.l2_bytes.value_or(1e300) <
                    of.counters.dram_read_bytes.value_or(0) + of.counters.dram_write_bytes.value_or(0);
   kernel.counters = mend_counters(of, solo_time, gpu).counters;
   prior = prior_for(kernel);
@@ -166,7 +166,7 @@ void KernelFeatures::read_counters() {
   const double dram_time = read / limits.dram.read_bytes_per_ps + write / limits.dram.write_bytes_per_ps;
   const double warm = survival(read + write, limits.l2.shared_bytes, limits.l2.own_bytes);
   l2_bound = l2_time > dram_time * (1 - warm);
-  dram_bound = dram_time > kDramBound * static_cast<double>(solo_time.count());
+  dram.bounds = dram_time > kDramBound * static_cast<double>(solo_time.count());
   scattered = !tiled() && l2_bound && warm == 0 && read < 0.6 * l2_read &&
               through / static_cast<double>(solo_time.count()) > 0.45 * limits.l2.read_bytes_per_ps;
 

@@ -15,6 +15,11 @@ namespace corun::sim {
 
 struct Prior;
 
+struct DramUse {
+  bool bounds = false;   // the launch takes about as long as its bytes
+  bool sectors = false;  // it moves more than passes L2, which asked for single sectors
+};
+
 /// L2 traffic counts a fill from DRAM and a write-back by half beside the SMs' accesses.
 inline constexpr double kFillsCounted = 0.5;
 /// Waves from which on they have drifted apart.
@@ -65,9 +70,8 @@ struct KernelFeatures {
   double most_wait = 1e300;         // the same if each load waited for the one before
   double tensor = 0;                // ps a block of the tensor pipe, where its cost is known
   bool l2_bound = false;
-  bool dram_bound = false;
   bool random = false;     // reads of single sectors, of which DRAM moves two
-  bool single_sectors = false;  // the same of reads or writes: DRAM moves more than passes L2
+  DramUse dram;
   bool scattered = false;  // L2-bound reads of single sectors
   BlockLoad load;          // on the whole GPU, as far as it is known
 

@@ -196,7 +196,7 @@ BlockLoad fit_whole(const KernelFeatures& f, const SoloPoint& whole) {
   }
   const Prior* const known = prior_of(f.kernel.name);
   const bool multiplies = known == nullptr || known->multiplies();
-  if (f.tiled() && multiplies && f.tensor <= 0 && !f.dram_bound && f.gpu.contention.tile_use > 0) {
+  if (f.tiled() && multiplies && f.tensor <= 0 && !f.dram.bounds && f.gpu.contention.tile_use > 0) {
     const double registers =
         demand_of(f.kernel, f.gpu.sm).registers / static_cast<double>(f.gpu.sm.registers);
     const Contention& c = f.gpu.contention;

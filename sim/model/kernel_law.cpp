@@ -23,9 +23,9 @@ constexpr double kServiceSpread = 0.15;
 /// have: shared memory and the tensor pipe are in no counter.
 constexpr double kTileSpread = 1, kTileUseSpread = 0.3;
 /// Waits for memory, over what the bytes in flight imply.
-constexpr double kWaitSpread = 0.7;
+constexpr double kWaitSpread = 0.8;
 /// What a byte costs beside a streamed one; of single sectors, of which DRAM moves two and opens a row for each.
-constexpr double kCost = 1.08, kCostSpread = 0.1, kSectorCost = 2, kSectorCostSpread = 0.4;
+constexpr double kCost = 1.08, kCostSpread = 0.09, kSectorCost = 2, kSectorCostSpread = 0.4;
 /// The same at L2, where reads may be of sectors.
 constexpr double kL2CostSpread = 0.3;
 /// From a block's place to its first work, and what a warp's instruction takes beyond its slot, cycles.
@@ -111,7 +111,7 @@ Usual::Usual(const KernelFeatures& f, const SoloPoint& whole) {
   most_service = std::max(service, block / n);
   wait = std::max(f.fill_wait, f.limits.l2.wait_ps);
   latency = kUsualStart + std::max(kInstructionCycles * serial, f.tensor);
-  sectors = (f.random || f.single_sectors) && !f.l2_bound;
+  sectors = (f.random || f.dram.sectors) && !f.l2_bound;
   cost = sectors ? kSectorCost : 1;
   // Where the dispatcher bounds the launch, its length says little of a block, but the warps active do.
   const double interval = static_cast<double>(f.gpu.dispatch_interval.count());

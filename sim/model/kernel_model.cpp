@@ -29,23 +29,19 @@ Time scaled(const Kernel& kernel, Time own, Time on_some) {
 KernelModel::KernelModel(const Kernel& kernel, Time solo_time, const Gpu& gpu)
     : features_(kernel, solo_time, gpu), load_(features_.load), basis_("launch shape and solo time") {
   if (!features_.counted()) return;
-  const SoloPoint whole{features_.measured_sms, static_cast<double>(features_.solo_time.count())};
-  std::vector<SoloPoint> curve, parts;
-  for (const auto& [sms, time] : kernel.solo_time_by_sms) {
+  std::vector<SoloPoint> curve;
+  for (const auto& [sms, time] : kernel.solo_time_by_sms)
     curve.push_back({sms, static_cast<double>(scaled(kernel, solo_time, time).count())});
-    if (sms != whole.sms) parts.push_back(curve.back());
-  }
   // What the FP64 pipe takes of a block's time shows in the curve only with the workers' times beside it.
   const bool fits =
       curve.size() >= 2 && (features_.pipes[kFp64] <= 0 || kernel.persistent_time_by_ctas.size() > 1);
-  const std::string times = parts.empty() ? "solo time" : "solo times by SMs";
+  const std::string times = curve.empty() ? "solo time" : "solo times by SMs";
   basis_ = features_.prior != nullptr ? "launch shape, " + times + " and what " +
                                             std::string(features_.prior->plural) + " usually do"
                                       : times + " and counters";
   if (load_.sm.issue_ps <= 0 && load_.memory.l2_ps <= 0) return;
-  law_.emplace(features_, whole, parts);
   if (fits) features_.load.sm.wgmma_share = 0;  // the curve tells what it gains
-  load_ = fits ? fit_curve(features_, curve) : fit_whole(features_, whole);
+  load_ = fits ? fit_curve(features_, curve) : fit_whole(features_, {features_.measured_sms, static_cast<double>(features_.solo_time.count())});
   load_.sm.uses = features_.uses(load_.sm.issue_ps);
   load_.sm.accounted = features_.accounted(load_.sm.issue_ps);
 }
@@ -87,7 +83,15 @@ Time KernelModel::solo_time(std::uint32_t sms) const {
 }
 
 double KernelModel::length_alone(std::uint32_t sms) const {
-  return law_ ? KernelLaw::length(features_, law_->load(), sms) : length(features_, load_, sms);
+  std::call_once(asked_->once, [this] {
+    if (!features_.counted()) return;
+    std::vector<SoloPoint> parts;
+    for (const auto& [at, time] : features_.kernel.solo_time_by_sms)
+      if (at != features_.measured_sms)
+        parts.push_back({at, static_cast<double>(scaled(features_.kernel, features_.solo_time, time).count())});
+    asked_->law.emplace(features_, SoloPoint{features_.measured_sms, static_cast<double>(features_.solo_time.count())}, parts);
+  });
+  return asked_->law ? KernelLaw::length(features_, asked_->law->load(), sms) : length(features_, load_, sms);
 }
 
 /// As the law has it, times what it misses: between two measured numbers of SMs by how near each is, and never outside

@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -42,7 +44,12 @@ class KernelModel {
 
   KernelFeatures features_;
   BlockLoad load_;  // on the whole GPU
-  std::optional<KernelLaw> law_;  // where counters are known, or a class's
+  // Where counters are known, or a class's, once a time on a part is asked for.
+  struct Asked {
+    std::once_flag once;
+    std::optional<KernelLaw> law;
+  };
+  std::shared_ptr<Asked> asked_ = std::make_shared<Asked>();
   std::string basis_;
 };
 

@@ -30,7 +30,7 @@ Time places_free(const Kernel& kernel, const Gpu& gpu, std::uint32_t sms) {
   const double all = static_cast<double>(time.count()), here = waves(sms);
   double free = 0;
   if (bytes_moved(f.load) * f.load.extent.blocks > f.limits.l2.own_bytes) free += kAfterMuch;
-  if (here <= kFewWaves && f.dram_bound)
+  if (here <= kFewWaves && f.dram.bounds)
     free += kFirstAndLastBytes;
   else if (here <= kFewWaves && here > 1)
     free += all * kDrift / (std::ceil(waves(gpu.sms) - 1e-9) + kDrift);
