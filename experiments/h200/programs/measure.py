@@ -3,13 +3,14 @@
 
   measure.py all SIM FOLDER [SECONDS] [GROUP...]   on the GPU, 510 s; SIM: the `sim` command, with libcorun_capture.so and libcorun_steer.so beside it.
       FOLDER gets runs.jsonl.gz, captured.jsonl.gz, counters.jsonl.gz, written row by row, and kept-1.tar.gz to kept-4, what `sim capture --keep` kept.
-      GROUP: turns (and alone), mps, capture, percent, counters, priority, wait; in this order
+      GROUP: turns (and alone), mps, capture, counters, percent, priority, wait; in this order
+  measure.py rest SIM FOLDER [SECONDS] [GROUP...]  the same of counters, percent, priority and wait, without what the files beside this one have; 570 s
   measure.py names                                 anywhere: programs and sets, and what is set aside
   measure.py unpack FOLDER TO                      anywhere: TO/NAME.json, TO/NAME.csv
 
 Services have a request due each PERIOD_MS, a load of 0.4 of their mean time alone; the others make one request after the other. Each set runs for 2 s,
 of which the first 0.5 do not count. turns: no MPS. percent: each member has its share of the SMs, and no other program is there. priority: MPS, services
-before the others. wait: `sim serve --policy=wait`.
+before the others. wait: `sim serve --policy=wait`, without jax-train, whose captures of streams break under the service.
 """
 import glob
 import gzip
@@ -32,14 +33,18 @@ SETS = [("compiled-decoder", "jax-train"), ("retrieval", "diffusion-train"), ("m
         ("speech", "cupy-spectrum"), ("recommender", "video"), ("retrieval", "speech", "diffusion-train"), ("moe-layer", "retrieval"),
         ("compiled-decoder", "lstm-train"), ("moe-layer", "cupy-spectrum", "lstm-train"), ("recommender", "jax-train"),
         ("graph-network", "lstm-train"), ("speech", "lattice"), ("recommender", "graph-network", "video")]
-PERCENT = [(("compiled-decoder", "jax-train"), (30, 50)), (("compiled-decoder", "jax-train"), (70, 70)), (("compiled-decoder", "jax-train", "lattice"), (50, 50, 50)),
+PERCENT = [(("compiled-decoder", "jax-train"), (30, 50)), (("compiled-decoder", "jax-train", "lattice"), (50, 50, 50)),
            (("compiled-decoder", "jax-train", "lattice"), (30, 30, 30)), (("retrieval", "diffusion-train"), (30, 50)), (("retrieval", "diffusion-train"), (70, 70)),
            (("retrieval", "speech", "diffusion-train"), (50, 50, 50)), (("retrieval", "speech", "diffusion-train"), (30, 30, 30)),
            (("recommender", "video"), (30, 50)), (("recommender", "video"), (70, 70)), (("moe-layer", "lattice"), (30, 50)), (("moe-layer", "lattice"), (70, 70)),
-           (("moe-layer", "cupy-spectrum", "lstm-train"), (50, 50, 50)), (("speech", "cupy-spectrum"), (30, 50)), (("speech", "cupy-spectrum"), (70, 70))]
-SHARES = {"turns": 30, "mps": 12, "capture": 18, "percent": 14, "counters": 12, "priority": 8, "wait": 8}  # of the time
-GROUPS = list(SHARES)
-LOAD, WARM_S, SECONDS, CAPTURED_S, COUNTED = 0.4, 0.5, 2.0, 2.5, 160  # COUNTED: launches of a request at most
+           (("moe-layer", "cupy-spectrum", "lstm-train"), (50, 50, 50)), (("speech", "cupy-spectrum"), (30, 50)), (("speech", "cupy-spectrum"), (70, 70)),
+           (("compiled-decoder", "jax-train"), (70, 70))]  # last: XLA times its kernels anew for 92 SMs, for more than 40 s
+SHARES = {"turns": 30, "mps": 12, "capture": 18, "counters": 30, "percent": 36, "priority": 16, "wait": 18}  # of the time
+GROUPS, REST = list(SHARES), ["counters", "percent", "priority", "wait"]
+WITHOUT = {"wait": ["jax-train"]}
+LOAD, WARM_S, SECONDS, CAPTURED_S = 0.4, 0.5, 2.0, 2.5
+COUNTED, COUNTED_S, COUNTED_AT_LEAST, LATE = 600, 20, 4, "lstm-train"  # launches of a request at most; s of profiling; programs before the rate is known
+BEGINS_S = {"jax-train": 75}  # where the others begin sooner
 BEGAN = time.time()
 
 
@@ -66,6 +71,16 @@ class Rows:
     def add(self, row):
         with gzip.open(self.path, "at", 9) as file:
             file.write(json.dumps(row, separators=(",", ":")) + "\n")
+
+
+def rows_of(folder, what):
+    for path in sorted(glob.glob(os.path.join(folder, what + "*.jsonl.gz"))):
+        with gzip.open(path, "rt") as file:
+            yield from map(json.loads, file)
+
+
+def key_of(mode, names, percentages=()):
+    return mode, tuple(names), tuple(percentages)
 
 
 class Program:
@@ -170,10 +185,18 @@ def counted(answer):
 
 
 class Campaign:
-    def __init__(self, sim, folder, seconds, groups):
+    def __init__(self, sim, folder, seconds, groups, without=()):
+        """without: rows of an earlier campaign, which are not measured again; its periods hold on."""
         os.makedirs(folder, exist_ok=True)
         self.sim, self.folder, self.end, self.groups = os.path.abspath(sim), folder, BEGAN + seconds, groups or GROUPS
-        self.scratch, self.lattice, self.periods, self.waiting = tempfile.mkdtemp(), None, {}, []
+        self.scratch, self.lattice, self.periods, self.measured, self.was_counted, self.lame = tempfile.mkdtemp(), None, {}, set(), set(), set()
+        for row in without:
+            if "csv" in row:
+                self.was_counted.add(row["name"])
+            said = row.get("programs", {})
+            if said and not any("failed" in one for one in said.values()):
+                self.measured.add(key_of(row["mode"], row["set"], row.get("percentages", ())))
+                self.periods |= row.get("period_ms", {})
         os.environ |= {"TORCHINDUCTOR_CACHE_DIR": self.scratch + "/inductor", "TRITON_CACHE_DIR": self.scratch + "/triton", "CUPY_CACHE_DIR": self.scratch + "/cupy",
                        "JAX_COMPILATION_CACHE_DIR": self.scratch + "/jax", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
                        "TORCHINDUCTOR_COMPILE_THREADS": "1"}  # no processes of its own
@@ -216,6 +239,9 @@ class Campaign:
                          for n in SERVICES + BEST_EFFORT}
         return None, {n: self.start(n, self.capture_of(n)) for n in SERVICES + BEST_EFFORT}
 
+    def missing(self, mode):
+        return [names for names in SETS if key_of(mode, names) not in self.measured and not set(names) & set(WITHOUT.get(mode, ()))]
+
     def capture_of(self, name):
         return [self.sim, "capture", "--gpu=h200", "--name=" + name, "-o", f"{self.scratch}/{name}.json", "--keep", f"{self.scratch}/kept/{name}", "--"]
 
@@ -228,14 +254,14 @@ class Campaign:
             except Failed as failed:
                 say(failed)
 
-    def begin(self, programs, mode, seconds=75):
+    def begin(self, programs, mode, seconds=50):
         """JAX first and by itself, as XLA times its kernels where it has no record of them; the others at once."""
         begun, order = {}, [[n for n in programs if n == "jax-train"], [n for n in programs if n != "jax-train"]]
         for names in order:
             told = [n for n in names if programs[n] and programs[n].is_alive()]
             for n in told:
                 programs[n].tell("begin")
-            until = time.time() + min(seconds, max(5, self.left()))
+            until = time.time() + min(max(seconds, *(BEGINS_S.get(n, 0) for n in names), 0), max(5, self.left()))
             for n in told:
                 try:
                     begun[n] = programs[n].hear(max(1, until - time.time()))
@@ -282,7 +308,7 @@ class Campaign:
         return row["programs"]
 
     def sets(self, mode, programs, until):
-        for names in SETS:
+        for names in self.missing(mode):
             if time.time() < until:
                 self.run_set(mode, programs, names)
 
@@ -312,19 +338,23 @@ class Campaign:
         def started(names, shares):
             mps = Mps()
             return mps, {n: self.start(n, environment=mps.environment | {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(p)}) for n, p in zip(names, shares)}
-        following = started(*PERCENT[0])
-        for i, (names, shares) in enumerate(PERCENT):
+        rest = [one for one in PERCENT if key_of("percent", *one) not in self.measured]
+        following = started(*rest[0]) if rest else None
+        for i, (names, shares) in enumerate(rest):
             mps, programs = following
             following = None
             try:
-                if time.time() < until:
-                    following = started(*PERCENT[i + 1]) if i + 1 < len(PERCENT) else None
+                if time.time() + max(BEGINS_S.get(n, 0) for n in names) / 2 < until:
+                    following = started(*rest[i + 1]) if i + 1 < len(rest) else None
+                    if self.lame & set(names):
+                        raise Failed(f"did not begin before: {self.lame & set(names)}")
                     self.imported(programs, 25)
                     mps.start()
                     for n in names:  # one after the other: MPS gives out SMs in the order of the contexts
                         programs[n].tell("context")
                         programs[n].hear(20)
-                    begun = self.begin(programs, f"percent {shares}", 40)
+                    begun = self.begin(programs, f"percent {shares}", 30)
+                    self.lame |= set(names) - set(begun)
                     if following:
                         self.imported(following[1], 15)
                     self.run_set("percent", begun, names, {"percentages": shares})
@@ -386,37 +416,53 @@ class Campaign:
                 one.end(), one.forget()
 
     def count(self, until):
+        """All begin before the first is counted, as counters of DRAM are the whole GPU's. lstm-train, whose two layers are one operation of 700 launches,
+        starts when the time that a launch takes is known."""
         sys.path.append(os.path.join(HERE, "../networks"))
         from ncu import METRICS
-        for n in [name for pair in zip(SERVICES, BEST_EFFORT) for name in pair]:
-            if time.time() > until:
-                say("not counted:", n)
-                continue
-            table, row = f"{self.scratch}/{n}.csv", {"name": n}
-            before = ["ncu", "--profile-from-start", "off", "--clock-control", "none", "--target-processes", "all", "--csv", "--print-units", "base",
-                      "--launch-count", str(COUNTED), "--log-file", table, "--metrics", ",".join(METRICS)]
-            one = self.start(n, before)
+
+        def started(n, launches):
+            return self.start(n, ["ncu", "--profile-from-start", "off", "--clock-control", "none", "--target-processes", "all", "--csv", "--print-units", "base",
+                                  "--launch-count", str(launches), "--log-file", f"{self.scratch}/{n}.csv", "--metrics", ",".join(METRICS)])
+        order = [n for pair in zip(SERVICES, BEST_EFFORT) for n in pair if n not in self.was_counted]
+        order.sort(key=LATE.__eq__)
+        programs, spent, launches = {n: started(n, COUNTED) for n in order if n != LATE}, 0.0, 0
+        self.imported(programs)
+        begun = self.begin(programs, "counters")
+        for n, one in programs.items():
+            if one and n not in begun:
+                one.kill()
+        for i, n in enumerate(order):
+            if LATE in order and LATE not in programs and (i == COUNTED_AT_LEAST or n == LATE):
+                rate = spent / launches if launches else 0.08
+                programs[LATE] = started(LATE, max(100, int(min(800, 2 * COUNTED_S / rate))))
+            row, at, one = {"name": n}, time.time(), programs[n]
             try:
-                if one is None:
-                    raise Failed("not started")
-                one.tell("begin")
-                one.hear(45)
-                one.tell("count")
-                row |= one.hear(max(20, min(60, self.left() - 10)))
+                if at > until or one is None:
+                    raise Failed("no time, or not started")
+                if n == LATE:
+                    one.wait_for("imported", 20)
+                    one.tell("begin")
+                    one.hear(30)
+                at = time.time()
+                one.tell("count", COUNTED_S)
+                row |= one.hear(max(15, min((3 if n == LATE else 1.75) * COUNTED_S, until - at + 15)))
             except Failed as failed:
                 row["failed"] = str(failed)
-            finally:
-                if one:
-                    one.end(25)
-                    row["said"] = one.last_words(300) if "failed" in row else ""
-                    one.forget()
+            row["s"] = round(time.time() - at, 1)
+            if one:
+                one.end(20)  # ncu then prints its table
+                row["said"] = one.last_words(300) if "failed" in row else ""
+                one.forget()
+            table = f"{self.scratch}/{n}.csv"
             if os.path.exists(table):
                 with open(table, errors="replace") as file:
                     lines = [line for line in file if line.startswith('"')]
                 if lines:
                     row["csv"], row["launches"] = "".join(lines), len({line.split(",", 1)[0] for line in lines[1:]})
+                    spent, launches = spent + row["s"], launches + row["launches"]
             self.counters.add(row)
-            say("counted", n, row.get("launches"), row.get("failed", "")[:200])
+            say("counted", n, row.get("launches"), "launches in", row["s"], "s", row.get("failed", "")[:200])
 
     def wait(self, until):
         at = self.scratch + "/service"
@@ -427,7 +473,7 @@ class Campaign:
             started = time.time()
             while not os.path.exists(at + "/environment") and service.poll() is None and time.time() < started + 30:
                 time.sleep(0.02)
-            for n in SERVICES + BEST_EFFORT:
+            for n in (n for n in SERVICES + BEST_EFFORT if n not in WITHOUT["wait"]):
                 programs[n] = self.start(n, [self.sim, "run", "--at", at, "--name", n, *(["--class=real_time", "--priority=-5"] if n in SERVICES else []), "--"], dict(os.environ))
             self.imported(programs, 30)
             self.sets("wait", self.begin(programs, "wait", 60), until)
@@ -445,6 +491,7 @@ class Campaign:
 
     def run(self):
         self.compile()
+        self.groups = [g for g in self.groups if g not in ("priority", "wait") or self.missing(g)]
         parts = [SHARES[group] for group in self.groups]
         ahead = {}  # of a group that follows: its processes, which have imported their libraries meanwhile
         for i, group in enumerate(self.groups):
@@ -490,12 +537,10 @@ def names():
 def unpack(folder, to):
     os.makedirs(to, exist_ok=True)
     for what, key, end in (("captured", "trace", "json"), ("counters", "csv", "csv")):
-        with gzip.open(os.path.join(folder, what + ".jsonl.gz"), "rt") as file:
-            for line in file:
-                row = json.loads(line)
-                if key in row:
-                    with open(os.path.join(to, f"{row['name']}.{end}"), "w") as out:
-                        out.write(row[key] if end == "csv" else json.dumps(row[key], indent=1))
+        for row in rows_of(folder, what):
+            if key in row:
+                with open(os.path.join(to, f"{row['name']}.{end}"), "w") as out:
+                    out.write(row[key] if end == "csv" else json.dumps(row[key], indent=1))
     for path in glob.glob(os.path.join(folder, "kept-*.tar.gz")):
         with tarfile.open(path) as tar:
             tar.extractall(os.path.join(to, "kept"), filter="data")
@@ -505,6 +550,8 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case ["all", sim, folder]: Campaign(sim, folder, 510, []).run()
         case ["all", sim, folder, seconds, *groups]: Campaign(sim, folder, float(seconds), groups).run()
+        case ["rest", sim, folder, *asked]:
+            Campaign(sim, folder, float(asked[0] if asked else 570), asked[1:] or REST, [row for what in ("runs", "counters") for row in rows_of(HERE, what)]).run()
         case ["names"]: names()
         case ["unpack", folder, to]: unpack(folder, to)
         case _: sys.exit(__doc__)

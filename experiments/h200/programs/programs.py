@@ -8,7 +8,8 @@ FOLDER/imported says that the libraries are there; the GPU is used from the firs
   begin                        makes the program and warms it up
   run PERIOD_MS BEGIN SECONDS  requests, one after the other (0) or due each PERIOD_MS, from BEGIN on by the clock of time.perf_counter; the answer
                                has of each the ms from when it was due to its end (`ms`) and the s from BEGIN to its end (`ends`)
-  count                        one request whose kernels a profiler that waits for cudaProfilerStart sees; each distinct operation of PyTorch once
+  count SECONDS                one request whose kernels a profiler that waits for cudaProfilerStart sees; each distinct operation of PyTorch once, and
+                               none that begins after SECONDS
   end
 """
 import json
@@ -361,8 +362,9 @@ def profiler():
     return driver.cuProfilerStart, driver.cuProfilerStop
 
 
-def count(name, request, wait):
+def count(name, request, wait, seconds):
     start, stop = profiler()
+    until = time.perf_counter() + seconds
     if name in WITHOUT_TORCH or name == "compiled-decoder":
         start()
         request()
@@ -372,7 +374,7 @@ def count(name, request, wait):
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
     torch.autograd.set_multithreading_enabled(False)  # the backward pass too in this thread
-    seen = set()
+    seen, left_out = set(), set()
 
     class Each(TorchDispatchMode):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
@@ -381,7 +383,8 @@ def count(name, request, wait):
                     return str(x.dtype), tuple(x.shape), tuple(x.stride()), x.is_cuda
                 return tuple(map(key, x)) if isinstance(x, (list, tuple)) else str(x)
             what = str(function), key(args), key(list((kwargs or {}).values()))
-            if what in seen:
+            if what in seen or time.perf_counter() > until:
+                left_out.update({what} - seen)
                 return function(*args, **(kwargs or {}))
             seen.add(what)
             start()
@@ -392,7 +395,7 @@ def count(name, request, wait):
     with Each():
         request()
     wait()
-    return {"operations": len(seen)}
+    return {"operations": len(seen), "left_out": len(left_out)}
 
 
 def main(name, folder):
@@ -440,8 +443,8 @@ def main(name, folder):
                     answer["begin_s"] = round(time.perf_counter() - at, 2)
                 case ["run", period, begin, seconds]:
                     answer = serve(request, wait, marks, float(period) / 1e3, float(begin), float(seconds))
-                case ["count"]:
-                    answer = count(name, request, wait)
+                case ["count", seconds]:
+                    answer = count(name, request, wait, float(seconds))
         except Exception as error:
             answer = {"failed": repr(error)[:500]}
         write(f"answer.{number}", json.dumps(answer))
