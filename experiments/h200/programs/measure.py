@@ -243,7 +243,7 @@ class Campaign:
         return [names for names in SETS if key_of(mode, names) not in self.measured and not set(names) & set(WITHOUT.get(mode, ()))]
 
     def capture_of(self, name):
-        return [self.sim, "capture", "--gpu=h200", "--name=" + name, "-o", f"{self.scratch}/{name}.json", "--keep", f"{self.scratch}/kept/{name}", "--"]
+        return [self.sim, "capture", "--once", "--gpu=h200", "--name=" + name, "-o", f"{self.scratch}/{name}.json", "--keep", f"{self.scratch}/kept/{name}", "--"]
 
     def imported(self, programs, seconds=40):
         until = time.time() + seconds
