@@ -203,7 +203,7 @@ def test_an_advice_that_nothing_holds_has_a_page_too(clients, give):
     one = {"gpu": "h200", "mode": "streams", "setting": "streams", "policy": "fcfs", "do": "nothing"}
     text = advice_page({
         "trace": "t", "goal": "stp", "promised": [], "best": None, "next": None,
-        "tried": [{**one, "holds": False, "surely": False, "use": None, "model_error_p99": 0.1, "stp": 1.0, "clients": clients * [client]},
+        "tried": [{**one, "holds": False, "surely": False, "use": None, "worst_use": None, "stp": 1.0, "clients": clients * [client]},
                   {**one, "refused": "it has <i>"}],
     })
     outside = re.sub(r"<script.*?</script>", "", text, flags=re.S)

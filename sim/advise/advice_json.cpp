@@ -23,11 +23,15 @@ std::string advice_json(const std::vector<AdvisedCard>& cards, const AdviseOptio
     } else {
       one["holds"] = t.holds(), one["surely"] = t.holds_surely();
       one["use"] = std::isfinite(t.use) ? nlohmann::ordered_json(t.use) : nlohmann::ordered_json();
-      one["model_error_p99"] = t.error, one["stp"] = t.result.stp;
-      for (const ClientResult& c : t.result.clients)
+      one["worst_use"] = std::isfinite(t.worst_use) ? nlohmann::ordered_json(t.worst_use) : nlohmann::ordered_json();
+      one["stp"] = t.result.stp;
+      for (const ClientResult& c : t.result.clients) {
         one["clients"].push_back({{"name", c.name}, {"finished", c.finished}, {"dropped", c.dropped},
                                   {"throughput_per_s", c.throughput_per_s}, {"mean_ms", c.mean_ms},
                                   {"p99_ms", c.p99_ms}, {"progress", c.progress}});
+        if (c.intervals && !std::isnan(c.intervals->p99_ms.low))
+          one["clients"].back()["p99_interval_ms"] = {c.intervals->p99_ms.low, c.intervals->p99_ms.high};
+      }
     }
     to["tried"].push_back(std::move(one));
   }

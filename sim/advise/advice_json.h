@@ -13,7 +13,8 @@ namespace corun::sim {
 ///   best, next      index into tried; null: none
 ///   highest_rate    now_per_s, highest_per_s, even_more; where it was asked for
 ///   tried[]         gpu, mode, setting, policy, do; refused, or holds, surely, use (of what was promised, the largest),
-///                   model_error_p99, stp, clients[] (name, finished, dropped, throughput_per_s, mean_ms, p99_ms, progress)
+///                   worst_use (at the bad ends of intervals), stp, clients[] (name, finished, dropped, throughput_per_s, mean_ms,
+///                   p99_ms, p99_interval_ms, progress)
 std::string advice_json(const std::vector<AdvisedCard>& cards, const AdviseOptions& options, const Advice& advice,
                         const std::optional<HighestRate>& rate);
 

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <numeric>
 
+#include "policies/api/registry.h"
 #include "sim/backend/in_parallel.h"
 #include "sim/oracle/oracle.h"
 #include "sim/sweep/carry.h"
@@ -84,12 +85,23 @@ double merit_of(const Goal& goal, const RunResult& result) {
   return goal.metric == Metric::throughput ? value : -value;
 }
 
+/// How many times as much of the promise it may use as simulated, in nine of ten cases.
+double at_worst(const Slo& slo, const ClientResult& c) {
+  if (!c.intervals) return 1;
+  const double value = value_of(c, slo.metric);
+  const Interval interval = interval_of(*c.intervals, slo.metric);
+  const double times = slo.metric == Metric::throughput ? value / interval.low : interval.high / value;
+  return std::isnan(times) ? 1 : times;
+}
+
 void judge(Tried& tried, const AdviseOptions& options) {
-  tried.use = 0;
+  tried.use = tried.worst_use = 0;
   for (std::size_t i = 0; i < options.slos.size(); ++i) {
     const Slo& slo = options.slos[i];
-    const double use = use_of(slo, tried.result.clients[slo.client]);
+    const ClientResult& client = tried.result.clients[slo.client];
+    const double use = use_of(slo, client);
     if (use > tried.use) tried.use = use, tried.tightest = i;
+    tried.worst_use = std::max(tried.worst_use, use * at_worst(slo, client));
   }
   tried.value = merit_of(options.goal, tried.result);
 }
@@ -123,9 +135,10 @@ class Trial {
     Tried tried;
     tried.card = number_;
     tried.setting = setting;
-    tried.error = error_of(setting.mode, card_.counters).p99;
     try {
-      tried.result = run(under(setting, card_.trace), card_.gpu,
+      const Trace trace = under(setting, card_.trace);
+      tried.bases = bases_of(trace, make_policy(setting.policy)->requirements());
+      tried.result = run(trace, card_.gpu,
                          {{.policy = setting.policy, .interrupt = options_.interrupt}, options_.engine, 1, &common_});
     } catch (const InputError& error) {
       tried.refused = error.problem();
@@ -206,6 +219,18 @@ double value_of(const ClientResult& c, Metric metric) {
   return 0;
 }
 
+Interval interval_of(const ClientIntervals& i, Metric metric) {
+  switch (metric) {
+    case Metric::mean: return i.mean_ms;
+    case Metric::p50: return i.p50_ms;
+    case Metric::p95: return i.p95_ms;
+    case Metric::p99: return i.p99_ms;
+    case Metric::throughput: return i.throughput_per_s;
+    case Metric::max: break;
+  }
+  return {};
+}
+
 Slo parse_slo(const std::string& text, const Trace& trace) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos)
@@ -242,10 +267,7 @@ AdvisedCard card_of(const Trace& trace, const Gpu& from, const Gpu& to) {
   Trace there = trace;
   if (std::string note = carry_over(there, trace.name, from, to); !note.empty())
     there.notes.insert(there.notes.begin(), std::move(note));
-  const auto known = std::count_if(trace.kernels.begin(), trace.kernels.end(), [](const Kernel& k) {
-    return k.counters.issue_active_pct || k.counters.warp_instructions;
-  });
-  return {to, std::move(there), 2 * static_cast<std::size_t>(known) > trace.kernels.size()};
+  return {to, std::move(there)};
 }
 
 Advice advise(const std::vector<AdvisedCard>& cards, const AdviseOptions& options) {

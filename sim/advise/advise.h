@@ -1,5 +1,5 @@
 // Which way to share a GPU keeps what was promised: every setting that an operator can set up is simulated, and the
-// one that serves a goal best among those that hold is named, with the margin beside the model's own error.
+// one that serves a goal best among those that hold is named, with the margin and how sure it is.
 //
 // Leaves out: settings that change while the programs run, and what a setting costs to change.
 #pragma once
@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "sim/advise/setting.h"
+#include "sim/backend/intervals.h"
 #include "sim/backend/run.h"
 
 namespace corun::sim {
@@ -17,6 +18,8 @@ namespace corun::sim {
 enum class Metric : std::uint8_t { mean, p50, p95, p99, max, throughput };
 /// In ms, or in requests/s.
 double value_of(const ClientResult& client, Metric metric);
+/// Nine of ten measured values lie in it; NaN where none is given.
+Interval interval_of(const ClientIntervals& of, Metric metric);
 
 /// A latency in ms that is not exceeded, or a throughput in requests/s that is reached, by a client.
 struct Slo {
@@ -43,7 +46,6 @@ Goal parse_goal(const std::string& text, const Trace& trace);
 struct AdvisedCard {
   Gpu gpu;
   Trace trace;
-  bool counters;  // its kernels have them
 };
 
 /// `trace`, whose times are of `from`, on `to`: carried over where they differ.
@@ -55,14 +57,14 @@ struct Tried {
   std::string refused;   // not empty: it cannot run, and why
   RunResult result;
   double use = 0;        // of what was promised, the largest: value / limit; infinite where requests are dropped
+  double worst_use = 0;  // the same at the bad ends of intervals
   std::size_t tightest = 0;  // which promise that is
   double value = 0;      // of the goal; larger is better, also for latencies (their negative)
-  double error = 0;      // of the model's p99 in this mode
+  std::vector<Basis> bases;  // of the clients
 
   bool ran() const { return refused.empty(); }
   bool holds() const { return ran() && use <= 1; }
-  /// By more than the model is off in the mean.
-  bool holds_surely() const { return ran() && use * (1 + error) <= 1; }
+  bool holds_surely() const { return ran() && worst_use <= 1; }
 };
 
 struct Advice {

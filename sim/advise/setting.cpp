@@ -95,23 +95,6 @@ SharingMode parse_mode(const std::string& name) {
                    fmt::format("use some of {}", list_names(names)));
 }
 
-ModeError error_of(SharingMode mode, bool counters) {
-  // p99 of the 34 mixes that `sim validate experiments/h200/networks` prints.  Without counters a mean latency is 1.1
-  // points further off under streams and 3.3 under priorities (prior.py, judge); for the other modes the mean of
-  // the two is assumed.
-  const auto of = [&](double known, double more = 0.022) { return known + (counters ? 0 : more); };
-  switch (mode) {
-    case SharingMode::mps: return {of(0.081), true};
-    case SharingMode::priority: return {of(0.059, 0.033), true};
-    case SharingMode::streams: return {of(0.066, 0.011), true};
-    case SharingMode::time_slicing: return {of(0.028), true};
-    case SharingMode::percentages: return {of(0.107), true};
-    case SharingMode::green_contexts: return {of(0.081), true};
-    case SharingMode::mig: return {of(0.081), false};
-  }
-  return {1, false};
-}
-
 std::vector<Setting> plain_settings(const Trace& trace) {
   std::vector<Setting> all;
   if (trace.clients.size() == 1)

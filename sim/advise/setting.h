@@ -26,14 +26,6 @@ struct Setting {
   bool priorities_by_class = false;  // where the trace gives none: real-time above best-effort
 };
 
-/// Mean error of p99 of networks that shared an H200 so (experiments/h200/networks); `measured` is false where
-/// nothing was measured and the error of the nearest mode stands in.
-struct ModeError {
-  double p99;
-  bool measured;
-};
-ModeError error_of(SharingMode mode, bool counters);
-
 /// Settings without a split, in the order in which ties are decided: what is simplest to set up first.  For one client
 /// the GPU as it is.
 std::vector<Setting> plain_settings(const Trace& trace);

@@ -13,6 +13,7 @@
 #include "sim/backend/forecast.h"
 #include "sim/backend/in_parallel.h"
 #include "sim/backend/instances.h"
+#include "sim/backend/intervals.h"
 #include "sim/backend/metered.h"
 #include "sim/backend/on_parts.h"
 #include "sim/backend/profile.h"
@@ -31,11 +32,7 @@ namespace {
 /// Notes on single kernels; more are counted.
 constexpr std::size_t kMostMended = 3;
 
-/// The errors: means over 26 mixes and two modes (experiments/h200/networks/prior.py, judge).
-constexpr const char* kUsually =
-    " taken to do what kernels of their class did in networks measured on an H200; without any counters, "
-    "that "
-    "had mean latencies of networks side by side 9 % off and throughputs 5 %, with counters 7 and 3";
+constexpr const char* kUsually = " taken to do what kernels of their class did in networks measured on an H200";
 constexpr const char* kByShape =
     " taken to fill the issue slots by their warps and not to use the memory, so how much clients slow each "
     "other may be far off";
@@ -313,6 +310,7 @@ RunResult run(const Trace& recorded, const Gpu& gpu, const RunOptions& options) 
   if (host != nullptr && host->launch_call != Time{})
     result.notes.push_back("one host thread issues for all clients, at the costs in the profile file");
   std::ranges::copy(simulator.instances().notes(), std::back_inserter(result.notes));
+  add_intervals(result, trace, gpu, policy.requirements());
   result.blocks = totals.blocks;
   result.events = totals.events;
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();

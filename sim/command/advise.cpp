@@ -60,14 +60,30 @@ class Report {
 
   std::string margin(const Tried& t) const {
     if (options_.slos.empty()) return "nothing was promised";
-    const ModeError error = error_of(t.setting.mode, cards_[t.card].counters);
-    const std::string model =
-        fmt::format("the model's p99 is off by {} under {}{}{}", whole_percent(error.p99), in_words(t.setting.mode),
-                    cards_[t.card].counters ? "" : " without counters",
-                    error.measured ? ", in the mean of measured networks" : " at least: nothing was measured");
-    const double left = 1 - t.use;
-    if (!t.holds_surely()) return fmt::format("margin {}: not surely, because {}", whole_percent(left), model);
-    return fmt::format("margin {}; {}", whole_percent(left), model);
+    const std::string left = fmt::format("margin {}", whole_percent(1 - t.use));
+    const Slo& slo = options_.slos[t.tightest];
+    const ClientResult& c = t.result.clients[slo.client];
+    const Interval interval = c.intervals ? interval_of(*c.intervals, slo.metric) : Interval{};
+    if (std::isnan(interval.low)) return left;
+    const std::string lie = fmt::format("nine of ten measured lie in {} to {}", three_digits(interval.low), with_unit(interval.high, slo.metric));
+    if (t.holds_surely()) return left + "; " + lie;
+    return fmt::format("{}: not surely, because {}; {}", left, lie, what_would_tell(t));
+  }
+
+  /// The least of measurements with which the promise that is nearest to its limit would hold surely, or not.
+  std::string what_would_tell(const Tried& t) const {
+    const Slo& slo = options_.slos[t.tightest];
+    const ClientResult& c = t.result.clients[slo.client];
+    const auto told = [&](Known known) {
+      Basis basis = t.bases[slo.client];
+      if (basis.known >= known) return false;
+      basis.known = known;
+      const Interval i = interval_of(intervals_of(c, cards_[t.card].trace.clients[slo.client], basis), slo.metric);
+      return slo.metric == Metric::throughput ? i.low >= slo.limit : i.high <= slo.limit;
+    };
+    if (told(Known::counters)) return "counters (--counters) would tell";
+    if (told(Known::part)) return fmt::format("a second recording of {} on a part (by-sms=) would tell", c.name);
+    return "only a run would tell";
   }
 
   std::string saved(const Tried& t) const {

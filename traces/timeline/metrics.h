@@ -4,8 +4,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <limits>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,16 @@ struct RunningPartsMs {
   double alone = 0, places = 0, issue = 0, pipes = 0, l2 = 0, dram = 0, clock = 0;
 };
 
-/// What one client got in the window that counts.
+/// Nine of ten measured values lie between these; NaN where none is given.
+struct Interval {
+  double low = std::numeric_limits<double>::quiet_NaN(), high = std::numeric_limits<double>::quiet_NaN();
+};
+/// Of the numbers of a client.  The throughput has one where requests follow each other.
+struct ClientIntervals {
+  Interval mean_ms, p50_ms, p95_ms, p99_ms, throughput_per_s;
+  std::string known;  // in words: what of its kernels the numbers rest on
+};
+
 /// Of a server: what its sequences met in the window.  Those count that came and ended in it; NaN where none did.
 struct ServedResult {
   std::uint64_t finished = 0, unfinished = 0;
@@ -36,6 +46,7 @@ struct ServedResult {
   double goodput_per_s = 0;  // sequences within all limits that the trace has; a sequence's gaps in its mean
 };
 
+/// What one client got in the window that counts.
 struct ClientResult {
   std::string name;
   ServiceClass service_class = ServiceClass::best_effort;
@@ -51,6 +62,7 @@ struct ClientResult {
   std::optional<RunningPartsMs> running_parts{};  // of `parts.running`, where they were asked for
   std::string failed;   // why its program ended early; empty: it did not
   std::optional<ServedResult> served{};
+  std::optional<ClientIntervals> intervals{};  // where the simulator knows them
 };
 
 struct Spread {
@@ -75,6 +87,7 @@ struct RunResult {
   Time duration{};    // length of the window
   Time makespan{};    // last end of any request
   double stp = 0, antt = 0;
+  std::optional<Interval> stp_interval{};
   double fairness = 0;   // min over max of progress
   double jain = 0;       // of progress
   double sm_busy = 0;    // mean share of SMs with a resident block over the window

@@ -55,6 +55,11 @@ std::string fixed(double value, int decimals) {
   return fmt::format("{:.{}f}", value, decimals);
 }
 
+/// "1.58 to 2.11"
+std::string range(const Interval& i) {
+  return std::isnan(i.low) ? "-" : fmt::format("{} to {}", number(i.low), number(i.high));
+}
+
 std::string percent(double share) {
   return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : "-";
 }
@@ -151,8 +156,9 @@ std::string notes_text(const std::vector<std::string>& notes, Notes which, std::
 }
 
 std::string totals(const RunResult& r) {
-  return fmt::format("STP {}  ANTT {}  fairness {}  Jain {}  SM busy {}  occupancy {}  makespan {}\n",
-                     fixed(r.stp, 3), fixed(r.antt, 3), fixed(r.fairness, 3), fixed(r.jain, 3),
+  const std::string sure = r.stp_interval ? fmt::format(" ({})", range(*r.stp_interval)) : "";
+  return fmt::format("STP {}{}  ANTT {}  fairness {}  Jain {}  SM busy {}  occupancy {}  makespan {}\n",
+                     fixed(r.stp, 3), sure, fixed(r.antt, 3), fixed(r.fairness, 3), fixed(r.jain, 3),
                      percent(r.sm_busy), percent(r.occupancy), time_ms(r.makespan));
 }
 
@@ -238,6 +244,15 @@ nlohmann::ordered_json json_of(const RunningPartsMs& p) {
           {"l2", p.l2},       {"dram", p.dram},     {"clock", p.clock}};
 }
 
+nlohmann::ordered_json json_of(const Interval& i) {
+  return std::isnan(i.low) ? nlohmann::ordered_json() : nlohmann::ordered_json{i.low, i.high};
+}
+
+nlohmann::ordered_json json_of(const ClientIntervals& i) {
+  return {{"mean_ms", json_of(i.mean_ms)}, {"p50_ms", json_of(i.p50_ms)}, {"p95_ms", json_of(i.p95_ms)},
+          {"p99_ms", json_of(i.p99_ms)},   {"throughput_per_s", json_of(i.throughput_per_s)}, {"known", i.known}};
+}
+
 nlohmann::ordered_json json_of(const ClientResult& c) {
   nlohmann::ordered_json to = {
       {"name", c.name},
@@ -270,6 +285,7 @@ nlohmann::ordered_json json_of(const ClientResult& c) {
                     {"between_tokens_p99_ms", c.served->between_tokens_p99_ms},
                     {"tokens_per_s", c.served->tokens_per_s},
                     {"goodput_per_s", c.served->goodput_per_s}};
+  if (c.intervals) to["intervals"] = json_of(*c.intervals);
   if (!c.failed.empty()) to["failed"] = c.failed;
   return to;
 }
@@ -296,6 +312,37 @@ std::string served_text(std::span<const RunResult> results) {
   return any ? '\n' + table.text() : "";
 }
 
+/// How sure the numbers of a run are, a line a client.
+std::string intervals_text(const RunResult& r) {
+  Table table({"nine of ten measured lie in", "mean", "p99", "/s", "known"});
+  bool any = false;
+  for (const ClientResult& c : r.clients) {
+    if (!c.intervals) continue;
+    any = true;
+    table.add({shortened(c.name, kNameWidth), range(c.intervals->mean_ms), range(c.intervals->p99_ms),
+               range(c.intervals->throughput_per_s), c.intervals->known});
+  }
+  return any ? '\n' + table.text() : "";
+}
+
+/// Of several runs: the p99 of each client, a column a run.
+std::string intervals_text(std::span<const RunResult> part, std::size_t cell) {
+  std::vector<std::string> header{"nine of ten p99 lie in", ""};
+  for (const RunResult& r : part) header.push_back(shortened(r.policy, cell - 2));
+  Table table(std::move(header));
+  bool any = false;
+  for (std::size_t i = 0; i < part.front().clients.size(); ++i) {
+    std::vector<std::string> row{shortened(part.front().clients[i].name, kNameWidth), "  "};
+    for (const RunResult& r : part) {
+      const bool known = i < r.clients.size() && r.clients[i].intervals.has_value();
+      any = any || known;
+      row.push_back(known ? range(r.clients[i].intervals->p99_ms) : "-");
+    }
+    table.add(std::move(row));
+  }
+  return any ? table.text() : "";
+}
+
 /// Appends the keys to `document`, which may hold others.
 void put(const RunResult& r, nlohmann::ordered_json& document) {
   document["trace"] = r.trace;
@@ -308,6 +355,7 @@ void put(const RunResult& r, nlohmann::ordered_json& document) {
   document["duration_ns"] = to_ns(r.duration);
   document["makespan_ns"] = to_ns(r.makespan);
   document["stp"] = r.stp;
+  if (r.stp_interval) document["stp_interval"] = json_of(*r.stp_interval);
   document["antt"] = r.antt;
   document["fairness"] = r.fairness;
   document["jain"] = r.jain;
@@ -352,7 +400,7 @@ std::string format_report(const RunResult& r, Notes notes) {
                std::to_string(c.dropped), number(c.throughput_per_s), number(c.mean_ms), number(c.p50_ms),
                number(c.p95_ms), number(c.p99_ms), number(c.max_ms), std::to_string(c.deadline_misses),
                fixed(c.slowdown, 3), fixed(c.progress, 3)});
-  out += table.text() + served_text({&r, 1});
+  out += table.text() + served_text({&r, 1}) + intervals_text(r);
   for (const ClientResult& c : r.clients)
     if (!c.failed.empty()) out += labelled("failed", c.name + ": " + c.failed);
   const std::string warnings = overload_text({&r, 1}) + few_text({&r, 1});
@@ -410,7 +458,7 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
       }
       clients.add(std::move(row));
     }
-    out += '\n' + clients.text();
+    out += '\n' + clients.text() + intervals_text(part, kCell);
   }
   out += served_text(results);
 

@@ -423,7 +423,8 @@ class Campaign:
 
         def started(n, launches):
             return self.start(n, ["ncu", "--profile-from-start", "off", "--clock-control", "none", "--target-processes", "all", "--csv", "--print-units", "base",
-                                  "--launch-count", str(launches), "--log-file", f"{self.scratch}/{n}.csv", "--metrics", ",".join(METRICS)])
+                                  "--launch-count", str(launches), "--log-file", f"{self.scratch}/{n}.csv", "--metrics", ",".join(METRICS)],
+                              dict(self.plain, TMPDIR=tempfile.mkdtemp(dir=self.scratch)))  # else each ncu waits for the one before
         order = [n for pair in zip(SERVICES, BEST_EFFORT) for n in pair if n not in self.was_counted]
         order.sort(key=LATE.__eq__)
         programs, spent, launches = {n: started(n, COUNTED) for n in order if n != LATE}, 0.0, 0

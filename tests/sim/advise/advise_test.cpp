@@ -55,7 +55,7 @@ Advice ask(const std::vector<std::string>& slos, const std::string& goal, std::v
   AdviseOptions options;
   for (const std::string& slo : slos) options.slos.push_back(parse_slo(slo, trace));
   options.goal = parse_goal(goal, trace);
-  if (cards.empty()) cards.push_back({read_gpu("h200"), trace, false});
+  if (cards.empty()) cards.push_back({read_gpu("h200"), trace});
   return advise(cards, options);
 }
 
@@ -82,7 +82,7 @@ TEST(Advise, OnlyTheModesThatWereAskedForAreTried) {
   AdviseOptions options;
   options.modes = {parse_mode("time-slicing"), parse_mode("green-contexts")};
   std::set<SharingMode> tried;
-  for (const Tried& t : advise({{read_gpu("h200"), trace, false}}, options).tried) tried.insert(t.setting.mode);
+  for (const Tried& t : advise({{read_gpu("h200"), trace}}, options).tried) tried.insert(t.setting.mode);
   EXPECT_EQ(tried, (std::set{SharingMode::time_slicing, SharingMode::green_contexts}));
   EXPECT_THROW(parse_mode("timeslicing"), InputError);
 }
@@ -94,7 +94,7 @@ TEST(Advise, OneClientHasTheWholeGpuOrAnInstanceOfMig) {
   const Gpu gpu = read_gpu("h200");
   AdviseOptions options;
   options.slos = {parse_slo("batch:p99=1.5ms", trace)};  // 0.4 ms on all 132 SMs
-  const Advice advice = advise({{gpu, trace, false}}, options);
+  const Advice advice = advise({{gpu, trace}}, options);
   ASSERT_TRUE(advice.best && advice.next);
   EXPECT_EQ(advice.tried[*advice.best].setting.policy, "fcfs") << "of equal ones what is simplest";
   EXPECT_EQ(advice.tried.size(), 1 + mig_geometry(gpu)->profiles.size()) << "each profile, not the largest";
@@ -103,7 +103,7 @@ TEST(Advise, OneClientHasTheWholeGpuOrAnInstanceOfMig) {
   EXPECT_FALSE(advice.tried[*advice.next - 1].holds_surely()) << "the next is the smallest that serves as well";
   EXPECT_LT(*advice.next, advice.tried.size() - 1);
   options.modes = {SharingMode::time_slicing};
-  const Advice whole = advise({{gpu, trace, false}}, options);
+  const Advice whole = advise({{gpu, trace}}, options);
   ASSERT_EQ(whole.tried.size(), 1u) << "the whole GPU is there without being set up";
   EXPECT_EQ(whole.tried.front().setting.policy, "fcfs");
 }
@@ -118,15 +118,13 @@ TEST(Advise, WhereNothingHoldsTheNearestIsNamed) {
     }
 }
 
-TEST(Advise, APromiseIsSureFromTheModelsErrorOn) {
+TEST(Advise, APromiseIsSureThatHoldsAtTheBadEndOfItsInterval) {
   Tried tried;
-  tried.error = 0.25;
   tried.use = 0.8;
+  tried.worst_use = 1;
   EXPECT_TRUE(tried.holds_surely());
-  tried.use = std::nextafter(0.8, 1);
+  tried.worst_use = std::nextafter(1, 2);
   EXPECT_FALSE(tried.holds_surely());
-  EXPECT_TRUE(tried.holds());
-  tried.use = 1;
   EXPECT_TRUE(tried.holds());
   tried.use = std::nextafter(1.0, 2);
   EXPECT_FALSE(tried.holds());
@@ -137,7 +135,7 @@ TEST(Advise, RequestsThatAreDroppedBreakAPromiseOfLatency) {
   trace.clients[1].arrivals = Periodic{from_ns(100'000)};  // twice what it can serve
   AdviseOptions options;
   options.slos = {parse_slo("camera:p99=1s", trace)};
-  const Advice advice = advise({{read_gpu("h200"), trace, false}}, options);
+  const Advice advice = advise({{read_gpu("h200"), trace}}, options);
   EXPECT_FALSE(advice.best);
 }
 
@@ -198,7 +196,7 @@ TEST(Advise, PrioritiesFollowTheClassesWhereTheTraceHasNone) {
 
 TEST(Advise, OfTheCardsThatHoldTheFirstIsTaken) {
   const Trace trace = two_clients();
-  const AdvisedCard small{read_gpu("l4"), trace, false}, large{read_gpu("h200"), trace, false};
+  const AdvisedCard small{read_gpu("l4"), trace}, large{read_gpu("h200"), trace};
   const Advice loose = ask({"camera:p99=100ms"}, "batch:throughput", {small, large});
   ASSERT_TRUE(loose.best);
   EXPECT_EQ(loose.tried[*loose.best].card, 0u);
@@ -208,7 +206,7 @@ TEST(Advise, UpToTheHighestRateThePromiseHoldsAndAboveItDoesNot) {
   Trace trace = two_clients();
   AdviseOptions options;
   options.slos = {parse_slo("camera:p99=0.6ms", trace)};
-  const AdvisedCard card{read_gpu("h200"), trace, false};
+  const AdvisedCard card{read_gpu("h200"), trace};
   const Setting setting{SharingMode::priority, "priority", "", "", true};
   const auto rate = highest_rate(card, setting, 1, options);
   ASSERT_TRUE(rate);
