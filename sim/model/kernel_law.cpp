@@ -34,8 +34,8 @@ constexpr double kUsualStart = 250e3, kInstructionCycles = 2;
 constexpr double kLatencySpread = 0.35, kTensorLatencySpread = 2;
 /// Of its class's counters, where a kernel has none.
 constexpr double kClassSpread = 0.6;
-/// A launch takes this once beside its launch cost, ps: judged by 41 short ordinary kernels of experiments/h200/parts,
-/// whose times on 8 and 16 SMs leave 1.7 us on infinitely many (medians by kind 1.5 to 1.9).
+/// A launch takes this once beside its launch cost, ps: the times of 41 short ordinary kernels of experiments/h200/parts on
+/// 8 and 16 SMs leave 1.7 us on infinitely many (medians by kind 1.5 to 1.9).
 constexpr double kOnce = 700e3;
 /// Of solo times, repeated.
 constexpr double kMeasured = 0.02;
@@ -129,6 +129,7 @@ class Search {
   BlockLoad run() {
     static constexpr std::array kServices{-0.78, -0.63, -0.39, 0.0, 0.05, 0.12, 0.25, 0.45, 0.7, 0.85, 1.0};
     static constexpr std::array kWaits{0.37, 0.61, 1.0, 1.65, 2.7, 5.5};
+    static constexpr std::array kUsually{1.0};
     static constexpr std::array kCosts{0.98, 1.04, 1.08, 1.14, 1.25, 1.45};
     const double spread = 1 + 1.5 * latency_spread();
     const std::array latencies{1 / spread, 1.0, spread};
@@ -136,12 +137,14 @@ class Search {
     for (const double service : kServices) {
       if (service > 0 && !open) break;
       if (service < 0 && f_.prior == nullptr) continue;  // counters do not count too much
-      for (const double wait : kWaits) {
-        for (const double cost : kCosts) attempt({service, wait, cost, std::nullopt});
+      // A class is too rough to tell waits and costs of bytes by.
+      for (const double wait : f_.prior != nullptr ? std::span<const double>(kUsually) : kWaits) {
+        for (const double cost : f_.prior != nullptr ? std::span<const double>(kUsually) : kCosts) attempt({service, wait, cost, std::nullopt});
         for (const double latency : latencies) attempt({service, wait, 0, latency});
       }
     }
     for (const double step : {1.0, 0.5, 0.25}) {
+      if (f_.prior != nullptr) break;  // nor by small steps
       const Point at = best_;
       const auto times = [step](double most, double way) { return way < 0 ? 1 / (1 + most * step) : 1 + most * step * way; };
       for (const double service : {-0.06, 0.0, 0.06})
