@@ -52,6 +52,8 @@ bool Prior::multiplies() const {
          name == "depthwise" || name == "gemm";
 }
 
+bool Prior::fills_tiles() const { return multiplies() && name != "thin_gemm"; }
+
 bool is_named_as(std::string_view name, std::string_view prior) {
   return std::any_of(std::begin(kPriors), std::end(kPriors), [&](const Prior& p) {
     return p.name == prior && holds_one_of(in_lower_case(name), p.patterns);

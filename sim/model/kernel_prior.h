@@ -21,7 +21,8 @@ struct Prior {
   double l1_share, dram_read_share, dram_write_share;  // of the bytes through L2
   std::uint32_t kernels, networks;                     // of which they are the medians; single operations count as networks
 
-  bool multiplies() const;  // tiles of matrices
+  bool multiplies() const;   // tiles of matrices
+  bool fills_tiles() const;  // of many columns: those of few wait for the matrix that they read
 };
 
 /// The class of a kernel with that name; nullptr: of none that is known.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What kernels of each class usually do, for those without counters: learnt from kernels with counters of the networks and of
-experiments/h200/parts; each network and operation counts the same in a class.
+experiments/h200/parts, each with its time as its weight.
 
   prior.py learn                        writes sim/model/kernel_prior_table.h, from all that is not set aside
   prior.py spread                       prints for each class how far its kernels are from what is learnt without their network
@@ -24,6 +24,7 @@ ROOT = os.path.abspath(os.path.join(HERE, "../../.."))
 TABLE = os.path.join(ROOT, "sim/model/kernel_prior_table.h")
 GPU = "h200"
 SHORTEST_US = 3  # of the operations' kernels
+LONG_NS = 1e5  # no kernel counts for more, so that none decides alone
 FAR = math.log(10)  # a kernel so far off counts no more than that
 
 # The first class counts whose patterns hold one that the name, in lower case, contains; `*`: anything, `^`: it begins so.
@@ -51,9 +52,16 @@ CLASSES = [
     ("mma", "gemms with mma.sync", "tensorop tensor16x8 s1688 s16816 h1688 h16816 s884 h884 i16832 hmma wmma triton_tem "
                                    "triton_mm implicitgemm"),
     ("simt", "gemms without tensor cores", "sgemm ffma simt_ gemmsn gemmk1 scudnn winograd f32f32_f32f32_f32"),
-    ("sort", "sorts and scans", "cub:: radixsort bitonicsort kernel_scan"),
+    ("sort", "sorts and scans", "cub::"),
     ("depthwise", "depthwise convolutions", "conv_depthwise conv2d_c1_"),
     ("mma", "gemms with mma.sync", "gemm matmul"),
+    # What other names say, as those of XLA, CuPy and users.
+    ("sort", "sorts and scans", "sort topk scan"),
+    ("reduction", "reductions", "reduce reduction cupy_sum cupy_mean cupy_max cupy_min"),
+    ("scatter", "gathers and scatters of words", "scatter"),
+    ("gather", "gathers of rows", "gather indexfunc"),
+    ("elementwise", "elementwise kernels with an index for each element", "triu_tril transpose"),
+    ("streaming", "elementwise kernels over neighbours", "_vectorized dropout copy loop_*fusion cupy_"),
 ]
 
 
@@ -85,32 +93,22 @@ class Gpu:
         self.l2 = value("contention", "l2_read_bytes_per_second") / 1e9 / self.sms  # of an SM, a ns
 
 
-def row_of(network, name, kernel, weight, counters, gpu):
-    """What it does, as shares of what its SMs can do in its time."""
+def row_of(network, name, kernel, counters, gpu):
+    """What it does, as shares of what its SMs can do in its time.  Long kernels tell more of limits, short ones of starts."""
     time = max(kernel["solo_time_ns"] - gpu.launch_cost_ns, 0.2 * kernel["solo_time_ns"])
     sm_time = time * min(gpu.sms, math.prod(kernel["grid"]))
-    return {"network": network, "class": class_of(name), "weight": weight,
+    return {"network": network, "class": class_of(name), "weight": min(kernel["solo_time_ns"], LONG_NS),
             "instructions": counters["warp_instructions"] / sm_time / gpu.slots, "tensor": counters["tensor_instructions"] / sm_time / gpu.slots,
             **{what: counters[what + "_bytes"] / sm_time / gpu.l2 for what in ("l2", "l1", "dram_read", "dram_write")}}
 
 
 def kernels_of(network, gpu):
-    """Its kernels with counters, each with a weight: long ones slow others down, but no one should decide alone."""
-    trace = load(f"traces/{network}.json.gz")
-    kernels, time = {k["name"]: k for k in trace["kernels"]}, {}
-    for op in (op for program in trace["programs"] for op in program["ops"] if "launch" in op):
-        name = op["launch"]
-        time[name] = time.get(name, 0) + op.get("solo_time_ns", kernels[name].get("solo_time_ns", 0))
-    rows = []
-    for name, kernel in kernels.items():
-        if "counters" in kernel and kernel.get("solo_time_ns") and class_of(name):
-            weight = math.sqrt(time.get(name, 0) / sum(time.values()) + 1e-6)
-            rows.append(row_of(network, name, kernel, weight, kernel["counters"], gpu))
-    return rows
+    return [row_of(network, kernel["name"], kernel, kernel["counters"], gpu) for kernel in load(f"traces/{network}.json.gz")["kernels"]
+            if "counters" in kernel and kernel.get("solo_time_ns") and class_of(kernel["name"])]
 
 
 def kernels_of_parts(gpu):
-    """Those of ordinary operations on parts of the GPU, each with the same weight."""
+    """Those of ordinary operations on parts of the GPU."""
     with gzip.open(os.path.join(HERE, "../parts/kernels-1.json.gz")) as file:
         operations = json.load(file)["operations"]
     rows = {}
@@ -118,7 +116,7 @@ def kernels_of_parts(gpu):
         for kernel in of["kernels"] or [] if not of["set_aside"] else []:
             us, name = kernel["us_by_sms"].get(str(gpu.sms), 0), kernel["name"]
             if kernel["cat"] == "kernel" and "ncu" in kernel and us > SHORTEST_US and class_of(name):
-                rows[operation, name, *kernel["grid"]] = row_of(operation, name, {**kernel, "solo_time_ns": us * 1e3}, 1, kernel["ncu"], gpu)
+                rows[operation, name, *kernel["grid"]] = row_of(operation, name, {**kernel, "solo_time_ns": us * 1e3}, kernel["ncu"], gpu)
     return list(rows.values())
 
 
@@ -131,11 +129,7 @@ def median(values, weights):
 
 
 def usual(rows, what):
-    """The median, each network and operation with the same weight."""
-    of = {}
-    for r in rows:
-        of[r["network"]] = of.get(r["network"], 0) + r["weight"]
-    return median([min(1, r[what]) for r in rows], [r["weight"] / of[r["network"]] for r in rows])
+    return median([min(1, r[what]) for r in rows], [r["weight"] for r in rows])
 
 
 def distance(rows, what):
