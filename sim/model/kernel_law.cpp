@@ -24,6 +24,8 @@ constexpr double kServiceSpread = 0.15;
 constexpr double kTileSpread = 1, kTileUseSpread = 0.3;
 /// Waits for memory, over what the bytes in flight imply.
 constexpr double kWaitSpread = 0.8;
+/// Of a block's time: small tiles of shared memory are not what it waits for.
+constexpr double kMostUsualWait = 0.25;
 /// What a byte costs beside a streamed one; of single sectors, of which DRAM moves two and opens a row for each.
 constexpr double kCost = 1.08, kCostSpread = 0.09, kSectorCost = 2, kSectorCostSpread = 0.4;
 /// The same at L2, where reads may be of sectors.
@@ -33,7 +35,7 @@ constexpr double kUsualStart = 250e3, kInstructionCycles = 2;
 /// Of the latency that these two give; of tensor code, whose latency they do not tell.
 constexpr double kLatencySpread = 0.35, kTensorLatencySpread = 2;
 /// Of its class's counters, where a kernel has none, and of the latency that they give.
-constexpr double kClassSpread = 0.6, kClassLatencySpread = 1;
+constexpr double kClassSpread = 0.4, kClassLatencySpread = 0.6;
 /// A launch takes this once beside its launch cost, ps: the times of 41 short ordinary kernels of experiments/h200/parts on
 /// 8 and 16 SMs leave 1.7 us on infinitely many (medians by kind 1.5 to 1.9).
 constexpr double kOnce = 700e3;
@@ -109,7 +111,7 @@ Usual::Usual(const KernelFeatures& f, const SoloPoint& whole) {
   block = f.block_time(whole.sms, whole.time);
   service = std::min(std::max({f.least_issue / kSlotsReached, f.port(), f.busiest()}), 0.98 * block / n);
   most_service = std::max(service, block / n);
-  wait = std::max(f.fill_wait, f.limits.l2.wait_ps);
+  wait = std::min(std::max(f.fill_wait, f.limits.l2.wait_ps), kMostUsualWait * block);
   latency = kUsualStart + std::max(kInstructionCycles * serial, f.tensor);
   sectors = (f.random || f.dram.sectors) && !f.l2_bound;
   cost = sectors ? kSectorCost : 1;

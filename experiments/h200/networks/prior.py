@@ -57,9 +57,9 @@ CLASSES = [
     ("mma", "gemms with mma.sync", "gemm matmul"),
     # What other names say, as those of XLA, CuPy and users.
     ("sort", "sorts and scans", "sort topk scan"),
-    ("reduction", "reductions", "reduce reduction cupy_sum cupy_mean cupy_max cupy_min"),
     ("scatter", "gathers and scatters of words", "scatter"),
     ("gather", "gathers of rows", "gather indexfunc"),
+    ("reduction", "reductions", "reduce reduction cupy_sum cupy_mean cupy_max cupy_min"),
     ("elementwise", "elementwise kernels with an index for each element", "triu_tril transpose"),
     ("streaming", "elementwise kernels over neighbours", "_vectorized dropout copy loop_*fusion cupy_"),
 ]
