@@ -47,12 +47,11 @@ namespace {
 constexpr double kReadShare = 0.6;
 }  // namespace
 
-bool Prior::multiplies() const {
-  return name == "attention" || name == "thin_gemm" || name == "wgmma" || name == "mma" || name == "simt" ||
-         name == "depthwise" || name == "gemm";
-}
+bool Prior::multiplies() const { return fills_tiles() || name == "decode_attention" || name == "gemv" || name == "thin_gemm"; }
 
-bool Prior::fills_tiles() const { return multiplies() && name != "thin_gemm"; }
+bool Prior::fills_tiles() const {
+  return name == "attention" || name == "wgmma" || name == "mma" || name == "simt" || name == "depthwise";
+}
 
 bool is_named_as(std::string_view name, std::string_view prior) {
   return std::any_of(std::begin(kPriors), std::end(kPriors), [&](const Prior& p) {

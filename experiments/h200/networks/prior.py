@@ -39,6 +39,7 @@ CLASSES = [
     ("streaming", "elementwise kernels over neighbours", "vectorized_elementwise triton_poi"),
     ("elementwise", "elementwise kernels with an index for each element", "elementwise_kernel"),
     ("optimizer", "optimizer steps", "multi_tensor_apply"),
+    ("decode_attention", "attention kernels of few queries", "splitkv split_kv flash_decod decode_attention paged_attention sdpa*_16x"),
     ("attention", "attention kernels", "fmha flash_ attention sdpa attn_fwd attn_bwd ^_fwd_kernel ^_bwd_kernel"),
     ("batch_norm", "batch normalisations", "bn_fw bn_bw batch_norm batchnorm"),
     ("normalisation", "normalisations", "layer_norm layernorm rms_norm rmsnorm group_norm groupnorm softmax"),
@@ -46,8 +47,9 @@ CLASSES = [
     ("pooling", "pooling kernels", "max_pool avg_pool average_pool maxpool avgpool upsample"),
     ("layout", "layout changes", "nchwtonhwc nhwctonchw tensortransform addpadding transpose_"),
     ("copy", "copies", "catarray copy_kernel"),
+    ("gemv", "products of a matrix and a vector", "gemv2 gemvx gemvn"),
     ("thin_gemm", "gemms with few columns",
-     "gemv2 gemvx gemvn nvjet*x8_64x nvjet*x16_64x nvjet*x24_64x nvjet*x32_64x nvjet*_8x*_64x nvjet*_16x*_64x"),
+     "nvjet*x8_64x nvjet*x16_64x nvjet*x24_64x nvjet*x32_64x nvjet*_8x*_64x nvjet*_16x*_64x"),
     ("wgmma", "gemms with wgmma", "nvjet warpgroupsize gmma sm90_xmma sm90_tensorop cutlass3x_sm90"),
     ("mma", "gemms with mma.sync", "tensorop tensor16x8 s1688 s16816 h1688 h16816 s884 h884 i16832 hmma wmma triton_tem "
                                    "triton_mm implicitgemm"),
