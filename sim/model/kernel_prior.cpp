@@ -7,6 +7,7 @@
 
 #include "sim/model/kernel_features.h"
 #include "sim/model/kernel_prior_table.h"
+#include "traces/model/occupancy.h"
 
 namespace corun::sim {
 namespace {
@@ -79,15 +80,17 @@ Counters usual_counters(const Prior& prior, const Kernel& kernel, Time solo_time
   const double launch_cost = static_cast<double>(gpu.contention.launch_cost.count());
   const double time = std::max(whole - launch_cost, 0.2 * whole);  // ps
   const double busy = std::min<double>(gpu.sms, blocks);
+  const double resident = std::min(std::ceil(blocks / gpu.sms), static_cast<double>(max_active_blocks(capacity_of(gpu.sm), demand_of(kernel, gpu.sm))));
+  const double sm_time = time * busy * (prior.multiplies() ? 1 : std::min(1.0, resident * warps / kWarpsToFill));
 
   // Of an SM, in a ps.
   const double slots = gpu.sm.sub_partitions * gpu.clock_hz / 1e12;
   const double l2 = gpu.contention.l2_read_bytes_per_second / 1e12 / gpu.sms;
 
   Counters c;
-  c.warp_instructions = std::max(blocks * warps, prior.instructions * slots * time * busy);
+  c.warp_instructions = std::max(blocks * warps, prior.instructions * slots * sm_time);
   c.tensor_instructions = prior.tensor_share * *c.warp_instructions;
-  c.l2_bytes = prior.l2 * l2 * time * busy;
+  c.l2_bytes = prior.l2 * l2 * sm_time;
   c.l1_bytes = prior.l1_share * *c.l2_bytes;
   c.dram_read_bytes = prior.dram_read_share * *c.l2_bytes;
   c.dram_write_bytes = prior.dram_write_share * *c.l2_bytes;
