@@ -35,7 +35,7 @@ constexpr double kUsualStart = 250e3, kInstructionCycles = 2;
 /// Of the latency that these two give; of tensor code, whose latency they do not tell.
 constexpr double kLatencySpread = 0.35, kTensorLatencySpread = 2;
 /// Of its class's counters, where a kernel has none, and of the latency that they give.
-constexpr double kClassSpread = 0.4, kClassLatencySpread = 0.6;
+constexpr double kClassSpread = 0.4;
 /// A launch takes this once beside its launch cost, ps: the times of 41 short ordinary kernels of experiments/h200/parts on
 /// 8 and 16 SMs leave 1.7 us on infinitely many (medians by kind 1.5 to 1.9).
 constexpr double kOnce = 700e3;
@@ -159,8 +159,7 @@ class Search {
   void of_class() {
     static constexpr std::array kTimes{0.4, 0.63, 1.0, 1.6, 2.5};
     for (const double service : kTimes) {
-      const double most = usual_.most_service > usual_.service ? usual_.most_service : 0.98 * usual_.service;
-      if (service * usual_.service > most) break;
+      if (service * usual_.service > usual_.most_service) break;
       for (const double times : kTimes) {
         attempt({service, 1, times, std::nullopt});
         attempt({service, 1, 0, times});
@@ -184,7 +183,7 @@ class Search {
 
   double limit() const { return best_cost_ + kStillLikely; }
   double latency_spread() const {
-    return usual_.multiplies ? kTensorLatencySpread : f_.prior != nullptr ? kClassLatencySpread : kLatencySpread;
+    return usual_.multiplies ? kTensorLatencySpread : f_.prior != nullptr ? kClassSpread : kLatencySpread;
   }
   double late(double latency) const {
     // A shorter one is no wonder: instructions overlap.
