@@ -33,8 +33,6 @@ constexpr double kTensorShare = 0.05;
 /// A block moves at least this share of its reads itself.
 constexpr double kLeastCompulsory = 0.3;
 constexpr double kLeastSurvival = 0.1;
-/// Warps on an SM at which a kernel without counters is taken to fill the issue slots: half of an H200's 64.
-constexpr double kWarpsToFillIssue = 32;
 /// Share of what a block needs most, by its solo times, that a pipe's counter must account for to tell that
 /// it is that pipe: counters are off by up to a tenth.
 constexpr double kTold = 0.9;
@@ -132,7 +130,7 @@ void KernelFeatures::from_shape() {
                                                 ? kernel.block_times.front()
                                                 : solo_block_time(kernel, solo_time, gpu, measured_sms))
                                                .count());
-  const double use = std::min(1.0, n * double(demand_of(kernel, gpu.sm).warps) / kWarpsToFillIssue);
+  const double use = std::min(1.0, n * double(demand_of(kernel, gpu.sm).warps) / kWarpsToFill);
   load.sm.issue_ps = use * block / n;
   load.sm.fixed_ps = block - load.sm.issue_ps;
 }

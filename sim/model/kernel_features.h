@@ -22,6 +22,8 @@ struct DramUse {
 
 /// L2 traffic counts a fill from DRAM and a write-back by half beside the SMs' accesses.
 inline constexpr double kFillsCounted = 0.5;
+/// Warps on an SM at which a kernel without counters is taken to fill what it fills: half of an H200's 64.
+inline constexpr double kWarpsToFill = 32;
 /// Waves from which on they have drifted apart.
 inline constexpr double kDrifting = 20;
 

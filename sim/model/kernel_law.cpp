@@ -24,6 +24,8 @@ constexpr double kServiceSpread = 0.15;
 constexpr double kTileSpread = 1, kTileUseSpread = 0.3;
 /// Waits for memory, over what the bytes in flight imply.
 constexpr double kWaitSpread = 0.8;
+/// Of a block's time: small tiles of shared memory are not what it waits for.
+constexpr double kMostUsualWait = 0.25;
 /// What a byte costs beside a streamed one; of single sectors, of which DRAM moves two and opens a row for each.
 constexpr double kCost = 1.08, kCostSpread = 0.09, kSectorCost = 2, kSectorCostSpread = 0.4;
 /// The same at L2, where reads may be of sectors.
@@ -32,10 +34,10 @@ constexpr double kL2CostSpread = 0.3;
 constexpr double kUsualStart = 250e3, kInstructionCycles = 2;
 /// Of the latency that these two give; of tensor code, whose latency they do not tell.
 constexpr double kLatencySpread = 0.35, kTensorLatencySpread = 2;
-/// Of its class's counters, where a kernel has none.
-constexpr double kClassSpread = 0.6;
-/// A launch takes this once beside its launch cost, ps: judged by 41 short ordinary kernels of experiments/h200/parts,
-/// whose times on 8 and 16 SMs leave 1.7 us on infinitely many (medians by kind 1.5 to 1.9).
+/// Of its class's counters, where a kernel has none, and of the latency that they give.
+constexpr double kClassSpread = 0.4;
+/// A launch takes this once beside its launch cost, ps: the times of 41 short ordinary kernels of experiments/h200/parts on
+/// 8 and 16 SMs leave 1.7 us on infinitely many (medians by kind 1.5 to 1.9).
 constexpr double kOnce = 700e3;
 /// Of solo times, repeated.
 constexpr double kMeasured = 0.02;
@@ -100,7 +102,7 @@ Usual::Usual(const KernelFeatures& f, const SoloPoint& whole) {
   const double warps = std::ceil(f.kernel.threads_per_block() / 32.0);
   const double serial = f.least_issue * f.gpu.sm.sub_partitions / warps;  // a warp's instructions, a cycle each
   const Prior* const known = prior_of(f.kernel.name);
-  multiplies = f.tiled() && known != nullptr && known->multiplies();
+  multiplies = f.tiled() && known != nullptr && known->fills_tiles();
   const Contention& c = f.gpu.contention;
   tile = multiplies && f.tensor <= 0 && c.tile_use > 0;
   const double registers = demand_of(f.kernel, f.gpu.sm).registers / static_cast<double>(f.gpu.sm.registers);
@@ -109,7 +111,7 @@ Usual::Usual(const KernelFeatures& f, const SoloPoint& whole) {
   block = f.block_time(whole.sms, whole.time);
   service = std::min(std::max({f.least_issue / kSlotsReached, f.port(), f.busiest()}), 0.98 * block / n);
   most_service = std::max(service, block / n);
-  wait = std::max(f.fill_wait, f.limits.l2.wait_ps);
+  wait = std::min(std::max(f.fill_wait, f.limits.l2.wait_ps), kMostUsualWait * block);
   latency = kUsualStart + std::max(kInstructionCycles * serial, f.tensor);
   sectors = (f.random || f.dram.sectors) && !f.l2_bound;
   cost = sectors ? kSectorCost : 1;
@@ -127,46 +129,62 @@ class Search {
       : f_(f), whole_(whole), parts_(parts), usual_(f, whole), found_(f.load) {}
 
   BlockLoad run() {
-    static constexpr std::array kServices{-0.78, -0.63, -0.39, 0.0, 0.05, 0.12, 0.25, 0.45, 0.7, 0.85, 1.0};
-    static constexpr std::array kWaits{0.37, 0.61, 1.0, 1.65, 2.7, 5.5};
-    static constexpr std::array kCosts{0.98, 1.04, 1.08, 1.14, 1.25, 1.45};
-    const double spread = 1 + 1.5 * latency_spread();
-    const std::array latencies{1 / spread, 1.0, spread};
-    const bool open = usual_.most_service > usual_.service && (usual_.tile || f_.max_active_blocks > 1);  // else its SM serves it alone either way
-    for (const double service : kServices) {
-      if (service > 0 && !open) break;
-      if (service < 0 && f_.prior == nullptr) continue;  // counters do not count too much
-      for (const double wait : kWaits) {
-        for (const double cost : kCosts) attempt({service, wait, cost, std::nullopt});
-        for (const double latency : latencies) attempt({service, wait, 0, latency});
+    // Else its SM serves it alone either way.
+    const bool open = usual_.most_service > usual_.service && (usual_.tile || f_.max_active_blocks > 1);
+    if (f_.prior != nullptr) {
+      of_class();
+    } else {
+      const double spread = 1 + 1.5 * latency_spread();
+      for (const double service : {0.0, 0.05, 0.12, 0.25, 0.45, 0.7, 0.85, 1.0}) {
+        if (service > 0 && !open) break;
+        for (const double wait : {0.37, 0.61, 1.0, 1.65, 2.7, 5.5}) {
+          for (const double cost : {0.98, 1.04, 1.08, 1.14, 1.25, 1.45}) attempt({service, wait, cost, std::nullopt});
+          for (const double latency : {1 / spread, 1.0, spread}) attempt({service, wait, 0, latency});
+        }
       }
-    }
-    for (const double step : {1.0, 0.5, 0.25}) {
-      const Point at = best_;
-      const auto times = [step](double most, double way) { return way < 0 ? 1 / (1 + most * step) : 1 + most * step * way; };
-      for (const double service : {-0.06, 0.0, 0.06})
-        for (const double wait : {-1.0, 0.0, 1.0})
-          for (const double other : {-1.0, 0.0, 1.0}) {
-            Point near = at;
-            if (open && at.service >= 0) near.service = std::clamp(at.service + step * service, 0.0, 1.0);
-            near.wait *= times(0.35, wait);
-            near.latency ? *near.latency *= times(0.7 * latency_spread(), other) : near.cost *= times(0.05, other);
-            attempt(near);
-          }
+      for (const double step : {1.0, 0.5, 0.25}) refine(step, open);
     }
     return parts_.empty() ? middle() : found_;
   }
 
  private:
   struct Point {
-    double service = 0;  // 0: as counted; 1: all of its time; -1: none
+    double service = 0;  // 0: as counted; 1: all of its time; of a class: times the usual one
     double wait = 1;     // over the usual one
     double cost = 1;     // of its bytes; the latency is solved for,
     std::optional<double> latency;  // unless this is given, over the usual one: then the cost is
   };
 
+  /// A class is too rough to tell waits by; what its blocks ask for is as likely a few times more as less.
+  void of_class() {
+    static constexpr std::array kTimes{0.4, 0.63, 1.0, 1.6, 2.5};
+    for (const double service : kTimes) {
+      if (service * usual_.service > usual_.most_service) break;
+      for (const double times : kTimes) {
+        attempt({service, 1, times, std::nullopt});
+        attempt({service, 1, 0, times});
+      }
+    }
+  }
+
+  void refine(double step, bool open) {
+    const Point at = best_;
+    const auto times = [step](double most, double way) { return way < 0 ? 1 / (1 + most * step) : 1 + most * step * way; };
+    for (const double service : {-0.06, 0.0, 0.06})
+      for (const double wait : {-1.0, 0.0, 1.0})
+        for (const double other : {-1.0, 0.0, 1.0}) {
+          Point near = at;
+          if (open) near.service = std::clamp(at.service + step * service, 0.0, 1.0);
+          near.wait *= times(0.35, wait);
+          near.latency ? *near.latency *= times(0.7 * latency_spread(), other) : near.cost *= times(0.05, other);
+          attempt(near);
+        }
+  }
+
   double limit() const { return best_cost_ + kStillLikely; }
-  double latency_spread() const { return usual_.multiplies ? kTensorLatencySpread : kLatencySpread; }
+  double latency_spread() const {
+    return usual_.multiplies ? kTensorLatencySpread : f_.prior != nullptr ? kClassSpread : kLatencySpread;
+  }
   double late(double latency) const {
     // A shorter one is no wonder: instructions overlap.
     return unlikely(std::max(latency, kLeastLatency), usual_.latency, latency_spread()) * (latency < usual_.latency ? 0.25 : 1);
@@ -182,8 +200,12 @@ class Search {
 
   void attempt(const Point& p) {
     BlockLoad l = f_.load;
-    l.sm.issue_ps = p.service < 0 ? usual_.service * (1 + p.service)
-                                  : usual_.service + p.service * (usual_.most_service - usual_.service);
+    if (f_.prior != nullptr && l.memory.reread_bytes > 0) {  // which reads its own traffic spares, a class does not tell
+      l.memory.read_bytes = *f_.kernel.counters.dram_read_bytes / l.extent.blocks;
+      l.memory.reread_bytes = 0;
+    }
+    l.sm.issue_ps = f_.prior != nullptr ? usual_.service * p.service
+                                        : usual_.service + p.service * (usual_.most_service - usual_.service);
     l.memory.wait_ps = std::min(usual_.wait * p.wait, f_.most_wait);
     double prior = unlikely(p.wait, 1, kWaitSpread);
     prior += unlikely(l.sm.issue_ps, usual_.service, usual_.tile ? kTileSpread : f_.prior != nullptr ? kClassSpread : kServiceSpread);
@@ -197,9 +219,10 @@ class Search {
         unit = usual_unit * cost;
         return own(l);
       };
-      const double least = at(0.9), most = at(kMostCost);
+      const double least_cost = f_.prior != nullptr ? 1 / kMostCost : 0.9;
+      const double least = at(least_cost), most = at(kMostCost);
       if (least > target || most < target) return;
-      const double cost = solve(at, 0.9, least, kMostCost, most, target);
+      const double cost = solve(at, least_cost, least, kMostCost, most, target);
       prior += dear(cost);
     } else {
       unit = usual_unit * p.cost;
@@ -215,8 +238,10 @@ class Search {
         double most = at(high);
         while (most < target) most = at(high *= 2);
         prior += late(solve(at, 0, least, high, most, target));
-      } else {
+      } else if (f_.prior == nullptr) {
         prior += late(kLeastLatency);
+      } else {
+        return;
       }
     }
     judge(l, prior, p);

@@ -48,9 +48,10 @@ namespace {
 constexpr double kReadShare = 0.6;
 }  // namespace
 
-bool Prior::multiplies() const {
-  return name == "attention" || name == "thin_gemm" || name == "wgmma" || name == "mma" || name == "simt" ||
-         name == "depthwise" || name == "gemm";
+bool Prior::multiplies() const { return fills_tiles() || name == "decode_attention" || name == "gemv" || name == "thin_gemm"; }
+
+bool Prior::fills_tiles() const {
+  return name == "attention" || name == "wgmma" || name == "mma" || name == "simt" || name == "depthwise";
 }
 
 bool is_named_as(std::string_view name, std::string_view prior) {
@@ -78,31 +79,18 @@ Counters usual_counters(const Prior& prior, const Kernel& kernel, Time solo_time
   const double whole = static_cast<double>(solo_time.count());
   const double launch_cost = static_cast<double>(gpu.contention.launch_cost.count());
   const double time = std::max(whole - launch_cost, 0.2 * whole);  // ps
-  const double places =
-      static_cast<double>(max_active_blocks(capacity_of(gpu.sm), demand_of(kernel, gpu.sm))) * gpu.sms;
-  const double resident = blocks / std::ceil(blocks / std::max(1.0, places));
   const double busy = std::min<double>(gpu.sms, blocks);
+  const double resident = std::min(std::ceil(blocks / gpu.sms), static_cast<double>(max_active_blocks(capacity_of(gpu.sm), demand_of(kernel, gpu.sm))));
+  const double sm_time = time * busy * (prior.multiplies() ? 1 : std::min(1.0, resident * warps / kWarpsToFill));
 
   // Of an SM, in a ps.
   const double slots = gpu.sm.sub_partitions * gpu.clock_hz / 1e12;
   const double l2 = gpu.contention.l2_read_bytes_per_second / 1e12 / gpu.sms;
-  const auto amount = [&](Prior::Per per, double value, double peak) {
-    const double most = peak * time * busy;
-    switch (per) {
-      case Prior::sm_time:
-        return std::min(most, value * most);
-      case Prior::warp_time:
-        return std::min(most, value * peak * time * resident * warps);
-      case Prior::warp:
-        break;
-    }
-    return std::min(most, value * blocks * warps);
-  };
 
   Counters c;
-  c.warp_instructions = std::max(blocks * warps, amount(prior.instructions_per, prior.instructions, slots));
+  c.warp_instructions = std::max(blocks * warps, prior.instructions * slots * sm_time);
   c.tensor_instructions = prior.tensor_share * *c.warp_instructions;
-  c.l2_bytes = amount(prior.l2_per, prior.l2, l2);
+  c.l2_bytes = prior.l2 * l2 * sm_time;
   c.l1_bytes = prior.l1_share * *c.l2_bytes;
   c.dram_read_bytes = prior.dram_read_share * *c.l2_bytes;
   c.dram_write_bytes = prior.dram_write_share * *c.l2_bytes;

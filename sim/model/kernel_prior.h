@@ -11,23 +11,18 @@
 
 namespace corun::sim {
 
-/// A class of kernels, told by their names.
+/// A class of kernels, told by their names.  Instructions and bytes are shares of what the SMs that have blocks can do
+/// in the launch's time: of their issue slots, and of their part of L2's bandwidth.
 struct Prior {
-  /// What a number is for each of: `sm_time` and `warp_time` are shares of what an SM can do, while it has
-  /// blocks, whatever their number, or for each warp on it; `warp` is a count of each warp of the launch.
-  enum class Per : std::uint8_t { sm_time, warp_time, warp };
-  using enum Per;
   std::string_view name, plural;  // "mma", "gemms with mma.sync"
   std::string_view patterns;  // separated by blanks; of names in lower case; `*`: anything, `^`: it begins so
-  Per instructions_per;
-  double instructions;
-  Per l2_per;
-  double l2;
+  double instructions, l2;
   double tensor_share;                                 // of the instructions
   double l1_share, dram_read_share, dram_write_share;  // of the bytes through L2
-  std::uint32_t kernels, networks;                     // of which they are the medians
+  std::uint32_t kernels, networks;                     // of which they are the medians; single operations count as networks
 
-  bool multiplies() const;  // tiles of matrices
+  bool multiplies() const;   // tiles of matrices
+  bool fills_tiles() const;  // of many columns: those of few wait for the matrix that they read
 };
 
 /// The class of a kernel with that name; nullptr: of none that is known.

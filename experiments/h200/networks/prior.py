@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""What kernels of each class usually do, for those without counters: learnt from the networks' kernels with counters.
+"""What kernels of each class usually do, for those without counters: learnt from kernels with counters of the networks and of
+experiments/h200/parts, each with its time as its weight.
 
-  prior.py learn                        writes sim/model/kernel_prior_table.h, from all networks that are not set aside
+  prior.py learn                        writes sim/model/kernel_prior_table.h, from all that is not set aside
   prior.py spread                       prints for each class how far its kernels are from what is learnt without their network
   prior.py judge BUILD [MIX...]         errors of the mixes without a set-aside network, in %: with counters (where kernels
                                         have them) / without / without, but with what is learnt from the networks that are
@@ -22,17 +23,23 @@ from collect import HERE, load, set_aside
 ROOT = os.path.abspath(os.path.join(HERE, "../../.."))
 TABLE = os.path.join(ROOT, "sim/model/kernel_prior_table.h")
 GPU = "h200"
+SHORTEST_US = 3  # of the operations' kernels
+LONG_NS = 1e5  # no kernel counts for more, so that none decides alone
 FAR = math.log(10)  # a kernel so far off counts no more than that
 
 # The first class counts whose patterns hold one that the name, in lower case, contains; `*`: anything, `^`: it begins so.
 # What a name says of its arguments may be anything, so classes that such a name would meet by chance stand behind those it
 # would not.
 CLASSES = [
-    ("cache", "copies into caches", "reshape_and_cache concat_and_cache"),
-    ("rotary", "rotary embeddings", "rotary_embedding apply_rotary rope_kernel"),
-    ("gather", "gathers", "scatter_gather gather_kernel index_elementwise indexselect index_put indexing_backward embedding"),
-    ("elementwise", "elementwise kernels", "elementwise_kernel triton_poi"),
+    ("copy", "copies", "reshape_and_cache concat_and_cache"),
+    ("streaming", "elementwise kernels over neighbours",
+     "rotary_embedding apply_rotary rope_kernel act_and_mul silu_and_mul gelu_and_mul"),
+    ("scatter", "gathers and scatters of words", "scatter_gather index_put index_elementwise"),
+    ("gather", "gathers of rows", "gather_kernel indexselect indexing_backward embedding"),
+    ("streaming", "elementwise kernels over neighbours", "vectorized_elementwise triton_poi"),
+    ("elementwise", "elementwise kernels with an index for each element", "elementwise_kernel"),
     ("optimizer", "optimizer steps", "multi_tensor_apply"),
+    ("decode_attention", "attention kernels of few queries", "splitkv split_kv flash_decod decode_attention paged_attention sdpa*_16x"),
     ("attention", "attention kernels", "fmha flash_ attention sdpa attn_fwd attn_bwd ^_fwd_kernel ^_bwd_kernel"),
     ("batch_norm", "batch normalisations", "bn_fw bn_bw batch_norm batchnorm"),
     ("normalisation", "normalisations", "layer_norm layernorm rms_norm rmsnorm group_norm groupnorm softmax"),
@@ -40,18 +47,24 @@ CLASSES = [
     ("pooling", "pooling kernels", "max_pool avg_pool average_pool maxpool avgpool upsample"),
     ("layout", "layout changes", "nchwtonhwc nhwctonchw tensortransform addpadding transpose_"),
     ("copy", "copies", "catarray copy_kernel"),
-    ("thin_gemm", "gemms with few columns", "gemv2 gemvx gemvn nvjet*x8_ nvjet*_8x nvjet*x16_ nvjet*_16x"),
+    ("gemv", "products of a matrix and a vector", "gemv2 gemvx gemvn"),
+    ("thin_gemm", "gemms with few columns",
+     "nvjet*x8_64x nvjet*x16_64x nvjet*x24_64x nvjet*x32_64x nvjet*_8x*_64x nvjet*_16x*_64x"),
     ("wgmma", "gemms with wgmma", "nvjet warpgroupsize gmma sm90_xmma sm90_tensorop cutlass3x_sm90"),
     ("mma", "gemms with mma.sync", "tensorop tensor16x8 s1688 s16816 h1688 h16816 s884 h884 i16832 hmma wmma triton_tem "
                                    "triton_mm implicitgemm"),
     ("simt", "gemms without tensor cores", "sgemm ffma simt_ gemmsn gemmk1 scudnn winograd f32f32_f32f32_f32"),
-    ("activation", "activations", "act_and_mul silu_and_mul gelu_and_mul"),
-    ("cub", "kernels of CUB", "cub::"),
+    ("sort", "sorts and scans", "cub::"),
     ("depthwise", "depthwise convolutions", "conv_depthwise conv2d_c1_"),
-    ("gemm", "gemms of which no more is known", "gemm matmul"),
+    ("mma", "gemms with mma.sync", "gemm matmul"),
+    # What other names say, as those of XLA, CuPy and users.
+    ("sort", "sorts and scans", "sort topk scan"),
+    ("scatter", "gathers and scatters of words", "scatter"),
+    ("gather", "gathers of rows", "gather indexfunc"),
+    ("reduction", "reductions", "reduce reduction cupy_sum cupy_mean cupy_max cupy_min"),
+    ("elementwise", "elementwise kernels with an index for each element", "triu_tril transpose"),
+    ("streaming", "elementwise kernels over neighbours", "_vectorized dropout copy loop_*fusion cupy_"),
 ]
-# Not learnt, as the networks have too few of them or none: taken to do what those of another class do.
-LIKE = {"cache": "copy", "rotary": "elementwise", "activation": "elementwise", "cub": "reduction", "depthwise": "simt", "gemm": "mma"}
 
 
 def matches(name, pattern):
@@ -81,44 +94,32 @@ class Gpu:
         self.slots = self.sm["sub_partitions"] * self.clock_hz / 1e9  # of an SM, a ns
         self.l2 = value("contention", "l2_read_bytes_per_second") / 1e9 / self.sms  # of an SM, a ns
 
-    def room(self, kernel, warps):
-        def up(n, step):
-            return -(-n // step) * step
-        sm, warps = self.sm, up(warps, self.sm["warp_allocation_granularity"])
-        registers = up(kernel["registers_per_thread"] * 32, sm["register_allocation_unit"]) * warps
-        shared = up(kernel.get("static_shared_memory_bytes", 0) + kernel.get("dynamic_shared_memory_bytes", 0) +
-                    sm["shared_memory_reserved_bytes"], sm["shared_memory_allocation_unit"])
-        return max(1, min(sm["max_blocks"], sm["max_warps"] // warps, sm["registers"] // max(1, registers),
-                          sm["shared_memory_bytes"] // shared))
 
-
-def bases(kernel, gpu):
-    """What instructions and bytes may be proportional to: SM times ns with blocks, warp times ns, warps."""
-    blocks, warps = math.prod(kernel["grid"]), math.ceil(math.prod(kernel["block"]) / 32)
+def row_of(network, name, kernel, counters, gpu):
+    """What it does, as shares of what its SMs can do in its time.  Long kernels tell more of limits, short ones of starts."""
     time = max(kernel["solo_time_ns"] - gpu.launch_cost_ns, 0.2 * kernel["solo_time_ns"])
-    places = gpu.room(kernel, warps) * gpu.sms
-    waves = math.ceil(blocks / places)
-    sm_time = time * min(gpu.sms, blocks)
-    return {"sm_time": sm_time, "warp_time": time * blocks / waves * warps, "warp": blocks * warps}
+    sm_time = time * min(gpu.sms, math.prod(kernel["grid"]))
+    return {"network": network, "class": class_of(name), "weight": min(kernel["solo_time_ns"], LONG_NS),
+            "instructions": counters["warp_instructions"] / sm_time / gpu.slots, "tensor": counters["tensor_instructions"] / sm_time / gpu.slots,
+            **{what: counters[what + "_bytes"] / sm_time / gpu.l2 for what in ("l2", "l1", "dram_read", "dram_write")}}
 
 
 def kernels_of(network, gpu):
-    """Its kernels with counters, each with a weight: long ones slow others down, but no one should decide alone."""
-    trace = load(f"traces/{network}.json.gz")
-    kernels, time = {k["name"]: k for k in trace["kernels"]}, {}
-    for op in (op for program in trace["programs"] for op in program["ops"] if "launch" in op):
-        name = op["launch"]
-        time[name] = time.get(name, 0) + op.get("solo_time_ns", kernels[name].get("solo_time_ns", 0))
-    rows = []
-    for name, kernel in kernels.items():
-        if "counters" not in kernel or not kernel.get("solo_time_ns") or not class_of(name):
-            continue
-        c = kernel["counters"]
-        rows.append({"network": network, "class": class_of(name), "weight": math.sqrt(time.get(name, 0) / sum(time.values()) + 1e-6),
-                     "bases": bases(kernel, gpu), "instructions": c["warp_instructions"], "l2": c["l2_bytes"],
-                     "tensor": c["tensor_instructions"], "l1": c["l1_bytes"], "dram_read": c["dram_read_bytes"],
-                     "dram_write": c["dram_write_bytes"]})
-    return rows
+    return [row_of(network, kernel["name"], kernel, kernel["counters"], gpu) for kernel in load(f"traces/{network}.json.gz")["kernels"]
+            if "counters" in kernel and kernel.get("solo_time_ns") and class_of(kernel["name"])]
+
+
+def kernels_of_parts(gpu):
+    """Those of ordinary operations on parts of the GPU."""
+    with gzip.open(os.path.join(HERE, "../parts/kernels-1.json.gz")) as file:
+        operations = json.load(file)["operations"]
+    rows = {}
+    for operation, of in operations.items():
+        for kernel in of["kernels"] or [] if not of["set_aside"] else []:
+            us, name = kernel["us_by_sms"].get(str(gpu.sms), 0), kernel["name"]
+            if kernel["cat"] == "kernel" and "ncu" in kernel and us > SHORTEST_US and class_of(name):
+                rows[operation, name, *kernel["grid"]] = row_of(operation, name, {**kernel, "solo_time_ns": us * 1e3}, kernel["ncu"], gpu)
+    return list(rows.values())
 
 
 def median(values, weights):
@@ -129,64 +130,49 @@ def median(values, weights):
             return value
 
 
-def ratio(rows, what, base):
-    return median([r[what] / r["bases"][base] for r in rows], [r["weight"] for r in rows])
+def usual(rows, what):
+    return median([min(1, r[what]) for r in rows], [r["weight"] for r in rows])
 
 
-def distance(rows, what, base):
+def distance(rows, what):
     """Mean distance, as a logarithm, of the kernels from the median of those of the other networks."""
     sum_, weights = 0, 0
     for network in {r["network"] for r in rows}:
         others = [r for r in rows if r["network"] != network]
-        middle = ratio(others, what, base) if others else 0
+        middle = usual(others, what) if others else 0
         for r in rows:
             if r["network"] == network and r[what] > 0 and middle > 0:
-                sum_ += r["weight"] * min(FAR, abs(math.log(r[what] / r["bases"][base] / middle)))
+                sum_ += r["weight"] * min(FAR, abs(math.log(r[what] / middle)))
                 weights += r["weight"]
     return sum_ / weights if weights else FAR
 
 
-def share(rows, what, of):
-    return median([r[what] / r[of] if r[of] else 0 for r in rows], [r["weight"] for r in rows])
-
-
 def learn(rows):
     priors = {}
-    for name, _, _ in CLASSES:
+    for name in dict.fromkeys(name for name, *_ in CLASSES):
         own = [r for r in rows if r["class"] == name]
-        if not own or name in LIKE:
-            continue
-        prior = {"kernels": len(own), "networks": len({r["network"] for r in own})}
-        for what in ("instructions", "l2"):
-            base = min(("sm_time", "warp_time", "warp"), key=lambda b: distance(own, what, b))  # in doubt, the first
-            prior[what] = (base, ratio(own, what, base))
-        for what, of in (("tensor", "instructions"), ("l1", "l2"), ("dram_read", "l2"), ("dram_write", "l2")):
-            prior[what] = share(own, what, of)
-        priors[name] = prior
+        if own:
+            priors[name] = {what: usual(own, what) for what in ("instructions", "tensor", "l2", "l1", "dram_read", "dram_write")}
+            priors[name] |= {"kernels": len(own), "networks": len({r["network"] for r in own})}
     return priors
 
 
-def write_table(path, priors, gpu, about):
+def write_table(path, priors, about):
     """Times become shares of what the GPU can do, so that the table suits others too."""
     lines = [f"// Written by experiments/h200/networks/prior.py: {about}.",
-             "// In this order, the first class of which a name holds a pattern counts.",
+             "// In this order, the first class of which a name holds a pattern counts.  A class may stand twice.",
              "#pragma once", "", '#include "sim/model/kernel_prior.h"', "", "namespace corun::sim {", "",
-             "// clang-format off", "// class, its kernels, patterns; instructions and L2 bytes, each by what; shares: "
-             "tensor of all instructions, L1, DRAM reads", "// and writes of L2 bytes; the number of kernels and of networks it is learnt from",
+             "// clang-format off", "// class, its kernels, patterns; instructions and L2 bytes, as shares of what its SMs can do in its time; tensor",
+             "// instructions of all; L1, DRAM read and written bytes of L2's; the number of kernels, and of networks and operations,",
+             "// from which they are learnt",
              "inline constexpr Prior kPriors[] = {"]
     for name, plural, patterns in CLASSES:
-        p = priors.get(LIKE.get(name, name))
-        if not p:
-            continue
-        scaled = []
-        for what, peak in (("instructions", gpu.slots), ("l2", gpu.l2)):
-            base, value = p[what]
-            scaled.append(f"Prior::{base}, {value / (1 if base == 'warp' else peak):.4g}")
-        shares = ", ".join(f"{p[w]:.3g}" for w in ("tensor", "l1", "dram_read", "dram_write"))
-        lines += [f'    {{"{name}", "{plural}",', f'     "{patterns}",',
-                  f'     {scaled[0]}, {scaled[1]}, {shares}, {p["kernels"]}, {p["networks"]}}},']
+        if p := priors.get(name):
+            shares = [p["tensor"] / p["instructions"], *(p[what] / p["l2"] for what in ("l1", "dram_read", "dram_write"))]
+            lines += [f'    {{"{name}", "{plural}",', f'     "{patterns}",',
+                      f'     {p["instructions"]:.3g}, {p["l2"]:.3g}, {", ".join(f"{s:.3g}" for s in shares)}, {p["kernels"]}, {p["networks"]}}},']
     if not priors:
-        lines.append('    {"none", "none", "*no name holds this*", Prior::warp, 1, Prior::warp, 0, 0, 0, 0, 0, 0, 0},')
+        lines.append('    {"none", "none", "*no name holds this*", 1, 0, 0, 0, 0, 0, 0, 0},')
     lines += ["};", "// clang-format on", "", "}  // namespace corun::sim", ""]
     with open(path, "w") as file:
         file.write("\n".join(lines))
@@ -197,14 +183,10 @@ def learnt_networks():
 
 
 def spread(rows):
-    for name, plural, _ in CLASSES:
-        own = [r for r in rows if r["class"] == name]
-        if not own or name in LIKE:
-            continue
-        prior = learn(own)[name]
-        text = ", ".join(f"{what} {math.exp(distance(own, what, prior[what][0])):.2f}x a {prior[what][0]}"
-                         for what in ("instructions", "l2"))
-        print(f"{plural:28}{len(own):4} kernels, {prior['networks']:2} networks: off by {text}")
+    for name in dict.fromkeys(name for name, *_ in CLASSES):
+        if own := [r for r in rows if r["class"] == name]:
+            text = ", ".join(f"{what} {math.exp(distance(own, what)):.2f}x" for what in ("instructions", "l2", "dram_read"))
+            print(f"{name:14}{len(own):4} kernels of {len({r['network'] for r in own}):2} networks and operations: off by {text}")
 
 
 def stripped_copy(folder):
@@ -233,8 +215,8 @@ def errors(build, folder, mix):
             for mode, part in parts.items()}
 
 
-def build_with(build, priors, gpu):
-    write_table(TABLE, priors, gpu, "for prior.py judge; not to be committed")
+def build_with(build, priors):
+    write_table(TABLE, priors, "for prior.py judge; not to be committed")
     subprocess.run(["cmake", "--build", build, "--target", "sim"], check=True, stdout=subprocess.DEVNULL)
 
 
@@ -249,12 +231,12 @@ def judge(build, only):
     try:
         with tempfile.TemporaryDirectory() as folder:
             stripped_copy(folder)
-            build_with(build, {}, gpu)
+            build_with(build, {})
             for mix in mixes:
                 found[mix] = [errors(build, HERE, mix), errors(build, folder, mix)]
             for mix, networks in mixes.items():
                 others = [r for n, kernels in by_network.items() if n not in networks for r in kernels]
-                build_with(build, learn(others), gpu)
+                build_with(build, learn(others + kernels_of_parts(gpu)))
                 found[mix] += [errors(build, folder, mix), errors(build, HERE, mix)]
                 print_mix(mix, found[mix])
     finally:
@@ -281,10 +263,12 @@ if __name__ == "__main__":
     elif sys.argv[1:] in (["learn"], ["spread"]):
         gpu = Gpu()
         rows = [row for network in learnt_networks() for row in kernels_of(network, gpu)]
+        counted = len({r["network"] for r in rows})
+        rows += kernels_of_parts(gpu)
         if sys.argv[1] == "spread":
             spread(rows)
         else:
-            write_table(TABLE, learn(rows), gpu, f"the kernels with counters of {len({r['network'] for r in rows})} networks on "
-                                                 f"an NVIDIA H200, those set aside left out")
+            write_table(TABLE, learn(rows), f"kernels with counters of {counted} networks and {len({r['network'] for r in rows}) - counted} operations on "
+                                            f"an NVIDIA H200, those set aside left out")
     else:
         sys.exit(__doc__)

@@ -29,13 +29,13 @@ std::string class_of(std::string_view name) {
 TEST(KernelClass, IsToldByTheNamesOfPyTorchsKernels) {
   EXPECT_EQ(class_of("void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>, "
                      "std::array<char*, 3ul> >(int, at::native::CUDAFunctor_add<float>)"),
-            "elementwise");
+            "streaming");
   EXPECT_EQ(
       class_of("void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::"
                "(anonymous namespace)::GroupNormKernelImplInternal<c10::Half> >"),
       "elementwise");
   EXPECT_EQ(class_of("void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<>"),
-            "gather");
+            "scatter");
   EXPECT_EQ(class_of("void at::native::(anonymous namespace)::indexSelectLargeIndex<float, long>"), "gather");
   EXPECT_EQ(
       class_of("void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MeanOps<>>"),
@@ -58,7 +58,8 @@ TEST(KernelClass, IsToldByTheNamesOfLibrariesKernels) {
   EXPECT_EQ(class_of("nvjet_sm90_hsh_128x8_64x12_4x1_v_bz_splitK_TNT"), "thin_gemm");
   EXPECT_EQ(
       class_of("void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 2, 2, false, false>"),
-      "thin_gemm");
+      "gemv");
+  EXPECT_EQ(class_of("nvjet_sm90_hsh_128x64_64x8_1x2_h_bz_NNT"), "wgmma");  // eight stages, not columns
   EXPECT_EQ(class_of("sm90_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_"
                      "warpgroupsize1x1x1_g1_execute_segment_k_off_kernel__5x_cudnn"),
             "wgmma");
@@ -83,7 +84,7 @@ TEST(KernelClass, IsToldByTheNamesOfLibrariesKernels) {
             "attention");
   EXPECT_EQ(class_of("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128"),
             "attention");
-  EXPECT_EQ(class_of("triton_poi_fused_add_relu_3"), "elementwise");
+  EXPECT_EQ(class_of("triton_poi_fused_add_relu_3"), "streaming");
   EXPECT_EQ(class_of("triton_red_fused_native_layer_norm_1"), "normalisation");
   EXPECT_EQ(class_of("triton_per_fused_sum_2"), "reduction");
   EXPECT_EQ(class_of("triton_tem_fused_mm_5"), "mma");
@@ -93,34 +94,44 @@ TEST(KernelClass, IsToldByTheNamesOfServersKernels) {
   // vLLM's, Triton's, CUTLASS's and CUB's.
   EXPECT_EQ(class_of("void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16, __nv_bfloat16, "
                      "(vllm::Fp8KVCacheDataType)0>"),
-            "cache");
+            "copy");
   EXPECT_EQ(class_of("void vllm::rotary_embedding_kernel<c10::BFloat16, true>(long const*, c10::BFloat16*)"),
-            "rotary");
+            "streaming");
   EXPECT_EQ(class_of("void vllm::act_and_mul_kernel<c10::BFloat16, &vllm::silu_kernel>(c10::BFloat16*)"),
-            "activation");
+            "streaming");
   EXPECT_EQ(class_of("_fwd_kernel"), "attention");
   EXPECT_EQ(class_of("_attn_fwd"), "attention");
   EXPECT_EQ(class_of("_layer_norm_fwd_kernel"), "normalisation");
   EXPECT_EQ(
       class_of("void cutlass::device_kernel<cutlass::gemm::kernel::GemmUniversal<cute::tuple<int, int>>>"),
-      "gemm");
-  EXPECT_EQ(class_of("my_gemm_kernel"), "gemm");
-  EXPECT_EQ(class_of("matmul_kernel"), "gemm");
+      "mma");
+  EXPECT_EQ(class_of("my_gemm_kernel"), "mma");
+  EXPECT_EQ(class_of("matmul_kernel"), "mma");
   // As profilers cut names off.
   EXPECT_EQ(class_of("sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32_nhwckrsc_nchw_tilesize64x32x64"),
-            "gemm");
+            "mma");
   EXPECT_EQ(class_of("sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize32x32x8_st"),
             "simt");
   EXPECT_EQ(
       class_of("void at::native::(anonymous namespace)::conv_depthwise2d_forward_kernel<3, float, int>"),
       "depthwise");
   EXPECT_EQ(class_of("conv2d_c1_k1_nhwc_specialized"), "depthwise");
-  EXPECT_EQ(class_of("void cub::CUB_200700_900_NS::DeviceRadixSortOnesweepKernel<>"), "cub");
+  EXPECT_EQ(class_of("void cub::CUB_200700_900_NS::DeviceRadixSortOnesweepKernel<>"), "sort");
 }
 
-TEST(KernelClass, NotLearntDoesAsItsLike) {
+TEST(KernelClass, StandsTwiceWithTheSameNumbers) {
   EXPECT_EQ(prior_of("my_gemm_kernel")->l2, prior_of("triton_mm")->l2);
   EXPECT_EQ(prior_of("act_and_mul_kernel")->instructions, prior_of("triton_poi_0")->instructions);
+}
+
+TEST(KernelClass, IsToldByWordsOfOtherNames) {  // of XLA, CuPy and users
+  EXPECT_EQ(class_of("loop_add_fusion"), "streaming");
+  EXPECT_EQ(class_of("input_reduce_fusion_1"), "reduction");
+  EXPECT_EQ(class_of("cupy_multiply__float32_float32_float32"), "streaming");
+  EXPECT_EQ(class_of("cupy_sum"), "reduction");
+  EXPECT_EQ(class_of("void at::native::mbtopk::gatherTopK<float, unsigned int, 2>"), "sort");
+  EXPECT_EQ(class_of("copy"), "streaming");
+  EXPECT_EQ(class_of("void pytorch_flash::flash_fwd_splitkv_kernel<>"), "decode_attention");
 }
 
 TEST(KernelClass, IsUnknownOfOtherNames) {
