@@ -5,8 +5,9 @@
 // the number of its kernels and what it took the last times, from its grant to its end, beside others too.  Its first kernel's
 // stream, operation and masks stand for all.
 //
-// A request begins with its first launch and ends when its host has what it waits for.  What the host does between two requests is
-// time in which the client is not busy, also in a closed loop; nobody knows of requests that wait.
+// A request begins with its first launch and ends when its host has what it waits for; so one of the trace in which the host waits
+// meanwhile is several.  What the host does between two requests is time in which the client is not busy, also in a closed loop;
+// nobody knows of requests that wait.
 //
 // Only launches that are persistent (PersistentLaunches) can be stopped on the GPU and have a size.
 //
@@ -67,6 +68,8 @@ class ServiceView final : public Policy {
     bool busy = false;
     Time since{};
     std::uint32_t unfinished = 0;  // launches, as the policy knows them
+    std::vector<bool> waits_behind;  // by operation: the host waits for it before it launches what is behind
+    OpId called{};                   // the last launch
     std::vector<Time> ended_at;  // by stream
   };
   using GraphOfClient = std::pair<std::uint32_t, std::uint32_t>;               // client, number of the graph
