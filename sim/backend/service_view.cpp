@@ -43,6 +43,13 @@ ServiceView::ServiceView(Policy& policy, const Trace& trace, PersistentLaunches*
   }
 }
 
+Requirements ServiceView::requirements() const {
+  Requirements needed = policy_.requirements();
+  const bool ahead = (needed.capabilities.has(Capability::preempt_at_block) || needed.forecast) && !needed.capabilities.has(Capability::tpc_mask);
+  for (const Client& c : trace_.clients) needed.waiting_hosts.push_back(!ahead || c.service_class != ServiceClass::best_effort);
+  return needed;
+}
+
 ServiceView::Entry* ServiceView::of(LaunchId real) {
   const auto found = slot_of_.find(real.serial);
   return found == slot_of_.end() ? nullptr : &entries_[found->second];

@@ -11,6 +11,8 @@
 //
 // Only launches that are persistent (PersistentLaunches) can be stopped on the GPU and have a size.
 //
+// A host stays in its call until the launch is granted, but a best-effort program's that the policy may stop, which runs ahead.
+//
 // Leaves out: that of other kernels, too, a service knows only what they took; copies behind a graph's last kernel; that a
 // best-effort program's streams are shown as one; that a program which launches nothing for 100 us has ended a request.
 #pragma once
@@ -48,7 +50,7 @@ class ServiceView final : public Policy {
   ServiceView(Policy& policy, const Trace& trace, PersistentLaunches* persistent = nullptr);
 
   std::string_view name() const override { return policy_.name(); }
-  Requirements requirements() const override { return policy_.requirements(); }
+  Requirements requirements() const override;
   void look_ahead(Forecast& forecast) override { policy_.look_ahead(forecast); }
   void start(const Topology& topology, std::span<const ClientView> clients) override { policy_.start(topology, clients); }
   void decide(const Snapshot& now, std::vector<Decision>& decisions) override;

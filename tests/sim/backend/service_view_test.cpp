@@ -251,6 +251,25 @@ TEST(ServiceView, AWaitEndsARequestForThePolicy) {
   EXPECT_TRUE(told(us(22), {KernelFinished{views[1].id}}, LaunchState::finished, LaunchState::submitted)) << "nothing is waited for";
 }
 
+/// Ten kernels that a camera launches, each 20 us after the call before it returned, while a kernel of 150 us is on the GPU: what the request takes under `wait`.
+double behind_a_kernel_ms(std::optional<Time> served) {
+  TraceBuilder b;
+  const KernelId k = b.kernel(whole_sm_kernel(10, us(1))), blocking = b.kernel(whole_sm_kernel(10, us(150)));
+  Op next = launch(k);
+  next.host_gap = us(20);
+  b.client("batch", b.program({launch(blocking)}), Once{});
+  Client& camera = b.client("camera", b.program(std::vector<Op>(10, next)), Once{us(20)});
+  camera.service_class = ServiceClass::real_time;
+  RunOptions options{{.policy = "wait"}};
+  options.served_ahead = served;
+  return run(b.trace, small_gpu(10), options).clients[1].max_ms;
+}
+
+TEST(ServiceView, AHostStaysInItsCallUntilTheLaunchIsGranted) {
+  EXPECT_LT(behind_a_kernel_ms({}), 0.26) << "in a session's own program it calls what follows meanwhile";
+  EXPECT_NEAR(behind_a_kernel_ms(us(8)), 0.15 + 9 * 0.02, 0.06) << "nine calls are made behind the kernel's end";
+}
+
 /// A camera that makes one request after the other, each after `gap` on its host, beside a batch: the batch's kernels that run.
 std::size_t in_between(Time gap, std::optional<Time> served) {
   TraceBuilder b;
