@@ -6,7 +6,8 @@
 none: what a capture of each program alone tells; counters: Nsight Compute's too (counters-*.jsonl.gz). Arrivals are the measured ones: a service has a request due
 each period, and what finds it busy waits; the others make one after the other. Both sides count what ends from WARM_S to SECONDS. A service counts as
 behind where half of its requests take two periods or more: its latency grows with the run, so that its throughput counts, among those of best effort.
---paced: each trace has what its program took in the median alone at these arrivals, in the place of what it took when captured; the rest is what others cost.
+--paced: each trace has what its program took in the median alone at these arrivals, in the place of what it took when captured: the error left is of what others
+cost. Only of the campaign that measured programs alone, as hosts differ.
 Of what is set aside only summaries are printed.
 """
 import contextlib
@@ -93,6 +94,18 @@ def paces(rows):
     return {row["set"][0]: measured(row["programs"][row["set"][0]])["p50_ms"] for row in alone}
 
 
+def measured_rows(paced):
+    """Those without a failure; where paced only of the files that have programs alone."""
+    found, campaign = [], None
+    for row in rows_of(HERE, "runs"):
+        if "gpu" in row:
+            campaign = row["gpu"], row["date"]
+        if row.get("mode") in POLICIES and row.get("programs") and not row.get("failed") and all("per_s" in one for one in row["programs"].values()):
+            found.append({"period_ms": {}} | row | {"campaign": campaign})
+    alone = {row["campaign"] for row in found if row["mode"] == "alone"}
+    return [row for row in found if row["campaign"] in alone or not paced]
+
+
 def kind_of(row):
     return "alone" if row["mode"] == "alone" else ("pairs", "triples")[len(row["set"]) - 2]
 
@@ -124,10 +137,7 @@ def summary(found, behind):
 
 
 def main(sim, options):
-    rows = [row for row in rows_of(HERE, "runs") if row.get("mode") in POLICIES and row.get("programs") and not row.get("failed")
-            and not any("failed" in one or "per_s" not in one for one in row["programs"].values())]
-    for row in rows:
-        row.setdefault("period_ms", {})
+    rows = measured_rows("--paced" in options)
     print("errors in %, mean / median (of how many); to reach with counters: latency 8 / 5, p99 10 / 6, throughput 7 / 5, triples 1.3 times pairs")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
         with contextlib.redirect_stdout(None):
