@@ -38,6 +38,8 @@ struct Requirements {
   std::vector<double> thread_percentages{};
   /// Not empty: each has a policy of its own, and this one is asked nothing.
   std::vector<Instance> instances{};
+  /// By client, false for all beyond: its host stays in the call of a launch until that is decided.
+  std::vector<bool> waiting_hosts{};
 };
 
 class Policy {

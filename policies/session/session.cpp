@@ -54,6 +54,7 @@ Session::Session(const Trace& trace, Policy& policy, Backend& backend, Timeline&
                      fmt::format("policy {} needs a forecast, which this backend cannot give", policy.name()),
                      "choose another policy, or run it in the simulator");
   for (std::uint32_t i = 0; i < trace.clients.size(); ++i) {
+    if (i < requires_.waiting_hosts.size() && requires_.waiting_hosts[i]) workload_.wait_for_decisions(ClientId{i});
     const Program& program = trace.programs[trace.clients[i].program.value];
     const auto* loop = std::get_if<ClosedLoop>(&trace.clients[i].arrivals);
     const std::size_t ops = program.ops.size();
@@ -334,7 +335,7 @@ Outcome Session::apply(const Decision& decision, Time now) {
     if (std::holds_alternative<Refused>(outcome))
       l.ctas = 0;
     else
-      submitted(l, now);
+      submitted(l, now), workload_.decided(l.client, now);
     return outcome;
   }
   if (const auto* padded = std::get_if<decide::LaunchPadded>(&decision)) return submit(*padded, now);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <tuple>
+#include <utility>
 
 #include "traces/model/error.h"
 
@@ -174,7 +175,14 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
   ++c.serving.back().outstanding;
   calls.push_back(call);
   // A graph's operations are all handed over by one call.
-  prepare_next_call(id, handed_over(id, op) == HandedOver::by_itself ? c.host.after(now, gpu_.launch_call) : now);
+  const bool by_itself = handed_over(id, op) == HandedOver::by_itself;
+  if (c.waits_for_decisions && std::holds_alternative<Launch>(what.what) && c.next_op != c.calls &&
+      (by_itself || handed_over(id, order[c.next_op]) != HandedOver::in_graph)) {
+    c.in_call = by_itself;
+    c.host_free = kNever;
+    return false;
+  }
+  prepare_next_call(id, by_itself ? c.host.after(now, gpu_.launch_call) : now);
   return true;
 }
 
@@ -273,6 +281,13 @@ void Workload::allocated(ClientId id, Time now) {
   State& c = clients_[id.value];
   c.waits_for_memory = false;
   prepare_next_call(id, now);
+  next_event_ = std::min(next_event_, c.host_free);
+}
+
+void Workload::decided(ClientId id, Time now) {
+  State& c = clients_[id.value];
+  if (!c.in_call || c.failed) return;
+  prepare_next_call(id, *std::exchange(c.in_call, std::nullopt) ? c.host.after(now, gpu_.launch_call) : now);
   next_event_ = std::min(next_event_, c.host_free);
 }
 

@@ -65,6 +65,9 @@ class Workload {
 
   /// The client has the memory that it asked for last, and its host goes on.
   void allocated(ClientId client, Time now);
+  /// From now on its host stays in the call of a launch until decided() is told of it.
+  void wait_for_decisions(ClientId client) { clients_[client.value].waits_for_decisions = true; }
+  void decided(ClientId client, Time now);
   /// Its program ends here: no further call, no further request.
   void fail(ClientId client);
 
@@ -114,6 +117,8 @@ class Workload {
     Time returned{};              // when its last call did
     std::uint64_t next_request = 0;
     std::uint64_t finished = 0;
+    bool waits_for_decisions = false;
+    std::optional<bool> in_call{};  // its host is in that of a launch; whether it is of nothing else
     bool waits_for_memory = false, has_first_memory = false, failed = false;
   };
 

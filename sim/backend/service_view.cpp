@@ -3,6 +3,23 @@
 #include <algorithm>
 
 namespace corun::sim {
+namespace {
+
+/// By operation: whether the host waits behind it, and launches more then.
+std::vector<bool> waits_behind(const Client& client, const Program& program) {
+  std::vector<bool> waits(program.ops.size());
+  if (issue_of(client, program) == Issue::graph) return waits;  // one call, behind which the request ends
+  bool wait = false, more = false;
+  for (std::size_t i = program.ops.size(); i-- > 0;) {
+    if (std::holds_alternative<Sync>(program.ops[i].what)) wait = more;
+    if (!std::holds_alternative<Launch>(program.ops[i].what)) continue;
+    waits[i] = wait;
+    wait = false, more = true;
+  }
+  return waits;
+}
+
+}  // namespace
 
 bool in_graph(const Trace& trace, const LaunchView& l) {
   if (l.operation == nullptr) return false;
@@ -15,6 +32,7 @@ ServiceView::ServiceView(Policy& policy, const Trace& trace, PersistentLaunches*
   for (std::uint32_t c = 0; c < trace.clients.size(); ++c) {
     const Program& program = trace.programs[trace.clients[c].program.value];
     clients_.emplace_back().ended_at.resize(program.streams.size());
+    clients_.back().waits_behind = waits_behind(trace.clients[c], program);
     for (const Op& op : program.ops)
       if (std::holds_alternative<Launch>(op.what)) ++graphs_[{c, op.graph}].grid.x;
   }
@@ -23,6 +41,13 @@ ServiceView::ServiceView(Policy& policy, const Trace& trace, PersistentLaunches*
     kernel.block = {1, 1, 1};
     --kernel.grid.x;  // a Dim3 is 1 from the start
   }
+}
+
+Requirements ServiceView::requirements() const {
+  Requirements needed = policy_.requirements();
+  const bool ahead = (needed.capabilities.has(Capability::preempt_at_block) || needed.forecast) && !needed.capabilities.has(Capability::tpc_mask);
+  for (const Client& c : trace_.clients) needed.waiting_hosts.push_back(!ahead || c.service_class != ServiceClass::best_effort);
+  return needed;
 }
 
 ServiceView::Entry* ServiceView::of(LaunchId real) {
@@ -64,6 +89,7 @@ void ServiceView::ready(const LaunchView& l, Time now) {
     clients_[l.client.value].since = now;
     notices_.push_back(RequestArrived{l.client, l.request});
   }
+  if (l.kernel != nullptr) clients_[l.client.value].called = l.op;
   if (persistent_ != nullptr) persistent_->called(l);
   const bool graph = l.kernel != nullptr && in_graph(trace_, l);
   Entry* e = nullptr;
@@ -101,6 +127,10 @@ void ServiceView::ended(LaunchId real, Time now) {
   notices_.push_back(KernelFinished{e->id});
   ask_ = true;
   retire(*e);
+  ClientState& client = clients_[l.client.value];
+  if (client.unfinished != 0 || !client.waits_behind[client.called.value]) return;
+  client.busy = false;
+  notices_.push_back(RequestFinished{l.client, l.request});
 }
 
 /// Of a graph all come back, or those that did not fit the channel with the others, which go on.

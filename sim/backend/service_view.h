@@ -5,10 +5,13 @@
 // the number of its kernels and what it took the last times, from its grant to its end, beside others too.  Its first kernel's
 // stream, operation and masks stand for all.
 //
-// A request begins with its first launch and ends when its host has what it waits for.  What the host does between two requests is
-// time in which the client is not busy, also in a closed loop; nobody knows of requests that wait.
+// A request begins with its first launch and ends when its host has what it waits for; so one of the trace in which the host waits
+// meanwhile is several.  What the host does between two requests is time in which the client is not busy, also in a closed loop;
+// nobody knows of requests that wait.
 //
 // Only launches that are persistent (PersistentLaunches) can be stopped on the GPU and have a size.
+//
+// A host stays in its call until the launch is granted, but a best-effort program's that the policy may stop, which runs ahead.
 //
 // Leaves out: that of other kernels, too, a service knows only what they took; copies behind a graph's last kernel; that a
 // best-effort program's streams are shown as one; that a program which launches nothing for 100 us has ended a request.
@@ -47,7 +50,7 @@ class ServiceView final : public Policy {
   ServiceView(Policy& policy, const Trace& trace, PersistentLaunches* persistent = nullptr);
 
   std::string_view name() const override { return policy_.name(); }
-  Requirements requirements() const override { return policy_.requirements(); }
+  Requirements requirements() const override;
   void look_ahead(Forecast& forecast) override { policy_.look_ahead(forecast); }
   void start(const Topology& topology, std::span<const ClientView> clients) override { policy_.start(topology, clients); }
   void decide(const Snapshot& now, std::vector<Decision>& decisions) override;
@@ -67,6 +70,8 @@ class ServiceView final : public Policy {
     bool busy = false;
     Time since{};
     std::uint32_t unfinished = 0;  // launches, as the policy knows them
+    std::vector<bool> waits_behind;  // by operation: the host waits for it before it launches what is behind
+    OpId called{};                   // the last launch
     std::vector<Time> ended_at;  // by stream
   };
   using GraphOfClient = std::pair<std::uint32_t, std::uint32_t>;               // client, number of the graph

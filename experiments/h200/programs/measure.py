@@ -542,7 +542,7 @@ def unpack(folder, to):
             if key in row:
                 with open(os.path.join(to, f"{row['name']}.{end}"), "w") as out:
                     out.write(row[key] if end == "csv" else json.dumps(row[key], indent=1))
-    for path in glob.glob(os.path.join(folder, "kept-*.tar.gz")):
+    for path in glob.glob(os.path.join(folder, "kept-*.tar.*")):
         with tarfile.open(path) as tar:
             tar.extractall(os.path.join(to, "kept"), filter="data")
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <ranges>
 
 #include "sim/backend/run.h"
 #include "tests/support/build.h"
@@ -186,6 +187,87 @@ TEST(ServiceView, ARequestBeginsWithItsFirstLaunchAndEndsWithItsLast) {
   s.told(us(20), {s.finished(3), RequestFinished{ClientId{1}, 1}});
   EXPECT_THAT(s.policy.busy, ElementsAre(false, false));
   EXPECT_EQ(count<RequestFinished>(s.policy.notices), 1u);
+}
+
+/// Kernels of 10 us that a camera launches one by one, each behind a wait of its host for the one before or not, beside a batch: those of the batch that run.
+std::size_t between_kernels(bool waits) {
+  TraceBuilder b;
+  const KernelId k = b.kernel(whole_sm_kernel(10, us(10)));
+  Op next = launch(k);
+  next.host_gap = us(1);
+  std::vector<Op> ops;
+  for (int i = 0; i < 50; ++i) {
+    ops.push_back(next);
+    if (waits) ops.push_back(Op{Sync{}});
+  }
+  Client& camera = b.client("camera", b.program(std::move(ops)), Once{us(100)});
+  camera.service_class = ServiceClass::real_time;
+  b.client("batch", b.program({launch(k)}), ClosedLoop{});
+  b.trace.run.duration = us(2000);
+  RunOptions options{{.policy = "wait"}};
+  options.served_ahead = us(8);
+  Collector ran;
+  options.sinks.push_back(&ran);
+  run(b.trace, small_gpu(10), options);
+  const auto of = [&](std::uint32_t c) { return std::ranges::count_if(ran.kernels, [&](const KernelRecord& r) { return r.client == ClientId{c}; }); };
+  EXPECT_EQ(of(0), 50);
+  const auto [first, last] = std::ranges::minmax(ran.kernels | std::views::filter([](const KernelRecord& r) { return r.client == ClientId{0}; }), {}, &KernelRecord::started);
+  return static_cast<std::size_t>(std::ranges::count_if(
+      ran.kernels, [&](const KernelRecord& r) { return r.client == ClientId{1} && r.started > first.started && r.started < last.started; }));
+}
+
+TEST(ServiceView, WhereTheHostWaitsMeanwhileARequestOfTheTraceIsSeveral) {
+  EXPECT_EQ(between_kernels(false), 0u);
+  EXPECT_GE(between_kernels(true), 40u) << "a best-effort kernel at each wait";
+}
+
+TEST(ServiceView, AWaitEndsARequestForThePolicy) {
+  TraceBuilder b;
+  const KernelId k = b.kernel(whole_sm_kernel(10, us(10)));
+  b.client("camera", b.program({launch(k), Op{Sync{}}, launch(k), launch(k)}));
+  Watcher policy;
+  ServiceView seen(policy, b.trace);
+  std::vector<LaunchView> views(3);
+  const std::vector<std::uint32_t> ops = {0, 2, 3};
+  for (std::uint32_t i = 0; i < 3; ++i) {
+    views[i].id = {i, i}, views[i].op = OpId{ops[i]};
+    views[i].kernel = b.trace.kernels.data(), views[i].operation = &b.trace.programs[0].ops[ops[i]];
+  }
+  const std::vector<ClientView> clients = {{ClientId{0}, &b.trace.clients[0]}};
+  const std::vector<StreamView> streams = {{ClientId{0}, StreamId{0}}};
+  const auto told = [&](Time at, std::vector<Notice> notices, LaunchState first, LaunchState others) {
+    views[0].state = first, views[1].state = views[2].state = others;
+    Snapshot now{at, notices, clients, views, {}, {}, {}};
+    now.streams = streams;
+    std::vector<Decision> decisions;
+    seen.decide(now, decisions);
+    return policy.busy.at(0);
+  };
+  EXPECT_TRUE(told(us(1), {LaunchReady{views[0].id}}, LaunchState::pending, LaunchState::finished));
+  EXPECT_FALSE(told(us(11), {KernelFinished{views[0].id}}, LaunchState::finished, LaunchState::finished));
+  EXPECT_EQ(count<RequestFinished>(policy.notices), 1u);
+  EXPECT_TRUE(told(us(12), {LaunchReady{views[1].id}}, LaunchState::finished, LaunchState::pending));
+  EXPECT_EQ(count<RequestArrived>(policy.notices), 1u);
+  EXPECT_TRUE(told(us(22), {KernelFinished{views[1].id}}, LaunchState::finished, LaunchState::submitted)) << "nothing is waited for";
+}
+
+/// Ten kernels that a camera launches, each 20 us after the call before it returned, while a kernel of 150 us is on the GPU: what the request takes under `wait`.
+double behind_a_kernel_ms(std::optional<Time> served) {
+  TraceBuilder b;
+  const KernelId k = b.kernel(whole_sm_kernel(10, us(1))), blocking = b.kernel(whole_sm_kernel(10, us(150)));
+  Op next = launch(k);
+  next.host_gap = us(20);
+  b.client("batch", b.program({launch(blocking)}), Once{});
+  Client& camera = b.client("camera", b.program(std::vector<Op>(10, next)), Once{us(20)});
+  camera.service_class = ServiceClass::real_time;
+  RunOptions options{{.policy = "wait"}};
+  options.served_ahead = served;
+  return run(b.trace, small_gpu(10), options).clients[1].max_ms;
+}
+
+TEST(ServiceView, AHostStaysInItsCallUntilTheLaunchIsGranted) {
+  EXPECT_LT(behind_a_kernel_ms({}), 0.26) << "in a session's own program it calls what follows meanwhile";
+  EXPECT_NEAR(behind_a_kernel_ms(us(8)), 0.15 + 9 * 0.02, 0.06) << "nine calls are made behind the kernel's end";
 }
 
 /// A camera that makes one request after the other, each after `gap` on its host, beside a batch: the batch's kernels that run.
