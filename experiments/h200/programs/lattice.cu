@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -168,9 +169,9 @@ int main(int, char** arguments) {
   Flow flow;
   for (int number = 0;; ++number) {
     const std::string path = folder + "/order." + std::to_string(number);
-    for (int ms = 0; !is_there(path); ++ms) {
-      if (ms > 900'000) return 0;
-      usleep(1000);
+    for (unsigned us = 0, pause = 1000; !is_there(path); us += pause) {
+      if (us > 900'000'000) return 0;
+      usleep(pause = std::clamp(us / 20, 1000u, 20'000u));  // one that waits for long must not cost others
     }
     std::ifstream file(path);
     std::string what, answer = "{}";

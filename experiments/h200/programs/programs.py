@@ -415,7 +415,7 @@ def main(name, folder):
         while not os.path.exists(path):
             if time.perf_counter() - started > 900:
                 return ["end"]
-            time.sleep(0.001)
+            time.sleep(min(0.02, max(0.001, (time.perf_counter() - started) / 20)))  # one that waits for long must not cost others
         with open(path) as file:
             return file.read().split()
 
