@@ -407,7 +407,7 @@ def columns(root: str, text: str, declaration: str) -> str:
         raise Unknown(f"{kind} is in no header that its table includes")
     fields = []
     for line in struct[1].split(";"):
-        found = re.fullmatch(r"\s*(?:double|std::uint32_t)\s+(\w[^()]*)", line)
+        found = re.fullmatch(r"\s*(?:double|std::uint32_t)\s+(\w.*)", line, re.S)
         fields += [] if found is None else [re.split(r"[ ={]", part.strip())[0] for part in found[1].split(",")]
     size = re.findall(r"\[(\d+)\]", declaration)
     classes = set(re.findall(r'^ *\{"(\w+)"', text, re.M))

@@ -90,3 +90,11 @@ def test_a_judged_value_of_the_card_counts(copy: Path) -> None:
     change(copy / constants.CARD, '"source": "measured 2026-11-21 on an NVIDIA H200 (driver 580.159.04, CUDA 13.0): pinned memory, each way"',
            '"source": "judged from what copies take"')
     assert judged(copy) == before + 1
+
+
+def test_a_table_that_a_script_wrote_is_one_constant_with_its_columns() -> None:
+    tables = {c.name: c for c in constants.of_code(constants.ROOT) if c.kind == "generated"}
+    assert tables["kIntervals"].value == "5 x 2 x 3 x 4; columns low, high"
+    classes = re.fullmatch(r"(\d+) classes; columns instructions, l2, .*, networks", tables["kPriors"].value)
+    assert classes and int(classes[1]) <= 20
+    assert (ROOT / tables["kPriors"].why).is_file()
