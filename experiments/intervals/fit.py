@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 TABLE = os.path.join(ROOT, "sim/backend/interval_table.h")
-SHARING = ("alone", "turns", "together", "part", "resized")  # as in sim/backend/intervals.h
+SHARING = ("alone", "turns", "together", "ranked", "part", "resized")  # as in sim/backend/intervals.h
 KERNELS = ("several", "one")  # in which a client spends its time
 KNOWN = ("time", "counters", "part")
 MEASURES = ("latency", "tail", "throughput", "stp")
@@ -60,7 +60,7 @@ def of_networks(sim):
     prior, networks = module_of("prior", "h200", "networks"), os.path.join(ROOT, "experiments/h200/networks")
     aside = set(prior.set_aside())
     members = {mix["name"]: mix["networks"] for mix in prior.load("networks.json.gz")["mixes"]}
-    modes = {"timeslice": "turns", "streams": "together", "priority": "together", "mps": "together", "mps_percent": "part", "halves": "part"}
+    modes = {"timeslice": "turns", "streams": "together", "priority": "ranked", "mps": "together", "mps_percent": "part", "halves": "part"}
     measures = {"mean_us": "latency", "p50_us": "latency", "p99_us": "tail", "per_s": "throughput", "stp": "stp"}
     with tempfile.TemporaryDirectory() as stripped:
         prior.stripped_copy(stripped)
@@ -123,8 +123,8 @@ def of_splits(sim):
 
 def of_policies(sim):
     measures = {"p99_ms": "tail", "progress": "throughput", "stp": "stp"}
-    sharing = {"timeslice": "turns", "tpc-mask": "part", "static-split": "part"} | dict.fromkeys(
-        ("fcfs", "mps", "priority", "wait", "sequential", "lookahead"), "together")
+    sharing = {"timeslice": "turns", "priority": "ranked", "lookahead": "ranked", "tpc-mask": "part", "static-split": "part"} | dict.fromkeys(
+        ("fcfs", "mps", "wait", "sequential"), "together")
     for name, simulated, measured in validated(sim, os.path.join(ROOT, "experiments/h200/policies")):
         if name[-1] in measures and measured > 0 and simulated > 0:
             yield Row("policies", "/".join(name), False, sharing.get(name[1].partition(":")[0], "resized"), "one", "part", measures[name[-1]], math.nan,
@@ -159,7 +159,7 @@ def fit(rows):
             by_key.update(dict.fromkeys(keys, all_of))
     table = {}
     for sharing, kernels, known, measure in itertools.product(SHARING, KERNELS, KNOWN, MEASURES):
-        tries = itertools.product([sharing, "part"], [measure, "latency"], [kernels, *KERNELS], [known, "counters", "time", "part"])
+        tries = itertools.product([sharing, "together" if sharing == "ranked" else "part"], [measure, "latency"], [kernels, *KERNELS], [known, "counters", "time", "part"])
         key = next(key for s, m, n, k in tries if len(by_key[key := (s, n, k, m)]) >= LEAST_ROWS)
         values = sorted(by_key[key])
         table[sharing, kernels, known, measure] = (min(quantile(values, OUTSIDE), -REPEATS), max(quantile(values, 1 - OUTSIDE), REPEATS), len(values), key)

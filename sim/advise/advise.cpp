@@ -125,7 +125,7 @@ class Trial {
       // What holds comes before what does not; of what does not, what misses by less.
       merits.push_back(!t.ran()     ? -kInfinite
                        : !t.holds() ? 1 / t.use
-                                    : (t.holds_surely() ? 4 : 2) + std::tanh(t.value * 1e-6));
+                                    : (t.holds_likely() ? 4 : 2) + std::tanh(t.value * 1e-6));
       all_.push_back(std::move(t));
     }
     return merits;
@@ -276,7 +276,7 @@ Advice advise(const std::vector<AdvisedCard>& cards, const AdviseOptions& option
   const auto& tried = advice.tried;
   const auto better = [&](std::size_t a, std::size_t b) {  // ties: the one that was tried first
     if (tried[a].card != tried[b].card) return tried[a].card < tried[b].card;
-    if (tried[a].holds_surely() != tried[b].holds_surely()) return tried[a].holds_surely();
+    if (tried[a].holds_likely() != tried[b].holds_likely()) return tried[a].holds_likely();
     return tried[a].value > tried[b].value;
   };
   for (std::size_t i = 0; i < tried.size(); ++i) {

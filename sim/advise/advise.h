@@ -65,6 +65,8 @@ struct Tried {
   bool ran() const { return refused.empty(); }
   bool holds() const { return ran() && use <= 1; }
   bool holds_surely() const { return ran() && worst_use <= 1; }
+  /// A third of the way to the bad end, where three of four measured values are better.
+  bool holds_likely() const { return ran() && use * use * worst_use <= 1; }
 };
 
 struct Advice {

@@ -73,13 +73,15 @@ std::vector<Basis> bases_of(const Trace& trace, const Requirements& needed) {
     else if (resizes(needed.capabilities))
       bases[i].sharing = Sharing::resized;
     else if (bases.size() > 1)
-      bases[i].sharing = needed.contexts == Contexts::per_process ? Sharing::turns : Sharing::together;
+      bases[i].sharing = needed.contexts == Contexts::per_process            ? Sharing::turns
+                         : needed.capabilities.has(Capability::priority) ? Sharing::ranked
+                                                                         : Sharing::together;
   }
   // Who shares SMs is as well known as what it meets there.
   Known least = Known::part;
   for (const Basis& basis : bases) least = std::min(least, basis.known);
   for (Basis& basis : bases)
-    if (basis.sharing == Sharing::together || basis.sharing == Sharing::resized) basis.known = least;
+    if (basis.sharing == Sharing::together || basis.sharing == Sharing::ranked || basis.sharing == Sharing::resized) basis.known = least;
   return bases;
 }
 

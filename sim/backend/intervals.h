@@ -14,9 +14,9 @@
 
 namespace corun::sim {
 
-/// How a client shares: the GPU to itself; in turns; its SMs with others; a part of the SMs; kernels that the policy sizes or
-/// stops.
-enum class Sharing : std::uint8_t { alone, turns, together, part, resized };
+/// How a client shares: the GPU to itself; in turns; its SMs with others, or by priority; a part of the SMs; kernels that the
+/// policy sizes or stops.
+enum class Sharing : std::uint8_t { alone, turns, together, ranked, part, resized };
 /// Of the kernels in which a client spends its time: launch shape and time; counters too; times on parts of the GPU too.
 enum class Known : std::uint8_t { time, counters, part };
 enum class Measure : std::uint8_t { latency, tail, throughput, stp };

@@ -1,4 +1,4 @@
-// Text tables and summary.json of results.
+// Text tables of results.
 #include "traces/timeline/report.h"
 
 #include <fmt/format.h>
@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
-#include <ostream>
 #include <string_view>
 #include <vector>
 
@@ -233,67 +231,6 @@ std::string few_text(std::span<const RunResult> results) {
                                      first_of(names, 2, ", "), least));
 }
 
-nlohmann::ordered_json json_of(const PartsMs& p) {
-  return {{"queue", p.queue},       {"host", p.host},         {"held", p.held},
-          {"launching", p.launching}, {"waiting", p.waiting},   {"off_turn", p.off_turn},
-          {"copying", p.copying},   {"preempted", p.preempted}, {"running", p.running}};
-}
-
-nlohmann::ordered_json json_of(const RunningPartsMs& p) {
-  return {{"alone", p.alone}, {"places", p.places}, {"issue", p.issue}, {"pipes", p.pipes},
-          {"l2", p.l2},       {"dram", p.dram},     {"clock", p.clock}};
-}
-
-nlohmann::ordered_json json_of(const Interval& i) {
-  return std::isnan(i.low) ? nlohmann::ordered_json() : nlohmann::ordered_json{i.low, i.high};
-}
-
-nlohmann::ordered_json json_of(const ClientIntervals& i) {
-  return {{"mean_ms", json_of(i.mean_ms)}, {"p50_ms", json_of(i.p50_ms)}, {"p95_ms", json_of(i.p95_ms)},
-          {"p99_ms", json_of(i.p99_ms)},   {"throughput_per_s", json_of(i.throughput_per_s)}, {"known", i.known}};
-}
-
-nlohmann::ordered_json json_of(const ClientResult& c) {
-  nlohmann::ordered_json to = {
-      {"name", c.name},
-      {"class", c.service_class == ServiceClass::real_time ? "real_time" : "best_effort"},
-      {"finished", c.finished},
-      {"dropped", c.dropped},
-      {"unfinished", c.unfinished},
-      {"throughput_per_s", c.throughput_per_s},
-      {"mean_ms", c.mean_ms},
-      {"p50_ms", c.p50_ms},
-      {"p95_ms", c.p95_ms},
-      {"p99_ms", c.p99_ms},
-      {"max_ms", c.max_ms},
-      {"deadline_misses", c.deadline_misses},
-      {"alone_mean_ms", c.alone_mean_ms},
-      {"alone_throughput_per_s", c.alone_throughput_per_s},
-      {"slowdown", c.slowdown},
-      {"progress", c.progress}};
-  to["latency_parts_ms"] = json_of(c.parts);
-  to["alone_latency_parts_ms"] = json_of(c.alone_parts);
-  if (c.running_parts) to["running_parts_ms"] = json_of(*c.running_parts);
-  if (c.served)
-    to["served"] = {{"sequences", c.served->finished},
-                    {"unfinished", c.served->unfinished},
-                    {"first_token_mean_ms", c.served->first_token_mean_ms},
-                    {"first_token_p50_ms", c.served->first_token_p50_ms},
-                    {"first_token_p99_ms", c.served->first_token_p99_ms},
-                    {"between_tokens_mean_ms", c.served->between_tokens_mean_ms},
-                    {"between_tokens_p50_ms", c.served->between_tokens_p50_ms},
-                    {"between_tokens_p99_ms", c.served->between_tokens_p99_ms},
-                    {"tokens_per_s", c.served->tokens_per_s},
-                    {"goodput_per_s", c.served->goodput_per_s}};
-  if (c.intervals) to["intervals"] = json_of(*c.intervals);
-  if (!c.failed.empty()) to["failed"] = c.failed;
-  return to;
-}
-
-nlohmann::ordered_json json_of(const Spread& s) {
-  return {{"mean_us", s.mean_us}, {"p50_us", s.p50_us}, {"p99_us", s.p99_us}, {"max_us", s.max_us}};
-}
-
 /// Of servers: a line for each run; empty where there are none.
 std::string served_text(std::span<const RunResult> results) {
   Table table({"sequences served (ms)", "done", "first token p50", "p99", "between tokens p50", "p99", "tokens/s", "good/s"});
@@ -341,44 +278,6 @@ std::string intervals_text(std::span<const RunResult> part, std::size_t cell) {
     table.add(std::move(row));
   }
   return any ? table.text() : "";
-}
-
-/// Appends the keys to `document`, which may hold others.
-void put(const RunResult& r, nlohmann::ordered_json& document) {
-  document["trace"] = r.trace;
-  document["gpu"] = r.gpu;
-  if (!r.gpu_basis.empty()) document["gpu_basis"] = r.gpu_basis;
-  document["policy"] = r.policy;
-  document["seed"] = r.seed;
-  document["window"] = r.window;
-  document["alone"] = r.alone;
-  document["duration_ns"] = to_ns(r.duration);
-  document["makespan_ns"] = to_ns(r.makespan);
-  document["stp"] = r.stp;
-  if (r.stp_interval) document["stp_interval"] = json_of(*r.stp_interval);
-  document["antt"] = r.antt;
-  document["fairness"] = r.fairness;
-  document["jain"] = r.jain;
-  document["sm_busy"] = r.sm_busy;
-  document["occupancy"] = r.occupancy;
-  document["blocks"] = r.blocks;
-  if (r.preemption.count != 0)
-    document["preemption"] = {{"count", r.preemption.count},
-                              {"launches", r.preemption.launches},
-                              {"redone_blocks", r.preemption.redone_blocks},
-                              {"latency", json_of(r.preemption.latency)},
-                              {"real_time_start_delay", json_of(r.preemption.start_delay)}};
-  document["clients"] = nlohmann::ordered_json::array();
-  for (const ClientResult& c : r.clients) document["clients"].push_back(json_of(c));
-  if (r.memory_peak != 0)
-    document["memory"] = {
-        {"peak_bytes", r.memory_peak}, {"checkpoints", r.checkpoints}, {"moved_bytes", r.moved_bytes}};
-  document["notes"] = r.notes;
-}
-
-/// Bytes that are not UTF-8 (a kernel's name in a note) are replaced, not refused.
-void write(const nlohmann::ordered_json& document, std::ostream& out) {
-  out << document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << '\n';
 }
 
 }  // namespace
@@ -500,23 +399,6 @@ std::string format_parts(std::span<const RunResult> results) {
                      fixed(q.l2, 3), fixed(q.dram, 3), fixed(q.clock, 3)});
     }
   return table.text() + (by_resource ? "\n" + resources.text() : "");
-}
-
-void write_summary(const RunResult& result, std::ostream& out) {
-  nlohmann::ordered_json document{{"version", 1}};
-  put(result, document);
-  write(document, out);
-}
-
-void write_summary(std::span<const RunResult> results, std::ostream& out, std::span<const NotRun> not_run) {
-  nlohmann::ordered_json document{{"version", 1}, {"results", nlohmann::ordered_json::array()}};
-  for (const RunResult& r : results) {
-    nlohmann::ordered_json entry = nlohmann::ordered_json::object();
-    put(r, entry);
-    document["results"].push_back(std::move(entry));
-  }
-  for (const NotRun& n : not_run) document["not_run"].push_back({{"policy", n.policy}, {"reason", n.reason}});
-  write(document, out);
 }
 
 }  // namespace corun

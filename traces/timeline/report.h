@@ -46,14 +46,15 @@ std::string format_parts(std::span<const RunResult> results);
 ///   window, alone     in words: what counts, and how "alone" was got
 ///   duration_ns       length of the window
 ///   makespan_ns       last end of any request
-///   stp, antt, fairness, jain
+///   stp, stp_interval, antt, fairness, jain; an interval is [low, high] of nine of ten measured values
 ///   sm_busy           mean share of SMs with a resident block, 0..1
 ///   occupancy         mean share of warp places in use, 0..1
 ///   blocks            thread blocks run
 ///   clients[]         name, class ("real_time" or "best_effort"), finished, dropped, unfinished,
 ///   throughput_per_s,
 ///                     mean_ms, p50_ms, p95_ms, p99_ms, max_ms, deadline_misses, alone_mean_ms,
-///                     alone_throughput_per_s, slowdown, progress
+///                     alone_throughput_per_s, slowdown, progress, intervals (of mean_ms, p50_ms, p95_ms, p99_ms,
+///                     throughput_per_s; known: what of its kernels)
 ///   notes[]           assumptions and warnings
 void write_summary(const RunResult& result, std::ostream& out);
 
