@@ -37,7 +37,7 @@ def keys_of(value: Any) -> Iterator[str]:
 def test_every_number_of_a_result_is_explained() -> None:
     trace = corun.load("traces/h200/examples/realtime-resnet50-beside-resnet152.json")
     explained = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("metrics.md", "formats.md"))
-    keys = {key for policy in ("priority", "reef-n") for key in keys_of(trace.run(policy, duration="20ms", resources=True).summary)}
+    keys = {key for policy in ("priority", "reef-n") for key in keys_of(trace.run(policy, duration="100ms", resources=True).summary)}
     assert len(keys) > 60
     for key in keys:
         assert re.search(rf"`[^`\n]*\b{key}\b[^`\n]*`|^[^|\n]*\b{key}\b[^|\n]*$", explained, re.M), key

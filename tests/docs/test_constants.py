@@ -94,7 +94,7 @@ def test_a_judged_value_of_the_card_counts(copy: Path) -> None:
 
 def test_a_table_that_a_script_wrote_is_one_constant_with_its_columns() -> None:
     tables = {c.name: c for c in constants.of_code(constants.ROOT) if c.kind == "generated"}
-    assert tables["kIntervals"].value == "5 x 2 x 3 x 4; columns low, high"
+    assert tables["kIntervals"].value == "6 x 2 x 3 x 4; columns low, high"
     classes = re.fullmatch(r"(\d+) classes; columns instructions, l2, .*, networks", tables["kPriors"].value)
     assert classes and int(classes[1]) <= 20
     assert (ROOT / tables["kPriors"].why).is_file()
