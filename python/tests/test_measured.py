@@ -342,6 +342,12 @@ def test_calibrations_of_five_h200s_agree_in_what_the_card_decides_alone():
     assert 25 < apart["latencies/stream_gap_ns"] < 30
 
 
+def test_an_encoder_captured_twice_or_once_is_within_five_percent_under_percentages_and_ten_between_both_recordings():
+    errors = script(EXPERIMENTS / "second_run/second_run.py").judge(SIM)
+    assert -0.11 <= errors.pop(("second", 75)) <= -0.08
+    assert len(errors) == 7 and max(map(abs, errors.values())) <= 0.05
+
+
 def steered(recording, modes=None, programs=None):
     """By mode and programs: the error of STP of programs as they are on an H200."""
     compare = script(EXPERIMENTS / "live/compare.py")
