@@ -64,12 +64,22 @@ class Run:
         return f"{self.summary['trace']} on {self.summary['gpu']} under {self.summary['policy']}"
 
 
+def _from_to(value: Any) -> Any:
+    """[1.58, 2.11] as "1.58 to 2.11"; words stay."""
+    return f"{value[0]:.4g} to {value[1]:.4g}" if isinstance(value, list) else value
+
+
 def _summary(page: Page, run: Run) -> None:
     s = run.summary
     totals = {name: s[name] for name in TOTALS if name in s}
     page.raw(html_table([totals]))
     clients = [{key: client.get(key) for key in CLIENT} for client in s["clients"]]
     page.table("clients", clients)
+    intervals = [{"client": client["name"], **{key: _from_to(value) for key, value in client["intervals"].items()}}
+                 for client in s["clients"] if "intervals" in client]
+    if intervals:
+        page.heading("Between what nine of ten measured values lie", 3)
+        page.table("intervals", intervals)
     page.text(f"Window: {s['window']}. Alone: {s['alone']}. GPU: {s.get('gpu_basis', 'basis unknown')}.")
 
 

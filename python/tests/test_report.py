@@ -68,10 +68,11 @@ def test_the_page_is_whole_and_has_the_data_of_every_chart(result, tmp_path):
     assert "http://" not in re.sub(r"<script.*?</script>|<svg.*?</svg>", "", text, flags=re.S), "needs no network"
     data = re.findall(r'download="([a-z-]+)-\d+.csv" href="data:text/csv;base64,([^"]+)"', text)
     names = [name for name, _ in data]
-    assert names == ["runs"] + 2 * ["clients", "latency-parts", "latencies", "timeline"]
+    assert names == ["runs"] + 2 * ["clients", "intervals", "latency-parts", "latencies", "timeline"]
     tables = {name: base64.b64decode(packed).decode().splitlines() for name, packed in data}
     assert len(tables["timeline"]) > 100
     assert tables["latency-parts"][0].startswith("client,queue,host")
+    assert re.search(r",[\d.]+ to [\d.]+,.*times", tables["intervals"][1])
     assert not list(tmp_path.glob("*.part"))
 
 
@@ -88,7 +89,7 @@ def test_the_command_makes_the_same_page(tmp_path):
     text = page.read_text()
     assert "under priority" in text
     data = tables_of(text)
-    assert [name for name, _ in data] == ["clients", "latency-parts", "latencies", "timeline", "occupancy"]
+    assert [name for name, _ in data] == ["clients", "intervals", "latency-parts", "latencies", "timeline", "occupancy"]
     assert "contention: DRAM" in text or "contention: issue slots" in text
     assert data[1][1].splitlines()[0].endswith("running,places,issue,pipes,l2,dram,clock")
     warps = list(csv.DictReader(io.StringIO(data[-1][1])))
