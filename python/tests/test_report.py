@@ -91,7 +91,7 @@ def test_the_command_makes_the_same_page(tmp_path):
     data = tables_of(text)
     assert [name for name, _ in data] == ["clients", "intervals", "latency-parts", "latencies", "timeline", "occupancy"]
     assert "contention: DRAM" in text or "contention: issue slots" in text
-    assert data[1][1].splitlines()[0].endswith("running,places,issue,pipes,l2,dram,clock")
+    assert data[2][1].splitlines()[0].endswith("running,places,issue,pipes,l2,dram,clock")
     warps = list(csv.DictReader(io.StringIO(data[-1][1])))
     assert {row["client"] for row in warps} == {"camera", "batch"}
     assert all(0 < float(row["warps"]) <= 64 for row in warps)
