@@ -651,14 +651,15 @@ def names():
         print(f"{' + '.join(of):52}", "set aside" if any(map(is_set_aside, of)) else "")
 
 
-def unpack(folder, to):
+def unpack(folder, to, number=""):
+    """number: of the campaign whose captures are wanted."""
     os.makedirs(to, exist_ok=True)
-    for what, key, end in (("captured", "trace", "json"), ("counters", "csv", "csv")):
+    for what, key, end in ((f"captured*{number}.", "trace", "json"), ("counters", "csv", "csv")):
         for row in rows_of(folder, what):
             if key in row:
                 with open(os.path.join(to, f"{row['name']}.{end}"), "w") as out:
                     out.write(row[key] if end == "csv" else json.dumps(row[key], indent=1))
-    for path in glob.glob(os.path.join(folder, "kept-*.tar.*")):
+    for path in glob.glob(os.path.join(folder, f"kept-*{number}.tar.*")):
         with tarfile.open(path) as tar:
             tar.extractall(os.path.join(to, "kept"), filter="data")
 
