@@ -153,8 +153,7 @@ std::optional<FoundStalls> stalls_in_ranges(std::vector<WatchedRange> ranges, st
   std::ranges::stable_sort(ranges, [](const WatchedRange& a, const WatchedRange& b) {
     return a.start != b.start ? a.start < b.start : a.end > b.end;
   });
-  std::vector<WatchedRequest> requests, untraced;
-  Nanoseconds traced{};
+  std::vector<WatchedRequest> requests;
   std::map<std::pair<const void*, bool>, std::uint64_t> kinds;
   std::map<const void*, Nanoseconds> usual;
   for (auto& [name, of] : lengths) usual[name] = lower_median(std::move(of));
@@ -167,12 +166,8 @@ std::optional<FoundStalls> stalls_in_ranges(std::vector<WatchedRange> ranges, st
     if (!undisturbed || (begun.insert(range.name).second && range.end - range.start > kCold * usual.at(range.name))) continue;
     const std::uint64_t kind = kinds.try_emplace({range.name, range.records}, kinds.size()).first->second;
     requests.push_back({kind, range.start, range.end});
-    if (range.records) traced += range.end - range.start;
-    else untraced.push_back(requests.back());
   }
-  Nanoseconds without{};
-  for (const WatchedRequest& request : untraced) without += request.end - request.start;
-  return find_host_stalls(without >= traced ? untraced : requests, calls);
+  return find_host_stalls(requests, calls);
 }
 
 }  // namespace corun

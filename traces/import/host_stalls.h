@@ -44,8 +44,7 @@ struct WatchedRange {
 /// Requests are the outer ones of the ranges that occur often, on the thread that has most of them.  Those of
 /// segments with records and without are of different kinds, and so are those while no calls were heard, of
 /// which all is taken for the host's.  One in which the tool began or ended to record is none, nor is the
-/// first after that: what it does then takes the host time too.  Those with records do not count where as much was
-/// watched without: writing the records holds a host up.  `calls` in order.
+/// first after that: what it does then takes the host time too.  `calls` in order.
 std::optional<FoundStalls> stalls_in_ranges(std::vector<WatchedRange> ranges, std::vector<kineto::Call> calls);
 
 }  // namespace corun

@@ -361,17 +361,6 @@ TEST_F(HostOfACapture, WhileCuptiIsAwayARangeThatTakesOneAndAHalfTimesTheUsualSh
   EXPECT_GT(found->observed, us_of(39 * 3100)) << "both are watched, but for the first range after the change";
 }
 
-TEST_F(HostOfACapture, WhereAsMuchWasWatchedWithoutRecordsOnlyThatTells) {
-  const auto with = [](int lasts) {
-    std::string lines = Rounds{.longer = {{7, 800}}}.text() + "[\"o\",83500000,2]\n";
-    for (int i = 0; i < 20; ++i) lines += fmt::format("[\"r\",\"r\",{},{},11,0]\n", 84'000'000 + 8'000'000 * i, 84'000'000 + 8'000'000 * i + lasts);
-    return lines;
-  };
-  // With records 20 rounds of 3.1 ms and 0.8; without 19, as the first is right behind the change.
-  EXPECT_TRUE(stalls(with(3'305'263)));
-  EXPECT_FALSE(stalls(with(3'305'264)));
-}
-
 TEST_F(HostOfACapture, RangesWithinARequestAndOfOtherThreadsDoNotCount) {
   std::string within;
   for (int i = 1; i < 21; ++i) within += fmt::format("[\"r\",\"inner\",{},{},11,0]\n", 4'000'000 * i + 40'000, 4'000'000 * i + 200'000 + (i == 9 ? 400'000 : 0));
