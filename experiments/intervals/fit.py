@@ -162,7 +162,14 @@ def fit(rows):
         tries = itertools.product([sharing, "together" if sharing == "ranked" else "part"], [measure, "latency"], [kernels, *KERNELS], [known, "counters", "time", "part"])
         key = next(key for s, m, n, k in tries if len(by_key[key := (s, n, k, m)]) >= LEAST_ROWS)
         values = sorted(by_key[key])
-        table[sharing, kernels, known, measure] = (min(quantile(values, OUTSIDE), -REPEATS), max(quantile(values, 1 - OUTSIDE), REPEATS), len(values), key)
+        low, high = min(quantile(values, OUTSIDE), -REPEATS), max(quantile(values, 1 - OUTSIDE), REPEATS)
+        if measure != "latency" and KNOWN.index(key[2]) > KNOWN.index(known):  # of kernels that are known better: no surer than the latency
+            below, above, *_ = table[sharing, kernels, known, "latency"]
+            if measure == "tail":
+                low, high = min(low, below), max(high, above)
+            elif measure == "throughput" or sharing == "part":
+                low, high = min(low, -above), max(high, -below)
+        table[sharing, kernels, known, measure] = (low, high, len(values), key)
     return table
 
 

@@ -88,8 +88,9 @@ double merit_of(const Goal& goal, const RunResult& result) {
 /// How many times as much of the promise it may use as simulated, in nine of ten cases.
 double at_worst(const Slo& slo, const ClientResult& c) {
   if (!c.intervals) return 1;
-  const double value = value_of(c, slo.metric);
-  const Interval interval = interval_of(*c.intervals, slo.metric);
+  const Metric told = slo.metric == Metric::max ? Metric::p99 : slo.metric;  // the largest errs as p99 does
+  const double value = value_of(c, told);
+  const Interval interval = interval_of(*c.intervals, told);
   const double times = slo.metric == Metric::throughput ? value / interval.low : interval.high / value;
   return std::isnan(times) ? 1 : times;
 }

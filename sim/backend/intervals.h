@@ -21,19 +21,19 @@ enum class Sharing : std::uint8_t { alone, turns, together, ranked, part, resize
 enum class Known : std::uint8_t { time, counters, part };
 enum class Measure : std::uint8_t { latency, tail, throughput, stp };
 
-/// What a client's numbers rest on.
+/// The basis of a client's numbers.
 struct Basis {
   Sharing sharing = Sharing::alone;
   bool one_kernel = false;  // in which it spends most of its time
   Known known = Known::time;
 };
-/// Of each client, under a policy that needs this.
+/// One of each client, under a policy that needs this.
 std::vector<Basis> bases_of(const Trace& trace, const Requirements& needed);
 
 /// The same as factors of the simulated value.
 Interval factors(const Basis& basis, Measure measure);
 
-/// Those of a client's numbers.
+/// Intervals of a client's numbers.
 ClientIntervals intervals_of(const ClientResult& client, const Client& of, const Basis& basis);
 
 /// To a result whose numbers are complete.  Nothing is added where contention is not modelled.

@@ -26,7 +26,7 @@ constexpr double kTileSpread = 1, kTileUseSpread = 0.3;
 constexpr double kWaitSpread = 0.8;
 /// Of a block's time: small tiles of shared memory are not what it waits for.
 constexpr double kMostUsualWait = 0.25;
-/// What a byte costs beside a streamed one; of single sectors, of which DRAM moves two and opens a row for each.
+/// Cost of a byte beside a streamed one; of single sectors, of which DRAM moves two and opens a row for each.
 constexpr double kCost = 1.08, kCostSpread = 0.09, kSectorCost = 2, kSectorCostSpread = 0.4;
 /// The same at L2, where reads may be of sectors.
 constexpr double kL2CostSpread = 0.3;
@@ -83,7 +83,7 @@ double solve(F&& at, double low, double at_low, double high, double at_high, dou
   return x;
 }
 
-/// What is usual of such a kernel.
+/// Usual values of a kernel, by its counters or its class.
 struct Usual {
   Usual(const KernelFeatures& f, const SoloPoint& whole);
 

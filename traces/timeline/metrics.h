@@ -46,7 +46,7 @@ struct ServedResult {
   double goodput_per_s = 0;  // sequences within all limits that the trace has; a sequence's gaps in its mean
 };
 
-/// What one client got in the window that counts.
+/// The result of one client in the window that counts.
 struct ClientResult {
   std::string name;
   ServiceClass service_class = ServiceClass::best_effort;

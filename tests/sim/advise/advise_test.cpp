@@ -133,6 +133,13 @@ TEST(Advise, APromiseIsSureThatHoldsAtTheBadEndOfItsInterval) {
   EXPECT_FALSE(tried.holds());
 }
 
+TEST(Advise, TheLargestLatencyIsNoSurerThanItsP99) {
+  for (const Tried& t : ask({"camera:max=0.6ms"}, "stp").tried)
+    if (t.ran() && std::isfinite(t.use)) {
+      EXPECT_GT(t.worst_use, 1.02 * t.use) << t.setting.words;
+    }
+}
+
 TEST(Advise, RequestsThatAreDroppedBreakAPromiseOfLatency) {
   Trace trace = two_clients();
   trace.clients[1].arrivals = Periodic{from_ns(100'000)};  // twice what it can serve

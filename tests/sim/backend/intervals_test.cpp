@@ -95,6 +95,14 @@ TEST(Intervals, CountersAndTimesOnPartsNarrowWhatKernelsDoOnAPart) {
   EXPECT_LT(width(Known::part, false), width(Known::time, false));
 }
 
+TEST(Intervals, OfAKernelThatIsKnownByItsTimeAloneAP99OnAPartIsNoSurerThanAMean) {
+  const Basis basis{Sharing::part, true, Known::time};
+  const Interval mean = factors(basis, Measure::latency), tail = factors(basis, Measure::tail), rate = factors(basis, Measure::throughput);
+  EXPECT_LE(tail.low, mean.low);
+  EXPECT_GE(tail.high, mean.high);
+  EXPECT_LE(rate.low, 1.01 / mean.high);
+}
+
 TEST(Intervals, NoClientIsFasterThanAlone) {
   ClientResult result;
   result.mean_ms = result.p50_ms = result.p95_ms = result.p99_ms = 1.01, result.alone_mean_ms = 1;

@@ -198,7 +198,7 @@ std::size_t between_kernels(bool waits) {
   std::vector<Op> ops;
   for (int i = 0; i < 50; ++i) {
     ops.push_back(next);
-    if (waits) ops.push_back(Op{Sync{}});
+    if (waits) ops.push_back(Op{Sync{}, {}, {}, {}, {}});
   }
   Client& camera = b.client("camera", b.program(std::move(ops)), Once{us(100)});
   camera.service_class = ServiceClass::real_time;
@@ -224,7 +224,7 @@ TEST(ServiceView, WhereTheHostWaitsMeanwhileARequestOfTheTraceIsSeveral) {
 TEST(ServiceView, AWaitEndsARequestForThePolicy) {
   TraceBuilder b;
   const KernelId k = b.kernel(whole_sm_kernel(10, us(10)));
-  b.client("camera", b.program({launch(k), Op{Sync{}}, launch(k), launch(k)}));
+  b.client("camera", b.program({launch(k), Op{Sync{}, {}, {}, {}, {}}, launch(k), launch(k)}));
   Watcher policy;
   ServiceView seen(policy, b.trace);
   std::vector<LaunchView> views(3);

@@ -1,4 +1,4 @@
-// Does a counter that is a tenth off move what is said of the kernel by about as much?  Profilers are off by so much from
+// Does a counter error of 10 % move a kernel's solo times by about as much?  Profilers are off by so much from
 // run to run, and from release to release.
 #include <gtest/gtest.h>
 

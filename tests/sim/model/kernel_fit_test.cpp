@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/kernel_moving.h"
 #include "traces/json/trace_json.h"
 
 namespace corun::sim {
@@ -26,20 +27,6 @@ double cost_of_bytes(const BlockLoad& load) { return load.memory.dram_cost_ratio
 
 class KernelFit : public testing::Test {
  protected:
-  /// 100,000 blocks of 4 warps, of which an SM holds 16, that take 1 ms; bytes of a block, instructions of a
-  /// warp.
-  static Kernel kernel_moving(double bytes, double instructions = 100) {
-    Kernel k;
-    k.name = "k";
-    k.grid = {100'000, 1, 1}, k.block = {128, 1, 1};
-    k.registers_per_thread = 32;
-    k.solo_time = from_ns(1e6);
-    k.counters.warp_instructions = 4e5 * instructions;
-    k.counters.dram_read_bytes = 1e5 * bytes;
-    k.counters.dram_write_bytes = 0;
-    k.counters.l2_bytes = 1.5e5 * bytes;
-    return k;
-  }
   KernelFeatures features(const Kernel& k) const { return {k, *k.solo_time, gpu_}; }
   /// Of 1 ms, and of `half` ms on half of the SMs.
   static std::vector<SoloPoint> curve(double half) { return {{66, 1e9 * half}, {132, 1e9}}; }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/model/kernel_model.h"
+#include "tests/support/kernel_moving.h"
 #include "traces/json/trace_json.h"
 
 namespace corun::sim {
@@ -18,20 +19,6 @@ constexpr SoloPoint kWholeGpu{132, 1e9};
 
 class KernelLawTest : public testing::Test {
  protected:
-  /// 100,000 blocks of 4 warps, of which an SM holds 16, that take 1 ms; bytes of a block, instructions of a
-  /// warp.
-  static Kernel kernel_moving(double bytes, double instructions = 100) {
-    Kernel k;
-    k.name = "k";
-    k.grid = {100'000, 1, 1}, k.block = {128, 1, 1};
-    k.registers_per_thread = 32;
-    k.solo_time = from_ns(1e6);
-    k.counters.warp_instructions = 4e5 * instructions;
-    k.counters.dram_read_bytes = 1e5 * bytes;
-    k.counters.dram_write_bytes = 0;
-    k.counters.l2_bytes = 1.5e5 * bytes;
-    return k;
-  }
   KernelFeatures features(const Kernel& k) const { return {k, *k.solo_time, gpu_}; }
   BlockLoad fitted(const Kernel& k, std::vector<SoloPoint> parts = {}) const { return KernelLaw(features(k), kWholeGpu, parts).load(); }
   /// Of 1 ms on the whole GPU, and of `half` ms on half of the SMs.
