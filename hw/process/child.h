@@ -34,6 +34,8 @@ class Child {
   /// Waits so long for its end.
   std::optional<End> wait(double seconds);
   void kill(int signal);
+  /// It goes on when this object ends.
+  void let_go() { pid_ = -1; }
 
  private:
   pid_t pid_;

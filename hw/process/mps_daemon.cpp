@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -9,6 +11,7 @@
 #include <csignal>
 #include <filesystem>
 #include <thread>
+#include <utility>
 
 #include "traces/model/error.h"
 
@@ -16,16 +19,20 @@ namespace corun::hw {
 namespace {
 
 constexpr const char* kControl = "nvidia-cuda-mps-control";
+constexpr const char* kLongest = "/pipe/control_privileged";
 // With the folder and the daemon's process.  Without a time limit the daemon waits for its clients.
 const std::string kGuard = fmt::format("cat /proc/self/fd/{} >/dev/null; echo quit | {}; while [ -e /proc/$1/exe ]; do sleep 1; done; rm -rf \"$0\"",
                                        Child::kDescriptor, kControl);
 
 }  // namespace
 
-MpsDaemon::MpsDaemon(double patience_s) : patience_s_(patience_s) {
+MpsDaemon::MpsDaemon(double patience_s, const std::filesystem::path& below) : patience_s_(patience_s), folder_("mps", below) {
   try {
-    std::filesystem::create_directory(folder() + "/pipe");
-    std::filesystem::create_directory(folder() + "/log");
+    if ((folder() + kLongest).size() >= sizeof(sockaddr_un::sun_path))
+      throw InputError(folder(), "--at", "is too long a path for MPS's sockets", "name a folder with a shorter one");
+    for (const char* part : {"/pipe", "/log"})
+      if (mkdir((folder() + part).c_str(), 0700) != 0)
+        throw InputError(folder() + part, "--policy=mps", "cannot be made", "see to it that there is room");
     daemon_.emplace(Child::start({kControl, "-f"}, environment(), -1, true, true));
     std::array<int, 2> ends{};
     if (pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("no further pipe can be made");
@@ -67,6 +74,15 @@ void MpsDaemon::stop() noexcept {
   } catch (const std::exception&) {  // the folders go all the same
   }
   if (alive_ >= 0) close(alive_);
+}
+
+void MpsDaemon::let_go() noexcept {
+  if (!guard_) return;
+  for (std::optional<Child>* child : {&daemon_, &guard_})
+    if (*child) (*child)->let_go();
+  daemon_.reset(), guard_.reset();
+  if (alive_ >= 0) close(std::exchange(alive_, -1));
+  folder_.keep();
 }
 
 std::vector<std::string> MpsDaemon::environment() const {

@@ -3,6 +3,7 @@
 // they go on: a guard then tells the daemon to end when they have.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,8 +15,9 @@ namespace corun::hw {
 
 class MpsDaemon {
  public:
-  /// Throws InputError where there is none, or where it may not run.
-  explicit MpsDaemon(double patience_s = 10);
+  /// `below`: where its folder is to be, if not where temporary files are.  Throws InputError where there is none, or where it
+  /// may not run.
+  explicit MpsDaemon(double patience_s = 10, const std::filesystem::path& below = {});
   /// Ends the daemon and its servers and removes the folders.
   ~MpsDaemon();
   MpsDaemon(const MpsDaemon&) = delete;
@@ -24,6 +26,8 @@ class MpsDaemon {
   std::vector<std::string> environment() const;
   /// For a client with this active thread percentage.
   std::vector<std::string> environment(double percentage) const;
+  /// Leaves it to the programs that use it: the guard ends it when they have ended, as where this process is killed.
+  void let_go() noexcept;
   /// It was killed, or has failed: programs that come find none.
   bool ended() { return !daemon_ || daemon_->ended().has_value(); }
   const std::string& folder() const { return folder_.path().native(); }
@@ -31,7 +35,7 @@ class MpsDaemon {
  private:
   void stop() noexcept;
   double patience_s_;
-  TemporaryFolder folder_{"mps"};
+  TemporaryFolder folder_;
   std::optional<Child> daemon_, guard_;
   int alive_ = -1;  // of a pipe that the guard reads: closed when this process ends
 };

@@ -8,9 +8,10 @@
 
 namespace corun {
 
-TemporaryFolder::TemporaryFolder(const std::string& purpose) {
+TemporaryFolder::TemporaryFolder(const std::string& purpose, const std::filesystem::path& below) {
   std::error_code failed;
-  std::string name = (std::filesystem::temp_directory_path(failed) / ("corun-" + purpose + "-XXXXXX")).string();
+  std::string name = below.empty() ? (std::filesystem::temp_directory_path(failed) / ("corun-" + purpose + "-XXXXXX")).string()
+                                   : (below / (purpose + "-XXXXXX")).string();
   if (failed || mkdtemp(name.data()) == nullptr)
     throw InputError(name, "", failed ? failed.message() : std::strerror(errno),
                      "set TMPDIR to a folder that can be written and has room");
@@ -19,7 +20,7 @@ TemporaryFolder::TemporaryFolder(const std::string& purpose) {
 
 TemporaryFolder::~TemporaryFolder() {
   std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
+  if (!kept_) std::filesystem::remove_all(path_, ignored);
 }
 
 }  // namespace corun

@@ -147,6 +147,49 @@ kill $(cat $here/daemon)
   EXPECT_FALSE(runs(fake.said("daemon")));
 }
 
+TEST(Mps, OneThatIsLetGoEndsWhenItsClientsHaveAndItsFolderIsWhereItWasToBe) {
+  const FakeMps fake(R"(
+here=$(dirname "$0")
+if [ "$1" = -f ]; then
+  echo $$ > $here/daemon; : > $here/client; touch "$CUDA_MPS_PIPE_DIRECTORY/control"; exec sleep 1000
+fi
+cat >> $here/told
+while [ -e $here/client ]; do sleep 0.02; done
+kill $(cat $here/daemon)
+)");
+  const fs::path below = fs::path(fake.folder()) / "below";
+  fs::create_directory(below);
+  {
+    MpsDaemon daemon(2, below);
+    EXPECT_EQ(fs::path(daemon.folder()).parent_path(), below);
+    for (const char* part : {"/pipe", "/log"}) EXPECT_EQ(fs::status(daemon.folder() + part).permissions(), fs::perms::owner_all);
+    daemon.let_go();
+  }
+  const auto within = [](const auto& so) {
+    const auto last = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!so() && std::chrono::steady_clock::now() < last) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return so();
+  };
+  EXPECT_TRUE(within([&] { return fake.said("told") == "quit\n"; })) << "without a time limit: " << fake.said("told");
+  EXPECT_TRUE(runs(fake.said("daemon")));
+  EXPECT_FALSE(fs::is_empty(below)) << "its pipes, which the clients use";
+  fs::remove(fake.folder() + "/client");
+  // This process is its parent here and has not waited for it, so that its guard still finds it: the service would have ended.
+  EXPECT_TRUE(within([&] { return !runs(fake.said("daemon")); }));
+  waitpid(std::atoi(fake.said("daemon").c_str()), nullptr, 0);
+  EXPECT_TRUE(within([&] { return fs::is_empty(below); }));
+  while (waitpid(-1, nullptr, WNOHANG) > 0) {
+  }
+}
+
+TEST(Mps, AFolderWhosePathIsTooLongForItsSocketsIsRefused) {
+  const FakeMps fake(kWorks);
+  const fs::path below = fs::path(fake.folder()) / std::string(90, 'x');
+  fs::create_directory(below);
+  EXPECT_THROW(MpsDaemon(2, below), InputError);
+  EXPECT_TRUE(fs::is_empty(below));
+}
+
 TEST(Mps, WhereThereIsNoneOrItMayNotRunTheReasonIsToldAtStartUp) {
   const auto reason = [](const char* body) {
     const FakeMps fake(body);
