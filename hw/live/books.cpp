@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "hw/live/limits.h"
 #include "hw/live/recording.h"
 #include "hw/live/wire.h"
 #include "policies/api/registry.h"
@@ -137,7 +138,7 @@ void Books::begin_again() {
     Client& client = clients_.emplace_back();
     client.name = p->self.name;
     client.process = fmt::format("{}", number);
-    client.service_class = p->self.service_class;
+    client.service_class = p->late ? ServiceClass::best_effort : p->self.service_class;
     client.priority = p->self.priority;
     client.quota = p->self.quota;
     client.reservation = p->self.reservation;
@@ -190,11 +191,31 @@ void Books::begin_again() {
   for (LaunchId id : waiting) insert(view(id));
 }
 
+void Books::look_for_late(Time now) {
+  late_at_ = kNever;
+  hides_ = false;
+  const std::size_t before = late_.size();
+  for (auto& [number, p] : programs_) {
+    if (!may_be_late(*p)) continue;
+    Time oldest = kNever;
+    for (const auto& on_gpu : p->on_gpu)
+      for (LaunchId id : on_gpu) oldest = std::min(oldest, begun_at(*p, places_[id.slot]));
+    const Time due = oldest == kNever ? kNever : oldest + limits::kOnGpu;
+    if (due > now) late_at_ = std::min(late_at_, due);
+    if (std::exchange(p->late, due <= now) != p->late) late_.push_back(number);
+    hides_ |= p->late && memory_ != nullptr;
+  }
+  if (late_.size() == before) return;
+  if (forecast_ != nullptr) forecast_->forget();
+  begin_again();
+}
+
 Decided Books::standing(std::uint32_t client) {
   if (!immediate_)
     return {policy_->requirements().capabilities.has(Capability::priority) ? programs_.at(client)->self.priority : 0};
   if (recording_) recording_->happened(Recording::What::standing, client);
   auto kept = std::exchange(recording_, nullptr);  // what follows comes of this
+  const Time late_at = late_at_;
   // What the policy would decide about a launch, of which it is shown one.
   Kernel any;
   any.name = "any";
@@ -206,6 +227,7 @@ Decided Books::standing(std::uint32_t client) {
   notices_.clear();
   programs_.at(client)->busy = false;
   recording_ = std::move(kept);
+  late_at_ = late_at;
   return granted.back().decided;
 }
 
@@ -323,6 +345,7 @@ void Books::failed(std::uint32_t client, std::uint32_t stream, std::uint32_t num
 void Books::finish(LaunchId id, Time now) {
   LaunchView& l = view(id);
   Program& p = program(l);
+  if (p.late) late_at_ = Time{};
   std::erase(p.on_gpu[l.stream.value], id);
   running_.erase(id);
   pending_.went(l);
@@ -376,7 +399,7 @@ void Books::end_requests(Time now) {
 
 Time Books::next_wish() const {
   if (!notices_.empty()) return Time{};
-  Time next = std::min(wake_at_, hand_over_at_);
+  Time next = std::min({wake_at_, hand_over_at_, late_at_});
   if (memory_) next = std::min(next, memory_->next_look(!pending_.empty()));
   for (const auto& [number, p] : programs_)
     if (p->busy && p->unfinished == 0) next = std::min(next, p->last_end + kQuiet);
@@ -386,6 +409,7 @@ Time Books::next_wish() const {
 void Books::decide(Time now, std::vector<Granted>& granted) {
   if (recording_) recording_->happened(Recording::What::decide, 0, 0, 0, now);
   end_requests(now);
+  if (late_at_ <= now) look_for_late(now);
   if (wake_at_ <= now) {
     wake_at_ = kNever;
     notices_.push_back(WokeUp{});
@@ -401,7 +425,10 @@ void Books::decide(Time now, std::vector<Granted>& granted) {
       client_views_[i].arrived_at = client_views_[i].waits_since = p.arrived;
       client_views_[i].request = p.request;
     }
-    Snapshot snapshot{now, told, client_views_, launches_, pending_.all(), running_, {}};
+    std::vector<LaunchId> shown;
+    if (hides_) std::ranges::copy_if(running_, std::back_inserter(shown), [&](LaunchId id) { return !program(view(id)).late; });
+    const std::span<const LaunchId> running = hides_ ? std::span<const LaunchId>(shown) : std::span<const LaunchId>(running_);
+    Snapshot snapshot{now, told, client_views_, launches_, pending_.all(), running, {}};
     snapshot.streams = pending_.streams();
     if (memory_) {
       memory_->look(now);
@@ -418,7 +445,7 @@ void Books::decide(Time now, std::vector<Granted>& granted) {
       if (recording_) recording_->decided(d);
       apply(d, now);
     }
-    if (memory_ && memory_->let_go()) notices_.push_back(WokeUp{});  // what it launches is looked at again
+    if (memory_ && memory_->let_go(now)) notices_.push_back(WokeUp{});  // what it launches is looked at again
     reuse_retired();
   }
   if (memory_) say_held_back();

@@ -16,6 +16,10 @@
 // A policy that gives launches a number of workers on each SM gives it to those of several attempts.  Fewer leave at their next
 // block; more come when the attempt has been stopped and the next one goes.  The last attempt has what the GPU gives it.
 //
+// A real-time launch that does not end, as of a process that was stopped, holds others for limits::kOnGpu: then the policy sees its
+// program as a best-effort one, until the launch ends.  A policy that decides about memory no longer sees what such a program, of
+// either class, has on the GPU: it would wait for that with all others.
+//
 // Leaves out: sockets and what is shared with programs (service.h); copies, which wait for memory and for nothing else; sizes
 // other than by SM.
 #pragma once
@@ -28,6 +32,7 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "hw/live/beside.h"
@@ -97,6 +102,7 @@ struct ClientState {
   } all{}, stoppable{};
   std::uint64_t stops = 0, resizes = 0;
   std::uint64_t device_bytes = 0, host_bytes = 0;  // where memory is steered
+  bool late = false;                               // it counts as best effort
 };
 
 class Recording;
@@ -125,6 +131,8 @@ class Books {
   void leave(std::uint32_t client);
   /// How many launches of each stream the driver may have before they are granted.  They have the standing terms.
   std::uint32_t in_flight(std::uint32_t client) const;
+  /// Launches that it has asked for and that have not ended.
+  std::uint32_t unfinished(std::uint32_t client) const { return programs_.at(client)->unfinished; }
   /// Of launches that go at once until somebody joins or leaves; the priority also of the streams that the program makes.
   Decided standing(std::uint32_t client);
   /// Why the policy cannot decide for the programs that are there, so that their launches go as they come; empty: it does.
@@ -154,6 +162,11 @@ class Books {
   void has(std::uint32_t client, std::uint32_t number, Time now);
   void touched(std::uint32_t client, Time now);
   std::vector<MemoryOrder> take_orders();
+  /// Programs that have not moved what they were ordered to in time.
+  std::vector<std::uint32_t> overdue(Time now) const;
+  /// Programs that have come to count as best effort, or no longer do, since this was asked.
+  std::vector<std::uint32_t> take_late() { return std::exchange(late_, {}); }
+  bool late(std::uint32_t client) const { return programs_.at(client)->late; }
 
   /// A forecast is there of which the policy has not heard.
   bool foretold() const { return forecast_ != nullptr && forecast_->ready(); }
@@ -185,6 +198,7 @@ class Books {
   struct Program {
     Newcomer self;
     bool expected = false, there = true;
+    bool late = false;  // a launch of it is on the GPU for too long
     std::array<std::deque<LaunchId>, kShownStreams> held, on_gpu;  // decided and not granted; granted
     std::uint64_t request = 0;
     std::uint32_t unfinished = 0;  // launches asked for and not ended
@@ -198,6 +212,8 @@ class Books {
   };
 
   void begin_again();
+  void look_for_late(Time now);
+  bool may_be_late(const Program& p) const { return p.self.service_class == ServiceClass::real_time || memory_ != nullptr; }
   std::unique_ptr<Policy> fresh_policy() const;
   LaunchView& new_view(std::uint32_t client, Time now);
   void insert(LaunchView& l);
@@ -250,6 +266,9 @@ class Books {
   std::vector<Decision> chosen_;
   std::vector<Granted> ordered_;  // of what is on the GPU
   Time wake_at_ = kNever, hand_over_at_ = kNever;
+  Time late_at_ = kNever;  // a real-time launch may have been on the GPU for too long
+  std::vector<std::uint32_t> late_;
+  bool hides_ = false;  // launches of programs that are late
   std::uint64_t decisions_ = 0;
 };
 

@@ -57,6 +57,10 @@ std::vector<MemoryOrder> Books::take_orders() {
   return memory_ ? memory_->take_orders() : std::vector<MemoryOrder>{};
 }
 
+std::vector<std::uint32_t> Books::overdue(Time now) const {
+  return memory_ ? memory_->overdue(now) : std::vector<std::uint32_t>{};
+}
+
 /// What launches and allocations use, as a policy sees it.
 void Books::show_memory() {
   for (LaunchId id : pending_.all()) view(id).uses = memory_->held(places_[id.slot].client);
@@ -74,7 +78,7 @@ bool Books::apply_memory(const Decision& decision, Time now) {
     forget(granted);
     if (granted) notices_.push_back(WokeUp{});  // launches of its program may be next
   } else if (const auto* checkpoint = std::get_if<decide::Checkpoint>(&decision)) {
-    memory_->apply(*checkpoint);
+    memory_->apply(*checkpoint, now);
   } else if (const auto* restore = std::get_if<decide::Restore>(&decision)) {
     memory_->apply(*restore, now);
   } else {
@@ -92,6 +96,7 @@ std::vector<ClientState> Books::state() const {
       s.on_gpu += p->on_gpu[i].size(), s.pending += p->held[i].size();
     for (LaunchId id : pending_.all()) s.pending += places_[id.slot].client == number;
     if (memory_) std::tie(s.device_bytes, s.host_bytes) = memory_->bytes(number);
+    s.late = p->late;
     all.push_back(s);
   }
   return all;

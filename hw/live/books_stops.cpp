@@ -41,6 +41,7 @@ void Books::stopped(std::uint32_t client, std::uint32_t stream, std::uint32_t nu
   place.stopping = false;
   ++place.attempt;
   LaunchView& l = view(id);
+  blocks = static_cast<std::uint32_t>(std::min<std::uint64_t>(blocks, l.kernel->blocks()));
   running_.erase(id);
   pending_.went(l);
   if (memory_) memory_->ended(client, l.submitted_at);

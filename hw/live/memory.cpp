@@ -11,6 +11,25 @@ void ProgramMemory::order(Order::What what, BufferId id) {
   orders_.push_back({of.client, {what, of.block, programs_.at(of.client).blocks.at(of.block).generation}});
 }
 
+void ProgramMemory::order_move(Order::What what, BufferId id, Time now) {
+  Program& p = programs_.at(owner(id).client);
+  if (p.moving == 0) p.moving_since = now;
+  p.moving += memory_[id].bytes;
+  order(what, id);
+}
+
+void ProgramMemory::has_moved(Program& p, BufferId id) {
+  const Place place = memory_[id].place;
+  if (place == Place::to_host || place == Place::to_device) p.moving -= memory_[id].bytes;
+}
+
+std::vector<std::uint32_t> ProgramMemory::overdue(Time now) const {
+  std::vector<std::uint32_t> all;
+  for (const auto& [client, p] : programs_)
+    if (p.due() <= now) all.push_back(client);
+  return all;
+}
+
 /// What it was given may be used from here on, or no longer.
 void ProgramMemory::use(Program& p, bool uses, Time now) {
   if (p.uses == uses) return;
@@ -25,6 +44,7 @@ void ProgramMemory::use(Program& p, bool uses, Time now) {
 void ProgramMemory::release(Program& p, Block& block) {
   const BufferId id = block.buffer;
   if (std::erase(p.held, id) != 0 && p.uses) memory_.end_use({&id, 1});
+  has_moved(p, id);
   if (const Place place = memory_[id].place; place == Place::to_host || place == Place::to_device)
     memory_.moved(id);
   if (block.allocation) {
@@ -93,6 +113,8 @@ std::optional<BufferId> ProgramMemory::moved(std::uint32_t client, std::uint32_t
   const BufferId id = at->second.buffer;
   const bool out = memory_[id].place == Place::to_host;
   if (!out && memory_[id].place != Place::to_device) return {};
+  has_moved(p, id);
+  p.moving_since = now;
   if (done) {
     memory_.moved(id);
     if (!out) came(p, now);
@@ -130,19 +152,21 @@ void ProgramMemory::touched(std::uint32_t client, Time now) {
 void ProgramMemory::launched(std::uint32_t client, Time now) {
   Program& p = programs_.at(client);
   ++p.launched;
+  p.at_work = now;
   use(p, true, now);
 }
 
 void ProgramMemory::ended(std::uint32_t client, Time now) {
   Program& p = programs_.at(client);
   --p.launched;
+  p.at_work = now;
   p.last = now, p.copying_until = now + kCopying;
 }
 
-std::string ProgramMemory::apply(const decide::Checkpoint& checkpoint) {
+std::string ProgramMemory::apply(const decide::Checkpoint& checkpoint, Time now) {
   if (std::string why = memory_.why_not(checkpoint); !why.empty()) return why;
   memory_.begin(checkpoint);
-  order(Order::What::checkpoint, checkpoint.buffer);
+  order_move(Order::What::checkpoint, checkpoint.buffer, now);
   return {};
 }
 
@@ -152,7 +176,7 @@ std::string ProgramMemory::apply(const decide::Restore& restore, Time now) {
   if (now < p.in_again_at) return "the driver had no memory a moment ago";
   if (!std::exchange(p.comes, true)) p.came_from = now;
   memory_.begin(restore);
-  order(Order::What::restore, restore.buffer);
+  order_move(Order::What::restore, restore.buffer, now);
   return {};
 }
 
@@ -183,7 +207,7 @@ const BufferId& ProgramMemory::asked_by(LaunchId allocation) const {
 bool ProgramMemory::look(Time now) {
   bool changed = false;
   for (auto& [client, p] : programs_) {
-    const bool uses = p.launched != 0 || p.goes || (!p.held.empty() && now < p.uses_until());
+    const bool uses = now < p.in_use_until() || (!p.held.empty() && now < p.uses_until());
     changed |= uses != p.uses;
     use(p, uses, now);
     if (p.in_again_at != Time{} && p.in_again_at <= now) p.in_again_at = Time{}, changed = true;
@@ -197,26 +221,28 @@ bool ProgramMemory::look(Time now) {
   return changed;
 }
 
-bool ProgramMemory::let_go() {
+bool ProgramMemory::let_go(Time now) {
   bool any = false;
   for (auto& [client, p] : programs_) {
     if (!p.wants || memory_.absent(p.held)) continue;
     orders_.push_back({client, {Order::What::go, *p.wants, 0}});
     p.goes = std::exchange(p.wants, {});
+    p.at_work = now;
     any = true;
   }
   return any;
 }
 
 Time ProgramMemory::next_look(bool launches) const {
-  Time next = kNever;
+  Time next = kNever, due = kNever;
   bool waits = launches;
   for (const auto& [client, p] : programs_) {
     waits |= p.waits();
-    if (p.uses && p.launched == 0 && !p.goes) next = std::min(next, p.uses_until());
+    if (p.uses) next = std::min(next, std::max(p.uses_until(), p.in_use_until()));
     if (p.in_again_at != Time{}) next = std::min(next, p.in_again_at);
+    due = std::min(due, p.due());
   }
-  return waits ? next : kNever;
+  return std::min(waits ? next : kNever, due);
 }
 
 std::pair<std::uint64_t, std::uint64_t> ProgramMemory::bytes(std::uint32_t client) const {

@@ -8,6 +8,10 @@
 // skis or to buy them: Karlin and others 1988).  It is kLinger where the policy holds a launch of the program back:
 // what others wait for is not kept by one that waits itself.
 //
+// A program that does not move what it was ordered to within limits::kMove is overdue, and its connection is to be closed: what the
+// accounts say of its memory is not known to be so.  Memory counts as in use by launches for limits::kOnGpu after the last one
+// began or ended: a process that was stopped in between never says that it has.
+//
 // Leaves out: who asked for what launch, and the policy (books.h); what moves bytes (hw/library/blocks.h).
 #pragma once
 
@@ -16,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "hw/live/limits.h"
 #include "hw/live/wire.h"
 #include "policies/api/decision.h"
 #include "policies/session/device_memory.h"
@@ -66,14 +71,16 @@ class ProgramMemory {
   /// May be launched: all of the program's memory is there.
   bool there(std::uint32_t client) const { return !memory_.absent(programs_.at(client).held); }
   /// Empty: it was done, and an order says so to the program.
-  std::string apply(const decide::Checkpoint& checkpoint);
+  std::string apply(const decide::Checkpoint& checkpoint, Time now);
   std::string apply(const decide::Restore& restore, Time now);
   std::optional<LaunchId> apply(const decide::Allocate& allocate);
 
   /// Brings the buffers up to this time, as a policy sees them.  True: a policy may decide otherwise for it.
   bool look(Time now);
   /// Calls whose memory is there go.  True: one did.
-  bool let_go();
+  bool let_go(Time now);
+  /// Programs that have not moved in time what they were ordered to.
+  std::vector<std::uint32_t> overdue(Time now) const;
   /// When look() may say something new by itself; kNever: not.  `launches`: some wait.
   Time next_look(bool launches) const;
 
@@ -102,10 +109,15 @@ class ProgramMemory {
     std::uint32_t launched = 0;
     bool uses = false, held_back = false, comes = false;
     Time last{}, copying_until{}, stays_until{}, in_again_at{};
+    std::uint64_t moving = 0;  // bytes that it has been ordered to move
+    Time moving_since{};       // the order, or the block before
+    Time at_work{};            // a launch or a call that touches memory went, or ended
     Time came_from{}, linger = kLinger;  // since when its memory is on its way; what that took the last time
     Time uses_until() const {
       return std::max(last + (waits() || held_back ? kLinger : linger), stays_until);
     }
+    Time in_use_until() const { return launched == 0 && !goes ? Time{} : at_work + limits::kOnGpu; }
+    Time due() const { return moving == 0 ? kNever : moving_since + limits::kMove + static_cast<std::int64_t>(moving >> 20) * Time{limits::kMoveGib} / 1024; }
     bool waits() const { return wants || allocations != 0; }
   };
   struct Owner {
@@ -115,6 +127,8 @@ class ProgramMemory {
   void release(Program& p, Block& block);
   void came(Program& p, Time now);
   void order(Order::What what, BufferId id);
+  void order_move(Order::What what, BufferId id, Time now);
+  void has_moved(Program& p, BufferId id);
   Owner& owner(BufferId id) { return owner_.at(id.value); }
 
   DeviceMemory memory_;

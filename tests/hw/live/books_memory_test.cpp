@@ -277,5 +277,75 @@ TEST(BooksMemory, ProgramsAtRandomKeepTheCapAndAllThatTheyAskForComes) {
   EXPECT_GT(checkpoints, 1000u);
 }
 
+constexpr double kMove_ms = 5000;  // limits::kMove; what blocks of bytes add is nothing
+
+TEST(BooksMemory, AProgramThatDoesNotMoveWhatItWasOrderedToIsOverdueAndItsGoingLetsOthersOn) {
+  MemoryScene s;
+  const auto one = s.with(40), two = s.program();
+  s.now = 1, s.allocates(two, 0, 32), s.happens();
+  s.now = 2;
+  EXPECT_THAT(s.happens(), ElementsAre("out 0.0"));
+  EXPECT_LE(s.books.next_wish(), at_ms(2 + kMove_ms)) << "nobody needs to say anything for it";
+  EXPECT_THAT(s.books.overdue(at_ms(1.999999 + kMove_ms)), IsEmpty());
+  s.now = 2 + kMove_ms;
+  EXPECT_THAT(s.happens(), IsEmpty());
+  EXPECT_THAT(s.books.overdue(at_ms(s.now)), ElementsAre(one));
+  s.books.leave(one);
+  EXPECT_THAT(s.happens(), ElementsAre("allocate 1.0"));
+  EXPECT_THAT(s.books.overdue(at_ms(1e6)), IsEmpty());
+}
+
+TEST(BooksMemory, EachBlockThatHasMovedGivesThoseBehindItTheirTime) {
+  MemoryScene s;
+  const auto one = s.program(), two = s.program();
+  s.allocates(one, 0, 20), s.allocates(one, 1, 20), s.happens();
+  s.asks(one), s.happens(), s.ended(one), s.happens();
+  s.now = 1, s.allocates(two, 0, 60), s.happens();
+  s.now = 2;
+  EXPECT_THAT(s.happens(), testing::UnorderedElementsAre("out 0.0", "out 0.1"));
+  s.now = 2 + 0.9 * kMove_ms, s.moved(one, 0), s.happens();
+  EXPECT_THAT(s.books.overdue(at_ms(1 + 1.9 * kMove_ms)), IsEmpty());
+  EXPECT_THAT(s.books.overdue(at_ms(3 + 1.9 * kMove_ms)), ElementsAre(one));
+  s.moved(one, 1, false);
+  EXPECT_THAT(s.books.overdue(at_ms(1e6)), IsEmpty()) << "that it could not be is an answer";
+}
+
+TEST(BooksMemory, AGibTakesLonger) {
+  constexpr std::uint64_t kGib = 1u << 30;
+  for (const std::uint64_t gib : {1, 10}) {
+    Books books("flexgpu:patience=0", sim::small_gpu(2), {.memory = 16 * kGib});
+    std::vector<Granted> granted;
+    const auto one = books.join({"one"}), two = books.join({"two"});
+    books.allocates(one, 0, 1, gib * kGib, Time{}), books.decide(Time{}, granted);
+    books.allocates(two, 0, 1, 16 * kGib, Time{}), books.decide(at_ms(1), granted);
+    books.decide(at_ms(100), granted);
+    EXPECT_EQ(books.take_orders().back().order.what, Order::What::checkpoint);
+    const double due_ms = 100 + kMove_ms + 2000 * static_cast<double>(gib);
+    EXPECT_THAT(books.overdue(at_ms(due_ms - 1)), IsEmpty()) << gib;
+    EXPECT_THAT(books.overdue(at_ms(due_ms)), ElementsAre(one)) << gib;
+  }
+}
+
+TEST(BooksMemory, AProgramWhoseLaunchNeverEndsIsOrderedToMoveItsMemoryAfterItsTime) {
+  MemoryScene s;
+  const auto one = s.program(), two = s.program();
+  s.allocates(one, 0, 40), s.happens();
+  s.asks(one), s.happens();  // it is on the GPU, and the process is stopped
+  s.now = 1, s.allocates(two, 0, 32);
+  EXPECT_THAT(s.happens(), IsEmpty());
+  constexpr double kOnGpu_ms = 5000;  // limits::kOnGpu
+  EXPECT_LE(s.books.next_wish(), at_ms(kOnGpu_ms));
+  s.now = kOnGpu_ms - 0.000001;
+  EXPECT_THAT(s.happens(), IsEmpty());
+  s.now = kOnGpu_ms;
+  EXPECT_THAT(s.happens(), ElementsAre("out 0.0"));
+  s.moved(one, 0, false);
+  s.now += 500;
+  EXPECT_THAT(s.happens(), IsEmpty()) << "it says that a kernel uses it";
+  s.ended(one);
+  s.now += 1000;
+  EXPECT_THAT(s.happens(), ElementsAre("out 0.0"));
+}
+
 }  // namespace
 }  // namespace corun::live

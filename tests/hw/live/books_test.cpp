@@ -412,5 +412,73 @@ TEST(Books, ALaunchThatEndsThoughItWasToStopIsDone) {
   EXPECT_THAT(s.goes(), ElementsAre("0.2"));
 }
 
+constexpr double kTooLong_us = 5e6;  // limits::kOnGpu
+
+TEST(Books, ARealTimeLaunchThatDoesNotEndHoldsBestEffortForItsTimeAndNoLonger) {
+  for (const char* policy : {"wait", "wait:beside=on,backfill=on", "reef-n"}) {
+    Scene s(policy);
+    const auto cam = s.real_time(), work = s.best_effort();
+    s.now = 1, s.asks(cam, s.kernel);
+    EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+    s.asks(work, s.other);
+    EXPECT_THAT(s.goes(), IsEmpty()) << policy;
+    EXPECT_LE(s.books.next_wish(), at_us(1 + kTooLong_us)) << "nobody needs to say anything for it";
+    s.now = 0.999999 + kTooLong_us;
+    EXPECT_THAT(s.goes(), IsEmpty()) << policy;
+    EXPECT_FALSE(s.books.late(cam));
+    s.now = 1 + kTooLong_us;
+    EXPECT_THAT(s.goes(), ElementsAre("1.1")) << policy;
+    EXPECT_TRUE(s.books.late(cam));
+    EXPECT_THAT(s.books.take_late(), ElementsAre(cam));
+    EXPECT_TRUE(s.books.state().front().late);
+    s.ended(work, 1), s.asks(work, s.other);
+    EXPECT_THAT(s.goes(), ElementsAre("1.2")) << policy << ": and goes on";
+  }
+}
+
+TEST(Books, WhereItsLaunchHasEndedAProgramIsARealTimeOneAgain) {
+  Scene s("wait");
+  const auto cam = s.real_time(), work = s.best_effort();
+  s.asks(cam, s.kernel);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+  s.now = kTooLong_us;
+  s.goes();
+  EXPECT_TRUE(s.books.late(cam));
+  s.now += 10, s.ended(cam, 1), s.goes();
+  EXPECT_FALSE(s.books.late(cam));
+  EXPECT_THAT(s.books.take_late(), ElementsAre(cam, cam));
+  s.asks(cam, s.kernel);
+  EXPECT_THAT(s.goes(), ElementsAre("0.2"));
+  s.asks(work, s.other);
+  EXPECT_THAT(s.goes(), IsEmpty());
+}
+
+TEST(Books, AStreamWhoseLaunchesEndIsNotTooLongHoweverManyWaitInIt) {
+  Scene s("wait");
+  const auto cam = s.real_time();
+  for (int i = 0; i < 4; ++i) s.asks(cam, s.kernel);
+  EXPECT_EQ(s.goes().size(), 4u);
+  for (std::uint32_t i = 1; i <= 4; ++i) {
+    s.now += 0.9 * kTooLong_us;
+    s.ended(cam, i), s.goes();
+    EXPECT_FALSE(s.books.late(cam)) << i << ": each took less";
+  }
+}
+
+TEST(Books, WhatALateProgramHasAskedForWhileItWasLateIsNotForgotten) {
+  Scene s("wait");
+  const auto cam = s.real_time(), work = s.best_effort();
+  s.asks(cam, s.kernel), s.goes();
+  s.asks(work, s.other);
+  s.now = kTooLong_us;
+  EXPECT_THAT(s.goes(), ElementsAre("1.1"));
+  s.asks(cam, s.kernel, 1);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1 in 1"));
+  s.now += 1, s.ended(cam, 1, 0), s.ended(cam, 1, 1), s.ended(work, 1), s.goes();
+  s.now += 200, s.goes();
+  EXPECT_TRUE(s.books.idle());
+  EXPECT_EQ(s.books.unfinished(cam), 0u);
+}
+
 }  // namespace
 }  // namespace corun::live
