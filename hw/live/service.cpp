@@ -1,11 +1,11 @@
 #include "hw/live/service.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/futex.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -13,12 +13,11 @@
 #include <algorithm>
 #include <chrono>
 #include <climits>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <numeric>
 #include <thread>
 
+#include "hw/live/limits.h"
 #include "traces/model/error.h"
 
 namespace corun::live {
@@ -28,6 +27,7 @@ constexpr std::size_t kSamples = 4096;
 constexpr Time kSleepAfter = std::chrono::milliseconds(2);  // without anything to do
 constexpr Time kLookAtSockets = std::chrono::milliseconds(1);
 constexpr int kSleepMs = 100;
+constexpr int kBacklog = 64;
 constexpr unsigned kCoresToSpare = 4;  // with fewer, whoever looks all the time keeps programs waiting: it yields after each look in vain
 
 std::int64_t clock_ns() {
@@ -57,6 +57,35 @@ std::string text_of(const char* text, std::size_t bytes) {
   return kept;
 }
 
+/// Of memory that a program may write meanwhile: what is looked at is what was copied.
+template <class T>
+T copied(const T& shared) {
+  T own;
+  std::memcpy(&own, &shared, sizeof own);
+  asm volatile("" ::: "memory");  // nothing is read from there a second time
+  return own;
+}
+
+/// Readable when the process at the other end has ended, whoever else has the socket by then; -1: it is not to be had.
+int process_of(int socket, pid_t pid) {
+#ifndef SO_PEERPIDFD
+  constexpr int SO_PEERPIDFD = 77;  // since Linux 6.5
+#endif
+  int fd = -1;
+  socklen_t size = sizeof fd;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0) return fd;
+  return pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1;  // 0: of processes that are not seen from here
+}
+
+/// A page of zeros that nobody can make shorter or longer; -1: there is none.
+int sealed_page() {
+  const int fd = memfd_create("corun", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0) return -1;
+  if (ftruncate(fd, sizeof(Memory)) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) return fd;
+  ::close(fd);
+  return -1;
+}
+
 void send_with_memory(int socket, const Welcome& welcome, int memory) {
   iovec part{const_cast<Welcome*>(&welcome), sizeof welcome};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -73,58 +102,40 @@ void send_with_memory(int socket, const Welcome& welcome, int memory) {
 
 }  // namespace
 
-std::filesystem::path default_folder() {
-  const char* runtime = std::getenv("XDG_RUNTIME_DIR");
-  if (runtime != nullptr && *runtime != '\0') return std::filesystem::path(runtime) / "corun";
-  return std::filesystem::temp_directory_path() / fmt::format("corun-{}", getuid());
-}
-
-Service::Service(const std::string& policy, const Gpu& gpu, std::filesystem::path folder, BooksOptions options)
-    : policy_(policy), folder_(std::move(folder)), persistent_(options.persistent), books_(policy, gpu, std::move(options)),
+Service::Service(const std::string& policy, const Gpu& gpu, const std::filesystem::path& folder, BooksOptions options)
+    : policy_(policy), persistent_(options.persistent), books_(policy, gpu, std::move(options)), folder_(Folder::of_service(folder)),
       began_ns_(clock_ns()) {
-  const sockaddr_un address = address_of(folder_ / "socket");
-  std::error_code failed;
-  std::filesystem::create_directories(folder_, failed);
-  struct stat is{};
-  if (failed || stat(folder_.c_str(), &is) != 0 || is.st_uid != geteuid() || chmod(folder_.c_str(), 0700) != 0)
-    throw InputError(folder_.string(), "--at", "is no folder of yours", "name one with --at that others cannot write");
+  (void)address_of(folder_.path() / "socket");  // by which programs come
+  const std::string socket_file = folder_.opened("socket");
+  const sockaddr_un address = address_of(socket_file);
   listener_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  const auto* name = reinterpret_cast<const sockaddr*>(&address);
-  if (const int other = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0); other >= 0) {
-    const bool answers = connect(other, name, sizeof address) == 0;
-    ::close(other);
-    if (answers) {
-      ::close(listener_);
-      throw InputError(folder_.string(), "--at", "another service is there",
-                       "end it, or name another folder with --at for a second GPU");
-    }
-  }
   unlink(address.sun_path);  // of one that was killed
-  if (bind(listener_, name, sizeof address) != 0 || listen(listener_, 64) != 0) {
+  if (bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 || listen(listener_, kBacklog) != 0) {
     const std::string why = std::strerror(errno);
     ::close(listener_);
-    throw InputError(address.sun_path, "--at", why, "name a folder where sockets can be made");
+    throw InputError((folder_.path() / "socket").string(), "--at", why, "name a folder where sockets can be made");
   }
+  spare_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   decision_ns_.reserve(kSamples);
 }
 
 Service::~Service() {
   for (const auto& c : connections_) close(*c);
   ::close(listener_);
-  std::error_code ignored;
-  for (const char* file : {"socket", "environment"}) std::filesystem::remove(folder_ / file, ignored);
-  std::filesystem::remove(folder_, ignored);  // where nobody else keeps anything there
+  if (spare_ >= 0) ::close(spare_);
 }
 
-/// A program that finds the file finds all of it: one that read the empty file would run unsteered.
 void Service::invite(const std::vector<std::string>& environment) {
-  const std::filesystem::path file = folder_ / "environment", begun = folder_ / "environment.new";
-  {
-    std::ofstream out(begun);
-    out << kSocketVariable << '=' << (folder_ / "socket").native() << '\n';
-    for (const std::string& variable : environment) out << variable << '\n';
+  std::vector<std::pair<std::string, std::string>> all{{kSocketVariable, "socket"}};
+  for (const std::string& variable : environment) {
+    const std::size_t equals = variable.find('=');
+    all.emplace_back(variable.substr(0, equals), variable.substr(equals + 1));
   }
-  std::filesystem::rename(begun, file);
+  folder_.invite(all);
+}
+
+std::size_t Service::programs() const {
+  return static_cast<std::size_t>(std::ranges::count_if(connections_, [](const auto& c) { return c->memory != nullptr; }));
 }
 
 Time Service::now() const { return std::chrono::nanoseconds(clock_ns() - began_ns_); }
@@ -166,14 +177,22 @@ void Service::run(const std::function<bool()>& stop, const std::function<void(co
 }
 
 void Service::look_at_sockets(int timeout_ms) {
-  std::vector<pollfd> look{{listener_, POLLIN, 0}};
-  for (const auto& c : connections_) look.push_back({c->socket, POLLIN | POLLRDHUP, 0});
+  look_at_deadlines();
+  std::vector<pollfd> look{{now() >= accepts_at_ ? listener_ : -1, POLLIN, 0}};
+  for (const auto& c : connections_) {
+    look.push_back({c->socket, static_cast<short>(c->unsent.empty() ? POLLIN | POLLRDHUP : POLLOUT), 0});
+    if (c->process >= 0) look.push_back({c->process, POLLIN, 0});  // poll refuses more entries than there may be descriptors
+  }
   if (poll(look.data(), look.size(), timeout_ms) <= 0) return;
-  for (std::size_t i = 1; i < look.size(); ++i) {
-    Connection& c = *connections_[i - 1];
-    if ((look[i].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
+  for (std::size_t i = 0, next = 1; i < connections_.size(); ++i) {
+    Connection& c = *connections_[i];
+    const short at = look[next++].revents;
+    const bool ended = c.process >= 0 && look[next++].revents != 0;
+    if ((at & (POLLRDHUP | POLLHUP | POLLERR)) != 0 || ended) {
       close(c);
-    } else if ((look[i].revents & POLLIN) != 0) {
+    } else if ((at & POLLOUT) != 0) {
+      send_state(c);
+    } else if ((at & POLLIN) != 0) {
       if (c.memory == nullptr)
         greet(c);
       else if (char rings[64]; recv(c.socket, rings, sizeof rings, MSG_DONTWAIT) == 0)
@@ -184,11 +203,37 @@ void Service::look_at_sockets(int timeout_ms) {
   if ((look[0].revents & POLLIN) != 0) accept_one();
 }
 
+/// Who has said nothing, or does not take what it asked for, is not waited for.
+void Service::look_at_deadlines() {
+  const Time at = now();
+  for (const auto& c : connections_)
+    if (c->memory == nullptr && at - c->since > (c->unsent.empty() ? Time{limits::kHello} : Time{limits::kStateTaken})) close(*c);
+  std::erase_if(connections_, [](const auto& c) { return c->socket < 0; });
+}
+
 void Service::accept_one() {
+  if (connections_.size() >= limits::kConnections) return refuse_waiting();
   const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  if (fd < 0) return;
+  if (fd < 0) {
+    if (errno == EMFILE || errno == ENFILE) return refuse_waiting();
+    if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) accepts_at_ = now() + limits::kAcceptAgain;
+    return;
+  }
   connections_.push_back(std::make_unique<Connection>());
   connections_.back()->socket = fd;
+  connections_.back()->since = now();
+}
+
+/// Takes those who wait and closes them: who stayed would be seen again at each look.
+void Service::refuse_waiting() {
+  if (spare_ >= 0) ::close(spare_);
+  for (int n = 0; n < kBacklog; ++n) {
+    const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    if (fd < 0) break;
+    ::close(fd);
+  }
+  spare_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  accepts_at_ = now() + limits::kAcceptAgain;
 }
 
 void Service::refuse(Connection& c, const std::string& why) {
@@ -204,22 +249,27 @@ void Service::greet(Connection& c) {
   socklen_t size = sizeof peer;
   if (getsockopt(c.socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid())
     return refuse(c, "it is another user's");
-  if (recv(c.socket, &hello, sizeof hello, 0) != static_cast<ssize_t>(sizeof hello)) return refuse(c, "it was not understood");
-  if (hello.version != kVersion) return refuse(c, "it is of another version");
+  const ssize_t said = recv(c.socket, &hello, sizeof hello, MSG_DONTWAIT);
+  // The version before all else: another one's words are of another length.
+  if (said >= static_cast<ssize_t>(offsetof(Hello, version) + sizeof hello.version) && hello.version != kVersion)
+    return refuse(c, "it is of another version");
+  if (said != static_cast<ssize_t>(sizeof hello)) return refuse(c, "it was not understood");
   if (hello.wish == Hello::Wish::state) {
-    const std::string text = state();
-    (void)send(c.socket, text.data(), text.size(), MSG_NOSIGNAL);
-    return close(c);
+    c.unsent = state();
+    c.since = now();
+    return send_state(c);
   }
-  const int fd = memfd_create("corun", MFD_CLOEXEC);
-  void* at = fd >= 0 && ftruncate(fd, sizeof(Memory)) == 0
-                 ? mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
-                 : MAP_FAILED;
+  if (hello.wish != Hello::Wish::steer) return refuse(c, "it was not understood");
+  if (programs() >= limits::kPrograms) return refuse(c, fmt::format("{} programs are there, and no more can be", limits::kPrograms));
+  const int fd = sealed_page();
+  void* at = fd >= 0 ? mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
   if (at == MAP_FAILED) {
     if (fd >= 0) ::close(fd);
-    return refuse(c, "there is no memory");
+    return refuse(c, "there is no memory or no descriptor for it");
   }
   c.memory = static_cast<Memory*>(at);  // zero, which is how all of it begins
+  c.process = process_of(c.socket, peer.pid);
+  c.pid = peer.pid;
   Newcomer newcomer;
   newcomer.name = text_of(hello.name, sizeof hello.name);
   if (newcomer.name.empty()) newcomer.name = fmt::format("pid {}", peer.pid);
@@ -229,6 +279,7 @@ void Service::greet(Connection& c) {
   if (hello.reservation > 0 && hello.reservation <= 1) newcomer.reservation = hello.reservation;
   constexpr std::uint64_t kDay = 86'400'000'000;
   if (hello.slo_us != 0) newcomer.deadline = std::chrono::microseconds(std::min(hello.slo_us, kDay));
+  c.name = newcomer.name;
   c.client = books_.join(newcomer);
   c.memory->gate.store(books_.asks() ? Gate::asks : Gate::open);
   c.memory->in_flight.store(books_.in_flight(c.client));
@@ -239,6 +290,13 @@ void Service::greet(Connection& c) {
   welcome.accepted = 1;
   send_with_memory(c.socket, welcome, fd);
   ::close(fd);
+}
+
+/// As much of it as there is room for.
+void Service::send_state(Connection& c) {
+  const ssize_t n = send(c.socket, c.unsent.data(), c.unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (n > 0) c.unsent.erase(0, static_cast<std::size_t>(n));
+  if (c.unsent.empty() || (n < 0 && errno != EAGAIN && errno != EINTR)) close(c);
 }
 
 /// To all: who joins or leaves may change what another gets.
@@ -262,8 +320,16 @@ void Service::close(Connection& c) {
     c.memory = nullptr;
     tell_standing();
   }
+  if (c.process >= 0) ::close(c.process);
   ::close(c.socket);
-  c.socket = -1;
+  c.socket = c.process = -1;
+}
+
+/// Its library hears of it by the socket; the books forget it when that is seen.
+void Service::let_go(Connection& c, const std::string& why) {
+  if (std::exchange(c.let_go, true)) return;
+  fmt::print(stderr, "{} is let go: {}\n", c.name, why);
+  shutdown(c.socket, SHUT_RDWR);
 }
 
 bool Service::look_at_sayings() {
@@ -279,16 +345,17 @@ bool Service::look_at_sayings() {
 void Service::hear_all() {
   for (const auto& c : connections_) {
     if (c->memory == nullptr || c->said == c->heard) continue;
-    for (std::uint32_t n = 0; c->heard != c->said && n < kSayings; ++n) hear(*c, c->memory->sayings[c->heard++ % kSayings]);
+    for (std::uint32_t n = 0; c->heard != c->said && n < kSayings; ++n) hear(*c, copied(c->memory->sayings[c->heard++ % kSayings]));
     c->heard = c->said;
     c->memory->heard.store(c->heard, std::memory_order_release);
   }
 }
 
-void Service::hear(Connection& c, const Saying& saying) {
+void Service::hear(Connection& c, Saying saying) {
   const std::uint32_t stream = std::min(saying.stream, kStreams - 1);
   switch (saying.what) {
     case Saying::What::launch: {
+      if (books_.unfinished(c.client) >= limits::kUnfinished) return let_go(c, "it asks for more launches than may be under way");
       Kernel& kernel = kernel_of(c, saying.kernel);
       books_.asked(c.client, stream, saying.number, kernel, now(), std::min(saying.attempts, kMostAttempts));
       c.asked[stream] = std::min(saying.kernel, kKernels - 1);
@@ -321,14 +388,16 @@ Kernel& Service::kernel_of(Connection& c, std::uint32_t number) {
   if (number >= c.kernels.size()) c.kernels.resize(number + 1);
   std::unique_ptr<Kernel>& kernel = c.kernels[number];
   if (kernel != nullptr) return *kernel;
-  const KernelEntry& entry = c.memory->kernels[number];
+  const KernelEntry entry = copied(c.memory->kernels[number]);
   kernel = std::make_unique<Kernel>();
   kernel->name = text_of(entry.name, sizeof entry.name);
-  kernel->grid = {entry.grid[0], entry.grid[1], entry.grid[2]};
-  kernel->block = {entry.block[0], entry.block[1], entry.block[2]};
-  kernel->registers_per_thread = entry.registers;
-  kernel->static_shared_memory_bytes = entry.static_shared_bytes;
-  kernel->dynamic_shared_memory_bytes = entry.shared_bytes;
+  // What CUDA launches at most, so that products of it stay numbers.
+  constexpr std::uint32_t kSide = 0x7fffffff, kOtherSide = 65535, kThreads = 1024, kRegisters = 255, kShared = 1 << 20;
+  kernel->grid = {std::min(entry.grid[0], kSide), std::min(entry.grid[1], kOtherSide), std::min(entry.grid[2], kOtherSide)};
+  kernel->block = {std::min(entry.block[0], kThreads), std::min(entry.block[1], kThreads), std::min(entry.block[2], 64u)};
+  kernel->registers_per_thread = std::min(entry.registers, kRegisters);
+  kernel->static_shared_memory_bytes = std::min(entry.static_shared_bytes, kShared);
+  kernel->dynamic_shared_memory_bytes = std::min(entry.shared_bytes, kShared);
   return *kernel;
 }
 
@@ -376,6 +445,12 @@ void Service::decide() {
       }
   books_.decide(now(), granted_);
   for (const MemoryOrder& o : books_.take_orders()) order(o);
+  for (const std::uint32_t client : books_.overdue(now()))
+    if (Connection* c = connection_of(client)) let_go(*c, "it has not moved its memory in time");
+  for (const std::uint32_t client : books_.take_late())
+    if (const Connection* c = connection_of(client))
+      fmt::print(stderr, "{} {}\n", c->name, books_.late(client) ? fmt::format("counts as best effort: a launch of it has not ended for {} s", Time{limits::kOnGpu} / std::chrono::seconds(1))
+                                                                 : "counts as real time again: the launch has ended");
   for (const Granted& g : granted_) grant(g);
   const std::int64_t took = clock_ns() - begin;
   if (decision_ns_.size() < kSamples)
@@ -396,10 +471,7 @@ void Service::order(const MemoryOrder& order) {
   if (c == nullptr) return;
   Memory& m = *c->memory;
   const std::uint32_t ordered = m.ordered.load(std::memory_order_relaxed);
-  if (ordered - m.taken.load(std::memory_order_acquire) >= kOrders) {  // it takes none: it is no program of ours
-    shutdown(c->socket, SHUT_RDWR);
-    return;
-  }
+  if (ordered - m.taken.load(std::memory_order_acquire) >= kOrders) return let_go(*c, "it takes no order to move its memory");
   m.orders[ordered % kOrders] = order.order;
   m.ordered.store(ordered + 1);
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&m.ordered), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);

@@ -2,7 +2,9 @@
 // the books what may go, and grants it.  While anything is pending or on the GPU it looks without a pause, which takes a core;
 // else it sleeps until a program rings.
 //
-// A program of another user is refused.  One that ends, however, is gone with its socket.
+// A program of another user is refused.  One that ends, however, is gone with its process or its socket, whichever is first.
+// What programs write is not trusted: requests are copied out of the page before they are read, the page cannot be made
+// shorter, and who keeps to no limit (limits.h) is let go.
 #pragma once
 
 #include <array>
@@ -13,17 +15,16 @@
 #include <vector>
 
 #include "hw/live/books.h"
+#include "hw/live/folder.h"
 #include "hw/live/wire.h"
 
 namespace corun::live {
 
-/// Where a service is that was given no folder: one for each user.
-std::filesystem::path default_folder();
-
 class Service {
  public:
-  /// Opens `folder`/socket.  Throws InputError where another service is there, or the policy asks for too much.
-  Service(const std::string& policy, const Gpu& gpu, std::filesystem::path folder, BooksOptions options = {});
+  /// Opens `folder`/socket.  Throws InputError where another service is there, the folder is not the user's own (folder.h), or
+  /// the policy asks for too much.
+  Service(const std::string& policy, const Gpu& gpu, const std::filesystem::path& folder, BooksOptions options = {});
   ~Service();
   Service(const Service&) = delete;
   Service& operator=(const Service&) = delete;
@@ -31,16 +32,29 @@ class Service {
   const Books& books() const { return books_; }
   /// What the policy is told and decides, from here on.
   void record() { books_.record(); }
-  /// `environment` of the programs that are to join (NAME=VALUE), for `sim run`.
+  const Folder& folder() const { return folder_; }
+  /// `environment` of the programs that are to join (NAME=VALUE), for `sim run`: paths in the folder.
   void invite(const std::vector<std::string>& environment);
+  /// `sim run` finds no service any more.
+  void uninvite() { folder_.uninvite(); }
+  /// That have joined.
+  std::size_t programs() const;
   /// Until `stop` says so, which is asked at least each 100 ms.  `tick` is called about once a second.
   void run(const std::function<bool()>& stop, const std::function<void(const std::string& state)>& tick);
+  /// Since it began.
+  Time now() const;
   /// As JSON: the policy, what each program has done, how long decisions take.
   std::string state() const;
 
  private:
   struct Connection {
     int socket = -1;
+    int process = -1;  // readable when it has ended
+    std::int32_t pid = 0;
+    std::string name;
+    bool let_go = false;
+    Time since{};        // it came, or asked for the state
+    std::string unsent;  // of the state
     Memory* memory = nullptr;  // null: it has not said anything yet
     std::uint32_t client = 0;
     std::uint32_t said = 0, heard = 0;
@@ -53,9 +67,11 @@ class Service {
     std::array<std::uint32_t, kStreams> asked{};             // kernels, the last of each stream
   };
 
-  Time now() const;
   void accept_one();
+  void refuse_waiting();
   void greet(Connection& c);
+  void send_state(Connection& c);
+  void look_at_deadlines();
   void tell_standing();
   void refuse(Connection& c, const std::string& why);
   void look_at_sockets(int timeout_ms);
@@ -64,7 +80,7 @@ class Service {
   bool look_at_gpu();
   void tell_attempts(Connection& c, std::uint32_t kernel);
   bool has_stopped(Connection& c, std::uint32_t stream);
-  void hear(Connection& c, const Saying& saying);
+  void hear(Connection& c, Saying saying);
   void hear_of_memory(Connection& c, const Saying& saying);
   static Kernel& kernel_of(Connection& c, std::uint32_t number);
   void grant(const Granted& granted);
@@ -72,12 +88,15 @@ class Service {
   Connection* connection_of(std::uint32_t client);
   void decide();
   void close(Connection& c);
+  void let_go(Connection& c, const std::string& why);
 
   std::string policy_;
-  std::filesystem::path folder_;
   bool persistent_;
   Books books_;
+  Folder folder_;  // after the books: nothing is made for a policy that is refused
   int listener_ = -1;
+  int spare_ = -1;     // a descriptor for a connection that there is no other for
+  Time accepts_at_{};  // again
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<Granted> granted_;
   std::vector<std::int64_t> decision_ns_;  // the latest, in turn

@@ -53,6 +53,8 @@ std::string Service::state() const {
     const double held_us = static_cast<double>(memory.held_ns.load()) / 1e3;
     out["programs"].push_back(
         {{"name", s.self.name},
+         {"client", s.client},
+         {"pid", (*c)->pid},
          {"class", s.self.service_class == ServiceClass::real_time ? "real_time" : "best_effort"},
          {"launches", memory.launches.load()},
          {"graphs", memory.graphs.load()},
@@ -63,6 +65,7 @@ std::string Service::state() const {
          {"on_gpu", s.on_gpu},
          {"busy_s", to_seconds(s.busy)},
          {"mean_wait_us", launches > 0 ? held_us / launches : 0.0}});
+    if (s.late) out["programs"].back()["late"] = true;
     if (const std::uint32_t sms = sms_of_part(memory); sms != 0) out["programs"].back()["sms"] = sms;
     if (books_.memory() != nullptr) {
       const auto taken = [](const auto& ns) { return static_cast<double>(ns.load()) / 1e9; };

@@ -5,6 +5,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include <optional>
 #include <set>
 
+#include "hw/live/metrics.h"
 #include "hw/live/recording.h"
 #include "hw/live/service.h"
 #include "hw/process/mps_daemon.h"
@@ -28,7 +30,9 @@ namespace {
 
 namespace files = std::filesystem;
 
-files::path folder_of(const LiveArguments& a) { return a.at.empty() ? live::default_folder() : files::absolute(a.at); }
+files::path folder_of(const LiveArguments& a) { return a.at.empty() ? live::Folder::by_default() : files::path(a.at); }
+
+constexpr double kMpsPatience_s = 10;
 
 /// The GPU in this machine, without opening it.
 Gpu gpu_here(const std::string& named) {
@@ -46,40 +50,6 @@ Gpu gpu_here(const std::string& named) {
     }
   }
   throw InputError("", "--gpu", "which GPU this machine has is not to be found out", "name it, or a description of it, with --gpu");
-}
-
-/// For the textfile collector of Prometheus's node exporter: written anew as a whole.
-void write_metrics(const files::path& file, const std::string& state) {
-  const auto s = nlohmann::json::parse(state);
-  const files::path fresh = file.string() + ".new";
-  {
-    std::ofstream out(fresh);
-    out << "# TYPE corun_decisions_total counter\n"
-        << fmt::format("corun_decisions_total{{policy=\"{}\"}} {}\n", s["policy"].get<std::string>(), s["decisions"].get<std::uint64_t>())
-        << "# TYPE corun_decision_seconds gauge\n"
-        << fmt::format("corun_decision_seconds{{quantile=\"0.99\"}} {:.9f}\n", s["decision_us"]["p99"].get<double>() / 1e6);
-    for (const char* what : {"launches", "graphs", "unsteered", "requests"}) {
-      out << fmt::format("# TYPE corun_{}_total counter\n", what);
-      for (const auto& p : s["programs"])
-        out << fmt::format("corun_{}_total{{program=\"{}\"}} {}\n", what, p["name"].get<std::string>(), p[what].get<std::uint64_t>());
-    }
-  }
-  if (s.contains("memory")) {
-    std::ofstream out(fresh, std::ios::app);
-    out << "# TYPE corun_memory_bytes gauge\n";
-    for (const auto& p : s["programs"])
-      for (const char* where : {"gpu", "host"})
-        out << fmt::format("corun_memory_bytes{{program=\"{}\",where=\"{}\"}} {}\n", p["name"].get<std::string>(), where,
-                           p["memory"][fmt::format("{}_bytes", where)].get<std::uint64_t>());
-    out << "# TYPE corun_memory_cap_bytes gauge\n"
-        << fmt::format("corun_memory_cap_bytes {}\n", s["memory"]["cap_bytes"].get<std::uint64_t>())
-        << "# TYPE corun_memory_moved_bytes_total counter\n"
-        << fmt::format("corun_memory_moved_bytes_total {}\n", s["memory"]["moved_bytes"].get<std::uint64_t>());
-  }
-  std::error_code failed;
-  files::rename(fresh, file, failed);
-  if (failed)
-    throw InputError(file.string(), "--metrics", "cannot be written", "name a file in a folder that exists and has room");
 }
 
 std::unique_ptr<Forecast> forecast_unknown(const Gpu& gpu, const Requirements& needed) { return make_forecast(gpu, needed); }
@@ -132,7 +102,7 @@ void print_table(const std::string& state) {
 LiveCommands add_live(CLI::App& app, LiveArguments& a) {
   LiveCommands all;
   const auto add_at = [&](CLI::App& command) {
-    command.add_option("--at", a.at, "folder of the service (default: corun below XDG_RUNTIME_DIR, or /tmp/corun-UID)");
+    command.add_option("--at", a.at, "folder of the service, yours alone (default: corun below XDG_RUNTIME_DIR, or /tmp/corun-UID)");
   };
   all.serve = app.add_subcommand("serve", "decide for programs started by sim run what reaches the GPU when, by a policy");
   all.serve->add_option("--policy", a.policy, "as of a run: fcfs, priority, timeslice, tpc-mask, static-split, wait, reef-n, smguard, lookahead, memory-wait, flexgpu")
@@ -184,25 +154,41 @@ int serve(const LiveArguments& a) {
   const Gpu gpu = gpu_here(a.gpu);
   live::Service service(a.policy, gpu, folder_of(a),
                         {from_ns(1e3 * a.ahead_us), a.in_flight, a.programs, forecast_unknown, a.memory, a.persistent});
-  std::optional<hw::MpsDaemon> mps;
-  if (service.books().one_context() && !a.no_mps) mps.emplace();
-  service.invite(mps ? mps->environment() : std::vector<std::string>{});
-  if (!a.metrics.empty()) write_metrics(a.metrics, service.state());
   std::ofstream recorded;
   if (!a.record.empty()) {
     recorded.open(a.record);
     if (!recorded) throw InputError(a.record, "--record", "cannot be written", "name a file in a folder that exists and has room");
     service.record();
   }
+  live::MetricsFile metrics(a.metrics);
+  const auto write_metrics = [&](const std::string& state) {
+    if (a.metrics.empty()) return;
+    if (const std::string says = metrics.write(live::metrics_of(state), service.now()); !says.empty()) fmt::print(stderr, "{}\n", says);
+  };
+  write_metrics(service.state());
+  if (metrics.error() != 0 && metrics.error() != ENOSPC && metrics.error() != EDQUOT)  // a disk has room again by itself
+    throw InputError(a.metrics, "--metrics", "cannot be written", "name a file in a folder that exists and has room");
+  std::optional<hw::MpsDaemon> mps;
+  if (service.books().one_context() && !a.no_mps) mps.emplace(kMpsPatience_s, service.folder().path());
+  service.invite(mps ? mps->environment() : std::vector<std::string>{});
   const hw::SignalGuard guard;
   fmt::print(stderr, "{} on {}: sim run{} -- PROGRAM joins; Ctrl-C ends\n", a.policy, gpu.name,
              a.at.empty() ? "" : fmt::format(" --at {}", a.at));
-  bool lost = false;
-  service.run([&] { return lost || hw::SignalGuard::flag().load(std::memory_order_relaxed); },
-              [&](const std::string& state) {
-                if (!a.metrics.empty()) write_metrics(a.metrics, state);
-                lost = mps && mps->ended();
-              });
+  bool lost = false;  // the MPS server's daemon: programs that are there go on, and no further one can come
+  const auto stop = [&] { return (lost && service.programs() == 0) || hw::SignalGuard::flag().load(std::memory_order_relaxed); };
+  try {
+    service.run(stop, [&](const std::string& state) {
+      write_metrics(state);
+      if (lost || !mps || !mps->ended()) return;
+      lost = true;
+      service.uninvite();
+      fmt::print(stderr, "the MPS server's control daemon has ended: no further program can join, and the service ends with those that are there\n");
+    });
+  } catch (...) {
+    if (mps) mps->let_go();  // programs go on unsteered, as where the service is killed
+    throw;
+  }
+  if (lost) mps->let_go();
   fmt::print("{}", service.state());
   if (const live::Recording* recording = service.books().recording()) {
     recording->write(recorded);
@@ -215,16 +201,13 @@ int serve(const LiveArguments& a) {
 }
 
 int run_steered(const LiveArguments& a) {
-  const files::path folder = folder_of(a);
-  std::ifstream environment(folder / "environment");
-  bool invited = false;
-  for (std::string line; std::getline(environment, line);)
-    if (const std::size_t at = line.find('='); at != std::string::npos) {
-      invited = invited || line.substr(0, at) == live::kSocketVariable;
-      setenv(line.substr(0, at).c_str(), line.substr(at + 1).c_str(), 1);
-    }
-  if (!invited)  // without the socket's name the program would run unsteered and say nothing
-    throw InputError(folder.string(), "run", "no service is there", "start one with sim serve, or name its folder with --at");
+  // Without the socket's name the program would run unsteered and say nothing.
+  const auto none = [&] { return InputError(folder_of(a).string(), "run", "no service is there", "start one with sim serve, or name its folder with --at"); };
+  const std::optional<live::Folder> folder = live::Folder::of_program(folder_of(a));
+  if (!folder) throw none();
+  const auto invitation = folder->invitation();
+  if (std::ranges::find(invitation, live::kSocketVariable, &std::pair<std::string, std::string>::first) == invitation.end()) throw none();
+  for (const auto& [name, value] : invitation) setenv(name.c_str(), value.c_str(), 1);
   const char* before = std::getenv("LD_PRELOAD");
   const std::string library = beside_this("libcorun_steer.so", "build with the CUDA Toolkit").string();
   setenv("LD_PRELOAD", before != nullptr && *before != '\0' ? (library + ":" + before).c_str() : library.c_str(), 1);
@@ -245,13 +228,14 @@ int run_steered(const LiveArguments& a) {
 
 int top(const LiveArguments& a) {
   const files::path path = folder_of(a) / "socket";
+  const std::optional<live::Folder> folder = live::Folder::of_program(folder_of(a));
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
+  if (folder) std::strncpy(address.sun_path, folder->opened("socket").c_str(), sizeof address.sun_path - 1);
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (path.native().size() < sizeof address.sun_path) std::strcpy(address.sun_path, path.c_str());
   live::Hello hello;
   hello.wish = live::Hello::Wish::state;
-  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+  if (!folder || connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
       send(fd, &hello, sizeof hello, MSG_NOSIGNAL) != static_cast<ssize_t>(sizeof hello)) {
     close(fd);
     throw InputError(path.string(), "top", "no service answers there", "start one with sim serve, or name its folder with --at");

@@ -86,7 +86,7 @@ const std::vector<Layer> kLayers = {
     // Policies on programs as they are: the service, and the library that goes into them.
     {"hw/live",
      {"hw/record", "policies/api", "policies/session", "traces/json", "traces/model"},
-     {"fmt/", "linux/futex.h", "nlohmann/", "poll.h", "sys/", "unistd.h"}},
+     {"fcntl.h", "fmt/", "linux/futex.h", "nlohmann/", "poll.h", "sys/", "unistd.h"}},
     {"hw/library", {"hw/live", "hw/transform"}, {"cuda.h", "dlfcn.h", "elf.h", "link.h", "linux/futex.h", "lz4.h", "poll.h", "pthread.h", "sys/", "unistd.h", "zstd.h"}},
     {"hw/run",
      {"hw/backend", "hw/driver", "hw/kernels", "hw/process", "hw/record", "policies/api", "policies/session",

@@ -91,6 +91,7 @@ class Live : public testing::Test {
     nlohmann::json said = nlohmann::json::parse(shell(fmt::format("{} top --json --at {}", sim(), at())).said, nullptr, false);
     return said.is_object() ? said : nlohmann::json{{"programs", nlohmann::json::array()}};
   }
+  std::size_t program_count() const { return state()["programs"].size(); }
   nlohmann::json program(const std::string& name) const {
     const nlohmann::json now = state();
     for (const auto& p : now["programs"])

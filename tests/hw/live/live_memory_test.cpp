@@ -199,7 +199,7 @@ TEST_F(LiveMemory, TopAndMetricsSayWhereMemoryIs) {
   EXPECT_TRUE(comes([&] {
     std::ifstream in(metrics);
     const std::string text{std::istreambuf_iterator<char>(in), {}};
-    return text.find("corun_memory_bytes{program=\"one\",where=\"gpu\"} 33554432") != std::string::npos &&
+    return text.find("corun_memory_bytes{program=\"one\",client=\"0\",where=\"gpu\"} 33554432") != std::string::npos &&
            text.find("corun_memory_cap_bytes 67108864") != std::string::npos;
   }));
   running.join();
