@@ -207,7 +207,10 @@ void Service::look_at_sockets(int timeout_ms) {
 void Service::look_at_deadlines() {
   const Time at = now();
   for (const auto& c : connections_)
-    if (c->memory == nullptr && at - c->since > (c->unsent.empty() ? Time{limits::kHello} : Time{limits::kStateTaken})) close(*c);
+    if (c->memory == nullptr && at - c->since > (c->unsent.empty() ? Time{limits::kHello} : Time{limits::kStateTaken})) {
+      say(Level::notice, "a connection is closed: it says nothing, or does not take what it asked for");
+      close(*c);
+    }
   std::erase_if(connections_, [](const auto& c) { return c->socket < 0; });
 }
 
@@ -233,10 +236,12 @@ void Service::refuse_waiting() {
     ::close(fd);
   }
   spare_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  say(Level::warning, fmt::format("connections are closed: {} are open, and there is no room for more", connections_.size()));
   accepts_at_ = now() + limits::kAcceptAgain;
 }
 
-void Service::refuse(Connection& c, const std::string& why) {
+void Service::refuse(Connection& c, const std::string& why, std::int32_t pid) {
+  say(Level::notice, fmt::format("pid {} is refused: {}", pid, why));
   Welcome welcome;
   std::strncpy(welcome.reason, why.c_str(), sizeof welcome.reason - 1);
   send_with_memory(c.socket, welcome, -1);
@@ -248,24 +253,24 @@ void Service::greet(Connection& c) {
   ucred peer{};
   socklen_t size = sizeof peer;
   if (getsockopt(c.socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid())
-    return refuse(c, "it is another user's");
+    return refuse(c, "it is another user's", peer.pid);
   const ssize_t said = recv(c.socket, &hello, sizeof hello, MSG_DONTWAIT);
   // The version before all else: another one's words are of another length.
   if (said >= static_cast<ssize_t>(offsetof(Hello, version) + sizeof hello.version) && hello.version != kVersion)
-    return refuse(c, "it is of another version");
-  if (said != static_cast<ssize_t>(sizeof hello)) return refuse(c, "it was not understood");
+    return refuse(c, "it is of another version", peer.pid);
+  if (said != static_cast<ssize_t>(sizeof hello)) return refuse(c, "it was not understood", peer.pid);
   if (hello.wish == Hello::Wish::state) {
     c.unsent = state();
     c.since = now();
     return send_state(c);
   }
-  if (hello.wish != Hello::Wish::steer) return refuse(c, "it was not understood");
-  if (programs() >= limits::kPrograms) return refuse(c, fmt::format("{} programs are there, and no more can be", limits::kPrograms));
+  if (hello.wish != Hello::Wish::steer) return refuse(c, "it was not understood", peer.pid);
+  if (programs() >= limits::kPrograms) return refuse(c, fmt::format("{} programs are there, and no more can be", limits::kPrograms), peer.pid);
   const int fd = sealed_page();
   void* at = fd >= 0 ? mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
   if (at == MAP_FAILED) {
     if (fd >= 0) ::close(fd);
-    return refuse(c, "there is no memory or no descriptor for it");
+    return refuse(c, "there is no memory or no descriptor for it", peer.pid);
   }
   c.memory = static_cast<Memory*>(at);  // zero, which is how all of it begins
   c.process = process_of(c.socket, peer.pid);
@@ -281,6 +286,7 @@ void Service::greet(Connection& c) {
   if (hello.slo_us != 0) newcomer.deadline = std::chrono::microseconds(std::min(hello.slo_us, kDay));
   c.name = newcomer.name;
   c.client = books_.join(newcomer);
+  say(Level::info, fmt::format("{} joins: client {}, pid {}, {}", c.name, c.client, c.pid, hello.real_time != 0 ? "real time" : "best effort"));
   c.memory->gate.store(books_.asks() ? Gate::asks : Gate::open);
   c.memory->in_flight.store(books_.in_flight(c.client));
   if (const ProgramMemory* memory = books_.memory()) c.memory->memory_cap.store(memory->accounts().capacity());
@@ -315,6 +321,7 @@ void Service::tell_standing() {
 
 void Service::close(Connection& c) {
   if (c.memory != nullptr) {
+    say(Level::info, fmt::format("{} has left: client {}, pid {}", c.name, c.client, c.pid));
     books_.leave(c.client);
     munmap(c.memory, sizeof(Memory));
     c.memory = nullptr;
@@ -328,7 +335,7 @@ void Service::close(Connection& c) {
 /// Its library hears of it by the socket; the books forget it when that is seen.
 void Service::let_go(Connection& c, const std::string& why) {
   if (std::exchange(c.let_go, true)) return;
-  fmt::print(stderr, "{} is let go: {}\n", c.name, why);
+  say(Level::warning, fmt::format("{} is let go (client {}, pid {}): {}", c.name, c.client, c.pid, why));
   shutdown(c.socket, SHUT_RDWR);
 }
 
@@ -449,8 +456,9 @@ void Service::decide() {
     if (Connection* c = connection_of(client)) let_go(*c, "it has not moved its memory in time");
   for (const std::uint32_t client : books_.take_late())
     if (const Connection* c = connection_of(client))
-      fmt::print(stderr, "{} {}\n", c->name, books_.late(client) ? fmt::format("counts as best effort: a launch of it has not ended for {} s", Time{limits::kOnGpu} / std::chrono::seconds(1))
-                                                                 : "counts as real time again: the launch has ended");
+      say(Level::warning, fmt::format("{} (client {}, pid {}): {}", c->name, client, c->pid,
+                                      books_.late(client) ? fmt::format("a launch has not ended for {} s; others no longer wait for it", Time{limits::kOnGpu} / std::chrono::seconds(1))
+                                                          : "its launch has ended; others wait for it again"));
   for (const Granted& g : granted_) grant(g);
   const std::int64_t took = clock_ns() - begin;
   if (decision_ns_.size() < kSamples)

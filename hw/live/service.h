@@ -16,6 +16,7 @@
 
 #include "hw/live/books.h"
 #include "hw/live/folder.h"
+#include "hw/live/log.h"
 #include "hw/live/wire.h"
 
 namespace corun::live {
@@ -33,6 +34,8 @@ class Service {
   /// What the policy is told and decides, from here on.
   void record() { books_.record(); }
   const Folder& folder() const { return folder_; }
+  /// On standard error.
+  void say(Level level, const std::string& text) { log_.say(level, text, now()); }
   /// `environment` of the programs that are to join (NAME=VALUE), for `sim run`: paths in the folder.
   void invite(const std::vector<std::string>& environment);
   /// `sim run` finds no service any more.
@@ -73,7 +76,7 @@ class Service {
   void send_state(Connection& c);
   void look_at_deadlines();
   void tell_standing();
-  void refuse(Connection& c, const std::string& why);
+  void refuse(Connection& c, const std::string& why, std::int32_t pid = 0);
   void look_at_sockets(int timeout_ms);
   bool look_at_sayings();
   void hear_all();
@@ -91,6 +94,7 @@ class Service {
   void let_go(Connection& c, const std::string& why);
 
   std::string policy_;
+  Log log_{2};
   bool persistent_;
   Books books_;
   Folder folder_;  // after the books: nothing is made for a policy that is refused

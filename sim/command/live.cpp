@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -14,6 +17,7 @@
 #include <optional>
 #include <set>
 
+#include "hw/live/log.h"
 #include "hw/live/metrics.h"
 #include "hw/live/recording.h"
 #include "hw/live/service.h"
@@ -163,7 +167,7 @@ int serve(const LiveArguments& a) {
   live::MetricsFile metrics(a.metrics);
   const auto write_metrics = [&](const std::string& state) {
     if (a.metrics.empty()) return;
-    if (const std::string says = metrics.write(live::metrics_of(state), service.now()); !says.empty()) fmt::print(stderr, "{}\n", says);
+    if (const std::string says = metrics.write(live::metrics_of(state), service.now()); !says.empty()) service.say(live::Level::warning, says);
   };
   write_metrics(service.state());
   if (metrics.error() != 0 && metrics.error() != ENOSPC && metrics.error() != EDQUOT)  // a disk has room again by itself
@@ -172,8 +176,10 @@ int serve(const LiveArguments& a) {
   if (service.books().one_context() && !a.no_mps) mps.emplace(kMpsPatience_s, service.folder().path());
   service.invite(mps ? mps->environment() : std::vector<std::string>{});
   const hw::SignalGuard guard;
-  fmt::print(stderr, "{} on {}: sim run{} -- PROGRAM joins; Ctrl-C ends\n", a.policy, gpu.name,
-             a.at.empty() ? "" : fmt::format(" --at {}", a.at));
+  std::signal(SIGPIPE, SIG_IGN);  // whoever reads what is said may end
+  service.say(live::Level::notice, fmt::format("{} on {}: sim run{} -- PROGRAM joins; Ctrl-C ends", a.policy, gpu.name,
+                                               a.at.empty() ? "" : fmt::format(" --at {}", a.at)));
+  live::notify("READY=1");
   bool lost = false;  // the MPS server's daemon: programs that are there go on, and no further one can come
   const auto stop = [&] { return (lost && service.programs() == 0) || hw::SignalGuard::flag().load(std::memory_order_relaxed); };
   try {
@@ -182,17 +188,19 @@ int serve(const LiveArguments& a) {
       if (lost || !mps || !mps->ended()) return;
       lost = true;
       service.uninvite();
-      fmt::print(stderr, "the MPS server's control daemon has ended: no further program can join, and the service ends with those that are there\n");
+      service.say(live::Level::error, "the MPS server's control daemon has ended: no further program can join, and the service ends with those that are there");
     });
   } catch (...) {
     if (mps) mps->let_go();  // programs go on unsteered, as where the service is killed
     throw;
   }
+  live::notify("STOPPING=1");
   if (lost) mps->let_go();
-  fmt::print("{}", service.state());
+  const std::string state = service.state();
+  (void)std::fwrite(state.data(), 1, state.size(), stdout);  // that it cannot be written is no fault of what was served
   if (const live::Recording* recording = service.books().recording()) {
     recording->write(recorded);
-    if (recording->full()) fmt::print(stderr, "{}: only the first {} lines were kept\n", a.record, recording->size());
+    if (recording->full()) service.say(live::Level::notice, fmt::format("{}: only the first {} lines were kept", a.record, recording->size()));
     if (!recorded.flush()) throw InputError(a.record, "--record", "cannot be written", "name a file in a folder that exists and has room");
   }
   if (lost)

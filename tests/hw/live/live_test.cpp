@@ -421,6 +421,32 @@ TEST_F(Live, AProgramUsesTheMpsServerOfTheServicesFolder) {
   EXPECT_THAT(said, testing::AllOf(HasSubstr(at() + "/mps-"), HasSubstr("/pipe "), HasSubstr("/log\n"), HasSubstr("there")));
 }
 
+TEST_F(Live, WhoJoinsAndLeavesIsSaidWithJournaldsLevels) {
+  serve("wait");
+  shell(joins("dlsym 2 10", "--name one --class=real_time"));
+  shell(joins("dlsym 2 10", "--name two"));
+  ASSERT_TRUE(comes([&] { return state()["programs"].empty(); }));
+  end_service(SIGTERM);
+  std::ifstream in(folder_ / "served");
+  const std::string served(std::istreambuf_iterator<char>(in), {});
+  EXPECT_THAT(served, testing::ContainsRegex("<5>wait on h200: sim run .*\n<6>one joins: client 0, pid [0-9]+, real time\n<6>one has left: client 0, pid [0-9]+\n<6>two joins: client 1, .*best effort\n<6>two has left"));
+}
+
+TEST_F(Live, AServiceWhoseErrorsNobodyTakesServes) {
+  // The reader of its standard error is gone, and standard output is a full disk.
+  const std::string served = fmt::format("( {} serve --policy=wait --gpu=h200 --no-mps --at {} 2>&1 >/dev/full & echo $! > {}/pid; wait $!; echo $? > {}/code ) | true", sim(), at(), folder_.string(), folder_.string());
+  std::thread service([&] { shell(served); });
+  ASSERT_TRUE(comes([&] { return files::exists(at() + "/environment"); }));
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(shell(joins("dlsym 3 10")).said, testing::AllOf(HasSubstr("done 3"), testing::Not(HasSubstr("not steered"))));
+  shell(fmt::format("kill $(cat {}/pid)", folder_.string()));
+  service.join();
+  EXPECT_TRUE(comes([&] { return files::exists(folder_ / "code"); }));
+  std::ifstream in(folder_ / "code");
+  int code = -1;
+  EXPECT_TRUE(in >> code);
+  EXPECT_EQ(code, 0);
+}
+
 TEST_F(Live, AMetricsFileThatCannotBeWrittenAnyMoreEndsNothing) {
   files::create_directory(folder_ / "metrics");
   const std::string metrics = (folder_ / "metrics/corun.prom").string();

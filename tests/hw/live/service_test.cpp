@@ -281,6 +281,42 @@ TEST_F(LiveService, WithoutDescriptorsTheServiceRestsRefusesAndComesBack) {
   waitpid(service, nullptr, 0);
 }
 
+/// In real time, what the books' tests show in theirs.
+TEST_F(LiveService, WhoHangsHoldsOthersUntilItsDeadlineAndNoLonger) {
+  serve("wait");
+  std::atomic<bool> stop{false};
+  const std::string other = (folder_ / "memory").string();
+  Service of_memory("flexgpu:patience=0", sim::small_gpu(2), other, {.memory = 64 * kBlockUnit});
+  std::thread thread([&] { of_memory.run([&] { return stop.load(); }, [](const std::string&) {}); });
+
+  Peer cam(at_), work(at_), holds(other), wants(other);
+  ASSERT_EQ(cam.joins("cam", true), "");
+  ASSERT_EQ(work.joins("work"), "");
+  cam.asks({Saying::What::launch, 0, 1, 0, 0});
+  EXPECT_TRUE(comes([&] { return cam.memory().words.granted[0].load() == 1; }));
+  work.asks({Saying::What::launch, 0, 1, 0, 0});  // and the real-time one never ends
+  ASSERT_EQ(holds.joins("holds"), "");
+  ASSERT_EQ(wants.joins("wants"), "");
+  holds.asks({Saying::What::allocates, 0, 40, 1, 0});
+  EXPECT_TRUE(comes([&] { return holds.memory().ordered.load() == 1; }));
+  wants.asks({Saying::What::allocates, 0, 32, 1, 0});
+  EXPECT_TRUE(comes([&] { return holds.memory().ordered.load() == 2; }));
+  EXPECT_EQ(holds.memory().orders[1].what, Order::What::checkpoint);  // and it does nothing
+
+  EXPECT_EQ(work.memory().words.granted[0].load(), 0u);
+  EXPECT_EQ(wants.memory().ordered.load(), 0u);
+  EXPECT_TRUE(comes([&] { return work.memory().words.granted[0].load() == 1; }));
+  EXPECT_TRUE(comes([&] { return holds.is_gone(); }));
+  EXPECT_TRUE(comes([&] { return wants.memory().ordered.load() == 1; }));
+  EXPECT_EQ(wants.memory().orders[0].what, Order::What::allocate);
+  EXPECT_FALSE(cam.is_gone()) << "it only counts as best effort";
+  EXPECT_EQ(state()["programs"][0]["late"], true);
+  cam.memory().words.ended[0].store(1);
+  EXPECT_TRUE(comes([&] { return !state()["programs"][0].contains("late"); }));
+  stop = true;
+  thread.join();
+}
+
 /// What is in the page and said through it is any bytes.
 TEST_F(LiveService, NothingThatAProgramWritesIntoItsPageEndsTheServiceOrKeepsOthersFromIt) {
   struct Case {
