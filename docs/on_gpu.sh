@@ -40,7 +40,7 @@ fi
 if wanted serve; then
   at="--at $PWD/service"
   show 'sim serve --policy=wait:beside=on &' "$sim serve --policy=wait:beside=on $at ${SERVE:-} > service.txt 2>&1 & echo \$! > service.pid
-    for i in \$(seq 100); do grep -q joins service.txt && break; sleep 0.1; done; cat service.txt"
+    for i in \$(seq 100); do grep -q joins service.txt && break; sleep 0.1; done; sed 's/^<[0-7]>//' service.txt"
   show 'sim run --name cam --class=real_time --priority=-5 -- python camera.py &' \
     "$sim run $at --name cam --class=real_time --priority=-5 -- $programs decode-graph . 4000:1.23:1 > cam.txt 2>&1 & echo \$! > cam.pid"
   show 'sim run --name training -- python train.py &' "$sim run $at --name training -- $programs train . loop > training.txt 2>&1 & echo \$! > training.pid"

@@ -1,7 +1,12 @@
 #include "hw/live/recording.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <deque>
 #include <istream>
 #include <nlohmann/json.hpp>
@@ -63,23 +68,31 @@ Recording::Recording(const std::string& policy, const Gpu& gpu, const BooksOptio
                    {"memory", options.memory},
                    {"persistent", options.persistent}}
                   .dump()),
-      most_(most) {}
+      most_(most) {
+  parts_.emplace_back().lines.reserve(kPart);
+}
 
 bool Recording::has_space() {
-  full_ |= size_ >= most_;
+  full_ |= size() >= most_;
   return !full_;
 }
 
 void Recording::keep(Line line) {
-  if (size_ % kPart == 0) parts_.emplace_back().reserve(kPart);
-  parts_.back().push_back(std::move(line));
-  ++size_;
+  const std::size_t size = size_.load(std::memory_order_relaxed);
+  if (size % kPart == 0 && size != 0) {
+    Part& before = parts_.back();
+    parts_.emplace_back().lines.reserve(kPart);
+    before.next.store(&parts_.back(), std::memory_order_relaxed);  // seen with the line's number
+  }
+  parts_.back().lines.push_back(std::move(line));
+  size_.store(size + 1, std::memory_order_release);
 }
 
 void Recording::joined(const Newcomer& newcomer) {
   if (!has_space()) return;
-  keep(Happened{What::join, {}, static_cast<std::uint32_t>(newcomers_.size())});
-  newcomers_.push_back(newcomer);
+  Happened h{What::join};
+  h.newcomer = &newcomers_.emplace_back(newcomer);
+  keep(h);
 }
 
 void Recording::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, const Kernel& kernel,
@@ -88,8 +101,9 @@ void Recording::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t 
   const auto [at, added] =
       number_of_.try_emplace({client, &kernel}, static_cast<std::uint32_t>(kernels_.size()));
   if (added) {
-    kernels_.push_back(kernel);
-    keep(Happened{What::kernel, {}, client, 0, 0, at->second});
+    Happened h{What::kernel, {}, client, 0, 0, at->second};
+    h.of = &kernels_.emplace_back(kernel);
+    keep(h);
   }
   keep(Happened{What::asked, now, client, stream, number, at->second, attempts});
 }
@@ -125,8 +139,7 @@ void Recording::granted(const Granted& launch, Time now) {
                   launch.number});
 }
 
-std::string Recording::line(std::size_t i) const {
-  const Line& kept = parts_[i / kPart][i % kPart];
+std::string Recording::text_of(const Line& kept) {
   if (const auto* told = std::get_if<Told>(&kept)) {
     Json line{{"t", told->now.count()}, {"told", Json::array()}};
     for (const Notice& n : told->notices) line["told"].push_back(Json::parse(hw::text_of(n)));
@@ -143,7 +156,7 @@ std::string Recording::line(std::size_t i) const {
   const char* name = kNames[static_cast<std::size_t>(h.what)];
   switch (h.what) {
     case What::kernel: {
-      const Kernel& k = kernels_[h.kernel];
+      const Kernel& k = *h.of;
       return Json{{name, h.kernel},
                   {"name", k.name},
                   {"grid", dims(k.grid)},
@@ -153,7 +166,7 @@ std::string Recording::line(std::size_t i) const {
           .dump();
     }
     case What::join: {
-      const Newcomer& n = newcomers_[h.client];
+      const Newcomer& n = *h.newcomer;
       Json line{
           {name, n.name}, {"real_time", n.service_class == ServiceClass::real_time}, {"priority", n.priority}};
       if (n.quota) line["quota"] = *n.quota;
@@ -185,7 +198,60 @@ std::string Recording::line(std::size_t i) const {
 
 void Recording::write(std::ostream& out) const {
   out << header_ << "\n";
-  for (std::size_t i = 0; i < size_; ++i) out << line(i) << "\n";
+  for (std::size_t i = 0; i < size(); ++i) out << line(i) << "\n";
+}
+
+RecordingFile::RecordingFile(const Recording& recording, const std::string& file)
+    : recording_(recording), fd_(open(file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644)), part_(&recording.parts_.front()) {
+  if (fd_ < 0) throw InputError(file, "--record", "cannot be written", "name a file in a folder that exists and has room");
+  write(recording_.header_ + "\n");
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the service's
+  thread_ = std::thread([this] {
+    setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 10);  // of this thread: programs and the service go first
+    for (bool ends = false; !ends;) {
+      {
+        std::unique_lock lock(mutex_);
+        ends = wakes_.wait_for(lock, kEach, [this] { return ends_; });
+      }
+      write_on();
+    }
+  });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+int RecordingFile::finish() {
+  if (!thread_.joinable()) return error();
+  {
+    const std::scoped_lock lock(mutex_);
+    ends_ = true;
+  }
+  wakes_.notify_one();
+  thread_.join();
+  if (close(fd_) != 0 && error() == 0) error_.store(errno);
+  return error();
+}
+
+void RecordingFile::write_on() {
+  std::string text;
+  for (const std::size_t size = recording_.size(); written_ < size && error() == 0; ++written_) {
+    if (written_ % Recording::kPart == 0 && written_ != 0) part_ = part_->next.load(std::memory_order_relaxed);
+    text += Recording::text_of(part_->lines[written_ % Recording::kPart]);
+    text += '\n';
+    if (text.size() >= std::size_t{1} << 16) write(std::exchange(text, {}));
+  }
+  write(text);
+}
+
+void RecordingFile::write(const std::string& text) {
+  for (std::size_t at = 0; at < text.size() && error() == 0;) {
+    const ssize_t n = ::write(fd_, text.data() + at, text.size() - at);
+    if (n >= 0)
+      at += static_cast<std::size_t>(n);
+    else if (errno != EINTR)
+      error_.store(errno);
+  }
 }
 
 hw::Replayed replay(const std::string& file, const Gpu& gpu, decltype(BooksOptions::forecast) forecast) {
@@ -211,7 +277,8 @@ hw::Replayed replay(const std::string& file, const Gpu& gpu, decltype(BooksOptio
     std::size_t compared = 0;  // of the lines of now
     while (std::getline(*in, text)) {
       ++row;
-      const Json line = Json::parse(text);
+      const Json line = Json::parse(text, nullptr, !in->eof());
+      if (line.is_discarded()) break;  // a part of a line, of a service that was killed
       const auto number = [&](const char* name, std::size_t i) {
         return line.at(name).at(i).get<std::uint32_t>();
       };

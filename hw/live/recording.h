@@ -3,14 +3,22 @@
 // how the books were opened.  Then comes what happened (join, leave, asked, ended, failed, waits, standing,
 // decide, foretold, memory, stopped), and after it the policy's notices and decisions and the grants.
 //
-// Leaves out: a service that is killed writes nothing, as lines are kept in memory: to make text takes longer
-// than to decide; what happens after kMost lines.  Lines are kept in parts that stay where they are: to move a
-// million of them stands the service still for as long as a request.
+// To make text takes longer than to decide: so lines are kept in memory, and a thread of its own writes them as they come
+// (RecordingFile).  A service that is killed leaves all but those of the last kEach, and maybe a part of a line.  Lines stay where
+// they are: to move a million of them stands the service still for as long as a request, and the thread reads them without a lock.
+//
+// Leaves out: what happens after kMost lines.
 #pragma once
 
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
 #include <iosfwd>
 #include <map>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <variant>
 #include <vector>
 
@@ -61,17 +69,18 @@ class Recording {
   void granted(const Granted& launch, Time now);
 
   bool full() const { return full_; }
-  std::size_t size() const { return size_; }
-  std::string line(std::size_t i) const;
+  std::size_t size() const { return size_.load(std::memory_order_acquire); }
+  std::string line(std::size_t i) const { return text_of(parts_[i / kPart].lines[i % kPart]); }
   void write(std::ostream& out) const;
 
  private:
   struct Happened {
     What what;
     Time now{};
-    std::uint32_t client = 0, stream = 0, number = 0,
-                  kernel = 0;  // of join: the newcomer; of kernel: the kernel; of stopped: blocks done
+    std::uint32_t client = 0, stream = 0, number = 0, kernel = 0;  // of stopped: blocks done
     std::uint32_t attempts = 0;
+    const Newcomer* newcomer = nullptr;  // of join
+    const Kernel* of = nullptr;          // of kernel
   };
   struct Told {
     Time now{};
@@ -83,6 +92,12 @@ class Recording {
   };
   using Line = std::variant<Happened, Told, Decision, MemoryLine>;
   static constexpr std::size_t kPart = 4096;
+  struct Part {
+    std::vector<Line> lines;  // has room for all of them from the beginning
+    std::atomic<const Part*> next{nullptr};
+  };
+  friend class RecordingFile;
+  static std::string text_of(const Line& line);
   void keep(Line line);
   /// False: nothing more is kept, so that the last to have happened is there with all that came of it.
   bool has_space();
@@ -90,12 +105,43 @@ class Recording {
   std::string header_;
   std::size_t most_;
   bool full_ = false;
-  std::vector<std::vector<Line>> parts_;
-  std::size_t size_ = 0;
-  std::vector<Newcomer> newcomers_;
-  std::vector<Kernel> kernels_;
+  std::deque<Part> parts_;
+  std::atomic<std::size_t> size_{0};  // of lines that are whole
+  std::deque<Newcomer> newcomers_;
+  std::deque<Kernel> kernels_;
   std::map<std::pair<std::uint32_t, const Kernel*>, std::uint32_t>
       number_of_;  // those of a program end with it
+};
+
+/// Writes a recording into a file while it is made.
+class RecordingFile {
+ public:
+  static constexpr auto kEach = std::chrono::milliseconds(200);
+
+  /// Throws InputError where the file cannot be written.
+  RecordingFile(const Recording& recording, const std::string& file);
+  RecordingFile(const RecordingFile&) = delete;
+  RecordingFile& operator=(const RecordingFile&) = delete;
+  /// With what is left.
+  ~RecordingFile() { finish(); }
+  /// Writes what is left.  0, or why the file could not be written.
+  int finish();
+  /// 0, or why nothing is written any more.
+  int error() const { return error_.load(); }
+
+ private:
+  void write_on();
+  void write(const std::string& text);
+
+  const Recording& recording_;
+  int fd_;
+  const Recording::Part* part_;
+  std::size_t written_ = 0;  // lines
+  std::mutex mutex_;
+  std::condition_variable wakes_;
+  bool ends_ = false;
+  std::atomic<int> error_{0};
+  std::thread thread_;
 };
 
 /// Tells books of the recording's policy again what happened.  Throws InputError where it is no recording of

@@ -16,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "hw/live/log.h"
 #include "hw/live/metrics.h"
@@ -130,7 +131,7 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
   all.serve->add_flag("--persistent", a.persistent,
                       "stop or size long best-effort kernels, where the program brings their PTX: under wait, reef-n and smguard");
   all.serve->add_option("--metrics", a.metrics, "file that has the state each second, in Prometheus's text format");
-  all.serve->add_option("--record", a.record, "file that gets what the policy was told and what it decided, when the service ends");
+  all.serve->add_option("--record", a.record, "file that gets what the policy was told and what it decided");
   add_at(*all.serve);
   all.run = app.add_subcommand("run", "run a program whose launches sim serve decides about");
   all.run->add_option("program", a.program, "the program and its arguments, after --: -- python serve.py")->required();
@@ -158,11 +159,10 @@ int serve(const LiveArguments& a) {
   const Gpu gpu = gpu_here(a.gpu);
   live::Service service(a.policy, gpu, folder_of(a),
                         {from_ns(1e3 * a.ahead_us), a.in_flight, a.programs, forecast_unknown, a.memory, a.persistent});
-  std::ofstream recorded;
+  std::optional<live::RecordingFile> recorded;
   if (!a.record.empty()) {
-    recorded.open(a.record);
-    if (!recorded) throw InputError(a.record, "--record", "cannot be written", "name a file in a folder that exists and has room");
     service.record();
+    recorded.emplace(*service.books().recording(), a.record);
   }
   live::MetricsFile metrics(a.metrics);
   const auto write_metrics = [&](const std::string& state) {
@@ -180,11 +180,14 @@ int serve(const LiveArguments& a) {
   service.say(live::Level::notice, fmt::format("{} on {}: sim run{} -- PROGRAM joins; Ctrl-C ends", a.policy, gpu.name,
                                                a.at.empty() ? "" : fmt::format(" --at {}", a.at)));
   live::notify("READY=1");
+  bool unrecorded = false;
   bool lost = false;  // the MPS server's daemon: programs that are there go on, and no further one can come
   const auto stop = [&] { return (lost && service.programs() == 0) || hw::SignalGuard::flag().load(std::memory_order_relaxed); };
   try {
     service.run(stop, [&](const std::string& state) {
       write_metrics(state);
+      if (recorded && recorded->error() != 0 && !std::exchange(unrecorded, true))
+        service.say(live::Level::warning, fmt::format("{}: nothing more is written ({})", a.record, std::strerror(recorded->error())));
       if (lost || !mps || !mps->ended()) return;
       lost = true;
       service.uninvite();
@@ -198,10 +201,10 @@ int serve(const LiveArguments& a) {
   if (lost) mps->let_go();
   const std::string state = service.state();
   (void)std::fwrite(state.data(), 1, state.size(), stdout);  // that it cannot be written is no fault of what was served
-  if (const live::Recording* recording = service.books().recording()) {
-    recording->write(recorded);
-    if (recording->full()) service.say(live::Level::notice, fmt::format("{}: only the first {} lines were kept", a.record, recording->size()));
-    if (!recorded.flush()) throw InputError(a.record, "--record", "cannot be written", "name a file in a folder that exists and has room");
+  if (recorded) {
+    const live::Recording& recording = *service.books().recording();
+    if (recording.full()) service.say(live::Level::notice, fmt::format("{}: only the first {} lines were kept", a.record, recording.size()));
+    if (recorded->finish() != 0) throw InputError(a.record, "--record", "cannot be written", "name a file in a folder that exists and has room");
   }
   if (lost)
     throw InputError("", "serve", "the MPS server's control daemon has ended", "start sim serve anew, and the programs that have failed");

@@ -491,6 +491,25 @@ TEST_F(Live, WhatWasDecidedOfRunningProgramsIsDecidedAgainOfTheRecording) {
   }
 }
 
+TEST_F(Live, AServiceThatIsKilledLeavesWhatItHasRecorded) {
+  const std::string file = (folder_ / "recorded.jsonl").string();
+  serve("wait", "--record=" + file);
+  shell(joins("two-streams 200 100", "--name work"));
+  ASSERT_TRUE(comes([&] { return state()["programs"].empty(); }));
+  EXPECT_TRUE(comes([&] { return shell(fmt::format("grep -c leave {}", file)).said == "1\n"; }));
+  end_service(SIGKILL);
+  const hw::Replayed r = live::replay(file, read_gpu("h200"));
+  EXPECT_THAT(r.difference, testing::AnyOf("", HasSubstr("the recording ends before")));
+  EXPECT_GE(r.decisions, 200u);
+}
+
+TEST_F(Live, ARecordingThatCannotBeWrittenAnyMoreEndsNothing) {
+  serve("wait", "--record=/dev/full");
+  EXPECT_THAT(shell(joins("dlsym 10 50", "--name one")).said, testing::AllOf(HasSubstr("done 10"), testing::Not(HasSubstr("not steered"))));
+  EXPECT_TRUE(comes([&] { return shell(fmt::format("cat {}/served", folder_.string())).said.find("<4>/dev/full: nothing more is written") != std::string::npos; }));
+  EXPECT_THAT(shell(joins("dlsym 10 50", "--name one")).said, HasSubstr("done 10"));
+}
+
 TEST_F(Live, ARecordingThatCannotBeWrittenIsRefusedBeforeAnythingRuns) {
   const Ended ended = shell(fmt::format("{} serve --gpu=h200 --no-mps --at {} --record={}/none/r.jsonl", sim(), at(), folder_.string()));
   EXPECT_EQ(ended.code, 2);

@@ -4,12 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <ctime>
 #include <deque>
 #include <filesystem>
 #include <fstream>
 #include <random>
+#include <iterator>
 #include <sstream>
+#include <thread>
 
 #include "sim/backend/forecast.h"
 #include "tests/hw/live/random_memory.h"
@@ -168,6 +172,52 @@ TEST_F(LiveRecording, TheMillionthLineTakesNoLongerThanTheFirst) {
     before = now;
   }
   EXPECT_LT(longest, 5000) << "us; in one vector half a million lines are moved at once";
+}
+
+TEST_F(LiveRecording, AFileHasEachLineWhileFurtherOnesAreMade) {
+  Recording recording("wait", sim::small_gpu(2), {});
+  const std::filesystem::path path = folder_.path() / "going.jsonl";
+  RecordingFile file(recording, path.string());
+  Kernel kernel;
+  recording.joined({"one"});
+  for (std::uint32_t i = 1; i <= 10'000; ++i) {  // over several parts
+    kernel.name = "some";
+    recording.asked(0, 0, i, kernel, sim::us(i));
+    recording.told(sim::us(i), {WokeUp{}});
+    if (i % 3'000 == 0) recording.joined({"more"});
+  }
+  const auto lines = [&] {
+    std::ifstream in(path);
+    return static_cast<std::size_t>(std::count(std::istreambuf_iterator<char>(in), {}, '\n'));
+  };
+  for (int i = 0; i < 1000 && lines() != recording.size() + 1; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(lines(), recording.size() + 1) << "before it ends";
+  recording.joined({"last"});
+  EXPECT_EQ(file.finish(), 0);
+  std::ostringstream all;
+  recording.write(all);
+  std::ifstream in(path);
+  EXPECT_TRUE(std::string(std::istreambuf_iterator<char>(in), {}) == all.str());
+}
+
+TEST_F(LiveRecording, AFullDiskIsToldOfAndTheRecordingGoesOn) {
+  Recording recording("wait", sim::small_gpu(2), {});
+  RecordingFile file(recording, "/dev/full");
+  recording.joined({"one"});
+  EXPECT_EQ(file.finish(), ENOSPC);
+  EXPECT_EQ(recording.size(), 1u);
+  EXPECT_THROW(RecordingFile(recording, (folder_.path() / "none/r.jsonl").string()), InputError);
+}
+
+TEST_F(LiveRecording, APartOfALineAtTheEndIsLeftOut) {
+  const std::string whole = R"({"corun_recording":1,"of":"sim serve","policy":"wait","gpu":"small","ahead_ps":0,"in_flight":64,"programs":[],"memory":0,"persistent":false})"
+                            "\n" R"({"join":"one","real_time":false,"priority":0})" "\n";
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(folder_.path() / name) << text;
+    return folder_.path() / name;
+  };
+  EXPECT_EQ(replay(write("cut.jsonl", whole + R"({"t":12,"dec)").string(), sim::small_gpu(2)).difference, "");
+  EXPECT_THROW((void)replay(write("wrong.jsonl", whole + "{\"t\":12,\"dec\n").string(), sim::small_gpu(2)), InputError);
 }
 
 TEST_F(LiveRecording, WhatIsNoRecordingIsRefused) {
