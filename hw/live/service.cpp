@@ -452,8 +452,9 @@ void Service::decide() {
       }
   books_.decide(now(), granted_);
   for (const MemoryOrder& o : books_.take_orders()) order(o);
-  for (const std::uint32_t client : books_.overdue(now()))
-    if (Connection* c = connection_of(client)) let_go(*c, "it has not moved its memory in time");
+  if (books_.memory() != nullptr)
+    for (const std::uint32_t client : books_.overdue(now()))
+      if (Connection* c = connection_of(client)) let_go(*c, "it has not moved its memory in time");
   for (const std::uint32_t client : books_.take_late())
     if (const Connection* c = connection_of(client))
       say(Level::warning, fmt::format("{} (client {}, pid {}): {}", c->name, client, c->pid,

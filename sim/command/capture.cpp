@@ -13,6 +13,7 @@
 #include <optional>
 #include <thread>
 
+#include "hw/process/mps_daemon.h"
 #include "sim/command/beside.h"
 #include "sim/command/import.h"
 #include "traces/import/nsight_compute.h"
@@ -100,33 +101,13 @@ bool nothing_recorded(const std::filesystem::path& folder) {
   return std::none_of(begin(files), end(files), [](const auto& file) { return file.path().extension() == ".jsonl"; });
 }
 
-/// An MPS server of its own, in a folder of its own: `environment` leads a program to it.
-class MpsServer {
- public:
-  /// Null: it cannot be started.
-  static std::unique_ptr<MpsServer> start(const std::filesystem::path& folder) {
-    std::unique_ptr<MpsServer> server(new MpsServer(folder));
-    return server->runs_ ? std::move(server) : nullptr;
-  }
-  ~MpsServer() {
-    if (runs_) run_program({"sh", "-c", "echo quit | nvidia-cuda-mps-control"}, environment_);
-  }
-  MpsServer(const MpsServer&) = delete;
-  MpsServer& operator=(const MpsServer&) = delete;
-
-  const std::vector<std::string>& environment() const { return environment_; }
-
- private:
-  explicit MpsServer(const std::filesystem::path& folder)
-      : environment_{fmt::format("CUDA_MPS_PIPE_DIRECTORY={}", folder.string()),
-                     fmt::format("CUDA_MPS_LOG_DIRECTORY={}", folder.string())} {
-    std::filesystem::create_directory(folder);
-    runs_ = run_program({"nvidia-cuda-mps-control", "-d"}, environment_).code == 0;
-  }
-
-  std::vector<std::string> environment_;
-  bool runs_ = false;
-};
+/// An MPS server of its own; null: it cannot be started.
+std::unique_ptr<hw::MpsDaemon> started_mps(const std::filesystem::path& folder) try {
+  constexpr double kPatience_s = 10;
+  return std::make_unique<hw::MpsDaemon>(kPatience_s, folder);
+} catch (const InputError&) {
+  return nullptr;
+}
 
 /// Beside the recording of the whole GPU, so that it is kept with that.
 std::filesystem::path kept_part(const std::filesystem::path& folder, unsigned percent) { return folder / fmt::format("{}{}", kPartFolder, percent); }
@@ -163,8 +144,8 @@ int capture(CaptureArguments a) {
     environment.insert(environment.end(), {set("CORUN_CAPTURE", into), set("NVTX_INJECTION64_PATH", library)});
     return run_program(a.program, environment, limit);
   };
-  std::unique_ptr<MpsServer> mps;
-  const auto has_mps = [&] { return mps != nullptr || (mps = MpsServer::start(own.path() / "mps")) != nullptr; };
+  std::unique_ptr<hw::MpsDaemon> mps;
+  const auto has_mps = [&] { return mps != nullptr || (mps = started_mps(own.path())) != nullptr; };
   if (!a.by_sms.empty() && !has_mps())
     throw InputError("", "--by-sms", "nvidia-cuda-mps-control cannot be started", "install it with the driver, or leave the option out");
   std::vector<std::string> traced = {set("CUDA_INJECTION64_PATH", library)};

@@ -49,7 +49,10 @@ class Capture : public testing::Test {
   /// An MPS server that notes what it was told.
   void have_mps(int exit_code = 0) {
     std::ofstream(file("nvidia-cuda-mps-control"))
-        << "#!/bin/sh\n[ -d \"$CUDA_MPS_PIPE_DIRECTORY\" ] && echo \"$@ $(cat)\" >> " << file("told") << "\nexit " << exit_code << "\n";
+        << "#!/bin/sh\n[ -d \"$CUDA_MPS_PIPE_DIRECTORY\" ] || exit 1\n"
+        << "if [ \"$1\" = -f ]; then echo \"$@\" >> " << file("told") << "; [ " << exit_code << " = 0 ] || exit " << exit_code << "; echo $$ > " << file("daemon")
+        << "; : > $CUDA_MPS_PIPE_DIRECTORY/control; exec sleep 60; fi\n"
+        << "cat >> " << file("told") << "\nkill $(cat " << file("daemon") << ")\n";
     std::filesystem::permissions(file("nvidia-cuda-mps-control"), std::filesystem::perms::owner_all);
     driver_ = CORUN_FAKE_CUDA;
   }
@@ -367,7 +370,7 @@ TEST_F(Capture, BySmsGivesTheTimesOnPartsOfTheGpu) {
   EXPECT_TRUE(said("On 66 of 132 SMs 4 of 4 launches are the same, and tell their kernels' times there.\n")) << said_;
   std::stringstream told;
   told << std::ifstream(file("told")).rdbuf();
-  EXPECT_EQ(told.str(), "-d \n quit\n");
+  EXPECT_EQ(told.str(), "-f\nquit -t 1\n");
   const Trace trace = read_trace(file());
   const Time less = read_gpu("h200").mps_kernel;  // what MPS adds to a kernel is taken off
   ASSERT_EQ(trace.kernels.front().name, "gemm(float*, int)");
@@ -448,6 +451,18 @@ TEST_F(Capture, OnceIsOneRunAndSaysWhatIsLost) {
   EXPECT_FALSE(std::filesystem::exists(file("told"))) << "no MPS server";
   EXPECT_EQ(capture(program("serve"), "--once --by-sms 50"), 2);
   EXPECT_TRUE(said("excludes")) << said_;
+}
+
+TEST_F(Capture, WhereItIsKilledItsMpsServerEndsToo) {
+  have_mps();
+  capture(fmt::format("sh -c '{}; [ -z \"$CUDA_MPS_ACTIVE_THREAD_PERCENTAGE\" ] || kill -9 $PPID'", program("serve")), "--by-sms 50 --keep " + file("kept"));
+  const auto told = [&] {
+    std::stringstream all;
+    all << std::ifstream(file("told")).rdbuf();
+    return all.str();
+  };
+  for (int i = 0; i < 1000 && told() != "-f\nquit\n"; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(told(), "-f\nquit\n") << said_;
 }
 
 TEST_F(Capture, WithoutAnMpsServerThereIsOneRun) {
