@@ -12,6 +12,7 @@
 #include <thread>
 #include <utility>
 
+#include "hw/library/captures.h"
 #include "hw/library/client.h"
 #include "hw/library/driver.h"
 
@@ -84,7 +85,6 @@ void start(Run run) {
 
 }  // namespace
 
-std::atomic<int> captures{0};
 std::atomic<Blocks*> Blocks::steered_{nullptr};
 
 /// A thread that waits for contexts, since it may wait for good.
@@ -186,7 +186,7 @@ std::optional<CUresult> Blocks::free(CUdeviceptr at) {
   if (found == at_.end()) return {};
   Block& block = blocks_[found->second];
   changed_.wait(lock, [&] { return !block.moving; });
-  if (captures.load() != 0) return later_.push_back(at), CUDA_SUCCESS;
+  if (captures().any()) return later_.push_back(at), CUDA_SUCCESS;
   at_.erase(found);
   block.moving = true;  // the thread that moves leaves it alone
   lock.unlock();
@@ -408,7 +408,7 @@ bool Blocks::comes_to_rest() {
     if (std::chrono::steady_clock::now() > until) return false;
     std::this_thread::sleep_for(20us);
   }
-  return captures.load() == 0 && synchronize_contexts();
+  return !captures().any() && synchronize_contexts();
 }
 
 bool Blocks::synchronize_contexts() {

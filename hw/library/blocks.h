@@ -124,7 +124,4 @@ class Touch {
   Blocks* blocks_;
 };
 
-/// Streams that are captured.
-extern std::atomic<int> captures;
-
 }  // namespace corun::live

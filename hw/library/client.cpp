@@ -21,6 +21,7 @@
 
 #include "hw/library/blocks.h"
 #include "hw/library/driver.h"
+#include "hw/library/uncaptured.h"
 
 namespace corun::live {
 namespace {
@@ -258,6 +259,7 @@ Terms Client::terms(const Stream& stream) const {
 
 CUdeviceptr Client::ended(const Stream& stream) {
   std::call_once(mapped_, [&] {
+    const Uncaptured now;
     using Register = CUresult (*)(void*, size_t, unsigned);
     using Address = CUresult (*)(CUdeviceptr*, void*, unsigned);
     const auto add = driver<Register>("cuMemHostRegister_v2");
@@ -319,6 +321,7 @@ std::uint32_t Client::number_of(const Work& work) {
   if (work.graph) {
     std::snprintf(entry.name, sizeof entry.name, "graph %u", known);
   } else {
+    const Uncaptured now;  // the driver may load the kernel
     auto function = static_cast<CUfunction>(const_cast<void*>(work.key));
     using Name = CUresult (*)(const char**, CUfunction);
     using Attribute = CUresult (*)(int*, CUfunction_attribute, CUfunction);

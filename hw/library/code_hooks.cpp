@@ -7,6 +7,7 @@
 #include <array>
 #include <utility>
 
+#include "hw/library/captures.h"
 #include "hw/library/client.h"
 #include "hw/library/driver.h"
 #include "hw/library/stoppable.h"
@@ -107,6 +108,7 @@ CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
   return result;
 }
 CUresult cuStreamDestroy_v2(CUstream stream) {
+  captures().destroyed(stream);
   if (Client* client = asking()) client->destroyed(stream);
   return real<decltype(cuStreamDestroy_v2)>("cuStreamDestroy_v2", stream);
 }

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "hw/library/blocks.h"
+#include "hw/library/captures.h"
 #include "hw/library/client.h"
 #include "hw/library/code_hooks.h"
 #include "hw/library/driver.h"
@@ -30,21 +31,12 @@ namespace {
 StreamKey key_of(CUstream stream, Default kind) {
   const bool each = stream == CU_STREAM_PER_THREAD || (stream == nullptr && kind == Default::of_thread);
   if (!each) return {stream == CU_STREAM_LEGACY ? nullptr : stream, 0};
-  static std::atomic<std::uint64_t> threads{0};
-  thread_local const std::uint64_t mine = ++threads;
-  return {CU_STREAM_PER_THREAD, mine};
+  return {CU_STREAM_PER_THREAD, number_of_thread()};
 }
 
 /// The stream as a function without a variant takes it.
 CUstream plain(CUstream stream, Default kind) {
   return stream == nullptr && kind == Default::of_thread ? CU_STREAM_PER_THREAD : stream;
-}
-
-bool captured(CUstream stream) {
-  if (captures.load(std::memory_order_relaxed) == 0) return false;
-  static const auto status_of = driver<CUresult (*)(CUstream, CUstreamCaptureStatus*)>("cuStreamIsCapturing");
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return status_of == nullptr || status_of(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
 bool on_first_device() {
@@ -98,8 +90,8 @@ CUresult steer(const Work& work, CUstream stream, Default kind, Go go, const Arg
   const Within from_here;
   if (!on_first_device()) return client->count_unsteered(), go(stream, 0);
   std::optional<Touch> touch;
-  if (captured(plain(stream, kind))) {
-    if (client->asks() || client->standing().tpcs == kAllTpcs) return client->count_unsteered(), go(stream, 0);
+  if (const Capturing is = capturing(plain(stream, kind)); is != Capturing::no) {
+    if (is == Capturing::implicit || client->asks() || client->standing().tpcs == kAllTpcs) return client->count_unsteered(), go(stream, 0);
     return launch_on({0, client->standing().tpcs}, work, stream, kind, *client, go, true);
   }
   client->count(work);
@@ -235,17 +227,30 @@ CUresult copy_back(void* to, CUdeviceptr from, size_t bytes) {
   const Touch touch;
   return real<&copy_back<K>>(to, from, bytes);
 }
+template <Default K, class Begin>
+CUresult begin(CUstream stream, Begin begin) {
+  const Touch touch;  // so that who looks whether something is captured looks before or after
+  const CUresult result = begin();
+  if (result == CUDA_SUCCESS) captures().begun(plain(stream, K));
+  return result;
+}
+template <Default K>
+CUresult begin_first_capture(CUstream stream) {
+  return begin<K>(stream, [&] { return real<&begin_first_capture<K>>(stream); });
+}
 template <Default K>
 CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode) {
-  const Touch touch;  // so that who looks whether something is captured looks before or after
-  const CUresult result = real<&begin_capture<K>>(stream, mode);
-  if (result == CUDA_SUCCESS) ++captures;
-  return result;
+  return begin<K>(stream, [&] { return real<&begin_capture<K>>(stream, mode); });
+}
+template <Default K>
+CUresult begin_capture_to_graph(CUstream stream, CUgraph graph, const CUgraphNode* after, const CUgraphEdgeData* edges, size_t count,
+                                CUstreamCaptureMode mode) {
+  return begin<K>(stream, [&] { return real<&begin_capture_to_graph<K>>(stream, graph, after, edges, count, mode); });
 }
 template <Default K>
 CUresult end_capture(CUstream stream, CUgraph* graph) {
   const CUresult result = real<&end_capture<K>>(stream, graph);
-  --captures;
+  captures().tried_to_end(plain(stream, K));
   Client* client = Client::get();
   if (client != nullptr && result == CUDA_SUCCESS && graph != nullptr && !client->asks())
     graphs().captured(*graph, client->standing().tpcs);
@@ -311,6 +316,10 @@ const std::vector<Hook>& hooks() {
       hook<&this_context_synchronize>("cuCtxSynchronize_v2", 13000),
       hook<&copy_back<common>>("cuMemcpyDtoH_v2", 3020),
       hook<&copy_back<of_thread>>("cuMemcpyDtoH_v2_ptds", 3020),
+      hook<&begin_first_capture<common>>("cuStreamBeginCapture", 10000, 10009),
+      hook<&begin_first_capture<of_thread>>("cuStreamBeginCapture_ptsz", 10000, 10009),
+      hook<&begin_capture_to_graph<common>>("cuStreamBeginCaptureToGraph", 12030),
+      hook<&begin_capture_to_graph<of_thread>>("cuStreamBeginCaptureToGraph_ptsz", 12030),
       hook<&begin_capture<common>>("cuStreamBeginCapture_v2", 10010),
       hook<&begin_capture<of_thread>>("cuStreamBeginCapture_v2_ptsz", 10010),
       hook<&end_capture<common>>("cuStreamEndCapture"),
@@ -426,6 +435,16 @@ CUresult cuCtxSynchronize_v2(CUcontext context) { return linked(this_context_syn
 CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) { return linked(copy_back<common>, to, from, bytes); }
 CUresult cuMemcpyDtoH_v2_ptds(void* to, CUdeviceptr from, size_t bytes) {
   return linked(copy_back<of_thread>, to, from, bytes);
+}
+CUresult cuStreamBeginCapture(CUstream stream) { return linked(begin_first_capture<common>, stream); }
+CUresult cuStreamBeginCapture_ptsz(CUstream stream) { return linked(begin_first_capture<of_thread>, stream); }
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode* after, const CUgraphEdgeData* edges, size_t count,
+                                     CUstreamCaptureMode mode) {
+  return linked(begin_capture_to_graph<common>, stream, graph, after, edges, count, mode);
+}
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode* after, const CUgraphEdgeData* edges,
+                                          size_t count, CUstreamCaptureMode mode) {
+  return linked(begin_capture_to_graph<of_thread>, stream, graph, after, edges, count, mode);
 }
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
   return linked(begin_capture<common>, stream, mode);

@@ -1,12 +1,14 @@
 #include "hw/library/marks.h"
 
 #include "hw/library/driver.h"
+#include "hw/library/uncaptured.h"
 
 namespace corun::live {
 
 bool Mark::make(CUcontext context) {
   static const auto make_stream = driver<CUresult (*)(CUstream*, unsigned)>("cuStreamCreate");
   static const auto make_event = driver<CUresult (*)(CUevent*, unsigned)>("cuEventCreate");
+  const Uncaptured now;
   // What a context had is gone with it.
   if (make_stream == nullptr || make_stream(&beside_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) beside_ = nullptr;
   if (make_event == nullptr || make_event(&launched_, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) beside_ = nullptr;

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "hw/library/blocks.h"
+#include "hw/library/captures.h"
 #include "hw/library/client.h"
 #include "hw/library/driver.h"
 #include "hw/library/hooks.h"
@@ -125,6 +126,7 @@ CUresult retain_handle(CUmemGenericAllocationHandle* handle, void* address) {
 }
 
 CUresult destroy_context(CUcontext context) {
+  captures().context_ended(context);
   stoppable_kernels().context_ended();
   if (Blocks* blocks = Blocks::get()) blocks->forget(context);
   return real<&destroy_context>(context);
@@ -137,6 +139,7 @@ CUresult reset_primary(CUdevice device) {
   if (Blocks* blocks = Blocks::get(); blocks != nullptr && retain != nullptr && release != nullptr &&
                                       retain(&context, device) == CUDA_SUCCESS) {
     blocks->forget(context);
+    captures().context_ended(context);
     release(device);
   }
   return real<&reset_primary>(device);

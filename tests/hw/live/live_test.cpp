@@ -66,6 +66,36 @@ TEST_F(Live, WhatIsLaunchedIntoAStreamThatIsCapturedIsNotHeld) {
   EXPECT_EQ(kernels().size(), 10u) << "of a graph's ten launches, and nothing of its capture";
 }
 
+// None: the driver's own answer.
+constexpr std::pair<const char*, int> kCaptures[] = {
+    {"capture", 0}, {"capture-first", 0}, {"capture-to-graph", 0}, {"capture-of-thread", 0}, {"capture-to-graph-of-thread", 0},
+    {"capture-asked-for", 0}, {"capture-forked", 0}, {"capture-beside-thread", 0}, {"capture-beside-legacy", 0}, {"capture-forked-unjoined", 904}};
+
+class EachCapture : public Live, public testing::WithParamInterface<std::pair<const char*, int>> {};
+
+// 904: CUDA_ERROR_STREAM_CAPTURE_UNJOINED, which is the program's own.
+TEST_P(EachCapture, EndsAsWithoutTheLibraryAndItsGraphIsSteered) {
+  const auto [way, error] = GetParam();
+  const std::size_t alone = std::string(way) == "capture-beside-thread" ? 1 : 0;
+  for (const char* policy : {"wait", "reef-n", "fcfs", "priority", "static-split:tpcs=16/50"}) {
+    files::remove(log());
+    serve(policy, "--programs=one,two");
+    const Ended ended = shell(joins(fmt::format("{} 10 100", way), "--name one --priority=-5"));
+    EXPECT_THAT(ended.said, testing::AllOf(HasSubstr(fmt::format("captured: {}\n", error)), HasSubstr("done 10"))) << policy;
+    EXPECT_THAT(ended.said, testing::Not(testing::AnyOf(HasSubstr("refused"), HasSubstr("taken"), HasSubstr("another graph")))) << policy;
+    EXPECT_EQ(kernels().size(), 10u + alone) << "of a graph's ten launches, and nothing of its capture, under " << policy;
+    if (error == 0) {
+      std::ifstream graphs(log() + ".edges");
+      int nodes = 0;
+      graphs >> nodes;
+      EXPECT_EQ(nodes, 5) << "and none of the library's, under " << policy;
+      files::remove(log() + ".edges");
+    }
+    end_service(SIGTERM);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Ways, EachCapture, testing::ValuesIn(kCaptures), [](const auto& way) { return replaced(way.param.first, "-", "_"); });
+
 TEST_F(Live, APriorityGoesWithLaunchesStreamsAndGraphs) {
   serve("priority");
   for (const char* way : {"dlsym", "stream", "graph"}) shell(joins(fmt::format("{} 3 10 3", way), fmt::format("--name {} --priority=-5", way)));

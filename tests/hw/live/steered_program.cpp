@@ -1,7 +1,8 @@
 // A program that launches, and knows nothing of corun.
 //   steered_program WAY LAUNCHES US [EACH]
-// WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, capture, streams, fork, allocate, bad, bad-last
+// WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, streams, fork, allocate, bad, bad-last
 //      ptx, ptx-extra, fat, fat-lz4, fat-zstd, fat-unreadable, fat-static (of 40,000 US), library, kernel: a kernel of 8,448 blocks from a module; says "counted" where each block ran once a launch
+//      capture, capture-first, -to-graph, -of-thread, -to-graph-of-thread, -asked-for, -forked, -forked-unjoined, -beside-thread, -beside-legacy: a graph of five kernels; says with which error the capture ended
 //      next: says what it finds behind itself as dlsym, and ends
 // Waits after each EACH launches and at the end.  Says "returned" and when each call came back; and "done LAUNCHES".
 #define __CUDA_API_VERSION_INTERNAL
@@ -101,6 +102,53 @@ CUfunction kernel_of_module(void* driver, const std::string& way, int us) {
   return f;
 }
 
+/// Five kernels, captured in this way.  The stream in which the graph is to be launched.
+CUstream capture(void* driver, const std::string& way, int us, CUgraphExec* made) {
+  const auto call = [&]<class F>(F*, const char* name) { return reinterpret_cast<F*>(dlsym(driver, name)); };
+#define CALL(NAME) call(static_cast<decltype(&NAME)>(nullptr), #NAME)
+  constexpr auto kMode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  const bool of_thread = way.ends_with("-of-thread"), to_graph = way.starts_with("capture-to-graph");
+  const bool blocking = way == "capture-beside-legacy";
+  CUstream stream = nullptr, other = nullptr;
+  CUgraph graph = nullptr;
+  CUevent event = nullptr;
+  CALL(cuGraphCreate)(&graph, 0);
+  CALL(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING);
+  CALL(cuStreamCreate)(&other, CU_STREAM_NON_BLOCKING);
+  if (!of_thread) CALL(cuStreamCreate)(&stream, blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
+  const auto function = of_thread ? CALL(cuLaunchKernel_ptsz) : CALL(cuLaunchKernel);
+  CUresult begun = CUDA_SUCCESS;
+  if (to_graph)
+    begun = (of_thread ? CALL(cuStreamBeginCaptureToGraph_ptsz) : CALL(cuStreamBeginCaptureToGraph))(stream, graph, nullptr, nullptr, 0, kMode);
+  else if (way == "capture-asked-for") {
+    decltype(&cuStreamBeginCaptureToGraph) begin = nullptr;
+    CALL(cuGetProcAddress_v2)("cuStreamBeginCaptureToGraph", reinterpret_cast<void**>(&begin), 12030, 0, nullptr);
+    begun = begin(stream, graph, nullptr, nullptr, 0, kMode);
+  } else if (way == "capture-first")
+    begun = reinterpret_cast<CUresult (*)(CUstream)>(dlsym(driver, "cuStreamBeginCapture"))(stream);
+  else
+    begun = (of_thread ? CALL(cuStreamBeginCapture_v2_ptsz) : CALL(cuStreamBeginCapture_v2))(stream, kMode);
+  if (begun != CUDA_SUCCESS) std::printf("not begun: %d\n", begun);
+  if (blocking && function(reinterpret_cast<CUfunction>(std::intptr_t{10}), 8, 1, 1, 128, 1, 1, 0, nullptr, nullptr, nullptr) !=
+                      CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+    std::puts("taken");  // to be refused, as the driver does
+  if (way == "capture-beside-thread")  // that has launched nothing yet
+    std::thread([&] { launch(function, us, other), CALL(cuStreamSynchronize)(other); }).join();
+  const bool forks = way.starts_with("capture-forked");
+  launch(function, us, stream);
+  if (forks) CALL(cuEventRecord)(event, stream), CALL(cuStreamWaitEvent)(other, event, 0);
+  for (int i = 0; i < 3; ++i) launch(function, us, forks ? other : stream);
+  if (forks && way != "capture-forked-unjoined") CALL(cuEventRecord)(event, other), CALL(cuStreamWaitEvent)(stream, event, 0);
+  launch(function, us, stream);
+  CUgraph captured = nullptr;
+  const CUresult ended = (of_thread ? CALL(cuStreamEndCapture_ptsz) : CALL(cuStreamEndCapture))(stream, &captured);
+  std::printf("captured: %d\n", ended);
+  if (to_graph && captured != graph) std::puts("another graph");
+  if (captured != nullptr) CALL(cuGraphInstantiateWithFlags)(made, captured, 0);
+  return stream;
+#undef CALL
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -147,15 +195,7 @@ int main(int argc, char** argv) {
   CUstream stream = nullptr;
   if (way == "stream") reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
   auto graph_made = reinterpret_cast<CUgraphExec>(static_cast<std::intptr_t>(us));
-  if (way == "capture") {
-    reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
-    reinterpret_cast<CUresult (*)(CUstream, CUstreamCaptureMode)>(dlsym(driver, "cuStreamBeginCapture_v2"))(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-    for (int i = 0; i < 5; ++i) launch(function, us, stream);
-    CUgraph captured = nullptr;
-    reinterpret_cast<CUresult (*)(CUstream, CUgraph*)>(dlsym(driver, "cuStreamEndCapture"))(stream, &captured);
-    reinterpret_cast<CUresult (*)(CUgraphExec*, CUgraph, unsigned long long)>(dlsym(driver, "cuGraphInstantiateWithFlags"))(
-        &graph_made, captured, 0);
-  }
+  if (way.starts_with("capture")) stream = capture(driver, way, us, &graph_made);
   if (way == "fork") {
     if (const pid_t child = fork(); child == 0) {
       launch(function, us, stream);
@@ -200,7 +240,7 @@ int main(int argc, char** argv) {
   const auto call = [&](int i) {
     if (of_module)
       launch_kernel();
-    else if (way == "graph" || way == "capture")
+    else if (way == "graph" || way.starts_with("capture"))
       graph(graph_made, stream);
     else
       launch(function, (way == "bad" && i == 1) || (way == "bad-last" && i == launches) ? 0 : us, i % 2 == 0 ? second : stream);
