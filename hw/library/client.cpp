@@ -21,6 +21,7 @@
 
 #include "hw/library/blocks.h"
 #include "hw/library/driver.h"
+#include "hw/library/leave.h"
 #include "hw/library/uncaptured.h"
 
 namespace corun::live {
@@ -97,6 +98,7 @@ void Client::connect() {
       close(fd);
       return;
     }
+    joined_a_service();
     auto* client = new Client(fd, memory);  // lives as long as the program
     steered.store(client, std::memory_order_release);
     Blocks::begin(*client, *memory);

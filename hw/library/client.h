@@ -52,6 +52,7 @@ class Client {
   void count(const Work& work) {
     (work.graph ? memory_->graphs : memory_->launches).fetch_add(1, std::memory_order_relaxed);
   }
+  void count_counted() { memory_->counted.fetch_add(1, std::memory_order_relaxed); }
   void count_unsteered() { memory_->unsteered.fetch_add(1, std::memory_order_relaxed); }
 
   struct Stream {

@@ -112,6 +112,15 @@ CUresult cuStreamDestroy_v2(CUstream stream) {
   if (Client* client = asking()) client->destroyed(stream);
   return real<decltype(cuStreamDestroy_v2)>("cuStreamDestroy_v2", stream);
 }
+CUresult cuStreamDestroy(CUstream stream) {  // as until CUDA 4
+  captures().destroyed(stream);
+  if (Client* client = asking()) client->destroyed(stream);
+  return real<decltype(cuStreamDestroy)>("cuStreamDestroy", stream);
+}
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) {  // as until CUDA 11
+  stoppable_kernels().context_ended();
+  return real<decltype(cuDevicePrimaryCtxRelease)>("cuDevicePrimaryCtxRelease", device);
+}
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
   stoppable_kernels().context_ended();
   return real<decltype(cuDevicePrimaryCtxRelease_v2)>("cuDevicePrimaryCtxRelease_v2", device);
@@ -134,11 +143,12 @@ void* code_hook(std::string_view name) {
       {"cuLibraryGetModule", reinterpret_cast<void*>(&cuLibraryGetModule)},
       {"cuKernelGetFunction", reinterpret_cast<void*>(&cuKernelGetFunction)},
       {"cuStreamDestroy_v2", reinterpret_cast<void*>(&cuStreamDestroy_v2)},
+      {"cuStreamDestroy", reinterpret_cast<void*>(&cuStreamDestroy)},
+      {"cuDevicePrimaryCtxRelease", reinterpret_cast<void*>(&cuDevicePrimaryCtxRelease)},
       {"cuDevicePrimaryCtxRelease_v2", reinterpret_cast<void*>(&cuDevicePrimaryCtxRelease_v2)},
   };
   for (const auto& [symbol, own] : kHooks)
-    if (symbol == name || (symbol.ends_with("_v2") && symbol.substr(0, symbol.size() - 3) == name))
-      return own;
+    if (symbol == name) return own;
   return nullptr;
 }
 

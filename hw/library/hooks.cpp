@@ -9,6 +9,7 @@
 #include <cuda.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -20,9 +21,11 @@
 #include "hw/library/client.h"
 #include "hw/library/code_hooks.h"
 #include "hw/library/driver.h"
+#include "hw/library/driver_calls.h"
 #include "hw/library/graphs.h"
 #include "hw/library/hooks.h"
 #include "hw/library/lanes.h"
+#include "hw/library/leave.h"
 #include "hw/library/stoppable.h"
 
 namespace corun::live {
@@ -261,6 +264,21 @@ CUresult instantiate(CUgraphExec* made, CUgraph graph, unsigned long long flags)
   if (result == CUDA_SUCCESS) graphs().made(*made, graph);
   return result;
 }
+CUresult destroy_graph(CUgraph graph) {
+  graphs().destroyed(graph);
+  return real<&destroy_graph>(graph);
+}
+CUresult destroy_made_graph(CUgraphExec graph) {
+  graphs().destroyed(graph);
+  return real<&destroy_made_graph>(graph);
+}
+/// As until CUDA 12; `Version`: two of the driver's.
+template <int Version>
+CUresult instantiate_first(CUgraphExec* made, CUgraph graph, CUgraphNode* failed, char* log, size_t bytes) {
+  const CUresult result = real<&instantiate_first<Version>>(made, graph, failed, log, bytes);
+  if (result == CUDA_SUCCESS) graphs().made(*made, graph);
+  return result;
+}
 template <Default K>
 CUresult instantiate_with(CUgraphExec* made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
   const CUresult result = real<&instantiate_with<K>>(made, graph, parameters);
@@ -287,16 +305,16 @@ CUresult get_proc_address(const char* name, void** function, int version, cuuint
 CUresult get_proc_address_1(const char* name, void** function, int version, cuuint64_t flags);
 
 template <auto Own>
-Hook hook(std::string_view symbol, int since = 0, int until = kAlways, std::string_view asked = {}) {
-  return {symbol, since, until, reinterpret_cast<void*>(Own), reinterpret_cast<void**>(&real<Own>), asked};
+Hook hook(std::string_view symbol) {
+  return {symbol, reinterpret_cast<void*>(Own), reinterpret_cast<void**>(&real<Own>)};
 }
 
 const std::vector<Hook>& hooks() {
   using enum Default;
-  static const std::vector<Hook> all = with_memory({
+  static const auto& all = *new std::vector<Hook>(with_memory({  // not destroyed: programs look up and launch while they end
       hook<&init>("cuInit"),
-      hook<&get_proc_address>("cuGetProcAddress_v2", 12000),
-      hook<&get_proc_address_1>("cuGetProcAddress", 0, 11999),
+      hook<&get_proc_address>("cuGetProcAddress_v2"),
+      hook<&get_proc_address_1>("cuGetProcAddress"),
       hook<&make_stream>("cuStreamCreate"),
       hook<&make_stream_with_priority>("cuStreamCreateWithPriority"),
       hook<&launch_kernel<common>>("cuLaunchKernel"),
@@ -312,46 +330,67 @@ const std::vector<Hook>& hooks() {
       hook<&query<common>>("cuStreamQuery"),
       hook<&query<of_thread>>("cuStreamQuery_ptsz"),
       hook<&event_synchronize>("cuEventSynchronize"),
-      hook<&context_synchronize>("cuCtxSynchronize", 0, 12999),
-      hook<&this_context_synchronize>("cuCtxSynchronize_v2", 13000),
-      hook<&copy_back<common>>("cuMemcpyDtoH_v2", 3020),
-      hook<&copy_back<of_thread>>("cuMemcpyDtoH_v2_ptds", 3020),
-      hook<&begin_first_capture<common>>("cuStreamBeginCapture", 10000, 10009),
-      hook<&begin_first_capture<of_thread>>("cuStreamBeginCapture_ptsz", 10000, 10009),
-      hook<&begin_capture_to_graph<common>>("cuStreamBeginCaptureToGraph", 12030),
-      hook<&begin_capture_to_graph<of_thread>>("cuStreamBeginCaptureToGraph_ptsz", 12030),
-      hook<&begin_capture<common>>("cuStreamBeginCapture_v2", 10010),
-      hook<&begin_capture<of_thread>>("cuStreamBeginCapture_v2_ptsz", 10010),
+      hook<&context_synchronize>("cuCtxSynchronize"),
+      hook<&this_context_synchronize>("cuCtxSynchronize_v2"),
+      hook<&copy_back<common>>("cuMemcpyDtoH_v2"),
+      hook<&copy_back<of_thread>>("cuMemcpyDtoH_v2_ptds"),
+      hook<&begin_first_capture<common>>("cuStreamBeginCapture"),
+      hook<&begin_first_capture<of_thread>>("cuStreamBeginCapture_ptsz"),
+      hook<&begin_capture_to_graph<common>>("cuStreamBeginCaptureToGraph"),
+      hook<&begin_capture_to_graph<of_thread>>("cuStreamBeginCaptureToGraph_ptsz"),
+      hook<&begin_capture<common>>("cuStreamBeginCapture_v2"),
+      hook<&begin_capture<of_thread>>("cuStreamBeginCapture_v2_ptsz"),
       hook<&end_capture<common>>("cuStreamEndCapture"),
       hook<&end_capture<of_thread>>("cuStreamEndCapture_ptsz"),
       hook<&instantiate>("cuGraphInstantiateWithFlags"),
-      hook<&instantiate>("cuGraphInstantiateWithFlags", 12000, kAlways, "cuGraphInstantiate"),
+      hook<&destroy_graph>("cuGraphDestroy"),
+      hook<&destroy_made_graph>("cuGraphExecDestroy"),
+      hook<&instantiate_first<1>>("cuGraphInstantiate"),
+      hook<&instantiate_first<2>>("cuGraphInstantiate_v2"),
       hook<&instantiate_with<common>>("cuGraphInstantiateWithParams"),
       hook<&instantiate_with<of_thread>>("cuGraphInstantiateWithParams_ptsz"),
-  });
+  }));
   return all;
 }
 
-CUresult answer(CUresult result, const char* name, void** function, int version, cuuint64_t flags) {
-  if (result != CUDA_SUCCESS || function == nullptr || *function == nullptr) return result;
-  const Default kind = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 ? Default::of_thread : Default::common;
-  const Hook* best = nullptr;
-  for (const Hook& hook : hooks())
-    if (hook.name() == name && hook.since <= version && version <= hook.until && (hook.kind() == kind || best == nullptr)) best = &hook;
-  if (best != nullptr && *best->real != nullptr)
-    *function = best->own;
-  else if (void* own = best == nullptr ? code_hook(name) : nullptr)
+/// By symbol.
+const std::unordered_map<std::string_view, const Hook*>& by_symbol() {
+  static const auto& all = *[] {
+    auto* made = new std::unordered_map<std::string_view, const Hook*>;
+    for (const Hook& hook : hooks()) made->emplace(hook.symbol, &hook);
+    return made;
+  }();
+  return all;
+}
+
+/// What the driver has answered, or what stands in its place.  `ask`: the driver, for another version.
+/// A program of a later CUDA than anyone has looked at gets the library's functions where the driver means the same by both.
+template <class Ask>
+CUresult answer(CUresult result, const char* name, void** function, int version, cuuint64_t flags, Ask ask) {
+  if (result != CUDA_SUCCESS || name == nullptr || function == nullptr || *function == nullptr) return result;
+  const int known = std::min(version, listed_version());
+  const DriverCall* call = meant_by(name, known, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
+  if (call == nullptr || call->is == Treatment::passed) return result;
+  if (version != known) {
+    void* same = nullptr;
+    if (ask(name, &same, known) != CUDA_SUCCESS || same != *function) return of_later_cuda(name), result;
+  }
+  if (void* own = in_place_of(call->symbol))
     *function = own;
+  else
+    of_later_cuda(name);  // than that the library is built with
   return result;
 }
 
 CUresult get_proc_address(const char* name, void** function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* found) {
   look_up();
-  return answer(real<&get_proc_address>(name, function, version, flags, found), name, function, version, flags);
+  return answer(real<&get_proc_address>(name, function, version, flags, found), name, function, version, flags,
+                [&](const char* of, void** at, int in) { return real<&get_proc_address>(of, at, in, flags, nullptr); });
 }
 CUresult get_proc_address_1(const char* name, void** function, int version, cuuint64_t flags) {
   look_up();
-  return answer(real<&get_proc_address_1>(name, function, version, flags), name, function, version, flags);
+  return answer(real<&get_proc_address_1>(name, function, version, flags), name, function, version, flags,
+                [&](const char* of, void** at, int in) { return real<&get_proc_address_1>(of, at, in, flags); });
 }
 
 }  // namespace
@@ -364,14 +403,13 @@ void look_up() {
   (void)done;
 }
 
-void* in_place_of(const char* symbol) {
-  for (const Hook& hook : hooks())
-    if (hook.symbol == symbol) {
-      look_up();
-      return *hook.real != nullptr ? hook.own : nullptr;
-    }
+void* in_place_of(std::string_view symbol) {
+  if (const auto at = by_symbol().find(symbol); at != by_symbol().end()) {
+    look_up();
+    return *at->second->real != nullptr ? at->second->own : nullptr;
+  }
   void* own = code_hook(symbol);
-  return own != nullptr && driver_function(symbol) != nullptr ? own : nullptr;
+  return own != nullptr && driver_function(std::string(symbol).c_str()) != nullptr ? own : nullptr;
 }
 }  // namespace corun::live
 
@@ -456,6 +494,14 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) { return linked(end
 CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) { return linked(end_capture<of_thread>, stream, graph); }
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* made, CUgraph graph, unsigned long long flags) {
   return linked(instantiate, made, graph, flags);
+}
+CUresult cuGraphDestroy(CUgraph graph) { return linked(destroy_graph, graph); }
+CUresult cuGraphExecDestroy(CUgraphExec graph) { return linked(destroy_made_graph, graph); }
+CUresult cuGraphInstantiate(CUgraphExec* made, CUgraph graph, CUgraphNode* failed, char* log, size_t bytes) {
+  return linked(instantiate_first<1>, made, graph, failed, log, bytes);
+}
+CUresult cuGraphInstantiate_v2(CUgraphExec* made, CUgraph graph, CUgraphNode* failed, char* log, size_t bytes) {
+  return linked(instantiate_first<2>, made, graph, failed, log, bytes);
 }
 CUresult cuGraphInstantiateWithParams(CUgraphExec* made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
   return linked(instantiate_with<common>, made, graph, parameters);

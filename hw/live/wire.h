@@ -14,7 +14,7 @@
 
 namespace corun::live {
 
-inline constexpr std::uint32_t kVersion = 7;
+inline constexpr std::uint32_t kVersion = 8;
 inline constexpr std::uint32_t kSayings = 1024;  // that the service has not heard yet; who has more to say waits
 inline constexpr std::uint32_t kStreams = 256;    // of a program; what is launched on others is not steered
 inline constexpr std::uint32_t kKernels = 4096;   // functions with a shape, and graphs; further ones share the last entry
@@ -108,6 +108,7 @@ struct Memory {
   std::atomic<std::uint64_t> memory_cap{0};  // bytes, of all programs; 0: memory is not steered
   std::atomic<std::uint64_t> touches{0};     // calls that touch memory, other than launches
   std::atomic<std::uint64_t> passed{0};      // allocations and exports that could not be steered
+  std::atomic<std::uint64_t> counted{0};     // calls that launch or touch memory and go to the driver as they are (driver_calls.txt)
   // What went to the host and came back, and how long host memory for it took, and to come to rest.
   std::atomic<std::uint64_t> out_bytes{0}, out_ns{0}, in_bytes{0}, in_ns{0}, pin_ns{0}, rest_ns{0};
   alignas(64) std::atomic<std::uint32_t> ordered{0};  // orders so far

@@ -286,6 +286,9 @@ CUresult launch(CUfunction f, CUstream stream, int priority, void** arguments = 
 
 }  // namespace
 
+/// As a later CUDA might mean it: the stream comes first.
+static CUresult launch_of_14(CUstream stream, CUfunction f) { return launch(f, stream, 0); }
+
 static CUstream of_thread(CUstream stream) { return stream == nullptr ? CU_STREAM_PER_THREAD : stream; }
 
 void enqueue(CUstream stream, std::function<void()> what) { of(stream).add(std::move(what)); }
@@ -303,6 +306,7 @@ CUresult cuDeviceGetCount(int* count) { return *count = std::getenv("CORUN_FAKE_
 CUresult cuGetProcAddress_v2(const char* name, void** f, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* found) {
   std::string symbol = name;
   if (symbol == "cuCtxSynchronize" && version >= 13000) symbol = "cuCtxSynchronize_v2";
+  if (symbol == "cuLaunchKernel" && version >= 14000) return *f = reinterpret_cast<void*>(&launch_of_14), CUDA_SUCCESS;
   if (symbol == "cuGetProcAddress" && version >= 12000) symbol = "cuGetProcAddress_v2";
   if ((flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 && symbol == "cuLaunchKernel") symbol = "cuLaunchKernel_ptsz";
   static void* const self = [] {
@@ -323,6 +327,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned blocks, unsigned, unsigned, unsig
     return run_of_module(number, blocks, stream, arguments, extra);
   return launch(f, stream, of(stream).priority(), arguments);
 }
+CUresult cuLaunchGrid(CUfunction f, int, int) { return launch(f, nullptr, 0); }
 CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned a, unsigned b, unsigned c, unsigned d, unsigned e, unsigned g, unsigned h,
                              CUstream stream, void** arguments, void** extra) {
   return cuLaunchKernel(f, a, b, c, d, e, g, h, of_thread(stream), arguments, extra);

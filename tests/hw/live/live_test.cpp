@@ -32,8 +32,24 @@ TEST_P(EachWay, AProgramThatComesByTheDriverInThisWayAsksForEachLaunch) {
   ASSERT_NE(decided, std::string::npos) << text.str();
   EXPECT_GE(std::stoi(text.str().substr(decided + 13)), 40);
 }
-INSTANTIATE_TEST_SUITE_P(Ways, EachWay, testing::Values("linked", "dlsym", "address", "address-of-thread", "address-of-11", "context", "graph", "stream"),
+INSTANTIATE_TEST_SUITE_P(Ways, EachWay, testing::Values("linked", "dlsym", "address", "address-of-thread", "address-of-11", "context", "graph", "stream", "later-same"),
                          [](const auto& way) { return replaced(way.param, "-", "_"); });
+
+TEST_F(Live, WhatALaterCudaMeansByANameIsTheDriversAndTheProgramIsToldAtItsEnd) {
+  serve("wait");
+  const Ended ended = shell(joins("later 3 50", "--name one"));
+  EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("done 3"), HasSubstr("not steered, as they are of a later CUDA than 13.0: cuLaunchKernel 1 time\n")));
+  EXPECT_EQ(kernels().size(), 3u);
+  EXPECT_THAT(shell(joins("later-same 3 50", "--name one")).said, testing::Not(HasSubstr("later CUDA"))) << "the driver means the same by both";
+}
+
+TEST_F(Live, CallsThatLaunchButAreNotSteeredAreCountedAndToldAtTheProgramsEnd) {
+  serve("wait");
+  const Ended ended = shell(joins("counted 3 50", "--name one"));
+  EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("done 3"), HasSubstr("corun: not steered: cuLaunchGrid 3 times\n")));
+  EXPECT_EQ(kernels().size(), 3u);
+  EXPECT_THAT(shell(joins("dlsym 3 50", "--name one")).said, testing::Not(HasSubstr("not steered")));
+}
 
 // The library's dlsym is the first there is, and behind the program: behind the library is the C library's.
 TEST_F(Live, WhatAProgramLooksUpBehindItselfIsLookedUpBehindItAndNotBehindTheLibrary) {

@@ -3,6 +3,7 @@
 // WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, streams, fork, allocate, bad, bad-last
 //      ptx, ptx-extra, fat, fat-lz4, fat-zstd, fat-unreadable, fat-static (of 40,000 US), library, kernel: a kernel of 8,448 blocks from a module; says "counted" where each block ran once a launch
 //      capture, capture-first, -to-graph, -of-thread, -to-graph-of-thread, -asked-for, -forked, -forked-unjoined, -beside-thread, -beside-legacy: a graph of five kernels; says with which error the capture ended
+//      later, later-same: the launch of a later CUDA, which is another function, or the same; counted: launches by a call that is not steered
 //      next: says what it finds behind itself as dlsym, and ends
 // Waits after each EACH launches and at the end.  Says "returned" and when each call came back; and "done LAUNCHES".
 #define __CUDA_API_VERSION_INTERNAL
@@ -173,6 +174,10 @@ int main(int argc, char** argv) {
     get("cuLaunchKernel", reinterpret_cast<void**>(&function), 7000, flags, nullptr);
     get("cuStreamSynchronize", reinterpret_cast<void**>(&wait), 7000, 0, nullptr);
   }
+  CUresult (*later)(CUstream, CUfunction) = nullptr;
+  if (way == "later" || way == "later-same")
+    reinterpret_cast<decltype(&cuGetProcAddress_v2)>(dlsym(driver, "cuGetProcAddress_v2"))(
+        "cuLaunchKernel", way == "later" ? reinterpret_cast<void**>(&later) : reinterpret_cast<void**>(&function), way == "later" ? 14000 : 13010, 0, nullptr);
   if (way == "address-of-11") {  // as the runtime of CUDA 11.3 to 11.8 does
     using Get = CUresult (*)(const char*, void**, int, cuuint64_t);
     Get get = reinterpret_cast<Get>(dlsym(driver, "cuGetProcAddress"));
@@ -242,6 +247,10 @@ int main(int argc, char** argv) {
       launch_kernel();
     else if (way == "graph" || way.starts_with("capture"))
       graph(graph_made, stream);
+    else if (later != nullptr)
+      later(stream, reinterpret_cast<CUfunction>(static_cast<std::intptr_t>(us)));
+    else if (way == "counted")
+      reinterpret_cast<decltype(&cuLaunchGrid)>(dlsym(driver, "cuLaunchGrid"))(reinterpret_cast<CUfunction>(static_cast<std::intptr_t>(us)), 8, 1);
     else
       launch(function, (way == "bad" && i == 1) || (way == "bad-last" && i == launches) ? 0 : us, i % 2 == 0 ? second : stream);
     const std::chrono::nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();
