@@ -15,13 +15,14 @@
 #include "hw/library/captures.h"
 #include "hw/library/client.h"
 #include "hw/library/driver.h"
+#include "hw/live/limits.h"
 
 namespace corun::live {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto kRest = 500ms;  // that a program may take to come to rest: a copy of 20 GiB
-constexpr auto kLook = 20ms;   // how often one that waits looks whether the service is there
+using limits::kRest;
+constexpr auto kLook = limits::kLookAtService;
 
 /// What is asked of the driver, past the library's own answers.
 struct Calls {
@@ -134,12 +135,17 @@ bool Blocks::usable() {
   return yes;
 }
 
-bool Blocks::service_is_gone() { return Client::get() == nullptr || client_.service_is_gone(); }
+bool Blocks::service_is_gone() { return client_.service_is_gone(); }
+
+Blocks* Blocks::in_charge() {
+  Blocks* blocks = get();
+  return blocks != nullptr && blocks->client_.joined() ? blocks : nullptr;
+}
 
 // ---- what the program asks for ------------------------------------------------------------------------------
 
 std::optional<CUresult> Blocks::allocate(CUdeviceptr* at, std::size_t bytes) {
-  if (at == nullptr || bytes < kBlockUnit || Client::get() == nullptr) return {};
+  if (at == nullptr || bytes < kBlockUnit || !client_.joined()) return {};
   CUcontext context = nullptr;
   if (!usable() || calls().context(&context) != CUDA_SUCCESS || context == nullptr)
     return count_passed(), std::nullopt;
@@ -202,7 +208,7 @@ std::optional<CUresult> Blocks::free(CUdeviceptr at) {
 
 void Blocks::say_free(const Block& block) {
   const auto number = static_cast<std::uint32_t>(&block - blocks_.data());
-  if (Client::get() != nullptr) client_.say({Saying::What::frees, number, 0, block.generation});
+  if (client_.joined()) client_.say({Saying::What::frees, number, 0, block.generation});
 }
 
 /// It has no device memory any more.
@@ -280,7 +286,7 @@ bool Blocks::wait_until_there() {
   if (go_in()) return true;
   const std::uint32_t number = ++wanted_;
   lock.unlock();
-  const bool heard = Client::get() != nullptr && client_.say({Saying::What::wants, 0, number, 0});
+  const bool heard = client_.joined() && client_.say({Saying::What::wants, 0, number, 0});
   lock.lock();
   // What could not come to rest stays on the GPU, and the service need not say so.
   while (away_.load() != 0 && (!heard || goes_ != number)) {
@@ -289,7 +295,7 @@ bool Blocks::wait_until_there() {
   }
   const bool in = go_in();
   lock.unlock();
-  if (heard && Client::get() != nullptr) client_.say({Saying::What::has, 0, number, 0});
+  if (heard && client_.joined()) client_.say({Saying::What::has, 0, number, 0});
   return in;
 }
 

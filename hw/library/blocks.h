@@ -33,6 +33,8 @@ class Blocks {
  public:
   /// Null: the program's memory is not steered.
   static Blocks* get() { return steered_.load(std::memory_order_acquire); }
+  /// Null, too, where its service is gone: memory is allocated as if there were none.
+  static Blocks* in_charge();
   static void begin(Client& client, Memory& memory);
   static void end() { steered_.store(nullptr, std::memory_order_release); }  // in a forked child
 

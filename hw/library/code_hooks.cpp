@@ -9,7 +9,9 @@
 
 #include "hw/library/captures.h"
 #include "hw/library/client.h"
+#include "hw/library/contexts.h"
 #include "hw/library/driver.h"
+#include "hw/library/lanes.h"
 #include "hw/library/stoppable.h"
 
 namespace corun::live {
@@ -30,6 +32,22 @@ Client* asking() {
 
 void loaded(const void* module, const void* image) {
   if (asking() != nullptr) stoppable_kernels().loaded(module, image);
+}
+
+void stream_ends(CUstream stream) {
+  captures().destroyed(stream);
+  forget_lanes(stream);
+  if (Client* client = asking()) client->destroyed(stream);
+}
+
+/// The primary context, by whichever call: it ends with the last that holds it.
+template <class Release>
+CUresult release_primary(CUdevice device, Release release) {
+  CUcontext context = primary_context(device);
+  stoppable_kernels().context_ended();
+  const CUresult result = release();
+  if (result == CUDA_SUCCESS && context != nullptr && !primary_context_is_there(device)) context_ended(context);
+  return result;
 }
 
 /// Options that leave what the driver makes as it is.
@@ -72,6 +90,7 @@ CUresult cuModuleLoadFatBinary(CUmodule* module, const void* image) {
   return result;
 }
 CUresult cuModuleUnload(CUmodule module) {
+  if (Client* client = Client::get()) client->forget_kernels();
   if (asking() != nullptr) stoppable_kernels().unloaded(module);
   return real<decltype(cuModuleUnload)>("cuModuleUnload", module);
 }
@@ -89,6 +108,7 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* o
   return result;
 }
 CUresult cuLibraryUnload(CUlibrary library) {
+  if (Client* client = Client::get()) client->forget_kernels();
   if (asking() != nullptr) stoppable_kernels().unloaded(library);
   return real<decltype(cuLibraryUnload)>("cuLibraryUnload", library);
 }
@@ -108,22 +128,18 @@ CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
   return result;
 }
 CUresult cuStreamDestroy_v2(CUstream stream) {
-  captures().destroyed(stream);
-  if (Client* client = asking()) client->destroyed(stream);
+  stream_ends(stream);
   return real<decltype(cuStreamDestroy_v2)>("cuStreamDestroy_v2", stream);
 }
 CUresult cuStreamDestroy(CUstream stream) {  // as until CUDA 4
-  captures().destroyed(stream);
-  if (Client* client = asking()) client->destroyed(stream);
+  stream_ends(stream);
   return real<decltype(cuStreamDestroy)>("cuStreamDestroy", stream);
 }
 CUresult cuDevicePrimaryCtxRelease(CUdevice device) {  // as until CUDA 11
-  stoppable_kernels().context_ended();
-  return real<decltype(cuDevicePrimaryCtxRelease)>("cuDevicePrimaryCtxRelease", device);
+  return release_primary(device, [&] { return real<decltype(cuDevicePrimaryCtxRelease)>("cuDevicePrimaryCtxRelease", device); });
 }
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-  stoppable_kernels().context_ended();
-  return real<decltype(cuDevicePrimaryCtxRelease_v2)>("cuDevicePrimaryCtxRelease_v2", device);
+  return release_primary(device, [&] { return real<decltype(cuDevicePrimaryCtxRelease_v2)>("cuDevicePrimaryCtxRelease_v2", device); });
 }
 }
 #pragma GCC visibility pop

@@ -4,7 +4,7 @@
 // ahead, its stream on the GPU.  After it the GPU writes that it has done it.
 //
 // Passed through: what is called while a stream is captured (its graph is steered as one launch), launches on devices but the
-// first, and everything that is no launch and touches no memory (memory_hooks.cpp).  Leaves out: sizes of kernels without PTX.
+// service's, and everything that is no launch and touches no memory (memory_hooks.cpp).  Leaves out: sizes of kernels without PTX.
 #define __CUDA_API_VERSION_INTERNAL  // names as the library has them
 #include <cuda.h>
 #include <dlfcn.h>
@@ -42,7 +42,7 @@ CUstream plain(CUstream stream, Default kind) {
   return stream == nullptr && kind == Default::of_thread ? CU_STREAM_PER_THREAD : stream;
 }
 
-bool on_first_device() {
+bool on_device_of(const Client& client) {
   static const bool one = [] {
     int count = 1;
     const auto count_of = driver<CUresult (*)(int*)>("cuDeviceGetCount");
@@ -51,7 +51,7 @@ bool on_first_device() {
   if (one) return true;
   static const auto device_of = driver<CUresult (*)(CUdevice*)>("cuCtxGetDevice");
   CUdevice device = 0;
-  return device_of == nullptr || device_of(&device) != CUDA_SUCCESS || device == 0;
+  return device_of == nullptr || device_of(&device) != CUDA_SUCCESS || device == client.device();
 }
 
 /// Launches on these terms: `go(stream, priority)` launches the work in that stream.
@@ -91,7 +91,7 @@ CUresult steer(const Work& work, CUstream stream, Default kind, Go go, const Arg
     return go(stream, 0);
   }
   const Within from_here;
-  if (!on_first_device()) return client->count_unsteered(), go(stream, 0);
+  if (!on_device_of(*client)) return client->count_unsteered(), go(stream, 0);
   std::optional<Touch> touch;
   if (const Capturing is = capturing(plain(stream, kind)); is != Capturing::no) {
     if (is == Capturing::implicit || client->asks() || client->standing().tpcs == kAllTpcs) return client->count_unsteered(), go(stream, 0);
@@ -114,19 +114,21 @@ CUresult steer(const Work& work, CUstream stream, Default kind, Go go, const Arg
   const auto stoppable = attempts > 1 && client->standing() == Terms{} ? stoppable_kernels().of(work, *client) : std::nullopt;
   if (!stoppable) attempts = 0;
   const std::scoped_lock order(client->order(*of));
-  if (Client::get() == nullptr) return touch.emplace(), go(stream, 0);
+  if (!client->joined()) return touch.emplace(), go(stream, 0);
   if (!client->ask(*of, work, attempts) && !hold(plain(stream, kind), client->granted(*of), of->launched)) client->wait_for_grant(*of);
   touch.emplace();  // where it was granted all is there
   const Terms terms = client->terms(*of);
   if (elsewhere(terms)) client->count_unsteered();
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-  if (stoppable && terms == Terms{} && Client::get() != nullptr) {
+  if (stoppable && terms == Terms{} && client->joined()) {
     result = stoppable_kernels().launch(*stoppable, work, plain(stream, kind), *arguments, attempts, *of, *client);
     if (result == CUDA_SUCCESS) client->count_stoppable();
   }
   if (result == CUDA_ERROR_NOT_SUPPORTED) result = launch_on(terms, work, stream, kind, *client, go);
-  if (result != CUDA_SUCCESS || !of->mark.put(plain(stream, kind), ended, of->launched))
-    if (Client::get() != nullptr) client->failed(*of);
+  if (result == CUDA_SUCCESS && of->mark.put(plain(stream, kind), ended, of->launched))
+    of->marked.store(of->launched);
+  else if (client->joined())
+    client->failed(*of);
   return result;
 }
 
@@ -270,6 +272,7 @@ CUresult destroy_graph(CUgraph graph) {
 }
 CUresult destroy_made_graph(CUgraphExec graph) {
   graphs().destroyed(graph);
+  if (Client* client = Client::get()) client->forget_graph(graph);
   return real<&destroy_made_graph>(graph);
 }
 /// As until CUDA 12; `Version`: two of the driver's.

@@ -10,12 +10,11 @@
 #include <type_traits>
 
 #include "hw/library/blocks.h"
-#include "hw/library/captures.h"
 #include "hw/library/client.h"
+#include "hw/library/contexts.h"
 #include "hw/library/driver.h"
 #include "hw/library/hooks.h"
 #include "hw/library/leave.h"
-#include "hw/library/stoppable.h"
 
 namespace corun::live {
 namespace {
@@ -54,8 +53,7 @@ struct Counted<CUresult(A...), Of> {
     if (real == nullptr) return CUDA_ERROR_NOT_FOUND;
     if constexpr (makes_memory(Of::name)) {
       const CUresult result = real(arguments...);
-      if (Blocks* blocks = Client::get() != nullptr ? Blocks::get() : nullptr;
-          blocks != nullptr && result == CUDA_SUCCESS)
+      if (Blocks* blocks = Blocks::in_charge(); blocks != nullptr && result == CUDA_SUCCESS)
         blocks->count_passed(), not_steered(Of::name);
       return result;
     } else {
@@ -93,7 +91,7 @@ CUresult free_async(CUdeviceptr at, CUstream stream) {
 /// What the program may have, and what of it is left.
 CUresult tell(size_t* left, size_t* all) {
   const CUresult result = real<&tell>(left, all);
-  Blocks* blocks = Client::get() != nullptr ? Blocks::get() : nullptr;
+  Blocks* blocks = Blocks::in_charge();
   if (blocks == nullptr || result != CUDA_SUCCESS) return result;
   const std::uint64_t cap = blocks->cap();
   if (all != nullptr) *all = std::min<std::uint64_t>(*all, cap);
@@ -143,24 +141,11 @@ CUresult retain_handle(CUmemGenericAllocationHandle* handle, void* address) {
 /// `Version`: two of the driver's.
 template <int Version>
 CUresult destroy_context(CUcontext context) {
-  captures().context_ended(context);
-  stoppable_kernels().context_ended();
-  if (Blocks* blocks = Blocks::get()) blocks->forget(context);
-  return real<&destroy_context<Version>>(context);
+  return with_end_of(context, [&] { return real<&destroy_context<Version>>(context); });
 }
 template <int Version>
 CUresult reset_primary(CUdevice device) {
-  stoppable_kernels().context_ended();
-  static const auto retain = driver<CUresult (*)(CUcontext*, CUdevice)>("cuDevicePrimaryCtxRetain");
-  static const auto release = driver<CUresult (*)(CUdevice)>("cuDevicePrimaryCtxRelease_v2");
-  CUcontext context = nullptr;
-  if (Blocks* blocks = Blocks::get(); blocks != nullptr && retain != nullptr && release != nullptr &&
-                                      retain(&context, device) == CUDA_SUCCESS) {
-    blocks->forget(context);
-    captures().context_ended(context);
-    release(device);
-  }
-  return real<&reset_primary<Version>>(device);
+  return with_end_of(primary_context(device), [&] { return real<&reset_primary<Version>>(device); });
 }
 
 template <auto Own>

@@ -17,8 +17,10 @@
 #include <cstring>
 #include <fstream>
 #include <numeric>
+#include <optional>
 #include <thread>
 
+#include "hw/live/cards.h"
 #include "traces/model/error.h"
 
 namespace corun::live {
@@ -55,6 +57,14 @@ std::string text_of(const char* text, std::size_t bytes) {
   for (std::size_t i = 0; i < bytes && text[i] != '\0'; ++i)
     if (static_cast<unsigned char>(text[i]) >= ' ' && static_cast<unsigned char>(text[i]) < 127) kept += text[i];
   return kept;
+}
+
+/// Of a program's GPUs, by its number there; none: it does not see it.
+std::optional<std::uint32_t> device_of(const Hello& hello, const std::string& bus) {
+  if (bus.empty() || hello.gpus == 0) return 0;  // one of the two does not say
+  for (std::uint32_t i = 0; i < std::min(hello.gpus, kGpus); ++i)
+    if (same_place(text_of(hello.gpu[i], kBusBytes), bus)) return i;
+  return {};
 }
 
 void send_with_memory(int socket, const Welcome& welcome, int memory) {
@@ -166,6 +176,8 @@ void Service::run(const std::function<bool()>& stop, const std::function<void(co
 }
 
 void Service::look_at_sockets(int timeout_ms) {
+  for (const auto& c : connections_)
+    if (c->memory != nullptr) c->memory->beat.fetch_add(1, std::memory_order_relaxed);
   std::vector<pollfd> look{{listener_, POLLIN, 0}};
   for (const auto& c : connections_) look.push_back({c->socket, POLLIN | POLLRDHUP, 0});
   if (poll(look.data(), look.size(), timeout_ms) <= 0) return;
@@ -219,6 +231,14 @@ void Service::greet(Connection& c) {
     if (fd >= 0) ::close(fd);
     return refuse(c, "there is no memory");
   }
+  Welcome welcome;
+  const std::optional<std::uint32_t> device = device_of(hello, bus_);
+  if (!device) {
+    munmap(at, sizeof(Memory));
+    ::close(fd);
+    return refuse(c, fmt::format("it decides about the GPU at {}, which this program does not see", bus_));
+  }
+  welcome.device = *device;
   c.memory = static_cast<Memory*>(at);  // zero, which is how all of it begins
   Newcomer newcomer;
   newcomer.name = text_of(hello.name, sizeof hello.name);
@@ -235,7 +255,6 @@ void Service::greet(Connection& c) {
   if (const ProgramMemory* memory = books_.memory()) c.memory->memory_cap.store(memory->accounts().capacity());
   c.memory->persistent.store(!persistent_ || c.memory->in_flight.load() == 0 ? 0 : books_.sizes() ? kSized : 1);
   tell_standing();
-  Welcome welcome;
   welcome.accepted = 1;
   send_with_memory(c.socket, welcome, fd);
   ::close(fd);

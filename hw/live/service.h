@@ -31,6 +31,8 @@ class Service {
   const Books& books() const { return books_; }
   /// What the policy is told and decides, from here on.
   void record() { books_.record(); }
+  /// Programs that do not see the GPU at this place on the bus are refused; none: all may come, each with the first that it sees.
+  void of_gpu(const std::string& bus) { bus_ = bus; }
   /// `environment` of the programs that are to join (NAME=VALUE), for `sim run`.
   void invite(const std::vector<std::string>& environment);
   /// Until `stop` says so, which is asked at least each 100 ms.  `tick` is called about once a second.
@@ -76,6 +78,7 @@ class Service {
   std::string policy_;
   std::filesystem::path folder_;
   bool persistent_;
+  std::string bus_;
   Books books_;
   int listener_ = -1;
   std::vector<std::unique_ptr<Connection>> connections_;

@@ -7,6 +7,8 @@
 // (busy_US__persistent) is played as hw/transform/ptx.h says: it can be stopped, and goes on, and where SMs have seats it has as many
 // workers as its quotas say, of which it learns by an order.  Of these a line for each number of workers, which is in place of GROUPS,
 // above kWorkers.
+// A context that is reset takes with it what was made in it: who uses a stream or an event of it, or lets the GPU write where nothing is
+// registered any more, is told "stale".  The GPU's place on the bus is 0000:0N:00.0, N from 1 on by CUDA_VISIBLE_DEVICES.
 // A capture is as strict as the driver's: what its streams were given and the first does not depend on leaves it unjoined, a wait or a
 // write of the GPU is a node of it, the legacy stream is not to be used while a blocking stream is captured, and what may not be called
 // while a thread captures makes the capture invalid.
@@ -17,6 +19,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -70,6 +73,7 @@ class Queue {
   }
   const int groups;
   const bool blocking;
+  bool gone = false;  // with its context
   void add(std::function<void()> what) {
     const std::scoped_lock lock(mutex_);
     todo_.push_back(std::move(what));
@@ -116,7 +120,18 @@ Queue* made(int priority, int groups = kAllGroups, bool blocking = false) {
   return all().emplace_back(new Queue(priority, groups, blocking));
 }
 
+/// Contexts so far: what belongs to an earlier one is gone.
+std::atomic<int> life{0};
+std::atomic<bool> registered{false};
+
+CUresult stale() {
+  std::puts("stale");
+  std::fflush(stdout);
+  return CUDA_ERROR_INVALID_HANDLE;
+}
+
 struct Event {
+  int in_life = life;
   Queue* of = nullptr;
   Capture* in = nullptr;            // when it was recorded in a capture
   std::set<std::intptr_t> depends;
@@ -267,6 +282,7 @@ CUresult run_of_module(std::intptr_t f, unsigned blocks, CUstream stream, void**
 }
 
 CUresult launch(CUfunction f, CUstream stream, int priority, void** arguments = nullptr) {
+  if (of(stream).gone) return stale();
   if (f == nullptr) return CUDA_ERROR_INVALID_HANDLE;
   if (const CUresult r = legacy(stream, false); r != CUDA_SUCCESS) return r;
   const auto us = reinterpret_cast<std::intptr_t>(f);
@@ -464,6 +480,7 @@ CUresult cuStreamQuery(CUstream stream) {
   return std::ranges::all_of(waited_for(stream), &Queue::idle) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned) {
+  if (of(stream).gone || !registered) return stale();
   if (const CUresult r = legacy(stream); r != CUDA_SUCCESS) return r;
   if (of(stream).captured != nullptr) return add_node(of(stream)), CUDA_SUCCESS;
   of(stream).add([at, value] { __atomic_store_n(reinterpret_cast<cuuint32_t*>(at), value, __ATOMIC_RELEASE); });
@@ -471,6 +488,7 @@ CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr at, cuuint32_t val
 }
 CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags) {
   if (std::getenv("CORUN_FAKE_WITHOUT_WAITS") != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
+  if (of(stream).gone) return stale();
   if (const CUresult r = legacy(stream); r != CUDA_SUCCESS) return r;
   if (of(stream).captured != nullptr) return add_node(of(stream)), CUDA_SUCCESS;
   if (flags != CU_STREAM_WAIT_VALUE_GEQ) std::abort();
@@ -522,7 +540,29 @@ CUresult cuKernelGetFunction(CUfunction* f, CUkernel kernel) {
   if ((bits & kOfLibrary) == 0) return CUDA_ERROR_INVALID_HANDLE;
   return *f = reinterpret_cast<CUfunction>(bits & ~kOfLibrary), CUDA_SUCCESS;
 }
-CUresult cuMemHostRegister_v2(void*, size_t, unsigned) { return unsafe(); }
+CUresult cuMemHostRegister_v2(void*, size_t, unsigned) {
+  if (const CUresult r = unsafe(); r != CUDA_SUCCESS) return r;
+  return registered.exchange(true) ? CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED : CUDA_SUCCESS;
+}
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
+  return cuCtxGetCurrent(context);
+}
+CUresult cuDevicePrimaryCtxGetState(CUdevice, unsigned* flags, int* active) { return *flags = 0, *active = 1, CUDA_SUCCESS; }
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { return CUDA_SUCCESS; }
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice) {
+  const std::scoped_lock lock(all_mutex);
+  for (Queue* queue : all()) queue->gone = queue != &of(nullptr);
+  ++life;
+  registered = false;
+  return CUDA_SUCCESS;
+}
+CUresult cuGraphExecDestroy(CUgraphExec) { return CUDA_SUCCESS; }
+CUresult cuModuleUnload(CUmodule) { return CUDA_SUCCESS; }
+CUresult cuDeviceGetPCIBusId(char* place, int bytes, CUdevice device) {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  std::snprintf(place, static_cast<std::size_t>(bytes), "0000:%02x:00.0", 1 + device + (visible != nullptr ? std::atoi(visible) : 0));
+  return CUDA_SUCCESS;
+}
 CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* at, void* host, unsigned) {
   return *at = reinterpret_cast<CUdeviceptr>(host), CUDA_SUCCESS;
 }
@@ -536,11 +576,14 @@ CUresult cuEventCreate(CUevent* event, unsigned) {
 }
 CUresult cuEventRecord(CUevent event, CUstream stream) {
   if (const CUresult r = legacy(stream); r != CUDA_SUCCESS) return r;
-  return *reinterpret_cast<Event*>(event) = {&of(stream), of(stream).captured, of(stream).depends}, CUDA_SUCCESS;
+  Event& is = *reinterpret_cast<Event*>(event);
+  if (of(stream).gone || is.in_life != life) return stale();
+  return is = {life, &of(stream), of(stream).captured, of(stream).depends}, CUDA_SUCCESS;
 }
 CUresult cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
   // All that is in the other stream now, which is at least what was there when the event was recorded.
-  const auto& [other, in, depends] = *reinterpret_cast<Event*>(event);
+  const auto& [in_life, other, in, depends] = *reinterpret_cast<Event*>(event);
+  if (of(stream).gone || in_life != life) return stale();
   if (const CUresult r = legacy(stream); r != CUDA_SUCCESS) return r;
   if (in != nullptr) {  // the stream joins the capture
     if (other->captured != in) return CUDA_ERROR_INVALID_VALUE;

@@ -3,6 +3,8 @@
 // WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, streams, fork, allocate, bad, bad-last
 //      ptx, ptx-extra, fat, fat-lz4, fat-zstd, fat-unreadable, fat-static (of 40,000 US), library, kernel: a kernel of 8,448 blocks from a module; says "counted" where each block ran once a launch
 //      capture, capture-first, -to-graph, -of-thread, -to-graph-of-thread, -asked-for, -forked, -forked-unjoined, -beside-thread, -beside-legacy: a graph of five kernels; says with which error the capture ended
+//      fork-stays: with a child that stays; at-exit: also when it ends; shapes, graphs, modules: each launch of another one
+//      reset, reset-graph, reset-running: after half of the launches its context is reset, in the last with launches that wait
 //      later, later-same: the launch of a later CUDA, which is another function, or the same; counted: launches by a call that is not steered
 //      next: says what it finds behind itself as dlsym, and ends
 // Waits after each EACH launches and at the end.  Says "returned" and when each call came back; and "done LAUNCHES".
@@ -154,6 +156,14 @@ CUstream capture(void* driver, const std::string& way, int us, CUgraphExec* made
 
 int main(int argc, char** argv) {
   const std::string way = argv[1];
+  if (way == "at-exit") {  // so that it is called after all that is made from here on is destroyed
+    std::atexit([] {
+      void* late = dlopen("libcuda.so.1", RTLD_NOW);
+      launch(reinterpret_cast<Launch>(dlsym(late, "cuLaunchKernel")), 50, nullptr);
+      reinterpret_cast<Wait>(dlsym(late, "cuStreamSynchronize"))(nullptr);
+      std::puts("launched at exit");
+    });
+  }
   int launches = std::atoi(argv[2]);
   const int us = std::atoi(argv[3]), each = argc > 4 ? std::atoi(argv[4]) : launches;
   const char* enough = argc > 5 ? argv[5] : nullptr;  // launches go on until this file is there
@@ -198,7 +208,7 @@ int main(int argc, char** argv) {
   }
   init(0);
   CUstream stream = nullptr;
-  if (way == "stream") reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
+  if (way == "stream" || way.starts_with("reset")) reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
   auto graph_made = reinterpret_cast<CUgraphExec>(static_cast<std::intptr_t>(us));
   if (way.starts_with("capture")) stream = capture(driver, way, us, &graph_made);
   if (way == "fork") {
@@ -210,6 +220,34 @@ int main(int argc, char** argv) {
       waitpid(child, &status, 0);
       std::printf("child %d\n", status);
     }
+  }
+  const auto call_of = [&]<class F>(F*, const char* name) { return reinterpret_cast<F*>(dlsym(driver, name)); };
+#define CALL(NAME) call_of(static_cast<decltype(&NAME)>(nullptr), #NAME)
+  if (way == "fork-stays") {  // its child goes on when it is killed
+    if (const pid_t child = fork(); child == 0) {
+      usleep(20'000'000);
+      _exit(0);
+    } else {
+      std::printf("child %d\n", child);
+      std::fflush(stdout);
+    }
+  }
+  if (way == "shapes" || way == "graphs" || way == "modules") {  // each launch is another kernel by its shape, or another graph or module at the same address
+    for (int i = 1; i <= launches; ++i) {
+      CUmodule module = nullptr;
+      CUfunction kernel = reinterpret_cast<CUfunction>(static_cast<std::intptr_t>(us));
+      if (way == "graphs") {
+        graph(reinterpret_cast<CUgraphExec>(static_cast<std::intptr_t>(us)), stream);
+        wait(stream);
+        CALL(cuGraphExecDestroy)(reinterpret_cast<CUgraphExec>(static_cast<std::intptr_t>(us)));
+        continue;
+      }
+      if (way == "modules") CALL(cuModuleLoadData)(&module, "image");
+      function(kernel, way == "shapes" ? static_cast<unsigned>(i) : 8, 1, 1, 128, 1, 1, 0, stream, nullptr, nullptr);
+      wait(stream);
+      if (way == "modules") CALL(cuModuleUnload)(module);
+    }
+    return std::printf("done %d\n", launches), 0;
   }
   if (way == "allocate") {
     const auto allocate = reinterpret_cast<CUresult (*)(CUdeviceptr*, size_t)>(dlsym(driver, "cuMemAlloc_v2"));
@@ -245,7 +283,7 @@ int main(int argc, char** argv) {
   const auto call = [&](int i) {
     if (of_module)
       launch_kernel();
-    else if (way == "graph" || way.starts_with("capture"))
+    else if (way == "graph" || way == "reset-graph" || way.starts_with("capture"))
       graph(graph_made, stream);
     else if (later != nullptr)
       later(stream, reinterpret_cast<CUfunction>(static_cast<std::intptr_t>(us)));
@@ -261,6 +299,12 @@ int main(int argc, char** argv) {
       std::thread(call, i).join();
     else
       call(i);
+    if (way.starts_with("reset") && i == launches / 2) {  // in mid-run, with its streams
+      if (way != "reset-running") wait(stream);
+      CALL(cuDevicePrimaryCtxReset_v2)(0);
+      CALL(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING);
+      second = stream;
+    }
     if (i % each == 0) {
       wait(stream), wait(second);
       if (i == launches && enough != nullptr && access(enough, F_OK) != 0) launches += each;
