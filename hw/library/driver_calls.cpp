@@ -3,7 +3,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "driver_calls.inc"  // of driver_calls.txt, by hw/CMakeLists.txt
+#include <driver_calls.inc>  // of driver_calls.txt, by hw/CMakeLists.txt
 
 namespace corun::live {
 namespace {

@@ -157,9 +157,16 @@ Hook hook(std::string_view symbol) {
 }  // namespace corun::live
 
 // What a program finds that is linked with the driver: a jump to the library's function, whatever the arguments are.
+#if defined(__x86_64__)
+#define CORUN_JUMP(TO) "\tjmp *" TO "(%rip)\n"
+#elif defined(__aarch64__)  // by a register that calls may change
+#define CORUN_JUMP(TO) "\tadrp x16, " TO "\n\tldr x16, [x16, :lo12:" TO "]\n\tbr x16\n"
+#else
+#error "nobody has written down how to jump on this machine"
+#endif
 #define CORUN_LINKED(NAME)                                                                                             \
-  asm(".pushsection .text\n.globl " #NAME "\n.type " #NAME ", @function\n" #NAME ":\n\tjmp *corun_in_place_of_" #NAME  \
-      "(%rip)\n.size " #NAME ", .-" #NAME "\n.popsection\n")
+  asm(".pushsection .text\n.globl " #NAME "\n.type " #NAME ", %function\n" #NAME ":\n"                               \
+      CORUN_JUMP("corun_in_place_of_" #NAME) ".size " #NAME ", .-" #NAME "\n.popsection\n")
 #define CORUN_IN_PLACE(HOW, NAME)                                                                                      \
   namespace corun::live {                                                                                              \
   namespace {                                                                                                          \
@@ -231,7 +238,7 @@ Hook hook(std::string_view symbol) {
 #else
 #define CORUN_TOUCHING_13000(X)
 #endif
-#include "counted_calls.inc"  // CORUN_COUNTED_CALLS of driver_calls.txt, by hw/CMakeLists.txt
+#include <counted_calls.inc>  // CORUN_COUNTED_CALLS of driver_calls.txt, by hw/CMakeLists.txt
 
 #define X(NAME) CORUN_IN_PLACE(Touching, NAME);
 #pragma GCC visibility push(default)

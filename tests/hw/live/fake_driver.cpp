@@ -73,7 +73,7 @@ class Queue {
   }
   const int groups;
   const bool blocking;
-  bool gone = false;  // with its context
+  std::atomic<bool> gone{false};  // with its context, and what waits in it
   void add(std::function<void()> what) {
     const std::scoped_lock lock(mutex_);
     todo_.push_back(std::move(what));
@@ -98,7 +98,7 @@ class Queue {
       changed_.wait(lock, [this] { return !todo_.empty(); });
       const std::function<void()> next = todo_.front();
       lock.unlock();
-      next();
+      if (!gone) next();
       lock.lock();
       todo_.pop_front();
       changed_.notify_all();
@@ -265,6 +265,7 @@ void run_worker(std::intptr_t us, std::uint32_t* counts, const corun::hw::PtxLau
 /// What a kernel of a module gets: its counts, and a worker its launch.
 CUresult run_of_module(std::intptr_t f, unsigned blocks, CUstream stream, void** arguments, void** extra) {
   const std::intptr_t us = f & 0xffffffff;
+  if (arguments == nullptr && extra == nullptr) return run(us, stream, of(stream).priority(), of(stream).groups), CUDA_SUCCESS;
   std::uint32_t* counts = nullptr;
   corun::hw::PtxLaunch launch;
   if (arguments != nullptr) {
@@ -385,11 +386,13 @@ CUresult cuDevResourceGenerateDesc(CUdevResourceDesc* described, CUdevResource* 
   for (unsigned i = 0; i < count; ++i) bits |= 1 << groups[i]._internal_padding[0];
   return *described = reinterpret_cast<CUdevResourceDesc>(bits), CUDA_SUCCESS;
 }
+constexpr std::intptr_t kLife = 1 << 20;  // of a green context, above its groups
 CUresult cuGreenCtxCreate(CUgreenCtx* context, CUdevResourceDesc described, CUdevice, unsigned) {
-  return *context = reinterpret_cast<CUgreenCtx>(described), CUDA_SUCCESS;
+  return *context = reinterpret_cast<CUgreenCtx>(reinterpret_cast<std::intptr_t>(described) + life * kLife), CUDA_SUCCESS;
 }
 CUresult cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned, int priority) {
-  const auto groups = static_cast<int>(reinterpret_cast<std::intptr_t>(context));
+  if (reinterpret_cast<std::intptr_t>(context) / kLife != life) return stale();
+  const auto groups = static_cast<int>(reinterpret_cast<std::intptr_t>(context) % kLife);
   return *stream = reinterpret_cast<CUstream>(made(priority, groups)), CUDA_SUCCESS;
 }
 CUresult cuCtxGetDevice(CUdevice* device) {
@@ -525,7 +528,8 @@ CUresult cuModuleLoadData(CUmodule* module, const void* image) {
 CUresult cuModuleGetFunction(CUfunction* f, CUmodule, const char* name) {
   if (std::strncmp(name, "busy_", 5) != 0) return CUDA_ERROR_NOT_FOUND;
   const bool worker = std::strstr(name, "__persistent") != nullptr;
-  return *f = reinterpret_cast<CUfunction>(kOfModule | (worker ? kWorker : 0) | std::atoi(name + 5)), CUDA_SUCCESS;
+  static std::intptr_t found = 0;  // each is at another address
+  return *f = reinterpret_cast<CUfunction>(++found << 48 | kOfModule | (worker ? kWorker : 0) | std::atoi(name + 5)), CUDA_SUCCESS;
 }
 CUresult cuLibraryLoadData(CUlibrary* library, const void* image, CUjit_option*, void**, unsigned, CUlibraryOption*, void**, unsigned) {
   return cuModuleLoadData(reinterpret_cast<CUmodule*>(library), image);

@@ -145,6 +145,18 @@ TEST_F(Shim, AServiceThatHearsNothingHoldsNobodyWhoseWordsFindNoRoom) {
   EXPECT_LT(took, limits::kStandsStill + kSlack);
 }
 
+// It lets the program go and then writes, as one that was stopped in the middle of a grant.
+TEST_F(Shim, WhatAServiceWritesAfterItsProgramHasGoneOnHoldsNothing) {
+  PlayedService late(folder_ / "socket", true, [](live::Memory& m) { m.gate = live::Gate::asks, m.in_flight = 64; });
+  Ended ended;
+  std::thread running([&] { ended = shell("timeout 30 " + fmt::format("env {}", steered("dlsym 20 100000", late.path()))); });
+  EXPECT_TRUE(comes([&] { return late.memory() != nullptr && late.memory()->words.granted[0] == 20; })) << "nobody else writes it";
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  late.memory()->words.granted[0] = 1;
+  running.join();
+  EXPECT_THAT(ended.said, AllOf(HasSubstr("the service stands still"), HasSubstr("done 20")));
+}
+
 TEST_F(Shim, AProgramThatSeesAnotherGpuThanTheServicesIsRefusedAndTold) {
   serve("wait", "--device=00000000:02:00.0");
   const Ended other = shell(joins("dlsym 10 50", "--name one"));
@@ -186,7 +198,8 @@ TEST_P(EachReset, NothingOfAContextThatIsResetIsUsedAfterwards) {
     }
   }
 }
-INSTANTIATE_TEST_SUITE_P(Ways, EachReset, testing::Values("reset", "reset-graph"), [](const auto& way) { return std::string(way.param) == "reset" ? "kernels" : "graphs"; });
+INSTANTIATE_TEST_SUITE_P(Ways, EachReset, testing::Values("reset", "reset-graph", "reset-stream"),
+                         [](const auto& way) { return std::string(way.param).substr(0, 5) + std::string(way.param).substr(std::min<std::size_t>(6, std::string(way.param).size())); });
 
 // Five launches wait on the GPU behind another's request when the context is reset, after whose end the next five go.
 TEST_F(Shim, LaunchesThatAContextTakesWithItHoldNobody) {
@@ -196,10 +209,18 @@ TEST_F(Shim, LaunchesThatAContextTakesWithItHoldNobody) {
     const nlohmann::json now = program("cam");
     return now.is_object() && now["on_gpu"] == 1;
   }));
-  const Ended ended = shell(joins("reset-running 10 1000", "--name one"));
-  EXPECT_THAT(ended.said, AllOf(HasSubstr("done 10"), Not(HasSubstr("stale"))));
+  const files::path enough = folder_ / "enough";
+  Ended ended;
+  std::thread one([&] { ended = shell(joins("reset-running 10 1000 10 " + enough.string(), "--name one")); });
   cam.join();
-  EXPECT_TRUE(comes([&] { return state()["programs"].empty(); }));
+  EXPECT_TRUE(comes([&] {
+    const nlohmann::json now = program("one");
+    return now.is_object() && now["launches"] > 40 && now["on_gpu"] == 0 && now["waiting"] == 0;
+  })) << state().dump();
+  std::ofstream(enough) << "\n";
+  one.join();
+  EXPECT_THAT(ended.said, AllOf(HasSubstr("done "), Not(HasSubstr("stale"))));
+  EXPECT_EQ(std::ranges::count(kernels(), "one", &Kernel::program) % 10, 5) << "what waited is gone with its context";
 }
 
 TEST_F(Shim, MoreKernelsThanThereAreEntriesAreCountedAndTold) {

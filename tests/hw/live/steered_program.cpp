@@ -4,7 +4,7 @@
 //      ptx, ptx-extra, fat, fat-lz4, fat-zstd, fat-unreadable, fat-static (of 40,000 US), library, kernel: a kernel of 8,448 blocks from a module; says "counted" where each block ran once a launch
 //      capture, capture-first, -to-graph, -of-thread, -to-graph-of-thread, -asked-for, -forked, -forked-unjoined, -beside-thread, -beside-legacy: a graph of five kernels; says with which error the capture ended
 //      fork-stays: with a child that stays; at-exit: also when it ends; shapes, graphs, modules: each launch of another one
-//      reset, reset-graph, reset-running: after half of the launches its context is reset, in the last with launches that wait
+//      reset, reset-graph, reset-stream, reset-running: after half of the launches its context is reset, in the last with launches that wait
 //      later, later-same: the launch of a later CUDA, which is another function, or the same; counted: launches by a call that is not steered
 //      next: says what it finds behind itself as dlsym, and ends
 // Waits after each EACH launches and at the end.  Says "returned" and when each call came back; and "done LAUNCHES".
@@ -208,7 +208,7 @@ int main(int argc, char** argv) {
   }
   init(0);
   CUstream stream = nullptr;
-  if (way == "stream" || way.starts_with("reset")) reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
+  if (way == "stream" || way == "reset-stream" || way == "reset-running") reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
   auto graph_made = reinterpret_cast<CUgraphExec>(static_cast<std::intptr_t>(us));
   if (way.starts_with("capture")) stream = capture(driver, way, us, &graph_made);
   if (way == "fork") {
@@ -225,24 +225,30 @@ int main(int argc, char** argv) {
 #define CALL(NAME) call_of(static_cast<decltype(&NAME)>(nullptr), #NAME)
   if (way == "fork-stays") {  // its child goes on when it is killed
     if (const pid_t child = fork(); child == 0) {
-      usleep(20'000'000);
+      sleep(120);
       _exit(0);
     } else {
       std::printf("child %d\n", child);
       std::fflush(stdout);
     }
   }
-  if (way == "shapes" || way == "graphs" || way == "modules") {  // each launch is another kernel by its shape, or another graph or module at the same address
+  if (way == "shapes" || way == "graphs" || way == "modules") {  // each launch is another kernel by its shape, or of another graph or module
     for (int i = 1; i <= launches; ++i) {
       CUmodule module = nullptr;
       CUfunction kernel = reinterpret_cast<CUfunction>(static_cast<std::intptr_t>(us));
       if (way == "graphs") {
-        graph(reinterpret_cast<CUgraphExec>(static_cast<std::intptr_t>(us)), stream);
+        CUgraph empty = nullptr;
+        CUgraphExec made = nullptr;
+        CALL(cuGraphCreate)(&empty, 0), CALL(cuGraphInstantiateWithFlags)(&made, empty, 0);
+        graph(made, stream);
         wait(stream);
-        CALL(cuGraphExecDestroy)(reinterpret_cast<CUgraphExec>(static_cast<std::intptr_t>(us)));
+        CALL(cuGraphExecDestroy)(made);
         continue;
       }
-      if (way == "modules") CALL(cuModuleLoadData)(&module, "image");
+      if (way == "modules") {
+        CALL(cuModuleLoadData)(&module, "image");
+        CALL(cuModuleGetFunction)(&kernel, module, ("busy_" + std::to_string(us)).c_str());
+      }
       function(kernel, way == "shapes" ? static_cast<unsigned>(i) : 8, 1, 1, 128, 1, 1, 0, stream, nullptr, nullptr);
       wait(stream);
       if (way == "modules") CALL(cuModuleUnload)(module);
@@ -294,15 +300,16 @@ int main(int argc, char** argv) {
     const std::chrono::nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();
     returned += " " + std::to_string(now.count());
   };
+  const int half = launches / 2;
   for (int i = 1; i <= launches; ++i) {
     if (way == "two-threads")  // one after the other, as a framework's backward pass has a thread of its own
       std::thread(call, i).join();
     else
       call(i);
-    if (way.starts_with("reset") && i == launches / 2) {  // in mid-run, with its streams
+    if (way.starts_with("reset") && i == half) {  // in mid-run, with its streams
       if (way != "reset-running") wait(stream);
       CALL(cuDevicePrimaryCtxReset_v2)(0);
-      CALL(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING);
+      if (stream != nullptr) CALL(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING);
       second = stream;
     }
     if (i % each == 0) {
