@@ -12,15 +12,17 @@
 #include <thread>
 #include <utility>
 
+#include "hw/library/captures.h"
 #include "hw/library/client.h"
 #include "hw/library/driver.h"
+#include "hw/live/limits.h"
 
 namespace corun::live {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr auto kRest = 500ms;  // that a program may take to come to rest: a copy of 20 GiB
-constexpr auto kLook = 20ms;   // how often one that waits looks whether the service is there
+using limits::kRest;
+constexpr auto kLook = limits::kLookAtService;
 
 /// What is asked of the driver, past the library's own answers.
 struct Calls {
@@ -84,7 +86,6 @@ void start(Run run) {
 
 }  // namespace
 
-std::atomic<int> captures{0};
 std::atomic<Blocks*> Blocks::steered_{nullptr};
 
 /// A thread that waits for contexts, since it may wait for good.
@@ -134,12 +135,17 @@ bool Blocks::usable() {
   return yes;
 }
 
-bool Blocks::service_is_gone() { return Client::get() == nullptr || client_.service_is_gone(); }
+bool Blocks::service_is_gone() { return client_.service_is_gone(); }
+
+Blocks* Blocks::in_charge() {
+  Blocks* blocks = get();
+  return blocks != nullptr && blocks->client_.joined() ? blocks : nullptr;
+}
 
 // ---- what the program asks for ------------------------------------------------------------------------------
 
 std::optional<CUresult> Blocks::allocate(CUdeviceptr* at, std::size_t bytes) {
-  if (at == nullptr || bytes < kBlockUnit || Client::get() == nullptr) return {};
+  if (at == nullptr || bytes < kBlockUnit || !client_.joined()) return {};
   CUcontext context = nullptr;
   if (!usable() || calls().context(&context) != CUDA_SUCCESS || context == nullptr)
     return count_passed(), std::nullopt;
@@ -186,7 +192,7 @@ std::optional<CUresult> Blocks::free(CUdeviceptr at) {
   if (found == at_.end()) return {};
   Block& block = blocks_[found->second];
   changed_.wait(lock, [&] { return !block.moving; });
-  if (captures.load() != 0) return later_.push_back(at), CUDA_SUCCESS;
+  if (captures().any()) return later_.push_back(at), CUDA_SUCCESS;
   at_.erase(found);
   block.moving = true;  // the thread that moves leaves it alone
   lock.unlock();
@@ -202,7 +208,7 @@ std::optional<CUresult> Blocks::free(CUdeviceptr at) {
 
 void Blocks::say_free(const Block& block) {
   const auto number = static_cast<std::uint32_t>(&block - blocks_.data());
-  if (Client::get() != nullptr) client_.say({Saying::What::frees, number, 0, block.generation});
+  if (client_.joined()) client_.say({Saying::What::frees, number, 0, block.generation});
 }
 
 /// It has no device memory any more.
@@ -280,7 +286,7 @@ bool Blocks::wait_until_there() {
   if (go_in()) return true;
   const std::uint32_t number = ++wanted_;
   lock.unlock();
-  const bool heard = Client::get() != nullptr && client_.say({Saying::What::wants, 0, number, 0});
+  const bool heard = client_.joined() && client_.say({Saying::What::wants, 0, number, 0});
   lock.lock();
   // What could not come to rest stays on the GPU, and the service need not say so.
   while (away_.load() != 0 && (!heard || goes_ != number)) {
@@ -289,7 +295,7 @@ bool Blocks::wait_until_there() {
   }
   const bool in = go_in();
   lock.unlock();
-  if (heard && Client::get() != nullptr) client_.say({Saying::What::has, 0, number, 0});
+  if (heard && client_.joined()) client_.say({Saying::What::has, 0, number, 0});
   return in;
 }
 
@@ -408,7 +414,7 @@ bool Blocks::comes_to_rest() {
     if (std::chrono::steady_clock::now() > until) return false;
     std::this_thread::sleep_for(20us);
   }
-  return captures.load() == 0 && synchronize_contexts();
+  return !captures().any() && synchronize_contexts();
 }
 
 bool Blocks::synchronize_contexts() {

@@ -33,6 +33,8 @@ class Blocks {
  public:
   /// Null: the program's memory is not steered.
   static Blocks* get() { return steered_.load(std::memory_order_acquire); }
+  /// Null, too, where its service is gone: memory is allocated as if there were none.
+  static Blocks* in_charge();
   static void begin(Client& client, Memory& memory);
   static void end() { steered_.store(nullptr, std::memory_order_release); }  // in a forked child
 
@@ -123,8 +125,5 @@ class Touch {
   static inline thread_local int depth_ = 0;  // of calls that the driver answers by others
   Blocks* blocks_;
 };
-
-/// Streams that are captured.
-extern std::atomic<int> captures;
 
 }  // namespace corun::live

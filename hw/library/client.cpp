@@ -6,7 +6,6 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,20 +14,24 @@
 #include <csignal>
 #include <cstddef>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <thread>
 
 #include "hw/library/blocks.h"
 #include "hw/library/driver.h"
+#include "hw/library/join.h"
+#include "hw/library/leave.h"
+#include "hw/library/pause.h"
+#include "hw/library/uncaptured.h"
+#include "hw/live/limits.h"
 
 namespace corun::live {
 namespace {
 
 std::atomic<Client*> steered{nullptr};
+std::atomic<Client*> latest{nullptr};  // also while its service is gone; null: none, or it is not to join again
 
-constexpr std::uint64_t kSpins = 20000;    // a millisecond or so: to be woken takes 50 us, a tenth of a short request
-constexpr long kSleepNs = 20'000'000;      // how often one that sleeps looks whether the service is there
+// To be woken takes 50 us, a tenth of a short request, so that a thread looks for as long as limits::kSpins before it sleeps.
 constexpr std::int64_t kLookNs = 2'000;    // for the grant of a launch that is next; twice a round trip
 
 void warn(const char* problem, const char* more = "") {
@@ -39,75 +42,49 @@ std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// The memory that came with the service's welcome.
-Memory* received(int socket, Welcome& welcome) {
-  iovec part{&welcome, sizeof welcome};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &part, message.msg_iovlen = 1;
-  message.msg_control = control, message.msg_controllen = sizeof control;
-  if (recvmsg(socket, &message, MSG_WAITALL | MSG_CMSG_CLOEXEC) != static_cast<ssize_t>(sizeof welcome)) return nullptr;
-  const cmsghdr* header = CMSG_FIRSTHDR(&message);
-  if (welcome.accepted == 0 || header == nullptr || header->cmsg_type != SCM_RIGHTS) return nullptr;
-  int fd = -1;
-  std::memcpy(&fd, CMSG_DATA(header), sizeof fd);
-  void* memory = mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  close(fd);
-  return memory == MAP_FAILED ? nullptr : static_cast<Memory*>(memory);
-}
-
 void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t value) {
-  const timespec limit{0, kSleepNs};
+  const timespec limit{0, std::chrono::nanoseconds(limits::kLookAtService).count()};
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, value, &limit, nullptr, 0);
 }
 
 }  // namespace
+
+Client* Client::last() { return latest.load(std::memory_order_acquire); }
 
 Client* Client::get() { return steered.load(std::memory_order_acquire); }
 
 void Client::connect() {
   static std::once_flag once;
   std::call_once(once, [] {
-    const char* path = std::getenv(kSocketVariable);
-    if (path == nullptr || *path == '\0') return;
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    if (std::strlen(path) >= sizeof address.sun_path) return warn("the socket's path is too long", path);
-    std::strcpy(address.sun_path, path);
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-      warn("there is no service", path);
-      close(fd);
-      return;
-    }
-    Hello hello;
-    const auto text = [](const char* name) { return std::getenv(name) != nullptr ? std::getenv(name) : ""; };
-    std::strncpy(hello.name, text("CORUN_NAME"), sizeof hello.name - 1);
-    hello.real_time = std::strcmp(text("CORUN_CLASS"), "real_time") == 0;
-    hello.priority = std::atoi(text("CORUN_PRIORITY"));
-    hello.quota = std::strtod(text("CORUN_QUOTA"), nullptr), hello.reservation = std::strtod(text("CORUN_RESERVATION"), nullptr);
-    hello.slo_us = std::strtoull(text("CORUN_SLO_US"), nullptr, 10);
-    Welcome welcome;
-    Memory* memory = nullptr;
-    if (send(fd, &hello, sizeof hello, MSG_NOSIGNAL) == static_cast<ssize_t>(sizeof hello)) memory = received(fd, welcome);
-    if (memory == nullptr) {
-      welcome.reason[sizeof welcome.reason - 1] = '\0';
-      warn("the service refused", welcome.reason);
-      close(fd);
-      return;
-    }
-    auto* client = new Client(fd, memory);  // lives as long as the program
-    steered.store(client, std::memory_order_release);
-    Blocks::begin(*client, *memory);
-    pthread_atfork(nullptr, nullptr, [] {
-      steered.store(nullptr, std::memory_order_release);
-      Blocks::end();
-    });
+    const char* path = service_of_environment();
+    if (path == nullptr) return;
+    const Joined joined = join(path);
+    if (joined.memory == nullptr) return warn(joined.why.c_str());
+    joined_a_service();
+    auto* client = new Client(joined.socket, joined.memory, static_cast<CUdevice>(joined.device));  // lives as long as the program
+    Blocks::begin(*client, *joined.memory);
+    pthread_atfork(nullptr, nullptr, in_child);
+    client->begin();
   });
 }
 
-Client::Client(int socket, Memory* memory) : socket_(socket), memory_(memory) {
-  if (in_flight() == 0) return;
+/// The child is none of the service's: who holds the socket keeps a killed parent in the books.
+void Client::in_child() {
+  steered.store(nullptr, std::memory_order_release);
+  Blocks::end();
+  forget_what_to_say();
+  close_what_joins();
+  if (Client* client = latest.exchange(nullptr)) {
+    ::close(client->socket_);
+    munmap(client->memory_, sizeof(Memory));
+  }
+}
+
+Client::Client(int socket, Memory* memory, CUdevice device) : socket_(socket), memory_(memory), device_(device) {}
+
+void Client::begin() {
+  latest.store(this);
+  steered.store(this, std::memory_order_release);
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are not this thread's
@@ -115,25 +92,57 @@ Client::Client(int socket, Memory* memory) : socket_(socket), memory_(memory) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-/// What waits on the GPU when the service has ended goes on.
+/// Until the service is gone, or stands still.  What waits on the GPU then goes on, and the program joins the next service.
 void Client::watch() {
-  pollfd look{socket_, POLLRDHUP, 0};
-  while (poll(&look, 1, -1) < 0 && errno == EINTR) {
+  using Clock = std::chrono::steady_clock;
+  constexpr Clock::duration kMost = 3 * limits::kLookAtService;  // that a look counts: the program may have been stopped meanwhile
+  std::uint32_t beat = memory_->beat.load();
+  Clock::duration still{};
+  for (auto last = Clock::now(); !service_is_gone();) {
+    pollfd look{socket_, POLLRDHUP, 0};
+    poll(&look, 1, static_cast<int>(std::chrono::milliseconds(limits::kLookAtService).count()));
+    const auto now = Clock::now();
+    const std::uint32_t beats = memory_->beat.load();
+    still = beats != beat ? Clock::duration{} : still + std::min(now - last, kMost);
+    beat = beats, last = now;
+    if (still >= limits::kStandsStill) leave("the service stands still");
   }
-  service_is_gone();
-  // No attempt is stopped any more.  One that has been is the last that the GPU says anything of before it goes on.
-  const auto let_go = [&] {
-    for (auto& order : memory_->words.orders) order.store(0);
-    for (std::uint32_t i = 0; i < kStreams; ++i) {
-      memory_->words.granted[i].store(numbered_[i].launched);
-      memory_->words.resumed[i].store(attempt_of(numbered_[i].launched, kAllAttempts));
-    }
-  };
   // A thread that is in the driver, which may wait for what waits, ends there; whoever comes later finds no service.
   std::unique_lock<std::mutex> lock(order_, std::defer_lock);
   do let_go();
   while (!lock.try_lock() && (usleep(1000), true));
   let_go();
+  lock.unlock();
+  // A service that stood still and goes on may write once more what it grants, and then nobody would be let go.
+  for (; !all_have_ended(); let_go()) std::this_thread::sleep_for(limits::kLookAtService);
+  for (auto pause = limits::kRejoin; latest.load() == this; pause = std::min<decltype(pause)>(2 * pause, limits::kRejoinMost)) {
+    std::this_thread::sleep_for(pause);
+    const Joined joined = join(service_of_environment());
+    if (joined.memory == nullptr) continue;
+    if (joined.memory->memory_cap.load() != 0) {
+      close(joined.socket), munmap(joined.memory, sizeof(Memory));
+      return warn("a service is there, but it decides about memory, and this program's is its own by now");
+    }
+    auto* next = new Client(joined.socket, joined.memory, static_cast<CUdevice>(joined.device));
+    std::fputs("corun: a service is there; this program is steered again\n", stderr);
+    return next->begin();
+  }
+}
+
+/// No attempt is stopped any more.  One that has been is the last that the GPU says anything of before it goes on.
+void Client::let_go() {
+  for (auto& order : memory_->words.orders) order.store(0);
+  for (std::uint32_t i = 0; i < kStreams; ++i) {
+    memory_->words.granted[i].store(numbered_[i].launched);
+    memory_->words.resumed[i].store(attempt_of(numbered_[i].launched, kAllAttempts));
+  }
+}
+
+/// Who comes after it counts its own launches only.
+bool Client::all_have_ended() {
+  for (std::uint32_t i = 0; i < kStreams; ++i)
+    if (!reached(memory_->words.ended[i].load(std::memory_order_acquire), numbered_[i].marked)) return false;
+  return true;
 }
 
 /// A number is not given to another stream while launches may still run when theirs is destroyed.  Where none can be stopped, a
@@ -141,9 +150,10 @@ void Client::watch() {
 Client::Stream* Client::stream(const StreamKey& key) {
   thread_local StreamKey last;
   thread_local Stream* known = nullptr;
+  thread_local const Client* of = nullptr;
   thread_local std::uint32_t known_since = 0;
   const std::uint32_t since = destroyed_.load(std::memory_order_acquire);
-  if (known != nullptr && last == key && known_since == since) return known;
+  if (known != nullptr && of == this && last == key && known_since == since) return known;
   const std::scoped_lock lock(tables_);
   auto& of_handle = streams_[key.stream];
   const auto [at, added] = of_handle.try_emplace(key.thread, nullptr);
@@ -156,7 +166,7 @@ Client::Stream* Client::stream(const StreamKey& key) {
     });
     if (over != retired_.end()) at->second = &numbered_[*over], retired_.erase(over);
   }
-  last = key, known = at->second, known_since = since;
+  last = key, known = at->second, of = this, known_since = since;
   return known;
 }
 
@@ -175,8 +185,8 @@ bool Client::say(const Saying& saying) {
   const std::scoped_lock lock(saying_);
   const std::uint32_t said = memory_->said.load(std::memory_order_relaxed);
   for (std::uint64_t spins = 1; said - memory_->heard.load(std::memory_order_acquire) >= kSayings; ++spins) {
-    __builtin_ia32_pause();
-    if (spins % kSpins == 0 && service_is_gone()) return false;
+    pause();
+    if (left_.load(std::memory_order_relaxed) || (spins % limits::kSpins == 0 && service_is_gone())) return false;
   }
   memory_->sayings[said % kSayings] = saying;
   memory_->said.store(said + 1);  // seq_cst: before the look whether it sleeps
@@ -188,16 +198,28 @@ bool Client::say(const Saying& saying) {
 }
 
 bool Client::service_is_gone() {
+  if (left_.load()) return true;
   pollfd look{socket_, POLLRDHUP, 0};
-  if (poll(&look, 1, 0) == 0) return false;
-  if (steered.exchange(nullptr) != nullptr) warn("the service has ended");
-  return true;
+  if (poll(&look, 1, 0) <= 0) return false;
+  return leave("the service has ended"), true;
+}
+
+/// Says it once.
+void Client::leave(const char* why) {
+  left_.store(true);
+  Client* self = this;
+  if (steered.compare_exchange_strong(self, nullptr)) warn(why);
+  shutdown(socket_, SHUT_RDWR);
 }
 
 const Terms& Client::standing() const {
   thread_local Terms known;
   thread_local std::uint32_t known_version = 0;
-  for (;;) {
+  thread_local const Client* of = nullptr;
+  if (of != this) of = this, known = {}, known_version = 0;
+  for (std::uint64_t spins = 1;; ++spins) {
+    // Odd for good: the service was killed while it wrote.  What was known stands until that is seen.
+    if (left_.load(std::memory_order_relaxed) || spins % limits::kSpins == 0) return known;
     const std::uint32_t version = memory_->version.load(std::memory_order_acquire);
     if (version == known_version) return known;
     Terms read;
@@ -229,7 +251,7 @@ bool Client::ask(Stream& stream, const Work& work, std::uint32_t attempts) {
   while (now_ns() < until)
     if (has_grant(stream, number)) return true;
   memory_->queued.fetch_add(1, std::memory_order_relaxed);
-  return Client::get() == nullptr;
+  return !joined();
 }
 
 void Client::wait_for_grant(Stream& stream) { wait_until_granted(stream, stream.launched); }
@@ -238,40 +260,50 @@ void Client::wait_until_granted(const Stream& stream, std::uint32_t number) {
   const std::int64_t begin = now_ns();
   std::atomic<std::uint32_t>& word = memory_->words.granted[stream.index];
   for (std::uint64_t spins = 0; !has_grant(stream, number); ++spins) {
-    if (spins < kSpins) {
-      __builtin_ia32_pause();
+    if (left_.load(std::memory_order_relaxed)) break;
+    if (spins < limits::kSpins) {
+      pause();
       continue;
     }
     memory_->sleeps[stream.index].store(1);  // seq_cst: before the look whether it is granted
     const std::uint32_t seen = word.load();
     if (!reached(seen, number)) sleep_while(word, seen);
-    if (!has_grant(stream, number) && service_is_gone()) return;
+    if (!has_grant(stream, number) && service_is_gone()) break;
   }
   memory_->sleeps[stream.index].store(0);
   memory_->held_ns.fetch_add(static_cast<std::uint64_t>(now_ns() - begin), std::memory_order_relaxed);
 }
 
 Terms Client::terms(const Stream& stream) const {
-  if (Client::get() == nullptr) return {};
+  if (!joined()) return {};
   return in_flight() != 0 ? standing() : memory_->terms[stream.index];
 }
 
 CUdeviceptr Client::ended(const Stream& stream) {
-  std::call_once(mapped_, [&] {
-    using Register = CUresult (*)(void*, size_t, unsigned);
-    using Address = CUresult (*)(CUdeviceptr*, void*, unsigned);
-    const auto add = driver<Register>("cuMemHostRegister_v2");
-    const auto address = driver<Address>("cuMemHostGetDevicePointer_v2");
-    if (add == nullptr || address == nullptr ||
-        add(&memory_->words, sizeof memory_->words, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP) != CUDA_SUCCESS ||
-        address(&on_device_, &memory_->words, 0) != CUDA_SUCCESS) {
-      on_device_ = 0;
-      warn("the GPU cannot write into the service's memory");
-      steered.store(nullptr);
-      shutdown(socket_, SHUT_RDWR);
-    }
-  });
-  return on_device_ == 0 ? 0 : on_device_ + stream.index * sizeof(std::uint32_t);
+  if (!mapped_.load(std::memory_order_acquire) && !map()) return 0;
+  return on_device_ + stream.index * sizeof(std::uint32_t);
+}
+
+/// Again after a context has ended, which may have been the one that it was mapped in.
+bool Client::map() {
+  const std::scoped_lock lock(mapping_);
+  if (mapped_.load()) return true;
+  const Uncaptured now;
+  const auto context_of = driver<CUresult (*)(CUcontext*)>("cuCtxGetCurrent");
+  const auto add = driver<CUresult (*)(void*, size_t, unsigned)>("cuMemHostRegister_v2");
+  const auto address = driver<CUresult (*)(CUdeviceptr*, void*, unsigned)>("cuMemHostGetDevicePointer_v2");
+  CUcontext context = nullptr;
+  if (context_of != nullptr && (context_of(&context) != CUDA_SUCCESS || context == nullptr)) return false;  // the driver refuses the launch
+  const CUresult added = add != nullptr ? add(&memory_->words, sizeof memory_->words, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP)
+                                        : CUDA_ERROR_NOT_SUPPORTED;
+  if ((added != CUDA_SUCCESS && added != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) || address == nullptr ||
+      address(&on_device_, &memory_->words, 0) != CUDA_SUCCESS) {
+    leave("the GPU cannot write into the service's memory");
+    latest.store(nullptr);  // nor into another's
+    return false;
+  }
+  mapped_.store(true, std::memory_order_release);
+  return true;
 }
 
 CUdeviceptr Client::granted(const Stream& stream) const {
@@ -305,20 +337,45 @@ std::size_t Client::Hash::operator()(const Work& work) const {
 
 std::uint32_t Client::number_of(const Work& work) {
   thread_local Work last;
-  thread_local std::uint32_t known = 0;
-  if (last == work) return known;
+  thread_local const Client* of = nullptr;
+  thread_local std::uint32_t known = 0, known_since = 0;
+  const std::uint32_t since = forgets_.load(std::memory_order_acquire);
+  if (last == work && of == this && known_since == since) {
+    if (known == kKernels - 1) memory_->crowded.fetch_add(1, std::memory_order_relaxed);
+    return known;
+  }
   const std::scoped_lock lock(tables_);
-  const auto next = std::min<std::uint32_t>(static_cast<std::uint32_t>(kernels_.size()), kKernels - 1);
-  const auto [at, added] = kernels_.try_emplace(work, next);
-  last = work, known = at->second;
-  if (!added || kernels_.size() > kKernels) return known;
-  KernelEntry& entry = memory_->kernels[known];
+  last = work, of = this, known_since = since;
+  if (const auto at = kernels_.find(work); at != kernels_.end()) return known = at->second;
+  KernelEntry entry;
+  const std::string description = describe(entry, work);
+  if (const auto same = forgotten_.find(description); same != forgotten_.end()) {
+    known = same->second.back();
+    same->second.pop_back();
+    if (same->second.empty()) forgotten_.erase(same);
+  } else if (kernels_used_ < kKernels - 1) {
+    known = kernels_used_++;
+    if (work.graph) std::snprintf(entry.name, sizeof entry.name, "graph %u", known);
+    memory_->kernels[known] = entry;
+    described_.push_back(description);
+  } else {
+    if (memory_->crowded.fetch_add(1, std::memory_order_relaxed) == 0) {
+      std::strcpy(memory_->kernels[kKernels - 1].name, "others");
+      std::fprintf(stderr, "corun: this program has more than %u kernels, by their shapes; how long others take is not told apart\n", kKernels - 1);
+    }
+    return known = kKernels - 1;
+  }
+  kernels_.emplace(work, known);
+  return known;
+}
+
+/// What it has in common with a later one that is the same kernel at another address.
+std::string Client::describe(KernelEntry& entry, const Work& work) const {
   std::memcpy(entry.grid, work.grid, sizeof entry.grid);
   std::memcpy(entry.block, work.block, sizeof entry.block);
   entry.shared_bytes = work.shared_bytes;
-  if (work.graph) {
-    std::snprintf(entry.name, sizeof entry.name, "graph %u", known);
-  } else {
+  if (!work.graph) {
+    const Uncaptured now;  // the driver may load the kernel
     auto function = static_cast<CUfunction>(const_cast<void*>(work.key));
     using Name = CUresult (*)(const char**, CUfunction);
     using Attribute = CUresult (*)(int*, CUfunction_attribute, CUfunction);
@@ -327,9 +384,9 @@ std::uint32_t Client::number_of(const Work& work) {
     const auto attribute = driver<Attribute>("cuFuncGetAttribute");
     // A kernel of a library, as the runtime launches them, has no attributes of a function.
     if (attribute != nullptr && attribute(&registers, CU_FUNC_ATTRIBUTE_NUM_REGS, function) != CUDA_SUCCESS)
-      if (const auto of = driver<CUresult (*)(CUfunction*, CUkernel)>("cuKernelGetFunction")) {
+      if (const auto function_of = driver<CUresult (*)(CUfunction*, CUkernel)>("cuKernelGetFunction")) {
         CUfunction its = nullptr;
-        if (of(&its, reinterpret_cast<CUkernel>(function)) == CUDA_SUCCESS) function = its;
+        if (function_of(&its, reinterpret_cast<CUkernel>(function)) == CUDA_SUCCESS) function = its;
       }
     if (const auto name_of = driver<Name>("cuFuncGetName")) name_of(&name, function);
     if (attribute != nullptr) {
@@ -339,7 +396,63 @@ std::uint32_t Client::number_of(const Work& work) {
     entry.registers = static_cast<std::uint32_t>(registers), entry.static_shared_bytes = static_cast<std::uint32_t>(shared);
     std::strncpy(entry.name, name != nullptr ? name : "?", sizeof entry.name - 1);
   }
-  return known;
+  return {reinterpret_cast<const char*>(&entry), sizeof entry};
+}
+
+void Client::forget_graph(const void* graph) {
+  const std::scoped_lock lock(tables_);
+  std::erase_if(kernels_, [&](const auto& each) {
+    if (each.first.key != graph || !each.first.graph) return false;
+    forgotten_[described_[each.second]].push_back(each.second);
+    return true;
+  });
+  forgets_.fetch_add(1, std::memory_order_release);
+}
+
+/// All of them: the next launch of one that is still there finds its number by its description.
+void Client::forget_kernels() {
+  const std::scoped_lock lock(tables_);
+  std::erase_if(kernels_, [&](const auto& each) {
+    if (each.first.graph) return false;
+    forgotten_[described_[each.second]].push_back(each.second);
+    return true;
+  });
+  forgets_.fetch_add(1, std::memory_order_release);
+}
+
+template <class What>
+void Client::each_of(CUcontext context, What what) {
+  std::unique_lock lock(tables_);
+  const std::uint32_t used = used_;
+  lock.unlock();
+  for (std::uint32_t i = 0; i < used; ++i)
+    if (numbered_[i].mark.context() == context) what(numbered_[i], memory_->words.ended[i]);
+}
+
+void Client::context_ends(CUcontext context) {
+  if (!asks() || context == nullptr) return;
+  waits();
+  const auto until = std::chrono::steady_clock::now() + limits::kContextEnds;
+  each_of(context, [&](const Stream& stream, const std::atomic<std::uint32_t>& ended) {
+    while (!reached(ended.load(std::memory_order_acquire), stream.marked) && joined() && std::chrono::steady_clock::now() < until) usleep(50);
+  });
+}
+
+void Client::context_ended(CUcontext context) {
+  mapped_.store(false);
+  if (context == nullptr) return;
+  each_of(context, [&](Stream& stream, std::atomic<std::uint32_t>& ended) {
+    const std::scoped_lock order(this->order(stream));
+    for (std::uint32_t n = ended.load() + 1; reached(stream.launched, n); ++n) say({Saying::What::failed, stream.index, n, 0, 0});
+    ended.store(stream.launched);
+    stream.marked.store(stream.launched);
+  });
+  forget_kernels();
+  const std::scoped_lock lock(tables_);
+  std::erase_if(kernels_, [&](const auto& each) {
+    forgotten_[described_[each.second]].push_back(each.second);
+    return true;
+  });
 }
 
 }  // namespace corun::live

@@ -2,9 +2,10 @@
 // kernels.  A launch waits for its grant in its own thread, or, where the service lets the host run ahead, on the GPU.  The
 // order of a stream is kept by a lock until it is launched, and where launches wait on the GPU the order of all: what waits
 // holds up what comes behind it in a hardware channel, which must not be granted sooner.
-// A program whose service is gone, and a forked child, go on as if there were none; a thread of the library lets go what waits.
+// A program whose service is gone, or stands still, goes on as if there were none, and joins again when one is there; a thread of the
+// library lets go what waits.  A forked child has nothing of it.  What is gone with a context is forgotten.
 //
-// Leaves out: what a launch is (hooks.cpp), and devices but the first that the program sees.
+// Leaves out: what a launch is (hooks.cpp), and devices but the service's.
 #pragma once
 
 #include <cuda.h>
@@ -12,6 +13,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <span>
 #include <string>
@@ -40,8 +42,14 @@ struct StreamKey {
 
 class Client {
  public:
-  /// Null: this program is not steered, or no longer.
+  /// Null: this program is not steered, or not now.
   static Client* get();
+  /// Also while its service is gone.
+  static Client* last();
+  /// False: its service is gone, whichever came after it.
+  bool joined() const { return get() == this; }
+  /// Of the program's GPUs the service's.
+  CUdevice device() const { return device_; }
   /// Where the environment names a service, and once.  Says on standard error why it could not.
   static void connect();
 
@@ -52,18 +60,25 @@ class Client {
   void count(const Work& work) {
     (work.graph ? memory_->graphs : memory_->launches).fetch_add(1, std::memory_order_relaxed);
   }
+  void count_counted() { memory_->counted.fetch_add(1, std::memory_order_relaxed); }
   void count_unsteered() { memory_->unsteered.fetch_add(1, std::memory_order_relaxed); }
 
   struct Stream {
     std::mutex order;
     std::uint32_t index = 0;
-    std::atomic<std::uint32_t> launched{0};
+    std::atomic<std::uint32_t> launched{0}, marked{0};  // so far; the last whose end the GPU will say
     Mark mark;
   };
   /// Null: there are too many.
   Stream* stream(const StreamKey& key);
   /// The program destroys it: another at its address has a number of its own, as attempts of the two may not share what they count in.
   void destroyed(CUstream stream);
+  /// A graph that is destroyed, or kernels whose code is: another may be at its address.
+  void forget_graph(const void* graph);
+  void forget_kernels();
+  /// Waits a while for what the GPU has of a context that is to be destroyed.  Afterwards nothing of it is on the GPU, nor will be.
+  void context_ends(CUcontext context);
+  void context_ended(CUcontext context);
   /// To be held from ask() until the launch and what is behind it are with the driver.
   std::mutex& order(Stream& stream) { return in_flight() != 0 ? order_ : stream.order; }
 
@@ -79,6 +94,7 @@ class Client {
   void count_unreadable() { memory_->unreadable.fetch_add(1, std::memory_order_relaxed); }
   /// The groups of SMs that parts of the GPU are made of, by their TPCs: the service can say then how many SMs a part has.
   void has_groups(std::span<const std::uint32_t> tpcs_of_group);
+  bool knows_groups() const { return memory_->groups.load(std::memory_order_relaxed) != 0; }
 
   /// Asks for the stream's next launch, and waits until the driver may have it.  False: it has to wait on the GPU.
   bool ask(Stream& stream, const Work& work, std::uint32_t attempts = 0);
@@ -104,15 +120,26 @@ class Client {
   bool service_is_gone();
 
  private:
-  Client(int socket, Memory* memory);
+  Client(int socket, Memory* memory, CUdevice device);
+  static void in_child();
+  void begin();
   std::uint32_t in_flight() const { return memory_->in_flight.load(std::memory_order_relaxed); }
   bool has_grant(const Stream& stream, std::uint32_t number) const;
   void wait_until_granted(const Stream& stream, std::uint32_t number);
   void watch();
+  void let_go();
+  bool all_have_ended();
+  void leave(const char* why);
+  bool map();
+  template <class What>
+  void each_of(CUcontext context, What what);
   std::uint32_t number_of(const Work& work);
+  std::string describe(KernelEntry& entry, const Work& work) const;
 
   int socket_;
   Memory* memory_;
+  CUdevice device_;
+  std::atomic<bool> left_{false};
   std::mutex tables_;
   std::unordered_map<CUstream, std::unordered_map<std::uint64_t, Stream*>> streams_;
   Stream numbered_[kStreams];
@@ -123,7 +150,12 @@ class Client {
     std::size_t operator()(const Work& work) const;
   };
   std::unordered_map<Work, std::uint32_t, Hash> kernels_;
-  std::once_flag mapped_;
+  std::uint32_t kernels_used_ = 0;
+  std::vector<std::string> described_;                              // by number
+  std::map<std::string, std::vector<std::uint32_t>> forgotten_;     // numbers that the next one of the same description takes over
+  std::atomic<std::uint32_t> forgets_{0};
+  std::mutex mapping_;
+  std::atomic<bool> mapped_{false};
   CUdeviceptr on_device_ = 0;
   std::mutex order_, saying_;
 };

@@ -7,8 +7,11 @@
 #include <array>
 #include <utility>
 
+#include "hw/library/captures.h"
 #include "hw/library/client.h"
+#include "hw/library/contexts.h"
 #include "hw/library/driver.h"
+#include "hw/library/lanes.h"
 #include "hw/library/stoppable.h"
 
 namespace corun::live {
@@ -29,6 +32,22 @@ Client* asking() {
 
 void loaded(const void* module, const void* image) {
   if (asking() != nullptr) stoppable_kernels().loaded(module, image);
+}
+
+void stream_ends(CUstream stream) {
+  captures().destroyed(stream);
+  forget_lanes(stream);
+  if (Client* client = asking()) client->destroyed(stream);
+}
+
+/// The primary context, by whichever call: it ends with the last that holds it.
+template <class Release>
+CUresult release_primary(CUdevice device, Release release) {
+  CUcontext context = primary_context(device);
+  stoppable_kernels().context_ended();
+  const CUresult result = release();
+  if (result == CUDA_SUCCESS && context != nullptr && !primary_context_is_there(device)) context_ended(context);
+  return result;
 }
 
 /// Options that leave what the driver makes as it is.
@@ -71,6 +90,7 @@ CUresult cuModuleLoadFatBinary(CUmodule* module, const void* image) {
   return result;
 }
 CUresult cuModuleUnload(CUmodule module) {
+  if (Client* client = Client::get()) client->forget_kernels();
   if (asking() != nullptr) stoppable_kernels().unloaded(module);
   return real<decltype(cuModuleUnload)>("cuModuleUnload", module);
 }
@@ -88,6 +108,7 @@ CUresult cuLibraryLoadData(CUlibrary* library, const void* code, CUjit_option* o
   return result;
 }
 CUresult cuLibraryUnload(CUlibrary library) {
+  if (Client* client = Client::get()) client->forget_kernels();
   if (asking() != nullptr) stoppable_kernels().unloaded(library);
   return real<decltype(cuLibraryUnload)>("cuLibraryUnload", library);
 }
@@ -107,12 +128,18 @@ CUresult cuKernelGetFunction(CUfunction* function, CUkernel kernel) {
   return result;
 }
 CUresult cuStreamDestroy_v2(CUstream stream) {
-  if (Client* client = asking()) client->destroyed(stream);
+  stream_ends(stream);
   return real<decltype(cuStreamDestroy_v2)>("cuStreamDestroy_v2", stream);
 }
+CUresult cuStreamDestroy(CUstream stream) {  // as until CUDA 4
+  stream_ends(stream);
+  return real<decltype(cuStreamDestroy)>("cuStreamDestroy", stream);
+}
+CUresult cuDevicePrimaryCtxRelease(CUdevice device) {  // as until CUDA 11
+  return release_primary(device, [&] { return real<decltype(cuDevicePrimaryCtxRelease)>("cuDevicePrimaryCtxRelease", device); });
+}
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
-  stoppable_kernels().context_ended();
-  return real<decltype(cuDevicePrimaryCtxRelease_v2)>("cuDevicePrimaryCtxRelease_v2", device);
+  return release_primary(device, [&] { return real<decltype(cuDevicePrimaryCtxRelease_v2)>("cuDevicePrimaryCtxRelease_v2", device); });
 }
 }
 #pragma GCC visibility pop
@@ -132,11 +159,12 @@ void* code_hook(std::string_view name) {
       {"cuLibraryGetModule", reinterpret_cast<void*>(&cuLibraryGetModule)},
       {"cuKernelGetFunction", reinterpret_cast<void*>(&cuKernelGetFunction)},
       {"cuStreamDestroy_v2", reinterpret_cast<void*>(&cuStreamDestroy_v2)},
+      {"cuStreamDestroy", reinterpret_cast<void*>(&cuStreamDestroy)},
+      {"cuDevicePrimaryCtxRelease", reinterpret_cast<void*>(&cuDevicePrimaryCtxRelease)},
       {"cuDevicePrimaryCtxRelease_v2", reinterpret_cast<void*>(&cuDevicePrimaryCtxRelease_v2)},
   };
   for (const auto& [symbol, own] : kHooks)
-    if (symbol == name || (symbol.ends_with("_v2") && symbol.substr(0, symbol.size() - 3) == name))
-      return own;
+    if (symbol == name) return own;
   return nullptr;
 }
 

@@ -9,8 +9,7 @@
 
 namespace corun::live {
 
-/// What the program gets in place of the driver's function of this name (a symbol, or as cuGetProcAddress is
-/// asked); null: that one.
+/// What the program gets in place of the driver's function of this name (a symbol); null: that one.
 void* code_hook(std::string_view name);
 
 }  // namespace corun::live

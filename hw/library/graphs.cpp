@@ -23,6 +23,15 @@ void Graphs::made(CUgraphExec made, CUgraph from) {
   of_made_[made] = {at != of_graph_.end() ? at->second : kAllTpcs, static_cast<unsigned>(nodes)};
 }
 
+void Graphs::destroyed(CUgraph graph) {
+  const std::scoped_lock lock(mutex_);
+  of_graph_.erase(graph);
+}
+void Graphs::destroyed(CUgraphExec graph) {
+  const std::scoped_lock lock(mutex_);
+  of_made_.erase(graph);
+}
+
 bool Graphs::runs_on(CUgraphExec graph, const Tpcs& tpcs) {
   const std::scoped_lock lock(mutex_);
   const auto at = of_made_.find(graph);

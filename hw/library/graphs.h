@@ -16,6 +16,9 @@ class Graphs {
  public:
   void captured(CUgraph graph, const Tpcs& tpcs);
   void made(CUgraphExec made, CUgraph from);
+  // What is destroyed says nothing of another at its address.
+  void destroyed(CUgraph graph);
+  void destroyed(CUgraphExec graph);
   bool runs_on(CUgraphExec graph, const Tpcs& tpcs);
   unsigned nodes(CUgraphExec graph);
 

@@ -4,11 +4,12 @@
 // ahead, its stream on the GPU.  After it the GPU writes that it has done it.
 //
 // Passed through: what is called while a stream is captured (its graph is steered as one launch), launches on devices but the
-// first, and everything that is no launch and touches no memory (memory_hooks.cpp).  Leaves out: sizes of kernels without PTX.
+// service's, and everything that is no launch and touches no memory (memory_hooks.cpp).  Leaves out: sizes of kernels without PTX.
 #define __CUDA_API_VERSION_INTERNAL  // names as the library has them
 #include <cuda.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -16,12 +17,15 @@
 #include <vector>
 
 #include "hw/library/blocks.h"
+#include "hw/library/captures.h"
 #include "hw/library/client.h"
 #include "hw/library/code_hooks.h"
 #include "hw/library/driver.h"
+#include "hw/library/driver_calls.h"
 #include "hw/library/graphs.h"
 #include "hw/library/hooks.h"
 #include "hw/library/lanes.h"
+#include "hw/library/leave.h"
 #include "hw/library/stoppable.h"
 
 namespace corun::live {
@@ -30,9 +34,7 @@ namespace {
 StreamKey key_of(CUstream stream, Default kind) {
   const bool each = stream == CU_STREAM_PER_THREAD || (stream == nullptr && kind == Default::of_thread);
   if (!each) return {stream == CU_STREAM_LEGACY ? nullptr : stream, 0};
-  static std::atomic<std::uint64_t> threads{0};
-  thread_local const std::uint64_t mine = ++threads;
-  return {CU_STREAM_PER_THREAD, mine};
+  return {CU_STREAM_PER_THREAD, number_of_thread()};
 }
 
 /// The stream as a function without a variant takes it.
@@ -40,14 +42,7 @@ CUstream plain(CUstream stream, Default kind) {
   return stream == nullptr && kind == Default::of_thread ? CU_STREAM_PER_THREAD : stream;
 }
 
-bool captured(CUstream stream) {
-  if (captures.load(std::memory_order_relaxed) == 0) return false;
-  static const auto status_of = driver<CUresult (*)(CUstream, CUstreamCaptureStatus*)>("cuStreamIsCapturing");
-  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-  return status_of == nullptr || status_of(stream, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
-}
-
-bool on_first_device() {
+bool on_device_of(const Client& client) {
   static const bool one = [] {
     int count = 1;
     const auto count_of = driver<CUresult (*)(int*)>("cuDeviceGetCount");
@@ -56,7 +51,7 @@ bool on_first_device() {
   if (one) return true;
   static const auto device_of = driver<CUresult (*)(CUdevice*)>("cuCtxGetDevice");
   CUdevice device = 0;
-  return device_of == nullptr || device_of(&device) != CUDA_SUCCESS || device == 0;
+  return device_of == nullptr || device_of(&device) != CUDA_SUCCESS || device == client.device();
 }
 
 /// Launches on these terms: `go(stream, priority)` launches the work in that stream.
@@ -96,10 +91,10 @@ CUresult steer(const Work& work, CUstream stream, Default kind, Go go, const Arg
     return go(stream, 0);
   }
   const Within from_here;
-  if (!on_first_device()) return client->count_unsteered(), go(stream, 0);
+  if (!on_device_of(*client)) return client->count_unsteered(), go(stream, 0);
   std::optional<Touch> touch;
-  if (captured(plain(stream, kind))) {
-    if (client->asks() || client->standing().tpcs == kAllTpcs) return client->count_unsteered(), go(stream, 0);
+  if (const Capturing is = capturing(plain(stream, kind)); is != Capturing::no) {
+    if (is == Capturing::implicit || client->asks() || client->standing().tpcs == kAllTpcs) return client->count_unsteered(), go(stream, 0);
     return launch_on({0, client->standing().tpcs}, work, stream, kind, *client, go, true);
   }
   client->count(work);
@@ -119,19 +114,21 @@ CUresult steer(const Work& work, CUstream stream, Default kind, Go go, const Arg
   const auto stoppable = attempts > 1 && client->standing() == Terms{} ? stoppable_kernels().of(work, *client) : std::nullopt;
   if (!stoppable) attempts = 0;
   const std::scoped_lock order(client->order(*of));
-  if (Client::get() == nullptr) return touch.emplace(), go(stream, 0);
+  if (!client->joined()) return touch.emplace(), go(stream, 0);
   if (!client->ask(*of, work, attempts) && !hold(plain(stream, kind), client->granted(*of), of->launched)) client->wait_for_grant(*of);
   touch.emplace();  // where it was granted all is there
   const Terms terms = client->terms(*of);
   if (elsewhere(terms)) client->count_unsteered();
   CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-  if (stoppable && terms == Terms{} && Client::get() != nullptr) {
+  if (stoppable && terms == Terms{} && client->joined()) {
     result = stoppable_kernels().launch(*stoppable, work, plain(stream, kind), *arguments, attempts, *of, *client);
     if (result == CUDA_SUCCESS) client->count_stoppable();
   }
   if (result == CUDA_ERROR_NOT_SUPPORTED) result = launch_on(terms, work, stream, kind, *client, go);
-  if (result != CUDA_SUCCESS || !of->mark.put(plain(stream, kind), ended, of->launched))
-    if (Client::get() != nullptr) client->failed(*of);
+  if (result == CUDA_SUCCESS && of->mark.put(plain(stream, kind), ended, of->launched))
+    of->marked.store(of->launched);
+  else if (client->joined())
+    client->failed(*of);
   return result;
 }
 
@@ -235,17 +232,30 @@ CUresult copy_back(void* to, CUdeviceptr from, size_t bytes) {
   const Touch touch;
   return real<&copy_back<K>>(to, from, bytes);
 }
+template <Default K, class Begin>
+CUresult begin(CUstream stream, Begin begin) {
+  const Touch touch;  // so that who looks whether something is captured looks before or after
+  const CUresult result = begin();
+  if (result == CUDA_SUCCESS) captures().begun(plain(stream, K));
+  return result;
+}
+template <Default K>
+CUresult begin_first_capture(CUstream stream) {
+  return begin<K>(stream, [&] { return real<&begin_first_capture<K>>(stream); });
+}
 template <Default K>
 CUresult begin_capture(CUstream stream, CUstreamCaptureMode mode) {
-  const Touch touch;  // so that who looks whether something is captured looks before or after
-  const CUresult result = real<&begin_capture<K>>(stream, mode);
-  if (result == CUDA_SUCCESS) ++captures;
-  return result;
+  return begin<K>(stream, [&] { return real<&begin_capture<K>>(stream, mode); });
+}
+template <Default K>
+CUresult begin_capture_to_graph(CUstream stream, CUgraph graph, const CUgraphNode* after, const CUgraphEdgeData* edges, size_t count,
+                                CUstreamCaptureMode mode) {
+  return begin<K>(stream, [&] { return real<&begin_capture_to_graph<K>>(stream, graph, after, edges, count, mode); });
 }
 template <Default K>
 CUresult end_capture(CUstream stream, CUgraph* graph) {
   const CUresult result = real<&end_capture<K>>(stream, graph);
-  --captures;
+  captures().tried_to_end(plain(stream, K));
   Client* client = Client::get();
   if (client != nullptr && result == CUDA_SUCCESS && graph != nullptr && !client->asks())
     graphs().captured(*graph, client->standing().tpcs);
@@ -253,6 +263,22 @@ CUresult end_capture(CUstream stream, CUgraph* graph) {
 }
 CUresult instantiate(CUgraphExec* made, CUgraph graph, unsigned long long flags) {
   const CUresult result = real<&instantiate>(made, graph, flags);
+  if (result == CUDA_SUCCESS) graphs().made(*made, graph);
+  return result;
+}
+CUresult destroy_graph(CUgraph graph) {
+  graphs().destroyed(graph);
+  return real<&destroy_graph>(graph);
+}
+CUresult destroy_made_graph(CUgraphExec graph) {
+  graphs().destroyed(graph);
+  if (Client* client = Client::get()) client->forget_graph(graph);
+  return real<&destroy_made_graph>(graph);
+}
+/// As until CUDA 12; `Version`: two of the driver's.
+template <int Version>
+CUresult instantiate_first(CUgraphExec* made, CUgraph graph, CUgraphNode* failed, char* log, size_t bytes) {
+  const CUresult result = real<&instantiate_first<Version>>(made, graph, failed, log, bytes);
   if (result == CUDA_SUCCESS) graphs().made(*made, graph);
   return result;
 }
@@ -282,16 +308,16 @@ CUresult get_proc_address(const char* name, void** function, int version, cuuint
 CUresult get_proc_address_1(const char* name, void** function, int version, cuuint64_t flags);
 
 template <auto Own>
-Hook hook(std::string_view symbol, int since = 0, int until = kAlways, std::string_view asked = {}) {
-  return {symbol, since, until, reinterpret_cast<void*>(Own), reinterpret_cast<void**>(&real<Own>), asked};
+Hook hook(std::string_view symbol) {
+  return {symbol, reinterpret_cast<void*>(Own), reinterpret_cast<void**>(&real<Own>)};
 }
 
 const std::vector<Hook>& hooks() {
   using enum Default;
-  static const std::vector<Hook> all = with_memory({
+  static const auto& all = *new std::vector<Hook>(with_memory({  // not destroyed: programs look up and launch while they end
       hook<&init>("cuInit"),
-      hook<&get_proc_address>("cuGetProcAddress_v2", 12000),
-      hook<&get_proc_address_1>("cuGetProcAddress", 0, 11999),
+      hook<&get_proc_address>("cuGetProcAddress_v2"),
+      hook<&get_proc_address_1>("cuGetProcAddress"),
       hook<&make_stream>("cuStreamCreate"),
       hook<&make_stream_with_priority>("cuStreamCreateWithPriority"),
       hook<&launch_kernel<common>>("cuLaunchKernel"),
@@ -307,42 +333,67 @@ const std::vector<Hook>& hooks() {
       hook<&query<common>>("cuStreamQuery"),
       hook<&query<of_thread>>("cuStreamQuery_ptsz"),
       hook<&event_synchronize>("cuEventSynchronize"),
-      hook<&context_synchronize>("cuCtxSynchronize", 0, 12999),
-      hook<&this_context_synchronize>("cuCtxSynchronize_v2", 13000),
-      hook<&copy_back<common>>("cuMemcpyDtoH_v2", 3020),
-      hook<&copy_back<of_thread>>("cuMemcpyDtoH_v2_ptds", 3020),
-      hook<&begin_capture<common>>("cuStreamBeginCapture_v2", 10010),
-      hook<&begin_capture<of_thread>>("cuStreamBeginCapture_v2_ptsz", 10010),
+      hook<&context_synchronize>("cuCtxSynchronize"),
+      hook<&this_context_synchronize>("cuCtxSynchronize_v2"),
+      hook<&copy_back<common>>("cuMemcpyDtoH_v2"),
+      hook<&copy_back<of_thread>>("cuMemcpyDtoH_v2_ptds"),
+      hook<&begin_first_capture<common>>("cuStreamBeginCapture"),
+      hook<&begin_first_capture<of_thread>>("cuStreamBeginCapture_ptsz"),
+      hook<&begin_capture_to_graph<common>>("cuStreamBeginCaptureToGraph"),
+      hook<&begin_capture_to_graph<of_thread>>("cuStreamBeginCaptureToGraph_ptsz"),
+      hook<&begin_capture<common>>("cuStreamBeginCapture_v2"),
+      hook<&begin_capture<of_thread>>("cuStreamBeginCapture_v2_ptsz"),
       hook<&end_capture<common>>("cuStreamEndCapture"),
       hook<&end_capture<of_thread>>("cuStreamEndCapture_ptsz"),
       hook<&instantiate>("cuGraphInstantiateWithFlags"),
-      hook<&instantiate>("cuGraphInstantiateWithFlags", 12000, kAlways, "cuGraphInstantiate"),
+      hook<&destroy_graph>("cuGraphDestroy"),
+      hook<&destroy_made_graph>("cuGraphExecDestroy"),
+      hook<&instantiate_first<1>>("cuGraphInstantiate"),
+      hook<&instantiate_first<2>>("cuGraphInstantiate_v2"),
       hook<&instantiate_with<common>>("cuGraphInstantiateWithParams"),
       hook<&instantiate_with<of_thread>>("cuGraphInstantiateWithParams_ptsz"),
-  });
+  }));
   return all;
 }
 
-CUresult answer(CUresult result, const char* name, void** function, int version, cuuint64_t flags) {
-  if (result != CUDA_SUCCESS || function == nullptr || *function == nullptr) return result;
-  const Default kind = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 ? Default::of_thread : Default::common;
-  const Hook* best = nullptr;
-  for (const Hook& hook : hooks())
-    if (hook.name() == name && hook.since <= version && version <= hook.until && (hook.kind() == kind || best == nullptr)) best = &hook;
-  if (best != nullptr && *best->real != nullptr)
-    *function = best->own;
-  else if (void* own = best == nullptr ? code_hook(name) : nullptr)
+/// By symbol.
+const std::unordered_map<std::string_view, const Hook*>& by_symbol() {
+  static const auto& all = *[] {
+    auto* made = new std::unordered_map<std::string_view, const Hook*>;
+    for (const Hook& hook : hooks()) made->emplace(hook.symbol, &hook);
+    return made;
+  }();
+  return all;
+}
+
+/// What the driver has answered, or what stands in its place.  `ask`: the driver, for another version.
+/// A program of a later CUDA than anyone has looked at gets the library's functions where the driver means the same by both.
+template <class Ask>
+CUresult answer(CUresult result, const char* name, void** function, int version, cuuint64_t flags, Ask ask) {
+  if (result != CUDA_SUCCESS || name == nullptr || function == nullptr || *function == nullptr) return result;
+  const int known = std::min(version, listed_version());
+  const DriverCall* call = meant_by(name, known, (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0);
+  if (call == nullptr || call->is == Treatment::passed) return result;
+  if (version != known) {
+    void* same = nullptr;
+    if (ask(name, &same, known) != CUDA_SUCCESS || same != *function) return of_later_cuda(name), result;
+  }
+  if (void* own = in_place_of(call->symbol))
     *function = own;
+  else
+    of_later_cuda(name);  // than that the library is built with
   return result;
 }
 
 CUresult get_proc_address(const char* name, void** function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* found) {
   look_up();
-  return answer(real<&get_proc_address>(name, function, version, flags, found), name, function, version, flags);
+  return answer(real<&get_proc_address>(name, function, version, flags, found), name, function, version, flags,
+                [&](const char* of, void** at, int in) { return real<&get_proc_address>(of, at, in, flags, nullptr); });
 }
 CUresult get_proc_address_1(const char* name, void** function, int version, cuuint64_t flags) {
   look_up();
-  return answer(real<&get_proc_address_1>(name, function, version, flags), name, function, version, flags);
+  return answer(real<&get_proc_address_1>(name, function, version, flags), name, function, version, flags,
+                [&](const char* of, void** at, int in) { return real<&get_proc_address_1>(of, at, in, flags); });
 }
 
 }  // namespace
@@ -355,14 +406,13 @@ void look_up() {
   (void)done;
 }
 
-void* in_place_of(const char* symbol) {
-  for (const Hook& hook : hooks())
-    if (hook.symbol == symbol) {
-      look_up();
-      return *hook.real != nullptr ? hook.own : nullptr;
-    }
+void* in_place_of(std::string_view symbol) {
+  if (const auto at = by_symbol().find(symbol); at != by_symbol().end()) {
+    look_up();
+    return *at->second->real != nullptr ? at->second->own : nullptr;
+  }
   void* own = code_hook(symbol);
-  return own != nullptr && driver_function(symbol) != nullptr ? own : nullptr;
+  return own != nullptr && driver_function(std::string(symbol).c_str()) != nullptr ? own : nullptr;
 }
 }  // namespace corun::live
 
@@ -427,6 +477,16 @@ CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) { return link
 CUresult cuMemcpyDtoH_v2_ptds(void* to, CUdeviceptr from, size_t bytes) {
   return linked(copy_back<of_thread>, to, from, bytes);
 }
+CUresult cuStreamBeginCapture(CUstream stream) { return linked(begin_first_capture<common>, stream); }
+CUresult cuStreamBeginCapture_ptsz(CUstream stream) { return linked(begin_first_capture<of_thread>, stream); }
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgraphNode* after, const CUgraphEdgeData* edges, size_t count,
+                                     CUstreamCaptureMode mode) {
+  return linked(begin_capture_to_graph<common>, stream, graph, after, edges, count, mode);
+}
+CUresult cuStreamBeginCaptureToGraph_ptsz(CUstream stream, CUgraph graph, const CUgraphNode* after, const CUgraphEdgeData* edges,
+                                          size_t count, CUstreamCaptureMode mode) {
+  return linked(begin_capture_to_graph<of_thread>, stream, graph, after, edges, count, mode);
+}
 CUresult cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode) {
   return linked(begin_capture<common>, stream, mode);
 }
@@ -437,6 +497,14 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph* graph) { return linked(end
 CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph* graph) { return linked(end_capture<of_thread>, stream, graph); }
 CUresult cuGraphInstantiateWithFlags(CUgraphExec* made, CUgraph graph, unsigned long long flags) {
   return linked(instantiate, made, graph, flags);
+}
+CUresult cuGraphDestroy(CUgraph graph) { return linked(destroy_graph, graph); }
+CUresult cuGraphExecDestroy(CUgraphExec graph) { return linked(destroy_made_graph, graph); }
+CUresult cuGraphInstantiate(CUgraphExec* made, CUgraph graph, CUgraphNode* failed, char* log, size_t bytes) {
+  return linked(instantiate_first<1>, made, graph, failed, log, bytes);
+}
+CUresult cuGraphInstantiate_v2(CUgraphExec* made, CUgraph graph, CUgraphNode* failed, char* log, size_t bytes) {
+  return linked(instantiate_first<2>, made, graph, failed, log, bytes);
 }
 CUresult cuGraphInstantiateWithParams(CUgraphExec* made, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS* parameters) {
   return linked(instantiate_with<common>, made, graph, parameters);

@@ -1,6 +1,7 @@
 #include "hw/library/lanes.h"
 
 #include <map>
+#include <memory>
 #include <mutex>
 #include <tuple>
 #include <vector>
@@ -31,18 +32,37 @@ void make(Lane& lane, const Terms& terms) {
     lane.stream = nullptr;
 }
 
+struct Lanes {
+  std::mutex mutex;
+  std::map<std::tuple<CUcontext, CUstream, std::int32_t, Tpcs>, std::shared_ptr<Lane>> all;  // a thread may be in one that is forgotten
+};
+/// Lives as long as the program.
+Lanes& lanes() {
+  static auto* const all = new Lanes;
+  return *all;
+}
+
+template <class Which>
+std::vector<std::shared_ptr<Lane>> forget(Which which) {
+  std::vector<std::shared_ptr<Lane>> gone;
+  const std::scoped_lock lock(lanes().mutex);
+  std::erase_if(lanes().all, [&](const auto& each) {
+    if (!which(each.first)) return false;
+    gone.push_back(each.second);
+    return true;
+  });
+  return gone;
+}
+
 /// Null: there is none.
-Lane* lane_of(CUstream stream, const Terms& terms) {
-  static std::mutex tables;
-  static std::map<std::tuple<CUcontext, CUstream, std::int32_t, Tpcs>, Lane> lanes;
+std::shared_ptr<Lane> lane_of(CUstream stream, const Terms& terms) {
   static const auto context_of = driver<CUresult (*)(CUcontext*)>("cuCtxGetCurrent");
   CUcontext context = nullptr;
   if (context_of == nullptr || context_of(&context) != CUDA_SUCCESS) return nullptr;
-  const std::scoped_lock lock(tables);
-  const auto [at, added] = lanes.try_emplace({context, stream, terms.priority, terms.tpcs});
-  Lane& lane = at->second;
-  if (added) make(lane, terms);
-  return lane.stream != nullptr ? &lane : nullptr;
+  const std::scoped_lock lock(lanes().mutex);
+  const auto [at, added] = lanes().all.try_emplace({context, stream, terms.priority, terms.tpcs});
+  if (added) make(*(at->second = std::make_shared<Lane>()), terms);
+  return at->second->stream != nullptr ? at->second : nullptr;
 }
 
 /// In a capture: what is next in `to` depends on what is next in `from` depends on, and on nothing else.  A wait for an event adds to
@@ -69,6 +89,20 @@ void depend_alike(CUstream from, CUstream to) {
 
 }  // namespace
 
+void forget_lanes(CUcontext context) {
+  forget([&](const auto& key) { return std::get<CUcontext>(key) == context; });
+}
+
+void forget_lanes(CUstream stream) {
+  static const auto destroy_stream = driver<CUresult (*)(CUstream)>("cuStreamDestroy_v2");
+  static const auto destroy_event = driver<CUresult (*)(CUevent)>("cuEventDestroy_v2");
+  for (const auto& lane : forget([&](const auto& key) { return std::get<CUstream>(key) == stream; })) {
+    if (lane->stream != nullptr && destroy_stream != nullptr) destroy_stream(lane->stream);  // what is in it is done first
+    for (CUevent event : {lane->before, lane->after})
+      if (event != nullptr && destroy_event != nullptr) destroy_event(event);
+  }
+}
+
 bool has_other_priority(CUstream stream, std::int32_t priority) {
   static const auto priority_of = driver<CUresult (*)(CUstream, int*)>("cuStreamGetPriority");
   int has = 0;
@@ -79,7 +113,7 @@ CUresult in_lane(CUstream stream, const Terms& terms, bool& kept, bool captured,
   static const auto record = driver<CUresult (*)(CUevent, CUstream)>("cuEventRecord");
   static const auto wait = driver<CUresult (*)(CUstream, CUevent, unsigned)>("cuStreamWaitEvent");
   kept = true;
-  Lane* lane = record != nullptr && wait != nullptr ? lane_of(stream, terms) : nullptr;
+  const std::shared_ptr<Lane> lane = record != nullptr && wait != nullptr ? lane_of(stream, terms) : nullptr;
   if (lane != nullptr) {
     const std::scoped_lock order(lane->order);
     if (record(lane->before, stream) == CUDA_SUCCESS && wait(lane->stream, lane->before, 0) == CUDA_SUCCESS) {

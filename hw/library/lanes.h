@@ -16,6 +16,10 @@ namespace corun::live {
 /// the driver gives no such stream, or refuses the launch there: then `kept` is false.  `captured`: the stream is.
 CUresult in_lane(CUstream stream, const Terms& terms, bool& kept, bool captured, const std::function<CUresult(CUstream)>& go);
 
+/// They are gone with their context, or of no use once their stream is destroyed.
+void forget_lanes(CUcontext context);
+void forget_lanes(CUstream stream);
+
 /// Whether the stream's own priority is another.
 bool has_other_priority(CUstream stream, std::int32_t priority);
 

@@ -1,16 +1,20 @@
 #include "hw/library/marks.h"
 
+#include "hw/library/contexts.h"
 #include "hw/library/driver.h"
+#include "hw/library/uncaptured.h"
 
 namespace corun::live {
 
 bool Mark::make(CUcontext context) {
   static const auto make_stream = driver<CUresult (*)(CUstream*, unsigned)>("cuStreamCreate");
   static const auto make_event = driver<CUresult (*)(CUevent*, unsigned)>("cuEventCreate");
+  const Uncaptured now;
   // What a context had is gone with it.
   if (make_stream == nullptr || make_stream(&beside_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) beside_ = nullptr;
   if (make_event == nullptr || make_event(&launched_, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS) beside_ = nullptr;
   context_ = context;
+  since_ = contexts_ended();
   return beside_ != nullptr;
 }
 
@@ -26,8 +30,8 @@ bool Mark::put(CUstream stream, CUdeviceptr at, std::uint32_t number) {
     return record(launched_, stream) == CUDA_SUCCESS && wait(beside_, launched_, 0) == CUDA_SUCCESS &&
            write(beside_, at, number, 0) == CUDA_SUCCESS;
   };
-  if (beside_ != nullptr && context == context_ && behind()) return true;
-  return make(context) && behind();  // the first, or the context was reset
+  if (beside_ != nullptr && context == context_ && since_ == contexts_ended() && behind()) return true;
+  return make(context) && behind();  // the first, or a context has ended, maybe one of this address
 }
 
 bool hold(CUstream stream, CUdeviceptr at, std::uint32_t number) {

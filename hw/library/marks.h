@@ -8,6 +8,7 @@
 
 #include <cuda.h>
 
+#include <atomic>
 #include <cstdint>
 
 namespace corun::live {
@@ -17,10 +18,13 @@ class Mark {
  public:
   /// Behind what was launched in the stream so far.  False: the driver refuses.
   bool put(CUstream stream, CUdeviceptr at, std::uint32_t number);
+  /// In which it was put last.
+  CUcontext context() const { return context_; }
 
  private:
   bool make(CUcontext context);
-  CUcontext context_ = nullptr;
+  std::atomic<CUcontext> context_{nullptr};
+  std::uint32_t since_ = 0;
   CUstream beside_ = nullptr;
   CUevent launched_ = nullptr;
 };

@@ -6,13 +6,15 @@
 
 #include <atomic>
 #include <cstdio>
+#include <string_view>
 #include <type_traits>
 
 #include "hw/library/blocks.h"
 #include "hw/library/client.h"
+#include "hw/library/contexts.h"
 #include "hw/library/driver.h"
 #include "hw/library/hooks.h"
-#include "hw/library/stoppable.h"
+#include "hw/library/leave.h"
 
 namespace corun::live {
 namespace {
@@ -34,19 +36,31 @@ struct Touching<CUresult(A...), Of> {
   }
 };
 
+/// What makes memory that cannot be steered is one only where memory is.
+constexpr bool makes_memory(std::string_view call) {
+  for (const char* kind : {"cuMemAlloc", "cuMemCreate", "cuArray", "cuMipmappedArray"})
+    if (call.starts_with(kind)) return true;
+  return false;
+}
+
 template <class Function, class Of>
-struct Passing;
+struct Counted;
 template <class... A, class Of>
-struct Passing<CUresult(A...), Of> {
+struct Counted<CUresult(A...), Of> {
   static inline CUresult (*real)(A...) = nullptr;
   static CUresult call(A... arguments) {
     look_up();
     if (real == nullptr) return CUDA_ERROR_NOT_FOUND;
-    const CUresult result = real(arguments...);
-    if (Blocks* blocks = Client::get() != nullptr ? Blocks::get() : nullptr;
-        blocks != nullptr && result == CUDA_SUCCESS)
-      blocks->count_passed();
-    return result;
+    if constexpr (makes_memory(Of::name)) {
+      const CUresult result = real(arguments...);
+      if (Blocks* blocks = Blocks::in_charge(); blocks != nullptr && result == CUDA_SUCCESS)
+        blocks->count_passed(), not_steered(Of::name);
+      return result;
+    } else {
+      not_steered(Of::name);
+      const Touch touch;
+      return real(arguments...);
+    }
   }
 };
 
@@ -77,7 +91,7 @@ CUresult free_async(CUdeviceptr at, CUstream stream) {
 /// What the program may have, and what of it is left.
 CUresult tell(size_t* left, size_t* all) {
   const CUresult result = real<&tell>(left, all);
-  Blocks* blocks = Client::get() != nullptr ? Blocks::get() : nullptr;
+  Blocks* blocks = Blocks::in_charge();
   if (blocks == nullptr || result != CUDA_SUCCESS) return result;
   const std::uint64_t cap = blocks->cap();
   if (all != nullptr) *all = std::min<std::uint64_t>(*all, cap);
@@ -124,40 +138,39 @@ CUresult retain_handle(CUmemGenericAllocationHandle* handle, void* address) {
   return real<&retain_handle>(handle, address);
 }
 
+/// `Version`: two of the driver's.
+template <int Version>
 CUresult destroy_context(CUcontext context) {
-  stoppable_kernels().context_ended();
-  if (Blocks* blocks = Blocks::get()) blocks->forget(context);
-  return real<&destroy_context>(context);
+  return with_end_of(context, [&] { return real<&destroy_context<Version>>(context); });
 }
+template <int Version>
 CUresult reset_primary(CUdevice device) {
-  stoppable_kernels().context_ended();
-  static const auto retain = driver<CUresult (*)(CUcontext*, CUdevice)>("cuDevicePrimaryCtxRetain");
-  static const auto release = driver<CUresult (*)(CUdevice)>("cuDevicePrimaryCtxRelease_v2");
-  CUcontext context = nullptr;
-  if (Blocks* blocks = Blocks::get(); blocks != nullptr && retain != nullptr && release != nullptr &&
-                                      retain(&context, device) == CUDA_SUCCESS) {
-    blocks->forget(context);
-    release(device);
-  }
-  return real<&reset_primary>(device);
+  return with_end_of(primary_context(device), [&] { return real<&reset_primary<Version>>(device); });
 }
 
 template <auto Own>
-Hook hook(std::string_view symbol, int since = 0, std::string_view asked = {}) {
-  return {symbol, since, kAlways, reinterpret_cast<void*>(Own), reinterpret_cast<void**>(&real<Own>), asked};
+Hook hook(std::string_view symbol) {
+  return {symbol, reinterpret_cast<void*>(Own), reinterpret_cast<void**>(&real<Own>)};
 }
 
 }  // namespace
 }  // namespace corun::live
 
 // What a program finds that is linked with the driver: a jump to the library's function, whatever the arguments are.
+#if defined(__x86_64__)
+#define CORUN_JUMP(TO) "\tjmp *" TO "(%rip)\n"
+#elif defined(__aarch64__)  // by a register that calls may change
+#define CORUN_JUMP(TO) "\tadrp x16, " TO "\n\tldr x16, [x16, :lo12:" TO "]\n\tbr x16\n"
+#else
+#error "nobody has written down how to jump on this machine"
+#endif
 #define CORUN_LINKED(NAME)                                                                                             \
-  asm(".pushsection .text\n.globl " #NAME "\n.type " #NAME ", @function\n" #NAME ":\n\tjmp *corun_in_place_of_" #NAME  \
-      "(%rip)\n.size " #NAME ", .-" #NAME "\n.popsection\n")
+  asm(".pushsection .text\n.globl " #NAME "\n.type " #NAME ", %function\n" #NAME ":\n"                               \
+      CORUN_JUMP("corun_in_place_of_" #NAME) ".size " #NAME ", .-" #NAME "\n.popsection\n")
 #define CORUN_IN_PLACE(HOW, NAME)                                                                                      \
   namespace corun::live {                                                                                              \
   namespace {                                                                                                          \
-  struct Of_##NAME;                                                                                                    \
+  struct Of_##NAME { static constexpr const char* name = #NAME; };                                                                                                  \
   using In_place_of_##NAME = HOW<decltype(::NAME), Of_##NAME>;                                                         \
   }                                                                                                                    \
   }                                                                                                                    \
@@ -167,80 +180,74 @@ Hook hook(std::string_view symbol, int since = 0, std::string_view asked = {}) {
   }                                                                                                                    \
   CORUN_LINKED(NAME)
 
-// NAME, and since and until which version of CUDA cuGetProcAddress means it.
 #define CORUN_TOUCHING(X)                                                                                              \
-  X(cuMemcpy, 4000, kAlways) X(cuMemcpy_ptds, 7000, kAlways)                                                           \
-  X(cuMemcpyAsync, 4000, kAlways) X(cuMemcpyAsync_ptsz, 7000, kAlways)                                                 \
-  X(cuMemcpyPeer, 4000, kAlways) X(cuMemcpyPeer_ptds, 7000, kAlways)                                                   \
-  X(cuMemcpyPeerAsync, 4000, kAlways) X(cuMemcpyPeerAsync_ptsz, 7000, kAlways)                                         \
-  X(cuMemcpyHtoD_v2, 3020, kAlways) X(cuMemcpyHtoD_v2_ptds, 7000, kAlways)                                             \
-  X(cuMemcpyHtoDAsync_v2, 3020, kAlways) X(cuMemcpyHtoDAsync_v2_ptsz, 7000, kAlways)                                   \
-  X(cuMemcpyDtoHAsync_v2, 3020, kAlways) X(cuMemcpyDtoHAsync_v2_ptsz, 7000, kAlways)                                   \
-  X(cuMemcpyDtoD_v2, 3020, kAlways) X(cuMemcpyDtoD_v2_ptds, 7000, kAlways)                                             \
-  X(cuMemcpyDtoDAsync_v2, 3020, kAlways) X(cuMemcpyDtoDAsync_v2_ptsz, 7000, kAlways)                                   \
-  X(cuMemcpyDtoA_v2, 3020, kAlways) X(cuMemcpyDtoA_v2_ptds, 7000, kAlways)                                             \
-  X(cuMemcpyAtoD_v2, 3020, kAlways) X(cuMemcpyAtoD_v2_ptds, 7000, kAlways)                                             \
-  X(cuMemcpy2D_v2, 3020, kAlways) X(cuMemcpy2D_v2_ptds, 7000, kAlways)                                                 \
-  X(cuMemcpy2DUnaligned_v2, 3020, kAlways) X(cuMemcpy2DUnaligned_v2_ptds, 7000, kAlways)                               \
-  X(cuMemcpy2DAsync_v2, 3020, kAlways) X(cuMemcpy2DAsync_v2_ptsz, 7000, kAlways)                                       \
-  X(cuMemcpy3D_v2, 3020, kAlways) X(cuMemcpy3D_v2_ptds, 7000, kAlways)                                                 \
-  X(cuMemcpy3DAsync_v2, 3020, kAlways) X(cuMemcpy3DAsync_v2_ptsz, 7000, kAlways)                                       \
-  X(cuMemcpy3DPeer, 4000, kAlways) X(cuMemcpy3DPeer_ptds, 7000, kAlways)                                               \
-  X(cuMemcpy3DPeerAsync, 4000, kAlways) X(cuMemcpy3DPeerAsync_ptsz, 7000, kAlways)                                     \
-  X(cuMemsetD8_v2, 3020, kAlways) X(cuMemsetD8_v2_ptds, 7000, kAlways)                                                 \
-  X(cuMemsetD16_v2, 3020, kAlways) X(cuMemsetD16_v2_ptds, 7000, kAlways)                                               \
-  X(cuMemsetD32_v2, 3020, kAlways) X(cuMemsetD32_v2_ptds, 7000, kAlways)                                               \
-  X(cuMemsetD2D8_v2, 3020, kAlways) X(cuMemsetD2D8_v2_ptds, 7000, kAlways)                                             \
-  X(cuMemsetD2D16_v2, 3020, kAlways) X(cuMemsetD2D16_v2_ptds, 7000, kAlways)                                           \
-  X(cuMemsetD2D32_v2, 3020, kAlways) X(cuMemsetD2D32_v2_ptds, 7000, kAlways)                                           \
-  X(cuMemsetD8Async, 3020, kAlways) X(cuMemsetD8Async_ptsz, 7000, kAlways)                                             \
-  X(cuMemsetD16Async, 3020, kAlways) X(cuMemsetD16Async_ptsz, 7000, kAlways)                                           \
-  X(cuMemsetD32Async, 3020, kAlways) X(cuMemsetD32Async_ptsz, 7000, kAlways)                                           \
-  X(cuMemsetD2D8Async, 3020, kAlways) X(cuMemsetD2D8Async_ptsz, 7000, kAlways)                                         \
-  X(cuMemsetD2D16Async, 3020, kAlways) X(cuMemsetD2D16Async_ptsz, 7000, kAlways)                                       \
-  X(cuMemsetD2D32Async, 3020, kAlways) X(cuMemsetD2D32Async_ptsz, 7000, kAlways)                                       \
-  X(cuStreamWriteValue32, 8000, 11069) X(cuStreamWriteValue32_ptsz, 8000, 11069)                                       \
-  X(cuStreamWriteValue64, 9000, 11069) X(cuStreamWriteValue64_ptsz, 9000, 11069)                                       \
-  X(cuStreamWaitValue32, 8000, 11069) X(cuStreamWaitValue32_ptsz, 8000, 11069)                                         \
-  X(cuStreamWaitValue64, 9000, 11069) X(cuStreamWaitValue64_ptsz, 9000, 11069)                                         \
-  X(cuStreamBatchMemOp, 8000, 11069) X(cuStreamBatchMemOp_ptsz, 8000, 11069)                                           \
-  X(cuStreamWriteValue32_v2, 11070, kAlways) X(cuStreamWriteValue32_v2_ptsz, 11070, kAlways)                           \
-  X(cuStreamWriteValue64_v2, 11070, kAlways) X(cuStreamWriteValue64_v2_ptsz, 11070, kAlways)                           \
-  X(cuStreamWaitValue32_v2, 11070, kAlways) X(cuStreamWaitValue32_v2_ptsz, 11070, kAlways)                             \
-  X(cuStreamWaitValue64_v2, 11070, kAlways) X(cuStreamWaitValue64_v2_ptsz, 11070, kAlways)                             \
-  X(cuStreamBatchMemOp_v2, 11070, kAlways) X(cuStreamBatchMemOp_v2_ptsz, 11070, kAlways)                               \
-  X(cuLaunch, 2000, kAlways) X(cuLaunchGrid, 2000, kAlways) X(cuLaunchGridAsync, 2000, kAlways)                        \
-  X(cuLaunchCooperativeKernelMultiDevice, 9000, kAlways)                                                               \
-  X(cuPointerGetAttribute, 4000, kAlways) X(cuPointerGetAttributes, 7000, kAlways)                                     \
-  X(cuPointerSetAttribute, 6000, kAlways)
+  X(cuMemcpy) X(cuMemcpy_ptds)                                                           \
+  X(cuMemcpyAsync) X(cuMemcpyAsync_ptsz)                                                 \
+  X(cuMemcpyPeer) X(cuMemcpyPeer_ptds)                                                   \
+  X(cuMemcpyPeerAsync) X(cuMemcpyPeerAsync_ptsz)                                         \
+  X(cuMemcpyHtoD_v2) X(cuMemcpyHtoD_v2_ptds)                                             \
+  X(cuMemcpyHtoDAsync_v2) X(cuMemcpyHtoDAsync_v2_ptsz)                                   \
+  X(cuMemcpyDtoHAsync_v2) X(cuMemcpyDtoHAsync_v2_ptsz)                                   \
+  X(cuMemcpyDtoD_v2) X(cuMemcpyDtoD_v2_ptds)                                             \
+  X(cuMemcpyDtoDAsync_v2) X(cuMemcpyDtoDAsync_v2_ptsz)                                   \
+  X(cuMemcpyDtoA_v2) X(cuMemcpyDtoA_v2_ptds)                                             \
+  X(cuMemcpyAtoD_v2) X(cuMemcpyAtoD_v2_ptds)                                             \
+  X(cuMemcpy2D_v2) X(cuMemcpy2D_v2_ptds)                                                 \
+  X(cuMemcpy2DUnaligned_v2) X(cuMemcpy2DUnaligned_v2_ptds)                               \
+  X(cuMemcpy2DAsync_v2) X(cuMemcpy2DAsync_v2_ptsz)                                       \
+  X(cuMemcpy3D_v2) X(cuMemcpy3D_v2_ptds)                                                 \
+  X(cuMemcpy3DAsync_v2) X(cuMemcpy3DAsync_v2_ptsz)                                       \
+  X(cuMemcpy3DPeer) X(cuMemcpy3DPeer_ptds)                                               \
+  X(cuMemcpy3DPeerAsync) X(cuMemcpy3DPeerAsync_ptsz)                                     \
+  X(cuMemsetD8_v2) X(cuMemsetD8_v2_ptds)                                                 \
+  X(cuMemsetD16_v2) X(cuMemsetD16_v2_ptds)                                               \
+  X(cuMemsetD32_v2) X(cuMemsetD32_v2_ptds)                                               \
+  X(cuMemsetD2D8_v2) X(cuMemsetD2D8_v2_ptds)                                             \
+  X(cuMemsetD2D16_v2) X(cuMemsetD2D16_v2_ptds)                                           \
+  X(cuMemsetD2D32_v2) X(cuMemsetD2D32_v2_ptds)                                           \
+  X(cuMemsetD8Async) X(cuMemsetD8Async_ptsz)                                             \
+  X(cuMemsetD16Async) X(cuMemsetD16Async_ptsz)                                           \
+  X(cuMemsetD32Async) X(cuMemsetD32Async_ptsz)                                           \
+  X(cuMemsetD2D8Async) X(cuMemsetD2D8Async_ptsz)                                         \
+  X(cuMemsetD2D16Async) X(cuMemsetD2D16Async_ptsz)                                       \
+  X(cuMemsetD2D32Async) X(cuMemsetD2D32Async_ptsz)                                       \
+  X(cuStreamWriteValue32) X(cuStreamWriteValue32_ptsz)                                       \
+  X(cuStreamWriteValue64) X(cuStreamWriteValue64_ptsz)                                       \
+  X(cuStreamWaitValue32) X(cuStreamWaitValue32_ptsz)                                         \
+  X(cuStreamWaitValue64) X(cuStreamWaitValue64_ptsz)                                         \
+  X(cuStreamBatchMemOp) X(cuStreamBatchMemOp_ptsz)                                           \
+  X(cuStreamWriteValue32_v2) X(cuStreamWriteValue32_v2_ptsz)                           \
+  X(cuStreamWriteValue64_v2) X(cuStreamWriteValue64_v2_ptsz)                           \
+  X(cuStreamWaitValue32_v2) X(cuStreamWaitValue32_v2_ptsz)                             \
+  X(cuStreamWaitValue64_v2) X(cuStreamWaitValue64_v2_ptsz)                             \
+  X(cuStreamBatchMemOp_v2) X(cuStreamBatchMemOp_v2_ptsz)                               \
+  X(cuPointerGetAttribute) X(cuPointerGetAttributes)                                     \
+  X(cuPointerSetAttribute)
 #if CUDA_VERSION >= 12080
 #define CORUN_TOUCHING_12080(X)                                                                                        \
-  X(cuMemcpyBatchAsync, 12080, 12999) X(cuMemcpyBatchAsync_ptsz, 12080, 12999)                                         \
-  X(cuMemcpy3DBatchAsync, 12080, 12999) X(cuMemcpy3DBatchAsync_ptsz, 12080, 12999)                                     \
-  X(cuMemBatchDecompressAsync, 12060, kAlways) X(cuMemBatchDecompressAsync_ptsz, 12060, kAlways)
+  X(cuMemcpyBatchAsync) X(cuMemcpyBatchAsync_ptsz)                                         \
+  X(cuMemcpy3DBatchAsync) X(cuMemcpy3DBatchAsync_ptsz)                                     \
+  X(cuMemBatchDecompressAsync) X(cuMemBatchDecompressAsync_ptsz)
 #else
 #define CORUN_TOUCHING_12080(X)
 #endif
 #if CUDA_VERSION >= 13000
 #define CORUN_TOUCHING_13000(X)                                                                                        \
-  X(cuMemcpyBatchAsync_v2, 13000, kAlways) X(cuMemcpyBatchAsync_v2_ptsz, 13000, kAlways)                               \
-  X(cuMemcpy3DBatchAsync_v2, 13000, kAlways) X(cuMemcpy3DBatchAsync_v2_ptsz, 13000, kAlways)
+  X(cuMemcpyBatchAsync_v2) X(cuMemcpyBatchAsync_v2_ptsz)                               \
+  X(cuMemcpy3DBatchAsync_v2) X(cuMemcpy3DBatchAsync_v2_ptsz)
 #else
 #define CORUN_TOUCHING_13000(X)
 #endif
-#define CORUN_PASSING(X)                                                                                               \
-  X(cuMemAllocAsync, 11020, kAlways) X(cuMemAllocAsync_ptsz, 11020, kAlways)                                           \
-  X(cuMemAllocFromPoolAsync, 11020, kAlways) X(cuMemAllocFromPoolAsync_ptsz, 11020, kAlways)                           \
-  X(cuMemAllocPitch_v2, 3020, kAlways) X(cuMemAllocManaged, 6000, kAlways) X(cuMemCreate, 10020, kAlways)
+#include <counted_calls.inc>  // CORUN_COUNTED_CALLS of driver_calls.txt, by hw/CMakeLists.txt
 
-#define X(NAME, SINCE, UNTIL) CORUN_IN_PLACE(Touching, NAME);
+#define X(NAME) CORUN_IN_PLACE(Touching, NAME);
 #pragma GCC visibility push(default)
 CORUN_TOUCHING(X)
 CORUN_TOUCHING_12080(X)
 CORUN_TOUCHING_13000(X)
 #undef X
-#define X(NAME, SINCE, UNTIL) CORUN_IN_PLACE(Passing, NAME);
-CORUN_PASSING(X)
+#define X(NAME) CORUN_IN_PLACE(Counted, NAME);
+CORUN_COUNTED_CALLS(X)
 #undef X
 
 namespace {
@@ -271,8 +278,10 @@ CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr address, size_t
 CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void* address) {
   return linked_memory(corun::live::retain_handle, handle, address);
 }
-CUresult cuCtxDestroy_v2(CUcontext context) { return linked_memory(corun::live::destroy_context, context); }
-CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) { return linked_memory(corun::live::reset_primary, device); }
+CUresult cuCtxDestroy(CUcontext context) { return linked_memory(corun::live::destroy_context<1>, context); }
+CUresult cuCtxDestroy_v2(CUcontext context) { return linked_memory(corun::live::destroy_context<2>, context); }
+CUresult cuDevicePrimaryCtxReset(CUdevice device) { return linked_memory(corun::live::reset_primary<1>, device); }
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) { return linked_memory(corun::live::reset_primary<2>, device); }
 }
 #pragma GCC visibility pop
 
@@ -281,20 +290,22 @@ namespace corun::live {
 std::vector<Hook> with_memory(std::vector<Hook> hooks) {
   using enum Default;
   const std::vector<Hook> own = {
-      hook<&allocate>("cuMemAlloc_v2", 3020),
-      hook<&free>("cuMemFree_v2", 3020),
-      hook<&free_async<common>>("cuMemFreeAsync", 11020),
-      hook<&free_async<of_thread>>("cuMemFreeAsync_ptsz", 11020),
-      hook<&tell>("cuMemGetInfo_v2", 3020),
-      hook<&range>("cuMemGetAddressRange_v2", 3020),
-      hook<&ipc_handle>("cuIpcGetMemHandle", 4010),
-      hook<&range_handle>("cuMemGetHandleForAddressRange", 11070),
-      hook<&retain_handle>("cuMemRetainAllocationHandle", 11000),
-      hook<&destroy_context>("cuCtxDestroy_v2", 4000),
-      hook<&reset_primary>("cuDevicePrimaryCtxReset_v2", 11000),
-#define X(NAME, SINCE, UNTIL)                                                                                    \
-  {#NAME, SINCE, UNTIL, reinterpret_cast<void*>(&In_place_of_##NAME::call), reinterpret_cast<void**>(&In_place_of_##NAME::real)},
-      CORUN_TOUCHING(X) CORUN_TOUCHING_12080(X) CORUN_TOUCHING_13000(X) CORUN_PASSING(X)
+      hook<&allocate>("cuMemAlloc_v2"),
+      hook<&free>("cuMemFree_v2"),
+      hook<&free_async<common>>("cuMemFreeAsync"),
+      hook<&free_async<of_thread>>("cuMemFreeAsync_ptsz"),
+      hook<&tell>("cuMemGetInfo_v2"),
+      hook<&range>("cuMemGetAddressRange_v2"),
+      hook<&ipc_handle>("cuIpcGetMemHandle"),
+      hook<&range_handle>("cuMemGetHandleForAddressRange"),
+      hook<&retain_handle>("cuMemRetainAllocationHandle"),
+      hook<&destroy_context<1>>("cuCtxDestroy"),
+      hook<&destroy_context<2>>("cuCtxDestroy_v2"),
+      hook<&reset_primary<1>>("cuDevicePrimaryCtxReset"),
+      hook<&reset_primary<2>>("cuDevicePrimaryCtxReset_v2"),
+#define X(NAME)                                                                                    \
+  {#NAME, reinterpret_cast<void*>(&In_place_of_##NAME::call), reinterpret_cast<void**>(&In_place_of_##NAME::real)},
+      CORUN_TOUCHING(X) CORUN_TOUCHING_12080(X) CORUN_TOUCHING_13000(X) CORUN_COUNTED_CALLS(X)
 #undef X
   };
   hooks.insert(hooks.end(), own.begin(), own.end());

@@ -16,9 +16,14 @@ class Partitions {
   CUgreenCtx context(const Tpcs& tpcs) {
     const std::scoped_lock lock(mutex_);
     if (!looked_) looked_ = true, look();
+    if (Client* client = Client::get(); client != nullptr && !client->knows_groups()) client->has_groups(tpcs_of_group_);
     const auto [at, added] = contexts_.try_emplace(tpcs, nullptr);
     if (added) at->second = make(groups_in(tpcs, tpcs_of_group_));
     return at->second;
+  }
+  void forget() {
+    const std::scoped_lock lock(mutex_);
+    contexts_.clear();
   }
 
  private:
@@ -52,7 +57,6 @@ class Partitions {
     groups_.resize(count);
     if (rest.type == CU_DEV_RESOURCE_TYPE_SM && rest.sm.smCount > 0) groups_.push_back(rest);
     for (const CUdevResource& group : groups_) tpcs_of_group_.push_back(group.sm.smCount / kSmsOfTpc);
-    if (Client* client = Client::get()) client->has_groups(tpcs_of_group_);
   }
 
   std::mutex mutex_;
@@ -65,10 +69,21 @@ class Partitions {
 
 }  // namespace
 
+namespace {
+
+/// Lives as long as the program.
+Partitions& partitions() {
+  static auto* const all = new Partitions;
+  return *all;
+}
+
+}  // namespace
+
+void forget_partitions() { partitions().forget(); }
+
 CUstream stream_on(const Tpcs& tpcs, std::int32_t priority) {
-  static auto* const partitions = new Partitions;  // lives as long as the program
   static const auto make_stream = driver<CUresult (*)(CUstream*, CUgreenCtx, unsigned, int)>("cuGreenCtxStreamCreate");
-  CUgreenCtx context = partitions->context(tpcs);
+  CUgreenCtx context = partitions().context(tpcs);
   CUstream stream = nullptr;
   if (context == nullptr || make_stream == nullptr ||
       make_stream(&stream, context, CU_STREAM_NON_BLOCKING, priority) != CUDA_SUCCESS)

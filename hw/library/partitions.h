@@ -12,4 +12,7 @@ namespace corun::live {
 /// A new stream whose kernels run on these TPCs.  Null: the driver or the GPU cannot, or no group is in the set.
 CUstream stream_on(const Tpcs& tpcs, std::int32_t priority);
 
+/// Those of a context that has ended are gone; others are made anew when they are asked for.
+void forget_partitions();
+
 }  // namespace corun::live

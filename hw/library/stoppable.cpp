@@ -19,8 +19,10 @@ constexpr std::uint32_t kMostBlocks = 1u << 30;
 
 int attribute_of_device(CUdevice_attribute which) {
   static const auto get = driver<CUresult (*)(int*, CUdevice_attribute, CUdevice)>("cuDeviceGetAttribute");
+  const Client* client = Client::get();
+  const CUdevice device = client != nullptr ? client->device() : 0;
   int value = 0;
-  return get != nullptr && get(&value, which, 0) == CUDA_SUCCESS ? value : 0;
+  return get != nullptr && get(&value, which, device) == CUDA_SUCCESS ? value : 0;
 }
 
 std::uint32_t architecture() {

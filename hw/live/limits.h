@@ -1,4 +1,4 @@
-// Every limit and deadline that the service keeps.  docs/trust.md lists them as they stand here; a test holds the two together.
+// Every limit and deadline that the service and the programs that it steers keep.  docs/trust.md lists them as they stand here; a test holds the two together.
 // What the shared page has room for is in wire.h.
 #pragma once
 
@@ -28,5 +28,15 @@ inline constexpr auto kMoveGib = std::chrono::seconds(2);  // more for each GiB 
 inline constexpr std::uint32_t kMessages = 200;  // of joins, leaves and refusals within `kMessagesIn`; further ones are counted
 inline constexpr auto kMessagesIn = std::chrono::seconds(10);  // in which so many are said
 inline constexpr auto kSayAgain = std::chrono::seconds(60);  // between two messages that a file cannot be written
+
+// What a program waits for
+inline constexpr auto kFirstAnswer = std::chrono::seconds(2);  // of the service, in a program's first call of the driver; then the program is not steered
+inline constexpr auto kStandsStill = std::chrono::seconds(2);  // without a sign of life of the service; then what waits for it goes
+inline constexpr auto kLookAtService = std::chrono::milliseconds(20);  // between looks of a program that waits, whether the service is there
+inline constexpr auto kRejoin = std::chrono::seconds(1);  // until a program asks again for a service that has gone, and twice as long each time
+inline constexpr auto kRejoinMost = std::chrono::seconds(30);  // at most, between two such times
+inline constexpr auto kContextEnds = std::chrono::seconds(1);  // for launches that the GPU still has when their context is destroyed
+inline constexpr auto kRest = std::chrono::milliseconds(500);  // that a program may take to come to rest before its memory moves: a copy of 20 GiB
+inline constexpr std::uint32_t kSpins = 20000;  // looks without a pause, a millisecond or so, before a thread sleeps or looks after the service
 
 }  // namespace corun::live::limits

@@ -15,8 +15,10 @@
 #include <climits>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <thread>
 
+#include "hw/live/cards.h"
 #include "hw/live/limits.h"
 #include "traces/model/error.h"
 
@@ -84,6 +86,14 @@ int sealed_page() {
   if (ftruncate(fd, sizeof(Memory)) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) return fd;
   ::close(fd);
   return -1;
+}
+
+/// Of a program's GPUs, by its number there; none: it does not see it.
+std::optional<std::uint32_t> device_of(const Hello& hello, const std::string& bus) {
+  if (bus.empty() || hello.gpus == 0) return 0;  // one of the two does not say
+  for (std::uint32_t i = 0; i < std::min(hello.gpus, kGpus); ++i)
+    if (same_place(text_of(hello.gpu[i], kBusBytes), bus)) return i;
+  return {};
 }
 
 void send_with_memory(int socket, const Welcome& welcome, int memory) {
@@ -177,6 +187,8 @@ void Service::run(const std::function<bool()>& stop, const std::function<void(co
 }
 
 void Service::look_at_sockets(int timeout_ms) {
+  for (const auto& c : connections_)
+    if (c->memory != nullptr) c->memory->beat.fetch_add(1, std::memory_order_relaxed);
   look_at_deadlines();
   std::vector<pollfd> look{{now() >= accepts_at_ ? listener_ : -1, POLLIN, 0}};
   for (const auto& c : connections_) {
@@ -272,6 +284,14 @@ void Service::greet(Connection& c) {
     if (fd >= 0) ::close(fd);
     return refuse(c, "there is no memory or no descriptor for it", peer.pid);
   }
+  Welcome welcome;
+  const std::optional<std::uint32_t> device = device_of(hello, bus_);
+  if (!device) {
+    munmap(at, sizeof(Memory));
+    ::close(fd);
+    return refuse(c, fmt::format("it decides about the GPU at {}, which this program does not see", bus_), peer.pid);
+  }
+  welcome.device = *device;
   c.memory = static_cast<Memory*>(at);  // zero, which is how all of it begins
   c.process = process_of(c.socket, peer.pid);
   c.pid = peer.pid;
@@ -292,7 +312,6 @@ void Service::greet(Connection& c) {
   if (const ProgramMemory* memory = books_.memory()) c.memory->memory_cap.store(memory->accounts().capacity());
   c.memory->persistent.store(!persistent_ || c.memory->in_flight.load() == 0 ? 0 : books_.sizes() ? kSized : 1);
   tell_standing();
-  Welcome welcome;
   welcome.accepted = 1;
   send_with_memory(c.socket, welcome, fd);
   ::close(fd);

@@ -33,6 +33,8 @@ class Service {
   const Books& books() const { return books_; }
   /// What the policy is told and decides, from here on.
   void record() { books_.record(); }
+  /// Programs that do not see the GPU at this place on the bus are refused; none: all may come, each with the first that it sees.
+  void of_gpu(const std::string& bus) { bus_ = bus; }
   const Folder& folder() const { return folder_; }
   /// On standard error.
   void say(Level level, const std::string& text) { log_.say(level, text, now()); }
@@ -96,6 +98,7 @@ class Service {
   std::string policy_;
   Log log_{2};
   bool persistent_;
+  std::string bus_;
   Books books_;
   Folder folder_;  // after the books: nothing is made for a policy that is refused
   int listener_ = -1;

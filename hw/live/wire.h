@@ -14,7 +14,7 @@
 
 namespace corun::live {
 
-inline constexpr std::uint32_t kVersion = 7;
+inline constexpr std::uint32_t kVersion = 8;
 inline constexpr std::uint32_t kSayings = 1024;  // that the service has not heard yet; who has more to say waits
 inline constexpr std::uint32_t kStreams = 256;    // of a program; what is launched on others is not steered
 inline constexpr std::uint32_t kKernels = 4096;   // functions with a shape, and graphs; further ones share the last entry
@@ -23,6 +23,7 @@ inline constexpr std::uint32_t kOrders = 2 * kBlocks;  // that the program has n
 inline constexpr std::uint32_t kSms = 256, kSized = 2;
 inline constexpr std::uint32_t kSmsOfTpc = 2;  // of every GPU since Pascal's P100
 inline constexpr std::uint64_t kBlockUnit = 2u << 20;  // bytes: what is smaller is not steered, and blocks are multiples of it
+inline constexpr std::uint32_t kGpus = 16, kBusBytes = 16;     // that a program names; on others it is not steered
 inline constexpr std::size_t kNameBytes = 64, kKernelNameBytes = 224;
 
 /// A set of TPCs by number, a bit each; none: all of them.
@@ -45,11 +46,14 @@ struct Hello {
   double quota = 0, reservation = 0;  // fractions of the GPU; 0: none
   std::uint64_t slo_us = 0;           // a request that takes longer is late; 0: none is
   char name[kNameBytes] = {};
+  std::uint32_t gpus = 0;                // that it sees, of kGpus at most
+  char gpu[kGpus][kBusBytes] = {};       // their places on the bus, by the program's numbers: 0000:81:00.0
 };
 /// The answer; the memory comes with it.
 struct Welcome {
   std::uint32_t version = kVersion;
   std::uint32_t accepted = 0;
+  std::uint32_t device = 0;  // which of the program's GPUs is the service's
   char reason[120] = {};
 };
 
@@ -102,12 +106,15 @@ struct Memory {
   std::atomic<std::int32_t> priority{0};  // standing: of launches that go at once, and of the program's streams
   std::array<std::atomic<std::uint64_t>, 4> tpcs{};  // of launches that go at once
   std::atomic<std::uint32_t> service_sleeps{0};
+  std::atomic<std::uint32_t> beat{0};  // each time that the service looks at its sockets, ten times a second at least: it does not stand still
   alignas(64) std::atomic<std::uint64_t> launches{0}, graphs{0}, unsteered{0};
   std::atomic<std::uint64_t> held_ns{0};  // that threads waited for grants
   std::atomic<std::uint64_t> queued{0};   // launches that the driver got before their grants
   std::atomic<std::uint64_t> memory_cap{0};  // bytes, of all programs; 0: memory is not steered
   std::atomic<std::uint64_t> touches{0};     // calls that touch memory, other than launches
   std::atomic<std::uint64_t> passed{0};      // allocations and exports that could not be steered
+  std::atomic<std::uint64_t> crowded{0};     // launches of kernels beyond kKernels, which share the last entry
+  std::atomic<std::uint64_t> counted{0};     // calls that launch or touch memory and go to the driver as they are (driver_calls.txt)
   // What went to the host and came back, and how long host memory for it took, and to come to rest.
   std::atomic<std::uint64_t> out_bytes{0}, out_ns{0}, in_bytes{0}, in_ns{0}, pin_ns{0}, rest_ns{0};
   alignas(64) std::atomic<std::uint32_t> ordered{0};  // orders so far

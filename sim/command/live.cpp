@@ -15,9 +15,9 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <set>
 #include <utility>
 
+#include "hw/live/cards.h"
 #include "hw/live/log.h"
 #include "hw/live/metrics.h"
 #include "hw/live/recording.h"
@@ -39,21 +39,26 @@ files::path folder_of(const LiveArguments& a) { return a.at.empty() ? live::Fold
 
 constexpr double kMpsPatience_s = 10;
 
+/// Where on the bus the GPU is that is decided about; empty: nothing says it.
+std::string device_here(const std::string& named) {
+  if (!named.empty()) return named;
+  const std::vector<live::Card> all = live::cards();
+  const char* order = std::getenv("CUDA_DEVICE_ORDER");
+  const bool by_place = order != nullptr && std::strcmp(order, "PCI_BUS_ID") == 0;
+  const bool alike = std::ranges::all_of(all, [&](const live::Card& card) { return card.model == all.front().model; });
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const bool by_uuid = visible != nullptr && std::strncmp(visible, "GPU-", 4) == 0;
+  if (!alike && !by_place && !by_uuid) return "";  // CUDA puts the fastest first, and nothing here says which that is
+  const auto card = live::first_visible(all, visible);
+  return card ? card->bus : "";
+}
+
 /// The GPU in this machine, without opening it.
-Gpu gpu_here(const std::string& named) {
+Gpu gpu_here(const std::string& named, const std::string& device) {
   if (!named.empty()) return read_gpu(named);
-  std::error_code none;
-  std::set<files::path> cards;  // in the order of their places on the bus
-  for (const auto& card : files::directory_iterator("/proc/driver/nvidia/gpus", none)) cards.insert(card.path());
-  for (const files::path& card : cards) {
-    std::ifstream in(card / "information");
-    for (std::string line; std::getline(in, line);) {
-      if (!line.starts_with("Model:")) continue;
-      const std::size_t begin = line.find_first_not_of(" \t", 6);
-      const std::string name = begin == std::string::npos ? "" : find_gpu(line.substr(begin));
-      if (!name.empty()) return read_gpu(name);
-    }
-  }
+  for (const live::Card& card : live::cards())
+    if (device.empty() || live::same_place(card.bus, device))
+      if (const std::string name = find_gpu(card.model); !name.empty()) return read_gpu(name);
   throw InputError("", "--gpu", "which GPU this machine has is not to be found out", "name it, or a description of it, with --gpu");
 }
 
@@ -127,6 +132,8 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
                    "under flexgpu: device memory that programs share, as 24GiB (default: nine tenths of what the GPU has)")
       ->transform(CLI::AsSizeValue(true));
   all.serve->add_option("--gpu", a.gpu, "the GPU in this machine (default: as the driver says)");
+  all.serve->add_option("--device", a.device,
+                        "where on the bus the GPU is, of several, as nvidia-smi says it: 0000:81:00.0 (default: the first that CUDA_VISIBLE_DEVICES names)");
   all.serve->add_flag("--no-mps", a.no_mps, "start no MPS server: programs then take turns, unless one of yours is there");
   all.serve->add_flag("--persistent", a.persistent,
                       "stop or size long best-effort kernels, where the program brings their PTX: under wait, reef-n and smguard");
@@ -156,9 +163,11 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
 }
 
 int serve(const LiveArguments& a) {
-  const Gpu gpu = gpu_here(a.gpu);
+  const std::string device = device_here(a.device);
+  const Gpu gpu = gpu_here(a.gpu, device);
   live::Service service(a.policy, gpu, folder_of(a),
                         {from_ns(1e3 * a.ahead_us), a.in_flight, a.programs, forecast_unknown, a.memory, a.persistent});
+  service.of_gpu(device);
   std::optional<live::RecordingFile> recorded;
   if (!a.record.empty()) {
     service.record();

@@ -9,7 +9,7 @@
 namespace corun::sim {
 
 struct LiveArguments {
-  std::string policy = "fcfs", gpu, at, metrics, record;
+  std::string policy = "fcfs", gpu, device, at, metrics, record;
   bool no_mps = false, json = false, own_memory = false, persistent = false;
   std::string name, service_class = "best_effort";
   int priority = 0;

@@ -181,6 +181,13 @@ TEST_F(LiveMemory, WhatTheDriverSaysOfMemoryIsRightAndWhatCannotBeSteeredIsPasse
               AllOf(HasSubstr("shared 0\n"), HasSubstr("of 81920 MiB"), Not(HasSubstr("own-memory"))));
 }
 
+TEST_F(LiveMemory, MemoryIsFreedAndMovedAfterCapturesInWhicheverWayTheyBeganAndEnded) {
+  serve_memory(64);
+  const Ended both = shell(allocates("captures 40 3 200", "--name one") + " & sleep 0.2; " + allocates("plain 40 3 200", "--name two") + "; wait");
+  EXPECT_THAT(both.said, HasSubstr("left as before 1\n"));
+  EXPECT_NE(both.said.find("wrong 0\ndone"), both.said.rfind("wrong 0\ndone")) << both.said;
+}
+
 TEST_F(LiveMemory, TheMemoryOfAProgramThatSeesSeveralDevicesIsItsOwn) {
   serve_memory(64);
   EXPECT_THAT(shell("CORUN_FAKE_DEVICE=0 " + allocates("plain 96 2", "--name one")).said,

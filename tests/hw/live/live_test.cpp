@@ -32,8 +32,24 @@ TEST_P(EachWay, AProgramThatComesByTheDriverInThisWayAsksForEachLaunch) {
   ASSERT_NE(decided, std::string::npos) << text.str();
   EXPECT_GE(std::stoi(text.str().substr(decided + 13)), 40);
 }
-INSTANTIATE_TEST_SUITE_P(Ways, EachWay, testing::Values("linked", "dlsym", "address", "address-of-thread", "address-of-11", "context", "graph", "stream"),
+INSTANTIATE_TEST_SUITE_P(Ways, EachWay, testing::Values("linked", "dlsym", "address", "address-of-thread", "address-of-11", "context", "graph", "stream", "later-same"),
                          [](const auto& way) { return replaced(way.param, "-", "_"); });
+
+TEST_F(Live, WhatALaterCudaMeansByANameIsTheDriversAndTheProgramIsToldAtItsEnd) {
+  serve("wait");
+  const Ended ended = shell(joins("later 3 50", "--name one"));
+  EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("done 3"), HasSubstr("not steered, as they are of a later CUDA than 13.0: cuLaunchKernel 1 time\n")));
+  EXPECT_EQ(kernels().size(), 3u);
+  EXPECT_THAT(shell(joins("later-same 3 50", "--name one")).said, testing::Not(HasSubstr("later CUDA"))) << "the driver means the same by both";
+}
+
+TEST_F(Live, CallsThatLaunchButAreNotSteeredAreCountedAndToldAtTheProgramsEnd) {
+  serve("wait");
+  const Ended ended = shell(joins("counted 3 50", "--name one"));
+  EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("done 3"), HasSubstr("corun: not steered: cuLaunchGrid 3 times\n")));
+  EXPECT_EQ(kernels().size(), 3u);
+  EXPECT_THAT(shell(joins("dlsym 3 50", "--name one")).said, testing::Not(HasSubstr("not steered")));
+}
 
 // The library's dlsym is the first there is, and behind the program: behind the library is the C library's.
 TEST_F(Live, WhatAProgramLooksUpBehindItselfIsLookedUpBehindItAndNotBehindTheLibrary) {
@@ -65,6 +81,36 @@ TEST_F(Live, WhatIsLaunchedIntoAStreamThatIsCapturedIsNotHeld) {
   EXPECT_THAT(ended.said, HasSubstr("done 10"));
   EXPECT_EQ(kernels().size(), 10u) << "of a graph's ten launches, and nothing of its capture";
 }
+
+// None: the driver's own answer.
+constexpr std::pair<const char*, int> kCaptures[] = {
+    {"capture", 0}, {"capture-first", 0}, {"capture-to-graph", 0}, {"capture-of-thread", 0}, {"capture-to-graph-of-thread", 0},
+    {"capture-asked-for", 0}, {"capture-forked", 0}, {"capture-beside-thread", 0}, {"capture-beside-legacy", 0}, {"capture-forked-unjoined", 904}};
+
+class EachCapture : public Live, public testing::WithParamInterface<std::pair<const char*, int>> {};
+
+// 904: CUDA_ERROR_STREAM_CAPTURE_UNJOINED, which is the program's own.
+TEST_P(EachCapture, EndsAsWithoutTheLibraryAndItsGraphIsSteered) {
+  const auto [way, error] = GetParam();
+  const std::size_t alone = std::string(way) == "capture-beside-thread" ? 1 : 0;
+  for (const char* policy : {"wait", "reef-n", "fcfs", "priority", "static-split:tpcs=16/50"}) {
+    files::remove(log());
+    serve(policy, "--programs=one,two");
+    const Ended ended = shell(joins(fmt::format("{} 10 100", way), "--name one --priority=-5"));
+    EXPECT_THAT(ended.said, testing::AllOf(HasSubstr(fmt::format("captured: {}\n", error)), HasSubstr("done 10"))) << policy;
+    EXPECT_THAT(ended.said, testing::Not(testing::AnyOf(HasSubstr("refused"), HasSubstr("taken"), HasSubstr("another graph")))) << policy;
+    EXPECT_EQ(kernels().size(), 10u + alone) << "of a graph's ten launches, and nothing of its capture, under " << policy;
+    if (error == 0) {
+      std::ifstream graphs(log() + ".edges");
+      int nodes = 0;
+      graphs >> nodes;
+      EXPECT_EQ(nodes, 5) << "and none of the library's, under " << policy;
+      files::remove(log() + ".edges");
+    }
+    end_service(SIGTERM);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Ways, EachCapture, testing::ValuesIn(kCaptures), [](const auto& way) { return replaced(way.param.first, "-", "_"); });
 
 TEST_F(Live, APriorityGoesWithLaunchesStreamsAndGraphs) {
   serve("priority");

@@ -4,6 +4,7 @@
 // adds 1 to every word in kernels of US microseconds, waits, and looks at one block.  At the end it looks at all.
 // WAY: plain; frees: each round also allocates a block and frees it; holds: in the first round the GPU waits half a
 // second and more for the host, in a stream of its own; rests: its host does nothing for 2 s, then looks at a block; beyond: it asks for 64 MiB more than MIB at once, which is to fail;
+// captures: some end, one twice, one with its stream; says whether memory that it frees then is free;
 // tells: prints what the driver says of its memory.
 // With FOLDER it leaves a file there once it has its memory, and does not end before as many as PROGRAMS have.
 // Says "wrong N" words, and "done".
@@ -76,6 +77,24 @@ int main(int argc, char** argv) {
     check(CALL(cuMemFreeAsync)(at, nullptr), "pool");
     check(CALL(cuMemAlloc_v2)(&at, 4096), "small");
     check(CALL(cuMemFree_v2)(at), "small");
+  }
+  if (way == "captures") {
+    std::size_t before = 0, after = 0, all = 0;
+    CUdeviceptr more = 0;
+    CUstream stream = nullptr;
+    CUgraph graph = nullptr;
+    CALL(cuMemGetInfo_v2)(&before, &all);
+    check(CALL(cuMemAlloc_v2)(&more, kBlock), "allocate more");
+    check(CALL(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING), "stream");
+    check(CALL(cuGraphCreate)(&graph, 0), "graph");
+    check(CALL(cuStreamBeginCaptureToGraph)(stream, graph, nullptr, nullptr, 0, CU_STREAM_CAPTURE_MODE_RELAXED), "begin");
+    check(CALL(cuStreamEndCapture)(stream, &graph), "end");
+    if (CALL(cuStreamEndCapture)(stream, &graph) == CUDA_SUCCESS) std::puts("ended twice");
+    check(CALL(cuStreamBeginCapture_v2)(stream, CU_STREAM_CAPTURE_MODE_RELAXED), "begin again");
+    check(CALL(cuStreamDestroy_v2)(stream), "destroy");
+    check(CALL(cuMemFree_v2)(more), "free more");
+    CALL(cuMemGetInfo_v2)(&after, &all);
+    std::printf("left as before %d\n", before == after);
   }
   std::uint64_t wrong = 0;
   const auto look = [&](std::size_t block, unsigned added) {

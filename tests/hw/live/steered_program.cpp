@@ -1,7 +1,11 @@
 // A program that launches, and knows nothing of corun.
 //   steered_program WAY LAUNCHES US [EACH]
-// WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, capture, streams, fork, allocate, bad, bad-last
+// WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, streams, fork, allocate, bad, bad-last
 //      ptx, ptx-extra, fat, fat-lz4, fat-zstd, fat-unreadable, fat-static (of 40,000 US), library, kernel: a kernel of 8,448 blocks from a module; says "counted" where each block ran once a launch
+//      capture, capture-first, -to-graph, -of-thread, -to-graph-of-thread, -asked-for, -forked, -forked-unjoined, -beside-thread, -beside-legacy: a graph of five kernels; says with which error the capture ended
+//      fork-stays: with a child that stays; at-exit: also when it ends; shapes, graphs, modules: each launch of another one
+//      reset, reset-graph, reset-stream, reset-running: after half of the launches its context is reset, in the last with launches that wait
+//      later, later-same: the launch of a later CUDA, which is another function, or the same; counted: launches by a call that is not steered
 //      next: says what it finds behind itself as dlsym, and ends
 // Waits after each EACH launches and at the end.  Says "returned" and when each call came back; and "done LAUNCHES".
 #define __CUDA_API_VERSION_INTERNAL
@@ -101,10 +105,65 @@ CUfunction kernel_of_module(void* driver, const std::string& way, int us) {
   return f;
 }
 
+/// Five kernels, captured in this way.  The stream in which the graph is to be launched.
+CUstream capture(void* driver, const std::string& way, int us, CUgraphExec* made) {
+  const auto call = [&]<class F>(F*, const char* name) { return reinterpret_cast<F*>(dlsym(driver, name)); };
+#define CALL(NAME) call(static_cast<decltype(&NAME)>(nullptr), #NAME)
+  constexpr auto kMode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  const bool of_thread = way.ends_with("-of-thread"), to_graph = way.starts_with("capture-to-graph");
+  const bool blocking = way == "capture-beside-legacy";
+  CUstream stream = nullptr, other = nullptr;
+  CUgraph graph = nullptr;
+  CUevent event = nullptr;
+  CALL(cuGraphCreate)(&graph, 0);
+  CALL(cuEventCreate)(&event, CU_EVENT_DISABLE_TIMING);
+  CALL(cuStreamCreate)(&other, CU_STREAM_NON_BLOCKING);
+  if (!of_thread) CALL(cuStreamCreate)(&stream, blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING);
+  const auto function = of_thread ? CALL(cuLaunchKernel_ptsz) : CALL(cuLaunchKernel);
+  CUresult begun = CUDA_SUCCESS;
+  if (to_graph)
+    begun = (of_thread ? CALL(cuStreamBeginCaptureToGraph_ptsz) : CALL(cuStreamBeginCaptureToGraph))(stream, graph, nullptr, nullptr, 0, kMode);
+  else if (way == "capture-asked-for") {
+    decltype(&cuStreamBeginCaptureToGraph) begin = nullptr;
+    CALL(cuGetProcAddress_v2)("cuStreamBeginCaptureToGraph", reinterpret_cast<void**>(&begin), 12030, 0, nullptr);
+    begun = begin(stream, graph, nullptr, nullptr, 0, kMode);
+  } else if (way == "capture-first")
+    begun = reinterpret_cast<CUresult (*)(CUstream)>(dlsym(driver, "cuStreamBeginCapture"))(stream);
+  else
+    begun = (of_thread ? CALL(cuStreamBeginCapture_v2_ptsz) : CALL(cuStreamBeginCapture_v2))(stream, kMode);
+  if (begun != CUDA_SUCCESS) std::printf("not begun: %d\n", begun);
+  if (blocking && function(reinterpret_cast<CUfunction>(std::intptr_t{10}), 8, 1, 1, 128, 1, 1, 0, nullptr, nullptr, nullptr) !=
+                      CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+    std::puts("taken");  // to be refused, as the driver does
+  if (way == "capture-beside-thread")  // that has launched nothing yet
+    std::thread([&] { launch(function, us, other), CALL(cuStreamSynchronize)(other); }).join();
+  const bool forks = way.starts_with("capture-forked");
+  launch(function, us, stream);
+  if (forks) CALL(cuEventRecord)(event, stream), CALL(cuStreamWaitEvent)(other, event, 0);
+  for (int i = 0; i < 3; ++i) launch(function, us, forks ? other : stream);
+  if (forks && way != "capture-forked-unjoined") CALL(cuEventRecord)(event, other), CALL(cuStreamWaitEvent)(stream, event, 0);
+  launch(function, us, stream);
+  CUgraph captured = nullptr;
+  const CUresult ended = (of_thread ? CALL(cuStreamEndCapture_ptsz) : CALL(cuStreamEndCapture))(stream, &captured);
+  std::printf("captured: %d\n", ended);
+  if (to_graph && captured != graph) std::puts("another graph");
+  if (captured != nullptr) CALL(cuGraphInstantiateWithFlags)(made, captured, 0);
+  return stream;
+#undef CALL
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::string way = argv[1];
+  if (way == "at-exit") {  // so that it is called after all that is made from here on is destroyed
+    std::atexit([] {
+      void* late = dlopen("libcuda.so.1", RTLD_NOW);
+      launch(reinterpret_cast<Launch>(dlsym(late, "cuLaunchKernel")), 50, nullptr);
+      reinterpret_cast<Wait>(dlsym(late, "cuStreamSynchronize"))(nullptr);
+      std::puts("launched at exit");
+    });
+  }
   int launches = std::atoi(argv[2]);
   const int us = std::atoi(argv[3]), each = argc > 4 ? std::atoi(argv[4]) : launches;
   const char* enough = argc > 5 ? argv[5] : nullptr;  // launches go on until this file is there
@@ -125,6 +184,10 @@ int main(int argc, char** argv) {
     get("cuLaunchKernel", reinterpret_cast<void**>(&function), 7000, flags, nullptr);
     get("cuStreamSynchronize", reinterpret_cast<void**>(&wait), 7000, 0, nullptr);
   }
+  CUresult (*later)(CUstream, CUfunction) = nullptr;
+  if (way == "later" || way == "later-same")
+    reinterpret_cast<decltype(&cuGetProcAddress_v2)>(dlsym(driver, "cuGetProcAddress_v2"))(
+        "cuLaunchKernel", way == "later" ? reinterpret_cast<void**>(&later) : reinterpret_cast<void**>(&function), way == "later" ? 14000 : 13010, 0, nullptr);
   if (way == "address-of-11") {  // as the runtime of CUDA 11.3 to 11.8 does
     using Get = CUresult (*)(const char*, void**, int, cuuint64_t);
     Get get = reinterpret_cast<Get>(dlsym(driver, "cuGetProcAddress"));
@@ -145,17 +208,9 @@ int main(int argc, char** argv) {
   }
   init(0);
   CUstream stream = nullptr;
-  if (way == "stream") reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
+  if (way == "stream" || way == "reset-stream" || way == "reset-running") reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
   auto graph_made = reinterpret_cast<CUgraphExec>(static_cast<std::intptr_t>(us));
-  if (way == "capture") {
-    reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
-    reinterpret_cast<CUresult (*)(CUstream, CUstreamCaptureMode)>(dlsym(driver, "cuStreamBeginCapture_v2"))(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-    for (int i = 0; i < 5; ++i) launch(function, us, stream);
-    CUgraph captured = nullptr;
-    reinterpret_cast<CUresult (*)(CUstream, CUgraph*)>(dlsym(driver, "cuStreamEndCapture"))(stream, &captured);
-    reinterpret_cast<CUresult (*)(CUgraphExec*, CUgraph, unsigned long long)>(dlsym(driver, "cuGraphInstantiateWithFlags"))(
-        &graph_made, captured, 0);
-  }
+  if (way.starts_with("capture")) stream = capture(driver, way, us, &graph_made);
   if (way == "fork") {
     if (const pid_t child = fork(); child == 0) {
       launch(function, us, stream);
@@ -165,6 +220,40 @@ int main(int argc, char** argv) {
       waitpid(child, &status, 0);
       std::printf("child %d\n", status);
     }
+  }
+  const auto call_of = [&]<class F>(F*, const char* name) { return reinterpret_cast<F*>(dlsym(driver, name)); };
+#define CALL(NAME) call_of(static_cast<decltype(&NAME)>(nullptr), #NAME)
+  if (way == "fork-stays") {  // its child goes on when it is killed
+    if (const pid_t child = fork(); child == 0) {
+      sleep(120);
+      _exit(0);
+    } else {
+      std::printf("child %d\n", child);
+      std::fflush(stdout);
+    }
+  }
+  if (way == "shapes" || way == "graphs" || way == "modules") {  // each launch is another kernel by its shape, or of another graph or module
+    for (int i = 1; i <= launches; ++i) {
+      CUmodule module = nullptr;
+      CUfunction kernel = reinterpret_cast<CUfunction>(static_cast<std::intptr_t>(us));
+      if (way == "graphs") {
+        CUgraph empty = nullptr;
+        CUgraphExec made = nullptr;
+        CALL(cuGraphCreate)(&empty, 0), CALL(cuGraphInstantiateWithFlags)(&made, empty, 0);
+        graph(made, stream);
+        wait(stream);
+        CALL(cuGraphExecDestroy)(made);
+        continue;
+      }
+      if (way == "modules") {
+        CALL(cuModuleLoadData)(&module, "image");
+        CALL(cuModuleGetFunction)(&kernel, module, ("busy_" + std::to_string(us)).c_str());
+      }
+      function(kernel, way == "shapes" ? static_cast<unsigned>(i) : 8, 1, 1, 128, 1, 1, 0, stream, nullptr, nullptr);
+      wait(stream);
+      if (way == "modules") CALL(cuModuleUnload)(module);
+    }
+    return std::printf("done %d\n", launches), 0;
   }
   if (way == "allocate") {
     const auto allocate = reinterpret_cast<CUresult (*)(CUdeviceptr*, size_t)>(dlsym(driver, "cuMemAlloc_v2"));
@@ -200,18 +289,29 @@ int main(int argc, char** argv) {
   const auto call = [&](int i) {
     if (of_module)
       launch_kernel();
-    else if (way == "graph" || way == "capture")
+    else if (way == "graph" || way == "reset-graph" || way.starts_with("capture"))
       graph(graph_made, stream);
+    else if (later != nullptr)
+      later(stream, reinterpret_cast<CUfunction>(static_cast<std::intptr_t>(us)));
+    else if (way == "counted")
+      reinterpret_cast<decltype(&cuLaunchGrid)>(dlsym(driver, "cuLaunchGrid"))(reinterpret_cast<CUfunction>(static_cast<std::intptr_t>(us)), 8, 1);
     else
       launch(function, (way == "bad" && i == 1) || (way == "bad-last" && i == launches) ? 0 : us, i % 2 == 0 ? second : stream);
     const std::chrono::nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();
     returned += " " + std::to_string(now.count());
   };
+  const int half = launches / 2;
   for (int i = 1; i <= launches; ++i) {
     if (way == "two-threads")  // one after the other, as a framework's backward pass has a thread of its own
       std::thread(call, i).join();
     else
       call(i);
+    if (way.starts_with("reset") && i == half) {  // in mid-run, with its streams
+      if (way != "reset-running") wait(stream);
+      CALL(cuDevicePrimaryCtxReset_v2)(0);
+      if (stream != nullptr) CALL(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING);
+      second = stream;
+    }
     if (i % each == 0) {
       wait(stream), wait(second);
       if (i == launches && enough != nullptr && access(enough, F_OK) != 0) launches += each;

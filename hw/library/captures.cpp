@@ -1,0 +1,70 @@
+#include "hw/library/captures.h"
+
+#include <algorithm>
+
+#include "hw/library/driver.h"
+
+namespace corun::live {
+namespace {
+
+CUcontext current_context() {
+  static const auto get = driver<CUresult (*)(CUcontext*)>("cuCtxGetCurrent");
+  CUcontext context = nullptr;
+  return get != nullptr && get(&context) == CUDA_SUCCESS ? context : nullptr;
+}
+
+std::uint64_t thread_of(CUstream stream) { return stream == CU_STREAM_PER_THREAD ? number_of_thread() : 0; }
+
+}  // namespace
+
+std::uint64_t number_of_thread() {
+  static std::atomic<std::uint64_t> threads{0};
+  thread_local const std::uint64_t mine = ++threads;
+  return mine;
+}
+
+Captures& captures() {
+  static auto* const all = new Captures;
+  return *all;
+}
+
+Capturing capturing(CUstream stream) {
+  static const auto status_of = driver<CUresult (*)(CUstream, CUstreamCaptureStatus*)>("cuStreamIsCapturing");
+  if (status_of == nullptr) return Capturing::no;  // a driver before CUDA 10
+  CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+  switch (status_of(stream, &status)) {
+    case CUDA_SUCCESS: return status == CU_STREAM_CAPTURE_STATUS_NONE ? Capturing::no : Capturing::yes;
+    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: return Capturing::implicit;
+    default: return Capturing::implicit;  // the call is the driver's to refuse
+  }
+}
+
+void Captures::begun(CUstream stream) {
+  const Begun is{stream, thread_of(stream), current_context()};
+  forget([&](const Begun& each) { return each.stream == is.stream && each.thread == is.thread; });
+  const std::scoped_lock lock(mutex_);
+  all_.push_back(is);
+  count_.store(all_.size());
+}
+
+void Captures::tried_to_end(CUstream stream) {
+  if (capturing(stream) != Capturing::no) return;  // it was another thread's to end, or began in another stream
+  forget([&](const Begun& each) { return each.stream == stream && each.thread == thread_of(stream); });
+}
+
+void Captures::destroyed(CUstream stream) {
+  if (any()) forget([&](const Begun& each) { return each.stream == stream; });
+}
+
+void Captures::context_ended(CUcontext context) {
+  if (any()) forget([&](const Begun& each) { return each.context == context; });
+}
+
+template <class Which>
+void Captures::forget(Which which) {
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(all_, which);
+  count_.store(all_.size());
+}
+
+}  // namespace corun::live

@@ -1,0 +1,52 @@
+#include "hw/library/contexts.h"
+
+#include <atomic>
+
+#include "hw/library/blocks.h"
+#include "hw/library/captures.h"
+#include "hw/library/client.h"
+#include "hw/library/driver.h"
+#include "hw/library/lanes.h"
+#include "hw/library/partitions.h"
+#include "hw/library/stoppable.h"
+
+namespace corun::live {
+namespace {
+
+std::atomic<std::uint32_t> ended{0};
+
+}  // namespace
+
+std::uint32_t contexts_ended() { return ended.load(std::memory_order_acquire); }
+
+void context_ends(CUcontext context) {
+  stoppable_kernels().context_ended();
+  if (Client* client = Client::get()) client->context_ends(context);
+  if (Blocks* blocks = Blocks::get(); blocks != nullptr && context != nullptr) blocks->forget(context);
+}
+
+void context_ended(CUcontext context) {
+  ended.fetch_add(1, std::memory_order_release);
+  captures().context_ended(context);
+  forget_lanes(context);
+  forget_partitions();
+  if (Client* client = Client::last()) client->context_ended(context);
+}
+
+bool primary_context_is_there(CUdevice device) {
+  static const auto state_of = driver<CUresult (*)(CUdevice, unsigned*, int*)>("cuDevicePrimaryCtxGetState");
+  unsigned flags = 0;
+  int active = 0;
+  return state_of == nullptr || (state_of(device, &flags, &active) == CUDA_SUCCESS && active != 0);
+}
+
+CUcontext primary_context(CUdevice device) {
+  static const auto retain = driver<CUresult (*)(CUcontext*, CUdevice)>("cuDevicePrimaryCtxRetain");
+  static const auto release = driver<CUresult (*)(CUdevice)>("cuDevicePrimaryCtxRelease_v2");
+  CUcontext context = nullptr;
+  if (retain == nullptr || release == nullptr || !primary_context_is_there(device) || retain(&context, device) != CUDA_SUCCESS) return nullptr;
+  release(device);
+  return context;
+}
+
+}  // namespace corun::live
