@@ -22,7 +22,7 @@ class LiveMemory : public Live {
     service_ = fork();
     if (service_ == 0) {
       freopen((folder_ / "served").c_str(), "w", stdout);
-      freopen((folder_ / "served").c_str(), "w", stderr);
+      dup2(STDOUT_FILENO, STDERR_FILENO);
       execl(sim().c_str(), "sim", "serve", ("--policy=" + policy).c_str(), "--gpu=h200", "--no-mps",
             fmt::format("--memory={}MiB", mib).c_str(), more.c_str(), "--at", at().c_str(), nullptr);
       _exit(127);
