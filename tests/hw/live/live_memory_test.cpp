@@ -153,6 +153,25 @@ TEST_F(LiveMemory, WhenTheServiceIsKilledAProgramWhoseMemoryIsOnTheHostGetsItBac
   EXPECT_EQ(on_device().first, 0u);
 }
 
+TEST_F(LiveMemory, OneThatIsStoppedIsLetGoInTimeSoThatOthersComeAndGoesOnWhenItMay) {
+  serve_memory(64);
+  Ended stopped, ended_work;
+  std::thread away([&] { stopped = shell(allocates("rests 32 1 200", "--name away")); });
+  EXPECT_TRUE(comes([&] { return !program("away").is_null() && program("away")["memory"]["gpu_bytes"] == 32 * kMib; }));
+  const pid_t pid = program("away")["pid"];
+  kill(pid, SIGSTOP);
+  ended_work = shell(allocates("plain 48 4 200", "--name work"));
+  EXPECT_THAT(ended_work.said, HasSubstr("wrong 0\ndone"));
+  kill(pid, SIGCONT);
+  away.join();
+  EXPECT_THAT(stopped.said, HasSubstr("wrong 0\ndone"));
+  EXPECT_TRUE(comes([&] { return state()["programs"].empty(); }));
+  EXPECT_EQ(state()["memory"]["used_bytes"], 0);
+  end_service(SIGTERM);
+  std::ifstream in(folder_ / "served");
+  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(in), {}), testing::ContainsRegex("<4>away is let go .*it has not moved its memory in time"));
+}
+
 TEST_F(LiveMemory, WhatDoesNotComeToRestKeepsItsMemoryUntilItDoes) {
   serve_memory(64);
   const Ended all = shell(allocates("holds 40 3 200", "--name holds") + " & sleep 0.2; " +

@@ -467,6 +467,23 @@ TEST_F(Live, AProgramUsesTheMpsServerOfTheServicesFolder) {
   EXPECT_THAT(said, testing::AllOf(HasSubstr(at() + "/mps-"), HasSubstr("/pipe "), HasSubstr("/log\n"), HasSubstr("there")));
 }
 
+TEST_F(Live, ARealTimeProgramThatIsStoppedHoldsBestEffortForItsTimeAndNoLonger) {
+  serve("wait");
+  Ended ended;
+  std::thread running([&] { ended = shell(joins("dlsym 1 7000000", "--name cam --class=real_time")); });
+  EXPECT_TRUE(comes([&] {
+    const nlohmann::json now = program("cam");
+    return now.is_object() && now["on_gpu"] == 1;
+  }));
+  const pid_t pid = program("cam")["pid"];
+  kill(pid, SIGSTOP);
+  EXPECT_THAT(shell(joins("dlsym 20 100", "--name work")).said, testing::AllOf(HasSubstr("done 20"), testing::Not(HasSubstr("not steered"))));
+  EXPECT_EQ(program("cam").value("late", false), true);
+  kill(pid, SIGCONT);
+  running.join();
+  EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("done 1"), testing::Not(HasSubstr("not steered"))));
+}
+
 TEST_F(Live, WhoJoinsAndLeavesIsSaidWithJournaldsLevels) {
   serve("wait");
   shell(joins("dlsym 2 10", "--name one --class=real_time"));
