@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "hw/library/blocks.h"
+#include "hw/library/captures.h"
 #include "hw/library/client.h"
 #include "hw/library/contexts.h"
 #include "hw/library/driver.h"
@@ -82,9 +83,9 @@ CUresult free_async(CUdeviceptr at, CUstream stream) {
   Blocks* blocks = Blocks::get();
   if (blocks == nullptr || !blocks->find(at)) return real<&free_async<K>>(at, stream);
   static const auto wait = driver<CUresult (*)(CUstream)>("cuStreamSynchronize");
-  if (const CUresult r = wait(stream == nullptr && K == Default::of_thread ? CU_STREAM_PER_THREAD : stream);
-      r != CUDA_SUCCESS)
-    return r;
+  CUstream own = stream == nullptr && K == Default::of_thread ? CU_STREAM_PER_THREAD : stream;
+  if (capturing(own) != Capturing::no) return free(at);  // later, once nothing is captured
+  if (const CUresult r = wait(own); r != CUDA_SUCCESS) return r;
   return free(at);
 }
 
