@@ -8,7 +8,7 @@
 // skis or to buy them: Karlin and others 1988).  It is kLinger where the policy holds a launch of the program back:
 // what others wait for is not kept by one that waits itself.
 //
-// Leaves out: who asked for what launch, and the policy (books.h); what moves bytes (hw/library/blocks.h).
+// Leaves out: who asked for what launch, and the policy (books.h); what moves bytes (hw/shim/blocks.h).
 #pragma once
 
 #include <map>

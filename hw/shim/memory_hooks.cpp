@@ -9,13 +9,13 @@
 #include <string_view>
 #include <type_traits>
 
-#include "hw/library/blocks.h"
-#include "hw/library/captures.h"
-#include "hw/library/client.h"
-#include "hw/library/contexts.h"
-#include "hw/library/driver.h"
-#include "hw/library/hooks.h"
-#include "hw/library/leave.h"
+#include "hw/shim/blocks.h"
+#include "hw/shim/captures.h"
+#include "hw/shim/client.h"
+#include "hw/shim/contexts.h"
+#include "hw/shim/driver.h"
+#include "hw/shim/hooks.h"
+#include "hw/shim/leave.h"
 
 namespace corun::live {
 namespace {
