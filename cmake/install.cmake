@@ -43,7 +43,7 @@ install(EXPORT corun NAMESPACE corun:: FILE corunTargets.cmake DESTINATION "${pa
 
 # Nothing of these libraries: the entry points, what compares with measurements, what measures or goes into other programs.
 file(GLOB_RECURSE headers RELATIVE "${PROJECT_SOURCE_DIR}" CONFIGURE_DEPENDS traces/*.h policies/*.h hw/*.h sim/*.h)
-list(FILTER headers EXCLUDE REGEX "^(hw/capture|hw/library|hw/measure|sim/command|sim/papers|sim/validate)/|^traces/timeline/perfetto_packets")
+list(FILTER headers EXCLUDE REGEX "^(hw/capture|hw/shim|hw/measure|sim/command|sim/papers|sim/validate)/|^traces/timeline/perfetto_packets")
 foreach(header IN LISTS headers)
   cmake_path(GET header PARENT_PATH folder)
   install(FILES "${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/corun/${folder}")

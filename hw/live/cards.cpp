@@ -23,16 +23,19 @@ std::string plain(std::string place) {
 
 }  // namespace
 
-std::vector<Card> cards(const std::filesystem::path& folder) {
+std::vector<Card> cards(const std::filesystem::path& folder, const std::filesystem::path& devices) {
   std::vector<Card> all;
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(folder, none)) {
     Card card{entry.path().filename().string(), {}, {}};
     std::ifstream in(entry.path() / "information");
+    std::string minor;
     for (std::string line; std::getline(in, line);) {
       if (line.starts_with("Model:")) card.model = value_of(line);
       if (line.starts_with("GPU UUID:")) card.uuid = value_of(line);
+      if (line.starts_with("Device Minor:")) minor = value_of(line);
     }
+    if (!minor.empty() && !std::filesystem::exists(devices / ("nvidia" + minor), none)) continue;
     all.push_back(card);
   }
   std::ranges::sort(all, {}, [](const Card& card) { return plain(card.bus); });

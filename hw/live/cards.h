@@ -16,8 +16,9 @@ struct Card {
   std::string model;
 };
 
-/// In the order of their places, as CUDA numbers cards of one kind.
-std::vector<Card> cards(const std::filesystem::path& folder = "/proc/driver/nvidia/gpus");
+/// In the order of their places, as CUDA numbers cards of one kind.  Those that have no device file here, as of a host whose container has
+/// other cards, are left out.
+std::vector<Card> cards(const std::filesystem::path& folder = "/proc/driver/nvidia/gpus", const std::filesystem::path& devices = "/dev");
 /// The first that a program sees by this value of CUDA_VISIBLE_DEVICES (null: it is not set); none: it sees none.
 std::optional<Card> first_visible(const std::vector<Card>& all, const char* visible);
 

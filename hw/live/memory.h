@@ -12,7 +12,7 @@
 // accounts say of its memory is not known to be so.  Memory counts as in use by launches for limits::kOnGpu after the last one
 // began or ended: a process that was stopped in between never says that it has.
 //
-// Leaves out: who asked for what launch, and the policy (books.h); what moves bytes (hw/library/blocks.h).
+// Leaves out: who asked for what launch, and the policy (books.h); what moves bytes (hw/shim/blocks.h).
 #pragma once
 
 #include <map>

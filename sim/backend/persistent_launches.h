@@ -1,5 +1,5 @@
 // Which launches of programs under `sim serve --persistent` are persistent, and of how many attempts: the rule of the library
-// (hw/library/stoppable.h) and of the books (hw/live/books_stops.cpp).
+// (hw/shim/stoppable.h) and of the books (hw/live/books_stops.cpp).
 //
 // A best-effort launch of a kernel whose program brings its PTX (Kernel::ptx), from 300 us on, with more blocks than workers fit the
 // GPU, in no graph and without attributes, once a launch of the kernel has ended.  It goes to the GPU as two to six attempts.

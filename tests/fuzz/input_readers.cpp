@@ -8,7 +8,7 @@
 #include <sstream>
 
 #ifdef CORUN_FUZZ_FAT_BINARIES
-#include "hw/library/fat_binary.h"
+#include "hw/shim/fat_binary.h"
 #endif
 #include "tests/fuzz/nsys_rows.h"
 #include "tests/fuzz/readers.h"

@@ -87,7 +87,7 @@ const std::vector<Layer> kLayers = {
     {"hw/live",
      {"hw/record", "policies/api", "policies/session", "traces/json", "traces/model"},
      {"fcntl.h", "fmt/", "linux/futex.h", "nlohmann/", "poll.h", "sys/", "unistd.h"}},
-    {"hw/library", {"hw/live", "hw/transform"}, {"counted_calls.inc", "cuda.h", "dlfcn.h", "driver_calls.inc", "elf.h", "link.h", "linux/futex.h", "lz4.h", "poll.h", "pthread.h", "sys/", "unistd.h", "zstd.h"}},
+    {"hw/shim", {"hw/live", "hw/transform"}, {"counted_calls.inc", "cuda.h", "dlfcn.h", "driver_calls.inc", "elf.h", "link.h", "linux/futex.h", "lz4.h", "poll.h", "pthread.h", "sys/", "unistd.h", "zstd.h"}},
     {"hw/run",
      {"hw/backend", "hw/driver", "hw/kernels", "hw/process", "hw/record", "policies/api", "policies/session",
       "traces/json", "traces/model"},

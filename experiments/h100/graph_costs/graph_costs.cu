@@ -238,7 +238,7 @@ class Measured {
       });
   }
 
-  /// As the service's library does for a launch in the program's stream (hw/library/lanes.h).
+  /// As the service's library does for a launch in the program's stream (hw/shim/lanes.h).
   void in_lane(const Chain& c, int i, bool stamped) {
     CHECK(cudaEventRecord(before_, plain_));
     CHECK(cudaStreamWaitEvent(stream_, before_, 0));

@@ -1,6 +1,6 @@
-// All PTX in the fat binaries of files, as hw/library reads it for a GPU of sm_121: how many have some, how much text it is, how long it takes.
+// All PTX in the fat binaries of files, as hw/shim reads it for a GPU of sm_121: how many have some, how much text it is, how long it takes.
 //   fat_binaries FILE...
-// g++ -std=c++20 -O2 -I ROOT fat_binaries.cpp ROOT/hw/library/{fat_binary,decompress}.cpp -l:liblz4.a -l:libzstd.a
+// g++ -std=c++20 -O2 -I ROOT fat_binaries.cpp ROOT/hw/shim/{fat_binary,decompress}.cpp -l:liblz4.a -l:libzstd.a
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -9,7 +9,7 @@
 #include <sstream>
 #include <string>
 
-#include "hw/library/fat_binary.h"
+#include "hw/shim/fat_binary.h"
 
 int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {

@@ -14,23 +14,27 @@ class Cards : public testing::Test {
   Cards() {
     std::string name = (std::filesystem::temp_directory_path() / "corun-cards-XXXXXX").string();
     folder_ = mkdtemp(name.data());
-    add("0000:c1:00.0", "NVIDIA H200", "GPU-22222222-aaaa");
-    add("0000:1B:00.0", "NVIDIA H200", "GPU-11111111-bbbb");
+    std::filesystem::create_directory(folder_ / "dev");
+    add("0000:c1:00.0", "NVIDIA H200", "GPU-22222222-aaaa", 1);
+    add("0000:1B:00.0", "NVIDIA H200", "GPU-11111111-bbbb", 0);
+    add("0000:0A:00.0", "NVIDIA H200", "GPU-00000000-cccc", 2);
+    for (const char* here : {"nvidia0", "nvidia1"}) std::ofstream(folder_ / "dev" / here) << "\n";
   }
   ~Cards() override { std::filesystem::remove_all(folder_); }
-  void add(const std::string& bus, const std::string& model, const std::string& uuid) const {
-    std::filesystem::create_directories(folder_ / bus);
-    std::ofstream(folder_ / bus / "information") << "Model: \t\t " << model << "\nIRQ:   \t\t 38\nGPU UUID: \t " << uuid << "\nBus Location: \t " << bus << "\n";
+  std::vector<Card> here() const { return cards(folder_ / "gpus", folder_ / "dev"); }
+  void add(const std::string& bus, const std::string& model, const std::string& uuid, int minor) const {
+    std::filesystem::create_directories(folder_ / "gpus" / bus);
+    std::ofstream(folder_ / "gpus" / bus / "information") << "Model: \t\t " << model << "\nIRQ:   \t\t 38\nGPU UUID: \t " << uuid << "\nBus Location: \t " << bus << "\nDevice Minor: \t " << minor << "\n";
   }
   std::string first(const char* visible) const {
-    const auto card = first_visible(cards(folder_), visible);
+    const auto card = first_visible(here(), visible);
     return card ? card->bus : "none";
   }
   std::filesystem::path folder_;
 };
 
-TEST_F(Cards, AreInTheOrderOfTheirPlacesOnTheBus) {
-  const std::vector<Card> all = cards(folder_);
+TEST_F(Cards, AreInTheOrderOfTheirPlacesOnTheBusAndThoseThatAreNotForUsLeftOut) {
+  const std::vector<Card> all = here();
   ASSERT_EQ(all.size(), 2u);
   EXPECT_EQ(all[0].bus, "0000:1B:00.0");
   EXPECT_EQ(all[0].model, "NVIDIA H200");

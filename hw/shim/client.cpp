@@ -1,4 +1,4 @@
-#include "hw/library/client.h"
+#include "hw/shim/client.h"
 
 #include <linux/futex.h>
 #include <poll.h>
@@ -17,12 +17,12 @@
 #include <cstring>
 #include <thread>
 
-#include "hw/library/blocks.h"
-#include "hw/library/driver.h"
-#include "hw/library/join.h"
-#include "hw/library/leave.h"
-#include "hw/library/pause.h"
-#include "hw/library/uncaptured.h"
+#include "hw/shim/blocks.h"
+#include "hw/shim/driver.h"
+#include "hw/shim/join.h"
+#include "hw/shim/leave.h"
+#include "hw/shim/pause.h"
+#include "hw/shim/uncaptured.h"
 #include "hw/live/limits.h"
 
 namespace corun::live {

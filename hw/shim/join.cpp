@@ -1,4 +1,4 @@
-#include "hw/library/join.h"
+#include "hw/shim/join.h"
 
 #include <cuda.h>
 #include <sys/mman.h>
@@ -14,7 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "hw/library/driver.h"
+#include "hw/shim/driver.h"
 #include "hw/live/limits.h"
 
 namespace corun::live {

@@ -7,8 +7,8 @@
 
 #include <atomic>
 
-#include "hw/library/driver.h"
-#include "hw/library/hooks.h"
+#include "hw/shim/driver.h"
+#include "hw/shim/hooks.h"
 
 namespace corun::live {
 namespace {

@@ -20,7 +20,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "hw/library/marks.h"
+#include "hw/shim/marks.h"
 #include "hw/live/wire.h"
 
 namespace corun::live {

@@ -1,4 +1,4 @@
-#include "hw/library/leave.h"
+#include "hw/shim/leave.h"
 
 #include <cstdint>
 #include <cstdio>
@@ -7,8 +7,8 @@
 #include <new>
 #include <string>
 
-#include "hw/library/client.h"
-#include "hw/library/driver_calls.h"
+#include "hw/shim/client.h"
+#include "hw/shim/driver_calls.h"
 
 namespace corun::live {
 namespace {

@@ -1,4 +1,4 @@
-#include "hw/library/blocks.h"
+#include "hw/shim/blocks.h"
 
 #include <linux/futex.h>
 #include <pthread.h>
@@ -12,9 +12,9 @@
 #include <thread>
 #include <utility>
 
-#include "hw/library/captures.h"
-#include "hw/library/client.h"
-#include "hw/library/driver.h"
+#include "hw/shim/captures.h"
+#include "hw/shim/client.h"
+#include "hw/shim/driver.h"
 #include "hw/live/limits.h"
 
 namespace corun::live {

@@ -1,8 +1,8 @@
-#include "hw/library/marks.h"
+#include "hw/shim/marks.h"
 
-#include "hw/library/contexts.h"
-#include "hw/library/driver.h"
-#include "hw/library/uncaptured.h"
+#include "hw/shim/contexts.h"
+#include "hw/shim/driver.h"
+#include "hw/shim/uncaptured.h"
 
 namespace corun::live {
 

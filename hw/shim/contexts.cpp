@@ -1,14 +1,14 @@
-#include "hw/library/contexts.h"
+#include "hw/shim/contexts.h"
 
 #include <atomic>
 
-#include "hw/library/blocks.h"
-#include "hw/library/captures.h"
-#include "hw/library/client.h"
-#include "hw/library/driver.h"
-#include "hw/library/lanes.h"
-#include "hw/library/partitions.h"
-#include "hw/library/stoppable.h"
+#include "hw/shim/blocks.h"
+#include "hw/shim/captures.h"
+#include "hw/shim/client.h"
+#include "hw/shim/driver.h"
+#include "hw/shim/lanes.h"
+#include "hw/shim/partitions.h"
+#include "hw/shim/stoppable.h"
 
 namespace corun::live {
 namespace {

@@ -1,4 +1,4 @@
-#include "hw/library/code_hooks.h"
+#include "hw/shim/code_hooks.h"
 
 #define __CUDA_API_VERSION_INTERNAL  // names as the library has them
 #include <cuda.h>
@@ -7,12 +7,12 @@
 #include <array>
 #include <utility>
 
-#include "hw/library/captures.h"
-#include "hw/library/client.h"
-#include "hw/library/contexts.h"
-#include "hw/library/driver.h"
-#include "hw/library/lanes.h"
-#include "hw/library/stoppable.h"
+#include "hw/shim/captures.h"
+#include "hw/shim/client.h"
+#include "hw/shim/contexts.h"
+#include "hw/shim/driver.h"
+#include "hw/shim/lanes.h"
+#include "hw/shim/stoppable.h"
 
 namespace corun::live {
 namespace {

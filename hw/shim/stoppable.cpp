@@ -1,4 +1,4 @@
-#include "hw/library/stoppable.h"
+#include "hw/shim/stoppable.h"
 
 #include <link.h>
 
@@ -6,10 +6,10 @@
 #include <cstring>
 #include <span>
 
-#include "hw/library/driver.h"
-#include "hw/library/fat_binary.h"
-#include "hw/library/marks.h"
-#include "hw/library/uncaptured.h"
+#include "hw/shim/driver.h"
+#include "hw/shim/fat_binary.h"
+#include "hw/shim/marks.h"
+#include "hw/shim/uncaptured.h"
 #include "hw/transform/ptx.h"
 
 namespace corun::live {

@@ -1,6 +1,6 @@
-#include "hw/library/graphs.h"
+#include "hw/shim/graphs.h"
 
-#include "hw/library/driver.h"
+#include "hw/shim/driver.h"
 
 namespace corun::live {
 

@@ -1,6 +1,6 @@
 // Is each entry point that the installed cuda.h declares in the list of those that were looked at, and does the library do with each what
 // the list says?
-#include "hw/library/driver_calls.h"
+#include "hw/shim/driver_calls.h"
 
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -53,7 +53,7 @@ TEST(DriverCalls, EachEntryPointOfTheInstalledHeaderIsListed) {
   std::ifstream in(CORUN_CUDA_H);
   const std::string header{std::istreambuf_iterator<char>(in), {}};
   EXPECT_GT(symbols_of(header).size(), 400u) << CORUN_CUDA_H;
-  EXPECT_THAT(not_listed(header), testing::IsEmpty()) << "look at them, and add them by hw/library/driver_calls.py";
+  EXPECT_THAT(not_listed(header), testing::IsEmpty()) << "look at them, and add them by hw/shim/driver_calls.py";
   EXPECT_THAT(not_listed(header + "\nCUresult CUDAAPI cuLaunchTomorrow(CUfunction f);\n"), testing::ElementsAre("cuLaunchTomorrow"));
 #endif
 }
@@ -74,7 +74,9 @@ TEST(DriverCalls, TheLibraryAnswersForWhatIsSteeredOrCountedAndForNothingElse) {
   ASSERT_NE(library, nullptr) << dlerror();
   for (const DriverCall& call : driver_calls()) {
     const bool there = dlsym(library, std::string(call.symbol).c_str()) != nullptr;
-    if (call.is == Treatment::passed || call.since <= CORUN_BUILT_WITH) EXPECT_EQ(there, call.is != Treatment::passed) << call.symbol;
+    if (call.is == Treatment::passed || call.since <= CORUN_BUILT_WITH) {
+      EXPECT_EQ(there, call.is != Treatment::passed) << call.symbol;
+    }
   }
 #endif
 }

@@ -2,7 +2,7 @@
 
 #include <cuda.h>
 
-#include "hw/library/driver.h"
+#include "hw/shim/driver.h"
 
 namespace corun::live {
 

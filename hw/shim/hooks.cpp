@@ -16,17 +16,17 @@
 #include <unordered_map>
 #include <vector>
 
-#include "hw/library/blocks.h"
-#include "hw/library/captures.h"
-#include "hw/library/client.h"
-#include "hw/library/code_hooks.h"
-#include "hw/library/driver.h"
-#include "hw/library/driver_calls.h"
-#include "hw/library/graphs.h"
-#include "hw/library/hooks.h"
-#include "hw/library/lanes.h"
-#include "hw/library/leave.h"
-#include "hw/library/stoppable.h"
+#include "hw/shim/blocks.h"
+#include "hw/shim/captures.h"
+#include "hw/shim/client.h"
+#include "hw/shim/code_hooks.h"
+#include "hw/shim/driver.h"
+#include "hw/shim/driver_calls.h"
+#include "hw/shim/graphs.h"
+#include "hw/shim/hooks.h"
+#include "hw/shim/lanes.h"
+#include "hw/shim/leave.h"
+#include "hw/shim/stoppable.h"
 
 namespace corun::live {
 namespace {

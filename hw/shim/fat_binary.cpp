@@ -1,4 +1,4 @@
-#include "hw/library/fat_binary.h"
+#include "hw/shim/fat_binary.h"
 
 #include <elf.h>
 
@@ -11,7 +11,7 @@
 #include <sstream>
 #include <vector>
 
-#include "hw/library/decompress.h"
+#include "hw/shim/decompress.h"
 
 namespace corun::live {
 namespace {

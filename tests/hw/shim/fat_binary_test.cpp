@@ -1,5 +1,5 @@
 // Is PTX found in fat binaries in each way that nvcc compresses it, and is what is broken left alone?
-#include "hw/library/fat_binary.h"
+#include "hw/shim/fat_binary.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@
 #include <random>
 #include <sstream>
 
-#include "hw/library/decompress.h"
+#include "hw/shim/decompress.h"
 
 namespace corun::live {
 namespace {

@@ -1,4 +1,4 @@
-#include "hw/library/driver.h"
+#include "hw/shim/driver.h"
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-#include "hw/library/decompress.h"
+#include "hw/shim/decompress.h"
 
 #include <lz4.h>
 #include <zstd.h>

@@ -1,8 +1,8 @@
-#include "hw/library/captures.h"
+#include "hw/shim/captures.h"
 
 #include <algorithm>
 
-#include "hw/library/driver.h"
+#include "hw/shim/driver.h"
 
 namespace corun::live {
 namespace {

@@ -1,4 +1,4 @@
-#include "hw/library/driver_calls.h"
+#include "hw/shim/driver_calls.h"
 
 #include <unordered_map>
 #include <vector>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Brings driver_calls.txt up to a cuda.h: python3 hw/library/driver_calls.py INCLUDE_FOLDER > new; mv new hw/library/driver_calls.txt
+"""Brings driver_calls.txt up to a cuda.h: python3 hw/shim/driver_calls.py INCLUDE_FOLDER > new; mv new hw/shim/driver_calls.txt
 
 Each line is an entry point of the driver by its symbol, since which version of CUDA cuGetProcAddress means it by its name (cudaTypedefs.h),
 and what the library does with it.  Marks are kept; what is new gets a ?, for whoever looks at it, and a test refuses that.

@@ -21,7 +21,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "hw/library/client.h"
+#include "hw/shim/client.h"
 
 namespace corun::live {
 

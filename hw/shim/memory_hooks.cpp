@@ -9,12 +9,13 @@
 #include <string_view>
 #include <type_traits>
 
-#include "hw/library/blocks.h"
-#include "hw/library/client.h"
-#include "hw/library/contexts.h"
-#include "hw/library/driver.h"
-#include "hw/library/hooks.h"
-#include "hw/library/leave.h"
+#include "hw/shim/blocks.h"
+#include "hw/shim/captures.h"
+#include "hw/shim/client.h"
+#include "hw/shim/contexts.h"
+#include "hw/shim/driver.h"
+#include "hw/shim/hooks.h"
+#include "hw/shim/leave.h"
 
 namespace corun::live {
 namespace {
@@ -82,9 +83,9 @@ CUresult free_async(CUdeviceptr at, CUstream stream) {
   Blocks* blocks = Blocks::get();
   if (blocks == nullptr || !blocks->find(at)) return real<&free_async<K>>(at, stream);
   static const auto wait = driver<CUresult (*)(CUstream)>("cuStreamSynchronize");
-  if (const CUresult r = wait(stream == nullptr && K == Default::of_thread ? CU_STREAM_PER_THREAD : stream);
-      r != CUDA_SUCCESS)
-    return r;
+  CUstream own = stream == nullptr && K == Default::of_thread ? CU_STREAM_PER_THREAD : stream;
+  if (capturing(own) != Capturing::no) return free(at);  // later, once nothing is captured
+  if (const CUresult r = wait(own); r != CUDA_SUCCESS) return r;
   return free(at);
 }
 

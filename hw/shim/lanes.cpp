@@ -1,4 +1,4 @@
-#include "hw/library/lanes.h"
+#include "hw/shim/lanes.h"
 
 #include <map>
 #include <memory>
@@ -6,9 +6,9 @@
 #include <tuple>
 #include <vector>
 
-#include "hw/library/driver.h"
-#include "hw/library/partitions.h"
-#include "hw/library/uncaptured.h"
+#include "hw/shim/driver.h"
+#include "hw/shim/partitions.h"
+#include "hw/shim/uncaptured.h"
 
 namespace corun::live {
 namespace {

@@ -1,10 +1,10 @@
-#include "hw/library/partitions.h"
+#include "hw/shim/partitions.h"
 
 #include <map>
 #include <mutex>
 
-#include "hw/library/client.h"
-#include "hw/library/driver.h"
+#include "hw/shim/client.h"
+#include "hw/shim/driver.h"
 #include "hw/live/groups.h"
 
 namespace corun::live {
