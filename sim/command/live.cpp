@@ -131,8 +131,8 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
       ->add_option("--memory", a.memory,
                    "under flexgpu: device memory that programs share, as 24GiB (default: nine tenths of what the GPU has)")
       ->transform(CLI::AsSizeValue(true));
-  all.serve->add_option("--gpu", a.gpu, "the GPU in this machine (default: as the driver says)");
-  all.serve->add_option("--device", a.device,
+  all.serve->add_option("--gpu", a.gpu.kind, "the GPU in this machine (default: as the driver says)");
+  all.serve->add_option("--device", a.gpu.place,
                         "where on the bus the GPU is, of several, as nvidia-smi says it: 0000:81:00.0 (default: the first that CUDA_VISIBLE_DEVICES names)");
   all.serve->add_flag("--no-mps", a.no_mps, "start no MPS server: programs then take turns, unless one of yours is there");
   all.serve->add_flag("--persistent", a.persistent,
@@ -163,8 +163,8 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
 }
 
 int serve(const LiveArguments& a) {
-  const std::string device = device_here(a.device);
-  const Gpu gpu = gpu_here(a.gpu, device);
+  const std::string device = device_here(a.gpu.place);
+  const Gpu gpu = gpu_here(a.gpu.kind, device);
   live::Service service(a.policy, gpu, folder_of(a),
                         {from_ns(1e3 * a.ahead_us), a.in_flight, a.programs, forecast_unknown, a.memory, a.persistent});
   service.of_gpu(device);

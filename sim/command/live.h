@@ -9,7 +9,10 @@
 namespace corun::sim {
 
 struct LiveArguments {
-  std::string policy = "fcfs", gpu, device, at, metrics, record;
+  std::string policy = "fcfs", at, metrics, record;
+  struct {
+    std::string kind, place;  // its description; where on the bus it is
+  } gpu;
   bool no_mps = false, json = false, own_memory = false, persistent = false;
   std::string name, service_class = "best_effort";
   int priority = 0;
