@@ -280,7 +280,7 @@ MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& m) {
     c.delay_ps = i < n ? asked[i].delay(*c.load, m, s.f, s.g) : c.load->sm.fixed_ps + c.load->memory.wait_ps;
     c.issue_ps = i < n ? asked[i].issue : c.load->sm.issue_ps;
   }
-  return {s.use, s.f - backlog_at(s.use, m)};
+  return {s.use, s.f};
 }
 
 void meet(std::span<const Contender> contenders, const MemoryLimits& m, std::span<Met> met) {

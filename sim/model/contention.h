@@ -150,7 +150,7 @@ struct Contender {
 };
 struct MemoryUse {
   double dram = 0;     // 0 to 1
-  double latency_inflation = 1;  // F without the backlog, which waits in the SMs: of another's access
+  double latency_inflation = 1;  // F, of what waits for DRAM
 };
 MemoryUse share_memory(std::span<Contender> contenders, const MemoryLimits& limits);
 
