@@ -215,7 +215,8 @@ TEST_F(Shim, LaunchesThatAContextTakesWithItHoldNobody) {
   cam.join();
   EXPECT_TRUE(comes([&] {
     const nlohmann::json now = program("one");
-    return now.is_object() && now["launches"] > 40 && now["on_gpu"] == 0 && now["waiting"] == 0;
+    // Of 10 launches each context takes 5 with it: had they stayed in the books, at least 30 were there.
+    return now.is_object() && now["launches"] > 60 && now["on_gpu"].get<int>() + now["waiting"].get<int>() <= 10;
   })) << state().dump();
   std::ofstream(enough) << "\n";
   one.join();
