@@ -37,8 +37,8 @@ class Folder {
   void invite(const std::vector<std::pair<std::string, std::string>>& variables);
   /// Programs that come find no service.
   void uninvite() noexcept;
-  /// What the service tells programs, with absolute paths.  Empty: it tells nothing.  Throws InputError where the file says
-  /// anything but paths of the user's in the folder.
+  /// Variables for programs, with absolute paths; none where the service has not written any.  Throws InputError where the file
+  /// has anything but the user's paths in the folder.
   std::vector<std::pair<std::string, std::string>> invitation() const;
 
  private:

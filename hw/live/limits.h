@@ -1,5 +1,5 @@
-// Every limit and deadline that the service and the programs that it steers keep.  docs/trust.md lists them as they stand here; a test holds the two together.
-// What the shared page has room for is in wire.h.
+// Every limit and deadline that the service and the programs that it steers keep, but for the room of the shared page (wire.h).
+// docs/trust.md lists them; a test holds the two together.
 #pragma once
 
 #include <chrono>
@@ -8,10 +8,10 @@
 
 namespace corun::live::limits {
 
-// What it reads
+// Of files
 inline constexpr std::uint64_t kFileBytes = 16 << 10;  // of the file `environment`; a longer one is refused
 
-// Who may come
+// Of clients that come
 inline constexpr std::size_t kPrograms = 128;  // that have joined; a further one is refused, and told so
 inline constexpr std::size_t kConnections = 192;  // at once; a further one is closed
 inline constexpr auto kHello = std::chrono::seconds(1);  // until a connection says what it wants; else it is closed
@@ -19,17 +19,17 @@ inline constexpr auto kStateTaken = std::chrono::seconds(1);  // until who asked
 inline constexpr auto kAcceptAgain = std::chrono::milliseconds(100);  // without a new connection, after the system had no room for one
 inline constexpr std::uint32_t kUnfinished = 65536;  // launches of a program that have not ended; a program that asks for more is let go
 
-// What others wait for
+// Of waits for another program
 inline constexpr auto kOnGpu = std::chrono::seconds(5);  // of a launch on the GPU; then others wait for it no longer
 inline constexpr auto kMove = std::chrono::seconds(5);  // for a program to move a block of memory; one that takes longer is let go
 inline constexpr auto kMoveGib = std::chrono::seconds(2);  // more for each GiB that the program was ordered to move
 
-// What it says
+// Of messages
 inline constexpr std::uint32_t kMessages = 200;  // of joins, leaves and refusals within `kMessagesIn`; further ones are counted
 inline constexpr auto kMessagesIn = std::chrono::seconds(10);  // in which so many are said
 inline constexpr auto kSayAgain = std::chrono::seconds(60);  // between two messages that a file cannot be written
 
-// What a program waits for
+// Of waits for the service
 inline constexpr auto kFirstAnswer = std::chrono::seconds(2);  // of the service, in a program's first call of the driver; then the program is not steered
 inline constexpr auto kStandsStill = std::chrono::seconds(2);  // without a sign of life of the service; then what waits for it goes
 inline constexpr auto kLookAtService = std::chrono::milliseconds(20);  // between looks of a program that waits, whether the service is there

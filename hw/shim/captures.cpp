@@ -2,16 +2,11 @@
 
 #include <algorithm>
 
+#include "hw/shim/contexts.h"
 #include "hw/shim/driver.h"
 
 namespace corun::live {
 namespace {
-
-CUcontext current_context() {
-  static const auto get = driver<CUresult (*)(CUcontext*)>("cuCtxGetCurrent");
-  CUcontext context = nullptr;
-  return get != nullptr && get(&context) == CUDA_SUCCESS ? context : nullptr;
-}
 
 std::uint64_t thread_of(CUstream stream) { return stream == CU_STREAM_PER_THREAD ? number_of_thread() : 0; }
 
@@ -34,8 +29,7 @@ Capturing capturing(CUstream stream) {
   CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
   switch (status_of(stream, &status)) {
     case CUDA_SUCCESS: return status == CU_STREAM_CAPTURE_STATUS_NONE ? Capturing::no : Capturing::yes;
-    case CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: return Capturing::implicit;
-    default: return Capturing::implicit;  // the call is the driver's to refuse
+    default: return Capturing::implicit;  // or the call is the driver's to refuse
   }
 }
 

@@ -17,13 +17,13 @@
 #include <cstring>
 #include <thread>
 
+#include "hw/live/limits.h"
 #include "hw/shim/blocks.h"
 #include "hw/shim/driver.h"
 #include "hw/shim/join.h"
 #include "hw/shim/leave.h"
 #include "hw/shim/pause.h"
 #include "hw/shim/uncaptured.h"
-#include "hw/live/limits.h"
 
 namespace corun::live {
 namespace {

@@ -33,6 +33,12 @@ void context_ended(CUcontext context) {
   if (Client* client = Client::last()) client->context_ended(context);
 }
 
+CUcontext current_context() {
+  static const auto get = driver<CUresult (*)(CUcontext*)>("cuCtxGetCurrent");
+  CUcontext context = nullptr;
+  return get != nullptr && get(&context) == CUDA_SUCCESS ? context : nullptr;
+}
+
 bool primary_context_is_there(CUdevice device) {
   static const auto state_of = driver<CUresult (*)(CUdevice, unsigned*, int*)>("cuDevicePrimaryCtxGetState");
   unsigned flags = 0;

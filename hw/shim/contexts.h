@@ -22,6 +22,8 @@ CUresult with_end_of(CUcontext context, Destroy destroy) {
   return result;
 }
 
+/// Of the calling thread; null: there is none.
+CUcontext current_context();
 /// That of a device which the runtime uses; null: there is none.
 CUcontext primary_context(CUdevice device);
 bool primary_context_is_there(CUdevice device);

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <span>
 
+#include "hw/shim/contexts.h"
 #include "hw/shim/driver.h"
 #include "hw/shim/fat_binary.h"
 #include "hw/shim/marks.h"
@@ -31,13 +32,7 @@ std::uint32_t architecture() {
   return static_cast<std::uint32_t>(it);
 }
 
-CUcontext current() {
-  static const auto get = driver<CUresult (*)(CUcontext*)>("cuCtxGetCurrent");
-  CUcontext context = nullptr;
-  return get != nullptr && get(&context) == CUDA_SUCCESS ? context : nullptr;
-}
-
-/// What nobody can write in a program or a library that is loaded: it is there until that is unloaded.
+/// Code in the read-only part of a program or a library that is loaded: there until that is unloaded.
 bool stays(const void* image) {
   const auto holds = [](dl_phdr_info* object, std::size_t, void* address) {
     const auto at = reinterpret_cast<std::uintptr_t>(address);
@@ -134,7 +129,7 @@ bool StoppableKernels::prepare() {
   static const auto make_stream = driver<CUresult (*)(CUstream*, unsigned)>("cuStreamCreate");
   static const auto wait = driver<CUresult (*)(CUstream)>("cuStreamSynchronize");
   static const auto destroy = driver<CUresult (*)(CUstream)>("cuStreamDestroy_v2");
-  context_ = current();
+  context_ = current_context();
   sms_ = static_cast<std::uint32_t>(attribute_of_device(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT));
   constexpr std::size_t kBytes = kStreams * sizeof(hw::PtxControl);
   CUstream stream = nullptr;
@@ -177,7 +172,7 @@ std::optional<StoppableKernels::Made> StoppableKernels::of(const Work& work, Cli
   const auto known = functions_.find(work.key);
   if (known == functions_.end() || ended_) return std::nullopt;
   const Uncaptured now;
-  if (!prepare() || current() != context_) return std::nullopt;
+  if (!prepare() || current_context() != context_) return std::nullopt;
   auto [at, added] = made_.try_emplace(work.key);
   if (added) {
     at->second = make(known->second, client);

@@ -14,7 +14,7 @@
 namespace corun {
 namespace {
 
-constexpr std::size_t kMostLines = 550, kMostMembers = 20;
+constexpr std::size_t kMostLines = 500, kMostMembers = 20;
 
 std::string without_comments(const std::string& text) {
   static const std::regex comment(R"(//[^\n]*|"(\\.|[^"\\\n])*")");

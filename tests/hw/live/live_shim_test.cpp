@@ -19,6 +19,10 @@ class Shim : public Live {
     return fmt::format("LD_LIBRARY_PATH={} LD_PRELOAD={} CORUN_FAKE_LOG={} CORUN_NAME=one CORUN_SERVICE={} {} {}", CORUN_FAKE_DRIVER, CORUN_STEER, log(),
                        service, CORUN_STEERED_PROGRAM, program);
   }
+  std::uint64_t launches_of_one() const {
+    const nlohmann::json one = program("one");
+    return one.is_object() ? one["launches"].get<std::uint64_t>() : 0;
+  }
   static std::chrono::milliseconds takes(const std::function<void()>& what) {
     const auto begin = std::chrono::steady_clock::now();
     what();
@@ -70,10 +74,7 @@ TEST_F(Shim, AServiceThatStandsStillHoldsNobodyForLongerThanItMayAndTheProgramJo
     EXPECT_TRUE(comes([&] { return kernels().size() > before + 10; })) << in_flight;
     EXPECT_LT(std::chrono::steady_clock::now() - stopped, limits::kStandsStill + kSlack) << in_flight;
     kill(service_, SIGCONT);
-    EXPECT_TRUE(comes([&] {
-      const nlohmann::json one = program("one");
-      return one.is_object() && one["launches"] > 20;
-    })) << in_flight;
+    EXPECT_TRUE(comes([&] { return launches_of_one() > 20; })) << in_flight;
     std::ofstream(enough) << "\n";
     running.join();
     EXPECT_THAT(ended.said, AllOf(HasSubstr("done "), HasSubstr("steered again"))) << in_flight;
@@ -92,10 +93,7 @@ TEST_F(Shim, AProgramJoinsTheServiceThatComesAfterItsOwn) {
     end_service(SIGKILL);
     files::remove(at() + "/environment");
     serve(policy);
-    EXPECT_TRUE(comes([&] {
-      const nlohmann::json one = program("one");
-      return one.is_object() && one["launches"] > 100;
-    })) << policy;
+    EXPECT_TRUE(comes([&] { return launches_of_one() > 100; })) << policy;
   }
   std::ofstream(enough) << "\n";
   running.join();

@@ -117,9 +117,8 @@ echo $$ > $here/daemon; touch "$CUDA_MPS_PIPE_DIRECTORY/control"; while true; do
   EXPECT_FALSE(fake.left_anything());
 }
 
-TEST(Mps, WhereTheProcessIsKilledTheDaemonGoesOnUntilItsClientsHaveEnded) {
-  // Told to quit without a time limit it waits for its clients, here for as long as there is a file.
-  const FakeMps fake(R"(
+/// Told to quit without a time limit it waits for its clients, here for as long as there is a file.
+constexpr const char* kWaitsForClients = R"(
 here=$(dirname "$0")
 if [ "$1" = -f ]; then
   echo $$ > $here/daemon; : > $here/client; touch "$CUDA_MPS_PIPE_DIRECTORY/control"; exec sleep 1000
@@ -127,7 +126,10 @@ fi
 cat >> $here/told
 while [ -e $here/client ]; do sleep 0.02; done
 kill $(cat $here/daemon)
-)");
+)";
+
+TEST(Mps, WhereTheProcessIsKilledTheDaemonGoesOnUntilItsClientsHaveEnded) {
+  const FakeMps fake(kWaitsForClients);
   const pid_t user = fork();
   if (user == 0) {
     const MpsDaemon daemon;
@@ -148,15 +150,7 @@ kill $(cat $here/daemon)
 }
 
 TEST(Mps, OneThatIsLetGoEndsWhenItsClientsHaveAndItsFolderIsWhereItWasToBe) {
-  const FakeMps fake(R"(
-here=$(dirname "$0")
-if [ "$1" = -f ]; then
-  echo $$ > $here/daemon; : > $here/client; touch "$CUDA_MPS_PIPE_DIRECTORY/control"; exec sleep 1000
-fi
-cat >> $here/told
-while [ -e $here/client ]; do sleep 0.02; done
-kill $(cat $here/daemon)
-)");
+  const FakeMps fake(kWaitsForClients);
   const fs::path below = fs::path(fake.folder()) / "below";
   fs::create_directory(below);
   {
