@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """JAX under `sim serve` beside a background torch program: does each program end as alone, with the same bits?
 
-  jax.py SIM [--budget S] [--policies a,b] [--together N] [--out FILE]
+  jax_cases.py SIM [--budget S] [--policies a,b] [--together N] [--out FILE]
 Cases: inference and training, with command buffers (all kinds, from one node on), with XLA's defaults, and without, under each policy.
 First alone, twice, without a service: whoever differs from itself is judged by closeness only.
 One JSON line a case, to $OUT/jax.jsonl (or FILE) and to standard output:
