@@ -49,10 +49,12 @@ std::string metrics_of(const std::string& state) {
   out += fmt::format("corun_decisions_total{{policy=\"{}\"}} {}\n", label_value(s.at("policy").get<std::string>()), s.at("decisions").get<std::uint64_t>());
   head(out, {"corun_decision_seconds", "gauge", "What the latest 4096 decisions took."});
   out += fmt::format("corun_decision_seconds{{quantile=\"0.99\"}} {:.9f}\n", s.at("decision_us").at("p99").get<double>() / 1e6);
-  constexpr std::array<std::pair<const char*, Metric>, 4> kCounters{{
+  constexpr std::array<std::pair<const char*, Metric>, 6> kCounters{{
       {"launches", {"corun_launches_total", "counter", "Kernels that a program has launched."}},
       {"graphs", {"corun_graphs_total", "counter", "Graphs that a program has launched."}},
       {"unsteered", {"corun_unsteered_total", "counter", "Launches that could not be steered."}},
+      {"counted", {"corun_counted_total", "counter", "Calls that go to the driver as they are, and launch or touch memory."}},
+      {"crowded", {"corun_crowded_total", "counter", "Launches of kernels whose times are not told apart."}},
       {"requests", {"corun_requests_total", "counter", "Requests that a program has ended."}},
   }};
   for (const auto& [key, metric] : kCounters) {

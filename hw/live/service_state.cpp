@@ -59,6 +59,8 @@ std::string Service::state() const {
          {"launches", memory.launches.load()},
          {"graphs", memory.graphs.load()},
          {"unsteered", memory.unsteered.load()},
+         {"counted", memory.counted.load()},
+         {"crowded", memory.crowded.load()},
          {"queued", memory.queued.load()},
          {"requests", s.requests},
          {"waiting", s.pending},

@@ -167,6 +167,7 @@ CLI::App* add_capture(CLI::App& app, CaptureArguments& a) {
                        "percentages of the GPU on which it runs again under MPS, as 25,50 (default: 25, where MPS starts);\n"
                        "times there tell bandwidth from latency")
           ->delimiter(',')
+          ->allow_extra_args(false)  // the program's words are behind it
           ->check(CLI::Range(1, 99));
   command->add_flag("--once", a.once, "run it on the whole GPU only")->excludes(by_sms);
   command->add_option("--keep", a.import.input, "folder that keeps the recording, for `sim import capture`");

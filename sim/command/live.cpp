@@ -87,6 +87,11 @@ void print_table(const std::string& state) {
   for (const auto& p : s["programs"])
     if (p.contains("sms")) fmt::print("{} runs on {} SMs\n", p["name"].get<std::string>(), p["sms"].get<std::uint32_t>());
   for (const auto& p : s["programs"]) {
+    const auto counted = p["counted"].get<std::uint64_t>(), crowded = p["crowded"].get<std::uint64_t>();
+    if (counted != 0) fmt::print("{}: {} calls went to the driver as they were, which the library does not steer\n", p["name"].get<std::string>(), counted);
+    if (crowded != 0) fmt::print("{}: {} launches were of kernels beyond the first {}, whose times are not told apart\n", p["name"].get<std::string>(), crowded, live::kKernels - 1);
+  }
+  for (const auto& p : s["programs"]) {
     if (!p.contains("stoppable") || p["stoppable"]["of"].get<std::uint64_t>() == 0) continue;
     const auto& is = p["stoppable"];
     const double time = is["of_s"].get<double>();
@@ -118,7 +123,8 @@ LiveCommands add_live(CLI::App& app, LiveArguments& a) {
   all.serve->add_option("--policy", a.policy, "as of a run: fcfs, priority, timeslice, tpc-mask, static-split, wait, reef-n, smguard, lookahead, memory-wait, flexgpu")
       ->capture_default_str();
   all.serve->add_option("--programs", a.programs, "names of those that will come, in the order of the policy's shares: cam,training")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->allow_extra_args(false);
   all.serve->add_option("--ahead-us", a.ahead_us, "a launch that a policy may hold back goes this long before those before it end")
       ->check(CLI::Range(0.0, 1e6))
       ->capture_default_str();

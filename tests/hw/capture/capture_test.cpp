@@ -388,6 +388,12 @@ TEST_F(Capture, BySmsKnowsTheGpuByItsNameThoughAPartHasFewerSms) {
   EXPECT_EQ(read_trace(file()).gpu, "h200");
 }
 
+TEST_F(Capture, BySmsAsAWordOfItsOwnLeavesTheProgramItsOptions) {
+  have_mps();
+  ASSERT_EQ(sim(fmt::format("capture -o {} --by-sms 25,50 -- sh -c 'exec {}'", file(), program("serve"))), 0) << said_;
+  EXPECT_EQ(read_trace(file()).kernels.front().solo_time_by_sms.size(), 3u) << said_;
+}
+
 TEST_F(Capture, BySmsTellsLaunchesThatAreOthersThere) {
   have_mps();
   ASSERT_EQ(capture(program("chooses"), "--by-sms 50"), 0) << said_;

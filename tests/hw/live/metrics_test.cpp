@@ -27,7 +27,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 nlohmann::json program(const std::string& name, int client, int launches) {
-  return {{"name", name}, {"client", client}, {"launches", launches}, {"graphs", 0}, {"unsteered", 0}, {"requests", 0},
+  return {{"name", name}, {"client", client}, {"launches", launches}, {"graphs", 0}, {"unsteered", 0}, {"counted", 0}, {"crowded", 0}, {"requests", 0},
           {"memory", {{"gpu_bytes", 1}, {"host_bytes", 2}}}};
 }
 std::string state_of(const std::vector<nlohmann::json>& programs) {
@@ -54,7 +54,7 @@ TEST(Metrics, ALabelsValueIsEscapedByPrometheusRules) {
 TEST(Metrics, TwoProgramsOfOneNameAreTwoSeriesOfEachMetric) {
   const std::vector<std::string> all = series(metrics_of(state_of({program("python", 0, 1), program("python", 1, 2)})));
   EXPECT_EQ(std::set<std::string>(all.begin(), all.end()).size(), all.size());
-  EXPECT_EQ(all.size(), 2u + 2 * 4 + 2 * 2 + 2);
+  EXPECT_EQ(all.size(), 2u + 2 * 6 + 2 * 2 + 2);
 }
 
 TEST(Metrics, EachMetricIsExplainedOnceBeforeItsSamples) {
@@ -69,7 +69,7 @@ TEST(Metrics, EachMetricIsExplainedOnceBeforeItsSamples) {
       EXPECT_TRUE(known.contains(name)) << line;
     }
   }
-  EXPECT_EQ(known.size(), 9u);
+  EXPECT_EQ(known.size(), 11u);
 }
 
 class MetricsFileTest : public InFolder {

@@ -355,5 +355,27 @@ TEST_F(LiveService, NothingThatAProgramWritesIntoItsPageEndsTheServiceOrKeepsOth
   }
 }
 
+/// What `sim top` prints.
+std::string top(const std::string& at) {
+  std::string said;
+  FILE* pipe = popen(fmt::format("{} top --at {} 2>&1", std::getenv("CORUN_SIM"), at).c_str(), "r");
+  char part[4096];
+  while (const std::size_t n = fread(part, 1, sizeof part, pipe)) said.append(part, n);
+  EXPECT_EQ(pclose(pipe), 0) << said;
+  return said;
+}
+
+TEST_F(LiveService, TopSaysWhatOfAProgramIsNotSteeredAndWhoseTimesAreNotToldApart) {
+  serve("wait");
+  Peer all(at_), some(at_);
+  ASSERT_EQ(all.joins("all"), "");
+  ASSERT_EQ(some.joins("some"), "");
+  some.memory().counted.store(3), some.memory().crowded.store(5);
+  const std::string said = top(at_);
+  EXPECT_THAT(said, HasSubstr("some: 3 calls went to the driver as they were, which the library does not steer\n"));
+  EXPECT_THAT(said, HasSubstr("some: 5 launches were of kernels beyond the first 4095, whose times are not told apart\n"));
+  EXPECT_THAT(said, testing::Not(HasSubstr("all: ")));
+}
+
 }  // namespace
 }  // namespace corun::live
