@@ -62,7 +62,7 @@ fuzz: build/packages
 	cmake --build --preset fuzz
 	set -e; for folder in tests/fuzz/corpus/*; do \
 	  reader=$${folder##*/}; \
-	  case $$reader in figure|networks|profile|reference|sweep) kind=results;; *) kind=inputs;; esac; \
+	  case $$reader in figure|networks|profile|reference|sweep) kind=results;; service) kind=service;; *) kind=inputs;; esac; \
 	  mkdir -p build/fuzz/corpus/$$reader; \
 	  build/fuzz/bin/fuzz_$$kind --reader=$$reader -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
 	    -artifact_prefix=build/fuzz/$$reader- build/fuzz/corpus/$$reader $$folder; \

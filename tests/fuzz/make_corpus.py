@@ -280,3 +280,43 @@ write("reference", "two-kernels", {**cut, "kernels": two, "rows": [
 
 for mode in ["none", "speed", "balance", "size"]:
     write("fat_binary", mode, (ROOT / f"tests/data/fat_binaries/{mode}.fatbin").read_bytes())
+
+# --- programs of a service: a policy, then acts (service.cpp) ---
+
+def number(n):
+    return bytes([n]) if n < 250 else b"\xff" + n.to_bytes(4, "little")
+
+
+def act(peer, kind, *more):
+    return bytes([peer, kind]) + b"".join(m if isinstance(m, bytes) else bytes([m]) for m in more)
+
+
+def joined(peer, of=0):
+    return act(peer, 2, of) + act(peer, 6)
+
+
+def launches(peer, stream, count, kernel=0, attempts=0):
+    return act(peer, 10, 6, stream, number(kernel), count - 1, attempts)
+
+
+def ended(peer, stream, more=0):
+    return act(peer, 10, 4, stream, number(more))
+
+
+def requested(peer, what, *words):
+    return act(peer, 10, 8, what, *map(number, words))
+
+
+KERNEL_0 = act(0, 10, 3, 0, *map(number, (32, 0, 0, 8, 128, 4, 1, 1, 1)), 65)
+WAITS = act(0, 7, 80)
+for policy, name in enumerate(("wait", "backfill", "reef", "smguard", "flexgpu", "memory-wait", "fcfs", "priority", "parts", "stopped", "timeslice")):
+    write("service", name, bytes([policy]) + joined(0) + joined(1, 1) + KERNEL_0 + launches(0, 0, 5, attempts=6) + launches(1, 1, 2) + WAITS + ended(0, 0) + ended(1, 1) +
+          act(0, 10, 5, 0, number(3), 0) + WAITS + requested(0, 1, 0, 0, 0, 0))
+write("service", "blocks", b"\x04" + joined(0) + joined(1, 1) + requested(0, 3, 0, 4, 1, 0) + requested(1, 3, 0, 30, 1, 0) + WAITS + act(0, 10, 7) + launches(1, 0, 1) +
+      requested(0, 6, 0, 1, 0, 0) + WAITS + requested(0, 5, 0, 1, 1, 0) + requested(0, 7, 0, 1, 0, 0) + requested(0, 4, 0, 0, 1, 0) + WAITS)
+write("service", "half", b"\x00" + act(0, 0) + act(0, 1, 2, b"\0\0", 1) + act(1, 0) + act(1, 3, b"\4\0", b"\7\0\0\0", 1) + act(2, 0) + act(2, 3, b"\0\0", b"\0\0\0\0", 0, b"\x40\0") +
+      act(3, 0) + act(3, 5) + act(2, 4, 1))
+write("service", "descriptors", b"\x03" + joined(0) + act(0, 1, 1, b"\1", 0, 63) + act(1, 0) + act(1, 1, 1, b"\0", 0, 20) + act(0, 8, b"\0\x10") + act(0, 9, b"\1\0") + act(1, 4, 0))
+write("service", "words", b"\x02" + joined(0, 1) + launches(0, 0, 200) + act(0, 10, 2, number(5000)) + act(0, 10, 1, b"\0\0", number(1 << 31)) + act(0, 10, 0, b"\x40\0\0\0", number(7)) +
+      requested(0, 2, 0, 1, 0, 0) + requested(0, 9, 300, 1 << 30, 9999, 50))
+write("service", "state", b"\x00" + act(0, 0) + act(0, 3, b"\0\0", b"\1\0\0\0", 1) + act(0, 7, 80) + act(0, 4, 0) + joined(1) + launches(1, 19, 250, 4095))
