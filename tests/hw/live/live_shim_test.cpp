@@ -127,6 +127,35 @@ TEST_F(Shim, AServiceThatTakesNoConnectionKeepsNoProgramFromItsStart) {
   close(first), close(listener);
 }
 
+// Of a later service the answer may be longer, of an earlier one shorter.
+TEST_F(Shim, AProgramOfAnotherVersionIsToldAndGoesOn) {
+  for (const std::ptrdiff_t more : {0, 40, -40}) {
+    const std::string path = (folder_ / fmt::format("other{}", more)).string();
+    const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::strcpy(address.sun_path, path.c_str());
+    ASSERT_EQ(bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(listen(listener, 1), 0);
+    std::thread service([&] {
+      live::Welcome welcome;
+      welcome.version = live::kVersion + 1;
+      std::strcpy(welcome.reason, "it is of another version");
+      std::string answer(reinterpret_cast<const char*>(&welcome), sizeof welcome);
+      answer.resize(static_cast<std::size_t>(static_cast<std::ptrdiff_t>(answer.size()) + more));
+      const int fd = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC);
+      (void)!send(fd, answer.data(), answer.size(), MSG_NOSIGNAL);
+      char hello[sizeof(live::Hello)];
+      (void)!recv(fd, hello, sizeof hello, MSG_WAITALL);
+      close(fd);
+    });
+    const Ended ended = shell(steered("dlsym 10 50", path));
+    EXPECT_THAT(ended.said, AllOf(HasSubstr("corun: the service refused: it is of another version; "), HasSubstr("done 10"))) << more;
+    service.join();
+    close(listener);
+  }
+}
+
 TEST_F(Shim, TermsThatAServiceHasBegunToWriteAndNeverEndsKeepNoLaunch) {
   PlayedService half(folder_ / "socket", true, [](live::Memory& m) { m.version = 1; });
   Ended ended;

@@ -12,7 +12,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -70,6 +72,53 @@ TEST(Metrics, EachMetricIsExplainedOnceBeforeItsSamples) {
     }
   }
   EXPECT_EQ(known.size(), 11u);
+}
+
+std::set<std::string> metrics_in(const std::string& text) {
+  static const std::regex name("corun_[a-z_]+");
+  return {std::sregex_token_iterator(text.begin(), text.end(), name), std::sregex_token_iterator()};
+}
+
+std::string whole_text(const fs::path& file) {
+  std::ifstream in(file);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+TEST(Metrics, ThePageListsEachMetricWithItsTypeAndItsLabels) {
+  std::map<std::string, std::pair<std::string, std::set<std::string>>> written, listed;
+  const std::string text = metrics_of(state_of({program("a", 0, 1)}));
+  static const std::regex label("([a-z]+)=\"");
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::string name = *metrics_in(line).begin();
+    if (line.starts_with("# TYPE")) written[name].first = line.substr(line.rfind(' ') + 1);
+    if (line.starts_with("#")) continue;
+    for (std::sregex_iterator at(line.begin(), line.end(), label); at != std::sregex_iterator(); ++at) written[name].second.insert((*at)[1]);
+  }
+  std::istringstream page(whole_text("docs/howto/live.md"));
+  static const std::regex quoted("`([a-z]+)`");
+  for (std::string line; std::getline(page, line);) {
+    if (!line.starts_with("| `corun_")) continue;
+    const std::size_t names = line.find(" |", 2), type = names + 3, labels = line.find(" |", type);
+    std::set<std::string> of;
+    const std::string rest = line.substr(labels + 2);
+    for (std::sregex_iterator at(rest.begin(), rest.end(), quoted); at != std::sregex_iterator(); ++at) of.insert((*at)[1]);
+    for (const std::string& name : metrics_in(line.substr(0, names))) listed[name] = {line.substr(type, labels - type), of};
+  }
+  EXPECT_EQ(written, listed);
+}
+
+TEST(Metrics, AlertsAskForMetricsAndLabelsThatThereAre) {
+  const std::string rules = whole_text("packaging/corun.rules.yaml"), text = metrics_of(state_of({program("a", 0, 1)}));
+  const std::set<std::string> known = metrics_in(text);
+  EXPECT_GE(metrics_in(rules).size(), 4u);
+  for (const std::string& name : metrics_in(rules)) EXPECT_TRUE(known.contains(name)) << name;
+  EXPECT_THAT(text, HasSubstr("corun_decision_seconds{quantile=\"0.99\"} "));
+  EXPECT_THAT(rules, HasSubstr("corun_decision_seconds{quantile=\"0.99\"} >"));
+  // Prometheus adds `instance`; two metrics are added up by labels that both have.
+  EXPECT_EQ(rules.find("by (instance, program, client) (rate(corun_unsteered_total"), rules.find("by (instance, "));
+  for (const char* name : {"corun_unsteered_total", "corun_launches_total", "corun_graphs_total"})
+    EXPECT_THAT(text, HasSubstr(fmt::format("{}{{program=\"a\",client=\"0\"}} ", name)));
 }
 
 class MetricsFileTest : public InFolder {
