@@ -1,5 +1,6 @@
 // Stands in for libFuzzer where it is not linked: the corpus as it is, then mutations of it, the same ones in each
-// run, until the processor time is up.  `fuzz_inputs --reader=NAME --corpus=FOLDER --seconds=N`, or files to read each once.
+// run, until the processor time is up or so many are read.  `fuzz_inputs --reader=NAME --corpus=FOLDER --seconds=N`, or
+// --mutations=N, or files to read each once.
 //
 // An input that ends the process, takes over 10 s of CPU time or more than 2 GiB is left in the working directory.
 // Leaves out what libFuzzer is for: it does not see which code an input reaches.
@@ -169,6 +170,7 @@ int main(int count, char** arguments) {
   LLVMFuzzerInitialize(&count, &arguments);
   fs::path corpus;
   double seconds = 0;
+  std::size_t at_least = 0;
   guard();
   for (int i = 1; i < count; ++i) {
     const std::string_view argument = arguments[i];
@@ -179,6 +181,8 @@ int main(int count, char** arguments) {
       corpus = value("--corpus=");
     else if (argument.starts_with("--seconds="))
       seconds = std::atof(arguments[i] + std::strlen("--seconds="));
+    else if (argument.starts_with("--mutations="))
+      at_least = static_cast<std::size_t>(std::atoll(arguments[i] + std::strlen("--mutations=")));
     else
       read(content(argument));
   }
@@ -197,6 +201,6 @@ int main(int count, char** arguments) {
   for (const std::string& input : inputs) read(input);
   Mutator mutator(inputs);
   std::size_t mutations = 0;
-  for (; std::clock() < end; ++mutations) read(mutator.next());
+  for (; mutations < at_least || std::clock() < end; ++mutations) read(mutator.next());
   std::printf("%zu inputs and %zu mutations of them\n", inputs.size(), mutations);
 }

@@ -187,12 +187,15 @@ class World {
  private:
   /// Asked by the service each time that it has looked at all; true: it is to end.
   bool act() {
+    if (Clock::now() >= says_ && step_ > 1) {  // a service that has heard something does not sleep for a while
+      fifth_.asks({Saying::What::waits, 0, 0, 0, 0});
+      says_ = Clock::now() + 500us;
+    }
     if (Clock::now() < next_) return false;
     switch (step_) {
       case 0: return fifth_.comes(path_), hello(fifth_, "fifth", 1), wait(kLooked), ++step_, false;
       case 1:
         if (fifth_.memory() == nullptr) return fifth_.hears(), in_time();
-        // The books are not idle from here on: the service sleeps where they are.
         fifth_.asks({Saying::What::launch, 0, 1, 0, 0}), ++step_;
         return false;
       case 2:
@@ -303,7 +306,7 @@ class World {
   int step_ = 0;
   std::size_t acts_ = 0;
   bool answered_ = false;
-  Clock::time_point next_{}, until_{};
+  Clock::time_point next_{}, until_{}, says_{};
 };
 
 void read_service(const std::filesystem::path& file) {
