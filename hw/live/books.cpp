@@ -84,14 +84,14 @@ Recording& Books::record() {
   return *recording_;
 }
 
-std::uint32_t Books::join(const Newcomer& newcomer) {
+std::uint32_t Books::join(const ClientOptions& client_options) {
   if (forecast_ != nullptr) forecast_->forget();
-  if (recording_) recording_->joined(newcomer);
+  if (recording_) recording_->joined(client_options);
   const auto absent = std::ranges::find_if(
-      programs_, [&](const auto& each) { return !each.second->there && each.second->self.name == newcomer.name; });
+      programs_, [&](const auto& each) { return !each.second->there && each.second->self.name == client_options.name; });
   const std::uint32_t number = absent != programs_.end() ? absent->first : next_client_++;
   if (absent == programs_.end()) programs_.emplace(number, std::make_unique<Program>());
-  programs_.at(number)->self = newcomer;
+  programs_.at(number)->self = client_options;
   programs_.at(number)->there = true;
   if (memory_) memory_->join(number);
   begin_again();

@@ -141,7 +141,7 @@ void Service::run(const std::function<bool()>& stop, const std::function<void(co
   while (!stop()) {
     // A round of looking takes 100 ns, and asking whether to stop is a read.
     // What was said, before what the GPU has done: a host that waited for it asks for its next launch afterwards.
-    const bool said = look_at_sayings();
+    const bool said = look_at_messages();
     const bool done = look_at_gpu();
     if (books_.foretold()) books_.hear_forecast();
     if (done) decide();
@@ -280,17 +280,17 @@ void Service::greet(Connection& c) {
   c.memory = static_cast<Memory*>(at);  // zero, which is how all of it begins
   c.process = process_of(c.socket, peer.pid);
   c.pid = peer.pid;
-  Newcomer newcomer;
-  newcomer.name = text_of(hello.name, sizeof hello.name);
-  if (newcomer.name.empty()) newcomer.name = fmt::format("pid {}", peer.pid);
-  newcomer.service_class = hello.real_time != 0 ? ServiceClass::real_time : ServiceClass::best_effort;
-  newcomer.priority = std::clamp(hello.priority, -5, 0);
-  if (hello.quota > 0 && hello.quota <= 1) newcomer.quota = hello.quota;
-  if (hello.reservation > 0 && hello.reservation <= 1) newcomer.reservation = hello.reservation;
+  ClientOptions client_options;
+  client_options.name = text_of(hello.name, sizeof hello.name);
+  if (client_options.name.empty()) client_options.name = fmt::format("pid {}", peer.pid);
+  client_options.service_class = hello.real_time != 0 ? ServiceClass::real_time : ServiceClass::best_effort;
+  client_options.priority = std::clamp(hello.priority, -5, 0);
+  if (hello.quota > 0 && hello.quota <= 1) client_options.quota = hello.quota;
+  if (hello.reservation > 0 && hello.reservation <= 1) client_options.reservation = hello.reservation;
   constexpr std::uint64_t kDay = 86'400'000'000;
-  if (hello.slo_us != 0) newcomer.deadline = std::chrono::microseconds(std::min(hello.slo_us, kDay));
-  c.name = newcomer.name;
-  c.client = books_.join(newcomer);
+  if (hello.slo_us != 0) client_options.deadline = std::chrono::microseconds(std::min(hello.slo_us, kDay));
+  c.name = client_options.name;
+  c.client = books_.join(client_options);
   say(Level::info, fmt::format("{} joins: client {}, pid {}, {}", c.name, c.client, c.pid, hello.real_time != 0 ? "real time" : "best effort"));
   c.memory->gate.store(books_.asks() ? Gate::asks : Gate::open);
   c.memory->in_flight.store(books_.in_flight(c.client));
@@ -386,7 +386,7 @@ void Service::decide() {
         books_.touched(c->client, now());
       }
   books_.decide(now(), granted_);
-  for (const MemoryOrder& o : books_.take_orders()) order(o);
+  for (const AddressedCommand& o : books_.take_commands()) command(o);
   if (books_.memory() != nullptr)
     for (const std::uint32_t client : books_.overdue(now()))
       if (Connection* c = connection_of(client)) let_go(*c, "it has not moved its memory in time");
@@ -410,15 +410,15 @@ Service::Connection* Service::connection_of(std::uint32_t client) {
   return of != connections_.end() ? of->get() : nullptr;
 }
 
-void Service::order(const MemoryOrder& order) {
-  Connection* c = connection_of(order.client);
+void Service::command(const AddressedCommand& addressed) {
+  Connection* c = connection_of(addressed.client);
   if (c == nullptr) return;
   Memory& m = *c->memory;
-  const std::uint32_t ordered = m.ordered.load(std::memory_order_relaxed);
-  if (ordered - m.taken.load(std::memory_order_acquire) >= kOrders) return let_go(*c, "it takes no order to move its memory");
-  m.orders[ordered % kOrders] = order.order;
-  m.ordered.store(ordered + 1);
-  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&m.ordered), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  const std::uint32_t commanded = m.commanded.load(std::memory_order_relaxed);
+  if (commanded - m.taken.load(std::memory_order_acquire) >= kCommands) return let_go(*c, "it takes no command to move its memory");
+  m.commands[commanded % kCommands] = addressed.command;
+  m.commanded.store(commanded + 1);
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&m.commanded), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 void Service::grant(const Granted& granted) {

@@ -174,7 +174,7 @@ std::optional<CUresult> Blocks::allocate(CUdeviceptr* at, std::size_t bytes) {
   at_[range] = number;
   contexts_.insert(context);
   lock.unlock();
-  client_.say({Saying::What::allocates, number, static_cast<std::uint32_t>(units), block.generation});
+  client_.say({Message::What::allocates, number, static_cast<std::uint32_t>(units), block.generation});
   lock.lock();
   while (!block.answer &&
          (changed_.wait_for(lock, kLook) == std::cv_status::no_timeout || !service_is_gone())) {
@@ -208,7 +208,7 @@ std::optional<CUresult> Blocks::free(CUdeviceptr at) {
 
 void Blocks::say_free(const Block& block) {
   const auto number = static_cast<std::uint32_t>(&block - blocks_.data());
-  if (client_.joined()) client_.say({Saying::What::frees, number, 0, block.generation});
+  if (client_.joined()) client_.say({Message::What::frees, number, 0, block.generation});
 }
 
 /// It has no device memory any more.
@@ -218,7 +218,7 @@ void Blocks::drop(Block& block) {
   at_.erase(block.at);
   block.host = nullptr;
   block.state = State::none;
-  ++block.generation;  // what was ordered about it is about none
+  ++block.generation;  // what was commanded about it is about none
   free_.push_back(static_cast<std::uint32_t>(&block - blocks_.data()));
   changed_.notify_all();
 }
@@ -286,7 +286,7 @@ bool Blocks::wait_until_there() {
   if (go_in()) return true;
   const std::uint32_t number = ++wanted_;
   lock.unlock();
-  const bool heard = client_.joined() && client_.say({Saying::What::wants, 0, number, 0});
+  const bool heard = client_.joined() && client_.say({Message::What::wants, 0, number, 0});
   lock.lock();
   // What could not come to rest stays on the GPU, and the service need not say so.
   while (away_.load() != 0 && (!heard || goes_ != number)) {
@@ -295,24 +295,24 @@ bool Blocks::wait_until_there() {
   }
   const bool in = go_in();
   lock.unlock();
-  if (heard && client_.joined()) client_.say({Saying::What::has, 0, number, 0});
+  if (heard && client_.joined()) client_.say({Message::What::has, 0, number, 0});
   return in;
 }
 
-// ---- what the service orders --------------------------------------------------------------------------------
+// ---- what the service commands ------------------------------------------------------------------------------
 
 void Blocks::serve() {
   for (std::uint32_t taken = 0;;) {
-    const std::uint32_t ordered = memory_.ordered.load(std::memory_order_acquire);
-    if (taken != ordered) {
-      const Order order = memory_.orders[taken % kOrders];
+    const std::uint32_t commanded = memory_.commanded.load(std::memory_order_acquire);
+    if (taken != commanded) {
+      const MemoryCommand command = memory_.commands[taken % kCommands];
       memory_.taken.store(++taken, std::memory_order_release);
-      carry_out(order);
+      carry_out(command);
       continue;
     }
     if (service_is_gone()) break;
     const timespec limit{0, std::chrono::nanoseconds(kLook).count()};
-    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&memory_.ordered), FUTEX_WAIT, ordered, &limit,
+    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&memory_.commanded), FUTEX_WAIT, commanded, &limit,
             nullptr, 0);
   }
   // All comes back, also where others have the memory for a while.
@@ -327,35 +327,35 @@ void Blocks::serve() {
   changed_.notify_all();
 }
 
-void Blocks::carry_out(const Order& order) {
+void Blocks::carry_out(const MemoryCommand& command) {
   Lock lock(mutex_);
-  if (order.what == Order::What::go) {
-    goes_ = order.block;
+  if (command.what == MemoryCommand::What::go) {
+    goes_ = command.block;
     return changed_.notify_all();
   }
-  Block& block = blocks_[std::min(order.block, kBlocks - 1)];
-  if (block.generation != order.generation || block.moving) return;
-  switch (order.what) {
-    case Order::What::refuse:
+  Block& block = blocks_[std::min(command.block, kBlocks - 1)];
+  if (block.generation != command.generation || block.moving) return;
+  switch (command.what) {
+    case MemoryCommand::What::refuse:
       block.answer = CUDA_ERROR_OUT_OF_MEMORY;
       break;
-    case Order::What::allocate:
+    case MemoryCommand::What::allocate:
       if (block.state != State::asked) return;
       block.answer = give_memory(block);
       if (block.answer == CUDA_SUCCESS) block.state = State::device;
       break;
-    case Order::What::checkpoint:
-      if (block.state == State::device) move_out(block, order.block, lock);
+    case MemoryCommand::What::checkpoint:
+      if (block.state == State::device) move_out(block, command.block, lock);
       break;
-    case Order::What::restore: {
+    case MemoryCommand::What::restore: {
       if (block.state != State::host) return;
       const bool done = move_in(block, lock);
       lock.unlock();
-      client_.say({Saying::What::moved, order.block, done, order.generation});
+      client_.say({Message::What::moved, command.block, done, command.generation});
       lock.lock();
       break;
     }
-    case Order::What::go:
+    case MemoryCommand::What::go:
       break;
   }
   changed_.notify_all();
@@ -383,7 +383,7 @@ void Blocks::move_out(Block& block, std::uint32_t number, Lock& lock) {
   block.moving = false;
   changed_.notify_all();
   lock.unlock();
-  client_.say({Saying::What::moved, number, done, generation});
+  client_.say({Message::What::moved, number, done, generation});
   lock.lock();
 }
 

@@ -1,11 +1,11 @@
 // A program's device memory where the service decides about it: each allocation from kBlockUnit on is a block, a range of
 // addresses with physical memory behind it that comes and goes.  A thread of the library's own carries out the service's
-// orders; what was on the GPU is meanwhile in pinned memory of the host.
+// commands; what was on the GPU is meanwhile in pinned memory of the host.
 //
 // Whatever may touch a block passes Touch.  Its first look is one load where all is on the GPU.  Else the call waits until
 // the service has brought all back.  Before a block goes nothing is inside a Touch, no stream is captured, and the
 // program's contexts have been synchronized; where that takes longer than kRest, as where the GPU waits for the host, the
-// block stays.  The service grants no launch meanwhile, and orders nothing while one is on the GPU.
+// block stays.  The service grants no launch meanwhile, and commands nothing while one is on the GPU.
 // When the service has ended all comes back, and memory is allocated as if there were none.
 //
 // Passed through: programs that see several devices (others could use a block by its address), what is smaller, pools,
@@ -76,7 +76,7 @@ class Blocks {
   bool usable();
   void serve();
   bool service_is_gone();
-  void carry_out(const Order& order);
+  void carry_out(const MemoryCommand& command);
   void move_out(Block& block, std::uint32_t number, Lock& lock);
   bool move_in(Block& block, Lock& lock);
   bool comes_to_rest();

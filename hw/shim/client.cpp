@@ -181,14 +181,14 @@ void Client::destroyed(CUstream stream) {
 }
 
 /// False: nobody hears it any more.
-bool Client::say(const Saying& saying) {
-  const std::scoped_lock lock(saying_);
+bool Client::say(const Message& message) {
+  const std::scoped_lock lock(sending_);
   const std::uint32_t said = memory_->said.load(std::memory_order_relaxed);
-  for (std::uint64_t spins = 1; said - memory_->heard.load(std::memory_order_acquire) >= kSayings; ++spins) {
+  for (std::uint64_t spins = 1; said - memory_->heard.load(std::memory_order_acquire) >= kMessageRing; ++spins) {
     pause();
     if (left_.load(std::memory_order_relaxed) || (spins % limits::kSpins == 0 && service_is_gone())) return false;
   }
-  memory_->sayings[said % kSayings] = saying;
+  memory_->messages[said % kMessageRing] = message;
   memory_->said.store(said + 1);  // seq_cst: before the look whether it sleeps
   if (memory_->service_sleeps.load() != 0) {
     const char ring = 1;
@@ -243,7 +243,7 @@ bool Client::has_grant(const Stream& stream, std::uint32_t number) const {
 
 bool Client::ask(Stream& stream, const Work& work, std::uint32_t attempts) {
   const std::uint32_t number = ++stream.launched, ahead = in_flight();
-  if (!say({Saying::What::launch, stream.index, number, number_of(work), attempts})) return true;
+  if (!say({Message::What::launch, stream.index, number, number_of(work), attempts})) return true;
   if (ahead == 0 || !has_grant(stream, number - ahead)) wait_until_granted(stream, number - ahead);
   if (ahead == 0 || has_grant(stream, number)) return true;
   // Where it is next its grant may be on its way: to look costs the host less than the GPU's wait costs the GPU.
@@ -324,9 +324,9 @@ CUdeviceptr Client::quotas(const Stream& stream) const {
   return on_device_ + offsetof(Memory::Words, quotas) + stream.index * sizeof(Memory::Words::quotas[0]);
 }
 
-void Client::failed(const Stream& stream) { say({Saying::What::failed, stream.index, stream.launched, 0, 0}); }
+void Client::failed(const Stream& stream) { say({Message::What::failed, stream.index, stream.launched, 0, 0}); }
 
-void Client::waits() { say({Saying::What::waits, 0, 0, 0, 0}); }
+void Client::waits() { say({Message::What::waits, 0, 0, 0, 0}); }
 
 std::size_t Client::Hash::operator()(const Work& work) const {
   std::size_t hash = reinterpret_cast<std::size_t>(work.key) ^ work.shared_bytes;
@@ -426,7 +426,7 @@ void Client::each_of(CUcontext context, What what) {
   const std::uint32_t used = used_;
   lock.unlock();
   for (std::uint32_t i = 0; i < used; ++i)
-    if (numbered_[i].mark.context() == context) what(numbered_[i], memory_->words.ended[i]);
+    if (numbered_[i].end_marker.context() == context) what(numbered_[i], memory_->words.ended[i]);
 }
 
 void Client::context_ends(CUcontext context) {
@@ -443,7 +443,7 @@ void Client::context_ended(CUcontext context) {
   if (context == nullptr) return;
   each_of(context, [&](Stream& stream, std::atomic<std::uint32_t>& ended) {
     const std::scoped_lock order(this->order(stream));
-    for (std::uint32_t n = ended.load() + 1; reached(stream.launched, n); ++n) say({Saying::What::failed, stream.index, n, 0, 0});
+    for (std::uint32_t n = ended.load() + 1; reached(stream.launched, n); ++n) say({Message::What::failed, stream.index, n, 0, 0});
     ended.store(stream.launched);
     stream.marked.store(stream.launched);
   });

@@ -20,7 +20,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "hw/shim/marks.h"
+#include "hw/shim/end_marker.h"
 #include "hw/live/wire.h"
 
 namespace corun::live {
@@ -67,7 +67,7 @@ class Client {
     std::mutex order;
     std::uint32_t index = 0;
     std::atomic<std::uint32_t> launched{0}, marked{0};  // so far; the last whose end the GPU will say
-    Mark mark;
+    EndMarker end_marker;
   };
   /// Null: there are too many.
   Stream* stream(const StreamKey& key);
@@ -116,7 +116,7 @@ class Client {
   void waits();
 
   /// False: nobody hears it any more.
-  bool say(const Saying& saying);
+  bool say(const Message& message);
   bool service_is_gone();
 
  private:
@@ -157,7 +157,7 @@ class Client {
   std::mutex mapping_;
   std::atomic<bool> mapped_{false};
   CUdeviceptr on_device_ = 0;
-  std::mutex order_, saying_;
+  std::mutex order_, sending_;
 };
 
 }  // namespace corun::live

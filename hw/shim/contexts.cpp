@@ -6,7 +6,7 @@
 #include "hw/shim/captures.h"
 #include "hw/shim/client.h"
 #include "hw/shim/driver.h"
-#include "hw/shim/lanes.h"
+#include "hw/shim/shadow_streams.h"
 #include "hw/shim/partitions.h"
 #include "hw/shim/stoppable.h"
 
@@ -28,7 +28,7 @@ void context_ends(CUcontext context) {
 void context_ended(CUcontext context) {
   ended.fetch_add(1, std::memory_order_release);
   captures().context_ended(context);
-  forget_lanes(context);
+  forget_shadow_streams(context);
   forget_partitions();
   if (Client* client = Client::last()) client->context_ended(context);
 }

@@ -13,7 +13,7 @@
 #include "hw/shim/driver.h"
 #include "hw/shim/graphs.h"
 #include "hw/shim/hooks.h"
-#include "hw/shim/lanes.h"
+#include "hw/shim/shadow_streams.h"
 #include "hw/shim/stoppable.h"
 
 namespace corun::live {
@@ -50,8 +50,8 @@ CUresult launch_on(const Terms& terms, const Work& work, CUstream stream, Defaul
   if (work.graph ? terms.priority == 0 || !has_other_priority(own, terms.priority) : terms.tpcs == kAllTpcs)
     return go(stream, terms.priority);
   bool kept = true;
-  const CUresult result = in_lane(own, {terms.priority, work.graph ? kAllTpcs : terms.tpcs}, kept, captured,
-                                  [&](CUstream lane) { return go(lane, lane == own ? terms.priority : 0); });
+  const CUresult result = in_shadow_stream(own, {terms.priority, work.graph ? kAllTpcs : terms.tpcs}, kept, captured,
+                                  [&](CUstream shadow) { return go(shadow, shadow == own ? terms.priority : 0); });
   if (!kept && !work.graph && result == CUDA_SUCCESS) client.count_unsteered();
   return result;
 }
@@ -112,7 +112,7 @@ CUresult steer(const Work& work, CUstream stream, Default kind, Go go, const Arg
     if (result == CUDA_SUCCESS) client->count_stoppable();
   }
   if (result == CUDA_ERROR_NOT_SUPPORTED) result = launch_on(terms, work, stream, kind, *client, go);
-  if (result == CUDA_SUCCESS && of->mark.put(plain(stream, kind), ended, of->launched))
+  if (result == CUDA_SUCCESS && of->end_marker.put(plain(stream, kind), ended, of->launched))
     of->marked.store(of->launched);
   else if (client->joined())
     client->failed(*of);

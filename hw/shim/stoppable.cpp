@@ -9,7 +9,7 @@
 #include "hw/shim/contexts.h"
 #include "hw/shim/driver.h"
 #include "hw/shim/fat_binary.h"
-#include "hw/shim/marks.h"
+#include "hw/shim/end_marker.h"
 #include "hw/shim/uncaptured.h"
 #include "hw/transform/ptx.h"
 
