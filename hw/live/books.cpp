@@ -196,14 +196,13 @@ void Books::look_for_late(Time now) {
   hides_ = false;
   const std::size_t before = late_.size();
   for (auto& [number, p] : programs_) {
-    if (!may_be_late(*p)) continue;
     Time oldest = kNever;
     for (const auto& on_gpu : p->on_gpu)
       for (LaunchId id : on_gpu) oldest = std::min(oldest, begun_at(*p, places_[id.slot]));
     const Time due = oldest == kNever ? kNever : oldest + limits::kOnGpu;
     if (due > now) late_at_ = std::min(late_at_, due);
     if (std::exchange(p->late, due <= now) != p->late) late_.push_back(number);
-    hides_ |= p->late && memory_ != nullptr;
+    hides_ |= p->late;
   }
   if (late_.size() == before) return;
   if (forecast_ != nullptr) forecast_->forget();

@@ -16,9 +16,8 @@
 // A policy that gives launches a number of workers on each SM gives it to those of several attempts.  Fewer leave at their next
 // block; more come when the attempt has been stopped and the next one goes.  The last attempt has what the GPU gives it.
 //
-// A real-time launch that does not end, as of a process that was stopped, holds others for limits::kOnGpu: then the policy sees its
-// program as a best-effort one, until the launch ends.  A policy that decides about memory no longer sees what such a program, of
-// either class, has on the GPU: it would wait for that with all others.
+// A launch that does not end, as of a process that was stopped, holds others for limits::kOnGpu.  Then the policy no longer sees what
+// its program has on the GPU, and sees a real-time program as a best-effort one, until the launch ends.
 //
 // Leaves out: sockets and what is shared with programs (service.h); copies, which wait for memory and for nothing else; sizes
 // other than by SM.
@@ -213,7 +212,6 @@ class Books {
 
   void begin_again();
   void look_for_late(Time now);
-  bool may_be_late(const Program& p) const { return p.self.service_class == ServiceClass::real_time || memory_ != nullptr; }
   std::unique_ptr<Policy> fresh_policy() const;
   LaunchView& new_view(std::uint32_t client, Time now);
   void insert(LaunchView& l);
