@@ -1,25 +1,17 @@
 #include "hw/live/service.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <linux/futex.h>
-#include <poll.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <climits>
 #include <cstring>
 #include <numeric>
 #include <optional>
-#include <thread>
 
 #include "hw/live/cards.h"
 #include "hw/live/limits.h"
+#include "hw/live/system.h"
 #include "hw/live/untrusted.h"
 #include "traces/model/error.h"
 
@@ -34,7 +26,7 @@ constexpr int kBacklog = 64;
 constexpr unsigned kCoresToSpare = 4;  // with fewer, whoever looks all the time keeps programs waiting: it yields after each look in vain
 
 std::int64_t clock_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(os::Clock::now().time_since_epoch()).count();
 }
 
 sockaddr_un address_of(const std::filesystem::path& path) {
@@ -60,16 +52,16 @@ int process_of(int socket, pid_t pid) {
 #endif
   int fd = -1;
   socklen_t size = sizeof fd;
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0) return fd;
-  return pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1;  // 0: of processes that are not seen from here
+  if (os::getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0) return fd;
+  return pid > 0 ? os::pidfd_open(pid) : -1;  // 0: of processes that are not seen from here
 }
 
 /// A page of zeros that nobody can make shorter or longer; -1: there is none.
 int sealed_page() {
-  const int fd = memfd_create("corun", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  const int fd = os::memfd_create("corun", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -1;
-  if (ftruncate(fd, sizeof(Memory)) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) return fd;
-  ::close(fd);
+  if (os::ftruncate(fd, sizeof(Memory)) == 0 && os::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) return fd;
+  os::close(fd);
   return -1;
 }
 
@@ -92,7 +84,7 @@ void send_with_memory(int socket, const Welcome& welcome, int memory) {
     header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof memory);
     std::memcpy(CMSG_DATA(header), &memory, sizeof memory);
   }
-  (void)sendmsg(socket, &message, MSG_NOSIGNAL);
+  (void)os::sendmsg(socket, &message, MSG_NOSIGNAL);
 }
 
 }  // namespace
@@ -103,21 +95,21 @@ Service::Service(const std::string& policy, const Gpu& gpu, const std::filesyste
   (void)address_of(folder_.path() / "socket");  // by which programs come
   const std::string socket_file = folder_.opened("socket");
   const sockaddr_un address = address_of(socket_file);
-  listener_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  unlink(address.sun_path);  // of one that was killed
-  if (bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 || listen(listener_, kBacklog) != 0) {
+  listener_ = os::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (listener_ >= 0) os::unlink(address.sun_path);  // of one that was killed
+  if (listener_ < 0 || os::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 || os::listen(listener_, kBacklog) != 0) {
     const std::string why = std::strerror(errno);
-    ::close(listener_);
+    if (listener_ >= 0) os::close(listener_);
     throw InputError((folder_.path() / "socket").string(), "--at", why, "name a folder where sockets can be made");
   }
-  spare_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  spare_ = os::open("/dev/null", O_RDONLY | O_CLOEXEC);
   decision_ns_.reserve(kSamples);
 }
 
 Service::~Service() {
   for (const auto& c : connections_) close(*c);
-  ::close(listener_);
-  if (spare_ >= 0) ::close(spare_);
+  os::close(listener_);
+  if (spare_ >= 0) os::close(spare_);
 }
 
 void Service::invite(const std::vector<std::string>& environment) {
@@ -137,7 +129,7 @@ Time Service::now() const { return std::chrono::nanoseconds(clock_ns() - began_n
 
 void Service::run(const std::function<bool()>& stop, const std::function<void(const std::string&)>& tick) {
   Time busy = now(), sockets{}, told = now();
-  const bool few_cores = std::thread::hardware_concurrency() < kCoresToSpare;
+  const bool few_cores = os::cores() < kCoresToSpare;
   while (!stop()) {
     // A round of looking takes 100 ns, and asking whether to stop is a read.
     // What was said, before what the GPU has done: a host that waited for it asks for its next launch afterwards.
@@ -158,7 +150,7 @@ void Service::run(const std::function<bool()>& stop, const std::function<void(co
       tick(state());
     }
     if (!books_.idle() || at - busy < kSleepAfter) {
-      if (few_cores && !said && !done) std::this_thread::yield();
+      if (few_cores && !said && !done) os::yield();
       continue;
     }
     for (const auto& c : connections_)
@@ -180,7 +172,7 @@ void Service::look_at_sockets(int timeout_ms) {
     look.push_back({c->socket, static_cast<short>(c->unsent.empty() ? POLLIN | POLLRDHUP : POLLOUT), 0});
     if (c->process >= 0) look.push_back({c->process, POLLIN, 0});  // poll refuses more entries than there may be descriptors
   }
-  if (poll(look.data(), look.size(), timeout_ms) <= 0) return;
+  if (os::poll(look.data(), look.size(), timeout_ms) <= 0) return;
   for (std::size_t i = 0, next = 1; i < connections_.size(); ++i) {
     Connection& c = *connections_[i];
     const short at = look[next++].revents;
@@ -192,7 +184,7 @@ void Service::look_at_sockets(int timeout_ms) {
     } else if ((at & POLLIN) != 0) {
       if (c.memory == nullptr)
         greet(c);
-      else if (char rings[64]; recv(c.socket, rings, sizeof rings, MSG_DONTWAIT) == 0)
+      else if (char rings[64]; os::recv(c.socket, rings, sizeof rings, MSG_DONTWAIT) == 0)
         close(c);
     }
   }
@@ -213,7 +205,7 @@ void Service::look_at_deadlines() {
 
 void Service::accept_one() {
   if (connections_.size() >= limits::kConnections) return refuse_waiting();
-  const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  const int fd = os::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) {
     if (errno == EMFILE || errno == ENFILE) return refuse_waiting();
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) accepts_at_ = now() + limits::kAcceptAgain;
@@ -226,13 +218,13 @@ void Service::accept_one() {
 
 /// Takes those who wait and closes them: who stayed would be seen again at each look.
 void Service::refuse_waiting() {
-  if (spare_ >= 0) ::close(spare_);
+  if (spare_ >= 0) os::close(spare_);
   for (int n = 0; n < kBacklog; ++n) {
-    const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    const int fd = os::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) break;
-    ::close(fd);
+    os::close(fd);
   }
-  spare_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  spare_ = os::open("/dev/null", O_RDONLY | O_CLOEXEC);
   say(Level::warning, fmt::format("connections are closed: {} are open, and there is no room for more", connections_.size()));
   accepts_at_ = now() + limits::kAcceptAgain;
 }
@@ -249,9 +241,9 @@ void Service::greet(Connection& c) {
   Hello hello;
   ucred peer{};
   socklen_t size = sizeof peer;
-  if (getsockopt(c.socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid())
+  if (os::getsockopt(c.socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != os::geteuid())
     return refuse(c, "it is another user's", peer.pid);
-  const ssize_t said = recv(c.socket, &hello, sizeof hello, MSG_DONTWAIT);
+  const ssize_t said = os::recv(c.socket, &hello, sizeof hello, MSG_DONTWAIT);
   // The version before all else: another one's words are of another length.
   if (said >= static_cast<ssize_t>(offsetof(Hello, version) + sizeof hello.version) && hello.version != kVersion)
     return refuse(c, "it is of another version", peer.pid);
@@ -264,16 +256,16 @@ void Service::greet(Connection& c) {
   if (hello.wish != Hello::Wish::steer) return refuse(c, "it was not understood", peer.pid);
   if (programs() >= limits::kPrograms) return refuse(c, fmt::format("{} programs are there, and no more can be", limits::kPrograms), peer.pid);
   const int fd = sealed_page();
-  void* at = fd >= 0 ? mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+  void* at = fd >= 0 ? os::mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
   if (at == MAP_FAILED) {
-    if (fd >= 0) ::close(fd);
+    if (fd >= 0) os::close(fd);
     return refuse(c, "there is no memory or no descriptor for it", peer.pid);
   }
   Welcome welcome;
   const std::optional<std::uint32_t> device = device_of(hello, bus_);
   if (!device) {
-    munmap(at, sizeof(Memory));
-    ::close(fd);
+    os::munmap(at, sizeof(Memory));
+    os::close(fd);
     return refuse(c, fmt::format("it decides about the GPU at {}, which this program does not see", bus_), peer.pid);
   }
   welcome.device = *device;
@@ -299,12 +291,12 @@ void Service::greet(Connection& c) {
   tell_standing();
   welcome.accepted = 1;
   send_with_memory(c.socket, welcome, fd);
-  ::close(fd);
+  os::close(fd);
 }
 
 /// As much of it as there is room for.
 void Service::send_state(Connection& c) {
-  const ssize_t n = send(c.socket, c.unsent.data(), c.unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t n = os::send(c.socket, c.unsent.data(), c.unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (n > 0) c.unsent.erase(0, static_cast<std::size_t>(n));
   if (c.unsent.empty() || (n < 0 && errno != EAGAIN && errno != EINTR)) close(c);
 }
@@ -327,12 +319,12 @@ void Service::close(Connection& c) {
   if (c.memory != nullptr) {
     say(Level::info, fmt::format("{} has left: client {}, pid {}", c.name, c.client, c.pid));
     books_.leave(c.client);
-    munmap(c.memory, sizeof(Memory));
+    os::munmap(c.memory, sizeof(Memory));
     c.memory = nullptr;
     tell_standing();
   }
-  if (c.process >= 0) ::close(c.process);
-  ::close(c.socket);
+  if (c.process >= 0) os::close(c.process);
+  os::close(c.socket);
   c.socket = c.process = -1;
 }
 
@@ -340,7 +332,7 @@ void Service::close(Connection& c) {
 void Service::let_go(Connection& c, const std::string& why) {
   if (std::exchange(c.let_go, true)) return;
   say(Level::warning, fmt::format("{} is let go (client {}, pid {}): {}", c.name, c.client, c.pid, why));
-  shutdown(c.socket, SHUT_RDWR);
+  os::shutdown(c.socket, SHUT_RDWR);
 }
 
 bool Service::look_at_gpu() {
@@ -418,7 +410,7 @@ void Service::command(const AddressedCommand& addressed) {
   if (commanded - m.taken.load(std::memory_order_acquire) >= kCommands) return let_go(*c, "it takes no command to move its memory");
   m.commands[commanded % kCommands] = addressed.command;
   m.commanded.store(commanded + 1);
-  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&m.commanded), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  os::wake_all(m.commanded);
 }
 
 void Service::grant(const Granted& granted) {
@@ -445,8 +437,7 @@ void Service::grant(const Granted& granted) {
   if (std::ranges::find(c.under_way, granted.stream) == c.under_way.end()) c.under_way.push_back(granted.stream);
   m.terms[granted.stream] = {granted.decided.priority, words_of(granted.decided.tpc_mask)};
   m.words.granted[granted.stream].store(granted.number);  // seq_cst: before the look whether it sleeps
-  if (m.sleeps[granted.stream].load() != 0)
-    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&m.words.granted[granted.stream]), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  if (m.sleeps[granted.stream].load() != 0) os::wake_all(m.words.granted[granted.stream]);
 }
 
 }  // namespace corun::live

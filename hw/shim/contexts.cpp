@@ -2,6 +2,7 @@
 
 #include <atomic>
 
+#include "hw/live/system.h"
 #include "hw/shim/blocks.h"
 #include "hw/shim/captures.h"
 #include "hw/shim/client.h"
@@ -13,11 +14,14 @@
 namespace corun::live {
 namespace {
 
-std::atomic<std::uint32_t> ended{0};
+struct Ended {
+  std::atomic<std::uint32_t> contexts{0};
+};
+std::atomic<std::uint32_t>& ended() { return os::of_process<Ended>().contexts; }
 
 }  // namespace
 
-std::uint32_t contexts_ended() { return ended.load(std::memory_order_acquire); }
+std::uint32_t contexts_ended() { return ended().load(std::memory_order_acquire); }
 
 void context_ends(CUcontext context) {
   stoppable_kernels().context_ended();
@@ -26,7 +30,7 @@ void context_ends(CUcontext context) {
 }
 
 void context_ended(CUcontext context) {
-  ended.fetch_add(1, std::memory_order_release);
+  ended().fetch_add(1, std::memory_order_release);
   captures().context_ended(context);
   forget_shadow_streams(context);
   forget_partitions();

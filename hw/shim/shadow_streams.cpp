@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "hw/live/system.h"
 #include "hw/shim/driver.h"
 #include "hw/shim/partitions.h"
 #include "hw/shim/uncaptured.h"
@@ -16,7 +17,7 @@ namespace {
 struct ShadowStream {
   CUstream stream = nullptr;
   CUevent before = nullptr, after = nullptr;
-  std::mutex order;
+  os::Mutex order;
 };
 
 void make(ShadowStream& shadow, const Terms& terms) {
@@ -33,13 +34,12 @@ void make(ShadowStream& shadow, const Terms& terms) {
 }
 
 struct ShadowStreams {
-  std::mutex mutex;
+  os::Mutex mutex;
   std::map<std::tuple<CUcontext, CUstream, std::int32_t, Tpcs>, std::shared_ptr<ShadowStream>> all;  // a thread may be in one that is forgotten
 };
 /// Lives as long as the program.
 ShadowStreams& shadow_streams() {
-  static auto* const all = new ShadowStreams;
-  return *all;
+  return os::of_process<ShadowStreams>();
 }
 
 template <class Which>

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 
+#include "hw/live/system.h"
 #include "hw/shim/blocks.h"
 #include "hw/shim/captures.h"
 #include "hw/shim/client.h"
@@ -30,12 +31,7 @@ inline CUstream plain(CUstream stream, Default kind) {
 }
 
 inline bool on_device_of(const Client& client) {
-  static const bool one = [] {
-    int count = 1;
-    const auto count_of = driver<CUresult (*)(int*)>("cuDeviceGetCount");
-    return count_of == nullptr || count_of(&count) != CUDA_SUCCESS || count <= 1;
-  }();
-  if (one) return true;
+  if (client.only_gpu()) return true;
   static const auto device_of = driver<CUresult (*)(CUdevice*)>("cuCtxGetDevice");
   CUdevice device = 0;
   return device_of == nullptr || device_of(&device) != CUDA_SUCCESS || device == client.device();
@@ -59,14 +55,17 @@ CUresult launch_on(const Terms& terms, const Work& work, CUstream stream, Defaul
 /// A driver that launches by a function of its own that is answered for here is asked about once.
 class Within {
  public:
-  Within() { within_ = true; }
-  ~Within() { within_ = false; }
+  Within() { within() = true; }
+  ~Within() { within() = false; }
   Within(const Within&) = delete;
   Within& operator=(const Within&) = delete;
-  static bool already() { return within_; }
+  static bool already() { return within(); }
 
  private:
-  static inline thread_local bool within_ = false;
+  struct Flag {
+    bool set = false;
+  };
+  static bool& within() { return os::of_thread<Flag>().set; }
 };
 
 /// What comes back is what the driver said.  `arguments`: of a kernel that may be made one that can be stopped.
