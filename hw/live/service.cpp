@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cerrno>
 #include <cstring>
 #include <numeric>
 #include <optional>
@@ -73,7 +74,8 @@ std::optional<std::uint32_t> device_of(const Hello& hello, const std::string& bu
   return {};
 }
 
-void send_with_memory(int socket, const Welcome& welcome, int memory) {
+/// False: it could not be sent as a whole.
+bool send_with_memory(int socket, const Welcome& welcome, int memory) {
   iovec part{const_cast<Welcome*>(&welcome), sizeof welcome};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
@@ -84,7 +86,10 @@ void send_with_memory(int socket, const Welcome& welcome, int memory) {
     header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof memory);
     std::memcpy(CMSG_DATA(header), &memory, sizeof memory);
   }
-  (void)os::sendmsg(socket, &message, MSG_NOSIGNAL);
+  ssize_t n = -1;
+  do n = os::sendmsg(socket, &message, MSG_NOSIGNAL);
+  while (n < 0 && errno == EINTR);
+  return n == static_cast<ssize_t>(sizeof welcome);
 }
 
 }  // namespace
@@ -233,7 +238,7 @@ void Service::refuse(Connection& c, const std::string& why, std::int32_t pid) {
   say(Level::notice, fmt::format("pid {} is refused: {}", pid, why));
   Welcome welcome;
   std::strncpy(welcome.reason, why.c_str(), sizeof welcome.reason - 1);
-  send_with_memory(c.socket, welcome, -1);
+  (void)send_with_memory(c.socket, welcome, -1);
   close(c);
 }
 
@@ -290,7 +295,7 @@ void Service::greet(Connection& c) {
   c.memory->persistent.store(!persistent_ || c.memory->in_flight.load() == 0 ? 0 : books_.sizes() ? kSized : 1);
   tell_standing();
   welcome.accepted = 1;
-  send_with_memory(c.socket, welcome, fd);
+  if (!send_with_memory(c.socket, welcome, fd)) let_go(c, "it could not be told that it has joined");
   os::close(fd);
 }
 

@@ -47,7 +47,7 @@ CUresult retain(CUcontext* is, CUdevice) { return *is = handle(), CUDA_SUCCESS; 
 CUresult release(CUdevice) { return CUDA_SUCCESS; }
 CUresult reset(CUdevice) {
   return call([] {
-    memory_ended(machine().process()->pid);
+    DeviceMemory::the().ended(machine().process()->pid);
     ++machine().count("reset");
     gpu().end_context(machine().process()->pid);
     return CUDA_SUCCESS;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <atomic>
 
+#include "tests/hw/world/device_memory.h"
+
 namespace corun::world {
 
 Gpu* Gpu::the_ = nullptr;
@@ -141,6 +143,7 @@ void Gpu::begin_kernel(std::uint32_t number, const Op& op) {
       const Launch& before = ledger_[of_stream_.at({l.pid, l.stream})[l.number - 2]];
       if (before.ended == kForever && !before.dropped && before.said == CUDA_SUCCESS) machine.wrong(fmt::format("launch {} of {} begins before the one before it in its stream has ended", launch, l.pid));
     }
+    if (!DeviceMemory::the().all_there(l.pid)) machine.wrong(fmt::format("launch {} of {} begins without all of its memory", launch, l.pid));
     if (machine.tells()) machine.tell(fmt::format("GPU: launch {} of {}, number {} of stream {}, begins", launch, l.pid, l.number, l.stream));
   }
   machine.at(machine.now() + op.takes, [this, number, launch, turn = s.turn] {
@@ -190,6 +193,7 @@ void Gpu::end_context(int pid) {
 
 void Gpu::ended(const Process& process) {
   if (contexts_.contains(process.pid)) end_context(process.pid);
+  DeviceMemory::the().ended(process.pid);
 }
 
 CUresult Gpu::capture_end(CUstream handle, CUgraph* graph) {

@@ -12,6 +12,7 @@
 #include "hw/shim/blocks.h"
 #include "hw/shim/client.h"
 #include "hw/shim/driver.h"
+#include "tests/hw/world/device_memory.h"
 #include "tests/hw/world/gpu.h"
 
 namespace corun::world {
@@ -26,16 +27,55 @@ class Worker {
 
   void run() {
     for (std::uint32_t i = 0; i < plan_.streams; ++i) streams_.push_back({make(), number_ * 1000 + i});
+    if (number_ == 0)
+      for (std::uint32_t i = 0; i < plan_.blocks; ++i) allocate();
     for (std::uint32_t r = 0; r < plan_.requests; ++r) {
       request();
+      if (!blocks_.empty() && random_.one_in(2)) look(blocks_[random_.below(static_cast<std::uint32_t>(blocks_.size()))]);
       if (plan_.destroys && random_.one_in(5)) remake(streams_[random_.below(plan_.streams)]);
       if (plan_.resets && random_.one_in(5)) reset();
       os::sleep_for(random_.one_in(10) ? random_.between(50ms, 2s) : random_.between(0ms, 20ms));
     }
     wait_for_all();
+    for (; !blocks_.empty(); blocks_.pop_back()) free(blocks_.back());
   }
 
  private:
+  struct Block {
+    CUdeviceptr at;
+    std::uint32_t content;
+  };
+  /// Also where the driver refuses: the program then has less.
+  void allocate() {
+    Block b{0, static_cast<std::uint32_t>(random_.next())};
+    const std::uint64_t refused = gpu().refused();
+    const CUresult said = cuMemAlloc_v2(&b.at, live::kBlockUnit * (1 + random_.below(plan_.units)));
+    if (said != CUDA_SUCCESS) {
+      if (gpu().refused() == refused) Machine::the().wrong(fmt::format("memory is refused ({}) that there is", static_cast<int>(said)));
+      return;
+    }
+    ++Machine::the().count("allocated");
+    DeviceMemory::the().ranges.at(b.at).in_use = true;
+    write(b);
+    blocks_.push_back(b);
+  }
+  void write(const Block& b) {
+    for (int i = 0; i < 3 && cuMemsetD32_v2(b.at, b.content, 1) != CUDA_SUCCESS; ++i) {
+    }
+  }
+  /// It has what was written, wherever it has been meanwhile.
+  void look(Block& b) {
+    std::uint64_t content = 0;
+    if (cuMemcpyDtoH_v2(&content, b.at, sizeof content) != CUDA_SUCCESS) return;
+    if (content != b.content) Machine::the().wrong(fmt::format("memory has {} in it where {} was written", content, b.content));
+    b.content = static_cast<std::uint32_t>(random_.next());
+    write(b);
+  }
+  void free(const Block& b) {
+    if (const auto r = DeviceMemory::the().ranges.find(b.at); r != DeviceMemory::the().ranges.end()) r->second.in_use = false;
+    cuMemFree_v2(b.at);
+  }
+
   struct Own {
     CUstream handle;
     std::uint32_t number;  // in the ledger
@@ -62,6 +102,7 @@ class Worker {
     else
       said = cuDevicePrimaryCtxReset_v2(0);
     if (said != CUDA_SUCCESS) return;
+    blocks_.clear();
     for (Own& s : streams_) s = {make(), s.number + 100};
   }
 
@@ -131,6 +172,7 @@ class Worker {
   std::uint32_t number_;
   Random random_;
   std::vector<Own> streams_;
+  std::vector<Block> blocks_;
 };
 
 struct Workers {
@@ -139,7 +181,7 @@ struct Workers {
 
 }  // namespace
 
-Plan any_plan(Random& random, const std::string& name) {
+Plan any_plan(Random& random, const std::string& name, std::uint32_t units, bool one_block) {
   Plan p;
   p.name = name;
   p.real_time = random.one_in(3);
@@ -151,6 +193,10 @@ Plan any_plan(Random& random, const std::string& name) {
   p.captures = random.one_in(4);
   p.destroys = random.one_in(4);
   p.hangs = random.one_in(30);
+  if (units != 0 && !random.one_in(4)) {
+    p.blocks = one_block ? 1 : 1 + random.below(3);
+    p.units = std::max(1u, units * 3 / 4 / p.blocks);
+  }
   p.seed = random.next();
   return p;
 }

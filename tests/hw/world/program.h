@@ -16,9 +16,11 @@ struct Plan {
   std::uint32_t threads = 1, streams = 2, requests = 6;
   Ns begins{};
   bool resets = false, captures = false, destroys = false, hangs = false;
+  std::uint32_t blocks = 0, units = 0;  // of device memory, each of so many kBlockUnit at most
   std::uint64_t seed = 0;
 };
-Plan any_plan(Random& random, const std::string& name);
+/// `units`: that the service gives all programs; 0: it decides nothing about memory.
+Plan any_plan(Random& random, const std::string& name, std::uint32_t units, bool one_block);
 
 std::shared_ptr<Process> begin_program(Machine& machine, const Plan& plan);
 

@@ -308,7 +308,7 @@ ssize_t send(int fd, const void* from, std::size_t bytes, int) {
   if (f == nullptr) return fails_with(EBADF);
   const auto peer = f->peer.lock();
   if (peer == nullptr || f->over) return fails_with(EPIPE);
-  if (machine().fails()) return fails_with(EINTR);
+  if (machine().fails()) return fails_with(machine().random.one_in(2) ? EINTR : ENOBUFS);
   const std::size_t n = std::min(bytes, kRoom - std::min(kRoom, peer->bytes.size()));
   if (n == 0) return fails_with(EAGAIN);
   peer->bytes.append(static_cast<const char*>(from), n);

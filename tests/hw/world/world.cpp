@@ -9,12 +9,15 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <vector>
 
 #include "hw/live/limits.h"
+#include "hw/live/recording.h"
 #include "hw/live/service.h"
 #include "hw/live/system.h"
+#include "tests/hw/world/device_memory.h"
 #include "tests/hw/world/gpu.h"
 #include "tests/hw/world/program.h"
 #include "tests/support/build.h"
@@ -27,6 +30,7 @@ namespace limits = live::limits;
 
 constexpr Ns kSeen = 400ms;  // for the service to see that a program has ended: it looks ten times a second
 constexpr Ns kLonger = 150ms;  // than a deadline, and a policy's own pauses
+constexpr Ns kMoves = limits::kMove + 3s;  // where memory goes and comes, and others have their turns
 
 struct Folder {
   Folder() {
@@ -54,9 +58,10 @@ class World {
     if (tells) machine_.tell_all();
     machine_.plants = plants;
     machine_.each_step([this] { gpu_.look(); });
-    constexpr std::array kPolicies{"fcfs", "priority", "wait", "wait", "wait:beside=on", "wait:beside=on,backfill=on", "reef-n", "timeslice", "tpc-mask"};
+    constexpr std::array kPolicies{"fcfs", "priority", "wait", "wait", "wait:beside=on", "wait:beside=on,backfill=on", "reef-n", "timeslice", "tpc-mask", "flexgpu", "flexgpu:patience=2,turn=4", "memory-wait"};
     policy_ = kPolicies[random_.below(kPolicies.size())];
     in_flight_ = std::array{64u, 0u, 2u}[random_.below(3)];
+    if (policy_.starts_with("flexgpu") || policy_ == "memory-wait") units_ = 8 + random_.below(56);
   }
   ~World() { machine_.end_all(); }
   World(const World&) = delete;
@@ -65,9 +70,10 @@ class World {
   Outcome play() {
     serve();
     const std::uint32_t n = 1 + random_.below(4);
-    for (std::uint32_t i = 0; i < n; ++i) programs_.push_back(begin_program(machine_, any_plan(random_, fmt::format("p{}", i))));
+    for (std::uint32_t i = 0; i < n; ++i) programs_.push_back(begin_program(machine_, any_plan(random_, fmt::format("p{}", i), units_, policy_ == "memory-wait")));
     // Each eighth world is one in which nothing befalls anybody.
     const std::uint32_t many = random_.one_in(8) ? 0 : 1 + random_.below(4);
+    if (units_ != 0 && many == 0) memory_.cap = units_ * live::kBlockUnit;
     for (std::uint32_t i = 0; i < many; ++i) machine_.at(random_.between(1ms, 1500ms), [this] { befall(); });
     constexpr Ns kMost = 150s;
     for (Ns at = 50ms; !over() && machine_.wrong().empty(); at += 50ms) {
@@ -86,8 +92,8 @@ class World {
   void serve() {
     served_ = machine_.begin("service", [this] {
       try {
-        service_ = std::make_unique<live::Service>(policy_, sim::small_gpu(4), folder(), live::BooksOptions{.in_flight = in_flight_});
-        if (random_.one_in(4)) service_->record();
+        service_ = std::make_unique<live::Service>(policy_, sim::small_gpu(4), folder(), live::BooksOptions{.in_flight = in_flight_, .memory = units_ * live::kBlockUnit});
+        if ((records_ = random_.one_in(4))) service_->record();
         service_->run([] { return false; }, [](const std::string&) {});
       } catch (const InputError& e) {
         machine_.tell(std::string("the service does not begin: ") + e.what());
@@ -245,6 +251,19 @@ class World {
     if (!machine_.wrong().empty() || service_ == nullptr) return;
     if (service_->programs() != 0 || !service_->books().state().empty()) machine_.wrong("all have ended, and the books are not empty");
     if (!service_->books().idle()) machine_.wrong("all have ended, and something is pending or on the GPU");
+    if (records_ && random_.one_in(8)) decide_again();
+  }
+
+  /// What the service recorded leads to the same decisions.
+  void decide_again() {
+    const std::filesystem::path file = folder() / "recording.jsonl";
+    {
+      std::ofstream out(file);
+      service_->books().recording()->write(out);
+    }
+    if (const std::string other = live::replay(file.string(), sim::small_gpu(4)).difference; !other.empty()) machine_.wrong("a recording leads to other decisions: " + other);
+    ++machine_.count("decided again");
+    std::filesystem::remove(file);
   }
 
   static Ns overlap(Ns a, Ns b, Ns c, Ns d) { return std::max(Ns{}, std::min(b, d) - std::max(a, c)); }
@@ -261,14 +280,14 @@ class World {
       if (l.ended != kForever) before = l.ended;
       if (l.said != CUDA_SUCCESS || l.begun == kForever || l.answered == kForever) continue;
       const Ns held = l.begun - from;
-      Ns allowed = kLonger;
+      Ns allowed = units_ != 0 ? kMoves : kLonger;
       if (held <= allowed) continue;
       for (const Launch& other : all)
         if (&other != &l && other.begun != kForever) {
           const Ns both = overlap(from, l.begun, other.begun, other.ended != kForever ? other.ended : machine_.now());
           allowed += 1ms + (other.pid == l.pid ? both : std::min<Ns>(both, limits::kOnGpu));  // its own it may wait for
         }
-      for (const Excuse& e : excuses_) allowed += std::min(e.longest, overlap(from, l.begun, e.from, e.until));
+      for (const Excuse& e : excuses_) allowed += std::min(e.longest + (units_ != 0 ? kMoves : 0s), overlap(from, l.begun, e.from, e.until + (units_ != 0 ? kMoves : 0s)));
       for (const Excuse& e : own_stops_)
         if (e.pid == l.pid) allowed += overlap(from, l.begun, e.from, e.until);
       if (held > allowed)
@@ -279,14 +298,17 @@ class World {
 
   Machine machine_;
   Gpu gpu_;
+  DeviceMemory memory_;
   Random random_;
   std::string policy_;
   std::uint32_t in_flight_ = 64;
+  std::uint32_t units_ = 0;
   std::unique_ptr<live::Service> service_;
   std::shared_ptr<Process> served_;
   std::vector<std::shared_ptr<Process>> programs_, others_;
   std::vector<Excuse> excuses_, own_stops_;
   Ns runs_since_{}, failed_until_{};
+  bool records_ = false;
   std::uint64_t calls_ = 0;
   bool ends_ = false;
 };
