@@ -189,6 +189,7 @@ void Books::begin_again() {
   }
   std::ranges::sort(waiting, {}, &LaunchId::serial);
   for (LaunchId id : waiting) insert(view(id));
+  if (memory_) notices_.push_back(WokeUp{});  // there may be room, and calls that wait are no launches
 }
 
 void Books::look_for_late(Time now) {

@@ -124,6 +124,19 @@ TEST(BooksMemory, ALaunchGoesWhenAllOfItsProgramsMemoryIsBack) {
   EXPECT_THAT(s.happens(), ElementsAre("launch 0.2"));
 }
 
+TEST(BooksMemory, ACallThatWaitsGoesOnWhenTheProgramThatHasTheMemoryLeaves) {
+  Away s;
+  s.asks(1);
+  EXPECT_THAT(s.happens(), ElementsAre("launch 1.1"));
+  s.now = 500, s.books.wants(0, 7, at_ms(s.now));
+  EXPECT_THAT(s.happens(), IsEmpty()) << "the other's is on the GPU";
+  s.books.leave(1);
+  EXPECT_EQ(s.books.next_wish(), Time{});
+  EXPECT_THAT(s.happens(), ElementsAre("in 0.0"));
+  s.moved(0, 0);
+  EXPECT_THAT(s.happens(), ElementsAre("go 0.7"));
+}
+
 TEST(BooksMemory, MemoryOfALaunchOnTheGpuStays) {
   Away s;
   s.asks(1);

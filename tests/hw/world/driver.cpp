@@ -19,6 +19,13 @@ Gpu& gpu() { return Gpu::the(); }
 Machine& machine() { return Machine::the(); }
 bool dead() { return machine().thread() == nullptr || !machine().process()->alive; }
 
+/// One that waits fails only with its context.
+template <class Call>
+CUresult waiting(Call what) {
+  if (dead()) return CUDA_ERROR_DEINITIALIZED;
+  machine().spend(2us);
+  return what();
+}
 /// A call that takes a while, and may be refused.
 template <class Call>
 CUresult call(Call what) {
@@ -45,8 +52,8 @@ CUresult exchange(CUstreamCaptureMode* mode) { return std::swap(*mode, live::os:
 CUresult state(CUdevice, unsigned* flags, int* active) { return *flags = 0, *active = 1, CUDA_SUCCESS; }
 CUresult retain(CUcontext* is, CUdevice) { return *is = handle(), CUDA_SUCCESS; }
 CUresult release(CUdevice) { return CUDA_SUCCESS; }
-CUresult reset(CUdevice) {
-  return call([] {
+CUresult reset(CUdevice) {  // not refused: what the library has of the context is given back before
+  return waiting([] {
     DeviceMemory::the().ended(machine().process()->pid);
     ++machine().count("reset");
     gpu().end_context(machine().process()->pid);
@@ -178,7 +185,7 @@ CUresult name_of(const char** name, CUfunction) { return *name = "kernel", CUDA_
 CUresult attribute(int* is, CUfunction_attribute, CUfunction) { return *is = 16, CUDA_SUCCESS; }
 
 CUresult wait_stream(CUstream stream) {
-  return call([&] {
+  return waiting([&] {
     const Gpu::Stream* s = gpu().stream(stream);
     if (s == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (s->capture != nullptr) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -187,7 +194,7 @@ CUresult wait_stream(CUstream stream) {
   });
 }
 CUresult wait_context() {
-  return call([&] {
+  return waiting([&] {
     while (!gpu().idle(machine().process()->pid)) machine().wait_on(&gpu(), kForever);
     return CUDA_SUCCESS;
   });

@@ -142,6 +142,8 @@ class Machine {
   void at(Ns when, std::function<void()> what);
   /// Until nothing happens any more, it is that late, or something is wrong.
   void run(Ns until);
+  /// The same, and it is that late then.
+  void idle_until(Ns until) { run(until), now_ = std::max(now_, until); }
   void end_all();
   void each_step(std::function<void()> what) { each_step_ = std::move(what); }
 

@@ -14,6 +14,7 @@
 #include "hw/shim/driver.h"
 #include "tests/hw/world/device_memory.h"
 #include "tests/hw/world/gpu.h"
+#include "tests/hw/world/stage.h"
 
 namespace corun::world {
 namespace {
@@ -201,8 +202,8 @@ Plan any_plan(Random& random, const std::string& name, std::uint32_t units, bool
   return p;
 }
 
-std::shared_ptr<Process> begin_program(Machine& machine, const Plan& plan) {
-  auto process = machine.begin(plan.name, [plan] {
+std::shared_ptr<Process> begin_program(Stage& stage, const Plan& plan) {
+  return stage.program(plan.name, plan.real_time, [plan] {
     os::sleep_for(plan.begins);
     for (int i = 0; i < 3 && cuInit(0) != CUDA_SUCCESS; ++i) {
     }
@@ -219,9 +220,6 @@ std::shared_ptr<Process> begin_program(Machine& machine, const Plan& plan) {
     if (const std::size_t left = Gpu::the().unfinished(Machine::the().process()->pid); left != 0)
       Machine::the().wrong(fmt::format("{} launches of {} are lost", left, plan.name));
   });
-  process->environment = {{"CORUN_SERVICE", "socket"}, {"CORUN_NAME", plan.name}, {"CORUN_CLASS", plan.real_time ? "real_time" : "best_effort"}};
-  if (plan.real_time) process->environment["CORUN_PRIORITY"] = "-3";
-  return process;
 }
 
 void live_as_child(Ns how_long) {

@@ -22,7 +22,8 @@ struct Plan {
 /// `units`: that the service gives all programs; 0: it decides nothing about memory.
 Plan any_plan(Random& random, const std::string& name, std::uint32_t units, bool one_block);
 
-std::shared_ptr<Process> begin_program(Machine& machine, const Plan& plan);
+class Stage;
+std::shared_ptr<Process> begin_program(Stage& stage, const Plan& plan);
 
 /// What a child of a program does for so long: nothing, and it has nothing of its parent's.
 void live_as_child(Ns how_long);

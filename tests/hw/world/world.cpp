@@ -1,13 +1,9 @@
 #include "tests/hw/world/world.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cstddef>
-#include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -15,13 +11,11 @@
 
 #include "hw/live/limits.h"
 #include "hw/live/recording.h"
-#include "hw/live/service.h"
 #include "hw/live/system.h"
-#include "tests/hw/world/device_memory.h"
-#include "tests/hw/world/gpu.h"
 #include "tests/hw/world/program.h"
+#include "tests/hw/world/stage.h"
 #include "tests/support/build.h"
-#include "traces/model/error.h"
+#include "traces/json/temporary_folder.h"
 
 namespace corun::world {
 namespace {
@@ -32,20 +26,6 @@ constexpr Ns kSeen = 400ms;  // for the service to see that a program has ended:
 constexpr Ns kLonger = 150ms;  // than a deadline, and a policy's own pauses
 constexpr Ns kMoves = limits::kMove + 3s;  // where memory goes and comes, and others have their turns
 
-struct Folder {
-  Folder() {
-    std::string name = (std::filesystem::temp_directory_path() / "corun-world-XXXXXX").string();
-    path = mkdtemp(name.data());  // and stays, as a service leaves one that was there
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  std::filesystem::path path;
-};
-/// One for all worlds of a process.
-const std::filesystem::path& folder() {
-  static const Folder only;
-  return only.path;
-}
-
 /// What others may be held for.
 struct Excuse {
   Ns from, until, longest;
@@ -54,32 +34,33 @@ struct Excuse {
 
 class World {
  public:
-  World(std::uint64_t seed, const Plants& plants, bool tells) : machine_(seed), gpu_(machine_), random_(seed ^ 0x5555) {
+  World(std::uint64_t seed, const Plants& plants, bool tells) : stage_(seed), random_(seed ^ 0x5555) {
     if (tells) machine_.tell_all();
     machine_.plants = plants;
-    machine_.each_step([this] { gpu_.look(); });
     constexpr std::array kPolicies{"fcfs", "priority", "wait", "wait", "wait:beside=on", "wait:beside=on,backfill=on", "reef-n", "timeslice", "tpc-mask", "flexgpu", "flexgpu:patience=2,turn=4", "memory-wait"};
     policy_ = kPolicies[random_.below(kPolicies.size())];
     in_flight_ = std::array{64u, 0u, 2u}[random_.below(3)];
     if (policy_.starts_with("flexgpu") || policy_ == "memory-wait") units_ = 8 + random_.below(56);
   }
-  ~World() { machine_.end_all(); }
   World(const World&) = delete;
   World& operator=(const World&) = delete;
 
   Outcome play() {
     serve();
     const std::uint32_t n = 1 + random_.below(4);
-    for (std::uint32_t i = 0; i < n; ++i) programs_.push_back(begin_program(machine_, any_plan(random_, fmt::format("p{}", i), units_, policy_ == "memory-wait")));
+    for (std::uint32_t i = 0; i < n; ++i) programs_.push_back(begin_program(stage_, any_plan(random_, fmt::format("p{}", i), units_, policy_ == "memory-wait")));
     // Each eighth world is one in which nothing befalls anybody.
     const std::uint32_t many = random_.one_in(8) ? 0 : 1 + random_.below(4);
-    if (units_ != 0 && many == 0) memory_.cap = units_ * live::kBlockUnit;
+    if (units_ != 0 && many == 0) stage_.memory.cap = units_ * live::kBlockUnit;
     for (std::uint32_t i = 0; i < many; ++i) machine_.at(random_.between(1ms, 1500ms), [this] { befall(); });
     constexpr Ns kMost = 150s;
     for (Ns at = 50ms; !over() && machine_.wrong().empty(); at += 50ms) {
       machine_.run(at);
       look();
-      if (at > kMost) machine_.wrong("it does not end: " + who_is_left());
+      if (at > kMost) {
+        if (stage_.service() != nullptr) machine_.tell(stage_.service()->state());
+        machine_.wrong("it does not end: " + who_is_left());
+      }
     }
     if (machine_.wrong().empty()) end();
     if (machine_.wrong().empty()) look_at_holds();
@@ -90,29 +71,13 @@ class World {
   // ---- the service ------------------------------------------------------------------------------------------
 
   void serve() {
-    served_ = machine_.begin("service", [this] {
-      try {
-        service_ = std::make_unique<live::Service>(policy_, sim::small_gpu(4), folder(), live::BooksOptions{.in_flight = in_flight_, .memory = units_ * live::kBlockUnit});
-        if ((records_ = random_.one_in(4))) service_->record();
-        service_->run([] { return false; }, [](const std::string&) {});
-      } catch (const InputError& e) {
-        machine_.tell(std::string("the service does not begin: ") + e.what());
-        if (machine_.now() >= failed_until_) machine_.wrong(std::string("the service does not begin: ") + e.what());
-        machine_.at(machine_.now() + 100ms, [this] { serve(); });
-      }
+    records_ = random_.one_in(4);
+    stage_.serve(policy_, live::BooksOptions{.in_flight = in_flight_, .memory = units_ * live::kBlockUnit}, records_, [this](const std::string& why) {
+      machine_.tell("the service does not begin: " + why);
+      machine_.at(machine_.now() + 100ms, [this] { serve(); });
+      return machine_.now() < failed_until_;
     });
-    served_->at_end = [this] { without_effect([this] { service_.reset(); }); };
     runs_since_ = machine_.now();
-  }
-
-  /// Who is killed writes nothing more: what its destructors write into pages is undone.
-  template <class What>
-  void without_effect(What what) {
-    constexpr std::size_t kBytes = offsetof(live::Memory, words);
-    std::vector<std::pair<void*, std::vector<char>>> before;
-    for (const auto& [at, files] : served_->mapped) before.emplace_back(at, std::vector<char>(static_cast<char*>(at), static_cast<char*>(at) + kBytes));
-    what();
-    for (const auto& [at, bytes] : before) std::memcpy(at, bytes.data(), kBytes);
   }
 
   // ---- what befalls them ------------------------------------------------------------------------------------
@@ -224,7 +189,7 @@ class World {
 
   /// The dead are forgotten, and the service rests where it has nothing to do.
   void look() {
-    if (!served_->alive || served_->stopped || service_ == nullptr) return;
+    if (!served_->alive || served_->stopped || stage_.service() == nullptr) return;
     for (const auto& f : served_->files) {
       if (f == nullptr || f->kind != File::Kind::end) continue;
       const auto of = f->of.lock();
@@ -242,24 +207,25 @@ class World {
   void end() {
     ends_ = true;
     if (!served_->alive) {
-      for (Ns at = machine_.now(); (!served_->alive || service_ == nullptr) && machine_.wrong().empty();) machine_.run(at += 50ms);
+      for (Ns at = machine_.now(); (!served_->alive || stage_.service() == nullptr) && machine_.wrong().empty();) machine_.run(at += 50ms);
     }
     if (served_->stopped) machine_.go_on(*served_);
     runs_since_ = machine_.now();
     machine_.run(machine_.now() + 1500ms);
     look();
-    if (!machine_.wrong().empty() || service_ == nullptr) return;
-    if (service_->programs() != 0 || !service_->books().state().empty()) machine_.wrong("all have ended, and the books are not empty");
-    if (!service_->books().idle()) machine_.wrong("all have ended, and something is pending or on the GPU");
+    if (!machine_.wrong().empty() || stage_.service() == nullptr) return;
+    if (stage_.service()->programs() != 0 || !stage_.service()->books().state().empty()) machine_.wrong("all have ended, and the books are not empty");
+    if (!stage_.service()->books().idle()) machine_.wrong("all have ended, and something is pending or on the GPU");
     if (records_ && random_.one_in(8)) decide_again();
   }
 
   /// What the service recorded leads to the same decisions.
   void decide_again() {
-    const std::filesystem::path file = folder() / "recording.jsonl";
+    static const TemporaryFolder folder("world-recording");
+    const std::filesystem::path file = folder.path() / "recording.jsonl";
     {
       std::ofstream out(file);
-      service_->books().recording()->write(out);
+      stage_.service()->books().recording()->write(out);
     }
     if (const std::string other = live::replay(file.string(), sim::small_gpu(4)).difference; !other.empty()) machine_.wrong("a recording leads to other decisions: " + other);
     ++machine_.count("decided again");
@@ -285,7 +251,8 @@ class World {
       for (const Launch& other : all)
         if (&other != &l && other.begun != kForever) {
           const Ns both = overlap(from, l.begun, other.begun, other.ended != kForever ? other.ended : machine_.now());
-          allowed += 1ms + (other.pid == l.pid ? both : std::min<Ns>(both, limits::kOnGpu));  // its own it may wait for
+          // Its own it may wait for, and for the memory of a kernel that runs.
+          allowed += 1ms + (other.pid == l.pid || units_ != 0 ? both : std::min<Ns>(both, limits::kOnGpu));
         }
       for (const Excuse& e : excuses_) allowed += std::min(e.longest + (units_ != 0 ? kMoves : 0s), overlap(from, l.begun, e.from, e.until + (units_ != 0 ? kMoves : 0s)));
       for (const Excuse& e : own_stops_)
@@ -296,15 +263,14 @@ class World {
     }
   }
 
-  Machine machine_;
-  Gpu gpu_;
-  DeviceMemory memory_;
+  Stage stage_;
+  Machine& machine_ = stage_.machine;
+  Gpu& gpu_ = stage_.gpu;
+  std::shared_ptr<Process>& served_ = stage_.served;
   Random random_;
   std::string policy_;
   std::uint32_t in_flight_ = 64;
   std::uint32_t units_ = 0;
-  std::unique_ptr<live::Service> service_;
-  std::shared_ptr<Process> served_;
   std::vector<std::shared_ptr<Process>> programs_, others_;
   std::vector<Excuse> excuses_, own_stops_;
   Ns runs_since_{}, failed_until_{};
