@@ -167,7 +167,7 @@ bool Client::say(const Message& message) {
   const std::scoped_lock lock(sending_);
   const std::uint32_t said = memory_->said.load(std::memory_order_relaxed);
   for (std::uint64_t spins = 1; said - memory_->heard.load(std::memory_order_acquire) >= kMessageRing; ++spins) {
-    pause();
+    os::pause();
     if (left_.load(std::memory_order_relaxed) || (spins % os::kSpins == 0 && service_is_gone())) return false;
   }
   memory_->messages[said % kMessageRing] = message;

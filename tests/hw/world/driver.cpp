@@ -138,7 +138,10 @@ CUresult value(Gpu::Op::What what, CUstream stream, CUdeviceptr at, cuuint32_t n
   });
 }
 CUresult write_value(CUstream stream, CUdeviceptr at, cuuint32_t number, unsigned) { return value(Gpu::Op::What::write, stream, at, number); }
-CUresult wait_value(CUstream stream, CUdeviceptr at, cuuint32_t number, unsigned) { return value(Gpu::Op::What::wait_value, stream, at, number); }
+CUresult wait_value(CUstream stream, CUdeviceptr at, cuuint32_t number, unsigned) {
+  if (!gpu().waits) return CUDA_ERROR_NOT_SUPPORTED;
+  return value(Gpu::Op::What::wait_value, stream, at, number);
+}
 
 CUresult is_capturing(CUstream stream, CUstreamCaptureStatus* status) {
   const Gpu::Stream* s = gpu().stream(stream);
@@ -177,7 +180,7 @@ CUresult kernel(CUstream stream, Ns takes) {
   });
 }
 CUresult launch(CUfunction f, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream stream, void**, void**) {
-  return kernel(stream, time_of(f));
+  return f == nullptr ? CUDA_ERROR_INVALID_HANDLE : kernel(stream, time_of(f));
 }
 CUresult launch_ex(const CUlaunchConfig* config, CUfunction f, void**, void**) { return kernel(config->hStream, time_of(f)); }
 CUresult launch_graph(CUgraphExec graph, CUstream stream) { return kernel(stream, gpu().graphs[number_of(reinterpret_cast<CUgraph>(graph))].takes); }

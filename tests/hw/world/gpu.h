@@ -115,6 +115,7 @@ class Gpu {
   std::vector<std::unique_ptr<Capture>> captures;
   std::vector<Graph> graphs;
   Machine& machine;
+  bool waits = true;  // for values in memory
 
  private:
   bool go(std::uint32_t number);

@@ -25,6 +25,11 @@ class Stage {
 
   /// It begins at once.  `fails`: it could not; else the world is wrong.
   void serve(const std::string& policy, const live::BooksOptions& options = {}, bool records = false, std::function<bool(const std::string&)> fails = {});
+  /// And programs find it.
+  void serve_now(const std::string& policy, const live::BooksOptions& options = {}) {
+    serve(policy, options);
+    comes([this] { return service_ != nullptr; });
+  }
   /// What is killed writes nothing more.
   void kill_service() { machine.kill(served); }
   /// Null: there is none.
