@@ -84,14 +84,14 @@ Recording& Books::record() {
   return *recording_;
 }
 
-std::uint32_t Books::join(const Newcomer& newcomer) {
+std::uint32_t Books::join(const ClientOptions& client_options) {
   if (forecast_ != nullptr) forecast_->forget();
-  if (recording_) recording_->joined(newcomer);
+  if (recording_) recording_->joined(client_options);
   const auto absent = std::ranges::find_if(
-      programs_, [&](const auto& each) { return !each.second->there && each.second->self.name == newcomer.name; });
+      programs_, [&](const auto& each) { return !each.second->there && each.second->self.name == client_options.name; });
   const std::uint32_t number = absent != programs_.end() ? absent->first : next_client_++;
   if (absent == programs_.end()) programs_.emplace(number, std::make_unique<Program>());
-  programs_.at(number)->self = newcomer;
+  programs_.at(number)->self = client_options;
   programs_.at(number)->there = true;
   if (memory_) memory_->join(number);
   begin_again();
@@ -189,6 +189,7 @@ void Books::begin_again() {
   }
   std::ranges::sort(waiting, {}, &LaunchId::serial);
   for (LaunchId id : waiting) insert(view(id));
+  if (memory_) notices_.push_back(WokeUp{});  // there may be room, and calls that wait are no launches
 }
 
 void Books::look_for_late(Time now) {
@@ -196,14 +197,13 @@ void Books::look_for_late(Time now) {
   hides_ = false;
   const std::size_t before = late_.size();
   for (auto& [number, p] : programs_) {
-    if (!may_be_late(*p)) continue;
     Time oldest = kNever;
     for (const auto& on_gpu : p->on_gpu)
       for (LaunchId id : on_gpu) oldest = std::min(oldest, begun_at(*p, places_[id.slot]));
     const Time due = oldest == kNever ? kNever : oldest + limits::kOnGpu;
     if (due > now) late_at_ = std::min(late_at_, due);
     if (std::exchange(p->late, due <= now) != p->late) late_.push_back(number);
-    hides_ |= p->late && memory_ != nullptr;
+    hides_ |= p->late;
   }
   if (late_.size() == before) return;
   if (forecast_ != nullptr) forecast_->forget();

@@ -16,9 +16,8 @@
 // A policy that gives launches a number of workers on each SM gives it to those of several attempts.  Fewer leave at their next
 // block; more come when the attempt has been stopped and the next one goes.  The last attempt has what the GPU gives it.
 //
-// A real-time launch that does not end, as of a process that was stopped, holds others for limits::kOnGpu: then the policy sees its
-// program as a best-effort one, until the launch ends.  A policy that decides about memory no longer sees what such a program, of
-// either class, has on the GPU: it would wait for that with all others.
+// A launch that does not end, as of a process that was stopped, holds others for limits::kOnGpu.  Then the policy no longer sees what
+// its program has on the GPU, and sees a real-time program as a best-effort one, until the launch ends.
 //
 // Leaves out: sockets and what is shared with programs (service.h); copies, which wait for memory and for nothing else; sizes
 // other than by SM.
@@ -45,7 +44,7 @@
 namespace corun::live {
 
 /// What a program says of itself.
-struct Newcomer {
+struct ClientOptions {
   std::string name;
   ServiceClass service_class = ServiceClass::best_effort;
   std::int32_t priority = 0;
@@ -91,7 +90,7 @@ struct BooksOptions {
 /// Of a program, for those who look.
 struct ClientState {
   std::uint32_t client = 0;
-  Newcomer self;
+  ClientOptions self;
   std::uint64_t requests = 0;
   std::size_t pending = 0, on_gpu = 0;
   Time busy{};  // with something on the GPU
@@ -127,7 +126,7 @@ class Books {
   /// Whether programs share one context, as under MPS.
   bool one_context() const { return policy_->requirements().contexts == Contexts::one; }
 
-  std::uint32_t join(const Newcomer& newcomer);
+  std::uint32_t join(const ClientOptions& client_options);
   void leave(std::uint32_t client);
   /// How many launches of each stream the driver may have before they are granted.  They have the standing terms.
   std::uint32_t in_flight(std::uint32_t client) const;
@@ -153,7 +152,7 @@ class Books {
   /// The program's host waits for what it has launched.
   void waits(std::uint32_t client);
 
-  /// Of memory, as Saying and ProgramMemory say it.  Where memory() is null they are not to be called.
+  /// Of memory, as Message and ProgramMemory say it.  Where memory() is null they are not to be called.
   const ProgramMemory* memory() const { return memory_.get(); }
   void allocates(std::uint32_t client, std::uint32_t block, std::uint32_t generation, std::uint64_t bytes, Time now);
   void frees(std::uint32_t client, std::uint32_t block, std::uint32_t generation, Time now);
@@ -161,7 +160,7 @@ class Books {
   void wants(std::uint32_t client, std::uint32_t number, Time now);
   void has(std::uint32_t client, std::uint32_t number, Time now);
   void touched(std::uint32_t client, Time now);
-  std::vector<MemoryOrder> take_orders();
+  std::vector<AddressedCommand> take_commands();
   /// Programs that have not moved what they were ordered to in time.
   std::vector<std::uint32_t> overdue(Time now) const;
   /// Programs that have come to count as best effort, or no longer do, since this was asked.
@@ -196,7 +195,7 @@ class Books {
     bool goes_on = false;                     // at once when it has stopped
   };
   struct Program {
-    Newcomer self;
+    ClientOptions self;
     bool expected = false, there = true;
     bool late = false;  // a launch of it is on the GPU for too long
     std::array<std::deque<LaunchId>, kShownStreams> held, on_gpu;  // decided and not granted; granted
@@ -213,7 +212,6 @@ class Books {
 
   void begin_again();
   void look_for_late(Time now);
-  bool may_be_late(const Program& p) const { return p.self.service_class == ServiceClass::real_time || memory_ != nullptr; }
   std::unique_ptr<Policy> fresh_policy() const;
   LaunchView& new_view(std::uint32_t client, Time now);
   void insert(LaunchView& l);

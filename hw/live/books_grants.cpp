@@ -77,7 +77,7 @@ void Books::hand_over(std::vector<Granted>& granted, Time now) {
         p->on_gpu[s].push_back(id);
         Place& place = places_[id.slot];
         place.granted_at = now;
-        if (may_be_late(*p)) late_at_ = std::min<Time>(late_at_, now + limits::kOnGpu);
+        late_at_ = std::min<Time>(late_at_, now + limits::kOnGpu);
         granted.push_back({number, place.stream, place.number, {view(id).priority, view(id).tpc_mask}, place.attempt});
         granted.back().ctas_per_sm = place.ctas_per_sm;
         if (recording_) recording_->granted(granted.back(), now);

@@ -6,7 +6,7 @@ namespace corun::live {
 
 void Books::allocates(std::uint32_t client, std::uint32_t block, std::uint32_t generation,
                       std::uint64_t bytes, Time now) {
-  if (recording_) recording_->memory({Saying::What::allocates, client, block, generation, bytes}, now);
+  if (recording_) recording_->memory({Message::What::allocates, client, block, generation, bytes}, now);
   LaunchView& l = new_view(client, now);
   l.bytes = bytes;
   if (memory_->allocates(client, block, generation, bytes, l.id, l.client, now))
@@ -23,19 +23,19 @@ void Books::forget(std::optional<LaunchId> allocation) {
 }
 
 void Books::frees(std::uint32_t client, std::uint32_t block, std::uint32_t generation, Time now) {
-  if (recording_) recording_->memory({Saying::What::frees, client, block, generation}, now);
+  if (recording_) recording_->memory({Message::What::frees, client, block, generation}, now);
   forget(memory_->frees(client, block, generation));
   notices_.push_back(WokeUp{});  // there is room
 }
 
 void Books::moved(std::uint32_t client, std::uint32_t block, std::uint32_t generation, bool done, Time now) {
-  if (recording_) recording_->memory({Saying::What::moved, client, block, generation, done}, now);
+  if (recording_) recording_->memory({Message::What::moved, client, block, generation, done}, now);
   if (const auto buffer = memory_->moved(client, block, generation, done, now))
     notices_.push_back(BufferMoved{*buffer});
 }
 
 void Books::wants(std::uint32_t client, std::uint32_t number, Time now) {
-  if (recording_) recording_->memory({Saying::What::wants, client, number}, now);
+  if (recording_) recording_->memory({Message::What::wants, client, number}, now);
   memory_->wants(client, number);
   const auto& accounts = memory_->accounts();
   for (BufferId id : memory_->held(client))
@@ -44,17 +44,17 @@ void Books::wants(std::uint32_t client, std::uint32_t number, Time now) {
 }
 
 void Books::has(std::uint32_t client, std::uint32_t number, Time now) {
-  if (recording_) recording_->memory({Saying::What::has, client, number}, now);
+  if (recording_) recording_->memory({Message::What::has, client, number}, now);
   if (memory_->has(client, number, now)) notices_.push_back(WokeUp{});
 }
 
 void Books::touched(std::uint32_t client, Time now) {
-  if (recording_) recording_->memory({Saying::What::launch, client}, now);
+  if (recording_) recording_->memory({Message::What::launch, client}, now);
   memory_->touched(client, now);
 }
 
-std::vector<MemoryOrder> Books::take_orders() {
-  return memory_ ? memory_->take_orders() : std::vector<MemoryOrder>{};
+std::vector<AddressedCommand> Books::take_commands() {
+  return memory_ ? memory_->take_commands() : std::vector<AddressedCommand>{};
 }
 
 std::vector<std::uint32_t> Books::overdue(Time now) const {

@@ -1,7 +1,6 @@
 #include "hw/live/log.h"
 
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -12,9 +11,11 @@
 #include <iterator>
 #include <utility>
 
+#include "hw/live/system.h"
+
 namespace corun::live {
 
-Log::Log(int fd) : fd_(fd), levels_(isatty(fd) == 0) {}
+Log::Log(int fd) : fd_(fd), levels_(os::isatty(fd) == 0) {}
 
 bool Log::write(Level level, const std::string& text) const noexcept {
   fmt::memory_buffer line;
@@ -23,7 +24,7 @@ bool Log::write(Level level, const std::string& text) const noexcept {
   line.append(text.data(), text.data() + std::min(text.size(), room));
   line.push_back('\n');
   pollfd look{fd_, POLLOUT, 0};
-  return poll(&look, 1, 0) == 1 && (look.revents & POLLOUT) != 0 && ::write(fd_, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+  return os::poll(&look, 1, 0) == 1 && (look.revents & POLLOUT) != 0 && os::write(fd_, line.data(), line.size()) == static_cast<ssize_t>(line.size());
 }
 
 void Log::say(Level level, const std::string& text, Time now) noexcept {

@@ -6,16 +6,16 @@ namespace corun::live {
 
 using Place = BufferView::Place;
 
-void ProgramMemory::order(Order::What what, BufferId id) {
+void ProgramMemory::command(MemoryCommand::What what, BufferId id) {
   const Owner& of = owner(id);
-  orders_.push_back({of.client, {what, of.block, programs_.at(of.client).blocks.at(of.block).generation}});
+  commands_.push_back({of.client, {what, of.block, programs_.at(of.client).blocks.at(of.block).generation}});
 }
 
-void ProgramMemory::order_move(Order::What what, BufferId id, Time now) {
+void ProgramMemory::command_move(MemoryCommand::What what, BufferId id, Time now) {
   Program& p = programs_.at(owner(id).client);
   if (p.moving == 0) p.moving_since = now;
   p.moving += memory_[id].bytes;
-  order(what, id);
+  command(what, id);
 }
 
 void ProgramMemory::has_moved(Program& p, BufferId id) {
@@ -63,7 +63,7 @@ std::vector<LaunchId> ProgramMemory::leave(std::uint32_t client) {
     release(p, block);
   }
   programs_.erase(client);
-  std::erase_if(orders_, [&](const MemoryOrder& o) { return o.client == client; });
+  std::erase_if(commands_, [&](const AddressedCommand& o) { return o.client == client; });
   return waited;
 }
 
@@ -82,7 +82,7 @@ bool ProgramMemory::allocates(std::uint32_t client, std::uint32_t block, std::ui
   std::uint64_t own = 0;
   for (const auto& [number, each] : p.blocks) own += memory_[each.buffer].bytes;
   if (bytes > memory_.capacity() - std::min(own, memory_.capacity())) {
-    orders_.push_back({client, {Order::What::refuse, block, generation}});
+    commands_.push_back({client, {MemoryCommand::What::refuse, block, generation}});
     return false;
   }
   const BufferId buffer = memory_.ask(id, bytes, now);
@@ -166,7 +166,7 @@ void ProgramMemory::ended(std::uint32_t client, Time now) {
 std::string ProgramMemory::apply(const decide::Checkpoint& checkpoint, Time now) {
   if (std::string why = memory_.why_not(checkpoint); !why.empty()) return why;
   memory_.begin(checkpoint);
-  order_move(Order::What::checkpoint, checkpoint.buffer, now);
+  command_move(MemoryCommand::What::checkpoint, checkpoint.buffer, now);
   return {};
 }
 
@@ -176,7 +176,7 @@ std::string ProgramMemory::apply(const decide::Restore& restore, Time now) {
   if (now < p.in_again_at) return "the driver had no memory a moment ago";
   if (!std::exchange(p.comes, true)) p.came_from = now;
   memory_.begin(restore);
-  order_move(Order::What::restore, restore.buffer, now);
+  command_move(MemoryCommand::What::restore, restore.buffer, now);
   return {};
 }
 
@@ -193,7 +193,7 @@ std::optional<LaunchId> ProgramMemory::apply(const decide::Allocate& allocate) {
   p.blocks.at(owner(id).block).allocation.reset();
   --p.allocations;
   std::erase(allocating_, allocate.allocation);
-  order(Order::What::allocate, id);
+  command(MemoryCommand::What::allocate, id);
   return allocate.allocation;
 }
 
@@ -225,7 +225,7 @@ bool ProgramMemory::let_go(Time now) {
   bool any = false;
   for (auto& [client, p] : programs_) {
     if (!p.wants || memory_.absent(p.held)) continue;
-    orders_.push_back({client, {Order::What::go, *p.wants, 0}});
+    commands_.push_back({client, {MemoryCommand::What::go, *p.wants, 0}});
     p.goes = std::exchange(p.wants, {});
     p.at_work = now;
     any = true;

@@ -28,9 +28,9 @@
 namespace corun::live {
 
 /// To a program.
-struct MemoryOrder {
+struct AddressedCommand {
   std::uint32_t client = 0;  // as the books number it
-  Order order;
+  MemoryCommand command;
 };
 
 class ProgramMemory {
@@ -70,7 +70,7 @@ class ProgramMemory {
 
   /// May be launched: all of the program's memory is there.
   bool there(std::uint32_t client) const { return !memory_.absent(programs_.at(client).held); }
-  /// Empty: it was done, and an order says so to the program.
+  /// Empty: it was done, and a command says so to the program.
   std::string apply(const decide::Checkpoint& checkpoint, Time now);
   std::string apply(const decide::Restore& restore, Time now);
   std::optional<LaunchId> apply(const decide::Allocate& allocate);
@@ -84,7 +84,7 @@ class ProgramMemory {
   /// When look() may say something new by itself; kNever: not.  `launches`: some wait.
   Time next_look(bool launches) const;
 
-  std::vector<MemoryOrder> take_orders() { return std::exchange(orders_, {}); }
+  std::vector<AddressedCommand> take_commands() { return std::exchange(commands_, {}); }
   std::span<const LaunchId> allocating() const { return allocating_; }
   const BufferId& asked_by(LaunchId allocation) const;
   std::span<const BufferId> held(std::uint32_t client) const { return programs_.at(client).held; }
@@ -110,7 +110,7 @@ class ProgramMemory {
     bool uses = false, held_back = false, comes = false;
     Time last{}, copying_until{}, stays_until{}, in_again_at{};
     std::uint64_t moving = 0;  // bytes that it has been ordered to move
-    Time moving_since{};       // the order, or the block before
+    Time moving_since{};       // the command, or the block before
     Time at_work{};            // a launch or a call that touches memory went, or ended
     Time came_from{}, linger = kLinger;  // since when its memory is on its way; what that took the last time
     Time uses_until() const {
@@ -126,8 +126,8 @@ class ProgramMemory {
   void use(Program& p, bool uses, Time now);
   void release(Program& p, Block& block);
   void came(Program& p, Time now);
-  void order(Order::What what, BufferId id);
-  void order_move(Order::What what, BufferId id, Time now);
+  void command(MemoryCommand::What what, BufferId id);
+  void command_move(MemoryCommand::What what, BufferId id, Time now);
   void has_moved(Program& p, BufferId id);
   Owner& owner(BufferId id) { return owner_.at(id.value); }
 
@@ -135,7 +135,7 @@ class ProgramMemory {
   std::map<std::uint32_t, Program> programs_;  // by number
   std::vector<Owner> owner_;                   // by buffer
   std::vector<LaunchId> allocating_;
-  std::vector<MemoryOrder> orders_;
+  std::vector<AddressedCommand> commands_;
 };
 
 }  // namespace corun::live

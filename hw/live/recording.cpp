@@ -24,12 +24,12 @@ constexpr std::array<const char*, 14> kNames{"kernel",   "join",   "leave",  "as
                                              "failed",   "waits",  "standing", "decide", "granted",
                                              "foretold", "stop",   "stopped", "resize"};
 
-constexpr std::array<std::pair<Saying::What, const char*>, 6> kOfMemory{{{Saying::What::allocates, "allocates"},
-                                                                       {Saying::What::frees, "frees"},
-                                                                       {Saying::What::moved, "moved"},
-                                                                       {Saying::What::wants, "wants"},
-                                                                       {Saying::What::has, "has"},
-                                                                       {Saying::What::launch, "touched"}}};
+constexpr std::array<std::pair<Message::What, const char*>, 6> kOfMemory{{{Message::What::allocates, "allocates"},
+                                                                       {Message::What::frees, "frees"},
+                                                                       {Message::What::moved, "moved"},
+                                                                       {Message::What::wants, "wants"},
+                                                                       {Message::What::has, "has"},
+                                                                       {Message::What::launch, "touched"}}};
 
 void happened_to_memory(Books& books, const Json& line, Time now) {
   const Json& event = line.at("memory");
@@ -88,10 +88,10 @@ void Recording::keep(Line line) {
   size_.store(size + 1, std::memory_order_release);
 }
 
-void Recording::joined(const Newcomer& newcomer) {
+void Recording::joined(const ClientOptions& client_options) {
   if (!has_space()) return;
   Happened h{What::join};
-  h.newcomer = &newcomers_.emplace_back(newcomer);
+  h.client_options = &client_options_.emplace_back(client_options);
   keep(h);
 }
 
@@ -149,7 +149,7 @@ std::string Recording::text_of(const Line& kept) {
     return Json{{"decision", hw::text_of(*decision)}}.dump();
   if (const auto* memory = std::get_if<MemoryLine>(&kept)) {
     const OfMemory& m = memory->event;
-    const auto* name = std::ranges::find(kOfMemory, m.what, &std::pair<Saying::What, const char*>::first);
+    const auto* name = std::ranges::find(kOfMemory, m.what, &std::pair<Message::What, const char*>::first);
     return Json{{"t", memory->now.count()}, {"memory", {name->second, m.client, m.block, m.generation, m.bytes}}}.dump();
   }
   const Happened& h = std::get<Happened>(kept);
@@ -166,7 +166,7 @@ std::string Recording::text_of(const Line& kept) {
           .dump();
     }
     case What::join: {
-      const Newcomer& n = *h.newcomer;
+      const ClientOptions& n = *h.client_options;
       Json line{
           {name, n.name}, {"real_time", n.service_class == ServiceClass::real_time}, {"priority", n.priority}};
       if (n.quota) line["quota"] = *n.quota;

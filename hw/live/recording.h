@@ -52,11 +52,11 @@ class Recording {
   };
   /// Of a program's memory, as it says it; `launch`: calls have touched it.
   struct OfMemory {
-    Saying::What what;
+    Message::What what;
     std::uint32_t client = 0, block = 0, generation = 0;  // block: of wants and has the number
     std::uint64_t bytes = 0;                              // of moved: whether it was done
   };
-  void joined(const Newcomer& newcomer);
+  void joined(const ClientOptions& client_options);
   void asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, const Kernel& kernel, Time now,
              std::uint32_t attempts = 0);
   void stopped(std::uint32_t client, std::uint32_t stream, std::uint32_t number, std::uint32_t blocks,
@@ -79,7 +79,7 @@ class Recording {
     Time now{};
     std::uint32_t client = 0, stream = 0, number = 0, kernel = 0;  // of stopped: blocks done
     std::uint32_t attempts = 0;
-    const Newcomer* newcomer = nullptr;  // of join
+    const ClientOptions* client_options = nullptr;  // of join
     const Kernel* of = nullptr;          // of kernel
   };
   struct Told {
@@ -107,7 +107,7 @@ class Recording {
   bool full_ = false;
   std::deque<Part> parts_;
   std::atomic<std::size_t> size_{0};  // of lines that are whole
-  std::deque<Newcomer> newcomers_;
+  std::deque<ClientOptions> client_options_;
   std::deque<Kernel> kernels_;
   std::map<std::pair<std::uint32_t, const Kernel*>, std::uint32_t>
       number_of_;  // those of a program end with it

@@ -1,25 +1,18 @@
 #include "hw/live/service.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <linux/futex.h>
-#include <poll.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <climits>
+#include <cerrno>
 #include <cstring>
 #include <numeric>
 #include <optional>
-#include <thread>
 
 #include "hw/live/cards.h"
 #include "hw/live/limits.h"
+#include "hw/live/system.h"
 #include "hw/live/untrusted.h"
 #include "traces/model/error.h"
 
@@ -34,7 +27,7 @@ constexpr int kBacklog = 64;
 constexpr unsigned kCoresToSpare = 4;  // with fewer, whoever looks all the time keeps programs waiting: it yields after each look in vain
 
 std::int64_t clock_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(os::Clock::now().time_since_epoch()).count();
 }
 
 sockaddr_un address_of(const std::filesystem::path& path) {
@@ -60,16 +53,16 @@ int process_of(int socket, pid_t pid) {
 #endif
   int fd = -1;
   socklen_t size = sizeof fd;
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0) return fd;
-  return pid > 0 ? static_cast<int>(syscall(SYS_pidfd_open, pid, 0)) : -1;  // 0: of processes that are not seen from here
+  if (os::getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0) return fd;
+  return pid > 0 ? os::pidfd_open(pid) : -1;  // 0: of processes that are not seen from here
 }
 
 /// A page of zeros that nobody can make shorter or longer; -1: there is none.
 int sealed_page() {
-  const int fd = memfd_create("corun", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  const int fd = os::memfd_create("corun", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0) return -1;
-  if (ftruncate(fd, sizeof(Memory)) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) return fd;
-  ::close(fd);
+  if (os::ftruncate(fd, sizeof(Memory)) == 0 && os::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) return fd;
+  os::close(fd);
   return -1;
 }
 
@@ -81,7 +74,8 @@ std::optional<std::uint32_t> device_of(const Hello& hello, const std::string& bu
   return {};
 }
 
-void send_with_memory(int socket, const Welcome& welcome, int memory) {
+/// False: it could not be sent as a whole.
+bool send_with_memory(int socket, const Welcome& welcome, int memory) {
   iovec part{const_cast<Welcome*>(&welcome), sizeof welcome};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
@@ -92,7 +86,10 @@ void send_with_memory(int socket, const Welcome& welcome, int memory) {
     header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof memory);
     std::memcpy(CMSG_DATA(header), &memory, sizeof memory);
   }
-  (void)sendmsg(socket, &message, MSG_NOSIGNAL);
+  ssize_t n = -1;
+  do n = os::sendmsg(socket, &message, MSG_NOSIGNAL);
+  while (n < 0 && errno == EINTR);
+  return n == static_cast<ssize_t>(sizeof welcome);
 }
 
 }  // namespace
@@ -103,21 +100,21 @@ Service::Service(const std::string& policy, const Gpu& gpu, const std::filesyste
   (void)address_of(folder_.path() / "socket");  // by which programs come
   const std::string socket_file = folder_.opened("socket");
   const sockaddr_un address = address_of(socket_file);
-  listener_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  unlink(address.sun_path);  // of one that was killed
-  if (bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 || listen(listener_, kBacklog) != 0) {
+  listener_ = os::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (listener_ >= 0) os::unlink(address.sun_path);  // of one that was killed
+  if (listener_ < 0 || os::bind(listener_, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 || os::listen(listener_, kBacklog) != 0) {
     const std::string why = std::strerror(errno);
-    ::close(listener_);
+    if (listener_ >= 0) os::close(listener_);
     throw InputError((folder_.path() / "socket").string(), "--at", why, "name a folder where sockets can be made");
   }
-  spare_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  spare_ = os::open("/dev/null", O_RDONLY | O_CLOEXEC);
   decision_ns_.reserve(kSamples);
 }
 
 Service::~Service() {
   for (const auto& c : connections_) close(*c);
-  ::close(listener_);
-  if (spare_ >= 0) ::close(spare_);
+  os::close(listener_);
+  if (spare_ >= 0) os::close(spare_);
 }
 
 void Service::invite(const std::vector<std::string>& environment) {
@@ -137,11 +134,11 @@ Time Service::now() const { return std::chrono::nanoseconds(clock_ns() - began_n
 
 void Service::run(const std::function<bool()>& stop, const std::function<void(const std::string&)>& tick) {
   Time busy = now(), sockets{}, told = now();
-  const bool few_cores = std::thread::hardware_concurrency() < kCoresToSpare;
+  const bool few_cores = os::cores() < kCoresToSpare;
   while (!stop()) {
     // A round of looking takes 100 ns, and asking whether to stop is a read.
     // What was said, before what the GPU has done: a host that waited for it asks for its next launch afterwards.
-    const bool said = look_at_sayings();
+    const bool said = look_at_messages();
     const bool done = look_at_gpu();
     if (books_.foretold()) books_.hear_forecast();
     if (done) decide();
@@ -158,7 +155,7 @@ void Service::run(const std::function<bool()>& stop, const std::function<void(co
       tick(state());
     }
     if (!books_.idle() || at - busy < kSleepAfter) {
-      if (few_cores && !said && !done) std::this_thread::yield();
+      if (few_cores && !said && !done) os::yield();
       continue;
     }
     for (const auto& c : connections_)
@@ -180,7 +177,7 @@ void Service::look_at_sockets(int timeout_ms) {
     look.push_back({c->socket, static_cast<short>(c->unsent.empty() ? POLLIN | POLLRDHUP : POLLOUT), 0});
     if (c->process >= 0) look.push_back({c->process, POLLIN, 0});  // poll refuses more entries than there may be descriptors
   }
-  if (poll(look.data(), look.size(), timeout_ms) <= 0) return;
+  if (os::poll(look.data(), look.size(), timeout_ms) <= 0) return;
   for (std::size_t i = 0, next = 1; i < connections_.size(); ++i) {
     Connection& c = *connections_[i];
     const short at = look[next++].revents;
@@ -192,7 +189,7 @@ void Service::look_at_sockets(int timeout_ms) {
     } else if ((at & POLLIN) != 0) {
       if (c.memory == nullptr)
         greet(c);
-      else if (char rings[64]; recv(c.socket, rings, sizeof rings, MSG_DONTWAIT) == 0)
+      else if (char rings[64]; os::recv(c.socket, rings, sizeof rings, MSG_DONTWAIT) == 0)
         close(c);
     }
   }
@@ -213,7 +210,7 @@ void Service::look_at_deadlines() {
 
 void Service::accept_one() {
   if (connections_.size() >= limits::kConnections) return refuse_waiting();
-  const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  const int fd = os::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (fd < 0) {
     if (errno == EMFILE || errno == ENFILE) return refuse_waiting();
     if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) accepts_at_ = now() + limits::kAcceptAgain;
@@ -226,13 +223,13 @@ void Service::accept_one() {
 
 /// Takes those who wait and closes them: who stayed would be seen again at each look.
 void Service::refuse_waiting() {
-  if (spare_ >= 0) ::close(spare_);
+  if (spare_ >= 0) os::close(spare_);
   for (int n = 0; n < kBacklog; ++n) {
-    const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    const int fd = os::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) break;
-    ::close(fd);
+    os::close(fd);
   }
-  spare_ = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  spare_ = os::open("/dev/null", O_RDONLY | O_CLOEXEC);
   say(Level::warning, fmt::format("connections are closed: {} are open, and there is no room for more", connections_.size()));
   accepts_at_ = now() + limits::kAcceptAgain;
 }
@@ -241,7 +238,7 @@ void Service::refuse(Connection& c, const std::string& why, std::int32_t pid) {
   say(Level::notice, fmt::format("pid {} is refused: {}", pid, why));
   Welcome welcome;
   std::strncpy(welcome.reason, why.c_str(), sizeof welcome.reason - 1);
-  send_with_memory(c.socket, welcome, -1);
+  (void)send_with_memory(c.socket, welcome, -1);
   close(c);
 }
 
@@ -249,9 +246,9 @@ void Service::greet(Connection& c) {
   Hello hello;
   ucred peer{};
   socklen_t size = sizeof peer;
-  if (getsockopt(c.socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid())
+  if (os::getsockopt(c.socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != os::geteuid())
     return refuse(c, "it is another user's", peer.pid);
-  const ssize_t said = recv(c.socket, &hello, sizeof hello, MSG_DONTWAIT);
+  const ssize_t said = os::recv(c.socket, &hello, sizeof hello, MSG_DONTWAIT);
   // The version before all else: another one's words are of another length.
   if (said >= static_cast<ssize_t>(offsetof(Hello, version) + sizeof hello.version) && hello.version != kVersion)
     return refuse(c, "it is of another version", peer.pid);
@@ -264,33 +261,33 @@ void Service::greet(Connection& c) {
   if (hello.wish != Hello::Wish::steer) return refuse(c, "it was not understood", peer.pid);
   if (programs() >= limits::kPrograms) return refuse(c, fmt::format("{} programs are there, and no more can be", limits::kPrograms), peer.pid);
   const int fd = sealed_page();
-  void* at = fd >= 0 ? mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+  void* at = fd >= 0 ? os::mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
   if (at == MAP_FAILED) {
-    if (fd >= 0) ::close(fd);
+    if (fd >= 0) os::close(fd);
     return refuse(c, "there is no memory or no descriptor for it", peer.pid);
   }
   Welcome welcome;
   const std::optional<std::uint32_t> device = device_of(hello, bus_);
   if (!device) {
-    munmap(at, sizeof(Memory));
-    ::close(fd);
+    os::munmap(at, sizeof(Memory));
+    os::close(fd);
     return refuse(c, fmt::format("it decides about the GPU at {}, which this program does not see", bus_), peer.pid);
   }
   welcome.device = *device;
   c.memory = static_cast<Memory*>(at);  // zero, which is how all of it begins
   c.process = process_of(c.socket, peer.pid);
   c.pid = peer.pid;
-  Newcomer newcomer;
-  newcomer.name = text_of(hello.name, sizeof hello.name);
-  if (newcomer.name.empty()) newcomer.name = fmt::format("pid {}", peer.pid);
-  newcomer.service_class = hello.real_time != 0 ? ServiceClass::real_time : ServiceClass::best_effort;
-  newcomer.priority = std::clamp(hello.priority, -5, 0);
-  if (hello.quota > 0 && hello.quota <= 1) newcomer.quota = hello.quota;
-  if (hello.reservation > 0 && hello.reservation <= 1) newcomer.reservation = hello.reservation;
+  ClientOptions client_options;
+  client_options.name = text_of(hello.name, sizeof hello.name);
+  if (client_options.name.empty()) client_options.name = fmt::format("pid {}", peer.pid);
+  client_options.service_class = hello.real_time != 0 ? ServiceClass::real_time : ServiceClass::best_effort;
+  client_options.priority = std::clamp(hello.priority, -5, 0);
+  if (hello.quota > 0 && hello.quota <= 1) client_options.quota = hello.quota;
+  if (hello.reservation > 0 && hello.reservation <= 1) client_options.reservation = hello.reservation;
   constexpr std::uint64_t kDay = 86'400'000'000;
-  if (hello.slo_us != 0) newcomer.deadline = std::chrono::microseconds(std::min(hello.slo_us, kDay));
-  c.name = newcomer.name;
-  c.client = books_.join(newcomer);
+  if (hello.slo_us != 0) client_options.deadline = std::chrono::microseconds(std::min(hello.slo_us, kDay));
+  c.name = client_options.name;
+  c.client = books_.join(client_options);
   say(Level::info, fmt::format("{} joins: client {}, pid {}, {}", c.name, c.client, c.pid, hello.real_time != 0 ? "real time" : "best effort"));
   c.memory->gate.store(books_.asks() ? Gate::asks : Gate::open);
   c.memory->in_flight.store(books_.in_flight(c.client));
@@ -298,13 +295,13 @@ void Service::greet(Connection& c) {
   c.memory->persistent.store(!persistent_ || c.memory->in_flight.load() == 0 ? 0 : books_.sizes() ? kSized : 1);
   tell_standing();
   welcome.accepted = 1;
-  send_with_memory(c.socket, welcome, fd);
-  ::close(fd);
+  if (!send_with_memory(c.socket, welcome, fd)) let_go(c, "it could not be told that it has joined");
+  os::close(fd);
 }
 
 /// As much of it as there is room for.
 void Service::send_state(Connection& c) {
-  const ssize_t n = send(c.socket, c.unsent.data(), c.unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t n = os::send(c.socket, c.unsent.data(), c.unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (n > 0) c.unsent.erase(0, static_cast<std::size_t>(n));
   if (c.unsent.empty() || (n < 0 && errno != EAGAIN && errno != EINTR)) close(c);
 }
@@ -327,12 +324,12 @@ void Service::close(Connection& c) {
   if (c.memory != nullptr) {
     say(Level::info, fmt::format("{} has left: client {}, pid {}", c.name, c.client, c.pid));
     books_.leave(c.client);
-    munmap(c.memory, sizeof(Memory));
+    os::munmap(c.memory, sizeof(Memory));
     c.memory = nullptr;
     tell_standing();
   }
-  if (c.process >= 0) ::close(c.process);
-  ::close(c.socket);
+  if (c.process >= 0) os::close(c.process);
+  os::close(c.socket);
   c.socket = c.process = -1;
 }
 
@@ -340,7 +337,7 @@ void Service::close(Connection& c) {
 void Service::let_go(Connection& c, const std::string& why) {
   if (std::exchange(c.let_go, true)) return;
   say(Level::warning, fmt::format("{} is let go (client {}, pid {}): {}", c.name, c.client, c.pid, why));
-  shutdown(c.socket, SHUT_RDWR);
+  os::shutdown(c.socket, SHUT_RDWR);
 }
 
 bool Service::look_at_gpu() {
@@ -386,7 +383,7 @@ void Service::decide() {
         books_.touched(c->client, now());
       }
   books_.decide(now(), granted_);
-  for (const MemoryOrder& o : books_.take_orders()) order(o);
+  for (const AddressedCommand& o : books_.take_commands()) command(o);
   if (books_.memory() != nullptr)
     for (const std::uint32_t client : books_.overdue(now()))
       if (Connection* c = connection_of(client)) let_go(*c, "it has not moved its memory in time");
@@ -410,15 +407,15 @@ Service::Connection* Service::connection_of(std::uint32_t client) {
   return of != connections_.end() ? of->get() : nullptr;
 }
 
-void Service::order(const MemoryOrder& order) {
-  Connection* c = connection_of(order.client);
+void Service::command(const AddressedCommand& addressed) {
+  Connection* c = connection_of(addressed.client);
   if (c == nullptr) return;
   Memory& m = *c->memory;
-  const std::uint32_t ordered = m.ordered.load(std::memory_order_relaxed);
-  if (ordered - m.taken.load(std::memory_order_acquire) >= kOrders) return let_go(*c, "it takes no order to move its memory");
-  m.orders[ordered % kOrders] = order.order;
-  m.ordered.store(ordered + 1);
-  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&m.ordered), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  const std::uint32_t commanded = m.commanded.load(std::memory_order_relaxed);
+  if (commanded - m.taken.load(std::memory_order_acquire) >= kCommands) return let_go(*c, "it takes no command to move its memory");
+  m.commands[commanded % kCommands] = addressed.command;
+  m.commanded.store(commanded + 1);
+  os::wake_all(m.commanded);
 }
 
 void Service::grant(const Granted& granted) {
@@ -445,8 +442,7 @@ void Service::grant(const Granted& granted) {
   if (std::ranges::find(c.under_way, granted.stream) == c.under_way.end()) c.under_way.push_back(granted.stream);
   m.terms[granted.stream] = {granted.decided.priority, words_of(granted.decided.tpc_mask)};
   m.words.granted[granted.stream].store(granted.number);  // seq_cst: before the look whether it sleeps
-  if (m.sleeps[granted.stream].load() != 0)
-    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&m.words.granted[granted.stream]), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+  if (m.sleeps[granted.stream].load() != 0) os::wake_all(m.words.granted[granted.stream]);
 }
 
 }  // namespace corun::live

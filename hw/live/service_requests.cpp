@@ -7,7 +7,7 @@
 
 namespace corun::live {
 
-bool Service::look_at_sayings() {
+bool Service::look_at_messages() {
   bool any = false;
   for (const auto& c : connections_) {
     if (c->memory == nullptr) continue;
@@ -20,40 +20,40 @@ bool Service::look_at_sayings() {
 void Service::hear_all() {
   for (const auto& c : connections_) {
     if (c->memory == nullptr || c->said == c->heard) continue;
-    for (std::uint32_t n = 0; c->heard != c->said && n < kSayings; ++n) hear(*c, copied(c->memory->sayings[c->heard++ % kSayings]));
+    for (std::uint32_t n = 0; c->heard != c->said && n < kMessageRing; ++n) hear(*c, copied(c->memory->messages[c->heard++ % kMessageRing]));
     c->heard = c->said;
     c->memory->heard.store(c->heard, std::memory_order_release);
   }
 }
 
-void Service::hear(Connection& c, Saying saying) {
-  const std::uint32_t stream = std::min(saying.stream, kStreams - 1);
-  switch (saying.what) {
-    case Saying::What::launch: {
+void Service::hear(Connection& c, Message message) {
+  const std::uint32_t stream = std::min(message.stream, kStreams - 1);
+  switch (message.what) {
+    case Message::What::launch: {
       if (books_.unfinished(c.client) >= limits::kUnfinished) return let_go(c, "it asks for more launches than may be under way");
-      Kernel& kernel = kernel_of(c, saying.kernel);
-      books_.asked(c.client, stream, saying.number, kernel, now(), std::min(saying.attempts, kMostAttempts));
-      c.asked[stream] = std::min(saying.kernel, kKernels - 1);
+      Kernel& kernel = kernel_of(c, message.kernel);
+      books_.asked(c.client, stream, message.number, kernel, now(), std::min(message.attempts, kMostAttempts));
+      c.asked[stream] = std::min(message.kernel, kKernels - 1);
       tell_attempts(c, c.asked[stream]);
       break;
     }
-    case Saying::What::waits: books_.waits(c.client); break;
-    case Saying::What::failed: books_.failed(c.client, stream, saying.number, now()); break;
+    case Message::What::waits: books_.waits(c.client); break;
+    case Message::What::failed: books_.failed(c.client, stream, message.number, now()); break;
     default:
-      if (books_.memory() != nullptr) hear_of_memory(c, saying);
+      if (books_.memory() != nullptr) hear_of_memory(c, message);
   }
 }
 
-void Service::hear_of_memory(Connection& c, const Saying& saying) {
-  const std::uint32_t block = std::min(saying.stream, kBlocks - 1);
-  switch (saying.what) {
-    case Saying::What::allocates:
-      books_.allocates(c.client, block, saying.kernel, kBlockUnit * std::max(saying.number, 1u), now());
+void Service::hear_of_memory(Connection& c, const Message& message) {
+  const std::uint32_t block = std::min(message.stream, kBlocks - 1);
+  switch (message.what) {
+    case Message::What::allocates:
+      books_.allocates(c.client, block, message.kernel, kBlockUnit * std::max(message.number, 1u), now());
       break;
-    case Saying::What::frees: books_.frees(c.client, block, saying.kernel, now()); break;
-    case Saying::What::moved: books_.moved(c.client, block, saying.kernel, saying.number != 0, now()); break;
-    case Saying::What::wants: books_.wants(c.client, saying.number, now()); break;
-    case Saying::What::has: books_.has(c.client, saying.number, now()); break;
+    case Message::What::frees: books_.frees(c.client, block, message.kernel, now()); break;
+    case Message::What::moved: books_.moved(c.client, block, message.kernel, message.number != 0, now()); break;
+    case Message::What::wants: books_.wants(c.client, message.number, now()); break;
+    case Message::What::has: books_.has(c.client, message.number, now()); break;
     default: break;
   }
 }

@@ -2,7 +2,7 @@
 // words on the socket, with which it is handed over.  What a program says goes into a ring, in the order in which it says it.
 // A grant is the number of the last launch of a stream that may go, in a word that the program's thread looks at, or the GPU:
 // a round trip is a microsecond where both sides look.  What the GPU has done, the GPU writes.  What is to become of a
-// program's device memory the service writes into a second ring (Order), and the program says when it is done.
+// program's device memory the service writes into a second ring (MemoryCommand), and the program says when it is done.
 //
 // Leaves out: programs of another version, which are refused.
 #pragma once
@@ -15,11 +15,11 @@
 namespace corun::live {
 
 inline constexpr std::uint32_t kVersion = 8;
-inline constexpr std::uint32_t kSayings = 1024;  // that the service has not heard yet; who has more to say waits
+inline constexpr std::uint32_t kMessageRing = 1024;  // that the service has not heard yet; who has more to say waits
 inline constexpr std::uint32_t kStreams = 256;    // of a program; what is launched on others is not steered
 inline constexpr std::uint32_t kKernels = 4096;   // functions with a shape, and graphs; further ones share the last entry
 inline constexpr std::uint32_t kBlocks = 4096;    // of device memory, of a program; further ones are not steered
-inline constexpr std::uint32_t kOrders = 2 * kBlocks;  // that the program has not taken yet
+inline constexpr std::uint32_t kCommands = 2 * kBlocks;  // that the program has not taken yet
 inline constexpr std::uint32_t kSms = 256, kSized = 2;
 inline constexpr std::uint32_t kSmsOfTpc = 2;  // of every GPU since Pascal's P100
 inline constexpr std::uint64_t kBlockUnit = 2u << 20;  // bytes: what is smaller is not steered, and blocks are multiples of it
@@ -60,14 +60,14 @@ struct Welcome {
 /// open: a launch goes at once, with the standing priority.  asks: each waits for its grant.
 enum class Gate : std::uint32_t { open, asks };
 
-struct Saying {
+struct Message {
   enum class What : std::uint32_t {
     launch,     // may it go?
     waits,      // the host waits for what it has launched
     failed,     // a launch was refused by the driver
     allocates,  // the host waits for a block: `number` times kBlockUnit
     frees,      // the block is no longer
-    moved,      // what was ordered is done; number 0: it could not be, and the block is where it was
+    moved,      // what was commanded is done; number 0: it could not be, and the block is where it was
     wants,      // a call touches memory while some is on the host, and waits: `number` from 1
     has         // that call is with the driver
   } what = What::launch;
@@ -78,7 +78,7 @@ struct Saying {
 };
 
 /// What is to become of a block.
-struct Order {
+struct MemoryCommand {
   enum class What : std::uint32_t {
     allocate,    // there is room: its memory is made
     refuse,      // there is no room and will be none
@@ -98,7 +98,7 @@ struct KernelEntry {
 
 /// All zero at first.  The program only adds to its counters, and the service only reads them.
 struct Memory {
-  alignas(64) std::atomic<std::uint32_t> said{0};   // sayings so far
+  alignas(64) std::atomic<std::uint32_t> said{0};   // messages so far
   alignas(64) std::atomic<std::uint32_t> heard{0};  // of them
   alignas(64) std::atomic<Gate> gate{Gate::open};
   std::atomic<std::uint32_t> in_flight{0};  // launches of a stream that the driver may have before they are granted
@@ -117,7 +117,7 @@ struct Memory {
   std::atomic<std::uint64_t> counted{0};     // calls that launch or touch memory and go to the driver as they are (driver_calls.txt)
   // What went to the host and came back, and how long host memory for it took, and to come to rest.
   std::atomic<std::uint64_t> out_bytes{0}, out_ns{0}, in_bytes{0}, in_ns{0}, pin_ns{0}, rest_ns{0};
-  alignas(64) std::atomic<std::uint32_t> ordered{0};  // orders so far
+  alignas(64) std::atomic<std::uint32_t> commanded{0};  // commands so far
   std::atomic<std::uint32_t> taken{0};                // of them, by the program
   // Not 0: kernels are made persistent where the service asks for attempts; kSized: all attempts but the last keep to quotas.
   std::atomic<std::uint32_t> persistent{0};
@@ -141,9 +141,9 @@ struct Memory {
   } words;
   Terms terms[kStreams];                         // of the last launch granted
   std::atomic<std::uint32_t> sleeps[kStreams];   // not 0: a thread sleeps until the next grant
-  Saying sayings[kSayings];                      // that with number n at n % kSayings
+  Message messages[kMessageRing];                      // that with number n at n % kMessageRing
   KernelEntry kernels[kKernels];
-  Order orders[kOrders];  // that with number n at n % kOrders
+  MemoryCommand commands[kCommands];  // that with number n at n % kCommands
   std::atomic<std::uint32_t> attempts[kKernels];  // that the service asks for; 0: it is to be launched plainly
 };
 /// An attempt of a launch by its number, as in Words::resumed.

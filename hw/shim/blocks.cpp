@@ -1,21 +1,15 @@
 #include "hw/shim/blocks.h"
 
-#include <linux/futex.h>
-#include <pthread.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
-#include <cstdlib>
-#include <thread>
 #include <utility>
 
+#include "hw/live/limits.h"
+#include "hw/live/system.h"
 #include "hw/shim/captures.h"
 #include "hw/shim/client.h"
 #include "hw/shim/driver.h"
-#include "hw/live/limits.h"
 
 namespace corun::live {
 namespace {
@@ -64,34 +58,28 @@ CUmemAllocationProp on_device() {
   return where;
 }
 
-std::uint64_t since_ns(std::chrono::steady_clock::time_point begin) {
+std::uint64_t since_ns(os::Clock::time_point begin) {
   return static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now() - begin).count());
+      std::chrono::duration_cast<std::chrono::nanoseconds>(os::Clock::now() - begin).count());
 }
 
-/// A thread that the program knows nothing of: its signals are not this thread's, nor are what others capture its concern.
+/// A thread of which the program knows nothing: what others capture is none of its concern.
 template <class Run>
 void start(Run run) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::thread([run] {
+  os::start_thread([run] {
     const auto relax = driver<CUresult (*)(CUstreamCaptureMode*)>("cuThreadExchangeStreamCaptureMode");
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     if (relax != nullptr) relax(&mode);
     run();
-  }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  });
 }
 
 }  // namespace
 
-std::atomic<Blocks*> Blocks::steered_{nullptr};
-
 /// A thread that waits for contexts, since it may wait for good.
 struct Blocks::Synchronizing {
-  std::mutex mutex;
-  std::condition_variable changed;
+  os::Mutex mutex;
+  os::Condition changed;
   std::set<CUcontext> todo;
   bool asked = false;
 
@@ -111,28 +99,24 @@ struct Blocks::Synchronizing {
 };
 
 void Blocks::begin(Client& client, Memory& memory) {
-  if (memory.memory_cap.load() == 0 || std::getenv("CORUN_OWN_MEMORY") != nullptr || !calls().all()) return;
-  auto* blocks = new Blocks(client, memory);  // lives as long as the program
+  if (memory.memory_cap.load() == 0 || os::getenv("CORUN_OWN_MEMORY") != nullptr || !calls().all()) return;
+  auto* blocks = os::keep(new Blocks(client, memory));  // lives as long as the program
   start([blocks] { blocks->serve(); });
   start([blocks] { blocks->synchronizing_->run(); });
-  steered_.store(blocks, std::memory_order_release);
+  os::of_process<SteeredBlocks>().now.store(blocks, std::memory_order_release);
 }
 
 Blocks::Blocks(Client& client, Memory& memory)
-    : client_(client), memory_(memory), synchronizing_(new Synchronizing) {
+    : client_(client), memory_(memory), synchronizing_(os::keep(new Synchronizing)) {
   for (std::uint32_t i = kBlocks; i-- > 0;) free_.push_back(i);
 }
 
-bool Blocks::usable() {
-  static const bool yes = [] {
-    int devices = 0;
-    std::size_t unit = 0;
-    const CUmemAllocationProp where = on_device();
-    return calls().devices(&devices) == CUDA_SUCCESS && devices == 1 &&
-           calls().unit(&unit, &where, CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS && unit != 0 &&
-           kBlockUnit % unit == 0;
-  }();
-  return yes;
+bool Blocks::is_usable() {
+  int devices = 0;
+  std::size_t unit = 0;
+  const CUmemAllocationProp where = on_device();
+  return calls().devices(&devices) == CUDA_SUCCESS && devices == 1 &&
+         calls().unit(&unit, &where, CU_MEM_ALLOC_GRANULARITY_MINIMUM) == CUDA_SUCCESS && unit != 0 && kBlockUnit % unit == 0;
 }
 
 bool Blocks::service_is_gone() { return client_.service_is_gone(); }
@@ -147,7 +131,7 @@ Blocks* Blocks::in_charge() {
 std::optional<CUresult> Blocks::allocate(CUdeviceptr* at, std::size_t bytes) {
   if (at == nullptr || bytes < kBlockUnit || !client_.joined()) return {};
   CUcontext context = nullptr;
-  if (!usable() || calls().context(&context) != CUDA_SUCCESS || context == nullptr)
+  if (!usable_ || calls().context(&context) != CUDA_SUCCESS || context == nullptr)
     return count_passed(), std::nullopt;
   const std::uint64_t units = bytes / kBlockUnit + (bytes % kBlockUnit != 0 ? 1 : 0);
   if (units > cap() / kBlockUnit) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -174,7 +158,7 @@ std::optional<CUresult> Blocks::allocate(CUdeviceptr* at, std::size_t bytes) {
   at_[range] = number;
   contexts_.insert(context);
   lock.unlock();
-  client_.say({Saying::What::allocates, number, static_cast<std::uint32_t>(units), block.generation});
+  client_.say({Message::What::allocates, number, static_cast<std::uint32_t>(units), block.generation});
   lock.lock();
   while (!block.answer &&
          (changed_.wait_for(lock, kLook) == std::cv_status::no_timeout || !service_is_gone())) {
@@ -208,7 +192,7 @@ std::optional<CUresult> Blocks::free(CUdeviceptr at) {
 
 void Blocks::say_free(const Block& block) {
   const auto number = static_cast<std::uint32_t>(&block - blocks_.data());
-  if (client_.joined()) client_.say({Saying::What::frees, number, 0, block.generation});
+  if (client_.joined()) client_.say({Message::What::frees, number, 0, block.generation});
 }
 
 /// It has no device memory any more.
@@ -218,7 +202,7 @@ void Blocks::drop(Block& block) {
   at_.erase(block.at);
   block.host = nullptr;
   block.state = State::none;
-  ++block.generation;  // what was ordered about it is about none
+  ++block.generation;  // what was commanded about it is about none
   free_.push_back(static_cast<std::uint32_t>(&block - blocks_.data()));
   changed_.notify_all();
 }
@@ -254,7 +238,10 @@ void Blocks::forget(CUcontext context) {
 // ---- calls that touch memory --------------------------------------------------------------------------------
 
 void Blocks::note_context() {
-  thread_local CUcontext last = nullptr;
+  struct Known {
+    CUcontext context = nullptr;
+  };
+  CUcontext& last = os::of_thread<Known>().context;
   CUcontext context = nullptr;
   if (calls().context(&context) != CUDA_SUCCESS || context == nullptr || context == last) return;
   last = context;
@@ -286,7 +273,7 @@ bool Blocks::wait_until_there() {
   if (go_in()) return true;
   const std::uint32_t number = ++wanted_;
   lock.unlock();
-  const bool heard = client_.joined() && client_.say({Saying::What::wants, 0, number, 0});
+  const bool heard = client_.joined() && client_.say({Message::What::wants, 0, number, 0});
   lock.lock();
   // What could not come to rest stays on the GPU, and the service need not say so.
   while (away_.load() != 0 && (!heard || goes_ != number)) {
@@ -295,25 +282,23 @@ bool Blocks::wait_until_there() {
   }
   const bool in = go_in();
   lock.unlock();
-  if (heard && client_.joined()) client_.say({Saying::What::has, 0, number, 0});
+  if (heard && client_.joined()) client_.say({Message::What::has, 0, number, 0});
   return in;
 }
 
-// ---- what the service orders --------------------------------------------------------------------------------
+// ---- what the service commands ------------------------------------------------------------------------------
 
 void Blocks::serve() {
   for (std::uint32_t taken = 0;;) {
-    const std::uint32_t ordered = memory_.ordered.load(std::memory_order_acquire);
-    if (taken != ordered) {
-      const Order order = memory_.orders[taken % kOrders];
+    const std::uint32_t commanded = memory_.commanded.load(std::memory_order_acquire);
+    if (taken != commanded) {
+      const MemoryCommand command = memory_.commands[taken % kCommands];
       memory_.taken.store(++taken, std::memory_order_release);
-      carry_out(order);
+      carry_out(command);
       continue;
     }
     if (service_is_gone()) break;
-    const timespec limit{0, std::chrono::nanoseconds(kLook).count()};
-    syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&memory_.ordered), FUTEX_WAIT, ordered, &limit,
-            nullptr, 0);
+    os::wait_for_change(memory_.commanded, commanded, kLook);
   }
   // All comes back, also where others have the memory for a while.
   Lock lock(mutex_);
@@ -321,41 +306,41 @@ void Blocks::serve() {
   for (auto at = blocks_.begin(); (at = std::ranges::find_if(blocks_, is_away)) != blocks_.end();) {
     if (move_in(*at, lock)) continue;
     lock.unlock();
-    std::this_thread::sleep_for(10ms);
+    os::sleep_for(10ms);
     lock.lock();
   }
   changed_.notify_all();
 }
 
-void Blocks::carry_out(const Order& order) {
+void Blocks::carry_out(const MemoryCommand& command) {
   Lock lock(mutex_);
-  if (order.what == Order::What::go) {
-    goes_ = order.block;
+  if (command.what == MemoryCommand::What::go) {
+    goes_ = command.block;
     return changed_.notify_all();
   }
-  Block& block = blocks_[std::min(order.block, kBlocks - 1)];
-  if (block.generation != order.generation || block.moving) return;
-  switch (order.what) {
-    case Order::What::refuse:
+  Block& block = blocks_[std::min(command.block, kBlocks - 1)];
+  if (block.generation != command.generation || block.moving) return;
+  switch (command.what) {
+    case MemoryCommand::What::refuse:
       block.answer = CUDA_ERROR_OUT_OF_MEMORY;
       break;
-    case Order::What::allocate:
+    case MemoryCommand::What::allocate:
       if (block.state != State::asked) return;
       block.answer = give_memory(block);
       if (block.answer == CUDA_SUCCESS) block.state = State::device;
       break;
-    case Order::What::checkpoint:
-      if (block.state == State::device) move_out(block, order.block, lock);
+    case MemoryCommand::What::checkpoint:
+      if (block.state == State::device) move_out(block, command.block, lock);
       break;
-    case Order::What::restore: {
+    case MemoryCommand::What::restore: {
       if (block.state != State::host) return;
       const bool done = move_in(block, lock);
       lock.unlock();
-      client_.say({Saying::What::moved, order.block, done, order.generation});
+      client_.say({Message::What::moved, command.block, done, command.generation});
       lock.lock();
       break;
     }
-    case Order::What::go:
+    case MemoryCommand::What::go:
       break;
   }
   changed_.notify_all();
@@ -366,11 +351,11 @@ void Blocks::move_out(Block& block, std::uint32_t number, Lock& lock) {
   block.moving = true;
   away_.fetch_add(1);  // seq_cst: before the look whether a call is inside
   lock.unlock();
-  auto begin = std::chrono::steady_clock::now();
+  auto begin = os::Clock::now();
   bool done = comes_to_rest();
-  memory_.rest_ns.fetch_add(since_ns(begin)), begin = std::chrono::steady_clock::now();
+  memory_.rest_ns.fetch_add(since_ns(begin)), begin = os::Clock::now();
   done = done && pin(block);
-  memory_.pin_ns.fetch_add(since_ns(begin)), begin = std::chrono::steady_clock::now();
+  memory_.pin_ns.fetch_add(since_ns(begin)), begin = os::Clock::now();
   done = done && copy(block, true);
   lock.lock();
   if (done) {
@@ -383,12 +368,12 @@ void Blocks::move_out(Block& block, std::uint32_t number, Lock& lock) {
   block.moving = false;
   changed_.notify_all();
   lock.unlock();
-  client_.say({Saying::What::moved, number, done, generation});
+  client_.say({Message::What::moved, number, done, generation});
   lock.lock();
 }
 
 bool Blocks::move_in(Block& block, Lock& lock) {
-  const auto begin = std::chrono::steady_clock::now();
+  const auto begin = os::Clock::now();
   block.moving = true;
   lock.unlock();
   bool done = give_memory(block) == CUDA_SUCCESS;
@@ -409,10 +394,10 @@ bool Blocks::move_in(Block& block, Lock& lock) {
 
 /// Nothing of the program touches memory any more, or is on the GPU.
 bool Blocks::comes_to_rest() {
-  const auto until = std::chrono::steady_clock::now() + kRest;
+  const auto until = os::Clock::now() + kRest;
   while (inside_.load() != 0) {
-    if (std::chrono::steady_clock::now() > until) return false;
-    std::this_thread::sleep_for(20us);
+    if (os::Clock::now() > until) return false;
+    os::sleep_for(20us);
   }
   return !captures().any() && synchronize_contexts();
 }

@@ -13,14 +13,19 @@ std::uint64_t thread_of(CUstream stream) { return stream == CU_STREAM_PER_THREAD
 }  // namespace
 
 std::uint64_t number_of_thread() {
-  static std::atomic<std::uint64_t> threads{0};
-  thread_local const std::uint64_t mine = ++threads;
+  struct Threads {
+    std::atomic<std::uint64_t> all{0};
+  };
+  struct Own {
+    std::uint64_t number = 0;
+  };
+  std::uint64_t& mine = os::of_thread<Own>().number;
+  if (mine == 0) mine = ++os::of_process<Threads>().all;
   return mine;
 }
 
 Captures& captures() {
-  static auto* const all = new Captures;
-  return *all;
+  return os::of_process<Captures>();
 }
 
 Capturing capturing(CUstream stream) {

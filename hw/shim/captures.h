@@ -10,6 +10,8 @@
 #include <mutex>
 #include <vector>
 
+#include "hw/live/system.h"
+
 namespace corun::live {
 
 /// implicit: it is the legacy stream, and a stream that it would wait for is captured.  The driver refuses what is launched there, and
@@ -38,7 +40,7 @@ class Captures {
   };
   template <class Which>
   void forget(Which which);
-  std::mutex mutex_;
+  os::Mutex mutex_;
   std::vector<Begun> all_;
   std::atomic<std::size_t> count_{0};
 };

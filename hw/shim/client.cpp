@@ -1,106 +1,85 @@
 #include "hw/shim/client.h"
 
-#include <linux/futex.h>
-#include <poll.h>
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <csignal>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
-#include <thread>
 
 #include "hw/live/limits.h"
+#include "hw/live/system.h"
 #include "hw/shim/blocks.h"
 #include "hw/shim/driver.h"
 #include "hw/shim/join.h"
 #include "hw/shim/leave.h"
-#include "hw/shim/pause.h"
 #include "hw/shim/uncaptured.h"
 
 namespace corun::live {
 namespace {
 
-std::atomic<Client*> steered{nullptr};
-std::atomic<Client*> latest{nullptr};  // also while its service is gone; null: none, or it is not to join again
-
-// To be woken takes 50 us, a tenth of a short request, so that a thread looks for as long as limits::kSpins before it sleeps.
+// To be woken takes 50 us, a tenth of a short request, so that a thread looks for as long as os::kSpins before it sleeps.
 constexpr std::int64_t kLookNs = 2'000;    // for the grant of a launch that is next; twice a round trip
 
 void warn(const char* problem, const char* more = "") {
-  std::fprintf(stderr, "corun: %s%s%s; this program is not steered\n", problem, *more != '\0' ? ": " : "", more);
+  os::complain((std::string("corun: ") + problem + (*more != '\0' ? ": " : "") + more + "; this program is not steered\n").c_str());
 }
 
 std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(os::Clock::now().time_since_epoch()).count();
 }
 
-void sleep_while(std::atomic<std::uint32_t>& word, std::uint32_t value) {
-  const timespec limit{0, std::chrono::nanoseconds(limits::kLookAtService).count()};
-  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, value, &limit, nullptr, 0);
-}
+std::atomic<Client*>& latest() { return os::of_process<Steered>().latest; }
+
+struct Connecting {
+  os::Once once;
+};
 
 }  // namespace
 
-Client* Client::last() { return latest.load(std::memory_order_acquire); }
-
-Client* Client::get() { return steered.load(std::memory_order_acquire); }
-
 void Client::connect() {
-  static std::once_flag once;
-  std::call_once(once, [] {
+  os::call_once(os::of_process<Connecting>().once, [] {
     const char* path = service_of_environment();
     if (path == nullptr) return;
+    os::pthread_atfork(nullptr, nullptr, in_child);  // before there is a socket: another thread may fork while this one joins
     const Joined joined = join(path);
     if (joined.memory == nullptr) return warn(joined.why.c_str());
     joined_a_service();
-    auto* client = new Client(joined.socket, joined.memory, static_cast<CUdevice>(joined.device));  // lives as long as the program
+    auto* client = os::keep(new Client(joined));  // lives as long as the program
     Blocks::begin(*client, *joined.memory);
-    pthread_atfork(nullptr, nullptr, in_child);
     client->begin();
   });
 }
 
 /// The child is none of the service's: who holds the socket keeps a killed parent in the books.
 void Client::in_child() {
-  steered.store(nullptr, std::memory_order_release);
+  os::of_process<Steered>().now.store(nullptr, std::memory_order_release);
   Blocks::end();
   forget_what_to_say();
   close_what_joins();
-  if (Client* client = latest.exchange(nullptr)) {
-    ::close(client->socket_);
-    munmap(client->memory_, sizeof(Memory));
+  if (Client* client = latest().exchange(nullptr)) {
+    os::close(client->socket_);
+    os::munmap(client->memory_, sizeof(Memory));
   }
 }
 
-Client::Client(int socket, Memory* memory, CUdevice device) : socket_(socket), memory_(memory), device_(device) {}
+Client::Client(const Joined& joined)
+    : socket_(joined.socket), memory_(joined.memory), device_(static_cast<CUdevice>(joined.device)), only_gpu_(sees_one_gpu()) {}
 
 void Client::begin() {
-  latest.store(this);
-  steered.store(this, std::memory_order_release);
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are not this thread's
-  std::thread([this] { watch(); }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  latest().store(this);
+  os::of_process<Steered>().now.store(this, std::memory_order_release);
+  os::start_thread([this] { watch(); });
 }
 
 /// Until the service is gone, or stands still.  What waits on the GPU then goes on, and the program joins the next service.
 void Client::watch() {
-  using Clock = std::chrono::steady_clock;
+  using Clock = os::Clock;
   constexpr Clock::duration kMost = 3 * limits::kLookAtService;  // that a look counts: the program may have been stopped meanwhile
   std::uint32_t beat = memory_->beat.load();
   Clock::duration still{};
   for (auto last = Clock::now(); !service_is_gone();) {
     pollfd look{socket_, POLLRDHUP, 0};
-    poll(&look, 1, static_cast<int>(std::chrono::milliseconds(limits::kLookAtService).count()));
+    os::poll(&look, 1, static_cast<int>(std::chrono::milliseconds(limits::kLookAtService).count()));
     const auto now = Clock::now();
     const std::uint32_t beats = memory_->beat.load();
     still = beats != beat ? Clock::duration{} : still + std::min(now - last, kMost);
@@ -108,23 +87,23 @@ void Client::watch() {
     if (still >= limits::kStandsStill) leave("the service stands still");
   }
   // A thread that is in the driver, which may wait for what waits, ends there; whoever comes later finds no service.
-  std::unique_lock<std::mutex> lock(order_, std::defer_lock);
+  std::unique_lock<os::Mutex> lock(order_, std::defer_lock);
   do let_go();
-  while (!lock.try_lock() && (usleep(1000), true));
+  while (!lock.try_lock() && (os::sleep_for(std::chrono::milliseconds(1)), true));
   let_go();
   lock.unlock();
   // A service that stood still and goes on may write once more what it grants, and then nobody would be let go.
-  for (; !all_have_ended(); let_go()) std::this_thread::sleep_for(limits::kLookAtService);
-  for (auto pause = limits::kRejoin; latest.load() == this; pause = std::min<decltype(pause)>(2 * pause, limits::kRejoinMost)) {
-    std::this_thread::sleep_for(pause);
+  for (; !all_have_ended(); let_go()) os::sleep_for(limits::kLookAtService);
+  for (auto pause = limits::kRejoin; latest().load() == this; pause = std::min<decltype(pause)>(2 * pause, limits::kRejoinMost)) {
+    os::sleep_for(pause);
     const Joined joined = join(service_of_environment());
     if (joined.memory == nullptr) continue;
     if (joined.memory->memory_cap.load() != 0) {
-      close(joined.socket), munmap(joined.memory, sizeof(Memory));
+      os::close(joined.socket), os::munmap(joined.memory, sizeof(Memory));
       return warn("a service is there, but it decides about memory, and this program's is its own by now");
     }
-    auto* next = new Client(joined.socket, joined.memory, static_cast<CUdevice>(joined.device));
-    std::fputs("corun: a service is there; this program is steered again\n", stderr);
+    auto* next = os::keep(new Client(joined));
+    os::complain("corun: a service is there; this program is steered again\n");
     return next->begin();
   }
 }
@@ -148,10 +127,13 @@ bool Client::all_have_ended() {
 /// A number is not given to another stream while launches may still run when theirs is destroyed.  Where none can be stopped, a
 /// stream that the driver makes later at the same address goes on with it.
 Client::Stream* Client::stream(const StreamKey& key) {
-  thread_local StreamKey last;
-  thread_local Stream* known = nullptr;
-  thread_local const Client* of = nullptr;
-  thread_local std::uint32_t known_since = 0;
+  struct Known {
+    StreamKey key;
+    Stream* stream = nullptr;
+    const Client* of = nullptr;
+    std::uint32_t since = 0;
+  };
+  auto& [last, known, of, known_since] = os::of_thread<Known>();
   const std::uint32_t since = destroyed_.load(std::memory_order_acquire);
   if (known != nullptr && of == this && last == key && known_since == since) return known;
   const std::scoped_lock lock(tables_);
@@ -181,18 +163,18 @@ void Client::destroyed(CUstream stream) {
 }
 
 /// False: nobody hears it any more.
-bool Client::say(const Saying& saying) {
-  const std::scoped_lock lock(saying_);
+bool Client::say(const Message& message) {
+  const std::scoped_lock lock(sending_);
   const std::uint32_t said = memory_->said.load(std::memory_order_relaxed);
-  for (std::uint64_t spins = 1; said - memory_->heard.load(std::memory_order_acquire) >= kSayings; ++spins) {
-    pause();
-    if (left_.load(std::memory_order_relaxed) || (spins % limits::kSpins == 0 && service_is_gone())) return false;
+  for (std::uint64_t spins = 1; said - memory_->heard.load(std::memory_order_acquire) >= kMessageRing; ++spins) {
+    os::pause();
+    if (left_.load(std::memory_order_relaxed) || (spins % os::kSpins == 0 && service_is_gone())) return false;
   }
-  memory_->sayings[said % kSayings] = saying;
+  memory_->messages[said % kMessageRing] = message;
   memory_->said.store(said + 1);  // seq_cst: before the look whether it sleeps
   if (memory_->service_sleeps.load() != 0) {
     const char ring = 1;
-    (void)send(socket_, &ring, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)os::send(socket_, &ring, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   return true;
 }
@@ -200,7 +182,7 @@ bool Client::say(const Saying& saying) {
 bool Client::service_is_gone() {
   if (left_.load()) return true;
   pollfd look{socket_, POLLRDHUP, 0};
-  if (poll(&look, 1, 0) <= 0) return false;
+  if (os::poll(&look, 1, 0) <= 0) return false;
   return leave("the service has ended"), true;
 }
 
@@ -208,18 +190,21 @@ bool Client::service_is_gone() {
 void Client::leave(const char* why) {
   left_.store(true);
   Client* self = this;
-  if (steered.compare_exchange_strong(self, nullptr)) warn(why);
-  shutdown(socket_, SHUT_RDWR);
+  if (os::of_process<Steered>().now.compare_exchange_strong(self, nullptr)) warn(why);
+  os::shutdown(socket_, SHUT_RDWR);
 }
 
 const Terms& Client::standing() const {
-  thread_local Terms known;
-  thread_local std::uint32_t known_version = 0;
-  thread_local const Client* of = nullptr;
+  struct Known {
+    Terms terms;
+    std::uint32_t version = 0;
+    const Client* of = nullptr;
+  };
+  auto& [known, known_version, of] = os::of_thread<Known>();
   if (of != this) of = this, known = {}, known_version = 0;
   for (std::uint64_t spins = 1;; ++spins) {
     // Odd for good: the service was killed while it wrote.  What was known stands until that is seen.
-    if (left_.load(std::memory_order_relaxed) || spins % limits::kSpins == 0) return known;
+    if (left_.load(std::memory_order_relaxed) || spins % os::kSpins == 0) return known;
     const std::uint32_t version = memory_->version.load(std::memory_order_acquire);
     if (version == known_version) return known;
     Terms read;
@@ -243,7 +228,7 @@ bool Client::has_grant(const Stream& stream, std::uint32_t number) const {
 
 bool Client::ask(Stream& stream, const Work& work, std::uint32_t attempts) {
   const std::uint32_t number = ++stream.launched, ahead = in_flight();
-  if (!say({Saying::What::launch, stream.index, number, number_of(work), attempts})) return true;
+  if (!say({Message::What::launch, stream.index, number, number_of(work), attempts})) return true;
   if (ahead == 0 || !has_grant(stream, number - ahead)) wait_until_granted(stream, number - ahead);
   if (ahead == 0 || has_grant(stream, number)) return true;
   // Where it is next its grant may be on its way: to look costs the host less than the GPU's wait costs the GPU.
@@ -261,13 +246,13 @@ void Client::wait_until_granted(const Stream& stream, std::uint32_t number) {
   std::atomic<std::uint32_t>& word = memory_->words.granted[stream.index];
   for (std::uint64_t spins = 0; !has_grant(stream, number); ++spins) {
     if (left_.load(std::memory_order_relaxed)) break;
-    if (spins < limits::kSpins) {
-      pause();
+    if (spins < os::kSpins) {
+      os::pause();
       continue;
     }
     memory_->sleeps[stream.index].store(1);  // seq_cst: before the look whether it is granted
     const std::uint32_t seen = word.load();
-    if (!reached(seen, number)) sleep_while(word, seen);
+    if (!reached(seen, number)) os::wait_for_change(word, seen, limits::kLookAtService);
     if (!has_grant(stream, number) && service_is_gone()) break;
   }
   memory_->sleeps[stream.index].store(0);
@@ -299,7 +284,7 @@ bool Client::map() {
   if ((added != CUDA_SUCCESS && added != CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED) || address == nullptr ||
       address(&on_device_, &memory_->words, 0) != CUDA_SUCCESS) {
     leave("the GPU cannot write into the service's memory");
-    latest.store(nullptr);  // nor into another's
+    latest().store(nullptr);  // nor into another's
     return false;
   }
   mapped_.store(true, std::memory_order_release);
@@ -324,9 +309,9 @@ CUdeviceptr Client::quotas(const Stream& stream) const {
   return on_device_ + offsetof(Memory::Words, quotas) + stream.index * sizeof(Memory::Words::quotas[0]);
 }
 
-void Client::failed(const Stream& stream) { say({Saying::What::failed, stream.index, stream.launched, 0, 0}); }
+void Client::failed(const Stream& stream) { say({Message::What::failed, stream.index, stream.launched, 0, 0}); }
 
-void Client::waits() { say({Saying::What::waits, 0, 0, 0, 0}); }
+void Client::waits() { say({Message::What::waits, 0, 0, 0, 0}); }
 
 std::size_t Client::Hash::operator()(const Work& work) const {
   std::size_t hash = reinterpret_cast<std::size_t>(work.key) ^ work.shared_bytes;
@@ -336,9 +321,12 @@ std::size_t Client::Hash::operator()(const Work& work) const {
 }
 
 std::uint32_t Client::number_of(const Work& work) {
-  thread_local Work last;
-  thread_local const Client* of = nullptr;
-  thread_local std::uint32_t known = 0, known_since = 0;
+  struct Known {
+    Work work;
+    const Client* of = nullptr;
+    std::uint32_t number = 0, since = 0;
+  };
+  auto& [last, of, known, known_since] = os::of_thread<Known>();
   const std::uint32_t since = forgets_.load(std::memory_order_acquire);
   if (last == work && of == this && known_since == since) {
     if (known == kKernels - 1) memory_->crowded.fetch_add(1, std::memory_order_relaxed);
@@ -353,15 +341,15 @@ std::uint32_t Client::number_of(const Work& work) {
     known = same->second.back();
     same->second.pop_back();
     if (same->second.empty()) forgotten_.erase(same);
-  } else if (kernels_used_ < kKernels - 1) {
-    known = kernels_used_++;
+  } else if (described_.size() < kKernels - 1) {
+    known = static_cast<std::uint32_t>(described_.size());
     if (work.graph) std::snprintf(entry.name, sizeof entry.name, "graph %u", known);
     memory_->kernels[known] = entry;
     described_.push_back(description);
   } else {
     if (memory_->crowded.fetch_add(1, std::memory_order_relaxed) == 0) {
       std::strcpy(memory_->kernels[kKernels - 1].name, "others");
-      std::fprintf(stderr, "corun: this program has more than %u kernels, by their shapes; how long others take is not told apart\n", kKernels - 1);
+      os::complain(("corun: this program has more than " + std::to_string(kKernels - 1) + " kernels, by their shapes; how long others take is not told apart\n").c_str());
     }
     return known = kKernels - 1;
   }
@@ -426,15 +414,15 @@ void Client::each_of(CUcontext context, What what) {
   const std::uint32_t used = used_;
   lock.unlock();
   for (std::uint32_t i = 0; i < used; ++i)
-    if (numbered_[i].mark.context() == context) what(numbered_[i], memory_->words.ended[i]);
+    if (numbered_[i].end_marker.context() == context) what(numbered_[i], memory_->words.ended[i]);
 }
 
 void Client::context_ends(CUcontext context) {
   if (!asks() || context == nullptr) return;
   waits();
-  const auto until = std::chrono::steady_clock::now() + limits::kContextEnds;
+  const auto until = os::Clock::now() + limits::kContextEnds;
   each_of(context, [&](const Stream& stream, const std::atomic<std::uint32_t>& ended) {
-    while (!reached(ended.load(std::memory_order_acquire), stream.marked) && joined() && std::chrono::steady_clock::now() < until) usleep(50);
+    while (!reached(ended.load(std::memory_order_acquire), stream.marked) && joined() && os::Clock::now() < until) os::sleep_for(std::chrono::microseconds(50));
   });
 }
 
@@ -443,7 +431,7 @@ void Client::context_ended(CUcontext context) {
   if (context == nullptr) return;
   each_of(context, [&](Stream& stream, std::atomic<std::uint32_t>& ended) {
     const std::scoped_lock order(this->order(stream));
-    for (std::uint32_t n = ended.load() + 1; reached(stream.launched, n); ++n) say({Saying::What::failed, stream.index, n, 0, 0});
+    for (std::uint32_t n = ended.load() + 1; reached(stream.launched, n); ++n) say({Message::What::failed, stream.index, n, 0, 0});
     ended.store(stream.launched);
     stream.marked.store(stream.launched);
   });

@@ -14,14 +14,15 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
-#include "hw/shim/marks.h"
+#include "hw/live/system.h"
 #include "hw/live/wire.h"
+#include "hw/shim/end_marker.h"
+#include "hw/shim/join.h"
 
 namespace corun::live {
 
@@ -40,14 +41,24 @@ struct StreamKey {
   bool operator==(const StreamKey&) const = default;
 };
 
+class Client;
+
+/// The program's client, for its hooks.
+struct Steered {
+  std::atomic<Client*> now{nullptr};
+  std::atomic<Client*> latest{nullptr};  // also while its service is gone; null: none, or it is not to join again
+};
+
 class Client {
  public:
   /// Null: this program is not steered, or not now.
-  static Client* get();
+  static Client* get() { return os::of_process<Steered>().now.load(std::memory_order_acquire); }
   /// Also while its service is gone.
-  static Client* last();
+  static Client* last() { return os::of_process<Steered>().latest.load(std::memory_order_acquire); }
   /// False: its service is gone, whichever came after it.
   bool joined() const { return get() == this; }
+  /// The program sees no other GPU.
+  bool only_gpu() const { return only_gpu_; }
   /// Of the program's GPUs the service's.
   CUdevice device() const { return device_; }
   /// Where the environment names a service, and once.  Says on standard error why it could not.
@@ -64,10 +75,10 @@ class Client {
   void count_unsteered() { memory_->unsteered.fetch_add(1, std::memory_order_relaxed); }
 
   struct Stream {
-    std::mutex order;
+    os::Mutex order;
     std::uint32_t index = 0;
     std::atomic<std::uint32_t> launched{0}, marked{0};  // so far; the last whose end the GPU will say
-    Mark mark;
+    EndMarker end_marker;
   };
   /// Null: there are too many.
   Stream* stream(const StreamKey& key);
@@ -80,7 +91,7 @@ class Client {
   void context_ends(CUcontext context);
   void context_ended(CUcontext context);
   /// To be held from ask() until the launch and what is behind it are with the driver.
-  std::mutex& order(Stream& stream) { return in_flight() != 0 ? order_ : stream.order; }
+  os::Mutex& order(Stream& stream) { return in_flight() != 0 ? order_ : stream.order; }
 
   /// Whether kernels are to be made that can be stopped, and how often a launch may then be on the GPU; 0: it is to go plainly.
   bool persistent() const { return memory_->persistent.load(std::memory_order_relaxed) != 0 && in_flight() != 0; }
@@ -116,11 +127,11 @@ class Client {
   void waits();
 
   /// False: nobody hears it any more.
-  bool say(const Saying& saying);
+  bool say(const Message& message);
   bool service_is_gone();
 
  private:
-  Client(int socket, Memory* memory, CUdevice device);
+  explicit Client(const Joined& joined);
   static void in_child();
   void begin();
   std::uint32_t in_flight() const { return memory_->in_flight.load(std::memory_order_relaxed); }
@@ -139,8 +150,9 @@ class Client {
   int socket_;
   Memory* memory_;
   CUdevice device_;
+  bool only_gpu_;
   std::atomic<bool> left_{false};
-  std::mutex tables_;
+  os::Mutex tables_;
   std::unordered_map<CUstream, std::unordered_map<std::uint64_t, Stream*>> streams_;
   Stream numbered_[kStreams];
   std::uint32_t used_ = 0;
@@ -150,14 +162,13 @@ class Client {
     std::size_t operator()(const Work& work) const;
   };
   std::unordered_map<Work, std::uint32_t, Hash> kernels_;
-  std::uint32_t kernels_used_ = 0;
-  std::vector<std::string> described_;                              // by number
+  std::vector<std::string> described_;                              // by number, of which so many are used
   std::map<std::string, std::vector<std::uint32_t>> forgotten_;     // numbers that the next one of the same description takes over
   std::atomic<std::uint32_t> forgets_{0};
-  std::mutex mapping_;
+  os::Mutex mapping_;
   std::atomic<bool> mapped_{false};
   CUdeviceptr on_device_ = 0;
-  std::mutex order_, saying_;
+  os::Mutex order_, sending_;
 };
 
 }  // namespace corun::live

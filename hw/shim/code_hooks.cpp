@@ -11,7 +11,7 @@
 #include "hw/shim/client.h"
 #include "hw/shim/contexts.h"
 #include "hw/shim/driver.h"
-#include "hw/shim/lanes.h"
+#include "hw/shim/shadow_streams.h"
 #include "hw/shim/stoppable.h"
 
 namespace corun::live {
@@ -36,7 +36,7 @@ void loaded(const void* module, const void* image) {
 
 void stream_ends(CUstream stream) {
   captures().destroyed(stream);
-  forget_lanes(stream);
+  forget_shadow_streams(stream);
   if (Client* client = asking()) client->destroyed(stream);
 }
 

@@ -2,22 +2,26 @@
 
 #include <atomic>
 
+#include "hw/live/system.h"
 #include "hw/shim/blocks.h"
 #include "hw/shim/captures.h"
 #include "hw/shim/client.h"
 #include "hw/shim/driver.h"
-#include "hw/shim/lanes.h"
+#include "hw/shim/shadow_streams.h"
 #include "hw/shim/partitions.h"
 #include "hw/shim/stoppable.h"
 
 namespace corun::live {
 namespace {
 
-std::atomic<std::uint32_t> ended{0};
+struct Ended {
+  std::atomic<std::uint32_t> contexts{0};
+};
+std::atomic<std::uint32_t>& ended() { return os::of_process<Ended>().contexts; }
 
 }  // namespace
 
-std::uint32_t contexts_ended() { return ended.load(std::memory_order_acquire); }
+std::uint32_t contexts_ended() { return ended().load(std::memory_order_acquire); }
 
 void context_ends(CUcontext context) {
   stoppable_kernels().context_ended();
@@ -26,9 +30,9 @@ void context_ends(CUcontext context) {
 }
 
 void context_ended(CUcontext context) {
-  ended.fetch_add(1, std::memory_order_release);
+  ended().fetch_add(1, std::memory_order_release);
   captures().context_ended(context);
-  forget_lanes(context);
+  forget_shadow_streams(context);
   forget_partitions();
   if (Client* client = Client::last()) client->context_ended(context);
 }

@@ -5,8 +5,7 @@
 namespace corun::live {
 
 Graphs& graphs() {
-  static auto* const all = new Graphs;
-  return *all;
+  return os::of_process<Graphs>();
 }
 
 void Graphs::captured(CUgraph graph, const Tpcs& tpcs) {

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "hw/live/system.h"
 #include "hw/live/wire.h"
 
 namespace corun::live {
@@ -23,7 +24,7 @@ class Graphs {
   unsigned nodes(CUgraphExec graph);
 
  private:
-  std::mutex mutex_;
+  os::Mutex mutex_;
   std::unordered_map<CUgraph, Tpcs> of_graph_;
   struct Made {
     Tpcs tpcs;

@@ -1,34 +1,33 @@
 #include "hw/shim/join.h"
 
 #include <cuda.h>
-#include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
-#include "hw/shim/driver.h"
 #include "hw/live/limits.h"
+#include "hw/live/system.h"
+#include "hw/shim/driver.h"
 
 namespace corun::live {
 namespace {
 
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
+using Clock = os::Clock;
 
-std::atomic<int> joining{-1};
+struct Joining {
+  std::atomic<int> socket{-1};
+};
+std::atomic<int>& joining() { return os::of_process<Joining>().socket; }
 
 void limit(int socket, int what, Clock::duration left) {
   const auto us = std::chrono::duration_cast<std::chrono::microseconds>(std::max<Clock::duration>(left, 1ms)).count();
   const timeval time{us / 1'000'000, us % 1'000'000};
-  setsockopt(socket, SOL_SOCKET, what, &time, sizeof time);
+  os::setsockopt(socket, SOL_SOCKET, what, &time, sizeof time);
 }
 
 /// Calls until it is not a signal that ended the call, or the time is over.
@@ -48,7 +47,7 @@ Memory* received(int socket, Welcome& welcome, Clock::time_point until) {
   msghdr message{};
   message.msg_iov = &part, message.msg_iovlen = 1;
   message.msg_control = control, message.msg_controllen = sizeof control;
-  const ssize_t n = within(socket, SO_RCVTIMEO, until, [&] { return recvmsg(socket, &message, MSG_WAITALL | MSG_CMSG_CLOEXEC); });
+  const ssize_t n = within(socket, SO_RCVTIMEO, until, [&] { return os::recvmsg(socket, &message, MSG_WAITALL | MSG_CMSG_CLOEXEC); });
   if (n >= 0 && n != static_cast<ssize_t>(sizeof welcome)) errno = n == 0 ? ECONNRESET : EPROTO;
   const cmsghdr* header = n > 0 ? CMSG_FIRSTHDR(&message) : nullptr;
   int fd = -1;
@@ -57,14 +56,14 @@ Memory* received(int socket, Welcome& welcome, Clock::time_point until) {
   if (n != static_cast<ssize_t>(sizeof welcome) || welcome.accepted == 0 || fd < 0) {
     if (n == static_cast<ssize_t>(sizeof welcome)) errno = 0;
     const int why = errno;
-    if (fd >= 0) close(fd);
+    if (fd >= 0) os::close(fd);
     return errno = why, nullptr;
   }
   struct stat is{};
-  void* memory = fstat(fd, &is) == 0 && is.st_size >= static_cast<off_t>(sizeof(Memory))
-                     ? mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+  void* memory = os::fstat(fd, &is) == 0 && is.st_size >= static_cast<off_t>(sizeof(Memory))
+                     ? os::mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
                      : MAP_FAILED;
-  close(fd);
+  os::close(fd);
   if (memory == MAP_FAILED) return errno = EPROTO, nullptr;
   return static_cast<Memory*>(memory);
 }
@@ -80,7 +79,7 @@ void add_gpus(Hello& hello) {
 
 Hello introduction() {
   Hello hello;
-  const auto text = [](const char* name) { return std::getenv(name) != nullptr ? std::getenv(name) : ""; };
+  const auto text = [](const char* name) { return os::getenv(name) != nullptr ? os::getenv(name) : ""; };
   std::strncpy(hello.name, text("CORUN_NAME"), sizeof hello.name - 1);
   hello.real_time = std::strcmp(text("CORUN_CLASS"), "real_time") == 0;
   hello.priority = std::atoi(text("CORUN_PRIORITY"));
@@ -92,8 +91,14 @@ Hello introduction() {
 
 }  // namespace
 
+bool sees_one_gpu() {
+  const auto count = driver<CUresult (*)(int*)>("cuDeviceGetCount");
+  int n = 1;
+  return count == nullptr || count(&n) != CUDA_SUCCESS || n <= 1;
+}
+
 const char* service_of_environment() {
-  const char* path = std::getenv(kSocketVariable);
+  const char* path = os::getenv(kSocketVariable);
   return path != nullptr && *path != '\0' ? path : nullptr;
 }
 
@@ -103,26 +108,26 @@ Joined join(const char* path) {
   address.sun_family = AF_UNIX;
   if (std::strlen(path) >= sizeof address.sun_path) return joined.why = std::string("the socket's path is too long: ") + path, joined;
   std::strcpy(address.sun_path, path);
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  joining.store(fd);
+  const int fd = os::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  joining().store(fd);
   const auto until = Clock::now() + limits::kFirstAnswer;
   const auto fails = [&](std::string why) {
     joined.why = std::move(why);
-    joining.store(-1);
-    if (fd >= 0) close(fd);
+    joining().store(-1);
+    if (fd >= 0) os::close(fd);
     return joined;
   };
   const auto late = [&] { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; };
   const std::string silent = "the service does not answer";
-  if (within(fd, SO_SNDTIMEO, until, [&] { return ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address); }) != 0)
+  if (within(fd, SO_SNDTIMEO, until, [&] { return os::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address); }) != 0)
     return fails(late() ? silent : std::string("there is no service: ") + path);
   ucred peer{};
   socklen_t size = sizeof peer;
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != geteuid()) return fails("the service is another user's");
+  if (os::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.uid != os::geteuid()) return fails("the service is another user's");
   const Hello hello = introduction();
   Welcome welcome;
   errno = 0;
-  if (within(fd, SO_SNDTIMEO, until, [&] { return send(fd, &hello, sizeof hello, MSG_NOSIGNAL); }) != static_cast<ssize_t>(sizeof hello))
+  if (within(fd, SO_SNDTIMEO, until, [&] { return os::send(fd, &hello, sizeof hello, MSG_NOSIGNAL); }) != static_cast<ssize_t>(sizeof hello))
     return fails(late() ? silent : "the service has ended");
   joined.memory = received(fd, welcome, until);
   if (joined.memory == nullptr) {
@@ -132,12 +137,12 @@ Joined join(const char* path) {
   }
   joined.socket = fd;
   joined.device = welcome.device;
-  joining.store(-1);
+  joining().store(-1);
   return joined;
 }
 
 void close_what_joins() {
-  if (const int fd = joining.exchange(-1); fd >= 0) close(fd);
+  if (const int fd = joining().exchange(-1); fd >= 0) os::close(fd);
 }
 
 }  // namespace corun::live

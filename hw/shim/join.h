@@ -16,6 +16,7 @@ struct Joined {
   std::string why;
 };
 
+bool sees_one_gpu();
 /// Null: the environment names none.
 const char* service_of_environment();
 /// Says who the program is.  Takes limits::kFirstAnswer at most, for the connection and for the answer.

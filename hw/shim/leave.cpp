@@ -1,12 +1,12 @@
 #include "hw/shim/leave.h"
 
 #include <cstdint>
-#include <cstdio>
 #include <map>
 #include <mutex>
 #include <new>
 #include <string>
 
+#include "hw/live/system.h"
 #include "hw/shim/client.h"
 #include "hw/shim/driver_calls.h"
 
@@ -15,14 +15,13 @@ namespace {
 
 struct ToSay {
   bool joined = false;
-  std::mutex mutex;
+  os::Mutex mutex;
   std::map<std::string_view, std::uint64_t> calls;
   std::map<std::string, std::uint64_t> later;
 };
 /// Lives as long as the program, which may call the driver while it ends.
 ToSay& to_say() {
-  static auto* const all = new ToSay;
-  return *all;
+  return os::of_process<ToSay>();
 }
 
 template <class Counts>
@@ -31,7 +30,7 @@ void say(const char* what, const Counts& counts) {
   std::string all;
   for (const auto& [call, n] : counts)
     (((all += all.empty() ? "" : ", ") += call) += ' ') += std::to_string(n) + (n == 1 ? " time" : " times");
-  std::fprintf(stderr, "corun: %s: %s\n", what, all.c_str());
+  os::complain((std::string("corun: ") + what + ": " + all + "\n").c_str());
 }
 
 [[gnu::destructor]] void leaves() {

@@ -5,10 +5,10 @@
 #include <cuda.h>
 
 #include <atomic>
-#include <cstdio>
 #include <string_view>
 #include <type_traits>
 
+#include "hw/live/system.h"
 #include "hw/shim/blocks.h"
 #include "hw/shim/captures.h"
 #include "hw/shim/client.h"
@@ -116,10 +116,7 @@ bool refused(CUdeviceptr address) {
   blocks->count_passed();
   static std::atomic<bool> said{false};
   if (!said.exchange(true))
-    std::fputs(
-        "corun: this program shares device memory, which the service moves; start it with sim run "
-        "--own-memory\n",
-        stderr);
+    os::complain("corun: this program shares device memory, which the service moves; start it with sim run --own-memory\n");
   return true;
 }
 

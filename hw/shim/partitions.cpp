@@ -3,9 +3,10 @@
 #include <map>
 #include <mutex>
 
+#include "hw/live/groups.h"
+#include "hw/live/system.h"
 #include "hw/shim/client.h"
 #include "hw/shim/driver.h"
-#include "hw/live/groups.h"
 
 namespace corun::live {
 namespace {
@@ -59,7 +60,7 @@ class Partitions {
     for (const CUdevResource& group : groups_) tpcs_of_group_.push_back(group.sm.smCount / kSmsOfTpc);
   }
 
-  std::mutex mutex_;
+  os::Mutex mutex_;
   bool looked_ = false;
   CUdevice device_ = 0;
   std::vector<CUdevResource> groups_;
@@ -73,8 +74,7 @@ namespace {
 
 /// Lives as long as the program.
 Partitions& partitions() {
-  static auto* const all = new Partitions;
-  return *all;
+  return os::of_process<Partitions>();
 }
 
 }  // namespace

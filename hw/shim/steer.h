@@ -7,13 +7,14 @@
 #include <mutex>
 #include <optional>
 
+#include "hw/live/system.h"
 #include "hw/shim/blocks.h"
 #include "hw/shim/captures.h"
 #include "hw/shim/client.h"
 #include "hw/shim/driver.h"
 #include "hw/shim/graphs.h"
 #include "hw/shim/hooks.h"
-#include "hw/shim/lanes.h"
+#include "hw/shim/shadow_streams.h"
 #include "hw/shim/stoppable.h"
 
 namespace corun::live {
@@ -30,12 +31,7 @@ inline CUstream plain(CUstream stream, Default kind) {
 }
 
 inline bool on_device_of(const Client& client) {
-  static const bool one = [] {
-    int count = 1;
-    const auto count_of = driver<CUresult (*)(int*)>("cuDeviceGetCount");
-    return count_of == nullptr || count_of(&count) != CUDA_SUCCESS || count <= 1;
-  }();
-  if (one) return true;
+  if (client.only_gpu()) return true;
   static const auto device_of = driver<CUresult (*)(CUdevice*)>("cuCtxGetDevice");
   CUdevice device = 0;
   return device_of == nullptr || device_of(&device) != CUDA_SUCCESS || device == client.device();
@@ -50,8 +46,8 @@ CUresult launch_on(const Terms& terms, const Work& work, CUstream stream, Defaul
   if (work.graph ? terms.priority == 0 || !has_other_priority(own, terms.priority) : terms.tpcs == kAllTpcs)
     return go(stream, terms.priority);
   bool kept = true;
-  const CUresult result = in_lane(own, {terms.priority, work.graph ? kAllTpcs : terms.tpcs}, kept, captured,
-                                  [&](CUstream lane) { return go(lane, lane == own ? terms.priority : 0); });
+  const CUresult result = in_shadow_stream(own, {terms.priority, work.graph ? kAllTpcs : terms.tpcs}, kept, captured,
+                                  [&](CUstream shadow) { return go(shadow, shadow == own ? terms.priority : 0); });
   if (!kept && !work.graph && result == CUDA_SUCCESS) client.count_unsteered();
   return result;
 }
@@ -59,14 +55,17 @@ CUresult launch_on(const Terms& terms, const Work& work, CUstream stream, Defaul
 /// A driver that launches by a function of its own that is answered for here is asked about once.
 class Within {
  public:
-  Within() { within_ = true; }
-  ~Within() { within_ = false; }
+  Within() { within() = true; }
+  ~Within() { within() = false; }
   Within(const Within&) = delete;
   Within& operator=(const Within&) = delete;
-  static bool already() { return within_; }
+  static bool already() { return within(); }
 
  private:
-  static inline thread_local bool within_ = false;
+  struct Flag {
+    bool set = false;
+  };
+  static bool& within() { return os::of_thread<Flag>().set; }
 };
 
 /// What comes back is what the driver said.  `arguments`: of a kernel that may be made one that can be stopped.
@@ -112,7 +111,7 @@ CUresult steer(const Work& work, CUstream stream, Default kind, Go go, const Arg
     if (result == CUDA_SUCCESS) client->count_stoppable();
   }
   if (result == CUDA_ERROR_NOT_SUPPORTED) result = launch_on(terms, work, stream, kind, *client, go);
-  if (result == CUDA_SUCCESS && of->mark.put(plain(stream, kind), ended, of->launched))
+  if (result == CUDA_SUCCESS && of->end_marker.put(plain(stream, kind), ended, of->launched))
     of->marked.store(of->launched);
   else if (client->joined())
     client->failed(*of);

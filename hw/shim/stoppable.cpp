@@ -9,7 +9,7 @@
 #include "hw/shim/contexts.h"
 #include "hw/shim/driver.h"
 #include "hw/shim/fat_binary.h"
-#include "hw/shim/marks.h"
+#include "hw/shim/end_marker.h"
 #include "hw/shim/uncaptured.h"
 #include "hw/transform/ptx.h"
 
@@ -27,8 +27,8 @@ int attribute_of_device(CUdevice_attribute which) {
 }
 
 std::uint32_t architecture() {
-  static const int it = 10 * attribute_of_device(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
-                        attribute_of_device(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+  const int it = 10 * attribute_of_device(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) +
+                 attribute_of_device(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
   return static_cast<std::uint32_t>(it);
 }
 
@@ -48,8 +48,7 @@ bool stays(const void* image) {
 }  // namespace
 
 StoppableKernels& stoppable_kernels() {
-  static auto* const all = new StoppableKernels;
-  return *all;
+  return os::of_process<StoppableKernels>();
 }
 
 void StoppableKernels::loaded(const void* module, const void* image) {

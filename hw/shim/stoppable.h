@@ -21,6 +21,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "hw/live/system.h"
 #include "hw/shim/client.h"
 
 namespace corun::live {
@@ -74,7 +75,7 @@ class StoppableKernels {
   bool prepare();
   Kept make(const Function& function, Client& client) const;
 
-  std::mutex mutex_;
+  os::Mutex mutex_;
   std::unordered_map<const void*, std::shared_ptr<Module>> modules_;
   std::unordered_map<const void*, Function> functions_;
   std::unordered_map<const void*, Kept> made_;

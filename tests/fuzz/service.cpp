@@ -117,9 +117,9 @@ class Peer {
     void* at = mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, page_, 0);
     memory_ = at != MAP_FAILED ? static_cast<Memory*>(at) : nullptr;
   }
-  void asks(const Saying& saying) {
+  void asks(const Message& saying) {
     const std::uint32_t said = memory_->said.load();
-    memory_->sayings[said % kSayings] = saying;
+    memory_->messages[said % kMessageRing] = saying;
     memory_->said.store(said + 1);
   }
   Memory* memory() const { return memory_; }
@@ -188,7 +188,7 @@ class World {
   /// Asked by the service each time that it has looked at all; true: it is to end.
   bool act() {
     if (Clock::now() >= says_ && step_ > 1) {  // a service that has heard something does not sleep for a while
-      fifth_.asks({Saying::What::waits, 0, 0, 0, 0});
+      fifth_.asks({Message::What::waits, 0, 0, 0, 0});
       says_ = Clock::now() + 500us;
     }
     if (Clock::now() < next_) return false;
@@ -196,7 +196,7 @@ class World {
       case 0: return fifth_.comes(path_), hello(fifth_, "fifth", 1), wait(kLooked), ++step_, false;
       case 1:
         if (fifth_.memory() == nullptr) return fifth_.hears(), in_time();
-        fifth_.asks({Saying::What::launch, 0, 1, 0, 0}), ++step_;
+        fifth_.asks({Message::What::launch, 0, 1, 0, 0}), ++step_;
         return false;
       case 2:
         if (!input_.over() && acts_++ < kActs) return one_act(), false;
@@ -206,7 +206,7 @@ class World {
       case 3:
         if (service_->programs() != 1) return in_time();
         fifth_.memory()->words.ended[0].store(1), until_ = {};
-        fifth_.asks({Saying::What::launch, 0, 2, 0, 0});
+        fifth_.asks({Message::What::launch, 0, 2, 0, 0});
         return ++step_, false;
       default:
         answered_ = fifth_.memory()->gate.load() == Gate::open || reached(fifth_.memory()->words.granted[0].load(), 2);
@@ -273,12 +273,12 @@ class World {
       }
       case 6: {  // launches as the library asks for them
         const std::uint32_t stream = input_.below(20), kernel = input_.number();
-        for (std::uint32_t n = 1 + input_.next<>(), attempts = input_.below(8); n > 0; --n) peer.asks({Saying::What::launch, stream, ++asked_[stream], kernel, attempts});
+        for (std::uint32_t n = 1 + input_.next<>(), attempts = input_.below(8); n > 0; --n) peer.asks({Message::What::launch, stream, ++asked_[stream], kernel, attempts});
         return;
       }
-      case 7: return m.taken.store(m.ordered.load()), m.touches.store(m.touches.load() + 1), (void)0;
+      case 7: return m.taken.store(m.commanded.load()), m.touches.store(m.touches.load() + 1), (void)0;
       default:
-        return peer.asks({static_cast<Saying::What>(input_.below(10)), input_.number(), input_.number(), input_.number(), input_.number()});
+        return peer.asks({static_cast<Message::What>(input_.below(10)), input_.number(), input_.number(), input_.number(), input_.number()});
     }
   }
 

@@ -39,8 +39,8 @@ struct MemoryScene {
     std::vector<Granted> granted;
     books.decide(at_ms(now), granted);
     std::vector<std::string> all;
-    for (const MemoryOrder& o : books.take_orders())
-      all.push_back(fmt::format("{} {}.{}", kWhat[static_cast<int>(o.order.what)], o.client, o.order.block));
+    for (const AddressedCommand& o : books.take_commands())
+      all.push_back(fmt::format("{} {}.{}", kWhat[static_cast<int>(o.command.what)], o.client, o.command.block));
     for (const Granted& g : granted) all.push_back(fmt::format("launch {}.{}", g.client, g.number));
     return all;
   }
@@ -122,6 +122,19 @@ TEST(BooksMemory, ALaunchGoesWhenAllOfItsProgramsMemoryIsBack) {
   EXPECT_THAT(s.happens(), IsEmpty());
   s.now = 12, s.moved(0, 0);
   EXPECT_THAT(s.happens(), ElementsAre("launch 0.2"));
+}
+
+TEST(BooksMemory, ACallThatWaitsGoesOnWhenTheProgramThatHasTheMemoryLeaves) {
+  Away s;
+  s.asks(1);
+  EXPECT_THAT(s.happens(), ElementsAre("launch 1.1"));
+  s.now = 500, s.books.wants(0, 7, at_ms(s.now));
+  EXPECT_THAT(s.happens(), IsEmpty()) << "the other's is on the GPU";
+  s.books.leave(1);
+  EXPECT_EQ(s.books.next_wish(), Time{});
+  EXPECT_THAT(s.happens(), ElementsAre("in 0.0"));
+  s.moved(0, 0);
+  EXPECT_THAT(s.happens(), ElementsAre("go 0.7"));
 }
 
 TEST(BooksMemory, MemoryOfALaunchOnTheGpuStays) {
@@ -319,7 +332,7 @@ TEST(BooksMemory, AGibTakesLonger) {
     books.allocates(one, 0, 1, gib * kGib, Time{}), books.decide(Time{}, granted);
     books.allocates(two, 0, 1, 16 * kGib, Time{}), books.decide(at_ms(1), granted);
     books.decide(at_ms(100), granted);
-    EXPECT_EQ(books.take_orders().back().order.what, Order::What::checkpoint);
+    EXPECT_EQ(books.take_commands().back().command.what, MemoryCommand::What::checkpoint);
     const double due_ms = 100 + kMove_ms + 2000 * static_cast<double>(gib);
     EXPECT_THAT(books.overdue(at_ms(due_ms - 1)), IsEmpty()) << gib;
     EXPECT_THAT(books.overdue(at_ms(due_ms)), ElementsAre(one)) << gib;

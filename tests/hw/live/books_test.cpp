@@ -436,6 +436,26 @@ TEST(Books, ARealTimeLaunchThatDoesNotEndHoldsBestEffortForItsTimeAndNoLonger) {
   }
 }
 
+TEST(Books, ALaunchThatDoesNotEndHoldsRealTimeOnesForItsTimeAndNoLonger) {
+  for (const bool best_effort : {true, false}) {
+    Scene s("wait", {.in_flight = 0});
+    const auto hangs = best_effort ? s.best_effort() : s.real_time(), cam = s.real_time();
+    s.now = 1, s.asks(hangs, s.kernel);
+    EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+    s.asks(cam, s.other);
+    EXPECT_THAT(s.goes(), IsEmpty());
+    s.now = 0.999999 + kTooLong_us;
+    EXPECT_THAT(s.goes(), IsEmpty());
+    s.now = 1 + kTooLong_us;
+    EXPECT_THAT(s.goes(), ElementsAre("1.1")) << best_effort;
+    s.ended(cam, 1), s.asks(cam, s.other);
+    EXPECT_THAT(s.goes(), ElementsAre("1.2")) << "and goes on";
+    s.now += 10, s.ended(hangs, 1), s.ended(cam, 2), s.goes();
+    EXPECT_FALSE(s.books.late(hangs));
+    EXPECT_TRUE(s.books.idle());
+  }
+}
+
 TEST(Books, WhereItsLaunchHasEndedAProgramIsARealTimeOneAgain) {
   Scene s("wait");
   const auto cam = s.real_time(), work = s.best_effort();

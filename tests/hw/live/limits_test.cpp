@@ -68,7 +68,7 @@ TEST(Limits, ThePageHasEachWithItsValueAndWhatItIsAndNoOther) {
     ASSERT_TRUE(wire.contains(name)) << name;
     EXPECT_EQ(wire.at(name), row) << name;
   }
-  for (const char* name : {"kSayings", "kStreams", "kKernels", "kBlocks"}) EXPECT_TRUE(page.contains(name)) << name;
+  for (const char* name : {"kMessageRing", "kStreams", "kKernels", "kBlocks"}) EXPECT_TRUE(page.contains(name)) << name;
 }
 
 TEST(Limits, EachLineOfTheHeaderIsReadSoThatNoneIsLeftOut) {

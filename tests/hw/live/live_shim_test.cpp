@@ -165,7 +165,7 @@ TEST_F(Shim, TermsThatAServiceHasBegunToWriteAndNeverEndsKeepNoLaunch) {
 }
 
 TEST_F(Shim, AServiceThatHearsNothingHoldsNobodyWhoseWordsFindNoRoom) {
-  PlayedService deaf(folder_ / "socket", true, [](live::Memory& m) { m.gate = live::Gate::asks, m.in_flight = 0, m.said = live::kSayings; });
+  PlayedService deaf(folder_ / "socket", true, [](live::Memory& m) { m.gate = live::Gate::asks, m.in_flight = 0, m.said = live::kMessageRing; });
   Ended ended;
   const auto took = takes([&] { ended = shell(steered("dlsym 100 50 10", deaf.path())); });
   EXPECT_THAT(ended.said, AllOf(HasSubstr("the service stands still"), HasSubstr("done 100")));

@@ -68,7 +68,7 @@ class RandomMemory {
     std::array<std::uint32_t, 2> asked{}, granted{}, ended{};
     std::map<std::uint32_t, Block> blocks;
     std::uint32_t wants = 0, let_go = 0, has = 0, generations = 0;
-    std::deque<Order> orders;
+    std::deque<MemoryCommand> commands;
     Time at_work{};  // something of it began or ended
     bool busy() const { return granted != ended || let_go != has; }
   };
@@ -93,7 +93,7 @@ class RandomMemory {
       const std::uint64_t bytes = 1 + below(below(10) == 0 ? 80 : 24);
       p.blocks[block] = {++p.generations, bytes, Where::asked, false};
       books.allocates(p.client, block, p.generations, bytes, now_);
-    } else if (what < 24 && at != p.blocks.end() && !at->second.moves && p.orders.empty()) {
+    } else if (what < 24 && at != p.blocks.end() && !at->second.moves && p.commands.empty()) {
       if (at->second.where == Where::device) used_ -= at->second.bytes;
       books.frees(p.client, block, at->second.generation, now_);
       p.blocks.erase(at);
@@ -112,25 +112,25 @@ class RandomMemory {
     }
   }
 
-  /// The program's part in the oldest order that it has, which takes until now.
+  /// The program's part in the oldest command that it has, which takes until now.
   void answer(There& p) {
     if (p.let_go != p.has && below(2) == 0) books.has(p.client, p.has = p.let_go, now_);
     if (p.wants != p.has && below(20) == 0 && all_there(p)) {  // it sees so by itself, too
       books.has(p.client, p.has = p.wants, now_);
       p.let_go = p.has;
     }
-    if (p.orders.empty()) return;
-    const Order order = p.orders.front();
-    p.orders.pop_front();
-    const auto at = p.blocks.find(order.block);
-    if (at == p.blocks.end() || at->second.generation != order.generation || !at->second.moves) return;
-    const bool done = below(12) != 0 && !(order.what == Order::What::checkpoint && p.busy());
-    if (order.what == Order::What::checkpoint && done)
+    if (p.commands.empty()) return;
+    const MemoryCommand command = p.commands.front();
+    p.commands.pop_front();
+    const auto at = p.blocks.find(command.block);
+    if (at == p.blocks.end() || at->second.generation != command.generation || !at->second.moves) return;
+    const bool done = below(12) != 0 && !(command.what == MemoryCommand::What::checkpoint && p.busy());
+    if (command.what == MemoryCommand::What::checkpoint && done)
       at->second.where = Where::host, used_ -= at->second.bytes;
-    if (order.what == Order::What::restore && !done)
+    if (command.what == MemoryCommand::What::restore && !done)
       at->second.where = Where::host, used_ -= at->second.bytes;
     at->second.moves = false;
-    books.moved(p.client, order.block, order.generation, done, now_);
+    books.moved(p.client, command.block, command.generation, done, now_);
   }
 
   void finish(There& p) {
@@ -142,7 +142,7 @@ class RandomMemory {
   void decide() {
     std::vector<Granted> granted;
     books.decide(now_, granted);
-    for (const MemoryOrder& each : books.take_orders()) ordered(whose(each.client), each.order);
+    for (const AddressedCommand& each : books.take_commands()) commanded(whose(each.client), each.command);
     EXPECT_LE(used_, kCap);
     EXPECT_EQ(used_, books.memory()->accounts().used());
     for (const Granted& g : granted) {
@@ -152,24 +152,24 @@ class RandomMemory {
     }
   }
 
-  void ordered(There& p, const Order& order) {
-    if (order.what == Order::What::go) {
-      EXPECT_EQ(order.block, p.wants);
-      p.let_go = order.block, p.at_work = now_;
+  void commanded(There& p, const MemoryCommand& command) {
+    if (command.what == MemoryCommand::What::go) {
+      EXPECT_EQ(command.block, p.wants);
+      p.let_go = command.block, p.at_work = now_;
       return;
     }
-    Block& block = p.blocks.at(order.block);
-    EXPECT_EQ(order.generation, block.generation);
-    switch (order.what) {
-      case Order::What::refuse:
-        EXPECT_GT(block.bytes + others(p, order.block), kCap);
-        p.blocks.erase(order.block);
+    Block& block = p.blocks.at(command.block);
+    EXPECT_EQ(command.generation, block.generation);
+    switch (command.what) {
+      case MemoryCommand::What::refuse:
+        EXPECT_GT(block.bytes + others(p, command.block), kCap);
+        p.blocks.erase(command.block);
         return;
-      case Order::What::allocate:
+      case MemoryCommand::What::allocate:
         EXPECT_EQ(block.where, Where::asked);
         block.where = Where::device, used_ += block.bytes;
         return;
-      case Order::What::checkpoint:
+      case MemoryCommand::What::checkpoint:
         EXPECT_FALSE(p.busy() && now_ < p.at_work + limits::kOnGpu) << "something of it is on the GPU";
         EXPECT_EQ(block.where, Where::device);
         break;
@@ -179,13 +179,13 @@ class RandomMemory {
     }
     EXPECT_FALSE(block.moves);
     block.moves = true;
-    p.orders.push_back(order);
+    p.commands.push_back(command);
   }
 
   There& whose(std::uint32_t client) {
     for (const auto& p : there_)
       if (p->client == client) return *p;
-    throw std::logic_error("an order to one that has gone");
+    throw std::logic_error("a command to one that has gone");
   }
   std::uint64_t on_device(const There& p) const {
     std::uint64_t bytes = 0;
@@ -199,7 +199,7 @@ class RandomMemory {
   }
   bool all_done() const {
     return std::ranges::all_of(there_, [](const auto& p) {
-      return p->asked == p->ended && p->wants == p->has && p->orders.empty() &&
+      return p->asked == p->ended && p->wants == p->has && p->commands.empty() &&
              std::ranges::none_of(p->blocks,
                                   [](const auto& each) { return each.second.where == Where::asked; });
     });
@@ -213,9 +213,9 @@ class RandomMemory {
     std::string all = fmt::format(" {} of {} used", used_, kCap);
     for (const auto& p : there_) {
       all +=
-          fmt::format("\n{}: asked {} {}, granted {} {}, ended {} {}, wants {}, goes {}, has {}, orders {};",
+          fmt::format("\n{}: asked {} {}, granted {} {}, ended {} {}, wants {}, goes {}, has {}, commands {};",
                       p->client, p->asked[0], p->asked[1], p->granted[0], p->granted[1], p->ended[0],
-                      p->ended[1], p->wants, p->let_go, p->has, p->orders.size());
+                      p->ended[1], p->wants, p->let_go, p->has, p->commands.size());
       for (const auto& [number, b] : p->blocks)
         all += fmt::format(" {}: {} {}{}", number, b.bytes,
                            std::array{"asked", "device", "host"}[static_cast<std::size_t>(b.where)],

@@ -84,10 +84,10 @@ class Peer {
     return "";
   }
   /// As the library does.
-  void asks(const Saying& saying) {
+  void asks(const Message& message) {
     const std::uint32_t said = memory_->said.load();
-    while (said - memory_->heard.load() >= kSayings && !is_gone()) std::this_thread::yield();
-    memory_->sayings[said % kSayings] = saying;
+    while (said - memory_->heard.load() >= kMessageRing && !is_gone()) std::this_thread::yield();
+    memory_->messages[said % kMessageRing] = message;
     memory_->said.store(said + 1);
     const char ring = 1;
     (void)!send(socket_, &ring, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -245,7 +245,7 @@ TEST_F(LiveService, WhoAsksForMoreLaunchesThanTheLimitIsLetGoAndOthersAreNot) {
   Peer flood(at_), other(at_);
   ASSERT_EQ(flood.joins("flood"), "");
   ASSERT_EQ(other.joins("other"), "");
-  Saying launch;
+  Message launch;
   std::uint32_t asked = 0;
   for (; asked < 2 * limits::kUnfinished && !flood.is_gone(); ++asked) launch.number = asked + 1, flood.asks(launch);
   EXPECT_GE(asked, limits::kUnfinished);
@@ -292,23 +292,23 @@ TEST_F(LiveService, WhoHangsHoldsOthersUntilItsDeadlineAndNoLonger) {
   Peer cam(at_), work(at_), holds(other), wants(other);
   ASSERT_EQ(cam.joins("cam", true), "");
   ASSERT_EQ(work.joins("work"), "");
-  cam.asks({Saying::What::launch, 0, 1, 0, 0});
+  cam.asks({Message::What::launch, 0, 1, 0, 0});
   EXPECT_TRUE(comes([&] { return cam.memory().words.granted[0].load() == 1; }));
-  work.asks({Saying::What::launch, 0, 1, 0, 0});  // and the real-time one never ends
+  work.asks({Message::What::launch, 0, 1, 0, 0});  // and the real-time one never ends
   ASSERT_EQ(holds.joins("holds"), "");
   ASSERT_EQ(wants.joins("wants"), "");
-  holds.asks({Saying::What::allocates, 0, 40, 1, 0});
-  EXPECT_TRUE(comes([&] { return holds.memory().ordered.load() == 1; }));
-  wants.asks({Saying::What::allocates, 0, 32, 1, 0});
-  EXPECT_TRUE(comes([&] { return holds.memory().ordered.load() == 2; }));
-  EXPECT_EQ(holds.memory().orders[1].what, Order::What::checkpoint);  // and it does nothing
+  holds.asks({Message::What::allocates, 0, 40, 1, 0});
+  EXPECT_TRUE(comes([&] { return holds.memory().commanded.load() == 1; }));
+  wants.asks({Message::What::allocates, 0, 32, 1, 0});
+  EXPECT_TRUE(comes([&] { return holds.memory().commanded.load() == 2; }));
+  EXPECT_EQ(holds.memory().commands[1].what, MemoryCommand::What::checkpoint);  // and it does nothing
 
   EXPECT_EQ(work.memory().words.granted[0].load(), 0u);
-  EXPECT_EQ(wants.memory().ordered.load(), 0u);
+  EXPECT_EQ(wants.memory().commanded.load(), 0u);
   EXPECT_TRUE(comes([&] { return work.memory().words.granted[0].load() == 1; }));
   EXPECT_TRUE(comes([&] { return holds.is_gone(); }));
-  EXPECT_TRUE(comes([&] { return wants.memory().ordered.load() == 1; }));
-  EXPECT_EQ(wants.memory().orders[0].what, Order::What::allocate);
+  EXPECT_TRUE(comes([&] { return wants.memory().commanded.load() == 1; }));
+  EXPECT_EQ(wants.memory().commands[0].what, MemoryCommand::What::allocate);
   EXPECT_FALSE(cam.is_gone()) << "it only counts as best effort";
   EXPECT_EQ(state()["programs"][0]["late"], true);
   cam.memory().words.ended[0].store(1);
@@ -341,12 +341,12 @@ TEST_F(LiveService, NothingThatAProgramWritesIntoItsPageEndsTheServiceOrKeepsOth
       for (int i = 0; i < 600 && !peer.is_gone(); ++i) {
         // Half of them by their form, so that more than the first check is reached.
         const bool wild = any(1) == 0;
-        peer.asks({static_cast<Saying::What>(any(wild ? ~0u : 7)), any(wild ? ~0u : 3), any(wild ? ~0u : 40), any(wild ? ~0u : 5), any(wild ? ~0u : 7)});
+        peer.asks({static_cast<Message::What>(any(wild ? ~0u : 7)), any(wild ? ~0u : 3), any(wild ? ~0u : 40), any(wild ? ~0u : 5), any(wild ? ~0u : 7)});
         const std::uint32_t stream = any(3);
         m.words.ended[stream].store(any(wild ? ~0u : 40));
         m.words.resumed[stream].store(any(~0u));
         for (int word = 0; word < 4; ++word) std::atomic_ref(m.words.reports[stream][word]).store(any(wild ? ~0u : 400));
-        if (i % 50 == 0) m.groups.store(any(~0u)), m.taken.store(any(~0u)), m.ordered.store(any(~0u)), m.touches.fetch_add(1), m.version.store(any(~0u));
+        if (i % 50 == 0) m.groups.store(any(~0u)), m.taken.store(any(~0u)), m.commanded.store(any(~0u)), m.touches.fetch_add(1), m.version.store(any(~0u));
         if (i % 100 == 99) m.said.fetch_add(any(~0u));
       }
       EXPECT_TRUE(state().is_object()) << each.policy;

@@ -14,7 +14,7 @@
 namespace corun::live {
 
 /// Of one stream of the program.  Not for two threads at once.
-class Mark {
+class EndMarker {
  public:
   /// Behind what was launched in the stream so far.  False: the driver refuses.
   bool put(CUstream stream, CUdeviceptr at, std::uint32_t number);

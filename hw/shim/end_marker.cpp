@@ -1,4 +1,4 @@
-#include "hw/shim/marks.h"
+#include "hw/shim/end_marker.h"
 
 #include "hw/shim/contexts.h"
 #include "hw/shim/driver.h"
@@ -6,7 +6,7 @@
 
 namespace corun::live {
 
-bool Mark::make(CUcontext context) {
+bool EndMarker::make(CUcontext context) {
   static const auto make_stream = driver<CUresult (*)(CUstream*, unsigned)>("cuStreamCreate");
   static const auto make_event = driver<CUresult (*)(CUevent*, unsigned)>("cuEventCreate");
   const Uncaptured now;
@@ -18,7 +18,7 @@ bool Mark::make(CUcontext context) {
   return beside_ != nullptr;
 }
 
-bool Mark::put(CUstream stream, CUdeviceptr at, std::uint32_t number) {
+bool EndMarker::put(CUstream stream, CUdeviceptr at, std::uint32_t number) {
   static const auto context_of = driver<CUresult (*)(CUcontext*)>("cuCtxGetCurrent");
   static const auto record = driver<CUresult (*)(CUevent, CUstream)>("cuEventRecord");
   static const auto wait = driver<CUresult (*)(CUstream, CUevent, unsigned)>("cuStreamWaitEvent");

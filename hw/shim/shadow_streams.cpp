@@ -1,4 +1,4 @@
-#include "hw/shim/lanes.h"
+#include "hw/shim/shadow_streams.h"
 
 #include <map>
 #include <memory>
@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "hw/live/system.h"
 #include "hw/shim/driver.h"
 #include "hw/shim/partitions.h"
 #include "hw/shim/uncaptured.h"
@@ -13,40 +14,39 @@
 namespace corun::live {
 namespace {
 
-struct Lane {
+struct ShadowStream {
   CUstream stream = nullptr;
   CUevent before = nullptr, after = nullptr;
-  std::mutex order;
+  os::Mutex order;
 };
 
-void make(Lane& lane, const Terms& terms) {
+void make(ShadowStream& shadow, const Terms& terms) {
   static const auto make_stream = driver<CUresult (*)(CUstream*, unsigned, int)>("cuStreamCreateWithPriority");
   static const auto make_event = driver<CUresult (*)(CUevent*, unsigned)>("cuEventCreate");
   const Uncaptured now;
   if (terms.tpcs != kAllTpcs)
-    lane.stream = stream_on(terms.tpcs, terms.priority);
-  else if (make_stream == nullptr || make_stream(&lane.stream, CU_STREAM_NON_BLOCKING, terms.priority) != CUDA_SUCCESS)
-    lane.stream = nullptr;
-  if (make_event == nullptr || make_event(&lane.before, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS ||
-      make_event(&lane.after, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
-    lane.stream = nullptr;
+    shadow.stream = stream_on(terms.tpcs, terms.priority);
+  else if (make_stream == nullptr || make_stream(&shadow.stream, CU_STREAM_NON_BLOCKING, terms.priority) != CUDA_SUCCESS)
+    shadow.stream = nullptr;
+  if (make_event == nullptr || make_event(&shadow.before, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS ||
+      make_event(&shadow.after, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+    shadow.stream = nullptr;
 }
 
-struct Lanes {
-  std::mutex mutex;
-  std::map<std::tuple<CUcontext, CUstream, std::int32_t, Tpcs>, std::shared_ptr<Lane>> all;  // a thread may be in one that is forgotten
+struct ShadowStreams {
+  os::Mutex mutex;
+  std::map<std::tuple<CUcontext, CUstream, std::int32_t, Tpcs>, std::shared_ptr<ShadowStream>> all;  // a thread may be in one that is forgotten
 };
 /// Lives as long as the program.
-Lanes& lanes() {
-  static auto* const all = new Lanes;
-  return *all;
+ShadowStreams& shadow_streams() {
+  return os::of_process<ShadowStreams>();
 }
 
 template <class Which>
-std::vector<std::shared_ptr<Lane>> forget(Which which) {
-  std::vector<std::shared_ptr<Lane>> gone;
-  const std::scoped_lock lock(lanes().mutex);
-  std::erase_if(lanes().all, [&](const auto& each) {
+std::vector<std::shared_ptr<ShadowStream>> forget(Which which) {
+  std::vector<std::shared_ptr<ShadowStream>> gone;
+  const std::scoped_lock lock(shadow_streams().mutex);
+  std::erase_if(shadow_streams().all, [&](const auto& each) {
     if (!which(each.first)) return false;
     gone.push_back(each.second);
     return true;
@@ -55,13 +55,13 @@ std::vector<std::shared_ptr<Lane>> forget(Which which) {
 }
 
 /// Null: there is none.
-std::shared_ptr<Lane> lane_of(CUstream stream, const Terms& terms) {
+std::shared_ptr<ShadowStream> shadow_of(CUstream stream, const Terms& terms) {
   static const auto context_of = driver<CUresult (*)(CUcontext*)>("cuCtxGetCurrent");
   CUcontext context = nullptr;
   if (context_of == nullptr || context_of(&context) != CUDA_SUCCESS) return nullptr;
-  const std::scoped_lock lock(lanes().mutex);
-  const auto [at, added] = lanes().all.try_emplace({context, stream, terms.priority, terms.tpcs});
-  if (added) make(*(at->second = std::make_shared<Lane>()), terms);
+  const std::scoped_lock lock(shadow_streams().mutex);
+  const auto [at, added] = shadow_streams().all.try_emplace({context, stream, terms.priority, terms.tpcs});
+  if (added) make(*(at->second = std::make_shared<ShadowStream>()), terms);
   return at->second->stream != nullptr ? at->second : nullptr;
 }
 
@@ -89,16 +89,16 @@ void depend_alike(CUstream from, CUstream to) {
 
 }  // namespace
 
-void forget_lanes(CUcontext context) {
+void forget_shadow_streams(CUcontext context) {
   forget([&](const auto& key) { return std::get<CUcontext>(key) == context; });
 }
 
-void forget_lanes(CUstream stream) {
+void forget_shadow_streams(CUstream stream) {
   static const auto destroy_stream = driver<CUresult (*)(CUstream)>("cuStreamDestroy_v2");
   static const auto destroy_event = driver<CUresult (*)(CUevent)>("cuEventDestroy_v2");
-  for (const auto& lane : forget([&](const auto& key) { return std::get<CUstream>(key) == stream; })) {
-    if (lane->stream != nullptr && destroy_stream != nullptr) destroy_stream(lane->stream);  // what is in it is done first
-    for (CUevent event : {lane->before, lane->after})
+  for (const auto& shadow : forget([&](const auto& key) { return std::get<CUstream>(key) == stream; })) {
+    if (shadow->stream != nullptr && destroy_stream != nullptr) destroy_stream(shadow->stream);  // what is in it is done first
+    for (CUevent event : {shadow->before, shadow->after})
       if (event != nullptr && destroy_event != nullptr) destroy_event(event);
   }
 }
@@ -109,19 +109,19 @@ bool has_other_priority(CUstream stream, std::int32_t priority) {
   return priority_of == nullptr || priority_of(stream, &has) != CUDA_SUCCESS || has != priority;
 }
 
-CUresult in_lane(CUstream stream, const Terms& terms, bool& kept, bool captured, const std::function<CUresult(CUstream)>& go) {
+CUresult in_shadow_stream(CUstream stream, const Terms& terms, bool& kept, bool captured, const std::function<CUresult(CUstream)>& go) {
   static const auto record = driver<CUresult (*)(CUevent, CUstream)>("cuEventRecord");
   static const auto wait = driver<CUresult (*)(CUstream, CUevent, unsigned)>("cuStreamWaitEvent");
   kept = true;
-  const std::shared_ptr<Lane> lane = record != nullptr && wait != nullptr ? lane_of(stream, terms) : nullptr;
-  if (lane != nullptr) {
-    const std::scoped_lock order(lane->order);
-    if (record(lane->before, stream) == CUDA_SUCCESS && wait(lane->stream, lane->before, 0) == CUDA_SUCCESS) {
-      if (captured) depend_alike(stream, lane->stream);
-      const CUresult result = go(lane->stream);
-      if (record(lane->after, lane->stream) != CUDA_SUCCESS || wait(stream, lane->after, 0) != CUDA_SUCCESS)
+  const std::shared_ptr<ShadowStream> shadow = record != nullptr && wait != nullptr ? shadow_of(stream, terms) : nullptr;
+  if (shadow != nullptr) {
+    const std::scoped_lock order(shadow->order);
+    if (record(shadow->before, stream) == CUDA_SUCCESS && wait(shadow->stream, shadow->before, 0) == CUDA_SUCCESS) {
+      if (captured) depend_alike(stream, shadow->stream);
+      const CUresult result = go(shadow->stream);
+      if (record(shadow->after, shadow->stream) != CUDA_SUCCESS || wait(stream, shadow->after, 0) != CUDA_SUCCESS)
         return CUDA_ERROR_UNKNOWN;  // what follows in the program's stream would overtake it
-      if (captured) depend_alike(lane->stream, stream);
+      if (captured) depend_alike(shadow->stream, stream);
       if (result == CUDA_SUCCESS) return result;
     }
   }

@@ -1,0 +1,50 @@
+// Device memory of the played GPU: ranges of addresses, what is behind them, and one number for what is in it.
+#pragma once
+
+#define __CUDA_API_VERSION_INTERNAL
+#include <cuda.h>
+
+#include <cstdint>
+#include <map>
+#include <string_view>
+
+namespace corun::world {
+
+/// Null: there is none of that name.
+void* memory_function(std::string_view name);
+
+class DeviceMemory {
+ public:
+  static DeviceMemory& the() { return *the_; }
+  DeviceMemory() { the_ = this; }
+  ~DeviceMemory() { the_ = nullptr; }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  struct Physical {
+    int pid = 0;
+    std::uint64_t bytes = 0, content = 0;
+  };
+  struct Range {
+    int pid = 0;
+    std::uint64_t bytes = 0;
+    CUmemGenericAllocationHandle behind = 0;  // 0: nothing
+    bool in_use = false;                      // the program's launches may use it
+  };
+  /// Null: there is nothing behind it.
+  Physical* at(CUdeviceptr address);
+  /// Whether all that the program's launches may use is there.
+  bool all_there(int pid) const;
+  void ended(int pid);
+  std::uint64_t used() const;
+
+  std::map<CUdeviceptr, Range> ranges;
+  std::map<CUmemGenericAllocationHandle, Physical> physical;
+  std::map<void*, std::uint64_t> pinned;  // contents
+  std::uint64_t next = 1, cap = ~std::uint64_t{0};  // for what is made as it is asked for
+
+ private:
+  static DeviceMemory* the_;
+};
+
+}  // namespace corun::world
