@@ -6,9 +6,12 @@ One JSON line a case, to standard output and $OUT/failing.jsonl: of each program
 import json
 import os
 import resource
+import socket
+import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -30,6 +33,7 @@ x = torch.randn(2048, 2048, device='cuda'); y = x @ x; torch.cuda.synchronize();
 b = time.time(); torch.cuda._sleep(int(1.9e9 * 12)); torch.cuda.synchronize()
 print(json.dumps({'hung_s': round(time.time() - b, 2)}), flush=True)
 """
+DESCRIPTORS = 40
 OUT = open(os.environ.get("OUT", ".") + "/failing.jsonl", "a")
 
 
@@ -56,10 +60,14 @@ def ended(name, program, limit=60):
     return row | ({"said": said[-3:]} if said else {})
 
 
-def case(name, policy, act, programs, options=()):
+def processor_time(of):
+    return sum(map(float, open(f"/proc/{of.pid}/stat").read().split(")")[1].split()[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def case(name, policy, act, programs, options=(), limits=None):
     folder = tempfile.mkdtemp(prefix="failing-")
     at, log = folder + "/service", open(folder + "/log", "w")
-    service = subprocess.Popen([SIM, "serve", "--policy=" + policy, "--at", at, *options], stdout=log, stderr=subprocess.STDOUT)
+    service = subprocess.Popen([SIM, "serve", "--policy=" + policy, "--at", at, *options], stdout=log, stderr=subprocess.STDOUT, preexec_fn=limits)
     row = {"case": name, "policy": policy}
     try:
         while not os.path.exists(at + "/environment") and service.poll() is None:
@@ -81,31 +89,49 @@ def case(name, policy, act, programs, options=()):
 
 
 def descriptors(service, at):
-    """No descriptor more than the service has open: who comes then, and who comes once there are some again."""
-    has = {int(fd) for fd in os.listdir(f"/proc/{service.pid}/fd")}
-    first_free = next(n for n in range(len(has) + 1) if n not in has)
-    before = resource.prlimit(service.pid, resource.RLIMIT_NOFILE, (first_free, 4096))
-    meanwhile = ended(*start(at, "meanwhile", STEPS, seconds=2))
-    used = sum(map(float, open(f"/proc/{service.pid}/stat").read().split(")")[1].split()[11:13]))
+    """Silent connections take all descriptors that the service may have: who comes then, and who comes once they have gone."""
+    path = next(os.path.join(at, name) for name in os.listdir(at) if stat.S_ISSOCK(os.stat(os.path.join(at, name)).st_mode))
+    over = threading.Event()
+
+    def fill():
+        while not over.is_set():
+            held = []
+            try:
+                while len(held) < 2 * DESCRIPTORS:
+                    one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                    held.append(one)
+                    one.setblocking(False)
+                    one.connect(path)
+            except OSError:
+                pass
+            over.wait(0.2)
+            for one in held:
+                one.close()
+    filling = threading.Thread(target=fill)
+    filling.start()
     time.sleep(1)
-    used = sum(map(float, open(f"/proc/{service.pid}/stat").read().split(")")[1].split()[11:13])) - used
-    resource.prlimit(service.pid, resource.RLIMIT_NOFILE, before)
-    return {"open": len(has), "cpu_share": used / 100, "meanwhile": meanwhile, "afterwards": ended(*start(at, "afterwards", STEPS, seconds=2))}
+    has = len(os.listdir(f"/proc/{service.pid}/fd"))
+    used = processor_time(service)
+    meanwhile = start(at, "meanwhile", STEPS, seconds=2)
+    time.sleep(3)
+    used = processor_time(service) - used
+    over.set()
+    filling.join()
+    return {"open": has, "limit": DESCRIPTORS, "cpu_share": round(used / 3, 3), "meanwhile": ended(*meanwhile), "afterwards": ended(*start(at, "afterwards", STEPS, seconds=2))}
 
 
 def main():
     both = [("best", STEPS), ("real", STEPS, "--class=real_time")]
     for policy in ("wait", "fcfs"):
-        case("no descriptors", policy, descriptors, both)
+        case("no descriptors", policy, descriptors, both, ["--no-mps"], limits=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS)))
     disk = tempfile.mkdtemp(prefix="disk-")
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", disk], check=True)
     try:
         def full(service, at):
-            with open(disk + "/other", "wb") as file:
+            with open(disk + "/other", "wb", buffering=0) as file:
                 try:
-                    while True:
-                        file.write(b"x" * 4096)
-                        file.flush()
+                    while file.write(b"x" * 4096):
+                        pass
                 except OSError:
                     pass
             time.sleep(3)
