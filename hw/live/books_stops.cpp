@@ -45,13 +45,12 @@ void Books::stopped(std::uint32_t client, std::uint32_t stream, std::uint32_t nu
   running_.erase(id);
   pending_.went(l);
   if (memory_) memory_->ended(client, l.submitted_at);
-  l.state = LaunchState::pending;
   l.blocks_done = blocks;
   l.stoppable = place.attempt + 1 < place.attempts;
   l.sizable = !sizes_ || l.stoppable;
   l.ctas = 0;
   place.ctas_per_sm.clear();
-  pending_.insert(l);
+  put_back(l);
   notices_.push_back(Preempted{id, blocks});
   take_back_held(p, of);  // it comes before what was decided since
 }
@@ -72,8 +71,7 @@ void Books::take_back_held(Program& p, StreamId stream) {
     running_.erase(id);
     pending_.went(l);
     if (memory_) memory_->ended(places_[id.slot].client, l.submitted_at);
-    l.state = LaunchState::pending;
-    pending_.insert(l);
+    put_back(l);
     notices_.push_back(Preempted{id, l.blocks_done});
   }
 }

@@ -412,6 +412,63 @@ TEST(Books, ALaunchThatEndsThoughItWasToStopIsDone) {
   EXPECT_THAT(s.goes(), ElementsAre("0.2"));
 }
 
+/// Under a policy that decides about each launch by itself.
+struct Sized : Scene {
+  Sized() : Scene("smguard", {.persistent = true}) {
+    kernel.grid = {1000, 1, 1}, kernel.block = {256, 1, 1};
+    kernel.solo_time = at_us(1000), other.solo_time = at_us(50);
+  }
+  static constexpr std::uint32_t kAttempts = 3;
+};
+
+TEST(Books, WhatHasNoSizeDoesNotOvertakeWhatWaitsForOne) {
+  Sized s;
+  const auto work = s.best_effort();
+  s.asks(work, s.kernel, 0, s.kAttempts), s.asks(work, s.kernel, 0, s.kAttempts), s.asks(work, s.other), s.asks(work, s.other, 2);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+  s.now = 1000, s.ended(work, 1);
+  EXPECT_THAT(s.goes(), ElementsAre("0.2")) << "the grant of the third would be one of the second";
+  s.now = 2000, s.ended(work, 2);
+  EXPECT_THAT(s.goes(), ElementsAre("0.3", "0.1 in 2"));
+  s.now = 2100, s.ended(work, 3), s.ended(work, 1, 2);
+  EXPECT_THAT(s.goes(), IsEmpty());
+  EXPECT_TRUE(s.books.idle());
+}
+
+TEST(Books, WhatHasNoSizeGoesBehindOneThatHasAsSoonAsThatHasGone) {
+  Sized s;
+  const auto work = s.best_effort();
+  s.asks(work, s.kernel, 0, s.kAttempts), s.asks(work, s.other, 2);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1", "0.1 in 2"));
+}
+
+TEST(Books, AShareIsNotGivenToWhatMayWaitForALaunchThatWaitsForTheShare) {
+  Sized s;
+  const auto work = s.best_effort();
+  s.asks(work, s.other), s.asks(work, s.kernel, 0, s.kAttempts), s.asks(work, s.kernel, 2, s.kAttempts);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1")) << "what is in the second stream is behind the second launch, which follows the first";
+  s.now = 50, s.ended(work, 1);
+  EXPECT_THAT(s.goes(), ElementsAre("0.2"));
+  s.now = 1050, s.ended(work, 2);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1 in 2"));
+}
+
+TEST(Books, NothingOvertakesALaunchThatWasStoppedAndWaitsForASize) {
+  Sized s;
+  const auto work = s.best_effort(), cam = s.real_time();
+  s.asks(work, s.kernel, 0, s.kAttempts), s.asks(work, s.kernel, 2, s.kAttempts), s.asks(work, s.other);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+  Kernel large = s.kernel;
+  s.now = 100, s.asks(cam, large);
+  EXPECT_THAT(s.goes(), testing::UnorderedElementsAre("stop 0.1", "1.1"));
+  s.now = 200, s.books.stopped(work, 0, 1, 7, at_us(200));
+  EXPECT_THAT(s.goes(), IsEmpty());
+  s.now = 300, s.ended(cam, 1), s.books.waits(cam);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1 from stop 1"));
+  s.now = 1200, s.ended(work, 1);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1 in 2", "0.2"));
+}
+
 constexpr double kTooLong_us = 5e6;  // limits::kOnGpu
 
 TEST(Books, ARealTimeLaunchThatDoesNotEndHoldsBestEffortForItsTimeAndNoLonger) {

@@ -114,6 +114,13 @@ TEST_F(Sizes, WhatCannotBeSizedGoesPlainlyAndNotBesideARequest) {
   }
 }
 
+TEST_F(Sizes, StreamsThatWaitForEachOtherDoNotStandStillWhereSomeLaunchesHaveSizes) {
+  serve("smguard", "--persistent");
+  const Ended ended = shell(fmt::format("timeout -s KILL {} env {}", 60 * kLonger, joins("ring 96 2000 16", "--name work")));
+  EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("done 96"), HasSubstr("counted\n"), Not(HasSubstr("refused"))));
+  EXPECT_THAT(sizes("work"), Contains(kWhole));
+}
+
 TEST_F(Sizes, WhatHasASizeGoesOnWhenTheServiceIsKilled) {
   serve("smguard", "--persistent");
   std::thread killer([&] {
