@@ -239,6 +239,7 @@ class Books {
   Time begun_at(const Program& p, const Place& place) const;
   bool stoppable(const Program& p) const { return stops_ && p.self.service_class == ServiceClass::best_effort; }
   StreamId shown(std::uint32_t client, std::uint32_t stream) const;
+  static bool may_stop(const Place& place) { return place.attempt + 1 < place.attempts; }
   bool in_order(const LaunchView& l) const { return in_flight(places_[l.id.slot].client) != 0; }
   void drop(LaunchId id);
   void reuse_retired();

@@ -50,7 +50,7 @@ Time Books::may_go_at(const Program& p, LaunchId next) const {
   std::optional<Time> end;
   for (LaunchId id : p.on_gpu[launches_[next.slot].stream.value]) {
     const Place& place = places_[id.slot];
-    if (place.stream != stream) continue;
+    if (place.stream != stream && !may_stop(place)) continue;  // it may wait on the GPU for what was stopped
     // It may come back; never seen to end; the quotas are the stream's.
     if (place.stopping || !place.kernel->solo_time || !place.ctas_per_sm.empty() || !places_[next.slot].ctas_per_sm.empty())
       return kNever;
@@ -130,15 +130,17 @@ std::uint32_t Books::follows(std::uint32_t client, std::uint32_t stream, std::ui
   return std::ranges::any_of(launches_, is_before) ? 1 : 0;
 }
 
-/// Of a program whose launches go in the order in which they came the first that waits follows those of its own stream, and each
-/// behind it what is before it, which it may wait for on the GPU: it is not to have what the first waits for.
+/// Of a program whose launches go in the order in which they came the first that waits follows those of its own stream and what may
+/// be stopped, and each behind it what is before it: before its turn a launch is to have no share.
 void Books::tell_first(Time now) {
+  const auto stops = [&](LaunchId id) { return may_stop(places_[id.slot]); };
   for (const StreamView& s : pending_.streams()) {
     if (s.pending.empty()) continue;
     LaunchView& l = view(s.pending.front());
     if (!in_order(l) || l.waits_for == 0) continue;
     const Place& place = places_[l.id.slot];
-    l.waits_for = follows(place.client, place.stream, place.number);
+    const auto &held = program(l).held[s.stream.value], &on_gpu = program(l).on_gpu[s.stream.value];
+    l.waits_for = std::ranges::any_of(held, stops) || std::ranges::any_of(on_gpu, stops) ? 1 : follows(place.client, place.stream, place.number);
     if (l.waits_for == 0) l.unblocked_at = now;
   }
 }
