@@ -242,9 +242,17 @@ StreamId Books::shown(std::uint32_t client, std::uint32_t stream) const {
 }
 
 void Books::insert(LaunchView& l) {
-  l.state = LaunchState::pending;
-  pending_.insert(l);
+  put_back(l);
   notices_.push_back(LaunchReady{l.id});
+}
+
+void Books::put_back(LaunchView& l) {
+  l.state = LaunchState::pending;
+  if (sizes_ && in_order(l)) {
+    if (const auto first = pending_.first(l); first && l.id.serial < first->serial) view(*first).waits_for = 1;
+    l.waits_for = 1;  // until it is the first: tell_first
+  }
+  pending_.insert(l);
 }
 
 LaunchView& Books::new_view(std::uint32_t client, Time now) {
@@ -293,7 +301,7 @@ void Books::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t numb
   l.solo_time = kernel.solo_time.value_or(Time{});
   l.stoppable = attempts > 1;
   l.sizable = !sizes_ || attempts > 1;
-  if (sizes_) l.waits_for = follows(client, stream, number);
+  if (sizes_ && !in_order(l)) l.waits_for = follows(client, stream, number);
   insert(l);
 }
 
@@ -352,7 +360,7 @@ void Books::finish(LaunchId id, Time now) {
   pending_.ended(l, now);
   l.state = LaunchState::finished;
   retired_.push_back(id.slot);
-  if (sizes_) tell_next(places_[id.slot], now);
+  if (sizes_ && !in_order(l)) tell_next(places_[id.slot], now);
   p.last_end = now;
   --p.unfinished;
   if (memory_) memory_->ended(places_[id.slot].client, now);
@@ -419,6 +427,7 @@ void Books::decide(Time now, std::vector<Granted>& granted) {
   while (!notices_.empty()) {
     told.swap(notices_);
     notices_.clear();
+    if (sizes_) tell_first(now);
     for (std::uint32_t i = 0; i < client_views_.size(); ++i) {
       const Program& p = *programs_.at(number_of_[i]);
       client_views_[i].busy = p.busy;
@@ -441,10 +450,12 @@ void Books::decide(Time now, std::vector<Granted>& granted) {
     policy_->decide(snapshot, chosen_);
     ++decisions_;
     if (recording_) recording_->told(now, told);
+    bool look_again = false;
     for (const Decision& d : chosen_) {
       if (recording_) recording_->decided(d);
-      apply(d, now);
+      look_again |= apply(d, now);
     }
+    if (look_again) notices_.push_back(WokeUp{});
     if (memory_ && memory_->let_go(now)) notices_.push_back(WokeUp{});  // what it launches is looked at again
     reuse_retired();
   }

@@ -7,7 +7,7 @@
 // within BooksOptions::ahead, by the times seen (LastTimes).  The host of such a program need not wait for that: the driver has up
 // to BooksOptions::in_flight further launches of each stream, and the GPU holds them back.  What it holds back holds up what
 // came later, of other streams of the program too, where they share a hardware channel.  So such a program's launches go in
-// the order in which they came, and the policy sees them as one stream.
+// the order in which they came, whatever the policy decides, and it sees them as one stream.
 // A request is what a program launches between two waits of its host; a program that waits in another way has ended one when
 // nothing of it has been on the GPU for kQuiet.
 //
@@ -215,6 +215,7 @@ class Books {
   std::unique_ptr<Policy> fresh_policy() const;
   LaunchView& new_view(std::uint32_t client, Time now);
   void insert(LaunchView& l);
+  void put_back(LaunchView& l);
   void forget(std::optional<LaunchId> allocation);
   bool apply_memory(const Decision& decision, Time now);
   void show_memory();
@@ -222,7 +223,7 @@ class Books {
   void program_is_busy(std::uint32_t client, Time now);
   void finish(LaunchId id, Time now);
   void end_requests(Time now);
-  void apply(const Decision& decision, Time now);
+  bool apply(const Decision& decision, Time now);
   void take_back(const LaunchView& first);
   void take_back_held(Program& p, StreamId stream);
   void order_stops(Program& p, StreamId stream);
@@ -230,11 +231,14 @@ class Books {
   void resize(const decide::Resize& decision);
   std::uint32_t follows(std::uint32_t client, std::uint32_t stream, std::uint32_t number) const;
   void tell_next(const Place& ended, Time now);
+  void tell_first(Time now);
   void hand_over(std::vector<Granted>& granted, Time now);
   Time may_go_at(const Program& p, LaunchId id) const;
   Time begun_at(const Program& p, const Place& place) const;
   bool stoppable(const Program& p) const { return stops_ && p.self.service_class == ServiceClass::best_effort; }
   StreamId shown(std::uint32_t client, std::uint32_t stream) const;
+  static bool may_stop(const Place& place) { return place.attempt + 1 < place.attempts; }
+  bool in_order(const LaunchView& l) const { return in_flight(places_[l.id.slot].client) != 0; }
   void drop(LaunchId id);
   void reuse_retired();
   Program& program(const LaunchView& l) { return *programs_.at(places_[l.id.slot].client); }

@@ -9,15 +9,16 @@
 
 namespace corun::live {
 
-void Books::apply(const Decision& decision, Time now) {
-  if (memory_ && apply_memory(decision, now)) return;
+/// True: what is behind a launch that goes may go now, and the policy is to look at it.
+bool Books::apply(const Decision& decision, Time now) {
+  if (memory_ && apply_memory(decision, now)) return false;
   if (const auto* wake = std::get_if<decide::WakeAt>(&decision)) {
     wake_at_ = std::min(wake_at_, wake->at);
   } else if (const auto* launch = std::get_if<decide::Launch>(&decision)) {
     LaunchView& l = view(launch->launch);
-    if (l.id != launch->launch || l.state != LaunchState::pending) return;
+    if (l.id != launch->launch || l.state != LaunchState::pending || (in_order(l) && pending_.first(l) != l.id)) return false;
     if (memory_) {
-      if (!memory_->there(places_[l.id.slot].client)) return;
+      if (!memory_->there(places_[l.id.slot].client)) return false;
       memory_->launched(places_[l.id.slot].client, now);
     }
     pending_.erase(l);
@@ -32,12 +33,14 @@ void Books::apply(const Decision& decision, Time now) {
     running_.push_back(l.id);
     pending_.came(l);
     program(l).held[l.stream.value].push_back(l.id);
+    return sizes_ && in_order(l) && pending_.first(l);
   } else if (const auto* preempt = std::get_if<decide::Preempt>(&decision)) {
     const LaunchView& l = view(preempt->launch);
     if (l.id == preempt->launch && (l.state == LaunchState::submitted || l.state == LaunchState::draining)) take_back(l);
   } else if (const auto* size = std::get_if<decide::Resize>(&decision)) {
     resize(*size);
   }
+  return false;
 }
 
 /// When the next launch of a stream may be granted.  kNever: when one of those before it has ended.
@@ -47,7 +50,7 @@ Time Books::may_go_at(const Program& p, LaunchId next) const {
   std::optional<Time> end;
   for (LaunchId id : p.on_gpu[launches_[next.slot].stream.value]) {
     const Place& place = places_[id.slot];
-    if (place.stream != stream) continue;
+    if (place.stream != stream && !may_stop(place)) continue;  // it may wait on the GPU for what was stopped
     // It may come back; never seen to end; the quotas are the stream's.
     if (place.stopping || !place.kernel->solo_time || !place.ctas_per_sm.empty() || !places_[next.slot].ctas_per_sm.empty())
       return kNever;
@@ -125,6 +128,21 @@ std::uint32_t Books::follows(std::uint32_t client, std::uint32_t stream, std::ui
            place.number != number && reached(number, place.number);
   };
   return std::ranges::any_of(launches_, is_before) ? 1 : 0;
+}
+
+/// Of a program whose launches go in the order in which they came the first that waits follows those of its own stream and what may
+/// be stopped, and each behind it what is before it: before its turn a launch is to have no share.
+void Books::tell_first(Time now) {
+  const auto stops = [&](LaunchId id) { return may_stop(places_[id.slot]); };
+  for (const StreamView& s : pending_.streams()) {
+    if (s.pending.empty()) continue;
+    LaunchView& l = view(s.pending.front());
+    if (!in_order(l) || l.waits_for == 0) continue;
+    const Place& place = places_[l.id.slot];
+    const auto &held = program(l).held[s.stream.value], &on_gpu = program(l).on_gpu[s.stream.value];
+    l.waits_for = std::ranges::any_of(held, stops) || std::ranges::any_of(on_gpu, stops) ? 1 : follows(place.client, place.stream, place.number);
+    if (l.waits_for == 0) l.unblocked_at = now;
+  }
 }
 
 void Books::tell_next(const Place& ended, Time now) {

@@ -45,13 +45,12 @@ void Books::stopped(std::uint32_t client, std::uint32_t stream, std::uint32_t nu
   running_.erase(id);
   pending_.went(l);
   if (memory_) memory_->ended(client, l.submitted_at);
-  l.state = LaunchState::pending;
   l.blocks_done = blocks;
   l.stoppable = place.attempt + 1 < place.attempts;
   l.sizable = !sizes_ || l.stoppable;
   l.ctas = 0;
   place.ctas_per_sm.clear();
-  pending_.insert(l);
+  put_back(l);
   notices_.push_back(Preempted{id, blocks});
   take_back_held(p, of);  // it comes before what was decided since
 }
@@ -72,23 +71,17 @@ void Books::take_back_held(Program& p, StreamId stream) {
     running_.erase(id);
     pending_.went(l);
     if (memory_) memory_->ended(places_[id.slot].client, l.submitted_at);
-    l.state = LaunchState::pending;
-    pending_.insert(l);
+    put_back(l);
     notices_.push_back(Preempted{id, l.blocks_done});
   }
 }
 
-/// Of each of the program's own streams the last launch that went: those before it are about to end.
+/// The last launch that went: those before it are about to end, and it may wait for each of them on the GPU, whatever its stream.
 void Books::order_stops(Program& p, StreamId stream) {
-  std::vector<std::uint32_t> seen;
-  const auto& on_gpu = p.on_gpu[stream.value];
-  for (auto at = on_gpu.rbegin(); at != on_gpu.rend(); ++at) {
-    Place& place = places_[at->slot];
-    if (std::ranges::find(seen, place.stream) != seen.end()) continue;
-    seen.push_back(place.stream);
-    place.goes_on = false;
-    if (!place.stopping && place.attempt + 1 < place.attempts) order_stop(place);
-  }
+  if (p.on_gpu[stream.value].empty()) return;
+  Place& last = places_[p.on_gpu[stream.value].back().slot];
+  last.goes_on = false;
+  if (!last.stopping && may_stop(last)) order_stop(last);
 }
 
 void Books::order_stop(Place& place) {

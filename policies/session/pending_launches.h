@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,6 +28,12 @@ class PendingLaunches {
   std::span<const StreamView> streams() {
     for (std::size_t i = 0; i < views_.size(); ++i) views_[i].pending = of_stream_[i].ids();
     return views_;
+  }
+
+  /// Of the launch's stream; none: nothing of it waits.
+  std::optional<LaunchId> first(const LaunchView& l) const {
+    const std::span<const LaunchId> ids = of_stream_[number(l)].ids();
+    return ids.empty() ? std::nullopt : std::optional(ids.front());
   }
 
   void insert(const LaunchView& l) {

@@ -412,6 +412,100 @@ TEST(Books, ALaunchThatEndsThoughItWasToStopIsDone) {
   EXPECT_THAT(s.goes(), ElementsAre("0.2"));
 }
 
+/// Under a policy that decides about each launch by itself.
+struct Sized : Scene {
+  Sized() : Scene("smguard", {.persistent = true}) {
+    kernel.grid = {1000, 1, 1}, kernel.block = {256, 1, 1};
+    kernel.solo_time = at_us(1000), other.solo_time = at_us(50);
+  }
+  static constexpr std::uint32_t kAttempts = 3;
+};
+
+TEST(Books, WhatHasNoSizeDoesNotOvertakeWhatWaitsForOne) {
+  Sized s;
+  const auto work = s.best_effort();
+  s.asks(work, s.kernel, 0, s.kAttempts), s.asks(work, s.kernel, 0, s.kAttempts), s.asks(work, s.other), s.asks(work, s.other, 2);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+  s.now = 1000, s.ended(work, 1);
+  EXPECT_THAT(s.goes(), ElementsAre("0.2")) << "the grant of the third would be one of the second";
+  s.now = 2000, s.ended(work, 2);
+  EXPECT_THAT(s.goes(), ElementsAre("0.3", "0.1 in 2"));
+  s.now = 2100, s.ended(work, 3), s.ended(work, 1, 2);
+  EXPECT_THAT(s.goes(), IsEmpty());
+  EXPECT_TRUE(s.books.idle());
+}
+
+TEST(Books, WhatHasASizeGoesAtOnceBehindWhatHasNoneInAnotherStream) {
+  Sized s;
+  const auto work = s.best_effort();
+  s.asks(work, s.other), s.asks(work, s.kernel, 2, s.kAttempts);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1", "0.1 in 2"));
+}
+
+TEST(Books, AShareIsNotGivenToALaunchBeforeItsTurn) {
+  Sized s;
+  const auto work = s.best_effort(), other = s.best_effort();
+  s.asks(work, s.other), s.asks(work, s.kernel, 0, s.kAttempts), s.asks(work, s.kernel, 2, s.kAttempts), s.asks(other, s.kernel, 0, s.kAttempts);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1", "1.1")) << "what is in the second stream is behind the second launch, which follows the first";
+  s.now = 50, s.ended(work, 1), s.ended(other, 1);
+  EXPECT_THAT(s.goes(), ElementsAre("0.2"));
+  s.now = 1050, s.ended(work, 2);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1 in 2"));
+}
+
+TEST(Books, AShareIsNotGivenBehindALaunchThatMayBeStopped) {
+  Sized s;
+  const auto work = s.best_effort(), other = s.best_effort();
+  Kernel few = s.kernel;
+  few.grid = {4, 1, 1};
+  s.asks(work, few, 0, s.kAttempts), s.asks(work, few, 2, s.kAttempts), s.asks(other, s.kernel, 0, s.kAttempts);
+  std::vector<Granted> granted;
+  s.books.decide(at_us(0), granted);
+  ASSERT_EQ(granted.size(), 2u);
+  EXPECT_THAT(granted[0].ctas_per_sm, ElementsAre(2, 2));
+  EXPECT_THAT(granted[1].ctas_per_sm, ElementsAre(6, 6)) << "8 blocks on each SM, of which none is kept free";
+  s.now = 100, s.ended(work, 1);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1 in 2"));
+}
+
+TEST(Books, NothingOvertakesALaunchThatWasStoppedAndWaitsForASize) {
+  Sized s;
+  const auto work = s.best_effort(), cam = s.real_time();
+  s.asks(work, s.kernel, 0, s.kAttempts), s.asks(work, s.kernel, 2, s.kAttempts), s.asks(work, s.other);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+  Kernel large = s.kernel;
+  s.now = 100, s.asks(cam, large);
+  EXPECT_THAT(s.goes(), testing::UnorderedElementsAre("stop 0.1", "1.1"));
+  s.now = 200, s.books.stopped(work, 0, 1, 7, at_us(200));
+  EXPECT_THAT(s.goes(), IsEmpty());
+  s.now = 300, s.ended(cam, 1), s.books.waits(cam);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1 from stop 1"));
+  s.now = 1200, s.ended(work, 1);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1 in 2"));
+  s.now = 2200, s.ended(work, 1, 2);
+  EXPECT_THAT(s.goes(), ElementsAre("0.2"));
+}
+
+TEST(Books, BehindALaunchThatMayBeStoppedOtherStreamsWaitAsItsOwnDoesAndTheLastOneIsStopped) {
+  for (const std::uint32_t attempts : {0u, 3u}) {
+    Scene s("wait", {.persistent = true});
+    const auto work = s.best_effort(), cam = s.real_time();
+    s.kernel.solo_time = at_us(1000);
+    s.asks(work, s.kernel, 0, 3), s.asks(work, s.kernel, 2, attempts);
+    EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+    s.now = 991.999;
+    EXPECT_THAT(s.goes(), IsEmpty()) << "it may wait on the GPU for an event behind what is stopped, and a request for it";
+    s.now = 992;
+    EXPECT_THAT(s.goes(), ElementsAre("0.1 in 2"));
+    s.now = 995, s.asks(cam, s.other);
+    EXPECT_EQ(s.goes(), attempts == 0 ? std::vector<std::string>{} : std::vector<std::string>{"stop 0.1 in 2"});
+    s.now = 1000, s.ended(work, 1);
+    EXPECT_THAT(s.goes(), IsEmpty());
+    s.now = 1010, attempts == 0 ? s.ended(work, 1, 2) : s.books.stopped(work, 2, 1, 0, at_us(1010));
+    EXPECT_THAT(s.goes(), ElementsAre("1.1"));
+  }
+}
+
 constexpr double kTooLong_us = 5e6;  // limits::kOnGpu
 
 TEST(Books, ARealTimeLaunchThatDoesNotEndHoldsBestEffortForItsTimeAndNoLonger) {

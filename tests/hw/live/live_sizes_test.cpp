@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <atomic>
 #include <set>
 
 #include "tests/hw/live/live.h"
@@ -111,6 +112,22 @@ TEST_F(Sizes, WhatCannotBeSizedGoesPlainlyAndNotBesideARequest) {
     const auto within = [&](const Kernel& k) { return k.begin > cam[3 * r].begin && k.begin < cam[3 * r + 2].end; };
     // Three kernels of 2 ms, within which six of 1 ms would begin.  Some have their grant when the request comes.
     EXPECT_LE(std::ranges::count_if(plain, within), 3) << "in request " << r;
+  }
+}
+
+TEST_F(Sizes, StreamsThatWaitForEachOtherDoNotStandStillWhereSomeLaunchesHaveSizesAndOthersAreStopped) {
+  for (const char* policy : {"smguard", "wait", "reef-n"}) {
+    serve(policy, "--persistent");
+    std::atomic<bool> over{false};
+    std::thread requests([&] {
+      while (!over) shell(fmt::format("timeout -s KILL {} env {}", 60 * kLonger, joins("dlsym 3 2000 3", "--name cam --class=real_time")));
+    });
+    const Ended ended = shell(fmt::format("timeout -s KILL {} env {}", 60 * kLonger, joins("ring 192 2000 16", "--name work")));
+    over = true;
+    requests.join();
+    EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("done 192"), HasSubstr("counted\n"), Not(HasSubstr("refused")))) << policy;
+    EXPECT_TRUE(policy != std::string("smguard") || !sizes("work").empty());
+    end_service(SIGTERM);
   }
 }
 

@@ -3,6 +3,7 @@
 // WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, streams, fork, allocate, bad, bad-last
 //      ptx, ptx-extra, fat, fat-lz4, fat-zstd, fat-unreadable, fat-static (of 40,000 US), library, kernel: a kernel of 8,448 blocks from a module; says "counted" where each block ran once a launch
 //      capture, capture-first, -to-graph, -of-thread, -to-graph-of-thread, -asked-for, -forked, -forked-unjoined, -beside-thread, -beside-legacy: a graph of five kernels; says with which error the capture ended
+//      ring: eight streams, each waits for the one before it; every other launch of each is of such a kernel, and those between are of one without a module
 //      fork-stays: with a child that stays; at-exit: also when it ends; shapes, graphs, modules: each launch of another one
 //      reset, reset-graph, reset-stream, reset-running: after half of the launches its context is reset, in the last with launches that wait
 //      later, later-same: the launch of a later CUDA, which is another function, or the same; counted: launches by a call that is not steered
@@ -261,7 +262,7 @@ int main(int argc, char** argv) {
     const CUresult most = allocate(&at, std::size_t{1} << 30), more = allocate(&at, (std::size_t{1} << 30) + 1);
     std::printf("allocated %d %d\n", most, more);
   }
-  const bool of_module = way == "ptx" || way == "ptx-extra" || way.starts_with("fat") || way == "library" || way == "kernel";
+  const bool of_module = way == "ptx" || way == "ptx-extra" || way.starts_with("fat") || way == "library" || way == "kernel" || way == "ring";
   const CUfunction kernel = of_module ? kernel_of_module(driver, way, us) : nullptr;
   std::vector<std::uint32_t> counts(kBlocks);
   const auto launch_kernel = [&] {
@@ -281,6 +282,30 @@ int main(int argc, char** argv) {
       reinterpret_cast<CUresult (*)(CUstream)>(dlsym(driver, "cuStreamDestroy_v2"))(stream);
     }
     sleep(1);  // so that it can be looked at
+    return std::printf("done %d\n", launches), 0;
+  }
+  if (way == "ring") {
+    constexpr int kRing = 8;
+    CUstream streams[kRing];
+    CUevent events[kRing];
+    for (int i = 0; i < kRing; ++i) {
+      CALL(cuStreamCreateWithPriority)(&streams[i], i % 2 != 0 ? CU_STREAM_NON_BLOCKING : CU_STREAM_DEFAULT, i % 3 == 0 ? -1 : 0);
+      CALL(cuEventCreate)(&events[i], CU_EVENT_DISABLE_TIMING);
+    }
+    std::uint32_t of_modules = 0;
+    for (int i = 0; i < launches; ++i) {
+      stream = streams[i % kRing];
+      if (i > 0) CALL(cuStreamWaitEvent)(stream, events[(i - 1) % kRing], 0);
+      if ((i / kRing + i) % 2 == 0)
+        launch_kernel(), ++of_modules;
+      else
+        launch(function, 50, stream);
+      CALL(cuEventRecord)(events[i % kRing], stream);
+      if (i % each == each - 1)
+        for (CUstream one : streams) wait(one);
+    }
+    for (CUstream one : streams) wait(one);
+    if (std::ranges::all_of(counts, [&](std::uint32_t n) { return n == of_modules; })) std::puts("counted");
     return std::printf("done %d\n", launches), 0;
   }
   CUstream second = stream;
