@@ -82,22 +82,6 @@ TEST_F(LiveMemory, AProgramAloneIsNeverMoved) {
   EXPECT_EQ(ended()["memory"]["checkpoints"], 0);
 }
 
-TEST_F(LiveMemory, UnderMemoryWaitAnAllocationThatDoesNotFitWaitsForAnothersEndAndNothingMoves) {
-  serve_memory(64, "memory-wait");
-  // Two that held a part each would wait for each other: the second starts when the first has all it asks for.
-  const std::string said = (folder_ / "first").string();
-  const Ended both = shell(allocates("rests 48 2", "--name first") + " | tee " + said +
-                           " & for i in $(seq 600); do grep -qs allocated " + said +
-                           " && break; sleep 0.1; done; " + allocates("plain 48 2", "--name second") +
-                           "; echo second ended; wait");
-  int done = 0;
-  for (std::size_t at = 0; (at = both.said.find("wrong 0\ndone", at)) != std::string::npos; ++at) ++done;
-  EXPECT_EQ(done, 2) << both.said;
-  EXPECT_LT(both.said.find("done"), both.said.rfind("allocated")) << both.said;
-  EXPECT_LE(on_device().second, 64 * kMib);
-  EXPECT_EQ(ended()["memory"]["checkpoints"], 0);
-}
-
 TEST_F(LiveMemory, MoreThanTheCapIsAnsweredByOutOfMemoryAndTheProgramGoesOn) {
   serve_memory(64);
   EXPECT_THAT(shell(allocates("beyond 32 2", "--name one")).said,
@@ -116,68 +100,6 @@ TEST_F(LiveMemory, WhereTheDriverHasLessThanTheCapTheProgramIsToldSo) {
       << "nothing is left of the first";
   unsetenv("CORUN_FAKE_LIMIT");
   EXPECT_THAT(ended.said, HasSubstr("allocate failed: 2"));
-}
-
-TEST_F(LiveMemory, AProgramThatIsKilledWhileItsMemoryIsOnTheHostLeavesNothing) {
-  serve_memory(64);
-  // `away` has all of the cap and rests; `work` takes it, and then the first is killed.
-  std::thread away([&] { shell(allocates("rests 64 1 200", "--name away")); });
-  EXPECT_TRUE(comes(
-      [&] { return !program("away").is_null() && program("away")["memory"]["gpu_bytes"] == 64 * kMib; }));
-  Ended ended_work;
-  std::thread work([&] { ended_work = shell(allocates("plain 48 20 2000", "--name work")); });
-  EXPECT_TRUE(
-      comes([&] { return !program("away").is_null() && program("away")["memory"]["host_bytes"] > 0; }));
-  shell("kill -9 $(pgrep -f 'memory_program rests 64 1 200')");
-  away.join(), work.join();
-  EXPECT_THAT(ended_work.said, HasSubstr("wrong 0\ndone"));
-  EXPECT_TRUE(comes([&] { return state()["programs"].empty(); }));
-  EXPECT_EQ(state()["memory"]["used_bytes"], 0);
-}
-
-TEST_F(LiveMemory, WhenTheServiceIsKilledAProgramWhoseMemoryIsOnTheHostGetsItBackAndGoesOn) {
-  serve_memory(64);
-  Ended first, second;
-  std::thread one([&] { first = shell(allocates("plain 48 30 1000", "--name one")); });
-  std::thread two([&] { second = shell(allocates("plain 48 30 1000", "--name two")); });
-  EXPECT_TRUE(comes([&] {
-    const nlohmann::json all = state()["programs"];
-    return std::ranges::any_of(all, [](const auto& p) { return p["memory"]["host_bytes"] > 20 * kMib; });
-  }));
-  end_service(SIGKILL);
-  one.join(), two.join();
-  for (const Ended& each : {first, second}) {
-    EXPECT_THAT(each.said, HasSubstr("the service has ended"));
-    EXPECT_THAT(each.said, HasSubstr("wrong 0\ndone"));
-  }
-  EXPECT_EQ(on_device().first, 0u);
-}
-
-TEST_F(LiveMemory, OneThatIsStoppedIsLetGoInTimeSoThatOthersComeAndGoesOnWhenItMay) {
-  serve_memory(64);
-  Ended stopped, ended_work;
-  std::thread away([&] { stopped = shell(allocates("rests 32 1 200", "--name away")); });
-  EXPECT_TRUE(comes([&] { return !program("away").is_null() && program("away")["memory"]["gpu_bytes"] == 32 * kMib; }));
-  const pid_t pid = program("away")["pid"];
-  kill(pid, SIGSTOP);
-  ended_work = shell(allocates("plain 48 4 200", "--name work"));
-  EXPECT_THAT(ended_work.said, HasSubstr("wrong 0\ndone"));
-  kill(pid, SIGCONT);
-  away.join();
-  EXPECT_THAT(stopped.said, HasSubstr("wrong 0\ndone"));
-  EXPECT_TRUE(comes([&] { return state()["programs"].empty(); }));
-  EXPECT_EQ(state()["memory"]["used_bytes"], 0);
-  end_service(SIGTERM);
-  std::ifstream in(folder_ / "served");
-  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(in), {}), testing::ContainsRegex("<4>away is let go .*it has not moved its memory in time"));
-}
-
-TEST_F(LiveMemory, WhatDoesNotComeToRestKeepsItsMemoryUntilItDoes) {
-  serve_memory(64);
-  const Ended all = shell(allocates("holds 40 3 200", "--name holds") + " & sleep 0.2; " +
-                          allocates("plain 40 3 200", "--name work") + "; wait");
-  EXPECT_EQ(all.said.find("wrong 0\ndone") != all.said.rfind("wrong 0\ndone"), true) << all.said;
-  EXPECT_LE(on_device().second, 64 * kMib);
 }
 
 TEST_F(LiveMemory, WhatTheDriverSaysOfMemoryIsRightAndWhatCannotBeSteeredIsPassedAndCounted) {

@@ -152,17 +152,6 @@ TEST_F(LiveService, ThePageOfAProgramCanBeMadeNeitherShorterNorLongerAndItsSeals
   EXPECT_EQ(programs(), 1u);
 }
 
-TEST_F(LiveService, WhoSaysNothingIsClosedAtTheDeadlineAndOthersJoinMeanwhile) {
-  serve("wait");
-  const auto began = std::chrono::steady_clock::now();
-  const Peer silent(at_);
-  Peer other(at_);
-  EXPECT_EQ(other.joins("other"), "");
-  EXPECT_EQ(silent.heard(), "[end]");
-  EXPECT_GE(std::chrono::steady_clock::now() - began, limits::kHello);
-  EXPECT_EQ(programs(), 1u);
-}
-
 TEST_F(LiveService, HalfAHelloIsNotUnderstoodAndAnotherVersionsIsCalledThat) {
   serve("wait");
   Hello hello;
@@ -251,70 +240,6 @@ TEST_F(LiveService, WhoAsksForMoreLaunchesThanTheLimitIsLetGoAndOthersAreNot) {
   EXPECT_GE(asked, limits::kUnfinished);
   EXPECT_TRUE(comes([&] { return programs() == 1; }));
   EXPECT_EQ(state()["programs"][0]["name"], "other");
-}
-
-TEST_F(LiveService, WithoutDescriptorsTheServiceRestsRefusesAndComesBack) {
-  const pid_t service = fork();
-  if (service == 0) {
-    const rlimit few{24, 24};
-    setrlimit(RLIMIT_NOFILE, &few);
-    Service s("wait", sim::small_gpu(2), at_);
-    s.invite({});
-    s.run([] { return false; }, [](const std::string&) {});
-  }
-  ASSERT_TRUE(comes([&] { return std::filesystem::exists(at_ + "/environment"); }));
-  const auto cpu_s = [&] {
-    std::ifstream in(fmt::format("/proc/{}/stat", service));
-    std::string word;
-    double user = 0, system = 0;
-    for (int i = 0; i < 13; ++i) in >> word;
-    in >> user >> system;
-    return (user + system) / static_cast<double>(sysconf(_SC_CLK_TCK));
-  };
-  std::vector<Peer> silent;
-  for (int i = 0; i < 60; ++i) silent.emplace_back(at_);
-  const double before = cpu_s();
-  std::this_thread::sleep_for(std::chrono::milliseconds(900));  // none of them has reached its deadline, or few have
-  EXPECT_LT(cpu_s() - before, 0.2) << "it does not look all the time";
-  EXPECT_TRUE(comes([&] { return Peer(at_).joins("one").empty(); })) << "when the silent ones are gone";
-  kill(service, SIGKILL);
-  waitpid(service, nullptr, 0);
-}
-
-/// In real time, what the books' tests show in theirs.
-TEST_F(LiveService, WhoHangsHoldsOthersUntilItsDeadlineAndNoLonger) {
-  serve("wait");
-  std::atomic<bool> stop{false};
-  const std::string other = (folder_ / "memory").string();
-  Service of_memory("flexgpu:patience=0", sim::small_gpu(2), other, {.memory = 64 * kBlockUnit});
-  std::thread thread([&] { of_memory.run([&] { return stop.load(); }, [](const std::string&) {}); });
-
-  Peer cam(at_), work(at_), holds(other), wants(other);
-  ASSERT_EQ(cam.joins("cam", true), "");
-  ASSERT_EQ(work.joins("work"), "");
-  cam.asks({Message::What::launch, 0, 1, 0, 0});
-  EXPECT_TRUE(comes([&] { return cam.memory().words.granted[0].load() == 1; }));
-  work.asks({Message::What::launch, 0, 1, 0, 0});  // and the real-time one never ends
-  ASSERT_EQ(holds.joins("holds"), "");
-  ASSERT_EQ(wants.joins("wants"), "");
-  holds.asks({Message::What::allocates, 0, 40, 1, 0});
-  EXPECT_TRUE(comes([&] { return holds.memory().commanded.load() == 1; }));
-  wants.asks({Message::What::allocates, 0, 32, 1, 0});
-  EXPECT_TRUE(comes([&] { return holds.memory().commanded.load() == 2; }));
-  EXPECT_EQ(holds.memory().commands[1].what, MemoryCommand::What::checkpoint);  // and it does nothing
-
-  EXPECT_EQ(work.memory().words.granted[0].load(), 0u);
-  EXPECT_EQ(wants.memory().commanded.load(), 0u);
-  EXPECT_TRUE(comes([&] { return work.memory().words.granted[0].load() == 1; }));
-  EXPECT_TRUE(comes([&] { return holds.is_gone(); }));
-  EXPECT_TRUE(comes([&] { return wants.memory().commanded.load() == 1; }));
-  EXPECT_EQ(wants.memory().commands[0].what, MemoryCommand::What::allocate);
-  EXPECT_FALSE(cam.is_gone()) << "it only counts as best effort";
-  EXPECT_EQ(state()["programs"][0]["late"], true);
-  cam.memory().words.ended[0].store(1);
-  EXPECT_TRUE(comes([&] { return !state()["programs"][0].contains("late"); }));
-  stop = true;
-  thread.join();
 }
 
 /// What is in the page and said through it is any bytes.

@@ -60,10 +60,15 @@ Gpu::Context& Gpu::context() {
 }
 
 CUstream Gpu::new_stream(int priority) {
-  const auto number = static_cast<std::uint32_t>(streams_.size());
-  Stream& s = *streams_.emplace_back(std::make_unique<Stream>());
-  s.pid = machine.process()->pid, s.life = contexts_[s.pid].life, s.priority = priority;
-  return handle_of_stream(number);
+  const int pid = machine.process()->pid;
+  const auto is_free = [&](const auto& s) { return s->pid == pid && s->gone && s->ops.empty() && s->capture == nullptr; };
+  auto at = std::ranges::find_if(streams_, is_free);
+  if (at == streams_.end() || machine.random.one_in(2)) at = streams_.insert(streams_.end(), std::make_unique<Stream>());  // else where another was
+  Stream& s = **at;
+  const std::uint64_t turn = s.turn + 1;
+  s = {};
+  s.pid = pid, s.life = contexts_[pid].life, s.priority = priority, s.turn = turn;
+  return handle_of_stream(static_cast<std::uint32_t>(at - streams_.begin()));
 }
 
 Gpu::Stream* Gpu::stream(CUstream handle, std::uint32_t* number) {

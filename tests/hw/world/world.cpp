@@ -162,6 +162,8 @@ class World {
     if (!served_->alive) return;
     const Ns now = machine_.now();
     excuse(now, now + kLonger, kLonger);
+    if (random_.one_in(4))  // while it writes what launches have that do not ask
+      for (const auto& [at, files] : served_->mapped) static_cast<live::Memory*>(at)->version.fetch_add(1);
     machine_.kill(served_);
     machine_.at(now + until_it_is_back, [this] { serve(); });
   }
