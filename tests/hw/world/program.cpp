@@ -194,7 +194,7 @@ Plan any_plan(Random& random, const std::string& name, std::uint32_t units, bool
   p.threads = random.one_in(4) ? 2 : 1;
   p.streams = 1 + random.below(3);
   p.requests = 2 + random.below(8);
-  p.begins = random.between(0ms, 500ms);
+  p.begins = random.between(10ms, 500ms);  // who finds no service at its start has memory of its own
   p.resets = p.threads == 1 && random.one_in(6);
   p.captures = random.one_in(4);
   p.destroys = random.one_in(4);
