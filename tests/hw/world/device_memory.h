@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <map>
 #include <string_view>
+#include <vector>
+
+#include "tests/hw/world/machine.h"
 
 namespace corun::world {
 
@@ -38,6 +41,12 @@ class DeviceMemory {
   void ended(int pid);
   std::uint64_t used() const;
 
+  /// Of programs, that waited for memory.
+  struct Call {
+    int pid;
+    Ns from, until;
+  };
+  std::vector<Call> calls;
   std::map<CUdeviceptr, Range> ranges;
   std::map<CUmemGenericAllocationHandle, Physical> physical;
   std::map<void*, std::uint64_t> pinned;  // contents

@@ -50,7 +50,9 @@ class Worker {
   void allocate() {
     Block b{0, static_cast<std::uint32_t>(random_.next())};
     const std::uint64_t refused = gpu().refused();
+    const Ns from = Machine::the().now();
     const CUresult said = cuMemAlloc_v2(&b.at, live::kBlockUnit * (1 + random_.below(plan_.units)));
+    called(from);
     if (said != CUDA_SUCCESS) {
       if (gpu().refused() == refused) Machine::the().wrong(fmt::format("memory is refused ({}) that there is", static_cast<int>(said)));
       return;
@@ -60,6 +62,7 @@ class Worker {
     write(b);
     blocks_.push_back(b);
   }
+  static void called(Ns from) { DeviceMemory::the().calls.push_back({Machine::the().process()->pid, from, Machine::the().now()}); }
   void write(const Block& b) {
     for (int i = 0; i < 3 && cuMemsetD32_v2(b.at, b.content, 1) != CUDA_SUCCESS; ++i) {
     }
@@ -67,7 +70,9 @@ class Worker {
   /// It has what was written, wherever it has been meanwhile.
   void look(Block& b) {
     std::uint64_t content = 0;
+    const Ns from = Machine::the().now();
     if (cuMemcpyDtoH_v2(&content, b.at, sizeof content) != CUDA_SUCCESS) return;
+    called(from);
     if (content != b.content) Machine::the().wrong(fmt::format("memory has {} in it where {} was written", content, b.content));
     b.content = static_cast<std::uint32_t>(random_.next());
     write(b);
@@ -189,7 +194,7 @@ Plan any_plan(Random& random, const std::string& name, std::uint32_t units, bool
   p.threads = random.one_in(4) ? 2 : 1;
   p.streams = 1 + random.below(3);
   p.requests = 2 + random.below(8);
-  p.begins = random.between(0ms, 500ms);
+  p.begins = random.between(10ms, 500ms);  // who finds no service at its start has memory of its own
   p.resets = p.threads == 1 && random.one_in(6);
   p.captures = random.one_in(4);
   p.destroys = random.one_in(4);

@@ -24,7 +24,8 @@ namespace limits = live::limits;
 
 constexpr Ns kSeen = 400ms;  // for the service to see that a program has ended: it looks ten times a second
 constexpr Ns kLonger = 150ms;  // than a deadline, and a policy's own pauses
-constexpr Ns kMoves = limits::kMove + 3s;  // where memory goes and comes, and others have their turns
+constexpr Ns kTurns = 3s;              // the same where memory goes and comes
+constexpr Ns kMoves = limits::kMove + 1s;  // more for each whose memory does not go
 
 /// What others may be held for.
 struct Excuse {
@@ -100,7 +101,7 @@ class World {
         break;
       case 1:
       case 2:
-        if (program != nullptr) stop(program, random_.one_in(2) ? random_.between(1ms, 300ms) : random_.between(1s, 8s));
+        if (program != nullptr) stop(program, random_.one_in(2) ? random_.between(1ms, 300ms) : random_.between(1s, units_ != 0 ? 25s : 8s));
         break;
       case 3:
         if (program != nullptr) {
@@ -236,33 +237,41 @@ class World {
 
   static Ns overlap(Ns a, Ns b, Ns c, Ns d) { return std::max(Ns{}, std::min(b, d) - std::max(a, c)); }
 
-  /// Each launch was held for no longer than what others had of the GPU, and what befell them, explain.
+  /// What others had of the GPU in this time, and what befell them, explains so much of it.
+  Ns explained(int pid, Ns from, Ns until, const Launch* self) const {
+    const Ns moves = units_ != 0 ? kMoves : 0s;
+    Ns all = units_ != 0 ? kTurns : kLonger;
+    if (until - from <= all) return all;
+    for (const Launch& other : gpu_.ledger())
+      if (&other != self && other.begun != kForever) {
+        const Ns both = overlap(from, until, other.begun, other.ended != kForever ? other.ended : machine_.now());
+        // Its own it may wait for, and for the memory of a kernel that runs.
+        all += 1ms + (other.pid == pid || units_ != 0 ? both : std::min<Ns>(both, limits::kOnGpu));
+      }
+    for (const Excuse& e : excuses_) all += std::min(e.longest + moves, overlap(from, until, e.from, e.until + moves));
+    for (const Excuse& e : own_stops_)
+      if (e.pid == pid) all += overlap(from, until, e.from, e.until);
+    return all;
+  }
+
+  /// Each launch, and each call that waits for memory, was held for no longer.
   void look_at_holds() {
-    const auto& all = gpu_.ledger();
+    const auto ms = [](Ns time) { return time.count() / 1'000'000; };
     std::map<std::pair<int, std::uint32_t>, Ns> last;
-    for (std::size_t i = 1; i < all.size(); ++i) {
-      const Launch& l = all[i];
-      if (l.captured) continue;
+    for (const Launch& l : gpu_.ledger()) {
+      if (l.pid == 0 || l.captured) continue;
       Ns& before = last[{l.pid, l.stream}];
       const Ns from = std::max(l.asked, before);
       if (l.ended != kForever) before = l.ended;
       if (l.said != CUDA_SUCCESS || l.begun == kForever || l.answered == kForever) continue;
-      const Ns held = l.begun - from;
-      Ns allowed = units_ != 0 ? kMoves : kLonger;
-      if (held <= allowed) continue;
-      for (const Launch& other : all)
-        if (&other != &l && other.begun != kForever) {
-          const Ns both = overlap(from, l.begun, other.begun, other.ended != kForever ? other.ended : machine_.now());
-          // Its own it may wait for, and for the memory of a kernel that runs.
-          allowed += 1ms + (other.pid == l.pid || units_ != 0 ? both : std::min<Ns>(both, limits::kOnGpu));
-        }
-      for (const Excuse& e : excuses_) allowed += std::min(e.longest + (units_ != 0 ? kMoves : 0s), overlap(from, l.begun, e.from, e.until + (units_ != 0 ? kMoves : 0s)));
-      for (const Excuse& e : own_stops_)
-        if (e.pid == l.pid) allowed += overlap(from, l.begun, e.from, e.until);
-      if (held > allowed)
-        return machine_.wrong(fmt::format("launch {} of {}, number {} of stream {}, was held for {} ms from {:.3f} ms on; {} ms are explained", i, l.pid, l.number, l.stream,
-                                          held.count() / 1'000'000, static_cast<double>(from.count()) / 1e6, allowed.count() / 1'000'000));
+      if (const Ns allowed = explained(l.pid, from, l.begun, &l); l.begun - from > allowed)
+        return machine_.wrong(fmt::format("launch {} of {}, number {} of stream {}, was held for {} ms from {} ms on; {} ms are explained", &l - gpu_.ledger().data(), l.pid,
+                                          l.number, l.stream, ms(l.begun - from), ms(from), ms(allowed)));
     }
+    if (policy_ == "memory-wait") return;  // an allocation may wait there for as long as another lives
+    for (const DeviceMemory::Call& c : stage_.memory.calls)
+      if (const Ns allowed = explained(c.pid, c.from, c.until, nullptr); c.until - c.from > allowed)
+        return machine_.wrong(fmt::format("a call of {} was held for {} ms from {} ms on; {} ms are explained", c.pid, ms(c.until - c.from), ms(c.from), ms(allowed)));
   }
 
   Stage stage_;
