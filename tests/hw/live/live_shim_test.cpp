@@ -1,5 +1,9 @@
 // Does a program go on whatever becomes of its children, its contexts and its code?  The driver is a fake.  What becomes of its service
 // is in tests/hw/world.
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "hw/live/wire.h"
 #include "tests/hw/live/live.h"
 
 namespace corun {
@@ -11,6 +15,11 @@ using testing::Not;
 
 class Shim : public Live {
  protected:
+  /// A shell's words for a program of a service that is played.
+  std::string steered(const std::string& program, const std::string& service) const {
+    return fmt::format("LD_LIBRARY_PATH={} LD_PRELOAD={} CORUN_FAKE_LOG={} CORUN_NAME=one CORUN_SERVICE={} {} {}", CORUN_FAKE_DRIVER, CORUN_STEER, log(),
+                       service, CORUN_STEERED_PROGRAM, program);
+  }
   static std::size_t times(const std::string& what, const std::string& text) {
     std::size_t n = 0;
     for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; ++at) ++n;
