@@ -388,3 +388,17 @@ def test_a_decode_beside_training_has_its_p99_within_six_percent_under_prioritie
         p99 = statistics.median(r["decode-graph"]["p99_ms"] for r in rounds)
         assert abs(simulated["decode-graph"]["p99_ms"] / p99 - 1) <= modes.pop(mode), mode
     assert not modes
+
+
+def test_each_program_of_the_matrix_ends_under_each_policy_with_the_outputs_that_it_has_alone():
+    last, alone = {}, {}
+    with gzip.open(EXPERIMENTS / "live/matrix.jsonl.gz", "rt") as file:
+        for row in map(json.loads, file):
+            if row.get("policy") == "alone" and row["class"] is None:
+                alone[row["program"]] = row
+            elif row.get("class") in ("rt", "be"):
+                last[row["program"], row["policy"], row["class"]] = row
+    ran = {name for name, row in alone.items() if row["ok"]}
+    assert set(alone) - ran == {"numba"} and len(ran) == 22
+    assert set(last) == {(name, policy, kind) for name in ran for policy in ("fcfs", "priority", "wait", "reef-n", "smguard", "flexgpu") for kind in ("rt", "be")}
+    assert [key for key, row in last.items() if row["exit"] != 0 or row["hash"] != alone[key[0]]["hash"]] == []
