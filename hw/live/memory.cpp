@@ -151,8 +151,7 @@ void ProgramMemory::touched(std::uint32_t client, Time now) {
 
 void ProgramMemory::launched(std::uint32_t client, Time now) {
   Program& p = programs_.at(client);
-  ++p.launched;
-  p.at_work = now;
+  if (p.launched++ == 0) p.at_work = now;  // behind others it says nothing of the program
   use(p, true, now);
 }
 

@@ -9,8 +9,9 @@
 // what others wait for is not kept by one that waits itself.
 //
 // A program that does not move what it was ordered to within limits::kMove is overdue, and its connection is to be closed: what the
-// accounts say of its memory is not known to be so.  Memory counts as in use by launches for limits::kOnGpu after the last one
-// began or ended: a process that was stopped in between never says that it has.
+// accounts say of its memory is not known to be so.  Memory counts as in use by launches for limits::kOnGpu after the first
+// one went or the last one ended: a process that was stopped in between never says that it has, and what goes behind others is no
+// sign of it.
 //
 // Leaves out: who asked for what launch, and the policy (books.h); what moves bytes (hw/shim/blocks.h).
 #pragma once
@@ -111,7 +112,7 @@ class ProgramMemory {
     Time last{}, copying_until{}, stays_until{}, in_again_at{};
     std::uint64_t moving = 0;  // bytes that it has been ordered to move
     Time moving_since{};       // the command, or the block before
-    Time at_work{};            // a launch or a call that touches memory went, or ended
+    Time at_work{};            // a launch went where none was, one ended, or a call that touches memory went
     Time came_from{}, linger = kLinger;  // since when its memory is on its way; what that took the last time
     Time uses_until() const {
       return std::max(last + (waits() || held_back ? kLinger : linger), stays_until);

@@ -360,5 +360,50 @@ TEST(BooksMemory, AProgramWhoseLaunchNeverEndsIsOrderedToMoveItsMemoryAfterItsTi
   EXPECT_THAT(s.happens(), ElementsAre("out 0.0"));
 }
 
+// Of a process that was stopped, with launches that waited.  What they waited for ends before they count as too long, or never.
+TEST(BooksMemory, AGrantToAProgramWhoseLaunchDoesNotEndGivesItNoFurtherTime) {
+  constexpr double kOnGpu_ms = 5000;  // limits::kOnGpu
+  for (const double goes : {3000.0, kOnGpu_ms}) {
+    MemoryScene s("flexgpu");
+    s.kernel.registers_per_thread = 16, s.kernel.counters.warps_active_pct = 40;  // two fit
+    const auto one = s.program(), two = s.program(), three = s.program();
+    s.allocates(one, 0, 40), s.happens();
+    s.asks(one), s.asks(two);
+    EXPECT_THAT(s.happens(), ElementsAre("launch 0.1", "launch 1.1"));
+    s.books.asked(one, 1, 1, s.kernel, at_ms(0)), s.books.asked(one, 1, 2, s.kernel, at_ms(0));
+    s.now = 1, s.allocates(three, 0, 32);
+    EXPECT_THAT(s.happens(), IsEmpty());
+    s.now = goes;
+    if (goes < kOnGpu_ms) {
+      s.ended(two);
+      EXPECT_THAT(s.happens(), ElementsAre("launch 0.1", "launch 0.2"));
+      s.now = kOnGpu_ms - 0.000001;
+      EXPECT_THAT(s.happens(), IsEmpty());
+      s.now = kOnGpu_ms;
+    } else {
+      EXPECT_THAT(s.happens(), ElementsAre("launch 0.1", "launch 0.2"));
+    }
+    EXPECT_LE(s.books.next_wish(), at_ms(kOnGpu_ms));
+    EXPECT_THAT(s.happens(), ElementsAre("out 0.0")) << goes;
+  }
+}
+
+// A program that is alive says so by the ends of what it has.
+TEST(BooksMemory, AnEndGivesWhatIsStillOnTheGpuItsTimeAgain) {
+  MemoryScene s;
+  const auto one = s.program(), two = s.program();
+  s.allocates(one, 0, 40), s.happens();
+  s.asks(one), s.happens();
+  s.books.asked(one, 1, 1, s.kernel, at_ms(0));
+  EXPECT_THAT(s.happens(), IsEmpty()) << "both have all of the GPU";
+  s.now = 1, s.allocates(two, 0, 32);
+  s.now = 4000, s.ended(one);
+  EXPECT_THAT(s.happens(), ElementsAre("launch 0.1"));
+  s.now = 8999;
+  EXPECT_THAT(s.happens(), IsEmpty());
+  s.now = 9000;
+  EXPECT_THAT(s.happens(), ElementsAre("out 0.0"));
+}
+
 }  // namespace
 }  // namespace corun::live
