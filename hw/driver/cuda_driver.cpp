@@ -13,8 +13,14 @@
 #include <cstring>
 #include <map>
 
+#if CUDA_VERSION < 12050  // whose driver may well have it
+extern "C" CUresult CUDAAPI cuGreenCtxStreamCreate(CUstream* stream, CUgreenCtx context, unsigned flags, int priority);
+#endif
+
 namespace corun::hw {
 namespace {
+
+constexpr unsigned kTpcsApart = 1;  // CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING, which has no name before CUDA 12.5
 
 #define CORUN_TEXT_OF(x) #x
 #define CORUN_TEXT(x) CORUN_TEXT_OF(x)  // after cuda.h's macros, which give functions their versions
@@ -73,7 +79,11 @@ class CudaDriver final : public Driver {
                        "choose another device");
     check(calls_.cuDeviceGet_(&device_, index), "cuDeviceGet");
     if (owns_context_)
+#if CUDA_VERSION < 13000
+      check(calls_.cuCtxCreate_(&context_, 0, device_), "cuCtxCreate");
+#else
       check(calls_.cuCtxCreate_(&context_, nullptr, 0, device_), "cuCtxCreate");
+#endif
     else
       check(calls_.cuDevicePrimaryCtxRetain_(&context_, device_), "cuDevicePrimaryCtxRetain");
     check(calls_.cuCtxSetCurrent_(context_), "cuCtxSetCurrent");
@@ -94,6 +104,8 @@ class CudaDriver final : public Driver {
   void pause() override {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
 #endif
   }
 
@@ -365,12 +377,10 @@ class CudaDriver final : public Driver {
     CUdevResource all{};
     check(calls_.cuDeviceGetDevResource_(device_, &all, CU_DEV_RESOURCE_TYPE_SM), "cuDeviceGetDevResource");
     unsigned count = 0;
-    check(calls_.cuDevSmResourceSplitByCount_(nullptr, &count, &all, nullptr,
-                                              CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING, 2),
+    check(calls_.cuDevSmResourceSplitByCount_(nullptr, &count, &all, nullptr, kTpcsApart, 2),
           "cuDevSmResourceSplitByCount");
     groups_.resize(count);
-    check(calls_.cuDevSmResourceSplitByCount_(groups_.data(), &count, &all, nullptr,
-                                              CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING, 2),
+    check(calls_.cuDevSmResourceSplitByCount_(groups_.data(), &count, &all, nullptr, kTpcsApart, 2),
           "cuDevSmResourceSplitByCount");
     groups_.resize(count);
   }

@@ -65,4 +65,5 @@ def main():
         print(symbol, since.get(symbol, before.get(symbol, 0)), marks.get(symbol, "?"))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -184,7 +184,11 @@ CUresult CUDAAPI cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) {
 }
 CUresult CUDAAPI cuDevicePrimaryCtxRelease(CUdevice) { return --fake().contexts, CUDA_SUCCESS; }
 // The card is in exclusive mode: a process has one context.
+#if CUDA_VERSION < 13000
+CUresult CUDAAPI cuCtxCreate(CUcontext*, unsigned, CUdevice) { return CUDA_ERROR_DEVICE_UNAVAILABLE; }
+#else
 CUresult CUDAAPI cuCtxCreate(CUcontext*, CUctxCreateParams*, unsigned, CUdevice) { return CUDA_ERROR_DEVICE_UNAVAILABLE; }
+#endif
 CUresult CUDAAPI cuCtxDestroy(CUcontext) { return CUDA_ERROR_INVALID_CONTEXT; }
 CUresult CUDAAPI cuCtxSetCurrent(CUcontext) { return CUDA_SUCCESS; }
 CUresult CUDAAPI cuCtxGetStreamPriorityRange(int* least, int* greatest) { return *least = 0, *greatest = -5, CUDA_SUCCESS; }

@@ -67,14 +67,17 @@ TEST(DriverCalls, ANewVersionAndANewVariantOfAnEntryPointAreFound) {
 }
 
 TEST(DriverCalls, TheLibraryAnswersForWhatIsSteeredOrCountedAndForNothingElse) {
-#ifndef CORUN_STEER
+#if !defined(CORUN_STEER) || !defined(CORUN_CUDA_H)
   GTEST_SKIP() << "the library is not built here";
 #else
+  // What a header leaves out need not be answered for.  The driver's versions do not say so: 12.6 has calls that only the header of 12.8 declares.
+  std::ifstream in(CORUN_CUDA_H);
+  const std::set<std::string> declared = symbols_of({std::istreambuf_iterator<char>(in), {}});
   void* library = dlopen(CORUN_STEER, RTLD_LAZY | RTLD_LOCAL);
   ASSERT_NE(library, nullptr) << dlerror();
   for (const DriverCall& call : driver_calls()) {
     const bool there = dlsym(library, std::string(call.symbol).c_str()) != nullptr;
-    if (call.is == Treatment::passed || call.since <= CORUN_BUILT_WITH) {
+    if (call.is == Treatment::passed || declared.contains(std::string(call.symbol))) {
       EXPECT_EQ(there, call.is != Treatment::passed) << call.symbol;
     }
   }
