@@ -130,8 +130,8 @@ std::uint32_t Books::follows(std::uint32_t client, std::uint32_t stream, std::ui
   return std::ranges::any_of(launches_, is_before) ? 1 : 0;
 }
 
-/// Of a program whose launches go in the order in which they came the first that waits follows those of its own stream and what may
-/// be stopped, and each behind it what is before it: before its turn a launch is to have no share.
+/// In-order programs: the first pending launch depends on earlier launches of its stream and on preemptible ones of any stream, each
+/// later one on those before it.  A policy gives a launch no share before its turn.
 void Books::tell_first(Time now) {
   const auto stops = [&](LaunchId id) { return may_stop(places_[id.slot]); };
   for (const StreamView& s : pending_.streams()) {

@@ -31,7 +31,7 @@ inline constexpr auto kSayAgain = std::chrono::seconds(60);  // between two mess
 
 // Of waits for the service
 inline constexpr auto kFirstAnswer = std::chrono::seconds(2);  // of the service, in a program's first call of the driver; then the program is not steered
-inline constexpr auto kStandsStill = std::chrono::seconds(2);  // without a sign of life of the service; then what waits for it goes
+inline constexpr auto kStandsStill = std::chrono::seconds(2);  // without a heartbeat of the service; then what waits for it goes
 inline constexpr auto kLookAtService = std::chrono::milliseconds(20);  // between looks of a program that waits, whether the service is there
 inline constexpr auto kRejoin = std::chrono::seconds(1);  // until a program asks again for a service that has gone, and twice as long each time
 inline constexpr auto kRejoinMost = std::chrono::seconds(30);  // at most, between two such times

@@ -53,7 +53,7 @@ std::string metrics_of(const std::string& state) {
       {"launches", {"corun_launches_total", "counter", "Kernels that a program has launched."}},
       {"graphs", {"corun_graphs_total", "counter", "Graphs that a program has launched."}},
       {"unsteered", {"corun_unsteered_total", "counter", "Launches that could not be steered."}},
-      {"counted", {"corun_counted_total", "counter", "Calls that go to the driver as they are, and launch or touch memory."}},
+      {"counted", {"corun_counted_total", "counter", "Driver calls that launch or access memory, unsteered."}},
       {"crowded", {"corun_crowded_total", "counter", "Launches of kernels whose times are not told apart."}},
       {"requests", {"corun_requests_total", "counter", "Requests that a program has ended."}},
   }};

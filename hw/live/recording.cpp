@@ -25,11 +25,11 @@ constexpr std::array<const char*, 14> kNames{"kernel",   "join",   "leave",  "as
                                              "foretold", "stop",   "stopped", "resize"};
 
 constexpr std::array<std::pair<Message::What, const char*>, 6> kOfMemory{{{Message::What::allocates, "allocates"},
-                                                                       {Message::What::frees, "frees"},
-                                                                       {Message::What::moved, "moved"},
-                                                                       {Message::What::wants, "wants"},
-                                                                       {Message::What::has, "has"},
-                                                                       {Message::What::launch, "touched"}}};
+                                                                        {Message::What::frees, "frees"},
+                                                                        {Message::What::moved, "moved"},
+                                                                        {Message::What::wants, "wants"},
+                                                                        {Message::What::has, "has"},
+                                                                        {Message::What::launch, "touched"}}};
 
 void happened_to_memory(Books& books, const Json& line, Time now) {
   const Json& event = line.at("memory");

@@ -66,7 +66,7 @@ Kernel& Service::kernel_of(Connection& c, std::uint32_t number) {
   const KernelEntry entry = copied(c.memory->kernels[number]);
   kernel = std::make_unique<Kernel>();
   kernel->name = text_of(entry.name, sizeof entry.name);
-  // What CUDA launches at most, so that products of it stay numbers.
+  // CUDA's limits: products of sizes then fit their types.
   constexpr std::uint32_t kSide = 0x7fffffff, kOtherSide = 65535, kThreads = 1024, kRegisters = 255, kShared = 1 << 20;
   kernel->grid = {std::min(entry.grid[0], kSide), std::min(entry.grid[1], kOtherSide), std::min(entry.grid[2], kOtherSide)};
   kernel->block = {std::min(entry.block[0], kThreads), std::min(entry.block[1], kThreads), std::min(entry.block[2], 64u)};

@@ -1,5 +1,5 @@
-// What the service, and the library of programs, ask of the operating system and have of a process or a thread: here, and nowhere
-// else, so that a test may put another header of this name before it and play all of it (tests/hw/world).  Names are the system's.
+// System calls, clock, locks and state of a thread or a process that the service and the shim use: here, and nowhere else, so that a
+// test may put another header of this name before this one and play all of it (tests/hw/world).  Names are the system's.
 //
 // Leaves out: the service's folder and files (folder.h), the thread that forecasts (beside.h), and the driver (hw/shim/driver.h).
 #pragma once
@@ -46,7 +46,7 @@ inline void yield() { std::this_thread::yield(); }
 inline unsigned cores() { return std::thread::hardware_concurrency(); }
 inline int pidfd_open(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
 
-/// In a loop that looks at memory until another thread writes it.
+/// For a loop that polls memory until another thread writes it.
 inline void pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -57,7 +57,7 @@ inline void pause() {
 /// Pauses that take a millisecond or so.
 inline constexpr std::uint32_t kSpins = limits::kSpins;
 
-/// Until the word has another value, somebody wakes those who wait for it, or the time is over.
+/// Sleeps until the word has another value, a wake, or the time is over.
 inline void wait_for_change(std::atomic<std::uint32_t>& word, std::uint32_t value, std::chrono::nanoseconds at_most) {
   const timespec limit{at_most.count() / 1'000'000'000, at_most.count() % 1'000'000'000};
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT, value, &limit, nullptr, 0);
@@ -66,7 +66,7 @@ inline void wake_all(std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-/// A thread of which the program knows nothing: its signals are not this thread's.
+/// A detached thread that takes none of the program's signals.
 template <class Run>
 void start_thread(Run run) {
   sigset_t all, before;
@@ -76,16 +76,16 @@ void start_thread(Run run) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-/// On standard error, with no line's end added.
+/// Writes to standard error, without a newline of its own.
 inline void complain(const char* text) { std::fputs(text, stderr); }
 
-/// The thread's own.
+/// State of the calling thread.
 template <class T>
 T& of_thread() {
   static thread_local T own{};
   return own;
 }
-/// The process's own, for as long as it runs: threads may be in it while the process ends.
+/// State of the process, never destroyed: threads may use it while the process ends.
 template <class T>
 T& of_process() {
   if constexpr (std::is_trivially_destructible_v<T>) {
@@ -96,7 +96,7 @@ T& of_process() {
     return *own;
   }
 }
-/// What is never deleted, as long as the process runs.
+/// An object that lives as long as the process.
 template <class T>
 T* keep(T* made) {
   return made;

@@ -141,7 +141,7 @@ struct Memory {
   } words;
   Terms terms[kStreams];                         // of the last launch granted
   std::atomic<std::uint32_t> sleeps[kStreams];   // not 0: a thread sleeps until the next grant
-  Message messages[kMessageRing];                      // that with number n at n % kMessageRing
+  Message messages[kMessageRing];                // that with number n at n % kMessageRing
   KernelEntry kernels[kKernels];
   MemoryCommand commands[kCommands];  // that with number n at n % kCommands
   std::atomic<std::uint32_t> attempts[kKernels];  // that the service asks for; 0: it is to be launched plainly

@@ -105,7 +105,7 @@ class Blocks {
   std::map<CUcontext, CUstream> streams_;           // of the thread that moves
   std::set<CUcontext> contexts_;                    // in which something may have touched a block
   std::atomic<std::uint32_t> inside_{0}, away_{0};  // calls in Touch; blocks that are not on the GPU
-  os::Mutex wanting_;                              // one call waits, others behind it
+  os::Mutex wanting_;                               // one call waits, others behind it
   std::uint32_t wanted_ = 0, goes_ = 0;
   struct Synchronizing;
   Synchronizing* synchronizing_ = nullptr;

@@ -162,7 +162,7 @@ class Client {
     std::size_t operator()(const Work& work) const;
   };
   std::unordered_map<Work, std::uint32_t, Hash> kernels_;
-  std::vector<std::string> described_;                              // by number, of which so many are used
+  std::vector<std::string> described_;                              // by kernel number
   std::map<std::string, std::vector<std::uint32_t>> forgotten_;     // numbers that the next one of the same description takes over
   std::atomic<std::uint32_t> forgets_{0};
   os::Mutex mapping_;

@@ -399,6 +399,12 @@ def test_each_program_of_the_matrix_ends_under_each_policy_with_the_outputs_that
             elif row.get("class") in ("rt", "be"):
                 last[row["program"], row["policy"], row["class"]] = row
     ran = {name for name, row in alone.items() if row["ok"]}
-    assert set(alone) - ran == {"numba"} and len(ran) == 22
+    variants = {f"jax-{kind}-{buffers}" for kind in ("inference", "training") for buffers in ("default", "plain")}  # not each under smguard
+    assert set(alone) - ran == {"numba"} and variants < ran
+    of_variants = [row["same"] and row["exit"] == 0 for key, row in last.items() if key[0] in variants]
+    assert len(of_variants) == 22 and all(of_variants)
+    last = {key: row for key, row in last.items() if key[0] not in variants}
+    ran -= variants
+    assert len(ran) == 22
     assert set(last) == {(name, policy, kind) for name in ran for policy in ("fcfs", "priority", "wait", "reef-n", "smguard", "flexgpu") for kind in ("rt", "be")}
     assert [key for key, row in last.items() if row["exit"] != 0 or row["hash"] != alone[key[0]]["hash"]] == []

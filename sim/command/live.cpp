@@ -88,7 +88,7 @@ void print_table(const std::string& state) {
     if (p.contains("sms")) fmt::print("{} runs on {} SMs\n", p["name"].get<std::string>(), p["sms"].get<std::uint32_t>());
   for (const auto& p : s["programs"]) {
     const auto counted = p["counted"].get<std::uint64_t>(), crowded = p["crowded"].get<std::uint64_t>();
-    if (counted != 0) fmt::print("{}: {} calls went to the driver as they were, which the library does not steer\n", p["name"].get<std::string>(), counted);
+    if (counted != 0) fmt::print("{}: {} driver calls launched or accessed memory unsteered\n", p["name"].get<std::string>(), counted);
     if (crowded != 0) fmt::print("{}: {} launches were of kernels beyond the first {}, whose times are not told apart\n", p["name"].get<std::string>(), crowded, live::kKernels - 1);
   }
   for (const auto& p : s["programs"]) {

@@ -28,6 +28,7 @@
 #include <stdexcept>
 
 #include "tests/fuzz/readers.h"
+#include "tests/hw/live/welcome.h"
 #include "traces/json/trace_json.h"
 
 namespace corun::fuzz {
@@ -104,22 +105,14 @@ class Peer {
     (void)sendmsg(socket_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
   void hears() {
-    Welcome welcome;
-    iovec part{&welcome, sizeof welcome};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    msghdr message{};
-    message.msg_iov = &part, message.msg_iovlen = 1;
-    message.msg_control = control, message.msg_controllen = sizeof control;
-    if (recvmsg(socket_, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) <= 0) return;
-    const cmsghdr* header = CMSG_FIRSTHDR(&message);
-    if (header == nullptr || header->cmsg_type != SCM_RIGHTS || page_ >= 0) return;
-    std::memcpy(&page_, CMSG_DATA(header), sizeof page_);
-    void* at = mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, page_, 0);
-    memory_ = at != MAP_FAILED ? static_cast<Memory*>(at) : nullptr;
+    if (page_ >= 0) return;
+    const auto answer = receive_answer(socket_, MSG_DONTWAIT);
+    if (!answer || answer->page < 0) return;
+    page_ = answer->page, memory_ = answer->memory;
   }
-  void asks(const Message& saying) {
+  void asks(const Message& message) {
     const std::uint32_t said = memory_->said.load();
-    memory_->messages[said % kMessageRing] = saying;
+    memory_->messages[said % kMessageRing] = message;
     memory_->said.store(said + 1);
   }
   Memory* memory() const { return memory_; }

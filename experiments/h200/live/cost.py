@@ -21,15 +21,12 @@ REQUESTS = 2000
 def call(sim, program, at, real_time):
     if sim is None:
         return [json.loads(line) for line in subprocess.run([program], capture_output=True, text=True, timeout=60).stdout.splitlines()]
-    service = subprocess.Popen([sim, "serve", "--policy=fcfs", "--at", at], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    service = measure.serve(sim, at, "--policy=fcfs", stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
     try:
-        while not os.path.exists(at + "/environment") and service.poll() is None:
-            time.sleep(0.01)
         out = subprocess.run([sim, "run", "--at", at, *(["--class=real_time"] if real_time else []), "--", program], capture_output=True, text=True, timeout=60).stdout
         return [json.loads(line) for line in out.splitlines()]
     finally:
-        service.terminate()
-        service.wait(30)
+        measure.end(service)
 
 
 def main(sim, other, path, folder, turns, rounds):

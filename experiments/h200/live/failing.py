@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""A service without descriptors, on a full disk, behind a hung program, and one that grants nothing: how long do programs stand still?   failing.py SIM, as root, on a GPU with torch.
+"""A service that is stopped for 10 s or killed, without descriptors, on a full disk, behind a hung program, and one that grants nothing: how long do programs stand still?   failing.py SIM, as root, on a GPU with torch.
 
 One JSON line a case, to standard output and $OUT/failing.jsonl: of each program the steps, the longest step, and the exit code; what the service said.
 """
 import json
 import os
 import resource
+import signal
 import socket
 import stat
 import subprocess
@@ -13,6 +14,8 @@ import sys
 import tempfile
 import threading
 import time
+
+import measure
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SIM = os.path.abspath(sys.argv[1])
@@ -67,11 +70,9 @@ def processor_time(of):
 def case(name, policy, act, programs, options=(), limits=None):
     folder = tempfile.mkdtemp(prefix="failing-")
     at, log = folder + "/service", open(folder + "/log", "w")
-    service = subprocess.Popen([SIM, "serve", "--policy=" + policy, "--at", at, *options], stdout=log, stderr=subprocess.STDOUT, preexec_fn=limits)
+    service = measure.serve(SIM, at, "--policy=" + policy, *options, stdout=log, stderr=subprocess.STDOUT, preexec_fn=limits)
     row = {"case": name, "policy": policy}
     try:
-        while not os.path.exists(at + "/environment") and service.poll() is None:
-            time.sleep(0.02)
         running = [start(at, *p) for p in programs]
         time.sleep(9)
         more = act(service, at) or {}
@@ -79,11 +80,7 @@ def case(name, policy, act, programs, options=(), limits=None):
     except Exception as failed:  # noqa: BLE001
         row["error"] = repr(failed)
     finally:
-        service.terminate()
-        try:
-            service.wait(20)
-        except subprocess.TimeoutExpired:
-            service.kill()
+        measure.end(service)
     row["service_said"] = [line for line in open(folder + "/log").read().splitlines() if "join" not in line and "left" not in line][-6:]
     say(row)
 
@@ -120,8 +117,17 @@ def descriptors(service, at):
     return {"open": has, "limit": DESCRIPTORS, "cpu_share": round(used / 3, 3), "meanwhile": ended(*meanwhile), "afterwards": ended(*start(at, "afterwards", STEPS, seconds=2))}
 
 
+def stop(service, at):
+    service.send_signal(signal.SIGSTOP)
+    time.sleep(10)
+    service.send_signal(signal.SIGCONT)
+
+
 def main():
     both = [("best", STEPS), ("real", STEPS, "--class=real_time")]
+    for policy in ("wait", "priority"):
+        case("stopped for 10 s", policy, stop, both)
+        case("killed", policy, lambda service, at: service.kill(), both)
     for policy in ("wait", "fcfs"):
         case("no descriptors", policy, descriptors, both, ["--no-mps"], limits=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS)))
     disk = tempfile.mkdtemp(prefix="disk-")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Twenty-three programs, each alone and then under each policy of `sim serve` beside a program that trains: is what comes out the same, bit by bit?
+"""Programs, each alone and then under each policy of `sim serve` beside a program that trains: is what comes out the same, bit by bit?
 
-  matrix.py SIM [--programs cuda|python|NAME,NAME...] [--policies a,b] [--classes rt,be] [--budget S] [--limit S] [--together N] [--at-once N] [--before FILE] [--out FILE]
+  matrix.py SIM [--programs cuda|python|jax|NAME,NAME...] [--policies a,b] [--classes rt,be] [--budget S] [--limit S] [--together N] [--at-once N] [--before FILE] [--out FILE]
 CUDA programs are compiled first (programs/*.cu).  Each program runs twice without a service: who differs from itself is held to the same sum only.
 Under a policy each runs as a real-time program beside one that trains with PyTorch (best effort), then as a best-effort one beside both that and a
 real-time one with short kernels each 2 ms.  N programs run together in a service, and N services at once, each with its own MPS server.
@@ -19,13 +19,17 @@ import tempfile
 import threading
 import time
 
+import measure
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 POLICIES = ["fcfs", "priority", "wait", "reef-n", "smguard", "flexgpu"]
 OPTIONS = {"smguard": ["--policy=smguard", "--persistent"], "flexgpu": ["--policy=flexgpu:turn=4", "--memory=1280MiB"]}
 CUDA = {"conditional": [], "captures": [], "reset": [], "cooperative": [], "clusters": [], "dependent": [], "streams": [], "legacy": ["defaults.cu"],
         "per_thread": ["defaults.cu", "--default-stream", "per-thread"], "pools": [], "managed": [], "forked": [], "sorted": []}
 PYTHON = ["jax-inference", "jax-training", "libraries", "compiled", "graphs", "loader", "cupy", "numba", "generate", "triton"]
-JAX_FLAGS = "--xla_gpu_autotune_level=0 --xla_gpu_deterministic_ops=true --xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN --xla_gpu_graph_min_graph_size=1"
+JAX_FLAGS = "--xla_gpu_autotune_level=0 --xla_gpu_deterministic_ops=true "
+BUFFERS = {"": "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN --xla_gpu_graph_min_graph_size=1", "default": "", "plain": "--xla_gpu_enable_command_buffer="}
+JAX = [f"jax-{kind}-{buffers}" for kind in ("inference", "training") for buffers in ("default", "plain")]  # beside the two of PYTHON
 
 
 def last_json(text):
@@ -75,14 +79,15 @@ class Matrix:
 
     def command(self, name):
         if name.startswith("jax-"):
-            return [sys.executable, HERE + "/jax_cases.py", "--jax", name[4:], "120" if name.endswith("inference") else "60"]
+            kind = name.split("-")[1]
+            return [sys.executable, HERE + "/programs/jax_and_torch.py", kind, "120" if kind == "inference" else "60"]
         return [f"{self.built}/{name}"] if name in CUDA else [sys.executable, HERE + "/programs/python_programs.py", name]
 
     def execute(self, name, joins=()):
         environment = dict(os.environ, PYTHONSAFEPATH="1", XLA_PYTHON_CLIENT_PREALLOCATE="false", TF_CPP_MIN_LOG_LEVEL="1", TORCHINDUCTOR_CACHE_DIR=self.a.caches + "/inductor",
                            TRITON_CACHE_DIR=self.a.caches + "/triton", CUPY_CACHE_DIR=self.a.caches + "/cupy", CUBLAS_WORKSPACE_CONFIG=":4096:8", HF_HUB_OFFLINE="1")
         if name.startswith("jax-"):
-            environment["XLA_FLAGS"] = JAX_FLAGS
+            environment["XLA_FLAGS"] = JAX_FLAGS + BUFFERS["".join(name.split("-")[2:])]
         begun, row = time.time(), {}
         process = subprocess.Popen([*joins, *self.command(name)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
         with self.lock:
@@ -131,7 +136,7 @@ class Matrix:
         folder = tempfile.mkdtemp(prefix="matrix-" + policy + "-")
         at, over, seen, background = folder + "/service", threading.Event(), {}, {}
         said = open(folder + "/said", "w")
-        service = subprocess.Popen([self.a.sim, "serve", *OPTIONS.get(policy, ["--policy=" + policy]), "--at", at], stdout=said, stderr=subprocess.STDOUT)
+        service = measure.serve(self.a.sim, at, *OPTIONS.get(policy, ["--policy=" + policy]), stdout=said, stderr=subprocess.STDOUT)
 
         def top():
             return json.loads(subprocess.run([self.a.sim, "top", "--json", "--at", at], capture_output=True, text=True, timeout=5).stdout)
@@ -164,13 +169,10 @@ class Matrix:
             except Exception as failed:  # noqa: BLE001
                 self.add({"program": name, "policy": policy, "class": kind, "ok": False, "error": repr(failed)})
         try:
-            began = time.time()
-            while not os.path.exists(at + "/environment") and service.poll() is None and time.time() < began + 30:
-                time.sleep(0.02)
             if not os.path.exists(at + "/environment"):
                 return self.add({"program": "service", "policy": policy, "ok": False, "error": open(folder + "/said").read()[-800:]})
             looks.start()
-            start("torch", [sys.executable, HERE + "/jax_cases.py", "--torch", folder])
+            start("torch", [sys.executable, HERE + "/programs/jax_and_torch.py", "torch", folder])
             for kind in kinds:
                 if kind == "be":
                     start("pulses", [self.built + "/pulses", folder, "pulses"], "--class=real_time", "--priority=-5")
@@ -201,11 +203,7 @@ class Matrix:
             for _, process in background.values():
                 if process.poll() is None:
                     process.kill()
-            service.terminate()
-            try:
-                service.wait(20)
-            except subprocess.TimeoutExpired:
-                service.kill()
+            measure.end(service)
             said.close()
             if looks.ident is not None:
                 looks.join()
@@ -217,7 +215,7 @@ class Matrix:
     def run_background_alone(self):
         folder = tempfile.mkdtemp(prefix="matrix-alone-")
         open(folder + "/enough", "w").close()
-        for name, command in (("torch", [sys.executable, HERE + "/jax_cases.py", "--torch", folder]), ("pulses", [self.built + "/pulses", folder, "pulses"])):
+        for name, command in (("torch", [sys.executable, HERE + "/programs/jax_and_torch.py", "torch", folder]), ("pulses", [self.built + "/pulses", folder, "pulses"])):
             told = [last_json(subprocess.run(command, capture_output=True, text=True, timeout=90, env=dict(os.environ, PYTHONSAFEPATH="1")).stdout) for _ in range(2)]
             hashes = [t.get("hash") or t.get("sha256") for t in told]
             self.alone[name] = {"program": name, "policy": "alone", "class": "background", "hash": hashes[0], "sum": told[0].get("sum"), "repeats": hashes[0] == hashes[1], "ok": hashes[0] is not None}
@@ -240,7 +238,7 @@ def main():
     parser.add_argument("--out")
     a = parser.parse_args()
     a.sim = os.path.abspath(a.sim)
-    names = [n for name in a.programs.split(",") for n in ({"cuda": list(CUDA), "python": PYTHON}.get(name) or [name])]
+    names = [n for name in a.programs.split(",") for n in ({"cuda": list(CUDA), "python": PYTHON, "jax": JAX}.get(name) or [name])]
     matrix = Matrix(a)
     said = subprocess.run(["nvidia-smi", "--query-gpu=name,uuid,driver_version", "--format=csv,noheader"], capture_output=True, text=True).stdout.strip()
     matrix.add({"gpu": said, "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()), "arguments": sys.argv[2:]})

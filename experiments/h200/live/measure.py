@@ -24,6 +24,24 @@ def start(program, folder, mode, before, environment):
                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
+def serve(sim, at, *options, **how):
+    """A service, once programs can join; or one that has ended, or has not begun within 30 s."""
+    service = subprocess.Popen([sim, "serve", "--at", at, *options], **how)
+    deadline = time.time() + 30
+    while not os.path.exists(at + "/environment") and service.poll() is None and time.time() < deadline:
+        time.sleep(0.01)
+    return service
+
+
+def end(service):
+    service.terminate()
+    try:
+        service.wait(20)
+    except subprocess.TimeoutExpired:
+        service.kill()
+        service.wait()
+
+
 def once(sim, folder, mode, programs, count, period, rounds=1):
     """One run: what each program said, and the service's last state."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -39,9 +57,7 @@ def once(sim, folder, mode, programs, count, period, rounds=1):
         options = [f"--{name}={value}" for name, value in zip(("ahead-us", "in-flight", "record"), rest.split("/")) if value]
         if policy.startswith(("tpc-mask", "static-split")):
             options += ["--programs=cam" + ",work" * (len(programs) - 1)]
-        service = subprocess.Popen([sim, "serve", "--policy=" + policy, "--at", at, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        while not os.path.exists(at + "/environment") and service.poll() is None:
-            time.sleep(0.01)
+        service = serve(sim, at, "--policy=" + policy, *options, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         before = lambda rt: [sim, "run", "--at", at, "--name", "cam" if rt else "work",  # noqa: E731
                              *(["--class=real_time", "--priority=-5"] if rt else []), "--"]
     running = [start(p, folder, f"{count}:{period}:{rounds}" if i == 0 and period else "loop", before(i == 0), environment)

@@ -33,7 +33,7 @@ void is_right(const char* name, const Make& make, const Orders& orders) {
   }
 }
 
-/// Requests of a program: Client::say, Service::look_at_sayings and hear_all.  A ring of two, and three requests.
+/// Requests of a program: Client::say, Service::look_at_messages and hear_all.  A ring of two, and three requests.
 namespace ring {
 enum { said, heard, slots };
 Thread program(World& w, Orders o) {

@@ -24,6 +24,7 @@
 #include <vector>
 
 #include "hw/live/limits.h"
+#include "tests/hw/live/welcome.h"
 #include "tests/support/build.h"
 #include "tests/support/in_folder.h"
 
@@ -71,16 +72,10 @@ class Peer {
     return is_answered();
   }
   std::string is_answered() {
-    Welcome welcome;
-    iovec part{&welcome, sizeof welcome};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-    msghdr message{};
-    message.msg_iov = &part, message.msg_iovlen = 1;
-    message.msg_control = control, message.msg_controllen = sizeof control;
-    if (recvmsg(socket_, &message, MSG_WAITALL | MSG_CMSG_CLOEXEC) != static_cast<ssize_t>(sizeof welcome)) return "no answer";
-    if (welcome.accepted == 0) return welcome.reason;
-    std::memcpy(&page_, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof page_);
-    memory_ = static_cast<Memory*>(mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, page_, 0));
+    const auto answer = receive_answer(socket_, MSG_WAITALL);
+    if (!answer) return "no answer";
+    if (answer->welcome.accepted == 0) return answer->welcome.reason;
+    page_ = answer->page, memory_ = answer->memory;
     return "";
   }
   /// As the library does.
@@ -280,7 +275,7 @@ TEST_F(LiveService, NothingThatAProgramWritesIntoItsPageEndsTheServiceOrKeepsOth
   }
 }
 
-/// What `sim top` prints.
+/// The state, as `sim top` prints it.
 std::string top(const std::string& at) {
   std::string said;
   FILE* pipe = popen(fmt::format("{} top --at {} 2>&1", std::getenv("CORUN_SIM"), at).c_str(), "r");
@@ -297,7 +292,7 @@ TEST_F(LiveService, TopSaysWhatOfAProgramIsNotSteeredAndWhoseTimesAreNotToldApar
   ASSERT_EQ(some.joins("some"), "");
   some.memory().counted.store(3), some.memory().crowded.store(5);
   const std::string said = top(at_);
-  EXPECT_THAT(said, HasSubstr("some: 3 calls went to the driver as they were, which the library does not steer\n"));
+  EXPECT_THAT(said, HasSubstr("some: 3 driver calls launched or accessed memory unsteered\n"));
   EXPECT_THAT(said, HasSubstr("some: 5 launches were of kernels beyond the first 4095, whose times are not told apart\n"));
   EXPECT_THAT(said, testing::Not(HasSubstr("all: ")));
 }

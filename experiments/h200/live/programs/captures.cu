@@ -39,7 +39,7 @@ void work(Arrays& a, Arrays& b, bool elsewhere) {
   a.turn();
 }
 
-/// What work() launches, in one row and node by node.
+/// The launches of work() as a graph of one chain, built node by node.
 cudaGraph_t nodes(Arrays& a, Arrays& b) {
   cudaGraph_t graph;
   CHECK(cudaGraphCreate(&graph, 0));

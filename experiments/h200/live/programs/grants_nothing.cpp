@@ -1,4 +1,4 @@
-// A service that gives signs of life and never grants a launch, for so many seconds: grants_nothing SOCKET SECONDS
+// A service that sends heartbeats for SECONDS and never grants a launch: grants_nothing SOCKET SECONDS
 //   g++ -std=c++20 -I ../../../.. -o grants_nothing grants_nothing.cpp
 #include <sys/mman.h>
 #include <sys/socket.h>
