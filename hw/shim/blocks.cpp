@@ -172,10 +172,13 @@ std::optional<CUresult> Blocks::allocate(CUdeviceptr* at, std::size_t bytes) {
 
 std::optional<CUresult> Blocks::free(CUdeviceptr at) {
   Lock lock(mutex_);
-  const auto found = at_.find(at);
+  auto found = at_.find(at);
+  changed_.wait(lock, [&] {
+    found = at_.find(at);  // its context may have ended meanwhile
+    return found == at_.end() || (!blocks_[found->second].moving && blocks_[found->second].ending == 0);
+  });
   if (found == at_.end()) return {};
   Block& block = blocks_[found->second];
-  changed_.wait(lock, [&] { return !block.moving; });
   if (captures().any()) return later_.push_back(at), CUDA_SUCCESS;
   at_.erase(found);
   block.moving = true;  // the thread that moves leaves it alone
@@ -197,11 +200,12 @@ void Blocks::say_free(const Block& block) {
 
 /// It has no device memory any more.
 void Blocks::drop(Block& block) {
-  if (block.host != nullptr) calls().unpin(block.host);
+  if (block.host != nullptr && block.context != nullptr) calls().unpin(block.host);
   calls().unreserve(block.at, block.bytes);
   at_.erase(block.at);
   block.host = nullptr;
   block.state = State::none;
+  block.ending = 0;
   ++block.generation;  // what was commanded about it is about none
   free_.push_back(static_cast<std::uint32_t>(&block - blocks_.data()));
   changed_.notify_all();
@@ -223,16 +227,34 @@ std::uint64_t Blocks::own() {
   return bytes;
 }
 
-void Blocks::forget(CUcontext context) {
+void Blocks::context_ends(CUcontext context) {
   Lock lock(mutex_);
-  std::vector<CUdeviceptr> gone;
-  for (const auto& [at, number] : at_)
-    if (blocks_[number].context == context && blocks_[number].state != State::asked) gone.push_back(at);
-  lock.unlock();
-  for (CUdeviceptr at : gone) free(at);
-  lock.lock();
-  streams_.erase(context);
-  contexts_.erase(context);
+  const auto is_its = [&](const Block& b) { return b.context == context && (b.state == State::device || b.state == State::host); };
+  changed_.wait(lock, [&] { return std::ranges::none_of(blocks_, [&](const Block& b) { return is_its(b) && b.moving; }); });
+  for (Block& b : blocks_)
+    if (is_its(b)) ++b.ending;
+}
+
+void Blocks::context_ended(CUcontext context, bool gone) {
+  Lock lock(mutex_);
+  for (Block& b : blocks_) {
+    if (b.context != context || b.ending == 0) continue;
+    --b.ending;
+    if (!gone) continue;
+    b.context = nullptr;
+    if (b.state == State::device && captures().any()) {
+      later_.push_back(b.at);
+      continue;
+    }
+    if (b.state == State::device)
+      take_memory(b);
+    else
+      away_.fetch_sub(1);
+    say_free(b);
+    drop(b);
+  }
+  if (gone) streams_.erase(context), contexts_.erase(context);
+  changed_.notify_all();
 }
 
 // ---- calls that touch memory --------------------------------------------------------------------------------
@@ -302,9 +324,9 @@ void Blocks::serve() {
   }
   // All comes back, also where others have the memory for a while.
   Lock lock(mutex_);
-  const auto is_away = [](const Block& b) { return b.state == State::host && !b.moving; };
+  const auto is_away = [](const Block& b) { return b.state == State::host && (!b.moving || b.ending != 0); };
   for (auto at = blocks_.begin(); (at = std::ranges::find_if(blocks_, is_away)) != blocks_.end();) {
-    if (move_in(*at, lock)) continue;
+    if (at->ending == 0 && move_in(*at, lock)) continue;
     lock.unlock();
     os::sleep_for(10ms);
     lock.lock();
@@ -320,6 +342,11 @@ void Blocks::carry_out(const MemoryCommand& command) {
   }
   Block& block = blocks_[std::min(command.block, kBlocks - 1)];
   if (block.generation != command.generation || block.moving) return;
+  if (block.ending != 0) {  // the service is to ask again
+    lock.unlock();
+    client_.say({Message::What::moved, command.block, 0, command.generation});
+    return;
+  }
   switch (command.what) {
     case MemoryCommand::What::refuse:
       block.answer = CUDA_ERROR_OUT_OF_MEMORY;

@@ -55,8 +55,9 @@ class Blocks {
   std::uint64_t cap() const { return memory_.memory_cap.load(std::memory_order_relaxed); }
   std::uint64_t own();
   void count_passed() { memory_.passed.fetch_add(1, std::memory_order_relaxed); }
-  /// The context is to be destroyed, and its memory with it.
-  void forget(CUcontext context);
+  /// The driver is to destroy the context: what it has stays as it is, until the driver has (`gone`), and it is no more, or has not.
+  void context_ends(CUcontext context);
+  void context_ended(CUcontext context, bool gone);
 
   void enter();
   void leave() { inside_.fetch_sub(1); }
@@ -67,10 +68,11 @@ class Blocks {
   struct Block {
     State state = State::none;
     bool moving = false;
+    std::uint32_t ending = 0;  // calls that destroy its context
     std::uint32_t generation = 0;
     CUdeviceptr at = 0;
     std::size_t asked_bytes = 0, bytes = 0;
-    CUcontext context = nullptr;
+    CUcontext context = nullptr;  // null: it has ended, and memory of the host with it
     CUmemGenericAllocationHandle handle = 0;
     void* host = nullptr;
     std::optional<CUresult> answer{};  // to the thread that allocates it

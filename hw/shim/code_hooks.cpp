@@ -45,8 +45,11 @@ template <class Release>
 CUresult release_primary(CUdevice device, Release release) {
   CUcontext context = primary_context(device);
   stoppable_kernels().context_ended();
+  memory_of_context_may_end(context);
   const CUresult result = release();
-  if (result == CUDA_SUCCESS && context != nullptr && !primary_context_is_there(device)) context_ended(context);
+  const bool gone = result == CUDA_SUCCESS && context != nullptr && !primary_context_is_there(device);
+  if (gone) context_ended(context);
+  memory_of_context(context, gone);
   return result;
 }
 

@@ -26,7 +26,14 @@ std::uint32_t contexts_ended() { return ended().load(std::memory_order_acquire);
 void context_ends(CUcontext context) {
   stoppable_kernels().context_ended();
   if (Client* client = Client::get()) client->context_ends(context);
-  if (Blocks* blocks = Blocks::get(); blocks != nullptr && context != nullptr) blocks->forget(context);
+}
+
+void memory_of_context_may_end(CUcontext context) {
+  if (Blocks* blocks = Blocks::get(); blocks != nullptr && context != nullptr) blocks->context_ends(context);
+}
+
+void memory_of_context(CUcontext context, bool gone) {
+  if (Blocks* blocks = Blocks::get(); blocks != nullptr && context != nullptr) blocks->context_ended(context, gone);
 }
 
 void context_ended(CUcontext context) {

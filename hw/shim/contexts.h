@@ -12,13 +12,18 @@ std::uint32_t contexts_ended();
 
 void context_ends(CUcontext context);
 void context_ended(CUcontext context);
+/// What the program has left in the context's memory is there as long as the context is: the driver may refuse.
+void memory_of_context_may_end(CUcontext context);
+void memory_of_context(CUcontext context, bool gone);
 
 /// The program destroys a context: `destroy` does it.
 template <class Destroy>
 CUresult with_end_of(CUcontext context, Destroy destroy) {
   context_ends(context);
+  memory_of_context_may_end(context);
   const CUresult result = destroy();
   if (result == CUDA_SUCCESS) context_ended(context);
+  memory_of_context(context, result == CUDA_SUCCESS);
   return result;
 }
 

@@ -20,7 +20,21 @@ bool DeviceMemory::all_there(int pid) const {
   return std::ranges::all_of(ranges, [&](const auto& each) { return each.second.pid != pid || !each.second.in_use || each.second.behind != 0; });
 }
 
+void DeviceMemory::context_ended(int pid) {
+  for (const auto& [at, r] : ranges)
+    if (r.pid == pid && r.of_context) physical.erase(r.behind);
+  std::erase_if(ranges, [&](const auto& each) { return each.second.pid == pid && each.second.of_context; });
+  std::erase_if(pinned, [&](const auto& each) { return each.second.pid == pid; });
+}
+
+bool DeviceMemory::has_any(int pid) const {
+  return std::ranges::any_of(ranges, [&](const auto& each) { return each.second.pid == pid; }) ||
+         std::ranges::any_of(physical, [&](const auto& each) { return each.second.pid == pid; }) ||
+         std::ranges::any_of(pinned, [&](const auto& each) { return each.second.pid == pid; });
+}
+
 void DeviceMemory::ended(int pid) {
+  std::erase_if(pinned, [&](const auto& each) { return each.second.pid == pid; });
   std::erase_if(ranges, [&](const auto& each) { return each.second.pid == pid; });
   std::erase_if(physical, [&](const auto& each) { return each.second.pid == pid; });
 }
@@ -91,11 +105,14 @@ CUresult unit(std::size_t* is, const CUmemAllocationProp*, CUmemAllocationGranul
 CUresult pin(void** at, std::size_t, unsigned) {
   return call([&] {
     *at = reinterpret_cast<void*>((std::uint64_t{1} << 60) + memory().next++ * 64);
-    memory().pinned[*at] = 0;
+    memory().pinned[*at] = {machine().process()->pid, 0};
     return CUDA_SUCCESS;
   });
 }
-CUresult unpin(void* at) { return memory().pinned.erase(at), CUDA_SUCCESS; }
+CUresult unpin(void* at) {
+  if (memory().pinned.erase(at) == 0) machine().wrong("memory of the host is given back that is none");
+  return CUDA_SUCCESS;
+}
 
 /// A copy of 20 GiB a second, in its stream.
 CUresult copy(CUdeviceptr at, std::size_t bytes, CUstream stream, std::function<void(DeviceMemory::Physical&)> what) {
@@ -115,13 +132,13 @@ CUresult copy(CUdeviceptr at, std::size_t bytes, CUstream stream, std::function<
 }
 CUresult out(void* to, CUdeviceptr from, std::size_t bytes, CUstream stream) {
   return copy(from, bytes, stream, [to](const DeviceMemory::Physical& p) {
-    memory().pinned[to] = p.content;
+    memory().pinned.at(to).content = p.content;
     ++machine().count("moved to the host");
   });
 }
 CUresult in(CUdeviceptr to, const void* from, std::size_t bytes, CUstream stream) {
   return copy(to, bytes, stream, [from](DeviceMemory::Physical& p) { 
-    p.content = memory().pinned[const_cast<void*>(from)];
+    p.content = memory().pinned.at(const_cast<void*>(from)).content;
     ++machine().count("moved back");
   });
 }
@@ -132,6 +149,7 @@ CUresult allocate(CUdeviceptr* at, std::size_t bytes) {
   const CUmemGenericAllocationHandle handle = memory().next++;
   memory().physical[handle] = {machine().process()->pid, bytes, 0};
   memory().ranges.at(*at).behind = handle;
+  memory().ranges.at(*at).of_context = true;
   return CUDA_SUCCESS;
 }
 CUresult free(CUdeviceptr at) {

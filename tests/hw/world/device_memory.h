@@ -1,4 +1,5 @@
-// Device memory of the played GPU: ranges of addresses, what is behind them, and one number for what is in it.
+// Device memory of the played GPU: ranges of addresses, what is behind them, and one number for what is in it.  What is allocated goes
+// with its context, and pinned memory of the host too; what is created and mapped is the process's until it is given back.
 #pragma once
 
 #define __CUDA_API_VERSION_INTERNAL
@@ -33,13 +34,16 @@ class DeviceMemory {
     std::uint64_t bytes = 0;
     CUmemGenericAllocationHandle behind = 0;  // 0: nothing
     bool in_use = false;                      // the program's launches may use it
+    bool of_context = false;                  // allocated
   };
   /// Null: there is nothing behind it.
   Physical* at(CUdeviceptr address);
   /// Whether all that the program's launches may use is there.
   bool all_there(int pid) const;
+  void context_ended(int pid);
   void ended(int pid);
   std::uint64_t used() const;
+  bool has_any(int pid) const;
 
   /// Of programs, that waited for memory.
   struct Call {
@@ -49,7 +53,11 @@ class DeviceMemory {
   std::vector<Call> calls;
   std::map<CUdeviceptr, Range> ranges;
   std::map<CUmemGenericAllocationHandle, Physical> physical;
-  std::map<void*, std::uint64_t> pinned;  // contents
+  struct Pinned {
+    int pid = 0;
+    std::uint64_t content = 0;
+  };
+  std::map<void*, Pinned> pinned;
   std::uint64_t next = 1, cap = ~std::uint64_t{0};  // for what is made as it is asked for
 
  private:

@@ -52,9 +52,10 @@ CUresult exchange(CUstreamCaptureMode* mode) { return std::swap(*mode, live::os:
 CUresult state(CUdevice, unsigned* flags, int* active) { return *flags = 0, *active = 1, CUDA_SUCCESS; }
 CUresult retain(CUcontext* is, CUdevice) { return *is = handle(), CUDA_SUCCESS; }
 CUresult release(CUdevice) { return CUDA_SUCCESS; }
-CUresult reset(CUdevice) {  // not refused: what the library has of the context is given back before
-  return waiting([] {
-    DeviceMemory::the().ended(machine().process()->pid);
+CUresult reset(CUdevice) {
+  return call([] {
+    if (gpu().refuses_reset.erase(machine().process()->pid) != 0) return ++machine().count("the driver did not reset"), CUDA_ERROR_UNKNOWN;
+    DeviceMemory::the().context_ended(machine().process()->pid);
     ++machine().count("reset");
     gpu().end_context(machine().process()->pid);
     return CUDA_SUCCESS;

@@ -116,6 +116,7 @@ class Gpu {
   std::vector<Graph> graphs;
   Machine& machine;
   bool waits = true;  // for values in memory
+  std::set<int> refuses_reset;  // the next one of these processes
 
  private:
   bool go(std::uint32_t number);

@@ -101,6 +101,7 @@ std::shared_ptr<Process> Machine::fork(Process& parent, std::function<void()> ru
   child->uid = parent.uid;
   child->files = parent.files;
   child->mapped = parent.mapped;
+  child->kept = parent.kept;
   child->environment = parent.environment;
   child->in_child = parent.in_child;
   child->slots.resize(parent.slots.size());
@@ -129,11 +130,7 @@ void Machine::kill(const std::shared_ptr<Process>& process) {
   if (process_ended) process_ended(*process);
   process->files.clear();
   process->mapped.clear();
-  while (!process->kept.empty()) {
-    const auto [what, destroy] = process->kept.back();
-    process->kept.pop_back();
-    destroy(what);
-  }
+  while (!process->kept.empty()) process->kept.pop_back();
   free_slots(process->slots);
   // Who has its descriptor sees that.
   for (const auto& t : threads_)

@@ -92,7 +92,7 @@ struct Process {
   std::map<void*, std::vector<std::shared_ptr<File>>> mapped{};
   std::map<std::string, std::string> environment{};
   std::vector<Slot> slots{};
-  std::vector<std::pair<void*, void (*)(void*)>> kept{};  // and how it is deleted
+  std::vector<std::shared_ptr<void>> kept{};  // a child that was forked has them too
   std::vector<void (*)()> in_child{};
   std::function<void()> at_end{};  // before its pages are gone
 };

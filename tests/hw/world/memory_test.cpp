@@ -159,5 +159,49 @@ TEST_F(Memory, WhatDoesNotComeToRestKeepsItsMemoryUntilItDoes) {
   EXPECT_TRUE(stage_.comes([&] { return !holds->alive && !work->alive; }));
 }
 
+/// What the driver says when the context is to be reset, which it refuses if `refuses`.
+CUresult resets(bool refuses) {
+  if (refuses) Gpu::the().refuses_reset.insert(Machine::the().process()->pid);
+  return cuDevicePrimaryCtxReset_v2(0);
+}
+
+TEST_F(Memory, AContextThatTheDriverDoesNotResetKeepsWhatItsProgramHasThereAndOneThatItDoesKeepsNothing) {
+  for (const bool refuses : {true, false})
+    for (const bool away : {true, false}) {
+      Stage stage;
+      stage.serve_now("flexgpu", {.memory = kUnits * live::kBlockUnit});
+      std::shared_ptr<Process> work;
+      bool on_host = false, kept = false;
+      CUresult said = CUDA_SUCCESS;
+      const auto one = stage.program("one", false, [&] {
+        cuInit(0);
+        const Has has = allocated(48, 7);
+        launch(1ms);
+        cuCtxSynchronize();
+        live::os::sleep_for(500ms);  // the other comes and takes it
+        on_host = stage.machine.count("moved to the host") == 1 && stage.machine.count("moved back") == 0;
+        said = resets(refuses);
+        kept = stage.memory.has_any(stage.machine.process()->pid);
+        if (refuses) looks(has), freed(has);
+        freed(allocated(48, 8));
+      });
+      if (away)
+        work = stage.program("work", false, [] {
+          live::os::sleep_for(100ms);
+          cuInit(0);
+          const Has has = allocated(48, 9);
+          live::os::sleep_for(1s);
+          looks(has), freed(has);
+        });
+      EXPECT_TRUE(stage.comes([&] { return !one->alive && (work == nullptr || !work->alive) && stage.programs() == 0; }));
+      EXPECT_EQ(on_host, away);
+      EXPECT_EQ(said != CUDA_SUCCESS, refuses);
+      EXPECT_EQ(kept, refuses);
+      EXPECT_EQ(stage.service()->books().memory()->accounts().used(), 0u);
+      EXPECT_EQ(stage.machine.count("is let go"), 0u);
+      EXPECT_EQ(stage.machine.wrong(), "") << refuses << away;
+    }
+}
+
 }  // namespace
 }  // namespace corun::world

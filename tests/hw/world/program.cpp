@@ -102,12 +102,17 @@ class Worker {
   }
   void reset() {
     wait_for_all();
+    if (random_.one_in(3)) gpu().refuses_reset.insert(Machine::the().process()->pid);
     CUresult said = CUDA_SUCCESS;
     if (Machine::the().plants.contexts_end_unseen)
       said = reinterpret_cast<CUresult (*)(CUdevice)>(live::driver_function("cuDevicePrimaryCtxReset_v2"))(0);
     else
       said = cuDevicePrimaryCtxReset_v2(0);
-    if (said != CUDA_SUCCESS) return;
+    if (said != CUDA_SUCCESS) {
+      for (Block& b : blocks_) look(b);
+      return;
+    }
+    if (!Machine::the().plants.contexts_end_unseen && DeviceMemory::the().has_any(Machine::the().process()->pid)) Machine::the().wrong("memory of a context that has ended is kept");
     blocks_.clear();
     for (Own& s : streams_) s = {make(), s.number + 100};
   }

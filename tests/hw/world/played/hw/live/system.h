@@ -142,7 +142,7 @@ T& of_process() {
 }
 template <class T>
 T* keep(T* made) {
-  world::Machine::the().process()->kept.emplace_back(made, [](void* at) { delete static_cast<T*>(at); });
+  world::Machine::the().process()->kept.push_back(std::shared_ptr<T>(made));
   return made;
 }
 
