@@ -14,10 +14,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "tests/hw/live/welcome.h"
 
 namespace corun {
 
@@ -53,22 +57,33 @@ class Live : public testing::Test {
   std::string at() const { return (folder_ / "service").string(); }
   std::string log() const { return (folder_ / "log").string(); }
 
-  void serve(const std::string& policy, const std::string& option = "--no-mps") {
+  template <class... Options>
+  void serve(const std::string& policy, const Options&... options) {
     service_ = fork();
     if (service_ == 0) {
       freopen((folder_ / "served").c_str(), "w", stdout);
       dup2(STDOUT_FILENO, STDERR_FILENO);
-      execl(sim().c_str(), "sim", "serve", ("--policy=" + policy).c_str(), "--gpu=h200", "--no-mps",
-            option.c_str(), "--at", at().c_str(), nullptr);
+      execl(sim().c_str(), "sim", "serve", ("--policy=" + policy).c_str(), "--gpu=h200", "--no-mps", "--at", at().c_str(),
+            std::string(options).c_str()..., nullptr);
       _exit(127);
     }
-    for (int i = 0; !files::exists(at() + "/environment") && i < 1000; ++i)
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    ASSERT_TRUE(comes([this] { return is_there(); }));
+  }
+  bool is_there() const { return files::exists(at() + "/environment"); }
+  std::string served() const { return text_of(folder_ / "served"); }
+  static std::string text_of(const files::path& file) {
+    std::ifstream in(file);
+    return {std::istreambuf_iterator<char>(in), {}};
   }
   void end_service(int signal) {
     kill(service_, signal);
     waitpid(service_, nullptr, 0);
     service_ = -1;
+  }
+  static std::size_t times(const std::string& what, const std::string& text) {
+    std::size_t n = 0;
+    for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; ++at) ++n;
+    return n;
   }
   /// A shell's words for a program that joins.
   std::string joins(const std::string& program, const std::string& options = {},
@@ -86,9 +101,30 @@ class Live : public testing::Test {
     ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     return ended;
   }
+  /// A program that launches until it has been told that this is enough.
+  class Going {
+   public:
+    Going(std::string enough, const std::string& command) : enough_(std::move(enough)), runs_([this, command] { ended_ = shell(command); }) {}
+    ~Going() { end(); }
+    const Ended& end() {
+      const std::ofstream told(enough_);
+      if (runs_.joinable()) runs_.join();
+      return ended_;
+    }
+
+   private:
+    std::string enough_;
+    Ended ended_;
+    std::thread runs_;
+  };
+  /// `program`: all of WAY LAUNCHES US EACH.
+  Going going(const std::string& program, const std::string& options = {}) {
+    const std::string enough = (folder_ / fmt::format("enough{}", ++going_)).string();
+    return Going(enough, joins(program + " " + enough, options));
+  }
   /// Without programs where no service answers.
   nlohmann::json state() const {
-    nlohmann::json said = nlohmann::json::parse(shell(fmt::format("{} top --json --at {}", sim(), at())).said, nullptr, false);
+    nlohmann::json said = live::state_at(at());
     return said.is_object() ? said : nlohmann::json{{"programs", nlohmann::json::array()}};
   }
   std::size_t program_count() const { return state()["programs"].size(); }
@@ -98,16 +134,11 @@ class Live : public testing::Test {
       if (p["name"] == name) return p;
     return {};
   }
-#if defined(CORUN_LIBRARY_BEFORE_SANITIZER) || defined(CORUN_FORKS_UNDER_SANITIZER)
-  static constexpr int kLonger = 20;  // `sim top` takes half a second there
-#else
-  static constexpr int kLonger = 1;
-#endif
   /// Looks until it is so, for a minute at most.
   template <class Condition>
   static bool comes(Condition condition) {
     const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-    for (; std::chrono::steady_clock::now() < latest; std::this_thread::sleep_for(std::chrono::milliseconds(5)))
+    for (; std::chrono::steady_clock::now() < latest; std::this_thread::sleep_for(std::chrono::milliseconds(1)))
       if (condition()) return true;
     return false;
   }
@@ -126,6 +157,7 @@ class Live : public testing::Test {
 
   files::path folder_;
   pid_t service_ = -1;
+  int going_ = 0;
 };
 
 }  // namespace corun
