@@ -41,9 +41,9 @@ class LiveMemory : public Live {
 class EachProgram : public LiveMemory, public testing::WithParamInterface<const char*> {};
 
 TEST_P(EachProgram, ThreeThatEachWantHalfOfTheCapCompleteWithWhatTheyLeftInMemoryAndTheCapIsKept) {
-  serve_memory(64);
+  serve_memory(32);
   files::create_directory(folder_ / "allocated");
-  const std::string program = fmt::format("{} 32 6 200 {} 3", GetParam(), (folder_ / "allocated").string());
+  const std::string program = fmt::format("{} 16 4 200 {} 3", GetParam(), (folder_ / "allocated").string());
   const Ended all = shell(allocates(program, "--name a") + " & " + allocates(program, "--name b") + " & " +
                           allocates(program, "--name c") + "; wait");
   int done = 0;
@@ -51,12 +51,12 @@ TEST_P(EachProgram, ThreeThatEachWantHalfOfTheCapCompleteWithWhatTheyLeftInMemor
   EXPECT_EQ(done, 3) << all.said;
   const auto [now, most] = on_device();
   EXPECT_EQ(now, 0u);
-  EXPECT_LE(most, 64 * kMib);
-  EXPECT_GT(most, 32 * kMib) << "two are there at a time";
+  EXPECT_LE(most, 32 * kMib);
+  EXPECT_GT(most, 16 * kMib) << "two are there at a time";
   // The service hears of the end of the last one a little later than the shell that waits for it.
   EXPECT_TRUE(comes([this] { return state()["memory"]["used_bytes"] == 0; }));
   const nlohmann::json state = ended();
-  EXPECT_GE(state["memory"]["checkpoints"], 8) << "of blocks of 4 MiB: a third program's 32, as none ends before it has them";
+  EXPECT_GE(state["memory"]["checkpoints"], 4) << "of blocks of 4 MiB: a third program's 16, as none ends before it has them";
   EXPECT_EQ(state["memory"]["peak_bytes"], most);
   EXPECT_EQ(state["memory"]["used_bytes"], 0);
 }
@@ -64,26 +64,26 @@ INSTANTIATE_TEST_SUITE_P(Ways, EachProgram, testing::Values("plain", "frees"),
                          [](const auto& way) { return std::string(way.param); });
 
 TEST_F(LiveMemory, AProgramAloneIsNeverMoved) {
-  serve_memory(64);
-  EXPECT_THAT(shell(allocates("plain 64 4", "--name one")).said, HasSubstr("wrong 0\ndone"));
+  serve_memory(16);
+  EXPECT_THAT(shell(allocates("plain 16 4", "--name one")).said, HasSubstr("wrong 0\ndone"));
   EXPECT_EQ(ended()["memory"]["checkpoints"], 0);
 }
 
 TEST_F(LiveMemory, MoreThanTheCapIsAnsweredByOutOfMemoryAndTheProgramGoesOn) {
-  serve_memory(64);
-  EXPECT_THAT(shell(allocates("beyond 32 2", "--name one")).said,
+  serve_memory(16);
+  EXPECT_THAT(shell(allocates("beyond 8 2", "--name one")).said,
               AllOf(HasSubstr("beyond 2\n"), HasSubstr("wrong 0\ndone")));
-  EXPECT_THAT(shell(allocates("plain 68 2", "--name one")).said, HasSubstr("allocate failed: 2"))
+  EXPECT_THAT(shell(allocates("plain 20 2", "--name one")).said, HasSubstr("allocate failed: 2"))
       << "in blocks, each of which it may have";
-  EXPECT_LE(on_device().second, 64 * kMib);
+  EXPECT_LE(on_device().second, 16 * kMib);
 }
 
 TEST_F(LiveMemory, WhereTheDriverHasLessThanTheCapTheProgramIsToldSo) {
-  setenv("CORUN_FAKE_LIMIT", std::to_string(40 * kMib).c_str(), 1);
-  serve_memory(64);
-  const Ended ended = shell(allocates("plain 48 2", "--name one"));
+  setenv("CORUN_FAKE_LIMIT", std::to_string(12 * kMib).c_str(), 1);
+  serve_memory(16);
+  const Ended ended = shell(allocates("plain 16 2", "--name one"));
   files::remove(folder_ / "memory");  // what counts, for it cannot see that a process has ended
-  EXPECT_THAT(shell(allocates("plain 40 2", "--name two")).said, HasSubstr("done"))
+  EXPECT_THAT(shell(allocates("plain 12 2", "--name two")).said, HasSubstr("done"))
       << "nothing is left of the first";
   unsetenv("CORUN_FAKE_LIMIT");
   EXPECT_THAT(ended.said, HasSubstr("allocate failed: 2"));
@@ -111,15 +111,15 @@ TEST_F(LiveMemory, WhatTheDriverSaysOfMemoryIsRightAndWhatCannotBeSteeredIsPasse
 }
 
 TEST_F(LiveMemory, MemoryIsFreedAndMovedAfterCapturesInWhicheverWayTheyBeganAndEnded) {
-  serve_memory(64);
-  const Ended both = shell(allocates("captures 40 3 200", "--name one") + " & " + allocates("plain 40 3 200", "--name two") + "; wait");
+  serve_memory(16);
+  const Ended both = shell(allocates("captures 12 3 200", "--name one") + " & " + allocates("plain 12 3 200", "--name two") + "; wait");
   EXPECT_THAT(both.said, HasSubstr("left as before 1\n"));
   EXPECT_NE(both.said.find("wrong 0\ndone"), both.said.rfind("wrong 0\ndone")) << both.said;
 }
 
 TEST_F(LiveMemory, TheMemoryOfAProgramThatSeesSeveralDevicesIsItsOwn) {
-  serve_memory(64);
-  EXPECT_THAT(shell("CORUN_FAKE_DEVICE=0 " + allocates("plain 96 2", "--name one")).said,
+  serve_memory(16);
+  EXPECT_THAT(shell("CORUN_FAKE_DEVICE=0 " + allocates("plain 24 2", "--name one")).said,
               HasSubstr("wrong 0\ndone"));
   EXPECT_EQ(ended()["memory"]["peak_bytes"], 0);
 }

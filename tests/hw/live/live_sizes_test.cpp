@@ -116,10 +116,10 @@ TEST_F(Sizes, StreamsThatWaitForEachOtherDoNotStandStillWhereSomeLaunchesHaveSiz
     std::thread requests([&] {
       while (!over) shell("timeout -s KILL 120 env " + joins("dlsym 3 2000 3", "--name cam --class=real_time"));
     });
-    const Ended ended = shell("timeout -s KILL 120 env " + joins("ring 48 2000 16", "--name work"));
+    const Ended ended = shell("timeout -s KILL 120 env " + joins("ring 32 1000 16", "--name work"));
     over = true;
     requests.join();
-    EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("done 48"), HasSubstr("counted\n"), Not(HasSubstr("refused")))) << policy;
+    EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("done 32"), HasSubstr("counted\n"), Not(HasSubstr("refused")))) << policy;
     EXPECT_TRUE(policy != std::string("smguard") || !sizes("work").empty());
     end_service(SIGTERM);
   }
