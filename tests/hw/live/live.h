@@ -5,12 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -22,15 +19,11 @@
 #include <vector>
 
 #include "tests/hw/live/welcome.h"
+#include "tests/support/shell.h"
 
 namespace corun {
 
 namespace files = std::filesystem;
-
-struct Ended {
-  int code = -1;
-  std::string said;
-};
 
 class Live : public testing::Test {
  protected:
@@ -49,7 +42,7 @@ class Live : public testing::Test {
 #endif
   }
   ~Live() override {
-    if (service_ > 0) kill(service_, SIGKILL), waitpid(service_, nullptr, 0);
+    if (service_ > 0) end_process(service_, SIGKILL);
     files::remove_all(folder_);
   }
 
@@ -59,14 +52,7 @@ class Live : public testing::Test {
 
   template <class... Options>
   void serve(const std::string& policy, const Options&... options) {
-    service_ = fork();
-    if (service_ == 0) {
-      freopen((folder_ / "served").c_str(), "w", stdout);
-      dup2(STDOUT_FILENO, STDERR_FILENO);
-      execl(sim().c_str(), "sim", "serve", ("--policy=" + policy).c_str(), "--gpu=h200", "--no-mps", "--at", at().c_str(),
-            std::string(options).c_str()..., nullptr);
-      _exit(127);
-    }
+    service_ = started({sim(), "serve", "--policy=" + policy, "--gpu=h200", "--no-mps", "--at", at(), std::string(options)...}, (folder_ / "served").string());
     ASSERT_TRUE(comes([this] { return is_there(); }));
   }
   bool is_there() const { return files::exists(at() + "/environment"); }
@@ -76,9 +62,7 @@ class Live : public testing::Test {
     return {std::istreambuf_iterator<char>(in), {}};
   }
   void end_service(int signal) {
-    kill(service_, signal);
-    waitpid(service_, nullptr, 0);
-    service_ = -1;
+    end_process(std::exchange(service_, -1), signal);
   }
   static std::size_t times(const std::string& what, const std::string& text) {
     std::size_t n = 0;
@@ -91,22 +75,12 @@ class Live : public testing::Test {
     return fmt::format("LD_LIBRARY_PATH={} CORUN_FAKE_LOG={} {} run --at {} {} -- {} {}", CORUN_FAKE_DRIVER,
                        log(), sim(), at(), options, which, program);
   }
-  static Ended shell(const std::string& command) {
-    Ended ended;
-    FILE* pipe = popen(fmt::format("( {} ) 2>&1 </dev/null", command).c_str(), "r");
-    std::array<char, 4096> buffer{};
-    while (const std::size_t n = fread(buffer.data(), 1, buffer.size(), pipe))
-      ended.said.append(buffer.data(), n);
-    const int status = pclose(pipe);
-    ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return ended;
-  }
   /// A program that launches until it has been told that this is enough.
   class Going {
    public:
     Going(std::string enough, const std::string& command) : enough_(std::move(enough)), runs_([this, command] { ended_ = shell(command); }) {}
     ~Going() { end(); }
-    const Ended& end() {
+    const Ran& end() {
       const std::ofstream told(enough_);
       if (runs_.joinable()) runs_.join();
       return ended_;
@@ -114,7 +88,7 @@ class Live : public testing::Test {
 
    private:
     std::string enough_;
-    Ended ended_;
+    Ran ended_;
     std::thread runs_;
   };
   /// `program`: all of WAY LAUNCHES US EACH.

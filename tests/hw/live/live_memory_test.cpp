@@ -44,11 +44,11 @@ TEST_P(EachProgram, ThreeThatEachWantHalfOfTheCapCompleteWithWhatTheyLeftInMemor
   serve_memory(32);
   files::create_directory(folder_ / "allocated");
   const std::string program = fmt::format("{} 16 4 200 {} 3", GetParam(), (folder_ / "allocated").string());
-  const Ended all = shell(allocates(program, "--name a") + " & " + allocates(program, "--name b") + " & " +
+  const Ran all = shell(allocates(program, "--name a") + " & " + allocates(program, "--name b") + " & " +
                           allocates(program, "--name c") + "; wait");
   int done = 0;
-  for (std::size_t at = 0; (at = all.said.find("wrong 0\ndone", at)) != std::string::npos; ++at) ++done;
-  EXPECT_EQ(done, 3) << all.said;
+  for (std::size_t at = 0; (at = all.out.find("wrong 0\ndone", at)) != std::string::npos; ++at) ++done;
+  EXPECT_EQ(done, 3) << all.out;
   const auto [now, most] = on_device();
   EXPECT_EQ(now, 0u);
   EXPECT_LE(most, 32 * kMib);
@@ -65,15 +65,15 @@ INSTANTIATE_TEST_SUITE_P(Ways, EachProgram, testing::Values("plain", "frees"),
 
 TEST_F(LiveMemory, AProgramAloneIsNeverMoved) {
   serve_memory(16);
-  EXPECT_THAT(shell(allocates("plain 16 4", "--name one")).said, HasSubstr("wrong 0\ndone"));
+  EXPECT_THAT(shell(allocates("plain 16 4", "--name one")).out, HasSubstr("wrong 0\ndone"));
   EXPECT_EQ(ended()["memory"]["checkpoints"], 0);
 }
 
 TEST_F(LiveMemory, MoreThanTheCapIsAnsweredByOutOfMemoryAndTheProgramGoesOn) {
   serve_memory(16);
-  EXPECT_THAT(shell(allocates("beyond 8 2", "--name one")).said,
+  EXPECT_THAT(shell(allocates("beyond 8 2", "--name one")).out,
               AllOf(HasSubstr("beyond 2\n"), HasSubstr("wrong 0\ndone")));
-  EXPECT_THAT(shell(allocates("plain 20 2", "--name one")).said, HasSubstr("allocate failed: 2"))
+  EXPECT_THAT(shell(allocates("plain 20 2", "--name one")).out, HasSubstr("allocate failed: 2"))
       << "in blocks, each of which it may have";
   EXPECT_LE(on_device().second, 16 * kMib);
 }
@@ -81,54 +81,54 @@ TEST_F(LiveMemory, MoreThanTheCapIsAnsweredByOutOfMemoryAndTheProgramGoesOn) {
 TEST_F(LiveMemory, WhereTheDriverHasLessThanTheCapTheProgramIsToldSo) {
   setenv("CORUN_FAKE_LIMIT", std::to_string(12 * kMib).c_str(), 1);
   serve_memory(16);
-  const Ended ended = shell(allocates("plain 16 2", "--name one"));
+  const Ran ended = shell(allocates("plain 16 2", "--name one"));
   files::remove(folder_ / "memory");  // what counts, for it cannot see that a process has ended
-  EXPECT_THAT(shell(allocates("plain 12 2", "--name two")).said, HasSubstr("done"))
+  EXPECT_THAT(shell(allocates("plain 12 2", "--name two")).out, HasSubstr("done"))
       << "nothing is left of the first";
   unsetenv("CORUN_FAKE_LIMIT");
-  EXPECT_THAT(ended.said, HasSubstr("allocate failed: 2"));
+  EXPECT_THAT(ended.out, HasSubstr("allocate failed: 2"));
 }
 
 TEST_F(LiveMemory, WhatTheDriverSaysOfMemoryIsRightAndWhatCannotBeSteeredIsPassedAndCounted) {
   serve_memory(64);
   files::create_directory(folder_ / "seen");
-  Ended ended;
+  Ran ended;
   std::thread looks([&] { ended = shell(allocates(fmt::format("tells 32 2 100 {} 2", (folder_ / "seen").string()), "--name one")); });
   EXPECT_TRUE(comes([&] {
     const nlohmann::json one = program("one");
     return !one.is_null() && one["memory"]["passed"] == 2;
   }));
-  EXPECT_THAT(shell(fmt::format("{} top --at {}", sim(), at())).said, HasSubstr("32 MiB of 64 are in use"));
+  EXPECT_THAT(shell(fmt::format("{} top --at {}", sim(), at())).out, HasSubstr("32 MiB of 64 are in use"));
   const std::ofstream seen(folder_ / "seen/by this");
   looks.join();
-  EXPECT_THAT(ended.said, HasSubstr("left 32 of 64 MiB, range 1 4194304\n"));
-  EXPECT_THAT(ended.said, AllOf(HasSubstr("shared 801\n"), HasSubstr("--own-memory")))
+  EXPECT_THAT(ended.out, HasSubstr("left 32 of 64 MiB, range 1 4194304\n"));
+  EXPECT_THAT(ended.out, AllOf(HasSubstr("shared 801\n"), HasSubstr("--own-memory")))
       << "CUDA_ERROR_NOT_SUPPORTED, and why";
-  EXPECT_THAT(ended.said, HasSubstr("wrong 0\ndone"));
-  const Ended own = shell(allocates("tells 32 2", "--name one --own-memory"));
-  EXPECT_THAT(own.said,
+  EXPECT_THAT(ended.out, HasSubstr("wrong 0\ndone"));
+  const Ran own = shell(allocates("tells 32 2", "--name one --own-memory"));
+  EXPECT_THAT(own.out,
               AllOf(HasSubstr("shared 0\n"), HasSubstr("of 81920 MiB"), Not(HasSubstr("own-memory"))));
 }
 
 TEST_F(LiveMemory, MemoryIsFreedAndMovedAfterCapturesInWhicheverWayTheyBeganAndEnded) {
   serve_memory(16);
-  const Ended both = shell(allocates("captures 12 3 200", "--name one") + " & " + allocates("plain 12 3 200", "--name two") + "; wait");
-  EXPECT_THAT(both.said, HasSubstr("left as before 1\n"));
-  EXPECT_NE(both.said.find("wrong 0\ndone"), both.said.rfind("wrong 0\ndone")) << both.said;
+  const Ran both = shell(allocates("captures 12 3 200", "--name one") + " & " + allocates("plain 12 3 200", "--name two") + "; wait");
+  EXPECT_THAT(both.out, HasSubstr("left as before 1\n"));
+  EXPECT_NE(both.out.find("wrong 0\ndone"), both.out.rfind("wrong 0\ndone")) << both.out;
 }
 
 TEST_F(LiveMemory, TheMemoryOfAProgramThatSeesSeveralDevicesIsItsOwn) {
   serve_memory(16);
-  EXPECT_THAT(shell("CORUN_FAKE_DEVICE=0 " + allocates("plain 24 2", "--name one")).said,
+  EXPECT_THAT(shell("CORUN_FAKE_DEVICE=0 " + allocates("plain 24 2", "--name one")).out,
               HasSubstr("wrong 0\ndone"));
   EXPECT_EQ(ended()["memory"]["peak_bytes"], 0);
 }
 
 TEST_F(LiveMemory, ACapUnderAPolicyThatDecidesNothingAboutMemoryIsRefused) {
-  const Ended ended =
+  const Ran ended =
       shell(fmt::format("{} serve --policy=wait --memory=1GiB --gpu=h200 --no-mps --at {}", sim(), at()));
   EXPECT_EQ(ended.code, 2);
-  EXPECT_THAT(ended.said, HasSubstr("policy wait decides nothing about memory"));
+  EXPECT_THAT(ended.out, HasSubstr("policy wait decides nothing about memory"));
 }
 
 }  // namespace

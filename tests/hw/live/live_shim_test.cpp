@@ -24,7 +24,7 @@ class Shim : public Live {
 
 TEST_F(Shim, AProgramThatIsKilledIsGoneFromTheBooksWhileAChildOfItLives) {
   serve("wait");
-  Ended ended;
+  Ran ended;
   std::thread running([&] { ended = shell(joins("fork-stays 100000 1000 20", "--name one") + " | tee " + (folder_ / "said").string()); });
   int child = 0;
   EXPECT_TRUE(comes([&] {
@@ -65,8 +65,8 @@ TEST_F(Shim, AProgramOfAnotherVersionIsToldAndGoesOn) {
       (void)!recv(fd, hello, sizeof hello, MSG_WAITALL);
       close(fd);
     });
-    const Ended ended = shell(steered("dlsym 10 50", path));
-    EXPECT_THAT(ended.said, AllOf(HasSubstr("corun: the service refused: it is of another version; "), HasSubstr("done 10"))) << more;
+    const Ran ended = shell(steered("dlsym 10 50", path));
+    EXPECT_THAT(ended.out, AllOf(HasSubstr("corun: the service refused: it is of another version; "), HasSubstr("done 10"))) << more;
     service.join();
     close(listener);
   }
@@ -74,10 +74,10 @@ TEST_F(Shim, AProgramOfAnotherVersionIsToldAndGoesOn) {
 
 TEST_F(Shim, AProgramThatSeesAnotherGpuThanTheServicesIsRefusedAndTold) {
   serve("wait", "--device=00000000:02:00.0");
-  const Ended other = shell(joins("dlsym 10 50", "--name one"));
-  EXPECT_THAT(other.said, AllOf(HasSubstr("it decides about the GPU at 00000000:02:00.0, which this program does not see"), HasSubstr("done 10")));
-  const Ended same = shell("CUDA_VISIBLE_DEVICES=1 " + joins("dlsym 10 50", "--name two"));
-  EXPECT_THAT(same.said, AllOf(Not(HasSubstr("corun:")), HasSubstr("done 10")));
+  const Ran other = shell(joins("dlsym 10 50", "--name one"));
+  EXPECT_THAT(other.out, AllOf(HasSubstr("it decides about the GPU at 00000000:02:00.0, which this program does not see"), HasSubstr("done 10")));
+  const Ran same = shell("CUDA_VISIBLE_DEVICES=1 " + joins("dlsym 10 50", "--name two"));
+  EXPECT_THAT(same.out, AllOf(Not(HasSubstr("corun:")), HasSubstr("done 10")));
 }
 
 class EachReset : public Shim, public testing::WithParamInterface<const char*> {};
@@ -86,8 +86,8 @@ TEST_P(EachReset, NothingOfAContextThatIsResetIsUsedAfterwards) {
   for (const char* policy : {"wait", "priority", "static-split:tpcs=16/50"}) {
     files::remove(log());
     serve(policy, "--programs=one,two");
-    const Ended ended = shell(joins(fmt::format("{} 20 100 5", GetParam()), "--name one --priority=-5"));
-    EXPECT_THAT(ended.said, AllOf(HasSubstr("done 20"), Not(HasSubstr("stale")), Not(HasSubstr("corun:")))) << policy;
+    const Ran ended = shell(joins(fmt::format("{} 20 100 5", GetParam()), "--name one --priority=-5"));
+    EXPECT_THAT(ended.out, AllOf(HasSubstr("done 20"), Not(HasSubstr("stale")), Not(HasSubstr("corun:")))) << policy;
     EXPECT_EQ(kernels().size(), 20u) << policy;
     EXPECT_TRUE(comes([&] { return state()["programs"].empty(); }));
     end_service(SIGTERM);
@@ -100,9 +100,9 @@ TEST_F(Shim, WhatIsLaunchedWhileAProgramEndsIsLaunchedAsBefore) {
   for (const char* policy : {"wait", "priority"}) {
     files::remove(log());
     serve(policy);
-    const Ended ended = shell("MALLOC_PERTURB_=165 " + joins("at-exit 5 50", "--name one --priority=-5"));
-    EXPECT_EQ(ended.code, 0) << ended.said;
-    EXPECT_THAT(ended.said, HasSubstr("launched at exit")) << policy;
+    const Ran ended = shell("MALLOC_PERTURB_=165 " + joins("at-exit 5 50", "--name one --priority=-5"));
+    EXPECT_EQ(ended.code, 0) << ended.out;
+    EXPECT_THAT(ended.out, HasSubstr("launched at exit")) << policy;
     EXPECT_EQ(kernels().size(), 6u) << policy;
     end_service(SIGTERM);
   }

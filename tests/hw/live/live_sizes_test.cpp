@@ -39,20 +39,20 @@ class Sizes : public Live {
 
 TEST_F(Sizes, AProgramKeepsToItsQuota) {
   serve("smguard", "--persistent");
-  const Ended ended = shell(joins("ptx 6 4000 2", "--name work --quota=0.25"));
-  EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("done 6"), HasSubstr("counted\n")));
+  const Ran ended = shell(joins("ptx 6 4000 2", "--name work --quota=0.25"));
+  EXPECT_THAT(ended.out, testing::AllOf(HasSubstr("done 6"), HasSubstr("counted\n")));
   EXPECT_THAT(sizes("work"), ElementsAre(kWhole / 4));
   EXPECT_THAT(workers("work"), Contains(0)) << "the first was plain";
 }
 
 TEST_F(Sizes, TwoProgramsShareByTheirQuotas) {
   serve("smguard", "--persistent");
-  Ended other;
+  Ran other;
   std::thread second([&] { other = shell(joins("ptx 8 8000 2", "--name other --quota=0.25")); });
-  const Ended ended = shell(joins("ptx 8 8000 2", "--name work --quota=0.5"));
+  const Ran ended = shell(joins("ptx 8 8000 2", "--name work --quota=0.5"));
   second.join();
-  EXPECT_THAT(ended.said, HasSubstr("counted\n"));
-  EXPECT_THAT(other.said, HasSubstr("counted\n"));
+  EXPECT_THAT(ended.out, HasSubstr("counted\n"));
+  EXPECT_THAT(other.out, HasSubstr("counted\n"));
   EXPECT_THAT(sizes("work"), ElementsAre(kWhole / 2));
   EXPECT_THAT(sizes("other"), ElementsAre(kWhole / 4));
   bool at_once = false;
@@ -74,8 +74,8 @@ TEST_F(Sizes, ARealTimeRequestTakesWorkersAndGivesThemBack) {
     return std::find(all.begin() + static_cast<std::ptrdiff_t>(before), all.end(), kWhole) != all.end();
   })) << "it had all of them again";
   const nlohmann::json last = program("work")["stoppable"];
-  const Ended work = working.end();
-  EXPECT_THAT(work.said, testing::AllOf(HasSubstr("counted\n"), Not(HasSubstr("refused"))));
+  const Ran work = working.end();
+  EXPECT_THAT(work.out, testing::AllOf(HasSubstr("counted\n"), Not(HasSubstr("refused"))));
   // A request's kernels have 8 blocks of 128 threads.
   const std::vector<int> all = workers("work");
   EXPECT_THAT(sizes("work"), Contains(kWhole));
@@ -95,13 +95,13 @@ TEST_F(Sizes, WhatCannotBeSizedGoesPlainlyAndNotBesideARequest) {
   Going working = going("fat-unreadable 2 1000 2", "--name work --quota=0.25");
   EXPECT_TRUE(comes([&] { return std::ranges::count(kernels(), "work", &Kernel::program) >= 8; }));
   for (int i = 0; i < 2; ++i) shell(joins("dlsym 3 2000 3", "--name cam --class=real_time --priority=-5"));
-  const Ended work = working.end();
-  EXPECT_THAT(work.said, HasSubstr("counted\n"));
+  const Ran work = working.end();
+  EXPECT_THAT(work.out, HasSubstr("counted\n"));
   EXPECT_THAT(sizes("work"), IsEmpty());
   std::vector<Kernel> cam, plain;
   for (const Kernel& k : kernels()) (k.program == "cam" ? cam : plain).push_back(k);
   ASSERT_EQ(cam.size(), 6u);
-  EXPECT_THAT(work.said, HasSubstr(fmt::format("done {}\n", plain.size())));
+  EXPECT_THAT(work.out, HasSubstr(fmt::format("done {}\n", plain.size())));
   for (std::size_t r = 0; r < 2; ++r) {
     const auto within = [&](const Kernel& k) { return k.begin > cam[3 * r].begin && k.begin < cam[3 * r + 2].end; };
     // Three kernels of 2 ms, within which six of 1 ms would begin.  Some have their grant when the request comes.
@@ -116,10 +116,10 @@ TEST_F(Sizes, StreamsThatWaitForEachOtherDoNotStandStillWhereSomeLaunchesHaveSiz
     std::thread requests([&] {
       while (!over) shell("timeout -s KILL 120 env " + joins("dlsym 3 2000 3", "--name cam --class=real_time"));
     });
-    const Ended ended = shell("timeout -s KILL 120 env " + joins("ring 32 1000 16", "--name work"));
+    const Ran ended = shell("timeout -s KILL 120 env " + joins("ring 32 1000 16", "--name work"));
     over = true;
     requests.join();
-    EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("done 32"), HasSubstr("counted\n"), Not(HasSubstr("refused")))) << policy;
+    EXPECT_THAT(ended.out, testing::AllOf(HasSubstr("done 32"), HasSubstr("counted\n"), Not(HasSubstr("refused")))) << policy;
     EXPECT_TRUE(policy != std::string("smguard") || !sizes("work").empty());
     end_service(SIGTERM);
   }
@@ -132,15 +132,15 @@ TEST_F(Sizes, WhatHasASizeGoesOnWhenTheServiceIsKilled) {
   end_service(SIGKILL);
   const std::size_t before = workers("work").size();
   EXPECT_TRUE(comes([&] { return workers("work").size() > before + 4; }));
-  const Ended ended = working.end();
-  EXPECT_THAT(ended.said,
+  const Ran ended = working.end();
+  EXPECT_THAT(ended.out,
               testing::AllOf(HasSubstr("the service has ended"), HasSubstr("done "), HasSubstr("counted\n")));
 }
 
 TEST_F(Sizes, WithoutPersistentKernelsThereAreNone) {
-  const Ended ended = shell(fmt::format("{} serve --policy=smguard --gpu=h200 --no-mps --at {}", sim(), at()));
+  const Ran ended = shell(fmt::format("{} serve --policy=smguard --gpu=h200 --no-mps --at {}", sim(), at()));
   EXPECT_EQ(ended.code, 2);
-  EXPECT_THAT(ended.said, HasSubstr("--persistent"));
+  EXPECT_THAT(ended.out, HasSubstr("--persistent"));
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ class Stops : public Live {
  protected:
   /// `way` launches kernels of 8 ms, one after the other, beside requests of 6 ms, which begin when it has told the service how
   /// long one takes, and come until a launch was several pieces, if one is to be.
-  Ended beside_requests(const std::string& way, bool stops) {
+  Ran beside_requests(const std::string& way, bool stops) {
     Going working = going(fmt::format("{} 1 8000 1", way), "--name work");
     EXPECT_TRUE(comes([&] { return of("work").size() >= 2; }));
     const auto in_pieces = [&] {
@@ -29,8 +29,8 @@ class Stops : public Live {
     for (requests_ = 0; requests_ < 2 || (stops && requests_ < 100 && !in_pieces()); ++requests_)
       shell(joins("dlsym 3 2000 3", "--name cam --class=real_time"));
     (void)in_pieces();
-    const Ended work = working.end();
-    if (const std::size_t at = work.said.find("done "); at != std::string::npos) launches_ = std::stoul(work.said.substr(at + 5));
+    const Ran work = working.end();
+    if (const std::size_t at = work.out.find("done "); at != std::string::npos) launches_ = std::stoul(work.out.substr(at + 5));
     return work;
   }
   std::vector<Kernel> of(const std::string& name) const {
@@ -56,11 +56,11 @@ class EachImage : public Stops, public testing::WithParamInterface<const char*> 
 
 TEST_P(EachImage, ALongKernelStopsForARequestAndGoesOnWhereItWas) {
   serve("wait", "--persistent");
-  const Ended ended = beside_requests(GetParam(), true);
-  EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("counted\n"), Not(HasSubstr("refused"))))
+  const Ran ended = beside_requests(GetParam(), true);
+  EXPECT_THAT(ended.out, testing::AllOf(HasSubstr("counted\n"), Not(HasSubstr("refused"))))
       << "each block once a launch";
   EXPECT_GE(launches_, 4u);
-  ASSERT_TRUE(last_.is_object()) << "the service did not say what was stopped\n" << ended.said;
+  ASSERT_TRUE(last_.is_object()) << "the service did not say what was stopped\n" << ended.out;
   const std::vector<Kernel> work = of("work"), cam = of("cam");
   ASSERT_EQ(cam.size(), 3 * requests_);
   EXPECT_GT(work.size(), launches_) << "some launches were several pieces";
@@ -80,7 +80,7 @@ INSTANTIATE_TEST_SUITE_P(Images, EachImage, testing::Values("ptx", "ptx-extra", 
 
 TEST_F(Stops, TheLibraryBringsNoneOfWhatDecompressesIntoAProgram) {
   const std::string library = (files::path(sim()).parent_path() / "libcorun_steer.so").string();
-  const std::string needs = shell("readelf -d " + library).said, shows = shell("readelf -W --dyn-syms " + library + " | grep -v UND").said;
+  const std::string needs = shell("readelf -d " + library).out, shows = shell("readelf -W --dyn-syms " + library + " | grep -v UND").out;
   EXPECT_THAT(needs, testing::AllOf(HasSubstr("Shared library"), Not(HasSubstr("liblz4")), Not(HasSubstr("libzstd"))));
   EXPECT_THAT(shows, testing::AllOf(HasSubstr("cuModuleLoadData"), Not(HasSubstr("LZ4_")), Not(HasSubstr("ZSTD_"))));
 }
@@ -89,7 +89,7 @@ TEST_F(Stops, TheServiceKnowsWhatAKernelNeedsHoweverItIsLaunched) {
   for (const char* way : {"library", "kernel"}) {
     const std::string file = (folder_ / way).string();
     serve("wait", "--record=" + file);
-    EXPECT_THAT(shell(joins(fmt::format("{} 1 1000", way))).said, HasSubstr("done 1"));
+    EXPECT_THAT(shell(joins(fmt::format("{} 1 1000", way))).out, HasSubstr("done 1"));
     end_service(SIGINT);
     std::ifstream in(file);
     std::string line;
@@ -103,12 +103,12 @@ TEST_F(Stops, TheServiceKnowsWhatAKernelNeedsHoweverItIsLaunched) {
 
 TEST_F(Stops, WithoutTheOptionOrWhereThePtxCannotBeReadKernelsRunToTheirEnds) {
   serve("wait");
-  EXPECT_THAT(beside_requests("ptx", false).said, HasSubstr("counted\n"));
+  EXPECT_THAT(beside_requests("ptx", false).out, HasSubstr("counted\n"));
   EXPECT_EQ(of("work").size(), launches_);
   end_service(SIGTERM);
   files::remove(log());
   serve("wait", "--persistent");
-  EXPECT_THAT(beside_requests("fat-unreadable", false).said, HasSubstr("counted\n"));
+  EXPECT_THAT(beside_requests("fat-unreadable", false).out, HasSubstr("counted\n"));
   EXPECT_EQ(of("work").size(), launches_);
   EXPECT_EQ(stoppable("unreadable"), 1);
   EXPECT_EQ(last_["launches"], 0);
@@ -116,7 +116,7 @@ TEST_F(Stops, WithoutTheOptionOrWhereThePtxCannotBeReadKernelsRunToTheirEnds) {
 
 TEST_F(Stops, ARealTimeProgramsKernelsStayPlain) {
   serve("wait", "--persistent");
-  EXPECT_THAT(shell(joins("ptx 4 20000 2", "--name cam --class=real_time")).said, HasSubstr("counted\n"));
+  EXPECT_THAT(shell(joins("ptx 4 20000 2", "--name cam --class=real_time")).out, HasSubstr("counted\n"));
   EXPECT_EQ(of("cam").size(), 4u);
 }
 
@@ -132,8 +132,8 @@ TEST_F(Stops, WhatWasStoppedGoesOnWhenTheServiceIsKilled) {
   EXPECT_TRUE(has("stops"));
   end_service(SIGKILL);
   cam.end();
-  const Ended ended = working.end();
-  EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("the service has ended"), HasSubstr("done "), HasSubstr("counted\n")));
+  const Ran ended = working.end();
+  EXPECT_THAT(ended.out, testing::AllOf(HasSubstr("the service has ended"), HasSubstr("done "), HasSubstr("counted\n")));
 }
 
 }  // namespace

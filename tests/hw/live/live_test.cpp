@@ -18,8 +18,8 @@ class EachWay : public Live, public testing::WithParamInterface<const char*> {};
 TEST_P(EachWay, AProgramThatComesByTheDriverInThisWayAsksForEachLaunchAndItsWaitsAreHeard) {
   const files::path file = folder_ / "recorded.jsonl";
   serve("wait", "--record=" + file.string());
-  const Ended ended = shell(joins(fmt::format("{} 40 50 10", GetParam()), "--name one --class=real_time"));
-  EXPECT_THAT(ended.said, HasSubstr("done 40"));
+  const Ran ended = shell(joins(fmt::format("{} 40 50 10", GetParam()), "--name one --class=real_time"));
+  EXPECT_THAT(ended.out, HasSubstr("done 40"));
   EXPECT_EQ(kernels().size(), 40u);
   end_service(SIGTERM);
   const std::string text = served();
@@ -36,24 +36,24 @@ INSTANTIATE_TEST_SUITE_P(Ways, EachWay, testing::Values("linked", "dlsym", "addr
 
 TEST_F(Live, WhatALaterCudaMeansByANameIsTheDriversAndTheProgramIsToldAtItsEnd) {
   serve("wait");
-  const Ended ended = shell(joins("later 3 50", "--name one"));
-  EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("done 3"), HasSubstr("not steered, as they are of a later CUDA than 13.0: cuLaunchKernel 1 time\n")));
+  const Ran ended = shell(joins("later 3 50", "--name one"));
+  EXPECT_THAT(ended.out, testing::AllOf(HasSubstr("done 3"), HasSubstr("not steered, as they are of a later CUDA than 13.0: cuLaunchKernel 1 time\n")));
   EXPECT_EQ(kernels().size(), 3u);
-  EXPECT_THAT(shell(joins("later-same 3 50", "--name one")).said, testing::Not(HasSubstr("later CUDA"))) << "the driver means the same by both";
+  EXPECT_THAT(shell(joins("later-same 3 50", "--name one")).out, testing::Not(HasSubstr("later CUDA"))) << "the driver means the same by both";
 }
 
 TEST_F(Live, CallsThatLaunchButAreNotSteeredAreCountedAndToldAtTheProgramsEnd) {
   serve("wait");
-  const Ended ended = shell(joins("counted 3 50", "--name one"));
-  EXPECT_THAT(ended.said, testing::AllOf(HasSubstr("done 3"), HasSubstr("corun: not steered: cuLaunchGrid 3 times\n")));
+  const Ran ended = shell(joins("counted 3 50", "--name one"));
+  EXPECT_THAT(ended.out, testing::AllOf(HasSubstr("done 3"), HasSubstr("corun: not steered: cuLaunchGrid 3 times\n")));
   EXPECT_EQ(kernels().size(), 3u);
-  EXPECT_THAT(shell(joins("dlsym 3 50", "--name one")).said, testing::Not(HasSubstr("not steered")));
+  EXPECT_THAT(shell(joins("dlsym 3 50", "--name one")).out, testing::Not(HasSubstr("not steered")));
 }
 
 // The library's dlsym is the first there is, and behind the program: behind the library is the C library's.
 TEST_F(Live, WhatAProgramLooksUpBehindItselfIsLookedUpBehindItAndNotBehindTheLibrary) {
   serve("fcfs");
-  EXPECT_EQ(shell(joins("next 0 0")).said, "the first\n");
+  EXPECT_EQ(shell(joins("next 0 0")).out, "the first\n");
 }
 
 TEST_F(Live, ALaunchOfAnImmediatePolicyIsCountedAndGoesAtOnce) {
@@ -66,7 +66,7 @@ TEST_F(Live, ALaunchOfAnImmediatePolicyIsCountedAndGoesAtOnce) {
 
 TEST_F(Live, TopSaysWhoIsThereAndWhatItDoes) {
   serve("wait");
-  const auto top = [&] { return shell(fmt::format("{} top --at {}", sim(), at())).said; };
+  const auto top = [&] { return shell(fmt::format("{} top --at {}", sim(), at())).out; };
   EXPECT_THAT(top(), HasSubstr("no program has joined"));
   const Going cam = going("dlsym 20 1000 20", "--name cam --class=real_time");
   EXPECT_TRUE(comes([&] { return program_count() == 1; }));
@@ -75,8 +75,8 @@ TEST_F(Live, TopSaysWhoIsThereAndWhatItDoes) {
 
 TEST_F(Live, WhatIsLaunchedIntoAStreamThatIsCapturedIsNotHeld) {
   serve("wait");
-  const Ended ended = shell(joins("capture 10 100", "--name one"));
-  EXPECT_THAT(ended.said, HasSubstr("done 10"));
+  const Ran ended = shell(joins("capture 10 100", "--name one"));
+  EXPECT_THAT(ended.out, HasSubstr("done 10"));
   EXPECT_EQ(kernels().size(), 10u) << "of a graph's ten launches, and nothing of its capture";
 }
 
@@ -95,9 +95,9 @@ TEST_P(EachCapture, EndsAsWithoutTheLibraryAndItsGraphIsSteered) {
     EXPECT_TRUE(comes([&] { return program_count() == 0; }));
     files::remove(log());
     const std::size_t alone = std::string(way) == "capture-beside-thread" ? 1 : 0;
-    const Ended ended = shell(joins(fmt::format("{} 10 100", way), "--name one --priority=-5"));
-    EXPECT_THAT(ended.said, testing::AllOf(HasSubstr(fmt::format("captured: {}\n", error)), HasSubstr("done 10")));
-    EXPECT_THAT(ended.said, testing::Not(testing::AnyOf(HasSubstr("refused"), HasSubstr("taken"), HasSubstr("another graph"))));
+    const Ran ended = shell(joins(fmt::format("{} 10 100", way), "--name one --priority=-5"));
+    EXPECT_THAT(ended.out, testing::AllOf(HasSubstr(fmt::format("captured: {}\n", error)), HasSubstr("done 10")));
+    EXPECT_THAT(ended.out, testing::Not(testing::AnyOf(HasSubstr("refused"), HasSubstr("taken"), HasSubstr("another graph"))));
     EXPECT_EQ(kernels().size(), 10u + alone) << "of a graph's ten launches, and nothing of its capture";
     if (error != 0) continue;
     std::ifstream graphs(log() + ".edges");
@@ -124,12 +124,12 @@ TEST_F(Live, AMaskConfinesLaunchesAndTheGraphsThatAreCapturedUnderIt) {
   serve("static-split:tpcs=16/50", "--programs=cam,work");
   for (const char* way : {"dlsym", "stream", "capture"}) {
     std::filesystem::remove(log());
-    const Ended ended = shell(joins(fmt::format("{} 3 10 3", way), "--name cam") + " & " +
+    const Ran ended = shell(joins(fmt::format("{} 3 10 3", way), "--name cam") + " & " +
                               joins(fmt::format("{} 3 10 3", way), "--name work") + "; wait");
     std::map<std::string, std::vector<int>> groups;
     for (const Kernel& k : kernels()) groups[k.program].push_back(k.groups);
-    EXPECT_THAT(groups["cam"], testing::ElementsAre(0x000f, 0x000f, 0x000f)) << way << ended.said;
-    EXPECT_THAT(groups["work"], testing::ElementsAre(0xfff0, 0xfff0, 0xfff0)) << way << ended.said;
+    EXPECT_THAT(groups["cam"], testing::ElementsAre(0x000f, 0x000f, 0x000f)) << way << ended.out;
+    EXPECT_THAT(groups["work"], testing::ElementsAre(0xfff0, 0xfff0, 0xfff0)) << way << ended.out;
   }
 }
 
@@ -137,16 +137,16 @@ TEST_F(Live, TopSaysHowManySmsTheDriversGroupsGiveAProgram) {
   serve("tpc-mask:split=even,tpcs=22/44", "--programs=cam,work");
   const Going running = going("stream 20 1000 20", "--name cam");
   EXPECT_TRUE(comes([&] { const nlohmann::json cam = program("cam"); return cam.is_object() && cam.value("sms", 0) == 48; })) << "half of the sixth group has its first TPC: " << state().dump();
-  EXPECT_THAT(shell(fmt::format("{} top --at {}", sim(), at())).said, HasSubstr("cam runs on 48 SMs"));
+  EXPECT_THAT(shell(fmt::format("{} top --at {}", sim(), at())).out, HasSubstr("cam runs on 48 SMs"));
 }
 
 TEST_F(Live, AKernelCapturedUnderAMaskDependsOnTheOneBeforeIt) {
   serve("static-split:tpcs=16/50", "--programs=cam,work");
-  const Ended ended = shell(joins("capture 1 10", "--name cam"));
+  const Ran ended = shell(joins("capture 1 10", "--name cam"));
   std::ifstream graphs(log() + ".edges");
   int nodes = 0, edges = 0;
   graphs >> nodes >> edges;
-  EXPECT_EQ(nodes, 5) << ended.said;
+  EXPECT_EQ(nodes, 5) << ended.out;
   EXPECT_EQ(edges, 4) << "and not on all before it, each of which the GPU would look after";
 }
 
@@ -161,11 +161,11 @@ TEST_F(Live, AnotherUsersProgramIsRefused) {
   serve("wait");
   if (geteuid() != 0 || shell("setpriv --reuid=65534 --clear-groups true").code != 0) GTEST_SKIP() << "nobody else can be played here";
   const std::string asks = fmt::format("setpriv --reuid=65534 --clear-groups {} top --at {}", sim(), at());
-  EXPECT_THAT(shell(asks).said, HasSubstr("no folder of yours")) << "the folder is not to be entered";
+  EXPECT_THAT(shell(asks).out, HasSubstr("no folder of yours")) << "the folder is not to be entered";
   for (const auto& path : {folder_, files::path(at()), files::path(at() + "/socket")}) files::permissions(path, files::perms::all);
-  const Ended ended = shell(asks);
+  const Ran ended = shell(asks);
   EXPECT_EQ(ended.code, 2);
-  EXPECT_THAT(ended.said, HasSubstr("belongs to another user"));
+  EXPECT_THAT(ended.out, HasSubstr("belongs to another user"));
 }
 
 TEST_F(Live, AProgramWhoseServiceIsKilledGoesOnUnsteered) {
@@ -176,14 +176,14 @@ TEST_F(Live, AProgramWhoseServiceIsKilledGoesOnUnsteered) {
   const std::size_t before = kernels().size();
   EXPECT_TRUE(comes([&] { return kernels().size() > before + 100; }));
   one.end();
-  EXPECT_THAT(one.end().said, testing::AllOf(HasSubstr("the service has ended"), HasSubstr(fmt::format("done {}\n", kernels().size()))));
+  EXPECT_THAT(one.end().out, testing::AllOf(HasSubstr("the service has ended"), HasSubstr(fmt::format("done {}\n", kernels().size()))));
 }
 
 TEST_F(Live, MoreMemoryThanIsLeftIsRefusedByTheDriverAndTheProgramGoesOnSteered) {
   serve("wait");
-  const Ended ended = shell(joins("allocate 10 50", "--name one"));
-  EXPECT_THAT(ended.said, HasSubstr("allocated 0 2\n")) << "out of memory, as the driver says it";
-  EXPECT_THAT(ended.said, HasSubstr("done 10"));
+  const Ran ended = shell(joins("allocate 10 50", "--name one"));
+  EXPECT_THAT(ended.out, HasSubstr("allocated 0 2\n")) << "out of memory, as the driver says it";
+  EXPECT_THAT(ended.out, HasSubstr("done 10"));
   EXPECT_EQ(kernels().size(), 10u);
 }
 
@@ -194,10 +194,10 @@ TEST_F(Live, APolicyThatLooksAheadSteersProgramsThatNobodyKnowsAndDecidesAgainOf
     serve(policy, "--record=" + file);
     Going work = going("two-streams 20 200 10", "--name work");
     EXPECT_TRUE(comes([&] { return !kernels().empty(); }));
-    const Ended cam = shell(joins("graph 20 500 5", "--name cam --class=real_time"));
+    const Ran cam = shell(joins("graph 20 500 5", "--name cam --class=real_time"));
     work.end();
-    EXPECT_THAT(cam.said, testing::AllOf(HasSubstr("done 20"), testing::Not(HasSubstr("not steered")))) << policy;
-    EXPECT_THAT(work.end().said, testing::AllOf(HasSubstr(fmt::format("done {}\n", kernels().size() - 20)), testing::Not(HasSubstr("not steered")))) << policy;
+    EXPECT_THAT(cam.out, testing::AllOf(HasSubstr("done 20"), testing::Not(HasSubstr("not steered")))) << policy;
+    EXPECT_THAT(work.end().out, testing::AllOf(HasSubstr(fmt::format("done {}\n", kernels().size() - 20)), testing::Not(HasSubstr("not steered")))) << policy;
     end_service(SIGTERM);
     const hw::Replayed r = live::replay(file, read_gpu("h200"), [](const Gpu& gpu, const Requirements& needed) { return sim::make_forecast(gpu, needed); });
     EXPECT_EQ(r.difference, "") << policy;
@@ -208,16 +208,16 @@ TEST_F(Live, APolicyThatLooksAheadSteersProgramsThatNobodyKnowsAndDecidesAgainOf
 
 TEST_F(Live, AForkedChildIsNotSteered) {
   serve("wait");
-  const Ended ended = shell(joins("fork 10 50", "--name one"));
-  EXPECT_THAT(ended.said, HasSubstr("child 0"));
-  EXPECT_THAT(ended.said, HasSubstr("done 10"));
+  const Ran ended = shell(joins("fork 10 50", "--name one"));
+  EXPECT_THAT(ended.out, HasSubstr("child 0"));
+  EXPECT_THAT(ended.out, HasSubstr("done 10"));
 }
 
 TEST_F(Live, ALaunchThatTheDriverRefusesHoldsNothingUp) {
   serve("wait");
-  const Ended ended = shell(joins("bad 10 50", "--name one"));
-  EXPECT_THAT(ended.said, HasSubstr("refused"));
-  EXPECT_THAT(ended.said, HasSubstr("done 10"));
+  const Ran ended = shell(joins("bad 10 50", "--name one"));
+  EXPECT_THAT(ended.out, HasSubstr("refused"));
+  EXPECT_THAT(ended.out, HasSubstr("done 10"));
   EXPECT_EQ(kernels().size(), 9u);
 }
 
@@ -237,29 +237,29 @@ TEST_F(Live, ManyConnectsLeaveNothingBehind) {
 }
 
 TEST_F(Live, WithoutAServiceAProgramIsNotStarted) {
-  const Ended ended = shell(joins("dlsym 1 10"));
+  const Ran ended = shell(joins("dlsym 1 10"));
   EXPECT_EQ(ended.code, 2);
-  EXPECT_THAT(ended.said, HasSubstr("no service is there"));
+  EXPECT_THAT(ended.out, HasSubstr("no service is there"));
   files::create_directories(at());
   files::permissions(at(), files::perms::owner_all);
   std::ofstream(at() + "/environment") << "CUDA_MPS_LOG_DIRECTORY=log\n";
   files::create_directories(at() + "/log");
-  const Ended unnamed = shell(joins("dlsym 1 10"));
+  const Ran unnamed = shell(joins("dlsym 1 10"));
   EXPECT_EQ(unnamed.code, 2) << "a file that does not name the service's socket";
-  EXPECT_THAT(unnamed.said, HasSubstr("no service is there"));
+  EXPECT_THAT(unnamed.out, HasSubstr("no service is there"));
 }
 
 TEST_F(Live, ASecondServiceInTheSameFolderIsRefused) {
   serve("wait");
-  const Ended ended = shell(fmt::format("{} serve --gpu=h200 --no-mps --at {}", sim(), at()));
+  const Ran ended = shell(fmt::format("{} serve --gpu=h200 --no-mps --at {}", sim(), at()));
   EXPECT_EQ(ended.code, 2);
-  EXPECT_THAT(ended.said, HasSubstr("another service is there"));
+  EXPECT_THAT(ended.out, HasSubstr("another service is there"));
 }
 
 TEST_F(Live, APolicyThatNeedsMoreIsRefusedBeforeAnythingRuns) {
-  const Ended ended = shell(fmt::format("{} serve --policy=slate --gpu=h200 --no-mps --at {}", sim(), at()));
+  const Ran ended = shell(fmt::format("{} serve --policy=slate --gpu=h200 --no-mps --at {}", sim(), at()));
   EXPECT_EQ(ended.code, 2);
-  EXPECT_THAT(ended.said, HasSubstr("sm_quota"));
+  EXPECT_THAT(ended.out, HasSubstr("sm_quota"));
   EXPECT_FALSE(files::exists(at()));
 }
 
@@ -275,7 +275,7 @@ class WithMps : public Live {
   ~WithMps() override {
     if (runs_.joinable()) shell(fmt::format("kill $(cat {}/serves)", folder_.string())), runs_.join();
   }
-  Ended ended_;
+  Ran ended_;
   std::thread runs_;
 };
 
@@ -285,18 +285,18 @@ TEST_F(WithMps, WhereTheDaemonEndsProgramsThatAreThereGoOnSteeredAndNoFurtherOne
   shell(fmt::format("kill -9 $(cat {})", (folder_ / "pid").string()));
   EXPECT_TRUE(comes([&] { return !is_there(); }));
   EXPECT_EQ(program_count(), 1u);
-  const Ended late = shell(joins("dlsym 1 10"));
+  const Ran late = shell(joins("dlsym 1 10"));
   EXPECT_EQ(late.code, 2);
-  EXPECT_THAT(late.said, HasSubstr("no service is there"));
+  EXPECT_THAT(late.out, HasSubstr("no service is there"));
   one.end();
-  EXPECT_THAT(one.end().said, testing::AllOf(testing::Not(HasSubstr("the service has ended")), HasSubstr(fmt::format("done {}\n", kernels().size()))));
+  EXPECT_THAT(one.end().out, testing::AllOf(testing::Not(HasSubstr("the service has ended")), HasSubstr(fmt::format("done {}\n", kernels().size()))));
   runs_.join();
   EXPECT_EQ(ended_.code, 2);
-  EXPECT_THAT(ended_.said, HasSubstr("the MPS server's control daemon has ended"));
+  EXPECT_THAT(ended_.out, HasSubstr("the MPS server's control daemon has ended"));
 }
 
 TEST_F(WithMps, AProgramUsesTheServerOfTheServicesFolder) {
-  const std::string said = shell(fmt::format("{} run --at {} -- sh -c 'echo $CUDA_MPS_PIPE_DIRECTORY $CUDA_MPS_LOG_DIRECTORY; test -p $CUDA_MPS_PIPE_DIRECTORY/control || test -e $CUDA_MPS_PIPE_DIRECTORY/control && echo there'", sim(), at())).said;
+  const std::string said = shell(fmt::format("{} run --at {} -- sh -c 'echo $CUDA_MPS_PIPE_DIRECTORY $CUDA_MPS_LOG_DIRECTORY; test -p $CUDA_MPS_PIPE_DIRECTORY/control || test -e $CUDA_MPS_PIPE_DIRECTORY/control && echo there'", sim(), at())).out;
   EXPECT_THAT(said, testing::AllOf(HasSubstr(at() + "/mps-"), HasSubstr("/pipe "), HasSubstr("/log\n"), HasSubstr("there")));
 }
 
@@ -314,7 +314,7 @@ TEST_F(Live, AServiceWhoseErrorsNobodyTakesServes) {
   const std::string served = fmt::format("( {} serve --policy=wait --gpu=h200 --no-mps --at {} 2>&1 >/dev/full & echo $! > {}/pid; wait $!; echo $? > {}/code ) | true", sim(), at(), folder_.string(), folder_.string());
   std::thread service([&] { shell(served); });
   ASSERT_TRUE(comes([&] { return files::exists(at() + "/environment"); }));
-  for (int i = 0; i < 3; ++i) EXPECT_THAT(shell(joins("dlsym 3 10")).said, testing::AllOf(HasSubstr("done 3"), testing::Not(HasSubstr("not steered"))));
+  for (int i = 0; i < 3; ++i) EXPECT_THAT(shell(joins("dlsym 3 10")).out, testing::AllOf(HasSubstr("done 3"), testing::Not(HasSubstr("not steered"))));
   shell(fmt::format("kill $(cat {}/pid)", folder_.string()));
   service.join();
   EXPECT_TRUE(comes([&] { return files::exists(folder_ / "code"); }));
@@ -335,7 +335,7 @@ TEST_F(Live, FilesThatCannotBeWrittenAnyMoreEndNothing) {
   EXPECT_TRUE(comes([&] { return served().find("<4>/dev/full: nothing more is written") != std::string::npos; }));
   EXPECT_THAT(served(), HasSubstr("corun.prom: cannot be written"));
   EXPECT_EQ(program_count(), 1u);
-  EXPECT_THAT(one.end().said, testing::AllOf(HasSubstr("done"), testing::Not(HasSubstr("not steered"))));
+  EXPECT_THAT(one.end().out, testing::AllOf(HasSubstr("done"), testing::Not(HasSubstr("not steered"))));
 }
 
 TEST_F(Live, AServicesEndIsInItsMetrics) {
@@ -348,9 +348,9 @@ TEST_F(Live, AServicesEndIsInItsMetrics) {
 }
 
 TEST_F(Live, AMetricsFileThatCouldNeverBeWrittenIsRefusedBeforeAnythingRuns) {
-  const Ended ended = shell(fmt::format("{} serve --gpu=h200 --no-mps --at {} --metrics={}/none/corun.prom", sim(), at(), folder_.string()));
+  const Ran ended = shell(fmt::format("{} serve --gpu=h200 --no-mps --at {} --metrics={}/none/corun.prom", sim(), at(), folder_.string()));
   EXPECT_EQ(ended.code, 2);
-  EXPECT_THAT(ended.said, HasSubstr("cannot be written"));
+  EXPECT_THAT(ended.out, HasSubstr("cannot be written"));
   EXPECT_FALSE(files::exists(at()));
 }
 
@@ -367,9 +367,9 @@ TEST_F(Live, AServiceThatIsKilledLeavesWhatItHasRecorded) {
 }
 
 TEST_F(Live, ARecordingThatCannotBeWrittenIsRefusedBeforeAnythingRuns) {
-  const Ended ended = shell(fmt::format("{} serve --gpu=h200 --no-mps --at {} --record={}/none/r.jsonl", sim(), at(), folder_.string()));
+  const Ran ended = shell(fmt::format("{} serve --gpu=h200 --no-mps --at {} --record={}/none/r.jsonl", sim(), at(), folder_.string()));
   EXPECT_EQ(ended.code, 2);
-  EXPECT_THAT(ended.said, HasSubstr("cannot be written"));
+  EXPECT_THAT(ended.out, HasSubstr("cannot be written"));
 }
 
 }  // namespace

@@ -27,6 +27,7 @@
 #include "tests/hw/live/welcome.h"
 #include "tests/support/build.h"
 #include "tests/support/in_folder.h"
+#include "tests/support/shell.h"
 
 namespace corun::live {
 namespace {
@@ -263,23 +264,13 @@ TEST_F(LiveService, NothingThatAProgramWritesIntoItsPageEndsTheServiceOrKeepsOth
   }
 }
 
-/// The state, as `sim top` prints it.
-std::string top(const std::string& at) {
-  std::string said;
-  FILE* pipe = popen(fmt::format("{} top --at {} 2>&1", std::getenv("CORUN_SIM"), at).c_str(), "r");
-  char part[4096];
-  while (const std::size_t n = fread(part, 1, sizeof part, pipe)) said.append(part, n);
-  EXPECT_EQ(pclose(pipe), 0) << said;
-  return said;
-}
-
 TEST_F(LiveService, TopSaysWhatOfAProgramIsNotSteeredAndWhoseTimesAreNotToldApart) {
   serve("wait");
   Peer all(at_), some(at_);
   ASSERT_EQ(all.joins("all"), "");
   ASSERT_EQ(some.joins("some"), "");
   some.memory().counted.store(3), some.memory().crowded.store(5);
-  const std::string said = top(at_);
+  const std::string said = shell(fmt::format("{} top --at {}", std::getenv("CORUN_SIM"), at_)).out;
   EXPECT_THAT(said, HasSubstr("some: 3 driver calls launched or accessed memory unsteered\n"));
   EXPECT_THAT(said, HasSubstr("some: 5 launches were of kernels beyond the first 4095, whose times are not told apart\n"));
   EXPECT_THAT(said, testing::Not(HasSubstr("all: ")));
