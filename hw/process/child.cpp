@@ -1,7 +1,7 @@
 #include "hw/process/child.h"
 
 #include <fcntl.h>
-#include <poll.h>
+#include <sys/poll.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
