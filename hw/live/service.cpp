@@ -172,13 +172,14 @@ void Service::look_at_sockets(int timeout_ms) {
   for (const auto& c : connections_)
     if (c->memory != nullptr) c->memory->beat.fetch_add(1, std::memory_order_relaxed);
   look_at_deadlines();
-  std::vector<pollfd> look{{now() >= accepts_at_ ? listener_ : -1, POLLIN, 0}, {watched_, POLLIN, 0}};
+  std::vector<pollfd> look{{now() >= accepts_at_ ? listener_ : -1, POLLIN, 0}};
   for (const auto& c : connections_) {
     look.push_back({c->socket, static_cast<short>(c->unsent.empty() ? POLLIN | POLLRDHUP : POLLOUT), 0});
     if (c->process >= 0) look.push_back({c->process, POLLIN, 0});  // poll refuses more entries than there may be descriptors
   }
+  if (watched_ >= 0) look.push_back({watched_, POLLIN, 0});
   if (os::poll(look.data(), look.size(), timeout_ms) <= 0) return;
-  for (std::size_t i = 0, next = 2; i < connections_.size(); ++i) {
+  for (std::size_t i = 0, next = 1; i < connections_.size(); ++i) {
     Connection& c = *connections_[i];
     const short at = look[next++].revents;
     const bool ended = c.process >= 0 && look[next++].revents != 0;
@@ -195,7 +196,7 @@ void Service::look_at_sockets(int timeout_ms) {
   }
   std::erase_if(connections_, [](const auto& c) { return c->socket < 0; });
   if ((look[0].revents & POLLIN) != 0) accept_one();
-  if ((look[1].revents & POLLIN) != 0) watched_ = -1, happens_();
+  if (watched_ >= 0 && (look.back().revents & POLLIN) != 0) watched_ = -1, happens_();
 }
 
 /// Who has said nothing, or does not take what it asked for, is not waited for.
