@@ -177,6 +177,7 @@ void Service::look_at_sockets(int timeout_ms) {
     look.push_back({c->socket, static_cast<short>(c->unsent.empty() ? POLLIN | POLLRDHUP : POLLOUT), 0});
     if (c->process >= 0) look.push_back({c->process, POLLIN, 0});  // poll refuses more entries than there may be descriptors
   }
+  if (watched_ >= 0) look.push_back({watched_, POLLIN, 0});
   if (os::poll(look.data(), look.size(), timeout_ms) <= 0) return;
   for (std::size_t i = 0, next = 1; i < connections_.size(); ++i) {
     Connection& c = *connections_[i];
@@ -195,6 +196,7 @@ void Service::look_at_sockets(int timeout_ms) {
   }
   std::erase_if(connections_, [](const auto& c) { return c->socket < 0; });
   if ((look[0].revents & POLLIN) != 0) accept_one();
+  if (watched_ >= 0 && (look.back().revents & POLLIN) != 0) watched_ = -1, happens_();
 }
 
 /// Who has said nothing, or does not take what it asked for, is not waited for.

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hw/live/books.h"
@@ -42,6 +43,8 @@ class Service {
   void invite(const std::vector<std::string>& environment);
   /// `sim run` finds no service any more.
   void uninvite() { folder_.uninvite(); }
+  /// `what` is called once, when this is readable.
+  void watch(int descriptor, std::function<void()> what) { watched_ = descriptor, happens_ = std::move(what); }
   /// That have joined.
   std::size_t programs() const;
   /// Until `stop` says so, which is asked at least each 100 ms.  `tick` is called about once a second.
@@ -104,6 +107,8 @@ class Service {
   int listener_ = -1;
   int spare_ = -1;     // a descriptor for a connection that there is no other for
   Time accepts_at_{};  // again
+  int watched_ = -1;
+  std::function<void()> happens_;
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<Granted> granted_;
   std::vector<std::int64_t> decision_ns_;  // the latest, in turn

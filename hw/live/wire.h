@@ -4,6 +4,17 @@
 // a round trip is a microsecond where both sides look.  What the GPU has done, the GPU writes.  What is to become of a
 // program's device memory the service writes into a second ring (MemoryCommand), and the program says when it is done.
 //
+//   program:  alone --Hello--> asks --Welcome, page--> steered --socket ends, or no beat for kStandsStill--> unsteered
+//               ^               |                         ^                                                    |
+//               +--- refused ---+                         +-- Welcome -- asks again, each kRejoin or later <---+
+//   service:  connection --Hello: steer--> joined --its process or socket ends, or it is let go--> forgotten
+//               |-- Hello: state --> its text, closed
+//               +-- silent for kHello, another version, user or GPU, or no room --> refused, closed
+//   a launch: asked (said) --> granted --> on the GPU --> ended;  stopped: resumed --> on the GPU again
+//
+// Beside a word stands who writes it, and its orders: R/A, a release that the other side acquires; S, sequentially consistent on both
+// sides, as each then reads the other's word; else relaxed is enough.  Decision 450 has the reasons, orders_test the proof.
+//
 // Leaves out: programs of another version, which are refused.
 #pragma once
 
@@ -98,14 +109,14 @@ struct KernelEntry {
 
 /// All zero at first.  The program only adds to its counters, and the service only reads them.
 struct Memory {
-  alignas(64) std::atomic<std::uint32_t> said{0};   // messages so far
-  alignas(64) std::atomic<std::uint32_t> heard{0};  // of them
+  alignas(64) std::atomic<std::uint32_t> said{0};   // messages so far.  Program, R/A; S beside service_sleeps
+  alignas(64) std::atomic<std::uint32_t> heard{0};  // of them.  Service, R/A: the place is free
   alignas(64) std::atomic<Gate> gate{Gate::open};
   std::atomic<std::uint32_t> in_flight{0};  // launches of a stream that the driver may have before they are granted
-  std::atomic<std::uint32_t> version{0};  // of the standing terms: odd while the service writes them
+  std::atomic<std::uint32_t> version{0};  // of the standing terms: odd while the service writes them, both of which are R/A
   std::atomic<std::int32_t> priority{0};  // standing: of launches that go at once, and of the program's streams
   std::array<std::atomic<std::uint64_t>, 4> tpcs{};  // of launches that go at once
-  std::atomic<std::uint32_t> service_sleeps{0};
+  std::atomic<std::uint32_t> service_sleeps{0};  // service, S beside said
   std::atomic<std::uint32_t> beat{0};  // each time that the service looks at its sockets, ten times a second at least: it does not stand still
   alignas(64) std::atomic<std::uint64_t> launches{0}, graphs{0}, unsteered{0};
   std::atomic<std::uint64_t> held_ns{0};  // that threads waited for grants
@@ -117,21 +128,21 @@ struct Memory {
   std::atomic<std::uint64_t> counted{0};     // calls that launch or touch memory and go to the driver as they are (driver_calls.txt)
   // What went to the host and came back, and how long host memory for it took, and to come to rest.
   std::atomic<std::uint64_t> out_bytes{0}, out_ns{0}, in_bytes{0}, in_ns{0}, pin_ns{0}, rest_ns{0};
-  alignas(64) std::atomic<std::uint32_t> commanded{0};  // commands so far
-  std::atomic<std::uint32_t> taken{0};                // of them, by the program
+  alignas(64) std::atomic<std::uint32_t> commanded{0};  // commands so far.  Service, R/A
+  std::atomic<std::uint32_t> taken{0};                // of them.  Program, R/A: the place is free
   // Not 0: kernels are made persistent where the service asks for attempts; kSized: all attempts but the last keep to quotas.
   std::atomic<std::uint32_t> persistent{0};
   // Launches that could be stopped; kernels made persistent, and those that could not be; fat binaries whose PTX cannot be read.
   std::atomic<std::uint64_t> stoppable{0};
   std::atomic<std::uint32_t> made{0}, refused{0}, unreadable{0};
-  // Into how many groups the driver parts the GPU's SMs, and the TPCs of each (groups.h); 0: the program has asked for no part yet.
+  // Into how many groups the driver parts the GPU's SMs, and the TPCs of each (groups.h); 0: the program has asked for no part yet.  Program, R/A.
   std::atomic<std::uint32_t> groups{0};
   std::array<std::atomic<std::uint16_t>, kSms> tpcs_of_group{};
-  // By stream, for the GPU as well: the last launch that it has done, and the last that may go.
+  // By stream, for the GPU as well: the last launch that it has done (GPU, R/A), and the last that may go (service, R/A; S beside sleeps).
   struct alignas(4096) Words {
     std::atomic<std::uint32_t> ended[kStreams], granted[kStreams];
     // Of launches that can be stopped: the attempt that may go, or kAllAttempts of a launch that is done; what the service
-    // orders of an attempt (hw/transform/ptx.h), and what the attempt says when it has left (Progress).
+    // orders of an attempt (hw/transform/ptx.h), and what the attempt says when it has left (Progress).  All R/A.
     std::atomic<std::uint32_t> resumed[kStreams];
     std::atomic<std::uint64_t> orders[kStreams];
     std::uint32_t reports[kStreams][64];
@@ -140,7 +151,7 @@ struct Memory {
     } quotas[kStreams][kSms];  // of the launch that is on the GPU: workers that an SM may hold
   } words;
   Terms terms[kStreams];                         // of the last launch granted
-  std::atomic<std::uint32_t> sleeps[kStreams];   // not 0: a thread sleeps until the next grant
+  std::atomic<std::uint32_t> sleeps[kStreams];   // not 0: a thread sleeps until the next grant.  Program, S beside granted
   Message messages[kMessageRing];                // that with number n at n % kMessageRing
   KernelEntry kernels[kKernels];
   MemoryCommand commands[kCommands];  // that with number n at n % kCommands

@@ -1,14 +1,16 @@
 #include "hw/process/child.h"
 
 #include <fcntl.h>
+#include <sys/poll.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <stdexcept>
-#include <thread>
 #include <utility>
 
 extern char** environ;
@@ -48,13 +50,13 @@ Child Child::start(const std::vector<std::string>& command, const std::vector<st
   return Child(pid, in_group);
 }
 
+Child::Child(pid_t pid, bool in_group) : pid_(pid), descriptor_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))), in_group_(in_group) {}
 Child::Child(Child&& other) noexcept
-    : pid_(std::exchange(other.pid_, -1)), in_group_(other.in_group_), end_(other.end_) {}
+    : pid_(std::exchange(other.pid_, -1)), descriptor_(std::exchange(other.descriptor_, -1)), in_group_(other.in_group_), end_(other.end_) {}
 
 Child::~Child() {
-  if (pid_ < 0) return;
-  kill(SIGKILL);
-  wait(10);
+  if (pid_ >= 0) kill(SIGKILL), wait(10);
+  if (descriptor_ >= 0) close(descriptor_);
 }
 
 std::optional<Child::End> Child::ended() {
@@ -66,9 +68,13 @@ std::optional<Child::End> Child::ended() {
 }
 
 std::optional<Child::End> Child::wait(double seconds) {
+  constexpr int kLookMs = 100;  // where there is no descriptor
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-  while (!ended() && std::chrono::steady_clock::now() < until)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  for (pollfd look{descriptor_, POLLIN, 0}; !ended();) {
+    const std::chrono::duration<double, std::milli> left = until - std::chrono::steady_clock::now();
+    if (left.count() <= 0) break;
+    poll(&look, 1, std::min(kLookMs, 1 + static_cast<int>(left.count())));
+  }
   return end_;
 }
 

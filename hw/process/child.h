@@ -17,7 +17,7 @@ class Child {
   /// started ends with code 127.
   static Child start(const std::vector<std::string>& command, const std::vector<std::string>& environment,
                      int descriptor, bool in_group, bool outlives = false);
-  explicit Child(pid_t pid, bool in_group = false) : pid_(pid), in_group_(in_group) {}
+  explicit Child(pid_t pid, bool in_group = false);
   Child(Child&& other) noexcept;
   Child& operator=(Child&&) = delete;
   /// Kills it.
@@ -26,6 +26,8 @@ class Child {
   static constexpr int kDescriptor = 200;
 
   pid_t pid() const { return pid_; }
+  /// Readable when it has ended; -1: it is not to be had.
+  int descriptor() const { return descriptor_; }
   struct End {
     int signal = 0, code = 0;
   };
@@ -39,6 +41,7 @@ class Child {
 
  private:
   pid_t pid_;
+  int descriptor_;
   bool in_group_;
   std::optional<End> end_;
 };

@@ -28,8 +28,8 @@ class MpsDaemon {
   std::vector<std::string> environment(double percentage) const;
   /// Leaves it to the programs that use it: the guard ends it when they have ended, as where this process is killed.
   void let_go() noexcept;
-  /// It was killed, or has failed: programs that come find none.
-  bool ended() { return !daemon_ || daemon_->ended().has_value(); }
+  /// Readable when it was killed, or has failed: programs that come find none.
+  int descriptor() const { return daemon_->descriptor(); }
   const std::string& folder() const { return folder_.path().native(); }
 
  private:

@@ -280,14 +280,14 @@ TEST(BooksMemory, AnAllocationThatWaitsIsForgottenWithItsProgram) {
 TEST(BooksMemory, ProgramsAtRandomKeepTheCapAndAllThatTheyAskForComes) {
   std::uint64_t checkpoints = 0;
   for (const char* policy : {"flexgpu", "flexgpu:patience=0", "flexgpu:patience=2,turn=4"})
-    for (unsigned seed = 1; seed <= 12 && !HasFailure(); ++seed) {
+    for (unsigned seed = 1; seed <= 6 && !HasFailure(); ++seed) {
       SCOPED_TRACE(fmt::format("{} {}", policy, seed));
       RandomMemory world(policy, seed, false);
       world.run(4000);
       world.end(20000);
       checkpoints += world.checkpoints();
     }
-  EXPECT_GT(checkpoints, 1000u);
+  EXPECT_GT(checkpoints, 500u);
 }
 
 constexpr double kMove_ms = 5000;  // limits::kMove; what blocks of bytes add is nothing

@@ -490,7 +490,6 @@ CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr at, cuuint32_t val
   return CUDA_SUCCESS;
 }
 CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags) {
-  if (std::getenv("CORUN_FAKE_WITHOUT_WAITS") != nullptr) return CUDA_ERROR_NOT_SUPPORTED;
   if (of(stream).gone) return stale();
   if (const CUresult r = legacy(stream); r != CUDA_SUCCESS) return r;
   if (of(stream).captured != nullptr) return add_node(of(stream)), CUDA_SUCCESS;

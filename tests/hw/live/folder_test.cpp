@@ -20,6 +20,7 @@
 
 #include "hw/live/limits.h"
 #include "tests/support/in_folder.h"
+#include "tests/support/shell.h"
 #include "traces/model/error.h"
 
 namespace corun::live {
@@ -256,34 +257,12 @@ TEST_F(ServiceFolder, AFileThatIsNoFileOfTheUsersAloneIsNotRead) {
 
 class ServeAt : public ServiceFolder {
  protected:
-  struct Ran {
-    int code = -1;
-    std::string out;
-  };
-  static Ran shell(const std::string& command) {
-    Ran ran;
-    FILE* pipe = popen(("( " + command + " ) 2>&1 </dev/null").c_str(), "r");
-    char part[4096];
-    while (const std::size_t n = fread(part, 1, sizeof part, pipe)) ran.out.append(part, n);
-    const int status = pclose(pipe);
-    ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-    return ran;
-  }
   static std::string sim() { return std::getenv("CORUN_SIM"); }
   pid_t serve() const {
-    const pid_t service = fork();
-    if (service == 0) {
-      (void)!freopen("/dev/null", "w", stderr), (void)!freopen("/dev/null", "w", stdout);
-      execl(sim().c_str(), "sim", "serve", "--policy=fcfs", "--gpu=h200", "--no-mps", "--at", at_.c_str(), nullptr);
-      _exit(127);
-    }
+    const pid_t service = started({sim(), "serve", "--policy=fcfs", "--gpu=h200", "--no-mps", "--at", at_}, "/dev/null");
     for (int i = 0; i < 2000 && shell(fmt::format("{} top --at {}", sim(), at_)).code != 0; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     return service;
-  }
-  static void end(pid_t service, int signal) {
-    kill(service, signal);
-    waitpid(service, nullptr, 0);
   }
 };
 
@@ -320,13 +299,13 @@ TEST_F(ServeAt, OfAFolderOfAnotherUserNothingIsExecuted) {
 TEST_F(ServeAt, AfterAKillAServiceStartsAgainInAFolderThatStays) {
   make(0700);  // as systemd's RuntimeDirectory
   const pid_t first = serve();
-  end(first, SIGKILL);
+  end_process(first, SIGKILL);
   EXPECT_TRUE(fs::exists(at_ + "/socket")) << "of the one that was killed";
   EXPECT_EQ(shell(fmt::format("{} top --at {}", sim(), at_)).code, 2);
   const pid_t second = serve();
   EXPECT_EQ(shell(fmt::format("{} top --at {}", sim(), at_)).code, 0);
   EXPECT_EQ(shell(fmt::format("{} serve --policy=fcfs --gpu=h200 --no-mps --at {}", sim(), at_)).code, 2);
-  end(second, SIGTERM);
+  end_process(second, SIGTERM);
   EXPECT_TRUE(fs::is_empty(at_));
   EXPECT_EQ(mode(at_), 0700u);
 }

@@ -87,7 +87,7 @@ TEST(Limits, SystemdTakesTheUnitAsItIs) {
   const std::filesystem::path file = folder.path() / "corun.service", said = folder.path() / "said";
   std::ofstream(file) << unit;
   if (std::system("command -v systemd-analyze >/dev/null") != 0) GTEST_SKIP() << "no systemd-analyze";
-  EXPECT_EQ(std::system(fmt::format("systemd-analyze verify {} >{} 2>&1", file.string(), said.string()).c_str()), 0);
+  EXPECT_EQ(std::system(fmt::format("systemd-analyze verify --recursive-errors=no {} >{} 2>&1", file.string(), said.string()).c_str()), 0);
   EXPECT_EQ(text_of_file(said.string()), "");
 }
 

@@ -1,5 +1,5 @@
-// Does a program go on whatever becomes of its children, its contexts and its code?  The driver is a fake.  What becomes of its service
-// is in tests/hw/world.
+// Does a program go on whatever becomes of its children and its contexts?  The driver is a fake.  What becomes of its service and its
+// code is in tests/hw/world.
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -20,16 +20,11 @@ class Shim : public Live {
     return fmt::format("LD_LIBRARY_PATH={} LD_PRELOAD={} CORUN_FAKE_LOG={} CORUN_NAME=one CORUN_SERVICE={} {} {}", CORUN_FAKE_DRIVER, CORUN_STEER, log(),
                        service, CORUN_STEERED_PROGRAM, program);
   }
-  static std::size_t times(const std::string& what, const std::string& text) {
-    std::size_t n = 0;
-    for (std::size_t at = 0; (at = text.find(what, at)) != std::string::npos; ++at) ++n;
-    return n;
-  }
 };
 
 TEST_F(Shim, AProgramThatIsKilledIsGoneFromTheBooksWhileAChildOfItLives) {
   serve("wait");
-  Ended ended;
+  Ran ended;
   std::thread running([&] { ended = shell(joins("fork-stays 100000 1000 20", "--name one") + " | tee " + (folder_ / "said").string()); });
   int child = 0;
   EXPECT_TRUE(comes([&] {
@@ -70,8 +65,8 @@ TEST_F(Shim, AProgramOfAnotherVersionIsToldAndGoesOn) {
       (void)!recv(fd, hello, sizeof hello, MSG_WAITALL);
       close(fd);
     });
-    const Ended ended = shell(steered("dlsym 10 50", path));
-    EXPECT_THAT(ended.said, AllOf(HasSubstr("corun: the service refused: it is of another version; "), HasSubstr("done 10"))) << more;
+    const Ran ended = shell(steered("dlsym 10 50", path));
+    EXPECT_THAT(ended.out, AllOf(HasSubstr("corun: the service refused: it is of another version; "), HasSubstr("done 10"))) << more;
     service.join();
     close(listener);
   }
@@ -79,64 +74,35 @@ TEST_F(Shim, AProgramOfAnotherVersionIsToldAndGoesOn) {
 
 TEST_F(Shim, AProgramThatSeesAnotherGpuThanTheServicesIsRefusedAndTold) {
   serve("wait", "--device=00000000:02:00.0");
-  const Ended other = shell(joins("dlsym 10 50", "--name one"));
-  EXPECT_THAT(other.said, AllOf(HasSubstr("it decides about the GPU at 00000000:02:00.0, which this program does not see"), HasSubstr("done 10")));
-  const Ended same = shell("CUDA_VISIBLE_DEVICES=1 " + joins("dlsym 10 50", "--name two"));
-  EXPECT_THAT(same.said, AllOf(Not(HasSubstr("corun:")), HasSubstr("done 10")));
-}
-
-TEST_F(Shim, OfAProgramsGpusTheServicesIsSteeredWhicheverNumberItHas) {
-  serve("wait", "--device=0000:02:00.0");
-  const auto unsteered = [&](const std::string& environment) {
-    std::string said;
-    std::thread running([&] { said = shell(environment + joins("dlsym 300 1000 20", "--name one")).said; });
-    std::size_t n = 0, launches = 0;
-    comes([&] {
-      const nlohmann::json one = program("one");
-      if (one.is_object()) n = one["unsteered"], launches = one["launches"];
-      return n + launches > 100;
-    });
-    running.join();
-    return std::pair(n, launches);
-  };
-  EXPECT_EQ(unsteered("CORUN_FAKE_DEVICE=1 ").first, 0u) << "its second, which it uses";
-  EXPECT_EQ(unsteered("CORUN_FAKE_DEVICE=0 ").second, 0u) << "it uses its first, which is another";
+  const Ran other = shell(joins("dlsym 10 50", "--name one"));
+  EXPECT_THAT(other.out, AllOf(HasSubstr("it decides about the GPU at 00000000:02:00.0, which this program does not see"), HasSubstr("done 10")));
+  const Ran same = shell("CUDA_VISIBLE_DEVICES=1 " + joins("dlsym 10 50", "--name two"));
+  EXPECT_THAT(same.out, AllOf(Not(HasSubstr("corun:")), HasSubstr("done 10")));
 }
 
 class EachReset : public Shim, public testing::WithParamInterface<const char*> {};
 
 TEST_P(EachReset, NothingOfAContextThatIsResetIsUsedAfterwards) {
   for (const char* policy : {"wait", "priority", "static-split:tpcs=16/50"}) {
-    for (const char* in_flight : {"--in-flight=64", "--in-flight=0"}) {
-      files::remove(log());
-      serve(policy, std::string(policy).starts_with("static") ? "--programs=one,two" : in_flight);
-      const Ended ended = shell(joins(fmt::format("{} 20 100 5", GetParam()), "--name one --priority=-5"));
-      EXPECT_THAT(ended.said, AllOf(HasSubstr("done 20"), Not(HasSubstr("stale")), Not(HasSubstr("corun:")))) << policy << in_flight;
-      EXPECT_EQ(kernels().size(), 20u) << policy;
-      EXPECT_TRUE(comes([&] { return state()["programs"].empty(); }));
-      end_service(SIGTERM);
-    }
+    files::remove(log());
+    serve(policy, "--programs=one,two");
+    const Ran ended = shell(joins(fmt::format("{} 20 100 5", GetParam()), "--name one --priority=-5"));
+    EXPECT_THAT(ended.out, AllOf(HasSubstr("done 20"), Not(HasSubstr("stale")), Not(HasSubstr("corun:")))) << policy;
+    EXPECT_EQ(kernels().size(), 20u) << policy;
+    EXPECT_TRUE(comes([&] { return state()["programs"].empty(); }));
+    end_service(SIGTERM);
   }
 }
 INSTANTIATE_TEST_SUITE_P(Ways, EachReset, testing::Values("reset", "reset-graph", "reset-stream"),
                          [](const auto& way) { return std::string(way.param).substr(0, 5) + std::string(way.param).substr(std::min<std::size_t>(6, std::string(way.param).size())); });
 
-TEST_F(Shim, MoreKernelsThanThereAreEntriesAreCountedAndTold) {
-  serve("wait");
-  const Ended many = shell(joins("shapes 4400 0", "--name one"));
-  EXPECT_THAT(many.said, HasSubstr("done 4400"));
-  EXPECT_EQ(times("more than 4095 kernels", many.said), 1u) << many.said;
-  for (const char* way : {"graphs 5000 1", "modules 5000 1", "shapes 4000 0"})
-    EXPECT_THAT(shell(joins(way, "--name one")).said, Not(HasSubstr("more than"))) << way << ": they are gone, or fit";
-}
-
 TEST_F(Shim, WhatIsLaunchedWhileAProgramEndsIsLaunchedAsBefore) {
   for (const char* policy : {"wait", "priority"}) {
     files::remove(log());
     serve(policy);
-    const Ended ended = shell("MALLOC_PERTURB_=165 " + joins("at-exit 5 50", "--name one --priority=-5"));
-    EXPECT_EQ(ended.code, 0) << ended.said;
-    EXPECT_THAT(ended.said, HasSubstr("launched at exit")) << policy;
+    const Ran ended = shell("MALLOC_PERTURB_=165 " + joins("at-exit 5 50", "--name one --priority=-5"));
+    EXPECT_EQ(ended.code, 0) << ended.out;
+    EXPECT_THAT(ended.out, HasSubstr("launched at exit")) << policy;
     EXPECT_EQ(kernels().size(), 6u) << policy;
     end_service(SIGTERM);
   }

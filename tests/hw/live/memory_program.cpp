@@ -2,8 +2,7 @@
 //   memory_program WAY MIB ROUNDS [US [FOLDER PROGRAMS]]
 // It has MIB of device memory in blocks of 4 MiB, each word of which has a value of its own, and in each of ROUNDS rounds
 // adds 1 to every word in kernels of US microseconds, waits, and looks at one block.  At the end it looks at all.
-// WAY: plain; frees: each round also allocates a block and frees it; holds: in the first round the GPU waits half a
-// second and more for the host, in a stream of its own; rests: its host does nothing for 2 s, then looks at a block; beyond: it asks for 64 MiB more than MIB at once, which is to fail;
+// WAY: plain; frees: each round also allocates a block and frees it; beyond: it asks for 64 MiB more than MIB at once, which is to fail;
 // captures: some end, one twice, one with its stream; says whether memory that it frees then is free;
 // tells: prints what the driver says of its memory.
 // With FOLDER it leaves a file there once it has its memory, and does not end before as many as PROGRAMS have.
@@ -101,19 +100,9 @@ int main(int argc, char** argv) {
     check(CALL(cuMemcpyDtoH_v2)(words.data(), blocks[block], kBlock), "look");
     for (std::size_t w = 0; w < kWords; ++w) wrong += words[w] != value(block, w) + added;
   };
-  if (way == "rests") usleep(2'000'000), look(0, 0);
   for (int r = 1; r <= rounds; ++r) {
     CUdeviceptr more = 0;
     if (way == "frees") check(CALL(cuMemAlloc_v2)(&more, kBlock), "allocate more");
-    unsigned flag = 0;
-    CUstream held = nullptr;
-    if (way == "holds" && r == 1) {
-      check(CALL(cuStreamCreate)(&held, CU_STREAM_NON_BLOCKING), "stream");
-      check(CALL(cuStreamWaitValue32_v2)(held, reinterpret_cast<CUdeviceptr>(&flag), 1,
-                                         CU_STREAM_WAIT_VALUE_GEQ),
-            "hold");
-      usleep(900'000);
-    }
     for (CUdeviceptr at : blocks) {
       std::uint64_t count = kWords;
       void* arguments[] = {&at, &count};
@@ -122,7 +111,6 @@ int main(int argc, char** argv) {
             "launch");
     }
     check(CALL(cuStreamSynchronize)(nullptr), "wait");
-    if (held != nullptr) __atomic_store_n(&flag, 1, __ATOMIC_RELEASE), CALL(cuStreamSynchronize)(held);
     look(static_cast<std::size_t>(r) % blocks.size(), static_cast<unsigned>(r));
     if (more != 0) check(CALL(cuMemFree_v2)(more), "free");
   }

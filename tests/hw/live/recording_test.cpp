@@ -1,6 +1,7 @@
 // Does what the books of a service were told lead to the same decisions again, and is another decision noticed?
 #include "hw/live/recording.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -95,20 +96,20 @@ class LiveRecording : public testing::Test {
 
 TEST_F(LiveRecording, TheSameIsDecidedAgainOfWhatWasTold) {
   for (const char* policy : {"wait", "wait:beside=on", "wait:beside=on,backfill=on", "reef-n", "priority", "fcfs", "lookahead:budget_events=200", "lookahead:ways=now/hold,budget_events=200"})
-    for (unsigned seed = 1; seed <= 5; ++seed) {
+    for (unsigned seed = 1; seed <= 3; ++seed) {
       SCOPED_TRACE(std::string(policy) + " " + std::to_string(seed));
       BooksOptions options{.in_flight = seed % 2 * 64, .forecast = forecast};
       // Launches that can be stopped, where the policy stops some.
       const std::string name(policy);
       options.persistent = seed == 3 && (name.starts_with("wait") || name == "reef-n");
-      const std::string text = run(policy, seed, 2000, options);
+      const std::string text = run(policy, seed, 500, options);
       const hw::Replayed r = again(text);
       if (options.persistent) {
         EXPECT_THAT(text, testing::AllOf(HasSubstr("\"stop\":"), HasSubstr("\"stopped\":")));
       }
       EXPECT_EQ(r.difference, "");
-      EXPECT_EQ(r.waits, 2000u);
-      EXPECT_GE(r.decisions, std::string(policy).starts_with("wait") ? 200u : 0u);
+      EXPECT_EQ(r.waits, 500u);
+      EXPECT_GE(r.decisions, std::string(policy).starts_with("wait") ? 50u : 0u);
     }
 }
 
@@ -125,21 +126,23 @@ TEST_F(LiveRecording, AnotherDecisionIsNoticed) {
 TEST_F(LiveRecording, WhatIsDecidedAboutMemoryIsDecidedAgainOfProgramsAtRandom) {
   std::uint64_t checkpoints = 0;
   for (const char* policy : {"flexgpu", "flexgpu:patience=2,turn=4", "memory-wait"})
-    for (unsigned seed = 1; seed <= 5; ++seed) {
+    for (unsigned seed = 1; seed <= 3; ++seed) {
       SCOPED_TRACE(std::string(policy) + " " + std::to_string(seed));
       RandomMemory world(policy, seed, true);
-      world.run(2000);
+      world.run(1000);
       std::ostringstream out;
       world.books.recording()->write(out);
       const hw::Replayed r = again(out.str());
       EXPECT_EQ(r.difference, "");
-      EXPECT_EQ(r.waits, 2000u);
+      EXPECT_EQ(r.waits, 1000u);
+      for (const char* what : {"allocates", "frees", "wants", "has", "touched"}) EXPECT_THAT(out.str(), HasSubstr(fmt::format("[\"{}\"", what)));
       if (policy == std::string("flexgpu")) {
         checkpoints += world.checkpoints();
+        EXPECT_THAT(out.str(), HasSubstr("[\"moved\""));
         EXPECT_NE(again(replaced(out.str(), R"("memory":64)", R"("memory":72)")).difference, "");
       }
     }
-  EXPECT_GT(checkpoints, 50u);
+  EXPECT_GT(checkpoints, 15u);
 }
 
 TEST_F(LiveRecording, OneThatIsFullEndsBehindAllThatCameOfWhatHappenedLast) {
@@ -157,7 +160,7 @@ TEST_F(LiveRecording, OneThatIsFullEndsBehindAllThatCameOfWhatHappenedLast) {
   }
 }
 
-TEST_F(LiveRecording, TheMillionthLineTakesNoLongerThanTheFirst) {
+TEST_F(LiveRecording, NoLineTakesLongerForThoseBeforeIt) {
   const auto cpu_us = [] {  // of this thread, so that others may run
     timespec t{};
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -165,13 +168,13 @@ TEST_F(LiveRecording, TheMillionthLineTakesNoLongerThanTheFirst) {
   };
   Recording kept("wait", sim::small_gpu(4), {});
   double longest = 0;
-  for (double before = cpu_us(); kept.size() < 1'000'000;) {
+  for (double before = cpu_us(); kept.size() < 300'000;) {
     kept.happened(Recording::What::decide, 0, 0, 0, sim::us(1));
     const double now = cpu_us();
     longest = std::max(longest, now - before);
     before = now;
   }
-  EXPECT_LT(longest, 5000) << "us; in one vector half a million lines are moved at once";
+  EXPECT_LT(longest, 5000) << "us; in one vector a quarter of a million lines are moved at once";
 }
 
 TEST_F(LiveRecording, AFileHasEachLineWhileFurtherOnesAreMade) {

@@ -27,6 +27,7 @@
 #include "tests/hw/live/welcome.h"
 #include "tests/support/build.h"
 #include "tests/support/in_folder.h"
+#include "tests/support/shell.h"
 
 namespace corun::live {
 namespace {
@@ -36,13 +37,7 @@ using testing::HasSubstr;
 /// A connection that says what it likes.
 class Peer {
  public:
-  explicit Peer(const std::string& folder) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, (folder + "/socket").c_str(), sizeof address.sun_path - 1);
-    socket_ = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    there_ = connect(socket_, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-  }
+  explicit Peer(const std::string& folder) : socket_(connected_to(folder)), there_(socket_ >= 0) {}
   Peer(Peer&& other) noexcept : socket_(std::exchange(other.socket_, -1)), page_(std::exchange(other.page_, -1)), memory_(std::exchange(other.memory_, nullptr)), there_(other.there_) {}
   ~Peer() {
     if (memory_ != nullptr) munmap(memory_, sizeof(Memory));
@@ -113,17 +108,11 @@ class LiveService : public InFolder {
   }
   void end() {
     stop_ = true;
+    if (service_ != nullptr) const Peer wakes(at_);
     if (thread_.joinable()) thread_.join();
     service_.reset();
   }
-  nlohmann::json state() const {
-    const Peer peer(at_);
-    Hello hello;
-    hello.wish = Hello::Wish::state;
-    peer.says(&hello, sizeof hello);
-    const std::string text = peer.heard();
-    return nlohmann::json::parse(text.substr(0, text.rfind("[end]")), nullptr, false);
-  }
+  nlohmann::json state() const { return state_at(at_); }
   std::size_t programs() const { return state().value("programs", nlohmann::json::array()).size(); }
   template <class Condition>
   static bool comes(Condition condition) {
@@ -249,7 +238,7 @@ TEST_F(LiveService, NothingThatAProgramWritesIntoItsPageEndsTheServiceOrKeepsOth
     serve(each.policy, each.options);
     std::mt19937 random(7);
     const auto any = [&](std::uint32_t most) { return std::uniform_int_distribution<std::uint32_t>(0, most)(random); };
-    for (int round = 0; round < 12; ++round) {
+    for (int round = 0; round < 6; ++round) {
       Peer peer(at_);
       ASSERT_EQ(peer.joins("any", round % 2 == 0), "") << each.policy;
       Memory& m = peer.memory();
@@ -275,23 +264,13 @@ TEST_F(LiveService, NothingThatAProgramWritesIntoItsPageEndsTheServiceOrKeepsOth
   }
 }
 
-/// The state, as `sim top` prints it.
-std::string top(const std::string& at) {
-  std::string said;
-  FILE* pipe = popen(fmt::format("{} top --at {} 2>&1", std::getenv("CORUN_SIM"), at).c_str(), "r");
-  char part[4096];
-  while (const std::size_t n = fread(part, 1, sizeof part, pipe)) said.append(part, n);
-  EXPECT_EQ(pclose(pipe), 0) << said;
-  return said;
-}
-
 TEST_F(LiveService, TopSaysWhatOfAProgramIsNotSteeredAndWhoseTimesAreNotToldApart) {
   serve("wait");
   Peer all(at_), some(at_);
   ASSERT_EQ(all.joins("all"), "");
   ASSERT_EQ(some.joins("some"), "");
   some.memory().counted.store(3), some.memory().crowded.store(5);
-  const std::string said = top(at_);
+  const std::string said = shell(fmt::format("{} top --at {}", std::getenv("CORUN_SIM"), at_)).out;
   EXPECT_THAT(said, HasSubstr("some: 3 driver calls launched or accessed memory unsteered\n"));
   EXPECT_THAT(said, HasSubstr("some: 5 launches were of kernels beyond the first 4095, whose times are not told apart\n"));
   EXPECT_THAT(said, testing::Not(HasSubstr("all: ")));

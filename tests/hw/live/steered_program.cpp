@@ -1,14 +1,14 @@
 // A program that launches, and knows nothing of corun.
-//   steered_program WAY LAUNCHES US [EACH]
-// WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, two-threads, streams, fork, allocate, bad, bad-last
-//      ptx, ptx-extra, fat, fat-lz4, fat-zstd, fat-unreadable, fat-static (of 40,000 US), library, kernel: a kernel of 8,448 blocks from a module; says "counted" where each block ran once a launch
+//   steered_program WAY LAUNCHES US [EACH [ENOUGH]]
+// WAY: linked, dlsym, address, address-of-thread, address-of-11, context, graph, stream, two-streams, fork, allocate, bad
+//      ptx, ptx-extra, fat, fat-lz4, fat-zstd, fat-unreadable, fat-static (of 8,000 US), library, kernel: a kernel of 8,448 blocks from a module; says "counted" where each block ran once a launch
 //      capture, capture-first, -to-graph, -of-thread, -to-graph-of-thread, -asked-for, -forked, -forked-unjoined, -beside-thread, -beside-legacy: a graph of five kernels; says with which error the capture ended
 //      ring: eight streams, each waits for the one before it; every other launch of each is of such a kernel, and those between are of one without a module
-//      fork-stays: with a child that stays; at-exit: also when it ends; shapes, graphs, modules: each launch of another one
-//      reset, reset-graph, reset-stream, reset-running: after half of the launches its context is reset, in the last with launches that wait
+//      fork-stays: with a child that stays; at-exit: also when it ends
+//      reset, reset-graph, reset-stream: after half of the launches its context is reset
 //      later, later-same: the launch of a later CUDA, which is another function, or the same; counted: launches by a call that is not steered
 //      next: says what it finds behind itself as dlsym, and ends
-// Waits after each EACH launches and at the end.  Says "returned" and when each call came back; and "done LAUNCHES".
+// Waits after each EACH launches and at the end.  With ENOUGH more of them, until there is this file.  Says "done LAUNCHES".
 #define __CUDA_API_VERSION_INTERNAL
 #include <cuda.h>
 #include <dlfcn.h>
@@ -18,7 +18,6 @@
 #include <zstd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -55,7 +54,7 @@ struct Fixed {
   std::uint64_t text_bytes = sizeof(text);
   std::uint32_t compressed_bytes = 0, options = 0, minor = 0, architecture = 80, other[2] = {};
   std::uint64_t flags = 0x11, zero = 0, whole_bytes = 0;
-  char text[512] = PTX_OF("busy_40000");
+  char text[512] = PTX_OF("busy_8000");
 };
 constexpr Fixed kFixed;
 
@@ -167,7 +166,7 @@ int main(int argc, char** argv) {
   }
   int launches = std::atoi(argv[2]);
   const int us = std::atoi(argv[3]), each = argc > 4 ? std::atoi(argv[4]) : launches;
-  const char* enough = argc > 5 ? argv[5] : nullptr;  // launches go on until this file is there
+  const char* enough = argc > 5 ? argv[5] : nullptr;
   if (way == "next") return std::puts(dlsym(RTLD_NEXT, "dlsym") == dlsym(RTLD_DEFAULT, "dlsym") ? "the first" : "another"), 0;
   void* driver = dlopen("libcuda.so.1", RTLD_NOW);
   if (driver == nullptr) return std::puts(dlerror()), 1;
@@ -209,7 +208,7 @@ int main(int argc, char** argv) {
   }
   init(0);
   CUstream stream = nullptr;
-  if (way == "stream" || way == "reset-stream" || way == "reset-running") reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
+  if (way == "stream" || way == "reset-stream") reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
   auto graph_made = reinterpret_cast<CUgraphExec>(static_cast<std::intptr_t>(us));
   if (way.starts_with("capture")) stream = capture(driver, way, us, &graph_made);
   if (way == "fork") {
@@ -233,29 +232,6 @@ int main(int argc, char** argv) {
       std::fflush(stdout);
     }
   }
-  if (way == "shapes" || way == "graphs" || way == "modules") {  // each launch is another kernel by its shape, or of another graph or module
-    for (int i = 1; i <= launches; ++i) {
-      CUmodule module = nullptr;
-      CUfunction kernel = reinterpret_cast<CUfunction>(static_cast<std::intptr_t>(us));
-      if (way == "graphs") {
-        CUgraph empty = nullptr;
-        CUgraphExec made = nullptr;
-        CALL(cuGraphCreate)(&empty, 0), CALL(cuGraphInstantiateWithFlags)(&made, empty, 0);
-        graph(made, stream);
-        wait(stream);
-        CALL(cuGraphExecDestroy)(made);
-        continue;
-      }
-      if (way == "modules") {
-        CALL(cuModuleLoadData)(&module, "image");
-        CALL(cuModuleGetFunction)(&kernel, module, ("busy_" + std::to_string(us)).c_str());
-      }
-      function(kernel, way == "shapes" ? static_cast<unsigned>(i) : 8, 1, 1, 128, 1, 1, 0, stream, nullptr, nullptr);
-      wait(stream);
-      if (way == "modules") CALL(cuModuleUnload)(module);
-    }
-    return std::printf("done %d\n", launches), 0;
-  }
   if (way == "allocate") {
     const auto allocate = reinterpret_cast<CUresult (*)(CUdeviceptr*, size_t)>(dlsym(driver, "cuMemAlloc_v2"));
     CUdeviceptr at = 0;
@@ -274,16 +250,6 @@ int main(int argc, char** argv) {
     if (function(kernel, kBlocks, 1, 1, 128, 1, 1, 0, stream, packed ? nullptr : arguments, packed ? extra : nullptr) != CUDA_SUCCESS)
       std::puts("refused");
   };
-  if (way == "streams") {  // each launch in one of its own
-    for (int i = 0; i < launches; ++i) {
-      reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&stream, 1);
-      launch(function, us, stream);
-      wait(stream);
-      reinterpret_cast<CUresult (*)(CUstream)>(dlsym(driver, "cuStreamDestroy_v2"))(stream);
-    }
-    sleep(1);  // so that it can be looked at
-    return std::printf("done %d\n", launches), 0;
-  }
   if (way == "ring") {
     constexpr int kRing = 8;
     CUstream streams[kRing];
@@ -310,7 +276,6 @@ int main(int argc, char** argv) {
   }
   CUstream second = stream;
   if (way == "two-streams") reinterpret_cast<CUresult (*)(CUstream*, unsigned)>(dlsym(driver, "cuStreamCreate"))(&second, 1);
-  std::string returned;  // when each call came back, by the clock of the driver's log
   const auto call = [&](int i) {
     if (of_module)
       launch_kernel();
@@ -321,18 +286,13 @@ int main(int argc, char** argv) {
     else if (way == "counted")
       reinterpret_cast<decltype(&cuLaunchGrid)>(dlsym(driver, "cuLaunchGrid"))(reinterpret_cast<CUfunction>(static_cast<std::intptr_t>(us)), 8, 1);
     else
-      launch(function, (way == "bad" && i == 1) || (way == "bad-last" && i == launches) ? 0 : us, i % 2 == 0 ? second : stream);
-    const std::chrono::nanoseconds now = std::chrono::steady_clock::now().time_since_epoch();
-    returned += " " + std::to_string(now.count());
+      launch(function, way == "bad" && i == 1 ? 0 : us, i % 2 == 0 ? second : stream);
   };
   const int half = launches / 2;
   for (int i = 1; i <= launches; ++i) {
-    if (way == "two-threads")  // one after the other, as a framework's backward pass has a thread of its own
-      std::thread(call, i).join();
-    else
-      call(i);
+    call(i);
     if (way.starts_with("reset") && i == half) {  // in mid-run, with its streams
-      if (way != "reset-running") wait(stream);
+      wait(stream);
       CALL(cuDevicePrimaryCtxReset_v2)(0);
       if (stream != nullptr) CALL(cuStreamCreate)(&stream, CU_STREAM_NON_BLOCKING);
       second = stream;
@@ -344,5 +304,5 @@ int main(int argc, char** argv) {
   }
   wait(stream), wait(second);
   if (of_module && std::ranges::all_of(counts, [&](std::uint32_t n) { return n == static_cast<std::uint32_t>(launches); })) std::puts("counted");
-  std::printf("returned%s\ndone %d\n", returned.c_str(), launches);
+  std::printf("done %d\n", launches);
 }

@@ -1,11 +1,15 @@
-// A service's answer to a program, as it comes on a socket.
+// A service's answer to a program, as it comes on a socket, and what it says of itself.
 #pragma once
 
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 
 #include "hw/live/wire.h"
 
@@ -32,6 +36,30 @@ inline std::optional<Answer> receive_answer(int socket, int flags) {
   void* at = mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED, answer.page, 0);
   if (at != MAP_FAILED) answer.memory = static_cast<Memory*>(at);
   return answer;
+}
+
+/// -1: nobody listens there.
+inline int connected_to(const std::string& folder) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, (folder + "/socket").c_str(), sizeof address.sun_path - 1);
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
+  return close(fd), -1;
+}
+
+/// No object: no service answers.
+inline nlohmann::json state_at(const std::string& folder) {
+  const int fd = connected_to(folder);
+  if (fd < 0) return {};
+  Hello hello;
+  hello.wish = Hello::Wish::state;
+  (void)!send(fd, &hello, sizeof hello, MSG_NOSIGNAL);
+  std::string text;
+  char part[4096];
+  for (ssize_t n; (n = recv(fd, part, sizeof part, 0)) > 0;) text.append(part, static_cast<std::size_t>(n));
+  close(fd);
+  return nlohmann::json::parse(text, nullptr, false);
 }
 
 }  // namespace corun::live

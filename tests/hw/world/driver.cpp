@@ -5,6 +5,8 @@
 #include <cuda.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <string_view>
 #include <utility>
 
@@ -39,15 +41,18 @@ struct OfThread {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 };
 CUcontext handle() { return reinterpret_cast<CUcontext>(std::uintptr_t{0x40000}); }  // the same again, after another has ended
-Ns time_of(CUfunction f) { return std::chrono::microseconds(reinterpret_cast<std::uintptr_t>(f) >> 4); }
+constexpr int kOfModule = 44;  // above: the number of a function of a module
+Ns time_of(CUfunction f) { return std::chrono::microseconds(reinterpret_cast<std::uintptr_t>(f) % (std::uintptr_t{1} << kOfModule) >> 4); }
 std::uint32_t number_of(CUgraph graph) { return static_cast<std::uint32_t>((reinterpret_cast<std::uintptr_t>(graph) - 0x30000) / 16); }
 
 CUresult init(unsigned) { return call([] { return CUDA_SUCCESS; }); }
-CUresult count(int* n) { return *n = 1, CUDA_SUCCESS; }
-CUresult place(char* at, int bytes, CUdevice) { return std::string_view("0000:01:00.0").copy(at, static_cast<std::size_t>(bytes) - 1), CUDA_SUCCESS; }
+/// Null: there is one. Else the program uses this one of two.
+const char* second() { return live::os::getenv("DEVICE"); }
+CUresult count(int* n) { return *n = second() != nullptr ? 2 : 1, CUDA_SUCCESS; }
+CUresult place(char* at, int bytes, CUdevice device) { return std::snprintf(at, static_cast<std::size_t>(bytes), "0000:%02x:00.0", 1 + device), CUDA_SUCCESS; }
 CUresult current(CUcontext* is) { return *is = dead() ? nullptr : handle(), CUDA_SUCCESS; }
 CUresult set_current(CUcontext) { return CUDA_SUCCESS; }
-CUresult device(CUdevice* is) { return *is = 0, CUDA_SUCCESS; }
+CUresult device(CUdevice* is) { return *is = second() != nullptr ? std::atoi(second()) : 0, CUDA_SUCCESS; }
 CUresult exchange(CUstreamCaptureMode* mode) { return std::swap(*mode, live::os::of_thread<OfThread>().mode), CUDA_SUCCESS; }
 CUresult state(CUdevice, unsigned* flags, int* active) { return *flags = 0, *active = 1, CUDA_SUCCESS; }
 CUresult retain(CUcontext* is, CUdevice) { return *is = handle(), CUDA_SUCCESS; }
@@ -168,7 +173,9 @@ CUresult begin_to_graph(CUstream stream, CUgraph, const CUgraphNode*, const CUgr
 CUresult end_capture(CUstream stream, CUgraph* graph) {
   return call([&] { return gpu().capture_end(stream, graph); });
 }
-CUresult instantiate(CUgraphExec* made, CUgraph graph, unsigned long long) { return *made = reinterpret_cast<CUgraphExec>(graph), CUDA_SUCCESS; }
+CUresult instantiate(CUgraphExec* made, CUgraph graph, unsigned long long) {
+  return *made = reinterpret_cast<CUgraphExec>(gpu().add(Gpu::Graph(gpu().graphs[number_of(graph)]))), CUDA_SUCCESS;
+}
 CUresult nodes(CUgraph graph, CUgraphNode*, std::size_t* n) { return *n = gpu().graphs[number_of(graph)].kernels, CUDA_SUCCESS; }
 CUresult destroy_graph(CUgraph) { return CUDA_SUCCESS; }
 CUresult destroy_made(CUgraphExec) { return CUDA_SUCCESS; }
@@ -185,6 +192,12 @@ CUresult launch(CUfunction f, unsigned, unsigned, unsigned, unsigned, unsigned, 
 }
 CUresult launch_ex(const CUlaunchConfig* config, CUfunction f, void**, void**) { return kernel(config->hStream, time_of(f)); }
 CUresult launch_graph(CUgraphExec graph, CUstream stream) { return kernel(stream, gpu().graphs[number_of(reinterpret_cast<CUgraph>(graph))].takes); }
+CUresult load(CUmodule* module, const void*) { return *module = reinterpret_cast<CUmodule>(std::uintptr_t{++gpu().modules}), CUDA_SUCCESS; }
+CUresult unload(CUmodule) { return CUDA_SUCCESS; }
+/// Of so many microseconds, as its name says, at an address of its own.
+CUresult find(CUfunction* f, CUmodule module, const char* name) {
+  return *f = reinterpret_cast<CUfunction>(reinterpret_cast<std::uintptr_t>(module) << kOfModule | static_cast<std::uintptr_t>(std::atoi(name)) << 4), CUDA_SUCCESS;
+}
 CUresult name_of(const char** name, CUfunction) { return *name = "kernel", CUDA_SUCCESS; }
 CUresult attribute(int* is, CUfunction_attribute, CUfunction) { return *is = 16, CUDA_SUCCESS; }
 
@@ -247,6 +260,9 @@ const std::pair<std::string_view, void*> kFunctions[] = {
     CORUN_PLAYED("cuLaunchKernel", launch)
     CORUN_PLAYED("cuLaunchKernelEx", launch_ex)
     CORUN_PLAYED("cuGraphLaunch", launch_graph)
+    CORUN_PLAYED("cuModuleLoadData", load)
+    CORUN_PLAYED("cuModuleUnload", unload)
+    CORUN_PLAYED("cuModuleGetFunction", find)
     CORUN_PLAYED("cuFuncGetName", name_of)
     CORUN_PLAYED("cuFuncGetAttribute", attribute)
     CORUN_PLAYED("cuStreamSynchronize", wait_stream)

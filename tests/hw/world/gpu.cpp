@@ -211,9 +211,12 @@ CUresult Gpu::capture_end(CUstream handle, CUgraph* graph) {
   if (!capture->open.empty()) return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
   if (capture->foreign) machine.wrong("a graph has what its program did not put there");
   ++machine.count("captured");
-  graphs.push_back({s->pid, capture->takes, capture->kernels});
-  *graph = reinterpret_cast<CUgraph>(std::uintptr_t{0x30000} + (graphs.size() - 1) * 16);
-  return CUDA_SUCCESS;
+  return *graph = add({s->pid, capture->takes, capture->kernels}), CUDA_SUCCESS;
+}
+
+CUgraph Gpu::add(const Graph& graph) {
+  graphs.push_back(graph);
+  return reinterpret_cast<CUgraph>(std::uintptr_t{0x30000} + (graphs.size() - 1) * 16);
 }
 
 Ns Gpu::given_to_others(int pid) const {

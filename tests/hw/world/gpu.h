@@ -2,7 +2,7 @@
 // kernels run beside each other.  What programs launch is in a ledger, against which it holds what runs.
 //
 // A stream or an event of a context that has ended is stale, and so is memory that was registered in it: who uses one is told, and
-// the world is wrong.  Leaves out: green contexts, modules, blocking streams, device memory (device_memory.h).
+// the world is wrong.  Leaves out: green contexts, what is in modules, blocking streams, device memory (device_memory.h).
 #pragma once
 
 #define __CUDA_API_VERSION_INTERNAL
@@ -108,6 +108,7 @@ class Gpu {
   CUresult enqueue(CUstream stream, Op op);
   CUstream new_stream(int priority);
   CUresult capture_end(CUstream stream, CUgraph* graph);
+  CUgraph add(const Graph& graph);
   void end_context(int pid);
   bool idle(int pid, const Stream* one = nullptr) const;
   static CUstream handle_of_stream(std::uint32_t number) { return reinterpret_cast<CUstream>(std::uintptr_t{0x10000} + number * 16); }
@@ -117,6 +118,7 @@ class Gpu {
   Machine& machine;
   bool waits = true;  // for values in memory
   std::set<int> refuses_reset;  // the next one of these processes
+  std::uint32_t modules = 0;  // so far
 
  private:
   bool go(std::uint32_t number);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "hw/live/limits.h"
@@ -28,12 +29,14 @@ class HeldBack : public testing::Test {
       launch(1s);
       cuCtxSynchronize();
     });
+    if (!cam_on_.empty()) cam_->environment["DEVICE"] = cam_on_;
     ASSERT_TRUE(stage_.comes([this] { return stage_.gpu.ledger().size() == 2 && stage_.gpu.ledger()[1].begun != kForever; }));
     work_ = stage_.program("work", false, [work] {
       cuInit(0);
       work();
       cuCtxSynchronize();
     });
+    if (!work_on_.empty()) work_->environment["DEVICE"] = work_on_;
     ASSERT_TRUE(stage_.comes([this] { return !work_->alive && !cam_->alive; }));
     EXPECT_TRUE(stage_.comes([this] { return stage_.service() == nullptr || stage_.service()->books().state().empty(); }));
   }
@@ -53,6 +56,7 @@ class HeldBack : public testing::Test {
 
   Stage stage_;
   std::shared_ptr<Process> cam_, work_;
+  std::string cam_on_, work_on_;  // which of two devices; empty: there is one
 };
 
 void launches(int n, CUstream handle = nullptr, std::uint32_t stream = 0) {
@@ -169,6 +173,61 @@ TEST_F(HeldBack, WhatWaitsOnTheGpuGoesOnAtOnceWhenTheServiceIsKilled) {
   EXPECT_EQ(of_work([&](const Launch& l) { return l.begun < killed; }), 0);
   EXPECT_EQ(of_work([&](const Launch& l) { return l.begun < killed + limits::kLookAtService + 12 * 1ms + kMoment; }), 12);
 }
+
+struct Seen {
+  const char* name;
+  const char* bus;  // of the service's GPU; empty: it is the first of each program
+  const char* device;  // of two, that the program uses
+  bool steered;
+};
+class OfTwoDevices : public HeldBack, public testing::WithParamInterface<Seen> {};
+
+TEST_P(OfTwoDevices, TheServicesIsSteeredAndLaunchesOnTheOtherArePassedThroughAndCounted) {
+  stage_.bus = GetParam().bus;
+  stage_.serve_now("wait");
+  const auto end = [this] {
+    cuCtxSynchronize();
+    const std::string state = stage_.service()->state(), work = state.substr(state.find("\"work\""));
+    EXPECT_NE(work.find(GetParam().steered ? "\"unsteered\": 0," : "\"unsteered\": 12,"), std::string::npos) << state;
+  };
+  cam_on_ = *GetParam().bus == 0 ? "0" : "1", work_on_ = GetParam().device;
+  beside([&] { launches(12), end(); });
+  EXPECT_EQ(begun_in_it(), GetParam().steered ? 0 : 12);
+  EXPECT_EQ(ran(), 12);
+}
+INSTANTIATE_TEST_SUITE_P(Each, OfTwoDevices,
+                         testing::Values(Seen{"First", "", "0", true}, Seen{"NotFirst", "", "1", false}, Seen{"Named", "0000:02:00.0", "1", true},
+                                         Seen{"NotNamed", "0000:02:00.0", "0", false}),
+                         [](const auto& each) { return std::string(each.param.name); });
+
+class InFlight : public HeldBack, public testing::WithParamInterface<std::uint32_t> {};
+
+TEST_P(InFlight, NoBestEffortLaunchBeginsWhileARealTimeRequestIsUnderWay) {
+  stage_.serve_now("wait", {.in_flight = GetParam()});
+  work_ = stage_.program("work", false, [] {
+    cuInit(0);
+    launches(300);
+    cuCtxSynchronize();
+  });
+  stage_.run_for(100ms);
+  cam_ = stage_.program("cam", true, [] {
+    cuInit(0);
+    for (int request = 0; request < 3; ++request) {
+      launches(20);
+      cuStreamSynchronize(nullptr);
+    }
+  });
+  ASSERT_TRUE(stage_.comes([this] { return !work_->alive && !cam_->alive; }));
+  std::vector<Launch> cam;
+  std::ranges::copy_if(stage_.gpu.ledger(), std::back_inserter(cam), [this](const Launch& l) { return l.pid == cam_->pid; });
+  ASSERT_EQ(cam.size(), 60u);
+  EXPECT_EQ(ran(), 300);
+  EXPECT_GT(of_work([&](const Launch& l) { return l.ended <= cam[0].begun; }), 50);
+  EXPECT_GT(of_work([&](const Launch& l) { return l.begun >= cam[59].ended; }), 100);
+  for (std::size_t r = 0; r < 3; ++r)
+    EXPECT_EQ(of_work([&](const Launch& l) { return l.begun > cam[20 * r].begun && l.begun < cam[20 * r + 19].ended; }), 0) << "within request " << r;
+}
+INSTANTIATE_TEST_SUITE_P(Limits, InFlight, testing::Values(0, 1, 64));
 
 // Five launches wait on the GPU behind another's request when the context is reset; after it the next five go.
 TEST_F(HeldBack, LaunchesThatAContextTakesWithItHoldNobody) {

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "hw/live/limits.h"
+#include "hw/live/metrics.h"
 #include "hw/live/system.h"
 #include "hw/shim/driver.h"
 #include "tests/hw/world/stage.h"
@@ -74,6 +77,9 @@ TEST_F(Memory, UnderMemoryWaitAnAllocationThatDoesNotFitWaitsForAnothersEndAndNo
   stage_.memory.cap = kUnits * live::kBlockUnit;
   const auto first = program("first", 48, 20, 100ms);
   ASSERT_TRUE(stage_.comes([&] { return bytes(first->pid) != 0; }));
+  const std::string metrics = live::metrics_of(stage_.service()->state());
+  for (const auto& [what, units] : {std::pair{"corun_memory_bytes{program=\"first\",client=\"0\",where=\"gpu\"} ", 48u}, {"corun_memory_cap_bytes ", kUnits}})
+    EXPECT_NE(metrics.find(what + std::to_string(units * live::kBlockUnit) + "\n"), std::string::npos) << metrics;
   const auto second = program("second", 48, 2, 1ms);
   EXPECT_TRUE(stage_.comes([&] { return bytes(second->pid) != 0; }));
   EXPECT_EQ(bytes(first->pid), 0u);

@@ -37,6 +37,7 @@ void Stage::serve(const std::string& policy, const live::BooksOptions& options, 
   served = machine.begin("service", [this, policy, options, records, fails = std::move(fails)] {
     try {
       service_ = std::make_unique<live::Service>(policy, sim::small_gpu(4), folder(), options);
+      service_->of_gpu(bus);
       if (records) service_->record();
       service_->run([] { return false; }, [](const std::string&) {});
     } catch (const InputError& e) {

@@ -42,6 +42,7 @@ class Stage {
   bool comes(const std::function<bool()>& so, Ns at_most = 60s);
   std::size_t programs() const { return service_ != nullptr ? service_->programs() : 0; }
 
+  std::string bus;  // of the service's GPU; empty: it does not say
   Machine machine;
   Gpu gpu;
   DeviceMemory memory;

@@ -373,7 +373,7 @@ void wake_all(std::atomic<std::uint32_t>& word) {
 }
 void complain(const char* text) {
   std::string line(text);
-  for (const char* what : {"steered again", "stands still", "has ended; this", "is let go", "has not ended for", "is refused", "connections are closed"})
+  for (const char* what : {"steered again", "stands still", "has ended; this", "is let go", "has not ended for", "is refused", "connections are closed", "more than 4095 kernels"})
     if (line.find(what) != std::string::npos) ++machine().count(what);
   if (!machine().tells()) return;
   while (!line.empty() && line.back() == '\n') line.pop_back();
