@@ -66,12 +66,20 @@ Outcome SimBackend::preempt(const decide::Preempt& decision, const LaunchView& l
   p.launches = std::move(launches);
   const PreemptionCosts& costs = topology_.gpu.preemption;
   const Time flag = flag_delay(p.context, l.id);
-  queue_.schedule(now_ + costs.host_queue_reset, 1, {Event::Kind::evict_host, n, 0});
-  queue_.schedule(now_ + flag, 0, {Event::Kind::stop, n, 0});
+  queue_.schedule(now_ + costs.host_queue_reset, 1, PreemptionDue{PreemptionDue::Step::evict_host, n});
+  queue_.schedule(now_ + flag, 0, PreemptionDue{PreemptionDue::Step::stop, n});
   if (reset)
-    queue_.schedule(now_ + std::max(flag, costs.host_queue_reset) + costs.kill, 0, {Event::Kind::kill, n, 0});
+    queue_.schedule(now_ + std::max(flag, costs.host_queue_reset) + costs.kill, 0, PreemptionDue{PreemptionDue::Step::kill, n});
   p.events = reset ? 3 : 2;
   return Applied{};
+}
+
+void SimBackend::handle(const PreemptionDue& event) {
+  switch (event.step) {
+    case PreemptionDue::Step::evict_host: return evict_host(event.preemption);
+    case PreemptionDue::Step::stop: return stop(event.preemption);
+    case PreemptionDue::Step::kill: return kill(event.preemption);
+  }
 }
 
 /// The host's queues are empty: what had not reached the GPU will not.
@@ -109,14 +117,12 @@ void SimBackend::kill(std::uint32_t n) {
   release(n);
 }
 
-/// An evicted launch has passed the GPU.
-void SimBackend::passed(const Event& event) {
-  const Errand e = errands_.take(event.a);
-  Fate& fate = fates_[e.launch.slot];
+void SimBackend::carry_out(const EvictedPassed& passed) {
+  Fate& fate = fates_[passed.launch.slot];
   ++fate.preemptions;
-  tell_later(Preempted{e.launch, fate.done});
-  cleared(e.launch);
-  leave(e.launch, e.context, e.ctas, Time{});
+  tell_later(Preempted{passed.launch, fate.done});
+  cleared(passed.launch);
+  leave(passed.launch, passed.context, passed.stream, Time{});
 }
 
 /// A launch has left the SMs with blocks not done: by a Preempt, or as the padding of another.

@@ -93,7 +93,6 @@ Outcome SimBackend::apply(const Decision& decision, const LaunchView& view,
                           std::span<const LaunchId> follows) {
   if (const auto* l = std::get_if<decide::Launch>(&decision)) return launch(*l, view, follows);
   if (const auto* p = std::get_if<decide::Preempt>(&decision)) return preempt(*p, view, follows);
-  const Gpu& gpu = topology_.gpu;
   if (std::holds_alternative<decide::Allocate>(decision)) return Applied{};
   if (const auto* out = std::get_if<decide::Checkpoint>(&decision))
     return move(out->buffer, {CopyDirection::device_to_host, view.bytes}, view.client);
@@ -103,17 +102,14 @@ Outcome SimBackend::apply(const Decision& decision, const LaunchView& view,
   if (const auto* r = std::get_if<decide::Resize>(&decision)) return resize(*r, view);
   if (!std::holds_alternative<decide::Query>(decision)) return Refused{"not possible in the simulator"};
   // Half of a read's time passes before the counter is sampled.
-  Errand e;
-  e.launch = view.id, e.context = context;
-  queue_.schedule(now_ + gpu.progress_read / 2, 0, {Event::Kind::sample_progress, errands_.add(e), 0});
+  schedule(now_ + topology_.gpu.progress_read / 2, ProgressSample{view.id, context});
   return Applied{};
 }
 
 Outcome SimBackend::resize(const decide::Resize& decision, const LaunchView& view) {
   const Gpu& gpu = topology_.gpu;
   if (view.ctas == 0) return Refused{"not a persistent kernel"};
-  Errand e;
-  e.launch = view.id, e.context = place(view).context, e.ctas = decision.ctas;
+  const std::uint32_t context = place(view).context;
   const Fate& fate = fates_[view.id.slot];
   if (fate.spreads != !decision.ctas_per_sm.empty())
     return Refused{fate.spreads ? "the launch has a number of CTAs per SM"
@@ -121,15 +117,13 @@ Outcome SimBackend::resize(const decide::Resize& decision, const LaunchView& vie
   if (!fate.spreads) {
     if (decision.ctas == 0) return Refused{"a persistent kernel keeps at least one CTA"};
     const Time delay = decision.ctas < view.ctas ? gpu.stop_flag : gpu.launch_latency;
-    queue_.schedule(now_ + delay, 0, {Event::Kind::resize, errands_.add(e), 0});
+    schedule(now_ + delay, NewCtas{view.id, context, decision.ctas});
     return Applied{};
   }
   if (const auto why = impossible(decision.ctas_per_sm, decision.ctas, view, fate.allowed))
     return Refused{*why};
-  e.ctas_per_sm = decision.ctas_per_sm;
-  queue_.schedule(now_ + gpu.stop_flag, 0, {Event::Kind::shrink, errands_.add(e), 0});
-  queue_.schedule(now_ + std::max(gpu.stop_flag, gpu.launch_latency), 0,
-                  {Event::Kind::spread, errands_.add(std::move(e)), 0});
+  schedule(now_ + gpu.stop_flag, NewCtasPerSm{view.id, context, decision.ctas_per_sm, false});
+  schedule(now_ + std::max(gpu.stop_flag, gpu.launch_latency), NewCtasPerSm{view.id, context, decision.ctas_per_sm, true});
   return Applied{};
 }
 
@@ -233,10 +227,7 @@ Outcome SimBackend::copy(const LaunchView& l, std::span<const LaunchId> follows)
 /// By the copy engines, behind what they have; at the rate of pinned memory.
 Outcome SimBackend::move(BufferId buffer, const Copy& copy, ClientId client) {
   const CopyEngines::Slot slot = copy_engines_.accept(copy, now_ + topology_.gpu.launch_latency);
-  Errand e;
-  e.move = {client,     buffer,  copy.direction == CopyDirection::device_to_host, copy.bytes, slot.engine,
-            slot.start, slot.end};
-  queue_.schedule(slot.end, 0, {Event::Kind::move_end, errands_.add(std::move(e)), 0});
+  schedule(slot.end, MoveEnd{{client, buffer, copy.direction == CopyDirection::device_to_host, copy.bytes, slot.engine, slot.start, slot.end}});
   return Applied{};
 }
 
@@ -281,7 +272,7 @@ void SimBackend::hand_over(Submission&& submission, std::uint32_t context, Time 
   // A graph's launches reach the GPU together: one event does for all.
   Time& looked_at = contexts_[context].looked_at[channel];
   if (looked_at != reaches || reaches == now_)
-    queue_.schedule(reaches, 1, {Event::Kind::channel, context, channel});
+    queue_.schedule(reaches, 1, ChannelReady{context, channel});
   looked_at = reaches;
 }
 
@@ -323,7 +314,7 @@ void SimBackend::wait(Time until, std::vector<Notice>& notices) {
     if (engine != nullptr && now_ < limit && engine_notices_.empty() && engine->out_of_events()) return;
     if (governor_.next_time() <= now_) set_clock();
     if (contexts_.begin_turn_if_due(now_)) pump_all(contexts_.current());
-    while (!queue_.empty() && queue_.next_time() <= now_) handle(queue_.pop().payload);
+    while (!queue_.empty() && queue_.next_time() <= now_) std::visit([this](const auto& event) { handle(event); }, queue_.pop().payload);
     while (!told_.empty() && told_.front().at <= now_ && thread_.free() <= now_) {
       notices.push_back(told_.front().notice);
       told_.pop_front();
@@ -351,55 +342,27 @@ void SimBackend::pump_all(std::uint32_t context) {
   for (std::uint32_t c = 0; c < contexts_[context].host->channels(); ++c) pump(context, c);
 }
 
-void SimBackend::handle(const Event& event) {
-  switch (event.kind) {
-    case Event::Kind::channel:
-      return pump(event.a, event.b);
-    case Event::Kind::copy_end: {
-      const Errand e = errands_.take(event.a);
-      timeline_.record(e.copy);
-      tell_later(CopyFinished{e.launch});
-      return ended(e.launch, e.context, e.ctas);
-    }
-    case Event::Kind::move_end: {
-      const MoveRecord move = errands_.take(event.a).move;
-      timeline_.record(move);
-      return tell_later(BufferMoved{move.buffer});
-    }
-    case Event::Kind::resize: {
-      const Errand e = errands_.take(event.a);
-      return contexts_[e.context].engine->resize(e.launch, e.ctas);
-    }
-    case Event::Kind::shrink:
-    case Event::Kind::spread: {
-      const Errand e = errands_.take(event.a);
-      return contexts_[e.context].engine->resize(e.launch, e.ctas_per_sm, event.kind == Event::Kind::spread);
-    }
-    case Event::Kind::sample_progress: {
-      Errand& e = errands_[event.a];
-      const Fate& fate = fates_[e.launch.slot];
-      e.as_of = now_;
-      e.blocks = fate.launch == e.launch && fate.end != kNever
-                     ? fate.blocks
-                     : contexts_[e.context].engine->blocks_done(e.launch);
-      const Time rest = topology_.gpu.progress_read - topology_.gpu.progress_read / 2;
-      queue_.schedule(now_ + rest, 0, {Event::Kind::report_progress, event.a, 0});
-      return;
-    }
-    case Event::Kind::report_progress: {
-      const Errand e = errands_.take(event.a);
-      told_.push_front({now_, ProgressReported{e.launch, e.blocks, e.as_of}});
-      return;
-    }
-    case Event::Kind::evict_host:
-      return evict_host(event.a);
-    case Event::Kind::stop:
-      return stop(event.a);
-    case Event::Kind::kill:
-      return kill(event.a);
-    case Event::Kind::passed:
-      return passed(event);
-  }
+void SimBackend::handle(const ErrandDue& event) {
+  std::visit([this](const auto& errand) { carry_out(errand); }, errands_.take(event.errand));
+}
+
+void SimBackend::carry_out(const CopyEnd& end) {
+  timeline_.record(end.record);
+  tell_later(CopyFinished{end.launch});
+  ended(end.launch, end.context, end.stream);
+}
+
+void SimBackend::carry_out(const MoveEnd& end) {
+  timeline_.record(end.record);
+  tell_later(BufferMoved{end.record.buffer});
+}
+
+void SimBackend::carry_out(const ProgressSample& sample) {
+  const Fate& fate = fates_[sample.launch.slot];
+  const bool over = fate.launch == sample.launch && fate.end != kNever;
+  const std::uint64_t blocks = over ? fate.blocks : contexts_[sample.context].engine->blocks_done(sample.launch);
+  const Time rest = topology_.gpu.progress_read - topology_.gpu.progress_read / 2;
+  schedule(now_ + rest, ProgressReport{{sample.launch, blocks, now_}});
 }
 
 /// Lets the head of a channel go on as far as it can now.  A channel of a context without its turn stands
@@ -410,7 +373,7 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
   for (;;) {
     const Time ready = c.host->ready_at(channel, [this](LaunchId launch) { return fates_.ended_at(launch); });
     if (ready == kNever) return;
-    if (ready > now_) return queue_.schedule(ready, 1, {Event::Kind::channel, context, channel});
+    if (ready > now_) return queue_.schedule(ready, 1, ChannelReady{context, channel});
     Submission& s = c.host->take(channel);
     if (s.evicted) {
       const PreemptionCosts& costs = topology_.gpu.preemption;
@@ -419,9 +382,7 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
         takes = (c.host->follows_evicted(s.stream) ? costs.evicted_launch_interval : costs.evicted_launch) +
                 topology_.gpu.dispatch_interval *
                     static_cast<std::int64_t>(kernel->record.blocks - kernel->first);
-      Errand e;
-      e.launch = s.launch, e.context = context, e.ctas = s.stream;
-      queue_.schedule(now_ + takes, 0, {Event::Kind::passed, errands_.add(e), 0});
+      schedule(now_ + takes, EvictedPassed{s.launch, context, s.stream});
     } else if (auto* kernel = std::get_if<Submission::Kernel>(&s.what)) {
       for (Submission::Kernel* k = kernel; k != nullptr; k = k->padding.get()) {
         if (!k->resumed) k->record.queued = now_;
@@ -432,10 +393,9 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
     } else {
       auto& job = std::get<Submission::CopyJob>(s.what);
       const CopyEngines::Slot slot = copy_engines_.accept(job.copy, now_);
-      Errand e;
-      e.launch = s.launch, e.context = context, e.ctas = s.stream, e.copy = job.record;
-      e.copy.engine = slot.engine, e.copy.started = slot.start, e.copy.finished = slot.end;
-      queue_.schedule(slot.end, 0, {Event::Kind::copy_end, errands_.add(e), 0});
+      CopyRecord record = job.record;
+      record.engine = slot.engine, record.started = slot.start, record.finished = slot.end;
+      schedule(slot.end, CopyEnd{s.launch, context, s.stream, record});
     }
     c.host->drop(channel);
     if (const LaunchId* next = c.host->fetch_ahead(channel)) fates_.fetch_ahead(next->slot);

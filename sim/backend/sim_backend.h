@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <variant>
 #include <vector>
 
 #include "policies/api/backend.h"
@@ -69,39 +70,67 @@ class SimBackend final : public Backend {
   SmArray::Integral warp_ps() const;
 
  private:
-  struct Event {
-    enum class Kind : std::uint32_t {
-      channel,
-      copy_end,
-      resize,
-      shrink,  // the workers see their new numbers per SM
-      spread,  // and those that come in addition reach the TMU
-      sample_progress,
-      report_progress,
-      evict_host,
-      stop,
-      kill,
-      passed,
-      move_end
-    } kind;
-    std::uint32_t a, b;  // channel: context, channel; the three of a preemption: an index into
-                         // `preemptions_`; others: an index into `errands_`
+  // ---- events: small ones in the queue, what else an errand needs in `errands_` ----
+  struct ChannelReady {
+    std::uint32_t context, channel;
   };
-  struct Errand {
+  struct PreemptionDue {
+    enum class Step : std::uint32_t { evict_host, stop, kill } step;
+    std::uint32_t preemption;
+  };
+  struct ErrandDue {
+    std::uint32_t errand;
+  };
+  using Event = std::variant<ChannelReady, PreemptionDue, ErrandDue>;
+
+  struct CopyEnd {
     LaunchId launch;
-    std::uint32_t context = 0, ctas = 0;
-    std::uint64_t blocks = 0;
-    Time as_of{};
-    CopyRecord copy;
-    MoveRecord move;
-    decide::CtasPerSm ctas_per_sm{};
+    std::uint32_t context, stream;
+    CopyRecord record;
   };
+  struct MoveEnd {
+    MoveRecord record;
+  };
+  struct NewCtas {
+    LaunchId launch;
+    std::uint32_t context, ctas;
+  };
+  /// The workers see their new numbers per SM; `grow`: and those that come in addition reach the TMU.
+  struct NewCtasPerSm {
+    LaunchId launch;
+    std::uint32_t context;
+    decide::CtasPerSm ctas_per_sm;
+    bool grow;
+  };
+  struct ProgressSample {
+    LaunchId launch;
+    std::uint32_t context;
+  };
+  struct ProgressReport {
+    ProgressReported what;
+  };
+  /// An evicted launch has passed the GPU.
+  struct EvictedPassed {
+    LaunchId launch;
+    std::uint32_t context, stream;
+  };
+  using Errand = std::variant<CopyEnd, MoveEnd, NewCtas, NewCtasPerSm, ProgressSample, ProgressReport, EvictedPassed>;
   struct Told {
     Time at;
     Notice notice;
   };
 
-  void handle(const Event& event);
+  void schedule(Time at, Errand&& errand) { queue_.schedule(at, 0, ErrandDue{errands_.add(std::move(errand))}); }
+  void handle(const ChannelReady& event) { pump(event.context, event.channel); }
+  void handle(const PreemptionDue& event);
+  void handle(const ErrandDue& event);
+  void carry_out(const CopyEnd& end);
+  void carry_out(const MoveEnd& end);
+  void carry_out(const NewCtas& size) { contexts_[size.context].engine->resize(size.launch, size.ctas); }
+  void carry_out(const NewCtasPerSm& size) { contexts_[size.context].engine->resize(size.launch, size.ctas_per_sm, size.grow); }
+  void carry_out(const ProgressSample& sample);
+  void carry_out(const ProgressReport& report) { told_.push_front({now_, report.what}); }
+  void carry_out(const EvictedPassed& launch);
   void pump(std::uint32_t context, std::uint32_t channel);
   void ended(LaunchId launch, std::uint32_t context, std::uint32_t stream);
   void leave(LaunchId launch, std::uint32_t context, std::uint32_t stream, Time late);
@@ -129,7 +158,6 @@ class SimBackend final : public Backend {
   void evict_host(std::uint32_t preemption);
   void stop(std::uint32_t preemption);
   void kill(std::uint32_t preemption);
-  void passed(const Event& event);
   void taken_off(LaunchId launch);
   void cleared(LaunchId launch);
   std::vector<LaunchId> still_of(std::uint32_t preemption) const;
