@@ -48,9 +48,9 @@ Outcome SimBackend::preempt(const decide::Preempt& decision, const LaunchView& l
   const std::size_t all = launches.size();
   std::vector<LaunchId> held;
   std::erase_if(launches, [&](LaunchId id) { return take_held(id) && (held.push_back(id), true); });
-  for (auto id = held.rbegin(); id != held.rend(); ++id) {
-    told_.push_front({now_, Preempted{*id, fates_[id->slot].done}});
-    ++fates_[id->slot].preemptions;
+  for (const LaunchId id : held) {
+    told_.tell_now(Preempted{id, fates_[id.slot].done});
+    ++fates_[id.slot].preemptions;
   }
   if (launches.empty()) {
     timeline_.record(
@@ -87,10 +87,10 @@ void SimBackend::evict_host(std::uint32_t n) {
   const Preemption& p = preemptions_[n];
   std::vector<LaunchId> vanished;
   contexts_[p.context].host->evict(still_of(n), now_, false, vanished);
-  for (auto id = vanished.rbegin(); id != vanished.rend(); ++id) {
-    told_.push_front({now_, Preempted{*id, fates_[id->slot].done}});
-    ++fates_[id->slot].preemptions;
-    cleared(*id);
+  for (const LaunchId id : vanished) {
+    told_.tell_now(Preempted{id, fates_[id.slot].done});
+    ++fates_[id.slot].preemptions;
+    cleared(id);
   }
   pump_all(p.context);
   release(n);

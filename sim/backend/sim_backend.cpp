@@ -288,7 +288,7 @@ void SimBackend::wait(Time until, std::vector<Notice>& notices) {
     ComputeEngine* engine = active ? contexts_[*active].engine.get() : nullptr;
     Time limit = thread_.free() > now_ ? thread_.free() : until;
     if (!queue_.empty()) limit = std::min(limit, queue_.next_time());
-    if (!told_.empty()) limit = std::min(limit, std::max(told_.front().at, thread_.free()));
+    if (!told_.empty()) limit = std::min(limit, std::max(told_.next_time(now_), thread_.free()));
     // The end of a slice is nothing under way.
     if (limit == kNever && engine != nullptr && engine->next_time() == kNever) return;
     limit = std::min({limit, contexts_.next_time(now_), governor_.next_time()});
@@ -315,10 +315,7 @@ void SimBackend::wait(Time until, std::vector<Notice>& notices) {
     if (governor_.next_time() <= now_) set_clock();
     if (contexts_.begin_turn_if_due(now_)) pump_all(contexts_.current());
     while (!queue_.empty() && queue_.next_time() <= now_) std::visit([this](const auto& event) { handle(event); }, queue_.pop().payload);
-    while (!told_.empty() && told_.front().at <= now_ && thread_.free() <= now_) {
-      notices.push_back(told_.front().notice);
-      told_.pop_front();
-    }
+    while (told_.any_due(now_) && thread_.free() <= now_) notices.push_back(told_.take());
     if (!notices.empty())
       for (const Notice& n : notices) heard(n);
     if (!notices.empty() || now_ >= until) return;

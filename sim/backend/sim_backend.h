@@ -2,7 +2,6 @@
 //   apply -> host channels -> TMU -> WDU -> SMs -> notices (after the time a host needs to learn of them).
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <optional>
 #include <variant>
@@ -16,6 +15,7 @@
 #include "sim/backend/host_thread.h"
 #include "sim/backend/launch_fates.h"
 #include "sim/backend/mps_limits.h"
+#include "sim/backend/notices.h"
 #include "sim/backend/shapes.h"
 #include "sim/engine/event_queue.h"
 #include "sim/engine/slots.h"
@@ -115,10 +115,6 @@ class SimBackend final : public Backend {
     std::uint32_t context, stream;
   };
   using Errand = std::variant<CopyEnd, MoveEnd, NewCtas, NewCtasPerSm, ProgressSample, ProgressReport, EvictedPassed>;
-  struct Told {
-    Time at;
-    Notice notice;
-  };
 
   void schedule(Time at, Errand&& errand) { queue_.schedule(at, 0, ErrandDue{errands_.add(std::move(errand))}); }
   void handle(const ChannelReady& event) { pump(event.context, event.channel); }
@@ -129,13 +125,13 @@ class SimBackend final : public Backend {
   void carry_out(const NewCtas& size) { contexts_[size.context].engine->resize(size.launch, size.ctas); }
   void carry_out(const NewCtasPerSm& size) { contexts_[size.context].engine->resize(size.launch, size.ctas_per_sm, size.grow); }
   void carry_out(const ProgressSample& sample);
-  void carry_out(const ProgressReport& report) { told_.push_front({now_, report.what}); }
+  void carry_out(const ProgressReport& report) { told_.tell_now(report.what); }
   void carry_out(const EvictedPassed& launch);
   void pump(std::uint32_t context, std::uint32_t channel);
   void ended(LaunchId launch, std::uint32_t context, std::uint32_t stream);
   void leave(LaunchId launch, std::uint32_t context, std::uint32_t stream, Time late);
   Time next_late(std::uint32_t context, std::uint32_t stream);
-  void tell_later(const Notice& notice) { told_.push_back({now_ + topology_.gpu.completion_notice, notice}); }
+  void tell_later(const Notice& notice) { told_.tell(now_ + topology_.gpu.completion_notice, notice); }
   void turn();
   void pump_all(std::uint32_t context);
   void set_clock();
@@ -175,7 +171,7 @@ class SimBackend final : public Backend {
   void hold(const LaunchView& launch, Submission&& submission);
   void hand_over_held(ClientId client, Submission submission);
   bool idle_before(Time until) const {
-    return thread_.takes_time() && now_ < until && thread_.free() <= now_ && (told_.empty() || told_.front().at > now_);
+    return thread_.takes_time() && now_ < until && thread_.free() <= now_ && !told_.any_due(now_);
   }
   void heard(const Notice& notice);
   bool take_held(LaunchId launch);
@@ -192,7 +188,7 @@ class SimBackend final : public Backend {
   ClockGovernor governor_;
   CopyEngines copy_engines_;
   EventQueue<Event> queue_;
-  std::deque<Told> told_;  // facts on their way to the host, in order
+  Notices told_;
   HostThread thread_;
   HostQueue<Submission> held_{[this](LaunchId id) { return fates_.ended_at(id) == kNever; },
                               [this](ClientId c, Submission s) { hand_over_held(c, std::move(s)); }};
