@@ -193,8 +193,9 @@ TEST_F(Played, AServiceThatTakesNoConnectionKeepsNoProgramFromItsStart) {
 }
 
 TEST_F(Played, TermsThatAServiceHasBegunToWriteAndNeverEndsKeepNoLaunch) {
-  play(true, [](live::Memory& m) { m.version = 1; });
-  EXPECT_LE(takes(), 100ms) << "what was known stands";
+  play(true, [](live::Memory& m) { m.version = 1, m.priority = -4; });
+  EXPECT_LE(takes(), 100ms);
+  EXPECT_TRUE(std::ranges::all_of(stage_.gpu.ledger(), [](const Launch& l) { return l.priority == 0; })) << "what was known stands";
 }
 
 TEST_F(Played, AServiceThatHearsNothingHoldsNobodyWhoseWordsFindNoRoom) {
@@ -211,6 +212,32 @@ TEST_F(Played, WhatAServiceWritesAfterItsProgramHasGoneOnHoldsNothing) {
   stage_.machine.at(limits::kStandsStill + 1s, [this] { memory_->words.granted[0] = 1; });
   EXPECT_LE(takes(100ms, 20), limits::kStandsStill + 20 * 100ms + kSlack);
   EXPECT_EQ(times("stands still"), 1u);
+}
+
+TEST_F(Played, ACommandAboutABlockThatWasThereBeforeIsAboutNone) {
+  play(true, [](live::Memory& m) { m.memory_cap = 64 * live::kBlockUnit; });
+  CUresult said = CUDA_ERROR_UNKNOWN;
+  const auto one = stage_.program("one", false, [&] {
+    cuInit(0);
+    CUdeviceptr at = 0;
+    said = cuMemAlloc_v2(&at, live::kBlockUnit);
+    cuMemFree_v2(at);
+  });
+  stage_.run_for(50ms);
+  ASSERT_NE(memory_, nullptr);
+  ASSERT_EQ(memory_->said.load(), 1u);
+  const live::Message& asks = memory_->messages[0];
+  const auto command = [&](live::MemoryCommand::What what, std::uint32_t generation) {
+    memory_->commands[memory_->commanded.load()] = {what, asks.stream, generation};
+    ++memory_->commanded;
+    stage_.run_for(50ms);
+  };
+  for (const auto what : {live::MemoryCommand::What::allocate, live::MemoryCommand::What::refuse, live::MemoryCommand::What::restore}) command(what, asks.kernel - 1);
+  EXPECT_TRUE(one->alive);
+  EXPECT_TRUE(stage_.memory.physical.empty());
+  command(live::MemoryCommand::What::allocate, asks.kernel);
+  EXPECT_EQ(said, CUDA_SUCCESS);
+  EXPECT_TRUE(stage_.comes([&] { return !one->alive; }));
 }
 
 /// A connection that says so many bytes of a hello, and how long it is kept.
