@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sim/backend/forecast.h"
 #include "tests/support/build.h"
 #include "traces/model/error.h"
 
@@ -273,6 +274,8 @@ TEST(Books, OnlyBestEffortLaunchesThatThePolicyMayHoldBackAreMadeBeforeTheyAreGr
   EXPECT_EQ(wait.books.in_flight(wait.real_time()), 0u);
   EXPECT_EQ(waits_for_each.books.in_flight(waits_for_each.best_effort()), 0u);
   EXPECT_EQ(fcfs.books.in_flight(fcfs.best_effort()), 0u);
+  Scene foretold("lookahead:ways=now/hold", {.in_flight = 7, .forecast = [](const Gpu& gpu, const Requirements& needed) { return sim::make_forecast(gpu, needed); }});
+  EXPECT_EQ(foretold.books.in_flight(foretold.best_effort()), 7u);
 }
 
 TEST(Books, LaunchesThatWaitOnTheGpuGoInTheOrderInWhichTheyCameWhateverTheirStreams) {
@@ -543,8 +546,6 @@ std::vector<std::string> sizes(Sized& s) {
                               fmt::join(g.ctas_per_sm, " ")));
   return all;
 }
-constexpr double kHalf = 0.5;
-
 /// Best-effort work has the GPU, 8 workers on each of its two SMs, and another has half of it at times.
 struct TwoSized : Sized {
   explicit TwoSized(std::uint32_t attempts) {
@@ -555,7 +556,7 @@ struct TwoSized : Sized {
   std::vector<std::string> comes(double at) { return now = at, asks(cam, large), sizes(*this); }
   std::vector<std::string> goes_again(double at) { return now = at, ended(cam, asked[{cam, 0}]), books.waits(cam), sizes(*this); }
   Kernel large = kernel;
-  const std::uint32_t work = best_effort(), cam = books.join({"cam", ServiceClass::real_time, -5, {}, kHalf}), whole = real_time();
+  const std::uint32_t work = best_effort(), cam = books.join({"cam", ServiceClass::real_time, -5, {}, 0.5}), whole = real_time();
 };
 
 TEST(Books, WorkersLeaveAtAnOrderAndMoreComeWithTheNextAttempt) {
