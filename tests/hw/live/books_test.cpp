@@ -444,6 +444,7 @@ TEST(Books, TimeOnTheGpuAndWhatWaitsAreCountedAlsoOfWhatIsStopped) {
   EXPECT_EQ(of(work).stops, 1u);
   EXPECT_EQ(of(work).on_gpu, 0u);
   EXPECT_EQ(of(work).pending, 3u);
+  EXPECT_EQ(of(cam).pending, 0u) << "those are the other's";
   s.asks(cam, s.other, 2);
   EXPECT_THAT(s.goes(), ElementsAre("1.1 in 2"));
   s.now = 200, s.asks(cam, s.other, 2);
@@ -452,6 +453,20 @@ TEST(Books, TimeOnTheGpuAndWhatWaitsAreCountedAlsoOfWhatIsStopped) {
   EXPECT_EQ(of(cam).busy, Time{}) << "one is there still";
   s.now = 350, s.ended(cam, 2, 2);
   EXPECT_EQ(of(cam).busy, at_us(200)) << "streams beside each other, from the first of them on";
+}
+
+TEST(Books, AStopBesideAnotherLaunchIsNoEndOfItsProgramsTimeOnTheGpu) {
+  Scene s("wait", {.persistent = true});
+  const auto work = s.best_effort(), cam = s.real_time();
+  s.kernel.solo_time = at_us(1000);
+  s.asks(work, s.kernel, 0, 3), s.asks(work, s.kernel, 2, 3), s.goes();
+  s.now = 992, s.goes();
+  s.now = 995, s.asks(cam, s.other);
+  EXPECT_THAT(s.goes(), ElementsAre("stop 0.1 in 2"));
+  s.books.stopped(work, 2, 1, 0, at_us(s.now = 1000));
+  EXPECT_EQ(s.books.state()[0].busy, Time{});
+  s.now = 1100, s.ended(work, 1);
+  EXPECT_EQ(s.books.state()[0].busy, at_us(1100));
 }
 
 TEST(Books, WhoIsExpectedIsOfTheStateWhenItIsThereAndHasItsNumberBefore) {

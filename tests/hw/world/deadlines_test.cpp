@@ -266,12 +266,16 @@ TEST_F(Deadline, WithoutDescriptorsTheServiceRestsRefusesAndComesBack) {
   stage_.run_for(10ms);
   stage_.served->most_files = static_cast<std::size_t>(std::ranges::count_if(stage_.served->files, [](const auto& f) { return f != nullptr; })) + 2;
   std::vector<std::shared_ptr<Process>> silent;
+  int closed = 0;
   for (int i = 0; i < 60; ++i)
-    silent.push_back(stage_.machine.begin("silent", [] {
-      os::connect(os::socket(AF_UNIX, SOCK_STREAM, 0), nullptr, 0);
+    silent.push_back(stage_.machine.begin("silent", [&closed] {
+      pollfd look{os::socket(AF_UNIX, SOCK_STREAM, 0), POLLRDHUP, 0};
+      os::connect(look.fd, nullptr, 0);
+      closed += os::poll(&look, 1, 5000) > 0;
       os::sleep_for(5s);
     }));
   stage_.run_for(900ms);
+  EXPECT_GE(closed, 50) << "those for which there is no descriptor, by the one to spare";
   EXPECT_LE(times("accept"), 80u) << "it does not look all the time";
   EXPECT_GE(times("connections are closed"), 1u);
   const auto one = steady("one", 10);
