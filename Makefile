@@ -10,7 +10,7 @@ PREFIX ?= /usr/local
 # One more than cores, as ninja has it: some tests wait for processes.
 JOBS = $$(($$(nproc) + 1))
 
-.PHONY: demo test test-all docs install bench asan tsan clang fuzz format tidy clean
+.PHONY: demo test test-all docs install bench asan tsan clang coverage fuzz format tidy clean
 .DEFAULT_GOAL := test
 
 demo: build/build.ninja
@@ -53,6 +53,14 @@ asan tsan clang: build/packages
 	cmake --preset $@
 	cmake --build --preset $@
 	ctest --preset $@ -j $(JOBS)
+
+# Lines and branches by folder that the tests of `make test` run; a test that fails does not end it.
+coverage: build/packages
+	cmake --preset coverage
+	cmake --build --preset coverage
+	find build/coverage -name '*.gcda' -delete
+	-ctest --preset coverage -j $(JOBS)
+	python3 tests/coverage.py build/coverage
 
 # With clang 16 or newer (cmake/clang.cmake).  What a reader breaks on is left as build/fuzz/<reader>-*; cut down, it belongs
 # into tests/fuzz/corpus as found-*.

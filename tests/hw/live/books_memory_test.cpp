@@ -250,6 +250,42 @@ TEST(BooksMemory, WhatIsSaidOfABlockThatWasFreedMeanwhileIsAboutNone) {
   EXPECT_EQ(s.books.memory()->accounts().used(), 64u);
 }
 
+TEST(BooksMemory, WhatIsSaidToHaveMovedAndWasNotOrderedToIsWhereItWas) {
+  for (const bool done : {true, false}) {
+    Away s;
+    const auto three = s.program();
+    s.asks(1);
+    EXPECT_THAT(s.happens(), ElementsAre("launch 1.1"));
+    s.allocates(three, 0, 48);
+    EXPECT_THAT(s.happens(), IsEmpty());
+    for (const std::uint32_t client : {0u, 1u, three}) s.moved(client, 0, done);
+    EXPECT_THAT(s.happens(), IsEmpty());
+    EXPECT_EQ(s.books.state()[0].host_bytes, 40u);
+    EXPECT_EQ(s.books.state()[1].device_bytes, 32u);
+    EXPECT_EQ(s.books.memory()->accounts().used(), 32u);
+    s.books.leave(three), s.ended(1);
+    s.now = 100, s.asks(0);
+    EXPECT_THAT(s.happens(), ElementsAre("out 1.0")) << "nobody has said that it stays";
+  }
+}
+
+TEST(BooksMemory, ACallThatIsWithTheDriverThoughNobodyLetItGoWaitsNoLonger) {
+  Away s;
+  s.now = 10, s.books.wants(0, 7, at_ms(s.now));
+  EXPECT_THAT(s.happens(), ElementsAre("out 1.0"));
+  s.books.has(0, 7, at_ms(s.now));
+  s.now = 11, s.moved(1, 0);
+  EXPECT_THAT(s.happens(), IsEmpty());
+}
+
+TEST(BooksMemory, WhoHasGoneIsCommandedNothing) {
+  Away s;
+  std::vector<Granted> granted;
+  s.now = 10, s.asks(0), s.books.decide(at_ms(s.now), granted);  // the other's is to go out
+  s.books.leave(1);
+  EXPECT_TRUE(s.books.take_commands().empty());
+}
+
 TEST(BooksMemory, AProgramThatGoesLeavesItsMemoryToThoseThatWait) {
   Away s;
   s.asks(1);

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sim/backend/forecast.h"
 #include "tests/support/build.h"
 #include "traces/model/error.h"
 
@@ -95,7 +96,8 @@ TEST(Books, WhatAPolicyNeedsAndAProgramCannotBeMadeToDoIsSaid) {
     }
     return {};
   };
-  EXPECT_THAT(why("slate"), testing::HasSubstr("sm_quota"));
+  EXPECT_THAT(why("slate"), testing::AllOf(testing::HasSubstr("sm_quota"), testing::HasSubstr("profiles"), testing::HasSubstr("choose fcfs")));
+  EXPECT_THAT(why("smguard"), testing::HasSubstr("--persistent"));
   EXPECT_THAT(why("lookahead"), testing::HasSubstr("a forecast"));
   EXPECT_THAT(why("mps"), testing::HasSubstr("MPS percentages"));
   EXPECT_THAT(why("nonsense"), testing::HasSubstr("nonsense"));
@@ -272,6 +274,8 @@ TEST(Books, OnlyBestEffortLaunchesThatThePolicyMayHoldBackAreMadeBeforeTheyAreGr
   EXPECT_EQ(wait.books.in_flight(wait.real_time()), 0u);
   EXPECT_EQ(waits_for_each.books.in_flight(waits_for_each.best_effort()), 0u);
   EXPECT_EQ(fcfs.books.in_flight(fcfs.best_effort()), 0u);
+  Scene foretold("lookahead:ways=now/hold", {.in_flight = 7, .forecast = [](const Gpu& gpu, const Requirements& needed) { return sim::make_forecast(gpu, needed); }});
+  EXPECT_EQ(foretold.books.in_flight(foretold.best_effort()), 7u);
 }
 
 TEST(Books, LaunchesThatWaitOnTheGpuGoInTheOrderInWhichTheyCameWhateverTheirStreams) {
@@ -412,6 +416,67 @@ TEST(Books, ALaunchThatEndsThoughItWasToStopIsDone) {
   EXPECT_THAT(s.goes(), ElementsAre("0.2"));
 }
 
+TEST(Books, HowOftenAKernelMayBeOnTheGpuFollowsFromHowLongItTakes) {
+  Scene s("wait", {.persistent = true});
+  const auto work = s.best_effort();
+  EXPECT_EQ(s.books.attempts(work, s.kernel), 0u) << "nobody has seen it";
+  const std::pair<double, std::uint32_t> all[] = {{50, 0}, {299.999, 0}, {300, 2}, {999.999, 2}, {1000, 3}, {2500, 6}, {1e6, 6}};
+  for (const auto& [us, attempts] : all) {
+    s.kernel.solo_time = at_us(us);
+    EXPECT_EQ(s.books.attempts(work, s.kernel), attempts) << us;
+  }
+}
+
+TEST(Books, TimeOnTheGpuAndWhatWaitsAreCountedAlsoOfWhatIsStopped) {
+  Scene s("wait", {.persistent = true});
+  const auto work = s.best_effort(), cam = s.real_time();
+  const auto of = [&](std::uint32_t client) { return s.books.state().at(client); };
+  s.kernel.solo_time = at_us(1000);
+  for (int i = 0; i < 3; ++i) s.asks(work, s.kernel, 0, 3);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+  EXPECT_EQ(of(work).on_gpu, 1u);
+  EXPECT_EQ(of(work).pending, 2u);
+  EXPECT_EQ(of(cam).pending, 0u);
+  s.now = 100, s.asks(cam, s.other), s.goes();
+  s.now = 150, s.books.stopped(work, 0, 1, 7, at_us(150));
+  EXPECT_THAT(s.goes(), ElementsAre("1.1"));
+  EXPECT_EQ(of(work).busy, at_us(150));
+  EXPECT_EQ(of(work).stops, 1u);
+  EXPECT_EQ(of(work).on_gpu, 0u);
+  EXPECT_EQ(of(work).pending, 3u);
+  EXPECT_EQ(of(cam).pending, 0u) << "those are the other's";
+  s.asks(cam, s.other, 2);
+  EXPECT_THAT(s.goes(), ElementsAre("1.1 in 2"));
+  s.now = 200, s.asks(cam, s.other, 2);
+  EXPECT_THAT(s.goes(), ElementsAre("1.2 in 2"));
+  s.now = 250, s.ended(cam, 1), s.ended(cam, 1, 2);
+  EXPECT_EQ(of(cam).busy, Time{}) << "one is there still";
+  s.now = 350, s.ended(cam, 2, 2);
+  EXPECT_EQ(of(cam).busy, at_us(200)) << "streams beside each other, from the first of them on";
+}
+
+TEST(Books, AStopBesideAnotherLaunchIsNoEndOfItsProgramsTimeOnTheGpu) {
+  Scene s("wait", {.persistent = true});
+  const auto work = s.best_effort(), cam = s.real_time();
+  s.kernel.solo_time = at_us(1000);
+  s.asks(work, s.kernel, 0, 3), s.asks(work, s.kernel, 2, 3), s.goes();
+  s.now = 992, s.goes();
+  s.now = 995, s.asks(cam, s.other);
+  EXPECT_THAT(s.goes(), ElementsAre("stop 0.1 in 2"));
+  s.books.stopped(work, 2, 1, 0, at_us(s.now = 1000));
+  EXPECT_EQ(s.books.state()[0].busy, Time{});
+  s.now = 1100, s.ended(work, 1);
+  EXPECT_EQ(s.books.state()[0].busy, at_us(1100));
+}
+
+TEST(Books, WhoIsExpectedIsOfTheStateWhenItIsThereAndHasItsNumberBefore) {
+  Scene s("fcfs", {.programs = {"one", "two"}});
+  EXPECT_THAT(s.books.state(), IsEmpty());
+  EXPECT_EQ(s.books.join({"other"}), 2u);
+  EXPECT_EQ(s.books.join({"two"}), 1u);
+  EXPECT_EQ(s.books.state().size(), 2u);
+}
+
 /// Under a policy that decides about each launch by itself.
 struct Sized : Scene {
   Sized() : Scene("smguard", {.persistent = true}) {
@@ -484,6 +549,129 @@ TEST(Books, NothingOvertakesALaunchThatWasStoppedAndWaitsForASize) {
   EXPECT_THAT(s.goes(), ElementsAre("0.1 in 2"));
   s.now = 2200, s.ended(work, 1, 2);
   EXPECT_THAT(s.goes(), ElementsAre("0.2"));
+}
+
+/// What goes, with the workers on each SM: "resize 0.1: 4 4".
+std::vector<std::string> sizes(Sized& s) {
+  std::vector<Granted> granted;
+  s.books.decide(at_us(s.now), granted);
+  std::vector<std::string> all;
+  for (const Granted& g : granted)
+    all.push_back(fmt::format("{}{}.{}{}: {}", g.stop ? "stop " : g.resize ? "resize " : "", g.client, g.number, g.attempt != 0 ? fmt::format(" from stop {}", g.attempt) : "",
+                              fmt::join(g.ctas_per_sm, " ")));
+  return all;
+}
+/// Best-effort work has the GPU, 8 workers on each of its two SMs, and another has half of it at times.
+struct TwoSized : Sized {
+  explicit TwoSized(std::uint32_t attempts) {
+    asks(work, kernel, 0, attempts);
+    EXPECT_THAT(sizes(*this), ElementsAre("0.1: 8 8"));
+  }
+  /// What the coming of a launch of the other is for the work.
+  std::vector<std::string> comes(double at) { return now = at, asks(cam, large), sizes(*this); }
+  std::vector<std::string> goes_again(double at) { return now = at, ended(cam, asked[{cam, 0}]), books.waits(cam), sizes(*this); }
+  Kernel large = kernel;
+  const std::uint32_t work = best_effort(), cam = books.join({"cam", ServiceClass::real_time, -5, {}, 0.5}), whole = real_time();
+};
+
+TEST(Books, WorkersLeaveAtAnOrderAndMoreComeWithTheNextAttempt) {
+  TwoSized s(4);
+  EXPECT_THAT(s.comes(100), testing::UnorderedElementsAre("resize 0.1: 8 0", "1.1: "));
+  EXPECT_THAT(s.goes_again(200), ElementsAre("stop 0.1: "));
+  EXPECT_THAT(sizes(s), IsEmpty());
+  s.books.stopped(s.work, 0, 1, 7, at_us(s.now = 210));
+  EXPECT_THAT(sizes(s), ElementsAre("0.1 from stop 1: 8 8"));
+  EXPECT_EQ(s.books.state()[0].resizes, 2u);
+  EXPECT_EQ(s.books.state()[0].stops, 1u);
+  EXPECT_EQ(s.books.state()[0].on_gpu, 1u);
+  EXPECT_THAT(s.comes(300), testing::UnorderedElementsAre("resize 0.1 from stop 1: 8 0", "1.2: "));
+  EXPECT_THAT(s.goes_again(400), ElementsAre("stop 0.1 from stop 1: "));
+  s.books.stopped(s.work, 0, 1, 9, at_us(s.now = 410));
+  EXPECT_THAT(sizes(s), ElementsAre("0.1 from stop 2: 8 8"));
+  EXPECT_THAT(s.comes(500), testing::UnorderedElementsAre("resize 0.1 from stop 2: 8 0", "1.3: "));
+  EXPECT_THAT(s.goes_again(600), IsEmpty()) << "its last attempt has no quotas";
+  EXPECT_EQ(s.books.state()[0].resizes, 5u);
+  EXPECT_EQ(s.books.state()[0].stops, 2u);
+}
+
+TEST(Books, WhatIsStoppedToGrowAndThenTakenBackDoesNotGoOnAndIsToldToStopOnce) {
+  TwoSized s(4);
+  s.comes(100);
+  EXPECT_THAT(s.goes_again(200), ElementsAre("stop 0.1: "));
+  s.now = 205, s.asks(s.whole, s.large);
+  EXPECT_THAT(sizes(s), ElementsAre("2.1: "));
+  s.books.stopped(s.work, 0, 1, 7, at_us(s.now = 210));
+  EXPECT_THAT(sizes(s), IsEmpty()) << "another has the GPU";
+  s.now = 300, s.ended(s.whole, 1), s.books.waits(s.whole);
+  EXPECT_THAT(sizes(s), ElementsAre("0.1 from stop 1: 8 8"));
+}
+
+TEST(Books, AnAttemptOfWhichNoWorkerFoundItsPlaceIsFollowedByTheNext) {
+  TwoSized s(2);
+  s.books.stopped(s.work, 0, 2, 0, at_us(10));
+  s.books.stopped(s.work, 1, 1, 0, at_us(10));
+  EXPECT_THAT(sizes(s), IsEmpty()) << "of no launch that is there";
+  s.books.stopped(s.work, 0, 1, 0, at_us(s.now = 10));
+  EXPECT_THAT(sizes(s), ElementsAre("0.1 from stop 1: ")) << "the last one has no quotas";
+  EXPECT_EQ(s.books.state()[0].stops, 0u) << "nobody ordered it";
+}
+
+TEST(Books, AStopIsOfItsLaunchAndNotOfAnotherThatIsThere) {
+  Sized s;
+  const auto cam = s.real_time();
+  Kernel few = s.kernel;
+  few.grid = {4, 1, 1};
+  s.asks(cam, few, 15, 3), s.asks(cam, few, 20, 3);  // shown as one stream
+  EXPECT_THAT(sizes(s), ElementsAre("0.1: 2 2", "0.1: 2 2"));
+  s.books.stopped(cam, 20, 1, 0, at_us(s.now = 10));
+  EXPECT_THAT(s.goes(), ElementsAre("0.1 in 20 from stop 1"));
+  s.now = 20, s.ended(cam, 1, 15), s.asks(cam, few, 15, 3);
+  EXPECT_THAT(s.goes(), ElementsAre("0.2 in 15"));
+  s.books.stopped(cam, 15, 1, 0, at_us(s.now = 30));  // it has ended meanwhile
+  EXPECT_THAT(s.goes(), IsEmpty());
+}
+
+TEST(Books, AfterItsLastStopALaunchHasNoSize) {
+  TwoSized s(2);
+  s.now = 100, s.asks(s.whole, s.large);
+  EXPECT_THAT(sizes(s), testing::UnorderedElementsAre("stop 0.1: ", "2.1: "));
+  s.books.stopped(s.work, 0, 1, 7, at_us(s.now = 110));
+  EXPECT_THAT(sizes(s), IsEmpty());
+  s.now = 200, s.ended(s.whole, 1), s.books.waits(s.whole), s.asks(s.work, s.other);
+  EXPECT_THAT(sizes(s), ElementsAre("0.1 from stop 1: "));
+  s.now = 1300, s.ended(s.work, 1);
+  EXPECT_THAT(sizes(s), ElementsAre("0.2: "));
+}
+
+TEST(Books, ARealTimeLaunchHasPlacesWhenThoseBeforeItInItsStreamHaveEndedAndNotBefore) {
+  Sized s;
+  const auto work = s.best_effort(), cam = s.real_time();
+  Kernel few = s.kernel;
+  few.grid = {4, 1, 1};
+  s.asks(work, s.kernel, 0, 6);
+  EXPECT_THAT(sizes(s), ElementsAre("0.1: 8 8"));
+  s.now = 100;
+  for (int i = 0; i < 3; ++i) s.asks(cam, few);
+  EXPECT_THAT(sizes(s), testing::UnorderedElementsAre("resize 0.1: 6 6", "1.1: ", "1.2: ", "1.3: "));
+  for (const std::uint32_t n : {1u, 2u}) {
+    s.now += 100, s.ended(cam, n);
+    EXPECT_THAT(sizes(s), IsEmpty()) << "the next has what " << n << " had";
+  }
+  s.now += 100, s.ended(cam, 3), s.books.waits(cam);
+  EXPECT_THAT(sizes(s), ElementsAre("stop 0.1: "));
+}
+
+TEST(Books, AnothersEndGivesNoShareBeforeItsTurn) {
+  Sized s;
+  const auto work = s.best_effort(), cam = s.real_time();
+  Kernel few = s.kernel;
+  few.grid = {4, 1, 1};
+  s.asks(work, few, 2, s.kAttempts), s.asks(work, few, 0, s.kAttempts), s.asks(cam, few);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1 in 2", "1.1"));
+  s.now = 50, s.ended(cam, 1), s.books.waits(cam);
+  EXPECT_THAT(s.goes(), IsEmpty()) << "the first may be stopped still";
+  s.now = 100, s.ended(work, 1, 2);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
 }
 
 TEST(Books, BehindALaunchThatMayBeStoppedOtherStreamsWaitAsItsOwnDoesAndTheLastOneIsStopped) {

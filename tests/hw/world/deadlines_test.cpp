@@ -193,8 +193,9 @@ TEST_F(Played, AServiceThatTakesNoConnectionKeepsNoProgramFromItsStart) {
 }
 
 TEST_F(Played, TermsThatAServiceHasBegunToWriteAndNeverEndsKeepNoLaunch) {
-  play(true, [](live::Memory& m) { m.version = 1; });
-  EXPECT_LE(takes(), 100ms) << "what was known stands";
+  play(true, [](live::Memory& m) { m.version = 1, m.priority = -4; });
+  EXPECT_LE(takes(), 100ms);
+  EXPECT_TRUE(std::ranges::all_of(stage_.gpu.ledger(), [](const Launch& l) { return l.priority == 0; })) << "what was known stands";
 }
 
 TEST_F(Played, AServiceThatHearsNothingHoldsNobodyWhoseWordsFindNoRoom) {
@@ -211,6 +212,32 @@ TEST_F(Played, WhatAServiceWritesAfterItsProgramHasGoneOnHoldsNothing) {
   stage_.machine.at(limits::kStandsStill + 1s, [this] { memory_->words.granted[0] = 1; });
   EXPECT_LE(takes(100ms, 20), limits::kStandsStill + 20 * 100ms + kSlack);
   EXPECT_EQ(times("stands still"), 1u);
+}
+
+TEST_F(Played, ACommandAboutABlockThatWasThereBeforeIsAboutNone) {
+  play(true, [](live::Memory& m) { m.memory_cap = 64 * live::kBlockUnit; });
+  CUresult said = CUDA_ERROR_UNKNOWN;
+  const auto one = stage_.program("one", false, [&] {
+    cuInit(0);
+    CUdeviceptr at = 0;
+    said = cuMemAlloc_v2(&at, live::kBlockUnit);
+    cuMemFree_v2(at);
+  });
+  stage_.run_for(50ms);
+  ASSERT_NE(memory_, nullptr);
+  ASSERT_EQ(memory_->said.load(), 1u);
+  const live::Message& asks = memory_->messages[0];
+  const auto command = [&](live::MemoryCommand::What what, std::uint32_t generation) {
+    memory_->commands[memory_->commanded.load()] = {what, asks.stream, generation};
+    ++memory_->commanded;
+    stage_.run_for(50ms);
+  };
+  for (const auto what : {live::MemoryCommand::What::allocate, live::MemoryCommand::What::refuse, live::MemoryCommand::What::restore}) command(what, asks.kernel - 1);
+  EXPECT_TRUE(one->alive);
+  EXPECT_TRUE(stage_.memory.physical.empty());
+  command(live::MemoryCommand::What::allocate, asks.kernel);
+  EXPECT_EQ(said, CUDA_SUCCESS);
+  EXPECT_TRUE(stage_.comes([&] { return !one->alive; }));
 }
 
 /// A connection that says so many bytes of a hello, and how long it is kept.
@@ -239,12 +266,16 @@ TEST_F(Deadline, WithoutDescriptorsTheServiceRestsRefusesAndComesBack) {
   stage_.run_for(10ms);
   stage_.served->most_files = static_cast<std::size_t>(std::ranges::count_if(stage_.served->files, [](const auto& f) { return f != nullptr; })) + 2;
   std::vector<std::shared_ptr<Process>> silent;
+  int closed = 0;
   for (int i = 0; i < 60; ++i)
-    silent.push_back(stage_.machine.begin("silent", [] {
-      os::connect(os::socket(AF_UNIX, SOCK_STREAM, 0), nullptr, 0);
+    silent.push_back(stage_.machine.begin("silent", [&closed] {
+      pollfd look{os::socket(AF_UNIX, SOCK_STREAM, 0), POLLRDHUP, 0};
+      os::connect(look.fd, nullptr, 0);
+      closed += os::poll(&look, 1, 5000) > 0;
       os::sleep_for(5s);
     }));
   stage_.run_for(900ms);
+  EXPECT_GE(closed, 50) << "those for which there is no descriptor, by the one to spare";
   EXPECT_LE(times("accept"), 80u) << "it does not look all the time";
   EXPECT_GE(times("connections are closed"), 1u);
   const auto one = steady("one", 10);

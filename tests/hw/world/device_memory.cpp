@@ -16,6 +16,12 @@ DeviceMemory::Physical* DeviceMemory::at(CUdeviceptr address) {
   return p != physical.end() ? &p->second : nullptr;
 }
 
+DeviceMemory::Physical* DeviceMemory::used_at(CUdeviceptr address) {
+  Physical* p = at(address);
+  if (p != nullptr && !ranges.at(address).open) Machine::the().wrong("memory is used to which the GPU has no access");
+  return p;
+}
+
 bool DeviceMemory::all_there(int pid) const {
   return std::ranges::all_of(ranges, [&](const auto& each) { return each.second.pid != pid || !each.second.in_use || each.second.behind != 0; });
 }
@@ -95,11 +101,11 @@ CUresult map(CUdeviceptr at, std::size_t, std::size_t, CUmemGenericAllocationHan
 }
 CUresult unmap(CUdeviceptr at, std::size_t) {
   if (memory().at(at) == nullptr) machine().wrong("memory is taken from where none is");
-  if (const auto r = memory().ranges.find(at); r != memory().ranges.end()) r->second.behind = 0;
+  if (const auto r = memory().ranges.find(at); r != memory().ranges.end()) r->second.behind = 0, r->second.open = false;
   return CUDA_SUCCESS;
 }
-CUresult access(CUdeviceptr, std::size_t, const CUmemAccessDesc*, std::size_t) {
-  return call([] { return CUDA_SUCCESS; });
+CUresult access(CUdeviceptr at, std::size_t, const CUmemAccessDesc*, std::size_t) {
+  return call([&] { return memory().ranges.at(at).open = true, CUDA_SUCCESS; });
 }
 CUresult unit(std::size_t* is, const CUmemAllocationProp*, CUmemAllocationGranularity_flags) { return *is = kUnit, CUDA_SUCCESS; }
 CUresult pin(void** at, std::size_t, unsigned) {
@@ -122,7 +128,7 @@ CUresult copy(CUdeviceptr at, std::size_t bytes, CUstream stream, std::function<
     if (const CUresult r = Gpu::the().enqueue(stream, std::move(takes)); r != CUDA_SUCCESS) return r;
     done.what = Gpu::Op::What::call;
     done.call = [at, what = std::move(what)] {
-      if (DeviceMemory::Physical* p = memory().at(at); p != nullptr)
+      if (DeviceMemory::Physical* p = memory().used_at(at); p != nullptr)
         what(*p);
       else
         machine().wrong("memory is copied that is not there");
@@ -149,7 +155,7 @@ CUresult allocate(CUdeviceptr* at, std::size_t bytes) {
   const CUmemGenericAllocationHandle handle = memory().next++;
   memory().physical[handle] = {machine().process()->pid, bytes, 0};
   memory().ranges.at(*at).behind = handle;
-  memory().ranges.at(*at).of_context = true;
+  memory().ranges.at(*at).of_context = memory().ranges.at(*at).open = true;
   return CUDA_SUCCESS;
 }
 CUresult free(CUdeviceptr at) {
@@ -162,7 +168,7 @@ CUresult free(CUdeviceptr at) {
 CUresult tell(std::size_t* left, std::size_t* all) { return *left = *all = std::size_t{1} << 40, CUDA_SUCCESS; }
 CUresult set(CUdeviceptr at, unsigned value, std::size_t) {
   return call([&] {
-    DeviceMemory::Physical* p = memory().at(at);
+    DeviceMemory::Physical* p = memory().used_at(at);
     if (p == nullptr) return machine().wrong("a call touches memory that is not there"), CUDA_ERROR_INVALID_VALUE;
     p->content = value;
     return CUDA_SUCCESS;
@@ -170,7 +176,7 @@ CUresult set(CUdeviceptr at, unsigned value, std::size_t) {
 }
 CUresult copy_back(void* to, CUdeviceptr from, std::size_t) {
   return call([&] {
-    const DeviceMemory::Physical* p = memory().at(from);
+    const DeviceMemory::Physical* p = memory().used_at(from);
     if (p == nullptr) return machine().wrong("a call touches memory that is not there"), CUDA_ERROR_INVALID_VALUE;
     *static_cast<std::uint64_t*>(to) = p->content;
     return CUDA_SUCCESS;

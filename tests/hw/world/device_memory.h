@@ -35,9 +35,12 @@ class DeviceMemory {
     CUmemGenericAllocationHandle behind = 0;  // 0: nothing
     bool in_use = false;                      // the program's launches may use it
     bool of_context = false;                  // allocated
+    bool open = false;                        // the GPU may use what is behind it
   };
   /// Null: there is nothing behind it.
   Physical* at(CUdeviceptr address);
+  /// The same, by the GPU.
+  Physical* used_at(CUdeviceptr address);
   /// Whether all that the program's launches may use is there.
   bool all_there(int pid) const;
   void context_ended(int pid);

@@ -73,7 +73,9 @@ CUresult add_memory(void* at, std::size_t bytes, unsigned) {
     return all.emplace(reinterpret_cast<CUdeviceptr>(at), bytes).second ? CUDA_SUCCESS : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   });
 }
-CUresult address(CUdeviceptr* is, void* at, unsigned) { return *is = reinterpret_cast<CUdeviceptr>(at), CUDA_SUCCESS; }
+CUresult address(CUdeviceptr* is, void* at, unsigned flags) {
+  return flags != 0 ? CUDA_ERROR_INVALID_VALUE : (*is = reinterpret_cast<CUdeviceptr>(at), CUDA_SUCCESS);
+}
 bool registered(CUdeviceptr at) {
   return std::ranges::any_of(gpu().context().registered, [&](const auto& each) { return at - each.first < each.second; });
 }
@@ -190,7 +192,11 @@ CUresult kernel(CUstream stream, Ns takes) {
 CUresult launch(CUfunction f, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream stream, void**, void**) {
   return f == nullptr ? CUDA_ERROR_INVALID_HANDLE : kernel(stream, time_of(f));
 }
-CUresult launch_ex(const CUlaunchConfig* config, CUfunction f, void**, void**) { return kernel(config->hStream, time_of(f)); }
+CUresult launch_ex(const CUlaunchConfig* config, CUfunction f, void**, void**) {
+  for (unsigned i = 0; i < config->numAttrs; ++i)
+    if (config->attrs[i].id == CU_LAUNCH_ATTRIBUTE_PRIORITY) gpu().has_priority(config->attrs[i].value.priority);
+  return kernel(config->hStream, time_of(f));
+}
 CUresult launch_graph(CUgraphExec graph, CUstream stream) { return kernel(stream, gpu().graphs[number_of(reinterpret_cast<CUgraph>(graph))].takes); }
 CUresult load(CUmodule* module, const void*) { return *module = reinterpret_cast<CUmodule>(std::uintptr_t{++gpu().modules}), CUDA_SUCCESS; }
 CUresult unload(CUmodule) { return CUDA_SUCCESS; }

@@ -28,6 +28,7 @@ struct Launch {
   CUresult said = CUDA_SUCCESS;
   bool captured = false, dropped = false;  // with its process, or its context
   int runs = 0;
+  int priority = 0;  // that it was launched with
 };
 
 class Gpu {
@@ -41,6 +42,7 @@ class Gpu {
   /// The calling thread is about to make it.
   std::uint32_t asks(std::uint32_t stream, bool captured = false);
   void answered(std::uint32_t launch, CUresult said);
+  void has_priority(int priority) { ledger_[machine.thread()->launch].priority = priority; }
   const std::vector<Launch>& ledger() const { return ledger_; }
   /// What of it is not done.
   std::size_t unfinished(int pid) const;

@@ -60,6 +60,7 @@ class Memory : public testing::Test {
       }
       looks(has);
       freed(has);
+      EXPECT_FALSE(DeviceMemory::the().has_any(Machine::the().process()->pid)) << "nor is host memory kept";
     });
   }
   std::uint64_t bytes(int pid) const {
@@ -94,6 +95,67 @@ TEST_F(Memory, TwoThatEachWantThreeQuartersTakeTurnsAndTheCapIsKept) {
   EXPECT_TRUE(stage_.comes([&] { return !one->alive && !two->alive; }));
   EXPECT_GE(times("moved to the host"), 2u);
   EXPECT_GE(times("moved back"), 1u);
+}
+
+TEST_F(Memory, WhereTheServiceDecidesNothingAboutItMemoryIsTheDrivers) {
+  stage_.serve_now("wait");
+  const auto one = program("one", 48, 2, 1ms);
+  ASSERT_TRUE(stage_.comes([&] { return bytes(one->pid) != 0; }));
+  EXPECT_TRUE(stage_.memory.ranges.begin()->second.of_context);
+  EXPECT_TRUE(stage_.comes([&] { return !one->alive; }));
+}
+
+TEST_F(Memory, ABlockIsOfWholeUnitsAndWhatIsSmallerIsTheDrivers) {
+  serve();
+  const auto one = stage_.program("one", false, [this] {
+    const int pid = Machine::the().process()->pid;
+    const auto left = [] {
+      std::size_t is = 0, all = 0;
+      EXPECT_EQ(cuMemGetInfo_v2(&is, &all), CUDA_SUCCESS);
+      EXPECT_EQ(all, kUnits * live::kBlockUnit);
+      return is / live::kBlockUnit;
+    };
+    cuInit(0);
+    CUdeviceptr three = 0, more = 0, small = 0, start = 0;
+    EXPECT_EQ(cuMemAlloc_v2(&three, 3 * live::kBlockUnit), CUDA_SUCCESS);
+    EXPECT_EQ(bytes(pid), 3 * live::kBlockUnit);
+    EXPECT_EQ(left(), kUnits - 3);
+    EXPECT_EQ(cuMemAlloc_v2(&more, 3 * live::kBlockUnit + 1), CUDA_SUCCESS);
+    EXPECT_EQ(bytes(pid), 7 * live::kBlockUnit);
+    EXPECT_EQ(left(), kUnits - 7);
+    EXPECT_EQ(cuMemAlloc_v2(&small, live::kBlockUnit - 1), CUDA_SUCCESS);
+    EXPECT_TRUE(stage_.memory.ranges.at(small).of_context);
+    EXPECT_FALSE(stage_.memory.ranges.at(more).of_context);
+    std::size_t asked = 0;
+    EXPECT_EQ(cuMemGetAddressRange_v2(&start, &asked, more + asked), CUDA_SUCCESS);
+    EXPECT_EQ(start, more);
+    EXPECT_EQ(asked, 3 * live::kBlockUnit + 1);
+    for (const CUdeviceptr each : {three, more, small}) EXPECT_EQ(cuMemFree_v2(each), CUDA_SUCCESS);
+    EXPECT_EQ(left(), kUnits);
+    EXPECT_FALSE(stage_.memory.has_any(pid));
+  });
+  EXPECT_TRUE(stage_.comes([&] { return !one->alive; }));
+}
+
+TEST_F(Memory, WhateverCallOfTheDriverFailsInAnAllocationNothingIsKeptOfIt) {
+  serve();
+  int refused = 0;
+  const auto one = stage_.program("one", false, [&] {
+    cuInit(0);
+    freed(allocated(1, 1));
+    for (std::uint32_t call = 1; call <= 8; ++call) {
+      CUdeviceptr at = 0;
+      stage_.gpu.fail_in(call);
+      const CUresult said = cuMemAlloc_v2(&at, 48 * live::kBlockUnit);
+      stage_.gpu.fail_in(0);
+      if (said == CUDA_SUCCESS) cuMemFree_v2(at);
+      refused += said != CUDA_SUCCESS;
+      EXPECT_FALSE(stage_.memory.has_any(Machine::the().process()->pid)) << call;
+      freed(allocated(48, call));
+    }
+  });
+  EXPECT_TRUE(stage_.comes([&] { return !one->alive; }));
+  EXPECT_GE(refused, 3);
 }
 
 TEST_F(Memory, AProgramThatIsKilledWhileItsMemoryIsOnTheHostLeavesNothing) {

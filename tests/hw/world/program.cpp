@@ -229,6 +229,8 @@ std::shared_ptr<Process> begin_program(Stage& stage, const Plan& plan) {
     while (workers.at_work != 0) os::sleep_for(100us);
     if (const std::size_t left = Gpu::the().unfinished(Machine::the().process()->pid); left != 0)
       Machine::the().wrong(fmt::format("{} launches of {} are lost", left, plan.name));
+    // What is freed in a capture is given back with the next block.
+    if (!plan.captures && DeviceMemory::the().has_any(Machine::the().process()->pid)) Machine::the().wrong(plan.name + " has given back its memory, and some is kept");
   });
 }
 

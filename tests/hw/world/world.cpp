@@ -218,6 +218,8 @@ class World {
     look();
     if (!machine_.wrong().empty() || stage_.service() == nullptr) return;
     if (stage_.service()->programs() != 0 || !stage_.service()->books().state().empty()) machine_.wrong("all have ended, and the books are not empty");
+    const auto open = std::ranges::count_if(served_->files, [](const auto& f) { return f != nullptr; });
+    if (open > 5) machine_.wrong(fmt::format("all have ended, and the service has {} descriptors", open));  // three that each process has, its socket, one to spare
     if (!stage_.service()->books().idle()) machine_.wrong("all have ended, and something is pending or on the GPU");
     if (records_ && random_.one_in(8)) decide_again();
   }
