@@ -32,7 +32,7 @@ class Calibrate : public InFolder {
     return shell(fmt::format("PATH={} CORUN_FAKE_CARD='{}' CORUN_FAKE_REPORT={} ASAN_OPTIONS=verify_asan_link_order=0:$ASAN_OPTIONS "
                              "LD_PRELOAD={}/libcuda.so.1 LD_LIBRARY_PATH={} {} calibrate -o {} --samples {}",
                              folder_.string(), card, report_.string(), CORUN_FAKE_CARD_FOLDER, CORUN_FAKE_CARD_FOLDER,
-                             std::getenv("CORUN_SIM"), file_.string(), samples_.string()));
+                             sim_file(), file_.string(), samples_.string()));
   }
   std::set<std::string> files() const {
     std::set<std::string> names;

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "tests/support/shell.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/trace.h"
 
@@ -34,7 +35,7 @@ class Capture : public testing::Test {
   }
   int sim(const std::string& arguments) {
     const std::string command = fmt::format("PATH={}:$PATH CORUN_CUPTI={} CORUN_FAKE_CUDA={} {} {} 2>&1 </dev/null", folder_.string(),
-                                            CORUN_FAKE_CUPTI, driver_, std::getenv("CORUN_SIM"), arguments);
+                                            CORUN_FAKE_CUPTI, driver_, sim_file(), arguments);
     said_.clear();
     FILE* pipe = popen(command.c_str(), "r");
     std::array<char, 4096> buffer{};

@@ -257,7 +257,7 @@ TEST_F(ServiceFolder, AFileThatIsNoFileOfTheUsersAloneIsNotRead) {
 
 class ServeAt : public ServiceFolder {
  protected:
-  static std::string sim() { return std::getenv("CORUN_SIM"); }
+  static std::string sim() { return sim_file(); }
   pid_t serve() const {
     const pid_t service = started({sim(), "serve", "--policy=fcfs", "--gpu=h200", "--no-mps", "--at", at_}, "/dev/null");
     for (int i = 0; i < 2000 && shell(fmt::format("{} top --at {}", sim(), at_)).code != 0; ++i)

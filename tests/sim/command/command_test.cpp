@@ -1,6 +1,7 @@
 // Does the command tell what is wrong, where, and what to do, with exit code 2?  And the same bytes for the
 // same input?
 #include "tests/sim/command/command_files.h"
+#include "tests/support/shell.h"
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -364,7 +365,7 @@ TEST(Command, InterruptedItGivesTheResultsSoFarWithExitCode130) {
   const std::string file = folder.write("t.json", trace("", kLaunch));
   const std::string command = fmt::format(
       "timeout --preserve-status -s INT 0.5 {} --duration=100000s --json --client a={},closed --client b={},closed",
-      std::getenv("CORUN_SIM"), file, file);
+      sim_file(), file, file);
   const Ran ran = shell(command);
   EXPECT_EQ(ran.code, 130);
   const auto result = nlohmann::json::parse(ran.out);

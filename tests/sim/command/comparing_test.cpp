@@ -1,5 +1,6 @@
 // Does the command put policies, GPUs, clients, settings and the points of a sweep side by side, as asked?
 #include "tests/sim/command/command_files.h"
+#include "tests/support/shell.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -184,7 +185,7 @@ Ran interrupted(const std::string& arguments, const char* seconds) {
   return shell(fmt::format("{} {} & pid=$!; "
                            "for i in $(seq 3000); do if grep -q '^SigCgt:.*[2367abef]$' /proc/$pid/status; then break; fi; sleep 0.01; done; "
                            "sleep {}; kill -INT $pid; wait $pid",
-                           std::getenv("CORUN_SIM"), arguments, seconds));
+                           sim_file(), arguments, seconds));
 }
 
 TEST(Command, TheOraclesSearchEndsAtCtrlCWithWhatItHas) {
@@ -298,7 +299,7 @@ TEST(Command, ASweepThatWasKilledGoesOnAndEndsInTheSameBytes) {
     std::size_t lines = 0;
     for (double wait = 0.1; lines == 0 && wait < 5; wait *= 1.5) {  // until it is caught between first and last
       const std::string command = fmt::format("timeout -s {} {} {} sweep {} --jobs 1 -o {} >/dev/null 2>&1", signal, wait,
-                                              std::getenv("CORUN_SIM"), grid, part);
+                                              sim_file(), grid, part);
       (void)!std::system(command.c_str());
       const std::string text = read(part);
       lines = static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));

@@ -20,7 +20,7 @@ class WrittenFiles : public InFolder {
   /// The command, as it would stand in that folder.
   std::string command_in(const files::path& folder) const {
     files::create_directories(folder_ / folder);
-    files::copy_file(std::getenv("CORUN_SIM"), folder_ / folder / "sim", files::copy_options::overwrite_existing);
+    files::copy_file(sim_file(), folder_ / folder / "sim", files::copy_options::overwrite_existing);
     return (folder_ / folder / "sim").string();
   }
   void put_schemas(const files::path& folder) const {

@@ -13,6 +13,7 @@
 #include "sim/papers/report.h"
 #include "sim/papers/scoreboard.h"
 #include "tests/support/in_folder.h"
+#include "tests/support/shell.h"
 #include "tests/support/whole.h"
 #include "traces/model/error.h"
 
@@ -264,7 +265,7 @@ class Scoreboard : public testing::Test {
       const std::string out =
           (std::filesystem::temp_directory_path() / fmt::format("corun-{}", getpid())).string();
       const std::string command =
-          fmt::format("env -u CORUN_AUDIT {} papers --json{} --markdown {}.md > {}.json", std::getenv("CORUN_SIM"),
+          fmt::format("env -u CORUN_AUDIT {} papers --json{} --markdown {}.md > {}.json", sim_file(),
                       whole() ? "" : " --only flexgpu,libsmctrl,smcompactor,fcfs,greedy,mps,timeslice,smguard", out, out);
       json list = json::array();
       if (std::system(command.c_str()) == 0) {

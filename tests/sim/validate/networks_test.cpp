@@ -14,6 +14,7 @@
 #include "sim/validate/networks_report.h"
 #include "sim/validate/networks_score.h"
 #include "sim/validate/timeline_compare.h"
+#include "tests/support/shell.h"
 #include "traces/model/error.h"
 
 namespace corun::sim {
@@ -125,10 +126,8 @@ TEST_F(Networks, SayWhereTheyAreWrong) {
 TEST_F(Networks, WrongFilesEndTheCommandWithTwo) {
   document_["runs"][0].erase("policy");
   write("networks.json", document_);
-  const char* sim = std::getenv("CORUN_SIM");
-  ASSERT_NE(sim, nullptr);
   const int status = std::system(
-      fmt::format("{} validate {} > /dev/null 2> {}/error", sim, folder_.string(), folder_.string()).c_str());
+      fmt::format("{} validate {} > /dev/null 2> {}/error", sim_file(), folder_.string(), folder_.string()).c_str());
   EXPECT_EQ(WEXITSTATUS(status), 2);
 }
 

@@ -15,6 +15,7 @@
 #include "sim/validate/replay.h"
 #include "sim/validate/report.h"
 #include "sim/validate/score.h"
+#include "tests/support/shell.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
@@ -423,7 +424,7 @@ TEST_F(Validate, ResultsHaveTheKeysAndNamesThatReadersRelyOn) {
 TEST_F(Validate, TheCommandEndsWithCode2OnBadInputAndWritesItsFilesOtherwise) {
   const auto code = [](const std::string& arguments) {
     const int status = std::system(
-        fmt::format("{} validate {} >/dev/null 2>&1", std::getenv("CORUN_SIM"), arguments).c_str());
+        fmt::format("{} validate {} >/dev/null 2>&1", sim_file(), arguments).c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   };
   const std::string good = "--reference " + write(valid());
