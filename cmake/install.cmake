@@ -3,7 +3,7 @@
 #   corun::policies  every policy and the loop that asks it
 #   corun::sim       the simulated GPU: what most programs link
 #   corun::hw        the same policies on an NVIDIA GPU
-# Headers are included as in this repository: "sim/backend/run.h".
+# Headers are included as in this repository: "sim/run/run.h".
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 

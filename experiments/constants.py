@@ -191,30 +191,30 @@ sim/stages/solo_replay.h
 sim/stages/task.h
   kNoTask                arithmetic  a mark
   kNoBlock               arithmetic  a mark
-sim/backend/alone.cpp
+sim/run/alone.cpp
   kRounding              arithmetic  tolerance
   kSeldom                arithmetic  of what is shown
-sim/backend/forecast.cpp
+sim/forecast/forecast.cpp
   kNone                  arithmetic  a mark
   kMost                  arithmetic  no bound
-sim/backend/intervals.cpp
+sim/run/intervals.cpp
   kMost                  judged
   kRepeats               judged
 sim/backend/launch_fates.h
   kNone                  arithmetic  a mark
-sim/backend/persistent_launches.cpp
+sim/service/persistent_launches.cpp
   kLong                  document    decision 344: what the service does
   kEach                  document    decision 344: what the service does
-sim/backend/persistent_launches.h
+sim/service/persistent_launches.h
   kEmptyAttempt          measured    experiments/h100/ptx, attempts-1.txt
-sim/backend/profile.cpp
+sim/run/profile.cpp
   kRounds                judged      rounds from which a steady rate is read
-sim/backend/run.cpp
+sim/run/run.cpp
   kMostMended            arithmetic  of what is shown
-sim/backend/served.cpp
+sim/service/served.cpp
   kGrantIsSooner         measured    experiments/h200/live, gate-mps.jsonl.gz
   kWait                  measured    experiments/h200/live, gate-mps.jsonl.gz
-sim/backend/unknown_forecast.cpp
+sim/forecast/unknown_forecast.cpp
   kUnknown               judged
   kParts                 judged
 """
@@ -246,12 +246,12 @@ NAMELESS = [
     ("sim/stages/sm_array.cpp", r"max_blocks <= 64", "arithmetic", "bits of a word"),
     ("sim/stages/sm_mask.h", r"rank / 64|rank % 64|i \* 64", "arithmetic", "bits of a word"),
     ("sim/stages/task.h", r"compute_capability_major >= 9", "measured", "experiments/h200/policies"),
-    ("sim/backend/metered.h", r"us\.size\(\) \* 99", "arithmetic", "a percentile"),
-    ("sim/backend/persistent_launches.cpp", r"solo / kEach, 2, 6", "document", "decision 344: what the service does"),
+    ("sim/run/metered.h", r"us\.size\(\) \* 99", "arithmetic", "a percentile"),
+    ("sim/service/persistent_launches.cpp", r"solo / kEach, 2, 6", "document", "decision 344: what the service does"),
     ("sim/backend/preemption.cpp", r"p\.events = reset \? 3 : 2", "arithmetic", "how many"),
-    ("sim/backend/profile.cpp", r"<= 3 \* kRounds", "arithmetic", "below which nothing is left out"),
+    ("sim/run/profile.cpp", r"<= 3 \* kRounds", "arithmetic", "below which nothing is left out"),
     ("sim/backend/shapes.cpp", r"i < 4; \+\+i", "arithmetic", "steps"),
-    ("sim/backend/unknown_forecast.cpp", r"k\.(block|grid|registers_per_thread) = ", "arithmetic", "a kernel of no work, and one that fills each SM"),
+    ("sim/forecast/unknown_forecast.cpp", r"k\.(block|grid|registers_per_thread) = ", "arithmetic", "a kernel of no work, and one that fills each SM"),
 ]
 
 # Of values of the card that are assumed: the others are judged.

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How wide the simulator's numbers are: between what nine of ten measured values lie.
 
-  fit.py SIM [--rows FILE]   SIM: the `sim` command, 5 min.  Writes sim/backend/interval_table.h from ordinary measurements, and prints how
+  fit.py SIM [--rows FILE]   SIM: the `sim` command, 5 min.  Writes sim/run/interval_table.h from ordinary measurements, and prints how
                              the intervals do on those set aside.  --rows: keeps what was simulated in FILE, and takes it from there if it is there
 
 Sources, all of H200s: networks (mixes in six modes), parts (kernels), splits (decode and prefill), policies (kernels of ours under 14
@@ -22,8 +22,8 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
-TABLE = os.path.join(ROOT, "sim/backend/interval_table.h")
-SHARING = ("alone", "turns", "together", "ranked", "part", "resized")  # as in sim/backend/intervals.h
+TABLE = os.path.join(ROOT, "sim/run/interval_table.h")
+SHARING = ("alone", "turns", "together", "ranked", "part", "resized")  # as in sim/run/intervals.h
 KERNELS = ("several", "one")  # in which a client spends its time
 KNOWN = ("time", "counters", "part")
 MEASURES = ("latency", "tail", "throughput", "stp")

@@ -12,7 +12,7 @@
 
 namespace corun::hw {
 
-/// Times of the kernel as a persistent one, at the points of the simulator's profile (sim/backend/profile.h):
+/// Times of the kernel as a persistent one, at the points of the simulator's profile (sim/run/profile.h):
 /// by CTAs over all SMs, by SMs and CTAs on each, or of the latter only those on all SMs.  `solo`: about how
 /// long it takes.
 enum class Points : std::uint8_t { by_total, by_sm, by_workers };

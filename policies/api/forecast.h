@@ -63,7 +63,7 @@ class Forecast {
   virtual Outlook look(const Snapshot& now, const WayOfDeciding& way, const ForecastBounds& bounds) = 0;
 
   /// Asks about several ways.  The answer is there at once, or at a later decision, where time does not stand still
-  /// meanwhile (hw/live/beside.h, sim/backend/later_forecast.h): the ways must bear to be asked by another
+  /// meanwhile (hw/live/beside.h, sim/forecast/later_forecast.h): the ways must bear to be asked by another
   /// thread, and stay where they are until then.  False: not now.
   virtual bool ask(const Snapshot& now, std::span<const WayOfDeciding> ways, const ForecastBounds& each) {
     answer_.emplace(Foretold{now, {}});

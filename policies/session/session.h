@@ -2,7 +2,7 @@
 // its decisions to the backend.  It enforces what holds in every world: a stream's order, events recorded
 // before they are waited for, capabilities that are there before a policy starts.
 //
-// Two loops are beside it: that of a client alone (play_requests in sim/backend/alone.cpp), which alone_test
+// Two loops are beside it: that of a client alone (play_requests in sim/run/alone.cpp), which alone_test
 // keeps equal, and that of `sim serve` (hw/live/books.h), of programs that are not played.
 #pragma once
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "python/native/trace_object.h"
-#include "sim/sweep/client_settings.h"
+#include "sim/input/client_settings.h"
 #include "traces/json/duration.h"
 #include "traces/json/output_file.h"
 #include "traces/json/spelling.h"

@@ -1,5 +1,5 @@
 // Traces, runs and their results.  A run holds the GIL only where Python code decides.
-#include "sim/backend/run.h"
+#include "sim/run/run.h"
 
 #include <fmt/format.h>
 #include <pybind11/numpy.h>
@@ -17,9 +17,9 @@
 #include "python/native/columns.h"
 #include "python/native/policy.h"
 #include "python/native/trace_object.h"
-#include "sim/backend/on_parts.h"
-#include "sim/sweep/carry.h"
-#include "sim/sweep/load.h"
+#include "sim/input/carry.h"
+#include "sim/input/load.h"
+#include "sim/run/on_parts.h"
 #include "traces/json/output_file.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"

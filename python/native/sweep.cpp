@@ -6,8 +6,8 @@
 #include "policies/api/registry.h"
 #include "python/native/trace_object.h"
 #include "sim/advise/advice_json.h"
-#include "sim/sweep/compose.h"
-#include "sim/sweep/load.h"
+#include "sim/input/compose.h"
+#include "sim/input/load.h"
 #include "traces/model/error.h"
 
 namespace corun::python {

@@ -9,7 +9,7 @@
 #include <tuple>
 
 #include "python/native/bind.h"
-#include "sim/backend/run.h"
+#include "sim/run/run.h"
 #include "traces/json/trace_json.h"
 
 namespace corun::python {

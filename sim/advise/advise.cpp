@@ -10,9 +10,9 @@
 #include <numeric>
 
 #include "policies/api/registry.h"
-#include "sim/backend/in_parallel.h"
+#include "sim/input/carry.h"
 #include "sim/oracle/oracle.h"
-#include "sim/sweep/carry.h"
+#include "sim/run/in_parallel.h"
 #include "traces/json/spelling.h"
 #include "traces/model/error.h"
 

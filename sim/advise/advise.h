@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "sim/advise/setting.h"
-#include "sim/backend/intervals.h"
-#include "sim/backend/run.h"
+#include "sim/run/intervals.h"
+#include "sim/run/run.h"
 
 namespace corun::sim {
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "sim/backend/forecast.h"
 #include "traces/model/error.h"
 #include "traces/model/expects.h"
 
@@ -38,7 +37,6 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
                        EngineOptions options, Shapes* shapes, const HostCosts* host)
     : SimBackend(trace, gpu, needed, timeline, options, std::make_shared<LaunchShapes>(gpu, shapes), host) {
   check_trace(trace);
-  if (needed.forecast) offer(make_forecast(trace, gpu, needed, shapes, host));
 }
 
 SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,

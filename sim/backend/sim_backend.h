@@ -35,7 +35,7 @@ class SimBackend final : public Backend {
   /// Throws InputError for a kernel that fits no SM, and for a priority or MPS that the GPU does not have.
   SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
              EngineOptions options, Shapes* shapes = nullptr, const HostCosts* host = nullptr);
-  /// The same of a trace that is known to fit, with what launches are like as others know it.  No forecast.
+  /// The same of a trace that is known to fit, with what launches are like as others know it.
   SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
              EngineOptions options, std::shared_ptr<LaunchShapes> shapes, const HostCosts* host);
 

@@ -12,7 +12,7 @@
 #include "sim/advise/advise.h"
 #include "sim/command/progress.h"
 #include "sim/command/report_page.h"
-#include "sim/sweep/carry.h"
+#include "sim/input/carry.h"
 #include "traces/json/spelling.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"

@@ -13,10 +13,10 @@
 
 #include "hw/run/signal_guard.h"
 #include "policies/api/registry.h"
-#include "sim/backend/in_parallel.h"
-#include "sim/backend/run.h"
 #include "sim/command/progress.h"
 #include "sim/oracle/oracle.h"
+#include "sim/run/in_parallel.h"
+#include "sim/run/run.h"
 #include "traces/json/spelling.h"
 #include "traces/model/error.h"
 #include "traces/timeline/report.h"

@@ -12,9 +12,9 @@
 #include <optional>
 #include <sstream>
 
-#include "sim/backend/in_parallel.h"
-#include "sim/backend/run.h"
-#include "sim/sweep/carry.h"
+#include "sim/input/carry.h"
+#include "sim/run/in_parallel.h"
+#include "sim/run/run.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 #include "traces/timeline/report.h"

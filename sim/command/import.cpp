@@ -7,7 +7,7 @@
 #include <iostream>
 
 #include "sim/command/replayed.h"
-#include "sim/sweep/fit_host.h"
+#include "sim/input/fit_host.h"
 #include "traces/import/captured.h"
 #include "traces/import/join_parts.h"
 #include "traces/import/kineto.h"

@@ -7,10 +7,10 @@
 #include <mutex>
 
 #include "policies/session/profile_file.h"
-#include "sim/backend/in_parallel.h"
-#include "sim/backend/profile.h"
 #include "sim/command/progress.h"
-#include "sim/sweep/carry.h"
+#include "sim/input/carry.h"
+#include "sim/run/in_parallel.h"
+#include "sim/run/profile.h"
 #include "traces/import/recording.h"
 #include "traces/json/output_file.h"
 #include "traces/json/trace_json.h"

@@ -7,8 +7,8 @@
 #include <map>
 #include <numeric>
 
-#include "sim/backend/run.h"
 #include "sim/model/kernel_prior.h"
+#include "sim/run/run.h"
 #include "traces/import/join_parts.h"
 #include "traces/json/spelling.h"
 #include "traces/json/trace_json.h"

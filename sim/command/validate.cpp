@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "traces/json/duration.h"
 #include "sim/command/progress.h"
 #include "sim/command/report_page.h"
 #include "sim/validate/networks.h"
@@ -20,6 +19,7 @@
 #include "sim/validate/runs.h"
 #include "sim/validate/runs_report.h"
 #include "sim/validate/timeline_compare.h"
+#include "traces/json/duration.h"
 #include "traces/json/output_file.h"
 #include "traces/json/print.h"
 #include "traces/json/trace_json.h"

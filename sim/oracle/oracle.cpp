@@ -10,8 +10,8 @@
 #include <optional>
 
 #include "policies/api/topology.h"
-#include "sim/backend/in_parallel.h"
-#include "sim/backend/instances.h"
+#include "sim/run/in_parallel.h"
+#include "sim/run/instances.h"
 #include "traces/timeline/report.h"
 
 namespace corun::sim {

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/backend/run.h"
+#include "sim/run/run.h"
 
 namespace corun::sim {
 

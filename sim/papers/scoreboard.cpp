@@ -9,8 +9,8 @@
 #include <sstream>
 #include <thread>
 
-#include "sim/backend/in_parallel.h"
-#include "sim/backend/run.h"
+#include "sim/run/in_parallel.h"
+#include "sim/run/run.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 #include "traces/timeline/report.h"

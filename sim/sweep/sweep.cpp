@@ -15,9 +15,9 @@
 #include <thread>
 
 #include "policies/api/registry.h"
-#include "sim/backend/in_parallel.h"
-#include "sim/sweep/carry.h"
-#include "sim/sweep/client_settings.h"
+#include "sim/input/carry.h"
+#include "sim/input/client_settings.h"
+#include "sim/run/in_parallel.h"
 #include "traces/json/duration.h"
 #include "traces/json/gpu_document.h"
 #include "traces/json/input_file.h"

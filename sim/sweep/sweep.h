@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/backend/run.h"
+#include "sim/run/run.h"
 #include "traces/model/trace.h"
 
 namespace corun::sim {

@@ -10,9 +10,9 @@
 #include <numeric>
 #include <set>
 
-#include "sim/backend/in_parallel.h"
-#include "sim/backend/run.h"
-#include "sim/sweep/carry.h"
+#include "sim/input/carry.h"
+#include "sim/run/in_parallel.h"
+#include "sim/run/run.h"
 #include "sim/validate/only.h"
 #include "traces/json/input_file.h"
 #include "traces/json/parse.h"

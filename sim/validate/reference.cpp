@@ -8,8 +8,8 @@
 #include <set>
 #include <tuple>
 
-#include "sim/validate/places_free.h"
 #include "sim/validate/only.h"
+#include "sim/validate/places_free.h"
 #include "traces/json/input_file.h"
 #include "traces/json/parse.h"
 #include "traces/json/schema.h"

@@ -7,8 +7,8 @@
 
 #include "policies/api/registry.h"
 #include "policies/session/run.h"
-#include "sim/backend/in_parallel.h"
 #include "sim/backend/sim_backend.h"
+#include "sim/run/in_parallel.h"
 #include "traces/model/error.h"
 
 namespace corun::sim {

@@ -1,7 +1,7 @@
 // A program that uses the installed libraries: the STP of a trace's clients under a policy.
 #include <cstdio>
 
-#include "sim/backend/run.h"
+#include "sim/run/run.h"
 #include "traces/json/trace_json.h"
 
 int main(int, char** arguments) {

@@ -51,22 +51,29 @@ const std::vector<Layer> kLayers = {
      {"sim/engine", "sim/model", "traces/model", "traces/timeline"},
      {"boost/circular_buffer.hpp", "boost/container/", "fmt/"}},
     {"sim/backend",  // wires the stages
-     {"policies/api", "policies/session", "sim/engine", "sim/model", "sim/stages", "traces/json",
-      "traces/model", "traces/timeline"},
+     {"policies/api", "policies/session", "sim/engine", "sim/model", "sim/stages", "traces/model", "traces/timeline"},
      {"fmt/"}},
-    {"sim/sweep",  // `sim/model` for what a kernel takes on another card
-     {"policies/api", "sim/backend", "sim/model", "sim/stages", "traces/import", "traces/json", "traces/model", "traces/timeline"},
+    {"sim/forecast", {"policies/api", "policies/session", "sim/backend", "traces/model", "traces/timeline"}, {}},
+    {"sim/service", {"policies/api", "sim/backend", "sim/forecast", "traces/model"}, {}},
+    {"sim/run",
+     {"policies/api", "policies/session", "sim/backend", "sim/forecast", "sim/model", "sim/service", "sim/stages", "traces/json", "traces/model",
+      "traces/timeline"},
+     {"fmt/"}},
+    {"sim/input",  // `sim/model` for what a kernel takes on another card, `sim/run` for a host that is fitted to what was recorded
+     {"sim/model", "sim/run", "traces/import", "traces/json", "traces/model", "traces/timeline"},
+     {"fmt/"}},
+    {"sim/sweep",
+     {"policies/api", "sim/input", "sim/run", "traces/json", "traces/model", "traces/timeline"},
      {"boost/uuid/", "fmt/", "nlohmann/"}},
-    {"sim/oracle", {"policies/api", "sim/backend", "traces/timeline"}, {"fmt/"}},
-    {"sim/advise",  // `sim/oracle` for its search, `sim/sweep` for times on another card
-     {"policies/api", "sim/backend", "sim/oracle", "sim/sweep", "traces/json", "traces/model", "traces/timeline"},
+    {"sim/oracle", {"policies/api", "sim/run", "traces/timeline"}, {"fmt/"}},
+    {"sim/advise",  // `sim/oracle` for its search, `sim/input` for times on another card
+     {"policies/api", "sim/input", "sim/oracle", "sim/run", "traces/json", "traces/model", "traces/timeline"},
      {"fmt/", "nlohmann/"}},
     {"sim/papers",
-     {"policies/api", "sim/backend", "sim/stages", "traces", "traces/json", "traces/model",
-      "traces/timeline"},
+     {"policies/api", "sim/run", "sim/stages", "traces", "traces/json", "traces/model", "traces/timeline"},
      {"fmt/", "nlohmann/"}},
-    {"sim/validate",  // `sim/sweep` for which cards are the same, `sim/model` for what bounds a kernel
-     {"policies/api", "policies/session", "sim/backend", "sim/model", "sim/stages", "sim/sweep", "traces/import", "traces/json",
+    {"sim/validate",  // `sim/input` for which cards are the same, `sim/model` for what bounds a kernel
+     {"policies/api", "policies/session", "sim/backend", "sim/input", "sim/model", "sim/run", "sim/stages", "traces/import", "traces/json",
       "traces/model", "traces/timeline"},
      {"fmt/", "nlohmann/"}},
 
@@ -103,11 +110,11 @@ const std::vector<Layer> kLayers = {
     // Entry points, the only ones that may know both backends.
     {"sim/command",  // `sim/model` for what a kernel takes on another card
      {"hw/backend", "hw/calibrate", "hw/driver", "hw/live", "hw/process", "hw/run", "policies/api", "policies/session",
-      "sim/advise", "sim/backend", "sim/model", "sim/oracle", "sim/papers", "sim/stages", "sim/sweep", "sim/validate", "traces/import",
+      "sim/advise", "sim/forecast", "sim/input", "sim/model", "sim/oracle", "sim/papers", "sim/run", "sim/stages", "sim/sweep", "sim/validate", "traces/import",
       "traces/json", "traces/model", "traces/timeline"},
      {"CLI/", "fmt/", "nlohmann/", "spawn.h", "sys/", "unistd.h"}},
     {"python/native",
-     {"policies/api", "sim/advise", "sim/backend", "sim/sweep", "traces/json", "traces/model", "traces/timeline"},
+     {"policies/api", "sim/advise", "sim/input", "sim/run", "sim/sweep", "traces/json", "traces/model", "traces/timeline"},
      {"fmt/", "pybind11/"}},
 };
 
@@ -212,16 +219,16 @@ TEST(Layers, WhatAPolicyMayNotIncludeIsFound) {
   EXPECT_EQ(foreign_in("policies", R"(#include "policies/api/registry.h"
 #include <algorithm>
   #  include <thread>
-#include "sim/backend/run.h"
+#include "sim/run/run.h"
 #include "traces/model/gpu.h"
 #include <fmt/format.h>
 #include <unistd.h>
-#include "policies/session/session.h"
 #include "policies/kernel_padding.h"
+#include "policies/session/session.h"
 #include HEADER
 // #include "sim/not.h"
 )"),
-            (std::set<std::string>{"sim/backend/run.h", "traces/model/gpu.h", "fmt/format.h", "unistd.h",
+            (std::set<std::string>{"sim/run/run.h", "traces/model/gpu.h", "fmt/format.h", "unistd.h",
                                    "policies/session/session.h", "#include HEADER"}));
 }
 
@@ -231,9 +238,9 @@ TEST(Layers, AnIncludeUpwardsOrAcrossIsFound) {
                        "#include \"policies/api/policy.h\"\n"),
             (std::set<std::string>{"sim/backend/shapes.h", "policies/api/policy.h"}));
   EXPECT_EQ(foreign_in("hw/run",
-                       "#include \"sim/backend/run.h\"\n#include \"hw/run/profile.h\"\n"
+                       "#include \"sim/run/run.h\"\n#include \"hw/run/profile.h\"\n"
                        "#include <boost/graph/adjacency_list.hpp>\n"),
-            (std::set<std::string>{"sim/backend/run.h", "boost/graph/adjacency_list.hpp"}));
+            (std::set<std::string>{"sim/run/run.h", "boost/graph/adjacency_list.hpp"}));
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "policies/api/registry.h"
-#include "sim/backend/run.h"
+#include "sim/run/run.h"
 #include "tests/support/run_trace.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"

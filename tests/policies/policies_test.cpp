@@ -6,9 +6,9 @@
 #include <set>
 
 #include "policies/api/registry.h"
-#include "sim/backend/forecast.h"
-#include "sim/backend/profile.h"
 #include "sim/backend/sim_backend.h"
+#include "sim/forecast/forecast.h"
+#include "sim/run/profile.h"
 #include "tests/support/random_trace.h"
 #include "tests/support/run_trace.h"
 #include "tests/support/scripted_backend.h"

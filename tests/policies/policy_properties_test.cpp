@@ -14,8 +14,8 @@
 
 #include "policies/api/registry.h"
 #include "policies/session/session.h"
-#include "sim/backend/profile.h"
 #include "sim/backend/sim_backend.h"
+#include "sim/run/profile.h"
 #include "tests/support/build.h"
 #include "tests/support/collect.h"
 #include "tests/support/watched_backend.h"

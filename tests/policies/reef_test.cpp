@@ -6,8 +6,8 @@
 
 #include "policies/api/registry.h"
 #include "policies/session/session.h"
-#include "sim/backend/run.h"
 #include "sim/backend/sim_backend.h"
+#include "sim/run/run.h"
 #include "tests/support/run_trace.h"
 #include "traces/json/trace_json.h"
 

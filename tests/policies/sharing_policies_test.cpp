@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "policies/api/registry.h"
-#include "sim/backend/run.h"
+#include "sim/run/run.h"
 #include "tests/support/run_trace.h"
 #include "tests/support/scripted_backend.h"
 #include "traces/json/trace_json.h"

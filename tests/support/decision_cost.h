@@ -10,8 +10,8 @@
 
 #include "policies/api/registry.h"
 #include "policies/session/session.h"
-#include "sim/backend/profile.h"
 #include "sim/backend/sim_backend.h"
+#include "sim/run/profile.h"
 #include "traces/json/trace_json.h"
 
 namespace corun::sim {

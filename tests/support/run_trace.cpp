@@ -2,8 +2,8 @@
 
 #include "policies/api/registry.h"
 #include "policies/session/run.h"
-#include "sim/backend/profile.h"
 #include "sim/backend/sim_backend.h"
+#include "sim/run/profile.h"
 
 namespace corun::sim {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "policies/api/registry.h"
-#include "sim/backend/profile.h"
 #include "sim/backend/sim_backend.h"
+#include "sim/run/profile.h"
 #include "tests/support/run_trace.h"
 
 namespace corun::sim {

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "sim/backend/forecast.h"
+#include "sim/forecast/forecast.h"
 #include "tests/support/build.h"
 #include "traces/model/error.h"
 

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "hw/live/recording.h"
-#include "sim/backend/forecast.h"
+#include "sim/forecast/forecast.h"
 #include "tests/hw/live/live.h"
 #include "tests/support/replaced.h"
 #include "traces/json/trace_json.h"

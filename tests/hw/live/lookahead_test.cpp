@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "hw/live/books.h"
-#include "sim/backend/forecast.h"
+#include "sim/forecast/forecast.h"
 #include "tests/support/build.h"
 #include "traces/model/error.h"
 

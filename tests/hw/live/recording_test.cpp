@@ -16,7 +16,7 @@
 #include <sstream>
 #include <thread>
 
-#include "sim/backend/forecast.h"
+#include "sim/forecast/forecast.h"
 #include "tests/hw/live/random_memory.h"
 #include "tests/support/build.h"
 #include "tests/support/replaced.h"

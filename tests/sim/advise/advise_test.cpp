@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "sim/backend/instances.h"
+#include "sim/run/instances.h"
 #include "traces/json/mig_json.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"

@@ -9,10 +9,10 @@
 #include <sstream>
 
 #include "policies/api/registry.h"
-#include "sim/backend/profile.h"
-#include "sim/backend/run.h"
 #include "sim/model/kernel_model.h"
 #include "sim/model/mended_counters.h"
+#include "sim/run/profile.h"
+#include "sim/run/run.h"
 #include "sim/stages/cohorts.h"
 #include "sim/stages/contention_model.h"
 #include "tests/support/build.h"

@@ -8,8 +8,8 @@
 
 #include <cmath>
 
-#include "sim/backend/run.h"
 #include "sim/model/kernel_model.h"
+#include "sim/run/run.h"
 #include "tests/support/build.h"
 #include "traces/json/input_file.h"
 #include "traces/json/trace_json.h"

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "sim/sweep/client_settings.h"
+#include "sim/input/client_settings.h"
 #include "tests/support/in_folder.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"

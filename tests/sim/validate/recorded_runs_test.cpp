@@ -12,7 +12,7 @@
 #include "hw/record/recording.h"
 #include "hw/run/counters.h"
 #include "policies/session/profile_file.h"
-#include "sim/backend/run.h"
+#include "sim/run/run.h"
 #include "sim/validate/runs_report.h"
 #include "tests/support/whole.h"
 #include "traces/json/input_file.h"

@@ -1,0 +1,109 @@
+// Does a server run as its steps do, beside others and alone, and add up?
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "sim/run/run.h"
+#include "traces/json/trace_json.h"
+#include "traces/model/error.h"
+
+namespace corun::sim {
+namespace {
+
+/// A prefill of two streams that meet, 300 us; a decode of two kernels, 100 us.
+nlohmann::json server(const std::string& serving, const std::string& more = "{}") {
+  nlohmann::json trace = nlohmann::json::parse(R"({"corun_trace": 1, "name": "s", "gpu": "h200",
+    "kernels": [{"name": "p", "grid": [264,1,1], "block": [256,1,1], "solo_time_ns": 150000},
+                {"name": "d", "grid": [132,1,1], "block": [128,1,1], "solo_time_ns": 50000}],
+    "programs": [{"name": "prefill", "streams": ["a", "b"], "ops": [{"launch": "p", "name": "x"}, {"launch": "p", "stream": "b", "after": ["x"]}, {"sync": true}]},
+                 {"name": "decode", "ops": [{"launch": "d"}, {"launch": "d"}, {"sync": true}]}],
+    "clients": [{"name": "llm", "program": "decode"}], "run": {"duration_ns": 100000000}})");
+  trace["clients"][0]["serving"] = nlohmann::json::parse(serving);
+  trace["clients"][0].update(nlohmann::json::parse(more));
+  return trace;
+}
+const std::string kSteps = R"("steps": [{"program": "prefill", "tokens": 128}, {"program": "decode", "batch": 4, "context": 1000}])";
+
+RunResult run_it(const nlohmann::json& document) {
+  const Trace trace = read_trace(document, "s.json");
+  return run(trace, read_gpu("h200"), {{.policy = "fcfs"}});
+}
+
+TEST(Serving, ASequenceTakesItsStepsOneBehindTheOther) {
+  const RunResult r = run_it(server("{" + kSteps + R"(, "sequences": [[1000000, 200, 11]]})"));
+  ASSERT_TRUE(r.clients[0].served);
+  const ServedResult& s = *r.clients[0].served;
+  EXPECT_EQ(s.finished, 1u);
+  EXPECT_EQ(r.clients[0].finished, 2u + 10u) << "two prefills, ten decodes";
+  EXPECT_NEAR(s.first_token_mean_ms, 2 * 0.3, 0.05);
+  EXPECT_NEAR(s.between_tokens_mean_ms, 0.1, 0.02);
+  EXPECT_NEAR(s.tokens_per_s, 11 / 0.1, 1e-6);
+  EXPECT_NEAR(r.clients[0].progress, 1, 1e-9) << "alone it is the same";
+}
+
+TEST(Serving, APromptBetweenTwoCapturedSizesTakesWhatLiesBetween) {
+  nlohmann::json trace = server("{" + kSteps + R"(, "sequences": [[1000000, 192, 1], [90000000, 256, 1]]})");
+  trace["programs"].push_back(trace["programs"][0]);
+  trace["programs"].back()["name"] = "longer";
+  for (auto& op : trace["programs"].back()["ops"])
+    if (op.contains("launch")) op["solo_time_ns"] = 350000;
+  trace["clients"][0]["serving"]["steps"].push_back({{"program", "longer"}, {"tokens", 256}});
+  const RunResult r = run_it(trace);
+  ASSERT_TRUE(r.clients[0].served);
+  EXPECT_NEAR(2 * r.clients[0].served->first_token_mean_ms, 2 * 0.25 + 2 * 0.35, 0.1);
+  EXPECT_NEAR(r.clients[0].progress, 1, 1e-9) << "alone it is the same";
+}
+
+TEST(Serving, TheGraphsOfTwoStepsAreNotOneLaunch) {
+  nlohmann::json trace = server("{" + kSteps + R"(, "sequences": [[1000000, 200, 2]]})");
+  for (auto& program : trace["programs"]) {
+    program["ops"].erase(program["ops"].size() - 1);  // the wait between them
+    for (auto& op : program["ops"]) op["graph"] = 1;
+  }
+  const Trace read = read_trace(trace, "s.json");
+  const Program& merged = read.programs[read.clients[0].program.value];
+  for (const OpId part : merged.parts)
+    EXPECT_EQ(handed_over(read.clients[0], merged, part), HandedOver::first_of_graph);
+}
+
+TEST(Serving, GoodputCountsWhatKeepsAllItsLimits) {
+  const std::string two = R"(, "sequences": [[0, 100, 11], [0, 100, 11]])";
+  const auto good = [&](const std::string& limits) { return run_it(server("{" + kSteps + two + limits + "}")).clients[0].served->goodput_per_s; };
+  EXPECT_NEAR(good(""), 20, 1e-6);
+  EXPECT_NEAR(good(R"(, "first_token_slo_ns": 450000)"), 10, 1e-6) << "the second waits for the first one's prompt";
+  EXPECT_NEAR(good(R"(, "between_tokens_slo_ns": 20000)"), 0, 1e-6);
+}
+
+TEST(Serving, TheFastWayGivesWhatTheSlowOneDoes) {
+  const Trace trace = read_trace(server("{" + kSteps + R"(, "sequences": [[0, 200, 30], [500000, 100, 20], [900000, 300, 5]]})"), "s.json");
+  EngineOptions slow;
+  slow.shortcuts = false;
+  const RunResult a = run(trace, read_gpu("h200"), {{.policy = "fcfs"}});
+  const RunResult b = run(trace, read_gpu("h200"), {{.policy = "fcfs"}, slow});
+  EXPECT_EQ(a.clients[0].served->first_token_p99_ms, b.clients[0].served->first_token_p99_ms);
+  EXPECT_EQ(a.clients[0].served->between_tokens_p99_ms, b.clients[0].served->between_tokens_p99_ms);
+}
+
+TEST(Serving, WhatIsNoServerIsRefusedAtItsPlace) {
+  const auto refused = [](const nlohmann::json& document, const std::string& words) {
+    try {
+      read_trace(document, "s.json");
+      ADD_FAILURE() << "not refused: " << words;
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  };
+  const std::string one = R"(, "sequences": [[0, 1, 1]])";
+  refused(server(R"({"steps": [{"program": "decode", "batch": 1, "context": 9}, {"program": "decode", "batch": 2, "context": 9}])" + one + "}"),
+          "/clients/0/serving: no step reads a prompt");
+  refused(server(R"({"steps": [{"program": "prefill", "tokens": 1}, {"program": "prefill", "tokens": 2}])" + one + "}"), "no step decodes");
+  refused(server(R"({"steps": [{"program": "prefil", "tokens": 1}, {"program": "decode", "batch": 2, "context": 9}])" + one + "}"),
+          "/clients/0/serving/steps/0/program");
+  refused(server("{" + kSteps + R"(, "sequences": [[5, 1, 1], [4, 1, 1]]})"), "/clients/0/serving/sequences/1");
+  refused(server("{" + kSteps + one + "}", R"({"arrivals": {"type": "once"}})"), "/clients/0/arrivals");
+  refused(server("{" + kSteps + R"(, "sequences": [[0, 0, 1]]})"), "/clients/0/serving/sequences/0");
+}
+
+}  // namespace
+}  // namespace corun::sim
