@@ -9,19 +9,12 @@
 
 #include <array>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 namespace corun {
-
-/// The command, which ctest names.
-inline std::string sim_file() {
-  if (const char* file = std::getenv("CORUN_SIM")) return file;
-  throw std::runtime_error("CORUN_SIM names no command: run tests by ctest, or set it to build/bin/sim");
-}
 
 struct Ran {
   int code = -1;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tests/support/shell.h"
+#include "tests/support/sim_file.h"
 
 namespace corun {
 

@@ -12,6 +12,7 @@
 
 #include "tests/support/in_folder.h"
 #include "tests/support/sim_command.h"
+#include "tests/support/sim_file.h"
 #include "traces/json/trace_json.h"
 
 namespace corun {

@@ -15,6 +15,7 @@
 #include <sstream>
 
 #include "tests/support/shell.h"
+#include "tests/support/sim_file.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/trace.h"
 

@@ -21,6 +21,7 @@
 #include "hw/live/limits.h"
 #include "tests/support/in_folder.h"
 #include "tests/support/shell.h"
+#include "tests/support/sim_file.h"
 #include "traces/model/error.h"
 
 namespace corun::live {

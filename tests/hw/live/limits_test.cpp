@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 
+#include "tests/support/sim_file.h"
 #include "traces/json/temporary_folder.h"
 
 namespace corun::live {
@@ -83,7 +84,7 @@ TEST(Limits, SystemdTakesTheUnitAsItIs) {
   std::string unit = text_of_file("packaging/corun.service");
   const std::string command = "/usr/local/bin/sim";
   ASSERT_NE(unit.find(command), std::string::npos);
-  unit.replace(unit.find(command), command.size(), std::getenv("CORUN_SIM"));
+  unit.replace(unit.find(command), command.size(), sim_file());
   const std::filesystem::path file = folder.path() / "corun.service", said = folder.path() / "said";
   std::ofstream(file) << unit;
   if (std::system("command -v systemd-analyze >/dev/null") != 0) GTEST_SKIP() << "no systemd-analyze";

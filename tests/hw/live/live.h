@@ -20,6 +20,7 @@
 
 #include "tests/hw/live/welcome.h"
 #include "tests/support/shell.h"
+#include "tests/support/sim_file.h"
 
 namespace corun {
 
@@ -46,7 +47,7 @@ class Live : public testing::Test {
     files::remove_all(folder_);
   }
 
-  static std::string sim() { return std::getenv("CORUN_SIM"); }
+  static std::string sim() { return sim_file(); }
   std::string at() const { return (folder_ / "service").string(); }
   std::string log() const { return (folder_ / "log").string(); }
 

@@ -2,6 +2,7 @@
 // same input?
 #include "tests/sim/command/command_files.h"
 #include "tests/support/shell.h"
+#include "tests/support/sim_file.h"
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>

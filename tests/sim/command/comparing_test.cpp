@@ -1,6 +1,7 @@
 // Does the command put policies, GPUs, clients, settings and the points of a sweep side by side, as asked?
 #include "tests/sim/command/command_files.h"
 #include "tests/support/shell.h"
+#include "tests/support/sim_file.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -6,6 +6,7 @@
 
 #include "tests/support/in_folder.h"
 #include "tests/support/sim_command.h"
+#include "tests/support/sim_file.h"
 
 namespace corun {
 namespace {

@@ -13,7 +13,7 @@
 #include "sim/papers/report.h"
 #include "sim/papers/scoreboard.h"
 #include "tests/support/in_folder.h"
-#include "tests/support/shell.h"
+#include "tests/support/sim_file.h"
 #include "tests/support/whole.h"
 #include "traces/model/error.h"
 

@@ -14,7 +14,7 @@
 #include "sim/validate/networks_report.h"
 #include "sim/validate/networks_score.h"
 #include "sim/validate/timeline_compare.h"
-#include "tests/support/shell.h"
+#include "tests/support/sim_file.h"
 #include "traces/model/error.h"
 
 namespace corun::sim {

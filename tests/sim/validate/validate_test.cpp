@@ -15,7 +15,7 @@
 #include "sim/validate/replay.h"
 #include "sim/validate/report.h"
 #include "sim/validate/score.h"
-#include "tests/support/shell.h"
+#include "tests/support/sim_file.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
