@@ -150,6 +150,7 @@ TEST_P(EveryPolicy, SurvivesRefusals) {
     timeline.attach(ran);
     const auto policy = make_policy(GetParam());
     SimBackend simulated(b.trace, slow_host_gpu(4), policy->requirements(), timeline, {true, true});
+    if (policy->requirements().forecast) simulated.offer(make_forecast(b.trace, slow_host_gpu(4), policy->requirements()));
     ReluctantBackend backend(simulated, refusals);
     Session session(b.trace, *policy, backend, timeline, [&](KernelId kernel) {
       return profile_kernel(b.trace.kernels[kernel.value], simulated.topology().gpu);

@@ -15,6 +15,7 @@
 #include "policies/api/registry.h"
 #include "policies/session/session.h"
 #include "sim/backend/sim_backend.h"
+#include "sim/forecast/forecast.h"
 #include "sim/run/profile.h"
 #include "tests/support/build.h"
 #include "tests/support/collect.h"
@@ -105,6 +106,7 @@ Ran run(
   const std::unique_ptr<Policy> policy = make_policy(spec);
   ran.needs = policy->requirements();
   SimBackend simulated(w.b.trace, w.gpu, ran.needs, timeline, {true, true});
+  if (ran.needs.forecast) simulated.offer(make_forecast(w.b.trace, w.gpu, ran.needs));
   WatchedBackend backend(simulated);
   if (refuse) backend.refuse = refuse;
   Session session(w.b.trace, *policy, backend, timeline,

@@ -52,6 +52,7 @@ Collector run_with(const Trace& trace, const Gpu& gpu, Spy::Look look) {
   timeline.attach(ran);
   Spy spy(std::move(look));
   SimBackend backend(trace, gpu, spy.requirements(), timeline, {});
+  backend.offer(make_forecast(trace, gpu, spy.requirements()));
   Session session(trace, spy, backend, timeline, {});
   session.run();
   backend.close();
@@ -291,6 +292,7 @@ TEST(Forecast, GoesOnWithWhatIsLeftOfALaunchThatWasTakenOff) {
   Timeline timeline;
   timeline.attach(ran);
   SimBackend backend(w.b.trace, w.gpu, policy.requirements(), timeline, {});
+  backend.offer(make_forecast(w.b.trace, w.gpu, policy.requirements()));
   Session session(w.b.trace, policy, backend, timeline, {});
   session.run();
   backend.close();
