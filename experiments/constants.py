@@ -3,7 +3,7 @@
 
     constants.py [--judged] [--root DIR]    one line a constant, by kind, then how many; --judged: only those of that kind
 
-From the sources of sim/model, sim/stages and sim/backend: each `constexpr` number, and each number that stands in an expression.  The
+From the sources of sim/model, sim/stages and what is built on them: each `constexpr` number, and each number that stands in an expression.  The
 latter are judged unless NAMELESS says otherwise; a list in braces is one constant; 0, 1, 2, 100, powers of ten and 32, the threads
 of a warp, are taken for arithmetic.  From traces/gpus/h200.json: each value, by its basis.  Tables that a script wrote count as generated.
 
@@ -24,7 +24,7 @@ import re
 import sys
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), ".."))
-FOLDERS = ("sim/model", "sim/stages", "sim/backend")
+FOLDERS = ("sim/model", "sim/stages", "sim/backend", "sim/forecast", "sim/service", "sim/run")
 CARD = "traces/gpus/h200.json"
 SELF = "experiments/constants.py"
 KINDS = ("measured", "document", "arithmetic", "generated", "judged")
