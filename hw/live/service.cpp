@@ -150,7 +150,7 @@ void Service::run(const std::function<bool()>& stop, const std::function<void(co
       look_at_sockets(0);
       sockets = at + kLookAtSockets;
     }
-    if (at - told >= std::chrono::seconds(1)) {
+    if (at - told >= std::chrono::seconds(1) || std::exchange(tick_is_due_, false)) {
       told = at;
       tick(state());
     }
@@ -196,7 +196,7 @@ void Service::look_at_sockets(int timeout_ms) {
   }
   std::erase_if(connections_, [](const auto& c) { return c->socket < 0; });
   if ((look[0].revents & POLLIN) != 0) accept_one();
-  if (watched_ >= 0 && (look.back().revents & POLLIN) != 0) watched_ = -1, happens_();
+  if (watched_ >= 0 && (look.back().revents & POLLIN) != 0) watched_ = -1, tick_is_due_ = true;
 }
 
 /// Who has said nothing, or does not take what it asked for, is not waited for.

@@ -43,8 +43,8 @@ class Service {
   void invite(const std::vector<std::string>& environment);
   /// `sim run` finds no service any more.
   void uninvite() { folder_.uninvite(); }
-  /// `what` is called once, when this is readable.
-  void watch(int descriptor, std::function<void()> what) { watched_ = descriptor, happens_ = std::move(what); }
+  /// The next tick comes at once when this descriptor is readable; -1: none.
+  void watch(int descriptor) { watched_ = descriptor; }
   /// That have joined.
   std::size_t programs() const;
   /// Until `stop` says so, which is asked at least each 100 ms.  `tick` is called about once a second.
@@ -108,7 +108,7 @@ class Service {
   int spare_ = -1;     // a descriptor for a connection that there is no other for
   Time accepts_at_{};  // again
   int watched_ = -1;
-  std::function<void()> happens_;
+  bool tick_is_due_ = false;  // before its second is over
   std::vector<std::unique_ptr<Connection>> connections_;
   std::vector<Granted> granted_;
   std::vector<std::int64_t> decision_ns_;  // the latest, in turn

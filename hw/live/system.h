@@ -76,7 +76,7 @@ void start_thread(Run run) {
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
-/// Writes to standard error, without a newline of its own.
+/// Writes to standard error; adds no newline.
 inline void complain(const char* text) { std::fputs(text, stderr); }
 
 /// State of the calling thread.

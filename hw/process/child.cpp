@@ -55,7 +55,10 @@ Child::Child(Child&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)), descriptor_(std::exchange(other.descriptor_, -1)), in_group_(other.in_group_), end_(other.end_) {}
 
 Child::~Child() {
-  if (pid_ >= 0) kill(SIGKILL), wait(10);
+  if (pid_ >= 0) {
+    kill(SIGKILL);
+    wait(10);
+  }
   if (descriptor_ >= 0) close(descriptor_);
 }
 

@@ -28,7 +28,9 @@ class MpsDaemon {
   std::vector<std::string> environment(double percentage) const;
   /// Leaves it to the programs that use it: the guard ends it when they have ended, as where this process is killed.
   void let_go() noexcept;
-  /// Readable when it was killed, or has failed: programs that come find none.
+  /// The daemon was killed or has failed: programs that come find none.
+  bool ended() { return !daemon_ || daemon_->ended().has_value(); }
+  /// Readable when it has ended; -1: the system has no such descriptor.
   int descriptor() const { return daemon_->descriptor(); }
   const std::string& folder() const { return folder_.path().native(); }
 

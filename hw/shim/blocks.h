@@ -55,7 +55,7 @@ class Blocks {
   std::uint64_t cap() const { return memory_.memory_cap.load(std::memory_order_relaxed); }
   std::uint64_t own();
   void count_passed() { memory_.passed.fetch_add(1, std::memory_order_relaxed); }
-  /// The driver is to destroy the context: what it has stays as it is, until the driver has (`gone`), and it is no more, or has not.
+  /// Around a driver call that destroys the context: its blocks are not moved meanwhile, and freed where the context is `gone`.
   void context_ends(CUcontext context);
   void context_ended(CUcontext context, bool gone);
 

@@ -12,7 +12,7 @@ std::uint32_t contexts_ended();
 
 void context_ends(CUcontext context);
 void context_ended(CUcontext context);
-/// What the program has left in the context's memory is there as long as the context is: the driver may refuse.
+/// Allocations stay until the driver has destroyed their context, which it may refuse: before the call, and after it.
 void memory_of_context_may_end(CUcontext context);
 void memory_of_context(CUcontext context, bool gone);
 

@@ -198,17 +198,16 @@ int serve(const LiveArguments& a) {
   bool unrecorded = false;
   bool lost = false;  // the MPS server's daemon: programs that are there go on, and no further one can come
   const auto stop = [&] { return (lost && service.programs() == 0) || hw::SignalGuard::flag().load(std::memory_order_relaxed); };
-  if (mps)
-    service.watch(mps->descriptor(), [&] {
-      lost = true;
-      service.uninvite();
-      service.say(live::Level::error, "the MPS server's control daemon has ended: no further program can join, and the service ends with those that are there");
-    });
+  if (mps) service.watch(mps->descriptor());
   try {
     service.run(stop, [&](const std::string& state) {
       write_metrics(state);
       if (recorded && recorded->error() != 0 && !std::exchange(unrecorded, true))
         service.say(live::Level::warning, fmt::format("{}: nothing more is written ({})", a.record, std::strerror(recorded->error())));
+      if (lost || !mps || !mps->ended()) return;
+      lost = true;
+      service.uninvite();
+      service.say(live::Level::error, "the MPS server's control daemon has ended: no further program can join, and the service ends with those that are there");
     });
   } catch (...) {
     if (mps) mps->let_go();  // programs go on unsteered, as where the service is killed

@@ -243,6 +243,7 @@ Outlook SimForecast::look(const Snapshot& now, const WayOfDeciding& way, const F
 
 std::unique_ptr<Forecast> make_forecast(const Trace& trace, const Gpu& gpu, const Requirements& needed,
                                         Shapes* shapes, const HostCosts* host) {
+  if (!needed.forecast) return nullptr;
   return std::make_unique<SimForecast>(trace, gpu, needed, shapes, host);
 }
 

@@ -16,8 +16,8 @@
 
 namespace corun::sim {
 
-/// For the clients of this trace under a policy that needs this.  `shapes`: which runs share, and outlive it;
-/// null: of its own.  `host`: of the thread that issues for all; null: one for each client.
+/// For the clients of this trace under a policy that needs this; null where it needs no forecast.  `shapes`: which runs share, and
+/// outlive it; null: of its own.  `host`: of the thread that issues for all; null: one for each client.
 std::unique_ptr<Forecast> make_forecast(const Trace& trace, const Gpu& gpu, const Requirements& needed,
                                         Shapes* shapes = nullptr, const HostCosts* host = nullptr);
 

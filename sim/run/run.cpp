@@ -63,7 +63,7 @@ class SimSetup final : public Setup {
         audited_(options.engine.audit),
         totals_(totals),
         backend_(s.trace, gpu, needed_of(s, options), s.timeline, options.engine, common.shapes.get(), host) {
-    if (s.needed.forecast) backend_.offer(make_forecast(s.trace, gpu, needed_of(s, options), common.shapes.get(), host));
+    backend_.offer(make_forecast(s.trace, gpu, needed_of(s, options), common.shapes.get(), host));
     if (!options.served_ahead || !s.together) return;
     Served::Options served{*options.served_ahead};
     if (s.needed.forecast && options.served_look)

@@ -150,7 +150,7 @@ TEST_P(EveryPolicy, SurvivesRefusals) {
     timeline.attach(ran);
     const auto policy = make_policy(GetParam());
     SimBackend simulated(b.trace, slow_host_gpu(4), policy->requirements(), timeline, {true, true});
-    if (policy->requirements().forecast) simulated.offer(make_forecast(b.trace, slow_host_gpu(4), policy->requirements()));
+    simulated.offer(make_forecast(b.trace, slow_host_gpu(4), policy->requirements()));
     ReluctantBackend backend(simulated, refusals);
     Session session(b.trace, *policy, backend, timeline, [&](KernelId kernel) {
       return profile_kernel(b.trace.kernels[kernel.value], simulated.topology().gpu);
@@ -188,7 +188,7 @@ TEST_P(EveryPolicy, IsRefusedAtTheStartByABackendThatLacksWhatItNeeds) {
     const auto one = static_cast<Capability>(i);
     const Gpu gpu = small_gpu(1);
     ScriptedBackend backend(gpu, kSimulated.without({one}));
-    if (needs.forecast) backend.offer(make_forecast(b.trace, gpu, needs));
+    backend.offer(make_forecast(b.trace, gpu, needs));
     Timeline timeline;
     const auto start = [&] { Session session(b.trace, *policy, backend, timeline, {}); };
     if (needs.capabilities.has(one)) {

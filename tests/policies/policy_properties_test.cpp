@@ -106,7 +106,7 @@ Ran run(
   const std::unique_ptr<Policy> policy = make_policy(spec);
   ran.needs = policy->requirements();
   SimBackend simulated(w.b.trace, w.gpu, ran.needs, timeline, {true, true});
-  if (ran.needs.forecast) simulated.offer(make_forecast(w.b.trace, w.gpu, ran.needs));
+  simulated.offer(make_forecast(w.b.trace, w.gpu, ran.needs));
   WatchedBackend backend(simulated);
   if (refuse) backend.refuse = refuse;
   Session session(w.b.trace, *policy, backend, timeline,

@@ -90,7 +90,7 @@ inline std::vector<double> decision_costs(const std::string& spec, std::uint32_t
     const std::unique_ptr<Policy> policy = make_policy(spec);
     TimedPolicy timed(*policy);
     SimBackend backend(trace, gpu, policy->requirements(), nobody, {}, &shapes);
-    if (policy->requirements().forecast) backend.offer(make_forecast(trace, gpu, policy->requirements(), &shapes));
+    backend.offer(make_forecast(trace, gpu, policy->requirements(), &shapes));
     Session session(trace, timed, backend, nobody, [&](KernelId k) {
       if (profiles[k.value].empty()) profiles[k.value] = profile_kernel(trace.kernels[k.value], gpu);
       return profiles[k.value];

@@ -15,7 +15,7 @@ Ran run_trace(const Trace& trace, const Gpu& gpu, const std::string& policy_spec
   timeline.attach(ran);
   const std::unique_ptr<Policy> policy = make_policy(policy_spec);
   SimBackend backend(trace, gpu, policy->requirements(), timeline, options);
-  if (policy->requirements().forecast) backend.offer(make_forecast(trace, gpu, policy->requirements()));
+  backend.offer(make_forecast(trace, gpu, policy->requirements()));
   const bool by_sm = policy->requirements().capabilities.has(Capability::sm_quota);
   const auto profile = [&](KernelId kernel) {
     return by_sm ? profile_by_sm(trace.kernels[kernel.value], gpu)

@@ -1,5 +1,5 @@
-// What becomes of created and mapped device memory, and of pinned memory of the host, when their context ends or the driver refuses to
-// end it (decision 443): each way in a process of its own, a line of JSON each.  Free memory before, with it, after the end, and given back.
+// Created and mapped device memory, and pinned host memory, after cuDevicePrimaryCtxReset, the last release and cuCtxDestroy (decision
+// 443): a process and a line of JSON each.  `free_mib`: before the allocation, after it, after the call, and after unmap and release.
 //   g++ -O2 -std=c++17 -o context_memory context_memory.cpp -lcuda && ./context_memory
 #include <cuda.h>
 #include <sys/wait.h>
@@ -11,7 +11,7 @@
 static const char* const kWays[] = {"reset", "release", "destroy-own", "destroy-primary"};
 constexpr std::size_t kBytes = std::size_t{1} << 30;
 
-static std::size_t free_bytes() {  // in a context of its own time
+static std::size_t free_mib() {  // retains the primary context for the question
   CUcontext c;
   std::size_t left = 0, all = 0;
   cuDevicePrimaryCtxRetain(&c, 0), cuCtxSetCurrent(c), cuMemGetInfo(&left, &all);
@@ -49,9 +49,9 @@ static void play(const char* way) {
   std::fflush(stdout);
   const int synchronized = cuCtxSynchronize();
   const int read = said == 0 ? -1 : static_cast<int>(cuMemcpyDtoH(&seen, at, 4));
-  const std::size_t after = said == 0 ? free_bytes() : 0;
+  const std::size_t after = said == 0 ? free_mib() : 0;
   const int unmap = cuMemUnmap(at, kBytes), release = cuMemRelease(handle), unreserve = cuMemAddressFree(at, kBytes);
-  const std::size_t given_back = free_bytes();
+  const std::size_t given_back = free_mib();
   std::printf(", %zu, %zu], \"synchronize\": %d, \"read\": %d, \"content\": %u, \"unmap\": %d, \"release\": %d, \"unreserve\": %d", after, given_back, synchronized, read, seen, unmap, release, unreserve);
   std::fflush(stdout);
   std::printf(", \"unpin\": %d}\n", static_cast<int>(cuMemFreeHost(pinned)));

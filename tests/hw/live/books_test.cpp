@@ -482,7 +482,9 @@ struct Sized : Scene {
   Sized() : Scene("smguard", {.persistent = true}) {
     kernel.grid = {1000, 1, 1}, kernel.block = {256, 1, 1};
     kernel.solo_time = at_us(1000), other.solo_time = at_us(50);
+    few = kernel, few.grid = {4, 1, 1};
   }
+  Kernel few;
   static constexpr std::uint32_t kAttempts = 3;
 };
 
@@ -521,9 +523,7 @@ TEST(Books, AShareIsNotGivenToALaunchBeforeItsTurn) {
 TEST(Books, AShareIsNotGivenBehindALaunchThatMayBeStopped) {
   Sized s;
   const auto work = s.best_effort(), other = s.best_effort();
-  Kernel few = s.kernel;
-  few.grid = {4, 1, 1};
-  s.asks(work, few, 0, s.kAttempts), s.asks(work, few, 2, s.kAttempts), s.asks(other, s.kernel, 0, s.kAttempts);
+  s.asks(work, s.few, 0, s.kAttempts), s.asks(work, s.few, 2, s.kAttempts), s.asks(other, s.kernel, 0, s.kAttempts);
   std::vector<Granted> granted;
   s.books.decide(at_us(0), granted);
   ASSERT_EQ(granted.size(), 2u);
@@ -551,7 +551,7 @@ TEST(Books, NothingOvertakesALaunchThatWasStoppedAndWaitsForASize) {
   EXPECT_THAT(s.goes(), ElementsAre("0.2"));
 }
 
-/// What goes, with the workers on each SM: "resize 0.1: 4 4".
+/// Grants of the next decision, with CTAs per SM: "resize 0.1: 4 4".
 std::vector<std::string> sizes(Sized& s) {
   std::vector<Granted> granted;
   s.books.decide(at_us(s.now), granted);
@@ -567,7 +567,7 @@ struct TwoSized : Sized {
     asks(work, kernel, 0, attempts);
     EXPECT_THAT(sizes(*this), ElementsAre("0.1: 8 8"));
   }
-  /// What the coming of a launch of the other is for the work.
+  /// Grants after a launch of the real-time program arrives.
   std::vector<std::string> comes(double at) { return now = at, asks(cam, large), sizes(*this); }
   std::vector<std::string> goes_again(double at) { return now = at, ended(cam, asked[{cam, 0}]), books.waits(cam), sizes(*this); }
   Kernel large = kernel;
@@ -619,13 +619,11 @@ TEST(Books, AnAttemptOfWhichNoWorkerFoundItsPlaceIsFollowedByTheNext) {
 TEST(Books, AStopIsOfItsLaunchAndNotOfAnotherThatIsThere) {
   Sized s;
   const auto cam = s.real_time();
-  Kernel few = s.kernel;
-  few.grid = {4, 1, 1};
-  s.asks(cam, few, 15, 3), s.asks(cam, few, 20, 3);  // shown as one stream
+  s.asks(cam, s.few, 15, 3), s.asks(cam, s.few, 20, 3);  // shown as one stream
   EXPECT_THAT(sizes(s), ElementsAre("0.1: 2 2", "0.1: 2 2"));
   s.books.stopped(cam, 20, 1, 0, at_us(s.now = 10));
   EXPECT_THAT(s.goes(), ElementsAre("0.1 in 20 from stop 1"));
-  s.now = 20, s.ended(cam, 1, 15), s.asks(cam, few, 15, 3);
+  s.now = 20, s.ended(cam, 1, 15), s.asks(cam, s.few, 15, 3);
   EXPECT_THAT(s.goes(), ElementsAre("0.2 in 15"));
   s.books.stopped(cam, 15, 1, 0, at_us(s.now = 30));  // it has ended meanwhile
   EXPECT_THAT(s.goes(), IsEmpty());
@@ -646,12 +644,10 @@ TEST(Books, AfterItsLastStopALaunchHasNoSize) {
 TEST(Books, ARealTimeLaunchHasPlacesWhenThoseBeforeItInItsStreamHaveEndedAndNotBefore) {
   Sized s;
   const auto work = s.best_effort(), cam = s.real_time();
-  Kernel few = s.kernel;
-  few.grid = {4, 1, 1};
   s.asks(work, s.kernel, 0, 6);
   EXPECT_THAT(sizes(s), ElementsAre("0.1: 8 8"));
   s.now = 100;
-  for (int i = 0; i < 3; ++i) s.asks(cam, few);
+  for (int i = 0; i < 3; ++i) s.asks(cam, s.few);
   EXPECT_THAT(sizes(s), testing::UnorderedElementsAre("resize 0.1: 6 6", "1.1: ", "1.2: ", "1.3: "));
   for (const std::uint32_t n : {1u, 2u}) {
     s.now += 100, s.ended(cam, n);
@@ -664,9 +660,7 @@ TEST(Books, ARealTimeLaunchHasPlacesWhenThoseBeforeItInItsStreamHaveEndedAndNotB
 TEST(Books, AnothersEndGivesNoShareBeforeItsTurn) {
   Sized s;
   const auto work = s.best_effort(), cam = s.real_time();
-  Kernel few = s.kernel;
-  few.grid = {4, 1, 1};
-  s.asks(work, few, 2, s.kAttempts), s.asks(work, few, 0, s.kAttempts), s.asks(cam, few);
+  s.asks(work, s.few, 2, s.kAttempts), s.asks(work, s.few, 0, s.kAttempts), s.asks(cam, s.few);
   EXPECT_THAT(s.goes(), ElementsAre("0.1 in 2", "1.1"));
   s.now = 50, s.ended(cam, 1), s.books.waits(cam);
   EXPECT_THAT(s.goes(), IsEmpty()) << "the first may be stopped still";

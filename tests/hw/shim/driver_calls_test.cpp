@@ -70,7 +70,7 @@ TEST(DriverCalls, TheLibraryAnswersForWhatIsSteeredOrCountedAndForNothingElse) {
 #if !defined(CORUN_STEER) || !defined(CORUN_CUDA_H)
   GTEST_SKIP() << "the library is not built here";
 #else
-  // What a header leaves out need not be answered for.  The driver's versions do not say so: 12.6 has calls that only the header of 12.8 declares.
+  // Calls that the header does not declare are not asked for.  Version numbers do not tell: 12.6 has calls that only the header of 12.8 declares.
   std::ifstream in(CORUN_CUDA_H);
   const std::set<std::string> declared = symbols_of({std::istreambuf_iterator<char>(in), {}});
   void* library = dlopen(CORUN_STEER, RTLD_LAZY | RTLD_LOCAL);
