@@ -207,7 +207,7 @@ TEST(Forecast, WithAllTheEventsThatItTakesIsCompleteAndWithOneLessIsNot) {
 
 TEST(Forecast, OfNothingIsCompleteAtOnceAndOfNoEventsToldAtOnce) {
   const Loops w;
-  Requirements needed{{Capability::order}};
+  const Requirements needed{.capabilities = {Capability::order}, .forecast = true};
   const auto forecast = make_forecast(w.b.trace, w.gpu, needed);
   std::vector<ClientView> clients{{ClientId{0}, &w.b.trace.clients[0]}, {ClientId{1}, &w.b.trace.clients[1]}};
   Snapshot empty;
