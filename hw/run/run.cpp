@@ -188,16 +188,14 @@ RunResult Runner::run(const Trace& trace, const Gpu& gpu, const RunOptions& opti
   RunResult result = std::move(ran.result);
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   if (const std::uint64_t moves = testbed.together.moves_verified; moves != 0)
-    result.notes.push_back(
-        fmt::format("{} buffers came back from the host as they had left, bit by bit", moves));
+    add_note(result, NoteKind::moved, fmt::format("{} buffers came back from the host as they had left, bit by bit", moves));
   result.alone =
       fmt::format("each client alone on the same {} under fcfs, with the same arrivals and seed", facts.name);
-  result.notes.insert(result.notes.begin(), fmt::format("measured on {} ({})", facts.name, facts.driver));
+  add_note(result, NoteKind::measured, fmt::format("measured on {} ({})", facts.name, facts.driver));
   const std::vector<std::string> wrong = testbed.wrong();
   if (options.verify && wrong.empty())
-    result.notes.push_back(
-        fmt::format("{} results of clients' kernels are those of the plain kernels, bit by bit",
-                    testbed.kernels_verified()));
+    add_note(result, NoteKind::verified, fmt::format("{} results of clients' kernels are those of the plain kernels, bit by bit",
+                                                     testbed.kernels_verified()));
   result.sm_busy = result.occupancy = std::nan("");  // not measured
   result.blocks = testbed.together.blocks;
   if (!wrong.empty())

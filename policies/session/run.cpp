@@ -124,7 +124,7 @@ void report_memory(const SessionOutcome& outcome, RunResult& result) {
   result.memory_peak = outcome.memory_peak;
   result.checkpoints = outcome.checkpoints;
   result.moved_bytes = outcome.moved_bytes;
-  if (!outcome.deadlock.empty()) result.notes.insert(result.notes.begin(), "deadlock: " + outcome.deadlock);
+  if (!outcome.deadlock.empty()) add_note(result, NoteKind::deadlock, "deadlock: " + outcome.deadlock);
 }
 
 /// Instances say so themselves; not the policies inside them.
@@ -134,7 +134,7 @@ void report_unverified(const Policy& policy, const std::vector<Instance>& instan
   for (const Instance& i : instances) ran.emplace(make_policy(i.policy)->name());
   for (const PolicyInfo& p : policies())
     if (!p.unverified.empty() && ran.contains(p.name))
-      result.notes.insert(result.notes.begin(), fmt::format("{} is unverified: {}", p.name, p.unverified));
+      add_note(result, NoteKind::unverified, fmt::format("{} is unverified: {}", p.name, p.unverified));
 }
 
 }  // namespace
@@ -197,9 +197,9 @@ Ran run(const Trace& whole, const Gpu& gpu, const RunOptions& options, Testbed& 
   report_memory(ran.outcome, ran.result);
   if (object == nullptr) report_unverified(policy, instances, ran.result);
   if (ran.outcome.stopped)
-    ran.result.notes.insert(ran.result.notes.begin(),
-                            fmt::format("interrupted at {:.1f} ms{}: these are the results so far", to_ms(stopped),
-                                        whole.run.duration ? fmt::format(" of {:.1f}", to_ms(*whole.run.duration)) : ""));
+    add_note(ran.result, NoteKind::interrupted,
+             fmt::format("interrupted at {:.1f} ms{}: these are the results so far", to_ms(stopped),
+                         whole.run.duration ? fmt::format(" of {:.1f}", to_ms(*whole.run.duration)) : ""));
   ran.result.gpu = gpu.name;
   ran.result.gpu_basis = in_words(gpu.basis);
   ran.result.policy = options.policy;

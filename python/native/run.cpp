@@ -422,7 +422,12 @@ void bind_run(py::module_& m) {
                              })
       .def_property_readonly("client_names", [](const TraceObject& t) { return names(t.trace->clients); })
       .def_property_readonly("kernel_names", [](const TraceObject& t) { return names(t.trace->kernels); })
-      .def_property_readonly("notes", [](const TraceObject& t) { return t.trace->notes; })
+      .def_property_readonly("notes",
+                             [](const TraceObject& t) {
+                               std::vector<std::string> all = t.trace->carried;
+                               all.insert(all.end(), t.trace->notes.begin(), t.trace->notes.end());
+                               return all;
+                             })
       .def("_repr_html_",
            [](const py::object& self) { return py::module_::import("corun._show").attr("trace_html")(self); })
       .def("__repr__",

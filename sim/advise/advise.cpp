@@ -266,8 +266,7 @@ Goal parse_goal(const std::string& text, const Trace& trace) {
 
 AdvisedCard card_of(const Trace& trace, const Gpu& from, const Gpu& to) {
   Trace there = trace;
-  if (std::string note = carry_over(there, trace.name, from, to); !note.empty())
-    there.notes.insert(there.notes.begin(), std::move(note));
+  carry_over(there, trace.name, from, to);
   return {to, std::move(there)};
 }
 

@@ -147,8 +147,8 @@ class Report {
   }
   std::string on(const Tried& t) const { return cards_.size() < 2 ? "" : " on " + cards_[t.card].gpu.name; }
   void carried(const Tried& t) const {
-    for (const std::string& note : t.result.notes)
-      if (note.find(kCarried) != std::string::npos) fmt::print("note     {}\n", note);
+    for (const Note& note : t.result.notes)
+      if (note.kind == NoteKind::carried) fmt::print("note     {}\n", note.text);
   }
   void few(const Tried& t) const {
     for (const Slo& slo : options_.slos) {

@@ -95,11 +95,11 @@ void print_text(const Trace& trace, const Gpu& from, const std::vector<Card>& ca
   if (std::ranges::any_of(cards, [](const Card& card) { return card.carried.has_value(); }))
     fmt::print("rule     {}\n", kCarryRule);
   if (which != Notes::all) return;
-  std::vector<std::string> told;
+  std::vector<Note> told;
   for (const Row& row : rows)
     if (row.result)
-      for (const std::string& note : row.result->notes)
-        if (std::ranges::find(told, note) == told.end()) fmt::print("note     {}\n", told.emplace_back(note));
+      for (const Note& note : row.result->notes)
+        if (std::ranges::find(told, note) == told.end()) fmt::print("note     {}\n", told.emplace_back(note).text);
 }
 
 void print_document(const Gpu& from, const std::vector<Card>& cards, const std::vector<Row>& rows) {

@@ -61,7 +61,7 @@ std::string carry_error(const Gpu& from, const Gpu& to) {
 std::string carry_note(const CarriedOver& c, const std::string& what, const Gpu& from, const Gpu& to) {
   const std::string left_out = not_carried(c, from, to);
   return fmt::format("{}: recorded on {}; {} {}, {:.2f} times as long in the median ({:.2f} to {:.2f}); {}{}", what, from.name,
-                     kCarried, to.name, c.median, c.least, c.most, carry_error(from, to),
+                     "its kernels' times are carried over to", to.name, c.median, c.least, c.most, carry_error(from, to),
                      left_out.empty() ? "" : "; " + left_out);
 }
 
@@ -69,10 +69,11 @@ std::string carry_over(Trace& trace, const std::string& what, const Gpu& from, c
   if (!same_card(from, to)) {
     CarriedOver carried = carried_over(trace, from, to);
     trace = std::move(carried.trace);
-    return carry_note(carried, what, from, to);
+    return trace.carried.emplace_back(carry_note(carried, what, from, to));
   }
   if (from.name == to.name) return {};
-  return fmt::format("{}: recorded on {}; {} describes such a card, so times stay as recorded", what, from.name, to.name);
+  return *trace.notes.insert(trace.notes.begin(), fmt::format("{}: recorded on {}; {} describes such a card, so times stay as recorded",
+                                                              what, from.name, to.name));
 }
 
 std::string put_on(Trace& trace, const std::string& file, const std::string& gpu) {
@@ -83,7 +84,6 @@ std::string put_on(Trace& trace, const std::string& file, const std::string& gpu
     note = carry_over(trace, file.empty() ? trace.name : file, from, told_apart(read_gpu(found), from, gpu));
   }
   trace.gpu = found;
-  if (!note.empty()) trace.notes.insert(trace.notes.begin(), note);
   return note;
 }
 

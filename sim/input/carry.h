@@ -26,12 +26,12 @@ std::string carry_error(const Gpu& from, const Gpu& to);
 /// What was done, in one sentence with its error.  `what`: the file or the trace.
 std::string carry_note(const CarriedOver& carried, const std::string& what, const Gpu& from, const Gpu& to);
 
-/// As if it had been recorded on `to`; of one card times stay as recorded.  What is to be told of it before all else; empty:
-/// nothing.
+/// As if it had been recorded on `to`; of one card times stay as recorded.  Notes that in the trace, and returns the note;
+/// empty: there is none.
 std::string carry_over(Trace& trace, const std::string& what, const Gpu& from, const Gpu& to);
 
 /// On the GPU of that name or path, which starts at the working directory.  A trace from `file` that names no GPU was
-/// recorded on this one.  Its first note then, which is returned; empty: there is none.
+/// recorded on this one.  Returns the note, as `carry_over` does.
 std::string put_on(Trace& trace, const std::string& file, const std::string& gpu);
 
 /// Of a measurement on one GPU that is simulated on another, behind what it is of; empty: they are of one kind.

@@ -206,11 +206,9 @@ class Composer {
     Trace& trace = part.trace;
     const auto [at, is_new] = taken_.try_emplace(key_of_part(written));
     if (!is_new) return;
+    if (part.recorded_on) carry_over(trace, written.file, *part.recorded_on, told_apart(*target_, *part.recorded_on, written_));
     out_.notes.insert(out_.notes.end(), trace.notes.begin(), trace.notes.end());
-    if (part.recorded_on) {
-      std::string note = carry_over(trace, written.file, *part.recorded_on, told_apart(*target_, *part.recorded_on, written_));
-      if (!note.empty()) out_.notes.insert(out_.notes.begin() + carried_notes_++, std::move(note));
-    }
+    out_.carried.insert(out_.carried.end(), trace.carried.begin(), trace.carried.end());
     at->second = append(out_, trace, written.name);
   }
 
@@ -238,7 +236,6 @@ class Composer {
 
   Trace out_;
   std::optional<Gpu> target_;
-  std::ptrdiff_t carried_notes_ = 0;  // they come first
   std::string written_;  // which it was asked for by; empty: by none
   std::map<PartKey, Part> parts_;
   std::map<PartKey, Offsets> taken_;

@@ -57,9 +57,6 @@ std::string not_carried(const CarriedOver& carried, const Gpu& from, const Gpu& 
 /// What this card's results leave out of this trace, or assume for it.
 std::vector<std::string> card_notes(const Trace& trace, const Gpu& gpu);
 
-/// Stands in the note of every trace whose times were carried over.
-inline constexpr const char* kCarried = "its kernels' times are carried over to";
-
 /// The rule in one sentence.
 inline constexpr const char* kCarryRule =
     "of a kernel's time its launch stays; by counters or class the rest is what the contention model gives the "

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <iterator>
 #include <optional>
 
 #include "policies/api/registry.h"
@@ -176,9 +175,8 @@ std::string contention_warning(const Trace& trace, const Gpu& gpu) {
 }
 
 /// Kernels of launches whose counters cannot be as they are.
-std::vector<std::string> mended_counters(const Trace& trace, const Gpu& gpu) {
+void note_mended_counters(const Trace& trace, const Gpu& gpu, RunResult& result) {
   std::vector<bool> seen(trace.kernels.size());
-  std::vector<std::string> notes;
   std::size_t kernels = 0;
   for (const Program& program : trace.programs)
     for (const Op& op : program.ops) {
@@ -190,13 +188,12 @@ std::vector<std::string> mended_counters(const Trace& trace, const Gpu& gpu) {
       if (mended.said.empty()) continue;
       seen[launch->kernel.value] = true;
       if (++kernels <= kMostMended)
-        notes.push_back(fmt::format("the counters of kernel {} contradict themselves: {}",
-                                    in_quotes(kernel.name), fmt::join(mended.said, "; ")));
+        add_note(result, NoteKind::counters, fmt::format("the counters of kernel {} contradict themselves: {}",
+                                                         in_quotes(kernel.name), fmt::join(mended.said, "; ")));
     }
   if (kernels > kMostMended)
-    notes.push_back(fmt::format("the counters of {} more kernels contradict themselves and are mended",
-                                kernels - kMostMended));
-  return notes;
+    add_note(result, NoteKind::counters,
+             fmt::format("the counters of {} more kernels contradict themselves and are mended", kernels - kMostMended));
 }
 
 std::string bytes_of(const Arrivals& arrivals) {
@@ -298,19 +295,13 @@ RunResult run(const Trace& recorded, const Gpu& gpu, const RunOptions& options) 
     result.sm_busy = totals.sm_ps / span;
     result.occupancy = totals.warp_ps / span / gpu.sm.max_warps;
   }
-  const std::vector<std::string> mended = mended_counters(trace, gpu);
-  // That times are of another card comes before all else.
-  const auto at = [&] {
-    return std::ranges::find_if(result.notes, [](const std::string& n) { return n.find(kCarried) == n.npos; });
-  };
-  result.notes.insert(at(), mended.begin(), mended.end());
-  if (const std::string warning = contention_warning(trace, gpu); !warning.empty()) result.notes.insert(at(), warning);
-  const std::vector<std::string> of_card = card_notes(trace, gpu);
-  result.notes.insert(at(), of_card.begin(), of_card.end());
-  if (confined) result.notes.insert(at(), on_parts_note(recorded, *confined));
+  note_mended_counters(trace, gpu, result);
+  if (const std::string warning = contention_warning(trace, gpu); !warning.empty()) add_note(result, NoteKind::contention, warning);
+  for (const std::string& note : card_notes(trace, gpu)) add_note(result, NoteKind::card, note);
+  if (confined) add_note(result, NoteKind::parts, on_parts_note(recorded, *confined));
   if (host != nullptr && host->launch_call != Time{})
-    result.notes.push_back("one host thread issues for all clients, at the costs in the profile file");
-  std::ranges::copy(simulator.instances().notes(), std::back_inserter(result.notes));
+    add_note(result, NoteKind::host, "one host thread issues for all clients, at the costs in the profile file");
+  for (const std::string& note : simulator.instances().notes()) add_note(result, NoteKind::instances, note);
   add_intervals(result, trace, gpu, policy.requirements());
   result.blocks = totals.blocks;
   result.events = totals.events;

@@ -194,7 +194,7 @@ Prepared::Prepared(const Point& point, const Reader& read) : trace_(read(point.t
   gpu_ = read_gpu(trace_.gpu, folder);
   std::ostringstream content;
   Trace nameless = trace_;  // the name of a file decides nothing
-  nameless.name.clear(), nameless.about.clear(), nameless.gpu.clear(), nameless.notes.clear();
+  nameless.name.clear(), nameless.about.clear(), nameless.gpu.clear(), nameless.notes.clear(), nameless.carried.clear();
   write_trace(nameless, content);
   content << gpu_document(trace_.gpu, folder).json.dump() << "\nresults " << kResultsRevision << '\n';
   content_ = std::move(content).str();

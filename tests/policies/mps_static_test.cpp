@@ -124,7 +124,7 @@ TEST(MpsStatic, GpusBeforeAmpereAndWithoutMpsHaveNone) {
 TEST(UnverifiedPolicies, SayInTheResultThatNoGpuWasComparedWithThem) {
   const Trace trace = clients(2);
   const auto notes = [&](const std::string& policy) {
-    return run(trace, read_gpu("h200"), {{.policy = policy}}).notes;
+    return texts_of(run(trace, read_gpu("h200"), {{.policy = policy}}));
   };
   EXPECT_THAT(notes("mps-static"), testing::Contains("mps-static is unverified: no driver here has it"));
   EXPECT_THAT(notes("mig:profile=3g.71gb/4g.71gb:inside=static-partitioning"),

@@ -144,11 +144,11 @@ bool same(const Client& a, const Client& b) {
 }  // namespace
 
 bool same(const Trace& a, const Trace& b) {
-  const auto& [name, about, gpu, kernels, programs, clients, run, notes] = a;
+  const auto& [name, about, gpu, kernels, programs, clients, run, notes, carried] = a;
   const auto& [duration, warm_up, seed] = run;
   return name == b.name && about == b.about && gpu == b.gpu && all_same(kernels, b.kernels) &&
          all_same(programs, b.programs) && all_same(clients, b.clients) && duration == b.run.duration &&
-         warm_up == b.run.warm_up && seed == b.run.seed && notes == b.notes;
+         warm_up == b.run.warm_up && seed == b.run.seed && notes == b.notes && carried == b.carried;
 }
 
 }  // namespace corun

@@ -319,7 +319,8 @@ void write_trace(const Trace& trace, std::ostream& out, const std::string& schem
   to["corun_trace"] = 1;
   to["name"] = trace.name;
   put(to, "about", trace.about, std::string());
-  for (const std::string& note : trace.notes) to["notes"].push_back(note);
+  for (const auto* notes : {&trace.carried, &trace.notes})
+    for (const std::string& note : *notes) to["notes"].push_back(note);
   put(to, "gpu", trace.gpu, std::string());
   const std::vector<std::string> kernels = distinct_names(trace.kernels, "kernel");
   const std::vector<std::string> programs = distinct_names(trace.programs, "program");

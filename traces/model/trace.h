@@ -182,7 +182,8 @@ struct Trace {
   std::vector<Program> programs;
   std::vector<Client> clients;
   RunControl run;
-  std::vector<std::string> notes;  // what an import assumed; printed with the results
+  std::vector<std::string> notes;    // what an import assumed; printed with the results
+  std::vector<std::string> carried;  // what of its times is of another card; told before the notes
 };
 
 }  // namespace corun

@@ -206,6 +206,16 @@ Window window_of(const Trace& trace, std::span<const RequestRecord> together) {
   return window;
 }
 
+std::vector<std::string> texts_of(const RunResult& result) {
+  std::vector<std::string> texts;
+  for (const Note& note : result.notes) texts.push_back(note.text);
+  return texts;
+}
+
+void add_note(RunResult& result, NoteKind kind, std::string text) {
+  result.notes.insert(std::ranges::upper_bound(result.notes, kind, {}, &Note::kind), {kind, std::move(text)});
+}
+
 RunResult measure(const Trace& trace, Window window, std::span<const RequestRecord> together,
                   std::span<const std::vector<RequestRecord>> alone) {
   RunResult result;
@@ -216,7 +226,8 @@ RunResult measure(const Trace& trace, Window window, std::span<const RequestReco
   result.alone = "each client by itself under the same arrivals";
   result.duration = window.end - window.begin;
   result.makespan = last_end(together);
-  result.notes = trace.notes;
+  for (const std::string& note : trace.carried) add_note(result, NoteKind::carried, note);
+  for (const std::string& note : trace.notes) add_note(result, NoteKind::trace, note);
 
   std::vector<Tally> shared(trace.clients.size());
   for (const RequestRecord& r : together)
@@ -237,9 +248,9 @@ RunResult measure(const Trace& trace, Window window, std::span<const RequestReco
     if (std::isinf(result.clients.back().slowdown)) ++without_end;
   }
   if (without_end > 0)
-    result.notes.push_back(
-        fmt::format("{} of {} clients finished no request in the window: their slowdown is infinite",
-                    without_end, trace.clients.size()));
+    add_note(result, NoteKind::unfinished,
+             fmt::format("{} of {} clients finished no request in the window: their slowdown is infinite",
+                         without_end, trace.clients.size()));
   summarise(result);
   return result;
 }

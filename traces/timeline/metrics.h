@@ -77,6 +77,30 @@ struct PreemptionResult {
   Spread start_delay;               // of real-time requests: arrival to first block
 };
 
+/// What a note of a result is about.  Notes stand in this order.
+enum class NoteKind : std::uint8_t {
+  measured,     // on which GPU
+  carried,      // times of another card
+  parts,        // programs that were recorded on a part of the GPU
+  card,
+  contention,
+  counters,     // that contradict themselves
+  interrupted,
+  unverified,   // a policy
+  deadlock,
+  trace,        // what its import assumed
+  unfinished,   // clients
+  host,
+  instances,
+  moved,        // buffers, and whether they came back
+  verified      // results of kernels
+};
+struct Note {
+  NoteKind kind;
+  std::string text;
+  bool operator==(const Note&) const = default;
+};
+
 struct RunResult {
   std::string trace, gpu, policy;
   std::string gpu_basis;  // in words: what the values of the GPU's description rest on
@@ -94,7 +118,7 @@ struct RunResult {
   double occupancy = 0;  // mean share of warp places in use over the window
   PreemptionResult preemption;
   std::vector<ClientResult> clients;
-  std::vector<std::string> notes;  // assumptions and warnings, printed with the result
+  std::vector<Note> notes;         // assumptions and warnings, printed with the result; by kind
   double wall_s = 0;               // time the simulation took; never in files that must be the same bytes
   /// What a policy's decisions took that looks ahead; `us` are measured, and never in such files either.
   struct LookedAhead {
@@ -105,6 +129,10 @@ struct RunResult {
   std::uint64_t memory_peak = 0;  // bytes of device memory, most at once; 0: the trace says nothing of memory
   std::uint64_t checkpoints = 0, moved_bytes = 0;  // to the host; there and back
 };
+
+std::vector<std::string> texts_of(const RunResult& result);  // of its notes
+/// Behind the notes of its kind.
+void add_note(RunResult& result, NoteKind kind, std::string text);
 
 /// The span that counts.  With RunControl::duration: [warm_up, duration).  Without: [0, the instant at which
 /// the last client finished its first request), or, when every client sends one request only, the whole run

@@ -136,15 +136,15 @@ std::size_t lines_of(const std::string& text) {
 }
 
 /// The first of them, in few lines, of which `taken` are used already.
-std::string notes_text(const std::vector<std::string>& notes, Notes which, std::size_t taken) {
+std::string notes_text(const std::vector<Note>& notes, Notes which, std::size_t taken) {
   std::string out;
   if (which == Notes::all) {
-    for (const std::string& note : notes) out += labelled("note", note);
+    for (const Note& note : notes) out += labelled("note", note.text);
     return out;
   }
   std::size_t shown = 0, lines = taken;
   for (; shown < std::min(notes.size(), kNotes); ++shown) {
-    const std::string note = labelled("note", notes[shown]);
+    const std::string note = labelled("note", notes[shown].text);
     lines += lines_of(note);
     if (shown > 0 && lines > kNoteLines) break;
     out += note;
@@ -370,9 +370,9 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
   const std::string warnings = overload_text(results) + few_text(results);
   out += warnings;
   out += labelled("window", first.window) + labelled("alone", first.alone) + gpu_line(first);
-  std::vector<std::string> notes;
+  std::vector<Note> notes;
   for (const RunResult& r : results)
-    for (const std::string& note : r.notes)
+    for (const Note& note : r.notes)
       if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
   return out + notes_text(notes, which, lines_of(warnings));
 }

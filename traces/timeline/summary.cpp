@@ -99,7 +99,7 @@ void put(const RunResult& r, nlohmann::ordered_json& document) {
   if (r.memory_peak != 0)
     document["memory"] = {
         {"peak_bytes", r.memory_peak}, {"checkpoints", r.checkpoints}, {"moved_bytes", r.moved_bytes}};
-  document["notes"] = r.notes;
+  document["notes"] = texts_of(r);
 }
 
 /// Bytes that are not UTF-8 (a kernel's name in a note) are replaced, not refused.

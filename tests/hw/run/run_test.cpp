@@ -73,8 +73,8 @@ TEST(RunOnGpu, HasTheNumbersOfItsClientsTogetherAndAlone) {
       EXPECT_GT(client.finished, 0u) << policy << " " << client.name;
       EXPECT_GE(client.slowdown, 0.99) << policy << " " << client.name;
     }
-    EXPECT_THAT(result.notes.front(), StartsWith("measured on "));
-    EXPECT_THAT(result.notes,
+    EXPECT_THAT(result.notes.front().text, StartsWith("measured on "));
+    EXPECT_THAT(texts_of(result),
                 Contains(HasSubstr("results of clients' kernels are those of the plain kernels")));
     EXPECT_THAT(result.alone, HasSubstr("under fcfs, with the same arrivals and seed"));
     EXPECT_TRUE(std::isnan(result.sm_busy));

@@ -62,9 +62,9 @@ TEST(Carry, WhatCalibrateWroteIsOfTheCardThatItWasWrittenOn) {
 TEST(Carry, AnotherCardsTimesAreCarriedOverAndItIsSaid) {
   const Trace there = adjusted("l4");
   EXPECT_FALSE(as_recorded(there));
-  EXPECT_NE(there.notes.front().find("recorded on h200; its kernels' times are carried over to l4"), std::string::npos);
-  EXPECT_NE(there.notes.front().find("nobody has measured"), std::string::npos);
-  EXPECT_NE(adjusted("h100-sxm").notes.front().find("off by 1 % in the median"), std::string::npos);
+  EXPECT_NE(there.carried.front().find("recorded on h200; its kernels' times are carried over to l4"), std::string::npos);
+  EXPECT_NE(there.carried.front().find("nobody has measured"), std::string::npos);
+  EXPECT_NE(adjusted("h100-sxm").carried.front().find("off by 1 % in the median"), std::string::npos);
   EXPECT_EQ(adjusted("h200").notes, read_input(kNetwork, "").notes);
 }
 
@@ -74,7 +74,7 @@ TEST(Carry, OneOptionMeansTheSameForATraceAndForItsClients) {
   ASSERT_EQ(parts.kernels.size(), whole.kernels.size());
   for (std::size_t k = 0; k < whole.kernels.size(); ++k)
     EXPECT_EQ(parts.kernels[k].solo_time, whole.kernels[k].solo_time);
-  EXPECT_EQ(parts.notes.front(), whole.notes.front());
+  EXPECT_EQ(parts.carried, whole.carried);
 }
 
 TEST(Carry, ADescriptionMeasuredOnTheSameCardLeavesTimesAsRecordedAndItIsSaid) {
@@ -89,7 +89,7 @@ TEST(Carry, ADescriptionThatIsOnlyCalledSoIsAnotherCard) {
   std::ofstream(file) << R"({"corun_gpu": 1, "name": "h200", "extends": "l4"})";
   const Trace there = adjusted(file);
   EXPECT_FALSE(as_recorded(there));
-  EXPECT_NE(there.notes.front().find("carried over to h200 (" + file + ")"), std::string::npos) << there.notes.front();
+  EXPECT_NE(there.carried.front().find("carried over to h200 (" + file + ")"), std::string::npos) << there.carried.front();
 }
 
 TEST(Carry, ATraceThatNamesNoGpuWasRecordedOnTheOneThatIsGiven) {

@@ -308,9 +308,9 @@ TEST(MendedCounters, AreSaidWithTheResult) {
   b.trace.kernels[1].counters.l2_bytes = 2e6;
   b.trace.kernels[1].name = "sound";
   const RunResult result = run(b.trace, slow_host_gpu(4), {{"smguard"}, {true, true}});
-  EXPECT_THAT(result.notes,
+  EXPECT_THAT(texts_of(result),
               Contains(HasSubstr("the counters of kernel 'k0' contradict themselves: l2_bytes is 0")));
-  for (const std::string& note : result.notes) EXPECT_EQ(note.find("sound"), std::string::npos);
+  for (const std::string& note : texts_of(result)) EXPECT_EQ(note.find("sound"), std::string::npos);
 }
 
 }  // namespace

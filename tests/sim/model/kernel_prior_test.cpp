@@ -207,7 +207,7 @@ std::vector<std::string> notes_of(std::vector<Kernel> kernels) {
   for (Kernel& k : kernels) builder.one_kernel("client of " + k.name, std::move(k));
   RunOptions options;
   options.policy = "fcfs";
-  return run(builder.trace, h200(), options).notes;
+  return texts_of(run(builder.trace, h200(), options));
 }
 
 TEST(ContentionWarning, SaysHowManyKernelsHaveNoCounters) {

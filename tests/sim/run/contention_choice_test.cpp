@@ -71,7 +71,7 @@ TEST(ContentionChoice, WithoutContentionClientsOnSmsOfTheirOwnWaitForTheDispatch
 }
 
 TEST(ContentionChoice, TheResultSaysThatContentionIsNotModelled) {
-  const auto notes = [](bool modelled) { return run(two_networks(), h200(modelled), {{.policy = "fcfs"}}).notes; };
+  const auto notes = [](bool modelled) { return texts_of(run(two_networks(), h200(modelled), {{.policy = "fcfs"}})); };
   EXPECT_THAT(notes(false), testing::Contains(testing::HasSubstr("contention is not modelled")));
   EXPECT_THAT(notes(true), testing::Not(testing::Contains(testing::HasSubstr("contention is not modelled"))));
 }

@@ -141,8 +141,8 @@ TEST_F(MigRun, TheResultSaysWhatTheInstancesAreAndWhatTheyWereComparedWith) {
   add("cam"), add("llm");
   const RunResult r = result("mig:profile=3g.71gb/4g.71gb");
   ASSERT_GE(r.notes.size(), 2u);
-  EXPECT_THAT(r.notes[r.notes.size() - 2], HasSubstr("3g.71gb (60 SMs, 70 GiB, 2.3 TB/s) under fcfs"));
-  EXPECT_THAT(r.notes.back(), HasSubstr("no GPU could be divided here"));
+  EXPECT_THAT(r.notes[r.notes.size() - 2].text, HasSubstr("3g.71gb (60 SMs, 70 GiB, 2.3 TB/s) under fcfs"));
+  EXPECT_THAT(r.notes.back().text, HasSubstr("no GPU could be divided here"));
 }
 
 TEST(MigDivisions, AreThoseOfWhichNoInstanceCouldBeLarger) {

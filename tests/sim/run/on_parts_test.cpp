@@ -89,7 +89,7 @@ TEST(OnParts, ARunTakesThemTogetherAndTheWholeAlone) {
     EXPECT_NEAR(c.mean_ms, 3, 0.3) << "as recorded on 32 SMs";
     EXPECT_NEAR(c.alone_mean_ms, 1, 0.1);
   }
-  EXPECT_THAT(result.notes, testing::Contains(HasSubstr("clients run what was recorded on one: a 'on 32', b 'on 32'")));
+  EXPECT_THAT(texts_of(result), testing::Contains(HasSubstr("clients run what was recorded on one: a 'on 32', b 'on 32'")));
 }
 
 }  // namespace

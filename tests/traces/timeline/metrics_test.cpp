@@ -213,7 +213,7 @@ TEST(Metrics, ARequestThatNeverStartedDidNoWork) {
   EXPECT_TRUE(std::isinf(r.clients[0].slowdown));
   EXPECT_TRUE(std::isinf(r.antt));
   EXPECT_EQ(r.stp, 0);
-  EXPECT_THAT(r.notes, ElementsAre(HasSubstr("infinite")));
+  EXPECT_THAT(texts_of(r), ElementsAre(HasSubstr("infinite")));
 }
 
 TEST(Metrics, LatencyCountsFromIntendedArrival) {
@@ -355,7 +355,7 @@ TEST(Report, OfTwelveClientsFitsOnAScreen) {
   r.wall_s = 0.5;
   r.blocks = 12'000'000;
   for (int i = 0; i < 6; ++i) {
-    r.notes.emplace_back(
+    add_note(r, NoteKind::counters,
         "kernel x has no counters: it is taken to use a third of the bandwidth to memory of the whole GPU, "
         "which is what the median of the measured ones does; give counters for a better answer");
   }
