@@ -96,7 +96,7 @@ Shape Shapes::make(const Kernel& kernel, const KernelModel& model, std::uint32_t
   work.load = shape.load;
   work.record.blocks = kernel.blocks();
   Timeline nobody;
-  ComputeEngine engine(gpu_, nobody, {});
+  ComputeEngine engine(gpu_, nobody, {.contention = contention_});
   for (int i = 0; i < 4; ++i) {
     work.block_alone = shape.block_alone;
     const Time length = length_alone(engine, work, allowed, shape.demand);

@@ -33,9 +33,12 @@ SmResources demand_of_worker(const Kernel& kernel, const Gpu& gpu);
 
 class Shapes {
  public:
-  explicit Shapes(const Gpu& gpu) : gpu_(gpu) {}
+  explicit Shapes(const Gpu& gpu, bool contention = true) : gpu_(gpu), contention_(contention) {}
   /// On an instance of a GPU: times are known on the whole, and memory is the instance's.
-  Shapes(const Gpu& whole, const Gpu& instance) : gpu_(whole), memory_(limits_of(instance)) {}
+  Shapes(const Gpu& whole, const Gpu& instance, bool contention = true)
+      : gpu_(whole), contention_(contention), memory_(limits_of(instance)) {}
+  /// Whether they are for engines in which blocks contend.
+  bool contention() const { return contention_; }
 
   /// Of a launch that may use `sms` SMs and takes `solo_time` on the whole GPU.  May be called from
   /// threads.
@@ -46,6 +49,7 @@ class Shapes {
   Shape make(const Kernel& kernel, const KernelModel& model, std::uint32_t sms) const;
 
   const Gpu gpu_;
+  const bool contention_;
   const std::optional<MemoryLimits> memory_;  // where it is not the GPU's
   std::mutex mutex_;
   std::map<std::string, std::shared_ptr<const KernelModel>> models_;
@@ -56,9 +60,10 @@ class Shapes {
 class LaunchShapes {
  public:
   /// `shared`: which other runs use too; null: of its own.
-  LaunchShapes(const Gpu& gpu, Shapes* shared)
-      : own_(shared == nullptr ? std::make_unique<Shapes>(gpu) : nullptr),
+  LaunchShapes(const Gpu& gpu, Shapes* shared, bool contention = true)
+      : own_(shared == nullptr ? std::make_unique<Shapes>(gpu, contention) : nullptr),
         all_(shared == nullptr ? *own_ : *shared) {}
+  bool contention() const { return all_.contention(); }
 
   /// Of a launch that may use `sms` SMs.  Valid as long as this.
   const Shape& of(const LaunchView& launch, std::uint32_t sms) {

@@ -35,7 +35,7 @@ KernelRecord record_of(const LaunchView& l, Time submitted) {
 
 SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
                        EngineOptions options, Shapes* shapes, const HostCosts* host)
-    : SimBackend(trace, gpu, needed, timeline, options, std::make_shared<LaunchShapes>(gpu, shapes), host) {
+    : SimBackend(trace, gpu, needed, timeline, options, std::make_shared<LaunchShapes>(gpu, shapes, options.contention), host) {
   check_trace(trace);
 }
 

@@ -134,7 +134,7 @@ std::vector<std::string> only_these(const std::vector<std::string>& all, const s
 int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, EngineOptions engine,
             const Profiles* profiles, bool json) {
   const bool all = a.policies == std::vector<std::string>{"all"};
-  Common common(gpu);
+  Common common(gpu, engine.contention);
   const std::vector<std::string> specs = specs_of(a);
   std::vector<RunResult> results;
   std::vector<NotRun> not_run;

@@ -159,18 +159,16 @@ int simulate(const Arguments& a, Task task) {
                       a.policy),
           "leave it out");
   }
+  const EngineOptions engine{!a.plain, a.audit || std::getenv("CORUN_AUDIT") != nullptr, a.comparison.contention.modelled()};
   if (comparing && !a.comparison.gpus.empty()) {
     if (!a.profiles.empty() || a.cuda.backend != "sim" || a.memory != 0 || a.comparison.oracle ||
         !a.comparison.contention.modelled())
       throw InputError("", "--gpus", "it goes with none of --profiles, --memory, --oracle, --contention=none and --backend=cuda",
                        "leave these out, or compare on one GPU");
-    const EngineOptions engine{!a.plain, a.audit || std::getenv("CORUN_AUDIT") != nullptr};
     return compare_gpus(trace, a.trace, a.comparison, engine, a.json);
   }
   Gpu gpu = read_gpu(trace.gpu, std::filesystem::path(a.trace).parent_path());
   if (a.memory != 0) gpu.memory_bytes = a.memory;
-  gpu.contention.modelled = a.comparison.contention.modelled();
-  const EngineOptions engine{!a.plain, a.audit || std::getenv("CORUN_AUDIT") != nullptr};
   std::optional<Profiles> profiles;
   if (!a.profiles.empty()) {
     profiles = read_profiles(a.profiles);

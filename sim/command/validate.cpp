@@ -109,7 +109,7 @@ int validate_networks(const ValidateArguments& a, const std::filesystem::path& f
                    {{"--json", a.json}, {"--mixes", !a.mixes.empty()}, {"--modes", !a.modes.empty()}});
   NetworksOptions options;
   options.mixes = a.mixes, options.modes = a.modes, options.threads = a.threads;
-  options.only = a.only, options.gpu = a.gpu;
+  options.only = a.only, options.gpu = a.gpu, options.contention = a.contention.modelled();
   if (!a.duration.empty()) options.duration = parse_duration(a.duration, "--duration");
   if (options.duration <= Time{})
     throw InputError("", "--duration", "a run of no length shows nothing", "take 400ms, the default");
@@ -127,7 +127,6 @@ int validate_networks(const ValidateArguments& a, const std::filesystem::path& f
     return 0;
   }
   MeasuredNetworks networks = read_networks(file, options);
-  networks.gpu.contention.modelled = a.contention.modelled();
   if (!a.directory.empty()) csv.emplace(make_directory(a.directory) / "networks.csv");
   {
     ProgressBar bar;
@@ -229,8 +228,7 @@ int validate(const ValidateArguments& a) {
                                     {"--policies", !a.policies.empty()},
                                     {"--timeline", !a.timeline.empty()},
                                     {"--duration", !a.duration.empty()}});
-  Gpu gpu = read_gpu(a.gpu.empty() ? "h200" : a.gpu);
-  gpu.contention.modelled = a.contention.modelled();
+  const Gpu gpu = read_gpu(a.gpu.empty() ? "h200" : a.gpu);
   const Inputs inputs = a.inputs == "counters" ? Inputs::counters : Inputs::curve;
   Reference reference = read_reference(a.reference, gpu, inputs);
   select(reference, a.modes, a.pairs, a.only);
@@ -247,7 +245,7 @@ int validate(const ValidateArguments& a) {
   {
     ProgressBar bar;
     ReplayOptions options;
-    options.engine = {true, std::getenv("CORUN_AUDIT") != nullptr};
+    options.engine = {true, std::getenv("CORUN_AUDIT") != nullptr, a.contention.modelled()};
     options.threads = a.threads;
     options.progress = [&](const char* stage, double done) { bar.show(stage, done); };
     replayed = replay(reference, gpu, options);

@@ -151,7 +151,7 @@ class SimForecast::Played {
       : now_(now),
         ends_(of.trace_, now, outlook_),
         timeline_(attached()),
-        backend_(of.trace_, of.gpu_, of.needed_, timeline_, {}, of.shapes_, of.host_ ? &*of.host_ : nullptr),
+        backend_(of.trace_, of.gpu_, of.needed_, timeline_, {.contention = of.shapes_->contention()}, of.shapes_, of.host_ ? &*of.host_ : nullptr),
         policy_(way, of.needed_),
         session_(of.trace_, policy_, backend_, timeline_, {}, Workload(of.begins_, timeline_)) {
     for (const LaunchId id : now.pending)

@@ -22,6 +22,6 @@ std::unique_ptr<Forecast> make_forecast(const Trace& trace, const Gpu& gpu, cons
                                         Shapes* shapes = nullptr, const HostCosts* host = nullptr);
 
 /// For programs that are known by what a Snapshot shows alone (unknown_forecast.cpp).
-std::unique_ptr<Forecast> make_forecast(const Gpu& gpu, const Requirements& needed);
+std::unique_ptr<Forecast> make_forecast(const Gpu& gpu, const Requirements& needed, bool contention = true);
 
 }  // namespace corun::sim

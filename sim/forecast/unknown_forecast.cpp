@@ -172,7 +172,8 @@ class Shown {
 
 class UnknownForecast final : public Forecast {
  public:
-  UnknownForecast(const Gpu& gpu, const Requirements& needed) : gpu_(gpu), needed_(needed), shapes_(gpu) {}
+  UnknownForecast(const Gpu& gpu, const Requirements& needed, bool contention)
+      : gpu_(gpu), needed_(needed), shapes_(gpu, contention) {}
 
   Outlook look(const Snapshot& now, const WayOfDeciding& way, const ForecastBounds& bounds) override {
     const Shown shown(now, gpu_);
@@ -190,8 +191,8 @@ class UnknownForecast final : public Forecast {
 
 }  // namespace
 
-std::unique_ptr<Forecast> make_forecast(const Gpu& gpu, const Requirements& needed) {
-  return std::make_unique<UnknownForecast>(gpu, needed);
+std::unique_ptr<Forecast> make_forecast(const Gpu& gpu, const Requirements& needed, bool contention) {
+  return std::make_unique<UnknownForecast>(gpu, needed, contention);
 }
 
 }  // namespace corun::sim

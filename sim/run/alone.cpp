@@ -215,7 +215,7 @@ std::optional<std::vector<RequestRecord>> repeat_alone(const Trace& trace, const
   timeline.attach(meter);
   timeline.attach(learner);
   const std::unique_ptr<Policy> fcfs = make_policy("fcfs");
-  SimBackend backend(trace, gpu, fcfs->requirements(), timeline, {}, shapes.get());
+  SimBackend backend(trace, gpu, fcfs->requirements(), timeline, {.contention = shapes->contention()}, shapes.get());
   const SessionOutcome outcome =
       play(trace, *fcfs, backend, timeline, {}, {false, progress, [&] { return learner.repeats(); }});
   if (!outcome.stuck.empty()) return std::nullopt;

@@ -71,7 +71,7 @@ std::vector<std::uint32_t> Instances::make(const std::vector<Instance>& wanted) 
   for (const MigProfile* profile : profiles) {
     sms.push_back(profile->sms);
     std::unique_ptr<Part>& part = parts_[profile->name];
-    if (part == nullptr) part = std::make_unique<Part>(whole_, instance_of(whole_, geometry, *profile));
+    if (part == nullptr) part = std::make_unique<Part>(whole_, instance_of(whole_, geometry, *profile), contention_);
   }
   made_ = wanted;
   return sms;

@@ -18,7 +18,7 @@ namespace corun::sim {
 
 class Instances {
  public:
-  explicit Instances(const Gpu& whole) : whole_(whole) {}
+  explicit Instances(const Gpu& whole, bool contention = true) : whole_(whole), contention_(contention) {}
 
   /// Returns how many SMs each has.  Throws InputError where the GPU cannot be divided so.
   std::vector<std::uint32_t> make(const std::vector<Instance>& wanted);
@@ -31,13 +31,14 @@ class Instances {
 
  private:
   struct Part {
-    Part(const Gpu& whole, Gpu instance)
-        : gpu(std::move(instance)), common(std::make_shared<Shapes>(whole, gpu)) {}
+    Part(const Gpu& whole, Gpu instance, bool contention)
+        : gpu(std::move(instance)), common(std::make_shared<Shapes>(whole, gpu, contention)) {}
     Gpu gpu;
     Common common;
   };
 
   const Gpu& whole_;
+  const bool contention_;
   std::map<std::string, std::unique_ptr<Part>> parts_;  // by profile
   std::vector<Instance> made_;
 };

@@ -107,8 +107,7 @@ ClientIntervals intervals_of(const ClientResult& c, const Client& of_trace, cons
   return to;
 }
 
-void add_intervals(RunResult& result, const Trace& trace, const Gpu& gpu, const Requirements& needed) {
-  if (!gpu.contention.modelled) return;
+void add_intervals(RunResult& result, const Trace& trace, const Requirements& needed) {
   const std::vector<Basis> bases = bases_of(trace, needed);
   for (std::size_t i = 0; i < result.clients.size(); ++i)
     result.clients[i].intervals = intervals_of(result.clients[i], trace.clients[i], bases[i]);

@@ -36,7 +36,7 @@ Interval factors(const Basis& basis, Measure measure);
 /// Intervals of a client's numbers.
 ClientIntervals intervals_of(const ClientResult& client, const Client& of, const Basis& basis);
 
-/// To a result whose numbers are complete.  Nothing is added where contention is not modelled.
-void add_intervals(RunResult& result, const Trace& trace, const Gpu& gpu, const Requirements& needed);
+/// To a result whose numbers are complete.
+void add_intervals(RunResult& result, const Trace& trace, const Requirements& needed);
 
 }  // namespace corun::sim

@@ -26,9 +26,9 @@ Work work_of(const Kernel& kernel, const Gpu& gpu, const Shape* shape) {
   return work;
 }
 
-Time length(const Work& work, const SmResources& demand, const Gpu& gpu) {
+Time length(const Work& work, const SmResources& demand, const Gpu& gpu, bool contention) {
   Timeline nobody;
-  ComputeEngine engine(gpu, nobody, {});
+  ComputeEngine engine(gpu, nobody, {.contention = contention});
   return length_alone(engine, work, engine.mask_of(TpcMask::all()), demand);
 }
 
@@ -36,14 +36,14 @@ constexpr std::uint64_t kRounds = 16;
 
 }  // namespace
 
-Profile profile_kernel(const Kernel& kernel, const Gpu& gpu, const Profile& known, const Shape* shape) {
+Profile profile_kernel(const Kernel& kernel, const Gpu& gpu, const Profile& known, const Shape* shape, bool contention) {
   const SmResources demand = demand_of(kernel, gpu.sm);
   const std::uint64_t most = std::min<std::uint64_t>(
       kernel.blocks(), std::uint64_t{gpu.sms} * max_active_blocks(capacity_of(gpu.sm), demand));
   Work work = work_of(kernel, gpu, shape);
   Profile profile;
   Timeline nobody;
-  ComputeEngine engine(gpu, nobody, {});
+  ComputeEngine engine(gpu, nobody, {.contention = contention});
   for (ProfilePoint point : points_by_total(gpu.sms, static_cast<std::uint32_t>(most))) {
     work.ctas = point.ctas;
     if (std::any_of(known.begin(), known.end(), [&](const ProfilePoint& k) {
@@ -56,7 +56,7 @@ Profile profile_kernel(const Kernel& kernel, const Gpu& gpu, const Profile& know
   return profile;
 }
 
-Profile profile_by_sm(const Kernel& kernel, const Gpu& gpu, const Shape* shape) {
+Profile profile_by_sm(const Kernel& kernel, const Gpu& gpu, const Shape* shape, bool contention) {
   const SmResources demand = demand_of(kernel, gpu.sm);
   const std::uint32_t most = max_active_blocks(capacity_of(gpu.sm), demand);
   Work work = work_of(kernel, gpu, shape);
@@ -67,13 +67,13 @@ Profile profile_by_sm(const Kernel& kernel, const Gpu& gpu, const Shape* shape) 
     std::fill_n(work.spread.quota.begin(), point.sms, static_cast<std::uint16_t>(point.ctas_per_sm));
     if (work.block_times != nullptr || kernel.blocks() <= 3 * kRounds * work.ctas) {
       work.record.blocks = kernel.blocks();
-      point.time = length(work, demand, gpu);
+      point.time = length(work, demand, gpu, contention);
       continue;
     }
     work.record.blocks = kRounds * work.ctas;
-    const Time once = length(work, demand, gpu);
+    const Time once = length(work, demand, gpu, contention);
     work.record.blocks *= 2;
-    const Time twice = length(work, demand, gpu);
+    const Time twice = length(work, demand, gpu, contention);
     const double more =
         static_cast<double>(kernel.blocks() - work.record.blocks) / static_cast<double>(kRounds * work.ctas);
     point.time = twice + Time{static_cast<std::int64_t>(static_cast<double>((twice - once).count()) * more)};

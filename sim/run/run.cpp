@@ -59,14 +59,14 @@ class SimSetup final : public Setup {
         profiles_(options.profiles),
         by_sm_(s.needed.capabilities.has(Capability::sm_quota)),
         instance_(!s.profile.empty()),
-        audited_(options.engine.audit),
+        engine_(options.engine),
         totals_(totals),
         backend_(s.trace, gpu, needed_of(s, options), s.timeline, options.engine, common.shapes.get(), host) {
     backend_.offer(make_forecast(s.trace, gpu, needed_of(s, options), common.shapes.get(), host));
     if (!options.served_ahead || !s.together) return;
     Served::Options served{*options.served_ahead};
     if (s.needed.forecast && options.served_look)
-      served.forecast = std::make_unique<LaterForecast>(make_forecast(gpu_, s.needed), *options.served_look);
+      served.forecast = std::make_unique<LaterForecast>(make_forecast(gpu_, s.needed, engine_.contention), *options.served_look);
     if (options.served_waits) served.let_reach = [this](const LaunchView& l, Time at, Time wait) { backend_.let_reach(l, at, wait); };
     viewed_ = !s.needed.forecast || served.forecast != nullptr;
     // Sizes are what --persistent is for: sim serve refuses such a policy without it.
@@ -83,7 +83,7 @@ class SimSetup final : public Setup {
     if (!viewed_) return policy;
     return view_.emplace(policy, trace_, persistent_ ? &*persistent_ : nullptr);
   }
-  bool audited() const override { return audited_; }
+  bool audited() const override { return engine_.audit; }
   Profile profile(KernelId id) override {
     const Kernel& kernel = trace_.kernels[id.value];
     if (profiles_ != nullptr) return points_for(profiles_->of(kernel.name), gpu_.sms, by_sm_);
@@ -91,7 +91,8 @@ class SimSetup final : public Setup {
       Shape on_instance;
       if (instance_) on_instance = common_.shapes->of(kernel, kernel.solo_time.value_or(Time{}), gpu_.sms);
       const Shape* shape = instance_ ? &on_instance : nullptr;
-      return by_sm_ ? profile_by_sm(kernel, gpu_, shape) : profile_kernel(kernel, gpu_, {}, shape);
+      return by_sm_ ? profile_by_sm(kernel, gpu_, shape, engine_.contention)
+                    : profile_kernel(kernel, gpu_, {}, shape, engine_.contention);
     });
   }
   void ended(SessionOutcome&) override {
@@ -107,7 +108,8 @@ class SimSetup final : public Setup {
   const Gpu& gpu_;
   Common& common_;
   const Profiles* profiles_;
-  bool by_sm_, instance_, audited_;
+  bool by_sm_, instance_;
+  EngineOptions engine_;
   Totals* totals_;  // null: of a client alone, whose runs go on side by side
   SimBackend backend_;
   std::optional<PersistentLaunches> persistent_;
@@ -119,7 +121,7 @@ class SimSetup final : public Setup {
 class Simulator final : public Testbed {
  public:
   Simulator(const Gpu& gpu, Common& common, const RunOptions& options, const HostCosts* host)
-      : gpu_(gpu), common_(common), options_(options), host_(host), instances_(gpu) {}
+      : gpu_(gpu), common_(common), options_(options), host_(host), instances_(gpu, options.engine.contention) {}
 
   std::unique_ptr<Setup> set_up(const Setting& s) override {
     const bool whole = s.profile.empty();
@@ -157,8 +159,8 @@ class Simulator final : public Testbed {
 };
 
 /// What a reader must know before believing how much the clients slow each other.
-std::string contention_warning(const Trace& trace, const Gpu& gpu) {
-  if (!gpu.contention.modelled)
+std::string contention_warning(const Trace& trace, bool contention) {
+  if (!contention)
     return "contention is not modelled: blocks take as long as alone, at the highest clock, whatever runs beside them";
   if (trace.clients.size() < 2) return {};
   std::size_t bare = 0, usual = 0;
@@ -266,7 +268,7 @@ Profile Common::profile(KernelId kernel, bool by_sm, const std::function<Profile
 RunResult run(const Trace& recorded, const Gpu& gpu, const RunOptions& options) {
   const auto began = std::chrono::steady_clock::now();
   std::optional<Common> own;
-  Common& common = options.common != nullptr ? *options.common : own.emplace(gpu);
+  Common& common = options.common != nullptr ? *options.common : own.emplace(gpu, options.engine.contention);
   const HostCosts* host =
       options.profiles != nullptr && options.profiles->host ? &*options.profiles->host : nullptr;
   Simulator simulator(gpu, common, options, host);
@@ -296,13 +298,13 @@ RunResult run(const Trace& recorded, const Gpu& gpu, const RunOptions& options) 
     result.occupancy = totals.warp_ps / span / gpu.sm.max_warps;
   }
   note_mended_counters(trace, gpu, result);
-  if (const std::string warning = contention_warning(trace, gpu); !warning.empty()) add_note(result, NoteKind::contention, warning);
+  if (const std::string warning = contention_warning(trace, options.engine.contention); !warning.empty()) add_note(result, NoteKind::contention, warning);
   for (const std::string& note : card_notes(trace, gpu)) add_note(result, NoteKind::card, note);
   if (confined) add_note(result, NoteKind::parts, on_parts_note(recorded, *confined));
   if (host != nullptr && host->launch_call != Time{})
     add_note(result, NoteKind::host, "one host thread issues for all clients, at the costs in the profile file");
   for (const std::string& note : simulator.instances().notes()) add_note(result, NoteKind::instances, note);
-  add_intervals(result, trace, gpu, policy.requirements());
+  if (options.engine.contention) add_intervals(result, trace, policy.requirements());
   result.blocks = totals.blocks;
   result.events = totals.events;
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();

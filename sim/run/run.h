@@ -24,7 +24,7 @@ namespace corun::sim {
 /// kernels are like, their profiles, and each client alone.  May be used from threads.
 class Common {
  public:
-  explicit Common(const Gpu& gpu) : shapes(std::make_shared<Shapes>(gpu)) {}
+  explicit Common(const Gpu& gpu, bool contention = true) : shapes(std::make_shared<Shapes>(gpu, contention)) {}
   /// With shapes that runs of other traces on this GPU use too.
   explicit Common(std::shared_ptr<Shapes> shared) : shapes(std::move(shared)) {}
   using Requests = std::vector<RequestRecord>;

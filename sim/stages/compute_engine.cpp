@@ -12,7 +12,7 @@ bool takes_shortcuts(const EngineObserver& observer, EngineOptions options) {
 
 Pipeline pipeline_of(const Gpu& gpu, Timeline& timeline, EngineOptions options) {
   const EngineObserver observer(gpu, timeline, options.audit);
-  return Pipeline(gpu, observer, takes_shortcuts(observer, options));
+  return Pipeline(gpu, observer, takes_shortcuts(observer, options), options.contention);
 }
 
 }  // namespace

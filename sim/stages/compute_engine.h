@@ -23,6 +23,7 @@ namespace corun::sim {
 struct EngineOptions {
   bool shortcuts = true;
   bool audit = false;
+  bool contention = true;  // false: blocks take as long as alone
 };
 
 class ComputeEngine {

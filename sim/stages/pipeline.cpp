@@ -45,8 +45,9 @@ bool differs_from_alone(const Work& work) {
 
 }  // namespace
 
-Pipeline::Pipeline(const Gpu& gpu, EngineObserver observer, bool shortcuts)
+Pipeline::Pipeline(const Gpu& gpu, EngineObserver observer, bool shortcuts, bool contention)
     : gpu_(gpu),
+      contends_(contention),
       observer_(std::move(observer)),
       dispatcher_(gpu),
       quotas_(gpu.launch_latency),
@@ -61,7 +62,7 @@ void Pipeline::condition(Work& work) {
   if (work.last == 0) work.last = work.record.blocks;
   work.next = work.done = work.first;
   if (!work.resumed) work.record.slotted = work.record.started = kNever;
-  if (!gpu_.contention.modelled || !work.load.contends()) return;
+  if (!contends_ || !work.load.contends()) return;
   double moved = condition_.moved();
   for (const Work& other : launches_.all())
     if (other.instances != 0 && other.record.client != work.record.client)
@@ -483,7 +484,7 @@ void Pipeline::settle() {
     to_do_.judge = false;
     const auto present = contention_.present();
     const bool contended =
-        gpu_.contention.modelled &&
+        contends_ &&
         (present.size() > 1 ||
          (present.size() == 1 && (contention_.contended() || differs_from_alone(launches_[present.front()]))));
     contention_.contend(contended, now_, sms_.cohorts());

@@ -41,7 +41,7 @@ struct UndisturbedRun {
 class Pipeline {
  public:
   /// `shortcuts`: SMs in the same state are kept as one, and waves that repeat are skipped.
-  Pipeline(const Gpu& gpu, EngineObserver observer, bool shortcuts);
+  Pipeline(const Gpu& gpu, EngineObserver observer, bool shortcuts, bool contention = true);
 
   // ---- launches ----
   /// A launch is about to be accepted: its load is as the clock and L2 have it.  Once for each.
@@ -138,6 +138,7 @@ class Pipeline {
   void audit_end(const Work& work) const;
 
   const Gpu& gpu_;
+  bool contends_;
   EngineObserver observer_;
   Time now_{}, offset_{};
 

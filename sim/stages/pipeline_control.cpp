@@ -317,7 +317,7 @@ std::uint64_t Pipeline::threads_on(const SmMask& sms) const {
 /// else, but not in the SMs' own queues.
 Time Pipeline::launch_delay(bool in_graph, bool after_others) const {
   const Contention& c = gpu_.contention;
-  if (!c.modelled) return Time{};
+  if (!contends_) return Time{};
   Time delay = in_graph && after_others ? c.graph_launch_after_others : Time{};
   if (contention_.present().empty()) return delay;
   if (!in_graph) delay += c.launch_beside_others;

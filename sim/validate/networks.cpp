@@ -269,11 +269,12 @@ void simulate_mix(const MeasuredNetworks& networks, const Trace& mix, const std:
   options.sinks = sinks;
   options.common = &common;
   options.alone = false;
+  options.engine.contention = shapes->contention();
   run(trace, networks.gpu, options);
 }
 
 void simulate_networks(MeasuredNetworks& all, const NetworksOptions& options) {
-  const auto shapes = std::make_shared<Shapes>(all.gpu);
+  const auto shapes = std::make_shared<Shapes>(all.gpu, options.contention);
   std::set<std::size_t> used;
   for (const MeasuredRun& r : all.runs)
     used.insert(all.mixes[r.mix].networks.begin(), all.mixes[r.mix].networks.end());

@@ -70,6 +70,7 @@ struct NetworksOptions {
   std::function<void(const char* stage, double fraction)> progress;  // may be empty
   std::vector<std::string> only{};                                   // names of either kind
   std::string gpu{};                                                 // instead of the traces' own
+  bool contention = true;                                            // false: blocks take as long as alone
 };
 
 /// The networks.json or networks.json.gz in this folder, or this file if it is called so; empty: none.

@@ -156,7 +156,7 @@ Trace alone(const ReferenceKernel& kernel, const Gpu& gpu, std::optional<std::ui
 
 Replay replay(const Reference& reference, const Gpu& measured_gpu, const ReplayOptions& options) {
   const Gpu gpu = of_periods(behind_gate(measured_gpu));
-  Shapes shapes(gpu);
+  Shapes shapes(gpu, options.engine.contention);
   Replay result;
   result.solo_ms.resize(reference.kernels.size());
   result.solo_ms_by_sms.resize(reference.kernels.size());

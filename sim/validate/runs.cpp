@@ -57,6 +57,7 @@ RunNumbers simulate(const Job& job) {
   options.policy = job.run.policy;
   options.common = job.mix->common.get();
   options.profiles = job.mix->profiles;
+  options.engine.contention = job.mix->common->shapes->contention();
   const RunResult result = run(job.mix->trace, job.mix->gpu, options);
   RunNumbers n{result.stp, result.antt, {}, {}};
   for (const ClientResult& client : result.clients) {
@@ -194,9 +195,8 @@ RunsComparison compare_runs(const std::vector<fs::path>& files, const RunsOption
           if (const std::string said = simulated_elsewhere(gpu, other); !all.sets.back().ends_with(said)) all.sets.back() += said;
           gpu = other;
         }
-        gpu.contention.modelled = options.contention;
         if (solo->host) gpu = through(*solo->host, gpu);
-        auto common = std::make_unique<Common>(gpu);
+        auto common = std::make_unique<Common>(gpu, options.contention);
         known = std::make_unique<Mix>(Mix{std::move(trace), std::move(gpu), solo.get(), std::move(common)});
       }
       ComparedRun run{mix, policy, {}, measured_numbers(from["result"]), {}, {}};

@@ -41,7 +41,6 @@ struct SmLimits {
 /// What kernels that run side by side share, and what a launch costs: the machine constants of
 /// sim/model/contention.h and sim/model/kernel_model.h.
 struct Contention {
-  bool modelled = true;                   // false, chosen by who simulates: all blocks take as long as alone
   double dram_read_bytes_per_second = 0, dram_write_bytes_per_second = 0;
   Time dram_latency{};                    // idle
   double dram_over_l2_latency_ratio = 0;  // of an access to that of an L2 hit

@@ -125,15 +125,14 @@ TEST(Intervals, AThroughputThatArrivalsSetHasNone) {
 }
 
 TEST(Intervals, ARunHasThemAndOneWithoutContentionHasNone) {
-  Gpu gpu = read_gpu("h200");
+  const Gpu gpu = read_gpu("h200");
   const Trace trace = counted_and_bare();
   RunResult result = run(trace, gpu, {{.policy = "fcfs"}, {}, 1, nullptr});
   ASSERT_TRUE(result.stp_interval && result.clients.front().intervals);
   EXPECT_LT(result.stp_interval->low, result.stp);
   EXPECT_GT(result.stp_interval->high, result.stp);
   EXPECT_EQ(result.clients.front().intervals->known, "times");
-  gpu.contention.modelled = false;
-  result = run(trace, gpu, {{.policy = "fcfs"}, {}, 1, nullptr});
+  result = run(trace, gpu, {{.policy = "fcfs"}, {.contention = false}, 1, nullptr});
   EXPECT_FALSE(result.stp_interval || result.clients.front().intervals);
 }
 

@@ -136,8 +136,7 @@ double uncached(Pipeline& pipe, std::uint32_t client) {
 }
 
 TEST(PipelineAlone, WhatOtherClientsThatRunHaveMovedIsLostFromL2AndWhatTheClientItselfHasIsNot) {
-  Gpu gpu = small_gpu(4);
-  gpu.contention.modelled = true;
+  const Gpu gpu = small_gpu(4);
   for (const std::uint32_t mover : {0u, 1u}) {
     Timeline timeline;
     Pipeline pipe(gpu, EngineObserver(gpu, timeline, true), false);
