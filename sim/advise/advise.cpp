@@ -110,7 +110,7 @@ void judge(Tried& tried, const AdviseOptions& options) {
 class Trial {
  public:
   Trial(const AdvisedCard& card, std::size_t number, const AdviseOptions& options, std::vector<Tried>& all)
-      : card_(card), number_(number), options_(options), common_(card.gpu), all_(all) {}
+      : card_(card), number_(number), options_(options), common_(card.gpu, options.engine.contention), all_(all) {}
 
   std::vector<double> try_all(const std::vector<Setting>& settings) {
     std::vector<Tried> tried(settings.size());

@@ -37,7 +37,7 @@ class Shapes {
   /// On an instance of a GPU: times are known on the whole, and memory is the instance's.
   Shapes(const Gpu& whole, const Gpu& instance, bool contention = true)
       : gpu_(whole), contention_(contention), memory_(limits_of(instance)) {}
-  /// Whether they are for engines in which blocks contend.
+  /// EngineOptions::contention of the engines that use the shapes.
   bool contention() const { return contention_; }
 
   /// Of a launch that may use `sms` SMs and takes `solo_time` on the whole GPU.  May be called from

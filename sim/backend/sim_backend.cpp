@@ -49,6 +49,7 @@ SimBackend::SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& n
       governor_(topology_.gpu),
       copy_engines_(topology_.gpu),
       shapes_(std::move(shapes)) {
+  CORUN_EXPECTS(shapes_->contention() == options.contention);
   const bool mps = !needed.thread_percentages.empty();
   if (mps)
     limits_ = MpsLimits(needed.thread_percentages, trace.clients.size(), topology_.gpu,

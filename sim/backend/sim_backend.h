@@ -30,8 +30,9 @@ namespace corun::sim {
 
 class SimBackend final : public Backend {
  public:
-  /// `trace`, `timeline` and `shapes` must outlive it; the others are copied.  `shapes`: which runs share;
-  /// null: of its own.  `host`: of the one thread that issues for all; null: each client has one.
+  /// `trace`, `timeline` and `shapes` must outlive the backend; the others are copied.  `shapes`: shared by several runs, made with
+  /// the same `options.contention`; null: the backend makes its own.  `host`: costs of a single host thread that issues all
+  /// launches; null: each client has its own thread, at no cost.
   /// Throws InputError for a kernel that fits no SM, and for a priority or MPS that the GPU does not have.
   SimBackend(const Trace& trace, const Gpu& gpu, const Requirements& needed, Timeline& timeline,
              EngineOptions options, Shapes* shapes = nullptr, const HostCosts* host = nullptr);

@@ -16,12 +16,13 @@
 
 namespace corun::sim {
 
-/// For the clients of this trace under a policy that needs this; null where it needs no forecast.  `shapes`: which runs share, and
-/// outlive it; null: of its own.  `host`: of the thread that issues for all; null: one for each client.
+/// Forecast for the clients of a trace; null where the policy's requirements name no forecast.  `shapes`: shared by several runs,
+/// must outlive the forecast; null: it makes its own.  `host`: costs of a single host thread that issues all launches; null: each
+/// client has its own thread, at no cost.
 std::unique_ptr<Forecast> make_forecast(const Trace& trace, const Gpu& gpu, const Requirements& needed,
                                         Shapes* shapes = nullptr, const HostCosts* host = nullptr);
 
-/// For programs that are known by what a Snapshot shows alone (unknown_forecast.cpp).
+/// Forecast for programs without a trace, from Snapshots alone (unknown_forecast.cpp).
 std::unique_ptr<Forecast> make_forecast(const Gpu& gpu, const Requirements& needed, bool contention = true);
 
 }  // namespace corun::sim

@@ -60,8 +60,8 @@ std::string carry_error(const Gpu& from, const Gpu& to) {
 
 std::string carry_note(const CarriedOver& c, const std::string& what, const Gpu& from, const Gpu& to) {
   const std::string left_out = not_carried(c, from, to);
-  return fmt::format("{}: recorded on {}; {} {}, {:.2f} times as long in the median ({:.2f} to {:.2f}); {}{}", what, from.name,
-                     "its kernels' times are carried over to", to.name, c.median, c.least, c.most, carry_error(from, to),
+  return fmt::format("{}: recorded on {}; its kernels' times are carried over to {}, {:.2f} times as long in the median ({:.2f} to {:.2f}); {}{}",
+                     what, from.name, to.name, c.median, c.least, c.most, carry_error(from, to),
                      left_out.empty() ? "" : "; " + left_out);
 }
 

@@ -26,8 +26,8 @@ std::string carry_error(const Gpu& from, const Gpu& to);
 /// What was done, in one sentence with its error.  `what`: the file or the trace.
 std::string carry_note(const CarriedOver& carried, const std::string& what, const Gpu& from, const Gpu& to);
 
-/// As if it had been recorded on `to`; of one card times stay as recorded.  Notes that in the trace, and returns the note;
-/// empty: there is none.
+/// Carries the trace's kernel times over to `to`; where both describe the same card, times stay as recorded.  Adds a note to the
+/// trace and returns it; empty: no note was needed.
 std::string carry_over(Trace& trace, const std::string& what, const Gpu& from, const Gpu& to);
 
 /// On the GPU of that name or path, which starts at the working directory.  A trace from `file` that names no GPU was

@@ -183,7 +183,7 @@ struct Trace {
   std::vector<Client> clients;
   RunControl run;
   std::vector<std::string> notes;    // what an import assumed; printed with the results
-  std::vector<std::string> carried;  // what of its times is of another card; told before the notes
+  std::vector<std::string> carried;  // carry-over of kernel times from another card; printed before `notes`
 };
 
 }  // namespace corun

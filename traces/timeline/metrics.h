@@ -77,7 +77,7 @@ struct PreemptionResult {
   Spread start_delay;               // of real-time requests: arrival to first block
 };
 
-/// What a note of a result is about.  Notes stand in this order.
+/// Subjects of notes.  A result lists its notes in this order.
 enum class NoteKind : std::uint8_t {
   measured,     // on which GPU
   carried,      // times of another card
@@ -118,7 +118,7 @@ struct RunResult {
   double occupancy = 0;  // mean share of warp places in use over the window
   PreemptionResult preemption;
   std::vector<ClientResult> clients;
-  std::vector<Note> notes;         // assumptions and warnings, printed with the result; by kind
+  std::vector<Note> notes;         // assumptions and warnings, ordered by kind
   double wall_s = 0;               // time the simulation took; never in files that must be the same bytes
   /// What a policy's decisions took that looks ahead; `us` are measured, and never in such files either.
   struct LookedAhead {
@@ -130,8 +130,9 @@ struct RunResult {
   std::uint64_t checkpoints = 0, moved_bytes = 0;  // to the host; there and back
 };
 
-std::vector<std::string> texts_of(const RunResult& result);  // of its notes
-/// Behind the notes of its kind.
+/// Texts of a result's notes, in their order.
+std::vector<std::string> texts_of(const RunResult& result);
+/// Inserts the note after others of its kind.
 void add_note(RunResult& result, NoteKind kind, std::string text);
 
 /// The span that counts.  With RunControl::duration: [warm_up, duration).  Without: [0, the instant at which

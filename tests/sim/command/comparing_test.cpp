@@ -98,6 +98,10 @@ TEST(Command, ContentionIsLeftOutWhereThatIsAskedForAndTheResultSaysSo) {
   EXPECT_LT(slowdown_error(""), 0.05);
   EXPECT_GT(slowdown_error(" --contention=none"), 0.4) << "two sums share the memory's bandwidth";
   EXPECT_NE(sim_unaudited(pair + " --contention=none").out.find("contention  not modelled"), std::string::npos);
+  const auto advised = nlohmann::json::parse(sim("--contention=none advise --slo=camera:p99=5ms --duration=5ms --json" + example).out);
+  const auto run = nlohmann::json::parse(sim("--contention=none --policy=timeslice --duration=5ms --json" + example).out);
+  ASSERT_EQ(advised["tried"][0]["policy"], "timeslice");
+  EXPECT_EQ(advised["tried"][0]["stp"], run["stp"]);
   expect_refused("--contention=some" + example, {"--contention"});
   expect_refused("--contention=none --backend=cuda" + example, {"--contention", "simulator"});
   expect_refused("compare --contention=none --gpus=h200" + example, {"--contention=none"});
