@@ -36,6 +36,7 @@ struct SmLimits {
   /// Carveouts of shared memory from L1 that there are: bytes, rising.  Empty: not a matter of scheduling.
   std::vector<std::uint32_t> shared_memory_carveouts;
   std::uint32_t empty_sm_shared_memory_bytes = 0;  // of these, what an empty SM takes at least
+  bool operator==(const SmLimits&) const = default;
 };
 
 /// What kernels that run side by side share, and what a launch costs: the machine constants of
@@ -72,6 +73,7 @@ struct Contention {
   // The same of a graph's kernels, the first where another stream launched since the kernel before it.
   Time graph_launch_after_others{};
   double graph_launch_memory_accesses = 0;
+  bool operator==(const Contention&) const = default;
 };
 
 /// Taking launches off the GPU, and padding them.
@@ -86,6 +88,7 @@ struct PreemptionCosts {
   Time evicted_launch_interval{};  // of those that follow it
   Time kill{};                     // of running blocks
   double padding_cost_ratio = 1;   // a block's time in a padded launch over its own
+  bool operator==(const PreemptionCosts&) const = default;
 };
 
 /// What the GPU draws, and may.  Energies are those at the highest clock.
@@ -95,6 +98,7 @@ struct Power {
   double warp_instruction_pj = 0, dram_byte_pj = 0;
   double wgmma_column_pj = 0;  // a warp's share of a wgmma, for each of its columns
   Time interval{};             // at which the clock is set anew
+  bool operator==(const Power&) const = default;
 };
 
 struct Gpu {
@@ -173,6 +177,7 @@ struct Gpu {
     const auto steps = static_cast<std::uint32_t>(percentage * sms / (100.0 * mps_sm_step));
     return std::min(sms, std::max(mps_least_sms, steps * mps_sm_step));
   }
+  bool operator==(const Gpu&) const = default;
 };
 
 }  // namespace corun

@@ -26,6 +26,7 @@ struct Counters {
   std::optional<double> issue_active_pct, warps_active_pct, fp64_active_pct;
   std::map<std::string, double> pipes_pct;  // how busy each pipe of the SMs is
   std::optional<double> duration_ns;        // as the profiler saw it, at the clocks it had set
+  bool operator==(const Counters&) const = default;
 };
 
 /// Where something was read, for messages about it.
@@ -50,6 +51,7 @@ struct DeviceCode {
   std::string library;  // its name there
   std::string function;
   std::vector<Argument> arguments;
+  bool operator==(const DeviceCode&) const = default;
 };
 
 struct Kernel {
@@ -77,6 +79,7 @@ struct Kernel {
   struct Stoppable {
     Time time{};
     bool workers_stay = false;
+    bool operator==(const Stoppable&) const = default;
   };
   std::optional<Stoppable> stoppable;
   std::vector<Time> block_times;  // empty: unknown; one: every block's; else one per block, in order
@@ -92,6 +95,7 @@ struct Kernel {
   std::uint32_t shared_memory_bytes() const {
     return static_shared_memory_bytes + dynamic_shared_memory_bytes;
   }
+  bool operator==(const Kernel&) const = default;
 };
 
 }  // namespace corun

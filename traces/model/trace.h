@@ -27,21 +27,27 @@ struct Launch {
   /// Between the end of its stream's previous kernel and its start, outside of graphs; none: the GPU's `stream_gap`.
   /// Set by `sim validate` only, and not part of trace files.
   std::optional<Time> gap = {};
+  bool operator==(const Launch&) const = default;
 };
 enum class CopyDirection : std::uint8_t { host_to_device, device_to_host, device_to_device };
 struct Copy {
   CopyDirection direction = CopyDirection::host_to_device;
   std::uint64_t bytes = 0;
+  bool operator==(const Copy&) const = default;
 };
-struct Sync {};  // the host thread waits for all that its request has issued
+struct Sync {  // the host thread waits for all that its request has issued
+  bool operator==(const Sync&) const = default;
+};
 /// cudaMalloc: device memory under a name of the program; what a request does not free, its end does.
 struct Alloc {
   std::uint32_t buffer = 0;  // index into Program::buffers
   std::uint64_t bytes = 0;
+  bool operator==(const Alloc&) const = default;
 };
 /// cudaFree: waits as a Sync does, then gives the memory back.
 struct Free {
   std::uint32_t buffer = 0;
+  bool operator==(const Free&) const = default;
 };
 
 struct Op {
@@ -57,6 +63,7 @@ struct Op {
   /// Not 0: with those right before and after it that have the same number it is one launch of a CUDA graph, among calls of a
   /// program that is none as a whole.
   std::uint32_t graph = 0;
+  bool operator==(const Op&) const = default;
 };
 
 /// The host does it by itself, between what it hands to streams.
@@ -69,6 +76,7 @@ enum class Issue : std::uint8_t { eager, graph };
 
 struct Stream {
   std::string name;
+  bool operator==(const Stream&) const = default;
 };
 
 struct Program {
@@ -81,25 +89,31 @@ struct Program {
   std::vector<OpId> parts{};
   /// The same request as it was recorded on fewer SMs, by their number, where libraries choose other kernels there.
   std::map<std::uint32_t, ProgramId> on_sms{};
+  bool operator==(const Program&) const = default;
 };
 
 struct ClosedLoop {
   Time think_time{};
   std::uint32_t in_flight = 1;  // requests issued and not ended; more than one: of one stream, without host calls
+  bool operator==(const ClosedLoop&) const = default;
 };
 struct Periodic {
   Time period{};
   Time offset{};
+  bool operator==(const Periodic&) const = default;
 };
 struct Poisson {
   double rate_per_s = 0;
   std::uint64_t seed = 0;  // combined with the run's seed
+  bool operator==(const Poisson&) const = default;
 };
 struct ExplicitTimes {
   std::vector<Time> times;
+  bool operator==(const ExplicitTimes&) const = default;
 };
 struct Once {
   Time at{};
+  bool operator==(const Once&) const = default;
 };
 using Arrivals = std::variant<ClosedLoop, Periodic, Poisson, ExplicitTimes, Once>;
 
@@ -110,10 +124,12 @@ struct ServingStep {
   std::uint32_t batch = 0;     // decode: sequences
   std::uint32_t context = 0;   // decode: tokens of each
   std::uint32_t tokens = 0;    // prefill: tokens of the prompt that are read; 0: it is a decode
+  bool operator==(const ServingStep&) const = default;
 };
 struct Sequence {
   Time at{};
   std::uint32_t prompt = 0, generated = 0;  // tokens; at least one is generated
+  bool operator==(const Sequence&) const = default;
 };
 struct Serving {
   std::vector<ServingStep> steps;   // at least a prefill and a decode
@@ -121,6 +137,7 @@ struct Serving {
   bool padded = false;  // a decode reads as many tokens of each as the longest has, else its own of each
   std::vector<Sequence> sequences;  // in the order of their times
   std::optional<Time> first_token_slo, between_tokens_slo;  // the latter of a sequence's mean
+  bool operator==(const Serving&) const = default;
 };
 
 /// What becomes of an open-loop request that is still waiting when the next one arrives.  DISB keeps the
@@ -132,6 +149,7 @@ enum class ServiceClass : std::uint8_t { real_time, best_effort };
 struct ClientStream {
   std::optional<std::int32_t> priority;  // CUDA's: 0 lowest, -5 highest; absent: the client's
   std::optional<TpcMask> tpc_mask;
+  bool operator==(const ClientStream&) const = default;
 };
 
 struct Client {
@@ -152,6 +170,7 @@ struct Client {
   Stale stale = Stale::keep_newest;
   std::optional<HostStalls> host_stalls{};  // absent: its host never stands still
   std::optional<Serving> serving{};  // then `arrivals` is a closed loop, and the program one that serve() made
+  bool operator==(const Client&) const = default;
 };
 
 /// How this client hands its requests over.
@@ -172,6 +191,7 @@ struct RunControl {
   std::optional<Time> duration;  // absent: until every client has finished once, all restarting until then
   Time warm_up{};
   std::uint64_t seed = 1;
+  bool operator==(const RunControl&) const = default;
 };
 
 struct Trace {
@@ -184,6 +204,7 @@ struct Trace {
   RunControl run;
   std::vector<std::string> notes;    // what an import assumed; printed with the results
   std::vector<std::string> carried;  // carry-over of kernel times from another card; printed before `notes`
+  bool operator==(const Trace&) const = default;
 };
 
 }  // namespace corun

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "tests/support/same_trace.h"
 #include "tests/traces/json/trace_format.h"
 #include "traces/json/input_file.h"
 #include "traces/json/schema.h"
@@ -182,8 +181,8 @@ TEST_F(TraceFormat, MissingRegistersAreAssumedWithANote) {
 TEST_F(TraceFormat, GzipReadsTheSameAsPlain) {
   const std::string text = minimal(R"(, "registers_per_thread": 7)");
   const Trace zipped = read_trace(write_gzip("trace.json.gz", text));
-  EXPECT_TRUE(same(zipped, read(text)));
-  EXPECT_TRUE(same(read_trace(write_gzip("trace.json", text)), zipped))
+  EXPECT_TRUE(zipped == read(text));
+  EXPECT_TRUE(read_trace(write_gzip("trace.json", text)) == zipped)
       << "the content decides, not the name";
 }
 
@@ -282,7 +281,7 @@ TEST_F(TraceFormat, KernelNamesBelongToTheirFile) {
     names.insert(kernel.name);
   }
   EXPECT_THAT(names, ElementsAre("k", "one/k", "two/k"));
-  EXPECT_TRUE(same(read(written(trace)), read(written(trace))));
+  EXPECT_TRUE(read(written(trace)) == read(written(trace)));
 }
 
 TEST_F(TraceFormat, FileIncludedTwiceIsReadOnce) {

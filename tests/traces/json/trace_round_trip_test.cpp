@@ -7,7 +7,6 @@
 #include <random>
 #include <sstream>
 
-#include "tests/support/same_trace.h"
 #include "tests/traces/json/trace_format.h"
 #include "traces/json/print.h"
 #include "traces/model/serving.h"
@@ -236,7 +235,7 @@ RC_GTEST_FIXTURE_PROP(TraceFormat, ReadingWhatWasWrittenGivesTheSameTrace, (std:
   const Trace trace = AnyTrace(seed).make();
   const Trace again = read(written(trace));
   RC_ASSERT(written(again) == written(trace));
-  RC_ASSERT(same(trace, again));
+  RC_ASSERT(trace == again);
 }
 
 TEST_F(TraceFormat, WritingOmitsDefaultsExceptAssumedRegisters) {
