@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <deque>
-#include <optional>
 
 #include "hw/backend/cuda_backend.h"
 #include "hw/driver/cuda_driver.h"
@@ -54,107 +52,60 @@ void Runner::forget() {
   work_->forget_prepared();
 }
 
-const Profile& Runner::profile_of(const Kernel& kernel, const Gpu& gpu, bool by_sm,
-                                  const Profiles* profiles) {
-  Profile& p = profiles_[{kernel.name, by_sm}];
-  if (!p.empty()) return p;
-  if (profiles != nullptr) return p = points_for(profiles->of(kernel.name), gpu.sms, by_sm);
-  return p = measure_points(work_->device_kernel(kernel), kernel.solo_time.value_or(Time{}), gpu, *work_,
-                            by_sm ? Points::by_sm : Points::by_total);
+Profile Runner::profile_of(const Kernel& kernel, const Gpu& gpu, bool by_sm, const Profiles* profiles) {
+  return profiles_.of({kernel, by_sm}, [&] {
+    if (profiles != nullptr) return points_for(profiles->of(kernel.name), gpu.sms, by_sm);
+    return measure_points(work_->device_kernel(kernel), kernel.solo_time.value_or(Time{}), gpu, *work_,
+                          by_sm ? Points::by_sm : Points::by_total);
+  });
 }
 
-/// Where a run takes place: this process or one for each client, under a recording or not.
-class Runner::GpuSetup final : public Setup {
+/// In this process or in one for each client, under a recording or not.
+class Runner::OnGpu final : public Player {
  public:
-  GpuSetup(Runner& runner, const Setting& s, const Gpu& gpu, const RunOptions& options, Found& found)
-      : runner_(runner),
-        trace_(s.trace),
-        gpu_(gpu),
-        options_(options),
-        by_sm_(s.needed.capabilities.has(Capability::sm_quota)),
-        found_(found) {
-    if (s.needed.profiles)  // measured before the clock runs
-      for (const Client& client : trace_.clients)
-        for (const Op& op : trace_.programs[client.program.value].ops)
+  OnGpu(Runner& runner, const RunOptions& options) : runner_(runner), options_(options) {}
+
+  SessionOutcome play(const Run& run, Timeline& timeline, const PlayOptions& how) override {
+    const auto measured = [&, by_sm = run.needed.capabilities.has(Capability::sm_quota)](KernelId kernel) {
+      return runner_.profile_of(run.trace.kernels[kernel.value], run.gpu, by_sm, options_.profiles);
+    };
+    if (run.needed.profiles)  // measured before the clock runs
+      for (const Client& client : run.trace.clients)
+        for (const Op& op : run.trace.programs[client.program.value].ops)
           if (const auto* launch = std::get_if<corun::Launch>(&op.what)) measured(launch->kernel);
     CudaOptions cuda;
     cuda.interrupted = &SignalGuard::flag();
-    cuda.verify = options.verify;
-    if (wants_processes(s.needed))
-      backend_ = std::make_unique<ProcessBackend>(trace_, gpu, s.needed, s.timeline,
-                                                  ProcessOptions{cuda, options.store, {}});
+    cuda.verify = options_.verify;
+    std::unique_ptr<MeasuredBackend> backend;
+    if (wants_processes(run.needed))
+      backend = std::make_unique<ProcessBackend>(run.trace, run.gpu, run.needed, timeline,
+                                                 ProcessOptions{cuda, options_.store, {}});
     else
-      backend_ = rehearsed(s, cuda);
-    if (options.record.empty() || !s.together) return;
-    out_.emplace(options.record);
-    recorder_.emplace(*backend_, s.policy, trace_, out_->stream());
-  }
-
-  Backend& backend() override { return recorder_ ? static_cast<Backend&>(*recorder_) : *backend_; }
-  Profile profile(KernelId kernel) override {
-    return recorder_ ? recorder_->profile(kernel, measured(kernel)) : measured(kernel);
-  }
-  void ended(SessionOutcome& outcome) override {
-    recorder_.reset();
-    if (out_) out_->close();
-    if (!outcome.stuck.empty()) return;
-    for (std::uint32_t c = 0; c < trace_.clients.size(); ++c)
-      if (const std::string why = backend_->why_lost(ClientId{c}); !why.empty())
-        outcome.failed[c] = "its process " + why;
-    found_.blocks = backend_->blocks_run();
-    if (!options_.verify) return;
-    found_.wrong = backend_->verify();
-    found_.kernels_verified = backend_->kernels_verified();
-    found_.moves_verified = backend_->moves_verified();
-  }
-
- private:
-  const Profile& measured(KernelId kernel) {
-    return runner_.profile_of(trace_.kernels[kernel.value], gpu_, by_sm_, options_.profiles);
-  }
-
-  /// What a first launch waits for (streams, partitions, code on its way to the GPU) is no policy's doing: a
-  /// short run goes before the one that counts.
-  std::unique_ptr<MeasuredBackend> rehearsed(const Setting& s, const CudaOptions& cuda) {
-    Timeline nobody;
-    auto backend = std::make_unique<CudaBackend>(trace_, gpu_, s.needed, nobody, *runner_.work_, cuda);
-    if (!allocates(trace_)) {
-      Trace rehearsal = trace_;
-      rehearsal.run.duration = std::min(kRehearsal, trace_.run.duration.value_or(kRehearsal));
-      if (options_.verify) backend->check_each_launch();
-      play(rehearsal, *make_policy(s.policy), *backend, nobody, [this](KernelId k) { return measured(k); });
-      backend->reset();
+      backend = rehearsed(run, timeline, cuda, measured);
+    SessionOutcome outcome;
+    if (options_.record.empty() || !run.together) {
+      outcome = corun::play(run.trace, run.policy, *backend, timeline, measured, how);
+    } else {
+      OutputFile out(options_.record);
+      {
+        RecordingBackend recorder(*backend, run.named, run.trace, out.stream());
+        outcome = corun::play(
+            run.trace, run.policy, recorder, timeline,
+            [&](KernelId kernel) { return recorder.profile(kernel, measured(kernel)); }, how);
+      }
+      out.close();
     }
-    backend->record_to(s.timeline);
-    return backend;
-  }
-
-  Runner& runner_;
-  const Trace& trace_;
-  const Gpu& gpu_;
-  const RunOptions& options_;
-  const bool by_sm_;
-  Found& found_;
-  std::unique_ptr<MeasuredBackend> backend_;
-  std::optional<OutputFile> out_;
-  std::optional<RecordingBackend> recorder_;
-};
-
-class Runner::OnGpu final : public Testbed {
- public:
-  OnGpu(Runner& runner, const Gpu& gpu, const RunOptions& options)
-      : runner_(runner), gpu_(gpu), options_(options) {}
-
-  std::unique_ptr<Setup> set_up(const Setting& s) override {
-    Found& found = s.together ? together : alone_.emplace_back();
-    return std::make_unique<GpuSetup>(runner_, s, gpu_, options_, found);
-  }
-  Requests alone(std::size_t, const Trace& trace, const Requests*, const std::function<void(Time)>&,
-                 const std::function<Requests()>& run) override {
-    const std::string key = fmt::format("{}\n{}\n{}", trace.name, trace.clients.front().name,
-                                        trace.run.duration.value_or(kNever).count());
-    const auto known = runner_.alone_.find(key);
-    return known != runner_.alone_.end() ? known->second : runner_.alone_.emplace(key, run()).first->second;
+    if (!outcome.stuck.empty()) return outcome;
+    for (std::uint32_t c = 0; c < run.trace.clients.size(); ++c)
+      if (const std::string why = backend->why_lost(ClientId{c}); !why.empty())
+        outcome.failed[c] = "its process " + why;
+    Found& found = run.together ? together : alone_.emplace_back();
+    found.blocks = backend->blocks_run();
+    if (!options_.verify) return outcome;
+    found.wrong = backend->verify();
+    found.kernels_verified = backend->kernels_verified();
+    found.moves_verified = backend->moves_verified();
+    return outcome;
   }
 
   /// Of all runs.
@@ -172,40 +123,62 @@ class Runner::OnGpu final : public Testbed {
   Found together;
 
  private:
+  /// What a first launch waits for (streams, partitions, code on its way to the GPU) is no policy's doing: a
+  /// short run goes before the one that counts.
+  std::unique_ptr<MeasuredBackend> rehearsed(const Run& run, Timeline& timeline, const CudaOptions& cuda,
+                                             const ProfileSource& measured) {
+    Timeline nobody;
+    auto backend =
+        std::make_unique<CudaBackend>(run.trace, run.gpu, run.needed, nobody, *runner_.work_, cuda);
+    if (!allocates(run.trace)) {
+      Trace rehearsal = run.trace;
+      rehearsal.run.duration = std::min(kRehearsal, run.trace.run.duration.value_or(kRehearsal));
+      if (options_.verify) backend->check_each_launch();
+      corun::play(rehearsal, *make_policy(run.named), *backend, nobody, measured);
+      backend->reset();
+    }
+    backend->record_to(timeline);
+    return backend;
+  }
+
   Runner& runner_;
-  const Gpu& gpu_;
   const RunOptions& options_;
-  std::deque<Found> alone_;  // of those that were not known
+  std::vector<Found> alone_;  // of those that were not known
 };
 
-RunResult Runner::run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
+RunResult Runner::run(const Plan& plan, const RunOptions& options) {
   const SignalGuard guard;
   const DeviceFacts facts = driver_->facts();
-  OnGpu testbed(*this, gpu, options);
+  OnGpu on_gpu(*this, options);
   const auto began = std::chrono::steady_clock::now();
-  Ran ran = corun::run(trace, gpu, options, testbed);
+  if (!plan.needed.instances.empty())
+    throw InputError(
+        "", "--policy", "corun does not divide the GPU of a machine",
+        "an administrator makes the instances (nvidia-smi mig); then run each one's clients on it");
+  Ran ran = execute(plan, options, on_gpu, alone_);
   requests_ = std::move(ran.requests);
   RunResult result = std::move(ran.result);
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  if (const std::uint64_t moves = testbed.together.moves_verified; moves != 0)
+  if (const std::uint64_t moves = on_gpu.together.moves_verified; moves != 0)
     add_note(result, NoteKind::moved, fmt::format("{} buffers came back from the host as they had left, bit by bit", moves));
   result.alone =
       fmt::format("each client alone on the same {} under fcfs, with the same arrivals and seed", facts.name);
   add_note(result, NoteKind::measured, fmt::format("measured on {} ({})", facts.name, facts.driver));
-  const std::vector<std::string> wrong = testbed.wrong();
+  const std::vector<std::string> wrong = on_gpu.wrong();
   if (options.verify && wrong.empty())
-    add_note(result, NoteKind::verified, fmt::format("{} results of clients' kernels are those of the plain kernels, bit by bit",
-                                                     testbed.kernels_verified()));
+    add_note(result, NoteKind::verified,
+             fmt::format("{} results of clients' kernels are those of the plain kernels, bit by bit",
+                         on_gpu.kernels_verified()));
   result.sm_busy = result.occupancy = std::nan("");  // not measured
-  result.blocks = testbed.together.blocks;
+  result.blocks = on_gpu.together.blocks;
   if (!wrong.empty())
     throw DriverError(fmt::format("{}{}", wrong.front(),
                                   wrong.size() > 1 ? fmt::format(" (and {} more)", wrong.size() - 1) : ""));
   return result;
 }
 
-RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
-  return Runner(options.store).run(trace, gpu, options);
+RunResult run(const Plan& plan, const RunOptions& options) {
+  return Runner(options.store).run(plan, options);
 }
 
 }  // namespace corun::hw

@@ -2,9 +2,9 @@
 // runs of one trace share.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hw/kernels/workbench.h"
@@ -31,8 +31,11 @@ class Runner {
   ~Runner();
 
   /// Throws InputError as sim::run does; DriverError, Stalled or Interrupted when the run fails, after
-  /// everything has been taken off the GPU.  Each client has been alone on the GPU once per trace and length.
-  RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options);
+  /// everything has been taken off the GPU.  What a client did alone is known from then on.
+  RunResult run(const Plan& plan, const RunOptions& options);
+  RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options) {
+    return run(Plan{trace, gpu, options.policy}, options);
+  }
   /// Requests of the last run, all clients together.
   const std::vector<RequestRecord>& requests() const { return requests_; }
   /// Forgets the clients' buffers and their runs alone, before another trace.
@@ -43,18 +46,17 @@ class Runner {
 
  private:
   class OnGpu;
-  class GpuSetup;
-  const Profile& profile_of(const Kernel& kernel, const Gpu& gpu, bool by_sm, const Profiles* profiles);
+  Profile profile_of(const Kernel& kernel, const Gpu& gpu, bool by_sm, const Profiles* profiles);
 
   std::unique_ptr<Driver> driver_;
   std::unique_ptr<Compiler> compiler_;
   std::unique_ptr<Workbench> work_;
   std::vector<RequestRecord> requests_;
-  std::map<std::pair<std::string, bool>, Profile> profiles_;  // by kernel; by SM or not
-  std::map<std::string, std::vector<RequestRecord>> alone_;   // by trace, client and length
+  MadeOnce<std::pair<Kernel, bool>, Profile> profiles_;  // by SM or not
+  AloneRuns alone_;
 };
 
 /// One run by a Runner of its own.
-RunResult run(const Trace& trace, const Gpu& gpu, const RunOptions& options);
+RunResult run(const Plan& plan, const RunOptions& options);
 
 }  // namespace corun::hw

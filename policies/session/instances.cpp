@@ -1,9 +1,13 @@
 #include "policies/session/instances.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 
+#include "traces/json/mig_json.h"
 #include "traces/json/spelling.h"
 #include "traces/model/error.h"
 
@@ -41,7 +45,64 @@ std::vector<std::size_t> instance_of_clients(const Trace& trace, const std::vect
   return of;
 }
 
+MigGeometry geometry_of(const Gpu& gpu) {
+  if (const std::optional<MigGeometry> geometry = mig_geometry(gpu)) return *geometry;
+  throw InputError("", "--policy", fmt::format("it is not known how {} is divided into instances", gpu.name),
+                   fmt::format("take one of {}", fmt::join(gpus_with_mig(), ", ")));
+}
+
+/// "1g.18gb (1 of 8 slices), ..."
+std::string sizes(const MigGeometry& geometry) {
+  std::vector<std::string> all;
+  for (const MigProfile& p : geometry.profiles)
+    all.push_back(fmt::format("{} ({} of {} memory slices, from {})", p.name, p.memory_slices,
+                              geometry.memory_slices, fmt::join(p.places, " or ")));
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
+const MigProfile& profile_of(const std::string& name, const MigGeometry& geometry, const Gpu& gpu) {
+  if (const MigProfile* found = geometry.find(name)) return *found;
+  std::vector<std::string> names;
+  for (const MigProfile& p : geometry.profiles) names.push_back(p.name);
+  throw InputError(
+      "", "--policy",
+      fmt::format("{} has no MIG profile {}{}", gpu.name, in_quotes(name), did_you_mean(name, names)),
+      fmt::format("take {}", list_names(names)));
+}
+
+using Division = std::vector<const MigProfile*>;
+
+/// Whether an instance could have more SMs beside the others.
+bool wastes(Division division, const MigGeometry& geometry) {
+  for (const MigProfile*& one : division) {
+    const MigProfile* const was = one;
+    for (const MigProfile& other : geometry.profiles) {
+      one = &other;
+      if (other.sms > was->sms && geometry.places(division)) return true;
+    }
+    one = was;
+  }
+  return false;
+}
+
 }  // namespace
+
+std::vector<Gpu> instances_of(const Gpu& whole, const std::vector<Instance>& wanted) {
+  const MigGeometry geometry = geometry_of(whole);
+  Division profiles;
+  std::vector<std::string> names;
+  for (const Instance& instance : wanted) {
+    profiles.push_back(&profile_of(instance.profile, geometry, whole));
+    names.push_back(instance.profile);
+  }
+  if (!geometry.places(profiles))
+    throw InputError(
+        "", "--policy", fmt::format("{} cannot be divided into {}", whole.name, fmt::join(names, " and ")),
+        "instances may not overlap; profiles with the slices at which each may start: " + sizes(geometry));
+  std::vector<Gpu> gpus;
+  for (const MigProfile* profile : profiles) gpus.push_back(instance_of(whole, geometry, *profile));
+  return gpus;
+}
 
 std::vector<InstancePart> divide(const Trace& trace, const std::vector<Instance>& instances) {
   const std::vector<std::size_t> of = instance_of_clients(trace, instances);
@@ -57,6 +118,29 @@ std::vector<InstancePart> divide(const Trace& trace, const std::vector<Instance>
     if (!part.clients.empty()) parts.push_back(std::move(part));
   }
   return parts;
+}
+
+std::vector<std::string> divisions(const Gpu& gpu, std::size_t instances) {
+  const std::optional<MigGeometry> geometry = mig_geometry(gpu);
+  std::vector<std::string> found;
+  if (!geometry || instances == 0 || instances > geometry->memory_slices) return found;
+  Division division;
+  const std::function<void()> extend = [&] {
+    if (!geometry->places(division)) return;
+    if (division.size() < instances) {
+      for (const MigProfile& p : geometry->profiles) {
+        division.push_back(&p);
+        extend();
+        division.pop_back();
+      }
+    } else if (!wastes(division, *geometry)) {
+      std::vector<std::string> names;
+      for (const MigProfile* p : division) names.push_back(p->name);
+      found.push_back(fmt::format("{}", fmt::join(names, "/")));
+    }
+  };
+  extend();
+  return found;
 }
 
 }  // namespace corun

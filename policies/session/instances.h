@@ -1,14 +1,27 @@
-// A trace on a GPU that is divided: each instance has its part of the clients, and a session of its own.
+// A trace on a GPU that is divided by MIG: each instance has its part of the clients, and a session of its
+// own on a GPU of its own.
+//
+// Leaves out: what instances share all the same (clock, power limit, PCIe link, the latencies of the whole
+// GPU's crossbar), and that a kernel finds less of its data in an instance's smaller L2.
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "policies/api/policy.h"
+#include "traces/model/gpu.h"
 #include "traces/model/trace.h"
 #include "traces/timeline/timeline.h"
 
 namespace corun {
+
+/// The instances as GPUs.  Throws InputError where the GPU cannot be divided so.
+std::vector<Gpu> instances_of(const Gpu& whole, const std::vector<Instance>& wanted);
+
+/// The divisions of a GPU into `instances` of which none can be larger beside the others, as the values of
+/// mig:profile= ("3g.71gb/4g.71gb"), in every order.  Empty: the GPU cannot be divided, or not into as many.
+std::vector<std::string> divisions(const Gpu& gpu, std::size_t instances);
 
 struct InstancePart {
   std::uint32_t number;  // of the instance

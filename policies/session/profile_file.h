@@ -27,6 +27,7 @@ struct HostCosts {
   Time held_call{};    // a launch that is held on the host at first, decided,
   Time hand_over{};    // and handed over,
   Time take_back{};    // or stopped before that
+  bool operator==(const HostCosts&) const = default;
 };
 
 struct Profiles {

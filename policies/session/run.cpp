@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -25,52 +24,48 @@ struct Played {
   std::vector<SequenceRecord> sequences{};
 };
 
-Played play_on(Testbed& testbed, const Trace& trace, Policy& policy, const std::string& named, bool together,
-               const std::vector<Sink*>& sinks, const std::function<void(Time)>& progress,
-               const std::string& profile = {}, const std::function<bool()>& stop = {}, bool resources = false) {
+Played play_run(Player& player, const Run& run, const std::vector<Sink*>& sinks, const PlayOptions& options,
+                bool resources = false) {
   Timeline timeline;
-  const Requirements needed = policy.requirements();
-  PartsMeter requests(trace, needed.contexts == Contexts::per_process, resources);
+  PartsMeter requests(run.trace, run.needed.contexts == Contexts::per_process, resources);
   SequenceMeter sequences;
   timeline.attach(requests);
   timeline.attach(sequences);
   for (Sink* sink : sinks) timeline.attach(*sink);
-  const std::unique_ptr<Setup> setup = testbed.set_up({trace, named, needed, timeline, together, profile});
-  SessionOutcome outcome =
-      play(trace, setup->asked(policy), setup->backend(), timeline, [&](KernelId kernel) { return setup->profile(kernel); },
-           {setup->audited(), progress, stop});
-  setup->ended(outcome);
+  SessionOutcome outcome = player.play(run, timeline, options);
   if (!outcome.stuck.empty())
-    throw StuckError(trace.name, "", fmt::format("the run cannot go on under {}: {}", named, outcome.stuck),
+    throw StuckError(run.trace.name, "",
+                     fmt::format("the run cannot go on under {}: {}", run.named, outcome.stuck),
                      "a reservation or mask may leave a client without SMs; check the trace and the policy");
   return {requests.requests(), std::move(outcome), std::move(sequences.sequences())};
 }
 
 /// Each instance by itself, one after the other: they share nothing.  Where the trace has no end of its own all
 /// go on until the last client has finished a request.
-Played play_instances(Testbed& testbed, const Trace& trace, const std::vector<Instance>& instances,
-                      const std::vector<Sink*>& sinks, const std::function<void(Time)>& progress, bool resources) {
-  const std::vector<std::uint32_t> sms = testbed.divide(instances);
-  std::vector<InstancePart> parts = divide(trace, instances);
-  const auto run_part = [&](const InstancePart& part, bool counts, const std::vector<Sink*>& to) {
+Played play_instances(const Plan& plan, const RunOptions& options, Player& player,
+                      const std::function<void(Time)>& told) {
+  const std::vector<Gpu> gpus = instances_of(plan.gpu, plan.needed.instances);
+  std::vector<InstancePart> parts = divide(plan.trace(), plan.needed.instances);
+  const auto play_part = [&](const InstancePart& part, bool counts, const std::vector<Sink*>& to) {
     const std::unique_ptr<Policy> inside = make_policy(part.instance.policy);
-    return play_on(testbed, part.trace, *inside, part.instance.policy, counts, to, progress,
-                   part.instance.profile, {}, counts && resources);
+    return play_run(player, {part.trace, gpus[part.number], part.instance.policy, *inside, counts}, to,
+                    {false, told, {}}, counts && options.resources);
   };
-  if (!trace.run.duration) {
+  if (!plan.trace().run.duration) {
     Time end{};
-    for (const InstancePart& part : parts) end = std::max(end, run_part(part, false, {}).outcome.end);
+    for (const InstancePart& part : parts) end = std::max(end, play_part(part, false, {}).outcome.end);
     for (InstancePart& part : parts) part.trace.run.duration = end;
   }
   Played all;
-  all.outcome.failed.resize(trace.clients.size());
+  all.outcome.failed.resize(plan.trace().clients.size());
   for (std::uint32_t k = 0; k < parts.size(); ++k) {
-    const auto first_sm = std::accumulate(sms.begin(), sms.begin() + parts[k].number, 0u);
+    std::uint32_t first_sm = 0;
+    for (std::uint32_t i = 0; i < parts[k].number; ++i) first_sm += gpus[i].sms;
     std::vector<std::unique_ptr<OfTheWhole>> renamed;
     std::vector<Sink*> to;
-    for (Sink* sink : sinks)
+    for (Sink* sink : options.sinks)
       to.push_back(renamed.emplace_back(std::make_unique<OfTheWhole>(*sink, parts[k], k, first_sm)).get());
-    Played part = run_part(parts[k], true, to);
+    Played part = play_part(parts[k], true, to);
     for (RequestRecord& r : part.requests) {
       r.client = parts[k].clients[r.client.value];
       all.requests.push_back(std::move(r));
@@ -128,21 +123,39 @@ void report_memory(const SessionOutcome& outcome, RunResult& result) {
 }
 
 /// Instances say so themselves; not the policies inside them.
-void report_unverified(const Policy& policy, const std::vector<Instance>& instances, RunResult& result) {
+void report_unverified(const Plan& plan, RunResult& result) {
   std::set<std::string, std::less<>> ran;
-  if (instances.empty()) ran.emplace(policy.name());
-  for (const Instance& i : instances) ran.emplace(make_policy(i.policy)->name());
+  if (plan.needed.instances.empty()) ran.emplace(plan.policy->name());
+  for (const Instance& i : plan.needed.instances) ran.emplace(make_policy(i.policy)->name());
   for (const PolicyInfo& p : policies())
     if (!p.unverified.empty() && ran.contains(p.name))
       add_note(result, NoteKind::unverified, fmt::format("{} is unverified: {}", p.name, p.unverified));
 }
 
-}  // namespace
-
-std::vector<std::uint32_t> Testbed::divide(const std::vector<Instance>&) {
-  throw InputError("", "--policy", "corun does not divide the GPU of a machine",
-                   "an administrator makes the instances (nvidia-smi mig); then run each one's clients on it");
+/// What each client does alone for as long as `trace`, in which all have run, or until the end of the window.
+std::vector<Player::Requests> play_alone(const Plan& plan, const Trace& trace, const Played& together,
+                                         const Window& window, const Watch& watch, Player& player,
+                                         AloneRuns& known) {
+  std::vector<Player::Requests> alone(trace.clients.size());
+  player.each(alone.size(), [&](std::size_t i) {
+    Trace one = plan.recorded;
+    one.run = trace.run;
+    one.clients = {Client(one.clients[i])};
+    if (!window.fixed_work) one.run.duration = window.end;
+    const auto told = watch.over(trace.clients[i].name + " alone");
+    const bool is_already = trace.clients.size() == 1 && plan.is_registered && plan.named == kPolicyAlone &&
+                            one.run.duration == plan.trace().run.duration;
+    alone[i] = known.of({one, plan.gpu}, [&] {
+      const std::unique_ptr<Policy> fcfs = make_policy(kPolicyAlone);
+      const Run run{one, plan.gpu, kPolicyAlone, *fcfs, false};
+      auto requests = player.foretell(run, is_already ? &together.requests : nullptr, told);
+      return requests ? *std::move(requests) : play_run(player, run, {}, {false, told, {}}).requests;
+    });
+  });
+  return alone;
 }
+
+}  // namespace
 
 SessionOutcome play(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline,
                     ProfileSource profiles, const PlayOptions& options) {
@@ -155,39 +168,27 @@ SessionOutcome play(const Trace& trace, Policy& policy, Backend& backend, Timeli
   return outcome;
 }
 
-Ran run(const Trace& whole, const Gpu& gpu, const RunOptions& options, Testbed& testbed, Policy* object) {
-  const Watch watch(whole, options);
-  const std::unique_ptr<Policy> made = object ? nullptr : make_policy(options.policy);
-  Policy& policy = object ? *object : *made;
-  const std::vector<Instance> instances = policy.requirements().instances;
-  const auto told = watch.over(options.policy);
-  Played together = instances.empty()
-                        ? play_on(testbed, whole, policy, options.policy, true, options.sinks, told, {}, options.stop,
-                                  options.resources)
-                        : play_instances(testbed, whole, instances, options.sinks, told, options.resources);
+Ran execute(const Plan& plan, const RunOptions& options, Player& player, AloneRuns& known) {
+  const Watch watch(plan.trace(), options);
+  const auto told = watch.over(plan.named);
+  Played together =
+      plan.needed.instances.empty()
+          ? play_run(player, {plan.trace(), plan.gpu, plan.named, *plan.policy, true, plan.needed},
+                     options.sinks, {false, told, options.stop}, options.resources)
+          : play_instances(plan, options, player, told);
   const Time stopped = together.outcome.end;
   std::optional<Trace> cut;  // views of a policy point into the whole one
   if (together.outcome.stopped) {
-    if (stopped <= whole.run.warm_up)
-      throw InputError(whole.name, "", "the run was stopped before its warm-up ended", "let it run longer");
-    cut = whole;
+    if (stopped <= plan.trace().run.warm_up)
+      throw InputError(plan.trace().name, "", "the run was stopped before its warm-up ended",
+                       "let it run longer");
+    cut = plan.trace();
     cut->run.duration = stopped;
   }
-  const Trace& trace = cut ? *cut : whole;
+  const Trace& trace = cut ? *cut : plan.trace();
   const Window window = window_of(trace, together.requests);
-
-  std::vector<std::vector<RequestRecord>> alone(options.alone ? trace.clients.size() : 0);
-  testbed.each(alone.size(), [&](std::size_t i) {
-    Trace one = options.alone_of != nullptr ? *options.alone_of : trace;
-    one.run = trace.run;
-    one.clients = {Client(one.clients[i])};
-    if (!window.fixed_work) one.run.duration = window.end;
-    const auto told_alone = watch.over(trace.clients[i].name + " alone");
-    const bool is_already = trace.clients.size() == 1 && object == nullptr && options.policy == kPolicyAlone && one.run.duration == whole.run.duration;
-    alone[i] = testbed.alone(i, one, is_already ? &together.requests : nullptr, told_alone, [&] {
-      return play_on(testbed, one, *make_policy(kPolicyAlone), kPolicyAlone, false, {}, told_alone).requests;
-    });
-  });
+  std::vector<Player::Requests> alone;
+  if (options.alone) alone = play_alone(plan, trace, together, window, watch, player, known);
 
   Ran ran{measure(trace, window, together.requests, alone), window, std::move(together.outcome),
           std::move(together.requests)};
@@ -195,14 +196,16 @@ Ran run(const Trace& whole, const Gpu& gpu, const RunOptions& options, Testbed& 
     if (const auto& serving = trace.clients[i].serving)
       ran.result.clients[i].served = measure_served(*serving, ClientId{i}, window, together.sequences);
   report_memory(ran.outcome, ran.result);
-  if (object == nullptr) report_unverified(policy, instances, ran.result);
+  if (plan.is_registered) report_unverified(plan, ran.result);
   if (ran.outcome.stopped)
-    add_note(ran.result, NoteKind::interrupted,
-             fmt::format("interrupted at {:.1f} ms{}: these are the results so far", to_ms(stopped),
-                         whole.run.duration ? fmt::format(" of {:.1f}", to_ms(*whole.run.duration)) : ""));
-  ran.result.gpu = gpu.name;
-  ran.result.gpu_basis = in_words(gpu.basis);
-  ran.result.policy = options.policy;
+    add_note(
+        ran.result, NoteKind::interrupted,
+        fmt::format(
+            "interrupted at {:.1f} ms{}: these are the results so far", to_ms(stopped),
+            plan.trace().run.duration ? fmt::format(" of {:.1f}", to_ms(*plan.trace().run.duration)) : ""));
+  ran.result.gpu = plan.gpu.name;
+  ran.result.gpu_basis = in_words(plan.gpu.basis);
+  ran.result.policy = plan.named;
   return ran;
 }
 

@@ -1,17 +1,18 @@
-// A run from trace to result, once for every backend: the clients together under a policy, then each alone,
-// and the numbers that follow from both.
-//
-// Leaves out: where the runs take place.  That is the caller's Testbed, which also adds what only its backend
-// knows, as how busy the GPU was or whether results were right.
+// A run from trace to result, once for every backend.  A Plan says what is asked; `execute` lists its runs,
+// of the clients together under the policy, on each instance where the policy divides the GPU, and of each
+// client alone under fcfs; a Player plays each of them; the numbers follow from what came of them.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "policies/api/backend.h"
 #include "policies/api/policy.h"
+#include "policies/api/registry.h"
+#include "policies/session/made_once.h"
 #include "policies/session/profile_file.h"
 #include "policies/session/session.h"
 #include "traces/model/error.h"
@@ -30,7 +31,6 @@ struct RunOptions {
   const Profiles* profiles = nullptr;  // in the place of what the backend's own would be
   bool resources = false;              // tell running time by the resource that kernels lack; slower
   bool alone = true;                   // false: no slowdown, progress, STP and ANTT
-  const Trace* alone_of = nullptr;     // whose clients are run alone; null: the run's own, of which it has as many
   std::function<void()> interrupt{};   // called now and then, may throw to end the run; may be empty
   std::function<bool()> stop{};        // asked now and then: true ends the window here; may be empty
 };
@@ -39,6 +39,31 @@ struct RunOptions {
 class StuckError : public InputError {
  public:
   using InputError::InputError;
+};
+
+/// What is run: the clients of a trace on a GPU under a policy, which serves one run.  Trace and GPU must
+/// outlive it.
+struct Plan {
+  const Trace& recorded;  // what clients run alone
+  const Gpu& gpu;
+  std::string named;
+  std::shared_ptr<Policy> policy = make_policy(named);
+  bool is_registered = true;  // false: `named` is no more than what the policy is called
+  Requirements needed = policy->requirements();
+  std::optional<Trace> on_parts{};  // what they run together instead, where each has a part of the GPU
+
+  /// What the clients run together.
+  const Trace& trace() const { return on_parts ? *on_parts : recorded; }
+};
+
+/// One of the runs of a plan.
+struct Run {
+  const Trace& trace;
+  const Gpu& gpu;  // the plan's, or an instance of it
+  const std::string& named;
+  Policy& policy;
+  bool together;  // false: of a client alone, or to find out how long the others take
+  Requirements needed = policy.requirements();
 };
 
 /// One session on a backend, from the start of its clock until nothing of it is on the GPU.  `audit`: of the
@@ -51,44 +76,20 @@ struct PlayOptions {
 SessionOutcome play(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline,
                     ProfileSource profiles, const PlayOptions& options = {});
 
-/// What one of the runs is: `trace` has all clients, or the one that is alone.  All of it outlives the setup.
-struct Setting {
-  const Trace& trace;
-  const std::string& policy;  // as it was asked for
-  const Requirements& needed;
-  Timeline& timeline;  // with its sinks
-  bool together;
-  const std::string& profile;  // of the instance where it takes place; empty: on the whole GPU
-};
-
-/// A backend made for one run, and what goes with it.
-class Setup {
- public:
-  virtual ~Setup() = default;
-  virtual Backend& backend() = 0;
-  /// What the session asks in the place of the policy: itself, or what shows it the run as others would.
-  virtual Policy& asked(Policy& policy) { return policy; }
-  virtual Profile profile(KernelId kernel) = 0;
-  virtual bool audited() const { return false; }
-  /// After the run, whose outcome it may add to; `outcome.stuck` says if it was not complete.
-  virtual void ended(SessionOutcome& /*outcome*/) {}
-};
-
-/// Where the runs of one result take place.
-class Testbed {
+/// Where runs take place.
+class Player {
  public:
   using Requests = std::vector<RequestRecord>;
-  virtual ~Testbed() = default;
-  /// Before the first run: the GPU is divided so.  Returns how many SMs each instance has.  Throws InputError
-  /// where it cannot be.
-  virtual std::vector<std::uint32_t> divide(const std::vector<Instance>& instances);
-  virtual std::unique_ptr<Setup> set_up(const Setting& setting) = 0;
-  /// Requests of a client alone, `run` to find them, unless that is known from an earlier result.  What takes the
-  /// place of `run` tells `progress` the time now and then.  `already`: not null where the client was the only one of the
-  /// run of all, under the same policy and for as long; what it did there.
-  virtual Requests alone(std::size_t client, const Trace& trace, const Requests* already, const std::function<void(Time)>& progress,
-                         const std::function<Requests()>& run) = 0;
-  /// Calls job(0) to job(count - 1), which are the runs of clients alone: side by side, where the testbed can.
+  virtual ~Player() = default;
+  /// Plays it on a backend made for it.
+  virtual SessionOutcome play(const Run& run, Timeline& timeline, const PlayOptions& options) = 0;
+  /// Requests of a client alone, where they are known without playing it.  `already`: what it did as the only
+  /// client of the run of all, under the same policy and for as long; else null.
+  virtual std::optional<Requests> foretell(const Run& /*alone*/, const Requests* /*already*/,
+                                           const std::function<void(Time)>& /*progress*/) {
+    return std::nullopt;
+  }
+  /// Calls job(0) to job(count - 1), which play clients alone: side by side, where that is possible.
   virtual void each(std::size_t count, const std::function<void(std::size_t)>& job) {
     for (std::size_t i = 0; i < count; ++i) job(i);
   }
@@ -102,10 +103,27 @@ struct Ran {
   std::vector<RequestRecord> requests;
 };
 
-/// `object`, where not null, is the policy, which `options.policy` then only names.  Throws InputError for a
-/// trace, GPU or policy that do not fit each other, StuckError for a run that cannot go on.  What policy,
-/// testbed, sinks, progress and interrupt throw comes through.
-Ran run(const Trace& trace, const Gpu& gpu, const RunOptions& options, Testbed& testbed,
-        Policy* object = nullptr);
+/// What decides how a client does alone, whoever ran beside it.
+struct AloneRun {
+  AloneRun(const Trace& one, const Gpu& on)
+      : client(one.clients.front()),
+        run{one.run.duration, Time{}, one.run.seed},
+        gpu(on),
+        kernels(one.kernels),
+        programs(one.programs) {}
+  bool operator==(const AloneRun&) const = default;
+
+  Client client;
+  RunControl run;  // without its warm-up
+  Gpu gpu;
+  std::vector<Kernel> kernels;
+  std::vector<Program> programs;
+};
+using AloneRuns = MadeOnce<AloneRun, std::vector<RequestRecord>>;
+
+/// `known`: runs of clients alone that this player need not play again.  Of the options the plan has the
+/// policy.  Throws InputError for a trace, GPU or policy that do not fit each other, StuckError for a run
+/// that cannot go on.  What policy, player, sinks, progress and interrupt throw comes through.
+Ran execute(const Plan& plan, const RunOptions& options, Player& player, AloneRuns& known);
 
 }  // namespace corun

@@ -19,7 +19,6 @@
 #include "python/native/trace_object.h"
 #include "sim/input/carry.h"
 #include "sim/input/load.h"
-#include "sim/run/on_parts.h"
 #include "traces/json/output_file.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -225,27 +224,23 @@ std::unique_ptr<ResultObject> run(const TraceObject& t, const py::object& policy
   sim::adjust(adjusted, t.file, how);
   const auto trace = std::make_shared<const Trace>(std::move(adjusted));
   sim::RunOptions options;
-  std::optional<PythonPolicy> object;
-  if (py::isinstance<py::str>(policy)) {
-    options.policy = policy.cast<std::string>();
-    make_policy(options.policy);
-  } else {
-    object.emplace(policy, trace);
-    options.policy = object->name();
-    options.object = &*object;
-  }
+  const bool is_registered = py::isinstance<py::str>(policy);
+  std::shared_ptr<Policy> served;
+  if (is_registered)
+    served = make_policy(options.policy = policy.cast<std::string>());
+  else
+    options.policy = (served = std::make_shared<PythonPolicy>(policy, trace))->name();
   options.engine = engine;
   options.resources = resources;
   options.interrupt = Interrupt{};
   const std::shared_ptr<Shared> shared = t.shared;
-  auto& [gpu, common] = shared->of(*trace, std::filesystem::path(t.file).parent_path(), how.issue, engine.audit);
-  std::optional<Trace> confined =
-      sim::on_parts(*trace, gpu, object ? object->requirements() : make_policy(options.policy)->requirements());
-  const auto shown = confined ? std::make_shared<const Trace>(*std::move(confined)) : trace;
+  const Gpu& gpu = shared->gpu(trace->gpu, std::filesystem::path(t.file).parent_path());
+  options.memory = engine.audit ? &shared->audited : &shared->memory;
+  const Plan plan = sim::simulated({*trace, gpu, options.policy, std::move(served), is_registered});
+  const auto shown = plan.on_parts ? std::make_shared<const Trace>(*plan.on_parts) : trace;
   auto result = std::make_unique<ResultObject>(shown, level, counters);
   {
     const py::gil_scoped_release release;
-    options.common = &common;
     std::ostringstream written;
     std::optional<PerfettoSink> perfetto;
     std::optional<Picked> picked;
@@ -256,7 +251,7 @@ std::unique_ptr<ResultObject> run(const TraceObject& t, const py::object& policy
       perfetto.emplace(*shown, gpu, perfetto_options, written);
       options.sinks.push_back(&picked.emplace(*perfetto, counters));
     }
-    result->result = sim::run(*trace, gpu, options);
+    result->result = sim::run(plan, options);
     if (perfetto) perfetto->finish();
     result->timeline = std::move(written).str();
   }

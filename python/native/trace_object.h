@@ -6,7 +6,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <tuple>
 
 #include "python/native/bind.h"
 #include "sim/run/run.h"
@@ -14,24 +13,19 @@
 
 namespace corun::python {
 
-/// What runs of one trace share, whatever their policies: each client alone.
+/// What runs of one trace share, and the GPUs that they were on.
 class Shared {
  public:
-  struct Part {
-    explicit Part(Gpu g) : gpu(std::move(g)), common(gpu) {}
-    Gpu gpu;
-    sim::Common common;
-  };
-  Part& of(const Trace& trace, const std::filesystem::path& folder, const std::string& issue, bool audit) {
+  const Gpu& gpu(const std::string& name, const std::filesystem::path& folder) {
     const std::scoped_lock lock(mutex_);
-    std::unique_ptr<Part>& part = parts_[{trace.gpu, issue, trace.run.seed, audit}];
-    if (!part) part = std::make_unique<Part>(read_gpu(trace.gpu, folder));
-    return *part;
+    const auto known = gpus_.find(name);
+    return known != gpus_.end() ? known->second : gpus_.emplace(name, read_gpu(name, folder)).first->second;
   }
+  sim::Memory memory, audited;
 
  private:
   std::mutex mutex_;
-  std::map<std::tuple<std::string, std::string, std::uint64_t, bool>, std::unique_ptr<Part>> parts_;
+  std::map<std::string, Gpu> gpus_;
 };
 
 struct TraceObject {

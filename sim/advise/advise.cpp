@@ -110,7 +110,7 @@ void judge(Tried& tried, const AdviseOptions& options) {
 class Trial {
  public:
   Trial(const AdvisedCard& card, std::size_t number, const AdviseOptions& options, std::vector<Tried>& all)
-      : card_(card), number_(number), options_(options), common_(card.gpu, options.engine.contention), all_(all) {}
+      : card_(card), number_(number), options_(options), all_(all) {}
 
   std::vector<double> try_all(const std::vector<Setting>& settings) {
     std::vector<Tried> tried(settings.size());
@@ -140,7 +140,7 @@ class Trial {
       const Trace trace = under(setting, card_.trace);
       tried.bases = bases_of(trace, make_policy(setting.policy)->requirements());
       tried.result = run(trace, card_.gpu,
-                         {{.policy = setting.policy, .interrupt = options_.interrupt}, options_.engine, 1, &common_});
+                         {{.policy = setting.policy, .interrupt = options_.interrupt}, options_.engine, 1, &memory_});
     } catch (const InputError& error) {
       tried.refused = error.problem();
       return tried;
@@ -153,7 +153,7 @@ class Trial {
   const AdvisedCard& card_;
   std::size_t number_;
   const AdviseOptions& options_;
-  Common common_;
+  Memory memory_;
   std::vector<Tried>& all_;
   std::mutex telling_;
 };

@@ -7,7 +7,7 @@
 #include <ranges>
 #include <set>
 
-#include "sim/run/instances.h"
+#include "policies/session/instances.h"
 #include "traces/json/mig_json.h"
 #include "traces/json/spelling.h"
 #include "traces/model/error.h"

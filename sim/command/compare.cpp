@@ -134,7 +134,7 @@ std::vector<std::string> only_these(const std::vector<std::string>& all, const s
 int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, EngineOptions engine,
             const Profiles* profiles, bool json) {
   const bool all = a.policies == std::vector<std::string>{"all"};
-  Common common(gpu, engine.contention);
+  Memory memory;
   const std::vector<std::string> specs = specs_of(a);
   std::vector<RunResult> results;
   std::vector<NotRun> not_run;
@@ -157,8 +157,11 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
       const auto interrupt = [] {
         if (hw::SignalGuard::flag()) throw Stopped{};
       };
-      const RunOptions options{{.policy = specs[i], .progress = tell, .profiles = profiles, .interrupt = interrupt},
-                               engine, 0, &common};
+      const RunOptions options{
+          {.policy = specs[i], .progress = tell, .profiles = profiles, .interrupt = interrupt},
+          engine,
+          0,
+          &memory};
       try {
         ran[i] = run(trace, gpu, options);
       } catch (const InputError& error) {
@@ -186,7 +189,11 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
       throw InputError(trace.name, "", "no policy can run this trace: " + not_run.front().reason,
                        "name one with --policies to see all that is wrong");
     if (a.oracle && !stopped) {
-      OracleOptions options{objective_of(a.objective), engine, 0, progress, &common,
+      OracleOptions options{objective_of(a.objective),
+                            engine,
+                            0,
+                            progress,
+                            &memory,
                             [] { return bool(hw::SignalGuard::flag()); }};
       oracle = find_oracle(trace, gpu, options);
       instances = find_best_instances(trace, gpu, options);

@@ -154,11 +154,10 @@ int compare_gpus(const Trace& trace, const std::string& file, const CompareArgum
   std::vector<Row> rows;
   for (std::size_t i = 0; i < cards.size(); ++i)
     for (const std::string& spec : specs) rows.push_back({i, spec, "", {}});
-  std::vector<std::unique_ptr<Common>> commons;
-  for (const Card& card : cards) commons.push_back(std::make_unique<Common>(card.gpu));
+  Memory memory;
   in_parallel(rows.size(), 0, [&](std::size_t i) {
     const Card& card = cards[rows[i].card];
-    const RunOptions options{{.policy = rows[i].policy}, engine, 0, commons[rows[i].card].get()};
+    const RunOptions options{{.policy = rows[i].policy}, engine, 0, &memory};
     try {
       rows[i].result = run(card.trace, card.gpu, options);
     } catch (const InputError& error) {  // a kernel that fits no SM there, a policy that needs more

@@ -37,7 +37,6 @@
 #include "sim/input/client_settings.h"
 #include "sim/input/compose.h"
 #include "sim/input/load.h"
-#include "sim/run/on_parts.h"
 #include "sim/run/run.h"
 #include "traces/json/input_file.h"
 #include "traces/json/spelling.h"
@@ -134,10 +133,8 @@ Trace load(const Arguments& a) {
 
 enum class Task { run, compare, advise };
 
-int simulate(const Arguments& a, Task task) {
-  const bool comparing = task == Task::compare;
-  if (comparing) (void)specs_of(a.comparison);  // before what takes time
-  if (task == Task::run) (void)make_policy(a.policy);
+/// Throws InputError.
+void refuse_what_does_not_go_together(const Arguments& a) {
   if (a.served.ahead_us && a.cuda.backend != "sim")
     throw InputError("", "--as-served", "it is of the simulator", "leave out --backend=cuda, or run the programs under sim serve");
   if (a.served.look_us && !a.served.ahead_us)
@@ -146,83 +143,83 @@ int simulate(const Arguments& a, Task task) {
     throw InputError("", "--persistent", "it is of programs under the service", "give --as-served=8 too");
   if (!a.comparison.contention.modelled() && a.cuda.backend != "sim")
     throw InputError("", "--contention", "it is of the simulator", "leave out --backend=cuda, or --contention=none");
-  const Trace trace = load(a);
-  if (a.served.ahead_us) {  // the service's books refuse what it cannot do
-    live::BooksOptions options;
-    const CapabilitySet needs = make_policy(a.policy)->requirements().capabilities;
-    options.persistent = a.served.persistent || (needs.has(Capability::sm_quota) && needs.has(Capability::preempt_at_block));
-    options.forecast = [](const Gpu& gpu, const Requirements& needed) { return make_forecast(gpu, needed); };
-    if (live::Books(a.policy, read_gpu(trace.gpu), options).memory() != nullptr)
-      throw InputError(
-          "", "--as-served",
-          fmt::format("under policy {} sim serve moves all of a program's memory, which is not simulated",
-                      a.policy),
-          "leave it out");
+}
+
+/// The service's books refuse what it cannot do.
+void check_served(const Arguments& a, const Policy& policy, const Gpu& gpu) {
+  live::BooksOptions options;
+  const CapabilitySet needs = policy.requirements().capabilities;
+  options.persistent =
+      a.served.persistent || (needs.has(Capability::sm_quota) && needs.has(Capability::preempt_at_block));
+  options.forecast = [](const Gpu& on, const Requirements& needed) { return make_forecast(on, needed); };
+  if (live::Books(a.policy, gpu, options).memory() != nullptr)
+    throw InputError(
+        "", "--as-served",
+        fmt::format("under policy {} sim serve moves all of a program's memory, which is not simulated",
+                    a.policy),
+        "leave it out");
+}
+
+/// Throws InputError.
+std::optional<Profiles> profiles_for(const Arguments& a, const Gpu& gpu) {
+  if (a.profiles.empty()) return std::nullopt;
+  Profiles profiles = read_profiles(a.profiles);
+  if (profiles.gpu != gpu.name)
+    throw InputError(a.profiles, "/gpu",
+                     fmt::format("the profiles are of {}, the run is on {}", profiles.gpu, gpu.name),
+                     "profile the trace on this GPU");
+  return profiles;
+}
+
+/// `stopped`: by the user, who has the results until then.
+RunResult run_plan(const Plan& plan, const Arguments& a, corun::RunOptions options,
+                   const EngineOptions& engine, bool& stopped) {
+  if (a.cuda.backend != "sim") {
+    options.alone = !a.cuda.no_alone;
+    return hw::run(plan, {options, a.cuda.store, a.cuda.record, a.cuda.verify});
   }
-  const EngineOptions engine{!a.plain, a.audit || std::getenv("CORUN_AUDIT") != nullptr, a.comparison.contention.modelled()};
-  if (comparing && !a.comparison.gpus.empty()) {
-    if (!a.profiles.empty() || a.cuda.backend != "sim" || a.memory != 0 || a.comparison.oracle ||
-        !a.comparison.contention.modelled())
-      throw InputError("", "--gpus", "it goes with none of --profiles, --memory, --oracle, --contention=none and --backend=cuda",
-                       "leave these out, or compare on one GPU");
-    return compare_gpus(trace, a.trace, a.comparison, engine, a.json);
-  }
-  Gpu gpu = read_gpu(trace.gpu, std::filesystem::path(a.trace).parent_path());
-  if (a.memory != 0) gpu.memory_bytes = a.memory;
-  std::optional<Profiles> profiles;
-  if (!a.profiles.empty()) {
-    profiles = read_profiles(a.profiles);
-    if (profiles->gpu != gpu.name)
-      throw InputError(a.profiles, "/gpu",
-                       fmt::format("the profiles are of {}, the run is on {}", profiles->gpu, gpu.name),
-                       "profile the trace on this GPU");
-    if (profiles->host && a.cuda.backend == "sim") gpu = through(*profiles->host, gpu);
-  }
-  if (task == Task::advise) return advise(trace, gpu, a.advice, engine, a.json);
-  if (comparing) return compare(trace, gpu, a.comparison, engine, profiles ? &*profiles : nullptr, a.json);
+  std::optional<hw::SignalGuard> guard(std::in_place);  // a second Ctrl-C ends the command
+  options.stop = [&] {
+    if (!hw::SignalGuard::flag()) return false;
+    guard.reset();
+    return stopped = true;
+  };
+  RunOptions simulated{options, engine};
+  if (a.served.ahead_us) simulated.served_ahead = from_ns(1e3 * *a.served.ahead_us);
+  simulated.served_persistent = a.served.persistent;
+  if (a.served.look_us) simulated.served_look = from_ns(1e3 * *a.served.look_us);
+  return run(plan, simulated);
+}
+
+int run_and_show(const Plan& plan, const Arguments& a, const Profiles* profiles,
+                 const EngineOptions& engine) {
   if (a.outputs.level == "cta" && a.outputs.window.empty() &&
-      trace.run.duration.value_or(Time{}) > from_ns(1e8))
+      plan.recorded.run.duration.value_or(Time{}) > from_ns(1e8))
     fmt::print(
         stderr,
         "note: at level cta a second of a busy GPU makes gigabytes; --trace-window=0ms-20ms keeps a part\n");
-  OutputOptions outputs_wanted = a.outputs;
+  OutputOptions wanted = a.outputs;
   std::optional<TemporaryFolder> folder;  // without --out
   if (!a.report.empty()) {
     check_report_can_be_made();
-    outputs_wanted.for_page = true;
-    if (outputs_wanted.directory.empty()) outputs_wanted.directory = folder.emplace("report").path().string();
+    wanted.for_page = true;
+    if (wanted.directory.empty()) wanted.directory = folder.emplace("report").path().string();
   }
   RunResult result;
   bool stopped = false;
   {
     ProgressBar bar;
-    std::optional<Trace> confined;
-    if (a.cuda.backend == "sim") confined = on_parts(trace, gpu, make_policy(a.policy)->requirements());
-    Outputs outputs(outputs_wanted, confined ? *confined : trace, gpu);
-    corun::RunOptions options{.policy = a.policy,
-                              .sinks = outputs.sinks(),
-                              .progress = [&](const char* stage, double done) { bar.show(stage, done); },
-                              .profiles = profiles ? &*profiles : nullptr,
-                              .resources = !a.report.empty() || a.resources};
-    if (a.cuda.backend == "sim") {
-      std::optional<hw::SignalGuard> guard(std::in_place);  // a second Ctrl-C ends the command
-      options.stop = [&] {
-        if (!hw::SignalGuard::flag()) return false;
-        guard.reset();
-        return stopped = true;
-      };
-      RunOptions simulated{options, engine};
-      if (a.served.ahead_us) simulated.served_ahead = from_ns(1e3 * *a.served.ahead_us);
-      simulated.served_persistent = a.served.persistent;
-      if (a.served.look_us) simulated.served_look = from_ns(1e3 * *a.served.look_us);
-      result = run(trace, gpu, simulated);
-    } else {
-      options.alone = !a.cuda.no_alone;
-      result = hw::run(trace, gpu, {options, a.cuda.store, a.cuda.record, a.cuda.verify});
-    }
+    Outputs outputs(wanted, plan.trace(), plan.gpu);
+    result = run_plan(plan, a,
+                      {.policy = a.policy,
+                       .sinks = outputs.sinks(),
+                       .progress = [&](const char* stage, double done) { bar.show(stage, done); },
+                       .profiles = profiles,
+                       .resources = !a.report.empty() || a.resources},
+                      engine, stopped);
     outputs.finish(result);
   }
-  if (!a.report.empty()) make_report(outputs_wanted.directory, a.report);
+  if (!a.report.empty()) make_report(wanted.directory, a.report);
   if (a.json)
     write_summary(result, std::cout);
   else
@@ -235,6 +232,35 @@ int simulate(const Arguments& a, Task task) {
         a.outputs.directory);
   if (!a.json && !a.report.empty()) fmt::print("wrote    {}\n", a.report);
   return stopped ? 130 : 0;
+}
+
+int simulate(const Arguments& a, Task task) {
+  // What is wrong is told before what takes time.
+  if (task == Task::compare) (void)specs_of(a.comparison);
+  std::shared_ptr<Policy> policy = task == Task::run ? make_policy(a.policy) : nullptr;
+  refuse_what_does_not_go_together(a);
+  const Trace trace = load(a);
+  if (a.served.ahead_us) check_served(a, *policy, read_gpu(trace.gpu));
+  const EngineOptions engine{!a.plain, a.audit || std::getenv("CORUN_AUDIT") != nullptr,
+                             a.comparison.contention.modelled()};
+  if (task == Task::compare && !a.comparison.gpus.empty()) {
+    if (!a.profiles.empty() || a.cuda.backend != "sim" || a.memory != 0 || a.comparison.oracle ||
+        !engine.contention)
+      throw InputError(
+          "", "--gpus",
+          "it goes with none of --profiles, --memory, --oracle, --contention=none and --backend=cuda",
+          "leave these out, or compare on one GPU");
+    return compare_gpus(trace, a.trace, a.comparison, engine, a.json);
+  }
+  Gpu gpu = read_gpu(trace.gpu, std::filesystem::path(a.trace).parent_path());
+  if (a.memory != 0) gpu.memory_bytes = a.memory;
+  const std::optional<Profiles> measured = profiles_for(a, gpu);
+  const Profiles* profiles = measured ? &*measured : nullptr;
+  if (measured && measured->host && a.cuda.backend == "sim") gpu = through(*measured->host, gpu);
+  if (task == Task::advise) return advise(trace, gpu, a.advice, engine, a.json);
+  if (task == Task::compare) return compare(trace, gpu, a.comparison, engine, profiles, a.json);
+  Plan plan{trace, gpu, a.policy, std::move(policy)};
+  return run_and_show(a.cuda.backend == "sim" ? simulated(std::move(plan)) : plan, a, profiles, engine);
 }
 
 int list_policies() {

@@ -10,8 +10,8 @@
 #include <optional>
 
 #include "policies/api/topology.h"
+#include "policies/session/instances.h"
 #include "sim/run/in_parallel.h"
-#include "sim/run/instances.h"
 #include "traces/timeline/report.h"
 
 namespace corun::sim {
@@ -81,7 +81,8 @@ class Finder {
       if (stopped()) throw Stopped{};
     };
     interrupt();
-    return run(trace_, gpu_, {{.policy = policy, .interrupt = interrupt}, options_.engine, 1, options_.common});
+    return run(trace_, gpu_,
+               {{.policy = policy, .interrupt = interrupt}, options_.engine, 1, options_.memory});
   }
 
   /// How many will be tried is not known; this approaches 1.

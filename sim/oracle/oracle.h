@@ -32,7 +32,7 @@ struct OracleOptions {
   unsigned threads = 0;  // 0: one a core
   std::function<void(const char* stage, double fraction)>
       progress;  // may be empty; from one thread at a time
-  Common* common = nullptr;
+  Memory* memory = nullptr;
   std::function<bool()> stop{};  // the search ends, with what it has; may be empty
 };
 

@@ -27,33 +27,16 @@ struct Job {
 };
 
 /// Equal for runs of the same trace on the same GPU.
-std::string trace_key(const Figure& figure, const FigureRun& run) {
+/// Equal for runs that are the same.
+std::string key_of(const Figure& figure, const FigureRun& run) {
   const std::string folder = figure.file.parent_path().string();
   const std::string trace =
       run.trace.is_string()
           ? (figure.file.parent_path() / run.trace.get<std::string>()).lexically_normal().string()
           : folder + '\n' + run.trace.dump();
-  return fmt::format("{}\n{}\n{}\n{}", trace, run.gpu, run.duration ? run.duration->count() : -1,
-                     run.seed ? std::to_string(*run.seed) : "");
+  return fmt::format("{}\n{}\n{}\n{}\n{}", trace, run.gpu, run.duration ? run.duration->count() : -1,
+                     run.seed ? std::to_string(*run.seed) : "", run.policy);
 }
-
-/// Equal for runs that are the same.
-std::string key_of(const Figure& figure, const FigureRun& run) {
-  return trace_key(figure, run) + '\n' + run.policy;
-}
-
-/// What runs of one trace under several policies share.
-class Commons {
- public:
-  Common& of(const std::string& key, const Gpu& gpu) {
-    const std::scoped_lock lock(mutex_);
-    return all_.try_emplace(key, gpu).first->second;
-  }
-
- private:
-  std::mutex mutex_;
-  std::map<std::string, Common> all_;
-};
 
 Trace trace_of(const Figure& figure, const FigureRun& run) {
   const std::filesystem::path folder = figure.file.parent_path();
@@ -85,7 +68,7 @@ Trace trace_of(const Figure& figure, const FigureRun& run) {
   return trace;
 }
 
-json simulate(const Figure& figure, const FigureRun& one, EngineOptions engine, Commons& commons) {
+json simulate(const Figure& figure, const FigureRun& one, EngineOptions engine, Memory& memory) {
   const Trace trace = trace_of(figure, one);
   const std::filesystem::path folder = figure.file.parent_path();
   const std::filesystem::path beside = one.gpu.empty() && one.trace.is_string()
@@ -94,8 +77,7 @@ json simulate(const Figure& figure, const FigureRun& one, EngineOptions engine, 
   try {
     const Gpu gpu = read_gpu(trace.gpu, beside);
     std::stringstream text;
-    write_summary(run(trace, gpu, {{one.policy}, engine, 1, &commons.of(trace_key(figure, one), gpu)}),
-                  text);
+    write_summary(run(trace, gpu, {{one.policy}, engine, 1, &memory}), text);
     json summary = json::parse(text);
     summary["stuck"] = 0;
     return summary;
@@ -136,11 +118,11 @@ std::vector<ScoredRow> score(const std::vector<Figure>& figures, const ScoreOpti
     for (const FigureRun& run : figure.runs)
       if (job_of.try_emplace(key_of(figure, run), jobs.size()).second) jobs.push_back({&figure, &run, {}});
 
-  Commons commons;
+  Memory memory;
   std::mutex telling;
   std::size_t done = 0;
   in_parallel(jobs.size(), options.threads, [&](std::size_t i) {
-    jobs[i].summary = simulate(*jobs[i].figure, *jobs[i].run, options.engine, commons);
+    jobs[i].summary = simulate(*jobs[i].figure, *jobs[i].run, options.engine, memory);
     const std::scoped_lock lock(telling);
     ++done;
     if (options.progress)

@@ -205,8 +205,7 @@ std::vector<RequestRecord> play_requests(const Trace& trace, const Gpu& gpu, Rep
 
 }  // namespace
 
-std::optional<std::vector<RequestRecord>> repeat_alone(const Trace& trace, const Gpu& gpu,
-                                                       const std::shared_ptr<Shapes>& shapes,
+std::optional<std::vector<RequestRecord>> repeat_alone(const Trace& trace, const Gpu& gpu, Shapes& shapes,
                                                        const std::function<void(Time)>& progress) {
   if (!stands_alone(trace, gpu)) return std::nullopt;
   Learner learner;
@@ -215,7 +214,8 @@ std::optional<std::vector<RequestRecord>> repeat_alone(const Trace& trace, const
   timeline.attach(meter);
   timeline.attach(learner);
   const std::unique_ptr<Policy> fcfs = make_policy("fcfs");
-  SimBackend backend(trace, gpu, fcfs->requirements(), timeline, {.contention = shapes->contention()}, shapes.get());
+  SimBackend backend(trace, gpu, fcfs->requirements(), timeline, {.contention = shapes.contention()},
+                     &shapes);
   const SessionOutcome outcome =
       play(trace, *fcfs, backend, timeline, {}, {false, progress, [&] { return learner.repeats(); }});
   if (!outcome.stuck.empty()) return std::nullopt;
@@ -224,7 +224,7 @@ std::optional<std::vector<RequestRecord>> repeat_alone(const Trace& trace, const
   const auto whole = std::ranges::find_if(simulated.rbegin(), simulated.rend(), [](const RequestRecord& r) {
     return !r.dropped && r.finished != kNever;
   });
-  Repetition repetition(learner.course(), learner.called(), *whole, trace, gpu, *shapes);
+  Repetition repetition(learner.course(), learner.called(), *whole, trace, gpu, shapes);
   std::vector<RequestRecord> requests = play_requests(trace, gpu, repetition, progress);
   if (!repetition.keeps_the_limit()) return std::nullopt;
   return requests;

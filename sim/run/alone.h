@@ -7,7 +7,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -20,8 +19,7 @@ namespace corun::sim {
 
 /// The requests of the only client of a trace under fcfs, or nothing where they have to be simulated whole.
 /// `progress` is told the time now and then, and may throw to end the run.
-std::optional<std::vector<RequestRecord>> repeat_alone(const Trace& trace, const Gpu& gpu,
-                                                       const std::shared_ptr<Shapes>& shapes,
+std::optional<std::vector<RequestRecord>> repeat_alone(const Trace& trace, const Gpu& gpu, Shapes& shapes,
                                                        const std::function<void(Time)>& progress);
 
 }  // namespace corun::sim

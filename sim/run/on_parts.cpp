@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "policies/session/instances.h"
-#include "sim/run/instances.h"
 #include "traces/json/spelling.h"
 #include "traces/model/serving.h"
 
@@ -18,9 +17,9 @@ namespace {
 std::vector<std::uint32_t> sms_of_clients(const Trace& trace, const Gpu& gpu, const Requirements& needed) {
   std::vector<std::uint32_t> sms(trace.clients.size(), gpu.sms);
   if (!needed.instances.empty()) {
-    const std::vector<std::uint32_t> of = Instances(gpu).make(needed.instances);
+    const std::vector<Gpu> of = instances_of(gpu, needed.instances);
     for (const InstancePart& part : divide(trace, needed.instances))
-      for (const ClientId client : part.clients) sms[client.value] = of[part.number];
+      for (const ClientId client : part.clients) sms[client.value] = of[part.number].sms;
     return sms;
   }
   const std::vector<double>& percentages = needed.thread_percentages;

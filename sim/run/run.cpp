@@ -7,7 +7,7 @@
 #include <chrono>
 #include <optional>
 
-#include "policies/api/registry.h"
+#include "policies/session/instances.h"
 #include "sim/backend/sim_backend.h"
 #include "sim/forecast/forecast.h"
 #include "sim/model/kernel_prior.h"
@@ -15,11 +15,9 @@
 #include "sim/model/other_card.h"
 #include "sim/run/alone.h"
 #include "sim/run/in_parallel.h"
-#include "sim/run/instances.h"
 #include "sim/run/intervals.h"
 #include "sim/run/metered.h"
 #include "sim/run/on_parts.h"
-#include "sim/run/profile.h"
 #include "sim/service/served.h"
 #include "sim/service/service_view.h"
 #include "traces/json/spelling.h"
@@ -42,120 +40,88 @@ struct Totals {
   double sm_ps = 0, warp_ps = 0;
 };
 
-/// `sim serve` starts an MPS server where the policy wants one context; what a program is compared with alone runs without both.
-Requirements needed_of(const Setting& s, const RunOptions& options) {
-  Requirements needed = s.needed;
-  if (options.served_ahead && s.together && needed.contexts == Contexts::one) needed.thread_percentages = {100};
-  return needed;
-}
-
-class SimSetup final : public Setup {
+class Simulator final : public Player {
  public:
-  SimSetup(const Setting& s, const Gpu& gpu, Common& common, const RunOptions& options, const HostCosts* host,
-           Totals* totals)
-      : trace_(s.trace),
-        gpu_(gpu),
-        common_(common),
-        profiles_(options.profiles),
-        by_sm_(s.needed.capabilities.has(Capability::sm_quota)),
-        instance_(!s.profile.empty()),
-        engine_(options.engine),
-        totals_(totals),
-        backend_(s.trace, gpu, needed_of(s, options), s.timeline, options.engine, common.shapes.get(), host) {
-    backend_.offer(make_forecast(s.trace, gpu, needed_of(s, options), common.shapes.get(), host));
-    if (!options.served_ahead || !s.together) return;
-    Served::Options served{*options.served_ahead};
-    if (s.needed.forecast && options.served_look)
-      served.forecast = std::make_unique<LaterForecast>(make_forecast(gpu_, s.needed, engine_.contention), *options.served_look);
-    if (options.served_waits) served.let_reach = [this](const LaunchView& l, Time at, Time wait) { backend_.let_reach(l, at, wait); };
-    viewed_ = !s.needed.forecast || served.forecast != nullptr;
-    // Sizes are what --persistent is for: sim serve refuses such a policy without it.
-    if (viewed_ && (options.served_persistent || by_sm_)) served.persistent = &persistent_.emplace(trace_, gpu_);
-    served_.emplace(backend_, s.trace, s.needed, std::move(served));
+  Simulator(const Gpu& gpu, const RunOptions& options)
+      : gpu_(gpu), options_(options), memory_(options.memory != nullptr ? *options.memory : own_) {
+    if (options.profiles != nullptr) host_ = options.profiles->host;
   }
 
-  Backend& backend() override {
-    if (served_) return *served_;
-    return backend_;
-  }
-  /// A forecast that knows the trace foretells its launches, a graph's too.
-  Policy& asked(Policy& policy) override {
-    if (!viewed_) return policy;
-    return view_.emplace(policy, trace_, persistent_ ? &*persistent_ : nullptr);
-  }
-  bool audited() const override { return engine_.audit; }
-  Profile profile(KernelId id) override {
-    const Kernel& kernel = trace_.kernels[id.value];
-    if (profiles_ != nullptr) return points_for(profiles_->of(kernel.name), gpu_.sms, by_sm_);
-    return common_.profile(id, by_sm_, [&] {
-      Shape on_instance;
-      if (instance_) on_instance = common_.shapes->of(kernel, kernel.solo_time.value_or(Time{}), gpu_.sms);
-      const Shape* shape = instance_ ? &on_instance : nullptr;
-      return by_sm_ ? profile_by_sm(kernel, gpu_, shape, engine_.contention)
-                    : profile_kernel(kernel, gpu_, {}, shape, engine_.contention);
-    });
-  }
-  void ended(SessionOutcome&) override {
-    if (totals_ == nullptr) return;
-    totals_->blocks += backend_.blocks_run();
-    totals_->events += backend_.events();
-    totals_->sm_ps += static_cast<double>(backend_.sm_ps());
-    totals_->warp_ps += static_cast<double>(backend_.warp_ps());
+  SessionOutcome play(const Run& run, Timeline& timeline, const PlayOptions& how) override {
+    Memory::OnPlace& here = known(run.gpu);
+    const EngineOptions& engine = options_.engine;
+    const bool by_sm = run.needed.capabilities.has(Capability::sm_quota),
+               served = options_.served_ahead && run.together;
+    Requirements needed = run.needed;
+    // `sim serve` starts an MPS server where the policy wants one context.
+    if (served && needed.contexts == Contexts::one) needed.thread_percentages = {100};
+    SimBackend backend(run.trace, run.gpu, needed, timeline, engine, &here.shapes, host());
+    backend.offer(make_forecast(run.trace, run.gpu, needed, &here.shapes, host()));
+    Backend* asked = &backend;
+    Policy* policy = &run.policy;
+    if (run.together && run.needed.forecast && &run.gpu == &gpu_) policy = &metered_.emplace(*policy);
+
+    std::optional<PersistentLaunches> persistent;
+    std::optional<Served> service;
+    std::optional<ServiceView> view;
+    if (served) {
+      Served::Options as{*options_.served_ahead};
+      if (run.needed.forecast && options_.served_look)
+        as.forecast = std::make_unique<LaterForecast>(make_forecast(run.gpu, run.needed, engine.contention),
+                                                      *options_.served_look);
+      if (options_.served_waits)
+        as.let_reach = [&](const LaunchView& l, Time at, Time wait) { backend.let_reach(l, at, wait); };
+      // A forecast that knows the trace foretells its launches, a graph's too.
+      const bool viewed = !run.needed.forecast || as.forecast != nullptr;
+      // Sizes are what --persistent is for: sim serve refuses such a policy without it.
+      if (viewed && (options_.served_persistent || by_sm))
+        as.persistent = &persistent.emplace(run.trace, run.gpu);
+      asked = &service.emplace(backend, run.trace, run.needed, std::move(as));
+      if (viewed) policy = &view.emplace(*policy, run.trace, persistent ? &*persistent : nullptr);
+    }
+    const auto profile = [&](KernelId id) {
+      const Kernel& kernel = run.trace.kernels[id.value];
+      return options_.profiles != nullptr ? points_for(options_.profiles->of(kernel.name), run.gpu.sms, by_sm)
+                                          : here.profile(kernel, by_sm);
+    };
+    SessionOutcome outcome =
+        corun::play(run.trace, *policy, *asked, timeline, profile, {engine.audit, how.progress, how.stop});
+    if (!run.together) return outcome;  // others go on beside it
+    totals.blocks += backend.blocks_run();
+    totals.events += backend.events();
+    totals.sm_ps += static_cast<double>(backend.sm_ps());
+    totals.warp_ps += static_cast<double>(backend.warp_ps());
+    return outcome;
   }
 
- private:
-  const Trace& trace_;
-  const Gpu& gpu_;
-  Common& common_;
-  const Profiles* profiles_;
-  bool by_sm_, instance_;
-  EngineOptions engine_;
-  Totals* totals_;  // null: of a client alone, whose runs go on side by side
-  SimBackend backend_;
-  std::optional<PersistentLaunches> persistent_;
-  std::optional<Served> served_;
-  bool viewed_ = false;  // the policy sees what a service shows it
-  std::optional<ServiceView> view_;
-};
-
-class Simulator final : public Testbed {
- public:
-  Simulator(const Gpu& gpu, Common& common, const RunOptions& options, const HostCosts* host)
-      : gpu_(gpu), common_(common), options_(options), host_(host), instances_(gpu, options.engine.contention) {}
-
-  std::unique_ptr<Setup> set_up(const Setting& s) override {
-    const bool whole = s.profile.empty();
-    return std::make_unique<SimSetup>(s, whole ? gpu_ : instances_.gpu(s.profile),
-                                      whole ? common_ : instances_.common(s.profile), options_, host_,
-                                      s.together ? &totals_ : nullptr);
-  }
-  std::vector<std::uint32_t> divide(const std::vector<Instance>& instances) override {
-    return instances_.make(instances);
-  }
-  Requests alone(std::size_t client, const Trace& trace, const Requests* already, const std::function<void(Time)>& progress,
-                 const std::function<Requests()>& run) override {
-    return common_.alone(Common::alone_of(client, trace), [&] {
-      if (already != nullptr && !options_.served_ahead) return *already;
-      const bool as_before = options_.engine.shortcuts && !options_.engine.audit && host_ == nullptr;
-      auto requests = as_before ? repeat_alone(trace, gpu_, common_.shapes, progress) : std::nullopt;
-      return requests ? *std::move(requests) : run();
-    });
+  std::optional<Requests> foretell(const Run& alone, const Requests* already,
+                                   const std::function<void(Time)>& progress) override {
+    if (already != nullptr && !options_.served_ahead) return *already;
+    const bool as_before = options_.engine.shortcuts && !options_.engine.audit && !host_;
+    return as_before ? repeat_alone(alone.trace, alone.gpu, known(alone.gpu).shapes, progress) : std::nullopt;
   }
 
   void each(std::size_t count, const std::function<void(std::size_t)>& job) override {
     in_parallel(count, options_.threads, job);
   }
 
-  const Totals& totals() const { return totals_; }
-  const Instances& instances() const { return instances_; }
+  Memory::OnPlace& known(const Gpu& gpu) {
+    return memory_.at({gpu_, gpu, options_.engine.contention, host_});
+  }
+  const HostCosts* host() const { return host_ ? &*host_ : nullptr; }
+  RunResult::LookedAhead looked_ahead() const {
+    return metered_ ? metered_->sum() : RunResult::LookedAhead{};
+  }
+
+  Totals totals;
 
  private:
   const Gpu& gpu_;
-  Common& common_;
   const RunOptions& options_;
-  const HostCosts* host_;
-  Totals totals_;
-  Instances instances_;
+  Memory own_;
+  Memory& memory_;
+  std::optional<HostCosts> host_;
+  std::optional<MeteredPolicy> metered_;
 };
 
 /// What a reader must know before believing how much the clients slow each other.
@@ -198,100 +164,47 @@ void note_mended_counters(const Trace& trace, const Gpu& gpu, RunResult& result)
              fmt::format("the counters of {} more kernels contradict themselves and are mended", kernels - kMostMended));
 }
 
-std::string bytes_of(const Arrivals& arrivals) {
-  std::string bytes(1, static_cast<char>(arrivals.index()));
-  const auto add = [&bytes](const auto&... values) {
-    (bytes.append(reinterpret_cast<const char*>(&values), sizeof values), ...);
-  };
-  if (const auto* times = std::get_if<ExplicitTimes>(&arrivals)) {
-    for (const Time time : times->times) add(time);
-  } else if (const auto* loop = std::get_if<ClosedLoop>(&arrivals)) {
-    const auto& [think_time, in_flight] = *loop;
-    add(think_time, in_flight);
-  } else if (const auto* periodic = std::get_if<Periodic>(&arrivals)) {
-    const auto& [period, offset] = *periodic;
-    add(period, offset);
-  } else if (const auto* poisson = std::get_if<Poisson>(&arrivals)) {
-    const auto& [rate, seed] = *poisson;
-    add(rate, seed);
-  } else {
-    const auto& [at] = std::get<Once>(arrivals);
-    add(at);
-  }
-  return bytes;
+void note_instances(const Plan& plan, RunResult& result) {
+  const std::vector<Instance>& instances = plan.needed.instances;
+  if (instances.empty()) return;
+  const std::vector<Gpu> gpus = instances_of(plan.gpu, instances);
+  std::vector<std::string> each;
+  for (std::size_t i = 0; i < gpus.size(); ++i)
+    each.push_back(fmt::format("{} ({} SMs, {:.0f} GiB, {:.2g} TB/s) under {}", instances[i].profile,
+                               gpus[i].sms, static_cast<double>(gpus[i].memory_bytes) / (1 << 30),
+                               gpus[i].contention.dram_read_bytes_per_second * 1e-12, instances[i].policy));
+  add_note(result, NoteKind::instances, fmt::format("instances: {}", fmt::join(each, ", ")));
+  add_note(result, NoteKind::instances,
+           "MIG is simulated from documents, and no GPU could be divided here: three networks alone in "
+           "instances of an A100 come out within 8 % of what others published, two do not "
+           "(experiments/mig); instances share nothing, and a kernel finds as much of its data in L2 as on the "
+           "whole GPU");
 }
 
 }  // namespace
 
-template <class Key, class Made>
-Made Common::once(Known<Key, Made>& known, const Key& key, const std::function<Made()>& make) {
-  std::promise<Made> promise;
-  std::shared_future<Made> made;
-  bool mine = false;
-  {
-    const std::scoped_lock lock(mutex_);
-    const auto [found, added] = known.try_emplace(key);
-    if (added) found->second = promise.get_future().share();
-    mine = added;
-    made = found->second;
-  }
-  if (!mine) try {
-      return made.get();
-    } catch (...) {
-      return once(known, key, make);  // who made it may have been ended
-    }
-  try {
-    promise.set_value(make());
-  } catch (...) {
-    {
-      const std::scoped_lock lock(mutex_);
-      known.erase(key);
-    }
-    promise.set_exception(std::current_exception());
-  }
-  return made.get();
+Plan simulated(Plan plan) {
+  plan.on_parts = on_parts(plan.recorded, plan.gpu, plan.needed);
+  return plan;
 }
 
-Common::Alone Common::alone_of(std::size_t client, const Trace& one) {
-  const auto& [duration, warm_up, seed] = one.run;  // which is no matter of the simulation: the warm-up
-  return {client, duration.value_or(kNever), seed, bytes_of(one.clients.front().arrivals)};
-}
-
-Common::Requests Common::alone(const Alone& which, const std::function<Requests()>& simulate) {
-  return once(alone_, which, simulate);
-}
-
-Profile Common::profile(KernelId kernel, bool by_sm, const std::function<Profile()>& simulate) {
-  return once(profiles_, {kernel.value, by_sm}, simulate);
-}
-
-RunResult run(const Trace& recorded, const Gpu& gpu, const RunOptions& options) {
+RunResult run(const Plan& plan, const RunOptions& options) {
   const auto began = std::chrono::steady_clock::now();
-  std::optional<Common> own;
-  Common& common = options.common != nullptr ? *options.common : own.emplace(gpu, options.engine.contention);
-  const HostCosts* host =
-      options.profiles != nullptr && options.profiles->host ? &*options.profiles->host : nullptr;
-  Simulator simulator(gpu, common, options, host);
-  const std::unique_ptr<Policy> made = options.object == nullptr ? make_policy(options.policy) : nullptr;
-  Policy& policy = made ? *made : *options.object;
-  const std::optional<Trace> confined = on_parts(recorded, gpu, policy.requirements());
-  const Trace& trace = confined ? *confined : recorded;
+  const Trace& trace = plan.trace();
+  const Gpu& gpu = plan.gpu;
+  Simulator simulator(gpu, options);
   PreemptionMeter preemption(trace);
   corun::RunOptions watched = options;
   watched.sinks.push_back(&preemption);
-  watched.alone_of = &recorded;
-  std::optional<MeteredPolicy> metered;
-  if (policy.requirements().forecast) metered.emplace(policy);
-  auto [result, window, outcome, requests] =
-      corun::run(trace, gpu, watched, simulator, metered ? &*metered : options.object);
+  auto [result, window, outcome, requests] = execute(plan, watched, simulator, simulator.known(gpu).alone);
 
-  if (metered) result.looked_ahead = metered->sum();
+  result.looked_ahead = simulator.looked_ahead();
   result.preemption = preemption.result(window);
   result.alone =
       options.alone
           ? "each client simulated alone on the same GPU under fcfs, with the same arrivals and seed"
           : "not simulated";
-  const Totals& totals = simulator.totals();
+  const Totals& totals = simulator.totals;
   const double span = static_cast<double>(outcome.end.count()) * gpu.sms;
   if (span > 0) {
     result.sm_busy = totals.sm_ps / span;
@@ -300,11 +213,11 @@ RunResult run(const Trace& recorded, const Gpu& gpu, const RunOptions& options) 
   note_mended_counters(trace, gpu, result);
   if (const std::string warning = contention_warning(trace, options.engine.contention); !warning.empty()) add_note(result, NoteKind::contention, warning);
   for (const std::string& note : card_notes(trace, gpu)) add_note(result, NoteKind::card, note);
-  if (confined) add_note(result, NoteKind::parts, on_parts_note(recorded, *confined));
-  if (host != nullptr && host->launch_call != Time{})
+  if (plan.on_parts) add_note(result, NoteKind::parts, on_parts_note(plan.recorded, trace));
+  if (const HostCosts* host = simulator.host(); host != nullptr && host->launch_call != Time{})
     add_note(result, NoteKind::host, "one host thread issues for all clients, at the costs in the profile file");
-  for (const std::string& note : simulator.instances().notes()) add_note(result, NoteKind::instances, note);
-  if (options.engine.contention) add_intervals(result, trace, policy.requirements());
+  note_instances(plan, result);
+  if (options.engine.contention) add_intervals(result, trace, plan.needed);
   result.blocks = totals.blocks;
   result.events = totals.events;
   result.wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();

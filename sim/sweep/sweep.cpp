@@ -198,7 +198,6 @@ Prepared::Prepared(const Point& point, const Reader& read) : trace_(read(point.t
   write_trace(nameless, content);
   content << gpu_document(trace_.gpu, folder).json.dump() << "\nresults " << kResultsRevision << '\n';
   content_ = std::move(content).str();
-  common_ = std::make_unique<Common>(gpu_);
 }
 
 std::string Prepared::hash(const std::string& policy) const { return hash_of(content_ + policy); }
@@ -210,8 +209,8 @@ bool Prepared::same(const Point& a, const Point& b) {
 std::string Prepared::run(const Point& point, const std::function<void()>& interrupt) {
   const std::string id = hash(point.policy);
   try {
-    const RunResult result =
-        sim::run(trace_, gpu_, {{.policy = point.policy, .interrupt = interrupt}, EngineOptions{}, 1, common_.get()});
+    const RunResult result = sim::run(
+        trace_, gpu_, {{.policy = point.policy, .interrupt = interrupt}, EngineOptions{}, 1, &memory_});
     std::stringstream text;
     write_summary(result, text);
     ordered_json body = ordered_json::parse(text);

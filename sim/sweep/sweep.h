@@ -67,7 +67,7 @@ class Prepared {
   Gpu gpu_;
   std::string content_;  // canonical
   std::string carried_;  // the note that the kernels' times are of another card
-  std::unique_ptr<Common> common_;
+  Memory memory_;
 };
 
 /// The line of a point that cannot be prepared; its hash is of what was asked for.

@@ -215,11 +215,10 @@ Time eagerly(const Network& network) {
 }
 
 /// ms a request of the network's one client in a closed loop, from `begin` to `end`.
-double alone_ms(const MeasuredNetworks& all, const fs::path& trace, Time begin, Time end,
-                const std::shared_ptr<Shapes>& shapes) {
+double alone_ms(const MeasuredNetworks& all, const fs::path& trace, Time begin, Time end, bool contention, Memory& memory) {
   const Trace one = read_trace(trace);
   Requests requests;
-  simulate_mix(all, one, "fcfs", end, shapes, {&requests});
+  simulate_mix(all, one, "fcfs", end, contention, memory, {&requests});
   return 1e3 / got(one, requests.all, begin, end).front().per_s;
 }
 
@@ -260,21 +259,20 @@ std::vector<Got> got(const Trace& trace, const std::vector<RequestRecord>& reque
 }
 
 void simulate_mix(const MeasuredNetworks& networks, const Trace& mix, const std::string& policy,
-                  Time duration, const std::shared_ptr<Shapes>& shapes, const std::vector<Sink*>& sinks) {
+                  Time duration, bool contention, Memory& memory, const std::vector<Sink*>& sinks) {
   Trace trace = mix;
   trace.run.duration = duration;
-  Common common(shapes);
   RunOptions options;
   options.policy = policy;
   options.sinks = sinks;
-  options.common = &common;
+  options.memory = &memory;
   options.alone = false;
-  options.engine.contention = shapes->contention();
+  options.engine.contention = contention;
   run(trace, networks.gpu, options);
 }
 
 void simulate_networks(MeasuredNetworks& all, const NetworksOptions& options) {
-  const auto shapes = std::make_shared<Shapes>(all.gpu, options.contention);
+  Memory memory;
   std::set<std::size_t> used;
   for (const MeasuredRun& r : all.runs)
     used.insert(all.mixes[r.mix].networks.begin(), all.mixes[r.mix].networks.end());
@@ -287,10 +285,10 @@ void simulate_networks(MeasuredNetworks& all, const NetworksOptions& options) {
   };
   in_parallel(alone.size(), options.threads, [&](std::size_t i) {
     Network& network = all.networks[alone[i]];
-    network.simulated_ms = alone_ms(all, network.trace, kWarmUp, kWarmUp + kAlone, shapes);
+    network.simulated_ms = alone_ms(all, network.trace, kWarmUp, kWarmUp + kAlone, options.contention, memory);
     if (!network.eager_trace.empty())
       network.simulated_eager_ms =
-          alone_ms(all, network.eager_trace, Time{}, eagerly(network), shapes);
+          alone_ms(all, network.eager_trace, Time{}, eagerly(network), options.contention, memory);
     tell("networks alone", alone.size());
   });
   std::vector<std::size_t> order(all.runs.size());  // those that take longest begin first
@@ -304,7 +302,7 @@ void simulate_networks(MeasuredNetworks& all, const NetworksOptions& options) {
     const NetworkMix& mix = all.mixes[r.mix];
     Requests requests;
     const Time end = kWarmUp + std::min(options.duration, mix.trace.run.duration.value_or(kNever));
-    simulate_mix(all, mix.trace_in(r.mode), r.policy, end, shapes, {&requests});
+    simulate_mix(all, mix.trace_in(r.mode), r.policy, end, options.contention, memory, {&requests});
     r.simulated = got(mix.trace, requests.all, kWarmUp, end);
     tell("runs", order.size());
   });

@@ -4,11 +4,10 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "sim/backend/shapes.h"
+#include "sim/run/memory.h"
 #include "traces/model/gpu.h"
 #include "traces/model/trace.h"
 #include "traces/timeline/timeline.h"
@@ -87,7 +86,7 @@ inline constexpr Time kWarmUp = std::chrono::milliseconds(100);
 
 /// One run of a mix's trace, its records to the sinks.
 void simulate_mix(const MeasuredNetworks& networks, const Trace& mix, const std::string& policy,
-                  Time duration, const std::shared_ptr<Shapes>& shapes, const std::vector<Sink*>& sinks);
+                  Time duration, bool contention, Memory& memory, const std::vector<Sink*>& sinks);
 
 /// By client, of requests that came from `begin` on.  What had not ended at `end` is not known.
 std::vector<Got> got(const Trace& trace, const std::vector<RequestRecord>& requests, Time begin, Time end);

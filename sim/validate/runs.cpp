@@ -30,12 +30,10 @@ double number(const json& value) {
   return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// What runs of one trace share.
 struct Mix {
   Trace trace;
   Gpu gpu;
   const Profiles* profiles;
-  std::unique_ptr<Common> common;
 };
 
 struct Job {
@@ -52,12 +50,12 @@ RunNumbers measured_numbers(const json& result) {
   return n;
 }
 
-RunNumbers simulate(const Job& job) {
+RunNumbers simulate(const Job& job, bool contention, Memory& memory) {
   RunOptions options;
   options.policy = job.run.policy;
-  options.common = job.mix->common.get();
+  options.memory = &memory;
   options.profiles = job.mix->profiles;
-  options.engine.contention = job.mix->common->shapes->contention();
+  options.engine.contention = contention;
   const RunResult result = run(job.mix->trace, job.mix->gpu, options);
   RunNumbers n{result.stp, result.antt, {}, {}};
   for (const ClientResult& client : result.clients) {
@@ -196,8 +194,7 @@ RunsComparison compare_runs(const std::vector<fs::path>& files, const RunsOption
           gpu = other;
         }
         if (solo->host) gpu = through(*solo->host, gpu);
-        auto common = std::make_unique<Common>(gpu, options.contention);
-        known = std::make_unique<Mix>(Mix{std::move(trace), std::move(gpu), solo.get(), std::move(common)});
+        known = std::make_unique<Mix>(Mix{std::move(trace), std::move(gpu), solo.get()});
       }
       ComparedRun run{mix, policy, {}, measured_numbers(from["result"]), {}, {}};
       for (const Client& client : known->trace.clients) run.clients.push_back(client.name);
@@ -213,10 +210,11 @@ RunsComparison compare_runs(const std::vector<fs::path>& files, const RunsOption
   if (jobs.empty())
     throw InputError(files.front().string(), "/runs", "no run is left to compare with",
                      "name mixes and policies that are there");
+  Memory memory;
   std::mutex mutex;
   std::size_t done = 0;
   in_parallel(jobs.size(), options.threads, [&](std::size_t i) {
-    jobs[i].run.simulated = simulate(jobs[i]);
+    jobs[i].run.simulated = simulate(jobs[i], options.contention, memory);
     const std::scoped_lock lock(mutex);
     if (options.progress)
       options.progress("runs", static_cast<double>(++done) / static_cast<double>(jobs.size()));

@@ -203,8 +203,8 @@ TimelineComparison compare_timeline(const fs::path& networks_file, const std::st
   }
   const std::vector<Sums> on_gpu = measured(trace, programs, file, comparison.clients);
   Kernels kernels;
-  simulate_mix(all, trace, all.runs.front().policy, options.duration, std::make_shared<Shapes>(all.gpu),
-               {&kernels});
+  Memory memory;
+  simulate_mix(all, trace, all.runs.front().policy, options.duration, options.contention, memory, {&kernels});
   const std::vector<Sums> in_sim = simulated(programs, kernels);
   for (std::size_t c = 0; c < programs.size(); ++c)
     for (std::size_t k = 0; k < programs[c].ops.size(); ++k) {

@@ -65,9 +65,9 @@ const std::vector<Layer> kLayers = {
     {"sim/sweep",
      {"policies/api", "sim/input", "sim/run", "traces/json", "traces/model", "traces/timeline"},
      {"boost/uuid/", "fmt/", "nlohmann/"}},
-    {"sim/oracle", {"policies/api", "sim/run", "traces/timeline"}, {"fmt/"}},
+    {"sim/oracle", {"policies/api", "policies/session", "sim/run", "traces/timeline"}, {"fmt/"}},
     {"sim/advise",  // `sim/oracle` for its search, `sim/input` for times on another card
-     {"policies/api", "sim/input", "sim/oracle", "sim/run", "traces/json", "traces/model", "traces/timeline"},
+     {"policies/api", "policies/session", "sim/input", "sim/oracle", "sim/run", "traces/json", "traces/model", "traces/timeline"},
      {"fmt/", "nlohmann/"}},
     {"sim/papers",
      {"policies/api", "sim/run", "sim/stages", "traces", "traces/json", "traces/model", "traces/timeline"},

@@ -6,7 +6,6 @@
 
 #include <set>
 
-#include "sim/run/instances.h"
 #include "traces/json/mig_json.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"

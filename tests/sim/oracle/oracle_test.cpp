@@ -110,8 +110,8 @@ TEST(Oracle, IsTheSameOnAnyNumberOfThreads) {
   OracleOptions one, four;
   one.threads = 1;
   four.threads = 4;
-  Common common(p.gpu);
-  four.common = &common;
+  Memory memory;
+  four.memory = &memory;
   const Oracle a = find_oracle(p.trace, p.gpu, one), b = find_oracle(p.trace, p.gpu, four);
   EXPECT_EQ(a.best.policy, b.best.policy);
   EXPECT_EQ(a.value, b.value);
@@ -128,10 +128,10 @@ TEST(Oracle, RefusesMoreClientsThanTpcs) {
 
 TEST(Oracle, CommonRunsAloneGiveTheSameResultAsOnesOwn) {
   Pair p;
-  Common common(p.gpu);
+  Memory memory;
   for (const char* policy : {"fcfs", "timeslice", "static-split:tpcs=6/2"}) {
     const RunResult own = run(p.trace, p.gpu, {{policy}});
-    const RunResult shared = run(p.trace, p.gpu, {{policy}, {}, 1, &common});
+    const RunResult shared = run(p.trace, p.gpu, {{policy}, {}, 1, &memory});
     EXPECT_EQ(own.stp, shared.stp);
     EXPECT_EQ(own.antt, shared.antt);
   }

@@ -69,7 +69,7 @@ TEST(RepeatedAlone, GoesAsSimulatedWholeToThePicosecond) {
     client.stale = dice.one_in(2) ? Stale::queue : Stale::keep_newest;
     b.trace.run.duration = us(dice.any(20'000, 100'000));
     const auto shapes = std::make_shared<Shapes>(gpu);
-    const auto repeated = repeat_alone(b.trace, gpu, shapes, {});
+    const auto repeated = repeat_alone(b.trace, gpu, *shapes, {});
     ASSERT_TRUE(repeated) << "seed " << seed;
     expect_same(*repeated, simulated_whole(b.trace, gpu, *shapes), "seed " + std::to_string(seed));
   }
@@ -98,7 +98,7 @@ TEST(RepeatedAlone, NetworksGoAsSimulatedWhole) {
          {Arrivals{ClosedLoop{}}, Arrivals{Periodic{us(2'345), us(100)}}, Arrivals{Poisson{700, 3}}})
       for (const Stale stale : {Stale::keep_newest, Stale::queue}) {
         const Trace trace = network(file, arrivals, stale);
-        const auto repeated = repeat_alone(trace, gpu, shapes, {});
+        const auto repeated = repeat_alone(trace, gpu, *shapes, {});
         ASSERT_TRUE(repeated) << file;
         expect_same(*repeated, simulated_whole(trace, gpu, *shapes), file);
       }
@@ -107,9 +107,9 @@ TEST(RepeatedAlone, NetworksGoAsSimulatedWhole) {
 TEST(RepeatedAlone, IsSimulatedWholeWhereTheClockMayFall) {
   Gpu gpu = read_gpu("h200");
   const Trace trace = network("resnet152_b8.json", ClosedLoop{}, Stale::queue);
-  EXPECT_TRUE(repeat_alone(trace, gpu, std::make_shared<Shapes>(gpu), {}));
+  EXPECT_TRUE(repeat_alone(trace, gpu, *std::make_shared<Shapes>(gpu), {}));
   gpu.power.limit_w = gpu.power.idle_w + 50;
-  EXPECT_FALSE(repeat_alone(trace, gpu, std::make_shared<Shapes>(gpu), {}));
+  EXPECT_FALSE(repeat_alone(trace, gpu, *std::make_shared<Shapes>(gpu), {}));
 }
 
 TEST(RepeatedAlone, IsSimulatedWholeWhereRequestsMayMeet) {
@@ -121,7 +121,7 @@ TEST(RepeatedAlone, IsSimulatedWholeWhereRequestsMayMeet) {
     b.trace.run.duration = ms(5);
     Gpu changed = gpu;
     change(b.trace, client, changed);
-    return repeat_alone(b.trace, changed, std::make_shared<Shapes>(changed), {}).has_value();
+    return repeat_alone(b.trace, changed, *std::make_shared<Shapes>(changed), {}).has_value();
   };
   const auto nothing = [](Trace&, Client&, Gpu&) {};
   EXPECT_TRUE(asks({launch(KernelId{0})}, nothing));
@@ -143,7 +143,7 @@ TEST(RepeatedAlone, MayBeEndedByWhoWatches) {
     if (now > ms(200)) throw std::runtime_error("ended");
     last = now;
   };
-  EXPECT_THROW(repeat_alone(b.trace, gpu, std::make_shared<Shapes>(gpu), watch), std::runtime_error);
+  EXPECT_THROW(repeat_alone(b.trace, gpu, *std::make_shared<Shapes>(gpu), watch), std::runtime_error);
   EXPECT_GT(last, Time{});
 }
 

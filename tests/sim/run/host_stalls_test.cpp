@@ -114,7 +114,7 @@ TEST(HostStalls, AClientAloneHasTheSameStallsSoThatTheyAreNoSlowdown) {
 TEST(HostStalls, RequestsOfAClientAloneAreNotRepeatedWhereTheHostStands) {
   Trace trace = stalled(kOneLaunch, of_100_us(), us(300), us(900), ClosedLoop{});
   const Gpu gpu = slow_host_gpu(1);
-  const auto shapes = std::make_shared<Shapes>(gpu);
+  Shapes shapes(gpu);
   EXPECT_FALSE(repeat_alone(trace, gpu, shapes, {}));
   trace.clients[0].host_stalls->stalls.clear();
   EXPECT_TRUE(repeat_alone(trace, gpu, shapes, {})) << "watched, and it never stood";

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "policies/api/registry.h"
-#include "sim/run/instances.h"
+#include "policies/session/instances.h"
 #include "sim/run/run.h"
 #include "tests/support/build.h"
 #include "tests/support/collect.h"

@@ -182,8 +182,7 @@ TEST_F(TraceFormat, GzipReadsTheSameAsPlain) {
   const std::string text = minimal(R"(, "registers_per_thread": 7)");
   const Trace zipped = read_trace(write_gzip("trace.json.gz", text));
   EXPECT_TRUE(zipped == read(text));
-  EXPECT_TRUE(read_trace(write_gzip("trace.json", text)) == zipped)
-      << "the content decides, not the name";
+  EXPECT_TRUE(read_trace(write_gzip("trace.json", text)) == zipped) << "the content decides, not the name";
 }
 
 TEST_F(TraceFormat, GzipOfSeveralMembersIsReadToTheEnd) {

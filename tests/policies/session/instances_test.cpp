@@ -1,5 +1,5 @@
 // What are the instances that a GPU is divided into, and which divisions are refused?
-#include "sim/run/instances.h"
+#include "policies/session/instances.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,9 +16,8 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
-std::vector<Instance> instances_of(const std::vector<std::string>& profiles) {
+std::vector<Instance> under_fcfs(const std::vector<std::string>& profiles) {
   std::vector<Instance> wanted;
   for (const std::string& profile : profiles) wanted.push_back({profile, "fcfs", {}});
   return wanted;
@@ -27,7 +26,9 @@ std::vector<Instance> instances_of(const std::vector<std::string>& profiles) {
 class InstancesOfAnH200 : public testing::Test {
  protected:
   std::vector<std::uint32_t> make(const std::vector<std::string>& profiles) {
-    return instances_.make(instances_of(profiles));
+    std::vector<std::uint32_t> sms;
+    for (const Gpu& gpu : instances_of(whole_, under_fcfs(profiles))) sms.push_back(gpu.sms);
+    return sms;
   }
   /// Empty: none.
   std::string problem_with(const std::vector<std::string>& profiles) {
@@ -39,27 +40,16 @@ class InstancesOfAnH200 : public testing::Test {
     return "";
   }
   const Gpu whole_ = read_gpu("h200");
-  Instances instances_{whole_};
 };
 
 TEST_F(InstancesOfAnH200, HaveTheSmsAndTheShareOfMemoryThatTheirProfilesSay) {
   EXPECT_THAT(make({"3g.71gb", "2g.35gb", "2g.35gb"}), ElementsAre(60, 32, 32));
-  EXPECT_EQ(instances_.gpu("3g.71gb").sms, 60u);
   const auto share = [&](const char* profile) {
-    return instances_.gpu(profile).contention.dram_read_bytes_per_second /
+    return instances_of(whole_, under_fcfs({profile})).front().contention.dram_read_bytes_per_second /
            whole_.contention.dram_read_bytes_per_second;
   };
   EXPECT_DOUBLE_EQ(share("3g.71gb"), 4.0 / 8);
   EXPECT_DOUBLE_EQ(share("2g.35gb"), 2.0 / 8);
-}
-
-TEST_F(InstancesOfAnH200, AreMadeOnceAProfile) {
-  make({"3g.71gb"});
-  const Gpu* const gpu = &instances_.gpu("3g.71gb");
-  Common* const common = &instances_.common("3g.71gb");
-  make({"3g.71gb", "3g.71gb"});
-  EXPECT_EQ(&instances_.gpu("3g.71gb"), gpu);
-  EXPECT_EQ(&instances_.common("3g.71gb"), common);
 }
 
 TEST_F(InstancesOfAnH200, AreRefusedWhereTheyWouldOverlap) {
@@ -77,21 +67,8 @@ TEST_F(InstancesOfAnH200, OfAProfileThatItDoesNotHaveAreRefusedWithTheOnesThatIt
                                                         HasSubstr("'3g.71gb'"), HasSubstr("'7g.141gb'")));
 }
 
-TEST_F(InstancesOfAnH200, AreToldWithTheirPoliciesOnceTheyAreMade) {
-  EXPECT_THAT(instances_.notes(), IsEmpty());
-  problem_with({"4g.71gb", "4g.71gb"});
-  EXPECT_THAT(instances_.notes(), IsEmpty()) << "nothing was made";
-  instances_.make({{"1g.18gb", "timeslice", {}}, {"3g.71gb", "mps", {}}});
-  ASSERT_EQ(instances_.notes().size(), 2u);
-  EXPECT_EQ(instances_.notes()[0],
-            "instances: 1g.18gb (16 SMs, 16 GiB, 0.58 TB/s) under timeslice, 3g.71gb (60 SMs, 70 GiB, 2.3 "
-            "TB/s) under mps");
-}
-
 TEST(Instances, OfAGpuWhoseDivisionNobodyKnowsAreRefused) {
-  const Gpu gpu = small_gpu(4);
-  Instances instances(gpu);
-  EXPECT_THROW(instances.make(instances_of({"3g.71gb"})), InputError);
+  EXPECT_THROW((void)instances_of(small_gpu(4), under_fcfs({"3g.71gb"})), InputError);
 }
 
 }  // namespace
