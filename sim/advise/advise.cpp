@@ -6,7 +6,6 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
-#include <mutex>
 #include <numeric>
 
 #include "policies/api/registry.h"
@@ -114,13 +113,11 @@ class Trial {
 
   std::vector<double> try_all(const std::vector<Setting>& settings) {
     std::vector<Tried> tried(settings.size());
-    std::size_t done = 0;
-    in_parallel(settings.size(), options_.threads, [&](std::size_t i) {
-      tried[i] = try_one(settings[i]);
-      const std::scoped_lock lock(telling_);
-      if (options_.progress)
-        options_.progress(settings[i].words.c_str(), static_cast<double>(++done) / static_cast<double>(settings.size()));
-    });
+    const auto tell = [&](std::size_t i, double share) {
+      if (options_.progress) options_.progress(settings[i].words.c_str(), share);
+    };
+    in_parallel(settings.size(), options_.threads, tell,
+                [&](std::size_t i) { tried[i] = try_one(settings[i]); });
     std::vector<double> merits;
     for (Tried& t : tried) {
       // What holds comes before what does not; of what does not, what misses by less.
@@ -139,8 +136,9 @@ class Trial {
     try {
       const Trace trace = under(setting, card_.trace);
       tried.bases = bases_of(trace, make_policy(setting.policy)->requirements());
-      tried.result = run(trace, card_.gpu,
-                         {{.policy = setting.policy, .interrupt = options_.interrupt}, options_.engine, 1, &memory_});
+      tried.result =
+          run(trace, card_.gpu,
+              {{.policy = setting.policy, .interrupt = options_.interrupt}, options_.engine, 1, &memory_});
     } catch (const InputError& error) {
       tried.refused = error.problem();
       return tried;
@@ -155,7 +153,6 @@ class Trial {
   const AdviseOptions& options_;
   Memory memory_;
   std::vector<Tried>& all_;
-  std::mutex telling_;
 };
 
 void try_card(const AdvisedCard& card, std::size_t number, const AdviseOptions& options, std::vector<Tried>& all) {

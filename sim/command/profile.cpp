@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <iostream>
-#include <mutex>
 
 #include "policies/session/profile_file.h"
 #include "sim/command/progress.h"
@@ -73,13 +72,9 @@ int profile(const ProfileArguments& a) {
   }
   {
     ProgressBar bar;
-    std::mutex mutex;
-    std::size_t done = 0;
-    in_parallel(trace.kernels.size(), 0, [&](std::size_t i) {
-      profiles.kernels[i].second = every_point(trace.kernels[i], gpu);
-      const std::scoped_lock lock(mutex);
-      bar.show("profile", static_cast<double>(++done) / static_cast<double>(trace.kernels.size()));
-    });
+    const auto tell = [&](std::size_t, double share) { bar.show("profile", share); };
+    in_parallel(trace.kernels.size(), 0, tell,
+                [&](std::size_t i) { profiles.kernels[i].second = every_point(trace.kernels[i], gpu); });
   }
   if (a.output.empty()) {
     write_profiles(profiles, std::cout);

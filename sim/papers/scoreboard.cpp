@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <mutex>
 #include <sstream>
 #include <thread>
 
@@ -26,7 +25,6 @@ struct Job {
   json summary;
 };
 
-/// Equal for runs of the same trace on the same GPU.
 /// Equal for runs that are the same.
 std::string key_of(const Figure& figure, const FigureRun& run) {
   const std::string folder = figure.file.parent_path().string();
@@ -119,15 +117,11 @@ std::vector<ScoredRow> score(const std::vector<Figure>& figures, const ScoreOpti
       if (job_of.try_emplace(key_of(figure, run), jobs.size()).second) jobs.push_back({&figure, &run, {}});
 
   Memory memory;
-  std::mutex telling;
-  std::size_t done = 0;
-  in_parallel(jobs.size(), options.threads, [&](std::size_t i) {
+  const auto tell = [&](std::size_t i, double share) {
+    if (options.progress) options.progress(jobs[i].figure->name().c_str(), share);
+  };
+  in_parallel(jobs.size(), options.threads, tell, [&](std::size_t i) {
     jobs[i].summary = simulate(*jobs[i].figure, *jobs[i].run, options.engine, memory);
-    const std::scoped_lock lock(telling);
-    ++done;
-    if (options.progress)
-      options.progress(jobs[i].figure->name().c_str(),
-                       static_cast<double>(done) / static_cast<double>(jobs.size()));
   });
 
   std::vector<ScoredRow> all;

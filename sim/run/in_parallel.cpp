@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -27,6 +28,18 @@ void in_parallel(std::size_t count, unsigned threads, const std::function<void(s
   }
   for (const std::exception_ptr& e : thrown)
     if (e) std::rethrow_exception(e);
+}
+
+void in_parallel(std::size_t count, unsigned threads,
+                 const std::function<void(std::size_t job, double share)>& ended,
+                 const std::function<void(std::size_t)>& job) {
+  std::mutex telling;
+  double done = 0;
+  in_parallel(count, threads, [&](std::size_t i) {
+    job(i);
+    const std::scoped_lock lock(telling);
+    ended(i, ++done / static_cast<double>(count));
+  });
 }
 
 }  // namespace corun::sim

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
@@ -215,7 +214,8 @@ Time eagerly(const Network& network) {
 }
 
 /// ms a request of the network's one client in a closed loop, from `begin` to `end`.
-double alone_ms(const MeasuredNetworks& all, const fs::path& trace, Time begin, Time end, bool contention, Memory& memory) {
+double alone_ms(const MeasuredNetworks& all, const fs::path& trace, Time begin, Time end, bool contention,
+                Memory& memory) {
   const Trace one = read_trace(trace);
   Requests requests;
   simulate_mix(all, one, "fcfs", end, contention, memory, {&requests});
@@ -277,34 +277,31 @@ void simulate_networks(MeasuredNetworks& all, const NetworksOptions& options) {
   for (const MeasuredRun& r : all.runs)
     used.insert(all.mixes[r.mix].networks.begin(), all.mixes[r.mix].networks.end());
   const std::vector<std::size_t> alone(used.begin(), used.end());
-  std::mutex mutex;
-  std::size_t done = 0;
-  const auto tell = [&](const char* stage, std::size_t of) {
-    const std::scoped_lock lock(mutex);
-    if (options.progress) options.progress(stage, static_cast<double>(++done) / static_cast<double>(of));
+  const auto tell = [&](const char* stage) {
+    return [&, stage](std::size_t, double share) {
+      if (options.progress) options.progress(stage, share);
+    };
   };
-  in_parallel(alone.size(), options.threads, [&](std::size_t i) {
+  in_parallel(alone.size(), options.threads, tell("networks alone"), [&](std::size_t i) {
     Network& network = all.networks[alone[i]];
-    network.simulated_ms = alone_ms(all, network.trace, kWarmUp, kWarmUp + kAlone, options.contention, memory);
+    network.simulated_ms =
+        alone_ms(all, network.trace, kWarmUp, kWarmUp + kAlone, options.contention, memory);
     if (!network.eager_trace.empty())
       network.simulated_eager_ms =
           alone_ms(all, network.eager_trace, Time{}, eagerly(network), options.contention, memory);
-    tell("networks alone", alone.size());
   });
   std::vector<std::size_t> order(all.runs.size());  // those that take longest begin first
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return all.mixes[all.runs[a].mix].networks.size() > all.mixes[all.runs[b].mix].networks.size();
   });
-  done = 0;
-  in_parallel(order.size(), options.threads, [&](std::size_t i) {
+  in_parallel(order.size(), options.threads, tell("runs"), [&](std::size_t i) {
     MeasuredRun& r = all.runs[order[i]];
     const NetworkMix& mix = all.mixes[r.mix];
     Requests requests;
     const Time end = kWarmUp + std::min(options.duration, mix.trace.run.duration.value_or(kNever));
     simulate_mix(all, mix.trace_in(r.mode), r.policy, end, options.contention, memory, {&requests});
     r.simulated = got(mix.trace, requests.all, kWarmUp, end);
-    tell("runs", order.size());
   });
 }
 

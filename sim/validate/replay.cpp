@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
 
 #include "policies/api/registry.h"
 #include "policies/session/run.h"
@@ -181,15 +180,10 @@ Replay replay(const Reference& reference, const Gpu& measured_gpu, const ReplayO
       result.rows[i] = {ms[0], ms[1], bounds(reference, row, gpu, shapes)};
     });
 
-  std::mutex telling;
-  std::size_t done = 0;
-  in_parallel(jobs.size(), options.threads, [&](std::size_t i) {
-    jobs[i]();
-    const std::scoped_lock lock(telling);
-    ++done;
-    if (options.progress)
-      options.progress("validate", static_cast<double>(done) / static_cast<double>(jobs.size()));
-  });
+  const auto tell = [&](std::size_t, double share) {
+    if (options.progress) options.progress("validate", share);
+  };
+  in_parallel(jobs.size(), options.threads, tell, [&](std::size_t i) { jobs[i](); });
   return result;
 }
 

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "policies/session/profile_file.h"
@@ -211,14 +210,11 @@ RunsComparison compare_runs(const std::vector<fs::path>& files, const RunsOption
     throw InputError(files.front().string(), "/runs", "no run is left to compare with",
                      "name mixes and policies that are there");
   Memory memory;
-  std::mutex mutex;
-  std::size_t done = 0;
-  in_parallel(jobs.size(), options.threads, [&](std::size_t i) {
-    jobs[i].run.simulated = simulate(jobs[i], options.contention, memory);
-    const std::scoped_lock lock(mutex);
-    if (options.progress)
-      options.progress("runs", static_cast<double>(++done) / static_cast<double>(jobs.size()));
-  });
+  const auto tell = [&](std::size_t, double share) {
+    if (options.progress) options.progress("runs", share);
+  };
+  in_parallel(jobs.size(), options.threads, tell,
+              [&](std::size_t i) { jobs[i].run.simulated = simulate(jobs[i], options.contention, memory); });
   for (Job& job : jobs) all.runs.push_back(std::move(job.run));
   score(all);
   return all;
