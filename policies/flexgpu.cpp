@@ -49,7 +49,7 @@ class FlexGpu final : public Policy {
   std::string_view name() const override { return "flexgpu"; }
   Requirements requirements() const override {
     Requirements needed{{Capability::order, Capability::memory_swap}, Contexts::one, false};
-    needed.memory = needed.deferred_memory = true;
+    needed.memory = needed.deferred_memory = needed.kernels = true;
     return needed;
   }
   void start(const Topology& topology, std::span<const ClientView> clients) override {

@@ -44,7 +44,7 @@ class TokenBucket final : public Policy {
         by_blocks_(p.choice("tokens", {"sm-time", "gpu-time"}) == "sm-time") {}
   std::string_view name() const override { return "token-bucket"; }
   Requirements requirements() const override {
-    return {{Capability::order, Capability::time_slice}, Contexts::per_process, false};
+    return {.capabilities = {Capability::order, Capability::time_slice}, .contexts = Contexts::per_process, .kernels = true};
   }
 
   void start(const Topology& topology, std::span<const ClientView> clients) override {

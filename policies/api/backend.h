@@ -17,6 +17,14 @@
 
 namespace corun {
 
+/// A kernel or copy of a graph.
+struct GraphNode {
+  LaunchId id;
+  OpId op;
+  Time solo_time{};                      // of a kernel, alone on the whole GPU
+  std::span<const LaunchId> follows{};  // unfinished ones of other streams that must end first
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -51,6 +59,16 @@ class Backend {
                       const LaunchView& /*padding*/, std::span<const LaunchId> /*follows*/) {
     return Refused{"padding is not possible here"};
   }
+
+  /// Whether graph() is possible.
+  virtual bool takes_graphs() const { return false; }
+  /// Carries out a Launch of a graph, whose nodes are in the order in which they are to be handed over.  The same
+  /// contract; one KernelFinished tells the end of the whole.
+  virtual Outcome graph(const decide::Launch&, const LaunchView& /*graph*/, std::span<const GraphNode> /*nodes*/) {
+    return Refused{"graphs are not possible here"};
+  }
+  /// Whether the host knows that this node of a graph on the GPU has ended.
+  virtual bool node_ended(LaunchId) const { return false; }
 
   /// A buffer that was allocated is its client's no longer, and nothing on the GPU uses it.  Its number may be
   /// given to another.

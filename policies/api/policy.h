@@ -34,13 +34,24 @@ struct Requirements {
   bool memory = false;    // allocations wait for Allocate; else they are granted, or fail, by themselves
   bool deferred_memory = false;  // besides: an allocation call returns at once, and what uses it waits
   bool forecast = false;         // look_ahead() must be called
+  bool kernels = false;          // graphs are to be shown kernel by kernel also where nothing else needs that
   /// Of MPS with one context, by client, the last for all beyond: above 0, to 100.  Empty: not MPS.
   std::vector<double> thread_percentages{};
   /// Not empty: each has a policy of its own, and this one is asked nothing.
   std::vector<Instance> instances{};
   /// By client, false for all beyond: its host stays in the call of a launch until that is decided.
   std::vector<bool> waiting_hosts{};
+
+  /// Graphs are shown and launched kernel by kernel, where the backend can take them apart: a whole graph is not stopped, sized or
+  /// padded, has no profile, and a forecast does not know it.
+  bool sees_kernels() const;
 };
+
+inline bool Requirements::sees_kernels() const {
+  const CapabilitySet of_graphs{Capability::order, Capability::priority, Capability::tpc_mask, Capability::time_slice,
+                                Capability::memory_swap};
+  return kernels || profiles || forecast || !capabilities.without(of_graphs).empty();
+}
 
 class Policy {
  public:

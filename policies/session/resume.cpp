@@ -18,6 +18,8 @@ void Session::resume(const Snapshot& at, std::span<const Resumed> on_gpu) {
   launches_.resize(at.launches.size());
   uses_.resize(at.launches.size());
   copy_waits_.resize(at.launches.size());
+  graph_launches_.resize(at.launches.size());
+  whole_.resize(at.launches.size());
   std::vector<LaunchId> unfinished;
   for (std::uint32_t slot = 0; slot < at.launches.size(); ++slot) {
     const LaunchView& l = at.launches[slot];
@@ -30,6 +32,7 @@ void Session::resume(const Snapshot& at, std::span<const Resumed> on_gpu) {
       continue;
     }
     launches_[slot] = l;
+    whole_[slot] = l.id;
     launches_[slot].uses = {};
     unfinished.push_back(l.id);
     next_serial_ = std::max(next_serial_, l.id.serial + 1);

@@ -12,6 +12,7 @@
 namespace corun {
 namespace {
 
+constexpr std::uint64_t kSeldom = 1024;
 constexpr std::size_t kReadAtEnd = offsetof(LaunchView, unblocked_at) + sizeof(Time);  // of a launch's view, bytes
 
 template <class SizedDecision>
@@ -53,6 +54,7 @@ Session::Session(const Trace& trace, Policy& policy, Backend& backend, Timeline&
     throw InputError("", "--policy",
                      fmt::format("policy {} needs a forecast, which this backend cannot give", policy.name()),
                      "choose another policy, or run it in the simulator");
+  if (backend.takes_graphs() && !requires_.sees_kernels()) workload_.call_graphs_whole();
   for (std::uint32_t i = 0; i < trace.clients.size(); ++i) {
     if (i < requires_.waiting_hosts.size() && requires_.waiting_hosts[i]) workload_.wait_for_decisions(ClientId{i});
     const Program& program = trace.programs[trace.clients[i].program.value];
@@ -78,7 +80,6 @@ SessionOutcome Session::run(const std::function<void(Time)>& progress, const std
   std::vector<RequestArrived> arrived;
   std::vector<HostCall> calls;
   const Time end = trace_.run.duration.value_or(kNever);
-  std::uint64_t instants = 0;
   for (;;) {
     const Time now = backend_.now();
     arrived.clear();
@@ -111,13 +112,17 @@ SessionOutcome Session::run(const std::function<void(Time)>& progress, const std
       break;
     }
     fold(backend_.now());
-    if (++instants % 1024 != 0 && !resumed_) continue;
+    if (++since_asked_ < kSeldom && !resumed_) continue;
+    since_asked_ = 0;
     if (progress) progress(backend_.now());
     if (stop && stop()) {
       outcome_.stopped = true;
       break;
     }
   }
+  for (const LaunchId id : running_)
+    for (const GraphNode& node : graph_launches_[id.slot].nodes)
+      if (backend_.node_ended(node.id)) workload_.worked(view(id).client, view(id).request, node.solo_time);
   outcome_.end = backend_.now();
   outcome_.memory_peak = memory_.peak();
   outcome_.checkpoints = memory_.checkpoints();
@@ -132,16 +137,23 @@ bool Session::over(Time now) const {
   return workload_.every_client_finished_once();
 }
 
-LaunchView& Session::new_view(const HostCall& call, Time now) {
+LaunchId Session::new_id() {
   LaunchId id{static_cast<std::uint32_t>(launches_.size()), next_serial_++};
   if (free_slots_.empty()) {
-    launches_.emplace_back();
+    launches_.emplace_back().state = LaunchState::finished;
     uses_.emplace_back();
     copy_waits_.push_back(false);
+    graph_launches_.emplace_back();
+    whole_.emplace_back();
   } else {
     id.slot = free_slots_.back();
     free_slots_.pop_back();
   }
+  return whole_[id.slot] = id;
+}
+
+LaunchView& Session::new_view(const HostCall& call, Time now) {
+  const LaunchId id = new_id();
   LaunchView& l = view(id);
   l = LaunchView{};
   l.id = id;
@@ -170,6 +182,7 @@ void Session::call(const HostCall& call, Time now) {
     return;
   }
 
+  if (!call.graph.empty()) return call_graph(call, now);
   LaunchView& l = new_view(call, now);
   const LaunchId id = l.id;
   l.stream = op.stream;
@@ -192,6 +205,53 @@ void Session::call(const HostCall& call, Time now) {
   } else {
     submit_copies(call.client, now);
   }
+}
+
+void Session::call_graph(const HostCall& call, Time now) {
+  const Client& client = trace_.clients[call.client.value];
+  const Program& program = trace_.programs[client.program.value];
+  ClientState& state = clients_[call.client.value];
+  RequestState& request = state.request(call.request);
+  const Graph& graph = graphs_.of(client.program, program, workload_.graph(call.client), call.graph);
+  const LaunchId id = new_view(call, now).id;
+  std::vector<GraphNode> nodes = std::move(graph_launches_[id.slot].nodes);
+  nodes.clear();
+  std::vector<BufferId> uses;
+  Time solo{};
+  for (const OpId op : graph.ops) {
+    GraphNode& node = nodes.emplace_back(GraphNode{nodes.empty() ? id : new_id(), op});
+    if (std::holds_alternative<corun::Launch>(program.ops[op.value].what)) node.solo_time = workload_.solo_time(call.client, op);
+    solo += node.solo_time;
+    whole_[node.id.slot] = id;
+    request.launch_of_op[op.value] = node.id;
+    request.called[op.value] = true;
+    if (state.memory) std::ranges::copy(memory_.used_by(call.client, program.ops[op.value]), std::back_inserter(uses));
+  }
+  graph_launches_[id.slot] = {&graph, std::move(nodes)};
+  LaunchView& l = view(id);
+  l.op = graph.leader;
+  l.stream = graph.streams.front();
+  l.operation = &program.ops[graph.leader.value];
+  l.kernel = &graph.kernel;
+  l.nodes = static_cast<std::uint32_t>(graph.ops.size());
+  l.solo_time = solo;
+  l.stoppable = l.sizable = false;
+  std::ranges::sort(uses);
+  uses.erase(std::ranges::unique(uses).begin(), uses.end());
+  if (state.memory && !use(l, std::move(uses))) return;
+  for (const OpId before : graph.before) l.waits_for += !request.ended[before.value];
+  for (const StreamId stream : graph.streams) state.streams[stream.value].unsubmitted.push_back(id);
+  pending_.insert(l);
+  notices_.push_back(LaunchReady{id});
+}
+
+/// It is over, or never comes.
+void Session::retire(LaunchView& l) {
+  l.state = LaunchState::finished;
+  if (l.nodes == 0) return retired_.push_back(l.id.slot);
+  std::vector<GraphNode>& nodes = graph_launches_[l.id.slot].nodes;
+  for (const GraphNode& node : nodes) retired_.push_back(node.id.slot);
+  nodes.clear();
 }
 
 void Session::fold(Time now) {
@@ -255,8 +315,7 @@ void Session::lose(ClientId client) {
     if (l.client != client) return false;
     if (l.state == LaunchState::stopping) --stream_of(l).stopping;
     if (l.kernel) pending_.went(l);
-    l.state = LaunchState::finished;
-    retired_.push_back(id.slot);
+    retire(l);
     memory_.end_use(l.uses);
     return true;
   });
@@ -266,16 +325,23 @@ void Session::lose(ClientId client) {
 void Session::end(LaunchId id, Time now) {
   LaunchView& l = view(id);
   if (l.state == LaunchState::stopping) --stream_of(l).stopping;
-  l.state = LaunchState::finished;
   running_.erase(id);
   if (l.kernel) pending_.went(l);
   RequestState& request = clients_[l.client.value].request(l.request);
-  request.ended[l.op.value] = true;
-  for (OpId after : workload_.graph(l.client).successors(l.op))
+  std::span<const OpId> successors = workload_.graph(l.client).successors(l.op);
+  if (l.nodes == 0) {
+    request.ended[l.op.value] = true;
+  } else {
+    const Graph& graph = *graph_launches_[id.slot].graph;
+    since_asked_ += l.nodes;
+    for (const OpId op : graph.ops) request.ended[op.value] = true;
+    successors = graph.after;
+  }
+  for (OpId after : successors)
     if (request.called[after.value])
-      free_to_go(view(request.launch_of_op[after.value]), request, now);
+      free_to_go(view(whole_[request.launch_of_op[after.value].slot]), request, now);
   pending_.ended(l, now);
-  retired_.push_back(id.slot);
+  retire(l);
   memory_.end_use(l.uses);
   if (workload_.finished(l.client, l.request, now, l.solo_time)) request_ended(l.client, l.request);
 }
@@ -287,6 +353,22 @@ void Session::free_to_go(LaunchView& l, const RequestState& request, Time now) {
   fetch(&l, kReadAtEnd);
   for (OpId after : workload_.graph(l.client).successors(l.op))
     if (request.called[after.value]) fetch(&view(request.launch_of_op[after.value]), kReadAtEnd);
+}
+
+/// Node by node, as the host hands the graph over.
+Outcome Session::launch_graph(const decide::Launch& launch, const LaunchView& l) {
+  GraphLaunch& of = graph_launches_[l.id.slot];
+  if (!of.graph->has_events) return backend_.graph(launch, l, of.nodes);
+  const RequestState& request = clients_[l.client.value].request(l.request);
+  std::vector<std::vector<LaunchId>> follows(of.nodes.size());
+  for (std::size_t i = 0; i < of.nodes.size(); ++i) {
+    for (const OpId op : workload_.graph(l.client).follows(of.nodes[i].op))
+      if (request.called[op.value] && !request.ended[op.value]) follows[i].push_back(request.launch_of_op[op.value]);
+    of.nodes[i].follows = follows[i];
+  }
+  const Outcome outcome = backend_.graph(launch, l, of.nodes);
+  for (GraphNode& node : of.nodes) node.follows = {};
+  return outcome;
 }
 
 void Session::request_ended(ClientId client, std::uint64_t request) {
@@ -305,6 +387,7 @@ void Session::ask(Time now) {
                  decisions_);
   for (const Decision& decision : decisions_) {
     ++outcome_.decisions;
+    hold_to_requirements(decision);
     // A full hardware channel leaves a thousand launches pending, all refused at each instant: without a word.
     if (const auto* launch = std::get_if<decide::Launch>(&decision);
         launch != nullptr && not_launchable(launch->launch) != nullptr) {
@@ -320,6 +403,31 @@ void Session::ask(Time now) {
   }
 }
 
+/// A backend may have prepared for nothing else.
+void Session::hold_to_requirements(const Decision& decision) const {
+  const auto needs = [this](Capability capability) {
+    if (!requires_.capabilities.has(capability))
+      throw InputError("", "--policy", fmt::format("policy {} decided what needs {}, which it does not require", policy_.name(), to_string(capability)),
+                       "let its requirements name it");
+  };
+  if (const auto* launch = std::get_if<decide::Launch>(&decision)) {
+    if (launch->priority != 0) needs(Capability::priority);
+    if (launch->tpc_mask) needs(Capability::tpc_mask);
+    if (!launch->ctas_per_sm.empty()) needs(Capability::sm_quota);
+    else if (launch->ctas != 0) needs(Capability::cta_quota);
+  } else if (const auto* resize = std::get_if<decide::Resize>(&decision)) {
+    needs(resize->ctas_per_sm.empty() ? Capability::cta_quota : Capability::sm_quota);
+  } else if (const auto* preempt = std::get_if<decide::Preempt>(&decision)) {
+    needs(preempt->how == decide::Stop::reset ? Capability::preempt_reset : Capability::preempt_at_block);
+  } else if (std::holds_alternative<decide::Query>(decision)) {
+    needs(Capability::progress);
+  } else if (std::holds_alternative<decide::LaunchPadded>(decision)) {
+    needs(Capability::padding);
+  } else if (std::holds_alternative<decide::Checkpoint>(decision) || std::holds_alternative<decide::Restore>(decision)) {
+    needs(Capability::memory_swap);
+  }
+}
+
 Outcome Session::apply(const Decision& decision, Time now) {
   if (const auto* wake = std::get_if<decide::WakeAt>(&decision)) {
     if (wake->at <= now) return Refused{"WakeAt a time that is not in the future"};
@@ -331,7 +439,8 @@ Outcome Session::apply(const Decision& decision, Time now) {
     l.ctas = ctas_of(*launch);
     l.priority = launch->priority;
     l.tpc_mask = launch->tpc_mask;
-    const Outcome outcome = backend_.apply(decision, l, unfinished_follows(l));
+    if (l.nodes != 0) l.ctas = 0;
+    const Outcome outcome = l.nodes != 0 ? launch_graph(*launch, l) : backend_.apply(decision, l, unfinished_follows(l));
     if (std::holds_alternative<Refused>(outcome))
       l.ctas = 0;
     else
@@ -355,6 +464,7 @@ Outcome Session::apply(const Decision& decision, Time now) {
   LaunchView& l = view(id);
   if (l.state == LaunchState::pending || l.state == LaunchState::finished)
     return Refused{"the launch is not running"};
+  if (l.nodes != 0) return Refused{"a graph has neither a size nor a number of blocks done"};
   const Outcome outcome = backend_.apply(decision, l, {});
   if (const auto* resize = std::get_if<decide::Resize>(&decision);
       resize && std::holds_alternative<Applied>(outcome))
@@ -368,10 +478,12 @@ const char* Session::not_launchable(LaunchId id) const {
     return "no such launch";
   const LaunchView& l = launches_[id.slot];
   if (l.state != LaunchState::pending) return "already launched";
-  if (clients_[l.client.value].streams[l.stream.value].unsubmitted.front() != l.id)
-    return "an earlier operation of its stream has not been launched";
-  if (clients_[l.client.value].streams[l.stream.value].stopping != 0)
-    return "an earlier operation of its stream is coming off the GPU";
+  const auto streams = l.nodes == 0 ? std::span(&l.stream, 1) : std::span<const StreamId>(graph_launches_[id.slot].graph->streams);
+  for (const StreamId s : streams) {
+    const StreamState& stream = clients_[l.client.value].streams[s.value];
+    if (stream.unsubmitted.front() != l.id) return "an earlier operation of its stream has not been launched";
+    if (stream.stopping != 0) return "an earlier operation of its stream is coming off the GPU";
+  }
   if (!follows_submitted(l)) return "an operation that it waits for has not been launched";
   if (memory_.absent(l.uses)) return "a buffer that it uses is not on the device";
   return nullptr;
@@ -384,7 +496,10 @@ void Session::submitted(LaunchView& l, Time now) {
   pending_.came(l);
   running_.push_back(l.id);
   memory_.begin_use(l.uses, true, now);
-  clients_[l.client.value].streams[l.stream.value].unsubmitted.pop_front();
+  if (l.nodes == 0)
+    stream_of(l).unsubmitted.pop_front();
+  else
+    for (const StreamId s : graph_launches_[l.id.slot].graph->streams) clients_[l.client.value].streams[s.value].unsubmitted.pop_front();
   submit_copies(l.client, now);
 }
 
@@ -392,6 +507,7 @@ Outcome Session::submit(const decide::LaunchPadded& padded, Time now) {
   for (const LaunchId id : {padded.launch, padded.padding})
     if (const char* why = not_launchable(id)) return Refused{why};
   LaunchView &l = view(padded.launch), &padding = view(padded.padding);
+  if (l.nodes != 0 || padding.nodes != 0) return Refused{"a graph is not padded"};
   if (l.client == padding.client) return Refused{"a launch is padded with another client's"};
   if (padding.waits_for != 0) return Refused{"the padding waits for something unfinished"};
   const Outcome outcome = backend_.pad(padded, l, padding, unfinished_follows(l));
@@ -427,6 +543,7 @@ Outcome Session::preempt_launch(const decide::Preempt& preempt) {
     for (LaunchId id : running_)
       if (std::find(off.begin(), off.end(), id) == off.end() && comes_off(id)) off.push_back(id);
   }
+  if (std::ranges::any_of(off, [this](LaunchId id) { return is_graph(id); })) return Refused{"a graph runs to its end"};
   const std::vector<LaunchId> behind(off.begin() + 1, off.end());
   const Outcome outcome = backend_.apply(preempt, l, behind);
   if (std::holds_alternative<Refused>(outcome)) return outcome;
@@ -473,9 +590,11 @@ bool Session::follows_submitted(const LaunchView& launch) const {
   // One that is stopping may come off: what is launched meanwhile could stand before it in a hardware
   // channel.
   const RequestState& request = clients_[launch.client.value].request(launch.request);
-  for (OpId op : workload_.graph(launch.client).follows(launch.op)) {
+  const std::span<const OpId> follows =
+      launch.nodes != 0 ? std::span<const OpId>(graph_launches_[launch.id.slot].graph->events) : workload_.graph(launch.client).follows(launch.op);
+  for (OpId op : follows) {
     if (!request.called[op.value] || request.ended[op.value]) continue;
-    if (const LaunchState state = launches_[request.launch_of_op[op.value].slot].state;
+    if (const LaunchState state = launches_[whole_[request.launch_of_op[op.value].slot].slot].state;
         state == LaunchState::pending || state == LaunchState::stopping)
       return false;
   }

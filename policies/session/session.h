@@ -15,6 +15,7 @@
 #include "policies/api/backend.h"
 #include "policies/api/policy.h"
 #include "policies/session/device_memory.h"
+#include "policies/session/graphs.h"
 #include "policies/session/launch_list.h"
 #include "policies/session/pending_launches.h"
 #include "policies/session/workload.h"
@@ -63,7 +64,7 @@ class Session {
   /// What launches of `at` point to must outlive this.
   void resume(const Snapshot& at, std::span<const Resumed> on_gpu);
 
-  /// Now and then (about once per thousand instants) `progress` is told the time, and `stop` is asked whether the
+  /// Now and then (about once in a thousand instants and graph nodes) `progress` is told the time, and `stop` is asked whether the
   /// run shall end here.  What they, policy, backend and sinks throw comes through.  To be called once.
   SessionOutcome run(const std::function<void(Time)>& progress = {}, const std::function<bool()>& stop = {});
 
@@ -86,6 +87,11 @@ class Session {
 
   void call(const HostCall& call, Time now);
   LaunchView& new_view(const HostCall& call, Time now);
+  LaunchId new_id();
+  void call_graph(const HostCall& call, Time now);
+  Outcome launch_graph(const decide::Launch& launch, const LaunchView& graph);
+  void retire(LaunchView& l);
+  void hold_to_requirements(const Decision& decision) const;
   void allocate(const HostCall& call, Time now);
   void fail(ClientId client, std::string reason);
   void request_ended(ClientId client, std::uint64_t request);
@@ -113,6 +119,7 @@ class Session {
   void submit_copies(ClientId client, Time now);
   std::vector<LaunchId> unfinished_follows(const LaunchView& launch) const;
   bool follows_submitted(const LaunchView& launch) const;
+  bool is_graph(LaunchId id) const { return launches_[id.slot].nodes != 0; }
   StreamState& stream_of(const LaunchView& l) { return clients_[l.client.value].streams[l.stream.value]; }
   LaunchView& view(LaunchId id) { return launches_[id.slot]; }
   bool over(Time now) const;
@@ -137,12 +144,22 @@ class Session {
   PendingLaunches pending_;
   std::vector<LaunchId> allocating_;
   LaunchList running_;
+  /// Of a graph, by its slot.  Its nodes have slots of their own, without a view; the first is the graph's.
+  struct GraphLaunch {
+    const Graph* graph = nullptr;
+    std::vector<GraphNode> nodes{};
+    Time solo_time{};
+  };
+  Graphs graphs_;
+  std::vector<GraphLaunch> graph_launches_;  // by slot
+  std::vector<LaunchId> whole_;              // by slot: the launch that it is a node of; else itself
   std::vector<std::vector<BufferId>> uses_;  // by slot
   std::vector<bool> copy_waits_;             // by slot: it waits for a buffer to be on the device
   std::vector<Profile> profiles_;
   std::vector<Notice> notices_;  // of this instant
   std::vector<Decision> decisions_;
   Time wake_at_ = kNever;
+  std::uint64_t since_asked_ = 0;  // instants and nodes since `stop` was asked
   std::size_t gauged_pending_ = 0;  // as last recorded
   std::uint64_t gauged_memory_ = 0;
   SessionOutcome outcome_;

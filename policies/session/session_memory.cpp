@@ -21,8 +21,7 @@ bool Session::use(LaunchView& launch, std::vector<BufferId> buffers) {
   std::uint64_t bytes = 0;
   for (BufferId id : launch.uses) bytes += memory_[id].bytes;
   if (bytes <= memory_.capacity()) return true;
-  launch.state = LaunchState::finished;
-  retired_.push_back(launch.id.slot);
+  retire(launch);
   fail(launch.client, fmt::format("out of memory: one operation uses {}, and the GPU has {}", in_bytes(bytes),
                                   in_bytes(memory_.capacity())));
   return false;
@@ -124,10 +123,12 @@ void Session::give_back() {
 void Session::drop(LaunchId id) {
   LaunchView& l = view(id);
   if (copy_waits_[id.slot]) memory_.wait_for(l.uses, -1);
+  if (l.state == LaunchState::finished) return;  // a graph, which is in several streams
   copy_waits_[id.slot] = false;
-  l.state = LaunchState::finished;
-  clients_[l.client.value].request(l.request).called[l.op.value] = false;
-  retired_.push_back(id.slot);
+  std::vector<bool>& called = clients_[l.client.value].request(l.request).called;
+  if (l.nodes == 0) called[l.op.value] = false;
+  for (const GraphNode& node : graph_launches_[id.slot].nodes) called[node.op.value] = false;
+  retire(l);
   if (l.kernel) pending_.erase(l);
 }
 

@@ -53,6 +53,41 @@ Workload::Workload(const Workload& begins, Timeline& timeline)
       clients_(begins.clients_),
       next_event_(begins.next_event_) {}
 
+/// A policy decides one priority and one set of TPCs for a launch.
+bool Workload::alike(ClientId client, std::span<const OpId> launches) const {
+  const Client& of = trace_.clients[client.value];
+  const std::vector<Op>& ops = trace_.programs[of.program.value].ops;
+  const auto terms = [&](OpId op) {
+    const ClientStream& stream = of.streams[ops[op.value].stream.value];
+    return std::tuple(stream.priority.value_or(of.priority), stream.tpc_mask, std::get<Launch>(ops[op.value].what).tpc_mask);
+  };
+  const Op* first = nullptr;
+  for (const OpId op : launches) {
+    if (!std::holds_alternative<Launch>(ops[op.value].what)) continue;
+    if (first == nullptr) first = &ops[op.value];
+    if (terms(op) != terms(OpId{static_cast<std::uint32_t>(first - ops.data())})) return false;
+  }
+  return first != nullptr;
+}
+
+void Workload::call_graphs_whole() {
+  for (std::uint32_t i = 0; i < clients_.size(); ++i) {
+    const std::span<const OpId> order = graph(ClientId{i}).issue_order();
+    const std::vector<Op>& ops = trace_.programs[trace_.clients[i].program.value].ops;
+    std::vector<std::uint32_t>& end = clients_[i].graph_end;
+    end.resize(order.size());
+    for (auto at = static_cast<std::uint32_t>(order.size()); at-- > 0;) {
+      const bool goes_on = at + 1 < order.size() && !is_host_call(ops[order[at + 1].value]) &&
+                           handed_over(ClientId{i}, order[at + 1]) == HandedOver::in_graph;
+      end[at] = goes_on ? end[at + 1] : at + 1;
+    }
+    for (std::uint32_t at = 0, next = 0; at < order.size(); at = next) {
+      next = end[at];
+      if (!alike(ClientId{i}, order.subspan(at, next - at))) std::fill(end.begin() + at, end.begin() + next, 0);
+    }
+  }
+}
+
 void Workload::show(ClientView& view, Time now) const {
   const State& c = clients_[view.id.value];
   view.requests_waiting = waiting(view.id, now);
@@ -153,7 +188,7 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
   }
   const OpId op = order[c.next_op];
   const Op& what = trace_.programs[trace_.clients[id.value].program.value].ops[op.value];
-  const HostCall call{HostCall::Kind::operation, id, op, c.serving.back().record.request};
+  HostCall call{HostCall::Kind::operation, id, op, c.serving.back().record.request};
   if (std::holds_alternative<Alloc>(what.what)) {
     ++c.next_op;
     c.waits_for_memory = true;
@@ -171,12 +206,17 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
     prepare_next_call(id, now);
     return true;
   }
-  ++c.next_op;
-  ++c.serving.back().outstanding;
-  calls.push_back(call);
   // A graph's operations are all handed over by one call.
   const bool by_itself = handed_over(id, op) == HandedOver::by_itself;
-  if (c.waits_for_decisions && std::holds_alternative<Launch>(what.what) && c.next_op != c.calls &&
+  if (!by_itself && !c.graph_end.empty() && c.graph_end[c.next_op] != 0) {
+    const std::span<const OpId> all = order.subspan(c.next_op, std::min<std::size_t>(c.graph_end[c.next_op], c.calls) - c.next_op);
+    if (c.graph_end[c.next_op] <= c.calls || alike(id, all)) call.graph = all;
+  }
+  const bool waits = !call.graph.empty() || std::holds_alternative<Launch>(what.what);
+  c.next_op += std::max<std::size_t>(1, call.graph.size());
+  ++c.serving.back().outstanding;
+  calls.push_back(call);
+  if (c.waits_for_decisions && waits && c.next_op != c.calls &&
       (by_itself || handed_over(id, order[c.next_op]) != HandedOver::in_graph)) {
     c.in_call = by_itself;
     c.host_free = kNever;

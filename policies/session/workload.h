@@ -35,6 +35,7 @@ struct HostCall {
   ClientId client;
   OpId op;
   std::uint64_t request = 0;
+  std::span<const OpId> graph{};  // not empty: all of these, by one call
 };
 
 class Workload {
@@ -56,10 +57,15 @@ class Workload {
   /// order.  Allocations stop the client until allocated().
   void advance(Time now, std::vector<RequestArrived>& arrived, std::vector<HostCall>& calls);
 
-  /// An operation of the client's request has ended; `solo` is the work it was worth.  Tells whether that was
-  /// the request's last one.
+  /// From now on a graph is one call, where it has a kernel, and its kernels one priority and one mask.
+  void call_graphs_whole();
+
+  /// What one call handed over for the client's request has ended; `solo` is the work it was worth.  Tells whether that
+  /// was the request's last one.
   bool finished(ClientId client, std::uint64_t request, Time now, Time solo);
 
+  /// So much of what a call handed over is done, which has not ended.
+  void worked(ClientId client, std::uint64_t request, Time solo) { clients_[client.value].serving[serving_of(client, request)].record.work_done += solo; }
   /// Ends the run: writes what is unfinished to the timeline.
   void close();
 
@@ -120,8 +126,10 @@ class Workload {
     bool waits_for_decisions = false;
     std::optional<bool> in_call{};  // its host is in that of a launch; whether it is of nothing else
     bool waits_for_memory = false, has_first_memory = false, failed = false;
+    std::vector<std::uint32_t> graph_end{};  // by place in the issue order: where the graph ends that begins there, 0: it is taken apart; empty: all are
   };
 
+  bool alike(ClientId client, std::span<const OpId> launches) const;
   Time next_event(ClientId id) const;
   bool step(ClientId id, Time now, std::vector<RequestArrived>& arrived, std::vector<HostCall>& calls);
   void arrive(ClientId id, Time intended);

@@ -385,6 +385,13 @@ class LaunchView:
         """None for a copy, as `running` has them, and for an allocation."""
 
     @property
+    def nodes(self) -> int:
+        """Kernels and copies of a graph, which `kernel` stands for with a block for each kernel.
+
+        0: it is no graph, or the policy requires kernels.
+        """
+
+    @property
     def tpc_mask(self) -> Optional[frozenset[int]]:
         """Of this launch, as the trace has it; None: it has none of its own."""
 
@@ -734,10 +741,9 @@ class Requirements:
     """What a policy needs.  `run` raises InputError before the first `decide` if a capability is missing."""
 
     capabilities: frozenset[Capability]
-    """What its decisions use.
+    """What its decisions use.  A decision that uses another one is an InputError.
 
-    Without `memory_swap` each Checkpoint and Restore is refused.  Without `preempt_at_block` no kernel has
-    the cost of being stoppable.  The simulator holds the policy to nothing else here.
+    Without `preempt_at_block` no kernel has the cost of being stoppable.
     """
     contexts: Contexts
     """Contexts.one: all clients share one."""
@@ -752,6 +758,11 @@ class Requirements:
 
     Empty: no MPS.  InputError from `run` on a GPU without MPS or, below 100, without percentages.
     """
+    kernels: bool
+    """True: graphs are shown and launched kernel by kernel.
+
+    Profiles and capabilities that a whole graph has not (quotas, progress, preemption, padding) bring it too.
+    """
     def __init__(
         self,
         capabilities: Iterable[Capability],
@@ -761,6 +772,7 @@ class Requirements:
         memory: bool = False,
         deferred_memory: bool = False,
         thread_percentages: Sequence[float] = ...,
+        kernels: bool = False,
     ) -> None:
         """contexts: Contexts.one unless given.  thread_percentages: none unless given."""
 

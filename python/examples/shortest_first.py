@@ -9,7 +9,7 @@ class ShortestFirst(corun.Policy):
     """Of the launches that wait for nothing, those with the shortest solo time, while fewer than two run."""
 
     name = "shortest-first"
-    requirements = corun.Requirements({corun.Capability.order}, corun.Contexts.one)
+    requirements = corun.Requirements({corun.Capability.order}, kernels=True)
 
     def decide(self, snapshot: corun.Snapshot) -> List[corun.Decision]:
         free = 2 - sum(launch.kernel is not None for launch in snapshot.running)

@@ -26,7 +26,7 @@ void bind_requirements(py::module_& m) {
                                         "What a policy needs; refused at the start if missing.");
   requirements
       .def(py::init([](CapabilitySet capabilities, Contexts contexts, bool profiles, bool memory,
-                       bool deferred_memory, std::vector<double> thread_percentages) {
+                       bool deferred_memory, std::vector<double> thread_percentages, bool kernels) {
              Requirements r;
              r.capabilities = capabilities;
              r.contexts = contexts;
@@ -34,19 +34,21 @@ void bind_requirements(py::module_& m) {
              r.memory = memory;
              r.deferred_memory = deferred_memory;
              r.thread_percentages = std::move(thread_percentages);
+             r.kernels = kernels;
              return r;
            }),
            arg("capabilities"), arg("contexts") = Contexts::one, py::kw_only(), arg("profiles") = false,
            arg("memory") = false, arg("deferred_memory") = false,
-           arg("thread_percentages") = std::vector<double>{})
+           arg("thread_percentages") = std::vector<double>{}, arg("kernels") = false)
       .def_readwrite("capabilities", &Requirements::capabilities)
       .def_readwrite("contexts", &Requirements::contexts)
       .def_readwrite("profiles", &Requirements::profiles)
       .def_readwrite("memory", &Requirements::memory)
       .def_readwrite("deferred_memory", &Requirements::deferred_memory)
-      .def_readwrite("thread_percentages", &Requirements::thread_percentages);
+      .def_readwrite("thread_percentages", &Requirements::thread_percentages)
+      .def_readwrite("kernels", &Requirements::kernels);
   as_record(requirements,
-            {"capabilities", "contexts", "profiles", "memory", "deferred_memory", "thread_percentages"});
+            {"capabilities", "contexts", "profiles", "memory", "deferred_memory", "thread_percentages", "kernels"});
 }
 
 }  // namespace

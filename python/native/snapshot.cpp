@@ -43,6 +43,7 @@ void bind_launches(py::module_& m) {
       .def_property_readonly(
           "kernel",
           [](const LaunchObject& l) { return l.view.kernel ? part_of(l.owner, l.view.kernel) : nullptr; })
+      .def_property_readonly("nodes", [](const LaunchObject& l) { return l.view.nodes; })
       .def_property_readonly("tpc_mask",
                              [](const LaunchObject& l) {
                                const auto* launch = l.view.operation

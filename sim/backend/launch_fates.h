@@ -24,6 +24,7 @@ struct Fate {
   bool spreads = false;  // it has a number of CTAs per SM
   SmMask allowed;
   std::uint32_t preemption = kNone;  // that it is under
+  std::uint32_t graph = kNone;       // that it is a node of
   bool padded = false;               // part of a padded launch
   bool was_held = false;             // taken back before it was handed over
   std::uint32_t preemptions = 0;
@@ -47,7 +48,7 @@ class LaunchFates {
     fate.context = context, fate.stream = stream;
     fate.blocks = l.kernel != nullptr ? l.kernel->blocks() : 0;
     fate.end = kNever;
-    fate.preemption = Fate::kNone;
+    fate.preemption = fate.graph = Fate::kNone;
     fate.padded = fate.was_held = false;
     return fate;
   }

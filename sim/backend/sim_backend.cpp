@@ -147,12 +147,13 @@ std::optional<std::string> SimBackend::impossible(const decide::CtasPerSm& ctas_
 Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
                            std::span<const LaunchId> follows) {
   if (decision.priority > 0 || decision.priority <= -levels()) return Refused{"no such priority"};
-  const StreamPlace at = place(l);
-  Context& context = contexts_[at.context];
   const Fate* expected = fates_.find(l.id);
-  if (context.host->full(at.stream) && (expected == nullptr || expected->reaches == Time{}))
-    return Refused{"the stream's hardware channel is full"};
-  const ComputeEngine& engine = *context.engine;
+  if (full(l) && (expected == nullptr || expected->reaches == Time{})) return Refused{"the stream's hardware channel is full"};
+  return hand_to_host(decision, l, follows);
+}
+
+Outcome SimBackend::hand_to_host(const decide::Launch& decision, const LaunchView& l, std::span<const LaunchId> follows) {
+  const ComputeEngine& engine = *contexts_[place(l).context].engine;
   const SmMask masked = decision.tpc_mask ? engine.mask_of(*decision.tpc_mask) : engine.all_sms();
   const SmMask allowed = limits_.within(l.client, masked);
   if (allowed.count() == 0) return Refused{"the mask has no TPC of this GPU"};
@@ -176,6 +177,30 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
   Fate& fate = fates_[l.id.slot];
   fate.spreads = !decision.ctas_per_sm.empty();
   fate.allowed = allowed;
+  return Applied{};
+}
+
+/// A channel that has room for one node takes all: the driver goes on as there is room again.
+Outcome SimBackend::graph(const decide::Launch& decision, const LaunchView& graph, std::span<const GraphNode> nodes) {
+  if (decision.priority > 0 || decision.priority <= -levels()) return Refused{"no such priority"};
+  if (full(graph)) return Refused{"the stream's hardware channel is full"};
+  const ComputeEngine& engine = *contexts_[place(graph).context].engine;
+  if (limits_.within(graph.client, decision.tpc_mask ? engine.mask_of(*decision.tpc_mask) : engine.all_sms()).count() == 0)
+    return Refused{"the mask has no TPC of this GPU"};
+  const std::uint32_t run = graphs_.add({graph.id, nodes.size()});
+  const Program& program = trace_.programs[trace_.clients[graph.client.value].program.value];
+  LaunchView l = graph;
+  l.nodes = 0;
+  for (const GraphNode& node : nodes) {
+    const Op& op = program.ops[node.op.value];
+    l.id = node.id, l.op = node.op, l.stream = op.stream, l.operation = &op, l.solo_time = node.solo_time;
+    const auto* launch = std::get_if<Launch>(&op.what);
+    l.kernel_id = launch != nullptr ? launch->kernel : KernelId{};
+    l.kernel = launch != nullptr ? &trace_.kernels[launch->kernel.value] : nullptr;
+    const Outcome outcome = launch != nullptr ? hand_to_host(decision, l, node.follows) : copy(l, node.follows);
+    CORUN_EXPECTS(std::holds_alternative<Applied>(outcome));
+    fates_[node.id.slot].graph = run;
+  }
   return Applied{};
 }
 
@@ -305,7 +330,7 @@ void SimBackend::wait(Time until, std::vector<Notice>& notices) {
       } else if (n.kind == EngineNotice::Kind::taken_off) {
         taken_off(n.launch);
       } else {
-        tell_later(KernelFinished{n.launch});
+        tell_end(n.launch, KernelFinished{n.launch});
         const Fate& fate = fates_[n.launch.slot];
         ended(n.launch, fate.context, fate.stream);
       }
@@ -344,7 +369,7 @@ void SimBackend::handle(const ErrandDue& event) {
 
 void SimBackend::carry_out(const CopyEnd& end) {
   timeline_.record(end.record);
-  tell_later(CopyFinished{end.launch});
+  tell_end(end.launch, CopyFinished{end.launch});
   ended(end.launch, end.context, end.stream);
 }
 
@@ -402,6 +427,13 @@ void SimBackend::ended(LaunchId launch, std::uint32_t context, std::uint32_t str
   fates_[launch.slot].end = now_;
   cleared(launch);
   leave(launch, context, stream, next_late(context, stream));
+}
+
+/// Of a graph the host hears once.
+void SimBackend::tell_end(LaunchId launch, const Notice& end) {
+  const std::uint32_t graph = fates_[launch.slot].graph;
+  if (graph == Fate::kNone) return tell_later(end);
+  if (--graphs_[graph].left == 0) tell_later(KernelFinished{graphs_.take(graph).launch});
 }
 
 /// How late the stream's next launch starts, where its latest leaves it now.

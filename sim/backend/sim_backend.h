@@ -48,6 +48,10 @@ class SimBackend final : public Backend {
   Outcome pad(const decide::LaunchPadded& decision, const LaunchView& launch, const LaunchView& padding,
               std::span<const LaunchId> follows) override;
   Outcome copy(const LaunchView& copy, std::span<const LaunchId> follows) override;
+  /// One host that issues for all takes graphs apart.
+  bool takes_graphs() const override { return !thread_.takes_time(); }
+  Outcome graph(const decide::Launch& decision, const LaunchView& graph, std::span<const GraphNode> nodes) override;
+  bool node_ended(LaunchId node) const override { return fates_.ended_at(node) <= now_ - topology_.gpu.completion_notice; }
 
   void close() override { contexts_.close(now_); }
 
@@ -147,6 +151,8 @@ class SimBackend final : public Backend {
            trace_.clients[l.client.value].service_class == ServiceClass::best_effort;
   }
   Outcome launch(const decide::Launch& decision, const LaunchView& launch, std::span<const LaunchId> follows);
+  Outcome hand_to_host(const decide::Launch& decision, const LaunchView& launch, std::span<const LaunchId> follows);
+  void tell_end(LaunchId launch, const Notice& end);
   Outcome preempt(const decide::Preempt& decision, const LaunchView& launch,
                   std::span<const LaunchId> behind);
   void prepare(Submission::Kernel& kernel, const LaunchView& launch, const Shape& shape,
@@ -168,6 +174,7 @@ class SimBackend final : public Backend {
   bool may_be_stopped(ClientId client) const {
     return preemptive_ && trace_.clients[client.value].service_class == ServiceClass::best_effort;
   }
+  bool full(const LaunchView& l) const { return contexts_[place(l).context].host->full(place(l).stream); }
   bool held_on_host(const LaunchView& launch) const { return thread_.takes_time() && may_be_stopped(launch.client); }
   void hold(const LaunchView& launch, Submission&& submission);
   void hand_over_held(ClientId client, Submission submission);
@@ -203,6 +210,12 @@ class SimBackend final : public Backend {
     std::uint32_t events = 0;  // of it, in the queue
   };
   LaunchFates fates_;
+  /// A graph on the GPU.
+  struct GraphRun {
+    LaunchId launch;
+    std::size_t left;  // nodes that have not ended
+  };
+  Slots<GraphRun> graphs_;
   Slots<Preemption> preemptions_;
   std::vector<EngineNotice> engine_notices_;
   std::shared_ptr<LaunchShapes> shapes_;

@@ -45,6 +45,7 @@ ServiceView::ServiceView(Policy& policy, const Trace& trace, PersistentLaunches*
 
 Requirements ServiceView::requirements() const {
   Requirements needed = policy_.requirements();
+  needed.kernels = true;  // it puts them together itself
   const bool ahead = (needed.capabilities.has(Capability::preempt_at_block) || needed.forecast) && !needed.capabilities.has(Capability::tpc_mask);
   for (const Client& c : trace_.clients) needed.waiting_hosts.push_back(!ahead || c.service_class != ServiceClass::best_effort);
   return needed;

@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "tests/support/watched_memory.h"
+#include "traces/model/error.h"
 
 namespace corun::sim {
 namespace {
@@ -211,7 +212,7 @@ TEST(MemorySession, RefusesWhatMemoryDoesNotAllow) {
   ASSERT_EQ(ran.ordered.size(), 1u);
 }
 
-TEST(MemorySession, RefusesMovesOfAPolicyThatDidNotSayItMovesMemory) {
+TEST(MemorySession, EndsWithAnErrorWhereAPolicyMovesMemoryAndDidNotRequireIt) {
   TraceBuilder b;
   const KernelId k = b.kernel(kernel(4, 256, us(50)));
   b.client("a", b.program({alloc(0, 600), sync(), launch(k)}));
@@ -220,9 +221,7 @@ TEST(MemorySession, RefusesMovesOfAPolicyThatDidNotSayItMovesMemory) {
                     d.push_back(decide::Checkpoint{BufferId{0}});
                     for (LaunchId id : now.pending) d.push_back(decide::Launch{id});
                   });
-  const WatchedRun ran = watch(b.trace, gpu_with(1000), policy);
-  EXPECT_GE(ran.outcome.refusals, 1u);
-  EXPECT_THAT(ran.ordered, IsEmpty());
+  EXPECT_THROW(watch(b.trace, gpu_with(1000), policy), InputError);
 }
 
 TEST(MemorySession, ACopyWaitsUntilItsBufferIsOnTheDevice) {

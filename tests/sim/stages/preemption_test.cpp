@@ -39,7 +39,7 @@ class Script final : public Policy {
  public:
   Script(Time off, decide::Stop how, Time again) : off_(off), again_(again), how_(how) {}
   std::string_view name() const override { return "script"; }
-  Requirements requirements() const override { return {{}, corun::Contexts::one, false}; }
+  Requirements requirements() const override { return {{Capability::preempt_at_block, Capability::preempt_reset}}; }
   void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
     for (const Notice& notice : now.notices) {
       if (const auto* p = std::get_if<Preempted>(&notice)) preempted.push_back({now.now, *p});
@@ -204,7 +204,7 @@ class Pads final : public Policy {
  public:
   Pads(std::uint32_t sms, std::uint64_t blocks) : sms_(sms), blocks_(blocks) {}
   std::string_view name() const override { return "pads"; }
-  Requirements requirements() const override { return {{}, corun::Contexts::one, false}; }
+  Requirements requirements() const override { return {{Capability::padding}}; }
   void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
     for (const Notice& notice : now.notices)
       if (const auto* p = std::get_if<Preempted>(&notice)) done.push_back(p->blocks_done);
