@@ -75,7 +75,7 @@ class ContentionModel {
   /// Whether they slow each other from now on; else all blocks take as long as alone.
   void contend(bool contended, Time now, const Cohorts& cohorts);
   bool contended() const { return contended_; }
-  /// To be called after each instant: rates what has changed.  `losses`, if not null, is told; SMs are then kept
+  /// To be called after each instant, and again where more has changed in it: rates what has changed.  `losses`, if not null, is told; SMs are then kept
   /// one by one.
   void settle(Time now, const Cohorts& cohorts, LossMeter* losses = nullptr);
   /// The only launch, all of whose blocks began at this instant and end together: its next blocks go as they
@@ -132,7 +132,7 @@ class ContentionModel {
     std::uint32_t launches = 0;  // present, whose neighbours wait for the memory or the clock
     bool unsettled = false;
     Time settles_at{}, settled_at{};
-    std::optional<WorkId> only;  // that had blocks when it was judged last
+    std::optional<WorkId> only;  // that had blocks when it was judged last, so that a judgement finds the same (round)
     double dram = 0;  // its use, 0 to 1
   };
 

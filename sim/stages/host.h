@@ -65,7 +65,7 @@ struct Submission {
   std::vector<LaunchId> follows;  // events it waits for
   std::variant<Kernel, CopyJob> what;
   bool evicted = false;  // it passes the GPU without doing anything
-  bool graph = false;    // one call for all of its request, as all of its stream
+  bool graph = false;    // of a graph, as all of its stream
   bool ahead = false;    // read before what is in front of it has ended, as all of its stream
 };
 

@@ -1,10 +1,9 @@
 // One context's compute pipeline, in the context's own time: TMU -> WDU -> dispatcher -> SMs.  An instant is
 // one `step`: what ends completes, slots are refilled, the dispatcher starts blocks, rates settle.
 //
-// While one launch has the SMs to itself, its blocks take as long as alone, and their ends are known when
-// they start (`CompletionQueue`); so are those of launches that contend for nothing.  While several launches
-// that contend have blocks on SMs, or a single one's last wave thins out, `ContentionModel` knows how fast
-// they are.
+// Blocks of a launch that contends are in `ContentionModel`, which knows how fast they are: as fast as alone, unless several such
+// launches have blocks on SMs or the last wave of one thins out.  Ends of other blocks are known when they start
+// (`CompletionQueue`).
 #pragma once
 
 #include <cstdint>

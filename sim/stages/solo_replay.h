@@ -17,7 +17,7 @@ namespace corun::sim {
 
 class SoloMemory {
  public:
-  /// All that decides how it goes.
+  /// All of a launch that decides how it goes.  `Pipeline::at_rest` rules out what else could.
   struct Key {
     std::uint64_t blocks = 0;
     Time block_alone{}, per_task{};

@@ -20,7 +20,7 @@ namespace corun {
 struct Launch {
   KernelId kernel;
   std::optional<Time> solo_time;    // of this launch, where it differs from the kernel's
-  std::optional<TpcMask> tpc_mask;  // finest of the three levels
+  std::optional<TpcMask> tpc_mask;  // finest of the three levels; a policy may apply them (`tpc-mask` does)
   /// Programmatic dependent launch: it is there when its stream's previous kernel ends, so it starts without a gap.  Its time
   /// is what it takes from then on.
   bool dependent = false;
