@@ -10,22 +10,22 @@ void Dispatcher::accept(TaskId id, const Task& task) {
   tmu_.accept(id, task.level);
 }
 
-bool Dispatcher::choose(const TaskTable& tasks, const SmArray& sms, TaskId& task, const SmMask*& ready) {
+std::optional<Dispatcher::Choice> Dispatcher::choose(const TaskTable& tasks, const SmArray& sms) {
+  std::optional<Choice> choice(std::in_place);
   SmMask claimed;
-  ready = nullptr;
   for (const TaskId id : wdu_.table()) {
     bring_up_to_date(id, tasks[id], sms);
     const SmMask& allowed = tasks[id].allowed;
-    if (ready != nullptr) ready_ = allowed.minus(claimed);
-    if (placements_[id.value].most_free(ready) != 0) {
-      task = id;
-      return true;
+    if (!claimed.none()) choice->left = allowed.minus(claimed);
+    if (placements_[id.value].most_free(choice->ready()) != 0) {
+      choice->task = id;
+      return choice;
     }
     claimed |= allowed;
-    if (claimed == sms.all()) return false;
-    ready = &ready_;
+    if (claimed == sms.all()) break;
   }
-  return false;
+  choice.reset();
+  return choice;
 }
 
 inline void Dispatcher::bring_up_to_date(TaskId id, const Task& task, const SmArray& sms) {
@@ -44,9 +44,10 @@ inline void Dispatcher::bring_up_to_date(TaskId id, const Task& task, const SmAr
   placement.seen = changes;
 }
 
-Dispatcher::Lap Dispatcher::lap(TaskId id, const Task& task, std::uint64_t most, std::uint64_t alike,
-                                const SmMask* ready, const Cohorts& cohorts, Time now) const {
-  const Placement& placement = placements_[id.value];
+Dispatcher::Lap Dispatcher::lap(const Choice& choice, const Task& task, std::uint64_t most, std::uint64_t alike,
+                                const Cohorts& cohorts, Time now) const {
+  const Placement& placement = placements_[choice.task.value];
+  const SmMask* const ready = choice.ready();
   const auto sms_of = [&](const SmMask& heads) {
     std::uint32_t sms = 0;
     heads.for_each([&](std::uint32_t head) { sms += cohorts.size(head); });

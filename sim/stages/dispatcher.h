@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -77,9 +78,14 @@ class Dispatcher {
   }
 
   // ---- what ----
-  /// The first task of the table that may use an SM which no task before it may use and which has room for
-  /// it.  False: none.  `ready`: the SMs that are left to it, null if these are all that it may use.
-  bool choose(const TaskTable& tasks, const SmArray& sms, TaskId& task, const SmMask*& ready);
+  struct Choice {
+    TaskId task;
+    /// Of the SMs that it may use, those that no task before it may use; none: all.
+    std::optional<SmMask> left;
+    const SmMask* ready() const { return left ? &*left : nullptr; }
+  };
+  /// The first task of the table that may use an SM which no task before it may use and which has room for it.
+  std::optional<Choice> choose(const TaskTable& tasks, const SmArray& sms);
   /// Blocks that start at one instant.
   struct Lap {
     SmMask heads;              // of the cohorts that take blocks
@@ -90,8 +96,8 @@ class Dispatcher {
     bool whole_cohorts = true;
   };
   /// At most `most` blocks; those of more than `alike` SMs may go different ways (`Work::alike`).
-  Lap lap(TaskId id, const Task& task, std::uint64_t most, std::uint64_t alike, const SmMask* ready,
-          const Cohorts& cohorts, Time now) const;
+  Lap lap(const Choice& choice, const Task& task, std::uint64_t most, std::uint64_t alike, const Cohorts& cohorts,
+          Time now) const;
   std::uint32_t free_at(TaskId id, std::uint32_t head) const { return placements_[id.value].free_at(head); }
 
   /// The SM, of which all changes but this one are known to the task, has room for `difference` blocks more of it,
@@ -112,7 +118,6 @@ class Dispatcher {
   Wdu wdu_;
   std::vector<TaskId> entered_, evicted_;
   std::vector<Placement> placements_;  // by TaskId
-  SmMask ready_;
   Time at_ = kNever;
   Time free_{};
   Time slot_{};

@@ -337,26 +337,25 @@ void Pipeline::finish(WorkId id) {
 // ---- dispatch ---------------------------------------------------------------------------------------------
 
 void Pipeline::dispatch() {
-  TaskId task;
-  const SmMask* ready;
-  bool found = dispatcher_.choose(tasks_, sms_, task, ready);
-  while (found && dispatcher_.free() <= now_ + tasks_[task].early) {
+  auto choice = dispatcher_.choose(tasks_, sms_);
+  while (choice && dispatcher_.free() <= now_ + tasks_[choice->task].early) {
     dispatcher_.begin_slots(now_);
-    dispatcher_.started(start(task, ready), now_);
-    found = dispatcher_.choose(tasks_, sms_, task, ready);
+    dispatcher_.started(start(*choice), now_);
+    choice = dispatcher_.choose(tasks_, sms_);
   }
-  dispatcher_.rest_until(found ? dispatcher_.free() : kNever);
+  dispatcher_.rest_until(choice ? dispatcher_.free() : kNever);
 }
 
 /// Launches that do not contend, or have a number of CTAs per SM, go block by block.  Of others each of the
 /// SMs with the most room takes a block at this instant: a lap.  Further laps follow at once while they are
 /// early enough.  Returns how many blocks have started.
-std::uint32_t Pipeline::start(TaskId id, const SmMask* ready) {
+std::uint32_t Pipeline::start(const Dispatcher::Choice& choice) {
+  const TaskId id = choice.task;
   const Task& task = tasks_[id];
   const Work& work = launches_[task.work];
   const Cohorts& cohorts = sms_.cohorts();
   const std::uint64_t most = work.persistent() ? work.blocks() - work.next : ~std::uint64_t{0};
-  const Dispatcher::Lap lap = dispatcher_.lap(id, task, most, work.alike(), ready, cohorts, now_);
+  const Dispatcher::Lap lap = dispatcher_.lap(choice, task, most, work.alike(), cohorts, now_);
   if (lap.whole_cohorts) {
     lap.heads.for_each(
         [&](std::uint32_t head) { start_blocks(id, head, dispatcher_.free_at(id, head) - lap.leaves); });

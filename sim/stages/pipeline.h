@@ -116,7 +116,7 @@ class Pipeline {
   void seek(WorkId work);
   // dispatch
   void dispatch();
-  std::uint32_t start(TaskId id, const SmMask* ready);
+  std::uint32_t start(const Dispatcher::Choice& choice);
   void start_blocks(TaskId id, std::uint32_t head, std::uint32_t each);
   void occupy(TaskId id, std::uint32_t head, std::uint16_t place, std::uint32_t each, bool stays);
   void residents_changed(std::uint32_t rank, TaskId by, int difference);

@@ -49,20 +49,22 @@ class Dispatch {
     }
   }
   std::optional<TaskId> choose() {
-    TaskId task;
-    return dispatcher.choose(tasks, sms, task, ready) ? std::optional(task) : std::nullopt;
+    const auto choice = dispatcher.choose(tasks, sms);
+    if (!choice) return std::nullopt;
+    left = choice->left;
+    return choice->task;
   }
   /// Of the task that is chosen.
   Dispatcher::Lap lap(Time now = {}, std::uint64_t most = ~std::uint64_t{0}) {
-    const TaskId id = choose().value();
-    return dispatcher.lap(id, tasks[id], most, kAllAlike, ready, sms.cohorts(), now);
+    const Dispatcher::Choice choice = dispatcher.choose(tasks, sms).value();
+    return dispatcher.lap(choice, tasks[choice.task], most, kAllAlike, sms.cohorts(), now);
   }
 
   const Gpu gpu = small_gpu(4);
   SmArray sms{gpu, false, false};
   TaskTable tasks;
   Dispatcher dispatcher{gpu};
-  const SmMask* ready = nullptr;
+  std::optional<SmMask> left;  // to the task chosen last
 };
 
 // ---- who --------------------------------------------------------------------------------------------------
@@ -71,7 +73,7 @@ TEST(Dispatcher, TheFirstOfTheTableThatHasRoomStarts) {
   Dispatch d;
   const TaskId first = d.arrive(d.sms.all(), 100), second = d.arrive(d.sms.all(), 100, kEighth);
   EXPECT_EQ(d.choose(), first);
-  EXPECT_EQ(d.ready, nullptr);
+  EXPECT_EQ(d.left, std::nullopt);
   d.tasks[first].pending = 0;
   d.dispatcher.all_dispatched(first);
   EXPECT_EQ(d.choose(), second);
@@ -84,8 +86,8 @@ TEST(Dispatcher, ATaskBehindMayUseOnlySmsThatNoTaskBeforeMayUse) {
   d.fill(0, 3), d.fill(0, 1, kEighth);  // room for an eighth is left
   d.fill(1, 4);
   ASSERT_EQ(d.choose(), behind);
-  ASSERT_NE(d.ready, nullptr);
-  EXPECT_EQ(*d.ready & d.tasks[behind].allowed, mask({2, 3}));
+  ASSERT_TRUE(d.left);
+  EXPECT_EQ(*d.left & d.tasks[behind].allowed, mask({2, 3}));
   EXPECT_EQ(d.lap().heads, mask({2, 3}));
 }
 
@@ -106,7 +108,7 @@ TEST(Dispatcher, TwoTasksBeforeClaimBothTheirSms) {
   const TaskId behind = d.arrive(mask({0, 1, 2}), 100);
   d.fill(0, 4), d.fill(1, 4);
   ASSERT_EQ(d.choose(), behind);
-  EXPECT_EQ(*d.ready & d.tasks[behind].allowed, mask({2}));
+  EXPECT_EQ(*d.left & d.tasks[behind].allowed, mask({2}));
   d.fill(2, 4);
   EXPECT_EQ(d.choose(), std::nullopt);
 }
@@ -242,11 +244,9 @@ TEST(Dispatcher, ALapCountsEverySmOfACohort) {
   Dispatch d;
   d.arrive(d.sms.all(), 100, kQuarter, ns(4));
   SmArray together(d.gpu, true, false);
-  TaskId task;
-  const SmMask* ready;
-  ASSERT_TRUE(d.dispatcher.choose(d.tasks, together, task, ready));
+  const Dispatcher::Choice choice = d.dispatcher.choose(d.tasks, together).value();
   const Dispatcher::Lap lap =
-      d.dispatcher.lap(task, d.tasks[task], ~std::uint64_t{0}, kAllAlike, ready, together.cohorts(), Time{});
+      d.dispatcher.lap(choice, d.tasks[choice.task], ~std::uint64_t{0}, kAllAlike, together.cohorts(), Time{});
   EXPECT_EQ(lap.heads, mask({0}));
   EXPECT_EQ(lap.blocks, 8u);
   EXPECT_EQ(lap.leaves, 2u);
@@ -287,9 +287,9 @@ TEST(Dispatcher, MoreSmsThanGoAlikeTakeABlockEach) {
     Dispatch d;
     const TaskId id = d.arrive(d.sms.all(), 100, kQuarter, ns(4));
     d.tasks[id].plain = false;
-    ASSERT_EQ(d.choose(), id);
+    const Dispatcher::Choice choice = d.dispatcher.choose(d.tasks, d.sms).value();
     const Dispatcher::Lap lap =
-        d.dispatcher.lap(id, d.tasks[id], ~std::uint64_t{0}, alike, d.ready, d.sms.cohorts(), Time{});
+        d.dispatcher.lap(choice, d.tasks[id], ~std::uint64_t{0}, alike, d.sms.cohorts(), Time{});
     EXPECT_EQ(lap.whole_cohorts, alike == 4) << alike << " of the 4 SMs";
     EXPECT_EQ(lap.blocks, alike == 4 ? 8u : 4u);
   }
