@@ -62,8 +62,8 @@ class Backend {
 
   /// Whether graph() is possible.
   virtual bool takes_graphs() const { return false; }
-  /// Carries out a Launch of a graph, whose nodes are in the order in which they are to be handed over.  The same
-  /// contract; one KernelFinished tells the end of the whole.
+  /// Carries out a Launch of a graph, whose nodes are in the order in which they are to be handed over, and stay where they are
+  /// until its end has been told, by one KernelFinished.  The same contract.
   virtual Outcome graph(const decide::Launch&, const LaunchView& /*graph*/, std::span<const GraphNode> /*nodes*/) {
     return Refused{"graphs are not possible here"};
   }

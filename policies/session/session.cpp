@@ -3,17 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
 #include <numeric>
 
 #include "traces/model/error.h"
-#include "traces/model/fetch.h"
 
 namespace corun {
 namespace {
 
 constexpr std::uint64_t kSeldom = 1024;
-constexpr std::size_t kReadAtEnd = offsetof(LaunchView, unblocked_at) + sizeof(Time);  // of a launch's view, bytes
 
 template <class SizedDecision>
 std::uint32_t ctas_of(const SizedDecision& decision) {
@@ -337,38 +334,30 @@ void Session::end(LaunchId id, Time now) {
     for (const OpId op : graph.ops) request.ended[op.value] = true;
     successors = graph.after;
   }
-  for (OpId after : successors)
-    if (request.called[after.value])
-      free_to_go(view(whole_[request.launch_of_op[after.value].slot]), request, now);
+  for (OpId after : successors) {
+    if (!request.called[after.value]) continue;
+    LaunchView& next = view(whole_[request.launch_of_op[after.value].slot]);
+    if (--next.waits_for == 0) next.unblocked_at = now;
+  }
   pending_.ended(l, now);
   retire(l);
   memory_.end_use(l.uses);
   if (workload_.finished(l.client, l.request, now, l.solo_time)) request_ended(l.client, l.request);
 }
 
-/// One less of what it waits for. Of a graph a thousand launches wait, each of which has left the cache when its turn
-/// comes: what its end will need, and that of those after it, is asked for ahead.
-void Session::free_to_go(LaunchView& l, const RequestState& request, Time now) {
-  if (--l.waits_for == 0) l.unblocked_at = now;
-  fetch(&l, kReadAtEnd);
-  for (OpId after : workload_.graph(l.client).successors(l.op))
-    if (request.called[after.value]) fetch(&view(request.launch_of_op[after.value]), kReadAtEnd);
-}
 
 /// Node by node, as the host hands the graph over.
 Outcome Session::launch_graph(const decide::Launch& launch, const LaunchView& l) {
   GraphLaunch& of = graph_launches_[l.id.slot];
   if (!of.graph->has_events) return backend_.graph(launch, l, of.nodes);
   const RequestState& request = clients_[l.client.value].request(l.request);
-  std::vector<std::vector<LaunchId>> follows(of.nodes.size());
+  of.follows.assign(of.nodes.size(), {});
   for (std::size_t i = 0; i < of.nodes.size(); ++i) {
     for (const OpId op : workload_.graph(l.client).follows(of.nodes[i].op))
-      if (request.called[op.value] && !request.ended[op.value]) follows[i].push_back(request.launch_of_op[op.value]);
-    of.nodes[i].follows = follows[i];
+      if (request.called[op.value] && !request.ended[op.value]) of.follows[i].push_back(request.launch_of_op[op.value]);
+    of.nodes[i].follows = of.follows[i];
   }
-  const Outcome outcome = backend_.graph(launch, l, of.nodes);
-  for (GraphNode& node : of.nodes) node.follows = {};
-  return outcome;
+  return backend_.graph(launch, l, of.nodes);
 }
 
 void Session::request_ended(ClientId client, std::uint64_t request) {

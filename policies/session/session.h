@@ -107,7 +107,6 @@ class Session {
   bool memory_deadlock();
   void fold(Time now);
   void end(LaunchId id, Time now);
-  void free_to_go(LaunchView& l, const RequestState& request, Time now);
   void ask(Time now);
   Outcome apply(const Decision& decision, Time now);
   Outcome submit(const decide::LaunchPadded& padded, Time now);
@@ -148,7 +147,7 @@ class Session {
   struct GraphLaunch {
     const Graph* graph = nullptr;
     std::vector<GraphNode> nodes{};
-    Time solo_time{};
+    std::vector<std::vector<LaunchId>> follows{};  // what `nodes` points to
   };
   Graphs graphs_;
   std::vector<GraphLaunch> graph_launches_;  // by slot

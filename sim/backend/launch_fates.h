@@ -8,7 +8,6 @@
 #include "policies/api/snapshot.h"
 #include "sim/stages/sm_mask.h"
 #include "traces/model/expects.h"
-#include "traces/model/fetch.h"
 #include "traces/timeline/timeline.h"
 
 namespace corun::sim {
@@ -52,8 +51,6 @@ class LaunchFates {
     fate.padded = fate.was_held = false;
     return fate;
   }
-  /// It will be asked for soon.
-  [[gnu::always_inline]] void fetch_ahead(std::uint32_t slot) const { fetch(&by_slot_[slot], sizeof(Fate)); }
   Fate& operator[](std::uint32_t slot) {
     CORUN_EXPECTS_SLOW(slot < by_slot_.size());
     return by_slot_[slot];
@@ -67,11 +64,12 @@ class LaunchFates {
     return launch.slot < by_slot_.size() && by_slot_[launch.slot].launch == launch ? &by_slot_[launch.slot]
                                                                                    : nullptr;
   }
-  /// kNever: it has not ended.  If its slot has been used again, it ended long ago.
+  /// kNever: it has not ended, or is a graph's whose turn has not come.  If its slot has been used again, it ended long ago.
   Time ended_at(LaunchId launch) const {
-    CORUN_EXPECTS(launch.slot < by_slot_.size());
+    if (launch.slot >= by_slot_.size()) return kNever;
     const Fate& fate = by_slot_[launch.slot];
-    return fate.launch == launch ? fate.end : Time{};
+    if (fate.launch == launch) return fate.end;
+    return fate.launch.serial < launch.serial ? kNever : Time{};
   }
 
  private:

@@ -176,8 +176,8 @@ Outcome SimBackend::pad(const decide::LaunchPadded& decision, const LaunchView& 
   Submission submission;
   auto& kernel = std::get<Submission::Kernel>(submission.what);
   auto other = std::make_unique<Submission::Kernel>();
-  prepare(kernel, l, shapes_->of(l, mine.count()), decision.priority, mine);
-  prepare(*other, padding, shapes_->of(padding, rest.count()), decision.priority, rest);
+  prepare(kernel, l, shapes_->of(l, mine.count()), decision.priority, mine, now_);
+  prepare(*other, padding, shapes_->of(padding, rest.count()), decision.priority, rest, now_);
   const SmResources larger = larger_of(kernel.demand, other->demand);
   if (max_active_blocks(capacity_of(gpu.sm), larger) == 0)
     return Refused{"no SM holds a block as large as either needs"};

@@ -12,7 +12,6 @@
 #include "policies/api/snapshot.h"
 #include "sim/engine/kept_table.h"
 #include "sim/model/kernel_model.h"
-#include "traces/model/fetch.h"
 #include "traces/model/gpu.h"
 #include "traces/model/kernel.h"
 #include "traces/model/occupancy.h"
@@ -70,7 +69,6 @@ class LaunchShapes {
     const Key key{launch.kernel_id.value, launch.solo_time.count(), sms};
     Latest& latest = latest_of(launch);
     if (latest.shape == nullptr || latest.key != key) latest = {key, &find(key, launch)};
-    if (&latest != &latest_[launch.client.value].back()) fetch((&latest + 1)->shape, sizeof(Time) + sizeof(SmResources));
     return *latest.shape;
   }
 

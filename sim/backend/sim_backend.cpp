@@ -149,20 +149,81 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
   if (decision.priority > 0 || decision.priority <= -levels()) return Refused{"no such priority"};
   const Fate* expected = fates_.find(l.id);
   if (full(l) && (expected == nullptr || expected->reaches == Time{})) return Refused{"the stream's hardware channel is full"};
-  return hand_to_host(decision, l, follows);
-}
-
-Outcome SimBackend::hand_to_host(const decide::Launch& decision, const LaunchView& l, std::span<const LaunchId> follows) {
   const ComputeEngine& engine = *contexts_[place(l).context].engine;
-  const SmMask masked = decision.tpc_mask ? engine.mask_of(*decision.tpc_mask) : engine.all_sms();
-  const SmMask allowed = limits_.within(l.client, masked);
+  const SmMask allowed = limits_.within(l.client, decision.tpc_mask ? engine.mask_of(*decision.tpc_mask) : engine.all_sms());
   if (allowed.count() == 0) return Refused{"the mask has no TPC of this GPU"};
   if (!decision.ctas_per_sm.empty())
     if (const auto why = impossible(decision.ctas_per_sm, decision.ctas, l, allowed)) return Refused{*why};
-  const Shape& shape = shapes_->of(l, allowed.count());
   Submission submission;
-  auto& kernel = std::get<Submission::Kernel>(submission.what);
-  prepare(kernel, l, shape, decision.priority, allowed);
+  prepare(std::get<Submission::Kernel>(submission.what), decision, l, allowed, now_);
+  submit(l, follows, std::move(submission));
+  Fate& fate = fates_[l.id.slot];
+  fate.spreads = !decision.ctas_per_sm.empty();
+  fate.allowed = allowed;
+  return Applied{};
+}
+
+/// A channel that has room for one node takes all: the driver goes on as there is room again.
+Outcome SimBackend::graph(const decide::Launch& decision, const LaunchView& l, std::span<const GraphNode> nodes) {
+  if (decision.priority > 0 || decision.priority <= -levels()) return Refused{"no such priority"};
+  if (full(l)) return Refused{"the stream's hardware channel is full"};
+  const std::uint32_t context = place(l).context;
+  Host& host = *contexts_[context].host;
+  const ComputeEngine& engine = *contexts_[context].engine;
+  const SmMask allowed = limits_.within(l.client, decision.tpc_mask ? engine.mask_of(*decision.tpc_mask) : engine.all_sms());
+  if (allowed.count() == 0) return Refused{"the mask has no TPC of this GPU"};
+  const std::uint32_t number = graphs_.add({decision, l, nodes, nodes.size(), std::vector(nodes.size(), Fate::kNone), allowed, now_});
+  GraphRun& run = graphs_[number];
+  run.launch.nodes = 0;
+  const Fate* expected = fates_.find(l.id);
+  run.reaches = expected != nullptr && expected->reaches != Time{} ? std::max(now_, expected->reaches) : now_ + topology_.gpu.graph_launch_latency;
+
+  const Program& program = trace_.programs[trace_.clients[l.client.value].program.value];
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> last;  // by channel that the graph uses: its latest node there
+  for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+    const StreamPlace& at = contexts_.place(l.client, program.ops[nodes[i].op.value].stream);
+    const std::uint32_t channel = host.channel_of(at.stream);
+    const auto before = std::ranges::find(last, channel, [](const auto& each) { return each.first; });
+    if (before == last.end()) {
+      hand_over(node(number, i), context, Time{});
+      last.emplace_back(channel, i);
+    } else {
+      host.accept_behind(at.stream, true, at.ahead);
+      run.next[std::exchange(before->second, i)] = i;
+    }
+  }
+  return Applied{};
+}
+
+/// Made when its turn in its channel has come: a thousand at once would leave the caches before.
+Submission SimBackend::node(std::uint32_t number, std::uint32_t i) {
+  GraphRun& run = graphs_[number];
+  const GraphNode& node = run.nodes[i];
+  LaunchView& l = run.launch;
+  const Op& op = trace_.programs[trace_.clients[l.client.value].program.value].ops[node.op.value];
+  l.id = node.id, l.op = node.op, l.stream = op.stream, l.operation = &op, l.solo_time = node.solo_time;
+  const auto* launch = std::get_if<Launch>(&op.what);
+  l.kernel_id = launch != nullptr ? launch->kernel : KernelId{};
+  l.kernel = launch != nullptr ? &trace_.kernels[launch->kernel.value] : nullptr;
+  Submission submission;
+  if (launch != nullptr)
+    prepare(std::get<Submission::Kernel>(submission.what), run.decision, l, run.allowed, run.handed_over);
+  else
+    submission.what = copy_of(l);
+  Fate& fate = address(l, node.follows, submission);
+  fate.reaches = Time{};
+  fate.graph = number;
+  fate.allowed = run.allowed;
+  submission.reaches_gpu = run.reaches;
+  submission.graph_run = number, submission.node = i;
+  return submission;
+}
+
+/// As the decision has it.
+void SimBackend::prepare(Submission::Kernel& kernel, const decide::Launch& decision, const LaunchView& l, const SmMask& allowed,
+                         Time handed_over) {
+  const Shape& shape = shapes_->of(l, allowed.count());
+  prepare(kernel, l, shape, decision.priority, allowed, handed_over);
   kernel.ctas = kernel.record.ctas = l.ctas;
   if (l.ctas != 0) {
     kernel.per_task = shape.persistent_task;
@@ -173,40 +234,11 @@ Outcome SimBackend::hand_to_host(const decide::Launch& decision, const LaunchVie
   }
   kernel.ctas_per_sm = decision.ctas_per_sm;
   kernel.controlled = l.ctas != 0 || stoppable(l);
-  submit(l, follows, std::move(submission));
-  Fate& fate = fates_[l.id.slot];
-  fate.spreads = !decision.ctas_per_sm.empty();
-  fate.allowed = allowed;
-  return Applied{};
-}
-
-/// A channel that has room for one node takes all: the driver goes on as there is room again.
-Outcome SimBackend::graph(const decide::Launch& decision, const LaunchView& graph, std::span<const GraphNode> nodes) {
-  if (decision.priority > 0 || decision.priority <= -levels()) return Refused{"no such priority"};
-  if (full(graph)) return Refused{"the stream's hardware channel is full"};
-  const ComputeEngine& engine = *contexts_[place(graph).context].engine;
-  if (limits_.within(graph.client, decision.tpc_mask ? engine.mask_of(*decision.tpc_mask) : engine.all_sms()).count() == 0)
-    return Refused{"the mask has no TPC of this GPU"};
-  const std::uint32_t run = graphs_.add({graph.id, nodes.size()});
-  const Program& program = trace_.programs[trace_.clients[graph.client.value].program.value];
-  LaunchView l = graph;
-  l.nodes = 0;
-  for (const GraphNode& node : nodes) {
-    const Op& op = program.ops[node.op.value];
-    l.id = node.id, l.op = node.op, l.stream = op.stream, l.operation = &op, l.solo_time = node.solo_time;
-    const auto* launch = std::get_if<Launch>(&op.what);
-    l.kernel_id = launch != nullptr ? launch->kernel : KernelId{};
-    l.kernel = launch != nullptr ? &trace_.kernels[launch->kernel.value] : nullptr;
-    const Outcome outcome = launch != nullptr ? hand_to_host(decision, l, node.follows) : copy(l, node.follows);
-    CORUN_EXPECTS(std::holds_alternative<Applied>(outcome));
-    fates_[node.id.slot].graph = run;
-  }
-  return Applied{};
 }
 
 /// What is left of the launch, if it has been on the GPU before.
 void SimBackend::prepare(Submission::Kernel& kernel, const LaunchView& l, const Shape& shape,
-                         std::int32_t priority, const SmMask& allowed) {
+                         std::int32_t priority, const SmMask& allowed, Time handed_over) {
   kernel.allowed = allowed;
   kernel.level = static_cast<std::uint32_t>(levels() - 1 + priority);
   kernel.demand = l.ctas != 0 || stoppable(l) ? demand_of_worker(*l.kernel, topology_.gpu) : shape.demand;
@@ -220,7 +252,7 @@ void SimBackend::prepare(Submission::Kernel& kernel, const LaunchView& l, const 
     kernel.resumed = true;
     kernel.first = before->done;
   } else {
-    r = record_of(l, now_);
+    r = record_of(l, handed_over);
   }
   r.priority = priority;
   r.preemptions = before != nullptr ? before->preemptions : 0;
@@ -237,13 +269,18 @@ void SimBackend::expect(const LaunchView& l, Time reaches) {
   fate.done = std::min(l.blocks_done, r.blocks - 1);  // the last is known to have ended by the launch's end
 }
 
-Outcome SimBackend::copy(const LaunchView& l, std::span<const LaunchId> follows) {
-  Submission submission;
-  auto& job = submission.what.emplace<Submission::CopyJob>();
+Submission::CopyJob SimBackend::copy_of(const LaunchView& l) {
+  Submission::CopyJob job;
   job.copy = std::get<Copy>(l.operation->what);
   CopyRecord& r = job.record;
   r.launch = l.id, r.client = l.client, r.stream = l.stream, r.op = l.op, r.request = l.request,
   r.bytes = job.copy.bytes;
+  return job;
+}
+
+Outcome SimBackend::copy(const LaunchView& l, std::span<const LaunchId> follows) {
+  Submission submission;
+  submission.what = copy_of(l);
   submit(l, follows, std::move(submission));
   return Applied{};
 }
@@ -261,7 +298,7 @@ Time SimBackend::graph_gap() const {
 }
 
 /// The submission has what is to be done, and gets how it comes there.
-void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, Submission&& submission) {
+Fate& SimBackend::address(const LaunchView& l, std::span<const LaunchId> follows, Submission& submission) {
   const Gpu& gpu = topology_.gpu;
   const StreamPlace& at = place(l);
   const Client& client = trace_.clients[l.client.value];
@@ -280,6 +317,12 @@ void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, 
   submission.ahead = at.ahead;
   Fate& fate = fates_.renew(l, at.context, at.stream);
   submission.gap += std::exchange(fate.wait, Time{});
+  return fate;
+}
+
+void SimBackend::submit(const LaunchView& l, std::span<const LaunchId> follows, Submission&& submission) {
+  const StreamPlace& at = place(l);
+  Fate& fate = address(l, follows, submission);
   if (fate.reaches != Time{}) {
     submission.reaches_gpu = Time{};
     return hand_over(std::move(submission), at.context, std::max(now_, std::exchange(fate.reaches, Time{})));
@@ -418,8 +461,10 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
       record.engine = slot.engine, record.started = slot.start, record.finished = slot.end;
       schedule(slot.end, CopyEnd{s.launch, context, s.stream, record});
     }
-    c.host->drop(channel);
-    if (const LaunchId* next = c.host->fetch_ahead(channel)) fates_.fetch_ahead(next->slot);
+    if (const std::uint32_t graph = s.graph_run, next = graph == Fate::kNone ? graph : graphs_[graph].next[s.node]; next != Fate::kNone)
+      c.host->put_next(channel, node(graph, next));
+    else
+      c.host->drop(channel);
   }
 }
 
@@ -433,7 +478,7 @@ void SimBackend::ended(LaunchId launch, std::uint32_t context, std::uint32_t str
 void SimBackend::tell_end(LaunchId launch, const Notice& end) {
   const std::uint32_t graph = fates_[launch.slot].graph;
   if (graph == Fate::kNone) return tell_later(end);
-  if (--graphs_[graph].left == 0) tell_later(KernelFinished{graphs_.take(graph).launch});
+  if (--graphs_[graph].left == 0) tell_later(KernelFinished{graphs_.take(graph).nodes.front().id});
 }
 
 /// How late the stream's next launch starts, where its latest leaves it now.

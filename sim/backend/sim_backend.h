@@ -151,12 +151,16 @@ class SimBackend final : public Backend {
            trace_.clients[l.client.value].service_class == ServiceClass::best_effort;
   }
   Outcome launch(const decide::Launch& decision, const LaunchView& launch, std::span<const LaunchId> follows);
-  Outcome hand_to_host(const decide::Launch& decision, const LaunchView& launch, std::span<const LaunchId> follows);
+  static Submission::CopyJob copy_of(const LaunchView& launch);
+  Submission node(std::uint32_t graph, std::uint32_t number);
+  void prepare(Submission::Kernel& kernel, const decide::Launch& decision, const LaunchView& launch, const SmMask& allowed,
+               Time handed_over);
+  Fate& address(const LaunchView& launch, std::span<const LaunchId> follows, Submission& submission);
   void tell_end(LaunchId launch, const Notice& end);
   Outcome preempt(const decide::Preempt& decision, const LaunchView& launch,
                   std::span<const LaunchId> behind);
   void prepare(Submission::Kernel& kernel, const LaunchView& launch, const Shape& shape,
-               std::int32_t priority, const SmMask& allowed);
+               std::int32_t priority, const SmMask& allowed, Time handed_over);
   Time flag_delay(std::uint32_t context, LaunchId launch) const;
   void evict_host(std::uint32_t preemption);
   void stop(std::uint32_t preemption);
@@ -210,10 +214,16 @@ class SimBackend final : public Backend {
     std::uint32_t events = 0;  // of it, in the queue
   };
   LaunchFates fates_;
-  /// A graph on the GPU.
+  /// A graph that has been handed over.
   struct GraphRun {
-    LaunchId launch;
-    std::size_t left;  // nodes that have not ended
+    decide::Launch decision;
+    LaunchView launch;  // as the node made last
+    std::span<const GraphNode> nodes;
+    std::size_t left;                 // nodes that have not ended
+    std::vector<std::uint32_t> next;  // by node: the one behind it in its channel, or Fate::kNone
+    SmMask allowed;
+    Time handed_over{};  // by the host
+    Time reaches{};      // the GPU
   };
   Slots<GraphRun> graphs_;
   Slots<Preemption> preemptions_;

@@ -12,6 +12,9 @@
 // the first of them run, and the context has nothing more to ask its turn for.  As measured in
 // experiments/h200/networks, turns.json.gz.
 //
+// A graph has one entry in each channel that it uses: its next kernel or copy there.  Who hands over the graph puts the one
+// after it in its place (`put_next`).
+//
 // Leaves out: launches with many parameters, which fill a channel sooner.
 #pragma once
 
@@ -26,13 +29,11 @@
 #include <boost/circular_buffer.hpp>
 
 #include "sim/stages/task.h"
-#include "traces/model/fetch.h"
 #include "traces/model/trace.h"
 
 namespace corun::sim {
 
-/// A kernel on its way to the GPU.  Less than a `Work`, which is made when it reaches the GPU: with graphs, a
-/// thousand wait in a channel.
+/// A kernel on its way to the GPU, before it becomes a `Work`.
 struct SubmittedKernel {
   KernelRecord record;  // so far
   bool resumed = false;
@@ -66,6 +67,7 @@ struct Submission {
   std::variant<Kernel, CopyJob> what;
   bool evicted = false;  // it passes the GPU without doing anything
   bool graph = false;    // of a graph, as all of its stream
+  std::uint32_t graph_run = ~std::uint32_t{0}, node = 0;  // which of a whole graph
   bool ahead = false;    // read before what is in front of it has ended, as all of its stream
 };
 
@@ -96,31 +98,40 @@ class Host {
     for (std::uint32_t g : group) groups = std::max(groups, g + 1);
     channels_.resize(std::size_t{groups} * each_);
     users_.resize(channels_.size());
+    waiting_.resize(channels_.size());
     unread_.resize(channels_.size());
     next_.resize(groups);
     for (std::size_t s = 0; s < group.size(); ++s) streams_[s].group = group[s];
   }
 
   bool full(std::uint32_t stream) const {
-    return channels_[channel_for(stream)].size() >= gpu_.channel_depth;
+    return waiting_[channel_for(stream)] >= gpu_.channel_depth;
   }
   /// Returns the channel.
   std::uint32_t accept(Submission&& submission) {
-    Stream& stream = streams_[submission.stream];
-    const std::uint32_t channel = channel_for(submission.stream);
+    const std::uint32_t channel = accept_behind(submission.stream, submission.graph, submission.ahead);
+    auto& queue = channels_[channel];
+    if (queue.full()) queue.set_capacity(std::max<std::size_t>(gpu_.channel_depth, 2 * queue.capacity()));
+    queue.push_back(std::move(submission));
+    if (closed_) ++unread_[channel];
+    return channel;
+  }
+  /// One more of this stream, which is to come behind what the channel has of the same graph.
+  std::uint32_t accept_behind(std::uint32_t number, bool graph, bool ahead) {
+    Stream& stream = streams_[number];
+    const std::uint32_t channel = channel_for(number);
     if (stream.unfinished++ == 0) {
       stream.channel = channel;
       ++users_[channel];
       next_[stream.group] = (channel + 1) % each_;
     }
-    auto& queue = channels_[channel];
-    if (queue.full()) queue.set_capacity(std::max<std::size_t>(gpu_.channel_depth, 2 * queue.capacity()));
-    stream.graph = submission.graph;
-    stream.ahead = submission.ahead;
-    queue.push_back(std::move(submission));
-    if (closed_) ++unread_[channel];
+    stream.graph = graph;
+    stream.ahead = ahead;
+    ++waiting_[channel];
     return channel;
   }
+  /// That of the stream's next submission.
+  std::uint32_t channel_of(std::uint32_t stream) const { return channel_for(stream); }
 
   /// When the head of the channel can go on to the GPU; kNever: it waits for something unfinished, or there
   /// is none. `ended(launch)`: when that launch ended, kNever if it has not.
@@ -148,16 +159,14 @@ class Host {
     stream.evicted = !head.evicted ? Evicted::none : stream.evicted == Evicted::none ? Evicted::first : Evicted::further;
     return head;
   }
-  void drop(std::uint32_t channel) { channels_[channel].pop_front(); }
-  /// Of a graph a thousand wait, each of which has left the cache when its turn comes: asks for what the head and
-  /// the one behind it will need.  Returns the head's launch, if there is one.
-  [[gnu::always_inline]] const LaunchId* fetch_ahead(std::uint32_t channel) const {
-    const auto& queue = channels_[channel];
-    if (queue.empty()) return nullptr;
-    if (queue.size() > 1) fetch(&queue[1], sizeof(Submission));
-    const Submission& head = queue.front();
-    if (const auto* kernel = std::get_if<SubmittedKernel>(&head.what)) fetch(kernel->load, sizeof(BlockLoad));
-    return &head.launch;
+  void drop(std::uint32_t channel) {
+    channels_[channel].pop_front();
+    --waiting_[channel];
+  }
+  /// Instead of drop(): the next one of the head's graph takes its place.
+  void put_next(std::uint32_t channel, Submission&& next) {
+    channels_[channel].front() = std::move(next);
+    --waiting_[channel];
   }
   /// Whether what was taken last of this stream, evicted, came right behind another that was.
   bool follows_evicted(std::uint32_t stream) const { return streams_[stream].evicted == Evicted::further; }
@@ -187,6 +196,7 @@ class Host {
         vanished.push_back(s.launch);
         Stream& stream = streams_[s.stream];
         if (--stream.unfinished == 0) --users_[stream.channel];
+        --waiting_[c];
         if (unread) --unread_[c];
         return true;
       });
@@ -226,7 +236,7 @@ class Host {
   bool read_whole() const {
     if (gpu_.read_ahead_launches == 0) return false;
     std::size_t launches = 0;
-    for (const auto& channel : channels_) launches += channel.size();
+    for (const std::size_t waiting : waiting_) launches += waiting;
     if (launches > gpu_.read_ahead_launches) return false;
     return std::all_of(streams_.begin(), streams_.end(),
                        [](const Stream& s) { return s.unfinished == 0 || s.ahead; });
@@ -273,6 +283,7 @@ class Host {
   const Gpu& gpu_;
   std::uint32_t each_;  // channels of a group
   std::vector<boost::circular_buffer<Submission>> channels_;
+  std::vector<std::size_t> waiting_;  // by channel: submissions in it, those of graphs that are still to come too
   std::vector<std::uint32_t> users_;  // by channel: streams with unfinished work in it
   std::vector<Stream> streams_;
   std::vector<std::uint32_t> next_;                                          // by group
