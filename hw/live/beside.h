@@ -14,12 +14,12 @@
 #include <thread>
 #include <vector>
 
-#include "policies/api/forecast.h"
 #include "policies/api/kept_snapshot.h"
+#include "policies/service/service_forecast.h"
 
 namespace corun::live {
 
-class ForecastBeside final : public Forecast {
+class ForecastBeside final : public ServiceForecast {
  public:
   explicit ForecastBeside(std::unique_ptr<Forecast> of);
   ~ForecastBeside() override;
@@ -32,18 +32,17 @@ class ForecastBeside final : public Forecast {
   /// False while it looks or has an answer, and where no real-time request is under way.
   bool ask(const Snapshot& now, std::span<const WayOfDeciding> ways, const ForecastBounds& each) override;
 
-  /// It has looked, and nobody has heard of it.
-  bool ready() const { return state_.load(std::memory_order_acquire) == State::looked; }
-  /// Waits until it has looked.  Then answer() is there.  Nothing was asked: nothing.
-  void hear();
+  bool ready() const override { return state_.load(std::memory_order_acquire) == State::looked; }
+  /// Waits until it has looked.
+  void hear() override;
   /// Answers so far, and from asking to hearing of them, us.
   struct Looks {
     std::uint64_t heard = 0;
     double sum_us = 0, max_us = 0;
   };
   const Looks& looks() const { return looks_; }
-  /// Waits until it looks no longer, and forgets: what it was asked about is going away.
-  void forget();
+  /// Waits until it looks no longer.
+  void forget() override;
 
  private:
   enum class State : std::uint8_t { idle, looks, looked };

@@ -1,10 +1,13 @@
-// Every limit and deadline that the service and the programs that it steers keep, but for the room of the shared page (wire.h).
+// Every limit and deadline that the service and the programs that it steers keep, but for the room of the shared page (wire.h)
+// and waits for another program (policies/service/terms.h).
 // docs/trust.md lists them; a test holds the two together.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+
+#include "policies/service/terms.h"
 
 namespace corun::live::limits {
 
@@ -18,11 +21,6 @@ inline constexpr auto kHello = std::chrono::seconds(1);  // until a connection s
 inline constexpr auto kStateTaken = std::chrono::seconds(1);  // until who asked for the state has taken it; else the connection is closed
 inline constexpr auto kAcceptAgain = std::chrono::milliseconds(100);  // without a new connection, after the system had no room for one
 inline constexpr std::uint32_t kUnfinished = 65536;  // launches of a program that have not ended; a program that asks for more is let go
-
-// Of waits for another program
-inline constexpr auto kOnGpu = std::chrono::seconds(5);  // of a launch on the GPU; then others wait for it no longer
-inline constexpr auto kMove = std::chrono::seconds(5);  // for a program to move a block of memory; one that takes longer is let go
-inline constexpr auto kMoveGib = std::chrono::seconds(2);  // more for each GiB that the program was ordered to move
 
 // Of messages
 inline constexpr std::uint32_t kMessages = 200;  // of joins, leaves and refusals within `kMessagesIn`; further ones are counted

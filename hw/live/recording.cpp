@@ -24,12 +24,7 @@ constexpr std::array<const char*, 14> kNames{"kernel",   "join",   "leave",  "as
                                              "failed",   "waits",  "standing", "decide", "granted",
                                              "foretold", "stop",   "stopped", "resize"};
 
-constexpr std::array<std::pair<Message::What, const char*>, 6> kOfMemory{{{Message::What::allocates, "allocates"},
-                                                                        {Message::What::frees, "frees"},
-                                                                        {Message::What::moved, "moved"},
-                                                                        {Message::What::wants, "wants"},
-                                                                        {Message::What::has, "has"},
-                                                                        {Message::What::launch, "touched"}}};
+constexpr std::array<const char*, 6> kOfMemory{"allocates", "frees", "moved", "wants", "has", "touched"};
 
 void happened_to_memory(Books& books, const Json& line, Time now) {
   const Json& event = line.at("memory");
@@ -149,8 +144,7 @@ std::string Recording::text_of(const Line& kept) {
     return Json{{"decision", hw::text_of(*decision)}}.dump();
   if (const auto* memory = std::get_if<MemoryLine>(&kept)) {
     const OfMemory& m = memory->event;
-    const auto* name = std::ranges::find(kOfMemory, m.what, &std::pair<Message::What, const char*>::first);
-    return Json{{"t", memory->now.count()}, {"memory", {name->second, m.client, m.block, m.generation, m.bytes}}}.dump();
+    return Json{{"t", memory->now.count()}, {"memory", {kOfMemory[static_cast<std::size_t>(m.what)], m.client, m.block, m.generation, m.bytes}}}.dump();
   }
   const Happened& h = std::get<Happened>(kept);
   const char* name = kNames[static_cast<std::size_t>(h.what)];
@@ -268,10 +262,10 @@ hw::Replayed replay(const std::string& file, const Gpu& gpu, decltype(BooksOptio
                 {Time{head.at("ahead_ps").get<std::int64_t>()}, head.at("in_flight").get<std::uint32_t>(),
                  head.at("programs").get<std::vector<std::string>>(), std::move(forecast),
                  head.value("memory", std::uint64_t{0}), head.value("persistent", false)});
+    Recording now(books);
     const auto share = [](const Json& line, const char* name) {
       return line.contains(name) ? std::optional(line[name].get<double>()) : std::nullopt;
     };
-    Recording& now = books.record();
     std::deque<Kernel> kernels;
     std::vector<Granted> granted;
     std::size_t compared = 0;  // of the lines of now

@@ -22,51 +22,30 @@
 #include <variant>
 #include <vector>
 
-#include "hw/live/books.h"
-#include "hw/live/wire.h"
 #include "hw/record/recording.h"
+#include "policies/service/books.h"
 
 namespace corun::live {
 
-class Recording {
+class Recording final : public BooksListener {
  public:
   static constexpr std::size_t kMost = 5'000'000;  // of about 100 bytes
 
   Recording(const std::string& policy, const Gpu& gpu, const BooksOptions& options, std::size_t most = kMost);
+  /// Of these books from here on, as long as they.
+  explicit Recording(Books& books) : Recording(books.policy(), books.gpu(), books.options()) { books.listen(*this); }
 
-  enum class What : std::uint8_t {
-    kernel,
-    join,
-    leave,
-    asked,
-    ended,
-    failed,
-    waits,
-    standing,
-    decide,
-    granted,
-    foretold,
-    stop,
-    stopped,
-    resize
-  };
-  /// Of a program's memory, as it says it; `launch`: calls have touched it.
-  struct OfMemory {
-    Message::What what;
-    std::uint32_t client = 0, block = 0, generation = 0;  // block: of wants and has the number
-    std::uint64_t bytes = 0;                              // of moved: whether it was done
-  };
-  void joined(const ClientOptions& client_options);
+  void joined(const ClientOptions& client_options) override;
   void asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, const Kernel& kernel, Time now,
-             std::uint32_t attempts = 0);
+             std::uint32_t attempts) override;
   void stopped(std::uint32_t client, std::uint32_t stream, std::uint32_t number, std::uint32_t blocks,
-               Time now);
+               Time now) override;
   void happened(What what, std::uint32_t client, std::uint32_t stream = 0, std::uint32_t number = 0,
-                Time now = {});
-  void memory(const OfMemory& event, Time now);
-  void told(Time now, const std::vector<Notice>& notices);
-  void decided(const Decision& decision);
-  void granted(const Granted& launch, Time now);
+                Time now = {}) override;
+  void memory(const OfMemory& event, Time now) override;
+  void told(Time now, const std::vector<Notice>& notices) override;
+  void decided(const Decision& decision) override;
+  void granted(const Granted& launch, Time now) override;
 
   bool full() const { return full_; }
   std::size_t size() const { return size_.load(std::memory_order_acquire); }

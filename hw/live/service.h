@@ -15,10 +15,11 @@
 #include <utility>
 #include <vector>
 
-#include "hw/live/books.h"
 #include "hw/live/folder.h"
 #include "hw/live/log.h"
+#include "hw/live/recording.h"
 #include "hw/live/wire.h"
+#include "policies/service/books.h"
 
 namespace corun::live {
 
@@ -33,7 +34,8 @@ class Service {
 
   const Books& books() const { return books_; }
   /// What the policy is told and decides, from here on.
-  void record() { books_.record(); }
+  void record() { recording_ = std::make_unique<Recording>(books_); }
+  const Recording* recording() const { return recording_.get(); }
   /// Programs that do not see the GPU at this place on the bus are refused; none: all may come, each with the first that it sees.
   void of_gpu(const std::string& bus) { bus_ = bus; }
   const Folder& folder() const { return folder_; }
@@ -103,6 +105,7 @@ class Service {
   bool persistent_;
   std::string bus_;
   Books books_;
+  std::unique_ptr<Recording> recording_;
   Folder folder_;  // after the books: nothing is made for a policy that is refused
   int listener_ = -1;
   int spare_ = -1;     // a descriptor for a connection that there is no other for

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "hw/live/beside.h"
 #include "hw/live/groups.h"
 #include "hw/live/service.h"
 
@@ -34,7 +35,7 @@ std::string Service::state() const {
   if (!books_.unfit().empty()) out["unfit"] = books_.unfit();
   out["decisions"] = books_.decisions();
   out["decision_us"] = {{"p50", at(0.5)}, {"p99", at(0.99)}};
-  if (const ForecastBeside* forecast = books_.forecast()) {
+  if (const auto* forecast = dynamic_cast<const ForecastBeside*>(books_.forecast())) {
     const ForecastBeside::Looks& l = forecast->looks();
     out["looks"] = {{"heard", l.heard}, {"mean_us", l.heard != 0 ? l.sum_us / static_cast<double>(l.heard) : 0.0}, {"max_us", l.max_us}};
   }

@@ -23,6 +23,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "policies/service/terms.h"
+
 namespace corun::live {
 
 inline constexpr std::uint32_t kVersion = 8;
@@ -88,18 +90,6 @@ struct Message {
   std::uint32_t attempts = 0;  // how often it may be on the GPU: it can be stopped one time less; 0: once, it is plain
 };
 
-/// What is to become of a block.
-struct MemoryCommand {
-  enum class What : std::uint32_t {
-    allocate,    // there is room: its memory is made
-    refuse,      // there is no room and will be none
-    checkpoint,  // to the host, and its device memory is given back
-    restore,     // behind the same address again
-    go           // the call that wants memory: all is there; `block`: the call's number
-  } what = What::allocate;
-  std::uint32_t block = 0, generation = 0;
-};
-
 /// A function with the shape of a launch, or a graph as a whole: its nodes as the grid, and no registers.
 struct KernelEntry {
   std::uint32_t registers = 0, static_shared_bytes = 0, shared_bytes = 0;
@@ -158,11 +148,8 @@ struct Memory {
   std::atomic<std::uint32_t> attempts[kKernels];  // that the service asks for; 0: it is to be launched plainly
 };
 /// An attempt of a launch by its number, as in Words::resumed.
-inline constexpr std::uint32_t kMostAttempts = 6, kAllAttempts = 7;
+inline constexpr std::uint32_t kAllAttempts = kMostAttempts + 1;
 constexpr std::uint32_t attempt_of(std::uint32_t launch, std::uint32_t attempt) { return launch * 8 + attempt; }
-
-/// Whether number `a` of a stream is at or behind `b`, also where numbers begin again.
-constexpr bool reached(std::uint32_t a, std::uint32_t b) { return static_cast<std::int32_t>(a - b) >= 0; }
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 

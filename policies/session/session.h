@@ -3,7 +3,7 @@
 // before they are waited for, capabilities that are there before a policy starts.
 //
 // Two loops are beside it: that of a client alone (play_requests in sim/run/alone.cpp), which alone_test
-// keeps equal, and that of `sim serve` (hw/live/books.h), of programs that are not played.
+// keeps equal, and that of `sim serve` (policies/service/books.h), of programs that are not played.
 #pragma once
 
 #include <deque>

@@ -17,6 +17,7 @@
 #include <optional>
 #include <utility>
 
+#include "hw/live/beside.h"
 #include "hw/live/cards.h"
 #include "hw/live/log.h"
 #include "hw/live/metrics.h"
@@ -62,7 +63,9 @@ Gpu gpu_here(const std::string& named, const std::string& device) {
   throw InputError("", "--gpu", "which GPU this machine has is not to be found out", "name it, or a description of it, with --gpu");
 }
 
-std::unique_ptr<Forecast> forecast_unknown(const Gpu& gpu, const Requirements& needed) { return make_forecast(gpu, needed); }
+std::unique_ptr<live::ServiceForecast> forecast_unknown(const Gpu& gpu, const Requirements& needed) {
+  return std::make_unique<live::ForecastBeside>(make_forecast(gpu, needed));
+}
 
 void print_table(const std::string& state) {
   const auto s = nlohmann::json::parse(state);
@@ -177,7 +180,7 @@ int serve(const LiveArguments& a) {
   std::optional<live::RecordingFile> recorded;
   if (!a.record.empty()) {
     service.record();
-    recorded.emplace(*service.books().recording(), a.record);
+    recorded.emplace(*service.recording(), a.record);
   }
   live::MetricsFile metrics(a.metrics);
   const auto write_metrics = [&](const std::string& state) {
@@ -219,7 +222,7 @@ int serve(const LiveArguments& a) {
   write_metrics(state);
   (void)std::fwrite(state.data(), 1, state.size(), stdout);  // that it cannot be written is no fault of what was served
   if (recorded) {
-    const live::Recording& recording = *service.books().recording();
+    const live::Recording& recording = *service.recording();
     if (recording.full()) service.say(live::Level::notice, fmt::format("{}: only the first {} lines were kept", a.record, recording.size()));
     if (recorded->finish() != 0) throw InputError(a.record, "--record", "cannot be written", "name a file in a folder that exists and has room");
   }

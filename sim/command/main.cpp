@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "hw/backend/cuda_backend.h"
-#include "hw/live/books.h"
+#include "hw/live/beside.h"
 #include "hw/process/worker.h"
 #include "hw/run/run.h"
 #include "hw/run/signal_guard.h"
@@ -151,7 +151,7 @@ void check_served(const Arguments& a, const Policy& policy, const Gpu& gpu) {
   const CapabilitySet needs = policy.requirements().capabilities;
   options.persistent =
       a.served.persistent || (needs.has(Capability::sm_quota) && needs.has(Capability::preempt_at_block));
-  options.forecast = [](const Gpu& on, const Requirements& needed) { return make_forecast(on, needed); };
+  options.forecast = [](const Gpu& on, const Requirements& needed) { return std::make_unique<live::ForecastBeside>(make_forecast(on, needed)); };
   if (live::Books(a.policy, gpu, options).memory() != nullptr)
     throw InputError(
         "", "--as-served",

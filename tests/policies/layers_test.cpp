@@ -43,6 +43,7 @@ const std::vector<Layer> kLayers = {
     {"policies/session",  // the loop of a run, the run, the host's queue
      {"policies/api", "traces/json", "traces/model", "traces/timeline"},
      {"boost/random/", "fmt/", "nlohmann/"}},
+    {"policies/service", {"policies/api", "policies/session", "traces/model"}, {"fmt/"}},  // what a service does to launches
 
     // The simulator.  Its hardware knows of no policy.
     {"sim/engine", {"traces/model"}},
@@ -92,7 +93,7 @@ const std::vector<Layer> kLayers = {
     {"hw/capture", {"traces/import"}, {"cuda.h", "cupti.h", "cxxabi.h", "dlfcn.h", "nvtx3/", "unistd.h"}},
     // Policies on programs as they are: the service, and the library that goes into them.
     {"hw/live",
-     {"hw/record", "policies/api", "policies/session", "traces/json", "traces/model"},
+     {"hw/record", "policies/api", "policies/service", "traces/json", "traces/model"},
      {"fcntl.h", "fmt/", "linux/futex.h", "nlohmann/", "poll.h", "pthread.h", "sys/", "unistd.h"}},
     {"hw/shim", {"hw/live", "hw/transform"}, {"counted_calls.inc", "cuda.h", "dlfcn.h", "driver_calls.inc", "elf.h", "link.h", "lz4.h", "sys/", "zstd.h"}},
     {"hw/run",

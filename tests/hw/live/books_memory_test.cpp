@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "hw/live/books.h"
+#include "policies/service/books.h"
 #include "tests/hw/live/random_memory.h"
 #include "tests/support/build.h"
 #include "traces/model/error.h"

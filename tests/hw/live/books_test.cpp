@@ -1,10 +1,11 @@
 // Do the books of a service show policies what programs do, and let launches go when the policy says so?  No process, no GPU.
-#include "hw/live/books.h"
+#include "policies/service/books.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "hw/live/beside.h"
 #include "sim/forecast/forecast.h"
 #include "tests/support/build.h"
 #include "traces/model/error.h"
@@ -274,7 +275,7 @@ TEST(Books, OnlyBestEffortLaunchesThatThePolicyMayHoldBackAreMadeBeforeTheyAreGr
   EXPECT_EQ(wait.books.in_flight(wait.real_time()), 0u);
   EXPECT_EQ(waits_for_each.books.in_flight(waits_for_each.best_effort()), 0u);
   EXPECT_EQ(fcfs.books.in_flight(fcfs.best_effort()), 0u);
-  Scene foretold("lookahead:ways=now/hold", {.in_flight = 7, .forecast = [](const Gpu& gpu, const Requirements& needed) { return sim::make_forecast(gpu, needed); }});
+  Scene foretold("lookahead:ways=now/hold", {.in_flight = 7, .forecast = [](const Gpu& gpu, const Requirements& needed) { return std::make_unique<ForecastBeside>(sim::make_forecast(gpu, needed)); }});
   EXPECT_EQ(foretold.books.in_flight(foretold.best_effort()), 7u);
 }
 

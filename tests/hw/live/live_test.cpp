@@ -2,6 +2,7 @@
 // one of the two is gone?  The driver is a fake, a GPU for each process; service, library, sockets and processes are not.
 #include <map>
 
+#include "hw/live/beside.h"
 #include "hw/live/recording.h"
 #include "sim/forecast/forecast.h"
 #include "tests/hw/live/live.h"
@@ -199,7 +200,7 @@ TEST_F(Live, APolicyThatLooksAheadSteersProgramsThatNobodyKnowsAndDecidesAgainOf
     EXPECT_THAT(cam.out, testing::AllOf(HasSubstr("done 20"), testing::Not(HasSubstr("not steered")))) << policy;
     EXPECT_THAT(work.end().out, testing::AllOf(HasSubstr(fmt::format("done {}\n", kernels().size() - 20)), testing::Not(HasSubstr("not steered")))) << policy;
     end_service(SIGTERM);
-    const hw::Replayed r = live::replay(file, read_gpu("h200"), [](const Gpu& gpu, const Requirements& needed) { return sim::make_forecast(gpu, needed); });
+    const hw::Replayed r = live::replay(file, read_gpu("h200"), [](const Gpu& gpu, const Requirements& needed) { return std::make_unique<live::ForecastBeside>(sim::make_forecast(gpu, needed)); });
     EXPECT_EQ(r.difference, "") << policy;
     EXPECT_GE(r.decisions, kernels().size()) << policy << ": one for each launch";
     EXPECT_THAT(text_of(file), HasSubstr("\"foretold\"")) << policy;

@@ -7,7 +7,8 @@
 #include <mutex>
 #include <thread>
 
-#include "hw/live/books.h"
+#include "hw/live/beside.h"
+#include "policies/service/books.h"
 #include "sim/forecast/forecast.h"
 #include "tests/support/build.h"
 #include "traces/model/error.h"
@@ -68,8 +69,8 @@ class Ahead : public testing::Test {
   Books books_{"lookahead:ways=now/hold,slack=0,horizon_us=5000,budget_events=1000000",
                sim::small_gpu(2),
                {.in_flight = 4,
-                .forecast = [this](const Gpu& gpu, const Requirements& needed) -> std::unique_ptr<Forecast> {
-                  return std::make_unique<Overheard>(sim::make_forecast(gpu, needed), outlooks_);
+                .forecast = [this](const Gpu& gpu, const Requirements& needed) {
+                  return std::make_unique<ForecastBeside>(std::make_unique<Overheard>(sim::make_forecast(gpu, needed), outlooks_));
                 }}};
   Kernel busy_, request_, graph_;
   std::uint32_t work_ = 0, cam_ = 0;
@@ -132,7 +133,7 @@ TEST_F(Ahead, AGraphIsHurtByEachKernelThatComesBetweenItsPartsAndSoBestEffortIsH
 TEST(AheadOfTime, AnSloIsADeadlineOfEachRequest) {
   for (const int slo : {600, 3000}) {  // us; alone the graph takes 400, beside kernels of 200 more than the 700 that are looked at
     Books books("lookahead:ways=now/hold,horizon_us=700,budget_events=1000000,objective=deadlines", sim::small_gpu(2),
-                {.forecast = [](const Gpu& gpu, const Requirements& needed) { return sim::make_forecast(gpu, needed); }});
+                {.forecast = [](const Gpu& gpu, const Requirements& needed) { return std::make_unique<ForecastBeside>(sim::make_forecast(gpu, needed)); }});
     const std::uint32_t work = books.join({"work", ServiceClass::best_effort, 0});
     const std::uint32_t cam = books.join({"cam", ServiceClass::real_time, -5, {}, {}, sim::us(slo)});
     Kernel busy, graph;
@@ -173,7 +174,7 @@ TEST(AheadOfTime, WhileItLooksLaunchesAreGrantedAndItIsAskedNothingMore) {
   std::atomic<int> looks = 0;
   std::unique_lock held(until);
   Books books("lookahead:ways=now/hold,every_us=1", sim::small_gpu(2), {.forecast = [&](const Gpu&, const Requirements&) {
-                return std::make_unique<Slow>(until, looks);
+                return std::make_unique<ForecastBeside>(std::make_unique<Slow>(until, looks));
               }});
   const std::uint32_t cam = books.join({"cam", ServiceClass::real_time, -5});
   Kernel kernel;
@@ -198,7 +199,7 @@ TEST(AheadOfTime, AProgramThatGoesWhileItLooksIsForgottenWithWhatWasAsked) {
   std::mutex until;
   std::atomic<int> looks = 0;
   Books books("lookahead:ways=now/hold", sim::small_gpu(2), {.forecast = [&](const Gpu&, const Requirements&) {
-                return std::make_unique<Slow>(until, looks);
+                return std::make_unique<ForecastBeside>(std::make_unique<Slow>(until, looks));
               }});
   std::vector<Granted> granted;
   for (int i = 0; i < 200; ++i) {
@@ -218,7 +219,7 @@ TEST(AheadOfTime, AForecastThatFailsEndsTheServiceWithItsError) {
   struct Fails final : Forecast {
     Outlook look(const Snapshot&, const WayOfDeciding&, const ForecastBounds&) override { throw InputError("", "a", "b", "c"); }
   };
-  Books books("lookahead:ways=now/hold", sim::small_gpu(2), {.forecast = [&](const Gpu&, const Requirements&) { return std::make_unique<Fails>(); }});
+  Books books("lookahead:ways=now/hold", sim::small_gpu(2), {.forecast = [&](const Gpu&, const Requirements&) { return std::make_unique<ForecastBeside>(std::make_unique<Fails>()); }});
   Kernel kernel;
   std::vector<Granted> granted;
   books.asked(books.join({"cam", ServiceClass::real_time, -5}), 0, 1, kernel, sim::us(1));
@@ -231,7 +232,7 @@ TEST_F(Ahead, TheHostOfABestEffortProgramMayRunAheadOfItsGrants) {
   EXPECT_EQ(books_.in_flight(cam_), 0u);
   Books masks("lookahead:ways=now/part", sim::small_gpu(2),
               {.forecast = [](const Gpu& gpu, const Requirements& needed) {
-                return sim::make_forecast(gpu, needed);
+                return std::make_unique<ForecastBeside>(sim::make_forecast(gpu, needed));
               }});
   EXPECT_EQ(masks.in_flight(masks.join({"work", ServiceClass::best_effort, 0})), 0u)
       << "a mask is of one launch";

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "hw/live/books.h"
+#include "policies/service/books.h"
 #include "hw/live/wire.h"
 #include "tests/support/build.h"
 

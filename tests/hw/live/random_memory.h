@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "hw/live/books.h"
 #include "hw/live/limits.h"
+#include "hw/live/recording.h"
 #include "tests/support/build.h"
 
 namespace corun::live {
@@ -27,7 +27,7 @@ class RandomMemory {
 
   RandomMemory(const std::string& policy, unsigned seed, bool record)
       : books(policy, sim::small_gpu(4), {.memory = kCap}), random_(seed) {
-    if (record) books.record();
+    if (record) recording = std::make_unique<Recording>(books);
   }
 
   void run(int steps) {
@@ -53,6 +53,7 @@ class RandomMemory {
 
   std::uint64_t checkpoints() const { return books.memory()->accounts().checkpoints(); }
   Books books;
+  std::unique_ptr<Recording> recording;
 
  private:
   enum class Where { asked, device, host };

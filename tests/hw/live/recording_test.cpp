@@ -1,4 +1,5 @@
 // Does what the books of a service were told lead to the same decisions again, and is another decision noticed?
+#include "hw/live/beside.h"
 #include "hw/live/recording.h"
 
 #include <fmt/format.h>
@@ -32,7 +33,7 @@ using testing::HasSubstr;
 std::string run(const std::string& policy, unsigned seed, int steps, BooksOptions options = {}) {
   const bool in_attempts = options.persistent;
   Books books(policy, sim::small_gpu(4), std::move(options));
-  books.record();
+  const Recording recording(books);
   std::mt19937 random(seed);
   const auto below = [&](std::uint32_t n) { return static_cast<std::uint32_t>(random() % n); };
   struct There {
@@ -78,11 +79,11 @@ std::string run(const std::string& policy, unsigned seed, int steps, BooksOption
       }
   }
   std::ostringstream out;
-  books.recording()->write(out);
+  recording.write(out);
   return out.str();
 }
 
-std::unique_ptr<Forecast> forecast(const Gpu& gpu, const Requirements& needed) { return sim::make_forecast(gpu, needed); }
+std::unique_ptr<ServiceForecast> forecast(const Gpu& gpu, const Requirements& needed) { return std::make_unique<ForecastBeside>(sim::make_forecast(gpu, needed)); }
 
 class LiveRecording : public testing::Test {
  protected:
@@ -131,7 +132,7 @@ TEST_F(LiveRecording, WhatIsDecidedAboutMemoryIsDecidedAgainOfProgramsAtRandom) 
       RandomMemory world(policy, seed, true);
       world.run(1000);
       std::ostringstream out;
-      world.books.recording()->write(out);
+      world.recording->write(out);
       const hw::Replayed r = again(out.str());
       EXPECT_EQ(r.difference, "");
       EXPECT_EQ(r.waits, 1000u);
@@ -185,7 +186,7 @@ TEST_F(LiveRecording, AFileHasEachLineWhileFurtherOnesAreMade) {
   recording.joined({"one"});
   for (std::uint32_t i = 1; i <= 10'000; ++i) {  // over several parts
     kernel.name = "some";
-    recording.asked(0, 0, i, kernel, sim::us(i));
+    recording.asked(0, 0, i, kernel, sim::us(i), 0);
     recording.told(sim::us(i), {WokeUp{}});
     if (i % 3'000 == 0) recording.joined({"more"});
   }

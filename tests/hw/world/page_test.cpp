@@ -94,7 +94,7 @@ class Page : public testing::Test {
   /// What the books were told, a line each, of these: [["waits",0], ...] without times.
   std::vector<Json> told(const std::vector<std::string>& of) {
     std::ostringstream out;
-    stage_.service()->books().recording()->write(out);
+    stage_.service()->recording()->write(out);
     std::istringstream in(out.str());
     std::vector<Json> all;
     for (std::string line; std::getline(in, line);) {

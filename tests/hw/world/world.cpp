@@ -230,7 +230,7 @@ class World {
     const std::filesystem::path file = folder.path() / "recording.jsonl";
     {
       std::ofstream out(file);
-      stage_.service()->books().recording()->write(out);
+      stage_.service()->recording()->write(out);
     }
     if (const std::string other = live::replay(file.string(), sim::small_gpu(4)).difference; !other.empty()) machine_.wrong("a recording leads to other decisions: " + other);
     ++machine_.count("decided again");

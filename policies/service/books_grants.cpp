@@ -2,10 +2,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "hw/live/books.h"
-#include "hw/live/limits.h"
-#include "hw/live/recording.h"
-#include "hw/live/wire.h"
+#include "policies/service/books.h"
 
 namespace corun::live {
 
@@ -63,7 +60,7 @@ void Books::hand_over(std::vector<Granted>& granted, Time now) {
   const auto none = [](const auto& q) { return q.empty(); };
   for (const Granted& stop : ordered_) {
     granted.push_back(stop);
-    if (recording_) recording_->granted(stop, now);
+    if (listener_) listener_->granted(stop, now);
   }
   ordered_.clear();
   hand_over_at_ = kNever;
@@ -83,7 +80,7 @@ void Books::hand_over(std::vector<Granted>& granted, Time now) {
         late_at_ = std::min<Time>(late_at_, now + limits::kOnGpu);
         granted.push_back({number, place.stream, place.number, {view(id).priority, view(id).tpc_mask}, place.attempt});
         granted.back().ctas_per_sm = place.ctas_per_sm;
-        if (recording_) recording_->granted(granted.back(), now);
+        if (listener_) listener_->granted(granted.back(), now);
         if (place.failed) finish(id, now);
       }
 }

@@ -1,12 +1,11 @@
 // The books' part in memory: programs ask, the policy grants and moves; and what is shown to those who look.
-#include "hw/live/books.h"
-#include "hw/live/recording.h"
+#include "policies/service/books.h"
 
 namespace corun::live {
 
 void Books::allocates(std::uint32_t client, std::uint32_t block, std::uint32_t generation,
                       std::uint64_t bytes, Time now) {
-  if (recording_) recording_->memory({Message::What::allocates, client, block, generation, bytes}, now);
+  if (listener_) listener_->memory({BooksListener::OfMemory::What::allocates, client, block, generation, bytes}, now);
   LaunchView& l = new_view(client, now);
   l.bytes = bytes;
   if (memory_->allocates(client, block, generation, bytes, l.id, l.client, now))
@@ -23,19 +22,19 @@ void Books::forget(std::optional<LaunchId> allocation) {
 }
 
 void Books::frees(std::uint32_t client, std::uint32_t block, std::uint32_t generation, Time now) {
-  if (recording_) recording_->memory({Message::What::frees, client, block, generation}, now);
+  if (listener_) listener_->memory({BooksListener::OfMemory::What::frees, client, block, generation}, now);
   forget(memory_->frees(client, block, generation));
   notices_.push_back(WokeUp{});  // there is room
 }
 
 void Books::moved(std::uint32_t client, std::uint32_t block, std::uint32_t generation, bool done, Time now) {
-  if (recording_) recording_->memory({Message::What::moved, client, block, generation, done}, now);
+  if (listener_) listener_->memory({BooksListener::OfMemory::What::moved, client, block, generation, done}, now);
   if (const auto buffer = memory_->moved(client, block, generation, done, now))
     notices_.push_back(BufferMoved{*buffer});
 }
 
 void Books::wants(std::uint32_t client, std::uint32_t number, Time now) {
-  if (recording_) recording_->memory({Message::What::wants, client, number}, now);
+  if (listener_) listener_->memory({BooksListener::OfMemory::What::wants, client, number}, now);
   memory_->wants(client, number);
   const auto& accounts = memory_->accounts();
   for (BufferId id : memory_->held(client))
@@ -44,12 +43,12 @@ void Books::wants(std::uint32_t client, std::uint32_t number, Time now) {
 }
 
 void Books::has(std::uint32_t client, std::uint32_t number, Time now) {
-  if (recording_) recording_->memory({Message::What::has, client, number}, now);
+  if (listener_) listener_->memory({BooksListener::OfMemory::What::has, client, number}, now);
   if (memory_->has(client, number, now)) notices_.push_back(WokeUp{});
 }
 
 void Books::touched(std::uint32_t client, Time now) {
-  if (recording_) recording_->memory({Message::What::launch, client}, now);
+  if (listener_) listener_->memory({BooksListener::OfMemory::What::touched, client}, now);
   memory_->touched(client, now);
 }
 

@@ -1,9 +1,7 @@
 // The books' part about launches that come off the GPU before they are done.
 #include <algorithm>
 
-#include "hw/live/books.h"
-#include "hw/live/recording.h"
-#include "hw/live/wire.h"
+#include "policies/service/books.h"
 
 namespace corun::live {
 
@@ -15,7 +13,7 @@ std::uint32_t Books::attempts(std::uint32_t client, const Kernel& kernel) const 
 }
 
 void Books::stopped(std::uint32_t client, std::uint32_t stream, std::uint32_t number, std::uint32_t blocks, Time now) {
-  if (recording_) recording_->stopped(client, stream, number, blocks, now);
+  if (listener_) listener_->stopped(client, stream, number, blocks, now);
   Program& p = *programs_.at(client);
   const StreamId of = shown(client, stream);
   auto& on_gpu = p.on_gpu[of.value];

@@ -1,12 +1,9 @@
-#include "hw/live/books.h"
+#include "policies/service/books.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "hw/live/limits.h"
-#include "hw/live/recording.h"
-#include "hw/live/wire.h"
 #include "policies/api/registry.h"
 #include "traces/model/error.h"
 
@@ -49,7 +46,7 @@ Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
                             Capability::tpc_mask, Capability::memory_swap};
   if (options_.persistent) topology_.capabilities.add(Capability::sm_quota);
   check(*policy_, topology_.capabilities, options_.forecast != nullptr);
-  if (policy_->requirements().forecast) forecast_ = std::make_unique<ForecastBeside>(options_.forecast(gpu, policy_->requirements()));
+  if (policy_->requirements().forecast) forecast_ = options_.forecast(gpu, policy_->requirements());
   immediate_ = promises_of(policy_->name()).immediate;
   stops_ = policy_->requirements().capabilities.has(Capability::preempt_at_block);
   masks_ = policy_->requirements().capabilities.has(Capability::tpc_mask);
@@ -79,14 +76,9 @@ Books::~Books() {
   if (forecast_ != nullptr) forecast_->forget();
 }
 
-Recording& Books::record() {
-  recording_ = std::make_unique<Recording>(spec_, topology_.gpu, options_);
-  return *recording_;
-}
-
 std::uint32_t Books::join(const ClientOptions& client_options) {
   if (forecast_ != nullptr) forecast_->forget();
-  if (recording_) recording_->joined(client_options);
+  if (listener_) listener_->joined(client_options);
   const auto absent = std::ranges::find_if(
       programs_, [&](const auto& each) { return !each.second->there && each.second->self.name == client_options.name; });
   const std::uint32_t number = absent != programs_.end() ? absent->first : next_client_++;
@@ -100,7 +92,7 @@ std::uint32_t Books::join(const ClientOptions& client_options) {
 
 void Books::leave(std::uint32_t client) {
   if (forecast_ != nullptr) forecast_->forget();
-  if (recording_) recording_->happened(Recording::What::leave, client);
+  if (listener_) listener_->happened(BooksListener::What::leave, client);
   for (const LaunchView& l : launches_)
     if (l.state != LaunchState::finished && l.kernel != nullptr && places_[l.id.slot].client == client) drop(l.id);
   if (memory_)
@@ -213,8 +205,8 @@ void Books::look_for_late(Time now) {
 Decided Books::standing(std::uint32_t client) {
   if (!immediate_)
     return {policy_->requirements().capabilities.has(Capability::priority) ? programs_.at(client)->self.priority : 0};
-  if (recording_) recording_->happened(Recording::What::standing, client);
-  auto kept = std::exchange(recording_, nullptr);  // what follows comes of this
+  if (listener_) listener_->happened(BooksListener::What::standing, client);
+  BooksListener* const kept = std::exchange(listener_, nullptr);  // what follows comes of this
   const Time late_at = late_at_;
   // What the policy would decide about a launch, of which it is shown one.
   Kernel any;
@@ -226,7 +218,7 @@ Decided Books::standing(std::uint32_t client) {
   finish(id, Time{});
   notices_.clear();
   programs_.at(client)->busy = false;
-  recording_ = std::move(kept);
+  listener_ = kept;
   late_at_ = late_at;
   return granted.back().decided;
 }
@@ -285,7 +277,7 @@ void Books::program_is_busy(std::uint32_t client, Time now) {
 
 void Books::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now,
                   std::uint32_t attempts) {
-  if (recording_) recording_->asked(client, stream, number, kernel, now, attempts);
+  if (listener_) listener_->asked(client, stream, number, kernel, now, attempts);
   program_is_busy(client, now);
   Program& p = *programs_.at(client);
   p.waits = false;
@@ -306,7 +298,7 @@ void Books::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t numb
 }
 
 void Books::ended(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Time now) {
-  if (recording_) recording_->happened(Recording::What::ended, client, stream, number, now);
+  if (listener_) listener_->happened(BooksListener::What::ended, client, stream, number, now);
   Program& p = *programs_.at(client);
   auto& on_gpu = p.on_gpu[shown(client, stream).value];
   for (std::size_t i = 0; i < on_gpu.size();) {
@@ -337,7 +329,7 @@ Time Books::begun_at(const Program& p, const Place& place) const {
 }
 
 void Books::failed(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Time now) {
-  if (recording_) recording_->happened(Recording::What::failed, client, stream, number, now);
+  if (listener_) listener_->happened(BooksListener::What::failed, client, stream, number, now);
   const auto is = [&](LaunchId id) {
     const Place& place = places_[id.slot];
     return place.client == client && place.stream == stream && place.number == number;
@@ -386,12 +378,12 @@ void Books::drop(LaunchId id) {
 }
 
 void Books::waits(std::uint32_t client) {
-  if (recording_) recording_->happened(Recording::What::waits, client);
+  if (listener_) listener_->happened(BooksListener::What::waits, client);
   programs_.at(client)->waits = true;
 }
 
 void Books::hear_forecast() {
-  if (recording_) recording_->happened(Recording::What::foretold, 0);
+  if (listener_) listener_->happened(BooksListener::What::foretold, 0);
   forecast_->hear();
   notices_.push_back(WokeUp{});
 }
@@ -415,7 +407,7 @@ Time Books::next_wish() const {
 }
 
 void Books::decide(Time now, std::vector<Granted>& granted) {
-  if (recording_) recording_->happened(Recording::What::decide, 0, 0, 0, now);
+  if (listener_) listener_->happened(BooksListener::What::decide, 0, 0, 0, now);
   end_requests(now);
   if (late_at_ <= now) look_for_late(now);
   if (wake_at_ <= now) {
@@ -449,10 +441,10 @@ void Books::decide(Time now, std::vector<Granted>& granted) {
     chosen_.clear();
     policy_->decide(snapshot, chosen_);
     ++decisions_;
-    if (recording_) recording_->told(now, told);
+    if (listener_) listener_->told(now, told);
     bool look_again = false;
     for (const Decision& d : chosen_) {
-      if (recording_) recording_->decided(d);
+      if (listener_) listener_->decided(d);
       look_again |= apply(d, now);
     }
     if (look_again) notices_.push_back(WokeUp{});

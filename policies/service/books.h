@@ -11,7 +11,7 @@
 // A request is what a program launches between two waits of its host; a program that waits in another way has ended one when
 // nothing of it has been on the GPU for kQuiet.
 //
-// Under a policy that decides about memory a launch goes when all of its program's memory is on the GPU (memory.h).
+// Under a policy that decides about memory a launch goes when all of its program's memory is on the GPU (program_memory.h).
 //
 // A policy that gives launches a number of workers on each SM gives it to those of several attempts.  Fewer leave at their next
 // block; more come when the attempt has been stopped and the next one goes.  The last attempt has what the GPU gives it.
@@ -19,7 +19,7 @@
 // A launch that does not end, as of a process that was stopped, holds others for limits::kOnGpu.  Then the policy no longer sees what
 // its program has on the GPU, and sees a real-time program as a best-effort one, until the launch ends.
 //
-// Leaves out: sockets and what is shared with programs (service.h); copies, which wait for memory and for nothing else; sizes
+// Leaves out: sockets and what is shared with programs (hw/live/service.h); copies, which wait for memory and for nothing else; sizes
 // other than by SM.
 #pragma once
 
@@ -34,10 +34,11 @@
 #include <utility>
 #include <vector>
 
-#include "hw/live/beside.h"
-#include "hw/live/memory.h"
 #include "policies/api/last_times.h"
 #include "policies/api/policy.h"
+#include "policies/service/books_listener.h"
+#include "policies/service/program_memory.h"
+#include "policies/service/service_forecast.h"
 #include "policies/session/launch_list.h"
 #include "policies/session/pending_launches.h"
 
@@ -79,7 +80,7 @@ struct BooksOptions {
   /// By name, those that the policy knows from the start and in this order, there or not.
   std::vector<std::string> programs{};
   /// Makes what a policy asks that looks ahead; empty: such a policy is refused.
-  std::function<std::unique_ptr<Forecast>(const Gpu&, const Requirements&)> forecast{};
+  std::function<std::unique_ptr<ServiceForecast>(const Gpu&, const Requirements&)> forecast{};
   /// Bytes that blocks may have on the GPU, under a policy that decides about memory; 0: nine tenths of the GPU's, since
   /// contexts, modules and what is not steered take some too (0.5 GB for a program).
   std::uint64_t memory = 0;
@@ -104,8 +105,6 @@ struct ClientState {
   bool late = false;                               // it counts as best effort
 };
 
-class Recording;
-
 class Books {
  public:
   static constexpr Time kQuiet = std::chrono::microseconds(100);
@@ -115,9 +114,11 @@ class Books {
   Books(const std::string& policy, const Gpu& gpu, BooksOptions options = {});
   ~Books();
 
-  /// From here on; to be called before anybody joins.
-  Recording& record();
-  const Recording* recording() const { return recording_.get(); }
+  /// From here on, as long as these; to be called before anybody joins.
+  void listen(BooksListener& listener) { listener_ = &listener; }
+  const std::string& policy() const { return spec_; }
+  const Gpu& gpu() const { return topology_.gpu; }
+  const BooksOptions& options() const { return options_; }
 
   /// Launches wait for grants: else every one goes at once, as standing() says.
   bool asks() const { return !immediate_; }
@@ -172,7 +173,7 @@ class Books {
   /// The policy hears of it with the next decision.
   void hear_forecast();
   /// Null: nothing is foretold.
-  const ForecastBeside* forecast() const { return forecast_.get(); }
+  const ServiceForecast* forecast() const { return forecast_.get(); }
 
   /// Asks the policy if anything has happened, and appends what may go.
   void decide(Time now, std::vector<Granted>& granted);
@@ -245,10 +246,10 @@ class Books {
   LaunchView& view(LaunchId id) { return launches_[id.slot]; }
 
   std::string spec_, unfit_;
-  std::unique_ptr<Recording> recording_;
+  BooksListener* listener_ = nullptr;
   BooksOptions options_;
   Topology topology_;
-  std::unique_ptr<ForecastBeside> forecast_;
+  std::unique_ptr<ServiceForecast> forecast_;
   std::unique_ptr<Policy> policy_;
   std::unique_ptr<ProgramMemory> memory_;  // null: the policy decides nothing about it
   bool immediate_ = false, stops_ = false, masks_ = false, sizes_ = false;

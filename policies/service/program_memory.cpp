@@ -1,4 +1,4 @@
-#include "hw/live/memory.h"
+#include "policies/service/program_memory.h"
 
 #include <algorithm>
 

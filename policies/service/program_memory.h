@@ -21,9 +21,8 @@
 #include <span>
 #include <vector>
 
-#include "hw/live/limits.h"
-#include "hw/live/wire.h"
 #include "policies/api/decision.h"
+#include "policies/service/terms.h"
 #include "policies/session/device_memory.h"
 
 namespace corun::live {
