@@ -202,16 +202,13 @@ sim/run/intervals.cpp
   kRepeats               judged
 sim/backend/launch_fates.h
   kNone                  arithmetic  a mark
-sim/service/persistent_launches.cpp
-  kLong                  document    decision 344: what the service does
-  kEach                  document    decision 344: what the service does
-sim/service/persistent_launches.h
-  kEmptyAttempt          measured    experiments/h100/ptx, attempts-1.txt
 sim/run/profile.cpp
   kRounds                judged      rounds from which a steady rate is read
 sim/run/run.cpp
   kMostMended            arithmetic  of what is shown
-sim/service/served.cpp
+sim/service/served_gpu.h
+  kEmptyAttempt          measured    experiments/h100/ptx, attempts-1.txt
+sim/service/served_gpu.cpp
   kGrantIsSooner         measured    experiments/h200/live, gate-mps.jsonl.gz
   kWait                  measured    experiments/h200/live, gate-mps.jsonl.gz
 sim/forecast/unknown_forecast.cpp
@@ -247,7 +244,6 @@ NAMELESS = [
     ("sim/stages/sm_mask.h", r"rank / 64|rank % 64|i \* 64", "arithmetic", "bits of a word"),
     ("sim/stages/task.h", r"compute_capability_major >= 9", "measured", "experiments/h200/policies"),
     ("sim/run/metered.h", r"us\.size\(\) \* 99", "arithmetic", "a percentile"),
-    ("sim/service/persistent_launches.cpp", r"solo / kEach, 2, 6", "document", "decision 344: what the service does"),
     ("sim/backend/preemption.cpp", r"p\.events = reset \? 3 : 2", "arithmetic", "how many"),
     ("sim/run/profile.cpp", r"<= 3 \* kRounds", "arithmetic", "below which nothing is left out"),
     ("sim/backend/shapes.cpp", r"i < 4; \+\+i", "arithmetic", "steps"),

@@ -35,6 +35,7 @@ struct Requirements {
   bool deferred_memory = false;  // besides: an allocation call returns at once, and what uses it waits
   bool forecast = false;         // look_ahead() must be called
   bool kernels = false;          // graphs are to be shown kernel by kernel also where nothing else needs that
+  bool whole_graphs = false;     // not even where something else does, as under a service
   /// Of MPS with one context, by client, the last for all beyond: above 0, to 100.  Empty: not MPS.
   std::vector<double> thread_percentages{};
   /// Not empty: each has a policy of its own, and this one is asked nothing.
@@ -50,7 +51,7 @@ struct Requirements {
 inline bool Requirements::sees_kernels() const {
   const CapabilitySet of_graphs{Capability::order, Capability::priority, Capability::tpc_mask, Capability::time_slice,
                                 Capability::memory_swap};
-  return kernels || profiles || forecast || !capabilities.without(of_graphs).empty();
+  return !whole_graphs && (kernels || profiles || forecast || !capabilities.without(of_graphs).empty());
 }
 
 class Policy {

@@ -40,7 +40,7 @@ void check(const Policy& policy, const CapabilitySet& can, bool forecasts) {
 }  // namespace
 
 Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
-    : spec_(policy), options_(std::move(options)), policy_(make_policy(policy)) {
+    : spec_(policy), options_(std::move(options)), policy_(options_.make ? options_.make() : make_policy(policy)) {
   topology_.gpu = gpu;
   topology_.capabilities = {Capability::order, Capability::priority, Capability::preempt_at_block, Capability::time_slice,
                             Capability::tpc_mask, Capability::memory_swap};
@@ -69,6 +69,7 @@ Books::Books(const std::string& policy, const Gpu& gpu, BooksOptions options)
     p->expected = true, p->there = false;
     programs_.emplace(next_client_++, std::move(p));
   }
+  for (const ClientOptions& each : options_.joined) enter(each);
   begin_again();
 }
 
@@ -79,6 +80,12 @@ Books::~Books() {
 std::uint32_t Books::join(const ClientOptions& client_options) {
   if (forecast_ != nullptr) forecast_->forget();
   if (listener_) listener_->joined(client_options);
+  const std::uint32_t number = enter(client_options);
+  begin_again();
+  return number;
+}
+
+std::uint32_t Books::enter(const ClientOptions& client_options) {
   const auto absent = std::ranges::find_if(
       programs_, [&](const auto& each) { return !each.second->there && each.second->self.name == client_options.name; });
   const std::uint32_t number = absent != programs_.end() ? absent->first : next_client_++;
@@ -86,7 +93,6 @@ std::uint32_t Books::join(const ClientOptions& client_options) {
   programs_.at(number)->self = client_options;
   programs_.at(number)->there = true;
   if (memory_) memory_->join(number);
-  begin_again();
   return number;
 }
 
@@ -110,7 +116,7 @@ void Books::leave(std::uint32_t client) {
 }
 
 std::unique_ptr<Policy> Books::fresh_policy() const {
-  std::unique_ptr<Policy> policy = make_policy(spec_);
+  std::unique_ptr<Policy> policy = options_.make ? options_.make() : make_policy(spec_);
   if (forecast_ != nullptr) policy->look_ahead(*forecast_);
   return policy;
 }
@@ -127,7 +133,7 @@ void Books::begin_again() {
   wake_at_ = kNever;
   for (auto& [number, p] : programs_) {
     const ClientId id{static_cast<std::uint32_t>(clients_.size())};
-    Client& client = clients_.emplace_back();
+    Client& client = p->self.in_trace != nullptr ? clients_.emplace_back(*p->self.in_trace) : clients_.emplace_back();
     client.name = p->self.name;
     client.process = fmt::format("{}", number);
     client.service_class = p->late ? ServiceClass::best_effort : p->self.service_class;
@@ -268,11 +274,12 @@ LaunchView& Books::new_view(std::uint32_t client, Time now) {
 
 void Books::program_is_busy(std::uint32_t client, Time now) {
   Program& p = *programs_.at(client);
+  const ClientId id{static_cast<std::uint32_t>(std::ranges::find(number_of_, client) - number_of_.begin())};
+  if (p.waits && p.unfinished == 0) end_request(p, id);
   if (p.busy) return;
   p.busy = true;
   p.arrived = now;
-  const auto at = std::ranges::find(number_of_, client);
-  notices_.push_back(RequestArrived{ClientId{static_cast<std::uint32_t>(at - number_of_.begin())}, p.request});
+  notices_.push_back(RequestArrived{id, p.request});
 }
 
 void Books::asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now,
@@ -388,12 +395,16 @@ void Books::hear_forecast() {
   notices_.push_back(WokeUp{});
 }
 
+void Books::end_request(Program& p, ClientId id) {
+  if (!p.busy) return;
+  p.busy = p.waits = false;
+  notices_.push_back(RequestFinished{id, p.request++});
+}
+
 void Books::end_requests(Time now) {
   for (std::uint32_t i = 0; i < number_of_.size(); ++i) {
     Program& p = *programs_.at(number_of_[i]);
-    if (!p.busy || p.unfinished != 0 || (!p.waits && now < p.last_end + kQuiet)) continue;
-    p.busy = p.waits = false;
-    notices_.push_back(RequestFinished{ClientId{i}, p.request++});
+    if (p.unfinished == 0 && (p.waits || now >= p.last_end + kQuiet)) end_request(p, ClientId{i});
   }
 }
 

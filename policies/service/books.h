@@ -51,6 +51,7 @@ struct ClientOptions {
   std::int32_t priority = 0;
   std::optional<double> quota{}, reservation{};  // fractions of the GPU, as of Client
   std::optional<Time> deadline{};  // of a request, from its first launch
+  const Client* in_trace = nullptr;  // which has masks and streams besides; null: nobody knows
 };
 
 /// What a policy decides of a launch; no mask: all TPCs.
@@ -86,6 +87,10 @@ struct BooksOptions {
   std::uint64_t memory = 0;
   /// Long kernels of best-effort programs are to be made so that they can be stopped, where the policy stops launches.
   bool persistent = false;
+  /// Makes the policy, each time that it starts anew; empty: by its name.
+  std::function<std::unique_ptr<Policy>()> make{};
+  /// Programs that are there from the start, numbered in this order.
+  std::vector<ClientOptions> joined{};
 };
 
 /// Of a program, for those who look.
@@ -211,6 +216,7 @@ class Books {
     Op launch{corun::Launch{}, {}, {}, {}, {}};  // what a policy sees of each
   };
 
+  std::uint32_t enter(const ClientOptions& client_options);
   void begin_again();
   void look_for_late(Time now);
   std::unique_ptr<Policy> fresh_policy() const;
@@ -221,6 +227,7 @@ class Books {
   bool apply_memory(const Decision& decision, Time now);
   void show_memory();
   void say_held_back();
+  void end_request(Program& p, ClientId id);
   void program_is_busy(std::uint32_t client, Time now);
   void finish(LaunchId id, Time now);
   void end_requests(Time now);

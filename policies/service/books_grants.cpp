@@ -10,7 +10,7 @@ namespace corun::live {
 bool Books::apply(const Decision& decision, Time now) {
   if (memory_ && apply_memory(decision, now)) return false;
   if (const auto* wake = std::get_if<decide::WakeAt>(&decision)) {
-    wake_at_ = std::min(wake_at_, wake->at);
+    if (wake->at > now) wake_at_ = std::min(wake_at_, wake->at);
   } else if (const auto* launch = std::get_if<decide::Launch>(&decision)) {
     LaunchView& l = view(launch->launch);
     if (l.id != launch->launch || l.state != LaunchState::pending || (in_order(l) && pending_.first(l) != l.id)) return false;

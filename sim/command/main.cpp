@@ -10,7 +10,6 @@
 #include <optional>
 
 #include "hw/backend/cuda_backend.h"
-#include "hw/live/beside.h"
 #include "hw/process/worker.h"
 #include "hw/run/run.h"
 #include "hw/run/signal_guard.h"
@@ -33,7 +32,6 @@
 #include "sim/command/report_page.h"
 #include "sim/command/sweep.h"
 #include "sim/command/validate.h"
-#include "sim/forecast/forecast.h"
 #include "sim/input/client_settings.h"
 #include "sim/input/compose.h"
 #include "sim/input/load.h"
@@ -145,21 +143,6 @@ void refuse_what_does_not_go_together(const Arguments& a) {
     throw InputError("", "--contention", "it is of the simulator", "leave out --backend=cuda, or --contention=none");
 }
 
-/// The service's books refuse what it cannot do.
-void check_served(const Arguments& a, const Policy& policy, const Gpu& gpu) {
-  live::BooksOptions options;
-  const CapabilitySet needs = policy.requirements().capabilities;
-  options.persistent =
-      a.served.persistent || (needs.has(Capability::sm_quota) && needs.has(Capability::preempt_at_block));
-  options.forecast = [](const Gpu& on, const Requirements& needed) { return std::make_unique<live::ForecastBeside>(make_forecast(on, needed)); };
-  if (live::Books(a.policy, gpu, options).memory() != nullptr)
-    throw InputError(
-        "", "--as-served",
-        fmt::format("under policy {} sim serve moves all of a program's memory, which is not simulated",
-                    a.policy),
-        "leave it out");
-}
-
 /// Throws InputError.
 std::optional<Profiles> profiles_for(const Arguments& a, const Gpu& gpu) {
   if (a.profiles.empty()) return std::nullopt;
@@ -240,7 +223,6 @@ int simulate(const Arguments& a, Task task) {
   std::shared_ptr<Policy> policy = task == Task::run ? make_policy(a.policy) : nullptr;
   refuse_what_does_not_go_together(a);
   const Trace trace = load(a);
-  if (a.served.ahead_us) check_served(a, *policy, read_gpu(trace.gpu));
   const EngineOptions engine{!a.plain, a.audit || std::getenv("CORUN_AUDIT") != nullptr,
                              a.comparison.contention.modelled()};
   if (task == Task::compare && !a.comparison.gpus.empty()) {
@@ -330,7 +312,7 @@ int command(int argc, char** argv) {
                "sim serve --persistent; policies that give sizes have it anyway");
   app.add_option("--look-us", a.served.look_us,
                  "with --as-served, of a policy that looks ahead: microseconds from asking for a forecast to hearing it, which is\n"
-                 "made of what a service knows of its programs (sim top --json has its mean: looks; default: made of the trace, at once)")
+                 "made of what a service knows of its programs (sim top --json has its mean: looks; default: at once)")
       ->check(CLI::Range(0.0, 1e6));
   app.add_option("--out", a.outputs.directory,
                  "write summary.json, requests.csv, kernels.csv, timeline.pftrace, occupancy.svg here");

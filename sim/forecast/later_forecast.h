@@ -9,12 +9,12 @@
 #include <utility>
 #include <vector>
 
-#include "policies/api/forecast.h"
 #include "policies/api/kept_snapshot.h"
+#include "policies/service/service_forecast.h"
 
 namespace corun::sim {
 
-class LaterForecast final : public Forecast {
+class LaterForecast final : public live::ServiceForecast {
  public:
   LaterForecast(std::unique_ptr<Forecast> of, Time takes) : of_(std::move(of)), takes_(takes) {}
 
@@ -31,18 +31,19 @@ class LaterForecast final : public Forecast {
     outlooks_.clear();
     for (const WayOfDeciding& way : ways) outlooks_.push_back(of_->look(kept_.snapshot(), way, each));
     due_ = now.now + takes_;
-    (void)tell(now.now);
+    if (takes_ == Time{}) hear();
     return true;
   }
 
-  /// When what was asked will be heard; kNever: nothing is.
+  /// When what was asked is to be heard; kNever: nothing is.
   Time due() const { return due_; }
-  /// True: it is, and the policy is to be asked.
-  bool tell(Time now) {
-    if (due_ > now) return false;
+  bool ready() const override { return due_ != kNever; }
+  void hear() override {
+    if (std::exchange(due_, kNever) != kNever) answer_.emplace(Foretold{kept_.snapshot(), std::move(outlooks_)});
+  }
+  void forget() override {
     due_ = kNever;
-    answer_.emplace(Foretold{kept_.snapshot(), std::move(outlooks_)});
-    return true;
+    answer_.reset();
   }
 
  private:

@@ -18,8 +18,8 @@
 #include "sim/run/intervals.h"
 #include "sim/run/metered.h"
 #include "sim/run/on_parts.h"
-#include "sim/service/served.h"
-#include "sim/service/service_view.h"
+#include "sim/service/served_gpu.h"
+#include "sim/service/served_policy.h"
 #include "traces/json/spelling.h"
 #include "traces/timeline/preemption.h"
 
@@ -61,23 +61,19 @@ class Simulator final : public Player {
     Policy* policy = &run.policy;
     if (run.together && run.needed.forecast && &run.gpu == &gpu_) policy = &metered_.emplace(*policy);
 
-    std::optional<PersistentLaunches> persistent;
-    std::optional<Served> service;
-    std::optional<ServiceView> view;
+    ServedLaunches launches;
+    std::optional<ServedGpu> service;
+    std::optional<ServedPolicy> by_books;
     if (served) {
-      Served::Options as{*options_.served_ahead};
-      if (run.needed.forecast && options_.served_look)
-        as.forecast = std::make_unique<LaterForecast>(make_forecast(run.gpu, run.needed, engine.contention),
-                                                      *options_.served_look);
-      if (options_.served_waits)
-        as.let_reach = [&](const LaunchView& l, Time at, Time wait) { backend.let_reach(l, at, wait); };
-      // A forecast that knows the trace foretells its launches, a graph's too.
-      const bool viewed = !run.needed.forecast || as.forecast != nullptr;
       // Sizes are what --persistent is for: sim serve refuses such a policy without it.
-      if (viewed && (options_.served_persistent || by_sm))
-        as.persistent = &persistent.emplace(run.trace, run.gpu);
-      asked = &service.emplace(backend, run.trace, run.needed, std::move(as));
-      if (viewed) policy = &view.emplace(*policy, run.trace, persistent ? &*persistent : nullptr);
+      const bool persistent =
+          options_.served_persistent || (by_sm && run.needed.capabilities.has(Capability::preempt_at_block));
+      const auto foretell = [&, look = options_.served_look.value_or(Time{})](const Gpu& on, const Requirements& needs) {
+        return std::make_unique<LaterForecast>(make_forecast(on, needs, engine.contention), look);
+      };
+      const auto reach = [&](const LaunchView& l, Time at, Time wait) { backend.let_reach(l, at, wait); };
+      asked = &service.emplace(backend, run.trace, launches, reach, options_.served_waits);
+      policy = &by_books.emplace(*policy, run.trace, run.gpu, ServedOptions{*options_.served_ahead, persistent, foretell}, launches);
     }
     const auto profile = [&](KernelId id) {
       const Kernel& kernel = run.trace.kernels[id.value];

@@ -18,8 +18,8 @@ struct RunOptions : corun::RunOptions {
   EngineOptions engine{};
   unsigned threads = 0;      // for the runs of clients alone; 0: as many as there are cores
   Memory* memory = nullptr;  // null: the run has its own
-  std::optional<Time> served_ahead{};  // there: the clients are programs under `sim serve`, with this --ahead-us (served.h)
-  bool served_persistent = false;      // and kernels that bring their PTX are persistent, as under --persistent (persistent_launches.h)
+  std::optional<Time> served_ahead{};  // there: the clients are programs under `sim serve`, with this --ahead-us (served_policy.h)
+  bool served_persistent = false;      // and kernels that bring their PTX are persistent, as under --persistent
   bool served_waits = true;            // whether launches wait on the GPU for their grants, which takes time; tests of the rest have none
   std::optional<Time> served_look{};   // there: of those the forecast is the service's, and takes this time (later_forecast.h)
 };

@@ -54,8 +54,8 @@ const std::vector<Layer> kLayers = {
     {"sim/backend",  // wires the stages
      {"policies/api", "policies/session", "sim/engine", "sim/model", "sim/stages", "traces/model", "traces/timeline"},
      {"fmt/"}},
-    {"sim/forecast", {"policies/api", "policies/session", "sim/backend", "traces/model", "traces/timeline"}, {}},
-    {"sim/service", {"policies/api", "sim/backend", "sim/forecast", "traces/model"}, {}},
+    {"sim/forecast", {"policies/api", "policies/service", "policies/session", "sim/backend", "traces/model", "traces/timeline"}, {}},
+    {"sim/service", {"policies/api", "policies/service", "sim/backend", "sim/forecast", "traces/model"}, {"fmt/"}},
     {"sim/run",
      {"policies/api", "policies/session", "sim/backend", "sim/forecast", "sim/model", "sim/service", "sim/stages", "traces/json", "traces/model",
       "traces/timeline"},

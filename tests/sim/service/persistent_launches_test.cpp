@@ -1,6 +1,4 @@
 // Programs under `sim serve --persistent`, in the simulator: which launches can be stopped and sized, and how often.
-#include "sim/service/persistent_launches.h"
-
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,24 +16,14 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-TEST(PersistentLaunches, AreOfTwoAttemptsFrom300UsOnAndOfOneMoreForEach500UsUpToSix) {
-  EXPECT_EQ(attempts_of(us(300) - ps(1)), 0u);
-  EXPECT_EQ(attempts_of(us(300)), 2u);
-  EXPECT_EQ(attempts_of(us(1000) - ps(1)), 2u);
-  EXPECT_EQ(attempts_of(us(1000)), 3u);
-  EXPECT_EQ(attempts_of(us(2500) - ps(1)), 5u);
-  EXPECT_EQ(attempts_of(us(2500)), 6u);
-  EXPECT_EQ(attempts_of(ms(1000)), 6u);
-}
-
 /// A batch of launches of 1 ms, ten waves of ten blocks, each called when the one before it has ended, and a camera of
 /// requests of 100 us.
 struct BatchAndCamera : TraceBuilder {
   Client* camera = nullptr;
-  explicit BatchAndCamera(std::uint32_t launches, std::vector<Time> requests = {}, std::uint32_t blocks = 100, Issue issue = Issue::eager) {
-    Kernel k = whole_sm_kernel(blocks, us(100));
+  explicit BatchAndCamera(std::uint32_t launches, std::vector<Time> requests = {}, std::uint32_t blocks = 100, Issue issue = Issue::eager, Time wave = us(100)) {
+    Kernel k = whole_sm_kernel(blocks, wave);
     k.name = "long", k.ptx = true;
-    k.solo_time = us(100) * ((blocks + 9) / 10);
+    k.solo_time = wave * ((blocks + 9) / 10);
     const KernelId id = kernel(k);
     std::vector<Op> ops;
     for (std::uint32_t i = 0; i < launches; ++i) ops.push_back(launch(id)), ops.push_back(sync());
@@ -91,36 +79,23 @@ TEST(PersistentLaunches, ThatAreCalledBeforeOneHasEndedArePlain) {
 }
 
 TEST(PersistentLaunches, OfOneWaveOfBlocksOfAGraphOfAClusterOrOfARealTimeProgramArePlain) {
-  BatchAndCamera s(1);
-  s.trace.kernels[0].solo_time = us(1000);
-  const Gpu gpu = small_gpu(10);
-  const auto attempts = [&](auto change) {
-    BatchAndCamera of = s;
-    LaunchView l;
-    l.id = {0, 7};
-    change(of, l);
-    l.kernel = of.trace.kernels.data();
-    l.solo_time = *l.kernel->solo_time;
-    l.operation = of.trace.programs[0].ops.data();
-    PersistentLaunches launches(of.trace, gpu);
-    LaunchView before = l;
-    before.id.serial = 6;
-    launches.called(before);
-    EXPECT_FALSE(launches.are(before.id)) << "none has ended";
-    launches.ended(before);
-    launches.called(l);
-    return launches.are(l.id) ? launches.left(l.id) + 1 : 0;
+  // Waves of 400 us: the second launch begins when the first has ended, and the request comes within its first wave.
+  const auto stopped = [](std::uint32_t blocks, auto change) {
+    BatchAndCamera s(2, {us(400) * ((blocks + 9) / 10) + us(250)}, blocks, Issue::eager, us(400));
+    change(s);
+    return s.run().of(ClientId{0}).at(1).preemptions != 0;
   };
-  const auto kernel = [](auto change) { return [change](BatchAndCamera& of, LaunchView&) { change(of.trace.kernels[0]); }; };
-  EXPECT_EQ(attempts([](BatchAndCamera&, LaunchView&) {}), 3u);
-  EXPECT_EQ(attempts(kernel([](Kernel& k) { k.grid = {11, 1, 1}; })), 3u);
-  EXPECT_EQ(attempts(kernel([](Kernel& k) { k.grid = {10, 1, 1}; })), 0u);
-  EXPECT_EQ(attempts(kernel([](Kernel& k) { k.cluster = {2, 1, 1}; })), 0u);
-  EXPECT_EQ(attempts(kernel([](Kernel& k) { k.ptx = false; })), 0u);
-  EXPECT_EQ(attempts(kernel([](Kernel& k) { k.solo_time = us(299); })), 0u);
-  EXPECT_EQ(attempts([](BatchAndCamera& of, LaunchView&) { of.trace.programs[0].issue = Issue::graph; }), 0u);
-  EXPECT_EQ(attempts([](BatchAndCamera& of, LaunchView&) { of.trace.clients[0].service_class = ServiceClass::real_time; }), 0u);
-  EXPECT_EQ(attempts([](BatchAndCamera& of, LaunchView&) { std::get<Launch>(of.trace.programs[0].ops[0].what).dependent = true; }), 0u);
+  const auto kernel = [](auto change) { return [change](BatchAndCamera& of) { change(of.trace.kernels[0]); }; };
+  EXPECT_TRUE(stopped(100, [](BatchAndCamera&) {}));
+  EXPECT_TRUE(stopped(11, [](BatchAndCamera&) {}));
+  EXPECT_FALSE(stopped(10, [](BatchAndCamera&) {}));
+  EXPECT_FALSE(stopped(100, kernel([](Kernel& k) { k.cluster = {2, 1, 1}; })));
+  EXPECT_FALSE(stopped(100, kernel([](Kernel& k) { k.ptx = false; })));
+  EXPECT_FALSE(stopped(100, [](BatchAndCamera& of) {
+    for (Op& op : of.trace.programs[0].ops) op.graph = std::holds_alternative<Launch>(op.what) ? 1 : 0;
+  }));
+  EXPECT_FALSE(stopped(100, [](BatchAndCamera& of) { of.trace.clients[0].service_class = ServiceClass::real_time; }));
+  EXPECT_FALSE(stopped(100, [](BatchAndCamera& of) { std::get<Launch>(of.trace.programs[0].ops[2].what).dependent = true; }));
 }
 
 TEST(PersistentLaunches, TheLastAttemptIsNotStopped) {

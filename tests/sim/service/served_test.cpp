@@ -1,5 +1,5 @@
 // Programs as they are under `sim serve`, in the simulator: what goes when, and what an order to stop does.
-#include "sim/service/served.h"
+#include "sim/service/served_policy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 #include "policies/api/registry.h"
 #include "policies/session/session.h"
 #include "sim/run/run.h"
+#include "sim/service/served_gpu.h"
 #include "tests/support/build.h"
 #include "tests/support/collect.h"
 #include "tests/support/scripted_backend.h"
@@ -30,22 +31,27 @@ struct Script : TraceBuilder {
     camera.service_class = ServiceClass::real_time;
     camera.arrivals = Once{camera_at};
   }
-  SessionOutcome run(const std::string& spec, Time ahead, std::unique_ptr<LaterForecast> forecast = {}) {
+  SessionOutcome run(const std::string& spec, Time ahead, decltype(ServedOptions::forecast) forecast = {}) {
+    return run(*make_policy(spec), ahead, std::move(forecast));
+  }
+  SessionOutcome run(Policy& policy, Time ahead, decltype(ServedOptions::forecast) forecast = {}) {
     Timeline timeline;
-    const auto policy = make_policy(spec);
-    Served served(gpu, trace, policy->requirements(), {ahead, std::move(forecast)});
-    Session session(trace, *policy, served, timeline, {});
+    ServedLaunches launches;
+    ServedPolicy served(policy, trace, gpu.topology().gpu, {ahead, false, std::move(forecast)}, launches);
+    ServedGpu reached(gpu, trace, launches, [](const LaunchView&, Time, Time) {});
+    Session session(trace, served, reached, timeline, {});
     return session.run();
   }
 };
 
-TEST(Served, ALaunchGoesShortlyBeforeTheOneBeforeItEndsAndTheNextWhenThatIsKnown) {
+TEST(Served, ALaunchGoesShortlyBeforeTheOneBeforeItEndsOnceOneWasSeenToEnd) {
   Script s(3);
   s.gpu.finish(us(100), 0), s.gpu.finish(us(210), 1), s.gpu.finish(us(300), 2), s.gpu.finish(us(100'100), 3);
   EXPECT_EQ(s.run("wait", us(8)).stuck, "");
   EXPECT_THAT(s.gpu.at(us(0)), ElementsAre("launch 0 ctas 0"));
-  EXPECT_THAT(s.gpu.at(us(92)), ElementsAre("launch 1 ctas 0"));
-  EXPECT_THAT(s.gpu.at(us(192)), ElementsAre("launch 2 ctas 0")) << "which is thought to begin at 100 us and end at 200";
+  EXPECT_THAT(s.gpu.at(us(92)), IsEmpty()) << "nobody knows that it takes 100 us";
+  EXPECT_THAT(s.gpu.at(us(100)), ElementsAre("launch 1 ctas 0"));
+  EXPECT_THAT(s.gpu.at(us(192)), ElementsAre("launch 2 ctas 0")) << "the one before it is thought to end at 200 us";
   EXPECT_THAT(s.gpu.at(us(100'000)), ElementsAre("launch 3 ctas 0")) << "a real-time launch at once";
   EXPECT_EQ(s.gpu.decided.size(), 4u);
 }
@@ -75,9 +81,29 @@ TEST(Served, UnderAPolicyThatStopsNothingLaunchesGoAsTheyCome) {
   EXPECT_THAT(s.gpu.at(us(0)), ElementsAre("launch 0 ctas 0", "launch 1 ctas 0", "launch 2 ctas 0"));
 }
 
-/// A camera's request, and the second of three launches of 100 us, which may go at 92 us, 8 us ahead.
+TEST(Served, WhatTheGpuRefusesGoesLaterAndThePolicyNeedNotDecideItAgain) {
+  Script s(2);
+  s.gpu.refuse = [&](const Decision&) { return s.gpu.now() < us(50); };
+  s.gpu.finish(us(100), 0), s.gpu.finish(us(200), 1), s.gpu.finish(us(100'100), 2);
+  s.trace.clients[0].arrivals = Once{};
+  struct Asked final : Policy {
+    std::string_view name() const override { return "asked"; }
+    Requirements requirements() const override { return {{Capability::order}}; }
+    void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
+      for (const LaunchId id : now.pending) decisions.push_back(decide::Launch{id}), ++decided;
+      decisions.push_back(decide::WakeAt{now.now < us(60) ? us(60) : kNever});
+    }
+    int decided = 0;
+  } policy;
+  EXPECT_EQ(s.run(policy, us(8)).stuck, "");
+  EXPECT_THAT(s.gpu.at(us(60)), ElementsAre("launch 0 ctas 0", "launch 1 ctas 0"));
+  EXPECT_EQ(policy.decided, 3);
+}
+
+/// A camera's request, and the third of three launches of 100 us, which may go 8 us before the second is thought to end.
 struct GrantBesideARequest : TraceBuilder {
-  KernelRecord second(Time request_at) { return batch(request_at).at(1); }
+  static KernelRecord third(Time request_at) { return GrantBesideARequest{}.batch(request_at).at(2); }
+  static Time goes() { return third(us(1000)).submitted; }
   std::vector<KernelRecord> batch(Time request_at) {
     const KernelId k = kernel([] {
       Kernel each = whole_sm_kernel(10, us(100));
@@ -99,24 +125,27 @@ struct GrantBesideARequest : TraceBuilder {
 };
 
 TEST(Served, ALaunchThatHasItsGrantWhenARequestBeginsBeginsWithinIt) {
-  // The first has its grant at 0 and takes 100 us, so that the second may go at 92 us.
-  EXPECT_EQ(GrantBesideARequest{}.second(us(92) + ps(1)).submitted, us(92));
-  const KernelRecord granted = GrantBesideARequest{}.second(us(92) + ps(1));
-  EXPECT_GT(granted.started, us(92) + ps(1));
-  EXPECT_LT(granted.started, us(92) + ps(1) + us(50)) << "while the request is under way";
-  EXPECT_GE(GrantBesideARequest{}.second(us(92)).submitted, us(92) + us(50)) << "at that instant it is taken back";
+  // The first has its grant at 0, and its end is known when the second goes.
+  const Time goes = GrantBesideARequest::goes(), took = GrantBesideARequest{}.batch(us(1000)).at(1).submitted;
+  EXPECT_EQ(goes, 2 * took - us(8));
+  const KernelRecord granted = GrantBesideARequest::third(goes + ps(1));
+  EXPECT_EQ(granted.submitted, goes);
+  EXPECT_GT(granted.started, goes + ps(1));
+  EXPECT_LT(granted.started, goes + ps(1) + us(50)) << "while the request is under way";
+  EXPECT_GE(GrantBesideARequest::third(goes).submitted, goes + us(50)) << "at that instant it is taken back";
 }
 
 TEST(Served, AKernelThatIsGrantedInTimeBeginsAWaitAfterTheOneBeforeIt) {
   const std::vector<KernelRecord> batch = GrantBesideARequest{}.batch(us(1000));
   EXPECT_EQ(batch[0].queued, us(6) + ns(2500));
-  EXPECT_EQ(batch[1].queued, batch[0].finished + ns(2500));
+  EXPECT_EQ(batch[2].queued, batch[1].finished + ns(2500));
 }
 
 TEST(Served, WhatWasHeldBeginsSoonerAfterItsGrantThanALaunchAfterItsCall) {
-  // The request ends at 80 + 6 + 50 us; the second launch was called at 0 and is granted then.
-  const KernelRecord held = GrantBesideARequest{}.second(us(80));
-  EXPECT_EQ(held.submitted, us(136));
+  // The request takes 6 + 50 us; the third launch was called at 0 and is granted then.
+  const Time before = GrantBesideARequest::goes() - us(12);
+  const KernelRecord held = GrantBesideARequest::third(before);
+  EXPECT_EQ(held.submitted, before + us(56));
   EXPECT_EQ(held.queued - held.submitted, us(6) - ns(3520));
 }
 
@@ -153,8 +182,8 @@ TEST(Served, WhatIsForetoldIsHeardWhenTheLookHasTakenItsTime) {
   for (const int takes : {40, 60}) {
     Script s(3, us(150));
     s.gpu.finish(us(100), 0), s.gpu.finish(us(200), 1), s.gpu.finish(us(400), 3), s.gpu.finish(us(500), 2);
-    const auto forecast = [&] { return std::make_unique<LaterForecast>(std::make_unique<SecondIsBetter>(), us(takes)); };
-    s.run("lookahead:ways=now/hold,depth=1,every_us=100000", us(8), forecast());
+    s.run("lookahead:ways=now/hold,depth=1,every_us=100000", us(8),
+          [&](const Gpu&, const Requirements&) { return std::make_unique<LaterForecast>(std::make_unique<SecondIsBetter>(), us(takes)); });
     EXPECT_THAT(s.gpu.at(us(100)), ElementsAre("launch 1 ctas 0"));
     EXPECT_THAT(s.gpu.at(us(150)), ElementsAre("launch 3 ctas 0")) << "while it looks the way decides that was chosen last";
     if (takes == 40)
@@ -182,9 +211,8 @@ TEST(Served, WhileItLooksNothingElseIsAskedAndNothingWithoutARealTimeRequest) {
   EXPECT_EQ(forecast.due(), us(120));
   clients[0].busy = false, clients[0].arrived_at = us(50);
   EXPECT_FALSE(ask(60)) << "it looks";
-  EXPECT_FALSE(forecast.tell(us(119)));
   EXPECT_FALSE(forecast.answer());
-  EXPECT_TRUE(forecast.tell(us(120)));
+  forecast.hear();
   clients[0].busy = true;
   EXPECT_FALSE(ask(120)) << "nobody has heard of it";
   const std::optional<Foretold> told = forecast.answer();
