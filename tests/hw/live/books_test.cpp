@@ -333,6 +333,54 @@ TEST(Books, ALaunchThatIsRefusedBeforeItIsGrantedGetsItsGrantForWhatWaitsBehindI
   EXPECT_TRUE(s.books.idle());
 }
 
+/// Counts what it is told, and launches all.
+struct Counts final : Policy {
+  struct Told {
+    int starts = 0, began = 0, ended = 0;
+  };
+  explicit Counts(Told& told) : told_(told) {}
+  std::string_view name() const override { return "counts"; }
+  Requirements requirements() const override { return {{Capability::order}}; }
+  void start(const Topology&, std::span<const ClientView>) override { ++told_.starts; }
+  void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
+    for (const Notice& n : now.notices) told_.began += std::holds_alternative<RequestArrived>(n), told_.ended += std::holds_alternative<RequestFinished>(n);
+    for (const LaunchId id : now.pending) decisions.push_back(decide::Launch{id});
+    decisions.push_back(decide::WakeAt{now.now});
+  }
+  Told& told_;
+};
+
+TEST(Books, ProgramsThatAreThereFromTheStartAndAPolicyThatSomebodyMakesAreStartedOnce) {
+  Counts::Told told;
+  Scene s("counts", {.make = [&] { return std::make_unique<Counts>(told); }, .joined = {{"cam", ServiceClass::real_time}, {"work"}}});
+  EXPECT_EQ(told.starts, 1);
+  EXPECT_EQ(s.books.state().size(), 2u);
+  s.asks(1, s.kernel);
+  EXPECT_THAT(s.goes(), ElementsAre("1.1"));
+}
+
+TEST(Books, AProgramThatHasWaitedAndLaunchesBeforeTheNextDecisionBeginsARequest) {
+  for (const bool waits : {true, false}) {
+    Counts::Told told;
+    Scene s("counts", {.make = [&] { return std::make_unique<Counts>(told); }, .joined = {{"cam", ServiceClass::real_time}}});
+    s.asks(0, s.kernel);
+    if (waits) s.books.waits(0);
+    EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+    s.now = 10, s.ended(0, 1), s.asks(0, s.kernel);
+    EXPECT_THAT(s.goes(), ElementsAre("0.2"));
+    EXPECT_EQ(told.began, waits ? 2 : 1);
+    EXPECT_EQ(told.ended, waits ? 1 : 0);
+  }
+}
+
+TEST(Books, AWakeUpThatIsNotInTheFutureIsNone) {
+  Counts::Told told;
+  Scene s("counts", {.make = [&] { return std::make_unique<Counts>(told); }, .joined = {{"cam"}}});
+  s.asks(0, s.kernel);
+  EXPECT_THAT(s.goes(), ElementsAre("0.1"));
+  EXPECT_GT(s.books.next_wish(), at_us(0));
+}
+
 TEST(Books, AnEndTellsOfAllBeforeItInItsStreamAlsoWhereNumbersBeginAgain) {
   Scene s("reef-n");
   const auto cam = s.real_time();

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
 #include <ranges>
 
 #include "sim/run/run.h"
 #include "tests/support/build.h"
 #include "tests/support/collect.h"
+#include "tests/support/random_trace.h"
 
 namespace corun::sim {
 namespace {
@@ -163,6 +165,34 @@ TEST(ServedPolicy, NothingStopsAGraph) {
   EXPECT_GT(waits_ms(us(8)), 0.9);
   EXPECT_LT(waits_ms({}), 0.2) << "its kernels could be stopped one by one";
 }
+
+class EachServed : public testing::TestWithParam<const char*> {};
+
+TEST_P(EachServed, EachLaunchOfRandomProgramsRunsOnce) {
+  for (std::uint64_t seed = 1; seed <= 150; ++seed) {
+    SCOPED_TRACE(seed);
+    Scenario s = random_scenario(seed, Requests::one);
+    Dice dice(seed);
+    s.gpu.mps_client_channels = s.gpu.mps_client_channels.value_or(2);
+    for (Client& c : s.trace.clients) c.service_class = dice.one_in(2) ? ServiceClass::real_time : ServiceClass::best_effort;
+    for (Kernel& k : s.trace.kernels) k.ptx = true;
+    std::size_t launches = 0;
+    for (const Client& c : s.trace.clients)
+      launches += static_cast<std::size_t>(std::ranges::count_if(s.trace.programs[c.program.value].ops, [](const Op& op) { return std::holds_alternative<Launch>(op.what); }));
+    Collector ran(true);
+    RunOptions options{{.policy = GetParam(), .sinks = {&ran}}, {true, true}};
+    options.served_ahead = us(8);
+    options.served_look = us(50);
+    options.served_persistent = std::string_view(GetParam()).starts_with("wait");
+    run(s.trace, s.gpu, options);
+    EXPECT_EQ(ran.kernels.size(), launches);
+    std::map<std::uint32_t, std::size_t> blocks;
+    for (const BlockRecord& b : ran.blocks) ++blocks[b.launch.serial];
+    for (const KernelRecord& k : ran.kernels) EXPECT_EQ(blocks[k.launch.serial], k.blocks);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Policies, EachServed, testing::Values("fcfs", "priority", "timeslice", "tpc-mask", "wait", "wait:beside=on,backfill=on", "reef-n", "smguard", "lookahead"),
+                         [](const auto& p) { return std::to_string(p.index); });
 
 }  // namespace
 }  // namespace corun::sim
