@@ -316,9 +316,10 @@ void Books::ended(std::uint32_t client, std::uint32_t stream, std::uint32_t numb
     }
     const Time begun = begun_at(p, place);
     if (now > begun && place.attempt == 0) {
-      LastTimes& times = p.times[place.kernel];
-      times.add(now - begun);
-      place.kernel->solo_time = times.usual();
+      const auto [times, first] = p.times.try_emplace(place.kernel);
+      if (first && place.kernel->solo_time) times->second.add(*place.kernel->solo_time);
+      times->second.add(now - begun);
+      place.kernel->solo_time = times->second.usual();
     }
     // Of one that was stopped what it usually takes.
     const Time took = place.attempt == 0 ? std::max(now - begun, Time{}) : place.kernel->solo_time.value_or(Time{});

@@ -144,7 +144,7 @@ class Books {
   const std::string& unfit() const { return unfit_; }
 
   /// The program wants to launch as number `number` of its stream.  The kernel is one function with one shape, and stays where
-  /// it is; the time that launches of it are usually on the GPU becomes its solo time.
+  /// it is; the time that launches of it are usually on the GPU becomes its solo time.  If it has one, it was seen to take that.
   /// `attempts`: how often it may be on the GPU, so that it may be stopped one time less; 0: once.
   void asked(std::uint32_t client, std::uint32_t stream, std::uint32_t number, Kernel& kernel, Time now, std::uint32_t attempts = 0);
   /// Of the kernel's next launches; 0: they are to go plainly.

@@ -48,8 +48,10 @@ std::vector<bool> waits_behind(const Client& client, const corun::Program& progr
   return waits;
 }
 
-Kernel as_told(const corun::Kernel& of) {
+Kernel as_told(const LaunchView& l) {
+  const corun::Kernel& of = *l.kernel;
   Kernel kernel;
+  if (l.nodes == 0 && l.solo_time != Time{}) kernel.solo_time = l.solo_time;
   kernel.name = of.name;
   kernel.grid = of.grid, kernel.block = of.block;
   kernel.registers_per_thread = of.registers_per_thread;
@@ -103,24 +105,25 @@ std::uint32_t& ServedPolicy::number(LaunchId id) {
   return numbers_[id.slot];
 }
 
-std::uint32_t ServedPolicy::attempts(const LaunchView& l, const Kernel& known) const {
-  if (l.nodes != 0 || !l.kernel->ptx || l.kernel->cluster.count() != 1) return 0;
+std::uint32_t ServedPolicy::attempts(const LaunchView& l, const Known& known) const {
+  if (!known.ended || l.nodes != 0 || !l.kernel->ptx || l.kernel->cluster.count() != 1) return 0;
   const Client& client = trace_.clients[l.client.value];
   if (handed_over(client, trace_.programs[client.program.value], l.op) != HandedOver::by_itself) return 0;
   if (std::get<Launch>(l.operation->what).dependent || l.kernel->blocks() <= workers_of(*l.kernel, gpu_)) return 0;
-  return books_->attempts(l.client.value, known);
+  return books_->attempts(l.client.value, known.kernel);
 }
 
 void ServedPolicy::called(const LaunchView& l, Time now) {
   const std::uint32_t client = l.client.value;
   Program& p = programs_[client];
-  Kernel& known = p.kernels.try_emplace(l.kernel, as_told(*l.kernel)).first->second;
+  auto known = p.kernels.find(l.kernel);
+  if (known == p.kernels.end()) known = p.kernels.emplace(l.kernel, Known{as_told(l)}).first;
   Stream& s = p.streams[l.stream.value];
   number(l.id) = s.first + static_cast<std::uint32_t>(s.launches.size());
   s.launches.push_back(l.id);
-  const std::uint32_t times = attempts(l, known);
+  const std::uint32_t times = attempts(l, known->second);
   if (times != 0) launches_.attempts_left[l.id.serial] = times - 1;
-  books_->asked(client, l.stream.value, number(l.id), known, now, times);
+  books_->asked(client, l.stream.value, number(l.id), known->second.kernel, now, times);
   if (p.waits_behind[l.op.value]) books_->waits(client);
 }
 
@@ -132,6 +135,7 @@ void ServedPolicy::hear(const Notice& notice, const Snapshot& now) {
     Stream& s = programs_[l.client.value].streams[l.stream.value];
     for (const std::uint32_t end = number(l.id); !s.launches.empty() && live::reached(end, s.first); ++s.first) s.launches.pop_front();
     launches_.attempts_left.erase(l.id.serial);
+    programs_[l.client.value].kernels.at(l.kernel).ended = true;
     books_->ended(l.client.value, l.stream.value, number(l.id), now.now);
   } else if (const auto* off = std::get_if<Preempted>(&notice)) {
     const LaunchView& l = now.launch(off->launch);

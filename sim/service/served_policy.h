@@ -2,11 +2,12 @@
 // launches what they do to those of live programs.  The policy's object is the same as anywhere.
 //
 // A program is known as its library tells of it: a kernel by its function and shape, a graph by the number of its nodes, and both
-// by what they took the last times.  A host stays in its call until the launch is granted, but a best-effort program's that the
+// by what they took the last times.  It has run before, alone, so that its kernels' times are known.  A host stays in its call until the launch is granted, but a best-effort program's that the
 // policy may hold back.  It waits where the trace has a sync behind which it launches more, and at the end of a request.
 //
 // Persistent (`--persistent`) is a best-effort launch of which the books say so, of a kernel whose program brings its PTX
-// (Kernel::ptx), with more blocks than workers fit the GPU, in no graph and without attributes: the rule of hw/shim/stoppable.h.
+// (Kernel::ptx), with more blocks than workers fit the GPU, in no graph and without attributes, once a launch of it has ended: the
+// rule of hw/shim/stoppable.h.
 //
 // What the session refuses of the books' grants, as where a hardware channel is full, is decided again until it is taken.
 //
@@ -52,10 +53,14 @@ class ServedPolicy final : public Policy {
     std::uint32_t first = 1;  // number of the first of `launches`
     std::deque<LaunchId> launches;
   };
+  struct Known {
+    Kernel kernel;       // as the program's library tells of it
+    bool ended = false;  // a launch of it has
+  };
   struct Program {
     std::vector<Stream> streams;
     std::vector<bool> waits_behind;              // by operation: the host, before it launches more
-    std::map<const corun::Kernel*, Kernel> kernels;  // as its library tells of the trace's kernels and graphs
+    std::map<const corun::Kernel*, Known> kernels;  // the trace's, and graphs
   };
 
   /// Granted, and not known to be taken.
@@ -65,7 +70,7 @@ class ServedPolicy final : public Policy {
   };
 
   std::uint32_t& number(LaunchId id);
-  std::uint32_t attempts(const LaunchView& l, const Kernel& known) const;
+  std::uint32_t attempts(const LaunchView& l, const Known& known) const;
   void hear(const Notice& notice, const Snapshot& now);
   void called(const LaunchView& l, Time now);
   void carry_out(const live::Granted& granted, const Snapshot& now, std::vector<Decision>& decisions);
