@@ -79,9 +79,11 @@ fuzz: build/packages
 format:
 	git ls-files '*.h' '*.cpp' | xargs clang-format-19 -i
 
+# An hour and a half of two cores.
 tidy: build/packages
-	cmake --preset clang
-	run-clang-tidy-19 -quiet -p build/clang '$(CURDIR)/(policies|sim|tests|traces)/'
+	-packaging/install.sh packaging/apt-tidy.txt
+	cmake --preset tidy
+	python3 tests/tidy.py build/tidy
 
 clean:
 	rm -rf build build-*

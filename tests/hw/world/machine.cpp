@@ -10,7 +10,7 @@
 namespace corun::world {
 
 Machine* Machine::the_ = nullptr;
-const std::shared_ptr<Process> Machine::nobody_{};
+const std::shared_ptr<Process> Machine::kNobody{};
 
 namespace {
 

@@ -78,7 +78,7 @@ struct Slot {
 /// Each type's own place in the slots of a process or a thread.
 inline std::size_t slots_so_far = 0;
 template <class T>
-inline const std::size_t slot_of = slots_so_far++;
+inline const std::size_t kSlotOf = slots_so_far++;
 void free_slots(std::vector<Slot>& slots);
 
 struct Process {
@@ -149,7 +149,7 @@ class Machine {
 
   // What threads do.
   Thread* thread() const { return thread_; }
-  const std::shared_ptr<Process>& process() const { return thread_ != nullptr ? thread_->process : nobody_; }
+  const std::shared_ptr<Process>& process() const { return thread_ != nullptr ? thread_->process : kNobody; }
   Ns now() const { return thread_ != nullptr ? thread_->clock : now_; }
   void start_thread(std::function<void()> run);
   /// A call of the system takes a little.  Not from destructors: others may run, and this process be killed, meanwhile.
@@ -204,7 +204,7 @@ class Machine {
   void wake(Thread& thread);
 
   static Machine* the_;
-  static const std::shared_ptr<Process> nobody_;
+  static const std::shared_ptr<Process> kNobody;
   std::priority_queue<Event> events_;
   std::uint64_t numbers_ = 0, digest_ = 0xcbf29ce484222325u, steps_ = 0;
   Ns now_{};

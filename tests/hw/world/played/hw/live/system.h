@@ -121,7 +121,7 @@ void complain(const char* text);
 
 template <class T>
 T& of(std::vector<world::Slot>& slots) {
-  const std::size_t i = world::slot_of<T>;
+  const std::size_t i = world::kSlotOf<T>;
   if (slots.size() <= i) slots.resize(i + 1);
   world::Slot& slot = slots[i];
   if (slot.at == nullptr)
@@ -137,8 +137,8 @@ T& of_thread() {
 template <class T>
 T& of_process() {
   if (world::Machine::there() && world::Machine::the().process() != nullptr) return of<T>(world::Machine::the().process()->slots);
-  static auto* const of_none = new T{};  // of the test's own process, while it ends
-  return *of_none;
+  static auto* const kOfNone = new T{};  // of the test's own process, while it ends
+  return *kOfNone;
 }
 template <class T>
 T* keep(T* made) {
