@@ -51,6 +51,9 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
 
   find_program(CORUN_CCACHE ccache)
+  if(NOT CORUN_CCACHE)
+    corun_left_out("a compiler cache; ccache is not here")
+  endif()
   if(CORUN_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
     # Objects made with a precompiled header are kept only by permission. Paths below the build folder count from
     # there, so that `pip install .` finds what `make test` compiled. What a unit includes is known from the compiler
@@ -64,5 +67,7 @@ if(PROJECT_IS_TOP_LEVEL)
   check_linker_flag(CXX -fuse-ld=mold CORUN_HAS_MOLD)
   if(CORUN_HAS_MOLD)
     add_link_options(-fuse-ld=mold)
+  else()
+    corun_left_out("the faster linker; mold is not here, or not for this compiler")
   endif()
 endif()

@@ -8,12 +8,11 @@ include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
 install(TARGETS sim)
-if(TARGET corun_capture)  # where the command looks for it
-  install(TARGETS corun_capture LIBRARY DESTINATION "${CMAKE_INSTALL_BINDIR}")
-endif()
-if(TARGET corun_steer)
-  install(TARGETS corun_steer LIBRARY DESTINATION "${CMAKE_INSTALL_BINDIR}")
-endif()
+foreach(name IN ITEMS corun_capture corun_steer)
+  if(TARGET ${name})  # where the command looks for it, whatever CMAKE_INSTALL_LIBDIR is (sim/command/beside.cpp)
+    install(TARGETS ${name} LIBRARY DESTINATION lib)
+  endif()
+endforeach()
 
 # For "$schema" of the files that the command writes
 file(GLOB schemas CONFIGURE_DEPENDS traces/schema/*.json)
@@ -35,19 +34,19 @@ install(FILES "${shell_files}/man" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" RE
 
 set(package_folder "${CMAKE_INSTALL_LIBDIR}/cmake/corun")
 foreach(name IN ITEMS traces policies policy_objects hw sim)
+  string(REPLACE policy_objects policies folder ${name})
   set_target_properties(corun_${name} PROPERTIES EXPORT_NAME ${name})
+  set(headers "")
+  if(NOT name STREQUAL policies)  # an interface of policy_objects
+    # Public is what is not of the entry points, what compares with measurements, what measures or goes into other programs.
+    file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${folder}/*.h)
+    list(FILTER headers EXCLUDE REGEX "/(hw/capture|hw/shim|hw/measure|sim/command|sim/papers|sim/validate)/|/traces/timeline/perfetto_packets")
+  endif()
+  target_sources(corun_${name} INTERFACE FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${headers})
   install(TARGETS corun_${name} EXPORT corun ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
-          INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/corun")
+          FILE_SET HEADERS DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/corun")
 endforeach()
 install(EXPORT corun NAMESPACE corun:: FILE corunTargets.cmake DESTINATION "${package_folder}")
-
-# Nothing of these libraries: the entry points, what compares with measurements, what measures or goes into other programs.
-file(GLOB_RECURSE headers RELATIVE "${PROJECT_SOURCE_DIR}" CONFIGURE_DEPENDS traces/*.h policies/*.h hw/*.h sim/*.h)
-list(FILTER headers EXCLUDE REGEX "^(hw/capture|hw/shim|hw/measure|sim/command|sim/papers|sim/validate)/|^traces/timeline/perfetto_packets")
-foreach(header IN LISTS headers)
-  cmake_path(GET header PARENT_PATH folder)
-  install(FILES "${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/corun/${folder}")
-endforeach()
 
 configure_package_config_file(cmake/corunConfig.cmake.in "${PROJECT_BINARY_DIR}/corunConfig.cmake"
                               INSTALL_DESTINATION "${package_folder}")

@@ -17,6 +17,13 @@ if grep -rlF -e "$PWD" -e "$build" "$work/prefix/include" "$work/prefix/lib"*/cm
   echo "These name the folders of sources or build"
   exit 1
 fi
+[ "$(ls "$work/prefix/bin")" = sim ] || { echo "More than the command is in bin"; exit 1; }
+if [ -e "$build/bin/libcorun_capture.so" ]; then
+  said=$("$work/prefix/bin/sim" capture -o "$work/captured.json" -- true 2>&1) || true
+  grep -q "no process used CUDA" <<END || { echo "The command does not find its library: $said"; exit 1; }
+$said
+END
+fi
 for file in bash-completion/completions/sim zsh/site-functions/_sim fish/vendor_completions.d/sim.fish man/man1/sim.1; do
   grep -q compare "$work/prefix/share/$file" || { echo "share/$file does not know the subcommands"; exit 1; }
 done
