@@ -16,7 +16,7 @@ CHECKS = "--checks=-clang-analyzer-*"
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    build, ends = pathlib.Path(sys.argv[1]), time.monotonic() + float((sys.argv + ["1e9"])[2])
+    build, ends = pathlib.Path(sys.argv[1]).resolve(), time.monotonic() + float((sys.argv + ["1e9"])[2])
     once = {each["file"]: each for each in json.loads((build / "compile_commands.json").read_text())}  # some belong to two targets
     (build / "once").mkdir(exist_ok=True)
     (build / "once/compile_commands.json").write_text(json.dumps(list(once.values())))

@@ -113,7 +113,7 @@ class Gpu {
   CUgraph add(const Graph& graph);
   void end_context(int pid);
   bool idle(int pid, const Stream* one = nullptr) const;
-  static CUstream handle_of_stream(std::uint32_t number) { return reinterpret_cast<CUstream>(std::uintptr_t{0x10000} + number * 16); }
+  static CUstream handle_of_stream(std::uint32_t number) { return reinterpret_cast<CUstream>(std::uintptr_t{0x10000} + std::uintptr_t{16} * number); }
   std::vector<std::unique_ptr<Event>> events;
   std::vector<std::unique_ptr<Capture>> captures;
   std::vector<Graph> graphs;
