@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "traces/model/kernel.h"
-#include "traces/model/launch_graph.h"
+#include "traces/model/op_order.h"
 #include "traces/model/trace.h"
 
 namespace corun {
@@ -30,14 +30,14 @@ struct Graph {
 class Graphs {
  public:
   /// `ops`: one or more of the program's, of which one is a launch.  Valid as long as this and the program.
-  const Graph& of(ProgramId number, const Program& program, const LaunchGraph& order, std::span<const OpId> ops) {
+  const Graph& of(ProgramId number, const Program& program, const OpOrder& order, std::span<const OpId> ops) {
     const auto [found, added] = all_.try_emplace({number.value, ops.front().value, ops.size()});
     if (added) make(program, order, ops, found->second);
     return found->second;
   }
 
  private:
-  static void make(const Program& program, const LaunchGraph& order, std::span<const OpId> ops, Graph& graph) {
+  static void make(const Program& program, const OpOrder& order, std::span<const OpId> ops, Graph& graph) {
     graph.ops = ops;
     const std::vector<OpId> inside = [&] {
       std::vector<OpId> sorted(ops.begin(), ops.end());

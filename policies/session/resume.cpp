@@ -63,7 +63,7 @@ void Session::resume(const Snapshot& at, std::span<const Resumed> on_gpu) {
     const ClientView& client = at.clients[i];
     workload_.resume(client, serving[i], at.now);
     // Of its requests, operations called that are not under way have ended.
-    const std::span<const OpId> order = workload_.graph(client.id).issue_order();
+    const std::span<const OpId> order = workload_.order(client.id).issue_order();
     const auto called = [&](std::uint64_t number, std::size_t from, std::size_t to) {
       RequestState& request = clients_[i].request(number);
       for (std::size_t o = from; o < to; ++o)

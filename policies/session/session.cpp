@@ -185,7 +185,7 @@ void Session::call(const HostCall& call, Time now) {
   l.stream = op.stream;
   l.operation = &op;
   if (state.memory && !use(l, memory_.used_by(call.client, op))) return;
-  for (OpId before : workload_.graph(call.client).predecessors(call.op))
+  for (OpId before : workload_.order(call.client).predecessors(call.op))
     l.waits_for += !state.request(call.request).ended[before.value];
   state.streams[op.stream.value].unsubmitted.push_back(id);
   state.request(call.request).launch_of_op[call.op.value] = id;
@@ -209,7 +209,7 @@ void Session::call_graph(const HostCall& call, Time now) {
   const Program& program = trace_.programs[client.program.value];
   ClientState& state = clients_[call.client.value];
   RequestState& request = state.request(call.request);
-  const Graph& graph = graphs_.of(client.program, program, workload_.graph(call.client), call.graph);
+  const Graph& graph = graphs_.of(client.program, program, workload_.order(call.client), call.graph);
   const LaunchId id = new_view(call, now).id;
   std::vector<GraphNode> nodes = std::move(graph_launches_[id.slot].nodes);
   nodes.clear();
@@ -325,7 +325,7 @@ void Session::end(LaunchId id, Time now) {
   running_.erase(id);
   if (l.kernel) pending_.went(l);
   RequestState& request = clients_[l.client.value].request(l.request);
-  std::span<const OpId> successors = workload_.graph(l.client).successors(l.op);
+  std::span<const OpId> successors = workload_.order(l.client).successors(l.op);
   if (l.nodes == 0) {
     request.ended[l.op.value] = true;
   } else {
@@ -353,7 +353,7 @@ Outcome Session::launch_graph(const decide::Launch& launch, const LaunchView& l)
   const RequestState& request = clients_[l.client.value].request(l.request);
   of.follows.assign(of.nodes.size(), {});
   for (std::size_t i = 0; i < of.nodes.size(); ++i) {
-    for (const OpId op : workload_.graph(l.client).follows(of.nodes[i].op))
+    for (const OpId op : workload_.order(l.client).follows(of.nodes[i].op))
       if (request.called[op.value] && !request.ended[op.value]) of.follows[i].push_back(request.launch_of_op[op.value]);
     of.nodes[i].follows = of.follows[i];
   }
@@ -569,7 +569,7 @@ void Session::submit_copies(ClientId client, Time now) {
 std::vector<LaunchId> Session::unfinished_follows(const LaunchView& launch) const {
   std::vector<LaunchId> unfinished;
   const RequestState& request = clients_[launch.client.value].request(launch.request);
-  for (OpId op : workload_.graph(launch.client).follows(launch.op))
+  for (OpId op : workload_.order(launch.client).follows(launch.op))
     if (request.called[op.value] && !request.ended[op.value])
       unfinished.push_back(request.launch_of_op[op.value]);
   return unfinished;
@@ -580,7 +580,7 @@ bool Session::follows_submitted(const LaunchView& launch) const {
   // channel.
   const RequestState& request = clients_[launch.client.value].request(launch.request);
   const std::span<const OpId> follows =
-      launch.nodes != 0 ? std::span<const OpId>(graph_launches_[launch.id.slot].graph->events) : workload_.graph(launch.client).follows(launch.op);
+      launch.nodes != 0 ? std::span<const OpId>(graph_launches_[launch.id.slot].graph->events) : workload_.order(launch.client).follows(launch.op);
   for (OpId op : follows) {
     if (!request.called[op.value] || request.ended[op.value]) continue;
     if (const LaunchState state = launches_[whole_[request.launch_of_op[op.value].slot].slot].state;

@@ -10,7 +10,7 @@ namespace corun {
 
 Workload::Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline)
     : trace_(trace), gpu_(gpu), timeline_(timeline) {
-  graphs_ = std::make_shared<const std::vector<LaunchGraph>>(trace.programs.begin(), trace.programs.end());
+  orders_ = std::make_shared<const std::vector<OpOrder>>(trace.programs.begin(), trace.programs.end());
   for (const Client& client : trace.clients) {
     const std::vector<Op>& ops = trace.programs[client.program.value].ops;
     if (std::all_of(ops.begin(), ops.end(), is_host_call))
@@ -49,7 +49,7 @@ Workload::Workload(const Workload& begins, Timeline& timeline)
     : trace_(begins.trace_),
       gpu_(begins.gpu_),
       timeline_(timeline),
-      graphs_(begins.graphs_),
+      orders_(begins.orders_),
       clients_(begins.clients_),
       next_event_(begins.next_event_) {}
 
@@ -72,7 +72,7 @@ bool Workload::alike(ClientId client, std::span<const OpId> launches) const {
 
 void Workload::call_graphs_whole() {
   for (std::uint32_t i = 0; i < clients_.size(); ++i) {
-    const std::span<const OpId> order = graph(ClientId{i}).issue_order();
+    const std::span<const OpId> order = this->order(ClientId{i}).issue_order();
     const std::vector<Op>& ops = trace_.programs[trace_.clients[i].program.value].ops;
     std::vector<std::uint32_t>& end = clients_[i].graph_end;
     end.resize(order.size());
@@ -179,7 +179,7 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
     calls.push_back({HostCall::Kind::first_memory, id, {}, c.serving.back().record.request});
     return false;
   }
-  const std::span<const OpId> order = graph(id).issue_order();
+  const std::span<const OpId> order = this->order(id).issue_order();
   if (c.next_op == c.calls) {  // it ends in a host call
     c.host_free = kNever;
     calls.push_back({HostCall::Kind::end_of_request, id, {}, c.serving.back().record.request});
@@ -229,7 +229,7 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
 void Workload::prepare_next_call(ClientId id, Time from) {
   State& c = clients_[id.value];
   c.returned = from;
-  const std::span<const OpId> order = graph(id).issue_order();
+  const std::span<const OpId> order = this->order(id).issue_order();
   if (c.next_op == c.calls) {
     c.host_free = c.serving.back().outstanding == 0 ? from : kNever;
     return;

@@ -19,7 +19,7 @@
 #include "policies/session/host_clock.h"
 #include "policies/session/server.h"
 #include "traces/model/gpu.h"
-#include "traces/model/launch_graph.h"
+#include "traces/model/op_order.h"
 #include "traces/model/trace.h"
 #include "traces/timeline/timeline.h"
 
@@ -92,8 +92,8 @@ class Workload {
   void show(ClientView& client, Time now) const;
   /// Alone on the whole GPU, of a launch of the request whose calls are being made.
   Time solo_time(ClientId client, OpId op) const;
-  const LaunchGraph& graph(ClientId client) const {
-    return (*graphs_)[trace_.clients[client.value].program.value];
+  const OpOrder& order(ClientId client) const {
+    return (*orders_)[trace_.clients[client.value].program.value];
   }
 
  private:
@@ -146,7 +146,7 @@ class Workload {
   const Trace& trace_;
   const Gpu& gpu_;
   Timeline& timeline_;
-  std::shared_ptr<const std::vector<LaunchGraph>> graphs_;  // by ProgramId
+  std::shared_ptr<const std::vector<OpOrder>> orders_;  // by ProgramId
   std::vector<State> clients_;
   Time next_event_ = kNever;
 };

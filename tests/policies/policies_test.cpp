@@ -13,7 +13,7 @@
 #include "tests/support/run_trace.h"
 #include "tests/support/scripted_backend.h"
 #include "traces/model/error.h"
-#include "traces/model/launch_graph.h"
+#include "traces/model/op_order.h"
 
 namespace corun::sim {
 namespace {
@@ -49,8 +49,8 @@ void expect_program_order(const Trace& trace, const Ran& ran) {
   for (const CopyRecord& c : ran.copies) spans[{c.client, c.request, c.op}] = {c.started, c.finished};
   for (const auto& [key, span] : spans) {
     const auto& [client, request, op] = key;
-    const LaunchGraph graph(trace.programs[trace.clients[client.value].program.value]);
-    for (OpId before : graph.predecessors(op)) {
+    const OpOrder order(trace.programs[trace.clients[client.value].program.value]);
+    for (OpId before : order.predecessors(op)) {
       const auto found = spans.find({client, request, before});
       ASSERT_NE(found, spans.end()) << "operation " << before.value << " never ran";
       ASSERT_GE(span.queued, found->second.finished)

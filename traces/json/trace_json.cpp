@@ -22,7 +22,7 @@
 #include "traces/json/spelling.h"
 #include "traces/json/trace_file.h"
 #include "traces/model/error.h"
-#include "traces/model/launch_graph.h"
+#include "traces/model/op_order.h"
 #include "traces/model/serving.h"
 
 namespace corun {
@@ -333,9 +333,9 @@ class TraceReader {
   }
 
   static void check_order(const TraceFile& file, const Program& program, const std::string& place) {
-    const LaunchGraph graph(program);
-    if (graph.cycle().empty()) return;
-    std::vector<OpId> cycle(graph.cycle().begin(), graph.cycle().end());
+    const OpOrder order(program);
+    if (order.cycle().empty()) return;
+    std::vector<OpId> cycle(order.cycle().begin(), order.cycle().end());
     cycle.push_back(cycle.front());
     std::string shown;
     for (OpId id : cycle) {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "traces/model/error.h"
-#include "traces/model/launch_graph.h"
+#include "traces/model/op_order.h"
 
 namespace corun {
 namespace {
@@ -24,10 +24,10 @@ void append_part(Program& to, const Program& step) {
   const std::uint32_t graphs = last_graph(to);
   const auto first = static_cast<std::uint32_t>(to.ops.size());
   to.parts.push_back(OpId{first});
-  const LaunchGraph graph(step);
+  const OpOrder order(step);
   std::vector<std::uint32_t> place(step.ops.size());
-  for (std::uint32_t i = 0; i < step.ops.size(); ++i) place[graph.issue_order()[i].value] = first + i;
-  for (const OpId from : graph.issue_order()) {
+  for (std::uint32_t i = 0; i < step.ops.size(); ++i) place[order.issue_order()[i].value] = first + i;
+  for (const OpId from : order.issue_order()) {
     Op op = step.ops[from.value];
     for (OpId& after : op.after) after = OpId{place[after.value]};
     op.name.clear();

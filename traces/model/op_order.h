@@ -13,9 +13,9 @@
 
 namespace corun {
 
-class LaunchGraph {
+class OpOrder {
  public:
-  explicit LaunchGraph(const Program& program);
+  explicit OpOrder(const Program& program);
 
   /// What the GPU itself must wait for beyond the stream's order (cudaStreamWaitEvent), ascending.
   std::span<const OpId> follows(OpId op) const { return follows_.of(op); }

@@ -1,4 +1,4 @@
-#include "traces/model/launch_graph.h"
+#include "traces/model/op_order.h"
 
 #include <algorithm>
 #include <boost/graph/adjacency_list.hpp>
@@ -68,7 +68,7 @@ class CycleFinder : public boost::default_dfs_visitor {
 
 }  // namespace
 
-LaunchGraph::Lists::Lists(const std::vector<std::vector<OpId>>& by_op) {
+OpOrder::Lists::Lists(const std::vector<std::vector<OpId>>& by_op) {
   begins_.push_back(0);
   for (const std::vector<OpId>& ops : by_op) {
     all_.insert(all_.end(), ops.begin(), ops.end());
@@ -76,7 +76,7 @@ LaunchGraph::Lists::Lists(const std::vector<std::vector<OpId>>& by_op) {
   }
 }
 
-LaunchGraph::LaunchGraph(const Program& program) {
+OpOrder::OpOrder(const Program& program) {
   std::vector<std::vector<OpId>> follows(program.ops.size()), predecessors = follows, successors = follows;
   std::vector<std::optional<OpId>> last_in_stream(program.streams.size());
   for (std::uint32_t i = 0; i < program.ops.size(); ++i) {
