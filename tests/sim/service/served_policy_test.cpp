@@ -37,12 +37,12 @@ Watcher watched(std::vector<Op> ops, Issue issue, Collector& ran) {
   b.kernel(whole_sm_kernel(10, us(10)));
   b.client("work", b.program(std::move(ops), issue), ClosedLoop{});
   b.trace.run.duration = us(500);
-  Watcher policy;
+  const auto policy = std::make_shared<Watcher>();
   RunOptions options{{.policy = "watcher", .sinks = {&ran}}};
-  options.object = &policy;
   options.served_ahead = us(8);
-  run(b.trace, small_gpu(10), options);
-  return policy;
+  const Gpu gpu = small_gpu(10);
+  run(simulated({b.trace, gpu, options.policy, policy, false}), options);
+  return *policy;
 }
 
 TEST(ServedPolicy, AGraphIsOneLaunchThatIsKnownByItsNodesAndByWhatItTook) {
