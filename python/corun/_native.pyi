@@ -404,7 +404,10 @@ class LaunchView:
 
     @property
     def solo_time_ps(self) -> int:
-        """Of this launch alone on the whole GPU, as the trace has it; 0: not known."""
+        """Of this launch alone on the whole GPU, as the trace has it; 0: not known.
+
+        Of a graph the sum over its kernels, without the gaps between them.
+        """
 
     @property
     def state(self) -> LaunchState:
@@ -562,7 +565,7 @@ class LastBlockStarted:
         """Which one."""
 
 class KernelFinished:
-    """The host knows that the kernel has ended."""
+    """The host knows that the kernel, or the whole graph, has ended."""
 
     @property
     def launch(self) -> LaunchId:
@@ -809,7 +812,7 @@ class Launch:
         ctas: int = 0,
         ctas_per_sm: Sequence[int] = ...,
     ) -> None:
-        """ctas: left out, it is the sum of ctas_per_sm.
+        """priority: the client's is `Client.priority`.  ctas: left out, it is the sum of ctas_per_sm.
 
         ValueError: `ctas` is neither 0 nor that sum, or a number of tpc_mask is out of range.
         """
@@ -1028,14 +1031,14 @@ class Result:
 
     @property
     def requests(self) -> npt.NDArray[np.void]:
-        """A row a request: client u4, request u8, arrival_ns f8 (intended), started_ns f8, finished_ns f8,
-        latency_ns f8 (from the intended arrival), dropped bool (replaced by a newer one), work_done_ns f8
+        """A row a request: client u4, request u8, arrival_ns f8 (intended), started_ns f8 (the host began it),
+        finished_ns f8, latency_ns f8 (from the intended arrival), dropped bool (replaced by a newer one), work_done_ns f8
         (solo time of its finished kernels)."""
 
     @property
     def kernels(self) -> npt.NDArray[np.void]:
-        """A row a launch: launch u4 (LaunchId.serial), client u4, request u8, stream u4, op u4, kernel u4,
-        priority i4, ctas u4 (0: plain), blocks u8 (of its grid), evictions u4 (from a task slot),
+        """A row a kernel, also of a graph, whose id its first operation has: launch u4 (LaunchId.serial),
+        client u4, request u8, stream u4, op u4, kernel u4, priority i4, ctas u4 (0: plain), blocks u8 (of its grid), evictions u4 (from a task slot),
         preemptions u4, redone_blocks u8, ready_ns f8 (the host's call), submitted_ns f8 (decided),
         queued_ns f8 (reached the TMU), slotted_ns f8 (entered a task slot), started_ns f8,
         last_block_ns f8 (last block started), finished_ns f8."""
