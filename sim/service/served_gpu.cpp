@@ -45,15 +45,11 @@ Outcome ServedGpu::apply(const Decision& decision, const LaunchView& l, std::spa
   return gpu_.apply(decision, plain, follows);
 }
 
-/// Behind one wait.
+/// Its nodes reach the GPU with its first one, behind one wait.
 Outcome ServedGpu::graph(const decide::Launch& decision, const LaunchView& graph, std::span<const GraphNode> nodes) {
-  if (!launches_.queued_ahead[graph.client.value]) return gpu_.graph(decision, graph, nodes);
-  const Program& program = trace_.programs[trace_.clients[graph.client.value].program.value];
-  auto [at, wait] = reaches(graph);
-  LaunchView node = graph;
-  for (const GraphNode& n : nodes) {
-    node.id = n.id, node.stream = program.ops[n.op.value].stream;
-    let_reach_(node, at, std::exchange(wait, Time{}));
+  if (launches_.queued_ahead[graph.client.value]) {
+    const auto [at, wait] = reaches(graph);
+    let_reach_(graph, at, wait);
   }
   return gpu_.graph(decision, graph, nodes);
 }

@@ -59,7 +59,7 @@ TEST_P(EachImage, ALongKernelStopsForARequestAndGoesOnWhereItWas) {
   const Ran ended = beside_requests(GetParam(), true);
   EXPECT_THAT(ended.out, testing::AllOf(HasSubstr("counted\n"), Not(HasSubstr("refused"))))
       << "each block once a launch";
-  EXPECT_GE(launches_, 4u);
+  EXPECT_GE(launches_, 2u) << "those before the first request";
   ASSERT_TRUE(last_.is_object()) << "the service did not say what was stopped\n" << ended.out;
   const std::vector<Kernel> work = of("work"), cam = of("cam");
   ASSERT_EQ(cam.size(), 3 * requests_);
