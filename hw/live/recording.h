@@ -32,7 +32,7 @@ class Recording final : public BooksListener {
   static constexpr std::size_t kMost = 5'000'000;  // of about 100 bytes
 
   Recording(const std::string& policy, const Gpu& gpu, const BooksOptions& options, std::size_t most = kMost);
-  /// Of these books from here on, as long as they.
+  /// Records these books from here on, and lives as long as they do.
   explicit Recording(Books& books) : Recording(books.policy(), books.gpu(), books.options()) { books.listen(*this); }
 
   void joined(const ClientOptions& client_options) override;

@@ -123,8 +123,8 @@ class Runner::OnGpu final : public Player {
   Found together;
 
  private:
-  /// What a first launch waits for (streams, partitions, code on its way to the GPU) is no policy's doing: a
-  /// short run goes before the one that counts.
+  /// A short run goes before the one that counts: no policy causes the waits of a first launch (for streams, partitions, code on
+  /// its way to the GPU).
   std::unique_ptr<MeasuredBackend> rehearsed(const Run& run, Timeline& timeline, const CudaOptions& cuda,
                                              const ProfileSource& measured) {
     Timeline nobody;

@@ -60,14 +60,14 @@ class Backend {
     return Refused{"padding is not possible here"};
   }
 
-  /// Whether graph() is possible.
+  /// The backend can do graph().
   virtual bool takes_graphs() const { return false; }
   /// Carries out a Launch of a graph, whose nodes are in the order in which they are to be handed over, and stay where they are
   /// until its end has been told, by one KernelFinished.  The same contract.
   virtual Outcome graph(const decide::Launch&, const LaunchView& /*graph*/, std::span<const GraphNode> /*nodes*/) {
     return Refused{"graphs are not possible here"};
   }
-  /// Whether the host knows that this node of a graph on the GPU has ended.
+  /// The host knows that this node of a graph on the GPU has ended.
   virtual bool node_ended(LaunchId) const { return false; }
 
   /// A buffer that was allocated is its client's no longer, and nothing on the GPU uses it.  Its number may be

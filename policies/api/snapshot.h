@@ -17,8 +17,8 @@ namespace corun {
 /// draining: its last block has started; stopping: asked to come off the GPU.
 enum class LaunchState : std::uint8_t { pending, submitted, draining, stopping, finished };
 
-/// What the host hands over by one call, a kernel or a graph, from the call to its end.  A copy may be kept.  What it points to
-/// is valid until the decide() is over that is told of its end: a service forgets kernels of programs that leave.
+/// A launch, which is a kernel or a graph that the host hands over by one call, from that call to its end.  A copy may be kept.
+/// Its pointers are valid until the decide() returns that is told of its end: a service forgets kernels of programs that leave.
 struct LaunchView {
   LaunchId id;
   ClientId client;
@@ -28,8 +28,8 @@ struct LaunchView {
   KernelId kernel_id;
   const Kernel* kernel = nullptr;    // null: an allocation, or a copy, which only Snapshot::running shows
   const Op* operation = nullptr;     // null: the allocation of Client::memory_bytes
-  /// Not 0: a graph, of so many kernels and copies.  Then `kernel` has a block for each kernel and tells nothing else;
-  /// stream and operation are its first kernel's, and stand for all.  A graph has no size and runs to its end.
+  /// Kernels and copies of a graph; 0: the launch is no graph.  The `kernel` of a graph has a block for each of its kernels and no
+  /// other content; stream and operation are those of its first kernel.  A graph has no size and runs to its end.
   std::uint32_t nodes = 0;
   std::span<const BufferId> uses{};  // device memory; of an allocation: the buffer asked for
   std::uint64_t bytes = 0;           // of an allocation

@@ -119,7 +119,7 @@ class Books {
   Books(const std::string& policy, const Gpu& gpu, BooksOptions options = {});
   ~Books();
 
-  /// From here on, as long as these; to be called before anybody joins.
+  /// The listener outlives the books; to be called before anybody joins.
   void listen(BooksListener& listener) { listener_ = &listener; }
   const std::string& policy() const { return spec_; }
   const Gpu& gpu() const { return topology_.gpu; }

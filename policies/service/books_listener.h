@@ -1,4 +1,4 @@
-// Who is told what books hear and decide, as a recording is.
+// A listener hears what books are told and decide; a recording is one.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class BooksListener {
     stopped,
     resize
   };
-  /// Of a program's memory, as it says it; touched: by calls.
+  /// A program's message about its memory; touched: by calls.
   struct OfMemory {
     enum class What : std::uint8_t { allocates, frees, moved, wants, has, touched } what;
     std::uint32_t client = 0, block = 0, generation = 0;  // block: of wants and has the number

@@ -7,11 +7,11 @@ namespace corun::live {
 
 class ServiceForecast : public Forecast {
  public:
-  /// It has looked, and nobody has heard of it.
+  /// An answer is there that hear() has not taken.
   virtual bool ready() const = 0;
-  /// Then answer() is there.  Nothing was asked: nothing.
+  /// Takes the answer, which answer() then has; without a question there is none.
   virtual void hear() = 0;
-  /// What it was asked about is going away.
+  /// Drops question and answer: the launches that they name are going away.
   virtual void forget() = 0;
 };
 

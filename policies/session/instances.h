@@ -1,5 +1,4 @@
-// A trace on a GPU that is divided by MIG: each instance has its part of the clients, and a session of its
-// own on a GPU of its own.
+// A trace on a GPU that is divided by MIG: each instance is a GPU with its part of the clients and a session.
 //
 // Leaves out: what instances share all the same (clock, power limit, PCIe link, the latencies of the whole
 // GPU's crossbar), and that a kernel finds less of its data in an instance's smaller L2.

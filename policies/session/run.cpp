@@ -132,7 +132,7 @@ void report_unverified(const Plan& plan, RunResult& result) {
       add_note(result, NoteKind::unverified, fmt::format("{} is unverified: {}", p.name, p.unverified));
 }
 
-/// What each client does alone for as long as `trace`, in which all have run, or until the end of the window.
+/// Each client's requests alone, for as long as `trace`, in which all have run, or until the end of the window.
 std::vector<Player::Requests> play_alone(const Plan& plan, const Trace& trace, const Played& together,
                                          const Window& window, const Watch& watch, Player& player,
                                          AloneRuns& known) {

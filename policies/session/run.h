@@ -41,10 +41,10 @@ class StuckError : public InputError {
   using InputError::InputError;
 };
 
-/// What is run: the clients of a trace on a GPU under a policy, which serves one run.  Trace and GPU must
+/// A question for a run: the clients of a trace on a GPU under a policy, which serves one run.  Trace and GPU must
 /// outlive it.
 struct Plan {
-  const Trace& recorded;  // what clients run alone
+  const Trace& recorded;  // which clients run alone
   const Gpu& gpu;
   std::string named;
   std::shared_ptr<Policy> policy = make_policy(named);
@@ -52,7 +52,7 @@ struct Plan {
   Requirements needed = policy->requirements();
   std::optional<Trace> on_parts{};  // what they run together instead, where each has a part of the GPU
 
-  /// What the clients run together.
+  /// The trace that the clients run together.
   const Trace& trace() const { return on_parts ? *on_parts : recorded; }
 };
 
@@ -76,7 +76,7 @@ struct PlayOptions {
 SessionOutcome play(const Trace& trace, Policy& policy, Backend& backend, Timeline& timeline,
                     ProfileSource profiles, const PlayOptions& options = {});
 
-/// Where runs take place.
+/// A player plays runs: on a simulated GPU or on a real one.
 class Player {
  public:
   using Requests = std::vector<RequestRecord>;
@@ -103,7 +103,7 @@ struct Ran {
   std::vector<RequestRecord> requests;
 };
 
-/// What decides how a client does alone, whoever ran beside it.
+/// The key of a client's run alone: all that decides how it goes.
 struct AloneRun {
   AloneRun(const Trace& one, const Gpu& on)
       : client(one.clients.front()),

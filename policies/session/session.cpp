@@ -242,7 +242,7 @@ void Session::call_graph(const HostCall& call, Time now) {
   notices_.push_back(LaunchReady{id});
 }
 
-/// It is over, or never comes.
+/// The launch is over, or never comes.
 void Session::retire(LaunchView& l) {
   l.state = LaunchState::finished;
   if (l.nodes == 0) return retired_.push_back(l.id.slot);
@@ -425,11 +425,10 @@ Outcome Session::apply(const Decision& decision, Time now) {
   }
   if (const auto* launch = std::get_if<decide::Launch>(&decision)) {  // which can be launched
     LaunchView& l = view(launch->launch);
-    l.ctas = ctas_of(*launch);
+    l.ctas = l.nodes != 0 ? 0 : ctas_of(*launch);
     l.priority = launch->priority;
     l.tpc_mask = launch->tpc_mask;
-    if (l.nodes != 0) l.ctas = 0;
-    const Outcome outcome = l.nodes != 0 ? launch_graph(*launch, l) : backend_.apply(decision, l, unfinished_follows(l));
+    const Outcome outcome = l.nodes != 0 ? launch_graph({launch->launch, launch->priority, launch->tpc_mask}, l) : backend_.apply(decision, l, unfinished_follows(l));
     if (std::holds_alternative<Refused>(outcome))
       l.ctas = 0;
     else

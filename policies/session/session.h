@@ -143,7 +143,7 @@ class Session {
   PendingLaunches pending_;
   std::vector<LaunchId> allocating_;
   LaunchList running_;
-  /// Of a graph, by its slot.  Its nodes have slots of their own, without a view; the first is the graph's.
+  /// A whole graph.  Its nodes have slots without a view; the first node's is the graph's.
   struct GraphLaunch {
     const Graph* graph = nullptr;
     std::vector<GraphNode> nodes{};

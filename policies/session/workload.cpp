@@ -61,13 +61,13 @@ bool Workload::alike(ClientId client, std::span<const OpId> launches) const {
     const ClientStream& stream = of.streams[ops[op.value].stream.value];
     return std::tuple(stream.priority.value_or(of.priority), stream.tpc_mask, std::get<Launch>(ops[op.value].what).tpc_mask);
   };
-  const Op* first = nullptr;
+  std::optional<std::invoke_result_t<decltype(terms), OpId>> first;
   for (const OpId op : launches) {
     if (!std::holds_alternative<Launch>(ops[op.value].what)) continue;
-    if (first == nullptr) first = &ops[op.value];
-    if (terms(op) != terms(OpId{static_cast<std::uint32_t>(first - ops.data())})) return false;
+    if (!first) first = terms(op);
+    if (terms(op) != *first) return false;
   }
-  return first != nullptr;
+  return first.has_value();
 }
 
 void Workload::call_graphs_whole() {

@@ -64,7 +64,7 @@ class Workload {
   /// was the request's last one.
   bool finished(ClientId client, std::uint64_t request, Time now, Time solo);
 
-  /// So much of what a call handed over is done, which has not ended.
+  /// A call whose operations have not all ended has done `solo` of its work.
   void worked(ClientId client, std::uint64_t request, Time solo) { clients_[client.value].serving[serving_of(client, request)].record.work_done += solo; }
   /// Ends the run: writes what is unfinished to the timeline.
   void close();

@@ -13,7 +13,7 @@
 
 namespace corun::python {
 
-/// What runs of one trace share, and the GPUs that they were on.
+/// Knowledge that runs of one trace share, and the GPUs that they were on.
 class Shared {
  public:
   const Gpu& gpu(const std::string& name, const std::filesystem::path& folder) {

@@ -144,13 +144,17 @@ std::optional<std::string> SimBackend::impossible(const decide::CtasPerSm& ctas_
   return std::nullopt;
 }
 
+SmMask SimBackend::allowed(const decide::Launch& decision, const LaunchView& l) const {
+  const ComputeEngine& engine = *contexts_[place(l).context].engine;
+  return limits_.within(l.client, decision.tpc_mask ? engine.mask_of(*decision.tpc_mask) : engine.all_sms());
+}
+
 Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
                            std::span<const LaunchId> follows) {
   if (decision.priority > 0 || decision.priority <= -levels()) return Refused{"no such priority"};
   const Fate* expected = fates_.find(l.id);
   if (full(l) && (expected == nullptr || expected->reaches == Time{})) return Refused{"the stream's hardware channel is full"};
-  const ComputeEngine& engine = *contexts_[place(l).context].engine;
-  const SmMask allowed = limits_.within(l.client, decision.tpc_mask ? engine.mask_of(*decision.tpc_mask) : engine.all_sms());
+  const SmMask allowed = this->allowed(decision, l);
   if (allowed.count() == 0) return Refused{"the mask has no TPC of this GPU"};
   if (!decision.ctas_per_sm.empty())
     if (const auto why = impossible(decision.ctas_per_sm, decision.ctas, l, allowed)) return Refused{*why};
@@ -169,8 +173,7 @@ Outcome SimBackend::graph(const decide::Launch& decision, const LaunchView& l, s
   if (full(l)) return Refused{"the stream's hardware channel is full"};
   const std::uint32_t context = place(l).context;
   Host& host = *contexts_[context].host;
-  const ComputeEngine& engine = *contexts_[context].engine;
-  const SmMask allowed = limits_.within(l.client, decision.tpc_mask ? engine.mask_of(*decision.tpc_mask) : engine.all_sms());
+  const SmMask allowed = this->allowed(decision, l);
   if (allowed.count() == 0) return Refused{"the mask has no TPC of this GPU"};
   const std::uint32_t number = graphs_.add({decision, l, nodes, nodes.size(), std::vector(nodes.size(), Fate::kNone), allowed, now_});
   GraphRun& run = graphs_[number];
@@ -195,7 +198,7 @@ Outcome SimBackend::graph(const decide::Launch& decision, const LaunchView& l, s
   return Applied{};
 }
 
-/// Made when its turn in its channel has come: a thousand at once would leave the caches before.
+/// The channel's next node is made when its turn has come: a thousand at once would leave the caches before.
 Submission SimBackend::node(std::uint32_t number, std::uint32_t i) {
   GraphRun& run = graphs_[number];
   const GraphNode& node = run.nodes[i];
@@ -215,11 +218,11 @@ Submission SimBackend::node(std::uint32_t number, std::uint32_t i) {
   fate.graph = number;
   fate.allowed = run.allowed;
   submission.reaches_gpu = run.reaches;
-  submission.graph_run = number, submission.node = i;
+  submission.node = i;
   return submission;
 }
 
-/// As the decision has it.
+/// The kernel as the decision has it.
 void SimBackend::prepare(Submission::Kernel& kernel, const decide::Launch& decision, const LaunchView& l, const SmMask& allowed,
                          Time handed_over) {
   const Shape& shape = shapes_->of(l, allowed.count());
@@ -461,7 +464,7 @@ void SimBackend::pump(std::uint32_t context, std::uint32_t channel) {
       record.engine = slot.engine, record.started = slot.start, record.finished = slot.end;
       schedule(slot.end, CopyEnd{s.launch, context, s.stream, record});
     }
-    if (const std::uint32_t graph = s.graph_run, next = graph == Fate::kNone ? graph : graphs_[graph].next[s.node]; next != Fate::kNone)
+    if (const std::uint32_t graph = fates_[s.launch.slot].graph, next = graph == Fate::kNone ? graph : graphs_[graph].next[s.node]; next != Fate::kNone)
       c.host->put_next(channel, node(graph, next));
     else
       c.host->drop(channel);
@@ -474,7 +477,7 @@ void SimBackend::ended(LaunchId launch, std::uint32_t context, std::uint32_t str
   leave(launch, context, stream, next_late(context, stream));
 }
 
-/// Of a graph the host hears once.
+/// The host hears of a graph once, when its last node has ended.
 void SimBackend::tell_end(LaunchId launch, const Notice& end) {
   const std::uint32_t graph = fates_[launch.slot].graph;
   if (graph == Fate::kNone) return tell_later(end);

@@ -48,7 +48,7 @@ class SimBackend final : public Backend {
   Outcome pad(const decide::LaunchPadded& decision, const LaunchView& launch, const LaunchView& padding,
               std::span<const LaunchId> follows) override;
   Outcome copy(const LaunchView& copy, std::span<const LaunchId> follows) override;
-  /// One host that issues for all takes graphs apart.
+  /// A single host thread that issues for all takes graphs apart.
   bool takes_graphs() const override { return !thread_.takes_time(); }
   Outcome graph(const decide::Launch& decision, const LaunchView& graph, std::span<const GraphNode> nodes) override;
   bool node_ended(LaunchId node) const override { return fates_.ended_at(node) <= now_ - topology_.gpu.completion_notice; }
@@ -153,6 +153,7 @@ class SimBackend final : public Backend {
   Outcome launch(const decide::Launch& decision, const LaunchView& launch, std::span<const LaunchId> follows);
   static Submission::CopyJob copy_of(const LaunchView& launch);
   Submission node(std::uint32_t graph, std::uint32_t number);
+  SmMask allowed(const decide::Launch& decision, const LaunchView& launch) const;
   void prepare(Submission::Kernel& kernel, const decide::Launch& decision, const LaunchView& launch, const SmMask& allowed,
                Time handed_over);
   Fate& address(const LaunchView& launch, std::span<const LaunchId> follows, Submission& submission);

@@ -218,7 +218,7 @@ int run_and_show(const Plan& plan, const Arguments& a, const Profiles* profiles,
 }
 
 int simulate(const Arguments& a, Task task) {
-  // What is wrong is told before what takes time.
+  // Errors in options come before the slow steps.
   if (task == Task::compare) (void)specs_of(a.comparison);
   std::shared_ptr<Policy> policy = task == Task::run ? make_policy(a.policy) : nullptr;
   refuse_what_does_not_go_together(a);

@@ -1,5 +1,5 @@
-// What runs share, whatever their traces and policies, known by content: what kernels are like on a card, and
-// what clients do alone there.  May be used from threads.
+// Knowledge that runs share, whatever their traces and policies, keyed by content: kernels' shapes and profiles on a card, and
+// clients' runs alone there.  May be used from threads.
 #pragma once
 
 #include <memory>
@@ -17,7 +17,7 @@ namespace corun::sim {
 
 class Memory {
  public:
-  /// Where a run takes place, by all that decides what kernels and clients do there.
+  /// The key: all of a card and a run's options that decides what kernels and clients do.
   struct Place {
     Gpu whole, gpu;  // another one: an instance of it
     bool contention = true;
@@ -29,7 +29,7 @@ class Memory {
         : place(at),
           shapes(at.gpu == at.whole ? Shapes(at.whole, at.contention)
                                     : Shapes(at.whole, at.gpu, at.contention)) {}
-    /// Of a kernel as a persistent kernel, by CTAs or by SMs.
+    /// Solo times of the kernel as a persistent kernel, by CTAs or by SMs.
     Profile profile(const Kernel& kernel, bool by_sm);
 
     const Place place;

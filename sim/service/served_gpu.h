@@ -20,7 +20,7 @@ namespace corun::sim {
 
 class ServedGpu final : public Backend {
  public:
-  /// What an attempt takes that finds nothing to do (experiments/h100/ptx).
+  /// An attempt that finds nothing to do takes so long (experiments/h100/ptx).
   static constexpr Time kEmptyAttempt = std::chrono::microseconds(15);
   /// The launch that is about to go reaches the GPU then, and its stream has a wait before it.
   using LetReach = std::function<void(const LaunchView&, Time at, Time wait)>;

@@ -1,4 +1,4 @@
-// What the policy's side and the GPU's side of a service know of its launches.
+// State of a service's launches that its policy's side and its GPU's side share.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@
 // (Kernel::ptx), with more blocks than workers fit the GPU, in no graph and without attributes, once a launch of it has ended: the
 // rule of hw/shim/stoppable.h.
 //
-// What the session refuses of the books' grants, as where a hardware channel is full, is decided again until it is taken.
+// A grant that the session refuses, as where a hardware channel is full, is decided again until the session takes it.
 //
 // Leaves out: memory that a policy decides about; how far the host may run ahead, 64 launches of a stream there, here without a
 // limit; the time in which a kernel is made persistent, once, and kernels that the transform refuses.
@@ -35,7 +35,7 @@ namespace corun::sim {
 struct ServedOptions {
   Time ahead{};             // `--ahead-us`
   bool persistent = false;
-  /// Of what a service knows of its programs; to a policy that looks ahead.
+  /// Makes a forecast from the service's knowledge of its programs, for a policy that looks ahead.
   std::function<std::unique_ptr<LaterForecast>(const Gpu&, const Requirements&)> forecast{};
 };
 

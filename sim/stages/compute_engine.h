@@ -66,8 +66,8 @@ class ComputeEngine {
   /// Global time minus this context's time; changes while another context runs.
   Time offset() const { return pipeline_.offset(); }
   void shift(Time by) { pipeline_.shift(by); }
-  /// The highest clock of the GPU over its clock, for launches from now on.  So the door stays as it is; what changes blocks that run
-  /// goes by pipeline(), which opens it.
+  /// The highest clock of the GPU over its present clock, for launches from now on, so the door need not open.  A change to blocks
+  /// on SMs must go through pipeline(), which opens the door.
   void set_clock(double clock_ratio) { pipeline_.set_clock(clock_ratio); }
   /// Another context is about to take the GPU.
   void pause() { pipeline(); }

@@ -80,7 +80,7 @@ class Dispatcher {
   // ---- what ----
   struct Choice {
     TaskId task;
-    /// Of the SMs that it may use, those that no task before it may use; none: all.
+    /// SMs of the task that no task before it may use; none: all of its SMs.
     std::optional<SmMask> left;
     const SmMask* ready() const { return left ? &*left : nullptr; }
   };

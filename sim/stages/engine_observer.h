@@ -1,4 +1,4 @@
-// Who looks at the pipeline and changes nothing: records of launches and blocks, gauges and losses for the timeline, and the audit.
+// The observer looks at the pipeline and changes nothing: records of launches and blocks, gauges and losses for the timeline, and the audit.
 // Under audit these must hold at every instant: time does not go back, every block runs once, no SM and no
 // task slot is oversubscribed, and the dispatcher never rests while a task could start a block.  A breach is a
 // defect of the engine.

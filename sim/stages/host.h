@@ -67,7 +67,7 @@ struct Submission {
   std::variant<Kernel, CopyJob> what;
   bool evicted = false;  // it passes the GPU without doing anything
   bool graph = false;    // of a graph, as all of its stream
-  std::uint32_t graph_run = ~std::uint32_t{0}, node = 0;  // which of a whole graph
+  std::uint32_t node = 0;  // its number in a whole graph
   bool ahead = false;    // read before what is in front of it has ended, as all of its stream
 };
 
@@ -116,7 +116,7 @@ class Host {
     if (closed_) ++unread_[channel];
     return channel;
   }
-  /// One more of this stream, which is to come behind what the channel has of the same graph.
+  /// The stream has a further submission, which put_next() will put into the channel.  Returns the channel.
   std::uint32_t accept_behind(std::uint32_t number, bool graph, bool ahead) {
     Stream& stream = streams_[number];
     const std::uint32_t channel = channel_for(number);
@@ -130,7 +130,7 @@ class Host {
     ++waiting_[channel];
     return channel;
   }
-  /// That of the stream's next submission.
+  /// The channel of the stream's next submission.
   std::uint32_t channel_of(std::uint32_t stream) const { return channel_for(stream); }
 
   /// When the head of the channel can go on to the GPU; kNever: it waits for something unfinished, or there
@@ -283,7 +283,7 @@ class Host {
   const Gpu& gpu_;
   std::uint32_t each_;  // channels of a group
   std::vector<boost::circular_buffer<Submission>> channels_;
-  std::vector<std::size_t> waiting_;  // by channel: submissions in it, those of graphs that are still to come too
+  std::vector<std::size_t> waiting_;  // by channel: submissions in it, with those that put_next() will bring
   std::vector<std::uint32_t> users_;  // by channel: streams with unfinished work in it
   std::vector<Stream> streams_;
   std::vector<std::uint32_t> next_;                                          // by group

@@ -1,4 +1,4 @@
-// Whether a policy that is shown graphs whole gets the run of one that is shown their kernels, and is held to what it requires.
+// Does a policy that is shown whole graphs get the run of one that is shown their kernels, and is a policy held to its requirements?
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 namespace corun::sim {
 namespace {
 
-/// Another policy, which wants to see kernels or not, and what it is shown.
+/// A registered policy, shown kernels or whole graphs as chosen, with counts of both.
 class KindChosen final : public Policy {
  public:
   KindChosen(const std::string& of, bool kernels) : of_(make_policy(of)), kernels_(kernels) {}
@@ -64,7 +64,7 @@ bool copies(const Trace& trace) {
   return std::ranges::any_of(trace.programs, [&](const Program& p) { return std::ranges::any_of(p.ops, is_copy); });
 }
 
-/// But for copies: a session hands them over when their turn comes, and a whole graph's go with it.
+/// Traces with copies are left out: a session hands a copy over when its turn comes, and a whole graph's copies with the graph.
 TEST(WholeGraphs, RunAsKernelByKernel) {
   std::uint32_t graphs = 0;
   for (std::uint64_t seed = 0; seed < 600; ++seed) {
@@ -96,7 +96,7 @@ TEST(WholeGraphs, AreOneLaunchToAPolicy) {
   EXPECT_EQ(apart.nodes, 0u);
 }
 
-/// Launches what is pending, each as it is told.
+/// Makes one decision for each pending launch, and launches it.
 class DecidesOnce final : public Policy {
  public:
   using Make = std::function<Decision(LaunchId)>;

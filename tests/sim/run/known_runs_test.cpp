@@ -1,4 +1,4 @@
-// What runs share is simulated once, however many ask for it at once, and not taken for what it is not.
+// Is a run that others share simulated once, however many ask for it at once, and never taken for another?
 #include <gtest/gtest.h>
 
 #include <atomic>

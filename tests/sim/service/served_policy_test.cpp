@@ -1,4 +1,4 @@
-// What a policy sees of programs under `sim serve`, and what its decisions mean there.
+// Does a policy under `--as-served` see programs as `sim serve` shows them, and do its decisions mean the same?
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ struct Watcher final : Policy {
   int requests = 0;
 };
 
-/// What the policy sees of a program that is run again and again.
+/// A policy that has watched a program run again and again.
 Watcher watched(std::vector<Op> ops, Issue issue, Collector& ran) {
   TraceBuilder b;
   b.kernel(whole_sm_kernel(10, us(10)));
