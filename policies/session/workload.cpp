@@ -317,6 +317,11 @@ bool Workload::finished(ClientId id, std::uint64_t request, Time now, Time solo)
   return true;
 }
 
+void Workload::worked(ClientId id, std::uint64_t request, Time solo) {
+  State& c = clients_[id.value];
+  if (!c.failed) c.serving[serving_of(id, request)].record.work_done += solo;
+}
+
 void Workload::allocated(ClientId id, Time now) {
   State& c = clients_[id.value];
   c.waits_for_memory = false;

@@ -65,7 +65,7 @@ class Workload {
   bool finished(ClientId client, std::uint64_t request, Time now, Time solo);
 
   /// A call whose operations have not all ended has done `solo` of its work.
-  void worked(ClientId client, std::uint64_t request, Time solo) { clients_[client.value].serving[serving_of(client, request)].record.work_done += solo; }
+  void worked(ClientId client, std::uint64_t request, Time solo);
   /// Ends the run: writes what is unfinished to the timeline.
   void close();
 
