@@ -22,6 +22,9 @@ struct Said {
   const std::string& place;
   const std::vector<ClientSetting>& all;
 
+  bool has(std::string_view key) const {
+    return std::ranges::find(all, key, &ClientSetting::key) != all.end();
+  }
   std::string value_of(const char* key) const {
     for (const ClientSetting& s : all)
       if (s.key == key) return s.value;
@@ -157,6 +160,10 @@ Key of_a_file(const char* name, const char* value, const char* meaning) {
 const std::vector<Key>& keys() {
   constexpr double kMostRate = 1e6;
   const auto arrives = [](Client& c, Arrivals arrivals) { c.arrivals = std::move(arrivals); };
+  // A service's requests wait; the frames of a camera, which come at a rate, replace each other.
+  const auto waits_unless_told = [](Client& c, const Said& w) {
+    if (!w.has("newest")) c.stale = Stale::queue;
+  };
   const auto of_server = [](Client& c, const Said& w, const ClientSetting& s) -> Serving& {
     if (!c.serving) fail(w, fmt::format("{}= is of a server of sequences", s.key), "give serve=, or leave it out");
     return *c.serving;
@@ -174,7 +181,7 @@ const std::vector<Key>& keys() {
           [=](Client& c, const Said&, const ClientSetting&) { arrives(c, ClosedLoop{}); }),
       key("think", "5ms", "closed loop that waits so long before the next request",
           [=](Client& c, const Said& w, const ClientSetting& s) { arrives(c, ClosedLoop{duration(w, s)}); }),
-      key("rate", "50", "requests a second; periodic, or random or recorded where they were so",
+      key("rate", "50", "requests a second: at equal distances, or random or recorded where they were so",
           [=](Client& c, const Said& w, const ClientSetting& s) {
             const double per_s = number(w, s, 1e-6, kMostRate, "requests a second, as 50");
             if (c.serving)
@@ -182,11 +189,12 @@ const std::vector<Key>& keys() {
             else
               set_rate(c.arrivals, per_s);
           }),
-      key("poisson", "50", "random (Poisson), requests a second in the mean",
+      key("poisson", "50", "random (Poisson), requests a second in the mean; they queue",
           [=](Client& c, const Said& w, const ClientSetting& s) {
             arrives(c, Poisson{number(w, s, 1e-6, kMostRate, "requests a second, as 50")});
+            waits_unless_told(c, w);
           }),
-      {"times", "FILE", "as a recording has them: Azure LLM CSV, BurstGPT, Mooncake, or seconds, one a line",
+      {"times", "FILE", "as a recording has them: Azure LLM CSV, BurstGPT, Mooncake, or seconds, one a line; they queue",
        [=](Client& c, const Said& w, const ClientSetting& s, std::vector<std::string>& notes) {
          const std::string speed = w.value_of("speed"), from = w.value_of("from");
          const auto requests = recorded(s.value, from.empty() ? Time{} : duration(w, {"from", from}),
@@ -194,13 +202,14 @@ const std::vector<Key>& keys() {
          if (c.serving)
            c.serving->sequences = sequences_of(s.value, requests, notes);
          else
-           arrives(c, times_of(requests));
+           arrives(c, times_of(requests)), waits_unless_told(c, w);
        }},
       key("from", "3600s", "the recorded arrivals start here", of_times),
       key("speed", "2", "the recorded arrivals come faster by this factor", of_times),
-      key("queue", nullptr,
-          "requests that find the client busy wait; else the newest replaces the one that waits",
+      key("queue", nullptr, "requests that find the client busy wait",
           [](Client& c, const Said&, const ClientSetting&) { c.stale = Stale::queue; }),
+      key("newest", nullptr, "of requests that find the client busy the newest waits, the others are dropped; so where they come at rate=",
+          [](Client& c, const Said&, const ClientSetting&) { c.stale = Stale::keep_newest; }),
       key("slo", "20ms", "deadline of a request, from its arrival",
           [](Client& c, const Said& w, const ClientSetting& s) { c.deadline = duration(w, s); }),
       key("priority", "-5", "of its streams: 0 lowest, -5 highest",

@@ -52,11 +52,11 @@ struct ClientResult {
   ServiceClass service_class = ServiceClass::best_effort;
   std::uint64_t finished = 0, dropped = 0, unfinished = 0;
   double throughput_per_s = 0;
-  double mean_ms = 0, p50_ms = 0, p95_ms = 0, p99_ms = 0,
-         max_ms = 0;                  // intended arrival to end, NaN if none finished
+  double mean_ms = 0;                 // intended arrival to end, of those that finished; NaN if none did
+  double p50_ms = 0, p95_ms = 0, p99_ms = 0, max_ms = 0;  // of all that arrived: infinite if so many were dropped; NaN if none finished
   std::uint64_t deadline_misses = 0;  // finished late, dropped, or overdue at the end of the run
-  double alone_mean_ms = 0, alone_throughput_per_s = 0;
-  double slowdown = 0;  // NTT: mean latency over mean latency alone under the same arrivals
+  double alone_mean_ms = 0, alone_p50_ms = 0, alone_p95_ms = 0, alone_p99_ms = 0, alone_throughput_per_s = 0;
+  double slowdown = 0;  // NTT: mean latency over mean latency alone under the same arrivals, the dropped ones too (docs/metrics.md)
   double progress = 0;  // NP: work done in the window over work done alone in the same window
   PartsMs parts, alone_parts;  // mean, of the requests whose latencies count
   std::optional<RunningPartsMs> running_parts{};  // of `parts.running`, where they were asked for
@@ -104,9 +104,11 @@ struct Note {
 struct RunResult {
   std::string trace, gpu, policy;
   std::string gpu_basis;  // in words: what the values of the GPU's description rest on
-  std::uint64_t seed = 0;
+  std::uint64_t seed = 0, seeds = 1;  // more than one: the mean of so many runs, the first of which had `seed`; counts are sums
   std::string
       window;         // in words: which span of the run counts, and whether STP is steady-state or fixed-work
+  std::string arrivals;  // in words: each client's
+  bool random = false;   // some client's arrivals are, so that another seed is another run
   std::string alone;  // in words: how "alone" was got
   Time duration{};    // length of the window
   Time makespan{};    // last end of any request
@@ -132,6 +134,10 @@ struct RunResult {
 
 /// Texts of a result's notes, in their order.
 std::vector<std::string> texts_of(const RunResult& result);
+/// "every 20 ms, the newest replaces who waits"
+std::string arrivals_in_words(const Client& client);
+/// Whether some client's arrivals depend on the seed.
+bool arrives_at_random(const Trace& trace);
 /// Inserts the note after others of its kind.
 void add_note(RunResult& result, NoteKind kind, std::string text);
 
@@ -145,9 +151,10 @@ struct Window {
 Window window_of(const Trace& trace, std::span<const RequestRecord> together);
 
 /// `alone[i]`: the requests of client i, alone under the same arrivals, up to the end of the window at least.
-/// Quantiles are order statistics (rank ceil(q n)), no interpolation.
+/// Quantiles are order statistics (rank ceil(q n)), no interpolation, of all requests that arrived in the window: a dropped one
+/// never ended, and one under way at its end counts where it is older than the quantile.
 ///
-/// A request's latency counts if it arrived and finished in the window; its work counts by the share of its
+/// A request's latency counts in the mean if it arrived and finished in the window; its work counts by the share of its
 /// time that lies in the window.  A number that cannot be given is NaN and left out of the sums over clients;
 /// a client that finished no request that counts has an infinite slowdown.  policy, sm_busy, occupancy,
 /// wall_s, blocks and events are left for the caller to fill in.

@@ -62,6 +62,11 @@ std::string percent(double share) {
   return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : "-";
 }
 
+/// "1.740  ×1.75": in ms, and of alone
+std::string times(double ms, double of_alone) {
+  return std::isnan(ms) && std::isnan(of_alone) ? "-" : fmt::format("{} {:>6}", number(ms), "×" + fixed(of_alone, 2));
+}
+
 /// 12.3 M
 std::string many(std::uint64_t count) {
   const double value = static_cast<double>(count);
@@ -130,6 +135,8 @@ std::string labelled(std::string_view label, std::string_view text) {
 std::string gpu_line(const RunResult& r) {
   return r.gpu_basis.empty() ? "" : labelled("gpu", r.gpu + ", " + r.gpu_basis);
 }
+
+std::string arrivals_line(const RunResult& r) { return r.arrivals.empty() ? "" : labelled("arrivals", r.arrivals); }
 
 std::size_t lines_of(const std::string& text) {
   return static_cast<std::size_t>(std::ranges::count(text, '\n'));
@@ -200,7 +207,7 @@ bool overloaded(const ClientResult& c) {
 std::string overload_text(std::span<const RunResult> results) {
   std::vector<std::string> named;
   for (const RunResult& r : results) {
-    const double seconds = to_ns(r.duration) * 1e-9;
+    const double seconds = to_ns(r.duration) * 1e-9 * static_cast<double>(r.seeds);
     for (const ClientResult& c : r.clients) {
       if (!overloaded(c)) continue;
       named.push_back(fmt::format("{}{}: offered {} /s, served {} /s ({} dropped, {} waiting)",
@@ -221,7 +228,7 @@ std::string few_text(std::span<const RunResult> results) {
     std::uint64_t finished = kEnough;
     for (const RunResult& r : results)
       if (i < r.clients.size() && r.clients[i].service_class == ServiceClass::real_time && !overloaded(r.clients[i]))
-        finished = std::min(finished, r.clients[i].finished);
+        finished = std::min(finished, r.clients[i].finished / r.seeds);
     if (finished >= kEnough) continue;
     least = std::min(least, finished);
     names.push_back(shortened(results.front().clients[i].name, kNameWidth));
@@ -282,6 +289,12 @@ std::string intervals_text(std::span<const RunResult> part, std::size_t cell) {
 
 }  // namespace
 
+std::string format_table(std::span<const std::vector<std::string>> rows) {
+  Table table(rows.front());
+  for (const auto& row : rows.subspan(1)) table.add(row);
+  return table.text();
+}
+
 double worst_real_time_p99(const RunResult& r) {
   double worst = std::numeric_limits<double>::quiet_NaN();
   for (const ClientResult& c : r.clients)
@@ -292,12 +305,12 @@ double worst_real_time_p99(const RunResult& r) {
 std::string format_report(const RunResult& r, Notes notes) {
   std::string out = labelled(
       "trace", fmt::format("{} on {} under {}, seed {}; latencies in ms", r.trace, r.gpu, r.policy, r.seed));
-  Table table({"client", "class", "done", "dropped", "/s", "mean", "p50", "p95", "p99", "max", "misses",
+  Table table({"client", "class", "done", "dropped", "/s", "mean", "p50", "p95", "p99", "alone", "max", "misses",
                "slowdown", "progress"});
   for (const ClientResult& c : r.clients)
     table.add({shortened(c.name, kNameWidth), short_class(c.service_class), std::to_string(c.finished),
                std::to_string(c.dropped), number(c.throughput_per_s), number(c.mean_ms), number(c.p50_ms),
-               number(c.p95_ms), number(c.p99_ms), number(c.max_ms), std::to_string(c.deadline_misses),
+               number(c.p95_ms), number(c.p99_ms), number(c.alone_p99_ms), number(c.max_ms), std::to_string(c.deadline_misses),
                fixed(c.slowdown, 3), fixed(c.progress, 3)});
   out += table.text() + served_text({&r, 1}) + intervals_text(r);
   for (const ClientResult& c : r.clients)
@@ -310,7 +323,7 @@ std::string format_report(const RunResult& r, Notes notes) {
         r.preemption.count, many(r.preemption.launches), number(r.preemption.latency.p50_us),
         number(r.preemption.latency.p99_us), number(r.preemption.latency.max_us),
         many(r.preemption.redone_blocks));
-  out += labelled("window", r.window) + labelled("alone", r.alone) + gpu_line(r);
+  out += labelled("window", r.window) + arrivals_line(r) + labelled("alone", r.alone) + gpu_line(r);
   if (r.wall_s > 0)
     out += labelled("took",
                     fmt::format("{} ({} blocks, {} events)", took(r.wall_s), many(r.blocks), many(r.events)));
@@ -326,7 +339,8 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
   if (results.empty()) return {};
   const RunResult& first = results.front();
   std::string out =
-      labelled("trace", fmt::format("{} on {}, seed {}; times in ms", first.trace, first.gpu, first.seed));
+      labelled("trace", fmt::format("{} on {}, {}; times in ms", first.trace, first.gpu,
+                                    first.seeds == 1 ? fmt::format("seed {}", first.seed) : fmt::format("mean of {} seeds", first.seeds)));
   Table runs({"policy", "STP", "ANTT", "fairness", "Jain", "worst RT p99", "misses", "BE/s", "SM busy",
               "makespan", "took"});
   for (const RunResult& r : results)
@@ -338,24 +352,26 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
 
   // As many runs side by side as fit.
   constexpr std::size_t kCell = 18;
-  constexpr std::size_t kSideBySide = (kReportWidth - kNameWidth - 5) / kCell;
-  for (std::size_t begin = 0; begin < results.size(); begin += kSideBySide) {
-    const auto part = results.subspan(begin, std::min(kSideBySide, results.size() - begin));
-    std::vector<std::string> header{"p99, slowdown", "class"};
+  constexpr std::size_t kBefore = 22;  // figure, class, alone
+  std::size_t names = 8;
+  for (const ClientResult& c : first.clients) names = std::max(names, std::min(kNameWidth, columns(c.name)));
+  const std::size_t side_by_side = (kReportWidth - names - kBefore) / kCell;
+  for (std::size_t begin = 0; begin < results.size(); begin += side_by_side) {
+    const auto part = results.subspan(begin, std::min(side_by_side, results.size() - begin));
+    std::vector<std::string> header{"latency", "", "class", "alone"};
     for (const RunResult& r : part) header.push_back(shortened(r.policy, kCell - 2));
     Table clients(std::move(header));
     for (std::size_t i = 0; i < first.clients.size(); ++i) {
-      std::vector<std::string> row{shortened(first.clients[i].name, kNameWidth),
-                                   short_class(first.clients[i].service_class)};
+      const ClientResult& c = first.clients[i];
+      std::vector<std::string> p99{shortened(c.name, kNameWidth), "p99", short_class(c.service_class), number(c.alone_p99_ms)};
+      std::vector<std::string> mean{"", "mean", "", number(c.alone_mean_ms)};
       for (const RunResult& r : part) {
-        if (i < r.clients.size()) {
-          row.push_back(
-              fmt::format("{} {:>6}", number(r.clients[i].p99_ms), "×" + fixed(r.clients[i].slowdown, 2)));
-        } else {
-          row.emplace_back("-");
-        }
+        const ClientResult* of = i < r.clients.size() ? &r.clients[i] : nullptr;
+        p99.push_back(of != nullptr ? times(of->p99_ms, of->p99_ms / of->alone_p99_ms) : "-");
+        mean.push_back(of != nullptr ? times(of->mean_ms, of->slowdown) : "-");
       }
-      clients.add(std::move(row));
+      clients.add(std::move(p99));
+      clients.add(std::move(mean));
     }
     out += '\n' + clients.text() + intervals_text(part, kCell);
   }
@@ -369,7 +385,7 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
         out += labelled("failed", fmt::format("{} under {}: {}", c.name, r.policy, c.failed));
   const std::string warnings = overload_text(results) + few_text(results);
   out += warnings;
-  out += labelled("window", first.window) + labelled("alone", first.alone) + gpu_line(first);
+  out += labelled("window", first.window) + arrivals_line(first) + labelled("alone", first.alone) + gpu_line(first);
   std::vector<Note> notes;
   for (const RunResult& r : results)
     for (const Note& note : r.notes)

@@ -43,6 +43,9 @@ nlohmann::ordered_json json_of(const ClientResult& c) {
       {"max_ms", c.max_ms},
       {"deadline_misses", c.deadline_misses},
       {"alone_mean_ms", c.alone_mean_ms},
+      {"alone_p50_ms", c.alone_p50_ms},
+      {"alone_p95_ms", c.alone_p95_ms},
+      {"alone_p99_ms", c.alone_p99_ms},
       {"alone_throughput_per_s", c.alone_throughput_per_s},
       {"slowdown", c.slowdown},
       {"progress", c.progress}};
@@ -77,6 +80,7 @@ void put(const RunResult& r, nlohmann::ordered_json& document) {
   document["policy"] = r.policy;
   document["seed"] = r.seed;
   document["window"] = r.window;
+  document["arrivals"] = r.arrivals;
   document["alone"] = r.alone;
   document["duration_ns"] = to_ns(r.duration);
   document["makespan_ns"] = to_ns(r.makespan);
