@@ -235,6 +235,8 @@ const std::vector<Key>& keys() {
           [=](Client& c, const Said& w, const ClientSetting& s) {
             of_server(c, w, s).between_tokens_slo = duration(w, s);
           }),
+      key("e2e", "2s", "of a server: latest end of a sequence",
+          [=](Client& c, const Said& w, const ClientSetting& s) { of_server(c, w, s).end_to_end_slo = duration(w, s); }),
       key("most", "16", "of a server: sequences in its batch",
           [=](Client& c, const Said& w, const ClientSetting& s) {
             of_server(c, w, s).most_at_once = static_cast<std::uint32_t>(number(w, s, 1, 65535, "a whole number from 1"));
@@ -300,7 +302,7 @@ void apply_client_settings(Client& client, const std::vector<ClientSetting>& set
   for (const ClientSetting& s : settings) key_of(s.key, place).set(client, said, s, notes);
   for (const ClientSetting& s : settings)
     if (client.serving && (s.key == "closed" || s.key == "think" || s.key == "poisson" || s.key == "slo"))
-      fail(said, fmt::format("{} does not go with a server of sequences", s.key), "use times=, rate=, ttft= and tbt=");
+      fail(said, fmt::format("{} does not go with a server of sequences", s.key), "use times=, rate=, ttft=, tbt= and e2e=");
   if (client.quota && client.reservation && *client.reservation > *client.quota)
     fail(said, "the reservation exceeds the quota", "promise at most what the client may hold");
 }

@@ -222,7 +222,7 @@ class Composer {
     if (base == nullptr) client.streams.resize(part.trace.programs[program.value].streams.size());
     client.name = client.process = written.name;
     client.origin = {"", written.place()};
-    if (!steps.empty()) client.serving = Serving{std::move(steps), 0, false, {}, {}, {}};
+    if (!steps.empty()) client.serving.emplace().steps = std::move(steps);
     apply_client_settings(client, written.settings, written.place(), out_.notes);
     if (client.serving && client.serving->sequences.empty())
       fail(written, "a server has no sequences", "give times=FILE, with the arrivals and their tokens");
