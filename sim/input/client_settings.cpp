@@ -158,7 +158,7 @@ const std::vector<Key>& keys() {
   constexpr double kMostRate = 1e6;
   const auto arrives = [](Client& c, Arrivals arrivals) { c.arrivals = std::move(arrivals); };
   const auto of_server = [](Client& c, const Said& w, const ClientSetting& s) -> Serving& {
-    if (!c.serving) fail(w, fmt::format("{}= is of a server of sequences", s.key), "give serve=, or leave it out");
+    if (!c.serving) fail(w, fmt::format("{}= is of a server of sequences", s.key), "give serve=auto, or leave it out");
     return *c.serving;
   };
   const auto of_times = [](Client&, const Said& w, const ClientSetting& s) {
@@ -245,8 +245,9 @@ const std::vector<Key>& keys() {
           "of a server: a decode reads as many tokens of each sequence as the longest has, not of each its "
           "own",
           [=](Client& c, const Said& w, const ClientSetting& s) { of_server(c, w, s).padded = true; }),
-      of_a_file("serve", "STEPS",
-                "a server of sequences, of times=; the file's programs by size: prefill:512+decode:8x2048"),
+      of_a_file("serve", "auto",
+                "a server of sequences, of times=; steps are the file's programs by name, as prefill_512 and decode_8x2048, "
+                "or as written: read:512+write:8x2048"),
       of_a_file("program", "NAME", "which of the file's programs"),
       of_a_file("client", "NAME", "start from this client of the file"),
       of_a_file("counters", "FILE", "what `ncu --csv` printed of the recorded program"),
