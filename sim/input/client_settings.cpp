@@ -165,7 +165,7 @@ const std::vector<Key>& keys() {
     if (!w.has("newest")) c.stale = Stale::queue;
   };
   const auto of_server = [](Client& c, const Said& w, const ClientSetting& s) -> Serving& {
-    if (!c.serving) fail(w, fmt::format("{}= is of a server of sequences", s.key), "give serve=, or leave it out");
+    if (!c.serving) fail(w, fmt::format("{}= is of a server of sequences", s.key), "give serve=auto, or leave it out");
     return *c.serving;
   };
   const auto of_times = [](Client&, const Said& w, const ClientSetting& s) {
@@ -244,6 +244,8 @@ const std::vector<Key>& keys() {
           [=](Client& c, const Said& w, const ClientSetting& s) {
             of_server(c, w, s).between_tokens_slo = duration(w, s);
           }),
+      key("e2e", "2s", "of a server: latest end of a sequence",
+          [=](Client& c, const Said& w, const ClientSetting& s) { of_server(c, w, s).end_to_end_slo = duration(w, s); }),
       key("most", "16", "of a server: sequences in its batch",
           [=](Client& c, const Said& w, const ClientSetting& s) {
             of_server(c, w, s).most_at_once = static_cast<std::uint32_t>(number(w, s, 1, 65535, "a whole number from 1"));
@@ -252,8 +254,9 @@ const std::vector<Key>& keys() {
           "of a server: a decode reads as many tokens of each sequence as the longest has, not of each its "
           "own",
           [=](Client& c, const Said& w, const ClientSetting& s) { of_server(c, w, s).padded = true; }),
-      of_a_file("serve", "STEPS",
-                "a server of sequences, of times=; the file's programs by size: prefill:512+decode:8x2048"),
+      of_a_file("serve", "auto",
+                "a server of sequences, of times=; steps are the file's programs by name, as prefill_512 and decode_8x2048, "
+                "or as written: read:512+write:8x2048"),
       of_a_file("program", "NAME", "which of the file's programs"),
       of_a_file("client", "NAME", "start from this client of the file"),
       of_a_file("counters", "FILE", "what `ncu --csv` printed of the recorded program"),
@@ -309,7 +312,7 @@ void apply_client_settings(Client& client, const std::vector<ClientSetting>& set
   for (const ClientSetting& s : settings) key_of(s.key, place).set(client, said, s, notes);
   for (const ClientSetting& s : settings)
     if (client.serving && (s.key == "closed" || s.key == "think" || s.key == "poisson" || s.key == "slo"))
-      fail(said, fmt::format("{} does not go with a server of sequences", s.key), "use times=, rate=, ttft= and tbt=");
+      fail(said, fmt::format("{} does not go with a server of sequences", s.key), "use times=, rate=, ttft=, tbt= and e2e=");
   if (client.quota && client.reservation && *client.reservation > *client.quota)
     fail(said, "the reservation exceeds the quota", "promise at most what the client may hold");
 }

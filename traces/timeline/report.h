@@ -59,6 +59,7 @@ std::string format_parts(std::span<const RunResult> results);
 ///                     mean_ms, p50_ms, p95_ms, p99_ms, max_ms, deadline_misses, alone_mean_ms,
 ///                     alone_p50_ms, alone_p95_ms, alone_p99_ms, alone_throughput_per_s, slowdown, progress, intervals (of mean_ms, p50_ms, p95_ms, p99_ms,
 ///                     throughput_per_s; known: what of its kernels)
+///                     of a server served: the fields of ServedResult, a limit only where there is one
 ///   notes[]           assumptions and warnings
 void write_summary(const RunResult& result, std::ostream& out);
 

@@ -26,10 +26,13 @@ constexpr std::array kParts{&PartsMs::queue, &PartsMs::host, &PartsMs::held, &Pa
                             &PartsMs::off_turn, &PartsMs::copying, &PartsMs::preempted, &PartsMs::running};
 constexpr std::array kRunning{&RunningPartsMs::alone, &RunningPartsMs::places, &RunningPartsMs::issue, &RunningPartsMs::pipes,
                               &RunningPartsMs::l2, &RunningPartsMs::dram, &RunningPartsMs::clock};
-constexpr std::array kServedCounts{&ServedResult::finished, &ServedResult::unfinished};
-constexpr std::array kServedNumbers{&ServedResult::first_token_mean_ms,   &ServedResult::first_token_p50_ms,   &ServedResult::first_token_p99_ms,
-                                    &ServedResult::between_tokens_mean_ms, &ServedResult::between_tokens_p50_ms, &ServedResult::between_tokens_p99_ms,
-                                    &ServedResult::tokens_per_s,          &ServedResult::goodput_per_s};
+constexpr std::array kServedCounts{&ServedResult::sequences, &ServedResult::finished, &ServedResult::unfinished, &ServedResult::waiting, &ServedResult::good,
+                                   &ServedResult::late, &ServedResult::pending, &ServedResult::first_token_infinite, &ServedResult::end_to_end_infinite};
+constexpr std::array kServedNumbers{
+    &ServedResult::first_token_mean_ms,    &ServedResult::first_token_p50_ms,    &ServedResult::first_token_p99_ms,    &ServedResult::per_token_mean_ms,
+    &ServedResult::per_token_p50_ms,       &ServedResult::per_token_p99_ms,      &ServedResult::between_tokens_mean_ms, &ServedResult::between_tokens_p50_ms,
+    &ServedResult::between_tokens_p99_ms,  &ServedResult::end_to_end_mean_ms,    &ServedResult::end_to_end_p50_ms,     &ServedResult::end_to_end_p99_ms,
+    &ServedResult::sequences_per_s,        &ServedResult::tokens_per_s,          &ServedResult::goodput_per_s};
 constexpr std::array kIntervals{&ClientIntervals::mean_ms, &ClientIntervals::p50_ms, &ClientIntervals::p95_ms, &ClientIntervals::p99_ms,
                                 &ClientIntervals::throughput_per_s};
 constexpr std::array kPreempted{&PreemptionResult::count, &PreemptionResult::launches, &PreemptionResult::redone_blocks};
