@@ -7,18 +7,10 @@ from typing import Any, Optional
 from ._page import Page
 from ._show import Row
 
-#: What the document has of a client, by the metric of a goal.
-_METRICS = {"throughput": "throughput_per_s", "mean": "mean_ms", "p99": "p99_ms"}
-
-
 def _goal(document: Row, tried: Row) -> tuple[str, Optional[float]]:
-    """Its name with the unit, and its value; STP where the document has no value of the goal's."""
-    client, _, metric = str(document["goal"]).rpartition(":")
-    for one in tried["clients"]:
-        if one["name"] == client and metric in _METRICS:
-            unit = "requests a second" if metric == "throughput" else "ms"
-            return f"{document['goal']}, {unit}", one[_METRICS[metric]]
-    return "STP", tried["stp"]
+    """Its name with the unit, and its value."""
+    unit = {"/s": ", a second", "tokens/s": ", tokens a second", "ms": ", ms"}.get(document["goal_unit"], "")
+    return ("STP" if document["goal"] == "stp" else f"{document['goal']}{unit}"), tried["goal"]
 
 
 def _verdict(page: Page, document: Row) -> None:

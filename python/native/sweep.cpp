@@ -39,8 +39,7 @@ py::dict advise(const TraceObject& t, const std::vector<std::string>& slo, const
                 const std::vector<std::string>& gpus, const std::vector<std::string>& modes, const std::string& rate_of) {
   const Trace& trace = *t.trace;
   sim::AdviseOptions options;
-  for (const std::string& one : slo) options.slos.push_back(sim::parse_slo(one, trace));
-  if (slo.empty()) options.slos = sim::slos_of(trace);
+  options.slos = sim::promised(slo, trace);
   options.goal = sim::parse_goal(maximize, trace);
   for (const std::string& mode : modes) options.modes.push_back(sim::parse_mode(mode));
   options.threads = 1;  // interrupts are asked for in the caller's thread

@@ -4,10 +4,19 @@
 #include <nlohmann/json.hpp>
 
 namespace corun::sim {
+namespace {
+
+/// Null where there is none.
+nlohmann::ordered_json number(double value) {
+  return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
+}
+
+}  // namespace
 
 std::string advice_json(const std::vector<AdvisedCard>& cards, const AdviseOptions& options, const Advice& advice,
                         const std::optional<HighestRate>& rate) {
   nlohmann::ordered_json to = {{"version", 1}, {"trace", cards.front().trace.name}, {"goal", options.goal.text}};
+  to["goal_unit"] = options.goal.client ? unit_of(options.goal.metric) : "";
   to["promised"] = nlohmann::ordered_json::array();
   for (const Slo& slo : options.slos) to["promised"].push_back(slo.text);
   to["best"] = advice.best ? nlohmann::ordered_json(*advice.best) : nlohmann::ordered_json();
@@ -22,8 +31,15 @@ std::string advice_json(const std::vector<AdvisedCard>& cards, const AdviseOptio
       one["refused"] = t.refused;
     } else {
       one["holds"] = t.holds(), one["surely"] = t.holds_surely();
-      one["use"] = std::isfinite(t.use) ? nlohmann::ordered_json(t.use) : nlohmann::ordered_json();
-      one["worst_use"] = std::isfinite(t.worst_use) ? nlohmann::ordered_json(t.worst_use) : nlohmann::ordered_json();
+      one["use"] = number(t.use), one["worst_use"] = number(t.worst_use);
+      one["goal"] = number(goal_value(options.goal, t.result));
+      one["promises"] = nlohmann::ordered_json::array();
+      for (const Slo& slo : options.slos) {
+        const ClientResult& c = t.result.clients[slo.client];
+        const Interval interval = interval_of(c, slo.metric);
+        one["promises"].push_back({{"promise", slo.text}, {"value", number(value_of(c, slo.metric))}, {"unit", unit_of(slo.metric)}, {"limit", slo.limit}});
+        if (!std::isnan(interval.low)) one["promises"].back()["interval"] = {interval.low, interval.high};
+      }
       one["stp"] = t.result.stp;
       for (const ClientResult& c : t.result.clients) {
         one["clients"].push_back({{"name", c.name}, {"finished", c.finished}, {"dropped", c.dropped},

@@ -9,12 +9,13 @@
 
 namespace corun::sim {
 
-///   version, trace, goal, promised[]
+///   version, trace, goal, goal_unit, promised[]
 ///   best, next      index into tried; null: none
 ///   highest_rate    now_per_s, highest_per_s, even_more; where it was asked for
 ///   tried[]         gpu, mode, setting, policy, do; refused, or holds, surely, use (of what was promised, the largest),
-///                   worst_use (at the bad ends of intervals), stp, clients[] (name, finished, dropped, throughput_per_s, mean_ms,
-///                   p99_ms, p99_interval_ms, progress)
+///                   worst_use (at the bad ends of intervals), goal (its value in goal_unit), promises[] (promise, value, unit,
+///                   limit, interval), stp, clients[] (name, finished, dropped, throughput_per_s, mean_ms, p99_ms,
+///                   p99_interval_ms, progress)
 std::string advice_json(const std::vector<AdvisedCard>& cards, const AdviseOptions& options, const Advice& advice,
                         const std::optional<HighestRate>& rate);
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -12,7 +11,6 @@
 #include "sim/input/carry.h"
 #include "sim/oracle/oracle.h"
 #include "sim/run/in_parallel.h"
-#include "traces/json/spelling.h"
 #include "traces/model/error.h"
 
 namespace corun::sim {
@@ -21,37 +19,6 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 /// More clients have too many divisions to simulate each.
 constexpr std::size_t kMostSplit = 4;
-
-const std::vector<std::pair<std::string, Metric>> kMetrics = {
-    {"p99", Metric::p99}, {"p95", Metric::p95}, {"p50", Metric::p50},
-    {"mean", Metric::mean}, {"max", Metric::max}, {"throughput", Metric::throughput}};
-
-struct Named {
-  std::size_t client;
-  Metric metric;
-};
-
-/// "cam:p99"
-Named parse_named(const std::string& text, const char* option, const Trace& trace) {
-  const std::size_t colon = text.rfind(':');
-  std::vector<std::string> names, metrics;
-  for (const Client& client : trace.clients) names.push_back(client.name);
-  for (const auto& [name, metric] : kMetrics) metrics.push_back(name);
-  if (colon == std::string::npos)
-    throw InputError("", option, fmt::format("{} names no client and metric", in_quotes(text)),
-                     fmt::format("write {}:p99", names.front()));
-  const std::string name = text.substr(0, colon), metric = text.substr(colon + 1);
-  const auto client = std::find(names.begin(), names.end(), name);
-  if (client == names.end())
-    throw InputError("", option, fmt::format("there is no client {}{}", in_quotes(name), did_you_mean(name, names)),
-                     fmt::format("use one of {}", list_names(names)));
-  const auto known = std::find(metrics.begin(), metrics.end(), metric);
-  if (known == metrics.end())
-    throw InputError("", option, fmt::format("unknown metric {}{}", in_quotes(metric), did_you_mean(metric, metrics)),
-                     fmt::format("use one of {}", list_names(metrics)));
-  return {static_cast<std::size_t>(client - names.begin()),
-          kMetrics[static_cast<std::size_t>(known - metrics.begin())].second};
-}
 
 /// Of all requests, how many may be dropped before the quantile is one of these.
 double may_be_dropped(Metric metric) {
@@ -62,15 +29,16 @@ double may_be_dropped(Metric metric) {
     case Metric::mean:
     case Metric::max: return 0;
     case Metric::throughput: return 1;
+    default: return 0;  // of sequences
   }
-  return 0;
 }
 
 /// Value over limit, or limit over value: at most 1 where it holds.
 double use_of(const Slo& slo, const ClientResult& c) {
   if (!c.failed.empty()) return kInfinite;
   const double value = value_of(c, slo.metric);
-  if (slo.metric == Metric::throughput) return value > 0 ? slo.limit / value : kInfinite;
+  if (is_rate(slo.metric)) return value > 0 ? slo.limit / value : kInfinite;
+  if (c.served) return std::isnan(value) ? kInfinite : value / slo.limit;
   const auto all = static_cast<double>(c.finished + c.dropped);
   if (all == 0 || std::isnan(value)) return kInfinite;
   if (static_cast<double>(c.dropped) / all > may_be_dropped(slo.metric)) return kInfinite;
@@ -78,19 +46,17 @@ double use_of(const Slo& slo, const ClientResult& c) {
 }
 
 double merit_of(const Goal& goal, const RunResult& result) {
-  if (!goal.client) return result.stp;
-  const double value = value_of(result.clients[*goal.client], goal.metric);
+  const double value = goal_value(goal, result);
   if (std::isnan(value)) return -kInfinite;
-  return goal.metric == Metric::throughput ? value : -value;
+  return !goal.client || is_rate(goal.metric) ? value : -value;
 }
 
 /// How many times as much of the promise it may use as simulated, in nine of ten cases.
 double at_worst(const Slo& slo, const ClientResult& c) {
-  if (!c.intervals) return 1;
   const Metric told = slo.metric == Metric::max ? Metric::p99 : slo.metric;  // the largest errs as p99 does
   const double value = value_of(c, told);
-  const Interval interval = interval_of(*c.intervals, told);
-  const double times = slo.metric == Metric::throughput ? value / interval.low : interval.high / value;
+  const Interval interval = interval_of(c, told);
+  const double times = is_rate(slo.metric) ? value / interval.low : interval.high / value;
   return std::isnan(times) ? 1 : times;
 }
 
@@ -99,10 +65,12 @@ void judge(Tried& tried, const AdviseOptions& options) {
   for (std::size_t i = 0; i < options.slos.size(); ++i) {
     const Slo& slo = options.slos[i];
     const ClientResult& client = tried.result.clients[slo.client];
+    expect_judged(slo.text, slo.metric, client);
     const double use = use_of(slo, client);
     if (use > tried.use) tried.use = use, tried.tightest = i;
     tried.worst_use = std::max(tried.worst_use, use * at_worst(slo, client));
   }
+  if (options.goal.client) expect_judged(options.goal.text, options.goal.metric, tried.result.clients[*options.goal.client]);
   tried.value = merit_of(options.goal, tried.result);
 }
 
@@ -180,8 +148,13 @@ void try_card(const AdvisedCard& card, std::size_t number, const AdviseOptions& 
   });
 }
 
-/// Requests come `factor` times as often; false for a client that has no rate.
+/// Requests or sequences come `factor` times as often; false for a client that has no rate.
 bool speed_up(Client& client, double factor) {
+  const auto sooner = [&](Time& at) { at = Time{std::llround(static_cast<double>(at.count()) / factor)}; };
+  if (client.serving) {
+    for (Sequence& s : client.serving->sequences) sooner(s.at);
+    return client.serving->sequences.back().at > client.serving->sequences.front().at;
+  }
   if (auto* periodic = std::get_if<Periodic>(&client.arrivals)) {
     periodic->period = Time{std::max<std::int64_t>(1, std::llround(static_cast<double>(periodic->period.count()) / factor))};
     return true;
@@ -192,74 +165,20 @@ bool speed_up(Client& client, double factor) {
   }
   auto* times = std::get_if<ExplicitTimes>(&client.arrivals);
   if (times == nullptr || times->times.size() < 2) return false;
-  for (Time& at : times->times) at = Time{std::llround(static_cast<double>(at.count()) / factor)};
+  for (Time& at : times->times) sooner(at);
   return true;
 }
 
 double rate_of(const Client& client) {
+  const auto over = [](std::size_t count, Time first, Time last) { return static_cast<double>(count - 1) / (to_ns(last - first) * 1e-9); };
+  if (client.serving) return over(client.serving->sequences.size(), client.serving->sequences.front().at, client.serving->sequences.back().at);
   if (const auto* periodic = std::get_if<Periodic>(&client.arrivals)) return 1e9 / to_ns(periodic->period);
   if (const auto* poisson = std::get_if<Poisson>(&client.arrivals)) return poisson->rate_per_s;
   const auto& times = std::get<ExplicitTimes>(client.arrivals).times;
-  return static_cast<double>(times.size() - 1) / (to_ns(times.back() - times.front()) * 1e-9);
+  return over(times.size(), times.front(), times.back());
 }
 
 }  // namespace
-
-double value_of(const ClientResult& c, Metric metric) {
-  switch (metric) {
-    case Metric::mean: return c.mean_ms;
-    case Metric::p50: return c.p50_ms;
-    case Metric::p95: return c.p95_ms;
-    case Metric::p99: return c.p99_ms;
-    case Metric::max: return c.max_ms;
-    case Metric::throughput: return c.throughput_per_s;
-  }
-  return 0;
-}
-
-Interval interval_of(const ClientIntervals& i, Metric metric) {
-  switch (metric) {
-    case Metric::mean: return i.mean_ms;
-    case Metric::p50: return i.p50_ms;
-    case Metric::p95: return i.p95_ms;
-    case Metric::p99: return i.p99_ms;
-    case Metric::throughput: return i.throughput_per_s;
-    case Metric::max: break;
-  }
-  return {};
-}
-
-Slo parse_slo(const std::string& text, const Trace& trace) {
-  const std::size_t equals = text.find('=');
-  if (equals == std::string::npos)
-    throw InputError("", "--slo", fmt::format("{} has no limit", in_quotes(text)), "write cam:p99=20ms");
-  const Named named = parse_named(text.substr(0, equals), "--slo", trace);
-  const std::string written = text.substr(equals + 1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(written.data(), written.data() + written.size(), value);
-  const std::string unit(end, written.data() + written.size());
-  const bool rate = named.metric == Metric::throughput;
-  const double to_ms = unit == "ms" ? 1 : unit == "us" ? 1e-3 : unit == "s" ? 1e3 : 0;
-  const double factor = rate ? (unit.empty() || unit == "/s" ? 1 : 0) : to_ms;
-  if (error != std::errc{} || factor == 0 || !(value > 0) || !std::isfinite(value))
-    throw InputError("", "--slo", fmt::format("{} is no {}", in_quotes(written), rate ? "rate" : "duration"),
-                     rate ? "write requests a second, as 30" : "write 20ms, 500us or 1s");
-  return {named.client, named.metric, value * factor, text};
-}
-
-std::vector<Slo> slos_of(const Trace& trace) {
-  std::vector<Slo> slos;
-  for (std::size_t i = 0; i < trace.clients.size(); ++i)
-    if (const auto& deadline = trace.clients[i].deadline)
-      slos.push_back({i, Metric::p99, to_ms(*deadline), fmt::format("{}:p99={:.4g}ms", trace.clients[i].name, to_ms(*deadline))});
-  return slos;
-}
-
-Goal parse_goal(const std::string& text, const Trace& trace) {
-  if (text == "stp") return {};
-  const Named named = parse_named(text, "--maximize", trace);
-  return {named.client, named.metric, text};
-}
 
 AdvisedCard card_of(const Trace& trace, const Gpu& from, const Gpu& to) {
   Trace there = trace;

@@ -9,38 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "sim/advise/promise.h"
 #include "sim/advise/setting.h"
 #include "sim/run/intervals.h"
 #include "sim/run/run.h"
 
 namespace corun::sim {
-
-enum class Metric : std::uint8_t { mean, p50, p95, p99, max, throughput };
-/// In ms, or in requests/s.
-double value_of(const ClientResult& client, Metric metric);
-/// Nine of ten measured values lie in it; NaN where none is given.
-Interval interval_of(const ClientIntervals& of, Metric metric);
-
-/// A latency in ms that is not exceeded, or a throughput in requests/s that is reached, by a client.
-struct Slo {
-  std::size_t client;
-  Metric metric;
-  double limit;
-  std::string text;  // as the user wrote it
-};
-
-/// "cam:p99=20ms", "llm:throughput=30".  Throws InputError.
-Slo parse_slo(const std::string& text, const Trace& trace);
-/// One for each client that has a deadline: its p99.
-std::vector<Slo> slos_of(const Trace& trace);
-
-/// "stp", or "llm:throughput" and the like; a latency is made small.
-struct Goal {
-  std::optional<std::size_t> client;  // none: the system throughput of all
-  Metric metric = Metric::throughput;
-  std::string text = "stp";
-};
-Goal parse_goal(const std::string& text, const Trace& trace);
 
 /// A GPU and the trace as it runs there.
 struct AdvisedCard {

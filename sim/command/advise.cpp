@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iostream>
 #include <optional>
+#include <set>
 
 #include "hw/run/signal_guard.h"
 #include "sim/advise/advice_json.h"
@@ -33,7 +34,7 @@ std::string three_digits(double value) {
 std::string whole_percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
 
 std::string with_unit(double value, Metric metric) {
-  return three_digits(value) + (metric == Metric::throughput ? " /s" : " ms");
+  return fmt::format("{} {}", three_digits(value), unit_of(metric));
 }
 
 class Report {
@@ -49,6 +50,7 @@ class Report {
       text += fmt::format("{}{} {} of {}", text.empty() ? "" : ", ", slo.text.substr(0, slo.text.find('=')),
                           with_unit(value_of(c, slo.metric), slo.metric), slo.text.substr(slo.text.find('=') + 1));
       if (c.dropped != 0) text += fmt::format(" ({} of {} dropped)", c.dropped, c.finished + c.dropped);
+      if (c.served && c.served->finished == 0) text += fmt::format(" (none of {} sequences ended)", c.served->unfinished);
     }
     return text + fmt::format("{}{} {}", text.empty() ? "" : "; ", options_.goal.text, goal(t));
   }
@@ -63,7 +65,7 @@ class Report {
     const std::string left = fmt::format("margin {}", whole_percent(1 - t.use));
     const Slo& slo = options_.slos[t.tightest];
     const ClientResult& c = t.result.clients[slo.client];
-    const Interval interval = c.intervals ? interval_of(*c.intervals, slo.metric) : Interval{};
+    const Interval interval = interval_of(c, slo.metric);
     if (std::isnan(interval.low)) return left;
     const std::string lie = fmt::format("nine of ten measured lie in {} to {}", three_digits(interval.low), with_unit(interval.high, slo.metric));
     if (t.holds_surely()) return left + "; " + lie;
@@ -78,8 +80,10 @@ class Report {
       Basis basis = t.bases[slo.client];
       if (basis.known >= known) return false;
       basis.known = known;
-      const Interval i = interval_of(intervals_of(c, cards_[t.card].trace.clients[slo.client], basis), slo.metric);
-      return slo.metric == Metric::throughput ? i.low >= slo.limit : i.high <= slo.limit;
+      ClientResult then = c;
+      then.intervals = intervals_of(c, cards_[t.card].trace.clients[slo.client], basis);
+      const Interval i = interval_of(then, slo.metric);
+      return is_rate(slo.metric) ? i.low >= slo.limit : i.high <= slo.limit;
     };
     if (told(Known::counters)) return "counters (--counters) would tell";
     if (told(Known::part)) return fmt::format("a second recording of {} on a part (by-sms=) would tell", c.name);
@@ -151,10 +155,14 @@ class Report {
       if (note.kind == NoteKind::carried) fmt::print("note     {}\n", note.text);
   }
   void few(const Tried& t) const {
+    std::set<std::string> told;
     for (const Slo& slo : options_.slos) {
       const ClientResult& c = t.result.clients[slo.client];
-      if (slo.metric == Metric::p99 && c.finished < kFew)
-        fmt::print("few      {} requests of {} in this run: give a longer --duration for a p99\n", c.finished, c.name);
+      const bool p99 = slo.metric == Metric::p99 || slo.metric == Metric::ttft || slo.metric == Metric::tbt;
+      const std::uint64_t finished = c.served ? c.served->finished : c.finished;
+      if (!p99 || finished >= kFew || !told.insert(c.name).second) continue;
+      fmt::print("few      {} {} of {} in this run: give a longer --duration for a p99\n", finished,
+                 c.served ? "sequences" : "requests", c.name);
     }
   }
 
@@ -177,10 +185,12 @@ std::size_t client_number(const std::string& name, const Trace& trace) {
 }  // namespace
 
 void add_advise(CLI::App& command, AdviseArguments& a) {
-  command.add_option("--slo", a.slos, "what must hold, as cam:p99=20ms (also p50, p95, mean, max) or llm:throughput=30;\n"
-                                      "default: p99 within each client's deadline")
+  command.add_option("--slo", a.slos, "what must hold besides the clients' own slo=, ttft= and tbt=, or instead of one:\n"
+                                      "cam:p99=20ms (also p50, p95, mean, max, throughput=30), of a server\n"
+                                      "llm:ttft=200ms, tbt=50ms (p99 of the first token, of a sequence's mean between tokens),\n"
+                                      "goodput=4, tokens=900")
       ->allow_extra_args(false);
-  command.add_option("--maximize", a.goal, "stp, or a client's metric, as llm:throughput (a latency is made small)")
+  command.add_option("--maximize", a.goal, "stp, or a client's metric, as batch:throughput or llm:ttft (a latency is made small)")
       ->capture_default_str();
   command.add_option("--gpus", a.gpus, "GPUs in the order in which they are wanted, the cheapest first")
       ->delimiter(',')
@@ -197,8 +207,7 @@ void add_advise(CLI::App& command, AdviseArguments& a) {
 
 int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineOptions engine, bool json) {
   AdviseOptions options;
-  for (const std::string& slo : a.slos) options.slos.push_back(parse_slo(slo, trace));
-  if (options.slos.empty()) options.slos = slos_of(trace);
+  options.slos = promised(a.slos, trace);
   options.goal = parse_goal(a.goal, trace);
   for (const std::string& mode : a.modes) options.modes.push_back(parse_mode(mode));
   options.engine = engine;

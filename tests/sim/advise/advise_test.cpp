@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "traces/json/mig_json.h"
@@ -231,6 +232,116 @@ TEST(Advise, UpToTheHighestRateThePromiseHoldsAndAboveItDoesNot) {
   EXPECT_TRUE(holds(rate->highest));
   EXPECT_FALSE(holds(rate->highest * 1.05));
   EXPECT_FALSE(highest_rate(card, setting, 0, options)) << "a closed loop has no rate";
+}
+
+/// A server whose sequences come every 10 ms, beside training that fills the GPU for 4 ms at a time.
+Trace server_and_training(double first_token_ms, double between_tokens_ms) {
+  nlohmann::json trace = nlohmann::json::parse(R"({"corun_trace": 1, "name": "s", "gpu": "h200",
+    "kernels": [{"name": "p", "grid": [264,1,1], "block": [256,1,1], "solo_time_ns": 300000},
+                {"name": "d", "grid": [132,1,1], "block": [128,1,1], "solo_time_ns": 100000},
+                {"name": "t", "grid": [4224,1,1], "block": [256,1,1], "solo_time_ns": 4000000}],
+    "programs": [{"name": "prefill", "ops": [{"launch": "p"}, {"sync": true}]}, {"name": "decode", "ops": [{"launch": "d"}, {"sync": true}]},
+                 {"name": "train", "ops": [{"launch": "t"}, {"sync": true}]}],
+    "clients": [{"name": "llm", "program": "decode", "class": "real_time",
+                 "serving": {"steps": [{"program": "prefill", "tokens": 128}, {"program": "decode", "batch": 4, "context": 1000}]}},
+                {"name": "train", "program": "train"}], "run": {"duration_ns": 200000000}})");
+  nlohmann::json& serving = trace["clients"][0]["serving"];
+  for (int i = 0; i < 18; ++i) serving["sequences"].push_back({i * 10000000, 128, 5});
+  if (first_token_ms > 0) serving["first_token_slo_ns"] = first_token_ms * 1e6;
+  if (between_tokens_ms > 0) serving["between_tokens_slo_ns"] = between_tokens_ms * 1e6;
+  return read_trace(trace, "s.json");
+}
+
+Advice ask(const Trace& trace, const std::vector<std::string>& slos, const std::string& goal) {
+  AdviseOptions options;
+  options.slos = promised(slos, trace);
+  options.goal = parse_goal(goal, trace);
+  return advise({{read_gpu("h200"), trace}}, options);
+}
+
+TEST(Advise, WhatAServerPromisedDecidesWhichSettingIsNamed) {
+  const Advice loose = ask(server_and_training(0, 0), {}, "train:throughput");
+  const Advice kept = ask(server_and_training(1.5, 1), {}, "train:throughput");
+  ASSERT_TRUE(loose.best && kept.best);
+  const auto first_token = [](const Advice& a) { return value_of(a.tried[*a.best].result.clients[0], Metric::ttft); };
+  EXPECT_GT(first_token(loose), 1.5) << "else the promise decides nothing";
+  EXPECT_LE(first_token(kept), 1.5);
+  EXPECT_LE(value_of(kept.tried[*kept.best].result.clients[0], Metric::tbt), 1);
+  EXPECT_LT(kept.tried[*kept.best].value, loose.tried[*loose.best].value);
+  EXPECT_GT(kept.tried[*kept.best].worst_use, kept.tried[*kept.best].use) << "a server's times err as its steps do";
+  const Advice none = ask(server_and_training(0.2, 0), {}, "train:throughput");
+  EXPECT_FALSE(none.best) << "the prompt alone takes longer";
+}
+
+TEST(Advise, EachClientsOwnPromiseIsKeptBesideWhatIsWritten) {
+  Trace trace = server_and_training(200, 50);
+  trace.clients[1].deadline = from_ns(9e6);
+  const auto texts = [&](const std::vector<std::string>& written) {
+    std::set<std::string> all;
+    for (const Slo& slo : promised(written, trace)) all.insert(slo.text);
+    return all;
+  };
+  EXPECT_EQ(texts({}), (std::set<std::string>{"llm:ttft=200ms", "llm:tbt=50ms", "train:p99=9ms"}));
+  EXPECT_EQ(texts({"llm:ttft=100ms", "train:throughput=30"}),
+            (std::set<std::string>{"llm:ttft=100ms", "llm:tbt=50ms", "train:p99=9ms", "train:throughput=30"}))
+      << "of the same metric what is written is meant";
+}
+
+TEST(Advise, ARateThatWasPromisedIsAFloor) {
+  const Trace trace = server_and_training(1.5, 0);
+  EXPECT_TRUE(ask(trace, {"llm:tokens=300"}, "stp").best);
+  EXPECT_FALSE(ask(trace, {"llm:tokens=900"}, "stp").best) << "18 sequences of 5 tokens in 200 ms are 450";
+  EXPECT_FALSE(ask(trace, {"llm:goodput=100"}, "stp").best) << "90 come";
+  const Advice good = ask(trace, {"llm:goodput=80/s"}, "llm:tokens");
+  ASSERT_TRUE(good.best);
+  EXPECT_GE(value_of(good.tried[*good.best].result.clients[0], Metric::goodput), 80);
+}
+
+TEST(Advise, AMetricThatTheClientCannotHaveIsRefusedWithThoseThatItHas) {
+  const Trace trace = server_and_training(0, 0);
+  const auto said = [&](const std::string& slo) {
+    try {
+      parse_slo(slo, trace);
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const char* has : {"llm", "p99", "step", "ttft", "tbt", "goodput", "tokens"})
+    EXPECT_NE(said("llm:p99=20ms").find(has), std::string::npos) << said("llm:p99=20ms");
+  EXPECT_NE(said("llm:throughput=3").find("tokens"), std::string::npos);
+  for (const char* has : {"train", "no server", "p99", "throughput"})
+    EXPECT_NE(said("train:ttft=20ms").find(has), std::string::npos) << said("train:ttft=20ms");
+  EXPECT_NE(said("llm:tftt=20ms").find("did you mean"), std::string::npos);
+  EXPECT_EQ(said("llm:tokens=900tokens/s"), "");
+  EXPECT_NE(said("llm:goodput=4ms").find("sequences"), std::string::npos);
+  EXPECT_THROW(parse_goal("llm:mean", trace), InputError);
+}
+
+TEST(Advise, APromiseThatNothingJudgesIsRefused) {
+  Trace trace = server_and_training(200, 0);
+  trace.run.warm_up = from_ns(190e6);  // after the last sequence has come
+  EXPECT_THROW(ask(trace, {}, "train:throughput"), InputError);
+  EXPECT_THROW(ask(trace, {"llm:ttft=1s"}, "llm:tokens"), InputError);
+  trace.clients[0].serving->first_token_slo.reset();
+  EXPECT_THROW(ask(trace, {}, "llm:tokens"), InputError) << "nor a goal";
+  EXPECT_TRUE(ask(trace, {}, "train:throughput").best) << "which nobody asked for";
+  Trace late = two_clients();
+  late.clients[1].arrivals = ExplicitTimes{{from_ns(60e6)}};  // after the end
+  EXPECT_THROW(ask(late, {"camera:p99=1ms"}, "stp"), InputError);
+  Trace single = server_and_training(0, 50);
+  for (Sequence& s : single.clients[0].serving->sequences) s.generated = 1;
+  EXPECT_THROW(ask(single, {}, "stp"), InputError) << "a sequence of one token has no time between tokens";
+}
+
+TEST(Advise, AServersHighestRateIsOfItsSequences) {
+  const Trace trace = server_and_training(1.5, 0);
+  AdviseOptions options;
+  options.slos = promised({}, trace);
+  const auto rate = highest_rate({read_gpu("h200"), trace}, {SharingMode::priority, "priority", "", "", true}, 0, options);
+  ASSERT_TRUE(rate);
+  EXPECT_NEAR(rate->now, 100, 1e-6);
+  EXPECT_GT(rate->highest, 100);
 }
 
 TEST(Advise, WhatIsPromisedMustNameAClientAMetricAndALimit) {

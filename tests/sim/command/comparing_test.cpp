@@ -286,6 +286,7 @@ TEST(Command, AdviceNamesASettingAndWhatToTypeOrEndsWithExitCode3) {
   EXPECT_EQ(document["tried"][document["best"].get<std::size_t>()]["gpu"], "l4");
   expect_refused("advise --slo cam:p98=1ms " + clients, {"p98", "did you mean"});
   expect_refused("advise --highest-rate llm " + clients, {"llm", "no rate"});
+  expect_refused("advise --slo cam:ttft=1ms " + clients, {"cam", "no server", "p99"});
 }
 
 TEST(Command, ASweepThatWasKilledGoesOnAndEndsInTheSameBytes) {
