@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 namespace corun::sim {
 namespace {
@@ -17,6 +18,7 @@ std::string advice_json(const std::vector<AdvisedCard>& cards, const AdviseOptio
                         const std::optional<HighestRate>& rate) {
   nlohmann::ordered_json to = {{"version", 1}, {"trace", cards.front().trace.name}, {"goal", options.goal.text}};
   to["goal_unit"] = options.goal.client ? unit_of(options.goal.metric) : "";
+  to["seeds"] = options.seeds;
   to["promised"] = nlohmann::ordered_json::array();
   for (const Slo& slo : options.slos) to["promised"].push_back(slo.text);
   to["best"] = advice.best ? nlohmann::ordered_json(*advice.best) : nlohmann::ordered_json();
@@ -24,6 +26,7 @@ std::string advice_json(const std::vector<AdvisedCard>& cards, const AdviseOptio
   if (rate)
     to["highest_rate"] = {{"now_per_s", rate->now}, {"highest_per_s", rate->highest}, {"even_more", rate->more}};
   for (const Tried& t : advice.tried) {
+    const auto mean = [&](const std::function<double(const RunResult&)>& of) { return number(over_seeds(t, of).mean); };
     nlohmann::ordered_json one = {{"gpu", cards[t.card].gpu.name}, {"mode", in_words(t.setting.mode)},
                                   {"setting", t.setting.words},     {"policy", t.setting.policy},
                                   {"do", t.setting.to_do}};
@@ -32,21 +35,28 @@ std::string advice_json(const std::vector<AdvisedCard>& cards, const AdviseOptio
     } else {
       one["holds"] = t.holds(), one["surely"] = t.holds_surely();
       one["use"] = number(t.use), one["worst_use"] = number(t.worst_use);
-      one["goal"] = number(goal_value(options.goal, t.result));
+      one["held_in"] = t.held_in, one["seeds"] = t.results.size();
+      one["goal"] = mean([&](const RunResult& r) { return goal_value(options.goal, r); });
       one["promises"] = nlohmann::ordered_json::array();
       for (const Slo& slo : options.slos) {
-        const ClientResult& c = t.result.clients[slo.client];
-        const Interval interval = interval_of(c, slo.metric);
-        one["promises"].push_back({{"promise", slo.text}, {"value", number(value_of(c, slo.metric))}, {"unit", unit_of(slo.metric)}, {"limit", slo.limit}});
+        const SeedRange spread = over_seeds(t, [&](const RunResult& r) { return value_of(r.clients[slo.client], slo.metric); });
+        const Interval interval = interval_of(t, slo.client, slo.metric);
+        one["promises"].push_back({{"promise", slo.text}, {"value", number(spread.mean)}, {"unit", unit_of(slo.metric)}, {"limit", slo.limit}});
+        if (t.results.size() > 1) one["promises"].back()["range"] = {number(spread.low), number(spread.high)};
         if (!std::isnan(interval.low)) one["promises"].back()["interval"] = {interval.low, interval.high};
       }
-      one["stp"] = t.result.stp;
-      for (const ClientResult& c : t.result.clients) {
-        one["clients"].push_back({{"name", c.name}, {"finished", c.finished}, {"dropped", c.dropped},
-                                  {"throughput_per_s", c.throughput_per_s}, {"mean_ms", c.mean_ms},
-                                  {"p99_ms", c.p99_ms}, {"progress", c.progress}});
-        if (c.intervals && !std::isnan(c.intervals->p99_ms.low))
-          one["clients"].back()["p99_interval_ms"] = {c.intervals->p99_ms.low, c.intervals->p99_ms.high};
+      one["stp"] = mean([](const RunResult& r) { return r.stp; });
+      for (std::size_t i = 0; i < t.results.front().clients.size(); ++i) {
+        const auto of = [&](auto member) { return mean([&](const RunResult& r) { return static_cast<double>(r.clients[i].*member); }); };
+        const auto sum = [&](auto member) {
+          return std::accumulate(t.results.begin(), t.results.end(), std::uint64_t{0}, [&](std::uint64_t n, const RunResult& r) { return n + r.clients[i].*member; });
+        };
+        one["clients"].push_back({{"name", t.results.front().clients[i].name}, {"finished", sum(&ClientResult::finished)},
+                                  {"dropped", sum(&ClientResult::dropped)}, {"throughput_per_s", of(&ClientResult::throughput_per_s)},
+                                  {"mean_ms", of(&ClientResult::mean_ms)}, {"p99_ms", of(&ClientResult::p99_ms)},
+                                  {"progress", of(&ClientResult::progress)}});
+        const Interval p99 = interval_of(t, i, Metric::p99);
+        if (!std::isnan(p99.low)) one["clients"].back()["p99_interval_ms"] = {p99.low, p99.high};
       }
     }
     to["tried"].push_back(std::move(one));

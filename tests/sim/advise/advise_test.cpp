@@ -263,10 +263,10 @@ TEST(Advise, WhatAServerPromisedDecidesWhichSettingIsNamed) {
   const Advice loose = ask(server_and_training(0, 0), {}, "train:throughput");
   const Advice kept = ask(server_and_training(1.5, 1), {}, "train:throughput");
   ASSERT_TRUE(loose.best && kept.best);
-  const auto first_token = [](const Advice& a) { return value_of(a.tried[*a.best].result.clients[0], Metric::ttft); };
+  const auto first_token = [](const Advice& a) { return value_of(a.tried[*a.best].results.front().clients[0], Metric::ttft); };
   EXPECT_GT(first_token(loose), 1.5) << "else the promise decides nothing";
   EXPECT_LE(first_token(kept), 1.5);
-  EXPECT_LE(value_of(kept.tried[*kept.best].result.clients[0], Metric::tbt), 1);
+  EXPECT_LE(value_of(kept.tried[*kept.best].results.front().clients[0], Metric::tbt), 1);
   EXPECT_LT(kept.tried[*kept.best].value, loose.tried[*loose.best].value);
   EXPECT_GT(kept.tried[*kept.best].worst_use, kept.tried[*kept.best].use) << "a server's times err as its steps do";
   const Advice none = ask(server_and_training(0.2, 0), {}, "train:throughput");
@@ -294,7 +294,7 @@ TEST(Advise, ARateThatWasPromisedIsAFloor) {
   EXPECT_FALSE(ask(trace, {"llm:goodput=100"}, "stp").best) << "90 come";
   const Advice good = ask(trace, {"llm:goodput=80/s"}, "llm:tokens");
   ASSERT_TRUE(good.best);
-  EXPECT_GE(value_of(good.tried[*good.best].result.clients[0], Metric::goodput), 80);
+  EXPECT_GE(value_of(good.tried[*good.best].results.front().clients[0], Metric::goodput), 80);
 }
 
 TEST(Advise, AMetricThatTheClientCannotHaveIsRefusedWithThoseThatItHas) {
@@ -342,6 +342,63 @@ TEST(Advise, AServersHighestRateIsOfItsSequences) {
   ASSERT_TRUE(rate);
   EXPECT_NEAR(rate->now, 100, 1e-6);
   EXPECT_GT(rate->highest, 100);
+}
+
+Trace with_random_camera() {
+  Trace trace = two_clients();
+  trace.clients[1].arrivals = Poisson{500, 0};
+  trace.clients[1].stale = Stale::queue;
+  return trace;
+}
+
+TEST(Advise, ASettingThatHoldsUnderSomeSeedsOnlyIsNotNamed) {
+  const Trace trace = with_random_camera();
+  AdviseOptions options;
+  options.goal = parse_goal("batch:throughput", trace);
+  options.slos = {parse_slo("camera:p99=0.65ms", trace)};
+  options.seeds = {1, 2, 3, 4, 5};
+  const auto p99 = [](const RunResult& r) { return r.clients[1].p99_ms; };
+  const Advice advice = advise({{read_gpu("h200"), trace}}, options);
+  ASSERT_TRUE(advice.best);
+  const Tried& best = advice.tried[*advice.best];
+  ASSERT_EQ(best.results.size(), 5u);
+  EXPECT_EQ(best.held_in, 5u);
+  EXPECT_LE(over_seeds(best, p99).high, options.slos.front().limit);
+  EXPECT_LT(over_seeds(best, p99).low, over_seeds(best, p99).high);
+  std::size_t under_one = 0;
+  for (const Tried& t : advice.tried) under_one += t.results.size() == 1;
+  EXPECT_GT(under_one, advice.tried.size() / 2) << "others are not worth five runs";
+
+  options.modes = {SharingMode::priority};  // one setting
+  options.slos.front().limit = 100;
+  const Tried loose = advise({{read_gpu("h200"), trace}}, options).tried.front();
+  options.slos.front().limit = over_seeds(loose, p99).mean;
+  const Advice some = advise({{read_gpu("h200"), trace}}, options);
+  EXPECT_FALSE(some.best);
+  EXPECT_GE(some.tried.front().held_in, 1u);
+  EXPECT_LT(some.tried.front().held_in, 5u);
+}
+
+TEST(Advise, OnlyWhatIsRandomHasSeveralSeeds) {
+  Trace trace = two_clients();
+  trace.run.seed = 7;
+  EXPECT_EQ(usual_seeds(trace), std::vector<std::uint64_t>{7});
+  trace.clients[1].arrivals = Poisson{500, 0};
+  EXPECT_EQ(usual_seeds(trace), (std::vector<std::uint64_t>{7, 8, 9, 10, 11}));
+  trace = two_clients();
+  trace.clients[0].host_stalls = HostStalls{from_ns(1e9), {{from_ns(1e6), from_ns(1e5)}}};
+  EXPECT_EQ(usual_seeds(trace).size(), 5u) << "the seed says where in its record a host stands still";
+}
+
+TEST(Advise, WhereNothingHoldsTheNearestIsSoUnderEverySeed) {
+  const Trace trace = with_random_camera();
+  AdviseOptions options;
+  options.slos = {parse_slo("camera:p99=0.1ms", trace)};
+  options.seeds = {1, 2, 3};
+  const Advice advice = advise({{read_gpu("h200"), trace}}, options);
+  ASSERT_TRUE(advice.nearest);
+  EXPECT_EQ(advice.tried[*advice.nearest].results.size(), 3u);
+  EXPECT_EQ(advice.tried[*advice.nearest].held_in, 0u);
 }
 
 TEST(Advise, WhatIsPromisedMustNameAClientAMetricAndALimit) {
