@@ -33,6 +33,18 @@ def _verdict(page: Page, document: Row) -> None:
         page.text(f"Next best: {document['tried'][document['next']]['setting']}.")
 
 
+def _what_if(page: Page, document: Row) -> None:
+    rows = []
+    for what in document["what_if"]:
+        instead = what.get("instead")
+        then = (what["refused"] if "refused" in what else "the same" if not what["changes"] else
+                "none of the settings asked again holds" if instead is None else instead["setting"])
+        rows.append({"assumed": what["assumed"], "advice": then, "apart_pct": 100 * what["apart"] if what.get("apart") else None})
+    if rows:
+        page.heading("What would change it", 3)
+        page.table("what_if", rows)
+
+
 def _choice(page: Page, document: Row, ran: list[Any]) -> None:
     import plotly.graph_objects as go
 
@@ -100,6 +112,7 @@ def _clients(page: Page, ran: list[Any]) -> None:
 def advice_page(document: Row, title: str = "") -> str:
     page = Page(title or f"How to share the GPU: {document['trace']}")
     _verdict(page, document)
+    _what_if(page, document)
     tried = document.get("tried", [])
     ran = [(i, one) for i, one in enumerate(tried) if "refused" not in one]
     if ran:

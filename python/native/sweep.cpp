@@ -64,7 +64,7 @@ py::dict advise(const TraceObject& t, const std::vector<std::string>& slo, const
       const sim::Tried& tried = advice.tried[*shown];
       rate = sim::highest_rate(cards[tried.card], tried.setting, *number, options);
     }
-    text = sim::advice_json(cards, options, advice, rate);
+    text = sim::advice_json(cards, options, advice, sim::what_would_change(cards, advice, options), rate);
   }
   return json(text);
 }

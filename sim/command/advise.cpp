@@ -12,6 +12,7 @@
 #include "hw/run/signal_guard.h"
 #include "sim/advise/advice_json.h"
 #include "sim/advise/advise.h"
+#include "sim/advise/what_if.h"
 #include "sim/command/progress.h"
 #include "sim/command/report_page.h"
 #include "sim/input/carry.h"
@@ -41,8 +42,8 @@ std::string with_unit(double value, Metric metric) {
 
 class Report {
  public:
-  Report(const std::vector<AdvisedCard>& cards, const AdviseOptions& options, const Advice& advice)
-      : cards_(cards), options_(options), advice_(advice) {}
+  Report(const std::vector<AdvisedCard>& cards, const AdviseOptions& options, const Advice& advice, const std::vector<WhatIf>& what_if)
+      : cards_(cards), options_(options), advice_(advice), what_if_(what_if) {}
 
   /// "cam:p99 14.2 ms (13.9 to 14.6) of 20ms", the goal's value too.
   std::string values(const Tried& t) const {
@@ -145,6 +146,20 @@ class Report {
     }
   }
 
+  /// A line for each assumption that changes the advice, and one for those that do not.
+  void print_what_if() const {
+    std::string same;
+    for (const WhatIf& what : what_if_) {
+      if (!what.refused.empty())
+        fmt::print("what if  {}: cannot be asked: {}\n", what.assumed, what.refused);
+      else if (!what.changes)
+        same += (same.empty() ? "" : "; ") + what.assumed;
+      else
+        fmt::print("what if  {}: {}\n", what.assumed, changed(what));
+    }
+    if (!same.empty()) fmt::print("same     {}\n", same);
+  }
+
   void print_all() const {
     fmt::print("\n{:<64}{:>9}  {}\n", "setting", "use", "values");
     for (const Tried& t : advice_.tried)
@@ -165,6 +180,16 @@ class Report {
     if (t.results.size() < 2 || options_.slos.empty()) return "";
     return t.held_in == t.results.size() ? fmt::format(" in each of {} seeds", t.results.size())
                                          : fmt::format(" in {} of {} seeds", t.held_in, t.results.size());
+  }
+  std::string changed(const WhatIf& what) const {
+    const auto then = [&] { return what.instead->setting.words + ": " + values(*what.instead); };
+    if (!what.named) return then() + ": holds";
+    if (what.apart > 0) return fmt::format("{}, {} apart{}", then(), whole_percent(what.apart), what.surely ? "" : ": not sure");
+    const Tried& named = *what.named;
+    const std::string& promise = options_.slos[named.tightest].text;
+    const std::string broken = named.holds() ? fmt::format("{} may break, by {}", promise, whole_percent(named.worst_use - 1))
+                                             : fmt::format("{} breaks{}", promise, named.use < 1e6 ? ", by " + whole_percent(named.use - 1) : "");
+    return broken + "; " + (what.instead ? then() : named.holds() ? "no setting surely keeps it" : "of the settings asked again none holds");
   }
   std::string gpus() const {
     std::string text;
@@ -195,6 +220,7 @@ class Report {
   const std::vector<AdvisedCard>& cards_;
   const AdviseOptions& options_;
   const Advice& advice_;
+  const std::vector<WhatIf>& what_if_;
 };
 
 std::size_t client_number(const std::string& name, const Trace& trace) {
@@ -250,6 +276,7 @@ int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineO
 
   Advice advice;
   std::optional<HighestRate> rate;
+  std::vector<WhatIf> what_if;
   try {
     ProgressBar bar;
     const hw::SignalGuard guard;
@@ -258,6 +285,7 @@ int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineO
       if (hw::SignalGuard::flag()) throw Ended{};
     };
     advice = sim::advise(cards, options);
+    what_if = what_would_change(cards, advice, options);
     const auto shown = advice.best ? advice.best : advice.nearest;
     if (asks_rate && shown) {
       const Tried& t = advice.tried[*shown];
@@ -271,13 +299,14 @@ int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineO
     return 130;
   }
 
-  const Report report(cards, options, advice);
-  const std::string document = advice_json(cards, options, advice, rate);
+  const Report report(cards, options, advice, what_if);
+  const std::string document = advice_json(cards, options, advice, what_if, rate);
   if (!a.report.empty()) make_report_of(document, a.report);
   if (json) {
     std::cout << document;
   } else {
     report.print();
+    report.print_what_if();
     if (rate)
       fmt::print("rate     {} holds up to {} requests/s{} (now {})\n", a.rate_of, three_digits(rate->highest),
                  rate->more ? " and more" : "", three_digits(rate->now));

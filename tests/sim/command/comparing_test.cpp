@@ -275,7 +275,7 @@ TEST(Command, AdviceNamesASettingAndWhatToTypeOrEndsWithExitCode3) {
   const std::string clients = fmt::format("--duration=5ms --client cam={},rt,rate=1000 --client llm={},closed ", file, file);
   const Ran good = sim("advise --slo cam:p99=10ms --maximize llm:throughput --highest-rate cam --all " + clients);
   EXPECT_EQ(good.code, 0) << good.out;
-  for (const char* line : {"\nsetting  ", "\nholds    cam:p99 ", "\nnext     ", "\nsaves    ", "\ndo       ", "\nrate     cam"})
+  for (const char* line : {"\nsetting  ", "\nholds    cam:p99 ", "\nnext     ", "\nsaves    ", "\ndo       ", "\nsame     ", "Poisson arrivals with queues", "\nrate     cam"})
     EXPECT_NE(good.out.find(line), std::string::npos) << line << good.out;
   const Ran none = sim("advise --slo cam:p99=1us " + clients);
   EXPECT_EQ(none.code, 3) << none.out;
