@@ -7,18 +7,10 @@ from typing import Any, Optional
 from ._page import Page
 from ._show import Row
 
-#: What the document has of a client, by the metric of a goal.
-_METRICS = {"throughput": "throughput_per_s", "mean": "mean_ms", "p99": "p99_ms"}
-
-
 def _goal(document: Row, tried: Row) -> tuple[str, Optional[float]]:
-    """Its name with the unit, and its value; STP where the document has no value of the goal's."""
-    client, _, metric = str(document["goal"]).rpartition(":")
-    for one in tried["clients"]:
-        if one["name"] == client and metric in _METRICS:
-            unit = "requests a second" if metric == "throughput" else "ms"
-            return f"{document['goal']}, {unit}", one[_METRICS[metric]]
-    return "STP", tried["stp"]
+    """Its name with the unit, and its value."""
+    unit = {"/s": ", a second", "tokens/s": ", tokens a second", "ms": ", ms"}.get(document["goal_unit"], "")
+    return ("STP" if document["goal"] == "stp" else f"{document['goal']}{unit}"), tried["goal"]
 
 
 def _verdict(page: Page, document: Row) -> None:
@@ -39,6 +31,18 @@ def _verdict(page: Page, document: Row) -> None:
     page.text(f"Its run as a page of its own: the same trace with --policy={best['policy']} --report run.html.")
     if document["next"] is not None:
         page.text(f"Next best: {document['tried'][document['next']]['setting']}.")
+
+
+def _what_if(page: Page, document: Row) -> None:
+    rows = []
+    for what in document["what_if"]:
+        instead = what.get("instead")
+        then = (what["refused"] if "refused" in what else "the same" if not what["changes"] else
+                "none of the settings asked again holds" if instead is None else instead["setting"])
+        rows.append({"assumed": what["assumed"], "advice": then, "apart_pct": 100 * what["apart"] if what.get("apart") else None})
+    if rows:
+        page.heading("What would change it", 3)
+        page.table("what_if", rows)
 
 
 def _choice(page: Page, document: Row, ran: list[Any]) -> None:
@@ -108,6 +112,7 @@ def _clients(page: Page, ran: list[Any]) -> None:
 def advice_page(document: Row, title: str = "") -> str:
     page = Page(title or f"How to share the GPU: {document['trace']}")
     _verdict(page, document)
+    _what_if(page, document)
     tried = document.get("tried", [])
     ran = [(i, one) for i, one in enumerate(tried) if "refused" not in one]
     if ran:

@@ -1363,17 +1363,19 @@ def compose(clients: List[str], *, gpu: Optional[str] = None) -> Trace:
 
 def advise(
     trace: Trace, *, slo: List[str] = ..., maximize: str = "stp", gpus: List[str] = ..., modes: List[str] = ...,
-    highest_rate: str = ""
+    highest_rate: str = "", seeds: List[int] = ...
 ) -> dict[str, Any]:
     """Which setting keeps what was promised: the document of `sim advise --json`.
 
-    slo: "cam:p99=20ms", "llm:throughput=30" (requests a second); none: p99 within each client's deadline.
-    maximize: "stp", or a client and a metric, "llm:throughput".
+    slo: "cam:p99=20ms", "train:throughput=30" (requests a second), of a server "llm:ttft=200ms", "llm:tbt=50ms", "llm:goodput=4",
+    "llm:tokens=900"; besides each client's own limits.
+    maximize: "stp", or a client and a metric, "train:throughput".
     gpus: in the order in which they are wanted; none: the trace's.
     modes: "mps", "priority", "streams", "time-slicing", "percentages", "green-contexts", "mig"; none: all.
     highest_rate: a client with a rate; `highest_rate` then has the highest that holds, requests a second.
+    seeds: of random arrivals, under each of which what is named holds; none: the trace's, and four more where it is random.
     `best` is an index into `tried`, None if no setting holds.  A setting that cannot run has `refused`, with
     the reason.  `tried` is left out where no setting is of these modes.
-    InputError for a promise, goal or mode that is none, an unknown client or GPU, and a trace without a GPU.
+    InputError for a promise, goal or mode that is none, a promise about which the run says nothing, an unknown client or GPU, and a trace without a GPU.
     Ctrl-C ends it, and raises KeyboardInterrupt.
     """

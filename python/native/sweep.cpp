@@ -36,13 +36,14 @@ void interrupt() {
 }
 
 py::dict advise(const TraceObject& t, const std::vector<std::string>& slo, const std::string& maximize,
-                const std::vector<std::string>& gpus, const std::vector<std::string>& modes, const std::string& rate_of) {
+                const std::vector<std::string>& gpus, const std::vector<std::string>& modes, const std::string& rate_of,
+                const std::vector<std::uint64_t>& seeds) {
   const Trace& trace = *t.trace;
   sim::AdviseOptions options;
-  for (const std::string& one : slo) options.slos.push_back(sim::parse_slo(one, trace));
-  if (slo.empty()) options.slos = sim::slos_of(trace);
+  options.slos = sim::promised(slo, trace);
   options.goal = sim::parse_goal(maximize, trace);
   for (const std::string& mode : modes) options.modes.push_back(sim::parse_mode(mode));
+  options.seeds = seeds.empty() ? sim::usual_seeds(trace) : seeds;
   options.threads = 1;  // interrupts are asked for in the caller's thread
   options.interrupt = interrupt;
   std::optional<std::size_t> number;
@@ -63,7 +64,7 @@ py::dict advise(const TraceObject& t, const std::vector<std::string>& slo, const
       const sim::Tried& tried = advice.tried[*shown];
       rate = sim::highest_rate(cards[tried.card], tried.setting, *number, options);
     }
-    text = sim::advice_json(cards, options, advice, rate);
+    text = sim::advice_json(cards, options, advice, sim::what_would_change(cards, advice, options), rate);
   }
   return json(text);
 }
@@ -137,6 +138,7 @@ void bind_sweep(py::module_& m) {
   m.def("advise", &advise, py::arg("trace"), py::kw_only(), py::arg("slo") = std::vector<std::string>{},
         py::arg("maximize") = "stp", py::arg("gpus") = std::vector<std::string>{},
         py::arg("modes") = std::vector<std::string>{}, py::arg("highest_rate") = "",
+        py::arg("seeds") = std::vector<std::uint64_t>{},
         "Which setting keeps what was promised: the document of `sim advise --json`.");
 }
 

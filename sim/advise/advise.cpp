@@ -3,17 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+#include <deque>
 #include <limits>
-#include <numeric>
+#include <map>
 
-#include "policies/api/registry.h"
+#include "sim/advise/trial.h"
 #include "sim/input/carry.h"
 #include "sim/oracle/oracle.h"
-#include "sim/run/in_parallel.h"
-#include "traces/json/spelling.h"
-#include "traces/model/error.h"
 
 namespace corun::sim {
 namespace {
@@ -22,141 +19,20 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 /// More clients have too many divisions to simulate each.
 constexpr std::size_t kMostSplit = 4;
 
-const std::vector<std::pair<std::string, Metric>> kMetrics = {
-    {"p99", Metric::p99}, {"p95", Metric::p95}, {"p50", Metric::p50},
-    {"mean", Metric::mean}, {"max", Metric::max}, {"throughput", Metric::throughput}};
-
-struct Named {
-  std::size_t client;
-  Metric metric;
-};
-
-/// "cam:p99"
-Named parse_named(const std::string& text, const char* option, const Trace& trace) {
-  const std::size_t colon = text.rfind(':');
-  std::vector<std::string> names, metrics;
-  for (const Client& client : trace.clients) names.push_back(client.name);
-  for (const auto& [name, metric] : kMetrics) metrics.push_back(name);
-  if (colon == std::string::npos)
-    throw InputError("", option, fmt::format("{} names no client and metric", in_quotes(text)),
-                     fmt::format("write {}:p99", names.front()));
-  const std::string name = text.substr(0, colon), metric = text.substr(colon + 1);
-  const auto client = std::find(names.begin(), names.end(), name);
-  if (client == names.end())
-    throw InputError("", option, fmt::format("there is no client {}{}", in_quotes(name), did_you_mean(name, names)),
-                     fmt::format("use one of {}", list_names(names)));
-  const auto known = std::find(metrics.begin(), metrics.end(), metric);
-  if (known == metrics.end())
-    throw InputError("", option, fmt::format("unknown metric {}{}", in_quotes(metric), did_you_mean(metric, metrics)),
-                     fmt::format("use one of {}", list_names(metrics)));
-  return {static_cast<std::size_t>(client - names.begin()),
-          kMetrics[static_cast<std::size_t>(known - metrics.begin())].second};
+/// By which a search over divisions goes: what holds before what does not; of what does not, what misses by less.
+double merit_of(const Tried& t) {
+  return !t.ran() ? -kInfinite : !t.holds() ? 1 / t.use : (t.holds_likely() ? 4 : 2) + std::tanh(t.value * 1e-6);
 }
 
-/// Of all requests, how many may be dropped before the quantile is one of these.
-double may_be_dropped(Metric metric) {
-  switch (metric) {
-    case Metric::p50: return 0.5;
-    case Metric::p95: return 0.05;
-    case Metric::p99: return 0.01;
-    case Metric::mean:
-    case Metric::max: return 0;
-    case Metric::throughput: return 1;
-  }
-  return 0;
-}
-
-/// Value over limit, or limit over value: at most 1 where it holds.
-double use_of(const Slo& slo, const ClientResult& c) {
-  if (!c.failed.empty()) return kInfinite;
-  const double value = value_of(c, slo.metric);
-  if (slo.metric == Metric::throughput) return value > 0 ? slo.limit / value : kInfinite;
-  const auto all = static_cast<double>(c.finished + c.dropped);
-  if (all == 0 || std::isnan(value)) return kInfinite;
-  if (static_cast<double>(c.dropped) / all > may_be_dropped(slo.metric)) return kInfinite;
-  return value / slo.limit;
-}
-
-double merit_of(const Goal& goal, const RunResult& result) {
-  if (!goal.client) return result.stp;
-  const double value = value_of(result.clients[*goal.client], goal.metric);
-  if (std::isnan(value)) return -kInfinite;
-  return goal.metric == Metric::throughput ? value : -value;
-}
-
-/// How many times as much of the promise it may use as simulated, in nine of ten cases.
-double at_worst(const Slo& slo, const ClientResult& c) {
-  if (!c.intervals) return 1;
-  const Metric told = slo.metric == Metric::max ? Metric::p99 : slo.metric;  // the largest errs as p99 does
-  const double value = value_of(c, told);
-  const Interval interval = interval_of(*c.intervals, told);
-  const double times = slo.metric == Metric::throughput ? value / interval.low : interval.high / value;
-  return std::isnan(times) ? 1 : times;
-}
-
-void judge(Tried& tried, const AdviseOptions& options) {
-  tried.use = tried.worst_use = 0;
-  for (std::size_t i = 0; i < options.slos.size(); ++i) {
-    const Slo& slo = options.slos[i];
-    const ClientResult& client = tried.result.clients[slo.client];
-    const double use = use_of(slo, client);
-    if (use > tried.use) tried.use = use, tried.tightest = i;
-    tried.worst_use = std::max(tried.worst_use, use * at_worst(slo, client));
-  }
-  tried.value = merit_of(options.goal, tried.result);
-}
-
-class Trial {
- public:
-  Trial(const AdvisedCard& card, std::size_t number, const AdviseOptions& options, std::vector<Tried>& all)
-      : card_(card), number_(number), options_(options), all_(all) {}
-
-  std::vector<double> try_all(const std::vector<Setting>& settings) {
-    std::vector<Tried> tried(settings.size());
-    const auto tell = [&](std::size_t i, double share) {
-      if (options_.progress) options_.progress(settings[i].words.c_str(), share);
-    };
-    in_parallel(settings.size(), options_.threads, tell,
-                [&](std::size_t i) { tried[i] = try_one(settings[i]); });
+void try_card(Trial& trial, const AdvisedCard& card, const AdviseOptions& options, std::vector<Tried>& all) {
+  const auto try_all = [&](const std::vector<Setting>& settings) {
     std::vector<double> merits;
-    for (Tried& t : tried) {
-      // What holds comes before what does not; of what does not, what misses by less.
-      merits.push_back(!t.ran()     ? -kInfinite
-                       : !t.holds() ? 1 / t.use
-                                    : (t.holds_likely() ? 4 : 2) + std::tanh(t.value * 1e-6));
-      all_.push_back(std::move(t));
+    for (Tried& t : trial.of(settings)) {
+      merits.push_back(merit_of(t));
+      all.push_back(std::move(t));
     }
     return merits;
-  }
-
-  Tried try_one(const Setting& setting) {
-    Tried tried;
-    tried.card = number_;
-    tried.setting = setting;
-    try {
-      const Trace trace = under(setting, card_.trace);
-      tried.bases = bases_of(trace, make_policy(setting.policy)->requirements());
-      tried.result =
-          run(trace, card_.gpu,
-              {{.policy = setting.policy, .interrupt = options_.interrupt}, options_.engine, 1, &memory_});
-    } catch (const InputError& error) {
-      tried.refused = error.problem();
-      return tried;
-    }
-    judge(tried, options_);
-    return tried;
-  }
-
- private:
-  const AdvisedCard& card_;
-  std::size_t number_;
-  const AdviseOptions& options_;
-  Memory memory_;
-  std::vector<Tried>& all_;
-};
-
-void try_card(const AdvisedCard& card, std::size_t number, const AdviseOptions& options, std::vector<Tried>& all) {
-  Trial trial(card, number, options, all);
+  };
   std::vector<Setting> first = plain_settings(card.trace);
   const std::size_t clients = card.trace.clients.size();
   if (clients > 1)
@@ -169,19 +45,24 @@ void try_card(const AdvisedCard& card, std::size_t number, const AdviseOptions& 
     const bool to_be_set_up = clients > 1 || s.mode == SharingMode::mig;
     return to_be_set_up && !wanted(s.mode);
   });
-  trial.try_all(first);
+  try_all(first);
   if (!wanted(SharingMode::green_contexts)) return;
   const std::uint32_t units = card.gpu.sms / kGreenContextSms;
   if (clients < 2 || clients > kMostSplit || units < clients) return;
   search(static_cast<std::uint32_t>(clients), units, 1, [&](const std::vector<Division>& divisions) {
     std::vector<Setting> settings;
     for (const Division& d : divisions) settings.push_back(green_context_setting(card.trace, card.gpu, d));
-    return trial.try_all(settings);
+    return try_all(settings);
   });
 }
 
-/// Requests come `factor` times as often; false for a client that has no rate.
+/// Requests or sequences come `factor` times as often; false for a client that has no rate.
 bool speed_up(Client& client, double factor) {
+  const auto sooner = [&](Time& at) { at = Time{std::llround(static_cast<double>(at.count()) / factor)}; };
+  if (client.serving) {
+    for (Sequence& s : client.serving->sequences) sooner(s.at);
+    return client.serving->sequences.back().at > client.serving->sequences.front().at;
+  }
   if (auto* periodic = std::get_if<Periodic>(&client.arrivals)) {
     periodic->period = Time{std::max<std::int64_t>(1, std::llround(static_cast<double>(periodic->period.count()) / factor))};
     return true;
@@ -192,74 +73,60 @@ bool speed_up(Client& client, double factor) {
   }
   auto* times = std::get_if<ExplicitTimes>(&client.arrivals);
   if (times == nullptr || times->times.size() < 2) return false;
-  for (Time& at : times->times) at = Time{std::llround(static_cast<double>(at.count()) / factor)};
+  for (Time& at : times->times) sooner(at);
   return true;
 }
 
 double rate_of(const Client& client) {
+  const auto over = [](std::size_t count, Time first, Time last) { return static_cast<double>(count - 1) / (to_ns(last - first) * 1e-9); };
+  if (client.serving) return over(client.serving->sequences.size(), client.serving->sequences.front().at, client.serving->sequences.back().at);
   if (const auto* periodic = std::get_if<Periodic>(&client.arrivals)) return 1e9 / to_ns(periodic->period);
   if (const auto* poisson = std::get_if<Poisson>(&client.arrivals)) return poisson->rate_per_s;
   const auto& times = std::get<ExplicitTimes>(client.arrivals).times;
-  return static_cast<double>(times.size() - 1) / (to_ns(times.back() - times.front()) * 1e-9);
+  return over(times.size(), times.front(), times.back());
+}
+
+/// Of settings that hold.
+bool is_better(const Tried& a, const Tried& b) {
+  if (a.card != b.card) return a.card < b.card;
+  if (a.holds_likely() != b.holds_likely()) return a.holds_likely();
+  return a.value > b.value;
+}
+
+void name(Advice& advice) {
+  const std::vector<Tried>& tried = advice.tried;
+  advice.best = best_of(tried);
+  advice.next.reset(), advice.nearest.reset();
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    const Tried& t = tried[i];
+    if (!advice.best && t.ran() && (!advice.nearest || t.use < tried[*advice.nearest].use)) advice.nearest = i;
+    if (advice.best && t.holds() && t.setting.mode != tried[*advice.best].setting.mode && t.card == tried[*advice.best].card &&
+        (!advice.next || is_better(t, tried[*advice.next])))
+      advice.next = i;
+  }
+}
+
+/// Settings that more seeds may tell apart.
+std::vector<std::size_t> finalists(const Advice& advice) {
+  const std::vector<Tried>& tried = advice.tried;
+  std::vector<std::size_t> all;
+  if (advice.nearest) all.push_back(*advice.nearest);
+  if (!advice.best) return all;
+  std::map<SharingMode, std::size_t> of_modes;
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    const Tried& t = tried[i];
+    if (!t.holds() || t.card != tried[*advice.best].card) continue;
+    const auto [at, is_first] = of_modes.emplace(t.setting.mode, i);
+    if (!is_first && is_better(t, tried[at->second])) at->second = i;
+  }
+  for (const auto& [mode, i] : of_modes)
+    if (i == advice.best || i == advice.next || tried[i].value >= tried[*advice.best].value ||
+        apart(tried[*advice.best].value, tried[i].value) <= kClose)
+      all.push_back(i);
+  return all;
 }
 
 }  // namespace
-
-double value_of(const ClientResult& c, Metric metric) {
-  switch (metric) {
-    case Metric::mean: return c.mean_ms;
-    case Metric::p50: return c.p50_ms;
-    case Metric::p95: return c.p95_ms;
-    case Metric::p99: return c.p99_ms;
-    case Metric::max: return c.max_ms;
-    case Metric::throughput: return c.throughput_per_s;
-  }
-  return 0;
-}
-
-Interval interval_of(const ClientIntervals& i, Metric metric) {
-  switch (metric) {
-    case Metric::mean: return i.mean_ms;
-    case Metric::p50: return i.p50_ms;
-    case Metric::p95: return i.p95_ms;
-    case Metric::p99: return i.p99_ms;
-    case Metric::throughput: return i.throughput_per_s;
-    case Metric::max: break;
-  }
-  return {};
-}
-
-Slo parse_slo(const std::string& text, const Trace& trace) {
-  const std::size_t equals = text.find('=');
-  if (equals == std::string::npos)
-    throw InputError("", "--slo", fmt::format("{} has no limit", in_quotes(text)), "write cam:p99=20ms");
-  const Named named = parse_named(text.substr(0, equals), "--slo", trace);
-  const std::string written = text.substr(equals + 1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(written.data(), written.data() + written.size(), value);
-  const std::string unit(end, written.data() + written.size());
-  const bool rate = named.metric == Metric::throughput;
-  const double to_ms = unit == "ms" ? 1 : unit == "us" ? 1e-3 : unit == "s" ? 1e3 : 0;
-  const double factor = rate ? (unit.empty() || unit == "/s" ? 1 : 0) : to_ms;
-  if (error != std::errc{} || factor == 0 || !(value > 0) || !std::isfinite(value))
-    throw InputError("", "--slo", fmt::format("{} is no {}", in_quotes(written), rate ? "rate" : "duration"),
-                     rate ? "write requests a second, as 30" : "write 20ms, 500us or 1s");
-  return {named.client, named.metric, value * factor, text};
-}
-
-std::vector<Slo> slos_of(const Trace& trace) {
-  std::vector<Slo> slos;
-  for (std::size_t i = 0; i < trace.clients.size(); ++i)
-    if (const auto& deadline = trace.clients[i].deadline)
-      slos.push_back({i, Metric::p99, to_ms(*deadline), fmt::format("{}:p99={:.4g}ms", trace.clients[i].name, to_ms(*deadline))});
-  return slos;
-}
-
-Goal parse_goal(const std::string& text, const Trace& trace) {
-  if (text == "stp") return {};
-  const Named named = parse_named(text, "--maximize", trace);
-  return {named.client, named.metric, text};
-}
 
 AdvisedCard card_of(const Trace& trace, const Gpu& from, const Gpu& to) {
   Trace there = trace;
@@ -267,25 +134,60 @@ AdvisedCard card_of(const Trace& trace, const Gpu& from, const Gpu& to) {
   return {to, std::move(there)};
 }
 
+double apart(double better, double than) { return than == 0 ? kInfinite : std::abs((better - than) / than); }
+
+SeedRange over_seeds(const Tried& tried, const std::function<double(const RunResult&)>& number) {
+  SeedRange spread{0, kInfinite, -kInfinite};
+  for (const RunResult& result : tried.results) {
+    const double value = number(result);
+    spread.mean += value / static_cast<double>(tried.results.size());
+    spread.low = std::min(spread.low, value), spread.high = std::max(spread.high, value);
+  }
+  return spread;
+}
+
+Interval interval_of(const Tried& tried, std::size_t client, Metric metric) {
+  Interval all;
+  for (const RunResult& result : tried.results) {
+    const Interval one = interval_of(result.clients[client], metric);
+    all.low = std::fmin(all.low, one.low), all.high = std::fmax(all.high, one.high);
+  }
+  return all;
+}
+
+bool is_random(const Trace& trace) {
+  return std::any_of(trace.clients.begin(), trace.clients.end(), [](const Client& client) {
+    return std::holds_alternative<Poisson>(client.arrivals) || client.host_stalls;
+  });
+}
+
+std::vector<std::uint64_t> usual_seeds(const Trace& trace) {
+  constexpr std::uint64_t kSeeds = 5;
+  std::vector<std::uint64_t> seeds{trace.run.seed};
+  while (is_random(trace) && seeds.size() < kSeeds) seeds.push_back(seeds.back() + 1);
+  return seeds;
+}
+
+std::optional<std::size_t> best_of(const std::vector<Tried>& all) {
+  std::optional<std::size_t> best;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].holds() && (!best || is_better(all[i], all[*best]))) best = i;
+  return best;
+}
+
 Advice advise(const std::vector<AdvisedCard>& cards, const AdviseOptions& options) {
   Advice advice;
-  for (std::size_t i = 0; i < cards.size(); ++i) try_card(cards[i], i, options, advice.tried);
-  const auto& tried = advice.tried;
-  const auto better = [&](std::size_t a, std::size_t b) {  // ties: the one that was tried first
-    if (tried[a].card != tried[b].card) return tried[a].card < tried[b].card;
-    if (tried[a].holds_likely() != tried[b].holds_likely()) return tried[a].holds_likely();
-    return tried[a].value > tried[b].value;
-  };
-  for (std::size_t i = 0; i < tried.size(); ++i) {
-    if (tried[i].holds() && (!advice.best || better(i, *advice.best))) advice.best = i;
-    if (tried[i].ran() && (!advice.nearest || tried[i].use < tried[*advice.nearest].use)) advice.nearest = i;
+  std::deque<Trial> trials;
+  for (std::size_t i = 0; i < cards.size(); ++i) try_card(trials.emplace_back(cards[i], i, options), cards[i], options, advice.tried);
+  // What more seeds take from a setting may make another one the best, which then needs them too.
+  for (bool more = true; more;) {
+    name(advice);
+    std::vector<Tried*> incomplete;
+    for (const std::size_t i : finalists(advice))
+      if (advice.tried[i].results.size() < options.seeds.size()) incomplete.push_back(&advice.tried[i]);
+    more = !incomplete.empty();
+    if (more) trials[incomplete.front()->card].complete(incomplete, options.seeds.size());
   }
-  if (!advice.best) return advice;
-  advice.nearest.reset();
-  for (std::size_t i = 0; i < tried.size(); ++i)
-    if (tried[i].holds() && tried[i].setting.mode != tried[*advice.best].setting.mode &&
-        tried[i].card == tried[*advice.best].card && (!advice.next || better(i, *advice.next)))
-      advice.next = i;
   return advice;
 }
 
@@ -300,8 +202,7 @@ std::optional<HighestRate> highest_rate(const AdvisedCard& card, const Setting& 
   const auto holds = [&](double factor) {
     changed.trace.clients[client] = card.trace.clients[client];
     speed_up(changed.trace.clients[client], factor);
-    std::vector<Tried> none;
-    return Trial(changed, 0, options, none).try_one(setting).holds();
+    return Trial(changed, 0, options).holds(setting);
   };
   double low = 1, high = 2;
   if (!holds(low)) {

@@ -9,38 +9,17 @@
 #include <string>
 #include <vector>
 
+#include "sim/advise/promise.h"
 #include "sim/advise/setting.h"
 #include "sim/run/intervals.h"
 #include "sim/run/run.h"
 
 namespace corun::sim {
 
-enum class Metric : std::uint8_t { mean, p50, p95, p99, max, throughput };
-/// In ms, or in requests/s.
-double value_of(const ClientResult& client, Metric metric);
-/// Nine of ten measured values lie in it; NaN where none is given.
-Interval interval_of(const ClientIntervals& of, Metric metric);
-
-/// A latency in ms that is not exceeded, or a throughput in requests/s that is reached, by a client.
-struct Slo {
-  std::size_t client;
-  Metric metric;
-  double limit;
-  std::string text;  // as the user wrote it
-};
-
-/// "cam:p99=20ms", "llm:throughput=30".  Throws InputError.
-Slo parse_slo(const std::string& text, const Trace& trace);
-/// One for each client that has a deadline: its p99.
-std::vector<Slo> slos_of(const Trace& trace);
-
-/// "stp", or "llm:throughput" and the like; a latency is made small.
-struct Goal {
-  std::optional<std::size_t> client;  // none: the system throughput of all
-  Metric metric = Metric::throughput;
-  std::string text = "stp";
-};
-Goal parse_goal(const std::string& text, const Trace& trace);
+/// Measured times repeat within this: goals that are nearer are no different (kRepeats in sim/run/intervals.cpp).
+inline constexpr double kClose = 0.03;
+/// By how much the goal is better, as a share.
+double apart(double better, double than);
 
 /// A GPU and the trace as it runs there.
 struct AdvisedCard {
@@ -54,12 +33,13 @@ AdvisedCard card_of(const Trace& trace, const Gpu& from, const Gpu& to);
 struct Tried {
   std::size_t card = 0;
   Setting setting;
-  std::string refused;   // not empty: it cannot run, and why
-  RunResult result;
-  double use = 0;        // of what was promised, the largest: value / limit; infinite where requests are dropped
+  std::string refused;             // not empty: it cannot run, and why
+  std::vector<RunResult> results;  // under the first of the seeds, or more
+  double use = 0;        // of what was promised, the largest under any seed: value / limit; infinite where requests are dropped
   double worst_use = 0;  // the same at the bad ends of intervals
-  std::size_t tightest = 0;  // which promise that is
-  double value = 0;      // of the goal; larger is better, also for latencies (their negative)
+  std::size_t tightest = 0, worst_result = 0;  // which promise that is, and under which seed
+  std::size_t held_in = 0;                     // of the results, how many hold
+  double value = 0;  // of the goal, the mean over seeds; larger is better, also for latencies (their negative)
   std::vector<Basis> bases;  // of the clients
 
   bool ran() const { return refused.empty(); }
@@ -68,6 +48,14 @@ struct Tried {
   /// A third of the way to the bad end, where three of four measured values are better.
   bool holds_likely() const { return ran() && use * use * worst_use <= 1; }
 };
+
+/// A number over the seeds.
+struct SeedRange {
+  double mean = 0, low = 0, high = 0;
+};
+SeedRange over_seeds(const Tried& tried, const std::function<double(const RunResult&)>& number);
+/// Between what nine of ten measured values lie, under whichever seed; NaN where none is given.
+Interval interval_of(const Tried& tried, std::size_t client, Metric metric);
 
 struct Advice {
   std::vector<Tried> tried;
@@ -78,6 +66,8 @@ struct Advice {
 struct AdviseOptions {
   std::vector<Slo> slos;
   Goal goal;
+  std::vector<std::uint64_t> seeds{};  // of arrivals and hosts; empty: the trace's
+  bool alone = true;                   // also simulate each client alone, without which there is no STP
   std::vector<SharingMode> modes{};  // what the user can set up; empty: all
   EngineOptions engine{};
   unsigned threads = 0;
@@ -85,8 +75,17 @@ struct AdviseOptions {
   std::function<void()> interrupt{};                                  // may throw; may be empty
 };
 
-/// Of cards that hold the first is taken: they are given in the order in which they are wanted.
+/// Whether another seed gives other arrivals, or other stalls of a host.
+bool is_random(const Trace& trace);
+/// The trace's, and where it is random four more.
+std::vector<std::uint64_t> usual_seeds(const Trace& trace);
+
+/// Every setting is simulated under the first seed.  Under all: those named, and of each mode the best that holds and is within
+/// `kClose` of the named one.  Of cards that hold the first is taken: they are given in the order in which they are wanted.
 Advice advise(const std::vector<AdvisedCard>& cards, const AdviseOptions& options);
+
+/// Which of `all` is named: of those that hold on the first card, one that likely holds before others, then by the goal; ties: the first.
+std::optional<std::size_t> best_of(const std::vector<Tried>& all);
 
 /// The highest rate of an open-loop client at which the promises hold under the setting, in requests/s.
 struct HighestRate {

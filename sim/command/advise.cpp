@@ -5,14 +5,18 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
+#include <numeric>
 #include <optional>
+#include <set>
 
 #include "hw/run/signal_guard.h"
 #include "sim/advise/advice_json.h"
 #include "sim/advise/advise.h"
+#include "sim/advise/what_if.h"
 #include "sim/command/progress.h"
 #include "sim/command/report_page.h"
 #include "sim/input/carry.h"
+#include "sim/sweep/sweep.h"
 #include "traces/json/spelling.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -33,37 +37,43 @@ std::string three_digits(double value) {
 std::string whole_percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
 
 std::string with_unit(double value, Metric metric) {
-  return three_digits(value) + (metric == Metric::throughput ? " /s" : " ms");
+  return fmt::format("{} {}", three_digits(value), unit_of(metric));
 }
 
 class Report {
  public:
-  Report(const std::vector<AdvisedCard>& cards, const AdviseOptions& options, const Advice& advice)
-      : cards_(cards), options_(options), advice_(advice) {}
+  Report(const std::vector<AdvisedCard>& cards, const AdviseOptions& options, const Advice& advice, const std::vector<WhatIf>& what_if)
+      : cards_(cards), options_(options), advice_(advice), what_if_(what_if) {}
 
-  /// "cam:p99 is 14.2 ms (of 20 ms)", the goal's value too.
+  /// "cam:p99 14.2 ms (13.9 to 14.6) of 20ms", the goal's value too.
   std::string values(const Tried& t) const {
     std::string text;
     for (const Slo& slo : options_.slos) {
-      const ClientResult& c = t.result.clients[slo.client];
+      const auto sum = [&](const auto& of) {
+        return std::accumulate(t.results.begin(), t.results.end(), std::uint64_t{0},
+                               [&](std::uint64_t n, const RunResult& r) { return n + of(r.clients[slo.client]); });
+      };
       text += fmt::format("{}{} {} of {}", text.empty() ? "" : ", ", slo.text.substr(0, slo.text.find('=')),
-                          with_unit(value_of(c, slo.metric), slo.metric), slo.text.substr(slo.text.find('=') + 1));
-      if (c.dropped != 0) text += fmt::format(" ({} of {} dropped)", c.dropped, c.finished + c.dropped);
+                          spread(t, slo.metric, [&](const RunResult& r) { return value_of(r.clients[slo.client], slo.metric); }),
+                          slo.text.substr(slo.text.find('=') + 1));
+      const std::uint64_t dropped = sum([](const ClientResult& c) { return c.dropped; });
+      if (dropped != 0) text += fmt::format(" ({} of {} dropped)", dropped, dropped + sum([](const ClientResult& c) { return c.finished; }));
+      const std::uint64_t open = sum([](const ClientResult& c) { return c.served && c.served->finished == 0 ? c.served->unfinished : 0; });
+      if (open != 0) text += fmt::format(" (none of {} sequences ended)", open);
     }
-    return text + fmt::format("{}{} {}", text.empty() ? "" : "; ", options_.goal.text, goal(t));
+    return text + fmt::format("{}{} {}", text.empty() ? "" : "; ", options_.goal.text, goal(t)) + held(t);
   }
 
   std::string goal(const Tried& t) const {
-    if (!options_.goal.client) return fmt::format("{:.3f}", t.result.stp);
-    return with_unit(value_of(t.result.clients[*options_.goal.client], options_.goal.metric), options_.goal.metric);
+    return spread(t, options_.goal.client ? std::optional(options_.goal.metric) : std::nullopt,
+                  [&](const RunResult& r) { return goal_value(options_.goal, r); });
   }
 
   std::string margin(const Tried& t) const {
     if (options_.slos.empty()) return "nothing was promised";
     const std::string left = fmt::format("margin {}", whole_percent(1 - t.use));
     const Slo& slo = options_.slos[t.tightest];
-    const ClientResult& c = t.result.clients[slo.client];
-    const Interval interval = c.intervals ? interval_of(*c.intervals, slo.metric) : Interval{};
+    const Interval interval = interval_of(t, slo.client, slo.metric);
     if (std::isnan(interval.low)) return left;
     const std::string lie = fmt::format("nine of ten measured lie in {} to {}", three_digits(interval.low), with_unit(interval.high, slo.metric));
     if (t.holds_surely()) return left + "; " + lie;
@@ -73,13 +83,15 @@ class Report {
   /// The least of measurements with which the promise that is nearest to its limit would hold surely, or not.
   std::string what_would_tell(const Tried& t) const {
     const Slo& slo = options_.slos[t.tightest];
-    const ClientResult& c = t.result.clients[slo.client];
+    const ClientResult& c = t.results[t.worst_result].clients[slo.client];
     const auto told = [&](Known known) {
       Basis basis = t.bases[slo.client];
       if (basis.known >= known) return false;
       basis.known = known;
-      const Interval i = interval_of(intervals_of(c, cards_[t.card].trace.clients[slo.client], basis), slo.metric);
-      return slo.metric == Metric::throughput ? i.low >= slo.limit : i.high <= slo.limit;
+      ClientResult then = c;
+      then.intervals = intervals_of(c, cards_[t.card].trace.clients[slo.client], basis);
+      const Interval i = interval_of(then, slo.metric);
+      return is_rate(slo.metric) ? i.low >= slo.limit : i.high <= slo.limit;
     };
     if (told(Known::counters)) return "counters (--counters) would tell";
     if (told(Known::part)) return fmt::format("a second recording of {} on a part (by-sms=) would tell", c.name);
@@ -88,19 +100,21 @@ class Report {
 
   std::string saved(const Tried& t) const {
     const std::string& gpu = cards_[t.card].gpu.name;
-    const std::size_t clients = t.result.clients.size();
+    const std::vector<Client>& all = cards_[t.card].trace.clients;
+    const std::size_t clients = all.size();
     if (clients == 1 && t.setting.mode != SharingMode::mig)
-      return fmt::format("nothing: {} has one {} to itself", t.result.clients.front().name, gpu);
+      return fmt::format("nothing: {} has one {} to itself", all.front().name, gpu);
     std::string text = clients == 1 ? fmt::format("what is left of one {}", gpu)
                                     : fmt::format("one {} instead of {}", gpu, clients);
-    for (const ClientResult& c : t.result.clients)
-      text += fmt::format("; {} gets {} of what it has alone", c.name, whole_percent(c.progress));
+    for (std::size_t i = 0; i < clients; ++i)
+      text += fmt::format("; {} gets {} of what it has alone", all[i].name,
+                          whole_percent(over_seeds(t, [&](const RunResult& r) { return r.clients[i].progress; }).mean));
     return text;
   }
 
   void print() const {
     const Trace& trace = cards_.front().trace;
-    fmt::print("trace    {} on {}, {} settings simulated\n", trace.name, gpus(), advice_.tried.size());
+    fmt::print("trace    {} on {}, {} settings simulated{}\n", trace.name, gpus(), advice_.tried.size(), seeds());
     if (advice_.best) {
       const Tried& best = advice_.tried[*advice_.best];
       fmt::print("setting  {}{}\n", best.setting.words, on(best));
@@ -132,6 +146,20 @@ class Report {
     }
   }
 
+  /// A line for each assumption that changes the advice, and one for those that do not.
+  void print_what_if() const {
+    std::string same;
+    for (const WhatIf& what : what_if_) {
+      if (!what.refused.empty())
+        fmt::print("what if  {}: cannot be asked: {}\n", what.assumed, what.refused);
+      else if (!what.changes)
+        same += (same.empty() ? "" : "; ") + what.assumed;
+      else
+        fmt::print("what if  {}: {}\n", what.assumed, changed(what));
+    }
+    if (!same.empty()) fmt::print("same     {}\n", same);
+  }
+
   void print_all() const {
     fmt::print("\n{:<64}{:>9}  {}\n", "setting", "use", "values");
     for (const Tried& t : advice_.tried)
@@ -140,27 +168,59 @@ class Report {
   }
 
  private:
+  /// The mean over the seeds, and between what it lies; no metric: STP.
+  static std::string spread(const Tried& t, std::optional<Metric> metric, const std::function<double(const RunResult&)>& number) {
+    const SeedRange s = over_seeds(t, number);
+    const auto digits = [&](double value) { return metric ? three_digits(value) : fmt::format("{:.3f}", value); };
+    return digits(s.mean) + (metric ? fmt::format(" {}", unit_of(*metric)) : "") +
+           (digits(s.low) != digits(s.high) ? fmt::format(" ({} to {})", digits(s.low), digits(s.high)) : "");
+  }
+  /// Where several seeds were simulated, in how many the promises hold.
+  std::string held(const Tried& t) const {
+    if (t.results.size() < 2 || options_.slos.empty()) return "";
+    return t.held_in == t.results.size() ? fmt::format(" in each of {} seeds", t.results.size())
+                                         : fmt::format(" in {} of {} seeds", t.held_in, t.results.size());
+  }
+  std::string changed(const WhatIf& what) const {
+    const auto then = [&] { return what.instead->setting.words + ": " + values(*what.instead); };
+    if (!what.named) return then() + ": holds";
+    if (what.apart > 0) return fmt::format("{}, {} apart{}", then(), whole_percent(what.apart), what.surely ? "" : ": not sure");
+    const Tried& named = *what.named;
+    const std::string& promise = options_.slos[named.tightest].text;
+    const std::string broken = named.holds() ? fmt::format("{} may break, by {}", promise, whole_percent(named.worst_use - 1))
+                                             : fmt::format("{} breaks{}", promise, named.use < 1e6 ? ", by " + whole_percent(named.use - 1) : "");
+    return broken + "; " + (what.instead ? then() : named.holds() ? "no setting surely keeps it" : "of the settings asked again none holds");
+  }
   std::string gpus() const {
     std::string text;
     for (const AdvisedCard& card : cards_) text += (text.empty() ? "" : ", ") + card.gpu.name;
     return text;
   }
+  std::string seeds() const {
+    const std::vector<std::uint64_t>& all = options_.seeds;
+    return all.size() < 2 ? "" : fmt::format(", those named under seeds {} to {}", all.front(), all.back());
+  }
   std::string on(const Tried& t) const { return cards_.size() < 2 ? "" : " on " + cards_[t.card].gpu.name; }
   void carried(const Tried& t) const {
-    for (const Note& note : t.result.notes)
+    for (const Note& note : t.results.front().notes)
       if (note.kind == NoteKind::carried) fmt::print("note     {}\n", note.text);
   }
   void few(const Tried& t) const {
+    std::set<std::string> told;
     for (const Slo& slo : options_.slos) {
-      const ClientResult& c = t.result.clients[slo.client];
-      if (slo.metric == Metric::p99 && c.finished < kFew)
-        fmt::print("few      {} requests of {} in this run: give a longer --duration for a p99\n", c.finished, c.name);
+      const ClientResult& c = t.results.front().clients[slo.client];
+      const bool p99 = slo.metric == Metric::p99 || slo.metric == Metric::ttft || slo.metric == Metric::tbt;
+      const std::uint64_t finished = c.served ? c.served->finished : c.finished;
+      if (!p99 || finished >= kFew || !told.insert(c.name).second) continue;
+      fmt::print("few      {} {} of {} in {} run: give a longer --duration for a p99\n", finished,
+                 c.served ? "sequences" : "requests", c.name, t.results.size() > 1 ? "each" : "this");
     }
   }
 
   const std::vector<AdvisedCard>& cards_;
   const AdviseOptions& options_;
   const Advice& advice_;
+  const std::vector<WhatIf>& what_if_;
 };
 
 std::size_t client_number(const std::string& name, const Trace& trace) {
@@ -177,10 +237,12 @@ std::size_t client_number(const std::string& name, const Trace& trace) {
 }  // namespace
 
 void add_advise(CLI::App& command, AdviseArguments& a) {
-  command.add_option("--slo", a.slos, "what must hold, as cam:p99=20ms (also p50, p95, mean, max) or llm:throughput=30;\n"
-                                      "default: p99 within each client's deadline")
+  command.add_option("--slo", a.slos, "what must hold besides the clients' own slo=, ttft= and tbt=, or instead of one:\n"
+                                      "cam:p99=20ms (also p50, p95, mean, max, throughput=30), of a server\n"
+                                      "llm:ttft=200ms, tbt=50ms (p99 of the first token, of a sequence's mean between tokens),\n"
+                                      "goodput=4, tokens=900")
       ->allow_extra_args(false);
-  command.add_option("--maximize", a.goal, "stp, or a client's metric, as llm:throughput (a latency is made small)")
+  command.add_option("--maximize", a.goal, "stp, or a client's metric, as batch:throughput or llm:ttft (a latency is made small)")
       ->capture_default_str();
   command.add_option("--gpus", a.gpus, "GPUs in the order in which they are wanted, the cheapest first")
       ->delimiter(',')
@@ -189,6 +251,8 @@ void add_advise(CLI::App& command, AdviseArguments& a) {
                                          "green-contexts, mig; default: all")
       ->delimiter(',')
       ->allow_extra_args(false);
+  command.add_option("--seeds", a.seeds, "of random arrivals, as 1..5: what is named holds under each (default: the trace's and four\n"
+                                         "more where arrivals are random)");
   command.add_option("--highest-rate", a.rate_of, "also: up to which rate of this client the setting holds");
   command.add_flag("--all", a.all, "also print every setting that was simulated");
   command.add_option("--report", a.report,
@@ -197,11 +261,11 @@ void add_advise(CLI::App& command, AdviseArguments& a) {
 
 int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineOptions engine, bool json) {
   AdviseOptions options;
-  for (const std::string& slo : a.slos) options.slos.push_back(parse_slo(slo, trace));
-  if (options.slos.empty()) options.slos = slos_of(trace);
+  options.slos = promised(a.slos, trace);
   options.goal = parse_goal(a.goal, trace);
   for (const std::string& mode : a.modes) options.modes.push_back(parse_mode(mode));
   options.engine = engine;
+  options.seeds = a.seeds.empty() ? usual_seeds(trace) : parse_seeds(a.seeds);
   if (!a.report.empty()) check_report_can_be_made();
   const bool asks_rate = !a.rate_of.empty();
   const std::size_t rate_of = asks_rate ? client_number(a.rate_of, trace) : 0;
@@ -212,6 +276,7 @@ int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineO
 
   Advice advice;
   std::optional<HighestRate> rate;
+  std::vector<WhatIf> what_if;
   try {
     ProgressBar bar;
     const hw::SignalGuard guard;
@@ -220,6 +285,7 @@ int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineO
       if (hw::SignalGuard::flag()) throw Ended{};
     };
     advice = sim::advise(cards, options);
+    what_if = what_would_change(cards, advice, options);
     const auto shown = advice.best ? advice.best : advice.nearest;
     if (asks_rate && shown) {
       const Tried& t = advice.tried[*shown];
@@ -233,13 +299,14 @@ int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineO
     return 130;
   }
 
-  const Report report(cards, options, advice);
-  const std::string document = advice_json(cards, options, advice, rate);
+  const Report report(cards, options, advice, what_if);
+  const std::string document = advice_json(cards, options, advice, what_if, rate);
   if (!a.report.empty()) make_report_of(document, a.report);
   if (json) {
     std::cout << document;
   } else {
     report.print();
+    report.print_what_if();
     if (rate)
       fmt::print("rate     {} holds up to {} requests/s{} (now {})\n", a.rate_of, three_digits(rate->highest),
                  rate->more ? " and more" : "", three_digits(rate->now));

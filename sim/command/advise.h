@@ -16,6 +16,7 @@ struct AdviseArguments {
   std::string goal = "stp";
   std::vector<std::string> gpus;  // in the order in which they are wanted; empty: the trace's
   std::vector<std::string> modes;  // empty: all
+  std::string seeds;              // "1..5"; empty: the trace's, and four more where it is random
   std::string rate_of;            // client whose highest rate is asked for
   bool all = false;
   std::string report;

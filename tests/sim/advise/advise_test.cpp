@@ -6,48 +6,12 @@
 
 #include <set>
 
+#include "tests/sim/advise/advised_traces.h"
 #include "traces/json/mig_json.h"
-#include "traces/json/trace_json.h"
 #include "traces/model/error.h"
 
 namespace corun::sim {
 namespace {
-
-/// `wide` fills the GPU with short requests, `narrow` comes every 2 ms and needs an eighth of it.
-Trace two_clients() {
-  Trace trace;
-  trace.name = "two";
-  trace.gpu = "h200";
-  Kernel wide;
-  wide.name = "wide";
-  wide.grid = {1056, 1, 1};
-  wide.block = {256, 1, 1};
-  wide.solo_time = from_ns(400'000);
-  Kernel narrow = wide;
-  narrow.name = "narrow";
-  narrow.grid = {64, 1, 1};
-  narrow.solo_time = from_ns(200'000);
-  trace.kernels = {wide, narrow};
-  for (std::uint32_t i = 0; i < 2; ++i) {
-    Program program;
-    program.name = trace.kernels[i].name;
-    program.streams = {{"main"}};
-    Op op;
-    op.what = Launch{KernelId{i}, {}, {}};
-    program.ops = {op};
-    trace.programs.push_back(program);
-    Client client;
-    client.name = i == 0 ? "batch" : "camera";
-    client.process = client.name;
-    client.program = ProgramId{i};
-    client.streams.resize(1);
-    trace.clients.push_back(client);
-  }
-  trace.clients[1].service_class = ServiceClass::real_time;
-  trace.clients[1].arrivals = Periodic{from_ns(2e6)};
-  trace.run.duration = from_ns(50e6);
-  return trace;
-}
 
 Advice ask(const std::vector<std::string>& slos, const std::string& goal, std::vector<AdvisedCard> cards = {}) {
   const Trace trace = two_clients();
@@ -231,6 +195,148 @@ TEST(Advise, UpToTheHighestRateThePromiseHoldsAndAboveItDoesNot) {
   EXPECT_TRUE(holds(rate->highest));
   EXPECT_FALSE(holds(rate->highest * 1.05));
   EXPECT_FALSE(highest_rate(card, setting, 0, options)) << "a closed loop has no rate";
+}
+
+Advice ask(const Trace& trace, const std::vector<std::string>& slos, const std::string& goal) {
+  AdviseOptions options;
+  options.slos = promised(slos, trace);
+  options.goal = parse_goal(goal, trace);
+  return advise({{read_gpu("h200"), trace}}, options);
+}
+
+TEST(Advise, WhatAServerPromisedDecidesWhichSettingIsNamed) {
+  const Advice loose = ask(server_and_training(0, 0), {}, "train:throughput");
+  const Advice kept = ask(server_and_training(1.5, 1), {}, "train:throughput");
+  ASSERT_TRUE(loose.best && kept.best);
+  const auto first_token = [](const Advice& a) { return value_of(a.tried[*a.best].results.front().clients[0], Metric::ttft); };
+  EXPECT_GT(first_token(loose), 1.5) << "else the promise decides nothing";
+  EXPECT_LE(first_token(kept), 1.5);
+  EXPECT_LE(value_of(kept.tried[*kept.best].results.front().clients[0], Metric::tbt), 1);
+  EXPECT_LT(kept.tried[*kept.best].value, loose.tried[*loose.best].value);
+  EXPECT_GT(kept.tried[*kept.best].worst_use, kept.tried[*kept.best].use) << "a server's times err as its steps do";
+  const Advice none = ask(server_and_training(0.2, 0), {}, "train:throughput");
+  EXPECT_FALSE(none.best) << "the prompt alone takes longer";
+}
+
+TEST(Advise, EachClientsOwnPromiseIsKeptBesideWhatIsWritten) {
+  Trace trace = server_and_training(200, 50);
+  trace.clients[1].deadline = from_ns(9e6);
+  const auto texts = [&](const std::vector<std::string>& written) {
+    std::set<std::string> all;
+    for (const Slo& slo : promised(written, trace)) all.insert(slo.text);
+    return all;
+  };
+  EXPECT_EQ(texts({}), (std::set<std::string>{"llm:ttft=200ms", "llm:tbt=50ms", "train:p99=9ms"}));
+  EXPECT_EQ(texts({"llm:ttft=100ms", "train:throughput=30"}),
+            (std::set<std::string>{"llm:ttft=100ms", "llm:tbt=50ms", "train:p99=9ms", "train:throughput=30"}))
+      << "of the same metric what is written is meant";
+}
+
+TEST(Advise, ARateThatWasPromisedIsAFloor) {
+  const Trace trace = server_and_training(1.5, 0);
+  EXPECT_TRUE(ask(trace, {"llm:tokens=300"}, "stp").best);
+  EXPECT_FALSE(ask(trace, {"llm:tokens=900"}, "stp").best) << "18 sequences of 5 tokens in 200 ms are 450";
+  EXPECT_FALSE(ask(trace, {"llm:goodput=100"}, "stp").best) << "90 come";
+  const Advice good = ask(trace, {"llm:goodput=80/s"}, "llm:tokens");
+  ASSERT_TRUE(good.best);
+  EXPECT_GE(value_of(good.tried[*good.best].results.front().clients[0], Metric::goodput), 80);
+}
+
+TEST(Advise, AMetricThatTheClientCannotHaveIsRefusedWithThoseThatItHas) {
+  const Trace trace = server_and_training(0, 0);
+  const auto said = [&](const std::string& slo) {
+    try {
+      parse_slo(slo, trace);
+    } catch (const InputError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const char* has : {"llm", "p99", "step", "ttft", "tbt", "goodput", "tokens"})
+    EXPECT_NE(said("llm:p99=20ms").find(has), std::string::npos) << said("llm:p99=20ms");
+  EXPECT_NE(said("llm:throughput=3").find("tokens"), std::string::npos);
+  for (const char* has : {"train", "no server", "p99", "throughput"})
+    EXPECT_NE(said("train:ttft=20ms").find(has), std::string::npos) << said("train:ttft=20ms");
+  EXPECT_NE(said("llm:tftt=20ms").find("did you mean"), std::string::npos);
+  EXPECT_EQ(said("llm:tokens=900tokens/s"), "");
+  EXPECT_NE(said("llm:goodput=4ms").find("sequences"), std::string::npos);
+  EXPECT_THROW(parse_goal("llm:mean", trace), InputError);
+}
+
+TEST(Advise, APromiseThatNothingJudgesIsRefused) {
+  Trace trace = server_and_training(200, 0);
+  trace.run.warm_up = from_ns(190e6);  // after the last sequence has come
+  EXPECT_THROW(ask(trace, {}, "train:throughput"), InputError);
+  EXPECT_THROW(ask(trace, {"llm:ttft=1s"}, "llm:tokens"), InputError);
+  trace.clients[0].serving->first_token_slo.reset();
+  EXPECT_THROW(ask(trace, {}, "llm:tokens"), InputError) << "nor a goal";
+  EXPECT_TRUE(ask(trace, {}, "train:throughput").best) << "which nobody asked for";
+  Trace late = two_clients();
+  late.clients[1].arrivals = ExplicitTimes{{from_ns(60e6)}};  // after the end
+  EXPECT_THROW(ask(late, {"camera:p99=1ms"}, "stp"), InputError);
+  Trace single = server_and_training(0, 50);
+  for (Sequence& s : single.clients[0].serving->sequences) s.generated = 1;
+  EXPECT_THROW(ask(single, {}, "stp"), InputError) << "a sequence of one token has no time between tokens";
+}
+
+TEST(Advise, AServersHighestRateIsOfItsSequences) {
+  const Trace trace = server_and_training(1.5, 0);
+  AdviseOptions options;
+  options.slos = promised({}, trace);
+  const auto rate = highest_rate({read_gpu("h200"), trace}, {SharingMode::priority, "priority", "", "", true}, 0, options);
+  ASSERT_TRUE(rate);
+  EXPECT_NEAR(rate->now, 100, 1e-6);
+  EXPECT_GT(rate->highest, 100);
+}
+
+TEST(Advise, ASettingThatHoldsUnderSomeSeedsOnlyIsNotNamed) {
+  const Trace trace = with_random_camera();
+  AdviseOptions options;
+  options.goal = parse_goal("batch:throughput", trace);
+  options.slos = {parse_slo("camera:p99=0.65ms", trace)};
+  options.seeds = {1, 2, 3, 4, 5};
+  const auto p99 = [](const RunResult& r) { return r.clients[1].p99_ms; };
+  const Advice advice = advise({{read_gpu("h200"), trace}}, options);
+  ASSERT_TRUE(advice.best);
+  const Tried& best = advice.tried[*advice.best];
+  ASSERT_EQ(best.results.size(), 5u);
+  EXPECT_EQ(best.held_in, 5u);
+  EXPECT_LE(over_seeds(best, p99).high, options.slos.front().limit);
+  EXPECT_LT(over_seeds(best, p99).low, over_seeds(best, p99).high);
+  std::size_t under_one = 0;
+  for (const Tried& t : advice.tried) under_one += t.results.size() == 1;
+  EXPECT_GT(under_one, advice.tried.size() / 2) << "others are not worth five runs";
+
+  options.modes = {SharingMode::priority};  // one setting
+  options.slos.front().limit = 100;
+  const Tried loose = advise({{read_gpu("h200"), trace}}, options).tried.front();
+  options.slos.front().limit = over_seeds(loose, p99).mean;
+  const Advice some = advise({{read_gpu("h200"), trace}}, options);
+  EXPECT_FALSE(some.best);
+  EXPECT_GE(some.tried.front().held_in, 1u);
+  EXPECT_LT(some.tried.front().held_in, 5u);
+}
+
+TEST(Advise, OnlyWhatIsRandomHasSeveralSeeds) {
+  Trace trace = two_clients();
+  trace.run.seed = 7;
+  EXPECT_EQ(usual_seeds(trace), std::vector<std::uint64_t>{7});
+  trace.clients[1].arrivals = Poisson{500, 0};
+  EXPECT_EQ(usual_seeds(trace), (std::vector<std::uint64_t>{7, 8, 9, 10, 11}));
+  trace = two_clients();
+  trace.clients[0].host_stalls = HostStalls{from_ns(1e9), {{from_ns(1e6), from_ns(1e5)}}};
+  EXPECT_EQ(usual_seeds(trace).size(), 5u) << "the seed says where in its record a host stands still";
+}
+
+TEST(Advise, WhereNothingHoldsTheNearestIsSoUnderEverySeed) {
+  const Trace trace = with_random_camera();
+  AdviseOptions options;
+  options.slos = {parse_slo("camera:p99=0.1ms", trace)};
+  options.seeds = {1, 2, 3};
+  const Advice advice = advise({{read_gpu("h200"), trace}}, options);
+  ASSERT_TRUE(advice.nearest);
+  EXPECT_EQ(advice.tried[*advice.nearest].results.size(), 3u);
+  EXPECT_EQ(advice.tried[*advice.nearest].held_in, 0u);
 }
 
 TEST(Advise, WhatIsPromisedMustNameAClientAMetricAndALimit) {

@@ -275,7 +275,7 @@ TEST(Command, AdviceNamesASettingAndWhatToTypeOrEndsWithExitCode3) {
   const std::string clients = fmt::format("--duration=5ms --client cam={},rt,rate=1000 --client llm={},closed ", file, file);
   const Ran good = sim("advise --slo cam:p99=10ms --maximize llm:throughput --highest-rate cam --all " + clients);
   EXPECT_EQ(good.code, 0) << good.out;
-  for (const char* line : {"\nsetting  ", "\nholds    cam:p99 ", "\nnext     ", "\nsaves    ", "\ndo       ", "\nrate     cam"})
+  for (const char* line : {"\nsetting  ", "\nholds    cam:p99 ", "\nnext     ", "\nsaves    ", "\ndo       ", "\nsame     ", "Poisson arrivals with queues", "\nrate     cam"})
     EXPECT_NE(good.out.find(line), std::string::npos) << line << good.out;
   const Ran none = sim("advise --slo cam:p99=1us " + clients);
   EXPECT_EQ(none.code, 3) << none.out;
@@ -286,6 +286,7 @@ TEST(Command, AdviceNamesASettingAndWhatToTypeOrEndsWithExitCode3) {
   EXPECT_EQ(document["tried"][document["best"].get<std::size_t>()]["gpu"], "l4");
   expect_refused("advise --slo cam:p98=1ms " + clients, {"p98", "did you mean"});
   expect_refused("advise --highest-rate llm " + clients, {"llm", "no rate"});
+  expect_refused("advise --slo cam:ttft=1ms " + clients, {"cam", "no server", "p99"});
 }
 
 TEST(Command, ASweepThatWasKilledGoesOnAndEndsInTheSameBytes) {

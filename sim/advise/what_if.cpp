@@ -1,0 +1,214 @@
+#include "sim/advise/what_if.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "sim/advise/trial.h"
+#include "traces/model/error.h"
+
+namespace corun::sim {
+namespace {
+
+/// Settings that are asked again, the named one and of each way of sharing the best.
+constexpr std::size_t kMostAsked = 6;
+/// Of arrivals that become random.
+constexpr std::size_t kSeeds = 3;
+
+/// First what was named, or was nearest.
+std::vector<Setting> asked_again(const Advice& advice, std::size_t named) {
+  const std::vector<Tried>& tried = advice.tried;
+  const auto comes_before = [&](std::size_t a, std::size_t b) {
+    const Tried &x = tried[a], &y = tried[b];
+    if (x.holds() != y.holds()) return x.holds();
+    if (!x.holds()) return x.use < y.use;
+    return x.holds_likely() != y.holds_likely() ? x.holds_likely() : x.value > y.value;
+  };
+  std::map<SharingMode, std::size_t> best;
+  std::size_t safest = named;  // of the named one's kind, with the most left
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    if (!tried[i].ran() || tried[i].card != tried[named].card) continue;
+    const auto [at, is_first] = best.emplace(tried[i].setting.mode, i);
+    if (!is_first && comes_before(i, at->second)) at->second = i;
+    if (tried[i].setting.mode == tried[named].setting.mode && tried[i].use < tried[safest].use) safest = i;
+  }
+  std::vector<std::size_t> others;
+  for (const auto& [mode, i] : best) others.push_back(i);
+  std::stable_sort(others.begin(), others.end(), comes_before);
+  others.insert(others.begin(), {named, safest});
+  std::vector<Setting> settings;
+  for (std::size_t k = 0; k < others.size() && settings.size() < kMostAsked; ++k)
+    if (std::find(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(k), others[k]) == others.begin() + static_cast<std::ptrdiff_t>(k))
+      settings.push_back(tried[others[k]].setting);
+  return settings;
+}
+
+Interval goal_interval(const Goal& goal, const Tried& tried) {
+  if (goal.client) return interval_of(tried, *goal.client, goal.metric);
+  return tried.results.front().stp_interval.value_or(Interval{});
+}
+
+/// Fills in what `of`, of which the first was named, says of the advice.
+void judge(WhatIf& what, const std::vector<Tried>& of, bool something_held, const Goal& goal) {
+  const std::optional<std::size_t> best = best_of(of);
+  if (!something_held) {
+    what.changes = best.has_value();
+    if (best) what.instead = of[*best];
+    return;
+  }
+  const Tried& named = of.front();
+  what.named = named;
+  if (!named.holds()) {
+    what.changes = true;
+    if (best) what.instead = of[*best];
+    return;
+  }
+  const Tried& other = of[*best];
+  if (other.value <= named.value || apart(other.value, named.value) <= kClose) return;
+  what.changes = true, what.instead = other, what.apart = apart(other.value, named.value);
+  const Interval one = goal_interval(goal, named), two = goal_interval(goal, other);
+  what.surely = one.high < two.low || two.high < one.low;
+}
+
+/// One assumption of the clients; false where there is nothing to vary.
+struct Variation {
+  const char* assumed;
+  bool (*vary)(Trace&);
+};
+
+bool to_random(Trace& trace) {
+  bool varied = false;
+  for (Client& client : trace.clients)
+    if (const auto* periodic = std::get_if<Periodic>(&client.arrivals)) {
+      client.arrivals = Poisson{1e9 / to_ns(periodic->period), 0};
+      client.stale = Stale::queue, varied = true;
+    }
+  return varied;
+}
+
+bool to_periodic(Trace& trace) {
+  bool varied = false;
+  for (Client& client : trace.clients)
+    if (const auto* random = std::get_if<Poisson>(&client.arrivals))
+      client.arrivals = Periodic{from_ns(1e9 / random->rate_per_s), Time{}}, varied = true;
+  return varied;
+}
+
+bool hand_over(Trace& trace, Issue from, Issue to) {
+  bool varied = false;
+  for (Client& client : trace.clients)
+    if (!client.serving && issue_of(client, trace.programs[client.program.value]) == from) client.issue = to, varied = true;
+  return varied;
+}
+
+constexpr Variation kVariations[] = {
+    {"Poisson arrivals with queues", to_random},
+    {"periodic arrivals", to_periodic},
+    {"requests handed over by single calls", [](Trace& t) { return hand_over(t, Issue::graph, Issue::eager); }},
+    {"requests handed over at once, as graphs", [](Trace& t) { return hand_over(t, Issue::eager, Issue::graph); }}};
+
+class Asked {
+ public:
+  Asked(const AdvisedCard& card, const Advice& advice, std::size_t named, const AdviseOptions& options)
+      : card_(card), advice_(advice), options_(options), settings_(asked_again(advice, named)) {}
+
+  WhatIf again(const std::string& assumed, const Trace& trace, std::vector<std::uint64_t> seeds) const {
+    WhatIf what{.assumed = assumed};
+    const AdvisedCard card{card_.gpu, trace};
+    AdviseOptions options = options_;
+    options.seeds = std::move(seeds);
+    options.alone = !options.goal.client;
+    try {
+      Trial trial(card, 0, options);
+      std::vector<Tried> tried = trial.of(settings_);
+      for (;;) {  // what more seeds take from a setting may make another one the best
+        std::vector<Tried*> incomplete;
+        for (const std::size_t i : {std::size_t{0}, best_of(tried).value_or(0)})
+          if (tried[i].ran() && tried[i].results.size() < options.seeds.size() && (incomplete.empty() || incomplete.front() != &tried[i]))
+            incomplete.push_back(&tried[i]);
+        if (incomplete.empty()) break;
+        trial.complete(incomplete, options.seeds.size());
+      }
+      if (!tried.front().ran())
+        what.refused = tried.front().refused;
+      else
+        judge(what, tried, advice_.best.has_value(), options.goal);
+    } catch (const InputError& error) {
+      what.refused = error.problem();
+    }
+    return what;
+  }
+
+ private:
+  const AdvisedCard& card_;
+  const Advice& advice_;
+  const AdviseOptions& options_;
+  std::vector<Setting> settings_;
+};
+
+/// Whether one seed by itself would name another of the settings that hold as surely under all.
+WhatIf under_single_seeds(const Advice& advice, const Goal& goal) {
+  const Tried& named = advice.tried[*advice.best];
+  WhatIf what{.assumed = "one of the seeds by itself", .named = named};
+  const auto value = [&](const Tried& t, std::size_t r) {
+    const double of = goal_value(goal, t.results[r]);
+    return !goal.client || is_rate(goal.metric) ? of : -of;
+  };
+  for (const Tried& t : advice.tried) {
+    if (!t.holds() || t.holds_likely() < named.holds_likely() || t.card != named.card || t.results.size() != named.results.size()) continue;
+    for (std::size_t r = 0; r < t.results.size(); ++r) {
+      const double other = value(t, r), own = value(named, r);
+      if (other > own && apart(other, own) > std::max(kClose, what.apart)) what.changes = true, what.instead = t, what.apart = apart(other, own);
+    }
+  }
+  return what;
+}
+
+/// Whether what is named still holds where the model errs as much as it may, and what then does.
+WhatIf at_the_bad_end(const AdvisedCard& card, const Advice& advice, const AdviseOptions& options) {
+  const Tried& named = advice.tried[*advice.best];
+  WhatIf what{.assumed = "the model errs as far as one measurement in ten does", .named = named};
+  if (named.holds_surely()) return what;
+  what.changes = true;
+  std::vector<Tried> sure;
+  for (const Tried& t : advice.tried)
+    if (t.card == named.card && t.holds_surely()) sure.push_back(t);
+  Trial trial(card, named.card, options);
+  for (;;) {
+    std::erase_if(sure, [](const Tried& t) { return !t.holds_surely(); });
+    const std::optional<std::size_t> best = best_of(sure);
+    if (!best) break;
+    if (sure[*best].results.size() >= options.seeds.size()) {
+      what.instead = sure[*best];
+      break;
+    }
+    trial.complete({&sure[*best]}, options.seeds.size());
+  }
+  return what;
+}
+
+}  // namespace
+
+std::vector<WhatIf> what_would_change(const std::vector<AdvisedCard>& cards, const Advice& advice, const AdviseOptions& options) {
+  std::vector<WhatIf> all;
+  const auto named = advice.best ? advice.best : advice.nearest;
+  if (!named) return all;
+  const AdvisedCard& card = cards[advice.tried[*named].card];
+  const Asked asked(card, advice, *named, options);
+  for (const Variation& variation : kVariations) {
+    Trace trace = card.trace;
+    if (!variation.vary(trace)) continue;
+    std::vector<std::uint64_t> seeds = is_random(card.trace) && !options.seeds.empty() ? options.seeds : usual_seeds(trace);
+    seeds.resize(is_random(trace) ? std::min(seeds.size(), kSeeds) : 1);
+    all.push_back(asked.again(variation.assumed, trace, seeds));
+  }
+  if (is_random(card.trace) && options.seeds.size() == 1)
+    all.push_back(asked.again("another seed", card.trace, {options.seeds.front() + 1}));
+  else if (is_random(card.trace) && advice.best)
+    all.push_back(under_single_seeds(advice, options.goal));
+  if (advice.best && !options.slos.empty()) all.push_back(at_the_bad_end(card, advice, options));
+  return all;
+}
+
+}  // namespace corun::sim
