@@ -227,10 +227,10 @@ int simulate(const Arguments& a, Task task) {
                              a.comparison.contention.modelled()};
   if (task == Task::compare && !a.comparison.gpus.empty()) {
     if (!a.profiles.empty() || a.cuda.backend != "sim" || a.memory != 0 || a.comparison.oracle ||
-        !engine.contention)
+        !engine.contention || !a.comparison.seeds.empty() || !a.comparison.until.empty())
       throw InputError(
           "", "--gpus",
-          "it goes with none of --profiles, --memory, --oracle, --contention=none and --backend=cuda",
+          "it goes with none of --profiles, --memory, --oracle, --contention=none, --seeds, --until and --backend=cuda",
           "leave these out, or compare on one GPU");
     return compare_gpus(trace, a.trace, a.comparison, engine, a.json);
   }

@@ -38,12 +38,13 @@ constexpr std::array kIntervals{&ClientIntervals::mean_ms, &ClientIntervals::p50
 constexpr std::array kPreempted{&PreemptionResult::count, &PreemptionResult::launches, &PreemptionResult::redone_blocks};
 constexpr std::array kSpread{&Spread::mean_us, &Spread::p50_us, &Spread::p99_us, &Spread::max_us};
 
-/// Of a number of something that each of the runs has.
+/// Of the runs in which it is defined.
 template <class Of>
 double mean_of(std::span<const RunResult> runs, Of of) {
-  double sum = 0;
-  for (const RunResult& r : runs) sum += of(r);
-  return sum / static_cast<double>(runs.size());
+  std::vector<double> values;
+  for (const RunResult& r : runs)
+    if (const double value = of(r); !std::isnan(value)) values.push_back(value);
+  return estimate(values).mean;
 }
 
 template <class Struct, std::size_t N, class Of>
@@ -94,6 +95,7 @@ Estimate estimate(std::span<const double> values) {
   Estimate e{.runs = values.size(), .mean = mean({values.begin(), values.end()}), .deviation = 0, .least = 0, .most = 0};
   if (values.empty()) return e;
   std::tie(e.least, e.most) = std::pair(std::ranges::min(values), std::ranges::max(values));
+  if (e.least == e.most) e.mean = e.least;  // without what rounding adds
   double squares = 0;
   for (const double v : values) squares += (v - e.mean) * (v - e.mean);
   if (values.size() > 1) e.deviation = std::sqrt(squares / static_cast<double>(values.size() - 1));
@@ -128,7 +130,8 @@ RunResult mean_over_seeds(std::span<const RunResult> runs) {
 std::vector<NamedEstimate> estimates(std::span<const RunResult> runs, Figure figure) {
   const auto over = [&](auto of) {
     std::vector<double> values;
-    for (const RunResult& r : runs) values.push_back(of(r));
+    for (const RunResult& r : runs)
+      if (const double value = of(r); !std::isnan(value)) values.push_back(value);
     return estimate(values);
   };
   if (figure == Figure::stp) return {{"STP", over([](const RunResult& r) { return r.stp; })}};

@@ -22,7 +22,7 @@ struct Estimate {
 };
 Estimate estimate(std::span<const double> values);
 
-/// Counts are sums, the makespan is the last, the seed the first; each other number is the mean.  `runs` are of one trace and policy.
+/// Counts are sums, the makespan is the last, the seed the first; each other number is the mean of those that are defined.  `runs` are of one trace and policy.
 RunResult mean_over_seeds(std::span<const RunResult> runs);
 
 /// "p99", "mean" or "stp".

@@ -27,8 +27,8 @@ def figure(measured, metric):
         return measured["per_s"]
     if metric == "ttft":
         return p99(measured["first_us"], measured["unfinished"]) / 1e3
-    if metric == "tbt":
-        return p99([gap for gaps in measured["gaps_us"] for gap in gaps]) / 1e3
+    if metric == "tbt":  # a sequence's mean
+        return p99([statistics.mean(gaps) for gaps in measured["gaps_us"]]) / 1e3
     return p99(measured["latencies_us"], measured["unfinished"]) / 1e3
 
 
@@ -37,16 +37,14 @@ def spread(measured, metric):
     if metric == "throughput":
         return None
     values = {"ttft": "first_us", "tbt": "gaps_us"}.get(metric, "latencies_us")
-    of = [sum(v, []) if metric == "tbt" else v for v in [measured[values]]][0]
+    of = [statistics.mean(gaps) for gaps in measured[values]] if metric == "tbt" else measured[values]
     dice, blocks = random.Random(1), [of[i:i + 50] for i in range(0, len(of), 50)]
     found = sorted(p99(sum((dice.choice(blocks) for _ in blocks), [])) / 1e3 for _ in range(200))
     return found[10], found[189]
 
 
-def predicted(setting, client, metric):
-    of = next(c for c in setting["clients"] if c["name"] == client)
-    key = {"throughput": "throughput_per_s", "ttft": "first_token_p99_ms", "tbt": "between_tokens_p99_ms"}.get(metric, "p99_ms")
-    value = of.get(key)
+def predicted(setting, promise):
+    value = next(p["value"] for p in setting["promises"] if p["promise"] == promise)
     return float("inf") if value is None else value
 
 
@@ -73,13 +71,13 @@ def main(predictions=os.path.join(HERE, "predictions.json")):
             for promise in case["promised"]:
                 client, limit = promise.split(":", 1)
                 metric, limit = limit.split("=")
-                was, said = figure(of[client], metric), predicted(setting, client, metric)
+                was, said = figure(of[client], metric), predicted(setting, promise)
                 low, high = spread(of[client], metric)
                 holds = holds and was <= float(limit[:-2])
                 errors.setdefault(setting["mode"], []).append(said / was - 1)
                 shown.append(f"{client} {metric} {was:.2f} [{low:.2f}, {high:.2f}] ms ({said:.2f}){'' if was <= float(limit[:-2]) else ' BROKEN'}")
             value = figure(of[wanted], aim)
-            shown.append(f"{aim} {value:.2f} ({predicted(setting, wanted, aim):.2f})")
+            shown.append(f"{aim} {value:.2f} ({setting["goal"]:.2f})")
             rows.append((setting["advised"], holds, value if aim == "throughput" else -value))
             print(f"   {'->' if setting['advised'] else '  '} {setting['setting']}: {'; '.join(shown)}")
         held = [value for _, holds, value in rows if holds]

@@ -78,9 +78,25 @@ TEST(Command, ATraceRunsOnSeveralGpusInOneTable) {
   EXPECT_NEAR(longer["median"].get<double>(), 1, 0.05);
   EXPECT_GT(longer["most"].get<double>(), 1.2);
   const nlohmann::json one =
-      nlohmann::json::parse(sim("compare --json --policies=fcfs --duration=5ms " + example).out);
+      nlohmann::json::parse(sim("compare --json --policies=fcfs --seeds=1 --duration=5ms " + example).out);
   EXPECT_EQ(document["results"][0], one["results"][0]) << "on the card of the recording nothing is carried over";
   EXPECT_EQ(sim("compare --gpus=h200 --memory=1GB " + example).code, 2);
+  EXPECT_EQ(sim("compare --gpus=h200 --seeds=1..3 " + example).code, 2);
+}
+
+TEST(Command, SeveralSeedsAreRunWhereArrivalsAreRandom) {
+  const auto compared = [](const std::string& more) { return nlohmann::json::parse(sim("compare --json --policies=fcfs --duration=40ms " + more).out); };
+  const std::string random = "--client cam=traces/h200/resnet50_b1.json,graph,rt,poisson=200", periodic = "--client cam=traces/h200/resnet50_b1.json,graph,rt,rate=200";
+  EXPECT_EQ(compared(random)["seeds"], nlohmann::json({1, 2, 3, 4, 5}));
+  EXPECT_FALSE(compared(periodic).contains("seeds"));
+  EXPECT_EQ(compared("--seeds=4,7 " + periodic)["seeds"], nlohmann::json({4, 7}));
+  const nlohmann::json until = compared("--until=p99:90% " + random);
+  const nlohmann::json& p99 = until["results"][0]["over_seeds"]["cam p99"];
+  EXPECT_LE(p99["least"], p99["mean"]);
+  EXPECT_EQ(until["seeds"].size(), 5u) << "five tell enough";
+  EXPECT_GT(compared("--until=p99:4% " + random)["seeds"].size(), 5u);
+  EXPECT_EQ(sim("compare --until=p99 " + random).code, 2);
+  EXPECT_EQ(sim("compare --until=latency:2% " + random).code, 2);
 }
 
 TEST(Command, ContentionIsLeftOutWhereThatIsAskedForAndTheResultSaysSo) {

@@ -61,6 +61,12 @@ TEST(MeanOverSeeds, IsInfiniteWhereARunIs) {
   EXPECT_TRUE(std::isinf(mean_over_seeds(runs).clients[0].p99_ms));
 }
 
+TEST(MeanOverSeeds, LeavesOutARunInWhichANumberIsUndefined) {
+  const std::vector<RunResult> runs{run(1, 1.0, 10, 7), run(2, 2.0, std::numeric_limits<double>::quiet_NaN(), 0)};
+  EXPECT_EQ(mean_over_seeds(runs).clients[0].p99_ms, 10);
+  EXPECT_EQ(estimates(runs, Figure::p99)[0].estimate.runs, 1);
+}
+
 TEST(FormatSeeds, HasALineForEachPolicysStpAndEachClientsP99) {
   const std::vector<std::vector<RunResult>> by_policy{{run(1, 1.0, 10, 7), run(2, 2.0, 30, 8)}};
   const std::string text = format_seeds(by_policy);
