@@ -8,7 +8,7 @@
 #include <system_error>
 #include <vector>
 
-#include "traces/model/error.h"
+#include "policies/api/registry.h"
 
 namespace corun {
 

@@ -8,6 +8,7 @@
 #include <ranges>
 #include <set>
 
+#include "policies/session/device_memory.h"
 #include "policies/session/instances.h"
 #include "traces/json/mig_json.h"
 #include "traces/json/spelling.h"
@@ -258,6 +259,26 @@ std::vector<Setting> shared_mig_settings(const Trace& trace, const Gpu& gpu) {
                      false, {}, each, instance_of});
     }
   return all;
+}
+
+std::string does_not_hold(const Setting& setting, const Trace& trace, const Gpu& gpu) {
+  const auto geometry = mig_geometry(gpu);
+  for (std::uint32_t k = 0; k < std::max<std::size_t>(1, setting.profiles.size()); ++k) {
+    const MigProfile* profile = setting.profiles.empty() || !geometry ? nullptr : geometry->find(setting.profiles[k]);
+    const std::uint64_t there = profile != nullptr ? profile->memory_bytes : gpu.memory_bytes;
+    std::uint64_t sum = 0;
+    std::vector<std::string> wanted;
+    for (std::size_t i = 0; i < trace.clients.size(); ++i) {
+      if (!setting.instance_of.empty() && setting.instance_of[i] != k) continue;
+      sum += trace.clients[i].memory_bytes;
+      if (trace.clients[i].memory_bytes != 0)
+        wanted.push_back(fmt::format("{} for {}", in_bytes(trace.clients[i].memory_bytes), trace.clients[i].name));
+    }
+    if (sum > there)
+      return fmt::format("{} {} needed, and {} has {}", fmt::join(wanted, " and "), wanted.size() == 1 ? "is" : "are",
+                         profile != nullptr ? profile->name : gpu.name, in_bytes(there));
+  }
+  return "";
 }
 
 Trace under(const Setting& setting, Trace trace) {

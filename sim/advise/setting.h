@@ -49,6 +49,9 @@ std::vector<Setting> mig_settings(const Trace& trace, const Gpu& gpu);
 /// More clients than two in two instances, which those of one share by MPS: in every way, of more than four clients by class.
 std::vector<Setting> shared_mig_settings(const Trace& trace, const Gpu& gpu);
 
+/// Why the clients' memory_bytes, of weights and caches, are more than the GPU or an instance has, with numbers; empty: they are not.
+std::string does_not_hold(const Setting& setting, const Trace& trace, const Gpu& gpu);
+
 /// The trace as it runs under the setting.
 Trace under(const Setting& setting, Trace trace);
 

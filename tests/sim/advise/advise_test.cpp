@@ -22,6 +22,13 @@ Advice ask(const std::vector<std::string>& slos, const std::string& goal, std::v
   return advise(cards, options);
 }
 
+Advice ask(const Trace& trace, const std::vector<std::string>& slos, const std::string& goal) {
+  AdviseOptions options;
+  options.slos = promised(slos, trace);
+  options.goal = parse_goal(goal, trace);
+  return advise({{read_gpu("h200"), trace}}, options);
+}
+
 TEST(Advise, TheBestOfTheSettingsThatLikelyHoldIsNamed) {
   const Advice advice = ask({"camera:p99=0.6ms"}, "batch:throughput");
   ASSERT_TRUE(advice.best);
@@ -175,7 +182,7 @@ TEST(Advise, PercentagesAreTriedUnevenAndWithPriorities) {
 TEST(Advise, PercentagesUnderPrioritiesLimitAndRank) {
   const Trace trace = under(percentage_setting(two_clients(), {90, 100}, true), two_clients());
   const auto ran = [&](const std::string& policy) { return run(trace, read_gpu("h200"), {{.policy = policy}}).clients; };
-  EXPECT_LT(ran("priority:percentages=90/100")[1].p99_ms, ran("mps:percentages=90/100")[1].p99_ms) << "the camera goes first";
+  EXPECT_LT(ran("priority:percentages=100")[1].p99_ms, ran("mps:percentages=100")[1].p99_ms) << "the camera goes first";
   EXPECT_LT(ran("priority:percentages=30/100")[0].throughput_per_s, 0.5 * ran("priority")[0].throughput_per_s) << "the batch has its limit";
   EXPECT_THROW(ran("priority:percentages=50/50/50"), InputError);
   EXPECT_THROW(ran("priority:percentages=0"), InputError);
@@ -209,6 +216,45 @@ TEST(Advise, ThreeClientsShareTwoInstancesInEveryWay) {
   EXPECT_TRUE(shared_mig_settings(two_clients(), gpu).empty()) << "each has one of its own";
   trace.clients.back().name = "a+b";
   EXPECT_TRUE(shared_mig_settings(trace, gpu).empty()) << "the policy parts names there";
+}
+
+TEST(Advise, ASettingThatCannotHoldWeightsAndCachesIsRefusedWithNumbers) {
+  Trace trace = two_clients();
+  trace.clients[0].memory_bytes = 60'000'000'000;
+  trace.clients[1].memory_bytes = 78'000'000'000;
+  const Advice advice = advise({{read_gpu("h200"), trace}}, {});
+  ASSERT_TRUE(advice.best);
+  std::size_t instances = 0;
+  for (const Tried& t : advice.tried) {
+    if (t.setting.mode != SharingMode::mig) {
+      EXPECT_TRUE(t.ran()) << t.setting.words << t.refused;
+      continue;
+    }
+    ++instances;
+    EXPECT_EQ(t.refused.find("78 GB for camera is needed, and ") != std::string::npos, true) << t.refused;
+    EXPECT_NE(t.refused.find("g.71gb has 7"), std::string::npos) << t.refused;
+  }
+  EXPECT_GT(instances, 0u);
+  trace.clients[0].memory_bytes = 80'000'000'000;
+  const Advice none = advise({{read_gpu("h200"), trace}}, {});
+  EXPECT_FALSE(none.best || none.nearest);
+  EXPECT_EQ(none.tried.front().refused, "80 GB for batch and 78 GB for camera are needed, and h200 has 151 GB");
+}
+
+TEST(Advise, ASettingUnderWhichAProgramFailsIsNotNamed) {
+  Trace trace = two_clients();
+  trace.clients[0].memory_bytes = 60'000'000'000;
+  Program& batch = trace.programs[0];
+  batch.buffers = {"cache"};
+  Op grow;
+  grow.what = Alloc{0, 30'000'000'000};
+  batch.ops.insert(batch.ops.begin(), grow);
+  const Advice advice = ask(trace, {}, "stp");
+  ASSERT_TRUE(advice.best);
+  for (const Tried& t : advice.tried)
+    if (t.setting.mode == SharingMode::mig) {
+      EXPECT_NE(t.refused.find("batch: out of memory: it asks for 30 GB"), std::string::npos) << t.refused;
+    }
 }
 
 TEST(Advise, PrioritiesFollowTheClassesWhereTheTraceHasNone) {
@@ -251,13 +297,6 @@ TEST(Advise, UpToTheHighestRateThePromiseHoldsAndAboveItDoesNot) {
   EXPECT_TRUE(holds(rate->highest));
   EXPECT_FALSE(holds(rate->highest * 1.05));
   EXPECT_FALSE(highest_rate(card, setting, 0, options)) << "a closed loop has no rate";
-}
-
-Advice ask(const Trace& trace, const std::vector<std::string>& slos, const std::string& goal) {
-  AdviseOptions options;
-  options.slos = promised(slos, trace);
-  options.goal = parse_goal(goal, trace);
-  return advise({{read_gpu("h200"), trace}}, options);
 }
 
 TEST(Advise, WhatAServerPromisedDecidesWhichSettingIsNamed) {
