@@ -114,13 +114,16 @@ std::vector<Setting> plain_settings(const Trace& trace) {
                  "nothing to set: processes take turns; " + device_plugin("timeSlicing", trace.clients.size())});
   all.push_back({SharingMode::mps, "mps", "MPS without percentages", kStartMps});
   if (has_priorities(trace) || two_classes(trace)) {
-    std::vector<std::string> below;
-    for (const Client& client : trace.clients)
-      if (best_effort(client)) below.push_back(fmt::format("{}: {}", client.name, kBelow));
+    std::vector<std::string> typed;
+    std::vector<bool> below;
+    for (const Client& client : trace.clients) {
+      below.push_back(best_effort(client));
+      if (below.back()) typed.push_back(fmt::format("{}: {}", client.name, kBelow));
+    }
     all.push_back({SharingMode::priority, "priority", "MPS with priorities, real-time first",
-                   fmt::format("{}; {}", kStartMps, fmt::join(below, "; ")), true});
+                   fmt::format("{}; {}", kStartMps, fmt::join(typed, "; ")), true, {}, below});
     if (has_priorities(trace))
-      all.back().words = "streams with the priorities of the trace",
+      all.back().below.clear(), all.back().words = "streams with the priorities of the trace",
       all.back().to_do = "cudaStreamCreateWithPriority as the trace says, in one process or under MPS";
   }
   std::set<std::string> processes;
@@ -132,6 +135,8 @@ std::vector<Setting> plain_settings(const Trace& trace) {
 
 Setting percentage_setting(const Trace& trace, const std::vector<std::uint32_t>& percent, bool ranked) {
   std::vector<std::string> capped, typed;
+  std::vector<bool> below;
+  for (std::size_t i = 0; ranked && i < percent.size(); ++i) below.push_back(has_lower_priority(trace, i));
   for (std::size_t i = 0; i < percent.size(); ++i) {
     const std::string& name = trace.clients[i].name;
     std::vector<std::string> set;
@@ -139,14 +144,14 @@ Setting percentage_setting(const Trace& trace, const std::vector<std::uint32_t>&
       capped.push_back(fmt::format("{} on at most {} % of the SMs", name, percent[i]));
       set.push_back(fmt::format("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE={}", percent[i]));
     }
-    if (ranked && has_lower_priority(trace, i)) set.emplace_back(kBelow);
+    if (ranked && below[i]) set.emplace_back(kBelow);
     if (!set.empty()) typed.push_back(fmt::format("{}: {}", name, fmt::join(set, " ")));
   }
   std::string to_do = fmt::format("{}; {}", kStartMps, fmt::join(typed, "; "));
   if (!ranked && percent == std::vector<std::uint32_t>(percent.size(), equal_share(percent.size())))  // what the plugin sets
     to_do += "; " + device_plugin("mps", percent.size());
   return {SharingMode::percentages, fmt::format("{}:percentages={}", ranked ? "priority" : "mps", fmt::join(percent, "/")),
-          fmt::format("MPS{}, {}", ranked ? " with priorities" : "", fmt::join(capped, ", ")), to_do, ranked, percent};
+          fmt::format("MPS{}, {}", ranked ? " with priorities" : "", fmt::join(capped, ", ")), to_do, ranked, percent, below};
 }
 
 std::vector<Setting> percentage_settings(const Trace& trace) {
@@ -197,7 +202,7 @@ Setting green_context_setting(const Trace& trace, const Gpu& gpu, const std::vec
           fmt::format("cuDevSmResourceSplitByCount in groups of 8 (CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING: all of "
                       "them) or torch.cuda.green_contexts.GreenContext.create: {}",
                       fmt::join(typed, ", ")),
-          false, {}, {}, {}, sms};
+          false, {}, {}, {}, {}, sms};
 }
 
 std::vector<Setting> mig_settings(const Trace& trace, const Gpu& gpu) {
@@ -219,7 +224,7 @@ std::vector<Setting> mig_settings(const Trace& trace, const Gpu& gpu) {
                    fmt::format("nvidia-smi -mig 1; nvidia-smi mig -cgi {} -C; CUDA_VISIBLE_DEVICES of each client in "
                                "the order {}; Kubernetes device plugin: {{version: v1, flags: {{migStrategy: mixed}}}}, with {}",
                                fmt::join(each, ","), fmt::join(names, ", "), fmt::join(resources, ", ")),
-                   false, {}, each, instance_of});
+                   false, {}, {}, each, instance_of});
   }
   return all;
 }
@@ -256,7 +261,7 @@ std::vector<Setting> shared_mig_settings(const Trace& trace, const Gpu& gpu) {
                      fmt::format("nvidia-smi -mig 1; nvidia-smi mig -cgi {} -C; for each instance of several clients {} of its own, with its "
                                  "CUDA_VISIBLE_DEVICES and a CUDA_MPS_PIPE_DIRECTORY that they share",
                                  fmt::join(each, ","), kStartMps),
-                     false, {}, each, instance_of});
+                     false, {}, {}, each, instance_of});
     }
   return all;
 }

@@ -25,6 +25,7 @@ struct Setting {
   std::string to_do;             // what to type or write
   bool priorities_by_class = false;  // where the trace gives none: real-time above best-effort
   std::vector<std::uint32_t> percent{};      // by client, under MPS; empty: no limits
+  std::vector<bool> below{};                 // by client, which has MPS's lower priority; empty: none
   std::vector<std::string> profiles{};       // of MIG, by instance
   std::vector<std::uint32_t> instance_of{};  // by client
   std::vector<std::uint32_t> sms{};          // of green contexts, by client
