@@ -193,8 +193,11 @@ Ran execute(const Plan& plan, const RunOptions& options, Player& player, AloneRu
   Ran ran{measure(trace, window, together.requests, alone), window, std::move(together.outcome),
           std::move(together.requests)};
   for (std::uint32_t i = 0; i < trace.clients.size(); ++i)
-    if (const auto& serving = trace.clients[i].serving)
-      ran.result.clients[i].served = measure_served(*serving, ClientId{i}, window, together.sequences);
+    if (const auto& serving = trace.clients[i].serving) {
+      const ServedResult served = measure_served(*serving, ClientId{i}, window, together.sequences);
+      ran.result.clients[i].served = served;
+      ran.result.clients[i].deadline_misses = served.late;
+    }
   report_memory(ran.outcome, ran.result);
   if (plan.is_registered) report_unverified(plan, ran.result);
   if (ran.outcome.stopped)

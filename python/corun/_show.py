@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import importlib
+import math
 from typing import Any, Mapping, Sequence
 
 Row = Mapping[str, Any]
@@ -34,6 +35,15 @@ COLOURS = ["#7f7f7f", "#bcbd22", "#9467bd", "#8c564b", "#ff7f0e", "#17becf", "#e
 TOTALS = ["stp", "antt", "fairness", "jain", "sm_busy", "occupancy"]
 CLIENT = ["name", "class", "finished", "dropped", "throughput_per_s", "mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms",
           "deadline_misses", "slowdown", "progress"]
+
+#: What is said of a server's sequences, by its name in `vllm bench serve`.
+SERVED = {
+    "sequences_per_s": "Request throughput (req/s)", "goodput_per_s": "Request goodput (req/s)",
+    "tokens_per_s": "Output token throughput (tok/s)",
+    **{f"{key}_{q}_ms": f"{words} {name} (ms)"
+       for key, name in (("first_token", "TTFT"), ("per_token", "TPOT"), ("between_tokens", "ITL"), ("end_to_end", "E2EL"))
+       for q, words in (("mean", "Mean"), ("p50", "Median"), ("p99", "P99"))},
+}
 
 #: Rows that a notebook shows at most, of any table.
 MOST_ROWS = 20
@@ -128,13 +138,57 @@ def _bars(clients: Sequence[Row]) -> str:
     return f"<p>Where the mean latency goes: {legend}.</p><table>{''.join(rows)}</table>"
 
 
+def _limits(served: Row) -> str:
+    """"TTFT 200 ms, TPOT 50 ms"; empty: nothing was promised."""
+    return ", ".join(f"{name} {served[key]:.4g} ms" for key, name in (
+        ("first_token_limit_ms", "TTFT"), ("per_token_limit_ms", "TPOT"), ("end_to_end_limit_ms", "E2EL")) if key in served)
+
+
+def _served_value(served: Row, key: str) -> Any:
+    value, infinite = served[key], served.get(key.rsplit("_", 2)[0] + "_infinite", 0)
+    if infinite and key.endswith("_mean_ms"):
+        return f">{shown(value)}"  # their time so far counts
+    return math.inf if infinite and value is None else value
+
+
+def served_rows(summaries: Sequence[Row], names: Sequence[str] = ()) -> dict[str, list[dict[str, Any]]]:
+    """Of each server by name, what its sequences met: a row a number, a column a run, as the command prints it.
+
+    names: of the runs, else their policies.
+    """
+    out: dict[str, list[dict[str, Any]]] = {}
+    for server in summaries[0]["clients"] if summaries else []:
+        if "served" not in server:
+            continue
+        runs = {}
+        for summary, name in zip(summaries, names or [s["policy"] for s in summaries]):
+            for client in summary["clients"]:
+                if client["name"] == server["name"] and "served" in client:
+                    runs[name] = {"seconds": summary["duration_ns"] / 1e9, **client["served"]}
+        lines: dict[str, Any] = {
+            "Successful requests": lambda r: f"{r['finished']} of {r['sequences']}",
+            f"Late: {_limits(server['served']) or 'nothing promised'}":
+                lambda r: f"{r['late']} of {r['sequences']}" if _limits(r) else None,
+            "Under way at the end, not late": lambda r: r["pending"],
+            "Benchmark duration (s)": lambda r: r["seconds"],
+            **{words: (lambda r, key=key: _served_value(r, key)) for key, words in SERVED.items()},
+        }
+        out[server["name"]] = [{f"sequences of {server['name']}": words, **{name: of(r) for name, r in runs.items()}}
+                               for words, of in lines.items()]
+    return out
+
+
+def _served(summaries: Sequence[Row]) -> str:
+    return "".join(html_table(rows) for rows in served_rows(summaries).values())
+
+
 def result_html(result: Any) -> str:
     s = result.summary
     totals = {name: s[name] for name in TOTALS if name in s}
     clients = [{key: client.get(key) for key in CLIENT} for client in s["clients"]]
     return _titled(
         f"{s['trace']} on {s['gpu']} under {s['policy']}, seed {s['seed']}",
-        html_table([totals]), html_table(clients), _bars(s["clients"]),
+        html_table([totals]), html_table(clients), _served([s]), _bars(s["clients"]),
         f"<p>Window: {html.escape(s['window'])}. Alone: {html.escape(s['alone'])}.</p>", _notes(s.get("notes") or []),
     )
 
@@ -170,7 +224,7 @@ def compared(summaries: Sequence[Row]) -> list[dict[str, Any]]:
 
 def comparison_html(summaries: Sequence[Row]) -> str:
     title = f"{summaries[0]['trace']} on {summaries[0]['gpu']}" if summaries else "No runs"
-    return _titled(title, _first(compared(summaries)))
+    return _titled(title, _first(compared(summaries)), _served(summaries))
 
 
 def rows_html(title: str, rows: Sequence[Row]) -> str:
@@ -178,12 +232,13 @@ def rows_html(title: str, rows: Sequence[Row]) -> str:
 
 
 def client_rows(summary: Row) -> list[dict[str, Any]]:
-    """A row a client, with its latency's parts as `<part>_part_ms`; they add up to `mean_ms`."""
+    """A row a client, with its latency's parts as `<part>_part_ms`, which add up to `mean_ms`, and of a server `served_<name>`."""
     out = []
     for client in summary["clients"]:
         row = {key: value for key, value in client.items() if not isinstance(value, dict)}
         if client["mean_ms"] is not None and "latency_parts_ms" in client:
             row.update({f"{name}_part_ms": value for name, value in split_parts(client).items()})
+        row.update({f"served_{name}": value for name, value in client.get("served", {}).items()})
         out.append(row)
     return out
 

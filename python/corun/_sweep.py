@@ -43,6 +43,7 @@ class Sweep:
             point.update({key: result.get(key) for key in ("gpu", "stp", "antt", "fairness", "sm_busy")})
             for client in result.get("clients") or [{}]:
                 numbers = {k: v for k, v in client.items() if not isinstance(v, dict) and k != "name"}
+                numbers.update({f"served_{k}": v for k, v in client.get("served", {}).items()})
                 out.append({**point, "client": client.get("name"), **numbers,
                             "error": (row.get("error") or {}).get("problem")})
         return out

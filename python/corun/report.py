@@ -25,7 +25,7 @@ from typing import Any, Iterable, Optional, Sequence, Union
 from ._advice import advice_page
 from ._measured import comparison_page
 from ._page import Page, write_whole
-from ._show import CLIENT, COLOURS, PARTS, TOTALS, html_table, split_parts
+from ._show import CLIENT, COLOURS, PARTS, TOTALS, html_table, served_rows, split_parts
 
 Row = dict[str, Any]
 
@@ -75,6 +75,8 @@ def _summary(page: Page, run: Run) -> None:
     page.raw(html_table([totals]))
     clients = [{key: client.get(key) for key in CLIENT} for client in s["clients"]]
     page.table("clients", clients)
+    for rows in served_rows([s]).values():
+        page.table("sequences", rows)
     intervals = [{"client": client["name"], **{key: _from_to(value) for key, value in client["intervals"].items()}}
                  for client in s["clients"] if "intervals" in client]
     if intervals:
@@ -165,6 +167,8 @@ def page(runs: Iterable[Run], title: str = "") -> Page:
             for run in all_runs
         ]
         out.table("runs", rows)
+        for served in served_rows([run.summary for run in all_runs], [run.title for run in all_runs]).values():
+            out.table("sequences", served)
     for run in all_runs:
         if len(all_runs) > 1:
             out.heading(run.title)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import html.parser
+import json
 import math
 from typing import Any, List
 
@@ -12,6 +13,7 @@ import pytest
 np = pytest.importorskip("numpy")
 
 import corun  # noqa: E402
+from corun._show import client_rows, served_rows, shown  # noqa: E402
 
 EXAMPLE = "traces/h200/examples/realtime-resnet50-beside-resnet152.json"
 TABLES = ["requests", "kernels", "copies", "blocks", "counters"]
@@ -215,3 +217,29 @@ def test_a_library_that_knows_nothing_of_corun_reads_the_columns(result: corun.R
     frame = polars.DataFrame(result.columns("kernels"))
     assert frame.height == len(result.kernels)
     assert frame["started_ns"].to_list() == result.kernels["started_ns"].tolist()
+
+
+def test_what_a_servers_sequences_met_is_the_same_in_the_summary_the_page_and_the_rows(tmp_path: Any) -> None:
+    trace = json.loads("""{"corun_trace": 1, "name": "s", "gpu": "h200", "run": {"duration_ns": 10000000},
+      "kernels": [{"name": "k", "grid": [132, 1, 1], "block": [128, 1, 1], "solo_time_ns": 100000}],
+      "programs": [{"name": "read", "ops": [{"launch": "k"}, {"sync": true}]}, {"name": "write", "ops": [{"launch": "k"}, {"sync": true}]}],
+      "clients": [{"name": "llm", "program": "read", "serving": {"first_token_slo_ns": 5000000, "most_at_once": 8,
+        "steps": [{"program": "read", "tokens": 128}, {"program": "write", "batch": 8, "context": 1000}]}}]}""")
+    trace["clients"][0]["serving"]["sequences"] = [[0, 128, 500]] * 100
+    (tmp_path / "s.json").write_text(json.dumps(trace))
+    result = corun.load(tmp_path / "s.json").run("fcfs")
+    served = result.summary["clients"][0]["served"]
+    assert (served["sequences"], served["waiting"], served["late"]) == (100, 92, 92)
+    assert served["first_token_p99_ms"] is None and served["first_token_infinite"] == 92
+    rows = {row["sequences of llm"]: row["fcfs"] for row in served_rows([result.summary])["llm"]}
+    assert rows["Successful requests"] == "0 of 100"
+    assert rows["Late: TTFT 5 ms"] == "92 of 100"
+    assert rows["P99 TTFT (ms)"] == math.inf
+    assert rows["Mean TTFT (ms)"].startswith(">")
+    assert rows["Median ITL (ms)"] == served["between_tokens_p50_ms"]
+    printed = {line[:32].strip(): line[32:].strip() for line in str(result).splitlines()}
+    assert {name: shown(value) for name, value in rows.items() if name in ("Successful requests", "Late: TTFT 5 ms", "P99 TTFT (ms)")} == \
+        {name: printed[name] for name in ("Successful requests", "Late: TTFT 5 ms", "P99 TTFT (ms)")}
+    assert "P99 TTFT (ms)" in Page(result._repr_html_()).words
+    assert "P99 TTFT (ms)" in Page(corun.compare(corun.load(tmp_path / "s.json"), ["fcfs", "priority"])._repr_html_()).words
+    assert client_rows(result.summary)[0]["served_late"] == 92

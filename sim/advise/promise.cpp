@@ -22,7 +22,8 @@ struct MetricName {
 constexpr MetricName kMetrics[] = {
     {"p99", Metric::p99, "ms", false},          {"p95", Metric::p95, "ms", false},   {"p50", Metric::p50, "ms", false},
     {"mean", Metric::mean, "ms", false},        {"max", Metric::max, "ms", false},   {"throughput", Metric::throughput, "/s", false},
-    {"ttft", Metric::ttft, "ms", true},         {"tbt", Metric::tbt, "ms", true},    {"goodput", Metric::goodput, "/s", true},
+    {"ttft", Metric::ttft, "ms", true},         {"tbt", Metric::tbt, "ms", true},    {"e2e", Metric::e2e, "ms", true},
+    {"goodput", Metric::goodput, "/s", true},
     {"tokens", Metric::tokens, "tokens/s", true}};
 
 const MetricName& name_of(Metric metric) {
@@ -89,7 +90,8 @@ double value_of(const ClientResult& c, Metric metric) {
     case Metric::max: return c.max_ms;
     case Metric::throughput: return c.throughput_per_s;
     case Metric::ttft: return c.served ? c.served->first_token_p99_ms : kNone;
-    case Metric::tbt: return c.served ? c.served->sequence_gap_p99_ms : kNone;
+    case Metric::tbt: return c.served ? c.served->per_token_p99_ms : kNone;
+    case Metric::e2e: return c.served ? c.served->end_to_end_p99_ms : kNone;
     case Metric::goodput: return c.served ? c.served->goodput_per_s : kNone;
     case Metric::tokens: return c.served ? c.served->tokens_per_s : kNone;
   }
@@ -104,7 +106,8 @@ Interval interval_of(const ClientResult& c, Metric metric) {
     case Metric::p95: return c.intervals->p95_ms;
     case Metric::p99: return c.intervals->p99_ms;
     case Metric::throughput: return c.intervals->throughput_per_s;
-    case Metric::ttft: return scaled(value_of(c, metric), c.p99_ms, c.intervals->p99_ms);
+    case Metric::ttft:
+    case Metric::e2e: return scaled(value_of(c, metric), c.p99_ms, c.intervals->p99_ms);
     case Metric::tbt: return scaled(value_of(c, metric), c.mean_ms, c.intervals->mean_ms);
     case Metric::max:
     case Metric::goodput:
@@ -147,6 +150,7 @@ std::vector<Slo> slos_of(const Trace& trace) {
     } else {
       within(Metric::ttft, client.serving->first_token_slo);
       within(Metric::tbt, client.serving->between_tokens_slo);
+      within(Metric::e2e, client.serving->end_to_end_slo);
     }
   }
   return slos;
@@ -180,8 +184,8 @@ void expect_judged(const std::string& text, Metric metric, const ClientResult& c
     if (c.finished + c.dropped + c.unfinished == 0) fail(fmt::format("no request of {} came in the window", c.name));
     return;
   }
-  if (c.served->finished + c.served->unfinished == 0) fail(fmt::format("no sequence of {} came in the window", c.name));
-  if (metric == Metric::tbt && c.served->finished != 0 && c.served->unfinished == 0 && std::isnan(c.served->sequence_gap_p99_ms))
+  if (c.served->sequences == 0) fail(fmt::format("no sequence of {} came in the window", c.name));
+  if (metric == Metric::tbt && c.served->finished != 0 && c.served->unfinished == 0 && std::isnan(c.served->per_token_p99_ms))
     fail(fmt::format("no sequence of {} has two tokens", c.name));
 }
 

@@ -15,28 +15,12 @@ namespace {
 
 constexpr double kBroken = std::numeric_limits<double>::infinity();
 
-/// Of all requests, how many may be dropped before the quantile is one of these.
-double may_be_dropped(Metric metric) {
-  switch (metric) {
-    case Metric::p50: return 0.5;
-    case Metric::p95: return 0.05;
-    case Metric::p99: return 0.01;
-    case Metric::mean:
-    case Metric::max: return 0;
-    case Metric::throughput: return 1;
-    default: return 0;  // of sequences
-  }
-}
-
 /// Value over limit, or limit over value: at most 1 where it holds.
 double use_of(const Slo& slo, const ClientResult& c) {
   const double value = value_of(c, slo.metric);
   if (is_rate(slo.metric)) return value > 0 ? slo.limit / value : kBroken;
-  if (c.served) return std::isnan(value) ? kBroken : value / slo.limit;
-  const auto all = static_cast<double>(c.finished + c.dropped);
-  if (all == 0 || std::isnan(value)) return kBroken;
-  if (static_cast<double>(c.dropped) / all > may_be_dropped(slo.metric)) return kBroken;
-  return value / slo.limit;
+  const bool of_the_served_only = slo.metric == Metric::mean && c.dropped != 0;
+  return std::isnan(value) || of_the_served_only ? kBroken : value / slo.limit;
 }
 
 double merit_of(const Goal& goal, const RunResult& result) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <iostream>
 #include <mutex>
@@ -17,9 +18,11 @@
 #include "sim/oracle/oracle.h"
 #include "sim/run/in_parallel.h"
 #include "sim/run/run.h"
+#include "sim/sweep/sweep.h"
 #include "traces/json/spelling.h"
 #include "traces/model/error.h"
 #include "traces/timeline/report.h"
+#include "traces/timeline/seeds.h"
 
 namespace corun::sim {
 namespace {
@@ -46,6 +49,57 @@ std::vector<std::string> join_parameters(const std::vector<std::string>& pieces)
 
 std::string percent(double share) {
   return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : "-";
+}
+
+constexpr std::uint64_t kSeeds = 5;       // where arrivals are random; the tutorial's table stays below two seconds
+constexpr std::size_t kMostSeeds = 100;   // of --until
+
+/// "p99:2%"
+struct Until {
+  Figure figure = Figure::p99;
+  double share = 0;  // of the mean, half of its 95 % interval
+};
+Until parse_until(const std::string& text) {
+  static const std::vector<std::pair<std::string, Figure>> figures = {{"p99", Figure::p99}, {"mean", Figure::mean}, {"stp", Figure::stp}};
+  const std::size_t colon = text.find(':');
+  std::vector<std::string> names;
+  for (const auto& [name, figure] : figures) {
+    names.push_back(name);
+    if (colon == std::string::npos || text.substr(0, colon) != name) continue;
+    double percent = 0;
+    const char* end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, percent);
+    if (error == std::errc{} && std::string_view(stop, static_cast<std::size_t>(end - stop)) == "%" && percent > 0 && percent < 100)
+      return {figure, percent / 100};
+  }
+  throw InputError("", "--until", fmt::format("{} is no figure and share", in_quotes(text)),
+                   fmt::format("write p99:2%; figures are {}", list_names(names)));
+}
+
+/// The seeds of `trace` that are run at first.
+std::vector<std::uint64_t> seeds_of(const Trace& trace, const CompareArguments& a) {
+  if (!a.seeds.empty()) return parse_seeds(a.seeds);
+  std::vector<std::uint64_t> seeds{trace.run.seed};
+  while (arrives_at_random(trace) && seeds.size() < kSeeds) seeds.push_back(seeds.back() + 1);
+  return seeds;
+}
+
+/// Which figure is the least sure, as "vision p99 under mps"; none: all are sure enough.
+std::optional<std::string> not_sure(const std::vector<std::vector<RunResult>>& runs, const Until& until) {
+  std::optional<std::string> worst;
+  double most = until.share;
+  for (const std::vector<RunResult>& of : runs)
+    for (const NamedEstimate& e : estimates(of, until.figure)) {
+      const double share = e.estimate.half_width() / e.estimate.mean;
+      if (!std::isfinite(e.estimate.mean) || share <= most) continue;
+      most = share;
+      worst = fmt::format("{} under {} is ± {}", e.name, of.front().policy, percent(share));
+    }
+  return worst;
+}
+
+nlohmann::ordered_json json_of(const Estimate& e) {
+  return {{"mean", e.mean}, {"deviation", e.deviation}, {"least", e.least}, {"most", e.most}};
 }
 
 std::string format_oracle(const Oracle& oracle, const std::vector<RunResult>& results,
@@ -98,6 +152,8 @@ void add_compare(CLI::App& command, CompareArguments& a) {
                   "what the oracle optimises: stp, antt, or p99 (worst real-time)")
       ->check(CLI::IsMember({"stp", "antt", "p99"}))
       ->capture_default_str();
+  command.add_option("--seeds", a.seeds, "seeds of random arrivals, as 1..5, whose mean is shown (default: five where arrivals are random, else one)");
+  command.add_option("--until", a.until, "further seeds until the 95 % interval of the mean is so narrow, as p99:2% (also mean, stp); at most 100");
 }
 
 namespace {
@@ -137,48 +193,79 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
   Memory memory;
   const std::vector<std::string> specs = specs_of(a);
   std::vector<RunResult> results;
+  std::vector<std::vector<RunResult>> by_seed;  // as `results`
   std::vector<NotRun> not_run;
   std::optional<Oracle> oracle, instances;
+  std::optional<std::string> unsure;
   bool stopped = false, searching = false;
   const hw::SignalGuard guard;
+  const std::optional<Until> until = a.until.empty() ? std::nullopt : std::optional(parse_until(a.until));
+  std::vector<std::uint64_t> seeds = seeds_of(trace, a);
   {
     ProgressBar bar;
     const auto progress = [&](const char* stage, double done) { bar.show(stage, done); };
-    std::vector<std::optional<RunResult>> ran(specs.size());
+    std::vector<std::vector<RunResult>> ran(specs.size());
     std::vector<std::string> refused(specs.size());
-    std::vector<double> done(specs.size());
-    std::mutex telling;
-    in_parallel(specs.size(), 0, [&](std::size_t i) {
-      const auto tell = [&](const char* stage, double fraction) {
+    const auto run_seeds = [&](std::size_t from) {
+      const std::size_t of_each = seeds.size() - from;
+      std::vector<std::optional<RunResult>> results(specs.size() * of_each);
+      std::vector<double> done(results.size());
+      std::mutex telling;
+      in_parallel(results.size(), 0, [&](std::size_t k) {
+        const std::size_t i = k / of_each;
+        const auto tell = [&](const char* stage, double fraction) {
+          const std::scoped_lock lock(telling);
+          done[k] = std::max(done[k], fraction);
+          progress(stage, std::accumulate(done.begin(), done.end(), 0.0) / static_cast<double>(done.size()));
+        };
+        const auto interrupt = [] {
+          if (hw::SignalGuard::flag()) throw Stopped{};
+        };
+        const RunOptions options{
+            {.policy = specs[i], .progress = tell, .profiles = profiles, .interrupt = interrupt},
+            engine,
+            0,
+            &memory};
+        Trace seeded = trace;
+        seeded.run.seed = seeds[from + k % of_each];
+        std::string reason;
+        try {
+          results[k] = run(seeded, gpu, options);
+          return;
+        } catch (const InputError& error) {
+          if (!all) throw;
+          reason = error.problem();
+        } catch (const Stopped&) {
+          reason = kInterrupted;
+        } catch (const std::exception&) {  // in a helper of a run that was interrupted
+          if (!hw::SignalGuard::flag()) throw;
+          reason = kInterrupted;
+        }
         const std::scoped_lock lock(telling);
-        done[i] = std::max(done[i], fraction);
-        progress(stage, std::accumulate(done.begin(), done.end(), 0.0) / static_cast<double>(done.size()));
-      };
-      const auto interrupt = [] {
-        if (hw::SignalGuard::flag()) throw Stopped{};
-      };
-      const RunOptions options{
-          {.policy = specs[i], .progress = tell, .profiles = profiles, .interrupt = interrupt},
-          engine,
-          0,
-          &memory};
-      try {
-        ran[i] = run(trace, gpu, options);
-      } catch (const InputError& error) {
-        if (!all) throw;
-        refused[i] = error.problem();
-      } catch (const Stopped&) {
-        refused[i] = kInterrupted;
-      } catch (const std::exception&) {  // in a helper of a run that was interrupted
-        if (!hw::SignalGuard::flag()) throw;
-        refused[i] = kInterrupted;
-      }
-    });
+        refused[i] = reason;
+      });
+      for (std::size_t k = 0; k < results.size(); ++k)
+        if (results[k]) ran[k / of_each].push_back(std::move(*results[k]));
+    };
+    run_seeds(0);
+    // Each further round has half as many again as there are.
+    while (until && !hw::SignalGuard::flag()) {
+      std::vector<std::vector<RunResult>> whole;
+      std::ranges::copy_if(ran, std::back_inserter(whole), [&](const auto& of) { return of.size() == seeds.size(); });
+      unsure = arrives_at_random(trace) ? not_sure(whole, *until) : std::nullopt;
+      if (!unsure || seeds.size() >= kMostSeeds) break;
+      const std::size_t before = seeds.size();
+      while (seeds.size() < std::min(kMostSeeds, std::max<std::size_t>(kSeeds, before + before / 2)))
+        seeds.push_back(std::ranges::max(seeds) + 1);
+      run_seeds(before);
+    }
     for (std::size_t i = 0; i < specs.size(); ++i)
-      if (ran[i])
-        results.push_back(std::move(*ran[i]));
-      else
+      if (refused[i].empty()) {
+        results.push_back(mean_over_seeds(ran[i]));
+        by_seed.push_back(std::move(ran[i]));
+      } else {
         not_run.push_back({specs[i], refused[i]});
+      }
     stopped = hw::SignalGuard::flag();
     if (results.empty() && stopped) {
       bar.clear();
@@ -212,6 +299,8 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
     if (*found) shown.push_back((*found)->best);
   if (!json) {
     std::cout << format_comparison(shown, not_run, a.notes);
+    if (seeds.size() > 1) std::cout << '\n' << format_seeds(by_seed);
+    if (unsure) fmt::print("unsure   after {} seeds {}: a longer --duration narrows it\n", seeds.size(), *unsure);
     if (a.where) std::cout << '\n' << format_parts(shown);
     if (oracle) std::cout << format_oracle(*oracle, results, a);
     if (instances)
@@ -222,6 +311,12 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
   std::stringstream text;
   write_summary(shown, text, not_run);
   nlohmann::ordered_json document = nlohmann::ordered_json::parse(text);
+  if (seeds.size() > 1) {
+    document["seeds"] = seeds;
+    for (std::size_t i = 0; i < by_seed.size(); ++i)
+      for (const Figure figure : {Figure::stp, Figure::mean, Figure::p99})
+        for (const NamedEstimate& e : estimates(by_seed[i], figure)) document["results"][i]["over_seeds"][e.name] = json_of(e.estimate);
+  }
   if (oracle) document["oracle"] = json_of(*oracle, results, a);
   if (instances) document["instances"] = json_of(*instances, results, a);
   if (searching) document["oracle_interrupted"] = true;

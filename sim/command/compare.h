@@ -23,6 +23,8 @@ struct CompareArguments {
   bool where = false;  // latency goes
   ContentionChoice contention;
   std::string objective = "stp";
+  std::string seeds;  // empty: five from the trace's on where arrivals are random
+  std::string until;  // "p99:2%": further seeds until the figure is so sure; empty: none
 };
 
 /// The options of `compare` that a single run does not have.

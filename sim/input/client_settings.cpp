@@ -22,6 +22,9 @@ struct Said {
   const std::string& place;
   const std::vector<ClientSetting>& all;
 
+  bool has(std::string_view key) const {
+    return std::ranges::find(all, key, &ClientSetting::key) != all.end();
+  }
   std::string value_of(const char* key) const {
     for (const ClientSetting& s : all)
       if (s.key == key) return s.value;
@@ -157,8 +160,12 @@ Key of_a_file(const char* name, const char* value, const char* meaning) {
 const std::vector<Key>& keys() {
   constexpr double kMostRate = 1e6;
   const auto arrives = [](Client& c, Arrivals arrivals) { c.arrivals = std::move(arrivals); };
+  // A service's requests wait; the frames of a camera, which come at a rate, replace each other.
+  const auto waits_unless_told = [](Client& c, const Said& w) {
+    if (!w.has("newest")) c.stale = Stale::queue;
+  };
   const auto of_server = [](Client& c, const Said& w, const ClientSetting& s) -> Serving& {
-    if (!c.serving) fail(w, fmt::format("{}= is of a server of sequences", s.key), "give serve=, or leave it out");
+    if (!c.serving) fail(w, fmt::format("{}= is of a server of sequences", s.key), "give serve=auto, or leave it out");
     return *c.serving;
   };
   const auto of_times = [](Client&, const Said& w, const ClientSetting& s) {
@@ -174,7 +181,7 @@ const std::vector<Key>& keys() {
           [=](Client& c, const Said&, const ClientSetting&) { arrives(c, ClosedLoop{}); }),
       key("think", "5ms", "closed loop that waits so long before the next request",
           [=](Client& c, const Said& w, const ClientSetting& s) { arrives(c, ClosedLoop{duration(w, s)}); }),
-      key("rate", "50", "requests a second; periodic, or random or recorded where they were so",
+      key("rate", "50", "requests a second: at equal distances, or random or recorded where they were so",
           [=](Client& c, const Said& w, const ClientSetting& s) {
             const double per_s = number(w, s, 1e-6, kMostRate, "requests a second, as 50");
             if (c.serving)
@@ -182,11 +189,12 @@ const std::vector<Key>& keys() {
             else
               set_rate(c.arrivals, per_s);
           }),
-      key("poisson", "50", "random (Poisson), requests a second in the mean",
+      key("poisson", "50", "random (Poisson), requests a second in the mean; they queue",
           [=](Client& c, const Said& w, const ClientSetting& s) {
             arrives(c, Poisson{number(w, s, 1e-6, kMostRate, "requests a second, as 50")});
+            waits_unless_told(c, w);
           }),
-      {"times", "FILE", "as a recording has them: Azure LLM CSV, BurstGPT, Mooncake, or seconds, one a line",
+      {"times", "FILE", "as a recording has them: Azure LLM CSV, BurstGPT, Mooncake, or seconds, one a line; they queue",
        [=](Client& c, const Said& w, const ClientSetting& s, std::vector<std::string>& notes) {
          const std::string speed = w.value_of("speed"), from = w.value_of("from");
          const auto requests = recorded(s.value, from.empty() ? Time{} : duration(w, {"from", from}),
@@ -194,13 +202,14 @@ const std::vector<Key>& keys() {
          if (c.serving)
            c.serving->sequences = sequences_of(s.value, requests, notes);
          else
-           arrives(c, times_of(requests));
+           arrives(c, times_of(requests)), waits_unless_told(c, w);
        }},
       key("from", "3600s", "the recorded arrivals start here", of_times),
       key("speed", "2", "the recorded arrivals come faster by this factor", of_times),
-      key("queue", nullptr,
-          "requests that find the client busy wait; else the newest replaces the one that waits",
+      key("queue", nullptr, "requests that find the client busy wait",
           [](Client& c, const Said&, const ClientSetting&) { c.stale = Stale::queue; }),
+      key("newest", nullptr, "of requests that find the client busy the newest waits, the others are dropped; so where they come at rate=",
+          [](Client& c, const Said&, const ClientSetting&) { c.stale = Stale::keep_newest; }),
       key("slo", "20ms", "deadline of a request, from its arrival",
           [](Client& c, const Said& w, const ClientSetting& s) { c.deadline = duration(w, s); }),
       key("priority", "-5", "of its streams: 0 lowest, -5 highest",
@@ -235,6 +244,8 @@ const std::vector<Key>& keys() {
           [=](Client& c, const Said& w, const ClientSetting& s) {
             of_server(c, w, s).between_tokens_slo = duration(w, s);
           }),
+      key("e2e", "2s", "of a server: latest end of a sequence",
+          [=](Client& c, const Said& w, const ClientSetting& s) { of_server(c, w, s).end_to_end_slo = duration(w, s); }),
       key("most", "16", "of a server: sequences in its batch",
           [=](Client& c, const Said& w, const ClientSetting& s) {
             of_server(c, w, s).most_at_once = static_cast<std::uint32_t>(number(w, s, 1, 65535, "a whole number from 1"));
@@ -243,8 +254,9 @@ const std::vector<Key>& keys() {
           "of a server: a decode reads as many tokens of each sequence as the longest has, not of each its "
           "own",
           [=](Client& c, const Said& w, const ClientSetting& s) { of_server(c, w, s).padded = true; }),
-      of_a_file("serve", "STEPS",
-                "a server of sequences, of times=; the file's programs by size: prefill:512+decode:8x2048"),
+      of_a_file("serve", "auto",
+                "a server of sequences, of times=; steps are the file's programs by name, as prefill_512 and decode_8x2048, "
+                "or as written: read:512+write:8x2048"),
       of_a_file("program", "NAME", "which of the file's programs"),
       of_a_file("client", "NAME", "start from this client of the file"),
       of_a_file("counters", "FILE", "what `ncu --csv` printed of the recorded program"),
@@ -300,7 +312,7 @@ void apply_client_settings(Client& client, const std::vector<ClientSetting>& set
   for (const ClientSetting& s : settings) key_of(s.key, place).set(client, said, s, notes);
   for (const ClientSetting& s : settings)
     if (client.serving && (s.key == "closed" || s.key == "think" || s.key == "poisson" || s.key == "slo"))
-      fail(said, fmt::format("{} does not go with a server of sequences", s.key), "use times=, rate=, ttft= and tbt=");
+      fail(said, fmt::format("{} does not go with a server of sequences", s.key), "use times=, rate=, ttft=, tbt= and e2e=");
   if (client.quota && client.reservation && *client.reservation > *client.quota)
     fail(said, "the reservation exceeds the quota", "promise at most what the client may hold");
 }

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -15,6 +14,7 @@
 #include "sim/input/carry.h"
 #include "sim/input/client_settings.h"
 #include "sim/input/load.h"
+#include "sim/input/serving_steps.h"
 #include "traces/json/spelling.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -151,36 +151,6 @@ class Composer {
     return ProgramId{static_cast<std::uint32_t>(known - names.begin())};
   }
 
-  /// "prefill:512+decode:8x2048": a program and what it was captured for.
-  std::vector<ServingStep> steps_of(const Written& written, const std::string& text, const Trace& trace) const {
-    std::vector<ServingStep> steps;
-    for (std::size_t begin = 0; begin <= text.size();) {
-      const std::size_t end = std::min(text.find('+', begin), text.size());
-      const std::string one = text.substr(begin, end - begin);
-      begin = end + 1;
-      const std::size_t colon = one.rfind(':');
-      const auto program = std::find_if(trace.programs.begin(), trace.programs.end(),
-                                        [&](const Program& p) { return p.name == one.substr(0, colon); });
-      std::vector<std::string> names;
-      for (const Program& p : trace.programs) names.push_back(p.name);
-      if (colon == std::string::npos || program == trace.programs.end())
-        fail(written, fmt::format("{} names no program of {} and its size", in_quotes(one), written.file),
-             fmt::format("write NAME:TOKENS for a prefill and NAME:BATCHxCONTEXT for a decode, of {}", list_names(names)));
-      ServingStep step{ProgramId{static_cast<std::uint32_t>(program - trace.programs.begin())}};
-      const char *at = one.c_str() + colon + 1, *last = one.c_str() + one.size();
-      const auto [cross, error] = std::from_chars(at, last, step.tokens);
-      bool good = error == std::errc{} && step.tokens != 0;
-      if (good && cross != last) {
-        step.batch = std::exchange(step.tokens, 0u);
-        const auto [stop, wrong] = std::from_chars(cross + 1, last, step.context);
-        good = *cross == 'x' && wrong == std::errc{} && stop == last && step.context != 0 && step.batch <= 65535;
-      }
-      if (!good) fail(written, fmt::format("{} has no size", in_quotes(one)), "write prefill:512 or decode:8x2048");
-      steps.push_back(step);
-    }
-    return steps;
-  }
-
   /// The file's client that `client=` names, else the only one there is (of the program that `program=` names).
   const Client* choose_base(const Written& written, const Trace& trace) const {
     const std::string wanted = written.value_of("client"), program = written.value_of("program");
@@ -216,13 +186,15 @@ class Composer {
     Part& part = parts_.at(key_of_part(written));
     const Client* base = choose_base(written, part.trace);
     std::vector<ServingStep> steps;
-    if (const std::string text = written.value_of("serve"); !text.empty()) steps = steps_of(written, text, part.trace);
+    const std::string serve = written.value_of("serve");
+    const bool has_steps = base != nullptr && base->serving && serve == "auto";  // the file says which they are
+    if (!serve.empty() && !has_steps) steps = serving_steps(serve, part.trace, written.file, written.place());
     const ProgramId program = steps.empty() ? choose_program(written, part.trace, base) : steps.front().program;
     Client client = base == nullptr ? Client{} : *base;
     if (base == nullptr) client.streams.resize(part.trace.programs[program.value].streams.size());
     client.name = client.process = written.name;
     client.origin = {"", written.place()};
-    if (!steps.empty()) client.serving = Serving{std::move(steps), 0, false, {}, {}, {}};
+    if (!steps.empty()) client.serving.emplace().steps = std::move(steps);
     apply_client_settings(client, written.settings, written.place(), out_.notes);
     if (client.serving && client.serving->sequences.empty())
       fail(written, "a server has no sequences", "give times=FILE, with the arrivals and their tokens");

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pages
@@ -103,3 +104,12 @@ def test_python_is_run_where_the_page_says_so(tmp_path: Path) -> None:
     for before, body, faults in (("<!-- is run -->\n", "1 / 0", 1), ("<!-- is run -->\n", "print(1)", 0), ("", "1 / 0", 0)):
         page.write_text(f"{before}```python\n{body}\n```\n")
         assert len(pages.check(page, Path("/bin/true"))) == faults
+
+
+def test_factors_in_the_readmes_first_reading_are_printed_above_it() -> None:
+    page = (pages.ROOT / "README.md").read_text(encoding="utf-8")
+    shown = [line for step in pages.blocks_of(page)[0][0].steps for line in step.shown]
+    reading = page[page.index("Read it as:") :].split("\n\n")[0]
+    factors = re.findall(r"\d+\.\d+(?= times)", reading)
+    assert len(factors) == 3
+    assert not [f for f in factors if not any(f"×{f}" in line for line in shown)]

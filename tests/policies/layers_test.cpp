@@ -33,7 +33,7 @@ const std::vector<Layer> kLayers = {
     {"traces"},  // files built into the program
     {"traces/model", {}, {"boost/graph/", "fmt/"}},
     {"traces/json", {"traces", "traces/model"}, {"fmt/", "nlohmann/", "valijson/", "zlib.h"}},
-    {"traces/timeline", {"traces/model"}, {"fmt/", "nlohmann/", "protozero/"}},
+    {"traces/timeline", {"traces/model"}, {"fmt/", "nlohmann/", "protozero/", "boost/math/"}},
     {"traces/import", {"traces/json", "traces/model"}, {"fmt/", "nlohmann/", "sqlite3.h"}},
 
     // Policies: the same objects for both backends.

@@ -434,6 +434,7 @@ class TraceReader {
     }
     serving.first_token_slo = optional_time(from, "first_token_slo_ns");
     serving.between_tokens_slo = optional_time(from, "between_tokens_slo_ns");
+    serving.end_to_end_slo = optional_time(from, "end_to_end_slo_ns");
     return serving;
   }
 

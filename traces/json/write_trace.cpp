@@ -274,6 +274,7 @@ json serving(const Serving& from, const std::vector<std::string>& programs) {
   for (const Sequence& s : from.sequences) to["sequences"].push_back(json::array({ns(s.at), s.prompt, s.generated}));
   put(to, "first_token_slo_ns", from.first_token_slo);
   put(to, "between_tokens_slo_ns", from.between_tokens_slo);
+  put(to, "end_to_end_slo_ns", from.end_to_end_slo);
   return to;
 }
 

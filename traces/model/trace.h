@@ -136,7 +136,7 @@ struct Serving {
   std::uint32_t most_at_once = 0;   // sequences in the batch
   bool padded = false;  // a decode reads as many tokens of each as the longest has, else its own of each
   std::vector<Sequence> sequences;  // in the order of their times
-  std::optional<Time> first_token_slo, between_tokens_slo;  // the latter of a sequence's mean
+  std::optional<Time> first_token_slo, between_tokens_slo, end_to_end_slo;  // between tokens: a sequence's mean
   bool operator==(const Serving&) const = default;
 };
 

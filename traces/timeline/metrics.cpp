@@ -2,11 +2,14 @@
 #include "traces/timeline/metrics.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <optional>
+#include <ranges>
 #include <variant>
 
 #include "traces/model/statistics.h"
@@ -15,6 +18,7 @@ namespace corun {
 namespace {
 
 constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 double ratio(double numerator, double denominator) {
   return denominator > 0 ? numerator / denominator : kUndefined;
@@ -54,8 +58,36 @@ bool finished_in(const RequestRecord& r, const Window& w) {
 struct Tally {
   std::uint64_t finished = 0, dropped = 0, unfinished = 0, deadline_misses = 0;
   std::vector<Time> latencies;  // of requests that arrived in the window too; ascending
+  std::vector<Time> ages;       // of those that arrived in the window and had not ended by its end; ascending
+  Time replaced{};              // sum over the dropped: from the arrival to the end of the request served instead
   double work_ps = 0;
-  LatencyParts parts;  // sums over the same
+  LatencyParts parts;  // sums over `latencies`
+
+  /// Of all requests that arrived in the window.  One that is under way at its end is known to take longer than its age;
+  /// a dropped one never ended.
+  double quantile_ms(std::size_t percent) const {
+    if (latencies.empty()) return kUndefined;
+    const auto longer = [&](Time x) { return static_cast<std::size_t>(ages.end() - std::ranges::lower_bound(ages, x)); };
+    const auto rank = [&](std::size_t of) { return (percent * of + 99) / 100; };
+    // A longer x is surpassed by fewer, so the first that holds is found by halves.
+    const auto at = std::ranges::partition_point(std::views::iota(std::size_t{0}, latencies.size()), [&](std::size_t i) {
+      return i + 1 < rank(latencies.size() + dropped + longer(latencies[i]));
+    });
+    if (*at != latencies.size()) return to_ms(latencies[*at]);
+    const std::size_t rest = longer(latencies.back());
+    const std::size_t beyond = rank(latencies.size() + dropped + rest) - latencies.size();
+    return beyond <= rest ? to_ms(ages[ages.size() - rest + beyond - 1]) : kInfinite;
+  }
+
+  /// Of all requests that arrived in the window: a dropped one counts until what was served instead ends, one that is under
+  /// way with its age, where no other took as long.
+  double turnaround_ms() const {
+    if (latencies.empty()) return kUndefined;
+    Time sum = std::accumulate(latencies.begin(), latencies.end(), replaced);
+    const auto overdue = std::ranges::upper_bound(ages, latencies.back());
+    sum = std::accumulate(overdue, ages.end(), sum);
+    return to_ms(sum) / static_cast<double>(latencies.size() + dropped + static_cast<std::size_t>(ages.end() - overdue));
+  }
 
   PartsMs mean_parts() const {
     const auto mean = [&](Time sum) {
@@ -91,7 +123,7 @@ void add(LatencyParts& to, const LatencyParts& one) {
   to.of_running += one.of_running;
 }
 
-void count(Tally& t, const RequestRecord& r, const Window& w, std::optional<Time> deadline) {
+void count(Tally& t, const RequestRecord& r, const Window& w, std::optional<Time> deadline, Time served_instead) {
   if (r.arrival > w.end) return;
   t.work_ps += work_in(r, w);
   const bool arrived_inside = r.arrival >= w.begin;
@@ -99,6 +131,7 @@ void count(Tally& t, const RequestRecord& r, const Window& w, std::optional<Time
   if (r.dropped) {
     if (!arrived_inside) return;
     ++t.dropped;
+    t.replaced += std::min(served_instead, w.end) - r.arrival;
     missed = true;
   } else if (finished_in(r, w)) {
     ++t.finished;
@@ -109,9 +142,24 @@ void count(Tally& t, const RequestRecord& r, const Window& w, std::optional<Time
     missed = deadline && r.finished - r.arrival > *deadline;
   } else if (r.finished > w.end) {
     ++t.unfinished;
+    if (arrived_inside) t.ages.push_back(w.end - r.arrival);
     missed = deadline && w.end - r.arrival > *deadline;
   }
   if (missed && deadline && arrived_inside) ++t.deadline_misses;
+}
+
+/// Of one client's requests, each once.
+Tally tally(std::vector<const RequestRecord*> requests, const Window& w, std::optional<Time> deadline) {
+  Tally t;
+  std::ranges::stable_sort(requests, {}, &RequestRecord::request);
+  Time next_end = kNever;
+  for (const RequestRecord* r : requests | std::views::reverse) {
+    if (!r->dropped) next_end = r->finished;
+    count(t, *r, w, deadline, next_end);
+  }
+  std::ranges::sort(t.latencies);
+  std::ranges::sort(t.ages);
+  return t;
 }
 
 double per_second(std::uint64_t count, Time length) {
@@ -128,22 +176,25 @@ ClientResult client_result(const Client& client, const Window& w, const Tally& t
   result.unfinished = together.unfinished;
   result.throughput_per_s = per_second(together.finished, length);
   result.mean_ms = mean_ms(together.latencies);
-  result.p50_ms = percentile_ms(together.latencies, 50);
-  result.p95_ms = percentile_ms(together.latencies, 95);
-  result.p99_ms = percentile_ms(together.latencies, 99);
-  result.max_ms = percentile_ms(together.latencies, 100);
+  result.p50_ms = together.quantile_ms(50);
+  result.p95_ms = together.quantile_ms(95);
+  result.p99_ms = together.quantile_ms(99);
+  result.max_ms = together.quantile_ms(100);
   result.deadline_misses = together.deadline_misses;
   result.alone_mean_ms = mean_ms(alone.latencies);
+  result.alone_p50_ms = alone.quantile_ms(50);
+  result.alone_p95_ms = alone.quantile_ms(95);
+  result.alone_p99_ms = alone.quantile_ms(99);
   result.parts = together.mean_parts();
   result.alone_parts = alone.mean_parts();
   result.alone_throughput_per_s = per_second(alone.finished, length);
 
   const bool sent_any = together.finished + together.dropped + together.unfinished > 0;
-  result.slowdown = ratio(result.mean_ms, result.alone_mean_ms);
+  result.slowdown = ratio(together.turnaround_ms(), alone.turnaround_ms());
   if (together.latencies.empty() && sent_any) result.slowdown = std::numeric_limits<double>::infinity();
   if (w.fixed_work) {
     result.progress =
-        together.latencies.empty() && sent_any ? 0 : ratio(result.alone_mean_ms, result.mean_ms);
+        together.latencies.empty() && sent_any ? 0 : ratio(alone.turnaround_ms(), together.turnaround_ms());
   } else {
     result.progress = ratio(together.work_ps, alone.work_ps);
   }
@@ -173,6 +224,28 @@ void summarise(RunResult& result) {
   result.antt = ratio(slowdowns, with_slowdown);
   result.fairness = ratio(least, most);
   result.jain = ratio(progress * progress, with_progress * squares);
+}
+
+/// Clients that have the same are named together, three at most.
+std::string arrivals_in_words(const Trace& trace) {
+  constexpr std::size_t kNamed = 3;
+  std::vector<std::pair<std::string, std::vector<std::string>>> alike;
+  for (const Client& client : trace.clients) {
+    const std::string words = arrivals_in_words(client);
+    auto at = std::ranges::find(alike, words, [](const auto& one) { return one.first; });
+    if (at == alike.end()) at = alike.insert(at, {words, {}});
+    at->second.push_back(client.name);
+  }
+  std::string text;
+  for (auto& [words, names] : alike) {
+    if (names.size() > kNamed) {
+      const std::string more = fmt::format("+{}", names.size() - kNamed);
+      names.resize(kNamed);
+      names.push_back(more);
+    }
+    text += fmt::format("{}{} {}", text.empty() ? "" : "; ", fmt::join(names, ", "), words);
+  }
+  return text;
 }
 
 std::string in_words(const Trace& trace, const Window& w) {
@@ -216,6 +289,25 @@ void add_note(RunResult& result, NoteKind kind, std::string text) {
   result.notes.insert(std::ranges::upper_bound(result.notes, kind, {}, &Note::kind), {kind, std::move(text)});
 }
 
+std::string arrivals_in_words(const Client& client) {
+  if (client.serving) return fmt::format("{} sequences as recorded, queued", client.serving->sequences.size());
+  const auto open = [&](std::string when) {
+    return when + (client.stale == Stale::queue ? ", queued" : ", the newest replaces who waits");
+  };
+  if (const auto* loop = std::get_if<ClosedLoop>(&client.arrivals)) {
+    const std::string at_once = loop->in_flight > 1 ? fmt::format("{} at once", loop->in_flight) : "one after the other";
+    return loop->think_time == Time{} ? at_once : fmt::format("{}, {:.4g} ms between", at_once, to_ms(loop->think_time));
+  }
+  if (const auto* periodic = std::get_if<Periodic>(&client.arrivals)) return open(fmt::format("every {:.4g} ms", to_ms(periodic->period)));
+  if (const auto* poisson = std::get_if<Poisson>(&client.arrivals)) return open(fmt::format("Poisson, {:.4g} /s", poisson->rate_per_s));
+  if (const auto* recorded = std::get_if<ExplicitTimes>(&client.arrivals)) return open(fmt::format("{} recorded times", recorded->times.size()));
+  return "once";
+}
+
+bool arrives_at_random(const Trace& trace) {
+  return std::ranges::any_of(trace.clients, [](const Client& c) { return std::holds_alternative<Poisson>(c.arrivals); });
+}
+
 RunResult measure(const Trace& trace, Window window, std::span<const RequestRecord> together,
                   std::span<const std::vector<RequestRecord>> alone) {
   RunResult result;
@@ -224,27 +316,27 @@ RunResult measure(const Trace& trace, Window window, std::span<const RequestReco
   result.seed = trace.run.seed;
   result.window = in_words(trace, window);
   result.alone = "each client by itself under the same arrivals";
+  result.random = arrives_at_random(trace);
+  result.arrivals = arrivals_in_words(trace);
   result.duration = window.end - window.begin;
   result.makespan = last_end(together);
   for (const std::string& note : trace.carried) add_note(result, NoteKind::carried, note);
   for (const std::string& note : trace.notes) add_note(result, NoteKind::trace, note);
 
-  std::vector<Tally> shared(trace.clients.size());
-  for (const RequestRecord& r : together)
-    count(shared[r.client.value], r, window, trace.clients[r.client.value].deadline);
+  std::vector<std::vector<const RequestRecord*>> shared(trace.clients.size());
+  for (const RequestRecord& r : together) shared[r.client.value].push_back(&r);
 
   const bool by_resource =
       std::ranges::any_of(together, [](const RequestRecord& r) { return r.parts.of_running.sum() > Time{}; });
   std::size_t without_end = 0;
   for (std::size_t i = 0; i < trace.clients.size(); ++i) {
     const Client& client = trace.clients[i];
-    Tally solo;
+    std::vector<const RequestRecord*> solo;
     if (i < alone.size())
-      for (const RequestRecord& r : alone[i]) count(solo, r, window, client.deadline);
-    std::ranges::sort(shared[i].latencies);
-    std::ranges::sort(solo.latencies);
-    result.clients.push_back(client_result(client, window, shared[i], solo));
-    if (by_resource) result.clients.back().running_parts = shared[i].mean_running_parts();
+      for (const RequestRecord& r : alone[i]) solo.push_back(&r);
+    const Tally beside = tally(std::move(shared[i]), window, client.deadline);
+    result.clients.push_back(client_result(client, window, beside, tally(std::move(solo), window, client.deadline)));
+    if (by_resource) result.clients.back().running_parts = beside.mean_running_parts();
     if (std::isinf(result.clients.back().slowdown)) ++without_end;
   }
   if (without_end > 0)

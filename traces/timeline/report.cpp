@@ -62,6 +62,11 @@ std::string percent(double share) {
   return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : "-";
 }
 
+/// "1.740  ×1.75": in ms, and of alone
+std::string times(double ms, double of_alone) {
+  return std::isnan(ms) && std::isnan(of_alone) ? "-" : fmt::format("{} {:>6}", number(ms), "×" + fixed(of_alone, 2));
+}
+
 /// 12.3 M
 std::string many(std::uint64_t count) {
   const double value = static_cast<double>(count);
@@ -131,6 +136,8 @@ std::string gpu_line(const RunResult& r) {
   return r.gpu_basis.empty() ? "" : labelled("gpu", r.gpu + ", " + r.gpu_basis);
 }
 
+std::string arrivals_line(const RunResult& r) { return r.arrivals.empty() ? "" : labelled("arrivals", r.arrivals); }
+
 std::size_t lines_of(const std::string& text) {
   return static_cast<std::size_t>(std::ranges::count(text, '\n'));
 }
@@ -182,6 +189,22 @@ std::string took(double seconds) {
   return fmt::format("{:.{}f} s", seconds, seconds < 10 ? 2 : seconds < 100 ? 1 : 0);
 }
 
+/// "TTFT 200 ms, TPOT 50 ms": what a server's sequences were promised.
+std::string limits_of(const ServedResult& s) {
+  std::string text;
+  const auto add = [&](const char* what, const std::optional<double>& ms) {
+    if (ms) text += fmt::format("{}{} {:.4g} ms", text.empty() ? "" : ", ", what, *ms);
+  };
+  add("TTFT", s.first_token_limit_ms), add("TPOT", s.per_token_limit_ms), add("E2EL", s.end_to_end_limit_ms);
+  return text.empty() ? "nothing promised" : text;
+}
+std::string late_of(const ServedResult& s) { return s.has_limits() ? fmt::format("{} of {}", s.late, s.sequences) : "-"; }
+std::string misses_of(const ClientResult& c) { return c.served ? late_of(*c.served) : std::to_string(c.deadline_misses); }
+/// A server's requests are its steps.
+std::string shown_name(const ClientResult& c) {
+  return c.served ? shortened(c.name, kNameWidth - 8) + " (steps)" : shortened(c.name, kNameWidth);
+}
+
 /// Of the requests that arrived in the window.
 std::uint64_t offered(const ClientResult& c) { return c.finished + c.dropped + c.unfinished; }
 
@@ -197,14 +220,21 @@ bool overloaded(const ClientResult& c) {
   return c.failed.empty() && (c.dropped != 0 || c.unfinished >= 3 + c.finished / 20);
 }
 
+/// Sequences wait ever longer; a few that are being read at the end do not.
+bool queues(const ServedResult& s) { return s.waiting >= 3 + s.finished / 20; }
+
 std::string overload_text(std::span<const RunResult> results) {
   std::vector<std::string> named;
   for (const RunResult& r : results) {
-    const double seconds = to_ns(r.duration) * 1e-9;
+    const double seconds = to_ns(r.duration) * 1e-9 * static_cast<double>(r.seeds);
     for (const ClientResult& c : r.clients) {
+      const std::string name = shortened(c.name, kNameWidth) + (results.size() > 1 ? " under " + r.policy : "");
+      if (c.served && queues(*c.served))
+        named.push_back(fmt::format("{}: offered {} sequences/s, ended {} /s ({} of {} without a first token)", name,
+                                    number(static_cast<double>(c.served->sequences) / seconds),
+                                    number(c.served->sequences_per_s), c.served->waiting, c.served->sequences));
       if (!overloaded(c)) continue;
-      named.push_back(fmt::format("{}{}: offered {} /s, served {} /s ({} dropped, {} waiting)",
-                                       shortened(c.name, kNameWidth), results.size() > 1 ? " under " + r.policy : "",
+      named.push_back(fmt::format("{}: offered {} /s, served {} /s ({} dropped, {} waiting)", name,
                                        number(static_cast<double>(offered(c)) / seconds), number(c.throughput_per_s),
                                        c.dropped, c.unfinished));
     }
@@ -221,7 +251,7 @@ std::string few_text(std::span<const RunResult> results) {
     std::uint64_t finished = kEnough;
     for (const RunResult& r : results)
       if (i < r.clients.size() && r.clients[i].service_class == ServiceClass::real_time && !overloaded(r.clients[i]))
-        finished = std::min(finished, r.clients[i].finished);
+        finished = std::min(finished, (r.clients[i].served ? r.clients[i].served->sequences : r.clients[i].finished) / r.seeds);
     if (finished >= kEnough) continue;
     least = std::min(least, finished);
     names.push_back(shortened(results.front().clients[i].name, kNameWidth));
@@ -231,22 +261,51 @@ std::string few_text(std::span<const RunResult> results) {
                                      first_of(names, 2, ", "), least));
 }
 
-/// Of servers: a line for each run; empty where there are none.
+/// A mean in which some count with their time so far.
+bool at_least(const ServedResult& s, double ServedResult::*value) {
+  return (value == &ServedResult::first_token_mean_ms && s.first_token_infinite != 0) ||
+         (value == &ServedResult::end_to_end_mean_ms && s.end_to_end_infinite != 0);
+}
+
+/// Of servers: a block each, a column for each run; empty where there are none.
 std::string served_text(std::span<const RunResult> results) {
-  Table table({"sequences served (ms)", "done", "first token p50", "p99", "between tokens p50", "p99", "tokens/s", "good/s"});
-  bool any = false;
-  for (const RunResult& r : results)
-    for (const ClientResult& c : r.clients) {
-      if (!c.served) continue;
-      any = true;
-      const ServedResult& s = *c.served;
-      table.add({results.size() > 1 ? fmt::format("{}, {}", shortened(c.name, kNameWidth / 2), shortened(r.policy, kNameWidth / 2))
-                                    : shortened(c.name, kNameWidth),
-                 fmt::format("{} of {}", s.finished, s.finished + s.unfinished), number(s.first_token_p50_ms),
-                 number(s.first_token_p99_ms), number(s.between_tokens_p50_ms), number(s.between_tokens_p99_ms),
-                 number(s.tokens_per_s), number(s.goodput_per_s)});
+  constexpr std::size_t kCell = 18, kSideBySide = 4;
+  using Served = const ServedResult&;
+  static const std::vector<std::pair<const char*, double ServedResult::*>> kTimes = {
+      {"Mean TTFT (ms)", &ServedResult::first_token_mean_ms},      {"Median TTFT (ms)", &ServedResult::first_token_p50_ms},
+      {"P99 TTFT (ms)", &ServedResult::first_token_p99_ms},        {"Mean TPOT (ms)", &ServedResult::per_token_mean_ms},
+      {"Median TPOT (ms)", &ServedResult::per_token_p50_ms},       {"P99 TPOT (ms)", &ServedResult::per_token_p99_ms},
+      {"Mean ITL (ms)", &ServedResult::between_tokens_mean_ms},    {"Median ITL (ms)", &ServedResult::between_tokens_p50_ms},
+      {"P99 ITL (ms)", &ServedResult::between_tokens_p99_ms},      {"Mean E2EL (ms)", &ServedResult::end_to_end_mean_ms},
+      {"Median E2EL (ms)", &ServedResult::end_to_end_p50_ms},      {"P99 E2EL (ms)", &ServedResult::end_to_end_p99_ms}};
+  std::string out;
+  for (std::size_t i = 0; i < results.front().clients.size(); ++i) {
+    const ClientResult& client = results.front().clients[i];
+    if (!client.served) continue;
+    for (std::size_t begin = 0; begin < results.size(); begin += kSideBySide) {
+      const auto part = results.subspan(begin, std::min(kSideBySide, results.size() - begin));
+      std::vector<std::string> header{"sequences of " + shortened(client.name, kNameWidth)};
+      for (const RunResult& r : part) header.push_back(shortened(r.policy, kCell - 2));
+      Table table(std::move(header));
+      const auto row = [&](const std::string& label, const auto& cell) {
+        std::vector<std::string> cells{label};
+        for (const RunResult& r : part)
+          cells.push_back(i < r.clients.size() && r.clients[i].served ? cell(*r.clients[i].served, r) : "-");
+        table.add(std::move(cells));
+      };
+      row("Successful requests", [](Served s, const RunResult&) { return fmt::format("{} of {}", s.finished, s.sequences); });
+      row("Late: " + limits_of(*client.served), [](Served s, const RunResult&) { return late_of(s); });
+      row("Under way at the end, not late", [](Served s, const RunResult&) { return std::to_string(s.pending); });
+      row("Benchmark duration (s)", [](Served, const RunResult& r) { return number(to_seconds(r.duration)); });
+      row("Request throughput (req/s)", [](Served s, const RunResult&) { return number(s.sequences_per_s); });
+      row("Request goodput (req/s)", [](Served s, const RunResult&) { return number(s.goodput_per_s); });
+      row("Output token throughput (tok/s)", [](Served s, const RunResult&) { return number(s.tokens_per_s); });
+      for (const auto& [label, value] : kTimes)
+        row(label, [value](Served s, const RunResult&) { return at_least(s, value) ? '>' + number(s.*value) : number(s.*value); });
+      out += '\n' + table.text();
     }
-  return any ? '\n' + table.text() : "";
+  }
+  return out;
 }
 
 /// How sure the numbers of a run are, a line a client.
@@ -256,7 +315,7 @@ std::string intervals_text(const RunResult& r) {
   for (const ClientResult& c : r.clients) {
     if (!c.intervals) continue;
     any = true;
-    table.add({shortened(c.name, kNameWidth), range(c.intervals->mean_ms), range(c.intervals->p99_ms),
+    table.add({shown_name(c), range(c.intervals->mean_ms), range(c.intervals->p99_ms),
                range(c.intervals->throughput_per_s), c.intervals->known});
   }
   return any ? '\n' + table.text() : "";
@@ -269,7 +328,7 @@ std::string intervals_text(std::span<const RunResult> part, std::size_t cell) {
   Table table(std::move(header));
   bool any = false;
   for (std::size_t i = 0; i < part.front().clients.size(); ++i) {
-    std::vector<std::string> row{shortened(part.front().clients[i].name, kNameWidth), "  "};
+    std::vector<std::string> row{shown_name(part.front().clients[i]), "  "};
     for (const RunResult& r : part) {
       const bool known = i < r.clients.size() && r.clients[i].intervals.has_value();
       any = any || known;
@@ -282,6 +341,12 @@ std::string intervals_text(std::span<const RunResult> part, std::size_t cell) {
 
 }  // namespace
 
+std::string format_table(std::span<const std::vector<std::string>> rows) {
+  Table table(rows.front());
+  for (const auto& row : rows.subspan(1)) table.add(row);
+  return table.text();
+}
+
 double worst_real_time_p99(const RunResult& r) {
   double worst = std::numeric_limits<double>::quiet_NaN();
   for (const ClientResult& c : r.clients)
@@ -292,12 +357,12 @@ double worst_real_time_p99(const RunResult& r) {
 std::string format_report(const RunResult& r, Notes notes) {
   std::string out = labelled(
       "trace", fmt::format("{} on {} under {}, seed {}; latencies in ms", r.trace, r.gpu, r.policy, r.seed));
-  Table table({"client", "class", "done", "dropped", "/s", "mean", "p50", "p95", "p99", "max", "misses",
+  Table table({"client", "class", "done", "dropped", "/s", "mean", "p50", "p95", "p99", "alone", "max", "misses",
                "slowdown", "progress"});
   for (const ClientResult& c : r.clients)
-    table.add({shortened(c.name, kNameWidth), short_class(c.service_class), std::to_string(c.finished),
+    table.add({shown_name(c), short_class(c.service_class), std::to_string(c.finished),
                std::to_string(c.dropped), number(c.throughput_per_s), number(c.mean_ms), number(c.p50_ms),
-               number(c.p95_ms), number(c.p99_ms), number(c.max_ms), std::to_string(c.deadline_misses),
+               number(c.p95_ms), number(c.p99_ms), number(c.alone_p99_ms), number(c.max_ms), misses_of(c),
                fixed(c.slowdown, 3), fixed(c.progress, 3)});
   out += table.text() + served_text({&r, 1}) + intervals_text(r);
   for (const ClientResult& c : r.clients)
@@ -310,7 +375,7 @@ std::string format_report(const RunResult& r, Notes notes) {
         r.preemption.count, many(r.preemption.launches), number(r.preemption.latency.p50_us),
         number(r.preemption.latency.p99_us), number(r.preemption.latency.max_us),
         many(r.preemption.redone_blocks));
-  out += labelled("window", r.window) + labelled("alone", r.alone) + gpu_line(r);
+  out += labelled("window", r.window) + arrivals_line(r) + labelled("alone", r.alone) + gpu_line(r);
   if (r.wall_s > 0)
     out += labelled("took",
                     fmt::format("{} ({} blocks, {} events)", took(r.wall_s), many(r.blocks), many(r.events)));
@@ -326,7 +391,8 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
   if (results.empty()) return {};
   const RunResult& first = results.front();
   std::string out =
-      labelled("trace", fmt::format("{} on {}, seed {}; times in ms", first.trace, first.gpu, first.seed));
+      labelled("trace", fmt::format("{} on {}, {}; times in ms", first.trace, first.gpu,
+                                    first.seeds == 1 ? fmt::format("seed {}", first.seed) : fmt::format("mean of {} seeds", first.seeds)));
   Table runs({"policy", "STP", "ANTT", "fairness", "Jain", "worst RT p99", "misses", "BE/s", "SM busy",
               "makespan", "took"});
   for (const RunResult& r : results)
@@ -338,24 +404,26 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
 
   // As many runs side by side as fit.
   constexpr std::size_t kCell = 18;
-  constexpr std::size_t kSideBySide = (kReportWidth - kNameWidth - 5) / kCell;
-  for (std::size_t begin = 0; begin < results.size(); begin += kSideBySide) {
-    const auto part = results.subspan(begin, std::min(kSideBySide, results.size() - begin));
-    std::vector<std::string> header{"p99, slowdown", "class"};
+  constexpr std::size_t kBefore = 22;  // figure, class, alone
+  std::size_t names = 8;
+  for (const ClientResult& c : first.clients) names = std::max(names, columns(shown_name(c)));
+  const std::size_t side_by_side = (kReportWidth - names - kBefore) / kCell;
+  for (std::size_t begin = 0; begin < results.size(); begin += side_by_side) {
+    const auto part = results.subspan(begin, std::min(side_by_side, results.size() - begin));
+    std::vector<std::string> header{"latency", "", "class", "alone"};
     for (const RunResult& r : part) header.push_back(shortened(r.policy, kCell - 2));
     Table clients(std::move(header));
     for (std::size_t i = 0; i < first.clients.size(); ++i) {
-      std::vector<std::string> row{shortened(first.clients[i].name, kNameWidth),
-                                   short_class(first.clients[i].service_class)};
+      const ClientResult& c = first.clients[i];
+      std::vector<std::string> p99{shown_name(c), "p99", short_class(c.service_class), number(c.alone_p99_ms)};
+      std::vector<std::string> mean{"", "mean", "", number(c.alone_mean_ms)};
       for (const RunResult& r : part) {
-        if (i < r.clients.size()) {
-          row.push_back(
-              fmt::format("{} {:>6}", number(r.clients[i].p99_ms), "×" + fixed(r.clients[i].slowdown, 2)));
-        } else {
-          row.emplace_back("-");
-        }
+        const ClientResult* of = i < r.clients.size() ? &r.clients[i] : nullptr;
+        p99.push_back(of != nullptr ? times(of->p99_ms, of->p99_ms / of->alone_p99_ms) : "-");
+        mean.push_back(of != nullptr ? times(of->mean_ms, of->slowdown) : "-");
       }
-      clients.add(std::move(row));
+      clients.add(std::move(p99));
+      clients.add(std::move(mean));
     }
     out += '\n' + clients.text() + intervals_text(part, kCell);
   }
@@ -369,7 +437,7 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
         out += labelled("failed", fmt::format("{} under {}: {}", c.name, r.policy, c.failed));
   const std::string warnings = overload_text(results) + few_text(results);
   out += warnings;
-  out += labelled("window", first.window) + labelled("alone", first.alone) + gpu_line(first);
+  out += labelled("window", first.window) + arrivals_line(first) + labelled("alone", first.alone) + gpu_line(first);
   std::vector<Note> notes;
   for (const RunResult& r : results)
     for (const Note& note : r.notes)

@@ -5,6 +5,7 @@
 #include <iosfwd>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "traces/timeline/metrics.h"
 
@@ -15,6 +16,9 @@ inline constexpr std::size_t kReportWidth = 110;
 
 /// Which of the notes a table prints below it.
 enum class Notes : std::uint8_t { first, all };
+
+/// Columns as wide as their contents: the first is text, the others stand to the right.  The first row is the header.
+std::string format_table(std::span<const std::vector<std::string>> rows);
 
 /// One run as a table: a line per client (latencies in milliseconds from the intended arrival), then what
 /// they add up to, the window, how "alone" was got, and the first notes.  Ends with a newline; "-" where a
@@ -27,7 +31,7 @@ struct NotRun {
 };
 
 /// Runs of one trace side by side: a line per run with what it adds up to (BE/s: requests of best-effort
-/// clients finished per second), then per client p99 in milliseconds and slowdown under each, then what did
+/// clients finished per second), then per client p99 and mean in milliseconds alone and under each, then what did
 /// not run, who could not keep up with its arrivals, and which p99 rests on few requests.
 std::string format_comparison(std::span<const RunResult> results, std::span<const NotRun> not_run = {},
                               Notes notes = Notes::first);
@@ -43,7 +47,7 @@ std::string format_parts(std::span<const RunResult> results);
 ///
 ///   version           1
 ///   trace, gpu, policy, seed
-///   window, alone     in words: what counts, and how "alone" was got
+///   window, arrivals, alone   in words: what counts, when each client's requests come, and how "alone" was got
 ///   duration_ns       length of the window
 ///   makespan_ns       last end of any request
 ///   stp, stp_interval, antt, fairness, jain; an interval is [low, high] of nine of ten measured values
@@ -53,8 +57,9 @@ std::string format_parts(std::span<const RunResult> results);
 ///   clients[]         name, class ("real_time" or "best_effort"), finished, dropped, unfinished,
 ///   throughput_per_s,
 ///                     mean_ms, p50_ms, p95_ms, p99_ms, max_ms, deadline_misses, alone_mean_ms,
-///                     alone_throughput_per_s, slowdown, progress, intervals (of mean_ms, p50_ms, p95_ms, p99_ms,
+///                     alone_p50_ms, alone_p95_ms, alone_p99_ms, alone_throughput_per_s, slowdown, progress, intervals (of mean_ms, p50_ms, p95_ms, p99_ms,
 ///                     throughput_per_s; known: what of its kernels)
+///                     of a server served: the fields of ServedResult, a limit only where there is one
 ///   notes[]           assumptions and warnings
 void write_summary(const RunResult& result, std::ostream& out);
 

@@ -1,4 +1,8 @@
-// What the sequences of servers met: time to the first token, time between tokens, goodput.
+// What the sequences of servers met: times to the first token, per and between tokens and to the end, and which
+// kept their promises.
+//
+// Leaves out: guesses at what those under way would have met.  One that has not got its first token, or its last,
+// counts as infinite, unless a limit gives it more time than it has had.
 #pragma once
 
 #include <span>
@@ -21,6 +25,7 @@ class SequenceMeter final : public Sink {
   std::vector<SequenceRecord> all_;
 };
 
+/// `sequences`: records of the run, of this client and others.  One of the client's that has none was not begun.
 ServedResult measure_served(const Serving& serving, ClientId client, const Window& window,
                             std::span<const SequenceRecord> sequences);
 

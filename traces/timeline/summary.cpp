@@ -28,6 +28,37 @@ nlohmann::ordered_json json_of(const ClientIntervals& i) {
           {"p99_ms", json_of(i.p99_ms)},   {"throughput_per_s", json_of(i.throughput_per_s)}, {"known", i.known}};
 }
 
+nlohmann::ordered_json json_of(const ServedResult& s) {
+  nlohmann::ordered_json to = {{"sequences", s.sequences},
+                               {"finished", s.finished},
+                               {"unfinished", s.unfinished},
+                               {"waiting", s.waiting},
+                               {"good", s.good},
+                               {"late", s.late},
+                               {"pending", s.pending},
+                               {"first_token_infinite", s.first_token_infinite},
+                               {"end_to_end_infinite", s.end_to_end_infinite},
+                               {"first_token_mean_ms", s.first_token_mean_ms},
+                               {"first_token_p50_ms", s.first_token_p50_ms},
+                               {"first_token_p99_ms", s.first_token_p99_ms},
+                               {"per_token_mean_ms", s.per_token_mean_ms},
+                               {"per_token_p50_ms", s.per_token_p50_ms},
+                               {"per_token_p99_ms", s.per_token_p99_ms},
+                               {"between_tokens_mean_ms", s.between_tokens_mean_ms},
+                               {"between_tokens_p50_ms", s.between_tokens_p50_ms},
+                               {"between_tokens_p99_ms", s.between_tokens_p99_ms},
+                               {"end_to_end_mean_ms", s.end_to_end_mean_ms},
+                               {"end_to_end_p50_ms", s.end_to_end_p50_ms},
+                               {"end_to_end_p99_ms", s.end_to_end_p99_ms},
+                               {"sequences_per_s", s.sequences_per_s},
+                               {"tokens_per_s", s.tokens_per_s},
+                               {"goodput_per_s", s.goodput_per_s}};
+  if (s.first_token_limit_ms) to["first_token_limit_ms"] = *s.first_token_limit_ms;
+  if (s.per_token_limit_ms) to["per_token_limit_ms"] = *s.per_token_limit_ms;
+  if (s.end_to_end_limit_ms) to["end_to_end_limit_ms"] = *s.end_to_end_limit_ms;
+  return to;
+}
+
 nlohmann::ordered_json json_of(const ClientResult& c) {
   nlohmann::ordered_json to = {
       {"name", c.name},
@@ -43,23 +74,16 @@ nlohmann::ordered_json json_of(const ClientResult& c) {
       {"max_ms", c.max_ms},
       {"deadline_misses", c.deadline_misses},
       {"alone_mean_ms", c.alone_mean_ms},
+      {"alone_p50_ms", c.alone_p50_ms},
+      {"alone_p95_ms", c.alone_p95_ms},
+      {"alone_p99_ms", c.alone_p99_ms},
       {"alone_throughput_per_s", c.alone_throughput_per_s},
       {"slowdown", c.slowdown},
       {"progress", c.progress}};
   to["latency_parts_ms"] = json_of(c.parts);
   to["alone_latency_parts_ms"] = json_of(c.alone_parts);
   if (c.running_parts) to["running_parts_ms"] = json_of(*c.running_parts);
-  if (c.served)
-    to["served"] = {{"sequences", c.served->finished},
-                    {"unfinished", c.served->unfinished},
-                    {"first_token_mean_ms", c.served->first_token_mean_ms},
-                    {"first_token_p50_ms", c.served->first_token_p50_ms},
-                    {"first_token_p99_ms", c.served->first_token_p99_ms},
-                    {"between_tokens_mean_ms", c.served->between_tokens_mean_ms},
-                    {"between_tokens_p50_ms", c.served->between_tokens_p50_ms},
-                    {"between_tokens_p99_ms", c.served->between_tokens_p99_ms},
-                    {"tokens_per_s", c.served->tokens_per_s},
-                    {"goodput_per_s", c.served->goodput_per_s}};
+  if (c.served) to["served"] = json_of(*c.served);
   if (c.intervals) to["intervals"] = json_of(*c.intervals);
   if (!c.failed.empty()) to["failed"] = c.failed;
   return to;
@@ -77,6 +101,7 @@ void put(const RunResult& r, nlohmann::ordered_json& document) {
   document["policy"] = r.policy;
   document["seed"] = r.seed;
   document["window"] = r.window;
+  document["arrivals"] = r.arrivals;
   document["alone"] = r.alone;
   document["duration_ns"] = to_ns(r.duration);
   document["makespan_ns"] = to_ns(r.makespan);

@@ -166,8 +166,7 @@ def measured(folder):
 def simulated(sim, folder, speed, seed=1, steady=False):
     """Of first_token and between_tokens: mean, p50 and p99 in ms."""
     steps = read(packed_steps(folder))
-    serve = "+".join(f"{name}:{name.split('_')[1]}" for name in (p["name"] for p in steps["programs"]))
-    client = f"llm={packed_steps(folder)},rt,padded,serve={serve},times={os.path.join(HERE, 'arrivals.csv')},speed={speed}" + (",steady" if steady else "")
+    client = f"llm={packed_steps(folder)},rt,padded,serve=auto,times={os.path.join(HERE, 'arrivals.csv')},speed={speed}" + (",steady" if steady else "")
     ran = subprocess.run([sim, "compare", "--client", client, "--gpu", steps["gpu"], "--policies", "fcfs", "--duration=120s", "--seed", str(seed), "--json"],
                          capture_output=True, text=True, check=True)
     served = json.loads(ran.stdout)["results"][0]["clients"][0]["served"]

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "sim/run/run.h"
@@ -73,6 +74,33 @@ TEST(Serving, GoodputCountsWhatKeepsAllItsLimits) {
   EXPECT_NEAR(good(""), 20, 1e-6);
   EXPECT_NEAR(good(R"(, "first_token_slo_ns": 450000)"), 10, 1e-6) << "the second waits for the first one's prompt";
   EXPECT_NEAR(good(R"(, "between_tokens_slo_ns": 20000)"), 0, 1e-6);
+}
+
+TEST(Serving, AHundredAtOnceAreCountedAsAHundredUnderEveryPolicy) {
+  std::string all;  // each reads for 1.2 ms and wants 50 tokens; 8 are in the batch
+  for (int i = 0; i < 100; ++i) all += fmt::format("{}[0, 512, 50]", i == 0 ? "" : ", ");
+  nlohmann::json document = server("{" + kSteps + R"(, "most_at_once": 8, "first_token_slo_ns": 5000000, "sequences": [)" + all + "]}");
+  document["clients"].push_back({{"name", "other"}, {"program", "decode"}});
+  document["run"]["duration_ns"] = 10000000;
+  const Trace trace = read_trace(document, "s.json");
+  for (const char* policy : {"fcfs", "timeslice", "priority", "mps"}) {
+    const RunResult r = run(trace, read_gpu("h200"), {{.policy = policy}});
+    const ServedResult& s = *r.clients[0].served;
+    EXPECT_EQ(s.sequences, 100u) << policy;
+    EXPECT_GE(s.waiting, 92u) << policy;
+    EXPECT_GE(s.late, 92u) << policy;
+    EXPECT_EQ(s.late, r.clients[0].deadline_misses) << policy;
+    EXPECT_EQ(s.good + s.late + s.pending, 100u) << policy;
+    EXPECT_TRUE(std::isinf(s.first_token_p99_ms)) << policy;
+  }
+}
+
+TEST(Serving, AnEndToEndLimitIsReadAndKept) {
+  const auto late = [](const std::string& limit) {
+    return run_it(server("{" + kSteps + R"(, "sequences": [[0, 100, 11]], "end_to_end_slo_ns": )" + limit + "}")).clients[0].served->late;
+  };
+  EXPECT_EQ(late("1500000"), 0u) << "a prompt of 0.3 ms and ten decodes of 0.1";
+  EXPECT_EQ(late("1200000"), 1u);
 }
 
 TEST(Serving, TheFastWayGivesWhatTheSlowOneDoes) {

@@ -222,6 +222,7 @@ class AnyTrace {
     serving.padded = coin();
     if (coin()) serving.first_token_slo = time();
     if (coin()) serving.between_tokens_slo = time();
+    if (coin()) serving.end_to_end_slo = time();
     client.issue = Issue::eager;
     client.streams.clear();
     client.stale = Stale::keep_newest;

@@ -294,6 +294,65 @@ TEST(Metrics, OverdueAtTheEndMissesItsDeadline) {
   EXPECT_EQ(missed(ms(90) - Time{1}), 1);
 }
 
+/// Of one client in 100 ms: `finished` requests of 1, 2, ... ms, and `others`.
+ClientResult with(std::int64_t finished, const Requests& others) {
+  const Trace trace = trace_of({client("a")}, ms(100));
+  Requests together;
+  for (std::int64_t i = 1; i <= finished; ++i) together.push_back(request(0, ms(0), ms(0), ms(i), ms(1)));
+  for (std::size_t i = 0; i < together.size(); ++i) together[i].request = i;
+  for (RequestRecord r : others) {
+    r.request = together.size();
+    together.push_back(r);
+  }
+  return measure(trace, window_of(trace, together), together, {}).clients[0];
+}
+
+TEST(Metrics, ADroppedRequestNeverEndsSoThatAQuantileWithItIsInfinite) {
+  const ClientResult c = with(49, {dropped(0, ms(5))});
+  EXPECT_EQ(c.p50_ms, 25);
+  EXPECT_EQ(c.p95_ms, 48);
+  EXPECT_EQ(c.p99_ms, std::numeric_limits<double>::infinity());
+  EXPECT_EQ(with(99, {dropped(0, ms(5))}).p99_ms, 99);
+  EXPECT_EQ(c.mean_ms, 25) << "of those that ended";
+}
+
+TEST(Metrics, ARequestUnderWayAtTheEndCountsInAQuantileThatItHasOutlived) {
+  const auto under_way = [](Time age) { return Requests{request(0, ms(100) - age, ms(100) - age, kNever, ms(0))}; };
+  EXPECT_EQ(with(20, {}).p95_ms, 19);
+  EXPECT_EQ(with(20, under_way(ms(18))).p95_ms, 19) << "whether it will take longer is not known";
+  EXPECT_EQ(with(20, under_way(ms(50))).p95_ms, 20);
+  EXPECT_EQ(with(20, under_way(ms(50))).max_ms, 50) << "as long at least";
+  EXPECT_EQ(with(20, under_way(ms(3))).max_ms, 20);
+}
+
+TEST(Metrics, OverloadedQuantilesCountWhoWaits) {
+  Requests waiting;
+  for (std::int64_t i = 0; i < 20; ++i) waiting.push_back(request(0, ms(100 - i), kNever, kNever, ms(0)));
+  EXPECT_GT(with(20, waiting).p50_ms, with(20, {}).p50_ms);
+}
+
+TEST(Metrics, SlowdownCountsADroppedRequestUntilWhatWasServedInsteadEnds) {
+  const Trace trace = trace_of({client("a", Periodic{ms(10), ms(0)})}, ms(100));
+  Requests together{request(0, ms(0), ms(0), ms(25), ms(5)), dropped(0, ms(10)), request(0, ms(20), ms(25), ms(50), ms(5)), dropped(0, ms(90))};
+  Requests alone{request(0, ms(0), ms(0), ms(5), ms(5)), request(0, ms(10), ms(10), ms(15), ms(5))};
+  for (Requests* of : {&together, &alone})
+    for (std::size_t i = 0; i < of->size(); ++i) (*of)[i].request = i;
+  const std::vector<Requests> each{alone};
+  const ClientResult c = measure(trace, window_of(trace, together), together, each).clients[0];
+  EXPECT_EQ(c.slowdown, (25 + 40 + 30 + 10) / 4.0 / 5) << "the last one until the end of the window";
+  EXPECT_EQ(c.alone_p99_ms, 5);
+  EXPECT_EQ(c.alone_p50_ms, 5);
+}
+
+TEST(Metrics, SaysWhenEachClientsRequestsCome) {
+  Trace trace = trace_of({client("cam", Periodic{ms(20), ms(0)}), client("llm"), client("web", Poisson{50, 0}), client("cam 2", Periodic{ms(20), ms(0)})}, ms(10));
+  trace.clients[2].stale = Stale::queue;
+  const RunResult r = measure(trace, window_of(trace, {}), {}, {});
+  EXPECT_EQ(r.arrivals, "cam, cam 2 every 20 ms, the newest replaces who waits; llm one after the other; web Poisson, 50 /s, queued");
+  EXPECT_THAT(format_report(r), HasSubstr("arrivals cam, cam 2 every 20 ms"));
+  EXPECT_THAT(format_comparison({{r}}), HasSubstr("arrivals cam, cam 2 every 20 ms"));
+}
+
 TEST(Metrics, AClientThatSentNothingIsLeftOutOfTheSums) {
   const Trace trace = trace_of({client("a"), client("silent")}, ms(10));
   const auto together = back_to_back(0, 2, ms(5), ms(5));
@@ -389,7 +448,7 @@ TEST(Summary, HasItsKeysAndNullForWhatIsUndefined) {
   const auto document = nlohmann::ordered_json::parse(out.str());
   std::vector<std::string> keys;
   for (const auto& [key, value] : document.items()) keys.push_back(key);
-  EXPECT_THAT(keys, ElementsAre("version", "trace", "gpu", "policy", "seed", "window", "alone", "duration_ns",
+  EXPECT_THAT(keys, ElementsAre("version", "trace", "gpu", "policy", "seed", "window", "arrivals", "alone", "duration_ns",
                                 "makespan_ns", "stp", "antt", "fairness", "jain", "sm_busy", "occupancy",
                                 "blocks", "clients", "notes"));
   EXPECT_EQ(document["version"], 1);

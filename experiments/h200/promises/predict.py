@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Asks `sim advise` about each case before anything of it is measured, and names eight settings of it.
+
+  predict.py SIM    writes traces/CASE.json and predictions.json beside this file
+
+The settings: the best of each of MODES, the advised one among them, then the next best of percentages and green contexts.
+"""
+import json
+import os
+import subprocess
+import sys
+
+from cases import CASES, CONTEXT, MODES, arrivals, seconds_of
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+WORDS = {"time-slicing": "time-slicing", "MPS": "mps", "priorities": "priority", "MPS percentages": "percentages", "green contexts": "green-contexts"}
+SETTINGS = 8
+
+
+def client_of(case, c, seconds):
+    one = {"name": c["network"], "class": "real_time" if "per_s" in c else "best_effort", "priority": c["priority"]}
+    if "prefill" in c:
+        sequences = [[round(1e9 * at), CONTEXT, c["tokens"]] for at in arrivals(case, c, seconds, seed=1)]  # others than those measured
+        return one | {"program": c["decode"] + ".graph", "serving": {
+            "steps": [{"program": c["prefill"] + ".graph", "tokens": CONTEXT}, {"program": c["decode"] + ".graph", "batch": c["most"], "context": CONTEXT}],
+            "most_at_once": c["most"], "sequences": sequences}}
+    one["program"] = c["network"] + ".graph"
+    return one | {"arrivals": {"type": "poisson", "rate_per_s": c["per_s"], "stale": "queue"} if "per_s" in c else {"type": "closed_loop", "in_flight": 2}}
+
+
+def trace_of(case, clients, promised):
+    seconds = seconds_of(clients, promised)
+    used = sorted({n for c in clients for n in (c.get("prefill", c["network"]), c.get("decode", c["network"]))})
+    return {"corun_trace": 1, "gpu": "h200", "include": [f"../../networks/traces/{n}.json.gz" for n in used],
+            "clients": [client_of(case, c, seconds) for c in clients], "run": {"duration_ns": round(seconds * 1e9)}}
+
+
+def value(tried, goal):
+    wanted, metric = goal.rsplit(":", 1)
+    client = next(c for c in tried["clients"] if c["name"] == wanted)
+    return client["throughput_per_s"] if metric == "throughput" else -(client["p99_ms"] or float("inf"))
+
+
+def in_order(tried, mode, goal):
+    """As advise has it: what holds surely, what holds, each by the goal; then what misses by least."""
+    kind = [t for t in tried if WORDS.get(t["mode"]) == mode and "refused" not in t]
+    return sorted(kind, key=lambda t: (not t["surely"], not t["holds"], -value(t, goal) if t["holds"] else t["use"] or float("inf")))
+
+
+def main(sim):
+    cases = {}
+    for case, (clients, promised, goal) in CASES.items():
+        path = os.path.join(HERE, "traces", case + ".json")
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w") as file:
+            json.dump(trace_of(case, clients, promised), file)
+            file.write("\n")
+        command = [sim, "advise", path, "--json", "--maximize", goal, "--modes", ",".join(MODES)]
+        for slo in promised:
+            command += ["--slo", slo]
+        ran = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+        if ran.returncode not in (0, 3):
+            sys.exit(ran.returncode)
+        answer = json.loads(ran.stdout)
+        named = answer["best"] if answer["best"] is not None else answer["nearest"]
+        of_modes = {mode: in_order(answer["tried"], mode, goal) for mode in MODES}
+        chosen = [answer["tried"][named]] + [of[0] for of in of_modes.values() if of and of[0] is not answer["tried"][named]]
+        more = [t for pair in zip(of_modes["percentages"][1:], of_modes["green-contexts"][1:]) for t in pair if t not in chosen]
+        chosen += more[:SETTINGS - len(chosen)]
+        for t in chosen:
+            t["advised"], t["mode"] = t is chosen[0], WORDS[t["mode"]]
+        cases[case] = {"clients": clients, "promised": promised, "goal": goal, "holds": answer["best"] is not None, "settings": chosen}
+        print(case, *promised, "->", chosen[0]["setting"] if answer["best"] is not None else "none holds", flush=True)
+    with open(os.path.join(HERE, "predictions.json"), "w") as file:
+        json.dump(cases, file, indent=1)
+        file.write("\n")
+
+
+main(*sys.argv[1:])

@@ -1,0 +1,73 @@
+// How far do runs of several seeds lie apart, and what is their mean?
+#include "traces/timeline/seeds.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace corun {
+namespace {
+
+using testing::HasSubstr;
+
+RunResult run(std::uint64_t seed, double stp, double p99, std::uint64_t finished) {
+  RunResult r;
+  r.policy = "mps";
+  r.seed = seed;
+  r.stp = stp;
+  ClientResult c;
+  c.name = "cam";
+  c.p99_ms = p99;
+  c.mean_ms = p99 / 2;
+  c.finished = finished;
+  c.parts.running = p99 / 4;
+  c.intervals = ClientIntervals{{1, 2}, {1, 2}, {1, 2}, {p99, 2 * p99}, {}, "times"};
+  c.served = ServedResult{.finished = finished, .first_token_p99_ms = p99};
+  r.clients = {c};
+  return r;
+}
+
+TEST(Estimate, IsTheMeanAndTheDeviationOfASample) {
+  const Estimate e = estimate(std::vector<double>{1, 2, 3, 6});
+  EXPECT_EQ(e.mean, 3);
+  EXPECT_DOUBLE_EQ(e.deviation, std::sqrt(14.0 / 3));
+  EXPECT_EQ(e.least, 1);
+  EXPECT_EQ(e.most, 6);
+  EXPECT_NEAR(e.half_width(), 3.182446 * e.deviation / 2, 1e-5) << "Student's t of 3 degrees of freedom";
+  EXPECT_TRUE(std::isinf(estimate(std::vector<double>{1}).half_width()));
+  EXPECT_EQ(estimate(std::vector<double>{5, 5}).half_width(), 0);
+}
+
+TEST(MeanOverSeeds, AveragesNumbersAndAddsCounts) {
+  const std::vector<RunResult> runs{run(1, 1.0, 10, 7), run(2, 2.0, 30, 8)};
+  const RunResult mean = mean_over_seeds(runs);
+  EXPECT_EQ(mean.seed, 1);
+  EXPECT_EQ(mean.seeds, 2);
+  EXPECT_EQ(mean.stp, 1.5);
+  const ClientResult& c = mean.clients[0];
+  EXPECT_EQ(c.p99_ms, 20);
+  EXPECT_EQ(c.mean_ms, 10);
+  EXPECT_EQ(c.finished, 15);
+  EXPECT_EQ(c.parts.running, 5);
+  EXPECT_EQ(c.intervals->p99_ms.high, 40);
+  EXPECT_EQ(c.served->finished, 15);
+  EXPECT_EQ(c.served->first_token_p99_ms, 20);
+}
+
+TEST(MeanOverSeeds, IsInfiniteWhereARunIs) {
+  const std::vector<RunResult> runs{run(1, 1.0, 10, 7), run(2, 2.0, std::numeric_limits<double>::infinity(), 8)};
+  EXPECT_TRUE(std::isinf(mean_over_seeds(runs).clients[0].p99_ms));
+}
+
+TEST(FormatSeeds, HasALineForEachPolicysStpAndEachClientsP99) {
+  const std::vector<std::vector<RunResult>> by_policy{{run(1, 1.0, 10, 7), run(2, 2.0, 30, 8)}};
+  const std::string text = format_seeds(by_policy);
+  EXPECT_THAT(text, HasSubstr("over 2 seeds"));
+  EXPECT_THAT(text, HasSubstr("1.500 ± 0.707"));
+  EXPECT_THAT(text, HasSubstr("10 … 30"));
+}
+
+}  // namespace
+}  // namespace corun

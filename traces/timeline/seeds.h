@@ -1,0 +1,40 @@
+// Runs that differ in their seed alone: their mean as one result, and how far they lie apart.
+//
+// Leaves out: sureness inside one run, whose requests follow from each other.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "traces/timeline/metrics.h"
+
+namespace corun {
+
+/// Of a figure, over seeds.  NaN of none; one of a single run has no deviation.
+struct Estimate {
+  std::size_t runs = 0;
+  double mean = 0, deviation = 0, least = 0, most = 0;  // deviation: of one run, from the sample (n - 1)
+
+  /// Half of the 95 % interval of the mean, by Student's t; infinite of one run.
+  double half_width() const;
+};
+Estimate estimate(std::span<const double> values);
+
+/// Counts are sums, the makespan is the last, the seed the first; each other number is the mean.  `runs` are of one trace and policy.
+RunResult mean_over_seeds(std::span<const RunResult> runs);
+
+/// "p99", "mean" or "stp".
+enum class Figure : std::uint8_t { p99, mean, stp };
+struct NamedEstimate {
+  std::string name;  // "stp", "cam p99"
+  Estimate estimate;
+};
+/// Of each client, or of all together.
+std::vector<NamedEstimate> estimates(std::span<const RunResult> runs, Figure figure);
+
+/// A line for each STP and each client's p99: mean ± deviation, least … most.
+std::string format_seeds(std::span<const std::vector<RunResult>> by_policy);
+
+}  // namespace corun
