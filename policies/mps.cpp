@@ -7,28 +7,18 @@
 //
 // Left open there: which SMs a capped client uses (the backend's matter), and that the cap holds per client,
 // not per process: clients of one process would share one.
-#include <limits>
-
 #include "policies/api/registry.h"
 #include "policies/shares.h"
 
 namespace corun {
 namespace {
 
-std::vector<double> numbers(const std::string& text) {
-  const auto refuse = [&] {
-    throw InputError("", "--policy", "mps:percentages=" + text + " is not a list of percentages",
-                     "write one for each client, above 0 and up to 100, as in 50/30");
-  };
-  std::vector<double> all = read_shares(text, std::numeric_limits<double>::min(), 100.0, refuse);
-  if (all.empty()) refuse();
-  return all;
-}
-
 class Mps final : public Policy {
  public:
   explicit Mps(const Parameters& parameters)
-      : text_(parameters.text("percentages")), percentages_(numbers(text_)) {}
+      : text_(parameters.text("percentages")), percentages_(thread_percentages("mps", text_)) {
+    if (percentages_.empty()) refuse_percentages("mps", text_);
+  }
   std::string_view name() const override { return "mps"; }
   Requirements requirements() const override {
     Requirements needed{{Capability::order}, Contexts::one, false};
@@ -36,11 +26,7 @@ class Mps final : public Policy {
     return needed;
   }
   void start(const Topology&, std::span<const ClientView> clients) override {
-    if (percentages_.size() > 1 && percentages_.size() != clients.size())
-      throw InputError("", "--policy",
-                       "mps:percentages=" + text_ + " has " + std::to_string(percentages_.size()) +
-                           " percentages for " + std::to_string(clients.size()) + " clients",
-                       "give one for all clients, or one for each, in their order in the trace");
+    expect_percentage_of_each("mps", text_, percentages_.size(), clients.size());
   }
   void decide(const Snapshot& now, std::vector<Decision>& decisions) override {
     for (LaunchId launch : now.pending) decisions.emplace_back(std::in_place_type<decide::Launch>, launch);

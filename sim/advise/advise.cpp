@@ -7,6 +7,7 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <set>
 
 #include "sim/advise/trial.h"
 #include "sim/input/carry.h"
@@ -38,6 +39,7 @@ void try_card(Trial& trial, const AdvisedCard& card, const AdviseOptions& option
   if (clients > 1)
     for (Setting& setting : percentage_settings(card.trace)) first.push_back(std::move(setting));
   for (Setting& setting : mig_settings(card.trace, card.gpu)) first.push_back(std::move(setting));
+  for (Setting& setting : shared_mig_settings(card.trace, card.gpu)) first.push_back(std::move(setting));
   const auto wanted = [&](SharingMode mode) {
     return options.modes.empty() || std::find(options.modes.begin(), options.modes.end(), mode) != options.modes.end();
   };
@@ -45,10 +47,25 @@ void try_card(Trial& trial, const AdvisedCard& card, const AdviseOptions& option
     const bool to_be_set_up = clients > 1 || s.mode == SharingMode::mig;
     return to_be_set_up && !wanted(s.mode);
   });
+  const std::size_t begin = all.size();
   try_all(first);
+  if (clients < 2 || clients > kMostSplit) return;
+  if (wanted(SharingMode::percentages)) {
+    std::set<std::string> tried;
+    for (std::size_t i = begin; i < all.size(); ++i) tried.insert(all[i].setting.policy);
+    for (const std::uint32_t step : {40u, 20u, 10u}) {  // uneven ones, from the best so far
+      std::size_t best = all.size();
+      for (std::size_t i = begin; i < all.size(); ++i)
+        if (!all[i].setting.percent.empty() && (best == all.size() || merit_of(all[i]) > merit_of(all[best]))) best = i;
+      if (!all[best].ran()) break;
+      std::vector<Setting> next = uneven_settings(card.trace, all[best].setting, step);
+      std::erase_if(next, [&](const Setting& s) { return !tried.insert(s.policy).second; });
+      try_all(next);
+    }
+  }
   if (!wanted(SharingMode::green_contexts)) return;
   const std::uint32_t units = card.gpu.sms / kGreenContextSms;
-  if (clients < 2 || clients > kMostSplit || units < clients) return;
+  if (units < clients) return;
   search(static_cast<std::uint32_t>(clients), units, 1, [&](const std::vector<Division>& divisions) {
     std::vector<Setting> settings;
     for (const Division& d : divisions) settings.push_back(green_context_setting(card.trace, card.gpu, d));

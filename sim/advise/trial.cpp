@@ -1,5 +1,7 @@
 #include "sim/advise/trial.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -15,7 +17,6 @@ constexpr double kBroken = std::numeric_limits<double>::infinity();
 
 /// Value over limit, or limit over value: at most 1 where it holds.
 double use_of(const Slo& slo, const ClientResult& c) {
-  if (!c.failed.empty()) return kBroken;
   const double value = value_of(c, slo.metric);
   if (is_rate(slo.metric)) return value > 0 ? slo.limit / value : kBroken;
   const bool of_the_served_only = slo.metric == Metric::mean && c.dropped != 0;
@@ -60,11 +61,15 @@ void judge(Tried& tried, const AdviseOptions& options) {
 }  // namespace
 
 void Trial::simulate(Tried& tried, std::size_t seed, RunResult& result, std::string& refused) {
+  refused = does_not_hold(tried.setting, card_.trace, card_.gpu);
+  if (!refused.empty()) return;
   try {
     Trace trace = under(tried.setting, card_.trace);
     if (!options_.seeds.empty()) trace.run.seed = options_.seeds[seed];
     result = run(trace, card_.gpu,
                  {{.policy = tried.setting.policy, .alone = options_.alone, .interrupt = options_.interrupt}, options_.engine, 1, &memory_});
+    for (const ClientResult& client : result.clients)
+      if (!client.failed.empty()) refused = fmt::format("{}: {}", client.name, client.failed);
   } catch (const InputError& error) {
     refused = error.problem();
   }

@@ -11,12 +11,12 @@
 namespace corun::sim {
 namespace {
 
-/// Settings that are asked again, the named one and of each way of sharing the best.
-constexpr std::size_t kMostAsked = 6;
+constexpr std::size_t kMostAsked = 5;
 /// Of arrivals that become random.
 constexpr std::size_t kSeeds = 3;
 
-/// First what was named, or was nearest.
+/// First what was named, or was nearest.  Then the next, what has most left, for assumptions that take some of it; of what serves the goal
+/// better, for those that give more, what breaks by least and what serves it best; then the best of each way of sharing.
 std::vector<Setting> asked_again(const Advice& advice, std::size_t named) {
   const std::vector<Tried>& tried = advice.tried;
   const auto comes_before = [&](std::size_t a, std::size_t b) {
@@ -26,21 +26,25 @@ std::vector<Setting> asked_again(const Advice& advice, std::size_t named) {
     return x.holds_likely() != y.holds_likely() ? x.holds_likely() : x.value > y.value;
   };
   std::map<SharingMode, std::size_t> best;
-  std::size_t safest = named;  // of the named one's kind, with the most left
+  std::size_t safest = named, nearest = named, boldest = named;
   for (std::size_t i = 0; i < tried.size(); ++i) {
-    if (!tried[i].ran() || tried[i].card != tried[named].card) continue;
-    const auto [at, is_first] = best.emplace(tried[i].setting.mode, i);
+    const Tried& t = tried[i];
+    if (!t.ran() || t.card != tried[named].card) continue;
+    const auto [at, is_first] = best.emplace(t.setting.mode, i);
     if (!is_first && comes_before(i, at->second)) at->second = i;
-    if (tried[i].setting.mode == tried[named].setting.mode && tried[i].use < tried[safest].use) safest = i;
+    if (t.use < tried[safest].use) safest = i;
+    if (t.value <= tried[named].value || apart(t.value, tried[named].value) <= kClose) continue;
+    if (nearest == named || t.use < tried[nearest].use) nearest = i;
+    if (t.value > tried[boldest].value) boldest = i;
   }
   std::vector<std::size_t> others;
   for (const auto& [mode, i] : best) others.push_back(i);
   std::stable_sort(others.begin(), others.end(), comes_before);
-  others.insert(others.begin(), {named, safest});
+  std::vector<std::size_t> all{named, advice.next.value_or(named), safest, nearest, boldest};
+  all.insert(all.end(), others.begin(), others.end());
   std::vector<Setting> settings;
-  for (std::size_t k = 0; k < others.size() && settings.size() < kMostAsked; ++k)
-    if (std::find(others.begin(), others.begin() + static_cast<std::ptrdiff_t>(k), others[k]) == others.begin() + static_cast<std::ptrdiff_t>(k))
-      settings.push_back(tried[others[k]].setting);
+  for (auto i = all.begin(); i != all.end() && settings.size() < kMostAsked; ++i)
+    if (std::find(all.begin(), i, *i) == i) settings.push_back(tried[*i].setting);
   return settings;
 }
 
@@ -122,10 +126,10 @@ class Asked {
     try {
       Trial trial(card, 0, options);
       std::vector<Tried> tried = trial.of(settings_);
-      for (;;) {  // what more seeds take from a setting may make another one the best
+      for (;;) {  // what breaks under one seed is broken; and another one may then be the best
         std::vector<Tried*> incomplete;
         for (const std::size_t i : {std::size_t{0}, best_of(tried).value_or(0)})
-          if (tried[i].ran() && tried[i].results.size() < options.seeds.size() && (incomplete.empty() || incomplete.front() != &tried[i]))
+          if (tried[i].holds() && tried[i].results.size() < options.seeds.size() && (incomplete.empty() || incomplete.front() != &tried[i]))
             incomplete.push_back(&tried[i]);
         if (incomplete.empty()) break;
         trial.complete(incomplete, options.seeds.size());

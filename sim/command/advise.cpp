@@ -12,6 +12,7 @@
 #include "hw/run/signal_guard.h"
 #include "sim/advise/advice_json.h"
 #include "sim/advise/advise.h"
+#include "sim/advise/format.h"
 #include "sim/advise/what_if.h"
 #include "sim/command/progress.h"
 #include "sim/command/report_page.h"
@@ -79,6 +80,9 @@ class Report {
     if (t.holds_surely()) return left + "; " + lie;
     return fmt::format("{}: not surely, because {}; {}", left, lie, what_would_tell(t));
   }
+
+  std::string in_a_line(const Tried& t) const { return t.setting.words + on(t); }
+  std::string remark(const Tried& t) const { return fmt::format("\n# {}: {}", values(t), margin(t)); }
 
   /// The least of measurements with which the promise that is nearest to its limit would hold surely, or not.
   std::string what_would_tell(const Tried& t) const {
@@ -255,6 +259,8 @@ void add_advise(CLI::App& command, AdviseArguments& a) {
                                          "more where arrivals are random)");
   command.add_option("--highest-rate", a.rate_of, "also: up to which rate of this client the setting holds");
   command.add_flag("--all", a.all, "also print every setting that was simulated");
+  command.add_option("--format", a.format, "print the setting to paste, and the advice as comments: k8s-device-plugin, dra, kai, hami,\n"
+                                           "gpu-operator, slurm, nvidia-smi or mps");
   command.add_option("--report", a.report,
                      "write one page: the advice, and what every setting gives, with the data");
 }
@@ -267,6 +273,8 @@ int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineO
   options.engine = engine;
   options.seeds = a.seeds.empty() ? usual_seeds(trace) : parse_seeds(a.seeds);
   if (!a.report.empty()) check_report_can_be_made();
+  const std::optional<Format> format = a.format.empty() ? std::nullopt : std::optional(parse_format(a.format));
+  if (format && json) throw InputError("", "--format", "prints what to paste, and --json a document", "give one of them");
   const bool asks_rate = !a.rate_of.empty();
   const std::size_t rate_of = asks_rate ? client_number(a.rate_of, trace) : 0;
 
@@ -285,7 +293,7 @@ int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineO
       if (hw::SignalGuard::flag()) throw Ended{};
     };
     advice = sim::advise(cards, options);
-    what_if = what_would_change(cards, advice, options);
+    if (!format) what_if = what_would_change(cards, advice, options);
     const auto shown = advice.best ? advice.best : advice.nearest;
     if (asks_rate && shown) {
       const Tried& t = advice.tried[*shown];
@@ -304,6 +312,11 @@ int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineO
   if (!a.report.empty()) make_report_of(document, a.report);
   if (json) {
     std::cout << document;
+  } else if (format && advice.best) {
+    const Tried& best = advice.tried[*advice.best];
+    const std::string text = configuration(*format, best.setting, cards[best.card].trace);
+    fmt::print("# {}{}\n", report.in_a_line(best), report.remark(best));
+    std::cout << text;
   } else {
     report.print();
     report.print_what_if();

@@ -20,6 +20,7 @@ struct AdviseArguments {
   std::string rate_of;            // client whose highest rate is asked for
   bool all = false;
   std::string report;
+  std::string format;  // of what to paste, which is printed in the place of the report; empty: none
 };
 
 void add_advise(CLI::App& command, AdviseArguments& arguments);

@@ -22,6 +22,13 @@ Advice ask(const std::vector<std::string>& slos, const std::string& goal, std::v
   return advise(cards, options);
 }
 
+Advice ask(const Trace& trace, const std::vector<std::string>& slos, const std::string& goal) {
+  AdviseOptions options;
+  options.slos = promised(slos, trace);
+  options.goal = parse_goal(goal, trace);
+  return advise({{read_gpu("h200"), trace}}, options);
+}
+
 TEST(Advise, TheBestOfTheSettingsThatLikelyHoldIsNamed) {
   const Advice advice = ask({"camera:p99=0.6ms"}, "batch:throughput");
   ASSERT_TRUE(advice.best);
@@ -155,6 +162,101 @@ TEST(Advise, WhatToTypeHasTheDevicePluginsConfigurationWhereItCanSetTheSettingUp
   EXPECT_EQ(policies, std::set<std::string>{"mps:percentages=33/33/33"});
 }
 
+TEST(Advise, PercentagesAreTriedUnevenAndWithPriorities) {
+  const Advice advice = ask({}, "batch:throughput");
+  std::set<std::string> tried;
+  bool camera_capped = false;
+  for (const Tried& t : advice.tried) {
+    if (t.setting.percent.empty()) continue;
+    EXPECT_TRUE(tried.insert(t.setting.policy).second) << "twice: " << t.setting.policy;
+    camera_capped |= t.setting.percent[1] < 100 && t.setting.percent[0] != t.setting.percent[1];
+    const bool ranked = t.setting.policy.starts_with("priority:");
+    EXPECT_EQ(t.setting.to_do.find("batch: CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=80 CUDA_MPS_CLIENT_PRIORITY=1") != std::string::npos,
+              ranked && t.setting.percent[0] == 80);
+    EXPECT_EQ(t.setting.to_do.find("CUDA_MPS_CLIENT_PRIORITY") != std::string::npos, ranked);
+  }
+  EXPECT_TRUE(camera_capped) << "the client that is in haste may leave SMs to the others";
+  EXPECT_TRUE(tried.contains("priority:percentages=80/100"));
+}
+
+TEST(Advise, PercentagesUnderPrioritiesLimitAndRank) {
+  const Trace trace = under(percentage_setting(two_clients(), {90, 100}, true), two_clients());
+  const auto ran = [&](const std::string& policy) { return run(trace, read_gpu("h200"), {{.policy = policy}}).clients; };
+  EXPECT_LT(ran("priority:percentages=100")[1].p99_ms, ran("mps:percentages=100")[1].p99_ms) << "the camera goes first";
+  EXPECT_LT(ran("priority:percentages=30/100")[0].throughput_per_s, 0.5 * ran("priority")[0].throughput_per_s) << "the batch has its limit";
+  EXPECT_THROW(ran("priority:percentages=50/50/50"), InputError);
+  EXPECT_THROW(ran("priority:percentages=0"), InputError);
+}
+
+TEST(Advise, AStepOfPercentagesChangesOneClientAndStaysInRange) {
+  const Trace trace = two_clients();
+  std::set<std::string> policies;
+  for (const Setting& s : uneven_settings(trace, percentage_setting(trace, {80, 100}, true), 20)) policies.insert(s.policy);
+  EXPECT_EQ(policies, (std::set<std::string>{"priority:percentages=60/100", "priority:percentages=80/80"})) << "100/100 limits nobody";
+  policies.clear();
+  for (const Setting& s : uneven_settings(trace, percentage_setting(trace, {20, 50}, false), 10)) policies.insert(s.policy);
+  EXPECT_EQ(policies, (std::set<std::string>{"mps:percentages=10/50", "mps:percentages=30/50", "mps:percentages=20/40", "mps:percentages=20/60"}));
+}
+
+TEST(Advise, ThreeClientsShareTwoInstancesInEveryWay) {
+  Trace trace = two_clients();
+  trace.clients.push_back(trace.clients[1]);
+  trace.clients.back().name = trace.clients.back().process = "third";
+  const Gpu gpu = read_gpu("h200");
+  std::set<std::string> policies;
+  for (const Setting& s : shared_mig_settings(trace, gpu)) policies.insert(s.policy);
+  EXPECT_TRUE(policies.contains("mig:profile=4g.71gb/3g.71gb,clients=batch/camera+third,inside=mps"));
+  EXPECT_TRUE(policies.contains("mig:profile=3g.71gb/4g.71gb,clients=batch+third/camera,inside=mps"));
+  EXPECT_EQ(policies.size(), 3 * 2u) << "three ways, two divisions";
+  AdviseOptions options;
+  options.modes = {SharingMode::mig};
+  std::size_t ran = 0;
+  for (const Tried& t : advise({{gpu, trace}}, options).tried) ran += t.ran() && policies.contains(t.setting.policy);
+  EXPECT_EQ(ran, policies.size());
+  EXPECT_TRUE(shared_mig_settings(two_clients(), gpu).empty()) << "each has one of its own";
+  trace.clients.back().name = "a+b";
+  EXPECT_TRUE(shared_mig_settings(trace, gpu).empty()) << "the policy parts names there";
+}
+
+TEST(Advise, ASettingThatCannotHoldWeightsAndCachesIsRefusedWithNumbers) {
+  Trace trace = two_clients();
+  trace.clients[0].memory_bytes = 60'000'000'000;
+  trace.clients[1].memory_bytes = 78'000'000'000;
+  const Advice advice = advise({{read_gpu("h200"), trace}}, {});
+  ASSERT_TRUE(advice.best);
+  std::size_t instances = 0;
+  for (const Tried& t : advice.tried) {
+    if (t.setting.mode != SharingMode::mig) {
+      EXPECT_TRUE(t.ran()) << t.setting.words << t.refused;
+      continue;
+    }
+    ++instances;
+    EXPECT_EQ(t.refused.find("78 GB for camera is needed, and ") != std::string::npos, true) << t.refused;
+    EXPECT_NE(t.refused.find("g.71gb has 7"), std::string::npos) << t.refused;
+  }
+  EXPECT_GT(instances, 0u);
+  trace.clients[0].memory_bytes = 80'000'000'000;
+  const Advice none = advise({{read_gpu("h200"), trace}}, {});
+  EXPECT_FALSE(none.best || none.nearest);
+  EXPECT_EQ(none.tried.front().refused, "80 GB for batch and 78 GB for camera are needed, and h200 has 151 GB");
+}
+
+TEST(Advise, ASettingUnderWhichAProgramFailsIsNotNamed) {
+  Trace trace = two_clients();
+  trace.clients[0].memory_bytes = 60'000'000'000;
+  Program& batch = trace.programs[0];
+  batch.buffers = {"cache"};
+  Op grow;
+  grow.what = Alloc{0, 30'000'000'000};
+  batch.ops.insert(batch.ops.begin(), grow);
+  const Advice advice = ask(trace, {}, "stp");
+  ASSERT_TRUE(advice.best);
+  for (const Tried& t : advice.tried)
+    if (t.setting.mode == SharingMode::mig) {
+      EXPECT_NE(t.refused.find("batch: out of memory: it asks for 30 GB"), std::string::npos) << t.refused;
+    }
+}
+
 TEST(Advise, PrioritiesFollowTheClassesWhereTheTraceHasNone) {
   const Trace trace = two_clients();
   for (const Setting& setting : plain_settings(trace))
@@ -195,13 +297,6 @@ TEST(Advise, UpToTheHighestRateThePromiseHoldsAndAboveItDoesNot) {
   EXPECT_TRUE(holds(rate->highest));
   EXPECT_FALSE(holds(rate->highest * 1.05));
   EXPECT_FALSE(highest_rate(card, setting, 0, options)) << "a closed loop has no rate";
-}
-
-Advice ask(const Trace& trace, const std::vector<std::string>& slos, const std::string& goal) {
-  AdviseOptions options;
-  options.slos = promised(slos, trace);
-  options.goal = parse_goal(goal, trace);
-  return advise({{read_gpu("h200"), trace}}, options);
 }
 
 TEST(Advise, WhatAServerPromisedDecidesWhichSettingIsNamed) {
