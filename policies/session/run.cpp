@@ -10,6 +10,7 @@
 
 #include "policies/api/registry.h"
 #include "policies/session/instances.h"
+#include "policies/session/step_times.h"
 #include "traces/timeline/latency_parts.h"
 #include "traces/timeline/served.h"
 
@@ -122,6 +123,19 @@ void report_memory(const SessionOutcome& outcome, RunResult& result) {
   if (!outcome.deadlock.empty()) add_note(result, NoteKind::deadlock, "deadlock: " + outcome.deadlock);
 }
 
+/// How much of what a server did lies outside of what was captured, and what was taken for it.
+void report_sizes(const Trace& trace, const Client& client, const ServedResult& served, RunResult& result) {
+  const StepTimes times(*client.serving, trace.programs[client.program.value], trace.kernels);
+  if (served.uncaptured_tokens > 0)
+    add_note(result, NoteKind::sizes,
+             fmt::format("{}: {:.3g} % of its tokens are by decodes of a batch or context outside of all captured: {}", client.name,
+                         100 * served.uncaptured_tokens, times.decodes_in_words()));
+  if (served.uncaptured_prompts > 0)
+    add_note(result, NoteKind::sizes,
+             fmt::format("{}: {:.3g} % of its prompts exceed the {} tokens of the largest captured and are read in chunks: {}", client.name,
+                         100 * served.uncaptured_prompts, times.largest_prompt(), times.prompts_in_words()));
+}
+
 /// Instances say so themselves; not the policies inside them.
 void report_unverified(const Plan& plan, RunResult& result) {
   std::set<std::string, std::less<>> ran;
@@ -197,6 +211,7 @@ Ran execute(const Plan& plan, const RunOptions& options, Player& player, AloneRu
       const ServedResult served = measure_served(*serving, ClientId{i}, window, together.sequences);
       ran.result.clients[i].served = served;
       ran.result.clients[i].deadline_misses = served.late;
+      report_sizes(trace, trace.clients[i], served, ran.result);
     }
   report_memory(ran.outcome, ran.result);
   if (plan.is_registered) report_unverified(plan, ran.result);

@@ -26,7 +26,7 @@ std::pair<std::size_t, std::size_t> Server::begin(Time now) {
     step_ = decode();
   } else {
     reads_ = std::min(unread, times_.largest_prompt());
-    step_ = times_.prompt(reads_);
+    step_ = times_.prompt(reads_, last.read);
   }
   return range();
 }
@@ -38,6 +38,7 @@ std::vector<SequenceRecord> Server::ended(Time now) {
     else
       sequence.record.gaps.push_back(now - sequence.last_token);
     sequence.last_token = now;
+    sequence.record.uncaptured += reads_ == 0 && step_.uncaptured;
   };
   if (reads_ != 0) {
     Running& last = batch_.back();

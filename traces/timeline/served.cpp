@@ -65,6 +65,10 @@ Seen seen(const Serving& serving, const Sequence& sequence, const SequenceRecord
   return s;
 }
 
+double share(std::uint64_t part, std::uint64_t of) {
+  return of == 0 ? std::numeric_limits<double>::quiet_NaN() : static_cast<double>(part) / static_cast<double>(of);
+}
+
 std::optional<double> limit_ms(const std::optional<Time>& limit) {
   return limit ? std::optional(to_ms(*limit)) : std::nullopt;
 }
@@ -79,7 +83,9 @@ ServedResult measure_served(const Serving& serving, ClientId client, const Windo
 
   ServedResult result;
   Sample first, per_token, between, whole;
-  std::uint64_t ended = 0, good = 0, tokens = 0;
+  std::uint64_t ended = 0, good = 0, tokens = 0, generated = 0, uncaptured = 0, long_prompts = 0;
+  std::uint32_t longest_prompt = 0;
+  for (const ServingStep& step : serving.steps) longest_prompt = std::max(longest_prompt, step.tokens);
   for (std::size_t i = 0; i < records.size() && serving.sequences[i].at < window.end; ++i) {
     const Seen s = seen(serving, serving.sequences[i], records[i], window.end);
     const auto in_window = [&](Time after) { return s.arrival + after >= window.begin; };
@@ -93,6 +99,8 @@ ServedResult measure_served(const Serving& serving, ClientId client, const Windo
     if (s.arrival < window.begin) continue;
 
     ++result.sequences;
+    long_prompts += serving.sequences[i].prompt > longest_prompt;
+    if (s.first_token) generated += records[i]->gaps.size(), uncaptured += records[i]->uncaptured;
     ++(s.finished ? result.finished : result.unfinished);
     result.waiting += !s.first_token;
     ++(s.late ? result.late : s.finished ? result.good : result.pending);
@@ -120,6 +128,7 @@ ServedResult measure_served(const Serving& serving, ClientId client, const Windo
   result.between_tokens_p50_ms = between.quantile_ms(50), result.between_tokens_p99_ms = between.quantile_ms(99);
   result.end_to_end_mean_ms = whole.mean_ms();
   result.end_to_end_p50_ms = whole.quantile_ms(50), result.end_to_end_p99_ms = whole.quantile_ms(99);
+  result.uncaptured_tokens = share(uncaptured, generated), result.uncaptured_prompts = share(long_prompts, result.sequences);
   result.first_token_limit_ms = limit_ms(serving.first_token_slo);
   result.per_token_limit_ms = limit_ms(serving.between_tokens_slo);
   result.end_to_end_limit_ms = limit_ms(serving.end_to_end_slo);

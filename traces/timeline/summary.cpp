@@ -52,7 +52,9 @@ nlohmann::ordered_json json_of(const ServedResult& s) {
                                {"end_to_end_p99_ms", s.end_to_end_p99_ms},
                                {"sequences_per_s", s.sequences_per_s},
                                {"tokens_per_s", s.tokens_per_s},
-                               {"goodput_per_s", s.goodput_per_s}};
+                               {"goodput_per_s", s.goodput_per_s},
+                               {"uncaptured_tokens", s.uncaptured_tokens},
+                               {"uncaptured_prompts", s.uncaptured_prompts}};
   if (s.first_token_limit_ms) to["first_token_limit_ms"] = *s.first_token_limit_ms;
   if (s.per_token_limit_ms) to["per_token_limit_ms"] = *s.per_token_limit_ms;
   if (s.end_to_end_limit_ms) to["end_to_end_limit_ms"] = *s.end_to_end_limit_ms;

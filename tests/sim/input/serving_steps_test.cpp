@@ -4,8 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "policies/session/step_times.h"
 #include "sim/input/load.h"
 #include "traces/model/error.h"
+#include "traces/model/serving.h"
 
 namespace corun::sim {
 namespace {
@@ -44,6 +48,57 @@ TEST(ServingSteps, OfCapturedProgramsAreAllFound) {
     written += (written.empty() ? "" : "+") + name + ":" + name.substr(name.find('_') + 1);
   }
   EXPECT_EQ(serving_steps(written, trace, file, "--client llm"), steps) << "as a user writes them";
+}
+
+/// Captured decodes that lie outside of a part of them are taken from the law of that part.
+class LawOfDecodes : public testing::Test {
+ protected:
+  /// Mean and largest relative error of those that `kept` leaves out.
+  static std::pair<double, double> errors(const std::string& file, bool (*kept)(const ServingStep&)) {
+    Trace trace = read_input(file, "", "", "");
+    const std::vector<ServingStep> all = serving_steps("auto", trace, file, "");
+    Client client;
+    client.serving.emplace();
+    client.serving->sequences = {{Time{}, 1, 1}};
+    std::vector<ServingStep> left_out;
+    for (const ServingStep& s : all) (s.tokens != 0 || kept(s) ? client.serving->steps : left_out).push_back(s);
+    trace.clients = {client};
+    make_servers(trace);
+    const Program& merged = trace.programs[trace.clients[0].program.value];
+    const StepTimes times(*trace.clients[0].serving, merged, trace.kernels);
+    double sum = 0, worst = 0;
+    for (const ServingStep& s : left_out) {
+      const StepTimes::Choice choice = times.decode(s.batch, s.context);
+      EXPECT_TRUE(choice.uncaptured);
+      const auto first = merged.parts[choice.program].value, end = merged.parts[choice.program + 1].value;
+      Time taken{}, measured{};
+      for (std::uint32_t op = first; op < end; ++op)
+        if (const auto* launch = std::get_if<Launch>(&merged.ops[op].what))
+          taken += times.solo_time(choice, OpId{op}, launch->solo_time.value_or(trace.kernels[launch->kernel.value].solo_time.value_or(Time{})));
+      for (const Op& op : trace.programs[s.program.value].ops)
+        if (const auto* launch = std::get_if<Launch>(&op.what))
+          measured += launch->solo_time.value_or(trace.kernels[launch->kernel.value].solo_time.value_or(Time{}));
+      const double error = std::abs(to_ms(taken) / to_ms(measured) - 1);
+      sum += error / static_cast<double>(left_out.size()), worst = std::max(worst, error);
+    }
+    return {sum, worst};
+  }
+};
+
+TEST_F(LawOfDecodes, ContextsThatWereLeftOutAreWithinAPercentAndAHalfInTheMean) {
+  for (const char* file : {"experiments/h200/llm_server/steps.json.gz", "experiments/h200/llm_server/second/steps.json.gz"}) {
+    const auto [mean, worst] = errors(file, [](const ServingStep& s) { return s.context <= 1024; });
+    EXPECT_LE(mean, 0.015) << file;  // flat: 0.08
+    EXPECT_LE(worst, 0.04) << file;  // flat: 0.2
+  }
+}
+
+TEST_F(LawOfDecodes, BatchesThatWereLeftOutAreWithinThreePercentInTheMean) {
+  for (const char* file : {"experiments/h200/llm_server/steps.json.gz", "experiments/h200/llm_server/second/steps.json.gz"}) {
+    const auto [mean, worst] = errors(file, [](const ServingStep& s) { return s.batch <= 8; });
+    EXPECT_LE(mean, 0.03) << file;   // flat: 0.06
+    EXPECT_LE(worst, 0.05) << file;  // flat: 0.19
+  }
 }
 
 TEST(ServingSteps, APartOfTheGpuIsNoStepAndANameThatCannotBeReadSaysWhatToWrite) {

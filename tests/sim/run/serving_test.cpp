@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -93,6 +94,30 @@ TEST(Serving, AHundredAtOnceAreCountedAsAHundredUnderEveryPolicy) {
     EXPECT_EQ(s.good + s.late + s.pending, 100u) << policy;
     EXPECT_TRUE(std::isinf(s.first_token_p99_ms)) << policy;
   }
+}
+
+TEST(Serving, TheTimeBetweenTokensGrowsWithAContextBeyondWhatWasCapturedAndANoteSaysHowMuch) {
+  nlohmann::json document = server("{" + kSteps + R"(, "sequences": [[0, 1, 3]]})");
+  document["programs"].push_back(document["programs"][1]);
+  document["programs"].back()["name"] = "longer";
+  for (auto& op : document["programs"].back()["ops"])
+    if (op.contains("launch")) op["solo_time_ns"] = 60000;  // 20 us for 4,000 tokens
+  auto& serving = document["clients"][0]["serving"];
+  serving["steps"].push_back({{"program", "longer"}, {"batch", 4}, {"context", 2000}});
+  const auto between = [&](int context, const char* note) {
+    serving["sequences"] = {{0, 1, 3}, {0, 1, 3}, {0, 1, 3}, {0, 1, 3}};
+    for (auto& sequence : serving["sequences"]) sequence[1] = context;
+    document["run"]["duration_ns"] = 9'000'000'000;
+    const RunResult r = run_it(document);
+    const std::vector<std::string> notes = texts_of(r);
+    const bool said = std::ranges::any_of(notes, [&](const std::string& text) { return text.find("outside of all captured") != std::string::npos; });
+    EXPECT_EQ(said, *note != '\0') << context;
+    EXPECT_TRUE(!said || std::ranges::any_of(notes, [&](const std::string& text) { return text.find(note) != std::string::npos; })) << context;
+    return r.clients[0].served->between_tokens_p50_ms;
+  };
+  EXPECT_NEAR(between(1500, ""), 0.11, 0.02);
+  EXPECT_NEAR(between(400, "100 % of its tokens"), 0.1 - 0.012, 0.02);
+  EXPECT_NEAR(between(100'000, "5 ns a token of context"), 0.12 + 98'000 * 4 * 5e-6, 0.05);
 }
 
 TEST(Serving, AnEndToEndLimitIsReadAndKept) {
