@@ -189,6 +189,7 @@ int import(const ImportArguments& a) {
   else if (!a.untraced.empty()) trace.notes.push_back(fit_host(trace, untraced_range(a.untraced, recorded.request), recorded));
   else fitted = a.host_time.empty() && fit_host_as_recorded(trace, recorded);
   if (trace.clients.size() == 1) {
+    if (fitted) recorded.period = {};
     std::vector<std::string> notes = replay_notes(trace, recorded);
     if (fitted) notes.resize(std::min<std::size_t>(notes.size(), 1));  // it is shorter on purpose
     trace.notes.insert(trace.notes.end(), notes.begin(), notes.end());

@@ -201,17 +201,25 @@ std::string judged(const Trace& trace, std::size_t client, Time kept_back) {
 
 bool polls(const RecordedTimes& recorded, std::size_t client) { return client < recorded.polls.size() && recorded.polls[client]; }
 
+/// The pause between steps is the profiler's too, and nothing tells what it is without.
+void without_pause(Trace& trace, const RecordedTimes& recorded) {
+  for (Client& client : trace.clients)
+    if (auto* loop = std::get_if<ClosedLoop>(&client.arrivals); loop != nullptr && recorded.period > Time{}) loop->think_time = {};
+}
+
 }  // namespace
 
 std::string fit_host(Trace& trace, Time wanted, const RecordedTimes& recorded) {
   const auto refuse = [](const char* problem, const char* remedy) { throw InputError("", "--request-time", problem, remedy); };
   if (trace.clients.size() != 1) refuse("goes with one program, and several were recorded", "choose one with --process");
   if (trace.gpu.empty()) refuse("needs a GPU that is known", "name it: --gpu, as sim gpus lists them");
+  without_pause(trace, recorded);
   return fit(trace, 0, {wanted}, polls(recorded, 0));
 }
 
 bool fit_host_as_recorded(Trace& trace, const RecordedTimes& recorded) {
   bool told = false;
+  if (std::ranges::any_of(recorded.without_profiler, [](const auto& one) { return one.has_value(); })) without_pause(trace, recorded);
   for (std::size_t client = 0; client < recorded.without_profiler.size(); ++client) {
     if (!recorded.without_profiler[client]) continue;
     told = true;

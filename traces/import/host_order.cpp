@@ -98,14 +98,13 @@ void HostOrder::place(HostItem& item, const Call& call) {
     if (was_idle) item.call_start = std::clamp(item.gpu_start - gpu_.launch_latency, item.call_start, item.call_end);
     return;
   }
-  if (into_full_queue(call)) return;
-  const bool graph = call.kind == Call::Kind::graph_launch;
-  const Time takes = graph ? gpu_.graph_launch_call : gpu_.launch_call;
-  const Time latency = graph ? gpu_.graph_launch_latency : gpu_.launch_latency;
+  // Tracing makes a graph's launch longer by each of its nodes.
+  if (call.kind == Call::Kind::graph_launch || into_full_queue(call)) return;
+  const Time takes = gpu_.launch_call;
   const auto [at, first] = placed_.try_emplace(call.correlation, item.call_start);
   if (first) {
-    at->second = std::max(item.call_start, std::min(item.gpu_start - latency, item.call_end - takes));
-    if (call.duration >= kLong && !graph)
+    at->second = std::max(item.call_start, std::min(item.gpu_start - gpu_.launch_latency, item.call_end - takes));
+    if (call.duration >= kLong)
       long_calls_.insert(call.correlation), long_call_time_ = add_up(long_call_time_, call.duration);
   }
   item.call_start = at->second;

@@ -16,8 +16,8 @@
 
 namespace corun {
 
-/// One call of the host on the way to an Op.  `op` is null for a synchronization.  A call that waits for nothing is as long as a
-/// replay's, and where in the recorded one it is tells `HostOrder::place`.
+/// One call of the host on the way to an Op.  `op` is null for a synchronization.  A call that waits for nothing and launches no graph
+/// is as long as a replay's, and where in the recorded one it is tells `HostOrder::place`.
 struct HostItem {
   const kineto::GpuOp* op = nullptr;
   std::optional<std::uint64_t> call;  // correlation of the recorded call; several operations share a graph's

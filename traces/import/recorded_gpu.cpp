@@ -124,8 +124,6 @@ RecordedGpu recorded_gpu(const kineto::Records& records, std::int64_t device, co
   gpu.launch_call = description.launch_call;
   gpu.launch_latency = description.launch_latency;
   gpu.completion_notice = description.completion_notice;
-  gpu.graph_launch_call = description.graph_launch_call;
-  gpu.graph_launch_latency = description.graph_launch_latency;
   if (gpu.sms != 0) {
     if (gpu.sms > description.sms)
       throw InputError(

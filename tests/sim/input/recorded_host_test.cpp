@@ -37,7 +37,7 @@ class RecordedHost : public InFolder {
   RecordedHost& step(int number, double ts, double dur) { return event("user_annotation", fmt::format("ProfilerStep#{}", number), ts, dur, ""); }
 
   Trace import(RecordedTimes* times = nullptr) {
-    const std::string text = fmt::format(R"({{"schemaVersion": 1, "deviceProperties": [{{"id": 0, "name": "NVIDIA H200", "numSms": 132}}], "traceEvents": [{}]}})", events_);
+    const std::string text = fmt::format(R"({{"schemaVersion": 1, {}"deviceProperties": [{{"id": 0, "name": "NVIDIA H200", "numSms": 132}}], "traceEvents": [{}]}})", head_, events_);
     return import_kineto(write("recording.json", text), ImportOptions{}, times);
   }
 
@@ -48,6 +48,9 @@ class RecordedHost : public InFolder {
     return *this;
   }
   std::string events_;
+
+ protected:
+  std::string head_;
 };
 
 RunOptions watched(Sink& sink) {
@@ -158,6 +161,30 @@ TEST_F(RecordedHost, WhatTheHostDoesBehindAStepsEndIsBetweenRequests) {
   EXPECT_EQ(loop.in_flight, 1u);
   EXPECT_NEAR(static_cast<double>(requests_in(trace, std::chrono::seconds{1})), 100, 1);
   expect_within(0.01, one_request(trace), 7015);
+}
+
+TEST_F(RecordedHost, WhereTheTimeWithoutTheProfilerIsKnownThePauseBetweenStepsIsNot) {
+  head_ = R"("corun_request_time_us": 3000, )";
+  for (int n = 0; n < 5; ++n) {
+    const double t = 1e6 + 1e4 * n;
+    step(n, t, 9990);
+    call("cudaLaunchKernel", t + 5000, 10, 2 * n + 1).kernel(t + 5015, 1000, 2 * n + 1, 1000);
+    call("cudaDeviceSynchronize", t + 5020, 1000, 2 * n + 2);
+  }
+  EXPECT_NE(std::get<ClosedLoop>(import().clients.front().arrivals).think_time, Time{});
+  const Trace trace = read_input((folder_ / "recording.json").string(), "");
+  EXPECT_EQ(std::get<ClosedLoop>(trace.clients.front().arrivals).think_time, Time{});
+  expect_within(0.01, one_request(trace), 3000);
+}
+
+TEST_F(RecordedHost, AGraphsLaunchIsNotMadeLongerByTracing) {
+  call("cudaGraphLaunch", 1000, 600, 1).kernel(1590, 100, 1).call("cudaDeviceSynchronize", 1610, 85, 2);
+  call("cudaLaunchKernel", 1700, 10, 3).kernel(1715, 100, 3);
+  Trace trace = import();
+  trace.clients.front().arrivals = Once{};
+  Collector seen;
+  run(trace, read_gpu("h200"), watched(seen));
+  EXPECT_LT(seen.kernels.front().started, Time{std::chrono::microseconds{10}});
 }
 
 TEST_F(RecordedHost, APageableCopyKeepsItsRateAndHoldsTheHost) {
