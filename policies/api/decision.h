@@ -87,6 +87,7 @@ using Decision =
 struct Applied {};
 struct Refused {
   std::string reason;
+  bool no_room = false;  // a hardware channel is full: a thread that calls waits in the call
 };
 using Outcome = std::variant<Applied, Refused>;
 

@@ -182,6 +182,7 @@ void Session::call(const HostCall& call, Time now) {
   if (!call.graph.empty()) return call_graph(call, now);
   LaunchView& l = new_view(call, now);
   const LaunchId id = l.id;
+  state.called = id;
   l.stream = op.stream;
   l.operation = &op;
   if (state.memory && !use(l, memory_.used_by(call.client, op))) return;
@@ -211,6 +212,7 @@ void Session::call_graph(const HostCall& call, Time now) {
   RequestState& request = state.request(call.request);
   const Graph& graph = graphs_.of(client.program, program, workload_.order(call.client), call.graph);
   const LaunchId id = new_view(call, now).id;
+  state.called = id;
   std::vector<GraphNode> nodes = std::move(graph_launches_[id.slot].nodes);
   nodes.clear();
   std::vector<BufferId> uses;
@@ -286,6 +288,8 @@ void Session::fold(Time now) {
     if (const auto* kernel = std::get_if<KernelFinished>(&notices_[i]))
       submit_copies(view(kernel->launch).client, now);
   }
+  for (std::uint32_t i = 0; i < clients_.size(); ++i)
+    if (clients_[i].held) submit_copies(ClientId{i}, now);
 }
 
 /// It waits for the policy again, at its old place in its stream.
@@ -377,7 +381,7 @@ void Session::ask(Time now) {
   for (const Decision& decision : decisions_) {
     ++outcome_.decisions;
     hold_to_requirements(decision);
-    // A full hardware channel leaves a thousand launches pending, all refused at each instant: without a word.
+    // A refused launch leaves those behind it in its stream pending, all refused at each instant: without a word.
     if (const auto* launch = std::get_if<decide::Launch>(&decision);
         launch != nullptr && not_launchable(launch->launch) != nullptr) {
       ++outcome_.refusals;
@@ -430,9 +434,9 @@ Outcome Session::apply(const Decision& decision, Time now) {
     l.tpc_mask = launch->tpc_mask;
     const Outcome outcome = l.nodes != 0 ? launch_graph({launch->launch, launch->priority, launch->tpc_mask}, l) : backend_.apply(decision, l, unfinished_follows(l));
     if (std::holds_alternative<Refused>(outcome))
-      l.ctas = 0;
+      l.ctas = 0, hold_caller(l, outcome);
     else
-      submitted(l, now), workload_.decided(l.client, now);
+      submitted(l, now);
     return outcome;
   }
   if (const auto* padded = std::get_if<decide::LaunchPadded>(&decision)) return submit(*padded, now);
@@ -488,7 +492,23 @@ void Session::submitted(LaunchView& l, Time now) {
     stream_of(l).unsubmitted.pop_front();
   else
     for (const StreamId s : graph_launches_[l.id.slot].graph->streams) clients_[l.client.value].streams[s.value].unsubmitted.pop_front();
+  let_caller_go(l, now);
   submit_copies(l.client, now);
+}
+
+/// A full channel holds the thread in its call.  One that has gone on, as the policy decided later, is not called back.
+void Session::hold_caller(const LaunchView& l, const Outcome& outcome) {
+  ClientState& client = clients_[l.client.value];
+  if (!std::get<Refused>(outcome).no_room || client.called != l.id || client.held) return;
+  client.held = l.id;
+  workload_.stay_in_call(l.client);
+}
+
+void Session::let_caller_go(const LaunchView& l, Time now) {
+  ClientState& client = clients_[l.client.value];
+  if (client.held && client.held != l.id) return;
+  if (client.held || l.kernel != nullptr) workload_.decided(l.client, now);
+  client.held.reset();
 }
 
 Outcome Session::submit(const decide::LaunchPadded& padded, Time now) {
@@ -551,9 +571,12 @@ void Session::submit_copies(ClientId client, Time now) {
       auto& unsubmitted = stream.unsubmitted;
       while (!unsubmitted.empty() && !view(unsubmitted.front()).kernel && stream.stopping == 0) {
         LaunchView& l = view(unsubmitted.front());
-        if (!follows_submitted(l) || waits_for_memory(l) ||
-            std::holds_alternative<Refused>(backend_.copy(l, unfinished_follows(l))))
+        if (!follows_submitted(l) || waits_for_memory(l)) break;
+        if (const Outcome outcome = backend_.copy(l, unfinished_follows(l)); std::holds_alternative<Refused>(outcome)) {
+          hold_caller(l, outcome);
           break;
+        }
+        let_caller_go(l, now);
         memory_.begin_use(l.uses, false, now);
         l.state = LaunchState::submitted;
         l.submitted_at = now;

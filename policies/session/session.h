@@ -81,6 +81,8 @@ class Session {
     std::vector<StreamState> streams;
     std::vector<RequestState> requests;  // in flight, by their number modulo how many may be
     bool copies = false, memory = false;  // its program has any; it holds buffers
+    LaunchId called{};                    // by its last call
+    std::optional<LaunchId> held{};       // for want of room in a channel its host stays in that call
     RequestState& request(std::uint64_t number) { return requests[number % requests.size()]; }
     const RequestState& request(std::uint64_t number) const { return requests[number % requests.size()]; }
   };
@@ -113,6 +115,8 @@ class Session {
   Outcome preempt_launch(const decide::Preempt& preempt);
   const char* not_launchable(LaunchId id) const;
   void submitted(LaunchView& launch, Time now);
+  void hold_caller(const LaunchView& launch, const Outcome& outcome);
+  void let_caller_go(const LaunchView& launch, Time now);
   void take_back(const Preempted& preempted);
   void lose(ClientId client);
   void submit_copies(ClientId client, Time now);

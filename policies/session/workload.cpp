@@ -31,13 +31,10 @@ Workload::Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline)
     if (loop == nullptr) continue;
     if (loop->in_flight > 1)
       while (std::holds_alternative<Sync>(ops[c.calls - 1].what)) --c.calls;
-    const auto last = ops.begin() + static_cast<std::ptrdiff_t>(c.calls);
-    if (loop->in_flight > 1 && (trace.programs[client.program.value].streams.size() > 1 ||
-                                std::any_of(ops.begin(), last, is_host_call)))
+    if (loop->in_flight > 1 &&
+        std::ranges::any_of(ops, [](const Op& op) { return std::holds_alternative<Alloc>(op.what) || std::holds_alternative<Free>(op.what); }))
       throw InputError(client.origin.file, client.origin.place + "/arrivals/in_flight",
-                       "several requests in flight need a program of one stream without sync, alloc and free, "
-                       "which client " +
-                           client.name + " has not",
+                       "several requests in flight need a program without alloc and free, which client " + client.name + " has not",
                        "use in_flight 1, or several clients of one process");
     c.in_flight = loop->in_flight;
     while (c.next_request < c.in_flight) c.queue.push_back({c.next_request++, Time{}});
@@ -135,7 +132,7 @@ Time Workload::next_event(ClientId id) const {
   Time at = c.arrivals.next();
   if (!c.serving.empty()) at = std::min(at, c.host_free);
   if (!c.unnoted.empty()) at = std::min(at, c.unnoted.front().at);
-  return c.queue.empty() || !may_serve_next(id) ? at : std::min(at, c.host.after(c.queue.front().arrival));
+  return std::min(at, serves_next_at(id));
 }
 
 void Workload::advance(Time now, std::vector<RequestArrived>& arrived, std::vector<HostCall>& calls) {
@@ -166,7 +163,7 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
     finish(id, serving_of(id, request), now);
     return true;
   }
-  if (may_serve_next(id) && !c.queue.empty() && c.host.after(c.queue.front().arrival) <= now) {
+  if (serves_next_at(id) <= now) {
     if (std::holds_alternative<ClosedLoop>(trace_.clients[id.value].arrivals))
       arrived.push_back({id, c.queue.front().request});
     serve_next(id, now);
@@ -216,6 +213,7 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
   c.next_op += std::max<std::size_t>(1, call.graph.size());
   ++c.serving.back().outstanding;
   calls.push_back(call);
+  c.called_by_itself = by_itself;
   if (c.waits_for_decisions && waits && c.next_op != c.calls &&
       (by_itself || handed_over(id, order[c.next_op]) != HandedOver::in_graph)) {
     c.in_call = by_itself;
@@ -333,7 +331,14 @@ void Workload::decided(ClientId id, Time now) {
   State& c = clients_[id.value];
   if (!c.in_call || c.failed) return;
   prepare_next_call(id, *std::exchange(c.in_call, std::nullopt) ? c.host.after(now, gpu_.launch_call) : now);
-  next_event_ = std::min(next_event_, c.host_free);
+  next_event_ = std::min(next_event_, next_event(id));
+}
+
+void Workload::stay_in_call(ClientId id) {
+  State& c = clients_[id.value];
+  if (c.failed) return;
+  c.in_call = c.called_by_itself;
+  c.host_free = kNever;
 }
 
 void Workload::fail(ClientId id) {
@@ -356,9 +361,14 @@ bool Workload::all_called(ClientId id) const {
   return clients_[id.value].next_op == clients_[id.value].calls;
 }
 
-bool Workload::may_serve_next(ClientId id) const {
+/// Beside requests in flight: once the last call of the latest one has returned.
+Time Workload::serves_next_at(ClientId id) const {
   const State& c = clients_[id.value];
-  return c.serving.empty() || (c.serving.size() < c.in_flight && all_called(id));
+  if (c.queue.empty()) return kNever;
+  const Time arrival = c.queue.front().arrival;
+  if (c.serving.empty()) return c.host.after(arrival);
+  const bool may = c.serving.size() < c.in_flight && all_called(id) && !c.in_call;
+  return may ? c.host.after(std::max(arrival, c.returned)) : kNever;
 }
 
 void Workload::finish(ClientId id, std::size_t serving, Time now) {

@@ -74,6 +74,8 @@ class Workload {
   /// From now on its host stays in the call of a launch until decided() is told of it.
   void wait_for_decisions(ClientId client) { clients_[client.value].waits_for_decisions = true; }
   void decided(ClientId client, Time now);
+  /// The same for the call that its host has just made.
+  void stay_in_call(ClientId client);
   /// Its program ends here: no further call, no further request.
   void fail(ClientId client);
 
@@ -124,7 +126,8 @@ class Workload {
     std::uint64_t next_request = 0;
     std::uint64_t finished = 0;
     bool waits_for_decisions = false;
-    std::optional<bool> in_call{};  // its host is in that of a launch; whether it is of nothing else
+    bool called_by_itself = false;  // its last call was of one operation
+    std::optional<bool> in_call{};  // its host is in that of a launch or copy; whether it is of nothing else
     bool waits_for_memory = false, has_first_memory = false, failed = false;
     std::vector<std::uint32_t> graph_end{};  // by place in the issue order: where the graph ends that begins there, 0: it is taken apart; empty: all are
   };
@@ -136,7 +139,7 @@ class Workload {
   void await_step(State& c, Time from);
   void serve_next(ClientId id, Time now);
   bool all_called(ClientId id) const;
-  bool may_serve_next(ClientId id) const;
+  Time serves_next_at(ClientId id) const;  // kNever: not before something else happens
   std::size_t serving_of(ClientId id, std::uint64_t request) const;
   void finish(ClientId id, std::size_t serving, Time now);
   void prepare_next_call(ClientId id, Time from);

@@ -170,7 +170,7 @@ Outcome SimBackend::pad(const decide::LaunchPadded& decision, const LaunchView& 
   if (decision.padding_blocks == 0) return Refused{"no blocks to pad with"};
   const StreamPlace at = place(l);
   if (place(padding).context != at.context) return Refused{"the padding is of another context"};
-  if (contexts_[at.context].host->full(at.stream)) return Refused{"the stream's hardware channel is full"};
+  if (contexts_[at.context].host->full(at.stream)) return Refused{"the stream's hardware channel is full", true};
   SmMask mine, rest;
   for (std::uint32_t rank = 0; rank < gpu.sms; ++rank) (rank < decision.sms ? mine : rest).set(rank);
   Submission submission;

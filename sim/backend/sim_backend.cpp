@@ -153,7 +153,7 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
                            std::span<const LaunchId> follows) {
   if (decision.priority > 0 || decision.priority <= -levels()) return Refused{"no such priority"};
   const Fate* expected = fates_.find(l.id);
-  if (full(l) && (expected == nullptr || expected->reaches == Time{})) return Refused{"the stream's hardware channel is full"};
+  if (full(l) && (expected == nullptr || expected->reaches == Time{})) return Refused{"the stream's hardware channel is full", true};
   const SmMask allowed = this->allowed(decision, l);
   if (allowed.count() == 0) return Refused{"the mask has no TPC of this GPU"};
   if (!decision.ctas_per_sm.empty())
@@ -170,7 +170,7 @@ Outcome SimBackend::launch(const decide::Launch& decision, const LaunchView& l,
 /// A channel that has room for one node takes all: the driver goes on as there is room again.
 Outcome SimBackend::graph(const decide::Launch& decision, const LaunchView& l, std::span<const GraphNode> nodes) {
   if (decision.priority > 0 || decision.priority <= -levels()) return Refused{"no such priority"};
-  if (full(l)) return Refused{"the stream's hardware channel is full"};
+  if (full(l)) return Refused{"the stream's hardware channel is full", true};
   const std::uint32_t context = place(l).context;
   Host& host = *contexts_[context].host;
   const SmMask allowed = this->allowed(decision, l);

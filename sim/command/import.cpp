@@ -9,6 +9,7 @@
 #include "sim/command/replayed.h"
 #include "sim/input/fit_host.h"
 #include "traces/import/captured.h"
+#include "traces/import/foreign_file.h"
 #include "traces/import/join_parts.h"
 #include "traces/import/kineto.h"
 #include "traces/import/nsight_compute.h"
@@ -24,6 +25,8 @@ namespace {
 
 /// What a request is called that is none of the program's own ranges (repetition.cpp).
 constexpr const char* kRepetition = "repetition ";
+/// Offered where a recording tells nothing of its card.
+constexpr const char* kLikelyGpu = "h100-sxm";
 
 /// Recordings on parts that `sim capture --keep` put beside the one of the whole GPU.
 std::vector<ImportArguments::Part> kept_parts(const std::string& folder) {
@@ -51,6 +54,7 @@ Trace read(const ImportArguments& a, RecordedTimes& recorded) {
   options.device = a.device, options.range = a.range, options.step = a.step;
   options.name = a.name, options.assume_shapes = a.assume_shapes, options.repeats = a.repeats;
   options.host_stalls = !a.no_host_stalls;
+  if (a.format != "capture") refuse_foreign(a.input);
   if (a.format == "kineto") return import_kineto(a.input, options, &recorded);
   if (a.format == "capture") return import_captured(a.input, options, a.process, &recorded);
   if (a.format == "rocprof") {
@@ -185,6 +189,7 @@ int import(const ImportArguments& a) {
   else if (!a.untraced.empty()) trace.notes.push_back(fit_host(trace, untraced_range(a.untraced, recorded.request), recorded));
   else fitted = a.host_time.empty() && fit_host_as_recorded(trace, recorded);
   if (trace.clients.size() == 1) {
+    if (fitted) recorded.period = {};
     std::vector<std::string> notes = replay_notes(trace, recorded);
     if (fitted) notes.resize(std::min<std::size_t>(notes.size(), 1));  // it is shorter on purpose
     trace.notes.insert(trace.notes.end(), notes.begin(), notes.end());
@@ -200,8 +205,10 @@ int import(const ImportArguments& a) {
   OutputFile out(a.output);
   write_trace(trace, out.stream(), schema_from(a.output, "trace"));
   out.close();
-  fmt::print(stderr, "{}: {} kernels, {} operations; run it with `sim {}`\n", a.output,
-             trace.kernels.size(), trace.programs.empty() ? 0 : trace.programs.front().ops.size(), a.output);
+  const std::string card = recorded.nearest_gpu.empty() ? kLikelyGpu : recorded.nearest_gpu;
+  fmt::print(stderr, "{}: {} kernels, {} operations; run it with `sim {}{}`{}\n", a.output, trace.kernels.size(),
+             trace.programs.empty() ? 0 : trace.programs.front().ops.size(), trace.gpu.empty() ? "--gpu=" + card + " " : "", a.output,
+             trace.gpu.empty() && recorded.nearest_gpu.empty() ? ", or another card of `sim gpus`" : "");
   return 0;
 }
 

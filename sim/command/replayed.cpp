@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "sim/model/kernel_prior.h"
 #include "sim/run/run.h"
@@ -42,6 +43,27 @@ class OneRequest final : public Sink {
   std::vector<RecordedTimes::Interval> ops;
   Time began = kNever, last{}, kernels{};
 };
+
+class Ends final : public Sink {
+ public:
+  using Sink::record;
+  void record(const RequestRecord& r) override {
+    if (r.finished != kNever) all.push_back(r.finished);
+  }
+  std::vector<Time> all;
+};
+
+/// Between the ends of requests that the client sends as it does; 0: too few ended.
+Time period_of(Trace trace, const Gpu& gpu, RunOptions options, Time recorded) {
+  constexpr std::size_t kRequests = 12, kFirst = 4;  // until as many are in flight as there can be, or nearly
+  Ends ends;
+  trace.run = {};
+  trace.run.duration = recorded * static_cast<std::int64_t>(2 * kRequests);
+  options.sinks = {&ends};
+  run(trace, gpu, options);
+  if (ends.all.size() < kFirst + 2) return {};
+  return (ends.all.back() - ends.all[kFirst]) / static_cast<std::int64_t>(ends.all.size() - 1 - kFirst);
+}
 
 std::string name_of(const Trace& trace, const Op& op) {
   if (const auto* launch = std::get_if<Launch>(&op.what)) return trace.kernels[launch->kernel.value].name;
@@ -112,8 +134,13 @@ std::vector<std::string> replay_notes(const Trace& trace, const RecordedTimes& r
   }
   options.alone = false;
   options.sinks = {&replay};
+  Time period{};
   try {
     run(once, gpu, options);
+    if (recorded.period > Time{}) {
+      once.clients.front().arrivals = trace.clients.front().arrivals;
+      period = period_of(std::move(once), gpu, options, recorded.period);
+    }
   } catch (const InputError& error) {
     return {fmt::format("It cannot be replayed on {}: {}.", gpu.name, error.problem())};
   }
@@ -126,6 +153,12 @@ std::vector<std::string> replay_notes(const Trace& trace, const RecordedTimes& r
       fmt::format("recorded {}, replayed {} ({:.2f}); kernels {}, replayed {} ({:.2f}).", ms(recorded.span), ms(span),
                   ratio, ms(recorded.kernels), ms(replay.kernels),
                   to_ns(replay.kernels) / std::max(1.0, to_ns(recorded.kernels)))};
+  if (period > Time{}) {
+    const double slower = to_ns(period) / to_ns(recorded.period);
+    notes.front() += fmt::format(" A request every {}, replayed every {} ({:.2f}).", ms(recorded.period), ms(period), slower);
+    if (std::abs(slower - 1) > kWarnFrom)
+      notes.push_back(fmt::format("warning: a loop of such requests takes {:.2f} times as long a request as recorded: what it does in a second is as far off.", slower));
+  }
   if (std::abs(ratio - 1) <= kWarnFrom) return notes;
 
   std::map<std::string, Cause> causes;

@@ -136,12 +136,8 @@ std::string fit_nodes(Trace& trace, std::size_t client, const Gpu& gpu, Time rec
       to_ns(high) / 1e3, host, to_ms(alone(trace, client, gpu, 1)), to_ms(recorded), to_ms(wanted));
 }
 
-struct OfHost {
-  Time in_calls{};     // beyond what a replay's take
-  bool polls = false;  // it waits for the GPU by no call
-};
-
-std::string fit(Trace& trace, std::size_t client, const WithoutProfiler& told, const OfHost& host) {
+/// `polls`: it waits for the GPU by no call.
+std::string fit(Trace& trace, std::size_t client, const WithoutProfiler& told, bool polls) {
   const Gpu gpu = read_gpu(trace.gpu);
   const Time recorded = alone(trace, client, gpu, 1), gpu_alone = alone(trace, client, gpu, 0), wanted = told.request - told.nodes;
   const Time hidden = from_ns(kHidden * to_ns(gpu_alone));
@@ -151,7 +147,7 @@ std::string fit(Trace& trace, std::size_t client, const WithoutProfiler& told, c
   for (const Op& op : program_of(trace, client).ops) gaps += op.host_gap;
   double share = 1;
   if (recorded > wanted && graph) return fit_nodes(trace, client, gpu, recorded, wanted);
-  if (const Time missing = wanted - told.calls - recorded; graph && host.polls && missing > Time{}) {
+  if (const Time missing = wanted - told.calls - recorded; graph && polls && missing > Time{}) {
     // From the GPU's end to the mark's the recording has no call of the host, and tracing may have lengthened it.
     for (Program* program : recordings_of(trace, client)) program->ops.front().host_gap += missing;
     return fmt::format(
@@ -160,13 +156,10 @@ std::string fit(Trace& trace, std::size_t client, const WithoutProfiler& told, c
   }
   if (recorded > wanted) {
     share = share_within(trace, client, gpu, std::max(wanted, hidden), 0, 1);
-  } else if (const bool by_itself = told.tool_away && trace.clients.size() == 1;
-             !graph && recorded > hidden && gaps > Time{} && (host.in_calls > Time{} || by_itself)) {
+  } else if (told.tool_away && trace.clients.size() == 1 && !graph && recorded > hidden && gaps > Time{}) {
     // What requests took without the tool is what they take: the host had a faster pace where kernels were
-    // recorded.  With the tool about, longer calls alone are a reason to take longer; and of several processes
-    // one may have waited for another's work on the GPU.
-    const double most = by_itself ? to_ns(wanted) / to_ns(gaps) : 1 + to_ns(host.in_calls) / to_ns(gaps);
-    share = share_within(trace, client, gpu, wanted, 1, std::max(1.0, most));
+    // recorded.  Of several processes one may have waited for another's work on the GPU.
+    share = share_within(trace, client, gpu, wanted, 1, std::max(1.0, to_ns(wanted) / to_ns(gaps)));
   } else {
     return fmt::format(
         "A request replays in {:.4g} ms{}, no longer than the {:.4g} ms that it takes without the profiler: "
@@ -206,8 +199,12 @@ std::string judged(const Trace& trace, std::size_t client, Time kept_back) {
       to_ms(replayed), to_ms(kept_back), off + 0.0);  // no minus before zero
 }
 
-OfHost host_of(const RecordedTimes& recorded, std::size_t client) {
-  return {client < recorded.in_calls.size() ? recorded.in_calls[client] : Time{}, client < recorded.polls.size() && recorded.polls[client]};
+bool polls(const RecordedTimes& recorded, std::size_t client) { return client < recorded.polls.size() && recorded.polls[client]; }
+
+/// The pause between steps is the profiler's too, and nothing tells what it is without.
+void without_pause(Trace& trace, const RecordedTimes& recorded) {
+  for (Client& client : trace.clients)
+    if (auto* loop = std::get_if<ClosedLoop>(&client.arrivals); loop != nullptr && recorded.period > Time{}) loop->think_time = {};
 }
 
 }  // namespace
@@ -216,11 +213,13 @@ std::string fit_host(Trace& trace, Time wanted, const RecordedTimes& recorded) {
   const auto refuse = [](const char* problem, const char* remedy) { throw InputError("", "--request-time", problem, remedy); };
   if (trace.clients.size() != 1) refuse("goes with one program, and several were recorded", "choose one with --process");
   if (trace.gpu.empty()) refuse("needs a GPU that is known", "name it: --gpu, as sim gpus lists them");
-  return fit(trace, 0, {wanted}, host_of(recorded, 0));
+  without_pause(trace, recorded);
+  return fit(trace, 0, {wanted}, polls(recorded, 0));
 }
 
 bool fit_host_as_recorded(Trace& trace, const RecordedTimes& recorded) {
   bool told = false;
+  if (std::ranges::any_of(recorded.without_profiler, [](const auto& one) { return one.has_value(); })) without_pause(trace, recorded);
   for (std::size_t client = 0; client < recorded.without_profiler.size(); ++client) {
     if (!recorded.without_profiler[client]) continue;
     told = true;
@@ -231,7 +230,7 @@ bool fit_host_as_recorded(Trace& trace, const RecordedTimes& recorded) {
                                       recorded.told_by,
                                       added == Time{} ? "" : fmt::format("; {:.4g} ms of that are taken off, which the tool adds all the same", to_ms(added))));
     trace.notes.push_back(of + (trace.gpu.empty() ? "Host gaps are as recorded: they are fitted to that where the GPU is known (--gpu)."
-                                                  : fit(trace, client, without, host_of(recorded, client))));
+                                                  : fit(trace, client, without, polls(recorded, client))));
     if (without.requests != 0) trace.notes.push_back(of + paces(without));
     if (without.kept_back && !trace.gpu.empty())
       trace.notes.push_back(of + judged(trace, client, *without.kept_back));

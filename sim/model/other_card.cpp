@@ -11,6 +11,7 @@
 
 #include "sim/model/carried_kernel.h"
 #include "sim/model/kernel_prior.h"
+#include "sim/model/peer_kernels.h"
 #include "traces/model/tpc_mask.h"
 
 namespace corun::sim {
@@ -27,8 +28,8 @@ class Carry {
  public:
   /// `alone`: of a launch that is usual.
   Carry(const Kernel& kernel, Time alone, const Gpu& from, const Gpu& to)
-      : kernel_(kernel), from_(from), to_(to), ratios_(ratios_of(from, to)), prior_(prior_for(kernel)) {
-    if (known() == Known::by_clock || alone <= Time{} || !kernel.block_times.empty()) return;
+      : kernel_(kernel), from_(from), to_(to), ratios_(ratios_of(from, to)), prior_(prior_for(kernel)), for_peers_(waits_for_peers(kernel.name)) {
+    if (for_peers_ || known() == Known::by_clock || alone <= Time{} || !kernel.block_times.empty()) return;
     model_.emplace(kernel, alone, times(alone, ratio(alone)), from, to);
     if (!model_->known()) model_.reset();
   }
@@ -50,6 +51,7 @@ class Carry {
   double on_sms(Time time, std::uint32_t sms) const { return ratio(time, sms, sms, ratios_.dram); }
   /// Of a block at full residency: each SM has its part of DRAM.
   double of_a_block(Time time) const {
+    if (for_peers_) return 1;
     const double part = static_cast<double>(to_.sms) / static_cast<double>(from_.sms);
     const auto turns = static_cast<std::int64_t>(std::max<std::uint64_t>(1, kernel_.blocks() / from_.sms));
     const double share = dram_share(kernel_.solo_time.value_or(time * turns));
@@ -58,7 +60,7 @@ class Carry {
 
  private:
   double ratio(Time time, std::uint32_t had, std::uint32_t has, double dram) const {
-    if (time <= Time{}) return 1;
+    if (time <= Time{} || for_peers_) return 1;
     const double launch = std::min(1.0, ratio_of(from_.contention.launch_cost, time));
     const auto filled = [&](std::uint32_t sms) {
       return static_cast<double>(std::min<std::uint64_t>(kernel_.blocks(), sms));
@@ -89,6 +91,7 @@ class Carry {
   const Gpu &from_, &to_;
   CardRatios ratios_;
   const Prior* prior_;
+  bool for_peers_;  // it waits for them: its time stays
   std::optional<CarriedKernel> model_;
 };
 
@@ -170,6 +173,10 @@ std::vector<std::string> card_notes(const Trace& trace, const Gpu& gpu) {
     notes.push_back(fmt::format("{} of {} kernels launch clusters of blocks, which {} does not have: they are simulated as "
                                 "if it had",
                                 clusters, trace.kernels.size(), gpu.name));
+  if (const std::size_t peers = count_peer_kernels(trace); peers != 0)
+    notes.push_back(fmt::format("{} of {} kernels wait for peers on other GPUs (told by name, as NCCL's): their times hold those waits, stay the same "
+                                "on another card, and grow with no wait of the others; bytes over links are not simulated",
+                                peers, trace.kernels.size()));
   const TpcMask there = TpcMask::range(0, gpu.tpcs());
   for (const Client& client : trace.clients)
     if (client.tpc_mask && client.tpc_mask->count() < kMaxTpcs && !((*client.tpc_mask & there) == *client.tpc_mask))

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <set>
 
 #include "policies/session/instances.h"
 #include "sim/backend/sim_backend.h"
@@ -160,6 +161,32 @@ void note_mended_counters(const Trace& trace, const Gpu& gpu, RunResult& result)
              fmt::format("the counters of {} more kernels contradict themselves and are mended", kernels - kMostMended));
 }
 
+/// A time alone in which the dispatcher cannot hand out the blocks.
+void note_dispatch(const Trace& trace, const Gpu& gpu, RunResult& result) {
+  constexpr double kWorthSaying = 1.01;
+  const Kernel* worst = nullptr;
+  Time given{};
+  double longer = kWorthSaying;
+  std::set<std::uint32_t> such;
+  for (const Program& program : trace.programs)
+    for (const Op& op : program.ops) {
+      const auto* launch = std::get_if<Launch>(&op.what);
+      if (launch == nullptr) continue;
+      const Kernel& kernel = trace.kernels[launch->kernel.value];
+      const Time time = launch->solo_time.value_or(kernel.solo_time.value_or(Time{}));
+      if (time <= Time{} || !kernel.block_times.empty()) continue;
+      const double ratio = static_cast<double>(gpu.dispatch_interval.count()) * static_cast<double>(kernel.blocks()) / static_cast<double>(time.count());
+      if (ratio <= kWorthSaying) continue;
+      such.insert(launch->kernel.value);
+      if (ratio > longer) worst = &kernel, given = time, longer = ratio;
+    }
+  if (worst == nullptr) return;
+  add_note(result, NoteKind::card, fmt::format("{} {} not as long alone as given but longer, as {} hands out a block each {:.3g} ns: {} with its {} blocks takes at least {:.4g} ms "
+                              "instead of {:.4g}; slowdowns are against that, and how busy its SMs are is not known",
+                              such.size(), such.size() == 1 ? "kernel is" : "kernels are", gpu.name, to_ns(gpu.dispatch_interval), in_quotes(worst->name),
+                              worst->blocks(), to_ms(given) * longer, to_ms(given)));
+}
+
 void note_instances(const Plan& plan, RunResult& result) {
   const std::vector<Instance>& instances = plan.needed.instances;
   if (instances.empty()) return;
@@ -209,6 +236,7 @@ RunResult run(const Plan& plan, const RunOptions& options) {
   note_mended_counters(trace, gpu, result);
   if (const std::string warning = contention_warning(trace, options.engine.contention); !warning.empty()) add_note(result, NoteKind::contention, warning);
   for (const std::string& note : card_notes(trace, gpu)) add_note(result, NoteKind::card, note);
+  note_dispatch(trace, gpu, result);
   if (plan.on_parts) add_note(result, NoteKind::parts, on_parts_note(plan.recorded, trace));
   if (const HostCosts* host = simulator.host(); host != nullptr && host->launch_call != Time{})
     add_note(result, NoteKind::host, "one host thread issues for all clients, at the costs in the profile file");

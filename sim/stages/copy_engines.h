@@ -1,7 +1,8 @@
 // The copy engines: one queue to the device, one from it, one within it (which costs a pass of reading and
-// writing), each first in, first out, one copy at a time.
+// writing), each first in, first out, one copy at a time.  A copy whose host gives its bytes more slowly leaves the
+// engine to others in between.
 //
-// Leaves out: pageable memory, copies sharing PCIe or DRAM bandwidth with each other and with kernels.
+// Leaves out: copies sharing PCIe or DRAM bandwidth with each other and with kernels.
 #pragma once
 
 #include <algorithm>
@@ -28,9 +29,12 @@ class CopyEngines {
     const bool inside = copy.direction == CopyDirection::device_to_device;
     const double rate = inside ? gpu_.dram_bytes_per_second / 2 : gpu_.copy_bytes_per_second;
     const Time start = std::max(now, free_at_[engine]);
-    free_at_[engine] = start + from_ns(static_cast<double>(copy.bytes) / rate * 1e9);
+    const auto at_rate = [&](double bytes_per_second) { return start + from_ns(static_cast<double>(copy.bytes) / bytes_per_second * 1e9); };
+    free_at_[engine] = at_rate(rate);
     if (inside) free_at_[engine] += copy.bytes < gpu_.copy_kernel_bytes ? gpu_.device_copy : gpu_.copy_kernel;
-    return {engine, start, free_at_[engine]};
+    const Time end = copy.host_bytes_per_second == 0 || inside ? free_at_[engine]
+                                                               : std::max(free_at_[engine], at_rate(static_cast<double>(copy.host_bytes_per_second)));
+    return {engine, start, end};
   }
 
  private:

@@ -141,8 +141,23 @@ class Reader {
     rows_.push_back({ns, context, generated});
   }
 
+  struct Unit {
+    const char *key, *format;
+    double seconds;  // 0: not said
+  };
+  /// By the key, or by the whole of the keys of a published format.
+  static Unit unit_of(const nlohmann::json& request) {
+    for (const Unit& said : {Unit{"timestamp_ms", "JSON lines", 1e-3}, Unit{"timestamp_s", "JSON lines", 1}})
+      if (request.contains(said.key)) return said;
+    if (request.contains("chat_id") && request.contains("turn")) return {"timestamp", "Qwen-Bailian JSON lines", 1};
+    if (request.contains("hash_ids")) return {"timestamp", "Mooncake JSON lines", 1e-3};
+    return {"timestamp", "JSON lines", 0};
+  }
+
   void read_lines_of_json() {
-    out_.format = "Mooncake JSON lines";
+    out_.format = "JSON lines";
+    double unit = 0;  // seconds; 0: no line has said it
+    std::uint64_t unsaid = 0;  // the first line with a time that is not 0 and says no unit
     const auto input = open_input(file_);
     std::string text;
     for (std::uint64_t line = 1; std::getline(*input, text); ++line) {
@@ -154,7 +169,8 @@ class Reader {
         if (member == request.end() && !required) return 0;
         if (member == request.end() || !member->is_number() || member->get<double>() < 0)
           fail(line, fmt::format("no number \"{}\"", key),
-               "expected \"timestamp\" (ms), and \"input_length\" and \"output_length\" (tokens)");
+               "expected \"timestamp_ms\" or \"timestamp_s\" (Mooncake's \"timestamp\" is in ms), and \"input_length\" and "
+               "\"output_length\" (tokens)");
         return member->get<double>();
       };
       const auto tokens = [&](const char* key) {
@@ -162,8 +178,19 @@ class Reader {
         if (n > 1e9) fail(line, fmt::format("\"{}\" is {}", key, n), "expected a number of tokens");
         return static_cast<std::uint32_t>(n);
       };
-      add(line, value("timestamp", true) / 1000, tokens("input_length"), tokens("output_length"));
+      const Unit said = unit_of(request);
+      const double time = value(said.key, true);
+      if (rows_.empty()) unit = said.seconds, out_.format = said.format;
+      if (said.seconds != unit) fail(line, fmt::format("\"{}\" is in another unit than before", said.key), "expected one unit in a file");
+      if (unit == 0 && time > 0) {
+        unsaid = line;
+        break;
+      }
+      add(line, time * unit, tokens("input_length"), tokens("output_length"));
     }
+    if (unsaid != 0)
+      fail(unsaid, "nothing says whether \"timestamp\" is in seconds or milliseconds: it is the key of several formats",
+           "name the key \"timestamp_s\" or \"timestamp_ms\": sed 's/\"timestamp\"/\"timestamp_ms\"/' old.jsonl > new.jsonl");
   }
 
   void read_csv() {

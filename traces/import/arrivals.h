@@ -27,7 +27,8 @@ struct RecordedArrivals {
 /// Plain or gzip; the content tells which of these it is:
 /// - CSV with TIMESTAMP (date and time), ContextTokens, GeneratedTokens: AzurePublicDataset, LLM 2023 and 2024;
 /// - CSV with Timestamp (s), Request tokens, Response tokens: BurstGPT, without the failed requests (no response);
-/// - JSON lines with timestamp (ms), input_length, output_length: Mooncake;
+/// - JSON lines with input_length, output_length and timestamp_ms or timestamp_s; timestamp is ms with hash_ids, as Mooncake has
+///   it, and s with chat_id and turn, as Qwen's traces do; else it is refused, unless all are 0;
 /// - one time in seconds a line, under a header or none.
 /// Throws InputError.
 RecordedArrivals read_arrivals(const std::filesystem::path& file);

@@ -91,7 +91,7 @@ class Reader {
     switch (kind) {
       case 'p': return head(f);
       case 'd':
-        process_.records.devices.push_back({f.integer(1), f.text(2), static_cast<std::uint32_t>(f.integer(3, 0, 65535))});
+        process_.records.devices.push_back({f.integer(1), f.text(2), static_cast<std::uint32_t>(f.integer(3, 0, 65535)), 0, 0});
         return;
       case 'n': names_[f.integer(1)] = f.text(2); return;
       case 'k': return kernel(f);

@@ -59,6 +59,9 @@ void DeviceRecords::choose_device() {
 }
 
 void DeviceRecords::refuse_no_kernels() const {
+  if (records_.by_legacy_profiler)
+    throw InputError(file_, "", "it is of PyTorch's legacy profiler (torch.autograd.profiler), which records operators and no kernels",
+                     "record with torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])");
   if (!records_.any_events)
     throw InputError(file_, "", "it is no recording of a profiler: it has no events",
                      "give the file that export_chrome_trace wrote, or a trace (traces/FORMAT.md)");
@@ -163,6 +166,30 @@ void DeviceRecords::choose_think_time(const std::vector<Candidate>& requests) {
                     static_cast<double>(median.count()) / 1e6));
 }
 
+void DeviceRecords::find_rhythm(const std::vector<Candidate>& steps) {
+  constexpr std::size_t kSteps = 3;
+  constexpr std::uint32_t kMostInFlight = 64;  // of a closed loop (traces/schema)
+  constexpr std::int64_t kPause = 20;  // a twentieth of the period: a loop goes on at once
+  if (steps.size() < kSteps) return;
+  std::vector<Nanoseconds> periods, pauses;
+  std::vector<std::uint32_t> under_way;  // when a step begins
+  for (std::size_t i = 1; i < steps.size(); ++i) {
+    const Nanoseconds begins = steps[i].step->start;
+    periods.push_back(begins - steps[i - 1].step->start);
+    pauses.push_back(begins - steps[i - 1].step->start - steps[i - 1].step->duration);
+    std::uint32_t& n = under_way.emplace_back(0);
+    for (std::size_t before = i; before-- > 0 && steps[before].over > begins;) ++n;
+  }
+  Rhythm rhythm{lower_median(std::move(periods)), 1 + std::min(lower_median(std::move(under_way)), kMostInFlight - 1)};
+  if (kPause * lower_median(std::move(pauses)) > rhythm.period) return;
+  if (rhythm.in_flight > 1)
+    notes_.push_back(fmt::format(
+        "A step begins every {:.3f} ms (median), while {} before it {} under way on the GPU: {} requests are in flight, and what the host "
+        "does from a step's last call to the next step's first is its work for the next.",
+        to_ms(rhythm.period), counted(rhythm.in_flight - 1, "step", "steps"), rhythm.in_flight == 2 ? "is" : "are", rhythm.in_flight));
+  rhythm_ = rhythm;
+}
+
 void DeviceRecords::choose_window() {
   std::vector<Candidate> candidates;
   if (wanted_.repeats && wanted_.range.empty() && records_.steps.empty()) {
@@ -180,19 +207,21 @@ void DeviceRecords::choose_window() {
     }
     records_.steps = std::move(found.steps), by_repetition_ = true;
   }
-  for (const Step& step : records_.steps) candidates.push_back({&step, 0});
+  for (const Step& step : records_.steps) candidates.push_back({&step, 0, step.start});
   std::sort(candidates.begin(), candidates.end(),
             [](const Candidate& a, const Candidate& b) { return a.step->start < b.step->start; });
   for (const GpuOp& op : records_.ops) {
-    if (op.kind != GpuOp::Kind::kernel) continue;
     auto it = std::upper_bound(candidates.begin(), candidates.end(), issued(op),
                                [](Nanoseconds t, const Candidate& c) { return t < c.step->start; });
     if (it == candidates.begin()) continue;
     --it;
-    if (issued(op) < it->step->start + it->step->duration) ++it->kernels;
+    if (issued(op) >= it->step->start + it->step->duration) continue;
+    it->kernels += op.kind == GpuOp::Kind::kernel ? 1 : 0;
+    it->over = std::max(it->over, op.start + op.duration);
   }
   std::erase_if(candidates, [](const Candidate& c) { return c.kernels == 0; });
   if (wanted_.repeats && !candidates.empty()) choose_think_time(candidates);
+  if (!wanted_.repeats) find_rhythm(candidates);
   if (candidates.empty()) {
     if (!wanted_.range.empty() || wanted_.step)
       throw InputError(

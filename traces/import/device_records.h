@@ -37,6 +37,12 @@ class DeviceRecords {
   const kineto::Step* window() const { return window_; }  // null: all is the request
   bool marked() const { return window_ != nullptr && !by_repetition_; }
   Time think_time() const { return think_time_; }         // between requests, the median
+  /// Of steps that follow each other without a pause, as ProfilerStep marks a loop's.
+  struct Rhythm {
+    Time period{};                // from the beginning of one to that of the next, the median
+    std::uint32_t in_flight = 1;  // steps that are not over when one has begun, with that
+  };
+  const std::optional<Rhythm>& rhythm() const { return rhythm_; }
 
   /// From the first event on.
   Time at(kineto::Nanoseconds absolute) const { return absolute - origin_; }
@@ -56,6 +62,7 @@ class DeviceRecords {
   struct Candidate {
     const kineto::Step* step;
     std::size_t kernels = 0;
+    kineto::Nanoseconds over{};  // its work on the GPU
   };
 
   void choose_device();
@@ -64,6 +71,8 @@ class DeviceRecords {
   void join_calls();
   /// What lies between requests, which are in the order of time.
   void choose_think_time(const std::vector<Candidate>& requests);
+  /// The same steps, each with when its work on the GPU ended.
+  void find_rhythm(const std::vector<Candidate>& steps);
 
   std::string file_;
   const ImportOptions& wanted_;
@@ -75,6 +84,7 @@ class DeviceRecords {
   const kineto::Step* window_ = nullptr;
   bool by_repetition_ = false;  // the steps are
   Time think_time_{};
+  std::optional<Rhythm> rhythm_;
 };
 
 }  // namespace corun

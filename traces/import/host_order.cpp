@@ -19,16 +19,17 @@ using kineto::SyncEvent;
 
 namespace {
 
-/// A copy from or to pageable memory returns once it is through, whatever its name says.
+/// A copy from or to pageable memory returns once it is through, whatever its name says, or a little before: to the device it goes
+/// through two buffers in turn, and when the last one is filled another may be on its way.
 bool host_waited(const Call& call, const GpuOp& op) {
   if (call.kind == Call::Kind::copy_and_wait) return true;
-  return call.kind == Call::Kind::copy && op.pageable && call.start + call.duration >= op.start + op.duration;
+  return call.kind == Call::Kind::copy && op.pageable && call.start + call.duration > op.start + op.duration / 2;
 }
-
-}  // namespace
 
 /// Of calls, which are no longer than a recording and may overlap.
 Time add_up(Time sum, Time call) { return std::min<Time>(sum + call, kLongestRecording); }
+
+}  // namespace
 
 HostOrder::HostOrder(const DeviceRecords& device, const RecordedGpu& gpu, std::string_view tool, Notes& notes)
     : device_(device), gpu_(gpu), tool_(tool), notes_(notes) {
@@ -66,39 +67,56 @@ void HostOrder::collect_items() {
     if (const Call* call = device_.call_of(op->correlation)) {
       any_call_ = true;
       item.call = call->correlation;
-      item.call_start = device_.at(call->start);
-      item.call_end = device_.at(call->start + call->duration);
-      if (is_long(*call)) {  // what it takes beyond an ordinary call is the host's own time
-        if (long_calls_.insert(call->correlation).second)
-          long_call_time_ = add_up(long_call_time_, call->duration);
-        item.call_end = item.call_start + gpu_.launch_call;
-      }
+      begins_ = std::min(begins_, device_.at(call->start));
+      place(item, *call);
     } else {
       ++ops_without_call_;
       item.call_start = item.gpu_start - gpu_.launch_latency;
       item.call_end = item.call_start + gpu_.launch_call;
+      begins_ = std::min(begins_, item.call_start);
     }
+    const Time takes = item.call_end - item.call_start;
     // A stream runs in order, so it was also fed in order, whatever the clocks of host and GPU say.
     const auto [last, first] = last_call.try_emplace(op->stream, item.call_start);
     if (!first) item.call_start = last->second = std::max(last->second, item.call_start);
-    item.call_end = std::max(item.call_end, item.call_start);
+    item.call_end = item.call_start + takes;
     items_.push_back(item);
   }
   collect_synchronizations();
 }
 
-bool HostOrder::is_long(const Call& call) const {
+/// What a recorded call takes beyond a replay's is the host's own: up to when its work must have left for the GPU before it, then
+/// behind it.
+void HostOrder::place(HostItem& item, const Call& call) {
   constexpr Nanoseconds kLong = std::chrono::microseconds{100};
-  constexpr std::size_t kFullQueue = 900;
-  if (call.duration < kLong || (call.kind != Call::Kind::launch && call.kind != Call::Kind::copy))
-    return false;
-  // Operations that were issued before it and had not started when it began.
+  item.call_start = device_.at(call.start);
+  item.call_end = device_.at(call.start + call.duration);
+  const auto [idle, none_before] = idle_from_.try_emplace(item.op->stream, Nanoseconds::min());
+  const bool was_idle = none_before || idle->second <= call.start;
+  idle->second = std::max(idle->second, item.op->start + item.op->duration);
+  if (host_waited(call, *item.op)) {  // it stages the first of it before the copy begins
+    if (was_idle) item.call_start = std::clamp(item.gpu_start - gpu_.launch_latency, item.call_start, item.call_end);
+    return;
+  }
+  // Tracing makes a graph's launch longer by each of its nodes.
+  if (call.kind == Call::Kind::graph_launch || into_full_queue(call)) return;
+  const Time takes = gpu_.launch_call;
+  const auto [at, first] = placed_.try_emplace(call.correlation, item.call_start);
+  if (first) {
+    at->second = std::max(item.call_start, std::min(item.gpu_start - gpu_.launch_latency, item.call_end - takes));
+    if (call.duration >= kLong)
+      long_calls_.insert(call.correlation), long_call_time_ = add_up(long_call_time_, call.duration);
+  }
+  item.call_start = at->second;
+  item.call_end = item.call_start + takes;
+}
+
+bool HostOrder::into_full_queue(const Call& call) const {
+  constexpr std::ptrdiff_t kFullQueue = 900;
   const auto by_start = [](const GpuOp* op, Nanoseconds t) { return op->start < t; };
-  const auto begun =
-      std::lower_bound(by_start_.begin(), by_start_.end(), call.start, by_start) - by_start_.begin();
-  const auto issued_before =
-      std::lower_bound(issue_times_.begin(), issue_times_.end(), call.start) - issue_times_.begin();
-  return issued_before - begun < static_cast<std::ptrdiff_t>(kFullQueue);
+  const auto begun = std::lower_bound(by_start_.begin(), by_start_.end(), call.start, by_start) - by_start_.begin();
+  const auto issued_before = std::lower_bound(issue_times_.begin(), issue_times_.end(), call.start) - issue_times_.begin();
+  return issued_before - begun >= kFullQueue;
 }
 
 void HostOrder::collect_synchronizations() {
@@ -245,7 +263,7 @@ void HostOrder::order_graph_branches() {
 void HostOrder::find_concurrent() {
   std::vector<HostItem*> in_order;
   for (HostItem& item : items_)
-    if (item.op != nullptr) in_order.push_back(&item);
+    if (item.op != nullptr && !item.op->migration) in_order.push_back(&item);
   std::stable_sort(in_order.begin(), in_order.end(),
                    [](const HostItem* a, const HostItem* b) { return a->gpu_start < b->gpu_start; });
   std::vector<HostItem*> last(streams_.size());  // of each stream, the one that ends last so far
@@ -269,7 +287,7 @@ void HostOrder::find_times_by_itself() {
   };
   std::vector<Edge> edges;
   for (std::uint32_t i = 0; i < items_.size(); ++i)
-    if (const HostItem& item = items_[i]; item.op != nullptr && item.op->duration > Time{})
+    if (const HostItem& item = items_[i]; item.op != nullptr && !item.op->migration && item.op->duration > Time{})
       edges.insert(edges.end(), {{item.gpu_start, true, i}, {item.gpu_end(), false, i}});
   std::ranges::sort(edges, {}, [](const Edge& e) { return std::tuple(e.at, e.starts, e.item); });
   std::vector<std::uint32_t> nth(items_.size());  // by start

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "traces/import/device_records.h"
@@ -14,7 +16,8 @@
 
 namespace corun {
 
-/// One call of the host on the way to an Op.  `op` is null for a synchronization.
+/// One call of the host on the way to an Op.  `op` is null for a synchronization.  A call that waits for nothing and launches no graph
+/// is as long as a replay's, and where in the recorded one it is tells `HostOrder::place`.
 struct HostItem {
   const kineto::GpuOp* op = nullptr;
   std::optional<std::uint64_t> call;  // correlation of the recorded call; several operations share a graph's
@@ -30,9 +33,6 @@ struct HostItem {
   bool is_kernel() const { return op != nullptr && op->kind == kineto::GpuOp::Kind::kernel; }
 };
 
-/// Of calls, which are no longer than a recording and may overlap.
-Time add_up(Time sum, Time call);
-
 class HostOrder {
  public:
   /// Of the device's window.  The references outlive the object.  `tool`: as notes call it.
@@ -40,6 +40,7 @@ class HostOrder {
 
   const std::vector<HostItem>& items() const { return items_; }  // in the order of their calls
   const std::vector<kineto::StreamKey>& streams() const { return streams_; }
+  Time begins() const { return begins_; }  // the first recorded call
   bool any_call() const { return any_call_; }
   std::size_t ops_without_call() const { return ops_without_call_; }
   /// That took over 0.1 ms and did not wait for the GPU.
@@ -51,9 +52,9 @@ class HostOrder {
 
  private:
   void collect_items();
-  /// A call that loads code, allocates or stages data, and does not wait for the GPU.  A full queue makes
-  /// calls long too, in a replay as well.
-  bool is_long(const kineto::Call& call) const;
+  void place(HostItem& item, const kineto::Call& call);
+  /// So much had been issued before the call and had not started that the call waits for room, in a replay as well.
+  bool into_full_queue(const kineto::Call& call) const;
   void collect_synchronizations();
   void order_items();
   /// Without recorded calls: the latest ones that let every operation start when it did.  Two starts closer
@@ -75,6 +76,9 @@ class HostOrder {
   std::vector<const kineto::GpuOp*> by_start_;
   std::vector<kineto::Nanoseconds> issue_times_;  // ascending
   std::set<std::uint64_t> long_calls_;            // correlations
+  std::unordered_map<std::uint64_t, Time> placed_;  // when a replay begins a call, by correlation
+  std::map<kineto::StreamKey, kineto::Nanoseconds> idle_from_;  // by stream: the end of what was collected of it
+  Time begins_ = kNever;
   Time long_call_time_{};
   std::size_t ops_without_call_ = 0;
   bool any_call_ = false;

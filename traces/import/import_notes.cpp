@@ -35,8 +35,8 @@ void note_host(const DeviceRecords& device, const RecordedGpu& gpu, const HostOr
   }
   if (!durations.empty() && !host_as_told) {
     notes.push_back(fmt::format(
-        "Host gaps hold the profiler's own cost; a launch call was recorded with {:.1f} us (median) and is "
-        "replayed with {:.1f} us, so the host is a little off.",
+        "Host gaps hold the profiler's own cost; a launch call was recorded with {:.1f} us (median), and what it takes beyond "
+        "{:.1f} us is in the gaps too.",
         static_cast<double>(lower_median(std::move(durations)).count()) / 1e3, to_ns(gpu.launch_call) / 1e3));
   }
   if (threads.size() > 1)
@@ -60,7 +60,7 @@ void note_copies(const DeviceRecords& device, const HostOrder& order, Notes& not
   if (copies == 0)
     notes.push_back("No copies recorded: if the inputs are copied to the GPU, that time is missing.");
   if (pageable != 0)
-    notes.push_back(fmt::format("{} pageable memory: replayed at the rate of pinned memory, so too fast.",
+    notes.push_back(fmt::format("{} pageable memory: above 64 KB the recorded rate is kept, at which the host staged it.",
                                 counted(pageable, "copy uses", "copies use")));
   if (peer != 0)
     notes.push_back(fmt::format("{} between devices: replayed within one device, so too fast.",

@@ -28,6 +28,14 @@ using kineto::Nanoseconds;
 using kineto::Records;
 using kineto::StreamKey;
 
+/// Where the host sets the pace of a copy; 0: it does not.
+std::uint64_t rate_of_host(const GpuOp& op) {
+  constexpr std::uint64_t kStaged = 64 * 1024;  // bytes up to which CUDA's driver takes a copy along with its command
+  const bool by_host = op.migration || (op.pageable && op.bytes > kStaged);
+  const double seconds = static_cast<double>(op.duration.count()) / 1e9;
+  return by_host && seconds > 0 ? std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(op.bytes) / seconds)) : 0;
+}
+
 std::string trace_name(const std::filesystem::path& file) {
   std::string name = file.filename().string();
   for (bool cut = true; cut;) {
@@ -80,6 +88,7 @@ class Import {
     const bool one_context =
         std::all_of(order_.streams().begin(), order_.streams().end(),
                     [&](const StreamKey& other) { return other.context == order_.streams()[0].context; });
+    if (key.stream == kineto::kDriverStream) return "managed memory";
     return one_context ? fmt::format("{}", key.stream) : fmt::format("{}/{}", key.context, key.stream);
   }
 
@@ -91,11 +100,10 @@ class Import {
     std::set<std::uint32_t> named;
     for (const HostItem& item : order_.items()) named.insert(item.after.begin(), item.after.end());
     std::optional<std::uint64_t> last_call;
-    Time in_calls{};
+    Time over{};  // what the GPU was given so far
     const bool whole = order_.one_graph();
     std::uint32_t graphs = 0;
-    Time free =
-        device_.window() != nullptr ? device_.at(device_.window()->start) : order_.items().front().call_start;
+    Time free = device_.window() != nullptr ? device_.at(device_.window()->start) : order_.begins();
     for (std::uint32_t i = 0; i < order_.items().size(); ++i) {
       const HostItem& item = order_.items()[i];
       Op op;
@@ -106,21 +114,22 @@ class Import {
       } else {
         const bool filled =
             item.op->kind == GpuOp::Kind::memset;  // moves half of what a copy reads and writes
-        op.what = Copy{item.op->direction, filled ? (item.op->bytes + 1) / 2 : item.op->bytes};
+        op.what = Copy{item.op->direction, filled ? (item.op->bytes + 1) / 2 : item.op->bytes, rate_of_host(*item.op)};
       }
       op.stream = StreamId{item.stream};
       const bool new_call = !item.call || item.call != last_call;
       if (new_call) op.host_gap = std::max(Time{}, item.call_start - free);
-      if (new_call && item.op != nullptr)
-        in_calls = add_up(in_calls, std::max(Time{}, item.call_end - item.call_start - gpu_.launch_call));
       if (!whole && order_.of_graph(item)) op.graph = new_call ? ++graphs : graphs;
       last_call = item.op == nullptr ? std::nullopt : item.call;
-      free = std::max(free, item.call_end);
+      if (item.op == nullptr)  // of a wait the host's own is what it takes beyond the work's end
+        free = std::clamp(over + gpu_.completion_notice, item.call_start, item.call_end);
+      else if (new_call)
+        free = std::max(free, item.call_start) + (item.call_end - item.call_start);
+      if (item.op != nullptr) over = std::max(over, item.gpu_end());
       for (const std::uint32_t source : item.after) op.after.push_back(OpId{source});
       if (named.contains(i)) op.name = fmt::format("op{}", i);
       program.ops.push_back(std::move(op));
     }
-    times_.in_calls = {in_calls};
     if (whole) program.issue = Issue::graph;
     const bool polls = this->polls();
     times_.polls = {polls};
@@ -132,6 +141,18 @@ class Import {
       op.what = Sync{}, op.host_gap = rest;
       program.ops.push_back(std::move(op));
     }
+    ClosedLoop arrivals{device_.think_time()};
+    if (const auto& rhythm = device_.rhythm()) {
+      times_.period = rhythm->period;
+      const Time begins = device_.at(device_.window()->start), over = std::max(free, last_end()) - begins;
+      if (rhythm->in_flight > 1) {
+        earlier_ = std::max(Time{}, rhythm->period - (free - begins));
+        program.ops.front().host_gap += earlier_;
+        arrivals.in_flight = rhythm->in_flight;
+      } else {
+        arrivals.think_time = std::max(Time{}, rhythm->period - over);
+      }
+    }
     if (wanted_.host_time) shrink_host_gaps(program);
 
     Client client;
@@ -139,7 +160,7 @@ class Import {
     client.process = "main";
     client.program = ProgramId{0};
     client.streams.resize(program.streams.size());
-    client.arrivals = ClosedLoop{device_.think_time()};
+    client.arrivals = arrivals;
     trace_.clients.push_back(std::move(client));
     trace_.programs.push_back(std::move(program));
   }
@@ -210,8 +231,8 @@ class Import {
                     file_.filename().string(), tool_, counted(kernels_.launches(), "launch", "launches"),
                     counted(kernels_.kernels().size(), "kernel", "kernels"), to_ms(kernels_.kernel_time()),
                     to_ms(last - first));
-    const Time begin =
-        device_.window() != nullptr ? device_.at(device_.window()->start) : order_.items().front().call_start;
+    const Time begin = (device_.window() != nullptr ? device_.at(device_.window()->start) : order_.begins()) - earlier_;
+    times_.nearest_gpu = gpu_.nearest;
     if (device_.window() != nullptr) times_.request = device_.window()->name;
     times_.span = std::max(last, first) - begin;
     times_.kernels = kernels_.kernel_time();
@@ -221,6 +242,10 @@ class Import {
               ? RecordedTimes::Interval{}
               : RecordedTimes::Interval{item.gpu_start - begin, item.gpu_start + item.op->duration - begin});
     note_without_records();
+    if (const std::size_t mended = device_.records().mended; mended != 0)
+      notes_.push_back(fmt::format("{} no JSON (a comma of the locale, inf, N/A, or what nobody escaped in a name): a value there is read "
+                                   "where it can be, and else left out.",
+                                   counted(mended, "place is", "places are")));
     note_host(device_, gpu_, order_, host_as_told_, notes_);
     note_long_calls();
     note_copies(device_, order_, notes_);
@@ -276,6 +301,7 @@ class Import {
   HostOrder order_;
   RecordedKernels kernels_;
   bool host_as_told_ = false;
+  Time earlier_{};  // that the host begins with the request before the step's mark
   RecordedTimes times_;
   Trace trace_;
 };
@@ -294,7 +320,8 @@ Trace import_kineto(const std::filesystem::path& file, const ImportOptions& opti
                     RecordedTimes* recorded) {
   Records records = kineto::read_records(file, options.range);
   const std::map<std::string, Nanoseconds> times = std::move(records.request_times);
-  Trace trace = import_records(file, std::move(records), options, "Kineto", recorded);
+  const char* tool = records.by_xla ? "XLA's profiler" : "Kineto";
+  Trace trace = import_records(file, std::move(records), options, tool, recorded);
   auto of = times.find(options.range.empty() ? "ProfilerStep" : options.range);
   if (of == times.end()) of = times.find("");
   if (of != times.end() && recorded != nullptr)

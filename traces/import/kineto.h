@@ -55,12 +55,13 @@ struct WithoutProfiler {
 
 /// What was recorded of the request, to hold a replay against.
 struct RecordedTimes {
+  std::string nearest_gpu;  // where the GPU is not known: the described one that is most like it; empty: too little is recorded
   std::string request;  // name of the step or range that it was; empty: all
   std::vector<std::optional<WithoutProfiler>> without_profiler{};  // of each client, where the recording says so
   std::string told_by{};                                           // and how it does
-  std::vector<Time> in_calls{};  // of each client: what its calls that issue work took in all beyond what a replay's take
   std::vector<bool> polls{};     // of each client: its request is a mark in which it waited for the GPU, and by no call
   Time span{};     // from where the host begins to the last end on the GPU
+  Time period{};   // from a request's beginning to the next one's, where they follow each other; 0: not known
   Time kernels{};  // sum
   struct Interval {
     Time start{}, end{};  // from where the host begins; of a synchronization both are zero

@@ -7,7 +7,8 @@ namespace corun::kineto {
 Field event_field(std::string_view key) {
   static const std::unordered_map<std::string_view, Field> fields = {
       {"name", Field::name}, {"cat", Field::cat}, {"ph", Field::ph},    {"ts", Field::ts},
-      {"dur", Field::dur},   {"tid", Field::tid}, {"args", Field::args}};
+      {"dur", Field::dur},   {"tid", Field::tid}, {"pid", Field::pid},
+      {"args", Field::args}};
   const auto it = fields.find(key);
   return it == fields.end() ? Field::none : it->second;
 }
@@ -24,6 +25,11 @@ Field argument_field(std::string_view key) {
       {"block", Field::block},
       {"bytes", Field::bytes},
       {"blocks per SM", Field::blocks_per_sm},
+      {"name", Field::label},
+      {"correlation_id", Field::correlation},
+      {"kernel_details", Field::kernel_details},
+      {"memcpy_details", Field::memcpy_details},
+      {"memset_details", Field::memset_details},
       {"cuda_sync_kind", Field::sync_kind},
       {"wait_on_stream", Field::wait_on_stream},
       {"wait_on_cuda_event_record_corr_id", Field::record_correlation}};
@@ -32,7 +38,15 @@ Field argument_field(std::string_view key) {
 }
 
 Field device_field(std::string_view key) {
-  return key == "id" ? Field::id : key == "name" ? Field::name : key == "numSms" ? Field::sms : Field::none;
+  static const std::unordered_map<std::string_view, Field> fields = {
+      {"id", Field::id},
+      {"name", Field::name},
+      {"numSms", Field::sms},
+      {"computeMajor", Field::compute_major},
+      {"computeMinor", Field::compute_minor},
+      {"totalGlobalMem", Field::memory}};
+  const auto it = fields.find(key);
+  return it == fields.end() ? Field::none : it->second;
 }
 
 }  // namespace corun::kineto

@@ -14,6 +14,8 @@ enum class Field : std::uint8_t {
   ts,
   dur,
   tid,
+  pid,
+  label,
   args,
   device,
   context,
@@ -30,7 +32,13 @@ enum class Field : std::uint8_t {
   record_correlation,
   id,
   sms,
-  request_time
+  compute_major,
+  compute_minor,
+  memory,
+  request_time,
+  kernel_details,
+  memcpy_details,
+  memset_details
 };
 
 /// Of an event, of its `args`, of a device.

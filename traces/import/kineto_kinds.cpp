@@ -12,10 +12,11 @@ CopyDirection direction_of(bool from_host, bool to_host) {
 }
 
 std::optional<CuptiCopy> cupti_copy(std::int64_t kind) {
-  enum { kToDevice = 1, kToHost, kToArray, kFromArray, kHostToHost = 9, kBetweenDevices };  // CUpti_ActivityMemcpyKind
+  enum { kToDevice = 1, kToHost, kToArray, kFromArray, kHostToHost = 9, kBetweenDevices, kMigratesToDevice, kMigratesToHost, kMigratesWithin };  // CUpti_ActivityMemcpyKind, ENUM_CUDA_MEMCPY_OPER
   if (kind == kHostToHost) return std::nullopt;
-  return CuptiCopy{direction_of(kind == kToDevice || kind == kToArray, kind == kToHost || kind == kFromArray),
-                   kind == kBetweenDevices};
+  return CuptiCopy{direction_of(kind == kToDevice || kind == kToArray || kind == kMigratesToDevice,
+                                kind == kToHost || kind == kFromArray || kind == kMigratesToHost),
+                   kind == kBetweenDevices, kind >= kMigratesToDevice && kind <= kMigratesWithin};
 }
 
 std::uint32_t ShapeIndex::of(Shape shape, std::vector<Shape>& shapes) {

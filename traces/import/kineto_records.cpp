@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -9,10 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "traces/import/kineto_fields.h"
 #include "traces/import/kineto_shapes.h"
 #include "traces/import/kineto_text.h"
+#include "traces/import/mended_json.h"
+#include "traces/import/xla_details.h"
 #include "traces/json/spelling.h"
 #include "traces/model/error.h"
 
@@ -29,14 +33,24 @@ struct Dims {
   std::size_t count = 0;
 };
 
+/// The file is no JSON, but may be as profilers are known to write it (MendedJson).
+struct Unsound {};
+
 /// Where the reader is in the document, and the record it is filling.
 class RecordSax {
  public:
-  RecordSax(std::string file, const ByteSource& source, std::string range)
-      : file_(std::move(file)), source_(source), range_(std::move(range)) {}
+  /// `mended`: the text is; else parse errors within it are thrown as Unsound.
+  RecordSax(std::string file, const ByteSource& source, std::string range, bool mended)
+      : file_(std::move(file)), source_(source), range_(std::move(range)), mended_(mended) {}
 
   Records take() {
+    if (!records_.other_runtime.empty() && !records_.shapeless.empty())
+      throw InputError(file_, "",
+                       fmt::format("its kernels are of a GPU of neither NVIDIA nor AMD (events of `{}`), and have no launch shapes",
+                                   records_.other_runtime),
+                       "record the program on an NVIDIA or AMD GPU: nothing here describes another");
     shapes_.complete(records_, file_);
+    find_contexts();
     return std::move(records_);
   }
 
@@ -126,17 +140,18 @@ class RecordSax {
     if (what.find("UTF-8") != std::string_view::npos)
       throw InputError(file_, source_.place(), fmt::format("a string is not UTF-8 ({})", detail),
                        "drop the bad bytes: iconv -c -f utf-8 -t utf-8 old.json > new.json");
+    if (!mended_ && depth_ != 0) throw Unsound{};
     throw InputError(
         file_, source_.place(), fmt::format("not JSON from here on ({})", detail),
         depth_ == 0 ? "give a trace that the PyTorch profiler exported (export_chrome_trace)"
-                    : "export the trace again; profilers before 2023 could write names with bare quotes");
+                    : "export the trace again: bare quotes, inf, N/A and commas of the locale are read, and this is something else");
   }
 
  private:
   enum class Section : std::uint8_t { other, events, devices, request_time };
 
   struct Event {
-    std::string name, cat, ph, tid, sync_kind;
+    std::string name, cat, ph, tid, pid, sync_kind, label, kernel_details, memcpy_details, memset_details;
     std::optional<Nanoseconds> ts, dur;
     std::optional<std::int64_t> device, context, stream, correlation, registers, shared_memory, bytes;
     std::optional<std::int64_t> wait_on_stream, record_correlation;
@@ -181,6 +196,24 @@ class RecordSax {
       case Field::tid:
         event_.tid = std::move(text);
         break;
+      case Field::pid:
+        event_.pid = std::move(text);
+        break;
+      case Field::label:
+        event_.label = std::move(text);
+        break;
+      case Field::kernel_details:
+        event_.kernel_details = std::move(text);
+        break;
+      case Field::memcpy_details:
+        event_.memcpy_details = std::move(text);
+        break;
+      case Field::memset_details:
+        event_.memset_details = std::move(text);
+        break;
+      case Field::correlation:
+        if (const auto number = whole_numbers(text); number.size() == 1) event_.correlation = number.front();
+        break;
       case Field::sync_kind:
         event_.sync_kind = std::move(text);
         break;
@@ -201,6 +234,9 @@ class RecordSax {
         break;
       case Field::tid:
         event_.tid = fmt::format("{}", n.value);
+        break;
+      case Field::pid:
+        event_.pid = fmt::format("{}", n.value);
         break;
       case Field::device:
         event_.device = n.integer;
@@ -237,6 +273,15 @@ class RecordSax {
         break;
       case Field::sms:
         device_.sms = static_cast<std::uint32_t>(n.integer.value_or(0));
+        break;
+      case Field::compute_major:
+        device_.compute_capability += 10 * static_cast<std::uint32_t>(std::clamp<std::int64_t>(n.integer.value_or(0), 0, 100));
+        break;
+      case Field::compute_minor:
+        device_.compute_capability += static_cast<std::uint32_t>(std::clamp<std::int64_t>(n.integer.value_or(0), 0, 9));
+        break;
+      case Field::memory:
+        device_.memory_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, n.integer.value_or(0)));
         break;
       case Field::request_time:
         if (!n.microseconds || *n.microseconds <= Nanoseconds{} || *n.microseconds > kLongestRequest) refuse_request_time();
@@ -301,8 +346,13 @@ class RecordSax {
   void end_event() {
     records_.any_events = true;
     const std::string& cat = event_.cat;
+    if (event_.ph == "M" && event_.name == "process_name")
+      if (const auto gpu = gpu_of_process(event_.label)) gpu_of_pid_[event_.pid] = *gpu;
     const bool bare_kernel = cat.empty() && event_.ph.empty() && event_.grid;
     if (!event_.ph.empty() && event_.ph != "X") return;
+    if (cat.empty() && event_.ph == "X" && of_xla()) return end_event_of_xla();
+    if (event_.pid == "CUDA functions" || event_.pid == "CPU functions") records_.by_legacy_profiler = true;
+    if (cat.ends_with("_runtime") && cat != "cuda_runtime" && !cat.starts_with("hip")) records_.other_runtime = cat;
     // The capitalised names are those of 2021.
     if (bare_kernel || cat == "kernel" || cat == "Kernel") {
       end_kernel();
@@ -319,6 +369,55 @@ class RecordSax {
     }
   }
 
+  bool of_xla() const { return !gpu_of_pid_.empty() || !event_.kernel_details.empty(); }
+
+  /// Its events have no categories.  A stream is a thread of the GPU's process, and an operation tells its details; the same
+  /// process has rows of what was made of them, without details.
+  void end_event_of_xla() {
+    records_.by_xla = true;
+    const auto gpu = gpu_of_pid_.find(event_.pid);
+    if (gpu == gpu_of_pid_.end() && event_.kernel_details.empty()) {
+      if (!range_.empty() && event_.name == range_) records_.steps.push_back({event_.name, require_time(event_.ts, "ts"), duration()});
+      return end_call();
+    }
+    event_.cat = "GPU";
+    event_.device = gpu == gpu_of_pid_.end() ? 0 : gpu->second;
+    if (const auto stream = whole_numbers(event_.tid); stream.size() == 1) event_.stream = stream.front();
+    const auto number = [](const std::string& details, const char* key) -> std::optional<std::int64_t> {
+      const auto numbers = whole_numbers(detail(details, key));
+      return numbers.size() == 1 ? std::optional(numbers.front()) : std::nullopt;
+    };
+    if (const std::string& kernel = event_.kernel_details; !kernel.empty()) {
+      const auto dims = [&](const char* key) {
+        Dims dims;
+        for (const std::int64_t n : whole_numbers(detail(kernel, key))) {
+          if (dims.count < 3) dims.size[dims.count] = n;
+          ++dims.count;
+        }
+        return dims;
+      };
+      event_.grid = dims("grid"), event_.block = dims("block"), event_.registers = number(kernel, "regs");
+      const std::int64_t shared = number(kernel, "static_shared").value_or(0), dynamic = number(kernel, "dynamic_shared").value_or(0);
+      if (shared < 0 || dynamic < 0 || shared > 1 << 24 || dynamic > 1 << 24) refuse("has impossible bytes of shared memory");
+      event_.shared_memory = shared + dynamic;
+      end_kernel();
+    } else if (const std::string& copy = event_.memcpy_details; !copy.empty()) {
+      const auto host = [&](const char* key) {
+        const std::string_view kind = detail(copy, key);
+        return kind == "pageable" || kind == "pinned";
+      };
+      const bool pageable = detail(copy, "kind_src") == "pageable" || detail(copy, "kind_dst") == "pageable";
+      const bool from_host = host("kind_src"), to_host = host("kind_dst");
+      event_.bytes = number(copy, "size");
+      event_.name = fmt::format("{}to{} {} {}", from_host ? 'H' : 'D', to_host ? 'H' : 'D', pageable ? "Pageable" : "",
+                                event_.name.find("P2P") != std::string::npos ? "PtoP" : "");
+      end_copy();
+    } else if (!event_.memset_details.empty()) {
+      event_.bytes = number(event_.memset_details, "size");
+      end_memset();
+    }
+  }
+
   /// Profilers of 2021 put the marks among the operators.
   bool is_step() const {
     const std::string& cat = event_.cat;
@@ -326,7 +425,26 @@ class RecordSax {
     return range_.empty() ? event_.name.starts_with("ProfilerStep#") : event_.name == range_;
   }
 
-  GpuOp gpu_op(GpuOp::Kind kind) const {
+  /// Events without a context are of that in which their stream has kernels, where that is one.
+  void find_contexts() {
+    std::map<std::pair<std::int64_t, std::int64_t>, std::optional<std::int64_t>> of_stream;  // nothing: of several
+    std::vector<bool> without(records_.ops.size());
+    for (const std::size_t i : without_context_) without[i] = true;
+    for (std::size_t i = 0; i < records_.ops.size(); ++i) {
+      const StreamKey& key = records_.ops[i].stream;
+      if (without[i]) continue;
+      const auto [known, added] = of_stream.try_emplace({key.device, key.stream}, key.context);
+      if (!added && known->second != key.context) known->second.reset();
+    }
+    for (const std::size_t i : without_context_) {
+      StreamKey& key = records_.ops[i].stream;
+      const auto known = of_stream.find({key.device, key.stream});
+      if (known != of_stream.end() && known->second) key.context = *known->second;
+    }
+  }
+
+  GpuOp gpu_op(GpuOp::Kind kind) {
+    if (!event_.context) without_context_.push_back(records_.ops.size());
     GpuOp op;
     op.kind = kind;
     op.start = require_time(event_.ts, "ts");
@@ -365,14 +483,16 @@ class RecordSax {
     records_.ops.push_back(op);
   }
 
+  void skip_copy() {
+    ++records_.skipped_copies;
+    if (!event_.context) without_context_.pop_back();
+  }
+
   void end_copy() {
     GpuOp op = gpu_op(GpuOp::Kind::copy);
     const std::string_view name = event_.name;  // "Memcpy HtoD (Pageable -> Device)"
     const auto has = [&](std::string_view text) { return name.find(text) != std::string_view::npos; };
-    if (op.bytes == 0 || has("HtoH")) {
-      ++records_.skipped_copies;
-      return;
-    }
+    if (op.bytes == 0 || has("HtoH")) return skip_copy();
     op.direction = direction_of(has("HtoD") || has("HtoA"), has("DtoH") || has("AtoH"));
     op.pageable = has("Pageable");
     op.peer = has("PtoP");
@@ -381,10 +501,7 @@ class RecordSax {
 
   void end_memset() {
     const GpuOp op = gpu_op(GpuOp::Kind::memset);
-    if (op.bytes == 0) {
-      ++records_.skipped_copies;
-      return;
-    }
+    if (op.bytes == 0) return skip_copy();
     records_.ops.push_back(op);
   }
 
@@ -423,6 +540,8 @@ class RecordSax {
   std::string file_;
   const ByteSource& source_;
   std::string range_, request_of_;  // request_of_: range whose time comes next
+  bool mended_;
+  std::map<std::string, std::int64_t> gpu_of_pid_;  // as XLA's profiler names processes
   Records records_;
 
   std::size_t depth_ = 0;
@@ -436,6 +555,7 @@ class RecordSax {
   Device device_;
 
   LaunchShapes shapes_;
+  std::vector<std::size_t> without_context_;  // indices into Records::ops
   std::map<std::string, std::uint32_t> threads_;
   double most_blocks_per_sm_ = 0;
 };
@@ -443,10 +563,22 @@ class RecordSax {
 }  // namespace
 
 Records read_records(const std::filesystem::path& file, const std::string& range) {
-  ByteSource source(file, std::numeric_limits<std::size_t>::max());
-  RecordSax sax(file.string(), source, range);
-  nlohmann::json::sax_parse(Cursor(source), Cursor(), &sax);
-  return sax.take();
+  constexpr std::size_t kWhole = std::numeric_limits<std::size_t>::max();
+  try {
+    ByteSource source(file, kWhole);
+    RecordSax sax(file.string(), source, range, false);
+    nlohmann::json::sax_parse(Cursor(source), Cursor(), &sax);
+    return sax.take();
+  } catch (const Unsound&) {
+    ByteSource source(file, kWhole);
+    MendedJson json(source);
+    RecordSax sax(file.string(), source, range, true);
+    using MendedCursor = CursorOver<MendedJson>;
+    nlohmann::json::sax_parse(MendedCursor(json), MendedCursor(), &sax);
+    Records records = sax.take();
+    records.mended = json.mended();
+    return records;
+  }
 }
 
 }  // namespace corun::kineto

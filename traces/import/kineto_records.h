@@ -48,6 +48,9 @@ class ShapeIndex {
   std::map<Key, std::uint32_t> known_;
 };
 
+/// The driver's own, for migrations of managed memory.
+inline constexpr std::int64_t kDriverStream = -1;
+
 struct StreamKey {
   std::int64_t device = 0, context = 0, stream = 0;
   auto operator<=>(const StreamKey&) const = default;
@@ -58,6 +61,7 @@ struct GpuOp {
   Kind kind = Kind::kernel;
   CopyDirection direction = CopyDirection::device_to_device;
   bool pageable = false, peer = false;
+  bool migration = false;  // of managed memory, by the driver
   std::uint32_t shape = 0;  // index into Records::shapes
   std::uint64_t bytes = 0;
   Nanoseconds start{}, duration{};
@@ -100,6 +104,8 @@ struct Device {
   std::int64_t id = 0;
   std::string name;
   std::uint32_t sms = 0;
+  std::uint32_t compute_capability = 0;  // 75: 7.5; 0: not recorded
+  std::uint64_t memory_bytes = 0;        // 0: not recorded
 };
 
 /// What requests took where the tool recorded no kernels.
@@ -129,6 +135,10 @@ struct Records {
   std::size_t work_items = 0;                            // whose grid was counted in work-items
   std::vector<std::uint32_t> shapeless;                  // ops of which no shape is known: indices into `ops`
   bool any_events = false;
+  bool by_xla = false;               // XLA's profiler wrote it, as JAX's
+  bool by_legacy_profiler = false;   // of operators: torch.autograd.profiler without Kineto
+  std::string other_runtime;         // of GPUs that are neither NVIDIA's nor AMD's, as the events call it
+  std::size_t mended = 0;            // places that were no JSON
   std::uint64_t skipped_copies = 0;  // host to host, or of no bytes
   std::uint32_t implied_sms = 0;     // from a kernel's "blocks per SM"; 0: unknown
 };
@@ -142,6 +152,7 @@ CopyDirection direction_of(bool from_host, bool to_host);
 struct CuptiCopy {
   CopyDirection direction;
   bool peer;
+  bool migration = false;  // Nsight Systems' numbers go on with these
 };
 std::optional<CuptiCopy> cupti_copy(std::int64_t kind);
 

@@ -41,8 +41,9 @@ class ByteSource {
   std::uint64_t bytes_before_ = 0, lines_before_ = 0;
 };
 
-/// An input iterator over a ByteSource; the default one is the end.
-class Cursor {
+/// An input iterator over a ByteSource, or over what reads from one; the default one is the end.
+template <class Source>
+class CursorOver {
  public:
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
@@ -50,19 +51,20 @@ class Cursor {
   using pointer = const char*;
   using reference = char;
 
-  Cursor() = default;
-  explicit Cursor(ByteSource& source) : source_(&source) {}
+  CursorOver() = default;
+  explicit CursorOver(Source& source) : source_(&source) {}
   char operator*() const { return source_->peek(); }
-  Cursor& operator++() {
+  CursorOver& operator++() {
     source_->advance();
     return *this;
   }
-  bool operator==(const Cursor& other) const { return ended() == other.ended(); }
+  bool operator==(const CursorOver& other) const { return ended() == other.ended(); }
 
  private:
   bool ended() const { return source_ == nullptr || source_->at_end(); }
-  ByteSource* source_ = nullptr;
+  Source* source_ = nullptr;
 };
+using Cursor = CursorOver<ByteSource>;
 
 struct Number {
   double value = 0;

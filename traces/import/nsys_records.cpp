@@ -11,6 +11,9 @@
 #include <memory>
 #include <set>
 #include <unordered_map>
+#include <utility>
+
+#include "traces/import/import_notes.h"
 
 #include "traces/json/spelling.h"
 #include "traces/model/error.h"
@@ -106,6 +109,7 @@ class Reader {
     if (processes_.empty()) refuse_no_kernels();
     read_copies("CUPTI_ACTIVITY_KIND_MEMCPY", GpuOp::Kind::copy);
     read_copies("CUPTI_ACTIVITY_KIND_MEMSET", GpuOp::Kind::memset);
+    for (auto& [number, process] : processes_) join_migrations(process);
     read_calls();
     read_synchronizations();
     if (!range_.empty()) read_ranges();
@@ -149,8 +153,40 @@ class Reader {
                        "record the nodes of graphs: nsys profile --cuda-graph-trace=node");
     if (device_ && !db_.columns("CUPTI_ACTIVITY_KIND_KERNEL").empty())
       throw InputError(db_.file(), "--device", fmt::format("no kernels of device {}", *device_), "leave the option out");
-    throw InputError(db_.file(), "", "there are no GPU kernels in it (no rows in CUPTI_ACTIVITY_KIND_KERNEL)",
-                     "record with nsys profile --trace=cuda,nvtx a program that uses the GPU");
+    const std::string told = diagnostics();
+    const std::int64_t launches = launch_calls();
+    if (launches == 0 && told.empty())
+      throw InputError(db_.file(), "", "there are no GPU kernels in it (no rows in CUPTI_ACTIVITY_KIND_KERNEL)",
+                       "record with nsys profile --trace=cuda,nvtx a program that uses the GPU");
+    throw InputError(
+        db_.file(), "",
+        fmt::format("there are {} launch calls, but no GPU kernels in it (no rows in CUPTI_ACTIVITY_KIND_KERNEL){}", launches,
+                    told.empty() ? ": the tool saw the host only" : fmt::format("; the file says why: {}", told)),
+        "look for what keeps the tool from the GPU: another profiler, WSL, missing permissions, a driver newer than nsys");
+  }
+
+  /// What the tool wrote of its own troubles, the worst first.
+  std::string diagnostics() const {
+    constexpr std::size_t kMost = 3;
+    const auto there = db_.columns("DIAGNOSTIC_EVENT");
+    if (!there.contains("text")) return "";
+    std::vector<std::string> texts;
+    Rows rows(db_, select("DIAGNOSTIC_EVENT", there, {"text"}, there.contains("severity") ? " WHERE severity >= 2 ORDER BY severity DESC" : ""));
+    while (texts.size() < kMost && rows.next())
+      if (std::string text = in_quotes(rows.text(0)); std::ranges::find(texts, text) == texts.end()) texts.push_back(std::move(text));
+    return fmt::format("{}", fmt::join(texts, ", "));
+  }
+
+  std::int64_t launch_calls() const {
+    const auto there = db_.columns("CUPTI_ACTIVITY_KIND_RUNTIME");
+    if (!there.contains("nameId")) return 0;
+    std::int64_t count = 0;
+    Rows rows(db_, "SELECT nameId, COUNT(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME GROUP BY nameId");
+    while (rows.next()) {
+      const auto kind = kineto::call_kind(string(rows.integer(0)));
+      if (kind == Call::Kind::launch || kind == Call::Kind::graph_launch) count += rows.integer(1);
+    }
+    return count;
   }
 
   void read_kernels() {
@@ -267,13 +303,58 @@ class Reader {
         continue;
       }
       if (kind == GpuOp::Kind::copy) {
-        op.direction = copy->direction, op.peer = copy->peer;
+        op.direction = copy->direction, op.peer = copy->peer, op.migration = copy->migration;
         // CUpti_ActivityMemoryKind: 1 pageable, 2 pinned; nsys counts from 0.
         const int host_side = op.direction == CopyDirection::host_to_device ? kSource : kTarget;
         op.pageable = op.direction != CopyDirection::device_to_device && !rows.is_null(host_side) && rows.integer(host_side) == 0;
       }
       process->records.ops.push_back(op);
     }
+  }
+
+  /// Migrations of managed memory have no call.  Those that a running kernel met become one copy of the driver's each way, which
+  /// goes beside it and was issued with it: the kernel's time holds its waits for them.
+  void join_migrations(Process& process) const {
+    std::vector<GpuOp>& all = process.records.ops;
+    if (std::ranges::none_of(all, &GpuOp::migration)) return;
+    std::vector<GpuOp> ops = std::exchange(all, {});
+    const std::int64_t context = ops.front().stream.context;  // a kernel's
+    std::ranges::stable_sort(ops, {}, &GpuOp::start);
+    const auto end = [](const GpuOp& op) { return op.start + op.duration; };
+    struct Joined {
+      const GpuOp* kernel = nullptr;
+      std::size_t at = 0;
+    };
+    std::array<Joined, 3> latest{};  // by direction
+    std::array<std::uint64_t, 3> bytes{};
+    std::size_t count = 0;
+    const GpuOp* running = nullptr;  // the kernel that ends last
+    for (const GpuOp& op : ops) {
+      if (op.kind == GpuOp::Kind::kernel && (running == nullptr || end(op) > end(*running))) running = &op;
+      if (!op.migration) {
+        all.push_back(op);
+        continue;
+      }
+      const auto direction = static_cast<std::size_t>(op.direction);
+      ++count, bytes[direction] += op.bytes;
+      const bool beside = running != nullptr && end(*running) > op.start;
+      Joined& last = latest[direction];
+      if (beside && last.kernel == running) {
+        GpuOp& one = all[last.at];
+        one.bytes = std::min(one.bytes + op.bytes, kineto::kMostBytes);
+        one.duration = std::max(one.duration, end(op) - one.start);
+        continue;
+      }
+      if (beside) last = {running, all.size()};
+      GpuOp& one = all.emplace_back(op);
+      one.stream.context = context, one.stream.stream = kineto::kDriverStream;
+      one.correlation = beside ? running->correlation : std::nullopt;
+    }
+    const auto mb = [&](CopyDirection direction) { return static_cast<double>(bytes[static_cast<std::size_t>(direction)]) / 1e6; };
+    process.notes.push_back(fmt::format(
+        "{} of managed memory ({:.1f} MB to the device, {:.1f} MB to the host): those that a kernel met are one copy each way beside it, and "
+        "its time holds its waits for them.",
+        counted(count, "migration", "migrations"), mb(CopyDirection::host_to_device), mb(CopyDirection::device_to_host)));
   }
 
   void read_calls() {
@@ -339,11 +420,13 @@ class Reader {
   void read_devices() {
     const auto there = db_.columns("TARGET_INFO_GPU");
     if (there.empty()) return;
-    Rows rows(db_, select("TARGET_INFO_GPU", there, {"id", "name", "smCount", "cuDevice"}));
+    Rows rows(db_, select("TARGET_INFO_GPU", there, {"id", "name", "smCount", "cuDevice", "computeMajor", "computeMinor", "totalMemory"}));
     while (rows.next())
       for (auto& [number, process] : processes_)
         process.records.devices.push_back({rows.is_null(3) ? rows.integer(0) : rows.integer(3), rows.text(1),
-                                           static_cast<std::uint32_t>(std::clamp<std::int64_t>(rows.integer(2), 0, 65535))});
+                                           static_cast<std::uint32_t>(std::clamp<std::int64_t>(rows.integer(2), 0, 65535)),
+                                           static_cast<std::uint32_t>(std::clamp<std::int64_t>(10 * rows.integer(4) + rows.integer(5), 0, 1000)),
+                                           static_cast<std::uint64_t>(std::max<std::int64_t>(0, rows.integer(6)))});
   }
 
   void read_names() {

@@ -40,7 +40,6 @@ Trace import_processes(const std::filesystem::path& file, std::vector<RecordedPr
   Trace all;
   bool first = true;
   std::vector<std::optional<WithoutProfiler>> without_profiler;
-  std::vector<Time> in_calls;
   std::vector<bool> polls;
   for (RecordedProcess& p : processes) {
     RecordedTimes times;
@@ -53,7 +52,6 @@ Trace import_processes(const std::filesystem::path& file, std::vector<RecordedPr
       return one;
     }
     without_profiler.push_back(times.without_profiler.empty() ? std::nullopt : times.without_profiler.front());
-    in_calls.push_back(times.in_calls.empty() ? Time{} : times.in_calls.front());
     polls.push_back(!times.polls.empty() && times.polls.front());
     if (first && recorded != nullptr) *recorded = times;
     if (!times.told_by.empty() && recorded != nullptr) recorded->told_by = times.told_by;
@@ -69,7 +67,7 @@ Trace import_processes(const std::filesystem::path& file, std::vector<RecordedPr
     all.clients.push_back(std::move(client));
   }
   if (recorded != nullptr)
-    recorded->without_profiler = std::move(without_profiler), recorded->in_calls = std::move(in_calls), recorded->polls = std::move(polls);
+    recorded->without_profiler = std::move(without_profiler), recorded->polls = std::move(polls);
   all.notes.push_back(fmt::format("{} processes were recorded beside each other: where they shared the GPU their kernels' "
                                   "times are longer than alone. Record each by itself for times alone.",
                                   processes.size()));

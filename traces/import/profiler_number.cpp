@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <string>
 
 namespace corun {
 namespace {
@@ -28,6 +29,32 @@ bool groups(std::string_view number, char mark) {
     at = number.find(mark, at + 1);
   }
   return true;
+}
+
+/// Apostrophes and spaces, which part digits in groups and nothing else.
+struct Grouped {
+  std::string rest;
+  bool apostrophes = false, spaces = false;
+};
+Grouped without_groups(std::string_view number) {
+  constexpr std::array<std::string_view, 3> kApostrophes = {"'", "\u2019", "\u02BC"};
+  constexpr std::array<std::string_view, 4> kSpaces = {" ", "\u00A0", "\u202F", "\u2009"};
+  Grouped grouped;
+  for (std::size_t i = 0; i < number.size();) {
+    const std::string_view here = number.substr(i);
+    const auto is = [&](std::string_view mark) {
+      return here.starts_with(mark) && !grouped.rest.empty() && is_digit(grouped.rest.back()) && here.size() > mark.size() + 2 &&
+             std::ranges::all_of(here.substr(mark.size(), 3), is_digit);
+    };
+    const auto skip = [&](const auto& marks, bool& seen) {
+      const auto mark = std::ranges::find_if(marks, is);
+      if (mark == marks.end()) return false;
+      i += mark->size();
+      return seen = true;
+    };
+    if (!skip(kApostrophes, grouped.apostrophes) && !skip(kSpaces, grouped.spaces)) grouped.rest += number[i++];
+  }
+  return grouped;
 }
 
 std::string lower(std::string_view text) {
@@ -87,10 +114,14 @@ std::optional<double> bytes_factor(std::string_view unit) {
 
 }  // namespace
 
-std::optional<Marks> marks_of(std::string_view number) {
+std::optional<Marks> marks_of(std::string_view text) {
+  const Grouped grouped = without_groups(trimmed(text));
+  const std::string_view number = grouped.rest;
   if (number.find_first_not_of("0123456789.,") != std::string_view::npos) return std::nullopt;  // "(8, 7, 1)"
   const std::size_t comma = number.rfind(','), point = number.rfind('.');
   const bool commas = comma != std::string_view::npos, points = point != std::string_view::npos;
+  if (grouped.apostrophes || grouped.spaces)
+    return commas || (grouped.spaces && !points) ? Marks::decimal_comma : Marks::english;
   if (commas && points) return comma > point ? Marks::decimal_comma : Marks::english;
   if (commas) {
     if (!groups(number, ',')) return Marks::decimal_comma;
@@ -105,7 +136,7 @@ std::optional<Marks> marks_of(std::string_view number) {
 
 std::optional<double> profiler_number(std::string_view text, Marks marks) {
   std::string plain;
-  for (const char c : trimmed(text)) {
+  for (const char c : without_groups(trimmed(text)).rest) {
     if (c == (marks == Marks::english ? ',' : '.')) continue;
     plain += c == ',' ? '.' : c;
   }

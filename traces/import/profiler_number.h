@@ -10,11 +10,11 @@
 
 namespace corun {
 
-/// "1,234.5": English; "1.234,5": where the decimal mark is a comma.
+/// "1,234.5", "1'234.5": English; "1.234,5", "1 234,5": where the decimal mark is a comma.
 enum class Marks : std::uint8_t { english, decimal_comma };
 
 /// Which of the two the number shows beyond doubt, if any: "1,234" may be either.
-std::optional<Marks> marks_of(std::string_view number);
+std::optional<Marks> marks_of(std::string_view text);
 
 /// Absent for what is no finite number, as "n/a".
 std::optional<double> profiler_number(std::string_view text, Marks marks);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "traces/json/gpu_document.h"
@@ -55,6 +57,26 @@ std::string description_of(const kineto::Device& device) {
   return best;
 }
 
+/// The described card of the same maker that is nearest: by compute capability, then SMs, then memory, as far as they are recorded.
+std::string nearest_to(const kineto::Device& device) {
+  const auto amd = [](std::string_view product) { return product.starts_with("AMD"); };
+  const auto apart = [](double a, double b) { return a > 0 && b > 0 ? std::abs(std::log(a / b)) : 0; };
+  std::string best;
+  std::tuple<int, double, double> least{};
+  if (device.sms == 0 && device.compute_capability == 0) return best;
+  for (const std::string& name : gpu_names()) {
+    const Gpu gpu = read_gpu(name);
+    if (amd(gpu.product) != amd(device.name)) continue;
+    const auto capability = static_cast<int>(10 * gpu.compute_capability_major + gpu.compute_capability_minor);
+    const std::tuple off{device.compute_capability == 0 ? 0 : std::abs(capability - static_cast<int>(device.compute_capability)), apart(device.sms, gpu.sms),
+                         apart(double(device.memory_bytes), double(gpu.memory_bytes))};
+    if (!best.empty() && off >= least) continue;
+    best = name;
+    least = off;
+  }
+  return best;
+}
+
 }  // namespace
 
 RecordedGpu recorded_gpu(const kineto::Records& records, std::int64_t device, const std::string& wanted,
@@ -80,6 +102,14 @@ RecordedGpu recorded_gpu(const kineto::Records& records, std::int64_t device, co
     std::string had = "no device properties";
     if (known) had = fmt::format("\"{}\" without a description here", recorded->name);
     if (sms != 0) had += fmt::format(", {} SMs", sms);
+    kineto::Device device = known ? *recorded : kineto::Device{};
+    device.sms = sms;
+    gpu.nearest = nearest_to(device);
+    if (!gpu.nearest.empty()) {
+      const Gpu description = read_gpu(gpu.nearest);
+      had += fmt::format("; the nearest described one is {}: {}, {} SMs, compute capability {}.{}", gpu.nearest, description.product, description.sms,
+                         description.compute_capability_major, description.compute_capability_minor);
+    }
     notes.push_back(fmt::format(
         "The GPU is not known ({}): pass --gpu with a name from `sim gpus` or a description's path; launch "
         "calls of {:.0f} us and a latency of {:.0f} us are assumed.",
@@ -93,6 +123,7 @@ RecordedGpu recorded_gpu(const kineto::Records& records, std::int64_t device, co
                                 recorded->name, description.product));
   gpu.launch_call = description.launch_call;
   gpu.launch_latency = description.launch_latency;
+  gpu.completion_notice = description.completion_notice;
   if (gpu.sms != 0) {
     if (gpu.sms > description.sms)
       throw InputError(

@@ -14,8 +14,10 @@ namespace corun {
 
 struct RecordedGpu {
   std::string name;  // of `sim gpus`, or a path; empty: not known
+  std::string nearest;  // where it is not known: of those described; empty: of the card too little is recorded
   // Where it is not known: between what an H200 and a V100 take.
   Time launch_call = std::chrono::microseconds{3}, launch_latency = std::chrono::microseconds{5};
+  Time completion_notice = std::chrono::nanoseconds{2300};  // an H200's
   std::uint32_t sms = 0;  // that the program had, if fewer than the GPU has
   Time mps_kernel{};      // what MPS added to each kernel
 };

@@ -1,5 +1,6 @@
 #include "traces/import/recording.h"
 
+#include "traces/import/foreign_file.h"
 #include "traces/import/nsys.h"
 #include "traces/import/rocprof.h"
 
@@ -9,6 +10,7 @@ std::optional<Trace> import_recording(const std::filesystem::path& file, const I
   if (looks_like_nsys(file)) return import_nsys(file, options, {}, recorded);
   if (looks_like_rocprof(file)) return import_rocprof(file, options, {}, recorded);
   if (looks_like_kineto(file)) return import_kineto(file, options, recorded);
+  refuse_foreign(file);
   return std::nullopt;
 }
 

@@ -41,7 +41,7 @@ std::vector<Issued> issued_by(const kineto::Records& records, bool with_waits) {
   }
   std::map<std::uint64_t, Issued> launched;  // by correlation
   for (const kineto::GpuOp& op : records.ops) {
-    if (!op.correlation || !calls.contains(*op.correlation)) continue;
+    if (!op.correlation || !calls.contains(*op.correlation) || op.migration) continue;
     const std::uint64_t what = op.kind == kineto::GpuOp::Kind::kernel ? op.shape + 3 : op.bytes << 2 | std::uint64_t(op.kind);
     const Call* call = calls.at(*op.correlation);
     Issued& issued = launched.try_emplace(*op.correlation, Issued{call, 0}).first->second;

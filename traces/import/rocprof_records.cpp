@@ -130,7 +130,7 @@ class Reader {
       const auto id = static_cast<std::int64_t>(devices_.size());
       if (!devices_.try_emplace(handle->dump(), id).second) continue;
       const std::int64_t units = std::clamp<std::int64_t>(integer(agent, {"cu_count"}).value_or(0), 0, 65535);
-      records.devices.push_back({id, product_of(agent), static_cast<std::uint32_t>(units)});
+      records.devices.push_back({id, product_of(agent), static_cast<std::uint32_t>(units), 0, 0});
     }
     for (const std::string& handle : raw.agents)
       devices_.try_emplace(handle, static_cast<std::int64_t>(devices_.size()));

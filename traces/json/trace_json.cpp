@@ -291,6 +291,7 @@ class TraceReader {
                          : *direction == "device_to_host" ? CopyDirection::device_to_host
                                                           : CopyDirection::device_to_device;
         copy.bytes = ops[i]["bytes"].get<std::uint64_t>();
+        copy.host_bytes_per_second = ops[i].value("host_bytes_per_second", std::uint64_t{0});
         op.what = copy;
         does_work = true;
       } else if (const json* allocated = find(ops[i], "alloc")) {

@@ -198,6 +198,7 @@ json program(const Program& from, std::size_t at, const std::vector<std::string>
     if (const auto* copy = std::get_if<Copy>(&op.what)) {
       item["copy"] = text(copy->direction);
       item["bytes"] = copy->bytes;
+      if (copy->host_bytes_per_second != 0) item["host_bytes_per_second"] = copy->host_bytes_per_second;
     }
     if (std::holds_alternative<Sync>(op.what)) item["sync"] = true;
     if (const auto* alloc = std::get_if<Alloc>(&op.what)) {

@@ -33,6 +33,7 @@ enum class CopyDirection : std::uint8_t { host_to_device, device_to_host, device
 struct Copy {
   CopyDirection direction = CopyDirection::host_to_device;
   std::uint64_t bytes = 0;
+  std::uint64_t host_bytes_per_second = 0;  // most that the host's side gives, as of pageable memory; 0: no less than the card takes
   bool operator==(const Copy&) const = default;
 };
 struct Sync {  // the host thread waits for all that its request has issued
@@ -94,7 +95,7 @@ struct Program {
 
 struct ClosedLoop {
   Time think_time{};
-  std::uint32_t in_flight = 1;  // requests issued and not ended; more than one: of one stream, without host calls
+  std::uint32_t in_flight = 1;  // requests issued and not ended; more than one: without alloc and free
   bool operator==(const ClosedLoop&) const = default;
 };
 struct Periodic {

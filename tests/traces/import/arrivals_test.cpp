@@ -67,6 +67,27 @@ TEST_F(ArrivalsOfRecordings, MooncakeLinesAreMilliseconds) {
   EXPECT_EQ(a.requests[0].context_tokens, 6955u);
 }
 
+TEST_F(ArrivalsOfRecordings, TheUnitOfATimeIsReadFromItsKeyOrItsWholeFormat) {
+  const auto second = [&](const std::string& a, const std::string& b) {
+    const RecordedArrivals read = this->read("{" + a + ", \"input_length\": 400, \"output_length\": 10}\n{" + b + ", \"input_length\": 400, \"output_length\": 10}\n");
+    return read.requests.at(1).at;
+  };
+  // As Alibaba publishes Qwen's traces: in seconds.
+  EXPECT_EQ(second("\"chat_id\": 0, \"parent_chat_id\": -1, \"timestamp\": 0.0, \"turn\": 1, \"hash_ids\": [0]",
+                   "\"chat_id\": 1, \"parent_chat_id\": -1, \"timestamp\": 0.5, \"turn\": 1, \"hash_ids\": [1]"),
+            from_ns(500e6));
+  EXPECT_EQ(second("\"timestamp_s\": 1", "\"timestamp_s\": 3"), from_ns(2e9));
+  EXPECT_EQ(second("\"timestamp_ms\": 1", "\"timestamp_ms\": 3"), from_ns(2e6));
+  EXPECT_EQ(second("\"timestamp\": 0", "\"timestamp\": 0"), Time{}) << "all at once in any unit";
+}
+
+TEST_F(ArrivalsOfRecordings, AUnitThatNothingSaysIsAskedFor) {
+  const std::string none = "{\"timestamp\": 0, \"input_length\": 400, \"output_length\": 10}\n{\"timestamp\": 5, \"input_length\": 400, \"output_length\": 10}\n";
+  expect_refused(none, "line 2", "seconds or milliseconds");
+  expect_refused(none, "line 2", "timestamp_s");
+  expect_refused("{\"timestamp_s\": 0}\n{\"timestamp_ms\": 5}\n", "line 2", "another unit");
+}
+
 TEST_F(ArrivalsOfRecordings, BareTimesAreSecondsUnderAHeaderOrNone) {
   for (const char* text : {"0.25\n1.5\n", "time_s\n0.25\n1.5\n"}) {
     const RecordedArrivals a = read(text);
@@ -97,8 +118,8 @@ TEST_F(ArrivalsOfRecordings, WhatIsWrongIsToldWithItsLine) {
   expect_refused("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-13-16 18:15:46,1,1\n", "line 2", "no time");
   expect_refused("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,many,1\n", "line 2", "tokens");
   expect_refused("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46,1\n", "line 2", "fields");
-  expect_refused("{\"timestamp\": 1}\n{\"time\": 1}\n", "line 2", "timestamp");
-  expect_refused("{\"timestamp\": 1}\n[1]\n", "line 2", "JSON object");
+  expect_refused("{\"timestamp_ms\": 1}\n{\"time\": 1}\n", "line 2", "timestamp");
+  expect_refused("{\"timestamp_ms\": 1}\n[1]\n", "line 2", "JSON object");
 }
 
 }  // namespace

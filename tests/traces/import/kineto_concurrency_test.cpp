@@ -84,7 +84,7 @@ TEST(KinetoImport, AGraphAmongOtherCallsIsOneCall) {
   std::vector<Time> gaps;
   for (const Op& op : program.ops) graphs.push_back(op.graph), gaps.push_back(op.host_gap);
   EXPECT_THAT(graphs, ElementsAre(0, 1, 1, 2));
-  EXPECT_THAT(gaps, ElementsAre(Time{}, from_ns(2000), Time{}, from_ns(4000)));
+  EXPECT_THAT(gaps, ElementsAre(Time{}, from_ns(1000), Time{}, from_ns(4000)));
 }
 
 TEST(KinetoImport, BranchesOfAGraphRunBesideEachOtherWhereTheyDid) {

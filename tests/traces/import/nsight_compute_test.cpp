@@ -183,6 +183,22 @@ TEST_F(NsightCompute, SeparatorsAreReadAsTheFileUsesThem) {
   EXPECT_EQ(marks_of("1234,567"), Marks::decimal_comma);
 }
 
+TEST_F(NsightCompute, ApostrophesAndSpacesPartThousands) {
+  const ProfiledLaunch swiss = only(kLongHeader + row(0, "smsp__inst_executed.sum", "inst", "1'234'567") + row(0, "dram__bytes_read.sum", "byte", "12.50") +
+                                    row(0, "dram__bytes_write.sum", "byte", "1’234.567"));
+  EXPECT_EQ(swiss.counters.warp_instructions, 1234567);
+  EXPECT_EQ(swiss.counters.dram_read_bytes, 12.5);
+  EXPECT_EQ(swiss.counters.dram_write_bytes, 1234.567) << "a point is its decimal mark";
+  const ProfiledLaunch french = only(kLongHeader + row(0, "smsp__inst_executed.sum", "inst", "1\u202F234\u202F567") +
+                                     row(0, "dram__bytes_read.sum", "byte", "1\u00A0234,5") + row(0, "dram__bytes_write.sum", "byte", "1,234"));
+  EXPECT_EQ(french.counters.warp_instructions, 1234567);
+  EXPECT_EQ(french.counters.dram_read_bytes, 1234.5);
+  EXPECT_EQ(french.counters.dram_write_bytes, 1.234);
+  EXPECT_EQ(marks_of("1'234'567"), Marks::english);
+  EXPECT_EQ(profiler_number("12'34", Marks::english), std::nullopt) << "no group of three";
+  EXPECT_EQ(profiler_number("'123", Marks::english), std::nullopt);
+}
+
 TEST_F(NsightCompute, TextBeforeAndBetweenRowsIsSkipped) {
   const ProfiledLaunch launch = only(
       "==PROF== Connected to process 7 (/usr/bin/python)\nstep 1, loss \"0.3\nbatch, \"a\", b\n"

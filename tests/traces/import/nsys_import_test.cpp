@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 #include <sqlite3.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
 
 #include "tests/support/in_folder.h"
 #include "traces/model/error.h"
@@ -130,7 +133,7 @@ TEST_F(NsysImport, ARangeIsARequestAndTheMedianOneIsTaken) {
   EXPECT_EQ(import(sql).programs[0].ops.size(), 6u) << "without a range it is all one request";
 }
 
-TEST_F(NsysImport, ACopyFromPageableMemoryThatReturnedAtItsEndBlocksTheHost) {
+TEST_F(NsysImport, ACopyFromPageableMemoryThatReturnedInItsSecondHalfBlocksTheHost) {
   const auto with = [&](std::int64_t returned) {
     const Trace trace = import(call(1000, returned, 1, 4, kFirst) +
                                fmt::format("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (5000,25000,0,1,7,1,{},4096,2,2,0);", kFirst) +
@@ -139,7 +142,79 @@ TEST_F(NsysImport, ACopyFromPageableMemoryThatReturnedAtItsEndBlocksTheHost) {
                          [](const Op& op) { return std::holds_alternative<Sync>(op.what); });
   };
   EXPECT_EQ(with(25000), 1);
-  EXPECT_EQ(with(24999), 0);
+  EXPECT_EQ(with(24999), 1) << "the last of it was staged";
+  EXPECT_EQ(with(15001), 1);
+  EXPECT_EQ(with(15000), 0);
+}
+
+std::string copy(std::int64_t start, std::int64_t end, std::int64_t correlation, std::int64_t bytes, int kind, int context, int stream) {
+  return fmt::format("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES ({},{},0,{},{},{},{},{},{},{},2);", start, end, context, stream, correlation, kFirst, bytes, kind,
+                     kind == 1 ? 0 : 7);
+}
+
+TEST_F(NsysImport, APageableCopyKeepsItsRate) {
+  const auto rate = [&](std::int64_t bytes, const char* more) {
+    const Trace trace = import(call(0, 41'000'000, 1, 4, kFirst) + copy(240'000, 41'140'000, 1, bytes, 1, 1, 7) +
+                               call(41'010'000, 41'020'000, 2, 3, kFirst) + kernel(41'150'000, 42'150'000, 2, kFirst) + more);
+    EXPECT_TRUE(std::holds_alternative<Sync>(trace.programs[0].ops[1].what)) << "it holds the host";
+    return std::get<Copy>(trace.programs[0].ops[0].what).host_bytes_per_second;
+  };
+  EXPECT_EQ(rate(200'000'000, ""), 4'889'975'550u) << "200 MB in 40.9 ms";
+  EXPECT_EQ(rate(65'537, ""), 1'602'371u);
+  EXPECT_EQ(rate(65'536, ""), 0u) << "goes along with its command";
+}
+
+TEST_F(NsysImport, MigrationsOfManagedMemoryHaveADirectionAndNoContext) {
+  std::string sql = call(0, 10'000, 1, 3, kFirst) + kernel(15'000, 50'000'000, 1, kFirst) + call(12'000, 50'010'000, 2, 5, kFirst);
+  for (std::int64_t i = 0; i < 100; ++i) sql += copy(1'000'000 + i * 400'000, 1'170'000 + i * 400'000, 0, 2'097'152, 11, 0, 0);
+  for (std::int64_t i = 0; i < 50; ++i) sql += copy(52'000'000 + i * 400'000, 52'170'000 + i * 400'000, 0, 2'097'152, 12, 0, 0);
+  const Trace trace = import(sql);
+  const Program& program = trace.programs[0];
+  ASSERT_EQ(program.streams.size(), 2u);
+  EXPECT_EQ(program.streams[0].name, "7");
+  EXPECT_EQ(program.streams[1].name, "managed memory");
+  std::uint64_t in = 0, out = 0;
+  for (const Op& op : program.ops)
+    if (const auto* moved = std::get_if<Copy>(&op.what)) {
+      EXPECT_EQ(op.stream.value, 1u);
+      EXPECT_NE(moved->direction, CopyDirection::device_to_device);
+      (moved->direction == CopyDirection::host_to_device ? in : out) += moved->bytes;
+    }
+  EXPECT_EQ(in, 100u * 2'097'152);
+  EXPECT_EQ(out, 50u * 2'097'152);
+  // The kernel met those to the device: one copy beside it, issued with it, before the wait.
+  ASSERT_EQ(program.ops.size(), 3u + 50u);
+  EXPECT_TRUE(std::holds_alternative<Launch>(program.ops[0].what));
+  EXPECT_TRUE(std::holds_alternative<Copy>(program.ops[1].what));
+  EXPECT_TRUE(std::holds_alternative<Sync>(program.ops[2].what));
+  EXPECT_EQ(trace.kernels[0].solo_time, from_ns(49'985'000));
+  for (const std::string& note : trace.notes) {
+    EXPECT_EQ(note.find("contexts are replayed as one"), std::string::npos);
+    EXPECT_EQ(note.find("beside another stream's"), std::string::npos);
+  }
+  EXPECT_TRUE(std::ranges::any_of(trace.notes, [](const std::string& n) {
+    return n.find("150 migrations of managed memory (209.7 MB to the device, 104.9 MB to the host)") != std::string::npos;
+  }));
+}
+
+TEST_F(NsysImport, MigrationsOfTwoKernelsStayApart) {
+  const Trace trace = import(call(0, 10'000, 1, 3, kFirst) + kernel(15'000, 1'000'000, 1, kFirst) + call(20'000, 30'000, 2, 3, kFirst) +
+                             kernel(1'001'000, 2'000'000, 2, kFirst) + copy(100'000, 200'000, 0, 1000, 11, 0, 0) + copy(300'000, 400'000, 0, 500, 12, 0, 0) +
+                             copy(500'000, 600'000, 0, 1000, 11, 0, 0) + copy(1'100'000, 1'200'000, 0, 3000, 11, 0, 0));
+  std::vector<std::uint64_t> bytes;
+  for (const Op& op : trace.programs[0].ops)
+    if (const auto* moved = std::get_if<Copy>(&op.what)) bytes.push_back(moved->bytes);
+  EXPECT_EQ(bytes, (std::vector<std::uint64_t>{2000, 500, 3000}));
+}
+
+TEST_F(NsysImport, WhyThereAreNoKernelsIsSaidAsTheFileDoes) {
+  std::string sql = kTables;
+  for (int i = 0; i < 5; ++i) sql += call(1000 * i, 1000 * i + 500, i + 1, 3, kFirst);
+  expect_refused(sql, {}, "5 launch calls, but no GPU kernels in it (no rows in CUPTI_ACTIVITY_KIND_KERNEL): the tool saw the host only");
+  sql += "CREATE TABLE DIAGNOSTIC_EVENT (timestamp INT, timestampType INT, source INT, severity INT, text TEXT, globalPid INT);"
+         "INSERT INTO DIAGNOSTIC_EVENT VALUES (0,1,1,1,'Profiling has started.',0),(0,1,1,3,'CUPTI: insufficient privileges',0),(0,1,1,3,'CUPTI: insufficient privileges',0);";
+  expect_refused(sql, {}, "the file says why: 'CUPTI: insufficient privileges'");
+  expect_refused(kTables, {}, "record with nsys profile --trace=cuda,nvtx");
 }
 
 TEST_F(NsysImport, AQueryOfAnEventIsNoWait) {
