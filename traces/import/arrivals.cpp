@@ -23,6 +23,8 @@ constexpr std::int64_t kLongestNs = 99 * kDayNs;
 constexpr double kLatestSeconds = 3.2e9;
 /// Published recordings have up to 6 million requests.
 constexpr std::size_t kMostRequests = 50'000'000;
+/// Tokens of a hash: Mooncake's FAST25 traces, and qwen-bailian-usagetraces-anon, as their pages say.
+constexpr std::uint32_t kMooncakeBlock = 512, kQwenBlock = 16;
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
@@ -87,7 +89,7 @@ std::string lower(std::string_view text) {
 
 class Reader {
  public:
-  explicit Reader(const std::filesystem::path& file) : file_(file.string()) {}
+  Reader(const std::filesystem::path& file, std::optional<TimeUnit> unit) : file_(file.string()), unit_(unit) {}
 
   RecordedArrivals read() {
     first_is_brace() ? read_lines_of_json() : read_csv();
@@ -97,14 +99,14 @@ class Reader {
       std::stable_sort(rows_.begin(), rows_.end(), earlier);
       out_.notes.push_back(fmt::format("{}: its requests were not in the order of their times; sorted", file_));
     }
-    for (const Row& row : rows_) {
+    for (Row& row : rows_) {
       const std::int64_t ns = row.ns - rows_.front().ns;
       if (ns > kLongestNs) {
         out_.notes.push_back(fmt::format("{}: {} requests after the {}th day left out", file_,
                                          rows_.size() - out_.requests.size(), kLongestNs / kDayNs));
         break;
       }
-      out_.requests.push_back({Time{ns * 1000}, row.context, row.generated});
+      out_.requests.push_back({Time{ns * 1000}, row.context, row.generated, std::move(row.blocks)});
     }
     return std::move(out_);
   }
@@ -113,6 +115,7 @@ class Reader {
   struct Row {
     std::int64_t ns;
     std::uint32_t context, generated;
+    std::vector<std::uint64_t> blocks{};
   };
   static bool earlier(const Row& a, const Row& b) { return a.ns < b.ns; }
 
@@ -142,13 +145,16 @@ class Reader {
   }
 
   void read_lines_of_json() {
-    out_.format = "Mooncake JSON lines";
     const auto input = open_input(file_);
     std::string text;
+    bool qwen = false;  // as the first line tells
     for (std::uint64_t line = 1; std::getline(*input, text); ++line) {
       if (trimmed(text).empty()) continue;
       const nlohmann::json request = nlohmann::json::parse(text, nullptr, false);
       if (!request.is_object()) fail(line, "is not a JSON object", "expected one request a line");
+      if (rows_.empty()) qwen = request.contains("chat_id");
+      const TimeUnit unit = unit_.value_or(qwen ? TimeUnit::seconds : TimeUnit::milliseconds);
+      out_.times_in = unit == TimeUnit::seconds ? "s" : "ms";
       const auto value = [&](const char* key, bool required) -> double {
         const auto member = request.find(key);
         if (member == request.end() && !required) return 0;
@@ -162,8 +168,19 @@ class Reader {
         if (n > 1e9) fail(line, fmt::format("\"{}\" is {}", key, n), "expected a number of tokens");
         return static_cast<std::uint32_t>(n);
       };
-      add(line, value("timestamp", true) / 1000, tokens("input_length"), tokens("output_length"));
+      const double at = value("timestamp", true);
+      if (!unit_ && !qwen && at != std::floor(at))
+        fail(line, fmt::format("\"timestamp\" is {}, and nothing says of what: Mooncake's are whole milliseconds", at),
+             "give unit=s or unit=ms beside times=");
+      add(line, unit == TimeUnit::seconds ? at : at / 1000, tokens("input_length"), tokens("output_length"));
+      if (const auto hashes = request.find("hash_ids"); hashes != request.end()) {
+        const bool good = hashes->is_array() && std::all_of(hashes->begin(), hashes->end(), [](const auto& hash) { return hash.is_number_integer(); });
+        if (!good) fail(line, "\"hash_ids\" is no list of whole numbers", "expected a hash for each block of the prompt, as [46, 47]");
+        for (const auto& hash : *hashes) rows_.back().blocks.push_back(static_cast<std::uint64_t>(hash.template get<std::int64_t>()));
+        out_.block_tokens = qwen ? kQwenBlock : kMooncakeBlock;
+      }
     }
+    out_.format = qwen ? "Qwen JSON lines" : "Mooncake JSON lines";
   }
 
   void read_csv() {
@@ -223,12 +240,13 @@ class Reader {
   }
 
   std::string file_;
+  std::optional<TimeUnit> unit_;
   std::vector<Row> rows_;
   RecordedArrivals out_;
 };
 
 }  // namespace
 
-RecordedArrivals read_arrivals(const std::filesystem::path& file) { return Reader(file).read(); }
+RecordedArrivals read_arrivals(const std::filesystem::path& file, std::optional<TimeUnit> unit) { return Reader(file, unit).read(); }
 
 }  // namespace corun
