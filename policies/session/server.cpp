@@ -5,7 +5,9 @@
 namespace corun {
 
 Server::Server(const Serving& serving, const Program& merged, std::span<const Kernel> kernels)
-    : serving_(serving), program_(merged), times_(serving, merged, kernels) {}
+    : serving_(serving), program_(merged), times_(serving, merged, kernels) {
+  if (serving.prefix_cache && serving.prefix_block != 0) prefixes_.emplace(*serving.prefix_cache, serving.prefix_block);
+}
 
 Time Server::next(Time from) const {
   if (!batch_.empty()) return from;
@@ -17,6 +19,10 @@ std::pair<std::size_t, std::size_t> Server::begin(Time now) {
   const bool reading = !batch_.empty() && batch_.back().read < all[batch_.back().index].prompt;
   if (!reading && batch_.size() < serving_.most_at_once && next_sequence_ < all.size() && all[next_sequence_].at <= now) {
     batch_.push_back({next_sequence_, 0, 0, Time{}, SequenceRecord{{}, next_sequence_, all[next_sequence_].at, kNever, kNever, {}}});
+    if (prefixes_) {
+      Running& begun = batch_.back();
+      begun.read = begun.record.cached = prefixes_->kept(all[next_sequence_].blocks, all[next_sequence_].prompt);
+    }
     ++next_sequence_;
   }
   const Running& last = batch_.back();
@@ -43,7 +49,10 @@ std::vector<SequenceRecord> Server::ended(Time now) {
   if (reads_ != 0) {
     Running& last = batch_.back();
     last.read += reads_;
-    if (last.read == serving_.sequences[last.index].prompt) token(last);  // the prompt's last position gives the first
+    if (const Sequence& of = serving_.sequences[last.index]; last.read == of.prompt) {
+      token(last);  // the prompt's last position gives the first
+      if (prefixes_) prefixes_->keep(of.blocks, of.prompt);
+    }
   } else {
     std::for_each(batch_.begin(), batch_.end(), token);
   }

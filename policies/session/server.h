@@ -3,18 +3,19 @@
 // captured; else all sequences in the batch get a token.
 //
 // A step takes what lies between the captured steps around its size (step_times.h): the tokens of a prompt,
-// or the sequences of a decode and the mean of their contexts, of a server that pads the longest.  What
-// exceeds all that was captured is taken by the largest, a prompt chunk by chunk.  Leaves out: steps that
-// decode and read prompts at once, the cache's memory and what is put off for lack of it, prefixes that are
-// cached.
+// or the sequences of a decode and the mean of their contexts, of a server that pads the longest.  A decode
+// outside of all that was captured follows their law; a longer prompt is read chunk by chunk, behind what the
+// prefix cache has of it.  Leaves out: steps that decode and read prompts at once, and what is put off for lack of
+// the cache's memory.
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "policies/session/prefix_cache.h"
 #include "policies/session/step_times.h"
 #include "traces/model/trace.h"
 #include "traces/timeline/timeline.h"
@@ -40,7 +41,7 @@ class Server {
  private:
   struct Running {
     std::size_t index;      // into Serving::sequences
-    std::uint32_t read = 0;  // of its prompt
+    std::uint32_t read = 0;  // of its prompt, what was cached too
     std::uint32_t generated = 0;
     Time last_token{};
     SequenceRecord record;
@@ -51,6 +52,7 @@ class Server {
   const Serving& serving_;
   const Program& program_;
   StepTimes times_;
+  std::optional<PrefixCache> prefixes_;
   StepTimes::Choice step_;  // the one under way
   std::size_t next_sequence_ = 0;
   std::vector<Running> batch_;  // the last one's prompt may be unread yet

@@ -173,6 +173,9 @@ def served_rows(summaries: Sequence[Row], names: Sequence[str] = ()) -> dict[str
             "Benchmark duration (s)": lambda r: r["seconds"],
             **{words: (lambda r, key=key: _served_value(r, key)) for key, words in SERVED.items()},
         }
+        if "prompt_tokens" in server["served"]:
+            lines["Prompt tokens from the prefix cache"] = \
+                lambda r: f"{100 * r['cached_tokens'] / r['prompt_tokens']:.1f} %" if "prompt_tokens" in r else None
         out[server["name"]] = [{f"sequences of {server['name']}": words, **{name: of(r) for name, r in runs.items()}}
                                for words, of in lines.items()]
     return out

@@ -62,21 +62,23 @@ std::uint64_t bytes(const Said& said, const ClientSetting& s) {
 }
 
 /// Requests of a recording from `from` on, their times divided by `speed`.
-std::vector<RecordedRequest> recorded(const std::string& file, Time from, double speed, std::vector<std::string>& notes) {
-  const RecordedArrivals arrivals = read_arrivals(file);
+RecordedArrivals recorded(const std::string& file, std::optional<TimeUnit> unit, Time from, double speed, std::vector<std::string>& notes) {
+  RecordedArrivals arrivals = read_arrivals(file, unit);
   notes.insert(notes.end(), arrivals.notes.begin(), arrivals.notes.end());
   std::vector<RecordedRequest> requests;
-  for (RecordedRequest request : arrivals.requests) {
+  for (RecordedRequest& request : arrivals.requests) {
     if (request.at < from) continue;
     request.at = Time{std::llround(static_cast<double>((request.at - from).count()) / speed)};
-    requests.push_back(request);
+    requests.push_back(std::move(request));
   }
   if (requests.empty())
     throw InputError(file, "", fmt::format("no request after {} s", to_ns(from) * 1e-9), "give an earlier from=");
   const double last_s = to_ns(requests.back().at) * 1e-9;
-  notes.push_back(fmt::format("{}: {} arrivals ({}), {:.4g} a second", file, requests.size(), arrivals.format,
+  notes.push_back(fmt::format("{}: {} arrivals ({}{}), {:.4g} a second", file, requests.size(), arrivals.format,
+                              arrivals.times_in.empty() ? "" : ", times in " + arrivals.times_in,
                               last_s == 0 ? 0.0 : static_cast<double>(requests.size() - 1) / last_s));
-  return requests;
+  arrivals.requests = std::move(requests);
+  return arrivals;
 }
 
 ExplicitTimes times_of(const std::vector<RecordedRequest>& requests) {
@@ -90,7 +92,7 @@ std::vector<Sequence> sequences_of(const std::string& file, const std::vector<Re
   std::vector<Sequence> sequences;
   for (const RecordedRequest& request : requests)
     if (request.context_tokens != 0 && request.generated_tokens != 0)
-      sequences.push_back({request.at, request.context_tokens, request.generated_tokens});
+      sequences.push_back({request.at, request.context_tokens, request.generated_tokens, request.blocks});
   if (sequences.empty())
     throw InputError(file, "", "has no numbers of tokens, which a server's sequences need",
                      "give a recording of Azure's LLM traces, BurstGPT or Mooncake");
@@ -197,15 +199,19 @@ const std::vector<Key>& keys() {
       {"times", "FILE", "as a recording has them: Azure LLM CSV, BurstGPT, Mooncake, or seconds, one a line; they queue",
        [=](Client& c, const Said& w, const ClientSetting& s, std::vector<std::string>& notes) {
          const std::string speed = w.value_of("speed"), from = w.value_of("from");
-         const auto requests = recorded(s.value, from.empty() ? Time{} : duration(w, {"from", from}),
-                                        speed.empty() ? 1 : number(w, {"speed", speed}, 1e-6, 1e6, "a factor, as 2"), notes);
+         const std::string unit = w.value_of("unit");
+         if (!unit.empty() && unit != "s" && unit != "ms") fail(w, fmt::format("unit={} is no unit", printable(unit)), "write unit=s or unit=ms");
+         const auto said = unit.empty() ? std::nullopt : std::optional(unit == "s" ? TimeUnit::seconds : TimeUnit::milliseconds);
+         const RecordedArrivals arrivals =
+             recorded(s.value, said, from.empty() ? Time{} : duration(w, {"from", from}), speed.empty() ? 1 : number(w, {"speed", speed}, 1e-6, 1e6, "a factor, as 2"), notes);
          if (c.serving)
-           c.serving->sequences = sequences_of(s.value, requests, notes);
+           c.serving->sequences = sequences_of(s.value, arrivals.requests, notes), c.serving->prefix_block = arrivals.block_tokens;
          else
-           arrives(c, times_of(requests)), waits_unless_told(c, w);
+           arrives(c, times_of(arrivals.requests)), waits_unless_told(c, w);
        }},
       key("from", "3600s", "the recorded arrivals start here", of_times),
       key("speed", "2", "the recorded arrivals come faster by this factor", of_times),
+      key("unit", "s", "of the recorded arrivals' times, where JSON lines do not say it: s or ms", of_times),
       key("queue", nullptr, "requests that find the client busy wait",
           [](Client& c, const Said&, const ClientSetting&) { c.stale = Stale::queue; }),
       key("newest", nullptr, "of requests that find the client busy the newest waits, the others are dropped; so where they come at rate=",
@@ -249,6 +255,10 @@ const std::vector<Key>& keys() {
       key("most", "16", "of a server: sequences in its batch",
           [=](Client& c, const Said& w, const ClientSetting& s) {
             of_server(c, w, s).most_at_once = static_cast<std::uint32_t>(number(w, s, 1, 65535, "a whole number from 1"));
+          }),
+      key("prefix-cache", "400000", "of a server: tokens of prompts that it keeps for those that begin alike, by the recording's hashes",
+          [=](Client& c, const Said& w, const ClientSetting& s) {
+            of_server(c, w, s).prefix_cache = static_cast<std::uint64_t>(number(w, s, 1, 1e15, "tokens, as 400000"));
           }),
       key("padded", nullptr,
           "of a server: a decode reads as many tokens of each sequence as the longest has, not of each its "
@@ -313,6 +323,10 @@ void apply_client_settings(Client& client, const std::vector<ClientSetting>& set
   for (const ClientSetting& s : settings)
     if (client.serving && (s.key == "closed" || s.key == "think" || s.key == "poisson" || s.key == "slo"))
       fail(said, fmt::format("{} does not go with a server of sequences", s.key), "use times=, rate=, ttft=, tbt= and e2e=");
+  if (client.serving && client.serving->prefix_cache && client.serving->prefix_block == 0)
+    fail(said, "prefix-cache= needs to know which prompts begin alike", "give times= of a recording with hash_ids, as Mooncake's or Qwen's");
+  if (client.serving && !client.serving->prefix_cache && client.serving->prefix_block != 0 && !said.value_of("times").empty())
+    notes.push_back(fmt::format("{}: says which prompts begin alike; each is read whole without prefix-cache=TOKENS", said.value_of("times")));
   if (client.quota && client.reservation && *client.reservation > *client.quota)
     fail(said, "the reservation exceeds the quota", "promise at most what the client may hold");
 }

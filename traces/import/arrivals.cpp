@@ -23,6 +23,8 @@ constexpr std::int64_t kLongestNs = 99 * kDayNs;
 constexpr double kLatestSeconds = 3.2e9;
 /// Published recordings have up to 6 million requests.
 constexpr std::size_t kMostRequests = 50'000'000;
+/// Tokens of a hash: Mooncake's FAST25 traces, and qwen-bailian-usagetraces-anon, as their pages say.
+constexpr std::uint32_t kMooncakeBlock = 512, kQwenBlock = 16;
 
 std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
@@ -87,7 +89,7 @@ std::string lower(std::string_view text) {
 
 class Reader {
  public:
-  explicit Reader(const std::filesystem::path& file) : file_(file.string()) {}
+  Reader(const std::filesystem::path& file, std::optional<TimeUnit> unit) : file_(file.string()), unit_(unit) {}
 
   RecordedArrivals read() {
     first_is_brace() ? read_lines_of_json() : read_csv();
@@ -97,14 +99,14 @@ class Reader {
       std::stable_sort(rows_.begin(), rows_.end(), earlier);
       out_.notes.push_back(fmt::format("{}: its requests were not in the order of their times; sorted", file_));
     }
-    for (const Row& row : rows_) {
+    for (Row& row : rows_) {
       const std::int64_t ns = row.ns - rows_.front().ns;
       if (ns > kLongestNs) {
         out_.notes.push_back(fmt::format("{}: {} requests after the {}th day left out", file_,
                                          rows_.size() - out_.requests.size(), kLongestNs / kDayNs));
         break;
       }
-      out_.requests.push_back({Time{ns * 1000}, row.context, row.generated});
+      out_.requests.push_back({Time{ns * 1000}, row.context, row.generated, std::move(row.blocks)});
     }
     return std::move(out_);
   }
@@ -113,6 +115,7 @@ class Reader {
   struct Row {
     std::int64_t ns;
     std::uint32_t context, generated;
+    std::vector<std::uint64_t> blocks{};
   };
   static bool earlier(const Row& a, const Row& b) { return a.ns < b.ns; }
 
@@ -144,20 +147,19 @@ class Reader {
   struct Unit {
     const char *key, *format;
     double seconds;  // 0: not said
+    std::uint32_t block_tokens;  // of a hash
   };
   /// By the key, or by the whole of the keys of a published format.
   static Unit unit_of(const nlohmann::json& request) {
-    for (const Unit& said : {Unit{"timestamp_ms", "JSON lines", 1e-3}, Unit{"timestamp_s", "JSON lines", 1}})
+    for (const Unit& said : {Unit{"timestamp_ms", "JSON lines", 1e-3, kMooncakeBlock}, Unit{"timestamp_s", "JSON lines", 1, kMooncakeBlock}})
       if (request.contains(said.key)) return said;
-    if (request.contains("chat_id") && request.contains("turn")) return {"timestamp", "Qwen-Bailian JSON lines", 1};
-    if (request.contains("hash_ids")) return {"timestamp", "Mooncake JSON lines", 1e-3};
-    return {"timestamp", "JSON lines", 0};
+    if (request.contains("chat_id") && request.contains("turn")) return {"timestamp", "Qwen-Bailian JSON lines", 1, kQwenBlock};
+    if (request.contains("hash_ids")) return {"timestamp", "Mooncake JSON lines", 1e-3, kMooncakeBlock};
+    return {"timestamp", "JSON lines", 0, 0};
   }
 
   void read_lines_of_json() {
-    out_.format = "JSON lines";
-    double unit = 0;  // seconds; 0: no line has said it
-    std::uint64_t unsaid = 0;  // the first line with a time that is not 0 and says no unit
+    double seconds = 0;  // of a unit; 0: the first line does not say it
     const auto input = open_input(file_);
     std::string text;
     for (std::uint64_t line = 1; std::getline(*input, text); ++line) {
@@ -179,18 +181,21 @@ class Reader {
         return static_cast<std::uint32_t>(n);
       };
       const Unit said = unit_of(request);
-      const double time = value(said.key, true);
-      if (rows_.empty()) unit = said.seconds, out_.format = said.format;
-      if (said.seconds != unit) fail(line, fmt::format("\"{}\" is in another unit than before", said.key), "expected one unit in a file");
-      if (unit == 0 && time > 0) {
-        unsaid = line;
-        break;
-      }
+      if (rows_.empty()) seconds = said.seconds, out_.format = said.format;
+      if (said.seconds != seconds) fail(line, fmt::format("\"{}\" is in another unit than before", said.key), "expected one unit in a file");
+      const double time = value(said.key, true), unit = unit_ ? (*unit_ == TimeUnit::seconds ? 1 : 1e-3) : seconds;
+      if (unit == 0 && time > 0)
+        fail(line, "nothing says whether \"timestamp\" is in seconds or milliseconds: it is the key of several formats",
+             "give unit=s or unit=ms beside times=, or name the key \"timestamp_s\" or \"timestamp_ms\"");
+      out_.times_in = unit == 1 ? "s" : "ms";
       add(line, time * unit, tokens("input_length"), tokens("output_length"));
+      if (const auto hashes = request.find("hash_ids"); hashes != request.end()) {
+        const bool good = hashes->is_array() && std::all_of(hashes->begin(), hashes->end(), [](const auto& hash) { return hash.is_number_integer(); });
+        if (!good) fail(line, "\"hash_ids\" is no list of whole numbers", "expected a hash for each block of the prompt, as [46, 47]");
+        for (const auto& hash : *hashes) rows_.back().blocks.push_back(static_cast<std::uint64_t>(hash.template get<std::int64_t>()));
+        out_.block_tokens = said.block_tokens;
+      }
     }
-    if (unsaid != 0)
-      fail(unsaid, "nothing says whether \"timestamp\" is in seconds or milliseconds: it is the key of several formats",
-           "name the key \"timestamp_s\" or \"timestamp_ms\": sed 's/\"timestamp\"/\"timestamp_ms\"/' old.jsonl > new.jsonl");
   }
 
   void read_csv() {
@@ -250,12 +255,13 @@ class Reader {
   }
 
   std::string file_;
+  std::optional<TimeUnit> unit_;
   std::vector<Row> rows_;
   RecordedArrivals out_;
 };
 
 }  // namespace
 
-RecordedArrivals read_arrivals(const std::filesystem::path& file) { return Reader(file).read(); }
+RecordedArrivals read_arrivals(const std::filesystem::path& file, std::optional<TimeUnit> unit) { return Reader(file, unit).read(); }
 
 }  // namespace corun

@@ -428,11 +428,16 @@ class TraceReader {
     for (std::size_t i = 0; i < from["sequences"].size(); ++i) {
       const json& one = from["sequences"][i];
       serving.sequences.push_back({time(one[0]), one[1].get<std::uint32_t>(), one[2].get<std::uint32_t>()});
+      if (one.size() > 3) serving.sequences.back().blocks = one[3].get<std::vector<std::uint64_t>>();
       if (i > 0 && serving.sequences[i].at < serving.sequences[i - 1].at)
         fail(file, fmt::format("{}/sequences/{}", place, i),
              fmt::format("expected ascending times, got {} after {}", to_ns(serving.sequences[i].at), to_ns(serving.sequences[i - 1].at)),
              "sort the sequences");
     }
+    serving.prefix_block = from.value("prefix_block", 0u);
+    if (const json* cache = find(from, "prefix_cache")) serving.prefix_cache = cache->get<std::uint64_t>();
+    if (serving.prefix_cache && serving.prefix_block == 0)
+      fail(file, place + "/prefix_cache", "is of prompts whose blocks are known", "give prefix_block and the sequences' hashes, or leave it out");
     serving.first_token_slo = optional_time(from, "first_token_slo_ns");
     serving.between_tokens_slo = optional_time(from, "between_tokens_slo_ns");
     serving.end_to_end_slo = optional_time(from, "end_to_end_slo_ns");

@@ -272,7 +272,12 @@ json serving(const Serving& from, const std::vector<std::string>& programs) {
   }
   to["most_at_once"] = from.most_at_once;
   put(to, "padded", from.padded, false);
-  for (const Sequence& s : from.sequences) to["sequences"].push_back(json::array({ns(s.at), s.prompt, s.generated}));
+  for (const Sequence& s : from.sequences) {
+    to["sequences"].push_back(json::array({ns(s.at), s.prompt, s.generated}));
+    if (!s.blocks.empty()) to["sequences"].back().push_back(s.blocks);
+  }
+  put(to, "prefix_block", from.prefix_block, 0u);
+  if (from.prefix_cache) to["prefix_cache"] = *from.prefix_cache;
   put(to, "first_token_slo_ns", from.first_token_slo);
   put(to, "between_tokens_slo_ns", from.between_tokens_slo);
   put(to, "end_to_end_slo_ns", from.end_to_end_slo);

@@ -130,6 +130,7 @@ struct ServingStep {
 struct Sequence {
   Time at{};
   std::uint32_t prompt = 0, generated = 0;  // tokens; at least one is generated
+  std::vector<std::uint64_t> blocks{};      // hashes of the prompt's blocks, of each or of all up to it
   bool operator==(const Sequence&) const = default;
 };
 struct Serving {
@@ -137,6 +138,8 @@ struct Serving {
   std::uint32_t most_at_once = 0;   // sequences in the batch
   bool padded = false;  // a decode reads as many tokens of each as the longest has, else its own of each
   std::vector<Sequence> sequences;  // in the order of their times
+  std::uint32_t prefix_block = 0;   // tokens of a sequence's block; 0: they have none
+  std::optional<std::uint64_t> prefix_cache;  // tokens that it keeps of prompts; absent: it keeps none
   std::optional<Time> first_token_slo, between_tokens_slo, end_to_end_slo;  // between tokens: a sequence's mean
   bool operator==(const Serving&) const = default;
 };

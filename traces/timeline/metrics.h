@@ -53,6 +53,7 @@ struct ServedResult {
   double between_tokens_mean_ms = 0, between_tokens_p50_ms = 0, between_tokens_p99_ms = 0;  // ITL, over all gaps
   double end_to_end_mean_ms = 0, end_to_end_p50_ms = 0, end_to_end_p99_ms = 0;     // E2EL, from the arrival
   double sequences_per_s = 0, tokens_per_s = 0, goodput_per_s = 0;  // ended, generated, ended within all limits
+  std::uint64_t prompt_tokens = 0, cached_tokens = 0;  // of sequences that were begun, of a server with a prefix cache
   double uncaptured_tokens = 0;   // of the tokens by decodes: the share by those outside of all captured sizes; NaN of none
   double uncaptured_prompts = 0;  // of the sequences: the share whose prompt exceeds all captured; NaN of none
   std::optional<double> first_token_limit_ms, per_token_limit_ms, end_to_end_limit_ms;

@@ -300,6 +300,10 @@ std::string served_text(std::span<const RunResult> results) {
       row("Request throughput (req/s)", [](Served s, const RunResult&) { return number(s.sequences_per_s); });
       row("Request goodput (req/s)", [](Served s, const RunResult&) { return number(s.goodput_per_s); });
       row("Output token throughput (tok/s)", [](Served s, const RunResult&) { return number(s.tokens_per_s); });
+      if (std::ranges::any_of(part, [&](const RunResult& r) { return i < r.clients.size() && r.clients[i].served && r.clients[i].served->prompt_tokens != 0; }))
+        row("Prompt tokens from the prefix cache", [](Served s, const RunResult&) {
+          return percent(static_cast<double>(s.cached_tokens) / static_cast<double>(s.prompt_tokens));
+        });
       for (const auto& [label, value] : kTimes)
         row(label, [value](Served s, const RunResult&) { return at_least(s, value) ? '>' + number(s.*value) : number(s.*value); });
       out += '\n' + table.text();

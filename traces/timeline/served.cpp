@@ -44,6 +44,15 @@ struct Seen {
   bool late = false;
 };
 
+/// Of one under way: its tokens so far came slower than that in the mean, and not by a few long gaps.
+bool too_slow(std::vector<Time> gaps, Time limit) {
+  if (gaps.size() < 2) return false;
+  Time sum{};
+  for (const Time gap : gaps) sum += gap;
+  std::ranges::sort(gaps);
+  return sum > limit * static_cast<std::int64_t>(gaps.size()) && order_statistic(gaps, 50) > limit;
+}
+
 Seen seen(const Serving& serving, const Sequence& sequence, const SequenceRecord* record, Time end) {
   Seen s{sequence.at, end - sequence.at, {}};
   if (record != nullptr && record->first_token <= end) {
@@ -60,8 +69,10 @@ Seen seen(const Serving& serving, const Sequence& sequence, const SequenceRecord
   }
   s.late = serving.first_token_slo && s.first_token.value_or(s.age) > *serving.first_token_slo;
   s.late = s.late || (serving.end_to_end_slo && s.age > *serving.end_to_end_slo);
-  if (serving.between_tokens_slo && s.first_token)
-    s.late = s.late || s.age - *s.first_token > *serving.between_tokens_slo * (std::int64_t{sequence.generated} - 1);
+  if (serving.between_tokens_slo && s.first_token) {
+    const Time limit = *serving.between_tokens_slo;
+    s.late = s.late || s.age - *s.first_token > limit * (std::int64_t{sequence.generated} - 1) || (!s.finished && too_slow(s.gaps, limit));
+  }
   return s;
 }
 
@@ -101,6 +112,8 @@ ServedResult measure_served(const Serving& serving, ClientId client, const Windo
     ++result.sequences;
     long_prompts += serving.sequences[i].prompt > longest_prompt;
     if (s.first_token) generated += records[i]->gaps.size(), uncaptured += records[i]->uncaptured;
+    if (serving.prefix_cache && records[i] != nullptr)
+      result.prompt_tokens += serving.sequences[i].prompt, result.cached_tokens += records[i]->cached;
     ++(s.finished ? result.finished : result.unfinished);
     result.waiting += !s.first_token;
     ++(s.late ? result.late : s.finished ? result.good : result.pending);

@@ -55,6 +55,7 @@ nlohmann::ordered_json json_of(const ServedResult& s) {
                                {"goodput_per_s", s.goodput_per_s},
                                {"uncaptured_tokens", s.uncaptured_tokens},
                                {"uncaptured_prompts", s.uncaptured_prompts}};
+  if (s.prompt_tokens != 0) to["prompt_tokens"] = s.prompt_tokens, to["cached_tokens"] = s.cached_tokens;
   if (s.first_token_limit_ms) to["first_token_limit_ms"] = *s.first_token_limit_ms;
   if (s.per_token_limit_ms) to["per_token_limit_ms"] = *s.per_token_limit_ms;
   if (s.end_to_end_limit_ms) to["end_to_end_limit_ms"] = *s.end_to_end_limit_ms;

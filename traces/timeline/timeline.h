@@ -75,6 +75,7 @@ struct SequenceRecord {
   Time first_token{};  // kNever: none by the end of the run
   Time finished{};     // kNever: unfinished
   std::vector<Time> gaps{};  // from each token to the next
+  std::uint32_t cached = 0;      // tokens of its prompt that were in the prefix cache
   std::uint32_t uncaptured = 0;  // of its tokens: by decodes of a batch or context outside of all that were captured
 };
 

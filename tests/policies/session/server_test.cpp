@@ -105,6 +105,41 @@ TEST_F(Servers, NoMoreThanTheMostAreInTheBatch) {
   EXPECT_EQ(done_.at(2).first_token, ms(5));
 }
 
+TEST_F(Servers, WhatIsInThePrefixCacheIsNotReadAgain) {
+  serving_.prefix_block = 64, serving_.prefix_cache = 100 * 64;
+  serving_.sequences = {{ms(0), 256, 1, {1, 2, 3, 4}}, {ms(10), 256, 1, {1, 2, 3, 4}}, {ms(20), 256, 1, {1, 2, 9, 4}}, {ms(30), 65, 1, {1}}, {ms(40), 64, 1, {1}}};
+  play();
+  ASSERT_EQ(done_.size(), 5u);
+  EXPECT_EQ(done_[0].cached, 0u);
+  EXPECT_EQ(done_[1].cached, 192u) << "the block of the last token is read";
+  EXPECT_EQ(done_[2].cached, 128u) << "what follows another block is another";
+  EXPECT_EQ(done_[3].cached, 64u);
+  EXPECT_EQ(done_[4].cached, 0u) << "its only block holds its last token";
+  serving_.prefix_cache.reset();
+  done_.clear();
+  play();
+  EXPECT_EQ(done_[1].cached, 0u);
+}
+
+TEST(PrefixCaches, KeepWhatWasUsedLastAndTheFirstBlocksOfAPromptLongest) {
+  using Blocks = std::vector<std::uint64_t>;
+  PrefixCache cache(3 * 16, 16);
+  cache.keep(Blocks{1, 2}, 32);
+  cache.keep(Blocks{3}, 16);
+  EXPECT_EQ(cache.kept(Blocks{1, 2}, 33), 32u);
+  cache.keep(Blocks{4}, 16);
+  EXPECT_EQ(cache.kept(Blocks{1, 2}, 33), 16u) << "2 went";
+  cache.keep(Blocks{1}, 16);
+  cache.keep(Blocks{5}, 31);
+  EXPECT_EQ(cache.kept(Blocks{3}, 17), 0u) << "3 was used before 4 and 1";
+  EXPECT_EQ(cache.kept(Blocks{1}, 17), 16u);
+  cache.keep(Blocks{6, 7}, 31);
+  EXPECT_EQ(cache.kept(Blocks{6, 7}, 33), 16u) << "a block that is not whole is not kept";
+  cache.keep(Blocks{11, 12, 13, 14, 15}, 80);
+  EXPECT_EQ(cache.kept(Blocks{11, 12, 13, 14, 15}, 81), 48u) << "of more than it holds, the beginning";
+  EXPECT_EQ(PrefixCache(15, 16).kept(Blocks{1}, 17), 0u);
+}
+
 TEST_F(Servers, WhatCameAndDidNotEndIsUnfinished) {
   serving_.sequences = {{ms(0), 10, 100}, {ms(900), 10, 1}};
   play(ms(10));

@@ -120,6 +120,16 @@ TEST(Serving, TheTimeBetweenTokensGrowsWithAContextBeyondWhatWasCapturedAndANote
   EXPECT_NEAR(between(100'000, "5 ns a token of context"), 0.12 + 98'000 * 4 * 5e-6, 0.05);
 }
 
+TEST(Serving, APrefixCacheSkipsWhatItHasAndTheResultSaysHowMuch) {
+  const std::string two = R"(, "sequences": [[0, 256, 2, [1, 2]], [50000000, 257, 2, [1, 2]]], "prefix_block": 128)";
+  const ServedResult with = *run_it(server("{" + kSteps + two + R"(, "prefix_cache": 1000})")).clients[0].served;
+  EXPECT_EQ(with.prompt_tokens, 513u);
+  EXPECT_EQ(with.cached_tokens, 256u);
+  const ServedResult without = *run_it(server("{" + kSteps + two + "}")).clients[0].served;
+  EXPECT_EQ(without.prompt_tokens, 0u);
+  EXPECT_NEAR(without.first_token_mean_ms - with.first_token_mean_ms, 2 * 0.3 / 2, 0.05) << "two of three chunks";
+}
+
 TEST(Serving, AnEndToEndLimitIsReadAndKept) {
   const auto late = [](const std::string& limit) {
     return run_it(server("{" + kSteps + R"(, "sequences": [[0, 100, 11]], "end_to_end_slo_ns": )" + limit + "}")).clients[0].served->late;

@@ -88,6 +88,28 @@ TEST_F(ArrivalsOfRecordings, AUnitThatNothingSaysIsAskedFor) {
   expect_refused("{\"timestamp_s\": 0}\n{\"timestamp_ms\": 5}\n", "line 2", "another unit");
 }
 
+TEST_F(ArrivalsOfRecordings, HashesAreOfMooncakesOrOfQwensBlocksAndQwensTimesAreSeconds) {
+  const RecordedArrivals mooncake = read("{\"timestamp\": 0, \"input_length\": 1000, \"output_length\": 52, \"hash_ids\": [46, 47]}\n");
+  EXPECT_EQ(mooncake.requests[0].blocks, (std::vector<std::uint64_t>{46, 47}));
+  EXPECT_EQ(mooncake.block_tokens, 512u);
+  EXPECT_EQ(mooncake.times_in, "ms");
+  const std::string line = "{{\"chat_id\": {0}, \"parent_chat_id\": -1, \"timestamp\": {1}, \"input_length\": 40, \"output_length\": 10, "
+                           "\"type\": \"text\", \"turn\": 1, \"hash_ids\": [{0}, 7]}}\n";
+  const RecordedArrivals qwen = read(fmt::format(fmt::runtime(line), 0, "61.0") + fmt::format(fmt::runtime(line), 1, "61.5"));
+  EXPECT_EQ(qwen.requests[1].at, from_ns(0.5e9)) << "seconds read as ms are a thousandfold";
+  EXPECT_EQ(qwen.requests[1].blocks, (std::vector<std::uint64_t>{1, 7}));
+  EXPECT_EQ(qwen.block_tokens, 16u);
+  EXPECT_EQ(qwen.times_in, "s");
+}
+
+TEST_F(ArrivalsOfRecordings, AFractionOfWhichNothingSaysTheUnitIsAskedFor) {
+  const std::string lines = "{\"timestamp\": 0, \"input_length\": 4}\n{\"timestamp\": 0.5, \"input_length\": 4}\n";
+  expect_refused(lines, "line 2", "unit=s or unit=ms");
+  EXPECT_EQ(read_arrivals(write("arrivals", lines), TimeUnit::seconds).requests[1].at, from_ns(0.5e9));
+  EXPECT_EQ(read_arrivals(write("arrivals", lines), TimeUnit::milliseconds).requests[1].at, from_ns(0.5e6));
+  expect_refused("{\"timestamp\": 0, \"hash_ids\": [\"a\"]}\n", "line 1", "no list of whole numbers");
+}
+
 TEST_F(ArrivalsOfRecordings, BareTimesAreSecondsUnderAHeaderOrNone) {
   for (const char* text : {"0.25\n1.5\n", "time_s\n0.25\n1.5\n"}) {
     const RecordedArrivals a = read(text);

@@ -220,6 +220,11 @@ class AnyTrace {
     serving.most_at_once = coin() ? 0 : below(16) + 1;
     for (std::uint32_t n = below(4) + 1; n > 0; --n) serving.sequences.push_back({Time{1000 * (5 - n)}, below(99) + 1, below(99) + 1});
     serving.padded = coin();
+    if (coin()) {
+      serving.prefix_block = below(512) + 1;
+      for (Sequence& s : serving.sequences) s.blocks.assign(below(3), below(1000));
+      if (coin()) serving.prefix_cache = below(100'000) + 1;
+    }
     if (coin()) serving.first_token_slo = time();
     if (coin()) serving.between_tokens_slo = time();
     if (coin()) serving.end_to_end_slo = time();

@@ -112,6 +112,19 @@ TEST_F(ServedSequences, OneUnderWayIsLateOnceItCanNoLongerKeepItsPromise) {
   EXPECT_TRUE(std::isinf(measured().end_to_end_p50_ms));
 }
 
+TEST_F(ServedSequences, OneUnderWayIsLateWhereItsTokensSoFarAreTooSlowAndNotForOneLongGap) {
+  const auto late = [&](std::vector<std::int64_t> gaps) {
+    records_.clear(), serving_.sequences.clear();
+    came(800, 850, std::move(gaps), 100);
+    return measured().late;
+  };
+  serving_.between_tokens_slo = of_ms(15);
+  EXPECT_EQ(late({20, 20, 20}), 1u);
+  EXPECT_EQ(late({10, 10, 10}), 0u);
+  EXPECT_EQ(late({60, 5, 5, 5}), 0u) << "19 in the mean, once for another's prompt";
+  EXPECT_EQ(late({60}), 0u);
+}
+
 TEST_F(ServedSequences, WithoutAPromiseNothingIsLate) {
   waits(0);
   came(0, 900, {50}, 3);
