@@ -59,7 +59,7 @@ struct ClientView {
   /// [first_call, calls), and the host goes on with next_call a recorded gap after `returned_at`.
   std::uint64_t request = 0;
   std::size_t first_call = 0, next_call = 0, calls = 0;
-  Time returned_at{};
+  Time returned_at{};  // kNever: it is still in its last call
 };
 
 /// One stream of a client.

@@ -79,6 +79,15 @@ void Session::resume(const Snapshot& at, std::span<const Resumed> on_gpu) {
     request.ended[l.op.value] = false;
     request.launch_of_op[l.op.value] = id;
   }
+  for (const ClientView& client : at.clients) {
+    if (!client.busy || client.next_call == client.first_call) continue;
+    const OpId last = workload_.order(client.id).issue_order()[client.next_call - 1];
+    const RequestState& request = clients_[client.id.value].request(client.request);
+    if (!request.called[last.value] || request.ended[last.value]) continue;
+    const LaunchId id = request.launch_of_op[last.value];
+    clients_[client.id.value].called = id;
+    if (client.returned_at == kNever && view(id).state == LaunchState::pending) clients_[client.id.value].held = id;
+  }
   notices_.assign(at.notices.begin(), at.notices.end());
   if (notices_.empty()) notices_.push_back(WokeUp{});
   hand_over_again(at, on_gpu);

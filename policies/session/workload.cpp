@@ -96,7 +96,7 @@ void Workload::show(ClientView& view, Time now) const {
   view.request = c.serving.back().record.request;
   view.first_call = c.first_op;
   view.calls = c.calls;
-  view.returned_at = c.returned;
+  view.returned_at = c.in_call ? kNever : c.returned;
 }
 
 void Workload::resume(const ClientView& view, std::span<const std::pair<std::uint64_t, std::uint32_t>> serving,
@@ -115,7 +115,12 @@ void Workload::resume(const ClientView& view, std::span<const std::pair<std::uin
     while (c.serving.size() + c.queue.size() < c.in_flight) c.queue.push_back({c.next_request++, now + loop->think_time});
   if (view.busy) {
     c.first_op = view.first_call, c.next_op = view.next_call, c.calls = view.calls;
-    prepare_next_call(view.id, view.returned_at);
+    if (view.returned_at == kNever) {
+      c.in_call = handed_over(view.id, order(view.id).issue_order()[c.next_op - 1]) == HandedOver::by_itself;
+      c.host_free = kNever;
+    } else {
+      prepare_next_call(view.id, view.returned_at);
+    }
     if (c.host_free != kNever) c.host_free = std::max(c.host_free, now);
   }
   next_event_ = now;

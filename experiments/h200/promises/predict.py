@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Asks `sim advise` about each case before anything of it is measured, and names eight settings of it.
 
-  predict.py SIM    writes traces/CASE.json and predictions.json beside this file
+  predict.py SIM [CASE...]   writes traces/CASE.json and predictions.json beside this file
 
 The settings: the best of each of MODES, the advised one among them, then the next best of percentages and green contexts.
 """
@@ -42,9 +42,14 @@ def in_order(tried, mode, rate):
     return sorted(kind, key=lambda t: (not t["surely"], not t["holds"], (-t["goal"] if rate else t["goal"]) if t["holds"] else t["use"] or float("inf")))
 
 
-def main(sim):
-    cases = {}
+def main(sim, *names):
+    cases, written = {}, os.path.join(HERE, "predictions.json")
+    if names and os.path.exists(written):
+        with open(written) as file:
+            cases = json.load(file)
     for case, (clients, promised, goal) in CASES.items():
+        if names and case not in names:
+            continue
         path = os.path.join(HERE, "traces", case + ".json")
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "w") as file:
@@ -67,7 +72,7 @@ def main(sim):
             t["advised"], t["mode"] = t is chosen[0], WORDS[t["mode"]]
         cases[case] = {"clients": clients, "promised": promised, "goal": goal, "holds": answer["best"] is not None, "settings": chosen}
         print(case, *promised, "->", chosen[0]["setting"] if answer["best"] is not None else "none holds", flush=True)
-    with open(os.path.join(HERE, "predictions.json"), "w") as file:
+    with open(written, "w") as file:
         json.dump(cases, file, indent=1)
         file.write("\n")
 

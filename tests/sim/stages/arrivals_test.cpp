@@ -123,16 +123,34 @@ TEST(Arrivals, ASecondRequestInFlightRunsBehindTheFirstWithoutAPause) {
     EXPECT_EQ(kernels[i].started, kernels[i - 1].finished + s.gpu.graph_gap) << i;
 }
 
-TEST(Arrivals, SeveralInFlightNeedOneStream) {
+TEST(Arrivals, SeveralInFlightMayUseSeveralStreams) {
   KernelClient s;
   s.client("client", s.program({launch(s.k, 0), launch(s.k, 1)}), ClosedLoop{Time{}, 2});
-  s.trace.run.duration = us(200);
-  EXPECT_THROW(run_trace(s.trace, s.gpu), InputError);
+  s.trace.run.duration = us(400);
+  const Ran ran = run_trace(s.trace, s.gpu);
+  const auto kernels = ran.of(kFirst);
+  ASSERT_GE(kernels.size(), 6u);
+  for (std::size_t i = 2; i < 6; ++i) EXPECT_EQ(kernels[i].started, kernels[i - 2].finished + s.gpu.stream_gap) << "each stream in its order, " << i;
 }
 
-TEST(Arrivals, SeveralInFlightNeedAProgramThatDoesNotStopInItsMiddle) {
+TEST(Arrivals, OfSeveralInFlightOneMayWaitInItsMiddleForItsOwn) {
   KernelClient s;
   s.client("client", s.program({launch(s.k), sync(), launch(s.k)}), ClosedLoop{Time{}, 2});
+  s.trace.run.duration = us(400);
+  const Ran ran = run_trace(s.trace, s.gpu);
+  const auto kernels = ran.of(kFirst);
+  ASSERT_GE(kernels.size(), 4u);
+  EXPECT_EQ(kernels[1].ready, kernels[0].finished + s.gpu.completion_notice);
+  EXPECT_EQ(kernels[2].ready, kernels[1].ready + s.gpu.launch_call) << "the next request does not wait for this one's end";
+  EXPECT_EQ(kernels[2].started, kernels[1].finished + s.gpu.stream_gap);
+  EXPECT_EQ(kernels[3].ready, kernels[2].finished + s.gpu.completion_notice) << "but for its own first kernel";
+}
+
+TEST(Arrivals, SeveralInFlightNeedAProgramWithoutAllocations) {
+  KernelClient s;
+  const ProgramId program = s.program({alloc(0, 1000), launch(s.k), free_of(0)});
+  s.trace.programs[program.value].buffers = {"b"};
+  s.client("client", program, ClosedLoop{Time{}, 2});
   s.trace.run.duration = us(200);
   EXPECT_THROW(run_trace(s.trace, s.gpu), InputError);
 }
