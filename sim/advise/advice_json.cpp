@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 namespace corun::sim {
 namespace {
@@ -19,10 +18,10 @@ void add_values(nlohmann::ordered_json& one, const Tried& t, const AdviseOptions
   one["goal"] = mean_of(t, [&](const RunResult& r) { return goal_value(options.goal, r); });
   one["promises"] = nlohmann::ordered_json::array();
   for (const Slo& slo : options.slos) {
-    const SeedRange range = over_seeds(t, [&](const RunResult& r) { return value_of(r.clients[slo.client], slo.metric); });
+    const Estimate range = over_seeds(t, [&](const RunResult& r) { return value_of(r.clients[slo.client], slo.metric); });
     const Interval interval = interval_of(t, slo.client, slo.metric);
     one["promises"].push_back({{"promise", slo.text}, {"value", number(range.mean)}, {"unit", unit_of(slo.metric)}, {"limit", slo.limit}});
-    if (t.results.size() > 1) one["promises"].back()["range"] = {number(range.low), number(range.high)};
+    if (t.results.size() > 1) one["promises"].back()["range"] = {number(range.least), number(range.most)};
     if (!std::isnan(interval.low)) one["promises"].back()["interval"] = {interval.low, interval.high};
   }
 }
@@ -58,7 +57,6 @@ std::string advice_json(const std::vector<AdvisedCard>& cards, const AdviseOptio
     to["what_if"].push_back(std::move(one));
   }
   for (const Tried& t : advice.tried) {
-    const auto mean = [&](const std::function<double(const RunResult&)>& of) { return mean_of(t, of); };
     nlohmann::ordered_json one = {{"gpu", cards[t.card].gpu.name}, {"mode", in_words(t.setting.mode)},
                                   {"setting", t.setting.words},     {"policy", t.setting.policy},
                                   {"do", t.setting.to_do}};
@@ -69,16 +67,12 @@ std::string advice_json(const std::vector<AdvisedCard>& cards, const AdviseOptio
       one["use"] = number(t.use), one["worst_use"] = number(t.worst_use);
       one["held_in"] = t.held_in, one["seeds"] = t.results.size();
       add_values(one, t, options);
-      one["stp"] = mean([](const RunResult& r) { return r.stp; });
-      for (std::size_t i = 0; i < t.results.front().clients.size(); ++i) {
-        const auto of = [&](auto member) { return mean([&](const RunResult& r) { return static_cast<double>(r.clients[i].*member); }); };
-        const auto sum = [&](auto member) {
-          return std::accumulate(t.results.begin(), t.results.end(), std::uint64_t{0}, [&](std::uint64_t n, const RunResult& r) { return n + r.clients[i].*member; });
-        };
-        one["clients"].push_back({{"name", t.results.front().clients[i].name}, {"finished", sum(&ClientResult::finished)},
-                                  {"dropped", sum(&ClientResult::dropped)}, {"throughput_per_s", of(&ClientResult::throughput_per_s)},
-                                  {"mean_ms", of(&ClientResult::mean_ms)}, {"p99_ms", of(&ClientResult::p99_ms)},
-                                  {"progress", of(&ClientResult::progress)}});
+      one["stp"] = mean_of(t, [](const RunResult& r) { return r.stp; });
+      const RunResult all = mean_over_seeds(t.results);
+      for (std::size_t i = 0; i < all.clients.size(); ++i) {
+        const ClientResult& c = all.clients[i];
+        one["clients"].push_back({{"name", c.name}, {"finished", c.finished}, {"dropped", c.dropped}, {"throughput_per_s", c.throughput_per_s},
+                                  {"mean_ms", c.mean_ms}, {"p99_ms", c.p99_ms}, {"progress", c.progress}});
         const Interval p99 = interval_of(t, i, Metric::p99);
         if (!std::isnan(p99.low)) one["clients"].back()["p99_interval_ms"] = {p99.low, p99.high};
       }

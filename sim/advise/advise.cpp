@@ -153,14 +153,10 @@ AdvisedCard card_of(const Trace& trace, const Gpu& from, const Gpu& to) {
 
 double apart(double better, double than) { return than == 0 ? kInfinite : std::abs((better - than) / than); }
 
-SeedRange over_seeds(const Tried& tried, const std::function<double(const RunResult&)>& number) {
-  SeedRange spread{0, kInfinite, -kInfinite};
-  for (const RunResult& result : tried.results) {
-    const double value = number(result);
-    spread.mean += value / static_cast<double>(tried.results.size());
-    spread.low = std::min(spread.low, value), spread.high = std::max(spread.high, value);
-  }
-  return spread;
+Estimate over_seeds(const Tried& tried, const std::function<double(const RunResult&)>& number) {
+  std::vector<double> values;
+  for (const RunResult& result : tried.results) values.push_back(number(result));
+  return estimate(values);
 }
 
 Interval interval_of(const Tried& tried, std::size_t client, Metric metric) {

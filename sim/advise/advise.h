@@ -13,6 +13,7 @@
 #include "sim/advise/setting.h"
 #include "sim/run/intervals.h"
 #include "sim/run/run.h"
+#include "traces/timeline/seeds.h"
 
 namespace corun::sim {
 
@@ -50,10 +51,7 @@ struct Tried {
 };
 
 /// A number over the seeds.
-struct SeedRange {
-  double mean = 0, low = 0, high = 0;
-};
-SeedRange over_seeds(const Tried& tried, const std::function<double(const RunResult&)>& number);
+Estimate over_seeds(const Tried& tried, const std::function<double(const RunResult&)>& number);
 /// Between what nine of ten measured values lie, under whichever seed; NaN where none is given.
 Interval interval_of(const Tried& tried, std::size_t client, Metric metric);
 

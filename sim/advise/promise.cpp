@@ -23,8 +23,7 @@ constexpr MetricName kMetrics[] = {
     {"p99", Metric::p99, "ms", false},          {"p95", Metric::p95, "ms", false},   {"p50", Metric::p50, "ms", false},
     {"mean", Metric::mean, "ms", false},        {"max", Metric::max, "ms", false},   {"throughput", Metric::throughput, "/s", false},
     {"ttft", Metric::ttft, "ms", true},         {"tbt", Metric::tbt, "ms", true},    {"e2e", Metric::e2e, "ms", true},
-    {"goodput", Metric::goodput, "/s", true},
-    {"tokens", Metric::tokens, "tokens/s", true}};
+    {"goodput", Metric::goodput, "/s", true},   {"tokens", Metric::tokens, "tokens/s", true}};
 
 const MetricName& name_of(Metric metric) {
   return *std::find_if(std::begin(kMetrics), std::end(kMetrics), [&](const MetricName& m) { return m.metric == metric; });

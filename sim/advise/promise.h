@@ -14,8 +14,8 @@
 namespace corun::sim {
 
 /// Of requests: their latencies and rate.  Of a server's sequences, whose requests are steps: `ttft` p99 of the time to the first
-/// token; `tbt` p99 of a sequence's mean time between tokens, as in a client's tbt=; `e2e` p99 of the time to its last token; `goodput` sequences within the
-/// client's limits; `tokens` generated.
+/// token; `tbt` p99 of a sequence's mean time between tokens, as in a client's tbt=; `e2e` p99 of the time to its last token;
+/// `goodput` sequences within the client's limits; `tokens` generated.
 enum class Metric : std::uint8_t { mean, p50, p95, p99, max, throughput, ttft, tbt, e2e, goodput, tokens };
 /// A rate is reached; else a latency is not exceeded.
 bool is_rate(Metric metric);

@@ -174,10 +174,10 @@ class Report {
  private:
   /// The mean over the seeds, and between what it lies; no metric: STP.
   static std::string spread(const Tried& t, std::optional<Metric> metric, const std::function<double(const RunResult&)>& number) {
-    const SeedRange s = over_seeds(t, number);
+    const Estimate s = over_seeds(t, number);
     const auto digits = [&](double value) { return metric ? three_digits(value) : fmt::format("{:.3f}", value); };
     return digits(s.mean) + (metric ? fmt::format(" {}", unit_of(*metric)) : "") +
-           (digits(s.low) != digits(s.high) ? fmt::format(" ({} to {})", digits(s.low), digits(s.high)) : "");
+           (digits(s.least) != digits(s.most) ? fmt::format(" ({} to {})", digits(s.least), digits(s.most)) : "");
   }
   /// Where several seeds were simulated, in how many the promises hold.
   std::string held(const Tried& t) const {
@@ -241,10 +241,10 @@ std::size_t client_number(const std::string& name, const Trace& trace) {
 }  // namespace
 
 void add_advise(CLI::App& command, AdviseArguments& a) {
-  command.add_option("--slo", a.slos, "what must hold besides the clients' own slo=, ttft= and tbt=, or instead of one:\n"
+  command.add_option("--slo", a.slos, "what must hold besides the clients' own slo=, ttft=, tbt= and e2e=, or instead of one:\n"
                                       "cam:p99=20ms (also p50, p95, mean, max, throughput=30), of a server\n"
-                                      "llm:ttft=200ms, tbt=50ms (p99 of the first token, of a sequence's mean between tokens),\n"
-                                      "goodput=4, tokens=900")
+                                      "llm:ttft=200ms, tbt=50ms, e2e=5s (p99 of the first token, of a sequence's mean between\n"
+                                      "tokens, of its end), goodput=4, tokens=900")
       ->allow_extra_args(false);
   command.add_option("--maximize", a.goal, "stp, or a client's metric, as batch:throughput or llm:ttft (a latency is made small)")
       ->capture_default_str();

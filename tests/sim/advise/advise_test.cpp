@@ -396,8 +396,8 @@ TEST(Advise, ASettingThatHoldsUnderSomeSeedsOnlyIsNotNamed) {
   const Tried& best = advice.tried[*advice.best];
   ASSERT_EQ(best.results.size(), 5u);
   EXPECT_EQ(best.held_in, 5u);
-  EXPECT_LE(over_seeds(best, p99).high, options.slos.front().limit);
-  EXPECT_LT(over_seeds(best, p99).low, over_seeds(best, p99).high);
+  EXPECT_LE(over_seeds(best, p99).most, options.slos.front().limit);
+  EXPECT_LT(over_seeds(best, p99).least, over_seeds(best, p99).most);
   std::size_t under_one = 0;
   for (const Tried& t : advice.tried) under_one += t.results.size() == 1;
   EXPECT_GT(under_one, advice.tried.size() / 2) << "others are not worth five runs";
