@@ -200,6 +200,8 @@ def processes_of(case, setting, mps):
         environment = dict(mps if mode in ("mps", "percentages") else os.environ)
         if mode == "percentages":
             environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = setting["policy"].rsplit("=", 1)[1].split("/")[i]
+        if setting["policy"].startswith("priority:"):
+            environment["CUDA_MPS_CLIENT_PRIORITY"] = "0" if client["priority"] else "1"
         made.append((Process(environment), {"prepare": [client], "kinds": ["plain"], "slots": [i], "units": []}))
     return made
 
