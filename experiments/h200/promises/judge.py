@@ -77,7 +77,7 @@ def main(predictions=os.path.join(HERE, "predictions.json")):
                 errors.setdefault(setting["mode"], []).append(said / was - 1)
                 shown.append(f"{client} {metric} {was:.2f} [{low:.2f}, {high:.2f}] ms ({said:.2f}){'' if was <= float(limit[:-2]) else ' BROKEN'}")
             value = figure(of[wanted], aim)
-            shown.append(f"{aim} {value:.2f} ({setting["goal"]:.2f})")
+            shown.append(f"{aim} {value:.2f} ({setting['goal']:.2f})")
             rows.append((setting["advised"], holds, value if aim == "throughput" else -value))
             print(f"   {'->' if setting['advised'] else '  '} {setting['setting']}: {'; '.join(shown)}")
         held = [value for _, holds, value in rows if holds]
