@@ -191,6 +191,10 @@ sim/stages/solo_replay.h
 sim/stages/task.h
   kNoTask                arithmetic  a mark
   kNoBlock               arithmetic  a mark
+sim/model/peer_kernels.cpp
+  kNames                 document    names that NCCL, RCCL, MSCCL++, NVSHMEM, vLLM and PyTorch give their kernels
+  kReduces               document    names that TensorRT-LLM and FlashInfer give theirs
+  kShots                 document    the same
 sim/run/alone.cpp
   kRounding              arithmetic  tolerance
   kSeldom                arithmetic  of what is shown
@@ -206,6 +210,7 @@ sim/run/profile.cpp
   kRounds                judged      rounds from which a steady rate is read
 sim/run/run.cpp
   kMostMended            arithmetic  of what is shown
+  kWorthSaying           arithmetic  of a note
 sim/service/served_gpu.h
   kEmptyAttempt          measured    experiments/h100/ptx, attempts-1.txt
 sim/service/served_gpu.cpp

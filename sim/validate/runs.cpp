@@ -52,6 +52,14 @@ RunNumbers measured_numbers(const json& result) {
   return n;
 }
 
+/// As recordings have it: a client's slowdown is of the requests that were not dropped.
+double antt_of_served(const RunResult& result) {
+  double sum = 0, n = 0;
+  for (const ClientResult& c : result.clients)
+    if (const double slowdown = std::isinf(c.slowdown) ? c.slowdown : c.mean_ms / c.alone_mean_ms; !std::isnan(slowdown)) sum += slowdown, ++n;
+  return sum / n;
+}
+
 RunNumbers simulate(const Job& job, bool contention, Memory& memory) {
   RunOptions options;
   options.policy = job.run.policy;
@@ -59,7 +67,7 @@ RunNumbers simulate(const Job& job, bool contention, Memory& memory) {
   options.profiles = job.mix->profiles;
   options.engine.contention = contention;
   const RunResult result = run(job.mix->trace, job.mix->gpu, options);
-  RunNumbers n{result.stp, result.antt, {}, {}};
+  RunNumbers n{result.stp, antt_of_served(result), {}, {}};
   for (const ClientResult& client : result.clients) {
     n.p99_ms.push_back(client.p99_ms);
     n.progress.push_back(client.progress);

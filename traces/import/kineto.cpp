@@ -32,8 +32,9 @@ using kineto::StreamKey;
 std::uint64_t rate_of_host(const GpuOp& op) {
   constexpr std::uint64_t kStaged = 64 * 1024;  // bytes up to which CUDA's driver takes a copy along with its command
   const bool by_host = op.migration || (op.pageable && op.bytes > kStaged);
-  const double seconds = static_cast<double>(op.duration.count()) / 1e9;
-  return by_host && seconds > 0 ? std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(op.bytes) / seconds)) : 0;
+  constexpr double kMost = 1e15;  // bytes/s that no memory reaches
+  const double seconds = static_cast<double>(op.duration.count()) / 1e9, rate = static_cast<double>(op.bytes) / seconds;
+  return by_host && seconds > 0 && rate < kMost ? std::max<std::uint64_t>(1, static_cast<std::uint64_t>(rate)) : 0;
 }
 
 std::string trace_name(const std::filesystem::path& file) {
