@@ -18,7 +18,7 @@
 namespace corun::sim {
 
 /// Changes with every change of results that inputs do not show.  `sweep_test` holds it to the golden summaries.
-inline constexpr int kResultsRevision = 12;
+inline constexpr int kResultsRevision = 13;
 
 struct Point {
   std::string trace{};  // file, or a name for clients given on the command line
