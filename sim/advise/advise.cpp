@@ -192,7 +192,7 @@ Advice advise(const std::vector<AdvisedCard>& cards, const AdviseOptions& option
   Advice advice;
   std::deque<Trial> trials;
   for (std::size_t i = 0; i < cards.size(); ++i) try_card(trials.emplace_back(cards[i], i, options), cards[i], options, advice.tried);
-  // What more seeds take from a setting may make another one the best, which then needs them too.
+  // A setting that more seeds make worse may leave another one as the best, which then needs them too.
   for (bool more = true; more;) {
     name(advice);
     std::vector<Tried*> incomplete;

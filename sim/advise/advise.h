@@ -73,7 +73,7 @@ struct AdviseOptions {
   std::function<void()> interrupt{};                                  // may throw; may be empty
 };
 
-/// Whether another seed gives other arrivals, or other stalls of a host.
+/// True if another seed gives other arrivals, or other stalls of a host.
 bool is_random(const Trace& trace);
 /// The trace's, and where it is random four more.
 std::vector<std::uint64_t> usual_seeds(const Trace& trace);
@@ -82,7 +82,7 @@ std::vector<std::uint64_t> usual_seeds(const Trace& trace);
 /// `kClose` of the named one.  Of cards that hold the first is taken: they are given in the order in which they are wanted.
 Advice advise(const std::vector<AdvisedCard>& cards, const AdviseOptions& options);
 
-/// Which of `all` is named: of those that hold on the first card, one that likely holds before others, then by the goal; ties: the first.
+/// The one of `all` that is named: of those that hold on the first card, one that likely holds before others, then by the goal; ties: the first.
 std::optional<std::size_t> best_of(const std::vector<Tried>& all);
 
 /// The highest rate of an open-loop client at which the promises hold under the setting, in requests/s.

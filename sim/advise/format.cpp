@@ -100,7 +100,7 @@ class Configured {
       if (name(other) == made) return fmt::format("{}-{}", made, client);
     return made;
   }
-  /// What MPS reads of a client.
+  /// Variables that MPS reads of a client.
   std::vector<std::pair<std::string, std::string>> environment(std::size_t client) const {
     std::vector<std::pair<std::string, std::string>> all;
     if (percent(client) < 100) all.emplace_back("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", std::to_string(percent(client)));

@@ -1,4 +1,4 @@
-// What is promised of a client, and what is wanted most: metrics by name, with their values in a result.
+// Promises of clients, and the goal: metrics by name, with their values in a result.
 //
 // Leaves out: promises of several clients together, but for the system throughput as a goal.
 #pragma once

@@ -151,7 +151,7 @@ class Asked {
   std::vector<Setting> settings_;
 };
 
-/// Whether one seed by itself would name another of the settings that hold as surely under all.
+/// A seed that by itself would name another of the settings that hold as surely under all.
 WhatIf under_single_seeds(const Advice& advice, const Goal& goal) {
   const Tried& named = advice.tried[*advice.best];
   WhatIf what{.assumed = "one of the seeds by itself", .named = named};
@@ -169,7 +169,7 @@ WhatIf under_single_seeds(const Advice& advice, const Goal& goal) {
   return what;
 }
 
-/// Whether what is named still holds where the model errs as much as it may, and what then does.
+/// The named setting where the model errs as much as it may: whether it still holds, and which does else.
 WhatIf at_the_bad_end(const AdvisedCard& card, const Advice& advice, const AdviseOptions& options) {
   const Tried& named = advice.tried[*advice.best];
   WhatIf what{.assumed = "the model errs as far as one measurement in ten does", .named = named};
