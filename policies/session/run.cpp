@@ -123,8 +123,9 @@ void report_memory(const SessionOutcome& outcome, RunResult& result) {
   if (!outcome.deadlock.empty()) add_note(result, NoteKind::deadlock, "deadlock: " + outcome.deadlock);
 }
 
-/// How much of what a server did lies outside of what was captured, and what was taken for it.
+/// Shares of a server's tokens and prompts outside of the captured sizes, and what was taken for them.
 void report_sizes(const Trace& trace, const Client& client, const ServedResult& served, RunResult& result) {
+  if (!(served.uncaptured_tokens > 0 || served.uncaptured_prompts > 0)) return;
   const StepTimes times(*client.serving, trace.programs[client.program.value], trace.kernels);
   if (served.uncaptured_tokens > 0)
     add_note(result, NoteKind::sizes,

@@ -11,14 +11,14 @@ nlohmann::ordered_json number(double value) {
   return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
 }
 
-nlohmann::ordered_json mean_of(const Tried& t, const std::function<double(const RunResult&)>& of) { return number(over_seeds(t, of).mean); }
+nlohmann::ordered_json mean_of(const Tried& t, const std::function<double(const RunResult&)>& of) { return number(estimate(t.results, of).mean); }
 
 /// Of the goal and what was promised.
 void add_values(nlohmann::ordered_json& one, const Tried& t, const AdviseOptions& options) {
   one["goal"] = mean_of(t, [&](const RunResult& r) { return goal_value(options.goal, r); });
   one["promises"] = nlohmann::ordered_json::array();
   for (const Slo& slo : options.slos) {
-    const Estimate range = over_seeds(t, [&](const RunResult& r) { return value_of(r.clients[slo.client], slo.metric); });
+    const Estimate range = estimate(t.results, [&](const RunResult& r) { return value_of(r.clients[slo.client], slo.metric); });
     const Interval interval = interval_of(t, slo.client, slo.metric);
     one["promises"].push_back({{"promise", slo.text}, {"value", number(range.mean)}, {"unit", unit_of(slo.metric)}, {"limit", slo.limit}});
     if (t.results.size() > 1) one["promises"].back()["range"] = {number(range.least), number(range.most)};

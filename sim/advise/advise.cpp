@@ -153,12 +153,6 @@ AdvisedCard card_of(const Trace& trace, const Gpu& from, const Gpu& to) {
 
 double apart(double better, double than) { return than == 0 ? kInfinite : std::abs((better - than) / than); }
 
-Estimate over_seeds(const Tried& tried, const std::function<double(const RunResult&)>& number) {
-  std::vector<double> values;
-  for (const RunResult& result : tried.results) values.push_back(number(result));
-  return estimate(values);
-}
-
 Interval interval_of(const Tried& tried, std::size_t client, Metric metric) {
   Interval all;
   for (const RunResult& result : tried.results) {
@@ -166,19 +160,6 @@ Interval interval_of(const Tried& tried, std::size_t client, Metric metric) {
     all.low = std::fmin(all.low, one.low), all.high = std::fmax(all.high, one.high);
   }
   return all;
-}
-
-bool is_random(const Trace& trace) {
-  return std::any_of(trace.clients.begin(), trace.clients.end(), [](const Client& client) {
-    return std::holds_alternative<Poisson>(client.arrivals) || client.host_stalls;
-  });
-}
-
-std::vector<std::uint64_t> usual_seeds(const Trace& trace) {
-  constexpr std::uint64_t kSeeds = 5;
-  std::vector<std::uint64_t> seeds{trace.run.seed};
-  while (is_random(trace) && seeds.size() < kSeeds) seeds.push_back(seeds.back() + 1);
-  return seeds;
 }
 
 std::optional<std::size_t> best_of(const std::vector<Tried>& all) {

@@ -50,8 +50,6 @@ struct Tried {
   bool holds_likely() const { return ran() && use * use * worst_use <= 1; }
 };
 
-/// A number over the seeds.
-Estimate over_seeds(const Tried& tried, const std::function<double(const RunResult&)>& number);
 /// Between what nine of ten measured values lie, under whichever seed; NaN where none is given.
 Interval interval_of(const Tried& tried, std::size_t client, Metric metric);
 
@@ -72,11 +70,6 @@ struct AdviseOptions {
   std::function<void(const char* stage, double fraction)> progress{};  // may be empty; from one thread at a time
   std::function<void()> interrupt{};                                  // may throw; may be empty
 };
-
-/// True if another seed gives other arrivals, or other stalls of a host.
-bool is_random(const Trace& trace);
-/// The trace's, and where it is random four more.
-std::vector<std::uint64_t> usual_seeds(const Trace& trace);
 
 /// Every setting is simulated under the first seed.  Under all: those named, and of each mode the best that holds and is within
 /// `kClose` of the named one.  Of cards that hold the first is taken: they are given in the order in which they are wanted.

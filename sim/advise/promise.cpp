@@ -174,6 +174,12 @@ double goal_value(const Goal& goal, const RunResult& result) {
   return goal.client ? value_of(result.clients[*goal.client], goal.metric) : result.stp;
 }
 
+double merit_of(const Goal& goal, const RunResult& result) {
+  const double value = goal_value(goal, result);
+  if (std::isnan(value)) return -std::numeric_limits<double>::infinity();
+  return !goal.client || is_rate(goal.metric) ? value : -value;
+}
+
 void expect_judged(const std::string& text, Metric metric, const ClientResult& c) {
   const auto fail = [&](const std::string& why) {
     throw InputError("", "", fmt::format("nothing in this run says whether {} is kept: {}", in_quotes(text), why),

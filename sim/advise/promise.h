@@ -51,6 +51,8 @@ struct Goal {
 Goal parse_goal(const std::string& text, const Trace& trace);
 /// In its unit, or the STP.
 double goal_value(const Goal& goal, const RunResult& result);
+/// The same, larger where it is better: a latency is negative; minus infinity where there is none.
+double merit_of(const Goal& goal, const RunResult& result);
 
 /// Throws InputError where the run has nothing to judge the promise or goal by, as no request came in its window.
 void expect_judged(const std::string& text, Metric metric, const ClientResult& client);

@@ -201,8 +201,7 @@ Setting green_context_setting(const Trace& trace, const Gpu& gpu, const std::vec
           fmt::format("green contexts, {} for {}", fmt::join(sms, "/"), fmt::join(names_of(trace), "/")),
           fmt::format("cuDevSmResourceSplitByCount in groups of 8 (CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING: all of "
                       "them) or torch.cuda.green_contexts.GreenContext.create: {}",
-                      fmt::join(typed, ", ")),
-          false, {}, {}, {}, {}, sms};
+                      fmt::join(typed, ", "))};
 }
 
 std::vector<Setting> mig_settings(const Trace& trace, const Gpu& gpu) {

@@ -28,7 +28,6 @@ struct Setting {
   std::vector<bool> below{};                 // by client, which has MPS's lower priority; empty: none
   std::vector<std::string> profiles{};       // of MIG, by instance
   std::vector<std::uint32_t> instance_of{};  // by client
-  std::vector<std::uint32_t> sms{};          // of green contexts, by client
 };
 
 /// Settings without a split, in the order in which ties are decided: what is simplest to set up first.  For one client

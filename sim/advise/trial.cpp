@@ -23,12 +23,6 @@ double use_of(const Slo& slo, const ClientResult& c) {
   return std::isnan(value) || of_the_served_only ? kBroken : value / slo.limit;
 }
 
-double merit_of(const Goal& goal, const RunResult& result) {
-  const double value = goal_value(goal, result);
-  if (std::isnan(value)) return -kBroken;
-  return !goal.client || is_rate(goal.metric) ? value : -value;
-}
-
 /// How many times as much of the promise it may use as simulated, in nine of ten cases.
 double at_worst(const Slo& slo, const ClientResult& c) {
   const Metric told = slo.metric == Metric::max ? Metric::p99 : slo.metric;  // the largest errs as p99 does

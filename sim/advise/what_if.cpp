@@ -155,14 +155,10 @@ class Asked {
 WhatIf under_single_seeds(const Advice& advice, const Goal& goal) {
   const Tried& named = advice.tried[*advice.best];
   WhatIf what{.assumed = "one of the seeds by itself", .named = named};
-  const auto value = [&](const Tried& t, std::size_t r) {
-    const double of = goal_value(goal, t.results[r]);
-    return !goal.client || is_rate(goal.metric) ? of : -of;
-  };
   for (const Tried& t : advice.tried) {
     if (!t.holds() || t.holds_likely() < named.holds_likely() || t.card != named.card || t.results.size() != named.results.size()) continue;
     for (std::size_t r = 0; r < t.results.size(); ++r) {
-      const double other = value(t, r), own = value(named, r);
+      const double other = merit_of(goal, t.results[r]), own = merit_of(goal, named.results[r]);
       if (other > own && apart(other, own) > std::max(kClose, what.apart)) what.changes = true, what.instead = t, what.apart = apart(other, own);
     }
   }

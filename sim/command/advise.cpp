@@ -112,7 +112,7 @@ class Report {
                                     : fmt::format("one {} instead of {}", gpu, clients);
     for (std::size_t i = 0; i < clients; ++i)
       text += fmt::format("; {} gets {} of what it has alone", all[i].name,
-                          whole_percent(over_seeds(t, [&](const RunResult& r) { return r.clients[i].progress; }).mean));
+                          whole_percent(estimate(t.results, [&](const RunResult& r) { return r.clients[i].progress; }).mean));
     return text;
   }
 
@@ -174,7 +174,7 @@ class Report {
  private:
   /// The mean over the seeds, and between what it lies; no metric: STP.
   static std::string spread(const Tried& t, std::optional<Metric> metric, const std::function<double(const RunResult&)>& number) {
-    const Estimate s = over_seeds(t, number);
+    const Estimate s = estimate(t.results, number);
     const auto digits = [&](double value) { return metric ? three_digits(value) : fmt::format("{:.3f}", value); };
     return digits(s.mean) + (metric ? fmt::format(" {}", unit_of(*metric)) : "") +
            (digits(s.least) != digits(s.most) ? fmt::format(" ({} to {})", digits(s.least), digits(s.most)) : "");

@@ -51,8 +51,7 @@ std::string percent(double share) {
   return std::isfinite(share) ? fmt::format("{:.1f} %", 100 * share) : "-";
 }
 
-constexpr std::uint64_t kSeeds = 5;       // where arrivals are random; the tutorial's table stays below two seconds
-constexpr std::size_t kMostSeeds = 100;   // of --until
+constexpr std::size_t kLeastSeeds = 5, kMostSeeds = 100;  // of --until
 
 /// "p99:2%"
 struct Until {
@@ -74,14 +73,6 @@ Until parse_until(const std::string& text) {
   }
   throw InputError("", "--until", fmt::format("{} is no figure and share", in_quotes(text)),
                    fmt::format("write p99:2%; figures are {}", list_names(names)));
-}
-
-/// The seeds of `trace` that are run at first.
-std::vector<std::uint64_t> seeds_of(const Trace& trace, const CompareArguments& a) {
-  if (!a.seeds.empty()) return parse_seeds(a.seeds);
-  std::vector<std::uint64_t> seeds{trace.run.seed};
-  while (arrives_at_random(trace) && seeds.size() < kSeeds) seeds.push_back(seeds.back() + 1);
-  return seeds;
 }
 
 /// Which figure is the least sure, as "vision p99 under mps"; none: all are sure enough.
@@ -152,7 +143,7 @@ void add_compare(CLI::App& command, CompareArguments& a) {
                   "what the oracle optimises: stp, antt, or p99 (worst real-time)")
       ->check(CLI::IsMember({"stp", "antt", "p99"}))
       ->capture_default_str();
-  command.add_option("--seeds", a.seeds, "seeds of random arrivals, as 1..5, whose mean is shown (default: five where arrivals are random, else one)");
+  command.add_option("--seeds", a.seeds, "seeds of random arrivals, as 1..5, whose mean is shown (default: five where arrivals or hosts are random, else one)");
   command.add_option("--until", a.until, "further seeds until the 95 % interval of the mean is so narrow, as p99:2% (also mean, stp); at most 100");
 }
 
@@ -200,7 +191,7 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
   bool stopped = false, searching = false;
   const hw::SignalGuard guard;
   const std::optional<Until> until = a.until.empty() ? std::nullopt : std::optional(parse_until(a.until));
-  std::vector<std::uint64_t> seeds = seeds_of(trace, a);
+  std::vector<std::uint64_t> seeds = a.seeds.empty() ? usual_seeds(trace) : parse_seeds(a.seeds);
   {
     ProgressBar bar;
     const auto progress = [&](const char* stage, double done) { bar.show(stage, done); };
@@ -252,10 +243,10 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
     while (until && !hw::SignalGuard::flag()) {
       std::vector<std::vector<RunResult>> whole;
       std::ranges::copy_if(ran, std::back_inserter(whole), [&](const auto& of) { return of.size() == seeds.size(); });
-      unsure = arrives_at_random(trace) ? not_sure(whole, *until) : std::nullopt;
+      unsure = is_random(trace) ? not_sure(whole, *until) : std::nullopt;
       if (!unsure || seeds.size() >= kMostSeeds) break;
       const std::size_t before = seeds.size();
-      while (seeds.size() < std::min(kMostSeeds, std::max<std::size_t>(kSeeds, before + before / 2)))
+      while (seeds.size() < std::min(kMostSeeds, std::max(kLeastSeeds, before + before / 2)))
         seeds.push_back(std::ranges::max(seeds) + 1);
       run_seeds(before);
     }

@@ -304,10 +304,6 @@ std::string arrivals_in_words(const Client& client) {
   return "once";
 }
 
-bool arrives_at_random(const Trace& trace) {
-  return std::ranges::any_of(trace.clients, [](const Client& c) { return std::holds_alternative<Poisson>(c.arrivals); });
-}
-
 RunResult measure(const Trace& trace, Window window, std::span<const RequestRecord> together,
                   std::span<const std::vector<RequestRecord>> alone) {
   RunResult result;
@@ -316,7 +312,6 @@ RunResult measure(const Trace& trace, Window window, std::span<const RequestReco
   result.seed = trace.run.seed;
   result.window = in_words(trace, window);
   result.alone = "each client by itself under the same arrivals";
-  result.random = arrives_at_random(trace);
   result.arrivals = arrivals_in_words(trace);
   result.duration = window.end - window.begin;
   result.makespan = last_end(together);

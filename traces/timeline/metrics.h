@@ -123,7 +123,6 @@ struct RunResult {
   std::string
       window;         // in words: which span of the run counts, and whether STP is steady-state or fixed-work
   std::string arrivals;  // in words: each client's
-  bool random = false;   // some client's arrivals are, so that another seed is another run
   std::string alone;  // in words: how "alone" was got
   Time duration{};    // length of the window
   Time makespan{};    // last end of any request
@@ -151,8 +150,6 @@ struct RunResult {
 std::vector<std::string> texts_of(const RunResult& result);
 /// "every 20 ms, the newest replaces who waits"
 std::string arrivals_in_words(const Client& client);
-/// Whether some client's arrivals depend on the seed.
-bool arrives_at_random(const Trace& trace);
 /// Inserts the note after others of its kind.
 void add_note(RunResult& result, NoteKind kind, std::string text);
 

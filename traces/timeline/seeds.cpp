@@ -38,18 +38,9 @@ constexpr std::array kIntervals{&ClientIntervals::mean_ms, &ClientIntervals::p50
 constexpr std::array kPreempted{&PreemptionResult::count, &PreemptionResult::launches, &PreemptionResult::redone_blocks};
 constexpr std::array kSpread{&Spread::mean_us, &Spread::p50_us, &Spread::p99_us, &Spread::max_us};
 
-/// Of the runs in which it is defined.
-template <class Of>
-double mean_of(std::span<const RunResult> runs, Of of) {
-  std::vector<double> values;
-  for (const RunResult& r : runs)
-    if (const double value = of(r); !std::isnan(value)) values.push_back(value);
-  return estimate(values).mean;
-}
-
 template <class Struct, std::size_t N, class Of>
 void average(Struct& to, const std::array<double Struct::*, N>& numbers, std::span<const RunResult> runs, Of of) {
-  for (double Struct::*number : numbers) to.*number = mean_of(runs, [&](const RunResult& r) { return of(r).*number; });
+  for (double Struct::*number : numbers) to.*number = estimate(runs, [&](const RunResult& r) { return of(r).*number; }).mean;
 }
 template <class Struct, std::size_t N, class Of>
 void add_up(Struct& to, const std::array<std::uint64_t Struct::*, N>& counts, std::span<const RunResult> runs, Of of) {
@@ -85,6 +76,17 @@ void average(ClientResult& to, std::size_t i, std::span<const RunResult> runs) {
 
 }  // namespace
 
+bool is_random(const Trace& trace) {
+  return std::ranges::any_of(trace.clients, [](const Client& client) { return std::holds_alternative<Poisson>(client.arrivals) || client.host_stalls; });
+}
+
+std::vector<std::uint64_t> usual_seeds(const Trace& trace) {
+  constexpr std::uint64_t kSeeds = 5;  // the tutorial's table stays below two seconds
+  std::vector<std::uint64_t> seeds{trace.run.seed};
+  while (is_random(trace) && seeds.size() < kSeeds) seeds.push_back(seeds.back() + 1);
+  return seeds;
+}
+
 double Estimate::half_width() const {
   if (runs < 2) return std::numeric_limits<double>::infinity();
   const boost::math::students_t t(static_cast<double>(runs - 1));
@@ -100,6 +102,13 @@ Estimate estimate(std::span<const double> values) {
   for (const double v : values) squares += (v - e.mean) * (v - e.mean);
   if (values.size() > 1) e.deviation = std::sqrt(squares / static_cast<double>(values.size() - 1));
   return e;
+}
+
+Estimate estimate(std::span<const RunResult> runs, const std::function<double(const RunResult&)>& number) {
+  std::vector<double> values;
+  for (const RunResult& r : runs)
+    if (const double value = number(r); !std::isnan(value)) values.push_back(value);
+  return estimate(values);
 }
 
 RunResult mean_over_seeds(std::span<const RunResult> runs) {
@@ -128,17 +137,11 @@ RunResult mean_over_seeds(std::span<const RunResult> runs) {
 }
 
 std::vector<NamedEstimate> estimates(std::span<const RunResult> runs, Figure figure) {
-  const auto over = [&](auto of) {
-    std::vector<double> values;
-    for (const RunResult& r : runs)
-      if (const double value = of(r); !std::isnan(value)) values.push_back(value);
-    return estimate(values);
-  };
-  if (figure == Figure::stp) return {{"STP", over([](const RunResult& r) { return r.stp; })}};
+  if (figure == Figure::stp) return {{"STP", estimate(runs, [](const RunResult& r) { return r.stp; })}};
   std::vector<NamedEstimate> all;
   for (std::size_t i = 0; i < runs.front().clients.size(); ++i)
     all.push_back({runs.front().clients[i].name + (figure == Figure::p99 ? " p99" : " mean"),
-                   over([&](const RunResult& r) { return figure == Figure::p99 ? r.clients[i].p99_ms : r.clients[i].mean_ms; })});
+                   estimate(runs, [&](const RunResult& r) { return figure == Figure::p99 ? r.clients[i].p99_ms : r.clients[i].mean_ms; })});
   return all;
 }
 

@@ -1,9 +1,11 @@
-// Runs that differ in their seed alone: their mean as one result, and how far they lie apart.
+// Runs that differ in their seed alone: which seeds, their mean as one result, and how far they lie apart.
 //
 // Leaves out: sureness inside one run, whose requests follow from each other.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -11,6 +13,11 @@
 #include "traces/timeline/metrics.h"
 
 namespace corun {
+
+/// True if another seed gives other arrivals, or other stalls of a host.
+bool is_random(const Trace& trace);
+/// The trace's, and where it is random four more.
+std::vector<std::uint64_t> usual_seeds(const Trace& trace);
 
 /// Of a figure, over seeds.  NaN of none; one of a single run has no deviation.
 struct Estimate {
@@ -21,6 +28,8 @@ struct Estimate {
   double half_width() const;
 };
 Estimate estimate(std::span<const double> values);
+/// Leaves out runs in which the number is undefined.
+Estimate estimate(std::span<const RunResult> runs, const std::function<double(const RunResult&)>& number);
 
 /// Counts are sums, the makespan is the last, the seed the first; each other number is the mean of those that are defined.  `runs` are of one trace and policy.
 RunResult mean_over_seeds(std::span<const RunResult> runs);

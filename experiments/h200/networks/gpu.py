@@ -95,6 +95,29 @@ class Gpu:
         return graph, stream
 
 
+UNIT = 8  # SMs of a group
+
+
+class Parts(Gpu):
+    """A green context for each client: `units` groups of 8 SMs each, one behind the other."""
+
+    def __init__(self, units=()):
+        super().__init__()
+        self.units = units
+
+    def is_part(self, kind):
+        return kind.startswith("part")
+
+    def split(self, whole):
+        from cuda.bindings import driver
+        without_coscheduling = 1  # else this H200 gives 15 groups and leaves 12 SMs
+        return call(driver.cuDevSmResourceSplitByCount, self.sms // UNIT, whole, without_coscheduling, UNIT)[0]
+
+    def of_part(self, kind):
+        i = int(kind[4:])
+        return self.groups[sum(self.units[:i]):sum(self.units[:i + 1])]
+
+
 def call(function, *arguments):
     status, *results = function(*arguments)
     if int(status) != 0:

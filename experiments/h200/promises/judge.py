@@ -2,9 +2,8 @@
 """Sets what was measured beside what was predicted: whether the named setting held what was promised, and how far its goal is from the best
 setting that held.
 
-  judge.py [PREDICTIONS]    reads them, and measured-*.json.gz beside this file
+  judge.py [PREDICTIONS]    reads them, and measured.json.gz beside this file
 """
-import glob
 import gzip
 import json
 import os
@@ -44,18 +43,15 @@ def spread(measured, metric):
 
 
 def predicted(setting, promise):
-    value = next(p["value"] for p in setting["promises"] if p["promise"] == promise)
+    value = setting["promises"][promise]
     return float("inf") if value is None else value
 
 
 def main(predictions=os.path.join(HERE, "predictions.json")):
     with open(predictions) as file:
         cases = json.load(file)
-    runs = {}
-    for path in sorted(glob.glob(os.path.join(HERE, "measured-*.json.gz"))):
-        with gzip.open(path) as file:
-            for run in json.load(file)["runs"]:
-                runs[run["case"], run["setting"]] = run["clients"]
+    with gzip.open(os.path.join(HERE, "measured.json.gz")) as file:
+        runs = {(run["case"], run["setting"]): run["clients"] for run in json.load(file)["runs"]}
     right, errors = 0, {}
     for name, case in cases.items():
         names = [c["network"] for c in case["clients"]]

@@ -16,30 +16,9 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../networks"))
 from cases import SEED, arrivals, seconds_of  # noqa: E402
-from gpu import Gpu, call  # noqa: E402
+from gpu import UNIT, Parts  # noqa: E402
 
-UNIT = 8  # SMs of a green context's group
 READY_S = 0.3
-
-
-class Parts(Gpu):
-    """A green context for each client: `units` groups of 8 SMs each, one behind the other."""
-
-    def __init__(self, units=()):
-        super().__init__()
-        self.units = units
-
-    def is_part(self, kind):
-        return kind.startswith("part")
-
-    def split(self, whole):
-        from cuda.bindings import driver
-        without_coscheduling = 1  # else this card gives 15 groups and leaves 12 SMs
-        return call(driver.cuDevSmResourceSplitByCount, self.sms // UNIT, whole, without_coscheduling, UNIT)[0]
-
-    def of_part(self, kind):
-        i = int(kind[4:])
-        return self.groups[sum(self.units[:i]):sum(self.units[:i + 1])]
 
 
 # ---- clients: each is asked again and again whether it has something to do

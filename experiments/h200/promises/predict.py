@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Asks `sim advise` about each case before anything of it is measured, and names eight settings of it.
 
-  predict.py SIM [CASE...]   writes traces/CASE.json and predictions.json beside this file
+  predict.py SIM [CASE...]   writes predictions.json beside this file
 
 The settings: the best of each of MODES, the advised one among them, then the next best of percentages and green contexts.
 """
@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 
 from cases import CASES, CONTEXT, MODES, arrivals, seconds_of
 
@@ -32,7 +33,7 @@ def client_of(case, c, seconds):
 def trace_of(case, clients, promised):
     seconds = seconds_of(clients, promised)
     used = sorted({n for c in clients for n in (c.get("prefill", c["network"]), c.get("decode", c["network"]))})
-    return {"corun_trace": 1, "gpu": "h200", "include": [f"../../networks/traces/{n}.json.gz" for n in used],
+    return {"corun_trace": 1, "gpu": "h200", "include": [os.path.join(HERE, f"../networks/traces/{n}.json.gz") for n in used],
             "clients": [client_of(case, c, seconds) for c in clients], "run": {"duration_ns": round(1e9 * (ADVISED_SERVER_S if any("prefill" in c for c in clients) else ADVISED_S))}}
 
 
@@ -42,7 +43,13 @@ def in_order(tried, mode, rate):
     return sorted(kind, key=lambda t: (not t["surely"], not t["holds"], (-t["goal"] if rate else t["goal"]) if t["holds"] else t["use"] or float("inf")))
 
 
-def main(sim, *names):
+def brief(tried, advised):
+    """What judge.py and measure.py read."""
+    return {key: tried[key] for key in ("setting", "policy", "holds", "surely", "goal")} | {
+        "mode": WORDS[tried["mode"]], "advised": advised, "promises": {p["promise"]: p["value"] for p in tried["promises"]}}
+
+
+def main(folder, sim, *names):
     cases, written = {}, os.path.join(HERE, "predictions.json")
     if names and os.path.exists(written):
         with open(written) as file:
@@ -50,11 +57,9 @@ def main(sim, *names):
     for case, (clients, promised, goal) in CASES.items():
         if names and case not in names:
             continue
-        path = os.path.join(HERE, "traces", case + ".json")
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        path = os.path.join(folder, case + ".json")
         with open(path, "w") as file:
             json.dump(trace_of(case, clients, promised), file)
-            file.write("\n")
         command = [sim, "advise", path, "--json", "--maximize", goal, "--modes", ",".join(MODES)]
         for slo in promised:
             command += ["--slo", slo]
@@ -68,13 +73,13 @@ def main(sim, *names):
         chosen = [answer["tried"][named]] + [of[0] for of in of_modes.values() if of and of[0] is not answer["tried"][named]]
         more = [t for pair in zip(of_modes["percentages"][1:], of_modes["green-contexts"][1:]) for t in pair if t not in chosen]
         chosen += more[:SETTINGS - len(chosen)]
-        for t in chosen:
-            t["advised"], t["mode"] = t is chosen[0], WORDS[t["mode"]]
-        cases[case] = {"clients": clients, "promised": promised, "goal": goal, "holds": answer["best"] is not None, "settings": chosen}
+        cases[case] = {"clients": clients, "promised": promised, "goal": goal, "holds": answer["best"] is not None,
+                       "settings": [brief(t, t is chosen[0]) for t in chosen]}
         print(case, *promised, "->", chosen[0]["setting"] if answer["best"] is not None else "none holds", flush=True)
     with open(written, "w") as file:
         json.dump(cases, file, indent=1)
         file.write("\n")
 
 
-main(*sys.argv[1:])
+with tempfile.TemporaryDirectory() as made:
+    main(made, *sys.argv[1:])

@@ -396,8 +396,8 @@ TEST(Advise, ASettingThatHoldsUnderSomeSeedsOnlyIsNotNamed) {
   const Tried& best = advice.tried[*advice.best];
   ASSERT_EQ(best.results.size(), 5u);
   EXPECT_EQ(best.held_in, 5u);
-  EXPECT_LE(over_seeds(best, p99).most, options.slos.front().limit);
-  EXPECT_LT(over_seeds(best, p99).least, over_seeds(best, p99).most);
+  EXPECT_LE(estimate(best.results, p99).most, options.slos.front().limit);
+  EXPECT_LT(estimate(best.results, p99).least, estimate(best.results, p99).most);
   std::size_t under_one = 0;
   for (const Tried& t : advice.tried) under_one += t.results.size() == 1;
   EXPECT_GT(under_one, advice.tried.size() / 2) << "others are not worth five runs";
@@ -405,7 +405,7 @@ TEST(Advise, ASettingThatHoldsUnderSomeSeedsOnlyIsNotNamed) {
   options.modes = {SharingMode::priority};  // one setting
   options.slos.front().limit = 100;
   const Tried loose = advise({{read_gpu("h200"), trace}}, options).tried.front();
-  options.slos.front().limit = over_seeds(loose, p99).mean;
+  options.slos.front().limit = estimate(loose.results, p99).mean;
   const Advice some = advise({{read_gpu("h200"), trace}}, options);
   EXPECT_FALSE(some.best);
   EXPECT_GE(some.tried.front().held_in, 1u);
