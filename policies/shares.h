@@ -33,7 +33,7 @@ std::vector<Number> read_shares(const std::string& text, Number least, Number mo
                    "write one for each client, above 0 and up to 100, as in 50/30");
 }
 
-/// Of each client, or one for all; empty where the text is.  Throws InputError.
+/// A percentage for each client, or one for all; empty where the text is.  Throws InputError.
 inline std::vector<double> thread_percentages(const std::string& policy, const std::string& text) {
   return read_shares(text, std::numeric_limits<double>::min(), 100.0, [&] { refuse_percentages(policy, text); });
 }

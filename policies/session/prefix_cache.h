@@ -19,7 +19,7 @@ class PrefixCache {
   /// `tokens` it has room for, in blocks of `block`, which is not 0.
   PrefixCache(std::uint64_t tokens, std::uint32_t block) : room_(tokens / block), block_(block) {}
 
-  /// Of a prompt: how many of its first tokens are kept, in whole blocks.  The last token is never: it gives the first answer.
+  /// First tokens of a prompt that are kept, in whole blocks.  The last token never is: it gives the first answer.
   std::uint32_t kept(std::span<const std::uint64_t> blocks, std::uint32_t prompt) const {
     const auto whole = blocks.first(std::min<std::size_t>(blocks.size(), (prompt - 1) / block_));
     std::uint32_t same = 0;
@@ -47,7 +47,7 @@ class PrefixCache {
   }
 
  private:
-  /// Of all up to a block (splitmix64).
+  /// Hash of all blocks up to one (splitmix64).
   static std::uint64_t with(std::uint64_t up_to, std::uint64_t hash) {
     std::uint64_t z = up_to * 31 + hash + 0x9e3779b97f4a7c15;
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;

@@ -27,7 +27,7 @@ std::int64_t share(std::int64_t of, std::int64_t weight) {
   return of / StepTimes::kWhole * weight + of % StepTimes::kWhole * weight / StepTimes::kWhole;
 }
 
-/// Of what is more than was captured, few different values.
+/// Rounds a time beyond the captured ones, so that few different values occur.
 Time coarse(double ps) {
   constexpr double kSteps = 64;
   if (ps == 0) return {};
@@ -131,7 +131,7 @@ void StepTimes::fit(const Serving& serving) {
     }
   law_.batches = rows_.size() - rows_.count(0), law_.contexts = contexts.size();
   if (!law_.known()) return;
-  // Of one context, or of two sizes, batch and tokens cannot be told apart: it is taken to be the tokens.
+  // One context, or two sizes, cannot tell batch from tokens: all growth is taken to be the tokens'.
   const bool apart = law_.batches > 1 && law_.contexts > 1 && rows.size() > 2;
   const auto found = least_squares<3>(rows, {true, apart, true});
   law_.constant = found[0], law_.of_sequence = found[1], law_.of_token = found[2] / scale;

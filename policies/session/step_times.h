@@ -13,7 +13,7 @@
 //
 // A size counts in eighths of the way between its neighbours, and what is more in sixty-fourths of itself, so that
 // of each launch few different times occur.  Leaves out: that products need more tiles at larger batches than
-// were captured, and an attention that is no kernel of its own.
+// were captured, and attention made of several kernels.
 #pragma once
 
 #include <cstdint>
@@ -50,7 +50,7 @@ class StepTimes {
   /// Of a launch of the choice's program that was captured with `own`.
   Time solo_time(const Choice& choice, OpId op, Time own) const;
 
-  /// How decodes grow outside of the captured sizes, and prompts behind others, for a note.
+  /// The growth of decodes outside of the captured sizes, and of prompts behind others, for a note.
   std::string decodes_in_words() const;
   std::string prompts_in_words() const;
 
@@ -66,7 +66,7 @@ class StepTimes {
     std::vector<double> grows;   // of what is more, each launch's share; empty: all alike
     Time total{};
   };
-  /// Of a decode, in ps: constant + of_sequence * batch + of_token * batch * context.
+  /// A decode's time in ps: constant + of_sequence * batch + of_token * batch * context.
   struct Law {
     double constant = 0, of_sequence = 0, of_token = 0;
     std::size_t batches = 0, contexts = 0;  // captured

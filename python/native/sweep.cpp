@@ -43,7 +43,7 @@ py::dict advise(const TraceObject& t, const std::vector<std::string>& slo, const
   options.slos = sim::promised(slo, trace);
   options.goal = sim::parse_goal(maximize, trace);
   for (const std::string& mode : modes) options.modes.push_back(sim::parse_mode(mode));
-  options.seeds = seeds.empty() ? sim::usual_seeds(trace) : seeds;
+  options.seeds = seeds.empty() ? usual_seeds(trace) : seeds;
   options.threads = 1;  // interrupts are asked for in the caller's thread
   options.interrupt = interrupt;
   std::optional<std::size_t> number;

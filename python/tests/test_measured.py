@@ -408,3 +408,11 @@ def test_each_program_of_the_matrix_ends_under_each_policy_with_the_outputs_that
     assert len(ran) == 22
     assert set(last) == {(name, policy, kind) for name in ran for policy in ("fcfs", "priority", "wait", "reef-n", "smguard", "flexgpu") for kind in ("rt", "be")}
     assert [key for key, row in last.items() if row["exit"] != 0 or row["hash"] != alone[key[0]]["hash"]] == []
+
+
+def test_known_gap_the_advised_setting_keeps_each_promise_under_random_arrivals_and_serves_half_of_the_goals_best():
+    judge = script(EXPERIMENTS / "promises/judge.py")
+    cases = list(judge.rows())
+    assert len(cases) == 6 and all(len(measured) == 8 for _, _, measured in cases)
+    assert all(row["holds"] for _, _, measured in cases for row in measured if row["setting"]["advised"])
+    assert sum(judge.is_right(case, measured) for _, case, measured in cases) == 3, "5 are wanted"

@@ -13,7 +13,7 @@ nlohmann::ordered_json number(double value) {
 
 nlohmann::ordered_json mean_of(const Tried& t, const std::function<double(const RunResult&)>& of) { return number(estimate(t.results, of).mean); }
 
-/// Of the goal and what was promised.
+/// Values of the goal and of the promises.
 void add_values(nlohmann::ordered_json& one, const Tried& t, const AdviseOptions& options) {
   one["goal"] = mean_of(t, [&](const RunResult& r) { return goal_value(options.goal, r); });
   one["promises"] = nlohmann::ordered_json::array();

@@ -20,7 +20,7 @@ constexpr double kInfinite = std::numeric_limits<double>::infinity();
 /// More clients have too many divisions to simulate each.
 constexpr std::size_t kMostSplit = 4;
 
-/// By which a search over divisions goes: what holds before what does not; of what does not, what misses by less.
+/// Order of a search over divisions: a setting that holds before one that does not; of those that do not, the one that misses by less.
 double merit_of(const Tried& t) {
   return !t.ran() ? -kInfinite : !t.holds() ? 1 / t.use : (t.holds_likely() ? 4 : 2) + std::tanh(t.value * 1e-6);
 }
@@ -103,7 +103,7 @@ double rate_of(const Client& client) {
   return over(times.size(), times.front(), times.back());
 }
 
-/// Of settings that hold.
+/// Order of settings that hold.
 bool is_better(const Tried& a, const Tried& b) {
   if (a.card != b.card) return a.card < b.card;
   if (a.holds_likely() != b.holds_likely()) return a.holds_likely();

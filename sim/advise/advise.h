@@ -19,7 +19,7 @@ namespace corun::sim {
 
 /// Measured times repeat within this: goals that are nearer are no different (kRepeats in sim/run/intervals.cpp).
 inline constexpr double kClose = 0.03;
-/// By how much the goal is better, as a share.
+/// Difference of two goals, as a share of the second.
 double apart(double better, double than);
 
 /// A GPU and the trace as it runs there.

@@ -78,7 +78,7 @@ class Configured {
     return !setting_.percent.empty() && !ranked() && std::ranges::all_of(setting_.percent, [&](std::uint32_t p) { return p == share; });
   }
   bool ranked() const { return std::any_of(setting_.below.begin(), setting_.below.end(), [](bool below) { return below; }); }
-  /// Of an instance, how many clients.
+  /// Clients of an instance.
   std::size_t sharing(std::uint32_t instance) const { return static_cast<std::size_t>(std::ranges::count(setting_.instance_of, instance)); }
   bool shares_an_instance() const {
     for (std::uint32_t k = 0; k < setting_.profiles.size(); ++k)
@@ -88,7 +88,7 @@ class Configured {
   std::uint64_t mebibytes(std::size_t client) const {
     return (trace_.clients[client].memory_bytes + kMiB - 1) / kMiB;
   }
-  /// As Kubernetes wants names: lower case, digits, dashes, not at the ends, at most 63; unlike the others'.
+  /// Name as Kubernetes wants it: lower case, digits, dashes, not at the ends, at most 63; unlike the others'.
   std::string name(std::size_t client) const {
     std::string made;
     for (const char c : trace_.clients[client].name) made += std::isalnum(static_cast<unsigned char>(c)) != 0 ? static_cast<char>(std::tolower(static_cast<unsigned char>(c))) : '-';

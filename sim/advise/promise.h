@@ -13,7 +13,7 @@
 
 namespace corun::sim {
 
-/// Of requests: their latencies and rate.  Of a server's sequences, whose requests are steps: `ttft` p99 of the time to the first
+/// Latencies and rate of requests.  For a server, whose requests are steps, of its sequences: `ttft` p99 of the time to the first
 /// token; `tbt` p99 of a sequence's mean time between tokens, as in a client's tbt=; `e2e` p99 of the time to its last token;
 /// `goodput` sequences within the client's limits; `tokens` generated.
 enum class Metric : std::uint8_t { mean, p50, p95, p99, max, throughput, ttft, tbt, e2e, goodput, tokens };
@@ -37,9 +37,9 @@ struct Slo {
 
 /// "cam:p99=20ms", "batch:throughput=30", "llm:ttft=200ms".  Throws InputError, also for a metric that the client cannot have.
 Slo parse_slo(const std::string& text, const Trace& trace);
-/// Of each client its deadline as its p99, and a server's limits.
+/// Each client's deadline as a promise of its p99, and a server's limits.
 std::vector<Slo> slos_of(const Trace& trace);
-/// Those written, and of the clients' own those of which nothing else is written.  Throws InputError.
+/// Written promises, and the clients' own where none is written of the same client and metric.  Throws InputError.
 std::vector<Slo> promised(const std::vector<std::string>& written, const Trace& trace);
 
 /// "stp", or "llm:throughput" and the like; a latency is made small.

@@ -257,8 +257,8 @@ std::vector<Setting> shared_mig_settings(const Trace& trace, const Gpu& gpu) {
       }
       all.push_back({SharingMode::mig, fmt::format("mig:profile={},clients={},inside=mps", profiles, fmt::join(of_instances, "/")),
                      fmt::format("MIG with MPS inside, {}", fmt::join(words, ", ")),
-                     fmt::format("nvidia-smi -mig 1; nvidia-smi mig -cgi {} -C; for each instance of several clients {} of its own, with its "
-                                 "CUDA_VISIBLE_DEVICES and a CUDA_MPS_PIPE_DIRECTORY that they share",
+                     fmt::format("nvidia-smi -mig 1; nvidia-smi mig -cgi {} -C; one MPS daemon ({}) per shared instance, its clients with that "
+                                 "instance's CUDA_VISIBLE_DEVICES and CUDA_MPS_PIPE_DIRECTORY",
                                  fmt::join(each, ","), kStartMps),
                      false, {}, {}, each, instance_of});
     }

@@ -23,7 +23,7 @@ double use_of(const Slo& slo, const ClientResult& c) {
   return std::isnan(value) || of_the_served_only ? kBroken : value / slo.limit;
 }
 
-/// How many times as much of the promise it may use as simulated, in nine of ten cases.
+/// Factor by which a client may use more of its promise than simulated, in nine of ten cases.
 double at_worst(const Slo& slo, const ClientResult& c) {
   const Metric told = slo.metric == Metric::max ? Metric::p99 : slo.metric;  // the largest errs as p99 does
   const double value = value_of(c, told);

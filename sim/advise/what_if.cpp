@@ -12,7 +12,7 @@ namespace corun::sim {
 namespace {
 
 constexpr std::size_t kMostAsked = 5;
-/// Of arrivals that become random.
+/// Seeds under which arrivals that become random are simulated.
 constexpr std::size_t kSeeds = 3;
 
 /// First what was named, or was nearest.  Then the next, what has most left, for assumptions that take some of it; of what serves the goal

@@ -1,4 +1,4 @@
-// What would change an advice: the question asked again with one assumption varied each (arrivals, how requests are handed over, seed,
+// Sensitivity of an advice: the question asked again with one assumption varied each (arrivals, hand-over of requests, seed,
 // the model's error), among the settings that came nearest to being named.
 //
 // Leaves out: two assumptions at once, recorded arrivals, the hand-over of a server's steps, and what lies between the settings of a search.

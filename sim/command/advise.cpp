@@ -179,7 +179,7 @@ class Report {
     return digits(s.mean) + (metric ? fmt::format(" {}", unit_of(*metric)) : "") +
            (digits(s.least) != digits(s.most) ? fmt::format(" ({} to {})", digits(s.least), digits(s.most)) : "");
   }
-  /// Where several seeds were simulated, in how many the promises hold.
+  /// Number of seeds in which the promises hold, where several were simulated.
   std::string held(const Tried& t) const {
     if (t.results.size() < 2 || options_.slos.empty()) return "";
     return t.held_in == t.results.size() ? fmt::format(" in each of {} seeds", t.results.size())
@@ -273,7 +273,8 @@ int advise(const Trace& trace, const Gpu& gpu, const AdviseArguments& a, EngineO
   options.engine = engine;
   options.seeds = a.seeds.empty() ? usual_seeds(trace) : parse_seeds(a.seeds);
   if (!a.report.empty()) check_report_can_be_made();
-  const std::optional<Format> format = a.format.empty() ? std::nullopt : std::optional(parse_format(a.format));
+  std::optional<Format> format;
+  if (!a.format.empty()) format = parse_format(a.format);
   if (format && json) throw InputError("", "--format", "prints what to paste, and --json a document", "give one of them");
   const bool asks_rate = !a.rate_of.empty();
   const std::size_t rate_of = asks_rate ? client_number(a.rate_of, trace) : 0;

@@ -58,7 +58,8 @@ struct Until {
   Figure figure = Figure::p99;
   double share = 0;  // of the mean, half of its 95 % interval
 };
-Until parse_until(const std::string& text) {
+std::optional<Until> parse_until(const std::string& text) {
+  if (text.empty()) return std::nullopt;
   static const std::vector<std::pair<std::string, Figure>> figures = {{"p99", Figure::p99}, {"mean", Figure::mean}, {"stp", Figure::stp}};
   const std::size_t colon = text.find(':');
   std::vector<std::string> names;
@@ -69,13 +70,13 @@ Until parse_until(const std::string& text) {
     const char* end = text.data() + text.size();
     const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, percent);
     if (error == std::errc{} && std::string_view(stop, static_cast<std::size_t>(end - stop)) == "%" && percent > 0 && percent < 100)
-      return {figure, percent / 100};
+      return Until{figure, percent / 100};
   }
   throw InputError("", "--until", fmt::format("{} is no figure and share", in_quotes(text)),
                    fmt::format("write p99:2%; figures are {}", list_names(names)));
 }
 
-/// Which figure is the least sure, as "vision p99 under mps"; none: all are sure enough.
+/// The least sure figure, as "vision p99 under mps"; none: all are sure enough.
 std::optional<std::string> not_sure(const std::vector<std::vector<RunResult>>& runs, const Until& until) {
   std::optional<std::string> worst;
   double most = until.share;
@@ -190,7 +191,7 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
   std::optional<std::string> unsure;
   bool stopped = false, searching = false;
   const hw::SignalGuard guard;
-  const std::optional<Until> until = a.until.empty() ? std::nullopt : std::optional(parse_until(a.until));
+  const std::optional<Until> until = parse_until(a.until);
   std::vector<std::uint64_t> seeds = a.seeds.empty() ? usual_seeds(trace) : parse_seeds(a.seeds);
   {
     ProgressBar bar;
@@ -199,10 +200,10 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
     std::vector<std::string> refused(specs.size());
     const auto run_seeds = [&](std::size_t from) {
       const std::size_t of_each = seeds.size() - from;
-      std::vector<std::optional<RunResult>> results(specs.size() * of_each);
-      std::vector<double> done(results.size());
+      std::vector<std::optional<RunResult>> round(specs.size() * of_each);
+      std::vector<double> done(round.size());
       std::mutex telling;
-      in_parallel(results.size(), 0, [&](std::size_t k) {
+      in_parallel(round.size(), 0, [&](std::size_t k) {
         const std::size_t i = k / of_each;
         const auto tell = [&](const char* stage, double fraction) {
           const std::scoped_lock lock(telling);
@@ -221,7 +222,7 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
         seeded.run.seed = seeds[from + k % of_each];
         std::string reason;
         try {
-          results[k] = run(seeded, gpu, options);
+          round[k] = run(seeded, gpu, options);
           return;
         } catch (const InputError& error) {
           if (!all) throw;
@@ -235,8 +236,8 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
         const std::scoped_lock lock(telling);
         refused[i] = reason;
       });
-      for (std::size_t k = 0; k < results.size(); ++k)
-        if (results[k]) ran[k / of_each].push_back(std::move(*results[k]));
+      for (std::size_t k = 0; k < round.size(); ++k)
+        if (round[k]) ran[k / of_each].push_back(std::move(*round[k]));
     };
     run_seeds(0);
     // Each further round has half as many again as there are.

@@ -12,7 +12,7 @@ namespace corun::sim {
 
 /// The host gaps of the only program shrink alike, until a request alone takes no longer than `wanted`, or no
 /// longer than its work on the GPU alone does; each of several in a row, where the program waits for nothing.
-/// Where it takes less they grow, if the time is that of a run without the tool.
+/// Gaps grow where a replay takes less, if the time is that of a run without the tool.
 /// Of one that is a single graph the kernels get shorter instead, each by the same time, at most by half.
 /// Returns a note.  Throws InputError where there are several programs, or the GPU is not known.
 std::string fit_host(Trace& trace, Time wanted, const RecordedTimes& recorded);

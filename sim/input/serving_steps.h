@@ -1,4 +1,4 @@
-// Which of a file's programs are the steps of a server, and of what size: as written, or read from their names.
+// Steps of a server among a file's programs, and their sizes: as written, or read from the programs' names.
 //
 // Leaves out: steps whose size only their launches would tell.
 #pragma once
@@ -15,7 +15,7 @@ namespace corun::sim {
 /// with a word that says which it is.  Nothing: the name does not say all, or says what is no size.
 std::optional<ServingStep> step_of_name(const std::string& name);
 
-/// Of "prefill:512+decode:8x2048", programs by name with their sizes; of "auto" all programs but those recorded on a
+/// Reads "prefill:512+decode:8x2048", programs by name with their sizes; "auto": all programs but those recorded on a
 /// part of the GPU, by their names.  `file` and `place` stand in messages.  Throws InputError.
 std::vector<ServingStep> serving_steps(const std::string& text, const Trace& trace, const std::string& file, const std::string& place);
 

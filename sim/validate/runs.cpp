@@ -52,7 +52,7 @@ RunNumbers measured_numbers(const json& result) {
   return n;
 }
 
-/// As recordings have it: a client's slowdown is of the requests that were not dropped.
+/// ANTT as recordings have it: a client's slowdown is of the requests that were not dropped.
 double antt_of_served(const RunResult& result) {
   double sum = 0, n = 0;
   for (const ClientResult& c : result.clients)

@@ -149,7 +149,7 @@ class Reader {
     double seconds;  // 0: not said
     std::uint32_t block_tokens;  // of a hash
   };
-  /// By the key, or by the whole of the keys of a published format.
+  /// Unit by the key, or by all keys of a published format.
   static Unit unit_of(const nlohmann::json& request) {
     for (const Unit& said : {Unit{"timestamp_ms", "JSON lines", 1e-3, kMooncakeBlock}, Unit{"timestamp_s", "JSON lines", 1, kMooncakeBlock}})
       if (request.contains(said.key)) return said;

@@ -26,7 +26,7 @@ struct RecordedArrivals {
   std::string times_in{};                 // of JSON lines: "s" or "ms"
 };
 
-/// Of the times of JSON lines.
+/// Unit of the times of JSON lines.
 enum class TimeUnit : std::uint8_t { seconds, milliseconds };
 
 /// Plain or gzip; the content tells which of these it is:

@@ -37,7 +37,7 @@ class DeviceRecords {
   const kineto::Step* window() const { return window_; }  // null: all is the request
   bool marked() const { return window_ != nullptr && !by_repetition_; }
   Time think_time() const { return think_time_; }         // between requests, the median
-  /// Of steps that follow each other without a pause, as ProfilerStep marks a loop's.
+  /// Steps that follow each other without a pause, as ProfilerStep marks a loop's.
   struct Rhythm {
     Time period{};                // from the beginning of one to that of the next, the median
     std::uint32_t in_flight = 1;  // steps that are not over when one has begun, with that

@@ -85,7 +85,7 @@ void HostOrder::collect_items() {
   collect_synchronizations();
 }
 
-/// What a recorded call takes beyond a replay's is the host's own: up to when its work must have left for the GPU before it, then
+/// Time of a recorded call beyond a replay's is the host's own: up to when its work must have left for the GPU before it, then
 /// behind it.
 void HostOrder::place(HostItem& item, const Call& call) {
   constexpr Nanoseconds kLong = std::chrono::microseconds{100};

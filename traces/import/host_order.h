@@ -53,7 +53,7 @@ class HostOrder {
  private:
   void collect_items();
   void place(HostItem& item, const kineto::Call& call);
-  /// So much had been issued before the call and had not started that the call waits for room, in a replay as well.
+  /// True if the queue was full at the call, so that it waits for room, in a replay as well.
   bool into_full_queue(const kineto::Call& call) const;
   void collect_synchronizations();
   void order_items();

@@ -28,7 +28,7 @@ using kineto::Nanoseconds;
 using kineto::Records;
 using kineto::StreamKey;
 
-/// Where the host sets the pace of a copy; 0: it does not.
+/// Bytes/s of a copy whose pace the host sets; 0: another copy.
 std::uint64_t rate_of_host(const GpuOp& op) {
   constexpr std::uint64_t kStaged = 64 * 1024;  // bytes up to which CUDA's driver takes a copy along with its command
   const bool by_host = op.migration || (op.pageable && op.bytes > kStaged);
@@ -145,13 +145,13 @@ class Import {
     ClosedLoop arrivals{device_.think_time()};
     if (const auto& rhythm = device_.rhythm()) {
       times_.period = rhythm->period;
-      const Time begins = device_.at(device_.window()->start), over = std::max(free, last_end()) - begins;
+      const Time begins = device_.at(device_.window()->start), lasts = std::max(free, last_end()) - begins;
       if (rhythm->in_flight > 1) {
         earlier_ = std::max(Time{}, rhythm->period - (free - begins));
         program.ops.front().host_gap += earlier_;
         arrivals.in_flight = rhythm->in_flight;
       } else {
-        arrivals.think_time = std::max(Time{}, rhythm->period - over);
+        arrivals.think_time = std::max(Time{}, rhythm->period - lasts);
       }
     }
     if (wanted_.host_time) shrink_host_gaps(program);

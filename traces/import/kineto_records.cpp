@@ -389,12 +389,12 @@ class RecordSax {
     };
     if (const std::string& kernel = event_.kernel_details; !kernel.empty()) {
       const auto dims = [&](const char* key) {
-        Dims dims;
+        Dims read;
         for (const std::int64_t n : whole_numbers(detail(kernel, key))) {
-          if (dims.count < 3) dims.size[dims.count] = n;
-          ++dims.count;
+          if (read.count < 3) read.size[read.count] = n;
+          ++read.count;
         }
-        return dims;
+        return read;
       };
       event_.grid = dims("grid"), event_.block = dims("block"), event_.registers = number(kernel, "regs");
       const std::int64_t shared = number(kernel, "static_shared").value_or(0), dynamic = number(kernel, "dynamic_shared").value_or(0);

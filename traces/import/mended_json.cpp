@@ -13,7 +13,7 @@ constexpr std::size_t kLongestToken = 512;
 bool is_space(int c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool is_digit(int c) { return c >= '0' && c <= '9'; }
 
-/// As JSON has it.
+/// Number as JSON has it.
 bool is_number(std::string_view t) {
   std::size_t i = 0;
   const auto digits = [&] {
@@ -67,7 +67,7 @@ bool MendedJson::is_key(std::size_t i) {
   return true;
 }
 
-/// Whether a quote ends its string, by what is behind it.
+/// True if a quote ends its string, by the text behind it.
 bool MendedJson::closes(std::size_t i) {
   if (key_) return true;
   i = beyond_spaces(i);

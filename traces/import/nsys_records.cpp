@@ -165,7 +165,7 @@ class Reader {
         "look for what keeps the tool from the GPU: another profiler, WSL, missing permissions, a driver newer than nsys");
   }
 
-  /// What the tool wrote of its own troubles, the worst first.
+  /// The tool's own diagnostics, the worst first.
   std::string diagnostics() const {
     constexpr std::size_t kMost = 3;
     const auto there = db_.columns("DIAGNOSTIC_EVENT");

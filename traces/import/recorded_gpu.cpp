@@ -102,9 +102,9 @@ RecordedGpu recorded_gpu(const kineto::Records& records, std::int64_t device, co
     std::string had = "no device properties";
     if (known) had = fmt::format("\"{}\" without a description here", recorded->name);
     if (sms != 0) had += fmt::format(", {} SMs", sms);
-    kineto::Device device = known ? *recorded : kineto::Device{};
-    device.sms = sms;
-    gpu.nearest = nearest_to(device);
+    kineto::Device unknown = known ? *recorded : kineto::Device{};
+    unknown.sms = sms;
+    gpu.nearest = nearest_to(unknown);
     if (!gpu.nearest.empty()) {
       const Gpu description = read_gpu(gpu.nearest);
       had += fmt::format("; the nearest described one is {}: {}, {} SMs, compute capability {}.{}", gpu.nearest, description.product, description.sms,

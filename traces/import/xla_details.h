@@ -1,4 +1,4 @@
-// What XLA's profiler (JAX, TensorFlow) says of an operation in one string: "regs:32 static_shared:0 grid:264,1,1 block:256,1,1".
+// Details of an operation in one string, as XLA's profiler (JAX, TensorFlow) writes them: "regs:32 static_shared:0 grid:264,1,1 block:256,1,1".
 #pragma once
 
 #include <cstdint>

@@ -63,7 +63,7 @@ struct Tally {
   double work_ps = 0;
   LatencyParts parts;  // sums over `latencies`
 
-  /// Of all requests that arrived in the window.  One that is under way at its end is known to take longer than its age;
+  /// Quantile of all requests that arrived in the window.  One under way at its end is known to take longer than its age;
   /// a dropped one never ended.
   double quantile_ms(std::size_t percent) const {
     if (latencies.empty()) return kUndefined;
@@ -79,7 +79,7 @@ struct Tally {
     return beyond <= rest ? to_ms(ages[ages.size() - rest + beyond - 1]) : kInfinite;
   }
 
-  /// Of all requests that arrived in the window: a dropped one counts until what was served instead ends, one that is under
+  /// Mean over all requests that arrived in the window: a dropped one counts until what was served instead ends, one that is under
   /// way with its age, where no other took as long.
   double turnaround_ms() const {
     if (latencies.empty()) return kUndefined;
@@ -148,7 +148,7 @@ void count(Tally& t, const RequestRecord& r, const Window& w, std::optional<Time
   if (missed && deadline && arrived_inside) ++t.deadline_misses;
 }
 
-/// Of one client's requests, each once.
+/// Counts each of one client's requests once.
 Tally tally(std::vector<const RequestRecord*> requests, const Window& w, std::optional<Time> deadline) {
   Tally t;
   std::ranges::stable_sort(requests, {}, &RequestRecord::request);

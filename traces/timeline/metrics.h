@@ -37,7 +37,7 @@ struct ClientIntervals {
   std::string known;  // in words: what of its kernels the numbers rest on
 };
 
-/// Of a server: what its sequences met, as `vllm bench serve` prints.  All count that came in the window, whatever
+/// Latencies and rates of a server's sequences, as `vllm bench serve` prints them.  All count that came in the window, whatever
 /// became of them, so that their number is that of any policy; rates count what the window saw, whenever it came.
 /// Each of `sequences` is good, late or pending.  Times are in ms; a quantile is infinite where it is one of a
 /// sequence that has not got there, a mean then counts the time so far, and is at least that; NaN of none.

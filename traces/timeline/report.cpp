@@ -267,7 +267,7 @@ bool at_least(const ServedResult& s, double ServedResult::*value) {
          (value == &ServedResult::end_to_end_mean_ms && s.end_to_end_infinite != 0);
 }
 
-/// Of servers: a block each, a column for each run; empty where there are none.
+/// A block for each server, a column for each run; empty where there are none.
 std::string served_text(std::span<const RunResult> results) {
   constexpr std::size_t kCell = 18, kSideBySide = 4;
   using Served = const ServedResult&;

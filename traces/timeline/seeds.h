@@ -19,7 +19,7 @@ bool is_random(const Trace& trace);
 /// The trace's, and where it is random four more.
 std::vector<std::uint64_t> usual_seeds(const Trace& trace);
 
-/// Of a figure, over seeds.  NaN of none; one of a single run has no deviation.
+/// A figure over seeds.  NaN of none; one of a single run has no deviation.
 struct Estimate {
   std::size_t runs = 0;
   double mean = 0, deviation = 0, least = 0, most = 0;  // deviation: of one run, from the sample (n - 1)
@@ -40,7 +40,7 @@ struct NamedEstimate {
   std::string name;  // "stp", "cam p99"
   Estimate estimate;
 };
-/// Of each client, or of all together.
+/// One for each client; for the STP one of all.
 std::vector<NamedEstimate> estimates(std::span<const RunResult> runs, Figure figure);
 
 /// A line for each STP and each client's p99: mean ± deviation, least … most.

@@ -44,7 +44,7 @@ struct Seen {
   bool late = false;
 };
 
-/// Of one under way: its tokens so far came slower than that in the mean, and not by a few long gaps.
+/// True if a sequence's tokens so far came slower than `limit` in the mean, and not by a few long gaps.
 bool too_slow(std::vector<Time> gaps, Time limit) {
   if (gaps.size() < 2) return false;
   Time sum{};

@@ -1,4 +1,4 @@
-// What the sequences of servers met: times to the first token, per and between tokens and to the end, and which
+// Latencies of servers' sequences: to the first token, per and between tokens and to the end; and which
 // kept their promises.
 //
 // Leaves out: guesses at what those under way would have met.  One that has not got its first token, or its last,

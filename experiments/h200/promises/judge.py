@@ -47,46 +47,54 @@ def predicted(setting, promise):
     return float("inf") if value is None else value
 
 
-def main(predictions=os.path.join(HERE, "predictions.json")):
+def rows(predictions=os.path.join(HERE, "predictions.json")):
+    """By case: of each measured setting whether it held, its goal (larger is better), the promised figures, measured and predicted, and its words."""
     with open(predictions) as file:
         cases = json.load(file)
     with gzip.open(os.path.join(HERE, "measured.json.gz")) as file:
         runs = {(run["case"], run["setting"]): run["clients"] for run in json.load(file)["runs"]}
-    right, errors = 0, {}
     for name, case in cases.items():
         names = [c["network"] for c in case["clients"]]
         wanted, aim = case["goal"].rsplit(":", 1)
-        print(f"\n{name}: {', '.join(case['promised'])}; wanted {case['goal']}")
-        rows = []
-        for setting in case["settings"]:
-            found = runs.get((name, setting["setting"]))
-            if found is None:
-                print(f"   {setting['setting']}: not measured")
-                continue
-            of, holds, shown = dict(zip(names, found)), True, []
+        measured = []
+        for setting in (s for s in case["settings"] if (name, s["setting"]) in runs):
+            of, holds, shown, errors = dict(zip(names, runs[name, setting["setting"]])), True, [], []
             for promise in case["promised"]:
                 client, limit = promise.split(":", 1)
                 metric, limit = limit.split("=")
-                was, said = figure(of[client], metric), predicted(setting, promise)
-                low, high = spread(of[client], metric)
-                holds = holds and was <= float(limit[:-2])
-                errors.setdefault(setting["mode"], []).append(said / was - 1)
-                shown.append(f"{client} {metric} {was:.2f} [{low:.2f}, {high:.2f}] ms ({said:.2f}){'' if was <= float(limit[:-2]) else ' BROKEN'}")
+                was, said, (low, high) = figure(of[client], metric), predicted(setting, promise), spread(of[client], metric)
+                kept = was <= float(limit[:-2])
+                holds = holds and kept
+                errors.append(said / was - 1)
+                shown.append(f"{client} {metric} {was:.2f} [{low:.2f}, {high:.2f}] ms ({said:.2f}){'' if kept else ' BROKEN'}")
             value = figure(of[wanted], aim)
             shown.append(f"{aim} {value:.2f} ({setting['goal']:.2f})")
-            rows.append((setting["advised"], holds, value if aim == "throughput" else -value))
-            print(f"   {'->' if setting['advised'] else '  '} {setting['setting']}: {'; '.join(shown)}")
-        held = [value for _, holds, value in rows if holds]
-        named = next((row for row in rows if row[0]), None)
-        if case["holds"]:
-            good = bool(named and named[1] and named[2] >= max(held) - ENOUGH * abs(max(held)))
-        else:
-            good = not held
-        right += good
-        print(f"   {'right' if good else 'WRONG'}" + ("" if case["holds"] else ": none was said to hold"))
+            measured.append({"setting": setting, "holds": holds, "value": value if aim == "throughput" else -value, "errors": errors, "shown": "; ".join(shown)})
+        yield name, case, measured
+
+
+def is_right(case, measured):
+    """What was named held, and its goal is within 5 % of the best that did; where none was named, nothing held."""
+    held = [row["value"] for row in measured if row["holds"]]
+    if not case["holds"]:
+        return not held
+    named = next((row for row in measured if row["setting"]["advised"]), None)
+    return bool(named and named["holds"] and named["value"] >= max(held) - ENOUGH * abs(max(held)))
+
+
+def main(*predictions):
+    right, errors, cases = 0, {}, list(rows(*predictions))
+    for name, case, measured in cases:
+        print(f"\n{name}: {', '.join(case['promised'])}; wanted {case['goal']}")
+        for row in measured:
+            print(f"   {'->' if row['setting']['advised'] else '  '} {row['setting']['setting']}: {row['shown']}")
+            errors.setdefault(row["setting"]["mode"], []).extend(row["errors"])
+        right += is_right(case, measured)
+        print(f"   {'right' if is_right(case, measured) else 'WRONG'}" + ("" if case["holds"] else ": none was said to hold"))
     for mode, of in sorted(errors.items()):
         print(f"{mode}: promised figures off by {100 * statistics.mean(map(abs, of)):.1f} % in the mean, {100 * statistics.mean(of):+.1f} % signed, {len(of)} of them")
     print(f"\nright in {right} of {len(cases)} cases; measured [nine of ten resampled] (predicted)")
 
 
-main(*sys.argv[1:])
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -98,7 +98,7 @@ TEST_F(BetweenSizes, ADecodeLiesBetweenBatchesAndContexts) {
   EXPECT_NEAR(to_ms(at(1, 100).second.at(0)), 0.008, 0.002 / 64) << "not between a decode and a prompt";
 }
 
-/// Of 5 us, and 1 ns a token by the second launch.
+/// A program of 5 us, and 1 ns a token by the second launch.
 class OutsideOfSizes : public BetweenSizes {
  protected:
   OutsideOfSizes() { prompt(64, {us(1)}); }

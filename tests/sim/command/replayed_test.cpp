@@ -1,4 +1,4 @@
-// What an import says of its replay: the request's length and how often it comes; and the command that it ends with.
+// Do an import's notes on its replay tell the request's length, its period, and a command that works?
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

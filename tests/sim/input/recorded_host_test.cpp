@@ -1,4 +1,4 @@
-// What a recording says of the host: how long its launch calls take, when it goes on to the next step, and that a copy holds it.
+// Does a replay keep the host of a recording: the length of its launch calls, the period of its steps, the copies that hold it?
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -69,7 +69,7 @@ Time one_request(Trace trace) {
   return seen.requests.front().finished - seen.requests.front().arrival;
 }
 
-/// Of the client as it was imported.
+/// Settings of the client as it was imported.
 std::size_t requests_in(Trace trace, Time duration) {
   trace.run.duration = duration;
   Collector seen;
@@ -122,10 +122,12 @@ TEST_P(Overlapping, StepsFollowEachOtherAsRecorded) {
     const double t = 1e6 + 1e4 * n;
     step(n, t, 9990);
     if (GetParam()) {
-      call("cudaMemcpyAsync", t + 9000, 500, ++c).copy("Memcpy HtoD (Pageable -> Device)", t + 9100, 380, c, 4'000'000);
+      ++c;
+      call("cudaMemcpyAsync", t + 9000, 500, c).copy("Memcpy HtoD (Pageable -> Device)", t + 9100, 380, c, 4'000'000);
       call("cudaStreamSynchronize", t + 9510, 20, ++c);
     }
-    call("cudaLaunchKernel", t + 9600, 10, ++c).kernel(t + 9615, 7000, c, 1000);
+    ++c;
+    call("cudaLaunchKernel", t + 9600, 10, c).kernel(t + 9615, 7000, c, 1000);
   }
   call("cudaDeviceSynchronize", 1e6 + 6e4, 6620, ++c);
   RecordedTimes recorded;
@@ -223,8 +225,11 @@ TEST_F(RecordedHost, ASlowHostLeavesTheCopyEngineToOthers) {
   RunOptions options = watched(seen);
   options.policy = "mps";
   run(trace, read_gpu("h200"), options);
-  for (const CopyRecord& c : seen.copies)
-    if (c.client.value == 1) EXPECT_LT(c.finished, Time{std::chrono::milliseconds{9}}) << "3.6 ms behind 3.6 ms of the other's bytes";
+  for (const CopyRecord& c : seen.copies) {
+    if (c.client.value == 1) {
+      EXPECT_LT(c.finished, Time{std::chrono::milliseconds{9}}) << "3.6 ms behind 3.6 ms of the other's bytes";
+    }
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Which kernels wait for peers, and that another card does not scale their waits.
+// Are kernels that wait for peers told from work, and their waits not scaled to another card?
 #include "sim/model/peer_kernels.h"
 
 #include <gmock/gmock.h>

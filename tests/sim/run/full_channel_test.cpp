@@ -16,7 +16,7 @@ struct Scene : TraceBuilder {
   Scene() { gpu.channel_depth = 20; }
 };
 
-/// When a kernel could run: the one under way and those in the channel are there, and the next call waits for the first end.
+/// Earliest start of a kernel: the one under way and those in the channel are there, and the next call waits for the first end.
 TEST(FullChannel, ASmallKernelOfAnotherStreamComesAfterTheThreadIsFree) {
   Scene s;
   std::vector<Op> ops(100, launch(s.longer));

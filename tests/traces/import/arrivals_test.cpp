@@ -72,7 +72,7 @@ TEST_F(ArrivalsOfRecordings, TheUnitOfATimeIsReadFromItsKeyOrItsWholeFormat) {
     const RecordedArrivals read = this->read("{" + a + ", \"input_length\": 400, \"output_length\": 10}\n{" + b + ", \"input_length\": 400, \"output_length\": 10}\n");
     return read.requests.at(1).at;
   };
-  // As Alibaba publishes Qwen's traces: in seconds.
+  // Qwen's traces, as Alibaba publishes them, are in seconds.
   EXPECT_EQ(second("\"chat_id\": 0, \"parent_chat_id\": -1, \"timestamp\": 0.0, \"turn\": 1, \"hash_ids\": [0]",
                    "\"chat_id\": 1, \"parent_chat_id\": -1, \"timestamp\": 0.5, \"turn\": 1, \"hash_ids\": [1]"),
             from_ns(500e6));

@@ -294,7 +294,7 @@ TEST(Metrics, OverdueAtTheEndMissesItsDeadline) {
   EXPECT_EQ(missed(ms(90) - Time{1}), 1);
 }
 
-/// Of one client in 100 ms: `finished` requests of 1, 2, ... ms, and `others`.
+/// Result of one client in 100 ms: `finished` requests of 1, 2, ... ms, and `others`.
 ClientResult with(std::int64_t finished, const Requests& others) {
   const Trace trace = trace_of({client("a")}, ms(100));
   Requests together;

@@ -24,7 +24,8 @@ RunResult run(std::uint64_t seed, double stp, double p99, std::uint64_t finished
   c.finished = finished;
   c.parts.running = p99 / 4;
   c.intervals = ClientIntervals{{1, 2}, {1, 2}, {1, 2}, {p99, 2 * p99}, {}, "times"};
-  c.served = ServedResult{.finished = finished, .first_token_p99_ms = p99};
+  c.served.emplace();
+  c.served->finished = finished, c.served->first_token_p99_ms = p99;
   r.clients = {c};
   return r;
 }

@@ -1,4 +1,4 @@
-// Which sequences of a server count for what: at the window's end some wait, some are under way, some are late.
+// How do a server's sequences count at the window's end, where some wait, some are under way, some are late?
 #include "traces/timeline/served.h"
 
 #include <gtest/gtest.h>
