@@ -11,16 +11,14 @@ nlohmann::ordered_json number(double value) {
   return std::isfinite(value) ? nlohmann::ordered_json(value) : nlohmann::ordered_json();
 }
 
-nlohmann::ordered_json mean_of(const Tried& t, const std::function<double(const RunResult&)>& of) { return number(estimate(t.results, of).mean); }
-
 /// Values of the goal and of the promises.
 void add_values(nlohmann::ordered_json& one, const Tried& t, const AdviseOptions& options) {
-  one["goal"] = mean_of(t, [&](const RunResult& r) { return goal_value(options.goal, r); });
+  one["goal"] = number(goal_value(options.goal, t.together));
   one["promises"] = nlohmann::ordered_json::array();
   for (const Slo& slo : options.slos) {
     const Estimate range = estimate(t.results, [&](const RunResult& r) { return value_of(r.clients[slo.client], slo.metric); });
     const Interval interval = interval_of(t, slo.client, slo.metric);
-    one["promises"].push_back({{"promise", slo.text}, {"value", number(range.mean)}, {"unit", unit_of(slo.metric)}, {"limit", slo.limit}});
+    one["promises"].push_back({{"promise", slo.text}, {"value", number(value_of(t.together.clients[slo.client], slo.metric))}, {"unit", unit_of(slo.metric)}, {"limit", slo.limit}});
     if (t.results.size() > 1) one["promises"].back()["range"] = {number(range.least), number(range.most)};
     if (!std::isnan(interval.low)) one["promises"].back()["interval"] = {interval.low, interval.high};
   }
@@ -67,10 +65,9 @@ std::string advice_json(const std::vector<AdvisedCard>& cards, const AdviseOptio
       one["use"] = number(t.use), one["worst_use"] = number(t.worst_use);
       one["held_in"] = t.held_in, one["seeds"] = t.results.size();
       add_values(one, t, options);
-      one["stp"] = mean_of(t, [](const RunResult& r) { return r.stp; });
-      const RunResult all = mean_over_seeds(t.results);
-      for (std::size_t i = 0; i < all.clients.size(); ++i) {
-        const ClientResult& c = all.clients[i];
+      one["stp"] = number(t.together.stp);
+      for (std::size_t i = 0; i < t.together.clients.size(); ++i) {
+        const ClientResult& c = t.together.clients[i];
         one["clients"].push_back({{"name", c.name}, {"finished", c.finished}, {"dropped", c.dropped}, {"throughput_per_s", c.throughput_per_s},
                                   {"mean_ms", c.mean_ms}, {"p99_ms", c.p99_ms}, {"progress", c.progress}});
         const Interval p99 = interval_of(t, i, Metric::p99);

@@ -7,6 +7,7 @@
 #include <deque>
 #include <limits>
 #include <map>
+#include <ranges>
 #include <set>
 
 #include "sim/advise/trial.h"
@@ -17,6 +18,7 @@ namespace corun::sim {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
+constexpr double kNineOfTen = 1.645;  // standard deviations of a normal distribution
 /// More clients have too many divisions to simulate each.
 constexpr std::size_t kMostSplit = 4;
 
@@ -123,8 +125,8 @@ void name(Advice& advice) {
   }
 }
 
-/// Settings that more seeds may tell apart.
-std::vector<std::size_t> finalists(const Advice& advice) {
+/// Settings that are shown with what they hold: those named, and of each mode the best that is near.
+std::vector<std::size_t> shown(const Advice& advice) {
   const std::vector<Tried>& tried = advice.tried;
   std::vector<std::size_t> all;
   if (advice.nearest) all.push_back(*advice.nearest);
@@ -137,9 +139,22 @@ std::vector<std::size_t> finalists(const Advice& advice) {
     if (!is_first && is_better(t, tried[at->second])) at->second = i;
   }
   for (const auto& [mode, i] : of_modes)
-    if (i == advice.best || i == advice.next || tried[i].value >= tried[*advice.best].value ||
-        apart(tried[*advice.best].value, tried[i].value) <= kClose)
-      all.push_back(i);
+    if (i == advice.best || i == advice.next || apart(tried[*advice.best].value, tried[i].value) <= kClose) all.push_back(i);
+  return all;
+}
+
+/// Settings that would be named instead if more seeds made them hold, those that serve the goal best first.
+std::vector<std::size_t> rivals(const Advice& advice, std::size_t seeds) {
+  const std::vector<Tried>& tried = advice.tried;
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < tried.size(); ++i) {
+    const Tried& t = tried[i];
+    const bool would_be_named = !advice.best || (t.card <= tried[*advice.best].card && (t.value > tried[*advice.best].value || !tried[*advice.best].holds_likely()));
+    if (t.may_hold() && t.results.size() < seeds && would_be_named) all.push_back(i);
+  }
+  std::ranges::stable_sort(all, [&](std::size_t a, std::size_t b) {
+    return tried[a].card != tried[b].card ? tried[a].card < tried[b].card : tried[a].value > tried[b].value;
+  });
   return all;
 }
 
@@ -153,13 +168,19 @@ AdvisedCard card_of(const Trace& trace, const Gpu& from, const Gpu& to) {
 
 double apart(double better, double than) { return than == 0 ? kInfinite : std::abs((better - than) / than); }
 
+bool Tried::may_hold() const {
+  // Under one seed, p99 of a few hundred requests was up to a third above that of five seeds' requests together (decision 448).
+  constexpr double kAbove = 0.5;
+  return ran() && use <= 1 + kAbove / static_cast<double>(results.size());
+}
+
 Interval interval_of(const Tried& tried, std::size_t client, Metric metric) {
-  Interval all;
-  for (const RunResult& result : tried.results) {
-    const Interval one = interval_of(result.clients[client], metric);
-    all.low = std::fmin(all.low, one.low), all.high = std::fmax(all.high, one.high);
-  }
-  return all;
+  const Interval model = interval_of(tried.together.clients[client], metric);
+  const double value = value_of(tried.together.clients[client], metric);
+  if (tried.results.size() < 2 || std::isnan(model.low) || !std::isfinite(value) || value <= 0) return model;
+  const Estimate logs = estimate(tried.results, [&](const RunResult& r) { return std::log(value_of(r.clients[client], metric)); });
+  const double sampled = kNineOfTen * logs.deviation / std::sqrt(static_cast<double>(logs.runs));
+  return {value * std::exp(-std::hypot(std::log(value / model.low), sampled)), value * std::exp(std::hypot(std::log(model.high / value), sampled))};
 }
 
 std::optional<std::size_t> best_of(const std::vector<Tried>& all) {
@@ -170,19 +191,28 @@ std::optional<std::size_t> best_of(const std::vector<Tried>& all) {
 }
 
 Advice advise(const std::vector<AdvisedCard>& cards, const AdviseOptions& options) {
+  constexpr std::size_t kAtOnce = 4;  // rivals: one of them that holds spares those behind it
   Advice advice;
   std::deque<Trial> trials;
   for (std::size_t i = 0; i < cards.size(); ++i) try_card(trials.emplace_back(cards[i], i, options), cards[i], options, advice.tried);
-  // A setting that more seeds make worse may leave another one as the best, which then needs them too.
-  for (bool more = true; more;) {
+  const std::size_t seeds = std::max<std::size_t>(1, options.seeds.size());
+  std::vector<Tried>& tried = advice.tried;
+  for (;;) {
     name(advice);
     std::vector<Tried*> incomplete;
-    for (const std::size_t i : finalists(advice))
-      if (advice.tried[i].results.size() < options.seeds.size()) incomplete.push_back(&advice.tried[i]);
-    more = !incomplete.empty();
-    if (more) trials[incomplete.front()->card].complete(incomplete, options.seeds.size());
+    for (const std::size_t i : shown(advice))
+      if (tried[i].results.size() < seeds) incomplete.push_back(&tried[i]);
+    std::size_t upto = seeds;
+    if (incomplete.empty()) {
+      std::vector<std::size_t> next = rivals(advice, seeds);
+      if (next.empty()) return advice;
+      next.resize(std::min(next.size(), kAtOnce));
+      std::erase_if(next, [&](std::size_t i) { return tried[i].card != tried[next.front()].card; });
+      upto = std::ranges::min(next | std::views::transform([&](std::size_t i) { return tried[i].results.size(); })) + 1;
+      for (const std::size_t i : next) incomplete.push_back(&tried[i]);
+    }
+    trials[incomplete.front()->card].complete(incomplete, upto);
   }
-  return advice;
 }
 
 std::optional<HighestRate> highest_rate(const AdvisedCard& card, const Setting& setting, std::size_t client,

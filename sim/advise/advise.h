@@ -36,11 +36,12 @@ struct Tried {
   Setting setting;
   std::string refused;             // not empty: it cannot run, and why
   std::vector<RunResult> results;  // under the first of the seeds, or more
-  double use = 0;        // of what was promised, the largest under any seed: value / limit; infinite where requests are dropped
+  RunResult together;              // of these; what is promised is judged by it
+  double use = 0;        // of what was promised, the largest: value / limit; infinite where requests are dropped
   double worst_use = 0;  // the same at the bad ends of intervals
-  std::size_t tightest = 0, worst_result = 0;  // which promise that is, and under which seed
-  std::size_t held_in = 0;                     // of the results, how many hold
-  double value = 0;  // of the goal, the mean over seeds; larger is better, also for latencies (their negative)
+  std::size_t tightest = 0;  // which promise that is
+  std::size_t held_in = 0;   // of the results, how many hold by themselves
+  double value = 0;          // of the goal; larger is better, also for latencies (their negative)
   std::vector<Basis> bases;  // of the clients
 
   bool ran() const { return refused.empty(); }
@@ -48,9 +49,12 @@ struct Tried {
   bool holds_surely() const { return ran() && worst_use <= 1; }
   /// A third of the way to the bad end, where three of four measured values are better.
   bool holds_likely() const { return ran() && use * use * worst_use <= 1; }
+  /// False where further seeds will hardly make it hold.
+  bool may_hold() const;
 };
 
-/// Between what nine of ten measured values lie, under whichever seed; NaN where none is given.
+/// Between what nine of ten measured values lie: what the model errs by, and where there are several seeds, by how much their mean may be
+/// off.  NaN where none is given.
 Interval interval_of(const Tried& tried, std::size_t client, Metric metric);
 
 struct Advice {
@@ -71,8 +75,8 @@ struct AdviseOptions {
   std::function<void()> interrupt{};                                  // may throw; may be empty
 };
 
-/// Every setting is simulated under the first seed.  Under all: those named, and of each mode the best that holds and is within
-/// `kClose` of the named one.  Of cards that hold the first is taken: they are given in the order in which they are wanted.
+/// Every setting is simulated under the first seed.  Under all: those named, those that serve the goal better, as long as they may hold, and of
+/// each mode the best that holds and is within `kClose` of the named one.  Of cards that hold the first is taken: they are given in the order in which they are wanted.
 Advice advise(const std::vector<AdvisedCard>& cards, const AdviseOptions& options);
 
 /// The one of `all` that is named: of those that hold on the first card, one that likely holds before others, then by the goal; ties: the first.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <ranges>
 
 #include "policies/api/registry.h"
 #include "sim/run/in_parallel.h"
@@ -24,32 +25,32 @@ double use_of(const Slo& slo, const ClientResult& c) {
 }
 
 /// Factor by which a client may use more of its promise than simulated, in nine of ten cases.
-double at_worst(const Slo& slo, const ClientResult& c) {
+double at_worst(const Slo& slo, const Tried& tried) {
   const Metric told = slo.metric == Metric::max ? Metric::p99 : slo.metric;  // the largest errs as p99 does
-  const double value = value_of(c, told);
-  const Interval interval = interval_of(c, told);
+  const double value = value_of(tried.together.clients[slo.client], told);
+  const Interval interval = interval_of(tried, slo.client, told);
   const double times = is_rate(slo.metric) ? value / interval.low : interval.high / value;
   return std::isnan(times) ? 1 : times;
 }
 
+bool holds_in(const RunResult& result, const std::vector<Slo>& slos) {
+  return std::ranges::all_of(slos, [&](const Slo& slo) { return use_of(slo, result.clients[slo.client]) <= 1; });
+}
+
 void judge(Tried& tried, const AdviseOptions& options) {
-  tried.use = tried.worst_use = tried.value = 0, tried.held_in = 0;
-  for (std::size_t r = 0; r < tried.results.size(); ++r) {
-    const RunResult& result = tried.results[r];
-    double use_here = 0;
-    for (std::size_t i = 0; i < options.slos.size(); ++i) {
-      const Slo& slo = options.slos[i];
-      const ClientResult& client = result.clients[slo.client];
-      expect_judged(slo.text, slo.metric, client);
-      const double use = use_of(slo, client);
-      if (use > tried.use) tried.use = use, tried.tightest = i, tried.worst_result = r;
-      use_here = std::max(use_here, use);
-      tried.worst_use = std::max(tried.worst_use, use * at_worst(slo, client));
-    }
-    tried.held_in += use_here <= 1;
-    if (options.goal.client) expect_judged(options.goal.text, options.goal.metric, result.clients[*options.goal.client]);
-    tried.value += merit_of(options.goal, result) / static_cast<double>(tried.results.size());
+  tried.together = over_seeds(tried.results);
+  tried.use = tried.worst_use = 0;
+  for (std::size_t i = 0; i < options.slos.size(); ++i) {
+    const Slo& slo = options.slos[i];
+    const ClientResult& client = tried.together.clients[slo.client];
+    expect_judged(slo.text, slo.metric, client);
+    const double use = use_of(slo, client);
+    if (use > tried.use) tried.use = use, tried.tightest = i;
+    tried.worst_use = std::max(tried.worst_use, use * at_worst(slo, tried));
   }
+  if (options.goal.client) expect_judged(options.goal.text, options.goal.metric, tried.together.clients[*options.goal.client]);
+  tried.value = merit_of(options.goal, tried.together);
+  tried.held_in = static_cast<std::size_t>(std::ranges::count_if(tried.results, [&](const RunResult& r) { return holds_in(r, options.slos); }));
 }
 
 }  // namespace
@@ -114,8 +115,9 @@ void Trial::complete(const std::vector<Tried*>& tried, std::size_t seeds) {
 
 bool Trial::holds(const Setting& setting) {
   std::vector<Tried> one = of({setting});
-  for (std::size_t seeds = 2; one.front().holds() && seeds <= options_.seeds.size(); ++seeds) complete({&one.front()}, seeds);
-  return one.front().holds();
+  Tried& tried = one.front();
+  while (tried.may_hold() && tried.results.size() < options_.seeds.size()) complete({&tried}, tried.results.size() + 1);
+  return tried.holds();
 }
 
 }  // namespace corun::sim

@@ -18,7 +18,7 @@ class Trial {
   std::vector<Tried> of(const std::vector<Setting>& settings);
   /// Adds the seeds that are left, up to `seeds`.
   void complete(const std::vector<Tried*>& tried, std::size_t seeds);
-  /// True if the promises hold under every seed.
+  /// True if the promises hold over all seeds.
   bool holds(const Setting& setting);
 
  private:

@@ -12,8 +12,6 @@ namespace corun::sim {
 namespace {
 
 constexpr std::size_t kMostAsked = 5;
-/// Seeds under which arrivals that become random are simulated.
-constexpr std::size_t kSeeds = 3;
 
 /// First what was named, or was nearest.  Then the next, what has most left, for assumptions that take some of it; of what serves the goal
 /// better, for those that give more, what breaks by least and what serves it best; then the best of each way of sharing.
@@ -50,7 +48,7 @@ std::vector<Setting> asked_again(const Advice& advice, std::size_t named) {
 
 Interval goal_interval(const Goal& goal, const Tried& tried) {
   if (goal.client) return interval_of(tried, *goal.client, goal.metric);
-  return tried.results.front().stp_interval.value_or(Interval{});
+  return tried.together.stp_interval.value_or(Interval{});
 }
 
 /// Fills in what `of`, of which the first was named, says of the advice.
@@ -126,13 +124,11 @@ class Asked {
     try {
       Trial trial(card, 0, options);
       std::vector<Tried> tried = trial.of(settings_);
-      for (;;) {  // what breaks under one seed is broken; and another one may then be the best
-        std::vector<Tried*> incomplete;
-        for (const std::size_t i : {std::size_t{0}, best_of(tried).value_or(0)})
-          if (tried[i].holds() && tried[i].results.size() < options.seeds.size() && (incomplete.empty() || incomplete.front() != &tried[i]))
-            incomplete.push_back(&tried[i]);
-        if (incomplete.empty()) break;
-        trial.complete(incomplete, options.seeds.size());
+      for (std::size_t seeds = 2; seeds <= options.seeds.size(); ++seeds) {
+        std::vector<Tried*> may_be_named;
+        for (Tried& t : tried)
+          if (t.may_hold() && (&t == &tried.front() || !tried.front().may_hold() || t.value > tried.front().value)) may_be_named.push_back(&t);
+        trial.complete(may_be_named, seeds);
       }
       if (!tried.front().ran())
         what.refused = tried.front().refused;
@@ -200,7 +196,7 @@ std::vector<WhatIf> what_would_change(const std::vector<AdvisedCard>& cards, con
     Trace trace = card.trace;
     if (!variation.vary(trace)) continue;
     std::vector<std::uint64_t> seeds = is_random(card.trace) && !options.seeds.empty() ? options.seeds : usual_seeds(trace);
-    seeds.resize(is_random(trace) ? std::min(seeds.size(), kSeeds) : 1);
+    if (!is_random(trace)) seeds.resize(1);
     all.push_back(asked.again(variation.assumed, trace, seeds));
   }
   if (is_random(card.trace) && options.seeds.size() == 1)

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <iostream>
-#include <numeric>
 #include <optional>
 #include <set>
 
@@ -50,17 +49,12 @@ class Report {
   std::string values(const Tried& t) const {
     std::string text;
     for (const Slo& slo : options_.slos) {
-      const auto sum = [&](const auto& of) {
-        return std::accumulate(t.results.begin(), t.results.end(), std::uint64_t{0},
-                               [&](std::uint64_t n, const RunResult& r) { return n + of(r.clients[slo.client]); });
-      };
+      const ClientResult& c = t.together.clients[slo.client];
       text += fmt::format("{}{} {} of {}", text.empty() ? "" : ", ", slo.text.substr(0, slo.text.find('=')),
                           spread(t, slo.metric, [&](const RunResult& r) { return value_of(r.clients[slo.client], slo.metric); }),
                           slo.text.substr(slo.text.find('=') + 1));
-      const std::uint64_t dropped = sum([](const ClientResult& c) { return c.dropped; });
-      if (dropped != 0) text += fmt::format(" ({} of {} dropped)", dropped, dropped + sum([](const ClientResult& c) { return c.finished; }));
-      const std::uint64_t open = sum([](const ClientResult& c) { return c.served && c.served->finished == 0 ? c.served->unfinished : 0; });
-      if (open != 0) text += fmt::format(" (none of {} sequences ended)", open);
+      if (c.dropped != 0) text += fmt::format(" ({} of {} dropped)", c.dropped, c.dropped + c.finished);
+      if (c.served && c.served->finished == 0) text += fmt::format(" (none of {} sequences ended)", c.served->unfinished);
     }
     return text + fmt::format("{}{} {}", text.empty() ? "" : "; ", options_.goal.text, goal(t)) + held(t);
   }
@@ -87,7 +81,7 @@ class Report {
   /// The least of measurements with which the promise that is nearest to its limit would hold surely, or not.
   std::string what_would_tell(const Tried& t) const {
     const Slo& slo = options_.slos[t.tightest];
-    const ClientResult& c = t.results[t.worst_result].clients[slo.client];
+    const ClientResult& c = t.together.clients[slo.client];
     const auto told = [&](Known known) {
       Basis basis = t.bases[slo.client];
       if (basis.known >= known) return false;
@@ -112,7 +106,7 @@ class Report {
                                     : fmt::format("one {} instead of {}", gpu, clients);
     for (std::size_t i = 0; i < clients; ++i)
       text += fmt::format("; {} gets {} of what it has alone", all[i].name,
-                          whole_percent(estimate(t.results, [&](const RunResult& r) { return r.clients[i].progress; }).mean));
+                          whole_percent(t.together.clients[i].progress));
     return text;
   }
 
@@ -172,11 +166,11 @@ class Report {
   }
 
  private:
-  /// The mean over the seeds, and between what it lies; no metric: STP.
+  /// Over all seeds, and between what it lies under single ones; no metric: STP.
   static std::string spread(const Tried& t, std::optional<Metric> metric, const std::function<double(const RunResult&)>& number) {
     const Estimate s = estimate(t.results, number);
     const auto digits = [&](double value) { return metric ? three_digits(value) : fmt::format("{:.3f}", value); };
-    return digits(s.mean) + (metric ? fmt::format(" {}", unit_of(*metric)) : "") +
+    return digits(number(t.together)) + (metric ? fmt::format(" {}", unit_of(*metric)) : "") +
            (digits(s.least) != digits(s.most) ? fmt::format(" ({} to {})", digits(s.least), digits(s.most)) : "");
   }
   /// Number of seeds in which the promises hold, where several were simulated.
@@ -255,7 +249,7 @@ void add_advise(CLI::App& command, AdviseArguments& a) {
                                          "green-contexts, mig; default: all")
       ->delimiter(',')
       ->allow_extra_args(false);
-  command.add_option("--seeds", a.seeds, "of random arrivals, as 1..5: what is named holds under each (default: the trace's and four\n"
+  command.add_option("--seeds", a.seeds, "of random arrivals, as 1..5: what is named holds over all (default: the trace's and four\n"
                                          "more where arrivals are random)");
   command.add_option("--highest-rate", a.rate_of, "also: up to which rate of this client the setting holds");
   command.add_flag("--all", a.all, "also print every setting that was simulated");

@@ -253,7 +253,7 @@ int compare(const Trace& trace, const Gpu& gpu, const CompareArguments& a, Engin
     }
     for (std::size_t i = 0; i < specs.size(); ++i)
       if (refused[i].empty()) {
-        results.push_back(mean_over_seeds(ran[i]));
+        results.push_back(over_seeds(ran[i]));
         by_seed.push_back(std::move(ran[i]));
       } else {
         not_run.push_back({specs[i], refused[i]});

@@ -18,7 +18,6 @@ namespace corun {
 namespace {
 
 constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
 double ratio(double numerator, double denominator) {
   return denominator > 0 ? numerator / denominator : kUndefined;
@@ -57,41 +56,25 @@ bool finished_in(const RequestRecord& r, const Window& w) {
 /// What one client's requests amount to in a window.
 struct Tally {
   std::uint64_t finished = 0, dropped = 0, unfinished = 0, deadline_misses = 0;
-  std::vector<Time> latencies;  // of requests that arrived in the window too; ascending
-  std::vector<Time> ages;       // of those that arrived in the window and had not ended by its end; ascending
+  Sample latencies;             // of those that arrived in the window; a dropped one never ends
   Time replaced{};              // sum over the dropped: from the arrival to the end of the request served instead
   double work_ps = 0;
   LatencyParts parts;  // sums over `latencies`
 
-  /// Quantile of all requests that arrived in the window.  One under way at its end is known to take longer than its age;
-  /// a dropped one never ended.
-  double quantile_ms(std::size_t percent) const {
-    if (latencies.empty()) return kUndefined;
-    const auto longer = [&](Time x) { return static_cast<std::size_t>(ages.end() - std::ranges::lower_bound(ages, x)); };
-    const auto rank = [&](std::size_t of) { return (percent * of + 99) / 100; };
-    // A longer x is surpassed by fewer, so the first that holds is found by halves.
-    const auto at = std::ranges::partition_point(std::views::iota(std::size_t{0}, latencies.size()), [&](std::size_t i) {
-      return i + 1 < rank(latencies.size() + dropped + longer(latencies[i]));
-    });
-    if (*at != latencies.size()) return to_ms(latencies[*at]);
-    const std::size_t rest = longer(latencies.back());
-    const std::size_t beyond = rank(latencies.size() + dropped + rest) - latencies.size();
-    return beyond <= rest ? to_ms(ages[ages.size() - rest + beyond - 1]) : kInfinite;
-  }
-
   /// Mean over all requests that arrived in the window: a dropped one counts until what was served instead ends, one that is under
   /// way with its age, where no other took as long.
   double turnaround_ms() const {
-    if (latencies.empty()) return kUndefined;
-    Time sum = std::accumulate(latencies.begin(), latencies.end(), replaced);
-    const auto overdue = std::ranges::upper_bound(ages, latencies.back());
-    sum = std::accumulate(overdue, ages.end(), sum);
-    return to_ms(sum) / static_cast<double>(latencies.size() + dropped + static_cast<std::size_t>(ages.end() - overdue));
+    const auto& [ended, so_far, endless] = latencies;
+    if (ended.empty()) return kUndefined;
+    Time sum = std::accumulate(ended.begin(), ended.end(), replaced);
+    const auto overdue = std::ranges::upper_bound(so_far, ended.back());
+    sum = std::accumulate(overdue, so_far.end(), sum);
+    return to_ms(sum) / static_cast<double>(ended.size() + endless + static_cast<std::size_t>(so_far.end() - overdue));
   }
 
   PartsMs mean_parts() const {
     const auto mean = [&](Time sum) {
-      return latencies.empty() ? kUndefined : to_ms(sum) / static_cast<double>(latencies.size());
+      return latencies.ended.empty() ? kUndefined : to_ms(sum) / static_cast<double>(latencies.ended.size());
     };
     return {mean(parts.queue),    mean(parts.host),    mean(parts.held),      mean(parts.launching), mean(parts.waiting),
             mean(parts.off_turn), mean(parts.copying), mean(parts.preempted), mean(parts.running)};
@@ -99,7 +82,7 @@ struct Tally {
   RunningPartsMs mean_running_parts() const {
     const RunningParts& p = parts.of_running;
     const auto mean = [&](Time sum) {
-      return latencies.empty() ? kUndefined : to_ms(sum) / static_cast<double>(latencies.size());
+      return latencies.ended.empty() ? kUndefined : to_ms(sum) / static_cast<double>(latencies.ended.size());
     };
     return {mean(p.alone), mean(p.places), mean(p.issue), mean(p.pipes), mean(p.l2), mean(p.dram), mean(p.clock)};
   }
@@ -130,19 +113,19 @@ void count(Tally& t, const RequestRecord& r, const Window& w, std::optional<Time
   bool missed = false;
   if (r.dropped) {
     if (!arrived_inside) return;
-    ++t.dropped;
+    ++t.dropped, ++t.latencies.endless;
     t.replaced += std::min(served_instead, w.end) - r.arrival;
     missed = true;
   } else if (finished_in(r, w)) {
     ++t.finished;
     if (arrived_inside) {
-      t.latencies.push_back(r.finished - r.arrival);
+      t.latencies.ended.push_back(r.finished - r.arrival);
       add(t.parts, r.parts);
     }
     missed = deadline && r.finished - r.arrival > *deadline;
   } else if (r.finished > w.end) {
     ++t.unfinished;
-    if (arrived_inside) t.ages.push_back(w.end - r.arrival);
+    if (arrived_inside) t.latencies.so_far.push_back(w.end - r.arrival);
     missed = deadline && w.end - r.arrival > *deadline;
   }
   if (missed && deadline && arrived_inside) ++t.deadline_misses;
@@ -157,8 +140,7 @@ Tally tally(std::vector<const RequestRecord*> requests, const Window& w, std::op
     if (!r->dropped) next_end = r->finished;
     count(t, *r, w, deadline, next_end);
   }
-  std::ranges::sort(t.latencies);
-  std::ranges::sort(t.ages);
+  t.latencies.sort();
   return t;
 }
 
@@ -175,26 +157,22 @@ ClientResult client_result(const Client& client, const Window& w, const Tally& t
   result.dropped = together.dropped;
   result.unfinished = together.unfinished;
   result.throughput_per_s = per_second(together.finished, length);
-  result.mean_ms = mean_ms(together.latencies);
-  result.p50_ms = together.quantile_ms(50);
-  result.p95_ms = together.quantile_ms(95);
-  result.p99_ms = together.quantile_ms(99);
-  result.max_ms = together.quantile_ms(100);
+  result.latencies = together.latencies;
+  result.alone_latencies = alone.latencies;
+  result.mean_ms = mean_ms(together.latencies.ended);
   result.deadline_misses = together.deadline_misses;
-  result.alone_mean_ms = mean_ms(alone.latencies);
-  result.alone_p50_ms = alone.quantile_ms(50);
-  result.alone_p95_ms = alone.quantile_ms(95);
-  result.alone_p99_ms = alone.quantile_ms(99);
+  result.alone_mean_ms = mean_ms(alone.latencies.ended);
+  fill_quantiles(result);
   result.parts = together.mean_parts();
   result.alone_parts = alone.mean_parts();
   result.alone_throughput_per_s = per_second(alone.finished, length);
 
   const bool sent_any = together.finished + together.dropped + together.unfinished > 0;
   result.slowdown = ratio(together.turnaround_ms(), alone.turnaround_ms());
-  if (together.latencies.empty() && sent_any) result.slowdown = std::numeric_limits<double>::infinity();
+  if (together.latencies.ended.empty() && sent_any) result.slowdown = std::numeric_limits<double>::infinity();
   if (w.fixed_work) {
     result.progress =
-        together.latencies.empty() && sent_any ? 0 : ratio(alone.turnaround_ms(), together.turnaround_ms());
+        together.latencies.ended.empty() && sent_any ? 0 : ratio(alone.turnaround_ms(), together.turnaround_ms());
   } else {
     result.progress = ratio(together.work_ps, alone.work_ps);
   }
@@ -260,6 +238,21 @@ std::string in_words(const Trace& trace, const Window& w) {
 }
 
 }  // namespace
+
+void fill_quantiles(ClientResult& c) {
+  c.p50_ms = c.latencies.quantile_ms(50), c.p95_ms = c.latencies.quantile_ms(95), c.p99_ms = c.latencies.quantile_ms(99);
+  c.max_ms = c.latencies.quantile_ms(100);
+  c.alone_p50_ms = c.alone_latencies.quantile_ms(50), c.alone_p95_ms = c.alone_latencies.quantile_ms(95);
+  c.alone_p99_ms = c.alone_latencies.quantile_ms(99);
+  if (c.served) fill_quantiles(*c.served);
+}
+
+void fill_quantiles(ServedResult& s) {
+  s.first_token_p50_ms = s.first_token.quantile_ms(50), s.first_token_p99_ms = s.first_token.quantile_ms(99);
+  s.per_token_p50_ms = s.per_token.quantile_ms(50), s.per_token_p99_ms = s.per_token.quantile_ms(99);
+  s.between_tokens_p50_ms = s.between_tokens.quantile_ms(50), s.between_tokens_p99_ms = s.between_tokens.quantile_ms(99);
+  s.end_to_end_p50_ms = s.end_to_end.quantile_ms(50), s.end_to_end_p99_ms = s.end_to_end.quantile_ms(99);
+}
 
 Window window_of(const Trace& trace, std::span<const RequestRecord> together) {
   if (trace.run.duration) return {trace.run.warm_up, std::max(*trace.run.duration, trace.run.warm_up), false};

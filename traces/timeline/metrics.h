@@ -12,6 +12,7 @@
 
 #include "traces/model/time.h"
 #include "traces/model/trace.h"
+#include "traces/timeline/sample.h"
 #include "traces/timeline/timeline.h"
 
 namespace corun {
@@ -47,7 +48,7 @@ struct ServedResult {
   std::uint64_t good = 0;     // finished, within all limits that there are
   std::uint64_t late = 0;     // broke one; also those that can no longer keep it
   std::uint64_t pending = 0;  // under way, and may keep all
-  std::uint64_t first_token_infinite = 0, end_to_end_infinite = 0;  // how many count as that
+  Sample first_token, per_token, between_tokens, end_to_end;  // endless: not in time, and not yet there
   double first_token_mean_ms = 0, first_token_p50_ms = 0, first_token_p99_ms = 0;  // TTFT, from the arrival
   double per_token_mean_ms = 0, per_token_p50_ms = 0, per_token_p99_ms = 0;        // TPOT, a sequence's mean gap
   double between_tokens_mean_ms = 0, between_tokens_p50_ms = 0, between_tokens_p99_ms = 0;  // ITL, over all gaps
@@ -67,7 +68,8 @@ struct ClientResult {
   std::uint64_t finished = 0, dropped = 0, unfinished = 0;
   double throughput_per_s = 0;
   double mean_ms = 0;                 // intended arrival to end, of those that finished; NaN if none did
-  double p50_ms = 0, p95_ms = 0, p99_ms = 0, max_ms = 0;  // of all that arrived: infinite if so many were dropped; NaN if none finished
+  Sample latencies, alone_latencies;                      // of those that arrived in the window
+  double p50_ms = 0, p95_ms = 0, p99_ms = 0, max_ms = 0;  // of all that arrived: infinite if so many were dropped; NaN of none
   std::uint64_t deadline_misses = 0;  // finished late, dropped, or overdue at the end of the run; of a server its late sequences
   double alone_mean_ms = 0, alone_p50_ms = 0, alone_p95_ms = 0, alone_p99_ms = 0, alone_throughput_per_s = 0;
   double slowdown = 0;  // NTT: mean latency over mean latency alone under the same arrivals, the dropped ones too (docs/metrics.md)
@@ -78,6 +80,10 @@ struct ClientResult {
   std::optional<ServedResult> served{};
   std::optional<ClientIntervals> intervals{};  // where the simulator knows them
 };
+
+/// The quantiles, from the samples.
+void fill_quantiles(ClientResult& client);
+void fill_quantiles(ServedResult& served);
 
 struct Spread {
   double mean_us = 0, p50_us = 0, p99_us = 0, max_us = 0;
@@ -119,7 +125,7 @@ struct Note {
 struct RunResult {
   std::string trace, gpu, policy;
   std::string gpu_basis;  // in words: what the values of the GPU's description rest on
-  std::uint64_t seed = 0, seeds = 1;  // more than one: the mean of so many runs, the first of which had `seed`; counts are sums
+  std::uint64_t seed = 0, seeds = 1;  // more than one: so many runs together (seeds.h), the first of which had `seed`
   std::string
       window;         // in words: which span of the run counts, and whether STP is steady-state or fixed-work
   std::string arrivals;  // in words: each client's

@@ -263,8 +263,8 @@ std::string few_text(std::span<const RunResult> results) {
 
 /// A mean in which some count with their time so far.
 bool at_least(const ServedResult& s, double ServedResult::*value) {
-  return (value == &ServedResult::first_token_mean_ms && s.first_token_infinite != 0) ||
-         (value == &ServedResult::end_to_end_mean_ms && s.end_to_end_infinite != 0);
+  return (value == &ServedResult::first_token_mean_ms && s.first_token.endless != 0) ||
+         (value == &ServedResult::end_to_end_mean_ms && s.end_to_end.endless != 0);
 }
 
 /// A block for each server, a column for each run; empty where there are none.
@@ -396,7 +396,7 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
   const RunResult& first = results.front();
   std::string out =
       labelled("trace", fmt::format("{} on {}, {}; times in ms", first.trace, first.gpu,
-                                    first.seeds == 1 ? fmt::format("seed {}", first.seed) : fmt::format("mean of {} seeds", first.seeds)));
+                                    first.seeds == 1 ? fmt::format("seed {}", first.seed) : fmt::format("{} seeds together", first.seeds)));
   Table runs({"policy", "STP", "ANTT", "fairness", "Jain", "worst RT p99", "misses", "BE/s", "SM busy",
               "makespan", "took"});
   for (const RunResult& r : results)

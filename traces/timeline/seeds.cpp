@@ -18,23 +18,22 @@ namespace {
 constexpr std::array kRunNumbers{&RunResult::stp, &RunResult::antt, &RunResult::fairness, &RunResult::jain, &RunResult::sm_busy, &RunResult::occupancy};
 constexpr std::array kClientCounts{&ClientResult::finished, &ClientResult::dropped, &ClientResult::unfinished, &ClientResult::deadline_misses};
 constexpr std::array kClientNumbers{
-    &ClientResult::throughput_per_s, &ClientResult::mean_ms,      &ClientResult::p50_ms,       &ClientResult::p95_ms,
-    &ClientResult::p99_ms,           &ClientResult::max_ms,       &ClientResult::alone_mean_ms, &ClientResult::alone_p50_ms,
-    &ClientResult::alone_p95_ms,     &ClientResult::alone_p99_ms, &ClientResult::alone_throughput_per_s,
-    &ClientResult::slowdown,         &ClientResult::progress};
+    &ClientResult::throughput_per_s, &ClientResult::mean_ms, &ClientResult::alone_mean_ms, &ClientResult::alone_throughput_per_s,
+    &ClientResult::slowdown, &ClientResult::progress};
+constexpr std::array kSamples{&ClientResult::latencies, &ClientResult::alone_latencies};
+constexpr std::array kServedSamples{&ServedResult::first_token, &ServedResult::per_token, &ServedResult::between_tokens, &ServedResult::end_to_end};
 constexpr std::array kParts{&PartsMs::queue, &PartsMs::host, &PartsMs::held, &PartsMs::launching, &PartsMs::waiting,
                             &PartsMs::off_turn, &PartsMs::copying, &PartsMs::preempted, &PartsMs::running};
 constexpr std::array kRunning{&RunningPartsMs::alone, &RunningPartsMs::places, &RunningPartsMs::issue, &RunningPartsMs::pipes,
                               &RunningPartsMs::l2, &RunningPartsMs::dram, &RunningPartsMs::clock};
 constexpr std::array kServedCounts{&ServedResult::sequences, &ServedResult::finished, &ServedResult::unfinished, &ServedResult::waiting, &ServedResult::good,
-                                   &ServedResult::late, &ServedResult::pending, &ServedResult::first_token_infinite, &ServedResult::end_to_end_infinite};
-constexpr std::array kServedNumbers{
-    &ServedResult::first_token_mean_ms,    &ServedResult::first_token_p50_ms,    &ServedResult::first_token_p99_ms,    &ServedResult::per_token_mean_ms,
-    &ServedResult::per_token_p50_ms,       &ServedResult::per_token_p99_ms,      &ServedResult::between_tokens_mean_ms, &ServedResult::between_tokens_p50_ms,
-    &ServedResult::between_tokens_p99_ms,  &ServedResult::end_to_end_mean_ms,    &ServedResult::end_to_end_p50_ms,     &ServedResult::end_to_end_p99_ms,
-    &ServedResult::sequences_per_s,        &ServedResult::tokens_per_s,          &ServedResult::goodput_per_s};
-constexpr std::array kIntervals{&ClientIntervals::mean_ms, &ClientIntervals::p50_ms, &ClientIntervals::p95_ms, &ClientIntervals::p99_ms,
-                                &ClientIntervals::throughput_per_s};
+                                   &ServedResult::late, &ServedResult::pending};
+constexpr std::array kServedNumbers{&ServedResult::first_token_mean_ms, &ServedResult::per_token_mean_ms, &ServedResult::between_tokens_mean_ms,
+                                    &ServedResult::end_to_end_mean_ms,  &ServedResult::sequences_per_s,   &ServedResult::tokens_per_s,
+                                    &ServedResult::goodput_per_s};
+constexpr std::array kIntervals{std::pair(&ClientIntervals::mean_ms, &ClientResult::mean_ms), std::pair(&ClientIntervals::p50_ms, &ClientResult::p50_ms),
+                                std::pair(&ClientIntervals::p95_ms, &ClientResult::p95_ms), std::pair(&ClientIntervals::p99_ms, &ClientResult::p99_ms),
+                                std::pair(&ClientIntervals::throughput_per_s, &ClientResult::throughput_per_s)};
 constexpr std::array kPreempted{&PreemptionResult::count, &PreemptionResult::launches, &PreemptionResult::redone_blocks};
 constexpr std::array kSpread{&Spread::mean_us, &Spread::p50_us, &Spread::p99_us, &Spread::max_us};
 
@@ -47,6 +46,11 @@ void add_up(Struct& to, const std::array<std::uint64_t Struct::*, N>& counts, st
   for (std::uint64_t Struct::*count : counts)
     to.*count = std::accumulate(runs.begin(), runs.end(), std::uint64_t{0}, [&](std::uint64_t sum, const RunResult& r) { return sum + of(r).*count; });
 }
+template <class Struct, std::size_t N, class Of>
+void pool(Struct& to, const std::array<Sample Struct::*, N>& samples, std::span<const RunResult> runs, Of of) {
+  for (Sample Struct::*sample : samples)
+    for (const RunResult& r : runs.subspan(1)) (to.*sample).add(of(r).*sample);
+}
 template <class Of>
 void average(Interval& to, std::span<const RunResult> runs, Of of) {
   average(to, std::array{&Interval::low, &Interval::high}, runs, of);
@@ -56,6 +60,7 @@ void average(ClientResult& to, std::size_t i, std::span<const RunResult> runs) {
   const auto client = [&](const RunResult& r) -> const ClientResult& { return r.clients[i]; };
   average(to, kClientNumbers, runs, client);
   add_up(to, kClientCounts, runs, client);
+  pool(to, kSamples, runs, client);
   average(to.parts, kParts, runs, [&](const RunResult& r) -> const PartsMs& { return client(r).parts; });
   average(to.alone_parts, kParts, runs, [&](const RunResult& r) -> const PartsMs& { return client(r).alone_parts; });
   const auto all_have = [&](auto member) { return std::ranges::all_of(runs, [&](const RunResult& r) { return (client(r).*member).has_value(); }); };
@@ -65,11 +70,17 @@ void average(ClientResult& to, std::size_t i, std::span<const RunResult> runs) {
     const auto served = [&](const RunResult& r) -> const ServedResult& { return *client(r).served; };
     average(*to.served, kServedNumbers, runs, served);
     add_up(*to.served, kServedCounts, runs, served);
+    pool(*to.served, kServedSamples, runs, served);
   }
+  fill_quantiles(to);
   if (!all_have(&ClientResult::intervals)) to.intervals.reset();
   if (to.intervals)
-    for (Interval ClientIntervals::*interval : kIntervals)
-      average((*to.intervals).*interval, runs, [&](const RunResult& r) -> const Interval& { return (*client(r).intervals).*interval; });
+    for (const auto& [interval, number] : kIntervals) {  // as wide as in the mean
+      const auto times = [&](double Interval::*end) {
+        return estimate(runs, [&](const RunResult& r) { return (*client(r).intervals).*interval.*end / (client(r).*number); }).mean;
+      };
+      (*to.intervals).*interval = {to.*number * times(&Interval::low), to.*number * times(&Interval::high)};
+    }
   for (const RunResult& r : runs)
     if (to.failed.empty()) to.failed = client(r).failed;
 }
@@ -111,7 +122,7 @@ Estimate estimate(std::span<const RunResult> runs, const std::function<double(co
   return estimate(values);
 }
 
-RunResult mean_over_seeds(std::span<const RunResult> runs) {
+RunResult over_seeds(std::span<const RunResult> runs) {
   RunResult to = runs.front();
   if (runs.size() == 1) return to;
   to.seeds = runs.size();

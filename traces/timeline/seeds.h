@@ -1,4 +1,4 @@
-// Runs that differ in their seed alone: which seeds, their mean as one result, and how far they lie apart.
+// Runs that differ in their seed alone: which seeds, all of them as one result, and how far they lie apart.
 //
 // Leaves out: sureness inside one run, whose requests follow from each other.
 #pragma once
@@ -31,8 +31,9 @@ Estimate estimate(std::span<const double> values);
 /// Leaves out runs in which the number is undefined.
 Estimate estimate(std::span<const RunResult> runs, const std::function<double(const RunResult&)>& number);
 
-/// Counts are sums, the makespan is the last, the seed the first; each other number is the mean of those that are defined.  `runs` are of one trace and policy.
-RunResult mean_over_seeds(std::span<const RunResult> runs);
+/// Quantiles are of all runs' requests together, counts are sums, the makespan is the last, the seed the first; each other number is the mean of those
+/// that are defined.  `runs` are of one trace and policy.
+RunResult over_seeds(std::span<const RunResult> runs);
 
 /// "p99", "mean" or "stp".
 enum class Figure : std::uint8_t { p99, mean, stp };

@@ -2,36 +2,19 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "traces/model/statistics.h"
 
 namespace corun {
 namespace {
 
-/// Values, and those of which is known only that they are longer than the time so far.
-class Sample {
- public:
-  void add(Time value) { known_.push_back(value); }
-  void add_endless(Time so_far) { ++endless_, so_far_ += so_far; }
-  void sort() { std::ranges::sort(known_); }
-  double mean_ms() const {
-    Time sum = so_far_;
-    for (const Time value : known_) sum += value;
-    return count() == 0 ? std::numeric_limits<double>::quiet_NaN() : to_ms(sum) / static_cast<double>(count());
-  }
-  double quantile_ms(std::size_t percent) const {
-    if (count() == 0) return std::numeric_limits<double>::quiet_NaN();
-    const std::size_t rank = (percent * count() + 99) / 100;
-    return rank > known_.size() ? std::numeric_limits<double>::infinity() : to_ms(known_[rank - 1]);
-  }
-  std::uint64_t endless() const { return endless_; }
-
- private:
-  std::size_t count() const { return known_.size() + endless_; }
-  std::vector<Time> known_;
-  std::size_t endless_ = 0;
-  Time so_far_{};
-};
+/// Mean over all; those under way count with the time so far.
+double mean_with(const Sample& sample, Time so_far) {
+  const std::size_t count = sample.ended.size() + sample.endless;
+  if (count == 0) return std::numeric_limits<double>::quiet_NaN();
+  return to_ms(std::accumulate(sample.ended.begin(), sample.ended.end(), so_far)) / static_cast<double>(count);
+}
 
 /// A sequence as it stands at the end of the window.
 struct Seen {
@@ -93,7 +76,8 @@ ServedResult measure_served(const Serving& serving, ClientId client, const Windo
     if (r.client == client) records[r.sequence] = &r;
 
   ServedResult result;
-  Sample first, per_token, between, whole;
+  Sample &first = result.first_token, &per_token = result.per_token, &between = result.between_tokens, &whole = result.end_to_end;
+  Time waiting{}, running{};  // of those that have not their first token, or their last, in time
   std::uint64_t ended = 0, good = 0, tokens = 0, generated = 0, uncaptured = 0, long_prompts = 0;
   std::uint32_t longest_prompt = 0;
   for (const ServingStep& step : serving.steps) longest_prompt = std::max(longest_prompt, step.tokens);
@@ -118,29 +102,23 @@ ServedResult measure_served(const Serving& serving, ClientId client, const Windo
     result.waiting += !s.first_token;
     ++(s.late ? result.late : s.finished ? result.good : result.pending);
     if (s.first_token)
-      first.add(*s.first_token);
+      first.ended.push_back(*s.first_token);
     else if (!serving.first_token_slo || s.age > *serving.first_token_slo)
-      first.add_endless(s.age);
+      ++first.endless, waiting += s.age;
     if (s.finished)
-      whole.add(s.age);
+      whole.ended.push_back(s.age);
     else if (!serving.end_to_end_slo || s.age > *serving.end_to_end_slo)
-      whole.add_endless(s.age);
+      ++whole.endless, running += s.age;
     Time sum{}, longest{};
-    for (const Time gap : s.gaps) between.add(gap), sum += gap, longest = std::max(longest, gap);
-    if (s.open_gap > longest) between.add(s.open_gap);  // the gap will be at least as long
+    for (const Time gap : s.gaps) between.ended.push_back(gap), sum += gap, longest = std::max(longest, gap);
+    if (s.open_gap > longest) between.ended.push_back(s.open_gap);  // the gap will be at least as long
     const auto n = static_cast<std::int64_t>(s.gaps.size());
-    if (n > 0) per_token.add(std::max(sum / n, s.finished ? Time{} : (sum + s.open_gap) / (n + 1)));
+    if (n > 0) per_token.ended.push_back(std::max(sum / n, s.finished ? Time{} : (sum + s.open_gap) / (n + 1)));
   }
   for (Sample* sample : {&first, &per_token, &between, &whole}) sample->sort();
-  result.first_token_infinite = first.endless(), result.end_to_end_infinite = whole.endless();
-  result.first_token_mean_ms = first.mean_ms();
-  result.first_token_p50_ms = first.quantile_ms(50), result.first_token_p99_ms = first.quantile_ms(99);
-  result.per_token_mean_ms = per_token.mean_ms();
-  result.per_token_p50_ms = per_token.quantile_ms(50), result.per_token_p99_ms = per_token.quantile_ms(99);
-  result.between_tokens_mean_ms = between.mean_ms();
-  result.between_tokens_p50_ms = between.quantile_ms(50), result.between_tokens_p99_ms = between.quantile_ms(99);
-  result.end_to_end_mean_ms = whole.mean_ms();
-  result.end_to_end_p50_ms = whole.quantile_ms(50), result.end_to_end_p99_ms = whole.quantile_ms(99);
+  fill_quantiles(result);
+  result.first_token_mean_ms = mean_with(first, waiting), result.end_to_end_mean_ms = mean_with(whole, running);
+  result.per_token_mean_ms = mean_with(per_token, {}), result.between_tokens_mean_ms = mean_with(between, {});
   result.uncaptured_tokens = share(uncaptured, generated), result.uncaptured_prompts = share(long_prompts, result.sequences);
   result.first_token_limit_ms = limit_ms(serving.first_token_slo);
   result.per_token_limit_ms = limit_ms(serving.between_tokens_slo);

@@ -4,11 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "tests/sim/advise/advised_traces.h"
 #include "traces/json/mig_json.h"
 #include "traces/model/error.h"
+#include "traces/model/statistics.h"
 
 namespace corun::sim {
 namespace {
@@ -384,32 +386,66 @@ TEST(Advise, AServersHighestRateIsOfItsSequences) {
   EXPECT_GT(rate->highest, 100);
 }
 
-TEST(Advise, ASettingThatHoldsUnderSomeSeedsOnlyIsNotNamed) {
+TEST(Advise, ASettingHoldsWhereTheRequestsOfAllSeedsTogetherKeepThePromise) {
+  const Trace trace = with_random_camera();
+  AdviseOptions options;
+  options.goal = parse_goal("batch:throughput", trace);
+  options.modes = {SharingMode::priority};  // one setting
+  options.seeds = {1, 2, 3, 4, 5};
+  options.slos = {parse_slo("camera:p99=100ms", trace)};
+  const Tried loose = advise({{read_gpu("h200"), trace}}, options).tried.front();
+  ASSERT_EQ(loose.results.size(), 5u);
+  std::vector<Time> all;
+  for (const RunResult& r : loose.results) all.insert(all.end(), r.clients[1].latencies.ended.begin(), r.clients[1].latencies.ended.end());
+  std::ranges::sort(all);
+  EXPECT_EQ(loose.together.clients[1].p99_ms, percentile_ms(all, 99));
+  EXPECT_EQ(loose.held_in, 5u);
+
+  const auto p99 = [](const RunResult& r) { return r.clients[1].p99_ms; };
+  options.slos.front().limit = loose.together.clients[1].p99_ms;
+  ASSERT_LT(options.slos.front().limit, estimate(loose.results, p99).most) << "one of the seeds breaks it by itself";
+  const Advice just = advise({{read_gpu("h200"), trace}}, options);
+  ASSERT_TRUE(just.best);
+  EXPECT_LT(just.tried.front().held_in, 5u);
+  options.slos.front().limit *= 0.999;
+  EXPECT_FALSE(advise({{read_gpu("h200"), trace}}, options).best);
+}
+
+TEST(Advise, IntervalsOfSeveralSeedsAreWiderByHowFarTheseLieApart) {
+  const Trace trace = with_random_camera();
+  AdviseOptions options;
+  options.modes = {SharingMode::priority};
+  options.seeds = {1, 2, 3, 4, 5};
+  options.slos = {parse_slo("camera:p99=100ms", trace)};
+  const Tried t = advise({{read_gpu("h200"), trace}}, options).tried.front();
+  const Interval model = t.together.clients[1].intervals->p99_ms;
+  const Interval both = interval_of(t, 1, Metric::p99);
+  EXPECT_LT(both.low, model.low);
+  EXPECT_GT(both.high, model.high);
+  Tried one = t;
+  one.results.resize(1);
+  EXPECT_EQ(interval_of(one, 1, Metric::p99).high, model.high) << "one seed says nothing of others";
+}
+
+TEST(Advise, ASettingThatServesTheGoalBetterHasMoreSeedsAsLongAsItMayHold) {
   const Trace trace = with_random_camera();
   AdviseOptions options;
   options.goal = parse_goal("batch:throughput", trace);
   options.slos = {parse_slo("camera:p99=0.65ms", trace)};
   options.seeds = {1, 2, 3, 4, 5};
-  const auto p99 = [](const RunResult& r) { return r.clients[1].p99_ms; };
   const Advice advice = advise({{read_gpu("h200"), trace}}, options);
   ASSERT_TRUE(advice.best);
   const Tried& best = advice.tried[*advice.best];
   ASSERT_EQ(best.results.size(), 5u);
-  EXPECT_EQ(best.held_in, 5u);
-  EXPECT_LE(estimate(best.results, p99).most, options.slos.front().limit);
-  EXPECT_LT(estimate(best.results, p99).least, estimate(best.results, p99).most);
+  EXPECT_LE(best.use, 1);
   std::size_t under_one = 0;
-  for (const Tried& t : advice.tried) under_one += t.results.size() == 1;
+  for (const Tried& t : advice.tried) {
+    under_one += t.results.size() == 1;
+    if (t.ran() && t.value > best.value && t.results.size() < 5) {
+      EXPECT_FALSE(t.may_hold()) << t.setting.words;
+    }
+  }
   EXPECT_GT(under_one, advice.tried.size() / 2) << "others are not worth five runs";
-
-  options.modes = {SharingMode::priority};  // one setting
-  options.slos.front().limit = 100;
-  const Tried loose = advise({{read_gpu("h200"), trace}}, options).tried.front();
-  options.slos.front().limit = estimate(loose.results, p99).mean;
-  const Advice some = advise({{read_gpu("h200"), trace}}, options);
-  EXPECT_FALSE(some.best);
-  EXPECT_GE(some.tried.front().held_in, 1u);
-  EXPECT_LT(some.tried.front().held_in, 5u);
 }
 
 TEST(Advise, OnlyWhatIsRandomHasSeveralSeeds) {

@@ -49,8 +49,8 @@ TEST_F(ServedSequences, AllThatCameCountWhateverBecameOfThem) {
   EXPECT_EQ(r.finished, 1u);
   EXPECT_EQ(r.unfinished, 3u);
   EXPECT_EQ(r.waiting, 2u);
-  EXPECT_EQ(r.first_token_infinite, 2u);
-  EXPECT_EQ(r.end_to_end_infinite, 3u);
+  EXPECT_EQ(r.first_token.endless, 2u);
+  EXPECT_EQ(r.end_to_end.endless, 3u);
 }
 
 TEST_F(ServedSequences, AFirstTokenThatNeverCameIsInfiniteInQuantilesAndAtLeastTheWaitInTheMean) {
@@ -75,7 +75,7 @@ TEST_F(ServedSequences, OneThatIsNotYetOverItsLimitIsPendingAndOneOverItIsLate) 
   EXPECT_EQ(r.good, 1u) << "at the limit it holds";
   EXPECT_EQ(r.late, 1u) << "101 ms";
   EXPECT_EQ(r.pending, 1u) << "100 ms";
-  EXPECT_EQ(r.first_token_infinite, 1u);
+  EXPECT_EQ(r.first_token.endless, 1u);
   EXPECT_NEAR(r.first_token_mean_ms, (100 + 101) / 2.0, 1e-9) << "the pending one says nothing yet";
 }
 
@@ -106,7 +106,7 @@ TEST_F(ServedSequences, OneUnderWayIsLateOnceItCanNoLongerKeepItsPromise) {
   serving_.between_tokens_slo.reset();
   serving_.end_to_end_slo = of_ms(1000);
   EXPECT_EQ(measured().pending, 1u);
-  EXPECT_EQ(measured().end_to_end_infinite, 0u);
+  EXPECT_EQ(measured().end_to_end.endless, 0u);
   serving_.end_to_end_slo = of_ms(999);
   EXPECT_EQ(measured().late, 1u);
   EXPECT_TRUE(std::isinf(measured().end_to_end_p50_ms));
