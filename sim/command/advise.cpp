@@ -206,12 +206,12 @@ class Report {
   void few(const Tried& t) const {
     std::set<std::string> told;
     for (const Slo& slo : options_.slos) {
-      const ClientResult& c = t.results.front().clients[slo.client];
+      const ClientResult& c = t.together.clients[slo.client];
       const bool p99 = slo.metric == Metric::p99 || slo.metric == Metric::ttft || slo.metric == Metric::tbt;
       const std::uint64_t finished = c.served ? c.served->finished : c.finished;
       if (!p99 || finished >= kFew || !told.insert(c.name).second) continue;
-      fmt::print("few      {} {} of {} in {} run: give a longer --duration for a p99\n", finished,
-                 c.served ? "sequences" : "requests", c.name, t.results.size() > 1 ? "each" : "this");
+      fmt::print("few      {} {} of {} in {}: give a longer --duration for a p99\n", finished, c.served ? "sequences" : "requests", c.name,
+                 t.results.size() > 1 ? "all seeds" : "this run");
     }
   }
 

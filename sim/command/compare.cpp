@@ -144,7 +144,7 @@ void add_compare(CLI::App& command, CompareArguments& a) {
                   "what the oracle optimises: stp, antt, or p99 (worst real-time)")
       ->check(CLI::IsMember({"stp", "antt", "p99"}))
       ->capture_default_str();
-  command.add_option("--seeds", a.seeds, "seeds of random arrivals, as 1..5, whose mean is shown (default: five where arrivals or hosts are random, else one)");
+  command.add_option("--seeds", a.seeds, "seeds of random arrivals, as 1..5, taken together (default: five where arrivals or hosts are random, else one)");
   command.add_option("--until", a.until, "further seeds until the 95 % interval of the mean is so narrow, as p99:2% (also mean, stp); at most 100");
 }
 
