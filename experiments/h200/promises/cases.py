@@ -29,6 +29,9 @@ CASES = {  # name: clients, promises, what is wanted
                      ["llm:ttft=10ms", "llm:tbt=5ms"], "train_resnet18:throughput"),
     "server-vision": ([server("llm", "prefill_4k", "decode_4k", 4, 40, 6), batch("resnet152_b8")],
                       ["llm:ttft=25ms", "llm:tbt=12ms"], "resnet152_b8:throughput"),
+    # since a promise is kept by the requests of all seeds together (decision 448)
+    "recommender-training": ([service("dlrm_b2048", 250), batch("train_bert")], ["dlrm_b2048:p99=1.6ms"], "train_bert:throughput"),
+    "text-convolution": ([service("distilbert_b1s128", 120), batch("convnext_b8")], ["distilbert_b1s128:p99=8ms"], "convnext_b8:throughput"),
 }
 MODES = ("time-slicing", "mps", "priority", "percentages", "green-contexts")
 REQUESTS = 1050  # of each promised client, in the mean

@@ -77,8 +77,9 @@ def main(folder, sim, *names):
                        "settings": [brief(t, t is chosen[0]) for t in chosen]}
         print(case, *promised, "->", chosen[0]["setting"] if answer["best"] is not None else "none holds", flush=True)
     with open(written, "w") as file:
-        json.dump(cases, file, indent=1)
-        file.write("\n")
+        lines = ",\n".join(f" {json.dumps(name)}: {json.dumps({k: v for k, v in case.items() if k != 'settings'})[:-1]},\n  \"settings\": [\n   "
+                           + ",\n   ".join(map(json.dumps, case["settings"])) + "]}" for name, case in cases.items())
+        file.write("{\n" + lines + "\n}\n")
 
 
 with tempfile.TemporaryDirectory() as made:
