@@ -201,12 +201,13 @@ TEST(Command, AllWrongGpusAreToldAndAnOptionWithoutItsValueIsNamed) {
   expect_refused("calibrate -o ''", {"names no file"});
 }
 
-/// Ctrl-C, `seconds` after `arguments` began to listen for it, as /proc tells: a slow machine may take its time until then.
+/// Ctrl-C, `seconds` after `arguments` began to listen for it, as /proc tells: a slow machine may take its time until then.  Before it is `sim`, the process is a
+/// shell that listens too.
 Ran interrupted(const std::string& arguments, const char* seconds) {
   return shell(fmt::format("{} {} & pid=$!; "
-                           "for i in $(seq 3000); do if grep -q '^SigCgt:.*[2367abef]$' /proc/$pid/status; then break; fi; sleep 0.01; done; "
-                           "sleep {}; kill -INT $pid; wait $pid",
-                           sim_file(), arguments, seconds));
+                           "for i in $(seq 3000); do if [ /proc/$pid/exe -ef {} ] && grep -q '^SigCgt:.*[2367abef]$' /proc/$pid/status; then break; fi; sleep 0.01; "
+                           "done; sleep {}; kill -INT $pid; wait $pid",
+                           sim_file(), arguments, sim_file(), seconds));
 }
 
 TEST(Command, TheOraclesSearchEndsAtCtrlCWithWhatItHas) {
