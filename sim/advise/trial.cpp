@@ -18,6 +18,7 @@ constexpr double kBroken = std::numeric_limits<double>::infinity();
 
 /// Value over limit, or limit over value: at most 1 where it holds.
 double use_of(const Slo& slo, const ClientResult& c) {
+  if (c.served && c.served->finished == 0) return kBroken;  // tokens in time say nothing of a server that falls behind
   const double value = value_of(c, slo.metric);
   if (is_rate(slo.metric)) return value > 0 ? slo.limit / value : kBroken;
   const bool of_the_served_only = slo.metric == Metric::mean && c.dropped != 0;

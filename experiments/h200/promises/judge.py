@@ -70,7 +70,8 @@ def rows(predictions=os.path.join(HERE, "predictions.json")):
             value = figure(of[wanted], aim)
             shown.append(f"{aim} {value:.2f} ({setting['goal']:.2f})")
             measured.append({"setting": setting, "holds": holds, "value": value if aim == "throughput" else -value, "errors": errors, "shown": "; ".join(shown)})
-        yield name, case, measured
+        if measured:  # else it is yet to be
+            yield name, case, measured
 
 
 def is_right(case, measured):

@@ -329,6 +329,18 @@ TEST(Advise, EachClientsOwnPromiseIsKeptBesideWhatIsWritten) {
       << "of the same metric what is written is meant";
 }
 
+TEST(Advise, AServerOfWhichNoSequenceEndsKeepsNoPromise) {
+  Trace trace = server_and_training(200, 50);
+  for (Sequence& s : trace.clients[0].serving->sequences) s.generated = 900;  // of 90 ms alone
+  const Advice advice = ask(trace, {}, "train:throughput");
+  ASSERT_TRUE(advice.best);
+  EXPECT_GT(advice.tried[*advice.best].together.clients[0].served->finished, 0u);
+  EXPECT_TRUE(std::ranges::any_of(advice.tried, [](const Tried& t) { return t.ran() && t.together.clients[0].served->finished == 0 && !t.holds(); }))
+      << "its tokens come in time, but it falls behind";
+  for (Sequence& s : trace.clients[0].serving->sequences) s.generated = 1'000'000;
+  EXPECT_THROW(ask(trace, {}, "train:throughput"), InputError) << "the window is too short";
+}
+
 TEST(Advise, ARateThatWasPromisedIsAFloor) {
   const Trace trace = server_and_training(1.5, 0);
   EXPECT_TRUE(ask(trace, {"llm:tokens=300"}, "stp").best);
