@@ -97,7 +97,7 @@ def _clients(page: Page, ran: list[Any]) -> None:
     names = list(dict.fromkeys(client["name"] for _, tried in ran for client in tried["clients"]))
     labels = [tried["setting"] if len({t["gpu"] for _, t in ran}) == 1 else f"{tried['setting']}, {tried['gpu']}"
               for _, tried in ran]
-    for key, title, unit in (("progress", "What each client gets of what it has alone", "progress, 1 is as alone"),
+    for key, title, unit in (("progress", "What each client keeps of its throughput alone", "progress, 1 is as alone"),
                              ("p99_ms", "p99 of each client", "p99, ms")):
         rows = [{"setting": label, **{c["name"]: c[key] for c in tried["clients"]}} for label, (_, tried) in zip(labels, ran)]
         page.heading(title, 3)

@@ -105,7 +105,7 @@ class Report {
     std::string text = clients == 1 ? fmt::format("what is left of one {}", gpu)
                                     : fmt::format("one {} instead of {}", gpu, clients);
     for (std::size_t i = 0; i < clients; ++i)
-      text += fmt::format("; {} gets {} of what it has alone", all[i].name,
+      text += fmt::format("; {} keeps {} of its throughput", all[i].name,
                           whole_percent(t.together.clients[i].progress));
     return text;
   }
