@@ -36,6 +36,9 @@ auto find(std::string_view name) {
   });
 }
 
+/// A number, or several: of a parameter whose name is not there.
+bool is_value(std::string_view text) { return !text.empty() && text.find_first_not_of("0123456789./") == std::string_view::npos; }
+
 }  // namespace
 
 Registered::Registered(PolicyInfo info, Make make) {
@@ -53,6 +56,8 @@ std::unique_ptr<Policy> make_policy(std::string_view spec) {
   const std::string_view name = spec.substr(0, colon);
   const auto found = find(name);
   if (found == entries().end()) {
+    if (is_value(name))
+      throw InputError("", "--policy", fmt::format("there is no policy '{}'", name), fmt::format("a comma begins another policy; a value for each client stands behind a slash, as in 50/{}", name));
     throw InputError("", "--policy", fmt::format("there is no policy '{}'", name),
                      fmt::format("use one of {}; --policy=help describes them",
                                  fmt::join(entries() | ranges::views::keys, ", ")));
@@ -85,6 +90,11 @@ Parameters::Parameters(std::string_view policy, const std::vector<Parameter>& kn
     const auto found =
         std::find_if(values_.begin(), values_.end(), [&](const auto& v) { return v.first == key; });
     if (found == values_.end() || equals == std::string_view::npos) {
+      if (is_value(one) && !known.empty()) {
+        throw InputError("", "--policy", fmt::format("policy {}: '{}' does not say of which parameter it is", policy, one),
+                         given.empty() ? fmt::format("write {0}={1}, or a value for each client with slashes, as in {0}={1}/50", known.front().name, one)
+                                       : fmt::format("a value for each client is written with slashes: {}={}/{}", given.back(), this->text(given.back()), one));
+      }
       const auto names = known | ranges::views::transform(&Parameter::name);
       throw InputError("", "--policy", fmt::format("policy {} has no parameter '{}'", policy, one),
                        known.empty() ? "it has no parameters"

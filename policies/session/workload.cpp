@@ -289,7 +289,10 @@ void Workload::serve_next(ClientId id, Time now) {
   State& c = clients_[id.value];
   const Waiting next = c.queue.front();
   c.queue.pop_front();
-  c.serving.push_back({RequestRecord{id, next.request, next.arrival, now, kNever, false, Time{}}, 0});
+  // A loop's next request is there when its host has come to it, which is still at the one before.
+  const bool of_loop = !c.serving.empty() && std::holds_alternative<ClosedLoop>(trace_.clients[id.value].arrivals);
+  const Time arrival = of_loop ? std::max(next.arrival, c.returned) : next.arrival;
+  c.serving.push_back({RequestRecord{id, next.request, arrival, now, kNever, false, Time{}}, 0});
   c.next_op = 0;
   if (c.server) std::tie(c.next_op, c.calls) = c.server->begin(now);
   c.first_op = c.next_op;

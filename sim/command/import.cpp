@@ -67,7 +67,7 @@ Trace read(const ImportArguments& a, RecordedTimes& recorded) {
     throw InputError("", "import", fmt::format("there is no importer for '{}'", a.format),
                      "use kineto, nsys, rocprof or capture");
   if (!looks_like_nsys(a.input))
-    throw InputError(a.input, "", "is no SQLite database", "export the report first: nsys export --type sqlite report.nsys-rep");
+    throw InputError(a.input, "", "is no SQLite database, as Nsight Systems exports", "export the report first: nsys export --type sqlite report.nsys-rep");
   return import_nsys(a.input, options, a.process, &recorded);
 }
 

@@ -11,6 +11,7 @@
 #include "sim/model/kernel_prior.h"
 #include "sim/run/run.h"
 #include "traces/import/join_parts.h"
+#include "traces/import/median.h"
 #include "traces/json/spelling.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -48,21 +49,27 @@ class Ends final : public Sink {
  public:
   using Sink::record;
   void record(const RequestRecord& r) override {
-    if (r.finished != kNever) all.push_back(r.finished);
+    if (r.finished != kNever) all.push_back(r.finished), took.push_back(r.finished - r.arrival);
   }
-  std::vector<Time> all;
+  std::vector<Time> all, took;
 };
 
-/// Between the ends of requests that the client sends as it does; 0: too few ended.
-Time period_of(Trace trace, const Gpu& gpu, RunOptions options, Time recorded) {
-  constexpr std::size_t kRequests = 12, kFirst = 4;  // until as many are in flight as there can be, or nearly
+/// Of requests that the client sends as it does; 0: too few ended.
+struct Loop {
+  Time period{};  // between their ends
+  Time latency{};  // the median
+};
+Loop loop_of(Trace trace, const Gpu& gpu, RunOptions options, Time recorded) {
+  constexpr std::size_t kRequests = 12;
+  const std::size_t first = 4 + std::get<ClosedLoop>(trace.clients.front().arrivals).in_flight;  // then as many are in flight
   Ends ends;
   trace.run = {};
-  trace.run.duration = recorded * static_cast<std::int64_t>(2 * kRequests);
+  trace.run.duration = recorded * static_cast<std::int64_t>(2 * (kRequests + first));
   options.sinks = {&ends};
   run(trace, gpu, options);
-  if (ends.all.size() < kFirst + 2) return {};
-  return (ends.all.back() - ends.all[kFirst]) / static_cast<std::int64_t>(ends.all.size() - 1 - kFirst);
+  if (ends.all.size() < first + 2) return {};
+  ends.took.erase(ends.took.begin(), ends.took.begin() + static_cast<std::ptrdiff_t>(first));
+  return {(ends.all.back() - ends.all[first]) / static_cast<std::int64_t>(ends.all.size() - 1 - first), lower_median(std::move(ends.took))};
 }
 
 std::string name_of(const Trace& trace, const Op& op) {
@@ -134,12 +141,12 @@ std::vector<std::string> replay_notes(const Trace& trace, const RecordedTimes& r
   }
   options.alone = false;
   options.sinks = {&replay};
-  Time period{};
+  Loop loop;
   try {
     run(once, gpu, options);
     if (recorded.period > Time{}) {
       once.clients.front().arrivals = trace.clients.front().arrivals;
-      period = period_of(std::move(once), gpu, options, recorded.period);
+      loop = loop_of(std::move(once), gpu, options, recorded.period);
     }
   } catch (const InputError& error) {
     return {fmt::format("It cannot be replayed on {}: {}.", gpu.name, error.problem())};
@@ -147,19 +154,25 @@ std::vector<std::string> replay_notes(const Trace& trace, const RecordedTimes& r
   if (replay.began == kNever) return {"Its one request did not end when replayed."};
   for (auto& op : replay.ops)
     if (op.end > op.start) op.start -= replay.began, op.end -= replay.began;
-  const Time span = replay.last - replay.began;
+  // Of several in flight each waits for those before it, which one alone does not.
+  const std::uint32_t in_flight = loop.period > Time{} ? std::get<ClosedLoop>(trace.clients.front().arrivals).in_flight : 1;
+  const Time span = in_flight > 1 ? loop.latency : replay.last - replay.began;
   const double ratio = to_ns(span) / std::max(1.0, to_ns(recorded.span));
   std::vector<std::string> notes = {
-      fmt::format("recorded {}, replayed {} ({:.2f}); kernels {}, replayed {} ({:.2f}).", ms(recorded.span), ms(span),
-                  ratio, ms(recorded.kernels), ms(replay.kernels),
+      fmt::format("recorded {}, replayed {} ({:.2f}){}; kernels {}, replayed {} ({:.2f}).", ms(recorded.span), ms(span),
+                  ratio, in_flight > 1 ? fmt::format(" with {} in flight", in_flight) : "", ms(recorded.kernels), ms(replay.kernels),
                   to_ns(replay.kernels) / std::max(1.0, to_ns(recorded.kernels)))};
-  if (period > Time{}) {
-    const double slower = to_ns(period) / to_ns(recorded.period);
-    notes.front() += fmt::format(" A request every {}, replayed every {} ({:.2f}).", ms(recorded.period), ms(period), slower);
+  if (loop.period > Time{}) {
+    const double slower = to_ns(loop.period) / to_ns(recorded.period);
+    notes.front() += fmt::format(" A request every {}, replayed every {} ({:.2f}).", ms(recorded.period), ms(loop.period), slower);
     if (std::abs(slower - 1) > kWarnFrom)
       notes.push_back(fmt::format("warning: a loop of such requests takes {:.2f} times as long a request as recorded: what it does in a second is as far off.", slower));
   }
   if (std::abs(ratio - 1) <= kWarnFrom) return notes;
+  if (in_flight > 1) {
+    notes.push_back(fmt::format("warning: with {} in flight a request takes {:.2f} times as long as recorded.", in_flight, ratio));
+    return notes;
+  }
 
   std::map<std::string, Cause> causes;
   give(trace, recorded.ops, 1, causes);

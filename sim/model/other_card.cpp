@@ -122,6 +122,11 @@ void carry_kernel(Kernel& kernel, const Carry& carry, Time time, const CardRatio
   carry_counters(kernel.counters, longer, ratios);
 }
 
+/// By when the last block is handed out: 0 where the blocks' own times count.
+Time handed_out(const Kernel& kernel, const Gpu& gpu) {
+  return kernel.block_times.empty() ? gpu.dispatch_interval * static_cast<std::int64_t>(kernel.blocks()) : Time{};
+}
+
 }  // namespace
 
 CardRatios ratios_of(const Gpu& from, const Gpu& to) {
@@ -266,7 +271,7 @@ CarriedOver carried_over(const Trace& trace, const Gpu& from, const Gpu& to) {
       const std::size_t k = launch->kernel.value;
       const Time time = launch->solo_time.value_or(kernels[k].solo_time.value_or(Time{}));
       const double ratio = carry[k].ratio(time);
-      if (launch->solo_time) launch->solo_time = times(time, ratio);
+      if (launch->solo_time) launch->solo_time = std::max(times(time, ratio), handed_out(kernels[k], to));
       if (time > Time{}) longer.push_back(ratio);
       if (time > Time{} && tensor > 0 && uses_tensor_cores(kernels[k])) {
         const double bound = tensor * (kernels[k].blocks() < to.sms ? ratios.clock : ratios.sms);
@@ -275,6 +280,8 @@ CarriedOver carried_over(const Trace& trace, const Gpu& from, const Gpu& to) {
     }
   for (std::size_t k = 0; k < kernels.size(); ++k)
     carry_kernel(carried.trace.kernels[k], carry[k], kernels[k].solo_time.value_or(longest[k]), ratios, to.sms);
+  for (Kernel& kernel : carried.trace.kernels)
+    if (kernel.solo_time && *kernel.solo_time > Time{}) kernel.solo_time = std::max(*kernel.solo_time, handed_out(kernel, to));
   carried.trace.gpu = to.name;
   if (longer.empty()) return carried;
   std::ranges::sort(longer);

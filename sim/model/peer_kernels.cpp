@@ -10,12 +10,13 @@ namespace corun::sim {
 namespace {
 
 /// In lower case.  NCCL's were ncclAllReduceRingLLKernel_sum_f32, then ncclKernel_AllReduce_RING_LL_Sum_float, now
-/// ncclDevKernel_AllReduce_Sum_f32_RING_LL; RCCL keeps them.
-constexpr std::array<std::string_view, 14> kNames = {
-    "nccldevkernel", "ncclkernel", "ncclallreduce", "ncclallgather", "ncclreducescatter", "ncclbroadcast", "ncclreduce", "ncclsend", "ncclfunction",
-    "mscclpp",       "nvshmem",    "cross_device_reduce", "shot_all_reduce", "multimem_all_reduce"};
+/// ncclDevKernel_AllReduce_Sum_f32_RING_LL, and ncclSymkDevKernel_AllReduce_AGxLL_sum_f32 on symmetric memory; RCCL keeps them.
+/// MSCCL's mscclKernel_Sum_half_LL, DeepEP's deep_ep::internode_ll::combine, Transformer Engine's userbuffers_fp16_sum_inplace_gpu_rr.
+constexpr std::array<std::string_view, 19> kNames = {
+    "nccldevkernel", "ncclsym", "ncclkernel", "ncclallreduce", "ncclallgather", "ncclreducescatter", "ncclbroadcast", "ncclreduce", "ncclsend", "ncclfunction",
+    "rcclgeneric", "mscclkernel", "mscclpp", "nvshmem", "deep_ep::", "userbuffers_", "cross_device_reduce", "shot_all_reduce", "multimem_"};
 /// TensorRT-LLM's oneShotAllReduceKernel, FlashInfer's allreduce_fusion_kernel_oneshot_lamport.
-constexpr std::array<std::string_view, 3> kReduces = {"allreduce", "all_reduce", "all_gather"};
+constexpr std::array<std::string_view, 4> kReduces = {"allreduce", "all_reduce", "all_gather", "allgather"};
 constexpr std::array<std::string_view, 4> kShots = {"oneshot", "twoshot", "one_shot", "two_shot"};
 
 }  // namespace

@@ -161,9 +161,41 @@ void note_mended_counters(const Trace& trace, const Gpu& gpu, RunResult& result)
              fmt::format("the counters of {} more kernels contradict themselves and are mended", kernels - kMostMended));
 }
 
+constexpr double kWorthSaying = 1.01;  // times as long as given
+
+/// Its time where it is alone, if that decides how long its blocks are.
+Time given_time(const Kernel& kernel, const Launch& launch) {
+  return kernel.block_times.empty() ? launch.solo_time.value_or(kernel.solo_time.value_or(Time{})) : Time{};
+}
+
+/// The card where it hands out blocks as fast as times alone say that it did, up to one a cycle of its clock: a given time was measured, an
+/// assumed interval was not.  Nothing: it was measured, or holds them.
+struct Quicker {
+  Gpu gpu;
+  std::string by;
+};
+std::optional<Quicker> quicker(const Trace& trace, const Gpu& gpu) {
+  if (!gpu.dispatch_assumed || gpu.clock_hz <= 0) return std::nullopt;
+  const Kernel* least = nullptr;
+  Time interval = gpu.dispatch_interval;
+  for (const Program& program : trace.programs)
+    for (const Op& op : program.ops)
+      if (const auto* launch = std::get_if<Launch>(&op.what)) {
+        const Kernel& kernel = trace.kernels[launch->kernel.value];
+        const Time time = given_time(kernel, *launch), fits = time / static_cast<std::int64_t>(kernel.blocks());
+        if (time > Time{} && fits < interval) interval = fits, least = &kernel;
+      }
+  if (least == nullptr) return std::nullopt;
+  Quicker found{gpu, ""};
+  found.gpu.dispatch_interval = std::min(gpu.dispatch_interval, std::max(interval, from_ns(1e9 / gpu.clock_hz)));
+  found.gpu.dispatch_assumed = false;
+  found.by = fmt::format("{} is taken to hand out a block each {:.3g} ns, not {:.3g}, which nobody measured: {} has {} blocks, and a time alone that says so", gpu.name,
+                         to_ns(found.gpu.dispatch_interval), to_ns(gpu.dispatch_interval), in_quotes(least->name), least->blocks());
+  return found;
+}
+
 /// A time alone in which the dispatcher cannot hand out the blocks.
 void note_dispatch(const Trace& trace, const Gpu& gpu, RunResult& result) {
-  constexpr double kWorthSaying = 1.01;
   const Kernel* worst = nullptr;
   Time given{};
   double longer = kWorthSaying;
@@ -173,8 +205,8 @@ void note_dispatch(const Trace& trace, const Gpu& gpu, RunResult& result) {
       const auto* launch = std::get_if<Launch>(&op.what);
       if (launch == nullptr) continue;
       const Kernel& kernel = trace.kernels[launch->kernel.value];
-      const Time time = launch->solo_time.value_or(kernel.solo_time.value_or(Time{}));
-      if (time <= Time{} || !kernel.block_times.empty()) continue;
+      const Time time = given_time(kernel, *launch);
+      if (time <= Time{}) continue;
       const double ratio = static_cast<double>(gpu.dispatch_interval.count()) * static_cast<double>(kernel.blocks()) / static_cast<double>(time.count());
       if (ratio <= kWorthSaying) continue;
       such.insert(launch->kernel.value);
@@ -185,6 +217,17 @@ void note_dispatch(const Trace& trace, const Gpu& gpu, RunResult& result) {
                               "instead of {:.4g}; slowdowns are against that, and how busy its SMs are is not known",
                               such.size(), such.size() == 1 ? "kernel is" : "kernels are", gpu.name, to_ns(gpu.dispatch_interval), in_quotes(worst->name),
                               worst->blocks(), to_ms(given) * longer, to_ms(given)));
+}
+
+/// What a division means that names no client.
+void note_shares(const Plan& plan, RunResult& result) {
+  const std::size_t clients = plan.recorded.clients.size();
+  if (const std::vector<double>& shares = plan.needed.thread_percentages; shares.size() == 1 && shares.front() < 100 && clients > 1)
+    add_note(result, NoteKind::parts,
+             fmt::format("percentages={0:g} is for each of the {1} clients: at most {2} of {3} SMs, which others may use too; percentages={0:g}/{4:g} is one a client",
+                         shares.front(), clients, plan.gpu.mps_sms(shares.front()), plan.gpu.sms, 100 - shares.front()));
+  if (plan.policy->name() == "mig" && plan.needed.instances.empty())
+    add_note(result, NoteKind::instances, "mig without profile= divides nothing: all share the GPU, as under fcfs; name an instance for each client, as mig:profile=3g.71gb/4g.71gb");
 }
 
 void note_instances(const Plan& plan, RunResult& result) {
@@ -212,6 +255,11 @@ Plan simulated(Plan plan) {
 }
 
 RunResult run(const Plan& plan, const RunOptions& options) {
+  if (const auto faster = quicker(plan.trace(), plan.gpu)) {
+    RunResult result = run(Plan{plan.recorded, faster->gpu, plan.named, plan.policy, plan.is_registered, plan.needed, plan.on_parts}, options);
+    if (faster->gpu.dispatch_interval < plan.gpu.dispatch_interval) add_note(result, NoteKind::card, faster->by);
+    return result;
+  }
   const auto began = std::chrono::steady_clock::now();
   const Trace& trace = plan.trace();
   const Gpu& gpu = plan.gpu;
@@ -240,6 +288,7 @@ RunResult run(const Plan& plan, const RunOptions& options) {
   if (plan.on_parts) add_note(result, NoteKind::parts, on_parts_note(plan.recorded, trace));
   if (const HostCosts* host = simulator.host(); host != nullptr && host->launch_call != Time{})
     add_note(result, NoteKind::host, "one host thread issues for all clients, at the costs in the profile file");
+  note_shares(plan, result);
   note_instances(plan, result);
   if (options.engine.contention) add_intervals(result, trace, plan.needed);
   result.blocks = totals.blocks;

@@ -224,6 +224,12 @@ TEST(Registry, AValueThatAParameterCannotHaveIsAnInputErrorThatListsTheChoices) 
 TEST(Registry, AParameterWithoutAValueIsAnInputError) {
   EXPECT_THAT(problem_of([] { make_policy("tpc-mask:split"); }), HasSubstr("key=value"));
 }
+TEST(Registry, ValuesPartedByCommasAreToldHowToBeWritten) {
+  EXPECT_THAT(problem_of([] { make_policy("mps:percentages=100,50"); }), AllOf(HasSubstr("'50' does not say of which parameter it is"), HasSubstr("percentages=100/50")));
+  EXPECT_THAT(problem_of([] { make_policy("mps:percentages=60,30,10"); }), HasSubstr("percentages=60/30"));
+  EXPECT_THAT(problem_of([] { make_policy("mps:100,50"); }), AllOf(HasSubstr("'100' does not say"), HasSubstr("percentages=100/50")));
+  EXPECT_THAT(problem_of([] { make_policy("50"); }), AllOf(HasSubstr("a comma begins another policy"), HasSubstr("50/50"))) << "of a list of policies";
+}
 TEST(Registry, AParameterMayTakeAllThatFollows) {
   const std::vector<Parameter> known{{"a", "", "1"}, {"inside", "", "none", true}};
   EXPECT_EQ(Parameters("p", known, "a=2:inside=q:a=3,b=4").text("inside"), "q:a=3,b=4");

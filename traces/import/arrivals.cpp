@@ -123,7 +123,7 @@ class Reader {
     const auto input = open_input(file_);
     char c = ' ';
     while (input->get(c) && (c == ' ' || c == '\n' || c == '\r' || c == '\t')) {}
-    return c == '{';
+    return c == '{' || c == '[';
   }
 
   [[noreturn]] void fail(std::uint64_t line, const std::string& problem, const std::string& remedy) const {
@@ -142,6 +142,21 @@ class Reader {
     if (rows_.size() == kMostRequests)
       fail(line, fmt::format("more than {} requests", kMostRequests), "cut the file to what is to be simulated");
     rows_.push_back({ns, context, generated});
+  }
+
+  /// Seconds of a unit: what `unit=` says, which counts more than what the format is known for (`said`; 0: nothing), and may not
+  /// differ from what a key's own name says.
+  double settled(std::uint64_t line, double said, std::string_view key) const {
+    if (!unit_) return said;
+    const bool by_name = key.ends_with("_s") || key.ends_with("_ms") || key.ends_with("seconds");
+    const double wanted = *unit_ == TimeUnit::seconds ? 1 : 1e-3;
+    if (by_name && said != wanted)
+      fail(line, fmt::format("\"{}\" says another unit than unit={}", key, wanted == 1 ? "s" : "ms"), "leave unit= out");
+    return wanted;
+  }
+  [[noreturn]] void ask_unit(std::uint64_t line, std::string_view key) const {
+    fail(line, fmt::format("nothing says whether \"{}\" is in seconds or milliseconds: it is the key of several formats", key),
+         fmt::format("give unit=s or unit=ms beside times=, or name the key \"{0}_s\" or \"{0}_ms\"", lower(key)));
   }
 
   struct Unit {
@@ -183,10 +198,8 @@ class Reader {
       const Unit said = unit_of(request);
       if (rows_.empty()) seconds = said.seconds, out_.format = said.format;
       if (said.seconds != seconds) fail(line, fmt::format("\"{}\" is in another unit than before", said.key), "expected one unit in a file");
-      const double time = value(said.key, true), unit = unit_ ? (*unit_ == TimeUnit::seconds ? 1 : 1e-3) : seconds;
-      if (unit == 0 && time > 0)
-        fail(line, "nothing says whether \"timestamp\" is in seconds or milliseconds: it is the key of several formats",
-             "give unit=s or unit=ms beside times=, or name the key \"timestamp_s\" or \"timestamp_ms\"");
+      const double time = value(said.key, true), unit = settled(line, seconds, said.key);
+      if (unit == 0 && time > 0) ask_unit(line, said.key);
       out_.times_in = unit == 1 ? "s" : "ms";
       add(line, time * unit, tokens("input_length"), tokens("output_length"));
       if (const auto hashes = request.find("hash_ids"); hashes != request.end()) {
@@ -209,18 +222,22 @@ class Reader {
         if (std::find(names.begin(), names.end(), lower(fields[i])) != names.end()) return i;
       return std::nullopt;
     };
-    const auto at = column({"timestamp", "time", "time_s", "timestamp_s", "arrival_s", "seconds"});
-    const auto context = column({"contexttokens", "request tokens"});
-    const auto generated = column({"generatedtokens", "response tokens"});
+    const auto in_ms = column({"timestamp_ms", "time_ms", "arrival_ms", "milliseconds"}), in_s = column({"time_s", "timestamp_s", "arrival_s", "seconds"});
+    const auto at = in_ms ? in_ms : in_s ? in_s : column({"timestamp", "time"});
+    const auto context = column({"contexttokens", "request tokens", "input_length"});
+    const auto generated = column({"generatedtokens", "response tokens", "output_length"});
     const bool bare = !at && fields.size() == 1 && number(fields[0]).has_value();
     if (!at && !bare) {
       std::string shown = fmt::format("{}", fmt::join(fields, ","));
       fail(rows.line(), fmt::format("the header {} names no column of times", in_quotes(shown)),
-           "expected TIMESTAMP, Timestamp or time_s (seconds, or a date and time), or one time a line");
+           "expected time_s, time_ms, Timestamp or TIMESTAMP (a date and time, or numbers with unit=s or unit=ms), or seconds, one a line");
     }
     const bool burst_gpt = generated && lower(fields[*generated]) == "response tokens";
-    out_.format = burst_gpt ? "BurstGPT CSV" : context ? "Azure LLM CSV" : "times in seconds";
-    if (bare) add(rows.line(), *number(fields[0]), 0, 0);
+    const std::string header = at ? fields[*at] : "";
+    const double said = in_ms ? 1e-3 : in_s || burst_gpt ? 1 : 0;
+    const double unit = settled(rows.line(), said, lower(header)), seconds_of = bare && unit == 0 ? 1 : unit;
+    out_.format = burst_gpt ? "BurstGPT CSV" : context ? "Azure LLM CSV" : seconds_of == 1e-3 ? "times in milliseconds" : "times in seconds";
+    if (bare) add(rows.line(), *number(fields[0]) * seconds_of, 0, 0);
     std::uint64_t failed = 0;
     while (rows.next(fields, false)) {
       if (fields.size() == 1 && trimmed(fields[0]).empty()) continue;
@@ -242,13 +259,15 @@ class Reader {
         ++failed;
         continue;
       }
-      if (const auto seconds = number(time))
-        add(rows.line(), *seconds, in, out);
-      else if (const auto ns = date_and_time(time))
+      if (const auto value = number(time)) {
+        if (seconds_of == 0 && *value > 0) ask_unit(rows.line(), header);
+        add(rows.line(), *value * seconds_of, in, out);
+      } else if (const auto ns = date_and_time(time)) {
+        if (unit_) fail(rows.line(), fmt::format("{} is a date and time, which unit= does not suit", in_quotes(time)), "leave unit= out");
         add_ns(rows.line(), *ns, in, out);
-      else
+      } else
         fail(rows.line(), fmt::format("{} is no time", in_quotes(time)),
-             "expected seconds, or a date and time as 2023-11-16 18:15:46.68");
+             "expected a number, or a date and time as 2023-11-16 18:15:46.68");
     }
     if (failed != 0)
       out_.notes.push_back(fmt::format("{}: {} failed requests (no response) left out", file_, failed));

@@ -180,8 +180,9 @@ class Reader {
     }
     op.direction = what->direction, op.peer = what->peer;
     if (op.direction != CopyDirection::device_to_device) {
-      constexpr std::int64_t kPageable = 1;  // CUpti_ActivityMemoryKind
-      op.pageable = f.integer(op.direction == CopyDirection::host_to_device ? 9 : 10) == kPageable;
+      constexpr std::int64_t kPageable = 1, kManaged = 5;  // CUpti_ActivityMemoryKind
+      const std::int64_t memory = f.integer(op.direction == CopyDirection::host_to_device ? 9 : 10);
+      op.pageable = memory == kPageable || memory == kManaged;
     }
     process_.records.ops.push_back(op);
   }

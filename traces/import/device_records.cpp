@@ -71,6 +71,9 @@ void DeviceRecords::refuse_no_kernels() const {
         file_, "", "there are launch calls, but no GPU kernels in it",
         "the tool saw the host only: another profiler may have held the GPU's counters (CUPTI), or "
         "the recording ended before the GPU had");
+  if (!records_.xla_device.empty())
+    throw InputError(file_, "", fmt::format("it is of XLA's profiler, without a GPU: what it has is of {}", in_quotes(records_.xla_device)),
+                     "run the program where jax.devices() names an NVIDIA or AMD GPU");
   throw InputError(file_, "", "there are no GPU kernels in it, and no calls that launch any",
                    "record a program that uses an NVIDIA or AMD GPU, with "
                    "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])");
@@ -136,6 +139,10 @@ void DeviceRecords::join_calls() {
     // A runtime call and the driver call inside it may share the number: the outer one counts.
     if (!added && records_.calls[i].start < records_.calls[it->second].start) it->second = i;
   }
+  // Of unknown memory: pinned memory is left to the GPU, and the call returns at once.
+  for (GpuOp& op : records_.ops)
+    if (const Call* call = op.memory_unknown ? call_of(op.correlation) : nullptr)
+      op.pageable = call->start + call->duration > op.start + op.duration / 2;
 }
 
 const Call* DeviceRecords::call_of(const std::optional<std::uint64_t>& correlation) const {
@@ -184,8 +191,7 @@ void DeviceRecords::find_rhythm(const std::vector<Candidate>& steps) {
   if (kPause * lower_median(std::move(pauses)) > rhythm.period) return;
   if (rhythm.in_flight > 1)
     notes_.push_back(fmt::format(
-        "A step begins every {:.3f} ms (median), while {} before it {} under way on the GPU: {} requests are in flight, and what the host "
-        "does from a step's last call to the next step's first is its work for the next.",
+        "A step begins every {:.3f} ms (median), while {} before it {} under way on the GPU: {} requests are in flight.",
         to_ms(rhythm.period), counted(rhythm.in_flight - 1, "step", "steps"), rhythm.in_flight == 2 ? "is" : "are", rhythm.in_flight));
   rhythm_ = rhythm;
 }

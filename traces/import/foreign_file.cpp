@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
+#include <istream>
 #include <string>
 #include <string_view>
 
+#include "traces/json/input_file.h"
 #include "traces/model/error.h"
 
 namespace corun {
@@ -26,15 +27,43 @@ constexpr std::array<Foreign, 5> kNames = {{
     {".pftrace", "is a trace of Perfetto as protocol buffers", "give the JSON or SQLite that the profiler itself writes"},
 }};
 
+/// First bytes.
+constexpr std::array<Foreign, 11> kHeads = {{
+    {"\xFF\xFE", "is UTF-16 text, as PowerShell redirects; expected UTF-8", "convert it: iconv -f utf-16 -t utf-8 {} > new.json"},
+    {"\xFE\xFF", "is UTF-16 text; expected UTF-8", "convert it: iconv -f utf-16 -t utf-8 {} > new.json"},
+    {"version https://git-lfs", "is Git LFS's pointer to a file, which is not here", "get it: git lfs pull --include {}"},
+    {"<", "is a page of the web or another XML file, and no recording", "get the file itself, as `curl -LO` of its raw address does"},
+    {"\x89HDF", "is HDF5, as nsys export --type hdf writes", "export the report anew: nsys export --type sqlite REPORT; then sim import nsys"},
+    {"PAR1", "is Parquet, as nsys export --type parquetdir writes", "export the report anew: nsys export --type sqlite REPORT; then sim import nsys"},
+    {"ARROW1", "is Arrow, as nsys export --type arrow writes", "export the report anew: nsys export --type sqlite REPORT; then sim import nsys"},
+    {"{\"Type\":", "is JSON lines, as nsys export --type jsonlines writes", "export the report anew: nsys export --type sqlite REPORT; then sim import nsys"},
+    {"\x80\x02", "is a pickle of Python, as PyTorch's memory snapshots are", "record with torch.profiler and export_chrome_trace"},
+    {"\x80\x04", "is a pickle of Python, as PyTorch's memory snapshots are", "record with torch.profiler and export_chrome_trace"},
+    {"\x80\x05", "is a pickle of Python, as PyTorch's memory snapshots are", "record with torch.profiler and export_chrome_trace"},
+}};
+
 /// Words of the first line.
-constexpr std::array<Foreign, 6> kLines = {{
+constexpr std::array<Foreign, 8> kLines = {{
     {"Agent_Id", "is CSV of rocprofv3, which has a file for each kind of record", "record with rocprofv3 --output-format json; then sim import rocprof"},
     {"KernelName,gpu-id", "is CSV of rocprof, without launch calls and copies", "record with rocprofv3 --output-format json; then sim import rocprof"},
     {"Total Time (ns)", "is a summary that nsys stats printed, without single launches", "give the report itself: nsys export --type sqlite REPORT; then sim import nsys"},
+    {"CorrId", "is a list that nsys stats printed of what the GPU did, without the host's calls", "give the report itself: nsys export --type sqlite REPORT; then sim import nsys"},
     {"==PROF==", "is what Nsight Compute printed: counters, and no recording", "give it beside one: sim import kineto RECORDING --counters {}"},
     {"\"Metric Name\"", "is what Nsight Compute printed: counters, and no recording", "give it beside one: sim import kineto RECORDING --counters {}"},
-    {"==NVPROF==", "is what nvprof printed, without launch calls", "record with Nsight Systems: nsys profile, then nsys export --type sqlite"},
+    {"== NVPROF", "is what nvprof printed, without launch calls", "record with Nsight Systems: nsys profile, then nsys export --type sqlite"},
+    {"== Profiling", "is what nvprof printed, without launch calls", "record with Nsight Systems: nsys profile, then nsys export --type sqlite"},
 }};
+
+/// Of what it holds, unpacked where it is gzip; empty: it cannot be read, which the reader tells.
+std::string head_of(const std::filesystem::path& file) try {
+  const auto in = open_input(file);
+  std::string head(512, '\0');
+  in->read(head.data(), static_cast<std::streamsize>(head.size()));
+  head.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, in->gcount())));
+  return head;
+} catch (const InputError&) {
+  return "";
+}
 
 }  // namespace
 
@@ -43,13 +72,15 @@ void refuse_foreign(const std::filesystem::path& file) {
   const auto refuse = [&](const Foreign& foreign) {
     throw InputError(file.string(), "", std::string(foreign.is), fmt::format(fmt::runtime(foreign.remedy), name));
   };
-  std::ifstream in(file, std::ios::binary);
-  std::string head(512, '\0');
-  in.read(head.data(), static_cast<std::streamsize>(head.size()));
-  head.resize(static_cast<std::size_t>(std::max<std::streamsize>(0, in.gcount())));
-  if (head.empty() || head.starts_with("SQLite format 3") || head.starts_with("\x1F\x8B")) return;
+  constexpr std::size_t kTarMagic = 257;
+  const std::string head = head_of(file);
+  if (head.empty() || head.starts_with("SQLite format 3")) return;
   for (const Foreign& foreign : kNames)
     if (name.ends_with(foreign.told_by)) refuse(foreign);
+  for (const Foreign& foreign : kHeads)
+    if (head.starts_with(foreign.told_by)) refuse(foreign);
+  if (head.size() > kTarMagic && std::string_view(head).substr(kTarMagic).starts_with("ustar"))
+    refuse({"", "is an archive of tar", "unpack it first: tar -xf {}"});
   if (head.starts_with('{') || head.starts_with('[')) return;
   const std::string_view line = std::string_view(head).substr(0, head.find('\n'));
   for (const Foreign& foreign : kLines)

@@ -82,7 +82,26 @@ void HostOrder::collect_items() {
     item.call_end = item.call_start + takes;
     items_.push_back(item);
   }
+  find_main_thread();
   collect_synchronizations();
+}
+
+void HostOrder::find_main_thread() {
+  std::map<std::uint32_t, std::vector<Nanoseconds>> issued;
+  std::set<std::uint64_t> seen;
+  for (const HostItem& item : items_)
+    if (const Call* call = device_.call_of(item.call); call != nullptr && seen.insert(call->correlation).second)
+      issued[call->thread].push_back(call->start);
+  const auto most = std::ranges::max_element(issued, {}, [](const auto& of) { return of.second.size(); });
+  if (most == issued.end()) return;
+  main_thread_ = most->first, main_calls_ = std::move(most->second);
+  std::ranges::sort(main_calls_);
+}
+
+bool HostOrder::of_other_thread(const Call& wait) const {
+  if (wait.thread == main_thread_) return false;
+  const auto next = std::ranges::lower_bound(main_calls_, wait.start);
+  return next != main_calls_.end() && *next < wait.start + wait.duration;
 }
 
 /// Time of a recorded call beyond a replay's is the host's own: up to when its work must have left for the GPU before it, then
@@ -128,7 +147,10 @@ void HostOrder::collect_synchronizations() {
   };
   for (const Call& call : device_.records().calls) {
     if (!device_.in_window(call.start)) continue;
-    if (call.kind == Call::Kind::synchronize)
+    if (call.kind != Call::Kind::synchronize) continue;
+    if (of_other_thread(call))
+      ++waits_of_others_;
+    else
       add(device_.at(call.start), device_.at(call.start + call.duration));
   }
   std::set<std::uint64_t> waited;
@@ -136,7 +158,10 @@ void HostOrder::collect_synchronizations() {
     const Call* call = items_[i].op == nullptr ? nullptr : device_.call_of(items_[i].op->correlation);
     if (call == nullptr || !host_waited(*call, *items_[i].op) || !waited.insert(call->correlation).second)
       continue;
-    add(items_[i].call_start, device_.at(call->start + call->duration));
+    if (of_other_thread(*call))
+      ++waits_of_others_;
+    else
+      add(items_[i].call_start, device_.at(call->start + call->duration));
     items_[i].call_end = items_[i].call_start;
   }
   for (const SyncEvent& sync : device_.records().syncs)

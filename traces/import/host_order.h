@@ -46,6 +46,8 @@ class HostOrder {
   /// That took over 0.1 ms and did not wait for the GPU.
   std::size_t long_calls() const { return long_calls_.size(); }
   Time long_call_time() const { return long_call_time_; }
+  /// Left out, as one host replays all threads.
+  std::size_t waits_of_others() const { return waits_of_others_; }
   bool of_graph(const HostItem& item) const;
   /// One launch of a graph is all there is, but for waits behind it.
   bool one_graph() const;
@@ -55,6 +57,10 @@ class HostOrder {
   void place(HostItem& item, const kineto::Call& call);
   /// True if the queue was full at the call, so that it waits for room, in a replay as well.
   bool into_full_queue(const kineto::Call& call) const;
+  /// The one that issues most.
+  void find_main_thread();
+  /// True if the main thread issued work during the wait, so that it held another.
+  bool of_other_thread(const kineto::Call& wait) const;
   void collect_synchronizations();
   void order_items();
   /// Without recorded calls: the latest ones that let every operation start when it did.  Two starts closer
@@ -75,6 +81,9 @@ class HostOrder {
   std::vector<kineto::StreamKey> streams_;
   std::vector<const kineto::GpuOp*> by_start_;
   std::vector<kineto::Nanoseconds> issue_times_;  // ascending
+  std::uint32_t main_thread_ = 0;
+  std::vector<kineto::Nanoseconds> main_calls_;  // that issue work, ascending
+  std::size_t waits_of_others_ = 0;
   std::set<std::uint64_t> long_calls_;            // correlations
   std::unordered_map<std::uint64_t, Time> placed_;  // when a replay begins a call, by correlation
   std::map<kineto::StreamKey, kineto::Nanoseconds> idle_from_;  // by stream: the end of what was collected of it

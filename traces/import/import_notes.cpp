@@ -41,7 +41,10 @@ void note_host(const DeviceRecords& device, const RecordedGpu& gpu, const HostOr
   }
   if (threads.size() > 1)
     notes.push_back(fmt::format(
-        "{} host threads issued work: their calls are replayed by one, in the same order.", threads.size()));
+        "{} host threads issued work: their calls are replayed by one, in the same order{}.", threads.size(),
+        order.waits_of_others() == 0 ? ""
+                                     : fmt::format(", without {} during which the thread that issues most went on",
+                                                   counted(order.waits_of_others(), "wait of another", "waits of others"))));
   if (order.ops_without_call() != 0)
     notes.push_back(fmt::format("{} without a launch call: {:.1f} us before the start is assumed.",
                                 counted(order.ops_without_call(), "GPU operation", "GPU operations"),
@@ -49,19 +52,21 @@ void note_host(const DeviceRecords& device, const RecordedGpu& gpu, const HostOr
 }
 
 void note_copies(const DeviceRecords& device, const HostOrder& order, Notes& notes) {
-  std::size_t copies = 0, memsets = 0, pageable = 0, peer = 0;
+  std::size_t copies = 0, memsets = 0, pageable = 0, peer = 0, unknown = 0;
   for (const HostItem& item : order.items()) {
     if (item.op == nullptr) continue;
     copies += item.op->kind == GpuOp::Kind::copy ? 1 : 0;
     memsets += item.op->kind == GpuOp::Kind::memset ? 1 : 0;
     pageable += item.op->pageable ? 1 : 0;
     peer += item.op->peer ? 1 : 0;
+    unknown += item.op->pageable && item.op->memory_unknown ? 1 : 0;
   }
   if (copies == 0)
     notes.push_back("No copies recorded: if the inputs are copied to the GPU, that time is missing.");
   if (pageable != 0)
-    notes.push_back(fmt::format("{} pageable memory: above 64 KB the recorded rate is kept, at which the host staged it.",
-                                counted(pageable, "copy uses", "copies use")));
+    notes.push_back(fmt::format("{} pageable memory{}: above 64 KB the recorded rate is kept, at which the host staged it.",
+                                counted(pageable, "copy uses", "copies use"),
+                                unknown != 0 ? fmt::format(" ({} by the length of {} call, as the memory is not recorded)", unknown, unknown == 1 ? "its" : "their") : ""));
   if (peer != 0)
     notes.push_back(fmt::format("{} between devices: replayed within one device, so too fast.",
                                 counted(peer, "copy was", "copies were")));

@@ -90,6 +90,7 @@ class Import {
         std::all_of(order_.streams().begin(), order_.streams().end(),
                     [&](const StreamKey& other) { return other.context == order_.streams()[0].context; });
     if (key.stream == kineto::kDriverStream) return "managed memory";
+    if (key.stream < 0 && key.stream >= kineto::kLastDriverStream) return key.stream == kineto::kLastDriverStream ? "managed memory within" : "managed memory to the host";
     return one_context ? fmt::format("{}", key.stream) : fmt::format("{}/{}", key.context, key.stream);
   }
 
@@ -147,8 +148,12 @@ class Import {
       times_.period = rhythm->period;
       const Time begins = device_.at(device_.window()->start), lasts = std::max(free, last_end()) - begins;
       if (rhythm->in_flight > 1) {
-        earlier_ = std::max(Time{}, rhythm->period - (free - begins));
+        constexpr double kBusy = 0.9;  // of the period: where a whole step waits behind the one under way, the GPU is never idle but between kernels
+        const bool waits_for_room = rhythm->in_flight > 2 && to_ns(kernels_.kernel_time()) > kBusy * to_ns(rhythm->period);
+        if (!waits_for_room) earlier_ = std::max(Time{}, rhythm->period - (free - begins));
         program.ops.front().host_gap += earlier_;
+        notes_.push_back(waits_for_room ? "The GPU is never idle, so from a step's last call to the next step's first the host is taken to wait for one in flight to end."
+                                        : "What the host does from a step's last call to the next step's first is its work for the next.");
         arrivals.in_flight = rhythm->in_flight;
       } else {
         arrivals.think_time = std::max(Time{}, rhythm->period - lasts);

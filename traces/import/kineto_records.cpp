@@ -346,8 +346,10 @@ class RecordSax {
   void end_event() {
     records_.any_events = true;
     const std::string& cat = event_.cat;
-    if (event_.ph == "M" && event_.name == "process_name")
+    if (event_.ph == "M" && event_.name == "process_name") {
       if (const auto gpu = gpu_of_process(event_.label)) gpu_of_pid_[event_.pid] = *gpu;
+      else if (event_.label.starts_with("/device:") || (event_.label.starts_with("/host:CPU") && records_.xla_device.empty())) records_.xla_device = event_.label;
+    }
     const bool bare_kernel = cat.empty() && event_.ph.empty() && event_.grid;
     if (!event_.ph.empty() && event_.ph != "X") return;
     if (cat.empty() && event_.ph == "X" && of_xla()) return end_event_of_xla();
@@ -490,11 +492,13 @@ class RecordSax {
 
   void end_copy() {
     GpuOp op = gpu_op(GpuOp::Kind::copy);
-    const std::string_view name = event_.name;  // "Memcpy HtoD (Pageable -> Device)"
+    const std::string_view name = event_.name;  // "Memcpy HtoD (Pageable -> Device)"; of roctracer "CopyHostToDevice"
     const auto has = [&](std::string_view text) { return name.find(text) != std::string_view::npos; };
-    if (op.bytes == 0 || has("HtoH")) return skip_copy();
-    op.direction = direction_of(has("HtoD") || has("HtoA"), has("DtoH") || has("AtoH"));
-    op.pageable = has("Pageable");
+    if (op.bytes == 0 || has("HtoH") || has("HostToHost")) return skip_copy();
+    op.direction = direction_of(has("HtoD") || has("HtoA") || has("HostToDevice"), has("DtoH") || has("AtoH") || has("DeviceToHost"));
+    const bool of_host = op.direction != CopyDirection::device_to_device;
+    op.pageable = has("Pageable") || (of_host && has("Managed"));
+    op.memory_unknown = of_host && !op.pageable && !has("Pinned");
     op.peer = has("PtoP");
     records_.ops.push_back(op);
   }

@@ -48,8 +48,8 @@ class ShapeIndex {
   std::map<Key, std::uint32_t> known_;
 };
 
-/// The driver's own, for migrations of managed memory.
-inline constexpr std::int64_t kDriverStream = -1;
+/// The driver's own, for migrations of managed memory, and the last of one for each direction.
+inline constexpr std::int64_t kDriverStream = -1, kLastDriverStream = -3;
 
 struct StreamKey {
   std::int64_t device = 0, context = 0, stream = 0;
@@ -60,7 +60,9 @@ struct GpuOp {
   enum class Kind : std::uint8_t { kernel, copy, memset };
   Kind kind = Kind::kernel;
   CopyDirection direction = CopyDirection::device_to_device;
-  bool pageable = false, peer = false;
+  bool pageable = false;  // pageable or managed host memory: the host sets the pace
+  bool peer = false;
+  bool memory_unknown = false;  // of its host side
   bool migration = false;  // of managed memory, by the driver
   std::uint32_t shape = 0;  // index into Records::shapes
   std::uint64_t bytes = 0;
@@ -136,6 +138,7 @@ struct Records {
   std::vector<std::uint32_t> shapeless;                  // ops of which no shape is known: indices into `ops`
   bool any_events = false;
   bool by_xla = false;               // XLA's profiler wrote it, as JAX's
+  std::string xla_device;            // that is no GPU: "/device:TPU:0"
   bool by_legacy_profiler = false;   // of operators: torch.autograd.profiler without Kineto
   std::string other_runtime;         // of GPUs that are neither NVIDIA's nor AMD's, as the events call it
   std::size_t mended = 0;            // places that were no JSON

@@ -93,6 +93,7 @@ bool MendedJson::refill() {
   const int c = ahead(0);
   const bool of_structure = is_space(c) || std::string_view("{}[],:\"").find(static_cast<char>(c)) != std::string_view::npos;
   if (!of_structure) return token(), true;
+  if (const int behind = c == ',' ? ahead(beyond_spaces(1)) : kEnd; behind == '}' || behind == ']') return take(), ++mended_, refill();  // ends a list
   ready_ += take();
   if (c == '{' || c == '[') open_.push_back(static_cast<char>(c));
   if ((c == '}' || c == ']') && !open_.empty()) open_.pop_back();

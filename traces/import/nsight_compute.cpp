@@ -164,6 +164,8 @@ class Reader {
       if (is_header(row)) {
         begin_table(std::move(row));
       } else if (header_.empty()) {
+        if (const std::size_t at = row.front().find("Kernel Name"); at != 0 && at != std::string::npos && row.front().find_first_of(";\t") != std::string::npos)
+          refuse("", fmt::format("its columns are parted by {}, as a spreadsheet saves them; expected commas", row.front().find(';') != std::string::npos ? "semicolons" : "tabs"));
         look_for_error(row);
       } else {
         wide_ ? read_wide(row) : read_long(row);

@@ -109,13 +109,13 @@ class Reader {
     if (processes_.empty()) refuse_no_kernels();
     read_copies("CUPTI_ACTIVITY_KIND_MEMCPY", GpuOp::Kind::copy);
     read_copies("CUPTI_ACTIVITY_KIND_MEMSET", GpuOp::Kind::memset);
-    for (auto& [number, process] : processes_) join_migrations(process);
     read_calls();
+    for (auto& [number, process] : processes_) join_migrations(process);
     read_synchronizations();
     if (!range_.empty()) read_ranges();
     read_devices();
     read_names();
-    note_graphs();
+    note_what_is_missing();
     std::vector<Process> all;
     for (auto& [number, process] : processes_) all.push_back(std::move(process));
     std::stable_sort(all.begin(), all.end(), [](const Process& a, const Process& b) {
@@ -153,6 +153,7 @@ class Reader {
                        "record the nodes of graphs: nsys profile --cuda-graph-trace=node");
     if (device_ && !db_.columns("CUPTI_ACTIVITY_KIND_KERNEL").empty())
       throw InputError(db_.file(), "--device", fmt::format("no kernels of device {}", *device_), "leave the option out");
+    refuse_other_database();
     const std::string told = diagnostics();
     const std::int64_t launches = launch_calls();
     if (launches == 0 && told.empty())
@@ -160,9 +161,26 @@ class Reader {
                        "record with nsys profile --trace=cuda,nvtx a program that uses the GPU");
     throw InputError(
         db_.file(), "",
-        fmt::format("there are {} launch calls, but no GPU kernels in it (no rows in CUPTI_ACTIVITY_KIND_KERNEL){}", launches,
+        fmt::format("there are {} in it (no rows in CUPTI_ACTIVITY_KIND_KERNEL){}",
+                    launches == 0 ? "no GPU kernels" : fmt::format("{} launch calls, but no GPU kernels", launches),
                     told.empty() ? ": the tool saw the host only" : fmt::format("; the file says why: {}", told)),
         "look for what keeps the tool from the GPU: another profiler, WSL, missing permissions, a driver newer than nsys");
+  }
+
+  void refuse_other_database() const {
+    Rows rows(db_, "SELECT name FROM sqlite_master");
+    bool of_nsys = false;
+    while (rows.next()) {
+      const std::string name = rows.text(0);
+      if (name.starts_with("rocpd_"))
+        throw InputError(db_.file(), "", "is a database of rocprofv3 (rocpd)", "record with rocprofv3 --output-format json; then sim import rocprof");
+      if (name == "StringTable" || name == "CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL")
+        throw InputError(db_.file(), "", "is a database of nvprof", "record with Nsight Systems: nsys profile, then nsys export --type sqlite");
+      of_nsys |= name == "StringIds" || name.starts_with("CUPTI_") || name.starts_with("TARGET_INFO") || name == "DIAGNOSTIC_EVENT";
+    }
+    if (!of_nsys)
+      throw InputError(db_.file(), "", "is an SQLite database, but has no table of Nsight Systems, and so no GPU kernels",
+                       "give what nsys export --type sqlite wrote");
   }
 
   /// The tool's own diagnostics, the worst first.
@@ -292,6 +310,7 @@ class Reader {
                           " ORDER BY start"));
     while (rows.next()) {
       Process* process = this->process(number_of(rows, kProcess));
+      if (process == nullptr && rows.is_null(kProcess)) ++of_no_process_;
       if (process == nullptr || (device_ && rows.integer(kDevice) != *device_)) continue;
       GpuOp op = gpu_op(kind, rows, {kStart, kEnd, kDevice, kContext, kStream, kCorrelation});
       op.bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(0, rows.integer(kBytes)));
@@ -304,16 +323,20 @@ class Reader {
       }
       if (kind == GpuOp::Kind::copy) {
         op.direction = copy->direction, op.peer = copy->peer, op.migration = copy->migration;
-        // CUpti_ActivityMemoryKind: 1 pageable, 2 pinned; nsys counts from 0.
+        enum { kPageable, kPinned, kManaged = 4, kManagedStatic = 6 };  // ENUM_CUDA_MEM_KIND
         const int host_side = op.direction == CopyDirection::host_to_device ? kSource : kTarget;
-        op.pageable = op.direction != CopyDirection::device_to_device && !rows.is_null(host_side) && rows.integer(host_side) == 0;
+        const std::int64_t memory = rows.is_null(host_side) ? -1 : rows.integer(host_side);
+        const bool of_host = op.direction != CopyDirection::device_to_device && !op.migration;
+        op.pageable = of_host && (memory == kPageable || memory == kManaged || memory == kManagedStatic);
+        op.memory_unknown = of_host && !op.pageable && memory != kPinned;
       }
       process->records.ops.push_back(op);
     }
   }
 
   /// Migrations of managed memory have no call.  Those that a running kernel met become one copy of the driver's each way, which
-  /// goes beside it and was issued with it: the kernel's time holds its waits for them.
+  /// goes beside it and was issued with it: the kernel's time holds its waits for them.  Those that a kernel waited for, called
+  /// before them, become one each way before it, on its stream, as of a prefetch.
   void join_migrations(Process& process) const {
     std::vector<GpuOp>& all = process.records.ops;
     if (std::ranges::none_of(all, &GpuOp::migration)) return;
@@ -321,6 +344,15 @@ class Reader {
     const std::int64_t context = ops.front().stream.context;  // a kernel's
     std::ranges::stable_sort(ops, {}, &GpuOp::start);
     const auto end = [](const GpuOp& op) { return op.start + op.duration; };
+    std::unordered_map<std::uint64_t, Nanoseconds> called;
+    for (const Call& call : process.records.calls) called.try_emplace(call.correlation, call.start);
+    std::vector<const GpuOp*> next(ops.size());  // kernel
+    for (std::size_t i = ops.size(); i-- > 1;) next[i - 1] = ops[i].kind == GpuOp::Kind::kernel ? &ops[i] : next[i];
+    const auto waits = [&](const GpuOp* kernel, const GpuOp& migration) {
+      if (kernel == nullptr || !kernel->correlation || kernel->start < end(migration)) return false;
+      const auto call = called.find(*kernel->correlation);
+      return call != called.end() && call->second <= migration.start;
+    };
     struct Joined {
       const GpuOp* kernel = nullptr;
       std::size_t at = 0;
@@ -329,7 +361,8 @@ class Reader {
     std::array<std::uint64_t, 3> bytes{};
     std::size_t count = 0;
     const GpuOp* running = nullptr;  // the kernel that ends last
-    for (const GpuOp& op : ops) {
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      const GpuOp& op = ops[i];
       if (op.kind == GpuOp::Kind::kernel && (running == nullptr || end(op) > end(*running))) running = &op;
       if (!op.migration) {
         all.push_back(op);
@@ -338,17 +371,19 @@ class Reader {
       const auto direction = static_cast<std::size_t>(op.direction);
       ++count, bytes[direction] += op.bytes;
       const bool beside = running != nullptr && end(*running) > op.start;
+      const GpuOp* of = beside ? running : waits(next[i], op) ? next[i] : nullptr;
       Joined& last = latest[direction];
-      if (beside && last.kernel == running) {
+      if (of != nullptr && last.kernel == of) {
         GpuOp& one = all[last.at];
         one.bytes = std::min(one.bytes + op.bytes, kineto::kMostBytes);
         one.duration = std::max(one.duration, end(op) - one.start);
         continue;
       }
-      if (beside) last = {running, all.size()};
+      if (of != nullptr) last = {of, all.size()};
       GpuOp& one = all.emplace_back(op);
-      one.stream.context = context, one.stream.stream = kineto::kDriverStream;
-      one.correlation = beside ? running->correlation : std::nullopt;
+      one.stream.context = context, one.stream.stream = kineto::kDriverStream - static_cast<std::int64_t>(direction);
+      if (of != nullptr && !beside) one.stream = of->stream;
+      one.correlation = of != nullptr ? of->correlation : std::nullopt;
     }
     const auto mb = [&](CopyDirection direction) { return static_cast<double>(bytes[static_cast<std::size_t>(direction)]) / 1e6; };
     process.notes.push_back(fmt::format(
@@ -446,7 +481,10 @@ class Reader {
     }
   }
 
-  void note_graphs() {
+  void note_what_is_missing() {
+    if (of_no_process_ != 0)
+      for (auto& [number, process] : processes_)
+        process.notes.push_back(fmt::format("{} not say of which process: left out.", counted(of_no_process_, "copy does", "copies do")));
     if (db_.columns("CUPTI_ACTIVITY_KIND_GRAPH_TRACE").empty()) return;
     Rows rows(db_, "SELECT COUNT(*) FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE");
     if (!rows.next() || rows.integer(0) == 0) return;
@@ -462,6 +500,7 @@ class Reader {
   std::unordered_map<std::int64_t, std::string> strings_;
   std::map<std::int64_t, Process> processes_;  // by number; stays where it is
   std::map<const Process*, kineto::ShapeIndex> shapes_;
+  std::size_t of_no_process_ = 0;  // copies, beside several processes
 };
 
 }  // namespace

@@ -168,7 +168,9 @@ std::optional<double> unit_factor(std::string_view unit, Quantity quantity) {
   return std::nullopt;
 }
 
-std::optional<Dim3> dimensions(std::string_view text) {
+std::optional<Dim3> dimensions(std::string_view printed) {
+  std::string text(printed);
+  std::erase(text, '\'');  // parts thousands
   std::array<std::uint32_t, 3> size{};
   std::size_t n = 0;
   for (std::size_t i = 0; i < text.size();) {

@@ -59,7 +59,7 @@ std::string description_of(const kineto::Device& device) {
 
 /// The described card of the same maker that is nearest: by compute capability, then SMs, then memory, as far as they are recorded.
 std::string nearest_to(const kineto::Device& device) {
-  const auto amd = [](std::string_view product) { return product.starts_with("AMD"); };
+  const auto amd = [](std::string_view product) { return product.starts_with("AMD") || product.starts_with("gfx"); };
   const auto apart = [](double a, double b) { return a > 0 && b > 0 ? std::abs(std::log(a / b)) : 0; };
   std::string best;
   std::tuple<int, double, double> least{};
@@ -96,13 +96,25 @@ RecordedGpu recorded_gpu(const kineto::Records& records, std::int64_t device, co
         recorded->name));
   }
   const bool known = recorded != records.devices.end();
-  const std::uint32_t sms = known && recorded->sms != 0 ? recorded->sms : records.implied_sms;
-  gpu.name = !wanted.empty() ? wanted : known ? description_of(*recorded) : "";
+  kineto::Device card = known ? *recorded : kineto::Device{};
+  // "NVIDIA A100-SXM4-40GB MIG 3g.20gb" has the SMs of its instance.
+  if (const std::size_t mig = card.name.find(" MIG "); mig != std::string::npos) {
+    kineto::Device whole = card;
+    whole.name = card.name.substr(0, mig), whole.sms = 0;
+    if (!description_of(whole).empty()) {
+      notes.push_back(fmt::format("Recorded in an instance of MIG, {}, with {} SMs: times are those on so many, and with its part of L2 and DRAM.",
+                                  card.name.substr(mig + 5), card.sms));
+      if (gpu.sms == 0) gpu.sms = card.sms;
+      card = whole;
+    }
+  }
+  const std::uint32_t sms = card.sms != 0 ? card.sms : records.implied_sms;
+  gpu.name = !wanted.empty() ? wanted : known ? description_of(card) : "";
   if (gpu.name.empty()) {
     std::string had = "no device properties";
-    if (known) had = fmt::format("\"{}\" without a description here", recorded->name);
+    if (known) had = fmt::format("\"{}\" without a description here", card.name);
     if (sms != 0) had += fmt::format(", {} SMs", sms);
-    kineto::Device unknown = known ? *recorded : kineto::Device{};
+    kineto::Device unknown = card;
     unknown.sms = sms;
     gpu.nearest = nearest_to(unknown);
     if (!gpu.nearest.empty()) {
@@ -117,10 +129,10 @@ RecordedGpu recorded_gpu(const kineto::Records& records, std::int64_t device, co
     return gpu;
   }
   const Gpu description = read_gpu(gpu.name);
-  const bool same = known && product_words(recorded->name) == product_words(description.product);
+  const bool same = known && product_words(card.name) == product_words(description.product);
   if (wanted.empty() && !same)
     notes.push_back(fmt::format("\"{}\" is simulated as {}: its clocks and memory may differ.",
-                                recorded->name, description.product));
+                                card.name, description.product));
   gpu.launch_call = description.launch_call;
   gpu.launch_latency = description.launch_latency;
   gpu.completion_notice = description.completion_notice;

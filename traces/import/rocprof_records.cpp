@@ -245,6 +245,7 @@ class Reader {
       }
       op.direction = kineto::direction_of(from_host, to_host);
       op.peer = from_gpu && to_gpu && source != target;
+      op.memory_unknown = from_host || to_host;
       if (!raw.stream_ids) op.stream.stream = first.stream;
       records.ops.push_back(op);
     }

@@ -170,6 +170,7 @@ Gpu read_document(const json& document) {
 
   const Group latencies(document, "latencies");
   latencies.get("dispatch_interval_ns", gpu.dispatch_interval);
+  gpu.dispatch_assumed = document.at("latencies").at("dispatch_interval_ns").at("basis") == "assumed";
   latencies.get("launch_call_ns", gpu.launch_call);
   latencies.get("launch_latency_ns", gpu.launch_latency);
   latencies.get("stream_gap_ns", gpu.stream_gap);

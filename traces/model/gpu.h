@@ -131,6 +131,7 @@ struct Gpu {
   std::uint32_t read_ahead_launches = 0;
 
   Time dispatch_interval{};  // between two blocks leaving the WDU, whole GPU
+  bool dispatch_assumed = false;  // not measured on such a card
   Time launch_call{};        // host thread time of one launch call
   Time launch_latency{};     // from the call to the task reaching the TMU, idle channel
   Time stream_gap{};         // end of a kernel to the start of the next in its stream, already queued

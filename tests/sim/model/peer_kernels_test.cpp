@@ -16,10 +16,17 @@ TEST(PeerKernels, AreToldByTheNamesOfTheirLibraries) {
                            "ncclAllReduceRingLLKernel_sum_f32(ncclColl)", "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)",
                            "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(RankData*)", "two_shot_all_reduce_kernel<bfloat16>",
                            "tensorrt_llm::kernels::oneShotAllReduceKernel<half, 8>", "flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport",
-                           "nvshmemi_transfer_rma<NVSHMEMI_THREADGROUP_BLOCK>"})
+                           "nvshmemi_transfer_rma<NVSHMEMI_THREADGROUP_BLOCK>", "ncclSymkDevKernel_AllReduce_AGxLL_sum_f32(ncclSymkDevWorkArgs4K)",
+                           "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*, unsigned long, ncclWork*)",
+                           "rcclGenericKernel<1, false>(ncclDevKernelArgsStorage<4096ul>)", "mscclKernel_Sum_half_LL(ncclDevComm*, mscclAlgo*, mscclWork*)",
+                           "void deep_ep::internode_ll::combine<true, 7168, 9>(void*)", "void deep_ep::intranode::dispatch<8, 768>(int4*)",
+                           "userbuffers_fp16_sum_inplace_gpu_rr(int, int)", "void multimem_all_gather_kernel<16>(unsigned char*)",
+                           "multimem_one_shot_all_reduce_kernel<float, 16>", "void quickreduce::allreduce_prototype_twoshot<half>(half const*)",
+                           "void aiter::cross_device_reduce_2stage<__half, 8>(aiter::RankData*)"})
     EXPECT_TRUE(waits_for_peers(name)) << name;
   for (const char* name : {"ampere_sgemm_128x128_tn", "void at::native::reduce_kernel<512, 1>(ReduceOp)", "all_reduce_grads_local", "cudnn_all_gather_index",
-                           "void cub::DeviceReduceKernel<Policy>"})
+                           "void cub::DeviceReduceKernel<Policy>", "multi_tensor_apply_kernel", "void at::native::elementwise_kernel<128, 2, combine>",
+                           "nchwToNhwcKernel", "void dispatch_topk<float>(float*)"})
     EXPECT_FALSE(waits_for_peers(name)) << name;
 }
 

@@ -1,6 +1,8 @@
 // A full hardware channel holds the thread that calls: what it would do next comes as much later.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
 #include <vector>
 
 #include "tests/support/build.h"
@@ -28,6 +30,35 @@ TEST(FullChannel, ASmallKernelOfAnotherStreamComesAfterTheThreadIsFree) {
   EXPECT_GE(kernels[100].started, kernels[78].finished);
   EXPECT_LE(kernels[100].started, kernels[80].started + us(10));
   EXPECT_EQ(kernels[99].finished - kernels[0].started, 99 * s.gpu.stream_gap + 100 * us(190)) << "the GPU never waits for the host";
+}
+
+class FullChannelUnder : public testing::TestWithParam<const char*> {};
+TEST_P(FullChannelUnder, EachPolicyAThreadIsHeldAsLong) {
+  Scene s;
+  std::vector<Op> ops(100, launch(s.longer));
+  ops.push_back(launch(s.small, 1));
+  s.client("c", s.program(ops));
+  const std::vector<KernelRecord> kernels = run_trace(s.trace, s.gpu, GetParam()).of(ClientId{0});
+  EXPECT_GE(kernels[100].started, kernels[78].finished);
+  EXPECT_LE(kernels[100].started, kernels[80].started + us(10));
+}
+INSTANTIATE_TEST_SUITE_P(Each, FullChannelUnder, testing::Values("priority", "mps", "timeslice", "tpc-mask"), [](const auto& each) {
+  std::string name = each.param;
+  std::erase(name, '-');
+  return name;
+});
+
+TEST(FullChannel, OfTwoTheOneThatIsCalledLastHolds) {
+  Scene s;
+  std::vector<Op> ops;
+  for (std::uint32_t i = 0; i < 100; ++i) ops.push_back(launch(s.longer, i % 2));
+  ops.push_back(launch(s.small, 2));
+  s.client("c", s.program(ops));
+  std::vector<KernelRecord> kernels = run_trace(s.trace, s.gpu).of(ClientId{0});
+  std::ranges::sort(kernels, {}, [](const KernelRecord& k) { return k.op.value; });
+  // The fiftieth call of the second stream returns once its 29th kernel has ended and the 30th has left the channel.
+  EXPECT_GE(kernels[100].started, kernels[2 * 28 + 1].finished);
+  EXPECT_LE(kernels[100].started, kernels[2 * 30 + 1].started + us(10));
 }
 
 TEST(FullChannel, WhatFitsHoldsNobody) {

@@ -53,6 +53,24 @@ class MigRun : public testing::Test {
   const Gpu gpu_ = read_gpu("h200");
 };
 
+TEST_F(MigRun, ADivisionThatNamesNoClientIsSaid) {
+  const auto notes = [&](const std::string& policy) {
+    std::vector<std::string> all;
+    for (const auto& note : result(policy).notes) all.push_back(note.text);
+    return all;
+  };
+  const auto kFor = HasSubstr("is for each of the 2 clients: at most 66 of 132 SMs"), kNothing = HasSubstr("mig without profile= divides nothing");
+  add("cam");
+  EXPECT_THAT(notes("mps:percentages=50"), Each(testing::Not(HasSubstr("for each of the")))) << "there is one";
+  add("llm");
+  EXPECT_THAT(notes("mps:percentages=50"), testing::Contains(kFor));
+  EXPECT_THAT(notes("priority:percentages=50"), testing::Contains(kFor));
+  EXPECT_THAT(notes("mps:percentages=50/50"), Each(testing::Not(HasSubstr("for each of the"))));
+  EXPECT_THAT(notes("mps"), Each(testing::Not(HasSubstr("for each of the"))));
+  EXPECT_THAT(notes("mig"), testing::Contains(kNothing));
+  EXPECT_THAT(notes("mig:profile=3g.71gb/4g.71gb"), Each(testing::Not(kNothing)));
+}
+
 TEST_F(MigRun, AClientRunsAsFastBesideAnotherAsWithTheOtherInstanceEmpty) {
   add("cam");
   const double alone = result("mig:profile=3g.71gb").clients[0].mean_ms;

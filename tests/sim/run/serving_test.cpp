@@ -96,6 +96,45 @@ TEST(Serving, AHundredAtOnceAreCountedAsAHundredUnderEveryPolicy) {
   }
 }
 
+/// Loads beyond what the server can do, each with what must come of it: none of those that cannot keep their promise counts as kept.
+TEST(Serving, OverloadIsNoSuccessHoweverItComes) {
+  const auto every = [](int count, double apart_ns, int prompt, int tokens) {
+    std::string all;
+    for (int i = 0; i < count; ++i) all += fmt::format("{}[{}, {}, {}]", i == 0 ? "" : ", ", static_cast<std::int64_t>(i * apart_ns), prompt, tokens);
+    return all;
+  };
+  struct {
+    const char* name;
+    std::string sequences, limits;
+    int window_us;
+    std::uint64_t came, good, late;  // by hand: 0.3 ms a prompt of 128, 0.1 ms a token, of at most 4 sequences at once
+  } const kLoads[] = {
+      // A prompt takes 0.3 ms and comes each 0.1: the k-th one has its token at 0.3 k, 0.2 k after it came, so from the fifth on 1 ms is over; of those the 46 that came by 5 ms are late.
+      {"prompts thrice as fast as they are read", every(60, 100e3, 128, 1), R"("first_token_slo_ns": 1000000)", 6000, 60, 4, 46},
+      // All want 100 tokens: 10 ms; in 6 ms no one ends, and the first four have begun.
+      {"long answers of which none ends", every(40, 0, 128, 100), R"("first_token_slo_ns": 2000000)", 6000, 40, 0, 36},
+      // A token each 0.1 ms, promised each 0.05.
+      {"tokens slower than promised", every(3, 0, 128, 60), R"("between_tokens_slo_ns": 50000)", 9000, 3, 0, 3},
+      // The whole answer in 1 ms: 0.3 for the prompt and 1.9 for its tokens are 2.2.
+      {"answers that end too late", every(4, 10e6, 128, 20), R"("end_to_end_slo_ns": 1000000)", 60000, 4, 0, 4},
+      // Those from the 21st on come after the window.
+      {"half of them after the window", every(40, 1e6, 128, 1), R"("first_token_slo_ns": 1000000)", 20000, 20, 20, 0}};
+  for (const auto& [name, sequences, limits, window_us, came, good, late] : kLoads) {
+    nlohmann::json document = server("{" + kSteps + R"(, "most_at_once": 4, )" + limits + R"(, "sequences": [)" + sequences + "]}");
+    document["run"]["duration_ns"] = window_us * 1000;
+    for (const char* policy : {"fcfs", "timeslice", "mps"}) {
+      const RunResult r = run(read_trace(document, "s.json"), read_gpu("h200"), {{.policy = policy}});
+      const ServedResult& s = *r.clients[0].served;
+      EXPECT_EQ(s.sequences, came) << name << policy;
+      EXPECT_EQ(s.good, good) << name << policy;
+      EXPECT_GE(s.late, late) << name << policy;
+      EXPECT_EQ(s.good + s.late + s.pending, s.sequences) << name << policy;
+      EXPECT_EQ(s.late, r.clients[0].deadline_misses) << name << policy;
+      EXPECT_NEAR(s.goodput_per_s, static_cast<double>(s.good) * 1e6 / window_us, 1e-6) << name << policy;
+    }
+  }
+}
+
 TEST(Serving, TheTimeBetweenTokensGrowsWithAContextBeyondWhatWasCapturedAndANoteSaysHowMuch) {
   nlohmann::json document = server("{" + kSteps + R"(, "sequences": [[0, 1, 3]]})");
   document["programs"].push_back(document["programs"][1]);

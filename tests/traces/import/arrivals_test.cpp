@@ -88,6 +88,43 @@ TEST_F(ArrivalsOfRecordings, AUnitThatNothingSaysIsAskedFor) {
   expect_refused("{\"timestamp_s\": 0}\n{\"timestamp_ms\": 5}\n", "line 2", "another unit");
 }
 
+TEST_F(ArrivalsOfRecordings, ATableSaysItsUnitOrIsAsked) {
+  const auto second = [&](const std::string& text, std::optional<TimeUnit> unit = {}) { return read_arrivals(write("arrivals", text), unit).requests.at(1).at; };
+  const auto ms = TimeUnit::milliseconds;
+  for (const char* header : {"timestamp_ms", "time_ms", "arrival_ms", "Milliseconds"}) EXPECT_EQ(second(std::string(header) + "\n100\n600\n"), from_ns(500e6)) << header;
+  for (const char* header : {"timestamp_s", "time_s", "arrival_s", "seconds"}) EXPECT_EQ(second(std::string(header) + "\n0.1\n0.6\n"), from_ns(500e6)) << header;
+  EXPECT_EQ(second("timestamp,input_length,output_length\n0,100,5\n500,100,5\n", ms), from_ns(500e6));
+  EXPECT_EQ(second("time\n0\n0.5\n", TimeUnit::seconds), from_ns(500e6));
+  EXPECT_EQ(second("0\n500\n", ms), from_ns(500e6)) << "bare times";
+  EXPECT_EQ(second("time\n0\n0\n"), Time{}) << "all at once in any unit";
+  expect_refused("timestamp,input_length,output_length\n0,100,5\n500,100,5\n", "line 3", "nothing says whether \"timestamp\" is in seconds or milliseconds");
+  expect_refused("time\n0\n500\n", "line 3", "\"time_s\" or \"time_ms\"");
+  const auto contradicted = [&](const std::string& text, TimeUnit unit) {
+    try {
+      second(text, unit);
+    } catch (const InputError& error) {
+      return error.problem();
+    }
+    return std::string();
+  };
+  EXPECT_NE(contradicted("time_ms\n0\n500\n", TimeUnit::seconds).find("\"time_ms\" says another unit than unit=s"), std::string::npos);
+  EXPECT_NE(contradicted("{\"timestamp_ms\": 0}\n{\"timestamp_ms\": 500}\n", TimeUnit::seconds).find("says another unit"), std::string::npos);
+  EXPECT_NE(contradicted("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-30 23:59:59,374,44\n2023-12-01 00:00:00,396,109\n", ms).find("is a date and time"), std::string::npos);
+  EXPECT_EQ(second("{\"timestamp\": 0, \"hash_ids\": []}\n{\"timestamp\": 3, \"hash_ids\": []}\n", TimeUnit::seconds), from_ns(3e9)) << "Mooncake's keys, another's unit";
+}
+
+TEST_F(ArrivalsOfRecordings, TokensOfATableAreThoseOfJsonLines) {
+  const RecordedArrivals a = read("timestamp_ms,input_length,output_length\n0,100,5\n500,120,6\n");
+  EXPECT_EQ(a.requests[1].context_tokens, 120u);
+  EXPECT_EQ(a.requests[1].generated_tokens, 6u);
+}
+
+TEST_F(ArrivalsOfRecordings, TimesSince1970KeepTheirFraction) {
+  EXPECT_EQ(read("{\"timestamp_ms\": 1700000000000}\n{\"timestamp_ms\": 1700000000500}\n").requests[1].at, from_ns(500e6));
+  EXPECT_EQ(read("{\"timestamp_s\": 1700000000.25}\n{\"timestamp_s\": 1700000000.75}\n").requests[1].at, from_ns(500e6));
+  expect_refused("[{\"timestamp_ms\": 0}]\n", "line 1", "JSON object");
+}
+
 TEST_F(ArrivalsOfRecordings, HashesAreOfMooncakesOrOfQwensBlocksAndQwensTimesAreSeconds) {
   const RecordedArrivals mooncake = read("{\"timestamp\": 0, \"input_length\": 1000, \"output_length\": 52, \"hash_ids\": [46, 47]}\n");
   EXPECT_EQ(mooncake.requests[0].blocks, (std::vector<std::uint64_t>{46, 47}));

@@ -122,7 +122,58 @@ TEST(ForeignRecordings, AreToldByWhatTheyAre) {
     EXPECT_THAT(refused_with(text, name), HasSubstr(is)) << name;
     EXPECT_THAT(refused_with(text, name), HasSubstr(remedy)) << name;
   }
+  struct {
+    const char* name;
+    std::string text;
+    const char *is, *remedy;
+  } const kOthers[] = {
+      {"a.json", std::string("\xFF\xFE{\0\"\0", 6), "UTF-16 text, as PowerShell redirects", "iconv -f utf-16"},
+      {"b.json", std::string("\xFE\xFF\0{", 4), "UTF-16 text", "iconv"},
+      {"c.json", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "Git LFS's pointer", "git lfs pull --include c.json"},
+      {"d.json", "<!DOCTYPE html><html><title>Sign in</title></html>", "a page of the web", "raw address"},
+      {"e.h5", "\x89HDF\r\n", "HDF5", "nsys export --type sqlite"},
+      {"f.parquet", "PAR1\1", "Parquet", "nsys export --type sqlite"},
+      {"g.arrow", "ARROW1\1", "Arrow", "nsys export --type sqlite"},
+      {"h.jsonl", "{\"Type\":48,\"CudaEvent\":{\"startNs\":\"1\"}}\n{\"Type\":48}\n", "JSON lines, as nsys export", "nsys export --type sqlite"},
+      {"i.pickle", "\x80\x04\x95 snapshot", "a pickle of Python", "export_chrome_trace"},
+      {"j.csv", "Start (ns),Duration (ns),CorrId,GrdX,GrdY,GrdZ,BlkX,BlkY,BlkZ,Reg/Trd,Name\n1,2,3,1,1,1,32,1,1,16,k\n", "a list that nsys stats printed", "nsys export"},
+      {"k.log", "==4096== NVPROF is profiling process 4096, command: ./a\n", "what nvprof printed", "nsys profile"},
+      {"l.csv", "==4096== Profiling result:\n\"Start\",\"Duration\"\n", "what nvprof printed", "nsys profile"},
+      {"m.json", std::string("trace.json").append(247, '\0').append("ustar  "), "an archive of tar", "tar -xf m.json"}};
+  for (const auto& [name, text, is, remedy] : kOthers) {
+    EXPECT_THAT(refused_with(text, name), HasSubstr(is)) << name;
+    EXPECT_THAT(refused_with(text, name), HasSubstr(remedy)) << name;
+  }
   EXPECT_EQ(refused_with("{\"corun_trace\": 1, \"name\": \"Agent_Id\"}", "t.json"), "") << "a trace";
+}
+
+TEST(ForeignRecordings, XlaWithoutAGpuSaysWhatItRanOn) {
+  const auto of = [](const char* device) {
+    return fmt::format(R"({{"displayTimeUnit": "ns", "metadata": {{}}, "traceEvents": [{{"ph": "M", "pid": 701, "name": "process_name", "args": {{"name": "/host:CPU"}}}},
+        {{"ph": "M", "pid": 3, "name": "process_name", "args": {{"name": "{}"}}}}, {{"ph": "X", "pid": 3, "tid": 1, "ts": 1, "dur": 2, "name": "fusion"}}]}})",
+                       device);
+  };
+  EXPECT_THAT(refused_with(of("/device:TPU:0"), "t.json"), HasSubstr("without a GPU: what it has is of '/device:TPU:0'"));
+  EXPECT_THAT(refused_with(of("python3"), "t.json"), HasSubstr("without a GPU: what it has is of '/host:CPU'"));
+}
+
+/// Recordings by XLA in other forms of the same launch.
+TEST(XlaImport, DetailsMayBePartedAndNumberedInOtherWays) {
+  const std::string launch = gpu_op("fusion", 1, 1000, 40, kernel_details()) + host_op("cuLaunchKernel", 1, 990, 4);
+  const Trace usual = import_text(jax(launch));
+  const struct {
+    const char *from, *to;
+  } kForms[] = {{"grid:264,2,1 block:256,1,1", "grid:264,2,1\\nblock:256,1,1"},   // lines
+                {"\"correlation_id\": \"1\"", "\"correlation_id\": 1"},          // a number
+                {"occ_pct:100", "occ_pct:66.7"},                              // a fraction of what nobody reads
+                {"regs:32 static_shared:1024", "static_shared:1024 regs:32"}};  // another order
+  for (const auto& [from, to] : kForms) {
+    const Trace other = import_text(jax(replaced(launch, from, to)));
+    EXPECT_EQ(other.kernels, usual.kernels) << to;
+    EXPECT_EQ(other.programs, usual.programs) << to;
+  }
+  const std::string second = replaced(replaced(jax(launch), "/device:GPU:0", "/device:GPU:3"), "\"pid\": 1,", "\"pid\": 9,");
+  EXPECT_EQ(import_text(second).kernels, usual.kernels) << "another GPU of the host";
 }
 
 TEST(ForeignRecordings, PyTorchsLegacyProfilerRecordsNoKernels) {
@@ -161,7 +212,15 @@ TEST(CardWithoutDescription, IsOfferedTheNearest) {
       {"NVIDIA A800-SXM4-80GB", 108, R"(, "computeMajor": 8, "computeMinor": 0, "totalGlobalMem": 85029158912)", "a100-80gb"},
       {"NVIDIA GeForce RTX 3080", 68, R"(, "computeMajor": 8, "computeMinor": 6, "totalGlobalMem": 10500000000)", "a10"},
       {"NVIDIA GeForce GTX 1080 Ti", 28, R"(, "computeMajor": 6, "computeMinor": 1)", "titan-xp"},
-      {"AMD Instinct MI308X", 80, "", "mi50"}};
+      {"AMD Instinct MI308X", 80, "", "mi50"},
+      {"NVIDIA H20", 78, R"(, "computeMajor": 9, "computeMinor": 0)", "h100-pcie"},
+      {"NVIDIA RTX A6000", 84, R"(, "computeMajor": 8, "computeMinor": 6)", "rtx-3090"},
+      {"NVIDIA L20", 92, R"(, "computeMajor": 8, "computeMinor": 9)", "rtx-4090"},
+      {"NVIDIA GB200", 152, R"(, "computeMajor": 10, "computeMinor": 0)", "b200"},
+      {"NVIDIA GeForce RTX 5090", 170, R"(, "computeMajor": 12, "computeMinor": 0)", "b200"},
+      {"Tesla P100-PCIE-16GB", 56, R"(, "computeMajor": 6, "computeMinor": 0)", "titan-xp"},
+      {"AMD Instinct MI325X", 304, R"(, "computeMajor": 9, "computeMinor": 4)", "mi300x"},
+      {"gfx1100", 48, R"(, "computeMajor": 11, "computeMinor": 0)", "mi50"}};
   for (const auto& [name, sms, more, nearest] : kCards) {
     const TestFile file(on_card(name, sms, more));
     RecordedTimes recorded;
@@ -170,6 +229,16 @@ TEST(CardWithoutDescription, IsOfferedTheNearest) {
     EXPECT_EQ(recorded.nearest_gpu, nearest) << name;
     EXPECT_THAT(trace.notes, Contains(HasSubstr(fmt::format("the nearest described one is {}", nearest))));
   }
+}
+
+TEST(CardWithoutDescription, AnInstanceOfMigIsAPartOfItsCard) {
+  for (const auto& [name, sms, card] : {std::tuple{"NVIDIA A100-SXM4-40GB MIG 3g.20gb", 42, "a100"}, std::tuple{"NVIDIA H200 MIG 1g.18gb", 16, "h200"}}) {
+    const Trace trace = import_text(on_card(name, sms, R"(, "computeMajor": 8, "computeMinor": 0)"));
+    EXPECT_EQ(trace.gpu, card);
+    EXPECT_EQ(trace.kernels[0].solo_time_sms, static_cast<std::uint32_t>(sms));
+    EXPECT_THAT(trace.notes, Contains(HasSubstr("Recorded in an instance of MIG")));
+  }
+  EXPECT_EQ(import_text(on_card("NVIDIA H800 MIG 3g.40gb", 60, "")).gpu, "") << "of a card that nobody describes";
 }
 
 }  // namespace

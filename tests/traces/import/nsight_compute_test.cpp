@@ -199,6 +199,38 @@ TEST_F(NsightCompute, ApostrophesAndSpacesPartThousands) {
   EXPECT_EQ(profiler_number("'123", Marks::english), std::nullopt);
 }
 
+/// Three counters as locales and tools print them: 100.25 us, 12.5 MB, 1,234,567 instructions.
+TEST_F(NsightCompute, TheSameNumbersAreReadInEachWayOfPrintingThem) {
+  struct {
+    const char *time_unit, *time, *bytes_unit, *bytes, *instructions;
+  } const kWays[] = {{"us", "100.25", "Mbyte", "12.50", "1'234'567"},
+                     {"us", "100,25", "Mbyte", "12,50", "1.234.567"},
+                     {"us", "100,25", "Mbyte", "12,50", "1\u2009234\u2009567"},
+                     {"us", "100.25", "Mbyte", "12.50", "12,34,567"},  // India's groups
+                     {"ns", "100'250", "Kbyte", "12'500.00", "1'234'567"},
+                     {"ns", "100\u2019250", "byte", "12\u2019500\u2019000", "1\u2019234\u2019567"},
+                     {"ns", "1.0025e+05", "Mbyte", "1.25e1", "1.234567e+06"},
+                     {"us", "100,25", "Mbyte", "12,500", "1234567"}};  // not 12,500 MB, by the row before
+  for (const auto& [time_unit, time, bytes_unit, bytes, instructions] : kWays) {
+    const ProfiledLaunch read = only(kLongHeader + row(0, "gpu__time_duration.sum", time_unit, time) + row(0, "dram__bytes_read.sum", bytes_unit, bytes) +
+                                     row(0, "smsp__inst_executed.sum", "inst", instructions));
+    EXPECT_EQ(read.counters.duration_ns, 100250) << time;
+    EXPECT_EQ(read.counters.dram_read_bytes, 12.5e6) << bytes;
+    EXPECT_EQ(read.counters.warp_instructions, 1234567) << instructions;
+  }
+  std::string grouped = kLongHeader + row(0, "smsp__inst_executed.sum", "inst", "5");
+  grouped.replace(grouped.find("(8, 7, 1)"), 9, "(1'024, 7, 1)");
+  EXPECT_EQ(only(grouped).grid, (Dim3{1024, 7, 1}));
+}
+
+TEST_F(NsightCompute, OtherSeparatorsOfColumnsAreTold) {
+  for (const auto& [separator, is] : {std::pair{";", "semicolons"}, std::pair{"\t", "tabs"}}) {
+    std::string text = kLongHeader + row(0, "smsp__inst_executed.sum", "inst", "5");
+    for (std::size_t at = 0; (at = text.find("\",\"", at)) != std::string::npos;) text.replace(at, 3, std::string("\"") + separator + "\"");
+    EXPECT_THAT(refusal(text).problem(), HasSubstr(std::string("its columns are parted by ") + is));
+  }
+}
+
 TEST_F(NsightCompute, TextBeforeAndBetweenRowsIsSkipped) {
   const ProfiledLaunch launch = only(
       "==PROF== Connected to process 7 (/usr/bin/python)\nstep 1, loss \"0.3\nbatch, \"a\", b\n"

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "tests/support/in_folder.h"
@@ -170,13 +171,14 @@ TEST_F(NsysImport, MigrationsOfManagedMemoryHaveADirectionAndNoContext) {
   for (std::int64_t i = 0; i < 50; ++i) sql += copy(52'000'000 + i * 400'000, 52'170'000 + i * 400'000, 0, 2'097'152, 12, 0, 0);
   const Trace trace = import(sql);
   const Program& program = trace.programs[0];
-  ASSERT_EQ(program.streams.size(), 2u);
+  ASSERT_EQ(program.streams.size(), 3u);
   EXPECT_EQ(program.streams[0].name, "7");
   EXPECT_EQ(program.streams[1].name, "managed memory");
+  EXPECT_EQ(program.streams[2].name, "managed memory to the host");
   std::uint64_t in = 0, out = 0;
   for (const Op& op : program.ops)
     if (const auto* moved = std::get_if<Copy>(&op.what)) {
-      EXPECT_EQ(op.stream.value, 1u);
+      EXPECT_EQ(op.stream.value, moved->direction == CopyDirection::host_to_device ? 1u : 2u);
       EXPECT_NE(moved->direction, CopyDirection::device_to_device);
       (moved->direction == CopyDirection::host_to_device ? in : out) += moved->bytes;
     }
@@ -205,6 +207,107 @@ TEST_F(NsysImport, MigrationsOfTwoKernelsStayApart) {
   for (const Op& op : trace.programs[0].ops)
     if (const auto* moved = std::get_if<Copy>(&op.what)) bytes.push_back(moved->bytes);
   EXPECT_EQ(bytes, (std::vector<std::uint64_t>{2000, 500, 3000}));
+}
+
+/// Copies of a program in their order: direction, bytes, stream.
+std::vector<std::tuple<CopyDirection, std::uint64_t, std::string>> copies_of(const Trace& trace, std::size_t program = 0) {
+  std::vector<std::tuple<CopyDirection, std::uint64_t, std::string>> all;
+  for (const Op& op : trace.programs[program].ops)
+    if (const auto* moved = std::get_if<Copy>(&op.what)) all.emplace_back(moved->direction, moved->bytes, trace.programs[program].streams[op.stream.value].name);
+  return all;
+}
+constexpr auto kIn = CopyDirection::host_to_device, kOut = CopyDirection::device_to_host, kWithin = CopyDirection::device_to_device;
+
+TEST_F(NsysImport, MigrationsBothWaysGoBesideEachOther) {
+  // Two kernels at once, and pages that go in and out all the time, 2 MB in 170 us.
+  std::string sql = call(0, 10'000, 1, 3, kFirst) + kernel(15'000, 30'000'000, 1, kFirst) + call(12'000, 20'000, 2, 3, kFirst) + kernel(25'000, 20'000'000, 2, kFirst) +
+                    "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET streamId = 13 WHERE correlationId = 2;" + call(22'000, 30'010'000, 3, 5, kFirst);
+  for (std::int64_t i = 0; i < 40; ++i) sql += copy(1'000'000 + i * 500'000, 1'170'000 + i * 500'000, 0, 2'097'152, i % 2 != 0 ? 11 : 12, 0, 0);
+  using Moved = std::tuple<CopyDirection, std::uint64_t, std::string>;
+  const Trace trace = import(sql);
+  EXPECT_EQ(copies_of(trace), (std::vector<Moved>{{kOut, 20u * 2'097'152, "managed memory to the host"}, {kIn, 20u * 2'097'152, "managed memory"}}));
+}
+
+TEST_F(NsysImport, AKernelWaitsForThePrefetchThatWasCalledBeforeIt) {
+  // 21 MB of cudaMemPrefetchAsync, 10 times 170 us, behind which the kernel lies in the same stream; then 4 MB that nobody waited for.
+  std::string sql = call(12'000, 20'000, 2, 3, kFirst) + kernel(1'730'000, 2'730'000, 2, kFirst) + call(22'000, 2'740'000, 3, 5, kFirst);
+  for (std::int64_t i = 0; i < 10; ++i) sql += copy(20'000 + i * 170'000, 189'000 + i * 170'000, 0, 2'097'152, 11, 0, 0);
+  for (std::int64_t i = 0; i < 2; ++i) sql += copy(3'000'000 + i * 170'000, 3'169'000 + i * 170'000, 0, 2'097'152, 11, 0, 0);
+  const Trace trace = import(sql);
+  EXPECT_EQ(copies_of(trace).front(), std::tuple(kIn, std::uint64_t{20'971'520}, std::string("7")));
+  EXPECT_TRUE(std::holds_alternative<Copy>(trace.programs[0].ops[0].what));
+  EXPECT_TRUE(std::holds_alternative<Launch>(trace.programs[0].ops[1].what)) << "on its stream, before it";
+  EXPECT_EQ(copies_of(trace).size(), 3u);
+  EXPECT_EQ(std::get<2>(copies_of(trace).back()), "managed memory");
+}
+
+TEST_F(NsysImport, MigrationsAreOfTheirProcess) {
+  std::string sql;
+  for (const std::int64_t process : {kFirst, kSecond}) {
+    const std::int64_t from = process == kFirst ? 0 : 5000;
+    sql += call(from, from + 10'000, 1, 3, process) + kernel(from + 15'000, 20'000'000, 1, process);
+    for (std::int64_t i = 0; i < (process == kFirst ? 10 : 5); ++i) {
+      const std::string one = copy(1'000'000 + from + i * 400'000, 1'170'000 + from + i * 400'000, 0, 1000, 11, 0, 0);
+      sql += process == kFirst ? one : std::string(one).replace(one.find(std::to_string(kFirst)), std::to_string(kFirst).size(), std::to_string(kSecond));
+    }
+  }
+  const Trace trace = import(sql);
+  ASSERT_EQ(trace.programs.size(), 2u);
+  EXPECT_EQ(std::get<1>(copies_of(trace, 0).at(0)), 10'000u);
+  EXPECT_EQ(std::get<1>(copies_of(trace, 1).at(0)), 5'000u);
+  const Trace of_nobody = import(sql + "UPDATE CUPTI_ACTIVITY_KIND_MEMCPY SET globalPid = NULL;");
+  EXPECT_TRUE(copies_of(of_nobody, 0).empty() && copies_of(of_nobody, 1).empty());
+  EXPECT_TRUE(std::ranges::any_of(of_nobody.notes, [](const std::string& n) { return n.find("15 copies do not say of which process: left out") != std::string::npos; }));
+}
+
+TEST_F(NsysImport, MigrationsBetweenDevicesStayOnTheDevice) {
+  std::string sql = call(0, 10'000, 1, 3, kFirst) + kernel(15'000, 10'000'000, 1, kFirst);
+  for (std::int64_t i = 0; i < 4; ++i) sql += copy(1'000'000 + i * 400'000, 1'170'000 + i * 400'000, 0, 4096, 13, 0, 0);
+  EXPECT_EQ(copies_of(import(sql)).at(0), std::tuple(kWithin, std::uint64_t{4 * 4096}, std::string("managed memory within")));
+}
+
+TEST_F(NsysImport, TheHostSetsThePaceOfACopyOfManagedOrUnknownMemoryThatHoldsIt) {
+  // 50 MB in 9.969 ms, which pinned memory takes in 1; `memory`: ENUM_CUDA_MEM_KIND of its source.
+  const auto rate = [&](const char* memory, std::int64_t returned) {
+    const Trace trace = import(call(0, returned, 1, 4, kFirst) + call(10'001'000, 10'009'000, 2, 3, kFirst) + kernel(10'011'000, 11'000'000, 2, kFirst) +
+                               fmt::format("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (30000,9999000,0,1,7,1,{},50000000,1,{},2);", kFirst, memory));
+    return std::get<Copy>(trace.programs[0].ops[0].what).host_bytes_per_second;
+  };
+  const std::uint64_t recorded = 5'015'548'199;  // 50e6 / 9.969e-3
+  EXPECT_EQ(rate("0", 10'000'000), recorded);
+  EXPECT_EQ(rate("4", 10'000'000), recorded) << "managed";
+  EXPECT_EQ(rate("6", 10'000'000), recorded) << "of managed variables";
+  EXPECT_EQ(rate("NULL", 10'000'000), recorded) << "not recorded, and its call is as long";
+  EXPECT_EQ(rate("NULL", 9'000), 0u) << "not recorded, and its call returns at once";
+  EXPECT_EQ(rate("1", 10'000'000), 0u) << "pinned";
+}
+
+TEST_F(NsysImport, StepsThatRunIntoTheNextKeepTheirPeriodInEachProcess) {
+  std::string sql;
+  for (const std::int64_t process : {kFirst, kSecond})
+    for (std::int64_t n = 0; n < 6; ++n) {
+      const std::int64_t t = 10'000'000 * n + (process == kFirst ? 0 : 3'000'000);
+      sql += fmt::format("INSERT INTO NVTX_EVENTS VALUES ({},{},{},NULL,6);", t, t + 9'990'000, process + 5);
+      sql += call(t + 9'600'000, t + 9'610'000, n + 1, 3, process) + kernel(t + 9'615'000, t + 12'600'000, n + 1, process);
+    }
+  ImportOptions options;
+  options.range = "step";
+  const Trace trace = import(sql, options);
+  ASSERT_EQ(trace.clients.size(), 2u);
+  for (const Client& client : trace.clients) {
+    EXPECT_EQ(std::get<ClosedLoop>(client.arrivals).in_flight, 2u) << client.name;
+    const Time gap = trace.programs[client.program.value].ops[0].host_gap;
+    EXPECT_EQ(gap + from_ns(2800), from_ns(1e7)) << "the host's whole period, launch call and all";
+  }
+}
+
+TEST_F(NsysImport, OtherDatabasesAreToldByWhatTheyAre) {
+  expect_refused("CREATE TABLE rocpd_kernel_dispatch_00 (id INT);", {}, "is a database of rocprofv3 (rocpd)");
+  expect_refused("CREATE TABLE CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL (start INT); CREATE TABLE StringTable (value TEXT);", {}, "is a database of nvprof");
+  expect_refused("CREATE TABLE runs (id INT);", {}, "no table of Nsight Systems");
+  const std::string diagnostic = "CREATE TABLE DIAGNOSTIC_EVENT (timestamp INT, timestampType INT, source INT, severity INT, text TEXT, globalPid INT);"
+                                 "INSERT INTO DIAGNOSTIC_EVENT VALUES (0,1,1,2,'CUDA profiling might have not been started correctly.',0);";
+  expect_refused(kTables + diagnostic, {}, "there are no GPU kernels in it (no rows in CUPTI_ACTIVITY_KIND_KERNEL); the file says why: 'CUDA profiling might");
 }
 
 TEST_F(NsysImport, WhyThereAreNoKernelsIsSaidAsTheFileDoes) {

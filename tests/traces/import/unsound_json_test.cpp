@@ -47,7 +47,13 @@ TEST(UnsoundJson, WhatProfilersAreKnownToWriteIsReadAround) {
                         {"run.py(1): main", R"x(f("a", b["c"]): x)x"},
                         {"run.py(1): main", R"x(C:\Users\me\new.py(1): main)x"},
                         {"run.py(1): main", R"x(C:\Users\me\)x"},
-                        {"run.py(1): main", "tab\there"}};
+                        {"run.py(1): main", "tab\there"},
+                        {R"x("memory bandwidth (GB/s)": 1.5)x", R"x("memory bandwidth (GB/s)": Infinity)x"},
+                        {R"x("memory bandwidth (GB/s)": 1.5)x", R"x("memory bandwidth (GB/s)": -nan(ind))x"},
+                        {R"x("memory bandwidth (GB/s)": 1.5)x", R"x("memory bandwidth (GB/s)": 1,5e-3)x"},
+                        {R"x("memory bandwidth (GB/s)": 1.5)x", R"x("memory bandwidth (GB/s)": 1.5,)x"},
+                        {R"x("block": [256, 1, 1])x", R"x("block": [256, 1, 1,])x"},
+                        {"}}\n]}", "}},\n]}"}};
   for (const auto& [from, to] : kWritten) {
     Trace trace = import_text(replaced(kSound, from, to));
     EXPECT_THAT(trace.notes, Contains(HasSubstr("no JSON"))) << to;
