@@ -20,8 +20,11 @@ void Cores::work(ClientId client, Time now, Time amount) {
   advance(now);
   Thread& thread = threads_[client.value];
   thread.left += amount;
-  if (thread.sleeps) line_.push_back(client.value);
+  if (!thread.sleeps) return;
   thread.sleeps = false;
+  for (std::uint32_t core = 0; core < cores_.size(); ++core)
+    if (!cores_[core].thread && thread.cpus->test(core) && first_in_line(core) == line_.cend()) return give(core, client.value);
+  line_.push_back(client.value);
 }
 
 void Cores::sleep(ClientId client) {

@@ -27,7 +27,7 @@ class Cores {
   bool ready(ClientId client) const { return runs(client) && threads_[client.value].left == Time{}; }
   bool sleeps(ClientId client) const { return threads_[client.value].sleeps; }
 
-  /// It is to do so much more before it is ready; one that slept gets in line.
+  /// It is to do so much more before it is ready; one that slept takes a free core or gets in line.
   void work(ClientId client, Time now, Time amount);
   /// What it was to do is dropped.
   void stop(ClientId client) { threads_[client.value].left = Time{}; }

@@ -165,9 +165,8 @@ void Workload::advance(Time now, std::vector<RequestArrived>& arrived, std::vect
 /// Of a client that shares cores: whether its thread has one and is not at work there, or sees that a request has ended.
 bool Workload::may_go_on(ClientId id, Time now) {
   const State& c = clients_[id.value];
-  if (!cores_.sleeps(id)) return cores_.ready(id) || (cores_.runs(id) && !c.unnoted.empty() && c.unnoted.front().at <= now);
-  if (serves_next_at(id) <= now) cores_.work(id, now, Time{});
-  return false;
+  if (cores_.sleeps(id) && serves_next_at(id) <= now) cores_.work(id, now, Time{});
+  return cores_.ready(id) || (cores_.runs(id) && !c.unnoted.empty() && c.unnoted.front().at <= now);
 }
 
 /// It can do nothing now: without a request its thread sleeps, and while it waits for the GPU if it does so asleep.

@@ -15,7 +15,7 @@
 namespace corun::sim {
 namespace {
 
-CpuSet cores(std::uint32_t first, std::uint32_t last) {
+CpuSet cpus_of(std::uint32_t first, std::uint32_t last) {
   CpuSet set;
   for (std::uint32_t cpu = first; cpu <= last; ++cpu) set.set(cpu);
   return set;
@@ -33,7 +33,7 @@ TEST(CoresOfClients, AClientWithACoreToItselfRunsAsOneThatNamesNone) {
     for (const char* policy : {"fcfs", "timeslice", "mps", "wait"}) {
       for (const bool blocking : {false, true}) {
         Trace named = s.trace;
-        for (std::uint32_t i = 0; i < named.clients.size(); ++i) named.clients[i].cpus = cores(2 * i, 2 * i + 1), named.clients[i].blocking = blocking;
+        for (std::uint32_t i = 0; i < named.clients.size(); ++i) named.clients[i].cpus = cpus_of(2 * i, 2 * i + 1), named.clients[i].blocking = blocking;
         ASSERT_EQ(lines_of(run_trace(s.trace, s.gpu, policy)), lines_of(run_trace(named, s.gpu, policy))) << policy << ", seed " << seed;
       }
     }
@@ -43,7 +43,7 @@ TEST(CoresOfClients, AClientWithACoreToItselfRunsAsOneThatNamesNone) {
 TEST(CoresOfClients, EveryRequestIsServedOnceWhateverCoresAreShared) {
   for (std::uint64_t seed = 1; seed <= 150; ++seed) {
     Scenario s = random_scenario(seed, Requests::one);
-    for (std::uint32_t i = 0; i < s.trace.clients.size(); ++i) s.trace.clients[i].cpus = cores(0, i % 2), s.trace.clients[i].blocking = seed % 2 == 0;
+    for (std::uint32_t i = 0; i < s.trace.clients.size(); ++i) s.trace.clients[i].cpus = cpus_of(0, i % 2), s.trace.clients[i].blocking = seed % 2 == 0;
     s.trace.run.cpu_slice = us(20);
     for (const char* policy : {"fcfs", "timeslice", "mps"}) {
       const Ran ran = run_trace(s.trace, s.gpu, policy);
@@ -58,7 +58,7 @@ TEST(CoresOfClients, EveryRequestIsServedOnceWhateverCoresAreShared) {
 }
 
 /// So many closed loops: 1 ms of host, a kernel of `kernel_time` beside which others have room, a wait.
-Trace loops(std::uint32_t count, Time kernel_time, std::optional<CpuSet> cpus, bool blocking = false) {
+Trace host_loops(std::uint32_t count, Time kernel_time, std::optional<CpuSet> cpus, bool blocking = false) {
   TraceBuilder b;
   const KernelId k = b.kernel(kernel(1, 32, kernel_time));
   const ProgramId program = b.program({host_gap(launch(k), ms(1)), sync()});
@@ -70,24 +70,24 @@ Trace loops(std::uint32_t count, Time kernel_time, std::optional<CpuSet> cpus, b
   b.trace.run.duration = ms(400);
   return b.trace;
 }
-std::size_t served(const Trace& trace) {
+std::size_t requests_served(const Trace& trace) {
   const Ran ran = run_trace(trace, small_gpu(4), "mps");
   return static_cast<std::size_t>(std::ranges::count_if(ran.requests, [](const RequestRecord& r) { return r.finished != kNever; }));
 }
 
 TEST(CoresOfClients, HostsThatSpinServeNoMoreThanTheirCores) {
-  const std::size_t one = served(loops(1, us(250), {})), four = served(loops(4, us(250), {}));
+  const std::size_t one = requests_served(host_loops(1, us(250), {})), four = requests_served(host_loops(4, us(250), {}));
   EXPECT_NEAR(double(four), 4.0 * double(one), 8) << "a core each";
-  EXPECT_NEAR(double(served(loops(4, us(250), cores(0, 0)))), double(one), 0.1 * double(one)) << "what waits for the GPU keeps the core";
-  EXPECT_NEAR(double(served(loops(4, us(250), cores(0, 1)))), 2.0 * double(one), 0.2 * double(one));
-  EXPECT_NEAR(double(served(loops(4, us(250), cores(0, 3)))), double(four), 1) << "as many cores as hosts";
+  EXPECT_NEAR(double(requests_served(host_loops(4, us(250), cpus_of(0, 0)))), double(one), 0.1 * double(one)) << "what waits for the GPU keeps the core";
+  EXPECT_NEAR(double(requests_served(host_loops(4, us(250), cpus_of(0, 1)))), 2.0 * double(one), 0.2 * double(one));
+  EXPECT_NEAR(double(requests_served(host_loops(4, us(250), cpus_of(0, 3)))), double(four), 1) << "as many cores as hosts";
 }
 
 TEST(CoresOfClients, AHostThatSleepsWhileItWaitsLeavesItsCoreToTheOthers) {
-  const std::size_t one = served(loops(1, ms(1), {}));
-  EXPECT_NEAR(double(served(loops(2, ms(1), cores(0, 0)))), double(one), 0.15 * double(one));
-  EXPECT_NEAR(double(served(loops(2, ms(1), cores(0, 0), true))), 2.0 * double(one), 0.02 * double(one)) << "one's host works while the other's kernel runs";
-  EXPECT_NEAR(double(served(loops(4, ms(1), cores(0, 0), true))), 400, 4) << "the core is never idle: 1 ms a request";
+  const std::size_t one = requests_served(host_loops(1, ms(1), {}));
+  EXPECT_NEAR(double(requests_served(host_loops(2, ms(1), cpus_of(0, 0)))), double(one), 0.15 * double(one));
+  EXPECT_NEAR(double(requests_served(host_loops(2, ms(1), cpus_of(0, 0), true))), 2.0 * double(one), 0.02 * double(one)) << "one's host works while the other's kernel runs";
+  EXPECT_NEAR(double(requests_served(host_loops(4, ms(1), cpus_of(0, 0), true))), 400, 4) << "the core is never idle: 1 ms a request";
 }
 
 TEST(CoresOfClients, ARequestWhoseHostLosesItsCoreTakesTheOthersSlicesLonger) {
@@ -97,22 +97,22 @@ TEST(CoresOfClients, ARequestWhoseHostLosesItsCoreTakesTheOthersSlicesLonger) {
       if (r.finished != kNever) most = std::max(most, r.finished - r.started);
     return most;
   };
-  Trace three = loops(3, us(100), cores(0, 0));
+  Trace three = host_loops(3, us(100), cpus_of(0, 0));
   EXPECT_NEAR(to_ms(longest(three)), 1.1 + 2 * 4, 0.01) << "two others' slices of 4 ms";
   three.run.cpu_slice = ms(1);
-  EXPECT_NEAR(to_ms(longest(three)), 1.1 + 2 * 2 * 1, 0.01) << "lost twice";
+  EXPECT_NEAR(to_ms(longest(three)), 1 + 2 * 1, 0.01) << "its kernel runs while the others have the core";
 }
 
 TEST(CoresOfClients, AnIdleServerHoldsNoCore) {
-  Trace trace = loops(2, us(100), cores(0, 0));
+  Trace trace = host_loops(2, us(100), cpus_of(0, 0));
   trace.clients[1].arrivals = Periodic{ms(100), ms(50)};
   trace.clients[1].stale = Stale::queue;
-  EXPECT_GE(served(trace), 4 + (400 - 4 * 10) / 11 * 10) << "but for four requests of 1.1 ms, each with a slice at most";
+  EXPECT_GE(requests_served(trace), 4 + (400 - 4 * 10) / 11 * 10) << "but for four requests of 1.1 ms, each with a slice at most";
 }
 
 // ---- several processes of a server
 
-nlohmann::json eager(const std::string& arrivals) {
+nlohmann::json eager_server(const std::string& arrivals) {
   return nlohmann::json::parse(R"({"corun_trace": 1, "name": "s", "gpu": "h200",
     "kernels": [{"name": "k", "grid": [16,1,1], "block": [128,1,1], "solo_time_ns": 100000}],
     "programs": [{"name": "p", "ops": [{"launch": "k", "host_gap_ns": 700000}, {"sync": true}]}],
@@ -128,10 +128,10 @@ nlohmann::json replicated(nlohmann::json document, int among) {
   }
   return document;
 }
-RunResult run_it(const nlohmann::json& document, const char* policy = "mps") {
+RunResult run_replicas(const nlohmann::json& document, const char* policy = "mps") {
   return run(read_trace(document, "s.json"), read_gpu("h200"), {{.policy = policy}});
 }
-std::vector<Time> arrivals_of(const nlohmann::json& document) {
+std::vector<Time> arrivals_of_run(const nlohmann::json& document) {
   std::vector<Time> all;
   for (const RequestRecord& r : run_trace(read_trace(document, "s.json"), read_gpu("h200"), "mps").requests) all.push_back(r.arrival);
   std::ranges::sort(all);
@@ -141,17 +141,17 @@ std::vector<Time> arrivals_of(const nlohmann::json& document) {
 TEST(Replicas, TheServersRequestsAreDealtToThemAndNoneIsLostOrServedTwice) {
   for (const char* arrivals : {R"({"type": "poisson", "rate_per_s": 900, "stale": "queue"})", R"({"type": "periodic", "period_ns": 1100000, "offset_ns": 7, "stale": "queue"})",
                                R"({"type": "explicit", "times_ns": [1000, 2000, 2000, 5000000, 80000000], "stale": "queue"})", R"({"type": "once", "at_ns": 5})"})
-    for (const int among : {1, 2, 3, 7}) EXPECT_EQ(arrivals_of(replicated(eager(arrivals), among)), arrivals_of(eager(arrivals))) << arrivals << among;
+    for (const int among : {1, 2, 3, 7}) EXPECT_EQ(arrivals_of_run(replicated(eager_server(arrivals), among)), arrivals_of_run(eager_server(arrivals))) << arrivals << among;
 }
 
 TEST(Replicas, EachInTurnGetsTheNextRequest) {
-  const Trace trace = read_trace(replicated(eager(R"({"type": "explicit", "times_ns": [1000, 2000, 3000, 4000, 5000], "stale": "queue"})"), 2), "s.json");
+  const Trace trace = read_trace(replicated(eager_server(R"({"type": "explicit", "times_ns": [1000, 2000, 3000, 4000, 5000], "stale": "queue"})"), 2), "s.json");
   for (const RequestRecord& r : run_trace(trace, read_gpu("h200"), "mps").requests)
     EXPECT_EQ(r.client.value, (r.arrival / us(1) - 1) % 2) << to_ns(r.arrival);
 }
 
 TEST(Replicas, TheServersLineCountsAllOfTheirRequests) {
-  const RunResult r = run_it(replicated(eager(R"({"type": "poisson", "rate_per_s": 1500, "stale": "queue"})"), 3));
+  const RunResult r = run_replicas(replicated(eager_server(R"({"type": "poisson", "rate_per_s": 1500, "stale": "queue"})"), 3));
   ASSERT_EQ(r.servers.size(), 1u);
   const ClientResult& all = r.servers[0];
   EXPECT_EQ(all.name, "s");
@@ -172,10 +172,10 @@ TEST(Replicas, TheServersLineCountsAllOfTheirRequests) {
 
 TEST(Replicas, MoreOfAHostBoundServerServeMoreUntilTheirCoresAreAllUsed) {
   const auto per_s = [](int among, const char* cpus) {
-    nlohmann::json document = replicated(eager(R"({"type": "closed_loop"})"), among);
+    nlohmann::json document = replicated(eager_server(R"({"type": "closed_loop"})"), among);
     for (auto& client : document["clients"])
       if (*cpus != '\0') client["cpus"] = cpus;
-    const RunResult r = run_it(document);
+    const RunResult r = run_replicas(document);
     return r.servers[0].throughput_per_s;
   };
   const double one = per_s(1, "");
@@ -186,16 +186,16 @@ TEST(Replicas, MoreOfAHostBoundServerServeMoreUntilTheirCoresAreAllUsed) {
 }
 
 TEST(Replicas, OfALanguageModelsServerEachHasABatchOfItsOwnSoThatFewerSequencesShareAStep) {
-  const auto served = [](int among) {
+  const auto decoded = [](int among) {
     nlohmann::json document = nlohmann::json::parse(R"({"corun_trace": 1, "name": "s", "gpu": "h200",
       "kernels": [{"name": "p", "grid": [264,1,1], "block": [256,1,1], "solo_time_ns": 150000}, {"name": "d", "grid": [132,1,1], "block": [128,1,1], "solo_time_ns": 50000}],
       "programs": [{"name": "prefill", "ops": [{"launch": "p"}, {"sync": true}]}, {"name": "decode", "ops": [{"launch": "d"}, {"sync": true}]}],
       "clients": [{"name": "s", "program": "decode", "serving": {"steps": [{"program": "prefill", "tokens": 128}, {"program": "decode", "batch": 8, "context": 1000}],
          "sequences": [[0,100,20],[0,100,20],[0,100,20],[0,100,20],[0,100,20],[0,100,20],[0,100,20],[0,100,20]]}}],
       "run": {"duration_ns": 100000000}})");
-    return run_it(among == 0 ? document : replicated(document, among), "timeslice");
+    return run_replicas(among == 0 ? document : replicated(document, among), "timeslice");
   };
-  const RunResult one = served(0), same = served(1), four = served(4);
+  const RunResult one = decoded(0), same = decoded(1), four = decoded(4);
   EXPECT_EQ(one.clients[0].finished, 8u + 19u) << "eight prompts, nineteen decodes of eight";
   EXPECT_EQ(same.clients[0].finished, one.clients[0].finished);
   std::uint64_t steps = 0;
@@ -213,7 +213,7 @@ TEST(Replicas, OfALanguageModelsServerEachHasABatchOfItsOwnSoThatFewerSequencesS
 }
 
 TEST(Replicas, AServerThatLacksOneIsRefused) {
-  nlohmann::json document = replicated(eager(R"({"type": "closed_loop"})"), 3);
+  nlohmann::json document = replicated(eager_server(R"({"type": "closed_loop"})"), 3);
   const auto refused = [](const nlohmann::json& d) -> std::string {
     try {
       read_trace(d, "s.json");
@@ -239,18 +239,18 @@ TEST(Replicas, AServerThatLacksOneIsRefused) {
 
 TEST(Replicas, WhereHostsDecideAndTheirCoresAreNotGivenTheResultSaysSo) {
   const auto said = [](const nlohmann::json& document) {
-    for (const std::string& note : texts_of(run_it(document)))
+    for (const std::string& note : texts_of(run_replicas(document)))
       if (note.find("CPU core to itself") != std::string::npos) return note;
     return std::string();
   };
-  const std::string two = said(replicated(eager(R"({"type": "closed_loop"})"), 2));
+  const std::string two = said(replicated(eager_server(R"({"type": "closed_loop"})"), 2));
   EXPECT_NE(two.find("(s-1 8"), std::string::npos) << two;
   EXPECT_NE(two.find("cpus=0-3"), std::string::npos) << two;
-  EXPECT_EQ(said(eager(R"({"type": "closed_loop"})")), "") << "nobody to share cores with";
-  nlohmann::json given = replicated(eager(R"({"type": "closed_loop"})"), 2);
+  EXPECT_EQ(said(eager_server(R"({"type": "closed_loop"})")), "") << "nobody to share cores with";
+  nlohmann::json given = replicated(eager_server(R"({"type": "closed_loop"})"), 2);
   for (auto& client : given["clients"]) client["cpus"] = "0";
   EXPECT_EQ(said(given), "");
-  nlohmann::json busy = replicated(eager(R"({"type": "closed_loop"})"), 2);
+  nlohmann::json busy = replicated(eager_server(R"({"type": "closed_loop"})"), 2);
   busy["programs"][0]["ops"][0]["host_gap_ns"] = 1000;
   EXPECT_EQ(said(busy), "") << "the GPU decides";
 }
