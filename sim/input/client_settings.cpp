@@ -280,7 +280,8 @@ const std::vector<Key>& keys() {
       of_a_file("serve", "auto",
                 "a server of sequences, of times=; steps are the file's programs by name, as prefill_512 and decode_8x2048, "
                 "or as written: read:512+write:8x2048"),
-      of_a_file("replicas", "4", "so many processes of it, NAME-1 to NAME-4; requests or sequences are dealt to them in turn, a closed loop is each one's own"),
+      {"replicas", "4", "so many processes of it, NAME-1 to NAME-4; requests or sequences are dealt to them in turn, a closed loop is each one's own",
+       [](Client&, const Said& w, const ClientSetting&, std::vector<std::string>&) { fail(w, "replicas= makes clients, which are there already", "give it with --client NAME=FILE"); }, true},
       of_a_file("program", "NAME", "which of the file's programs"),
       of_a_file("client", "NAME", "start from this client of the file"),
       of_a_file("counters", "FILE", "what `ncu --csv` printed of the recorded program"),

@@ -199,7 +199,10 @@ class Composer {
     client.name = client.process = written.name;
     client.origin = {"", written.place()};
     if (!steps.empty()) client.serving.emplace().steps = std::move(steps);
-    apply_client_settings(client, written.settings, written.place(), out_.notes);
+    const std::uint32_t replicas = replicas_of(written.settings, written.place());
+    std::vector<ClientSetting> of_one = written.settings;
+    std::erase_if(of_one, [](const ClientSetting& s) { return s.key == "replicas"; });
+    apply_client_settings(client, of_one, written.place(), out_.notes);
     if (client.serving && client.serving->sequences.empty())
       fail(written, "a server has no sequences", "give times=FILE, with the arrivals and their tokens");
     take_over(written, part);
@@ -207,7 +210,6 @@ class Composer {
     client.program = ProgramId{program.value + first};
     if (client.serving)
       for (ServingStep& step : client.serving->steps) step.program.value += first;
-    const std::uint32_t replicas = replicas_of(written.settings, written.place());
     if (replicas == 0) return out_.clients.push_back(std::move(client));
     for (std::uint32_t i = 0; i < replicas; ++i) {
       Client& one = out_.clients.emplace_back(client);
