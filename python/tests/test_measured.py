@@ -453,4 +453,4 @@ def test_threads_of_one_core_keep_it_for_the_slice_that_is_simulated():
     others = statistics.mean(n for run in runs if run["replicas"] == 1 for n in run["switched"])
     for count in (2, 4):
         slices = [900 / count / (n - others / count) for run in runs if run["replicas"] == count for n in run["switched"]]
-        assert statistics.mean(slices) == pytest.approx(4, rel=0.12), "ms"
+        assert statistics.mean(slices) == pytest.approx(4, rel=0.05), "ms"
