@@ -209,7 +209,9 @@ sim/backend/launch_fates.h
 sim/run/profile.cpp
   kRounds                judged      rounds from which a steady rate is read
 sim/run/run.cpp
+  kMost                  arithmetic  of a note: most of a request is more than half
   kMostMended            arithmetic  of what is shown
+  kNamed                 arithmetic  of what is shown
   kWorthSaying           arithmetic  of a note
 sim/service/served_gpu.h
   kEmptyAttempt          measured    experiments/h100/ptx, attempts-1.txt

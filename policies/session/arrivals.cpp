@@ -18,13 +18,14 @@ std::vector<std::uint32_t> seed_words(const Client& client, std::uint64_t seed) 
   const std::uint64_t own = poisson ? poisson->seed : 0;
   std::vector<std::uint32_t> words{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
                                    static_cast<std::uint32_t>(own), static_cast<std::uint32_t>(own >> 32)};
-  for (char c : client.name) words.push_back(static_cast<unsigned char>(c));
+  for (char c : client.replica ? client.replica->of : client.name) words.push_back(static_cast<unsigned char>(c));
   return words;
 }
 
 }  // namespace
 
-ArrivalProcess::ArrivalProcess(const Client& client, std::uint64_t seed) : arrivals_(client.arrivals) {
+ArrivalProcess::ArrivalProcess(const Client& client, std::uint64_t seed)
+    : arrivals_(client.arrivals), among_(client.replica ? client.replica->among : 1) {
   const auto words = seed_words(client, seed);
   boost::random::seed_seq sequence(words.begin(), words.end());
   engine_.seed(sequence);
@@ -32,10 +33,14 @@ ArrivalProcess::ArrivalProcess(const Client& client, std::uint64_t seed) : arriv
     gap_s_ = boost::random::exponential_distribution<double>(poisson->rate_per_s);
     next_ = Time{};
   }
-  advance();
+  for (std::uint32_t dealt = 0; dealt <= (client.replica ? client.replica->number : 0); ++dealt) draw();
 }
 
 void ArrivalProcess::advance() {
+  for (std::uint32_t dealt = 0; dealt < among_; ++dealt) draw();
+}
+
+void ArrivalProcess::draw() {
   next_ = std::visit(
       Match{[](const ClosedLoop&) { return kNever; },
             [&](const Periodic& p) { return p.offset + p.period * static_cast<std::int64_t>(count_); },

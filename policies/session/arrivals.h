@@ -14,7 +14,7 @@ class ArrivalProcess {
  public:
   /// The run's seed and the client's name pick the random numbers, so that a client sees the same arrivals
   /// whoever runs beside it.  Boost's distributions give the same numbers everywhere.
-  /// `client` must outlive it.
+  /// Of a replica: those of its server that are dealt to it.  `client` must outlive it.
   ArrivalProcess(const Client& client, std::uint64_t seed);
 
   /// Intended time of the next arrival, kNever when there are no more.
@@ -22,7 +22,10 @@ class ArrivalProcess {
   void advance();
 
  private:
+  void draw();
+
   const Arrivals& arrivals_;
+  std::uint32_t among_;  // replicas
   boost::random::mt19937_64 engine_;
   boost::random::exponential_distribution<double> gap_s_;
   std::uint64_t count_ = 0;

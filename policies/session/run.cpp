@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <atomic>
 #include <optional>
 #include <set>
@@ -156,6 +157,7 @@ std::vector<Player::Requests> play_alone(const Plan& plan, const Trace& trace, c
     Trace one = plan.recorded;
     one.run = trace.run;
     one.clients = {Client(one.clients[i])};
+    one.clients.front().cpus.reset();  // nobody else wants them
     if (!window.fixed_work) one.run.duration = window.end;
     const auto told = watch.over(trace.clients[i].name + " alone");
     const bool is_already = trace.clients.size() == 1 && plan.is_registered && plan.named == kPolicyAlone &&
@@ -208,12 +210,21 @@ Ran execute(const Plan& plan, const RunOptions& options, Player& player, AloneRu
   Ran ran{measure(trace, window, together.requests, alone), window, std::move(together.outcome),
           std::move(together.requests)};
   for (std::uint32_t i = 0; i < trace.clients.size(); ++i)
-    if (const auto& serving = trace.clients[i].serving) {
-      const ServedResult served = measure_served(*serving, ClientId{i}, window, together.sequences);
+    if (trace.clients[i].serving) {
+      const ServedResult served = measure_served(trace.clients[i], std::array{ClientId{i}}, window, together.sequences);
       ran.result.clients[i].served = served;
       ran.result.clients[i].deadline_misses = served.late;
       report_sizes(trace, trace.clients[i], served, ran.result);
     }
+  for (ClientResult& server : ran.result.servers) {
+    std::vector<ClientId> replicas;
+    for (std::uint32_t i = 0; i < trace.clients.size(); ++i)
+      if (ran.result.clients[i].replica_of == server.name) replicas.push_back(ClientId{i});
+    const Client& first = trace.clients[replicas.front().value];
+    if (!first.serving) continue;
+    server.served = measure_served(first, replicas, window, together.sequences);
+    server.deadline_misses = server.served->late;
+  }
   report_memory(ran.outcome, ran.result);
   if (plan.is_registered) report_unverified(plan, ran.result);
   if (ran.outcome.stopped)

@@ -4,14 +4,18 @@
 
 namespace corun {
 
-Server::Server(const Serving& serving, const Program& merged, std::span<const Kernel> kernels)
-    : serving_(serving), program_(merged), times_(serving, merged, kernels) {
-  if (serving.prefix_cache && serving.prefix_block != 0) prefixes_.emplace(*serving.prefix_cache, serving.prefix_block);
+Server::Server(const Client& client, const Program& merged, std::span<const Kernel> kernels)
+    : serving_(*client.serving),
+      program_(merged),
+      times_(serving_, merged, kernels),
+      next_sequence_(client.replica ? client.replica->number : 0),
+      among_(client.replica ? client.replica->among : 1) {
+  if (serving_.prefix_cache && serving_.prefix_block != 0) prefixes_.emplace(*serving_.prefix_cache, serving_.prefix_block);
 }
 
 Time Server::next(Time from) const {
   if (!batch_.empty()) return from;
-  return next_sequence_ == serving_.sequences.size() ? kNever : std::max(from, serving_.sequences[next_sequence_].at);
+  return next_sequence_ >= serving_.sequences.size() ? kNever : std::max(from, serving_.sequences[next_sequence_].at);
 }
 
 std::pair<std::size_t, std::size_t> Server::begin(Time now) {
@@ -23,7 +27,7 @@ std::pair<std::size_t, std::size_t> Server::begin(Time now) {
       Running& begun = batch_.back();
       begun.read = begun.record.cached = prefixes_->kept(all[next_sequence_].blocks, all[next_sequence_].prompt);
     }
-    ++next_sequence_;
+    next_sequence_ += among_;
   }
   const Running& last = batch_.back();
   const std::uint32_t unread = all[last.index].prompt - last.read;

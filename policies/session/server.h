@@ -24,8 +24,8 @@ namespace corun {
 
 class Server {
  public:
-  /// `merged`: the client's program, with a part for each step.  It and `serving` must outlive this.
-  Server(const Serving& serving, const Program& merged, std::span<const Kernel> kernels);
+  /// `merged`: the client's program, with a part for each step.  It and the client, which serves, must outlive this.
+  Server(const Client& client, const Program& merged, std::span<const Kernel> kernels);
 
   /// When the next step can begin: `from`, or when the next sequence comes; kNever: none is left.
   Time next(Time from) const;
@@ -54,7 +54,7 @@ class Server {
   StepTimes times_;
   std::optional<PrefixCache> prefixes_;
   StepTimes::Choice step_;  // the one under way
-  std::size_t next_sequence_ = 0;
+  std::size_t next_sequence_, among_;  // of all, of which each so many-th is its own
   std::vector<Running> batch_;  // the last one's prompt may be unread yet
   std::uint32_t reads_ = 0;     // tokens of the prefill under way; 0: a decode
 };

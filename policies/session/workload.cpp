@@ -9,7 +9,7 @@
 namespace corun {
 
 Workload::Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline)
-    : trace_(trace), gpu_(gpu), timeline_(timeline) {
+    : trace_(trace), gpu_(gpu), timeline_(timeline), cores_(trace) {
   orders_ = std::make_shared<const std::vector<OpOrder>>(trace.programs.begin(), trace.programs.end());
   for (const Client& client : trace.clients) {
     const std::vector<Op>& ops = trace.programs[client.program.value].ops;
@@ -23,7 +23,7 @@ Workload::Workload(const Trace& trace, const Gpu& gpu, Timeline& timeline)
     c.has_first_memory = client.memory_bytes == 0;
     c.calls = ops.size();
     if (client.serving) {
-      c.server.emplace(*client.serving, trace.programs[client.program.value], trace.kernels);
+      c.server.emplace(client, trace.programs[client.program.value], trace.kernels);
       await_step(c, Time{});
       continue;
     }
@@ -48,6 +48,7 @@ Workload::Workload(const Workload& begins, Timeline& timeline)
       timeline_(timeline),
       orders_(begins.orders_),
       clients_(begins.clients_),
+      cores_(begins.cores_),
       next_event_(begins.next_event_) {}
 
 /// A policy decides one priority and one set of TPCs for a launch.
@@ -119,9 +120,10 @@ void Workload::resume(const ClientView& view, std::span<const std::pair<std::uin
       c.in_call = handed_over(view.id, order(view.id).issue_order()[c.next_op - 1]) == HandedOver::by_itself;
       c.host_free = kNever;
     } else {
-      prepare_next_call(view.id, view.returned_at);
+      prepare_next_call(view.id, now, view.returned_at);
     }
     if (c.host_free != kNever) c.host_free = std::max(c.host_free, now);
+    if (cores_.shares(view.id) && cores_.sleeps(view.id)) cores_.work(view.id, now, Time{});
   }
   next_event_ = now;
 }
@@ -135,6 +137,10 @@ Time Workload::next_event(ClientId id) const {
   const State& c = clients_[id.value];
   if (c.failed) return kNever;
   Time at = c.arrivals.next();
+  if (cores_.shares(id)) {  // what it does with a core is in Cores::next()
+    if (cores_.sleeps(id)) return std::min(at, serves_next_at(id));
+    return c.unnoted.empty() || !cores_.runs(id) ? at : std::min(at, c.unnoted.front().at);
+  }
   if (!c.serving.empty()) at = std::min(at, c.host_free);
   if (!c.unnoted.empty()) at = std::min(at, c.unnoted.front().at);
   return std::min(at, serves_next_at(id));
@@ -142,13 +148,39 @@ Time Workload::next_event(ClientId id) const {
 
 void Workload::advance(Time now, std::vector<RequestArrived>& arrived, std::vector<HostCall>& calls) {
   if (now < next_event_) return;
-  next_event_ = kNever;
-  for (std::uint32_t i = 0; i < clients_.size(); ++i) {
-    const ClientId id{i};
-    while (step(id, now, arrived, calls)) {
+  cores_.advance(now);
+  do {
+    next_event_ = kNever;
+    for (std::uint32_t i = 0; i < clients_.size(); ++i) {
+      const ClientId id{i};
+      while (step(id, now, arrived, calls)) {
+      }
+      if (cores_.shares(id)) rest(id);
+      next_event_ = std::min(next_event_, next_event(id));
     }
-    next_event_ = std::min(next_event_, next_event(id));
-  }
+  } while (cores_.turn());
+  next_event_ = std::min(next_event_, cores_.next());
+}
+
+/// Of a client that shares cores: whether its thread has one and is not at work there, or sees that a request has ended.
+bool Workload::may_go_on(ClientId id, Time now) {
+  const State& c = clients_[id.value];
+  if (cores_.sleeps(id) && serves_next_at(id) <= now) cores_.work(id, now, Time{});
+  return cores_.ready(id) || (cores_.runs(id) && !c.unnoted.empty() && c.unnoted.front().at <= now);
+}
+
+/// It can do nothing now: without a request its thread sleeps, and while it waits for the GPU if it does so asleep.
+void Workload::rest(ClientId id) {
+  const State& c = clients_[id.value];
+  if (cores_.ready(id) && c.unnoted.empty() && (c.serving.empty() || trace_.clients[id.value].blocking)) cores_.sleep(id);
+}
+
+/// What its host is at becomes work for its thread, which may have to share a core.
+void Workload::work_until(ClientId id, Time now) {
+  if (!cores_.shares(id)) return;
+  State& c = clients_[id.value];
+  cores_.work(id, now, std::max(c.host_free == kNever ? c.returned : c.host_free, now) - now);
+  if (c.host_free != kNever) c.host_free = now;
 }
 
 bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
@@ -161,6 +193,7 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
     c.arrivals.advance();
     return true;
   }
+  if (cores_.shares(id) && !may_go_on(id, now)) return false;
   if (!c.unnoted.empty() && c.unnoted.front().at <= now) {
     const std::uint64_t request = c.unnoted.front().request;
     c.unnoted.pop_front();
@@ -205,7 +238,7 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
     }
     if (std::holds_alternative<Free>(what.what)) calls.push_back(call);
     ++c.next_op;
-    prepare_next_call(id, now);
+    prepare_next_call(id, now, now);
     return true;
   }
   // A graph's operations are all handed over by one call.
@@ -225,18 +258,22 @@ bool Workload::step(ClientId id, Time now, std::vector<RequestArrived>& arrived,
     c.host_free = kNever;
     return false;
   }
-  prepare_next_call(id, by_itself ? c.host.after(now, gpu_.launch_call) : now);
+  prepare_next_call(id, now, by_itself ? c.host.after(now, gpu_.launch_call) : now);
   return true;
 }
 
-void Workload::prepare_next_call(ClientId id, Time from) {
+void Workload::prepare_next_call(ClientId id, Time now, Time from) {
   State& c = clients_[id.value];
   c.returned = from;
+  c.host_free = goes_on_at(id, from);
+  work_until(id, now);
+}
+
+/// Behind a call that returned at `from`: when the host makes the next one; kNever: it waits for the GPU.
+Time Workload::goes_on_at(ClientId id, Time from) const {
+  const State& c = clients_[id.value];
   const std::span<const OpId> order = this->order(id).issue_order();
-  if (c.next_op == c.calls) {
-    c.host_free = c.serving.back().outstanding == 0 ? from : kNever;
-    return;
-  }
+  if (c.next_op == c.calls) return c.serving.back().outstanding == 0 ? from : kNever;
   const Program& program = trace_.programs[trace_.clients[id.value].program.value];
   const OpId next = order[c.next_op];
   const bool begins = c.next_op == c.first_op;
@@ -244,15 +281,14 @@ void Workload::prepare_next_call(ClientId id, Time from) {
     return is_host_call(program.ops[op.value]) ? HandedOver::by_itself : handed_over(id, op);
   };
   Time work{};
-  c.host_free = c.host.after(from);
   if (!begins && how(order[c.next_op - 1]) != HandedOver::by_itself) {
-    if (how(next) == HandedOver::in_graph) return;  // by the same call
+    if (how(next) == HandedOver::in_graph) return c.host.after(from);  // by the same call
     work += gpu_.graph_launch_call;
   }
   // Of a program that is a graph, what the host does before it launches that; a client's own `issue` has no gaps.
   if (issue(id) == Issue::eager || (begins && program.issue == Issue::graph))
     work += program.ops[next.value].host_gap;
-  c.host_free = c.host.after(from, work);
+  return c.host.after(from, work);
 }
 
 Time Workload::solo_time(ClientId client, OpId op) const {
@@ -297,7 +333,7 @@ void Workload::serve_next(ClientId id, Time now) {
   if (c.server) std::tie(c.next_op, c.calls) = c.server->begin(now);
   c.first_op = c.next_op;
   if (c.has_first_memory)
-    prepare_next_call(id, now);
+    prepare_next_call(id, now, now);
   else
     c.host_free = now;
 }
@@ -311,11 +347,13 @@ bool Workload::finished(ClientId id, std::uint64_t request, Time now, Time solo)
   const bool calling = at == std::prev(c.serving.end()) && !all_called(id);
   if (calling && c.host_free == kNever) {  // it waited in a sync
     c.host_free = c.host.after(now);
+    work_until(id, now);
     next_event_ = std::min(next_event_, c.host_free);
   }
   if (calling) return false;
-  if (const Time noted = c.host.after(now); noted != now) {
+  if (const Time noted = c.host.after(now); noted != now || cores_.shares(id)) {
     c.unnoted.push_back({noted, request});
+    if (cores_.shares(id) && cores_.sleeps(id)) cores_.work(id, now, Time{});
     next_event_ = std::min(next_event_, noted);
     return false;
   }
@@ -331,15 +369,15 @@ void Workload::worked(ClientId id, std::uint64_t request, Time solo) {
 void Workload::allocated(ClientId id, Time now) {
   State& c = clients_[id.value];
   c.waits_for_memory = false;
-  prepare_next_call(id, now);
+  prepare_next_call(id, now, now);
   next_event_ = std::min(next_event_, c.host_free);
 }
 
 void Workload::decided(ClientId id, Time now) {
   State& c = clients_[id.value];
   if (!c.in_call || c.failed) return;
-  prepare_next_call(id, *std::exchange(c.in_call, std::nullopt) ? c.host.after(now, gpu_.launch_call) : now);
-  next_event_ = std::min(next_event_, next_event(id));
+  prepare_next_call(id, now, *std::exchange(c.in_call, std::nullopt) ? c.host.after(now, gpu_.launch_call) : now);
+  next_event_ = std::min(next_event_, cores_.shares(id) ? now : next_event(id));
 }
 
 void Workload::stay_in_call(ClientId id) {
@@ -347,12 +385,15 @@ void Workload::stay_in_call(ClientId id) {
   if (c.failed) return;
   c.in_call = c.called_by_itself;
   c.host_free = kNever;
+  cores_.stop(id);
 }
 
 void Workload::fail(ClientId id) {
   State& c = clients_[id.value];
   c.failed = true;
   c.host_free = kNever;
+  cores_.stop(id);
+  if (cores_.shares(id)) next_event_ = Time{};  // its core is for others
   for (const Serving& s : c.serving) timeline_.record(s.record);
   c.serving.clear();
   c.unnoted.clear();

@@ -1,7 +1,7 @@
 // The clients' host side: requests arrive, one is served at a time (in a closed loop several may be in
 // flight), and its operations are called in order with the recorded host gaps.  The same code plays the clients before the simulator and before a GPU.
 //
-// Leaves out: host threads competing for cores and for the driver's lock.
+// Leaves out: host threads competing for the driver's lock.
 #pragma once
 
 #include <algorithm>
@@ -16,6 +16,7 @@
 #include "policies/api/notice.h"
 #include "policies/api/snapshot.h"
 #include "policies/session/arrivals.h"
+#include "policies/session/cores.h"
 #include "policies/session/host_clock.h"
 #include "policies/session/server.h"
 #include "traces/model/gpu.h"
@@ -142,7 +143,11 @@ class Workload {
   Time serves_next_at(ClientId id) const;  // kNever: not before something else happens
   std::size_t serving_of(ClientId id, std::uint64_t request) const;
   void finish(ClientId id, std::size_t serving, Time now);
-  void prepare_next_call(ClientId id, Time from);
+  void prepare_next_call(ClientId id, Time now, Time from);
+  Time goes_on_at(ClientId id, Time from) const;
+  void work_until(ClientId id, Time now);
+  bool may_go_on(ClientId id, Time now);
+  void rest(ClientId id);
   Issue issue(ClientId id) const;
   HandedOver handed_over(ClientId id, OpId op) const;
 
@@ -151,6 +156,7 @@ class Workload {
   Timeline& timeline_;
   std::shared_ptr<const std::vector<OpOrder>> orders_;  // by ProgramId
   std::vector<State> clients_;
+  Cores cores_;
   Time next_event_ = kNever;
 };
 

@@ -427,3 +427,41 @@ def test_what_is_said_of_a_changed_assumption_is_right_by_compare():
     assert len(said) == 34 and all(one["right"] for one in said)
     assert sum(not one["sure"] for one in said) <= 5
     assert len(same) == 28 and not any(one["said"] == "changes" for one in same)
+
+
+REPLICAS = EXPERIMENTS / "replicas"
+
+
+@pytest.fixture(scope="module")
+def replicas():
+    """Error of what the simulator of today says of a case against what was measured, by figure."""
+    sys.path.insert(0, str(REPLICAS))
+    predict = script(REPLICAS / "predict.py").predict
+    measured = {row["case"]: row for row in script(REPLICAS / "judge.py").rows()}
+    sys.path.remove(str(REPLICAS))
+
+    def error(server, mode, cores, count):
+        said = predict(SIM, server, cores, count)[mode]
+        return {name: value / measured[server, mode, cores, count][name]["measured"] - 1 for name, value in said.items()}
+    return error
+
+
+@pytest.mark.parametrize("case", [("resnet50_b1", "mps", "enough", 4), ("resnet50_b1", "timeslice", "enough", 4), ("resnet50_b1", "timeslice", "one", 4),
+                                  ("decode_2k", "mps", "two", 3), ("decode_2k", "timeslice", "enough", 4)])
+def test_so_many_replicas_on_so_many_cores_serve_as_many_requests(replicas, case):
+    assert abs(replicas(*case)["per_s"]) <= 0.12
+
+
+@pytest.mark.parametrize("case, figure, least, most", [
+    (("decode_2k", "mps", "enough", 1), "per_s", -0.30, -0.24), (("decode_2k", "timeslice", "one", 2), "per_s", -0.27, -0.21),
+    (("decode_2k", "mps", "two", 4), "p99_ms", -0.56, -0.46), (("resnet50_b1", "mps", "enough", 1), "p99_ms", -0.16, -0.08)])
+def test_known_gap_hosts_of_another_pace_than_recorded_and_cores_that_linux_does_not_balance(replicas, case, figure, least, most):
+    assert least <= replicas(*case)[figure] <= most
+
+
+def test_threads_of_one_core_keep_it_for_the_slice_that_is_simulated():
+    runs = [run for run in json.loads((REPLICAS / "measured.json").read_text())["runs"] if run["cores"] == "one"]
+    others = statistics.mean(n for run in runs if run["replicas"] == 1 for n in run["switched"])
+    for count in (2, 4):
+        slices = [900 / count / (n - others / count) for run in runs if run["replicas"] == count for n in run["switched"]]
+        assert statistics.mean(slices) == pytest.approx(4, rel=0.05), "ms"

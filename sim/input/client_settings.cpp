@@ -102,18 +102,22 @@ std::vector<Sequence> sequences_of(const std::string& file, const std::vector<Re
 }
 
 /// "0-15": one range, because commas part settings.
-TpcMask mask(const Said& said, const ClientSetting& s) {
+std::pair<std::uint32_t, std::uint32_t> range(const Said& said, const ClientSetting& s, std::uint32_t most, const char* what, const char* example) {
   std::uint32_t first = 0, last = 0;
   const char* end = s.value.data() + s.value.size();
   const auto [dash, error] = std::from_chars(s.value.data(), end, first);
   last = first;
   const bool range = dash != end && *dash == '-';
   const auto [stop, wrong] = range ? std::from_chars(dash + 1, end, last) : std::from_chars_result{dash, error};
-  if (error != std::errc{} || wrong != std::errc{} || stop != end || last < first || last >= kMaxTpcs)
-    fail(said, fmt::format("{}={} is no range of TPCs", s.key, printable(s.value)), "write 0-15");
-  TpcMask mask;
-  for (std::uint32_t tpc = first; tpc <= last; ++tpc) mask.enable(TpcId{tpc});
-  return mask;
+  if (error != std::errc{} || wrong != std::errc{} || stop != end || last < first || last >= most)
+    fail(said, fmt::format("{}={} is no range of {}", s.key, printable(s.value), what), fmt::format("write {}", example));
+  return {first, last};
+}
+
+std::uint32_t whole(const Said& said, const ClientSetting& s, std::uint32_t most) {
+  const double value = number(said, s, 1, most, fmt::format("a whole number from 1 to {}", most).c_str());
+  if (value != std::floor(value)) fail(said, fmt::format("{}={} is out of place", s.key, printable(s.value)), "give a whole number");
+  return static_cast<std::uint32_t>(value);
 }
 
 /// Keeps the order and the relative distances.
@@ -146,7 +150,7 @@ struct Key {
   const char* value;  // as `--help` shows it; null: it has none
   const char* meaning;
   std::function<void(Client&, const Said&, const ClientSetting&, std::vector<std::string>& notes)> set;
-  bool of_file = false;  // it chooses what is taken from a file
+  bool of_file = false;  // it chooses what is taken from a file, or how many clients there are
 };
 
 template <typename Set>
@@ -240,8 +244,17 @@ const std::vector<Key>& keys() {
           [](Client& c, const Said&, const ClientSetting&) { c.issue = Issue::eager; }),
       key("steady", nullptr, "its host never stands still, whatever its recording says",
           [](Client& c, const Said&, const ClientSetting&) { c.host_stalls.reset(); }),
+      key("cpus", "0-3", "CPU cores that its host thread may run on, shared with other clients that may; else it has one of its own",
+          [](Client& c, const Said& w, const ClientSetting& s) {
+            const auto [first, last] = range(w, s, kMaxCpus, "CPU cores", "0-3");
+            c.cpus.emplace();
+            for (std::uint32_t cpu = first; cpu <= last; ++cpu) c.cpus->set(cpu);
+          }),
+      key("blocking", nullptr, "its host sleeps while it waits for the GPU; else it spins, and keeps its core",
+          [](Client& c, const Said&, const ClientSetting&) { c.blocking = true; }),
       key("tpcs", "0-15", "TPCs that it may use, for tpc-mask",
-          [](Client& c, const Said& w, const ClientSetting& s) { c.tpc_mask = mask(w, s); }),
+          [](Client& c, const Said& w, const ClientSetting& s) { const auto [first, last] = range(w, s, kMaxTpcs, "TPCs", "0-15");
+            c.tpc_mask = TpcMask::range(first, last + 1); }),
       key("ttft", "200ms", "of a server: latest first token of a sequence",
           [=](Client& c, const Said& w, const ClientSetting& s) {
             of_server(c, w, s).first_token_slo = duration(w, s);
@@ -267,6 +280,8 @@ const std::vector<Key>& keys() {
       of_a_file("serve", "auto",
                 "a server of sequences, of times=; steps are the file's programs by name, as prefill_512 and decode_8x2048, "
                 "or as written: read:512+write:8x2048"),
+      {"replicas", "4", "so many processes of it, NAME-1 to NAME-4; requests or sequences are dealt to them in turn, a closed loop is each one's own",
+       [](Client&, const Said& w, const ClientSetting&, std::vector<std::string>&) { fail(w, "replicas= makes clients, which are there already", "give it with --client NAME=FILE"); }, true},
       of_a_file("program", "NAME", "which of the file's programs"),
       of_a_file("client", "NAME", "start from this client of the file"),
       of_a_file("counters", "FILE", "what `ncu --csv` printed of the recorded program"),
@@ -329,6 +344,12 @@ void apply_client_settings(Client& client, const std::vector<ClientSetting>& set
     notes.push_back(fmt::format("{}: says which prompts begin alike; each is read whole without prefix-cache=TOKENS", said.value_of("times")));
   if (client.quota && client.reservation && *client.reservation > *client.quota)
     fail(said, "the reservation exceeds the quota", "promise at most what the client may hold");
+}
+
+std::uint32_t replicas_of(const std::vector<ClientSetting>& settings, const std::string& place) {
+  for (const ClientSetting& s : settings)
+    if (s.key == "replicas") return whole({place, settings}, s, 1000);
+  return 0;
 }
 
 std::string client_settings_help(bool of_files) {

@@ -82,6 +82,10 @@ class Composer {
     for (const Written& written : all) read(written);
     choose_gpu(all, gpu);
     for (const Written& written : all) add(written);
+    std::set<std::string> made;
+    for (const Client& client : out_.clients)
+      if (!made.insert(client.name).second)
+        throw InputError("", client.origin.place, fmt::format("a client and a replica are called {}", in_quotes(client.name)), "give the client another name");
     make_servers(out_);
     out_.name = fmt::format("{}", fmt::join(names, " + "));
     out_.run.duration = kDuration;
@@ -195,7 +199,10 @@ class Composer {
     client.name = client.process = written.name;
     client.origin = {"", written.place()};
     if (!steps.empty()) client.serving.emplace().steps = std::move(steps);
-    apply_client_settings(client, written.settings, written.place(), out_.notes);
+    const std::uint32_t replicas = replicas_of(written.settings, written.place());
+    std::vector<ClientSetting> of_one = written.settings;
+    std::erase_if(of_one, [](const ClientSetting& s) { return s.key == "replicas"; });
+    apply_client_settings(client, of_one, written.place(), out_.notes);
     if (client.serving && client.serving->sequences.empty())
       fail(written, "a server has no sequences", "give times=FILE, with the arrivals and their tokens");
     take_over(written, part);
@@ -203,7 +210,13 @@ class Composer {
     client.program = ProgramId{program.value + first};
     if (client.serving)
       for (ServingStep& step : client.serving->steps) step.program.value += first;
-    out_.clients.push_back(std::move(client));
+    if (replicas == 0) return out_.clients.push_back(std::move(client));
+    for (std::uint32_t i = 0; i < replicas; ++i) {
+      Client& one = out_.clients.emplace_back(client);
+      one.name = fmt::format("{}-{}", written.name, i + 1);
+      if (one.process == written.name) one.process = one.name;
+      one.replica = {written.name, i, replicas};
+    }
   }
 
   Trace out_;

@@ -230,9 +230,28 @@ void note_shares(const Plan& plan, RunResult& result) {
     add_note(result, NoteKind::instances, "mig without profile= divides nothing: all share the GPU, as under fcfs; name an instance for each client, as mig:profile=3g.71gb/4g.71gb");
 }
 
+/// Clients whose latency alone is mostly their host's, on a core that nobody else uses here.
+void note_hosts(const Trace& trace, RunResult& result) {
+  constexpr double kMost = 0.5;
+  constexpr std::size_t kNamed = 3;
+  std::vector<std::string> named;
+  for (std::size_t i = 0; i < trace.clients.size(); ++i) {
+    const ClientResult& c = result.clients[i];
+    const double share = c.alone_parts.host / (c.alone_mean_ms - c.alone_parts.queue);
+    if (!trace.clients[i].cpus && share > kMost) named.push_back(fmt::format("{} {:.0f} %", c.name, 100 * share));
+  }
+  if (named.empty() || trace.clients.size() < 2) return;
+  const std::size_t more = named.size() - std::min(named.size(), kNamed);
+  named.resize(named.size() - more);
+  add_note(result, NoteKind::host, fmt::format("the host takes most of a request alone ({}{}), and each client's has a CPU core to itself here; where they share cores, say which: cpus=0-3",
+                                               fmt::join(named, ", "), more == 0 ? "" : fmt::format(", +{} more", more)));
+}
+
 void note_instances(const Plan& plan, RunResult& result) {
   const std::vector<Instance>& instances = plan.needed.instances;
   if (instances.empty()) return;
+  if (std::ranges::any_of(plan.trace().clients, [](const Client& c) { return c.cpus.has_value(); }))
+    add_note(result, NoteKind::host, "clients share CPU cores only with those of the same instance here");
   const std::vector<Gpu> gpus = instances_of(plan.gpu, instances);
   std::vector<std::string> each;
   for (std::size_t i = 0; i < gpus.size(); ++i)
@@ -289,6 +308,7 @@ RunResult run(const Plan& plan, const RunOptions& options) {
   if (const HostCosts* host = simulator.host(); host != nullptr && host->launch_call != Time{})
     add_note(result, NoteKind::host, "one host thread issues for all clients, at the costs in the profile file");
   note_shares(plan, result);
+  note_hosts(trace, result);
   note_instances(plan, result);
   if (options.engine.contention) add_intervals(result, trace, plan.needed);
   result.blocks = totals.blocks;

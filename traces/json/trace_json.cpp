@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -31,23 +32,27 @@ namespace {
 
 using std::filesystem::path;
 
-TpcMask tpc_mask(const TraceFile& file, const std::string& text, const std::string& place) {
-  TpcMask mask;
+/// "0-32,40": calls `each` with every number.
+void ranges(const TraceFile& file, const std::string& text, const std::string& place, std::uint32_t most, const char* what, const char* remedy,
+            const std::function<void(std::uint32_t)>& each) {
   const char* at = text.c_str();  // the schema has checked the form: "0-32,40"
   while (*at != '\0') {
     char* end = nullptr;
     const unsigned long first = std::strtoul(at, &end, 10);
     unsigned long last = first;
     if (*end == '-') last = std::strtoul(end + 1, &end, 10);
-    if (last >= kMaxTpcs)
-      fail(file, place, fmt::format("expected TPCs from 0 to {}, got {}", kMaxTpcs - 1, last),
-           "name TPCs of this GPU: SMs divided by SMs per TPC");
+    if (last > most) fail(file, place, fmt::format("expected {} from 0 to {}, got {}", what, most, last), remedy);
     if (last < first)
       fail(file, place, fmt::format("the range {}-{} runs backwards", first, last),
            "write the smaller number first");
-    for (unsigned long tpc = first; tpc <= last; ++tpc) mask.enable(TpcId{static_cast<std::uint32_t>(tpc)});
+    for (unsigned long number = first; number <= last; ++number) each(static_cast<std::uint32_t>(number));
     at = *end == ',' ? end + 1 : end;
   }
+}
+
+TpcMask tpc_mask(const TraceFile& file, const std::string& text, const std::string& place) {
+  TpcMask mask;
+  ranges(file, text, place, kMaxTpcs - 1, "TPCs", "name TPCs of this GPU: SMs divided by SMs per TPC", [&](std::uint32_t tpc) { mask.enable(TpcId{tpc}); });
   return mask;
 }
 
@@ -361,6 +366,23 @@ class TraceReader {
         fail(file, place + "/name", fmt::format("a client called {} exists already", in_quotes(name)),
              "give each client a name of its own");
     }
+    check_replicas(file);
+  }
+
+  /// Each server has all of its replicas: what is dealt to one that is not there nobody serves.
+  void check_replicas(const TraceFile& file) const {
+    std::map<std::string, std::set<std::uint32_t>> there;
+    for (std::uint32_t i = 0; i < trace_.clients.size(); ++i) {
+      const auto& replica = trace_.clients[i].replica;
+      if (replica && !there[replica->of].insert(replica->number).second)
+        fail(file, fmt::format("/clients/{}/replica", i), fmt::format("{} has two replicas with number {}", in_quotes(replica->of), replica->number + 1),
+             "number a server's replicas from 1");
+    }
+    for (std::uint32_t i = 0; i < trace_.clients.size(); ++i)
+      if (const auto& replica = trace_.clients[i].replica; replica && there[replica->of].size() != replica->among)
+        fail(file, fmt::format("/clients/{}/replica/among", i),
+             fmt::format("{} has {} replicas here, not {}", in_quotes(replica->of), there[replica->of].size(), replica->among),
+             "say for each how many there are");
   }
 
   Client read_client(const TraceFile& file, const json& from, const std::string& place) const {
@@ -404,6 +426,16 @@ class TraceReader {
     if (const json* arrivals = find(from, "arrivals")) {
       client.arrivals = read_arrivals(file, *arrivals, place + "/arrivals");
       client.stale = arrivals->value("stale", "keep_newest") == "queue" ? Stale::queue : Stale::keep_newest;
+    }
+    if (const json* cpus = find(from, "cpus")) {
+      CpuSet& set = client.cpus.emplace();
+      ranges(file, cpus->get_ref<const std::string&>(), place + "/cpus", kMaxCpus - 1, "CPUs", "name CPUs of the host", [&](std::uint32_t cpu) { set.set(cpu); });
+    }
+    client.blocking = from.value("blocking", false);
+    if (const json* replica = find(from, "replica")) {
+      client.replica = {(*replica)["of"].get<std::string>(), (*replica)["number"].get<std::uint32_t>() - 1, (*replica)["among"].get<std::uint32_t>()};
+      if (client.replica->number >= client.replica->among)
+        fail(file, place + "/replica/number", fmt::format("expected 1 to {}, got {}", client.replica->among, client.replica->number + 1), "number the replicas from 1");
     }
     if (const json* stalls = find(from, "host_stalls")) client.host_stalls = read_host_stalls(file, *stalls, place + "/host_stalls");
     if (const json* serving = find(from, "serving")) {
@@ -470,6 +502,7 @@ class TraceReader {
     trace_.run.duration = optional_time(*run, "duration_ns");
     trace_.run.warm_up = time(*run, "warm_up_ns");
     trace_.run.seed = run->value("seed", trace_.run.seed);
+    if (const auto slice = optional_time(*run, "cpu_slice_ns")) trace_.run.cpu_slice = *slice;
     if (trace_.run.duration && trace_.run.warm_up >= *trace_.run.duration)
       fail(file, "/run/warm_up_ns",
            fmt::format("the warm-up of {} ns leaves nothing of the run's {} ns", to_ns(trace_.run.warm_up),

@@ -20,17 +20,22 @@ json ns(Time t) {
 
 json dim3(Dim3 size) { return json::array({size.x, size.y, size.z}); }
 
-std::string mask_text(const TpcMask& mask) {
+/// "0-32,40"
+std::string ranges_text(std::uint32_t numbers, const auto& has) {
   std::string text;
-  for (std::uint32_t first = 0; first < kMaxTpcs; ++first) {
-    if (!mask.allows(TpcId{first})) continue;
+  for (std::uint32_t first = 0; first < numbers; ++first) {
+    if (!has(first)) continue;
     std::uint32_t last = first;
-    while (last + 1 < kMaxTpcs && mask.allows(TpcId{last + 1})) ++last;
+    while (last + 1 < numbers && has(last + 1)) ++last;
     text += fmt::format("{}{}", text.empty() ? "" : ",", first);
     if (last > first) text += fmt::format("-{}", last);
     first = last;
   }
   return text;
+}
+
+std::string mask_text(const TpcMask& mask) {
+  return ranges_text(kMaxTpcs, [&](std::uint32_t tpc) { return mask.allows(TpcId{tpc}); });
 }
 
 template <class Value>
@@ -305,6 +310,9 @@ json client(const Client& from, const std::string& name, const Program& its_prog
     put(settings, "tpc_mask", from.streams[i].tpc_mask);
     if (!settings.empty()) to["streams"][streams[i]] = std::move(settings);
   }
+  if (from.cpus) to["cpus"] = ranges_text(kMaxCpus, [&](std::uint32_t cpu) { return from.cpus->test(cpu); });
+  put(to, "blocking", from.blocking, false);
+  if (from.replica) to["replica"] = {{"of", from.replica->of}, {"number", from.replica->number + 1}, {"among", from.replica->among}};
   if (from.host_stalls) {
     json& stalls = to["host_stalls"] = {{"observed_ns", ns(from.host_stalls->observed)}, {"stalls", json::array()}};
     for (const HostStalls::Stall& s : from.host_stalls->stalls) stalls["stalls"].push_back(json::array({ns(s.at), ns(s.lasting)}));
@@ -345,6 +353,7 @@ void write_trace(const Trace& trace, std::ostream& out, const std::string& schem
   put(run, "duration_ns", trace.run.duration);
   put(run, "warm_up_ns", trace.run.warm_up, Time{});
   put(run, "seed", trace.run.seed, std::uint64_t{1});
+  put(run, "cpu_slice_ns", trace.run.cpu_slice, RunControl{}.cpu_slice);
   if (!run.empty()) to["run"] = std::move(run);
   print_json(to, out);
 }

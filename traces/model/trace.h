@@ -2,6 +2,7 @@
 // rights) and how long to run.  Version 1 of the trace format is this, as JSON.
 #pragma once
 
+#include <bitset>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -148,6 +149,17 @@ struct Serving {
 /// newest only.
 enum class Stale : std::uint8_t { keep_newest, queue };
 
+inline constexpr std::uint32_t kMaxCpus = 1024;
+using CpuSet = std::bitset<kMaxCpus>;
+
+/// One of several processes of a server.  The client's arrivals, or its sequences, are the server's: a load balancer deals them in turn.
+struct Replica {
+  std::string of;            // the server
+  std::uint32_t number = 0;  // from 0
+  std::uint32_t among = 1;
+  bool operator==(const Replica&) const = default;
+};
+
 enum class ServiceClass : std::uint8_t { real_time, best_effort };
 
 struct ClientStream {
@@ -172,6 +184,9 @@ struct Client {
   std::optional<Time> deadline;       // relative to the intended arrival
   Arrivals arrivals;
   Stale stale = Stale::keep_newest;
+  std::optional<CpuSet> cpus{};  // cores that its host thread may run on, as may those of others; absent: one of its own
+  bool blocking = false;         // its host sleeps while it waits for the GPU, else it spins and keeps its core
+  std::optional<Replica> replica{};
   std::optional<HostStalls> host_stalls{};  // absent: its host never stands still
   std::optional<Serving> serving{};  // then `arrivals` is a closed loop, and the program one that serve() made
   bool operator==(const Client&) const = default;
@@ -195,6 +210,7 @@ struct RunControl {
   std::optional<Time> duration;  // absent: until every client has finished once, all restarting until then
   Time warm_up{};
   std::uint64_t seed = 1;
+  Time cpu_slice{4'000'000'000};  // how long a host thread keeps a shared core while others wait for it: decision 437
   bool operator==(const RunControl&) const = default;
 };
 

@@ -144,6 +144,19 @@ Tally tally(std::vector<const RequestRecord*> requests, const Window& w, std::op
   return t;
 }
 
+/// The requests of both.
+void merge(Tally& to, const Tally& from) {
+  to.finished += from.finished, to.dropped += from.dropped, to.unfinished += from.unfinished;
+  to.deadline_misses += from.deadline_misses;
+  for (std::vector<Time> Tally::*times : {&Tally::latencies, &Tally::ages}) {
+    (to.*times).insert((to.*times).end(), (from.*times).begin(), (from.*times).end());
+    std::ranges::sort(to.*times);
+  }
+  to.replaced += from.replaced;
+  to.work_ps += from.work_ps;
+  add(to.parts, from.parts);
+}
+
 double per_second(std::uint64_t count, Time length) {
   return length > Time{} ? static_cast<double>(count) / to_seconds(length) : 0;
 }
@@ -209,10 +222,12 @@ std::string arrivals_in_words(const Trace& trace) {
   constexpr std::size_t kNamed = 3;
   std::vector<std::pair<std::string, std::vector<std::string>>> alike;
   for (const Client& client : trace.clients) {
-    const std::string words = arrivals_in_words(client);
+    if (client.replica && client.replica->number != 0) continue;
+    const bool dealt = client.replica && (client.serving || !std::holds_alternative<ClosedLoop>(client.arrivals));
+    const std::string words = arrivals_in_words(client) + (dealt ? ", dealt in turn" : client.replica ? ", each replica" : "");
     auto at = std::ranges::find(alike, words, [](const auto& one) { return one.first; });
     if (at == alike.end()) at = alike.insert(at, {words, {}});
-    at->second.push_back(client.name);
+    at->second.push_back(client.replica ? client.replica->of : client.name);
   }
   std::string text;
   for (auto& [words, names] : alike) {
@@ -316,14 +331,25 @@ RunResult measure(const Trace& trace, Window window, std::span<const RequestReco
 
   const bool by_resource =
       std::ranges::any_of(together, [](const RequestRecord& r) { return r.parts.of_running.sum() > Time{}; });
+  struct Replicas {
+    Tally together, alone;
+    const Client* first;
+  };
+  std::vector<std::pair<std::string, Replicas>> servers;
   std::size_t without_end = 0;
   for (std::size_t i = 0; i < trace.clients.size(); ++i) {
     const Client& client = trace.clients[i];
     std::vector<const RequestRecord*> solo;
     if (i < alone.size())
       for (const RequestRecord& r : alone[i]) solo.push_back(&r);
-    const Tally beside = tally(std::move(shared[i]), window, client.deadline);
-    result.clients.push_back(client_result(client, window, beside, tally(std::move(solo), window, client.deadline)));
+    const Tally beside = tally(std::move(shared[i]), window, client.deadline), by_itself = tally(std::move(solo), window, client.deadline);
+    result.clients.push_back(client_result(client, window, beside, by_itself));
+    if (client.replica) {
+      auto at = std::ranges::find(servers, client.replica->of, [](const auto& one) { return one.first; });
+      if (at == servers.end()) at = servers.insert(at, {client.replica->of, {{}, {}, &client}});
+      merge(at->second.together, beside), merge(at->second.alone, by_itself);
+      result.clients.back().replica_of = client.replica->of;
+    }
     if (by_resource) result.clients.back().running_parts = beside.mean_running_parts();
     if (std::isinf(result.clients.back().slowdown)) ++without_end;
   }
@@ -331,6 +357,11 @@ RunResult measure(const Trace& trace, Window window, std::span<const RequestReco
     add_note(result, NoteKind::unfinished,
              fmt::format("{} of {} clients finished no request in the window: their slowdown is infinite",
                          without_end, trace.clients.size()));
+  for (const auto& [name, of] : servers) {
+    result.servers.push_back(client_result(*of.first, window, of.together, of.alone));
+    result.servers.back().name = name;
+    result.servers.back().replicas = of.first->replica->among;
+  }
   summarise(result);
   return result;
 }

@@ -61,9 +61,11 @@ struct ServedResult {
   bool has_limits() const { return first_token_limit_ms || per_token_limit_ms || end_to_end_limit_ms; }
 };
 
-/// The result of one client in the window that counts.
+/// The result of one client in the window that counts, or of all replicas of a server as one.
 struct ClientResult {
   std::string name;
+  std::string replica_of;      // a server; empty: of none
+  std::uint32_t replicas = 0;  // that it is all of; 0: it is a client
   ServiceClass service_class = ServiceClass::best_effort;
   std::uint64_t finished = 0, dropped = 0, unfinished = 0;
   double throughput_per_s = 0;
@@ -140,6 +142,7 @@ struct RunResult {
   double occupancy = 0;  // mean share of warp places in use over the window
   PreemptionResult preemption;
   std::vector<ClientResult> clients;
+  std::vector<ClientResult> servers{};  // that have replicas: all requests of these; their throughput is the sum, also alone
   std::vector<Note> notes;         // assumptions and warnings, ordered by kind
   double wall_s = 0;               // time the simulation took; never in files that must be the same bytes
   /// What a policy's decisions took that looks ahead; `us` are measured, and never in such files either.

@@ -202,6 +202,7 @@ std::string late_of(const ServedResult& s) { return s.has_limits() ? fmt::format
 std::string misses_of(const ClientResult& c) { return c.served ? late_of(*c.served) : std::to_string(c.deadline_misses); }
 /// A server's requests are its steps.
 std::string shown_name(const ClientResult& c) {
+  if (c.replicas != 0) return shortened(c.name, kNameWidth - 5) + fmt::format(" ×{}", c.replicas);
   return c.served ? shortened(c.name, kNameWidth - 8) + " (steps)" : shortened(c.name, kNameWidth);
 }
 
@@ -279,18 +280,29 @@ std::string served_text(std::span<const RunResult> results) {
       {"P99 ITL (ms)", &ServedResult::between_tokens_p99_ms},      {"Mean E2EL (ms)", &ServedResult::end_to_end_mean_ms},
       {"Median E2EL (ms)", &ServedResult::end_to_end_p50_ms},      {"P99 E2EL (ms)", &ServedResult::end_to_end_p99_ms}};
   std::string out;
-  for (std::size_t i = 0; i < results.front().clients.size(); ++i) {
-    const ClientResult& client = results.front().clients[i];
-    if (!client.served) continue;
+  /// Replicas as one.
+  const auto servers_of = [](const RunResult& r) {
+    std::vector<const ClientResult*> all;
+    for (const ClientResult& c : r.clients)
+      if (c.served && c.replica_of.empty()) all.push_back(&c);
+    for (const ClientResult& c : r.servers)
+      if (c.served) all.push_back(&c);
+    return all;
+  };
+  const std::vector<const ClientResult*> servers = servers_of(results.front());
+  for (std::size_t i = 0; i < servers.size(); ++i) {
+    const ClientResult& client = *servers[i];
     for (std::size_t begin = 0; begin < results.size(); begin += kSideBySide) {
       const auto part = results.subspan(begin, std::min(kSideBySide, results.size() - begin));
-      std::vector<std::string> header{"sequences of " + shortened(client.name, kNameWidth)};
+      std::vector<std::string> header{"sequences of " + (client.replicas != 0 ? shown_name(client) : shortened(client.name, kNameWidth))};
       for (const RunResult& r : part) header.push_back(shortened(r.policy, kCell - 2));
       Table table(std::move(header));
       const auto row = [&](const std::string& label, const auto& cell) {
         std::vector<std::string> cells{label};
-        for (const RunResult& r : part)
-          cells.push_back(i < r.clients.size() && r.clients[i].served ? cell(*r.clients[i].served, r) : "-");
+        for (const RunResult& r : part) {
+          const std::vector<const ClientResult*> here = servers_of(r);
+          cells.push_back(i < here.size() ? cell(*here[i]->served, r) : "-");
+        }
         table.add(std::move(cells));
       };
       row("Successful requests", [](Served s, const RunResult&) { return fmt::format("{} of {}", s.finished, s.sequences); });
@@ -300,7 +312,7 @@ std::string served_text(std::span<const RunResult> results) {
       row("Request throughput (req/s)", [](Served s, const RunResult&) { return number(s.sequences_per_s); });
       row("Request goodput (req/s)", [](Served s, const RunResult&) { return number(s.goodput_per_s); });
       row("Output token throughput (tok/s)", [](Served s, const RunResult&) { return number(s.tokens_per_s); });
-      if (std::ranges::any_of(part, [&](const RunResult& r) { return i < r.clients.size() && r.clients[i].served && r.clients[i].served->prompt_tokens != 0; }))
+      if (std::ranges::any_of(part, [&](const RunResult& r) { return i < servers_of(r).size() && servers_of(r)[i]->served->prompt_tokens != 0; }))
         row("Prompt tokens from the prefix cache", [](Served s, const RunResult&) {
           return percent(static_cast<double>(s.cached_tokens) / static_cast<double>(s.prompt_tokens));
         });
@@ -323,6 +335,21 @@ std::string intervals_text(const RunResult& r) {
                range(c.intervals->throughput_per_s), c.intervals->known});
   }
   return any ? '\n' + table.text() : "";
+}
+
+/// Of several runs: what a server's replicas do as one, a column a run.
+std::string replicas_text(std::span<const RunResult> part, std::size_t cell) {
+  if (part.front().servers.empty()) return {};
+  std::vector<std::string> header{"all replicas", "", "  "};
+  for (const RunResult& r : part) header.push_back(shortened(r.policy, cell - 2));
+  Table table(std::move(header));
+  for (std::size_t i = 0; i < part.front().servers.size(); ++i)
+    for (const auto& [label, value] : {std::pair{"/s", &ClientResult::throughput_per_s}, {"p99", &ClientResult::p99_ms}, {"mean", &ClientResult::mean_ms}}) {
+      std::vector<std::string> row{value == &ClientResult::throughput_per_s ? shown_name(part.front().servers[i]) : "", label, "  "};
+      for (const RunResult& r : part) row.push_back(i < r.servers.size() ? number(r.servers[i].*value) : "-");
+      table.add(std::move(row));
+    }
+  return table.text();
 }
 
 /// Of several runs: the p99 of each client, a column a run.
@@ -363,11 +390,12 @@ std::string format_report(const RunResult& r, Notes notes) {
       "trace", fmt::format("{} on {} under {}, seed {}; latencies in ms", r.trace, r.gpu, r.policy, r.seed));
   Table table({"client", "class", "done", "dropped", "/s", "mean", "p50", "p95", "p99", "alone", "max", "misses",
                "slowdown", "progress"});
-  for (const ClientResult& c : r.clients)
-    table.add({shown_name(c), short_class(c.service_class), std::to_string(c.finished),
-               std::to_string(c.dropped), number(c.throughput_per_s), number(c.mean_ms), number(c.p50_ms),
-               number(c.p95_ms), number(c.p99_ms), number(c.alone_p99_ms), number(c.max_ms), misses_of(c),
-               fixed(c.slowdown, 3), fixed(c.progress, 3)});
+  for (const auto* of : {&r.clients, &r.servers})
+    for (const ClientResult& c : *of)
+      table.add({shown_name(c), short_class(c.service_class), std::to_string(c.finished),
+                 std::to_string(c.dropped), number(c.throughput_per_s), number(c.mean_ms), number(c.p50_ms),
+                 number(c.p95_ms), number(c.p99_ms), number(c.alone_p99_ms), number(c.max_ms), misses_of(c),
+                 fixed(c.slowdown, 3), fixed(c.progress, 3)});
   out += table.text() + served_text({&r, 1}) + intervals_text(r);
   for (const ClientResult& c : r.clients)
     if (!c.failed.empty()) out += labelled("failed", c.name + ": " + c.failed);
@@ -429,7 +457,7 @@ std::string format_comparison(std::span<const RunResult> results, std::span<cons
       clients.add(std::move(p99));
       clients.add(std::move(mean));
     }
-    out += '\n' + clients.text() + intervals_text(part, kCell);
+    out += '\n' + clients.text() + replicas_text(part, kCell) + intervals_text(part, kCell);
   }
   out += served_text(results);
 

@@ -56,8 +56,8 @@ void average(Interval& to, std::span<const RunResult> runs, Of of) {
   average(to, std::array{&Interval::low, &Interval::high}, runs, of);
 }
 
-void average(ClientResult& to, std::size_t i, std::span<const RunResult> runs) {
-  const auto client = [&](const RunResult& r) -> const ClientResult& { return r.clients[i]; };
+void average(ClientResult& to, std::vector<ClientResult> RunResult::*of, std::size_t i, std::span<const RunResult> runs) {
+  const auto client = [&](const RunResult& r) -> const ClientResult& { return (r.*of)[i]; };
   average(to, kClientNumbers, runs, client);
   add_up(to, kClientCounts, runs, client);
   pool(to, kSamples, runs, client);
@@ -129,7 +129,8 @@ RunResult over_seeds(std::span<const RunResult> runs) {
   const auto whole = [](const RunResult& r) -> const RunResult& { return r; };
   average(to, kRunNumbers, runs, whole);
   add_up(to, std::array{&RunResult::blocks, &RunResult::events}, runs, whole);
-  for (std::size_t i = 0; i < to.clients.size(); ++i) average(to.clients[i], i, runs);
+  for (const auto of : {&RunResult::clients, &RunResult::servers})
+    for (std::size_t i = 0; i < (to.*of).size(); ++i) average((to.*of)[i], of, i, runs);
   if (to.stp_interval && std::ranges::all_of(runs, [](const RunResult& r) { return r.stp_interval.has_value(); }))
     average(*to.stp_interval, runs, [](const RunResult& r) -> const Interval& { return *r.stp_interval; });
   add_up(to.preemption, kPreempted, runs, [](const RunResult& r) -> const PreemptionResult& { return r.preemption; });
@@ -150,9 +151,10 @@ RunResult over_seeds(std::span<const RunResult> runs) {
 std::vector<NamedEstimate> estimates(std::span<const RunResult> runs, Figure figure) {
   if (figure == Figure::stp) return {{"STP", estimate(runs, [](const RunResult& r) { return r.stp; })}};
   std::vector<NamedEstimate> all;
-  for (std::size_t i = 0; i < runs.front().clients.size(); ++i)
-    all.push_back({runs.front().clients[i].name + (figure == Figure::p99 ? " p99" : " mean"),
-                   estimate(runs, [&](const RunResult& r) { return figure == Figure::p99 ? r.clients[i].p99_ms : r.clients[i].mean_ms; })});
+  for (const auto of : {&RunResult::clients, &RunResult::servers})
+    for (std::size_t i = 0; i < (runs.front().*of).size(); ++i)
+      all.push_back({(runs.front().*of)[i].name + (figure == Figure::p99 ? " p99" : " mean"),
+                     estimate(runs, [&](const RunResult& r) { return figure == Figure::p99 ? (r.*of)[i].p99_ms : (r.*of)[i].mean_ms; })});
   return all;
 }
 

@@ -69,11 +69,13 @@ std::optional<double> limit_ms(const std::optional<Time>& limit) {
 
 }  // namespace
 
-ServedResult measure_served(const Serving& serving, ClientId client, const Window& window,
+ServedResult measure_served(const Client& client, std::span<const ClientId> clients, const Window& window,
                             std::span<const SequenceRecord> sequences) {
+  const Serving& serving = *client.serving;
+  const bool some = client.replica && clients.size() < client.replica->among;
   std::vector<const SequenceRecord*> records(serving.sequences.size());
   for (const SequenceRecord& r : sequences)
-    if (r.client == client) records[r.sequence] = &r;
+    if (std::ranges::find(clients, r.client) != clients.end()) records[r.sequence] = &r;
 
   ServedResult result;
   Sample &first = result.first_token, &per_token = result.per_token, &between = result.between_tokens, &whole = result.end_to_end;
@@ -82,6 +84,7 @@ ServedResult measure_served(const Serving& serving, ClientId client, const Windo
   std::uint32_t longest_prompt = 0;
   for (const ServingStep& step : serving.steps) longest_prompt = std::max(longest_prompt, step.tokens);
   for (std::size_t i = 0; i < records.size() && serving.sequences[i].at < window.end; ++i) {
+    if (some && i % client.replica->among != client.replica->number) continue;
     const Seen s = seen(serving, serving.sequences[i], records[i], window.end);
     const auto in_window = [&](Time after) { return s.arrival + after >= window.begin; };
     ended += s.finished && in_window(s.age);

@@ -25,8 +25,9 @@ class SequenceMeter final : public Sink {
   std::vector<SequenceRecord> all_;
 };
 
-/// `sequences`: records of the run, of this client and others.  One of the client's that has none was not begun.
-ServedResult measure_served(const Serving& serving, ClientId client, const Window& window,
+/// `sequences`: records of the run, of these clients and others.  Clients are a server, one of its replicas, of whose sequences only
+/// those count that are dealt to it, or all of its replicas.  One of their sequences that has no record was not begun.
+ServedResult measure_served(const Client& client, std::span<const ClientId> clients, const Window& window,
                             std::span<const SequenceRecord> sequences);
 
 }  // namespace corun

@@ -89,6 +89,8 @@ nlohmann::ordered_json json_of(const ClientResult& c) {
   if (c.served) to["served"] = json_of(*c.served);
   if (c.intervals) to["intervals"] = json_of(*c.intervals);
   if (!c.failed.empty()) to["failed"] = c.failed;
+  if (!c.replica_of.empty()) to["replica_of"] = c.replica_of;
+  if (c.replicas != 0) to["replicas"] = c.replicas;
   return to;
 }
 
@@ -124,6 +126,7 @@ void put(const RunResult& r, nlohmann::ordered_json& document) {
                               {"real_time_start_delay", json_of(r.preemption.start_delay)}};
   document["clients"] = nlohmann::ordered_json::array();
   for (const ClientResult& c : r.clients) document["clients"].push_back(json_of(c));
+  for (const ClientResult& server : r.servers) document["servers"].push_back(json_of(server));
   if (r.memory_peak != 0)
     document["memory"] = {
         {"peak_bytes", r.memory_peak}, {"checkpoints", r.checkpoints}, {"moved_bytes", r.moved_bytes}};

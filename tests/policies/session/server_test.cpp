@@ -20,7 +20,8 @@ class Servers : public testing::Test {
   }
   /// Runs it; every step takes 1 ms.  What it did, by number of the step.
   std::vector<std::size_t> play(Time until = ms(1'000'000)) {
-    Server server(serving_, merged_, kernels_);
+    client_.serving = serving_;
+    Server server(client_, merged_, kernels_);
     std::vector<std::size_t> steps;
     for (Time now = server.next(Time{}); now != kNever && now < until; now = server.next(now)) {
       const auto [first, end] = server.begin(now);
@@ -34,6 +35,7 @@ class Servers : public testing::Test {
   }
 
   Serving serving_;
+  Client client_;
   Program merged_;
   std::vector<Kernel> kernels_{Kernel{}};
   std::vector<SequenceRecord> done_, left_;

@@ -273,6 +273,28 @@ TEST(Command, AClientOnTheCommandLineIsToldWhatIsWrongWithIt) {
   bad("a=" + file + " --client a=" + file, {"two clients"});
 }
 
+TEST(Command, ReplicasAreAsManyClientsAndOneLine) {
+  const Folder folder;
+  const std::string file = folder.write("t.json", trace("", kLaunch));
+  const Ran ran = sim("compare --policies mps,timeslice --duration=20ms --client cam=" + file + ",rt,poisson=3000,replicas=3,cpus=0-1");
+  ASSERT_EQ(ran.code, 0) << ran.out;
+  for (const char* line : {"\ncam-1 ", "\ncam-3 ", "\nall replicas ", "\ncam ×3 ", "cam Poisson, 3000 /s, queued, dealt in turn"})
+    EXPECT_NE(ran.out.find(line), std::string::npos) << line << ran.out;
+  const auto document = nlohmann::json::parse(sim("--json --policy mps --duration=20ms --client cam=" + file + ",rt,poisson=3000,replicas=3,cpus=0-1").out);
+  ASSERT_EQ(document["servers"].size(), 1u);
+  EXPECT_EQ(document["servers"][0]["name"], "cam");
+  EXPECT_EQ(document["servers"][0]["replicas"], 3);
+  EXPECT_EQ(document["clients"][1]["replica_of"], "cam");
+  const auto bad = [&](const std::string& settings, const std::vector<std::string>& words) { expect_refused("--client cam=" + file + settings, words); };
+  bad(",replicas=0", {"replicas=0", "1 to 1000"});
+  bad(",replicas=1.5", {"replicas=1.5", "whole number"});
+  bad(",cpus=3-1", {"cpus=3-1", "no range of CPU cores"});
+  bad(",cpus=1024", {"cpus=1024"});
+  bad(",blocking=1", {"blocking takes no value"});
+  expect_refused("sweep --policies fcfs --client cam=" + file + ",rt,rate=1000 --set cam.replicas=2,4", {"cam.replicas", "--client NAME=FILE"});
+  bad(",replicas=2 --client cam-2=" + file, {"'cam-2'", "another name"});
+}
+
 TEST(Command, AClientRecordedOnAnotherGpuIsCarriedOver) {
   const Folder folder;
   const std::string file = folder.write("t.json", trace("", kLaunch));

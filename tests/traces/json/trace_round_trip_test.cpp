@@ -37,6 +37,9 @@ class AnyTrace {
     if (coin()) trace.run.duration = time() + Time{2'000'000'000'000};
     if (coin()) trace.run.warm_up = Time{below(1'000'000)};
     trace.run.seed = below(1000);
+    if (coin()) trace.run.cpu_slice = Time{below(1'000'000) + 1'000'000ll};
+    if (coin())
+      for (std::uint32_t i = 0; i < trace.clients.size(); ++i) trace.clients[i].replica = {"server", i, static_cast<std::uint32_t>(trace.clients.size())};
     for (Client& client : trace.clients)
       if (below(3) == 0) serve(client, trace);
     make_servers(trace);
@@ -176,6 +179,8 @@ class AnyTrace {
     if (coin()) client.reservation = 1.0 / 3;
     if (coin()) client.deadline = time();
     if (coin()) stalls(client);
+    if (coin()) client.cpus.emplace().set(below(kMaxCpus)).set(below(kMaxCpus));
+    client.blocking = coin();
     switch (below(5)) {
       case 0:
         client.arrivals = ClosedLoop{coin() ? Time{} : time()};

@@ -32,7 +32,9 @@ class ServedSequences : public testing::Test {
     if (recorded) records_.push_back({ClientId{0}, serving_.sequences.size(), of_ms(at), kNever, kNever});
     serving_.sequences.push_back({of_ms(at), 10, 5});
   }
-  ServedResult measured() const { return measure_served(serving_, ClientId{0}, window_, records_); }
+  ServedResult measured() const { Client client;
+    client.serving = serving_;
+    return measure_served(client, std::array{ClientId{0}}, window_, records_); }
 
   Serving serving_;
   Window window_{Time{}, of_ms(1000)};
