@@ -148,10 +148,7 @@ Tally tally(std::vector<const RequestRecord*> requests, const Window& w, std::op
 void merge(Tally& to, const Tally& from) {
   to.finished += from.finished, to.dropped += from.dropped, to.unfinished += from.unfinished;
   to.deadline_misses += from.deadline_misses;
-  for (std::vector<Time> Tally::*times : {&Tally::latencies, &Tally::ages}) {
-    (to.*times).insert((to.*times).end(), (from.*times).begin(), (from.*times).end());
-    std::ranges::sort(to.*times);
-  }
+  to.latencies.add(from.latencies);
   to.replaced += from.replaced;
   to.work_ps += from.work_ps;
   add(to.parts, from.parts);
