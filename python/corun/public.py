@@ -45,6 +45,7 @@ class Row:
     #: Text of the tables by client, GPU, policy, and whose slowdown: what the simulator is asked.
     question: Any = None
     features: Any = None
+    clock: Optional[float] = None  # beside the others over that alone, which the simulator is not told
 
 
 @dataclass
@@ -76,9 +77,10 @@ def run(sim: str, gpu: str, policy: str, tables: Sequence[str], duration_ms: flo
         clients = []
         for i, table in enumerate(tables):
             file = Path(folder) / f"table{i}.csv"
-            file.write_text(table)
+            header, *rows = table.splitlines()
+            file.write_text("\n".join([header + ",gpu", *(f"{row},{gpu}" for row in rows)]))
             clients += ["--client", f"c{i}={file},closed"]
-        command = [sim, "compare", "--json", "--gpu", gpu, "--policies", policy, "--duration", f"{duration_ms:.3f}ms"]
+        command = [sim, "compare", "--json", "--policies", policy, "--duration", f"{duration_ms:.3f}ms"]
         done = subprocess.run(command + clients, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise Bad(f"the simulator refused a table made of the data: {done.stderr.strip()}")
@@ -268,10 +270,14 @@ class IgniterModel:
         return {"copies": copies, "active": active, "idle": card["idletime_1"], "kernels": card["kernel"],
                 "power": by_power[0] * speed + by_power[1], "l2": by_l2[0] * speed + by_l2[1], "sensitive": sensitive}
 
-    def slowdown(self, own: dict[str, float], other: dict[str, float]) -> float:
+    def clock_ratio(self, own: dict[str, float], other: dict[str, float]) -> float:
+        """Of two programs under the card's limit of power, over the highest clock."""
         power = self.idle + own["power"] + other["power"]
-        clock = self.clock + self.per_watt * max(0.0, power - self.limit)
-        on_gpu = (own["idle"] + own["kernels"] * self.wait + own["active"] * (1 + own["sensitive"] * other["l2"])) * self.clock / clock
+        return float(1 + self.per_watt * max(0.0, power - self.limit) / self.clock)
+
+    def slowdown(self, own: dict[str, float], other: dict[str, float]) -> float:
+        active = own["active"] * (1 + own["sensitive"] * other["l2"])
+        on_gpu = (own["idle"] + own["kernels"] * self.wait + active) / self.clock_ratio(own, other)
         return (on_gpu + own["copies"]) / (own["idle"] + own["active"] + own["copies"])
 
 
@@ -303,7 +309,7 @@ def read_igniter(folder: Path) -> Iterator[Set]:
             out.rows.append(Row(tuple(map(str, measured[:5])) + (str(i),), slowdown,
                                 {"no interference": 1.0, "iGniter": model.slowdown(own[i], own[1 - i])},
                                 deviations[5 + i] / latencies[i], (question, i),
-                                [use[i][0], use[1 - i][0], use[i][1], use[1 - i][1], 1.0]))
+                                [use[i][0], use[1 - i][0], use[i][1], use[1 - i][1], 1.0], model.clock_ratio(*own)))
     yield out
 
 
@@ -373,7 +379,7 @@ def add_parvagpu(out: Set, network: str, seconds: dict[tuple[str, str, str], flo
         busy = min(100.0, 100 * max(share, an_image * int(batch) / alone, 0.01))
         text = table(["sms", "latency_ms", "busy_pct"], [[PARVA_SMS[instance], 1e3 * alone, busy]])
         n = int(processes)
-        profile = f"mig:profile={PARVA_PROFILES[instance]},clients={{clients}}:inside=mps"
+        profile = f"mig:profile={PARVA_PROFILES[instance]},clients={{clients}},inside=mps"
         question = Question("a100-80gb", profile, (text,) * n, 1e3 * alone)
         out.rows.append(Row((network, instance, batch, processes), time / alone, {"no interference": 1.0, "in turns": float(n)},
                             None, (question, 0)))
@@ -465,11 +471,12 @@ def read_lithos(folder: Path) -> Iterator[Set]:
     for operation, by_tpcs in times.items():
         if not all(t in by_tpcs for t in LITHOS_FROM):
             continue
-        text = table(["sms", "latency_ms", "kernels"], [[2 * int(t), by_tpcs[t] / 1e3, 1] for t in LITHOS_FROM])
+        # Only ratios count: us stand as ms, so that launches and single waves do not show.
+        text = table(["sms", "latency_ms"], [[2 * int(t), by_tpcs[t]] for t in LITHOS_FROM])
         for tpcs, time in by_tpcs.items():
             if tpcs in LITHOS_FROM:
                 continue
-            question = Question("a100-80gb", f"mps:percentages={100 * int(tpcs) / 54:.4f}", (text,), 30 * by_tpcs["54"] / 1e3, whole=True)
+            question = Question("a100-80gb", f"mps:percentages={100 * int(tpcs) / 54:.4f}", (text,), 3 * by_tpcs["54"], whole=True)
             out.rows.append(Row((operation, tpcs), time / by_tpcs["54"], {"no effect": 1.0, "by SMs": 54 / int(tpcs)}, None, (question, 0)))
     yield out
 
@@ -552,6 +559,8 @@ def simulate(sets: Sequence[Set], sim: str, threads: int) -> None:
             if row.question:
                 question, client = row.question
                 row.predicted["corun"] = answers[question][client]
+                if row.clock is not None:
+                    row.predicted["corun, iGniter's clock"] = answers[question][client] / row.clock
 
 
 def score(rows: Sequence[Row], model: str) -> dict[str, Any]:

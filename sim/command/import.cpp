@@ -199,7 +199,7 @@ int import(const ImportArguments& a) {
     trace.notes.push_back(fit_host(trace, some_time(a.request_time, "--request-time"), recorded));
   else if (!a.untraced.empty()) trace.notes.push_back(fit_host(trace, untraced_range(a.untraced, recorded.request), recorded));
   else fitted = a.host_time.empty() && fit_host_as_recorded(trace, recorded);
-  if (trace.clients.size() == 1) {
+  if (trace.clients.size() == 1 && a.format != "table") {
     if (fitted) recorded.period = {};
     std::vector<std::string> notes = replay_notes(trace, recorded);
     if (fitted) notes.resize(std::min<std::size_t>(notes.size(), 1));  // it is shorter on purpose

@@ -21,14 +21,15 @@ namespace corun {
 namespace {
 
 // What a row does not say is as in the median of the kernels of 27 networks on an H200, by their time
-// (experiments/h200/networks): instructions issued in 39 % of the cycles, blocks of 256 threads that last 39 us and of which
-// three fit on an SM.
+// (experiments/h200/networks): instructions issued in 39 % of the cycles, blocks of 256 threads and 6,400 bytes of shared memory
+// that last 39 us and of which three fit on an SM.
 constexpr double kIssuePct = 40, kOccupancyPct = 37.5, kBlockPs = 39e6;
-constexpr std::uint32_t kThreads = 256;
+constexpr std::uint32_t kThreads = 256, kSharedBytes = 6400;
 /// More waves change nothing, and cost time.
 constexpr double kMostWaves = 500;
-/// A request is cut into kernels of this length where their number is not given.
-constexpr double kKernelPs = 100e6;
+/// A request is cut into kernels of this length where their number is not given: of so many waves that a last one does not show,
+/// as it does not in the sum of kernels that differ.
+constexpr double kKernelPs = 1e9;
 constexpr double kMostKernels = 1000;
 /// Bytes through L2 beside those of DRAM, the same median.
 constexpr double kL2OverDram = 3.75;
@@ -81,7 +82,7 @@ class TableReader {
     read_rows();
     gpu_name_ = options_.gpu.empty() ? gpu_name_ : options_.gpu;
     if (gpu_name_.empty())
-      fail(1, "nothing says on which GPU it was measured", "add a column `gpu`, or give --gpu; `sim gpus` lists the names");
+      fail(1, "nothing says on which GPU it was measured", "add a column `gpu` (`sim import` also has --gpu); `sim gpus` lists the names");
     gpu_ = read_gpu(gpu_name_, options_.gpu.empty() ? file_.parent_path() : std::filesystem::path{});
     count_sms();
     return make();
@@ -212,6 +213,7 @@ class TableReader {
     const double fit = std::clamp(std::round(s.of(occupancy, kOccupancyPct) / 100 * gpu_.sm.max_threads / kThreads), 1.0, static_cast<double>(gpu_.sm.max_threads / kThreads));
     k.block = {kThreads, 1, 1};
     k.registers_per_thread = std::clamp(static_cast<std::uint32_t>(static_cast<double>(gpu_.sm.registers) / kThreads / fit) / 8 * 8, 16u, 255u);
+    k.dynamic_shared_memory_bytes = kSharedBytes;
     const double waves = std::clamp(std::round(time / kBlockPs), 1.0, kMostWaves);
     k.grid = {static_cast<std::uint32_t>(s.sms * fit * waves), 1, 1};
     k.solo_time = Time{static_cast<std::int64_t>(time)};
