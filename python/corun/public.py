@@ -206,6 +206,11 @@ def lines_of_json(file: Path) -> dict[str, dict[str, Any]]:
     return out
 
 
+def percentage(sms: int, of: int) -> str:
+    """Of MPS, that gives no fewer: it rounds down."""
+    return f"{100 * sms / of + 1e-4:.4f}"
+
+
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join([",".join(columns)] + [",".join(f"{v:.9g}" if isinstance(v, float) else str(v) for v in row) for row in rows]) + "\n"
 
@@ -476,7 +481,7 @@ def read_lithos(folder: Path) -> Iterator[Set]:
         for tpcs, time in by_tpcs.items():
             if tpcs in LITHOS_FROM:
                 continue
-            question = Question("a100-80gb", f"mps:percentages={100 * int(tpcs) / 54:.4f}", (text,), 3 * by_tpcs["54"], whole=True)
+            question = Question("a100-80gb", f"mps:percentages={percentage(int(tpcs), 54)}", (text,), 3 * by_tpcs["54"], whole=True)
             out.rows.append(Row((operation, tpcs), time / by_tpcs["54"], {"no effect": 1.0, "by SMs": 54 / int(tpcs)}, None, (question, 0)))
     yield out
 
@@ -495,7 +500,7 @@ def read_sglang_omni(_: Path) -> Iterator[Set]:
         for sms, slowdown in by_sms.items():
             if sms == "32":
                 continue
-            question = Question("h200", f"mps:percentages={100 * int(sms) / 132:.4f}", (text,), 3 * alone, whole=True)
+            question = Question("h200", f"mps:percentages={percentage(int(sms), 132)}", (text,), 3 * alone, whole=True)
             out.rows.append(Row((work, sms), slowdown, {"no effect": 1.0, "by SMs": 132 / int(sms)}, None, (question, 0)))
     yield out
 

@@ -103,6 +103,12 @@ def test_of_cards_without_a_description_the_shape_is_told():
     assert "4 programs" in lucid and "0.80 to 0.95" in lucid
 
 
+def test_a_percentage_gives_all_the_sms_that_it_stands_for():
+    for of in (54, 108, 132):
+        for sms in range(1, of + 1):
+            assert int(float(public.percentage(sms, of)) * of / 100) == sms
+
+
 def test_scores_are_of_the_slowdown_and_of_slowdown_minus_one():
     rows = [public.Row(("a",), 1.1, {"m": 1.2, "n": 1.0}), public.Row(("b",), 1.3, {"m": 1.3, "n": 1.0})]
     e = public.score(rows, "m")

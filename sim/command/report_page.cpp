@@ -70,7 +70,7 @@ void make_report_of(const std::string& document, const std::string& file) {
 }
 
 int score_public(std::vector<std::string> arguments) {
-  if (python({"-c", "import corun.public"}) != 0)
+  if (python({"-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('corun') is None)"}) != 0)
     throw InputError("", "--public", fmt::format("published data are read by the Python module, which {} does not have", interpreter()),
                      "pip install . in the repository, or PYTHONPATH=build/python, or name the Python that has it: CORUN_PYTHON=/path/to/python");
   arguments.insert(arguments.begin(), {"-m", "corun.public"});

@@ -1,6 +1,7 @@
 #include "traces/import/table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -276,7 +277,7 @@ class TableReader {
     const double total = s.of(latency, 0) * kPsPerMs;
     return fmt::format("{} is coarse: made of {} latenc{} alone{}; {:.0f} % of a request's time leave the SMs idle; intervals are those of a kernel of which only its time is known",
                        printable(options_.name.empty() ? file_.stem().string() : options_.name), shares_.size(), shares_.size() == 1 ? "y" : "ies",
-                       assumed.empty() ? "" : ", with " + list_names(assumed) + " assumed", 100 * cuts.front().gap / total);
+                       assumed.empty() ? "" : fmt::format(", with {} assumed", fmt::join(assumed, ", ")), 100 * cuts.front().gap / total);
   }
 
   std::filesystem::path file_;

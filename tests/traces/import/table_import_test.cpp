@@ -48,7 +48,7 @@ TEST_F(TableImport, EachShareBecomesAProgramOfTheSameRequestFromTheMostSmsOn) {
   EXPECT_EQ(trace.programs[0].ops.size(), 20u);
   EXPECT_EQ(trace.kernels[0].solo_time_sms, 0u);
   EXPECT_EQ(trace.kernels[2].solo_time_sms, 33u);
-  EXPECT_NEAR(kernels_ms(trace, 2), 37.6, 0.5);
+  EXPECT_NEAR(kernels_ms(trace, 2), 37, 0.1) << "18.5 of 38 ms more than on twice the SMs";
   ASSERT_EQ(trace.clients.size(), 1u);
   EXPECT_EQ(trace.clients[0].program, ProgramId{0});
 }
