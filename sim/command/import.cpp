@@ -15,6 +15,7 @@
 #include "traces/import/nsight_compute.h"
 #include "traces/import/nsys.h"
 #include "traces/import/rocprof.h"
+#include "traces/import/table.h"
 #include "traces/json/duration.h"
 #include "traces/json/output_file.h"
 #include "traces/json/trace_json.h"
@@ -47,6 +48,15 @@ Time some_time(const std::string& text, const char* option) {
   return time;
 }
 
+/// What a table cannot follow would be ignored.
+void refuse_of_table(const ImportArguments& a) {
+  for (const auto& [option, given] : {std::pair{"--counters", !a.counters.empty()}, {"--by-sms", !a.by_sms.empty()}, {"--range", !a.range.empty()},
+                                      {"--step", a.step.has_value()}, {"--process", !a.process.empty()}, {"--device", a.device.has_value()},
+                                      {"--host-time", !a.host_time.empty()}, {"--request-time", !a.request_time.empty()}, {"--sms", a.sms != 0},
+                                      {"--repeats", a.repeats}, {"--assume-shapes", a.assume_shapes}, {"--no-host-stalls", a.no_host_stalls}})
+    if (given) throw InputError("", option, "it is not of a table", "leave it out; the table's columns say all (docs/formats.md)");
+}
+
 Trace read(const ImportArguments& a, RecordedTimes& recorded) {
   ImportOptions options;
   options.gpu = a.gpu, options.counters = a.counters, options.sms = a.sms;
@@ -56,6 +66,7 @@ Trace read(const ImportArguments& a, RecordedTimes& recorded) {
   options.host_stalls = !a.no_host_stalls;
   if (a.format != "capture") refuse_foreign(a.input);
   if (a.format == "kineto") return import_kineto(a.input, options, &recorded);
+  if (a.format == "table") return refuse_of_table(a), import_table(a.input, options);
   if (a.format == "capture") return import_captured(a.input, options, a.process, &recorded);
   if (a.format == "rocprof") {
     if (looks_like_nsys(a.input))
@@ -65,7 +76,7 @@ Trace read(const ImportArguments& a, RecordedTimes& recorded) {
   }
   if (a.format != "nsys")
     throw InputError("", "import", fmt::format("there is no importer for '{}'", a.format),
-                     "use kineto, nsys, rocprof or capture");
+                     "use kineto, nsys, rocprof, capture or table");
   if (!looks_like_nsys(a.input))
     throw InputError(a.input, "", "is no SQLite database, as Nsight Systems exports", "export the report first: nsys export --type sqlite report.nsys-rep");
   return import_nsys(a.input, options, a.process, &recorded);
@@ -130,8 +141,8 @@ CLI::App* add_import(CLI::App& app, ImportArguments& a) {
   CLI::App* command = app.add_subcommand("import", "make a trace of another tool's recording");
   command->add_option("format", a.format,
                       "kineto: a PyTorch profiler trace; nsys: Nsight Systems' SQLite; rocprof: rocprofv3's JSON;\n"
-                      "capture: what sim capture kept")
-      ->type_name("{kineto,nsys,rocprof,capture}")
+                      "capture: what sim capture kept; table: latencies on shares of the SMs, in CSV (docs/formats.md)")
+      ->type_name("{kineto,nsys,rocprof,capture,table}")
       ->required();
   command->add_option("input", a.input, "file to import")->required();
   command->add_option("-o,--output", a.output, "trace to write (default: standard output)");
@@ -188,7 +199,7 @@ int import(const ImportArguments& a) {
     trace.notes.push_back(fit_host(trace, some_time(a.request_time, "--request-time"), recorded));
   else if (!a.untraced.empty()) trace.notes.push_back(fit_host(trace, untraced_range(a.untraced, recorded.request), recorded));
   else fitted = a.host_time.empty() && fit_host_as_recorded(trace, recorded);
-  if (trace.clients.size() == 1) {
+  if (trace.clients.size() == 1 && a.format != "table") {
     if (fitted) recorded.period = {};
     std::vector<std::string> notes = replay_notes(trace, recorded);
     if (fitted) notes.resize(std::min<std::size_t>(notes.size(), 1));  // it is shorter on purpose

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <utility>
 #include <vector>
 
 #include "traces/json/output_file.h"
@@ -65,6 +67,15 @@ void make_report_of(const std::string& document, const std::string& file) {
   out.stream() << document;
   out.close();
   make_report(source, file);
+}
+
+int score_public(std::vector<std::string> arguments) {
+  if (python({"-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('corun') is None)"}) != 0)
+    throw InputError("", "--public", fmt::format("published data are read by the Python module, which {} does not have", interpreter()),
+                     "pip install . in the repository, or PYTHONPATH=build/python, or name the Python that has it: CORUN_PYTHON=/path/to/python");
+  arguments.insert(arguments.begin(), {"-m", "corun.public"});
+  arguments.insert(arguments.end(), {"--sim", std::filesystem::read_symlink("/proc/self/exe").string()});
+  return python(std::move(arguments));
 }
 
 }  // namespace corun::sim

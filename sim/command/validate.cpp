@@ -1,6 +1,7 @@
 #include "sim/command/validate.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -168,6 +169,20 @@ int validate_runs(const ValidateArguments& a) {
   return 0;
 }
 
+int validate_published(const ValidateArguments& a) {
+  refuse_options("published data", {{"--reference", !a.reference.empty()}, {"a folder of runs", !a.runs.empty()}, {"--gpu", !a.gpu.empty()},
+                                    {"--mixes", !a.mixes.empty()}, {"--policies", !a.policies.empty()}, {"--modes", !a.modes.empty()},
+                                    {"--pairs", !a.pairs.empty()}, {"--inputs", !a.inputs.empty()}, {"--solo", a.solo_only},
+                                    {"--timeline", !a.timeline.empty()}, {"--duration", !a.duration.empty()}, {"--out", !a.directory.empty()},
+                                    {"--report", !a.report.empty()}, {"--contention", !a.contention.modelled()}});
+  std::vector<std::string> arguments{a.published};
+  if (!a.only.empty()) arguments.push_back(fmt::format("--only={}", fmt::join(a.only, ",")));
+  if (!a.half.empty()) arguments.push_back("--half=" + a.half);
+  if (a.threads != 0) arguments.push_back(fmt::format("--threads={}", a.threads));
+  if (a.json) arguments.emplace_back("--json");
+  return score_public(std::move(arguments));
+}
+
 }  // namespace
 
 CLI::App* add_validate(CLI::App& app, ValidateArguments& a) {
@@ -181,6 +196,12 @@ CLI::App* add_validate(CLI::App& app, ValidateArguments& a) {
   command->add_option(
       "--timeline", a.timeline,
       "of networks: the profiler's record MIX.MODE, kernel by kernel beside the simulated one");
+  CLI::Option* published = command->add_option(
+      "--public", a.published, "folder with clones of data that others published: igniter, ParvaGPU_SC24, MuxServe, nos, ...\n"
+                               "(experiments/public; read by the Python module)");
+  command->add_option("--half", a.half, "of published data: the rows that are kept back, the other ones, or all (default: other)")
+      ->needs(published)
+      ->check(CLI::IsMember({"kept", "other", "all"}));
   command->add_option("--mixes", a.mixes, "of recorded runs and networks: only these")->delimiter(',')->allow_extra_args(false);
   command->add_option("--policies", a.policies, "of recorded runs: only these policies, separated by blanks");
   command
@@ -208,6 +229,7 @@ CLI::App* add_validate(CLI::App& app, ValidateArguments& a) {
 }
 
 int validate(const ValidateArguments& a) {
+  if (!a.published.empty()) return validate_published(a);
   if (a.reference.empty() == a.runs.empty())
     throw InputError("", "validate", "it takes either a folder of recorded runs or --reference=FILE",
                      "`sim validate --help` shows how to call it");

@@ -1,5 +1,5 @@
-// `sim validate`: simulates a reference measurement, recorded runs or networks that shared a GPU, and tells how
-// far off the simulator is.
+// `sim validate`: simulates a reference measurement, recorded runs, networks that shared a GPU or data that others published, and
+// tells how far off the simulator is.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -11,7 +11,7 @@
 namespace corun::sim {
 
 struct ValidateArguments {
-  std::string reference, gpu, inputs, directory, report, runs, duration, timeline;
+  std::string reference, gpu, inputs, directory, report, runs, duration, timeline, published, half;
   std::vector<std::string> modes, pairs, mixes, policies, only;
   unsigned threads = 0;
   ContentionChoice contention;

@@ -68,6 +68,7 @@ std::vector<Basis> bases_of(const Trace& trace, const Requirements& needed) {
     const KernelTime& time = times[i];
     bases[i].known = time.on_parts >= kMost * time.sum ? Known::part : time.counted >= kMost * time.sum ? Known::counters : Known::time;
     bases[i].one_kernel = 2 * time.longest > time.sum;
+    if (trace.programs[trace.clients[i].program.value].coarse) bases[i].known = Known::time, bases[i].one_kernel = true;
     if (is_confined(needed, i))
       bases[i].sharing = Sharing::part;
     else if (resizes(needed.capabilities))

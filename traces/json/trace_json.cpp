@@ -248,6 +248,7 @@ class TraceReader {
     Program program;
     program.name = from["name"].get<std::string>();
     program.issue = from.value("issue", "eager") == "graph" ? Issue::graph : Issue::eager;
+    program.coarse = from.value("coarse", false);
     for (const json& name : members(from, "streams")) program.streams.push_back({name.get<std::string>()});
     if (program.streams.empty()) program.streams.push_back({"main"});
     Names streams;

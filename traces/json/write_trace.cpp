@@ -189,6 +189,7 @@ json program(const Program& from, std::size_t at, const std::vector<std::string>
   json to;
   to["name"] = programs[at];
   for (const auto& [sms, there] : from.on_sms) to["on_sms"][std::to_string(sms)] = programs[there.value];
+  if (from.coarse) to["coarse"] = true;
   if (from.issue == Issue::graph) to["issue"] = "graph";
   const std::vector<std::string> streams = distinct_names(from.streams, "stream");
   put(to, "streams", streams, {"main"});

@@ -91,6 +91,8 @@ struct Program {
   std::vector<OpId> parts{};
   /// The same request as it was recorded on fewer SMs, by their number, where libraries choose other kernels there.
   std::map<std::uint32_t, ProgramId> on_sms{};
+  /// Made of a few latencies (traces/import/table.h): less is known of it than its kernels say.
+  bool coarse = false;
   bool operator==(const Program&) const = default;
 };
 

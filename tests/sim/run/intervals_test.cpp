@@ -43,6 +43,23 @@ std::vector<Basis> under(const std::string& policy, const Trace& trace = counted
   return bases_of(trace, make_policy(policy)->requirements());
 }
 
+TEST(Intervals, OfACoarseProgramAreThoseOfOneKernelOfWhichOnlyItsTimeIsKnown) {
+  Trace trace = counted_and_bare();
+  EXPECT_EQ(under("mps:percentages=50/50", trace)[0].known, Known::counters);
+  trace.programs[0].coarse = true;
+  for (const char* policy : {"mps:percentages=50/50", "fcfs"}) {
+    const Basis basis = under(policy, trace)[0];
+    EXPECT_EQ(basis.known, Known::time) << policy;
+    EXPECT_TRUE(basis.one_kernel) << policy;
+  }
+  const auto width = [&](bool coarse) {
+    trace.programs[0].coarse = coarse;
+    const Interval f = factors(under("mps:percentages=50/50", trace)[0], Measure::latency);
+    return f.high / f.low;
+  };
+  EXPECT_GT(width(true), 1.5 * width(false));
+}
+
 TEST(Intervals, GoByHowThePolicyLetsClientsShare) {
   EXPECT_EQ(under("fcfs")[0].sharing, Sharing::together);
   EXPECT_EQ(under("mps")[0].sharing, Sharing::together);
