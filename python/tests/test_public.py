@@ -4,6 +4,8 @@ say, is the half that is kept back kept back, and is a bad file told?"""
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -149,3 +151,20 @@ def test_one_command_scores_every_set_beside_the_other_models(capsys):
     # these go by the law that a table is read by
     assert scores["muxserve"]["corun"]["median"] < 3 and scores["lithos"]["corun"]["median"] < 10
     assert scores["parvagpu"]["corun"]["median"] < 15
+
+
+def validate(*arguments, **environment):
+    return subprocess.run([SIM, "validate", "--public", str(OURS), *arguments], capture_output=True, text=True,
+                          env={**os.environ, "CORUN_PYTHON": sys.executable, **environment})
+
+
+def test_the_command_calls_the_module_and_gives_it_what_was_asked():
+    every, kept_half = (json.loads(validate("--half", half, "--only", "nos", "--json").stdout) for half in ("all", "kept"))
+    assert set(every) == {"nos"} and every["nos"]["corun"]["rows"] == 6 > kept_half["nos"]["corun"]["rows"]
+
+
+def test_the_command_refuses_what_it_would_ignore_and_a_python_without_the_module():
+    refused = validate("--gpu", "h200")
+    assert refused.returncode == 2 and "it is not of published data" in refused.stderr
+    without = validate(CORUN_PYTHON="false")
+    assert without.returncode == 2 and "which false does not have" in without.stderr

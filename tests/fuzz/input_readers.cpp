@@ -18,6 +18,7 @@
 #include "traces/import/nsight_compute.h"
 #include "traces/import/nsys.h"
 #include "traces/import/rocprof.h"
+#include "traces/import/table.h"
 #include "traces/json/parse.h"
 #include "traces/json/trace_json.h"
 #include "traces/model/error.h"
@@ -98,6 +99,7 @@ constexpr std::array kReaders = {
     Reader{"nsys", [](const fs::path& file) { check_imported(import_nsys(file, {})); }},
     Reader{"nsys_rows", read_rows},
     Reader{"rocprof", read_rocprof},
+    Reader{"table", [](const fs::path& file) { check_imported(import_table(file, {.gpu = "h200"})); }},
     Reader{"trace", [](const fs::path& file) { (void)read_trace(file); }},
 };
 

@@ -243,6 +243,10 @@ write("ncu", "wide", csv(
     (1, "k", "(32, 1, 1)", "(4, 1, 1)", 0, "3100", "1.5")))
 write("ncu", "gzip", gzip.compress(csv(HEADER, long(0, "gpu__time_duration.sum", "ns", "3")).encode(), mtime=0))
 
+# --- table ---
+write("table", "percentages", "percentage,latency_ms,busy_pct,dram_pct,l2_pct,kernels,gpu\n100,10,95,20,30,5,h200\n50,17.1,97,15,,5,\n25,1e6,0.1,0,0,1000,\n")
+write("table", "sms", "sms, latency_ms, copy_in_bytes, copy_out_bytes, issue_pct, occupancy_pct\r\n132,0.001,0,0,100,100\r\n1,12,1000000,1,0.1,1\r\n")
+
 # --- arrivals ---
 
 write("arrivals", "azure", "TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-30 23:59:59.9999999,374,44\r\n"

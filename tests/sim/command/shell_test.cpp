@@ -46,7 +46,7 @@ TEST(Completion, BashOffersSubcommandsOptionsPoliciesAndGpus) {
   using Offered = std::set<std::string>;
   EXPECT_EQ(completed("sim comp"), (Offered{"compare", "completion"}));
   EXPECT_EQ(completed("sim gpus \"\""), Offered{"compare"});
-  EXPECT_EQ(completed("sim import \"\""), (Offered{"kineto", "nsys", "rocprof", "capture"}));
+  EXPECT_EQ(completed("sim import \"\""), (Offered{"kineto", "nsys", "rocprof", "capture", "table"}));
   EXPECT_EQ(completed("sim --policy gree"), (Offered{"greedy", "green-contexts"}));
   EXPECT_EQ(completed("sim --policy = gree"), (Offered{"greedy", "green-contexts"}));
   EXPECT_TRUE(completed("sim --policy =").contains("fcfs"));
