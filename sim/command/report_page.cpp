@@ -35,22 +35,26 @@ int python(std::vector<std::string> arguments) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/// True if it has these modules; else says on stderr which are missing.
+bool has_modules(const char* names) {
+  return python({"-c",
+                 "import importlib, sys\n"
+                 "missing = []\n"
+                 "for module in sys.argv[1].split():\n"
+                 "    try:\n"
+                 "        importlib.import_module(module)\n"
+                 "    except ImportError as error:\n"
+                 "        error = error.__cause__ or error\n"
+                 "        missing.append(f'{error.name} is missing' if isinstance(error, ModuleNotFoundError) else f'{module} cannot be imported: {error}')\n"
+                 "print(*missing, sep='\\n', end='\\n' if missing else '', file=sys.stderr)\n"
+                 "sys.exit(bool(missing))",
+                 names}) == 0;
+}
+
 }  // namespace
 
 void check_report_can_be_made() {
-  if (python({"-c",
-              "import importlib, sys\n"
-              "missing = []\n"
-              "for module in ('plotly', 'corun.report'):\n"
-              "    try:\n"
-              "        importlib.import_module(module)\n"
-              "    except ImportError as error:\n"
-              "        missing.append(f'{error.name} is missing' if isinstance(error, ModuleNotFoundError) "
-              "else\n"
-              "                       f'{module} cannot be imported: {error}')\n"
-              "print(*missing, sep='\\n', end='\\n' if missing else '', file=sys.stderr)\n"
-              "sys.exit(bool(missing))"}) == 0)
-    return;
+  if (has_modules("plotly corun.report")) return;
   throw InputError("", "--report", fmt::format("the page is made by the Python module with Plotly, which {} does not have", interpreter()),
                    "pip install 'corun[report]', or name the Python that has it: CORUN_PYTHON=/path/to/python");
 }
@@ -70,7 +74,7 @@ void make_report_of(const std::string& document, const std::string& file) {
 }
 
 int score_public(std::vector<std::string> arguments) {
-  if (python({"-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec('corun') is None)"}) != 0)
+  if (!has_modules("corun.public"))
     throw InputError("", "--public", fmt::format("published data are read by the Python module, which {} does not have", interpreter()),
                      "pip install . in the repository, or PYTHONPATH=build/python, or name the Python that has it: CORUN_PYTHON=/path/to/python");
   arguments.insert(arguments.begin(), {"-m", "corun.public"});
