@@ -34,7 +34,7 @@ def card_of(name):
 
 
 def use(kernels, card):
-    """Of [(seconds, counters)], run one after the other: the share of each resource."""
+    """Share of each resource that kernels, [(seconds, counters)], take one after the other."""
     took = sum(seconds for seconds, _ in kernels)
     amount = {"dram": ("dram_read_bytes", "dram_write_bytes"), "l2": ("l2_bytes",), "issue": ("warp_instructions",)}
     return {key: sum(of.get(name, 0) for _, of in kernels for name in names) / took / card[key] for key, names in amount.items()}

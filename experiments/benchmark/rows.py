@@ -36,7 +36,7 @@ FIELDS = ("id", "set", "card", "alone_ms", "measured", "aside")
 
 
 def validated(sim, *arguments):
-    """What `sim validate --out` writes: (name, measured, simulated)."""
+    """Yields the rows of `sim validate --out`: (name, measured, simulated)."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sim, "validate", *arguments, "--out", folder], stdout=subprocess.DEVNULL, check=True)
         for name in sorted(os.listdir(folder)):

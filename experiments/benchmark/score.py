@@ -61,7 +61,7 @@ def correlation(a, b):
 
 
 def score(pairs):
-    """Of [(measured, predicted)]."""
+    """Errors of [(measured, predicted)]."""
     errors = sorted(abs(p / m - 1) for m, p in pairs)
     cost = sum(abs(m - 1) for m, _ in pairs)
     return {"rows": len(pairs), "mean": statistics.mean(errors), "median": statistics.median(errors), "p95": errors[math.ceil(0.95 * len(errors)) - 1],

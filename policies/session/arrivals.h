@@ -14,7 +14,7 @@ class ArrivalProcess {
  public:
   /// The run's seed and the client's name pick the random numbers, so that a client sees the same arrivals
   /// whoever runs beside it.  Boost's distributions give the same numbers everywhere.
-  /// Of a replica: those of its server that are dealt to it.  `client` must outlive it.
+  /// A replica has those of its server that are dealt to it.  `client` must outlive the object.
   ArrivalProcess(const Client& client, std::uint64_t seed);
 
   /// Intended time of the next arrival, kNever when there are no more.

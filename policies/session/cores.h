@@ -21,17 +21,17 @@ class Cores {
   explicit Cores(const Trace& trace);
 
   bool shares(ClientId client) const { return threads_[client.value].cpus.has_value(); }
-  /// Whether its thread has a core.
+  /// True if the client's thread has a core.
   bool runs(ClientId client) const { return threads_[client.value].core.has_value(); }
-  /// Whether it has one and has done its work.
+  /// True if the thread has a core and has done its work.
   bool ready(ClientId client) const { return runs(client) && threads_[client.value].left == Time{}; }
   bool sleeps(ClientId client) const { return threads_[client.value].sleeps; }
 
-  /// It is to do so much more before it is ready; one that slept takes a free core or gets in line.
+  /// Adds work for the thread; one that slept takes a free core or gets in line.
   void work(ClientId client, Time now, Time amount);
-  /// What it was to do is dropped.
+  /// Drops the thread's work.
   void stop(ClientId client) { threads_[client.value].left = Time{}; }
-  /// It gives its core up until it is to work.  It runs.
+  /// The thread, which runs, gives its core up until it has work.
   void sleep(ClientId client);
 
   /// Threads that have a core work until `now`.

@@ -162,20 +162,20 @@ void Workload::advance(Time now, std::vector<RequestArrived>& arrived, std::vect
   next_event_ = std::min(next_event_, cores_.next());
 }
 
-/// Of a client that shares cores: whether its thread has one and is not at work there, or sees that a request has ended.
+/// True if the thread of a client that shares cores has one and is not at work there, or sees that a request has ended.
 bool Workload::may_go_on(ClientId id, Time now) {
   const State& c = clients_[id.value];
   if (cores_.sleeps(id) && serves_next_at(id) <= now) cores_.work(id, now, Time{});
   return cores_.ready(id) || (cores_.runs(id) && !c.unnoted.empty() && c.unnoted.front().at <= now);
 }
 
-/// It can do nothing now: without a request its thread sleeps, and while it waits for the GPU if it does so asleep.
+/// The client can do nothing now: its thread sleeps without a request, and while it waits for the GPU if it does so asleep.
 void Workload::rest(ClientId id) {
   const State& c = clients_[id.value];
   if (cores_.ready(id) && c.unnoted.empty() && (c.serving.empty() || trace_.clients[id.value].blocking)) cores_.sleep(id);
 }
 
-/// What its host is at becomes work for its thread, which may have to share a core.
+/// Calls and gaps of the client's host become work for its thread, which may have to share a core.
 void Workload::work_until(ClientId id, Time now) {
   if (!cores_.shares(id)) return;
   State& c = clients_[id.value];

@@ -31,7 +31,7 @@ INPUTS = {
 
 
 def kept(name, *key):
-    """Whether the row of set `name` with this key is kept back.  Key columns are written as the file has them."""
+    """True if the row of set `name` with this key is kept back.  Key columns are written as the file has them."""
     if len(key) != len(KEYS[name]):
         raise ValueError(f"{name}: a key has {', '.join(KEYS[name])}")
     return hashlib.sha256("|".join([name, *map(str, key)]).encode()).digest()[0] % 2 == 1

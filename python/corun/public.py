@@ -207,7 +207,7 @@ def lines_of_json(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def percentage(sms: int, of: int) -> str:
-    """Of MPS, that gives no fewer: it rounds down."""
+    """The least percentage under which MPS, which rounds down, gives no fewer."""
     return f"{100 * sms / of + 1e-4:.4f}"
 
 
@@ -276,7 +276,7 @@ class IgniterModel:
                 "power": by_power[0] * speed + by_power[1], "l2": by_l2[0] * speed + by_l2[1], "sensitive": sensitive}
 
     def clock_ratio(self, own: dict[str, float], other: dict[str, float]) -> float:
-        """Of two programs under the card's limit of power, over the highest clock."""
+        """Clock of two programs under the card's limit of power, over the highest."""
         power = self.idle + own["power"] + other["power"]
         return float(1 + self.per_watt * max(0.0, power - self.limit) / self.clock)
 
@@ -359,7 +359,7 @@ def read_parvagpu(folder: Path) -> Iterator[Set]:
 
 
 def shrinking(seconds: dict[tuple[str, str, str], float], instance: str, batch: str) -> Optional[float]:
-    """Of a request's time alone in the instance, the share that goes with its SMs, by the instance next in size."""
+    """Share of a request's time alone in the instance that goes with its SMs, by the instance next in size."""
     sizes = [i for i in PARVA_SMS if (i, batch, "1") in seconds]
     if len(sizes) < 2 or instance not in sizes:
         return None
@@ -512,7 +512,7 @@ READERS: list[Callable[[Path], Iterator[Set]]] = [read_igniter, read_parvagpu, r
 
 
 def shapes(folder: Path) -> list[str]:
-    """What is measured on cards that are not described: how much programs get side by side."""
+    """Medians on cards that are not described: how much programs get side by side."""
     out = []
     first, second = (find(folder, f"scheduler/{name}_throughputs.json") for name in ("simulation", "physical_cluster"))
     if first and second:

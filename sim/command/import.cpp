@@ -48,7 +48,7 @@ Time some_time(const std::string& text, const char* option) {
   return time;
 }
 
-/// What a table cannot follow would be ignored.
+/// Options that a table cannot follow are refused.
 void refuse_of_table(const ImportArguments& a) {
   for (const auto& [option, given] : {std::pair{"--counters", !a.counters.empty()}, {"--by-sms", !a.by_sms.empty()}, {"--range", !a.range.empty()},
                                       {"--step", a.step.has_value()}, {"--process", !a.process.empty()}, {"--device", a.device.has_value()},

@@ -54,7 +54,7 @@ class Ends final : public Sink {
   std::vector<Time> all, took;
 };
 
-/// Of requests that the client sends as it does; 0: too few ended.
+/// The latency of requests that the client sends as it does; 0: too few ended.
 struct Loop {
   Time period{};  // between their ends
   Time latency{};  // the median
@@ -154,7 +154,7 @@ std::vector<std::string> replay_notes(const Trace& trace, const RecordedTimes& r
   if (replay.began == kNever) return {"Its one request did not end when replayed."};
   for (auto& op : replay.ops)
     if (op.end > op.start) op.start -= replay.began, op.end -= replay.began;
-  // Of several in flight each waits for those before it, which one alone does not.
+  // With several in flight each waits for those before it, which one alone does not.
   const std::uint32_t in_flight = loop.period > Time{} ? std::get<ClosedLoop>(trace.clients.front().arrivals).in_flight : 1;
   const Time span = in_flight > 1 ? loop.latency : replay.last - replay.began;
   const double ratio = to_ns(span) / std::max(1.0, to_ns(recorded.span));

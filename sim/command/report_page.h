@@ -1,4 +1,4 @@
-// What the Python module does for the command: `--report FILE`, one page of what a run, an advice or a comparison wrote
+// Jobs of the Python module for the command: `--report FILE`, one page of what a run, an advice or a comparison wrote
 // (`corun.report`), and `sim validate --public` (`corun.public`).
 #pragma once
 

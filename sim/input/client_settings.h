@@ -24,7 +24,7 @@ void check_client_settings(const std::vector<ClientSetting>& settings, const std
 /// Changes the client.  What was read from files on the way is added to `notes`.  Throws InputError.
 void apply_client_settings(Client& client, const std::vector<ClientSetting>& settings, const std::string& place,
                            std::vector<std::string>& notes);
-/// What `replicas=` says; 0: nothing.  Throws InputError.
+/// The number in `replicas=`; 0: none is given.  Throws InputError.
 std::uint32_t replicas_of(const std::vector<ClientSetting>& settings, const std::string& place);
 /// A line for each, for `--help`.  `of_files`: also those that choose what is taken from a file.
 std::string client_settings_help(bool of_files);

@@ -219,7 +219,7 @@ void note_dispatch(const Trace& trace, const Gpu& gpu, RunResult& result) {
                               worst->blocks(), to_ms(given) * longer, to_ms(given)));
 }
 
-/// What a division means that names no client.
+/// Tells how a division is read that names no client.
 void note_shares(const Plan& plan, RunResult& result) {
   const std::size_t clients = plan.recorded.clients.size();
   if (const std::vector<double>& shares = plan.needed.thread_percentages; shares.size() == 1 && shares.front() < 100 && clients > 1)

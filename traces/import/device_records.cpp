@@ -139,7 +139,7 @@ void DeviceRecords::join_calls() {
     // A runtime call and the driver call inside it may share the number: the outer one counts.
     if (!added && records_.calls[i].start < records_.calls[it->second].start) it->second = i;
   }
-  // Of unknown memory: pinned memory is left to the GPU, and the call returns at once.
+  // The kind of memory is unknown: pinned memory is left to the GPU, and the call returns at once.
   for (GpuOp& op : records_.ops)
     if (const Call* call = op.memory_unknown ? call_of(op.correlation) : nullptr)
       op.pageable = call->start + call->duration > op.start + op.duration / 2;

@@ -54,7 +54,7 @@ constexpr std::array<Foreign, 8> kLines = {{
     {"== Profiling", "is what nvprof printed, without launch calls", "record with Nsight Systems: nsys profile, then nsys export --type sqlite"},
 }};
 
-/// Of what it holds, unpacked where it is gzip; empty: it cannot be read, which the reader tells.
+/// The file's first bytes, unpacked where it is gzip; empty: it cannot be read, which the reader tells.
 std::string head_of(const std::filesystem::path& file) try {
   const auto in = open_input(file);
   std::string head(512, '\0');

@@ -9,7 +9,7 @@
 
 namespace corun {
 
-/// Of Kineto, Nsight Systems or rocprofv3, or a table of latencies (table.h); nothing of any other file.  Throws InputError.
+/// The recording of Kineto, Nsight Systems or rocprofv3, or a table of latencies (table.h); nothing of any other file.  Throws InputError.
 std::optional<Trace> import_recording(const std::filesystem::path& file, const ImportOptions& options = {},
                                        RecordedTimes* recorded = nullptr);
 

@@ -21,7 +21,7 @@
 namespace corun {
 namespace {
 
-// What a row does not say is as in the median of the kernels of 27 networks on an H200, by their time
+// Columns that a row leaves out are as in the median of the kernels of 27 networks on an H200, by their time
 // (experiments/h200/networks): instructions issued in 39 % of the cycles, blocks of 256 threads and 6,400 bytes of shared memory
 // that last 39 us and of which three fit on an SM.
 constexpr double kIssuePct = 40, kOccupancyPct = 37.5, kBlockPs = 39e6;
@@ -170,7 +170,7 @@ class TableReader {
   }
   double bytes_per_ps(double pct) const { return pct / 100 * gpu_.dram_bytes_per_second / 1e12; }
 
-  /// Of a request's time without copies, in which the SMs work: as given, or by the nearest share.  What does not shrink with more
+  /// Share of a request's time without copies in which the SMs work: as given, or by the nearest share.  Time that does not shrink with more
   /// SMs leaves them idle, unless it is the time that its bytes take.
   double working(std::size_t i) const {
     const Share& s = shares_[i];
@@ -224,7 +224,7 @@ class TableReader {
       const double of_same = cuts[near].kernel * cuts[near].kernels / cuts[i].kernels;
       k.solo_time_by_sms[shares_[near].sms] = Time{std::max<std::int64_t>(1, static_cast<std::int64_t>(of_same))};
     }
-    // Of the whole request, and all by its kernels.
+    // The whole request's, all by its kernels.
     const double request = (s.of(latency, 0) * kPsPerMs - copying(s)) / cuts[i].kernels;
     if (s.values[dram]) k.counters.dram_read_bytes = bytes_per_ps(*s.values[dram]) * request;
     if (s.values[dram] || s.values[l2]) {

@@ -337,7 +337,7 @@ std::string intervals_text(const RunResult& r) {
   return any ? '\n' + table.text() : "";
 }
 
-/// Of several runs: what a server's replicas do as one, a column a run.
+/// A server's replicas as one, a column a run.
 std::string replicas_text(std::span<const RunResult> part, std::size_t cell) {
   if (part.front().servers.empty()) return {};
   std::vector<std::string> header{"all replicas", "", "  "};

@@ -17,7 +17,7 @@ def load(name):
 
 
 def rows():
-    """Of each case: what was predicted, the mean of its repeats and how far these are apart (most over least)."""
+    """Yields of each case its prediction, the mean of its repeats, and how far these are apart (most over least)."""
     def case(row):
         return row["server"], row["mode"], row["cores"], row["replicas"]
     runs = {}
