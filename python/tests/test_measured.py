@@ -460,7 +460,7 @@ def test_known_gap_hosts_of_another_pace_than_recorded_and_cores_that_linux_does
 
 
 def test_threads_of_one_core_keep_it_for_the_slice_that_is_simulated():
-    runs = [run for run in json.loads((REPLICAS / "measured.json").read_text())["runs"] if run["cores"] == "one"]
+    runs = [run for run in json.loads(gzip.open(REPLICAS / "measured.json.gz").read())["runs"] if run["cores"] == "one"]
     others = statistics.mean(n for run in runs if run["replicas"] == 1 for n in run["switched"])
     for count in (2, 4):
         slices = [900 / count / (n - others / count) for run in runs if run["replicas"] == count for n in run["switched"]]

@@ -27,31 +27,38 @@ constexpr std::array<Foreign, 5> kNames = {{
     {".pftrace", "is a trace of Perfetto as protocol buffers", "give the JSON or SQLite that the profiler itself writes"},
 }};
 
+constexpr std::string_view kExportAnew = "export the report anew: nsys export --type sqlite REPORT; then sim import nsys";
+constexpr std::string_view kGiveReport = "give the report itself: nsys export --type sqlite REPORT; then sim import nsys";
+constexpr std::string_view kNvprof = "is what nvprof printed, without launch calls";
+constexpr std::string_view kNsys = "record with Nsight Systems: nsys profile, then nsys export --type sqlite";
+constexpr std::string_view kPickle = "is a pickle of Python, as PyTorch's memory snapshots are";
+constexpr std::string_view kProfile = "record with torch.profiler and export_chrome_trace";
+
 /// First bytes.
 constexpr std::array<Foreign, 11> kHeads = {{
     {"\xFF\xFE", "is UTF-16 text, as PowerShell redirects; expected UTF-8", "convert it: iconv -f utf-16 -t utf-8 {} > new.json"},
     {"\xFE\xFF", "is UTF-16 text; expected UTF-8", "convert it: iconv -f utf-16 -t utf-8 {} > new.json"},
     {"version https://git-lfs", "is Git LFS's pointer to a file, which is not here", "get it: git lfs pull --include {}"},
     {"<", "is a page of the web or another XML file, and no recording", "get the file itself, as `curl -LO` of its raw address does"},
-    {"\x89HDF", "is HDF5, as nsys export --type hdf writes", "export the report anew: nsys export --type sqlite REPORT; then sim import nsys"},
-    {"PAR1", "is Parquet, as nsys export --type parquetdir writes", "export the report anew: nsys export --type sqlite REPORT; then sim import nsys"},
-    {"ARROW1", "is Arrow, as nsys export --type arrow writes", "export the report anew: nsys export --type sqlite REPORT; then sim import nsys"},
-    {"{\"Type\":", "is JSON lines, as nsys export --type jsonlines writes", "export the report anew: nsys export --type sqlite REPORT; then sim import nsys"},
-    {"\x80\x02", "is a pickle of Python, as PyTorch's memory snapshots are", "record with torch.profiler and export_chrome_trace"},
-    {"\x80\x04", "is a pickle of Python, as PyTorch's memory snapshots are", "record with torch.profiler and export_chrome_trace"},
-    {"\x80\x05", "is a pickle of Python, as PyTorch's memory snapshots are", "record with torch.profiler and export_chrome_trace"},
+    {"\x89HDF", "is HDF5, as nsys export --type hdf writes", kExportAnew},
+    {"PAR1", "is Parquet, as nsys export --type parquetdir writes", kExportAnew},
+    {"ARROW1", "is Arrow, as nsys export --type arrow writes", kExportAnew},
+    {"{\"Type\":", "is JSON lines, as nsys export --type jsonlines writes", kExportAnew},
+    {"\x80\x02", kPickle, kProfile},
+    {"\x80\x04", kPickle, kProfile},
+    {"\x80\x05", kPickle, kProfile},
 }};
 
 /// Words of the first line.
 constexpr std::array<Foreign, 8> kLines = {{
     {"Agent_Id", "is CSV of rocprofv3, which has a file for each kind of record", "record with rocprofv3 --output-format json; then sim import rocprof"},
     {"KernelName,gpu-id", "is CSV of rocprof, without launch calls and copies", "record with rocprofv3 --output-format json; then sim import rocprof"},
-    {"Total Time (ns)", "is a summary that nsys stats printed, without single launches", "give the report itself: nsys export --type sqlite REPORT; then sim import nsys"},
-    {"CorrId", "is a list that nsys stats printed of what the GPU did, without the host's calls", "give the report itself: nsys export --type sqlite REPORT; then sim import nsys"},
+    {"Total Time (ns)", "is a summary that nsys stats printed, without single launches", kGiveReport},
+    {"CorrId", "is a list that nsys stats printed of what the GPU did, without the host's calls", kGiveReport},
     {"==PROF==", "is what Nsight Compute printed: counters, and no recording", "give it beside one: sim import kineto RECORDING --counters {}"},
     {"\"Metric Name\"", "is what Nsight Compute printed: counters, and no recording", "give it beside one: sim import kineto RECORDING --counters {}"},
-    {"== NVPROF", "is what nvprof printed, without launch calls", "record with Nsight Systems: nsys profile, then nsys export --type sqlite"},
-    {"== Profiling", "is what nvprof printed, without launch calls", "record with Nsight Systems: nsys profile, then nsys export --type sqlite"},
+    {"== NVPROF", kNvprof, kNsys},
+    {"== Profiling", kNvprof, kNsys},
 }};
 
 /// The file's first bytes, unpacked where it is gzip; empty: it cannot be read, which the reader tells.

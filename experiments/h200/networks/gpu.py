@@ -1,6 +1,10 @@
 """Networks on the GPU of this process: built, captured as graphs, confined to parts of the GPU, and driven as clients."""
 import concurrent.futures
 import gc
+import json
+import os
+import subprocess
+import sys
 import time
 
 
@@ -167,3 +171,28 @@ def drive(torch, clients, seconds, begin=None):
     return [{"latencies_us": [round(t * 1e6, 1) for t in s["latencies"]], "dropped": s["dropped"]} if c["period"] is not None
             else {"done": len(s["ends"]), "per_s": round((len(s["ends"]) - 1) / (s["ends"][-1] - s["ends"][0]), 3)
                   if len(s["ends"]) > 2 else None} for c, s in zip(clients, state)]
+
+
+class Process:
+    """A script that takes orders, a JSON line each, and answers with one."""
+
+    def __init__(self, arguments, environment):
+        script, *rest = arguments
+        self.process = subprocess.Popen([sys.executable, os.path.abspath(script), *rest], env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def tell(self, order):
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()
+
+    def hear(self):
+        answer = json.loads(self.process.stdout.readline() or '{"error": "the process ended"}')
+        if "error" in answer:
+            raise RuntimeError(answer["error"])
+        return answer
+
+    def close(self):
+        try:
+            self.process.stdin.close()
+            self.process.wait(20)
+        except Exception:
+            self.process.kill()

@@ -16,7 +16,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "../networks"))
 from cases import SEED, arrivals, seconds_of  # noqa: E402
-from gpu import UNIT, Parts  # noqa: E402
+from gpu import UNIT, Parts, Process  # noqa: E402
 
 READY_S = 0.3
 
@@ -144,36 +144,13 @@ def clients():
 
 # ---- the process that asks
 
-class Process:
-    def __init__(self, environment):
-        self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "clients"], env=environment, text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def tell(self, order):
-        self.process.stdin.write(json.dumps(order) + "\n")
-        self.process.stdin.flush()
-
-    def hear(self):
-        answer = json.loads(self.process.stdout.readline() or '{"error": "the process ended"}')
-        if "error" in answer:
-            raise RuntimeError(answer["error"])
-        return answer
-
-    def close(self):
-        try:
-            self.process.stdin.close()
-            self.process.wait(20)
-        except Exception:
-            self.process.kill()
-
-
 def processes_of(case, setting, mps):
     """The processes of a setting, started, and what each is to prepare."""
     of, mode = case["clients"], setting["mode"]
     if mode in ("priority", "green-contexts"):
         units = [int(tpcs) * 2 // UNIT for tpcs in setting["policy"].rsplit("tpcs=", 1)[1].split("/")] if mode == "green-contexts" else []
         kinds = [f"part{i}" for i in range(len(of))] if units else ["high" if c["priority"] else "plain" for c in of]
-        return [(Process(dict(os.environ)), {"prepare": of, "kinds": kinds, "slots": list(range(len(of))), "units": units})]
+        return [(Process([__file__, "clients"], dict(os.environ)), {"prepare": of, "kinds": kinds, "slots": list(range(len(of))), "units": units})]
     made = []
     for i, client in enumerate(of):
         environment = dict(mps if mode in ("mps", "percentages") else os.environ)
@@ -181,7 +158,7 @@ def processes_of(case, setting, mps):
             environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] = setting["policy"].rsplit("=", 1)[1].split("/")[i]
         if setting["policy"].startswith("priority:"):
             environment["CUDA_MPS_CLIENT_PRIORITY"] = "0" if client["priority"] else "1"
-        made.append((Process(environment), {"prepare": [client], "kinds": ["plain"], "slots": [i], "units": []}))
+        made.append((Process([__file__, "clients"], environment), {"prepare": [client], "kinds": ["plain"], "slots": [i], "units": []}))
     return made
 
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Sets what was measured beside what was predicted: requests a second, p50 and p99 of all replicas.
 
-  judge.py   reads predictions.json and measured.json beside this file
+  judge.py   reads predictions.json and measured.json.gz beside this file
 """
+import gzip
 import json
 import os
 import statistics
@@ -12,7 +13,7 @@ FIGURES = {"per_s": "per_s", "p50_ms": "p50_us", "p99_ms": "p99_us"}  # predicte
 
 
 def load(name):
-    with open(os.path.join(HERE, name)) as file:
+    with (gzip.open if name.endswith(".gz") else open)(os.path.join(HERE, name)) as file:
         return json.load(file)
 
 
@@ -21,7 +22,7 @@ def rows():
     def case(row):
         return row["server"], row["mode"], row["cores"], row["replicas"]
     runs = {}
-    for run in load("measured.json")["runs"]:
+    for run in load("measured.json.gz")["runs"]:
         runs.setdefault(case(run), []).append(run)
     found = []
     for predicted in load("predictions.json"):

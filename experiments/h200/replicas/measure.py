@@ -23,6 +23,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 sys.path.insert(0, os.path.join(HERE, "../networks"))
 sys.path.insert(0, HERE)
 from cases import CORES, REPLICAS, SERVERS, cases  # noqa: E402
+from gpu import Process  # noqa: E402
 
 ROUNDS, RECORDED = 8, 6            # of the recording: rounds without the profiler and with it, requests of each with it
 SECONDS, WARM_S, REPEATS = 0.9, 0.25, 2
@@ -149,36 +150,13 @@ def replica():
                           "cpu": round((since.ru_utime + since.ru_stime - used.ru_utime - used.ru_stime) / took, 3)}), flush=True)
 
 
-class Process:
-    def __init__(self, environment):
-        self.process = subprocess.Popen([sys.executable, os.path.abspath(__file__), "replica"], env=environment, text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-    def tell(self, order):
-        self.process.stdin.write(json.dumps(order) + "\n")
-        self.process.stdin.flush()
-
-    def hear(self):
-        line = self.process.stdout.readline()
-        if not line:
-            raise RuntimeError("a replica ended")
-        return json.loads(line)
-
-    def close(self):
-        try:
-            self.process.stdin.close()
-            self.process.wait(10)
-        except Exception:
-            self.process.kill()
-
-
 def measure(folder):
     os.makedirs(folder, exist_ok=True)
     at = tempfile.mkdtemp()
     mps = dict(os.environ, CUDA_MPS_PIPE_DIRECTORY=f"{at}/pipe", CUDA_MPS_LOG_DIRECTORY=f"{at}/log")
     os.mkdir(f"{at}/pipe"), os.mkdir(f"{at}/log")
     subprocess.run(["nvidia-cuda-mps-control", "-d"], env=mps, check=True)
-    of = {mode: [Process(environment) for _ in range(REPLICAS)] for mode, environment in (("mps", mps), ("timeslice", dict(os.environ)))}
+    of = {mode: [Process([__file__, "replica"], environment) for _ in range(REPLICAS)] for mode, environment in (("mps", mps), ("timeslice", dict(os.environ)))}
     data = about() | {"seconds": SECONDS, "runs": []}
     for made in of.values():
         for process in made:

@@ -117,7 +117,7 @@ TEST(Serving, OverloadIsNoSuccessHoweverItComes) {
       {"tokens slower than promised", every(3, 0, 128, 60), R"("between_tokens_slo_ns": 50000)", 9000, 3, 0, 3},
       // The whole answer in 1 ms: 0.3 for the prompt and 1.9 for its tokens are 2.2.
       {"answers that end too late", every(4, 10e6, 128, 20), R"("end_to_end_slo_ns": 1000000)", 60000, 4, 0, 4},
-      // Those from the 21st on come after the window.
+      // Arrivals from the 21st on come after the window.
       {"half of them after the window", every(40, 1e6, 128, 1), R"("first_token_slo_ns": 1000000)", 20000, 20, 20, 0}};
   for (const auto& [name, sequences, limits, window_us, came, good, late] : kLoads) {
     nlohmann::json document = server("{" + kSteps + R"(, "most_at_once": 4, )" + limits + R"(, "sequences": [)" + sequences + "]}");
